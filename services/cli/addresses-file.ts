@@ -1,0 +1,57 @@
+import { readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import type { Addresses, AddressName } from "../platform/service.ts";
+
+/** The listeners that `addresses.json` names, in its order; null where one is off. */
+const LISTED = [
+  "mail_api",
+  "dns_api",
+  "console",
+  "tracking",
+  "dns",
+  "dns_tls",
+  "submission",
+  "submissions",
+  "mx",
+  "metrics",
+] as const satisfies readonly AddressName[];
+
+/** `<data dir>/addresses.json`: there while a stack is ready. Stacks of single services share one data folder and file. */
+export class AddressesFile {
+  readonly #path: string;
+  #own: readonly AddressName[] = [];
+
+  constructor(dataDir: string) {
+    this.#path = join(dataDir, "addresses.json");
+  }
+
+  /** @param whole no other stack has a part in the folder, so what the file said before is out of date */
+  write(addresses: Addresses, whole: boolean): void {
+    this.#own = LISTED.filter((name) => addresses[name] !== undefined);
+    this.#store({ ...(whole ? {} : this.#read()), ...addresses });
+  }
+
+  /** Removes this stack's own lines, and the file with the last of them. */
+  remove(): void {
+    const left = this.#read();
+    for (const name of this.#own) delete left[name];
+    if (Object.values(left).some((address) => address !== null)) this.#store(left);
+    else rmSync(this.#path, { force: true });
+  }
+
+  #read(): Addresses {
+    try {
+      return JSON.parse(readFileSync(this.#path, "utf8"));
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code === "ENOENT") return {};
+      throw error;
+    }
+  }
+
+  #store(addresses: Addresses): void {
+    const listed = Object.fromEntries(LISTED.map((name) => [name, addresses[name] ?? null]));
+    const draft = `${this.#path}.${process.pid}`;
+    writeFileSync(draft, `${JSON.stringify(listed, null, 2)}\n`);
+    renameSync(draft, this.#path);
+  }
+}

@@ -1,0 +1,33 @@
+import { randomBytes } from "node:crypto";
+import { type Command, Option } from "commander";
+import { hashPassword } from "../../core/password.ts";
+import { addUser, USER_ROLES, type UserRole } from "../../store/users.ts";
+import type { CommandRuntime } from "../runtime.ts";
+
+export function registerUserCommand(program: Command, runtime: CommandRuntime): void {
+  const user = program.command("user").description("console accounts");
+  user
+    .command("add")
+    .argument("<login>")
+    .addOption(new Option("--role <role>").choices(USER_ROLES).makeOptionMandatory())
+    .option("--scope <scope>", "the reseller id, reseller/crm_id, or instance name that the user is confined to")
+    .description("add a console account; prints its password, once")
+    .action(async (login: string, options: { role: UserRole; scope?: string }) => {
+      const { role } = options;
+      const scope = options.scope ?? null;
+      if (!/^[A-Za-z0-9._@-]{1,64}$/.test(login)) runtime.refuse("a login has 1 to 64 letters, digits and . _ @ -");
+      if ((role === "operator") !== (scope === null)) {
+        runtime.refuse("operators have no --scope, all others need one");
+      }
+      const password = makePassword();
+      const passwordHash = await hashPassword(password);
+      const added = await runtime.withDatabase(({ db }) => addUser(db, { login, role, scope, passwordHash }));
+      if (!added) runtime.refuse(`user ${login} already exists`);
+      runtime.print({ login, role, scope, password }, `${login} ${password}`);
+    });
+}
+
+/** A password of 120 random bits. */
+export function makePassword(): string {
+  return randomBytes(15).toString("base64url");
+}

@@ -1,0 +1,81 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { hashApiKey, makeApiKey } from "../core/api-key.ts";
+import { hashPassword } from "../core/password.ts";
+import type { Db } from "../platform/db.ts";
+import { writeFileOnce } from "../platform/secret.ts";
+import { addCompany } from "../store/companies.ts";
+import { addInstance } from "../store/instances.ts";
+import { addReseller } from "../store/resellers.ts";
+import { addUser } from "../store/users.ts";
+import { makePassword } from "./commands/user.ts";
+
+/** What `<data dir>/credentials.json` holds. */
+export interface Credentials {
+  readonly reseller: { readonly id: string; readonly key: string };
+  readonly company: { readonly crm_id: string; readonly apikey: string };
+  readonly instance: { readonly name: string; readonly host: string; readonly key: string; readonly domain: string };
+  readonly operator: { readonly login: string; readonly password: string };
+}
+
+const MADE = "demo-made";
+
+/**
+ * Makes the demonstration accounts on the first start with the embedded database. The file is written before the
+ * rows are committed, and read back when a start was interrupted in between, so that neither is ever without the other.
+ * @returns the credentials when they were made now, to be printed once
+ */
+export async function makeDemoOnce(db: Db, secret: string, dataDir: string): Promise<Credentials | undefined> {
+  if (await db("deployment_facts").where({ name: MADE }).first()) return undefined;
+  const path = credentialsPath(dataDir);
+  writeFileOnce(path, `${JSON.stringify(newCredentials(), null, 2)}\n`);
+  const credentials: Credentials = JSON.parse(readFileSync(path, "utf8"));
+  await db.transaction((transaction) => insertDemo(transaction, secret, credentials));
+  return credentials;
+}
+
+export function credentialsPath(dataDir: string): string {
+  return join(dataDir, "credentials.json");
+}
+
+function newCredentials(): Credentials {
+  return {
+    reseller: { id: "demo", key: makeApiKey() },
+    company: { crm_id: "demo", apikey: makeApiKey() },
+    instance: { name: "demo", host: "demo.localhost", key: makeApiKey(), domain: "demo.example" },
+    operator: { login: "operator", password: makePassword() },
+  };
+}
+
+async function insertDemo(
+  db: Db,
+  secret: string,
+  { reseller, company, instance, operator }: Credentials,
+): Promise<void> {
+  await db("deployment_facts").insert({ name: MADE, value: new Date().toISOString() });
+  await addReseller(db, {
+    id: reseller.id,
+    name: "Demo",
+    rpzLicence: false,
+    keyHash: hashApiKey(secret, reseller.key),
+  });
+  await addCompany(db, secret, {
+    resellerId: reseller.id,
+    crmId: company.crm_id,
+    name: "Demo",
+    apikey: company.apikey,
+  });
+  await addInstance(db, secret, {
+    name: instance.name,
+    host: instance.host,
+    key: instance.key,
+    domains: [instance.domain],
+    archive: false,
+  });
+  await addUser(db, {
+    login: operator.login,
+    role: "operator",
+    scope: null,
+    passwordHash: await hashPassword(operator.password),
+  });
+}

@@ -1,0 +1,16 @@
+import type { MetricFamilies } from "../platform/metrics.ts";
+import type { Addresses, AddressName } from "../platform/service.ts";
+
+/** What the supervisor says to a service's process. */
+export type ToService =
+  /** Where everybody listens so far, and which listeners are still to come. */
+  | { readonly kind: "addresses"; readonly addresses: Addresses; readonly expected: readonly AddressName[] }
+  | { readonly kind: "collect-metrics" }
+  | { readonly kind: "stop" };
+
+/** What a service's process says to the supervisor. */
+export type FromService =
+  | { readonly kind: "ready"; readonly addresses: Addresses }
+  /** It cannot start, or cannot go on; the process ends by itself after this. */
+  | { readonly kind: "failed"; readonly text: string }
+  | { readonly kind: "metrics"; readonly families: MetricFamilies };

@@ -1,0 +1,191 @@
+import { type ChildProcess, fork } from "node:child_process";
+import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { type Config, environmentWith, type VariableName } from "../platform/config.ts";
+import type { Logger } from "../platform/logger.ts";
+import type { MetricFamilies } from "../platform/metrics.ts";
+import type { Addresses, AddressName, ServiceName } from "../platform/service.ts";
+import { LISTENERS } from "./address-book.ts";
+import { CommandRefused } from "./runtime.ts";
+import type { FromService, ToService } from "./service-messages.ts";
+
+export interface SupervisorOptions {
+  readonly config: Config;
+  readonly databaseUrl: string;
+  readonly secret: string;
+  readonly services: readonly ServiceName[];
+  readonly logger: Logger;
+}
+
+/** A service's process, and what it last said. */
+interface Supervised {
+  readonly name: ServiceName;
+  child: ChildProcess;
+  ready: boolean;
+  /** Ends in a row without having run for long. */
+  failures: number;
+}
+
+const RESTART_FIRST_MS = 100;
+const RESTART_MOST_MS = 5_000;
+/** A process that ran this long before it ended is started again at once. */
+const STEADY_AFTER_MS = 10_000;
+const STOP_DEADLINE_MS = 10_000;
+const METRICS_DEADLINE_MS = 2_000;
+
+const LISTENERS_OF: { readonly [name in ServiceName]: readonly AddressName[] } = {
+  "mail-api": ["mail_api"],
+  "dns-api": ["dns_api"],
+  "dns-server": ["dns", "dns_tls"],
+  submission: ["submission", "submissions"],
+  delivery: [],
+  bounce: ["mx"],
+  tracking: ["tracking"],
+  console: ["console"],
+  sandbox: ["sandbox"],
+};
+
+/**
+ * Runs every service in a process of its own, tells them where the others listen, and starts again what ends.
+ * When the supervisor itself is killed, its services notice and end.
+ */
+export class Supervisor {
+  readonly #options: SupervisorOptions;
+  readonly #services = new Map<ServiceName, Supervised>();
+  #addresses: Addresses = {};
+  #stopping = false;
+
+  constructor(options: SupervisorOptions) {
+    this.#options = options;
+  }
+
+  get addresses(): Addresses {
+    return this.#addresses;
+  }
+
+  get notReady(): ServiceName[] {
+    return [...this.#services.values()].filter(({ ready }) => !ready).map(({ name }) => name);
+  }
+
+  /** Starts all services. Rejects, with all of them ended, when one of them cannot start. */
+  async start(): Promise<void> {
+    try {
+      await Promise.all(this.#options.services.map((name) => this.#startFirst(name)));
+    } catch (error) {
+      await this.stop();
+      throw error;
+    }
+  }
+
+  async stop(): Promise<void> {
+    this.#stopping = true;
+    const children = [...this.#services.values()].map(({ child }) => child);
+    for (const child of children) send(child, { kind: "stop" });
+    const deadline = sleep(STOP_DEADLINE_MS, undefined, { ref: false });
+    await Promise.race([Promise.all(children.map(ended)), deadline]);
+    this.kill();
+    await Promise.all(children.map(ended));
+  }
+
+  /** Ends every process at once. */
+  kill(): void {
+    this.#stopping = true;
+    for (const { child } of this.#services.values()) child.kill("SIGKILL");
+  }
+
+  /** The metrics of every service that answers in time. */
+  async collectMetrics(): Promise<MetricFamilies[]> {
+    const answers = await Promise.all([...this.#services.values()].map(({ child }) => askMetrics(child)));
+    return answers.filter((families) => families !== undefined);
+  }
+
+  #startFirst(name: ServiceName): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const service: Supervised = { name, child: this.#fork(name), ready: false, failures: 0 };
+      this.#services.set(name, service);
+      this.#watch(service, { onReady: resolve, onFailed: reject });
+    });
+  }
+
+  #watch(service: Supervised, first?: { onReady: () => void; onFailed: (error: Error) => void }): void {
+    const { name, child } = service;
+    const startedAt = performance.now();
+    let failure = "";
+    send(child, this.#addressMessage());
+    child.on("message", (message: FromService) => {
+      if (message.kind === "failed") failure = message.text;
+      if (message.kind !== "ready") return;
+      service.ready = true;
+      this.#addresses = { ...this.#addresses, ...message.addresses };
+      for (const { child: other } of this.#services.values()) send(other, this.#addressMessage());
+      first?.onReady();
+    });
+    child.once("exit", async (code, signal) => {
+      const wasReady = service.ready;
+      service.ready = false;
+      if (this.#stopping) return first?.onFailed(new Error("stopped"));
+      if (first && !wasReady) {
+        return first.onFailed(new CommandRefused(`${name}: ${failure || `ended with ${signal ?? `status ${code}`}`}`));
+      }
+      service.failures = performance.now() - startedAt > STEADY_AFTER_MS ? 0 : service.failures + 1;
+      this.#options.logger.error({ name, code, signal, failure }, "a service ended and is started again");
+      await sleep(Math.min(RESTART_FIRST_MS * 2 ** service.failures, RESTART_MOST_MS));
+      if (this.#stopping) return;
+      service.child = this.#fork(name);
+      this.#watch(service);
+    });
+  }
+
+  #fork(name: ServiceName): ChildProcess {
+    const { databaseUrl, secret } = this.#options;
+    return fork(fileURLToPath(new URL("./service-process.js", import.meta.url)), [name], {
+      env: environmentWith({ DATABASE_URL: databaseUrl, PALOMAR_SECRET: secret, ...this.#chosenPorts(name) }),
+      stdio: ["ignore", "inherit", "inherit", "ipc"],
+    });
+  }
+
+  /** A port that the system chose stays the service's own when it is started again. */
+  #chosenPorts(name: ServiceName): { [variable in VariableName]?: string } {
+    const chosen: { [variable in VariableName]?: string } = {};
+    for (const listener of LISTENERS_OF[name]) {
+      const { setting, variable } = LISTENERS[listener];
+      const configured = this.#options.config.listen[setting];
+      const address = this.#addresses[listener];
+      if (address !== undefined && configured.length === 1 && configured[0]!.port === 0) {
+        chosen[variable] = address.replace(/^http:\/\//, "");
+      }
+    }
+    return chosen;
+  }
+
+  #addressMessage(): ToService {
+    const { services, config } = this.#options;
+    const expected = services
+      .flatMap((name) => LISTENERS_OF[name])
+      .filter((listener) => config.listen[LISTENERS[listener].setting].length > 0);
+    return { kind: "addresses", addresses: this.#addresses, expected };
+  }
+}
+
+function send(child: ChildProcess, message: ToService): void {
+  // A process that is just ending no longer listens; its end is seen elsewhere.
+  if (child.connected) child.send(message, () => {});
+}
+
+function ended(child: ChildProcess): Promise<unknown> {
+  if (child.exitCode !== null || child.signalCode !== null) return Promise.resolve();
+  return new Promise((resolve) => child.once("exit", resolve));
+}
+
+async function askMetrics(child: ChildProcess): Promise<MetricFamilies | undefined> {
+  const answer = new Promise<MetricFamilies>((resolve) => {
+    const listen = (message: FromService) => {
+      if (message.kind !== "metrics") return;
+      child.off("message", listen);
+      resolve(message.families);
+    };
+    child.on("message", listen);
+  });
+  send(child, { kind: "collect-metrics" });
+  return Promise.race([answer, sleep(METRICS_DEADLINE_MS, undefined, { ref: false })]);
+}

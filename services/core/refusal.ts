@@ -1,0 +1,29 @@
+/**
+ * Why something asked of us is not done: one closed union for all protocols. Each edge renders it by an exhaustive
+ * switch (`toHttp` of the APIs, `toSmtpReply` of the SMTP services). What strangers read is generic; detail goes to the log.
+ */
+export type Refusal =
+  /** No credentials, or wrong ones. */
+  | { readonly kind: "unauthenticated" }
+  /** Known, but not entitled. */
+  | { readonly kind: "forbidden"; readonly text: string }
+  | { readonly kind: "unknown-path" }
+  | { readonly kind: "wrong-method"; readonly allowed: readonly string[] }
+  | { readonly kind: "malformed-json" }
+  | { readonly kind: "missing-field"; readonly field: string }
+  | { readonly kind: "invalid-field"; readonly field: string; readonly reason: string }
+  /** Well-formed, but not acceptable; the text is the API's own. */
+  | { readonly kind: "unacceptable"; readonly text: string }
+  | { readonly kind: "not-found"; readonly text: string }
+  | { readonly kind: "conflict"; readonly text: string }
+  | { readonly kind: "too-large" }
+  | { readonly kind: "rate-limited"; readonly retryAfterSeconds: number }
+  /** The database or another part is away for now. */
+  | { readonly kind: "unavailable" }
+  /** A bug: logged with its stack, told to nobody. */
+  | { readonly kind: "internal" };
+
+export const unacceptable = (text: string): Refusal => ({ kind: "unacceptable", text });
+export const notFound = (text: string): Refusal => ({ kind: "not-found", text });
+export const missingField = (field: string): Refusal => ({ kind: "missing-field", field });
+export const invalidField = (field: string, reason: string): Refusal => ({ kind: "invalid-field", field, reason });

@@ -1,0 +1,305 @@
+import { ok, type Result, refuse } from "../core/result.ts";
+import {
+  addressBlocks,
+  addressList,
+  choice,
+  type Delivery,
+  delivery,
+  domain,
+  type HostPort,
+  hostPort,
+  httpUrl,
+  listenList,
+  logLevel,
+  octets,
+  optional,
+  type Parse,
+  path,
+  postgresUrl,
+  secondsList,
+  text,
+  wholeNumber,
+} from "./config-values.ts";
+
+/** One variable: how it is written, what it is when unset, what it is for. The reference in the docs is made from this table. */
+export interface Variable<T> {
+  readonly parse: Parse<T>;
+  /** The text that is parsed when the variable is unset; null when unset is a value of its own. */
+  readonly fallback: string | null;
+  readonly meaning: string;
+}
+
+const variable = <T>(parse: Parse<T>, fallback: string | null, meaning: string): Variable<T> => ({
+  parse,
+  fallback,
+  meaning,
+});
+
+const trueFalse = choice("true", "false");
+
+/** Every variable the product reads, in the order of the documentation. Nothing else reads the environment. */
+export const VARIABLES = {
+  PALOMAR_MAIL_API_LISTEN: variable(listenList, "127.0.0.1:8025", "mail API"),
+  PALOMAR_DNS_API_LISTEN: variable(listenList, "127.0.0.1:8053", "DNS API"),
+  PALOMAR_CONSOLE_LISTEN: variable(listenList, "127.0.0.1:8080", "console and operator API"),
+  PALOMAR_TRACKING_LISTEN: variable(listenList, "127.0.0.1:8026", "opens, clicks, unsubscriptions, conversions"),
+  PALOMAR_DNS_LISTEN: variable(listenList, "127.0.0.1:5300", "authoritative DNS, UDP and TCP"),
+  PALOMAR_DNS_TLS_LISTEN: variable(listenList, "off", "authoritative DNS over TLS"),
+  PALOMAR_SUBMISSION_LISTEN: variable(listenList, "127.0.0.1:2587", "submission with STARTTLS"),
+  PALOMAR_SUBMISSIONS_LISTEN: variable(listenList, "127.0.0.1:2465", "submission over implicit TLS"),
+  PALOMAR_MX_LISTEN: variable(listenList, "127.0.0.1:2525", "inbound SMTP: bounces and feedback loops"),
+  PALOMAR_SANDBOX_LISTEN: variable(listenList, "127.0.0.1:0", "the inbox of the sandbox, SMTP"),
+  PALOMAR_METRICS_LISTEN: variable(listenList, "127.0.0.1:9464", "/metrics, /healthz, /readyz"),
+  PALOMAR_TRACKING_URL: variable(
+    optional(httpUrl),
+    null,
+    "public base of tracking links; the tracking listener's own when unset",
+  ),
+  PALOMAR_BOUNCE_DOMAIN: variable(domain, "bounces.localhost", "domain of the VERP return path"),
+  PALOMAR_DATA_DIR: variable(path, "./data", "embedded database, certificates, secrets, first-run credentials"),
+  DATABASE_URL: variable(
+    optional(postgresUrl),
+    null,
+    "PostgreSQL to use; the embedded one under the data folder when unset",
+  ),
+  PALOMAR_DATABASE_CONNECTIONS: variable(wholeNumber(2, 500), "10", "connections to PostgreSQL, at most, per service"),
+  PALOMAR_DELIVERY: variable(delivery, "sandbox", "sandbox, mx, or smtp://host:port of a smart host"),
+  PALOMAR_SECRET: variable(
+    optional(text(16, 1024)),
+    null,
+    "keys every token; generated into the data folder with the embedded database, required with DATABASE_URL",
+  ),
+  PALOMAR_RETRY_SECONDS: variable(
+    optional(secondsList),
+    null,
+    "waits between delivery attempts; 2,4,8 in the sandbox, else 300,600,1200,2400,3600,7200,14400",
+  ),
+  PALOMAR_GIVE_UP_HOURS: variable(wholeNumber(1, 24 * 30), "72", "age at which a delivery is given up"),
+  PALOMAR_HARD_BOUNCES_TO_INVALIDATE: variable(
+    wholeNumber(1, 100),
+    "2",
+    "hard bounces of different messages that make a contact invalid",
+  ),
+  PALOMAR_FETCH_ALLOW: variable(addressBlocks, "", "private blocks that fetched URLs and webhooks may reach"),
+  PALOMAR_RESOLVER: variable(optional(hostPort), null, "resolver for every look-up; the system's when unset"),
+  PALOMAR_FEEDBACK_ADDRESSES: variable(
+    optional(addressList),
+    null,
+    "addresses that take complaint reports; fbl@<bounce domain> when unset",
+  ),
+  PALOMAR_MAX_MESSAGE_SIZE: variable(octets, "25MiB", "largest message that submission takes"),
+  PALOMAR_MX_MAX_SIZE: variable(octets, "50MiB", "largest message that the MX listener takes"),
+  PALOMAR_API_BODY_LIMIT: variable(octets, "32MiB", "largest request body of the APIs"),
+  PALOMAR_API_REQUESTS_PER_SECOND: variable(wholeNumber(1, 1_000_000), "200", "requests per second for each API key"),
+  PALOMAR_SUBMISSION_MAX_RECIPIENTS: variable(wholeNumber(1, 100_000), "1000", "recipients of one submitted message"),
+  PALOMAR_SUBMISSION_PLAINTEXT_AUTH: variable(
+    choice("off", "loopback"),
+    "off",
+    "offer AUTH without TLS to loopback clients",
+  ),
+  PALOMAR_MACHINE_SECONDS: variable(
+    wholeNumber(0, 3600),
+    "2",
+    "an open or click sooner after delivery counts as a machine's",
+  ),
+  PALOMAR_SENDER_DOMAIN_CHECK: variable(
+    optional(trueFalse),
+    null,
+    "look up a sender domain's existence; false in the sandbox, else true",
+  ),
+  PALOMAR_DNS_UDP: variable(
+    choice("auto", "portable"),
+    "auto",
+    "portable: one dgram listener instead of a batching worker per core",
+  ),
+  PALOMAR_DNS_WORKERS: variable(wholeNumber(0, 256), "0", "UDP workers; 0: one per core"),
+  PALOMAR_DNS_NOTIFY_NS: variable(trueFalse, "false", "notify the addresses of a zone's NS as well"),
+  PALOMAR_DNS_RRL: variable(
+    wholeNumber(0, 1_000_000),
+    "0",
+    "equal UDP answers per second for a client network (RRL); 0: no limit",
+  ),
+  PALOMAR_DNS_NSID: variable(optional(text(1, 128)), null, "answer to the NSID option (RFC 5001)"),
+  PALOMAR_DNS_VERSION: variable(optional(text(1, 255)), null, "answer to CH TXT version.bind; refused when unset"),
+  PALOMAR_DNS_ID: variable(
+    optional(text(1, 255)),
+    null,
+    "answer to CH TXT id.server and hostname.bind; refused when unset",
+  ),
+  PALOMAR_TLS_CERT: variable(
+    optional(path),
+    null,
+    "PEM certificate of SMTP and DNS over TLS; self-signed into the data folder when unset",
+  ),
+  PALOMAR_TLS_KEY: variable(optional(path), null, "PEM private key of that certificate"),
+  PALOMAR_HOSTNAME: variable(domain, "localhost", "the name that the SMTP services greet with"),
+  PALOMAR_LIMIT_LOOPBACK: variable(trueFalse, "false", "apply rate limits and connection caps to loopback clients too"),
+  PALOMAR_LOG_LEVEL: variable(logLevel, "info", "trace, debug, info, warn, error or silent"),
+} as const;
+
+export type VariableName = keyof typeof VARIABLES;
+
+type ValueOf<V> = V extends Variable<infer T> ? T : never;
+type Values = { -readonly [K in keyof typeof VARIABLES]: ValueOf<(typeof VARIABLES)[K]> };
+
+/** The waits between attempts where PALOMAR_RETRY_SECONDS is unset. */
+const RETRY_SECONDS = { sandbox: [2, 4, 8], real: [300, 600, 1200, 2400, 3600, 7200, 14400] } as const;
+
+/** The whole configuration: built once from the environment, frozen, passed down. */
+export interface Config {
+  readonly listen: {
+    readonly mailApi: readonly HostPort[];
+    readonly dnsApi: readonly HostPort[];
+    readonly console: readonly HostPort[];
+    readonly tracking: readonly HostPort[];
+    readonly dns: readonly HostPort[];
+    readonly dnsTls: readonly HostPort[];
+    readonly submission: readonly HostPort[];
+    readonly submissions: readonly HostPort[];
+    readonly mx: readonly HostPort[];
+    readonly sandbox: readonly HostPort[];
+    readonly metrics: readonly HostPort[];
+  };
+  readonly trackingUrl: string | null;
+  readonly bounceDomain: string;
+  /** Absolute path. */
+  readonly dataDir: string;
+  readonly databaseUrl: string | null;
+  readonly databaseConnections: number;
+  readonly delivery: Delivery;
+  /** As configured; `platform/secret.ts` finds or makes the one in force. */
+  readonly secret: string | null;
+  readonly retrySeconds: readonly number[];
+  readonly giveUpHours: number;
+  readonly hardBouncesToInvalidate: number;
+  readonly fetchAllow: readonly string[];
+  readonly resolver: HostPort | null;
+  readonly feedbackAddresses: readonly string[];
+  readonly maxMessageOctets: number;
+  readonly mxMaxOctets: number;
+  readonly apiBodyLimitOctets: number;
+  readonly apiRequestsPerSecond: number;
+  readonly submissionMaxRecipients: number;
+  readonly submissionPlaintextAuth: "off" | "loopback";
+  readonly machineSeconds: number;
+  readonly senderDomainCheck: boolean;
+  readonly dns: {
+    readonly udp: "auto" | "portable";
+    /** UDP workers; 0: one per core. */
+    readonly workers: number;
+    readonly notifyNs: boolean;
+    /** Equal answers per second and client network; 0: no limit. */
+    readonly rrlPerSecond: number;
+    readonly nsid: string | null;
+    readonly version: string | null;
+    readonly serverId: string | null;
+  };
+  readonly tls: { readonly certPath: string; readonly keyPath: string } | null;
+  readonly hostname: string;
+  readonly limitLoopback: boolean;
+  readonly logLevel: string;
+}
+
+type Environment = Readonly<Record<string, string | undefined>>;
+
+/**
+ * Reads the whole configuration.
+ * @param env the process environment, unless a test has its own
+ * @returns the frozen configuration, or every problem at once, each line naming its variable
+ */
+export function loadConfig(env: Environment = process.env): Result<Config, string[]> {
+  const problems: string[] = [];
+  const values = {} as Record<string, unknown>;
+  for (const [name, { parse, fallback }] of Object.entries(VARIABLES)) {
+    const given = env[name];
+    // An empty variable counts as unset, as compose files and unit files write it.
+    const parsed = (parse as Parse<unknown>)(given === undefined || given === "" ? fallback : given.trim());
+    if (parsed.ok) values[name] = parsed.value;
+    else problems.push(`${name}: ${parsed.error}`);
+  }
+  const read = values as Values;
+  if (problems.length === 0) {
+    if (read.DATABASE_URL !== null && read.PALOMAR_SECRET === null) {
+      problems.push("PALOMAR_SECRET: required when DATABASE_URL is set");
+    }
+    if ((read.PALOMAR_TLS_CERT === null) !== (read.PALOMAR_TLS_KEY === null)) {
+      const missing = read.PALOMAR_TLS_CERT === null ? "PALOMAR_TLS_CERT" : "PALOMAR_TLS_KEY";
+      problems.push(`${missing}: certificate and key go together`);
+    }
+  }
+  return problems.length > 0 ? refuse(problems) : ok(deepFreeze(arrange(read)));
+}
+
+/** Names of the product's prefix that it does not know: most likely misspelt. */
+export function unknownVariables(env: Environment = process.env): string[] {
+  return Object.keys(env).filter((name) => name.startsWith("PALOMAR_") && !(name in VARIABLES));
+}
+
+/** This process's environment with some variables set, for the processes it starts. */
+export function environmentWith(changes: { readonly [name in VariableName]?: string }): NodeJS.ProcessEnv {
+  return { ...process.env, ...changes };
+}
+
+function arrange(v: Values): Config {
+  const sandbox = v.PALOMAR_DELIVERY.kind === "sandbox";
+  return {
+    listen: {
+      mailApi: v.PALOMAR_MAIL_API_LISTEN,
+      dnsApi: v.PALOMAR_DNS_API_LISTEN,
+      console: v.PALOMAR_CONSOLE_LISTEN,
+      tracking: v.PALOMAR_TRACKING_LISTEN,
+      dns: v.PALOMAR_DNS_LISTEN,
+      dnsTls: v.PALOMAR_DNS_TLS_LISTEN,
+      submission: v.PALOMAR_SUBMISSION_LISTEN,
+      submissions: v.PALOMAR_SUBMISSIONS_LISTEN,
+      mx: v.PALOMAR_MX_LISTEN,
+      sandbox: v.PALOMAR_SANDBOX_LISTEN,
+      metrics: v.PALOMAR_METRICS_LISTEN,
+    },
+    trackingUrl: v.PALOMAR_TRACKING_URL,
+    bounceDomain: v.PALOMAR_BOUNCE_DOMAIN,
+    dataDir: v.PALOMAR_DATA_DIR,
+    databaseUrl: v.DATABASE_URL,
+    databaseConnections: v.PALOMAR_DATABASE_CONNECTIONS,
+    delivery: v.PALOMAR_DELIVERY,
+    secret: v.PALOMAR_SECRET,
+    retrySeconds: v.PALOMAR_RETRY_SECONDS ?? (sandbox ? RETRY_SECONDS.sandbox : RETRY_SECONDS.real),
+    giveUpHours: v.PALOMAR_GIVE_UP_HOURS,
+    hardBouncesToInvalidate: v.PALOMAR_HARD_BOUNCES_TO_INVALIDATE,
+    fetchAllow: v.PALOMAR_FETCH_ALLOW,
+    resolver: v.PALOMAR_RESOLVER,
+    feedbackAddresses: v.PALOMAR_FEEDBACK_ADDRESSES ?? [`fbl@${v.PALOMAR_BOUNCE_DOMAIN}`],
+    maxMessageOctets: v.PALOMAR_MAX_MESSAGE_SIZE,
+    mxMaxOctets: v.PALOMAR_MX_MAX_SIZE,
+    apiBodyLimitOctets: v.PALOMAR_API_BODY_LIMIT,
+    apiRequestsPerSecond: v.PALOMAR_API_REQUESTS_PER_SECOND,
+    submissionMaxRecipients: v.PALOMAR_SUBMISSION_MAX_RECIPIENTS,
+    submissionPlaintextAuth: v.PALOMAR_SUBMISSION_PLAINTEXT_AUTH,
+    machineSeconds: v.PALOMAR_MACHINE_SECONDS,
+    senderDomainCheck: v.PALOMAR_SENDER_DOMAIN_CHECK === null ? !sandbox : v.PALOMAR_SENDER_DOMAIN_CHECK === "true",
+    dns: {
+      udp: v.PALOMAR_DNS_UDP,
+      workers: v.PALOMAR_DNS_WORKERS,
+      notifyNs: v.PALOMAR_DNS_NOTIFY_NS === "true",
+      rrlPerSecond: v.PALOMAR_DNS_RRL,
+      nsid: v.PALOMAR_DNS_NSID,
+      version: v.PALOMAR_DNS_VERSION,
+      serverId: v.PALOMAR_DNS_ID,
+    },
+    tls:
+      v.PALOMAR_TLS_CERT !== null && v.PALOMAR_TLS_KEY !== null
+        ? { certPath: v.PALOMAR_TLS_CERT, keyPath: v.PALOMAR_TLS_KEY }
+        : null,
+    hostname: v.PALOMAR_HOSTNAME,
+    limitLoopback: v.PALOMAR_LIMIT_LOOPBACK === "true",
+    logLevel: v.PALOMAR_LOG_LEVEL,
+  };
+}
+
+function deepFreeze<T>(value: T): T {
+  if (value !== null && typeof value === "object" && !Object.isFrozen(value)) {
+    Object.freeze(value);
+    for (const inner of Object.values(value)) deepFreeze(inner);
+  }
+  return value;
+}

@@ -1,0 +1,59 @@
+import type { IncomingHttpHeaders } from "node:http";
+import type { Refusal } from "../../core/refusal.ts";
+import type { Result } from "../../core/result.ts";
+
+/** What tells one API from another: who calls, and how a refusal reads. */
+export interface Dialect<Caller> {
+  readonly title: string;
+  readonly description: string;
+  /** Path prefix of every endpoint, such as `/api/v1`. */
+  readonly base: string;
+  /** Header fields that carry credentials, for the OpenAPI document. */
+  readonly credentialHeaders: readonly string[];
+  /** Fields of GET and DELETE may come in the query string. */
+  readonly queryFields: boolean;
+  authenticate(headers: IncomingHttpHeaders): Promise<Result<Caller, Refusal>>;
+  /** A name for the caller that rate limits are counted by. */
+  callerKey(caller: Caller): string;
+  toHttp(refusal: Refusal): HttpRefusal;
+}
+
+export interface HttpRefusal {
+  readonly status: number;
+  readonly body: unknown;
+}
+
+/** The key of an Authorization header: bare, or after `Bearer `. */
+export function readAuthorization(headers: IncomingHttpHeaders): string | undefined {
+  const key = headers.authorization?.replace(/^Bearer +/i, "").trim();
+  return key === "" ? undefined : key;
+}
+
+/** The status codes that all APIs share. */
+export function statusOf(refusal: Refusal): number {
+  switch (refusal.kind) {
+    case "unauthenticated":
+    case "forbidden":
+      return 403;
+    case "unknown-path":
+    case "not-found":
+      return 404;
+    case "wrong-method":
+      return 405;
+    case "malformed-json":
+    case "missing-field":
+    case "invalid-field":
+    case "unacceptable":
+      return 400;
+    case "conflict":
+      return 409;
+    case "too-large":
+      return 413;
+    case "rate-limited":
+      return 429;
+    case "unavailable":
+      return 503;
+    case "internal":
+      return 500;
+  }
+}

@@ -1,0 +1,76 @@
+import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
+import type { Readable } from "node:stream";
+import type { ZodObject, ZodRawShape, ZodType, z } from "zod";
+import type { Refusal } from "../../core/refusal.ts";
+import type { Result } from "../../core/result.ts";
+
+export type Method = "GET" | "POST" | "PUT" | "DELETE";
+
+/** What an operation is handed: parsed, validated, authorised. */
+export interface Request<Caller, Params, Fields> {
+  readonly caller: Caller;
+  /** Path parameters, percent-decoded. */
+  readonly params: Params;
+  /** The JSON body; on GET and DELETE the query string as well where the API says so. */
+  readonly fields: Fields;
+  readonly headers: IncomingHttpHeaders;
+  readonly clientAddress: string;
+  /** The body as text (`input: "text"`), else empty. */
+  readonly text: string;
+  /** The unread request, for `input: "stream"`. */
+  readonly incoming: IncomingMessage;
+}
+
+/** A body other than JSON. */
+export class RawReply {
+  readonly contentType: string;
+  readonly body: string | Buffer | Readable;
+  readonly status: number;
+
+  constructor(contentType: string, body: string | Buffer | Readable, status = 200) {
+    this.contentType = contentType;
+    this.body = body;
+    this.status = status;
+  }
+}
+
+/**
+ * One operation, declared once: from this come routing, validation, types and the OpenAPI document.
+ * The runner (`app.ts`) does parse → authorise → act → respond; `act` gets only what passed.
+ */
+export interface Endpoint<
+  Caller,
+  Params extends ZodRawShape = ZodRawShape,
+  Fields extends ZodType = ZodType,
+  Reply extends ZodType = ZodType,
+> {
+  readonly method: Method;
+  /** Relative to the API's base, parameters as `:name`, without a trailing slash (one is always accepted). */
+  readonly path: string;
+  readonly summary: string;
+  /** Needs no credentials. */
+  readonly open?: boolean;
+  readonly params?: ZodObject<Params>;
+  readonly fields?: Fields;
+  /** Where the body goes: `json` (the default) into `fields`, `text` into `text`, `stream` is left unread. */
+  readonly input?: "json" | "text" | "stream";
+  /** JSON nulls count as missing, but for those that this claims. */
+  readonly keepsNull?: (path: readonly (string | number)[]) => boolean;
+  readonly reply: Reply;
+  /** Who may; undefined lets the caller pass. */
+  readonly authorise?: (caller: Caller) => Refusal | undefined;
+  act(
+    request: Request<Caller, z.output<ZodObject<Params>>, z.output<Fields>>,
+  ): Promise<Result<z.input<Reply> | RawReply, Refusal>>;
+}
+
+/** An endpoint whose own types are forgotten, for lists of them. */
+// biome-ignore lint/suspicious/noExplicitAny: the types of one endpoint's parts belong together; a list of many has none in common
+export type AnyEndpoint<Caller> = Endpoint<Caller, any, any, any>;
+
+/** Declares an endpoint, inferring its types from its schemas. */
+export function endpoint<Caller, Params extends ZodRawShape, Fields extends ZodType, Reply extends ZodType>(
+  declaration: Endpoint<Caller, Params, Fields, Reply>,
+): AnyEndpoint<Caller> {
+  return declaration;
+}

@@ -1,0 +1,52 @@
+import type { ZodType, z } from "zod";
+import { invalidField, missingField, type Refusal } from "../../core/refusal.ts";
+import { ok, type Result, refuse } from "../../core/result.ts";
+
+type Path = readonly (string | number)[];
+
+/** Deeper JSON than this is nobody's request. */
+const MOST_LEVELS = 64;
+
+/**
+ * Makes raw input ready for validation: nulls count as missing, NUL characters are refused (PostgreSQL has no place
+ * for them), and nesting is bounded.
+ */
+export function cleanFields(input: unknown, keepsNull: (path: Path) => boolean): Result<unknown, Refusal> {
+  let problem: Refusal | undefined;
+  const clean = (value: unknown, path: Path): unknown => {
+    if (problem) return undefined;
+    if (path.length > MOST_LEVELS) problem = { kind: "malformed-json" };
+    else if (typeof value === "string" && value.includes("\0")) {
+      problem = invalidField(fieldName(path), "must not contain NUL");
+    } else if (Array.isArray(value)) return value.map((item, index) => clean(item, [...path, index]));
+    else if (value !== null && typeof value === "object") {
+      const kept = Object.entries(value).filter(([key, inner]) => inner !== null || keepsNull([...path, key]));
+      return Object.fromEntries(kept.map(([key, inner]) => [key, clean(inner, [...path, key])]));
+    }
+    return value;
+  };
+  const cleaned = clean(input, []);
+  return problem ? refuse(problem) : ok(cleaned);
+}
+
+/** Validates; the first problem, in the schema's order, becomes the refusal and names its field by its own name. */
+export function validateFields<S extends ZodType>(schema: S, input: unknown): Result<z.output<S>, Refusal> {
+  const parsed = schema.safeParse(input);
+  if (parsed.success) return ok(parsed.data);
+  const issue = parsed.error.issues[0]!;
+  const path = issue.path as Path;
+  if (path.length === 0 && (input === null || typeof input !== "object" || Array.isArray(input))) {
+    return refuse({ kind: "malformed-json" });
+  }
+  return refuse(
+    valueAt(input, path) === undefined ? missingField(fieldName(path)) : invalidField(fieldName(path), issue.message),
+  );
+}
+
+function valueAt(input: unknown, path: Path): unknown {
+  return path.reduce<unknown>((value, key) => (value as Record<string | number, unknown> | undefined)?.[key], input);
+}
+
+function fieldName(path: Path): string {
+  return String(path.findLast((key) => typeof key === "string") ?? "body");
+}

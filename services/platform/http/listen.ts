@@ -1,0 +1,86 @@
+import { createServer, type RequestListener, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+import type Koa from "koa";
+import type { HostPort } from "../config-values.ts";
+
+export interface HttpListener {
+  /** Base URL of the first address, with the port in force. */
+  readonly url: string;
+  /** Lets running requests finish for a while, then closes. */
+  close(graceMs?: number): Promise<void>;
+}
+
+/** Serves an app on every address of a listen value; undefined when it is `off`. */
+export async function listenHttp(app: Koa, addresses: readonly HostPort[]): Promise<HttpListener | undefined> {
+  if (addresses.length === 0) return undefined;
+  const servers: Server[] = [];
+  try {
+    for (const address of addresses) servers.push(await listenOn(app.callback(), address));
+  } catch (error) {
+    for (const server of servers) server.close();
+    throw error;
+  }
+  return {
+    url: `http://${formatBound(servers[0]!.address() as AddressInfo)}`,
+    close: async (graceMs = 3_000) => {
+      await Promise.all(servers.map((server) => closeServer(server, graceMs)));
+    },
+  };
+}
+
+async function listenOn(handle: RequestListener, address: HostPort): Promise<Server> {
+  const server = createServer({ requestTimeout: 60_000, headersTimeout: 20_000, keepAliveTimeout: 30_000 }, handle);
+  await bindWithPatience(server, address);
+  return server;
+}
+
+/** What `listen` and its events of node's servers have in common. */
+interface Bindable {
+  listen(port: number, host: string): unknown;
+  once(event: "error" | "listening", listener: (error: Error) => void): unknown;
+  off(event: "error" | "listening", listener: (error: Error) => void): unknown;
+}
+
+/** A port that a predecessor is just giving up is waited for; one that stays taken is an error that names it. */
+export async function bindWithPatience(server: Bindable, { host, port }: HostPort, patienceMs = 3_000): Promise<void> {
+  const deadline = Date.now() + patienceMs;
+  for (;;) {
+    try {
+      return await bind(server, { host, port });
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== "EADDRINUSE" || Date.now() > deadline) {
+        throw new Error(`cannot listen on ${host}:${port}: ${(error as Error).message}`, { cause: error });
+      }
+    }
+    await sleep(100);
+  }
+}
+
+function bind(server: Bindable, { host, port }: HostPort): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const listening = () => {
+      server.off("error", failed);
+      resolve();
+    };
+    const failed = (error: Error) => {
+      server.off("listening", listening);
+      reject(error);
+    };
+    server.once("error", failed);
+    server.once("listening", listening);
+    server.listen(port, host);
+  });
+}
+
+export function formatBound({ address, port }: { address: string; port: number }): string {
+  return address.includes(":") ? `[${address}]:${port}` : `${address}:${port}`;
+}
+
+async function closeServer(server: Server, graceMs: number): Promise<void> {
+  const closed = new Promise<void>((resolve) => server.close(() => resolve()));
+  server.closeIdleConnections();
+  const force = setTimeout(() => server.closeAllConnections(), graceMs);
+  await closed;
+  clearTimeout(force);
+}

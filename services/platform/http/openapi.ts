@@ -1,0 +1,92 @@
+import { ZodObject, type ZodType, z } from "zod";
+import { createDocument, type ZodOpenApiOperationObject, type ZodOpenApiPathsObject } from "zod-openapi";
+import { packageVersion } from "../package-folder.ts";
+import type { Dialect } from "./dialect.ts";
+import type { AnyEndpoint } from "./endpoint.ts";
+
+type OpenapiDocument = ReturnType<typeof createDocument>;
+
+/** The OpenAPI 3.1 document of an API, made from the declarations that validate its requests. */
+export function makeOpenapi<Caller>(
+  dialect: Dialect<Caller>,
+  endpoints: readonly AnyEndpoint<Caller>[],
+): OpenapiDocument {
+  const paths: ZodOpenApiPathsObject = {};
+  for (const declared of endpoints) {
+    const path = dialect.base + declared.path.replaceAll(/:(\w+)/g, "{$1}");
+    paths[path] = { ...paths[path], [declared.method.toLowerCase()]: describeOperation(dialect, declared) };
+  }
+  return createDocument({
+    openapi: "3.1.0",
+    info: { title: dialect.title, version: packageVersion, description: dialect.description },
+    components: {
+      securitySchemes: Object.fromEntries(
+        dialect.credentialHeaders.map((name) => [name, { type: "apiKey", in: "header", name }]),
+      ),
+    },
+    security: [Object.fromEntries(dialect.credentialHeaders.map((name) => [name, []]))],
+    paths,
+  });
+}
+
+function describeOperation<Caller>(dialect: Dialect<Caller>, declared: AnyEndpoint<Caller>): ZodOpenApiOperationObject {
+  const refusal = { description: "Refused", content: { "application/json": { schema: refusalSchema(dialect) } } };
+  const inQuery = dialect.queryFields && (declared.method === "GET" || declared.method === "DELETE");
+  return {
+    summary: declared.summary,
+    ...(declared.open ? { security: [] } : {}),
+    requestParams: {
+      path: declared.params ?? pathParameters(declared.path),
+      ...(inQuery && declared.fields instanceof ZodObject ? { query: declared.fields } : {}),
+    },
+    ...requestBody(declared),
+    responses: {
+      "200": { description: "Done", content: { "application/json": { schema: declared.reply as ZodType } } },
+      "400": refusal,
+      ...(declared.open ? {} : { "403": refusal, "429": refusal }),
+    },
+  };
+}
+
+function requestBody<Caller>(declared: AnyEndpoint<Caller>): Pick<ZodOpenApiOperationObject, "requestBody"> {
+  if (declared.input === "text") return { requestBody: { content: { "text/dns": { schema: z.string() } } } };
+  if (declared.input === "stream")
+    return { requestBody: { content: { "multipart/form-data": { schema: z.object({}) } } } };
+  if (!declared.fields) return {};
+  return { requestBody: { content: { "application/json": { schema: declared.fields as ZodType } } } };
+}
+
+function pathParameters(path: string): ZodObject {
+  return z.object(Object.fromEntries([...path.matchAll(/:(\w+)/g)].map(([, name]) => [name!, z.string()])));
+}
+
+function refusalSchema<Caller>(dialect: Dialect<Caller>): ZodType {
+  const sample = dialect.toHttp({ kind: "unauthenticated" }).body as Record<string, unknown>;
+  return z.object(Object.fromEntries(Object.keys(sample).map((key) => [key, z.string()])));
+}
+
+/** The document as a page: no script, nothing loaded from elsewhere. */
+export function makeDocsPage(document: OpenapiDocument): string {
+  const operations = Object.entries(document.paths ?? {}).flatMap(([path, item]) =>
+    Object.entries(item ?? {}).map(([method, operation]) => describe(method, path, operation)),
+  );
+  const title = escapeHtml(document.info.title);
+  return `<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>${title}</title><style>${STYLE}</style><h1>${title} ${escapeHtml(document.info.version)}</h1>
+<p>${escapeHtml(document.info.description ?? "")}</p><p><a href="/openapi.json">openapi.json</a></p>
+${operations.join("\n")}</html>`;
+}
+
+function describe(method: string, path: string, operation: unknown): string {
+  const { summary = "", parameters, requestBody: body, responses } = operation as Record<string, string>;
+  const details = JSON.stringify({ parameters, requestBody: body, responses }, null, 2);
+  return `<details><summary><b>${escapeHtml(method.toUpperCase())}</b> <code>${escapeHtml(path)}</code> ${escapeHtml(summary)}</summary><pre>${escapeHtml(details)}</pre></details>`;
+}
+
+const STYLE =
+  "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:auto;padding:1rem;color-scheme:light dark}" +
+  "summary{cursor:pointer;padding:.3rem 0}pre{overflow:auto;font-size:.8rem}b{display:inline-block;min-width:4.5rem}";
+
+function escapeHtml(text: string): string {
+  return text.replaceAll(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`);
+}

@@ -1,0 +1,43 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Logger } from "./logger.ts";
+
+/** Undoes one start. */
+export type Closer = () => Promise<unknown> | unknown;
+
+/** What was started, to be closed last-in first-out within a deadline. */
+export class Lifecycle {
+  readonly #closers: { readonly name: string; readonly close: Closer }[] = [];
+  readonly #logger: Logger;
+  #stopping: Promise<void> | undefined;
+
+  constructor(logger: Logger) {
+    this.#logger = logger;
+  }
+
+  /** Registers what must be undone; call it right after the start it undoes. */
+  onStop(name: string, close: Closer): void {
+    this.#closers.push({ name, close });
+  }
+
+  /** Closes everything once; a second call waits for the first. Never rejects: what fails is logged. */
+  stop(deadlineMs = 10_000): Promise<void> {
+    this.#stopping ??= this.#closeAll(Date.now() + deadlineMs);
+    return this.#stopping;
+  }
+
+  async #closeAll(deadline: number): Promise<void> {
+    for (const { name, close } of this.#closers.reverse()) {
+      const abort = new AbortController();
+      const late = sleep(Math.max(50, deadline - Date.now()), "late", { signal: abort.signal }).catch(() => "");
+      try {
+        if ((await Promise.race([Promise.resolve().then(close), late])) === "late") {
+          this.#logger.warn({ closer: name }, "did not stop within the deadline");
+        }
+      } catch (error) {
+        this.#logger.error({ closer: name, err: error }, "failed to stop");
+      } finally {
+        abort.abort();
+      }
+    }
+  }
+}

@@ -1,0 +1,15 @@
+import { existsSync, readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+/** The folder of package.json: `config/` and `migrations/` stand beside it, whether this runs from dist/ or from source. */
+export const packageFolder: string = findUpwards(dirname(fileURLToPath(import.meta.url)));
+
+/** This release's version, from package.json. */
+export const packageVersion: string = JSON.parse(readFileSync(join(packageFolder, "package.json"), "utf8")).version;
+
+function findUpwards(folder: string): string {
+  if (existsSync(join(folder, "package.json"))) return folder;
+  if (dirname(folder) === folder) throw new Error("package.json not found above the program");
+  return findUpwards(dirname(folder));
+}

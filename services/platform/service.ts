@@ -1,0 +1,64 @@
+import type pg from "pg";
+import type { Clock } from "./clock.ts";
+import type { Config } from "./config.ts";
+import type { Db } from "./db.ts";
+import type { Logger } from "./logger.ts";
+import type { Observe } from "./observation.ts";
+
+/** The services that `palomar start` knows, in the order of the documentation; the sandbox's inbox goes with delivery. */
+export const SERVICE_NAMES = [
+  "mail-api",
+  "dns-api",
+  "dns-server",
+  "submission",
+  "delivery",
+  "bounce",
+  "tracking",
+  "console",
+  "sandbox",
+] as const;
+export type ServiceName = (typeof SERVICE_NAMES)[number];
+
+/** Listeners as `addresses.json` names them, and the sandbox's inbox. HTTP ones are URLs, the others host:port. */
+export type AddressName =
+  | "mail_api"
+  | "dns_api"
+  | "console"
+  | "tracking"
+  | "dns"
+  | "dns_tls"
+  | "submission"
+  | "submissions"
+  | "mx"
+  | "sandbox"
+  | "metrics";
+
+export type Addresses = { [name in AddressName]?: string };
+
+/** What a service is given; it takes nothing else from its surroundings. */
+export interface ServiceContext {
+  readonly config: Config;
+  /** The secret in force (config.secret, or the generated one). */
+  readonly secret: string;
+  readonly db: Db;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly observe: Observe;
+  /** A connection for LISTEN, outside the pool. The caller closes it, and opens another when it ends. */
+  openListenConnection(): Promise<pg.Client>;
+  /**
+   * Where a sibling listens, once that is known (it may start later, on a port of the system's choosing).
+   * A sibling that is not part of this stack is taken at its configured address.
+   */
+  addressOf(name: AddressName): Promise<string>;
+}
+
+export interface RunningService {
+  /** The addresses in force, chosen ports included. */
+  readonly addresses: Addresses;
+  /** Stops taking work, finishes or gives back what it holds, closes; within a few seconds. */
+  stop(): Promise<void>;
+}
+
+/** Every `services/<name>/main.ts` exports one of these as `start`. */
+export type StartService = (context: ServiceContext) => Promise<RunningService>;
