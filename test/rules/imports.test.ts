@@ -1,0 +1,48 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { dirname, join, relative, resolve } from "node:path";
+import { describe, expect, it } from "vitest";
+import { packageFolder } from "../../services/platform/package-folder.ts";
+
+const services = join(packageFolder, "services");
+const files = readdirSync(services, { recursive: true, encoding: "utf8" }).filter((file) => /\.tsx?$/.test(file));
+
+/** The rings, from the inside out; what a folder may import besides itself. Services that are not named: the three. */
+const MAY_IMPORT: { readonly [folder: string]: readonly string[] } = {
+  core: [],
+  platform: ["core"],
+  store: ["core", "platform"],
+  console: ["core", "platform", "store"],
+  // The command line starts every service, in processes of their own, and classifies bounces with the worker's own code.
+  cli: readdirSync(services).filter((folder) => !folder.includes(".")),
+};
+const SERVICE = ["core", "platform", "store"];
+
+function importsOf(file: string): string[] {
+  const text = readFileSync(join(services, file), "utf8");
+  return [...text.matchAll(/(?:from|import)\s*\(?\s*"(\.[^"]+)"/g)].map(([, path]) =>
+    relative(services, resolve(services, dirname(file), path!)),
+  );
+}
+
+describe("imports point inward", () => {
+  it.each(files)("%s", (file) => {
+    const folder = file.split("/")[0]!;
+    const allowed = [folder, ...(MAY_IMPORT[folder] ?? SERVICE)];
+    const outward = importsOf(file).filter((path) => !allowed.includes(path.split("/")[0]!));
+    expect(outward).toEqual([]);
+  });
+});
+
+describe("core is pure", () => {
+  const impure = /from "node:(fs|net|dgram|http|https|tls|dns|child_process|worker_threads|timers)[/"]/;
+  it.each(files.filter((file) => file.startsWith("core/")))("%s", (file) => {
+    const text = readFileSync(join(services, file), "utf8");
+    expect(text).not.toMatch(impure);
+    expect(text).not.toMatch(/Date\.now\(|new Date\(\)|Math\.random\(/);
+  });
+});
+
+it("reads the environment in one file", () => {
+  const readers = files.filter((file) => /process\.env\b/.test(readFileSync(join(services, file), "utf8")));
+  expect(readers).toEqual(["platform/config.ts"]);
+});
