@@ -1,0 +1,51 @@
+import { toASCII } from "tr46";
+import { ok, type Result, refuse } from "../result.ts";
+import type { NameError } from "./name.ts";
+
+/**
+ * Converts the U-labels of a name in presentation format to A-labels (UTS #46, non-transitional) and leaves all
+ * else as it is: ASCII labels whatever they hold (underscores, asterisks, upper case), and octet escapes.
+ */
+export function toAscii(text: string): Result<string, NameError> {
+  if (!NON_ASCII.test(text)) return ok(text);
+  const labels: string[] = [];
+  // UTS #46 §2.3: the ideographic and full-width full stops separate labels as well.
+  for (const label of splitLabels(text.replace(/[\u3002\uff0e\uff61]/gu, "."))) {
+    const ascii = NON_ASCII.test(label) ? labelToAscii(label) : label;
+    if (ascii === undefined) return refuse({ message: `"${label}" is not a valid internationalised label` });
+    labels.push(ascii);
+  }
+  return ok(labels.join("."));
+}
+
+/** Finds characters that stand in no A-label. */
+export const NON_ASCII = /[^\0-\x7f]/;
+
+function splitLabels(text: string): string[] {
+  const labels: string[] = [];
+  let start = 0;
+  for (let position = 0; position < text.length; position += 1) {
+    if (text[position] === "\\") {
+      position += 1;
+    } else if (text[position] === ".") {
+      labels.push(text.slice(start, position));
+      start = position + 1;
+    }
+  }
+  labels.push(text.slice(start));
+  return labels;
+}
+
+function labelToAscii(label: string): string | undefined {
+  // An escape is an octet, a U-label is characters: a label cannot be both.
+  if (label.includes("\\")) return undefined;
+  const ascii = toASCII(label, {
+    checkBidi: true,
+    checkJoiners: true,
+    checkHyphens: false,
+    useSTD3ASCIIRules: false,
+    transitionalProcessing: false,
+    verifyDNSLength: false,
+  });
+  return ascii === null || ascii === "" || ascii.includes(".") ? undefined : ascii;
+}

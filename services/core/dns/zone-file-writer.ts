@@ -1,0 +1,99 @@
+import { type DomainName, formatDomainName, formatRelative, nameSortKey } from "./name.ts";
+import { formatGenericRdata, formatRdata } from "./rdata/rdata.ts";
+import { canonicalRdata, type ResourceRecord } from "./record.ts";
+import { TYPE, typeMnemonic } from "./rr-types.ts";
+
+/** A zone to be written out. */
+export interface ZoneToWrite {
+  readonly apex: DomainName;
+  readonly soa: ResourceRecord;
+  /** All records but the SOA, in any order. */
+  readonly records: readonly ResourceRecord[];
+  /** The zone's TTL in seconds, for `$TTL`. */
+  readonly ttl: number;
+}
+
+/**
+ * Writes a master file: the SOA, then all records in canonical order (RFC 4034 §6.1, §6.3), one a line, TTLs
+ * explicit, owners relative to the apex, names in data absolute. The same zone always gives the same octets.
+ */
+export function formatZoneFile(zone: ZoneToWrite): string {
+  const lines = [`$ORIGIN ${formatDomainName(zone.apex)}`, `$TTL ${zone.ttl}`, formatLine(zone.soa, zone.apex)];
+  for (const record of inCanonicalOrder(zone.records)) lines.push(formatLine(record, zone.apex));
+  return `${lines.join("\n")}\n`;
+}
+
+/** The records by owner (RFC 4034 §6.1), type code, and RDATA (RFC 4034 §6.3). */
+export function inCanonicalOrder(records: readonly ResourceRecord[]): ResourceRecord[] {
+  const ownerKeys = new Map<string, Uint8Array>();
+  const keyed = records.map((record) => {
+    let ownerKey = ownerKeys.get(record.owner.key);
+    if (ownerKey === undefined) {
+      ownerKey = nameSortKey(record.owner.wire);
+      ownerKeys.set(record.owner.key, ownerKey);
+    }
+    return { record, ownerKey, rdata: canonicalRdata(record.type, record.rdata) };
+  });
+  keyed.sort((a, b) => {
+    const byOwner = a.ownerKey === b.ownerKey ? 0 : Buffer.compare(a.ownerKey, b.ownerKey);
+    return byOwner || a.record.type - b.record.type || Buffer.compare(a.rdata, b.rdata);
+  });
+  return keyed.map(({ record }) => record);
+}
+
+function formatLine({ owner, type, ttl, rdata }: ResourceRecord, apex: DomainName): string {
+  const isPortable = PORTABLE_TYPES.has(type);
+  const mnemonic = isPortable ? typeMnemonic(type) : `TYPE${type}`;
+  const data = isPortable ? formatRdata(type, rdata) : formatGenericRdata(rdata);
+  return `${formatRelative(owner, apex)}\t${ttl}\tIN\t${mnemonic}\t${data}`;
+}
+
+/** Types whose mnemonics BIND, NSD and Knot all read; any other is written `TYPEnnn` (RFC 3597 §5), which all read as well. */
+const PORTABLE_TYPES: ReadonlySet<number> = new Set([
+  TYPE.A,
+  TYPE.NS,
+  TYPE.CNAME,
+  TYPE.SOA,
+  TYPE.PTR,
+  TYPE.HINFO,
+  TYPE.MINFO,
+  TYPE.MX,
+  TYPE.TXT,
+  TYPE.RP,
+  TYPE.AFSDB,
+  TYPE.RT,
+  TYPE.AAAA,
+  TYPE.LOC,
+  TYPE.SRV,
+  TYPE.NAPTR,
+  TYPE.KX,
+  TYPE.CERT,
+  TYPE.DNAME,
+  TYPE.APL,
+  TYPE.DS,
+  TYPE.SSHFP,
+  TYPE.RRSIG,
+  TYPE.NSEC,
+  TYPE.DNSKEY,
+  TYPE.DHCID,
+  TYPE.NSEC3,
+  TYPE.NSEC3PARAM,
+  TYPE.TLSA,
+  TYPE.SMIMEA,
+  TYPE.CDS,
+  TYPE.CDNSKEY,
+  TYPE.OPENPGPKEY,
+  TYPE.CSYNC,
+  TYPE.ZONEMD,
+  TYPE.SVCB,
+  TYPE.HTTPS,
+  TYPE.SPF,
+  TYPE.NID,
+  TYPE.L32,
+  TYPE.L64,
+  TYPE.LP,
+  TYPE.EUI48,
+  TYPE.EUI64,
+  TYPE.URI,
+  TYPE.CAA,
+]);

@@ -1,0 +1,78 @@
+import { spawnSync } from "node:child_process";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { isMetaType, TYPE, typeCode } from "../../../services/core/dns/rr-types.ts";
+import { formatZoneFile, parseZoneFile } from "../../../services/core/dns/zone-file.ts";
+import { ROUND_TRIPS } from "../../unit/core/dns/rdata/presentation.ts";
+import { accepted, nameOf } from "../../unit/core/dns/support.ts";
+
+/** The programs by which other makers judge a master file, and how they are called for example.org. */
+const CHECKERS: readonly (readonly [program: string, args: (file: string) => string[]])[] = [
+  ["named-checkzone", (file) => ["-k", "ignore", "-i", "none", "example.org", file]],
+  ["nsd-checkzone", (file) => ["example.org", file]],
+  ["kzonecheck", (file) => ["-o", "example.org", file]],
+];
+
+/** Types that a zone cannot hold as they stand in the list: DNSSEC proofs without a signed zone, and data for the apex. */
+const LEFT_OUT: ReadonlySet<number> = new Set([
+  TYPE.SOA,
+  TYPE.NULL,
+  TYPE.RRSIG,
+  TYPE.NSEC,
+  TYPE.NSEC3,
+  TYPE.NSEC3PARAM,
+  TYPE.ZONEMD,
+  TYPE.CDS,
+  TYPE.CDNSKEY,
+  TYPE.DNSKEY,
+]);
+
+const origin = nameOf("example.org.");
+let folder: string;
+let file: string;
+
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), "palomar-zone-"));
+  file = join(folder, "example.org.zone");
+  writeFileSync(file, zoneWithEveryType());
+});
+
+afterAll(() => rmSync(folder, { recursive: true }));
+
+describe.each(CHECKERS)("an exported zone with every type, before %s", (program, args) => {
+  const isInstalled = spawnSync("sh", ["-c", `command -v ${program}`]).status === 0;
+
+  it.skipIf(!isInstalled)(`is accepted${isInstalled ? "" : ` (skipped: ${program} is not installed)`}`, () => {
+    const run = spawnSync(program, args(file), { encoding: "utf8" });
+    expect(`${run.stdout}${run.stderr}`).not.toMatch(/error|fail|not loaded/i);
+    expect(run.status).toBe(0);
+  });
+});
+
+const namedCompilezone = spawnSync("sh", ["-c", "command -v named-compilezone"]).status === 0;
+
+it.skipIf(!namedCompilezone)(
+  `named-compilezone reads an export as the same zone${namedCompilezone ? "" : " (skipped: named-compilezone is not installed)"}`,
+  () => {
+    const compiled = join(folder, "compiled.zone");
+    const args = ["-k", "ignore", "-i", "none", "-s", "full", "-o", compiled, "example.org", file];
+    expect(spawnSync("named-compilezone", args).status).toBe(0);
+    const cat = spawnSync("cat", [compiled], { encoding: "utf8" }).stdout;
+    const theirs = accepted(parseZoneFile(cat, { origin }));
+    const zone = { apex: origin, soa: theirs.soa!, records: theirs.records, ttl: 3600 };
+    expect(formatZoneFile(zone)).toBe(zoneWithEveryType());
+  },
+);
+
+/** A name for each case of the list, as we export it. */
+function zoneWithEveryType(): string {
+  const lines = ["@ 3600 SOA ns1.example.net. hostmaster 1 7200 900 1209600 300", "@ 3600 NS ns1.example.net."];
+  ROUND_TRIPS.forEach(([type, text], index) => {
+    const code = typeCode(type)!;
+    if (!LEFT_OUT.has(code) && !isMetaType(code)) lines.push(`h${index} 3600 ${type} ${text}`);
+  });
+  const zone = accepted(parseZoneFile(lines.join("\n"), { origin }));
+  return formatZoneFile({ apex: origin, soa: zone.soa!, records: zone.records, ttl: 3600 });
+}
