@@ -1,0 +1,92 @@
+/** What may be said of a contact from outside: the fields of the API, which are the columns of the CSV as well. */
+import { z } from "zod";
+import type { EmailAddress } from "./address.ts";
+import { bareTagName } from "./personalise.ts";
+
+/** A change to a contact, or a new one. Absent members stay as they are. */
+export interface ContactChange {
+  readonly address: EmailAddress;
+  readonly firstName?: string;
+  readonly lastName?: string;
+  readonly age?: number;
+  readonly sex?: string;
+  readonly profession?: string;
+  readonly locality?: string;
+  readonly countryCode?: string;
+  readonly regionCode?: string;
+  readonly city?: string;
+  readonly device?: string;
+  readonly deviceSubtypeId?: number;
+  /** The deprecated way: no event, and no regard for the whitelist. */
+  readonly invalid?: boolean;
+  /** Custom fields by name without the XYZ wrapping; null removes one. */
+  readonly fields?: Readonly<Record<string, string | null>>;
+  /** Names of groups to be in as well; unknown ones come into being. */
+  readonly groups?: readonly string[];
+}
+
+const MAX_TEXT_CHARACTERS = 500;
+const MAX_VALUE_CHARACTERS = 65_536;
+const MAX_LIST_ITEMS = 1_000;
+
+/** Text that may end up in a header field: no line breaks. */
+export const lineOfText = z
+  .string()
+  .max(MAX_TEXT_CHARACTERS)
+  .regex(/^[^\r\n]*$/);
+
+/** Name of a group. */
+export const groupName = lineOfText.regex(/\S/);
+
+/** Name of a custom field or a global variable, with or without its XYZ wrapping. */
+export const tagName = lineOfText.regex(/\S/);
+
+/** Value of a custom field or a global variable. */
+export const tagValueText = z.string().max(MAX_VALUE_CHARACTERS);
+
+const customField = z.object({ nombre: tagName, valor: tagValueText.nullable() });
+
+/** Fields of a contact but its email, by their names in the API. */
+export const contactFields = {
+  nombre: lineOfText.optional(),
+  apellido: lineOfText.optional(),
+  edad: z.int().min(0).max(150).optional(),
+  sexo: z
+    .string()
+    .regex(/^\p{L}$/u)
+    .optional(),
+  profesion: lineOfText.optional(),
+  localidad: lineOfText.optional(),
+  codigo_pais: lineOfText.optional(),
+  codigo_region: lineOfText.optional(),
+  ciudad: lineOfText.optional(),
+  dispositivo: lineOfText.optional(),
+  subtipo_dispositivo_id: z.int32().optional(),
+  invalido: z.boolean().optional(),
+  campos: z.array(customField).max(MAX_LIST_ITEMS).optional(),
+  grupos: z.array(groupName).max(MAX_LIST_ITEMS).optional(),
+};
+
+const contactSchema = z.object(contactFields);
+export type ContactFields = z.output<typeof contactSchema>;
+
+/** The API's fields as a change. Of a custom field given twice the later one counts. */
+export function toContactChange(address: EmailAddress, fields: ContactFields): ContactChange {
+  return {
+    address,
+    firstName: fields.nombre,
+    lastName: fields.apellido,
+    age: fields.edad,
+    sex: fields.sexo,
+    profession: fields.profesion,
+    locality: fields.localidad,
+    countryCode: fields.codigo_pais,
+    regionCode: fields.codigo_region,
+    city: fields.ciudad,
+    device: fields.dispositivo,
+    deviceSubtypeId: fields.subtipo_dispositivo_id,
+    invalid: fields.invalido,
+    fields: fields.campos && Object.fromEntries(fields.campos.map(({ nombre, valor }) => [bareTagName(nombre), valor])),
+    groups: fields.grupos,
+  };
+}

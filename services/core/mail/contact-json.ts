@@ -1,0 +1,95 @@
+/** Contacts in the words of the API. */
+import { z } from "zod";
+import type { CampaignName, Contact, ContactEvent, ContactOperation } from "./contact.ts";
+import { EVENT_NAMES } from "./event-kind.ts";
+import { formatTimestamp } from "./timestamps.ts";
+
+const campaignNames = z.array(z.object({ numid: z.int(), nombre: z.string() }));
+
+/** A contact as lists of them show it. */
+export const contactSummaryJson = z.object({
+  numid: z.int(),
+  email: z.string(),
+  nombre: z.string(),
+  apellido: z.string(),
+  edad: z.number().nullable(),
+  sexo: z.string(),
+  profesion: z.string(),
+  localidad: z.string(),
+  operacion: z.enum(["alta", "modificacion", "importacion", "invalidacion", "revalidacion", "desuscripcion"]),
+  actualizado: z.string(),
+  origenes: z.string(),
+  codigo_pais: z.string(),
+  codigo_region: z.string(),
+  ciudad: z.string(),
+  dispositivo: z.string(),
+  subtipo_dispositivo_id: z.int().nullable(),
+  grupo_de_dominio_id: z.int(),
+  invalido: z.boolean(),
+  grupos: z.array(z.string()),
+  campanias: campaignNames,
+  campanias_desusc: campaignNames,
+});
+export type ContactSummaryJson = z.infer<typeof contactSummaryJson>;
+
+/** A contact with all that is known of it. */
+export const contactJson = contactSummaryJson.extend({
+  campos: z.array(z.object({ nombre: z.string(), valor: z.string() })),
+  eventos: z.array(
+    z.object({ evento: z.string(), timestamp: z.string(), campania: z.string(), maquina: z.literal(true).optional() }),
+  ),
+});
+export type ContactJson = z.infer<typeof contactJson>;
+
+const OPERATION_NAMES: Readonly<Record<ContactOperation, ContactSummaryJson["operacion"]>> = {
+  created: "alta",
+  modified: "modificacion",
+  imported: "importacion",
+  invalidated: "invalidacion",
+  revalidated: "revalidacion",
+  unsubscribed: "desuscripcion",
+};
+
+/** @param timeZone of the instance: timestamps are its wall-clock time */
+export function toContactJson(contact: Contact, events: readonly ContactEvent[], timeZone: string): ContactJson {
+  return {
+    ...toContactSummaryJson(contact, timeZone),
+    campos: Object.entries(contact.fields).map(([name, valor]) => ({ nombre: `XYZ${name}XYZ`, valor })),
+    eventos: events.map(({ kind, at, campaignName, machine }) => ({
+      evento: EVENT_NAMES[kind],
+      timestamp: formatTimestamp(at, timeZone),
+      campania: campaignName,
+      ...(machine ? { maquina: true as const } : {}),
+    })),
+  };
+}
+
+export function toContactSummaryJson(contact: Contact, timeZone: string): ContactSummaryJson {
+  return {
+    numid: contact.id,
+    email: contact.email,
+    nombre: contact.firstName,
+    apellido: contact.lastName,
+    edad: contact.age,
+    sexo: contact.sex,
+    profesion: contact.profession,
+    localidad: contact.locality,
+    operacion: OPERATION_NAMES[contact.lastOperation],
+    actualizado: formatTimestamp(contact.updatedAt, timeZone),
+    origenes: contact.groups.join(","),
+    codigo_pais: contact.countryCode,
+    codigo_region: contact.regionCode,
+    ciudad: contact.city,
+    dispositivo: contact.device,
+    subtipo_dispositivo_id: contact.deviceSubtypeId,
+    grupo_de_dominio_id: contact.domainGroupId,
+    invalido: contact.invalid,
+    grupos: [...contact.groups],
+    campanias: contact.campaigns.map(toCampaignNameJson),
+    campanias_desusc: contact.unsubscribedCampaigns.map(toCampaignNameJson),
+  };
+}
+
+function toCampaignNameJson({ numid, name }: CampaignName) {
+  return { numid, nombre: name };
+}

@@ -1,0 +1,8 @@
+/** The part of the libmime package that is used here; the package carries no types of its own. */
+declare module "libmime" {
+  const libmime: {
+    /** Media type for a file extension; `application/octet-stream` when it is unknown. */
+    detectMimeType(extension: string): string;
+  };
+  export default libmime;
+}

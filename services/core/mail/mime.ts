@@ -1,0 +1,158 @@
+/** Body encodings and attachment parts (RFC 2045, RFC 2183, RFC 2231): everything leaves as 7-bit lines. */
+import libmime from "libmime";
+import { isHeaderSafe, plainField } from "./headers.ts";
+
+/** A file to be sent along; its content type follows from its name unless given. */
+export interface Attachment {
+  readonly filename: string;
+  readonly content: Buffer;
+  readonly contentType?: string;
+}
+
+/**
+ * Boundaries are constants: `=_` can stand in no quoted-printable or base64 body, and all bodies are one of the two.
+ * @see RFC 2045 §6.7, note 5
+ */
+export const ALTERNATIVE_BOUNDARY = "=_alternative";
+export const MIXED_BOUNDARY = "=_mixed";
+
+/** An encoded line, soft break included, has 76 characters at most. */
+const MAX_LINE_CHARACTERS = 75;
+const BASE64_LINE_CHARACTERS = 76;
+const PARAMETER_SECTION_CHARACTERS = 50;
+const CR = 0x0d;
+const LF = 0x0a;
+const TAB = 0x09;
+const SPACE = 0x20;
+const EQUALS = 0x3d;
+const DOT = 0x2e;
+const UPPER_F = 0x46;
+const HEX = Buffer.from("0123456789ABCDEF", "latin1");
+const CONTENT_TYPE = /^[a-z0-9!#$&^_.+-]+\/[a-z0-9!#$&^_.+-]+$/i;
+
+/** Every line break becomes CRLF: bare CR and bare LF are never sent (RFC 5321 §2.3.8). */
+export function toCrlf(text: string): string {
+  return text.replace(/\r\n?|\n/g, "\r\n");
+}
+
+/** Quoted-printable octets and the column at which they end. */
+export interface EncodedChunk {
+  readonly octets: Buffer;
+  readonly endColumn: number;
+}
+
+/**
+ * Quoted-printable with soft breaks, so that a later chunk may go on in the same line.
+ * @param text with CRLF line breaks
+ * @param startColumn characters already in the current line
+ * @see RFC 2045 §6.7
+ */
+export function encodeQuotedPrintable(text: string, startColumn = 0): EncodedChunk {
+  const input = Buffer.from(text, "utf8");
+  // Each octet becomes three at most, and each line of at least 73 gains three.
+  const output = Buffer.allocUnsafe(input.length * 3 + Math.ceil((input.length * 3) / 72) * 3 + 3);
+  let length = 0;
+  let column = startColumn;
+  for (let i = 0; i < input.length; i++) {
+    const octet = input[i] as number;
+    if (octet === CR && input[i + 1] === LF) {
+      output[length++] = CR;
+      output[length++] = LF;
+      column = 0;
+      i++;
+      continue;
+    }
+    const width = isLiteral(input, i, column) ? 1 : 3;
+    if (column + width > MAX_LINE_CHARACTERS) {
+      output[length++] = EQUALS;
+      output[length++] = CR;
+      output[length++] = LF;
+      column = 0;
+    }
+    // The break has just moved the octet to the start of a line, where other octets need care.
+    if (isLiteral(input, i, column)) {
+      output[length++] = octet;
+      column += 1;
+    } else {
+      output[length++] = EQUALS;
+      output[length++] = HEX[octet >> 4] as number;
+      output[length++] = HEX[octet & 15] as number;
+      column += 3;
+    }
+  }
+  return { octets: output.subarray(0, length), endColumn: column };
+}
+
+/** Base64 in lines of 76 characters, each ended by CRLF (RFC 2045 §6.8). */
+export function encodeBase64Lines(content: Buffer): Buffer {
+  const encoded = content.toString("base64");
+  const lines: string[] = [];
+  for (let i = 0; i < encoded.length; i += BASE64_LINE_CHARACTERS) {
+    lines.push(encoded.slice(i, i + BASE64_LINE_CHARACTERS));
+  }
+  return Buffer.from(lines.map((line) => `${line}\r\n`).join(""), "latin1");
+}
+
+/** Whether most of a text is beyond ASCII, so that base64 is shorter than quoted-printable. */
+export function prefersBase64(text: string): boolean {
+  return Buffer.byteLength(text, "utf8") > text.length * 1.25;
+}
+
+/** Whether name and type of an attachment may stand in a header. */
+export function isAttachmentSafe({ filename, contentType }: Attachment): boolean {
+  return filename !== "" && isHeaderSafe(filename) && (contentType === undefined || CONTENT_TYPE.test(contentType));
+}
+
+/** A whole attachment part: header, empty line, base64 body. */
+export function attachmentPart(attachment: Attachment): Buffer {
+  const header =
+    plainField("Content-Type", attachmentType(attachment)) +
+    plainField("Content-Transfer-Encoding", "base64") +
+    plainField("Content-Disposition", `attachment; ${parameter("filename", attachment.filename)}`);
+  return Buffer.concat([Buffer.from(`${header}\r\n`, "latin1"), encodeBase64Lines(attachment.content)]);
+}
+
+/**
+ * A header parameter, in sections when it is long and percent-encoded when it is not plain ASCII.
+ * @see RFC 2231 §3, §4
+ */
+export function parameter(name: string, value: string): string {
+  if (/^[ -~]*$/.test(value) && value.length <= PARAMETER_SECTION_CHARACTERS) {
+    return `${name}="${value.replace(/["\\]/g, "\\$&")}"`;
+  }
+  const characters = Array.from(value, (character) =>
+    /^[A-Za-z0-9!#$&+.^_`{|}~-]$/.test(character) ? character : percentEncode(character),
+  );
+  const sections = [""];
+  for (const character of characters) {
+    if ((sections.at(-1) as string).length + character.length > PARAMETER_SECTION_CHARACTERS) sections.push("");
+    sections[sections.length - 1] += character;
+  }
+  if (sections.length === 1) return `${name}*=UTF-8''${sections[0]}`;
+  return sections.map((section, i) => `${name}*${i}*=${i === 0 ? "UTF-8''" : ""}${section}`).join("; ");
+}
+
+function percentEncode(character: string): string {
+  return Buffer.from(character, "utf8").reduce(
+    (text, octet) => `${text}%${octet.toString(16).toUpperCase().padStart(2, "0")}`,
+    "",
+  );
+}
+
+function attachmentType({ filename, contentType }: Attachment): string {
+  const extension = /\.([a-z0-9]{1,10})$/i.exec(filename)?.[1] ?? "";
+  const type = contentType ?? libmime.detectMimeType(extension);
+  // RFC 2046 §5.2.1: messages and multiparts must not be encoded in base64.
+  return /^(message|multipart)\//i.test(type) ? "application/octet-stream" : type;
+}
+
+/** Octets that stand for themselves; a leading dot and "From " are encoded, since gateways still alter them. */
+function isLiteral(input: Buffer, i: number, column: number): boolean {
+  const octet = input[i] as number;
+  if (octet === SPACE || octet === TAB) {
+    return i + 1 < input.length && input[i + 1] !== CR; // RFC 2045 §6.7 (3): no white space at the end of a line
+  }
+  if (octet < 0x21 || octet > 0x7e || octet === EQUALS) return false;
+  if (column > 0) return true;
+  return octet !== DOT && !(octet === UPPER_F && input.toString("latin1", i, i + 5) === "From ");
+}

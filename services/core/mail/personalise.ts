@@ -1,0 +1,97 @@
+/** Tags of the form `XYZ<NAME>XYZ` in a subject or a body, and the values that take their place for one recipient. */
+
+/** Literal text and tags, in order; parsed once and rendered for each recipient. */
+export type TextTemplate = readonly (string | { readonly tag: string })[];
+
+/** The unsubscribe URL of the recipient. */
+export const UNSUBSCRIBE_TAG = "DESUSC";
+/** A campaign whose subject is this text takes its subject from a URL. */
+export const DYNAMIC_SUBJECT = "XYZTAG-CURLXYZ";
+
+/**
+ * Values for one recipient, by tag name without its wrapping. The first map that has the name decides.
+ * `system` are the platform's own: the unsubscribe URL, and the tracking URLs that a link rewriter put tags for.
+ */
+export interface PersonalValues {
+  readonly system: ReadonlyMap<string, string>;
+  readonly customFields: ReadonlyMap<string, string>;
+  readonly builtIns: ReadonlyMap<string, string>;
+  readonly globals: ReadonlyMap<string, string>;
+}
+
+/** Profile of a contact, as far as built-in tags show it; absent values become empty. */
+export interface ContactProfile {
+  readonly email: string;
+  readonly firstName: string;
+  readonly lastName: string;
+  readonly age: number | null;
+  readonly sex: string;
+  readonly profession: string;
+  readonly locality: string;
+}
+
+const TAG = /XYZ([\p{L}\p{N}_-]+?)XYZ/gu;
+const WRAPPED_NAME = /^XYZ(.+)XYZ$/s;
+
+/** Split text at its tags. Tags are found in the given text only: values are never searched for further tags. */
+export function parseTemplate(text: string): TextTemplate {
+  const parts: (string | { readonly tag: string })[] = [];
+  let end = 0;
+  for (const match of text.matchAll(TAG)) {
+    if (match.index > end) parts.push(text.slice(end, match.index));
+    parts.push({ tag: match[1] as string });
+    end = match.index + match[0].length;
+  }
+  if (end < text.length) parts.push(text.slice(end));
+  return parts;
+}
+
+/** Text for one recipient. @param escapeValue applied to each value, not to the text around it */
+export function renderTemplate(
+  template: TextTemplate,
+  values: PersonalValues,
+  escapeValue: (value: string) => string = (value) => value,
+): string {
+  return template.map((part) => (typeof part === "string" ? part : escapeValue(tagValue(part.tag, values)))).join("");
+}
+
+/** Value of one tag: system, custom field, built-in, global variable; an unknown tag is empty. */
+export function tagValue(tag: string, { system, customFields, builtIns, globals }: PersonalValues): string {
+  return system.get(tag) ?? customFields.get(tag) ?? builtIns.get(tag) ?? globals.get(tag) ?? "";
+}
+
+/** Values of the built-in tags. */
+export function builtInValues(contact: ContactProfile): ReadonlyMap<string, string> {
+  return new Map([
+    ["NOMBRE", contact.firstName],
+    ["APELLIDO", contact.lastName],
+    ["EMAIL", contact.email],
+    ["EDAD", contact.age === null ? "" : String(contact.age)],
+    ["SEXO", contact.sex],
+    ["PROFESION", contact.profession],
+    ["LOCALIDAD", contact.locality],
+  ]);
+}
+
+/** Name of a custom field or global variable without its optional wrapping: `XYZCOLORXYZ` and `COLOR` are one. */
+export function bareTagName(name: string): string {
+  return WRAPPED_NAME.exec(name)?.[1] ?? name;
+}
+
+/** Name with its wrapping, as custom fields are shown and as tags are written. */
+export function wrappedTagName(name: string): string {
+  return `XYZ${bareTagName(name)}XYZ`;
+}
+
+/** Make a value inert in HTML text and in quoted attributes. */
+export function escapeHtml(value: string): string {
+  return value.replace(/[&<>"']/g, (character) => HTML_ENTITIES[character] as string);
+}
+
+const HTML_ENTITIES: Readonly<Record<string, string>> = {
+  "&": "&amp;",
+  "<": "&lt;",
+  ">": "&gt;",
+  '"': "&quot;",
+  "'": "&#39;",
+};

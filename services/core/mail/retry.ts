@@ -1,0 +1,60 @@
+/** When a deferred delivery is tried again, and when it is given up (RFC 5321 §4.5.4.1). */
+import { ok, type Result, refuse } from "../result.ts";
+
+/** The data of config/retry.json, or of PALOMAR_RETRY_SECONDS and PALOMAR_GIVE_UP_HOURS. */
+export interface RetrySchedule {
+  /** Waits after the first, second, … attempt; the last one repeats. At least one. */
+  readonly waitSeconds: readonly number[];
+  readonly giveUpHours: number;
+  /** Largest deviation from a wait, as a fraction of it, so that deferred mail does not come back all at once. */
+  readonly jitter: number;
+}
+
+/** What becomes of a delivery that was deferred once more. */
+export type RetryDecision = { readonly kind: "retry"; readonly at: Date } | { readonly kind: "give-up" };
+
+/** Where a delivery stands: its completed attempts, when it was first due, and the time now. */
+export interface DeliveryProgress {
+  readonly attemptsMade: number;
+  readonly acceptedAt: Date;
+  readonly now: Date;
+}
+
+const MILLISECONDS_PER_SECOND = 1_000;
+const MILLISECONDS_PER_HOUR = 3_600_000;
+
+/**
+ * Wait before the next delivery attempt.
+ * @param attemptsMade completed attempts, ≥ 1
+ * @param random a number from 0 to below 1
+ * @returns milliseconds, jittered by the schedule's fraction
+ */
+export function nextAttempt(attemptsMade: number, schedule: RetrySchedule, random: () => number): number {
+  const { waitSeconds, jitter } = schedule;
+  const wait = waitSeconds[Math.min(attemptsMade, waitSeconds.length) - 1];
+  if (wait === undefined) throw new RangeError(`no wait after ${attemptsMade} attempts`);
+  return Math.round(wait * MILLISECONDS_PER_SECOND * (1 + jitter * (2 * random() - 1)));
+}
+
+/** Try again, or give up once the delivery has been in the queue for the schedule's hours. */
+export function decideRetry(progress: DeliveryProgress, schedule: RetrySchedule, random: () => number): RetryDecision {
+  const deadline = progress.acceptedAt.getTime() + schedule.giveUpHours * MILLISECONDS_PER_HOUR;
+  if (progress.now.getTime() >= deadline) return { kind: "give-up" };
+  const at = progress.now.getTime() + nextAttempt(progress.attemptsMade, schedule, random);
+  return { kind: "retry", at: new Date(Math.min(at, deadline)) }; // the last attempt falls on the deadline
+}
+
+/** Check the content of a schedule file. @returns refused with a sentence */
+export function readRetrySchedule(data: unknown): Result<RetrySchedule, string> {
+  const { waitSeconds, giveUpHours, jitter } = (data ?? {}) as Partial<Record<keyof RetrySchedule, unknown>>;
+  if (!Array.isArray(waitSeconds) || waitSeconds.length === 0 || !waitSeconds.every(isPositive)) {
+    return refuse("waitSeconds must be a list of positive numbers");
+  }
+  if (!isPositive(giveUpHours)) return refuse("giveUpHours must be a positive number");
+  if (typeof jitter !== "number" || !(jitter >= 0 && jitter < 1)) return refuse("jitter must be from 0 to below 1");
+  return ok({ waitSeconds, giveUpHours, jitter });
+}
+
+function isPositive(value: unknown): value is number {
+  return typeof value === "number" && Number.isFinite(value) && value > 0;
+}

@@ -1,0 +1,160 @@
+/**
+ * Signed tokens that go out with a message and come back from strangers:
+ * the VERP return path, tracking and unsubscribe tokens, and the Message-ID.
+ */
+import { createHmac, timingSafeEqual } from "node:crypto";
+import { ok, type Result, refuse } from "../result.ts";
+import { deriveKey } from "../secret-box.ts";
+
+/** What a VERP return path stands for: one delivery, that is one recipient of one batch. */
+export interface BounceTokenClaims {
+  /** Row id of the delivery, unsigned and at most 64 bits; a decimal string is how PostgreSQL hands out a bigint. */
+  readonly deliveryId: bigint | string;
+  /** Last moment at which a bounce still counts; stored to the day, rounded up. */
+  readonly expiresAt: Date;
+}
+
+/** Why a token was not accepted. Only a token that is none of these may change a contact. */
+export type TokenRefusal = "malformed" | "forged" | "expired";
+
+/** How long after a send its bounces are believed. */
+export const BOUNCE_TOKEN_DAYS = 30;
+
+const MILLISECONDS_PER_DAY = 86_400_000;
+const EXPIRY_OCTETS = 2;
+const MAX_ID_OCTETS = 8;
+/** 120 bits: more than the 80 that resist guessing, and a whole number of base32 characters. */
+const BOUNCE_MAC_OCTETS = 15;
+const TOKEN_MAC_OCTETS = 16;
+const BASE32_ALPHABET = "abcdefghijklmnopqrstuvwxyz234567";
+const BOUNCE_LOCAL_PART = /^b\+([a-z2-7]+)\.([a-z2-7]{24})$/;
+
+/**
+ * Local part of the VERP return path of one delivery: `b+<id>.<hmac>`.
+ * At most 43 octets, lower case, and read back whatever case a relay turned it into.
+ * @throws RangeError when the id does not fit 64 bits or the expiry 16 bits of days (year 2149)
+ */
+export function makeBounceToken(secret: string, claims: BounceTokenClaims): string {
+  const payload = encodeClaims(claims);
+  return `b+${toBase32(payload)}.${toBase32(bounceMac(secret, payload))}`;
+}
+
+/**
+ * Read the local part of a return path.
+ * @param localPart what stands before the @-sign of the bounce's recipient
+ * @returns the delivery, or: `malformed` (not one of ours by its looks), `forged` (bad signature), `expired`
+ */
+export function readBounceToken(
+  secret: string,
+  localPart: string,
+  now: Date,
+): Result<{ readonly deliveryId: bigint; readonly expiresAt: Date }, TokenRefusal> {
+  const [, payloadText, macText] = BOUNCE_LOCAL_PART.exec(localPart.toLowerCase()) ?? [];
+  if (payloadText === undefined || macText === undefined) return refuse("malformed");
+  const payload = fromBase32(payloadText);
+  if (payload === null || payload.length <= EXPIRY_OCTETS || payload.length > EXPIRY_OCTETS + MAX_ID_OCTETS) {
+    return refuse("malformed");
+  }
+  const mac = fromBase32(macText);
+  if (mac === null || !timingSafeEqual(mac, bounceMac(secret, payload))) return refuse("forged");
+
+  const expiresAt = new Date(payload.readUInt16BE(0) * MILLISECONDS_PER_DAY);
+  if (now > expiresAt) return refuse("expired");
+  return ok({ deliveryId: BigInt(`0x${payload.toString("hex", EXPIRY_OCTETS)}`), expiresAt });
+}
+
+/**
+ * Opaque signed token for a URL (tracking, unsubscribe, preferences).
+ * The payload is signed, not encrypted: put identifiers into it, never personal data.
+ * @param purpose separates kinds of token: one made for "click" is forged for "unsubscribe"
+ * @returns base64url without padding
+ */
+export function makeToken(secret: string, purpose: string, payload: Uint8Array | string): string {
+  const octets = typeof payload === "string" ? Buffer.from(payload, "utf8") : payload;
+  return Buffer.concat([tokenMac(secret, purpose, octets), octets]).toString("base64url");
+}
+
+/** Payload of a token that `makeToken` made with the same secret and purpose. */
+export function readToken(
+  secret: string,
+  purpose: string,
+  token: string,
+): Result<Buffer, Exclude<TokenRefusal, "expired">> {
+  const octets = Buffer.from(token, "base64url");
+  const isOneSpelling = octets.toString("base64url") === token; // decoding skips what it does not know
+  if (!isOneSpelling || octets.length < TOKEN_MAC_OCTETS) return refuse("malformed");
+  const payload = octets.subarray(TOKEN_MAC_OCTETS);
+  if (!timingSafeEqual(octets.subarray(0, TOKEN_MAC_OCTETS), tokenMac(secret, purpose, payload))) {
+    return refuse("forged");
+  }
+  return ok(payload);
+}
+
+/**
+ * Message-ID of a delivery in the sender's domain, angle brackets included.
+ * The same delivery always gets the same one, so that a retry after a lost reply is recognised as a duplicate.
+ * @param asciiDomain the sender's domain as A-labels
+ * @see RFC 5322 §3.6.4
+ */
+export function makeMessageId(secret: string, deliveryId: bigint | string, asciiDomain: string): string {
+  const digest = createHmac("sha256", deriveKey(secret, "message-id")).update(String(deliveryId)).digest();
+  return `<${toBase32(digest.subarray(0, BOUNCE_MAC_OCTETS))}@${asciiDomain}>`;
+}
+
+function encodeClaims({ deliveryId, expiresAt }: BounceTokenClaims): Buffer {
+  const id = BigInt(deliveryId);
+  if (id < 0n || id >= 1n << BigInt(8 * MAX_ID_OCTETS)) throw new RangeError(`delivery id out of range: ${id}`);
+  const hex = id.toString(16);
+  const idOctets = Buffer.from(hex.padStart(hex.length + (hex.length % 2), "0"), "hex");
+  const expiryDay = Buffer.alloc(EXPIRY_OCTETS);
+  expiryDay.writeUInt16BE(Math.ceil(expiresAt.getTime() / MILLISECONDS_PER_DAY));
+  return Buffer.concat([expiryDay, idOctets]);
+}
+
+function bounceMac(secret: string, payload: Uint8Array): Buffer {
+  const digest = createHmac("sha256", deriveKey(secret, "bounce-token")).update(payload).digest();
+  return digest.subarray(0, BOUNCE_MAC_OCTETS);
+}
+
+function tokenMac(secret: string, purpose: string, payload: Uint8Array): Buffer {
+  const digest = createHmac("sha256", deriveKey(secret, `token:${purpose}`))
+    .update(payload)
+    .digest();
+  return digest.subarray(0, TOKEN_MAC_OCTETS);
+}
+
+/** RFC 4648 §6 in lower case, without padding. */
+function toBase32(octets: Uint8Array): string {
+  let text = "";
+  let bits = 0;
+  let bitCount = 0;
+  for (const octet of octets) {
+    bits = (bits << 8) | octet;
+    bitCount += 8;
+    while (bitCount >= 5) {
+      bitCount -= 5;
+      text += BASE32_ALPHABET[(bits >> bitCount) & 31];
+    }
+    bits &= (1 << bitCount) - 1;
+  }
+  return bitCount === 0 ? text : text + BASE32_ALPHABET[(bits << (5 - bitCount)) & 31];
+}
+
+/** @returns null when characters or bits are left over: one value has one spelling */
+function fromBase32(text: string): Buffer | null {
+  const octets: number[] = [];
+  let bits = 0;
+  let bitCount = 0;
+  for (const character of text) {
+    const value = BASE32_ALPHABET.indexOf(character);
+    if (value < 0) return null;
+    bits = (bits << 5) | value;
+    bitCount += 5;
+    if (bitCount >= 8) {
+      bitCount -= 8;
+      octets.push(bits >> bitCount);
+    }
+    bits &= (1 << bitCount) - 1;
+  }
+  return bits === 0 && bitCount < 5 ? Buffer.from(octets) : null;
+}

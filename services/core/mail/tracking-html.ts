@@ -1,0 +1,189 @@
+/** Makes the links of an HTML body countable, and adds the pixel that tells of its opening; once per message. */
+import { createHash } from "node:crypto";
+import { Tokenizer, type TokenizerCallbacks } from "htmlparser2";
+import { parseTemplate, wrappedTagName } from "./personalise.ts";
+
+/** HTML with tags in place of link targets, and the targets that they stand for. */
+export interface TrackedHtml {
+  readonly html: string;
+  /** Targets as they were written (entities decoded, personal tags kept), by link id. */
+  readonly links: ReadonlyMap<LinkId, string>;
+}
+
+/** Names a target within its message: twelve hexadecimal digits that follow from the target alone. */
+export type LinkId = string;
+
+/** The tag of the pixel's URL. */
+export const OPEN_TAG = "_OPEN";
+
+/** The tag that a link's tracking URL takes the place of. */
+export function clickTag(link: LinkId): string {
+  return `_CLICK-${link}`;
+}
+
+/**
+ * Replace the targets of links by tags, and add the pixel at the end of the body. All other octets stay as they are.
+ *
+ * Links are http and https URLs of `a` and `area`. Left alone: `mailto:`, `tel:`, anchors, relative links, targets
+ * that begin with a tag (so the unsubscribe URL), links whose text is itself a URL (a text that shows one address and
+ * leads to another is what filters take for fraud), and everything in comments (so Outlook's conditional ones),
+ * scripts and styles. AMP pages allow neither pixel nor foreign links: they are left alone as a whole.
+ */
+export function trackHtml(html: string): TrackedHtml {
+  const found = findLinks(html);
+  if (found.isAmp) return { html, links: new Map() };
+  const links = new Map<LinkId, string>();
+  const edits = found.links.map(({ start, end, target }) => {
+    const link = linkIdOf(target);
+    links.set(link, target);
+    return { start, end, text: wrappedTagName(clickTag(link)) };
+  });
+  const pixel = `<img src="${wrappedTagName(OPEN_TAG)}" width="1" height="1" alt="" style="display:block;border:0">`;
+  edits.push({ start: found.bodyEnd, end: found.bodyEnd, text: pixel });
+  return { html: applyEdits(html, edits), links };
+}
+
+export function linkIdOf(target: string): LinkId {
+  return createHash("sha256").update(target).digest("hex").slice(0, 12);
+}
+
+interface FoundLink {
+  /** Of the attribute's value, quotes not included. */
+  readonly start: number;
+  readonly end: number;
+  readonly target: string;
+}
+
+interface Found {
+  readonly links: readonly FoundLink[];
+  /** Where the pixel goes. */
+  readonly bodyEnd: number;
+  readonly isAmp: boolean;
+}
+
+function findLinks(html: string): Found {
+  const reader = new LinkReader(html);
+  const tokenizer = new Tokenizer({ decodeEntities: true }, reader);
+  tokenizer.write(html);
+  tokenizer.end();
+  return { links: reader.links, bodyEnd: reader.bodyEnd ?? html.length, isAmp: reader.isAmp };
+}
+
+/** Reads tokens rather than elements: they come with their places in the text, and broken pages need no repair. */
+class LinkReader implements TokenizerCallbacks {
+  readonly links: FoundLink[] = [];
+  bodyEnd: number | undefined;
+  isAmp = false;
+  readonly #html: string;
+  #element = "";
+  #attribute = "";
+  #valueStart: number | undefined;
+  #value = "";
+  /** The link whose text is being read. */
+  #open: (FoundLink & { text: string }) | undefined;
+  /** The link of the tag that is being read. */
+  #next: FoundLink | undefined;
+
+  constructor(html: string) {
+    this.#html = html;
+  }
+
+  onopentagname(start: number, end: number): void {
+    this.#element = this.#html.slice(start, end).toLowerCase();
+    this.#next = undefined;
+  }
+
+  onattribname(start: number, end: number): void {
+    this.#attribute = this.#html.slice(start, end).toLowerCase();
+    this.#valueStart = undefined;
+    this.#value = "";
+    if (this.#element === "html" && /^(?:⚡|amp)(?:4email)?$/u.test(this.#attribute)) this.isAmp = true;
+  }
+
+  onattribdata(start: number, end: number): void {
+    this.#valueStart ??= start;
+    this.#value += this.#html.slice(start, end);
+  }
+
+  onattribentity(codePoint: number): void {
+    this.#value += String.fromCodePoint(codePoint);
+  }
+
+  onattribend(_quote: unknown, end: number): void {
+    if (this.#attribute !== "href" || this.#next !== undefined) return;
+    if (this.#element !== "a" && this.#element !== "area") return;
+    const target = this.#value.trim();
+    // A value that begins with an entity has no known start; nobody writes "http" so.
+    if (this.#valueStart === undefined || !isTrackable(target)) return;
+    const textEnd = this.#html.slice(this.#valueStart, end).replace(/["']$/, "").length;
+    this.#next = { start: this.#valueStart, end: this.#valueStart + textEnd, target };
+  }
+
+  onopentagend(): void {
+    if (this.#element === "a") {
+      this.#finishLink();
+      if (this.#next !== undefined) this.#open = { ...this.#next, text: "" };
+    } else if (this.#next !== undefined) this.links.push(this.#next);
+    this.#next = undefined;
+  }
+
+  onselfclosingtag(): void {
+    this.onopentagend();
+  }
+
+  onclosetag(start: number, end: number): void {
+    const name = this.#html.slice(start, end).toLowerCase();
+    if (name === "a") this.#finishLink();
+    else if (name === "body" || (name === "html" && this.bodyEnd === undefined)) {
+      this.bodyEnd = this.#html.lastIndexOf("<", start);
+    }
+  }
+
+  ontext(start: number, end: number): void {
+    if (this.#open !== undefined) this.#open.text += this.#html.slice(start, end);
+  }
+
+  ontextentity(codePoint: number): void {
+    if (this.#open !== undefined) this.#open.text += String.fromCodePoint(codePoint);
+  }
+
+  onend(): void {
+    this.#finishLink();
+  }
+
+  oncdata(): void {}
+  oncomment(): void {}
+  ondeclaration(): void {}
+  onprocessinginstruction(): void {}
+
+  #finishLink(): void {
+    if (this.#open !== undefined && !showsUrl(this.#open.text)) {
+      const { start, end, target } = this.#open;
+      this.links.push({ start, end, target });
+    }
+    this.#open = undefined;
+  }
+}
+
+function isTrackable(target: string): boolean {
+  if (!/^https?:\/\//i.test(target)) return false;
+  const sample = parseTemplate(target).map((part) => (typeof part === "string" ? part : "x"));
+  return URL.canParse(sample.join(""));
+}
+
+function showsUrl(text: string): boolean {
+  return /^(?:https?:\/\/|www\.)\S+$/i.test(text.trim());
+}
+
+function applyEdits(
+  html: string,
+  edits: readonly { readonly start: number; readonly end: number; readonly text: string }[],
+): string {
+  let result = "";
+  let end = 0;
+  for (const edit of edits.toSorted((a, b) => a.start - b.start)) {
+    result += html.slice(end, edit.start) + edit.text;
+    end = edit.end;
+  }
+  return result + html.slice(end);
+}

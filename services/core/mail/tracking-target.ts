@@ -1,0 +1,33 @@
+/** Where a click leads: the stored target, with what belongs to the recipient. */
+import { ok, type Result, refuse } from "../result.ts";
+import { type PersonalValues, parseTemplate, renderTemplate } from "./personalise.ts";
+
+/** The query parameter that carries the conversion token on to the customer's site. */
+export const CONVERSION_PARAMETER = "pmt";
+
+/** Whether a target needs the recipient's values. */
+export function isPersonalTarget(target: string): boolean {
+  return parseTemplate(target).some((part) => typeof part !== "string");
+}
+
+/**
+ * The address that a click is sent to, fit for a Location field: as it was written where that is plain ASCII, else
+ * as browsers would write it. Personal values stand in it as they would have without tracking.
+ * @returns refused when the values made something of it that is no http or https URL
+ */
+export function resolveTarget(target: string, values: PersonalValues | undefined): Result<string, "not-a-url"> {
+  const text = values === undefined ? target : renderTemplate(parseTemplate(target), values);
+  if (!URL.canParse(text)) return refuse("not-a-url");
+  const url = new URL(text);
+  if (url.protocol !== "http:" && url.protocol !== "https:") return refuse("not-a-url");
+  return ok(/^[!-~]+$/.test(text) && !/["<>\\^`{|}]/.test(text) ? text : url.href);
+}
+
+/** Adds a parameter to a URL and leaves the rest as it is, fragment included. @param value needs no escaping */
+export function addQueryParameter(url: string, name: string, value: string): string {
+  const hash = url.indexOf("#");
+  const [beforeFragment, fragment] = hash < 0 ? [url, ""] : [url.slice(0, hash), url.slice(hash)];
+  const question = beforeFragment.indexOf("?");
+  const separator = question < 0 ? "?" : /[?&]$/.test(beforeFragment) ? "" : "&";
+  return `${beforeFragment}${separator}${name}=${value}${fragment}`;
+}

@@ -1,0 +1,103 @@
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { EVENT_NAMES } from "../../services/core/mail/event-kind.ts";
+import { FILTER_FIELDS, type FilterCondition, filterCondition } from "../../services/core/mail/filter-condition.ts";
+import { toConditionJson } from "../../services/mail-api/filter-json.ts";
+import { compileCondition } from "../../services/store/filter-conditions.ts";
+
+const hostile = fc.oneof(
+  fc.string(),
+  fc.constantFrom("'; drop table contacts; --", "?", "??", "$1", "\\", '" or 1=1', "contact.instance_id", "%"),
+);
+const textComparison = fc.record({ is: fc.constantFrom("=", "!=", "contains", "starts-with"), value: hostile });
+const numberComparison = fc.record({
+  is: fc.constantFrom("=", "!=", "<", "<=", ">", ">="),
+  value: fc.double({ noNaN: true, noDefaultInfinity: true }),
+});
+const fieldsOf = (type: string) =>
+  fc.constantFrom(
+    ...Object.keys(FILTER_FIELDS).filter((name) => FILTER_FIELDS[name as keyof typeof FILTER_FIELDS] === type),
+  );
+const both = (...parts: fc.Arbitrary<object>[]) => fc.tuple(...parts).map((objects) => Object.assign({}, ...objects));
+
+const { condition } = fc.letrec<{ condition: FilterCondition }>((tie) => ({
+  condition: fc.oneof(
+    { maxDepth: 4, withCrossShrink: true },
+    both(fc.record({ field: fieldsOf("text") }), textComparison),
+    both(fc.record({ field: fieldsOf("number") }), numberComparison),
+    both(fc.record({ customField: hostile.filter((name) => name !== "") }), fc.oneof(textComparison, numberComparison)),
+    fc.record({ group: hostile.filter((name) => name !== "") }),
+    fc.record({ invalid: fc.boolean() }),
+    fc.record(
+      {
+        event: fc.constantFrom(...Object.keys(EVENT_NAMES)),
+        campaignNumid: fc.integer({ min: 1 }),
+        withinDays: fc.integer({ min: 1, max: 36_500 }),
+      },
+      { requiredKeys: ["event"] },
+    ),
+    fc.record({ all: fc.array(tie("condition"), { maxLength: 4 }) }),
+    fc.record({ any: fc.array(tie("condition"), { maxLength: 4 }) }),
+    fc.record({ not: tie("condition") }),
+  ) as fc.Arbitrary<FilterCondition>,
+}));
+
+const now = new Date("2026-01-01T00:00:00Z");
+
+/** Every word that compiled SQL may consist of. */
+const WORDS = new RegExp(
+  `^(?:${[
+    "not|and|or|true|false|exists|select|1|from|join|on|where|case|when|then|end|is|distinct|coalesce|strpos|starts_with|lower|text|numeric|0",
+    "contact|contacts|contact_groups|groups|group_id|contact_id|id|instance_id|name|events|kind|machine|campaign_numid|at|fields|invalid",
+    "email|first_name|last_name|age|sex|profession|locality|country_code|region_code|city|device|device_subtype_id|domain_group_id",
+  ].join("|")})$`,
+);
+
+describe("compiled conditions", () => {
+  test("no input is ever SQL: the text consists of the compiler's own words, with a value for each ?", () => {
+    fc.assert(
+      fc.property(condition, (given) => {
+        const { sql, values } = compileCondition(given, now);
+        expect(sql.split("?").length - 1).toBe(values.length);
+        const literals = sql.replaceAll("''", "");
+        expect(literals).not.toContain("'");
+        for (const word of literals.match(/\w+/g) ?? []) expect(word).toMatch(WORDS);
+        expect(literals.replaceAll(/[\w\s]/g, "").replaceAll(/[().,=<>!?:~-]/g, "")).toBe("");
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  test("groups and events are the contact's own instance's", () => {
+    for (const given of [{ group: "x" }, { event: "viewed" }] as FilterCondition[]) {
+      expect(compileCondition(given, now).sql).toMatch(/\.instance_id = contact\.instance_id/);
+    }
+  });
+
+  test("what the compiler takes is what the schema takes", () => {
+    fc.assert(
+      fc.property(condition, (given) => {
+        expect(filterCondition.parse(JSON.parse(JSON.stringify(given)))).toBeDefined();
+        expect(() => JSON.stringify(toConditionJson(given))).not.toThrow();
+      }),
+    );
+  });
+});
+
+test.each([
+  {},
+  [],
+  null,
+  { field: "password", is: "=", value: "x" },
+  { field: "age", is: "=", value: "30" },
+  { field: "email", is: "<", value: 3 },
+  { field: "email", is: "; drop table contacts", value: "x" },
+  { field: "email", is: "=", value: "x", or: 1 },
+  { all: [{}] },
+  { not: [] },
+  { event: "opened" },
+  { event: "viewed", withinDays: -1 },
+  { all: Array.from({ length: 200 }, () => ({ invalid: true })) },
+])("%j is no condition", (given) => {
+  expect(filterCondition.safeParse(given).success).toBe(false);
+});

@@ -1,0 +1,54 @@
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Command } from "commander";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { registerBounceCommand } from "../../../services/cli/commands/bounce.ts";
+import type { CommandRuntime } from "../../../services/cli/runtime.ts";
+
+let folder = "";
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), "palomar-bounce-"));
+});
+afterEach(async () => {
+  await rm(folder, { recursive: true });
+});
+
+/** Runs `palomar bounce classify …`; only what the command uses of its runtime is there. */
+async function classify(...paths: string[]): Promise<string[]> {
+  const lines: string[] = [];
+  const runtime: Pick<CommandRuntime, "print" | "refuse"> = {
+    print: (_, text) => void lines.push(text),
+    refuse: (text) => {
+      throw new Error(text);
+    },
+  };
+  const program = new Command().exitOverride();
+  registerBounceCommand(program, runtime as CommandRuntime);
+  await program.parseAsync(["bounce", "classify", ...paths], { from: "user" });
+  return lines;
+}
+
+const notice =
+  "From: MAILER-DAEMON@example.org\r\nSubject: failure notice\r\n\r\nundeliverable:\r\n<jane@example.net>:\r\n550 5.1.1 no such user\r\n";
+
+test("a folder stands for its files, sorted, folders in it left out", async () => {
+  await writeFile(join(folder, "b.eml"), "Subject: hello\r\n\r\nhello\r\n");
+  await writeFile(join(folder, "a.eml"), notice);
+  await mkdir(join(folder, "c"));
+  expect(await classify(folder)).toEqual([
+    '{"file":"a.eml","kind":"dsn","results":[{"recipient":"jane@example.net","action":"failed","status":"5.1.1","replycode":"550","hard":true,"reason":"userunknown"}]}',
+    '{"file":"b.eml","kind":"not-bounce","results":[]}',
+  ]);
+});
+
+test("files in the order given", async () => {
+  await writeFile(join(folder, "b.eml"), notice);
+  await writeFile(join(folder, "a.eml"), notice);
+  const lines = await classify(join(folder, "b.eml"), join(folder, "a.eml"));
+  expect(lines.map((line) => JSON.parse(line).file)).toEqual(["b.eml", "a.eml"]);
+});
+
+test("a path that is not there is refused", async () => {
+  await expect(classify(join(folder, "missing.eml"))).rejects.toThrow(/cannot read .*missing\.eml/);
+});

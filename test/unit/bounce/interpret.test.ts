@@ -1,0 +1,261 @@
+import { describe, expect, test } from "vitest";
+import { interpret } from "../../../services/bounce/interpret.ts";
+
+const octets = (text: string) => Buffer.from(text.replaceAll("\n", "\r\n"));
+
+interface Report {
+  readonly fields: string;
+  readonly notice?: string;
+  readonly subject?: string;
+}
+
+const original =
+  "Content-Type: message/rfc822\n\nFrom: news@example.org\nTo: never-picked@example.com\nMessage-ID: <1@example.org>\n\nnever-picked@example.com\n";
+
+function dsn({ fields, notice = "Your message could not be delivered.", subject = "Delivery report" }: Report): Buffer {
+  return octets(`From: MAILER-DAEMON@mx.example.org
+To: b+token@bounces.example.org
+Subject: ${subject}
+Auto-Submitted: auto-replied
+Content-Type: multipart/report; report-type=delivery-status; boundary=r
+
+--r
+Content-Type: text/plain; charset=utf-8
+
+${notice}
+--r
+Content-Type: message/delivery-status
+
+Reporting-MTA: dns; mx.example.org
+
+${fields}
+--r
+${original}
+--r--
+`);
+}
+
+describe("delivery reports", () => {
+  test("the fields alone", () => {
+    const fields =
+      "Final-Recipient: rfc822; jane@example.net\nAction: failed\nStatus: 5.1.1\nDiagnostic-Code: smtp; 550 5.1.1 no such user";
+    expect(interpret(dsn({ fields }))).toEqual({
+      kind: "dsn",
+      results: [
+        {
+          recipient: "jane@example.net",
+          action: "failed",
+          status: "5.1.1",
+          replycode: "550",
+          hard: true,
+          reason: "userunknown",
+        },
+      ],
+      original: {
+        messageId: "<1@example.org>",
+        headers: new Map([
+          ["from", "news@example.org"],
+          ["to", "never-picked@example.com"],
+          ["message-id", "<1@example.org>"],
+        ]),
+      },
+    });
+  });
+
+  test("what the fields leave open stands in the notice, recipient by recipient", () => {
+    const fields =
+      "Final-Recipient: rfc822; jane@example.net\nAction: failed\nStatus: 5.0.0\n\nFinal-Recipient: rfc822; joe@example.net\nAction: failed\nStatus: 5.0.0";
+    const notice =
+      "jane@example.net: 550 5.1.1 <jane@example.net>: User unknown\njoe@example.net: 552 5.2.2 Mailbox full";
+    expect(interpret(dsn({ fields, notice })).results).toMatchObject([
+      { recipient: "jane@example.net", status: "5.1.1", replycode: "550", reason: "userunknown", hard: true },
+      { recipient: "joe@example.net", status: "5.2.2", replycode: "552", reason: "mailboxfull", hard: false },
+    ]);
+  });
+
+  test.each([
+    ["failure", "failed"],
+    ["error", "failed"],
+    ["expired", "failed"],
+    ["Delayed", "delayed"],
+    ["deferred", "delayed"],
+    ["deliverable", "delivered"],
+    ["relayed (to mx.example.net)", "relayed"],
+    ["expanded", "expanded"],
+  ])("the action %s means %s", (stated, action) => {
+    const fields = `Final-Recipient: rfc822; jane@example.net\nAction: ${stated}\nStatus: 5.1.1`;
+    expect(interpret(dsn({ fields })).results[0]?.action).toBe(action);
+  });
+
+  test.each([
+    ["Status: 2.0.0", "", "delivered"],
+    ["Status: 4.4.1", "Your message is delayed and will be retried for 2 days.", "delayed"],
+    ["Status: 4.4.7", "Delivery failed, giving up.", "failed"],
+    ["Status: 5.2.1", "", "failed"],
+    ["", "", "failed"],
+  ])("without an action, %j beside %j means %s", (status, notice, action) => {
+    expect(
+      interpret(dsn({ fields: `Final-Recipient: rfc822; jane@example.net\n${status}`, notice })).results[0]?.action,
+    ).toBe(action);
+  });
+
+  test.each(["delayed", "delivered", "relayed", "expanded"])("what is %s is never hard", (action) => {
+    const fields = `Final-Recipient: rfc822; jane@example.net\nAction: ${action}\nStatus: 5.1.1\nDiagnostic-Code: smtp; 550 5.1.1 user unknown`;
+    expect(interpret(dsn({ fields })).results[0]?.hard).toBe(false);
+  });
+
+  test("the notice names the mailbox where the fields name an account", () => {
+    const fields = "Final-Recipient: LOCAL;<jane>\nAction: failed\nStatus: 5.2.2";
+    const notice = "Failed to deliver to '<jane@example.net>'\naccount is full";
+    expect(interpret(dsn({ fields, notice })).results[0]?.recipient).toBe("jane@example.net");
+  });
+
+  test("a refusal that asks for confirmation is a challenge", () => {
+    const fields =
+      "Final-Recipient: rfc822; jane@example.net\nAction: failed\nStatus: 5.0.0\nDiagnostic-Code: smtp; 550 Your server requires confirmation, visit https://example.net/ to confirm it";
+    expect(interpret(dsn({ fields }))).toEqual({ kind: "vacation", results: [] });
+  });
+
+  test("a report in lines of a text part, from a mail system", () => {
+    const message = octets(
+      "From: MAILER-DAEMON@mx.example.org\nSubject: Delivery Status Notification (Failure)\n\nTechnical report:\n\nAction: failed\nFinal-Recipient: rfc822; jane@example.net\nStatus: 5.2.2\n",
+    );
+    expect(interpret(message)).toMatchObject({
+      kind: "dsn",
+      results: [{ recipient: "jane@example.net", reason: "mailboxfull" }],
+    });
+  });
+
+  test("an HTML notice alone", () => {
+    const message = octets(
+      "From: MAILER-DAEMON@mx.example.org\nSubject: failure notice\nContent-Type: text/html\n\n<p>Your mail could not be delivered to</p><p>jane@example.net</p><p>No such mailbox</p>",
+    );
+    expect(interpret(message)).toMatchObject({
+      kind: "dsn",
+      results: [{ recipient: "jane@example.net", reason: "userunknown" }],
+    });
+  });
+});
+
+describe("notifications of Amazon SES", () => {
+  const notification = (message: object) =>
+    octets(`From: no-reply@sns.example.com\nSubject: Notification\n\n${JSON.stringify(message)}\n`);
+  const bounced = {
+    emailAddress: "jane@example.net",
+    action: "failed",
+    status: "5.1.1",
+    diagnosticCode: "smtp; 550 5.1.1 user unknown",
+  };
+
+  test("a bounce", () => {
+    const message = { notificationType: "Bounce", bounce: { bounceType: "Permanent", bouncedRecipients: [bounced] } };
+    const expected = { kind: "dsn", results: [{ recipient: "jane@example.net", reason: "userunknown", hard: true }] };
+    expect(interpret(notification(message))).toMatchObject(expected);
+    expect(interpret(notification({ Type: "Notification", Message: JSON.stringify(message) }))).toMatchObject(expected);
+  });
+
+  test("a complaint", () => {
+    const complaint = { complainedRecipients: [{ emailAddress: "jane@example.net" }] };
+    expect(interpret(notification({ notificationType: "Complaint", complaint }))).toMatchObject({
+      kind: "arf",
+      feedbackType: "abuse",
+      results: [{ recipient: "jane@example.net", reason: "feedback", hard: false }],
+    });
+  });
+
+  test("a delivery", () => {
+    expect(
+      interpret(notification({ notificationType: "Delivery", delivery: { recipients: ["jane@example.net"] } })),
+    ).toMatchObject({
+      kind: "dsn",
+      results: [{ recipient: "jane@example.net", action: "delivered", reason: "delivered", hard: false }],
+    });
+  });
+
+  test("anything else in JSON", () => {
+    expect(interpret(notification({ Message: "{" })).kind).toBe("not-bounce");
+    expect(interpret(notification({ notificationType: "Bounce", bounce: [1] })).results).toEqual([]);
+  });
+});
+
+describe("complaints", () => {
+  test("go before everything that they enclose", () => {
+    const message = octets(`From: fbl@isp.example
+Content-Type: multipart/report; report-type=feedback-report; boundary=b
+
+--b
+Content-Type: message/feedback-report
+
+Feedback-Type: abuse
+User-Agent: X/1
+Original-Rcpt-To: jane@example.net
+
+--b
+Content-Type: message/rfc822
+
+${dsn({ fields: "Final-Recipient: rfc822; joe@example.net\nAction: failed" }).toString()}
+--b--
+`);
+    expect(interpret(message)).toMatchObject({
+      kind: "arf",
+      feedbackType: "abuse",
+      results: [{ recipient: "jane@example.net" }],
+    });
+  });
+});
+
+describe("automatic replies", () => {
+  test.each([
+    ["RFC 3834", "From: jane@example.net\nSubject: Re: News\nAuto-Submitted: auto-replied (vacation)\n\nI am away."],
+    ["its subject", "From: jane@example.net\nSubject: Automatic reply: News\n\nI will be back on Monday."],
+    ["a subject in German", "From: jane@example.net\nSubject: Abwesenheitsnotiz: News\n\nBin bald zurück."],
+    ["a field of its own", "From: jane@example.net\nX-Autoreply: yes\nSubject: News\n\nHello"],
+    ["Precedence", "From: jane@example.net\nPrecedence: auto_reply\nSubject: News\n\nHello"],
+    [
+      "words, with a null return path",
+      "Return-Path: <>\nFrom: jane@example.net\nSubject: Re: News\n\nI am currently out of the office.",
+    ],
+    [
+      "a challenge",
+      "From: jane@example.net\nSubject: Re: News\n\nMy mailbox is protected by Example. Click here to have your address added to the allowed list.",
+    ],
+  ])("known by %s", (_, text) => {
+    expect(interpret(octets(text))).toEqual({ kind: "vacation", results: [] });
+  });
+});
+
+describe("ordinary mail", () => {
+  test.each([
+    [
+      "a person who writes of bounces",
+      "From: Jane <jane@example.net>\nSubject: Re: Undelivered Mail Returned to Sender\n\nHi, my mail to joe@example.net could not be delivered (550 user unknown). Can you help?",
+    ],
+    [
+      "a person who quotes a notice",
+      "From: jane@example.net\nSubject: strange\n\n> <joe@example.net>: host mx said: 550 5.1.1 User unknown\nWhat does it mean?",
+    ],
+    [
+      "a parcel service",
+      "Return-Path: <x@parcel.example>\nFrom: Parcel <info@parcel.example>\nSubject: Delivery failed: your parcel\n\nYour parcel could not be delivered to the following address. Write to help@parcel.example.",
+    ],
+    [
+      "a forwarded message",
+      "From: jane@example.net\nSubject: fyi\nContent-Type: message/rfc822\n\nFrom: joe@example.net\nSubject: hello\n\nhi",
+    ],
+    [
+      "a newsletter",
+      "From: mailer@shop.example\nSubject: Holiday sale\nPrecedence: bulk\n\nThank you for your order last year! Visit https://shop.example/",
+    ],
+    [
+      "a person who is away",
+      "Return-Path: <jane@example.net>\nFrom: jane@example.net\nSubject: Monday\n\nI am away next week, call me.",
+    ],
+    [
+      "a read receipt",
+      "From: jane@example.net\nSubject: Read: News\nContent-Type: multipart/report; report-type=disposition-notification; boundary=b\n\n--b\n\nYour message was read.\n--b\nContent-Type: message/disposition-notification\n\nFinal-Recipient: rfc822; jane@example.net\nDisposition: manual-action/MDN-sent-manually; displayed\n--b--",
+    ],
+    ["nothing at all", ""],
+  ])("%s", (_, text) => {
+    expect(interpret(octets(text))).toEqual({ kind: "not-bounce", results: [] });
+  });
+});

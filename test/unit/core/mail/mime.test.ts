@@ -1,0 +1,107 @@
+import { describe, expect, test } from "vitest";
+import {
+  attachmentPart,
+  encodeBase64Lines,
+  encodeQuotedPrintable,
+  isAttachmentSafe,
+  parameter,
+  prefersBase64,
+  toCrlf,
+} from "../../../../services/core/mail/mime.ts";
+
+describe("quoted-printable", () => {
+  test.each([
+    ["plain", "plain"],
+    ["", ""],
+    ["a=b", "a=3Db"],
+    ["ñ", "=C3=B1"],
+    ["a \r\nb\t\r\n", "a=20\r\nb=09\r\n"],
+    ["ends with space ", "ends with space=20"],
+    [".\r\n..a", "=2E\r\n=2E.a"],
+    ["From here\r\nFrom there, Fro", "=46rom here\r\n=46rom there, Fro"],
+    ["a\0b", "a=00b"],
+  ])("%j", (text, encoded) => {
+    expect(encodeQuotedPrintable(text).octets.toString("latin1")).toBe(encoded);
+  });
+
+  test("long lines get soft breaks and never exceed 76 characters", () => {
+    const encoded = encodeQuotedPrintable(`${"x".repeat(200)}${"ñ".repeat(100)}\r\n.${"=".repeat(90)}`);
+    const lines = encoded.octets.toString("latin1").split("\r\n");
+    expect(Math.max(...lines.map((line) => line.length))).toBe(76);
+    expect(encoded.endColumn).toBe(lines.at(-1)?.length);
+  });
+
+  test("goes on in the column where an earlier chunk ended", () => {
+    expect(encodeQuotedPrintable("xy", 74).octets.toString("latin1")).toBe("x=\r\ny");
+    expect(encodeQuotedPrintable(".", 1).octets.toString("latin1")).toBe(".");
+  });
+});
+
+test("every kind of line break becomes CRLF", () => {
+  expect(toCrlf("a\nb\r\nc\rd\n\re\r\r\n")).toBe("a\r\nb\r\nc\r\nd\r\n\r\ne\r\n\r\n");
+});
+
+test("base64 lines have 76 characters and end with CRLF", () => {
+  expect(encodeBase64Lines(Buffer.alloc(0)).toString()).toBe("");
+  expect(encodeBase64Lines(Buffer.alloc(58)).toString()).toBe(`${"A".repeat(76)}\r\nAA==\r\n`);
+});
+
+test("base64 is for texts that are mostly beyond ASCII", () => {
+  expect(prefersBase64("Confirmación de su pedido, señor Muñoz")).toBe(false);
+  expect(prefersBase64("Привет")).toBe(true);
+});
+
+describe("parameters", () => {
+  test.each([
+    ["invoice.pdf", 'filename="invoice.pdf"'],
+    ['a "b" \\.txt', 'filename="a \\"b\\" \\\\.txt"'],
+    ["año.pdf", "filename*=UTF-8''a%C3%B1o.pdf"],
+    ["报告.pdf", "filename*=UTF-8''%E6%8A%A5%E5%91%8A.pdf"],
+    ["a'b\u00F1%;.txt", "filename*=UTF-8''a%27b%C3%B1%25%3B.txt"],
+  ])("%j", (value, expected) => {
+    expect(parameter("filename", value)).toBe(expected);
+  });
+
+  test("a long value is cut into sections, never within a character", () => {
+    const value = `${"ñ".repeat(60)}.pdf`;
+    const sections = parameter("filename", value).split("; ");
+    expect(sections[0]).toMatch(/^filename\*0\*=UTF-8''/);
+    expect(sections[1]).toMatch(/^filename\*1\*=%C3%B1/);
+    const joined = sections.map((section) => section.replace(/^[^=]+=(UTF-8'')?/, "")).join("");
+    expect(decodeURIComponent(joined)).toBe(value);
+    for (const section of sections) expect(() => decodeURIComponent(section.split("=")[1] ?? "")).not.toThrow();
+  });
+});
+
+describe("attachments", () => {
+  const part = (filename: string, contentType?: string) =>
+    attachmentPart({ filename, content: Buffer.from("x"), ...(contentType && { contentType }) }).toString("latin1");
+
+  test("a whole part", () => {
+    expect(part("a.pdf")).toBe(
+      "Content-Type: application/pdf\r\nContent-Transfer-Encoding: base64\r\n" +
+        'Content-Disposition: attachment; filename="a.pdf"\r\n\r\neA==\r\n',
+    );
+  });
+
+  test.each([
+    ["a.PNG", undefined, "image/png"],
+    ["noextension", undefined, "application/octet-stream"],
+    ["a.constructor", undefined, "application/octet-stream"],
+    ["a.bin", "text/calendar", "text/calendar"],
+    ["a.eml", undefined, "application/octet-stream"],
+    ["a.bin", "multipart/mixed", "application/octet-stream"],
+  ])("%s given as %s is %s", (filename, contentType, expected) => {
+    expect(part(filename, contentType)).toMatch(new RegExp(`^Content-Type: ${expected}\r\n`));
+  });
+
+  test.each([
+    [{ filename: "a.pdf" }, true],
+    [{ filename: "" }, false],
+    [{ filename: "a\r\nX: y" }, false],
+    [{ filename: "a.pdf", contentType: "text/html\r\nX: y" }, false],
+    [{ filename: "a.pdf", contentType: "nonsense" }, false],
+  ])("%j may stand in a header: %s", (attachment, safe) => {
+    expect(isAttachmentSafe({ content: Buffer.alloc(0), ...attachment })).toBe(safe);
+  });
+});

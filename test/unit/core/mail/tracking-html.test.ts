@@ -1,0 +1,110 @@
+import { expect, it } from "vitest";
+import { escapeHtml, parseTemplate, renderTemplate } from "../../../../services/core/mail/personalise.ts";
+import { clickTag, linkIdOf, OPEN_TAG, trackHtml } from "../../../../services/core/mail/tracking-html.ts";
+
+/** The body with every tracking tag shown by name, and the targets that were found. */
+function track(html: string) {
+  const tracked = trackHtml(html);
+  const system = new Map([...tracked.links].map(([link, target]) => [clickTag(link), `[${target}]`]));
+  system.set(OPEN_TAG, "[pixel]");
+  const values = { system, customFields: new Map(), builtIns: new Map(), globals: new Map() };
+  return {
+    shown: tracked.html.replaceAll(/XYZ(_CLICK-[0-9a-f]{12}|_OPEN)XYZ/g, (tag) =>
+      renderTemplate(parseTemplate(tag), values),
+    ),
+    targets: [...tracked.links.values()],
+  };
+}
+
+const PIXEL = '<img src="[pixel]" width="1" height="1" alt="" style="display:block;border:0">';
+
+it.each([
+  ["double quotes", '<a href="https://example.org/a">x</a>', '<a href="[https://example.org/a]">x</a>'],
+  ["single quotes", "<a href='http://example.org/a'>x</a>", "<a href='[http://example.org/a]'>x</a>"],
+  ["no quotes", "<a href=https://example.org/a class=b>x</a>", "<a href=[https://example.org/a] class=b>x</a>"],
+  ["upper case", '<A HREF="HTTPS://example.org/a">x</A>', '<A HREF="[HTTPS://example.org/a]">x</A>'],
+  ["white space around", '<a href = " https://example.org/ " >x</a>', '<a href = "[https://example.org/]" >x</a>'],
+  [
+    "entities",
+    '<a href="https://example.org/?a=1&amp;b=2#f">x</a>',
+    '<a href="[https://example.org/?a=1&b=2#f]">x</a>',
+  ],
+  [
+    "a bare ampersand",
+    '<a href="https://example.org/?a=1&b=2">x</a>',
+    '<a href="[https://example.org/?a=1&b=2]">x</a>',
+  ],
+  ["an entity at the end", '<a href="https://example.org/&amp;">x</a>', '<a href="[https://example.org/&]">x</a>'],
+  [
+    "personal tags",
+    '<a href="https://example.org/?n=XYZNOMBREXYZ">x</a>',
+    '<a href="[https://example.org/?n=XYZNOMBREXYZ]">x</a>',
+  ],
+  ["areas", '<area href="https://example.org/a">', '<area href="[https://example.org/a]">'],
+  ["no closing tag", '<a href="https://example.org/a">x', '<a href="[https://example.org/a]">x'],
+  [
+    "the first of two",
+    '<a href="https://example.org/a" href="https://example.org/b">x</a>',
+    '<a href="[https://example.org/a]" href="https://example.org/b">x</a>',
+  ],
+  [
+    "images in links",
+    '<a href="https://example.org/a"><img src="https://example.org/i.png"></a>',
+    '<a href="[https://example.org/a]"><img src="https://example.org/i.png"></a>',
+  ],
+])("rewrites links: %s", (_name, html, expected) => {
+  expect(track(html).shown).toBe(expected + PIXEL);
+});
+
+it.each([
+  ['<a href="mailto:info@example.org?subject=a">x</a>'],
+  ['<a href="tel:+34600000000">x</a>'],
+  ['<a href="#top">x</a>'],
+  ['<a href="/relative">x</a>'],
+  ['<a href="javascript:void(0)">x</a>'],
+  ['<a href="data:text/html,x">x</a>'],
+  ['<a href="XYZDESUSCXYZ">x</a>'],
+  ['<a href="XYZENLACEXYZ">x</a>'],
+  ['<a href="https://">x</a>'],
+  ['<a name="https://example.org/">x</a>'],
+  ['<link href="https://example.org/style.css">'],
+  ['<img src="https://example.org/i.png">'],
+  ['<a href="https://example.org/shown">https://example.org/shown</a>'],
+  ['<a href="https://example.org/"> <b>www.example.org</b> </a>'],
+  ['<!--[if mso]><a href="https://example.org/">x</a><![endif]-->'],
+  ['<!-- <a href="https://example.org/">x</a> -->'],
+  ['<style>a[href="https://example.org/"]{color:red}</style>'],
+  ["<script>document.write('<a href=\"https://example.org/\">')</script>"],
+  ['<title><a href="https://example.org/"></title>'],
+])("leaves alone: %s", (html) => {
+  expect(track(html)).toEqual({ shown: html + PIXEL, targets: [] });
+});
+
+it("rewrites what Outlook's conditional comments show to everybody else", () => {
+  const html = '<!--[if !mso]><!--><a href="https://example.org/">x</a><!--<![endif]-->';
+  expect(track(html).targets).toEqual(["https://example.org/"]);
+});
+
+it.each([
+  ["<html><body><p>x</p></body></html>", `<html><body><p>x</p>${PIXEL}</body></html>`],
+  ["<body>a</body><!-- </body> -->", `<body>a${PIXEL}</body><!-- </body> -->`],
+  ["<html>a</html>", `<html>a${PIXEL}</html>`],
+  ["a", `a${PIXEL}`],
+  ["", PIXEL],
+])("puts the pixel at the end of the body: %s", (html, expected) => {
+  expect(track(html).shown).toBe(expected);
+});
+
+it.each(["⚡4email", "amp4email", "⚡", "AMP"])("leaves an AMP page alone: %s", (attribute) => {
+  const html = `<!doctype html><html ${attribute}><body><a href="https://example.org/">x</a></body></html>`;
+  expect(trackHtml(html)).toEqual({ html, links: new Map() });
+});
+
+it("names equal targets alike, and a target alike in every message", () => {
+  const { links } = trackHtml('<a href="https://example.org/?a&amp;b">1</a><a href="https://example.org/?a&b">2</a>');
+  expect([...links]).toEqual([[linkIdOf("https://example.org/?a&b"), "https://example.org/?a&b"]]);
+});
+
+it("makes URLs that need no escaping where they are put", () => {
+  expect(escapeHtml("https://track.example.org/c/AZaz09-_")).toBe("https://track.example.org/c/AZaz09-_");
+});
