@@ -1,0 +1,208 @@
+import { createServer, type Server, type Socket } from "node:net";
+import { createServer as createTlsServer, type SecureContextOptions } from "node:tls";
+import type { HostPort } from "../platform/config-values.ts";
+import { Client, TRANSPORT } from "./client.ts";
+import { TCP_MESSAGE_OCTETS } from "./edns.ts";
+import { DROP, type Pipeline } from "./pipeline.ts";
+import { HEADER_OCTETS } from "./query.ts";
+
+/** How long a connection may stay without a whole query, in seconds (RFC 7766 §6.2.3). */
+export const TCP_IDLE_SECONDS = 15;
+
+/** What TCP and TLS listeners allow; loopback clients are exempt from the limit for each client. */
+export interface TcpLimits {
+  readonly idleMs: number;
+  readonly connections: number;
+  readonly connectionsPerClient: number;
+  readonly limitLoopback: boolean;
+}
+
+export const DEFAULT_TCP_LIMITS: TcpLimits = {
+  idleMs: TCP_IDLE_SECONDS * 1000,
+  connections: 4_000,
+  connectionsPerClient: 100,
+  limitLoopback: false,
+};
+
+export interface TcpListenerOptions {
+  readonly pipeline: Pipeline;
+  readonly limits: TcpLimits;
+  readonly nowSeconds: () => number;
+  /** Certificate and key, for DNS over TLS (RFC 7858). */
+  readonly tls?: SecureContextOptions;
+}
+
+export interface TcpListener {
+  /** The port in force. */
+  readonly port: number;
+  stop(): Promise<void>;
+}
+
+/** Octets of the length before each message (RFC 1035 §4.2.2). */
+const LENGTH_OCTETS = 2;
+/** A client that does not read its answers gets no more of them than this. */
+const MAX_UNREAD_OCTETS = 256 * 1024;
+
+/** Opens a listener for DNS over TCP or TLS. Rejects when the address cannot be had. */
+export async function listenTcp(address: HostPort, options: TcpListenerOptions): Promise<TcpListener> {
+  const connections = new Connections(options);
+  const accept = (socket: Socket) => connections.accept(socket);
+  // The client may close its side once it has asked, and still gets its answers.
+  const server: Server = options.tls
+    ? createTlsServer(
+        {
+          ...options.tls,
+          minVersion: "TLSv1.2",
+          ALPNProtocols: ["dot"],
+          allowHalfOpen: true,
+          handshakeTimeout: options.limits.idleMs,
+        },
+        accept,
+      )
+    : createServer({ allowHalfOpen: true, noDelay: true }, accept);
+  server.maxConnections = options.limits.connections;
+  // A failed handshake is the client's affair; its socket is gone already.
+  server.on("tlsClientError", () => {});
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", reject);
+    server.listen({ host: address.host, port: address.port, ipv6Only: true }, () => {
+      server.off("error", reject);
+      resolve();
+    });
+  });
+  // Such as running out of file descriptors while accepting: the listener stays.
+  server.on("error", () => {});
+  return {
+    port: (server.address() as { port: number }).port,
+    stop: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve());
+        connections.closeAll();
+      }),
+  };
+}
+
+/** The open connections, counted for each client. */
+class Connections {
+  readonly #options: TcpListenerOptions;
+  readonly #open = new Set<Connection>();
+  readonly #perClient = new Map<string, number>();
+
+  constructor(options: TcpListenerOptions) {
+    this.#options = options;
+  }
+
+  accept(socket: Socket): void {
+    const { remoteAddress } = socket;
+    if (remoteAddress === undefined) {
+      socket.destroy();
+      return;
+    }
+    const connection = new Connection(socket, remoteAddress, this.#options);
+    const open = (this.#perClient.get(remoteAddress) ?? 0) + 1;
+    const { limits } = this.#options;
+    const limited = limits.limitLoopback || !connection.client.isLoopback;
+    if (limited && open > limits.connectionsPerClient) {
+      connection.close();
+      return;
+    }
+    this.#open.add(connection);
+    this.#perClient.set(remoteAddress, open);
+    socket.once("close", () => {
+      this.#open.delete(connection);
+      const left = (this.#perClient.get(remoteAddress) ?? 1) - 1;
+      if (left === 0) this.#perClient.delete(remoteAddress);
+      else this.#perClient.set(remoteAddress, left);
+    });
+  }
+
+  closeAll(): void {
+    for (const connection of this.#open) connection.close();
+  }
+}
+
+/** One connection: takes messages out of the stream and answers each as it comes (RFC 7766 §6.2.1). */
+class Connection {
+  readonly client: Client;
+  readonly #socket: Socket;
+  readonly #options: TcpListenerOptions;
+  readonly #deadline: NodeJS.Timeout;
+  /** What came and is no whole message yet. */
+  #received: Buffer = EMPTY;
+  #ended = false;
+
+  constructor(socket: Socket, remoteAddress: string, options: TcpListenerOptions) {
+    this.#socket = socket;
+    this.#options = options;
+    this.client = new Client(options.tls ? TRANSPORT.TLS : TRANSPORT.TCP);
+    this.client.setAddress(remoteAddress);
+    // Only whole queries put it off: a client that sends octet by octet is closed all the same.
+    this.#deadline = setTimeout(() => this.close(), options.limits.idleMs);
+    socket.on("data", (chunk: Buffer) => this.#take(chunk));
+    socket.on("drain", () => this.#answerAll());
+    socket.on("end", () => this.#end());
+    socket.on("error", () => this.close());
+    socket.once("close", () => clearTimeout(this.#deadline));
+  }
+
+  close(): void {
+    clearTimeout(this.#deadline);
+    this.#received = EMPTY;
+    this.#socket.destroy();
+  }
+
+  #take(chunk: Buffer): void {
+    this.#received = this.#received.length === 0 ? chunk : Buffer.concat([this.#received, chunk]);
+    this.#answerAll();
+  }
+
+  /** Answers the whole messages that are there, as long as the client reads what it gets. */
+  #answerAll(): void {
+    let position = 0;
+    const received = this.#received;
+    while (position + LENGTH_OCTETS <= received.length && this.#socket.writableLength < MAX_UNREAD_OCTETS) {
+      const length = received.readUInt16BE(position);
+      // No query is that short: whoever sends it wants to hold the connection.
+      if (length < HEADER_OCTETS) {
+        this.close();
+        return;
+      }
+      if (position + LENGTH_OCTETS + length > received.length) break;
+      position += LENGTH_OCTETS;
+      if (!this.#answer(received.subarray(position, position + length))) {
+        this.close();
+        return;
+      }
+      position += length;
+      this.#deadline.refresh();
+    }
+    this.#received = received.subarray(position);
+    this.#pauseOrResume();
+    if (this.#ended && this.#socket.writableLength < MAX_UNREAD_OCTETS) this.#socket.end();
+  }
+
+  #answer(query: Buffer): boolean {
+    const { pipeline, nowSeconds } = this.#options;
+    const length = pipeline.respond(query, query.length, RESPONSE_MESSAGE, this.client, nowSeconds());
+    if (length === DROP) return false;
+    RESPONSE.writeUInt16BE(length, 0);
+    // Length and message in one write (RFC 7766 §8); copied, as the next answer goes into the same octets.
+    this.#socket.write(Buffer.from(RESPONSE.subarray(0, LENGTH_OCTETS + length)));
+    return true;
+  }
+
+  #pauseOrResume(): void {
+    if (this.#socket.writableLength >= MAX_UNREAD_OCTETS) this.#socket.pause();
+    else if (this.#socket.isPaused()) this.#socket.resume();
+  }
+
+  #end(): void {
+    this.#ended = true;
+    this.#answerAll();
+  }
+}
+
+const EMPTY = Buffer.alloc(0);
+/** Where answers are made: one at a time, on one thread. */
+const RESPONSE = Buffer.alloc(LENGTH_OCTETS + TCP_MESSAGE_OCTETS);
+const RESPONSE_MESSAGE = RESPONSE.subarray(LENGTH_OCTETS);

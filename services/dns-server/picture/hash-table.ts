@@ -1,0 +1,117 @@
+import type { Arena } from "./arena.ts";
+import { TABLE, TOMBSTONE } from "./layout.ts";
+import type { PictureMemory } from "./memory.ts";
+
+/** Slots of a shard that holds its first entry. */
+const FIRST_SLOTS = 8;
+/** A shard is made anew when entries and tombstones fill more than this part of it. */
+const MAX_FILL = 0.7;
+
+/**
+ * The writer's side of an open-addressing hash table whose readers take no lock (reader.ts has the other side).
+ * Entries are references with the whole hash beside; which entry is meant is for the caller's references to say.
+ */
+export class HashTable {
+  readonly #memory: PictureMemory;
+  readonly #arena: Arena;
+  /** Word index of the first shard's reference. */
+  readonly #shards: number;
+  readonly #shardBits: number;
+  /** Entries and tombstones of each shard. */
+  readonly #entries: Uint32Array;
+  readonly #tombstones: Uint32Array;
+
+  constructor(memory: PictureMemory, arena: Arena, place: { readonly shards: number; readonly shardBits: number }) {
+    this.#memory = memory;
+    this.#arena = arena;
+    this.#shards = place.shards;
+    this.#shardBits = place.shardBits;
+    this.#entries = new Uint32Array(1 << place.shardBits);
+    this.#tombstones = new Uint32Array(1 << place.shardBits);
+    for (let shard = 0; shard < 1 << place.shardBits; shard += 1) {
+      memory.words[place.shards + shard] = this.#newShard(FIRST_SLOTS);
+    }
+  }
+
+  /** Adds an entry that is not there yet. */
+  insert(hash: number, reference: number): void {
+    const shard = hash >>> (32 - this.#shardBits);
+    const slots = this.#memory.words[(this.#table(shard) >> 2) + TABLE.MASK]! + 1;
+    if (this.#entries[shard]! + this.#tombstones[shard]! + 1 > slots * MAX_FILL) this.#remake(shard);
+    const slot = this.#freeSlot(this.#table(shard), hash);
+    if (this.#memory.words[slot] === TOMBSTONE) this.#tombstones[shard]! -= 1;
+    this.#entries[shard]! += 1;
+    this.#fill(slot, hash, reference);
+  }
+
+  /** Puts another reference in the place of one that is there; readers see the one or the other. */
+  replace(hash: number, old: number, reference: number): void {
+    Atomics.store(this.#memory.words, this.#slotOf(hash, old), reference);
+  }
+
+  remove(hash: number, reference: number): void {
+    const shard = hash >>> (32 - this.#shardBits);
+    Atomics.store(this.#memory.words, this.#slotOf(hash, reference), TOMBSTONE);
+    this.#entries[shard]! -= 1;
+    this.#tombstones[shard]! += 1;
+  }
+
+  #table(shard: number): number {
+    return this.#memory.words[this.#shards + shard]!;
+  }
+
+  #newShard(slots: number): number {
+    const size = this.#arena.blockSize((TABLE.SLOTS + slots * TABLE.SLOT_WORDS) * 4);
+    const table = this.#arena.allocate(size);
+    const words = this.#memory.words;
+    words.fill(0, table >> 2, (table + size) >> 2);
+    words[(table >> 2) + TABLE.MASK] = slots - 1;
+    words[(table >> 2) + TABLE.SIZE] = size;
+    return table;
+  }
+
+  /** Copies a shard without its tombstones, to twice the size when it is more than half full of entries. */
+  #remake(shard: number): void {
+    const old = this.#table(shard);
+    const slots = this.#memory.words[(old >> 2) + TABLE.MASK]! + 1;
+    const table = this.#newShard(this.#entries[shard]! > (slots * MAX_FILL) / 2 ? slots * 2 : slots);
+    const words = this.#memory.words;
+    const firstSlot = (old >> 2) + TABLE.SLOTS;
+    for (let slot = firstSlot; slot < firstSlot + slots * TABLE.SLOT_WORDS; slot += TABLE.SLOT_WORDS) {
+      const reference = words[slot]!;
+      if (reference <= TOMBSTONE) continue;
+      const hash = words[slot + 1]!;
+      this.#fill(this.#freeSlot(table, hash), hash, reference);
+    }
+    this.#tombstones[shard] = 0;
+    Atomics.store(words, this.#shards + shard, table);
+    this.#arena.retire(old, words[(old >> 2) + TABLE.SIZE]!);
+  }
+
+  /** The tag goes first: whoever sees the reference sees its tag. */
+  #fill(slot: number, hash: number, reference: number): void {
+    this.#memory.words[slot + 1] = hash;
+    Atomics.store(this.#memory.words, slot, reference);
+  }
+
+  #freeSlot(table: number, hash: number): number {
+    const { words } = this.#memory;
+    const mask = words[(table >> 2) + TABLE.MASK]!;
+    for (let index = hash & mask; ; index = (index + 1) & mask) {
+      const slot = (table >> 2) + TABLE.SLOTS + index * TABLE.SLOT_WORDS;
+      if (words[slot]! <= TOMBSTONE) return slot;
+    }
+  }
+
+  /** @throws when the reference is not there: a bug of the writer */
+  #slotOf(hash: number, reference: number): number {
+    const { words } = this.#memory;
+    const table = this.#table(hash >>> (32 - this.#shardBits)) >> 2;
+    const mask = words[table + TABLE.MASK]!;
+    for (let index = hash & mask; ; index = (index + 1) & mask) {
+      const slot = table + TABLE.SLOTS + index * TABLE.SLOT_WORDS;
+      if (words[slot] === reference) return slot;
+      if (words[slot] === 0) throw new Error(`the picture's table has no reference ${reference}`);
+    }
+  }
+}

@@ -1,0 +1,120 @@
+import { TYPE } from "../../core/dns/rr-types.ts";
+
+/**
+ * Where things stand in the picture's memory. A reference is an octet offset, a multiple of 8 and below 2^31;
+ * 0 means none. Fields are 32-bit words, addressed as `words[(reference >> 2) + FIELD]`.
+ */
+
+/** Words of the header at offset 0. */
+export const HEADER = {
+  /** Octets of the buffer in use by views; readers that see it grow map again. */
+  CAPACITY: 0,
+  /** Counts the writer's steps, for reclamation (see arena.ts). */
+  EPOCH: 1,
+  /** 1 once the first whole picture stands; before that queries get SERVFAIL. */
+  READY: 2,
+  /** Most labels of any apex: names need not be searched for zones deeper than this. */
+  DEEPEST_APEX: 3,
+  HASH_KEY_0: 4,
+  HASH_KEY_1: 5,
+  /** One word per reader thread, `READER_STRIDE` words apart: the epoch it entered at, 0 while it reads nothing. */
+  READERS: 16,
+  /** References of the zone table's shards, then of the node table's. */
+  ZONE_SHARDS: 2048,
+  NODE_SHARDS: 2048 + 16,
+} as const;
+
+/** A cache line each, so that readers do not slow each other down. */
+export const READER_STRIDE = 16;
+export const MAX_READERS = (HEADER.ZONE_SHARDS - HEADER.READERS) / READER_STRIDE;
+
+/** Shards keep each rehash short: a shard of a million names' table holds a thousand. */
+export const ZONE_SHARD_BITS = 4;
+export const NODE_SHARD_BITS = 10;
+
+/** First octet that the arena may hand out. */
+export const ARENA_START = (HEADER.NODE_SHARDS + (1 << NODE_SHARD_BITS)) * 4;
+
+/**
+ * A shard of a hash table: its mask (slots − 1) and size, then the slots, each a reference and the whole hash.
+ * Readers load the reference first; a tag that does not belong to it is harmless, as what it refers to is compared.
+ */
+export const TABLE = { MASK: 0, SIZE: 1, SLOTS: 2, SLOT_WORDS: 2 } as const;
+/** A slot whose entry is gone but which searches must pass. */
+export const TOMBSTONE = 4;
+
+/** A zone: these words, then the apex in wire form, lower case. */
+export const ZONE = {
+  /** Parent hash of the names right below the apex; random, so that a zone's replacement shares no hash with it. */
+  SEED: 0,
+  /** The apex's node. */
+  APEX_NODE: 1,
+  /** TTL of negative answers: min(SOA TTL, MINIMUM), RFC 2308 §5. */
+  NEGATIVE_TTL: 2,
+  APEX_LENGTH: 3,
+  /** First node of the zone's list, which only the writer walks. */
+  FIRST_NODE: 4,
+  SIZE: 5,
+  APEX: 6,
+} as const;
+
+/**
+ * A name of a zone: these words, then the length of the name relative to the apex in one octet, that name (case kept,
+ * no root octet), padding to a word, and the RRsets. Immutable but for the list, the child count and the flags.
+ */
+export const NODE = {
+  ZONE: 0,
+  NEXT: 1,
+  PREVIOUS: 2,
+  /** Flags in the low octet, number of RRsets above. */
+  FLAGS: 3,
+  /** Nodes one label below, which keep an empty non-terminal alive. */
+  CHILDREN: 4,
+  SIZE: 5,
+  NAME: 6,
+} as const;
+
+/** Flags of a node. */
+export const FLAG = {
+  /** NS below the apex: a zone cut. */
+  CUT: 1,
+  DNAME: 2,
+  CNAME: 4,
+  /** The name `*` stands right below this one. */
+  WILDCARD_CHILD: 8,
+} as const;
+export const FLAG_BITS = 8;
+
+/**
+ * An RRset: type << 16 | records (at most 65,535), octets of the records, the records, padding to a word. Each record
+ * is wire form ready for copying: owner pointer 0xC00C, type, class, TTL, RDLENGTH, RDATA. In RDATA of the types of
+ * `EMBEDDED_NAMES` the end of a name that equals the apex is the pointer 0xC000, to be pointed at the message's apex.
+ */
+export const RRSET = { TYPE_AND_COUNT: 0, LENGTH: 1, RECORDS: 2 } as const;
+
+/** Octets before a stored record's RDATA: owner pointer, type, class, TTL, RDLENGTH. */
+export const RECORD_FIXED_OCTETS = 12;
+
+/**
+ * The types whose RDATA names are compressed (RFC 3597 §4 with RFC 1035 §3.3): octets before the first name, and names.
+ * Packed as count << 8 | offset + 1, so that a look-up costs one array access; 0: none.
+ */
+export const EMBEDDED_NAMES: Uint16Array = new Uint16Array(65_536);
+for (const [type, offset, names] of [
+  [TYPE.NS, 0, 1],
+  [TYPE.CNAME, 0, 1],
+  [TYPE.SOA, 0, 2],
+  [TYPE.MB, 0, 1],
+  [TYPE.MG, 0, 1],
+  [TYPE.MR, 0, 1],
+  [TYPE.PTR, 0, 1],
+  [TYPE.MINFO, 0, 2],
+  [TYPE.MX, 2, 1],
+] as const) {
+  EMBEDDED_NAMES[type] = (names << 8) | (offset + 1);
+}
+
+/** ASCII letters to lower case, all other octets to themselves (RFC 4343 §3). */
+export const LOWER_CASE: Uint8Array = Uint8Array.from({ length: 256 }, (_, octet) =>
+  octet >= 0x41 && octet <= 0x5a ? octet + 0x20 : octet,
+);

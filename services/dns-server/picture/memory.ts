@@ -1,0 +1,70 @@
+import { randomBytes } from "node:crypto";
+import { ARENA_START, HEADER } from "./layout.ts";
+
+/** Largest picture: references are octet offsets below 2^31. */
+export const MAX_PICTURE_OCTETS = 2 ** 31 - 65_536;
+/** What the buffer grows by, at least. Pages that nobody touched cost address space only. */
+const GROWTH_OCTETS = 32 * 1024 * 1024;
+
+/** ES2024's growable buffer: Node 20 has it, TypeScript's ES2023 library does not. */
+interface GrowableSharedArrayBuffer extends SharedArrayBuffer {
+  readonly maxByteLength: number;
+  grow(octets: number): void;
+}
+type GrowableConstructor = new (octets: number, options: { maxByteLength: number }) => GrowableSharedArrayBuffer;
+
+/**
+ * The picture's memory as one thread sees it: one growable buffer that all threads share, and this thread's views.
+ * The views have a fixed length, which keeps access as fast as in an ordinary array; `follow` maps what it has grown by.
+ */
+export class PictureMemory {
+  readonly buffer: SharedArrayBuffer;
+  octets: Uint8Array;
+  words: Int32Array;
+
+  /** The views of another thread's picture, whose buffer came in a message. */
+  constructor(buffer: SharedArrayBuffer) {
+    this.buffer = buffer;
+    this.octets = new Uint8Array(buffer, 0, buffer.byteLength);
+    this.words = new Int32Array(buffer, 0, buffer.byteLength >> 2);
+  }
+
+  /** An empty picture with hash keys of its own. */
+  static create(maxOctets: number = MAX_PICTURE_OCTETS): PictureMemory {
+    const buffer = new (SharedArrayBuffer as unknown as GrowableConstructor)(Math.min(GROWTH_OCTETS, maxOctets), {
+      maxByteLength: maxOctets,
+    });
+    const memory = new PictureMemory(buffer);
+    const keys = randomBytes(8);
+    memory.words[HEADER.HASH_KEY_0] = keys.readInt32LE(0);
+    memory.words[HEADER.HASH_KEY_1] = keys.readInt32LE(4);
+    memory.words[HEADER.EPOCH] = 1;
+    memory.words[HEADER.CAPACITY] = buffer.byteLength;
+    return memory;
+  }
+
+  /** Maps again when a reference lies where the writer has grown the buffer meanwhile; a comparison otherwise. */
+  follow(reference: number): void {
+    if (reference >= this.octets.length) this.#map(Atomics.load(this.words, HEADER.CAPACITY));
+  }
+
+  /**
+   * Makes room up to `end`, for the writer.
+   * @throws when the picture would pass its limit
+   */
+  reserve(end: number): void {
+    const { maxByteLength } = this.buffer as GrowableSharedArrayBuffer;
+    if (end > maxByteLength) throw new RangeError(`the zones need more than ${maxByteLength} octets of memory`);
+    const capacity = Math.min(maxByteLength, Math.max(end, this.buffer.byteLength + GROWTH_OCTETS));
+    (this.buffer as GrowableSharedArrayBuffer).grow(capacity);
+    this.#map(capacity);
+    Atomics.store(this.words, HEADER.CAPACITY, capacity);
+  }
+
+  #map(capacity: number): void {
+    this.octets = new Uint8Array(this.buffer, 0, capacity);
+    this.words = new Int32Array(this.buffer, 0, capacity >> 2);
+  }
+}
+
+if (ARENA_START % 8 !== 0) throw new Error("the arena must start at a multiple of 8");

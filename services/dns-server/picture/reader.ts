@@ -1,0 +1,223 @@
+import {
+  FLAG_BITS,
+  HEADER,
+  LOWER_CASE,
+  NODE,
+  NODE_SHARD_BITS,
+  READER_STRIDE,
+  RRSET,
+  TABLE,
+  TOMBSTONE,
+  ZONE,
+  ZONE_SHARD_BITS,
+} from "./layout.ts";
+import type { LookupName } from "./lookup-name.ts";
+import type { PictureMemory } from "./memory.ts";
+import { hashLabel } from "./name-hash.ts";
+
+/** The label `*` in wire form, for hashing. */
+const WILDCARD_LABEL = Uint8Array.of(1, 0x2a);
+
+/**
+ * Look-ups in the picture, as one thread makes them. References that it returns stay valid until `leave`.
+ * On the writer's own thread neither `enter` nor `leave` is needed as long as the caller does not await.
+ */
+export class PictureReader {
+  readonly memory: PictureMemory;
+  readonly #epochWord: number;
+  #key0: number;
+  #key1: number;
+  /** Label of the name at which the zone found last begins. */
+  zoneLabel = 0;
+
+  /** @param index this thread's number among the readers, for `enter` and `leave` */
+  constructor(memory: PictureMemory, index = 0) {
+    this.memory = memory;
+    this.#epochWord = HEADER.READERS + index * READER_STRIDE;
+    this.#key0 = memory.words[HEADER.HASH_KEY_0]!;
+    this.#key1 = memory.words[HEADER.HASH_KEY_1]!;
+  }
+
+  /** Before the first look-up of a batch: nothing that is visible now is freed until `leave`. */
+  enter(): void {
+    const { words } = this.memory;
+    Atomics.store(words, this.#epochWord, Atomics.load(words, HEADER.EPOCH));
+  }
+
+  leave(): void {
+    Atomics.store(this.memory.words, this.#epochWord, 0);
+  }
+
+  /** Whether a first picture stands. */
+  get isReady(): boolean {
+    return Atomics.load(this.memory.words, HEADER.READY) === 1;
+  }
+
+  /**
+   * The zone with the longest apex that the name is at or below; `zoneLabel` says where in the name it begins.
+   * @param firstLabel 1 to leave out the zone whose apex is the name itself (the parent's side of a cut)
+   * @returns 0 when there is none
+   */
+  findZone(name: LookupName, firstLabel = 0): number {
+    let hash = this.rootHash;
+    let found = this.#zoneAt(hash, name, name.labelCount);
+    if (found !== 0) this.zoneLabel = name.labelCount;
+    const deepest = Math.max(firstLabel, name.labelCount - this.memory.words[HEADER.DEEPEST_APEX]!);
+    for (let label = name.labelCount - 1; label >= deepest; label -= 1) {
+      hash = hashLabel(this.#key0, this.#key1, hash, name.octets, name.labelStarts[label]!);
+      const zone = this.#zoneAt(hash, name, label);
+      if (zone !== 0) {
+        found = zone;
+        this.zoneLabel = label;
+      }
+    }
+    return found;
+  }
+
+  /** Hash of the root, from which those of the apexes come. */
+  get rootHash(): number {
+    return this.#key1;
+  }
+
+  /** Hash of the name that begins at `label`, under its parent's hash. */
+  childHash(parentHash: number, name: LookupName, label: number): number {
+    return hashLabel(this.#key0, this.#key1, parentHash, name.octets, name.labelStarts[label]!);
+  }
+
+  /** Hash of the name `*` under its parent's hash. */
+  wildcardHash(parentHash: number): number {
+    return hashLabel(this.#key0, this.#key1, parentHash, WILDCARD_LABEL, 0);
+  }
+
+  /**
+   * The node of the name that begins at `label`, in a zone whose apex begins at `apexLabel`.
+   * @returns 0 when the name does not exist
+   */
+  findNode(zone: number, hash: number, name: LookupName, label: number, apexLabel: number): number {
+    const start = name.labelStarts[label]!;
+    const length = name.startOf(apexLabel) - start;
+    let slot = this.#firstSlot(hash, HEADER.NODE_SHARDS, NODE_SHARD_BITS);
+    for (;;) {
+      const node = this.#load(slot);
+      if (node === 0) return 0;
+      const { words, octets } = this.memory;
+      if (node !== TOMBSTONE && words[slot + 1] === hash && words[(node >> 2) + NODE.ZONE] === zone) {
+        const stored = node + NODE.NAME * 4;
+        if (octets[stored] === length && this.#sameOctets(stored + 1, name.octets, start, length)) return node;
+      }
+      slot = this.#nextSlot(slot);
+    }
+  }
+
+  /** As `findNode`, for the name `*` right below the one that begins at `parentLabel`. */
+  findWildcard(zone: number, hash: number, name: LookupName, parentLabel: number, apexLabel: number): number {
+    const start = name.startOf(parentLabel);
+    const length = name.startOf(apexLabel) - start;
+    let slot = this.#firstSlot(hash, HEADER.NODE_SHARDS, NODE_SHARD_BITS);
+    for (;;) {
+      const node = this.#load(slot);
+      if (node === 0) return 0;
+      const { words, octets } = this.memory;
+      if (node !== TOMBSTONE && words[slot + 1] === hash && words[(node >> 2) + NODE.ZONE] === zone) {
+        const stored = node + NODE.NAME * 4;
+        if (
+          octets[stored] === length + 2 &&
+          octets[stored + 1] === 1 &&
+          octets[stored + 2] === WILDCARD_LABEL[1] &&
+          this.#sameOctets(stored + 3, name.octets, start, length)
+        ) {
+          return node;
+        }
+      }
+      slot = this.#nextSlot(slot);
+    }
+  }
+
+  apexNode(zone: number): number {
+    return this.#load((zone >> 2) + ZONE.APEX_NODE);
+  }
+
+  /** Parent hash of the names right below the zone's apex. */
+  zoneSeed(zone: number): number {
+    return this.memory.words[(zone >> 2) + ZONE.SEED]!;
+  }
+
+  flags(node: number): number {
+    return this.memory.words[(node >> 2) + NODE.FLAGS]!;
+  }
+
+  rrsetCount(node: number): number {
+    return this.memory.words[(node >> 2) + NODE.FLAGS]! >>> FLAG_BITS;
+  }
+
+  /** Reference of the node's first RRset, valid when it has one. */
+  firstRrset(node: number): number {
+    const name = node + NODE.NAME * 4;
+    return (name + 1 + this.memory.octets[name]! + 3) & ~3;
+  }
+
+  nextRrset(rrset: number): number {
+    return (rrset + RRSET.RECORDS * 4 + this.memory.words[(rrset >> 2) + RRSET.LENGTH]! + 3) & ~3;
+  }
+
+  rrsetType(rrset: number): number {
+    return this.memory.words[(rrset >> 2) + RRSET.TYPE_AND_COUNT]! >>> 16;
+  }
+
+  /** The node's RRset of a type; 0 when it has none. */
+  findRrset(node: number, type: number): number {
+    let rrset = this.firstRrset(node);
+    for (let left = this.rrsetCount(node); left > 0; left -= 1) {
+      if (this.rrsetType(rrset) === type) return rrset;
+      rrset = this.nextRrset(rrset);
+    }
+    return 0;
+  }
+
+  #zoneAt(hash: number, name: LookupName, label: number): number {
+    const start = name.startOf(label);
+    const length = name.length - start;
+    let slot = this.#firstSlot(hash, HEADER.ZONE_SHARDS, ZONE_SHARD_BITS);
+    for (;;) {
+      const zone = this.#load(slot);
+      if (zone === 0) return 0;
+      const { words } = this.memory;
+      if (zone !== TOMBSTONE && words[slot + 1] === hash && words[(zone >> 2) + ZONE.APEX_LENGTH] === length) {
+        if (this.#sameOctets(zone + ZONE.APEX * 4, name.octets, start, length)) return zone;
+      }
+      slot = this.#nextSlot(slot);
+    }
+  }
+
+  /** Word index of the end of the shard's current slots and its mask, kept for `#nextSlot`. */
+  #slots = 0;
+  #mask = 0;
+
+  #firstSlot(hash: number, shards: number, shardBits: number): number {
+    const table = this.#load(shards + (hash >>> (32 - shardBits))) >> 2;
+    this.#mask = this.memory.words[table + TABLE.MASK]!;
+    this.#slots = table + TABLE.SLOTS;
+    return this.#slots + (hash & this.#mask) * TABLE.SLOT_WORDS;
+  }
+
+  #nextSlot(slot: number): number {
+    const index = ((slot - this.#slots) >> 1) + 1;
+    return this.#slots + (index & this.#mask) * TABLE.SLOT_WORDS;
+  }
+
+  /** A reference out of a table; what it refers to is mapped. */
+  #load(word: number): number {
+    const reference = Atomics.load(this.memory.words, word);
+    this.memory.follow(reference);
+    return reference;
+  }
+
+  /** Whether octets of the picture equal those of a name in lower case, ASCII case aside. */
+  #sameOctets(stored: number, lowerCase: Uint8Array, start: number, length: number): boolean {
+    const { octets } = this.memory;
+    for (let index = 0; index < length; index += 1) {
+      if (LOWER_CASE[octets[stored + index]!] !== lowerCase[start + index]) return false;
+    }
+    return true;
+  }
+}

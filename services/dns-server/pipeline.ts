@@ -1,0 +1,178 @@
+import { CLASS, OPCODE, RCODE, TYPE } from "../core/dns/rr-types.ts";
+import { Answerer } from "./answer.ts";
+import { ChaosAnswerer, type ServerIdentity } from "./chaos.ts";
+import { type Client, TRANSPORT } from "./client.ts";
+import { Cookies } from "./cookies.ts";
+import { type EdnsSettings, EdnsWriter, maxResponseOctets } from "./edns.ts";
+import type { PictureReader } from "./picture/reader.ts";
+import { HEADER_OCTETS, Query } from "./query.ts";
+import { RateLimit, type RateLimitSettings, VERDICT } from "./rate-limit.ts";
+import { EXTENDED_ERROR, Response, SECTION } from "./response.ts";
+import { RCODE_COUNTERS, STATISTIC } from "./statistics.ts";
+
+/** No answer: what came is no query, or the rate limit says so. */
+export const DROP = 0;
+
+/** What every thread's pipeline is set up with: plain data, so that it travels to the workers. */
+export interface PipelineSettings {
+  readonly identity: ServerIdentity;
+  readonly edns: EdnsSettings;
+  readonly rateLimit: RateLimitSettings;
+}
+
+/** The octets of header flags: QR, opcode, AA, TC, RD; then RA, Z, AD, CD, rcode. */
+const FLAG = { QR: 0x80, AA: 0x04, TC: 0x02, RD: 0x01, CD: 0x10 } as const;
+const OPCODE_MASK = 0x78;
+
+/** From a packet to its response, on one thread. Nothing is allocated per query on the way that most queries take. */
+export class Pipeline {
+  readonly #reader: PictureReader;
+  readonly #edns: EdnsWriter;
+  readonly #cookies: Cookies;
+  readonly #chaos: ChaosAnswerer;
+  readonly #answerer: Answerer;
+  readonly #rateLimit: RateLimit;
+  readonly #statistics: Int32Array;
+  readonly #query = new Query();
+  readonly #response: Response;
+  readonly #cookie = { valid: false, nowSeconds: 0 };
+
+  constructor(reader: PictureReader, settings: PipelineSettings, statistics: Int32Array) {
+    this.#reader = reader;
+    this.#cookies = new Cookies(settings.edns.cookieSecret);
+    this.#edns = new EdnsWriter(settings.edns, this.#cookies);
+    this.#chaos = new ChaosAnswerer(settings.identity);
+    this.#answerer = new Answerer(reader);
+    this.#rateLimit = new RateLimit(settings.rateLimit);
+    this.#statistics = statistics;
+    this.#response = new Response(reader.memory);
+  }
+
+  /**
+   * Answers one packet.
+   * @param packet the octets that came, `length` of them
+   * @param out where the response goes; at least 65,535 octets for TCP, 1,232 for UDP
+   * @param nowSeconds wall clock
+   * @returns octets of the response, or `DROP`
+   */
+  respond(packet: Uint8Array, length: number, out: Uint8Array, client: Client, nowSeconds: number): number {
+    const query = this.#query;
+    const response = this.#response;
+    this.#statistics[STATISTIC.UDP + client.transport]! += 1;
+    this.#cookie.valid = false;
+    this.#cookie.nowSeconds = nowSeconds;
+
+    if (length < HEADER_OCTETS) return this.#drop();
+    if ((packet[2]! & FLAG.QR) !== 0) return this.#drop();
+    if ((packet[2]! & OPCODE_MASK) !== OPCODE.QUERY << 3) return this.#refuseOpcode(packet, out);
+
+    const wellFormed = query.read(packet, length);
+    response.begin(query, out, maxResponseOctets(query, client.transport) - this.#edns.reservedOctets(query, client));
+    if (!wellFormed) return this.#finishWith(RCODE.FORMERR, client);
+    if (query.ednsVersion > 0) return this.#finishWith(RCODE.BADVERS, client);
+    if (query.cookieOctets > 0) this.#cookie.valid = this.#cookies.isValid(query, client, nowSeconds);
+    // RFC 7873 §5.4: a query without a question that asks for a cookie gets one.
+    if (query.questionCount === 0)
+      return this.#finishWith(query.cookieOctets > 0 ? RCODE.NOERROR : RCODE.FORMERR, client);
+    if (query.hasTsig) return this.#finishWith(RCODE.NOTAUTH, client);
+    if (query.class === CLASS.CH) return this.#finish(this.#chaos.answer(query, response), client);
+    if (query.class !== CLASS.IN) return this.#finishWith(RCODE.REFUSED, client);
+    if (query.type >= TYPE.TKEY && query.type <= TYPE.MAILA) return this.#finishMetaType(client);
+    if (query.type === TYPE.OPT) return this.#finishWith(RCODE.FORMERR, client);
+    if (!this.#reader.isReady) return this.#finishWith(RCODE.SERVFAIL, client, EXTENDED_ERROR.NOT_READY);
+    return this.#finish(this.#answerer.answer(query, response, client.transport !== TRANSPORT.UDP), client);
+  }
+
+  #drop(): number {
+    this.#statistics[STATISTIC.DROPPED]! += 1;
+    return DROP;
+  }
+
+  /**
+   * Opcodes other than QUERY: NOTIFY and UPDATE are refused, as we are no zone's secondary and take no updates;
+   * the rest is not implemented. Nobody knows what follows their header, so nothing of it is echoed.
+   */
+  #refuseOpcode(packet: Uint8Array, out: Uint8Array): number {
+    const opcode = packet[2]! & OPCODE_MASK;
+    const refused = opcode === OPCODE.NOTIFY << 3 || opcode === OPCODE.UPDATE << 3;
+    const rcode = refused ? RCODE.REFUSED : RCODE.NOTIMP;
+    out[0] = packet[0]!;
+    out[1] = packet[1]!;
+    out[2] = FLAG.QR | opcode | (packet[2]! & FLAG.RD);
+    out[3] = rcode;
+    out.fill(0, 4, HEADER_OCTETS);
+    this.#statistics[STATISTIC.RCODE + rcode]! += 1;
+    return HEADER_OCTETS;
+  }
+
+  /** QTYPEs that ask for no record: transfers, which nobody has been granted, and the obsolete mail types. */
+  #finishMetaType(client: Client): number {
+    const { type } = this.#query;
+    if (type === TYPE.TKEY || type === TYPE.TSIG) return this.#finishWith(RCODE.FORMERR, client);
+    return this.#finishWith(RCODE.REFUSED, client, EXTENDED_ERROR.PROHIBITED);
+  }
+
+  #finishWith(rcode: number, client: Client, extendedError: number = EXTENDED_ERROR.NONE): number {
+    this.#response.rcode = rcode;
+    this.#response.extendedError = extendedError;
+    return this.#finish(true, client);
+  }
+
+  /** Truncation, rate limit, OPT record, header: in this order. */
+  #finish(complete: boolean, client: Client): number {
+    const response = this.#response;
+    if (!complete) this.#cutShort(client);
+    if (client.transport === TRANSPORT.UDP && this.#rateLimit.isOn && !this.#cookie.valid) {
+      const verdict = this.#judge(client);
+      if (verdict === VERDICT.DROP) {
+        this.#statistics[STATISTIC.RATE_DROPPED]! += 1;
+        return this.#drop();
+      }
+      if (verdict === VERDICT.SLIP) {
+        this.#statistics[STATISTIC.RATE_SLIPPED]! += 1;
+        response.truncate(this.#query);
+      }
+    }
+    if (this.#query.hasEdns) this.#edns.write(this.#query, client, response, this.#cookie);
+    this.#writeHeader();
+    this.#statistics[STATISTIC.RCODE + Math.min(response.rcode, RCODE_COUNTERS - 1)]! += 1;
+    if (response.truncated) this.#statistics[STATISTIC.TRUNCATED]! += 1;
+    return response.position;
+  }
+
+  /** RFC 2181 §9 over UDP; over TCP there is no more room to point to. */
+  #cutShort(client: Client): void {
+    this.#response.truncate(this.#query);
+    if (client.transport === TRANSPORT.UDP) return;
+    this.#response.truncated = false;
+    this.#response.authoritative = false;
+    this.#response.rcode = RCODE.SERVFAIL;
+  }
+
+  /** Equal answers: of one rcode, from one name of the picture and for one type, or from one zone where the name is not there. */
+  #judge(client: Client): number {
+    const { rcode } = this.#response;
+    const kind = (rcode << 16) | (rcode === RCODE.NOERROR ? this.#query.type : 0);
+    const origin = rcode === RCODE.NOERROR || rcode === RCODE.NXDOMAIN ? this.#answerer.origin : 0;
+    return this.#rateLimit.judge(client, kind, origin, this.#cookie.nowSeconds);
+  }
+
+  #writeHeader(): void {
+    const { octets: query, questionEnd } = this.#query;
+    const response = this.#response;
+    const { octets: out, counts } = response;
+    out[0] = query[0]!;
+    out[1] = query[1]!;
+    const authoritative = response.authoritative ? FLAG.AA : 0;
+    const truncated = response.truncated ? FLAG.TC : 0;
+    out[2] = FLAG.QR | authoritative | truncated | (query[2]! & FLAG.RD);
+    // RFC 4035 §3.1.6: CD comes back, AD does not, since nothing was validated.
+    out[3] = (query[3]! & FLAG.CD) | (response.rcode & 0x0f);
+    out[4] = 0;
+    out[5] = questionEnd > HEADER_OCTETS ? 1 : 0;
+    for (let section = SECTION.ANSWER; section <= SECTION.ADDITIONAL; section += 1) {
+      out[6 + 2 * section] = counts[section]! >>> 8;
+      out[7 + 2 * section] = counts[section]!;
+    }
+  }
+}

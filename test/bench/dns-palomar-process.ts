@@ -1,0 +1,27 @@
+import { start } from "../../services/dns-server/main.ts";
+import { systemClock } from "../../services/platform/clock.ts";
+import { loadConfig } from "../../services/platform/config.ts";
+import { openDb, openListenConnection } from "../../services/platform/db.ts";
+import { makeLogger } from "../../services/platform/logger.ts";
+import { makeObserve } from "../../services/platform/observation.ts";
+
+/** The DNS server alone, for the benchmark: configured by the environment, as under the supervisor. */
+const config = loadConfig(process.env);
+if (!config.ok) throw new Error(config.error.join("\n"));
+const url = config.value.databaseUrl as string;
+const logger = makeLogger("dns-server", "info");
+const service = await start({
+  config: config.value,
+  secret: config.value.secret as string,
+  db: openDb(url, { connections: 2, name: "bench" }),
+  clock: systemClock,
+  logger,
+  observe: makeObserve(logger),
+  openListenConnection: () => openListenConnection(url, "dns-server"),
+  addressOf: () => Promise.reject(new Error("the DNS server asks for no sibling")),
+});
+process.on("SIGTERM", async () => {
+  await service.stop();
+  process.exit(0);
+});
+process.send?.("ready");

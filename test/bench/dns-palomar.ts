@@ -1,0 +1,45 @@
+import { spawn } from "node:child_process";
+import { openSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import type { Contender } from "./dns-load.ts";
+import { stopChild, untilAnswering } from "./dns-peers.ts";
+
+export interface PalomarOptions {
+  /** The database, already filled; none for an idle process whose memory is compared with. */
+  readonly databaseUrl: string;
+  readonly folder: string;
+  readonly port: number;
+  readonly core: number;
+  /** The zone that is asked for to see whether it answers; none when there are no zones. */
+  readonly lastZone: string | undefined;
+}
+
+const SECRET = "the benchmark's secret";
+
+/** Starts our server, in a process of its own, as the supervisor does. @returns it, and milliseconds to its first answer */
+export async function startPalomar(options: PalomarOptions): Promise<Contender & { readonly startMs: number }> {
+  const log = openSync(join(options.folder, "palomar.log"), "a");
+  const started = performance.now();
+  const child = spawn("taskset", ["-c", String(options.core), process.execPath, PROCESS_FILE], {
+    stdio: ["ignore", log, log, "ipc"],
+    env: {
+      ...process.env,
+      DATABASE_URL: options.databaseUrl,
+      PALOMAR_SECRET: SECRET,
+      PALOMAR_DNS_LISTEN: `127.0.0.1:${options.port}`,
+      PALOMAR_DNS_WORKERS: "1",
+    },
+  });
+  if (options.lastZone === undefined) await new Promise((resolve) => child.once("message", resolve));
+  else await untilAnswering(options.port, options.lastZone, child, options.folder);
+  return {
+    name: "Palomar",
+    port: options.port,
+    pids: [child.pid!],
+    startMs: performance.now() - started,
+    stop: () => stopChild(child),
+  };
+}
+
+const PROCESS_FILE = fileURLToPath(new URL("./dns-palomar-process.js", import.meta.url));

@@ -1,0 +1,183 @@
+import { connect, type Socket } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+import { connect as connectTls } from "node:tls";
+import * as dnsPacket from "dns-packet";
+import { afterEach, describe, expect, it } from "vitest";
+import {
+  DEFAULT_TCP_LIMITS,
+  listenTcp,
+  type TcpLimits,
+  type TcpListener,
+} from "../../services/dns-server/listen-tcp.ts";
+import { createCertificate } from "../unit/dns-server/test-certificate.ts";
+import { pictureOf, pipelineOn } from "../unit/dns-server/test-picture.ts";
+
+const texts = Array.from({ length: 200 }, (_, index) => `big TXT "${String(index).padStart(240, "x")}"`).join("\n");
+const picture = pictureOf({
+  origin: "example.org.",
+  text: `$TTL 60\n@ SOA ns hostmaster 1 2 3 4 5\n@ NS ns\nns A 192.0.2.53\nwww A 192.0.2.1\n${texts}\n`,
+});
+
+let listener: TcpListener;
+const sockets: Socket[] = [];
+
+afterEach(async () => {
+  for (const socket of sockets.splice(0)) socket.destroy();
+  await listener.stop();
+});
+
+async function listen(limits: Partial<TcpLimits> = {}, tls?: { cert: string; key: string }): Promise<void> {
+  listener = await listenTcp(
+    { host: "127.0.0.1", port: 0 },
+    {
+      pipeline: pipelineOn(picture),
+      limits: { ...DEFAULT_TCP_LIMITS, ...limits },
+      nowSeconds: () => 1_700_000_000,
+      ...(tls ? { tls } : {}),
+    },
+  );
+}
+
+/** A connection that collects the messages it gets. */
+class Peer {
+  readonly socket: Socket;
+  closed = false;
+  #received = Buffer.alloc(0);
+
+  constructor(socket: Socket) {
+    this.socket = socket;
+    sockets.push(socket);
+    socket.on("data", (chunk) => {
+      this.#received = Buffer.concat([this.#received, chunk]);
+    });
+    socket.on("close", () => {
+      this.closed = true;
+    });
+    socket.on("error", () => {});
+  }
+
+  /** Whole messages received so far. */
+  get messages(): Buffer[] {
+    const messages: Buffer[] = [];
+    for (let at = 0; at + 2 <= this.#received.length; ) {
+      const end = at + 2 + this.#received.readUInt16BE(at);
+      if (end > this.#received.length) break;
+      messages.push(this.#received.subarray(at + 2, end));
+      at = end;
+    }
+    return messages;
+  }
+
+  async until(holds: () => boolean, deadlineMs = 5_000): Promise<void> {
+    const deadline = Date.now() + deadlineMs;
+    while (!holds()) {
+      if (Date.now() > deadline) throw new Error("it did not come to that");
+      await sleep(5);
+    }
+  }
+}
+
+const peer = () => new Peer(connect(listener.port, "127.0.0.1"));
+
+function query(id: number, name = "www.example.org", type: dnsPacket.RecordType = "A"): Buffer {
+  return dnsPacket.streamEncode({ type: "query", id, questions: [{ name, type }] });
+}
+
+const idsOf = (messages: readonly Buffer[]) => messages.map((message) => message.readUInt16BE(0)).sort((a, b) => a - b);
+
+describe("DNS over TCP (RFC 7766)", () => {
+  it("answers pipelined queries, also when they come in pieces", async () => {
+    await listen();
+    const client = peer();
+    const ids = Array.from({ length: 50 }, (_, index) => index);
+    const octets = Buffer.concat(ids.map((id) => query(id)));
+    for (let at = 0; at < octets.length; at += 7) client.socket.write(octets.subarray(at, at + 7));
+    await client.until(() => client.messages.length === 50);
+    expect(idsOf(client.messages)).toEqual(ids);
+  });
+
+  it("answers what a client asked before it closed its side, then closes", async () => {
+    await listen();
+    const client = peer();
+    client.socket.end(Buffer.concat([query(1), query(2)]));
+    await client.until(() => client.closed);
+    expect(idsOf(client.messages)).toEqual([1, 2]);
+  });
+
+  it.each([
+    ["a message of no octets", Buffer.from([0, 0])],
+    ["a message shorter than a header", Buffer.from([0, 3, 1, 2, 3])],
+    ["an answer", Buffer.from([0, 12, 0, 1, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0])],
+  ])("closes the connection on %s", async (_what, octets) => {
+    await listen();
+    const client = peer();
+    client.socket.write(octets);
+    await client.until(() => client.closed);
+    expect(client.messages).toEqual([]);
+  });
+
+  it("closes connections that bring no whole query in time, octet by octet or not at all", async () => {
+    await listen({ idleMs: 300 });
+    const [silent, dripping, busy] = [peer(), peer(), peer()];
+    const drip = setInterval(() => {
+      dripping.socket.write(Buffer.from([0]));
+      busy.socket.write(query(1));
+    }, 100);
+    await sleep(800);
+    clearInterval(drip);
+    expect([silent.closed, dripping.closed, busy.closed]).toEqual([true, true, false]);
+    await busy.until(() => busy.closed);
+  });
+
+  it("caps connections in total, and for each client unless it is exempt", async () => {
+    await listen({ connectionsPerClient: 3, limitLoopback: true });
+    const clients = Array.from({ length: 5 }, () => peer());
+    await sleep(200);
+    expect(clients.filter(({ closed }) => closed)).toHaveLength(2);
+    clients.find(({ closed }) => !closed)!.socket.destroy();
+    await sleep(100);
+    const next = peer();
+    next.socket.write(query(9));
+    await next.until(() => next.messages.length === 1);
+    await listener.stop();
+
+    await listen({ connectionsPerClient: 3, connections: 4 });
+    const more = Array.from({ length: 6 }, () => peer());
+    await sleep(200);
+    expect(more.filter(({ closed }) => closed)).toHaveLength(2);
+  });
+
+  it("stops reading from a client that does not read, and goes on when it does", async () => {
+    await listen();
+    const client = peer();
+    client.socket.pause();
+    const count = 200;
+    for (let id = 0; id < count; id += 1) client.socket.write(query(id, "big.example.org", "TXT"));
+    await sleep(300);
+    client.socket.resume();
+    await client.until(() => client.messages.length === count, 15_000);
+    expect(idsOf(client.messages)).toEqual(Array.from({ length: count }, (_, index) => index));
+  });
+});
+
+describe("DNS over TLS (RFC 7858)", () => {
+  it("answers over TLS, and to clear text with nothing", async () => {
+    const certificate = await createCertificate();
+    await listen({}, certificate);
+    const secure = new Peer(
+      connectTls({
+        port: listener.port,
+        host: "127.0.0.1",
+        ca: certificate.cert,
+        servername: "localhost",
+        ALPNProtocols: ["dot"],
+      }),
+    );
+    secure.socket.write(Buffer.concat([query(1), query(2)]));
+    await secure.until(() => secure.messages.length === 2);
+    const plain = peer();
+    plain.socket.write(query(3));
+    await plain.until(() => plain.closed);
+    expect(plain.messages).toEqual([]);
+  });
+});

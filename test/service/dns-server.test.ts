@@ -1,0 +1,154 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { start } from "../../services/dns-server/main.ts";
+import { openListenConnection } from "../../services/platform/db.ts";
+import type { RunningService } from "../../services/platform/service.ts";
+import { notifyZones } from "../../services/store/zone-notices.ts";
+import { deleteZone } from "../../services/store/zones.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { askDns, dataOf, rcodeOf } from "../support/dns-client.ts";
+import {
+  addZoneOwner,
+  dnsServerContext,
+  eventually,
+  nameOf,
+  putZone as putZoneInto,
+  SCOPE,
+  suspendZone,
+} from "../support/dns-server.ts";
+
+/** Worker threads run compiled files only on Node 20; dns-server-batch.test.ts has those. */
+const PORTABLE = { PALOMAR_DNS_UDP: "portable" };
+
+let database: TestDatabase;
+let server: RunningService;
+
+beforeAll(async () => {
+  database = await createTestDatabase();
+  await addZoneOwner(database);
+  await putZone("loaded.example.org", ["@ NS ns1", "ns1 A 192.0.2.53", "www A 192.0.2.1"], "loaded at start");
+});
+
+afterAll(() => database?.drop());
+
+describe("the authoritative server on a database", () => {
+  beforeAll(async () => {
+    server = await start(dnsServerContext(database, { env: PORTABLE }));
+  });
+  afterAll(() => server?.stop());
+
+  it("answers what was there before it started, over UDP and TCP", async () => {
+    for (const transport of ["udp", "tcp"] as const) {
+      const answer = await ask("www.loaded.example.org", "A", transport);
+      expect(dataOf(answer)).toEqual(["192.0.2.1"]);
+      expect(answer).toMatchObject({ flag_aa: true });
+    }
+  });
+
+  it("refuses what it does not host", async () => {
+    expect(rcodeOf(await ask("www.example.net", "A"))).toBe("REFUSED");
+  });
+
+  it("answers a new zone, changed names and removed names within 100 ms of the notice", async () => {
+    await putZone("new.example.org", ["@ NS ns1", "ns1 A 192.0.2.53", "www A 192.0.2.1", "a.b A 192.0.2.9"]);
+    await within100Ms(async () => dataOf(await ask("www.new.example.org", "A")).includes("192.0.2.1"));
+
+    await putZone("new.example.org", ["@ NS ns1", "ns1 A 192.0.2.53", "www A 192.0.2.2", "mail A 192.0.2.3"]);
+    await within100Ms(async () => dataOf(await ask("www.new.example.org", "A")).includes("192.0.2.2"));
+    expect(dataOf(await ask("mail.new.example.org", "A"))).toEqual(["192.0.2.3"]);
+    expect(rcodeOf(await ask("a.b.new.example.org", "A"))).toBe("NXDOMAIN");
+    expect(rcodeOf(await ask("b.new.example.org", "A"))).toBe("NXDOMAIN");
+    const [soa] = dataOf(await ask("new.example.org", "SOA"));
+    expect(soa).toMatchObject({ serial: 2 });
+  });
+
+  it("sees changes that nobody gave notice of within the poll's second", async () => {
+    await putZone("silent.example.org", ["@ NS ns1", "ns1 A 192.0.2.53"], "without a notice");
+    await eventually(async () => rcodeOf(await ask("ns1.silent.example.org", "A")) === "NOERROR", 2_000);
+  });
+
+  it("refuses a suspended zone, answers it again when resumed, and forgets it when deleted", async () => {
+    await putZone("moving.example.org", ["@ NS ns1", "ns1 A 192.0.2.53"]);
+    await within100Ms(async () => rcodeOf(await ask("ns1.moving.example.org", "A")) === "NOERROR");
+    await suspendZone(database, "moving.example.org", true);
+    await within100Ms(async () => rcodeOf(await ask("ns1.moving.example.org", "A")) === "REFUSED");
+    await suspendZone(database, "moving.example.org", false);
+    await within100Ms(async () => rcodeOf(await ask("ns1.moving.example.org", "A")) === "NOERROR");
+    const id = await deleteZone(database.db, SCOPE, nameOf("moving.example.org"));
+    await notifyZones(database.db, [id!]);
+    await within100Ms(async () => rcodeOf(await ask("ns1.moving.example.org", "A")) === "REFUSED");
+  });
+
+  it("takes up a zone that was deleted and made again under the same name", async () => {
+    await putZone("again.example.org", ["@ NS ns1", "ns1 A 192.0.2.1"]);
+    await within100Ms(async () => rcodeOf(await ask("ns1.again.example.org", "A")) === "NOERROR");
+    await deleteZone(database.db, SCOPE, nameOf("again.example.org"));
+    await putZone("again.example.org", ["@ NS ns1", "ns1 A 192.0.2.2"]);
+    await within100Ms(async () => dataOf(await ask("ns1.again.example.org", "A")).includes("192.0.2.2"));
+    await sleep(1_200);
+    expect(dataOf(await ask("ns1.again.example.org", "A"))).toEqual(["192.0.2.2"]);
+  });
+
+  it("answers a suspended child's names from the parent zone", async () => {
+    await putZone("parent.example.net", ["@ NS ns1", "ns1 A 192.0.2.53", "*.child TXT parent"]);
+    await putZone("child.parent.example.net", ["@ NS ns1", "ns1 A 192.0.2.53", "x TXT child"]);
+    const text = async () => String(dataOf(await ask("x.child.parent.example.net", "TXT")));
+    await within100Ms(async () => (await text()) === "child");
+    await suspendZone(database, "child.parent.example.net", true);
+    await within100Ms(async () => (await text()) === "parent");
+  });
+
+  it("loads a zone whole where the journal has a gap", async () => {
+    await putZone("gap.example.org", ["@ NS ns1", "ns1 A 192.0.2.1"]);
+    await within100Ms(async () => rcodeOf(await ask("ns1.gap.example.org", "A")) === "NOERROR");
+    await database.db.transaction(async (transaction) => {
+      await transaction.raw("update records set rdata = '\\xc0000209' where owner_key = ?", [
+        Buffer.from("org\0example\0gap\0ns1\0"),
+      ]);
+      await transaction.raw(
+        "update zones set version = version + 5, changed_xid = pg_current_xact_id() where name = 'gap.example.org'",
+      );
+    });
+    await eventually(async () => dataOf(await ask("ns1.gap.example.org", "A")).includes("192.0.2.9"), 2_000);
+  });
+
+  it("goes on answering without the database, and catches up when it is back", async () => {
+    const { rows } = await database.db.raw("select pid from pg_stat_activity where application_name like '%listen'");
+    for (const { pid } of rows as { pid: number }[]) await database.db.raw("select pg_terminate_backend(?)", [pid]);
+    expect(dataOf(await ask("www.loaded.example.org", "A"))).toEqual(["192.0.2.1"]);
+    await putZone("meanwhile.example.org", ["@ NS ns1", "ns1 A 192.0.2.53"], "while nobody listens");
+    await eventually(async () => rcodeOf(await ask("ns1.meanwhile.example.org", "A")) === "NOERROR", 5_000);
+    expect(dataOf(await ask("www.loaded.example.org", "A"))).toEqual(["192.0.2.1"]);
+  });
+});
+
+describe("the authoritative server without a database", () => {
+  it("says SERVFAIL until it has loaded its zones", async () => {
+    let allow: () => void = () => {};
+    const allowed = new Promise<void>((resolve) => {
+      allow = resolve;
+    });
+    const openConnection = async () => {
+      await Promise.race([allowed, sleep(50).then(() => Promise.reject(new Error("no database yet")))]);
+      return openListenConnection(database.url, "test");
+    };
+    const waiting = await start(dnsServerContext(database, { env: PORTABLE, openConnection }));
+    try {
+      expect(rcodeOf(await askDns(waiting.addresses.dns!, "www.loaded.example.org", "A"))).toBe("SERVFAIL");
+      allow();
+      const answer = () => askDns(waiting.addresses.dns!, "www.loaded.example.org", "A");
+      await eventually(async () => rcodeOf(await answer()) === "NOERROR", 5_000);
+    } finally {
+      await waiting.stop();
+    }
+  });
+});
+
+const putZone = (...zone: [name: string, records: string[], reasonForSilence?: string]) =>
+  putZoneInto(database, ...zone);
+
+function ask(name: string, type: string, transport: "udp" | "tcp" = "udp") {
+  return askDns(server.addresses.dns!, name, type, transport);
+}
+
+const within100Ms = (holds: () => Promise<boolean>) => eventually(holds, 100);

@@ -1,0 +1,91 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { type DomainName, parseDomainName } from "../../services/core/dns/name.ts";
+import { systemClock } from "../../services/platform/clock.ts";
+import { loadConfig } from "../../services/platform/config.ts";
+import { openListenConnection } from "../../services/platform/db.ts";
+import { makeLogger } from "../../services/platform/logger.ts";
+import type { Observe } from "../../services/platform/observation.ts";
+import type { ServiceContext } from "../../services/platform/service.ts";
+import { addCompany } from "../../services/store/companies.ts";
+import { addReseller } from "../../services/store/resellers.ts";
+import { importZone } from "../../services/store/zone-files.ts";
+import { notifyZones } from "../../services/store/zone-notices.ts";
+import { setZoneSuspended } from "../../services/store/zones.ts";
+import type { TestDatabase } from "./database.ts";
+
+const SECRET = "a secret that only tests know";
+const COMPANY = { resellerId: "reseller", crmId: "company" };
+export const SCOPE = { resellerId: COMPANY.resellerId };
+
+/** Adds the reseller and the company that the zones of a DNS server's test belong to. */
+export async function addZoneOwner({ db }: TestDatabase): Promise<void> {
+  await addReseller(db, { id: COMPANY.resellerId, name: "R", rpzLicence: false, keyHash: Buffer.from("k") });
+  await addCompany(db, SECRET, { ...COMPANY, name: "C", apikey: "key" });
+}
+
+/** What the DNS server is started with, on a database of the test's own and a free port. */
+export function dnsServerContext(
+  database: TestDatabase,
+  options: {
+    readonly env?: Readonly<Record<string, string>>;
+    readonly openConnection?: ServiceContext["openListenConnection"];
+    readonly observe?: Observe;
+  } = {},
+): ServiceContext {
+  const config = loadConfig({
+    DATABASE_URL: database.url,
+    PALOMAR_SECRET: SECRET,
+    PALOMAR_DNS_LISTEN: "127.0.0.1:0",
+    ...options.env,
+  });
+  if (!config.ok) throw new Error(config.error.join("\n"));
+  return {
+    config: config.value,
+    secret: SECRET,
+    db: database.db,
+    clock: systemClock,
+    logger: makeLogger("test", "silent"),
+    observe: options.observe ?? (() => {}),
+    openListenConnection: options.openConnection ?? (() => openListenConnection(database.url, "test")),
+    addressOf: () => Promise.reject(new Error("the DNS server asks for no sibling")),
+  };
+}
+
+/** Makes a zone of these records or puts them in place of its own, and tells the readers unless there is a reason not to. */
+export async function putZone(
+  { db }: TestDatabase,
+  name: string,
+  records: readonly string[],
+  reasonForSilence?: string,
+): Promise<void> {
+  const text = `$TTL 300\n@ SOA ns1 hostmaster 1 7200 3600 1209600 60\n${records.join("\n")}\n`;
+  const target = { scope: SCOPE, apex: nameOf(name), domain: name, actor: "test" };
+  const applied = await importZone(db, COMPANY, target, text, new Date());
+  if (!applied.ok) throw new Error(JSON.stringify(applied.error));
+  if (reasonForSilence === undefined) await notifyZones(db, [applied.value.zone.id]);
+}
+
+/** Suspends or resumes a zone, and tells the readers. */
+export async function suspendZone({ db }: TestDatabase, name: string, suspended: boolean): Promise<void> {
+  const which = { scope: SCOPE, apex: nameOf(name), domain: name, crmId: COMPANY.crmId };
+  const set = await setZoneSuspended(db, which, suspended);
+  if (!set.ok) throw new Error(JSON.stringify(set.error));
+  await notifyZones(db, [set.value.zone.id]);
+}
+
+export function nameOf(text: string): DomainName {
+  const name = parseDomainName(text);
+  if (!name.ok) throw new Error(name.error.message);
+  return name.value;
+}
+
+/** Asks again until it holds; the deadline is for when the question is put. */
+export async function eventually(holds: () => Promise<boolean>, deadlineMs: number): Promise<void> {
+  const deadline = performance.now() + deadlineMs;
+  for (;;) {
+    const asked = performance.now();
+    if (await holds()) return;
+    if (asked > deadline) throw new Error(`still not so after ${deadlineMs} ms`);
+    await sleep(2);
+  }
+}

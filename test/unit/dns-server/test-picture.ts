@@ -1,0 +1,61 @@
+import { parseDomainName } from "../../../services/core/dns/name.ts";
+import type { ResourceRecord } from "../../../services/core/dns/record.ts";
+import { decodeSoaRdata } from "../../../services/core/dns/soa.ts";
+import { parseZoneFile } from "../../../services/core/dns/zone-file.ts";
+import { PictureReader } from "../../../services/dns-server/picture/reader.ts";
+import { PictureWriter } from "../../../services/dns-server/picture/writer.ts";
+import { Pipeline, type PipelineSettings } from "../../../services/dns-server/pipeline.ts";
+import { createRateLimitTable } from "../../../services/dns-server/rate-limit.ts";
+import { Statistics } from "../../../services/dns-server/statistics.ts";
+
+/** A zone as a master file. */
+export interface ZoneText {
+  readonly origin: string;
+  readonly text: string;
+}
+
+/** A picture of these zones, ready to be asked. */
+export function pictureOf(...zones: readonly ZoneText[]): PictureWriter {
+  const writer = new PictureWriter();
+  for (const zone of zones) publishZoneText(writer, zone);
+  writer.setReady();
+  return writer;
+}
+
+/** Puts a zone into a picture, in the place of the one of that name. */
+export function publishZoneText(writer: PictureWriter, { origin, text }: ZoneText): number {
+  const name = parseDomainName(origin);
+  if (!name.ok) throw new Error(name.error.message);
+  const file = parseZoneFile(text, { origin: name.value, defaultTtlSeconds: 3600 });
+  if (!file.ok) throw new Error(`${origin}:${file.error.line}: ${file.error.message}`);
+  const { soa, records } = file.value;
+  if (!soa) throw new Error(`${origin}: no SOA`);
+  const zone = writer.createZone({
+    apex: Buffer.from(name.value.key, "latin1"),
+    negativeTtlSeconds: Math.min(soa.ttl, decodeSoaRdata(soa.rdata).minimum),
+  });
+  for (const group of byOwner([soa, ...records])) writer.setName(zone, group[0]!.owner.wire, group);
+  writer.publishZone(zone);
+  return zone;
+}
+
+/** A pipeline on this picture, with settings of a test's own. */
+export function pipelineOn(writer: PictureWriter, overrides: Partial<PipelineSettings> = {}): Pipeline {
+  const settings: PipelineSettings = {
+    identity: { version: null, id: null },
+    edns: { nsid: Buffer.from("test"), cookieSecret: new Uint8Array(16), tcpIdleSeconds: 15 },
+    rateLimit: { answersPerSecond: 0, allow: [], limitLoopback: false, seed: 1, table: createRateLimitTable() },
+    ...overrides,
+  };
+  return new Pipeline(new PictureReader(writer.memory), settings, new Statistics(1).row(0));
+}
+
+function byOwner(records: readonly ResourceRecord[]): ResourceRecord[][] {
+  const groups = new Map<string, ResourceRecord[]>();
+  for (const record of records) {
+    const group = groups.get(record.owner.key);
+    if (group) group.push(record);
+    else groups.set(record.owner.key, [record]);
+  }
+  return [...groups.values()];
+}
