@@ -5,7 +5,7 @@ create table zones (
   id                bigint generated always as identity primary key,
   reseller_id       text        not null references resellers on delete cascade,
   company_id        bigint      not null references companies on delete cascade,
-  name              text        not null unique, -- presentation form, A-labels, lower case, no final dot; '.' for the root
+  name              text        not null unique, -- presentation form, A-labels, lower case, no final dot
   name_key          bytea       not null unique, -- canonical order as octets, core/dns nameSortKey
   apex              bytea       not null,        -- wire form, lower case
   suspended         boolean     not null default false,
@@ -23,7 +23,7 @@ create table zones (
   changed_xid       xid8        not null default pg_current_xact_id(),
   created_at        timestamptz not null default now()
 );
-create index zones_company on zones (company_id);
+create index zones_company on zones (company_id, name_key);
 create index zones_reseller on zones (reseller_id, name_key);
 create index zones_changed on zones (changed_xid);
 
@@ -44,7 +44,7 @@ create index records_place on records (zone_id, owner_key, type);
 create table zone_journal (
   zone_id       bigint      not null references zones on delete cascade,
   version       bigint      not null,
-  serial_before bigint      not null,
+  serial_before bigint,
   serial        bigint      not null,
   at            timestamptz not null default now(),
   actor         text        not null,

@@ -1,0 +1,36 @@
+-- What recipients touch: where links lead, what was already taken from the spool files, conversions, preferences.
+
+-- The targets of a message's links, before its first copy leaves. A link's name follows from its target alone, so that
+-- several workers, and later releases, agree on it.
+create table tracked_links (
+  serial     bigint generated always as identity, -- about the order in which they became known
+  message_id bigint not null references messages on delete cascade,
+  link       text   not null, -- LinkId of services/core/mail/tracking-html.ts
+  target     text   not null, -- as written, personal tags included
+  primary key (message_id, link)
+);
+create index tracked_links_serial on tracked_links (serial);
+
+-- How far a spool of the tracking service is stored: written in the transaction that stores its events, so that a
+-- crash between the two neither loses nor doubles any.
+create table tracking_positions (
+  spool      uuid primary key,
+  segment    bigint      not null,
+  "offset"   bigint      not null,
+  updated_at timestamptz not null default now()
+);
+
+-- An order counts once.
+create table conversions (
+  instance_id bigint      not null references instances on delete cascade,
+  reference   text        not null,
+  contact_id  bigint references contacts on delete set null,
+  delivery_id bigint      not null,
+  at          timestamptz not null,
+  primary key (instance_id, reference)
+);
+create index conversions_contact on conversions (contact_id);
+
+alter table contacts
+  add column unsubscribed_at timestamptz,                 -- from everything of the instance
+  add column untracked       boolean not null default false; -- wants no opens and clicks stored

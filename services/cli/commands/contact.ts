@@ -1,0 +1,108 @@
+import { once } from "node:events";
+import { createReadStream } from "node:fs";
+import type { Command } from "commander";
+import { type EmailAddress, validateAddress } from "../../core/mail/address.ts";
+import { toContactJson } from "../../core/mail/contact-json.ts";
+import { formatTimestamp } from "../../core/mail/timestamps.ts";
+import { eraseAddress } from "../../store/contact-erasure.ts";
+import { type AddressRecords, exportContacts, readAddressRecords } from "../../store/contact-export.ts";
+import { importContacts } from "../../store/contact-import.ts";
+import type { CommandRuntime } from "../runtime.ts";
+import { withInstance } from "./instance.ts";
+
+/** `palomar contact …`: an instance's contacts in bulk, and what is held on one address. */
+export function registerContactCommand(program: Command, runtime: CommandRuntime): void {
+  const contact = program.command("contact").description("contacts of an instance");
+  registerImport(contact, runtime);
+  registerExport(contact, runtime);
+  registerErase(contact, runtime);
+}
+
+function registerImport(contact: Command, runtime: CommandRuntime): void {
+  contact
+    .command("import")
+    .argument("<instance>")
+    .argument("<file>", "CSV with a header of API field names; - reads standard input")
+    .option("--dry-run", "report what would be done, and change nothing", false)
+    .description("create and update contacts from CSV")
+    .action(async (name: string, file: string, options: { readonly dryRun: boolean }) => {
+      const csv = await openInput(runtime, file);
+      const report = await withInstance(runtime, name, ({ db }, { id }) => importContacts(db, id, csv, options));
+      const { created, updated, rejected, errors } = report;
+      const lines = [
+        `${created} created, ${updated} updated, ${rejected} rejected`,
+        ...errors.map(({ line, on }) => `line ${line}: ${on}`),
+      ];
+      runtime.print(report, lines.join("\n"));
+      if (errors.length > 0) runtime.exitWith(1);
+    });
+}
+
+function registerExport(contact: Command, runtime: CommandRuntime): void {
+  contact
+    .command("export")
+    .argument("<instance>")
+    .argument("[email]", "everything held on this address, as JSON, instead of all contacts as CSV")
+    .description("print contacts")
+    .action(async (name: string, email?: string) => {
+      if (email === undefined) return withInstance(runtime, name, ({ db }, { id }) => printCsv(exportContacts(db, id)));
+      const address = readAddress(runtime, email);
+      const json = await withInstance(runtime, name, async ({ db }, { id, timeZone }) => {
+        const records = await readAddressRecords(db, id, address);
+        const isKnown = records.contact !== undefined || records.whitelisted || records.messages.length > 0;
+        return isKnown ? toJson(records, timeZone) : runtime.refuse(`${name} holds nothing on ${email}`);
+      });
+      runtime.print(json, JSON.stringify(json, null, 2));
+    });
+}
+
+function registerErase(contact: Command, runtime: CommandRuntime): void {
+  contact
+    .command("erase")
+    .argument("<instance>")
+    .argument("<email>")
+    .description("remove everything held on an address, for good")
+    .action(async (name: string, email: string) => {
+      const address = readAddress(runtime, email);
+      const { contacts, events, messages } = await withInstance(runtime, name, ({ db }, { id }) =>
+        eraseAddress(db, id, address),
+      );
+      if (contacts + events + messages === 0) runtime.refuse(`${name} holds nothing on ${email}`);
+      runtime.print({ email, contacts, events, messages }, `${email}: ${events} events, ${messages} messages erased`);
+    });
+}
+
+async function openInput(runtime: CommandRuntime, file: string) {
+  if (file === "-") return process.stdin;
+  const stream = createReadStream(file);
+  try {
+    await once(stream, "open");
+  } catch (error) {
+    runtime.refuse((error as Error).message);
+  }
+  return stream;
+}
+
+async function printCsv(lines: AsyncIterable<string>): Promise<void> {
+  for await (const line of lines) {
+    if (!process.stdout.write(line)) await once(process.stdout, "drain");
+  }
+}
+
+function readAddress(runtime: CommandRuntime, email: string): EmailAddress {
+  const address = validateAddress(email, { allowSmtputf8: false });
+  return address.ok ? address.value : runtime.refuse(address.error);
+}
+
+function toJson({ contact, events, whitelisted, messages }: AddressRecords, timeZone: string) {
+  return {
+    contacto: contact === undefined ? null : toContactJson(contact, events, timeZone),
+    whitelist: whitelisted,
+    mensajes: messages.map(({ eeid, recipient, acceptedAt, octets }) => ({
+      eeid,
+      email: recipient,
+      timestamp: formatTimestamp(acceptedAt, timeZone),
+      eml: octets === null ? null : octets.toString("utf8"),
+    })),
+  };
+}

@@ -1,0 +1,74 @@
+import { type Command, Option } from "commander";
+import { hashApiKey, makeApiKey } from "../../core/api-key.ts";
+import { addReseller, listResellers, setResellerKey, setRpzLicence } from "../../store/resellers.ts";
+import type { CommandRuntime } from "../runtime.ts";
+
+/** `palomar reseller`: who may use the DNS API. */
+export function registerResellerCommand(program: Command, runtime: CommandRuntime): void {
+  const reseller = program.command("reseller").description("resellers of the DNS side");
+  registerAdd(reseller, runtime);
+  registerList(reseller, runtime);
+  registerKeyRotate(reseller, runtime);
+  registerLicence(reseller, runtime);
+}
+
+function registerAdd(reseller: Command, runtime: CommandRuntime): void {
+  reseller
+    .command("add")
+    .argument("<reseller_id>")
+    .requiredOption("--name <name>", "what the reseller is called")
+    .option("--key <key>", "the API key; a random one when not given")
+    .option("--rpz", "with the licence for response policy zones", false)
+    .description("add a reseller; prints its key, once")
+    .action(async (id: string, options: { name: string; key?: string; rpz: boolean }) => {
+      if (!/^[A-Za-z0-9._-]{1,64}$/.test(id)) runtime.refuse("a reseller id has 1 to 64 letters, digits and . _ -");
+      const key = options.key ?? makeApiKey();
+      // It travels in a header field.
+      if (!/^[\x21-\x7e]+$/.test(key)) runtime.refuse("a key consists of visible ASCII, without spaces");
+      const added = await runtime.withDatabase(({ db, secret }) =>
+        addReseller(db, { id, name: options.name, rpzLicence: options.rpz, keyHash: hashApiKey(secret, key) }),
+      );
+      if (!added) runtime.refuse(`reseller ${id} already exists`);
+      runtime.print({ reseller_id: id, key }, `${id} ${key}`);
+    });
+}
+
+function registerList(reseller: Command, runtime: CommandRuntime): void {
+  reseller
+    .command("list")
+    .description("list resellers")
+    .action(async () => {
+      const resellers = await runtime.withDatabase(({ db }) => listResellers(db));
+      const rows = resellers.map(({ id, name, rpzLicence }) => ({ reseller_id: id, name, rpz: rpzLicence }));
+      runtime.print(rows, rows.map((row) => `${row.reseller_id}\t${row.name}${row.rpz ? "\trpz" : ""}`).join("\n"));
+    });
+}
+
+function registerKeyRotate(reseller: Command, runtime: CommandRuntime): void {
+  reseller
+    .command("key")
+    .description("API keys of resellers")
+    .command("rotate")
+    .argument("<reseller_id>")
+    .description("replace the key at once; prints the new one, once")
+    .action(async (id: string) => {
+      const key = makeApiKey();
+      const known = await runtime.withDatabase(({ db, secret }) => setResellerKey(db, id, hashApiKey(secret, key)));
+      if (!known) runtime.refuse(`reseller ${id} does not exist`);
+      runtime.print({ reseller_id: id, key }, `${id} ${key}`);
+    });
+}
+
+function registerLicence(reseller: Command, runtime: CommandRuntime): void {
+  reseller
+    .command("licence")
+    .argument("<reseller_id>")
+    .addOption(new Option("--rpz <state>").choices(["on", "off"]).makeOptionMandatory())
+    .description("give or take the licence for response policy zones")
+    .action(async (id: string, options: { rpz: "on" | "off" }) => {
+      const rpz = options.rpz === "on";
+      const known = await runtime.withDatabase(({ db }) => setRpzLicence(db, id, rpz));
+      if (!known) runtime.refuse(`reseller ${id} does not exist`);
+      runtime.print({ reseller_id: id, rpz }, `${id} rpz ${options.rpz}`);
+    });
+}

@@ -1,0 +1,22 @@
+import type { Command } from "commander";
+import { putResolverBlock } from "../../store/resolver-blocks.ts";
+import { canonicalBlock } from "../address-block.ts";
+import type { CommandRuntime } from "../runtime.ts";
+
+/** `palomar resolver-block`: where a reseller's resolvers may be used from. */
+export function registerResolverBlockCommand(program: Command, runtime: CommandRuntime): void {
+  program
+    .command("resolver-block")
+    .description("address blocks that may use a reseller's resolvers")
+    .command("add")
+    .argument("<reseller_id>")
+    .argument("<cidr>")
+    .option("--description <text>", "what the block is", "")
+    .description("add a block, or give one that is there another description")
+    .action(async (resellerId: string, cidr: string, { description }: { description: string }) => {
+      const block = canonicalBlock(cidr) ?? runtime.refuse(`${cidr} is not an address block, or has host bits set`);
+      const known = await runtime.withDatabase(({ db }) => putResolverBlock(db, resellerId, { block, description }));
+      if (!known) runtime.refuse(`reseller ${resellerId} does not exist`);
+      runtime.print({ block, description }, `${block} ${description}`.trimEnd());
+    });
+}

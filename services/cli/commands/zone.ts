@@ -1,0 +1,179 @@
+import { readFileSync } from "node:fs";
+import { dirname, resolve } from "node:path";
+import type { Command } from "commander";
+import { type DomainName, parseDomainName } from "../../core/dns/name.ts";
+import type { Refusal } from "../../core/refusal.ts";
+import type { Db } from "../../platform/db.ts";
+import { allowZone } from "../../store/zone-creation.ts";
+import { exportZone, importZone } from "../../store/zone-files.ts";
+import { notifyZones } from "../../store/zone-notices.ts";
+import { zoneName } from "../../store/zones.ts";
+import { readNamedConf } from "../named-conf.ts";
+import type { CommandRuntime } from "../runtime.ts";
+
+/** A zone to import, and where its master file is. */
+interface ZoneSource {
+  readonly fqdn: string;
+  readonly file: string;
+}
+
+type Imported =
+  | {
+      readonly domain: string;
+      readonly serial: number;
+      readonly records: number;
+      readonly warnings?: readonly string[];
+    }
+  | { readonly domain: string; readonly error: string };
+
+interface ImportOptions {
+  readonly manifest?: string;
+  readonly namedConf?: string;
+}
+
+/** Zones that are imported at the same time. */
+const IMPORTS_AT_ONCE = 4;
+
+const ACTOR = "operator";
+
+/** `palomar zone`: master files in and out, and exceptions to whose names are whose. */
+export function registerZoneCommand(program: Command, runtime: CommandRuntime): void {
+  const zone = program.command("zone").description("zones as master files");
+  registerImport(zone, runtime);
+  zone
+    .command("export")
+    .argument("<fqdn>")
+    .description("print a zone as a master file")
+    .action(async (fqdn: string) => {
+      const apex = readName(runtime, fqdn);
+      const exported = await runtime.withDatabase(({ db }) => exportZone(db, {}, apex));
+      if (!exported) runtime.refuse(`${fqdn} does not exist`);
+      const { zone: found, text } = exported;
+      runtime.print({ domain: found.name, serial: found.soa.serial, zone: text }, text);
+    });
+  zone
+    .command("allow")
+    .argument("<fqdn>")
+    .argument("<reseller_id>")
+    .description("let a reseller have a zone below another reseller's")
+    .action(async (fqdn: string, resellerId: string) => {
+      const apex = readName(runtime, fqdn);
+      const known = await runtime.withDatabase(({ db }) => allowZone(db, apex, resellerId));
+      if (!known) runtime.refuse(`reseller ${resellerId} does not exist`);
+      const domain = zoneName(apex);
+      runtime.print({ domain, reseller_id: resellerId }, `${resellerId} may have ${domain}`);
+    });
+}
+
+function registerImport(zone: Command, runtime: CommandRuntime): void {
+  zone
+    .command("import")
+    .argument("<reseller_id>")
+    .argument("<crm_id>")
+    .argument("[fqdn]")
+    .argument("[file]", "a master file (RFC 1035)")
+    .option("--manifest <file>", "many zones: lines of fqdn, TAB, file")
+    .option("--named-conf <file>", "every primary zone of a BIND configuration")
+    .description("make zones of master files, or replace the records of those that are there")
+    .action(async (resellerId: string, crmId: string, fqdn?: string, file?: string, options: ImportOptions = {}) => {
+      const sources = readSources(runtime, fqdn, file, options);
+      const results = await runtime.withDatabase(({ db }) => importAll(db, { resellerId, crmId }, sources));
+      runtime.print(results, results.map(describe).join("\n"));
+      if (results.some((result) => "error" in result)) runtime.exitWith(1);
+    });
+}
+
+function readSources(
+  runtime: CommandRuntime,
+  fqdn: string | undefined,
+  file: string | undefined,
+  { manifest, namedConf }: ImportOptions,
+): readonly ZoneSource[] {
+  const ways = [fqdn, manifest, namedConf].filter((way) => way !== undefined);
+  if (ways.length !== 1 || (fqdn === undefined) !== (file === undefined)) {
+    runtime.refuse("give either fqdn and file, or --manifest, or --named-conf");
+  }
+  if (manifest !== undefined) return readManifest(runtime, manifest);
+  if (namedConf === undefined) return [{ fqdn: fqdn as string, file: resolve(file as string) }];
+  const zones = readNamedConf(namedConf, (path) => readText(runtime, path));
+  return zones.ok
+    ? zones.value.map(({ name, file: path }) => ({ fqdn: name, file: path }))
+    : runtime.refuse(zones.error);
+}
+
+/** Paths are relative to the manifest's folder. */
+function readManifest(runtime: CommandRuntime, path: string): ZoneSource[] {
+  const lines = readText(runtime, path).split(/\r?\n/);
+  return lines.flatMap((line, index) => {
+    if (line.trim() === "" || line.startsWith("#")) return [];
+    const [fqdn, file] = line.split("\t");
+    if (!fqdn || !file) runtime.refuse(`${path}: line ${index + 1} is not fqdn, TAB, file`);
+    return [{ fqdn, file: resolve(dirname(path), file.trim()) }];
+  });
+}
+
+async function importAll(
+  db: Db,
+  owner: { readonly resellerId: string; readonly crmId: string },
+  sources: readonly ZoneSource[],
+): Promise<Imported[]> {
+  const results: Imported[] = [];
+  const waiting = sources.entries();
+  const work = async () => {
+    for (const [index, source] of waiting) results[index] = await importOne(db, owner, source);
+  };
+  await Promise.all(Array.from({ length: IMPORTS_AT_ONCE }, work));
+  return results;
+}
+
+async function importOne(
+  db: Db,
+  owner: { readonly resellerId: string; readonly crmId: string },
+  { fqdn, file }: ZoneSource,
+): Promise<Imported> {
+  const apex = parseDomainName(fqdn);
+  if (!apex.ok) return { domain: fqdn, error: apex.error.message };
+  const domain = zoneName(apex.value);
+  let text: string;
+  try {
+    text = decodeText(readFileSync(file));
+  } catch (error) {
+    return { domain, error: `${file}: ${(error as Error).message}` };
+  }
+  const target = { scope: { resellerId: owner.resellerId }, apex: apex.value, domain, actor: ACTOR };
+  const imported = await importZone(db, owner, target, text, new Date());
+  if (!imported.ok) return { domain, error: textOf(imported.error) };
+  const { zone, records, warnings } = imported.value;
+  await notifyZones(db, [zone.id]);
+  return { domain, serial: zone.soa.serial, records, ...(warnings.length > 0 ? { warnings } : {}) };
+}
+
+function describe(result: Imported): string {
+  if ("error" in result) return `${result.domain}: ${result.error}`;
+  const warnings = (result.warnings ?? []).map((warning) => `\n  warning: ${warning}`);
+  return `${result.domain}: serial ${result.serial}, ${result.records} records${warnings.join("")}`;
+}
+
+function readName(runtime: CommandRuntime, fqdn: string): DomainName {
+  const name = parseDomainName(fqdn);
+  return name.ok ? name.value : runtime.refuse(`${fqdn}: ${name.error.message}`);
+}
+
+function readText(runtime: CommandRuntime, path: string): string {
+  try {
+    return decodeText(readFileSync(path));
+  } catch (error) {
+    return runtime.refuse(`${path}: ${(error as Error).message}`);
+  }
+}
+
+/** @throws when the octets are not UTF-8: to guess would alter names and texts */
+function decodeText(octets: Buffer): string {
+  return new TextDecoder("utf-8", { fatal: true }).decode(octets);
+}
+
+/** Refusals of zone changes carry their own text, or name a field. */
+function textOf(refusal: Refusal): string {
+  if (refusal.kind === "unacceptable") return refusal.text;
+  return refusal.kind === "invalid-field" ? `${refusal.field}: ${refusal.reason}` : refusal.kind;
+}

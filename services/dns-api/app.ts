@@ -1,0 +1,35 @@
+import type Koa from "koa";
+import type { Config } from "../platform/config.ts";
+import { makeApp } from "../platform/http/app.ts";
+import { makeRateLimits } from "../platform/http/limits.ts";
+import type { Observe } from "../platform/observation.ts";
+import type { DnsApiContext, DnsEndpoint } from "./context.ts";
+import { makeDialect } from "./dialect.ts";
+import { makeAccessEndpoints } from "./routes/access.ts";
+import { makeCompanyEndpoints } from "./routes/companies.ts";
+import { makeRecordEndpoints } from "./routes/records.ts";
+import { makeSoaEndpoints } from "./routes/soa.ts";
+import { makeZoneFileEndpoints } from "./routes/zone-files.ts";
+import { makeZoneEndpoints } from "./routes/zones.ts";
+
+/** Every operation of the API. */
+export function makeDnsEndpoints(context: DnsApiContext): readonly DnsEndpoint[] {
+  return [
+    makeCompanyEndpoints,
+    makeZoneEndpoints,
+    makeSoaEndpoints,
+    makeRecordEndpoints,
+    makeZoneFileEndpoints,
+    makeAccessEndpoints,
+  ].flatMap((make) => make(context));
+}
+
+export function makeDnsApi(context: DnsApiContext, config: Config, observe: Observe): Koa {
+  return makeApp({
+    dialect: makeDialect(context.db, context.secret),
+    endpoints: makeDnsEndpoints(context),
+    bodyLimitOctets: config.apiBodyLimitOctets,
+    limits: makeRateLimits(config.apiRequestsPerSecond, config.limitLoopback),
+    observe,
+  });
+}

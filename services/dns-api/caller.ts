@@ -1,0 +1,27 @@
+import type { Refusal } from "../core/refusal.ts";
+import type { DnsCaller } from "../store/dns-callers.ts";
+import type { ZoneScope } from "../store/zones.ts";
+
+/** The zones that a caller sees. */
+export function scopeOf(caller: DnsCaller): ZoneScope & { readonly resellerId: string } {
+  const { resellerId } = caller;
+  return caller.mode === "reseller" ? { resellerId } : { resellerId, companyId: caller.companyId };
+}
+
+/** The caller as the history names it. */
+export function actorOf(caller: DnsCaller): string {
+  return caller.mode === "reseller" ? `reseller:${caller.resellerId}` : `company:${caller.crmId}`;
+}
+
+/** Companies, ACLs, resolver blocks and policy zones are the reseller's alone. */
+export function resellerOnly(caller: DnsCaller): Refusal | undefined {
+  return caller.mode === "reseller" ? undefined : { kind: "forbidden", text: "this needs the reseller's key" };
+}
+
+/** Only for resellers with the licence for policy zones. */
+export function licensedOnly(caller: DnsCaller): Refusal | undefined {
+  const notReseller = resellerOnly(caller);
+  if (notReseller) return notReseller;
+  const licensed = caller.mode === "reseller" && caller.rpzLicence;
+  return licensed ? undefined : { kind: "forbidden", text: "this needs an RPZ feed licence" };
+}

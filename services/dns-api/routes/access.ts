@@ -1,0 +1,55 @@
+import { z } from "zod";
+import { ok } from "../../core/result.ts";
+import { endpoint } from "../../platform/http/endpoint.ts";
+import { listAcls } from "../../store/acls.ts";
+import { listActiveFeeds } from "../../store/dns-rpz.ts";
+import { listResolverBlocks } from "../../store/resolver-blocks.ts";
+import { licensedOnly, resellerOnly } from "../caller.ts";
+import type { MakeEndpoints } from "../context.ts";
+
+/** Who may transfer and resolve: ACLs, resolver blocks, response policy zones. All of it is the operator's to set. */
+export const makeAccessEndpoints: MakeEndpoints = ({ db }) => [
+  endpoint({
+    method: "GET",
+    path: "/resolver_blocks",
+    summary: "List the blocks that resolvers may be used from",
+    authorise: resellerOnly,
+    reply: z.object({ resolver_blocks: z.array(z.object({ block: z.string(), description: z.string() })) }),
+    act: async ({ caller }) => ok({ resolver_blocks: await listResolverBlocks(db, caller.resellerId) }),
+  }),
+  endpoint({
+    method: "GET",
+    path: "/active_rpz",
+    summary: "List the active response policy zones; needs the licence",
+    authorise: licensedOnly,
+    reply: z.object({ active_rpz: z.array(z.object({ zone: z.string(), serial: z.int(), rules: z.int() })) }),
+    act: async ({ caller }) => ok({ active_rpz: await listActiveFeeds(db, caller.resellerId) }),
+  }),
+  endpoint({
+    method: "GET",
+    path: "/acls",
+    summary: "List transfer ACLs, without the secrets of their keys",
+    authorise: resellerOnly,
+    reply: z.object({
+      acls: z.array(
+        z.object({
+          name: z.string(),
+          blocks: z.array(z.string()),
+          tsig: z.object({ name: z.string(), algorithm: z.string() }).nullable(),
+          zones: z.array(z.string()).nullable(),
+        }),
+      ),
+    }),
+    act: async ({ caller }) => {
+      const acls = await listAcls(db, caller.resellerId);
+      return ok({
+        acls: acls.map(({ name, blocks, tsig, zones }) => ({
+          name,
+          blocks: [...blocks],
+          tsig,
+          zones: zones && [...zones],
+        })),
+      });
+    },
+  }),
+];

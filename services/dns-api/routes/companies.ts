@@ -1,0 +1,119 @@
+import { z } from "zod";
+import { invalidField, type Refusal, unacceptable } from "../../core/refusal.ts";
+import { ok, type Result, refuse } from "../../core/result.ts";
+import { endpoint } from "../../platform/http/endpoint.ts";
+import {
+  addCompany,
+  type Company,
+  type CompanySummary,
+  changeCompany,
+  cleanCompanyKey,
+  deleteCompany,
+  findCompany,
+  listCompanies,
+} from "../../store/companies.ts";
+import { resellerOnly } from "../caller.ts";
+import type { MakeEndpoints } from "../context.ts";
+import { anyCrmId, crmId, text } from "../schemas.ts";
+
+const createdReply = z.object({ crm_id: z.string(), name: z.string(), apikey: z.string(), suspended: z.boolean() });
+const companyReply = createdReply.extend({ domains: z.int() });
+const companyParam = z.object({ crm_id: anyCrmId });
+
+/** Companies of a reseller. */
+export const makeCompanyEndpoints: MakeEndpoints = ({ db, secret, announcer }) => [
+  endpoint({
+    method: "GET",
+    path: "/companies",
+    summary: "List companies",
+    authorise: resellerOnly,
+    reply: z.object({ companies: z.array(companyReply.omit({ apikey: true })) }),
+    act: async ({ caller }) => ok({ companies: (await listCompanies(db, caller.resellerId)).map(showSummary) }),
+  }),
+  endpoint({
+    method: "GET",
+    path: "/company/:crm_id",
+    summary: "Read a company",
+    authorise: resellerOnly,
+    params: companyParam,
+    fields: z.object({ crm_id: anyCrmId.optional() }),
+    reply: companyReply,
+    act: async ({ caller, params, fields }) => {
+      const asked = fields.crm_id ?? params.crm_id;
+      if (asked.toLowerCase() !== params.crm_id.toLowerCase()) {
+        return refuse(invalidField("crm_id", "is not the one of the path"));
+      }
+      const company = await findCompany(db, secret, caller.resellerId, params.crm_id);
+      return company ? ok(showCompany(company)) : refuse(unacceptable(`${params.crm_id} does not exist`));
+    },
+  }),
+  endpoint({
+    method: "POST",
+    path: "/company",
+    summary: "Create a company",
+    authorise: resellerOnly,
+    fields: z.object({ crm_id: crmId, name: text, apikey: text }),
+    reply: createdReply,
+    act: async ({ caller, fields: { crm_id, name, apikey } }) => {
+      const key = readKey(apikey);
+      if (!key.ok) return key;
+      const company = { resellerId: caller.resellerId, crmId: crm_id, name, apikey: key.value };
+      const added = await addCompany(db, secret, company);
+      if (!added.ok) return added;
+      return ok({ crm_id: added.value.crmId, name, apikey: key.value, suspended: false });
+    },
+  }),
+  endpoint({
+    method: "PUT",
+    path: "/company/:crm_id",
+    summary: "Modify a company; suspended is written to its zones as well",
+    authorise: resellerOnly,
+    params: companyParam,
+    fields: z.object({
+      crm_id: crmId.optional(),
+      name: text.optional(),
+      apikey: text.optional(),
+      suspended: z.boolean().optional(),
+    }),
+    reply: companyReply,
+    act: async ({ caller, params, fields: { crm_id, apikey, ...others } }) => {
+      const key = apikey === undefined ? ok(undefined) : readKey(apikey);
+      if (!key.ok) return key;
+      const which = { resellerId: caller.resellerId, crmId: params.crm_id };
+      const changed = await changeCompany(db, secret, which, { ...others, crmId: crm_id, apikey: key.value });
+      if (!changed.ok) return changed;
+      announcer.announce(changed.value.zoneIds);
+      return ok(showCompany(changed.value.company));
+    },
+  }),
+  endpoint({
+    method: "DELETE",
+    path: "/company/:crm_id",
+    summary: "Delete a company and all its zones; its apikey confirms",
+    authorise: resellerOnly,
+    params: companyParam,
+    fields: z.object({ apikey: z.string() }),
+    reply: z.object({ msg: z.literal("deleted"), domains: z.int() }),
+    act: async ({ caller, params, fields }) => {
+      const which = { resellerId: caller.resellerId, crmId: params.crm_id };
+      const gone = await deleteCompany(db, secret, which, cleanCompanyKey(fields.apikey));
+      if (!gone.ok) return gone;
+      announcer.announce(gone.value);
+      return ok({ msg: "deleted" as const, domains: gone.value.length });
+    },
+  }),
+];
+
+/** A key as it is stored. It has to travel in a header field, so only visible ASCII can be of use. */
+function readKey(apikey: string): Result<string, Refusal> {
+  const clean = cleanCompanyKey(apikey);
+  return /^[\x21-\x7e]+$/.test(clean) ? ok(clean) : refuse(invalidField("apikey", "must consist of visible ASCII"));
+}
+
+function showSummary({ crmId, name, suspended, domains }: CompanySummary) {
+  return { crm_id: crmId, name, suspended, domains };
+}
+
+function showCompany(company: Company) {
+  return { ...showSummary(company), apikey: company.apikey };
+}

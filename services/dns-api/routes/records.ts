@@ -1,0 +1,161 @@
+import { Readable } from "node:stream";
+import { z } from "zod";
+import type { Refusal } from "../../core/refusal.ts";
+import { ok, type Result, refuse } from "../../core/result.ts";
+import { endpoint, RawReply } from "../../platform/http/endpoint.ts";
+import type { DnsCaller } from "../../store/dns-callers.ts";
+import { inSnapshot } from "../../store/dns-transactions.ts";
+import { readAllRecords } from "../../store/records.ts";
+import type { ZoneChanged } from "../../store/zone-changes.ts";
+import type { Modification, RecordDraft, RecordEdits, StoredRecord } from "../../store/zone-edit.ts";
+import { changeRecords } from "../../store/zone-records.ts";
+import { findZone, type Zone, zoneDoesNotExist } from "../../store/zones.ts";
+import type { DnsApiContext, MakeEndpoints } from "../context.ts";
+import { readModification, readRecord, recordChanges, recordFields, recordReply, showRecord } from "../record-json.ts";
+import { domainParam, warnings, withWarnings } from "../schemas.ts";
+import { changeAndAnnounce, zoneTarget } from "../zone-target.ts";
+
+/** Records in one piece of a list's text. */
+const LIST_PIECE = 500;
+
+const recordId = z.int("must be a record's number").positive("must be a record's number");
+const recordParam = domainParam.extend({
+  rr_id: z
+    .string()
+    .regex(/^[1-9]\d{0,14}$/, "must be a record's number")
+    .transform(Number),
+});
+const serialReply = z.object({ serial: z.int(), warnings });
+const changedReply = serialReply.extend({ rr_id: z.int() });
+const NO_EDITS: RecordEdits = { creations: [], modifications: [], deletionIds: [] };
+
+/** Resource records. */
+export const makeRecordEndpoints: MakeEndpoints = (context) => [
+  endpoint({
+    method: "GET",
+    path: "/rr/:domain",
+    summary: "List the records of a zone, its SOA apart",
+    params: domainParam,
+    reply: z.object({ domain: z.string(), serial: z.int(), rr: z.array(recordReply) }),
+    act: async ({ caller, params: { domain } }) => {
+      const target = zoneTarget(caller, domain);
+      if (!target.ok) return target;
+      const { scope, apex } = target.value;
+      return inSnapshot(context.db, async (snapshot) => {
+        const zone = await findZone(snapshot, scope, apex);
+        if (!zone) return refuse(zoneDoesNotExist(domain));
+        const records = await readAllRecords(snapshot, zone.id);
+        return ok(new RawReply("application/json", Readable.from(writeRecords(zone, records))));
+      });
+    },
+  }),
+  endpoint({
+    method: "POST",
+    path: "/rr/:domain",
+    summary: "Create a record",
+    params: domainParam,
+    fields: recordFields,
+    reply: changedReply,
+    act: async ({ caller, params, fields }) => {
+      const changed = await edit(context, caller, params.domain, (apex) => {
+        const draft = readRecord(fields, apex);
+        return draft.ok ? ok({ ...NO_EDITS, creations: [draft.value] }) : draft;
+      });
+      if (!changed.ok) return changed;
+      return ok({ rr_id: changed.value.createdIds[0] as number, ...showChange(changed.value) });
+    },
+  }),
+  endpoint({
+    method: "POST",
+    path: "/rr/:domain/batch",
+    summary: "Create, modify and delete many records at once: all or nothing",
+    params: domainParam,
+    fields: z.object({
+      create: z.array(recordFields).default([]),
+      modify: z.array(recordChanges.extend({ rr_id: recordId })).default([]),
+      delete: z.array(recordId).default([]),
+    }),
+    reply: serialReply.extend({ created: z.array(z.int()) }),
+    act: async ({ caller, params, fields }) => {
+      const changed = await edit(context, caller, params.domain, (apex) => readBatch(fields, apex));
+      return changed.ok ? ok({ created: [...changed.value.createdIds], ...showChange(changed.value) }) : changed;
+    },
+  }),
+  endpoint({
+    method: "PUT",
+    path: "/rr/:domain/:rr_id",
+    summary: "Modify a record; what is absent stays",
+    params: recordParam,
+    fields: recordChanges,
+    reply: changedReply,
+    act: async ({ caller, params: { domain, rr_id }, fields }) => {
+      const changed = await edit(context, caller, domain, (apex) => {
+        const modification = readModification(rr_id, fields, apex);
+        return modification.ok ? ok({ ...NO_EDITS, modifications: [modification.value] }) : modification;
+      });
+      return changed.ok ? ok({ rr_id, ...showChange(changed.value) }) : changed;
+    },
+  }),
+  endpoint({
+    method: "DELETE",
+    path: "/rr/:domain/:rr_id",
+    summary: "Delete a record",
+    params: recordParam,
+    reply: serialReply.extend({ msg: z.literal("deleted") }),
+    act: async ({ caller, params: { domain, rr_id } }) => {
+      const changed = await edit(context, caller, domain, () => ok({ ...NO_EDITS, deletionIds: [rr_id] }));
+      return changed.ok ? ok({ msg: "deleted" as const, ...showChange(changed.value) }) : changed;
+    },
+  }),
+];
+
+/** Reads the edits against the zone's name, then makes them. */
+function edit(
+  context: DnsApiContext,
+  caller: DnsCaller,
+  domain: string,
+  read: (apex: Zone["apex"]) => Result<RecordEdits, Refusal>,
+): Promise<Result<ZoneChanged, Refusal>> {
+  return changeAndAnnounce(context, caller, domain, async (target, now) => {
+    const edits = read(target.apex);
+    return edits.ok ? changeRecords(context.db, target, edits.value, now) : edits;
+  });
+}
+
+interface BatchFields {
+  readonly create: readonly z.output<typeof recordFields>[];
+  readonly modify: readonly (z.output<typeof recordChanges> & { rr_id: number })[];
+  readonly delete: readonly number[];
+}
+
+function readBatch(fields: BatchFields, apex: Zone["apex"]): Result<RecordEdits, Refusal> {
+  const creations: RecordDraft[] = [];
+  for (const entry of fields.create) {
+    const draft = readRecord(entry, apex);
+    if (!draft.ok) return draft;
+    creations.push(draft.value);
+  }
+  const modifications: Modification[] = [];
+  for (const { rr_id, ...changes } of fields.modify) {
+    const modification = readModification(rr_id, changes, apex);
+    if (!modification.ok) return modification;
+    modifications.push(modification.value);
+  }
+  return ok({ creations, modifications, deletionIds: fields.delete });
+}
+
+function showChange({ zone, warnings: found }: ZoneChanged) {
+  return { serial: zone.soa.serial, ...withWarnings(found) };
+}
+
+/** The list's text piece by piece: that of a large zone is never held as a whole. */
+function* writeRecords(zone: Zone, records: readonly StoredRecord[]): Generator<string> {
+  yield `{"domain":${JSON.stringify(zone.name)},"serial":${zone.soa.serial},"rr":[`;
+  for (let start = 0; start < records.length; start += LIST_PIECE) {
+    const piece = records
+      .slice(start, start + LIST_PIECE)
+      .map((record) => JSON.stringify({ rr_id: record.id, ...showRecord(record, zone.apex) }));
+    yield `${start === 0 ? "" : ","}${piece.join(",")}`;
+  }
+  yield "]}";
+}

@@ -1,0 +1,170 @@
+import { Readable } from "node:stream";
+import { z } from "zod";
+import { isSubdomain } from "../../core/dns/name.ts";
+import type { ResourceRecord } from "../../core/dns/record.ts";
+import { TYPE } from "../../core/dns/rr-types.ts";
+import { initialSerial } from "../../core/dns/serial.ts";
+import type { SoaRdata } from "../../core/dns/soa.ts";
+import { checkZoneName, findWarnings } from "../../core/dns/zone-checks.ts";
+import { invalidField, type Refusal } from "../../core/refusal.ts";
+import { ok, type Result, refuse } from "../../core/result.ts";
+import type { Db } from "../../platform/db.ts";
+import { endpoint, RawReply } from "../../platform/http/endpoint.ts";
+import { createZone, type NewZone } from "../../store/zone-creation.ts";
+import { checkSoaNames } from "../../store/zone-soa.ts";
+import {
+  deleteZone,
+  type ListPosition,
+  listPublishedZones,
+  setZoneSuspended,
+  zoneDoesNotExist,
+} from "../../store/zones.ts";
+import { actorOf, scopeOf } from "../caller.ts";
+import type { DnsApiContext, DnsEndpoint, MakeEndpoints } from "../context.ts";
+import { anyCrmId, domainParam, nameText, seconds, serial, withWarnings } from "../schemas.ts";
+import { showSoa, soaReply } from "../soa-json.ts";
+import { absoluteName, zoneTarget } from "../zone-target.ts";
+
+/** Zones in one page of the domain list: what is held in memory of it at a time. */
+const LIST_PAGE = 10_000;
+
+const newZoneFields = z.object({
+  crm_id: anyCrmId,
+  mname: nameText,
+  rname: nameText,
+  refresh: seconds,
+  retry: seconds,
+  expire: seconds,
+  minimum: seconds,
+  ttl: seconds,
+  serial_type: z.enum(["numeric", "calendar"], "must be numeric or calendar"),
+  serial: serial.optional(),
+});
+
+/** Master zones: the list, creation, suspension, deletion. */
+export const makeZoneEndpoints: MakeEndpoints = (context) => {
+  const { db, clock, announcer } = context;
+  return [
+    endpoint({
+      method: "GET",
+      path: "/domain_list",
+      summary: "List active zones, in canonical order",
+      reply: z.object({
+        domain_list: z.array(z.object({ domain: z.string(), crm_id: z.string(), reverse: z.boolean() })),
+      }),
+      act: async ({ caller }) => {
+        const scope = scopeOf(caller);
+        // Read before the reply begins: a database that is away then still gives a proper refusal.
+        const first = await listPublishedZones(db, scope, LIST_PAGE, undefined);
+        return ok(new RawReply("application/json", Readable.from(writeDomainList(db, scope, first))));
+      },
+    }),
+    endpoint({
+      method: "POST",
+      path: "/master_zone/:fqdn",
+      summary: "Create a master zone, with its SOA and an NS record for mname",
+      params: z.object({ fqdn: z.string() }),
+      fields: newZoneFields,
+      reply: soaReply,
+      act: async ({ caller, params, fields }) => {
+        const planned = planZone(params.fqdn, fields, new Date(clock.nowMs()));
+        if (!planned.ok) return planned;
+        const owner = { ...scopeOf(caller), crmId: fields.crm_id };
+        const created = await createZone(db, owner, planned.value, actorOf(caller));
+        if (!created.ok) return created;
+        announcer.announce([created.value.id]);
+        return ok({ ...showSoa(created.value), ...withWarnings(warningsOf(planned.value)) });
+      },
+    }),
+    suspensionEndpoint(context, "/suspend_zone/:domain", "Suspend a zone: it is no longer published", true),
+    suspensionEndpoint(context, "/resume_zone/:domain", "Resume a zone", false),
+    endpoint({
+      method: "DELETE",
+      path: "/master_zone/:domain",
+      summary: "Delete a zone with all its records",
+      params: domainParam,
+      reply: z.object({ msg: z.literal("deleted") }),
+      act: async ({ caller, params: { domain } }) => {
+        const target = zoneTarget(caller, domain);
+        if (!target.ok) return target;
+        const zoneId = await deleteZone(db, target.value.scope, target.value.apex);
+        if (zoneId === undefined) return refuse(zoneDoesNotExist(domain));
+        announcer.announce([zoneId]);
+        return ok({ msg: "deleted" as const });
+      },
+    }),
+  ];
+};
+
+function suspensionEndpoint(
+  { db, announcer }: DnsApiContext,
+  path: string,
+  summary: string,
+  suspended: boolean,
+): DnsEndpoint {
+  return endpoint({
+    method: "PUT",
+    path,
+    summary,
+    params: domainParam,
+    fields: z.object({ crm_id: anyCrmId }),
+    reply: z.object({ domain: z.string(), suspended: z.boolean() }),
+    act: async ({ caller, params, fields }) => {
+      const target = zoneTarget(caller, params.domain);
+      if (!target.ok) return target;
+      const set = await setZoneSuspended(db, { ...target.value, crmId: fields.crm_id }, suspended);
+      if (!set.ok) return set;
+      if (set.value.changed) announcer.announce([set.value.zone.id]);
+      return ok({ domain: set.value.zone.name, suspended });
+    },
+  });
+}
+
+/** Checks all that can be checked without looking at other zones. */
+function planZone(fqdn: string, fields: z.output<typeof newZoneFields>, now: Date): Result<NewZone, Refusal> {
+  const apex = absoluteName("fqdn", fqdn);
+  if (!apex.ok) return apex;
+  const lawful = checkZoneName(apex.value);
+  if (!lawful.ok) return refuse(invalidField("fqdn", lawful.error.message));
+  const mname = absoluteName("mname", fields.mname);
+  if (!mname.ok) return mname;
+  const rname = absoluteName("rname", fields.rname);
+  if (!rname.ok) return rname;
+  const names = { mname: mname.value, rname: rname.value };
+  const problem = checkSoaNames(names);
+  if (problem) return refuse(problem);
+  const first = initialSerial(fields.serial_type, now, fields.serial);
+  if (!first.ok) return refuse(invalidField("serial", first.error.message));
+  const { refresh, retry, expire, minimum, ttl, serial_type: serialType } = fields;
+  const soa: SoaRdata = { ...names, serial: first.value, refresh, retry, expire, minimum };
+  const ns: ResourceRecord = { owner: apex.value, type: TYPE.NS, ttl, rdata: mname.value.wire };
+  return ok({ apex: apex.value, domain: fqdn, serialType, soa, ttl, records: [ns] });
+}
+
+/** In a new zone there is nothing around its NS record. */
+function warningsOf({ apex, soa: { mname }, records }: NewZone): string[] {
+  const nothing = { recordsAt: () => records.filter(() => false), recordsBelow: () => [] };
+  return isSubdomain(mname, apex) ? findWarnings(apex, records, nothing, mname) : [];
+}
+
+async function* writeDomainList(
+  db: Db,
+  scope: ReturnType<typeof scopeOf>,
+  first: Awaited<ReturnType<typeof listPublishedZones>>,
+): AsyncGenerator<string> {
+  let separator = '{"domain_list":[';
+  let page = first;
+  for (;;) {
+    const lines = page.zones.map(({ name, crmId, reverse }) =>
+      JSON.stringify({ domain: name, crm_id: crmId, reverse }),
+    );
+    if (lines.length > 0) {
+      yield separator + lines.join(",");
+      separator = ",";
+    }
+    const next: ListPosition = page.next;
+    if (next === undefined) break;
+    page = await listPublishedZones(db, scope, LIST_PAGE, next);
+  }
+  yield separator === "," ? "]}" : `${separator}]}`;
+}

@@ -1,0 +1,42 @@
+import type { Db } from "../platform/db.ts";
+import type { Observe } from "../platform/observation.ts";
+import { notifyZones } from "../store/zone-notices.ts";
+
+/**
+ * Hastens the readers of zones after a change is committed. What gathers while one notice is under way goes out with
+ * the next, so that a burst of changes costs few notices. One that fails is no loss: readers poll as well.
+ */
+export class ZoneAnnouncer {
+  readonly #db: Db;
+  readonly #observe: Observe;
+  #waiting = new Set<number>();
+  #sending: Promise<void> | undefined;
+
+  constructor(db: Db, observe: Observe) {
+    this.#db = db;
+    this.#observe = observe;
+  }
+
+  announce(zoneIds: readonly number[]): void {
+    for (const id of zoneIds) this.#waiting.add(id);
+    this.#sending ??= this.#sendAll();
+  }
+
+  /** Resolves when nothing is left to announce. */
+  async drained(): Promise<void> {
+    await this.#sending;
+  }
+
+  async #sendAll(): Promise<void> {
+    while (this.#waiting.size > 0) {
+      const zoneIds = [...this.#waiting];
+      this.#waiting = new Set();
+      try {
+        await notifyZones(this.#db, zoneIds);
+      } catch (err) {
+        this.#observe({ kind: "zone-notice-failed", level: "warn", err });
+      }
+    }
+    this.#sending = undefined;
+  }
+}

@@ -1,0 +1,35 @@
+import { type DomainName, parseDomainName } from "../core/dns/name.ts";
+import type { Refusal } from "../core/refusal.ts";
+import { ok, type Result, refuse } from "../core/result.ts";
+import type { DnsCaller } from "../store/dns-callers.ts";
+import type { ZoneChanged, ZoneTarget } from "../store/zone-changes.ts";
+import { zoneDoesNotExist } from "../store/zones.ts";
+import { actorOf, scopeOf } from "./caller.ts";
+import type { DnsApiContext } from "./context.ts";
+
+/** The zone that a path names. A text that is no name is refused as a zone that does not exist. */
+export function zoneTarget(caller: DnsCaller, domain: string): Result<ZoneTarget, Refusal> {
+  const apex = parseDomainName(domain);
+  if (!apex.ok) return refuse(zoneDoesNotExist(domain));
+  return ok({ scope: scopeOf(caller), apex: apex.value, domain, actor: actorOf(caller) });
+}
+
+/** A name that is absolute with or without its final dot. */
+export function absoluteName(field: string, text: string): Result<DomainName, Refusal> {
+  const name = parseDomainName(text);
+  return name.ok ? name : refuse({ kind: "invalid-field", field, reason: name.error.message });
+}
+
+/** Runs a change of the zone that a path names, and announces it. */
+export async function changeAndAnnounce<Changed extends Pick<ZoneChanged, "zone">>(
+  context: DnsApiContext,
+  caller: DnsCaller,
+  domain: string,
+  change: (target: ZoneTarget, now: Date) => Promise<Result<Changed, Refusal>>,
+): Promise<Result<Changed, Refusal>> {
+  const target = zoneTarget(caller, domain);
+  if (!target.ok) return target;
+  const changed = await change(target.value, new Date(context.clock.nowMs()));
+  if (changed.ok) context.announcer.announce([changed.value.zone.id]);
+  return changed;
+}

@@ -1,0 +1,192 @@
+/**
+ * `npm run bench:api`: record creations a second through the API, 16 clients over 1,000 zones, with the database
+ * (fsync on) on the same machine; how long the list of 100,000 zones takes; and PowerDNS's API over the same
+ * PostgreSQL doing the same, where it is installed.
+ */
+import { fork } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
+import { Agent, type IncomingMessage, request } from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { hashApiKey } from "../../services/core/api-key.ts";
+import { start } from "../../services/dns-api/main.ts";
+import { systemClock } from "../../services/platform/clock.ts";
+import { loadConfig } from "../../services/platform/config.ts";
+import { type Db, openDb } from "../../services/platform/db.ts";
+import { openEmbeddedPostgres } from "../../services/platform/embedded-postgres.ts";
+import { makeLogger } from "../../services/platform/logger.ts";
+import { migrate } from "../../services/platform/migrations.ts";
+import { addCompany } from "../../services/store/companies.ts";
+import { addReseller } from "../../services/store/resellers.ts";
+import { startPowerDns } from "./api-powerdns.ts";
+
+const ZONES = 1_000;
+const CLIENTS = 16;
+const LISTED_ZONES = 100_000;
+const SECONDS = Number(process.argv.at(2) ?? 10);
+const SECRET = "the secret of the benchmark";
+const KEY = "key-of-the-benchmark";
+
+/** One request, as it goes out. */
+export interface BenchRequest {
+  readonly method: string;
+  readonly path: string;
+  readonly headers: Record<string, string>;
+  readonly body?: string;
+}
+
+if (process.argv[2] === "serve") await serve(process.argv[3] as string);
+else await compare();
+
+/** The API alone in a process, as it runs in production. */
+async function serve(databaseUrl: string): Promise<void> {
+  const config = loadConfig({ PALOMAR_DNS_API_LISTEN: "127.0.0.1:0" });
+  if (!config.ok) throw new Error(config.error.join("\n"));
+  const db = openDb(databaseUrl, { connections: config.value.databaseConnections, name: "bench" });
+  const service = await start({
+    config: config.value,
+    secret: SECRET,
+    db,
+    clock: systemClock,
+    logger: makeLogger("bench", "silent"),
+    observe: ({ level, ...event }) => {
+      if (level === "error") process.stderr.write(`${JSON.stringify(event)} ${event.err}\n`);
+    },
+    openListenConnection: () => Promise.reject(new Error("not used")),
+    addressOf: () => Promise.reject(new Error("not used")),
+  });
+  process.send?.(service.addresses.dns_api);
+  await once(process, "disconnect");
+  await service.stop();
+  await db.destroy();
+}
+
+async function compare(): Promise<void> {
+  const folder = mkdtempSync(join(tmpdir(), "palomar-bench-"));
+  const postgres = await openEmbeddedPostgres({ dataDir: folder, logger: makeLogger("bench", "error") });
+  const db = openDb(postgres.url, { connections: 4, name: "bench set-up" });
+  try {
+    await migrate(db);
+    await addReseller(db, { id: "bench", name: "Bench", rpzLicence: false, keyHash: hashApiKey(SECRET, KEY) });
+    await addCompany(db, SECRET, { resellerId: "bench", crmId: "bench", name: "Bench", apikey: "bench" });
+    await measurePalomar(db, postgres.url);
+    await measurePowerDns(folder, postgres.url);
+  } finally {
+    await db.destroy();
+    await postgres.release();
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+async function measurePalomar(db: Db, databaseUrl: string): Promise<void> {
+  const child = fork(fileURLToPath(import.meta.url), ["serve", databaseUrl]);
+  const [url] = (await once(child, "message")) as [string];
+  const headers = { Authorization: KEY, Reseller: "bench", "Content-Type": "application/json" };
+  const make = (path: string, body: object) => ({
+    method: "POST",
+    path: `/api/v1/${path}`,
+    headers,
+    body: JSON.stringify(body),
+  });
+  for (let zone = 0; zone < ZONES; zone += 1) {
+    const soa = { mname: "ns1.example.net", rname: "h.example.net", refresh: 1, retry: 1, expire: 1, minimum: 1 };
+    const fields = { crm_id: "bench", ...soa, ttl: 300, serial_type: "numeric" };
+    await send(url, new Agent({ keepAlive: true }), make(`master_zone/${zoneName(zone)}`, fields));
+  }
+  const created = await load(url, (count) =>
+    make(`rr/${zoneName(count % ZONES)}`, { name: `h${count}`, type: "A", value: `192.0.2.${count % 256}` }),
+  );
+  report("Palomar, POST /rr", created);
+
+  await fillZones(db);
+  const startedAt = performance.now();
+  const list = await send(url, new Agent(), { method: "GET", path: "/api/v1/domain_list", headers });
+  const ms = performance.now() - startedAt;
+  print(`Palomar, GET /domain_list: ${JSON.parse(list).domain_list.length} zones in ${ms.toFixed(0)} ms`);
+  child.disconnect();
+  await once(child, "exit");
+}
+
+async function measurePowerDns(folder: string, databaseUrl: string): Promise<void> {
+  const powerDns = await startPowerDns(folder, databaseUrl);
+  if (!powerDns) {
+    print("PowerDNS: not installed (pdns-server, pdns-backend-pgsql)");
+    return;
+  }
+  const agent = new Agent({ keepAlive: true });
+  for (let zone = 0; zone < ZONES; zone += 1) await send(powerDns.url, agent, powerDns.createZone(zoneName(zone)));
+  const created = await load(powerDns.url, (count) =>
+    powerDns.createRecord(zoneName(count % ZONES), `h${count}`, `192.0.2.${count % 256}`),
+  );
+  report("PowerDNS, PATCH zone", created);
+  agent.destroy();
+  await powerDns.stop();
+}
+
+/** Fills up to the number of zones that the list is measured with, by SQL: their creation is not what is measured. */
+async function fillZones(db: Db): Promise<void> {
+  await db.raw(
+    `insert into zones (reseller_id, company_id, name, name_key, apex, serial_type, serial, mname, rname, refresh, retry,
+                        expire, minimum, ttl)
+     select z.reseller_id, z.company_id, 'f' || n || '.example.com',
+            convert_to('com' || chr(1) || 'example' || chr(1) || 'f' || n || chr(1), 'utf8'),
+            convert_to('f' || n, 'utf8') || z.apex, z.serial_type, 1, z.mname, z.rname, 1, 1, 1, 1, 300
+       from generate_series(1, ?) n, (select * from zones limit 1) z`,
+    [LISTED_ZONES - ZONES],
+  );
+  await db.raw("vacuum analyze zones");
+}
+
+interface Load {
+  readonly perSecond: number;
+  readonly p50Ms: number;
+  readonly p99Ms: number;
+}
+
+/** Lets the clients send one request after the other for some seconds, after a second to warm up. */
+async function load(url: string, make: (count: number) => BenchRequest): Promise<Load> {
+  let count = 0;
+  let times: number[] = [];
+  const startedAt = performance.now();
+  const warmUntil = startedAt + 1_000;
+  const end = warmUntil + SECONDS * 1_000;
+  const client = async () => {
+    const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+    while (performance.now() < end) {
+      const sentAt = performance.now();
+      await send(url, agent, make(count++));
+      if (sentAt >= warmUntil) times.push(performance.now() - sentAt);
+    }
+    agent.destroy();
+  };
+  await Promise.all(Array.from({ length: CLIENTS }, client));
+  times = times.sort((a, b) => a - b);
+  const at = (share: number) => times[Math.floor(times.length * share)] as number;
+  return { perSecond: times.length / SECONDS, p50Ms: at(0.5), p99Ms: at(0.99) };
+}
+
+/** @returns the answer's body; an answer that is no success ends the benchmark */
+async function send(url: string, agent: Agent, { method, path, headers, body }: BenchRequest): Promise<string> {
+  const sent = request(url + path, { method, agent, headers: { ...headers, "Content-Length": body?.length ?? 0 } });
+  sent.end(body);
+  const [response] = (await once(sent, "response")) as [IncomingMessage];
+  let text = "";
+  response.setEncoding("utf8");
+  for await (const chunk of response) text += chunk;
+  if ((response.statusCode as number) >= 300) throw new Error(`${method} ${path}: ${response.statusCode} ${text}`);
+  return text;
+}
+
+function zoneName(index: number): string {
+  return `z${index}.example.org`;
+}
+
+function report(what: string, { perSecond, p50Ms, p99Ms }: Load): void {
+  print(`${what}: ${perSecond.toFixed(0)} a second, median ${p50Ms.toFixed(1)} ms, p99 ${p99Ms.toFixed(1)} ms`);
+}
+
+function print(line: string): void {
+  process.stdout.write(`${line}\n`);
+}

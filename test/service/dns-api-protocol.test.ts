@@ -1,0 +1,160 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { makeDnsEndpoints } from "../../services/dns-api/app.ts";
+import { ZoneAnnouncer } from "../../services/dns-api/zone-announcer.ts";
+import { addAcl } from "../../services/store/acls.ts";
+import { putResolverBlock } from "../../services/store/resolver-blocks.ts";
+import { RESELLER_ONE, RESELLER_TWO, type RunningApi, SECRET, startApi, zoneFields } from "./dns-api-client.ts";
+
+let api: RunningApi;
+beforeAll(async () => {
+  api = await startApi();
+  await api.call("POST", "/api/v1/company", { crm_id: "acme", name: "Acme", apikey: "acme-key" });
+});
+afterAll(() => api.stop());
+
+describe("checks come in order", () => {
+  const stranger = { reseller: "one", key: "wrong" };
+
+  test("path, method, credentials, JSON and fields", async () => {
+    expect((await api.call("GET", "/api/v1/nothing", undefined, stranger)).status).toBe(404);
+    expect((await api.call("GET", "/api/v1/nothing")).body).toEqual({ msg: expect.any(String) });
+    expect((await api.call("GET", "/api/v1/Domain_List")).status).toBe(404);
+    const wrongMethod = await api.call("PATCH", "/api/v1/domain_list", undefined, stranger);
+    expect(wrongMethod.status).toBe(405);
+    expect(wrongMethod.body).toEqual({ msg: expect.any(String) });
+    expect((await api.call("POST", "/api/v1/company", "{not json", stranger)).status).toBe(403);
+    expect((await api.call("POST", "/api/v1/company", "{not json")).status).toBe(400);
+    expect((await api.call("POST", "/api/v1/company", "[]")).status).toBe(400);
+    expect((await api.call("POST", "/api/v1/company", '"text"')).status).toBe(400);
+  });
+
+  test.each([
+    {},
+    { reseller: "one" },
+    { key: RESELLER_ONE.key },
+    { reseller: "two", key: RESELLER_ONE.key },
+    { reseller: "one", key: "" },
+    { reseller: "nobody", key: "acme-key" },
+    { reseller: "two", key: "acme-key" },
+  ])("refuses the credentials %j", async (as) => {
+    const { status, body } = await api.call("GET", "/api/v1/domain_list", undefined, as);
+    expect([status, Object.keys(body)]).toEqual([403, ["msg"]]);
+  });
+
+  test("takes the key bare and after Bearer, and a trailing slash", async () => {
+    const bearer = { reseller: "one", key: `Bearer ${RESELLER_ONE.key}` };
+    expect((await api.call("GET", "/api/v1/domain_list/", undefined, bearer)).status).toBe(200);
+  });
+
+  test("bounds bodies", async () => {
+    const small = await startApi({ PALOMAR_API_BODY_LIMIT: "1KiB" });
+    const { status, body } = await small.call("POST", "/api/v1/company", { crm_id: "x".repeat(2000) });
+    expect([status, Object.keys(body)]).toEqual([413, ["msg"]]);
+    expect((await small.call("PUT", "/api/v1/zone_file/a.example.org", "x".repeat(2000))).status).toBe(413);
+    await small.stop();
+  });
+
+  test("bounds requests of a key and wrong keys of a source", async () => {
+    const limited = await startApi({ PALOMAR_API_REQUESTS_PER_SECOND: "5", PALOMAR_LIMIT_LOOPBACK: "true" });
+    const ask = (as?: object) => limited.call("GET", "/api/v1/companies", undefined, as);
+    const answers = await Promise.all(Array.from({ length: 20 }, () => ask()));
+    const refused = answers.filter(({ status }) => status === 429);
+    expect(refused.length).toBeGreaterThanOrEqual(10);
+    expect(Number(refused[0]?.headers["retry-after"])).toBeGreaterThanOrEqual(1);
+    for (let attempt = 0; attempt < 30; attempt += 1)
+      expect((await ask({ ...RESELLER_TWO, key: "x" })).status).toBe(403);
+    expect((await ask({ ...RESELLER_TWO, key: "x" })).status).toBe(429);
+    await limited.stop();
+  });
+});
+
+describe("what the operator sets", () => {
+  test("ACLs are shown without secrets", async () => {
+    const tsig = { name: "transfer.example", algorithm: "hmac-sha256", secret: Buffer.from("a secret") } as const;
+    const acl = { resellerId: "one", blocks: ["192.0.2.1/32", "2001:db8::/32"], notify: ["192.0.2.1:53"] };
+    expect((await addAcl(api.database.db, SECRET, { ...acl, name: "b", tsig, zones: ["a.example.org"] })).ok).toBe(
+      true,
+    );
+    expect((await addAcl(api.database.db, SECRET, { ...acl, name: "a", tsig: null, zones: null })).ok).toBe(true);
+    expect((await addAcl(api.database.db, SECRET, { ...acl, name: "a", tsig: null, zones: null })).ok).toBe(false);
+    expect((await addAcl(api.database.db, SECRET, { ...acl, name: "c", tsig, zones: null })).ok).toBe(false);
+    const { body } = await api.call("GET", "/api/v1/acls");
+    const blocks = ["192.0.2.1/32", "2001:db8::/32"];
+    expect(body).toEqual({
+      acls: [
+        { name: "a", blocks, tsig: null, zones: null },
+        { name: "b", blocks, tsig: { name: "transfer.example", algorithm: "hmac-sha256" }, zones: ["a.example.org"] },
+      ],
+    });
+    expect((await api.call("GET", "/api/v1/acls", undefined, RESELLER_TWO)).body).toEqual({ acls: [] });
+  });
+
+  test("resolver blocks", async () => {
+    await putResolverBlock(api.database.db, "one", { block: "192.0.2.0/24", description: "" });
+    await putResolverBlock(api.database.db, "one", { block: "2001:db8::/32", description: "v6" });
+    await putResolverBlock(api.database.db, "one", { block: "2001:db8::/32", description: "IPv6" });
+    expect((await api.call("GET", "/api/v1/resolver_blocks")).body).toEqual({
+      resolver_blocks: [
+        { block: "192.0.2.0/24", description: "" },
+        { block: "2001:db8::/32", description: "IPv6" },
+      ],
+    });
+  });
+
+  test("active policy zones, with the licence", async () => {
+    const feed = { name: "rpz.example", name_key: Buffer.from("example\0rpz\0"), serial: 12, rules: 3400 };
+    const [{ id }] = await api.database.db("rpz_feeds").insert(feed).returning("id");
+    await api.database.db("rpz_activations").insert({ feed_id: id, reseller_id: "two" });
+    expect((await api.call("GET", "/api/v1/active_rpz")).status).toBe(403);
+    expect((await api.call("GET", "/api/v1/active_rpz", undefined, RESELLER_TWO)).body).toEqual({
+      active_rpz: [{ zone: "rpz.example", serial: 12, rules: 3400 }],
+    });
+  });
+});
+
+describe("the OpenAPI document", () => {
+  test("describes every route, and nothing else", async () => {
+    const { status, body } = await api.call("GET", "/openapi.json", undefined, {});
+    expect(status).toBe(200);
+    expect(body.openapi).toBe("3.1.0");
+    const described = Object.entries(body.paths).flatMap(([path, item]) =>
+      Object.keys(item as object).map((method) => `${method.toUpperCase()} ${path}`),
+    );
+    const { db } = api.database;
+    const announcer = new ZoneAnnouncer(db, () => {});
+    const routes = makeDnsEndpoints({ db, secret: SECRET, clock: api.clock, announcer }).map(
+      ({ method, path }) => `${method} /api/v1${path.replaceAll(/:(\w+)/g, "{$1}")}`,
+    );
+    expect(described.sort()).toEqual(routes.sort());
+    expect(routes).toHaveLength(23);
+    expect(body.paths["/api/v1/rr/{domain}"].post.requestBody.content["application/json"].schema.required).toEqual([
+      "name",
+      "type",
+      "value",
+    ]);
+    expect(body.paths["/api/v1/zone_file/{domain}"].get.responses["200"].content).toHaveProperty("text/dns");
+  });
+
+  test("every described operation is routed and guarded", async () => {
+    const { body } = await api.call("GET", "/openapi.json", undefined, {});
+    for (const [path, item] of Object.entries(body.paths)) {
+      for (const method of Object.keys(item as object)) {
+        const url = path.replaceAll(/\{\w+\}/g, "1");
+        expect((await api.call(method.toUpperCase(), url, undefined, {})).status, `${method} ${path}`).toBe(403);
+      }
+    }
+  });
+
+  test("has a page that loads nothing from elsewhere", async () => {
+    const { status, text } = await api.call("GET", "/docs", undefined, {});
+    expect(status).toBe(200);
+    expect(text).not.toMatch(/<script|src=|https?:\/\//);
+  });
+});
+
+test("every answer of success has its documented status", async () => {
+  await api.call("POST", "/api/v1/master_zone/status.example.org", zoneFields());
+  for (const path of ["domain_list", "companies", "soa/status.example.org", "rr/status.example.org"]) {
+    expect((await api.call("GET", `/api/v1/${path}`)).status).toBe(200);
+  }
+});

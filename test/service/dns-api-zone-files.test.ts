@@ -1,0 +1,141 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { type RunningApi, startApi, zoneFields } from "./dns-api-client.ts";
+
+let api: RunningApi;
+let zone: string;
+let zoneCount = 0;
+
+beforeAll(async () => {
+  api = await startApi();
+  await api.call("POST", "/api/v1/company", { crm_id: "acme", name: "Acme", apikey: "acme-key" });
+});
+afterAll(() => api.stop());
+beforeEach(async () => {
+  zoneCount += 1;
+  zone = `zone${zoneCount}.example.org`;
+  await api.call("POST", `/api/v1/master_zone/${zone}`, zoneFields());
+});
+
+const put = (text: string | Buffer) => api.call("PUT", `/api/v1/zone_file/${zone}`, text);
+const get = () => api.call("GET", `/api/v1/zone_file/${zone}`);
+const history = async (query = "") => (await api.call("GET", `/api/v1/zone_history/${zone}${query}`)).body.history;
+const add = (name: string, value = "192.0.2.1") => api.call("POST", `/api/v1/rr/${zone}`, { name, type: "A", value });
+
+describe("a zone file", () => {
+  test("comes out as text/dns and goes in again", async () => {
+    await add("www");
+    const out = await get();
+    expect(out.status).toBe(200);
+    expect(out.headers["content-type"]).toMatch(/^text\/dns/);
+    expect(out.text).toContain("www\t3600\tIN\tA\t192.0.2.1");
+    const back = await put(out.text);
+    expect(back.body).toEqual({ serial: 3, records: 2 });
+    expect((await get()).text).toBe(out.text.replace(/ 2 7200/, " 3 7200"));
+  });
+
+  test("gives the same octets in a newly made zone", async () => {
+    for (const name of ["a", "b", "c"]) await add(name);
+    const out = (await get()).text;
+    await api.call("DELETE", `/api/v1/master_zone/${zone}`);
+    await api.call("POST", `/api/v1/master_zone/${zone}`, zoneFields({ mname: "other.example.net", ttl: 5 }));
+    expect((await put(out)).body.serial).toBe(4);
+    expect((await get()).text).toBe(out);
+  });
+
+  test("replaces all records, and the SOA when it has one", async () => {
+    await add("old");
+    const text = `$TTL 600
+@ IN SOA ns9 admin.example.net. 50 1 2 3 4
+  NS ns9
+ns9 A 192.0.2.9 ; comment
+txt 60 TXT "a" b
+`;
+    const { status, body } = await put(text);
+    expect(status).toBe(200);
+    expect(body).toMatchObject({ serial: 50, records: 3 });
+    const soa = (await api.call("GET", `/api/v1/soa/${zone}`)).body;
+    expect(soa).toMatchObject({ mname: `ns9.${zone}`, rname: "admin.example.net", serial: 50, refresh: 1, ttl: 600 });
+    const { rr } = (await api.call("GET", `/api/v1/rr/${zone}`)).body;
+    expect(rr.map(({ name, type, ttl, value }: Record<string, unknown>) => [name, type, ttl, value])).toEqual([
+      ["@", "NS", 600, `ns9.${zone}.`],
+      ["ns9", "A", 600, "192.0.2.9"],
+      ["txt", "TXT", 60, '"a" "b"'],
+    ]);
+    expect((await put("@ NS ns1.example.net.\n")).body).toMatchObject({ serial: 51, records: 1 });
+    expect((await put(text)).body.serial).toBe(52);
+  });
+
+  test("keeps the ids of records that stay", async () => {
+    const { rr_id } = (await add("www")).body;
+    await put(`@ NS ns1.example.net.\nwww A 192.0.2.1\nnew A 192.0.2.2\n`);
+    const { rr } = (await api.call("GET", `/api/v1/rr/${zone}`)).body;
+    expect(rr.find(({ name }: { name: string }) => name === "www").rr_id).toBe(rr_id);
+  });
+
+  test("counts a record that stands twice once, with a warning", async () => {
+    const { body } = await put("@ NS ns1.example.net.\nwww 60 A 192.0.2.1\nwww 90 A 192.0.2.1\n");
+    expect(body).toMatchObject({ records: 2, warnings: [expect.stringContaining("line 3")] });
+  });
+
+  test.each([
+    ["@ NS ns1.example.net.\nwww A 192.0.2.300\n", /^line 2, column 7: /],
+    ["@ NS ns1.example.net.\n$INCLUDE /etc/passwd\n", /^line 2, column 1: /],
+    ["@ NS ns1.example.net.\nwww NOSUCH x\n", /^line 2, column \d+: /],
+    ["@ NS ns1.example.net.\nwww A 192.0.2.1\nwww CNAME x\n", /^line \d+, column \d+: .*CNAME/],
+    ["@ NS ns1.example.net.\nwww.example.net. A 192.0.2.1\n", /^line 2, column \d+: /],
+    ['@ NS ns1.example.net.\nt TXT "unended\n', /^line 2, column \d+: /],
+    ["@ NS ns1.example.net. (\n", /^line \d+, column \d+: /],
+    [`@ NS ns1.example.net.\nt TXT "${"x".repeat(256)}"\n`, /^line 2, column \d+: /],
+    ["www A 192.0.2.1\n", /NS/],
+    ["", /NS/],
+    ["@ SOA bad_name.example.net. h.example.net. 9 1 1 1 1\n@ NS ns1.example.net.\n", /mname/],
+    ["@ SOA ns1.example.net. h.example.net. 9 4294967295 1 1 1\n@ NS ns1.example.net.\n", /refresh/],
+  ])("is refused whole with the place of the fault: %j", async (text, msg) => {
+    const { status, body } = await put(text);
+    expect(status).toBe(400);
+    expect(body.msg).toMatch(msg);
+    expect((await api.call("GET", `/api/v1/soa/${zone}`)).body.serial).toBe(1);
+  });
+
+  test("that is not UTF-8 is refused, not guessed at", async () => {
+    const text = '@ NS ns1.example.net.\nt TXT "se\xf1al"\n';
+    expect((await put(Buffer.from(text, "latin1"))).status).toBe(400);
+    expect((await put(Buffer.from(text, "utf8"))).body.records).toBe(2);
+    expect((await get()).text).toContain('"se\\195\\177al"');
+  });
+});
+
+describe("the history", () => {
+  test("shows every change, newest first, with who made it", async () => {
+    await add("www");
+    const changed = await api.call(
+      "POST",
+      `/api/v1/update_soa/acme/${zone}/ns2.example.net/h.example.net/9/1/2/3/4/5`,
+      undefined,
+      { reseller: "one", key: "acme-key" },
+    );
+    expect(changed.status).toBe(200);
+    const entries = await history();
+    expect(entries.map(({ serial }: { serial: number }) => serial)).toEqual([9, 2, 1]);
+    expect(entries[0]).toMatchObject({ actor: "company:acme", deleted: { length: 1 }, added: [{ type: "SOA" }] });
+    expect(entries[1]).toEqual({
+      serial: 2,
+      timestamp: expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/),
+      actor: "reseller:one",
+      deleted: [],
+      added: [{ name: "www", type: "A", ttl: 3600, rr_prio: null, value: "192.0.2.1" }],
+    });
+    expect(entries[2]).toMatchObject({ deleted: [], added: [{ type: "SOA" }, { type: "NS" }] });
+  });
+
+  test("is paged by serial", async () => {
+    for (let host = 0; host < 105; host += 1) await add(`h${host}`);
+    const first = await history();
+    expect(first).toHaveLength(100);
+    expect(first[0].serial).toBe(106);
+    const second = await history(`?before=${first.at(-1).serial}`);
+    expect(second.map(({ serial }: { serial: number }) => serial)).toEqual([6, 5, 4, 3, 2, 1]);
+    expect(await history("?before=1")).toEqual([]);
+    expect((await api.call("GET", `/api/v1/zone_history/${zone}?before=x`)).status).toBe(400);
+  });
+});
