@@ -18,6 +18,14 @@ export function openDb(url: string, options: { readonly connections: number; rea
   });
 }
 
+/**
+ * Runs one statement and gives its rows. `?` stands for a value, `??` for an identifier; an array is one value
+ * (`= any(?)`, `unnest(?::text[])`) and may hold nulls, which knex's own types do not foresee.
+ */
+export async function queryRows<Row>(db: Db, sql: string, values: readonly unknown[] = []): Promise<Row[]> {
+  return (await db.raw(sql, values as Knex.RawBinding[])).rows;
+}
+
 /** A connection outside the pool, for LISTEN: an end of it is the caller's to notice and mend. */
 export async function openListenConnection(url: string, name: string): Promise<pg.Client> {
   const client = new pg.Client({ connectionString: url, application_name: `palomar ${name} listen`, keepAlive: true });

@@ -2,7 +2,7 @@ import { bodyParser } from "@koa/bodyparser";
 import Router from "@koa/router";
 import Koa, { type Context } from "koa";
 import { ZodDefault, ZodNumber, ZodObject, ZodOptional, type ZodType } from "zod";
-import type { Refusal } from "../../core/refusal.ts";
+import { invalidField, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { Observe } from "../observation.ts";
 import type { Dialect } from "./dialect.ts";
@@ -127,7 +127,7 @@ function makeRunner<Caller>(options: AppOptions<Caller>) {
     const body = await readBody(ctx, declared.input === "text");
     if (!body.ok) return body;
     if (declared.input === "text") return ok({ params: params.value, fields: undefined, text: body.value as string });
-    const fromQuery = dialect.queryFields && (ctx.method === "GET" || ctx.method === "DELETE" || ctx.method === "HEAD");
+    const fromQuery = declared.queryFields ?? (dialect.queryFields && ["GET", "HEAD", "DELETE"].includes(ctx.method));
     const raw = fromQuery ? withQuery(declared as AnyEndpoint<never>, body.value, ctx) : body.value;
     const cleaned = cleanFields(raw, keepsNull);
     if (!cleaned.ok) return cleaned;
@@ -162,6 +162,8 @@ function makeBodyReader(limitOctets: number) {
   const text = bodyParser({
     ...shared,
     enableTypes: ["text"],
+    // Octet by octet: the decoder of the package would put U+FFFD in the place of what is not UTF-8.
+    encoding: "binary",
     textLimit: limitOctets,
     extendTypes: { text: ["*/*"] },
   });
@@ -175,8 +177,16 @@ function makeBodyReader(limitOctets: number) {
       if (status !== undefined && status < 500) return refuse({ kind: "malformed-json" });
       throw error;
     }
-    return ok(asText ? (ctx.request.rawBody ?? "") : (ctx.request.body ?? {}));
+    return asText ? decodeUtf8(ctx.request.rawBody ?? "") : ok(ctx.request.body ?? {});
   };
+}
+
+function decodeUtf8(octets: string): Result<string, Refusal> {
+  try {
+    return ok(new TextDecoder("utf-8", { fatal: true }).decode(Buffer.from(octets, "latin1")));
+  } catch {
+    return refuse(invalidField("body", "is not UTF-8"));
+  }
 }
 
 function refusalOf(error: unknown, observe: Observe, ctx: Context): Refusal {
@@ -198,8 +208,9 @@ function refusalOf(error: unknown, observe: Observe, ctx: Context): Refusal {
 }
 
 function send<Caller>(ctx: Context, dialect: Dialect<Caller>, refusal: Refusal): void {
-  const { status, body } = dialect.toHttp(refusal);
+  const { status, body, headers = {} } = dialect.toHttp(refusal);
   ctx.status = status;
+  ctx.set(headers);
   ctx.body = body;
   if (refusal.kind === "wrong-method") ctx.set("Allow", refusal.allowed.join(", "));
   if (refusal.kind === "rate-limited") ctx.set("Retry-After", String(refusal.retryAfterSeconds));

@@ -21,6 +21,7 @@ export interface Dialect<Caller> {
 export interface HttpRefusal {
   readonly status: number;
   readonly body: unknown;
+  readonly headers?: Readonly<Record<string, string>>;
 }
 
 /** The key of an Authorization header: bare, or after `Bearer `. */

@@ -54,9 +54,13 @@ export interface Endpoint<
   readonly fields?: Fields;
   /** Where the body goes: `json` (the default) into `fields`, `text` into `text`, `stream` is left unread. */
   readonly input?: "json" | "text" | "stream";
+  /** Fields may come in the query string; unless said, what the dialect says of GET and DELETE. */
+  readonly queryFields?: boolean;
   /** JSON nulls count as missing, but for those that this claims. */
   readonly keepsNull?: (path: readonly (string | number)[]) => boolean;
   readonly reply: Reply;
+  /** Media type of the reply where that is not JSON, for the OpenAPI document. */
+  readonly replyType?: string;
   /** Who may; undefined lets the caller pass. */
   readonly authorise?: (caller: Caller) => Refusal | undefined;
   act(

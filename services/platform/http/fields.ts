@@ -7,17 +7,17 @@ type Path = readonly (string | number)[];
 /** Deeper JSON than this is nobody's request. */
 const MOST_LEVELS = 64;
 
-/**
- * Makes raw input ready for validation: nulls count as missing, NUL characters are refused (PostgreSQL has no place
- * for them), and nesting is bounded.
- */
+/** PostgreSQL has no place for NUL, and half a surrogate pair is no character of UTF-8. */
+const UNSTORABLE = /\0|\p{Surrogate}/u;
+
+/** Makes raw input ready for validation: nulls count as missing, unstorable text is refused, and nesting is bounded. */
 export function cleanFields(input: unknown, keepsNull: (path: Path) => boolean): Result<unknown, Refusal> {
   let problem: Refusal | undefined;
   const clean = (value: unknown, path: Path): unknown => {
     if (problem) return undefined;
     if (path.length > MOST_LEVELS) problem = { kind: "malformed-json" };
-    else if (typeof value === "string" && value.includes("\0")) {
-      problem = invalidField(fieldName(path), "must not contain NUL");
+    else if (typeof value === "string" && UNSTORABLE.test(value)) {
+      problem = invalidField(fieldName(path), "must not contain NUL or lone surrogates");
     } else if (Array.isArray(value)) return value.map((item, index) => clean(item, [...path, index]));
     else if (value !== null && typeof value === "object") {
       const kept = Object.entries(value).filter(([key, inner]) => inner !== null || keepsNull([...path, key]));

@@ -19,21 +19,28 @@ export const noLimits: RateLimits = {
 /** Wrong keys from one source within a minute before it has to wait. */
 const FAILURES_PER_MINUTE = 30;
 
-/** Limits in the memory of this process; loopback is exempt unless `limitLoopback`. */
-export function makeRateLimits(requestsPerSecond: number, limitLoopback: boolean): RateLimits {
+/**
+ * Limits in the memory of this process. Loopback is exempt unless `limitLoopback`, but where people log in
+ * (`limitLoopbackFailures`) their failures count from everywhere.
+ */
+export function makeRateLimits(
+  requestsPerSecond: number,
+  limitLoopback: boolean,
+  limitLoopbackFailures = limitLoopback,
+): RateLimits {
   const requests = new RateLimiterMemory({ points: requestsPerSecond, duration: 1 });
   const failures = new RateLimiterMemory({ points: FAILURES_PER_MINUTE, duration: 60 });
-  const exempt = (address: string) => !limitLoopback && isLoopback(address);
+  const mayFail = (address: string) => !limitLoopbackFailures && isLoopback(address);
   return {
     async beforeAuthentication(address) {
-      const seen = exempt(address) ? null : await failures.get(address);
+      const seen = mayFail(address) ? null : await failures.get(address);
       return seen && seen.consumedPoints >= FAILURES_PER_MINUTE ? rateLimited(seen) : undefined;
     },
     async countFailure(address) {
       await failures.penalty(address);
     },
     countRequest(callerKey, address) {
-      if (exempt(address)) return Promise.resolve(undefined);
+      if (!limitLoopback && isLoopback(address)) return Promise.resolve(undefined);
       return requests.consume(callerKey).then(() => undefined, rateLimited);
     },
   };

@@ -31,7 +31,7 @@ export function makeOpenapi<Caller>(
 
 function describeOperation<Caller>(dialect: Dialect<Caller>, declared: AnyEndpoint<Caller>): ZodOpenApiOperationObject {
   const refusal = { description: "Refused", content: { "application/json": { schema: refusalSchema(dialect) } } };
-  const inQuery = dialect.queryFields && (declared.method === "GET" || declared.method === "DELETE");
+  const inQuery = declared.queryFields ?? (dialect.queryFields && ["GET", "DELETE"].includes(declared.method));
   return {
     summary: declared.summary,
     ...(declared.open ? { security: [] } : {}),
@@ -41,7 +41,10 @@ function describeOperation<Caller>(dialect: Dialect<Caller>, declared: AnyEndpoi
     },
     ...requestBody(declared),
     responses: {
-      "200": { description: "Done", content: { "application/json": { schema: declared.reply as ZodType } } },
+      "200": {
+        description: "Done",
+        content: { [declared.replyType ?? "application/json"]: { schema: declared.reply as ZodType } },
+      },
       "400": refusal,
       ...(declared.open ? {} : { "403": refusal, "429": refusal }),
     },

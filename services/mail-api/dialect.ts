@@ -1,0 +1,69 @@
+import type { IncomingHttpHeaders } from "node:http";
+import { hashApiKey } from "../core/api-key.ts";
+import type { Refusal } from "../core/refusal.ts";
+import { ok, refuse } from "../core/result.ts";
+import type { Db } from "../platform/db.ts";
+import { type Dialect, readAuthorization, statusOf } from "../platform/http/dialect.ts";
+import { findInstanceByKey, type Instance } from "../store/instances.ts";
+
+/** Who calls: an instance, known by its key. */
+export interface MailCaller {
+  readonly instance: Instance;
+}
+
+export const API_VERSION = "1.5";
+
+/** How the mail API knows its callers and words its refusals. */
+export function makeMailDialect(db: Db, secret: string): Dialect<MailCaller> {
+  return {
+    title: "Palomar mail API",
+    description:
+      "Contacts, campaigns, sending, groups, filters, global variables, whitelist and events of one instance. Fields of GET and DELETE come in a JSON body or in the query string.",
+    base: "/v1",
+    credentialHeaders: ["Authorization"],
+    queryFields: true,
+    async authenticate(headers) {
+      const key = readAuthorization(headers);
+      if (key === undefined) return refuse({ kind: "unauthenticated" });
+      const instance = await findInstanceByKey(db, hashApiKey(secret, key), readHost(headers));
+      return instance === undefined ? refuse({ kind: "unauthenticated" }) : ok({ instance });
+    },
+    callerKey: ({ instance }) => `instance ${instance.id}`,
+    toHttp: (refusal) => ({ status: statusOf(refusal), body: { status: "err", on: textOf(refusal) } }),
+  };
+}
+
+/** The host a request came to: lower case, without the port and a last dot. */
+function readHost(headers: IncomingHttpHeaders): string {
+  return (headers.host ?? "").toLowerCase().replace(/:\d*$/, "").replace(/\.$/, "");
+}
+
+function textOf(refusal: Refusal): string {
+  switch (refusal.kind) {
+    case "unauthenticated":
+      return "apikey invalida";
+    case "forbidden":
+    case "unacceptable":
+    case "not-found":
+    case "conflict":
+      return refusal.text;
+    case "unknown-path":
+      return "no existe";
+    case "wrong-method":
+      return "metodo no permitido";
+    case "malformed-json":
+      return "json invalido";
+    case "missing-field":
+      return `falta ${refusal.field}`;
+    case "invalid-field":
+      return `${refusal.field} invalido`;
+    case "too-large":
+      return "demasiado grande";
+    case "rate-limited":
+      return "demasiadas peticiones";
+    case "unavailable":
+      return "servicio no disponible";
+    case "internal":
+      return "error interno";
+  }
+}

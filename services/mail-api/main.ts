@@ -1,0 +1,20 @@
+import { listenHttp } from "../platform/http/listen.ts";
+import { makeResolver } from "../platform/resolver.ts";
+import type { StartService } from "../platform/service.ts";
+import { makeMailApp } from "./app.ts";
+import { startMaintenance } from "./maintenance.ts";
+
+/** Serves the mail API, and keeps the event tables in order beside it. */
+export const start: StartService = async ({ config, secret, db, clock, observe }) => {
+  const resolver = await makeResolver(config.resolver);
+  const app = makeMailApp({ db, secret, config, clock, resolver }, observe);
+  const listener = await listenHttp(app, config.listen.mailApi);
+  const maintenance = startMaintenance(db, clock, observe);
+  return {
+    addresses: listener ? { mail_api: listener.url } : {},
+    stop: async () => {
+      await listener?.close();
+      await maintenance.stop();
+    },
+  };
+};

@@ -1,0 +1,189 @@
+import { z } from "zod";
+import { validateAddress } from "../../core/mail/address.ts";
+import { lineOfText } from "../../core/mail/contact-input.ts";
+import { DYNAMIC_SUBJECT } from "../../core/mail/personalise.ts";
+import { invalidField, missingField, notFound, type Refusal } from "../../core/refusal.ts";
+import { ok, type Result, refuse } from "../../core/result.ts";
+import { type AnyEndpoint, endpoint } from "../../platform/http/endpoint.ts";
+import {
+  addCampaign,
+  type Campaign,
+  findCampaign,
+  listCampaigns,
+  type NewCampaign,
+  readCampaignApikey,
+  setCampaignApikey,
+} from "../../store/campaigns.ts";
+import type { Instance } from "../../store/instances.ts";
+import { readSender } from "../addresses.ts";
+import type { MailCaller } from "../dialect.ts";
+import type { MailServices } from "../services.ts";
+
+const httpUrl = z
+  .string()
+  .max(2_000)
+  .refine((text) => isHttpUrl(text));
+const charset = z.string().regex(/^[A-Za-z0-9._:-]{0,40}$/);
+const name = lineOfText.regex(/\S/);
+
+/** What a campaign sends unless a call says otherwise: all required for type `api`. */
+const defaults = z.object({
+  remitente: z.string(),
+  remitente_nombre: lineOfText,
+  asunto: lineOfText,
+  url: httpUrl,
+  charset,
+  desusc: z.enum(["si", "no"]),
+});
+const options = { asunto_uri: z.string().optional(), replyto: z.string().optional() };
+
+const newCampaign = z.discriminatedUnion("tipo", [
+  z.object({ tipo: z.literal("api"), nombre: name, ...defaults.shape, ...options }),
+  z.object({ tipo: z.literal("normal"), nombre: name, ...defaults.partial().shape, ...options }),
+]);
+type NewCampaignFields = z.output<typeof newCampaign>;
+
+const campaignJson = z.object({
+  id: z.string(),
+  numid: z.int(),
+  tipo: z.enum(["api", "normal", "bulk"]),
+  nombre: z.string(),
+  remitente: z.string(),
+  remitente_nombre: z.string(),
+  asunto: z.string(),
+  asunto_uri: z.string(),
+  replyto: z.string(),
+  url: z.string(),
+  charset: z.string(),
+  desusc: z.string(),
+});
+
+const apikeyReply = z.object({ status: z.literal("ok"), numid: z.int(), camp_apikey: z.string() });
+type ApikeyReply = z.infer<typeof apikeyReply>;
+
+/** Printable characters without spaces: it has to pass as an SMTP password. */
+const apikey = z.string().regex(/^[^\s\p{C}]{8,128}$/u);
+
+/** Operations 12 to 14: campaigns and their keys. */
+export function campaignEndpoints(services: MailServices): AnyEndpoint<MailCaller>[] {
+  const { db, secret } = services;
+
+  async function replyWithApikey(instanceId: number, numid: number): Promise<Result<ApikeyReply, Refusal>> {
+    const key = await readCampaignApikey(db, secret, instanceId, numid);
+    if (key === undefined) return refuse(notFound("no existe"));
+    if (key === null) return refuse(invalidField("numid", "only campaigns of type api have a key"));
+    return ok({ status: "ok", numid, camp_apikey: key });
+  }
+
+  return [
+    endpoint({
+      method: "POST",
+      path: "/campania",
+      summary: "Create a campaign",
+      fields: newCampaign,
+      reply: z.object({ status: z.literal("ok"), id: z.string(), numid: z.int(), camp_apikey: z.string().optional() }),
+      act: async ({ caller, fields }) => {
+        const campaign = await readCampaign(services, caller.instance, fields);
+        if (!campaign.ok) return campaign;
+        const { id, numid, apikey: camp_apikey } = await addCampaign(db, secret, campaign.value);
+        return ok({ status: "ok" as const, id, numid, camp_apikey });
+      },
+    }),
+    endpoint({
+      method: "GET",
+      path: "/campania",
+      summary: "List campaigns",
+      fields: z.object({ tipo: z.enum(["api", "normal", "bulk"]).optional(), numid: z.int().optional() }),
+      reply: z.object({ status: z.literal("ok"), campanias: z.array(campaignJson) }),
+      act: async ({ caller, fields }) => {
+        const campaigns = await listCampaigns(db, caller.instance.id, { type: fields.tipo, numid: fields.numid });
+        return ok({ status: "ok" as const, campanias: campaigns.map(toCampaignJson) });
+      },
+    }),
+    endpoint({
+      method: "GET",
+      path: "/campania_apikey",
+      summary: "Read the key of a campaign of type api",
+      fields: z.object({ numid: z.int() }),
+      reply: apikeyReply,
+      act: ({ caller, fields }) => replyWithApikey(caller.instance.id, fields.numid),
+    }),
+    endpoint({
+      method: "POST",
+      path: "/campania_apikey",
+      summary: "Set the key of a campaign of type api",
+      fields: z.object({ numid: z.int(), apikey }),
+      queryFields: true,
+      reply: apikeyReply,
+      act: async ({ caller, fields }) => {
+        const campaign = { instanceId: caller.instance.id, numid: fields.numid };
+        const known = await findCampaign(db, campaign.instanceId, campaign.numid);
+        if (known?.type === "api") await setCampaignApikey(db, secret, campaign, fields.apikey);
+        return replyWithApikey(campaign.instanceId, campaign.numid);
+      },
+    }),
+  ];
+}
+
+/** Judges what the schema alone cannot: the subject's source, the reply address, the sender. */
+async function readCampaign(
+  services: MailServices,
+  instance: Instance,
+  fields: NewCampaignFields,
+): Promise<Result<NewCampaign, Refusal>> {
+  const subjectUri = readSubjectUri(fields);
+  if (!subjectUri.ok) return subjectUri;
+  const replyTo = readReplyTo(fields.replyto);
+  if (!replyTo.ok) return replyTo;
+  const sender = fields.remitente === undefined ? undefined : await readSender(services, instance, fields.remitente);
+  if (sender && !sender.ok) return sender;
+  return ok({
+    instanceId: instance.id,
+    type: fields.tipo,
+    name: fields.nombre,
+    sender: sender?.value.asGiven ?? "",
+    senderName: fields.remitente_nombre ?? "",
+    subject: fields.asunto ?? "",
+    subjectUri: subjectUri.value,
+    replyTo: replyTo.value,
+    url: fields.url ?? "",
+    charset: fields.charset ?? "",
+    unsubscribe: fields.desusc ?? "",
+  });
+}
+
+/** A dynamic subject needs its URL; beside a static one the URL is ignored. */
+function readSubjectUri({ asunto, asunto_uri }: NewCampaignFields): Result<string, Refusal> {
+  if (asunto !== DYNAMIC_SUBJECT) return ok("");
+  if (asunto_uri === undefined) return refuse(missingField("asunto_uri"));
+  return httpUrl.safeParse(asunto_uri).success
+    ? ok(asunto_uri)
+    : refuse(invalidField("asunto_uri", "an http or https URL"));
+}
+
+function readReplyTo(given: string | undefined): Result<string, Refusal> {
+  if (given === undefined || given === "") return ok("");
+  const address = validateAddress(given, { allowSmtputf8: false });
+  return address.ok ? ok(address.value.asGiven) : refuse(invalidField("replyto", address.error));
+}
+
+function isHttpUrl(text: string): boolean {
+  return /^https?:/i.test(text) && URL.canParse(text);
+}
+
+function toCampaignJson(campaign: Campaign): z.infer<typeof campaignJson> {
+  return {
+    id: campaign.id,
+    numid: campaign.numid,
+    tipo: campaign.type,
+    nombre: campaign.name,
+    remitente: campaign.sender,
+    remitente_nombre: campaign.senderName,
+    asunto: campaign.subject,
+    asunto_uri: campaign.subjectUri,
+    replyto: campaign.replyTo,
+    url: campaign.url,
+    charset: campaign.charset,
+    desusc: campaign.unsubscribe,
+  };
+}

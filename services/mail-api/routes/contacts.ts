@@ -1,0 +1,88 @@
+import { Readable } from "node:stream";
+import { z } from "zod";
+import { validateAddress } from "../../core/mail/address.ts";
+import { contactFields, lineOfText, toContactChange } from "../../core/mail/contact-input.ts";
+import { contactJson, contactSummaryJson, toContactJson, toContactSummaryJson } from "../../core/mail/contact-json.ts";
+import { notFound, type Refusal } from "../../core/refusal.ts";
+import { ok, type Result, refuse } from "../../core/result.ts";
+import type { Db } from "../../platform/db.ts";
+import { type AnyEndpoint, endpoint, RawReply } from "../../platform/http/endpoint.ts";
+import { findContact, saveContacts, streamContacts } from "../../store/contact-profiles.ts";
+import { listContactEvents } from "../../store/event-pages.ts";
+import type { Instance } from "../../store/instances.ts";
+import { readEmail, readSender } from "../addresses.ts";
+import type { MailCaller } from "../dialect.ts";
+import type { MailServices } from "../services.ts";
+
+const contactReply = z.object({ status: z.literal("ok"), contacto: contactJson });
+
+/** Operations 4 to 6: reading and writing contacts. */
+export function contactEndpoints(services: MailServices): AnyEndpoint<MailCaller>[] {
+  const { db } = services;
+  return [
+    endpoint({
+      method: "GET",
+      path: "/contacto/:email",
+      summary: "Read a contact",
+      params: z.object({ email: z.string() }),
+      reply: contactReply,
+      act: async ({ caller, params }) => {
+        // An address that cannot be one is no contact's.
+        const address = validateAddress(params.email, { allowSmtputf8: false });
+        return address.ok ? readContact(db, caller.instance, address.value.key) : refuse(notFound("no existe"));
+      },
+    }),
+    endpoint({
+      method: "POST",
+      path: "/contacto",
+      summary: "Create or update a contact",
+      fields: z.object({
+        email: z.string(),
+        remitente: z.string().optional(),
+        remitente_nombre: lineOfText.optional(),
+        ...contactFields,
+      }),
+      keepsNull: ([list, , field]) => list === "campos" && field === "valor",
+      reply: contactReply,
+      act: async ({ caller, fields }) => {
+        const address = readEmail(fields.email);
+        if (!address.ok) return address;
+        if (fields.remitente !== undefined) {
+          const sender = await readSender(services, caller.instance, fields.remitente);
+          if (!sender.ok) return sender;
+        }
+        await saveContacts(db, caller.instance.id, [toContactChange(address.value, fields)], "modified");
+        return readContact(db, caller.instance, address.value.key);
+      },
+    }),
+    endpoint({
+      method: "GET",
+      path: "/contactos/invalidos",
+      summary: "List all invalid contacts",
+      reply: z.object({ status: z.literal("ok"), contactos: z.array(contactSummaryJson) }),
+      act: async ({ caller }) =>
+        ok(new RawReply("application/json", Readable.from(writeInvalidContacts(db, caller.instance)))),
+    }),
+  ];
+}
+
+async function readContact(
+  db: Db,
+  instance: Instance,
+  emailKey: string,
+): Promise<Result<z.input<typeof contactReply>, Refusal>> {
+  const contact = await findContact(db, instance.id, emailKey);
+  if (contact === undefined) return refuse(notFound("no existe"));
+  const events = await listContactEvents(db, contact.id);
+  return ok({ status: "ok" as const, contacto: toContactJson(contact, events, instance.timeZone) });
+}
+
+async function* writeInvalidContacts(db: Db, instance: Instance): AsyncGenerator<string> {
+  yield '{"status":"ok","contactos":[';
+  let separator = "";
+  for await (const contact of streamContacts(db, instance.id, { invalid: true })) {
+    yield separator + JSON.stringify(toContactSummaryJson(contact, instance.timeZone));
+    separator = ",";
+  }
+  yield "]}";
+}

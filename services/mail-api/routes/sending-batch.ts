@@ -1,0 +1,111 @@
+import { z } from "zod";
+import { validateAddress } from "../../core/mail/address.ts";
+import { EVENT_NAMES } from "../../core/mail/event-kind.ts";
+import { formatTimestamp } from "../../core/mail/timestamps.ts";
+import { notFound, type Refusal, unacceptable } from "../../core/refusal.ts";
+import { ok, type Result, refuse } from "../../core/result.ts";
+import { type AnyEndpoint, endpoint } from "../../platform/http/endpoint.ts";
+import { isRecipient, readArchivedMessage } from "../../store/archive.ts";
+import { type Batch, type BatchContact, findBatch, listBatchContacts } from "../../store/batches.ts";
+import type { Instance } from "../../store/instances.ts";
+import type { MailCaller } from "../dialect.ts";
+import type { MailServices } from "../services.ts";
+
+const STATE_NAMES: Readonly<Record<Batch["state"], string>> = {
+  queued: "encolado",
+  sending: "enviando",
+  sent: "enviado",
+  cancelled: "cancelado",
+};
+
+const batchJson = z.object({
+  envio_id: z.string(),
+  timestamp: z.string(),
+  estado: z.string(),
+  modificado: z.string(),
+  campana_id: z.string(),
+  cant_particiones: z.int().nullable(),
+  particiones_tomadas: z.int().nullable(),
+  particiones_finalizadas: z.int().nullable(),
+  salidas_con_error: z.int().nullable(),
+  creador_id: z.string(),
+  contactos: z.array(
+    z.object({ email: z.string(), eventos: z.array(z.object({ eventos: z.string(), timestamp: z.string() })) }),
+  ),
+  archive: z.object({ mensajes: z.int(), octetos: z.int(), timestamp: z.string() }).optional(),
+});
+
+/** Operations 20 and 21: a batch, and what one of its recipients got. */
+export function batchEndpoints({ db }: MailServices): AnyEndpoint<MailCaller>[] {
+  return [
+    endpoint({
+      method: "GET",
+      path: "/eeid_info/:eeid",
+      summary: "Read a batch with the events of its recipients",
+      params: z.object({ eeid: z.string() }),
+      reply: z.object({ status: z.literal("ok"), envio_efectivo: batchJson }),
+      act: async ({ caller, params }) => {
+        const batch = await readBatch(params.eeid, caller.instance);
+        if (!batch.ok) return batch;
+        const contacts = await listBatchContacts(db, caller.instance.id, batch.value.eeid);
+        return ok({
+          status: "ok" as const,
+          envio_efectivo: toBatchJson(batch.value, contacts, caller.instance.timeZone),
+        });
+      },
+    }),
+    endpoint({
+      method: "GET",
+      path: "/eeid_eml/:eeid/:email",
+      summary: "Read the message that a recipient of an archived batch got",
+      params: z.object({ eeid: z.string(), email: z.string() }),
+      reply: z.object({ status: z.literal("ok"), msg: z.string() }),
+      act: async ({ caller, params }) => {
+        const batch = await readBatch(params.eeid, caller.instance);
+        if (!batch.ok) return batch;
+        if (batch.value.archive === undefined) return refuse(unacceptable("envio no archivado"));
+        const address = validateAddress(params.email, { allowSmtputf8: false });
+        if (!address.ok) return refuse(unacceptable(`invalid email ${address.error}`));
+        const { key, asGiven, text } = address.value;
+        const octets = await readArchivedMessage(db, batch.value.eeid, key);
+        if (octets !== undefined) return ok({ status: "ok" as const, msg: octets.toString("utf8") });
+        const isQueued = await isRecipient(db, batch.value.eeid, [key, asGiven, text]);
+        return refuse(isQueued ? notFound("todavia no enviado") : unacceptable("destinatario ajeno al envio"));
+      },
+    }),
+  ];
+
+  async function readBatch(eeid: string, instance: Instance): Promise<Result<Batch, Refusal>> {
+    const batch = z.uuid().safeParse(eeid).success ? await findBatch(db, instance.id, eeid) : undefined;
+    return batch === undefined ? refuse(notFound("no existe")) : ok(batch);
+  }
+}
+
+function toBatchJson(batch: Batch, contacts: readonly BatchContact[], timeZone: string): z.infer<typeof batchJson> {
+  const format = (moment: Date) => formatTimestamp(moment, timeZone);
+  return {
+    envio_id: batch.eeid,
+    timestamp: format(batch.createdAt),
+    estado: STATE_NAMES[batch.state],
+    modificado: format(batch.modifiedAt),
+    campana_id: String(batch.campaignNumid),
+    cant_particiones: batch.partitions,
+    particiones_tomadas: batch.partitionsTaken,
+    particiones_finalizadas: batch.partitionsFinished,
+    salidas_con_error: batch.refused,
+    creador_id: batch.creator,
+    contactos: contacts.map(({ email, events }) => ({
+      email,
+      eventos: events.map(({ kind, at }) => ({ eventos: EVENT_NAMES[kind], timestamp: format(at) })),
+    })),
+    ...(batch.archive === undefined
+      ? {}
+      : {
+          archive: {
+            mensajes: batch.archive.messages,
+            octetos: batch.archive.octets,
+            timestamp: format(batch.archive.lastAt ?? batch.createdAt),
+          },
+        }),
+  };
+}

@@ -1,0 +1,13 @@
+import type { Clock } from "../platform/clock.ts";
+import type { Config } from "../platform/config.ts";
+import type { Db } from "../platform/db.ts";
+import type { Resolver } from "../platform/resolver.ts";
+
+/** What the operations of the mail API work with. */
+export interface MailServices {
+  readonly db: Db;
+  readonly secret: string;
+  readonly config: Config;
+  readonly clock: Clock;
+  readonly resolver: Resolver;
+}

@@ -1,0 +1,145 @@
+import { lookup } from "node:dns/promises";
+import { isIP } from "node:net";
+import { Agent, request } from "undici";
+import { ok, type Result, refuse } from "../core/result.ts";
+import { isReachable } from "./address-blocks.ts";
+import type { Config } from "./config.ts";
+import type { Resolver } from "./resolver.ts";
+
+/** What a fetch may reach, and through whom names are resolved. */
+export interface FetchSurroundings {
+  readonly config: Pick<Config, "fetchAllow" | "resolver">;
+  readonly resolver: Resolver;
+}
+
+/** What is fetched; both are text in UTF-8. */
+export type FetchedKind = "html" | "text";
+
+const MOST_OCTETS = 5 * 2 ** 20;
+const DEADLINE_MS = 10_000;
+const MOST_HOPS = 5;
+const TYPES: Readonly<Record<FetchedKind, RegExp>> = {
+  html: /^(text\/(html|plain)|application\/xhtml\+xml)$/,
+  text: /^text\/[a-z0-9.+-]+$/,
+};
+
+/**
+ * Fetches a text that a client named by URL. 301 and 302 are followed to a 200. Each hop's host is resolved here and
+ * the connection goes to the very address that was judged, so that no name, spelling, redirect or second answer of a
+ * DNS server leads to a private, loopback, link-local or metadata address.
+ * @returns refused with the reason
+ */
+export async function fetchText(
+  url: string,
+  kind: FetchedKind,
+  surroundings: FetchSurroundings,
+): Promise<Result<string, string>> {
+  const signal = AbortSignal.timeout(DEADLINE_MS);
+  let target = new URL(url);
+  try {
+    for (let hop = 0; hop <= MOST_HOPS; hop++) {
+      const answer = await fetchHop(target, { kind, signal, ...surroundings });
+      if (!answer.ok) return answer;
+      if ("text" in answer.value) return ok(answer.value.text);
+      target = answer.value.location;
+    }
+    return refuse("too many redirects");
+  } catch (error) {
+    return refuse(signal.aborted ? "timeout" : describe(error));
+  }
+}
+
+/** Whether text is a URL that may be fetched. */
+export function isHttpUrl(text: string): boolean {
+  return URL.canParse(text) && /^https?:$/.test(new URL(text).protocol);
+}
+
+interface Hop extends FetchSurroundings {
+  readonly kind: FetchedKind;
+  readonly signal: AbortSignal;
+}
+
+async function fetchHop(target: URL, hop: Hop): Promise<Result<{ text: string } | { location: URL }, string>> {
+  const address = await pinAddress(target, hop);
+  if (!address.ok) return address;
+  const agent = new Agent({
+    connect: {
+      timeout: DEADLINE_MS,
+      // Only names come here: undici connects to literals as they stand, and those were judged above.
+      lookup: (_name, options, done) => {
+        const pinned = { address: address.value, family: isIP(address.value) };
+        if (options.all) done(null, [pinned]);
+        else done(null, pinned.address, pinned.family);
+      },
+    },
+  });
+  try {
+    const { statusCode, headers, body } = await request(target, {
+      dispatcher: agent,
+      signal: hop.signal,
+      headers: { accept: "text/html, text/plain, */*;q=0.1", "accept-encoding": "identity", "user-agent": "Palomar" },
+    });
+    if (statusCode === 301 || statusCode === 302) return readLocation(target, headers.location);
+    if (statusCode !== 200) return refuse(`status ${statusCode}`);
+    const unfit = judgeContent(String(headers["content-type"] ?? ""), hop.kind);
+    if (unfit !== undefined) return refuse(unfit);
+    if (headers["content-encoding"] !== undefined) return refuse("content encoding not supported");
+    return await readText(body);
+  } finally {
+    await agent.destroy();
+  }
+}
+
+/** The address to connect to: of a literal itself, of a name one that may be reached. */
+async function pinAddress(target: URL, { config, resolver }: FetchSurroundings): Promise<Result<string, string>> {
+  const host = target.hostname.replace(/^\[|\]$/g, "");
+  const addresses = isIP(host) ? [host] : await resolveHost(host, config.resolver === null ? undefined : resolver);
+  if (addresses.length === 0) return refuse("host not found");
+  const reachable = addresses.find((address) => isReachable(address, config.fetchAllow));
+  return reachable === undefined ? refuse("address not allowed") : ok(reachable);
+}
+
+async function resolveHost(host: string, resolver: Resolver | undefined): Promise<string[]> {
+  if (resolver === undefined) {
+    const found = await lookup(host, { all: true }).catch(() => []);
+    return found.map(({ address }) => address);
+  }
+  const answers = await Promise.all([resolver.resolveA(host), resolver.resolveAaaa(host)]);
+  return answers.flatMap((answer) => (answer.kind === "found" ? answer.records : []));
+}
+
+function readLocation(target: URL, location: string | string[] | undefined): Result<{ location: URL }, string> {
+  if (typeof location !== "string" || !URL.canParse(location, target.href))
+    return refuse("redirect without a location");
+  const next = new URL(location, target);
+  return isHttpUrl(next.href) ? ok({ location: next }) : refuse("redirect to another scheme");
+}
+
+function judgeContent(contentType: string, kind: FetchedKind): string | undefined {
+  if (contentType === "") return undefined;
+  const [type = "", ...parameters] = contentType.toLowerCase().split(";");
+  if (!TYPES[kind].test(type.trim())) return "content type not supported";
+  const charset = /^\s*charset\s*=\s*"?([^"\s]*)/.exec(parameters.find((p) => /^\s*charset/.test(p)) ?? "")?.[1];
+  return charset === undefined || /^(utf-?8|us-ascii)$/.test(charset) ? undefined : "not UTF-8";
+}
+
+async function readText(body: AsyncIterable<Buffer>): Promise<Result<{ text: string }, string>> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  for await (const chunk of body) {
+    size += chunk.length;
+    if (size > MOST_OCTETS) return refuse("larger than 5 MiB");
+    chunks.push(chunk);
+  }
+  try {
+    const text = new TextDecoder("utf-8", { fatal: true }).decode(Buffer.concat(chunks));
+    return text.includes("\0") ? refuse("not text") : ok({ text });
+  } catch {
+    return refuse("not UTF-8");
+  }
+}
+
+function describe(error: unknown): string {
+  const { code, message } = error as NodeJS.ErrnoException;
+  return code ?? message;
+}

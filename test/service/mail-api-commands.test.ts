@@ -1,0 +1,185 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Command } from "commander";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { registerContactCommand } from "../../services/cli/commands/contact.ts";
+import { registerInstanceCommand } from "../../services/cli/commands/instance.ts";
+import { CommandRefused, type CommandRuntime } from "../../services/cli/runtime.ts";
+import { type Config, loadConfig } from "../../services/platform/config.ts";
+import { startMailApi, type TestMailApi } from "../support/mail-api.ts";
+
+let api: TestMailApi;
+let folder: string;
+beforeAll(async () => {
+  api = await startMailApi();
+  folder = mkdtempSync(join(tmpdir(), "palomar-commands-"));
+});
+afterAll(async () => {
+  await api.stop();
+  rmSync(folder, { recursive: true });
+});
+
+interface Outcome {
+  readonly json?: unknown;
+  readonly refused?: string;
+  readonly status: number;
+}
+
+/** Runs `palomar …` with `--json` on the test's database. */
+async function palomar(...args: string[]): Promise<Outcome> {
+  const config = loadConfig({}) as { value: Config };
+  let json: unknown;
+  let status = 0;
+  const runtime: CommandRuntime = {
+    config: config.value,
+    withDatabase: (use) => use({ db: api.db, secret: api.secret, config: config.value }),
+    print: (result, text) => {
+      expect(typeof text).toBe("string");
+      json = result;
+    },
+    note: () => {},
+    refuse: (text) => {
+      throw new CommandRefused(text);
+    },
+    exitWith: (given) => {
+      status = given;
+    },
+  };
+  const program = new Command("palomar").exitOverride().configureOutput({ writeErr: () => {} });
+  registerInstanceCommand(program, runtime);
+  registerContactCommand(program, runtime);
+  try {
+    await program.parseAsync(args, { from: "user" });
+    return { json, status };
+  } catch (error) {
+    if (error instanceof CommandRefused) return { refused: error.message, status: 1 };
+    throw error;
+  }
+}
+
+describe("palomar instance", () => {
+  test("add makes an instance whose key the API accepts", async () => {
+    const added = await palomar(
+      ..."instance add west --host West.Test:8025 --domain West.Example --domain bücher.example".split(" "),
+    );
+    expect(added.json).toEqual({
+      name: "west",
+      host: "west.test",
+      key: expect.stringMatching(/^\S{32,}$/),
+      domains: ["west.example", "xn--bcher-kva.example"],
+    });
+    const { key } = added.json as { key: string };
+    const version = await api.north.call("GET", "/v1/version", undefined, { Authorization: key, Host: "west.test" });
+    expect(version.status).toBe(200);
+  });
+
+  test("add with a key of the operator's", async () => {
+    const added = await palomar(..."instance add east --host east.test --key chosen-key --archive".split(" "));
+    expect(added.json).toEqual({ name: "east", host: "east.test", key: "chosen-key", domains: [] });
+  });
+
+  test.each([
+    ["instance add north --host other.test", "an instance of this name already exists"],
+    ["instance add other --host north.test", "another instance has this host"],
+    ["instance add other --host NORTH.test.", "another instance has this host"],
+    ["instance add other --host other.test --key key-of-north", "another instance has this key"],
+    [
+      "instance add other --host other.test --key short",
+      "a key has 8 to 128 printable ASCII characters without spaces",
+    ],
+    ["instance add other --host not/a/host", "not/a/host is no host name"],
+    ["instance add -- other..name --host x", undefined],
+    ["instance add other --host o.test --domain nodot", "The domain name nodot is not valid. It should have a period."],
+    ["instance add other --host o.test --time-zone Mars/Olympus", "Mars/Olympus is no time zone"],
+    ["instance key rotate nobody", "there is no instance nobody"],
+    ["instance domain add north example.org", "north has example.org already"],
+    ["instance dkim show nobody", "there is no instance nobody"],
+    ["instance dkim show north other.example", "north has no other.example"],
+    ["instance conversions north maybe", "on or off"],
+    ["instance set north --event-days 0", "0 is no number of days"],
+    ["contact erase north nobody@example.org", "north holds nothing on nobody@example.org"],
+    ["contact export north nobody@example.org", "north holds nothing on nobody@example.org"],
+    ["contact import nobody /dev/null", "there is no instance nobody"],
+  ])("%s is refused", async (line, reason) => {
+    const outcome = await palomar(...line.split(" ")).catch((error: { code: string }) => ({
+      status: 2,
+      refused: undefined,
+      code: error.code,
+    }));
+    expect(outcome.refused).toBe(reason);
+    expect(outcome.status).toBe(reason === undefined ? 2 : 1);
+  });
+
+  test("key rotate replaces the key", async () => {
+    const { json } = await palomar("instance", "key", "rotate", "south");
+    expect(json).toEqual({ name: "south", key: expect.any(String) });
+    expect((await api.south.call("GET", "/v1/version")).status).toBe(403);
+    const { key } = json as { key: string };
+    expect((await api.south.call("GET", "/v1/version", undefined, { Authorization: key })).status).toBe(200);
+  });
+
+  test("domain add allows a sender, dkim show prints what publishes its key", async () => {
+    const added = await palomar("instance", "domain", "add", "east", "East.Example.");
+    expect(added.json).toEqual({ name: "east", domain: "east.example", domains: ["east.example"] });
+    const shown = await palomar("instance", "dkim", "show", "east");
+    expect(shown.json).toEqual({
+      domain: "east.example",
+      selector: "palomar",
+      name: "palomar._domainkey.east.example",
+      value: expect.stringMatching(/^v=DKIM1; k=rsa; p=[A-Za-z0-9+/]{300,}=*$/),
+    });
+    expect(await palomar("instance", "dkim", "show", "east", "EAST.example")).toEqual(shown);
+  });
+
+  test("settings change what they name", async () => {
+    const set = await palomar(
+      ..."instance set east --time-zone Europe/Madrid --archive off --event-days 400 --archive-days forever".split(" "),
+    );
+    expect(set.json).toEqual({
+      name: "east",
+      host: "east.test",
+      archive: false,
+      time_zone: "Europe/Madrid",
+      conversions: false,
+      event_days: 400,
+      archive_days: null,
+    });
+    expect((await palomar("instance", "conversions", "east", "on")).json).toMatchObject({
+      conversions: true,
+      event_days: 400,
+    });
+    expect((await palomar("instance", "set", "east")).json).toMatchObject({ conversions: true, event_days: 400 });
+    const { json } = await palomar("instance", "list");
+    expect((json as { name: string }[]).map(({ name }) => name)).toEqual(["east", "north", "south", "west"]);
+  });
+});
+
+describe("palomar contact", () => {
+  test("import prints the report and ends with 1 when lines were bad; export and erase one address", async () => {
+    const file = join(folder, "contacts.csv");
+    writeFileSync(file, "email,nombre\nana@example.org,Ana\nbad,\n");
+    const dry = await palomar("contact", "import", "north", file, "--dry-run");
+    const report = {
+      created: 1,
+      updated: 0,
+      rejected: 1,
+      errors: [{ line: 3, on: "invalid email The email address is not valid. It must have exactly one @-sign." }],
+    };
+    expect(dry).toEqual({ json: report, status: 1 });
+    expect(await palomar("contact", "import", "north", file)).toEqual(dry);
+    const exported = await palomar("contact", "export", "north", "ana@example.org");
+    expect(exported.json).toMatchObject({
+      contacto: { nombre: "Ana", operacion: "importacion" },
+      whitelist: false,
+      mensajes: [],
+    });
+    expect((await palomar("contact", "erase", "north", "ana@EXAMPLE.org")).json).toEqual({
+      email: "ana@EXAMPLE.org",
+      contacts: 1,
+      events: 0,
+      messages: 0,
+    });
+    expect((await palomar("contact", "import", "north", join(folder, "none.csv"))).refused).toMatch(/no such file/);
+  });
+});

@@ -1,0 +1,197 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { FilterCondition } from "../../services/core/mail/filter-condition.ts";
+import { recordEvents } from "../../services/store/events.ts";
+import { countMatches, findFilter, removeFilter, saveFilter, streamMatches } from "../../services/store/filters.ts";
+import { globalValues } from "../../services/store/globals.ts";
+import { startMailApi, type TestMailApi } from "../support/mail-api.ts";
+
+let api: TestMailApi;
+beforeAll(async () => {
+  api = await startMailApi();
+});
+afterAll(async () => {
+  expect(api.failures).toEqual([]);
+  await api.stop();
+});
+
+describe("grupo, base", () => {
+  test.each(["grupo", "base"])("POST %s makes a group; repeating it is no error", async (path) => {
+    for (let time = 0; time < 2; time++) {
+      const answer = await api.north.call("POST", `/v1/${path}/`, { nombre: "Boletín" });
+      expect([answer.status, answer.body]).toEqual([200, { status: "ok", nombre: "Boletín" }]);
+    }
+    expect(await api.db("groups").where({ instance_id: api.north.id, name: "Boletín" })).toHaveLength(1);
+  });
+
+  test.each([
+    [{}, "falta nombre"],
+    [{ nombre: "" }, "nombre invalido"],
+    [{ nombre: "  " }, "nombre invalido"],
+    [{ nombre: [] }, "nombre invalido"],
+  ])("%j is 400 %s", async (body, on) => {
+    for (const path of ["grupo", "base"]) {
+      const answer = await api.north.call("POST", `/v1/${path}`, body);
+      expect([answer.status, answer.body]).toEqual([400, { status: "err", on }]);
+    }
+  });
+});
+
+describe("global", () => {
+  test("is set, replaced, listed, removed; wrapped and bare names are one; each instance has its own", async () => {
+    const set = await api.north.call("POST", "/v1/global/", { nombre: "XYZMARCAXYZ", valor: "Uno" });
+    expect([set.status, set.body]).toEqual([200, { status: "ok", nombre: "XYZMARCAXYZ", valor: "Uno" }]);
+    expect((await api.north.call("GET", "/v1/global")).body).toEqual({
+      status: "ok",
+      globales: [{ nombre: "XYZMARCAXYZ", valor: "Uno" }],
+    });
+    await api.north.call("POST", "/v1/global", { nombre: "MARCA", valor: "" });
+    expect((await api.north.call("GET", "/v1/global/")).body.globales).toEqual([{ nombre: "MARCA", valor: "" }]);
+    expect(await globalValues(api.db, api.north.id)).toEqual(new Map([["MARCA", ""]]));
+    expect((await api.south.call("GET", "/v1/global")).body.globales).toEqual([]);
+    await api.south.call("DELETE", "/v1/global", { nombre: "MARCA", valor: "" });
+    expect((await api.north.call("GET", "/v1/global")).body.globales).toHaveLength(1);
+    const removed = await api.north.call("DELETE", "/v1/global/", { nombre: "XYZMARCAXYZ", valor: 7 });
+    expect([removed.status, removed.body]).toEqual([200, { status: "ok", nombre: "XYZMARCAXYZ" }]);
+    expect((await api.north.call("GET", "/v1/global")).body.globales).toEqual([]);
+    expect((await api.north.call("DELETE", "/v1/global?nombre=MARCA")).status).toBe(200);
+  });
+
+  test.each([
+    ["POST", {}, "falta nombre"],
+    ["POST", { nombre: "X" }, "falta valor"],
+    ["POST", { nombre: "X", valor: null }, "falta valor"],
+    ["POST", { nombre: "X", valor: 1 }, "valor invalido"],
+    ["POST", { nombre: "", valor: "1" }, "nombre invalido"],
+    ["DELETE", {}, "falta nombre"],
+    ["DELETE", { nombre: 5 }, "nombre invalido"],
+  ])("%s %j is 400 %s", async (method, body, on) => {
+    const answer = await api.north.call(method, "/v1/global", body);
+    expect([answer.status, answer.body]).toEqual([400, { status: "err", on }]);
+  });
+});
+
+describe("filtros", () => {
+  const now = new Date("2026-06-15T12:00:00Z");
+
+  beforeAll(async () => {
+    for (const instance of [api.north, api.south]) {
+      const people = [
+        {
+          email: "ana@gmail.com",
+          nombre: "Ana",
+          edad: 30,
+          grupos: ["clientes"],
+          campos: [{ nombre: "PUNTOS", valor: "120" }],
+        },
+        { email: "beto@example.org", nombre: "Beto", edad: 50, campos: [{ nombre: "PUNTOS", valor: "pocos" }] },
+        { email: "caro@example.org", nombre: "Caro%_", invalido: true },
+      ];
+      for (const person of people) await instance.call("POST", "/v1/contacto", person);
+    }
+    const ids = new Map(
+      (await api.db("contacts").where({ instance_id: api.north.id })).map((row) => [
+        row.email as string,
+        row.id as number,
+      ]),
+    );
+    const event = (
+      kind: "viewed" | "clicked",
+      email: string,
+      daysAgo: number,
+      campaignNumid: number,
+      machine = false,
+    ) => ({
+      kind,
+      machine,
+      campaignNumid,
+      instanceId: api.north.id,
+      contactId: ids.get(email)!,
+      at: new Date(now.getTime() - daysAgo * 86_400_000),
+    });
+    await recordEvents(api.db, [
+      event("viewed", "ana@gmail.com", 10, 12),
+      event("viewed", "beto@example.org", 40, 12),
+      event("clicked", "caro@example.org", 1, 13, true),
+    ]);
+  });
+
+  test.each<[FilterCondition, string[]]>([
+    [{ all: [] }, ["ana", "beto", "caro"]],
+    [{ any: [] }, []],
+    [{ field: "firstName", is: "=", value: "Ana" }, ["ana"]],
+    [{ field: "firstName", is: "!=", value: "Ana" }, ["beto", "caro"]],
+    [{ field: "firstName", is: "contains", value: "%_" }, ["caro"]],
+    [{ field: "email", is: "starts-with", value: "BET" }, ["beto"]],
+    [{ field: "age", is: ">", value: 30 }, ["beto"]],
+    [{ not: { field: "age", is: ">", value: 30 } }, ["ana", "caro"]],
+    [{ field: "age", is: "!=", value: 30 }, ["beto", "caro"]],
+    [{ field: "domainGroupId", is: "=", value: 1 }, ["ana"]],
+    [{ customField: "PUNTOS", is: ">=", value: 100.5 }, ["ana"]],
+    [{ customField: "PUNTOS", is: "=", value: "pocos" }, ["beto"]],
+    [{ customField: "PUNTOS", is: "=", value: "" }, ["caro"]],
+    [{ group: "clientes" }, ["ana"]],
+    [{ not: { group: "clientes" } }, ["beto", "caro"]],
+    [{ invalid: true }, ["caro"]],
+    [{ not: { event: "viewed", campaignNumid: 12, withinDays: 30 } }, ["beto", "caro"]],
+    [{ event: "viewed" }, ["ana", "beto"]],
+    [{ event: "clicked" }, []],
+    [
+      { any: [{ group: "clientes" }, { all: [{ invalid: true }, { field: "email", is: "contains", value: "@" }] }] },
+      ["ana", "caro"],
+    ],
+  ])("%j selects %j", async (condition, names) => {
+    expect(await countMatches(api.db, api.north.id, condition, now)).toBe(names.length);
+    const found: string[] = [];
+    for await (const matches of streamMatches(api.db, api.north.id, condition, now)) {
+      found.push(...matches.map(({ email }) => email.split("@")[0]!));
+    }
+    expect(found).toEqual(names);
+  });
+
+  test("GET filtros lists the caller's in the API's words, with their counts", async () => {
+    expect((await api.north.call("GET", "/v1/filtros/")).body).toEqual({ status: "ok", filtros: [] });
+    const condition: FilterCondition = {
+      any: [
+        {
+          all: [
+            { field: "age", is: ">=", value: 30 },
+            { customField: "PUNTOS", is: "contains", value: "1" },
+          ],
+        },
+        { not: { event: "sent", campaignNumid: 12, withinDays: 30 } },
+        { group: "clientes" },
+        { invalid: false },
+      ],
+    };
+    const id = await saveFilter(api.db, api.north.id, { name: "Mayores", condition: { all: [] } });
+    expect(await saveFilter(api.db, api.north.id, { name: "Mayores", condition })).toBe(id);
+    expect((await api.north.call("GET", "/v1/filtros")).body).toEqual({
+      status: "ok",
+      filtros: [
+        {
+          id,
+          nombre: "Mayores",
+          condiciones: {
+            alguna: [
+              {
+                todas: [
+                  { campo: "edad", es: ">=", valor: 30 },
+                  { campo: "XYZPUNTOSXYZ", es: "contiene", valor: "1" },
+                ],
+              },
+              { no: { evento: "envio", campana_id: 12, dias: 30 } },
+              { grupo: "clientes" },
+              { invalido: false },
+            ],
+          },
+          contactos: 3,
+        },
+      ],
+    });
+    expect((await api.south.call("GET", "/v1/filtros")).body.filtros).toEqual([]);
+    expect(await findFilter(api.db, api.south.id, id)).toBeUndefined();
+    expect(await removeFilter(api.db, api.south.id, id)).toBe(false);
+    expect(await findFilter(api.db, api.north.id, id)).toEqual({ id, name: "Mayores", condition });
+    expect(await removeFilter(api.db, api.north.id, id)).toBe(true);
+  });
+});

@@ -1,0 +1,183 @@
+import { Readable } from "node:stream";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { type EmailAddress, validateAddress } from "../../services/core/mail/address.ts";
+import { eraseAddress } from "../../services/store/contact-erasure.ts";
+import { exportContacts, readAddressRecords } from "../../services/store/contact-export.ts";
+import { importContacts } from "../../services/store/contact-import.ts";
+import { countEvents } from "../../services/store/event-counts.ts";
+import { startMailApi, type TestMailApi } from "../support/mail-api.ts";
+
+let api: TestMailApi;
+beforeAll(async () => {
+  api = await startMailApi();
+});
+afterAll(async () => {
+  expect(api.failures).toEqual([]);
+  await api.stop();
+});
+
+const load = (csv: string | Buffer, dryRun = false, instanceId = api.north.id) =>
+  importContacts(api.db, instanceId, Readable.from([Buffer.from(csv)]), { dryRun });
+
+async function dump(instanceId: number): Promise<string> {
+  let csv = "";
+  for await (const line of exportContacts(api.db, instanceId)) csv += line;
+  return csv;
+}
+
+function address(email: string): EmailAddress {
+  const parsed = validateAddress(email, { allowSmtputf8: false });
+  if (!parsed.ok) throw new Error(parsed.error);
+  return parsed.value;
+}
+
+describe("import", () => {
+  test("creates and updates; bad lines are reported with their numbers and do not stop good ones", async () => {
+    const report = await load(
+      [
+        "\ufeffemail,nombre,apellido,edad,sexo,grupos,COLOR",
+        "ana@example.org,Ana,,30,F,clientes|vip,rojo",
+        "no-address,X,,,,,",
+        "",
+        '"beto@example.org","Beto ""el\nGrande""",,,,,',
+        "caro@example.org,Caro,,x,,,",
+        "ana@example.org,,Pérez,,,,",
+        ",Nadie,,,,,",
+        "dora@example.org,Dora,,,,,,demasiado",
+        "ana@exämple.org,Ä,,,,,",
+      ].join("\n"),
+    );
+    expect(report).toEqual({
+      created: 3 - 1,
+      updated: 1,
+      rejected: 5,
+      errors: [
+        { line: 3, on: "invalid email The email address is not valid. It must have exactly one @-sign." },
+        { line: 5, on: "nombre invalido" },
+        { line: 7, on: "edad invalido" },
+        { line: 9, on: "falta email" },
+        { line: 10, on: "demasiadas columnas" },
+      ],
+    });
+    const { contacto } = (await api.north.call("GET", "/v1/contacto/ana@example.org")).body;
+    expect(contacto).toMatchObject({
+      nombre: "Ana",
+      apellido: "Pérez",
+      edad: 30,
+      sexo: "F",
+      operacion: "importacion",
+      grupos: ["clientes", "vip"],
+      campos: [{ nombre: "XYZCOLORXYZ", valor: "rojo" }],
+    });
+  });
+
+  test("stray quotes, a quote that nobody closes, and what is no UTF-8 are bad lines", async () => {
+    const report = await load(
+      Buffer.concat([
+        Buffer.from('email,nombre\n"broken"x@example.org,X\nfine@example.org,Fi"ne\n'),
+        Buffer.from([0x6c, 0x40, 0x65, 0x2e, 0x6f, 0x72, 0x67, 0x2c, 0xff, 0x0a]),
+        Buffer.from('last@example.org,"open\n'),
+      ]),
+    );
+    expect(report).toEqual({
+      created: 1,
+      updated: 0,
+      rejected: 3,
+      errors: [
+        { line: 2, on: expect.stringMatching(/^invalid email .*invalid characters before the @-sign: "/) },
+        { line: 4, on: "linea invalida" },
+        { line: 5, on: "csv invalido" },
+      ],
+    });
+  });
+
+  test("a dry run reports the same and changes nothing", async () => {
+    const csv = "email,grupos\ndry@example.org,dry\ndry@example.org,\nbad,\n";
+    const tried = await load(csv, true);
+    expect(tried).toMatchObject({ created: 1, updated: 1, rejected: 1 });
+    expect((await api.north.call("GET", "/v1/contacto/dry@example.org")).status).toBe(404);
+    expect(await api.db("groups").where({ name: "dry" })).toEqual([]);
+    expect(await load(csv)).toEqual(tried);
+  });
+
+  test.each([
+    ["", { created: 0, updated: 0, rejected: 0, errors: [] }],
+    ["nombre\nX\n", { created: 0, updated: 0, rejected: 0, errors: [{ line: 1, on: "falta email" }] }],
+    [
+      "email,x,x\na@example.org,1,2\n",
+      { created: 0, updated: 0, rejected: 0, errors: [{ line: 1, on: "x invalido" }] },
+    ],
+  ])("the header %j", async (csv, report) => {
+    expect(await load(csv)).toEqual(report);
+  });
+});
+
+test("an export read in again by another instance gives the same export", async () => {
+  await api.north.call("POST", "/v1/contacto", {
+    email: "quoted@example.org",
+    nombre: ' "Q", ',
+    localidad: "Río, Cuarto",
+    codigo_pais: "AR",
+    subtipo_dispositivo_id: 7,
+    campos: [{ nombre: "NOTA", valor: 'line 1\nline "2"' }],
+    grupos: ["a b", "c"],
+  });
+  const csv = await dump(api.north.id);
+  expect(csv.split("\r\n")[0]).toMatch(
+    /^email,nombre,apellido,edad,sexo,profesion,localidad,grupos,codigo_pais,subtipo_dispositivo_id,/,
+  );
+  const report = await load(csv, false, api.south.id);
+  expect(report.errors).toEqual([]);
+  const lines = (text: string) => text.split("\r\n").sort();
+  expect(lines(await dump(api.south.id))).toEqual(lines(csv));
+});
+
+describe("privacy", () => {
+  test("export tells everything that is held on an address, erase removes it, counts included", async () => {
+    const email = "subject@example.org";
+    const { numid } = (await api.north.call("POST", "/v1/contacto", { email, grupos: ["g"] })).body.contacto;
+    await api.north.call("GET", `/v1/invalidar/${email}`);
+    await api.north.call("POST", `/v1/whitelist/${email}`);
+    const eeid = "6f9619ff-8b86-4d01-b42d-00c04fc964ff";
+    const db = api.db;
+    await db("batches").insert({ eeid, instance_id: api.north.id, campaign_numid: 1, creator: "smtp" });
+    const [message] = await db("messages").insert(
+      { eeid, campaign_numid: 1, sender_domain: "example.org", octets: Buffer.from("To: subject@example.org\r\n\r\n") },
+      ["id"],
+    );
+    const [partition] = await db("partitions").insert(
+      { eeid, message_id: message.id, destination: "example.org", recipients: 1 },
+      ["id"],
+    );
+    const [delivery] = await db("deliveries").insert(
+      { partition_id: partition.id, contact_id: numid, role: "to", recipient: email },
+      ["id"],
+    );
+    await db("archived_messages").insert({
+      delivery_id: delivery.id,
+      eeid,
+      recipient_key: email,
+      octets: Buffer.from("as it left"),
+      sent_at: new Date(),
+    });
+
+    const records = await readAddressRecords(db, api.north.id, address(email));
+    expect(records).toMatchObject({
+      contact: { email },
+      events: [{ kind: "invalidated" }],
+      whitelisted: true,
+      messages: [{ eeid, recipient: email, octets: Buffer.from("as it left") }],
+    });
+    const nothing = { contact: undefined, events: [], whitelisted: false, messages: [] };
+    expect(await readAddressRecords(db, api.south.id, address(email))).toEqual(nothing);
+    expect(await eraseAddress(db, api.south.id, address(email))).toEqual({ contacts: 0, events: 0, messages: 0 });
+
+    const today = { from: new Date(Date.now() - 3_600_000), until: new Date(Date.now() + 3_600_000) };
+    expect(await countEvents(db, api.north.id, today)).toEqual([{ kind: "invalidated", count: 1 }]);
+    expect(await eraseAddress(db, api.north.id, address(email))).toEqual({ contacts: 1, events: 1, messages: 1 });
+    expect(await readAddressRecords(db, api.north.id, address(email))).toEqual(nothing);
+    expect(await countEvents(db, api.north.id, today)).toEqual([]);
+    expect(await db("messages").where({ id: message.id })).toEqual([]);
+    expect((await api.north.call("GET", `/v1/contacto/${email}`)).status).toBe(404);
+  });
+});

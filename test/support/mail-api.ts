@@ -1,0 +1,80 @@
+import { makeMailApp } from "../../services/mail-api/app.ts";
+import { loadConfig } from "../../services/platform/config.ts";
+import type { Db } from "../../services/platform/db.ts";
+import { listenHttp } from "../../services/platform/http/listen.ts";
+import type { Lookup, Resolver } from "../../services/platform/resolver.ts";
+import { addInstance, findInstanceByName, type Instance } from "../../services/store/instances.ts";
+import { type ApiAnswer, callApi } from "./api-client.ts";
+import { createTestDatabase } from "./database.ts";
+
+export interface TestInstance extends Instance {
+  readonly key: string;
+  /** Calls the API as this instance. */
+  call(method: string, path: string, body?: unknown, headers?: Readonly<Record<string, string>>): Promise<ApiAnswer>;
+}
+
+export interface TestMailApi {
+  readonly url: string;
+  readonly db: Db;
+  readonly secret: string;
+  /** Two customers side by side, both allowed to send from example.org and, each, from a domain of its own. */
+  readonly north: TestInstance;
+  readonly south: TestInstance;
+  /** Answers of the DNS; anything else does not exist. */
+  readonly dns: Map<string, Lookup<never>["kind"]>;
+  /** What was logged as an error: bugs, never a caller's mistake. */
+  readonly failures: unknown[];
+  stop(): Promise<void>;
+}
+
+const SECRET = "a secret for tests only";
+
+/** The real API over HTTP on a database of its own. */
+export async function startMailApi(env: Readonly<Record<string, string>> = {}): Promise<TestMailApi> {
+  const { db, drop } = await createTestDatabase();
+  const config = loadConfig({ PALOMAR_SENDER_DOMAIN_CHECK: "true", ...env });
+  if (!config.ok) throw new Error(config.error.join("\n"));
+  const dns: TestMailApi["dns"] = new Map([["example.org", "found"]]);
+  const failures: unknown[] = [];
+  const app = makeMailApp(
+    { db, secret: SECRET, config: config.value, clock: { nowMs: () => Date.now() }, resolver: makeTestResolver(dns) },
+    (observation) => {
+      if (observation.level === "error") failures.push(observation);
+    },
+  );
+  const listener = await listenHttp(app, [{ host: "127.0.0.1", port: 0 }]);
+  const url = listener!.url;
+  const addTestInstance = async (name: string): Promise<TestInstance> => {
+    const key = `key-of-${name}`;
+    const domains = ["example.org", `${name}.example.net`, "missing.example.net", "slow.example.net"];
+    await addInstance(db, SECRET, { name, host: `${name}.test`, key, archive: false, domains });
+    const instance = (await findInstanceByName(db, name)) as Instance;
+    return {
+      ...instance,
+      key,
+      call: (method, path, body, headers = {}) =>
+        callApi(method, url + path, { Authorization: key, Host: instance.host, ...headers }, body),
+    };
+  };
+  return {
+    url,
+    db,
+    secret: SECRET,
+    north: await addTestInstance("north"),
+    south: await addTestInstance("south"),
+    dns,
+    failures,
+    stop: async () => {
+      await listener!.close(0);
+      await drop();
+    },
+  };
+}
+
+function makeTestResolver(dns: TestMailApi["dns"]): Resolver {
+  const look = async (name: string): Promise<Lookup<never>> => {
+    const kind = dns.get(name) ?? "nxdomain";
+    return kind === "found" ? { kind, records: [] } : { kind };
+  };
+  return { resolveMx: look, resolveA: look, resolveAaaa: look };
+}

@@ -1,0 +1,94 @@
+import { describe, expect, test } from "vitest";
+import { parseSmtpReply } from "../../../services/core/mail/smtp-reply.ts";
+import { type AttemptResult, concernsDestination, decide } from "../../../services/delivery/decide.ts";
+import type { SmtpFailure } from "../../../services/platform/smtp-client.ts";
+
+const schedule = { waitSeconds: [300, 600], giveUpHours: 72, jitter: 0.1 };
+const now = new Date("2026-01-05T12:00:00Z");
+const young = { attemptsMade: 1, acceptedAt: new Date(now.getTime() - 60_000), now };
+const old = { attemptsMade: 20, acceptedAt: new Date(now.getTime() - 73 * 3_600_000), now };
+
+type Stage = Extract<SmtpFailure, { kind: "reply" }>["stage"];
+
+const replied = (stage: Stage, text: string): AttemptResult => ({
+  kind: "failed",
+  failure: { kind: "reply", stage, reply: parseSmtpReply(text)! },
+});
+const broken = (stage: Stage): AttemptResult => ({
+  kind: "failed",
+  failure: { kind: "broken", stage, text: "timeout" },
+});
+
+const judge = (result: AttemptResult, progress = young) => {
+  const outcome = decide(result, progress, { schedule, random: () => 0.5 });
+  return outcome.kind === "bounced"
+    ? `${outcome.bounceClass.hard ? "hard" : "soft"} ${outcome.bounceClass.reason}`
+    : outcome.kind;
+};
+
+describe("what becomes of a recipient", () => {
+  test.each<[string, AttemptResult, string, string]>([
+    ["accepted", { kind: "accepted", reply: parseSmtpReply("250 2.0.0 ok")! }, "delivered", "delivered"],
+    ["unknown user", replied("rcpt", "550 5.1.1 User unknown"), "hard userunknown", "hard userunknown"],
+    ["full mailbox", replied("rcpt", "552 5.2.2 Mailbox full"), "soft mailboxfull", "soft mailboxfull"],
+    ["too large", replied("message", "552 5.3.4 Message too big"), "soft mesgtoobig", "soft mesgtoobig"],
+    [
+      "block list",
+      replied("rcpt", "554 5.7.1 Client host [192.0.2.1] blocked using bl.example.org"),
+      "deferred",
+      "soft blocked",
+    ],
+    ["refused at the greeting", replied("connect", "554 5.7.1 no service for you"), "deferred", "soft"],
+    ["greylisted", replied("rcpt", "450 4.2.0 Greylisted, try again"), "deferred", "soft"],
+    ["busy", replied("rcpt", "421 4.7.0 Too many connections"), "deferred", "soft toomanyconn"],
+    ["unknown for now", replied("rcpt", "450 4.1.1 User unknown"), "deferred", "soft userunknown"],
+    ["no connection", broken("connect"), "deferred", "soft expired"],
+    ["lost after the final dot", broken("message"), "deferred", "soft expired"],
+    [
+      "no such domain",
+      { kind: "unroutable", reply: parseSmtpReply("550 5.1.2 the domain x.example.org does not exist")! },
+      "hard hostunknown",
+      "hard hostunknown",
+    ],
+    [
+      "null MX",
+      { kind: "unroutable", reply: parseSmtpReply("556 5.1.10 the domain x.example.org does not accept mail")! },
+      "hard notaccept",
+      "hard notaccept",
+    ],
+    [
+      "DNS is away",
+      { kind: "unroutable", reply: parseSmtpReply("451 4.4.3 cannot be looked up now")! },
+      "deferred",
+      "soft",
+    ],
+    [
+      "no SMTPUTF8",
+      { kind: "failed", failure: { kind: "unsuited", reply: parseSmtpReply("550 5.6.7 not internationalized")! } },
+      "soft",
+      "soft",
+    ],
+  ])("%s", (_what, result, first, last) => {
+    expect(judge(result)).toMatch(new RegExp(`^${first}`));
+    expect(judge(result, old)).toMatch(new RegExp(`^${last}`));
+  });
+
+  test("the next attempt follows the schedule", () => {
+    const outcome = decide(broken("connect"), { ...young, attemptsMade: 2 }, { schedule, random: () => 0.5 });
+    expect(outcome).toEqual({ kind: "deferred", words: "timeout", retryAt: new Date(now.getTime() + 600_000) });
+  });
+});
+
+test.each<[string, AttemptResult, boolean]>([
+  ["no connection", broken("connect"), true],
+  ["a session that breaks", broken("rcpt"), true],
+  ["a connection lost after the final dot", broken("message"), false],
+  ["421 to a recipient", replied("rcpt", "421 4.3.2 shutting down"), true],
+  ["a sender refused for now", replied("mail", "451 4.7.1 try later"), true],
+  ["a block list", replied("rcpt", "554 5.7.1 Client host blocked using bl.example.org"), true],
+  ["greylisting", replied("rcpt", "450 4.2.0 Greylisted, try again"), false],
+  ["an unknown user", replied("rcpt", "550 5.1.1 User unknown"), false],
+  ["a message refused", replied("message", "550 5.7.1 Spam detected"), false],
+])("%s concerns the whole destination: %s", (_what, result, concerns) => {
+  expect(concernsDestination(result)).toBe(concerns);
+});

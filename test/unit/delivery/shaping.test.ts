@@ -1,0 +1,70 @@
+import { readFileSync } from "node:fs";
+import { expect, test } from "vitest";
+import { compileDomainGroups } from "../../../services/core/mail/address-group.ts";
+import { readDeliveryPolicy } from "../../../services/delivery/policy.ts";
+import { TrafficShaping } from "../../../services/delivery/shaping.ts";
+
+const read = (name: string) => JSON.parse(readFileSync(`config/${name}`, "utf8"));
+const groups = compileDomainGroups([
+  { id: 1, name: "big", domains: ["one.example.org", "two.example.org"], mxDomains: [] },
+]);
+if (!groups.ok) throw new Error(groups.error);
+
+function makeShaping(big: { connections: number; messagesPerMinute: number | null }) {
+  const policy = readDeliveryPolicy({
+    ...read("delivery.json"),
+    groups: {
+      default: { connections: 2, messagesPerConnection: 10, messagesPerMinute: null },
+      big: { messagesPerConnection: 5, ...big },
+    },
+  });
+  if (!policy.ok || !groups.ok) throw new Error("unreadable");
+  const clock = { ms: 0, nowMs: () => clock.ms };
+  return { clock, shaping: new TrafficShaping(policy.value, groups.value, clock) };
+}
+
+test("the policy of config/ is lawful, and its groups are known", () => {
+  const policy = readDeliveryPolicy(read("delivery.json"));
+  expect(policy.ok).toBe(true);
+  const known = new Set(["default", ...read("domain-groups.json").map(({ name }: { name: string }) => name)]);
+  expect(Object.keys(read("delivery.json").groups).filter((name) => !known.has(name))).toEqual([]);
+});
+
+test("a policy without default, or with a misspelt member, is refused", () => {
+  const { groups, ...rest } = read("delivery.json");
+  expect(readDeliveryPolicy({ ...rest, groups: { gmail: groups.gmail } }).ok).toBe(false);
+  expect(readDeliveryPolicy({ ...rest, groups, lane: 1 }).ok).toBe(false);
+});
+
+test("each other domain has limits of its own, a provider's domains share theirs", () => {
+  const { shaping } = makeShaping({ connections: 2, messagesPerMinute: null });
+  for (const domain of ["a.example.net", "a.example.net", "b.example.net", "one.example.org", "two.example.org"]) {
+    shaping.begin(domain);
+  }
+  expect(shaping.room()).toEqual(
+    new Map([
+      ["a.example.net", 0],
+      ["b.example.net", 1],
+      ["one.example.org", 0],
+      ["two.example.org", 0],
+    ]),
+  );
+  shaping.end("two.example.org");
+  expect(shaping.room().get("one.example.org")).toBe(1);
+  expect(shaping.policyOf("two.example.org").messagesPerConnection).toBe(5);
+});
+
+test("messages a minute are shared by the group and come back with time", () => {
+  const { shaping, clock } = makeShaping({ connections: 5, messagesPerMinute: 3 });
+  const take = (domain: string) => shaping.takeToken(domain);
+  expect([take("one.example.org"), take("two.example.org"), take("one.example.org")]).toEqual([true, true, true]);
+  expect(take("two.example.org")).toBe(false);
+  expect(shaping.room().get("two.example.org")).toBe(0);
+  clock.ms = 20_000;
+  expect([take("two.example.org"), take("two.example.org")]).toEqual([true, false]);
+  clock.ms = -3_600_000; // set back
+  expect(take("one.example.org")).toBe(false);
+  clock.ms += 20_000;
+  expect(take("one.example.org")).toBe(true);
+  expect(take("other.example.net")).toBe(true);
+});
