@@ -1,0 +1,100 @@
+import { readBounceToken } from "../core/mail/tokens.ts";
+import type { Transaction } from "../platform/db.ts";
+import { unsubscribeContact } from "../store/contacts.ts";
+import { type DeliveryOwner, findDelivery, recordBounces, recordComplaint } from "../store/deliveries.ts";
+import type { BounceResult, Finding } from "./interpret.ts";
+
+/** What a finding does to the delivery that it is about. */
+export type Consequence =
+  | { readonly kind: "bounce"; readonly hard: boolean; readonly detail: Readonly<Record<string, unknown>> }
+  | { readonly kind: "complaint"; readonly detail: Readonly<Record<string, unknown>> }
+  | { readonly kind: "unsubscribe" }
+  | { readonly kind: "none" };
+
+/** Feedback that is about the sender's set-up or says the opposite of a complaint (RFC 5965 §7.3, RFC 6591). */
+const NO_COMPLAINT = new Set(["not-spam", "auth-failure"]);
+/** The field that every message of ours carries; a report that encloses the message brings it back. */
+const TOKEN_FIELDS = ["x-delivery-token", "return-path"];
+
+/**
+ * Decides what a finding means for one recipient. A delay, a success or an automatic reply means nothing.
+ * @param recipient the address that the delivery went to
+ */
+export function consequenceOf(finding: Finding, recipient: string): Consequence {
+  if (finding.kind === "arf") {
+    const type = finding.feedbackType ?? "abuse";
+    if (type === "opt-out") return { kind: "unsubscribe" };
+    return NO_COMPLAINT.has(type) ? { kind: "none" } : { kind: "complaint", detail: { feedbackType: type } };
+  }
+  if (finding.kind !== "dsn") return { kind: "none" };
+  const failures = resultsFor(finding.results, recipient).filter(({ action }) => action === "failed");
+  const [first] = failures;
+  if (first === undefined) return { kind: "none" };
+  // The address may stand for several mailboxes elsewhere: it is dead only when all of them are.
+  const hard = failures.length === finding.results.length && failures.every((result) => result.hard);
+  const { reason, status, replycode } = failures.find((result) => result.hard === hard) ?? first;
+  return { kind: "bounce", hard, detail: { reason, status, replycode, source: "report" } };
+}
+
+/** The results that name the recipient; a report may name another address, to which the mail was forwarded. */
+function resultsFor(results: readonly BounceResult[], recipient: string): readonly BounceResult[] {
+  const named = results.filter((result) => result.recipient.toLowerCase() === recipient.toLowerCase());
+  return named.length > 0 ? named : results;
+}
+
+/**
+ * Which delivery a message is about. On a return path its token says so, and nothing else does; a report to a feedback
+ * address names it by the token that the enclosed message carries.
+ */
+export function deliveryOf(
+  message: { readonly deliveryId: number | null },
+  finding: Finding,
+  key: { readonly secret: string; readonly now: Date },
+): string | undefined {
+  if (message.deliveryId !== null) return String(message.deliveryId);
+  for (const field of TOKEN_FIELDS) {
+    const value = finding.original?.headers.get(field) ?? "";
+    const localPart = value
+      .replace(/^[\s<]+/, "")
+      .split("@")[0]!
+      .trim();
+    const token = readBounceToken(key.secret, localPart, key.now);
+    if (token.ok) return String(token.value.deliveryId);
+  }
+  return undefined;
+}
+
+/**
+ * Applies a finding, in the transaction that ends the message's way.
+ * @returns what was done, or why nothing was
+ */
+export async function applyFinding(
+  transaction: Transaction,
+  finding: Finding,
+  about: { readonly deliveryId: string | undefined; readonly at: Date; readonly hardBouncesToInvalidate: number },
+): Promise<Consequence["kind"] | "unidentified"> {
+  const owner = about.deliveryId === undefined ? undefined : await findDelivery(transaction, about.deliveryId);
+  if (owner === undefined) return "unidentified";
+  const consequence = consequenceOf(finding, owner.recipient);
+  const { deliveryId } = owner;
+  switch (consequence.kind) {
+    case "bounce": {
+      const { hard, detail } = consequence;
+      await recordBounces(transaction, [{ deliveryId, hard, detail, at: about.at }], about);
+      break;
+    }
+    case "complaint":
+      await recordComplaint(transaction, { deliveryId, detail: consequence.detail, at: about.at });
+      break;
+    case "unsubscribe":
+      await unsubscribe(transaction, owner, about.at);
+      break;
+    case "none":
+  }
+  return consequence.kind;
+}
+
+async function unsubscribe(transaction: Transaction, owner: DeliveryOwner, at: Date): Promise<void> {
+  const { instanceId, contactId, ...cause } = owner;
+  if (contactId !== null) await unsubscribeContact(transaction, instanceId, contactId, { ...cause, at });
+}

@@ -1,0 +1,89 @@
+import {
+  type BounceClass,
+  type BounceReason,
+  classifyBounce,
+  classifyReply,
+  type SmtpStage,
+} from "../core/mail/bounce-class.ts";
+import { type DeliveryProgress, decideRetry, type RetrySchedule } from "../core/mail/retry.ts";
+import { describeSmtpReply, type SmtpReply } from "../core/mail/smtp-reply.ts";
+import type { SmtpFailure } from "../platform/smtp-client.ts";
+
+/** How an attempt ended. */
+export type AttemptResult =
+  | { readonly kind: "accepted"; readonly reply: SmtpReply }
+  | { readonly kind: "failed"; readonly failure: SmtpFailure }
+  /** No server to turn to: for good (5xx), or while DNS does not answer (4xx). */
+  | { readonly kind: "unroutable"; readonly reply: SmtpReply };
+
+/** What becomes of the recipient. `words` are the far side's, or what stands for them, on one line. */
+export type Outcome =
+  | { readonly kind: "delivered"; readonly words: string }
+  | { readonly kind: "deferred"; readonly words: string; readonly retryAt: Date }
+  | { readonly kind: "bounced"; readonly words: string; readonly bounceClass: BounceClass };
+
+/**
+ * Decides what an attempt means for its recipient. Only a refusal of this recipient, for good, is a bounce at once;
+ * what is about us, about the connection or for now is tried again, and a soft bounce when it is given up.
+ * @param progress with `attemptsMade` counting this attempt
+ * @see RFC 5321 §4.2.1 on permanent and transient replies
+ */
+export function decide(
+  result: AttemptResult,
+  progress: DeliveryProgress,
+  retries: { readonly schedule: RetrySchedule; readonly random: () => number },
+): Outcome {
+  if (result.kind === "accepted") return { kind: "delivered", words: describeSmtpReply(result.reply) };
+  const words = describeResult(result);
+  const verdict = judge(result);
+  if (verdict.final) return { kind: "bounced", words, bounceClass: verdict.bounceClass };
+  const decision = decideRetry(progress, retries.schedule, retries.random);
+  if (decision.kind === "retry") return { kind: "deferred", words, retryAt: decision.at };
+  return { kind: "bounced", words, bounceClass: { reason: verdict.bounceClass.reason, hard: false } };
+}
+
+/**
+ * Whether a result is the same for every recipient of the destination, so that the others need not be tried now.
+ * A transient refusal of a recipient is not: who greylists wants to see each recipient once.
+ */
+export function concernsDestination(result: AttemptResult): boolean {
+  if (result.kind === "accepted") return false;
+  if (result.kind === "unroutable") return true;
+  const { failure } = result;
+  if (failure.kind === "unsuited") return false;
+  if (failure.kind === "broken") return failure.stage !== "message";
+  const { aboutUs, reason } = classifyReply(failure.reply, { stage: failure.stage });
+  if (failure.reply.code === 421 || SESSION_STAGES.has(failure.stage) || PACE_REASONS.has(reason)) return true;
+  return aboutUs && failure.reply.code >= 500;
+}
+
+const SESSION_STAGES: ReadonlySet<SmtpStage> = new Set(["connect", "ehlo", "starttls", "auth", "mail"]);
+/** The far side wants less of us at a time. */
+const PACE_REASONS: ReadonlySet<BounceReason> = new Set(["ratelimited", "toomanyconn", "speeding"]);
+
+function judge(result: Exclude<AttemptResult, { kind: "accepted" }>): {
+  final: boolean;
+  bounceClass: BounceClass;
+} {
+  if (result.kind === "unroutable") return { final: result.reply.code >= 500, bounceClass: classify(result.reply) };
+  const { failure } = result;
+  switch (failure.kind) {
+    case "broken":
+      return { final: false, bounceClass: { reason: "expired", hard: false } };
+    case "unsuited":
+      return { final: true, bounceClass: { ...classify(failure.reply), hard: false } };
+    case "reply": {
+      const { aboutUs, ...bounceClass } = classifyReply(failure.reply, { stage: failure.stage });
+      return { final: failure.reply.code >= 500 && !aboutUs, bounceClass };
+    }
+  }
+}
+
+function classify(reply: SmtpReply): BounceClass {
+  return classifyBounce({ status: reply.enhancedStatus, replycode: reply.code, text: describeSmtpReply(reply) });
+}
+
+function describeResult(result: Exclude<AttemptResult, { kind: "accepted" }>): string {
+  if (result.kind === "unroutable") return describeSmtpReply(result.reply);
+  return result.failure.kind === "broken" ? result.failure.text : describeSmtpReply(result.failure.reply);
+}

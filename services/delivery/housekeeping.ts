@@ -1,0 +1,25 @@
+import type { Db } from "../platform/db.ts";
+import type { Observe } from "../platform/observation.ts";
+import { purgeCalls } from "../store/idempotency.ts";
+import { purgeBackOffs } from "../store/queue.ts";
+
+const PERIOD_MS = 600_000;
+
+/** Removes what no longer matters, now and then. Several processes may do so side by side. */
+export function startHousekeeping(db: Db, observe: Observe): { stop(): Promise<void> } {
+  let working = Promise.resolve();
+  const work = () => {
+    working = Promise.all([purgeCalls(db), purgeBackOffs(db)]).then(
+      () => {},
+      (error: unknown) => observe({ kind: "housekeeping-failed", level: "warn", err: error }),
+    );
+  };
+  const timer = setInterval(work, PERIOD_MS);
+  work();
+  return {
+    stop: async () => {
+      clearInterval(timer);
+      await working;
+    },
+  };
+}

@@ -1,0 +1,160 @@
+import type { RetrySchedule } from "../core/mail/retry.ts";
+import { ok, type Result, refuse } from "../core/result.ts";
+import type { Clock } from "../platform/clock.ts";
+import type { Observe } from "../platform/observation.ts";
+import type { SmtpFailure } from "../platform/smtp-client.ts";
+import type { DeliveryOutcome } from "../store/deliveries.ts";
+import type { DueDelivery, LeasedPartition } from "../store/queue.ts";
+import { type ComposedMessage, type ComposeOptions, composeMessage } from "./compose.ts";
+import { type AttemptResult, concernsDestination, decide, type Outcome } from "./decide.ts";
+import type { MessageCache } from "./message-cache.ts";
+import type { OutcomeWriter } from "./outcome-writer.ts";
+import type { FindRoute } from "./route.ts";
+import type { PooledSession, SessionPool } from "./session-pool.ts";
+
+/** What every lane of a worker shares. */
+export interface LaneTools {
+  readonly messages: MessageCache;
+  readonly sessions: SessionPool;
+  readonly writer: OutcomeWriter;
+  readonly findRoute: FindRoute;
+  readonly compose: ComposeOptions;
+  readonly schedule: RetrySchedule;
+  readonly clock: Clock;
+  readonly random: () => number;
+  readonly observe: Observe;
+  /** Limits of the destination's group. */
+  messagesPerConnection(destination: string): number;
+  /** False when the lease is no longer certain, the worker stops, or the destination's rate is used up. */
+  mayGoOn(partition: LeasedPartition): boolean;
+  /** The destination took mail, or is in trouble. */
+  noteDestination(destination: string, trouble: string | undefined): void;
+}
+
+/** Delivers the due recipients of one partition, one after another over one session, and gives the partition back. */
+export class Lane {
+  readonly #partition: LeasedPartition;
+  readonly #tools: LaneTools;
+  /** One draw for the whole pass, so that recipients deferred together are due together. */
+  readonly #draw: number;
+  #session: PooledSession | undefined;
+  /** A result that is the same for every recipient of the destination. */
+  #trouble: AttemptResult | undefined;
+
+  constructor(partition: LeasedPartition, tools: LaneTools) {
+    this.#partition = partition;
+    this.#tools = tools;
+    this.#draw = tools.random();
+  }
+
+  async run(deliveries: readonly DueDelivery[]): Promise<void> {
+    const { writer, sessions, messagesPerConnection, mayGoOn } = this.#tools;
+    try {
+      for (const delivery of deliveries) {
+        await writer.waitForRoom();
+        if (!mayGoOn(this.#partition)) break;
+        await this.#deliver(delivery);
+      }
+    } finally {
+      if (this.#session) sessions.release(this.#session, messagesPerConnection(this.#partition.destination));
+      writer.release(this.#partition.id);
+    }
+  }
+
+  async #deliver(delivery: DueDelivery): Promise<void> {
+    const { clock, schedule, writer, observe } = this.#tools;
+    const composed = await this.#compose(delivery);
+    const result = this.#trouble ?? (composed.ok ? await this.#attempt(composed.value) : composed.error);
+    this.#note(result);
+    const attemptsMade = delivery.attempts + 1;
+    const now = new Date(clock.nowMs());
+    const progress = { attemptsMade, acceptedAt: this.#partition.acceptedAt, now };
+    const outcome = decide(result, progress, { schedule, random: () => this.#draw });
+    const archived = composed.ok ? composed.value.archived : undefined;
+    writer.add({
+      deliveryId: delivery.id,
+      attempts: attemptsMade,
+      reply: outcome.words,
+      ...consequences(outcome, now, archived),
+    });
+    observe({ kind: `delivery-${outcome.kind}`, deliveryId: delivery.id, words: outcome.words });
+  }
+
+  /** What cannot be composed is no fault of the recipient: it is put off, and the operator told. */
+  async #compose(delivery: DueDelivery): Promise<Result<ComposedMessage, AttemptResult>> {
+    const { messages, compose, clock, observe } = this.#tools;
+    try {
+      const prepared = await messages.find(this.#partition.messageId);
+      return ok(await composeMessage(prepared, delivery, { ...compose, now: new Date(clock.nowMs()) }));
+    } catch (error) {
+      observe({ kind: "message-not-composed", level: "error", deliveryId: delivery.id, err: error });
+      const reply = { code: 451, enhancedStatus: "4.3.0", lines: ["the message could not be composed"] } as const;
+      return refuse({ kind: "failed", failure: { kind: "reply", stage: "message", reply } });
+    }
+  }
+
+  /** A kept session may have ended unnoticed: then the message is tried once more over a new one. */
+  async #attempt(composed: ComposedMessage): Promise<AttemptResult> {
+    const { sessions, messagesPerConnection } = this.#tools;
+    for (;;) {
+      const acquired = await this.#acquire();
+      if (!acquired.ok) return acquired.error;
+      const pooled = acquired.value;
+      const wasUsed = pooled.messages > 0;
+      pooled.messages += 1;
+      const sent = await pooled.session.send(composed.envelope, composed.octets);
+      if (!pooled.session.usable || pooled.messages >= messagesPerConnection(this.#partition.destination)) {
+        this.#session = undefined;
+        sessions.release(pooled, messagesPerConnection(this.#partition.destination));
+      }
+      if (sent.ok) return { kind: "accepted", reply: sent.value };
+      if (!wasUsed || !isStaleSession(sent.error)) return { kind: "failed", failure: sent.error };
+    }
+  }
+
+  async #acquire(): Promise<Result<PooledSession, AttemptResult>> {
+    if (this.#session) return ok(this.#session);
+    const route = await this.#tools.findRoute(this.#partition.destination);
+    if (!route.ok) return refuse({ kind: "unroutable", reply: route.error });
+    const acquired = await this.#tools.sessions.acquire(route.value);
+    if (!acquired.ok) return refuse({ kind: "failed", failure: acquired.error });
+    this.#session = acquired.value;
+    return acquired;
+  }
+
+  #note(result: AttemptResult): void {
+    if (this.#trouble) return;
+    const { destination } = this.#partition;
+    if (concernsDestination(result)) {
+      this.#trouble = result;
+      this.#tools.noteDestination(destination, result.kind === "failed" ? describe(result.failure) : "no route");
+    } else if (result.kind === "accepted") this.#tools.noteDestination(destination, undefined);
+  }
+}
+
+function consequences(
+  outcome: Outcome,
+  now: Date,
+  archived: DeliveryOutcome["archived"],
+): Pick<DeliveryOutcome, "state" | "retryInSeconds" | "bounce" | "archived"> {
+  const kept = archived === undefined ? {} : { archived };
+  switch (outcome.kind) {
+    case "delivered":
+      return { state: "delivered", ...kept };
+    case "deferred":
+      return { state: "queued", retryInSeconds: (outcome.retryAt.getTime() - now.getTime()) / 1000 };
+    case "bounced": {
+      const { hard, reason } = outcome.bounceClass;
+      return { state: "refused", bounce: { hard, detail: { reason, reply: outcome.words } }, ...kept };
+    }
+  }
+}
+
+/** Broken before the message was on its way, so that sending it again cannot double it. */
+function isStaleSession(failure: SmtpFailure): boolean {
+  return failure.kind === "broken" && failure.stage !== "message";
+}
+
+function describe(failure: SmtpFailure): string {
+  return failure.kind === "broken" ? failure.text : failure.reply.lines.join(" ");
+}

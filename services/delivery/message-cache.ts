@@ -1,0 +1,61 @@
+import type { Db } from "../platform/db.ts";
+import { loadMessage, type StoredMessage } from "../store/messages.ts";
+import { type PreparedMessage, prepareMessage } from "./compose.ts";
+
+const MOST_OCTETS = 64 * 2 ** 20;
+/** What a prepared message takes apart from its content. */
+const BASE_OCTETS = 16 * 2 ** 10;
+
+/** The messages that are being sent, prepared. The ones used longest ago make room for others. */
+export class MessageCache {
+  readonly #db: Db;
+  readonly #secret: string;
+  readonly #prepared = new Map<number, Promise<PreparedMessage>>();
+  readonly #sizes = new Map<number, number>();
+  #octets = 0;
+
+  constructor(db: Db, secret: string) {
+    this.#db = db;
+    this.#secret = secret;
+  }
+
+  find(messageId: number): Promise<PreparedMessage> {
+    const known = this.#prepared.get(messageId);
+    if (known !== undefined) {
+      this.#prepared.delete(messageId);
+      this.#prepared.set(messageId, known);
+      return known;
+    }
+    const prepared = this.#prepare(messageId);
+    this.#prepared.set(messageId, prepared);
+    prepared.catch(() => this.#prepared.delete(messageId));
+    return prepared;
+  }
+
+  async #prepare(messageId: number): Promise<PreparedMessage> {
+    const prepared = await prepareMessage(this.#db, this.#secret, await loadMessage(this.#db, messageId));
+    const size = BASE_OCTETS + sizeOf(prepared.message);
+    this.#sizes.set(messageId, size);
+    this.#octets += size;
+    this.#makeRoom();
+    return prepared;
+  }
+
+  #makeRoom(): void {
+    for (const id of this.#prepared.keys()) {
+      if (this.#octets <= MOST_OCTETS) return;
+      const size = this.#sizes.get(id);
+      if (size === undefined) continue; // still being prepared
+      this.#prepared.delete(id);
+      this.#sizes.delete(id);
+      this.#octets -= size;
+    }
+  }
+}
+
+/** The encoded form is about twice the given one, and both are kept. */
+function sizeOf({ content }: StoredMessage): number {
+  if (content.kind === "finished") return content.octets.length;
+  const attachments = content.attachments.reduce((sum, { content: octets }) => sum + octets.length, 0);
+  return 3 * (attachments + Buffer.byteLength(content.template.html));
+}

@@ -1,0 +1,110 @@
+import type { SmtpReply } from "../core/mail/smtp-reply.ts";
+import { ok, type Result, refuse } from "../core/result.ts";
+import { isReachable } from "../platform/address-blocks.ts";
+import type { Lookup, MxRecord, Resolver } from "../platform/resolver.ts";
+import type { Route } from "./session-pool.ts";
+
+export interface MxSurroundings {
+  readonly resolver: Resolver;
+  /** Private blocks that mail may nevertheless go to. */
+  readonly allowedBlocks: readonly string[];
+  /** Our own name: a mail exchanger of that name, and those behind it, would be a loop. */
+  readonly ownName: string;
+  /** Spreads the load over exchangers of equal preference; 0 to below 1. */
+  readonly random?: () => number;
+  readonly port?: number;
+}
+
+/** Servers tried for one message, at most: a zone with a hundred exchangers must not hold a worker for hours. */
+const MOST_PEERS = 6;
+
+/**
+ * The mail exchangers of a domain, in the order in which they are tried.
+ * @param domain as A-labels
+ * @returns refused with the reply that stands for it: 556 5.1.10 (null MX), 550 5.1.2 (no such domain, nowhere to
+ * deliver), 550 5.4.6 (a loop), 451 4.4.3 (DNS does not answer)
+ * @see RFC 5321 §5.1, RFC 7505
+ */
+export async function findMxRoute(domain: string, surroundings: MxSurroundings): Promise<Result<Route, SmtpReply>> {
+  const exchangers = await findExchangers(domain, surroundings);
+  if (!exchangers.ok) return exchangers;
+  const peers: Route["peers"][number][] = [];
+  let trouble: SmtpReply | undefined;
+  for (const name of exchangers.value) {
+    const addresses = await findAddresses(name, surroundings);
+    if (!addresses.ok) trouble = addresses.error;
+    else {
+      for (const host of addresses.value) {
+        peers.push({ host, port: surroundings.port ?? 25, name, tls: "opportunistic" });
+      }
+    }
+    if (peers.length >= MOST_PEERS) break;
+  }
+  if (peers.length > 0) return ok({ key: `mx ${domain}`, peers: peers.slice(0, MOST_PEERS) });
+  return refuse(trouble ?? reply(550, "5.1.2", `no mail exchanger of ${domain} can be reached`));
+}
+
+/** Names in order of preference, equal ones shuffled. */
+async function findExchangers(
+  domain: string,
+  { resolver, ownName, random = Math.random }: MxSurroundings,
+): Promise<Result<string[], SmtpReply>> {
+  const found = await resolver.resolveMx(domain);
+  switch (found.kind) {
+    case "nxdomain":
+      return refuse(reply(550, "5.1.2", `the domain ${domain} does not exist`));
+    case "nodata":
+      return ok([domain]); // RFC 5321 §5.1: the domain itself, only when it has no MX
+    case "server-failure":
+    case "timeout":
+      return refuse(reply(451, "4.4.3", `the mail exchangers of ${domain} cannot be looked up now`));
+    case "found":
+      return orderExchangers(domain, found.records, { ownName, random });
+  }
+}
+
+function orderExchangers(
+  domain: string,
+  records: readonly MxRecord[],
+  { ownName, random }: { readonly ownName: string; readonly random: () => number },
+): Result<string[], SmtpReply> {
+  if (records.length === 1 && isNullMx(records[0]!)) {
+    return refuse(reply(556, "5.1.10", `the domain ${domain} does not accept mail`)); // RFC 7505 §4
+  }
+  const own = records.find(({ exchange }) => sameName(exchange, ownName));
+  const usable = records
+    .filter((record) => !isNullMx(record) && (own === undefined || record.preference < own.preference))
+    .map((record) => ({ ...record, draw: random() }))
+    .sort((a, b) => a.preference - b.preference || a.draw - b.draw);
+  if (usable.length === 0) return refuse(reply(550, "5.4.6", `mail for ${domain} loops back to this host`));
+  return ok(usable.map(({ exchange }) => exchange));
+}
+
+async function findAddresses(
+  host: string,
+  { resolver, allowedBlocks }: MxSurroundings,
+): Promise<Result<string[], SmtpReply>> {
+  const answers = await Promise.all([resolver.resolveA(host), resolver.resolveAaaa(host)]);
+  const addresses = answers.flatMap((answer) => (answer.kind === "found" ? answer.records : []));
+  const usable = addresses.filter((address) => isReachable(address, allowedBlocks));
+  if (usable.length > 0) return ok(usable);
+  if (addresses.length > 0) return refuse(reply(550, "5.1.2", `${host} has no public address`));
+  if (answers.some(isUncertain)) return refuse(reply(451, "4.4.3", `the addresses of ${host} cannot be looked up now`));
+  return refuse(reply(550, "5.1.2", `${host} has no address`));
+}
+
+function isNullMx({ exchange }: MxRecord): boolean {
+  return exchange === "" || exchange === ".";
+}
+
+function isUncertain(answer: Lookup<string>): boolean {
+  return answer.kind === "server-failure" || answer.kind === "timeout";
+}
+
+function sameName(a: string, b: string): boolean {
+  return a.toLowerCase().replace(/\.$/, "") === b.toLowerCase();
+}
+
+function reply(code: number, enhancedStatus: SmtpReply["enhancedStatus"], text: string): SmtpReply {
+  return { code, enhancedStatus, lines: [text] };
+}

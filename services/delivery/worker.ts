@@ -1,0 +1,198 @@
+import { randomUUID } from "node:crypto";
+import { nextAttempt, type RetrySchedule } from "../core/mail/retry.ts";
+import type { Db } from "../platform/db.ts";
+import type { Observe } from "../platform/observation.ts";
+import {
+  backOffDestination,
+  type DueDelivery,
+  endBackOff,
+  extendLeases,
+  type LeasedPartition,
+  leasePartitions,
+  loadDueDeliveries,
+  wakePartitions,
+} from "../store/queue.ts";
+import { Lane, type LaneTools } from "./lane.ts";
+import { OutcomeWriter } from "./outcome-writer.ts";
+import type { DeliveryPolicy } from "./policy.ts";
+import { PARTITIONS_AT_ONCE, type TrafficShaping } from "./shaping.ts";
+import { WakeUp } from "./wake-up.ts";
+
+export interface WorkerOptions {
+  readonly db: Db;
+  readonly policy: DeliveryPolicy;
+  readonly shaping: TrafficShaping;
+  readonly schedule: RetrySchedule;
+  readonly hardBouncesToInvalidate: number;
+  readonly observe: Observe;
+  readonly tools: Omit<LaneTools, "writer" | "messagesPerConnection" | "mayGoOn" | "noteDestination">;
+}
+
+/** How often the queue is looked at when nobody tells of new mail. */
+const POLL_MS = 500;
+const AFTER_FAILURE_MS = 1_000;
+const WAKE_LIMIT = 1_000;
+/** A lane stops this long before its lease ends: what it has just begun must end within it. */
+const LEASE_MARGIN_MS = 5_000;
+
+/**
+ * Leases partitions as lanes become free, and runs them. Any number of workers share a queue; what one that died held
+ * goes to others when its lease ends, and a worker that cannot prolong its leases stops sending before they do.
+ */
+export class DeliveryWorker {
+  readonly #id = randomUUID();
+  readonly #options: WorkerOptions;
+  readonly #writer: OutcomeWriter;
+  readonly #wakeUp = new WakeUp();
+  readonly #stop = new WakeUp();
+  readonly #lanes = new Map<number, Promise<void>>();
+  /** Partitions whose lease ended before it could be prolonged. */
+  readonly #lost = new Set<number>();
+  /** Destinations in back-off, as far as this worker knows. */
+  readonly #troubled = new Set<string>();
+  #after = "";
+  #wokenAtMs = Number.NEGATIVE_INFINITY;
+  #leasesEndAtMs = 0;
+  #stopping = false;
+  #running: Promise<unknown> | undefined;
+
+  constructor(options: WorkerOptions) {
+    const { db, policy, hardBouncesToInvalidate, observe } = options;
+    this.#options = options;
+    const rule = { hardBouncesToInvalidate };
+    this.#writer = new OutcomeWriter({ db, workerId: this.#id, flushMs: policy.flushMs, rule, observe });
+  }
+
+  start(): void {
+    this.#running = Promise.all([this.#fillLanes(), this.#keepLeases()]);
+  }
+
+  /** There may be new mail. */
+  wake(): void {
+    this.#wakeUp.ring();
+  }
+
+  /** Finishes the messages that are on their way, stores what became of them, gives the rest back. */
+  async stop(): Promise<void> {
+    this.#stopping = true;
+    this.#wakeUp.ring();
+    this.#stop.ring();
+    await this.#running;
+    await Promise.all(this.#lanes.values());
+    await this.#writer.drain();
+    this.#options.tools.sessions.close();
+  }
+
+  async #fillLanes(): Promise<void> {
+    while (!this.#stopping) {
+      const found = await this.#leaseSome().catch((error: unknown) => {
+        this.#options.observe({ kind: "queue-not-read", level: "error", err: error });
+        return undefined;
+      });
+      if (found === undefined) await this.#wakeUp.wait(AFTER_FAILURE_MS);
+      else if (found === 0) await this.#wakeUp.wait(POLL_MS);
+    }
+  }
+
+  /** @returns how many partitions were taken; a free lane, new mail or time lead to the next look */
+  async #leaseSome(): Promise<number> {
+    const { db, policy, shaping } = this.#options;
+    await this.#wakeDue();
+    const limit = policy.lanes - this.#lanes.size;
+    if (limit === 0) return 0;
+    const { partitions, after } = await leasePartitions(db, {
+      workerId: this.#id,
+      limit,
+      leaseSeconds: policy.leaseSeconds,
+      after: this.#after,
+      room: shaping.room(),
+      partitionsPerDestination: Math.min(PARTITIONS_AT_ONCE, policy.groups.default.connections),
+    });
+    const roundGoesOn = after !== "" || this.#after !== "";
+    this.#after = after;
+    if (partitions.length === 0) return roundGoesOn ? 1 : 0;
+    await this.#startLanes(partitions);
+    return partitions.length;
+  }
+
+  async #wakeDue(): Promise<void> {
+    if (performance.now() - this.#wokenAtMs < POLL_MS) return;
+    this.#wokenAtMs = performance.now();
+    await wakePartitions(this.#options.db, WAKE_LIMIT);
+  }
+
+  async #startLanes(partitions: readonly LeasedPartition[]): Promise<void> {
+    const due = new Map<number, DueDelivery[]>(partitions.map(({ id }) => [id, []]));
+    for (const delivery of await loadDueDeliveries(this.#options.db, [...due.keys()])) {
+      due.get(delivery.partitionId)?.push(delivery);
+    }
+    for (const partition of partitions) this.#startLane(partition, due.get(partition.id) ?? []);
+  }
+
+  #startLane(partition: LeasedPartition, deliveries: readonly DueDelivery[]): void {
+    const { shaping, observe } = this.#options;
+    shaping.begin(partition.destination);
+    const done = new Lane(partition, this.#laneTools())
+      .run(deliveries)
+      .catch((error: unknown) => observe({ kind: "lane-failed", level: "error", partition: partition.id, err: error }))
+      .finally(() => {
+        shaping.end(partition.destination);
+        this.#lanes.delete(partition.id);
+        this.#lost.delete(partition.id);
+        this.#wakeUp.ring();
+      });
+    this.#lanes.set(partition.id, done);
+  }
+
+  #laneTools(): LaneTools {
+    const { shaping, tools } = this.#options;
+    return {
+      ...tools,
+      writer: this.#writer,
+      messagesPerConnection: (destination) => shaping.policyOf(destination).messagesPerConnection,
+      mayGoOn: ({ id, destination }) =>
+        !this.#stopping &&
+        !this.#lost.has(id) &&
+        performance.now() < this.#leasesEndAtMs &&
+        shaping.takeToken(destination),
+      noteDestination: (destination, trouble) => this.#noteDestination(destination, trouble),
+    };
+  }
+
+  /** Prolongs the leases well before they end; a lane stops sending when that has not succeeded in time. */
+  async #keepLeases(): Promise<void> {
+    const { policy, observe } = this.#options;
+    while (!this.#stopping) {
+      const startedAtMs = performance.now();
+      try {
+        await this.#prolong();
+        this.#leasesEndAtMs = startedAtMs + policy.leaseSeconds * 1000 - LEASE_MARGIN_MS;
+      } catch (error) {
+        observe({ kind: "leases-not-prolonged", level: "warn", err: error });
+      }
+      await this.#stop.wait((policy.leaseSeconds * 1000) / 4);
+    }
+  }
+
+  async #prolong(): Promise<void> {
+    const lanes = [...this.#lanes.keys()];
+    if (lanes.length === 0) return;
+    const held = new Set(await extendLeases(this.#options.db, this.#id, this.#options.policy.leaseSeconds));
+    for (const id of lanes) if (!held.has(id) && this.#lanes.has(id)) this.#lost.add(id);
+  }
+
+  #noteDestination(destination: string, trouble: string | undefined): void {
+    if (trouble === undefined && !this.#troubled.delete(destination)) return;
+    const change =
+      trouble === undefined ? endBackOff(this.#options.db, destination) : this.#backOff(destination, trouble);
+    // A back-off that is not stored costs a needless attempt, no more.
+    change.catch((error: unknown) => this.#options.observe({ kind: "back-off-not-stored", level: "warn", err: error }));
+  }
+
+  async #backOff(destination: string, reason: string): Promise<void> {
+    const { db, schedule, policy, tools } = this.#options;
+    this.#troubled.add(destination);
+    const seconds = nextAttempt(1, schedule, tools.random) / 1000;
+    await backOffDestination(db, destination, { seconds: Math.min(seconds, policy.mostBackOffSeconds), reason });
+  }
+}

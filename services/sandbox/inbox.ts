@@ -1,0 +1,93 @@
+import addressparser from "nodemailer/lib/addressparser";
+import { SMTPServer, type SMTPServerDataStream, type SMTPServerSession } from "smtp-server";
+import { decodeEncodedWords } from "../core/mail/bounce-decode.ts";
+import { fieldValue, splitMessage } from "../core/mail/message.ts";
+import type { ServiceContext } from "../platform/service.ts";
+import { addSandboxMessages, countDeferral, type NewSandboxMessage } from "../store/sandbox-messages.ts";
+import { behaviourOf } from "./behaviour.ts";
+
+const MOST_HEADER_TEXT = 1_000;
+
+/** The SMTP side of the sandbox: takes every message on the stack's own machine, and stores it before its 250. */
+export function makeInbox({ config, db, observe }: ServiceContext, onStored: () => void): SMTPServer {
+  const server = new SMTPServer({
+    name: config.hostname,
+    banner: "sandbox",
+    disabledCommands: ["AUTH", "STARTTLS"],
+    authOptional: true,
+    disableReverseLookup: true,
+    size: config.mxMaxOctets,
+    rejectOversized: true,
+    closeTimeout: 1_000,
+    logger: false,
+    onRcptTo: (address, session, done) => {
+      judgeRecipient(address.address, session).then(done, (error: unknown) => done(unavailable(error)));
+    },
+    onData: (stream, session, done) => {
+      takeMessage(stream, session).then(
+        () => done(null, "2.0.0 stored"),
+        (error: unknown) => done(unavailable(error)),
+      );
+    },
+  });
+  server.on("error", (error) => observe({ kind: "sandbox-session-failed", err: error }));
+  return server;
+
+  async function judgeRecipient(rcptTo: string, session: SMTPServerSession): Promise<Error | null> {
+    const behaviour = behaviourOf(rcptTo);
+    if (behaviour.kind === "reject") return refusal(550, "5.1.1 no such mailbox");
+    if (behaviour.kind === "take") return null;
+    const attempts = await countDeferral(db, returnPathOf(session), rcptTo);
+    return attempts <= behaviour.attempts ? refusal(451, "4.2.0 the mailbox is busy, try again later") : null;
+  }
+
+  async function takeMessage(stream: SMTPServerDataStream, session: SMTPServerSession): Promise<void> {
+    const chunks: Buffer[] = [];
+    for await (const chunk of stream) if (!stream.sizeExceeded) chunks.push(chunk);
+    if (stream.sizeExceeded) return; // the server answers 552 by itself
+    const octets = Buffer.concat(chunks);
+    const messages = session.envelope.rcptTo.map(({ address }) => describe(returnPathOf(session), address, octets));
+    await addSandboxMessages(db, messages);
+    if (messages.some(({ reportDue }) => reportDue)) onStored();
+  }
+
+  function unavailable(error: unknown): Error {
+    observe({ kind: "sandbox-not-stored", level: "error", err: error });
+    return refusal(451, "4.3.0 not stored, try again later");
+  }
+}
+
+function describe(mailFrom: string, rcptTo: string, octets: Buffer): NewSandboxMessage {
+  const { fields } = splitMessage(octets);
+  const header = (name: string) => {
+    const field = fields.find((candidate) => candidate.name === name);
+    return field === undefined
+      ? ""
+      : Buffer.from(fieldValue(field).slice(0, MOST_HEADER_TEXT), "latin1").toString("utf8");
+  };
+  const behaviour = behaviourOf(rcptTo);
+  const outcome = behaviour.kind === "take" ? behaviour.outcome : "accepted";
+  return {
+    mailFrom,
+    rcptTo,
+    sender: withoutNul(addressparser(header("from"), { flatten: true })[0]?.address ?? ""),
+    subject: withoutNul(decodeEncodedWords(header("subject"))),
+    octets,
+    outcome,
+    // Nothing answers a message from the null sender (RFC 5321 §4.5.5).
+    reportDue: outcome !== "accepted" && mailFrom !== "",
+  };
+}
+
+/** PostgreSQL has no place for NUL in text. */
+function withoutNul(text: string): string {
+  return text.replaceAll("\0", "");
+}
+
+function returnPathOf({ envelope }: SMTPServerSession): string {
+  return envelope.mailFrom === false ? "" : envelope.mailFrom.address;
+}
+
+function refusal(responseCode: number, text: string): Error {
+  return Object.assign(new Error(text), { responseCode });
+}

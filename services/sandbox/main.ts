@@ -1,0 +1,40 @@
+import type { AddressInfo } from "node:net";
+import type { SMTPServer } from "smtp-server";
+import { bindWithPatience, formatBound } from "../platform/http/listen.ts";
+import { Lifecycle } from "../platform/lifecycle.ts";
+import type { StartService } from "../platform/service.ts";
+import { purgeSandbox } from "../store/sandbox-messages.ts";
+import { makeInbox } from "./inbox.ts";
+import { Reporter } from "./reporter.ts";
+
+const KEPT_DAYS = 7;
+const PURGE_MS = 3_600_000;
+
+/** The inbox that the stack runs for itself, where mail goes that must not leave the machine. */
+export const start: StartService = async (context) => {
+  const { config, db, logger, observe } = context;
+  const lifecycle = new Lifecycle(logger);
+  const reporter = new Reporter(context);
+  lifecycle.onStop("reporter", () => reporter.stop());
+
+  const purge = setInterval(() => {
+    purgeSandbox(db, KEPT_DAYS).catch((error: unknown) => observe({ kind: "sandbox-not-purged", err: error }));
+  }, PURGE_MS);
+  lifecycle.onStop("purge", () => clearInterval(purge));
+
+  const bound: string[] = [];
+  for (const address of config.listen.sandbox) {
+    const inbox = makeInbox(context, () => reporter.wake());
+    await bindWithPatience(inbox.server, address);
+    lifecycle.onStop("inbox", () => closeInbox(inbox));
+    bound.push(formatBound(inbox.server.address() as AddressInfo));
+  }
+  return {
+    addresses: bound[0] === undefined ? {} : { sandbox: bound[0] },
+    stop: () => lifecycle.stop(),
+  };
+};
+
+function closeInbox(inbox: SMTPServer): Promise<void> {
+  return new Promise((resolve) => inbox.close(() => resolve()));
+}

@@ -1,0 +1,98 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { RateLimiterMemory } from "rate-limiter-flexible";
+import { hashApiKey } from "../core/api-key.ts";
+import type { SmtpReply } from "../core/mail/smtp-reply.ts";
+import type { Db } from "../platform/db.ts";
+import type { Observe } from "../platform/observation.ts";
+import type { SmtpCredentials } from "../platform/smtp-server.ts";
+import { authenticateCampaign, type Campaign } from "../store/campaigns.ts";
+
+/** Failures within this time count together, and locks last as long. */
+const WINDOW_SECONDS = 600;
+const FAILURES_PER_ADDRESS_AND_USER = 10;
+const FAILURES_PER_ADDRESS = 100;
+const FAILURES_PER_CONNECTION = 3;
+/** The answer to a failure takes longer each time: 0.1 s, 0.2 s, … 0.8 s. */
+const FIRST_DELAY_MS = 100;
+const MOST_DOUBLINGS = 3;
+
+const LONGEST_USER = 320;
+
+/** Who may submit, and who has tried too often. Failures are counted in this process's memory, loopback included. */
+export class Authoriser {
+  readonly #db: Db;
+  readonly #secret: string;
+  readonly #observe: Observe;
+  readonly #byUser = new RateLimiterMemory({ points: FAILURES_PER_ADDRESS_AND_USER, duration: WINDOW_SECONDS });
+  readonly #byAddress = new RateLimiterMemory({ points: FAILURES_PER_ADDRESS, duration: WINDOW_SECONDS });
+  readonly #failuresOf = new Map<string, number>();
+
+  constructor(db: Db, secret: string, observe: Observe) {
+    this.#db = db;
+    this.#secret = secret;
+    this.#observe = observe;
+  }
+
+  /** The live `api` campaign behind `<instance>-<numid>` and its current key. */
+  async authorise(
+    { username, password }: SmtpCredentials,
+    { id, clientAddress }: { readonly id: string; readonly clientAddress: string },
+  ): Promise<{ readonly user: Campaign } | { readonly refusal: SmtpReply }> {
+    const pair = `${clientAddress} ${username.slice(0, LONGEST_USER)}`;
+    if (await this.#isLocked(pair, clientAddress)) return { refusal: LOCKED };
+    const campaign = await this.#findCampaign(username, password);
+    if (campaign) {
+      this.#failuresOf.delete(id);
+      await this.#byUser.delete(pair);
+      return { user: campaign };
+    }
+    return { refusal: await this.#countFailure(pair, { id, clientAddress, username }) };
+  }
+
+  /** A dialogue is over. */
+  forget(id: string): void {
+    this.#failuresOf.delete(id);
+  }
+
+  async #isLocked(pair: string, clientAddress: string): Promise<boolean> {
+    const [user, address] = await Promise.all([this.#byUser.get(pair), this.#byAddress.get(clientAddress)]);
+    return (
+      (user?.consumedPoints ?? 0) >= FAILURES_PER_ADDRESS_AND_USER ||
+      (address?.consumedPoints ?? 0) >= FAILURES_PER_ADDRESS
+    );
+  }
+
+  async #findCampaign(username: string, password: string): Promise<Campaign | undefined> {
+    // An instance's name may have hyphens of its own.
+    const [, instance, numid] = /^(.{1,250})-([1-9]\d{0,14})$/.exec(username) ?? [];
+    if (instance === undefined || numid === undefined || /\0/.test(username)) return undefined;
+    return authenticateCampaign(this.#db, instance, Number(numid), hashApiKey(this.#secret, password));
+  }
+
+  async #countFailure(
+    pair: string,
+    { id, clientAddress, username }: { id: string; clientAddress: string; username: string },
+  ): Promise<SmtpReply> {
+    const [user] = await Promise.all([this.#byUser.penalty(pair), this.#byAddress.penalty(clientAddress)]);
+    const inDialogue = (this.#failuresOf.get(id) ?? 0) + 1;
+    this.#failuresOf.set(id, inDialogue);
+    this.#observe({
+      kind: "submission-login-failed",
+      level: user.consumedPoints === FAILURES_PER_ADDRESS_AND_USER ? "warn" : "info",
+      client: clientAddress,
+      user: username.slice(0, LONGEST_USER),
+      failures: user.consumedPoints,
+    });
+    await sleep(FIRST_DELAY_MS * 2 ** Math.min(user.consumedPoints - 1, MOST_DOUBLINGS));
+    return inDialogue >= FAILURES_PER_CONNECTION ? TOO_MANY : WRONG;
+  }
+}
+
+const WRONG: SmtpReply = { code: 535, enhancedStatus: "5.7.8", lines: ["authentication credentials invalid"] };
+/** 421 ends the connection. */
+const TOO_MANY: SmtpReply = { code: 421, enhancedStatus: "4.7.0", lines: ["too many failed logins"] };
+const LOCKED: SmtpReply = {
+  code: 454,
+  enhancedStatus: "4.7.0",
+  lines: ["too many failed logins, try again in some minutes"],
+};

@@ -1,0 +1,40 @@
+import { openCertificate } from "../platform/certificate.ts";
+import { Lifecycle } from "../platform/lifecycle.ts";
+import type { StartService } from "../platform/service.ts";
+import { listenSmtp } from "../platform/smtp-server.ts";
+import { makeSubmission } from "./smtp-session.ts";
+
+/** Submission by SMTP (RFC 6409): STARTTLS on one listener, implicit TLS (RFC 8314) on the other. */
+export const start: StartService = async (context) => {
+  const { config, logger, observe } = context;
+  const lifecycle = new Lifecycle(logger);
+  const certificate = await openCertificate(config, observe);
+  lifecycle.onStop("certificate", () => certificate.close());
+  const handlers = makeSubmission(context);
+  const options = {
+    name: "submission",
+    hostname: config.hostname,
+    certificate,
+    plaintextAuthOnLoopback: config.submissionPlaintextAuth === "loopback",
+    maxMessageOctets: config.maxMessageOctets,
+    maxRecipients: config.submissionMaxRecipients,
+    limitLoopback: config.limitLoopback,
+    observe,
+  };
+  try {
+    const starttls = await listenSmtp(config.listen.submission, handlers, { ...options, tls: "starttls" });
+    if (starttls) lifecycle.onStop("submission", () => starttls.close());
+    const implicit = await listenSmtp(config.listen.submissions, handlers, { ...options, tls: "implicit" });
+    if (implicit) lifecycle.onStop("submissions", () => implicit.close());
+    return {
+      addresses: {
+        ...(starttls ? { submission: starttls.address } : {}),
+        ...(implicit ? { submissions: implicit.address } : {}),
+      },
+      stop: () => lifecycle.stop(),
+    };
+  } catch (error) {
+    await lifecycle.stop();
+    throw error;
+  }
+};

@@ -1,0 +1,86 @@
+import { randomBytes } from "node:crypto";
+import addressparser from "nodemailer/lib/addressparser";
+import { type EmailAddress, validateAddress } from "../core/mail/address.ts";
+import { headerDate, plainField } from "../core/mail/headers.ts";
+import { fieldValue, joinMessage, type RawField, splitMessage } from "../core/mail/message.ts";
+import { ok, type Result, refuse } from "../core/result.ts";
+
+/** How the message came, for its Received field. */
+export interface Arrival {
+  readonly helloName: string;
+  readonly clientAddress: string;
+  readonly hostname: string;
+  /** `ESMTPSA` and the like (RFC 3848). */
+  readonly protocol: string;
+  readonly login: string;
+  readonly at: Date;
+}
+
+export interface PreparedMessage {
+  readonly octets: Buffer;
+  /** The author's domain as A-labels: whose DKIM key signs. */
+  readonly senderDomain: string;
+}
+
+export type MessageRefusal = "no-single-author" | "malformed-author" | "foreign-author" | "too-many-hops";
+
+/** Blind recipients are nobody's business, and a return path is the last hop's to write (RFC 5321 §4.4). */
+const STRIPPED = new Set(["bcc", "resent-bcc", "return-path"]);
+/** More hops than this are a loop (RFC 5321 §6.3 asks for at least 100 less margin; real ways have under 20). */
+const MOST_HOPS = 50;
+
+/**
+ * Makes a submitted message fit to be sent: checks its authors, strips what must not leave, and adds what a submission
+ * server owes it (RFC 6409 §8: Date, Message-ID; RFC 5321 §4.4: Received).
+ * @param octets an RFC 5322 message, CRLF only
+ * @param allowedDomains sender domains as A-labels
+ */
+export function prepareMessage(
+  octets: Buffer,
+  allowedDomains: ReadonlySet<string>,
+  arrival: Arrival,
+): Result<PreparedMessage, MessageRefusal> {
+  const { fields, body } = splitMessage(octets);
+  const named = (name: string) => fields.filter((field) => field.name === name);
+  if (named("received").length > MOST_HOPS) return refuse("too-many-hops");
+  const from = named("from");
+  const senders = named("sender");
+  if (from.length !== 1 || senders.length > 1) return refuse("no-single-author");
+
+  const authors = mailboxesOf(from[0]!);
+  const speakers = senders.flatMap(mailboxesOf);
+  if (authors.length === 0 || [...authors, ...speakers].includes(undefined)) return refuse("malformed-author");
+  // RFC 5322 §3.6.2: several authors need a Sender; then it is the Sender who speaks.
+  if (authors.length > 1 && speakers.length !== 1) return refuse("no-single-author");
+  const domains = [...authors, ...speakers].map((mailbox) => mailbox!.asciiDomain);
+  if (domains.some((domain) => !allowedDomains.has(domain))) return refuse("foreign-author");
+
+  const senderDomain = authors[0]!.asciiDomain;
+  const added = [receivedField(arrival)];
+  if (named("date").length === 0) added.push(plainField("Date", headerDate(arrival.at)));
+  if (named("message-id").length === 0) {
+    added.push(plainField("Message-ID", `<${randomBytes(16).toString("hex")}@${senderDomain}>`));
+  }
+  const kept = fields.filter(({ name }) => !STRIPPED.has(name));
+  const message = { fields: [...added.map((raw): RawField => ({ name: "", raw })), ...kept], body };
+  return ok({ octets: joinMessage(message), senderDomain });
+}
+
+/** Undefined stands for a mailbox that is none. */
+function mailboxesOf(field: RawField): (EmailAddress | undefined)[] {
+  const text = Buffer.from(fieldValue(field), "latin1").toString("utf8");
+  return addressparser(text, { flatten: true }).map(({ address }) => {
+    const valid = validateAddress(address ?? "", { allowSmtputf8: true });
+    return valid.ok ? valid.value : undefined;
+  });
+}
+
+function receivedField({ helloName, clientAddress, hostname, protocol, login, at }: Arrival): string {
+  const literal = clientAddress.includes(":") ? `[IPv6:${clientAddress}]` : `[${clientAddress}]`;
+  const name = helloName.replaceAll(/[^A-Za-z0-9.:[\]-]/g, "?");
+  const authenticated = login.replaceAll(/[^\x21-\x27\x2a-\x5b\x5d-\x7e]/g, "?");
+  return plainField(
+    "Received",
+    `from ${name} (${literal}) (authenticated as ${authenticated}) by ${hostname} with ${protocol}; ${headerDate(at)}`,
+  );
+}

@@ -1,0 +1,72 @@
+import { validateAddress } from "../core/mail/address.ts";
+import type { SmtpReply } from "../core/mail/smtp-reply.ts";
+import type { ServiceContext } from "../platform/service.ts";
+import type { SmtpHandlers, SmtpSession } from "../platform/smtp-server.ts";
+import type { Campaign } from "../store/campaigns.ts";
+import { allowedDomains } from "../store/instances.ts";
+import { acceptMessage } from "./accept.ts";
+import { Authoriser } from "./authorise.ts";
+import { type MessageRefusal, prepareMessage } from "./prepare-message.ts";
+
+type Session = SmtpSession<Campaign>;
+
+/** Submission, a method for each verb. `MAIL` is reached with a user only: the server asks for AUTH first. */
+export function makeSubmission(context: ServiceContext): SmtpHandlers<Campaign> {
+  const { db, secret, config, clock, observe } = context;
+  const authoriser = new Authoriser(db, secret, observe);
+
+  return {
+    authenticate: (credentials, session) => authoriser.authorise(credentials, session),
+
+    async mailFrom(address, { user, smtpUtf8 }) {
+      if (!user) return AUTHENTICATION_REQUIRED;
+      const sender = validateAddress(address, { allowSmtputf8: true });
+      if (!sender.ok) return reply(550, "5.1.7", "the sender must be a full address");
+      if (sender.value.needsSmtputf8 && !smtpUtf8) return NEEDS_SMTPUTF8;
+      const allowed = await allowedDomains(db, user.instanceId);
+      return allowed.includes(sender.value.asciiDomain) ? undefined : FOREIGN_DOMAIN;
+    },
+
+    async rcptTo(address, { smtpUtf8 }) {
+      const recipient = validateAddress(address, { allowSmtputf8: true });
+      if (!recipient.ok) return reply(553, "5.1.3", recipient.error);
+      return recipient.value.needsSmtputf8 && !smtpUtf8 ? NEEDS_SMTPUTF8 : undefined;
+    },
+
+    async message(octets, session) {
+      const campaign = session.user;
+      if (!campaign) return AUTHENTICATION_REQUIRED;
+      const domains = new Set(await allowedDomains(db, campaign.instanceId));
+      const prepared = prepareMessage(octets, domains, {
+        ...arrivalOf(session),
+        hostname: config.hostname,
+        at: new Date(clock.nowMs()),
+      });
+      if (!prepared.ok) return REFUSALS[prepared.error];
+      const eeid = await acceptMessage(db, campaign, { ...prepared.value, recipients: session.rcptTo });
+      observe({ kind: "submission-accepted", eeid, recipients: session.rcptTo.length, octets: octets.length });
+      return { code: 250, lines: [`${eeid} queued`] };
+    },
+
+    closed: ({ id }) => authoriser.forget(id),
+  };
+}
+
+function arrivalOf({ helloName, clientAddress, protocol, user }: Session) {
+  return { helloName, clientAddress, protocol, login: `campaign ${user?.numid}` };
+}
+
+function reply(code: number, enhancedStatus: SmtpReply["enhancedStatus"], text: string): SmtpReply {
+  return { code, enhancedStatus, lines: [text] };
+}
+
+const AUTHENTICATION_REQUIRED = reply(530, "5.7.0", "authentication required");
+const FOREIGN_DOMAIN = reply(550, "5.7.1", "dominio remitente no permitido");
+const NEEDS_SMTPUTF8 = reply(553, "5.6.7", "the address needs SMTPUTF8");
+
+const REFUSALS: { readonly [refusal in MessageRefusal]: SmtpReply } = {
+  "no-single-author": reply(550, "5.6.0", "the message must have exactly one From field, and at most one Sender"),
+  "malformed-author": reply(550, "5.6.0", "an address in From or Sender is malformed"),
+  "foreign-author": FOREIGN_DOMAIN,
+  "too-many-hops": reply(554, "5.4.6", "too many hops"),
+};

@@ -1,0 +1,332 @@
+import { randomUUID } from "node:crypto";
+import { readFileSync } from "node:fs";
+import type { AddressInfo } from "node:net";
+import { createServer, type Server } from "node:net";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { validateAddress } from "../../services/core/mail/address.ts";
+import { compileDomainGroups } from "../../services/core/mail/address-group.ts";
+import { ok, refuse } from "../../services/core/result.ts";
+import { MessageCache } from "../../services/delivery/message-cache.ts";
+import { type DeliveryPolicy, readDeliveryPolicy } from "../../services/delivery/policy.ts";
+import type { FindRoute } from "../../services/delivery/route.ts";
+import { SessionPool } from "../../services/delivery/session-pool.ts";
+import { TrafficShaping } from "../../services/delivery/shaping.ts";
+import { DeliveryWorker } from "../../services/delivery/worker.ts";
+import { systemClock } from "../../services/platform/clock.ts";
+import type { Observation } from "../../services/platform/observation.ts";
+import { acceptSend, findBatch } from "../../services/store/batches.ts";
+import { addInstance, findInstanceByName } from "../../services/store/instances.ts";
+import { leasePartitions } from "../../services/store/queue.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { type SmtpSink, startSmtpSink } from "../support/smtp-sink.ts";
+import { eventually } from "../support/stack.ts";
+
+const SECRET = "a secret for tests only";
+const DOMAIN = "sender.example.org";
+
+let database: TestDatabase;
+let instanceId: number;
+let stops: (() => Promise<unknown> | unknown)[];
+const failures: Observation[] = [];
+
+beforeEach(async () => {
+  stops = [];
+  failures.length = 0;
+  database = await createTestDatabase(20);
+  const { db } = database;
+  await addInstance(db, SECRET, {
+    name: "test",
+    host: "mail.test",
+    key: "key-of-test",
+    archive: false,
+    domains: [DOMAIN],
+  });
+  instanceId = (await findInstanceByName(db, "test"))!.id;
+});
+afterEach(async () => {
+  for (const stop of stops.reverse()) await stop();
+  await database.drop();
+});
+
+async function sink(options: Parameters<typeof startSmtpSink>[0] = {}): Promise<SmtpSink> {
+  const started = await startSmtpSink({ closeTimeout: 200, ...options });
+  stops.push(() => started.close());
+  return started;
+}
+
+/** Routes by destination: a sink's port, a port where nobody listens, or a refusal. */
+const routes =
+  (ports: Readonly<Record<string, number>>): FindRoute =>
+  async (destination) => {
+    const port = ports[destination];
+    if (port === undefined) return refuse({ code: 550, enhancedStatus: "5.1.2", lines: ["no such domain"] });
+    return ok({ key: `port ${port}`, peers: [{ host: "127.0.0.1", port, name: "localhost", tls: "opportunistic" }] });
+  };
+
+function makeWorker(findRoute: FindRoute, changes: Partial<DeliveryPolicy> = {}, waitSeconds = [1]): DeliveryWorker {
+  const read = readDeliveryPolicy(JSON.parse(readFileSync("config/delivery.json", "utf8")));
+  const groups = compileDomainGroups([]);
+  if (!read.ok || !groups.ok) throw new Error("unreadable");
+  const policy = { ...read.value, ...changes };
+  const { db } = database;
+  const schedule = { waitSeconds, giveUpHours: 72, jitter: 0.1 };
+  const observe = (observation: Observation) => {
+    if (observation.level === "error") failures.push(observation);
+  };
+  const timeouts = { connectMs: 1_000, greetingMs: 1_000, commandMs: 3_000 };
+  return new DeliveryWorker({
+    db,
+    policy,
+    schedule,
+    observe,
+    shaping: new TrafficShaping(policy, groups.value, systemClock),
+    hardBouncesToInvalidate: 2,
+    tools: {
+      messages: new MessageCache(db, SECRET),
+      sessions: new SessionPool({ client: { hostname: "localhost", timeouts }, idleMs: 500 }),
+      findRoute,
+      compose: { secret: SECRET, bounceDomain: "bounces.example.org", trackingUrl: "http://track.example.org" },
+      schedule,
+      clock: systemClock,
+      random: Math.random,
+      observe,
+    },
+  });
+}
+
+function run(worker: DeliveryWorker): DeliveryWorker {
+  worker.start();
+  stops.push(() => worker.stop());
+  return worker;
+}
+
+async function accept(emails: readonly string[], html = "<p>Hi</p>"): Promise<string> {
+  const recipients = emails.map((email) => {
+    const address = validateAddress(email, { allowSmtputf8: true });
+    if (!address.ok) throw new Error(address.error);
+    return { address: address.value };
+  });
+  const { eeid } = await database.db.transaction((transaction) =>
+    acceptSend(transaction, {
+      instanceId,
+      campaignNumid: 1,
+      creator: "api",
+      senderDomain: DOMAIN,
+      content: {
+        kind: "template",
+        template: { from: { name: "", address: `info@${DOMAIN}` }, subject: "Hi", html, unsubscribe: false },
+        attachments: [],
+      },
+      recipients,
+      copies: [],
+      archive: false,
+    }),
+  );
+  return eeid;
+}
+
+const numbered = (count: number, domain: string) => Array.from({ length: count }, (_, i) => `r${i}@${domain}`);
+const untilSent = (eeid: string, timeoutMs?: number) =>
+  eventually(
+    () => findBatch(database.db, instanceId, eeid),
+    (batch) => batch?.state === "sent",
+    timeoutMs,
+  );
+const recipientsOf = (...sinks: SmtpSink[]) =>
+  sinks.flatMap(({ messages }) => messages.flatMap(({ rcptTo }) => rcptTo));
+
+describe("the worker", () => {
+  test("reuses sessions, and no more of them than the policy allows", async () => {
+    const far = await sink();
+    const groups = { default: { connections: 3, messagesPerConnection: 50, messagesPerMinute: null } };
+    run(makeWorker(routes({ "a.example.net": far.port }), { groups }));
+    await untilSent(await accept(numbered(600, "a.example.net")));
+    expect(new Set(recipientsOf(far)).size).toBe(600);
+    expect(far.messages).toHaveLength(600);
+    expect(far.sessions()).toBeGreaterThanOrEqual(12);
+    expect(far.sessions()).toBeLessThanOrEqual(15);
+    expect(failures).toEqual([]);
+  });
+
+  test("gives every recipient a return path of its own", async () => {
+    const far = await sink();
+    run(makeWorker(routes({ "a.example.net": far.port })));
+    await untilSent(await accept(numbered(20, "a.example.net")));
+    const returnPaths = new Set(far.messages.map(({ mailFrom }) => mailFrom));
+    expect(returnPaths.size).toBe(20);
+    for (const path of returnPaths) expect(path).toMatch(/^b\+[a-z2-7]+\.[a-z2-7]{24}@bounces\.example\.org$/);
+  });
+
+  test("shares a queue with others: nobody gets anything twice", async () => {
+    const far = await sink();
+    const findRoute = routes({ "a.example.net": far.port, "b.example.net": far.port });
+    for (let i = 0; i < 3; i++) run(makeWorker(findRoute));
+    const emails = [...numbered(800, "a.example.net"), ...numbered(800, "b.example.net")];
+    await untilSent(await accept(emails));
+    expect(recipientsOf(far).sort()).toEqual([...emails].sort());
+  });
+
+  test("stops in the midst of a batch, and another one finishes it", async () => {
+    const far = await sink();
+    const findRoute = routes({ "a.example.net": far.port });
+    const first = makeWorker(findRoute);
+    first.start();
+    const eeid = await accept(numbered(1_000, "a.example.net"));
+    await eventually(
+      async () => far.messages.length,
+      (count) => count > 50,
+    );
+    await first.stop();
+    const stoppedAt = far.messages.length;
+    expect(stoppedAt).toBeLessThan(1_000);
+    run(makeWorker(findRoute));
+    await untilSent(eeid);
+    expect(far.messages).toHaveLength(1_000);
+    expect(new Set(recipientsOf(far)).size).toBe(1_000);
+  });
+});
+
+describe("faults", () => {
+  test("what a dead worker held goes to another when its lease ends", async () => {
+    const far = await sink();
+    const eeid = await accept(numbered(10, "a.example.net"));
+    const taken = await leasePartitions(database.db, {
+      workerId: randomUUID(),
+      limit: 10,
+      leaseSeconds: 2,
+      after: "",
+      room: new Map(),
+      partitionsPerDestination: 10,
+    });
+    expect(taken.partitions).toHaveLength(1);
+    run(makeWorker(routes({ "a.example.net": far.port })));
+    await untilSent(eeid);
+    expect(far.messages).toHaveLength(10);
+  });
+
+  test("a dead, a mute and a refusing destination delay nobody else", async () => {
+    const mute = await muteServer();
+    const busy = await sink({
+      onConnect: (_session, done) => done(Object.assign(new Error("4.3.2 busy"), { responseCode: 421 })),
+    });
+    const far = await sink();
+    const ports = { "dead.example.net": 1, "mute.example.net": mute.port, "busy.example.net": busy.port };
+    run(makeWorker(routes({ ...ports, "live.example.net": far.port }), { lanes: 8 }, [60]));
+    await accept(Object.keys(ports).flatMap((domain) => numbered(600, domain)));
+    const eeid = await accept(numbered(300, "live.example.net"));
+    await untilSent(eeid, 10_000);
+    expect(far.messages).toHaveLength(300);
+    expect(busy.sessions()).toBeLessThan(20);
+    await mute.close();
+  });
+
+  test("a server that comes back gets what waited for it", async () => {
+    const placeholder = await startSmtpSink();
+    await placeholder.close();
+    run(makeWorker(routes({ "a.example.net": placeholder.port })));
+    const eeid = await accept(numbered(30, "a.example.net"));
+    await eventually(
+      async () => (await database.db("deliveries").where({ state: "queued" }).min("attempts as least"))[0]?.least,
+      (least) => Number(least) >= 1,
+    );
+    const far = await sink({ port: placeholder.port });
+    await untilSent(eeid);
+    expect(new Set(recipientsOf(far)).size).toBe(30);
+  });
+
+  test("a connection lost after the final dot is tried again under the same Message-ID", async () => {
+    let drops = 2;
+    const far = await sink();
+    const flaky = await sink({
+      onData: async (stream, _session, done) => {
+        for await (const _ of stream);
+        if (drops-- > 0) done(Object.assign(new Error("4.3.0 not now"), { responseCode: 421 }));
+        else done(null);
+      },
+    });
+    const ports: Record<string, number> = { "a.example.net": flaky.port };
+    run(makeWorker(routes(ports)));
+    const eeid = await accept(["one@a.example.net"]);
+    await eventually(
+      async () => drops,
+      (left) => left <= 0,
+    );
+    ports["a.example.net"] = far.port;
+    await untilSent(eeid);
+    expect(far.messages).toHaveLength(1);
+  });
+
+  test("the database breaks every connection in the midst: nothing is lost", async () => {
+    const far = await sink();
+    run(makeWorker(routes({ "a.example.net": far.port })));
+    const emails = numbered(2_000, "a.example.net");
+    const eeid = await accept(emails);
+    await eventually(
+      async () => far.messages.length,
+      (count) => count > 100,
+    );
+    const killer = await createTestDatabase(1);
+    await killer.db.raw(
+      "select pg_terminate_backend(pid) from pg_stat_activity where datname = ? and pid <> pg_backend_pid()",
+      [new URL(database.url).pathname.slice(1)],
+    );
+    await killer.drop();
+    await untilSent(eeid);
+    expect(new Set(recipientsOf(far)).size).toBe(emails.length);
+  });
+
+  test("a sender domain that was taken away leaves the mail unsigned, not unsent", async () => {
+    const far = await sink();
+    await database.db("instance_domains").delete();
+    run(makeWorker(routes({ "a.example.net": far.port })));
+    await untilSent(await accept(["one@a.example.net"]));
+    expect(far.messages[0]?.octets.includes("DKIM-Signature")).toBe(false);
+  });
+});
+
+describe("replies", () => {
+  test("some recipients of a server are refused, the others get it", async () => {
+    const far = await sink({
+      onRcptTo: ({ address }, _session, done) =>
+        done(/^r\d*[05]@/.test(address) ? Object.assign(new Error("5.1.1 no such user"), { responseCode: 550 }) : null),
+    });
+    run(makeWorker(routes({ "a.example.net": far.port })));
+    const batch = await untilSent(await accept(numbered(50, "a.example.net")));
+    expect(batch?.refused).toBe(10);
+    expect(far.messages).toHaveLength(40);
+    const events = await database.db("events").where({ kind: 4 }).select("detail");
+    expect(events).toHaveLength(10);
+    expect(events[0].detail).toMatchObject({ reason: "userunknown" });
+  });
+
+  test("a domain that does not exist bounces at once", async () => {
+    run(makeWorker(routes({})));
+    expect((await untilSent(await accept(numbered(5, "gone.example.net"))))?.refused).toBe(5);
+  });
+
+  test("a server without TLS that works, and one whose handshake fails, both get the mail", async () => {
+    const clear = await sink();
+    const broken = await sink({
+      disabledCommands: ["AUTH"],
+      minVersion: "TLSv1.3",
+      ciphers: "TLS_AES_128_GCM_SHA256",
+      sigalgs: "ed25519",
+    });
+    run(makeWorker(routes({ "a.example.net": clear.port, "b.example.net": broken.port })));
+    await untilSent(await accept(["one@a.example.net", "one@b.example.net"]));
+    expect(clear.messages).toHaveLength(1);
+    expect(broken.messages).toHaveLength(1);
+    expect(broken.sessions()).toBe(2);
+  });
+});
+
+async function muteServer(): Promise<{ port: number; close(): Promise<void> }> {
+  const server: Server = createServer((socket) => socket.on("error", () => {}));
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  return {
+    port: (server.address() as AddressInfo).port,
+    close: async () => {
+      server.close();
+    },
+  };
+}

@@ -1,0 +1,124 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { interpret } from "../../services/bounce/interpret.ts";
+import { readBounceToken } from "../../services/core/mail/tokens.ts";
+import { type MailStack, startMailStack } from "../support/mail-stack.ts";
+import { type SmtpSink, startSmtpSink } from "../support/smtp-sink.ts";
+import { eventually } from "../support/stack.ts";
+
+let stack: MailStack;
+let mx: SmtpSink;
+let campaign: number;
+
+beforeAll(async () => {
+  mx = await startSmtpSink();
+  stack = await startMailStack();
+  stack.setAddress("mx", mx.address);
+  campaign = await stack.addCampaign();
+});
+afterAll(async () => {
+  expect(stack.failures).toEqual([]);
+  await stack.stop();
+  await mx.close();
+});
+
+async function send(email: string): Promise<string> {
+  const { body } = await stack.call("POST", "/envio/send_one_inline", {
+    campana_id: campaign,
+    email: true,
+    contacto: { email },
+    html: "<p>Hi</p>",
+  });
+  expect(body).toMatchObject({ status: "ok", sent: 1 });
+  return body.eeid;
+}
+
+const untilSent = (eeid: string) =>
+  eventually(
+    async () => (await stack.call("GET", `/eeid_info/${eeid}`)).body.envio_efectivo,
+    (batch) => batch.estado === "enviado",
+  );
+
+const reportFor = (rcptTo: string) =>
+  eventually(
+    async () => mx.messages.find(({ octets }) => octets.includes(rcptTo)),
+    (report) => report !== undefined,
+  );
+
+describe("mailboxes of the sandbox", () => {
+  test.each(["bounce+1@two.example.net", "BOUNCE+x@two.example.net"])(
+    "%s reports 5.1.1 to the return path",
+    async (email) => {
+      const eeid = await send(email);
+      await untilSent(eeid);
+      const report = (await reportFor(email))!;
+      expect(report.mailFrom).toBe("");
+      const [localPart = "", domain] = report.rcptTo[0]!.split("@");
+      expect(domain).toBe("bounces.localhost");
+      expect(readBounceToken(stack.context.secret, localPart, new Date()).ok).toBe(true);
+      const finding = await interpret(report.octets);
+      expect(finding).toMatchObject({
+        kind: "dsn",
+        results: [{ recipient: email, action: "failed", status: "5.1.1", reason: "userunknown", hard: true }],
+      });
+    },
+  );
+
+  test("full+ reports 5.2.2", async () => {
+    await send("full+1@two.example.net");
+    const finding = await interpret((await reportFor("full+1@two.example.net"))!.octets);
+    expect(finding).toMatchObject({ kind: "dsn", results: [{ status: "5.2.2", reason: "mailboxfull", hard: false }] });
+  });
+
+  test("complaint+ reports abuse to the feedback address, the original enclosed", async () => {
+    await send("complaint+1@two.example.net");
+    const report = (await reportFor("complaint+1@two.example.net"))!;
+    expect(report.rcptTo).toEqual(["fbl@bounces.localhost"]);
+    const finding = await interpret(report.octets);
+    expect(finding).toMatchObject({ kind: "arf", feedbackType: "abuse" });
+    const token = finding.original?.headers.get("x-delivery-token") ?? "";
+    expect(readBounceToken(stack.context.secret, token, new Date()).ok).toBe(true);
+    expect(finding.original?.headers.get("return-path")).toContain(token);
+  });
+
+  test("reject+ refuses in the session: counted, and a hard bounce", async () => {
+    const eeid = await send("reject+1@two.example.net");
+    const batch = await untilSent(eeid);
+    expect(batch.salidas_con_error).toBe(1);
+    const [contact] = batch.contactos;
+    expect(contact.eventos.map(({ eventos }: { eventos: string }) => eventos)).toEqual(["envio", "rebote_hard"]);
+    expect(await stack.inbox("reject+1@two.example.net")).toEqual([]);
+  });
+
+  test("defer+ takes the third attempt", async () => {
+    const eeid = await send("Defer+1@two.example.net");
+    const batch = await untilSent(eeid);
+    expect(batch.salidas_con_error).toBe(0);
+    expect(batch.contactos[0].eventos).toHaveLength(1);
+    expect(await stack.inbox("Defer+1@two.example.net")).toHaveLength(1);
+    const [delivery] = await stack.context.db("deliveries").where({ recipient: "Defer+1@two.example.net" });
+    expect(delivery).toMatchObject({ attempts: 3, state: "delivered" });
+  });
+
+  test("two refusals in the session invalidate the contact, and then a send counts nobody", async () => {
+    for (let i = 0; i < 2; i++) await untilSent(await send("reject+2@two.example.net"));
+    const contact = async () => (await stack.call("GET", "/contacto/reject%2B2@two.example.net")).body.contacto;
+    expect(await contact()).toMatchObject({ invalido: true });
+    const { body } = await stack.call("POST", "/envio/send_one_inline", {
+      campana_id: campaign,
+      email: true,
+      contacto: { email: "reject+2@two.example.net" },
+      html: "<p>Hi</p>",
+    });
+    expect(body.sent).toBe(0);
+    const events = (await contact()).eventos.map(({ evento }: { evento: string }) => evento);
+    expect(events).toEqual(["envio", "rebote_hard", "envio", "rebote_hard", "invalidacion", "unknown"]);
+  });
+
+  test("a whitelisted contact keeps its bounces and stays valid", async () => {
+    await stack.call("POST", "/whitelist/reject%2B3@two.example.net");
+    for (let i = 0; i < 3; i++) await untilSent(await send("reject+3@two.example.net"));
+    const { contacto } = (await stack.call("GET", "/contacto/reject%2B3@two.example.net")).body;
+    expect(contacto.invalido).toBe(false);
+    expect(contacto.eventos).toHaveLength(6);
+  });
+});

@@ -1,0 +1,212 @@
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { simpleParser } from "mailparser";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { ApiAnswer } from "../support/api-client.ts";
+import { MAIL_SERVICES, type MailStack, startMailStack } from "../support/mail-stack.ts";
+import { eventually } from "../support/stack.ts";
+
+let web: Server;
+let base: string;
+let stack: MailStack;
+let closed: MailStack;
+let hits = 0;
+
+type Reply = (response: ServerResponse, request: IncomingMessage) => void;
+
+const html =
+  (text: string | Buffer, type = "text/html; charset=utf-8"): Reply =>
+  (response) => {
+    response.setHeader("Content-Type", type);
+    response.end(text);
+  };
+const redirect =
+  (status: number, location: string): Reply =>
+  (response) => {
+    response.writeHead(status, { Location: location }).end();
+  };
+const PAGES: Readonly<Record<string, Reply>> = {
+  "/page": html("<p>Ñandú for XYZNOMBREXYZ</p>"),
+  "/bare": (response) => void response.end("<p>bare</p>"),
+  "/moved": redirect(301, "/found"),
+  "/found": redirect(302, "/page"),
+  "/see-other": redirect(303, "/page"),
+  "/loop": redirect(302, "/loop"),
+  "/to-file": redirect(302, "file:///etc/passwd"),
+  "/to-private": redirect(302, "http://10.1.2.3/"),
+  "/missing": (response) => void response.writeHead(404).end(),
+  "/latin1": html(Buffer.from([0x3c, 0x70, 0x3e, 0xf1]), "text/html"),
+  "/said-latin1": html("<p>", "text/html; charset=iso-8859-1"),
+  "/image": html("GIF89a", "image/gif"),
+  "/huge": html(Buffer.alloc(5 * 2 ** 20 + 1, "a")),
+  "/subject": html("The subject for XYZNOMBREXYZ\r\nX-Evil: 1\n", "text/plain"),
+};
+
+beforeAll(async () => {
+  web = createServer((request, response) => {
+    hits += 1;
+    const page = PAGES[request.url ?? ""];
+    if (page) page(response, request);
+    else response.writeHead(404).end();
+  });
+  await new Promise<void>((resolve) => web.listen(0, "127.0.0.1", resolve));
+  base = `http://127.0.0.1:${(web.address() as AddressInfo).port}`;
+  stack = await startMailStack(Object.values(MAIL_SERVICES), { PALOMAR_FETCH_ALLOW: "127.0.0.0/8" });
+  closed = await startMailStack([MAIL_SERVICES.api]);
+});
+afterAll(async () => {
+  expect([...stack.failures, ...closed.failures]).toEqual([]);
+  await stack.stop();
+  await closed.stop();
+  web.close();
+});
+
+const EMAIL = "ana@uri.example.net";
+
+async function sendUri(on: MailStack, fields: Readonly<Record<string, unknown>>, operation = "send_one_uri") {
+  const campana_id = fields.campana_id ?? (await on.addCampaign());
+  const contacto = { email: EMAIL, nombre: "Ana" };
+  return on.call("POST", `/envio/${operation}/`, { email: true, contacto, ...fields, campana_id });
+}
+
+const newest = (eeid: string, rcptTo = EMAIL) =>
+  eventually(
+    async () => (await stack.call("GET", `/eeid_info/${eeid}`)).body.envio_efectivo.estado,
+    (state) => state === "enviado",
+  ).then(async () => simpleParser((await stack.inbox(rcptTo)).at(-1)!.octets));
+
+describe("html_url", () => {
+  test.each(["/page", "/moved", "/found"])("%s is fetched, redirects followed", async (path) => {
+    const { body } = await sendUri(stack, { html_url: base + path });
+    expect(body).toMatchObject({ status: "ok", sent: 1 });
+    expect((await newest(body.eeid)).html).toContain("Ñandú for Ana");
+  });
+
+  test("the campaign's url stands in, and one call fetches once", async () => {
+    const campana_id = await stack.addCampaign({ url: `${base}/bare` });
+    hits = 0;
+    const contactos = [{ email: EMAIL }, { email: "eva@uri.example.net" }];
+    const { body } = await sendUri(stack, { campana_id, contacto: undefined, contactos }, "send_many_uri");
+    expect(body.sent).toBe(2);
+    expect(hits).toBe(1);
+    expect((await newest(body.eeid)).html).toContain("bare");
+  });
+
+  test.each([
+    ["/missing", "status 404"],
+    ["/see-other", "status 303"],
+    ["/loop", "too many redirects"],
+    ["/to-file", "redirect to another scheme"],
+    ["/to-private", "address not allowed"],
+    ["/latin1", "not UTF-8"],
+    ["/said-latin1", "not UTF-8"],
+    ["/image", "content type not supported"],
+    ["/huge", "larger than 5 MiB"],
+  ])("%s is refused: %s", async (path, reason) => {
+    const { status, body } = await sendUri(stack, { html_url: base + path });
+    expect([status, body]).toEqual([400, { status: "err", on: `html_url inaccesible: ${reason}` }]);
+  });
+
+  test.each(["", "ftp://example.org/", "javascript:alert(1)", "//example.org", "example.org"])(
+    "%j is no URL to fetch",
+    async (html_url) => {
+      const { status, body } = await sendUri(stack, { html_url });
+      expect([status, body.on]).toEqual([400, "html_url invalido"]);
+    },
+  );
+
+  test("a server that does not answer is given up after ten seconds", async () => {
+    const mute = createServer(() => {});
+    await new Promise<void>((resolve) => mute.listen(0, "127.0.0.1", resolve));
+    const startedAt = Date.now();
+    const { body } = await sendUri(stack, { html_url: `http://127.0.0.1:${(mute.address() as AddressInfo).port}/` });
+    mute.closeAllConnections();
+    mute.close();
+    expect(body.on).toBe("html_url inaccesible: timeout");
+    expect(Date.now() - startedAt).toBeLessThan(14_000);
+  }, 20_000);
+});
+
+describe("what may not be reached", () => {
+  const port = () => (web.address() as AddressInfo).port;
+  test.each([
+    "127.0.0.1",
+    "localhost",
+    "2130706433",
+    "0x7f.1",
+    "0177.0.0.1",
+    "[::1]",
+    "[::ffff:127.0.0.1]",
+    "[::ffff:7f00:1]",
+    "0.0.0.0",
+    "10.0.0.1",
+    "169.254.169.254",
+    "100.64.0.1",
+    "192.168.1.1",
+    "[fe80::1]",
+    "[fd00::1]",
+    "[64:ff9b::7f00:1]",
+  ])("%s", async (host) => {
+    hits = 0;
+    const { status, body } = await sendUri(closed, { html_url: `http://${host}:${port()}/page` });
+    expect(status).toBe(400);
+    expect(body.on).toMatch(/^html_url inaccesible: (address not allowed|host not found)$/);
+    expect(hits).toBe(0);
+  });
+});
+
+describe("a dynamic subject", () => {
+  test("is fetched, made one line, and personalised", async () => {
+    const campana_id = await stack.addCampaign({ asunto: "XYZTAG-CURLXYZ", asunto_uri: `${base}/subject` });
+    const { body } = await sendUri(stack, { campana_id, html_url: `${base}/page` });
+    expect((await newest(body.eeid)).subject).toBe("The subject for Ana X-Evil: 1");
+  });
+
+  test("that cannot be fetched is refused", async () => {
+    const campana_id = await stack.addCampaign({ asunto: "XYZTAG-CURLXYZ", asunto_uri: `${base}/missing` });
+    const { status, body } = await sendUri(stack, { campana_id, html_url: `${base}/page` });
+    expect([status, body.on]).toEqual([400, "asunto_uri inaccesible: status 404"]);
+  });
+});
+
+describe("send_one_form", () => {
+  async function sendForm(fields: Readonly<Record<string, string | File>>) {
+    const form = new FormData();
+    for (const [name, value] of Object.entries(fields)) form.append(name, value);
+    const response = await fetch(`${await stack.context.addressOf("mail_api")}/v1/envio/send_one_form/`, {
+      method: "POST",
+      headers: { Authorization: "key-of-the-instance" },
+      body: form,
+    });
+    return { status: response.status, body: (await response.json()) as ApiAnswer["body"] };
+  }
+
+  test("takes files as attachments", async () => {
+    const campana_id = String(await stack.addCampaign());
+    const { status, body } = await sendForm({
+      campana_id,
+      contacto: EMAIL,
+      html_url: `${base}/page`,
+      attach1: new File([Buffer.from([1, 2, 0, 255])], "uno.bin", { type: "application/x-one" }),
+      attach2: new File(["dos"], "dós.txt"),
+    });
+    expect(status).toBe(200);
+    expect(body).toMatchObject({ status: "ok", sent: 1 });
+    const { attachments, html } = await newest(body.eeid);
+    expect(html).toContain("Ñandú");
+    expect(attachments.map(({ filename, content }) => [filename, [...content]])).toEqual([
+      ["uno.bin", [1, 2, 0, 255]],
+      ["dós.txt", [...Buffer.from("dos")]],
+    ]);
+  });
+
+  test("names what is missing or wrong", async () => {
+    const campana_id = String(await stack.addCampaign());
+    expect((await sendForm({ contacto: EMAIL })).body.on).toBe("falta campana_id");
+    expect((await sendForm({ campana_id })).body.on).toBe("falta contacto");
+    expect((await sendForm({ campana_id: "one", contacto: EMAIL })).body.on).toBe("campana_id invalido");
+    expect((await sendForm({ campana_id, contacto: "a@b" })).body.on).toMatch(/^invalid email /);
+    const { status, body } = await stack.call("POST", "/envio/send_one_form", { campana_id, contacto: EMAIL });
+    expect([status, body.on]).toEqual([400, "formulario invalido"]);
+  });
+});

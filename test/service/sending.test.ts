@@ -1,0 +1,319 @@
+import { dkimVerify } from "mailauth/lib/dkim/verify.js";
+import { type ParsedMail, simpleParser } from "mailparser";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { listInstanceDomains } from "../../services/store/instances.ts";
+import { type MailStack, startMailStack, TEST_DOMAIN } from "../support/mail-stack.ts";
+import { eventually } from "../support/stack.ts";
+
+let stack: MailStack;
+let campaign: number;
+
+beforeAll(async () => {
+  stack = await startMailStack();
+  campaign = await stack.addCampaign();
+});
+afterAll(async () => {
+  expect(stack.failures).toEqual([]);
+  await stack.stop();
+});
+
+type Fields = Readonly<Record<string, unknown>>;
+
+const sendOne = (fields: Fields = {}, headers: Readonly<Record<string, string>> = {}) =>
+  stack.call("POST", "/envio/send_one_inline/", { ...ONE, campana_id: campaign, ...fields }, headers);
+
+const sendMany = (fields: Fields) =>
+  stack.call("POST", "/envio/send_many_inline/", { campana_id: campaign, email: true, html: "<p>Hi</p>", ...fields });
+
+const ONE = { email: true, contacto: { email: "ana@one.example.net" }, html: "<p>Hi</p>" };
+
+const info = async (eeid: string) => (await stack.call("GET", `/eeid_info/${eeid}`)).body.envio_efectivo;
+
+const untilSent = (eeid: string) =>
+  eventually(
+    () => info(eeid),
+    (batch) => batch.estado === "enviado",
+  );
+
+/** The newest message that an address got from a batch that was sent. */
+async function received(eeid: string, rcptTo: string): Promise<ParsedMail & { readonly octets: Buffer }> {
+  await untilSent(eeid);
+  const { octets } = (await stack.inbox(rcptTo)).at(-1)!;
+  return { ...(await simpleParser(octets)), octets };
+}
+
+const eventsOf = (batch: { contactos: { email: string; eventos: { eventos: string }[] }[] }) =>
+  Object.fromEntries(batch.contactos.map(({ email, eventos }) => [email, eventos.map(({ eventos }) => eventos)]));
+
+describe("send_one_inline", () => {
+  test("answers with an eeid, and the message arrives signed", async () => {
+    const contacto = { email: "ana@one.example.net", nombre: "Ana", apellido: "Díaz" };
+    const { status, body } = await sendOne({ contacto, asunto: "Hola XYZNOMBREXYZ ñ", html: "<p>Hi XYZEMAILXYZ</p>" });
+    expect(status).toBe(200);
+    expect(body).toEqual({ status: "ok", sent: 1, eeid: expect.stringMatching(/^[0-9a-f-]{36}$/) });
+
+    const batch = await untilSent(body.eeid);
+    expect(batch).toMatchObject({
+      envio_id: body.eeid,
+      campana_id: String(campaign),
+      creador_id: "api",
+      cant_particiones: 1,
+      particiones_tomadas: 1,
+      particiones_finalizadas: 1,
+      salidas_con_error: 0,
+      contactos: [{ email: "ana@one.example.net", eventos: [{ eventos: "envio" }] }],
+    });
+    expect(batch).not.toHaveProperty("archive");
+
+    const message = await received(body.eeid, "ana@one.example.net");
+    expect(message.subject).toBe("Hola Ana ñ");
+    expect(message.from?.value).toEqual([{ address: `info@${TEST_DOMAIN}`, name: "The Sender" }]);
+    expect(message.to).toMatchObject({ value: [{ address: "ana@one.example.net", name: "Ana Díaz" }] });
+    expect(message.html).toContain("Hi ana@one.example.net");
+    expect(message.text).toContain("Hi ana@one.example.net");
+    expect(message.messageId).toMatch(new RegExp(`@${TEST_DOMAIN}>$`));
+
+    const [domain] = await listInstanceDomains(stack.context.db, stack.instanceId);
+    const verdict = await dkimVerify(message.octets, { resolver: async () => [[domain!.dkimRecord]] });
+    expect(verdict.results.map(({ status, signingDomain }) => [status.result, signingDomain])).toEqual([
+      ["pass", TEST_DOMAIN],
+    ]);
+  });
+
+  test("personalises from custom fields, profile and globals, and escapes values in HTML", async () => {
+    const email = "tags@one.example.net";
+    const campos = [{ nombre: "XYZCOLORXYZ", valor: "<red> XYZSHOPXYZ" }];
+    await stack.call("POST", "/contacto/", { email, nombre: "N", localidad: "Quito", campos });
+    await stack.call("POST", "/global/", { nombre: "SHOP", valor: "Corner & Co" });
+    const html = "<p>XYZCOLORXYZ|XYZLOCALIDADXYZ|XYZSHOPXYZ|XYZNADAXYZ|</p>";
+    const { body } = await sendOne({ contacto: { email }, asunto: "XYZCOLORXYZ", html });
+    const message = await received(body.eeid, email);
+    expect(message.subject).toBe("<red> XYZSHOPXYZ");
+    expect(message.html).toContain("&lt;red&gt; XYZSHOPXYZ|Quito|Corner &amp; Co||");
+  });
+
+  test("copies are sent, counted, seen where they may be, and get events of their own", async () => {
+    await stack.call("POST", "/contacto/", { email: "gone@one.example.net" });
+    await stack.call("GET", "/invalidar/gone@one.example.net");
+    const { body } = await sendOne({
+      contacto: { email: "boss@one.example.net", nombre: "Boss" },
+      copia: [
+        { cc_email: "cc@one.example.net", cc_nombre: "Carla", cc_apellido: "C" },
+        { cc_email: "gone@one.example.net" },
+      ],
+      copia_oculta: [{ bcc_email: "bcc@other.example.net" }, { bcc_email: "boss@one.example.net" }],
+      "reply-to": "answers@elsewhere.example.org",
+    });
+    expect(body.sent).toBe(3);
+    const seen = await received(body.eeid, "bcc@other.example.net");
+    for (const address of ["boss@one.example.net", "cc@one.example.net"]) {
+      expect((await received(body.eeid, address)).messageId).toBe(seen.messageId);
+    }
+    expect(seen.to).toMatchObject({ value: [{ address: "boss@one.example.net", name: "Boss" }] });
+    expect(seen.cc).toMatchObject({ value: [{ name: "Carla C" }, { address: "gone@one.example.net" }] });
+    expect(seen.replyTo?.value[0]?.address).toBe("answers@elsewhere.example.org");
+    expect(seen.octets.toString("latin1")).not.toMatch(/bcc/i);
+    expect(eventsOf(await info(body.eeid))).toEqual({
+      "boss@one.example.net": ["envio"],
+      "cc@one.example.net": ["envio"],
+      "bcc@other.example.net": ["envio"],
+      "gone@one.example.net": ["unknown"],
+    });
+    expect((await stack.call("GET", "/contacto/cc@one.example.net")).status).toBe(404);
+  });
+
+  test("attachments come in pieces of base64", async () => {
+    const content = Buffer.from([0, 1, 2, 250, 13, 10, 0]).toString("base64");
+    const adjuntos = [
+      { filename: "año €.bin", content: [content.slice(0, 3), content.slice(3)] },
+      { filename: "empty.txt", content: [] },
+    ];
+    const { body } = await sendOne({ contacto: { email: "files@one.example.net" }, adjuntos });
+    const { attachments } = await received(body.eeid, "files@one.example.net");
+    expect(attachments.map(({ filename, content }) => [filename, [...content]])).toEqual([
+      ["año €.bin", [0, 1, 2, 250, 13, 10, 0]],
+      ["empty.txt", []],
+    ]);
+  });
+
+  test("with desusc si the message carries List-Unsubscribe, signed, and a link", async () => {
+    const numid = await stack.addCampaign({ desusc: "si" });
+    const { body } = await sendOne({ campana_id: numid, contacto: { email: "out@one.example.net" } });
+    const message = await received(body.eeid, "out@one.example.net");
+    const header = message.octets.toString("latin1");
+    expect(header).toContain("List-Unsubscribe-Post: List-Unsubscribe=One-Click");
+    const [, url] =
+      /^List-Unsubscribe: <(http:\/\/127\.0\.0\.1:9\/u\/[\w-]+)>/m.exec(header.replace(/\r\n /g, " ")) ?? [];
+    expect(message.html).toContain(`href="${url}"`);
+  });
+
+  test('the flag may be the text "true"; without it nobody gets anything', async () => {
+    expect((await sendOne({ email: "true" })).body.sent).toBe(1);
+    for (const email of [false, "false"]) {
+      const { status, body } = await sendOne({ email, contacto: { email: "nobody@one.example.net" } });
+      expect([status, body.sent]).toEqual([200, 0]);
+      expect(await info(body.eeid)).toMatchObject({ estado: "enviado", cant_particiones: 0, contactos: [] });
+    }
+    expect((await stack.call("GET", "/contacto/nobody@one.example.net")).status).toBe(404);
+  });
+
+  test("an earlier batch is joined", async () => {
+    const first = await sendOne();
+    const second = await sendOne({
+      contacto: { email: "eva@one.example.net" },
+      reuse_eeid: true,
+      eeid: first.body.eeid,
+    });
+    expect(second.body).toEqual(first.body);
+    const batch = await untilSent(first.body.eeid);
+    expect(eventsOf(batch)).toEqual({ "ana@one.example.net": ["envio"], "eva@one.example.net": ["envio"] });
+  });
+
+  test("a contact that unsubscribed from the campaign is left out, without an event", async () => {
+    await stack.call("POST", "/contacto/", { email: "left@one.example.net" });
+    const { db } = stack.context;
+    const { id } = await db("contacts").where({ email: "left@one.example.net" }).first("id");
+    await db("campaign_unsubscriptions").insert({ contact_id: id, campaign_numid: campaign });
+    const { body } = await sendOne({ contacto: { email: "left@one.example.net" } });
+    expect(body.sent).toBe(0);
+    expect((await info(body.eeid)).contactos).toEqual([]);
+  });
+
+  test.each<[string, Fields, number, string | RegExp]>([
+    ["no flag", { email: undefined }, 400, "falta email"],
+    ["a wrong flag", { email: 1 }, 400, "email invalido"],
+    ["no campaign", { campana_id: undefined }, 400, "falta campana_id"],
+    ["a campaign as text", { campana_id: "1" }, 400, "campana_id invalido"],
+    ["an unknown campaign", { campana_id: 999_999 }, 404, "no existe"],
+    ["no contact", { contacto: undefined }, 400, "falta contacto"],
+    ["a contact without address", { contacto: {} }, 400, "falta email"],
+    ["no html", { html: undefined }, 400, "falta html"],
+    ["html of a wrong type", { html: 5 }, 400, "html invalido"],
+    ["a malformed address", { contacto: { email: "a@b" } }, 400, /^invalid email The domain name b is not valid/],
+    ["a malformed copy", { copia: [{ cc_email: "plain" }] }, 400, /^invalid email .*exactly one @-sign/],
+    ["a malformed blind copy", { copia_oculta: [{ bcc_email: "x\r\n@y.z" }] }, 400, /^invalid email /],
+    ["a copy without address", { copia: [{}] }, 400, "falta cc_email"],
+    ["a foreign sender", { remitente: "a@foreign.example.org" }, 400, "dominio remitente no permitido"],
+    ["a malformed sender", { remitente: "nobody" }, 400, /^remitente invalido /],
+    ["a line break in the subject", { asunto: "a\r\nBcc: x@y.example.org" }, 400, "asunto invalido"],
+    ["a line break in the sender's name", { remitente_nombre: "a\nb" }, 400, "remitente_nombre invalido"],
+    ["a malformed reply address", { "reply-to": "a@b@c" }, 400, "reply-to invalido"],
+    ["an attachment that is no base64", { adjuntos: [{ filename: "f", content: ["?"] }] }, 400, "content invalido"],
+    ["an attachment without name", { adjuntos: [{ content: ["AA=="] }] }, 400, "falta filename"],
+    ["a line break in a file name", { adjuntos: [{ filename: "a\nb", content: [] }] }, 400, "filename invalido"],
+    ["reuse without eeid", { reuse_eeid: true }, 400, "falta eeid"],
+    ["reuse of no eeid", { reuse_eeid: true, eeid: "x" }, 400, "eeid invalido"],
+    ["reuse of an unknown eeid", { reuse_eeid: true, eeid: "00000000-0000-4000-8000-000000000000" }, 404, "no existe"],
+  ])("refuses %s", async (_what, fields, status, on) => {
+    const answer = await sendOne(fields);
+    expect(answer.status).toBe(status);
+    expect(answer.body).toEqual({ status: "err", on: typeof on === "string" ? on : expect.stringMatching(on) });
+  });
+});
+
+describe("send_many_inline", () => {
+  test("leaves out malformed addresses, invalid contacts and repetitions", async () => {
+    await stack.call("POST", "/contacto/", { email: "bad@many.example.net" });
+    await stack.call("GET", "/invalidar/bad@many.example.net");
+    const emails = [
+      "a@many.example.net",
+      "bad@many.example.net",
+      "a@MANY.example.net",
+      "A@many.example.net",
+      "x@@y",
+      "",
+    ];
+    const contactos = emails.map((email) => ({ email, nombre: email.slice(0, 1) }));
+    const { body } = await sendMany({ contactos, asunto: "Dear XYZNOMBREXYZ" });
+    expect(body.sent).toBe(2);
+    expect(eventsOf(await untilSent(body.eeid))).toEqual({
+      "a@many.example.net": ["envio"],
+      "A@many.example.net": ["envio"],
+      "bad@many.example.net": ["unknown"],
+    });
+    expect((await received(body.eeid, "A@many.example.net")).subject).toBe("Dear A");
+  });
+
+  test("cuts a batch into partitions, all of which end", async () => {
+    const contactos = Array.from({ length: 500 }, (_, i) => ({ email: `n${i}@d${i % 2}.example.net` }));
+    const { body } = await sendMany({ contactos });
+    expect(body.sent).toBe(500);
+    const batch = await untilSent(body.eeid);
+    expect(batch).toMatchObject({ cant_particiones: 4, particiones_tomadas: 4, particiones_finalizadas: 4 });
+    expect(await stack.inbox("n499@d1.example.net")).toHaveLength(1);
+  });
+
+  test.each<[string, Fields, number, string]>([
+    ["no contacts", { contactos: undefined }, 400, "falta contactos"],
+    ["an empty list", { contactos: [] }, 400, "contactos invalido"],
+    ["a contact without address", { contactos: [{}] }, 400, "falta email"],
+    ["too many", { contactos: Array(50_001).fill({ email: "a@b.example.org" }) }, 413, "demasiado grande"],
+  ])("refuses %s", async (_what, fields, status, on) => {
+    const answer = await sendMany(fields);
+    expect([answer.status, answer.body.on]).toEqual([status, on]);
+  });
+});
+
+describe("the archive", () => {
+  test("gives back the very octets that were sent", async () => {
+    const contactos = [{ email: "kept@one.example.net" }, { email: "reject+kept@one.example.net" }];
+    const { body } = await sendMany({ contactos, archive: true });
+    const { octets } = await received(body.eeid, "kept@one.example.net");
+    expect((await info(body.eeid)).archive).toEqual({
+      mensajes: 2,
+      octetos: expect.any(Number),
+      timestamp: expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d$/),
+    });
+    const kept = await stack.call("GET", `/eeid_eml/${body.eeid}/kept@one.example.net`);
+    expect(kept.status).toBe(200);
+    expect(kept.body.msg).toBe(octets.toString("latin1"));
+    const stranger = await stack.call("GET", `/eeid_eml/${body.eeid}/stranger@one.example.net`);
+    expect(stranger.status).toBe(400);
+  });
+
+  test("copies can be read too, and a batch sent without has none", async () => {
+    const copia_oculta = [{ bcc_email: "hidden@one.example.net" }];
+    const kept = (await sendOne({ archive: true, copia_oculta })).body.eeid;
+    const notKept = (await sendOne()).body.eeid;
+    await untilSent(kept);
+    await untilSent(notKept);
+    expect((await stack.call("GET", `/eeid_eml/${kept}/hidden@one.example.net`)).status).toBe(200);
+    expect((await stack.call("GET", `/eeid_eml/${notKept}/ana@one.example.net`)).status).toBe(400);
+    expect((await stack.call("GET", "/eeid_eml/x/ana@one.example.net")).status).toBe(404);
+    expect((await stack.call("GET", "/eeid_info/x")).status).toBe(404);
+  });
+
+  test("needs the licence", async () => {
+    const instance = () => stack.context.db("instances").where({ id: stack.instanceId });
+    await instance().update({ archive: false });
+    const { status, body } = await sendOne({ archive: true });
+    await instance().update({ archive: true });
+    expect([status, body.on]).toEqual([403, "licencia de archivo requerida"]);
+  });
+});
+
+describe("Idempotency-Key", () => {
+  test("a repeated call gets the first answer, and one with another body 409", async () => {
+    const contacto = { email: "once@one.example.net" };
+    const headers = { "Idempotency-Key": "order 1" };
+    const first = await sendOne({ contacto }, headers);
+    expect((await sendOne({ contacto }, headers)).body).toEqual(first.body);
+    const other = await sendOne({ contacto, asunto: "x" }, headers);
+    expect([other.status, other.body.on]).toEqual([409, "Idempotency-Key repetida"]);
+    await untilSent(first.body.eeid);
+    expect(await stack.inbox("once@one.example.net")).toHaveLength(1);
+  });
+
+  test("calls at the same time get one answer", async () => {
+    const contacto = { email: "atonce@one.example.net" };
+    const calls = Array.from({ length: 8 }, () => sendOne({ contacto }, { "Idempotency-Key": "order 2" }));
+    const eeids = new Set((await Promise.all(calls)).map(({ body }) => body.eeid));
+    expect(eeids.size).toBe(1);
+  });
+
+  test("a refused call does not use the key up", async () => {
+    const headers = { "Idempotency-Key": "order 3" };
+    expect((await sendOne({ html: undefined }, headers)).status).toBe(400);
+    expect((await sendOne({}, headers)).status).toBe(200);
+  });
+});

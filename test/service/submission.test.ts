@@ -1,0 +1,207 @@
+import { execFile, spawnSync } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { connect } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+import { promisify } from "node:util";
+import { createTransport } from "nodemailer";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { start as startSubmission } from "../../services/submission/main.ts";
+import { MAIL_SERVICES, type MailStack, startMailStack, TEST_DOMAIN } from "../support/mail-stack.ts";
+import { playDialogue, readDialogue } from "../support/smtp-dialogue.ts";
+import { eventually, makeDataDir, removeDataDir } from "../support/stack.ts";
+
+const MAX_OCTETS = 64 * 1024;
+const dataDir = makeDataDir();
+let stack: MailStack;
+let starttls: string;
+let implicit: string;
+let numid: number;
+let apikey: string;
+
+beforeAll(async () => {
+  stack = await startMailStack(Object.values(MAIL_SERVICES), {
+    PALOMAR_MAX_MESSAGE_SIZE: String(MAX_OCTETS),
+    PALOMAR_SUBMISSION_MAX_RECIPIENTS: "20",
+    PALOMAR_DATA_DIR: dataDir,
+  });
+  const { addresses } = await stack.run(startSubmission);
+  starttls = addresses.submission!;
+  implicit = addresses.submissions!;
+  numid = await stack.addCampaign();
+  apikey = (await stack.call("GET", `/campania_apikey?numid=${numid}`)).body.camp_apikey;
+});
+
+afterAll(async () => {
+  await stack?.stop();
+  removeDataDir(dataDir);
+});
+
+const plain = (user: string, password: string) => Buffer.from(`\0${user}\0${password}`).toString("base64");
+const values = () => ({ plain: plain(`test-${numid}`, apikey), wrong: plain(`test-${numid}`, "wrong") });
+
+function transportTo(address: string, options: object = {}) {
+  const [host, port] = address.split(":") as [string, string];
+  return createTransport({
+    host,
+    port: Number(port),
+    secure: address === implicit,
+    requireTLS: address === starttls,
+    tls: { rejectUnauthorized: false },
+    auth: { user: `test-${numid}`, pass: apikey },
+    ...options,
+  });
+}
+
+describe("dialogues", () => {
+  it("accepts messages over STARTTLS", () => playDialogue(starttls, readDialogue("submission-accepts"), values()));
+  it("refuses what it must", () => playDialogue(starttls, readDialogue("submission-refuses"), values()));
+  it("refuses bare line ends and NUL", () =>
+    playDialogue(implicit, readDialogue("submission-line-ends"), values(), true));
+  it("does not hear plaintext behind STARTTLS", () =>
+    playDialogue(starttls, readDialogue("submission-injection"), values()));
+  it("ends a connection that guesses", () =>
+    playDialogue(implicit, readDialogue("submission-guessing"), { wrong: plain("test-999999", "wrong") }, true));
+});
+
+describe("a submitted message", () => {
+  it("leaves signed, traced, and without what must not leave", async () => {
+    const transport = transportTo(implicit);
+    const info = await transport.sendMail({
+      from: `Info <info@${TEST_DOMAIN}>`,
+      to: "whole@example.net",
+      bcc: "blind@example.net",
+      subject: "Grüße",
+      text: "one\n.two\n",
+      headers: { "Return-Path": "<forged@example.net>" },
+    });
+    transport.close();
+    const eeid = /^250 2\.6\.0 (\S+) queued$/.exec(info.response)?.[1];
+    expect(eeid).toBeDefined();
+    const [arrived] = await eventually(
+      () => stack.inbox("whole@example.net"),
+      (found) => found.length > 0,
+    );
+    const text = arrived!.octets.toString("utf8");
+    expect(text).toMatch(/^DKIM-Signature: /m);
+    expect(text).toMatch(/^Received: from .*authenticated as campaign/ms);
+    expect(text).not.toMatch(/^Bcc:/im);
+    expect(text).not.toMatch(/forged@example\.net/);
+    expect(text).toContain("\r\n.two\r\n");
+    const batch = (await stack.call("GET", `/eeid_info/${eeid}`)).body.envio_efectivo;
+    expect(batch.creador_id).toBe("smtp");
+    expect(batch.contactos.map(({ email }: { email: string }) => email).sort()).toEqual([
+      "blind@example.net",
+      "whole@example.net",
+    ]);
+  });
+
+  it("is not sent to an invalid contact, and the session is not told", async () => {
+    await stack.call("POST", "/contacto/", { email: "gone@example.net" });
+    await stack.call("GET", "/invalidar/gone@example.net");
+    const transport = transportTo(starttls);
+    const info = await transport.sendMail({ from: `a@${TEST_DOMAIN}`, to: "gone@example.net", text: "x" });
+    transport.close();
+    expect(info.response).toMatch(/^250 2\.6\.0/);
+    const { contacto } = (await stack.call("GET", "/contacto/gone@example.net")).body;
+    expect(contacto.eventos.map(({ evento }: { evento: string }) => evento)).toContain("unknown");
+    expect(await stack.inbox("gone@example.net")).toEqual([]);
+  });
+
+  it("is refused above the size limit, told before or noticed during DATA", async () => {
+    const tooBig = { from: `a@${TEST_DOMAIN}`, to: "big@example.net", text: "x".repeat(MAX_OCTETS + 1_000) };
+    const transport = transportTo(starttls);
+    await expect(transport.sendMail(tooBig)).rejects.toThrow(/552 5\.3\.4/);
+    transport.close();
+    const filler = Array.from({ length: 1_200 }, () => `C: ${"x".repeat(70)}`).join("\n");
+    const script = readDialogue("submission-line-ends").split("C: DATA")[0];
+    await playDialogue(
+      implicit,
+      `${script}C: DATA\nS: 354\n${filler}\nC: .\nS: 552 5.3.4\nC: NOOP\nS: 250`,
+      values(),
+      true,
+    );
+  });
+
+  it("takes so many recipients and no more", async () => {
+    const script = readDialogue("submission-line-ends").split("C: RCPT")[0];
+    const accepted = Array.from({ length: 20 }, (_, n) => `C: RCPT TO:<r${n}@example.net>\nS: 250 2.1.5`).join("\n");
+    const more = "C: RCPT TO:<r99@example.net>\nS: 452 4.5.3";
+    await playDialogue(implicit, `${script}${accepted}\n${more}`, values(), true);
+  });
+});
+
+describe("logins", () => {
+  it("follow the campaign's key", async () => {
+    const campaign = await stack.addCampaign();
+    const changed = await stack.call("POST", "/campania_apikey", { numid: campaign, apikey: "a-new-key-of-mine" });
+    expect(changed.body).toMatchObject({ status: "ok", camp_apikey: "a-new-key-of-mine" });
+    const transport = transportTo(implicit, { auth: { user: `test-${campaign}`, pass: "a-new-key-of-mine" } });
+    await expect(transport.verify()).resolves.toBe(true);
+    transport.close();
+  });
+
+  it("are locked after ten failures for an address and user, right password or not", async () => {
+    const campaign = await stack.addCampaign();
+    const key = (await stack.call("GET", `/campania_apikey?numid=${campaign}`)).body.camp_apikey;
+    const login = (password: string) =>
+      transportTo(implicit, { auth: { user: `test-${campaign}`, pass: password }, authMethod: "PLAIN" })
+        .verify()
+        .then(
+          () => "accepted",
+          (error: Error) => error.message,
+        );
+    for (let failure = 0; failure < 10; failure++) expect(await login("wrong")).toMatch(/535|421/);
+    expect(await login(key)).toMatch(/454 4\.7\.0/);
+  }, 60_000);
+});
+
+describe("other people's clients", () => {
+  const has = (program: string) => spawnSync("which", [program]).status === 0;
+
+  const run = promisify(execFile);
+
+  it.skipIf(!has("swaks"))("swaks (needs the Debian package swaks)", async () => {
+    const options = `--server ${starttls} --tls --auth LOGIN --auth-user test-${numid} --auth-password ${apikey}`;
+    const { stdout } = await run("swaks", [
+      ...options.split(" "),
+      ...["--from", `a@${TEST_DOMAIN}`, "--to", "swaks@example.net"],
+    ]);
+    expect(stdout).toMatch(/250 2\.6\.0 \S+ queued/);
+  });
+
+  it.skipIf(!has("smtp-source"))("smtp-source (needs the Debian package postfix)", async () => {
+    // It knows neither TLS nor AUTH: what it learns is that it must have both.
+    const refused = run("smtp-source", ["-c", "-m", "1", "-f", `a@${TEST_DOMAIN}`, "-t", "b@example.net", starttls]);
+    await expect(refused).rejects.toThrow(/530 5\.7\.0/);
+  });
+
+  it.skipIf(!has("/usr/bin/python3"))("Python's smtplib (needs /usr/bin/python3)", async () => {
+    const [host, port] = implicit.split(":");
+    const program = `
+import smtplib, ssl
+c = ssl.create_default_context(); c.check_hostname = False; c.verify_mode = ssl.CERT_NONE
+s = smtplib.SMTP_SSL("${host}", ${port}, context=c)
+s.login("test-${numid}", "${apikey}")
+print(s.sendmail("a@${TEST_DOMAIN}", ["python@example.net"], "From: a@${TEST_DOMAIN}\\r\\nSubject: x\\r\\n\\r\\ny\\r\\n"))
+s.quit()`;
+    const { stdout } = await run("/usr/bin/python3", ["-c", program]);
+    expect(stdout.trim()).toBe("{}");
+  });
+});
+
+it("survives random octets and connections that just go", async () => {
+  for (const address of [starttls, implicit]) {
+    const [host, port] = address.split(":") as [string, string];
+    await Promise.all(
+      Array.from({ length: 30 }, async (_, n) => {
+        const socket = connect(Number(port), host);
+        socket.on("error", () => {});
+        socket.write(randomBytes(1 + n * 700));
+        await sleep(50 + n * 10);
+        socket.destroy();
+      }),
+    );
+  }
+  await expect(transportTo(starttls).verify()).resolves.toBe(true);
+  expect(stack.failures).toEqual([]);
+});

@@ -1,0 +1,126 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Credentials } from "../../services/cli/demo.ts";
+import { packageFolder } from "../../services/platform/package-folder.ts";
+
+/** `addresses.json` of a running stack. */
+export interface StackAddresses {
+  readonly mail_api: string;
+  readonly dns_api: string;
+  readonly console: string;
+  readonly tracking: string;
+  readonly dns: string;
+  readonly submission: string;
+  readonly submissions: string;
+  readonly mx: string;
+  readonly metrics: string;
+}
+
+export interface StartedStack {
+  readonly dataDir: string;
+  readonly addresses: StackAddresses;
+  readonly credentials: Credentials;
+  /** The process that `npm start` runs. */
+  readonly process: ChildProcess;
+  /** What the start printed. */
+  readonly printed: () => string;
+  /** Asks it to stop, and waits until it has. @returns its exit status */
+  stop(): Promise<number | null>;
+}
+
+const LISTENERS = [
+  "MAIL_API",
+  "DNS_API",
+  "CONSOLE",
+  "TRACKING",
+  "DNS",
+  "SUBMISSION",
+  "SUBMISSIONS",
+  "MX",
+  "METRICS",
+] as const;
+
+/** Ports of the system's choosing for every listener, so that tests never meet. */
+export const FREE_PORTS = Object.fromEntries(LISTENERS.map((name) => [`PALOMAR_${name}_LISTEN`, "127.0.0.1:0"]));
+
+const START_DEADLINE_MS = 60_000;
+
+/** Makes a data folder that is removed with `removeDataDir`. */
+export function makeDataDir(): string {
+  return mkdtempSync(join(tmpdir(), "palomar-system-"));
+}
+
+export function removeDataDir(dataDir: string): void {
+  rmSync(dataDir, { recursive: true, force: true });
+}
+
+/** Starts the built product as an operator does, on free ports, and waits until it is ready. */
+export async function startStack(
+  dataDir: string,
+  environment: Readonly<Record<string, string>> = {},
+): Promise<StartedStack> {
+  let output = "";
+  const child = spawn(process.execPath, [join(packageFolder, "bin/palomar.mjs"), "start"], {
+    env: {
+      PATH: process.env.PATH,
+      HOME: process.env.HOME,
+      ...FREE_PORTS,
+      PALOMAR_DATA_DIR: dataDir,
+      PALOMAR_LOG_LEVEL: "warn",
+      ...environment,
+    },
+    stdio: ["ignore", "pipe", "pipe"],
+    detached: true,
+  });
+  for (const stream of [child.stdout, child.stderr]) stream?.on("data", (chunk) => (output += chunk));
+  const addressesFile = join(dataDir, "addresses.json");
+  const deadline = Date.now() + START_DEADLINE_MS;
+  while (!output.includes("Palomar is ready.") || !existsSync(addressesFile)) {
+    if (child.exitCode !== null) throw new Error(`the stack ended with status ${child.exitCode}:\n${output}`);
+    if (Date.now() > deadline) {
+      killStack(child);
+      throw new Error(`the stack was not ready in time:\n${output}`);
+    }
+    await sleep(50);
+  }
+  return {
+    dataDir,
+    addresses: JSON.parse(readFileSync(addressesFile, "utf8")),
+    credentials: JSON.parse(readFileSync(join(dataDir, "credentials.json"), "utf8")),
+    process: child,
+    printed: () => output,
+    stop: async () => {
+      child.kill("SIGINT");
+      return ended(child);
+    },
+  };
+}
+
+/** `kill -9` of the whole process group: the supervisor and every service, but not the database. */
+export function killStack(child: ChildProcess): Promise<number | null> {
+  if (child.pid !== undefined && child.exitCode === null) process.kill(-child.pid, "SIGKILL");
+  return ended(child);
+}
+
+export function ended(child: ChildProcess): Promise<number | null> {
+  if (child.exitCode !== null || child.signalCode !== null) return Promise.resolve(child.exitCode);
+  return new Promise((resolve) => child.once("exit", (code) => resolve(code)));
+}
+
+/** Asks again until the answer pleases; fails with the last answer otherwise. */
+export async function eventually<T>(
+  ask: () => Promise<T>,
+  pleases: (answer: T) => boolean,
+  timeoutMs = 20_000,
+): Promise<T> {
+  const deadline = Date.now() + timeoutMs;
+  for (;;) {
+    const answer = await ask();
+    if (pleases(answer)) return answer;
+    if (Date.now() > deadline) throw new Error(`still not as expected: ${JSON.stringify(answer)}`);
+    await sleep(50);
+  }
+}
