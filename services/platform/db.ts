@@ -15,6 +15,8 @@ export function openDb(url: string, options: { readonly connections: number; rea
     connection: { connectionString: url, application_name: `palomar ${options.name}`, keepAlive: true },
     pool: { min: 0, max: options.connections },
     acquireConnectionTimeout: 15_000,
+    // What it would print is no more than what its promises say, and they say it to the caller.
+    log: { warn: silent, error: silent, deprecate: silent, debug: silent },
   });
 }
 
@@ -25,6 +27,8 @@ export function openDb(url: string, options: { readonly connections: number; rea
 export async function queryRows<Row>(db: Db, sql: string, values: readonly unknown[] = []): Promise<Row[]> {
   return (await db.raw(sql, values as Knex.RawBinding[])).rows;
 }
+
+function silent(): void {}
 
 /** A connection outside the pool, for LISTEN: an end of it is the caller's to notice and mend. */
 export async function openListenConnection(url: string, name: string): Promise<pg.Client> {

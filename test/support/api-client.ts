@@ -18,6 +18,7 @@ export function callApi(
   return new Promise((resolve, reject) => {
     const outgoing = request(url, {
       method,
+      agent: false, // a connection for each call: servers are restarted under the tests
       headers: {
         ...(payload === undefined
           ? {}

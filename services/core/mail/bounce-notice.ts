@@ -1,4 +1,3 @@
-import { findReplyCode } from "./bounce-class.ts";
 import { htmlToPlainText } from "./bounce-decode.ts";
 import { headerValue, MIME_LIMITS, type MimePart } from "./bounce-mime.ts";
 import { bounceRules, comparable } from "./bounce-rules.ts";
@@ -39,18 +38,18 @@ export function readNotice(message: MimePart): BounceNotice {
 
 /**
  * Whether a message that is no standard report is a notice of failure or delay. People write about undelivered mail
- * too, so its words count only from a mail system, or beside an SMTP reply or a null return path.
+ * too, so its words count only from a mail system, or under a null return path.
  */
 export function isBounceNotice(message: MimePart, notice: BounceNotice): boolean {
   if (headerValue(message, "x-failed-recipients") !== "") return true;
   const title = comparable(headerValue(message, "subject")).trim();
+  if (bounceRules.automaticSubjects.test(title)) return false;
   const opening = bounceRules.openings.test(comparable(notice.text.slice(0, 2000)));
   const subject = bounceRules.subjects.test(title);
   const named = notice.recipients.length > 0;
   if (isFromMailSystem(message)) return [opening, subject, named].filter(Boolean).length >= 2;
-  if (!opening || !subject || !named || /^re\s?:/.test(title)) return false;
   const nullReturnPath = /^\s*<\s*>/.test(headerValue(message, "return-path"));
-  return nullReturnPath || message.type === "multipart/report" || findReplyCode(notice.text) !== undefined;
+  return opening && subject && named && (nullReturnPath || message.type === "multipart/report");
 }
 
 /** Whether a message claims to come from a mail system and not from a person. */

@@ -1,7 +1,12 @@
-import data from "../../../config/bounce-rules.json" with { type: "json" };
+import { createRequire } from "node:module";
 import type { BounceReason } from "./bounce-class.ts";
 import type { DsnAction } from "./dsn.ts";
 import type { EnhancedStatus } from "./enhanced-status.ts";
+
+/** Policy is a module like any other; `import` of JSON still warns on Node 20. */
+const data: typeof import("../../../config/bounce-rules.json") = createRequire(import.meta.url)(
+  "../../../config/bounce-rules.json",
+);
 
 /** The SMTP command that a reply answered; `connect` stands for everything before MAIL FROM. */
 export type SmtpCommand = "connect" | "mail" | "rcpt" | "data";

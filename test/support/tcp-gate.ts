@@ -1,0 +1,41 @@
+import type { AddressInfo } from "node:net";
+import { connect, createServer, type Socket } from "node:net";
+
+/** A way to a server that can be shut: clients then meet what they meet when the server is down. */
+export interface TcpGate {
+  readonly port: number;
+  shut(): Promise<void>;
+  open(): Promise<void>;
+}
+
+export async function openTcpGate(target: { readonly host: string; readonly port: number }): Promise<TcpGate> {
+  const sockets = new Set<Socket>();
+  const keep = (socket: Socket) => {
+    sockets.add(socket);
+    socket.on("error", () => {});
+    socket.on("close", () => sockets.delete(socket));
+    return socket;
+  };
+  let server = createServer(pass);
+  function pass(client: Socket): void {
+    const upstream = keep(connect(target.port, target.host));
+    keep(client).pipe(upstream).pipe(client);
+    client.on("close", () => upstream.destroy());
+    upstream.on("close", () => client.destroy());
+  }
+  const listen = (port: number) => new Promise<void>((resolve) => server.listen(port, "127.0.0.1", resolve));
+  await listen(0);
+  const { port } = server.address() as AddressInfo;
+  return {
+    port,
+    shut: async () => {
+      const closed = new Promise((resolve) => server.close(resolve));
+      for (const socket of sockets) socket.destroy();
+      await closed;
+    },
+    open: async () => {
+      server = createServer(pass);
+      await listen(port);
+    },
+  };
+}

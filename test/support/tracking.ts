@@ -1,0 +1,250 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { request } from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type EmailAddress, validateAddress } from "../../services/core/mail/address.ts";
+import type { EventKind } from "../../services/core/mail/event-kind.ts";
+import { trackHtml } from "../../services/core/mail/tracking-html.ts";
+import { makeClickToken, makeDeliveryToken } from "../../services/core/mail/tracking-tokens.ts";
+import { type Config, loadConfig } from "../../services/platform/config.ts";
+import { type Db, openDb } from "../../services/platform/db.ts";
+import { makeLogger } from "../../services/platform/logger.ts";
+import type { Observation } from "../../services/platform/observation.ts";
+import type { RunningService, ServiceContext } from "../../services/platform/service.ts";
+import { acceptSend } from "../../services/store/batches.ts";
+import { type AddedCampaign, addCampaign } from "../../services/store/campaigns.ts";
+import { eventKindOf } from "../../services/store/event-kinds.ts";
+import { addInstance, findInstanceByName, type Instance } from "../../services/store/instances.ts";
+import { saveTrackedLinks } from "../../services/store/tracking.ts";
+import { start } from "../../services/tracking/main.ts";
+import { createTestDatabase } from "./database.ts";
+import { openTcpGate, type TcpGate } from "./tcp-gate.ts";
+
+export const BROWSER = "Mozilla/5.0 (X11; Linux x64; rv:140.0) Gecko/20100101 Firefox/140.0";
+const SECRET = "a secret for tests only";
+
+export interface TrackingAnswer {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string | undefined>>;
+  readonly body: Buffer;
+}
+
+/** One copy of a message that arrived a minute ago. */
+export interface TestDelivery {
+  readonly id: number;
+  readonly messageId: number;
+  readonly contactId: number | null;
+  readonly eeid: string;
+  /** Paths under the tracking listener. */
+  readonly open: string;
+  readonly unsubscribe: string;
+  readonly conversion: string;
+  /** By target. */
+  readonly clicks: Readonly<Record<string, string>>;
+}
+
+export interface StoredEvent {
+  readonly kind: EventKind;
+  readonly machine: boolean;
+  readonly detail: Readonly<Record<string, unknown>> | null;
+  readonly campaign_numid: number;
+  readonly delivery_id: number;
+}
+
+export interface TestTracking {
+  readonly db: Db;
+  readonly instance: Instance;
+  readonly campaign: AddedCampaign;
+  /** What stands between the service and its database. */
+  readonly gate: TcpGate;
+  readonly failures: readonly Observation[];
+  get(path: string, headers?: Readonly<Record<string, string>>): Promise<TrackingAnswer>;
+  call(method: string, path: string, options?: CallOptions): Promise<TrackingAnswer>;
+  deliver(email: string, html: string, options?: DeliverOptions): Promise<TestDelivery>;
+  addCampaign(name: string): Promise<AddedCampaign>;
+  /** Events of a contact, oldest first, without `sent`. */
+  eventsOf(delivery: TestDelivery): Promise<StoredEvent[]>;
+  restart(): Promise<void>;
+  stop(): Promise<void>;
+}
+
+interface CallOptions {
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly body?: string;
+}
+
+interface DeliverOptions {
+  readonly deliveredSecondsAgo?: number;
+  readonly campaignNumid?: number;
+}
+
+/** The real service over HTTP, on a database of its own that can be taken away. */
+export async function startTestTracking(environment: Readonly<Record<string, string>> = {}): Promise<TestTracking> {
+  const { db, url, drop } = await createTestDatabase();
+  const dataDir = mkdtempSync(join(tmpdir(), "palomar-tracking-"));
+  const { hostname, port } = new URL(url);
+  const gate = await openTcpGate({ host: hostname, port: Number(port) });
+  const gatedUrl = new URL(url);
+  gatedUrl.host = `127.0.0.1:${gate.port}`;
+
+  await addInstance(db, SECRET, {
+    name: "north",
+    host: "north.test",
+    key: "key-of-north",
+    archive: false,
+    domains: [],
+  });
+  const instance = (await findInstanceByName(db, "north"))!;
+  const newCampaign = (name: string) => addCampaign(db, SECRET, { ...CAMPAIGN, instanceId: instance.id, name });
+  const campaign = await newCampaign("Spring & <sale>");
+
+  const failures: Observation[] = [];
+  const run = async () => {
+    const serviceDb = openDb(gatedUrl.href, { connections: 5, name: "test tracking" });
+    const service = await start(
+      makeContext(serviceDb, readConfig({ ...environment, PALOMAR_DATA_DIR: dataDir }), failures),
+    );
+    return { service, serviceDb };
+  };
+  let running: { readonly service: RunningService; readonly serviceDb: Db } = await run();
+  const halt = async () => {
+    await running.service.stop();
+    await running.serviceDb.destroy();
+  };
+
+  const call: TestTracking["call"] = (method, path, options = {}) =>
+    callTracking(running.service.addresses.tracking + path, method, options);
+  return {
+    db,
+    instance,
+    campaign,
+    gate,
+    failures,
+    call,
+    get: (path, headers = {}) => call("GET", path, { headers }),
+    addCampaign: newCampaign,
+    deliver: (email, html, options = {}) =>
+      deliver(db, { instanceId: instance.id, campaignNumid: campaign.numid, email, html, ...options }),
+    eventsOf: (delivery) => eventsOf(db, delivery),
+    restart: async () => {
+      await halt();
+      running = await run();
+    },
+    stop: async () => {
+      await halt();
+      await gate.shut();
+      await drop();
+      rmSync(dataDir, { recursive: true, force: true });
+    },
+  };
+}
+
+const CAMPAIGN = {
+  type: "api",
+  sender: "info@north.test",
+  senderName: "",
+  subject: "Hello",
+  subjectUri: "",
+  replyTo: "",
+  url: "",
+  charset: "utf8",
+  unsubscribe: "si",
+} as const;
+
+async function deliver(
+  db: Db,
+  given: { instanceId: number; campaignNumid: number; email: string; html: string } & DeliverOptions,
+): Promise<TestDelivery> {
+  const { eeid } = await db.transaction((transaction) =>
+    acceptSend(transaction, {
+      instanceId: given.instanceId,
+      campaignNumid: given.campaignNumid,
+      creator: "api",
+      senderDomain: "north.test",
+      content: { kind: "template", attachments: [], template: templateOf(given.html) },
+      recipients: [{ address: toAddress(given.email), firstName: "Ana María" }],
+      copies: [],
+      archive: false,
+    }),
+  );
+  const row = await db("deliveries")
+    .join("partitions", "partitions.id", "deliveries.partition_id")
+    .where({ eeid })
+    .first("deliveries.id", "message_id", "contact_id");
+  await db("deliveries")
+    .where({ id: row.id })
+    .update({ state: "delivered", finished_at: new Date(Date.now() - (given.deliveredSecondsAgo ?? 60) * 1000) });
+  const { links } = trackHtml(given.html);
+  await saveTrackedLinks(db, row.message_id, links);
+  const ids = { deliveryId: row.id, messageId: row.message_id };
+  return {
+    id: row.id,
+    messageId: row.message_id,
+    contactId: row.contact_id,
+    eeid,
+    open: `/o/${makeDeliveryToken(SECRET, "open", row.id)}`,
+    unsubscribe: `/u/${makeDeliveryToken(SECRET, "unsubscribe", row.id)}`,
+    conversion: `/v/${makeDeliveryToken(SECRET, "conversion", row.id)}`,
+    clicks: Object.fromEntries(
+      [...links].map(([link, target]) => [target, `/c/${makeClickToken(SECRET, { ...ids, link })}`]),
+    ),
+  };
+}
+
+function templateOf(html: string) {
+  return { from: { name: "", address: "info@north.test" }, subject: "Hello", html, unsubscribe: true };
+}
+
+async function eventsOf(db: Db, { contactId }: TestDelivery): Promise<StoredEvent[]> {
+  const rows = await db("events")
+    .where({ contact_id: contactId })
+    .orderBy(["at", "id"])
+    .select("kind", "machine", "detail", "campaign_numid", "delivery_id");
+  return rows.map((row) => ({ ...row, kind: eventKindOf(row.kind) })).filter(({ kind }) => kind !== "sent");
+}
+
+function toAddress(text: string): EmailAddress {
+  const address = validateAddress(text, { allowSmtputf8: true });
+  if (!address.ok) throw new Error(text);
+  return address.value;
+}
+
+function readConfig(environment: Readonly<Record<string, string>>): Config {
+  const config = loadConfig({ PALOMAR_TRACKING_LISTEN: "127.0.0.1:0", ...environment });
+  if (!config.ok) throw new Error(config.error.join("\n"));
+  return config.value;
+}
+
+function makeContext(db: Db, config: Config, failures: Observation[]): ServiceContext {
+  return {
+    config,
+    secret: SECRET,
+    db,
+    clock: { nowMs: () => Date.now() },
+    logger: makeLogger("test", "silent"),
+    observe: (observation) => {
+      if (observation.level === "error") failures.push(observation);
+    },
+    openListenConnection: () => Promise.reject(new Error("not needed")),
+    addressOf: (name) => Promise.reject(new Error(`no ${name} here`)),
+  };
+}
+
+function callTracking(url: string, method: string, { headers = {}, body }: CallOptions): Promise<TrackingAnswer> {
+  return new Promise((resolve, reject) => {
+    const outgoing = request(url, { method, headers: { "User-Agent": BROWSER, ...headers } }, (response) => {
+      const chunks: Buffer[] = [];
+      response.on("data", (chunk) => chunks.push(chunk));
+      response.on("error", reject);
+      response.on("end", () =>
+        resolve({
+          status: response.statusCode ?? 0,
+          headers: response.headers as TrackingAnswer["headers"],
+          body: Buffer.concat(chunks),
+        }),
+      );
+    });
+    outgoing.on("error", reject);
+    outgoing.end(body);
+  });
+}
