@@ -3,12 +3,15 @@ import { type Config, loadConfig, unknownVariables } from "../platform/config.ts
 import { EmbeddedPostgresError } from "../platform/embedded-postgres-error.ts";
 import { packageVersion } from "../platform/package-folder.ts";
 import { registerAclCommand } from "./commands/acl.ts";
+import { registerAclShowCommand } from "./commands/acl-show.ts";
 import { registerBounceCommand } from "./commands/bounce.ts";
+import { registerCatalogCommand } from "./commands/catalog.ts";
 import { registerContactCommand } from "./commands/contact.ts";
 import { registerInstanceCommand } from "./commands/instance.ts";
 import { registerMigrateCommand } from "./commands/migrate.ts";
 import { registerResellerCommand } from "./commands/reseller.ts";
 import { registerResolverBlockCommand } from "./commands/resolver-block.ts";
+import { registerRpzCommand } from "./commands/rpz.ts";
 import { registerStartCommand } from "./commands/start.ts";
 import { registerUserCommand } from "./commands/user.ts";
 import { registerZoneCommand } from "./commands/zone.ts";
@@ -30,6 +33,9 @@ for (const register of [
   registerMigrateCommand,
   registerResellerCommand,
   registerAclCommand,
+  registerAclShowCommand,
+  registerCatalogCommand,
+  registerRpzCommand,
   registerResolverBlockCommand,
   registerZoneCommand,
   registerInstanceCommand,

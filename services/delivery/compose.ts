@@ -2,21 +2,25 @@ import { createPrivateKey } from "node:crypto";
 import { type EmailAddress, validateAddress } from "../core/mail/address.ts";
 import { DkimSigner } from "../core/mail/dkim.ts";
 import { type Envelope, makeEnvelope } from "../core/mail/envelope.ts";
-import type { Mailbox } from "../core/mail/headers.ts";
-import { UNSUBSCRIBE_TAG } from "../core/mail/personalise.ts";
-import { type CompiledMessage, compileTemplate, renderMessage } from "../core/mail/template.ts";
-import { BOUNCE_TOKEN_DAYS, makeBounceToken, makeMessageId, makeToken } from "../core/mail/tokens.ts";
+import { type Mailbox, plainField } from "../core/mail/headers.ts";
+import { splitMessage } from "../core/mail/message.ts";
+import { textFromHtml } from "../core/mail/message-text.ts";
+import { type CompiledMessage, compileTemplate, renderMessage, withUnsubscribeLink } from "../core/mail/template.ts";
+import { BOUNCE_TOKEN_DAYS, makeBounceToken, makeMessageId } from "../core/mail/tokens.ts";
+import { type LinkId, trackHtml } from "../core/mail/tracking-html.ts";
+import { makeUnsubscribeUrl, trackingValues } from "../core/mail/tracking-tokens.ts";
 import type { Db } from "../platform/db.ts";
 import { findDkimKey } from "../store/instances.ts";
 import type { StoredMailbox, StoredMessage, StoredTemplate } from "../store/messages.ts";
-import type { DueDelivery } from "../store/queue.ts";
+import type { DueDelivery } from "../store/queue-leases.ts";
+import { saveTrackedLinks } from "../store/tracking.ts";
 
-/** Purpose of the token in an unsubscribe URL; its payload is the delivery's id in decimal. */
-export const UNSUBSCRIBE_PURPOSE = "unsubscribe";
 /** Carries the token of the return path, so that a complaint can name the delivery when it leaves that out. */
 export const DELIVERY_TOKEN_FIELD = "X-Delivery-Token";
 
 const MS_PER_DAY = 86_400_000;
+/** A copy is rendered, joined with its signature, and lies in the socket's buffer, encoded. */
+const COMPOSING_FACTOR = 4;
 
 export interface ComposeOptions {
   readonly secret: string;
@@ -30,6 +34,10 @@ export interface PreparedMessage {
   readonly message: StoredMessage;
   /** Absent for a finished message. */
   readonly compiled?: CompiledMessage;
+  /** Links of the template that are counted. */
+  readonly links: readonly LinkId[];
+  /** About what the composing of one copy takes. */
+  readonly composingOctets: number;
   readonly to?: readonly Mailbox[];
   readonly cc?: readonly Mailbox[];
   /** Absent when the sender domain was taken away since: the message then leaves unsigned. */
@@ -48,19 +56,26 @@ export interface ComposedMessage {
 export async function prepareMessage(db: Db, secret: string, message: StoredMessage): Promise<PreparedMessage> {
   const signer = await findSigner(db, secret, message);
   const shared = { message, ...(signer === undefined ? {} : { signer }) };
-  if (message.content.kind === "finished") return shared;
+  const composingOctets = COMPOSING_FACTOR * sizeOf(message.content);
+  if (message.content.kind === "finished") return { ...shared, links: [], composingOctets };
   const { template, attachments } = message.content;
+  const html = template.unsubscribe ? withUnsubscribeLink(template.html) : template.html;
+  const tracked = trackHtml(html);
+  // Before the first copy leaves: a click must find where its link leads.
+  await saveTrackedLinks(db, message.id, tracked.links);
   const compiled = compileTemplate({
     from: toMailbox(template.from),
     ...(template.replyTo === undefined ? {} : { replyTo: toMailbox(template.replyTo) }),
     subject: template.subject,
-    html: template.html,
+    html: tracked.html,
+    text: textFromHtml(html),
     attachments,
     unsubscribe: template.unsubscribe,
   });
   // What is stored was checked when it was accepted.
   if (!compiled.ok) throw new Error(`message ${message.id} cannot be compiled: ${compiled.error}`);
-  return { ...shared, compiled: compiled.value, ...visibleAddressees(template) };
+  const links = [...tracked.links.keys()];
+  return { ...shared, compiled: compiled.value, links, composingOctets, ...visibleAddressees(template) };
 }
 
 /** Renders and signs one recipient's copy. The same delivery always gives the same text, so that a retry is no second message. */
@@ -88,21 +103,22 @@ export async function composeMessage(
 }
 
 function render(
-  { message, compiled, to, cc }: PreparedMessage,
+  { message, compiled, links, to, cc }: PreparedMessage,
   delivery: DueDelivery,
   { recipient, options }: { readonly recipient: EmailAddress; readonly options: ComposeOptions },
 ): Buffer {
-  if (message.content.kind === "finished") return message.content.octets;
+  const { secret, trackingUrl } = options;
+  const tracked = { secret, trackingUrl, deliveryId: delivery.id, messageId: message.id };
+  if (message.content.kind === "finished") return finish(message.content, makeUnsubscribeUrl(tracked));
   // Copies of a message are one message: they share its identifier.
   const identity = to === undefined ? String(delivery.id) : `message ${message.id}`;
-  const unsubscribeToken = makeToken(options.secret, UNSUBSCRIBE_PURPOSE, String(delivery.id));
   return renderMessage(compiled!, {
     to: to ?? [{ name: delivery.personal.name ?? "", address: recipient }],
     ...(cc === undefined ? {} : { cc }),
-    messageId: makeMessageId(options.secret, identity, message.senderDomain),
+    messageId: makeMessageId(secret, identity, message.senderDomain),
     date: message.acceptedAt,
     values: {
-      system: new Map([[UNSUBSCRIBE_TAG, `${options.trackingUrl}/u/${unsubscribeToken}`]]),
+      system: trackingValues(tracked, links),
       customFields: new Map(Object.entries(delivery.personal.tags ?? {})),
       builtIns: new Map(),
       globals: new Map(),
@@ -110,11 +126,31 @@ function render(
   });
 }
 
+/** A message that came finished keeps its own List-Unsubscribe, if it has one. */
+function finish(
+  { octets, unsubscribe }: Extract<StoredMessage["content"], { kind: "finished" }>,
+  unsubscribeUrl: string,
+): Buffer {
+  if (!unsubscribe || splitMessage(octets).fields.some(({ name }) => name === "list-unsubscribe")) return octets;
+  // RFC 2369 §3.2, RFC 8058 §3.1
+  const added =
+    plainField("List-Unsubscribe", `<${unsubscribeUrl}>`) +
+    plainField("List-Unsubscribe-Post", "List-Unsubscribe=One-Click");
+  return Buffer.concat([Buffer.from(added, "latin1"), octets]);
+}
+
 async function findSigner(db: Db, secret: string, message: StoredMessage): Promise<DkimSigner | undefined> {
   const key = await findDkimKey(db, secret, message.instanceId, message.senderDomain);
   if (key === undefined) return undefined;
   const privateKey = createPrivateKey(key.privateKeyPem);
   return new DkimSigner([{ domain: message.senderDomain, selector: key.selector, privateKey }]);
+}
+
+/** Octets of a message's content as it was given. */
+export function sizeOf(content: StoredMessage["content"]): number {
+  if (content.kind === "finished") return content.octets.length;
+  const attachments = content.attachments.reduce((sum, { content: octets }) => sum + octets.length, 0);
+  return attachments + Buffer.byteLength(content.template.html);
 }
 
 function visibleAddressees({ to, cc }: StoredTemplate): { to?: readonly Mailbox[]; cc?: readonly Mailbox[] } {

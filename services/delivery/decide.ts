@@ -33,8 +33,8 @@ export function decide(
   progress: DeliveryProgress,
   retries: { readonly schedule: RetrySchedule; readonly random: () => number },
 ): Outcome {
-  if (result.kind === "accepted") return { kind: "delivered", words: describeSmtpReply(result.reply) };
-  const words = describeResult(result);
+  const words = readable(describeResult(result));
+  if (result.kind === "accepted") return { kind: "delivered", words };
   const verdict = judge(result);
   if (verdict.final) return { kind: "bounced", words, bounceClass: verdict.bounceClass };
   const decision = decideRetry(progress, retries.schedule, retries.random);
@@ -83,7 +83,14 @@ function classify(reply: SmtpReply): BounceClass {
   return classifyBounce({ status: reply.enhancedStatus, replycode: reply.code, text: describeSmtpReply(reply) });
 }
 
-function describeResult(result: Exclude<AttemptResult, { kind: "accepted" }>): string {
-  if (result.kind === "unroutable") return describeSmtpReply(result.reply);
+function describeResult(result: AttemptResult): string {
+  if (result.kind !== "failed") return describeSmtpReply(result.reply);
   return result.failure.kind === "broken" ? result.failure.text : describeSmtpReply(result.failure.reply);
 }
+
+/** What strangers say is kept only as far as it can be read: no controls (PostgreSQL takes no NUL), no novels. */
+function readable(words: string): string {
+  return [...words.replace(/[\x00-\x1f\x7f]+/g, " ")].slice(0, MOST_CHARACTERS).join("");
+}
+
+const MOST_CHARACTERS = 1_000;

@@ -4,10 +4,11 @@ import type { Clock } from "../platform/clock.ts";
 import type { Observe } from "../platform/observation.ts";
 import type { SmtpFailure } from "../platform/smtp-client.ts";
 import type { DeliveryOutcome } from "../store/deliveries.ts";
-import type { DueDelivery, LeasedPartition } from "../store/queue.ts";
-import { type ComposedMessage, type ComposeOptions, composeMessage } from "./compose.ts";
+import type { DueDelivery, LeasedPartition } from "../store/queue-leases.ts";
+import { type ComposedMessage, type ComposeOptions, composeMessage, type PreparedMessage } from "./compose.ts";
 import { type AttemptResult, concernsDestination, decide, type Outcome } from "./decide.ts";
 import type { MessageCache } from "./message-cache.ts";
+import type { OctetBudget } from "./octet-budget.ts";
 import type { OutcomeWriter } from "./outcome-writer.ts";
 import type { FindRoute } from "./route.ts";
 import type { PooledSession, SessionPool } from "./session-pool.ts";
@@ -16,6 +17,7 @@ import type { PooledSession, SessionPool } from "./session-pool.ts";
 export interface LaneTools {
   readonly messages: MessageCache;
   readonly sessions: SessionPool;
+  readonly budget: OctetBudget;
   readonly writer: OutcomeWriter;
   readonly findRoute: FindRoute;
   readonly compose: ComposeOptions;
@@ -29,6 +31,12 @@ export interface LaneTools {
   mayGoOn(partition: LeasedPartition): boolean;
   /** The destination took mail, or is in trouble. */
   noteDestination(destination: string, trouble: string | undefined): void;
+}
+
+interface Attempt {
+  readonly result: AttemptResult;
+  /** What left, if it is to be kept. */
+  readonly archived?: DeliveryOutcome["archived"];
 }
 
 /** Delivers the due recipients of one partition, one after another over one session, and gives the partition back. */
@@ -62,15 +70,30 @@ export class Lane {
   }
 
   async #deliver(delivery: DueDelivery): Promise<void> {
-    const { clock, schedule, writer, observe } = this.#tools;
-    const composed = await this.#compose(delivery);
-    const result = this.#trouble ?? (composed.ok ? await this.#attempt(composed.value) : composed.error);
+    const { result, archived } = this.#trouble ? { result: this.#trouble } : await this.#composeAndSend(delivery);
     this.#note(result);
+    this.#record(delivery, result, archived);
+  }
+
+  async #composeAndSend(delivery: DueDelivery): Promise<Attempt> {
+    const prepared = await this.#prepare(delivery);
+    if (!prepared.ok) return { result: prepared.error };
+    const giveBack = await this.#tools.budget.take(prepared.value.composingOctets);
+    try {
+      const composed = await this.#compose(prepared.value, delivery);
+      if (!composed.ok) return { result: composed.error };
+      return { result: await this.#attempt(composed.value), archived: composed.value.archived };
+    } finally {
+      giveBack();
+    }
+  }
+
+  #record(delivery: DueDelivery, result: AttemptResult, archived: DeliveryOutcome["archived"]): void {
+    const { clock, schedule, writer, observe } = this.#tools;
     const attemptsMade = delivery.attempts + 1;
     const now = new Date(clock.nowMs());
     const progress = { attemptsMade, acceptedAt: this.#partition.acceptedAt, now };
     const outcome = decide(result, progress, { schedule, random: () => this.#draw });
-    const archived = composed.ok ? composed.value.archived : undefined;
     writer.add({
       deliveryId: delivery.id,
       attempts: attemptsMade,
@@ -80,14 +103,22 @@ export class Lane {
     observe({ kind: `delivery-${outcome.kind}`, deliveryId: delivery.id, words: outcome.words });
   }
 
+  #prepare(delivery: DueDelivery): Promise<Result<PreparedMessage, AttemptResult>> {
+    return this.#unlessBroken(delivery, () => this.#tools.messages.find(this.#partition.messageId));
+  }
+
+  #compose(prepared: PreparedMessage, delivery: DueDelivery): Promise<Result<ComposedMessage, AttemptResult>> {
+    const { compose, clock } = this.#tools;
+    const now = new Date(clock.nowMs());
+    return this.#unlessBroken(delivery, () => composeMessage(prepared, delivery, { ...compose, now }));
+  }
+
   /** What cannot be composed is no fault of the recipient: it is put off, and the operator told. */
-  async #compose(delivery: DueDelivery): Promise<Result<ComposedMessage, AttemptResult>> {
-    const { messages, compose, clock, observe } = this.#tools;
+  async #unlessBroken<T>(delivery: DueDelivery, make: () => Promise<T>): Promise<Result<T, AttemptResult>> {
     try {
-      const prepared = await messages.find(this.#partition.messageId);
-      return ok(await composeMessage(prepared, delivery, { ...compose, now: new Date(clock.nowMs()) }));
+      return ok(await make());
     } catch (error) {
-      observe({ kind: "message-not-composed", level: "error", deliveryId: delivery.id, err: error });
+      this.#tools.observe({ kind: "message-not-composed", level: "error", deliveryId: delivery.id, err: error });
       const reply = { code: 451, enhancedStatus: "4.3.0", lines: ["the message could not be composed"] } as const;
       return refuse({ kind: "failed", failure: { kind: "reply", stage: "message", reply } });
     }
@@ -150,9 +181,10 @@ function consequences(
   }
 }
 
-/** Broken before the message was on its way, so that sending it again cannot double it. */
+/** Ended before the message was on its way, so that sending it again cannot double it. */
 function isStaleSession(failure: SmtpFailure): boolean {
-  return failure.kind === "broken" && failure.stage !== "message";
+  if (failure.kind === "broken") return failure.stage !== "message";
+  return failure.kind === "reply" && failure.reply.code === 421 && failure.stage === "mail";
 }
 
 function describe(failure: SmtpFailure): string {

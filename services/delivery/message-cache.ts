@@ -1,8 +1,10 @@
 import type { Db } from "../platform/db.ts";
-import { loadMessage, type StoredMessage } from "../store/messages.ts";
-import { type PreparedMessage, prepareMessage } from "./compose.ts";
+import { loadMessage } from "../store/messages.ts";
+import { type PreparedMessage, prepareMessage, sizeOf } from "./compose.ts";
 
 const MOST_OCTETS = 64 * 2 ** 20;
+/** The encoded form is about twice the given one, and both are kept. */
+const PREPARED_FACTOR = 3;
 /** What a prepared message takes apart from its content. */
 const BASE_OCTETS = 16 * 2 ** 10;
 
@@ -34,7 +36,7 @@ export class MessageCache {
 
   async #prepare(messageId: number): Promise<PreparedMessage> {
     const prepared = await prepareMessage(this.#db, this.#secret, await loadMessage(this.#db, messageId));
-    const size = BASE_OCTETS + sizeOf(prepared.message);
+    const size = BASE_OCTETS + PREPARED_FACTOR * sizeOf(prepared.message.content);
     this.#sizes.set(messageId, size);
     this.#octets += size;
     this.#makeRoom();
@@ -51,11 +53,4 @@ export class MessageCache {
       this.#octets -= size;
     }
   }
-}
-
-/** The encoded form is about twice the given one, and both are kept. */
-function sizeOf({ content }: StoredMessage): number {
-  if (content.kind === "finished") return content.octets.length;
-  const attachments = content.attachments.reduce((sum, { content: octets }) => sum + octets.length, 0);
-  return 3 * (attachments + Buffer.byteLength(content.template.html));
 }

@@ -2,19 +2,24 @@ import type { SmtpReply } from "../core/mail/smtp-reply.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
 import { isReachable } from "../platform/address-blocks.ts";
 import type { Lookup, MxRecord, Resolver } from "../platform/resolver.ts";
+import type { SmtpPeer } from "../platform/smtp-client.ts";
+import { allowsExchanger } from "./mta-sts.ts";
 import type { Route } from "./session-pool.ts";
+import type { FindPolicy } from "./sts-policies.ts";
 
 export interface MxSurroundings {
   readonly resolver: Resolver;
+  /** The MTA-STS policy in force. */
+  readonly findPolicy: FindPolicy;
   /** Private blocks that mail may nevertheless go to. */
   readonly allowedBlocks: readonly string[];
   /** Our own name: a mail exchanger of that name, and those behind it, would be a loop. */
   readonly ownName: string;
   /** Spreads the load over exchangers of equal preference; 0 to below 1. */
   readonly random?: () => number;
-  readonly port?: number;
 }
 
+const SMTP_PORT = 25;
 /** Servers tried for one message, at most: a zone with a hundred exchangers must not hold a worker for hours. */
 const MOST_PEERS = 6;
 
@@ -22,26 +27,32 @@ const MOST_PEERS = 6;
  * The mail exchangers of a domain, in the order in which they are tried.
  * @param domain as A-labels
  * @returns refused with the reply that stands for it: 556 5.1.10 (null MX), 550 5.1.2 (no such domain, nowhere to
- * deliver), 550 5.4.6 (a loop), 451 4.4.3 (DNS does not answer)
- * @see RFC 5321 §5.1, RFC 7505
+ * deliver), 550 5.4.6 (a loop), 451 4.4.3 (DNS does not answer), 451 4.7.5 (no exchanger that the policy allows)
+ * @see RFC 5321 §5.1, RFC 7505, RFC 8461 §5
  */
 export async function findMxRoute(domain: string, surroundings: MxSurroundings): Promise<Result<Route, SmtpReply>> {
   const exchangers = await findExchangers(domain, surroundings);
   if (!exchangers.ok) return exchangers;
-  const peers: Route["peers"][number][] = [];
+  const policy = await surroundings.findPolicy(domain);
+  const enforced = policy?.mode === "enforce" ? policy : undefined;
+  const lawful = exchangers.value.filter((name) => enforced === undefined || allowsExchanger(enforced, name));
+  if (lawful.length === 0)
+    return refuse(reply(451, "4.7.5", `no mail exchanger of ${domain} is in its MTA-STS policy`));
+
+  const peers: SmtpPeer[] = [];
   let trouble: SmtpReply | undefined;
-  for (const name of exchangers.value) {
+  for (const name of lawful) {
     const addresses = await findAddresses(name, surroundings);
-    if (!addresses.ok) trouble = addresses.error;
-    else {
-      for (const host of addresses.value) {
-        peers.push({ host, port: surroundings.port ?? 25, name, tls: "opportunistic" });
-      }
-    }
+    if (addresses.ok) peers.push(...addresses.value.map((host) => makePeer(name, host, enforced !== undefined)));
+    else trouble = addresses.error;
     if (peers.length >= MOST_PEERS) break;
   }
   if (peers.length > 0) return ok({ key: `mx ${domain}`, peers: peers.slice(0, MOST_PEERS) });
   return refuse(trouble ?? reply(550, "5.1.2", `no mail exchanger of ${domain} can be reached`));
+}
+
+function makePeer(name: string, host: string, tlsRequired: boolean): SmtpPeer {
+  return { host, port: SMTP_PORT, name, tls: tlsRequired ? "required" : "opportunistic" };
 }
 
 /** Names in order of preference, equal ones shuffled. */

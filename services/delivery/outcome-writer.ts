@@ -2,7 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Db } from "../platform/db.ts";
 import type { Observe } from "../platform/observation.ts";
 import { type DeliveryOutcome, type InvalidationRule, recordOutcomes } from "../store/deliveries.ts";
-import { releasePartitions } from "../store/queue.ts";
+import { releasePartitions } from "../store/queue-leases.ts";
 
 export interface OutcomeWriterOptions {
   readonly db: Db;

@@ -15,6 +15,7 @@ const deliveryPolicy = z.strictObject({
   flushMs: z.int().min(0).max(1000),
   idleSessionMs: atLeastOne,
   mostBackOffSeconds: atLeastOne,
+  composingOctets: atLeastOne,
   timeouts: z.strictObject({ connectMs: atLeastOne, greetingMs: atLeastOne, commandMs: atLeastOne }),
   groups: z.object({ default: groupPolicy }).catchall(groupPolicy),
 });
@@ -29,7 +30,8 @@ export type GroupPolicy = z.output<typeof groupPolicy>;
  * The content of config/delivery.json.
  * `lanes`: partitions that a worker delivers at once. `leaseSeconds`: after which a dead worker's partitions go to
  * others. `flushMs`: outcomes are gathered for that long; what a crash repeats is at most one such window.
- * `mostBackOffSeconds`: the longest that a destination in trouble is left alone.
+ * `mostBackOffSeconds`: the longest that a destination in trouble is left alone. `composingOctets`: memory for the
+ * messages that are on their way at once; above it lanes wait for each other.
  */
 export type DeliveryPolicy = z.output<typeof deliveryPolicy>;
 

@@ -4,6 +4,7 @@ import type { Config } from "../platform/config.ts";
 import type { Resolver } from "../platform/resolver.ts";
 import { findMxRoute } from "./mx-route.ts";
 import type { Route } from "./session-pool.ts";
+import type { FindPolicy } from "./sts-policies.ts";
 
 /**
  * Finds the way to a domain.
@@ -15,12 +16,13 @@ export type FindRoute = (destination: string) => Promise<Result<Route, SmtpReply
 export interface RouteSurroundings {
   readonly config: Pick<Config, "delivery" | "fetchAllow" | "hostname">;
   readonly resolver: Resolver;
+  readonly findPolicy: FindPolicy;
   /** The sandbox's inbox, as host:port. */
   sandboxAddress(): Promise<string>;
 }
 
 /** The way for every domain, by PALOMAR_DELIVERY. */
-export function makeFindRoute({ config, resolver, sandboxAddress }: RouteSurroundings): FindRoute {
+export function makeFindRoute({ config, resolver, findPolicy, sandboxAddress }: RouteSurroundings): FindRoute {
   const { delivery } = config;
   switch (delivery.kind) {
     case "sandbox":
@@ -35,7 +37,7 @@ export function makeFindRoute({ config, resolver, sandboxAddress }: RouteSurroun
     }
     case "mx":
       return (destination) =>
-        findMxRoute(destination, { resolver, allowedBlocks: config.fetchAllow, ownName: config.hostname });
+        findMxRoute(destination, { resolver, findPolicy, allowedBlocks: config.fetchAllow, ownName: config.hostname });
   }
 }
 

@@ -2,16 +2,15 @@ import { randomUUID } from "node:crypto";
 import { nextAttempt, type RetrySchedule } from "../core/mail/retry.ts";
 import type { Db } from "../platform/db.ts";
 import type { Observe } from "../platform/observation.ts";
+import { backOffDestination, endBackOff } from "../store/queue-backoffs.ts";
 import {
-  backOffDestination,
   type DueDelivery,
-  endBackOff,
   extendLeases,
   type LeasedPartition,
   leasePartitions,
   loadDueDeliveries,
   wakePartitions,
-} from "../store/queue.ts";
+} from "../store/queue-leases.ts";
 import { Lane, type LaneTools } from "./lane.ts";
 import { OutcomeWriter } from "./outcome-writer.ts";
 import type { DeliveryPolicy } from "./policy.ts";

@@ -1,16 +1,15 @@
 import { RCODE, TYPE } from "../core/dns/rr-types.ts";
+import { AdditionalData } from "./additional.ts";
 import { FLAG, RECORD_FIXED_OCTETS, ZONE } from "./picture/layout.ts";
 import { LookupName } from "./picture/lookup-name.ts";
 import type { PictureReader } from "./picture/reader.ts";
+import type { Authority } from "./pipeline.ts";
 import { HEADER_OCTETS, type Query } from "./query.ts";
-import { EXTENDED_ERROR, type Response, SECTION } from "./response.ts";
+import { EXTENDED_ERROR, MAX_POINTER, type Response, SECTION } from "./response.ts";
 
 /** Aliases followed for one query; a chain or a loop ends there. */
 const MAX_ALIASES = 16;
-/** Names that an answer remembers having added the addresses of, so that none come twice. */
-const MAX_REMEMBERED = 256;
 const MAX_NAME_OCTETS = 255;
-const MAX_POINTER = 0x3fff;
 
 /** What a step of the algorithm comes to. */
 const DONE = 0;
@@ -27,14 +26,17 @@ export class Answerer {
   readonly #reader: PictureReader;
   /** The query's name and the aliases' targets, in the chain's order. */
   readonly #chain: LookupName[];
-  readonly #additionalName = new LookupName();
+  readonly #additional: AdditionalData;
   readonly #synthesised = new Uint8Array(MAX_NAME_OCTETS);
-  /** Nodes whose addresses have been added. */
-  readonly #added = new Int32Array(MAX_REMEMBERED);
-  #addedCount = 0;
+  /** DNAMEs in the answer, and where their fields are. */
+  readonly #dnames = new Int32Array(MAX_ALIASES + 1);
+  readonly #dnamesAt = new Int32Array(MAX_ALIASES + 1);
+  #dnameCount = 0;
   #targetAt = 0;
   /** Class of the answer for response rate limiting: the node or zone that it comes from. */
   origin = 0;
+  /** Set by `answer` when the zone is one that only some may ask, and nobody has said yet whether this client may. */
+  needsAuthority = false;
 
   #query!: Query;
   #response!: Response;
@@ -44,23 +46,33 @@ export class Answerer {
 
   constructor(reader: PictureReader) {
     this.#reader = reader;
+    this.#additional = new AdditionalData(reader);
     this.#chain = Array.from({ length: MAX_ALIASES + 1 }, () => new LookupName());
   }
 
   /**
    * Writes the records of the answer, its rcode and AA.
    * @param streamed whether it goes over TCP, where ANY is answered in full
+   * @param authority says whether the client may ask a restricted zone
    * @returns whether it fitted; if not, the response holds what fitted and must be truncated
    */
-  answer(query: Query, response: Response, streamed: boolean): boolean {
+  answer(query: Query, response: Response, streamed: boolean, authority?: Authority): boolean {
     this.#query = query;
     this.#response = response;
     this.#streamed = streamed;
     this.origin = 0;
-    this.#addedCount = 0;
+    this.#additional.begin(response);
+    this.#dnameCount = 0;
+    this.needsAuthority = false;
     if (!this.#enterFirstZone()) {
       response.rcode = RCODE.REFUSED;
       response.extendedError = EXTENDED_ERROR.NOT_AUTHORITATIVE;
+      return true;
+    }
+    if (this.#reader.isRestricted(this.#zone) && !authority?.mayRead(this.#reader.apexOf(this.#zone))) {
+      this.needsAuthority = authority === undefined;
+      response.rcode = RCODE.REFUSED;
+      response.extendedError = EXTENDED_ERROR.PROHIBITED;
       return true;
     }
     response.authoritative = true;
@@ -94,11 +106,12 @@ export class Answerer {
 
   /** Goes on with an alias' target, unless it is in no zone below that of the alias, or was in the chain before. */
   #enterTarget(target: LookupName, aliases: number): boolean {
-    if (this.#apexLabelIn(target) < 0) return false;
+    if (this.#reader.apexLabelIn(this.#zone, target) < 0) return false;
     if (target.equals(this.#query.name)) return false;
     for (let index = 1; index < aliases; index += 1) if (target.equals(this.#chain[index]!)) return false;
     const zone = this.#reader.findZone(target);
-    if (zone === 0) return false;
+    // A public name leads into no restricted zone; within one, whoever asks has been let in.
+    if (zone === 0 || (zone !== this.#zone && this.#reader.isRestricted(zone))) return false;
     this.#zone = zone;
     this.#apexLabel = this.#reader.zoneLabel;
     this.#response.enterZone(zone, 0);
@@ -142,7 +155,7 @@ export class Answerer {
     const rrset = reader.findRrset(node, type);
     if (rrset !== 0) {
       if (!response.writeRrset(rrset, node, owner)) return OVERFLOW;
-      this.#addAddresses(type, start, name, owner);
+      this.#additional.addAddresses(this.#zone, type, start, { name, at: owner });
       return DONE;
     }
     if ((reader.flags(node) & FLAG.CNAME) === 0) return this.#writeNegativeSoa();
@@ -186,13 +199,10 @@ export class Answerer {
 
   /** A DNAME above the name: its record, and the CNAME that it stands for (RFC 6672 §3.2). */
   #redirect(node: number, name: LookupName, dnameLabel: number, owner: number): number {
-    const reader = this.#reader;
     const response = this.#response;
-    const start = response.position;
     this.origin = node;
-    const dnameOwner = owner === HEADER_OCTETS ? HEADER_OCTETS + name.startOf(dnameLabel) : 0;
-    if (!response.writeRrset(reader.findRrset(node, TYPE.DNAME), node, dnameOwner)) return OVERFLOW;
-    const fields = response.skipName(start);
+    const fields = this.#writeDname(node, owner === HEADER_OCTETS ? HEADER_OCTETS + name.startOf(dnameLabel) : 0);
+    if (fields === 0) return OVERFLOW;
     const target = fields + 10;
     const prefixOctets = name.startOf(dnameLabel);
     const targetOctets = response.uint16At(fields + 8);
@@ -212,6 +222,24 @@ export class Answerer {
     return this.#query.type === TYPE.CNAME || this.#query.type === TYPE.ANY ? DONE : FOLLOW;
   }
 
+  /**
+   * Writes a DNAME, unless a loop has led back to one that is in the answer.
+   * @returns offset of its fields behind the owner; 0 when it does not fit
+   */
+  #writeDname(node: number, owner: number): number {
+    for (let index = 0; index < this.#dnameCount; index += 1) {
+      if (this.#dnames[index] === node) return this.#dnamesAt[index]!;
+    }
+    const response = this.#response;
+    const start = response.position;
+    if (!response.writeRrset(this.#reader.findRrset(node, TYPE.DNAME), node, owner)) return 0;
+    const fields = response.skipName(start);
+    this.#dnames[this.#dnameCount] = node;
+    this.#dnamesAt[this.#dnameCount] = fields;
+    this.#dnameCount += 1;
+    return fields;
+  }
+
   /** A zone cut at or above the name: its NS, and the glue without which they cannot be reached. */
   #refer(node: number, name: LookupName, label: number): number {
     const response = this.#response;
@@ -222,127 +250,9 @@ export class Answerer {
     const owner = name === this.#query.name ? HEADER_OCTETS + name.startOf(label) : 0;
     if (!response.writeRrset(this.#reader.findRrset(node, TYPE.NS), node, owner)) return OVERFLOW;
     const end = response.position;
-    response.section = SECTION.ADDITIONAL;
     // RFC 9471 §2: glue for servers in the delegated domain is required, for its siblings it is welcome.
-    if (!this.#writeGlue(start, end, name, label, true)) return OVERFLOW;
-    this.#writeGlue(start, end, name, label, false);
+    if (!this.#additional.writeGlue(this.#zone, { start, end }, { name, label }, true)) return OVERFLOW;
+    this.#additional.writeGlue(this.#zone, { start, end }, { name, label }, false);
     return DONE;
   }
-
-  /**
-   * Adds the addresses that the zone has for the targets of the NS records between two offsets.
-   * @param required those at or below the cut; else the others
-   * @returns whether all fitted
-   */
-  #writeGlue(start: number, end: number, name: LookupName, cutLabel: number, required: boolean): boolean {
-    const response = this.#response;
-    const target = this.#additionalName;
-    for (let record = start; record < end; ) {
-      const rdata = response.skipName(record) + 10;
-      target.read(response.octets, rdata, end);
-      record = rdata + response.uint16At(rdata - 2);
-      if (isAtOrBelow(target, name, cutLabel) !== required) continue;
-      const node = this.#findTarget(target, true);
-      if (node !== 0 && !this.#writeAddresses(node, rdata)) return false;
-    }
-    return true;
-  }
-
-  /** RFC 1035 §3.3, RFC 2782, RFC 9460 §4.1: addresses that the client will ask for next, as far as they fit. */
-  #addAddresses(type: number, start: number, name: LookupName, owner: number): void {
-    if (type !== TYPE.MX && type !== TYPE.NS && type !== TYPE.SRV && type !== TYPE.NAPTR) {
-      if (type !== TYPE.SVCB && type !== TYPE.HTTPS) return;
-    }
-    const response = this.#response;
-    const end = response.position;
-    response.section = SECTION.ADDITIONAL;
-    const target = this.#additionalName;
-    for (let record = start; record < end; ) {
-      const rdata = record + RECORD_FIXED_OCTETS;
-      record = rdata + response.uint16At(rdata - 2);
-      const targetAt = this.#targetOf(type, rdata);
-      // RFC 9460 §2.5.2: "." as the target of a ServiceMode record is its owner.
-      const isOwner = response.octets[targetAt] === 0 && (type === TYPE.SVCB || type === TYPE.HTTPS);
-      if (!isOwner) target.read(response.octets, targetAt, end);
-      const node = this.#findTarget(isOwner ? name : target, false);
-      if (node === 0) continue;
-      const nameAt = isOwner ? owner : targetAt;
-      if (type === TYPE.NAPTR) this.#writeAdditional(node, TYPE.SRV, nameAt);
-      this.#writeAddresses(node, nameAt);
-    }
-  }
-
-  /** Where in a record's RDATA the name stands whose addresses are wanted. */
-  #targetOf(type: number, rdata: number): number {
-    if (type === TYPE.NS) return rdata;
-    if (type === TYPE.SRV) return rdata + 6;
-    if (type !== TYPE.NAPTR) return rdata + 2;
-    // RFC 3403 §4.1: order and preference, then three character strings.
-    let position = rdata + 4;
-    for (let strings = 0; strings < 3; strings += 1) position += this.#response.octets[position]! + 1;
-    return position;
-  }
-
-  /** The node of a name in the current zone: below cuts as well when glue is wanted, else only where it is authoritative. */
-  #findTarget(name: LookupName, glue: boolean): number {
-    const reader = this.#reader;
-    const apexLabel = this.#apexLabelIn(name);
-    if (apexLabel < 0) return 0;
-    let node = reader.apexNode(this.#zone);
-    let hash = reader.zoneSeed(this.#zone);
-    for (let label = apexLabel - 1; label >= 0; label -= 1) {
-      if (!glue && (reader.flags(node) & (FLAG.CUT | FLAG.DNAME)) !== 0) return 0;
-      hash = reader.childHash(hash, name, label);
-      node = reader.findNode(this.#zone, hash, name, label, apexLabel);
-      if (node === 0) return 0;
-    }
-    return !glue && (reader.flags(node) & FLAG.CUT) !== 0 ? 0 : node;
-  }
-
-  #writeAddresses(node: number, nameAt: number): boolean {
-    for (let index = 0; index < this.#addedCount; index += 1) if (this.#added[index] === node) return true;
-    if (this.#addedCount < MAX_REMEMBERED) this.#added[this.#addedCount++] = node;
-    const addressesFit = this.#writeAdditional(node, TYPE.A, nameAt);
-    return this.#writeAdditional(node, TYPE.AAAA, nameAt) && addressesFit;
-  }
-
-  #writeAdditional(node: number, type: number, nameAt: number): boolean {
-    const rrset = this.#reader.findRrset(node, type);
-    return rrset === 0 || this.#response.writeRrset(rrset, node, nameAt > MAX_POINTER ? 0 : nameAt);
-  }
-
-  /** The label of a name at which the current zone's apex begins; −1 when the name is not at or below it. */
-  #apexLabelIn(name: LookupName): number {
-    const { words, octets } = this.#reader.memory;
-    const apexOctets = words[(this.#zone >> 2) + ZONE.APEX_LENGTH]!;
-    const start = name.length - apexOctets;
-    for (let label = 0; label <= name.labelCount; label += 1) {
-      const at = name.startOf(label);
-      if (at < start) continue;
-      if (at > start) return -1;
-      const apex = this.#zone + ZONE.APEX * 4;
-      for (let index = 0; index < apexOctets; index += 1) {
-        if (octets[apex + index] !== name.octets[start + index]) return -1;
-      }
-      return label;
-    }
-    return -1;
-  }
-}
-
-/** Whether a name is at or below the one that begins at a label of another. */
-function isAtOrBelow(name: LookupName, other: LookupName, otherLabel: number): boolean {
-  const otherStart = other.startOf(otherLabel);
-  const length = other.length - otherStart;
-  const start = name.length - length;
-  for (let label = 0; label <= name.labelCount; label += 1) {
-    const at = name.startOf(label);
-    if (at < start) continue;
-    if (at > start) return false;
-    for (let index = 0; index < length; index += 1) {
-      if (name.octets[start + index] !== other.octets[otherStart + index]) return false;
-    }
-    return true;
-  }
-  return false;
 }

@@ -7,7 +7,7 @@ import { type Response, SECTION } from "./response.ts";
 /** Largest UDP response that we send and take (DNS flag day 2020). */
 export const UDP_PAYLOAD_OCTETS = 1232;
 /** What a client without EDNS takes (RFC 1035 §4.2.1). */
-const PLAIN_UDP_OCTETS = 512;
+export const PLAIN_UDP_OCTETS = 512;
 export const TCP_MESSAGE_OCTETS = 65_535;
 
 /** OPT without options (RFC 6891 §6.1.2), and the head of an option. */

@@ -1,10 +1,13 @@
 import { createServer, type Server, type Socket } from "node:net";
-import { createServer as createTlsServer, type SecureContextOptions } from "node:tls";
+import { setImmediate as nextTurn } from "node:timers/promises";
+import { createServer as createTlsServer, Server as TlsServer } from "node:tls";
+import type { CertificatePair } from "../platform/certificate.ts";
 import type { HostPort } from "../platform/config-values.ts";
 import { Client, TRANSPORT } from "./client.ts";
 import { TCP_MESSAGE_OCTETS } from "./edns.ts";
-import { DROP, type Pipeline } from "./pipeline.ts";
+import { DEFER, DROP, type Pipeline } from "./pipeline.ts";
 import { HEADER_OCTETS } from "./query.ts";
+import type { AuthorisedResponder } from "./transfer/authorised-responder.ts";
 
 /** How long a connection may stay without a whole query, in seconds (RFC 7766 §6.2.3). */
 export const TCP_IDLE_SECONDS = 15;
@@ -26,18 +29,24 @@ export const DEFAULT_TCP_LIMITS: TcpLimits = {
 
 export interface TcpListenerOptions {
   readonly pipeline: Pipeline;
+  /** Answers what the pipeline defers. */
+  readonly authorised: Pick<AuthorisedResponder, "answer">;
   readonly limits: TcpLimits;
   readonly nowSeconds: () => number;
   /** Certificate and key, for DNS over TLS (RFC 7858). */
-  readonly tls?: SecureContextOptions;
+  readonly tls?: CertificatePair;
 }
 
 export interface TcpListener {
   /** The port in force. */
   readonly port: number;
+  /** For DNS over TLS: what connections use from now on. */
+  renewCertificate(certificate: CertificatePair): void;
   stop(): Promise<void>;
 }
 
+/** RFC 7858 §3.2 with RFC 8310 §8.1. */
+const TLS_SETTINGS = { minVersion: "TLSv1.2", ALPNProtocols: ["dot"] } as const;
 /** Octets of the length before each message (RFC 1035 §4.2.2). */
 const LENGTH_OCTETS = 2;
 /** A client that does not read its answers gets no more of them than this. */
@@ -50,13 +59,7 @@ export async function listenTcp(address: HostPort, options: TcpListenerOptions):
   // The client may close its side once it has asked, and still gets its answers.
   const server: Server = options.tls
     ? createTlsServer(
-        {
-          ...options.tls,
-          minVersion: "TLSv1.2",
-          ALPNProtocols: ["dot"],
-          allowHalfOpen: true,
-          handshakeTimeout: options.limits.idleMs,
-        },
+        { ...options.tls, ...TLS_SETTINGS, allowHalfOpen: true, handshakeTimeout: options.limits.idleMs },
         accept,
       )
     : createServer({ allowHalfOpen: true, noDelay: true }, accept);
@@ -74,6 +77,9 @@ export async function listenTcp(address: HostPort, options: TcpListenerOptions):
   server.on("error", () => {});
   return {
     port: (server.address() as { port: number }).port,
+    renewCertificate: (certificate) => {
+      if (server instanceof TlsServer) server.setSecureContext({ ...certificate, ...TLS_SETTINGS });
+    },
     stop: () =>
       new Promise((resolve) => {
         server.close(() => resolve());
@@ -130,6 +136,8 @@ class Connection {
   /** What came and is no whole message yet. */
   #received: Buffer = EMPTY;
   #ended = false;
+  /** An answer that comes in parts is under way: queries behind it wait. */
+  #isBusy = false;
 
   constructor(socket: Socket, remoteAddress: string, options: TcpListenerOptions) {
     this.#socket = socket;
@@ -160,7 +168,7 @@ class Connection {
   #answerAll(): void {
     let position = 0;
     const received = this.#received;
-    while (position + LENGTH_OCTETS <= received.length && this.#socket.writableLength < MAX_UNREAD_OCTETS) {
+    while (position + LENGTH_OCTETS <= received.length && !this.#mustWait) {
       const length = received.readUInt16BE(position);
       // No query is that short: whoever sends it wants to hold the connection.
       if (length < HEADER_OCTETS) {
@@ -178,21 +186,51 @@ class Connection {
     }
     this.#received = received.subarray(position);
     this.#pauseOrResume();
-    if (this.#ended && this.#socket.writableLength < MAX_UNREAD_OCTETS) this.#socket.end();
+    if (this.#ended && !this.#mustWait) this.#socket.end();
   }
 
   #answer(query: Buffer): boolean {
     const { pipeline, nowSeconds } = this.#options;
     const length = pipeline.respond(query, query.length, RESPONSE_MESSAGE, this.client, nowSeconds());
     if (length === DROP) return false;
+    if (length === DEFER) {
+      void this.#answerDeferred(Uint8Array.from(query));
+      return true;
+    }
     RESPONSE.writeUInt16BE(length, 0);
     // Length and message in one write (RFC 7766 §8); copied, as the next answer goes into the same octets.
     this.#socket.write(Buffer.from(RESPONSE.subarray(0, LENGTH_OCTETS + length)));
     return true;
   }
 
+  async #answerDeferred(query: Uint8Array): Promise<void> {
+    this.#isBusy = true;
+    const isWhole = await this.#options.authorised.answer(query, this.client, (message) => this.#send(message));
+    this.#isBusy = false;
+    if (isWhole) this.#answerAll();
+    else this.close();
+  }
+
+  /** Sends one message of several; resolves when the next may come, to false when the client is gone. */
+  async #send(message: Uint8Array): Promise<boolean> {
+    if (this.#socket.destroyed) return false;
+    const framed = Buffer.allocUnsafe(LENGTH_OCTETS + message.length);
+    framed.writeUInt16BE(message.length, 0);
+    framed.set(message, LENGTH_OCTETS);
+    // A client that has stopped reading is closed in time, as it puts the deadline off no more.
+    this.#deadline.refresh();
+    if (this.#socket.write(framed)) await nextTurn();
+    else await drained(this.#socket);
+    return !this.#socket.destroyed;
+  }
+
+  /** Whether the queries that are there must wait. */
+  get #mustWait(): boolean {
+    return this.#isBusy || this.#socket.writableLength >= MAX_UNREAD_OCTETS;
+  }
+
   #pauseOrResume(): void {
-    if (this.#socket.writableLength >= MAX_UNREAD_OCTETS) this.#socket.pause();
+    if (this.#mustWait) this.#socket.pause();
     else if (this.#socket.isPaused()) this.#socket.resume();
   }
 
@@ -200,6 +238,19 @@ class Connection {
     this.#ended = true;
     this.#answerAll();
   }
+}
+
+/** Resolves when the socket takes more, or is gone. */
+function drained(socket: Socket): Promise<void> {
+  return new Promise((resolve) => {
+    const settle = () => {
+      socket.off("drain", settle);
+      socket.off("close", settle);
+      resolve();
+    };
+    socket.on("drain", settle);
+    socket.on("close", settle);
+  });
 }
 
 const EMPTY = Buffer.alloc(0);

@@ -7,13 +7,16 @@ import type { BindAddress } from "./linux-sockets.ts";
 import type { UdpListener } from "./listen-udp.ts";
 import type { PipelineSettings } from "./pipeline.ts";
 import type { Statistics } from "./statistics.ts";
-import type { UdpWorkerData, UdpWorkerMessage } from "./udp-worker.ts";
+import type { AuthorisedResponder } from "./transfer/authorised-responder.ts";
+import { CONTROL_WORD, type UdpWorkerData, type UdpWorkerMessage } from "./udp-worker-messages.ts";
 
 export interface UdpWorkersOptions {
   /** How many threads; each has sockets of its own for all addresses. */
   readonly workers: number;
   readonly picture: SharedArrayBuffer;
   readonly settings: PipelineSettings;
+  /** Answers what the workers' pipelines defer. */
+  readonly authorised: Pick<AuthorisedResponder, "answer">;
   /** With a row for each worker, the first worker's being 1; row 0 is the main thread's. */
   readonly statistics: Statistics;
   /** Told when a worker ends by itself; the kernel then gives its queries to the others. */
@@ -26,10 +29,12 @@ export interface UdpWorkersOptions {
  * Rejects, with the system's error as `code`, when an address cannot be had.
  */
 export async function listenUdpBatch(addresses: readonly HostPort[], options: UdpWorkersOptions): Promise<UdpListener> {
-  const stop = new SharedArrayBuffer(4);
+  // Not before this listener is wanted: koffi is not there on every platform.
+  const { sendDatagram } = await import("./datagram-batch.ts");
+  const control = new Int32Array(new SharedArrayBuffer(4 * Object.keys(CONTROL_WORD).length));
   const ends: Promise<void>[] = [];
   const stopAll = async () => {
-    Atomics.store(new Int32Array(stop), 0, 1);
+    Atomics.store(control, CONTROL_WORD.STOP, 1);
     await Promise.all(ends);
   };
   const starts = Array.from({ length: options.workers }, (_, index) => {
@@ -39,10 +44,13 @@ export async function listenUdpBatch(addresses: readonly HostPort[], options: Ud
       addresses: addresses.map(bindAddress),
       settings: options.settings,
       statistics: options.statistics.buffer,
-      stop,
+      control: control.buffer as SharedArrayBuffer,
     };
     const worker = new Worker(WORKER_FILE, { workerData: data, name: `dns-udp-${index + 1}` });
     ends.push(new Promise((resolve) => worker.once("exit", () => resolve())));
+    worker.on("message", (message: UdpWorkerMessage) => {
+      if (message.kind === "deferred") void answerDeferred(message);
+    });
     return untilListening(worker, options.onFailure);
   });
   const results = await Promise.allSettled(starts);
@@ -52,7 +60,24 @@ export async function listenUdpBatch(addresses: readonly HostPort[], options: Ud
     throw failure.reason;
   }
   return { stop: stopAll };
+
+  async function answerDeferred({ packet, address, descriptor, envelope }: DeferredQuery): Promise<void> {
+    const client = new Client();
+    client.address.set(address);
+    client.addressOctets = address.length;
+    try {
+      await options.authorised.answer(packet, client, async (message) => {
+        // A stopped worker has closed its sockets, and their numbers may be others' by now.
+        if (Atomics.load(control, CONTROL_WORD.STOP) === 0) sendDatagram(descriptor, message, envelope);
+        return true;
+      });
+    } finally {
+      Atomics.sub(control, CONTROL_WORD.DEFERRED, 1);
+    }
+  }
 }
+
+type DeferredQuery = Extract<UdpWorkerMessage, { kind: "deferred" }>;
 
 /** Beside this file, compiled or not as it is. */
 const WORKER_FILE = new URL(`./udp-worker${extname(fileURLToPath(import.meta.url))}`, import.meta.url);
@@ -68,7 +93,7 @@ function untilListening(worker: Worker, onFailure: (error: Error) => void): Prom
     worker.on("message", (message: UdpWorkerMessage) => {
       if (message.kind === "failed") {
         fail(Object.assign(new Error(message.text), { code: message.code }));
-      } else {
+      } else if (message.kind === "listening") {
         listening = true;
         resolve();
       }

@@ -4,10 +4,13 @@ import { UDPServer } from "dns2";
 import type { HostPort } from "../platform/config-values.ts";
 import { Client } from "./client.ts";
 import { UDP_PAYLOAD_OCTETS } from "./edns.ts";
-import { DROP, type Pipeline } from "./pipeline.ts";
+import { DEFER, DROP, type Pipeline } from "./pipeline.ts";
+import type { AuthorisedResponder } from "./transfer/authorised-responder.ts";
 
 export interface UdpListenerOptions {
   readonly pipeline: Pipeline;
+  /** Answers what the pipeline defers. */
+  readonly authorised: Pick<AuthorisedResponder, "answer">;
   readonly nowSeconds: () => number;
 }
 
@@ -37,6 +40,7 @@ export async function listenUdp(address: HostPort, options: UdpListenerOptions):
 /** dns2's UDP server with its decoding left out: the octets go to the pipeline as they come. */
 class OctetServer extends UDPServer {
   readonly #pipeline: Pipeline;
+  readonly #authorised: UdpListenerOptions["authorised"];
   readonly #nowSeconds: () => number;
   readonly #client = new Client();
   readonly #response = Buffer.alloc(UDP_PAYLOAD_OCTETS);
@@ -44,6 +48,7 @@ class OctetServer extends UDPServer {
   constructor(type: "udp4" | "udp6", options: UdpListenerOptions) {
     super({ type });
     this.#pipeline = options.pipeline;
+    this.#authorised = options.authorised;
     this.#nowSeconds = options.nowSeconds;
   }
 
@@ -53,8 +58,21 @@ class OctetServer extends UDPServer {
     this.#client.setAddress(remote.address);
     const length = this.#pipeline.respond(packet, packet.length, this.#response, this.#client, this.#nowSeconds());
     if (length === DROP) return;
+    if (length === DEFER) {
+      void this.#answerDeferred(Uint8Array.from(packet), remote);
+      return;
+    }
     // Copied, as the next answer goes into the same octets before this one has left.
     this.send(Buffer.from(this.#response.subarray(0, length)), remote.port, remote.address, () => {});
+  }
+
+  async #answerDeferred(packet: Uint8Array, remote: RemoteInfo): Promise<void> {
+    const client = new Client();
+    client.setAddress(remote.address);
+    await this.#authorised.answer(packet, client, async (message) => {
+      this.send(message, remote.port, remote.address, () => {});
+      return true;
+    });
   }
 }
 

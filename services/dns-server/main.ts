@@ -1,18 +1,23 @@
-import { readFile } from "node:fs/promises";
-import type { SecureContextOptions } from "node:tls";
-import type { Config } from "../platform/config.ts";
+import { openCertificate } from "../platform/certificate.ts";
 import type { HostPort } from "../platform/config-values.ts";
 import { Lifecycle } from "../platform/lifecycle.ts";
+import { makeResolver } from "../platform/resolver.ts";
 import type { RunningService, ServiceContext } from "../platform/service.ts";
+import { startUpkeep } from "./catalog-upkeep.ts";
+import { useHugePages } from "./huge-pages.ts";
 import { listenDns, listenTcpOnAll } from "./listen-dns.ts";
-import { DEFAULT_TCP_LIMITS } from "./listen-tcp.ts";
+import { DEFAULT_TCP_LIMITS, type TcpListener } from "./listen-tcp.ts";
 import { exportStatistics } from "./metrics.ts";
+import { Notifier } from "./notify/notifier.ts";
+import { loadNotifyPolicy } from "./notify/policy.ts";
 import { openUdp, udpWorkerCount } from "./open-udp.ts";
 import { PictureReader } from "./picture/reader.ts";
 import { PictureWriter } from "./picture/writer.ts";
 import { Pipeline } from "./pipeline.ts";
 import { pipelineSettings } from "./settings.ts";
 import { Statistics } from "./statistics.ts";
+import { AccessFeed } from "./transfer/access-feed.ts";
+import { AuthorisedResponder } from "./transfer/authorised-responder.ts";
 import { ZoneFeed } from "./zone-feed.ts";
 
 /** Starts the authoritative server: the listeners first, which say SERVFAIL until the zones are loaded. */
@@ -28,14 +33,25 @@ export async function start(context: ServiceContext): Promise<RunningService> {
 }
 
 async function startWithin(lifecycle: Lifecycle, context: ServiceContext): Promise<RunningService["addresses"]> {
-  const { config, observe, clock } = context;
+  const { config, observe, clock, db } = context;
   const writer = new PictureWriter();
+  await useHugePages(writer.memory);
   const settings = pipelineSettings(config, context.secret);
   // Row 0 is this thread's, which answers TCP; the UDP workers have one each.
   const statistics = new Statistics(1 + udpWorkerCount(config));
   const pipeline = new Pipeline(new PictureReader(writer.memory), settings, statistics.row(0));
   const nowSeconds = () => Math.floor(clock.nowMs() / 1000);
-  const tcp = { pipeline, nowSeconds, limits: { ...DEFAULT_TCP_LIMITS, limitLoopback: config.limitLoopback } };
+  const accessFeed = new AccessFeed(db, context.secret, observe);
+  lifecycle.onStop("transfer access", () => accessFeed.stop());
+  await accessFeed.start();
+  const access = () => accessFeed.table;
+  const authorised = new AuthorisedResponder({ pipeline, writer, db, access, nowSeconds, observe });
+  const tcp = {
+    pipeline,
+    authorised,
+    nowSeconds,
+    limits: { ...DEFAULT_TCP_LIMITS, limitLoopback: config.limitLoopback },
+  };
 
   const dns = await listenDns(config.listen.dns, {
     tcp,
@@ -43,15 +59,32 @@ async function startWithin(lifecycle: Lifecycle, context: ServiceContext): Promi
       openUdp(addresses, {
         config,
         observe,
-        portable: { pipeline, nowSeconds },
-        batch: { picture: writer.memory.buffer, settings, statistics, onFailure: endProcess },
+        portable: { pipeline, authorised, nowSeconds },
+        batch: { picture: writer.memory.buffer, settings, authorised, statistics, onFailure: endProcess },
       }),
   });
   lifecycle.onStop("DNS", () => dns.stop());
-  const dnsTls = await listenTls(config, (tls) => listenTcpOnAll(config.listen.dnsTls, { ...tcp, tls }));
-  for (const listener of dnsTls) lifecycle.onStop("DNS over TLS", () => listener.stop());
+  const dnsTls = config.listen.dnsTls.length > 0 ? await listenTls() : [];
 
-  const feed = new ZoneFeed({ writer, openConnection: context.openListenConnection, observe });
+  const notifier = new Notifier({
+    policy: loadNotifyPolicy(),
+    access,
+    listen: dns.addresses,
+    notifyNs: config.dns.notifyNs,
+    db,
+    resolver: await makeResolver(config.resolver),
+    nowSeconds,
+    observe,
+  });
+  lifecycle.onStop("notifications", () => notifier.stop());
+  const upkeep = startUpkeep({ db, clock, observe });
+  lifecycle.onStop("catalogs and feeds", () => upkeep.stop());
+  const feed = new ZoneFeed({
+    writer,
+    openConnection: context.openListenConnection,
+    onPublished: (zones) => notifier.zonesPublished(zones),
+    observe,
+  });
   lifecycle.onStop("zone feed", () => feed.stop());
   lifecycle.onStop("metrics", exportStatistics(statistics, writer));
   await feed.start();
@@ -62,13 +95,17 @@ async function startWithin(lifecycle: Lifecycle, context: ServiceContext): Promi
       config.listen.dnsTls.map(({ host }, index) => ({ host, port: dnsTls[index]!.port })),
     ),
   };
-}
 
-async function listenTls<T>(config: Config, listen: (tls: SecureContextOptions) => Promise<T[]>): Promise<T[]> {
-  if (config.listen.dnsTls.length === 0) return [];
-  if (config.tls === null) throw new Error("PALOMAR_DNS_TLS_LISTEN: needs PALOMAR_TLS_CERT and PALOMAR_TLS_KEY");
-  const [cert, key] = await Promise.all([readFile(config.tls.certPath), readFile(config.tls.keyPath)]);
-  return listen({ cert, key });
+  async function listenTls(): Promise<TcpListener[]> {
+    const certificate = await openCertificate(config, observe);
+    lifecycle.onStop("certificate", () => certificate.close());
+    const listeners = await listenTcpOnAll(config.listen.dnsTls, { ...tcp, tls: certificate.current() });
+    for (const listener of listeners) {
+      lifecycle.onStop("DNS over TLS", () => listener.stop());
+      certificate.onChange((pair) => listener.renewCertificate(pair));
+    }
+    return listeners;
+  }
 }
 
 /** A UDP worker has ended by itself, which is a bug or a broken system: the supervisor starts the service anew. */

@@ -13,6 +13,19 @@ import { RCODE_COUNTERS, STATISTIC } from "./statistics.ts";
 /** No answer: what came is no query, or the rate limit says so. */
 export const DROP = 0;
 
+/** It first matters who asks: the query is for the authorised responder (transfer/), on the main thread. */
+export const DEFER = -1;
+
+/** What the authorised responder has found out about who asks. */
+export interface Authority {
+  /** Octets to keep free for a signature. */
+  readonly reservedOctets: number;
+  /** The answer, whatever is asked; undefined: the ordinary one. */
+  readonly rcode?: number;
+  /** Whether the client may ask this restricted zone, its apex in wire form and lower case. */
+  mayRead(apex: Uint8Array): boolean;
+}
+
 /** What every thread's pipeline is set up with: plain data, so that it travels to the workers. */
 export interface PipelineSettings {
   readonly identity: ServerIdentity;
@@ -53,34 +66,50 @@ export class Pipeline {
    * @param packet the octets that came, `length` of them
    * @param out where the response goes; at least 65,535 octets for TCP, 1,232 for UDP
    * @param nowSeconds wall clock
-   * @returns octets of the response, or `DROP`
+   * @param authority given when the query was deferred: signatures have been checked then
+   * @returns octets of the response, or `DROP`, or `DEFER`
    */
-  respond(packet: Uint8Array, length: number, out: Uint8Array, client: Client, nowSeconds: number): number {
+  respond(
+    packet: Uint8Array,
+    length: number,
+    out: Uint8Array,
+    client: Client,
+    nowSeconds: number,
+    authority?: Authority,
+  ): number {
     const query = this.#query;
     const response = this.#response;
-    this.#statistics[STATISTIC.UDP + client.transport]! += 1;
+    // A deferred query was counted when it came.
+    if (!authority) this.#statistics[STATISTIC.UDP + client.transport]! += 1;
     this.#cookie.valid = false;
     this.#cookie.nowSeconds = nowSeconds;
 
     if (length < HEADER_OCTETS) return this.#drop();
     if ((packet[2]! & FLAG.QR) !== 0) return this.#drop();
-    if ((packet[2]! & OPCODE_MASK) !== OPCODE.QUERY << 3) return this.#refuseOpcode(packet, out);
+    const opcode = packet[2]! & OPCODE_MASK;
+    if (opcode !== OPCODE.QUERY << 3 && opcode !== OPCODE.NOTIFY << 3) return this.#refuseOpcode(packet, out);
 
     const wellFormed = query.read(packet, length);
-    response.begin(query, out, maxResponseOctets(query, client.transport) - this.#edns.reservedOctets(query, client));
+    const reserved = this.#edns.reservedOctets(query, client) + (authority?.reservedOctets ?? 0);
+    response.begin(query, out, maxResponseOctets(query, client.transport) - reserved);
     if (!wellFormed) return this.#finishWith(RCODE.FORMERR, client);
     if (query.ednsVersion > 0) return this.#finishWith(RCODE.BADVERS, client);
     if (query.cookieOctets > 0) this.#cookie.valid = this.#cookies.isValid(query, client, nowSeconds);
     // RFC 7873 §5.4: a query without a question that asks for a cookie gets one.
     if (query.questionCount === 0)
       return this.#finishWith(query.cookieOctets > 0 ? RCODE.NOERROR : RCODE.FORMERR, client);
-    if (query.hasTsig) return this.#finishWith(RCODE.NOTAUTH, client);
+    if (query.hasTsig && !authority) return DEFER;
+    if (authority?.rcode !== undefined) return this.#finishWith(authority.rcode, client);
     if (query.class === CLASS.CH) return this.#finish(this.#chaos.answer(query, response), client);
     if (query.class !== CLASS.IN) return this.#finishWith(RCODE.REFUSED, client);
+    if (opcode === OPCODE.NOTIFY << 3) return this.#finishNotify(client);
+    if (isTransfer(query.type, client.transport) && !authority) return DEFER;
     if (query.type >= TYPE.TKEY && query.type <= TYPE.MAILA) return this.#finishMetaType(client);
     if (query.type === TYPE.OPT) return this.#finishWith(RCODE.FORMERR, client);
     if (!this.#reader.isReady) return this.#finishWith(RCODE.SERVFAIL, client, EXTENDED_ERROR.NOT_READY);
-    return this.#finish(this.#answerer.answer(query, response, client.transport !== TRANSPORT.UDP), client);
+    const streamed = client.transport !== TRANSPORT.UDP;
+    const complete = this.#answerer.answer(query, response, streamed, authority);
+    return this.#answerer.needsAuthority ? DEFER : this.#finish(complete, client);
   }
 
   #drop(): number {
@@ -89,13 +118,12 @@ export class Pipeline {
   }
 
   /**
-   * Opcodes other than QUERY: NOTIFY and UPDATE are refused, as we are no zone's secondary and take no updates;
-   * the rest is not implemented. Nobody knows what follows their header, so nothing of it is echoed.
+   * Opcodes that we do not know: UPDATE is refused, as we take none; the rest is not implemented. Nobody knows what
+   * follows their header, so nothing of it is echoed.
    */
   #refuseOpcode(packet: Uint8Array, out: Uint8Array): number {
     const opcode = packet[2]! & OPCODE_MASK;
-    const refused = opcode === OPCODE.NOTIFY << 3 || opcode === OPCODE.UPDATE << 3;
-    const rcode = refused ? RCODE.REFUSED : RCODE.NOTIMP;
+    const rcode = opcode === OPCODE.UPDATE << 3 ? RCODE.REFUSED : RCODE.NOTIMP;
     out[0] = packet[0]!;
     out[1] = packet[1]!;
     out[2] = FLAG.QR | opcode | (packet[2]! & FLAG.RD);
@@ -110,6 +138,14 @@ export class Pipeline {
     const { type } = this.#query;
     if (type === TYPE.TKEY || type === TYPE.TSIG) return this.#finishWith(RCODE.FORMERR, client);
     return this.#finishWith(RCODE.REFUSED, client, EXTENDED_ERROR.PROHIBITED);
+  }
+
+  /** NOTIFY (RFC 1996 §3.10): we are the primary of our own zones, and nothing at all of others. */
+  #finishNotify(client: Client): number {
+    const { name } = this.#query;
+    const zone = this.#reader.isReady ? this.#reader.findZone(name) : 0;
+    const isOurs = zone !== 0 && this.#reader.zoneLabel === 0 && !this.#reader.isRestricted(zone);
+    return this.#finishWith(isOurs ? RCODE.REFUSED : RCODE.NOTAUTH, client);
   }
 
   #finishWith(rcode: number, client: Client, extendedError: number = EXTENDED_ERROR.NONE): number {
@@ -165,7 +201,7 @@ export class Pipeline {
     out[1] = query[1]!;
     const authoritative = response.authoritative ? FLAG.AA : 0;
     const truncated = response.truncated ? FLAG.TC : 0;
-    out[2] = FLAG.QR | authoritative | truncated | (query[2]! & FLAG.RD);
+    out[2] = FLAG.QR | (query[2]! & OPCODE_MASK) | authoritative | truncated | (query[2]! & FLAG.RD);
     // RFC 4035 §3.1.6: CD comes back, AD does not, since nothing was validated.
     out[3] = (query[3]! & FLAG.CD) | (response.rcode & 0x0f);
     out[4] = 0;
@@ -175,4 +211,9 @@ export class Pipeline {
       out[7 + 2 * section] = counts[section]!;
     }
   }
+}
+
+/** Transfers go over streams; of IXFR the answer over UDP may be our SOA alone (RFC 5936 §4.2, RFC 1995 §2). */
+function isTransfer(type: number, transport: number): boolean {
+  return type === TYPE.IXFR || (type === TYPE.AXFR && transport !== TRANSPORT.UDP);
 }

@@ -9,7 +9,7 @@ export const SECTION = { ANSWER: 0, AUTHORITY: 1, ADDITIONAL: 2 } as const;
 export const EXTENDED_ERROR = { NONE: -1, NOT_READY: 14, PROHIBITED: 18, NOT_AUTHORITATIVE: 20 } as const;
 
 /** Compression pointers have 14 bits (RFC 1035 §4.1.4). */
-const MAX_POINTER = 0x3fff;
+export const MAX_POINTER = 0x3fff;
 
 /**
  * A response being written, straight into the octets that go out. Records are written whole or not at all, and never
@@ -45,7 +45,8 @@ export class Response {
     this.truncated = false;
     this.extendedError = EXTENDED_ERROR.NONE;
     this.position = query.questionEnd;
-    for (let index = HEADER_OCTETS; index < query.questionEnd; index += 1) out[index] = query.octets[index]!;
+    const { octets, questionEnd } = query;
+    for (let index = HEADER_OCTETS; index < questionEnd; index += 1) out[index] = octets[index]!;
     this.#clearRecords();
   }
 
@@ -83,7 +84,8 @@ export class Response {
     if (embedded === 0 && owner === HEADER_OCTETS) {
       // The stored records begin with a pointer to the question already.
       if (before + length > this.limit) return false;
-      for (let index = 0; index < length; index += 1) this.octets[before + index] = stored[start + index]!;
+      const out = this.octets;
+      for (let index = 0; index < length; index += 1) out[before + index] = stored[start + index]!;
       this.position = before + length;
     } else if (!this.#writeRecords(start, start + length, node, owner, embedded)) {
       return false;
@@ -139,7 +141,9 @@ export class Response {
   }
 
   #clearRecords(): void {
-    this.counts.fill(0);
+    this.counts[SECTION.ANSWER] = 0;
+    this.counts[SECTION.AUTHORITY] = 0;
+    this.counts[SECTION.ADDITIONAL] = 0;
     this.section = SECTION.ANSWER;
     this.#zone = 0;
     this.#apexAt = 0;

@@ -18,6 +18,8 @@ const ROW_WORDS = 32;
 export class Statistics {
   readonly buffer: SharedArrayBuffer;
   readonly #words: Int32Array;
+  /** What each word was when its increase was taken last. */
+  readonly #seen = new Map<number, number>();
 
   /** @param rows threads that count, or the buffer of another thread's */
   constructor(rows: number | SharedArrayBuffer) {
@@ -40,6 +42,4 @@ export class Statistics {
     }
     return increase;
   }
-
-  readonly #seen = new Map<number, number>();
 }

@@ -1,27 +1,15 @@
 import { parentPort, workerData } from "node:worker_threads";
 import { Client } from "./client.ts";
-import { type BindAddress, closeSocket, DatagramBatch, openUdpSocket, Poll } from "./linux-sockets.ts";
+import { DatagramBatch } from "./datagram-batch.ts";
+import { closeSocket, openUdpSocket, Poll } from "./linux-sockets.ts";
 import { PictureMemory } from "./picture/memory.ts";
 import { PictureReader } from "./picture/reader.ts";
-import { DROP, Pipeline, type PipelineSettings } from "./pipeline.ts";
+import { DEFER, DROP, Pipeline } from "./pipeline.ts";
 import { Statistics } from "./statistics.ts";
+import { CONTROL_WORD, type UdpWorkerData, type UdpWorkerMessage } from "./udp-worker-messages.ts";
 
-/** What a UDP worker is given at its start. */
-export interface UdpWorkerData {
-  readonly picture: SharedArrayBuffer;
-  /** This thread's number among the picture's readers and in the statistics. */
-  readonly index: number;
-  readonly addresses: readonly BindAddress[];
-  readonly settings: PipelineSettings;
-  readonly statistics: SharedArrayBuffer;
-  /** One word: 1 when the workers are to stop. */
-  readonly stop: SharedArrayBuffer;
-}
-
-/** What a UDP worker says: that its sockets are open, or that they cannot be. */
-export type UdpWorkerMessage =
-  | { readonly kind: "listening" }
-  | { readonly kind: "failed"; readonly code: string; readonly text: string };
+/** The main thread has enough to do; whoever is turned away asks again. */
+const MAX_DEFERRED = 1_000;
 
 /** How often an idle worker looks whether it is to stop. */
 const IDLE_MS = 200;
@@ -48,7 +36,7 @@ function tell(message: UdpWorkerMessage): void {
 }
 
 function serve(data: UdpWorkerData, descriptors: readonly number[]): void {
-  const stop = new Int32Array(data.stop);
+  const control = new Int32Array(data.control);
   const reader = new PictureReader(new PictureMemory(data.picture), data.index);
   const statistics = new Statistics(data.statistics).row(data.index);
   const pipeline = new Pipeline(reader, data.settings, statistics);
@@ -56,11 +44,11 @@ function serve(data: UdpWorkerData, descriptors: readonly number[]): void {
   const client = new Client();
   const [only] = batches;
   if (batches.length === 1) {
-    while (Atomics.load(stop, 0) === 0) answerBatch(only!, true);
+    while (Atomics.load(control, CONTROL_WORD.STOP) === 0) answerBatch(only!, true);
     return;
   }
   const poll = new Poll(descriptors);
-  while (Atomics.load(stop, 0) === 0) {
+  while (Atomics.load(control, CONTROL_WORD.STOP) === 0) {
     poll.wait(IDLE_MS);
     for (const [index, batch] of batches.entries()) if (poll.isReadable(index)) answerBatch(batch, false);
   }
@@ -74,9 +62,25 @@ function serve(data: UdpWorkerData, descriptors: readonly number[]): void {
       batch.readClient(slot, client);
       const packet = batch.received[slot]!;
       const length = pipeline.respond(packet, batch.lengthOf(slot), batch.nextResponse, client, nowSeconds);
-      if (length !== DROP) batch.queue(slot, length);
+      if (length === DEFER) defer(batch, slot);
+      else if (length !== DROP) batch.queue(slot, length);
     }
     reader.leave();
     batch.send();
+  }
+
+  /** Hands a query to the main thread, which answers it over the same socket. */
+  function defer(batch: DatagramBatch, slot: number): void {
+    if (Atomics.add(control, CONTROL_WORD.DEFERRED, 1) >= MAX_DEFERRED) {
+      Atomics.sub(control, CONTROL_WORD.DEFERRED, 1);
+      return;
+    }
+    tell({
+      kind: "deferred",
+      packet: batch.received[slot]!.slice(0, batch.lengthOf(slot)),
+      address: client.address.slice(0, client.addressOctets),
+      descriptor: descriptors[batches.indexOf(batch)]!,
+      envelope: batch.envelopeOf(slot),
+    });
   }
 }

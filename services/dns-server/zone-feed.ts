@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type pg from "pg";
 import type { Observe } from "../platform/observation.ts";
-import { inSnapshot, readChangedZones, readDeletedZones } from "../store/published-zones.ts";
+import { inSnapshot, readChangedZones, readDeletedZones, type ZoneState } from "../store/published-zones.ts";
 import { ZONES_CHANNEL } from "../store/zone-notices.ts";
 import type { PictureWriter } from "./picture/writer.ts";
 import { ZonePublisher } from "./zone-publisher.ts";
@@ -17,6 +17,8 @@ const COLLECT_NODES = 2_000;
 export interface ZoneFeedOptions {
   readonly writer: PictureWriter;
   readonly openConnection: () => Promise<pg.Client>;
+  /** Told of zones whose new version is answered from now on; after a start, of all of them. */
+  readonly onPublished: (zones: readonly ZoneState[]) => void;
   readonly observe: Observe;
 }
 
@@ -33,6 +35,7 @@ export class ZoneFeed {
   #wake: () => void = () => {};
   #woken = false;
   #running: Promise<void> = Promise.resolve();
+  #collecting: Promise<void> | undefined;
 
   constructor(options: ZoneFeedOptions) {
     this.#options = options;
@@ -50,6 +53,7 @@ export class ZoneFeed {
     this.#stopping.abort();
     this.#wake();
     await this.#running;
+    await this.#collecting;
   }
 
   async #run(onFirstAttempt: () => void): Promise<void> {
@@ -90,7 +94,9 @@ export class ZoneFeed {
         this.#woken = false;
         await this.#read(client);
         onCurrent();
-        await this.#collect();
+        this.#collecting ??= this.#collect().finally(() => {
+          this.#collecting = undefined;
+        });
         await this.#untilWoken();
       }
     } finally {
@@ -110,11 +116,12 @@ export class ZoneFeed {
     });
     this.#sinceXid = xmin;
     this.#options.writer.setReady();
-    if (since === null || changed > 0) {
+    this.#options.onPublished(changed);
+    if (since === null || changed.length > 0) {
       this.#options.observe({
         kind: "zones-published",
         level: since === null ? "info" : "debug",
-        changed,
+        changed: changed.length,
         zones: this.#options.writer.zoneCount,
         octets: this.#options.writer.usedOctets,
         ms: Math.round(performance.now() - started),
@@ -122,7 +129,7 @@ export class ZoneFeed {
     }
   }
 
-  /** Gives memory back in small parts, with time for other work between. */
+  /** Gives memory back in small parts, with time for other work between, new changes included. */
   async #collect(): Promise<void> {
     while (this.#options.writer.collect(COLLECT_NODES)) await sleep(1);
   }

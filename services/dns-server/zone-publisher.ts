@@ -60,9 +60,9 @@ export class ZonePublisher {
   /**
    * Publishes what is new of these zones, and withdraws those that are suspended.
    * @param client in the snapshot in which the zones were read
-   * @returns how many of them had changed
+   * @returns those of them that had changed and are published
    */
-  async publish(client: pg.Client, zones: readonly ZoneState[]): Promise<number> {
+  async publish(client: pg.Client, zones: readonly ZoneState[]): Promise<readonly ZoneState[]> {
     this.withdraw(zones.filter(({ published }) => !published).map(({ id }) => id));
     const changed = zones.filter(
       ({ id, published, version }) => published && this.#published.get(id)?.version !== version,
@@ -78,7 +78,7 @@ export class ZonePublisher {
       client,
       changed.filter(({ id }) => !names.has(id)),
     );
-    return changed.length;
+    return changed;
   }
 
   /** The names that changed in each zone; a zone is missing where the journal does not reach back, or has too many. */
@@ -161,7 +161,8 @@ class WholeZones {
     if (this.#zones[this.#index]?.id !== zoneId) return;
     if (!isSameName(this.#owner, octets, ownerStart, ownerOctets)) {
       this.#writer.endName(this.#reference, this.#owner);
-      this.#owner = octets.slice(ownerStart, ownerStart + ownerOctets);
+      // A copy: `slice` of the Buffer that this is would be a view of octets that are about to change.
+      this.#owner = Uint8Array.prototype.slice.call(octets, ownerStart, ownerStart + ownerOctets);
       this.#writer.beginName(this.#reference);
     }
     this.#writer.addRecord(type, ttl, octets, rdataStart, rdataStart + rdataOctets);
@@ -178,7 +179,11 @@ class WholeZones {
   #begin(): void {
     const zone = this.#zones[this.#index];
     if (!zone) return;
-    this.#reference = this.#writer.createZone({ apex: zone.apex, negativeTtlSeconds: negativeTtlSeconds(zone) });
+    this.#reference = this.#writer.createZone({
+      apex: zone.apex,
+      negativeTtlSeconds: negativeTtlSeconds(zone),
+      restricted: zone.restricted,
+    });
     // The apex is the first name in canonical order, and its SOA is no row.
     const { type, ttl, rdata } = soaOf(zone);
     this.#owner = zone.apex;

@@ -13,6 +13,9 @@ export interface MailCaller {
 
 export const API_VERSION = "1.5";
 
+/** Addresses are judged octet for octet by core/mail/address. */
+const ADDRESS_FIELDS = new Set(["email", "remitente", "replyto", "reply-to", "cc_email", "bcc_email"]);
+
 /** How the mail API knows its callers and words its refusals. */
 export function makeMailDialect(db: Db, secret: string): Dialect<MailCaller> {
   return {
@@ -22,6 +25,7 @@ export function makeMailDialect(db: Db, secret: string): Dialect<MailCaller> {
     base: "/v1",
     credentialHeaders: ["Authorization"],
     queryFields: true,
+    judgedFields: ADDRESS_FIELDS,
     async authenticate(headers) {
       const key = readAuthorization(headers);
       if (key === undefined) return refuse({ kind: "unauthenticated" });

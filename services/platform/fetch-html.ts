@@ -10,6 +10,8 @@ import type { Resolver } from "./resolver.ts";
 export interface FetchSurroundings {
   readonly config: Pick<Config, "fetchAllow" | "resolver">;
   readonly resolver: Resolver;
+  /** Redirects that are followed, 5 unless said. */
+  readonly mostRedirects?: number;
 }
 
 /** What is fetched; both are text in UTF-8. */
@@ -17,7 +19,7 @@ export type FetchedKind = "html" | "text";
 
 const MOST_OCTETS = 5 * 2 ** 20;
 const DEADLINE_MS = 10_000;
-const MOST_HOPS = 5;
+const MOST_REDIRECTS = 5;
 const TYPES: Readonly<Record<FetchedKind, RegExp>> = {
   html: /^(text\/(html|plain)|application\/xhtml\+xml)$/,
   text: /^text\/[a-z0-9.+-]+$/,
@@ -37,7 +39,7 @@ export async function fetchText(
   const signal = AbortSignal.timeout(DEADLINE_MS);
   let target = new URL(url);
   try {
-    for (let hop = 0; hop <= MOST_HOPS; hop++) {
+    for (let hop = 0; hop <= (surroundings.mostRedirects ?? MOST_REDIRECTS); hop++) {
       const answer = await fetchHop(target, { kind, signal, ...surroundings });
       if (!answer.ok) return answer;
       if ("text" in answer.value) return ok(answer.value.text);

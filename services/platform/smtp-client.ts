@@ -1,3 +1,4 @@
+import { isIP } from "node:net";
 import SMTPConnection, { type SMTPError } from "nodemailer/lib/smtp-connection";
 import type { SmtpStage } from "../core/mail/bounce-class.ts";
 import type { Envelope } from "../core/mail/envelope.ts";
@@ -71,7 +72,8 @@ function attempt(peer: SmtpPeer, options: SmtpClientOptions): Promise<Attempt> {
   const connection = new SMTPConnection({
     host: peer.host,
     port: peer.port,
-    servername: peer.name,
+    // An address is no server name.
+    servername: isIP(peer.name) ? undefined : peer.name,
     name: options.hostname,
     localAddress: options.localAddress,
     ignoreTLS: peer.tls === "never",

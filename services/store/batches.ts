@@ -8,7 +8,7 @@ import { findContacts, type KnownContact, type RecipientAddress, resolveRecipien
 import { eventKindOf } from "./event-kinds.ts";
 import { type NewEvent, recordEvents } from "./events.ts";
 import { globalValues } from "./globals.ts";
-import { addMessage, type MessageContent } from "./messages.ts";
+import { addMessage, type MessageContent, type StoredTemplate } from "./messages.ts";
 import { enqueue, type NewDelivery, type PersonalData } from "./queue.ts";
 
 /** An additional addressee of a message to one recipient. It need not be a contact, and does not become one. */
@@ -43,7 +43,7 @@ export interface AcceptedSend {
 
 /**
  * Accepts a send: recipients become contacts, and batch, message, partitions, deliveries and events are stored.
- * Durable, and visible to the delivery workers, when the caller's transaction commits: answer after that.
+ * Durable, and visible to the delivery workers, when the caller's transaction commits: then `announceMail`, and answer.
  * An invalid contact gets a `not-sent` event and no message; one that unsubscribed from the campaign gets neither.
  * @throws when `reuseEeid` is no batch of the instance
  */
@@ -116,7 +116,7 @@ export async function findBatch(db: Db, instanceId: number, eeid: string): Promi
   const [row] = rows;
   if (row === undefined) return undefined;
   return {
-    eeid,
+    eeid: row.eeid,
     campaignNumid: row.campaign_numid,
     creator: row.creator,
     createdAt: row.created_at,
@@ -126,7 +126,7 @@ export async function findBatch(db: Db, instanceId: number, eeid: string): Promi
     partitionsTaken: row.taken,
     partitionsFinished: row.finished,
     refused: row.refused,
-    ...(row.archive ? { archive: await summariseArchive(db, eeid) } : {}),
+    ...(row.archive ? { archive: await summariseArchive(db, row.eeid) } : {}),
   };
 }
 
@@ -155,6 +155,7 @@ export async function listBatchContacts(db: Db, instanceId: number, eeid: string
 }
 
 interface BatchRow {
+  eeid: string;
   campaign_numid: number;
   creator: string;
   created_at: Date;
@@ -198,39 +199,50 @@ interface Audience {
 }
 
 async function gatherAudience(transaction: Transaction, send: Send): Promise<Audience> {
-  const tags = tagsOf(send.content);
-  const globals = tags.length > 0 ? await globalValues(transaction, send.instanceId) : new Map<string, string>();
-  const personalise = (contact: KnownContact): PersonalData => ({
-    name: `${contact.firstName} ${contact.lastName}`.trim(),
-    tags: tagValues(tags, contact, globals),
-  });
+  const contacts = await resolveRecipients(transaction, send.instanceId, send.campaignNumid, send.recipients);
+  const personalise = await makePersonalise(transaction, send);
+  const known = new Set(contacts.map(({ emailKey }) => emailKey));
+  const [first] = contacts;
+  // A copy shows what the recipient gets, so it is personalised for the recipient.
+  const copies = await gatherCopies(transaction, send, { known, personal: first ? personalise(first) : null });
+  return {
+    addressees: [
+      ...contacts
+        .filter((contact) => !contact.invalid && !contact.unsubscribedFromCampaign)
+        .map((contact) => ({
+          contactId: contact.contactId,
+          role: "to" as const,
+          recipient: contact.email,
+          destination: contact.emailKey.slice(contact.emailKey.lastIndexOf("@") + 1),
+          personal: personalise(contact),
+        })),
+      ...copies.addressees,
+    ],
+    invalid: [
+      ...contacts.filter((contact) => contact.invalid).map(({ contactId, email }) => ({ contactId, recipient: email })),
+      ...copies.invalid,
+    ],
+  };
+}
 
+async function gatherCopies(
+  transaction: Transaction,
+  send: Send,
+  recipient: { readonly known: ReadonlySet<string>; readonly personal: PersonalData | null },
+): Promise<Audience> {
+  const copies = distinctCopies(send.copies, recipient.known);
+  if (copies.size === 0) return { addressees: [], invalid: [] };
+  const contacts = await findContacts(transaction, send.instanceId, [...copies.keys()]);
   const addressees: NewDelivery[] = [];
   const invalid: { contactId: number; recipient: string }[] = [];
-  const contacts = await resolveRecipients(transaction, send.instanceId, send.campaignNumid, send.recipients);
-  for (const contact of contacts) {
-    if (contact.invalid) invalid.push({ contactId: contact.contactId, recipient: contact.email });
-    else if (!contact.unsubscribedFromCampaign) {
-      addressees.push({
-        contactId: contact.contactId,
-        role: "to",
-        recipient: contact.email,
-        destination: domainOf(contact.emailKey),
-        personal: send.content.kind === "template" ? personalise(contact) : null,
-      });
-    }
-  }
-
-  // A copy shows what the recipient gets, so it is personalised for the recipient.
-  const personal = send.copies.length > 0 && contacts[0] !== undefined ? personalise(contacts[0]) : null;
-  const copies = await distinctCopies(send.copies, new Set(contacts.map(({ emailKey }) => emailKey)));
-  const known = await findContacts(transaction, send.instanceId, [...copies.keys()]);
   for (const [key, { address, role }] of copies) {
-    const contact = known.get(key);
-    if (contact?.invalid) invalid.push({ contactId: contact.contactId, recipient: address.asGiven });
+    const contact = contacts.get(key);
+    const { asGiven, asciiDomain } = address;
+    if (contact?.invalid) invalid.push({ contactId: contact.contactId, recipient: asGiven });
     else {
+      const { personal } = recipient;
       const contactId = contact?.contactId ?? null;
-      addressees.push({ contactId, role, recipient: address.asGiven, destination: address.asciiDomain, personal });
+      addressees.push({ contactId, role, recipient: asGiven, destination: asciiDomain, personal });
     }
   }
   return { addressees, invalid };
@@ -246,13 +258,22 @@ function distinctCopies(copies: readonly SendCopy[], recipients: ReadonlySet<str
   return distinct;
 }
 
-function tagsOf(content: MessageContent): string[] {
-  if (content.kind === "finished") return [];
-  const parts = [...parseTemplate(content.template.subject), ...parseTemplate(content.template.html)];
+/** What is kept of a contact for rendering: only what the template shows of it, as it is now. */
+async function makePersonalise(db: Db, send: Send): Promise<(contact: KnownContact) => PersonalData | null> {
+  if (send.content.kind === "finished") return () => null;
+  const tags = tagsOf(send.content.template);
+  const globals = tags.length > 0 ? await globalValues(db, send.instanceId) : new Map<string, string>();
+  return (contact) => ({
+    name: `${contact.firstName} ${contact.lastName}`.trim(),
+    tags: tagValues(tags, contact, globals),
+  });
+}
+
+function tagsOf({ subject, html }: StoredTemplate): string[] {
+  const parts = [...parseTemplate(subject), ...parseTemplate(html)];
   return [...new Set(parts.flatMap((part) => (typeof part === "string" ? [] : [part.tag])))];
 }
 
-/** Only what the template shows is kept of a contact, as it is now. */
 function tagValues(
   tags: readonly string[],
   contact: KnownContact,
@@ -265,8 +286,4 @@ function tagValues(
     globals,
   };
   return Object.fromEntries(tags.map((tag) => [tag, tagValue(tag, values)]));
-}
-
-function domainOf(emailKey: string): string {
-  return emailKey.slice(emailKey.lastIndexOf("@") + 1);
 }

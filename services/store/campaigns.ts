@@ -90,7 +90,7 @@ export async function readCampaignApikey(
   return opened.value.toString("utf8");
 }
 
-/** Replaces the key of an `api` campaign: from then on SMTP accepts this one only. */
+/** Replaces the key of an `api` campaign: from then on SMTP accepts this one only. Campaigns of other types get none. */
 export async function setCampaignApikey(
   db: Db,
   secret: string,

@@ -4,8 +4,8 @@ import { type Refusal, unacceptable } from "../core/refusal.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
 import { open, seal } from "../core/secret-box.ts";
 import { type Db, isUniqueViolation, type Transaction } from "../platform/db.ts";
-import { query } from "./dns-query.ts";
 import { inTransaction } from "./dns-transactions.ts";
+import { deleteZonesWhere } from "./zones.ts";
 
 /** A company as lists show it. */
 export interface CompanySummary {
@@ -133,14 +133,9 @@ export async function deleteCompany(
     if (!timingSafeEqual(locked.apikey_hash, hashApiKey(secret, apikey))) {
       return refuse(unacceptable("apikey does not match"));
     }
-    const gone = await query<{ zone_id: number }>(
-      transaction,
-      `with gone as (delete from zones where company_id = ? returning id, apex)
-       insert into zone_deletions (zone_id, apex) select id, apex from gone returning zone_id`,
-      [locked.id],
-    );
+    const zoneIds = await deleteZonesWhere(transaction, "company_id = ?", [locked.id]);
     await transaction("companies").where({ id: locked.id }).delete();
-    return ok(gone.map((row) => row.zone_id));
+    return ok(zoneIds);
   });
 }
 

@@ -9,9 +9,10 @@ const CONTACT_COLUMNS = `
   contact.*,
   array(select groups.name from contact_groups join groups on groups.id = contact_groups.group_id
     where contact_groups.contact_id = contact.id order by groups.name) as groups,
-  (select coalesce(jsonb_agg(jsonb_build_object('numid', numid, 'name', name) order by numid), '[]') from campaigns
-    where campaigns.instance_id = contact.instance_id
-      and numid in (select campaign_numid from events where events.contact_id = contact.id)) as campaigns,
+  (select coalesce(jsonb_agg(jsonb_build_object('numid', numid, 'name', name) order by numid), '[]')
+    from (select distinct campaign_numid from events where events.contact_id = contact.id) as seen
+    join campaigns on campaigns.numid = seen.campaign_numid and campaigns.instance_id = contact.instance_id)
+    as campaigns,
   (select coalesce(jsonb_agg(jsonb_build_object('numid', numid, 'name', name) order by numid), '[]') from campaigns
     join campaign_unsubscriptions on campaign_numid = numid where campaign_unsubscriptions.contact_id = contact.id)
     as unsubscribed_campaigns`;

@@ -10,9 +10,10 @@ export interface ActiveFeed {
 
 /** In canonical order of names. */
 export function listActiveFeeds(db: Db, resellerId: string): Promise<ActiveFeed[]> {
-  return db("rpz_feeds")
-    .join("rpz_activations", "rpz_activations.feed_id", "rpz_feeds.id")
-    .where({ reseller_id: resellerId })
-    .select("name as zone", "serial", "rules")
-    .orderBy("name_key");
+  return db("rpz_activations")
+    .join("rpz_feeds", "rpz_feeds.zone_id", "rpz_activations.zone_id")
+    .join("zones", "zones.id", "rpz_feeds.zone_id")
+    .where("rpz_activations.reseller_id", resellerId)
+    .select("zones.name as zone", "zones.serial", "rpz_feeds.rules")
+    .orderBy("zones.name_key");
 }

@@ -77,7 +77,8 @@ async function selectEvents(
   const rows = await queryRows<EventRow & { email: string; campaign_numid: number | null; eeid: string | null }>(
     db,
     `with page as materialized (
-       select events.*, ${MOMENT} as at_ms from events where instance_id = ? and at >= ? and at < ? order by at, id offset ? limit ?
+       select events.*, ${MOMENT} as at_ms from events
+       where instance_id = ? and at >= ? and at < ? order by at, id offset ? limit ?
      )
      select page.at_ms, page.kind, page.machine, page.campaign_numid, page.eeid, campaigns.name as campaign,
        coalesce(contacts.email, page.email, '') as email
@@ -94,8 +95,8 @@ async function selectEvents(
   }));
 }
 
-/** As a number, which is read ten times as fast as a date. */
-const MOMENT = "(extract(epoch from events.at) * 1000)::float8";
+/** Milliseconds as a number: read ten times as fast as a date, and `date_part` ten times as fast as `extract`. */
+const MOMENT = "round(date_part('epoch', events.at) * 1000)";
 
 interface EventRow {
   at_ms: number;

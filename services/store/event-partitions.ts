@@ -32,17 +32,39 @@ export async function dropEmptyEventMonths(db: Db, before: Date): Promise<void> 
     db,
     "select inhrelid::regclass::text as name from pg_inherits where inhparent = 'events'::regclass",
   );
-  const cutoff = partitionName(before.toISOString().slice(0, 7));
-  for (const { name } of tables.filter((table) => table.name < cutoff)) {
-    const [found] = await queryRows<{ used: boolean }>(db, "select exists (select 1 from ??) as used", [name]);
-    if (!found!.used) await db.raw("drop table ??", [name]);
+  const current = partitionName(before.toISOString().slice(0, 7));
+  for (const { name } of tables) if (name < current && (await isEmpty(db, name))) await dropEventMonth(db, name);
+}
+
+/** Dropping a partition locks out everybody for a moment: where that moment does not come soon, there is always later. */
+async function dropEventMonth(db: Db, name: string): Promise<void> {
+  try {
+    await db.transaction(async (transaction) => {
+      await transaction.raw("set local lock_timeout = '1s'");
+      await transaction.raw("lock table only events in access exclusive mode");
+      await transaction.raw("lock table ?? in access exclusive mode", [name]);
+      // Somebody may have written to it while we waited.
+      if (await isEmpty(transaction, name)) await transaction.raw("drop table ??", [name]);
+    });
+  } catch (error) {
+    if ((error as { code?: string }).code !== LOCK_NOT_AVAILABLE) throw error;
   }
 }
 
+const LOCK_NOT_AVAILABLE = "55P03";
+
+async function isEmpty(db: Db, name: string): Promise<boolean> {
+  const [found] = await queryRows<{ empty: boolean }>(db, "select not exists (select 1 from ??) as empty", [name]);
+  return found!.empty;
+}
+
+/** By a query of the catalogue: `to_regclass` may answer from a cache that has not heard of a neighbour's commit yet. */
 async function findMissing(db: Db, months: readonly string[]): Promise<string[]> {
   const rows = await queryRows<{ month: string }>(
     db,
-    "select month from unnest(?::text[]) as month where to_regclass('events_' || replace(month, '-', '_')) is null",
+    `select month from unnest(?::text[]) as month where not exists
+       (select 1 from pg_inherits join pg_class on pg_class.oid = inhrelid
+        where inhparent = 'events'::regclass and relname = 'events_' || replace(month, '-', '_'))`,
     [months],
   );
   return rows.map((row) => row.month);

@@ -94,11 +94,6 @@ export async function findInstanceByName(db: Db, name: string): Promise<Instance
   return row && toInstance(row);
 }
 
-export async function findInstanceById(db: Db, id: number): Promise<Instance | undefined> {
-  const row = await db("instances").where({ id }).first();
-  return row && toInstance(row);
-}
-
 export async function listInstances(db: Db): Promise<(Instance & { readonly domains: readonly string[] })[]> {
   const rows = await queryRows<InstanceRow & { domains: string[] }>(
     db,

@@ -23,8 +23,11 @@ export interface StoredTemplate {
 /** The content of one accepted call, kept once for all of its recipients. */
 export type MessageContent =
   | { readonly kind: "template"; readonly template: StoredTemplate; readonly attachments: readonly Attachment[] }
-  /** A whole RFC 5322 message with CRLF line ends and no Bcc field, unsigned. */
-  | { readonly kind: "finished"; readonly octets: Buffer };
+  /**
+   * A whole RFC 5322 message with CRLF line ends and no Bcc field, unsigned. With `unsubscribe` each recipient's copy
+   * gets List-Unsubscribe fields.
+   */
+  | { readonly kind: "finished"; readonly octets: Buffer; readonly unsubscribe?: boolean };
 
 /** A message as the delivery worker needs it. */
 export interface StoredMessage {
@@ -51,7 +54,9 @@ export async function addMessage(
       campaign_numid: message.campaignNumid,
       sender_domain: message.senderDomain,
       archive: message.archive,
-      ...(content.kind === "template" ? { template: JSON.stringify(content.template) } : { octets: content.octets }),
+      ...(content.kind === "template"
+        ? { template: JSON.stringify(content.template) }
+        : { octets: content.octets, unsubscribe: content.unsubscribe ?? false }),
     },
     ["id"],
   );
@@ -83,7 +88,7 @@ export async function loadMessage(db: Db, id: number): Promise<StoredMessage> {
     acceptedAt: row.created_at,
     content:
       row.template === null
-        ? { kind: "finished", octets: row.octets }
+        ? { kind: "finished", octets: row.octets, unsubscribe: row.unsubscribe }
         : { kind: "template", template: row.template, attachments: await loadAttachments(db, id) },
   };
 }

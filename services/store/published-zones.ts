@@ -15,6 +15,10 @@ export interface ZoneState {
   readonly minimumSeconds: number;
   /** RDATA of the SOA in wire form. */
   readonly soaRdata: Uint8Array;
+  /** Null for a feed, which is no reseller's. */
+  readonly resellerId: string | null;
+  /** Whether only those may ask whom an ACL lets: feeds and catalogs. */
+  readonly restricted: boolean;
 }
 
 /** A record of a zone, with its owner in wire form, case kept. */
@@ -73,7 +77,7 @@ export async function inSnapshot<T>(client: pg.Client, work: (xmin: string) => P
  */
 export async function readChangedZones(client: pg.Client, sinceXid: string | null): Promise<ZoneState[]> {
   const columns = `id, apex, not suspended and not company_suspended as published, version, serial, ttl, mname, rname,
-    refresh, retry, expire, minimum`;
+    refresh, retry, expire, minimum, reseller_id, kind <> 'primary' as restricted`;
   const { rows } =
     sinceXid === null
       ? await client.query<ZoneStateRow>(`select ${columns} from zones order by id`)
@@ -165,6 +169,8 @@ interface ZoneStateRow {
   readonly retry: number;
   readonly expire: number;
   readonly minimum: number;
+  readonly reseller_id: string | null;
+  readonly restricted: boolean;
 }
 
 interface ZoneRecordRow {
@@ -184,6 +190,8 @@ function zoneStateOf(row: ZoneStateRow): ZoneState {
     version: row.version,
     soaTtlSeconds: row.ttl,
     minimumSeconds: minimum,
+    resellerId: row.reseller_id,
+    restricted: row.restricted,
     soaRdata: encodeSoaRdata({
       mname: nameFromStoredWire(row.mname),
       rname: nameFromStoredWire(row.rname),

@@ -5,7 +5,7 @@ import { encodeSoaRdata, type SoaRdata } from "../core/dns/soa.ts";
 import type { Refusal } from "../core/refusal.ts";
 import { ok, type Result } from "../core/result.ts";
 import type { Db } from "../platform/db.ts";
-import { query } from "./dns-query.ts";
+import { type Binding, query } from "./dns-query.ts";
 import { inTransaction } from "./dns-transactions.ts";
 import type { RecordDifference, RecordRows } from "./zone-edit.ts";
 import { type Zone, type ZoneScope, zoneName } from "./zones.ts";
@@ -54,9 +54,9 @@ const RECORDS_A_STATEMENT = 10_000;
 
 /**
  * Changes a zone: plans on what it reads, then writes if the zone's version is still the one that was read, records,
- * serial and journal in one statement. Overtaken by another change, it plans once more with the zone's row locked.
+ * serial and journal in one statement. Overtaken by another change, it plans anew with the zone's row locked.
  * So no change is made on a state that another has altered, and no two share a serial.
- * @param plan reads through the handle it is given and decides; it may be called twice
+ * @param plan reads through the handle it is given and decides; it may be called more than once
  */
 export async function changeZone(
   db: Db,
@@ -73,14 +73,14 @@ export async function changeZone(
     const { soa, ttl } = change;
     return ok({ zone: { ...zone, soa, ttl, version: zone.version + 1 }, createdIds, warnings, changed: true });
   };
-  const first = await attempt(db);
-  if (first !== "overtaken") return first;
-  return inTransaction(db, async (transaction) => {
-    await transaction.raw("select 1 from zones where name = ? for update", [zoneName(target.apex)]);
-    const second = await attempt(transaction);
-    if (second === "overtaken") throw new Error("a zone changed although its row was locked");
-    return second;
-  });
+  const attemptLocked = async (transaction: Db) => {
+    await query(transaction, "select 1 from zones where name = ? for update", [zoneName(target.apex)]);
+    return attempt(transaction);
+  };
+  let outcome = await attempt(db);
+  // Once is enough, unless the zone whose row was locked was deleted and another of its name made.
+  while (outcome === "overtaken") outcome = await inTransaction(db, attemptLocked);
+  return outcome;
 }
 
 /** The SOA record of a zone. */
@@ -142,18 +142,23 @@ async function writeStatement(
     difference,
   );
   const times = [soa.refresh, soa.retry, soa.expire, soa.minimum, ttl];
+  const steps: [Part, readonly Binding[]][] = [];
+  if (rows.deletedIds.length > 0) steps.push(["deleted", [rows.deletedIds]]);
+  const updatedIds = rows.updated.map(({ id }) => id);
+  if (updatedIds.length > 0) steps.push(["updated", [updatedIds, ...columnsOf(rows.updated), updatedIds]]);
+  if (rows.created.length > 0) steps.push(["created", columnsOf(rows.created)]);
+  if (deleted && added) steps.push(["journal", [zone.soa.serial, actor, deleted, added]]);
+  const parts = steps.map(([part]) => part);
   const written = await query<{ created_ids: string[] }>(
     db,
-    WRITE_CHANGE,
+    writeChangeSql(parts),
     [
       ...[soa.serial, soa.mname.wire, soa.rname.wire, ...times, zone.id, zone.version],
-      rows.deletedIds,
-      ...[rows.updated.map(({ id }) => id), ...columnsOf(rows.updated)],
-      ...columnsOf(rows.created),
-      ...[zone.soa.serial, actor, deleted, added],
+      ...steps.flatMap(([, bindings]) => bindings),
     ],
-    { name: "write-zone-change" },
+    { name: `write zone: ${parts.join(" ")}` },
   );
+  // An array of bigint arrives as texts.
   return written[0]?.created_ids.map(Number);
 }
 
@@ -177,28 +182,39 @@ const INSERT_RECORDS = (zone: string) =>
      from ${zone}, unnest(${RECORD_ARRAYS}) with ordinality as r (owner, owner_key, type, ttl, rdata, place)
     order by place`;
 
-/** One statement is one transaction by itself: all of it happens, or with an outdated version none of it. */
-const WRITE_CHANGE = `
-  with zone as (
-    update zones
-       set serial = ?, mname = ?, rname = ?, refresh = ?, retry = ?, expire = ?, minimum = ?, ttl = ?,
-           version = version + 1, changed_xid = pg_current_xact_id()
-     where id = ? and version = ?
-    returning id, version, serial
-  ), deleted as (
-    delete from records using zone where zone_id = zone.id and records.id = any(?::bigint[])
-  ), updated as (
+type Part = "deleted" | "updated" | "created" | "journal";
+
+/**
+ * Whatever the planner believes of the size of zones, their records are to be found by their ids: hence `+ 0`, and the
+ * ids once more beside the join.
+ */
+const WRITE_PARTS: { readonly [part in Part]: string } = {
+  deleted: "delete from records using zone where zone_id + 0 = zone.id and records.id = any(?::bigint[])",
+  updated: `
     update records
        set owner = r.owner, owner_key = r.owner_key, type = r.type, ttl = r.ttl, rdata = r.rdata
       from zone, unnest(?::bigint[], ${RECORD_ARRAYS}) as r (id, owner, owner_key, type, ttl, rdata)
-     where records.zone_id = zone.id and records.id = r.id
-  ), created as (
-    ${INSERT_RECORDS("zone")}
-    returning id
-  ), journal as (
+     where records.zone_id + 0 = zone.id and records.id = r.id and records.id = any(?::bigint[])`,
+  created: `${INSERT_RECORDS("zone")} returning id`,
+  journal: `
     insert into zone_journal (zone_id, version, serial_before, serial, actor, deleted, added)
-    select zone.id, zone.version, j.serial_before, zone.serial, j.actor, j.deleted, j.added
-      from zone, (values (?::bigint, ?::text, ?::bytea, ?::bytea)) as j (serial_before, actor, deleted, added)
-     where j.deleted is not null
-  )
-  select array(select id from created order by id) as created_ids from zone`;
+    select zone.id, zone.version, ?, zone.serial, ?, ?, ? from zone`,
+};
+
+/**
+ * One statement is one transaction by itself: all of it happens, or with an outdated version none of it.
+ * It has the parts that the change needs: most changes need few, and PostgreSQL sets up every part there is.
+ */
+function writeChangeSql(parts: readonly Part[]): string {
+  const steps = parts.map((part) => `, ${part} as (${WRITE_PARTS[part]})`);
+  const createdIds = parts.includes("created") ? "array(select id from created order by id)" : "'{}'::bigint[]";
+  return `
+    with zone as (
+      update zones
+         set serial = ?, mname = ?, rname = ?, refresh = ?, retry = ?, expire = ?, minimum = ?, ttl = ?,
+             version = version + 1, changed_xid = pg_current_xact_id()
+       where id = ? and version = ?
+      returning id, version, serial
+    )${steps.join("")}
+    select ${createdIds} as created_ids from zone`;
+}

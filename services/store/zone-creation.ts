@@ -1,7 +1,8 @@
-import { ancestorOf, type DomainName, nameSortKey } from "../core/dns/name.ts";
+import { ancestorOf, type DomainName, formatDomainName, labelsOf, nameSortKey } from "../core/dns/name.ts";
 import type { ResourceRecord } from "../core/dns/record.ts";
 import type { SerialType } from "../core/dns/serial.ts";
 import type { SoaRdata } from "../core/dns/soa.ts";
+import { checkZoneName } from "../core/dns/zone-checks.ts";
 import { type Refusal, unacceptable } from "../core/refusal.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
 import type { Db, Transaction } from "../platform/db.ts";
@@ -67,6 +68,18 @@ export async function createZone(
     const { apex, serialType, soa, ttl } = added;
     return ok({ id, name, apex, crmId: owner.crmId.toLowerCase(), suspended: false, serialType, soa, ttl, version: 1 });
   });
+}
+
+/**
+ * What is wrong with the name of a new zone: reverse zones have rules of their own, and in all others a label consists
+ * of letters, digits, `-` and `_`, or of the `*` and `/` that some zones have. Any octet is lawful in a label (RFC 2181
+ * §11), but in the name of a zone a space or an `@` is a mistake.
+ */
+export function checkNewZoneName(apex: DomainName): string | undefined {
+  const lawful = checkZoneName(apex);
+  if (!lawful.ok) return lawful.error.message;
+  const isOrdinary = labelsOf(apex).every((label) => /^[a-z0-9_*/-]+$/i.test(Buffer.from(label).toString("latin1")));
+  return isOrdinary ? undefined : `${formatDomainName(apex)} is not the name of a zone`;
 }
 
 /** Lets a reseller have a zone below another's. @returns false when there is no such reseller */

@@ -2,7 +2,7 @@ import type { DomainName } from "../core/dns/name.ts";
 import type { ResourceRecord } from "../core/dns/record.ts";
 import { nextSerial, serialIsAhead } from "../core/dns/serial.ts";
 import { decodeSoaRdata, type SoaRdata } from "../core/dns/soa.ts";
-import { checkWholeZone, checkZoneName } from "../core/dns/zone-checks.ts";
+import { checkWholeZone } from "../core/dns/zone-checks.ts";
 import { formatZoneFile, parseZoneFile, type TextPosition, type ZoneFile } from "../core/dns/zone-file.ts";
 import { type Refusal, unacceptable } from "../core/refusal.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
@@ -10,10 +10,10 @@ import type { Db } from "../platform/db.ts";
 import { inSnapshot } from "./dns-transactions.ts";
 import { readAllRecords } from "./records.ts";
 import { changeZone, soaRecord, type ZonePlan, type ZoneTarget } from "./zone-changes.ts";
-import { createZone, duplicatedZone, type ZoneOwner } from "./zone-creation.ts";
+import { checkNewZoneName, createZone, duplicatedZone, type ZoneOwner } from "./zone-creation.ts";
 import { differenceBetween, type StoredRecord } from "./zone-edit.ts";
 import { checkSoaNames, MOST_SECONDS } from "./zone-soa.ts";
-import { findZone, type Zone, type ZoneScope, zoneDoesNotExist } from "./zones.ts";
+import { findZone, type Zone, zoneDoesNotExist } from "./zones.ts";
 
 /** A zone put in place by a master file. */
 export interface ZoneFileApplied {
@@ -31,14 +31,17 @@ interface CheckedFile {
   readonly warnings: readonly string[];
 }
 
-/** The zone as a master file, all of it from one moment; undefined when the scope has no such zone. */
+/**
+ * A zone as a master file, all of it from one moment.
+ * @param find finds the zone, in the snapshot that it is given
+ * @returns undefined when there is none
+ */
 export function exportZone(
   db: Db,
-  scope: ZoneScope,
-  apex: DomainName,
+  find: (snapshot: Db) => Promise<Zone | undefined>,
 ): Promise<{ readonly zone: Zone; readonly text: string } | undefined> {
   return inSnapshot(db, async (snapshot) => {
-    const zone = await findZone(snapshot, scope, apex);
+    const zone = await find(snapshot);
     if (!zone) return undefined;
     const records = await readAllRecords(snapshot, zone.id);
     const soa = soaRecord(zone.apex, zone.soa, zone.ttl);
@@ -81,8 +84,8 @@ export async function importZone(
   const existing = await findZone(db, target.scope, target.apex);
   if (existing?.crmId === owner.crmId.toLowerCase()) return replaceZone(db, target, text, now);
   if (existing) return refuse(duplicatedZone(target.domain));
-  const name = checkZoneName(target.apex);
-  if (!name.ok) return refuse(unacceptable(name.error.message));
+  const problem = checkNewZoneName(target.apex);
+  if (problem) return refuse(unacceptable(problem));
   const file = readZoneFile(text, target.apex, undefined);
   if (!file.ok) return file;
   const { soa, soaTtl: ttl, records, warnings } = file.value;

@@ -4,7 +4,7 @@ import type { SoaRdata } from "../core/dns/soa.ts";
 import { type Refusal, unacceptable } from "../core/refusal.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
 import type { Db } from "../platform/db.ts";
-import { query } from "./dns-query.ts";
+import { type Binding, query } from "./dns-query.ts";
 
 /** A zone without its records. */
 export interface Zone {
@@ -12,6 +12,7 @@ export interface Zone {
   /** Text form: A-labels, lower case, without the final dot. */
   readonly name: string;
   readonly apex: DomainName;
+  /** The company it belongs to; empty for the operator's feeds and for catalogs. */
   readonly crmId: string;
   readonly suspended: boolean;
   readonly serialType: SerialType;
@@ -22,7 +23,7 @@ export interface Zone {
   readonly version: number;
 }
 
-/** Whose zones a caller sees: a reseller's, or those of one of its companies, or (the operator) all. */
+/** Whose zones a caller sees: a reseller's, those of one of its companies, or those of all companies. */
 export interface ZoneScope {
   readonly resellerId?: string;
   readonly companyId?: number;
@@ -61,7 +62,7 @@ export interface ZoneRow {
   readonly id: number;
   readonly name: string;
   readonly apex: Buffer;
-  readonly crm_id: string;
+  readonly crm_id: string | null;
   readonly suspended: boolean;
   readonly serial_type: SerialType;
   readonly serial: number;
@@ -81,7 +82,7 @@ export function zoneOf(row: ZoneRow): Zone {
     id: row.id,
     name: row.name,
     apex: nameFromStoredWire(row.apex),
-    crmId: row.crm_id,
+    crmId: row.crm_id ?? "",
     suspended: row.suspended,
     serialType: row.serial_type,
     soa: {
@@ -98,7 +99,7 @@ export function zoneOf(row: ZoneRow): Zone {
   };
 }
 
-/** The zone of this name, when the scope has it. */
+/** The zone of this name, when the scope has it; never a feed or a catalog, which have no company. */
 export async function findZone(db: Db, scope: ZoneScope, apex: DomainName): Promise<Zone | undefined> {
   const [row] = await query<ZoneRow>(
     db,
@@ -106,6 +107,16 @@ export async function findZone(db: Db, scope: ZoneScope, apex: DomainName): Prom
       where z.name = ? and z.reseller_id = coalesce(?, z.reseller_id) and z.company_id = coalesce(?, z.company_id)`,
     [zoneName(apex), scope.resellerId ?? null, scope.companyId ?? null],
     { name: "find-zone" },
+  );
+  return row && zoneOf(row);
+}
+
+/** The zone of this name of whatever kind, feeds and catalogs included: for the operator alone. */
+export async function findAnyZone(db: Db, apex: DomainName): Promise<Zone | undefined> {
+  const [row] = await query<ZoneRow>(
+    db,
+    `select ${ZONE_COLUMNS} from zones z left join companies c on c.id = z.company_id where z.name = ?`,
+    [zoneName(apex)],
   );
   return row && zoneOf(row);
 }
@@ -151,16 +162,24 @@ export async function setZoneSuspended(
 
 /** Deletes the zone with all that belongs to it. @returns its id; undefined when the scope has no such zone */
 export async function deleteZone(db: Db, scope: ZoneScope, apex: DomainName): Promise<number | undefined> {
-  const [gone] = await query<{ zone_id: number }>(
+  const [zoneId] = await deleteZonesWhere(
     db,
-    `with gone as (
-       delete from zones
-        where name = ? and reseller_id = coalesce(?, reseller_id) and company_id = coalesce(?, company_id)
-        returning id, apex)
-     insert into zone_deletions (zone_id, apex) select id, apex from gone returning zone_id`,
+    "name = ? and reseller_id = coalesce(?, reseller_id) and company_id = coalesce(?, company_id)",
     [zoneName(apex), scope.resellerId ?? null, scope.companyId ?? null],
   );
-  return gone?.zone_id;
+  return zoneId;
+}
+
+/** Deletes zones and notes for the readers what they must forget; notes of which all know by now go. */
+export async function deleteZonesWhere(db: Db, condition: string, bindings: readonly Binding[]): Promise<number[]> {
+  const gone = await query<{ zone_id: number }>(
+    db,
+    `with gone as (delete from zones where ${condition} returning id, apex),
+          outdated as (delete from zone_deletions where deleted_at < now() - interval '1 day')
+     insert into zone_deletions (zone_id, apex) select id, apex from gone returning zone_id`,
+    bindings,
+  );
+  return gone.map((row) => row.zone_id);
 }
 
 /** How the sort keys of names below in-addr.arpa and ip6.arpa begin. */

@@ -1,18 +1,50 @@
-import Koa from "koa";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { makeRateLimits } from "../platform/http/limits.ts";
 import { listenHttp } from "../platform/http/listen.ts";
+import { packageFolder } from "../platform/package-folder.ts";
+import { makeResolver } from "../platform/resolver.ts";
 import type { StartService } from "../platform/service.ts";
-import { sendPixel } from "./pixel.ts";
+import { makeTrackingApp } from "./app.ts";
+import { EventWriter, type SpooledTouch } from "./event-writer.ts";
+import { LinkDirectory } from "./link-directory.ts";
+import { Spool } from "./spool.ts";
+import { compileVisitorRules } from "./visitor.ts";
+import { WebhookWorker } from "./webhooks/worker.ts";
 
-/** What recipients touch: opens, clicks, unsubscriptions, conversions. */
-export const start: StartService = async ({ config }) => {
-  const app = new Koa();
-  app.use((ctx) => {
-    if (ctx.path.startsWith("/o/")) sendPixel(ctx);
-    else ctx.status = 404;
+/** What recipients touch: opens, clicks, unsubscriptions, conversions; and the webhooks that tell of all events. */
+export const start: StartService = async ({ config, secret, db, clock, observe }) => {
+  const rules = readFileSync(join(packageFolder, "config", "user-agents.json"), "utf8");
+  const visitors = compileVisitorRules(JSON.parse(rules), () => undefined);
+  const spool = await Spool.open<SpooledTouch>(join(config.dataDir, "tracking"));
+  const rule = { machineSeconds: config.machineSeconds, allLinks: visitors.allLinks };
+  const writer = new EventWriter({ db, spool, rule, observe });
+  const links = new LinkDirectory(db, observe);
+  const surroundings = { config, resolver: await makeResolver(config.resolver) };
+  const webhooks = new WebhookWorker({ db, secret, clock, observe, surroundings });
+  const app = makeTrackingApp({
+    secret,
+    db,
+    clock,
+    links,
+    visitors,
+    limits: makeRateLimits(config.apiRequestsPerSecond, config.limitLoopback),
+    observe,
+    record: async (touch) => {
+      await spool.append({ ...touch, at: touch.at.toISOString() });
+      writer.wake();
+    },
   });
+  writer.start();
+  links.start();
+  webhooks.start();
   const listener = await listenHttp(app, config.listen.tracking);
   return {
     addresses: listener ? { tracking: listener.url } : {},
-    stop: async () => listener?.close(),
+    stop: async () => {
+      await listener?.close();
+      await Promise.all([links.stop(), webhooks.stop(), writer.stop()]);
+      await spool.close();
+    },
   };
 };

@@ -31,6 +31,7 @@ export class Spool<T> {
   #segment: number;
   /** Octets of the current file that are on the disk. */
   #durable = 0;
+  #isBroken = false;
   #waiting: { readonly line: string; readonly resolve: () => void; readonly reject: (error: unknown) => void }[] = [];
   #writing: Promise<void> | undefined;
 
@@ -63,8 +64,7 @@ export class Spool<T> {
    * @returns undefined when there are none
    */
   async read(from: SpoolPosition): Promise<SpoolBatch<T> | undefined> {
-    const segments = (await listSegments(this.#folder)).filter((segment) => segment >= from.segment);
-    for (const segment of segments) {
+    for (const segment of await this.#segmentsFrom(from.segment)) {
       const offset = segment === from.segment ? from.offset : 0;
       const lines = await this.#readLines(segment, offset);
       if (lines.length > 0) {
@@ -103,16 +103,13 @@ export class Spool<T> {
   }
 
   async #write(octets: Buffer): Promise<void> {
-    if (this.#durable >= SEGMENT_OCTETS) await this.#startSegment();
-    try {
-      await this.#file.write(octets, 0, octets.length, this.#durable);
-      await this.#file.datasync();
-      this.#durable += octets.length;
-    } catch (error) {
-      // Part of it may be in the file: what comes next must not stand behind half a line.
-      await this.#startSegment();
-      throw error;
-    }
+    if (this.#isBroken || this.#durable >= SEGMENT_OCTETS) await this.#startSegment();
+    // Should it fail, part of it may be in the file: what comes next must not stand behind half a line.
+    this.#isBroken = true;
+    await this.#file.appendFile(octets);
+    await this.#file.datasync();
+    this.#isBroken = false;
+    this.#durable += octets.length;
   }
 
   async #startSegment(): Promise<void> {
@@ -122,7 +119,13 @@ export class Spool<T> {
     this.#file = file;
     this.#segment = next;
     this.#durable = 0;
+    this.#isBroken = false;
     await finished.close();
+  }
+
+  async #segmentsFrom(first: number): Promise<number[]> {
+    if (first === this.#segment) return [first];
+    return (await listSegments(this.#folder)).filter((segment) => segment >= first);
   }
 
   /** Whole lines from an offset on; in the current file only those that are on the disk. */

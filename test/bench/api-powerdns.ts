@@ -42,7 +42,7 @@ export async function startPowerDns(folder: string, databaseUrl: string): Promis
       "api-key": KEY,
       loglevel: 3,
     }).map(([name, value]) => `--${name}=${value}`),
-    { stdio: ["ignore", "ignore", "inherit"] },
+    { stdio: "ignore" },
   );
   const url = `http://127.0.0.1:${apiPort}`;
   await answers(`${url}/api/v1/servers`);

@@ -1,7 +1,9 @@
 /**
- * `npm run bench:api`: record creations a second through the API, 16 clients over 1,000 zones, with the database
- * (fsync on) on the same machine; how long the list of 100,000 zones takes; and PowerDNS's API over the same
- * PostgreSQL doing the same, where it is installed.
+ * The benchmark of the DNS API: `npm run bench:api [-- --seconds 10]`.
+ *
+ * Record creations a second by 16 clients over 1,000 zones, with the database (fsync on) on the same machine; how long
+ * the list of 100,000 zones takes; and PowerDNS's API over the same PostgreSQL doing the same, where it is installed:
+ * absolute figures are this machine's, the ratio is what counts. The last line is JSON, for a history.
  */
 import { fork } from "node:child_process";
 import { once } from "node:events";
@@ -10,6 +12,7 @@ import { Agent, type IncomingMessage, request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
 import { hashApiKey } from "../../services/core/api-key.ts";
 import { start } from "../../services/dns-api/main.ts";
 import { systemClock } from "../../services/platform/clock.ts";
@@ -25,7 +28,6 @@ import { startPowerDns } from "./api-powerdns.ts";
 const ZONES = 1_000;
 const CLIENTS = 16;
 const LISTED_ZONES = 100_000;
-const SECONDS = Number(process.argv.at(2) ?? 10);
 const SECRET = "the secret of the benchmark";
 const KEY = "key-of-the-benchmark";
 
@@ -37,8 +39,11 @@ export interface BenchRequest {
   readonly body?: string;
 }
 
-if (process.argv[2] === "serve") await serve(process.argv[3] as string);
-else await compare();
+const { values, positionals } = parseArgs({ options: { seconds: { type: "string" } }, allowPositionals: true });
+const seconds = Number(values.seconds ?? 10);
+const [databaseUrl] = positionals;
+if (databaseUrl === undefined) await compare();
+else await serve(databaseUrl);
 
 /** The API alone in a process, as it runs in production. */
 async function serve(databaseUrl: string): Promise<void> {
@@ -71,8 +76,9 @@ async function compare(): Promise<void> {
     await migrate(db);
     await addReseller(db, { id: "bench", name: "Bench", rpzLicence: false, keyHash: hashApiKey(SECRET, KEY) });
     await addCompany(db, SECRET, { resellerId: "bench", crmId: "bench", name: "Bench", apikey: "bench" });
-    await measurePalomar(db, postgres.url);
-    await measurePowerDns(folder, postgres.url);
+    const palomar = await measurePalomar(db, postgres.url);
+    const powerDns = await measurePowerDns(folder, postgres.url);
+    print(JSON.stringify({ palomar, powerDns }));
   } finally {
     await db.destroy();
     await postgres.release();
@@ -80,8 +86,8 @@ async function compare(): Promise<void> {
   }
 }
 
-async function measurePalomar(db: Db, databaseUrl: string): Promise<void> {
-  const child = fork(fileURLToPath(import.meta.url), ["serve", databaseUrl]);
+async function measurePalomar(db: Db, databaseUrl: string): Promise<Load & { readonly listMs: number }> {
+  const child = fork(fileURLToPath(import.meta.url), [databaseUrl]);
   const [url] = (await once(child, "message")) as [string];
   const headers = { Authorization: KEY, Reseller: "bench", "Content-Type": "application/json" };
   const make = (path: string, body: object) => ({
@@ -103,17 +109,18 @@ async function measurePalomar(db: Db, databaseUrl: string): Promise<void> {
   await fillZones(db);
   const startedAt = performance.now();
   const list = await send(url, new Agent(), { method: "GET", path: "/api/v1/domain_list", headers });
-  const ms = performance.now() - startedAt;
-  print(`Palomar, GET /domain_list: ${JSON.parse(list).domain_list.length} zones in ${ms.toFixed(0)} ms`);
+  const listMs = performance.now() - startedAt;
+  print(`Palomar, GET /domain_list: ${JSON.parse(list).domain_list.length} zones in ${listMs.toFixed(0)} ms`);
   child.disconnect();
   await once(child, "exit");
+  return { ...created, listMs };
 }
 
-async function measurePowerDns(folder: string, databaseUrl: string): Promise<void> {
+async function measurePowerDns(folder: string, databaseUrl: string): Promise<Load | undefined> {
   const powerDns = await startPowerDns(folder, databaseUrl);
   if (!powerDns) {
     print("PowerDNS: not installed (pdns-server, pdns-backend-pgsql)");
-    return;
+    return undefined;
   }
   const agent = new Agent({ keepAlive: true });
   for (let zone = 0; zone < ZONES; zone += 1) await send(powerDns.url, agent, powerDns.createZone(zoneName(zone)));
@@ -123,6 +130,7 @@ async function measurePowerDns(folder: string, databaseUrl: string): Promise<voi
   report("PowerDNS, PATCH zone", created);
   agent.destroy();
   await powerDns.stop();
+  return created;
 }
 
 /** Fills up to the number of zones that the list is measured with, by SQL: their creation is not what is measured. */
@@ -151,7 +159,7 @@ async function load(url: string, make: (count: number) => BenchRequest): Promise
   let times: number[] = [];
   const startedAt = performance.now();
   const warmUntil = startedAt + 1_000;
-  const end = warmUntil + SECONDS * 1_000;
+  const end = warmUntil + seconds * 1_000;
   const client = async () => {
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });
     while (performance.now() < end) {
@@ -164,7 +172,7 @@ async function load(url: string, make: (count: number) => BenchRequest): Promise
   await Promise.all(Array.from({ length: CLIENTS }, client));
   times = times.sort((a, b) => a - b);
   const at = (share: number) => times[Math.floor(times.length * share)] as number;
-  return { perSecond: times.length / SECONDS, p50Ms: at(0.5), p99Ms: at(0.99) };
+  return { perSecond: times.length / seconds, p50Ms: at(0.5), p99Ms: at(0.99) };
 }
 
 /** @returns the answer's body; an answer that is no success ends the benchmark */

@@ -19,7 +19,7 @@ const SECRET = "the benchmark's secret";
 
 /** Starts our server, in a process of its own, as the supervisor does. @returns it, and milliseconds to its first answer */
 export async function startPalomar(options: PalomarOptions): Promise<Contender & { readonly startMs: number }> {
-  const log = openSync(join(options.folder, "palomar.log"), "a");
+  const log = openSync(join(options.folder, "output.log"), "a");
   const started = performance.now();
   const child = spawn("taskset", ["-c", String(options.core), process.execPath, PROCESS_FILE], {
     stdio: ["ignore", log, log, "ipc"],

@@ -33,7 +33,7 @@ describe("hostile octets", () => {
         if (!decoded.ok) return;
         expect(decodeMessage(encodeMessage(decoded.value))).toEqual(decoded);
       }),
-      { numRuns: 5000 },
+      { numRuns: 3000 },
     );
   });
 
@@ -45,7 +45,7 @@ describe("hostile octets", () => {
         expect(verdict.kind).not.toBe("valid");
         findTsig(octets);
       }),
-      { numRuns: 3000 },
+      { numRuns: 1500 },
     );
   });
 

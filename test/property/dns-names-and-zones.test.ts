@@ -95,7 +95,7 @@ describe("RDATA", () => {
           expect(formatRdata(type, rdata)).toMatch(/^\\# \d+/);
         }
       }),
-      { numRuns: 5000 },
+      { numRuns: 2000 },
     );
   });
 
@@ -126,14 +126,14 @@ describe("RDATA", () => {
         const again = accepted(parseRdata(type, formatRdata(type, parsed.value), undefined, "value"));
         expect(hex(again)).toBe(hex(parsed.value));
       }),
-      { numRuns: 5000 },
+      { numRuns: 2000 },
     );
   });
 
   it("of texts keeps every octet of an unquoted value", () => {
     fc.assert(
       fc.property(fc.string({ unit: "grapheme", minLength: 1, maxLength: 600 }), (text) => {
-        if (/\\|^\s*("|$)/.test(text)) return;
+        if (/\\|^\s*(\(?\s*"|$)/.test(text)) return;
         const rdata = accepted(parseRdata(TYPE.TXT, text, apex, "value"));
         const strings: Uint8Array[] = [];
         for (let at = 0; at < rdata.length; at += rdata[at]! + 1)
@@ -207,7 +207,7 @@ describe("zones", () => {
         expect(read.error.line).toBeLessThanOrEqual(text.split("\n").length);
         expect(read.error.column).toBeGreaterThanOrEqual(1);
       }),
-      { numRuns: 3000 },
+      { numRuns: 1500 },
     );
   });
 

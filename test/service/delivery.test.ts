@@ -7,6 +7,7 @@ import { validateAddress } from "../../services/core/mail/address.ts";
 import { compileDomainGroups } from "../../services/core/mail/address-group.ts";
 import { ok, refuse } from "../../services/core/result.ts";
 import { MessageCache } from "../../services/delivery/message-cache.ts";
+import { OctetBudget } from "../../services/delivery/octet-budget.ts";
 import { type DeliveryPolicy, readDeliveryPolicy } from "../../services/delivery/policy.ts";
 import type { FindRoute } from "../../services/delivery/route.ts";
 import { SessionPool } from "../../services/delivery/session-pool.ts";
@@ -16,7 +17,7 @@ import { systemClock } from "../../services/platform/clock.ts";
 import type { Observation } from "../../services/platform/observation.ts";
 import { acceptSend, findBatch } from "../../services/store/batches.ts";
 import { addInstance, findInstanceByName } from "../../services/store/instances.ts";
-import { leasePartitions } from "../../services/store/queue.ts";
+import { leasePartitions } from "../../services/store/queue-leases.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { type SmtpSink, startSmtpSink } from "../support/smtp-sink.ts";
 import { eventually } from "../support/stack.ts";
@@ -83,6 +84,7 @@ function makeWorker(findRoute: FindRoute, changes: Partial<DeliveryPolicy> = {},
     hardBouncesToInvalidate: 2,
     tools: {
       messages: new MessageCache(db, SECRET),
+      budget: new OctetBudget(policy.composingOctets),
       sessions: new SessionPool({ client: { hostname: "localhost", timeouts }, idleMs: 500 }),
       findRoute,
       compose: { secret: SECRET, bounceDomain: "bounces.example.org", trackingUrl: "http://track.example.org" },
@@ -273,6 +275,22 @@ describe("faults", () => {
     await killer.drop();
     await untilSent(eeid);
     expect(new Set(recipientsOf(far)).size).toBe(emails.length);
+  });
+
+  test("a server that takes few messages a session is no server in trouble", async () => {
+    const counts = new Map<string, number>();
+    const far = await sink({
+      onMailFrom: (_address, session, done) => {
+        const count = (counts.get(session.id) ?? 0) + 1;
+        counts.set(session.id, count);
+        done(count > 3 ? Object.assign(new Error("4.7.0 enough for this session"), { responseCode: 421 }) : null);
+      },
+    });
+    run(makeWorker(routes({ "a.example.net": far.port })));
+    await untilSent(await accept(numbered(40, "a.example.net")));
+    expect(far.messages).toHaveLength(40);
+    const retried = await database.db("deliveries").where("attempts", ">", 1);
+    expect(retried).toEqual([]);
   });
 
   test("a sender domain that was taken away leaves the mail unsigned, not unsent", async () => {

@@ -1,8 +1,10 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { makeDnsEndpoints } from "../../services/dns-api/app.ts";
 import { ZoneAnnouncer } from "../../services/dns-api/zone-announcer.ts";
+import { openListenConnection } from "../../services/platform/db.ts";
 import { addAcl } from "../../services/store/acls.ts";
 import { putResolverBlock } from "../../services/store/resolver-blocks.ts";
+import { ZONES_CHANNEL } from "../../services/store/zone-notices.ts";
 import { RESELLER_ONE, RESELLER_TWO, type RunningApi, SECRET, startApi, zoneFields } from "./dns-api-client.ts";
 
 let api: RunningApi;
@@ -102,9 +104,23 @@ describe("what the operator sets", () => {
   });
 
   test("active policy zones, with the licence", async () => {
-    const feed = { name: "rpz.example", name_key: Buffer.from("example\0rpz\0"), serial: 12, rules: 3400 };
-    const [{ id }] = await api.database.db("rpz_feeds").insert(feed).returning("id");
-    await api.database.db("rpz_activations").insert({ feed_id: id, reseller_id: "two" });
+    const { db } = api.database;
+    const name = Buffer.from("\x03rpz\x07example\0");
+    const times = { refresh: 60, retry: 60, expire: 60, minimum: 60, ttl: 60 };
+    const names = {
+      name: "rpz.example",
+      name_key: Buffer.from("example\0rpz\0"),
+      apex: name,
+      mname: name,
+      rname: name,
+    };
+    const [{ id }] = await db("zones")
+      .insert({ kind: "feed", serial_type: "numeric", serial: 12, ...names, ...times })
+      .returning("id");
+    await db("rpz_feeds").insert({ zone_id: id, rules: 3400 });
+    await db("rpz_activations").insert({ zone_id: id, reseller_id: "two" });
+    expect((await api.call("GET", "/api/v1/soa/rpz.example", undefined, RESELLER_TWO)).status).toBe(400);
+    expect((await api.call("DELETE", "/api/v1/master_zone/rpz.example", undefined, RESELLER_TWO)).status).toBe(400);
     expect((await api.call("GET", "/api/v1/active_rpz")).status).toBe(403);
     expect((await api.call("GET", "/api/v1/active_rpz", undefined, RESELLER_TWO)).body).toEqual({
       active_rpz: [{ zone: "rpz.example", serial: 12, rules: 3400 }],
@@ -152,9 +168,22 @@ describe("the OpenAPI document", () => {
   });
 });
 
-test("every answer of success has its documented status", async () => {
-  await api.call("POST", "/api/v1/master_zone/status.example.org", zoneFields());
-  for (const path of ["domain_list", "companies", "soa/status.example.org", "rr/status.example.org"]) {
-    expect((await api.call("GET", `/api/v1/${path}`)).status).toBe(200);
+test("changes of publication are announced after they are committed", async () => {
+  const listener = await openListenConnection(api.database.url, "test");
+  const announced: string[] = [];
+  listener.on("notification", ({ payload }) => announced.push(payload as string));
+  await listener.query(`listen ${ZONES_CHANNEL}`);
+  const zone = "announced.example.org";
+  for (const [method, path, body] of [
+    ["POST", `master_zone/${zone}`, zoneFields()],
+    ["POST", `rr/${zone}`, { name: "www", type: "A", value: "192.0.2.1" }],
+    ["PUT", `suspend_zone/${zone}`, { crm_id: "acme" }],
+    ["PUT", "company/acme", { suspended: false }],
+    ["DELETE", `master_zone/${zone}`, undefined],
+  ] as const) {
+    announced.length = 0;
+    expect((await api.call(method, `/api/v1/${path}`, body)).status).toBe(200);
+    await expect.poll(() => announced, { interval: 5, timeout: 2_000, message: path }).toHaveLength(1);
   }
+  await listener.end();
 });

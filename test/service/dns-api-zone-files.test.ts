@@ -136,6 +136,8 @@ describe("the history", () => {
     const second = await history(`?before=${first.at(-1).serial}`);
     expect(second.map(({ serial }: { serial: number }) => serial)).toEqual([6, 5, 4, 3, 2, 1]);
     expect(await history("?before=1")).toEqual([]);
+    expect(await history("?before=50&limit=7")).toHaveLength(7);
+    expect((await api.call("GET", `/api/v1/zone_history/${zone}?limit=1001`)).status).toBe(400);
     expect((await api.call("GET", `/api/v1/zone_history/${zone}?before=x`)).status).toBe(400);
   });
 });

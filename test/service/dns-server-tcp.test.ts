@@ -31,6 +31,7 @@ async function listen(limits: Partial<TcpLimits> = {}, tls?: { cert: string; key
     { host: "127.0.0.1", port: 0 },
     {
       pipeline: pipelineOn(picture),
+      authorised: { answer: () => Promise.resolve(false) },
       limits: { ...DEFAULT_TCP_LIMITS, ...limits },
       nowSeconds: () => 1_700_000_000,
       ...(tls ? { tls } : {}),
@@ -179,5 +180,16 @@ describe("DNS over TLS (RFC 7858)", () => {
     plain.socket.write(query(3));
     await plain.until(() => plain.closed);
     expect(plain.messages).toEqual([]);
+  });
+
+  it("takes a new certificate for the connections to come", async () => {
+    const [old, renewed] = [await createCertificate(), await createCertificate()];
+    await listen({}, old);
+    listener.renewCertificate(renewed);
+    const secure = new Peer(
+      connectTls({ port: listener.port, host: "127.0.0.1", ca: renewed.cert, servername: "localhost" }),
+    );
+    secure.socket.write(query(1));
+    await secure.until(() => secure.messages.length === 1);
   });
 });

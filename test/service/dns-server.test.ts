@@ -1,12 +1,18 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import { connect } from "node:tls";
+import * as dnsPacket from "dns-packet";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { start } from "../../services/dns-server/main.ts";
 import { openListenConnection } from "../../services/platform/db.ts";
+import { registry } from "../../services/platform/metrics.ts";
 import type { RunningService } from "../../services/platform/service.ts";
 import { notifyZones } from "../../services/store/zone-notices.ts";
 import { deleteZone } from "../../services/store/zones.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { askDns, dataOf, rcodeOf } from "../support/dns-client.ts";
+import { askDns, type DnsAnswer, dataOf, rcodeOf } from "../support/dns-client.ts";
 import {
   addZoneOwner,
   dnsServerContext,
@@ -122,6 +128,25 @@ describe("the authoritative server on a database", () => {
   });
 });
 
+describe("the authoritative server over TLS", () => {
+  it("has a certificate of its own making, says where it listens, and counts what it answers", async () => {
+    const dataDir = mkdtempSync(join(tmpdir(), "palomar-dns-"));
+    const env = { ...PORTABLE, PALOMAR_DNS_TLS_LISTEN: "127.0.0.1:0", PALOMAR_DATA_DIR: dataDir };
+    const secure = await start(dnsServerContext(database, { env }));
+    try {
+      const answer = await askOverTls(Number(secure.addresses.dns_tls!.split(":")[1]), "www.loaded.example.org");
+      expect(dataOf(answer)).toEqual(["192.0.2.1"]);
+      const metrics = await registry.metrics();
+      expect(metrics).toContain('palomar_dns_queries_total{transport="tls"} 1\n');
+      expect(metrics).toContain('palomar_dns_responses_total{rcode="0"} 1\n');
+      expect(metrics).toMatch(/palomar_dns_zones [1-9]/);
+    } finally {
+      await secure.stop();
+      rmSync(dataDir, { recursive: true });
+    }
+  });
+});
+
 describe("the authoritative server without a database", () => {
   it("says SERVFAIL until it has loaded its zones", async () => {
     let allow: () => void = () => {};
@@ -146,6 +171,20 @@ describe("the authoritative server without a database", () => {
 
 const putZone = (...zone: [name: string, records: string[], reasonForSilence?: string]) =>
   putZoneInto(database, ...zone);
+
+/** The connection is what counts here: the certificate vouches for nobody. */
+function askOverTls(port: number, name: string): Promise<DnsAnswer> {
+  return new Promise((resolve, reject) => {
+    const socket = connect({ port, host: "127.0.0.1", rejectUnauthorized: false, ALPNProtocols: ["dot"] });
+    socket.setTimeout(5_000, () => socket.destroy(new Error("no answer over TLS")));
+    socket.once("error", reject);
+    socket.once("data", (octets) => {
+      socket.end();
+      resolve(dnsPacket.decode(octets.subarray(2)));
+    });
+    socket.write(dnsPacket.streamEncode({ type: "query", id: 1, questions: [{ name, type: "A" }] }));
+  });
+}
 
 function ask(name: string, type: string, transport: "udp" | "tcp" = "udp") {
   return askDns(server.addresses.dns!, name, type, transport);

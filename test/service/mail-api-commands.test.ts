@@ -46,7 +46,10 @@ async function palomar(...args: string[]): Promise<Outcome> {
       status = given;
     },
   };
-  const program = new Command("palomar").exitOverride().configureOutput({ writeErr: () => {} });
+  const program = new Command("palomar")
+    .option("--json")
+    .exitOverride()
+    .configureOutput({ writeErr: () => {} });
   registerInstanceCommand(program, runtime);
   registerContactCommand(program, runtime);
   try {
@@ -168,6 +171,10 @@ describe("palomar contact", () => {
     };
     expect(dry).toEqual({ json: report, status: 1 });
     expect(await palomar("contact", "import", "north", file)).toEqual(dry);
+    expect((await palomar("contact", "export", "north", "--json")).json).toEqual({
+      name: "north",
+      csv: "email,nombre,apellido,edad,sexo,profesion,localidad,grupos\r\nana@example.org,Ana,,,,,,\r\n",
+    });
     const exported = await palomar("contact", "export", "north", "ana@example.org");
     expect(exported.json).toMatchObject({
       contacto: { nombre: "Ana", operacion: "importacion" },

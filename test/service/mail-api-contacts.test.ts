@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { startMailApi, type TestMailApi } from "../support/mail-api.ts";
 
@@ -11,6 +12,39 @@ afterAll(async () => {
 });
 
 const refusal = (on: string) => ({ status: "err", on });
+
+/** The table of operations; POST and PUT, grupo and base are one there. */
+const OPERATIONS = [
+  "GET /v1/version",
+  "GET /v1/cantidad_eventos",
+  "GET /v1/ver_eventos",
+  "GET /v1/contacto/{email}",
+  "POST /v1/contacto",
+  "GET /v1/contactos/invalidos",
+  "GET /v1/invalidar/{email}",
+  "GET /v1/revalidar/{email}",
+  "GET /v1/whitelist/{email}",
+  "POST /v1/whitelist/{email}",
+  "PUT /v1/whitelist/{email}",
+  "DELETE /v1/whitelist/{email}",
+  "POST /v1/campania",
+  "GET /v1/campania",
+  "GET /v1/campania_apikey",
+  "POST /v1/campania_apikey",
+  "POST /v1/envio/send_one_uri",
+  "POST /v1/envio/send_one_inline",
+  "POST /v1/envio/send_one_form",
+  "POST /v1/envio/send_many_uri",
+  "POST /v1/envio/send_many_inline",
+  "GET /v1/eeid_info/{eeid}",
+  "GET /v1/eeid_eml/{eeid}/{email}",
+  "POST /v1/grupo",
+  "POST /v1/base",
+  "GET /v1/filtros",
+  "GET /v1/global",
+  "POST /v1/global",
+  "DELETE /v1/global",
+];
 
 describe("credentials", () => {
   test.each([
@@ -49,7 +83,10 @@ describe("credentials", () => {
   test("the OpenAPI document and the docs need no key", async () => {
     const document = await api.north.call("GET", "/openapi.json", undefined, { Authorization: "" });
     expect(document.body.openapi).toMatch(/^3\.1/);
-    expect(Object.keys(document.body.paths)).toContain("/v1/contacto/{email}");
+    const declared = Object.entries(document.body.paths).flatMap(([path, methods]) =>
+      Object.keys(methods as object).map((method) => `${method.toUpperCase()} ${path}`),
+    );
+    expect(declared.sort()).toEqual([...OPERATIONS].sort());
     expect((await api.north.call("GET", "/docs", undefined, { Authorization: "" })).status).toBe(200);
   });
 });
@@ -241,6 +278,33 @@ describe("contacto", () => {
     const { contacto } = (await api.north.call("GET", "/v1/contacto/race@example.org")).body;
     expect(contacto.campos).toHaveLength(20);
     expect(contacto.grupos).toEqual(["g0", "g1", "g2"]);
+  });
+});
+
+describe("addresses are judged and worded as python-email-validator 1.1.3 does", () => {
+  interface Vector {
+    readonly input: string;
+    readonly allow_smtputf8: boolean;
+    readonly mode: "syntax" | "deliverability";
+    readonly ok: boolean;
+    readonly error?: string;
+  }
+  const vectors: Vector[] = JSON.parse(
+    readFileSync(new URL("../golden/mail/validator-vectors.json", import.meta.url), "utf8"),
+  );
+
+  test("in the email of a contact and in a sender, byte for byte", async () => {
+    const judged = vectors.filter(({ mode, allow_smtputf8 }) => mode === "syntax" && !allow_smtputf8);
+    expect(judged.length).toBeGreaterThan(50);
+    for (const { input, ok, error } of judged) {
+      const contact = await api.south.call("POST", "/v1/contacto", { email: input });
+      expect([input, contact.status, contact.body.on]).toEqual(
+        ok ? [input, 200, undefined] : [input, 400, `invalid email ${error}`],
+      );
+      const sender = await api.south.call("POST", "/v1/contacto", { email: "v@example.org", remitente: input });
+      if (!ok) expect(sender.body).toEqual(refusal(`remitente invalido ${error}`));
+      else expect([undefined, "dominio remitente no permitido"]).toContain(sender.body.on);
+    }
   });
 });
 

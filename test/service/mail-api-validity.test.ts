@@ -168,6 +168,41 @@ describe("races", () => {
     }
   });
 
+  test("everything that locks a contact, at once on the same few: nobody waits in a circle", async () => {
+    const contacts = await Promise.all(Array.from({ length: 4 }, () => makeContact()));
+    const emails = contacts.map(({ email }) => email);
+    const { numid } = (
+      await api.north.call("POST", "/v1/campania", {
+        tipo: "api",
+        nombre: "carrera",
+        remitente: "a@example.org",
+        remitente_nombre: "",
+        asunto: "a",
+        url: "http://www.example.org/",
+        charset: "utf8",
+        desusc: "no",
+      })
+    ).body;
+    const operations = [
+      (email: string, n: number) =>
+        api.north.call("POST", "/v1/contacto", { email, nombre: `N${n}`, grupos: [`a${n % 3}`, `b${n % 2}`] }),
+      (email: string) => api.north.call("GET", `/v1/invalidar/${email}`),
+      (email: string) => api.north.call("GET", `/v1/revalidar/${email}`),
+      (email: string, n: number) => api.north.call(n % 2 ? "PUT" : "DELETE", `/v1/whitelist/${email}`),
+      (_: string, n: number) =>
+        api.north.call("POST", "/v1/envio/send_many_inline", {
+          campana_id: numid,
+          email: true,
+          html: "<p>x</p>",
+          contactos: (n % 2 ? emails : emails.toReversed()).map((email) => ({ email, nombre: `S${n}` })),
+        }),
+    ];
+    const answers = await Promise.all(
+      Array.from({ length: 120 }, (_, n) => operations[n % operations.length]!(emails[(n * 7) % emails.length]!, n)),
+    );
+    expect(answers.filter(({ status }) => status !== 200)).toEqual([]);
+  });
+
   test("invalidations and revalidations at once: the state is that of the last event", async () => {
     const { email } = await makeContact();
     await Promise.all(

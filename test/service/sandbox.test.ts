@@ -1,3 +1,5 @@
+import { randomBytes } from "node:crypto";
+import { connect } from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { interpret } from "../../services/bounce/interpret.ts";
 import { readBounceToken } from "../../services/core/mail/tokens.ts";
@@ -43,6 +45,25 @@ const reportFor = (rcptTo: string) =>
     async () => mx.messages.find(({ octets }) => octets.includes(rcptTo)),
     (report) => report !== undefined,
   );
+
+test("survives random octets", async () => {
+  const [host, port] = (await stack.context.addressOf("sandbox")).split(":");
+  const hurl = (octets: Buffer) =>
+    new Promise<void>((resolve) => {
+      const socket = connect(Number(port), host, () => socket.end(octets));
+      socket.on("error", () => resolve());
+      socket.on("close", () => resolve());
+      socket.resume();
+    });
+  const noise = Array.from({ length: 40 }, (_, i) => {
+    const dialogue = i % 2 === 0 ? "EHLO x\r\nMAIL FROM:<a@b.test>\r\nRCPT TO:<c@d.test>\r\nDATA\r\n" : "";
+    return Buffer.concat([Buffer.from(dialogue), randomBytes(20_000), Buffer.from("\r\n.\r\n")]);
+  });
+  await Promise.all(noise.map(hurl));
+  const eeid = await send("after@two.example.net");
+  await untilSent(eeid);
+  expect(await stack.inbox("after@two.example.net")).toHaveLength(1);
+});
 
 describe("mailboxes of the sandbox", () => {
   test.each(["bounce+1@two.example.net", "BOUNCE+x@two.example.net"])(

@@ -75,6 +75,8 @@ export async function startStack(
     stdio: ["ignore", "pipe", "pipe"],
     detached: true,
   });
+  // Whatever becomes of the test, its stack must not stay.
+  process.once("exit", () => killGroup(child));
   for (const stream of [child.stdout, child.stderr]) stream?.on("data", (chunk) => (output += chunk));
   const addressesFile = join(dataDir, "addresses.json");
   const deadline = Date.now() + START_DEADLINE_MS;
@@ -101,8 +103,13 @@ export async function startStack(
 
 /** `kill -9` of the whole process group: the supervisor and every service, but not the database. */
 export function killStack(child: ChildProcess): Promise<number | null> {
-  if (child.pid !== undefined && child.exitCode === null) process.kill(-child.pid, "SIGKILL");
+  killGroup(child);
   return ended(child);
+}
+
+function killGroup(child: ChildProcess): void {
+  if (child.pid !== undefined && child.exitCode === null && child.signalCode === null)
+    process.kill(-child.pid, "SIGKILL");
 }
 
 export function ended(child: ChildProcess): Promise<number | null> {

@@ -14,7 +14,7 @@ import { withInstance } from "./instance.ts";
 export function registerContactCommand(program: Command, runtime: CommandRuntime): void {
   const contact = program.command("contact").description("contacts of an instance");
   registerImport(contact, runtime);
-  registerExport(contact, runtime);
+  registerExport(contact, runtime, () => program.opts().json === true);
   registerErase(contact, runtime);
 }
 
@@ -38,14 +38,21 @@ function registerImport(contact: Command, runtime: CommandRuntime): void {
     });
 }
 
-function registerExport(contact: Command, runtime: CommandRuntime): void {
+function registerExport(contact: Command, runtime: CommandRuntime, wantsJson: () => boolean): void {
   contact
     .command("export")
     .argument("<instance>")
     .argument("[email]", "everything held on this address, as JSON, instead of all contacts as CSV")
     .description("print contacts")
     .action(async (name: string, email?: string) => {
-      if (email === undefined) return withInstance(runtime, name, ({ db }, { id }) => printCsv(exportContacts(db, id)));
+      if (email === undefined) {
+        await withInstance(runtime, name, async ({ db }, { id }) => {
+          const lines = exportContacts(db, id);
+          if (wantsJson()) runtime.print({ name, csv: await readAll(lines) }, "");
+          else await printCsv(lines);
+        });
+        return;
+      }
       const address = readAddress(runtime, email);
       const json = await withInstance(runtime, name, async ({ db }, { id, timeZone }) => {
         const records = await readAddressRecords(db, id, address);
@@ -87,6 +94,12 @@ async function printCsv(lines: AsyncIterable<string>): Promise<void> {
   for await (const line of lines) {
     if (!process.stdout.write(line)) await once(process.stdout, "drain");
   }
+}
+
+async function readAll(lines: AsyncIterable<string>): Promise<string> {
+  let text = "";
+  for await (const line of lines) text += line;
+  return text;
 }
 
 function readAddress(runtime: CommandRuntime, email: string): EmailAddress {

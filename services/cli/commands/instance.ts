@@ -132,7 +132,9 @@ function registerDkimShow(instance: Command, runtime: CommandRuntime): void {
       if (another !== undefined) runtime.refuse(`name one of ${known.map(({ domain }) => domain).join(", ")}`);
       const { domain, dkimSelector: selector, dkimRecord: value } = key;
       const owner = `${selector}._domainkey.${domain}`;
-      runtime.print({ domain, selector, name: owner, value }, `${owner}. TXT "${value}"`);
+      // As a line of a zone file: one string holds 255 octets at most (RFC 1035 §3.3).
+      const strings = value.match(/.{1,255}/g)!.map((part) => `"${part}"`);
+      runtime.print({ domain, selector, name: owner, value }, `${owner}. TXT ${strings.join(" ")}`);
     });
 }
 

@@ -7,7 +7,7 @@ import type { Db } from "../../platform/db.ts";
 import { allowZone } from "../../store/zone-creation.ts";
 import { exportZone, importZone } from "../../store/zone-files.ts";
 import { notifyZones } from "../../store/zone-notices.ts";
-import { zoneName } from "../../store/zones.ts";
+import { findAnyZone, zoneName } from "../../store/zones.ts";
 import { readNamedConf } from "../named-conf.ts";
 import type { CommandRuntime } from "../runtime.ts";
 
@@ -43,10 +43,12 @@ export function registerZoneCommand(program: Command, runtime: CommandRuntime): 
   zone
     .command("export")
     .argument("<fqdn>")
-    .description("print a zone as a master file")
+    .description("print a zone, or a feed, as a master file")
     .action(async (fqdn: string) => {
       const apex = readName(runtime, fqdn);
-      const exported = await runtime.withDatabase(({ db }) => exportZone(db, {}, apex));
+      const exported = await runtime.withDatabase(({ db }) =>
+        exportZone(db, (snapshot) => findAnyZone(snapshot, apex)),
+      );
       if (!exported) runtime.refuse(`${fqdn} does not exist`);
       const { zone: found, text } = exported;
       runtime.print({ domain: found.name, serial: found.soa.serial, zone: text }, text);

@@ -47,5 +47,5 @@ function labelToAscii(label: string): string | undefined {
     transitionalProcessing: false,
     verifyDNSLength: false,
   });
-  return ascii === null || ascii === "" || ascii.includes(".") ? undefined : ascii;
+  return ascii === null || ascii === "" || /[.\\]/.test(ascii) ? undefined : ascii;
 }

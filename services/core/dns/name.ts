@@ -186,6 +186,8 @@ export function nameSortKey(wire: Uint8Array): Uint8Array {
 const ASTERISK = 0x2a;
 const BACKSLASH = 0x5c;
 const DOT = 0x2e;
+const SPACE = 0x20;
+const DELETE = 0x7f;
 const TOO_LONG: NameError = { message: `the name is longer than ${MAX_NAME_OCTETS} octets` };
 
 function labelLengthError(length: number): NameError {
@@ -215,6 +217,8 @@ function parseAsciiName(text: string, origin: DomainName | undefined): Result<Do
       if (escaped === undefined) return refuse({ message: BAD_ESCAPE });
       wire[written++] = escaped.octet;
       position += escaped.length - 1;
+    } else if (code <= SPACE || code === DELETE) {
+      return refuse({ message: "a blank or control character needs an escape" });
     } else {
       wire[written++] = code;
     }

@@ -1,6 +1,6 @@
 /** Makes the links of an HTML body countable, and adds the pixel that tells of its opening; once per message. */
 import { createHash } from "node:crypto";
-import { Tokenizer, type TokenizerCallbacks } from "htmlparser2";
+import { QuoteType, Tokenizer, type TokenizerCallbacks } from "htmlparser2";
 import { parseTemplate, wrappedTagName } from "./personalise.ts";
 
 /** HTML with tags in place of link targets, and the targets that they stand for. */
@@ -109,14 +109,13 @@ class LinkReader implements TokenizerCallbacks {
     this.#value += String.fromCodePoint(codePoint);
   }
 
-  onattribend(_quote: unknown, end: number): void {
+  onattribend(quote: QuoteType, end: number): void {
     if (this.#attribute !== "href" || this.#next !== undefined) return;
     if (this.#element !== "a" && this.#element !== "area") return;
     const target = this.#value.trim();
     // A value that begins with an entity has no known start; nobody writes "http" so.
     if (this.#valueStart === undefined || !isTrackable(target)) return;
-    const textEnd = this.#html.slice(this.#valueStart, end).replace(/["']$/, "").length;
-    this.#next = { start: this.#valueStart, end: this.#valueStart + textEnd, target };
+    this.#next = { start: this.#valueStart, end: quote === QuoteType.Unquoted ? end : end - 1, target };
   }
 
   onopentagend(): void {

@@ -13,8 +13,9 @@ import { type RecordJson, recordReply, showRecord } from "../record-json.ts";
 import { domainParam, serial, warnings, withWarnings } from "../schemas.ts";
 import { changeAndAnnounce, zoneTarget } from "../zone-target.ts";
 
-/** Changes in one page of a history. */
+/** Changes in one page of a history, unless the caller wants another number, and at most. */
 const HISTORY_PAGE = 100;
+const LARGEST_HISTORY_PAGE = 1_000;
 
 const recordJson = recordReply.omit({ rr_id: true });
 
@@ -30,7 +31,8 @@ export const makeZoneFileEndpoints: MakeEndpoints = (context) => [
     act: async ({ caller, params: { domain } }) => {
       const target = zoneTarget(caller, domain);
       if (!target.ok) return target;
-      const exported = await exportZone(context.db, target.value.scope, target.value.apex);
+      const { scope, apex } = target.value;
+      const exported = await exportZone(context.db, (snapshot) => findZone(snapshot, scope, apex));
       return exported ? ok(new RawReply("text/dns", exported.text)) : refuse(zoneDoesNotExist(domain));
     },
   }),
@@ -53,9 +55,12 @@ export const makeZoneFileEndpoints: MakeEndpoints = (context) => [
   endpoint({
     method: "GET",
     path: "/zone_history/:domain",
-    summary: "Changes of a zone, newest first; before pages on",
+    summary: "Changes of a zone, newest first: limit of them (100), before a serial to page on",
     params: domainParam,
-    fields: z.object({ before: serial.optional() }),
+    fields: z.object({
+      before: serial.optional(),
+      limit: z.int().min(1).max(LARGEST_HISTORY_PAGE).default(HISTORY_PAGE),
+    }),
     reply: z.object({
       history: z.array(
         z.object({
@@ -72,7 +77,7 @@ export const makeZoneFileEndpoints: MakeEndpoints = (context) => [
       if (!target.ok) return target;
       const zone = await findZone(context.db, target.value.scope, target.value.apex);
       if (!zone) return refuse(zoneDoesNotExist(domain));
-      const entries = await readHistory(context.db, zone.id, fields.before, HISTORY_PAGE);
+      const entries = await readHistory(context.db, zone.id, fields.before, fields.limit);
       return ok({ history: entries.map((entry) => showEntry(entry, zone.apex)) });
     },
   }),

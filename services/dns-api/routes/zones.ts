@@ -5,12 +5,12 @@ import type { ResourceRecord } from "../../core/dns/record.ts";
 import { TYPE } from "../../core/dns/rr-types.ts";
 import { initialSerial } from "../../core/dns/serial.ts";
 import type { SoaRdata } from "../../core/dns/soa.ts";
-import { checkZoneName, findWarnings } from "../../core/dns/zone-checks.ts";
+import { findWarnings } from "../../core/dns/zone-checks.ts";
 import { invalidField, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { Db } from "../../platform/db.ts";
 import { endpoint, RawReply } from "../../platform/http/endpoint.ts";
-import { createZone, type NewZone } from "../../store/zone-creation.ts";
+import { checkNewZoneName, createZone, type NewZone } from "../../store/zone-creation.ts";
 import { checkSoaNames } from "../../store/zone-soa.ts";
 import {
   deleteZone,
@@ -124,8 +124,8 @@ function suspensionEndpoint(
 function planZone(fqdn: string, fields: z.output<typeof newZoneFields>, now: Date): Result<NewZone, Refusal> {
   const apex = absoluteName("fqdn", fqdn);
   if (!apex.ok) return apex;
-  const lawful = checkZoneName(apex.value);
-  if (!lawful.ok) return refuse(invalidField("fqdn", lawful.error.message));
+  const unlawful = checkNewZoneName(apex.value);
+  if (unlawful) return refuse(invalidField("fqdn", unlawful));
   const mname = absoluteName("mname", fields.mname);
   if (!mname.ok) return mname;
   const rname = absoluteName("rname", fields.rname);

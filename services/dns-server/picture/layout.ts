@@ -55,7 +55,9 @@ export const ZONE = {
   /** First node of the zone's list, which only the writer walks. */
   FIRST_NODE: 4,
   SIZE: 5,
-  APEX: 6,
+  /** 1 when only those may ask whom an ACL lets. */
+  RESTRICTED: 6,
+  APEX: 7,
 } as const;
 
 /**
@@ -86,9 +88,10 @@ export const FLAG = {
 export const FLAG_BITS = 8;
 
 /**
- * An RRset: type << 16 | records (at most 65,535), octets of the records, the records, padding to a word. Each record
- * is wire form ready for copying: owner pointer 0xC00C, type, class, TTL, RDLENGTH, RDATA. In RDATA of the types of
- * `EMBEDDED_NAMES` the end of a name that equals the apex is the pointer 0xC000, to be pointed at the message's apex.
+ * An RRset: type << 16 | number of records (65,535 stands for more), octets of the records, the records, padding to a
+ * word. Each record is wire form ready for copying: owner pointer 0xC00C, type, class, TTL, RDLENGTH, RDATA. In RDATA of
+ * the types of `EMBEDDED_NAMES` the end of a name that equals the apex is the pointer 0xC000, to be pointed at the
+ * message's apex.
  */
 export const RRSET = { TYPE_AND_COUNT: 0, LENGTH: 1, RECORDS: 2 } as const;
 

@@ -29,7 +29,8 @@ export class LookupName {
     let lowest = start;
     let length = 0;
     let labels = 0;
-    this.lastUpperCase = -1;
+    let lastUpperCase = -1;
+    const { octets, labelStarts } = this;
     for (;;) {
       if (position >= end) return -1;
       const octet = message[position]!;
@@ -44,19 +45,20 @@ export class LookupName {
         continue;
       }
       if (octet > 63 || length + octet + 2 > 255 || position + octet >= end) return -1;
-      this.labelStarts[labels] = length;
+      labelStarts[labels] = length;
       labels += 1;
-      this.octets[length] = octet;
+      octets[length] = octet;
       for (let index = 1; index <= octet; index += 1) {
         const given = message[position + index]!;
         const lower = LOWER_CASE[given]!;
-        if (lower !== given) this.lastUpperCase = length + index;
-        this.octets[length + index] = lower;
+        if (lower !== given) lastUpperCase = length + index;
+        octets[length + index] = lower;
       }
       length += octet + 1;
       position += octet + 1;
     }
-    this.octets[length] = 0;
+    octets[length] = 0;
+    this.lastUpperCase = lastUpperCase;
     this.length = length + 1;
     this.labelCount = labels;
     return after < 0 ? position + 1 : after;
@@ -67,6 +69,19 @@ export class LookupName {
     if (other.length !== this.length) return false;
     for (let index = 0; index < this.length; index += 1) {
       if (other.octets[index] !== this.octets[index]) return false;
+    }
+    return true;
+  }
+
+  /** Whether it is at or below the name that begins at a label of another. */
+  isAtOrBelow(other: LookupName, otherLabel: number): boolean {
+    const otherStart = other.startOf(otherLabel);
+    const start = this.length - (other.length - otherStart);
+    let label = 0;
+    while (label < this.labelCount && this.labelStarts[label]! < start) label += 1;
+    if (this.startOf(label) !== start) return false;
+    for (let index = start; index < this.length; index += 1) {
+      if (this.octets[index] !== other.octets[otherStart + index - start]) return false;
     }
     return true;
   }

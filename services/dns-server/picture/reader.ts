@@ -74,6 +74,16 @@ export class PictureReader {
     return found;
   }
 
+  /** The label of a name at which the zone's apex begins; −1 when the name is not at or below it. */
+  apexLabelIn(zone: number, name: LookupName): number {
+    const apexOctets = this.memory.words[(zone >> 2) + ZONE.APEX_LENGTH]!;
+    const start = name.length - apexOctets;
+    let label = 0;
+    while (label < name.labelCount && name.labelStarts[label]! < start) label += 1;
+    const isLabel = name.startOf(label) === start;
+    return isLabel && this.#sameOctets(zone + ZONE.APEX * 4, name.octets, start, apexOctets) ? label : -1;
+  }
+
   /** Hash of the root, from which those of the apexes come. */
   get rootHash(): number {
     return this.#key1;
@@ -131,6 +141,17 @@ export class PictureReader {
       }
       slot = this.#nextSlot(slot);
     }
+  }
+
+  /** Whether the zone answers only those whom an ACL lets ask. */
+  isRestricted(zone: number): boolean {
+    return this.memory.words[(zone >> 2) + ZONE.RESTRICTED] === 1;
+  }
+
+  /** The zone's apex in wire form and lower case, a copy. */
+  apexOf(zone: number): Uint8Array {
+    const start = zone + ZONE.APEX * 4;
+    return this.memory.octets.slice(start, start + this.memory.words[(zone >> 2) + ZONE.APEX_LENGTH]!);
   }
 
   apexNode(zone: number): number {

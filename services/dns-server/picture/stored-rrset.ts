@@ -12,8 +12,8 @@ export interface PictureRecord {
 
 /** Stands for the zone's apex at the end of a name; see `RRSET`. */
 const APEX_MARK = 0xc000;
-/** Most records of an RRset: its count has 16 bits. */
-const MAX_RECORDS = 0xffff;
+/** The count has 16 bits. An RRset of more records fits into no message, so that it is never told how many they are. */
+const MAX_COUNT = 0xffff;
 
 /**
  * Turns the records of one name into the RRsets of its node (layout.ts, `RRSET`).
@@ -53,8 +53,7 @@ export class RrsetEncoder {
   /** Adds one record, its RDATA in [start, end) of the octets: the SOA first, then by type. */
   add(type: number, ttl: number, octets: Uint8Array, start: number, end: number): void {
     if (type !== this.#type) this.#beginRrset(type);
-    if (this.#records === MAX_RECORDS) throw new RangeError(`more than ${MAX_RECORDS} records of one name and type`);
-    this.#records += 1;
+    this.#records = Math.min(this.#records + 1, MAX_COUNT);
     this.#encodeRecord(type, ttl, octets, start, end);
     // Words are read through an Int32Array, in the machine's own order.
     this.#words[(this.#header >> 2) + RRSET.TYPE_AND_COUNT] = (type << 16) | this.#records;

@@ -8,7 +8,6 @@ import { type AnyEndpoint, endpoint } from "../../platform/http/endpoint.ts";
 import {
   addCampaign,
   type Campaign,
-  findCampaign,
   listCampaigns,
   type NewCampaign,
   readCampaignApikey,
@@ -66,15 +65,11 @@ const apikey = z.string().regex(/^[^\s\p{C}]{8,128}$/u);
 
 /** Operations 12 to 14: campaigns and their keys. */
 export function campaignEndpoints(services: MailServices): AnyEndpoint<MailCaller>[] {
+  return [...definitionEndpoints(services), ...apikeyEndpoints(services)];
+}
+
+function definitionEndpoints(services: MailServices): AnyEndpoint<MailCaller>[] {
   const { db, secret } = services;
-
-  async function replyWithApikey(instanceId: number, numid: number): Promise<Result<ApikeyReply, Refusal>> {
-    const key = await readCampaignApikey(db, secret, instanceId, numid);
-    if (key === undefined) return refuse(notFound("no existe"));
-    if (key === null) return refuse(invalidField("numid", "only campaigns of type api have a key"));
-    return ok({ status: "ok", numid, camp_apikey: key });
-  }
-
   return [
     endpoint({
       method: "POST",
@@ -100,6 +95,17 @@ export function campaignEndpoints(services: MailServices): AnyEndpoint<MailCalle
         return ok({ status: "ok" as const, campanias: campaigns.map(toCampaignJson) });
       },
     }),
+  ];
+}
+
+function apikeyEndpoints({ db, secret }: MailServices): AnyEndpoint<MailCaller>[] {
+  async function replyWithApikey(instanceId: number, numid: number): Promise<Result<ApikeyReply, Refusal>> {
+    const key = await readCampaignApikey(db, secret, instanceId, numid);
+    if (key === undefined) return refuse(notFound("no existe"));
+    if (key === null) return refuse(invalidField("numid", "only campaigns of type api have a key"));
+    return ok({ status: "ok", numid, camp_apikey: key });
+  }
+  return [
     endpoint({
       method: "GET",
       path: "/campania_apikey",
@@ -116,10 +122,8 @@ export function campaignEndpoints(services: MailServices): AnyEndpoint<MailCalle
       queryFields: true,
       reply: apikeyReply,
       act: async ({ caller, fields }) => {
-        const campaign = { instanceId: caller.instance.id, numid: fields.numid };
-        const known = await findCampaign(db, campaign.instanceId, campaign.numid);
-        if (known?.type === "api") await setCampaignApikey(db, secret, campaign, fields.apikey);
-        return replyWithApikey(campaign.instanceId, campaign.numid);
+        await setCampaignApikey(db, secret, { instanceId: caller.instance.id, numid: fields.numid }, fields.apikey);
+        return replyWithApikey(caller.instance.id, fields.numid);
       },
     }),
   ];

@@ -18,52 +18,60 @@ const contactReply = z.object({ status: z.literal("ok"), contacto: contactJson }
 
 /** Operations 4 to 6: reading and writing contacts. */
 export function contactEndpoints(services: MailServices): AnyEndpoint<MailCaller>[] {
+  return [readEndpoint(services), writeEndpoint(services), invalidContactsEndpoint(services)];
+}
+
+function readEndpoint({ db }: MailServices): AnyEndpoint<MailCaller> {
+  return endpoint({
+    method: "GET",
+    path: "/contacto/:email",
+    summary: "Read a contact",
+    params: z.object({ email: z.string() }),
+    reply: contactReply,
+    act: async ({ caller, params }) => {
+      // An address that cannot be one is no contact's.
+      const address = validateAddress(params.email, { allowSmtputf8: false });
+      return address.ok ? readContact(db, caller.instance, address.value.key) : refuse(notFound("no existe"));
+    },
+  });
+}
+
+function writeEndpoint(services: MailServices): AnyEndpoint<MailCaller> {
   const { db } = services;
-  return [
-    endpoint({
-      method: "GET",
-      path: "/contacto/:email",
-      summary: "Read a contact",
-      params: z.object({ email: z.string() }),
-      reply: contactReply,
-      act: async ({ caller, params }) => {
-        // An address that cannot be one is no contact's.
-        const address = validateAddress(params.email, { allowSmtputf8: false });
-        return address.ok ? readContact(db, caller.instance, address.value.key) : refuse(notFound("no existe"));
-      },
+  return endpoint({
+    method: "POST",
+    path: "/contacto",
+    summary: "Create or update a contact",
+    fields: z.object({
+      email: z.string(),
+      remitente: z.string().optional(),
+      remitente_nombre: lineOfText.optional(),
+      ...contactFields,
     }),
-    endpoint({
-      method: "POST",
-      path: "/contacto",
-      summary: "Create or update a contact",
-      fields: z.object({
-        email: z.string(),
-        remitente: z.string().optional(),
-        remitente_nombre: lineOfText.optional(),
-        ...contactFields,
-      }),
-      keepsNull: ([list, , field]) => list === "campos" && field === "valor",
-      reply: contactReply,
-      act: async ({ caller, fields }) => {
-        const address = readEmail(fields.email);
-        if (!address.ok) return address;
-        if (fields.remitente !== undefined) {
-          const sender = await readSender(services, caller.instance, fields.remitente);
-          if (!sender.ok) return sender;
-        }
-        await saveContacts(db, caller.instance.id, [toContactChange(address.value, fields)], "modified");
-        return readContact(db, caller.instance, address.value.key);
-      },
-    }),
-    endpoint({
-      method: "GET",
-      path: "/contactos/invalidos",
-      summary: "List all invalid contacts",
-      reply: z.object({ status: z.literal("ok"), contactos: z.array(contactSummaryJson) }),
-      act: async ({ caller }) =>
-        ok(new RawReply("application/json", Readable.from(writeInvalidContacts(db, caller.instance)))),
-    }),
-  ];
+    keepsNull: ([list, , field]) => list === "campos" && field === "valor",
+    reply: contactReply,
+    act: async ({ caller, fields }) => {
+      const address = readEmail(fields.email);
+      if (!address.ok) return address;
+      if (fields.remitente !== undefined) {
+        const sender = await readSender(services, caller.instance, fields.remitente);
+        if (!sender.ok) return sender;
+      }
+      await saveContacts(db, caller.instance.id, [toContactChange(address.value, fields)], "modified");
+      return readContact(db, caller.instance, address.value.key);
+    },
+  });
+}
+
+function invalidContactsEndpoint({ db }: MailServices): AnyEndpoint<MailCaller> {
+  return endpoint({
+    method: "GET",
+    path: "/contactos/invalidos",
+    summary: "List all invalid contacts",
+    reply: z.object({ status: z.literal("ok"), contactos: z.array(contactSummaryJson) }),
+    act: async ({ caller }) =>
+      ok(new RawReply("application/json", Readable.from(writeInvalidContacts(db, caller.instance)))),
+  });
 }
 
 async function readContact(

@@ -76,7 +76,7 @@ export function batchEndpoints({ db }: MailServices): AnyEndpoint<MailCaller>[] 
   ];
 
   async function readBatch(eeid: string, instance: Instance): Promise<Result<Batch, Refusal>> {
-    const batch = z.uuid().safeParse(eeid).success ? await findBatch(db, instance.id, eeid) : undefined;
+    const batch = z.guid().safeParse(eeid).success ? await findBatch(db, instance.id, eeid) : undefined;
     return batch === undefined ? refuse(notFound("no existe")) : ok(batch);
   }
 }

@@ -15,7 +15,7 @@ const common = {
   remitente_nombre: lineOfText.optional(),
   asunto: lineOfText.optional(),
   reuse_eeid: flag.optional(),
-  eeid: z.uuid().optional(),
+  eeid: z.guid().optional(),
 };
 
 const contact = z.object({ email: z.string(), nombre: lineOfText.optional(), apellido: lineOfText.optional() });

@@ -9,6 +9,7 @@ import { cleanFields, validateFields } from "../../platform/http/fields.ts";
 import { acceptSend } from "../../store/batches.ts";
 import { answerCall, claimCall, type IdempotentCall } from "../../store/idempotency.ts";
 import type { Instance } from "../../store/instances.ts";
+import { announceMail } from "../../store/queue.ts";
 import type { MailCaller } from "../dialect.ts";
 import type { MailServices } from "../services.ts";
 import { batchEndpoints } from "./sending-batch.ts";
@@ -71,7 +72,7 @@ async function send(services: MailServices, call: Call): Promise<Result<SentRepl
   if (!repeatable.ok) return repeatable;
   const accepted = await readSend(services, call.instance, call.fields, call.files);
   if (!accepted.ok) return accepted;
-  return services.db.transaction(async (transaction) => {
+  const answer = await services.db.transaction<Result<SentReply, Refusal>>(async (transaction) => {
     const accept = async () => toReply(await acceptSend(transaction, accepted.value));
     if (repeatable.value === undefined) return ok(await accept());
     const claim = await claimCall<SentReply>(transaction, repeatable.value);
@@ -87,6 +88,8 @@ async function send(services: MailServices, call: Call): Promise<Result<SentRepl
       }
     }
   });
+  await announceMail(services.db).catch(() => {}); // the workers look by themselves before long
+  return answer;
 }
 
 function toReply({ sent, eeid }: Awaited<ReturnType<typeof acceptSend>>): SentReply {

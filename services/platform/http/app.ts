@@ -119,7 +119,7 @@ function makeRunner<Caller>(options: AppOptions<Caller>) {
 
   async function readInput(declared: AnyEndpoint<Caller>, ctx: Context) {
     const keepsNull = declared.keepsNull ?? (() => false);
-    const pathParams = cleanFields(ctx.params, keepsNull);
+    const pathParams = cleanFields(ctx.params, keepsNull, dialect.judgedFields);
     if (!pathParams.ok) return pathParams;
     const params = declared.params ? validateFields(declared.params, pathParams.value) : ok({});
     if (!params.ok) return params;
@@ -129,7 +129,7 @@ function makeRunner<Caller>(options: AppOptions<Caller>) {
     if (declared.input === "text") return ok({ params: params.value, fields: undefined, text: body.value as string });
     const fromQuery = declared.queryFields ?? (dialect.queryFields && ["GET", "HEAD", "DELETE"].includes(ctx.method));
     const raw = fromQuery ? withQuery(declared as AnyEndpoint<never>, body.value, ctx) : body.value;
-    const cleaned = cleanFields(raw, keepsNull);
+    const cleaned = cleanFields(raw, keepsNull, dialect.judgedFields);
     if (!cleaned.ok) return cleaned;
     const fields = declared.fields ? validateFields(declared.fields, cleaned.value) : ok(undefined);
     return fields.ok ? ok({ params: params.value, fields: fields.value, text: "" }) : fields;

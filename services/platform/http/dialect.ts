@@ -12,6 +12,8 @@ export interface Dialect<Caller> {
   readonly credentialHeaders: readonly string[];
   /** Fields of GET and DELETE may come in the query string. */
   readonly queryFields: boolean;
+  /** Fields whose text the operations judge by themselves, NUL and all, because their refusals have words of their own. */
+  readonly judgedFields?: ReadonlySet<string>;
   authenticate(headers: IncomingHttpHeaders): Promise<Result<Caller, Refusal>>;
   /** A name for the caller that rate limits are counted by. */
   callerKey(caller: Caller): string;

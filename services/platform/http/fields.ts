@@ -10,13 +10,20 @@ const MOST_LEVELS = 64;
 /** PostgreSQL has no place for NUL, and half a surrogate pair is no character of UTF-8. */
 const UNSTORABLE = /\0|\p{Surrogate}/u;
 
-/** Makes raw input ready for validation: nulls count as missing, unstorable text is refused, and nesting is bounded. */
-export function cleanFields(input: unknown, keepsNull: (path: Path) => boolean): Result<unknown, Refusal> {
+/**
+ * Makes raw input ready for validation: nulls count as missing, unstorable text is refused, and nesting is bounded.
+ * @param judgedFields names of fields whose text the operation judges by itself, whatever it holds
+ */
+export function cleanFields(
+  input: unknown,
+  keepsNull: (path: Path) => boolean,
+  judgedFields: ReadonlySet<string> = new Set(),
+): Result<unknown, Refusal> {
   let problem: Refusal | undefined;
   const clean = (value: unknown, path: Path): unknown => {
     if (problem) return undefined;
     if (path.length > MOST_LEVELS) problem = { kind: "malformed-json" };
-    else if (typeof value === "string" && UNSTORABLE.test(value)) {
+    else if (typeof value === "string" && UNSTORABLE.test(value) && !judgedFields.has(fieldName(path))) {
       problem = invalidField(fieldName(path), "must not contain NUL or lone surrogates");
     } else if (Array.isArray(value)) return value.map((item, index) => clean(item, [...path, index]));
     else if (value !== null && typeof value === "object") {

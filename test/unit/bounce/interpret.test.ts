@@ -251,6 +251,10 @@ describe("ordinary mail", () => {
       "Return-Path: <jane@example.net>\nFrom: jane@example.net\nSubject: Monday\n\nI am away next week, call me.",
     ],
     [
+      "a ticket about a bounce",
+      "From: tracker@example.com\nSubject: [MAIL-1] Mail could not be delivered\n\n550 5.1.1 user unknown: mail to jane@example.net could not be delivered.",
+    ],
+    [
       "a read receipt",
       "From: jane@example.net\nSubject: Read: News\nContent-Type: multipart/report; report-type=disposition-notification; boundary=b\n\n--b\n\nYour message was read.\n--b\nContent-Type: message/disposition-notification\n\nFinal-Recipient: rfc822; jane@example.net\nDisposition: manual-action/MDN-sent-manually; displayed\n--b--",
     ],

@@ -73,6 +73,14 @@ describe("what becomes of a recipient", () => {
     expect(judge(result, old)).toMatch(new RegExp(`^${last}`));
   });
 
+  test("what a server says is kept readable", () => {
+    const words = `250 2.0.0 a\0b\x1b[31m${"\u{1F600}".repeat(2_000)}`;
+    const outcome = decide({ kind: "accepted", reply: parseSmtpReply(words)! }, young, { schedule, random: () => 0.5 });
+    expect(outcome.words).toMatch(/^250 2\.0\.0 a b \[31m/);
+    expect([...outcome.words]).toHaveLength(1_000);
+    expect(outcome.words.endsWith("\u{1F600}")).toBe(true);
+  });
+
   test("the next attempt follows the schedule", () => {
     const outcome = decide(broken("connect"), { ...young, attemptsMade: 2 }, { schedule, random: () => 0.5 });
     expect(outcome).toEqual({ kind: "deferred", words: "timeout", retryAt: new Date(now.getTime() + 600_000) });

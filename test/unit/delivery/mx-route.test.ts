@@ -27,6 +27,7 @@ function find(zone: Zone, changes: Partial<MxSurroundings> = {}) {
     allowedBlocks: ALLOWED,
     ownName: "own.example.net",
     random: () => 0.5,
+    findPolicy: async () => undefined,
     ...changes,
   });
 }
@@ -96,6 +97,22 @@ describe("the way to a domain", () => {
     ],
   ])("%s", async (_what, zone, reply) => {
     expect(await hosts(zone)).toEqual([reply]);
+  });
+
+  test("keeps to the domain's MTA-STS policy where that is enforced", async () => {
+    const zone = {
+      mx: mx([10, "evil.example"], [20, "in.mail.example"]),
+      a: addresses("evil.example", "in.mail.example"),
+    };
+    const policy = (mode: "enforce" | "testing") => ({ findPolicy: async () => ({ mode, mx: ["*.mail.example"] }) });
+    const enforced = await find(zone, policy("enforce"));
+    expect(enforced.ok && enforced.value.peers.map(({ name, tls }) => `${name} ${tls}`)).toEqual([
+      "in.mail.example required",
+    ]);
+    const testing = await find(zone, policy("testing"));
+    expect(testing.ok && testing.value.peers.map(({ tls }) => tls)).toEqual(["opportunistic", "opportunistic"]);
+    const none = { mx: mx([10, "evil.example"]), a: addresses("evil.example") };
+    expect(await hosts(none, policy("enforce"))).toEqual(["451 4.7.5"]);
   });
 
   test("is short", async () => {

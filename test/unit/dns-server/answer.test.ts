@@ -38,6 +38,7 @@ ent.below.wild TXT "below an empty non-terminal"
 dname DNAME target
 under.target A 192.0.2.90
 far DNAME example.net.
+grow DNAME a.grow
 long DNAME ${"l".repeat(60)}.${"m".repeat(60)}.${"n".repeat(60)}.${"o".repeat(50)}
 sub NS ns.sub
 sub NS ns1
@@ -169,6 +170,16 @@ describe("DNAME (RFC 6672)", () => {
 
   it("leaves the target to the client where it is in no zone below", () => {
     expect(udp("x.far.example.org", "A").answers[1]).toBe("x.far.example.org CNAME x.example.net");
+  });
+
+  it("gives the DNAME of a growing loop once, and the loop's names up to a bound", () => {
+    const { answers } = ask(pipeline, "x.grow.example.org", "A", { transport: TRANSPORT.TCP })!;
+    expect(answers.filter((answer) => answer.includes(" DNAME "))).toHaveLength(1);
+    expect(answers.slice(1, 3)).toEqual([
+      "x.grow.example.org CNAME x.a.grow.example.org",
+      "x.a.grow.example.org CNAME x.a.a.grow.example.org",
+    ]);
+    expect(answers.length).toBeLessThanOrEqual(18);
   });
 
   it("says YXDOMAIN with the DNAME when the name would be too long", () => {

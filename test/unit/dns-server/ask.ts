@@ -1,6 +1,6 @@
 import * as dnsPacket from "dns-packet";
 import { Client, TRANSPORT } from "../../../services/dns-server/client.ts";
-import type { Pipeline } from "../../../services/dns-server/pipeline.ts";
+import { type Authority, DEFER, DROP, type Pipeline } from "../../../services/dns-server/pipeline.ts";
 
 /** A response as a foreign implementation reads it. */
 export interface Answer {
@@ -43,13 +43,18 @@ export function askOctets(pipeline: Pipeline, packet: Uint8Array, options: AskOp
   return octets && readAnswer(octets);
 }
 
+/** Whoever has no rights: what is deferred is answered for such a client. */
+const STRANGER: Authority = { reservedOctets: 0, mayRead: () => false };
+
 /** As `askOctets`, without reading the response. */
 export function respond(pipeline: Pipeline, packet: Uint8Array, options: AskOptions = {}): Uint8Array | undefined {
   const client = new Client(options.transport ?? TRANSPORT.UDP);
   client.setAddress(options.client ?? "192.0.2.99");
   const out = new Uint8Array(options.transport ? 65_535 : 1_232);
-  const length = pipeline.respond(packet, packet.length, out, client, options.nowSeconds ?? 1_700_000_000);
-  return length === 0 ? undefined : out.slice(0, length);
+  const nowSeconds = options.nowSeconds ?? 1_700_000_000;
+  let length = pipeline.respond(packet, packet.length, out, client, nowSeconds);
+  if (length === DEFER) length = pipeline.respond(packet, packet.length, out, client, nowSeconds, STRANGER);
+  return length === DROP ? undefined : out.slice(0, length);
 }
 
 export function readAnswer(octets: Uint8Array): Answer {

@@ -154,9 +154,10 @@ export function hasPriority(type: number): boolean {
 export function joinPriority(type: number, prio: string | null, value: string): string {
   if (prio === null || !hasPriority(type)) return value;
   const generic = /^\s*\\#\s+(\d{1,5})\s+([0-9a-f\s]*)$/i.exec(value);
-  if (generic === null) return `${prio} ${value}`;
+  // A priority that has no place in 16 bits is refused by whoever reads the text.
+  if (generic === null || !/^\d{1,5}$/.test(prio) || Number(prio) > 0xffff) return `${prio} ${value}`;
   const hex = generic[2]!.replace(/\s/g, "");
-  const prioHex = (Number(prio) & 0xffff).toString(16).padStart(4, "0");
+  const prioHex = Number(prio).toString(16).padStart(4, "0");
   const isWhole = hex.toLowerCase().startsWith(prioHex) && checkRdataWire(type, Buffer.from(hex, "hex")).ok;
   return isWhole ? value : `\\# ${Number(generic[1]) + 2} ${prioHex}${hex}`;
 }
@@ -228,7 +229,7 @@ function parseGenericRdata(type: number, cursor: TokenCursor): Result<Uint8Array
 const TEXT_TYPES: ReadonlySet<number> = new Set([TYPE.TXT, TYPE.SPF, TYPE.AVC, TYPE.NINFO, TYPE.RESINFO, TYPE.WALLET]);
 
 function isUnquotedText(text: string): boolean {
-  return !/^\s*(?:"|\\#\s|$)/.test(text);
+  return !/^\s*(?:\(?\s*"|\\#\s|$)/.test(text);
 }
 
 function parseUnquotedText(text: string): Result<Uint8Array, RdataError> {

@@ -1,3 +1,4 @@
+import fc from "fast-check";
 import { expect, it } from "vitest";
 import { escapeHtml, parseTemplate, renderTemplate } from "../../../../services/core/mail/personalise.ts";
 import { clickTag, linkIdOf, OPEN_TAG, trackHtml } from "../../../../services/core/mail/tracking-html.ts";
@@ -40,6 +41,8 @@ it.each([
     '<a href="https://example.org/?n=XYZNOMBREXYZ">x</a>',
     '<a href="[https://example.org/?n=XYZNOMBREXYZ]">x</a>',
   ],
+  ["a quote within other quotes", `<a href="https://example.org/'">x</a>`, `<a href="[https://example.org/']">x</a>`],
+  ["a quote at the end of no quotes", "<a href=https://example.org/'>x</a>", "<a href=[https://example.org/']>x</a>"],
   ["areas", '<area href="https://example.org/a">', '<area href="[https://example.org/a]">'],
   ["no closing tag", '<a href="https://example.org/a">x', '<a href="[https://example.org/a]">x'],
   [
@@ -103,6 +106,46 @@ it.each(["⚡4email", "amp4email", "⚡", "AMP"])("leaves an AMP page alone: %s"
 it("names equal targets alike, and a target alike in every message", () => {
   const { links } = trackHtml('<a href="https://example.org/?a&amp;b">1</a><a href="https://example.org/?a&b">2</a>');
   expect([...links]).toEqual([[linkIdOf("https://example.org/?a&b"), "https://example.org/?a&b"]]);
+});
+
+it("changes nothing but targets, whatever the page", () => {
+  const piece = fc.constantFrom(
+    '<a href="https://example.org/?a=1&b=2">',
+    "<a href='https://example.org/x'>",
+    "<a href=https://example.org>",
+    "</a>",
+    '<area href="https://example.org/area"/>',
+    "<!--",
+    "-->",
+    "<style>",
+    "</style>",
+    "<script>",
+    "</script>",
+    "<!--[if mso]>",
+    "<![endif]-->",
+    "<body>",
+    "</body>",
+    "</html>",
+    "<a",
+    ">",
+    "<",
+    '"',
+    "'",
+    "https://example.org/",
+    "XYZNOMBREXYZ",
+    "<b>",
+    "ñ 🕊",
+    " ",
+  );
+  fc.assert(
+    fc.property(fc.array(fc.oneof(piece, fc.string()), { maxLength: 30 }), (pieces) => {
+      const html = pieces.join("");
+      const { html: tracked, links } = trackHtml(html);
+      const restored = tracked.replaceAll(/XYZ_CLICK-([0-9a-f]{12})XYZ/g, (_tag, link) => links.get(link)!);
+      expect(restored.replace(/<img src="XYZ_OPENXYZ"[^>]*>/, "")).toBe(html);
+    }),
+    { numRuns: 2_000 },
+  );
 });
 
 it("makes URLs that need no escaping where they are put", () => {

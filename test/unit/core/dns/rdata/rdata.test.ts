@@ -71,6 +71,7 @@ describe("TXT", () => {
     ['key="a b"', '"key=\\"a b\\""'],
     ["ñ", '"\\195\\177"'],
     ["(not grouped", '"(not grouped"'],
+    ['( "v=DKIM1; "\n  "p=MIGf" )', '"v=DKIM1; " "p=MIGf"'],
   ])("value %s is %s", (value, expected) => {
     expect(formatRdata(TYPE.TXT, accepted(parseRdata(TYPE.TXT, value, origin, "value")))).toBe(expected);
   });
@@ -155,6 +156,12 @@ describe("priority", () => {
       expect(splitPriority(type, rdata)).toEqual({ prio: expectedPrio, value: expected });
     },
   );
+});
+
+it.each(["65536", "-1", "ten", ""])("priority %j is refused, whatever the form of the value", (prio) => {
+  for (const value of ["mail", "\\# 9 046d61696c026e6300"]) {
+    expect(parseRdata(TYPE.MX, joinPriority(TYPE.MX, prio, value), origin, "value").ok).toBe(false);
+  }
 });
 
 describe("rdataNames", () => {

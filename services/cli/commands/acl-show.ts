@@ -1,0 +1,93 @@
+import { readFileSync } from "node:fs";
+import { isIP } from "node:net";
+import { join } from "node:path";
+import { type Command, Option } from "commander";
+import { parseDomainName } from "../../core/dns/name.ts";
+import type { Config } from "../../platform/config.ts";
+import { type HostPort, hostPort } from "../../platform/config-values.ts";
+import { findAcl } from "../../store/acls.ts";
+import { findFeed } from "../../store/rpz-feeds.ts";
+import { listAclZones } from "../../store/transfer-zones.ts";
+import { zoneName } from "../../store/zones.ts";
+import {
+  POLICY_CONSUMERS,
+  type PolicyConsumer,
+  policyStanza,
+  SECONDARIES,
+  type Secondary,
+  secondaryStanza,
+} from "../acl-stanzas.ts";
+import type { CommandDatabase, CommandRuntime } from "../runtime.ts";
+
+interface ShowOptions {
+  readonly for: Secondary | PolicyConsumer;
+  readonly rpz?: string;
+  readonly primary?: string;
+}
+
+/** `palomar acl show`: what to paste on the other side, secret included. Adds to the `acl` command. */
+export function registerAclShowCommand(program: Command, runtime: CommandRuntime): void {
+  const acl = program.commands.find((command) => command.name() === "acl") ?? program.command("acl");
+  const programs = [...new Set<string>([...SECONDARIES, ...POLICY_CONSUMERS])];
+  acl
+    .command("show")
+    .argument("<reseller_id>")
+    .argument("<name>")
+    .addOption(new Option("--for <program>", "whose configuration it is").choices(programs).makeOptionMandatory())
+    .option("--rpz <feed>", "for a resolver that applies this policy zone")
+    .option("--primary <host:port>", "the address of this server; the running one's when not given")
+    .description("print the configuration of a secondary or a resolver, secret included")
+    .action(async (resellerId: string, name: string, options: ShowOptions) => {
+      const primary = readPrimary(runtime, options.primary);
+      const stanza = await runtime.withDatabase((database) =>
+        composeStanza(runtime, database, { resellerId, name, primary, options }),
+      );
+      runtime.print({ name, for: options.for, stanza }, stanza);
+    });
+}
+
+async function composeStanza(
+  runtime: CommandRuntime,
+  { db, secret }: CommandDatabase,
+  wanted: { resellerId: string; name: string; primary: HostPort; options: ShowOptions },
+): Promise<string> {
+  const { resellerId, name, primary, options } = wanted;
+  const acl = await findAcl(db, secret, resellerId, name);
+  if (!acl) return runtime.refuse(`ACL ${name} does not exist`);
+  const facts = { aclName: name, key: acl.tsig, primary };
+  if (options.rpz === undefined) {
+    if (!isOneOf(SECONDARIES, options.for)) return runtime.refuse(`${options.for} is no secondary: give --rpz FEED`);
+    const zones = await listAclZones(db, resellerId, acl.zones);
+    return secondaryStanza(options.for, { ...facts, zones });
+  }
+  if (!isOneOf(POLICY_CONSUMERS, options.for)) return runtime.refuse(`${options.for} applies no policy zones`);
+  const apex = parseDomainName(options.rpz);
+  if (!apex.ok || !(await findFeed(db, apex.value))) return runtime.refuse(`feed ${options.rpz} does not exist`);
+  return policyStanza(options.for, { ...facts, zones: [] }, zoneName(apex.value));
+}
+
+function isOneOf<const Names extends readonly string[]>(names: Names, name: string): name is Names[number] {
+  return names.includes(name);
+}
+
+function readPrimary(runtime: CommandRuntime, given: string | undefined): HostPort {
+  const text = given ?? runningServer(runtime.config);
+  const read = hostPort(text !== undefined && isIP(text) === 4 ? `${text}:53` : (text ?? null));
+  if (text === undefined) return runtime.refuse("no DNS server is configured: give --primary HOST:PORT");
+  if (!read.ok) return runtime.refuse(`${text} is not HOST:PORT`);
+  const { host } = read.value;
+  if (host === "0.0.0.0" || host === "::") return runtime.refuse("the server listens on all addresses: give --primary HOST:PORT");
+  return read.value;
+}
+
+/** The first address of the running server, else of the configured one. */
+function runningServer(config: Config): string | undefined {
+  try {
+    const { dns } = JSON.parse(readFileSync(join(config.dataDir, "addresses.json"), "utf8")) as { dns: string | null };
+    if (dns !== null) return dns.split(",")[0];
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+  }
+  const [first] = config.listen.dns;
+  return first && (first.host.includes(":") ? `[${first.host}]:${first.port}` : `${first.host}:${first.port}`);
+}

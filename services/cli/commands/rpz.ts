@@ -1,0 +1,249 @@
+import { readFileSync } from "node:fs";
+import { type Command, Option } from "commander";
+import { type DomainName, parseDomainName } from "../../core/dns/name.ts";
+import {
+  formatRpzAction,
+  formatRpzTrigger,
+  parseRpzAction,
+  parseRpzTrigger,
+  type RpzTrigger,
+} from "../../core/dns/rpz.ts";
+import { type RpzImportFormat, readRpzRules } from "../../core/dns/rpz-import.ts";
+import { checkZoneName } from "../../core/dns/zone-checks.ts";
+import type { Refusal } from "../../core/refusal.ts";
+import type { Result } from "../../core/result.ts";
+import { addFeed, listFeeds, removeFeed, setFeedActive } from "../../store/rpz-feeds.ts";
+import { type ImportReport, importRules } from "../../store/rpz-import.ts";
+import { addRule, removeRule } from "../../store/rpz-rules.ts";
+import { addSafeName, listSafeNames, removeSafeName } from "../../store/rpz-safe-names.ts";
+import { notifyZones } from "../../store/zone-notices.ts";
+import { zoneName } from "../../store/zones.ts";
+import type { CommandRuntime } from "../runtime.ts";
+
+const ACTOR = "operator";
+const FORMATS = ["rpz", "hosts", "domains"] as const satisfies readonly RpzImportFormat[];
+/** A word on progress after so many lines. */
+const PROGRESS_LINES = 100_000;
+
+/** `palomar rpz`: response policy zones. */
+export function registerRpzCommand(program: Command, runtime: CommandRuntime): void {
+  const rpz = program.command("rpz").description("response policy zones: feeds, rules, who may use them");
+  registerFeed(rpz.command("feed").description("the policy zones themselves"), runtime);
+  const rule = rpz.command("rule").description("what a feed blocks, and how");
+  registerRuleAdd(rule, runtime);
+  registerRuleRemove(rule, runtime);
+  registerRuleImport(rule, runtime);
+  registerActivation(rpz, runtime, "activate", "let a reseller with the licence use a feed");
+  registerActivation(rpz, runtime, "deactivate", "let a reseller use a feed no longer");
+  registerSafe(rpz.command("safe").description("names that no rule may cover"), runtime);
+}
+
+function registerFeed(feed: Command, runtime: CommandRuntime): void {
+  feed
+    .command("add")
+    .argument("<zone>")
+    .description("make a feed without rules")
+    .action(async (zone: string) => {
+      const apex = readName(runtime, zone);
+      const lawful = checkZoneName(apex);
+      if (!lawful.ok) runtime.refuse(lawful.error.message);
+      const added = await runtime.withDatabase(async ({ db }) => {
+        const result = orRefuse(runtime, await addFeed(db, apex, ACTOR));
+        await notifyZones(db, [result.id]);
+        return result;
+      });
+      runtime.print({ zone: added.name, serial: added.soa.serial, rules: 0 }, added.name);
+    });
+  feed
+    .command("remove")
+    .argument("<zone>")
+    .description("remove a feed and all its rules")
+    .action(async (zone: string) => {
+      const apex = readName(runtime, zone);
+      await runtime.withDatabase(async ({ db }) => notifyZones(db, [orRefuse(runtime, await removeFeed(db, apex))]));
+      runtime.print({ zone: zoneName(apex) }, `${zoneName(apex)} removed`);
+    });
+  feed
+    .command("list")
+    .description("list feeds")
+    .action(async () => {
+      const feeds = await runtime.withDatabase(({ db }) => listFeeds(db));
+      runtime.print(feeds, feeds.map(({ zone, serial, rules }) => `${zone}\t${serial}\t${rules}`).join("\n"));
+    });
+}
+
+function registerRuleAdd(rule: Command, runtime: CommandRuntime): void {
+  rule
+    .command("add")
+    .argument("<zone>")
+    .argument("<trigger>", "qname:NAME, qname:*.NAME, ip:BLOCK, client-ip:BLOCK, nsdname:NAME or nsip:BLOCK")
+    .argument("<action>", 'nxdomain, nodata, passthru, drop, tcp-only, or local data as "TYPE value"')
+    .option("--expires <time>", "when the rule goes by itself, such as 2026-12-01T00:00:00Z")
+    .description("add a rule")
+    .action(async (zone: string, triggerText: string, actionTextGiven: string, options: { expires?: string }) => {
+      const apex = readName(runtime, zone);
+      const trigger = readTrigger(runtime, triggerText);
+      const action = parseRpzAction(actionTextGiven);
+      if (!action.ok) return runtime.refuse(action.error.message);
+      const expiresAt = options.expires === undefined ? null : readTime(runtime, options.expires);
+      const wanted = { trigger, action: action.value, expiresAt };
+      const { feed } = await runtime.withDatabase(async ({ db }) => {
+        const added = orRefuse(runtime, await addRule(db, apex, wanted, ACTOR));
+        if (added.changed) await notifyZones(db, [added.feed.id]);
+        return added;
+      });
+      const [triggerShown, actionShown] = [formatRpzTrigger(trigger), formatRpzAction(action.value)];
+      runtime.print(
+        {
+          ...{ zone: feed.name, serial: feed.soa.serial, trigger: triggerShown, action: actionShown },
+          ...(expiresAt && { expires: expiresAt.toISOString() }),
+        },
+        `${feed.name} ${feed.soa.serial}: ${triggerShown} ${actionShown}`,
+      );
+    });
+}
+
+function registerRuleRemove(rule: Command, runtime: CommandRuntime): void {
+  rule
+    .command("remove")
+    .argument("<zone>")
+    .argument("<trigger>")
+    .description("remove all that a trigger does")
+    .action(async (zone: string, triggerText: string) => {
+      const apex = readName(runtime, zone);
+      const trigger = readTrigger(runtime, triggerText);
+      const feed = await runtime.withDatabase(async ({ db }) => {
+        const changed = orRefuse(runtime, await removeRule(db, apex, trigger, ACTOR));
+        await notifyZones(db, [changed.id]);
+        return changed;
+      });
+      const shown = formatRpzTrigger(trigger);
+      runtime.print(
+        { zone: feed.name, serial: feed.soa.serial, trigger: shown },
+        `${feed.name} ${feed.soa.serial}: ${shown} removed`,
+      );
+    });
+}
+
+function registerRuleImport(rule: Command, runtime: CommandRuntime): void {
+  rule
+    .command("import")
+    .argument("<zone>")
+    .argument("<file>")
+    .addOption(new Option("--format <format>", "what the file is").choices(FORMATS).default("rpz"))
+    .description("add the rules of a policy zone, a hosts file, or a list of domains")
+    .action(async (zone: string, file: string, { format }: { format: RpzImportFormat }) => {
+      const apex = readName(runtime, zone);
+      const lines = readRpzRules(readText(runtime, file), format, apex);
+      const report = await runtime.withDatabase(async ({ db }) => {
+        const onProgress = (read: number) => {
+          if (read % PROGRESS_LINES === 0) runtime.note(`${read} lines`);
+        };
+        const imported = orRefuse(runtime, await importRules(db, apex, lines, { actor: ACTOR, onProgress }));
+        if (imported.added > 0) await notifyZones(db, [imported.feed.id]);
+        return imported;
+      });
+      runtime.note(`${report.added} rules added`);
+      const { feed, added, duplicates, conflicts, rejected } = report;
+      runtime.print(
+        { zone: feed.name, serial: feed.soa.serial, added, duplicates, conflicts, rejected },
+        describe(report),
+      );
+      if (conflicts.length + rejected.length > 0) runtime.exitWith(1);
+    });
+}
+
+function describe({ feed, added, duplicates, conflicts, rejected }: ImportReport): string {
+  return [
+    `${feed.name} ${feed.soa.serial}: ${added} added, ${duplicates} duplicates`,
+    ...conflicts.map(({ line, trigger, has, wanted }) => `line ${line}: ${trigger} has ${has}, wanted ${wanted}`),
+    ...rejected.map(({ line, msg }) => `line ${line}: ${msg}`),
+  ].join("\n");
+}
+
+function registerActivation(
+  rpz: Command,
+  runtime: CommandRuntime,
+  verb: "activate" | "deactivate",
+  description: string,
+): void {
+  rpz
+    .command(verb)
+    .argument("<zone>")
+    .argument("<reseller_id>")
+    .description(description)
+    .action(async (zone: string, resellerId: string) => {
+      const apex = readName(runtime, zone);
+      const active = verb === "activate";
+      orRefuse(runtime, await runtime.withDatabase(({ db }) => setFeedActive(db, apex, resellerId, active)));
+      const name = zoneName(apex);
+      runtime.print({ zone: name, reseller_id: resellerId, active }, `${name} ${resellerId} ${verb}d`);
+    });
+}
+
+function registerSafe(safe: Command, runtime: CommandRuntime): void {
+  safe
+    .command("add")
+    .argument("<name>")
+    .description("make a name safe; rules that cover it are removed")
+    .action(async (text: string) => {
+      const name = readName(runtime, text);
+      const { removed } = await runtime.withDatabase(async ({ db }) => {
+        const added = await addSafeName(db, name, ACTOR);
+        if (added.zoneIds.length > 0) await notifyZones(db, added.zoneIds);
+        return added;
+      });
+      const shown = removed.map(({ zone, trigger }) => `\n${zone}: ${trigger} removed`);
+      runtime.print({ name: zoneName(name), removed }, `${zoneName(name)}${shown.join("")}`);
+    });
+  safe
+    .command("remove")
+    .argument("<name>")
+    .description("let rules cover a name again")
+    .action(async (text: string) => {
+      const name = readName(runtime, text);
+      const known = await runtime.withDatabase(({ db }) => removeSafeName(db, name));
+      if (!known) runtime.refuse(`${zoneName(name)} is not safe`);
+      runtime.print({ name: zoneName(name) }, `${zoneName(name)} removed`);
+    });
+  safe
+    .command("list")
+    .description("list safe names")
+    .action(async () => {
+      const names = await runtime.withDatabase(({ db }) => listSafeNames(db));
+      runtime.print(names, names.join("\n"));
+    });
+}
+
+function readName(runtime: CommandRuntime, text: string): DomainName {
+  const name = parseDomainName(text);
+  if (!name.ok) return runtime.refuse(`${text}: ${name.error.message}`);
+  return name.value.labelCount > 0 ? name.value : runtime.refuse("the root is no name for this");
+}
+
+function readTrigger(runtime: CommandRuntime, text: string): RpzTrigger {
+  const trigger = parseRpzTrigger(text);
+  return trigger.ok ? trigger.value : runtime.refuse(trigger.error.message);
+}
+
+/** RFC 3339, in the future. */
+function readTime(runtime: CommandRuntime, text: string): Date {
+  const isTime = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:\d{2})$/i.test(text);
+  const time = new Date(text);
+  if (!isTime || Number.isNaN(time.getTime())) return runtime.refuse(`${text} is not a time like 2026-12-01T00:00:00Z`);
+  return time.getTime() > Date.now() ? time : runtime.refuse(`${text} is past`);
+}
+
+function readText(runtime: CommandRuntime, path: string): string {
+  try {
+    // To guess at other encodings would alter names.
+    return new TextDecoder("utf-8", { fatal: true }).decode(readFileSync(path));
+  } catch (error) {
+    return runtime.refuse(`${path}: ${(error as Error).message}`);
+  }
+}
+
+function orRefuse<T>(runtime: CommandRuntime, result: Result<T, Refusal>): T {
+  if (result.ok) return result.value;
+  return runtime.refuse(result.error.kind === "unacceptable" ? result.error.text : result.error.kind);
+}

@@ -1,0 +1,31 @@
+/**
+ * Bounds the memory of what is composed at the same time: many lanes with a large message each would need more than
+ * the machine has. Who asks first is served first; what is larger than the whole budget goes alone.
+ */
+export class OctetBudget {
+  readonly #most: number;
+  readonly #waiting: { readonly octets: number; readonly proceed: () => void }[] = [];
+  #used = 0;
+
+  constructor(mostOctets: number) {
+    this.#most = mostOctets;
+  }
+
+  /** Resolves when there is room. @returns gives it back; to be called once */
+  async take(octets: number): Promise<() => void> {
+    const share = Math.min(octets, this.#most);
+    if (this.#waiting.length > 0 || this.#used + share > this.#most) {
+      await new Promise<void>((resolve) => this.#waiting.push({ octets: share, proceed: resolve }));
+    } else this.#used += share;
+    return () => this.#giveBack(share);
+  }
+
+  #giveBack(share: number): void {
+    this.#used -= share;
+    for (let next = this.#waiting[0]; next && this.#used + next.octets <= this.#most; next = this.#waiting[0]) {
+      this.#waiting.shift();
+      this.#used += next.octets;
+      next.proceed();
+    }
+  }
+}

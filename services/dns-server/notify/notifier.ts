@@ -1,0 +1,153 @@
+import { isIP, isIPv6 } from "node:net";
+import { formatIpv4, formatIpv6 } from "../../core/dns/ip-address.ts";
+import { type DomainName, formatDomainName, isSubdomain, nameFromStoredWire } from "../../core/dns/name.ts";
+import { TYPE } from "../../core/dns/rr-types.ts";
+import { decodeSoaRdata } from "../../core/dns/soa.ts";
+import type { HostPort } from "../../platform/config-values.ts";
+import type { Db } from "../../platform/db.ts";
+import type { Observe } from "../../platform/observation.ts";
+import type { Resolver } from "../../platform/resolver.ts";
+import type { ZoneState } from "../../store/published-zones.ts";
+import { readRecordsAt } from "../../store/records.ts";
+import type { AccessTable, NotifyTarget } from "../transfer/access-table.ts";
+import { NotifySocket } from "./notify-socket.ts";
+import type { NotifyPolicy } from "./policy.ts";
+import { ServerQueue, type ZoneNews } from "./server-queue.ts";
+
+const DNS_PORT = 53;
+
+export interface NotifierOptions {
+  readonly policy: NotifyPolicy;
+  readonly access: () => AccessTable | undefined;
+  /** Where this server listens: secondaries know it by these addresses. */
+  readonly listen: readonly HostPort[];
+  /** Whether the addresses of a zone's NS are told as well. */
+  readonly notifyNs: boolean;
+  readonly db: Db;
+  readonly resolver: Resolver;
+  readonly nowSeconds: () => number;
+  readonly observe: Observe;
+}
+
+/** Tells secondaries of new versions of zones: those that the ACLs name, and those in the NS set when so configured. */
+export class Notifier {
+  readonly #options: NotifierOptions;
+  readonly #queues = new Map<string, ServerQueue>();
+  readonly #sockets = new Map<"udp4" | "udp6", NotifySocket>();
+  #stopped = false;
+
+  constructor(options: NotifierOptions) {
+    this.#options = options;
+  }
+
+  /** Takes note of zones whose new versions are answered from now on. */
+  zonesPublished(zones: readonly ZoneState[]): void {
+    const access = this.#options.access();
+    if (!access || this.#stopped) return;
+    for (const zone of zones) {
+      const apex = nameFromStoredWire(zone.apex);
+      const news = { zone: apex.key, apex: zone.apex, soaTtlSeconds: zone.soaTtlSeconds, soaRdata: zone.soaRdata };
+      const resellerIds = access.guardsOf(apex) ?? (zone.resellerId === null ? [] : [zone.resellerId]);
+      for (const target of access.notifyTargets({ apex, resellerIds })) this.#queueFor(target).add(news);
+      if (this.#options.notifyNs && !zone.restricted) void this.#tellNameServers(zone, news);
+    }
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    for (const queue of this.#queues.values()) queue.stop();
+    await Promise.all([...this.#sockets.values()].map((socket) => socket.close()));
+  }
+
+  #queueFor(target: NotifyTarget): ServerQueue {
+    const key = `${target.host} ${target.port} ${target.key?.name.key}`;
+    const known = this.#queues.get(key);
+    if (known) return known;
+    const queue = new ServerQueue(
+      (news, timeoutMs) => this.#tell(target, news, timeoutMs),
+      this.#options.policy,
+      (news) => this.#observe("notify-given-up", target, news),
+    );
+    this.#queues.set(key, queue);
+    return queue;
+  }
+
+  async #tell(target: NotifyTarget, news: ZoneNews, timeoutMs: number): Promise<boolean> {
+    const { nowSeconds } = this.#options;
+    try {
+      const addresses = await this.#addressesOf(target.host);
+      const told = addresses.map((host) =>
+        this.#socketFor(host).notify({ host, port: target.port }, news, target.key, { timeoutMs, nowSeconds }),
+      );
+      // A name with several addresses is one server: all are told, one acknowledgement is enough.
+      if (told.length > 0) return (await Promise.all(told)).includes(true);
+    } catch (err) {
+      this.#observe("notify-failed", target, news, err);
+    }
+    await new Promise((resolve) => setTimeout(resolve, timeoutMs).unref());
+    return false;
+  }
+
+  /** The NS set without the primary itself (RFC 1996 §2, notify set). */
+  async #tellNameServers(zone: ZoneState, news: ZoneNews): Promise<void> {
+    try {
+      const apex = nameFromStoredWire(zone.apex);
+      const records = await readRecordsAt(this.#options.db, zone.id, [apex]);
+      const { mname } = decodeSoaRdata(zone.soaRdata);
+      for (const { type, rdata } of records) {
+        if (type !== TYPE.NS) continue;
+        const server = nameFromStoredWire(rdata);
+        if (server.key === mname.key) continue;
+        for (const host of await this.#addressesOfServer(zone, apex, server)) {
+          this.#queueFor({ host, port: DNS_PORT, key: undefined }).add(news);
+        }
+      }
+    } catch (err) {
+      this.#options.observe({ kind: "notify-failed", level: "warn", err });
+    }
+  }
+
+  /** Of a name in the zone the zone's own addresses, of others what the resolver says. */
+  async #addressesOfServer(zone: ZoneState, apex: DomainName, server: DomainName): Promise<string[]> {
+    if (!isSubdomain(server, apex)) return this.#addressesOf(formatDomainName(server).slice(0, -1));
+    const records = await readRecordsAt(this.#options.db, zone.id, [server]);
+    return records.flatMap(({ type, rdata }) => {
+      if (type === TYPE.A) return formatIpv4(rdata);
+      return type === TYPE.AAAA ? formatIpv6(rdata) : [];
+    });
+  }
+
+  async #addressesOf(host: string): Promise<string[]> {
+    if (isIP(host)) return [host];
+    const { resolver } = this.#options;
+    const found = await Promise.all([resolver.resolveA(host), resolver.resolveAaaa(host)]);
+    return found.flatMap((lookup) => (lookup.kind === "found" ? lookup.records : []));
+  }
+
+  #socketFor(host: string): NotifySocket {
+    const type = isIPv6(host) ? "udp6" : "udp4";
+    let socket = this.#sockets.get(type);
+    if (!socket) {
+      const own = this.#options.listen.find((address) => isIPv6(address.host) === (type === "udp6"));
+      socket = new NotifySocket(type, own && isSpecific(own.host) ? own.host : undefined);
+      this.#sockets.set(type, socket);
+    }
+    return socket;
+  }
+
+  #observe(kind: string, target: NotifyTarget, news: ZoneNews, err?: unknown): void {
+    const zone = formatDomainName(nameFromStoredWire(news.apex));
+    this.#options.observe({
+      kind,
+      level: "warn",
+      zone,
+      server: `${target.host}:${target.port}`,
+      ...(err ? { err } : {}),
+    });
+  }
+}
+
+/** Whether other hosts can know us by the address: neither the wildcard nor, seen from elsewhere, the loopback. */
+function isSpecific(host: string): boolean {
+  return isIP(host) !== 0 && host !== "0.0.0.0" && host !== "::" && !host.startsWith("127.") && host !== "::1";
+}

@@ -1,0 +1,139 @@
+import { RCODE } from "../../core/dns/rr-types.ts";
+import { appendTsigError, type TsigVerdict, verifyRequest } from "../../core/dns/tsig.ts";
+import type { Db } from "../../platform/db.ts";
+import type { Observe } from "../../platform/observation.ts";
+import { findTransferableZone, readZoneDifference, type ZoneDifference } from "../../store/transfer-differences.ts";
+import { type Client, TRANSPORT } from "../client.ts";
+import { PLAIN_UDP_OCTETS, TCP_MESSAGE_OCTETS, UDP_PAYLOAD_OCTETS } from "../edns.ts";
+import type { PictureWriter } from "../picture/writer.ts";
+import { type Authority, DROP, type Pipeline } from "../pipeline.ts";
+import type { AccessTable } from "./access-table.ts";
+import { Asker } from "./asker.ts";
+import { TransferMessage } from "./transfer-message.ts";
+import { readTransferRequest, type TransferRequest } from "./transfer-request.ts";
+import { difference, differenceInOne, soaOnly, wholeZone } from "./transfer-streams.ts";
+
+/** Takes one message of an answer; resolves when the next may come, to false when nobody wants it any more. */
+export type Send = (message: Uint8Array) => Promise<boolean>;
+
+export interface AuthorisedResponderOptions {
+  readonly pipeline: Pipeline;
+  readonly writer: PictureWriter;
+  readonly db: Db;
+  /** Undefined until it was read for the first time. */
+  readonly access: () => AccessTable | undefined;
+  readonly nowSeconds: () => number;
+  readonly observe: Observe;
+}
+
+/**
+ * Answers what the pipeline defers, because it first matters who asks: transfers, signed queries, and queries for
+ * feeds and catalogs. Runs on the thread that writes the picture.
+ */
+export class AuthorisedResponder {
+  readonly #options: AuthorisedResponderOptions;
+  readonly #out = Buffer.alloc(TCP_MESSAGE_OCTETS);
+
+  constructor(options: AuthorisedResponderOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Answers one query.
+   * @param packet the octets that came, which nobody changes any more
+   * @returns whether the answer went out whole; if not, the connection is of no more use
+   */
+  async answer(packet: Uint8Array, client: Client, send: Send): Promise<boolean> {
+    const access = this.#options.access();
+    const sendPlain = (rcode: number, sign = (message: Uint8Array) => message) => {
+      const message = this.#plain(packet, client, { rcode });
+      return message ? send(sign(message)) : true;
+    };
+    if (!access) return sendPlain(RCODE.SERVFAIL);
+    const nowSeconds = this.#options.nowSeconds();
+    const verdict = verifyRequest(packet, (name) => access.keyNamed(name), nowSeconds);
+    if (verdict.kind === "malformed") return sendPlain(RCODE.FORMERR);
+    if (verdict.kind === "invalid") {
+      this.#observe(verdict);
+      return sendPlain(RCODE.NOTAUTH, (message) => appendTsigError(message, verdict, nowSeconds));
+    }
+    return this.#answerAsker(packet, new Asker(access, client, verdict, this.#options.nowSeconds), send);
+  }
+
+  async #answerAsker(packet: Uint8Array, asker: Asker, send: Send): Promise<boolean> {
+    const answerWith = async (rcode?: number) => {
+      const authority = { ...asker.authority, ...(rcode !== undefined && { rcode }) };
+      const message = this.#plain(packet, asker.client, authority);
+      return message ? send(asker.sign(message)) : true;
+    };
+    const request = readTransferRequest(packet);
+    if (request === undefined) return answerWith();
+    if (request === "malformed") return answerWith(RCODE.FORMERR);
+    let messages: Iterable<Uint8Array> | number;
+    try {
+      messages = await this.#transfer(request, asker);
+    } catch (err) {
+      this.#options.observe({ kind: "transfer-failed", level: "warn", err });
+      messages = RCODE.SERVFAIL;
+    }
+    return typeof messages === "number" ? answerWith(messages) : this.#sendAll(messages, asker, send);
+  }
+
+  /** The messages of a transfer, or the rcode that refuses it. */
+  async #transfer(request: TransferRequest, asker: Asker): Promise<Iterable<Uint8Array> | number> {
+    const { db, writer } = this.#options;
+    const isUdp = asker.client.transport === TRANSPORT.UDP;
+    // RFC 5936 §4.2; the pipeline defers this only because it is signed.
+    if (isUdp && request.serial === undefined) return RCODE.REFUSED;
+    const apex = Buffer.from(request.name.key, "latin1");
+    const zone = await findTransferableZone(db, apex);
+    if (!zone) return RCODE.NOTAUTH;
+    const guards = asker.access.guardsOf(request.name) ?? (zone.resellerId === null ? [] : [zone.resellerId]);
+    if (!zone.published || !asker.mayTransfer({ apex: request.name, resellerIds: guards })) return RCODE.REFUSED;
+    const newMessage = () => new TransferMessage(request, writer.memory, messageOctets(request, asker));
+    if (request.serial !== undefined) {
+      const found = await readZoneDifference(db, zone.id, request.serial);
+      if (!found) return RCODE.NOTAUTH;
+      if (found.kind === "current") return soaOnly(found.newSoa, newMessage());
+      if (isUdp) return overUdp(found, newMessage);
+      if (found.kind === "difference") return difference(found, newMessage());
+    }
+    const reference = writer.publishedZone(apex);
+    return reference === 0 ? RCODE.SERVFAIL : wholeZone(writer, reference, newMessage());
+  }
+
+  async #sendAll(messages: Iterable<Uint8Array>, asker: Asker, send: Send): Promise<boolean> {
+    try {
+      for (const message of messages) if (!(await send(asker.sign(message)))) return false;
+      return true;
+    } catch (err) {
+      this.#options.observe({ kind: "transfer-failed", level: "warn", err });
+      return false;
+    }
+  }
+
+  /** The pipeline's own answer in one message; undefined when the rate limit holds it back. */
+  #plain(packet: Uint8Array, client: Client, authority: Partial<Authority>): Uint8Array | undefined {
+    const { pipeline, nowSeconds } = this.#options;
+    const whole: Authority = { reservedOctets: 0, mayRead: () => false, ...authority };
+    const length = pipeline.respond(packet, packet.length, this.#out, client, nowSeconds(), whole);
+    return length === DROP ? undefined : new Uint8Array(this.#out.subarray(0, length));
+  }
+
+  #observe({ error, record }: Extract<TsigVerdict, { kind: "invalid" }>): void {
+    this.#options.observe({ kind: "tsig-refused", error, keyName: record.keyName.key });
+  }
+}
+
+/** What a message of the transfer may have, its signature taken off. */
+function messageOctets({ edns }: TransferRequest, asker: Asker): number {
+  if (asker.client.transport !== TRANSPORT.UDP) return TCP_MESSAGE_OCTETS - asker.reservedOctets;
+  const wanted = edns ? Math.min(edns.udpPayloadOctets, UDP_PAYLOAD_OCTETS) : 0;
+  return Math.max(wanted, PLAIN_UDP_OCTETS) - asker.reservedOctets;
+}
+
+/** RFC 1995 §2: over UDP what one datagram holds, else our SOA, which sends the client to TCP. */
+function overUdp(found: ZoneDifference, newMessage: () => TransferMessage): Iterable<Uint8Array> {
+  const whole = found.kind === "difference" ? differenceInOne(found, newMessage()) : undefined;
+  return whole ? [whole] : soaOnly(found.newSoa, newMessage());
+}

@@ -1,0 +1,148 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Db, Transaction } from "../platform/db.ts";
+import type { Observe } from "../platform/observation.ts";
+import {
+  findSpoolPosition,
+  type MachineRule,
+  saveSpoolPosition,
+  storeTouches,
+  type Touch,
+} from "../store/tracking-events.ts";
+import type { Spool, SpoolBatch, SpoolPosition } from "./spool.ts";
+
+/** A touch as it lies in the spool. */
+export type SpooledTouch = Touch extends infer T
+  ? T extends Touch
+    ? Omit<T, "at"> & { readonly at: string }
+    : never
+  : never;
+
+const BACK_OFF_MS = [100, 250, 500, 1_000, 2_000] as const;
+/** Between two transactions: what comes meanwhile shares the next one. */
+const GATHER_MS = 20;
+/** Without a word that there is something new, the spool is looked at so often. */
+const IDLE_MS = 1_000;
+
+/**
+ * Stores what is in the spool as events: in order, whole batches in one transaction together with the position, so
+ * that each record is stored once, whatever ends this process or the database in between.
+ */
+export class EventWriter {
+  readonly #db: Db;
+  readonly #spool: Spool<SpooledTouch>;
+  readonly #rule: MachineRule;
+  readonly #observe: Observe;
+  #position: SpoolPosition | undefined;
+  #isWoken = false;
+  #endRest: () => void = () => {};
+  readonly #stopping = new AbortController();
+  #running: Promise<void> = Promise.resolve();
+
+  constructor(options: { db: Db; spool: Spool<SpooledTouch>; rule: MachineRule; observe: Observe }) {
+    this.#db = options.db;
+    this.#spool = options.spool;
+    this.#rule = options.rule;
+    this.#observe = options.observe;
+  }
+
+  start(): void {
+    this.#running = this.#run();
+  }
+
+  /** Something was appended. */
+  wake(): void {
+    this.#isWoken = true;
+    this.#endRest();
+  }
+
+  /** Stores what is there, if the database answers; the rest is for the next start. */
+  async stop(): Promise<void> {
+    this.#stopping.abort();
+    this.wake();
+    await this.#running;
+  }
+
+  async #run(): Promise<void> {
+    const { signal } = this.#stopping;
+    for (let failures = 0; ; ) {
+      try {
+        const hasMore = await this.#storeNext();
+        if (failures > 0) this.#observe({ kind: "tracking-events-stored-again", level: "info" });
+        failures = 0;
+        if (hasMore) {
+          await sleep(GATHER_MS, undefined, { signal }).catch(() => {});
+          continue;
+        }
+        if (signal.aborted) return;
+        await this.#rest();
+      } catch (error) {
+        if (failures === 0) this.#observe({ kind: "tracking-events-wait", level: "warn", err: error });
+        if (signal.aborted) return;
+        // Whether the last transaction was committed, only the database knows.
+        this.#position = undefined;
+        await sleep(BACK_OFF_MS[Math.min(failures++, BACK_OFF_MS.length - 1)], undefined, { signal }).catch(() => {});
+      }
+    }
+  }
+
+  /** @returns whether there was anything */
+  async #storeNext(): Promise<boolean> {
+    this.#isWoken = false;
+    this.#position ??= (await findSpoolPosition(this.#db, this.#spool.id)) ?? { segment: 0, offset: 0 };
+    const batch = await this.#spool.read(this.#position);
+    if (batch === undefined) return false;
+    await this.#store(batch);
+    const isNewFile = batch.next.segment !== this.#position.segment;
+    this.#position = batch.next;
+    if (isNewFile) await this.#spool.discardBefore(batch.next);
+    return true;
+  }
+
+  async #store({ records, next }: SpoolBatch<SpooledTouch>): Promise<void> {
+    const touches = records.map((record) => ({ ...record, at: new Date(record.at) }) as Touch);
+    try {
+      await this.#db.transaction(async (transaction) => {
+        await storeTouches(transaction, touches, this.#rule);
+        await saveSpoolPosition(transaction, this.#spool.id, next);
+      });
+    } catch (error) {
+      if (!isDataError(error)) throw error;
+      await this.#storeOneByOne(touches, next);
+    }
+  }
+
+  /** A record that the database can never take must not hold up those behind it. */
+  async #storeOneByOne(touches: readonly Touch[], next: SpoolPosition): Promise<void> {
+    await this.#db.transaction(async (transaction) => {
+      for (const touch of touches) await this.#storeOrDrop(transaction, touch);
+      await saveSpoolPosition(transaction, this.#spool.id, next);
+    });
+  }
+
+  async #storeOrDrop(transaction: Transaction, touch: Touch): Promise<void> {
+    try {
+      await transaction.transaction((savepoint) => storeTouches(savepoint, [touch], this.#rule));
+    } catch (error) {
+      if (!isDataError(error)) throw error;
+      const { kind: touchKind, deliveryId } = touch;
+      this.#observe({ kind: "tracking-event-dropped", level: "error", touchKind, deliveryId, err: error });
+    }
+  }
+
+  /** Until something comes, at most for a while. */
+  #rest(): Promise<void> {
+    if (this.#isWoken) return Promise.resolve();
+    return new Promise((resolve) => {
+      const timer = setTimeout(resolve, IDLE_MS);
+      this.#endRest = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+    });
+  }
+}
+
+/** SQLSTATE classes 22 and 23: the data cannot be stored, now or later. */
+function isDataError(error: unknown): boolean {
+  return /^2[23]/.test(String((error as { code?: unknown })?.code));
+}

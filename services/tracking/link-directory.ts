@@ -1,0 +1,138 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Db } from "../platform/db.ts";
+import type { Observe } from "../platform/observation.ts";
+import {
+  listConversionInstances,
+  listLatestLinks,
+  listTrackedLinks,
+  loadTrackedLinks,
+  type TrackedLink,
+} from "../store/tracking.ts";
+import { withDeadline } from "./deadline.ts";
+
+/** Where a link of a message leads. */
+export interface LinkTarget {
+  readonly instanceId: number;
+  /** Personal tags included. */
+  readonly target: string;
+}
+
+interface KnownMessage {
+  readonly links: Map<string, LinkTarget>;
+  characters: number;
+}
+
+const REFRESH_MS = 1_000;
+const LOAD_DEADLINE_MS = 3_000;
+const LINKS_AT_START = 20_000;
+const LINKS_PER_READ = 5_000;
+/** Links that commit late have lower numbers than those that were seen before them. */
+const OVERLAP = 1_000;
+const MOST_CHARACTERS = 32 * 2 ** 20;
+
+/**
+ * The links of recent messages, in memory: learnt within a second of becoming known, so that they lead on while the
+ * database is away. Those of older messages are read on demand.
+ */
+export class LinkDirectory {
+  readonly #db: Db;
+  readonly #observe: Observe;
+  /** The message used longest ago comes first. */
+  readonly #messages = new Map<number, KnownMessage>();
+  readonly #loading = new Map<number, Promise<void>>();
+  readonly #stopping = new AbortController();
+  #characters = 0;
+  #cursor: number | undefined;
+  #conversionInstances: ReadonlySet<number> = new Set();
+  #refreshing: Promise<void> = Promise.resolve();
+
+  constructor(db: Db, observe: Observe) {
+    this.#db = db;
+    this.#observe = observe;
+  }
+
+  start(): void {
+    this.#refreshing = this.#refreshForEver();
+  }
+
+  async stop(): Promise<void> {
+    this.#stopping.abort();
+    await this.#refreshing;
+  }
+
+  /** @returns undefined for a link that there is not @throws when only the database could tell and does not answer */
+  async find(messageId: number, link: string): Promise<LinkTarget | undefined> {
+    const known = this.#use(messageId)?.links.get(link);
+    if (known !== undefined) return known;
+    const loading = this.#loading.get(messageId) ?? this.#load(messageId);
+    await withDeadline(loading, LOAD_DEADLINE_MS);
+    return this.#use(messageId)?.links.get(link);
+  }
+
+  /** Whether clicked links of an instance carry a conversion token on. */
+  hasConversions(instanceId: number): boolean {
+    return this.#conversionInstances.has(instanceId);
+  }
+
+  #use(messageId: number): KnownMessage | undefined {
+    const known = this.#messages.get(messageId);
+    if (known === undefined) return undefined;
+    this.#messages.delete(messageId);
+    this.#messages.set(messageId, known);
+    return known;
+  }
+
+  #load(messageId: number): Promise<void> {
+    const loading = loadTrackedLinks(this.#db, messageId)
+      .then((links) => this.#learn(links))
+      .finally(() => this.#loading.delete(messageId));
+    this.#loading.set(messageId, loading);
+    return loading;
+  }
+
+  async #refreshForEver(): Promise<void> {
+    const { signal } = this.#stopping;
+    while (!signal.aborted) {
+      try {
+        await this.#refresh();
+      } catch (error) {
+        this.#observe({ kind: "tracked-links-not-refreshed", err: error });
+      }
+      await sleep(REFRESH_MS, undefined, { signal }).catch(() => {});
+    }
+  }
+
+  async #refresh(): Promise<void> {
+    this.#conversionInstances = await listConversionInstances(this.#db);
+    if (this.#cursor === undefined) {
+      const latest = await listLatestLinks(this.#db, LINKS_AT_START);
+      this.#learn(latest);
+      this.#cursor = latest.at(-1)?.serial ?? 0;
+      return;
+    }
+    let after = this.#cursor - OVERLAP;
+    for (;;) {
+      const links = await listTrackedLinks(this.#db, after, LINKS_PER_READ);
+      this.#learn(links);
+      after = links.at(-1)?.serial ?? after;
+      this.#cursor = Math.max(this.#cursor, after);
+      if (links.length < LINKS_PER_READ) return;
+    }
+  }
+
+  #learn(links: readonly TrackedLink[]): void {
+    for (const { messageId, instanceId, link, target } of links) {
+      const message = this.#messages.get(messageId) ?? { links: new Map(), characters: 0 };
+      if (message.links.has(link)) continue;
+      message.links.set(link, { instanceId, target });
+      message.characters += target.length;
+      this.#characters += target.length;
+      this.#messages.set(messageId, message);
+    }
+    for (const [messageId, { characters }] of this.#messages) {
+      if (this.#characters <= MOST_CHARACTERS || this.#messages.size === 1) return;
+      this.#messages.delete(messageId);
+      this.#characters -= characters;
+    }
+  }
+}

@@ -1,0 +1,18 @@
+import { readDeliveryToken } from "../../core/mail/tracking-tokens.ts";
+import { clientAddress } from "../client-address.ts";
+import { sendPixel } from "../pixel.ts";
+import { type Route, recordVisit } from "../tools.ts";
+
+/** `/o/<token>`: the pixel of a message. Whatever the token is, the picture is there. */
+export const openRoute: Route = {
+  methods: ["GET", "HEAD"],
+  async handle(ctx, token, tools) {
+    const deliveryId = readDeliveryToken(tools.secret, "open", token);
+    if (deliveryId.ok) {
+      const visitor = tools.visitors.describe({ headers: ctx.headers, address: clientAddress(ctx.req) });
+      const at = new Date(tools.clock.nowMs());
+      await recordVisit(ctx, tools, { kind: "open", deliveryId: deliveryId.value, at, visitor });
+    }
+    sendPixel(ctx);
+  },
+};

@@ -1,0 +1,54 @@
+import type { Context } from "koa";
+import type { Clock } from "../platform/clock.ts";
+import type { Db } from "../platform/db.ts";
+import type { RateLimits } from "../platform/http/limits.ts";
+import type { Observe } from "../platform/observation.ts";
+import type { Touch } from "../store/tracking-events.ts";
+import { clientAddress } from "./client-address.ts";
+import type { LinkDirectory } from "./link-directory.ts";
+import { sendErrorPage } from "./pages.ts";
+import type { VisitorRules } from "./visitor.ts";
+
+/** What the routes work with. */
+export interface TrackingTools {
+  readonly secret: string;
+  readonly db: Db;
+  readonly clock: Clock;
+  readonly links: LinkDirectory;
+  readonly visitors: VisitorRules;
+  readonly limits: RateLimits;
+  readonly observe: Observe;
+  /** Resolves when the touch is on the disk; the events come of it soon after, or when the database is back. */
+  record(touch: Touch): Promise<void>;
+}
+
+/** One kind of URL. */
+export interface Route {
+  readonly methods: readonly string[];
+  handle(ctx: Context, token: string, tools: TrackingTools): Promise<void>;
+}
+
+/**
+ * Records what a GET did; a HEAD did nothing. Should the disk refuse, the visitor gets the answer all the same: losing
+ * the event is the smaller harm.
+ */
+export async function recordVisit(ctx: Context, { record, observe }: TrackingTools, touch: Touch): Promise<void> {
+  if (ctx.method === "HEAD") return;
+  try {
+    await record(touch);
+  } catch (error) {
+    observe({ kind: "tracking-event-lost", level: "error", touchKind: touch.kind, err: error });
+  }
+}
+
+/** Answers a token that is not ours. Whoever keeps guessing has to wait; tokens that are ours always work. */
+export async function refuseToken(ctx: Context, { limits }: TrackingTools): Promise<void> {
+  const address = clientAddress(ctx.req);
+  const refusal = await limits.beforeAuthentication(address);
+  if (refusal?.kind === "rate-limited") {
+    ctx.set("Retry-After", String(refusal.retryAfterSeconds));
+    return sendErrorPage(ctx, 429, "too-many");
+  }
+  await limits.countFailure(address);
+  sendErrorPage(ctx, 400, "bad-link");
+}

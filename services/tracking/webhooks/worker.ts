@@ -1,0 +1,153 @@
+import { randomUUID } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
+import { EVENT_NAMES } from "../../core/mail/event-kind.ts";
+import { formatTimestamp } from "../../core/mail/timestamps.ts";
+import type { Clock } from "../../platform/clock.ts";
+import type { Db } from "../../platform/db.ts";
+import type { Observe } from "../../platform/observation.ts";
+import { eventKindOf } from "../../store/event-kinds.ts";
+import {
+  type LeasedWebhook,
+  leaseWebhook,
+  nextWebhookBatch,
+  releaseWebhook,
+  removeOldWebhookBatches,
+  settleWebhookBatch,
+  type WaitingBatch,
+  type WebhookEvent,
+  type WebhookOutcome,
+} from "../../store/webhooks.ts";
+import { type PostSurroundings, postJson } from "./post.ts";
+import { SIGNATURE_HEADER, signWebhook } from "./signature.ts";
+
+export interface WebhookWorkerOptions {
+  readonly db: Db;
+  readonly secret: string;
+  readonly clock: Clock;
+  readonly observe: Observe;
+  readonly surroundings: PostSurroundings;
+}
+
+/** How long a batch is tried before it is left in the log as failed. */
+export const WEBHOOK_GIVE_UP_HOURS = 24;
+
+const EVENTS_PER_BATCH = 500;
+const IDLE_MS = 1_000;
+const LEASE_SECONDS = 60;
+const MOST_AT_ONCE = 16;
+const FIRST_WAIT_SECONDS = 5;
+const LONGEST_WAIT_SECONDS = 3_600;
+const HOUSEKEEPING_MS = 3_600_000;
+
+/**
+ * Tells instances of their events. A webhook gets one batch after the other, so the events of a contact arrive in
+ * their order; a server that does not take them is asked again with growing waits, and holds up nobody else.
+ */
+export class WebhookWorker {
+  readonly #options: WebhookWorkerOptions;
+  readonly #id = randomUUID();
+  readonly #stopping = new AbortController();
+  readonly #serving = new Set<Promise<void>>();
+  #running: Promise<unknown> = Promise.resolve();
+  #isFailing = false;
+
+  constructor(options: WebhookWorkerOptions) {
+    this.#options = options;
+  }
+
+  start(): void {
+    this.#running = Promise.all([this.#repeat(() => this.#serveDue()), this.#repeat(() => this.#tidyUp())]);
+  }
+
+  /** Lets requests that are under way end. */
+  async stop(): Promise<void> {
+    this.#stopping.abort();
+    await this.#running;
+    await Promise.all(this.#serving);
+  }
+
+  /** @param work resolves when it wants to be called again */
+  async #repeat(work: () => Promise<unknown>): Promise<void> {
+    const { signal } = this.#stopping;
+    while (!signal.aborted) {
+      try {
+        await work();
+        this.#isFailing = false;
+      } catch (error) {
+        // While the database is away, once is enough.
+        this.#options.observe({ kind: "webhook-work-failed", level: this.#isFailing ? "debug" : "warn", err: error });
+        this.#isFailing = true;
+        await this.#rest(IDLE_MS);
+      }
+    }
+  }
+
+  #rest(ms: number): Promise<void> {
+    return sleep(ms, undefined, { signal: this.#stopping.signal }).catch(() => {});
+  }
+
+  async #tidyUp(): Promise<void> {
+    await removeOldWebhookBatches(this.#options.db);
+    await this.#rest(HOUSEKEEPING_MS);
+  }
+
+  /** Starts on all webhooks that are due, and waits for one to end, or for new ones. */
+  async #serveDue(): Promise<void> {
+    const { db, secret, observe } = this.#options;
+    const lease = { workerId: this.#id, leaseSeconds: LEASE_SECONDS };
+    while (this.#serving.size < MOST_AT_ONCE) {
+      const webhook = await leaseWebhook(db, secret, lease);
+      if (webhook === undefined) break;
+      const serving: Promise<void> = this.#serve(webhook)
+        .catch((error: unknown) => observe({ kind: "webhook-not-served", level: "warn", err: error }))
+        .finally(() => this.#serving.delete(serving));
+      this.#serving.add(serving);
+    }
+    await Promise.race([this.#rest(IDLE_MS), ...this.#serving]);
+  }
+
+  async #serve(webhook: LeasedWebhook): Promise<void> {
+    const { db, observe } = this.#options;
+    const { instanceId } = webhook;
+    const limits = { events: EVENTS_PER_BATCH, giveUpHours: WEBHOOK_GIVE_UP_HOURS };
+    const batch = await nextWebhookBatch(db, instanceId, limits, (events) => writeBody(webhook, events));
+    if (batch === undefined) return releaseWebhook(db, instanceId, this.#id);
+    const outcome = await this.#post(webhook, batch);
+    await settleWebhookBatch(db, { instanceId, batchId: batch.id, workerId: this.#id }, outcome);
+    observe({ kind: `webhook-${outcome.state}`, instanceId, batchId: batch.id, outcome: outcome.text });
+  }
+
+  async #post(webhook: LeasedWebhook, batch: WaitingBatch): Promise<WebhookOutcome> {
+    const now = new Date(this.#options.clock.nowMs());
+    const headers = {
+      [SIGNATURE_HEADER]: signWebhook(webhook.signingSecret, batch.body, now),
+      "Palomar-Batch": String(batch.id),
+    };
+    const answer = await postJson(webhook.url, { body: batch.body, headers }, this.#options.surroundings);
+    const text = answer.ok ? `status ${answer.value}` : answer.error;
+    if (answer.ok && answer.value >= 200 && answer.value < 300) return { state: "delivered", text };
+    if (batch.isPastTime) return { state: "failed", text };
+    return { state: "waiting", text, retryInSeconds: webhookWaitSeconds(webhook.failures) };
+  }
+}
+
+/** Doubles from five seconds to an hour. @param failures in a row before this one */
+export function webhookWaitSeconds(failures: number): number {
+  return Math.min(LONGEST_WAIT_SECONDS, FIRST_WAIT_SECONDS * 2 ** Math.min(failures, 20));
+}
+
+/** Events in the words of the API. */
+function writeBody({ instanceName, timeZone }: LeasedWebhook, events: readonly WebhookEvent[]): string {
+  return JSON.stringify({
+    instancia: instanceName,
+    eventos: events.map(({ kind, at, machine, email, campaignName, campaignNumid, eeid }) => ({
+      evento: EVENT_NAMES[eventKindOf(kind)],
+      timestamp: formatTimestamp(at, timeZone),
+      email,
+      campania: campaignName,
+      campana_id: campaignNumid,
+      eeid,
+      ...(machine ? { maquina: true } : {}),
+    })),
+  });
+}

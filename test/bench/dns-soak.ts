@@ -1,0 +1,85 @@
+/**
+ * Ten million hostile packets through the answering pipeline: `npm run soak:dns [-- --packets N]`.
+ * Fails when one brings an exception, an answer that is too long or an answer to an answer, or when memory grows.
+ */
+import { randomFillSync } from "node:crypto";
+import { parseArgs } from "node:util";
+import * as dnsPacket from "dns-packet";
+import { Client } from "../../services/dns-server/client.ts";
+import { UDP_PAYLOAD_OCTETS } from "../../services/dns-server/edns.ts";
+import { DEFER, DROP } from "../../services/dns-server/pipeline.ts";
+import { pictureOf, pipelineOn } from "../unit/dns-server/test-picture.ts";
+import { benchQueries, benchZone } from "./dns-data.ts";
+
+const ZONES = 100;
+const SEEDS = 5_000;
+const MAX_PACKET_OCTETS = 600;
+/** Collections come when they come: growth below this is none. */
+const MAX_GROWTH_OCTETS = 16 * 1024 * 1024;
+
+const { values } = parseArgs({ options: { packets: { type: "string", default: "10000000" } } });
+const packets = Number(values.packets);
+
+const zones = Array.from({ length: ZONES }, (_, index) => benchZone(index));
+const pipeline = pipelineOn(pictureOf(...zones.map(({ name, text }) => ({ origin: `${name}.`, text }))));
+const seeds = benchQueries(SEEDS, ZONES).map(([name, type]) =>
+  dnsPacket.encode({
+    type: "query",
+    id: 1,
+    questions: [{ name, type: type as dnsPacket.RecordType }],
+    additionals: [
+      { type: "OPT", name: ".", udpPayloadSize: 4096, flags: 0, options: [] } as unknown as dnsPacket.Answer,
+    ],
+  }),
+);
+const client = new Client();
+client.setAddress("192.0.2.1");
+const random = new Uint32Array(4096);
+let drawn = random.length;
+const packet = new Uint8Array(MAX_PACKET_OCTETS);
+const answer = new Uint8Array(UDP_PAYLOAD_OCTETS);
+
+send(packets);
+const before = process.memoryUsage();
+const answered = send(packets);
+const after = process.memoryUsage();
+const growth = after.rss - before.rss;
+process.stdout.write(
+  `${packets} packets, ${answered} answered; resident memory ${(growth / 1e6).toFixed(1)} MB more than before\n`,
+);
+if (growth > MAX_GROWTH_OCTETS) throw new Error("memory grew");
+
+/** Sends random packets: half of them noise, half of them queries with a few octets put otherwise. */
+function send(count: number): number {
+  let answered = 0;
+  for (let index = 0; index < count; index += 1) {
+    const length = draw() % 2 === 0 ? fillWithNoise() : fillWithMutation();
+    const octets = pipeline.respond(packet, length, answer, client, 1_700_000_000);
+    if (octets === DROP || octets === DEFER) continue;
+    answered += 1;
+    if (octets > UDP_PAYLOAD_OCTETS) throw new Error(`an answer of ${octets} octets`);
+    if (length < 12 || packet[2]! >= 0x80) throw new Error("an answer to what is no query");
+  }
+  return answered;
+}
+
+function fillWithNoise(): number {
+  const length = draw() % MAX_PACKET_OCTETS;
+  for (let index = 0; index < Math.min(length, 64); index += 1) packet[index] = draw();
+  return length;
+}
+
+function fillWithMutation(): number {
+  const seed = seeds[draw() % seeds.length]!;
+  packet.set(seed);
+  for (let changes = draw() % 5; changes > 0; changes -= 1) packet[draw() % seed.length] = draw();
+  return draw() % 8 === 0 ? draw() % seed.length : seed.length;
+}
+
+function draw(): number {
+  if (drawn === random.length) {
+    randomFillSync(random);
+    drawn = 0;
+  }
+  return random[drawn++]!;
+}

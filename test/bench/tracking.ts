@@ -1,0 +1,233 @@
+/**
+ * `npm run bench:tracking [seconds]`: clicks a second through the tracking service, answered and stored, with the
+ * database (fsync on) on the same machine; by `wrk` where it is installed, else by a client of our own. At its end the
+ * service is killed under load: every click that was answered must be in the database after the next start.
+ */
+import { type ChildProcess, execFile, fork, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { Agent, get } from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { validateAddress } from "../../services/core/mail/address.ts";
+import { trackHtml } from "../../services/core/mail/tracking-html.ts";
+import { makeClickToken } from "../../services/core/mail/tracking-tokens.ts";
+import { systemClock } from "../../services/platform/clock.ts";
+import { loadConfig } from "../../services/platform/config.ts";
+import { type Db, openDb, openListenConnection } from "../../services/platform/db.ts";
+import { openEmbeddedPostgres } from "../../services/platform/embedded-postgres.ts";
+import { makeLogger } from "../../services/platform/logger.ts";
+import { migrate } from "../../services/platform/migrations.ts";
+import { makeObserve } from "../../services/platform/observation.ts";
+import { acceptSend } from "../../services/store/batches.ts";
+import { addCampaign } from "../../services/store/campaigns.ts";
+import { EVENT_KINDS } from "../../services/store/event-kinds.ts";
+import { addInstance, findInstanceByName } from "../../services/store/instances.ts";
+import { saveTrackedLinks } from "../../services/store/tracking.ts";
+import { start } from "../../services/tracking/main.ts";
+
+const SECRET = "the secret of the benchmark";
+const RECIPIENTS = 20_000;
+const CONNECTIONS = 32;
+const KILL_AFTER_MS = 1_000;
+const CAMPAIGN = {
+  type: "api",
+  name: "bench",
+  sender: "info@bench.test",
+  senderName: "",
+  subject: "Hi",
+  subjectUri: "",
+  replyTo: "",
+  url: "",
+  charset: "utf8",
+  unsubscribe: "no",
+} as const;
+
+if (process.argv[2] === "serve") await serve(process.argv[3] as string, process.argv[4] as string);
+else await measure(Number(process.argv[2] ?? 10));
+
+/** The service in a process of its own, as under the supervisor; ends when its parent does. */
+async function serve(databaseUrl: string, dataDir: string): Promise<void> {
+  const config = loadConfig({ PALOMAR_TRACKING_LISTEN: "127.0.0.1:0", PALOMAR_DATA_DIR: dataDir });
+  if (!config.ok) throw new Error(config.error.join("\n"));
+  const db = openDb(databaseUrl, { connections: 10, name: "bench" });
+  const logger = makeLogger("tracking", "warn");
+  const service = await start({
+    config: config.value,
+    secret: SECRET,
+    db,
+    clock: systemClock,
+    logger,
+    observe: makeObserve(logger),
+    openListenConnection: () => openListenConnection(databaseUrl, "bench"),
+    addressOf: () => Promise.reject(new Error("tracking asks for no sibling")),
+  });
+  process.send?.(service.addresses.tracking);
+  await once(process, "disconnect");
+  await service.stop();
+  await db.destroy();
+}
+
+async function measure(seconds: number): Promise<void> {
+  const folder = mkdtempSync(join(tmpdir(), "palomar-bench-"));
+  const postgres = await openEmbeddedPostgres({ dataDir: folder, logger: makeLogger("bench", "error") });
+  const db = openDb(postgres.url, { connections: 4, name: "bench set-up" });
+  try {
+    await migrate(db);
+    const paths = await makeClickPaths(db);
+    const first = await startService(postgres.url, folder);
+    if (spawnSync("wrk", ["-v"]).error === undefined) await measureWithWrk(first.url, paths, { seconds, folder });
+    else await measureWithClient(first.url, paths, seconds);
+    const storedMs = await untilSettled(db);
+    const clicks = await countClicks(db);
+    const cpuMicroseconds = Math.round(cpuMs(first.process) * (1_000 / clicks));
+    print(`${clicks} clicks in the database, the last one ${storedMs} ms after the load ended`);
+    print(`the service took ${cpuMicroseconds} µs of processor time a click`);
+
+    const before = await countClicks(db);
+    setTimeout(() => first.process.kill("SIGKILL"), KILL_AFTER_MS);
+    const { answered } = await load(first.url, paths, seconds);
+    const second = await startService(postgres.url, folder);
+    await untilSettled(db);
+    const stored = (await countClicks(db)) - before;
+    print(`killed under load: ${answered} clicks answered, ${stored} stored`);
+    if (stored < answered) throw new Error(`${answered - stored} answered clicks are lost`);
+    second.process.disconnect();
+    await once(second.process, "exit");
+  } finally {
+    await db.destroy();
+    await postgres.release();
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+async function startService(databaseUrl: string, dataDir: string): Promise<{ process: ChildProcess; url: string }> {
+  const child = fork(fileURLToPath(import.meta.url), ["serve", databaseUrl, dataDir]);
+  const [url] = (await once(child, "message")) as [string];
+  return { process: child, url };
+}
+
+/** Processor time of a process so far (Linux); NaN elsewhere. */
+function cpuMs({ pid }: ChildProcess): number {
+  if (!existsSync(`/proc/${pid}/stat`)) return Number.NaN;
+  const fields = readFileSync(`/proc/${pid}/stat`, "latin1").split(") ").at(-1)!.split(" ");
+  return (Number(fields[11]) + Number(fields[12])) * 10;
+}
+
+/** A message to many, delivered a minute ago, and the paths of its link. */
+async function makeClickPaths(db: Db): Promise<string[]> {
+  await addInstance(db, SECRET, { name: "bench", host: "bench.test", key: "key", archive: false, domains: [] });
+  const instanceId = (await findInstanceByName(db, "bench"))!.id;
+  const campaign = await addCampaign(db, SECRET, { ...CAMPAIGN, instanceId });
+  const html = '<p><a href="https://shop.example.org/offer?a=1&amp;b=2">Offer</a></p>';
+  const template = { from: { name: "", address: "info@bench.test" }, subject: "Hi", html, unsubscribe: false };
+  await db.transaction((transaction) =>
+    acceptSend(transaction, {
+      instanceId,
+      campaignNumid: campaign.numid,
+      creator: "api",
+      senderDomain: "bench.test",
+      content: { kind: "template", template, attachments: [] },
+      recipients: Array.from({ length: RECIPIENTS }, (_, index) => ({ address: toAddress(`r${index}@example.net`) })),
+      copies: [],
+      archive: false,
+    }),
+  );
+  await db("deliveries").update({ state: "delivered", finished_at: new Date(Date.now() - 60_000) });
+  await db.raw("vacuum analyze");
+  const { links } = trackHtml(html);
+  const [link] = links.keys();
+  const { id: messageId } = await db("messages").first("id");
+  await saveTrackedLinks(db, messageId, links);
+  const deliveryIds: number[] = await db("deliveries").pluck("id");
+  return deliveryIds.map((deliveryId) => `/c/${makeClickToken(SECRET, { deliveryId, messageId, link: link! })}`);
+}
+
+function toAddress(text: string) {
+  const address = validateAddress(text, { allowSmtputf8: false });
+  if (!address.ok) throw new Error(text);
+  return address.value;
+}
+
+async function measureWithWrk(
+  url: string,
+  paths: readonly string[],
+  { seconds, folder }: { readonly seconds: number; readonly folder: string },
+): Promise<void> {
+  const script = join(folder, "clicks.lua");
+  writeFileSync(
+    script,
+    `local paths = {${paths.map((path) => `"${path}"`).join(",")}}\nlocal n = math.random(#paths)
+request = function() n = n % #paths + 1; return wrk.format("GET", paths[n]) end\n`,
+  );
+  const options = ["-t1", `-c${CONNECTIONS}`, `-d${seconds}s`, "--latency", "-s", script, url];
+  print((await promisify(execFile)("wrk", options)).stdout);
+}
+
+async function measureWithClient(url: string, paths: readonly string[], seconds: number): Promise<void> {
+  const { answered, latenciesMs } = await load(url, paths, seconds);
+  const sorted = latenciesMs.sort((a, b) => a - b);
+  const at = (share: number) => sorted[Math.floor(sorted.length * share)]?.toFixed(1);
+  print(`${Math.round(answered / seconds)} clicks/s answered; p50 ${at(0.5)} ms, p99 ${at(0.99)} ms (no wrk here)`);
+}
+
+/** Clicks on one link after the other over some connections; ends early when the server does. */
+async function load(
+  url: string,
+  paths: readonly string[],
+  seconds: number,
+): Promise<{ readonly answered: number; readonly latenciesMs: number[] }> {
+  const agent = new Agent({ keepAlive: true, maxSockets: CONNECTIONS });
+  const deadline = performance.now() + seconds * 1000;
+  const latenciesMs: number[] = [];
+  let next = 0;
+  const click = async () => {
+    while (performance.now() < deadline) {
+      const path = paths[next++ % paths.length] as string;
+      const startedAt = performance.now();
+      if (!(await isAnswered(url + path, agent))) return;
+      latenciesMs.push(performance.now() - startedAt);
+    }
+  };
+  await Promise.all(Array.from({ length: CONNECTIONS }, click));
+  agent.destroy();
+  return { answered: latenciesMs.length, latenciesMs };
+}
+
+function isAnswered(url: string, agent: Agent): Promise<boolean> {
+  return new Promise((resolve) => {
+    get(url, { agent }, (response) => {
+      response.resume();
+      response.on("end", () => resolve(response.statusCode === 302));
+      response.on("error", () => resolve(false));
+    }).on("error", () => resolve(false));
+  });
+}
+
+async function countClicks(db: Db): Promise<number> {
+  const row = await db("events").where({ kind: EVENT_KINDS.clicked }).count("* as count").first();
+  return Number(row?.count);
+}
+
+/** Waits until no more clicks come in. @returns how long the last ones took, milliseconds */
+async function untilSettled(db: Db): Promise<number> {
+  const startedAt = performance.now();
+  let settledAt = startedAt;
+  for (let count = -1, quietLooks = 0; quietLooks < 8; quietLooks++) {
+    const now = await countClicks(db);
+    if (now !== count) {
+      count = now;
+      quietLooks = 0;
+      settledAt = performance.now();
+    }
+    await sleep(250);
+  }
+  return Math.round(settledAt - startedAt);
+}
+
+function print(line: string): void {
+  process.stdout.write(`${line}\n`);
+}

@@ -1,0 +1,266 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Command } from "commander";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { registerAclCommand } from "../../services/cli/commands/acl.ts";
+import { registerResellerCommand } from "../../services/cli/commands/reseller.ts";
+import { registerResolverBlockCommand } from "../../services/cli/commands/resolver-block.ts";
+import { registerZoneCommand } from "../../services/cli/commands/zone.ts";
+import { CommandRefused, type CommandRuntime } from "../../services/cli/runtime.ts";
+import { findAcl } from "../../services/store/acls.ts";
+import { RESELLER_TWO, type RunningApi, SECRET, startApi, zoneFields } from "./dns-api-client.ts";
+
+let api: RunningApi;
+let folder: string;
+
+beforeAll(async () => {
+  api = await startApi();
+  folder = mkdtempSync(join(tmpdir(), "palomar-test-"));
+  await api.call("POST", "/api/v1/company", { crm_id: "acme", name: "Acme", apikey: "acme-key" });
+});
+afterAll(async () => {
+  rmSync(folder, { recursive: true });
+  await api.stop();
+});
+
+interface Outcome {
+  /** What is printed with `--json`. */
+  // biome-ignore lint/suspicious/noExplicitAny: tests look at results of every shape
+  readonly json?: any;
+  /** What is printed without. */
+  readonly text?: string;
+  readonly refused?: string;
+  readonly status: number;
+}
+
+/** Runs a command as `palomar` does, on the test's database. */
+async function palomar(...words: string[]): Promise<Outcome> {
+  let outcome: Outcome = { status: 0 };
+  const runtime: CommandRuntime = {
+    config: {} as CommandRuntime["config"],
+    withDatabase: (use) => use({ db: api.database.db, secret: SECRET, config: {} as CommandRuntime["config"] }),
+    print: (json, text) => {
+      outcome = { ...outcome, json, text };
+    },
+    note: () => {},
+    refuse: (text) => {
+      throw new CommandRefused(text);
+    },
+    exitWith: (status) => {
+      outcome = { ...outcome, status };
+    },
+  };
+  const program = new Command();
+  for (const register of [
+    registerResellerCommand,
+    registerAclCommand,
+    registerResolverBlockCommand,
+    registerZoneCommand,
+  ]) {
+    register(program, runtime);
+  }
+  try {
+    await program.parseAsync(words, { from: "user" });
+  } catch (error) {
+    if (!(error instanceof CommandRefused)) throw error;
+    outcome = { status: 1, refused: error.message };
+  }
+  return outcome;
+}
+
+function file(name: string, text: string | Buffer): string {
+  const path = join(folder, name);
+  writeFileSync(path, text);
+  return path;
+}
+
+const ZONE = "$TTL 300\n@ SOA ns1.example.net. h.example.net. 7 1 2 3 4\n@ NS ns1.example.net.\nwww A 192.0.2.1\n";
+
+describe("palomar reseller", () => {
+  test("adds, lists, rotates the key, and gives the licence", async () => {
+    const added = await palomar("reseller", "add", "three", "--name", "Three", "--rpz");
+    expect(added.json).toEqual({ reseller_id: "three", key: expect.stringMatching(/^[\w-]{43}$/) });
+    const ask = (key: string, path = "companies") =>
+      api.call("GET", `/api/v1/${path}`, undefined, { reseller: "three", key });
+    expect((await ask(added.json.key)).status).toBe(200);
+    expect((await ask(added.json.key, "active_rpz")).status).toBe(200);
+    expect((await palomar("reseller", "licence", "three", "--rpz", "off")).json).toEqual({
+      reseller_id: "three",
+      rpz: false,
+    });
+    expect((await ask(added.json.key, "active_rpz")).status).toBe(403);
+    const rotated = await palomar("reseller", "key", "rotate", "three");
+    expect((await ask(added.json.key)).status).toBe(403);
+    expect((await ask(rotated.json.key)).status).toBe(200);
+    expect((await palomar("reseller", "list")).json).toContainEqual({
+      reseller_id: "three",
+      name: "Three",
+      rpz: false,
+    });
+  });
+
+  test.each([
+    [["add", "three", "--name", "Again"], "reseller three already exists"],
+    [["add", "bad id", "--name", "x"], "a reseller id"],
+    [["add", "four", "--name", "x", "--key", "with space"], "a key"],
+    [["key", "rotate", "nobody"], "reseller nobody does not exist"],
+    [["licence", "nobody", "--rpz", "on"], "reseller nobody does not exist"],
+  ])("refuses %j", async (words, refused) => {
+    expect((await palomar("reseller", ...words)).refused).toContain(refused);
+  });
+});
+
+describe("palomar acl add", () => {
+  test("makes a key, or takes one", async () => {
+    const made = await palomar("acl", "add", "one", "made", "--block", "192.0.2.1", "--tsig", "Key.Example.");
+    expect(made.json).toEqual({
+      name: "made",
+      tsig: { name: "key.example", algorithm: "hmac-sha256", secret: expect.stringMatching(/^.{43}=$/) },
+    });
+    const given = "given.example:HMAC-SHA512:c2VjcmV0IHNlY3JldA==";
+    const words = [
+      "--tsig",
+      given,
+      "--zone",
+      "A.example.org.",
+      "--notify",
+      "192.0.2.1",
+      "--notify",
+      "[2001:db8::1]:5353",
+    ];
+    const taken = await palomar("acl", "add", "one", "given", ...words);
+    expect(taken.json.tsig).toEqual({
+      name: "given.example",
+      algorithm: "hmac-sha512",
+      secret: "c2VjcmV0IHNlY3JldA==",
+    });
+    expect(await findAcl(api.database.db, SECRET, "one", "given")).toEqual({
+      name: "given",
+      blocks: [],
+      tsig: { name: "given.example", algorithm: "hmac-sha512", secret: Buffer.from("secret secret") },
+      zones: ["a.example.org"],
+      notify: ["192.0.2.1:53", "[2001:db8::1]:5353"],
+    });
+    expect((await palomar("acl", "add", "one", "plain", "--block", "2001:db8::/32")).json).toEqual({
+      name: "plain",
+      tsig: null,
+    });
+    const row = await api.database.db("tsig_keys").where({ name: "given.example" }).first();
+    expect(row.secret_sealed).not.toContain("c2VjcmV0");
+  });
+
+  test.each([
+    [["one", "made"], "ACL made already exists"],
+    [["one", "new", "--tsig", "key.example"], "TSIG key key.example already exists"],
+    [["nobody", "new"], "reseller nobody does not exist"],
+    [["one", "new", "--block", "192.0.2.1/24"], "host bits"],
+    [["one", "new", "--tsig", "k:hmac-md5"], "hmac-md5"],
+    [["one", "new", "--tsig", "k:hmac-sha1:!!"], "base64"],
+    [["one", "new", "--notify", "a b:53"], "HOST"],
+    [["one", "new", "--notify", "192.0.2.1:99999"], "HOST"],
+    [["one", "new", "--zone", "a..b"], "a..b"],
+  ])("refuses %j", async (words, refused) => {
+    expect((await palomar("acl", "add", ...words)).refused).toContain(refused);
+    expect(await findAcl(api.database.db, SECRET, "one", "new")).toBeUndefined();
+  });
+});
+
+test("palomar resolver-block add", async () => {
+  const added = await palomar("resolver-block", "add", "one", "192.0.2.0/24", "--description", "office");
+  expect(added.json).toEqual({ block: "192.0.2.0/24", description: "office" });
+  expect((await api.call("GET", "/api/v1/resolver_blocks")).body.resolver_blocks).toEqual([added.json]);
+  expect((await palomar("resolver-block", "add", "one", "192.0.2.1/24")).refused).toContain("host bits");
+  expect((await palomar("resolver-block", "add", "nobody", "192.0.2.0/24")).refused).toContain("does not exist");
+});
+
+describe("palomar zone", () => {
+  test("imports a new zone with the file's SOA and serial, and replaces one that is there", async () => {
+    const path = file("one.zone", ZONE);
+    const imported = await palomar("zone", "import", "one", "ACME", "Import.example.org.", path);
+    expect(imported).toMatchObject({ status: 0, json: [{ domain: "import.example.org", serial: 7, records: 2 }] });
+    expect((await api.call("GET", "/api/v1/soa/import.example.org")).body).toMatchObject({
+      crm_id: "acme",
+      mname: "ns1.example.net",
+      ttl: 300,
+      serial_type: "numeric",
+    });
+    const again = await palomar("zone", "import", "one", "acme", "import.example.org", path);
+    expect(again.json).toEqual([{ domain: "import.example.org", serial: 8, records: 2 }]);
+    const { history } = (await api.call("GET", "/api/v1/zone_history/import.example.org")).body;
+    expect(history.map(({ serial, actor }: Record<string, unknown>) => [serial, actor])).toEqual([
+      [8, "operator"],
+      [7, "operator"],
+    ]);
+  });
+
+  test("exports what the API exports", async () => {
+    const { text } = await api.call("GET", "/api/v1/zone_file/import.example.org");
+    const exported = await palomar("zone", "export", "IMPORT.example.org");
+    expect(exported.text).toBe(text);
+    expect(exported.json).toEqual({ domain: "import.example.org", serial: 8, zone: text });
+    expect((await palomar("zone", "export", "never.example.org")).refused).toContain("does not exist");
+  });
+
+  test("imports by manifest: bad zones do not stop good ones", async () => {
+    file("good.zone", ZONE);
+    file("bad.zone", "@ SOA ns1 h 1 1 1 1 1\n@ NS ns1\nwww A 192.0.2.300\n");
+    file("latin1.zone", Buffer.from("; se\xf1al", "latin1"));
+    const lines = ["good", "bad", "missing", "latin1", "good"].map(
+      (name, index) => `m${index}.example.org\t${name}.zone`,
+    );
+    const manifest = file("manifest", `# zones\n${lines.join("\n")}\n\n`);
+    const { status, json } = await palomar("zone", "import", "one", "acme", "--manifest", manifest);
+    expect(status).toBe(1);
+    expect(json).toEqual([
+      { domain: "m0.example.org", serial: 7, records: 2 },
+      { domain: "m1.example.org", error: expect.stringMatching(/^line 3, column 7: /) },
+      { domain: "m2.example.org", error: expect.stringContaining("missing.zone") },
+      { domain: "m3.example.org", error: expect.stringContaining("latin1.zone") },
+      { domain: "m4.example.org", serial: 7, records: 2 },
+    ]);
+  });
+
+  test("imports the primary zones of a BIND configuration", async () => {
+    const conf = file(
+      "named.conf",
+      'options { directory "."; };\nzone "bind.example.org" { type primary; file "good.zone"; };',
+    );
+    const { json } = await palomar("zone", "import", "one", "acme", "--named-conf", conf);
+    expect(json).toEqual([{ domain: "bind.example.org", serial: 7, records: 2 }]);
+  });
+
+  test.each([
+    ["nobody", "good.zone", "Company nobody does not exist"],
+    ["acme", "no-soa.zone", "no SOA"],
+    ["acme", "host-bits.zone", "/24", "1.2.0.192.in-addr.arpa"],
+  ])("for %s refuses %s: %s", async (crmId, name, error, fqdn = "refused.example.org") => {
+    const path = file(name, name === "no-soa.zone" ? "@ 60 NS ns1.example.net.\n" : ZONE);
+    const { status, json } = await palomar("zone", "import", "one", crmId, fqdn, path);
+    expect(status).toBe(1);
+    expect(json).toEqual([{ domain: fqdn, error: expect.stringContaining(error) }]);
+  });
+
+  test("refuses zones of others", async () => {
+    await api.call("POST", "/api/v1/company", { crm_id: "acme", name: "Theirs", apikey: "theirs" }, RESELLER_TWO);
+    const { json } = await palomar("zone", "import", "two", "acme", "import.example.org", file("x.zone", ZONE));
+    expect(json).toEqual([{ domain: "import.example.org", error: "duplicated zone: import.example.org" }]);
+  });
+
+  test("allows a name below another reseller's zone", async () => {
+    const create = () =>
+      api.call("POST", "/api/v1/master_zone/below.import.example.org", zoneFields({ crm_id: "acme" }), RESELLER_TWO);
+    expect((await create()).status).toBe(400);
+    const allowed = await palomar("zone", "allow", "Below.import.example.org.", "two");
+    expect(allowed.json).toEqual({ domain: "below.import.example.org", reseller_id: "two" });
+    expect((await create()).status).toBe(200);
+    expect((await palomar("zone", "allow", "x.example.org", "nobody")).refused).toContain("does not exist");
+  });
+
+  test.each([[[]], [["x.example.org"]], [["x.example.org", "f", "--manifest", "m"]]])(
+    "import takes one source: %j",
+    async (words) => {
+      expect((await palomar("zone", "import", "one", "acme", ...words)).refused).toContain("--manifest");
+    },
+  );
+});

@@ -1,0 +1,342 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { setInstanceSettings } from "../../services/store/instances.ts";
+import { eventually } from "../support/stack.ts";
+import { startTestTracking, type TestDelivery, type TestTracking } from "../support/tracking.ts";
+
+let tracking: TestTracking;
+
+beforeAll(async () => {
+  tracking = await startTestTracking();
+});
+afterAll(async () => {
+  expect(tracking.failures).toEqual([]);
+  await tracking.stop();
+});
+
+const TARGET = "https://shop.example.org/offer?a=1&b=2#part";
+const HTML = `<p><a href="${TARGET.replace("&", "&amp;")}">Offer</a></p>`;
+
+/** Waits until so many events of the contact are stored. */
+const stored = (delivery: TestDelivery, count: number) =>
+  eventually(
+    () => tracking.eventsOf(delivery),
+    (events) => events.length >= count,
+  );
+
+describe("clicks", () => {
+  test("lead to the stored target, and are stored", async () => {
+    const ana = await tracking.deliver("ana@clicks.example.net", HTML);
+    const answer = await tracking.get(ana.clicks[TARGET]!);
+    expect(answer).toMatchObject({ status: 302, headers: { location: TARGET, "cache-control": "no-store" } });
+    expect(answer.headers["referrer-policy"]).toBe("no-referrer");
+    expect(answer.headers["set-cookie"]).toBeUndefined();
+    expect(await stored(ana, 1)).toMatchObject([
+      { kind: "clicked", machine: false, campaign_numid: tracking.campaign.numid, delivery_id: ana.id },
+    ]);
+  });
+
+  test("lead nowhere else, whatever the request carries", async () => {
+    const ana = await tracking.deliver("elsewhere@clicks.example.net", HTML);
+    const evil = "https://evil.example.net/";
+    const path = `${ana.clicks[TARGET]}?url=${evil}&pmt=x&next=${evil}`;
+    const answer = await tracking.get(path, { Referer: evil, "X-Forwarded-Host": "evil.example.net" });
+    expect(answer.headers.location).toBe(TARGET);
+  });
+
+  test("of a HEAD are answered alike and not stored", async () => {
+    const ana = await tracking.deliver("head@clicks.example.net", HTML);
+    expect((await tracking.call("HEAD", ana.clicks[TARGET]!)).headers.location).toBe(TARGET);
+    await tracking.get(ana.clicks[TARGET]!);
+    expect(await stored(ana, 1)).toHaveLength(1);
+  });
+
+  test("carry the recipient's values on", async () => {
+    const target = "https://shop.example.org/?n=XYZNOMBREXYZ&e=XYZEMAILXYZ&x=XYZNADAXYZ";
+    const ana = await tracking.deliver("ana@values.example.net", `<a href="${target}">x</a>`);
+    expect((await tracking.get(ana.clicks[target]!)).headers.location).toBe(
+      "https://shop.example.org/?n=Ana%20Mar%C3%ADa&e=ana@values.example.net&x=",
+    );
+  });
+
+  test.each(["", "x", "%00", "../../etc/passwd", "A".repeat(4000), "<script>alert(1)</script>"])(
+    "with token %j are refused without an echo",
+    async (token) => {
+      const answer = await tracking.get(`/c/${encodeURIComponent(token)}`);
+      expect(answer.status).toBe(400);
+      expect(answer.headers.location).toBeUndefined();
+      expect(answer.headers["content-security-policy"]).toContain("default-src 'none'");
+      if (token.length > 1) expect(answer.body.toString()).not.toContain(token);
+    },
+  );
+
+  test("with a token of another kind are refused", async () => {
+    const ana = await tracking.deliver("kind@clicks.example.net", HTML);
+    expect((await tracking.get(ana.open.replace("/o/", "/c/"))).status).toBe(400);
+    expect((await tracking.get(ana.clicks[TARGET]!.replace("/c/", "/u/"))).status).toBe(400);
+  });
+
+  test("on links of a message that is gone say so", async () => {
+    const ana = await tracking.deliver("gone@clicks.example.net", HTML);
+    await tracking.db("tracked_links").where({ message_id: ana.messageId }).delete();
+    await tracking.restart();
+    expect((await tracking.get(ana.clicks[TARGET]!)).status).toBe(410);
+  });
+});
+
+describe("opens", () => {
+  test("are stored, and answered with an image that nobody keeps", async () => {
+    const ana = await tracking.deliver("ana@opens.example.net", HTML);
+    const answer = await tracking.get(ana.open);
+    expect(answer).toMatchObject({
+      status: 200,
+      headers: { "content-type": "image/gif", "cache-control": "no-store" },
+    });
+    expect(answer.body.subarray(0, 6).toString()).toBe("GIF89a");
+    expect(await stored(ana, 1)).toMatchObject([{ kind: "viewed", machine: false }]);
+  });
+
+  test.each(["/o/unknown", "/o/", `/o/${"A".repeat(60)}`, "/v/unknown?ref=1", "/v/"])(
+    "of %s get the image too",
+    async (path) => {
+      expect(await tracking.get(path)).toMatchObject({ status: 200, headers: { "content-type": "image/gif" } });
+    },
+  );
+
+  test("tell device and kind of the contact, of people only", async () => {
+    const ana = await tracking.deliver("device@opens.example.net", HTML);
+    await tracking.get(ana.open, {
+      "User-Agent": "Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) Mobile/15E148",
+    });
+    await tracking.get(ana.open, { "User-Agent": "Mozilla/5.0 (Windows NT 5.1) (via ggpht.com GoogleImageProxy)" });
+    await stored(ana, 2);
+    expect(await tracking.db("contacts").where({ id: ana.contactId }).first("device", "device_subtype_id")).toEqual({
+      device: "movil",
+      device_subtype_id: 12,
+    });
+  });
+});
+
+describe("machines are told from people", () => {
+  test.each([
+    ["Apple's proxy", { "User-Agent": "Mozilla/5.0" }],
+    [
+      "Gmail's proxy",
+      { "User-Agent": "Mozilla/5.0 (Windows NT 5.1; rv:11.0) Gecko Firefox/11.0 (via ggpht.com GoogleImageProxy)" },
+    ],
+    ["a link scanner", { "User-Agent": "Mozilla/5.0 (compatible; Barracuda Sentinel (EE))" }],
+    ["a prefetching browser", { "Sec-Purpose": "prefetch;prerender" }],
+    ["a scanner's network", { "X-Forwarded-For": "203.0.113.9, 67.231.144.7" }],
+  ])("%s", async (name, headers) => {
+    const ana = await tracking.deliver(`${name.replaceAll(/\W/g, "")}@machines.example.net`, HTML);
+    await tracking.get(ana.open, headers);
+    await tracking.get(ana.clicks[TARGET]!, headers);
+    expect(await stored(ana, 2)).toMatchObject([
+      { kind: "viewed", machine: true },
+      { kind: "clicked", machine: true },
+    ]);
+  });
+
+  test("who comes too soon", async () => {
+    const ana = await tracking.deliver("soon@machines.example.net", HTML, { deliveredSecondsAgo: 0.5 });
+    await tracking.get(ana.open);
+    expect(await stored(ana, 1)).toMatchObject([{ machine: true, detail: { machine: "too-soon" } }]);
+  });
+
+  test("who follows every link within seconds; the counts follow", async () => {
+    const links = [1, 2, 3, 4].map((n) => `https://shop.example.org/${n}`);
+    const html = links.map((link) => `<a href="${link}">x</a>`).join("");
+    const ana = await tracking.deliver("all@machines.example.net", html);
+    const countsBefore = await clickCounts();
+    for (const link of links) await tracking.get(ana.clicks[link]!);
+    const events = await eventually(
+      () => tracking.eventsOf(ana),
+      (found) => found.length === 4 && found.every(({ machine }) => machine),
+    );
+    expect(events.map(({ detail }) => detail?.machine)).toEqual(Array(4).fill("all-links"));
+    const counts = await clickCounts();
+    expect([counts.people - countsBefore.people, counts.machines - countsBefore.machines]).toEqual([0, 4]);
+  });
+
+  test("who follows some of the links is a person", async () => {
+    const links = [1, 2, 3, 4].map((n) => `https://shop.example.org/${n}`);
+    const html = links.map((link) => `<a href="${link}">x</a>`).join("");
+    const ana = await tracking.deliver("some@machines.example.net", html);
+    for (const link of links.slice(1)) await tracking.get(ana.clicks[link]!);
+    expect((await stored(ana, 3)).map(({ machine }) => machine)).toEqual([false, false, false]);
+  });
+
+  const clickCounts = async () => {
+    const rows = await tracking.db("event_totals").where({ grain: "day" }).select("clicked", "machine");
+    const sum = (column: string) => rows.reduce((total, row) => total + row[column], 0);
+    return { people: sum("clicked"), machines: sum("machine") };
+  };
+});
+
+describe("unsubscribing", () => {
+  const isOff = async ({ contactId }: TestDelivery) =>
+    tracking
+      .db("campaign_unsubscriptions")
+      .where({ contact_id: contactId })
+      .orderBy("campaign_numid")
+      .pluck("campaign_numid");
+
+  test("by GET shows a page with the names and changes nothing", async () => {
+    const ana = await tracking.deliver("get@off.example.net", HTML);
+    const answer = await tracking.get(ana.unsubscribe, { "Accept-Language": "en" });
+    expect(answer).toMatchObject({ status: 200, headers: { "content-language": "en", vary: "Accept-Language" } });
+    const page = answer.body.toString();
+    expect(page).toContain("north");
+    expect(page).toContain("Spring &amp; &lt;sale&gt;");
+    expect(page).not.toMatch(/<script|get@off\.example\.net/);
+    expect(await isOff(ana)).toEqual([]);
+  });
+
+  test.each([
+    ["en-GB,en;q=0.9", "en", "Unsubscribe"],
+    ["es-AR", "es", "Cancelar suscripción"],
+    ["en;q=0.1, es", "es", "Cancelar suscripción"],
+    ["de", "es", "Cancelar suscripción"],
+    ["", "es", "Cancelar suscripción"],
+  ])("asks in the visitor's language: %s", async (accepted, language, label) => {
+    const ana = await tracking.deliver("language@off.example.net", HTML);
+    const answer = await tracking.get(ana.unsubscribe, { "Accept-Language": accepted });
+    expect(answer.headers["content-language"]).toBe(language);
+    expect(answer.body.toString()).toContain(label);
+  });
+
+  test.each([
+    ["one click", "List-Unsubscribe=One-Click", "application/x-www-form-urlencoded"],
+    [
+      "one click, multipart",
+      '--b\r\nContent-Disposition: form-data; name="List-Unsubscribe"\r\n\r\nOne-Click\r\n--b--\r\n',
+      "multipart/form-data; boundary=b",
+    ],
+    ["the page's button", "choice=campaign", "application/x-www-form-urlencoded"],
+    ["nothing in the body", "", "application/x-www-form-urlencoded"],
+  ])("by POST acts at once: %s", async (name, body, type) => {
+    const ana = await tracking.deliver(`${name.replaceAll(/\W/g, "")}@off.example.net`, HTML);
+    const answer = await tracking.call("POST", ana.unsubscribe, { body, headers: { "Content-Type": type } });
+    expect(answer.status).toBe(200);
+    expect(answer.headers["set-cookie"]).toBeUndefined();
+    expect(await isOff(ana)).toEqual([tracking.campaign.numid]);
+    expect(await tracking.eventsOf(ana)).toMatchObject([{ kind: "unsubscribed", delivery_id: ana.id }]);
+    await tracking.call("POST", ana.unsubscribe, { body });
+    expect(await tracking.eventsOf(ana)).toHaveLength(1);
+  });
+
+  test("from everything takes every campaign, and marks the contact", async () => {
+    const other = await tracking.addCampaign("Other");
+    const ana = await tracking.deliver("all@off.example.net", HTML);
+    const answer = await tracking.call("POST", ana.unsubscribe, { body: "choice=instance" });
+    expect(answer.body.toString()).toContain("No recibirá más mensajes de este remitente");
+    expect(await isOff(ana)).toEqual([tracking.campaign.numid, other.numid]);
+    expect(await tracking.eventsOf(ana)).toHaveLength(1);
+    const contact = await tracking.db("contacts").where({ id: ana.contactId }).first();
+    expect(contact).toMatchObject({ last_operation: "unsubscribed", unsubscribed_at: expect.any(Date) });
+  });
+
+  test("from tracking keeps opens and clicks from being stored; links lead on", async () => {
+    const ana = await tracking.deliver("untracked@off.example.net", HTML);
+    await tracking.call("POST", ana.unsubscribe, { body: "choice=untracked" });
+    expect((await tracking.get(ana.clicks[TARGET]!)).headers.location).toBe(TARGET);
+    const other = await tracking.deliver("tracked@off.example.net", HTML);
+    await tracking.get(other.open);
+    await stored(other, 1);
+    await tracking.call("POST", ana.unsubscribe, { body: "choice=tracked" });
+    await tracking.get(ana.open);
+    expect(await stored(ana, 1)).toMatchObject([{ kind: "viewed" }]);
+    expect(await isOff(ana)).toEqual([]);
+  });
+
+  test("refuses what is no form", async () => {
+    const ana = await tracking.deliver("large@off.example.net", HTML);
+    expect((await tracking.call("POST", ana.unsubscribe, { body: "x".repeat(20_000) })).status).toBe(413);
+    expect((await tracking.call("PUT", ana.unsubscribe)).status).toBe(405);
+    expect((await tracking.call("POST", "/u/unknown", { body: "choice=campaign" })).status).toBe(400);
+    expect(await isOff(ana)).toEqual([]);
+  });
+});
+
+describe("conversions", () => {
+  test("follow the last click, once for an order, where they are on", async () => {
+    const ana = await tracking.deliver("ana@conversions.example.net", HTML);
+    const second = await tracking.addCampaign("Second");
+    const later = await tracking.deliver("ana@conversions.example.net", HTML, { campaignNumid: second.numid });
+    expect((await tracking.get(ana.clicks[TARGET]!)).headers.location).toBe(TARGET);
+
+    await setInstanceSettings(tracking.db, tracking.instance.id, { conversions: true });
+    const location = await eventually(
+      async () => (await tracking.get(ana.clicks[TARGET]!)).headers.location!,
+      (found) => found !== TARGET,
+    );
+    const token = /^https:\/\/shop\.example\.org\/offer\?a=1&b=2&pmt=([\w-]+)#part$/.exec(location)?.[1];
+    expect(`/v/${token}`).toBe(ana.conversion);
+
+    await tracking.get(later.clicks[TARGET]!);
+    expect((await tracking.get(`/v/${token}?ref=order-1`)).headers["content-type"]).toBe("image/gif");
+    await tracking.get(`${later.conversion}?ref=order-1`);
+    await tracking.call("HEAD", `/v/${token}?ref=order-2`);
+    await tracking.get(`/v/${token}`);
+    await tracking.get(ana.open);
+    const events = await eventually(
+      () => tracking.eventsOf(ana),
+      (found) => found.at(-1)?.kind === "viewed",
+    );
+    expect(events.filter(({ kind }) => kind === "converted")).toMatchObject([
+      { campaign_numid: second.numid, delivery_id: later.id, detail: { reference: "order-1" } },
+    ]);
+    await setInstanceSettings(tracking.db, tracking.instance.id, { conversions: false });
+    await eventually(
+      async () => (await tracking.get(ana.clicks[TARGET]!)).headers.location,
+      (found) => found === TARGET,
+    );
+  });
+});
+
+describe("the database", () => {
+  test("may be away: links lead on, opens count, unsubscribing works, and all of it arrives afterwards, once", async () => {
+    const ana = await tracking.deliver("ana@outage.example.net", HTML);
+    const unseen = await tracking.deliver("unseen@outage.example.net", HTML);
+    await new Promise((resolve) => setTimeout(resolve, 1_500));
+    await tracking.gate.shut();
+    try {
+      for (const delivery of [ana, unseen]) {
+        expect((await tracking.get(delivery.clicks[TARGET]!)).headers.location).toBe(TARGET);
+        expect((await tracking.get(delivery.open)).status).toBe(200);
+      }
+      const page = await tracking.get(ana.unsubscribe);
+      expect(page).toMatchObject({ status: 200 });
+      expect(page.body.toString()).toContain("<form");
+      expect((await tracking.call("POST", ana.unsubscribe, { body: "List-Unsubscribe=One-Click" })).status).toBe(200);
+    } finally {
+      await tracking.gate.open();
+    }
+    expect((await stored(ana, 3)).map(({ kind }) => kind)).toEqual(["clicked", "viewed", "unsubscribed"]);
+    expect((await stored(unseen, 2)).map(({ kind }) => kind)).toEqual(["clicked", "viewed"]);
+    await tracking.restart();
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    expect(await tracking.eventsOf(ana)).toHaveLength(3);
+  });
+});
+
+describe("strangers", () => {
+  test.each(["/", "/x/1", "/c", "/o/a/b", "//o/a", "/%zz"])("who ask for %s get a page of ours", async (path) => {
+    const answer = await tracking.get(path);
+    expect(answer.status).toBe(404);
+    expect(answer.headers["content-security-policy"]).toContain("default-src 'none'");
+  });
+
+  test("who guess tokens have to wait, from where limits hold", async () => {
+    const limited = await startTestTracking({ PALOMAR_LIMIT_LOOPBACK: "true" });
+    try {
+      const statuses: number[] = [];
+      for (let i = 0; i < 40; i++) statuses.push((await limited.get("/c/guess")).status);
+      expect(new Set(statuses)).toEqual(new Set([400, 429]));
+      const ana = await limited.deliver("ana@limits.example.net", HTML);
+      expect((await limited.get(ana.clicks[TARGET]!)).status).toBe(302);
+      expect((await limited.get("/o/guess")).status).toBe(200);
+    } finally {
+      await limited.stop();
+    }
+  });
+});

@@ -1,0 +1,323 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { TYPE } from "../../services/core/dns/rr-types.ts";
+import { findTsig, type TsigKey } from "../../services/core/dns/tsig.ts";
+import { start } from "../../services/dns-server/main.ts";
+import type { RunningService } from "../../services/platform/service.ts";
+import { addAcl } from "../../services/store/acls.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import {
+  addZoneOwner,
+  dnsServerContext,
+  eventually,
+  nameOf,
+  putZone,
+  SCOPE,
+  suspendZone,
+} from "../support/dns-server.ts";
+import {
+  applyDifference,
+  askOverTcp,
+  askOverUdp,
+  asSet,
+  serialOf,
+  type TransferQuestion,
+} from "../support/transfer-client.ts";
+
+const SECRET = Buffer.from("0123456789abcdef0123456789abcdef");
+const KEY: TsigKey = { name: nameOf("key.example"), algorithm: "hmac-sha256", secret: SECRET };
+const OTHER_KEY: TsigKey = { name: nameOf("other.example"), algorithm: "hmac-sha512", secret: SECRET };
+
+let database: TestDatabase;
+let service: RunningService;
+let server: string;
+
+beforeAll(async () => {
+  database = await createTestDatabase();
+  await addZoneOwner(database);
+  await addZones();
+  const context = dnsServerContext(database, { env: { PALOMAR_DNS_UDP: "portable" } });
+  await allow(context.secret, { name: "open", blocks: ["127.0.0.0/8"], zones: ["example.org", "big.example"] });
+  await allow(context.secret, { name: "keyed", tsig: KEY, zones: ["keyed.example", "example.org"] });
+  await allow(context.secret, { name: "elsewhere", blocks: ["192.0.2.0/24"], tsig: OTHER_KEY, zones: ["example.net"] });
+  service = await start(context);
+  server = service.addresses.dns as string;
+});
+
+afterAll(async () => {
+  await service?.stop();
+  await database?.drop();
+});
+
+const axfr = (name: string, more: Partial<TransferQuestion> = {}) =>
+  askOverTcp(server, { name, type: "AXFR", ...more });
+const ixfr = (name: string, serial: number, more: Partial<TransferQuestion> = {}) =>
+  askOverTcp(server, { name, type: "IXFR", serial, ...more });
+
+describe("AXFR", () => {
+  it("gives the whole zone between two SOAs, occluded data and glue included", async () => {
+    const { rcode, records, decoded } = await axfr("example.org");
+    expect(rcode).toBe("NOERROR");
+    expect(decoded[0]).toMatchObject({ flags: { qr: true, aa: true, ra: false }, questions: [{ type: TYPE.AXFR }] });
+    expect(records[0]!.type).toBe(TYPE.SOA);
+    expect(asSet([records.at(-1)!])).toEqual(asSet([records[0]!]));
+    const owners = records.slice(1, -1).map(({ owner }) => owner.key);
+    expect(owners).toContain(nameOf("ns.cut.example.org").key);
+    expect(owners).toContain(nameOf("below.cut.example.org").key);
+    expect(records).toHaveLength(2 + 7);
+  });
+
+  it("keeps the question's case and the data's", async () => {
+    const { decoded, records } = await axfr("eXample.ORG");
+    expect(Buffer.from(decoded[0]!.questions[0]!.name.wire).toString("latin1")).toContain("eXample");
+    const names = records.map(({ owner }) => Buffer.from(owner.wire).toString("latin1"));
+    expect(names.some((name) => name.includes("MiXed"))).toBe(true);
+    expect(names.every((name) => name.endsWith("\x07example\x03org\0"))).toBe(true);
+  });
+
+  it("fills messages to at least 48 KiB while data last, and signs each", async () => {
+    for (const key of [undefined, KEY]) {
+      const { messages, records, authentic } = await axfr("big.example", key ? { key } : {});
+      expect(messages.length).toBeGreaterThan(10);
+      for (const message of messages.slice(0, -1)) expect(message.length).toBeGreaterThanOrEqual(48 * 1024);
+      expect(new Set(asSet(records)).size).toBe(records.length - 1);
+      expect(records).toHaveLength(40_000 + 4);
+      expect(authentic).toBe(key ? true : undefined);
+    }
+  });
+
+  it("splits an RRset that no message holds", async () => {
+    await putZone(database, "wide.example.org", [
+      "@ NS ns.example.net.",
+      ...Array.from({ length: 600 }, (_, index) => `wide TXT "${String(index).padStart(250, "x")}"`),
+    ]);
+    await allowMore("wide.example.org");
+    const { records } = await axfr("wide.example.org");
+    expect(records).toHaveLength(603);
+    expect(new Set(asSet(records)).size).toBe(602);
+  });
+
+  it("over UDP is refused", async () => {
+    expect((await askOverUdp(server, { name: "example.org", type: "AXFR" })).rcode).toBe("REFUSED");
+  });
+
+  it("keeps to one version while changes go on", async () => {
+    const transfers = Array.from({ length: 6 }, () => axfr("big.example"));
+    for (let change = 0; change < 3; change += 1) await putZone(database, "big.example", bigZone(`v${change}`));
+    for (const { records } of await Promise.all(transfers)) {
+      expect(serialOf(records[0])).toBe(serialOf(records.at(-1)));
+      const marks = records.filter(({ type }) => type === TYPE.TXT);
+      expect(new Set(marks.map(({ rdata }) => Buffer.from(rdata).toString())).size).toBe(1);
+    }
+  });
+});
+
+describe("who may transfer", () => {
+  it("NOTAUTH for what is no zone of ours, or no apex", async () => {
+    for (const name of ["nowhere.example", "www.example.org"]) expect((await axfr(name)).rcode).toBe("NOTAUTH");
+  });
+
+  it("REFUSED for a stranger, signed when its key is good", async () => {
+    expect(await axfr("example.net")).toMatchObject({ rcode: "REFUSED", authentic: undefined });
+    expect(await axfr("example.net", { key: KEY })).toMatchObject({ rcode: "REFUSED", authentic: true });
+    expect(await ixfr("example.net", 1, { key: KEY })).toMatchObject({ rcode: "REFUSED", authentic: true });
+  });
+
+  it("any holder of the ACL's key, whatever its address", async () => {
+    expect(await axfr("example.net", { key: OTHER_KEY })).toMatchObject({ rcode: "NOERROR", authentic: true });
+    expect(await axfr("keyed.example", { key: KEY })).toMatchObject({ rcode: "NOERROR", authentic: true });
+  });
+
+  it("a listed source with a good key of somebody else", async () => {
+    expect(await axfr("example.org", { key: OTHER_KEY })).toMatchObject({ rcode: "NOERROR", authentic: true });
+  });
+
+  it("nobody while the zone is suspended", async () => {
+    await suspendZone(database, "keyed.example", true);
+    expect(await axfr("keyed.example", { key: KEY })).toMatchObject({ rcode: "REFUSED", authentic: true });
+    await suspendZone(database, "keyed.example", false);
+    await eventually(async () => (await axfr("keyed.example", { key: KEY })).rcode === "NOERROR", 2_000);
+  });
+
+  it("an ACL is in force within a second, and out of it", async () => {
+    await putZone(database, "late.example", ["@ NS ns.example.net."]);
+    expect((await axfr("late.example")).rcode).toBe("REFUSED");
+    await allowMore("late.example", "late");
+    await eventually(async () => (await axfr("late.example")).rcode === "NOERROR", 1_000);
+    await database.db("acls").where({ name: "late" }).delete();
+    await eventually(async () => (await axfr("late.example")).rcode === "REFUSED", 1_000);
+  });
+});
+
+describe("TSIG", () => {
+  const errorOf = (answer: { messages: readonly Uint8Array[] }) => {
+    const found = findTsig(answer.messages[0]!);
+    if (!found.ok || !found.value) throw new Error("no TSIG record");
+    return found.value;
+  };
+
+  it("answers ordinary queries signed, by UDP and TCP", async () => {
+    for (const ask of [askOverUdp, askOverTcp]) {
+      const answer = await ask(server, { name: "example.org", type: "SOA", key: KEY });
+      expect(answer).toMatchObject({ rcode: "NOERROR", authentic: true });
+      expect(serialOf(answer.records[0])).toBe(1);
+    }
+  });
+
+  it("BADKEY, unsigned, even from a listed source", async () => {
+    for (const ask of [askOverUdp, askOverTcp]) {
+      const stranger = { ...KEY, name: nameOf("unknown.example") };
+      const answer = await ask(server, { name: "example.org", type: "SOA", key: stranger });
+      expect(answer.rcode).toBe("NOTAUTH");
+      expect(errorOf(answer)).toMatchObject({ error: 17, mac: new Uint8Array(0) });
+    }
+    expect((await axfr("example.org", { key: { ...KEY, algorithm: "hmac-sha1" } })).rcode).toBe("NOTAUTH");
+  });
+
+  it("BADSIG, unsigned", async () => {
+    const answer = await axfr("example.org", { key: { ...KEY, secret: Buffer.from("another secret") } });
+    expect(answer.rcode).toBe("NOTAUTH");
+    expect(errorOf(answer)).toMatchObject({ error: 16, mac: new Uint8Array(0) });
+    expect(answer.records).toHaveLength(0);
+  });
+
+  it("BADTIME, signed, with the client's time and ours", async () => {
+    const nowSeconds = Math.floor(Date.now() / 1000) - 400;
+    const answer = await axfr("example.org", { key: KEY, nowSeconds });
+    expect(answer.rcode).toBe("NOTAUTH");
+    const record = errorOf(answer);
+    expect(record).toMatchObject({ error: 18, timeSignedSeconds: nowSeconds });
+    expect(record.mac).toHaveLength(32);
+    expect(Buffer.from(record.otherData).readUIntBE(0, 6) - nowSeconds).toBeGreaterThanOrEqual(400);
+  });
+
+  it("FORMERR for a MAC cut below half, unsigned", async () => {
+    const cut = (octets: Uint8Array) => shortenMac(octets, 15);
+    const answer = await axfr("example.org", { key: KEY, tamper: cut });
+    expect(answer.rcode).toBe("FORMERR");
+    expect(findTsig(answer.messages[0]!)).toEqual({ ok: true, value: undefined });
+    expect((await axfr("example.org", { key: KEY, tamper: (octets) => shortenMac(octets, 16) })).rcode).toBe("NOERROR");
+  });
+});
+
+describe("IXFR", () => {
+  it("condenses the versions in between", async () => {
+    const records = (texts: readonly string[]) => ["@ NS ns.example.net.", ...fillers(), ...texts];
+    await putZone(database, "steps.example.org", records(["a A 192.0.2.1", "b A 192.0.2.1"]));
+    await allowMore("steps.example.org");
+    const before = asSet((await axfr("steps.example.org")).records.slice(1));
+    await putZone(database, "steps.example.org", records(["a A 192.0.2.2", "b A 192.0.2.1", "c A 192.0.2.1"]));
+    await putZone(database, "steps.example.org", records(["a A 192.0.2.3", "b A 192.0.2.1"]));
+    await eventually(async () => serialOf((await axfr("steps.example.org")).records[0]) === 3, 2_000);
+    const { records: answer } = await ixfr("steps.example.org", 1);
+    expect(answer.map(({ type }) => type)).toEqual([TYPE.SOA, TYPE.SOA, TYPE.A, TYPE.SOA, TYPE.A, TYPE.SOA]);
+    expect(answer.filter(({ type }) => type === TYPE.SOA).map(serialOf)).toEqual([3, 1, 3, 3]);
+    expect(applyDifference(before, answer)).toEqual(asSet((await axfr("steps.example.org")).records.slice(1)));
+  });
+
+  it("gives one SOA to whoever is up to date, or ahead", async () => {
+    for (const serial of [3, 4]) {
+      const { records } = await ixfr("steps.example.org", serial);
+      expect(records.map(serialOf)).toEqual([3]);
+    }
+  });
+
+  it("gives the whole zone where the journal does not reach back, or that is shorter", async () => {
+    expect((await ixfr("steps.example.org", 0)).records[1]!.type).not.toBe(TYPE.SOA);
+    await putZone(database, "steps.example.org", ["@ NS ns.example.net.", "only A 192.0.2.1"]);
+    await eventually(async () => serialOf((await axfr("steps.example.org")).records[0]) === 4, 2_000);
+    const { records } = await ixfr("steps.example.org", 3);
+    expect(records).toHaveLength(4);
+    expect(records[1]!.type).not.toBe(TYPE.SOA);
+  });
+
+  it("over UDP fits, or is our SOA alone", async () => {
+    const small = await askOverUdp(server, { name: "steps.example.org", type: "IXFR", serial: 4 });
+    expect(small.records.map(serialOf)).toEqual([4]);
+    const many = Array.from({ length: 40 }, (_, index) => `host${index} A 192.0.2.${index}`);
+    await putZone(database, "steps.example.org", ["@ NS ns.example.net.", "only A 192.0.2.1", ...many]);
+    await putZone(database, "steps.example.org", ["@ NS ns.example.net.", "only A 192.0.2.2", ...many]);
+    const ask = (serial: number) => askOverUdp(server, { name: "steps.example.org", type: "IXFR", serial });
+    await eventually(async () => (await ask(5)).records.length === 6, 2_000);
+    expect((await ask(4)).records.map(serialOf)).toEqual([6]);
+  });
+
+  it("goes on over a suspension", async () => {
+    await suspendZone(database, "steps.example.org", true);
+    await suspendZone(database, "steps.example.org", false);
+    expect((await ixfr("steps.example.org", 5)).records).toHaveLength(6);
+  });
+
+  it("without the client's SOA is malformed", async () => {
+    expect((await askOverTcp(server, { name: "example.org", type: "IXFR" })).rcode).toBe("FORMERR");
+  });
+});
+
+async function addZones(): Promise<void> {
+  await putZone(database, "example.org", [
+    "@ NS ns",
+    "ns A 192.0.2.53",
+    "MiXed A 192.0.2.1",
+    "cut NS ns.cut",
+    "ns.cut A 192.0.2.54",
+    "below.cut TXT occluded",
+    "*.wild CNAME ns",
+  ]);
+  await putZone(database, "example.net", ["@ NS ns.example.org."]);
+  await putZone(database, "keyed.example", ["@ NS ns.example.org."]);
+  await putZone(database, "big.example", bigZone("v"));
+}
+
+function bigZone(mark: string): string[] {
+  const hosts = Array.from({ length: 20_000 }, (_, index) => [
+    `host${index} A 192.0.2.${index % 256}`,
+    `host${index} AAAA 2001:db8::${index.toString(16)}`,
+  ]);
+  return ["@ NS ns.example.org.", `first TXT ${mark}`, ...hosts.flat()];
+}
+
+function fillers(): string[] {
+  return Array.from({ length: 30 }, (_, index) => `filler${index} A 192.0.2.${index}`);
+}
+
+/** A signed message with its MAC cut to so many octets. */
+function shortenMac(octets: Uint8Array, length: number): Uint8Array {
+  const found = findTsig(octets);
+  if (!found.ok || !found.value) throw new Error("not signed");
+  const { keyName, algorithmName, mac, offset } = found.value;
+  const rdata = offset + keyName.wire.length + 10;
+  const macAt = rdata + algorithmName.wire.length + 10;
+  const message = Buffer.concat([
+    octets.subarray(0, macAt),
+    octets.subarray(macAt, macAt + length),
+    octets.subarray(macAt + mac.length),
+  ]);
+  message.writeUInt16BE(message.length - rdata, rdata - 2);
+  message.writeUInt16BE(length, macAt - 2);
+  return message;
+}
+
+async function allow(
+  secret: string,
+  acl: { name: string; blocks?: string[]; tsig?: TsigKey; zones: string[] },
+): Promise<void> {
+  const { name, blocks = [], tsig, zones } = acl;
+  const stored = tsig && { ...tsig, name: nameText(tsig), secret: Buffer.from(tsig.secret) };
+  const entry = { resellerId: SCOPE.resellerId, name, blocks, tsig: stored ?? null, zones, notify: [] };
+  const added = await addAcl(database.db, secret, entry);
+  if (!added.ok) throw new Error(JSON.stringify(added.error));
+}
+
+/** Lets loopback clients transfer one more zone, and waits until they may. */
+async function allowMore(zone: string, name = zone): Promise<void> {
+  await allow(dnsServerContext(database).secret, { name, blocks: ["127.0.0.1/32"], zones: [zone] });
+  if (name === zone) await eventually(async () => (await axfr(zone)).rcode === "NOERROR", 3_000);
+  else await sleep(0);
+}
+
+function nameText({ name }: TsigKey): string {
+  return Buffer.from(name.wire)
+    .toString("latin1")
+    .replace(/[\0-\x1f]/g, ".")
+    .slice(1, -1);
+}

@@ -1,0 +1,95 @@
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { createSocket } from "node:dgram";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
+/** A foreign server that runs for a test. */
+export interface Peer {
+  readonly port: number;
+  readonly address: string;
+  /** What it has said so far. */
+  readonly log: () => string;
+  stop(): Promise<void>;
+}
+
+/** What it takes to run one. */
+export interface PeerPlan {
+  /** Files to write into the peer's folder, by name. */
+  readonly files: Readonly<Record<string, string>>;
+  /** Commands to run to their end before it starts. */
+  readonly before?: readonly (readonly string[])[];
+  /** The server itself, in the foreground. */
+  readonly command: readonly string[];
+}
+
+/** Whether a program of this name is installed. */
+export function isInstalled(program: string): boolean {
+  return spawnSync("which", [program], { env: { PATH: PEER_PATH } }).status === 0;
+}
+
+/** Debian keeps servers where users do not look. */
+const PEER_PATH = `${process.env.PATH}:/usr/sbin:/sbin`;
+
+/**
+ * Starts a foreign server in a folder of its own, which goes with it.
+ * @param plan given the folder and a free port
+ */
+export async function startPeer(
+  name: string,
+  plan: (folder: string, port: number) => PeerPlan,
+): Promise<Peer> {
+  const folder = mkdtempSync(join(tmpdir(), `palomar-peer-${name}-`));
+  // Servers that drop their privileges write here as well.
+  spawnSync("chmod", ["777", folder]);
+  const port = await freePort();
+  const { files, before = [], command } = plan(folder, port);
+  for (const [file, text] of Object.entries(files)) writeFileSync(join(folder, file), text);
+  let output = "";
+  for (const [program, ...args] of before) {
+    const run = spawnSync(program as string, args, { cwd: folder, env: { PATH: PEER_PATH }, encoding: "utf8" });
+    output += `${program} ${args.join(" ")}: ${run.stdout}${run.stderr}\n`;
+    if (run.status !== 0) throw new Error(`${name}: ${output}`);
+  }
+  const [program, ...args] = command;
+  const child = spawn(program as string, args, { cwd: folder, env: { PATH: PEER_PATH } });
+  for (const stream of [child.stdout, child.stderr]) stream?.on("data", (chunk) => (output += chunk));
+  return {
+    port,
+    address: `127.0.0.1:${port}`,
+    log: () => output,
+    stop: async () => {
+      await end(child);
+      rmSync(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+const GRACE_MS = 3_000;
+
+async function end(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const ended = new Promise((resolve) => child.once("exit", resolve));
+  child.kill("SIGTERM");
+  const late = setTimeout(() => child.kill("SIGKILL"), GRACE_MS);
+  await ended;
+  clearTimeout(late);
+}
+
+/** A port that is free for UDP and TCP. */
+export async function freePort(): Promise<number> {
+  for (;;) {
+    const server = createServer();
+    const port = await new Promise<number>((resolve) => {
+      server.listen(0, "127.0.0.1", () => resolve((server.address() as { port: number }).port));
+    });
+    const isFree = await new Promise<boolean>((resolve) => {
+      const socket = createSocket("udp4");
+      socket.once("error", () => resolve(false));
+      socket.bind(port, "127.0.0.1", () => socket.close(() => resolve(true)));
+    });
+    await new Promise((resolve) => server.close(resolve));
+    if (isFree) return port;
+  }
+}

@@ -1,0 +1,34 @@
+import { expect, test } from "vitest";
+import { OctetBudget } from "../../../services/delivery/octet-budget.ts";
+
+test("who asks first is served first, within the budget", async () => {
+  const budget = new OctetBudget(100);
+  const order: string[] = [];
+  const take = async (name: string, octets: number) => {
+    const giveBack = await budget.take(octets);
+    order.push(name);
+    return giveBack;
+  };
+  const giveBackA = await take("a", 60);
+  const b = take("b", 60);
+  const c = take("c", 10);
+  await Promise.resolve();
+  expect(order).toEqual(["a"]);
+  giveBackA();
+  await Promise.all([b, c]);
+  expect(order).toEqual(["a", "b", "c"]);
+});
+
+test("what is larger than the whole budget goes alone", async () => {
+  const budget = new OctetBudget(100);
+  const giveBack = await budget.take(1_000);
+  let second = false;
+  const waiting = budget.take(1).then(() => {
+    second = true;
+  });
+  await Promise.resolve();
+  expect(second).toBe(false);
+  giveBack();
+  await waiting;
+  expect(second).toBe(true);
+});

@@ -1,0 +1,105 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, it } from "vitest";
+import { packageFolder } from "../../../services/platform/package-folder.ts";
+import { compileVisitorRules, networkOf } from "../../../services/tracking/visitor.ts";
+
+const file = JSON.parse(readFileSync(join(packageFolder, "config", "user-agents.json"), "utf8"));
+const place = { countryCode: "AR", regionCode: "AR-C", city: "Buenos Aires" };
+const rules = compileVisitorRules(file, (address) => (address === "203.0.113.7" ? place : undefined));
+const describe = (agent: string | undefined, headers = {}, address = "203.0.113.7") =>
+  rules.describe({ headers: { "user-agent": agent, ...headers }, address });
+
+it.each([
+  [
+    "iPhone",
+    "Mozilla/5.0 (iPhone; CPU iPhone OS 18_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Mobile/15E148",
+    "movil",
+    12,
+  ],
+  ["iPad", "Mozilla/5.0 (iPad; CPU OS 18_5 like Mac OS X) AppleWebKit/605.1.15 Mobile/15E148", "tableta", 22],
+  [
+    "Android telephone",
+    "Mozilla/5.0 (Linux; Android 15; Pixel 9) AppleWebKit/537.36 Chrome/137.0.0.0 Mobile Safari/537.36",
+    "movil",
+    11,
+  ],
+  [
+    "Android tablet",
+    "Mozilla/5.0 (Linux; Android 14; SM-X910) AppleWebKit/537.36 Chrome/137.0.0.0 Safari/537.36",
+    "tableta",
+    21,
+  ],
+  [
+    "Windows",
+    "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 Chrome/137.0.0.0 Safari/537.36 Edg/137.0",
+    "escritorio",
+    31,
+  ],
+  ["Outlook", "Microsoft Office/16.0 (Windows NT 10.0; Microsoft Outlook 16.0.18730; Pro)", "escritorio", 31],
+  [
+    "Apple Mail",
+    "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko)",
+    "escritorio",
+    32,
+  ],
+  [
+    "Thunderbird on Linux",
+    "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Thunderbird/128.11.0",
+    "escritorio",
+    33,
+  ],
+  [
+    "ChromeOS",
+    "Mozilla/5.0 (X11; CrOS x86_64 14541.0.0) AppleWebKit/537.36 Chrome/137.0.0.0 Safari/537.36",
+    "escritorio",
+    34,
+  ],
+  ["a program", "curl/8.14.1", "", null],
+  ["nothing", undefined, "", null],
+])("knows what people read with: %s", (_name, agent, device, deviceSubtypeId) => {
+  expect(describe(agent)).toMatchObject({ machine: undefined, device, deviceSubtypeId, place });
+});
+
+it.each([
+  ["apple-mail-privacy", "Mozilla/5.0"],
+  ["google-image-proxy", "Mozilla/5.0 (Windows NT 5.1; rv:11.0) Gecko Firefox/11.0 (via ggpht.com GoogleImageProxy)"],
+  ["yahoo-image-proxy", "YahooMailProxy; https://help.yahoo.com/kb/yahoo-mail-proxy-SLN28749.html"],
+  ["link-scanner", "Mozilla/5.0 (compatible; proofpoint; +https://www.proofpoint.com)"],
+  ["link-scanner", "Mozilla/4.0 (compatible; ms-office; Microsoft Office Existence Discovery)"],
+  ["link-preview", "Slackbot-LinkExpanding 1.0 (+https://api.slack.com/robots)"],
+  ["link-preview", "facebookexternalhit/1.1"],
+  ["crawler", "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)"],
+])("takes for a machine: %s", (machine, agent) => {
+  expect(describe(agent).machine).toBe(machine);
+});
+
+it.each([
+  ["sec-purpose", "prefetch"],
+  ["purpose", "prefetch"],
+  ["x-moz", "prefetch"],
+  ["x-purpose", "preview"],
+])("takes a request with %s: %s for a machine's", (name, value) => {
+  expect(describe("Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0", { [name]: value }).machine).toBe("prefetch");
+});
+
+it("judges by network, mapped addresses as what they stand for", () => {
+  const agent = "Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0";
+  expect(describe(agent, {}, "66.249.84.1").machine).toBe("google-image-proxy");
+  expect(describe(agent, {}, "::ffff:66.249.84.1").machine).toBe("google-image-proxy");
+  expect(describe(agent, {}, "2001:db8::1").machine).toBeUndefined();
+  expect(describe(agent, {}, "not an address").machine).toBeUndefined();
+});
+
+it.each([
+  ["192.0.2.77", "192.0.2.0/24"],
+  ["::ffff:192.0.2.77", "192.0.2.0/24"],
+  ["2001:db8:1:2:3::4", "2001:db8:1::/48"],
+  ["", ""],
+])("keeps of %s no more than %s", (address, network) => {
+  expect(networkOf(address)).toBe(network);
+});
+
+it("keeps no more of a name than one needs", () => {
+  expect(describe("x".repeat(10_000)).userAgent).toHaveLength(256);
+});
