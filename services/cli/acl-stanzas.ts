@@ -137,6 +137,7 @@ function powerDnsSecondary({ key, primary, zones }: StanzaFacts): string[] {
     ...zones.flatMap(({ name, isCatalog }) => [
       `pdnsutil create-secondary-zone '${name}' '${bracketed(primary)}'`,
       ...(key ? [`pdnsutil activate-tsig-key '${name}' '${key.name}' secondary`] : []),
+      `pdnsutil set-meta '${name}' IXFR 1`,
       ...(isCatalog ? [`pdnsutil set-kind '${name}' consumer`] : []),
     ]),
   ];

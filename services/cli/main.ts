@@ -14,6 +14,7 @@ import { registerResolverBlockCommand } from "./commands/resolver-block.ts";
 import { registerRpzCommand } from "./commands/rpz.ts";
 import { registerStartCommand } from "./commands/start.ts";
 import { registerUserCommand } from "./commands/user.ts";
+import { registerWebhookCommand } from "./commands/webhook.ts";
 import { registerZoneCommand } from "./commands/zone.ts";
 import { CommandRefused, makeRuntime } from "./runtime.ts";
 
@@ -41,6 +42,7 @@ for (const register of [
   registerInstanceCommand,
   registerContactCommand,
   registerUserCommand,
+  registerWebhookCommand,
   registerBounceCommand,
 ]) {
   register(program, runtime);

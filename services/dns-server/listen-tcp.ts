@@ -45,7 +45,7 @@ export interface TcpListener {
   stop(): Promise<void>;
 }
 
-/** RFC 7858 §3.2 with RFC 8310 §8.1. */
+/** RFC 7858 §3.2. */
 const TLS_SETTINGS = { minVersion: "TLSv1.2", ALPNProtocols: ["dot"] } as const;
 /** Octets of the length before each message (RFC 1035 §4.2.2). */
 const LENGTH_OCTETS = 2;

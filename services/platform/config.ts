@@ -107,6 +107,11 @@ export const VARIABLES = {
     null,
     "look up a sender domain's existence; false in the sandbox, else true",
   ),
+  PALOMAR_PLACE_DATABASE: variable(
+    optional(path),
+    null,
+    "MMDB file that tells a visitor's place by the address; places stay empty when unset",
+  ),
   PALOMAR_DNS_UDP: variable(
     choice("auto", "portable"),
     "auto",
@@ -182,6 +187,8 @@ export interface Config {
   readonly submissionMaxRecipients: number;
   readonly submissionPlaintextAuth: "off" | "loopback";
   readonly machineSeconds: number;
+  /** Absolute path. */
+  readonly placeDatabase: string | null;
   readonly senderDomainCheck: boolean;
   readonly dns: {
     readonly udp: "auto" | "portable";
@@ -276,6 +283,7 @@ function arrange(v: Values): Config {
     submissionMaxRecipients: v.PALOMAR_SUBMISSION_MAX_RECIPIENTS,
     submissionPlaintextAuth: v.PALOMAR_SUBMISSION_PLAINTEXT_AUTH,
     machineSeconds: v.PALOMAR_MACHINE_SECONDS,
+    placeDatabase: v.PALOMAR_PLACE_DATABASE,
     senderDomainCheck: v.PALOMAR_SENDER_DOMAIN_CHECK === null ? !sandbox : v.PALOMAR_SENDER_DOMAIN_CHECK === "true",
     dns: {
       udp: v.PALOMAR_DNS_UDP,

@@ -132,7 +132,8 @@ async function selectContacts(
   const rows = await queryRows<RecipientRow>(
     db,
     `select contact.id, contact.email, contact.email_key, first_name, last_name, age, sex, profession, locality, fields,
-       invalid, whitelist.email_key is not null as whitelisted, unsubscription.at is not null as unsubscribed
+       invalid, whitelist.email_key is not null as whitelisted,
+       unsubscription.at is not null or contact.unsubscribed_at is not null as unsubscribed
      from unnest(?::text[]) as given (email_key)
      join contacts as contact on contact.instance_id = ? and contact.email_key = given.email_key
      left join whitelist on whitelist.instance_id = contact.instance_id and whitelist.email_key = contact.email_key

@@ -22,8 +22,8 @@ export interface Visitor {
   readonly network: string;
 }
 
-/** Something that a recipient did, with everything that is needed to store it later. */
-export type Touch = { readonly deliveryId: number; readonly at: Date } & (
+/** Something that a recipient did, with everything that is needed to store it later; JSON holds it as it is. */
+export type Touch = { readonly deliveryId: number; readonly atMs: number } & (
   | { readonly kind: "open"; readonly visitor: Visitor }
   | { readonly kind: "click"; readonly link: string; readonly visitor: Visitor }
   | { readonly kind: "conversion"; readonly reference: string }
@@ -69,28 +69,9 @@ export async function storeTouches(
     const owner = owners.get(touch.deliveryId);
     if (owner === undefined) continue;
     if (touch.kind === "subscription") {
-      await changeSubscription(transaction, touch.deliveryId, touch.choice, touch.at);
+      await changeSubscription(transaction, touch.deliveryId, touch.choice, new Date(touch.atMs));
     } else if (touch.kind === "conversion" && owner.conversions) await storeConversion(transaction, touch, owner);
   }
-}
-
-/** How far a spool is stored; undefined for one that was never seen. */
-export async function findSpoolPosition(
-  db: Db,
-  spool: string,
-): Promise<{ readonly segment: number; readonly offset: number } | undefined> {
-  return db("tracking_positions").where({ spool }).first("segment", "offset");
-}
-
-export async function saveSpoolPosition(
-  transaction: Transaction,
-  spool: string,
-  { segment, offset }: { readonly segment: number; readonly offset: number },
-): Promise<void> {
-  await transaction("tracking_positions")
-    .insert({ spool, segment, offset, updated_at: transaction.fn.now() })
-    .onConflict("spool")
-    .merge();
 }
 
 interface TouchOwner {
@@ -128,16 +109,16 @@ async function findOwners(db: Db, deliveryIds: readonly number[]): Promise<Map<n
 }
 
 /** Filters look at a message while it is still being handed over. */
-function isTooSoon({ at }: View, { finishedAt }: TouchOwner, { machineSeconds }: MachineRule): boolean {
+function isTooSoon({ atMs }: View, { finishedAt }: TouchOwner, { machineSeconds }: MachineRule): boolean {
   if (machineSeconds === 0) return false;
-  return finishedAt === null || at.getTime() < finishedAt.getTime() + machineSeconds * 1000;
+  return finishedAt === null || atMs < finishedAt.getTime() + machineSeconds * 1000;
 }
 
 function toEvent({ touch, owner, machine }: OwnedView): NewEvent {
   const { userAgent, network } = touch.visitor;
   return {
     instanceId: owner.instanceId,
-    at: touch.at,
+    at: new Date(touch.atMs),
     kind: touch.kind === "open" ? "viewed" : "clicked",
     contactId: owner.contactId,
     email: owner.recipient,
@@ -205,7 +186,7 @@ async function markAllLinkClicks(
       suspects.map(({ owner }) => owner.contactId),
       suspects.map(({ owner }) => owner.deliveryId),
       suspects.map(({ owner }) => linkCounts.get(owner.messageId)),
-      suspects.map(({ touch }) => touch.at.toISOString()),
+      suspects.map(({ touch }) => new Date(touch.atMs).toISOString()),
       EVENT_KINDS.clicked,
       allLinks.withinSeconds,
     ],
@@ -259,6 +240,7 @@ async function updateProfiles(transaction: Transaction, views: readonly OwnedVie
 
 /** Once for an order, and only after a click; a click that may be a machine's counts where there is no other. */
 async function storeConversion(transaction: Transaction, touch: Conversion, owner: TouchOwner): Promise<void> {
+  const at = new Date(touch.atMs);
   const [click] = await queryRows<{ eeid: string; campaign_numid: number; delivery_id: number }>(
     transaction,
     `select eeid, campaign_numid, delivery_id from events
@@ -268,9 +250,9 @@ async function storeConversion(transaction: Transaction, touch: Conversion, owne
     [
       ...(owner.contactId === null ? [owner.eeid, owner.deliveryId] : [owner.contactId]),
       EVENT_KINDS.clicked,
-      touch.at,
+      at,
       ATTRIBUTION_DAYS,
-      touch.at,
+      at,
     ],
   );
   if (click === undefined) return;
@@ -280,7 +262,7 @@ async function storeConversion(transaction: Transaction, touch: Conversion, owne
       reference: touch.reference,
       contact_id: owner.contactId,
       delivery_id: click.delivery_id,
-      at: touch.at,
+      at,
     })
     .onConflict(["instance_id", "reference"])
     .ignore()
@@ -289,7 +271,7 @@ async function storeConversion(transaction: Transaction, touch: Conversion, owne
   await recordEvents(transaction, [
     {
       instanceId: owner.instanceId,
-      at: touch.at,
+      at,
       kind: "converted",
       contactId: owner.contactId,
       email: owner.recipient,

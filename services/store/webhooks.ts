@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { open, seal } from "../core/secret-box.ts";
-import { type Db, queryRows } from "../platform/db.ts";
+import { type Db, queryRows, type Transaction } from "../platform/db.ts";
 
 /** Where an instance wants its events told. */
 export interface Webhook {
@@ -74,15 +74,18 @@ export async function replayWebhookBatch(
   return db.transaction(async (transaction) => {
     const rows = await queryRows(
       transaction,
-      `update webhook_batches set state = 'waiting', attempts = 0, outcome = null, finished_at = null,
-         give_up_at = now() + make_interval(hours => ?)
-       where instance_id = ? and id = ? returning 1`,
-      [giveUpHours, instanceId, batchId],
+      `update webhooks set failures = 0, next_attempt_at = now()
+       where instance_id = ? and exists (select from webhook_batches b where b.instance_id = ? and b.id = ?) returning 1`,
+      [instanceId, instanceId, batchId],
     );
     if (rows.length === 0) return false;
-    await transaction("webhooks")
-      .where({ instance_id: instanceId })
-      .update({ failures: 0, next_attempt_at: transaction.fn.now() });
+    await queryRows(
+      transaction,
+      `update webhook_batches set state = 'waiting', attempts = 0, outcome = null, finished_at = null,
+         give_up_at = now() + make_interval(hours => ?)
+       where instance_id = ? and id = ?`,
+      [giveUpHours, instanceId, batchId],
+    );
     return true;
   });
 }
@@ -94,6 +97,11 @@ export async function removeOldWebhookBatches(db: Db): Promise<void> {
     "delete from webhook_batches where state <> 'waiting' and created_at < now() - make_interval(days => ?)",
     [KEEP_DAYS],
   );
+}
+
+/** Keeps a webhook from being removed meanwhile; before its events and batches are touched, as their removal does. */
+async function holdWebhook(transaction: Transaction, instanceId: number): Promise<void> {
+  await transaction.raw("select from webhooks where instance_id = ? for key share", [instanceId]);
 }
 
 function unseal(secret: string, sealed: string): string {
@@ -167,6 +175,7 @@ export async function nextWebhookBatch(
   writeBody: (events: readonly WebhookEvent[]) => string,
 ): Promise<WaitingBatch | undefined> {
   return db.transaction(async (transaction) => {
+    await holdWebhook(transaction, instanceId);
     const [waiting] = await queryRows<WaitingBatch>(
       transaction,
       `select id, body, give_up_at < now() as "isPastTime" from webhook_batches
@@ -205,7 +214,7 @@ export type WebhookOutcome =
   | { readonly state: "failed"; readonly text: string }
   | { readonly state: "waiting"; readonly text: string; readonly retryInSeconds: number };
 
-/** Stores the outcome of an attempt, and gives the webhook back. */
+/** Stores the outcome of an attempt, and gives the webhook back. What was removed meanwhile stays removed. */
 export async function settleWebhookBatch(
   db: Db,
   {
@@ -219,17 +228,17 @@ export async function settleWebhookBatch(
   await db.transaction(async (transaction) => {
     await queryRows(
       transaction,
-      `update webhook_batches set state = ?, outcome = ?, attempts = attempts + 1,
-         finished_at = case when ? then null else now() end
-       where id = ? and instance_id = ?`,
-      [state, text, state === "waiting", batchId, instanceId],
-    );
-    await queryRows(
-      transaction,
       `update webhooks set failures = case when ? then 0 else failures + 1 end,
          next_attempt_at = now() + make_interval(secs => ?), lease_owner = null, lease_until = null
        where instance_id = ? and lease_owner = ?`,
       [state === "delivered", state === "waiting" ? outcome.retryInSeconds : 0, instanceId, workerId],
+    );
+    await queryRows(
+      transaction,
+      `update webhook_batches set state = ?, outcome = ?, attempts = attempts + 1,
+         finished_at = case when ? then null else now() end
+       where id = ? and instance_id = ?`,
+      [state, text, state === "waiting", batchId, instanceId],
     );
   });
 }

@@ -2,6 +2,7 @@ import { type EmailAddress, validateAddress } from "../core/mail/address.ts";
 import type { Db } from "../platform/db.ts";
 import { acceptSend } from "../store/batches.ts";
 import type { Campaign } from "../store/campaigns.ts";
+import { announceMail } from "../store/queue.ts";
 import type { PreparedMessage } from "./prepare-message.ts";
 
 /**
@@ -20,13 +21,15 @@ export async function acceptMessage(
       instanceId: campaign.instanceId,
       campaignNumid: campaign.numid,
       creator: "smtp",
-      content: { kind: "finished", octets: message.octets },
+      content: { kind: "finished", octets: message.octets, unsubscribe: campaign.unsubscribe === "si" },
       senderDomain: message.senderDomain,
       recipients: message.recipients.map((recipient) => ({ address: addressOf(recipient) })),
       copies: [],
       archive: false,
     }),
   );
+  // It only hastens: the delivery workers look by themselves, and the message is safe.
+  await announceMail(db).catch(() => {});
   return eeid;
 }
 

@@ -1,21 +1,9 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Db, Transaction } from "../platform/db.ts";
 import type { Observe } from "../platform/observation.ts";
-import {
-  findSpoolPosition,
-  type MachineRule,
-  saveSpoolPosition,
-  storeTouches,
-  type Touch,
-} from "../store/tracking-events.ts";
+import { type MachineRule, storeTouches, type Touch } from "../store/tracking-events.ts";
+import { findSpoolPosition, saveSpoolPosition } from "../store/tracking-positions.ts";
 import type { Spool, SpoolBatch, SpoolPosition } from "./spool.ts";
-
-/** A touch as it lies in the spool. */
-export type SpooledTouch = Touch extends infer T
-  ? T extends Touch
-    ? Omit<T, "at"> & { readonly at: string }
-    : never
-  : never;
 
 const BACK_OFF_MS = [100, 250, 500, 1_000, 2_000] as const;
 /** Between two transactions: what comes meanwhile shares the next one. */
@@ -29,7 +17,7 @@ const IDLE_MS = 1_000;
  */
 export class EventWriter {
   readonly #db: Db;
-  readonly #spool: Spool<SpooledTouch>;
+  readonly #spool: Spool<Touch>;
   readonly #rule: MachineRule;
   readonly #observe: Observe;
   #position: SpoolPosition | undefined;
@@ -38,7 +26,7 @@ export class EventWriter {
   readonly #stopping = new AbortController();
   #running: Promise<void> = Promise.resolve();
 
-  constructor(options: { db: Db; spool: Spool<SpooledTouch>; rule: MachineRule; observe: Observe }) {
+  constructor(options: { db: Db; spool: Spool<Touch>; rule: MachineRule; observe: Observe }) {
     this.#db = options.db;
     this.#spool = options.spool;
     this.#rule = options.rule;
@@ -98,8 +86,7 @@ export class EventWriter {
     return true;
   }
 
-  async #store({ records, next }: SpoolBatch<SpooledTouch>): Promise<void> {
-    const touches = records.map((record) => ({ ...record, at: new Date(record.at) }) as Touch);
+  async #store({ records: touches, next }: SpoolBatch<Touch>): Promise<void> {
     try {
       await this.#db.transaction(async (transaction) => {
         await storeTouches(transaction, touches, this.#rule);

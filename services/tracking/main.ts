@@ -5,9 +5,11 @@ import { listenHttp } from "../platform/http/listen.ts";
 import { packageFolder } from "../platform/package-folder.ts";
 import { makeResolver } from "../platform/resolver.ts";
 import type { StartService } from "../platform/service.ts";
+import type { Touch } from "../store/tracking-events.ts";
 import { makeTrackingApp } from "./app.ts";
-import { EventWriter, type SpooledTouch } from "./event-writer.ts";
+import { EventWriter } from "./event-writer.ts";
 import { LinkDirectory } from "./link-directory.ts";
+import { openPlaces } from "./places.ts";
 import { Spool } from "./spool.ts";
 import { compileVisitorRules } from "./visitor.ts";
 import { WebhookWorker } from "./webhooks/worker.ts";
@@ -15,8 +17,8 @@ import { WebhookWorker } from "./webhooks/worker.ts";
 /** What recipients touch: opens, clicks, unsubscriptions, conversions; and the webhooks that tell of all events. */
 export const start: StartService = async ({ config, secret, db, clock, observe }) => {
   const rules = readFileSync(join(packageFolder, "config", "user-agents.json"), "utf8");
-  const visitors = compileVisitorRules(JSON.parse(rules), () => undefined);
-  const spool = await Spool.open<SpooledTouch>(join(config.dataDir, "tracking"));
+  const visitors = compileVisitorRules(JSON.parse(rules), openPlaces(config.placeDatabase));
+  const spool = await Spool.open<Touch>(join(config.dataDir, "tracking"));
   const rule = { machineSeconds: config.machineSeconds, allLinks: visitors.allLinks };
   const writer = new EventWriter({ db, spool, rule, observe });
   const links = new LinkDirectory(db, observe);
@@ -31,7 +33,7 @@ export const start: StartService = async ({ config, secret, db, clock, observe }
     limits: makeRateLimits(config.apiRequestsPerSecond, config.limitLoopback),
     observe,
     record: async (touch) => {
-      await spool.append({ ...touch, at: touch.at.toISOString() });
+      await spool.append(touch);
       writer.wake();
     },
   });

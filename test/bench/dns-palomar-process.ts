@@ -20,8 +20,10 @@ const service = await start({
   openListenConnection: () => openListenConnection(url, "dns-server"),
   addressOf: () => Promise.reject(new Error("the DNS server asks for no sibling")),
 });
-process.on("SIGTERM", async () => {
+const end = async () => {
   await service.stop();
   process.exit(0);
-});
-process.send?.("ready");
+};
+process.on("SIGTERM", end);
+// The benchmark is gone, however it went.
+process.on("disconnect", end);

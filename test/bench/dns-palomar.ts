@@ -11,16 +11,15 @@ export interface PalomarOptions {
   readonly folder: string;
   readonly port: number;
   readonly core: number;
-  /** The zone that is asked for to see whether it answers; none when there are no zones. */
-  readonly lastZone: string | undefined;
+  /** The zone that is asked for to see whether it answers. */
+  readonly lastZone: string;
 }
 
 const SECRET = "the benchmark's secret";
 
-/** Starts our server, in a process of its own, as the supervisor does. @returns it, and milliseconds to its first answer */
-export async function startPalomar(options: PalomarOptions): Promise<Contender & { readonly startMs: number }> {
+/** Starts our server, in a process of its own, as the supervisor does. */
+export async function startPalomar(options: PalomarOptions): Promise<Contender> {
   const log = openSync(join(options.folder, "output.log"), "a");
-  const started = performance.now();
   const child = spawn("taskset", ["-c", String(options.core), process.execPath, PROCESS_FILE], {
     stdio: ["ignore", log, log, "ipc"],
     env: {
@@ -31,13 +30,12 @@ export async function startPalomar(options: PalomarOptions): Promise<Contender &
       PALOMAR_DNS_WORKERS: "1",
     },
   });
-  if (options.lastZone === undefined) await new Promise((resolve) => child.once("message", resolve));
-  else await untilAnswering(options.port, options.lastZone, child, options.folder);
+  const startMs = await untilAnswering(options.port, options.lastZone, child, options.folder);
   return {
     name: "Palomar",
     port: options.port,
     pids: [child.pid!],
-    startMs: performance.now() - started,
+    startMs,
     stop: () => stopChild(child),
   };
 }

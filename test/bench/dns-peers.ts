@@ -153,8 +153,8 @@ async function startPeer(
     stdio: ["ignore", log, log],
     env: PEER_ENVIRONMENT,
   });
-  await untilAnswering(port, zones.at(-1)!.name, child, folder);
-  return { name, port, pids: [child.pid!], stop: () => stopChild(child) };
+  const startMs = await untilAnswering(port, zones.at(-1)!.name, child, folder);
+  return { name, port, pids: [child.pid!], startMs, stop: () => stopChild(child) };
 }
 
 function writeZoneFiles(folder: string, zones: readonly BenchZone[]): void {

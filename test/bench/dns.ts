@@ -17,27 +17,17 @@ import { migrate } from "../../services/platform/migrations.ts";
 import { type ChangeResult, measureChanges } from "./dns-changes.ts";
 import { type BenchZone, benchQueries, benchZone, benchZoneName, RECORDS_PER_ZONE } from "./dns-data.ts";
 import { fillDatabase, fillPowerDnsDatabase } from "./dns-database.ts";
-import { type Contender, type LoadResult, measureLoad, memoryOctets } from "./dns-load.ts";
+import { type Contender, freePort, type LoadResult, measureLoad, memoryOctets } from "./dns-load.ts";
 import { startPalomar } from "./dns-palomar.ts";
 import { FILE_PEERS, isInstalled, startPowerDns } from "./dns-peers.ts";
+import { print, printChanges, printRows, type Row } from "./dns-report.ts";
 
 const QUERIES = 200_000;
 const OUTSTANDING = 200;
 const RECORDS_PER_LARGE_ZONE = 100;
 const SERVER_CORE = 0;
 const LOAD_CORE = 1;
-const FIRST_PORT = 15_353;
 const POWERDNS_SCHEMA = "/usr/share/doc/pdns-backend-pgsql/schema.pgsql.sql";
-
-/** What is measured of each server, over all rounds. */
-interface Row {
-  readonly name: string;
-  readonly queriesPerSecond: number;
-  readonly cpuMicroseconds: number;
-  readonly lost: number;
-  startMs?: number;
-  octetsPerRecord?: number;
-}
 
 interface Bench {
   readonly folder: string;
@@ -93,22 +83,32 @@ async function measureSmall(bench: Bench, count: number): Promise<Row[]> {
   const zones = Array.from({ length: count }, (_, index) => benchZone(index));
   const queries = writeQueries(bench, "small", count);
   const contenders: Contender[] = [];
-  let port = FIRST_PORT;
   try {
     for (const peer of FILE_PEERS.filter(({ program }) => isInstalled(program))) {
       const folder = join(bench.folder, `small-${peer.name}`);
-      contenders.push(await peer.start({ folder, zones, port: port++, core: SERVER_CORE }));
+      contenders.push(await peer.start({ folder, zones, port: await freePort(), core: SERVER_CORE }));
     }
     if (isInstalled("pdns_server")) {
       const { url, db } = await bench.createDatabase("powerdns");
       await fillPowerDnsDatabase(db, readFileSync(POWERDNS_SCHEMA, "utf8"), zones);
       await db.destroy();
-      const options = { folder: join(bench.folder, "small-PowerDNS"), zones, port: port++, core: SERVER_CORE };
+      const options = {
+        folder: join(bench.folder, "small-PowerDNS"),
+        zones,
+        port: await freePort(),
+        core: SERVER_CORE,
+      };
       contenders.push(await startPowerDns(options, url, bench.postgresPids));
     }
     const { url, db } = await filledDatabase(bench, "small", zones);
     await db.destroy();
-    const own = { databaseUrl: url, folder: bench.folder, port, core: SERVER_CORE, lastZone: benchZoneName(count - 1) };
+    const own = {
+      databaseUrl: url,
+      folder: bench.folder,
+      port: await freePort(),
+      core: SERVER_CORE,
+      lastZone: benchZoneName(count - 1),
+    };
     contenders.push(await startPalomar(own));
     const rows = await compete(bench, contenders, queries);
     printRows(`${count} zones of ${RECORDS_PER_ZONE} records`, rows);
@@ -121,73 +121,81 @@ async function measureSmall(bench: Bench, count: number): Promise<Row[]> {
 
 /** A million records in ten thousand zones: start, memory, speed, and changes. */
 async function measureLarge(bench: Bench, count: number): Promise<{ rows: Row[]; changes: ChangeResult[] }> {
-  const zones = Array.from({ length: count }, (_, index) =>
-    benchZone(index, RECORDS_PER_LARGE_ZONE - RECORDS_PER_ZONE),
-  );
-  const records = count * RECORDS_PER_LARGE_ZONE;
-  const queries = writeQueries(bench, "large", count);
+  const extraHosts = RECORDS_PER_LARGE_ZONE - RECORDS_PER_ZONE;
+  const zones = Array.from({ length: count }, (_, index) => benchZone(index, extraHosts));
+  const large = { zones, records: count * RECORDS_PER_LARGE_ZONE, queries: writeQueries(bench, "large", count) };
   const rows: Row[] = [];
-  for (const peer of FILE_PEERS.filter(({ program, name }) => name !== "BIND" && isInstalled(program))) {
-    const idle = await peerMemory(bench, peer, zones.slice(0, 1));
-    const started = performance.now();
-    const options = { folder: join(bench.folder, `large-${peer.name}`), zones, port: FIRST_PORT, core: SERVER_CORE };
-    const contender = await peer.start(options);
-    rows.push(await measureAlone(bench, contender, { startMs: performance.now() - started, idle, records, queries }));
+  for (const peer of FILE_PEERS) {
+    // BIND takes minutes to load so many zones, and is no measure here.
+    if (peer.name !== "BIND" && isInstalled(peer.program)) rows.push(await measureLargePeer(bench, peer, large));
+  }
+  const { row, changes } = await measureLargePalomar(bench, large);
+  printRows(`${count} zones of ${RECORDS_PER_LARGE_ZONE} records`, [...rows, row]);
+  printChanges(changes);
+  return { rows: [...rows, row], changes };
+}
+
+interface LargeSet {
+  readonly zones: readonly BenchZone[];
+  readonly records: number;
+  /** File of queries. */
+  readonly queries: string;
+}
+
+async function measureLargePeer(bench: Bench, peer: (typeof FILE_PEERS)[number], large: LargeSet): Promise<Row> {
+  const place = async (name: string) => ({
+    folder: join(bench.folder, `${name}-${peer.name}`),
+    port: await freePort(),
+    core: SERVER_CORE,
+  });
+  const idle = await peer.start({ ...(await place("idle")), zones: large.zones.slice(0, 1) });
+  const idleOctets = memoryOctets(idle);
+  await idle.stop();
+  const contender = await peer.start({ ...(await place("large")), zones: large.zones });
+  try {
+    return await measureAlone(bench, contender, large, idleOctets);
+  } finally {
     await contender.stop();
   }
-  const { url, db } = await filledDatabase(bench, "large", zones);
-  const empty = await filledDatabase(bench, "empty", zones.slice(0, 1));
+}
+
+async function measureLargePalomar(bench: Bench, large: LargeSet): Promise<{ row: Row; changes: ChangeResult[] }> {
+  const start = async (databaseUrl: string, lastZone: BenchZone) =>
+    startPalomar({
+      folder: bench.folder,
+      port: await freePort(),
+      core: SERVER_CORE,
+      databaseUrl,
+      lastZone: lastZone.name,
+    });
+  const oneZone = large.zones.slice(0, 1);
+  const empty = await filledDatabase(bench, "idle", oneZone);
   await empty.db.destroy();
-  const own = { folder: bench.folder, port: FIRST_PORT, core: SERVER_CORE };
-  const idleServer = await startPalomar({ ...own, databaseUrl: empty.url, lastZone: benchZoneName(0) });
-  const idle = memoryOctets(idleServer);
-  await idleServer.stop();
-  const palomar = await startPalomar({ ...own, databaseUrl: url, lastZone: benchZoneName(count - 1) });
+  const idle = await start(empty.url, oneZone[0]!);
+  const idleOctets = memoryOctets(idle);
+  await idle.stop();
+  const { url, db } = await filledDatabase(bench, "large", large.zones);
+  const palomar = await start(url, large.zones.at(-1)!);
   try {
-    rows.push(await measureAlone(bench, palomar, { startMs: palomar.startMs, idle, records, queries }));
-    printRows(`${count} zones of ${RECORDS_PER_LARGE_ZONE} records`, rows);
+    const row = await measureAlone(bench, palomar, large, idleOctets);
     const changes: ChangeResult[] = [];
     for (const changesPerSecond of [50, 1_000]) {
-      const options = {
-        db,
-        port: FIRST_PORT,
-        zones: count,
-        seconds: bench.seconds,
-        changesPerSecond,
-        label: `r${changesPerSecond}`,
-      };
-      changes.push(await measureChanges(options));
+      const load = { seconds: bench.seconds, changesPerSecond, label: `r${changesPerSecond}` };
+      changes.push(await measureChanges({ db, port: palomar.port, zones: large.zones.length, ...load }));
     }
-    printChanges(changes);
-    return { rows, changes };
+    return { row, changes };
   } finally {
     await palomar.stop();
     await db.destroy();
   }
 }
 
-async function peerMemory(
-  bench: Bench,
-  peer: (typeof FILE_PEERS)[number],
-  zones: readonly BenchZone[],
-): Promise<number> {
-  const folder = join(bench.folder, `idle-${peer.name}`);
-  const contender = await peer.start({ folder, zones, port: FIRST_PORT, core: SERVER_CORE });
-  const octets = memoryOctets(contender);
-  await contender.stop();
-  return octets;
-}
-
-async function measureAlone(
-  bench: Bench,
-  contender: Contender,
-  known: { readonly startMs: number; readonly idle: number; readonly records: number; readonly queries: string },
-): Promise<Row> {
+async function measureAlone(bench: Bench, contender: Contender, large: LargeSet, idleOctets: number): Promise<Row> {
   // What loading left behind is given back within moments, where it is given back at all.
   await sleep(2_000);
-  const octetsPerRecord = (memoryOctets(contender) - known.idle) / known.records;
-  const [row] = await compete(bench, [contender], known.queries);
-  return { ...row!, startMs: known.startMs, octetsPerRecord };
+  const octetsPerRecord = (memoryOctets(contender) - idleOctets) / large.records;
+  const [row] = await compete(bench, [contender], large.queries);
+  return { ...row!, startMs: contender.startMs, octetsPerRecord };
 }
 
 /** Each in turn, several rounds: what slows the machine down for a while hits them alike. */
@@ -261,38 +269,6 @@ async function postmasterPid(url: string): Promise<number> {
   return Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[1]);
 }
 
-function printRows(title: string, rows: readonly Row[]): void {
-  const best = Math.min(
-    ...rows.filter(({ name }) => name === "NSD" || name === "Knot").map((row) => row.cpuMicroseconds),
-  );
-  print(`${title}\n`);
-  print("| server | queries/s | CPU µs/query | to the better of NSD and Knot | lost | start, s | octets/record |");
-  print("|---|---|---|---|---|---|---|");
-  for (const row of rows) {
-    const cells = [
-      row.name,
-      row.queriesPerSecond.toFixed(0),
-      row.cpuMicroseconds.toFixed(2),
-      Number.isFinite(best) ? (row.cpuMicroseconds / best).toFixed(2) : "–",
-      row.lost,
-      row.startMs === undefined ? "–" : (row.startMs / 1000).toFixed(2),
-      row.octetsPerRecord?.toFixed(0) ?? "–",
-    ];
-    print(`| ${cells.join(" | ")} |`);
-  }
-  print("");
-}
-
-function printChanges(changes: readonly ChangeResult[]): void {
-  print("| changes/s | commit to wire p50, ms | p99, ms | answer p99.9 meanwhile, ms | unanswered |");
-  print("|---|---|---|---|---|");
-  for (const { changesPerSecond, wireP50Ms, wireP99Ms, answerP999Ms, unanswered } of changes) {
-    const cells = [changesPerSecond.toFixed(0), wireP50Ms.toFixed(1), wireP99Ms.toFixed(1), answerP999Ms.toFixed(1)];
-    print(`| ${cells.join(" | ")} | ${unanswered} |`);
-  }
-  print("");
-}
-
 function obstacleToMeasuring(): string | undefined {
   if (process.platform !== "linux") return "measures CPU time by /proc, which is Linux'";
   if (!isInstalled("dnsperf"))
@@ -304,8 +280,4 @@ function obstacleToMeasuring(): string | undefined {
 function median(numbers: readonly number[]): number {
   const sorted = numbers.toSorted((a, b) => a - b);
   return sorted[Math.floor(sorted.length / 2)] ?? Number.NaN;
-}
-
-function print(line: string): void {
-  process.stdout.write(`${line}\n`);
 }

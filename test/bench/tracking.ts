@@ -79,11 +79,12 @@ async function measure(seconds: number): Promise<void> {
     await migrate(db);
     const paths = await makeClickPaths(db);
     const first = await startService(postgres.url, folder);
+    const cpuAtStartMs = cpuMs(first.process);
     if (spawnSync("wrk", ["-v"]).error === undefined) await measureWithWrk(first.url, paths, { seconds, folder });
     else await measureWithClient(first.url, paths, seconds);
     const storedMs = await untilSettled(db);
     const clicks = await countClicks(db);
-    const cpuMicroseconds = Math.round(cpuMs(first.process) * (1_000 / clicks));
+    const cpuMicroseconds = Math.round((cpuMs(first.process) - cpuAtStartMs) * (1_000 / clicks));
     print(`${clicks} clicks in the database, the last one ${storedMs} ms after the load ended`);
     print(`the service took ${cpuMicroseconds} µs of processor time a click`);
 

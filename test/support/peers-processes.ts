@@ -34,16 +34,16 @@ const PEER_PATH = `${process.env.PATH}:/usr/sbin:/sbin`;
 
 /**
  * Starts a foreign server in a folder of its own, which goes with it.
- * @param plan given the folder and a free port
+ * @param port free for UDP and TCP
  */
 export async function startPeer(
   name: string,
+  port: number,
   plan: (folder: string, port: number) => PeerPlan,
 ): Promise<Peer> {
   const folder = mkdtempSync(join(tmpdir(), `palomar-peer-${name}-`));
   // Servers that drop their privileges write here as well.
   spawnSync("chmod", ["777", folder]);
-  const port = await freePort();
   const { files, before = [], command } = plan(folder, port);
   for (const [file, text] of Object.entries(files)) writeFileSync(join(folder, file), text);
   let output = "";

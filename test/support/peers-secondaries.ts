@@ -1,5 +1,5 @@
-import { type PeerPlan, startPeer, type Peer } from "./peers-processes.ts";
 import type { Secondary } from "../../services/cli/acl-stanzas.ts";
+import { type Peer, type PeerPlan, startPeer } from "./peers-processes.ts";
 
 /** How each secondary is run around the stanza that `palomar acl show` prints. */
 export const SECONDARY_PEERS: { readonly [program in Secondary]: SecondaryPeer } = {
@@ -38,7 +38,7 @@ export const SECONDARY_PEERS: { readonly [program in Secondary]: SecondaryPeer }
       files: {
         "knot.conf": `server:\n  listen: 127.0.0.1@${port}\n  rundir: "${folder}"\ndatabase:\n  storage: "${folder}"
 template:\n  - id: default\n    storage: "${folder}"\n    acl: test-transfer\nacl:\n  - id: test-transfer\n    address: 127.0.0.1\n    action: transfer
-log:\n  - target: stderr\n    any: info\n${stanza}\n`,
+log:\n  - target: stderr\n    any: info\n${stanza.replace(/^( {4}acl:) (.*)$/gm, "$1 [$2, test-transfer]")}\n`,
       },
       command: ["knotd", "-c", `${folder}/knot.conf`],
     }),
@@ -54,11 +54,15 @@ guardian=no\ndaemon=no\nloglevel=5\nlog-dns-queries=no\ncache-ttl=0\nquery-cache
         "commands.sh": stanza.replaceAll(/^pdnsutil/gm, `pdnsutil --config-dir=${folder}`),
       },
       before: [
-        ["sh", "-c", `sqlite3 ${folder}/pdns.sqlite3 < /usr/share/pdns-backend-sqlite3/schema/schema.sqlite3.sql || python3 - <<'END'
+        [
+          "sh",
+          "-c",
+          `sqlite3 ${folder}/pdns.sqlite3 < /usr/share/pdns-backend-sqlite3/schema/schema.sqlite3.sql || python3 - <<'END'
 import sqlite3
 db = sqlite3.connect("${folder}/pdns.sqlite3")
 db.executescript(open("/usr/share/pdns-backend-sqlite3/schema/schema.sqlite3.sql").read())
-END`],
+END`,
+        ],
         ["sh", "-e", `${folder}/commands.sh`],
       ],
       command: ["pdns_server", `--config-dir=${folder}`],
@@ -87,9 +91,9 @@ export interface SecondaryPeer {
 }
 
 /** Starts a secondary with a stanza as it was printed. */
-export function startSecondary(secondary: Secondary, stanza: string): Promise<Peer> {
+export function startSecondary(secondary: Secondary, port: number, stanza: string): Promise<Peer> {
   const catalogs = /^\/\/ in options: (catalog-zones .*)$/m.exec(stanza)?.[1] ?? "";
-  return startPeer(secondary, (folder, port) => SECONDARY_PEERS[secondary].plan(stanza, folder, port, catalogs));
+  return startPeer(secondary, port, (folder) => SECONDARY_PEERS[secondary].plan(stanza, folder, port, catalogs));
 }
 
 /** NSD gives zones away only to whom each names. */

@@ -76,7 +76,8 @@ function readPrimary(runtime: CommandRuntime, given: string | undefined): HostPo
   if (text === undefined) return runtime.refuse("no DNS server is configured: give --primary HOST:PORT");
   if (!read.ok) return runtime.refuse(`${text} is not HOST:PORT`);
   const { host } = read.value;
-  if (host === "0.0.0.0" || host === "::") return runtime.refuse("the server listens on all addresses: give --primary HOST:PORT");
+  if (host === "0.0.0.0" || host === "::")
+    return runtime.refuse("the server listens on all addresses: give --primary HOST:PORT");
   return read.value;
 }
 

@@ -1,4 +1,5 @@
 import { isIP, isIPv6 } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
 import { formatIpv4, formatIpv6 } from "../../core/dns/ip-address.ts";
 import { type DomainName, formatDomainName, isSubdomain, nameFromStoredWire } from "../../core/dns/name.ts";
 import { TYPE } from "../../core/dns/rr-types.ts";
@@ -64,7 +65,7 @@ export class Notifier {
     const known = this.#queues.get(key);
     if (known) return known;
     const queue = new ServerQueue(
-      (news, timeoutMs) => this.#tell(target, news, timeoutMs),
+      (news, timeoutMs, signal) => this.#tell(target, news, { timeoutMs, signal }),
       this.#options.policy,
       (news) => this.#observe("notify-given-up", target, news),
     );
@@ -72,19 +73,23 @@ export class Notifier {
     return queue;
   }
 
-  async #tell(target: NotifyTarget, news: ZoneNews, timeoutMs: number): Promise<boolean> {
+  async #tell(
+    target: NotifyTarget,
+    news: ZoneNews,
+    patience: { readonly timeoutMs: number; readonly signal: AbortSignal },
+  ): Promise<boolean> {
     const { nowSeconds } = this.#options;
     try {
       const addresses = await this.#addressesOf(target.host);
       const told = addresses.map((host) =>
-        this.#socketFor(host).notify({ host, port: target.port }, news, target.key, { timeoutMs, nowSeconds }),
+        this.#socketFor(host).notify({ host, port: target.port }, news, target.key, { ...patience, nowSeconds }),
       );
       // A name with several addresses is one server: all are told, one acknowledgement is enough.
       if (told.length > 0) return (await Promise.all(told)).includes(true);
     } catch (err) {
       this.#observe("notify-failed", target, news, err);
     }
-    await new Promise((resolve) => setTimeout(resolve, timeoutMs).unref());
+    await sleep(patience.timeoutMs, undefined, { signal: patience.signal }).catch(() => {});
     return false;
   }
 

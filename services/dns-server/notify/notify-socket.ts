@@ -22,7 +22,6 @@ export class NotifySocket {
   readonly #socket: Socket;
   readonly #ready: Promise<void>;
   readonly #waiting = new Map<string, Waiting>();
-  readonly #stopping = new Set<() => void>();
 
   /** @param source the address of ours that secondaries know us by; undefined for what the routing table says */
   constructor(type: "udp4" | "udp6", source: string | undefined) {
@@ -44,7 +43,7 @@ export class NotifySocket {
     { host, port }: NotifyAddress,
     news: ZoneNews,
     key: TsigKey | undefined,
-    options: { readonly timeoutMs: number; readonly nowSeconds: () => number },
+    options: { readonly timeoutMs: number; readonly signal: AbortSignal; readonly nowSeconds: () => number },
   ): Promise<boolean> {
     await this.#ready;
     const id = this.#freeId(host, port);
@@ -56,12 +55,13 @@ export class NotifySocket {
       const finish = (acknowledged: boolean) => {
         clearTimeout(timer);
         this.#waiting.delete(waiting);
-        this.#stopping.delete(abandon);
+        options.signal.removeEventListener("abort", abandon);
         resolve(acknowledged);
       };
       const abandon = () => finish(false);
       const timer = setTimeout(abandon, options.timeoutMs);
-      this.#stopping.add(abandon);
+      if (options.signal.aborted) return finish(false);
+      options.signal.addEventListener("abort", abandon);
       this.#waiting.set(waiting, {
         settle: (answer) => {
           const requestMac = signer?.lastMac;
@@ -78,8 +78,8 @@ export class NotifySocket {
     });
   }
 
+  /** Closes it, once nobody waits for an answer. */
   async close(): Promise<void> {
-    for (const abandon of [...this.#stopping]) abandon();
     await this.#ready.catch(() => {});
     await new Promise<void>((resolve) => this.#socket.close(() => resolve()));
   }

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import type { NotifyPolicy } from "./policy.ts";
 
 /** A zone's newest version, as servers are told of it. */
@@ -9,8 +10,11 @@ export interface ZoneNews {
   readonly soaRdata: Uint8Array;
 }
 
-/** Sends once, and says whether the server has acknowledged within the time. Never rejects. */
-export type Tell = (news: ZoneNews, timeoutMs: number) => Promise<boolean>;
+/**
+ * Sends once, and says whether the server has acknowledged within the time, or before the signal ends the waiting.
+ * Never rejects.
+ */
+export type Tell = (news: ZoneNews, timeoutMs: number, signal: AbortSignal) => Promise<boolean>;
 
 /**
  * What one server is still to be told. Of each zone only the newest version counts: what changes while it is under way
@@ -22,8 +26,8 @@ export class ServerQueue {
   readonly #onGivenUp: (news: ZoneNews) => void;
   /** By zone, oldest first. */
   readonly #waiting = new Map<string, ZoneNews>();
-  readonly #busy = new Set<string>();
-  readonly #timers = new Set<NodeJS.Timeout>();
+  /** Zones being told of; the controller ends the waiting for an acknowledgement. */
+  readonly #busy = new Map<string, AbortController>();
   #stopped = false;
 
   constructor(tell: Tell, policy: NotifyPolicy, onGivenUp: (news: ZoneNews) => void) {
@@ -39,13 +43,15 @@ export class ServerQueue {
 
   add(news: ZoneNews): void {
     this.#waiting.set(news.zone, news);
+    // Whoever has not answered yet need not hear of the older version again.
+    this.#busy.get(news.zone)?.abort();
     this.#next();
   }
 
   stop(): void {
     this.#stopped = true;
     this.#waiting.clear();
-    for (const timer of this.#timers) clearTimeout(timer);
+    for (const controller of this.#busy.values()) controller.abort();
   }
 
   #next(): void {
@@ -53,37 +59,25 @@ export class ServerQueue {
       if (this.#stopped || this.#busy.size >= this.#policy.inFlightPerServer) return;
       if (this.#busy.has(zone)) continue;
       this.#waiting.delete(zone);
-      this.#busy.add(zone);
-      void this.#deliver(news);
+      const controller = new AbortController();
+      this.#busy.set(zone, controller);
+      void this.#deliver(news, controller.signal);
     }
   }
 
-  async #deliver(news: ZoneNews): Promise<void> {
-    const acknowledged = await this.#tellUntilAcknowledged(news);
-    if (!acknowledged && !this.#stopped && !this.#waiting.has(news.zone)) this.#onGivenUp(news);
-    await this.#rest();
+  async #deliver(news: ZoneNews, signal: AbortSignal): Promise<void> {
+    const acknowledged = await this.#tellUntilAcknowledged(news, signal);
+    if (!acknowledged && !signal.aborted) this.#onGivenUp(news);
+    if (!this.#stopped) await sleep(this.#policy.restMs, undefined, { ref: false });
     this.#busy.delete(news.zone);
     this.#next();
   }
 
-  /** @returns true as well when newer news have come that take the place of these */
-  async #tellUntilAcknowledged(news: ZoneNews): Promise<boolean> {
+  async #tellUntilAcknowledged(news: ZoneNews, signal: AbortSignal): Promise<boolean> {
     for (const seconds of this.#policy.waitSeconds) {
-      if (this.#stopped) return false;
-      if (await this.#tell(news, seconds * 1000)) return true;
-      if (this.#waiting.has(news.zone)) return true;
+      if (await this.#tell(news, seconds * 1000, signal)) return true;
+      if (signal.aborted) return false;
     }
     return false;
-  }
-
-  #rest(): Promise<void> {
-    if (this.#stopped) return Promise.resolve();
-    return new Promise((resolve) => {
-      const timer = setTimeout(() => {
-        this.#timers.delete(timer);
-        resolve();
-      }, this.#policy.restMs);
-      this.#timers.add(timer);
-    });
   }
 }

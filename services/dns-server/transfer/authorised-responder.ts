@@ -1,3 +1,4 @@
+import { formatDomainName } from "../../core/dns/name.ts";
 import { RCODE } from "../../core/dns/rr-types.ts";
 import { appendTsigError, type TsigVerdict, verifyRequest } from "../../core/dns/tsig.ts";
 import type { Db } from "../../platform/db.ts";
@@ -76,7 +77,11 @@ export class AuthorisedResponder {
       this.#options.observe({ kind: "transfer-failed", level: "warn", err });
       messages = RCODE.SERVFAIL;
     }
-    return typeof messages === "number" ? answerWith(messages) : this.#sendAll(messages, asker, send);
+    if (typeof messages === "number") return answerWith(messages);
+    const isWhole = await this.#sendAll(messages, asker, send);
+    const asked = request.serial === undefined ? "AXFR" : `IXFR from ${request.serial}`;
+    this.#options.observe({ kind: "transfer-sent", zone: formatDomainName(request.name), asked, isWhole });
+    return isWhole;
   }
 
   /** The messages of a transfer, or the rcode that refuses it. */

@@ -23,8 +23,8 @@ export const clickRoute: Route = {
     if (location === undefined) return sendErrorPage(ctx, 410, "gone");
     const { deliveryId, link } = claims.value;
     const visitor = tools.visitors.describe({ headers: ctx.headers, address: clientAddress(ctx.req) });
-    const at = new Date(tools.clock.nowMs());
-    await recordVisit(ctx, tools, { kind: "click", deliveryId, at, link, visitor });
+    const atMs = tools.clock.nowMs();
+    await recordVisit(ctx, tools, { kind: "click", deliveryId, atMs, link, visitor });
     ctx.status = 302;
     ctx.set("Location", location);
     ctx.body = "";

@@ -15,8 +15,8 @@ export const conversionRoute: Route = {
     const deliveryId = readDeliveryToken(tools.secret, "conversion", token);
     const reference = new URLSearchParams(ctx.querystring).get("ref") ?? "";
     if (deliveryId.ok && REFERENCE.test(reference)) {
-      const at = new Date(tools.clock.nowMs());
-      await recordVisit(ctx, tools, { kind: "conversion", deliveryId: deliveryId.value, at, reference });
+      const atMs = tools.clock.nowMs();
+      await recordVisit(ctx, tools, { kind: "conversion", deliveryId: deliveryId.value, atMs, reference });
     }
     sendPixel(ctx);
   },

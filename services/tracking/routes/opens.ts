@@ -10,8 +10,8 @@ export const openRoute: Route = {
     const deliveryId = readDeliveryToken(tools.secret, "open", token);
     if (deliveryId.ok) {
       const visitor = tools.visitors.describe({ headers: ctx.headers, address: clientAddress(ctx.req) });
-      const at = new Date(tools.clock.nowMs());
-      await recordVisit(ctx, tools, { kind: "open", deliveryId: deliveryId.value, at, visitor });
+      const atMs = tools.clock.nowMs();
+      await recordVisit(ctx, tools, { kind: "open", deliveryId: deliveryId.value, atMs, visitor });
     }
     sendPixel(ctx);
   },

@@ -44,13 +44,15 @@ function readChoice(body: string): SubscriptionChoice {
 
 /** At once; while the database is away, as soon as it is back: no message can be accepted before that. */
 async function apply(deliveryId: number, choice: SubscriptionChoice, tools: TrackingTools): Promise<void> {
-  const at = new Date(tools.clock.nowMs());
-  const change = tools.db.transaction((transaction) => changeSubscription(transaction, deliveryId, choice, at));
+  const atMs = tools.clock.nowMs();
+  const change = tools.db.transaction((transaction) =>
+    changeSubscription(transaction, deliveryId, choice, new Date(atMs)),
+  );
   try {
     await withDeadline(change, DATABASE_DEADLINE_MS);
   } catch (error) {
     tools.observe({ kind: "subscription-change-waits", level: "warn", err: error });
-    await tools.record({ kind: "subscription", deliveryId, at, choice });
+    await tools.record({ kind: "subscription", deliveryId, atMs, choice });
   }
 }
 

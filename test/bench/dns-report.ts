@@ -1,0 +1,49 @@
+import type { ChangeResult } from "./dns-changes.ts";
+
+/** What is measured of each server, over all rounds. */
+export interface Row {
+  readonly name: string;
+  readonly queriesPerSecond: number;
+  readonly cpuMicroseconds: number;
+  readonly lost: number;
+  readonly startMs?: number;
+  readonly octetsPerRecord?: number;
+}
+
+/** Prints what was measured of several servers, beside the better of NSD and Knot. */
+export function printRows(title: string, rows: readonly Row[]): void {
+  const best = Math.min(
+    ...rows.filter(({ name }) => name === "NSD" || name === "Knot").map((row) => row.cpuMicroseconds),
+  );
+  print(`${title}\n`);
+  print("| server | queries/s | CPU µs/query | to the better of NSD and Knot | lost | start, s | octets/record |");
+  print("|---|---|---|---|---|---|---|");
+  for (const row of rows) {
+    const cells = [
+      row.name,
+      row.queriesPerSecond.toFixed(0),
+      row.cpuMicroseconds.toFixed(2),
+      Number.isFinite(best) ? (row.cpuMicroseconds / best).toFixed(2) : "–",
+      row.lost,
+      row.startMs === undefined ? "–" : (row.startMs / 1000).toFixed(2),
+      row.octetsPerRecord?.toFixed(0) ?? "–",
+    ];
+    print(`| ${cells.join(" | ")} |`);
+  }
+  print("");
+}
+
+/** Prints how soon changes were on the wire. */
+export function printChanges(changes: readonly ChangeResult[]): void {
+  print("| changes/s | commit to wire p50, ms | p99, ms | answer p99.9 meanwhile, ms | unanswered |");
+  print("|---|---|---|---|---|");
+  for (const { changesPerSecond, wireP50Ms, wireP99Ms, answerP999Ms, unanswered } of changes) {
+    const cells = [changesPerSecond.toFixed(0), wireP50Ms.toFixed(1), wireP99Ms.toFixed(1), answerP999Ms.toFixed(1)];
+    print(`| ${cells.join(" | ")} | ${unanswered} |`);
+  }
+  print("");
+}
+
+export function print(line: string): void {
+  process.stdout.write(`${line}\n`);
+}

@@ -1,0 +1,74 @@
+import { Command } from "commander";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { registerWebhookCommand } from "../../services/cli/commands/webhook.ts";
+import { CommandRefused, type CommandRuntime } from "../../services/cli/runtime.ts";
+import { loadConfig } from "../../services/platform/config.ts";
+import { addInstance } from "../../services/store/instances.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+
+const SECRET = "a secret for tests only";
+let database: TestDatabase;
+
+beforeAll(async () => {
+  database = await createTestDatabase();
+  await addInstance(database.db, SECRET, { name: "north", host: "north.test", key: "k", archive: false, domains: [] });
+});
+afterAll(() => database.drop());
+
+/** Runs a command as its user would. @returns what it printed, as `--json` has it */
+async function palomar(...words: string[]): Promise<unknown> {
+  const config = loadConfig({});
+  if (!config.ok) throw new Error(config.error.join("\n"));
+  let printed: unknown;
+  const runtime: CommandRuntime = {
+    config: config.value,
+    withDatabase: (use) => use({ db: database.db, secret: SECRET, config: config.value }),
+    print: (result) => {
+      printed = result;
+    },
+    note: () => {},
+    refuse: (text) => {
+      throw new CommandRefused(text);
+    },
+    exitWith: () => {},
+  };
+  const program = new Command().exitOverride();
+  registerWebhookCommand(program, runtime);
+  await program.parseAsync(words, { from: "user" });
+  return printed;
+}
+
+test("sets, shows, logs, replays and removes", async () => {
+  const url = "https://hooks.example.org/events";
+  const first = await palomar("webhook", "set", "north", "https://old.example.org/");
+  expect(first).toEqual({
+    name: "north",
+    url: "https://old.example.org/",
+    secret: expect.stringMatching(/^[\w-]{32}$/),
+  });
+  expect(await palomar("webhook", "set", "north", url)).toEqual({ ...(first as object), url });
+  expect(await palomar("webhook", "show", "north")).toEqual({ name: "north", url, failures: 0 });
+  expect(await palomar("webhook", "log", "north")).toEqual([]);
+  const { instance_id } = await database.db("webhooks").first("instance_id");
+  const [{ id }] = await database
+    .db("webhook_batches")
+    .insert({ instance_id, body: "{}", events: 1, state: "failed", give_up_at: new Date() }, ["id"]);
+  expect(await palomar("webhook", "replay", "north", String(id))).toEqual({
+    name: "north",
+    batch: id,
+    state: "waiting",
+  });
+  expect(await palomar("webhook", "log", "north")).toMatchObject([{ id, state: "waiting", events: 1 }]);
+  expect(await palomar("webhook", "remove", "north")).toEqual({ name: "north", removed: true });
+});
+
+test.each([
+  [["set", "south", "https://hooks.example.org/"], "there is no instance south"],
+  [["set", "north", "file:///etc/passwd"], "file:///etc/passwd is no http(s) URL"],
+  [["show", "north"], "north has no webhook"],
+  [["remove", "north"], "north has no webhook"],
+  [["replay", "north", "1"], "north has no batch 1"],
+  [["replay", "north", "x"], "x is no number of a batch"],
+])("refuses %j", async (words, text) => {
+  await expect(palomar("webhook", ...words)).rejects.toThrow(text);
+});

@@ -1,0 +1,75 @@
+import { Command } from "commander";
+import { registerAclCommand } from "../../services/cli/commands/acl.ts";
+import { registerAclShowCommand } from "../../services/cli/commands/acl-show.ts";
+import { registerCatalogCommand } from "../../services/cli/commands/catalog.ts";
+import { registerResellerCommand } from "../../services/cli/commands/reseller.ts";
+import { registerRpzCommand } from "../../services/cli/commands/rpz.ts";
+import { registerZoneCommand } from "../../services/cli/commands/zone.ts";
+import { CommandRefused, type CommandRuntime } from "../../services/cli/runtime.ts";
+import type { ServiceContext } from "../../services/platform/service.ts";
+
+/** What a command came to. */
+export interface CommandOutcome {
+  /** What it prints with `--json`. */
+  readonly json?: unknown;
+  /** What it prints without. */
+  readonly text?: string;
+  readonly notes: readonly string[];
+  readonly refused?: string;
+  readonly status: number;
+}
+
+/** Runs the operator's DNS commands on the database of a service's context. */
+export function operatorOf({ db, secret, config }: Pick<ServiceContext, "db" | "secret" | "config">) {
+  return async function palomar(...args: string[]): Promise<CommandOutcome> {
+    const outcome: { json?: unknown; text?: string; status: number } = { status: 0 };
+    const notes: string[] = [];
+    const runtime: CommandRuntime = {
+      config,
+      withDatabase: (use) => use({ db, secret, config }),
+      print: (json, text) => {
+        Object.assign(outcome, { json, text });
+      },
+      note: (text) => {
+        notes.push(text);
+      },
+      refuse: (text) => {
+        throw new CommandRefused(text);
+      },
+      exitWith: (status) => {
+        outcome.status = status;
+      },
+    };
+    const program = new Command("palomar").exitOverride().configureOutput({ writeErr: () => {} });
+    registerAclCommand(program, runtime);
+    for (const register of [
+      registerAclShowCommand,
+      registerCatalogCommand,
+      registerResellerCommand,
+      registerRpzCommand,
+      registerZoneCommand,
+    ]) {
+      register(program, runtime);
+    }
+    for (const command of program.commands) exitByException(command);
+    try {
+      await program.parseAsync(args, { from: "user" });
+      return { ...outcome, notes };
+    } catch (error) {
+      if (error instanceof CommandRefused) return { notes, refused: error.message, status: 1 };
+      throw error;
+    }
+  };
+}
+
+function exitByException(command: Command): void {
+  command.exitOverride().configureOutput({ writeErr: () => {} });
+  for (const child of command.commands) exitByException(child);
+}
+
+/** The text of a command that must succeed. */
+export async function printed(outcome: Promise<CommandOutcome>): Promise<string> {
+  const { text, refused } = await outcome;
+  if (text === undefined) throw new Error(refused ?? "nothing was printed");
+  return text;
+}
