@@ -10,7 +10,7 @@ import { packageFolder } from "../../services/platform/package-folder.ts";
 import type { RunningService, StartService } from "../../services/platform/service.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { askDns, dataOf } from "../support/dns-client.ts";
-import { addZoneOwner, dnsServerContext, eventually, putZone } from "../support/dns-server.ts";
+import { addZoneOwner, dnsServerContext, eventually, putZone, throwOctetsAt } from "../support/dns-server.ts";
 
 /** The compiled service: worker threads on Node 20 run nothing else. `npm test` builds it first. */
 const COMPILED = join(packageFolder, "dist", "dns-server", "main.js");
@@ -52,6 +52,11 @@ describe.skipIf(obstacle !== undefined)(`the batching UDP workers${obstacle ? ` 
     const names = Array.from({ length: 400 }, (_, index) => `n${index}.example.org`);
     const answers = await Promise.all(names.map((name) => askDns(server.addresses.dns!, name, "A")));
     expect(answers.map((answer) => answer.questions?.[0]?.name)).toEqual(names);
+  });
+
+  it("outlive random octets", async () => {
+    await throwOctetsAt(server.addresses.dns!, 20_000, 10);
+    expect(dataOf(await askDns(server.addresses.dns!, "www.example.org", "A"))).toEqual(["192.0.2.1"]);
   });
 
   it("never show a name between two states while it changes under load", async () => {

@@ -21,6 +21,7 @@ import {
   putZone as putZoneInto,
   SCOPE,
   suspendZone,
+  throwOctetsAt,
 } from "../support/dns-server.ts";
 
 /** Worker threads run compiled files only on Node 20; dns-server-batch.test.ts has those. */
@@ -116,6 +117,13 @@ describe("the authoritative server on a database", () => {
       );
     });
     await eventually(async () => dataOf(await ask("ns1.gap.example.org", "A")).includes("192.0.2.9"), 2_000);
+  });
+
+  it("outlives random octets on its sockets", async () => {
+    await throwOctetsAt(server.addresses.dns!, 5_000, 50);
+    for (const transport of ["udp", "tcp"] as const) {
+      expect(dataOf(await ask("www.loaded.example.org", "A", transport))).toEqual(["192.0.2.1"]);
+    }
   });
 
   it("goes on answering without the database, and catches up when it is back", async () => {

@@ -1,3 +1,6 @@
+import { randomBytes, randomInt } from "node:crypto";
+import { createSocket } from "node:dgram";
+import { connect } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type DomainName, parseDomainName } from "../../services/core/dns/name.ts";
 import { systemClock } from "../../services/platform/clock.ts";
@@ -77,6 +80,27 @@ export function nameOf(text: string): DomainName {
   const name = parseDomainName(text);
   if (!name.ok) throw new Error(name.error.message);
   return name.value;
+}
+
+/** Sends random octets to a DNS server, as datagrams and over connections, and waits until it has had them. */
+export async function throwOctetsAt(address: string, datagrams: number, connections: number): Promise<void> {
+  const [host, port] = address.split(":") as [string, string];
+  const socket = createSocket("udp4");
+  for (let index = 0; index < datagrams; index += 1) {
+    const octets = randomBytes(randomInt(0, 600));
+    // Every other one looks like a query as far as its header goes.
+    if (index % 2 === 0 && octets.length >= 12) octets.set([0, 0, 0, 1, 0, 0, 0, 0, 0, 1], 2);
+    await new Promise((resolve) => socket.send(octets, Number(port), host, resolve));
+  }
+  socket.close();
+  const ends = Array.from({ length: connections }, () => {
+    const stream = connect(Number(port), host);
+    stream.on("error", () => {});
+    stream.end(randomBytes(randomInt(1, 100_000)));
+    stream.resume();
+    return new Promise((resolve) => stream.once("close", resolve));
+  });
+  await Promise.all(ends);
 }
 
 /** Asks again until it holds; the deadline is for when the question is put. */
