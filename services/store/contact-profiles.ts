@@ -70,7 +70,7 @@ export async function saveContacts(
     const created = await addMissingContacts(
       transaction,
       instanceId,
-      changes.map(({ address }) => address),
+      changes.map(({ address }) => ({ address })),
     );
     await applyChanges(transaction, instanceId, changes, { created, operation });
     await joinGroups(

@@ -42,12 +42,8 @@ export async function resolveRecipients(
     const { address } = recipient;
     distinct.set(address.key, { ...distinct.get(address.key), ...definedOnly(recipient), address });
   }
-  const created = await addMissingContacts(
-    db,
-    instanceId,
-    [...distinct.values()].map(({ address }) => address),
-  );
-  await updateNames(db, instanceId, [...distinct.values()], created);
+  await addMissingContacts(db, instanceId, [...distinct.values()]);
+  await updateNames(db, instanceId, [...distinct.values()]);
   const found = await selectContacts(db, instanceId, [...distinct.keys()], campaignNumid);
   return [...distinct.keys()].flatMap((key) => found.get(key) ?? []);
 }
@@ -62,20 +58,21 @@ export async function findContacts(
 }
 
 /**
- * Makes contacts of the addresses that are none yet.
+ * Makes contacts of the addresses that are none yet, with the names that come with them.
  * @returns the ids of the new ones
  */
 export async function addMissingContacts(
   db: Db,
   instanceId: number,
-  addresses: readonly EmailAddress[],
+  recipients: readonly RecipientAddress[],
 ): Promise<number[]> {
   // In the order of the keys, so that two sends to the same strangers cannot wait for each other in a circle.
   const rows = await queryRows<{ id: number }>(
     db,
-    `insert into contacts (instance_id, email, email_key, domain_group_id)
-     select ?, email, email_key, domain_group_id
-     from unnest(?::text[], ?::text[], ?::smallint[]) as given (email, email_key, domain_group_id)
+    `insert into contacts (instance_id, email, email_key, domain_group_id, first_name, last_name)
+     select ?, email, email_key, domain_group_id, first_name, last_name
+     from unnest(?::text[], ?::text[], ?::smallint[], ?::text[], ?::text[])
+       as given (email, email_key, domain_group_id, first_name, last_name)
      where not exists
        (select 1 from contacts as known where known.instance_id = ? and known.email_key = given.email_key)
      order by email_key
@@ -83,21 +80,18 @@ export async function addMissingContacts(
      returning id`,
     [
       instanceId,
-      addresses.map((address) => address.asGiven),
-      addresses.map((address) => address.key),
-      addresses.map((address) => domainGroups.ofDomain(address.asciiDomain)),
+      recipients.map(({ address }) => address.asGiven),
+      recipients.map(({ address }) => address.key),
+      recipients.map(({ address }) => domainGroups.ofDomain(address.asciiDomain)),
+      recipients.map(({ firstName }) => firstName ?? ""),
+      recipients.map(({ lastName }) => lastName ?? ""),
       instanceId,
     ],
   );
   return rows.map((row) => row.id);
 }
 
-async function updateNames(
-  db: Db,
-  instanceId: number,
-  recipients: readonly RecipientAddress[],
-  created: readonly number[],
-): Promise<void> {
+async function updateNames(db: Db, instanceId: number, recipients: readonly RecipientAddress[]): Promise<void> {
   const named = recipients.filter(({ firstName, lastName }) => firstName !== undefined || lastName !== undefined);
   if (named.length === 0) return;
   await queryRows(
@@ -111,14 +105,13 @@ async function updateNames(
        order by contact.email_key for update of contact
      )
      update contacts set first_name = given.first_name, last_name = given.last_name, updated_at = now(),
-       last_operation = case when contacts.id = any(?::bigint[]) then 'created' else 'modified' end
+       last_operation = 'modified'
      from given where contacts.id = given.id`,
     [
       named.map(({ address }) => address.key),
       named.map(({ firstName }) => firstName ?? null),
       named.map(({ lastName }) => lastName ?? null),
       instanceId,
-      created,
     ],
   );
 }

@@ -71,11 +71,11 @@ async function main(): Promise<void> {
     const large = Number(values.large) > 0 ? await measureLarge(bench, Number(values.large)) : undefined;
     const machine = `${cpus()[0]?.model ?? "?"}, node ${process.version}`;
     print(JSON.stringify({ at: new Date().toISOString(), machine, small, large }));
-    rmSync(folder, { recursive: true, force: true });
   } finally {
-    // After a failure the folder stays, with what the servers said.
     await postgres.release();
   }
+  // After a failure the folder stays, with what the servers said.
+  rmSync(folder, { recursive: true, force: true });
 }
 
 /** Many small customers' zones: speed beside that of every other server. */

@@ -1,3 +1,6 @@
+import { createSocket } from "node:dgram";
+import * as dnsPacket from "dns-packet";
+import type { DnsAnswer } from "./dns-client.ts";
 import { type Peer, type PeerPlan, startPeer } from "./peers-processes.ts";
 
 /** Resolvers that apply policy zones; Knot Resolver reads a file, the others transfer. */
@@ -82,4 +85,26 @@ policy.add(policy.suffix(policy.STUB({"${upstream.replace(":", "@")}"}), policy.
 
 export function startResolver(resolver: PolicyResolver, port: number, facts: ResolverFacts): Promise<Peer> {
   return startPeer(resolver, port, (folder) => RESOLVER_PEERS[resolver].plan(facts, folder, port));
+}
+
+/** One question to a resolver, with RD; undefined when no answer comes. */
+export function askResolver({ port }: Peer, name: string): Promise<DnsAnswer | undefined> {
+  const query = dnsPacket.encode({
+    type: "query",
+    id: Math.floor(Math.random() * 65_536),
+    flags: dnsPacket.RECURSION_DESIRED,
+    questions: [{ name, type: "A" }],
+  });
+  return new Promise((resolve) => {
+    const socket = createSocket("udp4");
+    const finish = (answer?: DnsAnswer) => {
+      clearTimeout(late);
+      socket.close();
+      resolve(answer);
+    };
+    const late = setTimeout(finish, 2_000);
+    socket.on("error", () => finish());
+    socket.on("message", (octets) => finish(dnsPacket.decode(octets)));
+    socket.send(query, port, "127.0.0.1");
+  });
 }

@@ -37,7 +37,8 @@ export const SECONDARY_PEERS: { readonly [program in Secondary]: SecondaryPeer }
     plan: (stanza, folder, port) => ({
       files: {
         "knot.conf": `server:\n  listen: 127.0.0.1@${port}\n  rundir: "${folder}"\ndatabase:\n  storage: "${folder}"
-template:\n  - id: default\n    storage: "${folder}"\n    acl: test-transfer\nacl:\n  - id: test-transfer\n    address: 127.0.0.1\n    action: transfer
+acl:\n  - id: test-transfer\n    address: 127.0.0.1\n    action: transfer
+template:\n  - id: default\n    storage: "${folder}"\n    acl: test-transfer
 log:\n  - target: stderr\n    any: info\n${stanza.replace(/^( {4}acl:) (.*)$/gm, "$1 [$2, test-transfer]")}\n`,
       },
       command: ["knotd", "-c", `${folder}/knot.conf`],

@@ -69,8 +69,8 @@ export class NotifySocket {
             key === undefined ||
             requestMac === undefined ||
             new TsigVerifier(key, requestMac).verify(answer, options.nowSeconds()).ok;
-          // A forged answer must not end the waiting; one that refuses does not acknowledge, and is waited out.
-          if (isAuthentic && acknowledges(answer)) finish(true);
+          // A forged answer must not end the waiting.
+          if (isAuthentic && isNotifyAnswer(answer)) finish(true);
         },
       });
       // What could not be sent is what nobody acknowledges.
@@ -107,11 +107,12 @@ function notifyMessage(id: number, { apex, soaTtlSeconds, soaRdata }: ZoneNews):
   });
 }
 
-function acknowledges(octets: Uint8Array): boolean {
+/** RFC 1996 §4.8: an answer ends the matter whatever its rcode; who refuses will not be told more by saying it again. */
+function isNotifyAnswer(octets: Uint8Array): boolean {
   const decoded = decodeMessage(octets);
   if (!decoded.ok) return false;
-  const { flags, opcode, rcode } = decoded.value;
-  return flags.qr && opcode === OPCODE.NOTIFY && rcode === RCODE.NOERROR;
+  const { flags, opcode } = decoded.value;
+  return flags.qr && opcode === OPCODE.NOTIFY;
 }
 
 function waitingKey(id: number, address: string, port: number): string {
