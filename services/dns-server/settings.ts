@@ -18,7 +18,7 @@ export function pipelineSettings(config: Config, secret: string): PipelineSettin
     },
     rateLimit: {
       answersPerSecond: dns.rrlPerSecond,
-      allow: [],
+      allow: dns.rrlAllow,
       limitLoopback,
       seed: randomBytes(4).readInt32LE(),
       table: createRateLimitTable(),

@@ -124,6 +124,7 @@ export const VARIABLES = {
     "0",
     "equal UDP answers per second for a client network (RRL); 0: no limit",
   ),
+  PALOMAR_DNS_RRL_ALLOW: variable(addressBlocks, "", "blocks that RRL does not apply to"),
   PALOMAR_DNS_NSID: variable(optional(text(1, 128)), null, "answer to the NSID option (RFC 5001)"),
   PALOMAR_DNS_VERSION: variable(optional(text(1, 255)), null, "answer to CH TXT version.bind; refused when unset"),
   PALOMAR_DNS_ID: variable(
@@ -197,6 +198,8 @@ export interface Config {
     readonly notifyNs: boolean;
     /** Equal answers per second and client network; 0: no limit. */
     readonly rrlPerSecond: number;
+    /** Blocks that it does not apply to. */
+    readonly rrlAllow: readonly string[];
     readonly nsid: string | null;
     readonly version: string | null;
     readonly serverId: string | null;
@@ -290,6 +293,7 @@ function arrange(v: Values): Config {
       workers: v.PALOMAR_DNS_WORKERS,
       notifyNs: v.PALOMAR_DNS_NOTIFY_NS === "true",
       rrlPerSecond: v.PALOMAR_DNS_RRL,
+      rrlAllow: v.PALOMAR_DNS_RRL_ALLOW,
       nsid: v.PALOMAR_DNS_NSID,
       version: v.PALOMAR_DNS_VERSION,
       serverId: v.PALOMAR_DNS_ID,

@@ -8,7 +8,8 @@ export const QUEUE_CHANNEL = "palomar_queue";
  * commit that made it visible, never within: a transaction that notifies holds back the commits of all others.
  */
 export async function announceMail(db: Db): Promise<void> {
-  await db.raw("select pg_notify(?, '')", [QUEUE_CHANNEL]);
+  // A notice is no data: its commit need not wait for the disk.
+  await db.raw("select set_config('synchronous_commit', 'off', true), pg_notify(?, '')", [QUEUE_CHANNEL]);
 }
 
 /** A recipient about to be queued. */

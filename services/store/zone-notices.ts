@@ -13,5 +13,10 @@ const MOST_NOTICES = 100;
  */
 export async function notifyZones(db: Db, zoneIds: readonly number[]): Promise<void> {
   const payloads = zoneIds.length > MOST_NOTICES ? [""] : zoneIds.map(String);
-  await query(db, "select pg_notify(?, payload) from unnest(?::text[]) payload", [ZONES_CHANNEL, payloads]);
+  // A notice is no data: its commit need not wait for the disk, as that of the change did.
+  await query(
+    db,
+    `select set_config('synchronous_commit', 'off', true), pg_notify(?, payload) from unnest(?::text[]) payload`,
+    [ZONES_CHANNEL, payloads],
+  );
 }
