@@ -1,15 +1,8 @@
-import { lookup } from "node:dns/promises";
-import { isIP } from "node:net";
-import { Agent, request } from "undici";
+import { request } from "undici";
 import { ok, type Result, refuse } from "../core/result.ts";
-import { isReachable } from "./address-blocks.ts";
-import type { Config } from "./config.ts";
-import type { Resolver } from "./resolver.ts";
+import { type FetchSurroundings, openPinnedAgent } from "./pinned-agent.ts";
 
-/** What a fetch may reach, and through whom names are resolved. */
-export interface FetchSurroundings {
-  readonly config: Pick<Config, "fetchAllow" | "resolver">;
-  readonly resolver: Resolver;
+interface FetchOptions extends FetchSurroundings {
   /** Redirects that are followed, 5 unless said. */
   readonly mostRedirects?: number;
 }
@@ -34,7 +27,7 @@ const TYPES: Readonly<Record<FetchedKind, RegExp>> = {
 export async function fetchText(
   url: string,
   kind: FetchedKind,
-  surroundings: FetchSurroundings,
+  surroundings: FetchOptions,
 ): Promise<Result<string, string>> {
   const signal = AbortSignal.timeout(DEADLINE_MS);
   let target = new URL(url);
@@ -62,22 +55,11 @@ interface Hop extends FetchSurroundings {
 }
 
 async function fetchHop(target: URL, hop: Hop): Promise<Result<{ text: string } | { location: URL }, string>> {
-  const address = await pinAddress(target, hop);
-  if (!address.ok) return address;
-  const agent = new Agent({
-    connect: {
-      timeout: DEADLINE_MS,
-      // Only names come here: undici connects to literals as they stand, and those were judged above.
-      lookup: (_name, options, done) => {
-        const pinned = { address: address.value, family: isIP(address.value) };
-        if (options.all) done(null, [pinned]);
-        else done(null, pinned.address, pinned.family);
-      },
-    },
-  });
+  const agent = await openPinnedAgent(target, hop, DEADLINE_MS);
+  if (!agent.ok) return agent;
   try {
     const { statusCode, headers, body } = await request(target, {
-      dispatcher: agent,
+      dispatcher: agent.value,
       signal: hop.signal,
       headers: { accept: "text/html, text/plain, */*;q=0.1", "accept-encoding": "identity", "user-agent": "Palomar" },
     });
@@ -88,26 +70,8 @@ async function fetchHop(target: URL, hop: Hop): Promise<Result<{ text: string } 
     if (headers["content-encoding"] !== undefined) return refuse("content encoding not supported");
     return await readText(body);
   } finally {
-    await agent.destroy();
+    await agent.value.destroy();
   }
-}
-
-/** The address to connect to: of a literal itself, of a name one that may be reached. */
-async function pinAddress(target: URL, { config, resolver }: FetchSurroundings): Promise<Result<string, string>> {
-  const host = target.hostname.replace(/^\[|\]$/g, "");
-  const addresses = isIP(host) ? [host] : await resolveHost(host, config.resolver === null ? undefined : resolver);
-  if (addresses.length === 0) return refuse("host not found");
-  const reachable = addresses.find((address) => isReachable(address, config.fetchAllow));
-  return reachable === undefined ? refuse("address not allowed") : ok(reachable);
-}
-
-async function resolveHost(host: string, resolver: Resolver | undefined): Promise<string[]> {
-  if (resolver === undefined) {
-    const found = await lookup(host, { all: true }).catch(() => []);
-    return found.map(({ address }) => address);
-  }
-  const answers = await Promise.all([resolver.resolveA(host), resolver.resolveAaaa(host)]);
-  return answers.flatMap((answer) => (answer.kind === "found" ? answer.records : []));
 }
 
 function readLocation(target: URL, location: string | string[] | undefined): Result<{ location: URL }, string> {

@@ -5,6 +5,7 @@ import { formatTimestamp } from "../../core/mail/timestamps.ts";
 import type { Clock } from "../../platform/clock.ts";
 import type { Db } from "../../platform/db.ts";
 import type { Observe } from "../../platform/observation.ts";
+import type { FetchSurroundings } from "../../platform/pinned-agent.ts";
 import { eventKindOf } from "../../store/event-kinds.ts";
 import {
   type LeasedWebhook,
@@ -17,7 +18,7 @@ import {
   type WebhookEvent,
   type WebhookOutcome,
 } from "../../store/webhooks.ts";
-import { type PostSurroundings, postJson } from "./post.ts";
+import { postJson } from "./post.ts";
 import { SIGNATURE_HEADER, signWebhook } from "./signature.ts";
 
 export interface WebhookWorkerOptions {
@@ -25,7 +26,7 @@ export interface WebhookWorkerOptions {
   readonly secret: string;
   readonly clock: Clock;
   readonly observe: Observe;
-  readonly surroundings: PostSurroundings;
+  readonly surroundings: FetchSurroundings;
 }
 
 /** How long a batch is tried before it is left in the log as failed. */
