@@ -13,8 +13,6 @@ alter table zones add constraint zones_owner check (
 create index zones_catalogs on zones (reseller_id) where kind = 'catalog';
 
 -- What makes a zone a feed; its serial is the zone's.
-drop table rpz_activations;
-drop table rpz_feeds;
 
 create table rpz_feeds (
   zone_id bigint primary key references zones on delete cascade,

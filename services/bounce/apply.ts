@@ -43,8 +43,9 @@ function resultsFor(results: readonly BounceResult[], recipient: string): readon
 }
 
 /**
- * Which delivery a message is about. On a return path its token says so, and nothing else does; a report to a feedback
- * address names it by the token that the enclosed message carries.
+ * Which delivery a message is about. On a return path its token says so, and nothing else does; a complaint at a
+ * feedback address names it by the token that the enclosed message carries. Anybody may write to a feedback address,
+ * so nothing but a complaint counts there.
  */
 export function deliveryOf(
   message: { readonly deliveryId: number | null },
@@ -52,6 +53,7 @@ export function deliveryOf(
   key: { readonly secret: string; readonly now: Date },
 ): string | undefined {
   if (message.deliveryId !== null) return String(message.deliveryId);
+  if (finding.kind !== "arf") return undefined;
   for (const field of TOKEN_FIELDS) {
     const value = finding.original?.headers.get(field) ?? "";
     const localPart = value

@@ -25,6 +25,8 @@ export const start: StartService = async (context) => {
       plaintextAuthOnLoopback: false,
       maxMessageOctets: config.mxMaxOctets,
       maxRecipients: MOST_RECIPIENTS,
+      // Reports of sloppy mail systems count as well; nothing is relayed from here.
+      lines: "as-they-are",
       limitLoopback: config.limitLoopback,
       observe,
     });

@@ -53,16 +53,18 @@ function bindSecondary(facts: StanzaFacts): string[] {
     ...facts.zones.flatMap(({ name }) => bindZone(facts, name)),
     // There is one options block in a configuration, so it cannot be part of what is pasted.
     ...catalogs.map(
-      ({ name }) => `// in options: catalog-zones { zone "${name}" default-primaries { ${bindPrimary(facts)} }; };`,
+      ({ name }) =>
+        `// in options: catalog-zones { zone "${name}" default-primaries { ${bindPrimary(facts)} } min-update-interval 1; };`,
     ),
   ];
 }
 
 function bindPolicy(facts: StanzaFacts, feed: string): string[] {
   return [
-    `// in options: response-policy { zone "${feed}"; };`,
+    // There is one options block in a configuration, and by default BIND lets a policy rest for a minute between changes.
+    `// in options: response-policy { zone "${feed}" min-update-interval 1; };`,
     ...bindPrimaries(facts),
-    ...bindZone(facts, feed, "  allow-query { none; };"),
+    ...bindZone(facts, feed, "  allow-query { localhost; };"),
   ];
 }
 

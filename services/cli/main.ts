@@ -13,14 +13,20 @@ import { registerResellerCommand } from "./commands/reseller.ts";
 import { registerResolverBlockCommand } from "./commands/resolver-block.ts";
 import { registerRpzCommand } from "./commands/rpz.ts";
 import { registerStartCommand } from "./commands/start.ts";
+import { registerStatusCommand } from "./commands/status.ts";
 import { registerUserCommand } from "./commands/user.ts";
 import { registerWebhookCommand } from "./commands/webhook.ts";
 import { registerZoneCommand } from "./commands/zone.ts";
-import { CommandRefused, makeRuntime } from "./runtime.ts";
+import { CommandMisused, CommandRefused, makeRuntime } from "./runtime.ts";
 
 const REFUSED = 1;
 const USAGE = 2;
 
+// Who reads the output may have read enough: `palomar contact export demo | head`.
+process.stdout.on("error", (error: NodeJS.ErrnoException) => {
+  if (error.code !== "EPIPE") throw error;
+  process.exit(0);
+});
 const config = readConfig();
 const program = new Command("palomar")
   .description("DNS and mail infrastructure: services and the operator's commands")
@@ -44,6 +50,7 @@ for (const register of [
   registerUserCommand,
   registerWebhookCommand,
   registerBounceCommand,
+  registerStatusCommand,
 ]) {
   register(program, runtime);
 }
@@ -70,6 +77,10 @@ function inheritExit(command: Command): void {
 
 function report(error: unknown): number {
   if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : USAGE;
+  if (error instanceof CommandMisused) {
+    process.stderr.write(`palomar: ${error.message}\n`);
+    return USAGE;
+  }
   if (error instanceof CommandRefused || error instanceof EmbeddedPostgresError) {
     process.stderr.write(`palomar: ${error.message}\n`);
   } else if ((error as { code?: string }).code === "ECONNREFUSED") {

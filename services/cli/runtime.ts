@@ -9,6 +9,9 @@ import { findSecret } from "../platform/secret.ts";
 /** The command was understood and is not done: exit status 1. */
 export class CommandRefused extends Error {}
 
+/** The command was called wrongly: exit status 2. */
+export class CommandMisused extends Error {}
+
 /** What a command that speaks to the database is given. */
 export interface CommandDatabase {
   readonly db: Db;
@@ -27,6 +30,8 @@ export interface CommandRuntime {
   note(text: string): void;
   /** Ends the command with exit status 1 and this text on standard error. */
   refuse(text: string): never;
+  /** Ends the command with exit status 2 and this text on standard error. */
+  misused(text: string): never;
   /** Lets the command finish, and end with this status. */
   exitWith(status: 0 | 1): void;
 }
@@ -44,6 +49,9 @@ export function makeRuntime(program: Command, config: Config): CommandRuntime {
     },
     refuse: (text) => {
       throw new CommandRefused(text);
+    },
+    misused: (text) => {
+      throw new CommandMisused(text);
     },
     exitWith: (status) => {
       process.exitCode = status;

@@ -44,6 +44,7 @@ async function runService(name: ServiceName): Promise<void> {
   });
   // The supervisor is gone, however it went: nobody would ever stop this process.
   process.on("disconnect", () => end(0));
+  if (!process.connected) process.exit(0);
   process.on("SIGTERM", () => end(0));
   // Ctrl-C reaches the whole process group; the supervisor stops its services in order.
   process.on("SIGINT", () => {});

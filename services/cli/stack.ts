@@ -1,4 +1,6 @@
-import { join } from "node:path";
+import { existsSync } from "node:fs";
+import { access, constants, mkdir } from "node:fs/promises";
+import { dirname, join } from "node:path";
 import type { Config } from "../platform/config.ts";
 import { openDb } from "../platform/db.ts";
 import { openEmbeddedPostgres } from "../platform/embedded-postgres.ts";
@@ -15,52 +17,117 @@ import { listenForMonitoring } from "./health.ts";
 import { CommandRefused } from "./runtime.ts";
 import { Supervisor } from "./supervisor.ts";
 
-/** A running stack: all services, or some. */
-export interface Stack {
-  readonly banner: string;
-  stop(): Promise<void>;
-  /** Ends every service at once, leaving the rest to the next start. */
-  kill(): void;
-}
+/** All services, or some, with the database that they stand on. */
+export class Stack {
+  readonly #config: Config;
+  readonly #services: readonly ServiceName[];
+  readonly #logger: Logger;
+  readonly #lifecycle: Lifecycle;
+  #supervisor: Supervisor | undefined;
+  #started: Promise<string | undefined> | undefined;
+  #stopping = false;
 
-/**
- * Brings up the database, migrations, first-run accounts, and the services, in this order.
- * Whatever was begun is undone when a later step fails.
- */
-export async function startStack(config: Config, wanted: readonly ServiceName[], logger: Logger): Promise<Stack> {
-  const lifecycle = new Lifecycle(logger);
-  const services = withSandbox(config, wanted);
-  try {
-    await lockDataFolder(config, services, lifecycle);
-    const databaseUrl = await openDatabase(config, lifecycle, logger);
+  constructor(config: Config, wanted: readonly ServiceName[], logger: Logger) {
+    this.#config = config;
+    this.#services = withSandbox(config, wanted);
+    this.#logger = logger;
+    this.#lifecycle = new Lifecycle(logger);
+  }
+
+  /**
+   * Brings up the database, migrations, first-run accounts, and the services, in this order.
+   * Whatever was begun is undone when a later step fails, and when `stop` is called meanwhile.
+   * @returns what is printed once everything is ready; undefined when it was stopped before
+   */
+  async start(): Promise<string | undefined> {
+    this.#started = this.#start();
+    try {
+      return await this.#started;
+    } catch (error) {
+      await this.#lifecycle.stop();
+      if (this.#stopping) return undefined;
+      throw error;
+    }
+  }
+
+  async stop(): Promise<void> {
+    this.#stopping = true;
+    await this.#lifecycle.stop(20_000);
+    // A step that was under way has come to its end by now, or comes to it soon, and is undone as well.
+    await this.#started?.catch(() => {});
+    await this.#lifecycle.stop(20_000);
+  }
+
+  /** Ends every service at once, leaving the rest to the next start. */
+  kill(): void {
+    this.#stopping = true;
+    this.#supervisor?.kill();
+  }
+
+  async #start(): Promise<string | undefined> {
+    const config = this.#config;
+    await lockDataFolder(config, this.#services, this.#lifecycle);
+    const databaseUrl = await openDatabase(config, this.#lifecycle, this.#logger);
     const db = openDb(databaseUrl, { connections: 2, name: "supervisor" });
-    lifecycle.onStop("database connections", () => db.destroy());
+    this.#lifecycle.onStop("database connections", () => db.destroy());
     await migrate(db);
     const secret = findSecret(config);
     const credentials = config.databaseUrl === null ? await makeDemoOnce(db, secret, config.dataDir) : undefined;
+    if (this.#stopping) return undefined;
 
-    const supervisor = new Supervisor({ config, databaseUrl, secret, services, logger });
-    lifecycle.onStop("services", () => supervisor.stop());
+    const supervisor = new Supervisor({ config, databaseUrl, secret, services: this.#services, logger: this.#logger });
+    this.#supervisor = supervisor;
+    this.#lifecycle.onStop("services", () => supervisor.stop());
     await supervisor.start();
     const monitoring = await listenForMonitoring(config.listen.metrics, { supervisor, db });
-    if (monitoring) lifecycle.onStop("monitoring", () => monitoring.close());
+    if (monitoring) this.#lifecycle.onStop("monitoring", () => monitoring.close());
 
     const addresses = { ...supervisor.addresses, ...(monitoring ? { metrics: monitoring.url } : {}) };
     const file = new AddressesFile(config.dataDir);
-    file.write(
-      addresses,
-      SERVICE_NAMES.every((name) => services.includes(name) || name === "sandbox"),
-    );
-    lifecycle.onStop("addresses.json", () => file.remove());
-    return {
-      banner: await composeBanner({ config, addresses, credentials, db }),
-      stop: () => lifecycle.stop(20_000),
-      kill: () => supervisor.kill(),
-    };
-  } catch (error) {
-    await lifecycle.stop();
-    throw error;
+    const isWhole = SERVICE_NAMES.every((name) => this.#services.includes(name) || name === "sandbox");
+    file.write(addresses, isWhole);
+    this.#lifecycle.onStop("addresses.json", () => file.remove());
+    return composeBanner({ config, addresses, credentials, db });
   }
+}
+
+/**
+ * Looks at the files and folders that the configuration names, before anything is started.
+ * @returns a line for each problem, naming its variable
+ */
+export async function checkSurroundings({ dataDir, tls, placeDatabase }: Config): Promise<string[]> {
+  const files = [
+    ...(tls
+      ? ([
+          ["PALOMAR_TLS_CERT", tls.certPath],
+          ["PALOMAR_TLS_KEY", tls.keyPath],
+        ] as const)
+      : []),
+    ...(placeDatabase === null ? [] : ([["PALOMAR_PLACE_DATABASE", placeDatabase]] as const)),
+  ];
+  const unreadable = await Promise.all(
+    files.map(async ([variable, path]) => explain(variable, await attempt(access(path, constants.R_OK)))),
+  );
+  const folder = await attempt(makeFolder(dataDir).then(() => access(dataDir, constants.W_OK)));
+  return [...unreadable, explain("PALOMAR_DATA_DIR", folder)].filter((problem) => problem !== undefined);
+}
+
+/** Level by level: a recursive mkdir never ends where the file system invents folders, as in /proc. */
+async function makeFolder(folder: string): Promise<void> {
+  if (existsSync(folder)) return;
+  if (dirname(folder) !== folder) await makeFolder(dirname(folder));
+  await mkdir(folder, { mode: 0o700 });
+}
+
+async function attempt(action: Promise<unknown>): Promise<Error | undefined> {
+  return action.then(
+    () => undefined,
+    (error: Error) => error,
+  );
+}
+
+function explain(variable: string, error: Error | undefined): string | undefined {
+  return error && `${variable}: ${error.message}`;
 }
 
 /** The sandbox's inbox goes where delivery goes, and nowhere else. */

@@ -16,7 +16,10 @@ const MOST_PRIORITY = 65_535;
 
 /** A number or digits; the priority as text. */
 const priority = z
-  .union([z.int(), z.string().regex(/^\d{1,5}$/)], "must be a whole number from 0 to 65535")
+  .union(
+    [z.int(), z.string().regex(/^\d{1,5}$/, "must be a whole number from 0 to 65535")],
+    "must be a whole number from 0 to 65535",
+  )
   .refine((given) => Number(given) >= 0 && Number(given) <= MOST_PRIORITY, "must be a whole number from 0 to 65535")
   .transform((given) => String(Number(given)));
 

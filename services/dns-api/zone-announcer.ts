@@ -18,8 +18,11 @@ export class ZoneAnnouncer {
   }
 
   announce(zoneIds: readonly number[]): void {
+    if (zoneIds.length === 0) return;
     for (const id of zoneIds) this.#waiting.add(id);
-    this.#sending ??= this.#sendAll();
+    this.#sending ??= this.#sendAll().finally(() => {
+      this.#sending = undefined;
+    });
   }
 
   /** Resolves when nothing is left to announce. */
@@ -37,6 +40,5 @@ export class ZoneAnnouncer {
         this.#observe({ kind: "zone-notice-failed", level: "warn", err });
       }
     }
-    this.#sending = undefined;
   }
 }

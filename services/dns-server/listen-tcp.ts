@@ -219,7 +219,8 @@ class Connection {
     framed.set(message, LENGTH_OCTETS);
     // A client that has stopped reading is closed in time, as it puts the deadline off no more.
     this.#deadline.refresh();
-    if (this.#socket.write(framed)) await nextTurn();
+    this.#socket.write(framed);
+    if (this.#socket.writableLength < MAX_UNREAD_OCTETS) await nextTurn();
     else await drained(this.#socket);
     return !this.#socket.destroyed;
   }

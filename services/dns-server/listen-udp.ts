@@ -6,6 +6,7 @@ import { Client } from "./client.ts";
 import { UDP_PAYLOAD_OCTETS } from "./edns.ts";
 import { DEFER, DROP, type Pipeline } from "./pipeline.ts";
 import type { AuthorisedResponder } from "./transfer/authorised-responder.ts";
+import { MAX_DEFERRED } from "./udp-worker-messages.ts";
 
 export interface UdpListenerOptions {
   readonly pipeline: Pipeline;
@@ -44,6 +45,7 @@ class OctetServer extends UDPServer {
   readonly #nowSeconds: () => number;
   readonly #client = new Client();
   readonly #response = Buffer.alloc(UDP_PAYLOAD_OCTETS);
+  #deferred = 0;
 
   constructor(type: "udp4" | "udp6", options: UdpListenerOptions) {
     super({ type });
@@ -67,12 +69,15 @@ class OctetServer extends UDPServer {
   }
 
   async #answerDeferred(packet: Uint8Array, remote: RemoteInfo): Promise<void> {
+    if (this.#deferred >= MAX_DEFERRED) return;
+    this.#deferred += 1;
     const client = new Client();
     client.setAddress(remote.address);
     await this.#authorised.answer(packet, client, async (message) => {
       this.send(message, remote.port, remote.address, () => {});
       return true;
     });
+    this.#deferred -= 1;
   }
 }
 

@@ -14,6 +14,9 @@ export interface UdpWorkerData {
   readonly control: SharedArrayBuffer;
 }
 
+/** The main thread has enough to do with so many deferred queries; whoever is turned away asks again. */
+export const MAX_DEFERRED = 1_000;
+
 /** Words by which the threads agree. */
 export const CONTROL_WORD = {
   /** 1 when the workers are to stop. */

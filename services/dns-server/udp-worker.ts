@@ -6,10 +6,7 @@ import { PictureMemory } from "./picture/memory.ts";
 import { PictureReader } from "./picture/reader.ts";
 import { DEFER, DROP, Pipeline } from "./pipeline.ts";
 import { Statistics } from "./statistics.ts";
-import { CONTROL_WORD, type UdpWorkerData, type UdpWorkerMessage } from "./udp-worker-messages.ts";
-
-/** The main thread has enough to do; whoever is turned away asks again. */
-const MAX_DEFERRED = 1_000;
+import { CONTROL_WORD, MAX_DEFERRED, type UdpWorkerData, type UdpWorkerMessage } from "./udp-worker-messages.ts";
 
 /** How often an idle worker looks whether it is to stop. */
 const IDLE_MS = 200;

@@ -8,7 +8,7 @@ export type Closer = () => Promise<unknown> | unknown;
 export class Lifecycle {
   readonly #closers: { readonly name: string; readonly close: Closer }[] = [];
   readonly #logger: Logger;
-  #stopping: Promise<void> | undefined;
+  #stopped: Promise<void> = Promise.resolve();
 
   constructor(logger: Logger) {
     this.#logger = logger;
@@ -19,14 +19,17 @@ export class Lifecycle {
     this.#closers.push({ name, close });
   }
 
-  /** Closes everything once; a second call waits for the first. Never rejects: what fails is logged. */
+  /**
+   * Closes everything that was registered so far; a later call waits for the earlier ones and closes what has been
+   * registered since. Never rejects: what fails is logged.
+   */
   stop(deadlineMs = 10_000): Promise<void> {
-    this.#stopping ??= this.#closeAll(Date.now() + deadlineMs);
-    return this.#stopping;
+    this.#stopped = this.#stopped.then(() => this.#closeAll(Date.now() + deadlineMs));
+    return this.#stopped;
   }
 
   async #closeAll(deadline: number): Promise<void> {
-    for (const { name, close } of this.#closers.reverse()) {
+    for (const { name, close } of this.#closers.splice(0).reverse()) {
       const abort = new AbortController();
       const late = sleep(Math.max(50, deadline - Date.now()), "late", { signal: abort.signal }).catch(() => "");
       try {

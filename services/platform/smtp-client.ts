@@ -1,3 +1,4 @@
+import { isAscii } from "node:buffer";
 import { isIP } from "node:net";
 import SMTPConnection, { type SMTPError } from "nodemailer/lib/smtp-connection";
 import type { SmtpStage } from "../core/mail/bounce-class.ts";
@@ -40,7 +41,7 @@ export type SmtpFailure =
   | { readonly kind: "reply"; readonly stage: SmtpStage; readonly reply: SmtpReply }
   /** No connection, or it broke; after the final dot nobody knows whether the message was taken. */
   | { readonly kind: "broken"; readonly stage: SmtpStage; readonly text: string }
-  /** The server lacks an extension or the room that this message needs (5.6.7, 5.3.4). */
+  /** The server lacks an extension or the room that this message needs (5.6.7, 5.6.3, 5.3.4). */
   | { readonly kind: "unsuited"; readonly reply: SmtpReply };
 
 /** A session with one server, for any number of messages one after another. */
@@ -104,6 +105,7 @@ class Session implements SmtpSession {
   readonly encrypted: boolean;
   readonly #connection: SMTPConnection;
   readonly #offersSmtputf8: boolean;
+  readonly #offers8BitMime: boolean;
   #usable = true;
   #needsReset = false;
 
@@ -111,7 +113,9 @@ class Session implements SmtpSession {
     this.#connection = connection;
     this.encrypted = connection.secure;
     // The last reply before the first message is the one to EHLO (RFC 6531 §3.1).
-    this.#offersSmtputf8 = /[ -]SMTPUTF8\b/im.test(String(connection.lastServerResponse));
+    const greeting = String(connection.lastServerResponse);
+    this.#offersSmtputf8 = /[ -]SMTPUTF8\b/im.test(greeting);
+    this.#offers8BitMime = /[ -]8BITMIME\b/im.test(greeting);
     // A session that breaks while nothing is sent shows in `usable`; without a listener it would end the process.
     connection.on("error", () => this.#spoil());
     connection.on("end", () => this.#spoil());
@@ -124,10 +128,11 @@ class Session implements SmtpSession {
   async send(envelope: Envelope, octets: Buffer): Promise<Result<SmtpReply, SmtpFailure>> {
     if (envelope.needsSmtputf8 && !this.#offersSmtputf8) {
       // RFC 6531 §3.5
-      return refuse({
-        kind: "unsuited",
-        reply: { code: 550, enhancedStatus: "5.6.7", lines: ["the server does not take internationalized addresses"] },
-      });
+      return unsuited("5.6.7", "the server does not take internationalized addresses");
+    }
+    if (!isAscii(octets) && !this.#offers8BitMime) {
+      // RFC 6152 §3: it must not be sent so, and what is signed cannot be converted any more.
+      return unsuited("5.6.3", "the server does not take 8-bit messages");
     }
     if (this.#needsReset && !(await this.#reset())) {
       return refuse({ kind: "broken", stage: "mail", text: "the session could not be reset" });
@@ -144,7 +149,12 @@ class Session implements SmtpSession {
 
   #transact(envelope: Envelope, octets: Buffer): Promise<Result<SmtpReply, SmtpFailure>> {
     return new Promise((resolve) => {
-      const parameters = { from: envelope.mailFrom || (false as const), to: [...envelope.rcptTo], size: octets.length };
+      const parameters = {
+        from: envelope.mailFrom || (false as const),
+        to: [...envelope.rcptTo],
+        size: octets.length,
+        use8BitMime: !isAscii(octets),
+      };
       this.#connection.send(parameters, octets, (error, info) => {
         if (error) {
           const failure = describeFailure(error, stageOfSend(error));
@@ -175,6 +185,10 @@ class Session implements SmtpSession {
   #spoil(): void {
     this.#usable = false;
   }
+}
+
+function unsuited(enhancedStatus: "5.6.3" | "5.6.7", text: string): Result<never, SmtpFailure> {
+  return refuse({ kind: "unsuited", reply: { code: 550, enhancedStatus, lines: [text] } });
 }
 
 function describeFailure(error: SMTPError, stage: SmtpStage): SmtpFailure {

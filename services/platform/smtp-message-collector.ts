@@ -19,10 +19,13 @@ const LF = 0x0a;
 /** Reads the DATA of every session of a listener, within the message limit and a limit on memory for all together. */
 export class MessageCollector {
   readonly #maxMessageOctets: number;
+  readonly #lines: "strict" | "as-they-are";
   #heldOctets = 0;
 
-  constructor(maxMessageOctets: number) {
+  /** @param lines `strict` refuses bare CR and LF, and NUL; what comes back from elsewhere may be read as it is */
+  constructor(maxMessageOctets: number, lines: "strict" | "as-they-are") {
     this.#maxMessageOctets = maxMessageOctets;
+    this.#lines = lines;
   }
 
   /** Reads to the end whatever comes, so that the dialogue can go on; rejects when the client goes away. */
@@ -30,7 +33,7 @@ export class MessageCollector {
     const chunks: Buffer[] = [];
     let held = 0;
     let problem: SmtpReply | undefined;
-    const lineEnds = new LineEndCheck();
+    const lineEnds = this.#lines === "strict" ? new LineEndCheck() : undefined;
     const release = () => {
       this.#heldOctets -= held;
       held = 0;
@@ -40,7 +43,7 @@ export class MessageCollector {
         if (stream.byteLength > PATIENCE_FACTOR * this.#maxMessageOctets) throw new Error("message without end");
         if (stream.byteLength > this.#maxMessageOctets) problem = TOO_BIG;
         else if (this.#heldOctets + chunk.length > MEMORY_OCTETS) problem ??= NO_ROOM;
-        problem ??= lineEnds.read(chunk);
+        problem ??= lineEnds?.read(chunk);
         if (problem) {
           chunks.length = 0;
           release();
@@ -54,7 +57,7 @@ export class MessageCollector {
       release();
       throw error;
     }
-    problem ??= lineEnds.end();
+    problem ??= lineEnds?.end();
     if (!problem) return ok({ octets: Buffer.concat(chunks), release });
     release();
     return refuse(problem);

@@ -45,7 +45,7 @@ export interface SmtpHandlers<User> {
   ): Promise<{ readonly user: User } | { readonly refusal: SmtpReply }>;
   mailFrom(address: string, session: SmtpSession<User>): Promise<SmtpReply | undefined>;
   rcptTo(address: string, session: SmtpSession<User>): Promise<SmtpReply | undefined>;
-  /** Takes the message, CRLF only and free of NUL, durably; its reply is the last word. */
+  /** Takes the message durably; its reply is the last word. */
   message(octets: Buffer, session: SmtpSession<User>): Promise<SmtpReply>;
   /** The dialogue is over, however it ended. */
   closed?(session: SmtpSession<User>): void;
@@ -60,6 +60,8 @@ export interface SmtpListenerOptions {
   readonly plaintextAuthOnLoopback: boolean;
   readonly maxMessageOctets: number;
   readonly maxRecipients: number;
+  /** `strict`: messages have CRLF only and no NUL, others are refused. */
+  readonly lines: "strict" | "as-they-are";
   /** Connection caps hold for loopback clients as well. */
   readonly limitLoopback: boolean;
   readonly observe: Observe;
@@ -87,7 +89,7 @@ export async function listenSmtp<User>(
   options: SmtpListenerOptions,
 ): Promise<SmtpListener | undefined> {
   if (addresses.length === 0) return undefined;
-  const collector = new MessageCollector(options.maxMessageOctets);
+  const collector = new MessageCollector(options.maxMessageOctets, options.lines);
   const servers: SMTPServer[] = [];
   const close = async () => {
     await Promise.all(servers.map(closeServer));

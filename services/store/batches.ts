@@ -44,7 +44,8 @@ export interface AcceptedSend {
 /**
  * Accepts a send: recipients become contacts, and batch, message, partitions, deliveries and events are stored.
  * Durable, and visible to the delivery workers, when the caller's transaction commits: then `announceMail`, and answer.
- * An invalid contact gets a `not-sent` event and no message; one that unsubscribed from the campaign gets neither.
+ * An invalid contact gets a `not-sent` event and no message; one that unsubscribed from the campaign gets neither,
+ * recipient or copy.
  * @throws when `reuseEeid` is no batch of the instance
  */
 export async function acceptSend(transaction: Transaction, send: Send): Promise<AcceptedSend> {
@@ -232,14 +233,14 @@ async function gatherCopies(
 ): Promise<Audience> {
   const copies = distinctCopies(send.copies, recipient.known);
   if (copies.size === 0) return { addressees: [], invalid: [] };
-  const contacts = await findContacts(transaction, send.instanceId, [...copies.keys()]);
+  const contacts = await findContacts(transaction, send.instanceId, send.campaignNumid, [...copies.keys()]);
   const addressees: NewDelivery[] = [];
   const invalid: { contactId: number; recipient: string }[] = [];
   for (const [key, { address, role }] of copies) {
     const contact = contacts.get(key);
     const { asGiven, asciiDomain } = address;
     if (contact?.invalid) invalid.push({ contactId: contact.contactId, recipient: asGiven });
-    else {
+    else if (!contact?.unsubscribedFromCampaign) {
       const { personal } = recipient;
       const contactId = contact?.contactId ?? null;
       addressees.push({ contactId, role, recipient: asGiven, destination: asciiDomain, personal });

@@ -22,6 +22,7 @@ export interface ImportReport {
 }
 
 const LINES_PER_WRITE = 1_000;
+const MISSING_EMAIL = "falta email";
 
 /**
  * Reads contacts from CSV: UTF-8, commas, a header of API field names; columns of other names are custom fields. An
@@ -70,9 +71,11 @@ async function runImport(db: Db, instanceId: number, csv: Readable): Promise<Imp
       waiting.set(change.value.address.key, change.value);
     }
   }
+  // Nothing at all, not even the line that names the columns.
+  if (header === undefined && errors.length === 0) errors.push({ line: 1, on: MISSING_EMAIL });
   await flush();
   errors.sort((a, b) => a.line - b.line);
-  return { created, updated, rejected: errors.length, errors };
+  return { created, updated, rejected: header === undefined ? 0 : errors.length, errors };
 }
 
 /** Records with the lines they begin on; what is no CSV goes to `errors`. */
@@ -105,7 +108,7 @@ async function* readRecords(
 }
 
 function findHeaderFault(header: readonly string[]): string | undefined {
-  if (!header.includes("email")) return "falta email";
+  if (!header.includes("email")) return MISSING_EMAIL;
   const repeated = header.find((name, index) => header.indexOf(name) < index);
   return repeated === undefined ? undefined : `${repeated} invalido`;
 }
@@ -120,7 +123,7 @@ function readLine(header: readonly string[], record: readonly string[]): Result<
   if (record.some((cell) => UNREADABLE.test(cell))) return refuse("linea invalida");
   const cells = new Map(header.map((name, index) => [name, record[index] ?? ""]));
   const email = cells.get("email") ?? "";
-  if (email === "") return refuse("falta email");
+  if (email === "") return refuse(MISSING_EMAIL);
   const address = validateAddress(email, { allowSmtputf8: false });
   if (!address.ok) return refuse(`invalid email ${address.error}`);
   cells.delete("email");

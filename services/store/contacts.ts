@@ -44,17 +44,30 @@ export async function resolveRecipients(
   }
   await addMissingContacts(db, instanceId, [...distinct.values()]);
   await updateNames(db, instanceId, [...distinct.values()]);
-  const found = await selectContacts(db, instanceId, [...distinct.keys()], campaignNumid);
+  const found = await findContacts(db, instanceId, campaignNumid, [...distinct.keys()]);
   return [...distinct.keys()].flatMap((key) => found.get(key) ?? []);
 }
 
-/** Contacts by the keys of their addresses; addresses that are no contacts are absent. */
+/** Contacts, as a campaign sees them, by the keys of their addresses; addresses that are no contacts are absent. */
 export async function findContacts(
   db: Db,
   instanceId: number,
+  campaignNumid: number,
   emailKeys: readonly string[],
-): Promise<ReadonlyMap<string, KnownContact>> {
-  return selectContacts(db, instanceId, emailKeys, null);
+): Promise<ReadonlyMap<string, Recipient>> {
+  const rows = await queryRows<RecipientRow>(
+    db,
+    `select contact.id, contact.email, contact.email_key, first_name, last_name, age, sex, profession, locality, fields,
+       invalid, whitelist.email_key is not null as whitelisted,
+       unsubscription.at is not null or contact.unsubscribed_at is not null as unsubscribed
+     from unnest(?::text[]) as given (email_key)
+     join contacts as contact on contact.instance_id = ? and contact.email_key = given.email_key
+     left join whitelist on whitelist.instance_id = contact.instance_id and whitelist.email_key = contact.email_key
+     left join campaign_unsubscriptions as unsubscription
+       on unsubscription.contact_id = contact.id and unsubscription.campaign_numid = ?`,
+    [emailKeys, instanceId, campaignNumid],
+  );
+  return new Map(rows.map((row) => [row.email_key, toRecipient(row)]));
 }
 
 /**
@@ -114,27 +127,6 @@ async function updateNames(db: Db, instanceId: number, recipients: readonly Reci
       instanceId,
     ],
   );
-}
-
-async function selectContacts(
-  db: Db,
-  instanceId: number,
-  emailKeys: readonly string[],
-  campaignNumid: number | null,
-): Promise<Map<string, Recipient>> {
-  const rows = await queryRows<RecipientRow>(
-    db,
-    `select contact.id, contact.email, contact.email_key, first_name, last_name, age, sex, profession, locality, fields,
-       invalid, whitelist.email_key is not null as whitelisted,
-       unsubscription.at is not null or contact.unsubscribed_at is not null as unsubscribed
-     from unnest(?::text[]) as given (email_key)
-     join contacts as contact on contact.instance_id = ? and contact.email_key = given.email_key
-     left join whitelist on whitelist.instance_id = contact.instance_id and whitelist.email_key = contact.email_key
-     left join campaign_unsubscriptions as unsubscription
-       on unsubscription.contact_id = contact.id and unsubscription.campaign_numid = ?::bigint`,
-    [emailKeys, instanceId, campaignNumid],
-  );
-  return new Map(rows.map((row) => [row.email_key, toRecipient(row)]));
 }
 
 /** Why a contact becomes invalid, and what the event says of it. */

@@ -1,4 +1,5 @@
 import { once } from "node:events";
+import type { Writable } from "node:stream";
 import type pg from "pg";
 import { from } from "pg-copy-streams";
 import type { Transaction } from "../platform/db.ts";
@@ -12,27 +13,35 @@ const CHUNK_OCTETS = 256 * 1024;
 /**
  * Writes rows through binary COPY, which costs a fraction of what INSERT does.
  * @param target table and columns, such as `records (zone_id, owner)`
+ * @returns when all rows are on their way; `finished` resolves when the server has taken them, and nothing else may be
+ *   asked of the transaction before
  */
 export async function copyIn(
   transaction: Transaction,
   target: string,
   rows: Iterable<readonly CopyField[]>,
-): Promise<void> {
+): Promise<{ readonly finished: Promise<void> }> {
   const client = (await transaction.client.acquireConnection()) as pg.Client;
   const stream = client.query(from(`copy ${target} from stdin (format binary)`));
-  // Its finish says that the server has taken all; an error comes as the stream's.
-  const finished = once(stream, "finish");
+  const finished = once(stream, "finish").then(() => {});
+  // Whoever is still writing hears of a failure by that.
   finished.catch(() => {});
   const writer = new RowWriter();
   for (const row of rows) {
     writer.add(row);
-    if (writer.octets >= CHUNK_OCTETS && !stream.write(writer.take())) {
-      await Promise.race([once(stream, "drain"), finished]);
-    }
+    if (writer.octets >= CHUNK_OCTETS) await write(stream, writer.take());
   }
   writer.end();
-  stream.end(writer.take());
-  await finished;
+  await write(stream, writer.take());
+  stream.end();
+  return { finished };
+}
+
+/** Resolves when the octets are on their way. */
+function write(stream: Writable, octets: Buffer): Promise<void> {
+  return new Promise((resolve, reject) => {
+    stream.write(octets, (error) => (error ? reject(error) : resolve()));
+  });
 }
 
 /** PostgreSQL's binary COPY format: signature, flags, extension; rows of counted fields; a trailer. */

@@ -34,8 +34,21 @@ export async function claimCall<Answer>(transaction: Transaction, call: Idempote
   const known = await transaction("idempotency_keys")
     .where({ instance_id: call.instanceId, key: call.key })
     .first("body_hash", "answer");
-  if (!call.bodyHash.equals(known.body_hash)) return { kind: "conflict" };
-  return { kind: "answered", answer: known.answer };
+  return compareCalls<Answer>(known, call.bodyHash);
+}
+
+/** What a key stands for already, without claiming it; undefined when it is free. */
+export async function findCall<Answer>(
+  db: Db,
+  { instanceId, key, bodyHash }: IdempotentCall,
+): Promise<Exclude<Claim<Answer>, { kind: "new" }> | undefined> {
+  const [known] = await queryRows<{ body_hash: Buffer; answer: Answer }>(
+    db,
+    `select body_hash, answer from idempotency_keys
+     where instance_id = ? and key = ? and created_at >= now() - make_interval(hours => ?)`,
+    [instanceId, key, KEPT_HOURS],
+  );
+  return known && compareCalls(known, bodyHash);
 }
 
 /** Keeps the answer to a claimed call. */
@@ -48,4 +61,11 @@ export async function answerCall(transaction: Transaction, call: IdempotentCall,
 /** Forgets the keys that no longer bind anybody. */
 export async function purgeCalls(db: Db): Promise<void> {
   await db.raw("delete from idempotency_keys where created_at < now() - make_interval(hours => ?)", [KEPT_HOURS]);
+}
+
+function compareCalls<Answer>(
+  known: { readonly body_hash: Buffer; readonly answer: Answer },
+  bodyHash: Buffer,
+): Exclude<Claim<Answer>, { kind: "new" }> {
+  return bodyHash.equals(known.body_hash) ? { kind: "answered", answer: known.answer } : { kind: "conflict" };
 }

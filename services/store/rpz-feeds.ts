@@ -134,11 +134,18 @@ export async function changeFeed(
   const target: ZoneTarget = { scope: {}, apex: feed.apex, domain: feed.name, actor };
   const changed = await changeZone(transaction, target, async () => ok({ zone: feed, change, warnings: [] }));
   if (!changed.ok) throw new Error(`a locked feed could not be changed: ${JSON.stringify(changed.error)}`);
-  await countTriggers(transaction, feed, rows.triggers);
+  await addTriggers(transaction, feed, rows.triggers);
   return { feed: changed.value.zone, createdIds: changed.value.createdIds };
 }
 
-export async function countTriggers(transaction: Transaction, feed: Zone, more: number): Promise<void> {
+/** Distinct triggers of a feed. */
+export async function countRules(db: Db, feed: Zone): Promise<number> {
+  const row = await db("rpz_feeds").where({ zone_id: feed.id }).first("rules");
+  return row.rules;
+}
+
+/** Counts triggers that came, or with a negative number went. */
+export async function addTriggers(transaction: Transaction, feed: Zone, more: number): Promise<void> {
   if (more === 0) return;
   await query(transaction, "update rpz_feeds set rules = rules + ? where zone_id = ?", [more, feed.id]);
 }

@@ -11,7 +11,7 @@ import type { Db, Transaction } from "../platform/db.ts";
 import { copyIn } from "./copy-in.ts";
 import { query } from "./dns-query.ts";
 import { readRecordsAt } from "./records.ts";
-import { changeFeed, countTriggers, withLockedFeed } from "./rpz-feeds.ts";
+import { addTriggers, changeFeed, countRules, withLockedFeed } from "./rpz-feeds.ts";
 import { actionText, coversSafeName, ruleRecord } from "./rpz-rules.ts";
 import { readSafeNames } from "./rpz-safe-names.ts";
 import type { Zone } from "./zones.ts";
@@ -54,7 +54,10 @@ export function importRules(
   options: ImportOptions,
 ): Promise<Result<ImportReport, Refusal>> {
   return withLockedFeed(db, apex, async (transaction, feed) => {
-    const importer = new Importer(transaction, feed, await readSafeNames(transaction));
+    const importer = new Importer(transaction, feed, {
+      safeNames: await readSafeNames(transaction),
+      isEmpty: (await countRules(transaction, feed)) === 0,
+    });
     let read = 0;
     for (const chunk of inChunks(lines, LINES_A_CHUNK)) {
       await importer.add(chunk);
@@ -80,18 +83,29 @@ class Importer {
   readonly #rejected: { line: number; msg: string }[] = [];
   /** New rules that are not written yet, for the journal; what is beyond it has been written. */
   #unwritten: ResourceRecord[] = [];
+  /** The owners written so far, while these are all that the feed has: others need not be looked up. */
+  readonly #owners: Set<string> | undefined;
+  /** The database takes rules in while the next ones are read. */
+  #writing: Promise<void> = Promise.resolve();
   #added = 0;
   #triggers = 0;
   #duplicates = 0;
 
-  constructor(transaction: Transaction, feed: Zone, safeNames: SafeNames) {
+  /** @param known.isEmpty whether the feed has no rules yet */
+  constructor(
+    transaction: Transaction,
+    feed: Zone,
+    known: { readonly safeNames: SafeNames; readonly isEmpty: boolean },
+  ) {
     this.#transaction = transaction;
     this.#feed = feed;
-    this.#safeNames = safeNames;
+    this.#safeNames = known.safeNames;
+    this.#owners = known.isEmpty ? new Set() : undefined;
   }
 
   async add(lines: readonly ImportedLine[]): Promise<void> {
     const candidates = lines.map((line) => this.#candidatesOf(line));
+    await this.#writing;
     const existing = await this.#existingAt(candidates.flat());
     const accepted: ResourceRecord[] = [];
     for (const ofLine of candidates) {
@@ -108,6 +122,7 @@ class Importer {
   }
 
   async finish(actor: string): Promise<ImportReport> {
+    await this.#writing;
     return {
       feed: await this.#publish(actor),
       added: this.#added,
@@ -148,7 +163,8 @@ class Importer {
   async #existingAt(candidates: readonly Candidate[]): Promise<Map<string, ResourceRecord[]>> {
     const owners = candidates.map(({ record }) => record.owner);
     const existing = new Map<string, ResourceRecord[]>(owners.map(({ key }) => [key, []]));
-    for (const record of await readRecordsAt(this.#transaction, this.#feed.id, owners)) {
+    const stored = this.#owners ? owners.filter(({ key }) => this.#owners?.has(key)) : owners;
+    for (const record of await readRecordsAt(this.#transaction, this.#feed.id, stored)) {
       existing.get(record.owner.key)?.push(record);
     }
     for (const record of this.#unwritten) existing.get(record.owner.key)?.push(record);
@@ -173,13 +189,15 @@ class Importer {
   }
 
   async #write(): Promise<void> {
+    for (const { owner } of this.#unwritten) this.#owners?.add(owner.key);
     const zoneId = { int8: this.#feed.id };
     const rows = this.#unwritten.map(({ owner, type, ttl, rdata }) => [
       ...[zoneId, owner.wire, nameSortKey(owner.wire)],
       ...[{ int4: type }, { int8: ttl }, rdata],
     ]);
     this.#unwritten = [];
-    await copyIn(this.#transaction, "records (zone_id, owner, owner_key, type, ttl, rdata)", rows);
+    const target = "records (zone_id, owner, owner_key, type, ttl, rdata)";
+    ({ finished: this.#writing } = await copyIn(this.#transaction, target, rows));
   }
 
   /** One change of the zone for the whole file: with a journal entry when that is worth it. */
@@ -189,7 +207,7 @@ class Importer {
       const rows = { created: this.#unwritten, deleted: [], triggers: this.#triggers };
       return (await changeFeed(this.#transaction, this.#feed, rows, actor)).feed;
     }
-    await countTriggers(this.#transaction, this.#feed, this.#triggers);
+    await addTriggers(this.#transaction, this.#feed, this.#triggers);
     const serial = addSerial(this.#feed.soa.serial, 1);
     await query(
       this.#transaction,

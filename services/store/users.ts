@@ -30,3 +30,18 @@ export async function findUser(db: Db, login: string): Promise<(User & { readonl
   const row = await db("users").where({ login }).first("login", "role", "scope", "password_hash");
   return row && { login: row.login, role: row.role, scope: row.scope, passwordHash: row.password_hash };
 }
+
+/** Whether what a user would be confined to exists: a reseller id, `reseller/crm_id`, or an instance's name. */
+export async function scopeExists(db: Db, role: UserRole, scope: string): Promise<boolean> {
+  const [resellerId, crmId = ""] = scope.split("/");
+  switch (role) {
+    case "operator":
+      return false;
+    case "reseller":
+      return (await db("resellers").where({ id: scope }).first("id")) !== undefined;
+    case "company":
+      return (await db("companies").where({ reseller_id: resellerId, crm_id: crmId }).first("id")) !== undefined;
+    case "instance":
+      return (await db("instances").where({ name: scope }).first("id")) !== undefined;
+  }
+}

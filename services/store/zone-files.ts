@@ -106,7 +106,11 @@ function readZoneFile(text: string, apex: DomainName, zone: Zone | undefined): R
   if (problem) return refuse(atPosition(positionOf(parsed.value, soaInFile), problem));
   const mname = soa?.mname ?? zone?.soa.mname;
   const checked = checkWholeZone({ apex, records, ...(mname ? { mname } : {}) });
-  if (!checked.ok) return refuse(atPosition(positionOf(parsed.value, checked.error.record), checked.error.message));
+  if (!checked.ok) {
+    // What is missing from the file is missed at its end.
+    const position = positionOf(parsed.value, checked.error.record) ?? { line: text.split("\n").length, column: 1 };
+    return refuse(atPosition(position, checked.error.message));
+  }
   return ok({ soa, soaTtl: soaInFile?.ttl, records, warnings: [...parsed.value.warnings, ...checked.value] });
 }
 

@@ -18,6 +18,13 @@ const MOST_DOUBLINGS = 3;
 
 const LONGEST_USER = 320;
 
+/** A program that has logged in. */
+export interface Submitter {
+  readonly campaign: Campaign;
+  /** `<instance>-<numid>` */
+  readonly login: string;
+}
+
 /** Who may submit, and who has tried too often. Failures are counted in this process's memory, loopback included. */
 export class Authoriser {
   readonly #db: Db;
@@ -37,14 +44,14 @@ export class Authoriser {
   async authorise(
     { username, password }: SmtpCredentials,
     { id, clientAddress }: { readonly id: string; readonly clientAddress: string },
-  ): Promise<{ readonly user: Campaign } | { readonly refusal: SmtpReply }> {
+  ): Promise<{ readonly user: Submitter } | { readonly refusal: SmtpReply }> {
     const pair = `${clientAddress} ${username.slice(0, LONGEST_USER)}`;
     if (await this.#isLocked(pair, clientAddress)) return { refusal: LOCKED };
     const campaign = await this.#findCampaign(username, password);
     if (campaign) {
       this.#failuresOf.delete(id);
       await this.#byUser.delete(pair);
-      return { user: campaign };
+      return { user: { campaign, login: username } };
     }
     return { refusal: await this.#countFailure(pair, { id, clientAddress, username }) };
   }

@@ -2,6 +2,7 @@ import { openCertificate } from "../platform/certificate.ts";
 import { Lifecycle } from "../platform/lifecycle.ts";
 import type { StartService } from "../platform/service.ts";
 import { listenSmtp } from "../platform/smtp-server.ts";
+import { refuseMalformed } from "./refuse-malformed.ts";
 import { makeSubmission } from "./smtp-session.ts";
 
 /** Submission by SMTP (RFC 6409): STARTTLS on one listener, implicit TLS (RFC 8314) on the other. */
@@ -10,7 +11,7 @@ export const start: StartService = async (context) => {
   const lifecycle = new Lifecycle(logger);
   const certificate = await openCertificate(config, observe);
   lifecycle.onStop("certificate", () => certificate.close());
-  const handlers = makeSubmission(context);
+  const handlers = refuseMalformed(makeSubmission(context));
   const options = {
     name: "submission",
     hostname: config.hostname,
@@ -18,6 +19,7 @@ export const start: StartService = async (context) => {
     plaintextAuthOnLoopback: config.submissionPlaintextAuth === "loopback",
     maxMessageOctets: config.maxMessageOctets,
     maxRecipients: config.submissionMaxRecipients,
+    lines: "strict" as const,
     limitLoopback: config.limitLoopback,
     observe,
   };

@@ -4,6 +4,7 @@ import { type EmailAddress, validateAddress } from "../core/mail/address.ts";
 import { headerDate, plainField } from "../core/mail/headers.ts";
 import { fieldValue, joinMessage, type RawField, splitMessage } from "../core/mail/message.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
+import { toSevenBit } from "./to-seven-bit.ts";
 
 /** How the message came, for its Received field. */
 export interface Arrival {
@@ -31,7 +32,7 @@ const MOST_HOPS = 50;
 
 /**
  * Makes a submitted message fit to be sent: checks its authors, strips what must not leave, and adds what a submission
- * server owes it (RFC 6409 §8: Date, Message-ID; RFC 5321 §4.4: Received).
+ * server owes it (RFC 6409 §8: Date, Message-ID; RFC 5321 §4.4: Received). What is 8-bit leaves encoded, so that delivery need not ask who takes it.
  * @param octets an RFC 5322 message, CRLF only
  * @param allowedDomains sender domains as A-labels
  */
@@ -63,7 +64,7 @@ export function prepareMessage(
   }
   const kept = fields.filter(({ name }) => !STRIPPED.has(name));
   const message = { fields: [...added.map((raw): RawField => ({ name: "", raw })), ...kept], body };
-  return ok({ octets: joinMessage(message), senderDomain });
+  return ok({ octets: joinMessage(toSevenBit(message)), senderDomain });
 }
 
 /** Undefined stands for a mailbox that is none. */

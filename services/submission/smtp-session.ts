@@ -2,16 +2,15 @@ import { validateAddress } from "../core/mail/address.ts";
 import type { SmtpReply } from "../core/mail/smtp-reply.ts";
 import type { ServiceContext } from "../platform/service.ts";
 import type { SmtpHandlers, SmtpSession } from "../platform/smtp-server.ts";
-import type { Campaign } from "../store/campaigns.ts";
 import { allowedDomains } from "../store/instances.ts";
 import { acceptMessage } from "./accept.ts";
-import { Authoriser } from "./authorise.ts";
+import { Authoriser, type Submitter } from "./authorise.ts";
 import { type MessageRefusal, prepareMessage } from "./prepare-message.ts";
 
-type Session = SmtpSession<Campaign>;
+type Session = SmtpSession<Submitter>;
 
 /** Submission, a method for each verb. `MAIL` is reached with a user only: the server asks for AUTH first. */
-export function makeSubmission(context: ServiceContext): SmtpHandlers<Campaign> {
+export function makeSubmission(context: ServiceContext): SmtpHandlers<Submitter> {
   const { db, secret, config, clock, observe } = context;
   const authoriser = new Authoriser(db, secret, observe);
 
@@ -23,7 +22,7 @@ export function makeSubmission(context: ServiceContext): SmtpHandlers<Campaign> 
       const sender = validateAddress(address, { allowSmtputf8: true });
       if (!sender.ok) return reply(550, "5.1.7", "the sender must be a full address");
       if (sender.value.needsSmtputf8 && !smtpUtf8) return NEEDS_SMTPUTF8;
-      const allowed = await allowedDomains(db, user.instanceId);
+      const allowed = await allowedDomains(db, user.campaign.instanceId);
       return allowed.includes(sender.value.asciiDomain) ? undefined : FOREIGN_DOMAIN;
     },
 
@@ -34,8 +33,8 @@ export function makeSubmission(context: ServiceContext): SmtpHandlers<Campaign> 
     },
 
     async message(octets, session) {
-      const campaign = session.user;
-      if (!campaign) return AUTHENTICATION_REQUIRED;
+      if (!session.user) return AUTHENTICATION_REQUIRED;
+      const { campaign } = session.user;
       const domains = new Set(await allowedDomains(db, campaign.instanceId));
       const prepared = prepareMessage(octets, domains, {
         ...arrivalOf(session),
@@ -53,7 +52,7 @@ export function makeSubmission(context: ServiceContext): SmtpHandlers<Campaign> 
 }
 
 function arrivalOf({ helloName, clientAddress, protocol, user }: Session) {
-  return { helloName, clientAddress, protocol, login: `campaign ${user?.numid}` };
+  return { helloName, clientAddress, protocol, login: user?.login ?? "nobody" };
 }
 
 function reply(code: number, enhancedStatus: SmtpReply["enhancedStatus"], text: string): SmtpReply {

@@ -47,6 +47,9 @@ async function palomar(...words: string[]): Promise<Outcome> {
     refuse: (text) => {
       throw new CommandRefused(text);
     },
+    misused: (text) => {
+      throw new CommandRefused(text);
+    },
     exitWith: (status) => {
       outcome = { ...outcome, status };
     },

@@ -42,6 +42,9 @@ async function palomar(...args: string[]): Promise<Outcome> {
     refuse: (text) => {
       throw new CommandRefused(text);
     },
+    misused: (text) => {
+      throw new CommandRefused(text);
+    },
     exitWith: (given) => {
       status = given;
     },

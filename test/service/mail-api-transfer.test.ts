@@ -101,7 +101,8 @@ describe("import", () => {
   });
 
   test.each([
-    ["", { created: 0, updated: 0, rejected: 0, errors: [] }],
+    ["", { created: 0, updated: 0, rejected: 0, errors: [{ line: 1, on: "falta email" }] }],
+    ["\ufeff\n\n", { created: 0, updated: 0, rejected: 0, errors: [{ line: 1, on: "falta email" }] }],
     ["nombre\nX\n", { created: 0, updated: 0, rejected: 0, errors: [{ line: 1, on: "falta email" }] }],
     [
       "email,x,x\na@example.org,1,2\n",

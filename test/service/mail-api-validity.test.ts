@@ -267,7 +267,7 @@ describe("what delivery and bounces call", () => {
     expect(found).toHaveLength(4);
     const { contacto } = (await api.north.call("GET", "/v1/contacto/new@gmail.com")).body;
     expect(contacto).toMatchObject({ nombre: "New", apellido: "Again", operacion: "alta", grupo_de_dominio_id: 1 });
-    expect((await findContacts(api.db, api.south.id, ["new@gmail.com"])).size).toBe(0);
+    expect((await findContacts(api.db, api.south.id, campaign.numid, ["new@gmail.com"])).size).toBe(0);
   });
 
   test("an unsubscription is stored once, and only within the instance", async () => {

@@ -83,7 +83,7 @@ describe("a submitted message", () => {
     );
     const text = arrived!.octets.toString("utf8");
     expect(text).toMatch(/^DKIM-Signature: /m);
-    expect(text).toMatch(/^Received: from .*authenticated as campaign/ms);
+    expect(text).toMatch(/^Received: from .*authenticated as test-1\)/ms);
     expect(text).not.toMatch(/^Bcc:/im);
     expect(text).not.toMatch(/forged@example\.net/);
     expect(text).toContain("\r\n.two\r\n");

@@ -30,6 +30,9 @@ async function palomar(...words: string[]): Promise<unknown> {
     refuse: (text) => {
       throw new CommandRefused(text);
     },
+    misused: (text) => {
+      throw new CommandRefused(text);
+    },
     exitWith: () => {},
   };
   const program = new Command().exitOverride();

@@ -1,4 +1,9 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { connect } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import * as dnsPacket from "dns-packet";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { TYPE } from "../../services/core/dns/rr-types.ts";
 import { findTsig, type TsigKey } from "../../services/core/dns/tsig.ts";
@@ -31,12 +36,16 @@ const OTHER_KEY: TsigKey = { name: nameOf("other.example"), algorithm: "hmac-sha
 let database: TestDatabase;
 let service: RunningService;
 let server: string;
+let dataDir: string;
 
 beforeAll(async () => {
   database = await createTestDatabase();
   await addZoneOwner(database);
   await addZones();
-  const context = dnsServerContext(database, { env: { PALOMAR_DNS_UDP: "portable" } });
+  dataDir = mkdtempSync(join(tmpdir(), "palomar-transfer-"));
+  const context = dnsServerContext(database, {
+    env: { PALOMAR_DNS_UDP: "portable", PALOMAR_DNS_TLS_LISTEN: "127.0.0.1:0", PALOMAR_DATA_DIR: dataDir },
+  });
   await allow(context.secret, { name: "open", blocks: ["127.0.0.0/8"], zones: ["example.org", "big.example"] });
   await allow(context.secret, { name: "keyed", tsig: KEY, zones: ["keyed.example", "example.org"] });
   await allow(context.secret, { name: "elsewhere", blocks: ["192.0.2.0/24"], tsig: OTHER_KEY, zones: ["example.net"] });
@@ -47,6 +56,7 @@ beforeAll(async () => {
 afterAll(async () => {
   await service?.stop();
   await database?.drop();
+  rmSync(dataDir, { recursive: true, force: true });
 });
 
 const axfr = (name: string, more: Partial<TransferQuestion> = {}) =>
@@ -95,6 +105,28 @@ describe("AXFR", () => {
     const { records } = await axfr("wide.example.org");
     expect(records).toHaveLength(603);
     expect(new Set(asSet(records)).size).toBe(602);
+  });
+
+  it("goes over TLS as well, by the same rules", async () => {
+    const tls = service.addresses.dns_tls as string;
+    const over = await askOverTcp(tls, { name: "big.example", type: "AXFR", tls: true, key: KEY });
+    expect(over).toMatchObject({ rcode: "NOERROR", authentic: true });
+    expect(asSet(over.records)).toEqual(asSet((await axfr("big.example")).records));
+    expect((await askOverTcp(tls, { name: "example.net", type: "AXFR", tls: true })).rcode).toBe("REFUSED");
+  });
+
+  it("goes at the pace of a client that reads slowly", async () => {
+    const [host, port] = server.split(":") as [string, string];
+    const socket = connect(Number(port), host);
+    const query = dnsPacket.streamEncode({ type: "query", id: 1, questions: [{ name: "big.example", type: "AXFR" }] });
+    socket.write(query);
+    let octets = 0;
+    for await (const chunk of socket) {
+      octets += chunk.length;
+      await sleep(5);
+      if (octets > 1_000_000) break;
+    }
+    expect((await axfr("example.org")).rcode).toBe("NOERROR");
   });
 
   it("over UDP is refused", async () => {

@@ -36,6 +36,9 @@ export function operatorOf({ db, secret, config }: Pick<ServiceContext, "db" | "
       refuse: (text) => {
         throw new CommandRefused(text);
       },
+      misused: (text) => {
+        throw new CommandRefused(text);
+      },
       exitWith: (status) => {
         outcome.status = status;
       },

@@ -75,7 +75,7 @@ disable-packetcache=yes\nloglevel=6\nlog-common-errors=yes\nthreads=1\n`,
     plan: ({ stanza: file, upstream, upstreamZone }, folder, port) => ({
       files: {
         "kresd.conf": `net.listen("127.0.0.1", ${port})\nmodules.load("policy")\ncache.size = 10 * MB\ntrust_anchors.remove(".")
-policy.add(policy.rpz(policy.DENY, "${file}", true))
+policy.add(policy.rpz(policy.DENY, "${file}", false))
 policy.add(policy.suffix(policy.STUB({"${upstream.replace(":", "@")}"}), policy.todnames({"${upstreamZone}."})))\n`,
       },
       command: ["kresd", "-n", "-c", `${folder}/kresd.conf`, folder],

@@ -1,6 +1,7 @@
 import { randomInt } from "node:crypto";
 import { createSocket } from "node:dgram";
 import { connect } from "node:net";
+import { connect as connectTls } from "node:tls";
 import { decodeMessage, encodeMessage, type Message, type MessageRecord } from "../../services/core/dns/message.ts";
 import { decodeRecords, encodeRecords } from "../../services/core/dns/record.ts";
 import { CLASS, RCODE, TYPE } from "../../services/core/dns/rr-types.ts";
@@ -15,6 +16,8 @@ export interface TransferQuestion {
   readonly serial?: number;
   readonly key?: TsigKey;
   readonly nowSeconds?: number;
+  /** Over TLS (RFC 9103). */
+  readonly tls?: boolean;
   /** Changes the signed octets. */
   readonly tamper?: (octets: Uint8Array) => Uint8Array;
 }
@@ -41,7 +44,9 @@ export async function askOverTcp(server: string, question: TransferQuestion): Pr
   let soas = 0;
   let received = Buffer.alloc(0);
   await new Promise<void>((resolve, reject) => {
-    const socket = connect(port, host);
+    const socket = question.tls
+      ? connectTls({ host, port, ALPNProtocols: ["dot"], rejectUnauthorized: false })
+      : connect(port, host);
     socket.setTimeout(TIMEOUT_MS, () => socket.destroy(new Error(`no answer from ${server} by TCP`)));
     socket.on("error", reject);
     socket.on("close", () => resolve());

@@ -112,7 +112,16 @@ async function startWith(resolver: PolicyResolver, permission: readonly string[]
 async function ruled(resolver: PolicyResolver, ...args: readonly string[]): Promise<void> {
   const [verb, ...rest] = args as [string, ...string[]];
   await printed(palomar("rpz", "rule", verb, FEED, ...rest));
-  if (resolver === "kresd") await exportFeed();
+  if (resolver !== "kresd") return;
+  // It reads the file when it starts.
+  const stanza = await exportFeed();
+  const { port } = peer as Peer;
+  await peer?.stop();
+  peer = await startResolver(resolver, port, {
+    stanza,
+    upstream: service?.addresses.dns as string,
+    upstreamZone: ZONE,
+  });
 }
 
 /** Puts the exported feed in the place of the one before, as whoever reads files has to. */

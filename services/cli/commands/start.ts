@@ -2,7 +2,7 @@ import { Argument, type Command } from "commander";
 import { makeLogger } from "../../platform/logger.ts";
 import { SERVICE_NAMES, type ServiceName } from "../../platform/service.ts";
 import type { CommandRuntime } from "../runtime.ts";
-import { startStack } from "../stack.ts";
+import { checkSurroundings, Stack } from "../stack.ts";
 
 const INTERRUPTED = 130;
 
@@ -13,27 +13,31 @@ export function registerStartCommand(program: Command, runtime: CommandRuntime):
     .addArgument(new Argument("[service...]", "all services when none is named").choices(nameable))
     .description("run services until SIGINT or SIGTERM")
     .action(async (named: ServiceName[]) => {
-      // From here on a signal stops what has been started, however far the start has come.
-      const stopSignal = nextSignal();
+      const problems = await checkSurroundings(runtime.config);
+      if (problems.length > 0) runtime.misused(problems.join("\npalomar: "));
       const logger = makeLogger("supervisor", runtime.config.logLevel);
-      const stack = await startStack(runtime.config, named.length > 0 ? named : SERVICE_NAMES, logger);
-      process.stdout.write(stack.banner);
-      await stopSignal;
-      nextSignal().then(() => {
-        stack.kill();
-        process.exit(INTERRUPTED);
-      });
+      const stack = new Stack(runtime.config, named.length > 0 ? named : SERVICE_NAMES, logger);
+      const asked = listenForSignals(stack);
+      // A signal stops what has been started, however far the start has come.
+      const banner = await Promise.race([stack.start(), asked]);
+      if (banner !== undefined) process.stdout.write(banner);
+      await asked;
       await stack.stop();
       process.exit(0);
     });
 }
 
-function nextSignal(): Promise<void> {
+/** Resolves at the first signal; a second one ends every service at once and leaves the rest to the next start. */
+function listenForSignals(stack: Stack): Promise<undefined> {
+  let heard = 0;
   return new Promise((resolve) => {
-    const heard = () => {
-      for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.off(signal, heard);
-      resolve();
-    };
-    for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, heard);
+    for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
+      process.on(signal, () => {
+        heard += 1;
+        if (heard === 1) return resolve(undefined);
+        stack.kill();
+        process.exit(INTERRUPTED);
+      });
+    }
   });
 }

@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { type Command, Option } from "commander";
 import { hashPassword } from "../../core/password.ts";
-import { addUser, USER_ROLES, type UserRole } from "../../store/users.ts";
+import { addUser, scopeExists, USER_ROLES, type UserRole } from "../../store/users.ts";
 import type { CommandRuntime } from "../runtime.ts";
 
 export function registerUserCommand(program: Command, runtime: CommandRuntime): void {
@@ -21,8 +21,11 @@ export function registerUserCommand(program: Command, runtime: CommandRuntime): 
       }
       const password = makePassword();
       const passwordHash = await hashPassword(password);
-      const added = await runtime.withDatabase(({ db }) => addUser(db, { login, role, scope, passwordHash }));
-      if (!added) runtime.refuse(`user ${login} already exists`);
+      await runtime.withDatabase(async ({ db }) => {
+        if (scope !== null && !(await scopeExists(db, role, scope))) runtime.refuse(`there is no ${role} ${scope}`);
+        const added = await addUser(db, { login, role, scope, passwordHash });
+        if (!added) runtime.refuse(`user ${login} already exists`);
+      });
       runtime.print({ login, role, scope, password }, `${login} ${password}`);
     });
 }

@@ -12,10 +12,10 @@ import { readNamedConf } from "../named-conf.ts";
 import type { CommandRuntime } from "../runtime.ts";
 
 /** A zone to import, and where its master file is. */
-interface ZoneSource {
-  readonly fqdn: string;
-  readonly file: string;
-}
+type ZoneSource =
+  | { readonly fqdn: string; readonly file: string }
+  /** A line of a manifest that names no file. */
+  | { readonly fqdn: string; readonly problem: string };
 
 type Imported =
   | {
@@ -93,7 +93,7 @@ function readSources(
 ): readonly ZoneSource[] {
   const ways = [fqdn, manifest, namedConf].filter((way) => way !== undefined);
   if (ways.length !== 1 || (fqdn === undefined) !== (file === undefined)) {
-    runtime.refuse("give either fqdn and file, or --manifest, or --named-conf");
+    runtime.misused("give either fqdn and file, or --manifest, or --named-conf");
   }
   if (manifest !== undefined) return readManifest(runtime, manifest);
   if (namedConf === undefined) return [{ fqdn: fqdn as string, file: resolve(file as string) }];
@@ -106,10 +106,12 @@ function readSources(
 /** Paths are relative to the manifest's folder. */
 function readManifest(runtime: CommandRuntime, path: string): ZoneSource[] {
   const lines = readText(runtime, path).split(/\r?\n/);
-  return lines.flatMap((line, index) => {
+  return lines.flatMap((line, index): ZoneSource[] => {
     if (line.trim() === "" || line.startsWith("#")) return [];
-    const [fqdn, file] = line.split("\t");
-    if (!fqdn || !file) runtime.refuse(`${path}: line ${index + 1} is not fqdn, TAB, file`);
+    const [fqdn = "", file = ""] = line.split("\t");
+    if (fqdn === "" || file === "") {
+      return [{ fqdn: line.trim(), problem: `line ${index + 1} of the manifest is not fqdn, TAB, file` }];
+    }
     return [{ fqdn, file: resolve(dirname(path), file.trim()) }];
   });
 }
@@ -131,8 +133,10 @@ async function importAll(
 async function importOne(
   db: Db,
   owner: { readonly resellerId: string; readonly crmId: string },
-  { fqdn, file }: ZoneSource,
+  source: ZoneSource,
 ): Promise<Imported> {
+  if ("problem" in source) return { domain: source.fqdn, error: source.problem };
+  const { fqdn, file } = source;
   const apex = parseDomainName(fqdn);
   if (!apex.ok) return { domain: fqdn, error: apex.error.message };
   const domain = zoneName(apex.value);

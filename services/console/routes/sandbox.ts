@@ -26,7 +26,7 @@ export function makeSandboxEndpoints(db: Db): AnyEndpoint<AdminCaller>[] {
       summary: "What arrived in the sandbox, newest first",
       authorise: operatorsOnly,
       fields: z.object({
-        limit: z.number().int().min(1).max(MESSAGES_AT_MOST).default(100),
+        limit: z.number().int().min(1).max(MESSAGES_AT_MOST).default(MESSAGES_AT_MOST),
         before: z.number().int().min(1).optional().meta({ description: "only messages older than this id" }),
       }),
       reply: z.object({ messages: z.array(message) }),

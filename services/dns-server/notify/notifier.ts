@@ -1,6 +1,6 @@
 import { isIP, isIPv6 } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
-import { formatIpv4, formatIpv6 } from "../../core/dns/ip-address.ts";
+import { formatIpv4, formatIpv6, parseIpv6 } from "../../core/dns/ip-address.ts";
 import { type DomainName, formatDomainName, isSubdomain, nameFromStoredWire } from "../../core/dns/name.ts";
 import { TYPE } from "../../core/dns/rr-types.ts";
 import { decodeSoaRdata } from "../../core/dns/soa.ts";
@@ -123,7 +123,7 @@ export class Notifier {
   }
 
   async #addressesOf(host: string): Promise<string[]> {
-    if (isIP(host)) return [host];
+    if (isIP(host)) return [canonicalAddress(host)];
     const { resolver } = this.#options;
     const found = await Promise.all([resolver.resolveA(host), resolver.resolveAaaa(host)]);
     return found.flatMap((lookup) => (lookup.kind === "found" ? lookup.records : []));
@@ -150,6 +150,12 @@ export class Notifier {
       ...(err ? { err } : {}),
     });
   }
+}
+
+/** The address as the system writes those that answers come from. */
+function canonicalAddress(text: string): string {
+  const octets = parseIpv6(text);
+  return octets ? formatIpv6(octets) : text;
 }
 
 /** Whether other hosts can know us by the address: neither the wildcard nor, seen from elsewhere, the loopback. */

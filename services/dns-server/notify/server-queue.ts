@@ -28,17 +28,14 @@ export class ServerQueue {
   readonly #waiting = new Map<string, ZoneNews>();
   /** Zones being told of; the controller ends the waiting for an acknowledgement. */
   readonly #busy = new Map<string, AbortController>();
+  /** Of those, the ones that are not resting. */
+  #inFlight = 0;
   #stopped = false;
 
   constructor(tell: Tell, policy: NotifyPolicy, onGivenUp: (news: ZoneNews) => void) {
     this.#tell = tell;
     this.#policy = policy;
     this.#onGivenUp = onGivenUp;
-  }
-
-  /** Nothing is left to be told. */
-  get isIdle(): boolean {
-    return this.#waiting.size === 0 && this.#busy.size === 0;
   }
 
   add(news: ZoneNews): void {
@@ -56,17 +53,20 @@ export class ServerQueue {
 
   #next(): void {
     for (const [zone, news] of this.#waiting) {
-      if (this.#stopped || this.#busy.size >= this.#policy.inFlightPerServer) return;
+      if (this.#stopped || this.#inFlight >= this.#policy.inFlightPerServer) return;
       if (this.#busy.has(zone)) continue;
       this.#waiting.delete(zone);
       const controller = new AbortController();
       this.#busy.set(zone, controller);
+      this.#inFlight += 1;
       void this.#deliver(news, controller.signal);
     }
   }
 
   async #deliver(news: ZoneNews, signal: AbortSignal): Promise<void> {
     const acknowledged = await this.#tellUntilAcknowledged(news, signal);
+    this.#inFlight -= 1;
+    this.#next();
     if (!acknowledged && !signal.aborted) this.#onGivenUp(news);
     if (!this.#stopped) await sleep(this.#policy.restMs, undefined, { ref: false });
     this.#busy.delete(news.zone);

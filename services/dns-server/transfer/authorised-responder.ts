@@ -45,6 +45,16 @@ export class AuthorisedResponder {
    * @returns whether the answer went out whole; if not, the connection is of no more use
    */
   async answer(packet: Uint8Array, client: Client, send: Send): Promise<boolean> {
+    try {
+      return await this.#verifyAndAnswer(packet, client, send);
+    } catch (err) {
+      // A bug, or a record that no message holds: this answer fails, and not the server.
+      this.#options.observe({ kind: "answer-failed", level: "error", err });
+      return false;
+    }
+  }
+
+  async #verifyAndAnswer(packet: Uint8Array, client: Client, send: Send): Promise<boolean> {
     const access = this.#options.access();
     const sendPlain = (rcode: number, sign = (message: Uint8Array) => message) => {
       const message = this.#plain(packet, client, { rcode });
@@ -108,13 +118,8 @@ export class AuthorisedResponder {
   }
 
   async #sendAll(messages: Iterable<Uint8Array>, asker: Asker, send: Send): Promise<boolean> {
-    try {
-      for (const message of messages) if (!(await send(asker.sign(message)))) return false;
-      return true;
-    } catch (err) {
-      this.#options.observe({ kind: "transfer-failed", level: "warn", err });
-      return false;
-    }
+    for (const message of messages) if (!(await send(asker.sign(message)))) return false;
+    return true;
   }
 
   /** The pipeline's own answer in one message; undefined when the rate limit holds it back. */

@@ -27,7 +27,10 @@ export function readTransferRequest(octets: Uint8Array): TransferRequest | "malf
   if (opcode !== OPCODE.QUERY || question?.class !== CLASS.IN) return undefined;
   const { name, type } = question;
   if (type !== TYPE.AXFR && type !== TYPE.IXFR) return undefined;
-  const soa = authorities.find((record) => record.type === TYPE.SOA && record.owner.key === name.key);
+  // Records of updates may come without data (RFC 2136 §2.4), this one may not.
+  const soa = authorities.find(
+    (record) => record.type === TYPE.SOA && record.owner.key === name.key && record.rdata.length > 0,
+  );
   if (type === TYPE.IXFR && !soa) return "malformed";
   return {
     id,

@@ -7,7 +7,7 @@ import { ok, type Result, refuse } from "../../core/result.ts";
 import { type AnyEndpoint, endpoint } from "../../platform/http/endpoint.ts";
 import { cleanFields, validateFields } from "../../platform/http/fields.ts";
 import { acceptSend } from "../../store/batches.ts";
-import { answerCall, claimCall, type IdempotentCall } from "../../store/idempotency.ts";
+import { answerCall, type Claim, claimCall, findCall, type IdempotentCall } from "../../store/idempotency.ts";
 import type { Instance } from "../../store/instances.ts";
 import { announceMail } from "../../store/queue.ts";
 import type { MailCaller } from "../dialect.ts";
@@ -18,6 +18,7 @@ import { readForm } from "./sending-form.ts";
 import { readSend } from "./sending-request.ts";
 
 type SentReply = z.infer<typeof sentReply>;
+type Outcome = Result<SentReply, Refusal>;
 
 /** One call: who, what, and the headers that tell whether it is a repetition. */
 interface Call {
@@ -30,6 +31,7 @@ interface Call {
 
 /** Operations 15 to 21: sending, and what became of it. */
 export function sendingEndpoints(services: MailServices): AnyEndpoint<MailCaller>[] {
+  const underWay = new CallsUnderWay();
   const declare = (operation: string, summary: string, fields: z.ZodType<SendingFields>) =>
     endpoint({
       method: "POST",
@@ -38,7 +40,7 @@ export function sendingEndpoints(services: MailServices): AnyEndpoint<MailCaller
       fields,
       reply: sentReply,
       act: ({ caller, fields, headers }: { caller: MailCaller; fields: SendingFields; headers: IncomingHttpHeaders }) =>
-        send(services, { operation, instance: caller.instance, headers, fields }),
+        send(services, underWay, { operation, instance: caller.instance, headers, fields }),
     });
   return [
     declare("send_one_uri", "Send a web page to one contact", oneUri),
@@ -57,7 +59,13 @@ export function sendingEndpoints(services: MailServices): AnyEndpoint<MailCaller
         if (!read.ok) return read;
         const fields = { ...read.value, contacto: { email: read.value.contacto } };
         const files = form.value.attachments;
-        return send(services, { operation: "send_one_form", instance: caller.instance, headers, fields, files });
+        return send(services, underWay, {
+          operation: "send_one_form",
+          instance: caller.instance,
+          headers,
+          fields,
+          files,
+        });
       },
     }),
     declare("send_many_uri", "Send a web page to many contacts", manyUri),
@@ -66,33 +74,58 @@ export function sendingEndpoints(services: MailServices): AnyEndpoint<MailCaller
   ];
 }
 
-/** Accepts a call once: a repetition under the same Idempotency-Key gets the first answer. */
-async function send(services: MailServices, call: Call): Promise<Result<SentReply, Refusal>> {
+/** Accepts a call once: a repetition under the same Idempotency-Key gets the first answer, and fetches nothing. */
+async function send(services: MailServices, underWay: CallsUnderWay, call: Call): Promise<Outcome> {
   const repeatable = readIdempotencyKey(call);
   if (!repeatable.ok) return repeatable;
+  const key = repeatable.value;
+  if (key === undefined) return acceptCall(services, call, undefined);
+  return underWay.share(key, async () => {
+    const known = await findCall<SentReply>(services.db, key);
+    return known ? answerAgain(known) : acceptCall(services, call, key);
+  });
+}
+
+async function acceptCall(services: MailServices, call: Call, key: IdempotentCall | undefined): Promise<Outcome> {
   const accepted = await readSend(services, call.instance, call.fields, call.files);
   if (!accepted.ok) return accepted;
-  const answer = await services.db.transaction<Result<SentReply, Refusal>>(async (transaction) => {
+  const answer = await services.db.transaction<Outcome>(async (transaction) => {
     const accept = async () => toReply(await acceptSend(transaction, accepted.value));
-    if (repeatable.value === undefined) return ok(await accept());
-    const claim = await claimCall<SentReply>(transaction, repeatable.value);
-    switch (claim.kind) {
-      case "conflict":
-        return refuse({ kind: "conflict", text: "Idempotency-Key repetida" });
-      case "answered":
-        return ok(claim.answer);
-      case "new": {
-        const answer = await accept();
-        await answerCall(transaction, repeatable.value, answer);
-        return ok(answer);
-      }
-    }
+    if (key === undefined) return ok(await accept());
+    // Another process may have answered while this one was fetching.
+    const claim = await claimCall<SentReply>(transaction, key);
+    if (claim.kind !== "new") return answerAgain(claim);
+    const answer = await accept();
+    await answerCall(transaction, key, answer);
+    return ok(answer);
   });
   await announceMail(services.db).catch(() => {}); // the workers look by themselves before long
   return answer;
 }
 
-function toReply({ sent, eeid }: Awaited<ReturnType<typeof acceptSend>>): SentReply {
+function answerAgain(known: Exclude<Claim<SentReply>, { kind: "new" }>): Outcome {
+  if (known.kind === "conflict") return refuse({ kind: "conflict", text: "Idempotency-Key repetida" });
+  return ok(toReply(known.answer)); // jsonb has an order of members of its own
+}
+
+/** Calls with a key that are not answered yet: the same call at the same time waits for that answer, and shares it. */
+class CallsUnderWay {
+  readonly #calls = new Map<string, { readonly bodyHash: Buffer; readonly outcome: Promise<Outcome> }>();
+
+  /** @param answer called unless the same call is under way; after another call under the same key has ended */
+  async share({ instanceId, key, bodyHash }: IdempotentCall, answer: () => Promise<Outcome>): Promise<Outcome> {
+    const name = `${instanceId} ${key}`;
+    for (let other = this.#calls.get(name); other; other = this.#calls.get(name)) {
+      if (bodyHash.equals(other.bodyHash)) return other.outcome;
+      await other.outcome.catch(() => {}); // its caller hears of it
+    }
+    const outcome = answer().finally(() => this.#calls.delete(name));
+    this.#calls.set(name, { bodyHash, outcome });
+    return outcome;
+  }
+}
+
+function toReply({ sent, eeid }: Pick<SentReply, "sent" | "eeid">): SentReply {
   return { status: "ok", sent, eeid };
 }
 
@@ -111,6 +144,8 @@ function readIdempotencyKey({
     return refuse(invalidField("Idempotency-Key", "1 to 255 printable characters"));
   }
   const bodyHash = createHash("sha256").update(JSON.stringify([operation, fields]));
-  for (const { filename, content } of files) bodyHash.update(JSON.stringify(filename)).update(content);
+  for (const { filename, contentType, content } of files) {
+    bodyHash.update(JSON.stringify([filename, contentType, content.length])).update(content);
+  }
   return ok({ instanceId: instance.id, key, bodyHash: bodyHash.digest() });
 }

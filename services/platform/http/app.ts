@@ -169,16 +169,37 @@ function makeBodyReader(limitOctets: number) {
   });
   return async (ctx: Context, asText: boolean): Promise<Result<unknown, Refusal>> => {
     if (asText && !ctx.request.headers["content-type"]) ctx.request.headers["content-type"] = "text/plain";
+    const received = countOctets(ctx);
     try {
       await (asText ? text : json)(ctx, async () => {});
     } catch (error) {
-      const { status } = error as { status?: number };
+      const { status, code = "" } = error as { status?: number; code?: string };
       if (status === 413) return refuse({ kind: "too-large" });
-      if (status !== undefined && status < 500) return refuse({ kind: "malformed-json" });
+      // A body that is not what its Content-Encoding says ends in an error of zlib's.
+      if ((status !== undefined && status < 500) || /^(Z_|ERR_.*BROTLI|ERR__ERROR)/.test(code)) {
+        return refuse({ kind: "malformed-json" });
+      }
       throw error;
     }
-    return asText ? decodeUtf8(ctx.request.rawBody ?? "") : ok(ctx.request.body ?? {});
+    if (asText) return decodeUtf8(ctx.request.rawBody ?? "");
+    return isFaithful(ctx.request.rawBody ?? "", received())
+      ? ok(ctx.request.body ?? {})
+      : refuse({ kind: "malformed-json" });
   };
+}
+
+/** Counts what arrives while somebody else reads it; undefined where it arrives compressed. */
+function countOctets(ctx: Context): () => number | undefined {
+  let octets = 0;
+  ctx.req.on("data", (chunk: Buffer) => {
+    octets += chunk.length;
+  });
+  return () => (ctx.get("Content-Encoding") === "" ? octets : undefined);
+}
+
+/** JSON is UTF-8 (RFC 8259 §8.1); the decoder puts U+FFFD, of three octets, in the place of each octet that is not. */
+function isFaithful(text: string, octets: number | undefined): boolean {
+  return octets === undefined || !text.includes("\uFFFD") || Buffer.byteLength(text) === octets;
 }
 
 function decodeUtf8(octets: string): Result<string, Refusal> {

@@ -46,8 +46,20 @@ export function validateFields<S extends ZodType>(schema: S, input: unknown): Re
     return refuse({ kind: "malformed-json" });
   }
   return refuse(
-    valueAt(input, path) === undefined ? missingField(fieldName(path)) : invalidField(fieldName(path), issue.message),
+    valueAt(input, path) === undefined ? missingField(fieldName(path)) : invalidField(fieldName(path), reasonOf(issue)),
   );
+}
+
+/** In words of our own where the schema brings none: zod's are for programmers. */
+function reasonOf(issue: z.core.$ZodIssue): string {
+  const isZodsOwn = /^Invalid (input|string)|^Too (big|small)/.test(issue.message);
+  if (!isZodsOwn) return issue.message;
+  if (issue.code === "invalid_type") return `must be a JSON ${issue.expected === "int" ? "integer" : issue.expected}`;
+  if (issue.code === "too_big")
+    return `must be at most ${issue.maximum}${issue.origin === "string" ? " characters" : ""}`;
+  if (issue.code === "too_small")
+    return `must be at least ${issue.minimum}${issue.origin === "string" ? " characters" : ""}`;
+  return "is not acceptable";
 }
 
 function valueAt(input: unknown, path: Path): unknown {

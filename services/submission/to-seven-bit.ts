@@ -1,0 +1,124 @@
+import { isAscii, isUtf8 } from "node:buffer";
+import { plainField } from "../core/mail/headers.ts";
+import { fieldValue, joinMessage, type MessageParts, type RawField, splitMessage } from "../core/mail/message.ts";
+import { encodeBase64Lines, encodeQuotedPrintable, prefersBase64 } from "../core/mail/mime.ts";
+
+/** Multiparts within multiparts; nobody who means well comes near. */
+const MOST_LEVELS = 20;
+const ENCODING_FIELD = "content-transfer-encoding";
+const CRLF = Buffer.from("\r\n", "latin1");
+
+/**
+ * Encodes the 8-bit bodies of a message, part by part, so that every server takes it, whether it offers 8BITMIME or
+ * not. To be done before signing (RFC 6376 §5.3). What a signature of the author's covers stays as it is, as does what
+ * cannot be understood.
+ * @returns the same parts when nothing had to change
+ * @see RFC 2045 §6, RFC 2046 §5
+ */
+export function toSevenBit(message: MessageParts): MessageParts {
+  if (isAscii(message.body) || message.fields.some(({ name }) => name === "dkim-signature")) return message;
+  const encoded = encodeEntity(message, 0);
+  // RFC 2045 §4: without it the fields of the encoding would mean nothing.
+  const lacksVersion = encoded !== message && !message.fields.some(({ name }) => name === "mime-version");
+  return lacksVersion ? { ...encoded, fields: [...encoded.fields, newField("MIME-Version", "1.0")] } : encoded;
+}
+
+function encodeEntity(entity: MessageParts, level: number): MessageParts {
+  if (isAscii(entity.body) || level > MOST_LEVELS) return entity;
+  const contentType = readField(entity, "content-type") ?? "text/plain";
+  const type = (/^[^\s;]+/.exec(contentType)?.[0] ?? "").toLowerCase();
+  // RFC 1847 §2.1: what is signed or encrypted was 7-bit already, or is nobody's to change.
+  if (type === "multipart/signed" || type === "multipart/encrypted") return entity;
+  if (type.startsWith("multipart/")) return encodeMultipart(entity, contentType, level);
+  if (type === "message/rfc822") return relabel(entity, encodeOctets(entity.body, level));
+  // RFC 2046 §5.2: no other message type may be encoded.
+  return type.startsWith("message/") ? entity : encodeLeaf(entity, type);
+}
+
+function encodeOctets(octets: Buffer, level: number): Buffer {
+  const parts = splitMessage(octets);
+  const encoded = encodeEntity(parts, level + 1);
+  return encoded === parts ? octets : joinMessage(encoded);
+}
+
+function encodeMultipart(entity: MessageParts, contentType: string, level: number): MessageParts {
+  const boundary = readBoundary(contentType);
+  if (boundary === undefined) return entity;
+  const delimiters = findDelimiters(entity.body, boundary);
+  const pieces: Buffer[] = [entity.body.subarray(0, delimiters[0]?.end ?? entity.body.length)];
+  for (const [index, { end, closes }] of delimiters.entries()) {
+    const next = delimiters[index + 1];
+    const part = entity.body.subarray(end, next?.start ?? entity.body.length);
+    pieces.push(closes ? part : encodeOctets(part, level));
+    if (next) pieces.push(entity.body.subarray(next.start, next.end));
+    if (closes) break;
+  }
+  return relabel(entity, Buffer.concat(pieces));
+}
+
+interface Delimiter {
+  /** The line break before it belongs to it (RFC 2046 §5.1.1). */
+  readonly start: number;
+  readonly end: number;
+  readonly closes: boolean;
+}
+
+/** The delimiter lines of a multipart, up to the closing one, with which the list of parts ends. */
+function findDelimiters(body: Buffer, boundary: string): Delimiter[] {
+  const dashes = Buffer.from(`--${boundary}`, "latin1");
+  const delimiters: Delimiter[] = [];
+  let from = 0;
+  for (let at = body.indexOf(dashes); at >= 0; at = body.indexOf(dashes, from)) {
+    from = at + dashes.length;
+    if (at > 0 && body[at - 1] !== CRLF[1]) continue;
+    const lineEnd = body.indexOf(CRLF, from);
+    const end = lineEnd < 0 ? body.length : lineEnd + CRLF.length;
+    const rest = /^(--)?[ \t]*(?:\r\n)?$/.exec(body.toString("latin1", from, end));
+    if (rest === null) continue;
+    const closes = rest[1] !== undefined;
+    // Two delimiters in a row share the line break between them.
+    delimiters.push({ start: Math.max(at - CRLF.length, delimiters.at(-1)?.end ?? 0), end, closes });
+    if (closes) break;
+    from = end;
+  }
+  return delimiters;
+}
+
+function readBoundary(contentType: string): string | undefined {
+  const [, quoted, token] = /;\s*boundary\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;"]+))/i.exec(contentType) ?? [];
+  return quoted?.replaceAll(/\\(.)/g, "$1") ?? token;
+}
+
+function encodeLeaf(entity: MessageParts, type: string): MessageParts {
+  const declared = (readField(entity, ENCODING_FIELD) ?? "7bit").toLowerCase();
+  // Octets that the declared encoding cannot hold: what they mean is the reader's guess.
+  if (!["7bit", "8bit", "binary"].includes(declared)) return entity;
+  const text = type.startsWith("text/") && isUtf8(entity.body) ? entity.body.toString("utf8") : undefined;
+  const readable = text !== undefined && !prefersBase64(text);
+  const body = readable ? encodeQuotedPrintable(text).octets : encodeBase64Lines(entity.body);
+  const described = withField(entity.fields, "Content-Transfer-Encoding", readable ? "quoted-printable" : "base64");
+  if (readField(entity, "content-type") !== undefined) return { fields: described, body };
+  // RFC 2045 §5.2 would make US-ASCII of it, which it is not.
+  const charset = isUtf8(entity.body) ? "utf-8" : "unknown-8bit";
+  return { fields: withField(described, "Content-Type", `text/plain; charset=${charset}`), body };
+}
+
+/** An entity that holds others says what they have become: 7-bit, unless some stayed as it was. */
+function relabel(entity: MessageParts, body: Buffer): MessageParts {
+  if (body.equals(entity.body)) return entity;
+  if (!isAscii(body) || readField(entity, ENCODING_FIELD) === undefined) return { ...entity, body };
+  return { fields: withField(entity.fields, "Content-Transfer-Encoding", "7bit"), body };
+}
+
+function readField({ fields }: MessageParts, name: string): string | undefined {
+  const field = fields.find((field) => field.name === name);
+  return field && fieldValue(field);
+}
+
+function withField(fields: readonly RawField[], name: string, value: string): RawField[] {
+  return [...fields.filter((field) => field.name !== name.toLowerCase()), newField(name, value)];
+}
+
+function newField(name: string, value: string): RawField {
+  return { name: name.toLowerCase(), raw: plainField(name, value) };
+}

@@ -1,0 +1,208 @@
+import { createSocket, type RemoteInfo, type Socket } from "node:dgram";
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { decodeMessage } from "../../services/core/dns/message.ts";
+import { OPCODE, RCODE, TYPE } from "../../services/core/dns/rr-types.ts";
+import { type TsigKey, TsigSigner, verifyRequest } from "../../services/core/dns/tsig.ts";
+import { start } from "../../services/dns-server/main.ts";
+import type { RunningService } from "../../services/platform/service.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { addZoneOwner, dnsServerContext, eventually, nameOf, putZone, SCOPE } from "../support/dns-server.ts";
+import { operatorOf, printed } from "../support/operator.ts";
+import { serialOf } from "../support/transfer-client.ts";
+
+let database: TestDatabase;
+let service: RunningService | undefined;
+let secondary: Secondary;
+
+beforeEach(async () => {
+  database = await createTestDatabase();
+  await addZoneOwner(database);
+  await putZone(database, "example.org", ["@ NS ns", "ns A 192.0.2.53"]);
+  secondary = await Secondary.listen();
+});
+
+afterEach(async () => {
+  await service?.stop();
+  service = undefined;
+  secondary.close();
+  await database.drop();
+});
+
+async function startWith(...permission: string[]): Promise<string> {
+  const context = dnsServerContext(database, { env: { PALOMAR_DNS_UDP: "portable" } });
+  const palomar = operatorOf(context);
+  const shown = await printed(
+    palomar("acl", "add", SCOPE.resellerId, "told", "--notify", `127.0.0.1:${secondary.port}`, ...permission),
+  );
+  service = await start(context);
+  return shown;
+}
+
+describe("NOTIFY", () => {
+  it("tells of the zones at the start, and of each change, with the SOA", async () => {
+    await startWith();
+    await eventually(async () => secondary.serials.includes(1), 5_000);
+    await putZone(database, "example.org", ["@ NS ns", "ns A 192.0.2.54"]);
+    await eventually(async () => secondary.serials.includes(2), 5_000);
+    const [first] = secondary.messages;
+    expect(first).toMatchObject({ opcode: OPCODE.NOTIFY, flags: { aa: true, qr: false, rd: false } });
+    expect(first!.questions).toMatchObject([{ type: TYPE.SOA }]);
+    expect(first!.questions[0]!.name.key).toBe(nameOf("example.org").key);
+    await sleep(2_500);
+    expect(secondary.serials).toEqual([1, 2]);
+  });
+
+  it("is said again until it is acknowledged", async () => {
+    secondary.behaviour = "silent";
+    await startWith();
+    await eventually(async () => secondary.serials.length === 2, 8_000);
+    secondary.behaviour = "acknowledge";
+    await eventually(async () => secondary.serials.length === 3, 12_000);
+    await sleep(500);
+    expect(secondary.serials).toEqual([1, 1, 1]);
+  });
+
+  it("does not wait for a server that is silent to tell it of newer changes", async () => {
+    secondary.behaviour = "silent";
+    await startWith();
+    await eventually(async () => secondary.serials.length === 1, 5_000);
+    await putZone(database, "example.org", ["@ NS ns", "ns A 192.0.2.54"]);
+    await eventually(async () => secondary.serials.includes(2), 1_500);
+  });
+
+  it("is not believed to be acknowledged by others", async () => {
+    secondary.behaviour = "other-id";
+    await startWith();
+    await eventually(async () => secondary.serials.length === 2, 8_000);
+  });
+
+  it("tells of many changes together", async () => {
+    await startWith();
+    await eventually(async () => secondary.serials.includes(1), 5_000);
+    for (let change = 0; change < 60; change += 1) {
+      await putZone(database, "example.org", ["@ NS ns", `ns A 192.0.2.${change}`]);
+    }
+    await eventually(async () => secondary.serials.at(-1) === 61, 5_000);
+    expect(secondary.serials.length).toBeLessThan(40);
+  });
+
+  it("is signed with the ACL's key, and its answer must be", async () => {
+    secondary.behaviour = "silent";
+    const shown = await startWith("--tsig", "told.example:hmac-sha384");
+    const [, , algorithm, secret] = shown.split(" ");
+    expect(algorithm).toBe("hmac-sha384");
+    const key: TsigKey = {
+      name: nameOf("told.example"),
+      algorithm: "hmac-sha384",
+      secret: Buffer.from(secret as string, "base64"),
+    };
+    await eventually(async () => secondary.octets.length === 1, 5_000);
+    const verdict = verifyRequest(secondary.octets[0] as Buffer, () => key, Math.floor(Date.now() / 1000));
+    expect(verdict.kind).toBe("valid");
+    secondary.behaviour = "acknowledge";
+    await eventually(async () => secondary.octets.length === 3, 12_000);
+    secondary.key = key;
+    await eventually(async () => secondary.octets.length === 4, 15_000);
+    await sleep(500);
+    expect(secondary.octets).toHaveLength(4);
+  }, 45_000);
+
+  it("does not go out for what the ACL is not for", async () => {
+    await startWith("--zone", "example.net");
+    await putZone(database, "example.net", ["@ NS ns.example.org."]);
+    await eventually(async () => secondary.messages.length > 0, 5_000);
+    await sleep(300);
+    const names = secondary.messages.map(({ questions }) => questions[0]!.name.key);
+    expect(names).toEqual([nameOf("example.net").key]);
+  });
+});
+
+const NS_ADDRESS = "127.0.0.77";
+const obstacle = (await canBind(NS_ADDRESS, 53)) ? "" : ` (skipped: port 53 of ${NS_ADDRESS} cannot be had)`;
+
+it.skipIf(obstacle !== "")(`the zone's NS are told only when it is configured so${obstacle}`, async () => {
+  const server = await Secondary.listen(53, NS_ADDRESS);
+  try {
+    await putZone(database, "example.org", ["@ NS ns1", "@ NS other", "ns1 A 192.0.2.53", `other A ${NS_ADDRESS}`]);
+    service = await start(dnsServerContext(database, { env: { PALOMAR_DNS_UDP: "portable" } }));
+    await sleep(500);
+    expect(server.serials).toEqual([]);
+    await service.stop();
+    const env = { PALOMAR_DNS_UDP: "portable", PALOMAR_DNS_NOTIFY_NS: "true" };
+    service = await start(dnsServerContext(database, { env }));
+    await eventually(async () => server.serials.includes(2), 5_000);
+  } finally {
+    server.close();
+  }
+});
+
+async function canBind(address: string, port: number): Promise<boolean> {
+  const socket = createSocket("udp4");
+  const bound = await new Promise<boolean>((resolve) => {
+    socket.once("error", () => resolve(false));
+    socket.bind(port, address, () => resolve(true));
+  });
+  socket.close();
+  return bound;
+}
+
+/** A server that is told of changes, and does with them what a test wants. */
+class Secondary {
+  readonly octets: Buffer[] = [];
+  behaviour: "acknowledge" | "silent" | "other-id" = "acknowledge";
+  /** Signs its answers. */
+  key: TsigKey | undefined;
+  readonly #socket: Socket;
+
+  static async listen(port = 0, address = "127.0.0.1"): Promise<Secondary> {
+    const socket = createSocket("udp4");
+    await new Promise<void>((resolve) => socket.bind(port, address, resolve));
+    return new Secondary(socket);
+  }
+
+  constructor(socket: Socket) {
+    this.#socket = socket;
+    socket.on("message", (octets, from) => this.#take(octets, from));
+  }
+
+  get port(): number {
+    return this.#socket.address().port;
+  }
+
+  get messages() {
+    return this.octets.map((octets) => {
+      const message = decodeMessage(octets);
+      if (!message.ok) throw new Error(message.error.message);
+      return message.value;
+    });
+  }
+
+  get serials(): number[] {
+    return this.messages.map(({ answers }) => serialOf(answers[0]));
+  }
+
+  close(): void {
+    this.#socket.close();
+  }
+
+  #take(octets: Buffer, { port, address }: RemoteInfo): void {
+    this.octets.push(octets);
+    if (this.behaviour === "silent") return;
+    const header = Buffer.from(octets.subarray(0, 12));
+    header[2] = 0x80 | (OPCODE.NOTIFY << 3);
+    header[3] = RCODE.NOERROR;
+    header.fill(0, 4);
+    if (this.behaviour === "other-id") header[0] = header[0]! ^ 0xff;
+    this.#socket.send(this.#signed(header, octets), port, address);
+  }
+
+  #signed(answer: Buffer, request: Buffer): Uint8Array {
+    const { key } = this;
+    if (!key) return answer;
+    const now = Math.floor(Date.now() / 1000);
+    const verdict = verifyRequest(request, () => key, now);
+    if (verdict.kind !== "valid") throw new Error("the NOTIFY is not signed");
+    return new TsigSigner(key, verdict.record.mac).sign(answer, now);
+  }
+}

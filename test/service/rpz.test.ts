@@ -1,0 +1,287 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { TsigKey } from "../../services/core/dns/tsig.ts";
+import { start } from "../../services/dns-server/main.ts";
+import type { RunningService } from "../../services/platform/service.ts";
+import { removeExpiredRules } from "../../services/store/rpz-expiries.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { addZoneOwner, dnsServerContext, eventually, nameOf, putZone, SCOPE } from "../support/dns-server.ts";
+import { operatorOf } from "../support/operator.ts";
+import { askOverTcp, askOverUdp, asSet, ownersOf, serialOf } from "../support/transfer-client.ts";
+
+const FEED = "policy.example.net";
+
+let database: TestDatabase;
+let service: RunningService;
+let server: string;
+let palomar: ReturnType<typeof operatorOf>;
+let folder: string;
+
+beforeAll(async () => {
+  folder = mkdtempSync(join(tmpdir(), "palomar-rpz-"));
+  database = await createTestDatabase();
+  await addZoneOwner(database);
+  await putZone(database, "example.net", ["@ NS ns", "ns A 192.0.2.53", "alias CNAME bad.example.policy"]);
+  const context = dnsServerContext(database, { env: { PALOMAR_DNS_UDP: "portable" } });
+  palomar = operatorOf(context);
+  await palomar("reseller", "add", "other", "--name", "Other");
+  service = await start(context);
+  server = service.addresses.dns as string;
+});
+
+afterAll(async () => {
+  await service?.stop();
+  await database?.drop();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+const add = (trigger: string, action: string, ...more: string[]) =>
+  palomar("rpz", "rule", "add", FEED, trigger, action, ...more);
+const soa = (key?: TsigKey) => askOverUdp(server, { name: FEED, type: "SOA", ...(key && { key }) });
+
+describe("a feed", () => {
+  it("is a zone of its own, that nobody else can make", async () => {
+    expect((await palomar("rpz", "feed", "add", FEED)).json).toEqual({ zone: FEED, serial: 1, rules: 0 });
+    expect((await palomar("rpz", "feed", "add", FEED)).refused).toBe(`duplicated zone: ${FEED}`);
+    expect((await palomar("rpz", "feed", "list")).json).toEqual([{ zone: FEED, serial: 1, rules: 0 }]);
+    const text = "@ 60 SOA ns hostmaster 1 2 3 4 5\n@ 60 NS ns\n";
+    writeFileSync(join(folder, "zone"), text);
+    const { json } = await palomar("zone", "import", "reseller", "company", FEED, join(folder, "zone"));
+    expect(json).toMatchObject([{ domain: FEED, error: `duplicated zone: ${FEED}` }]);
+  });
+
+  it("is activated by resellers with a licence only", async () => {
+    expect((await palomar("rpz", "activate", FEED, "other")).refused).toContain("licence");
+    expect((await palomar("rpz", "activate", FEED, "nobody")).refused).toContain("does not exist");
+    expect((await palomar("rpz", "activate", "none.example", "other")).refused).toContain("does not exist");
+  });
+
+  it("answers and transfers only by the ACLs of resellers that have it active", async () => {
+    const key = await addKeyedAcl("consumer", SCOPE.resellerId);
+    const strangersKey = await addKeyedAcl("stranger", "other");
+    const answers = async () => [
+      (await soa()).rcode,
+      (await soa(key)).rcode,
+      (await soa(strangersKey)).rcode,
+      (await askOverTcp(server, { name: FEED, type: "AXFR", key })).rcode,
+      (await askOverTcp(server, { name: FEED, type: "AXFR" })).rcode,
+    ];
+    const nobody = ["REFUSED", "REFUSED", "REFUSED", "REFUSED", "REFUSED"];
+    const holders = ["REFUSED", "NOERROR", "REFUSED", "NOERROR", "REFUSED"];
+    await comesTo(answers, nobody);
+    await palomar("reseller", "licence", SCOPE.resellerId, "--rpz", "on");
+    await palomar("rpz", "activate", FEED, SCOPE.resellerId);
+    await comesTo(answers, holders);
+    await palomar("reseller", "licence", SCOPE.resellerId, "--rpz", "off");
+    await comesTo(answers, nobody);
+    await palomar("reseller", "licence", SCOPE.resellerId, "--rpz", "on");
+    await comesTo(answers, holders);
+    await palomar("rpz", "deactivate", FEED, SCOPE.resellerId);
+    await comesTo(answers, nobody);
+    await palomar("rpz", "activate", FEED, SCOPE.resellerId);
+    await palomar("acl", "add", SCOPE.resellerId, "local", "--block", "127.0.0.1", "--zone", FEED);
+    await comesTo(async () => [(await soa()).rcode], ["NOERROR"]);
+  });
+});
+
+describe("rules", () => {
+  it("are records of the feed, TTL 60, one serial a change", async () => {
+    expect((await add("qname:*.Bad.example", "nxdomain")).json).toEqual({
+      zone: FEED,
+      serial: 2,
+      trigger: "qname:*.bad.example",
+      action: "nxdomain",
+    });
+    expect((await add("ip:192.0.2.0/24", "tcp-only")).json).toMatchObject({ serial: 3 });
+    expect((await add("client-ip:2001:db8::/32", "drop")).json).toMatchObject({ serial: 4 });
+    expect((await add("nsdname:ns.bad.example", "nodata")).json).toMatchObject({ serial: 5 });
+    expect((await add("nsip:192.0.2.1/32", "passthru")).json).toMatchObject({ serial: 6 });
+    await comesTo(async () => [String(serialOf((await soa()).records[0]))], ["6"]);
+    const { records } = await askOverTcp(server, { name: FEED, type: "AXFR" });
+    const owners = ownersOf(asSet(records.slice(1))).map((key) => key.replaceAll(/[\0-\x1f]/g, "."));
+    expect(owners).toContain(".24.0.2.0.192.rpz-ip.policy.example.net.");
+    expect(owners).toContain(".32.zz.db8.2001.rpz-client-ip.policy.example.net.");
+    expect(owners).toContain(".ns.bad.example.rpz-nsdname.policy.example.net.");
+    expect(records.every(({ ttl }) => ttl === 60)).toBe(true);
+    expect(await rules()).toBe(5);
+  });
+
+  it("the identical one again changes nothing, another action is refused", async () => {
+    const again = await add("qname:*.bad.example", "NXDOMAIN");
+    expect(again).toMatchObject({ status: 0, json: { serial: 6 } });
+    expect((await add("qname:*.bad.example", "passthru")).refused).toContain("already has the action nxdomain");
+  });
+
+  it("local data may be several records, but not beside a CNAME", async () => {
+    expect((await add("qname:walled.example", "A 192.0.2.80")).refused).toBeUndefined();
+    expect((await add("qname:walled.example", "A 192.0.2.81")).json).toMatchObject({ serial: 8 });
+    expect((await add("qname:walled.example", "TXT blocked")).refused).toBeUndefined();
+    expect((await add("qname:walled.example", "CNAME garden.example")).refused).toContain("already has");
+    expect((await add("qname:garden.example", "CNAME Garden.example.net")).refused).toBeUndefined();
+    expect((await add("qname:garden.example", "CNAME garden.example.net")).json).toMatchObject({ serial: 10 });
+    expect(await rules()).toBe(7);
+  });
+
+  it("refuses what is no rule", async () => {
+    for (const [trigger, action] of [
+      ["qname:bad..example", "nxdomain"],
+      ["ip:192.0.2.1/24", "nxdomain"],
+      ["ip:192.0.2.0/33", "nxdomain"],
+      ["name:bad.example", "nxdomain"],
+      ["qname:bad.example", "explode"],
+      [`qname:${"a".repeat(60)}.${"b".repeat(60)}.${"c".repeat(60)}.${"d".repeat(60)}`, "nxdomain"],
+    ] as const) {
+      expect((await add(trigger, action)).refused, trigger).toBeDefined();
+    }
+    expect((await add("qname:past.example", "nxdomain", "--expires", "2020-01-01T00:00:00Z")).refused).toContain(
+      "past",
+    );
+  });
+
+  it("go when they are removed, all of a trigger at once", async () => {
+    expect((await palomar("rpz", "rule", "remove", FEED, "qname:walled.example")).json).toMatchObject({ serial: 11 });
+    expect((await palomar("rpz", "rule", "remove", FEED, "qname:walled.example")).refused).toContain("has no rule");
+    expect(await rules()).toBe(6);
+  });
+
+  it("go when their time has come", async () => {
+    const expires = new Date(Date.now() + 3_600_000).toISOString();
+    expect((await add("qname:passing.example", "drop", "--expires", expires)).json).toMatchObject({ expires });
+    expect(await removeExpiredRules(database.db, new Date(), "test")).toEqual([]);
+    expect(await removeExpiredRules(database.db, new Date(Date.now() + 3_700_000), "test")).toHaveLength(1);
+    expect(await rules()).toBe(6);
+    const soon = new Date(Date.now() + 1_500).toISOString();
+    await add("qname:passing.example", "drop", "--expires", soon);
+    await comesTo(async () => [String(await rules())], ["6"], 12_000);
+  });
+});
+
+describe("safe names", () => {
+  it("cannot be covered, nor what is below them", async () => {
+    expect((await palomar("rpz", "safe", "add", "www.Bank.example")).json).toEqual({
+      name: "www.bank.example",
+      removed: [],
+    });
+    for (const name of [
+      "www.bank.example",
+      "a.www.bank.example",
+      "*.bank.example",
+      "*.example",
+      "*.www.bank.example",
+    ]) {
+      expect((await add(`qname:${name}`, "nxdomain")).refused, name).toContain("safe name www.bank.example");
+      expect((await add(`nsdname:${name}`, "nxdomain")).refused, name).toContain("safe name");
+    }
+    expect((await add("qname:bank.example", "nxdomain")).refused).toBeUndefined();
+    expect((await palomar("rpz", "safe", "list")).json).toEqual(["www.bank.example"]);
+  });
+
+  it("free themselves of rules that were there before", async () => {
+    for (const trigger of ["qname:shop.example", "qname:*.shop.example", "nsdname:a.shop.example"]) {
+      await add(trigger, "nxdomain");
+    }
+    const { json } = await palomar("rpz", "safe", "add", "shop.example");
+    const removed = (json as { removed: { zone: string; trigger: string }[] }).removed;
+    expect(removed.map(({ trigger }) => trigger).sort()).toEqual([
+      "nsdname:a.shop.example",
+      "qname:*.shop.example",
+      "qname:shop.example",
+    ]);
+    expect((await palomar("rpz", "safe", "remove", "shop.example")).status).toBe(0);
+    expect((await palomar("rpz", "safe", "remove", "shop.example")).refused).toContain("is not safe");
+    expect((await add("qname:shop.example", "nxdomain")).refused).toBeUndefined();
+  });
+});
+
+describe("imports", () => {
+  it("report duplicates, conflicts and rejected lines, and keep the rest", async () => {
+    await add("qname:held.example", "passthru");
+    const lines = [
+      "# a list",
+      "one.example",
+      "two.example",
+      "one.example",
+      "held.example",
+      "localhost",
+      "www.bank.example",
+      "not a name",
+    ];
+    const { json, status, notes } = await importFile(lines, "domains");
+    expect(json).toMatchObject({
+      zone: FEED,
+      added: 5,
+      duplicates: 1,
+      conflicts: [{ line: 5, trigger: "qname:held.example", has: "passthru", wanted: "nxdomain" }],
+    });
+    const { rejected } = json as { rejected: { line: number; msg: string }[] };
+    expect(rejected.map(({ line }) => line)).toEqual([6, 7, 8]);
+    expect(status).toBe(1);
+    expect(notes.length).toBeGreaterThan(0);
+  });
+
+  it("one rule a line of a hosts file; again changes nothing", async () => {
+    const lines = ["0.0.0.0 first.ads.example", "127.0.0.1\tsecond.ads.example # seen", ""];
+    expect(await importFile(lines, "hosts")).toMatchObject({ status: 0, json: { added: 2, duplicates: 0 } });
+    const before = await feed();
+    expect(await importFile(lines, "hosts")).toMatchObject({ status: 0, json: { added: 0, duplicates: 2 } });
+    expect(await feed()).toEqual(before);
+  });
+
+  it("reads what it exports", async () => {
+    const { text } = await palomar("zone", "export", FEED);
+    await palomar("rpz", "feed", "add", "copy.example");
+    writeFileSync(join(folder, "feed"), text as string);
+    const { json } = await palomar("rpz", "rule", "import", "copy.example", join(folder, "feed"));
+    expect(json).toMatchObject({ conflicts: [], rejected: [], duplicates: 0 });
+    const [copy] = ((await palomar("rpz", "feed", "list")).json as { zone: string; rules: number }[]).filter(
+      ({ zone }) => zone === "copy.example",
+    );
+    expect(copy?.rules).toBe(await rules());
+    expect((await palomar("rpz", "feed", "remove", "copy.example")).status).toBe(0);
+  });
+
+  it("of many rules are one change, loaded as a whole", async () => {
+    const lines = Array.from({ length: 60_000 }, (_, index) => `0.0.0.0 host${index}.many.example`);
+    const before = await feed();
+    const { json } = await importFile(lines, "hosts");
+    expect(json).toMatchObject({ added: 60_000, serial: before.serial + 1 });
+    expect(await rules()).toBe(before.rules + 60_000);
+    await eventually(async () => serialOf((await soa()).records[0]) === before.serial + 1, 20_000);
+    const { records } = await askOverTcp(server, { name: FEED, type: "IXFR", serial: before.serial });
+    expect(records.length).toBeGreaterThan(60_000);
+  });
+});
+
+async function importFile(lines: readonly string[], format: string) {
+  writeFileSync(join(folder, "list"), lines.join("\n"));
+  return palomar("rpz", "rule", "import", FEED, join(folder, "list"), "--format", format);
+}
+
+async function feed(): Promise<{ zone: string; serial: number; rules: number }> {
+  const feeds = (await palomar("rpz", "feed", "list")).json as { zone: string; serial: number; rules: number }[];
+  return feeds.find(({ zone }) => zone === FEED)!;
+}
+
+async function rules(): Promise<number> {
+  return (await feed()).rules;
+}
+
+async function addKeyedAcl(name: string, resellerId: string): Promise<TsigKey> {
+  const { json } = await palomar("acl", "add", resellerId, name, "--tsig", `${name}.key.example`);
+  const { tsig } = json as { tsig: { name: string; secret: string } };
+  return { name: nameOf(tsig.name), algorithm: "hmac-sha256", secret: Buffer.from(tsig.secret, "base64") };
+}
+
+/** Asks until the answers are these; fails with the last ones. */
+async function comesTo(ask: () => Promise<string[]>, wanted: readonly string[], deadlineMs = 3_000): Promise<void> {
+  const deadline = Date.now() + deadlineMs;
+  for (;;) {
+    const answers = await ask();
+    if (String(answers) === String(wanted)) return;
+    if (Date.now() > deadline) expect(answers).toEqual(wanted);
+    await sleep(20);
+  }
+}
