@@ -59,7 +59,7 @@ async function runImport(db: Db, instanceId: number, csv: Readable): Promise<Imp
   for await (const { line, record } of readRecords(csv, errors)) {
     if (header === undefined) {
       const fault = findHeaderFault(record);
-      if (fault !== undefined) return { created: 0, updated: 0, rejected: 0, errors: [{ line, on: fault }] };
+      if (fault !== undefined) return withoutHeader(line, fault);
       header = record;
       continue;
     }
@@ -72,10 +72,15 @@ async function runImport(db: Db, instanceId: number, csv: Readable): Promise<Imp
     }
   }
   // Nothing at all, not even the line that names the columns.
-  if (header === undefined && errors.length === 0) errors.push({ line: 1, on: MISSING_EMAIL });
+  if (header === undefined && errors.length === 0) return withoutHeader(1, MISSING_EMAIL);
   await flush();
   errors.sort((a, b) => a.line - b.line);
-  return { created, updated, rejected: header === undefined ? 0 : errors.length, errors };
+  return { created, updated, rejected: errors.length, errors };
+}
+
+/** Without the names of the columns no line can be read, so none counts. */
+function withoutHeader(line: number, on: string): ImportReport {
+  return { created: 0, updated: 0, rejected: 0, errors: [{ line, on }] };
 }
 
 /** Records with the lines they begin on; what is no CSV goes to `errors`. */
