@@ -1,4 +1,5 @@
-import type { Db } from "../platform/db.ts";
+import type { EmailAddress } from "../core/mail/address.ts";
+import { type Db, queryRows } from "../platform/db.ts";
 
 /** What is kept of a batch: how much, and when the last message left. */
 export interface ArchiveSummary {
@@ -27,12 +28,18 @@ export async function readArchivedMessage(db: Db, eeid: string, recipientKey: st
   return row?.octets;
 }
 
-/** Whether an address is among those that a batch goes to, sent already or not. @param recipients spellings of it */
-export async function isRecipient(db: Db, eeid: string, recipients: readonly string[]): Promise<boolean> {
-  const row = await db("deliveries")
-    .join("partitions", "partitions.id", "deliveries.partition_id")
-    .where({ eeid })
-    .whereIn("recipient", [...recipients])
-    .first("deliveries.id");
-  return row !== undefined;
+/**
+ * Whether some message of a batch to an address is kept, once it leaves; sends that join a batch decide each for itself.
+ * @returns undefined for an address that the batch does not go to
+ */
+export async function isArchivedFor(db: Db, eeid: string, address: EmailAddress): Promise<boolean | undefined> {
+  const [row] = await queryRows<{ archive: boolean | null }>(
+    db,
+    `select bool_or(messages.archive) as archive
+     from partitions join messages on messages.id = partitions.message_id
+       join deliveries on deliveries.partition_id = partitions.id
+     where partitions.eeid = ? and partitions.destination = ? and split_part(deliveries.recipient, '@', 1) = ?`,
+    [eeid, address.asciiDomain, address.local],
+  );
+  return row!.archive ?? undefined;
 }

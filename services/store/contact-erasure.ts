@@ -1,4 +1,4 @@
-import type { EmailAddress } from "../core/mail/address.ts";
+import { type EmailAddress, validateAddress } from "../core/mail/address.ts";
 import { type Db, queryRows, type Transaction } from "../platform/db.ts";
 import { lockAddress } from "./contacts.ts";
 import { COUNT_AGGREGATES, COUNT_COLUMNS } from "./event-kinds.ts";
@@ -21,8 +21,8 @@ export async function eraseAddress(db: Db, instanceId: number, address: EmailAdd
     const whose = { instance_id: instanceId, email_key: address.key };
     const contact = await transaction("contacts").where(whose).forUpdate().first("id");
     const contactId: number | null = contact?.id ?? null;
-    const messages = await removeDeliveries(transaction, { instanceId, contactId, recipient: address.asGiven });
-    const events = await removeEvents(transaction, { instanceId, contactId, recipient: address.asGiven });
+    const messages = await removeDeliveries(transaction, { instanceId, contactId, address });
+    const events = await removeEvents(transaction, { instanceId, contactId, address });
     await transaction("whitelist").where(whose).delete();
     const contacts = await transaction("contacts").where(whose).delete();
     return { contacts, events, messages };
@@ -32,15 +32,16 @@ export async function eraseAddress(db: Db, instanceId: number, address: EmailAdd
 interface Subject {
   readonly instanceId: number;
   readonly contactId: number | null;
-  /** As copies name it: they have no contact. */
-  readonly recipient: string;
+  /** Copies have no contact, and name it with the labels that they were given, U or A. */
+  readonly address: EmailAddress;
 }
 
-async function removeEvents(transaction: Transaction, { instanceId, contactId, recipient }: Subject): Promise<number> {
+async function removeEvents(transaction: Transaction, subject: Subject): Promise<number> {
+  const spellings = await findSpellings(transaction, subject);
   const rows = await queryRows<{ events: number }>(
     transaction,
     `with removed as (
-       delete from events where instance_id = ? and (contact_id = ? or contact_id is null and email = ?)
+       delete from events where instance_id = ? and (contact_id = ? or contact_id is null and email = any(?))
        returning instance_id, at, kind, machine
      ), uncounted as (
        insert into event_count_deltas (instance_id, minute, ${COUNT_COLUMNS.join(", ")})
@@ -49,9 +50,25 @@ async function removeEvents(transaction: Transaction, { instanceId, contactId, r
          from removed group by 1, 2) as counts
      )
      select count(*) as events from removed`,
-    [instanceId, contactId, recipient],
+    [subject.instanceId, subject.contactId, spellings],
   );
   return rows[0]!.events;
+}
+
+/** How the events of copies spell an address. */
+async function findSpellings(db: Db, { instanceId, address }: Subject): Promise<string[]> {
+  const rows = await queryRows<{ email: string }>(
+    db,
+    `select distinct email from events
+     where instance_id = ? and contact_id is null and split_part(email, '@', 1) = ?`,
+    [instanceId, address.local],
+  );
+  return rows.map(({ email }) => email).filter((email) => keyOf(email) === address.key);
+}
+
+function keyOf(email: string): string | undefined {
+  const address = validateAddress(email, { allowSmtputf8: true });
+  return address.ok ? address.value.key : undefined;
 }
 
 async function removeDeliveries(transaction: Transaction, subject: Subject): Promise<number> {
@@ -59,9 +76,10 @@ async function removeDeliveries(transaction: Transaction, subject: Subject): Pro
     transaction,
     `delete from deliveries using partitions, batches
      where partitions.id = deliveries.partition_id and batches.eeid = partitions.eeid and batches.instance_id = ?
-       and (deliveries.contact_id = ? or deliveries.contact_id is null and deliveries.recipient = ?)
+       and (deliveries.contact_id = ? or deliveries.contact_id is null
+         and partitions.destination = ? and split_part(deliveries.recipient, '@', 1) = ?)
      returning deliveries.id, partitions.message_id`,
-    [subject.instanceId, subject.contactId, subject.recipient],
+    [subject.instanceId, subject.contactId, subject.address.asciiDomain, subject.address.local],
   );
   await transaction("inbound_messages")
     .whereIn(

@@ -79,9 +79,10 @@ export async function readAddressRecords(db: Db, instanceId: number, address: Em
        join messages on messages.id = partitions.message_id join batches on batches.eeid = messages.eeid
        left join archived_messages on archived_messages.delivery_id = deliveries.id
      where batches.instance_id = ?
-       and (deliveries.contact_id = ? or deliveries.contact_id is null and deliveries.recipient = ?)
+       and (deliveries.contact_id = ? or deliveries.contact_id is null
+         and partitions.destination = ? and split_part(deliveries.recipient, '@', 1) = ?)
      order by messages.created_at, deliveries.id`,
-    [instanceId, contact?.id ?? null, address.asGiven],
+    [instanceId, contact?.id ?? null, address.asciiDomain, address.local],
   );
   return {
     contact,

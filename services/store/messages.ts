@@ -62,10 +62,11 @@ export async function addMessage(
   );
   if (content.kind === "template" && content.attachments.length > 0) {
     await transaction("message_attachments").insert(
-      content.attachments.map(({ filename, content: octets }, position) => ({
+      content.attachments.map(({ filename, contentType = null, content: octets }, position) => ({
         message_id: row.id,
         position,
         filename,
+        content_type: contentType,
         octets,
       })),
     );
@@ -95,5 +96,9 @@ export async function loadMessage(db: Db, id: number): Promise<StoredMessage> {
 
 async function loadAttachments(db: Db, messageId: number): Promise<Attachment[]> {
   const rows = await db("message_attachments").where({ message_id: messageId }).orderBy("position");
-  return rows.map((row) => ({ filename: row.filename, content: row.octets }));
+  return rows.map(({ filename, content_type, octets }) => ({
+    filename,
+    content: octets,
+    ...(content_type === null ? {} : { contentType: content_type }),
+  }));
 }

@@ -15,6 +15,7 @@ import { TrafficShaping } from "../../services/delivery/shaping.ts";
 import { DeliveryWorker } from "../../services/delivery/worker.ts";
 import { systemClock } from "../../services/platform/clock.ts";
 import type { Observation } from "../../services/platform/observation.ts";
+import { openSmtpSession } from "../../services/platform/smtp-client.ts";
 import { acceptSend, findBatch } from "../../services/store/batches.ts";
 import { addInstance, findInstanceByName } from "../../services/store/instances.ts";
 import { leasePartitions } from "../../services/store/queue-leases.ts";
@@ -348,3 +349,40 @@ async function muteServer(): Promise<{ port: number; close(): Promise<void> }> {
     },
   };
 }
+
+describe("8-bit octets", () => {
+  const client = { hostname: "localhost", timeouts: { connectMs: 1_000, greetingMs: 1_000, commandMs: 3_000 } };
+  const envelope = { mailFrom: `a@${DOMAIN}`, rcptTo: ["b@example.net"], needsSmtputf8: false };
+  const eightBit = Buffer.from("Subject: x\r\n\r\nñ\r\n");
+  const sevenBit = Buffer.from("Subject: x\r\n\r\nn\r\n");
+
+  async function open(options: Parameters<typeof startSmtpSink>[0]) {
+    const { port } = await sink(options);
+    const session = await openSmtpSession({ host: "127.0.0.1", port, name: "localhost", tls: "never" }, client);
+    if (!session.ok) throw new Error("no session");
+    stops.push(() => session.value.close());
+    return session.value;
+  }
+
+  test("are announced to a server that offers 8BITMIME, and only they", async () => {
+    const announced: unknown[] = [];
+    const session = await open({
+      onMailFrom: ({ args }, _session, done) => {
+        announced.push(args ? args.BODY : undefined);
+        done();
+      },
+    });
+    expect((await session.send(envelope, eightBit)).ok).toBe(true);
+    expect((await session.send(envelope, sevenBit)).ok).toBe(true);
+    expect(announced).toEqual(["8BITMIME", undefined]);
+  });
+
+  test("are kept from a server that does not, which still gets the rest", async () => {
+    const session = await open({ hide8BITMIME: true });
+    expect(await session.send(envelope, eightBit)).toMatchObject({
+      ok: false,
+      error: { kind: "unsuited", reply: { code: 550, enhancedStatus: "5.6.3" } },
+    });
+    expect((await session.send(envelope, sevenBit)).ok).toBe(true);
+  });
+});

@@ -191,5 +191,10 @@ describe("palomar contact", () => {
       messages: 0,
     });
     expect((await palomar("contact", "import", "north", join(folder, "none.csv"))).refused).toMatch(/no such file/);
+    writeFileSync(file, "");
+    expect(await palomar("contact", "import", "north", file)).toEqual({
+      json: { created: 0, updated: 0, rejected: 0, errors: [{ line: 1, on: "falta email" }] },
+      status: 1,
+    });
   });
 });

@@ -1,6 +1,7 @@
 import { Readable } from "node:stream";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type EmailAddress, validateAddress } from "../../services/core/mail/address.ts";
+import { acceptSend } from "../../services/store/batches.ts";
 import { eraseAddress } from "../../services/store/contact-erasure.ts";
 import { exportContacts, readAddressRecords } from "../../services/store/contact-export.ts";
 import { importContacts } from "../../services/store/contact-import.ts";
@@ -180,5 +181,32 @@ describe("privacy", () => {
     expect(await countEvents(db, api.north.id, today)).toEqual([]);
     expect(await db("messages").where({ id: message.id })).toEqual([]);
     expect((await api.north.call("GET", `/v1/contacto/${email}`)).status).toBe(404);
+  });
+
+  test("the U-labels and the A-labels of a domain are one address, in what copies left behind too", async () => {
+    const spellings = ["copy@bücher.example.net", "copy@xn--bcher-kva.example.net"];
+    const others = ["Copy@bücher.example.net", "copy@xn--bcher-kva.example.org"];
+    for (const asked of spellings) {
+      const { numid } = (await api.north.call("POST", "/v1/campania", { tipo: "normal", nombre: "copies" })).body;
+      const { eeid } = await api.db.transaction((transaction) =>
+        acceptSend(transaction, {
+          instanceId: api.north.id,
+          campaignNumid: numid,
+          creator: "api",
+          senderDomain: "example.org",
+          content: { kind: "finished", octets: Buffer.from("Subject: x\r\n\r\n") },
+          recipients: [{ address: address("first@example.org") }],
+          copies: [...spellings.slice(0, 1), ...others].map((email) => ({ address: address(email), role: "bcc" })),
+          archive: false,
+        }),
+      );
+      const records = await readAddressRecords(api.db, api.north.id, address(asked));
+      expect(records.messages).toMatchObject([{ eeid, recipient: spellings[0] }]);
+      const removed = { contacts: 0, events: 1, messages: 1 };
+      expect(await eraseAddress(api.db, api.north.id, address(asked))).toEqual(removed);
+      const left = await api.db("events").where({ eeid }).whereNull("contact_id").orderBy("email").pluck("email");
+      expect(left.sort()).toEqual(others.toSorted());
+      for (const other of others) await eraseAddress(api.db, api.north.id, address(other));
+    }
   });
 });

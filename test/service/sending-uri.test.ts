@@ -25,7 +25,7 @@ const redirect =
   (response) => {
     response.writeHead(status, { Location: location }).end();
   };
-const PAGES: Readonly<Record<string, Reply>> = {
+const PAGES: Record<string, Reply> = {
   "/page": html("<p>Ñandú for XYZNOMBREXYZ</p>"),
   "/bare": (response) => void response.end("<p>bare</p>"),
   "/moved": redirect(301, "/found"),
@@ -169,6 +169,48 @@ describe("a dynamic subject", () => {
   });
 });
 
+describe("Idempotency-Key", () => {
+  const sendOnce = (fields: Readonly<Record<string, unknown>>, key: string) =>
+    stack.call(
+      "POST",
+      "/envio/send_one_uri/",
+      { email: true, contacto: { email: EMAIL }, ...fields },
+      { "Idempotency-Key": key },
+    );
+
+  test("a repeated call fetches nothing again, and is answered when the pages are gone", async () => {
+    const campana_id = await stack.addCampaign({ asunto: "XYZTAG-CURLXYZ", asunto_uri: `${base}/subject-once` });
+    PAGES["/once"] = html("<p>once</p>");
+    PAGES["/subject-once"] = html("once", "text/plain");
+    const call = { campana_id, html_url: `${base}/once` };
+    const first = await sendOnce(call, "uri 1");
+    expect(first.body).toMatchObject({ status: "ok", sent: 1 });
+    delete PAGES["/once"];
+    delete PAGES["/subject-once"];
+    hits = 0;
+    expect(await sendOnce(call, "uri 1")).toMatchObject({ status: 200, body: first.body });
+    const other = await sendOnce({ ...call, html_url: `${base}/missing` }, "uri 1");
+    expect([other.status, other.body.on]).toEqual([409, "Idempotency-Key repetida"]);
+    expect(hits).toBe(0);
+  });
+
+  test("calls at the same time get one answer of one fetch, refused or not", async () => {
+    const campana_id = await stack.addCampaign();
+    const atOnce = (html_url: string, key: string) =>
+      Promise.all(Array.from({ length: 6 }, () => sendOnce({ campana_id, html_url }, key)));
+    hits = 0;
+    const sent = await atOnce(`${base}/page`, "uri 2");
+    expect(new Set(sent.map(({ body }) => body.eeid)).size).toBe(1);
+    expect(hits).toBe(1);
+    const refused = await atOnce(`${base}/missing`, "uri 3");
+    expect(new Set(refused.map(({ status, body }) => `${status} ${body.on}`))).toEqual(
+      new Set(["400 html_url inaccesible: status 404"]),
+    );
+    // Nor is the key used up by it.
+    expect((await sendOnce({ campana_id, html_url: `${base}/page` }, "uri 3")).status).toBe(200);
+  });
+});
+
 describe("send_one_form", () => {
   async function sendForm(fields: Readonly<Record<string, string | File>>) {
     const form = new FormData();
@@ -197,6 +239,25 @@ describe("send_one_form", () => {
     expect(attachments.map(({ filename, content }) => [filename, [...content]])).toEqual([
       ["uno.bin", [1, 2, 0, 255]],
       ["dós.txt", [...Buffer.from("dos")]],
+    ]);
+  });
+
+  test("keeps what a file's Content-Type says, its parameters too", async () => {
+    const campana_id = String(await stack.addCampaign());
+    const form = { campana_id, contacto: EMAIL, html_url: `${base}/page` };
+    const { body } = await sendForm({
+      ...form,
+      attach1: new File(["\r\n--x\r\nContent-Type: a/b"], "uno.dat", {
+        type: "text/csv; charset=iso-8859-1; header=present",
+      }),
+      attach2: new File(["dos"], "dos.dat", { type: "application/x-two" }),
+      attach3: new File(["tres"], "tres.png"),
+    });
+    const { attachments } = await newest(body.eeid);
+    expect(attachments.map(({ headers }) => headers.get("content-type"))).toMatchObject([
+      { value: "text/csv", params: { charset: "iso-8859-1", header: "present" } },
+      { value: "application/x-two" },
+      { value: "image/png" },
     ]);
   });
 

@@ -179,6 +179,30 @@ describe("send_one_inline", () => {
     expect((await info(body.eeid)).contactos).toEqual([]);
   });
 
+  test("nor does such a contact get a copy, whether it left the campaign or everything", async () => {
+    const { db } = stack.context;
+    const contact = async (email: string) => {
+      await stack.call("POST", "/contacto/", { email });
+      return (await db("contacts").where({ email }).first("id")).id;
+    };
+    const left = await contact("left.copy@one.example.net");
+    await db("campaign_unsubscriptions").insert({ contact_id: left, campaign_numid: campaign });
+    const gone = await contact("gone.copy@one.example.net");
+    await db("contacts").where({ id: gone }).update({ unsubscribed_at: new Date() });
+    const fields = {
+      contacto: { email: "stays@one.example.net" },
+      copia: [{ cc_email: "left.copy@one.example.net" }],
+      copia_oculta: [{ bcc_email: "gone.copy@one.example.net" }],
+    };
+    const { body } = await sendOne(fields);
+    expect(body.sent).toBe(1);
+    expect(eventsOf(await untilSent(body.eeid))).toEqual({ "stays@one.example.net": ["envio"] });
+    // Another campaign may still write to who left this one.
+    const other = await sendOne({ ...fields, campana_id: await stack.addCampaign() });
+    expect(other.body.sent).toBe(2);
+    expect(Object.keys(eventsOf(await untilSent(other.body.eeid)))).toContain("left.copy@one.example.net");
+  });
+
   test.each<[string, Fields, number, string | RegExp]>([
     ["no flag", { email: undefined }, 400, "falta email"],
     ["a wrong flag", { email: 1 }, 400, "email invalido"],
@@ -283,6 +307,18 @@ describe("the archive", () => {
     expect((await stack.call("GET", "/eeid_info/x")).status).toBe(404);
   });
 
+  test("is a send's own: who joins an archived batch without it has none", async () => {
+    const eeid = (await sendOne({ archive: true })).body.eeid;
+    const joined = { contacto: { email: "joined@one.example.net" }, reuse_eeid: true, eeid };
+    await sendOne(joined);
+    await untilSent(eeid);
+    const { status, body } = await stack.call("GET", `/eeid_eml/${eeid}/joined@one.example.net`);
+    expect([status, body.on]).toEqual([400, "envio no archivado"]);
+    expect((await stack.call("GET", `/eeid_eml/${eeid}/ana@one.example.net`)).status).toBe(200);
+    const stranger = await stack.call("GET", `/eeid_eml/${eeid}/stranger@one.example.net`);
+    expect([stranger.status, stranger.body.on]).toEqual([400, "destinatario ajeno al envio"]);
+  });
+
   test("needs the licence", async () => {
     const instance = () => stack.context.db("instances").where({ id: stack.instanceId });
     await instance().update({ archive: false });
@@ -297,7 +333,9 @@ describe("Idempotency-Key", () => {
     const contacto = { email: "once@one.example.net" };
     const headers = { "Idempotency-Key": "order 1" };
     const first = await sendOne({ contacto }, headers);
-    expect((await sendOne({ contacto }, headers)).body).toEqual(first.body);
+    const again = await sendOne({ contacto }, headers);
+    expect(again.body).toEqual(first.body);
+    expect(Object.keys(again.body)).toEqual(["status", "sent", "eeid"]);
     const other = await sendOne({ contacto, asunto: "x" }, headers);
     expect([other.status, other.body.on]).toEqual([409, "Idempotency-Key repetida"]);
     await untilSent(first.body.eeid);

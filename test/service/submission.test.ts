@@ -3,9 +3,14 @@ import { randomBytes } from "node:crypto";
 import { connect } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
+import { dkimVerify } from "mailauth/lib/dkim/verify.js";
+import { simpleParser } from "mailparser";
 import { createTransport } from "nodemailer";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { joinMessage, splitMessage } from "../../services/core/mail/message.ts";
+import { listInstanceDomains } from "../../services/store/instances.ts";
 import { start as startSubmission } from "../../services/submission/main.ts";
+import { toSevenBit } from "../../services/submission/to-seven-bit.ts";
 import { MAIL_SERVICES, type MailStack, startMailStack, TEST_DOMAIN } from "../support/mail-stack.ts";
 import { playDialogue, readDialogue } from "../support/smtp-dialogue.ts";
 import { eventually, makeDataDir, removeDataDir } from "../support/stack.ts";
@@ -37,7 +42,12 @@ afterAll(async () => {
 });
 
 const plain = (user: string, password: string) => Buffer.from(`\0${user}\0${password}`).toString("base64");
-const values = () => ({ plain: plain(`test-${numid}`, apikey), wrong: plain(`test-${numid}`, "wrong") });
+const values = () => ({
+  plain: plain(`test-${numid}`, apikey),
+  wrong: plain(`test-${numid}`, "wrong"),
+  octets998: "x".repeat(998),
+  octets999: "x".repeat(999),
+});
 
 function transportTo(address: string, options: object = {}) {
   const [host, port] = address.split(":") as [string, string];
@@ -57,6 +67,8 @@ describe("dialogues", () => {
   it("refuses what it must", () => playDialogue(starttls, readDialogue("submission-refuses"), values()));
   it("refuses bare line ends and NUL", () =>
     playDialogue(implicit, readDialogue("submission-line-ends"), values(), true));
+  it("refuses lines too long and headers that are none", () =>
+    playDialogue(implicit, readDialogue("submission-malformed"), values(), true));
   it("does not hear plaintext behind STARTTLS", () =>
     playDialogue(starttls, readDialogue("submission-injection"), values()));
   it("ends a connection that guesses", () =>
@@ -95,6 +107,52 @@ describe("a submitted message", () => {
     ]);
   });
 
+  it("is refused when its header begins with a folded line", async () => {
+    const transport = transportTo(implicit);
+    const envelope = { from: `a@${TEST_DOMAIN}`, to: "one@example.net" };
+    const raw = ` folded\r\nFrom: a@${TEST_DOMAIN}\r\n\r\nx\r\n`;
+    await expect(transport.sendMail({ envelope, raw })).rejects.toThrow(
+      /550 5\.6\.0 the header has a line that is no field/,
+    );
+    transport.close();
+  });
+
+  it("leaves as 7-bit lines that say the same, signed as they are", async () => {
+    const transport = transportTo(implicit);
+    const latin1 = Buffer.from("caf\xe9 = \u0020\r\nFrom here\r\n", "latin1");
+    const header = [
+      `From: a@${TEST_DOMAIN}`,
+      "MIME-Version: 1.0",
+      'Content-Type: multipart/mixed; boundary="a b"',
+      "Content-Transfer-Encoding: 8bit",
+    ];
+    const raw = Buffer.concat([
+      Buffer.from(`${header.join("\r\n")}\r\n\r\npreamble\r\n--a b\r\n`),
+      Buffer.from(
+        "Content-Type: text/plain; charset=utf-8\r\nContent-Transfer-Encoding: 8bit\r\n\r\nEl ñandú corre lejos\r\n--a b \r\n",
+      ),
+      Buffer.from("Content-Type: text/plain; charset=iso-8859-1\r\n\r\n"),
+      latin1,
+      Buffer.from("\r\n--a b\r\nContent-Type: text/plain\r\n\r\nuntouched =3D\r\n--a b--\r\nepilogue\r\n"),
+    ]);
+    const envelope = { from: `a@${TEST_DOMAIN}`, to: "seven@example.net" };
+    await transport.sendMail({ envelope, raw });
+    transport.close();
+    const [arrived] = await eventually(
+      () => stack.inbox("seven@example.net"),
+      (found) => found.length > 0,
+    );
+    const text = arrived!.octets.toString("latin1");
+    expect(text).toMatch(/^[\x00-\x7f]*$/);
+    expect(text).toContain("\r\nContent-Transfer-Encoding: 7bit\r\n");
+    expect(text).toContain("El =C3=B1and=C3=BA corre lejos\r\n--a b \r\n");
+    expect(text).toContain(latin1.toString("base64"));
+    expect(text).toContain("\r\n\r\nuntouched =3D\r\n--a b--\r\nepilogue\r\n");
+    const [domain] = await listInstanceDomains(stack.context.db, stack.instanceId);
+    const { results } = await dkimVerify(arrived!.octets, { resolver: async () => [[domain!.dkimRecord]] });
+    expect(results.map(({ status }) => status.result)).toEqual(["pass"]);
+  });
+
   it("is not sent to an invalid contact, and the session is not told", async () => {
     await stack.call("POST", "/contacto/", { email: "gone@example.net" });
     await stack.call("GET", "/invalidar/gone@example.net");
@@ -127,6 +185,40 @@ describe("a submitted message", () => {
     const accepted = Array.from({ length: 20 }, (_, n) => `C: RCPT TO:<r${n}@example.net>\nS: 250 2.1.5`).join("\n");
     const more = "C: RCPT TO:<r99@example.net>\nS: 452 4.5.3";
     await playDialogue(implicit, `${script}${accepted}\n${more}`, values(), true);
+  });
+});
+
+describe("8-bit bodies", () => {
+  const encode = (...lines: readonly string[]) =>
+    joinMessage(toSevenBit(splitMessage(Buffer.from(lines.join("\r\n")))));
+
+  it("that nobody declared are declared and encoded", async () => {
+    const octets = encode("Subject: x", "", "El ñandú corre", "");
+    expect(octets.toString("latin1")).toMatch(/^[\x00-\x7f]*\r\nMIME-Version: 1\.0\r\n/);
+    expect((await simpleParser(octets)).text).toBe("El ñandú corre\n");
+  });
+
+  it("are encoded within enclosed messages, whose own type is never", async () => {
+    const octets = encode(
+      ...["MIME-Version: 1.0", "Content-Type: message/rfc822", "Content-Transfer-Encoding: 8bit", ""],
+      ...["Subject: inner", "Content-Type: text/plain; charset=utf-8", "", "El ñandú corre", ""],
+    );
+    expect(octets.toString("latin1").split("\r\n")).toEqual([
+      ...["MIME-Version: 1.0", "Content-Type: message/rfc822", "Content-Transfer-Encoding: 7bit", ""],
+      ...["Subject: inner", "Content-Type: text/plain; charset=utf-8"],
+      ...["Content-Transfer-Encoding: quoted-printable", "", "El =C3=B1and=C3=BA corre", ""],
+    ]);
+  });
+
+  it.each([
+    ["signed by the author", 'Content-Type: multipart/signed; boundary="b"'],
+    ["signed by the author's domain", "DKIM-Signature: v=1"],
+    ["of a type that may not be encoded", "Content-Type: message/delivery-status"],
+    ["of an encoding that they are not", "Content-Transfer-Encoding: base64"],
+    ["of a multipart without a boundary", "Content-Type: multipart/mixed"],
+  ])("%s stay as they are", (_what, field) => {
+    const lines = [field, "", "--b", "", "ñ", "--b--", ""];
+    expect(encode(...lines)).toEqual(Buffer.from(lines.join("\r\n")));
   });
 });
 

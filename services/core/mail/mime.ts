@@ -6,6 +6,7 @@ import { isHeaderSafe, plainField } from "./headers.ts";
 export interface Attachment {
   readonly filename: string;
   readonly content: Buffer;
+  /** With its parameters. */
   readonly contentType?: string;
 }
 
@@ -28,7 +29,9 @@ const EQUALS = 0x3d;
 const DOT = 0x2e;
 const UPPER_F = 0x46;
 const HEX = Buffer.from("0123456789ABCDEF", "latin1");
-const CONTENT_TYPE = /^[a-z0-9!#$&^_.+-]+\/[a-z0-9!#$&^_.+-]+$/i;
+/** Type, subtype, and parameters as RFC 2045 §5.1 has them. */
+const CONTENT_TYPE =
+  /^[a-z0-9!#$&^_.+-]+\/[a-z0-9!#$&^_.+-]+(?: *; *[a-z0-9!#$%&'*+.^_`{|}~-]+=(?:[a-z0-9!#$%&'*+.^_`{|}~-]+|"(?:[ !#-[\]-~]|\\[ -~])*"))*$/i;
 
 /** Every line break becomes CRLF: bare CR and bare LF are never sent (RFC 5321 §2.3.8). */
 export function toCrlf(text: string): string {
@@ -98,9 +101,14 @@ export function prefersBase64(text: string): boolean {
   return Buffer.byteLength(text, "utf8") > text.length * 1.25;
 }
 
+/** Whether text is a media type, with its parameters if it has any, that may stand in a header. */
+export function isContentType(text: string): boolean {
+  return CONTENT_TYPE.test(text);
+}
+
 /** Whether name and type of an attachment may stand in a header. */
 export function isAttachmentSafe({ filename, contentType }: Attachment): boolean {
-  return filename !== "" && isHeaderSafe(filename) && (contentType === undefined || CONTENT_TYPE.test(contentType));
+  return filename !== "" && isHeaderSafe(filename) && (contentType === undefined || isContentType(contentType));
 }
 
 /** A whole attachment part: header, empty line, base64 body. */

@@ -5,7 +5,7 @@ import { formatTimestamp } from "../../core/mail/timestamps.ts";
 import { notFound, type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { type AnyEndpoint, endpoint } from "../../platform/http/endpoint.ts";
-import { isRecipient, readArchivedMessage } from "../../store/archive.ts";
+import { isArchivedFor, readArchivedMessage } from "../../store/archive.ts";
 import { type Batch, type BatchContact, findBatch, listBatchContacts } from "../../store/batches.ts";
 import type { Instance } from "../../store/instances.ts";
 import type { MailCaller } from "../dialect.ts";
@@ -17,6 +17,8 @@ const STATE_NAMES: Readonly<Record<Batch["state"], string>> = {
   sent: "enviado",
   cancelled: "cancelado",
 };
+
+const NOT_ARCHIVED = unacceptable("envio no archivado");
 
 const batchJson = z.object({
   envio_id: z.string(),
@@ -63,14 +65,14 @@ export function batchEndpoints({ db }: MailServices): AnyEndpoint<MailCaller>[] 
       act: async ({ caller, params }) => {
         const batch = await readBatch(params.eeid, caller.instance);
         if (!batch.ok) return batch;
-        if (batch.value.archive === undefined) return refuse(unacceptable("envio no archivado"));
+        if (batch.value.archive === undefined) return refuse(NOT_ARCHIVED);
         const address = validateAddress(params.email, { allowSmtputf8: false });
         if (!address.ok) return refuse(unacceptable(`invalid email ${address.error}`));
-        const { key, asGiven, text } = address.value;
-        const octets = await readArchivedMessage(db, batch.value.eeid, key);
+        const octets = await readArchivedMessage(db, batch.value.eeid, address.value.key);
         if (octets !== undefined) return ok({ status: "ok" as const, msg: octets.toString("utf8") });
-        const isQueued = await isRecipient(db, batch.value.eeid, [key, asGiven, text]);
-        return refuse(isQueued ? notFound("todavia no enviado") : unacceptable("destinatario ajeno al envio"));
+        const archived = await isArchivedFor(db, batch.value.eeid, address.value);
+        if (archived === undefined) return refuse(unacceptable("destinatario ajeno al envio"));
+        return refuse(archived ? notFound("todavia no enviado") : NOT_ARCHIVED);
       },
     }),
   ];

@@ -1,6 +1,6 @@
 import type { IncomingMessage } from "node:http";
 import busboy from "busboy";
-import type { Attachment } from "../../core/mail/mime.ts";
+import { type Attachment, isContentType } from "../../core/mail/mime.ts";
 import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 
@@ -12,6 +12,7 @@ export interface SubmittedForm {
 }
 
 const ATTACHMENT_FIELD = /^attach\d{1,2}$/;
+const MOST_HEADER_OCTETS = 8 * 1024;
 const UNREADABLE = unacceptable("formulario invalido");
 
 /**
@@ -26,7 +27,9 @@ export async function readForm(
   const parser = openParser(incoming);
   if (parser === undefined) return refuse(UNREADABLE);
   const fields: Record<string, string> = {};
-  const attachments: Attachment[] = [];
+  const formType = incoming.headers["content-type"] ?? "";
+  const files: FormFile[] = [];
+  const body: Buffer[] = [];
   let received = 0;
 
   return new Promise((resolve) => {
@@ -38,6 +41,7 @@ export async function readForm(
     incoming.on("data", (chunk: Buffer) => {
       received += chunk.length;
       if (received > limitOctets) give(refuse({ kind: "too-large" }));
+      else body.push(chunk);
     });
     incoming.once("aborted", () => give(refuse(UNREADABLE)));
     parser.on("field", (name, value) => {
@@ -48,13 +52,49 @@ export async function readForm(
       file.on("data", (chunk: Buffer) => chunks.push(chunk));
       file.once("end", () => {
         if (!ATTACHMENT_FIELD.test(name) || filename === undefined) return;
-        attachments.push({ filename, content: Buffer.concat(chunks), contentType: mimeType });
+        files.push({ name, filename, content: Buffer.concat(chunks), mimeType });
       });
     });
     parser.once("error", () => give(refuse(UNREADABLE)));
-    parser.once("close", () => give(ok({ fields, attachments })));
+    parser.once("close", () =>
+      give(ok({ fields, attachments: toAttachments(files, readContentTypes(Buffer.concat(body), formType)) })),
+    );
     incoming.pipe(parser);
   });
+}
+
+/** A file as the parser tells it: the media type without its parameters. */
+interface FormFile {
+  readonly name: string;
+  readonly filename: string;
+  readonly content: Buffer;
+  readonly mimeType: string;
+}
+
+/** @param declared is used up */
+function toAttachments(files: readonly FormFile[], declared: ReadonlyMap<string, string[]>): Attachment[] {
+  return files.map(({ name, filename, content, mimeType }) => {
+    const written = declared.get(name)?.shift() ?? "";
+    // What clients say of files that they know nothing of: then the name tells more.
+    if (mimeType === "application/octet-stream") return { filename, content };
+    const isWhole = isContentType(written) && written.toLowerCase().startsWith(mimeType);
+    return { filename, content, contentType: isWhole ? written : mimeType };
+  });
+}
+
+/** The Content-Type fields of a form's files as they were written, by the names of the form's fields, in its order. */
+function readContentTypes(body: Buffer, formType: string): Map<string, string[]> {
+  const types = new Map<string, string[]>();
+  const [, quoted, token] = /boundary=(?:"([^"]+)"|([^\s;"]+))/i.exec(formType) ?? [];
+  const delimiter = `--${quoted ?? token}\r\n`;
+  for (let at = body.indexOf(delimiter); at >= 0; at = body.indexOf(delimiter, at + delimiter.length)) {
+    const end = body.indexOf("\r\n\r\n", at);
+    const header = body.toString("latin1", at, Math.min(end, at + MOST_HEADER_OCTETS)).replaceAll(/\r\n[ \t]+/g, " ");
+    const name = /^content-disposition:.*?; *name="?(attach\d{1,2})"?(?:;| *$)/im.exec(header)?.[1];
+    const type = /^content-type:(.*)$/im.exec(header)?.[1]?.trim();
+    if (name !== undefined) types.set(name, [...(types.get(name) ?? []), type ?? ""]);
+  }
+  return types;
 }
 
 function openParser(incoming: IncomingMessage): busboy.Busboy | undefined {

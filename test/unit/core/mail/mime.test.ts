@@ -89,6 +89,7 @@ describe("attachments", () => {
     ["noextension", undefined, "application/octet-stream"],
     ["a.constructor", undefined, "application/octet-stream"],
     ["a.bin", "text/calendar", "text/calendar"],
+    ["a.txt", "text/plain; charset=iso-8859-1", "text/plain; charset=iso-8859-1"],
     ["a.eml", undefined, "application/octet-stream"],
     ["a.bin", "multipart/mixed", "application/octet-stream"],
   ])("%s given as %s is %s", (filename, contentType, expected) => {
@@ -101,6 +102,9 @@ describe("attachments", () => {
     [{ filename: "a\r\nX: y" }, false],
     [{ filename: "a.pdf", contentType: "text/html\r\nX: y" }, false],
     [{ filename: "a.pdf", contentType: "nonsense" }, false],
+    [{ filename: "a.txt", contentType: 'text/plain;charset=utf-8; name="a \\" b"' }, true],
+    [{ filename: "a.txt", contentType: "text/plain; charset" }, false],
+    [{ filename: "a.txt", contentType: 'text/plain; name="a\r\nX: y"' }, false],
   ])("%j may stand in a header: %s", (attachment, safe) => {
     expect(isAttachmentSafe({ content: Buffer.alloc(0), ...attachment })).toBe(safe);
   });
