@@ -2,22 +2,30 @@ import { Command, CommanderError } from "commander";
 import { type Config, loadConfig, unknownVariables } from "../platform/config.ts";
 import { EmbeddedPostgresError } from "../platform/embedded-postgres-error.ts";
 import { packageVersion } from "../platform/package-folder.ts";
-import { registerAclCommand } from "./commands/acl.ts";
-import { registerAclShowCommand } from "./commands/acl-show.ts";
-import { registerBounceCommand } from "./commands/bounce.ts";
-import { registerCatalogCommand } from "./commands/catalog.ts";
-import { registerContactCommand } from "./commands/contact.ts";
-import { registerInstanceCommand } from "./commands/instance.ts";
-import { registerMigrateCommand } from "./commands/migrate.ts";
-import { registerResellerCommand } from "./commands/reseller.ts";
-import { registerResolverBlockCommand } from "./commands/resolver-block.ts";
-import { registerRpzCommand } from "./commands/rpz.ts";
-import { registerStartCommand } from "./commands/start.ts";
-import { registerStatusCommand } from "./commands/status.ts";
-import { registerUserCommand } from "./commands/user.ts";
-import { registerWebhookCommand } from "./commands/webhook.ts";
-import { registerZoneCommand } from "./commands/zone.ts";
-import { CommandMisused, CommandRefused, makeRuntime } from "./runtime.ts";
+import { CommandMisused, CommandRefused, type CommandRuntime, makeRuntime } from "./runtime.ts";
+
+type Register = (program: Command, runtime: CommandRuntime) => void;
+
+/** A module is loaded when its command is called, so that none waits for what the others need. */
+const COMMANDS: { readonly [name: string]: readonly (() => Promise<Register>)[] } = {
+  start: [async () => (await import("./commands/start.ts")).registerStartCommand],
+  migrate: [async () => (await import("./commands/migrate.ts")).registerMigrateCommand],
+  status: [async () => (await import("./commands/status.ts")).registerStatusCommand],
+  reseller: [async () => (await import("./commands/reseller.ts")).registerResellerCommand],
+  acl: [
+    async () => (await import("./commands/acl.ts")).registerAclCommand,
+    async () => (await import("./commands/acl-show.ts")).registerAclShowCommand,
+  ],
+  "resolver-block": [async () => (await import("./commands/resolver-block.ts")).registerResolverBlockCommand],
+  rpz: [async () => (await import("./commands/rpz.ts")).registerRpzCommand],
+  catalog: [async () => (await import("./commands/catalog.ts")).registerCatalogCommand],
+  zone: [async () => (await import("./commands/zone.ts")).registerZoneCommand],
+  instance: [async () => (await import("./commands/instance.ts")).registerInstanceCommand],
+  user: [async () => (await import("./commands/user.ts")).registerUserCommand],
+  contact: [async () => (await import("./commands/contact.ts")).registerContactCommand],
+  webhook: [async () => (await import("./commands/webhook.ts")).registerWebhookCommand],
+  bounce: [async () => (await import("./commands/bounce.ts")).registerBounceCommand],
+};
 
 const REFUSED = 1;
 const USAGE = 2;
@@ -35,31 +43,21 @@ const program = new Command("palomar")
   .configureHelp({ showGlobalOptions: true })
   .exitOverride();
 const runtime = makeRuntime(program, config);
-for (const register of [
-  registerStartCommand,
-  registerMigrateCommand,
-  registerResellerCommand,
-  registerAclCommand,
-  registerAclShowCommand,
-  registerCatalogCommand,
-  registerRpzCommand,
-  registerResolverBlockCommand,
-  registerZoneCommand,
-  registerInstanceCommand,
-  registerContactCommand,
-  registerUserCommand,
-  registerWebhookCommand,
-  registerBounceCommand,
-  registerStatusCommand,
-]) {
-  register(program, runtime);
-}
+for (const load of commandsFor(process.argv.slice(2))) (await load())(program, runtime);
 inheritExit(program);
 
 try {
   await program.parseAsync();
 } catch (error) {
   process.exitCode = report(error);
+}
+
+/** Those of the command that is called; all of them where none is, for the help. */
+function commandsFor(words: readonly string[]): readonly (() => Promise<Register>)[] {
+  const called = words.find((word) => !word.startsWith("-"));
+  return (
+    (called !== undefined && Object.hasOwn(COMMANDS, called) && COMMANDS[called]) || Object.values(COMMANDS).flat()
+  );
 }
 
 function readConfig(): Config {

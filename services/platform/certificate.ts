@@ -1,7 +1,6 @@
 import { createHash, createPrivateKey, X509Certificate } from "node:crypto";
 import { existsSync, mkdirSync, readFileSync, unwatchFile, watchFile } from "node:fs";
 import { join } from "node:path";
-import { generate } from "selfsigned";
 import type { Config } from "./config.ts";
 import type { Observe } from "./observation.ts";
 import { writeFileOnce } from "./secret.ts";
@@ -73,6 +72,7 @@ function readPair({ certPath, keyPath }: CertificateFiles): CertificatePair {
 async function selfSignedFiles({ dataDir, hostname }: Config): Promise<CertificateFiles> {
   const file = join(dataDir, "self-signed.pem");
   if (existsSync(file)) return { certPath: file, keyPath: file };
+  const { generate } = await import("selfsigned");
   const made = await generate([{ name: "commonName", value: hostname }], {
     algorithm: "sha256",
     keySize: 2048,

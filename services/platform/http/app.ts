@@ -9,7 +9,6 @@ import type { Dialect } from "./dialect.ts";
 import { type AnyEndpoint, RawReply } from "./endpoint.ts";
 import { cleanFields, validateFields } from "./fields.ts";
 import { noLimits, type RateLimits } from "./limits.ts";
-import { makeDocsPage, makeOpenapi } from "./openapi.ts";
 
 export interface AppOptions<Caller> {
   readonly dialect: Dialect<Caller>;
@@ -19,6 +18,11 @@ export interface AppOptions<Caller> {
   readonly limits?: RateLimits;
   /** Where a visitor of `/` is sent; nowhere when absent. */
   readonly home?: string;
+}
+
+interface OpenapiPages {
+  readonly document: object;
+  readonly page: string;
 }
 
 /**
@@ -34,14 +38,22 @@ export function makeApp<Caller>(options: AppOptions<Caller>): Koa {
       sensitive: true,
     });
   }
-  const openapi = makeOpenapi(dialect, endpoints);
-  router.get("/openapi.json", (ctx: Context) => {
-    ctx.body = openapi;
+  // Made when first asked for: a start has better things to do.
+  let openapi: Promise<OpenapiPages> | undefined;
+  const pages = () => {
+    openapi ??= import("./openapi.ts").then(({ makeOpenapi, makeDocsPage }) => {
+      const document = makeOpenapi(dialect, endpoints);
+      return { document, page: makeDocsPage(document) };
+    });
+    return openapi;
+  };
+  router.get("/openapi.json", async (ctx: Context) => {
+    ctx.body = (await pages()).document;
   });
-  router.get("/docs", (ctx: Context) => {
+  router.get("/docs", async (ctx: Context) => {
     ctx.type = "html";
     ctx.set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'");
-    ctx.body = makeDocsPage(openapi);
+    ctx.body = (await pages()).page;
   });
   if (options.home) router.redirect("/", options.home, 302);
 
