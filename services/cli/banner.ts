@@ -60,10 +60,6 @@ async function sampleCommands({ config, addresses, credentials }: BannerOptions,
     commands.push(`${call} -d '${soa}' ${addresses.dns_api}/api/v1/master_zone/${zone}`);
     commands.push(`${call} -d '{"name":"www","type":"A","value":"192.0.2.10"}' ${addresses.dns_api}/api/v1/rr/${zone}`);
   }
-  if (addresses.dns) {
-    const [host, port] = splitAddress(addresses.dns);
-    commands.push(`dig @${host} -p ${port} www.${zone} A +noall +answer`);
-  }
   if (addresses.mail_api) {
     const call = `curl -s -H "Authorization: ${instanceKey}" -H 'Content-Type: application/json'`;
     const campaign =
@@ -72,6 +68,11 @@ async function sampleCommands({ config, addresses, credentials }: BannerOptions,
     commands.push(`NUMID=$(echo "$CAMPAIGN" | sed 's/.*"numid": *\\([0-9]*\\).*/\\1/')`);
     const message = `{"campana_id":'$NUMID',"email":true,"contacto":{"email":"someone@example.org"},"html":"<p>Hello from Palomar</p>"}`;
     commands.push(`${call} -d '${message}' ${addresses.mail_api}/v1/envio/send_one_inline/`);
+  }
+  // Not right behind the record: a change may take 100 ms to the wire, and pasted lines run at once.
+  if (addresses.dns) {
+    const [host, port] = splitAddress(addresses.dns);
+    commands.push(`dig @${host} -p ${port} www.${zone} A +noall +answer`);
   }
   if (addresses.submission && addresses.mail_api) {
     const key = `"$(echo "$CAMPAIGN" | sed 's/.*"camp_apikey": *"\\([^"]*\\)".*/\\1/')"`;
