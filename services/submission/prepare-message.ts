@@ -25,8 +25,8 @@ export interface PreparedMessage {
 
 export type MessageRefusal = "no-single-author" | "malformed-author" | "foreign-author" | "too-many-hops";
 
-/** Blind recipients are nobody's business, and a return path is the last hop's to write (RFC 5321 §4.4). */
-const STRIPPED = new Set(["bcc", "resent-bcc", "return-path"]);
+/** Blind recipients are nobody's business, a return path is the last hop's to write (RFC 5321 §4.4), and the token is ours. */
+const STRIPPED = new Set(["bcc", "resent-bcc", "return-path", "x-delivery-token"]);
 /** More hops than this are a loop (RFC 5321 §6.3 asks for at least 100 less margin; real ways have under 20). */
 const MOST_HOPS = 50;
 
