@@ -20,12 +20,22 @@ export function openDb(url: string, options: { readonly connections: number; rea
   });
 }
 
+/** What a placeholder may stand for, beside what a caller knows better. */
+export type Binding = string | number | boolean | null | Uint8Array | readonly (string | number | Uint8Array)[];
+
 /**
  * Runs one statement and gives its rows. `?` stands for a value, `??` for an identifier; an array is one value
  * (`= any(?)`, `unnest(?::text[])`) and may hold nulls, which knex's own types do not foresee.
+ * @param options.name prepares it under this name, for statements that are run all the time
+ * @param options.rowMode `array` gives rows as tuples, for results with many of them
  */
-export async function queryRows<Row>(db: Db, sql: string, values: readonly unknown[] = []): Promise<Row[]> {
-  return (await db.raw(sql, values as Knex.RawBinding[])).rows;
+export async function queryRows<Row>(
+  db: Db,
+  sql: string,
+  values: readonly unknown[] = [],
+  options: { readonly name?: string; readonly rowMode?: "array" } = {},
+): Promise<Row[]> {
+  return (await db.raw(sql, values as Knex.RawBinding[]).options(options)).rows;
 }
 
 function silent(): void {}

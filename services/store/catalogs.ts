@@ -4,8 +4,7 @@ import { TYPE } from "../core/dns/rr-types.ts";
 import { addSerial } from "../core/dns/serial.ts";
 import { type Refusal, unacceptable } from "../core/refusal.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
-import type { Db, Transaction } from "../platform/db.ts";
-import { query } from "./dns-query.ts";
+import { type Db, queryRows, type Transaction } from "../platform/db.ts";
 import { inTransaction } from "./dns-transactions.ts";
 import { insertOperatorZone, topLevelName } from "./operator-zones.ts";
 import { type RecordRow, recordOf } from "./records.ts";
@@ -55,7 +54,7 @@ export async function removeCatalog(db: Db, resellerId: string, apex: DomainName
 
 /** The catalogs of the deployment, by id. */
 export async function listCatalogIds(db: Db): Promise<number[]> {
-  const rows = await query<{ id: number }>(db, "select id from zones where kind = 'catalog' order by id", [], {
+  const rows = await queryRows<{ id: number }>(db, "select id from zones where kind = 'catalog' order by id", [], {
     name: "list-catalogs",
   });
   return rows.map(({ id }) => id);
@@ -69,7 +68,7 @@ export async function lookForZoneChanges(
   db: Db,
   sinceXid: string | null,
 ): Promise<{ readonly sinceXid: string; readonly changed: boolean }> {
-  const [row] = await query<{ xmin: string; changed: boolean }>(
+  const [row] = await queryRows<{ xmin: string; changed: boolean }>(
     db,
     `select pg_snapshot_xmin(pg_current_snapshot())::text as xmin,
             exists (select 1 from zones where changed_xid >= ?::xid8)
@@ -83,7 +82,7 @@ export async function lookForZoneChanges(
 /** Brings a catalog to list just the reseller's active zones, as one change. @returns whether that changed anything */
 export async function refreshCatalog(db: Db, catalogId: number, actor: string): Promise<boolean> {
   return inTransaction(db, async (transaction) => {
-    const [row] = await query<{ apex: Buffer }>(
+    const [row] = await queryRows<{ apex: Buffer }>(
       transaction,
       "select apex from zones where id = ? and kind = 'catalog' for update",
       [catalogId],
@@ -108,7 +107,7 @@ interface CatalogDifference {
 }
 
 async function findDifference(transaction: Transaction, catalog: Zone): Promise<CatalogDifference> {
-  const appeared = await query<{ id: number; apex: Buffer }>(
+  const appeared = await queryRows<{ id: number; apex: Buffer }>(
     transaction,
     `select z.id, z.apex from zones z
       where z.reseller_id = (select reseller_id from zones where id = ?) and z.kind = 'primary'
@@ -117,7 +116,7 @@ async function findDifference(transaction: Transaction, catalog: Zone): Promise<
       order by z.id`,
     [catalog.id, catalog.id],
   );
-  const gone = await query<RecordRow>(
+  const gone = await queryRows<RecordRow>(
     transaction,
     `select r.id, r.owner, r.type, r.ttl, r.rdata
        from catalog_members m join records r on r.id = m.record_id left join zones z on z.id = m.zone_id
@@ -147,7 +146,7 @@ async function writeDifference(
   const target = { scope: {}, apex: catalog.apex, domain: catalog.name, actor };
   const changed = await changeZone(transaction, target, async () => ok({ zone: catalog, change, warnings: [] }));
   if (!changed.ok) throw new Error(`a locked catalog could not be changed: ${JSON.stringify(changed.error)}`);
-  await query(
+  await queryRows(
     transaction,
     `insert into catalog_members (catalog_id, zone_id, record_id)
      select ?, zone_id, record_id from unnest(?::bigint[], ?::bigint[]) as member (zone_id, record_id)`,

@@ -1,5 +1,4 @@
-import type { Db } from "../platform/db.ts";
-import { query } from "./dns-query.ts";
+import { type Db, queryRows } from "../platform/db.ts";
 
 /** Who a pair of reseller id and key stands for. The key decides the mode. */
 export type DnsCaller =
@@ -11,7 +10,7 @@ export type DnsCaller =
  * about the key (see core/api-key.ts).
  */
 export async function findDnsCaller(db: Db, resellerId: string, keyHash: Buffer): Promise<DnsCaller | undefined> {
-  const [row] = await query<CallerRow>(
+  const [row] = await queryRows<CallerRow>(
     db,
     `select 'reseller' as mode, rpz_licence, null::bigint as company_id, null as crm_id
        from resellers where id = ? and key_hash = ?

@@ -1,6 +1,5 @@
 import { type DomainName, nameFromStoredWire, nameSortKey } from "../core/dns/name.ts";
-import type { Db } from "../platform/db.ts";
-import { query } from "./dns-query.ts";
+import { type Db, queryRows } from "../platform/db.ts";
 import type { StoredRecord } from "./zone-edit.ts";
 
 /** A row as the queries of records give it: id, owner, type, ttl, rdata. */
@@ -12,7 +11,7 @@ export function recordOf([id, owner, type, ttl, rdata]: RecordRow): StoredRecord
 
 /** All records of a zone (its SOA is none of them), in canonical order of names, then by type and age. */
 export async function readAllRecords(db: Db, zoneId: number): Promise<StoredRecord[]> {
-  const rows = await query<RecordRow>(
+  const rows = await queryRows<RecordRow>(
     db,
     "select id, owner, type, ttl, rdata from records where zone_id = ? order by owner_key, type, id",
     [zoneId],
@@ -33,7 +32,7 @@ export async function readAllRecords(db: Db, zoneId: number): Promise<StoredReco
 /** The records at these names. */
 export async function readRecordsAt(db: Db, zoneId: number, names: readonly DomainName[]): Promise<StoredRecord[]> {
   if (names.length === 0) return [];
-  const rows = await query<RecordRow>(
+  const rows = await queryRows<RecordRow>(
     db,
     "select id, owner, type, ttl, rdata from records where zone_id = ? and owner_key = any(?::bytea[])",
     [zoneId, names.map((name) => nameSortKey(name.wire))],
@@ -53,7 +52,7 @@ export async function readRecordsBelow(
   // The keys of what lies below begin with the name's, whose last octet ends a label and is zero.
   const end = key.slice();
   end[end.length - 1] = 1;
-  const rows = await query<RecordRow>(
+  const rows = await queryRows<RecordRow>(
     db,
     `select id, owner, type, ttl, rdata from records
       where zone_id = ? and owner_key > ? and owner_key < ? order by owner_key, type, id limit ?`,

@@ -4,8 +4,7 @@ import { TYPE } from "../core/dns/rr-types.ts";
 import { nextSerial } from "../core/dns/serial.ts";
 import { type Refusal, unacceptable } from "../core/refusal.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
-import type { Db, Transaction } from "../platform/db.ts";
-import { query } from "./dns-query.ts";
+import { type Db, queryRows, type Transaction } from "../platform/db.ts";
 import { inTransaction } from "./dns-transactions.ts";
 import { insertOperatorZone, topLevelName } from "./operator-zones.ts";
 import { changeZone, type ZoneTarget } from "./zone-changes.ts";
@@ -147,7 +146,7 @@ export async function countRules(db: Db, feed: Zone): Promise<number> {
 /** Counts triggers that came, or with a negative number went. */
 export async function addTriggers(transaction: Transaction, feed: Zone, more: number): Promise<void> {
   if (more === 0) return;
-  await query(transaction, "update rpz_feeds set rules = rules + ? where zone_id = ?", [more, feed.id]);
+  await queryRows(transaction, "update rpz_feeds set rules = rules + ? where zone_id = ?", [more, feed.id]);
 }
 
 /** Removes records of a locked feed. @returns the feed as it is now */
@@ -158,7 +157,7 @@ export async function removeFeedRecords(
   actor: string,
 ): Promise<Zone> {
   const owners = [...new Map(records.map(({ owner }) => [owner.key, nameSortKey(owner.wire)])).values()];
-  const [left] = await query<{ count: number }>(
+  const [left] = await queryRows<{ count: number }>(
     transaction,
     `select count(distinct owner_key) as count from records
       where zone_id = ? and owner_key = any(?::bytea[]) and not id = any(?::bigint[])`,

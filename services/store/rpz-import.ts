@@ -7,9 +7,8 @@ import type { SafeNames } from "../core/dns/rpz-safe-names.ts";
 import { addSerial } from "../core/dns/serial.ts";
 import type { Refusal } from "../core/refusal.ts";
 import { ok, type Result } from "../core/result.ts";
-import type { Db, Transaction } from "../platform/db.ts";
+import { type Db, queryRows, type Transaction } from "../platform/db.ts";
 import { copyIn } from "./copy-in.ts";
-import { query } from "./dns-query.ts";
 import { readRecordsAt } from "./records.ts";
 import { addTriggers, changeFeed, countRules, withLockedFeed } from "./rpz-feeds.ts";
 import { actionText, coversSafeName, ruleRecord } from "./rpz-rules.ts";
@@ -209,7 +208,7 @@ class Importer {
     }
     await addTriggers(this.#transaction, this.#feed, this.#triggers);
     const serial = addSerial(this.#feed.soa.serial, 1);
-    await query(
+    await queryRows(
       this.#transaction,
       `update zones set serial = ?, version = version + 1, changed_xid = pg_current_xact_id() where id = ?`,
       [serial, this.#feed.id],

@@ -1,5 +1,4 @@
-import type { Db } from "../platform/db.ts";
-import { query } from "./dns-query.ts";
+import { type Db, queryRows } from "../platform/db.ts";
 import { inSnapshot } from "./dns-transactions.ts";
 import { listTsigKeys, type StoredTsigKey } from "./tsig-keys.ts";
 
@@ -34,7 +33,7 @@ export interface TransferAccess {
 
 /** The count of changes so far: as long as it stays, so does the access. */
 export async function readTransferAccessVersion(db: Db): Promise<number> {
-  const [row] = await query<{ version: number }>(db, "select version from transfer_access_version", [], {
+  const [row] = await queryRows<{ version: number }>(db, "select version from transfer_access_version", [], {
     name: "transfer-access-version",
   });
   if (!row) throw new Error("transfer_access_version has no row");
@@ -46,13 +45,13 @@ export function readTransferAccess(db: Db, secret: string): Promise<TransferAcce
   return inSnapshot(db, async (snapshot) => {
     const version = await readTransferAccessVersion(snapshot);
     const keys = await listTsigKeys(snapshot, secret);
-    const grants = await query<GrantRow>(
+    const grants = await queryRows<GrantRow>(
       snapshot,
       `select a.reseller_id, a.blocks::text[] as blocks, k.name as key_name, a.zones, a.notify
          from acls a left join tsig_keys k on k.id = a.tsig_key_id order by a.id`,
       [],
     );
-    const restricted = await query<RestrictedRow>(
+    const restricted = await queryRows<RestrictedRow>(
       snapshot,
       `select z.apex, case z.kind when 'catalog' then array[z.reseller_id] else array(
                 select r.id from rpz_activations a join resellers r on r.id = a.reseller_id

@@ -3,8 +3,7 @@ import { decodeRecords, type ResourceRecord } from "../core/dns/record.ts";
 import { TYPE } from "../core/dns/rr-types.ts";
 import { serialIsAhead } from "../core/dns/serial.ts";
 import { encodeSoaRdata } from "../core/dns/soa.ts";
-import type { Db } from "../platform/db.ts";
-import { query } from "./dns-query.ts";
+import { type Db, queryRows } from "../platform/db.ts";
 import { inSnapshot } from "./dns-transactions.ts";
 import { exactKey } from "./zone-edit.ts";
 
@@ -39,7 +38,7 @@ const VERSIONS_A_PAGE = 200;
 
 /** @param apex wire form, lower case */
 export async function findTransferableZone(db: Db, apex: Uint8Array): Promise<TransferableZone | undefined> {
-  const [row] = await query<{ id: number; name: string; reseller_id: string | null; published: boolean }>(
+  const [row] = await queryRows<{ id: number; name: string; reseller_id: string | null; published: boolean }>(
     db,
     `select id, name, reseller_id, not suspended and not company_suspended as published
        from zones where apex = ?`,
@@ -75,7 +74,7 @@ interface Version {
 }
 
 async function readSoa(db: Db, zoneId: number): Promise<{ serial: number; record: ResourceRecord } | undefined> {
-  const [row] = await query<SoaRow>(
+  const [row] = await queryRows<SoaRow>(
     db,
     "select apex, ttl, mname, rname, serial, refresh, retry, expire, minimum from zones where id = ?",
     [zoneId],
@@ -99,7 +98,7 @@ async function readVersions(
   let octets = 0;
   let before: number | null = null;
   for (;;) {
-    const rows: JournalRow[] = await query<JournalRow>(
+    const rows: JournalRow[] = await queryRows<JournalRow>(
       db,
       `select version, serial_before, serial, octet_length(deleted) + octet_length(added) as octets
          from zone_journal where zone_id = ? and (?::bigint is null or version < ?)
@@ -123,7 +122,7 @@ async function readVersions(
 }
 
 async function readContents(db: Db, zoneId: number, versions: readonly number[]): Promise<Version[]> {
-  const rows = await query<{ deleted: Buffer; added: Buffer }>(
+  const rows = await queryRows<{ deleted: Buffer; added: Buffer }>(
     db,
     "select deleted, added from zone_journal where zone_id = ? and version = any(?::bigint[]) order by version",
     [zoneId, versions],
@@ -154,7 +153,7 @@ function move(
 }
 
 async function hasFewerRecords(db: Db, zoneId: number, limit: number): Promise<boolean> {
-  const [row] = await query<{ count: number }>(
+  const [row] = await queryRows<{ count: number }>(
     db,
     "select count(*) as count from (select 1 from records where zone_id = ? limit ?) counted",
     [zoneId, limit],

@@ -1,5 +1,4 @@
-import type { Db } from "../platform/db.ts";
-import { query } from "./dns-query.ts";
+import { type Db, queryRows } from "../platform/db.ts";
 
 /** A zone that an ACL is for. */
 export interface AclZone {
@@ -12,7 +11,7 @@ export interface AclZone {
  * @param names as of zones; null for all that the reseller has in force, its catalogs included
  */
 export async function listAclZones(db: Db, resellerId: string, names: readonly string[] | null): Promise<AclZone[]> {
-  const rows = await query<{ name: string; is_catalog: boolean }>(
+  const rows = await queryRows<{ name: string; is_catalog: boolean }>(
     db,
     names === null
       ? `select name, kind = 'catalog' as is_catalog from zones

@@ -4,8 +4,7 @@ import { TYPE } from "../core/dns/rr-types.ts";
 import { encodeSoaRdata, type SoaRdata } from "../core/dns/soa.ts";
 import type { Refusal } from "../core/refusal.ts";
 import { ok, type Result } from "../core/result.ts";
-import type { Db } from "../platform/db.ts";
-import { type Binding, query } from "./dns-query.ts";
+import { type Binding, type Db, queryRows } from "../platform/db.ts";
 import { inTransaction } from "./dns-transactions.ts";
 import type { RecordDifference, RecordRows } from "./zone-edit.ts";
 import { type Zone, type ZoneScope, zoneName } from "./zones.ts";
@@ -74,7 +73,7 @@ export async function changeZone(
     return ok({ zone: { ...zone, soa, ttl, version: zone.version + 1 }, createdIds, warnings, changed: true });
   };
   const attemptLocked = async (transaction: Db) => {
-    await query(transaction, "select 1 from zones where name = ? for update", [zoneName(target.apex)]);
+    await queryRows(transaction, "select 1 from zones where name = ? for update", [zoneName(target.apex)]);
     return attempt(transaction);
   };
   let outcome = await attempt(db);
@@ -114,7 +113,7 @@ export async function insertRecords(db: Db, zoneId: number, records: readonly Re
   for (let start = 0; start < records.length; start += RECORDS_A_STATEMENT) {
     const columns = columnsOf(records.slice(start, start + RECORDS_A_STATEMENT));
     const sql = `${INSERT_RECORDS("(select ?::bigint as id) as zone")} returning id`;
-    for (const { id } of await query<{ id: number }>(db, sql, [zoneId, ...columns])) ids.push(id);
+    for (const { id } of await queryRows<{ id: number }>(db, sql, [zoneId, ...columns])) ids.push(id);
   }
   return ids.sort((a, b) => a - b);
 }
@@ -149,7 +148,7 @@ async function writeStatement(
   if (rows.created.length > 0) steps.push(["created", columnsOf(rows.created)]);
   if (deleted && added) steps.push(["journal", [zone.soa.serial, actor, deleted, added]]);
   const parts = steps.map(([part]) => part);
-  const written = await query<{ created_ids: string[] }>(
+  const written = await queryRows<{ created_ids: string[] }>(
     db,
     writeChangeSql(parts),
     [

@@ -1,6 +1,5 @@
 import { decodeRecords, type ResourceRecord } from "../core/dns/record.ts";
-import type { Db } from "../platform/db.ts";
-import { query } from "./dns-query.ts";
+import { type Db, queryRows } from "../platform/db.ts";
 
 /** One change of a zone. */
 export interface HistoryEntry {
@@ -27,7 +26,7 @@ export async function readHistory(
   before: number | undefined,
   limit: number,
 ): Promise<HistoryEntry[]> {
-  const rows = await query<{ serial: number; at: Date; actor: string; deleted: Buffer; added: Buffer }>(
+  const rows = await queryRows<{ serial: number; at: Date; actor: string; deleted: Buffer; added: Buffer }>(
     db,
     `select serial, at, actor, deleted, added from (
        select *, sum(octet_length(deleted) + octet_length(added)) over (order by version desc) as octets,

@@ -1,5 +1,4 @@
-import type { Db } from "../platform/db.ts";
-import { query } from "./dns-query.ts";
+import { type Db, queryRows } from "../platform/db.ts";
 
 /** The channel on which readers of zones are hastened; their polls make sure. */
 export const ZONES_CHANNEL = "palomar_zones";
@@ -14,7 +13,7 @@ const MOST_NOTICES = 100;
 export async function notifyZones(db: Db, zoneIds: readonly number[]): Promise<void> {
   const payloads = zoneIds.length > MOST_NOTICES ? [""] : zoneIds.map(String);
   // A notice is no data: its commit need not wait for the disk, as that of the change did.
-  await query(
+  await queryRows(
     db,
     `select set_config('synchronous_commit', 'off', true), pg_notify(?, payload) from unnest(?::text[]) payload`,
     [ZONES_CHANNEL, payloads],

@@ -4,8 +4,7 @@ import { nextSerial } from "../core/dns/serial.ts";
 import { findWarnings, surroundingsOf } from "../core/dns/zone-checks.ts";
 import { type Refusal, unacceptable } from "../core/refusal.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
-import type { Db } from "../platform/db.ts";
-import { query } from "./dns-query.ts";
+import { type Db, queryRows } from "../platform/db.ts";
 import { readRecordsAt, readRecordsBelow, recordOf } from "./records.ts";
 import { changeZone, type ZoneChanged, type ZonePlan, type ZoneTarget } from "./zone-changes.ts";
 import { editRecords, type RecordEdits, type StoredRecord } from "./zone-edit.ts";
@@ -88,7 +87,7 @@ async function readExcerpt(
   names: readonly DomainName[],
   ids: readonly number[],
 ): Promise<ZoneExcerpt | undefined> {
-  const rows = await query<ExcerptRow>(
+  const rows = await queryRows<ExcerptRow>(
     db,
     READ_EXCERPT,
     [

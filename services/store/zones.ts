@@ -3,8 +3,7 @@ import type { SerialType } from "../core/dns/serial.ts";
 import type { SoaRdata } from "../core/dns/soa.ts";
 import { type Refusal, unacceptable } from "../core/refusal.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
-import type { Db } from "../platform/db.ts";
-import { type Binding, query } from "./dns-query.ts";
+import { type Binding, type Db, queryRows } from "../platform/db.ts";
 
 /** A zone without its records. */
 export interface Zone {
@@ -101,7 +100,7 @@ export function zoneOf(row: ZoneRow): Zone {
 
 /** The zone of this name, when the scope has it; never a feed or a catalog, which have no company. */
 export async function findZone(db: Db, scope: ZoneScope, apex: DomainName): Promise<Zone | undefined> {
-  const [row] = await query<ZoneRow>(
+  const [row] = await queryRows<ZoneRow>(
     db,
     `select ${ZONE_COLUMNS} from zones z join companies c on c.id = z.company_id
       where z.name = ? and z.reseller_id = coalesce(?, z.reseller_id) and z.company_id = coalesce(?, z.company_id)`,
@@ -113,7 +112,7 @@ export async function findZone(db: Db, scope: ZoneScope, apex: DomainName): Prom
 
 /** The zone of this name of whatever kind, feeds and catalogs included: for the operator alone. */
 export async function findAnyZone(db: Db, apex: DomainName): Promise<Zone | undefined> {
-  const [row] = await query<ZoneRow>(
+  const [row] = await queryRows<ZoneRow>(
     db,
     `select ${ZONE_COLUMNS} from zones z left join companies c on c.id = z.company_id where z.name = ?`,
     [zoneName(apex)],
@@ -132,7 +131,7 @@ export async function listPublishedZones(
   after: ListPosition,
 ): Promise<{ zones: ListedZone[]; next: ListPosition }> {
   const mine = scope.companyId === undefined ? "z.reseller_id = ?" : "z.company_id = ?";
-  const rows = await query<[name: string, crmId: string, nameKey: Buffer]>(
+  const rows = await queryRows<[name: string, crmId: string, nameKey: Buffer]>(
     db,
     `select z.name, c.crm_id, z.name_key from zones z join companies c on c.id = z.company_id
       where ${mine} and not z.suspended and not z.company_suspended and z.name_key > ?
@@ -172,7 +171,7 @@ export async function deleteZone(db: Db, scope: ZoneScope, apex: DomainName): Pr
 
 /** Deletes zones and notes for the readers what they must forget; notes of which all know by now go. */
 export async function deleteZonesWhere(db: Db, condition: string, bindings: readonly Binding[]): Promise<number[]> {
-  const gone = await query<{ zone_id: number }>(
+  const gone = await queryRows<{ zone_id: number }>(
     db,
     `with gone as (delete from zones where ${condition} returning id, apex),
           outdated as (delete from zone_deletions where deleted_at < now() - interval '1 day')
