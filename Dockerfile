@@ -5,8 +5,9 @@ WORKDIR /app
 COPY package.json package-lock.json ./
 RUN npm ci --include=dev --ignore-scripts --no-audit --no-fund
 COPY tsconfig.json tsconfig.build.json ./
+COPY bin bin
 COPY services services
-RUN npm run build
+RUN node bin/set-up.mjs
 
 FROM node:24-slim AS dependencies
 WORKDIR /app

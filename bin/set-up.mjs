@@ -9,6 +9,7 @@ import { createHash } from "node:crypto";
 import {
   existsSync,
   linkSync,
+  lstatSync,
   mkdirSync,
   readdirSync,
   readFileSync,
@@ -27,6 +28,8 @@ const inPackage = (...names) => join(packageFolder, ...names);
 const OLDEST_NODE = [20, 19];
 const INSTALL_STAMP = inPackage("node_modules", ".palomar-set-up");
 const BUILD_STAMP = inPackage("dist", ".palomar-set-up");
+/** The console's pages, which a browser runs: vite builds them into dist/console-web. */
+const CONSOLE_WEB = inPackage("services", "console", "web");
 const LOCK = inPackage("dist", ".set-up.lock");
 /** No installation takes this long: such a lock belongs to a set-up that was killed. */
 const LOCK_LIFETIME_MS = 15 * 60_000;
@@ -80,6 +83,7 @@ function platform() {
 
 function install() {
   if (!isInstalledByHand()) {
+    requireOwnPackages();
     say("installing the dependencies (npm ci), once …");
     const options = ["ci", "--include=dev", "--no-audit", "--no-fund"];
     const npm = process.env.npm_execpath;
@@ -105,6 +109,14 @@ function isInstalledByHand() {
   });
 }
 
+/** npm ci empties the folder first: through a link it would empty somebody else's. */
+function requireOwnPackages() {
+  if (!lstatSync(inPackage("node_modules"), { throwIfNoEntry: false })?.isSymbolicLink()) return;
+  throw new Error(
+    "node_modules is a symbolic link to packages that are not those of package-lock.json: nothing is installed through it. Remove the link, or install where it leads.",
+  );
+}
+
 function isBuilt() {
   return readText(BUILD_STAMP) === buildStamp();
 }
@@ -119,18 +131,19 @@ function build() {
   say("building …");
   const stamp = buildStamp(); // a source that changes meanwhile must be built again
   rmSync(BUILD_STAMP, { force: true });
-  run(process.execPath, [
-    inPackage("node_modules", "typescript", "bin", "tsc"),
-    "-p",
-    inPackage("tsconfig.build.json"),
-  ]);
+  const program = (...names) => inPackage("node_modules", ...names);
+  run(process.execPath, [program("typescript", "bin", "tsc"), "-p", inPackage("tsconfig.build.json")]);
   removeOrphans();
+  if (existsSync(CONSOLE_WEB)) {
+    run(process.execPath, [program("vite", "bin", "vite.js"), "build", CONSOLE_WEB, "--logLevel", "warn"]);
+  }
   writeAtomically(BUILD_STAMP, stamp);
 }
 
-/** The compiler leaves what it made of sources that are gone. */
+/** The compiler leaves what it made of sources that are gone; vite empties its folder by itself. */
 function removeOrphans() {
   for (const file of filesBelow(inPackage("dist"))) {
+    if (file.startsWith(inPackage("dist", "console-web"))) continue;
     const [, source] = /^(.+)\.js(?:\.map)?$/.exec(relative(inPackage("dist"), file)) ?? [];
     if (source !== undefined && !existsSync(inPackage("services", `${source}.ts`))) rmSync(file);
   }

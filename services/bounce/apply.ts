@@ -1,7 +1,7 @@
 import { readBounceToken } from "../core/mail/tokens.ts";
 import type { Transaction } from "../platform/db.ts";
-import { unsubscribeContact } from "../store/contacts.ts";
-import { type DeliveryOwner, findDelivery, recordBounces, recordComplaint } from "../store/deliveries.ts";
+import { unsubscribeContact } from "../store/mail/contacts.ts";
+import { type DeliveryOwner, findDelivery, recordBounces, recordComplaint } from "../store/mail/deliveries.ts";
 import type { BounceResult, Finding } from "./interpret.ts";
 
 /** What a finding does to the delivery that it is about. */

@@ -1,5 +1,5 @@
 import { isAutomaticReply } from "../core/mail/bounce-automatic.ts";
-import { type BounceReason, classifyBounce, findReplyCode, mostSpecificStatus } from "../core/mail/bounce-class.ts";
+import { classifyBounce, findReplyCode, mostSpecificStatus } from "../core/mail/bounce-class.ts";
 import { type HeaderField, headerValue, type MimePart, readMimeMessage } from "../core/mail/bounce-mime.ts";
 import {
   type BounceNotice,
@@ -11,6 +11,7 @@ import {
   remoteWords,
 } from "../core/mail/bounce-notice.ts";
 import { findJsonNotification, type JsonNotification } from "../core/mail/bounce-notification.ts";
+import type { BounceReason } from "../core/mail/bounce-reason.ts";
 import { bounceRules } from "../core/mail/bounce-rules.ts";
 import {
   type DsnAction,
@@ -150,7 +151,7 @@ function judgeDsn(recipient: DsnRecipient, { passage, isOnly, isDelay, notice }:
   const mailbox = isOnly && !recipient.address.includes("@") ? notice.recipients[0]?.address : undefined;
   return judge({
     recipient: mailbox ?? recipient.address,
-    action: namedAction(recipient.action) ?? impliedAction(recipient.status, isDelay),
+    action: namedAction(recipient.action) ?? impliedAction(recipient.status, isDelay || recipient.willRetry),
     status: recipient.status,
     diagnostic: remoteWords(recipient.diagnostic || passage),
     context: isOnly ? `${passage}\n${notice.text}` : passage,

@@ -1,13 +1,18 @@
 import { openCertificate } from "../platform/certificate.ts";
+import { makeSocketLookup } from "../platform/host-addresses.ts";
 import { Lifecycle } from "../platform/lifecycle.ts";
+import { makeResolver } from "../platform/resolver.ts";
 import type { StartService } from "../platform/service.ts";
 import { listenSmtp } from "../platform/smtp-server.ts";
+import { MailboxPoller } from "./mailbox-poller.ts";
+import { MailboxWatcher } from "./mailbox-watcher.ts";
+import { exportInboundCounts } from "./metrics.ts";
 import { makeMxSession } from "./mx-session.ts";
 import { BounceWorker } from "./worker.ts";
 
 const MOST_RECIPIENTS = 100;
 
-/** The way back: the MX listener that stores what returns, and the worker that applies it. */
+/** The way back: the MX listener and the mailboxes that store what returns, and the worker that applies it. */
 export const start: StartService = async (context) => {
   const { config, logger, observe } = context;
   const lifecycle = new Lifecycle(logger);
@@ -16,6 +21,12 @@ export const start: StartService = async (context) => {
     lifecycle.onStop("certificate", () => certificate.close());
     const worker = new BounceWorker(context);
     lifecycle.onStop("bounce worker", () => worker.stop());
+    lifecycle.onStop("inbound counts", exportInboundCounts(context.db));
+    const lookup = makeSocketLookup({ config, resolver: await makeResolver(config.resolver) });
+    const poller = new MailboxPoller(context, lookup, () => worker.wake());
+    lifecycle.onStop("mailbox poller", () => poller.stop());
+    const watcher = new MailboxWatcher(context, lookup);
+    lifecycle.onStop("mailbox watcher", () => watcher.stop());
     const session = makeMxSession(context, () => worker.wake());
     const listener = await listenSmtp(config.listen.mx, session, {
       name: "mx",

@@ -1,6 +1,8 @@
 import { randomUUID } from "node:crypto";
-import { setTimeout as sleep } from "node:timers/promises";
+import type { Transaction } from "../platform/db.ts";
+import { RepeatedWork } from "../platform/repeated-work.ts";
 import type { ServiceContext } from "../platform/service.ts";
+import { inSpan } from "../platform/tracing.ts";
 import {
   finishInboundMessage,
   type LeasedInboundMessage,
@@ -8,7 +10,9 @@ import {
   purgeInboundMessages,
   quarantineInboundMessage,
   releaseInboundMessage,
-} from "../store/inbound.ts";
+} from "../store/mail/inbound.ts";
+import { findTraceParent } from "../store/mail/trace-parents.ts";
+import { inTransaction } from "../store/transactions.ts";
 import { applyFinding, deliveryOf } from "./apply.ts";
 import { interpret } from "./interpret.ts";
 
@@ -25,61 +29,48 @@ const MOST_ATTEMPTS = 5;
 export class BounceWorker {
   readonly #context: ServiceContext;
   readonly #owner = randomUUID();
-  readonly #stop = new AbortController();
-  #wake: (() => void) | undefined;
+  readonly #work: RepeatedWork;
   #purgedAt = 0;
-  readonly #running: Promise<void>;
 
   constructor(context: ServiceContext) {
     this.#context = context;
-    this.#running = this.#run();
+    this.#work = new RepeatedWork({
+      take: async (signal) => {
+        const found = await this.#takeMessages(signal);
+        await this.#purgeNowAndThen();
+        return found === 0 ? POLL_MS : 0;
+      },
+      failed: (err) => {
+        context.observe({ kind: "bounce-worker-failed", level: "error", err });
+        return POLL_MS;
+      },
+    });
   }
 
   /** There is something to do: do not wait for the next poll. */
   wake(): void {
-    this.#wake?.();
+    this.#work.wake();
   }
 
-  async stop(): Promise<void> {
-    this.#stop.abort();
-    this.wake();
-    await this.#running;
+  stop(): Promise<void> {
+    return this.#work.stop();
   }
 
-  async #run(): Promise<void> {
-    const { observe, db } = this.#context;
-    while (!this.#stop.signal.aborted) {
-      try {
-        const found = await this.#work();
-        if (Date.now() - this.#purgedAt > PURGE_MS) {
-          this.#purgedAt = Date.now();
-          while ((await purgeInboundMessages(db, KEPT_DAYS)) > 0);
-        }
-        if (found === 0) await this.#pause();
-      } catch (error) {
-        observe({ kind: "bounce-worker-failed", level: "error", err: error });
-        await this.#pause();
-      }
-    }
-  }
-
-  async #pause(): Promise<void> {
-    const woken = new Promise<void>((resolve) => {
-      this.#wake = resolve;
-    });
-    await Promise.race([woken, sleep(POLL_MS, undefined, { ref: false })]);
-    this.#wake = undefined;
+  async #purgeNowAndThen(): Promise<void> {
+    if (Date.now() - this.#purgedAt <= PURGE_MS) return;
+    this.#purgedAt = Date.now();
+    while ((await purgeInboundMessages(this.#context.db, KEPT_DAYS)) > 0);
   }
 
   /** @returns how many messages it took */
-  async #work(): Promise<number> {
+  async #takeMessages(signal: AbortSignal): Promise<number> {
     const messages = await leaseInboundMessages(this.#context.db, {
       owner: this.#owner,
       seconds: LEASE_SECONDS,
       limit: MESSAGES_PER_LEASE,
     });
     for (const message of messages) {
-      if (this.#stop.signal.aborted) await releaseInboundMessage(this.#context.db, message.id, this.#owner);
+      if (signal.aborted) await releaseInboundMessage(this.#context.db, message.id, this.#owner);
       else await this.#handle(message);
     }
     return messages.length;
@@ -91,9 +82,10 @@ export class BounceWorker {
       if (message.attempts > MOST_ATTEMPTS) throw new PoisonMessage("its workers never finished");
       await this.#apply(message);
     } catch (error) {
+      if (error instanceof LeaseLost) return;
       const isPoison = error instanceof PoisonMessage || message.attempts >= MOST_ATTEMPTS;
       observe({ kind: "inbound-not-applied", level: isPoison ? "error" : "warn", id: message.id, err: error });
-      if (isPoison) await quarantineInboundMessage(db, message.id, String(error));
+      if (isPoison) await quarantineInboundMessage(db, { id: message.id, owner: this.#owner, problem: String(error) });
       else await releaseInboundMessage(db, message.id, this.#owner);
     }
   }
@@ -104,18 +96,26 @@ export class BounceWorker {
     const at = new Date(clock.nowMs());
     const deliveryId = deliveryOf(message, finding, { secret, now: at });
     const { hardBouncesToInvalidate } = config;
-    await db.transaction(async (transaction) => {
+    const parent = async () => ({ traceparent: await findTraceParent(db, deliveryId) });
+    const apply = async (transaction: Transaction) => {
       const { kind, results, feedbackType } = finding;
       const noted = { kind, results, feedbackType };
-      if (!(await finishInboundMessage(transaction, { id: message.id, owner: this.#owner, finding: noted }))) return;
+      const end = { id: message.id, owner: this.#owner, finding: noted, aboutDeliveryId: deliveryId };
       const done = await applyFinding(transaction, finding, { deliveryId, at, hardBouncesToInvalidate });
-      observe({ kind: "inbound-applied", level: "info", id: message.id, finding: kind, consequence: done });
-    });
+      // Last, as an erasure comes to the reports about somebody after all else that a finding changes.
+      if (!(await finishInboundMessage(transaction, end))) throw new LeaseLost();
+      const bounces = results.filter(({ action }) => action === "failed");
+      observe({ kind: "inbound-applied", level: "info", id: message.id, finding: kind, consequence: done, bounces });
+    };
+    await inSpan("apply bounce", { kind: "consumer", parent }, () => inTransaction(db, apply));
   }
 }
 
 /** A message that no later attempt would cope with better. */
 class PoisonMessage extends Error {}
+
+/** Another worker has the message, or it was erased: nothing of ours is kept. */
+class LeaseLost extends Error {}
 
 function interpretOrPoison(octets: Buffer) {
   try {

@@ -11,6 +11,7 @@ export const LISTENERS = {
   tracking: { setting: "tracking", variable: "PALOMAR_TRACKING_LISTEN", http: true },
   dns: { setting: "dns", variable: "PALOMAR_DNS_LISTEN", http: false },
   dns_tls: { setting: "dnsTls", variable: "PALOMAR_DNS_TLS_LISTEN", http: false },
+  dns_https: { setting: "dnsHttps", variable: "PALOMAR_DNS_HTTPS_LISTEN", http: false },
   submission: { setting: "submission", variable: "PALOMAR_SUBMISSION_LISTEN", http: false },
   submissions: { setting: "submissions", variable: "PALOMAR_SUBMISSIONS_LISTEN", http: false },
   mx: { setting: "mx", variable: "PALOMAR_MX_LISTEN", http: false },

@@ -2,7 +2,7 @@ import { readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Addresses, AddressName } from "../platform/service.ts";
 
-/** The listeners that `addresses.json` names, in its order; null where one is off. */
+/** The listeners that `addresses.json` names, in its order; null where one is off, but for those of {@link OPTIONAL}. */
 const LISTED = [
   "mail_api",
   "dns_api",
@@ -10,11 +10,15 @@ const LISTED = [
   "tracking",
   "dns",
   "dns_tls",
+  "dns_https",
   "submission",
   "submissions",
   "mx",
   "metrics",
 ] as const satisfies readonly AddressName[];
+
+/** Named only while they are on. */
+const OPTIONAL: ReadonlySet<AddressName> = new Set(["dns_https"]);
 
 /** `<data dir>/addresses.json`: there while a stack is ready. Stacks of single services share one data folder and file. */
 export class AddressesFile {
@@ -49,7 +53,8 @@ export class AddressesFile {
   }
 
   #store(addresses: Addresses): void {
-    const listed = Object.fromEntries(LISTED.map((name) => [name, addresses[name] ?? null]));
+    const named = LISTED.filter((name) => addresses[name] || !OPTIONAL.has(name));
+    const listed = Object.fromEntries(named.map((name) => [name, addresses[name] ?? null]));
     const draft = `${this.#path}.${process.pid}`;
     writeFileSync(draft, `${JSON.stringify(listed, null, 2)}\n`);
     renameSync(draft, this.#path);

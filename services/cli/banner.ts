@@ -37,6 +37,7 @@ function listAddresses(addresses: Addresses): string[] {
     ["tracking", "tracking"],
     ["dns", "DNS"],
     ["dns_tls", "DNS over TLS"],
+    ["dns_https", "DNS over HTTPS"],
     ["submission", "submission"],
     ["submissions", "submission (TLS)"],
     ["mx", "inbound SMTP"],

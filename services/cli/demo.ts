@@ -1,14 +1,13 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { hashApiKey, makeApiKey } from "../core/api-key.ts";
-import { hashPassword } from "../core/password.ts";
+import { hashPassword, makePassword } from "../core/password.ts";
 import type { Db } from "../platform/db.ts";
 import { writeFileOnce } from "../platform/secret.ts";
-import { addCompany } from "../store/companies.ts";
-import { addInstance } from "../store/instances.ts";
-import { addReseller } from "../store/resellers.ts";
-import { addUser } from "../store/users.ts";
-import { makePassword } from "./commands/user.ts";
+import { addUser } from "../store/console/users.ts";
+import { addCompany } from "../store/dns/companies.ts";
+import { addReseller } from "../store/dns/resellers.ts";
+import { addInstance } from "../store/mail/instances.ts";
 
 /** What `<data dir>/credentials.json` holds. */
 export interface Credentials {

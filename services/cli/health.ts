@@ -3,6 +3,8 @@ import type { HostPort } from "../platform/config-values.ts";
 import type { Db } from "../platform/db.ts";
 import { type HttpListener, listenHttp } from "../platform/http/listen.ts";
 import { aggregateMetrics, collectMetrics } from "../platform/metrics.ts";
+import { databaseAnswers } from "./database-answers.ts";
+import { DATABASE_SILENT } from "./explain-error.ts";
 import type { Supervisor } from "./supervisor.ts";
 
 /** What the monitoring listener asks. */
@@ -29,7 +31,8 @@ export function listenForMonitoring(
       ctx.body = { status: problems.length === 0 ? "ok" : "not ready", problems };
     } else if (ctx.path === "/metrics") {
       ctx.type = "text/plain; version=0.0.4";
-      ctx.body = await aggregateMetrics([...(await watched.supervisor.collectMetrics()), await collectMetrics()]);
+      const services = await watched.supervisor.collectMetrics();
+      ctx.body = await aggregateMetrics([...services, await collectMetrics()]);
     }
   });
   return listenHttp(app, addresses);
@@ -37,10 +40,5 @@ export function listenForMonitoring(
 
 async function findProblems({ supervisor, db }: Watched): Promise<string[]> {
   const problems = supervisor.notReady.map((name) => `${name} is not ready`);
-  try {
-    await db.raw("select 1").timeout(2_000);
-  } catch {
-    problems.push("the database does not answer");
-  }
-  return problems;
+  return (await databaseAnswers(db)) ? problems : [...problems, DATABASE_SILENT];
 }

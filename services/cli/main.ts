@@ -1,8 +1,9 @@
 import { Command, CommanderError } from "commander";
 import { type Config, loadConfig, unknownVariables } from "../platform/config.ts";
-import { EmbeddedPostgresError } from "../platform/embedded-postgres-error.ts";
 import { packageVersion } from "../platform/package-folder.ts";
-import { CommandMisused, CommandRefused, type CommandRuntime, makeRuntime } from "./runtime.ts";
+import { CommandMisused } from "./command-errors.ts";
+import { explainError } from "./explain-error.ts";
+import { type CommandRuntime, makeRuntime } from "./runtime.ts";
 
 type Register = (program: Command, runtime: CommandRuntime) => void;
 
@@ -10,6 +11,10 @@ type Register = (program: Command, runtime: CommandRuntime) => void;
 const COMMANDS: { readonly [name: string]: readonly (() => Promise<Register>)[] } = {
   start: [async () => (await import("./commands/start.ts")).registerStartCommand],
   migrate: [async () => (await import("./commands/migrate.ts")).registerMigrateCommand],
+  database: [async () => (await import("./commands/database.ts")).registerDatabaseCommand],
+  secret: [async () => (await import("./commands/secret.ts")).registerSecretCommand],
+  backup: [async () => (await import("./commands/backup.ts")).registerBackupCommand],
+  restore: [async () => (await import("./commands/backup.ts")).registerRestoreCommand],
   status: [async () => (await import("./commands/status.ts")).registerStatusCommand],
   reseller: [async () => (await import("./commands/reseller.ts")).registerResellerCommand],
   acl: [
@@ -20,11 +25,13 @@ const COMMANDS: { readonly [name: string]: readonly (() => Promise<Register>)[] 
   rpz: [async () => (await import("./commands/rpz.ts")).registerRpzCommand],
   catalog: [async () => (await import("./commands/catalog.ts")).registerCatalogCommand],
   zone: [async () => (await import("./commands/zone.ts")).registerZoneCommand],
+  dnssec: [async () => (await import("./commands/dnssec.ts")).registerDnssecCommand],
   instance: [async () => (await import("./commands/instance.ts")).registerInstanceCommand],
   user: [async () => (await import("./commands/user.ts")).registerUserCommand],
   contact: [async () => (await import("./commands/contact.ts")).registerContactCommand],
   webhook: [async () => (await import("./commands/webhook.ts")).registerWebhookCommand],
   bounce: [async () => (await import("./commands/bounce.ts")).registerBounceCommand],
+  mailbox: [async () => (await import("./commands/mailbox.ts")).registerMailboxCommand],
 };
 
 const REFUSED = 1;
@@ -49,7 +56,7 @@ inheritExit(program);
 try {
   await program.parseAsync();
 } catch (error) {
-  process.exitCode = report(error);
+  process.exitCode = await report(error);
 }
 
 /** Those of the command that is called; all of them where none is, for the help. */
@@ -73,18 +80,14 @@ function inheritExit(command: Command): void {
   for (const child of command.commands) inheritExit(child.exitOverride());
 }
 
-function report(error: unknown): number {
+/** Says what went wrong: in a sentence where the operator can do something about it, with its stack where it is a bug. */
+async function report(error: unknown): Promise<number> {
   if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : USAGE;
   if (error instanceof CommandMisused) {
     process.stderr.write(`palomar: ${error.message}\n`);
     return USAGE;
   }
-  if (error instanceof CommandRefused || error instanceof EmbeddedPostgresError) {
-    process.stderr.write(`palomar: ${error.message}\n`);
-  } else if ((error as { code?: string }).code === "ECONNREFUSED") {
-    process.stderr.write(`palomar: the database does not answer: ${(error as Error).message}\n`);
-  } else {
-    process.stderr.write(`palomar: ${(error as Error).stack ?? error}\n`);
-  }
+  const text = await explainError(error);
+  process.stderr.write(`palomar: ${text ?? (error as Error).stack ?? error}\n`);
   return REFUSED;
 }

@@ -1,23 +1,7 @@
 import type { Command } from "commander";
 import type { Config } from "../platform/config.ts";
-import { type Db, openDb } from "../platform/db.ts";
-import { openEmbeddedPostgres } from "../platform/embedded-postgres.ts";
-import { makeLogger } from "../platform/logger.ts";
-import { isBehind, migrate } from "../platform/migrations.ts";
-import { findSecret } from "../platform/secret.ts";
-
-/** The command was understood and is not done: exit status 1. */
-export class CommandRefused extends Error {}
-
-/** The command was called wrongly: exit status 2. */
-export class CommandMisused extends Error {}
-
-/** What a command that speaks to the database is given. */
-export interface CommandDatabase {
-  readonly db: Db;
-  readonly secret: string;
-  readonly config: Config;
-}
+import { CommandMisused, CommandRefused } from "./command-errors.ts";
+import type { CommandDatabase } from "./database.ts";
 
 /** What every command is given; commands print and refuse through it and never end the process themselves. */
 export interface CommandRuntime {
@@ -32,17 +16,21 @@ export interface CommandRuntime {
   refuse(text: string): never;
   /** Ends the command with exit status 2 and this text on standard error. */
   misused(text: string): never;
-  /** Lets the command finish, and end with this status. */
-  exitWith(status: 0 | 1): void;
+  /**
+   * Lets the command finish, and end with this status.
+   * @param atOnce although something is still waited for, which may never come
+   */
+  exitWith(status: 0 | 1, atOnce?: boolean): void;
 }
 
 export function makeRuntime(program: Command, config: Config): CommandRuntime {
   return {
     config,
-    withDatabase: (use) => withDatabase(config, use),
+    // The driver takes longer to load than commands that need no database take to run.
+    withDatabase: async (use) => (await import("./database.ts")).withDatabase(config, use),
     print: (result, text) => {
       const line = program.opts().json ? JSON.stringify(result) : text;
-      process.stdout.write(line.endsWith("\n") ? line : `${line}\n`);
+      process.stdout.write(line === "" || line.endsWith("\n") ? line : `${line}\n`);
     },
     note: (text) => {
       process.stderr.write(`${text}\n`);
@@ -53,26 +41,9 @@ export function makeRuntime(program: Command, config: Config): CommandRuntime {
     misused: (text) => {
       throw new CommandMisused(text);
     },
-    exitWith: (status) => {
+    exitWith: (status, atOnce = false) => {
       process.exitCode = status;
+      if (atOnce) process.exit();
     },
   };
-}
-
-async function withDatabase<T>(config: Config, use: (database: CommandDatabase) => Promise<T>): Promise<T> {
-  const server = config.databaseUrl === null ? await openEmbedded(config) : undefined;
-  const db = openDb(server?.url ?? (config.databaseUrl as string), { connections: 4, name: "command" });
-  try {
-    // The embedded database is ours alone; a shared one is brought up to date on purpose, by `migrate` or `start`.
-    if (server) await migrate(db);
-    else if (await isBehind(db)) throw new CommandRefused("the database is not up to date: run `palomar migrate`");
-    return await use({ db, secret: findSecret(config), config });
-  } finally {
-    await db.destroy();
-    await server?.release();
-  }
-}
-
-function openEmbedded(config: Config) {
-  return openEmbeddedPostgres({ dataDir: config.dataDir, logger: makeLogger("command", "error") });
 }

@@ -4,8 +4,9 @@ import { openDb, openListenConnection } from "../platform/db.ts";
 import { Lifecycle } from "../platform/lifecycle.ts";
 import { makeLogger } from "../platform/logger.ts";
 import { collectMetrics } from "../platform/metrics.ts";
-import { makeObserve } from "../platform/observation.ts";
+import { makeObserve } from "../platform/observe.ts";
 import type { Addresses, ServiceName, StartService } from "../platform/service.ts";
+import { startTracing } from "../platform/tracing.ts";
 import { AddressBook } from "./address-book.ts";
 import type { FromService, ToService } from "./service-messages.ts";
 
@@ -64,7 +65,11 @@ async function runService(name: ServiceName): Promise<void> {
 
   async function start(): Promise<Addresses> {
     const databaseUrl = config.databaseUrl as string;
-    const db = openDb(databaseUrl, { connections: config.databaseConnections, name });
+    const pooled = config.listenDatabaseUrl !== null;
+    const observe = makeObserve(logger, name);
+    const stopTracing = await startTracing(config, name, observe);
+    if (stopTracing) lifecycle.onStop("traces", stopTracing);
+    const db = openDb(databaseUrl, { connections: config.databaseConnections, name, pooled });
     lifecycle.onStop("database", () => db.destroy());
     const { start: startService } = await SERVICES[name]();
     const service = await startService({
@@ -73,8 +78,8 @@ async function runService(name: ServiceName): Promise<void> {
       db,
       clock: systemClock,
       logger,
-      observe: makeObserve(logger),
-      openListenConnection: () => openListenConnection(databaseUrl, name),
+      observe,
+      openListenConnection: () => openListenConnection(config.listenDatabaseUrl ?? databaseUrl, name),
       addressOf: (address) => addressBook.addressOf(address),
     });
     lifecycle.onStop(name, () => service.stop());

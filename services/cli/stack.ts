@@ -1,20 +1,24 @@
 import { existsSync } from "node:fs";
 import { access, constants, mkdir } from "node:fs/promises";
+import { hostname } from "node:os";
 import { dirname, join } from "node:path";
 import type { Config } from "../platform/config.ts";
-import { openDb } from "../platform/db.ts";
+import { type Db, isDatabaseAway, isForbidden, openDb } from "../platform/db.ts";
 import { openEmbeddedPostgres } from "../platform/embedded-postgres.ts";
 import { Lifecycle } from "../platform/lifecycle.ts";
 import type { Logger } from "../platform/logger.ts";
-import { migrate } from "../platform/migrations.ts";
+import { isBehind, migrate } from "../platform/migrations.ts";
 import { acquireProcessLock } from "../platform/process-lock.ts";
 import { findSecret } from "../platform/secret.ts";
 import { SERVICE_NAMES, type ServiceName } from "../platform/service.ts";
+import { withApiKeySecret } from "../store/api-key-secret.ts";
 import { AddressesFile } from "./addresses-file.ts";
 import { composeBanner } from "./banner.ts";
+import { CommandRefused } from "./command-errors.ts";
 import { makeDemoOnce } from "./demo.ts";
+import { exportDeployment } from "./deployment-metrics.ts";
 import { listenForMonitoring } from "./health.ts";
-import { CommandRefused } from "./runtime.ts";
+import { startNodeReports } from "./node-reports.ts";
 import { Supervisor } from "./supervisor.ts";
 
 /** All services, or some, with the database that they stand on. */
@@ -68,10 +72,9 @@ export class Stack {
     const config = this.#config;
     await lockDataFolder(config, this.#services, this.#lifecycle);
     const databaseUrl = await openDatabase(config, this.#lifecycle, this.#logger);
-    const db = openDb(databaseUrl, { connections: 2, name: "supervisor" });
+    const db = openDb(config.listenDatabaseUrl ?? databaseUrl, { connections: 2, name: "supervisor" });
     this.#lifecycle.onStop("database connections", () => db.destroy());
-    await migrate(db);
-    const secret = findSecret(config);
+    const secret = await this.#prepareDatabase(db);
     const credentials = config.databaseUrl === null ? await makeDemoOnce(db, secret, config.dataDir) : undefined;
     if (this.#stopping) return undefined;
 
@@ -79,15 +82,54 @@ export class Stack {
     this.#supervisor = supervisor;
     this.#lifecycle.onStop("services", () => supervisor.stop());
     await supervisor.start();
+    const countingDb = openDb(config.listenDatabaseUrl ?? databaseUrl, { connections: 1, name: "monitoring" });
+    this.#lifecycle.onStop("monitoring connection", () => countingDb.destroy());
+    this.#lifecycle.onStop("metrics of the deployment", exportDeployment({ supervisor, db, countingDb }));
+    const isWhole = SERVICE_NAMES.every((name) => this.#services.includes(name) || name === "sandbox");
+    const node = isWhole ? config.node : nameNode(config, this.#services);
+    const reports = startNodeReports(node, { db, supervisor, logger: this.#logger });
+    this.#lifecycle.onStop("reports of this node", () => reports.stop());
     const monitoring = await listenForMonitoring(config.listen.metrics, { supervisor, db });
     if (monitoring) this.#lifecycle.onStop("monitoring", () => monitoring.close());
 
     const addresses = { ...supervisor.addresses, ...(monitoring ? { metrics: monitoring.url } : {}) };
     const file = new AddressesFile(config.dataDir);
-    const isWhole = SERVICE_NAMES.every((name) => this.#services.includes(name) || name === "sandbox");
     file.write(addresses, isWhole);
     this.#lifecycle.onStop("addresses.json", () => file.remove());
     return composeBanner({ config, addresses, credentials, db });
+  }
+
+  /**
+   * Brings the database up to date.
+   * @returns the secret in force, as the services take it
+   */
+  async #prepareDatabase(db: Db): Promise<string> {
+    const secret = findSecret(this.#config);
+    try {
+      await bringUpToDate(db);
+      return await withApiKeySecret(db, secret);
+    } catch (error) {
+      // Name servers are to answer whatever else is down: from their snapshot, until the database is there.
+      const canWait = this.#services.every((name) => STARTING_ALONE.includes(name));
+      if (!canWait || !isDatabaseAway(error)) throw error;
+      this.#logger.warn({ err: error }, "the database is away");
+      return secret;
+    }
+  }
+}
+
+/** Names of services that can start while the database is away. */
+const STARTING_ALONE: readonly ServiceName[] = ["dns-server"];
+
+/** @throws CommandRefused when something is to be done and the role may not do it */
+async function bringUpToDate(db: Db): Promise<void> {
+  // A service's own role may read what there is, and no more.
+  if (!(await isBehind(db))) return;
+  try {
+    await migrate(db);
+  } catch (error) {
+    if (!isForbidden(error)) throw error;
+    throw new CommandRefused("the database is not up to date: run `palomar migrate` as the owner of its tables");
   }
 }
 
@@ -128,6 +170,11 @@ async function attempt(action: Promise<unknown>): Promise<Error | undefined> {
 
 function explain(variable: string, error: Error | undefined): string | undefined {
   return error && `${variable}: ${error.message}`;
+}
+
+/** Stacks of single services may share a machine, and its name: then each reports under a name of its own. */
+function nameNode({ node }: Config, services: readonly ServiceName[]): string {
+  return node === hostname() ? `${node}/${services.filter((name) => name !== "sandbox").join("+")}` : node;
 }
 
 /** The sandbox's inbox goes where delivery goes, and nowhere else. */

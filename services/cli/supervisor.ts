@@ -6,7 +6,8 @@ import type { Logger } from "../platform/logger.ts";
 import type { MetricFamilies } from "../platform/metrics.ts";
 import type { Addresses, AddressName, ServiceName } from "../platform/service.ts";
 import { LISTENERS } from "./address-book.ts";
-import { CommandRefused } from "./runtime.ts";
+import { CommandRefused } from "./command-errors.ts";
+import { NODE_OPTIONS_OF } from "./node-options.ts";
 import type { FromService, ToService } from "./service-messages.ts";
 
 export interface SupervisorOptions {
@@ -24,6 +25,8 @@ interface Supervised {
   ready: boolean;
   /** Ends in a row without having run for long. */
   failures: number;
+  /** Ends that were not asked for, ever. */
+  restarts: number;
 }
 
 const RESTART_FIRST_MS = 100;
@@ -36,7 +39,7 @@ const METRICS_DEADLINE_MS = 2_000;
 const LISTENERS_OF: { readonly [name in ServiceName]: readonly AddressName[] } = {
   "mail-api": ["mail_api"],
   "dns-api": ["dns_api"],
-  "dns-server": ["dns", "dns_tls"],
+  "dns-server": ["dns", "dns_tls", "dns_https"],
   submission: ["submission", "submissions"],
   delivery: [],
   bounce: ["mx"],
@@ -61,6 +64,16 @@ export class Supervisor {
 
   get addresses(): Addresses {
     return this.#addresses;
+  }
+
+  /** Every service of this stack, and whether it is ready. */
+  get states(): { readonly name: ServiceName; readonly ready: boolean }[] {
+    return [...this.#services.values()].map(({ name, ready }) => ({ name, ready }));
+  }
+
+  /** How often each service ended by itself and was started again. */
+  get restarts(): (readonly [name: ServiceName, restarts: number])[] {
+    return [...this.#services.values()].map(({ name, restarts }) => [name, restarts]);
   }
 
   get notReady(): ServiceName[] {
@@ -101,7 +114,7 @@ export class Supervisor {
 
   #startFirst(name: ServiceName): Promise<void> {
     return new Promise((resolve, reject) => {
-      const service: Supervised = { name, child: this.#fork(name), ready: false, failures: 0 };
+      const service: Supervised = { name, child: this.#fork(name), ready: false, failures: 0, restarts: 0 };
       this.#services.set(name, service);
       this.#watch(service, { onReady: resolve, onFailed: reject });
     });
@@ -131,6 +144,7 @@ export class Supervisor {
       this.#options.logger.error({ name, code, signal, failure }, "a service ended and is started again");
       await sleep(Math.min(RESTART_FIRST_MS * 2 ** service.failures, RESTART_MOST_MS));
       if (this.#stopping) return;
+      service.restarts += 1;
       service.child = this.#fork(name);
       this.#watch(service);
     });
@@ -141,6 +155,7 @@ export class Supervisor {
     return fork(fileURLToPath(new URL("./service-process.js", import.meta.url)), [name], {
       env: environmentWith({ DATABASE_URL: databaseUrl, PALOMAR_SECRET: secret, ...this.#chosenPorts(name) }),
       stdio: ["ignore", "inherit", "inherit", "ipc"],
+      execArgv: [...process.execArgv, ...(NODE_OPTIONS_OF[name] ?? [])],
     });
   }
 
@@ -177,15 +192,18 @@ function ended(child: ChildProcess): Promise<unknown> {
   return new Promise((resolve) => child.once("exit", resolve));
 }
 
-async function askMetrics(child: ChildProcess): Promise<MetricFamilies | undefined> {
-  const answer = new Promise<MetricFamilies>((resolve) => {
-    const listen = (message: FromService) => {
-      if (message.kind !== "metrics") return;
+function askMetrics(child: ChildProcess): Promise<MetricFamilies | undefined> {
+  return new Promise((resolve) => {
+    const finish = (families?: MetricFamilies) => {
+      clearTimeout(deadline);
       child.off("message", listen);
-      resolve(message.families);
+      resolve(families);
     };
+    const listen = (message: FromService) => {
+      if (message.kind === "metrics") finish(message.families);
+    };
+    const deadline = setTimeout(() => finish(), METRICS_DEADLINE_MS).unref();
     child.on("message", listen);
+    send(child, { kind: "collect-metrics" });
   });
-  send(child, { kind: "collect-metrics" });
-  return Promise.race([answer, sleep(METRICS_DEADLINE_MS, undefined, { ref: false })]);
 }

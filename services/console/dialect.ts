@@ -1,76 +1,75 @@
 import type { IncomingHttpHeaders } from "node:http";
-import { passwordMatches } from "../core/password.ts";
 import type { Refusal } from "../core/refusal.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
-import type { Db } from "../platform/db.ts";
 import { type Dialect, statusOf } from "../platform/http/dialect.ts";
-import { findUser, type User } from "../store/users.ts";
+import { findSession, type SessionLifetime } from "../store/console/sessions.ts";
+import type { AdminCaller } from "./caller.ts";
+import type { ConsoleContext } from "./context.ts";
+import { refusalBody } from "./refusal-body.ts";
+import { csrfTokenMatches, csrfTokenOf, hashSessionToken, readSessionToken } from "./session-cookie.ts";
 
-/** Who calls the operator API. */
-export type AdminCaller = User;
+const DESCRIPTION =
+  "What the console does, for its pages and for operators' tools. Credentials: the session cookie of POST " +
+  "/admin/v1/session, together with X-CSRF-Token on whatever changes something, or login and password as HTTP Basic.";
 
-/** The operator API: HTTP Basic with a console account, `{"error"}` bodies. */
-export function makeAdminDialect(db: Db): Dialect<AdminCaller> {
+/** The console's API: a session or HTTP Basic with a console account, `{"msg"}` bodies. */
+export function makeAdminDialect(context: ConsoleContext): Dialect<AdminCaller> {
   return {
-    title: "Palomar operator API",
-    description: "What the console does, for operators and their tools. Credentials: HTTP Basic.",
+    title: "Palomar console API",
+    description: DESCRIPTION,
     base: "/admin/v1",
     credentialHeaders: ["Authorization"],
     queryFields: true,
-    authenticate: (headers) => authenticate(db, headers),
+    authenticate: (headers, address) =>
+      headers.authorization === undefined
+        ? authenticateSession(context, headers)
+        : authenticateBasic(context, headers.authorization, address),
     callerKey: ({ login }) => login,
     toHttp: (refusal) => {
-      const body = { error: textOf(refusal) };
+      const body = refusalBody(refusal);
       if (refusal.kind !== "unauthenticated") return { status: statusOf(refusal), body };
-      return { status: 401, body, headers: { "WWW-Authenticate": 'Basic realm="Palomar"' } };
+      return { status: 401, body, headers: { "WWW-Authenticate": BASIC_CHALLENGE } };
     },
   };
 }
 
-/** Stands in for an account that does not exist, so that a guess costs the same either way. */
-const NOBODY = `scrypt$32768$8$1$${"A".repeat(22)}$${"A".repeat(43)}`;
+export const BASIC_CHALLENGE = 'Basic realm="Palomar", charset="UTF-8"';
 
-async function authenticate(db: Db, headers: IncomingHttpHeaders): Promise<Result<AdminCaller, Refusal>> {
-  const encoded = /^Basic +([A-Za-z0-9+/=_-]+)$/i.exec(headers.authorization ?? "")?.[1];
-  if (encoded === undefined) return refuse({ kind: "unauthenticated" });
-  const given = Buffer.from(encoded, "base64").toString("utf8");
+/** How long sessions last by the configuration. */
+export function sessionLifetime({ config }: Pick<ConsoleContext, "config">): SessionLifetime {
+  const { idleHours, sessionDays } = config.console;
+  return { idleSeconds: idleHours * 3_600, mostSeconds: sessionDays * 86_400 };
+}
+
+async function authenticateSession(
+  context: ConsoleContext,
+  headers: IncomingHttpHeaders,
+): Promise<Result<AdminCaller, Refusal>> {
+  const { db, clock } = context;
+  const token = readSessionToken(headers);
+  if (token === undefined) return refuse({ kind: "unauthenticated" });
+  const now = new Date(clock.nowMs());
+  const found = await findSession(db, hashSessionToken(token), sessionLifetime(context), now);
+  if (!found) return refuse({ kind: "unauthenticated" });
+  const csrf = csrfTokenOf(token);
+  const { userId, login, role, scope, hasTotp, sessionId } = found;
+  const session = { id: sessionId, csrf, csrfGiven: csrfTokenMatches(csrf, headers["x-csrf-token"]) };
+  return ok({ userId, login, role, scope, hasTotp, session });
+}
+
+/** RFC 7617; a colon parts login and password. */
+async function authenticateBasic(
+  { signIn }: ConsoleContext,
+  authorization: string,
+  address: string,
+): Promise<Result<AdminCaller, Refusal>> {
+  const encoded = /^Basic +([A-Za-z0-9+/=_-]+)$/i.exec(authorization)?.[1];
+  const given = encoded === undefined ? "" : Buffer.from(encoded, "base64").toString("utf8");
   const colon = given.indexOf(":");
-  const user = colon > 0 && !given.includes("\0") ? await findUser(db, given.slice(0, colon)) : undefined;
-  const matches = await passwordMatches(given.slice(colon + 1), user?.passwordHash ?? NOBODY);
-  return user && matches ? ok(user) : refuse({ kind: "unauthenticated" });
-}
-
-/** Only operators may. */
-export function operatorsOnly(caller: AdminCaller): Refusal | undefined {
-  return caller.role === "operator" ? undefined : { kind: "forbidden", text: "for operators only" };
-}
-
-function textOf(refusal: Refusal): string {
-  switch (refusal.kind) {
-    case "unauthenticated":
-      return "login required";
-    case "unknown-path":
-      return "no such path";
-    case "wrong-method":
-      return "method not allowed";
-    case "malformed-json":
-      return "malformed JSON";
-    case "missing-field":
-      return `missing field: ${refusal.field}`;
-    case "invalid-field":
-      return `invalid field: ${refusal.field}: ${refusal.reason}`;
-    case "forbidden":
-    case "unacceptable":
-    case "not-found":
-    case "conflict":
-      return refusal.text;
-    case "too-large":
-      return "too large";
-    case "rate-limited":
-      return "too many requests";
-    case "unavailable":
-      return "temporarily unavailable";
-    case "internal":
-      return "internal error";
-  }
+  if (colon < 1) return refuse({ kind: "unauthenticated" });
+  const attempt = { login: given.slice(0, colon), password: given.slice(colon + 1), address };
+  const checked = await signIn.withPassword(attempt);
+  if (!checked.ok) return checked;
+  const { id: userId, login, role, scope, hasTotp } = checked.value;
+  return ok({ userId, login, role, scope, hasTotp, session: null });
 }

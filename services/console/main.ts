@@ -1,23 +1,30 @@
-import { makeApp } from "../platform/http/app.ts";
-import { makeRateLimits } from "../platform/http/limits.ts";
+import { join } from "node:path";
 import { listenHttp } from "../platform/http/listen.ts";
+import { packageFolder } from "../platform/package-folder.ts";
 import type { StartService } from "../platform/service.ts";
-import { makeAdminDialect } from "./dialect.ts";
-import { makeSandboxEndpoints } from "./routes/sandbox.ts";
+import { makeConsoleApp } from "./app.ts";
+import type { ConsoleContext } from "./context.ts";
+import { JobRunner } from "./jobs.ts";
+import { startMaintenance } from "./maintenance.ts";
+import { SignIn } from "./sign-in.ts";
+import { WebFiles } from "./web-files.ts";
 
-/** The operator API. */
-export const start: StartService = async ({ config, db, observe }) => {
-  const app = makeApp({
-    dialect: makeAdminDialect(db),
-    endpoints: makeSandboxEndpoints(db),
-    bodyLimitOctets: config.apiBodyLimitOctets,
-    limits: makeRateLimits(config.apiRequestsPerSecond, config.limitLoopback, true),
-    observe,
-    home: "/docs",
-  });
-  const listener = await listenHttp(app, config.listen.console);
+/** The console: its API, its pages, and the long jobs that it runs. */
+export const start: StartService = async ({ config, secret, db, clock, observe, addressOf }) => {
+  const context: ConsoleContext = {
+    ...{ config, secret, db, clock, observe, addressOf },
+    signIn: new SignIn(db, secret, clock),
+    jobs: new JobRunner(db, observe),
+  };
+  const pages = await WebFiles.load(join(packageFolder, "dist/console-web"));
+  const listener = await listenHttp(makeConsoleApp(context, pages), config.listen.console);
+  const maintenance = startMaintenance(context);
   return {
     addresses: listener ? { console: listener.url } : {},
-    stop: async () => listener?.close(),
+    stop: async () => {
+      await listener?.close();
+      await maintenance.stop();
+      await context.jobs.stop();
+    },
   };
 };

@@ -1,9 +1,13 @@
 import { createHmac, randomBytes } from "node:crypto";
-import { deriveKey } from "./secret-box.ts";
+import { apiKeySecretOf, deriveKey } from "./secret-box.ts";
 
-/** A new key for somebody to call with: 256 random bits, printable, without spaces, commas or semicolons. */
+/**
+ * A new key for somebody to call with: 256 random bits, printable, without spaces, commas or semicolons, and no hyphen
+ * in front: as an argument of a program it would be taken for an option.
+ */
 export function makeApiKey(): string {
-  return randomBytes(32).toString("base64url");
+  const key = randomBytes(32).toString("base64url");
+  return key.startsWith("-") ? makeApiKey() : key;
 }
 
 /**
@@ -12,5 +16,7 @@ export function makeApiKey(): string {
  * makes the comparison independent of how much of a guess is right.
  */
 export function hashApiKey(secret: string, key: string): Buffer {
-  return createHmac("sha256", deriveKey(secret, "api-key")).update(key, "utf8").digest();
+  return createHmac("sha256", deriveKey(apiKeySecretOf(secret), "api-key"))
+    .update(key, "utf8")
+    .digest();
 }

@@ -17,6 +17,11 @@ export async function hashPassword(password: string): Promise<string> {
   return ["scrypt", COST.N, COST.r, COST.p, salt.toString("base64url"), hash.toString("base64url")].join("$");
 }
 
+/** A password of 120 random bits. */
+export function makePassword(): string {
+  return randomBytes(15).toString("base64url");
+}
+
 /** Compares in constant time. An unreadable stored hash matches nothing. */
 export async function passwordMatches(password: string, stored: string): Promise<boolean> {
   const [scheme, N, r, p, salt = "", hash = ""] = stored.split("$");

@@ -6,22 +6,31 @@ export type Refusal =
   /** No credentials, or wrong ones. */
   | { readonly kind: "unauthenticated" }
   /** Known, but not entitled. */
-  | { readonly kind: "forbidden"; readonly text: string }
+  | ({ readonly kind: "forbidden" } & Sentence)
   | { readonly kind: "unknown-path" }
   | { readonly kind: "wrong-method"; readonly allowed: readonly string[] }
   | { readonly kind: "malformed-json" }
   | { readonly kind: "missing-field"; readonly field: string }
   | { readonly kind: "invalid-field"; readonly field: string; readonly reason: string }
   /** Well-formed, but not acceptable; the text is the API's own. */
-  | { readonly kind: "unacceptable"; readonly text: string }
-  | { readonly kind: "not-found"; readonly text: string }
-  | { readonly kind: "conflict"; readonly text: string }
+  | ({ readonly kind: "unacceptable" } & Sentence)
+  | ({ readonly kind: "not-found" } & Sentence)
+  | ({ readonly kind: "conflict" } & Sentence)
   | { readonly kind: "too-large" }
   | { readonly kind: "rate-limited"; readonly retryAfterSeconds: number }
   /** The database or another part is away for now. */
   | { readonly kind: "unavailable" }
   /** A bug: logged with its stack, told to nobody. */
   | { readonly kind: "internal" };
+
+/** Words of an edge's own. */
+interface Sentence {
+  readonly text: string;
+  /** A name for it that stays what it is, where the edge has one: clients can then say it in another language. */
+  readonly code?: string;
+  /** What fills the sentence's gaps. */
+  readonly values?: Readonly<Record<string, string>>;
+}
 
 export const unacceptable = (text: string): Refusal => ({ kind: "unacceptable", text });
 export const notFound = (text: string): Refusal => ({ kind: "not-found", text });

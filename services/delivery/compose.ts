@@ -1,19 +1,20 @@
-import { createPrivateKey } from "node:crypto";
 import { type EmailAddress, validateAddress } from "../core/mail/address.ts";
-import { DkimSigner } from "../core/mail/dkim.ts";
+import type { DkimSigner } from "../core/mail/dkim.ts";
 import { type Envelope, makeEnvelope } from "../core/mail/envelope.ts";
 import { type Mailbox, plainField } from "../core/mail/headers.ts";
 import { splitMessage } from "../core/mail/message.ts";
-import { textFromHtml } from "../core/mail/message-text.ts";
+import { fillPlaces } from "../core/mail/message-places.ts";
+import { textFromHtmlSteps } from "../core/mail/message-text.ts";
 import { type CompiledMessage, compileTemplate, renderMessage, withUnsubscribeLink } from "../core/mail/template.ts";
 import { BOUNCE_TOKEN_DAYS, makeBounceToken, makeMessageId } from "../core/mail/tokens.ts";
-import { type LinkId, trackHtml } from "../core/mail/tracking-html.ts";
-import { makeUnsubscribeUrl, trackingValues } from "../core/mail/tracking-tokens.ts";
+import { type LinkId, trackHtmlSteps } from "../core/mail/tracking-html.ts";
+import { makeUnsubscribeUrl, type TrackedDelivery, trackingValues } from "../core/mail/tracking-tokens.ts";
 import type { Db } from "../platform/db.ts";
-import { findDkimKey } from "../store/instances.ts";
-import type { StoredMailbox, StoredMessage, StoredTemplate } from "../store/messages.ts";
-import type { DueDelivery } from "../store/queue-leases.ts";
-import { saveTrackedLinks } from "../store/tracking.ts";
+import { runInTurns } from "../platform/turns.ts";
+import type { StoredMailbox, StoredMessage, StoredTemplate } from "../store/mail/messages.ts";
+import type { DueDelivery } from "../store/mail/queue-leases.ts";
+import { saveTrackedLinks } from "../store/mail/tracking.ts";
+import type { Signers } from "./signers.ts";
 
 /** Carries the token of the return path, so that a complaint can name the delivery when it leaves that out. */
 export const DELIVERY_TOKEN_FIELD = "X-Delivery-Token";
@@ -52,23 +53,27 @@ export interface ComposedMessage {
   readonly archived?: { readonly eeid: string; readonly recipientKey: string; readonly octets: Buffer };
 }
 
-/** Compiles the template and reads the DKIM key, once for all recipients of a message. */
-export async function prepareMessage(db: Db, secret: string, message: StoredMessage): Promise<PreparedMessage> {
-  const signer = await findSigner(db, secret, message);
+/** Compiles the template and finds the DKIM key, once for all recipients of a message. */
+export async function prepareMessage(db: Db, signers: Signers, message: StoredMessage): Promise<PreparedMessage> {
+  const signer = await signers.find(message.instanceId, message.senderDomain);
   const shared = { message, ...(signer === undefined ? {} : { signer }) };
   const composingOctets = COMPOSING_FACTOR * sizeOf(message.content);
-  if (message.content.kind === "finished") return { ...shared, links: [], composingOctets };
+  if (message.content.kind === "finished") {
+    const links = new Map(Object.entries(message.content.tracking?.links ?? {}));
+    await saveTrackedLinks(db, message, links);
+    return { ...shared, links: [...links.keys()], composingOctets };
+  }
   const { template, attachments } = message.content;
   const html = template.unsubscribe ? withUnsubscribeLink(template.html) : template.html;
-  const tracked = trackHtml(html);
+  const tracked = await runInTurns(trackHtmlSteps(html));
   // Before the first copy leaves: a click must find where its link leads.
-  await saveTrackedLinks(db, message.id, tracked.links);
+  await saveTrackedLinks(db, message, tracked.links);
   const compiled = compileTemplate({
     from: toMailbox(template.from),
     ...(template.replyTo === undefined ? {} : { replyTo: toMailbox(template.replyTo) }),
     subject: template.subject,
     html: tracked.html,
-    text: textFromHtml(html),
+    text: await runInTurns(textFromHtmlSteps(html)),
     attachments,
     unsubscribe: template.unsubscribe,
   });
@@ -109,7 +114,9 @@ function render(
 ): Buffer {
   const { secret, trackingUrl } = options;
   const tracked = { secret, trackingUrl, deliveryId: delivery.id, messageId: message.id };
-  if (message.content.kind === "finished") return finish(message.content, makeUnsubscribeUrl(tracked));
+  if (message.content.kind === "finished") {
+    return finish(personalise(message.content, tracked, links), makeUnsubscribeUrl(tracked));
+  }
   // Copies of a message are one message: they share its identifier.
   const identity = to === undefined ? String(delivery.id) : `message ${message.id}`;
   return renderMessage(compiled!, {
@@ -126,24 +133,22 @@ function render(
   });
 }
 
+type FinishedContent = Extract<StoredMessage["content"], { kind: "finished" }>;
+
+/** The recipient's own URLs, in the places that were left for them when the message was accepted. */
+function personalise(content: FinishedContent, tracked: TrackedDelivery, links: readonly LinkId[]): FinishedContent {
+  if (content.tracking === undefined) return content;
+  return { ...content, octets: fillPlaces(content.octets, content.tracking.places, trackingValues(tracked, links)) };
+}
+
 /** A message that came finished keeps its own List-Unsubscribe, if it has one. */
-function finish(
-  { octets, unsubscribe }: Extract<StoredMessage["content"], { kind: "finished" }>,
-  unsubscribeUrl: string,
-): Buffer {
+function finish({ octets, unsubscribe }: FinishedContent, unsubscribeUrl: string): Buffer {
   if (!unsubscribe || splitMessage(octets).fields.some(({ name }) => name === "list-unsubscribe")) return octets;
   // RFC 2369 §3.2, RFC 8058 §3.1
   const added =
     plainField("List-Unsubscribe", `<${unsubscribeUrl}>`) +
     plainField("List-Unsubscribe-Post", "List-Unsubscribe=One-Click");
   return Buffer.concat([Buffer.from(added, "latin1"), octets]);
-}
-
-async function findSigner(db: Db, secret: string, message: StoredMessage): Promise<DkimSigner | undefined> {
-  const key = await findDkimKey(db, secret, message.instanceId, message.senderDomain);
-  if (key === undefined) return undefined;
-  const privateKey = createPrivateKey(key.privateKeyPem);
-  return new DkimSigner([{ domain: message.senderDomain, selector: key.selector, privateKey }]);
 }
 
 /** Octets of a message's content as it was given. */

@@ -1,10 +1,5 @@
-import {
-  type BounceClass,
-  type BounceReason,
-  classifyBounce,
-  classifyReply,
-  type SmtpStage,
-} from "../core/mail/bounce-class.ts";
+import { type BounceClass, classifyBounce, classifyReply, type SmtpStage } from "../core/mail/bounce-class.ts";
+import type { BounceReason } from "../core/mail/bounce-reason.ts";
 import { type DeliveryProgress, decideRetry, type RetrySchedule } from "../core/mail/retry.ts";
 import { describeSmtpReply, type SmtpReply } from "../core/mail/smtp-reply.ts";
 import type { SmtpFailure } from "../platform/smtp-client.ts";

@@ -1,7 +1,7 @@
 import type { Db } from "../platform/db.ts";
 import type { Observe } from "../platform/observation.ts";
-import { purgeCalls } from "../store/idempotency.ts";
-import { purgeBackOffs } from "../store/queue-backoffs.ts";
+import { purgeCalls } from "../store/mail/idempotency.ts";
+import { purgeBackOffs } from "../store/mail/queue-backoffs.ts";
 
 const PERIOD_MS = 600_000;
 

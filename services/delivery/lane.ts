@@ -3,8 +3,9 @@ import { ok, type Result, refuse } from "../core/result.ts";
 import type { Clock } from "../platform/clock.ts";
 import type { Observe } from "../platform/observation.ts";
 import type { SmtpFailure } from "../platform/smtp-client.ts";
-import type { DeliveryOutcome } from "../store/deliveries.ts";
-import type { DueDelivery, LeasedPartition } from "../store/queue-leases.ts";
+import { inSpan } from "../platform/tracing.ts";
+import type { DeliveryOutcome } from "../store/mail/deliveries.ts";
+import type { DueDelivery, LeasedPartition } from "../store/mail/queue-leases.ts";
 import { type ComposedMessage, type ComposeOptions, composeMessage, type PreparedMessage } from "./compose.ts";
 import { type AttemptResult, concernsDestination, decide, type Outcome } from "./decide.ts";
 import type { MessageCache } from "./message-cache.ts";
@@ -12,11 +13,13 @@ import type { OctetBudget } from "./octet-budget.ts";
 import type { OutcomeWriter } from "./outcome-writer.ts";
 import type { FindRoute } from "./route.ts";
 import type { PooledSession, SessionPool } from "./session-pool.ts";
+import type { SourcePlace, SourcePools } from "./source-pools.ts";
 
 /** What every lane of a worker shares. */
 export interface LaneTools {
   readonly messages: MessageCache;
   readonly sessions: SessionPool;
+  readonly sources: SourcePools;
   readonly budget: OctetBudget;
   readonly writer: OutcomeWriter;
   readonly findRoute: FindRoute;
@@ -27,8 +30,12 @@ export interface LaneTools {
   readonly observe: Observe;
   /** Limits of the destination's group. */
   messagesPerConnection(destination: string): number;
-  /** False when the lease is no longer certain, the worker stops, or the destination's rate is used up. */
+  /** False when the lease is no longer certain, the partition or the worker stops, or the destination's rate is used up. */
   mayGoOn(partition: LeasedPartition): boolean;
+  /** The partition was stopped: its batch is paused or cancelled, or its destination held. */
+  isStopped(partition: LeasedPartition): boolean;
+  /** Takes note of a destination's exchangers. False when their provider has its sessions already. */
+  admits(destination: string, exchangers: readonly string[]): boolean;
   /** The destination took mail, or is in trouble. */
   noteDestination(destination: string, trouble: string | undefined): void;
 }
@@ -39,13 +46,19 @@ interface Attempt {
   readonly archived?: DeliveryOutcome["archived"];
 }
 
+/** How long a partition waits that met a limit on its way. */
+const PUT_OFF_SECONDS = 1;
+
 /** Delivers the due recipients of one partition, one after another over one session, and gives the partition back. */
 export class Lane {
   readonly #partition: LeasedPartition;
   readonly #tools: LaneTools;
   /** One draw for the whole pass, so that recipients deferred together are due together. */
   readonly #draw: number;
+  readonly #leasedAtMs = performance.now();
   #session: PooledSession | undefined;
+  #source: SourcePlace | undefined;
+  #putOffSeconds = 0;
   /** A result that is the same for every recipient of the destination. */
   #trouble: AttemptResult | undefined;
 
@@ -61,46 +74,78 @@ export class Lane {
       for (const delivery of deliveries) {
         await writer.waitForRoom();
         if (!mayGoOn(this.#partition)) break;
-        await this.#deliver(delivery);
+        if (!(await this.#deliverTraced(delivery))) break;
       }
     } finally {
       if (this.#session) sessions.release(this.#session, messagesPerConnection(this.#partition.destination));
-      writer.release(this.#partition.id);
+      this.#source?.leave();
+      const { instanceId, id: partitionId } = this.#partition;
+      writer.release({ instanceId, partitionId, putOffSeconds: this.#putOffSeconds });
     }
   }
 
-  async #deliver(delivery: DueDelivery): Promise<void> {
-    const { result, archived } = this.#trouble ? { result: this.#trouble } : await this.#composeAndSend(delivery);
-    this.#note(result);
-    this.#record(delivery, result, archived);
+  /** In the trace of the call that sent it. */
+  #deliverTraced(delivery: DueDelivery): Promise<boolean> {
+    const attributes = { "palomar.delivery_id": delivery.id, "palomar.attempt": delivery.attempts + 1 };
+    const parent = async () => {
+      const { message } = await this.#tools.messages.find(this.#partition.messageId);
+      return { traceparent: message.traceParent };
+    };
+    return inSpan("deliver", { kind: "consumer", attributes, parent }, () => this.#deliver(delivery));
   }
 
-  async #composeAndSend(delivery: DueDelivery): Promise<Attempt> {
+  /** @returns false when it was not tried: the rest of the partition is not to be tried now either */
+  async #deliver(delivery: DueDelivery): Promise<boolean> {
+    const attempt = this.#trouble ? { result: this.#trouble } : await this.#composeAndSend(delivery);
+    if (attempt === undefined) return false;
+    this.#note(attempt.result);
+    this.#record(delivery, attempt.result, attempt.archived);
+    return true;
+  }
+
+  async #composeAndSend(delivery: DueDelivery): Promise<Attempt | undefined> {
     const prepared = await this.#prepare(delivery);
     if (!prepared.ok) return { result: prepared.error };
+    const source = this.#enterPool(prepared.value);
+    if (!source?.takeToken()) return this.#putOff();
     const giveBack = await this.#tools.budget.take(prepared.value.composingOctets);
     try {
       const composed = await this.#compose(prepared.value, delivery);
       if (!composed.ok) return { result: composed.error };
-      return { result: await this.#attempt(composed.value), archived: composed.value.archived };
+      const result = await this.#attempt(composed.value, source);
+      return result && { result, archived: composed.value.archived };
     } finally {
       giveBack();
     }
   }
 
+  #enterPool({ message }: PreparedMessage): SourcePlace | undefined {
+    this.#source ??= this.#tools.sources.enter(message.instanceName, message.campaignNumid);
+    return this.#source;
+  }
+
+  #putOff(): undefined {
+    this.#putOffSeconds = PUT_OFF_SECONDS;
+  }
+
   #record(delivery: DueDelivery, result: AttemptResult, archived: DeliveryOutcome["archived"]): void {
-    const { clock, schedule, writer, observe } = this.#tools;
+    const { schedule, writer, observe } = this.#tools;
     const attemptsMade = delivery.attempts + 1;
-    const now = new Date(clock.nowMs());
-    const progress = { attemptsMade, acceptedAt: this.#partition.acceptedAt, now };
+    const { acceptedAt, ageMs } = this.#partition;
+    // This machine's clock may jump; mail must not be given up for that.
+    const now = new Date(acceptedAt.getTime() + ageMs + performance.now() - this.#leasedAtMs);
+    const progress = { attemptsMade, acceptedAt, now };
     const outcome = decide(result, progress, { schedule, random: () => this.#draw });
     writer.add({
+      instanceId: this.#partition.instanceId,
       deliveryId: delivery.id,
       attempts: attemptsMade,
       reply: outcome.words,
       ...consequences(outcome, now, archived),
     });
-    observe({ kind: `delivery-${outcome.kind}`, deliveryId: delivery.id, words: outcome.words });
+    const { words } = outcome;
+    const bounceClass = outcome.kind === "bounced" ? outcome.bounceClass : undefined;
+    observe({ kind: `delivery-${outcome.kind}`, deliveryId: delivery.id, words, bounceClass });
   }
 
   #prepare(delivery: DueDelivery): Promise<Result<PreparedMessage, AttemptResult>> {
@@ -110,7 +155,9 @@ export class Lane {
   #compose(prepared: PreparedMessage, delivery: DueDelivery): Promise<Result<ComposedMessage, AttemptResult>> {
     const { compose, clock } = this.#tools;
     const now = new Date(clock.nowMs());
-    return this.#unlessBroken(delivery, () => composeMessage(prepared, delivery, { ...compose, now }));
+    return inSpan("compose", {}, () =>
+      this.#unlessBroken(delivery, () => composeMessage(prepared, delivery, { ...compose, now })),
+    );
   }
 
   /** What cannot be composed is no fault of the recipient: it is put off, and the operator told. */
@@ -124,12 +171,18 @@ export class Lane {
     }
   }
 
-  /** A kept session may have ended unnoticed: then the message is tried once more over a new one. */
-  async #attempt(composed: ComposedMessage): Promise<AttemptResult> {
-    const { sessions, messagesPerConnection } = this.#tools;
+  /**
+   * A kept session may have ended unnoticed: then the message is tried once more over a new one.
+   * @returns undefined when it was not tried
+   */
+  async #attempt(composed: ComposedMessage, source: SourcePlace): Promise<AttemptResult | undefined> {
+    const { sessions, messagesPerConnection, isStopped } = this.#tools;
     for (;;) {
-      const acquired = await this.#acquire();
+      const acquired = await this.#acquire(source);
+      if (acquired === undefined) return this.#putOff();
       if (!acquired.ok) return acquired.error;
+      // The last moment: what was stopped while this was being made ready does not leave.
+      if (isStopped(this.#partition)) return undefined;
       const pooled = acquired.value;
       const wasUsed = pooled.messages > 0;
       pooled.messages += 1;
@@ -143,11 +196,16 @@ export class Lane {
     }
   }
 
-  async #acquire(): Promise<Result<PooledSession, AttemptResult>> {
+  /** @returns undefined while the destination's provider has no room */
+  async #acquire(source: SourcePlace): Promise<Result<PooledSession, AttemptResult> | undefined> {
     if (this.#session) return ok(this.#session);
-    const route = await this.#tools.findRoute(this.#partition.destination);
+    const { findRoute, admits, sessions } = this.#tools;
+    const { destination } = this.#partition;
+    const route = await findRoute(destination);
     if (!route.ok) return refuse({ kind: "unroutable", reply: route.error });
-    const acquired = await this.#tools.sessions.acquire(route.value);
+    const exchangers = route.value.peers.map(({ name }) => name);
+    if (!admits(destination, exchangers)) return undefined;
+    const acquired = await sessions.acquire(route.value, source);
     if (!acquired.ok) return refuse({ kind: "failed", failure: acquired.error });
     this.#session = acquired.value;
     return acquired;

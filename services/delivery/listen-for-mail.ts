@@ -1,13 +1,21 @@
 import type { ServiceContext } from "../platform/service.ts";
-import { QUEUE_CHANNEL } from "../store/queue.ts";
+import { QUEUE_CHANNEL, STOP_NOTICE } from "../store/mail/queue.ts";
 import { WakeUp } from "./wake-up.ts";
 
 const RECONNECT_MS = 2_000;
 
-/** Calls back on every notice of new mail. A lost connection is opened again; meanwhile the worker's own poll serves. */
+/** What the notices of the queue call for. */
+export interface QueueListener {
+  /** There may be new mail. */
+  onMail(): void;
+  /** A batch or a destination may have been stopped. */
+  onStop(): void;
+}
+
+/** Calls back on every notice. A lost connection is opened again; meanwhile the worker's own poll serves. */
 export function listenForMail(
   context: Pick<ServiceContext, "openListenConnection" | "observe">,
-  onMail: () => void,
+  { onMail, onStop }: QueueListener,
 ): { stop(): Promise<void> } {
   const wakeUp = new WakeUp();
   let stopping = false;
@@ -35,8 +43,9 @@ export function listenForMail(
     const client = await context.openListenConnection();
     try {
       const ended = new Promise<void>((resolve) => client.once("end", resolve));
-      client.on("notification", onMail);
+      client.on("notification", ({ payload }) => (payload === STOP_NOTICE ? onStop() : onMail()));
       await client.query(`listen ${QUEUE_CHANNEL}`);
+      onStop();
       onMail();
       while (!stopping) {
         const lost = await Promise.race([ended.then(() => true), wakeUp.wait(60_000).then(() => false)]);

@@ -2,42 +2,60 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { readRetrySchedule } from "../core/mail/retry.ts";
 import type { Result } from "../core/result.ts";
+import type { Config } from "../platform/config.ts";
 import { domainGroups } from "../platform/domain-groups.ts";
 import { fetchText } from "../platform/fetch-html.ts";
 import { packageFolder } from "../platform/package-folder.ts";
-import { makeResolver } from "../platform/resolver.ts";
+import { makeResolver, type Resolver } from "../platform/resolver.ts";
+import { makeSecureLookup } from "../platform/secure-lookup.ts";
 import type { ServiceContext, StartService } from "../platform/service.ts";
 import { makeTxtLookup } from "../platform/txt-lookup.ts";
+import { CampaignRunner } from "./campaign-runner.ts";
+import { type FindDane, makeFindDane } from "./dane.ts";
 import { startHousekeeping } from "./housekeeping.ts";
 import { listenForMail } from "./listen-for-mail.ts";
 import { MessageCache } from "./message-cache.ts";
 import { OctetBudget } from "./octet-budget.ts";
-import { readDeliveryPolicy } from "./policy.ts";
+import { type DeliveryPolicy, readDeliveryPolicy } from "./policy.ts";
 import { makeFindRoute } from "./route.ts";
 import { SessionPool } from "./session-pool.ts";
 import { TrafficShaping } from "./shaping.ts";
+import { SourcePools } from "./source-pools.ts";
 import { makeFindPolicy } from "./sts-policies.ts";
 import { DeliveryWorker } from "./worker.ts";
 
 /** Takes mail from the queue to where it goes. */
 export const start: StartService = async (context) => {
-  const worker = await makeWorker(context);
+  const policy = readConfigFile("delivery.json", readDeliveryPolicy);
+  const resolver = await makeResolver(context.config.resolver);
+  const worker = await makeWorker(context, policy, resolver);
+  const campaigns = new CampaignRunner({
+    ...context,
+    fetch: { config: context.config, resolver },
+    bounceSpike: policy.bounceSpike,
+  });
   worker.start();
-  const listening = listenForMail(context, () => worker.wake());
+  campaigns.start();
+  const listening = listenForMail(context, {
+    onMail: () => worker.wake(),
+    onStop: () => worker.heedStops(),
+  });
   const housekeeping = startHousekeeping(context.db, context.observe);
   return {
     addresses: {},
     stop: async () => {
-      await Promise.all([housekeeping.stop(), listening.stop()]);
+      await Promise.all([housekeeping.stop(), listening.stop(), campaigns.stop()]);
       await worker.stop();
     },
   };
 };
 
-async function makeWorker(context: ServiceContext): Promise<DeliveryWorker> {
+async function makeWorker(
+  context: ServiceContext,
+  policy: DeliveryPolicy,
+  resolver: Resolver,
+): Promise<DeliveryWorker> {
   const { config, secret, db, clock, observe } = context;
-  const resolver = await makeResolver(config.resolver);
-  const policy = readConfigFile("delivery.json", readDeliveryPolicy);
   const { jitter } = readConfigFile("retry.json", readRetrySchedule);
   const schedule = { waitSeconds: config.retrySeconds, giveUpHours: config.giveUpHours, jitter };
   return new DeliveryWorker({
@@ -54,9 +72,11 @@ async function makeWorker(context: ServiceContext): Promise<DeliveryWorker> {
         client: { hostname: config.hostname, timeouts: policy.timeouts },
         idleMs: policy.idleSessionMs,
       }),
+      sources: new SourcePools(policy, clock, Math.random),
       findRoute: makeFindRoute({
         config,
         resolver,
+        findDane: await findDaneBy(config),
         findPolicy: makeFindPolicy({
           db,
           observe,
@@ -76,6 +96,11 @@ async function makeWorker(context: ServiceContext): Promise<DeliveryWorker> {
       observe,
     },
   });
+}
+
+/** Without a resolver of our own nobody validates: the system's may be anybody's. */
+async function findDaneBy({ resolver, dane }: Config): Promise<FindDane | undefined> {
+  return dane === "off" || resolver === null ? undefined : makeFindDane(await makeSecureLookup(resolver));
 }
 
 function readConfigFile<T>(name: string, read: (data: unknown) => Result<T, string>): T {

@@ -1,6 +1,8 @@
+import { setImmediate as nextTurn } from "node:timers/promises";
 import type { Db } from "../platform/db.ts";
-import { loadMessage } from "../store/messages.ts";
+import { loadMessages, type StoredMessage } from "../store/mail/messages.ts";
 import { type PreparedMessage, prepareMessage, sizeOf } from "./compose.ts";
+import { Signers } from "./signers.ts";
 
 const MOST_OCTETS = 64 * 2 ** 20;
 /** The encoded form is about twice the given one, and both are kept. */
@@ -11,14 +13,16 @@ const BASE_OCTETS = 16 * 2 ** 10;
 /** The messages that are being sent, prepared. The ones used longest ago make room for others. */
 export class MessageCache {
   readonly #db: Db;
-  readonly #secret: string;
+  readonly #signers: Signers;
   readonly #prepared = new Map<number, Promise<PreparedMessage>>();
   readonly #sizes = new Map<number, number>();
   #octets = 0;
+  /** Asked for in this turn of the event loop; the lanes of one look begin together. */
+  #asked: { readonly ids: number[]; readonly loaded: Promise<ReadonlyMap<number, StoredMessage>> } | undefined;
 
   constructor(db: Db, secret: string) {
     this.#db = db;
-    this.#secret = secret;
+    this.#signers = new Signers(db, secret);
   }
 
   find(messageId: number): Promise<PreparedMessage> {
@@ -35,12 +39,31 @@ export class MessageCache {
   }
 
   async #prepare(messageId: number): Promise<PreparedMessage> {
-    const prepared = await prepareMessage(this.#db, this.#secret, await loadMessage(this.#db, messageId));
+    const prepared = await prepareMessage(this.#db, this.#signers, await this.#load(messageId));
     const size = BASE_OCTETS + PREPARED_FACTOR * sizeOf(prepared.message.content);
     this.#sizes.set(messageId, size);
     this.#octets += size;
     this.#makeRoom();
     return prepared;
+  }
+
+  /** One statement loads what is asked for at the same time: submitted messages have a recipient each. */
+  async #load(messageId: number): Promise<StoredMessage> {
+    const asked = this.#asked ?? this.#ask();
+    asked.ids.push(messageId);
+    const message = (await asked.loaded).get(messageId);
+    if (message === undefined) throw new Error(`message ${messageId} is gone`);
+    return message;
+  }
+
+  #ask() {
+    const ids: number[] = [];
+    const loaded = nextTurn().then(() => {
+      this.#asked = undefined;
+      return loadMessages(this.#db, ids);
+    });
+    this.#asked = { ids, loaded };
+    return this.#asked;
   }
 
   #makeRoom(): void {

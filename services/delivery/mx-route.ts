@@ -3,7 +3,8 @@ import { ok, type Result, refuse } from "../core/result.ts";
 import { isReachable } from "../platform/address-blocks.ts";
 import type { Lookup, MxRecord, Resolver } from "../platform/resolver.ts";
 import type { SmtpPeer } from "../platform/smtp-client.ts";
-import { allowsExchanger } from "./mta-sts.ts";
+import type { FindDane } from "./dane.ts";
+import { allowsExchanger, type StsPolicy } from "./mta-sts.ts";
 import type { Route } from "./session-pool.ts";
 import type { FindPolicy } from "./sts-policies.ts";
 
@@ -11,12 +12,16 @@ export interface MxSurroundings {
   readonly resolver: Resolver;
   /** The MTA-STS policy in force. */
   readonly findPolicy: FindPolicy;
+  /** What DANE demands; absent without a validating resolver. */
+  readonly findDane?: FindDane | undefined;
   /** Private blocks that mail may nevertheless go to. */
   readonly allowedBlocks: readonly string[];
   /** Our own name: a mail exchanger of that name, and those behind it, would be a loop. */
   readonly ownName: string;
   /** Spreads the load over exchangers of equal preference; 0 to below 1. */
   readonly random?: () => number;
+  /** 25, but in tests. */
+  readonly port?: number;
 }
 
 const SMTP_PORT = 25;
@@ -27,32 +32,43 @@ const MOST_PEERS = 6;
  * The mail exchangers of a domain, in the order in which they are tried.
  * @param domain as A-labels
  * @returns refused with the reply that stands for it: 556 5.1.10 (null MX), 550 5.1.2 (no such domain, nowhere to
- * deliver), 550 5.4.6 (a loop), 451 4.4.3 (DNS does not answer), 451 4.7.5 (no exchanger that the policy allows)
- * @see RFC 5321 §5.1, RFC 7505, RFC 8461 §5
+ * deliver), 550 5.4.6 (a loop), 451 4.4.3 (DNS does not answer), 451 4.7.5 (no exchanger that the policy allows, or
+ * whose TLSA records can be validated)
+ * @see RFC 5321 §5.1, RFC 7505, RFC 8461 §5, RFC 7672 §2.2
  */
 export async function findMxRoute(domain: string, surroundings: MxSurroundings): Promise<Result<Route, SmtpReply>> {
   const exchangers = await findExchangers(domain, surroundings);
   if (!exchangers.ok) return exchangers;
   const policy = await surroundings.findPolicy(domain);
   const enforced = policy?.mode === "enforce" ? policy : undefined;
-  const lawful = exchangers.value.filter((name) => enforced === undefined || allowsExchanger(enforced, name));
-  if (lawful.length === 0)
-    return refuse(reply(451, "4.7.5", `no mail exchanger of ${domain} is in its MTA-STS policy`));
-
   const peers: SmtpPeer[] = [];
   let trouble: SmtpReply | undefined;
-  for (const name of lawful) {
-    const addresses = await findAddresses(name, surroundings);
-    if (addresses.ok) peers.push(...addresses.value.map((host) => makePeer(name, host, enforced !== undefined)));
-    else trouble = addresses.error;
+  for (const name of exchangers.value) {
+    const security = await secureExchanger(domain, name, { ...surroundings, enforced });
+    const addresses = security.ok ? await findAddresses(name, surroundings) : security;
+    if (addresses.ok && security.ok) peers.push(...addresses.value.map((host) => ({ host, name, ...security.value })));
+    // What may pass decides: who is only away for now must not look like nobody.
+    else if (!addresses.ok && (trouble === undefined || addresses.error.code < 500)) trouble = addresses.error;
     if (peers.length >= MOST_PEERS) break;
   }
   if (peers.length > 0) return ok({ key: `mx ${domain}`, peers: peers.slice(0, MOST_PEERS) });
   return refuse(trouble ?? reply(550, "5.1.2", `no mail exchanger of ${domain} can be reached`));
 }
 
-function makePeer(name: string, host: string, tlsRequired: boolean): SmtpPeer {
-  return { host, port: SMTP_PORT, name, tls: tlsRequired ? "required" : "opportunistic" };
+/** How an exchanger is spoken to. DANE comes before MTA-STS (RFC 8461 §2). */
+async function secureExchanger(
+  domain: string,
+  name: string,
+  { findDane, enforced, port = SMTP_PORT }: MxSurroundings & { readonly enforced: Pick<StsPolicy, "mx"> | undefined },
+): Promise<Result<Pick<SmtpPeer, "port" | "tls" | "dane">, SmtpReply>> {
+  const demand = (await findDane?.(domain, name, port)) ?? { kind: "none" };
+  if (demand.kind === "proof") return ok({ port, tls: "dane", dane: demand.requirement });
+  if (demand.kind === "unknown") {
+    return refuse(reply(451, "4.7.5", `what DANE demands of ${name} cannot be validated now`));
+  }
+  if (enforced === undefined) return ok({ port, tls: "opportunistic" });
+  if (allowsExchanger(enforced, name)) return ok({ port, tls: "required" });
+  return refuse(reply(451, "4.7.5", `no mail exchanger of ${domain} is in its MTA-STS policy`));
 }
 
 /** Names in order of preference, equal ones shuffled. */

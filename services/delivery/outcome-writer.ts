@@ -1,30 +1,35 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Db } from "../platform/db.ts";
 import type { Observe } from "../platform/observation.ts";
-import { type DeliveryOutcome, type InvalidationRule, recordOutcomes } from "../store/deliveries.ts";
-import { releasePartitions } from "../store/queue-leases.ts";
+import { type DeliveryOutcome, type InvalidationRule, recordOutcomes } from "../store/mail/deliveries.ts";
+import { type PartitionRelease, releasePartitions } from "../store/mail/queue-leases.ts";
+import { WakeUp } from "./wake-up.ts";
 
 export interface OutcomeWriterOptions {
   readonly db: Db;
   readonly workerId: string;
+  /** A window is stored after so long, */
   readonly flushMs: number;
+  /** or with so many outcomes, whichever comes first. */
+  readonly flushOutcomes: number;
   readonly rule: InvalidationRule;
   readonly observe: Observe;
 }
 
-/** Above this many unwritten outcomes the lanes wait: the database is away, or slower than the wire. */
-const MOST_PENDING = 5_000;
-const OUTCOMES_PER_FLUSH = 1_000;
 const RETRY_MS = 500;
 
 /**
  * Writes outcomes in batches, one commit for all that came within a window. Nothing is dropped: while the database is
- * away they are kept and tried again, and partitions are given back only after their outcomes.
+ * away they are kept and tried again, and partitions are given back only after their outcomes. With a window being
+ * written and another one full the lanes wait, so that little is forgotten should this process die.
  */
 export class OutcomeWriter {
   readonly #options: OutcomeWriterOptions;
   #outcomes: DeliveryOutcome[] = [];
-  #releases: number[] = [];
+  #releases: PartitionRelease[] = [];
+  /** Outcomes in the transaction that is under way. */
+  #beingWritten = 0;
+  readonly #windowFull = new WakeUp();
   #writing: Promise<void> | undefined;
   #room: (() => void)[] = [];
 
@@ -34,19 +39,23 @@ export class OutcomeWriter {
 
   add(outcome: DeliveryOutcome): void {
     this.#outcomes.push(outcome);
+    if (this.#outcomes.length === this.#options.flushOutcomes) this.#windowFull.ring();
     this.#start();
   }
 
   /** Gives a partition back once everything added so far is stored. */
-  release(partitionId: number): void {
-    this.#releases.push(partitionId);
+  release(release: PartitionRelease): void {
+    this.#releases.push(release);
     this.#start();
   }
 
   /** Resolves when there is room for more outcomes. */
   async waitForRoom(): Promise<void> {
-    if (this.#outcomes.length < MOST_PENDING) return;
-    await new Promise<void>((resolve) => this.#room.push(resolve));
+    while (!this.#hasRoom()) await new Promise<void>((resolve) => this.#room.push(resolve));
+  }
+
+  #hasRoom(): boolean {
+    return this.#outcomes.length + this.#beingWritten < 2 * this.#options.flushOutcomes;
   }
 
   /** Resolves when everything added so far is stored. */
@@ -61,22 +70,28 @@ export class OutcomeWriter {
   }
 
   async #writeAll(): Promise<void> {
+    const { flushMs, flushOutcomes } = this.#options;
     while (this.#outcomes.length > 0 || this.#releases.length > 0) {
-      await sleep(this.#options.flushMs);
-      const outcomes = this.#outcomes.splice(0, OUTCOMES_PER_FLUSH);
-      // A partition's last outcomes may still wait behind these.
-      const releases = this.#outcomes.length === 0 ? this.#releases.splice(0) : [];
-      await this.#write(outcomes, releases);
-      if (this.#outcomes.length < MOST_PENDING) for (const proceed of this.#room.splice(0)) proceed();
+      await this.#windowFull.wait(this.#outcomes.length < flushOutcomes ? flushMs : 0);
+      const outcomes = this.#outcomes.splice(0);
+      this.#beingWritten = outcomes.length;
+      await this.#write(outcomes, this.#releases.splice(0));
+      this.#beingWritten = 0;
+      for (const proceed of this.#room.splice(0)) proceed();
     }
   }
 
-  async #write(outcomes: readonly DeliveryOutcome[], releases: readonly number[]): Promise<void> {
+  async #write(outcomes: readonly DeliveryOutcome[], releases: readonly PartitionRelease[]): Promise<void> {
     const { db, workerId, rule, observe } = this.#options;
     for (;;) {
       try {
         await db.transaction(async (transaction) => {
-          if (outcomes.length > 0) await recordOutcomes(transaction, outcomes, rule);
+          await recordOutcomes(
+            transaction,
+            outcomes,
+            rule,
+            releases.map(({ partitionId }) => partitionId),
+          );
           if (releases.length > 0) await releasePartitions(transaction, workerId, releases);
         });
         return;

@@ -9,15 +9,31 @@ const groupPolicy = z.strictObject({
   messagesPerMinute: atLeastOne.nullable(),
 });
 
+const poolPolicy = z.strictObject({
+  addresses: z.array(
+    z.strictObject({
+      address: z.union([z.ipv4(), z.ipv6()]),
+      weight: z.int().min(1).default(1),
+      hostname: z.hostname().optional(),
+    }),
+  ),
+  connections: atLeastOne.nullable(),
+  messagesPerMinute: atLeastOne.nullable(),
+});
+
 const deliveryPolicy = z.strictObject({
   lanes: atLeastOne,
   leaseSeconds: z.int().min(10),
   flushMs: z.int().min(0).max(1000),
+  flushOutcomes: atLeastOne,
   idleSessionMs: atLeastOne,
   mostBackOffSeconds: atLeastOne,
   composingOctets: atLeastOne,
   timeouts: z.strictObject({ connectMs: atLeastOne, greetingMs: atLeastOne, commandMs: atLeastOne }),
   groups: z.object({ default: groupPolicy }).catchall(groupPolicy),
+  pools: z.object({ default: poolPolicy }).catchall(poolPolicy),
+  poolOf: z.array(z.strictObject({ instance: z.string(), campaign: z.int().optional(), pool: z.string() })),
+  bounceSpike: z.strictObject({ leastTried: atLeastOne, hardBouncePercent: z.number().min(1).max(100) }),
 });
 
 /**
@@ -27,16 +43,38 @@ const deliveryPolicy = z.strictObject({
 export type GroupPolicy = z.output<typeof groupPolicy>;
 
 /**
+ * The addresses that mail leaves from: each for its share of the weights, with the name that its PTR record has
+ * (PALOMAR_HOSTNAME unless given); none: the system chooses. `connections` and `messagesPerMinute` are the most that
+ * one worker has of the pool; null: no limit.
+ */
+export type PoolPolicy = z.output<typeof poolPolicy>;
+
+/** When a campaign pauses itself: so many per cent hard bounces among the recipients tried, once there are enough. */
+export type BounceSpikeRule = DeliveryPolicy["bounceSpike"];
+
+/**
  * The content of config/delivery.json.
  * `lanes`: partitions that a worker delivers at once. `leaseSeconds`: after which a dead worker's partitions go to
- * others. `flushMs`: outcomes are gathered for that long; what a crash repeats is at most one such window.
+ * others. `flushMs`, `flushOutcomes`: outcomes are gathered for that long, or until there are so many, and then stored
+ * (see `mostUnnoted`).
  * `mostBackOffSeconds`: the longest that a destination in trouble is left alone. `composingOctets`: memory for the
- * messages that are on their way at once; above it lanes wait for each other.
+ * messages that are on their way at once; above it lanes wait for each other. `poolOf`: the pool of an instance, or of
+ * one of its campaigns; the first row that fits decides, `default` goes for all others.
  */
 export type DeliveryPolicy = z.output<typeof deliveryPolicy>;
+
+/**
+ * What a worker that dies may have sent without a note of it, at most, and what is then sent again: a window of outcomes
+ * that is being stored, the next one, and a message on the wire of each lane.
+ */
+export function mostUnnoted({ flushOutcomes, lanes }: Pick<DeliveryPolicy, "flushOutcomes" | "lanes">): number {
+  return 2 * flushOutcomes + lanes;
+}
 
 /** Checks the content of the file. @returns refused with a sentence */
 export function readDeliveryPolicy(data: unknown): Result<DeliveryPolicy, string> {
   const parsed = deliveryPolicy.safeParse(data);
-  return parsed.success ? ok(parsed.data) : refuse(z.prettifyError(parsed.error));
+  if (!parsed.success) return refuse(z.prettifyError(parsed.error));
+  const unknown = parsed.data.poolOf.find(({ pool }) => !(pool in parsed.data.pools));
+  return unknown === undefined ? ok(parsed.data) : refuse(`poolOf: there is no pool ${unknown.pool}`);
 }

@@ -2,6 +2,7 @@ import type { SmtpReply } from "../core/mail/smtp-reply.ts";
 import { ok, type Result } from "../core/result.ts";
 import type { Config } from "../platform/config.ts";
 import type { Resolver } from "../platform/resolver.ts";
+import type { FindDane } from "./dane.ts";
 import { findMxRoute } from "./mx-route.ts";
 import type { Route } from "./session-pool.ts";
 import type { FindPolicy } from "./sts-policies.ts";
@@ -17,18 +18,20 @@ export interface RouteSurroundings {
   readonly config: Pick<Config, "delivery" | "fetchAllow" | "hostname">;
   readonly resolver: Resolver;
   readonly findPolicy: FindPolicy;
+  /** Absent without a validating resolver, or where DANE is off. */
+  readonly findDane?: FindDane | undefined;
   /** The sandbox's inbox, as host:port. */
   sandboxAddress(): Promise<string>;
 }
 
 /** The way for every domain, by PALOMAR_DELIVERY. */
-export function makeFindRoute({ config, resolver, findPolicy, sandboxAddress }: RouteSurroundings): FindRoute {
+export function makeFindRoute({ config, sandboxAddress, ...mx }: RouteSurroundings): FindRoute {
   const { delivery } = config;
   switch (delivery.kind) {
     case "sandbox":
       return async () => {
         const { host, port } = splitHostPort(await sandboxAddress());
-        return ok({ key: "sandbox", peers: [{ host, port, name: host, tls: "never" }] });
+        return ok({ key: "sandbox", peers: [{ host, port, name: host, tls: "never" }], local: true });
       };
     case "smart-host": {
       const { host, port } = delivery;
@@ -37,7 +40,7 @@ export function makeFindRoute({ config, resolver, findPolicy, sandboxAddress }: 
     }
     case "mx":
       return (destination) =>
-        findMxRoute(destination, { resolver, findPolicy, allowedBlocks: config.fetchAllow, ownName: config.hostname });
+        findMxRoute(destination, { ...mx, allowedBlocks: config.fetchAllow, ownName: config.hostname });
   }
 }
 

@@ -6,18 +6,22 @@ import {
   type SmtpPeer,
   type SmtpSession,
 } from "../platform/smtp-client.ts";
+import type { SourceAddress, SourcePlace } from "./source-pools.ts";
 
 /** Where a destination's mail goes: servers in the order in which they are tried. */
 export interface Route {
   /** Equal for destinations whose sessions may be shared. */
   readonly key: string;
   readonly peers: readonly SmtpPeer[];
+  /** The way does not leave this machine: addresses to leave from do not matter. */
+  readonly local?: boolean;
 }
 
 /** A session that is in use by one lane. */
 export interface PooledSession {
   readonly session: SmtpSession;
-  readonly route: Route;
+  /** What it is kept under: who goes the same way from the same pool may use it. */
+  readonly key: string;
   /** Messages that went over it, by this lane and others before. */
   messages: number;
 }
@@ -41,18 +45,23 @@ export class SessionPool {
     this.#options = options;
   }
 
-  /** An idle session of the route, or a new one with the first of its servers that takes it. */
-  async acquire(route: Route): Promise<Result<PooledSession, SmtpFailure>> {
-    const idle = this.#takeIdle(route.key);
-    return idle === undefined ? this.open(route) : ok(idle);
+  /** An idle session of the route from the pool, or a new one with the first of its servers that takes it. */
+  async acquire(route: Route, source: SourcePlace): Promise<Result<PooledSession, SmtpFailure>> {
+    const key = `${route.key} from ${source.pool}`;
+    const idle = this.#takeIdle(key);
+    return idle === undefined ? this.#open(key, route, source) : ok(idle);
   }
 
-  /** A new session. */
-  async open(route: Route): Promise<Result<PooledSession, SmtpFailure>> {
+  async #open(key: string, route: Route, source: SourcePlace): Promise<Result<PooledSession, SmtpFailure>> {
     let failure: SmtpFailure = { kind: "broken", stage: "connect", text: "no server" };
     for (const peer of route.peers) {
-      const opened = await openSmtpSession(peer, this.#options.client);
-      if (opened.ok) return ok({ session: opened.value, route, messages: 0 });
+      const from = route.local ? undefined : source.pick(peer.host);
+      if (from === null) {
+        failure = { kind: "broken", stage: "connect", text: `no address of pool ${source.pool} reaches ${peer.host}` };
+        continue;
+      }
+      const opened = await openSmtpSession(peer, withSource(this.#options.client, from));
+      if (opened.ok) return ok({ session: opened.value, key, messages: 0 });
       failure = opened.error;
     }
     return refuse(failure);
@@ -66,7 +75,7 @@ export class SessionPool {
     }
     const timer = setTimeout(() => this.#drop(pooled), this.#options.idleMs);
     timer.unref();
-    this.#idle.set(pooled.route.key, [...(this.#idle.get(pooled.route.key) ?? []), { pooled, timer }]);
+    this.#idle.set(pooled.key, [...(this.#idle.get(pooled.key) ?? []), { pooled, timer }]);
   }
 
   close(): void {
@@ -88,11 +97,16 @@ export class SessionPool {
   }
 
   #forget(pooled: PooledSession): void {
-    const { key } = pooled.route;
+    const { key } = pooled;
     const idle = this.#idle.get(key) ?? [];
     clearTimeout(idle.find((entry) => entry.pooled === pooled)?.timer);
     const kept = idle.filter((entry) => entry.pooled !== pooled);
     if (kept.length > 0) this.#idle.set(key, kept);
     else this.#idle.delete(key);
   }
+}
+
+function withSource(client: SmtpClientOptions, from: SourceAddress | undefined): SmtpClientOptions {
+  if (from === undefined) return client;
+  return { ...client, localAddress: from.address, hostname: from.hostname ?? client.hostname };
 }

@@ -1,21 +1,23 @@
 import type { DomainGroups } from "../core/mail/address-group.ts";
 import type { Clock } from "../platform/clock.ts";
 import type { DeliveryPolicy, GroupPolicy } from "./policy.ts";
+import { RateLimit } from "./rate-limit.ts";
 
-const MS_PER_MINUTE = 60_000;
 /** Of one destination in one look: it fills its sessions soon, and yet leaves lanes to others. */
 export const PARTITIONS_AT_ONCE = 4;
+/** Hosted domains that are remembered; the next delivery learns a forgotten one again. */
+const MOST_LEARNT = 10_000;
 
-/** Messages that may still be sent, and the domains that share them. */
-interface Bucket {
-  tokens: number;
-  filledAtMs: number;
+/** Messages that may still be sent this minute, and the domains that share them. */
+interface SharedRate {
+  readonly limit: RateLimit;
   readonly domains: Set<string>;
 }
 
 /**
  * Keeps a worker within the limits of each mailbox provider: how many partitions of it are delivered at once (one
- * session each), and how many messages a minute. A provider's domains share its limits; each other domain has its own.
+ * session each), and how many messages a minute. A provider's own domains, and those that it hosts by the names of
+ * their mail exchangers, share its limits; each other domain has its own.
  */
 export class TrafficShaping {
   readonly #policy: DeliveryPolicy;
@@ -23,7 +25,9 @@ export class TrafficShaping {
   readonly #clock: Clock;
   /** Domains being delivered to, with the number of their partitions. */
   readonly #active = new Map<string, number>();
-  readonly #buckets = new Map<string, Bucket>();
+  readonly #rates = new Map<string, SharedRate>();
+  /** Groups of hosted domains, as their exchangers told. */
+  readonly #learnt = new Map<string, number>();
 
   constructor(policy: DeliveryPolicy, groups: DomainGroups, clock: Clock) {
     this.#policy = policy;
@@ -32,7 +36,7 @@ export class TrafficShaping {
   }
 
   policyOf(destination: string): GroupPolicy {
-    return this.#policy.groups[this.#groups.nameOf(this.#groups.ofDomain(destination))] ?? this.#policy.groups.default;
+    return this.#policy.groups[this.#groups.nameOf(this.#groupOf(destination))] ?? this.#policy.groups.default;
   }
 
   begin(destination: string): void {
@@ -45,46 +49,70 @@ export class TrafficShaping {
     else this.#active.set(destination, left);
   }
 
-  /** How many more partitions the domains may have that are delivered to, or were slowed down. */
-  room(): Map<string, number> {
-    const domains = new Set([...this.#active.keys(), ...[...this.#buckets.values()].flatMap((b) => [...b.domains])]);
-    return new Map([...domains].map((domain) => [domain, this.#roomOf(domain)]));
+  /**
+   * Takes note of the exchangers of a destination that was begun.
+   * @returns false when its provider turns out to have more sessions than it is to have: the partition has to wait
+   */
+  learn(destination: string, exchangers: readonly string[]): boolean {
+    if (this.#groups.ofDomain(destination) === 0) {
+      const group = exchangers.map((name) => this.#groups.ofMxHost(name)).find((id) => id !== 0);
+      this.#learnt.delete(destination);
+      if (this.#learnt.size >= MOST_LEARNT) this.#learnt.clear();
+      if (group !== undefined) this.#learnt.set(destination, group);
+    }
+    return this.#sessionsOf(this.#shareOf(destination)) <= this.policyOf(destination).connections;
   }
 
-  #roomOf(destination: string): number {
-    if (!this.#hasToken(destination)) return 0;
-    const share = this.#shareOf(destination);
-    let sessions = 0;
-    for (const [domain, count] of this.#active) if (this.#shareOf(domain) === share) sessions += count;
-    return Math.min(PARTITIONS_AT_ONCE, Math.max(0, this.policyOf(destination).connections - sessions));
+  /** How many more partitions the domains may have that are delivered to, were slowed down, or are hosted. */
+  room(): Map<string, number> {
+    const slowed = [...this.#rates.values()].flatMap(({ domains }) => [...domains]);
+    const domains = new Set([...this.#active.keys(), ...slowed, ...this.#learnt.keys()]);
+    const sessions = new Map<string, number>();
+    for (const [domain, count] of this.#active) {
+      const share = this.#shareOf(domain);
+      sessions.set(share, (sessions.get(share) ?? 0) + count);
+    }
+    return new Map([...domains].map((domain) => [domain, this.#roomOf(domain, sessions)]));
+  }
+
+  #roomOf(destination: string, sessions: ReadonlyMap<string, number>): number {
+    if (this.#rateOf(destination)?.hasToken() === false) return 0;
+    const used = sessions.get(this.#shareOf(destination)) ?? 0;
+    return Math.min(PARTITIONS_AT_ONCE, Math.max(0, this.policyOf(destination).connections - used));
   }
 
   /** Takes leave to send one message. @returns false when this minute's are used up */
   takeToken(destination: string): boolean {
-    if (!this.#hasToken(destination)) return false;
-    const bucket = this.#buckets.get(this.#shareOf(destination));
-    if (bucket) bucket.tokens -= 1;
-    return true;
+    return this.#rateOf(destination)?.takeToken() ?? true;
   }
 
-  #hasToken(destination: string): boolean {
+  /** Undefined where there is no limit. */
+  #rateOf(destination: string): RateLimit | undefined {
     const { messagesPerMinute } = this.policyOf(destination);
-    if (messagesPerMinute === null) return true;
+    if (messagesPerMinute === null) return undefined;
     const share = this.#shareOf(destination);
-    const nowMs = this.#clock.nowMs();
-    const bucket = this.#buckets.get(share) ?? { tokens: messagesPerMinute, filledAtMs: nowMs, domains: new Set() };
-    // A clock that was set back must not stop the mail until it has caught up.
-    const gained = (Math.max(0, nowMs - bucket.filledAtMs) * messagesPerMinute) / MS_PER_MINUTE;
-    bucket.tokens = Math.min(messagesPerMinute, bucket.tokens + gained);
-    bucket.filledAtMs = nowMs;
-    bucket.domains.add(destination);
-    this.#buckets.set(share, bucket);
-    return bucket.tokens >= 1;
+    const rate = this.#rates.get(share) ?? {
+      limit: new RateLimit(messagesPerMinute, this.#clock),
+      domains: new Set<string>(),
+    };
+    rate.domains.add(destination);
+    this.#rates.set(share, rate);
+    return rate.limit;
+  }
+
+  #sessionsOf(share: string): number {
+    let sessions = 0;
+    for (const [domain, count] of this.#active) if (this.#shareOf(domain) === share) sessions += count;
+    return sessions;
   }
 
   /** What the limits are counted by. */
   #shareOf(destination: string): string {
-    const group = this.#groups.ofDomain(destination);
+    const group = this.#groupOf(destination);
     return group === 0 ? destination : `group ${group}`;
+  }
+
+  #groupOf(destination: string): number {
+    return this.#groups.ofDomain(destination) || (this.#learnt.get(destination) ?? 0);
   }
 }

@@ -2,7 +2,7 @@ import { ok, type Result, refuse } from "../core/result.ts";
 import type { Db } from "../platform/db.ts";
 import type { Observe } from "../platform/observation.ts";
 import type { LookUpTexts } from "../platform/txt-lookup.ts";
-import { findStsPolicy, keepStsPolicy } from "../store/sts-policies.ts";
+import { findStsPolicy, keepStsPolicy } from "../store/mail/sts-policies.ts";
 import { readStsPolicy, readStsRecord, type StsPolicy } from "./mta-sts.ts";
 
 export interface StsSurroundings {

@@ -1,8 +1,9 @@
 import { randomUUID } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
 import { nextAttempt, type RetrySchedule } from "../core/mail/retry.ts";
 import type { Db } from "../platform/db.ts";
 import type { Observe } from "../platform/observation.ts";
-import { backOffDestination, endBackOff } from "../store/queue-backoffs.ts";
+import { backOffDestination, endBackOff } from "../store/mail/queue-backoffs.ts";
 import {
   type DueDelivery,
   extendLeases,
@@ -10,10 +11,11 @@ import {
   leasePartitions,
   loadDueDeliveries,
   wakePartitions,
-} from "../store/queue-leases.ts";
+} from "../store/mail/queue-leases.ts";
+import { acknowledgeStops, findStops } from "../store/mail/queue-stops.ts";
 import { Lane, type LaneTools } from "./lane.ts";
 import { OutcomeWriter } from "./outcome-writer.ts";
-import type { DeliveryPolicy } from "./policy.ts";
+import { type DeliveryPolicy, mostUnnoted } from "./policy.ts";
 import { PARTITIONS_AT_ONCE, type TrafficShaping } from "./shaping.ts";
 import { WakeUp } from "./wake-up.ts";
 
@@ -24,12 +26,20 @@ export interface WorkerOptions {
   readonly schedule: RetrySchedule;
   readonly hardBouncesToInvalidate: number;
   readonly observe: Observe;
-  readonly tools: Omit<LaneTools, "writer" | "messagesPerConnection" | "mayGoOn" | "noteDestination">;
+  readonly tools: Omit<
+    LaneTools,
+    "writer" | "messagesPerConnection" | "mayGoOn" | "isStopped" | "admits" | "noteDestination"
+  >;
 }
 
 /** How often the queue is looked at when nobody tells of new mail. */
 const POLL_MS = 500;
 const AFTER_FAILURE_MS = 1_000;
+/**
+ * Looks begin this far apart: when much arrives at once, one look takes for many notices. Mail that comes while nothing
+ * else does is looked for at once.
+ */
+const BETWEEN_LOOKS_MS = 40;
 const WAKE_LIMIT = 1_000;
 /** A lane stops this long before its lease ends: what it has just begun must end within it. */
 const LEASE_MARGIN_MS = 5_000;
@@ -47,9 +57,13 @@ export class DeliveryWorker {
   readonly #lanes = new Map<number, Promise<void>>();
   /** Partitions whose lease ended before it could be prolonged. */
   readonly #lost = new Set<number>();
+  /** Partitions of which no further message may begin. */
+  readonly #stopped = new Set<number>();
   /** Destinations in back-off, as far as this worker knows. */
   readonly #troubled = new Set<string>();
   #after = "";
+  /** The last look left something behind, for want of a lane or of room at a destination. */
+  #wasShort = false;
   #wokenAtMs = Number.NEGATIVE_INFINITY;
   #leasesEndAtMs = 0;
   #stopping = false;
@@ -59,7 +73,8 @@ export class DeliveryWorker {
     const { db, policy, hardBouncesToInvalidate, observe } = options;
     this.#options = options;
     const rule = { hardBouncesToInvalidate };
-    this.#writer = new OutcomeWriter({ db, workerId: this.#id, flushMs: policy.flushMs, rule, observe });
+    const { flushMs, flushOutcomes } = policy;
+    this.#writer = new OutcomeWriter({ db, workerId: this.#id, flushMs, flushOutcomes, rule, observe });
   }
 
   start(): void {
@@ -69,6 +84,18 @@ export class DeliveryWorker {
   /** There may be new mail. */
   wake(): void {
     this.#wakeUp.ring();
+  }
+
+  /** A batch or a destination may have been stopped: its lanes begin no further message, and the database is told so. */
+  async heedStops(): Promise<void> {
+    const { db, observe } = this.#options;
+    try {
+      const stopped = await findStops(db, this.#id);
+      for (const id of stopped) this.#stopped.add(id);
+      if (stopped.length > 0) await acknowledgeStops(db, this.#id, stopped);
+    } catch (error) {
+      observe({ kind: "stops-not-read", level: "warn", err: error }); // asked again with the next lease
+    }
   }
 
   /** Finishes the messages that are on their way, stores what became of them, gives the rest back. */
@@ -84,12 +111,15 @@ export class DeliveryWorker {
 
   async #fillLanes(): Promise<void> {
     while (!this.#stopping) {
+      const lookedAtMs = performance.now();
       const found = await this.#leaseSome().catch((error: unknown) => {
         this.#options.observe({ kind: "queue-not-read", level: "error", err: error });
         return undefined;
       });
       if (found === undefined) await this.#wakeUp.wait(AFTER_FAILURE_MS);
       else if (found === 0) await this.#wakeUp.wait(POLL_MS);
+      const restMs = lookedAtMs + BETWEEN_LOOKS_MS - performance.now();
+      if (restMs > 0) await sleep(restMs);
     }
   }
 
@@ -98,13 +128,15 @@ export class DeliveryWorker {
     const { db, policy, shaping } = this.#options;
     await this.#wakeDue();
     const limit = policy.lanes - this.#lanes.size;
+    const room = shaping.room();
+    this.#wasShort = limit === 0 || [...room.values()].includes(0);
     if (limit === 0) return 0;
     const { partitions, after } = await leasePartitions(db, {
       workerId: this.#id,
       limit,
       leaseSeconds: policy.leaseSeconds,
       after: this.#after,
-      room: shaping.room(),
+      room,
       partitionsPerDestination: Math.min(PARTITIONS_AT_ONCE, policy.groups.default.connections),
     });
     const roundGoesOn = after !== "" || this.#after !== "";
@@ -117,7 +149,11 @@ export class DeliveryWorker {
   async #wakeDue(): Promise<void> {
     if (performance.now() - this.#wokenAtMs < POLL_MS) return;
     this.#wokenAtMs = performance.now();
-    await wakePartitions(this.#options.db, WAKE_LIMIT);
+    const { db, policy, observe } = this.#options;
+    for (const { workerId, partitions, recipients } of await wakePartitions(db, WAKE_LIMIT)) {
+      const mostRepeated = Math.min(recipients, mostUnnoted(policy));
+      observe({ kind: "leases-taken-over", level: "warn", worker: workerId, partitions, recipients, mostRepeated });
+    }
   }
 
   async #startLanes(partitions: readonly LeasedPartition[]): Promise<void> {
@@ -138,7 +174,8 @@ export class DeliveryWorker {
         shaping.end(partition.destination);
         this.#lanes.delete(partition.id);
         this.#lost.delete(partition.id);
-        this.#wakeUp.ring();
+        this.#stopped.delete(partition.id);
+        if (this.#wasShort) this.#wakeUp.ring();
       });
     this.#lanes.set(partition.id, done);
   }
@@ -152,8 +189,11 @@ export class DeliveryWorker {
       mayGoOn: ({ id, destination }) =>
         !this.#stopping &&
         !this.#lost.has(id) &&
+        !this.#stopped.has(id) &&
         performance.now() < this.#leasesEndAtMs &&
         shaping.takeToken(destination),
+      isStopped: ({ id }) => this.#stopped.has(id),
+      admits: (destination, exchangers) => shaping.learn(destination, exchangers),
       noteDestination: (destination, trouble) => this.#noteDestination(destination, trouble),
     };
   }
@@ -178,6 +218,7 @@ export class DeliveryWorker {
     if (lanes.length === 0) return;
     const held = new Set(await extendLeases(this.#options.db, this.#id, this.#options.policy.leaseSeconds));
     for (const id of lanes) if (!held.has(id) && this.#lanes.has(id)) this.#lost.add(id);
+    await this.heedStops();
   }
 
   #noteDestination(destination: string, trouble: string | undefined): void {

@@ -7,6 +7,8 @@ import type { DnsApiContext, DnsEndpoint } from "./context.ts";
 import { makeDialect } from "./dialect.ts";
 import { makeAccessEndpoints } from "./routes/access.ts";
 import { makeCompanyEndpoints } from "./routes/companies.ts";
+import { makeDnssecEndpoints } from "./routes/dnssec.ts";
+import { makePreviewEndpoints } from "./routes/previews.ts";
 import { makeRecordEndpoints } from "./routes/records.ts";
 import { makeSoaEndpoints } from "./routes/soa.ts";
 import { makeZoneFileEndpoints } from "./routes/zone-files.ts";
@@ -20,6 +22,8 @@ export function makeDnsEndpoints(context: DnsApiContext): readonly DnsEndpoint[]
     makeSoaEndpoints,
     makeRecordEndpoints,
     makeZoneFileEndpoints,
+    makeDnssecEndpoints,
+    makePreviewEndpoints,
     makeAccessEndpoints,
   ].flatMap((make) => make(context));
 }
@@ -30,6 +34,7 @@ export function makeDnsApi(context: DnsApiContext, config: Config, observe: Obse
     endpoints: makeDnsEndpoints(context),
     bodyLimitOctets: config.apiBodyLimitOctets,
     limits: makeRateLimits(config.apiRequestsPerSecond, config.limitLoopback),
+    trustedProxies: config.trustedProxies,
     observe,
   });
 }

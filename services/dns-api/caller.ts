@@ -1,6 +1,6 @@
 import type { Refusal } from "../core/refusal.ts";
-import type { DnsCaller } from "../store/dns-callers.ts";
-import type { ZoneScope } from "../store/zones.ts";
+import type { DnsCaller } from "../store/dns/dns-callers.ts";
+import type { ZoneScope } from "../store/dns/zones.ts";
 
 /** The zones that a caller sees. */
 export function scopeOf(caller: DnsCaller): ZoneScope & { readonly resellerId: string } {
@@ -8,8 +8,9 @@ export function scopeOf(caller: DnsCaller): ZoneScope & { readonly resellerId: s
   return caller.mode === "reseller" ? { resellerId } : { resellerId, companyId: caller.companyId };
 }
 
-/** The caller as the history names it. */
+/** The caller as the history names it: who is signed in at the console, else whose key it was. */
 export function actorOf(caller: DnsCaller): string {
+  if (caller.login !== undefined) return caller.login;
   return caller.mode === "reseller" ? `reseller:${caller.resellerId}` : `company:${caller.crmId}`;
 }
 

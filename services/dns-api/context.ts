@@ -1,7 +1,8 @@
 import type { Clock } from "../platform/clock.ts";
 import type { Db } from "../platform/db.ts";
+import type { LookUpDs } from "../platform/ds-lookup.ts";
 import type { AnyEndpoint } from "../platform/http/endpoint.ts";
-import type { DnsCaller } from "../store/dns-callers.ts";
+import type { DnsCaller } from "../store/dns/dns-callers.ts";
 import type { ZoneAnnouncer } from "./zone-announcer.ts";
 
 /** What the operations work with. */
@@ -10,6 +11,7 @@ export interface DnsApiContext {
   readonly secret: string;
   readonly clock: Clock;
   readonly announcer: ZoneAnnouncer;
+  readonly lookUpDs: LookUpDs;
 }
 
 export type DnsEndpoint = AnyEndpoint<DnsCaller>;

@@ -1,18 +1,24 @@
+import { makeDsLookup } from "../platform/ds-lookup.ts";
 import { listenHttp } from "../platform/http/listen.ts";
 import type { StartService } from "../platform/service.ts";
 import { makeDnsApi } from "./app.ts";
+import { startJournalUpkeep } from "./journal-upkeep.ts";
+import { startSigningUpkeep } from "./signing-upkeep.ts";
 import { ZoneAnnouncer } from "./zone-announcer.ts";
 
 /** The DNS management API. */
 export const start: StartService = async ({ config, secret, db, clock, observe }) => {
   const announcer = new ZoneAnnouncer(db, observe);
-  const app = makeDnsApi({ db, secret, clock, announcer }, config, observe);
+  const lookUpDs = await makeDsLookup(config.resolver);
+  const app = makeDnsApi({ db, secret, clock, announcer, lookUpDs }, config, observe);
   const listener = await listenHttp(app, config.listen.dnsApi);
+  const journalUpkeep = startJournalUpkeep({ db, clock, observe, keep: config.dns });
+  const signingUpkeep = startSigningUpkeep({ db, signer: { secret, clock }, lookUpDs, announcer, observe });
   return {
     addresses: listener ? { dns_api: listener.url } : {},
     stop: async () => {
       await listener?.close();
-      await announcer.drained();
+      await Promise.all([announcer.drained(), journalUpkeep.stop(), signingUpkeep.stop()]);
     },
   };
 };

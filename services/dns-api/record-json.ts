@@ -6,21 +6,19 @@ import { typeCode, typeMnemonic } from "../core/dns/rr-types.ts";
 import { checkRecordType } from "../core/dns/zone-checks.ts";
 import { invalidField, missingField, type Refusal } from "../core/refusal.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
-import type { Modification, RecordDraft } from "../store/zone-edit.ts";
+import type { Modification, RecordDraft } from "../store/dns/zone-edit.ts";
 import { nameText, seconds } from "./schemas.ts";
 
 /** Presentation format of the longest RDATA: 65,535 octets, each as `\DDD`, and the quotes of 257 strings. */
 const MOST_VALUE_CHARACTERS = 4 * 65_535 + 3 * 257;
 
 const MOST_PRIORITY = 65_535;
+const NO_PRIORITY = `must be a whole number from 0 to ${MOST_PRIORITY}`;
 
 /** A number or digits; the priority as text. */
 const priority = z
-  .union(
-    [z.int(), z.string().regex(/^\d{1,5}$/, "must be a whole number from 0 to 65535")],
-    "must be a whole number from 0 to 65535",
-  )
-  .refine((given) => Number(given) >= 0 && Number(given) <= MOST_PRIORITY, "must be a whole number from 0 to 65535")
+  .union([z.int().min(0).max(MOST_PRIORITY), z.string().regex(/^\d{1,5}$/)], NO_PRIORITY)
+  .refine((given) => Number(given) <= MOST_PRIORITY, NO_PRIORITY)
   .transform((given) => String(Number(given)));
 
 /** A record to be created. */

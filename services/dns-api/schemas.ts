@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { MOST_SECONDS } from "../store/zone-soa.ts";
+import { MOST_SECONDS } from "../store/dns/zone-soa.ts";
 
 const MOST_SERIAL = 2 ** 32 - 1;
 

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { type DomainName, formatDomainName } from "../core/dns/name.ts";
-import type { Zone } from "../store/zones.ts";
+import type { Zone } from "../store/dns/zones.ts";
 import { warnings } from "./schemas.ts";
 
 /** The SOA of a zone as the API shows it. */

@@ -1,9 +1,10 @@
 import { type DomainName, parseDomainName } from "../core/dns/name.ts";
 import type { Refusal } from "../core/refusal.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
-import type { DnsCaller } from "../store/dns-callers.ts";
-import type { ZoneChanged, ZoneTarget } from "../store/zone-changes.ts";
-import { zoneDoesNotExist } from "../store/zones.ts";
+import type { DnsCaller } from "../store/dns/dns-callers.ts";
+import type { ZoneChanged, ZoneTarget } from "../store/dns/zone-changes.ts";
+import type { SigningTarget } from "../store/dns/zone-signing-state.ts";
+import { zoneDoesNotExist } from "../store/dns/zones.ts";
 import { actorOf, scopeOf } from "./caller.ts";
 import type { DnsApiContext } from "./context.ts";
 
@@ -25,11 +26,12 @@ export async function changeAndAnnounce<Changed extends Pick<ZoneChanged, "zone"
   context: DnsApiContext,
   caller: DnsCaller,
   domain: string,
-  change: (target: ZoneTarget, now: Date) => Promise<Result<Changed, Refusal>>,
+  change: (target: SigningTarget, now: Date) => Promise<Result<Changed, Refusal>>,
 ): Promise<Result<Changed, Refusal>> {
   const target = zoneTarget(caller, domain);
   if (!target.ok) return target;
-  const changed = await change(target.value, new Date(context.clock.nowMs()));
+  const { secret, clock } = context;
+  const changed = await change({ ...target.value, signer: { secret, clock } }, new Date(clock.nowMs()));
   if (changed.ok) context.announcer.announce([changed.value.zone.id]);
   return changed;
 }

@@ -16,6 +16,12 @@ interface Cut {
   readonly label: number;
 }
 
+/** Offsets of an RRset in the message. */
+interface Span {
+  readonly start: number;
+  readonly end: number;
+}
+
 /** Fills the additional section: glue, and the addresses of what an answer points to. Allocates nothing per query. */
 export class AdditionalData {
   readonly #reader: PictureReader;
@@ -40,7 +46,7 @@ export class AdditionalData {
    * @param required those at or below the cut; else the others
    * @returns whether all fitted
    */
-  writeGlue(zone: number, servers: { start: number; end: number }, cut: Cut, required: boolean): boolean {
+  writeGlue(zone: number, servers: Span, cut: Cut, required: boolean): boolean {
     const response = this.#response;
     const target = this.#target;
     response.section = SECTION.ADDITIONAL;
@@ -57,13 +63,13 @@ export class AdditionalData {
 
   /**
    * Adds the addresses that the client will ask for next, as far as they fit (RFC 1035 §3.3, RFC 2782, RFC 9460 §4.1).
-   * @param start offset of the answer's RRset, which ends where the response does
+   * @param answer offsets of the answer's RRset
    * @param owner the RRset's owner, and where in the message it stands
    */
-  addAddresses(zone: number, type: number, start: number, owner: { name: LookupName; at: number }): void {
+  addAddresses(zone: number, type: number, answer: Span, owner: { name: LookupName; at: number }): void {
     if (!POINTS_TO_HOSTS.has(type)) return;
     const response = this.#response;
-    const end = response.position;
+    const { start, end } = answer;
     response.section = SECTION.ADDITIONAL;
     const target = this.#target;
     for (let record = start; record < end; ) {
@@ -97,7 +103,7 @@ export class AdditionalData {
     const reader = this.#reader;
     const apexLabel = reader.apexLabelIn(zone, name);
     if (apexLabel < 0) return 0;
-    let node = reader.apexNode(zone);
+    let node = reader.apex;
     let hash = reader.zoneSeed(zone);
     for (let label = apexLabel - 1; label >= 0; label -= 1) {
       if (!glue && (reader.flags(node) & (FLAG.CUT | FLAG.DNAME)) !== 0) return 0;
@@ -117,6 +123,11 @@ export class AdditionalData {
 
   #writeAdditional(node: number, type: number, nameAt: number): boolean {
     const rrset = this.#reader.findRrset(node, type);
-    return rrset === 0 || this.#response.writeRrset(rrset, node, nameAt > MAX_POINTER ? 0 : nameAt);
+    const owner = nameAt > MAX_POINTER ? 0 : nameAt;
+    if (rrset === 0) return true;
+    if (!this.#response.writeRrset(rrset, node, owner)) return false;
+    // RFC 4035 §3.1.1: where there is no room for them, the records may go without their signatures.
+    this.#response.writeSignatures(rrset, node, owner);
+    return true;
   }
 }

@@ -1,15 +1,16 @@
 import { RCODE, TYPE } from "../core/dns/rr-types.ts";
 import { AdditionalData } from "./additional.ts";
+import type { Authority } from "./authority.ts";
+import { DenialProofs, DeniedName } from "./denial-proofs.ts";
+import { DnameAnswers, REDIRECTION } from "./dname-answers.ts";
 import { FLAG, RECORD_FIXED_OCTETS, ZONE } from "./picture/layout.ts";
 import { LookupName } from "./picture/lookup-name.ts";
 import type { PictureReader } from "./picture/reader.ts";
-import type { Authority } from "./pipeline.ts";
 import { HEADER_OCTETS, type Query } from "./query.ts";
 import { EXTENDED_ERROR, MAX_POINTER, type Response, SECTION } from "./response.ts";
 
 /** Aliases followed for one query; a chain or a loop ends there. */
 const MAX_ALIASES = 16;
-const MAX_NAME_OCTETS = 255;
 
 /** What a step of the algorithm comes to. */
 const DONE = 0;
@@ -19,7 +20,8 @@ const FOLLOW = 1;
 const OVERFLOW = 2;
 
 /**
- * Answers queries from the picture: RFC 1034 §4.3.2 as clarified by RFC 2181, 2308, 4592, 6604, 6672, 8482 and 9471.
+ * Answers queries from the picture: RFC 1034 §4.3.2 as clarified by RFC 2181, 2308, 4592, 6604, 6672, 8482 and 9471,
+ * with signatures and proofs for those who take them: RFC 4035 §3.1, RFC 5155 §7.2.
  * One object per thread; nothing is allocated per query.
  */
 export class Answerer {
@@ -27,11 +29,10 @@ export class Answerer {
   /** The query's name and the aliases' targets, in the chain's order. */
   readonly #chain: LookupName[];
   readonly #additional: AdditionalData;
-  readonly #synthesised = new Uint8Array(MAX_NAME_OCTETS);
-  /** DNAMEs in the answer, and where their fields are. */
-  readonly #dnames = new Int32Array(MAX_ALIASES + 1);
-  readonly #dnamesAt = new Int32Array(MAX_ALIASES + 1);
-  #dnameCount = 0;
+  readonly #proofs: DenialProofs;
+  /** The name at hand, as far as the walk has come. */
+  readonly #denied = new DeniedName();
+  readonly #dnames: DnameAnswers;
   #targetAt = 0;
   /** Class of the answer for response rate limiting: the node or zone that it comes from. */
   origin = 0;
@@ -47,6 +48,8 @@ export class Answerer {
   constructor(reader: PictureReader) {
     this.#reader = reader;
     this.#additional = new AdditionalData(reader);
+    this.#proofs = new DenialProofs(reader);
+    this.#dnames = new DnameAnswers(reader, MAX_ALIASES + 1);
     this.#chain = Array.from({ length: MAX_ALIASES + 1 }, () => new LookupName());
   }
 
@@ -62,7 +65,8 @@ export class Answerer {
     this.#streamed = streamed;
     this.origin = 0;
     this.#additional.begin(response);
-    this.#dnameCount = 0;
+    this.#proofs.begin(response);
+    this.#dnames.begin(response);
     this.needsAuthority = false;
     if (!this.#enterFirstZone()) {
       response.rcode = RCODE.REFUSED;
@@ -83,10 +87,10 @@ export class Answerer {
       if (outcome !== FOLLOW) return outcome === DONE;
       aliases += 1;
       owner = this.#targetAt;
-      if (aliases > MAX_ALIASES || owner > MAX_POINTER) return true;
+      if (aliases > MAX_ALIASES || owner > MAX_POINTER) return this.#proofs.writeExpansions();
       const target = this.#chain[aliases]!;
       target.read(response.octets, owner, response.position);
-      if (!this.#enterTarget(target, aliases)) return true;
+      if (!this.#enterTarget(target, aliases)) return this.#proofs.writeExpansions();
       name = target;
     }
   }
@@ -99,6 +103,7 @@ export class Answerer {
     if (zone === 0) return false;
     this.#zone = zone;
     this.#apexLabel = this.#reader.zoneLabel;
+    this.#reader.open(zone);
     const apex = name.startOf(this.#apexLabel);
     this.#response.enterZone(zone, name.lastUpperCase < apex ? HEADER_OCTETS + apex : 0);
     return true;
@@ -112,6 +117,7 @@ export class Answerer {
     const zone = this.#reader.findZone(target);
     // A public name leads into no restricted zone; within one, whoever asks has been let in.
     if (zone === 0 || (zone !== this.#zone && this.#reader.isRestricted(zone))) return false;
+    if (zone !== this.#zone) this.#reader.open(zone);
     this.#zone = zone;
     this.#apexLabel = this.#reader.zoneLabel;
     this.#response.enterZone(zone, 0);
@@ -123,8 +129,14 @@ export class Answerer {
     const reader = this.#reader;
     const zone = this.#zone;
     const apexLabel = this.#apexLabel;
-    let node = reader.apexNode(zone);
+    const denied = this.#denied;
+    let node = reader.apex;
     let hash = reader.zoneSeed(zone);
+    denied.name = name;
+    denied.zone = zone;
+    denied.apex = node;
+    denied.apexLabel = apexLabel;
+    denied.encloserLabel = -1;
     for (let label = apexLabel - 1; label >= 0; label -= 1) {
       const flags = reader.flags(node);
       if ((flags & FLAG.DNAME) !== 0) return this.#redirect(node, name, label + 1, owner);
@@ -132,6 +144,7 @@ export class Answerer {
       hash = reader.childHash(parentHash, name, label);
       const child = reader.findNode(zone, hash, name, label, apexLabel);
       if (child === 0) {
+        denied.encloserLabel = label + 1;
         if ((flags & FLAG.WILDCARD_CHILD) === 0) return this.#nameError();
         const wildcard = reader.findWildcard(zone, reader.wildcardHash(parentHash), name, label + 1, apexLabel);
         return wildcard === 0 ? this.#nameError() : this.#answerAt(wildcard, name, owner);
@@ -151,93 +164,118 @@ export class Answerer {
     const response = this.#response;
     this.origin = node;
     if (type === TYPE.ANY) return this.#answerAny(node, owner);
+    if (type === TYPE.RRSIG) return this.#answerSignatures(node, owner);
     const start = response.position;
     const rrset = reader.findRrset(node, type);
     if (rrset !== 0) {
       if (!response.writeRrset(rrset, node, owner)) return OVERFLOW;
-      this.#additional.addAddresses(this.#zone, type, start, { name, at: owner });
+      const end = response.position;
+      if (!response.writeSignatures(rrset, node, owner)) return OVERFLOW;
+      if (this.#endAnswer() === OVERFLOW) return OVERFLOW;
+      this.#additional.addAddresses(this.#zone, type, { start, end }, { name, at: owner });
       return DONE;
     }
-    if ((reader.flags(node) & FLAG.CNAME) === 0) return this.#writeNegativeSoa();
-    if (!response.writeRrset(reader.findRrset(node, TYPE.CNAME), node, owner)) return OVERFLOW;
+    if ((reader.flags(node) & FLAG.CNAME) === 0) return this.#noData(node);
+    if (!response.writeSigned(reader.findRrset(node, TYPE.CNAME), node, owner)) return OVERFLOW;
+    this.#noteExpansion();
     this.#targetAt = start + RECORD_FIXED_OCTETS;
     return FOLLOW;
   }
 
-  /** RFC 8482 §4.1: over UDP one RRset, over TCP all. */
+  /** Behind the last record of the answer section: that no wildcard of the chain stood for a name that exists. */
+  #endAnswer(): number {
+    this.#noteExpansion();
+    return this.#proofs.writeExpansions() ? DONE : OVERFLOW;
+  }
+
+  #noteExpansion(): void {
+    if (this.#denied.encloserLabel >= 0) this.#proofs.noteExpansion(this.#denied);
+  }
+
+  /** RFC 8482 §4.1: over UDP one RRset, over TCP all; those of DNSSEC are for clients that take them (RFC 3225 §3). */
   #answerAny(node: number, owner: number): number {
-    let left = this.#reader.rrsetCount(node);
-    if (left === 0) return this.#writeNegativeSoa();
-    let rrset = this.#reader.firstRrset(node);
-    if (!this.#streamed) left = 1;
-    for (; left > 0; left -= 1) {
-      if (!this.#response.writeRrset(rrset, node, owner)) return OVERFLOW;
-      if (left > 1) rrset = this.#reader.nextRrset(rrset);
+    const reader = this.#reader;
+    const response = this.#response;
+    const hidesDnssec = !response.dnssecOk && reader.isSigned(this.#zone);
+    let written = false;
+    let rrset = reader.firstRrset(node);
+    for (let left = reader.rrsetCount(node); left > 0; left -= 1) {
+      const type = reader.rrsetType(rrset);
+      if (!hidesDnssec || (type !== TYPE.RRSIG && type !== TYPE.NSEC)) {
+        if (!response.writeRrset(rrset, node, owner)) return OVERFLOW;
+        written = true;
+        if (!this.#streamed) {
+          if (!response.writeSignatures(rrset, node, owner)) return OVERFLOW;
+          break;
+        }
+      }
+      rrset = reader.nextRrset(rrset);
     }
-    return DONE;
+    return written ? this.#endAnswer() : this.#noData(node);
+  }
+
+  /** RRSIG as a QTYPE is another ANY: over UDP the signatures of one RRset, over TCP all (RFC 8482 §7). */
+  #answerSignatures(node: number, owner: number): number {
+    const reader = this.#reader;
+    let written = false;
+    let rrset = reader.firstRrset(node);
+    for (let left = reader.rrsetCount(node); left > 0; left -= 1) {
+      if (reader.rrsetType(rrset) === TYPE.RRSIG) {
+        if (!this.#response.writeRrset(rrset, node, owner)) return OVERFLOW;
+        written = true;
+        if (!this.#streamed) break;
+      }
+      rrset = reader.nextRrset(rrset);
+    }
+    return written ? this.#endAnswer() : this.#noData(node);
+  }
+
+  /** The name exists, or a wildcard stands for it, without records of the type. */
+  #noData(node: number): number {
+    if (this.#writeNegativeSoa() === OVERFLOW) return OVERFLOW;
+    const denied = this.#denied;
+    const isExact = denied.encloserLabel < 0;
+    const proofs = this.#proofs;
+    const fits = isExact ? proofs.writeNoData(denied, node, 0) : proofs.writeWildcardNoData(denied, node);
+    return fits ? DONE : OVERFLOW;
   }
 
   #nameError(): number {
     this.#response.rcode = RCODE.NXDOMAIN;
     this.origin = this.#zone;
-    return this.#writeNegativeSoa();
+    if (this.#writeNegativeSoa() === OVERFLOW) return OVERFLOW;
+    return this.#proofs.writeNameError(this.#denied) ? DONE : OVERFLOW;
   }
 
   /** The SOA in the authority section, its TTL that of the negative answer (RFC 2308 §3 and §5). */
   #writeNegativeSoa(): number {
     const reader = this.#reader;
     const response = this.#response;
-    const apex = reader.apexNode(this.#zone);
-    const soa = reader.findRrset(apex, TYPE.SOA);
+    if (!this.#proofs.writeExpansions()) return OVERFLOW;
+    const soa = reader.findRrset(reader.apex, TYPE.SOA);
     const start = response.position;
     response.section = SECTION.AUTHORITY;
-    if (soa === 0 || !response.writeRrset(soa, apex, 0)) return OVERFLOW;
-    const ttl = response.skipName(start) + 4;
-    response.setUint32At(ttl, reader.memory.words[(this.#zone >> 2) + ZONE.NEGATIVE_TTL]!);
+    if (soa === 0 || !response.writeSigned(soa, reader.apex, 0)) return OVERFLOW;
+    const ttl = reader.memory.words[(this.#zone >> 2) + ZONE.NEGATIVE_TTL]!;
+    for (let record = start; record < response.position; ) {
+      const fields = response.skipName(record);
+      response.setUint32At(fields + 4, ttl);
+      record = fields + 10 + response.uint16At(fields + 8);
+    }
     return DONE;
   }
 
-  /** A DNAME above the name: its record, and the CNAME that it stands for (RFC 6672 §3.2). */
+  /** A DNAME above the name (RFC 6672 §3.2): the answer goes on with the name that it stands for. */
   #redirect(node: number, name: LookupName, dnameLabel: number, owner: number): number {
-    const response = this.#response;
     this.origin = node;
-    const fields = this.#writeDname(node, owner === HEADER_OCTETS ? HEADER_OCTETS + name.startOf(dnameLabel) : 0);
-    if (fields === 0) return OVERFLOW;
-    const target = fields + 10;
-    const prefixOctets = name.startOf(dnameLabel);
-    const targetOctets = response.uint16At(fields + 8);
-    if (prefixOctets + targetOctets > MAX_NAME_OCTETS) {
-      response.rcode = RCODE.YXDOMAIN;
-      return DONE;
+    const redirection = this.#dnames.write(node, name, dnameLabel, owner);
+    if (redirection === REDIRECTION.OVERFLOW) return OVERFLOW;
+    if (redirection === REDIRECTION.TOO_LONG) {
+      this.#response.rcode = RCODE.YXDOMAIN;
+      return this.#endAnswer();
     }
-    // The prefix keeps the case that the client wrote it in.
-    const prefix = owner === HEADER_OCTETS ? response.octets.subarray(HEADER_OCTETS) : name.octets;
-    for (let index = 0; index < prefixOctets; index += 1) this.#synthesised[index] = prefix[index]!;
-    for (let index = 0; index < targetOctets; index += 1) {
-      this.#synthesised[prefixOctets + index] = response.octets[target + index]!;
-    }
-    const cname = response.position;
-    if (!response.writeCname(owner, fields + 4, this.#synthesised, prefixOctets + targetOctets)) return OVERFLOW;
-    this.#targetAt = cname + RECORD_FIXED_OCTETS;
-    return this.#query.type === TYPE.CNAME || this.#query.type === TYPE.ANY ? DONE : FOLLOW;
-  }
-
-  /**
-   * Writes a DNAME, unless a loop has led back to one that is in the answer.
-   * @returns offset of its fields behind the owner; 0 when it does not fit
-   */
-  #writeDname(node: number, owner: number): number {
-    for (let index = 0; index < this.#dnameCount; index += 1) {
-      if (this.#dnames[index] === node) return this.#dnamesAt[index]!;
-    }
-    const response = this.#response;
-    const start = response.position;
-    if (!response.writeRrset(this.#reader.findRrset(node, TYPE.DNAME), node, owner)) return 0;
-    const fields = response.skipName(start);
-    this.#dnames[this.#dnameCount] = node;
-    this.#dnamesAt[this.#dnameCount] = fields;
-    this.#dnameCount += 1;
-    return fields;
+    this.#targetAt = redirection;
+    return this.#query.type === TYPE.CNAME || this.#query.type === TYPE.ANY ? this.#endAnswer() : FOLLOW;
   }
 
   /** A zone cut at or above the name: its NS, and the glue without which they cannot be reached. */
@@ -245,14 +283,23 @@ export class Answerer {
     const response = this.#response;
     this.origin = node;
     if (response.counts[SECTION.ANSWER] === 0) response.authoritative = false;
+    if (!this.#proofs.writeExpansions()) return OVERFLOW;
     response.section = SECTION.AUTHORITY;
     const start = response.position;
     const owner = name === this.#query.name ? HEADER_OCTETS + name.startOf(label) : 0;
     if (!response.writeRrset(this.#reader.findRrset(node, TYPE.NS), node, owner)) return OVERFLOW;
     const end = response.position;
+    if (!this.#writeSecurity(node, label, owner === 0 && start <= MAX_POINTER ? start : owner)) return OVERFLOW;
     // RFC 9471 §2: glue for servers in the delegated domain is required, for its siblings it is welcome.
     if (!this.#additional.writeGlue(this.#zone, { start, end }, { name, label }, true)) return OVERFLOW;
     this.#additional.writeGlue(this.#zone, { start, end }, { name, label }, false);
     return DONE;
+  }
+
+  /** Whether the delegated zone is signed: its DS, or the proof that it has none (RFC 4035 §3.1.4). */
+  #writeSecurity(node: number, label: number, owner: number): boolean {
+    if (!this.#response.dnssecOk || !this.#reader.isSigned(this.#zone)) return true;
+    const ds = this.#reader.findRrset(node, TYPE.DS);
+    return ds === 0 ? this.#proofs.writeNoData(this.#denied, node, label) : this.#response.writeSigned(ds, node, owner);
   }
 }

@@ -1,10 +1,10 @@
-import { setTimeout as sleep } from "node:timers/promises";
 import type { Clock } from "../platform/clock.ts";
 import type { Db } from "../platform/db.ts";
 import type { Observe } from "../platform/observation.ts";
-import { listCatalogIds, lookForZoneChanges, refreshCatalog } from "../store/catalogs.ts";
-import { removeExpiredRules } from "../store/rpz-expiries.ts";
-import { notifyZones } from "../store/zone-notices.ts";
+import { repeatTasks } from "../platform/repeated-work.ts";
+import { listCatalogIds, lookForZoneChanges, refreshCatalog } from "../store/dns/catalogs.ts";
+import { removeExpiredRules } from "../store/dns/rpz-expiries.ts";
+import { notifyZones } from "../store/dns/zone-notices.ts";
 
 /** Who is named in the journal. */
 const ACTOR = "palomar";
@@ -24,44 +24,30 @@ export interface UpkeepOptions {
  * time has come. Any number of servers may do it at once: each change is made under its zone's lock, by whoever is first.
  */
 export function startUpkeep({ db, clock, observe }: UpkeepOptions): { stop(): Promise<void> } {
-  const stopping = new AbortController();
   let sinceXid: string | null = null;
   const tasks = [
-    repeat("catalogs", CATALOGS_EVERY_MS, async () => {
-      const catalogs = await listCatalogIds(db);
-      if (catalogs.length === 0) return;
-      const look = await lookForZoneChanges(db, sinceXid);
-      const refreshed: number[] = [];
-      if (look.changed) {
-        for (const id of catalogs) if (await refreshCatalog(db, id, ACTOR)) refreshed.push(id);
-      }
-      sinceXid = look.sinceXid;
-      await announce(refreshed);
-    }),
-    repeat("expiries", EXPIRIES_EVERY_MS, async () => {
-      await announce(await removeExpiredRules(db, new Date(clock.nowMs()), ACTOR));
-    }),
+    { name: "catalogs", everyMs: CATALOGS_EVERY_MS, run: refreshCatalogs },
+    { name: "expiries", everyMs: EXPIRIES_EVERY_MS, run: removeExpired },
   ];
+  return repeatTasks(tasks, (task, err) => observe({ kind: "upkeep-failed", level: "warn", task, err }));
+
+  async function refreshCatalogs(): Promise<void> {
+    const catalogs = await listCatalogIds(db);
+    if (catalogs.length === 0) return;
+    const look = await lookForZoneChanges(db, sinceXid);
+    const refreshed: number[] = [];
+    if (look.changed) {
+      for (const id of catalogs) if (await refreshCatalog(db, id, ACTOR)) refreshed.push(id);
+    }
+    sinceXid = look.sinceXid;
+    await announce(refreshed);
+  }
+
+  async function removeExpired(): Promise<void> {
+    await announce(await removeExpiredRules(db, new Date(clock.nowMs()), ACTOR));
+  }
 
   async function announce(zoneIds: readonly number[]): Promise<void> {
     if (zoneIds.length > 0) await notifyZones(db, zoneIds);
   }
-
-  async function repeat(task: string, everyMs: number, run: () => Promise<void>): Promise<void> {
-    while (!stopping.signal.aborted) {
-      try {
-        await run();
-      } catch (err) {
-        if (!stopping.signal.aborted) observe({ kind: "upkeep-failed", level: "warn", task, err });
-      }
-      await sleep(everyMs, undefined, { signal: stopping.signal }).catch(() => {});
-    }
-  }
-
-  return {
-    stop: async () => {
-      stopping.abort();
-      await Promise.all(tasks);
-    },
-  };
 }

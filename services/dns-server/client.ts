@@ -1,7 +1,7 @@
 import { isIPv4, isIPv6 } from "node:net";
 
 /** How a query came. */
-export const TRANSPORT = { UDP: 0, TCP: 1, TLS: 2 } as const;
+export const TRANSPORT = { UDP: 0, TCP: 1, TLS: 2, HTTPS: 3 } as const;
 
 /** Who asks, in the form that the hot path uses. One object per thread or connection. */
 export class Client {

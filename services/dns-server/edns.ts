@@ -49,7 +49,7 @@ export class EdnsWriter {
     let octets = OPT_OCTETS + OPTION_HEAD_OCTETS + 2;
     if (query.wantsNsid && nsid.length > 0) octets += OPTION_HEAD_OCTETS + nsid.length;
     if (query.cookieOctets > 0) octets += OPTION_HEAD_OCTETS + COOKIE_OCTETS;
-    if (query.wantsKeepalive && client.transport !== TRANSPORT.UDP) octets += OPTION_HEAD_OCTETS + 2;
+    if (query.wantsKeepalive && isOwnConnection(client)) octets += OPTION_HEAD_OCTETS + 2;
     return octets;
   }
 
@@ -74,7 +74,7 @@ export class EdnsWriter {
       this.#cookies.write(response.octets, response.position, query, client, cookie);
       response.position += COOKIE_OCTETS;
     }
-    if (query.wantsKeepalive && client.transport !== TRANSPORT.UDP) {
+    if (query.wantsKeepalive && isOwnConnection(client)) {
       writeOptionHead(response, EDNS_OPTION.TCP_KEEPALIVE, 2);
       response.writeUint16(tcpIdleSeconds * 10);
     }
@@ -82,11 +82,16 @@ export class EdnsWriter {
       writeOptionHead(response, EDNS_OPTION.EXTENDED_ERROR, 2);
       response.writeUint16(response.extendedError);
     }
-    if (query.wantsPadding && client.transport === TRANSPORT.TLS) writePadding(response);
+    if (query.wantsPadding && client.transport >= TRANSPORT.TLS) writePadding(response);
     response.octets[rdlength] = (response.position - rdlength - 2) >>> 8;
     response.octets[rdlength + 1] = response.position - rdlength - 2;
     response.counts[SECTION.ADDITIONAL]! += 1;
   }
+}
+
+/** A connection of DNS itself; that of HTTPS is kept by HTTP's rules. */
+function isOwnConnection({ transport }: Client): boolean {
+  return transport === TRANSPORT.TCP || transport === TRANSPORT.TLS;
 }
 
 function writeOptionHead(response: Response, code: number, length: number): void {

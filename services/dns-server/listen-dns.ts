@@ -21,7 +21,7 @@ const MAX_ATTEMPTS = 20;
 export async function listenDns(addresses: readonly HostPort[], options: DnsListenerOptions): Promise<DnsListener> {
   for (let attempt = 1; ; attempt += 1) {
     // TCP first: unlike the workers' UDP sockets, which share their port, it notices that another server has it.
-    const tcp = await listenTcpOnAll(addresses, options.tcp);
+    const tcp = await listenOnAll(addresses, (address) => listenTcp(address, options.tcp));
     const inForce = addresses.map(({ host }, index) => ({ host, port: tcp[index]!.port }));
     try {
       const udp = inForce.length > 0 ? await options.openUdp(inForce) : undefined;
@@ -35,14 +35,14 @@ export async function listenDns(addresses: readonly HostPort[], options: DnsList
   }
 }
 
-/** Listens for DNS over TCP, or over TLS when the options say so. Rejects when an address cannot be had. */
-export async function listenTcpOnAll(
+/** Listens on all addresses, or on none: rejects when one cannot be had. */
+export async function listenOnAll(
   addresses: readonly HostPort[],
-  options: TcpListenerOptions,
+  listen: (address: HostPort) => Promise<TcpListener>,
 ): Promise<TcpListener[]> {
   const listeners: TcpListener[] = [];
   try {
-    for (const address of addresses) listeners.push(await listenTcp(address, options));
+    for (const address of addresses) listeners.push(await listen(address));
     return listeners;
   } catch (error) {
     await stopAll(listeners);

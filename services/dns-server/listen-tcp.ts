@@ -1,9 +1,10 @@
 import { createServer, type Server, type Socket } from "node:net";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { createServer as createTlsServer, Server as TlsServer } from "node:tls";
-import type { CertificatePair } from "../platform/certificate.ts";
+import { type CertificatePair, MODERN_CIPHERS } from "../platform/certificate.ts";
 import type { HostPort } from "../platform/config-values.ts";
 import { Client, TRANSPORT } from "./client.ts";
+import { ClientConnections, type ConnectionLimits, listenOn } from "./client-connections.ts";
 import { TCP_MESSAGE_OCTETS } from "./edns.ts";
 import { DEFER, DROP, type Pipeline } from "./pipeline.ts";
 import { HEADER_OCTETS } from "./query.ts";
@@ -12,12 +13,9 @@ import type { AuthorisedResponder } from "./transfer/authorised-responder.ts";
 /** How long a connection may stay without a whole query, in seconds (RFC 7766 §6.2.3). */
 export const TCP_IDLE_SECONDS = 15;
 
-/** What TCP and TLS listeners allow; loopback clients are exempt from the limit for each client. */
-export interface TcpLimits {
+/** What listeners of streams allow. */
+export interface TcpLimits extends ConnectionLimits {
   readonly idleMs: number;
-  readonly connections: number;
-  readonly connectionsPerClient: number;
-  readonly limitLoopback: boolean;
 }
 
 export const DEFAULT_TCP_LIMITS: TcpLimits = {
@@ -46,7 +44,7 @@ export interface TcpListener {
 }
 
 /** RFC 7858 §3.2. */
-const TLS_SETTINGS = { minVersion: "TLSv1.2", ALPNProtocols: ["dot"] } as const;
+const TLS_SETTINGS = { minVersion: "TLSv1.2", ciphers: MODERN_CIPHERS, ALPNProtocols: ["dot"] } as const;
 /** Octets of the length before each message (RFC 1035 §4.2.2). */
 const LENGTH_OCTETS = 2;
 /** A client that does not read its answers gets no more of them than this. */
@@ -54,8 +52,11 @@ const MAX_UNREAD_OCTETS = 256 * 1024;
 
 /** Opens a listener for DNS over TCP or TLS. Rejects when the address cannot be had. */
 export async function listenTcp(address: HostPort, options: TcpListenerOptions): Promise<TcpListener> {
-  const connections = new Connections(options);
-  const accept = (socket: Socket) => connections.accept(socket);
+  const accept = (socket: Socket) => {
+    // One over the limit has been destroyed already, and one that its client has left has no address any more.
+    if (socket.destroyed || socket.remoteAddress === undefined) socket.destroy();
+    else new Connection(socket, socket.remoteAddress, options);
+  };
   // The client may close its side once it has asked, and still gets its answers.
   const server: Server = options.tls
     ? createTlsServer(
@@ -63,20 +64,12 @@ export async function listenTcp(address: HostPort, options: TcpListenerOptions):
         accept,
       )
     : createServer({ allowHalfOpen: true, noDelay: true }, accept);
-  server.maxConnections = options.limits.connections;
-  // A failed handshake is the client's affair; its socket is gone already.
-  server.on("tlsClientError", () => {});
-  await new Promise<void>((resolve, reject) => {
-    server.once("error", reject);
-    server.listen({ host: address.host, port: address.port, ipv6Only: true }, () => {
-      server.off("error", reject);
-      resolve();
-    });
-  });
-  // Such as running out of file descriptors while accepting: the listener stays.
-  server.on("error", () => {});
+  const connections = new ClientConnections(server, options.limits);
+  // A failed handshake is the client's affair. One that was never finished leaves its socket behind.
+  server.on("tlsClientError", (_error: Error, socket: Socket) => socket.destroy());
+  const port = await listenOn(server, address);
   return {
-    port: (server.address() as { port: number }).port,
+    port,
     renewCertificate: (certificate) => {
       if (server instanceof TlsServer) server.setSecureContext({ ...certificate, ...TLS_SETTINGS });
     },
@@ -88,48 +81,9 @@ export async function listenTcp(address: HostPort, options: TcpListenerOptions):
   };
 }
 
-/** The open connections, counted for each client. */
-class Connections {
-  readonly #options: TcpListenerOptions;
-  readonly #open = new Set<Connection>();
-  readonly #perClient = new Map<string, number>();
-
-  constructor(options: TcpListenerOptions) {
-    this.#options = options;
-  }
-
-  accept(socket: Socket): void {
-    const { remoteAddress } = socket;
-    if (remoteAddress === undefined) {
-      socket.destroy();
-      return;
-    }
-    const connection = new Connection(socket, remoteAddress, this.#options);
-    const open = (this.#perClient.get(remoteAddress) ?? 0) + 1;
-    const { limits } = this.#options;
-    const limited = limits.limitLoopback || !connection.client.isLoopback;
-    if (limited && open > limits.connectionsPerClient) {
-      connection.close();
-      return;
-    }
-    this.#open.add(connection);
-    this.#perClient.set(remoteAddress, open);
-    socket.once("close", () => {
-      this.#open.delete(connection);
-      const left = (this.#perClient.get(remoteAddress) ?? 1) - 1;
-      if (left === 0) this.#perClient.delete(remoteAddress);
-      else this.#perClient.set(remoteAddress, left);
-    });
-  }
-
-  closeAll(): void {
-    for (const connection of this.#open) connection.close();
-  }
-}
-
 /** One connection: takes messages out of the stream and answers each as it comes (RFC 7766 §6.2.1). */
 class Connection {
-  readonly client: Client;
+  readonly #client: Client;
   readonly #socket: Socket;
   readonly #options: TcpListenerOptions;
   readonly #deadline: NodeJS.Timeout;
@@ -142,18 +96,18 @@ class Connection {
   constructor(socket: Socket, remoteAddress: string, options: TcpListenerOptions) {
     this.#socket = socket;
     this.#options = options;
-    this.client = new Client(options.tls ? TRANSPORT.TLS : TRANSPORT.TCP);
-    this.client.setAddress(remoteAddress);
+    this.#client = new Client(options.tls ? TRANSPORT.TLS : TRANSPORT.TCP);
+    this.#client.setAddress(remoteAddress);
     // Only whole queries put it off: a client that sends octet by octet is closed all the same.
-    this.#deadline = setTimeout(() => this.close(), options.limits.idleMs);
+    this.#deadline = setTimeout(() => this.#close(), options.limits.idleMs);
     socket.on("data", (chunk: Buffer) => this.#take(chunk));
     socket.on("drain", () => this.#answerAll());
     socket.on("end", () => this.#end());
-    socket.on("error", () => this.close());
+    socket.on("error", () => this.#close());
     socket.once("close", () => clearTimeout(this.#deadline));
   }
 
-  close(): void {
+  #close(): void {
     clearTimeout(this.#deadline);
     this.#received = EMPTY;
     this.#socket.destroy();
@@ -172,13 +126,13 @@ class Connection {
       const length = received.readUInt16BE(position);
       // No query is that short: whoever sends it wants to hold the connection.
       if (length < HEADER_OCTETS) {
-        this.close();
+        this.#close();
         return;
       }
       if (position + LENGTH_OCTETS + length > received.length) break;
       position += LENGTH_OCTETS;
       if (!this.#answer(received.subarray(position, position + length))) {
-        this.close();
+        this.#close();
         return;
       }
       position += length;
@@ -191,7 +145,7 @@ class Connection {
 
   #answer(query: Buffer): boolean {
     const { pipeline, nowSeconds } = this.#options;
-    const length = pipeline.respond(query, query.length, RESPONSE_MESSAGE, this.client, nowSeconds());
+    const length = pipeline.respond(query, query.length, RESPONSE_MESSAGE, this.#client, nowSeconds());
     if (length === DROP) return false;
     if (length === DEFER) {
       void this.#answerDeferred(Uint8Array.from(query));
@@ -205,10 +159,10 @@ class Connection {
 
   async #answerDeferred(query: Uint8Array): Promise<void> {
     this.#isBusy = true;
-    const isWhole = await this.#options.authorised.answer(query, this.client, (message) => this.#send(message));
+    const isWhole = await this.#options.authorised.answer(query, this.#client, (message) => this.#send(message));
     this.#isBusy = false;
     if (isWhole) this.#answerAll();
-    else this.close();
+    else this.#close();
   }
 
   /** Sends one message of several; resolves when the next may come, to false when the client is gone. */

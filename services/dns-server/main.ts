@@ -1,3 +1,5 @@
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { openCertificate } from "../platform/certificate.ts";
 import type { HostPort } from "../platform/config-values.ts";
 import { Lifecycle } from "../platform/lifecycle.ts";
@@ -5,8 +7,10 @@ import { makeResolver } from "../platform/resolver.ts";
 import type { RunningService, ServiceContext } from "../platform/service.ts";
 import { startUpkeep } from "./catalog-upkeep.ts";
 import { useHugePages } from "./huge-pages.ts";
-import { listenDns, listenTcpOnAll } from "./listen-dns.ts";
-import { DEFAULT_TCP_LIMITS, type TcpListener } from "./listen-tcp.ts";
+import { exportLag } from "./lag-metric.ts";
+import { listenDns, listenOnAll } from "./listen-dns.ts";
+import { listenHttps } from "./listen-https.ts";
+import { DEFAULT_TCP_LIMITS, listenTcp } from "./listen-tcp.ts";
 import { exportStatistics } from "./metrics.ts";
 import { Notifier } from "./notify/notifier.ts";
 import { loadNotifyPolicy } from "./notify/policy.ts";
@@ -15,10 +19,15 @@ import { PictureReader } from "./picture/reader.ts";
 import { PictureWriter } from "./picture/writer.ts";
 import { Pipeline } from "./pipeline.ts";
 import { pipelineSettings } from "./settings.ts";
+import { PictureSnapshot } from "./snapshot.ts";
 import { Statistics } from "./statistics.ts";
+import { startTrafficReports } from "./traffic-reports.ts";
 import { AccessFeed } from "./transfer/access-feed.ts";
 import { AuthorisedResponder } from "./transfer/authorised-responder.ts";
 import { ZoneFeed } from "./zone-feed.ts";
+import { ZonePublisher } from "./zone-publisher.ts";
+
+const ACCESS_PATIENCE_MS = 2_000;
 
 /** Starts the authoritative server: the listeners first, which say SERVFAIL until the zones are loaded. */
 export async function start(context: ServiceContext): Promise<RunningService> {
@@ -43,9 +52,27 @@ async function startWithin(lifecycle: Lifecycle, context: ServiceContext): Promi
   const nowSeconds = () => Math.floor(clock.nowMs() / 1000);
   const accessFeed = new AccessFeed(db, context.secret, observe);
   lifecycle.onStop("transfer access", () => accessFeed.stop());
-  await accessFeed.start();
   const access = () => accessFeed.table;
-  const authorised = new AuthorisedResponder({ pipeline, writer, db, access, nowSeconds, observe });
+  const publisher = new ZonePublisher(writer, observe);
+  const snapshot = new PictureSnapshot({
+    file: join(config.dataDir, "zones.snapshot"),
+    writer,
+    publisher,
+    access: accessFeed,
+    isCurrent: () => feed.isCurrent,
+    nowMs: () => clock.nowMs(),
+    observe,
+  });
+  const feed = new ZoneFeed({
+    writer,
+    publisher,
+    loadSnapshot: () => snapshot.load(),
+    openConnection: context.openListenConnection,
+    onPublished: (zones) => notifier.zonesPublished(zones),
+    observe,
+  });
+  const isDatabaseAway = () => !feed.isFollowing;
+  const authorised = new AuthorisedResponder({ pipeline, writer, db, isDatabaseAway, access, nowSeconds, observe });
   const tcp = {
     pipeline,
     authorised,
@@ -64,7 +91,7 @@ async function startWithin(lifecycle: Lifecycle, context: ServiceContext): Promi
       }),
   });
   lifecycle.onStop("DNS", () => dns.stop());
-  const dnsTls = config.listen.dnsTls.length > 0 ? await listenTls() : [];
+  const { dnsTls, dnsHttps } = await listenSecurely();
 
   const notifier = new Notifier({
     policy: loadNotifyPolicy(),
@@ -79,32 +106,45 @@ async function startWithin(lifecycle: Lifecycle, context: ServiceContext): Promi
   lifecycle.onStop("notifications", () => notifier.stop());
   const upkeep = startUpkeep({ db, clock, observe });
   lifecycle.onStop("catalogs and feeds", () => upkeep.stop());
-  const feed = new ZoneFeed({
-    writer,
-    openConnection: context.openListenConnection,
-    onPublished: (zones) => notifier.zonesPublished(zones),
-    observe,
-  });
   lifecycle.onStop("zone feed", () => feed.stop());
   lifecycle.onStop("metrics", exportStatistics(statistics, writer));
+  const traffic = startTrafficReports({ db, clock, observe, statistics });
+  lifecycle.onStop("traffic reports", () => traffic.stop());
+  // Whom to notify is known before the first zones are; a silent database does not hold up the snapshot for long.
+  await Promise.race([accessFeed.start(), sleep(ACCESS_PATIENCE_MS, undefined, { ref: false })]);
   await feed.start();
+  lifecycle.onStop(
+    "lag",
+    exportLag(() => feed.confirmedAtMs),
+  );
+  snapshot.start();
+  lifecycle.onStop("snapshot of the zones", () => snapshot.stop());
   return {
     ...inAddresses("dns", dns.addresses),
-    ...inAddresses(
-      "dns_tls",
-      config.listen.dnsTls.map(({ host }, index) => ({ host, port: dnsTls[index]!.port })),
-    ),
+    ...inAddresses("dns_tls", dnsTls),
+    ...inAddresses("dns_https", dnsHttps),
   };
 
-  async function listenTls(): Promise<TcpListener[]> {
+  /** DNS over TLS and over HTTPS, where they are wanted; both have the same certificate. */
+  async function listenSecurely(): Promise<{ dnsTls: readonly HostPort[]; dnsHttps: readonly HostPort[] }> {
+    const { dnsTls, dnsHttps } = config.listen;
+    if (dnsTls.length + dnsHttps.length === 0) return { dnsTls, dnsHttps };
     const certificate = await openCertificate(config, observe);
     lifecycle.onStop("certificate", () => certificate.close());
-    const listeners = await listenTcpOnAll(config.listen.dnsTls, { ...tcp, tls: certificate.current() });
-    for (const listener of listeners) {
-      lifecycle.onStop("DNS over TLS", () => listener.stop());
-      certificate.onChange((pair) => listener.renewCertificate(pair));
-    }
-    return listeners;
+    const listen = async (name: string, addresses: readonly HostPort[], open: typeof listenHttps) => {
+      const listeners = await listenOnAll(addresses, (address) =>
+        open(address, { ...tcp, tls: certificate.current() }),
+      );
+      for (const listener of listeners) {
+        lifecycle.onStop(name, () => listener.stop());
+        certificate.onChange((pair) => listener.renewCertificate(pair));
+      }
+      return addresses.map(({ host }, index) => ({ host, port: listeners[index]!.port }));
+    };
+    return {
+      dnsTls: await listen("DNS over TLS", dnsTls, listenTcp),
+      dnsHttps: await listen("DNS over HTTPS", dnsHttps, listenHttps),
+    };
   }
 }
 
@@ -115,7 +155,10 @@ function endProcess(error: Error): void {
   });
 }
 
-function inAddresses(name: "dns" | "dns_tls", addresses: readonly HostPort[]): RunningService["addresses"] {
+function inAddresses(
+  name: "dns" | "dns_tls" | "dns_https",
+  addresses: readonly HostPort[],
+): RunningService["addresses"] {
   if (addresses.length === 0) return {};
   return { [name]: addresses.map(({ host, port }) => `${host.includes(":") ? `[${host}]` : host}:${port}`).join(",") };
 }

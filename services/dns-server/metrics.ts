@@ -6,6 +6,7 @@ const TRANSPORTS = [
   ["udp", STATISTIC.UDP],
   ["tcp", STATISTIC.TCP],
   ["tls", STATISTIC.TLS],
+  ["https", STATISTIC.HTTPS],
 ] as const;
 
 /** Zones of the picture and the memory that they take. */

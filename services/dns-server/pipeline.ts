@@ -1,5 +1,6 @@
 import { CLASS, OPCODE, RCODE, TYPE } from "../core/dns/rr-types.ts";
 import { Answerer } from "./answer.ts";
+import type { Authority } from "./authority.ts";
 import { ChaosAnswerer, type ServerIdentity } from "./chaos.ts";
 import { type Client, TRANSPORT } from "./client.ts";
 import { Cookies } from "./cookies.ts";
@@ -8,23 +9,13 @@ import type { PictureReader } from "./picture/reader.ts";
 import { HEADER_OCTETS, Query } from "./query.ts";
 import { RateLimit, type RateLimitSettings, VERDICT } from "./rate-limit.ts";
 import { EXTENDED_ERROR, Response, SECTION } from "./response.ts";
-import { RCODE_COUNTERS, STATISTIC } from "./statistics.ts";
+import { RCODE_COUNTERS, SAMPLE, STATISTIC } from "./statistics.ts";
 
 /** No answer: what came is no query, or the rate limit says so. */
 export const DROP = 0;
 
 /** It first matters who asks: the query is for the authorised responder (transfer/), on the main thread. */
 export const DEFER = -1;
-
-/** What the authorised responder has found out about who asks. */
-export interface Authority {
-  /** Octets to keep free for a signature. */
-  readonly reservedOctets: number;
-  /** The answer, whatever is asked; undefined: the ordinary one. */
-  readonly rcode?: number;
-  /** Whether the client may ask this restricted zone, its apex in wire form and lower case. */
-  mayRead(apex: Uint8Array): boolean;
-}
 
 /** What every thread's pipeline is set up with: plain data, so that it travels to the workers. */
 export interface PipelineSettings {
@@ -46,6 +37,8 @@ export class Pipeline {
   readonly #answerer: Answerer;
   readonly #rateLimit: RateLimit;
   readonly #statistics: Int32Array;
+  /** The octets of the same row. */
+  readonly #samples: Uint8Array;
   readonly #query = new Query();
   readonly #response: Response;
   readonly #cookie = { valid: false, nowSeconds: 0 };
@@ -58,6 +51,7 @@ export class Pipeline {
     this.#answerer = new Answerer(reader);
     this.#rateLimit = new RateLimit(settings.rateLimit);
     this.#statistics = statistics;
+    this.#samples = new Uint8Array(statistics.buffer, statistics.byteOffset, statistics.byteLength);
     this.#response = new Response(reader.memory);
   }
 
@@ -80,7 +74,11 @@ export class Pipeline {
     const query = this.#query;
     const response = this.#response;
     // A deferred query was counted when it came.
-    if (!authority) this.#statistics[STATISTIC.UDP + client.transport]! += 1;
+    if (!authority) {
+      const number = this.#statistics[STATISTIC.UDP + client.transport]! + 1;
+      this.#statistics[STATISTIC.UDP + client.transport] = number;
+      if ((number & this.#statistics[SAMPLE.MASK]!) === 0) this.#sample(packet, length);
+    }
     this.#cookie.valid = false;
     this.#cookie.nowSeconds = nowSeconds;
 
@@ -110,6 +108,15 @@ export class Pipeline {
     const streamed = client.transport !== TRANSPORT.UDP;
     const complete = this.#answerer.answer(query, response, streamed, authority);
     return this.#answerer.needsAuthority ? DEFER : this.#finish(complete, client);
+  }
+
+  /** Keeps the question for the statistics of zones, which are made elsewhere. */
+  #sample(packet: Uint8Array, length: number): void {
+    const slot = this.#statistics[SAMPLE.COUNT]! & (SAMPLE.SLOTS - 1);
+    const end = Math.min(length, HEADER_OCTETS + SAMPLE.OCTETS);
+    let at = SAMPLE.START + slot * SAMPLE.OCTETS;
+    for (let index = HEADER_OCTETS; index < end; index += 1) this.#samples[at++] = packet[index]!;
+    this.#statistics[SAMPLE.COUNT]! += 1;
   }
 
   #drop(): number {
@@ -213,7 +220,11 @@ export class Pipeline {
   }
 }
 
-/** Transfers go over streams; of IXFR the answer over UDP may be our SOA alone (RFC 5936 §4.2, RFC 1995 §2). */
+/**
+ * Transfers go over streams; of IXFR the answer over UDP may be our SOA alone (RFC 5936 §4.2, RFC 1995 §2). An exchange
+ * of HTTP carries one message (RFC 8484 §4.2).
+ */
 function isTransfer(type: number, transport: number): boolean {
+  if (transport === TRANSPORT.HTTPS) return false;
   return type === TYPE.IXFR || (type === TYPE.AXFR && transport !== TRANSPORT.UDP);
 }

@@ -27,6 +27,8 @@ export class Response {
   authoritative = false;
   truncated = false;
   extendedError: number = EXTENDED_ERROR.NONE;
+  /** Whether the client takes signatures and proofs (RFC 3225 §3). */
+  dnssecOk = false;
   /** The zone that the pointers to an apex mean, and where in the message that apex stands in lower case; 0: nowhere. */
   #zone = 0;
   #apexAt = 0;
@@ -44,6 +46,7 @@ export class Response {
     this.authoritative = false;
     this.truncated = false;
     this.extendedError = EXTENDED_ERROR.NONE;
+    this.dnssecOk = query.dnssecOk;
     this.position = query.questionEnd;
     const { octets, questionEnd } = query;
     for (let index = HEADER_OCTETS; index < questionEnd; index += 1) out[index] = octets[index]!;
@@ -56,6 +59,10 @@ export class Response {
     this.extendedError = EXTENDED_ERROR.NONE;
     this.position = query.questionEnd;
     this.#clearRecords();
+  }
+
+  get zone(): number {
+    return this.#zone;
   }
 
   /**
@@ -90,8 +97,24 @@ export class Response {
     } else if (!this.#writeRecords(start, start + length, node, owner, embedded)) {
       return false;
     }
-    this.counts[this.section]! += typeAndCount & 0xffff;
+    this.counts[this.section]! += typeAndCount & RRSET.COUNT_MASK;
     return true;
+  }
+
+  /** As `writeRrset`, with the signatures when the client takes them (RFC 4035 §3.1.1): both must fit. */
+  writeSigned(rrset: number, node: number, owner: number): boolean {
+    const start = this.position;
+    if (!this.writeRrset(rrset, node, owner)) return false;
+    return this.writeSignatures(rrset, node, owner === 0 && start <= MAX_POINTER ? start : owner);
+  }
+
+  /** Writes the signatures of an RRset, when it has any and the client takes them; parameters as for `writeRrset`. */
+  writeSignatures(rrset: number, node: number, owner: number): boolean {
+    if (!this.dnssecOk) return true;
+    const { words } = this.#memory;
+    if ((words[(rrset >> 2) + RRSET.TYPE_AND_COUNT]! & RRSET.SIGNED) === 0) return true;
+    const signatures = (rrset + RRSET.RECORDS * 4 + words[(rrset >> 2) + RRSET.LENGTH]! + 3) & ~3;
+    return this.writeRrset(signatures, node, owner);
   }
 
   /** Writes one record whose RDATA is a name: the CNAME that stands for a DNAME (RFC 6672 §3.1). */

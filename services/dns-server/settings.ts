@@ -1,5 +1,6 @@
 import { hkdfSync, randomBytes } from "node:crypto";
 import { hostname } from "node:os";
+import { secretsOf } from "../core/secret-box.ts";
 import type { Config } from "../platform/config.ts";
 import { TCP_IDLE_SECONDS } from "./listen-tcp.ts";
 import type { PipelineSettings } from "./pipeline.ts";
@@ -34,5 +35,5 @@ function anonymousServerId(secret: string): string {
 }
 
 function derive(secret: string, purpose: string): Uint8Array {
-  return new Uint8Array(hkdfSync("sha256", secret, "", purpose, 16));
+  return new Uint8Array(hkdfSync("sha256", secretsOf(secret)[0], "", purpose, 16));
 }

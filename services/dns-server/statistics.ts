@@ -3,16 +3,31 @@ export const STATISTIC = {
   UDP: 0,
   TCP: 1,
   TLS: 2,
+  HTTPS: 3,
   /** Packets that got no answer: no query, or the rate limit. */
-  DROPPED: 3,
-  TRUNCATED: 4,
-  RATE_DROPPED: 5,
-  RATE_SLIPPED: 6,
+  DROPPED: 4,
+  TRUNCATED: 5,
+  RATE_DROPPED: 6,
+  RATE_SLIPPED: 7,
   RCODE: 8,
 } as const;
 export const RCODE_COUNTERS = 24;
-/** Words of a row: whole cache lines, so that threads do not slow each other down. */
-const ROW_WORDS = 32;
+/** Words of the counters: whole cache lines, so that threads do not slow each other down. */
+const COUNTER_WORDS = 48;
+
+/** What was asked last, behind the counters of a row: each sample is the packet from its question on, cut off. */
+export const SAMPLE = {
+  /** Of the counters: samples taken so far. */
+  COUNT: 32,
+  /** Of the counters: a query is sampled when its number has none of these bits. */
+  MASK: 33,
+  SLOTS: 64,
+  OCTETS: 256,
+  /** Where the first slot begins in a row, octets. */
+  START: COUNTER_WORDS * 4,
+} as const;
+
+const ROW_WORDS = COUNTER_WORDS + (SAMPLE.SLOTS * SAMPLE.OCTETS) / 4;
 
 /** Counters that threads share: each writes its own row, without locks; they wrap at 2^32. */
 export class Statistics {
@@ -27,7 +42,11 @@ export class Statistics {
     this.#words = new Int32Array(this.buffer);
   }
 
-  /** The counters of one thread. */
+  get rows(): number {
+    return this.#words.length / ROW_WORDS;
+  }
+
+  /** The counters of one thread, and its samples. */
   row(index: number): Int32Array {
     return this.#words.subarray(index * ROW_WORDS, (index + 1) * ROW_WORDS);
   }

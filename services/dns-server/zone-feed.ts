@@ -1,10 +1,12 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type pg from "pg";
 import type { Observe } from "../platform/observation.ts";
-import { inSnapshot, readChangedZones, readDeletedZones, type ZoneState } from "../store/published-zones.ts";
-import { ZONES_CHANNEL } from "../store/zone-notices.ts";
+import { inSnapshot, readChangedZones, readDeletedZones, type ZoneState } from "../store/dns/published-zones.ts";
+import { ZONES_CHANNEL } from "../store/dns/zone-notices.ts";
+import { readIncarnation } from "../store/incarnation.ts";
+import { LargeZoneLoads } from "./large-zone-loads.ts";
 import type { PictureWriter } from "./picture/writer.ts";
-import { ZonePublisher } from "./zone-publisher.ts";
+import type { ZonePublisher } from "./zone-publisher.ts";
 
 /** A poll each second makes sure; notices only hasten it. */
 const POLL_MS = 1_000;
@@ -16,6 +18,9 @@ const COLLECT_NODES = 2_000;
 
 export interface ZoneFeedOptions {
   readonly writer: PictureWriter;
+  readonly publisher: ZonePublisher;
+  /** Fills the picture from elsewhere where the database is away at the start; tells whether it could. */
+  readonly loadSnapshot: () => Promise<boolean>;
   readonly openConnection: () => Promise<pg.Client>;
   /** Told of zones whose new version is answered from now on; after a start, of all of them. */
   readonly onPublished: (zones: readonly ZoneState[]) => void;
@@ -24,11 +29,10 @@ export interface ZoneFeedOptions {
 
 /**
  * Keeps the picture as the database has it. While the database is away the last picture goes on answering.
- * One connection does it all: it listens, polls and loads.
+ * One connection listens, polls and loads; once the first picture stands, another one loads what takes long.
  */
 export class ZoneFeed {
   readonly #options: ZoneFeedOptions;
-  readonly #publisher: ZonePublisher;
   readonly #stopping = new AbortController();
   /** Where the next reading begins; null while nothing has been read on this connection. */
   #sinceXid: string | null = null;
@@ -36,10 +40,27 @@ export class ZoneFeed {
   #woken = false;
   #running: Promise<void> = Promise.resolve();
   #collecting: Promise<void> | undefined;
+  #hasPicture = false;
+  #isLoading: () => boolean = () => false;
+  #confirmedAtMs: number | undefined;
 
   constructor(options: ZoneFeedOptions) {
     this.#options = options;
-    this.#publisher = new ZonePublisher(options.writer);
+  }
+
+  /** Whether the database is being followed. */
+  get isFollowing(): boolean {
+    return this.#sinceXid !== null;
+  }
+
+  /** Whether the database is being followed, and has been read whole. */
+  get isCurrent(): boolean {
+    return this.isFollowing && !this.#isLoading();
+  }
+
+  /** When the picture was last known to be what the database has, by `performance.now()`. */
+  get confirmedAtMs(): number | undefined {
+    return this.#confirmedAtMs;
   }
 
   /** Starts following the database; resolves when the first attempt to load the zones has ended, well or not. */
@@ -67,6 +88,7 @@ export class ZoneFeed {
       } catch (error) {
         if (this.#stopping.signal.aborted) break;
         this.#options.observe({ kind: "zones-unreadable", level: "warn", err: error, retryMs });
+        if (!this.#hasPicture) this.#hasPicture = await this.#options.loadSnapshot();
         onFirstAttempt();
         await sleep(retryMs, undefined, { signal: this.#stopping.signal }).catch(() => {});
         retryMs = Math.min(retryMs * 2, MAX_RETRY_MS);
@@ -86,47 +108,73 @@ export class ZoneFeed {
     client.on("error", lose);
     client.on("end", () => lose());
     client.on("notification", () => this.#wakeUp());
+    const { publisher, openConnection } = this.#options;
+    const loads = new LargeZoneLoads({
+      publisher,
+      openConnection,
+      onPublished: (zones, startedMs) => {
+        this.#tell(zones, startedMs, "debug");
+        this.#collectSoon();
+        this.#wakeUp();
+      },
+      onFailed: lose,
+    });
+    this.#isLoading = () => loads.isBusy;
     try {
       await client.query(`listen ${ZONES_CHANNEL}`);
-      this.#sinceXid = null;
       while (!this.#stopping.signal.aborted) {
         if (lost) throw lost;
         this.#woken = false;
-        await this.#read(client);
+        await this.#read(client, loads);
         onCurrent();
-        this.#collecting ??= this.#collect().finally(() => {
-          this.#collecting = undefined;
-        });
+        this.#collectSoon();
         await this.#untilWoken();
       }
     } finally {
+      this.#sinceXid = null;
+      await loads.stop();
       await client.end().catch(() => {});
     }
   }
 
-  /** Brings the picture up to one snapshot of the database. */
-  async #read(client: pg.Client): Promise<void> {
+  /** Brings the picture up to one snapshot of the database, but for zones that take long. */
+  async #read(client: pg.Client, loads: LargeZoneLoads): Promise<void> {
     const started = performance.now();
     const since = this.#sinceXid;
-    const { xmin, changed } = await inSnapshot(client, async (xmin) => {
+    const { publisher } = this.#options;
+    const { xmin, published, heldBack } = await inSnapshot(client, async (xmin) => {
+      if (since === null) publisher.follow(await readIncarnation(client));
       const zones = await readChangedZones(client, since);
-      if (since === null) this.#publisher.withdrawAllBut(zones);
-      else this.#publisher.withdraw(await readDeletedZones(client, since));
-      return { xmin, changed: await this.#publisher.publish(client, zones) };
+      if (since === null) publisher.withdrawAllBut(zones);
+      else publisher.withdraw(await readDeletedZones(client, since));
+      return { xmin, ...(await publisher.publish(client, zones, since !== null)) };
     });
+    if (since !== null) loads.add(heldBack, since);
     this.#sinceXid = xmin;
+    if (!loads.isBusy) this.#confirmedAtMs = started;
+    this.#hasPicture = true;
     this.#options.writer.setReady();
-    this.#options.onPublished(changed);
-    if (since === null || changed.length > 0) {
-      this.#options.observe({
-        kind: "zones-published",
-        level: since === null ? "info" : "debug",
-        changed: changed.length,
-        zones: this.#options.writer.zoneCount,
-        octets: this.#options.writer.usedOctets,
-        ms: Math.round(performance.now() - started),
-      });
-    }
+    this.#tell(published, started, since === null ? "info" : "debug");
+  }
+
+  #tell(changed: readonly ZoneState[], startedMs: number, level: "info" | "debug"): void {
+    const { writer, onPublished, observe } = this.#options;
+    onPublished(changed);
+    if (level === "debug" && changed.length === 0) return;
+    observe({
+      kind: "zones-published",
+      level,
+      changed: changed.length,
+      zones: writer.zoneCount,
+      octets: writer.usedOctets,
+      ms: Math.round(performance.now() - startedMs),
+    });
+  }
+
+  #collectSoon(): void {
+    this.#collecting ??= this.#collect().finally(() => {
+      this.#collecting = undefined;
+    });
   }
 
   /** Gives memory back in small parts, with time for other work between, new changes included. */

@@ -29,5 +29,6 @@ export function makeMailApp(services: MailServices, observe: Observe): Koa {
     bodyLimitOctets: config.apiBodyLimitOctets,
     observe,
     limits: makeRateLimits(config.apiRequestsPerSecond, config.limitLoopback),
+    trustedProxies: config.trustedProxies,
   });
 }

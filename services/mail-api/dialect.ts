@@ -1,14 +1,17 @@
 import type { IncomingHttpHeaders } from "node:http";
 import { hashApiKey } from "../core/api-key.ts";
+import { delegationTokenOf, readDelegationToken } from "../core/delegation-token.ts";
 import type { Refusal } from "../core/refusal.ts";
-import { ok, refuse } from "../core/result.ts";
+import { ok, type Result, refuse } from "../core/result.ts";
 import type { Db } from "../platform/db.ts";
 import { type Dialect, readAuthorization, statusOf } from "../platform/http/dialect.ts";
-import { findInstanceByKey, type Instance } from "../store/instances.ts";
+import { findInstanceByKey, findInstanceByName, type Instance } from "../store/mail/instances.ts";
 
-/** Who calls: an instance, known by its key. */
+/** Who calls: an instance, known by its key or through the console. */
 export interface MailCaller {
   readonly instance: Instance;
+  /** Of the user who is signed in at the console, where the request came through it. */
+  readonly login?: string;
 }
 
 export const API_VERSION = "1.5";
@@ -27,6 +30,8 @@ export function makeMailDialect(db: Db, secret: string): Dialect<MailCaller> {
     queryFields: true,
     judgedFields: ADDRESS_FIELDS,
     async authenticate(headers) {
+      const token = delegationTokenOf(headers.authorization);
+      if (token !== undefined) return authenticateDelegation(db, secret, token);
       const key = readAuthorization(headers);
       if (key === undefined) return refuse({ kind: "unauthenticated" });
       const instance = await findInstanceByKey(db, hashApiKey(secret, key), readHost(headers));
@@ -35,6 +40,15 @@ export function makeMailDialect(db: Db, secret: string): Dialect<MailCaller> {
     callerKey: ({ instance }) => `instance ${instance.id}`,
     toHttp: (refusal) => ({ status: statusOf(refusal), body: { status: "err", on: textOf(refusal) } }),
   };
+}
+
+/** The console, in the name of whoever is signed in there. */
+async function authenticateDelegation(db: Db, secret: string, token: string): Promise<Result<MailCaller, Refusal>> {
+  const delegation = readDelegationToken(secret, "mail", token, Date.now());
+  const instance = delegation.ok ? await findInstanceByName(db, delegation.value.instance) : undefined;
+  return delegation.ok && instance
+    ? ok({ instance, login: delegation.value.login })
+    : refuse({ kind: "unauthenticated" });
 }
 
 /** The host a request came to: lower case, without the port and a last dot. */

@@ -63,6 +63,17 @@ export const secondsList: Parse<readonly number[]> = (value) => {
     : refuse("must be seconds parted by commas, such as 300,600,1200");
 };
 
+/** Secrets parted by commas; none when empty. */
+export const secretList: Parse<readonly string[]> = (value) => {
+  const secrets = (value ?? "")
+    .split(",")
+    .map((item) => item.trim())
+    .filter(Boolean);
+  return secrets.every((secret) => secret.length >= 16)
+    ? ok(secrets)
+    : refuse("must be secrets of at least 16 characters, parted by commas");
+};
+
 export const path: Parse<string> = (value) => (value ? ok(resolve(value)) : refuse("must be a path"));
 
 /** A host name, lower-cased, without the final dot. */
@@ -113,6 +124,31 @@ export const addressBlocks: Parse<readonly string[]> = (value) => {
     .filter(Boolean);
   const wrong = blocks.find((block) => !ipaddr.isValid(block) && !ipaddr.isValidCIDR(block));
   return wrong === undefined ? ok(blocks) : refuse(`${wrong} is not an address block`);
+};
+
+/** `name=value`, several parted by commas, percent-encoded where need be; none when empty. */
+export const keyValues: Parse<Readonly<Record<string, string>>> = (value) => {
+  const values: Record<string, string> = {};
+  for (const pair of (value ?? "").split(",").filter((pair) => pair.trim() !== "")) {
+    const [, name, text] = /^\s*([^\s=]+)\s*=\s*(.*?)\s*$/.exec(pair) ?? [];
+    try {
+      if (name === undefined || text === undefined) return refuse(NO_KEY_VALUES);
+      values[decodeURIComponent(name)] = decodeURIComponent(text);
+    } catch {
+      return refuse(NO_KEY_VALUES);
+    }
+  }
+  return ok(values);
+};
+
+const NO_KEY_VALUES = "must be name=value, several parted by commas, percent-encoded";
+
+/** A part of the whole. */
+export const share: Parse<number> = (value) => {
+  const number = Number(value);
+  return value !== null && /^\d*\.?\d+$/.test(value) && number <= 1
+    ? ok(number)
+    : refuse("must be a number from 0 to 1");
 };
 
 export const addressList: Parse<readonly string[]> = (value) => {

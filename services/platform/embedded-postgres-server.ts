@@ -24,7 +24,6 @@ const SETTINGS: Readonly<Record<string, string>> = {
   max_connections: "200",
   shared_buffers: "256MB",
   max_wal_size: "2GB",
-  wal_compression: "on",
   // Short statements by the thousand: compiling one costs more than running it.
   jit: "off",
   timezone: "UTC",

@@ -44,7 +44,7 @@ export async function openEmbeddedPostgres({ dataDir, logger }: EmbeddedPostgres
   const supervisor = supervise(first, (port) => attach(folder, port), logger);
   const { password } = first.cluster;
   const { port } = first.server;
-  logger.info({ port, pid: first.server.pid }, "embedded PostgreSQL is ready");
+  logger.info({ port, serverPid: first.server.pid }, "embedded PostgreSQL is ready");
   return {
     url: `postgres://${ROLE}:${password}@127.0.0.1:${port}/${ROLE}?sslmode=disable`,
     onRestart: supervisor.onRestart,
@@ -158,7 +158,7 @@ function supervise(first: Attachment, reattach: Reattach, logger: EmbeddedPostgr
       try {
         const attachment = await reattach(port);
         watch(attachment);
-        logger.info({ port, pid: attachment.server.pid }, "the embedded PostgreSQL is back");
+        logger.info({ port, serverPid: attachment.server.pid }, "the embedded PostgreSQL is back");
         for (const listener of listeners) queueMicrotask(listener); // one that throws is no failed restart
         return attachment;
       } catch (error) {

@@ -5,6 +5,8 @@ import { type FetchSurroundings, openPinnedAgent } from "./pinned-agent.ts";
 interface FetchOptions extends FetchSurroundings {
   /** Redirects that are followed, 5 unless said. */
   readonly mostRedirects?: number;
+  /** For everything together, look-ups and redirects included; 10 s unless said. */
+  readonly deadlineMs?: number;
 }
 
 /** What is fetched; both are text in UTF-8. */
@@ -29,18 +31,20 @@ export async function fetchText(
   kind: FetchedKind,
   surroundings: FetchOptions,
 ): Promise<Result<string, string>> {
-  const signal = AbortSignal.timeout(DEADLINE_MS);
+  const { deadlineMs = DEADLINE_MS, mostRedirects = MOST_REDIRECTS } = surroundings;
+  const endsAtMs = performance.now() + deadlineMs;
+  const signal = AbortSignal.timeout(deadlineMs);
   let target = new URL(url);
   try {
-    for (let hop = 0; hop <= (surroundings.mostRedirects ?? MOST_REDIRECTS); hop++) {
-      const answer = await fetchHop(target, { kind, signal, ...surroundings });
+    for (let hop = 0; hop <= mostRedirects; hop++) {
+      const answer = await fetchHop(target, { kind, endsAtMs, signal, ...surroundings });
       if (!answer.ok) return answer;
       if ("text" in answer.value) return ok(answer.value.text);
       target = answer.value.location;
     }
     return refuse("too many redirects");
   } catch (error) {
-    return refuse(signal.aborted ? "timeout" : describe(error));
+    return refuse(signal.aborted || performance.now() >= endsAtMs ? "timeout" : describe(error));
   }
 }
 
@@ -51,11 +55,12 @@ export function isHttpUrl(text: string): boolean {
 
 interface Hop extends FetchSurroundings {
   readonly kind: FetchedKind;
+  readonly endsAtMs: number;
   readonly signal: AbortSignal;
 }
 
 async function fetchHop(target: URL, hop: Hop): Promise<Result<{ text: string } | { location: URL }, string>> {
-  const agent = await openPinnedAgent(target, hop, DEADLINE_MS);
+  const agent = await openPinnedAgent(target, hop, Math.max(1, Math.ceil(hop.endsAtMs - performance.now())));
   if (!agent.ok) return agent;
   try {
     const { statusCode, headers, body } = await request(target, {

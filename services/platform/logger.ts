@@ -1,16 +1,23 @@
-import { type Logger, pino } from "pino";
+import { type DestinationStream, type Logger, pino } from "pino";
 
 export type { Logger } from "pino";
 
+/** What a line never shows, and what lies a level deeper neither. */
+const SECRET = ["key", "apikey", "password", "secret", "authorization", "cookie"];
+
 /** Structured log lines on standard error, so that standard output stays with what a command prints. */
-export function makeLogger(service: string, level: string): Logger {
+export function makeLogger(
+  service: string,
+  level: string,
+  destination: DestinationStream = pino.destination({ dest: 2, sync: true }),
+): Logger {
   return pino(
     {
       level,
       base: { service, pid: process.pid },
       timestamp: pino.stdTimeFunctions.isoTime,
-      redact: ["key", "apikey", "password", "secret", "headers.authorization"],
+      redact: SECRET.flatMap((name) => [name, `*.${name}`]),
     },
-    pino.destination({ dest: 2, sync: true }),
+    destination,
   );
 }

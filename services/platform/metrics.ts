@@ -1,4 +1,4 @@
-import { AggregatorRegistry, Counter, Registry } from "prom-client";
+import { AggregatorRegistry, Counter, Histogram, Registry } from "prom-client";
 
 /** The metrics of this process; the supervisor gathers those of all services (see services/cli/supervisor.ts). */
 export const registry = new Registry();
@@ -11,14 +11,111 @@ export const observations = new Counter({
   registers: [registry],
 });
 
-/** One metric family as prom-client hands it between processes. */
+const httpSeconds = new Histogram({
+  name: "palomar_http_request_seconds",
+  help: "Time from a request's head to its answer, by service, method and class of status",
+  labelNames: ["service", "method", "status"],
+  buckets: [0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10],
+  registers: [registry],
+});
+
+const publicationSeconds = new Histogram({
+  name: "palomar_dns_publication_seconds",
+  help: "Time from reading a change of zones to answering by it",
+  buckets: [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30],
+  registers: [registry],
+});
+
+const deliveries = new Counter({
+  name: "palomar_delivery_attempts_total",
+  help: "Delivery attempts that have ended, by outcome",
+  labelNames: ["outcome"],
+  registers: [registry],
+});
+
+// A rate is of two values: the first delivery of a process is seen as one only where there was a 0 before.
+for (const outcome of ["delivered", "deferred", "bounced"]) deliveries.inc({ outcome }, 0);
+
+const bounces = new Counter({
+  name: "palomar_bounces_total",
+  help: "Bounces by where they were noticed (session, report), class (hard, soft) and reason",
+  labelNames: ["noticed", "class", "reason"],
+  registers: [registry],
+});
+
+const complaints = new Counter({
+  name: "palomar_complaints_total",
+  help: "Complaints of recipients about a message that was sent to them",
+  registers: [registry],
+});
+
+const repeats = new Counter({
+  name: "palomar_delivery_possible_repeats_total",
+  help: "Messages that a worker may have sent and died before it noted that, at most: they are sent again",
+  registers: [registry],
+});
+
+/** What an observation adds to the metrics beside its count. Details have the types that who observes gives them. */
+const MEASURED: { readonly [kind: string]: (detail: Readonly<Record<string, unknown>>, service: string) => void } = {
+  "http-request": ({ method, status, ms }, service) =>
+    httpSeconds.observe({ service, method: String(method), status: `${String(status)[0]}xx` }, Number(ms) / 1_000),
+  "zones-published": ({ changed, ms }) => {
+    if (Number(changed) > 0) publicationSeconds.observe(Number(ms) / 1_000);
+  },
+  "delivery-delivered": () => deliveries.inc({ outcome: "delivered" }),
+  "delivery-deferred": () => deliveries.inc({ outcome: "deferred" }),
+  "delivery-bounced": ({ bounceClass }) => {
+    deliveries.inc({ outcome: "bounced" });
+    countBounce("session", bounceClass as ObservedBounce | undefined);
+  },
+  "leases-taken-over": ({ mostRepeated }) => repeats.inc(Number(mostRepeated)),
+  // What is about no delivery of ours, as anybody may write it, says nothing about our mail.
+  "inbound-applied": ({ consequence, bounces: reported = [] }) => {
+    if (consequence === "complaint") complaints.inc();
+    if (consequence !== "bounce") return;
+    for (const bounce of reported as readonly ObservedBounce[]) countBounce("report", bounce);
+  },
+};
+
+interface ObservedBounce {
+  readonly hard: boolean;
+  readonly reason: string;
+}
+
+function countBounce(noticed: "session" | "report", bounce: ObservedBounce | undefined): void {
+  if (bounce) bounces.inc({ noticed, class: bounce.hard ? "hard" : "soft", reason: bounce.reason });
+}
+
+/** Adds an observation to the metrics. */
+export function measure(kind: string, detail: Readonly<Record<string, unknown>>, service: string): void {
+  observations.inc({ kind });
+  MEASURED[kind]?.(detail, service);
+}
+
+/** The metric families of one process as prom-client hands them between processes. */
 export type MetricFamilies = object[];
+
+/** What is read of a family here. */
+interface Family {
+  readonly name: string;
+  readonly type: string;
+  readonly values: readonly { readonly value: number }[];
+}
 
 export async function collectMetrics(): Promise<MetricFamilies> {
   return (await registry.getMetricsAsJSON()) as MetricFamilies;
 }
 
+/** The value of a gauge without labels among families; undefined where it is not. */
+export function gaugeValue(families: MetricFamilies, name: string): number | undefined {
+  const family = (families as Family[]).find((one) => one.name === name);
+  return family?.values[0]?.value;
+}
+
 /** Sums the families of several processes into one Prometheus exposition text. */
 export async function aggregateMetrics(processes: readonly MetricFamilies[]): Promise<string> {
-  return AggregatorRegistry.aggregate(processes as never).metrics();
+  // A gauge that nobody has a value of would come out as 0.
+  const isKnown = ({ type, values }: Family) => type !== "gauge" || values.length > 0;
+  const known = processes.map((families) => (families as Family[]).filter(isKnown));
+  return AggregatorRegistry.aggregate(known as never).metrics();
 }

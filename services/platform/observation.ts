@@ -1,6 +1,3 @@
-import type { Logger } from "pino";
-import { observations } from "./metrics.ts";
-
 /**
  * Something worth knowing happened. `kind` is stable and in kebab-case; the rest is its detail.
  * Never a credential, never a message body.
@@ -13,11 +10,3 @@ export interface Observation {
 }
 
 export type Observe = (observation: Observation) => void;
-
-/** Hands every observation to the log and to the counters. */
-export function makeObserve(logger: Logger): Observe {
-  return ({ kind, level = "debug", ...detail }) => {
-    logger[level]({ kind, ...detail }, kind);
-    observations.inc({ kind });
-  };
-}

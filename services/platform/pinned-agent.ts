@@ -1,21 +1,21 @@
-import { lookup } from "node:dns/promises";
 import { isIP } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
 import { Agent } from "undici";
 import { ok, type Result, refuse } from "../core/result.ts";
 import { isReachable } from "./address-blocks.ts";
 import type { Config } from "./config.ts";
-import type { Resolver } from "./resolver.ts";
+import { findHostAddresses, type HostSurroundings } from "./host-addresses.ts";
 
 /** What requests to other people's URLs may reach, and through whom names are resolved. */
-export interface FetchSurroundings {
+export interface FetchSurroundings extends HostSurroundings {
   readonly config: Pick<Config, "fetchAllow" | "resolver">;
-  readonly resolver: Resolver;
 }
 
 /**
  * Makes an agent for one request to somebody else's URL. The host is resolved here, and the connection goes to the very
  * address that was judged, so that no name, literal or later answer of the DNS leads to a private one, unless the
  * operator allows it.
+ * @param timeoutMs for the look-up, and for the connection as well
  * @returns an agent for the caller to destroy, or why the host cannot be reached
  */
 export async function openPinnedAgent(
@@ -23,7 +23,8 @@ export async function openPinnedAgent(
   surroundings: FetchSurroundings,
   timeoutMs: number,
 ): Promise<Result<Agent, string>> {
-  const found = await findAddress(target.hostname.replace(/^\[|\]$/g, ""), surroundings);
+  const host = target.hostname.replace(/^\[|\]$/g, "");
+  const found = await within(timeoutMs, findAddress(host, surroundings));
   if (!found.ok) return found;
   const pinned = { address: found.value, family: isIP(found.value) };
   return ok(
@@ -40,19 +41,21 @@ export async function openPinnedAgent(
   );
 }
 
-async function findAddress(host: string, { config, resolver }: FetchSurroundings): Promise<Result<string, string>> {
-  const addresses = isIP(host) ? [host] : await resolveHost(host, config.resolver === null ? undefined : resolver);
-  if (addresses.length === 0) return refuse("host not found");
-  const reachable = addresses.find((address) => isReachable(address, config.fetchAllow));
-  return reachable === undefined ? refuse("address not allowed") : ok(reachable);
+/** A resolver may take longer than there is time, and nothing stops it: its answer is then not waited for. */
+async function within<T>(timeoutMs: number, found: Promise<Result<T, string>>): Promise<Result<T, string>> {
+  const timer = new AbortController();
+  const late = sleep(timeoutMs, refuse("timeout"), { signal: timer.signal });
+  try {
+    return await Promise.race([found, late]);
+  } finally {
+    late.catch(() => {});
+    timer.abort();
+  }
 }
 
-/** Without a configured resolver the system's look-up decides, its hosts file included. */
-async function resolveHost(host: string, resolver: Resolver | undefined): Promise<string[]> {
-  if (resolver === undefined) {
-    const found = await lookup(host, { all: true }).catch(() => []);
-    return found.map(({ address }) => address);
-  }
-  const answers = await Promise.all([resolver.resolveA(host), resolver.resolveAaaa(host)]);
-  return answers.flatMap((answer) => (answer.kind === "found" ? answer.records : []));
+async function findAddress(host: string, surroundings: FetchSurroundings): Promise<Result<string, string>> {
+  const addresses = await findHostAddresses(host, surroundings);
+  if (addresses.length === 0) return refuse("host not found");
+  const reachable = addresses.find((address) => isReachable(address, surroundings.config.fetchAllow));
+  return reachable === undefined ? refuse("address not allowed") : ok(reachable);
 }

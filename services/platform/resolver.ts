@@ -1,6 +1,5 @@
-import { lookup, Resolver as NodeResolver } from "node:dns/promises";
-import { isIP } from "node:net";
 import type { HostPort } from "./config-values.ts";
+import { makeDnsResolver } from "./resolver-server.ts";
 
 export interface MxRecord {
   readonly preference: number;
@@ -30,16 +29,9 @@ export interface Resolver {
   resolveAaaa(host: string): Promise<Lookup<string>>;
 }
 
-const TIMEOUT_MS = 2_000;
-const TRIES = 2;
-
 /** @param server resolver to ask; null: the system's */
 export async function makeResolver(server: HostPort | null): Promise<Resolver> {
-  const resolver = new NodeResolver({ timeout: TIMEOUT_MS, tries: TRIES });
-  if (server !== null) {
-    const address = isIP(server.host) ? server.host : (await lookup(server.host)).address;
-    resolver.setServers([address.includes(":") ? `[${address}]:${server.port}` : `${address}:${server.port}`]);
-  }
+  const resolver = await makeDnsResolver(server);
   return {
     resolveMx: (domain) =>
       ask(async () =>

@@ -1,14 +1,15 @@
 import { randomBytes } from "node:crypto";
 import { closeSync, fsyncSync, linkSync, mkdirSync, openSync, readFileSync, rmSync, writeSync } from "node:fs";
 import { join } from "node:path";
+import { makeKeyring } from "../core/secret-box.ts";
 import type { Config } from "./config.ts";
 
 /**
  * The secret in force: PALOMAR_SECRET, or with the embedded database the one kept in `<data dir>/secret` (mode 0600),
- * made on first use.
+ * made on first use. Those of PALOMAR_SECRET_PREVIOUS come with it (`core/secret-box.ts` reads them all).
  */
 export function findSecret(config: Config): string {
-  return config.secret ?? keptSecret(join(config.dataDir, "secret"));
+  return makeKeyring([config.secret ?? keptSecret(join(config.dataDir, "secret")), ...config.previousSecrets]);
 }
 
 function keptSecret(file: string): string {

@@ -27,6 +27,7 @@ export type AddressName =
   | "tracking"
   | "dns"
   | "dns_tls"
+  | "dns_https"
   | "submission"
   | "submissions"
   | "mx"

@@ -1,10 +1,18 @@
-import { isAscii } from "node:buffer";
-import { isIP } from "node:net";
+import type { X509Certificate } from "node:crypto";
+import { isIP, type Socket } from "node:net";
+import { TLSSocket } from "node:tls";
 import SMTPConnection, { type SMTPError } from "nodemailer/lib/smtp-connection";
 import type { SmtpStage } from "../core/mail/bounce-class.ts";
+import { type DaneRequirement, judgeChain } from "../core/mail/dane.ts";
 import type { Envelope } from "../core/mail/envelope.ts";
 import { parseSmtpReply, type SmtpReply } from "../core/mail/smtp-reply.ts";
-import { ok, type Result, refuse } from "../core/result.ts";
+import { ok, type Result } from "../core/result.ts";
+import { SmtpDialogue } from "./smtp-dialogue.ts";
+import { readExtensions, type SmtpExtensions, type SmtpFailure, sendMessage } from "./smtp-transaction.ts";
+import type { SpanAttributes } from "./tracer.ts";
+import { inSpan } from "./tracing.ts";
+
+export type { SmtpFailure };
 
 /** A server to speak to, and how. */
 export interface SmtpPeer {
@@ -15,9 +23,11 @@ export interface SmtpPeer {
   readonly name: string;
   /**
    * `opportunistic`: encrypted when the server offers it, whatever its certificate says, and in clear when the
-   * handshake fails (RFC 7435). `required`: encrypted, with a certificate that names the server. `never`: in clear.
+   * handshake fails (RFC 7435). `required`: encrypted, with a certificate that names the server. `dane`: encrypted, with
+   * the proof that `dane` demands (RFC 7672). `never`: in clear.
    */
-  readonly tls: "opportunistic" | "required" | "never";
+  readonly tls: "opportunistic" | "required" | "dane" | "never";
+  readonly dane?: DaneRequirement;
 }
 
 export interface SmtpClientOptions {
@@ -35,15 +45,6 @@ export interface SmtpTimeouts {
   readonly commandMs: number;
 }
 
-/** Why a session or a message came to nothing. */
-export type SmtpFailure =
-  /** The server said so. */
-  | { readonly kind: "reply"; readonly stage: SmtpStage; readonly reply: SmtpReply }
-  /** No connection, or it broke; after the final dot nobody knows whether the message was taken. */
-  | { readonly kind: "broken"; readonly stage: SmtpStage; readonly text: string }
-  /** The server lacks an extension or the room that this message needs (5.6.7, 5.6.3, 5.3.4). */
-  | { readonly kind: "unsuited"; readonly reply: SmtpReply };
-
 /** A session with one server, for any number of messages one after another. */
 export interface SmtpSession {
   readonly encrypted: boolean;
@@ -56,10 +57,12 @@ export interface SmtpSession {
 }
 
 /** Opens a session up to the reply to EHLO, inside TLS where that is to be. */
-export async function openSmtpSession(
-  peer: SmtpPeer,
-  options: SmtpClientOptions,
-): Promise<Result<SmtpSession, SmtpFailure>> {
+export function openSmtpSession(peer: SmtpPeer, options: SmtpClientOptions): Promise<Result<SmtpSession, SmtpFailure>> {
+  const attributes = { "server.address": peer.name, "server.port": peer.port };
+  return inSpan("smtp connection", { kind: "client", attributes, outcome: traceFailure }, () => open(peer, options));
+}
+
+async function open(peer: SmtpPeer, options: SmtpClientOptions): Promise<Result<SmtpSession, SmtpFailure>> {
   const first = await attempt(peer, options);
   if (first.ok || peer.tls !== "opportunistic" || !first.handshakeFailed) return first;
   return attempt({ ...peer, tls: "never" }, options);
@@ -78,7 +81,7 @@ function attempt(peer: SmtpPeer, options: SmtpClientOptions): Promise<Attempt> {
     name: options.hostname,
     localAddress: options.localAddress,
     ignoreTLS: peer.tls === "never",
-    requireTLS: peer.tls === "required",
+    requireTLS: peer.tls === "required" || peer.tls === "dane",
     opportunisticTLS: peer.tls === "opportunistic",
     tls: { rejectUnauthorized: peer.tls === "required", minVersion: "TLSv1.2" },
     connectionTimeout: options.timeouts.connectMs,
@@ -96,118 +99,87 @@ function attempt(peer: SmtpPeer, options: SmtpClientOptions): Promise<Attempt> {
     connection.connect((error) => {
       if (error) return fail(error);
       connection.off("error", fail);
-      resolve(ok(new Session(connection)));
+      const session = new Session(connection);
+      const doubt = peer.dane && judgeServer(connection, peer.dane);
+      if (doubt === undefined) return resolve(ok(session));
+      session.close();
+      const failure = { kind: "broken", stage: "starttls", text: `DANE: ${doubt}` } as const;
+      resolve({ ok: false, error: failure, handshakeFailed: false });
     });
   });
+}
+
+function judgeServer({ _socket: socket }: SMTPConnection, requirement: DaneRequirement): string | undefined {
+  if (!(socket instanceof TLSSocket)) return "the session is not encrypted";
+  return judgeChain(requirement, presentedChain(socket), new Date());
+}
+
+function presentedChain(socket: TLSSocket): X509Certificate[] {
+  const chain: X509Certificate[] = [];
+  let certificate = socket.getPeerX509Certificate();
+  // A root is its own issuer.
+  while (certificate && !chain.some(({ fingerprint256 }) => fingerprint256 === certificate?.fingerprint256)) {
+    chain.push(certificate);
+    certificate = certificate.issuerCertificate;
+  }
+  return chain;
 }
 
 class Session implements SmtpSession {
   readonly encrypted: boolean;
   readonly #connection: SMTPConnection;
-  readonly #offersSmtputf8: boolean;
-  readonly #offers8BitMime: boolean;
-  #usable = true;
+  readonly #dialogue: SmtpDialogue;
+  readonly #extensions: SmtpExtensions;
+  #isClosed = false;
   #needsReset = false;
 
+  /** @param connection up to the reply to EHLO; from there on the dialogue hears what the server says */
   constructor(connection: SMTPConnection) {
     this.#connection = connection;
     this.encrypted = connection.secure;
-    // The last reply before the first message is the one to EHLO (RFC 6531 §3.1).
-    const greeting = String(connection.lastServerResponse);
-    this.#offersSmtputf8 = /[ -]SMTPUTF8\b/im.test(greeting);
-    this.#offers8BitMime = /[ -]8BITMIME\b/im.test(greeting);
-    // A session that breaks while nothing is sent shows in `usable`; without a listener it would end the process.
-    connection.on("error", () => this.#spoil());
-    connection.on("end", () => this.#spoil());
+    this.#extensions = readExtensions(String(connection.lastServerResponse));
+    const socket = connection._socket as Socket;
+    socket.removeAllListeners("data");
+    this.#dialogue = new SmtpDialogue(socket);
+    connection.on("error", (error) => this.#dialogue.end(error.message));
+    connection.on("end", () => this.#dialogue.end("Connection closed unexpectedly"));
   }
 
   get usable(): boolean {
-    return this.#usable;
+    return !this.#isClosed && !this.#dialogue.isOver;
   }
 
   async send(envelope: Envelope, octets: Buffer): Promise<Result<SmtpReply, SmtpFailure>> {
-    if (envelope.needsSmtputf8 && !this.#offersSmtputf8) {
-      // RFC 6531 §3.5
-      return unsuited("5.6.7", "the server does not take internationalized addresses");
-    }
-    if (!isAscii(octets) && !this.#offers8BitMime) {
-      // RFC 6152 §3: it must not be sent so, and what is signed cannot be converted any more.
-      return unsuited("5.6.3", "the server does not take 8-bit messages");
-    }
-    if (this.#needsReset && !(await this.#reset())) {
-      return refuse({ kind: "broken", stage: "mail", text: "the session could not be reset" });
-    }
-    return this.#transact(envelope, octets);
+    const message = { envelope, octets, resetFirst: this.#needsReset };
+    const sent = await inSpan("smtp transaction", { kind: "client", outcome: traceFailure }, () =>
+      sendMessage(this.#dialogue, this.#extensions, message),
+    );
+    // What is unsuited was not begun.
+    if (sent.ok || sent.error.kind !== "unsuited") this.#needsReset = !sent.ok;
+    return sent;
   }
 
   close(): void {
-    if (this.#usable) {
-      this.#spoil();
-      this.#connection.quit();
-    } else this.#connection.close();
-  }
-
-  #transact(envelope: Envelope, octets: Buffer): Promise<Result<SmtpReply, SmtpFailure>> {
-    return new Promise((resolve) => {
-      const parameters = {
-        from: envelope.mailFrom || (false as const),
-        to: [...envelope.rcptTo],
-        size: octets.length,
-        use8BitMime: !isAscii(octets),
-      };
-      this.#connection.send(parameters, octets, (error, info) => {
-        if (error) {
-          const failure = describeFailure(error, stageOfSend(error));
-          this.#needsReset = true;
-          if (failure.kind === "broken" || (failure.kind === "reply" && failure.reply.code === 421)) this.#spoil();
-          resolve(refuse(failure));
-          return;
-        }
-        const reply = parseSmtpReply(info?.response ?? "");
-        resolve(reply ? ok(reply) : refuse({ kind: "broken", stage: "message", text: "no intelligible reply" }));
-      });
-    });
-  }
-
-  #reset(): Promise<boolean> {
-    return new Promise((resolve) => {
-      const lost = () => resolve(false);
-      this.#connection.once("end", lost);
-      this.#connection.reset((error) => {
-        this.#connection.off("end", lost);
-        this.#needsReset = false;
-        if (error) this.#spoil();
-        resolve(!error);
-      });
-    });
-  }
-
-  #spoil(): void {
-    this.#usable = false;
+    if (this.usable) this.#dialogue.command("QUIT");
+    this.#isClosed = true;
+    this.#connection.close();
   }
 }
 
-function unsuited(enhancedStatus: "5.6.3" | "5.6.7", text: string): Result<never, SmtpFailure> {
-  return refuse({ kind: "unsuited", reply: { code: 550, enhancedStatus, lines: [text] } });
+/** What a reply says may name a recipient: its code has to do. */
+function traceFailure(outcome: Result<unknown, SmtpFailure>): SpanAttributes {
+  if (outcome.ok) return {};
+  const failure = outcome.error;
+  return { "error.type": failure.kind === "broken" ? `broken at ${failure.stage}` : String(failure.reply.code) };
 }
 
 function describeFailure(error: SMTPError, stage: SmtpStage): SmtpFailure {
   const text = typeof error.response === "string" ? error.response : "";
   const reply = parseSmtpReply(text);
   if (reply && reply.code >= 400) return { kind: "reply", stage, reply };
-  if (error.code === "EMESSAGE" && error.command === "MAIL FROM") {
-    // RFC 1870 §6.1: the server's SIZE is smaller than the message.
-    return { kind: "unsuited", reply: { code: 552, enhancedStatus: "5.3.4", lines: [error.message] } };
-  }
   return { kind: "broken", stage, text: error.message };
 }
 
 function stageOfSetUp(error: SMTPError): SmtpStage {
   return error.command === "EHLO" || error.command === "HELO" ? "ehlo" : "connect";
-}
-
-function stageOfSend(error: SMTPError): SmtpStage {
-  if (error.command === "MAIL FROM") return "mail";
-  if (error.command === "RCPT TO") return "rcpt";
-  return error.code === "EENVELOPE" ? "data" : "message";
 }

@@ -1,20 +1,18 @@
 import type { AddressInfo } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
-import {
-  SMTPServer,
-  type SMTPServerAddress,
-  type SMTPServerAuthentication,
-  type SMTPServerDataStream,
-  type SMTPServerOptions,
-  type SMTPServerSession,
-} from "smtp-server";
+import type { SMTPServer, SMTPServerAuthentication, SMTPServerDataStream, SMTPServerSession } from "smtp-server";
 import { describeSmtpReply, type SmtpReply } from "../core/mail/smtp-reply.ts";
-import type { ServerCertificate } from "./certificate.ts";
+import { sourceOf } from "./address-blocks.ts";
+import { MODERN_CIPHERS, type ServerCertificate } from "./certificate.ts";
 import type { HostPort } from "./config-values.ts";
 import { isLoopback } from "./http/limits.ts";
 import { bindWithPatience, formatBound } from "./http/listen.ts";
 import type { Observe } from "./observation.ts";
+import { SMTP_LIMITS, type SmtpLimits } from "./smtp-limits.ts";
 import { MessageCollector } from "./smtp-message-collector.ts";
+import { RecipientLists, withPlainDomain } from "./smtp-recipient-lists.ts";
+import { ENCRYPTION_REQUIRED, StrictSmtpServer } from "./smtp-strict-server.ts";
+import { inSpan } from "./tracing.ts";
 
 /** What tells one client's dialogue from another's; `user` is what `authenticate` gave. */
 export interface SmtpSession<User> {
@@ -35,6 +33,8 @@ export interface SmtpSession<User> {
 export interface SmtpCredentials {
   readonly username: string;
   readonly password: string;
+  /** Whom the client wants to act for: itself, unless AUTH PLAIN names another (RFC 4616 §2: authzid). */
+  readonly actAs: string;
 }
 
 /** What a service decides, a method for each verb: a reply refuses, undefined lets the usual one pass. */
@@ -47,6 +47,8 @@ export interface SmtpHandlers<User> {
   rcptTo(address: string, session: SmtpSession<User>): Promise<SmtpReply | undefined>;
   /** Takes the message durably; its reply is the last word. */
   message(octets: Buffer, session: SmtpSession<User>): Promise<SmtpReply>;
+  /** The `traceparent` of what the message follows from, where that is known; asked only where traces are made. */
+  traceParent?(session: SmtpSession<User>): Promise<string | undefined>;
   /** The dialogue is over, however it ended. */
   closed?(session: SmtpSession<User>): void;
 }
@@ -64,6 +66,8 @@ export interface SmtpListenerOptions {
   readonly lines: "strict" | "as-they-are";
   /** Connection caps hold for loopback clients as well. */
   readonly limitLoopback: boolean;
+  /** `SMTP_LIMITS` unless given. */
+  readonly limits?: SmtpLimits;
   readonly observe: Observe;
 }
 
@@ -72,15 +76,6 @@ export interface SmtpListener {
   readonly address: string;
   close(): Promise<void>;
 }
-
-const IDLE_TIMEOUT_MS = 60_000;
-/** RFC 5321 §4.5.3.1.4 asks for 512; extensions add to it, and AUTH carries a key. */
-const MAX_COMMAND_OCTETS = 2_048;
-const MAX_CONNECTIONS = 1_000;
-const MAX_CONNECTIONS_PER_ADDRESS = 50;
-const MAX_UNAUTHENTICATED_COMMANDS = 20;
-/** A dialogue that is under way when the service stops may finish its message. */
-const DRAIN_MS = 5_000;
 
 /** Serves SMTP on every address of a listen value; undefined when it is `off`. */
 export async function listenSmtp<User>(
@@ -92,7 +87,7 @@ export async function listenSmtp<User>(
   const collector = new MessageCollector(options.maxMessageOctets, options.lines);
   const servers: SMTPServer[] = [];
   const close = async () => {
-    await Promise.all(servers.map(closeServer));
+    await Promise.all(servers.map((server) => closeServer(server, (options.limits ?? SMTP_LIMITS).drainMs)));
   };
   try {
     for (const address of addresses) {
@@ -112,39 +107,49 @@ function makeServer<User>(
   options: SmtpListenerOptions,
   collector: MessageCollector,
 ): SMTPServer {
-  const { observe } = options;
-  const perAddress = new Map<string, number>();
+  const { observe, limits = SMTP_LIMITS } = options;
+  const perSource = new Map<string, number>();
   const counted = new WeakSet<SMTPServerSession>();
-  const sessionOf = (session: SMTPServerSession) => describeSession<User>(session);
+  const recipients = new RecipientLists();
+  const sessionOf = (session: SMTPServerSession): SmtpSession<User> => ({
+    ...describeSession<User>(session),
+    rcptTo: [...recipients.of(session)],
+  });
 
-  const server = new StrictSmtpServer(options.plaintextAuthOnLoopback, {
+  const server = new StrictSmtpServer({
     ...options.certificate.current(),
     minVersion: "TLSv1.2",
+    ...(handlers.authenticate ? { ciphers: MODERN_CIPHERS } : {}),
     secure: options.tls === "implicit",
     name: options.hostname,
     banner: options.name,
     authMethods: ["PLAIN", "LOGIN"],
-    ...(handlers.authenticate ? {} : { disabledCommands: ["AUTH"], authOptional: true }),
+    disabledCommands: handlers.authenticate ? NOT_SERVED : [...NOT_SERVED, "AUTH"],
+    authOptional: handlers.authenticate === undefined,
     allowInsecureAuth: options.plaintextAuthOnLoopback,
+    plaintextAuthOnLoopback: options.plaintextAuthOnLoopback,
+    limits,
+    observe,
     authRequiredMessage: "authentication required",
     disableReverseLookup: true,
     hideENHANCEDSTATUSCODES: false,
     logger: false,
     size: options.maxMessageOctets,
-    maxClients: MAX_CONNECTIONS,
+    maxClients: limits.connections,
     maxRecipients: options.maxRecipients,
-    maxCommandLength: MAX_COMMAND_OCTETS,
-    maxAllowedUnauthenticatedCommands: MAX_UNAUTHENTICATED_COMMANDS,
-    socketTimeout: IDLE_TIMEOUT_MS,
-    closeTimeout: DRAIN_MS,
+    maxCommandLength: limits.commandOctets,
+    maxAllowedUnauthenticatedCommands: limits.commandsBeforeLogin,
+    socketTimeout: limits.nextCommandMs,
+    closeTimeout: limits.drainMs,
 
     onConnect(session, done) {
       const { remoteAddress } = session;
-      const open = (perAddress.get(remoteAddress) ?? 0) + 1;
-      perAddress.set(remoteAddress, open);
+      const source = sourceOf(remoteAddress);
+      const open = (perSource.get(source) ?? 0) + 1;
+      perSource.set(source, open);
       counted.add(session);
       const exempt = !options.limitLoopback && isLoopback(remoteAddress);
-      if (exempt || open <= MAX_CONNECTIONS_PER_ADDRESS) return done();
+      if (exempt || open <= limits.connectionsPerSource) return done();
       observe({ kind: "smtp-connections-limited", level: "warn", listener: options.name, client: remoteAddress });
       done(asError({ code: 421, lines: [`${options.hostname} too many connections from your address`] }));
     },
@@ -152,22 +157,36 @@ function makeServer<User>(
       // A client that left before the greeting was never counted.
       if (!counted.delete(session)) return;
       handlers.closed?.(sessionOf(session));
-      const { remoteAddress } = session;
-      const open = (perAddress.get(remoteAddress) ?? 1) - 1;
-      if (open > 0) perAddress.set(remoteAddress, open);
-      else perAddress.delete(remoteAddress);
+      const source = sourceOf(session.remoteAddress);
+      const open = (perSource.get(source) ?? 1) - 1;
+      if (open > 0) perSource.set(source, open);
+      else perSource.delete(source);
     },
     onAuth(credentials, session, done) {
       answer(authenticate(credentials, session), session, (error, user) => done(error, user && { user }));
     },
-    onMailFrom({ address }, session, done) {
+    onMailFrom({ address, args }, session, done) {
+      if (!onlyKnown(args, MAIL_PARAMETERS)) return done(asError(UNKNOWN_PARAMETER));
       answer(handlers.mailFrom(address, sessionOf(session)).then(throwRefusal), session, (error) => done(error));
     },
-    onRcptTo({ address }, session, done) {
-      answer(handlers.rcptTo(address, sessionOf(session)).then(throwRefusal), session, (error) => done(error));
+    onRcptTo({ address, args }, session, done) {
+      if (!onlyKnown(args, RCPT_PARAMETERS)) return done(asError(UNKNOWN_PARAMETER));
+      const known = recipients.of(session);
+      const recipient = withPlainDomain(address);
+      if (known.size >= options.maxRecipients && !known.has(recipient)) return done(asError(TOO_MANY_RECIPIENTS));
+      const accepted = handlers.rcptTo(recipient, sessionOf(session)).then((refusal) => {
+        throwRefusal(refusal);
+        known.add(recipient);
+      });
+      answer(accepted, session, (error) => done(error));
     },
     onData(stream, session, done) {
-      answer(takeMessage(stream, session), session, (error, text) => done(error, text ?? undefined));
+      const parent = async () => ({ traceparent: await handlers.traceParent?.(sessionOf(session)) });
+      const attributes = { "network.protocol.name": "smtp", "palomar.smtp.protocol": session.transmissionType };
+      const taken = inSpan(`${options.name} message`, { kind: "server", parent, attributes }, () =>
+        takeMessage(stream, session),
+      );
+      answer(taken, session, (error, text) => done(error, text ?? undefined));
     },
   });
   server.on("error", (error: Error) => observe({ kind: "smtp-session-failed", listener: options.name, err: error }));
@@ -176,9 +195,10 @@ function makeServer<User>(
 
   async function authenticate(credentials: SMTPServerAuthentication, session: SMTPServerSession): Promise<User> {
     if (!session.secure && !isLoopback(session.remoteAddress)) throw asError(ENCRYPTION_REQUIRED);
-    const { username, password } = credentials;
+    const { password, authzid } = credentials;
+    const username = credentials.username ?? "";
     const outcome = await handlers.authenticate!(
-      { username: username ?? "", password: password ?? "" },
+      { username, password: password ?? "", actAs: authzid || username },
       sessionOf(session),
     );
     if ("refusal" in outcome) throw asError(outcome.refusal);
@@ -208,18 +228,34 @@ function makeServer<User>(
       (value) => done(null, value),
       (error: unknown) => {
         if (error instanceof SmtpRefusal) return done(error);
-        observe({ kind: "smtp-handler-failed", level: "error", listener: options.name, session: id, err: error });
+        const clientLeft = (error as { code?: unknown }).code === "ECONNECTION";
+        observe({
+          kind: "smtp-handler-failed",
+          level: clientLeft ? "info" : "error",
+          listener: options.name,
+          session: id,
+          err: error,
+        });
         done(asError(LOCAL_ERROR));
       },
     );
   }
 }
 
-const ENCRYPTION_REQUIRED: SmtpReply = {
-  code: 538,
-  enhancedStatus: "5.7.11",
-  lines: ["encryption required for the requested authentication mechanism"],
-};
+/** Commands for proxies, which nobody is trusted to be, and the jokes of the library. */
+const NOT_SERVED = ["XCLIENT", "XFORWARD", "WIZ", "SHELL", "KILL"];
+
+/** Parameters of the extensions that are offered (RFC 1870, 6152, 6531), and AUTH (RFC 4954 §5). */
+const MAIL_PARAMETERS = new Set(["SIZE", "BODY", "SMTPUTF8", "AUTH"]);
+const RCPT_PARAMETERS = new Set<string>();
+/** RFC 5321 §4.1.1.11 */
+const UNKNOWN_PARAMETER: SmtpReply = { code: 555, enhancedStatus: "5.5.4", lines: ["parameter not recognized"] };
+
+function onlyKnown(given: object | false, known: ReadonlySet<string>): boolean {
+  return Object.keys(given || {}).every((parameter) => known.has(parameter));
+}
+
+const TOO_MANY_RECIPIENTS: SmtpReply = { code: 452, enhancedStatus: "4.5.3", lines: ["too many recipients"] };
 const LOCAL_ERROR: SmtpReply = { code: 451, enhancedStatus: "4.3.0", lines: ["local error, try again later"] };
 
 /** A reply that refuses, on its way through the library's callbacks. */
@@ -241,51 +277,8 @@ function throwRefusal(reply: SmtpReply | undefined): void {
   if (reply) throw asError(reply);
 }
 
-type Connection = SMTPServer["connections"] extends Set<infer C> ? C : never;
-
-const STARTS_WITH_STATUS = /^[245]\.\d{1,3}\.\d{1,3}(?: |$)/;
-
-/**
- * smtp-server says what it wants to say in `send`; here it is made to say it right: a reply that brings its own
- * enhanced status gets no second one, AUTH is offered only where it may be used, and 538 has its own status.
- */
-class StrictSmtpServer extends SMTPServer {
-  readonly #plaintextAuthOnLoopback: boolean;
-
-  constructor(plaintextAuthOnLoopback: boolean, options: SMTPServerOptions) {
-    super(options);
-    this.#plaintextAuthOnLoopback = plaintextAuthOnLoopback;
-  }
-
-  override connect(...parameters: Parameters<SMTPServer["connect"]>): void {
-    const known = new Set(this.connections);
-    super.connect(...parameters);
-    for (const connection of this.connections) if (!known.has(connection)) this.#refine(connection);
-  }
-
-  #refine(connection: Connection): void {
-    const send = connection.send.bind(connection);
-    connection.send = (code, data, context) => {
-      if (Array.isArray(data))
-        return send(
-          code,
-          data.filter((line) => this.#mayOffer(connection, line)),
-          context,
-        );
-      if (code === 538) return send(code, describeSmtpReply(ENCRYPTION_REQUIRED).slice(4), false);
-      if (typeof data === "string" && STARTS_WITH_STATUS.test(data)) return send(code, data, false);
-      return send(code, data, context);
-    };
-  }
-
-  #mayOffer({ session, remoteAddress }: Connection, line: string): boolean {
-    if (!line.startsWith("AUTH ")) return true;
-    return session.secure || (this.#plaintextAuthOnLoopback && isLoopback(remoteAddress));
-  }
-}
-
-function describeSession<User>(session: SMTPServerSession): SmtpSession<User> {
-  const { mailFrom, rcptTo, smtpUtf8 } = session.envelope;
+function describeSession<User>(session: SMTPServerSession): Omit<SmtpSession<User>, "rcptTo"> {
+  const { mailFrom, smtpUtf8 } = session.envelope;
   return {
     id: session.id,
     clientAddress: session.remoteAddress,
@@ -294,19 +287,18 @@ function describeSession<User>(session: SMTPServerSession): SmtpSession<User> {
     protocol: session.transmissionType,
     user: (session.user as User | undefined) || undefined,
     mailFrom: mailFrom === false ? "" : mailFrom.address,
-    rcptTo: rcptTo.map(({ address }: SMTPServerAddress) => address),
     smtpUtf8: smtpUtf8 === true,
   };
 }
 
 /** Stops listening, lets running dialogues end for a while, then says 421 to the rest. */
-async function closeServer(server: SMTPServer): Promise<void> {
+async function closeServer(server: SMTPServer, drainMs: number): Promise<void> {
   const closed = new Promise<void>((resolve) => server.close(() => resolve()));
   // A client that is between two messages need not be waited for.
   for (const connection of server.connections) {
     if (!connection.session.envelope?.mailFrom) {
-      connection.send(421, `${connection.name} closing`);
+      connection.send(421, `4.3.2 ${connection.name} closing`);
     }
   }
-  await Promise.race([closed, sleep(DRAIN_MS + 1_000, undefined, { ref: false })]);
+  await Promise.race([closed, sleep(drainMs + 1_000, undefined, { ref: false })]);
 }

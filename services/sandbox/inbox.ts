@@ -3,7 +3,7 @@ import { SMTPServer, type SMTPServerDataStream, type SMTPServerSession } from "s
 import { decodeEncodedWords } from "../core/mail/bounce-decode.ts";
 import { fieldValue, splitMessage } from "../core/mail/message.ts";
 import type { ServiceContext } from "../platform/service.ts";
-import { addSandboxMessages, countDeferral, type NewSandboxMessage } from "../store/sandbox-messages.ts";
+import { addSandboxMessages, countDeferral, type NewSandboxMessage } from "../store/mail/sandbox-messages.ts";
 import { behaviourOf } from "./behaviour.ts";
 
 const MOST_HEADER_TEXT = 1_000;
@@ -52,7 +52,8 @@ export function makeInbox({ config, db, observe }: ServiceContext, onStored: () 
   }
 
   function unavailable(error: unknown): Error {
-    observe({ kind: "sandbox-not-stored", level: "error", err: error });
+    const clientLeft = (error as { code?: unknown }).code === "ECONNECTION";
+    observe({ kind: "sandbox-not-stored", level: clientLeft ? "info" : "error", err: error });
     return refusal(451, "4.3.0 not stored, try again later");
   }
 }

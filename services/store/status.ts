@@ -1,60 +1,137 @@
 import { type Db, queryRows } from "../platform/db.ts";
 
+/** Zones by whether they are answered for. */
+export interface ZoneStatus {
+  readonly published: number;
+  readonly suspended: number;
+}
+
+/** Signed zones. */
+export interface SigningStatus {
+  readonly zones: number;
+  /** How long ago the one that has waited longest for its upkeep was due, in seconds; 0 where none is. */
+  readonly overdueSeconds: number;
+}
+
+/** Mail that is still to be delivered. */
+export interface QueueStatus {
+  /** Recipients that still have to be delivered. */
+  readonly recipients: number;
+  /** Unfinished partitions by state; each of {@link PARTITION_STATES} is there. */
+  readonly partitions: Readonly<Record<string, number>>;
+  /** Age of the oldest message with recipients left, in seconds. What is refused for now grows old without fault of ours. */
+  readonly oldestSeconds: number;
+  /** For how long the partition that waits longest could have been taken by a worker, in seconds. */
+  readonly readySeconds: number;
+  /** Destinations that are left alone for now. */
+  readonly backoffs: number;
+}
+
+/** What came back and is not applied, and where it could not be fetched. */
+export interface InboundStatus {
+  readonly waiting: number;
+  readonly quarantined: number;
+  /** Mailboxes whose last poll went wrong. */
+  readonly mailboxes: readonly { readonly name: string; readonly problem: string }[];
+}
+
 /** What an operator must know of the deployment's work, as the database has it. */
 export interface DeploymentStatus {
-  readonly zones: { readonly published: number; readonly suspended: number };
-  readonly queue: {
-    /** Recipients that still have to be delivered. */
-    readonly recipients: number;
-    /** Partitions by state: ready, leased, deferred, held. */
-    readonly partitions: Readonly<Record<string, number>>;
-    /** Age of the oldest message with recipients left, in seconds. */
-    readonly oldestSeconds: number;
-    /** Destinations that are left alone for now. */
-    readonly backoffs: number;
-  };
-  readonly inbound: { readonly waiting: number; readonly quarantined: number };
+  readonly zones: ZoneStatus;
+  readonly signing: SigningStatus;
+  readonly queue: QueueStatus;
+  readonly inbound: InboundStatus;
 }
 
 export async function readStatus(db: Db): Promise<DeploymentStatus> {
-  const [zones, partitions, recipients, backoffs, inbound] = await Promise.all([
-    queryRows<{ suspended: boolean; count: number }>(
-      db,
-      "select suspended or company_suspended as suspended, count(*)::int from zones group by 1",
-      [],
-    ),
+  const [zones, signing, queue, inbound] = await Promise.all([
+    readZoneStatus(db),
+    readSigningStatus(db),
+    readQueueStatus(db),
+    readInboundStatus(db),
+  ]);
+  return { zones, signing, queue, inbound };
+}
+
+export async function readZoneStatus(db: Db): Promise<ZoneStatus> {
+  const rows = await queryRows<{ suspended: boolean; count: number }>(
+    db,
+    "select suspended or company_suspended as suspended, count(*)::int from zones group by 1",
+  );
+  const count = (suspended: boolean) => rows.find((row) => row.suspended === suspended)?.count ?? 0;
+  return { published: count(false), suspended: count(true) };
+}
+
+export async function readSigningStatus(db: Db): Promise<SigningStatus> {
+  const [row] = await queryRows<SigningStatus>(
+    db,
+    `select count(*)::int as zones, greatest(coalesce(extract(epoch from now() - min(due_at)), 0), 0)::int as "overdueSeconds"
+       from zone_signing`,
+  );
+  return row!;
+}
+
+/** The states of a partition that is not finished. */
+const PARTITION_STATES = ["ready", "leased", "deferred", "held"] as const;
+
+export async function readQueueStatus(db: Db): Promise<QueueStatus> {
+  const [partitions, recipients, ready, backoffs] = await Promise.all([
     queryRows<{ state: string; count: number }>(
       db,
       "select state, count(*)::int from partitions where state <> 'finished' group by 1",
-      [],
     ),
     queryRows<{ count: number; oldest: number }>(
       db,
       `select coalesce(sum(waiting), 0)::int as count, coalesce(extract(epoch from now() - min(created_at)), 0)::int as oldest
        from (select messages.created_at, count(*) as waiting from partitions
              join deliveries on deliveries.partition_id = partitions.id and deliveries.state = 'queued'
-             join messages on messages.id = partitions.message_id
-             where partitions.state <> 'finished' group by messages.id) as unfinished`,
-      [],
+             join messages on messages.instance_id = partitions.instance_id and messages.id = partitions.message_id
+             where partitions.state <> 'finished' group by messages.id, messages.created_at) as unfinished`,
     ),
-    queryRows<{ count: number }>(db, "select count(*)::int from destination_backoffs where until > now()", []),
+    queryRows<{ seconds: number }>(
+      db,
+      `select coalesce(extract(epoch from now() - min(greatest(due_at, modified_at))), 0)::int as seconds
+         from partitions p where state = 'ready'
+          and not exists (select from destination_backoffs b where b.destination = p.destination and b.until > now())
+          and not exists (select from destination_holds h where h.destination = p.destination)`,
+    ),
+    queryRows<{ count: number }>(db, "select count(*)::int from destination_backoffs where until > now()"),
+  ]);
+  return {
+    recipients: recipients[0]!.count,
+    partitions: {
+      ...Object.fromEntries(PARTITION_STATES.map((state) => [state, 0])),
+      ...Object.fromEntries(partitions.map(({ state, count }) => [state, count])),
+    },
+    oldestSeconds: recipients[0]!.oldest,
+    readySeconds: ready[0]!.seconds,
+    backoffs: backoffs[0]!.count,
+  };
+}
+
+async function readInboundStatus(db: Db): Promise<InboundStatus> {
+  const [messages, mailboxes] = await Promise.all([
     queryRows<{ state: string; count: number }>(
       db,
       "select state, count(*)::int from inbound_messages where state <> 'applied' group by 1",
-      [],
+    ),
+    queryRows<{ name: string; problem: string }>(
+      db,
+      "select name, problem from mailboxes where problem is not null order by name",
     ),
   ]);
-  const zoneCount = (suspended: boolean) => zones.find((row) => row.suspended === suspended)?.count ?? 0;
-  const inboundCount = (...states: string[]) =>
-    inbound.filter(({ state }) => states.includes(state)).reduce((sum, { count }) => sum + count, 0);
-  return {
-    zones: { published: zoneCount(false), suspended: zoneCount(true) },
-    queue: {
-      recipients: recipients[0]!.count,
-      partitions: Object.fromEntries(partitions.map(({ state, count }) => [state, count])),
-      oldestSeconds: recipients[0]!.oldest,
-      backoffs: backoffs[0]!.count,
-    },
-    inbound: { waiting: inboundCount("waiting", "leased"), quarantined: inboundCount("quarantined") },
-  };
+  const count = (...states: string[]) =>
+    messages.filter(({ state }) => states.includes(state)).reduce((sum, { count }) => sum + count, 0);
+  return { waiting: count("waiting", "leased"), quarantined: count("quarantined"), mailboxes };
+}
+
+/** How far each standby is behind, in seconds; empty where the role may not know, or there is none. */
+export async function readReplicationLag(
+  db: Db,
+): Promise<readonly { readonly standby: string; readonly seconds: number }[]> {
+  return queryRows<{ standby: string; seconds: number }>(
+    db,
+    `select application_name as standby, coalesce(extract(epoch from replay_lag), 0)::float8 as seconds
+       from pg_stat_replication where state = 'streaming'`,
+  );
 }

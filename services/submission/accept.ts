@@ -1,35 +1,35 @@
 import { type EmailAddress, validateAddress } from "../core/mail/address.ts";
-import type { Db } from "../platform/db.ts";
-import { acceptSend } from "../store/batches.ts";
-import type { Campaign } from "../store/campaigns.ts";
-import { announceMail } from "../store/queue.ts";
+import { runInTurns } from "../platform/turns.ts";
+import type { Campaign } from "../store/mail/campaigns.ts";
+import type { SendQueue } from "../store/mail/send-queue.ts";
+import type { SubmissionSettings } from "../store/mail/submission-settings.ts";
 import type { PreparedMessage } from "./prepare-message.ts";
+import { trackMessage } from "./track-message.ts";
 
 /**
  * Stores a submitted message as a batch of its own; durable when it returns, so that 250 may be said.
- * Invalid contacts are left out with a `not-sent` event, and the session is not told which.
+ * Invalid contacts are left out with a `not-sent` event, and the session is not told which. Archive, tracking and
+ * unsubscription are as the campaign has them.
  * @param message its recipients passed RCPT
  * @returns the batch's eeid
  */
 export async function acceptMessage(
-  db: Db,
-  campaign: Campaign,
+  sends: SendQueue,
+  { campaign, settings }: { readonly campaign: Campaign; readonly settings: SubmissionSettings },
   message: PreparedMessage & { readonly recipients: readonly string[] },
 ): Promise<string> {
-  const { eeid } = await db.transaction((transaction) =>
-    acceptSend(transaction, {
-      instanceId: campaign.instanceId,
-      campaignNumid: campaign.numid,
-      creator: "smtp",
-      content: { kind: "finished", octets: message.octets, unsubscribe: campaign.unsubscribe === "si" },
-      senderDomain: message.senderDomain,
-      recipients: message.recipients.map((recipient) => ({ address: addressOf(recipient) })),
-      copies: [],
-      archive: false,
-    }),
-  );
-  // It only hastens: the delivery workers look by themselves, and the message is safe.
-  await announceMail(db).catch(() => {});
+  const unsubscribe = campaign.unsubscribe === "si";
+  const tracked = await runInTurns(trackMessage(message.octets, { tracking: settings.tracking, unsubscribe }));
+  const { eeid } = await sends.accept({
+    instanceId: campaign.instanceId,
+    campaignNumid: campaign.numid,
+    creator: "smtp",
+    content: { kind: "finished", octets: message.octets, ...tracked, unsubscribe },
+    senderDomain: message.senderDomain,
+    recipients: message.recipients.map((recipient) => ({ address: addressOf(recipient) })),
+    copies: [],
+    archive: settings.archive,
+  });
   return eeid;
 }
 

@@ -2,10 +2,11 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { RateLimiterMemory } from "rate-limiter-flexible";
 import { hashApiKey } from "../core/api-key.ts";
 import type { SmtpReply } from "../core/mail/smtp-reply.ts";
+import { sourceOf } from "../platform/address-blocks.ts";
 import type { Db } from "../platform/db.ts";
 import type { Observe } from "../platform/observation.ts";
 import type { SmtpCredentials } from "../platform/smtp-server.ts";
-import { authenticateCampaign, type Campaign } from "../store/campaigns.ts";
+import { authenticateCampaign, type Campaign } from "../store/mail/campaigns.ts";
 
 /** Failures within this time count together, and locks last as long. */
 const WINDOW_SECONDS = 600;
@@ -21,11 +22,16 @@ const LONGEST_USER = 320;
 /** A program that has logged in. */
 export interface Submitter {
   readonly campaign: Campaign;
+  /** Of the key that it knew. */
+  readonly apikeyHash: Buffer;
   /** `<instance>-<numid>` */
   readonly login: string;
 }
 
-/** Who may submit, and who has tried too often. Failures are counted in this process's memory, loopback included. */
+/**
+ * Who may submit, and who has tried too often. Failures are counted in this process's memory, loopback included, and
+ * those of an IPv6 address for its whole network.
+ */
 export class Authoriser {
   readonly #db: Db;
   readonly #secret: string;
@@ -42,16 +48,19 @@ export class Authoriser {
 
   /** The live `api` campaign behind `<instance>-<numid>` and its current key. */
   async authorise(
-    { username, password }: SmtpCredentials,
+    { username, password, actAs }: SmtpCredentials,
     { id, clientAddress }: { readonly id: string; readonly clientAddress: string },
   ): Promise<{ readonly user: Submitter } | { readonly refusal: SmtpReply }> {
-    const pair = `${clientAddress} ${username.slice(0, LONGEST_USER)}`;
-    if (await this.#isLocked(pair, clientAddress)) return { refusal: LOCKED };
-    const campaign = await this.#findCampaign(username, password);
+    const source = sourceOf(clientAddress);
+    const pair = `${source} ${username.slice(0, LONGEST_USER)}`;
+    if (await this.#isLocked(pair, source)) return { refusal: LOCKED };
+    const apikeyHash = hashApiKey(this.#secret, password);
+    // RFC 4616 §2: nobody here may act for somebody else.
+    const campaign = actAs === username ? await this.#findCampaign(username, apikeyHash) : undefined;
     if (campaign) {
       this.#failuresOf.delete(id);
       await this.#byUser.delete(pair);
-      return { user: { campaign, login: username } };
+      return { user: { campaign, apikeyHash, login: username } };
     }
     return { refusal: await this.#countFailure(pair, { id, clientAddress, username }) };
   }
@@ -61,26 +70,26 @@ export class Authoriser {
     this.#failuresOf.delete(id);
   }
 
-  async #isLocked(pair: string, clientAddress: string): Promise<boolean> {
-    const [user, address] = await Promise.all([this.#byUser.get(pair), this.#byAddress.get(clientAddress)]);
+  async #isLocked(pair: string, source: string): Promise<boolean> {
+    const [user, address] = await Promise.all([this.#byUser.get(pair), this.#byAddress.get(source)]);
     return (
       (user?.consumedPoints ?? 0) >= FAILURES_PER_ADDRESS_AND_USER ||
       (address?.consumedPoints ?? 0) >= FAILURES_PER_ADDRESS
     );
   }
 
-  async #findCampaign(username: string, password: string): Promise<Campaign | undefined> {
+  async #findCampaign(username: string, apikeyHash: Buffer): Promise<Campaign | undefined> {
     // An instance's name may have hyphens of its own.
     const [, instance, numid] = /^(.{1,250})-([1-9]\d{0,14})$/.exec(username) ?? [];
     if (instance === undefined || numid === undefined || /\0/.test(username)) return undefined;
-    return authenticateCampaign(this.#db, instance, Number(numid), hashApiKey(this.#secret, password));
+    return authenticateCampaign(this.#db, instance, Number(numid), apikeyHash);
   }
 
   async #countFailure(
     pair: string,
     { id, clientAddress, username }: { id: string; clientAddress: string; username: string },
   ): Promise<SmtpReply> {
-    const [user] = await Promise.all([this.#byUser.penalty(pair), this.#byAddress.penalty(clientAddress)]);
+    const [user] = await Promise.all([this.#byUser.penalty(pair), this.#byAddress.penalty(sourceOf(clientAddress))]);
     const inDialogue = (this.#failuresOf.get(id) ?? 0) + 1;
     this.#failuresOf.set(id, inDialogue);
     this.#observe({

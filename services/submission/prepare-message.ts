@@ -3,6 +3,7 @@ import addressparser from "nodemailer/lib/addressparser";
 import { type EmailAddress, validateAddress } from "../core/mail/address.ts";
 import { headerDate, plainField } from "../core/mail/headers.ts";
 import { fieldValue, joinMessage, type RawField, splitMessage } from "../core/mail/message.ts";
+import { isUnambiguous } from "../core/mail/unambiguous-mailboxes.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
 import { toSevenBit } from "./to-seven-bit.ts";
 
@@ -51,8 +52,9 @@ export function prepareMessage(
   const authors = mailboxesOf(from[0]!);
   const speakers = senders.flatMap(mailboxesOf);
   if (authors.length === 0 || [...authors, ...speakers].includes(undefined)) return refuse("malformed-author");
-  // RFC 5322 §3.6.2: several authors need a Sender; then it is the Sender who speaks.
-  if (authors.length > 1 && speakers.length !== 1) return refuse("no-single-author");
+  // RFC 5322 §3.6.2: a Sender is one mailbox; several authors need one, who then speaks for them.
+  if (speakers.length !== senders.length) return refuse("malformed-author");
+  if (authors.length > 1 && speakers.length === 0) return refuse("no-single-author");
   const domains = [...authors, ...speakers].map((mailbox) => mailbox!.asciiDomain);
   if (domains.some((domain) => !allowedDomains.has(domain))) return refuse("foreign-author");
 
@@ -70,6 +72,7 @@ export function prepareMessage(
 /** Undefined stands for a mailbox that is none. */
 function mailboxesOf(field: RawField): (EmailAddress | undefined)[] {
   const text = Buffer.from(fieldValue(field), "latin1").toString("utf8");
+  if (!isUnambiguous(text)) return [undefined];
   return addressparser(text, { flatten: true }).map(({ address }) => {
     const valid = validateAddress(address ?? "", { allowSmtputf8: true });
     return valid.ok ? valid.value : undefined;

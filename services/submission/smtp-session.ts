@@ -1,8 +1,10 @@
 import { validateAddress } from "../core/mail/address.ts";
 import type { SmtpReply } from "../core/mail/smtp-reply.ts";
 import type { ServiceContext } from "../platform/service.ts";
+import { SharedLookups } from "../platform/shared-lookups.ts";
 import type { SmtpHandlers, SmtpSession } from "../platform/smtp-server.ts";
-import { allowedDomains } from "../store/instances.ts";
+import { SendQueue } from "../store/mail/send-queue.ts";
+import { readSubmissionRules, type SubmissionRules } from "../store/mail/submission-settings.ts";
 import { acceptMessage } from "./accept.ts";
 import { Authoriser, type Submitter } from "./authorise.ts";
 import { type MessageRefusal, prepareMessage } from "./prepare-message.ts";
@@ -13,6 +15,10 @@ type Session = SmtpSession<Submitter>;
 export function makeSubmission(context: ServiceContext): SmtpHandlers<Submitter> {
   const { db, secret, config, clock, observe } = context;
   const authoriser = new Authoriser(db, secret, observe);
+  const sends = new SendQueue(db);
+  const lookups = new SharedLookups<SubmissionRules | undefined>();
+  const rulesOf = ({ campaign: { numid }, apikeyHash }: Submitter) =>
+    lookups.find(`${numid} ${apikeyHash.toString("base64")}`, () => readSubmissionRules(db, { numid, apikeyHash }));
 
   return {
     authenticate: (credentials, session) => authoriser.authorise(credentials, session),
@@ -22,8 +28,9 @@ export function makeSubmission(context: ServiceContext): SmtpHandlers<Submitter>
       const sender = validateAddress(address, { allowSmtputf8: true });
       if (!sender.ok) return reply(550, "5.1.7", "the sender must be a full address");
       if (sender.value.needsSmtputf8 && !smtpUtf8) return NEEDS_SMTPUTF8;
-      const allowed = await allowedDomains(db, user.campaign.instanceId);
-      return allowed.includes(sender.value.asciiDomain) ? undefined : FOREIGN_DOMAIN;
+      const rules = await rulesOf(user);
+      if (!rules) return LOGIN_ENDED;
+      return rules.senderDomains.includes(sender.value.asciiDomain) ? undefined : FOREIGN_DOMAIN;
     },
 
     async rcptTo(address, { smtpUtf8 }) {
@@ -34,15 +41,18 @@ export function makeSubmission(context: ServiceContext): SmtpHandlers<Submitter>
 
     async message(octets, session) {
       if (!session.user) return AUTHENTICATION_REQUIRED;
-      const { campaign } = session.user;
-      const domains = new Set(await allowedDomains(db, campaign.instanceId));
-      const prepared = prepareMessage(octets, domains, {
+      const rules = await rulesOf(session.user);
+      if (!rules) return LOGIN_ENDED;
+      const { senderDomains, ...settings } = rules;
+      const prepared = prepareMessage(octets, new Set(senderDomains), {
         ...arrivalOf(session),
         hostname: config.hostname,
         at: new Date(clock.nowMs()),
       });
       if (!prepared.ok) return REFUSALS[prepared.error];
-      const eeid = await acceptMessage(db, campaign, { ...prepared.value, recipients: session.rcptTo });
+      const { campaign } = session.user;
+      const message = { ...prepared.value, recipients: session.rcptTo };
+      const eeid = await acceptMessage(sends, { campaign, settings }, message);
       observe({ kind: "submission-accepted", eeid, recipients: session.rcptTo.length, octets: octets.length });
       return { code: 250, lines: [`${eeid} queued`] };
     },
@@ -60,6 +70,8 @@ function reply(code: number, enhancedStatus: SmtpReply["enhancedStatus"], text: 
 }
 
 const AUTHENTICATION_REQUIRED = reply(530, "5.7.0", "authentication required");
+/** 421 ends the connection: what the client was told in it holds no longer, and the next one asks it for the key. */
+const LOGIN_ENDED = reply(421, "4.7.0", "the login is no longer valid");
 const FOREIGN_DOMAIN = reply(550, "5.7.1", "dominio remitente no permitido");
 const NEEDS_SMTPUTF8 = reply(553, "5.6.7", "the address needs SMTPUTF8");
 

@@ -1,12 +1,9 @@
 import { isAscii, isUtf8 } from "node:buffer";
-import { plainField } from "../core/mail/headers.ts";
-import { fieldValue, joinMessage, type MessageParts, type RawField, splitMessage } from "../core/mail/message.ts";
+import { joinMessage, type MessageParts, splitMessage } from "../core/mail/message.ts";
 import { encodeBase64Lines, encodeQuotedPrintable, prefersBase64 } from "../core/mail/mime.ts";
+import { findDelimiters, MOST_LEVELS, mediaTypeOf, newField, readBoundary, readField, withField } from "./mime-tree.ts";
 
-/** Multiparts within multiparts; nobody who means well comes near. */
-const MOST_LEVELS = 20;
 const ENCODING_FIELD = "content-transfer-encoding";
-const CRLF = Buffer.from("\r\n", "latin1");
 
 /**
  * Encodes the 8-bit bodies of a message, part by part, so that every server takes it, whether it offers 8BITMIME or
@@ -26,7 +23,7 @@ export function toSevenBit(message: MessageParts): MessageParts {
 function encodeEntity(entity: MessageParts, level: number): MessageParts {
   if (isAscii(entity.body) || level > MOST_LEVELS) return entity;
   const contentType = readField(entity, "content-type") ?? "text/plain";
-  const type = (/^[^\s;]+/.exec(contentType)?.[0] ?? "").toLowerCase();
+  const type = mediaTypeOf(contentType);
   // RFC 1847 §2.1: what is signed or encrypted was 7-bit already, or is nobody's to change.
   if (type === "multipart/signed" || type === "multipart/encrypted") return entity;
   if (type.startsWith("multipart/")) return encodeMultipart(entity, contentType, level);
@@ -56,39 +53,6 @@ function encodeMultipart(entity: MessageParts, contentType: string, level: numbe
   return relabel(entity, Buffer.concat(pieces));
 }
 
-interface Delimiter {
-  /** The line break before it belongs to it (RFC 2046 §5.1.1). */
-  readonly start: number;
-  readonly end: number;
-  readonly closes: boolean;
-}
-
-/** The delimiter lines of a multipart, up to the closing one, with which the list of parts ends. */
-function findDelimiters(body: Buffer, boundary: string): Delimiter[] {
-  const dashes = Buffer.from(`--${boundary}`, "latin1");
-  const delimiters: Delimiter[] = [];
-  let from = 0;
-  for (let at = body.indexOf(dashes); at >= 0; at = body.indexOf(dashes, from)) {
-    from = at + dashes.length;
-    if (at > 0 && body[at - 1] !== CRLF[1]) continue;
-    const lineEnd = body.indexOf(CRLF, from);
-    const end = lineEnd < 0 ? body.length : lineEnd + CRLF.length;
-    const rest = /^(--)?[ \t]*(?:\r\n)?$/.exec(body.toString("latin1", from, end));
-    if (rest === null) continue;
-    const closes = rest[1] !== undefined;
-    // Two delimiters in a row share the line break between them.
-    delimiters.push({ start: Math.max(at - CRLF.length, delimiters.at(-1)?.end ?? 0), end, closes });
-    if (closes) break;
-    from = end;
-  }
-  return delimiters;
-}
-
-function readBoundary(contentType: string): string | undefined {
-  const [, quoted, token] = /;\s*boundary\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;"]+))/i.exec(contentType) ?? [];
-  return quoted?.replaceAll(/\\(.)/g, "$1") ?? token;
-}
-
 function encodeLeaf(entity: MessageParts, type: string): MessageParts {
   const declared = (readField(entity, ENCODING_FIELD) ?? "7bit").toLowerCase();
   // Octets that the declared encoding cannot hold: what they mean is the reader's guess.
@@ -108,17 +72,4 @@ function relabel(entity: MessageParts, body: Buffer): MessageParts {
   if (body.equals(entity.body)) return entity;
   if (!isAscii(body) || readField(entity, ENCODING_FIELD) === undefined) return { ...entity, body };
   return { fields: withField(entity.fields, "Content-Transfer-Encoding", "7bit"), body };
-}
-
-function readField({ fields }: MessageParts, name: string): string | undefined {
-  const field = fields.find((field) => field.name === name);
-  return field && fieldValue(field);
-}
-
-function withField(fields: readonly RawField[], name: string, value: string): RawField[] {
-  return [...fields.filter((field) => field.name !== name.toLowerCase()), newField(name, value)];
-}
-
-function newField(name: string, value: string): RawField {
-  return { name: name.toLowerCase(), raw: plainField(name, value) };
 }

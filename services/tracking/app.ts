@@ -1,4 +1,5 @@
 import Koa, { type Context } from "koa";
+import { traceRequest } from "../platform/http/trace-request.ts";
 import { CONTENT_SECURITY_POLICY, sendErrorPage } from "./pages.ts";
 import { clickRoute } from "./routes/clicks.ts";
 import { conversionRoute } from "./routes/conversions.ts";
@@ -23,13 +24,16 @@ export function makeTrackingApp(tools: TrackingTools): Koa {
   app.on("error", (error: Error) => tools.observe({ kind: "http-response-failed", level: "debug", err: error }));
   app.use(async (ctx) => {
     setHeaders(ctx);
-    try {
-      await answer(ctx, tools);
-    } catch (error) {
-      tools.observe({ kind: "tracking-request-failed", level: "error", err: error });
-      sendErrorPage(ctx, 503, "unavailable");
-      ctx.set("Retry-After", "60");
-    }
+    const [, letter] = PATH.exec(ctx.path) ?? [];
+    await traceRequest(ctx, letter && `/${letter}/:token`, async () => {
+      try {
+        await answer(ctx, tools);
+      } catch (error) {
+        tools.observe({ kind: "tracking-request-failed", level: "error", err: error });
+        sendErrorPage(ctx, 503, "unavailable");
+        ctx.set("Retry-After", "60");
+      }
+    });
   });
   return app;
 }
@@ -37,6 +41,11 @@ export function makeTrackingApp(tools: TrackingTools): Koa {
 async function answer(ctx: Context, tools: TrackingTools): Promise<void> {
   if (ctx.path === "/robots.txt") {
     ctx.body = "User-agent: *\nDisallow: /\n";
+    return;
+  }
+  // Browsers ask by themselves.
+  if (ctx.path === "/favicon.ico") {
+    ctx.status = 204;
     return;
   }
   const [, letter = "", token = ""] = PATH.exec(ctx.path) ?? [];

@@ -1,13 +1,13 @@
-import { setTimeout as sleep } from "node:timers/promises";
 import type { Db } from "../platform/db.ts";
 import type { Observe } from "../platform/observation.ts";
+import { RepeatedWork } from "../platform/repeated-work.ts";
 import {
   listConversionInstances,
   listLatestLinks,
   listTrackedLinks,
   loadTrackedLinks,
   type TrackedLink,
-} from "../store/tracking.ts";
+} from "../store/mail/tracking.ts";
 import { withDeadline } from "./deadline.ts";
 
 /** Where a link of a message leads. */
@@ -19,7 +19,7 @@ export interface LinkTarget {
 
 interface KnownMessage {
   readonly links: Map<string, LinkTarget>;
-  characters: number;
+  octets: number;
 }
 
 const REFRESH_MS = 1_000;
@@ -28,7 +28,10 @@ const LINKS_AT_START = 20_000;
 const LINKS_PER_READ = 5_000;
 /** Links that commit late have lower numbers than those that were seen before them. */
 const OVERLAP = 1_000;
-const MOST_CHARACTERS = 32 * 2 ** 20;
+const MOST_OCTETS = 128 * 2 ** 20;
+/** What maps and objects take, about: most messages have few and short links. */
+const OCTETS_OF_A_MESSAGE = 500;
+const OCTETS_OF_A_LINK = 250;
 
 /**
  * The links of recent messages, in memory: learnt within a second of becoming known, so that they lead on while the
@@ -40,11 +43,10 @@ export class LinkDirectory {
   /** The message used longest ago comes first. */
   readonly #messages = new Map<number, KnownMessage>();
   readonly #loading = new Map<number, Promise<void>>();
-  readonly #stopping = new AbortController();
-  #characters = 0;
+  #octets = 0;
   #cursor: number | undefined;
   #conversionInstances: ReadonlySet<number> = new Set();
-  #refreshing: Promise<void> = Promise.resolve();
+  #refreshing: RepeatedWork | undefined;
 
   constructor(db: Db, observe: Observe) {
     this.#db = db;
@@ -52,12 +54,20 @@ export class LinkDirectory {
   }
 
   start(): void {
-    this.#refreshing = this.#refreshForEver();
+    this.#refreshing = new RepeatedWork({
+      take: async () => {
+        await this.#refresh();
+        return REFRESH_MS;
+      },
+      failed: (err) => {
+        this.#observe({ kind: "tracked-links-not-refreshed", err });
+        return REFRESH_MS;
+      },
+    });
   }
 
   async stop(): Promise<void> {
-    this.#stopping.abort();
-    await this.#refreshing;
+    await this.#refreshing?.stop();
   }
 
   /** @returns undefined for a link that there is not @throws when only the database could tell and does not answer */
@@ -90,18 +100,6 @@ export class LinkDirectory {
     return loading;
   }
 
-  async #refreshForEver(): Promise<void> {
-    const { signal } = this.#stopping;
-    while (!signal.aborted) {
-      try {
-        await this.#refresh();
-      } catch (error) {
-        this.#observe({ kind: "tracked-links-not-refreshed", err: error });
-      }
-      await sleep(REFRESH_MS, undefined, { signal }).catch(() => {});
-    }
-  }
-
   async #refresh(): Promise<void> {
     this.#conversionInstances = await listConversionInstances(this.#db);
     if (this.#cursor === undefined) {
@@ -122,17 +120,24 @@ export class LinkDirectory {
 
   #learn(links: readonly TrackedLink[]): void {
     for (const { messageId, instanceId, link, target } of links) {
-      const message = this.#messages.get(messageId) ?? { links: new Map(), characters: 0 };
+      const message = this.#messages.get(messageId) ?? this.#addMessage(messageId);
       if (message.links.has(link)) continue;
       message.links.set(link, { instanceId, target });
-      message.characters += target.length;
-      this.#characters += target.length;
-      this.#messages.set(messageId, message);
+      const octets = OCTETS_OF_A_LINK + target.length;
+      message.octets += octets;
+      this.#octets += octets;
     }
-    for (const [messageId, { characters }] of this.#messages) {
-      if (this.#characters <= MOST_CHARACTERS || this.#messages.size === 1) return;
+    for (const [messageId, { octets }] of this.#messages) {
+      if (this.#octets <= MOST_OCTETS || this.#messages.size === 1) return;
       this.#messages.delete(messageId);
-      this.#characters -= characters;
+      this.#octets -= octets;
     }
+  }
+
+  #addMessage(messageId: number): KnownMessage {
+    const message: KnownMessage = { links: new Map(), octets: OCTETS_OF_A_MESSAGE };
+    this.#messages.set(messageId, message);
+    this.#octets += message.octets;
+    return message;
   }
 }

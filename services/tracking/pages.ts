@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import type { Context } from "koa";
 import { escapeHtml } from "../core/mail/personalise.ts";
-import type { Subscription, SubscriptionChoice } from "../store/tracking-subscriptions.ts";
+import type { Subscription, SubscriptionChoice } from "../store/mail/tracking-subscriptions.ts";
 
 export type Language = "es" | "en";
 
@@ -11,8 +11,12 @@ export type ErrorPage = "bad-link" | "gone" | "no-page" | "wrong-method" | "too-
 const LANGUAGES: readonly Language[] = ["es", "en"];
 
 const STYLE =
-  "body{font:17px/1.5 system-ui,sans-serif;max-width:34rem;margin:3rem auto;padding:0 1rem;color-scheme:light dark}" +
-  "h1{font-size:1.4rem}form{margin:1rem 0}button{font:inherit;padding:.5rem 1rem;cursor:pointer}";
+  "html{color-scheme:light dark;background:Canvas;color:CanvasText}" +
+  "body{font:17px/1.5 system-ui,sans-serif;max-width:34rem;margin:0 auto;padding:10vh 1.25rem}" +
+  "h1{font-size:1.5rem;line-height:1.25}form{margin:.75rem 0}[role=status]{border-left:4px solid;padding-left:1rem}" +
+  "button{font:inherit;width:100%;padding:.75rem 1rem;text-align:left;border:1px solid;border-radius:.5rem;" +
+  "background:transparent;color:inherit;cursor:pointer}button:focus-visible{outline:3px solid;outline-offset:2px}" +
+  "button[value=campaign]{background:CanvasText;color:Canvas}";
 
 /** Nothing but our own style sheet, and forms that lead back here. */
 export const CONTENT_SECURITY_POLICY = [
@@ -129,6 +133,6 @@ function sendPage(ctx: Context, status: number, page: { readonly language: Langu
   ctx.set("Vary", "Accept-Language");
   ctx.body =
     `<!doctype html><html lang="${page.language}"><head><meta charset="utf-8"><title>${title}</title>` +
-    `<meta name="viewport" content="width=device-width"><style>${STYLE}</style></head>` +
+    `<meta name="viewport" content="width=device-width,initial-scale=1"><style>${STYLE}</style></head>` +
     `<body><main><h1>${title}</h1>${page.body}</main></body></html>\n`;
 }

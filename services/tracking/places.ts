@@ -1,4 +1,5 @@
 import { readFileSync } from "node:fs";
+import ipaddr from "ipaddr.js";
 import { type CityResponse, Reader } from "mmdb-lib";
 import type { FindPlace } from "./visitor.ts";
 
@@ -14,7 +15,9 @@ export function openPlaces(path: string | null): FindPlace {
   if (path === null) return () => undefined;
   const reader = new Reader<CityResponse>(readFileSync(path));
   return (address) => {
-    const found = reader.get(address);
+    if (!ipaddr.isValid(address)) return undefined;
+    // Databases know IPv4 addresses as such, not as a listener for both protocols shows them (::ffff:192.0.2.1).
+    const found = reader.get(ipaddr.process(address).toString());
     if (!found?.country) return undefined;
     const names = found.city?.names;
     return {

@@ -1,10 +1,10 @@
+import type { IncomingMessage } from "node:http";
 import type { Context } from "koa";
 import type { Clock } from "../platform/clock.ts";
 import type { Db } from "../platform/db.ts";
 import type { RateLimits } from "../platform/http/limits.ts";
 import type { Observe } from "../platform/observation.ts";
-import type { Touch } from "../store/tracking-events.ts";
-import { clientAddress } from "./client-address.ts";
+import type { Touch } from "../store/mail/tracking-events.ts";
 import type { LinkDirectory } from "./link-directory.ts";
 import { sendErrorPage } from "./pages.ts";
 import type { VisitorRules } from "./visitor.ts";
@@ -17,6 +17,8 @@ export interface TrackingTools {
   readonly links: LinkDirectory;
   readonly visitors: VisitorRules;
   readonly limits: RateLimits;
+  /** Who asks (see platform/http/client-address.ts). */
+  clientAddress(request: IncomingMessage): string;
   readonly observe: Observe;
   /** Resolves when the touch is on the disk; the events come of it soon after, or when the database is back. */
   record(touch: Touch): Promise<void>;
@@ -42,7 +44,7 @@ export async function recordVisit(ctx: Context, { record, observe }: TrackingToo
 }
 
 /** Answers a token that is not ours. Whoever keeps guessing has to wait; tokens that are ours always work. */
-export async function refuseToken(ctx: Context, { limits }: TrackingTools): Promise<void> {
+export async function refuseToken(ctx: Context, { limits, clientAddress }: TrackingTools): Promise<void> {
   const address = clientAddress(ctx.req);
   const refusal = await limits.beforeAuthentication(address);
   if (refusal?.kind === "rate-limited") {

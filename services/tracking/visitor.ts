@@ -1,7 +1,8 @@
 import type { IncomingHttpHeaders } from "node:http";
 import ipaddr from "ipaddr.js";
+import { UAParser } from "ua-parser-js";
 import { z } from "zod";
-import type { MachineRule, Place, Visitor } from "../store/tracking-events.ts";
+import type { MachineRule, Place, Visitor } from "../store/mail/tracking-events.ts";
 
 /** Judges requests by config/user-agents.json. */
 export interface VisitorRules {
@@ -25,31 +26,82 @@ const rulesFile = z.object({
     networks: z.array(z.object({ name: z.string(), block })),
     allLinks: z.object({ atLeast: z.int().min(2), withinSeconds: z.int().min(1) }),
   }),
-  devices: z.array(z.object({ device: z.string(), subtype: z.string(), id: z.int(), pattern })),
+  devices: z.array(
+    z.object({
+      device: z.string(),
+      subtype: z.string(),
+      id: z.int(),
+      type: pattern.optional(),
+      os: pattern.optional(),
+      agent: pattern.optional(),
+    }),
+  ),
 });
 type RulesFile = z.infer<typeof rulesFile>;
 
+/** What a User-Agent alone tells. */
+interface Program {
+  readonly machine: string | undefined;
+  readonly device: string;
+  readonly deviceSubtypeId: number | null;
+}
+
 const MOST_AGENT_CHARACTERS = 256;
+/** Reading a User-Agent takes some 80 µs, and a few hundred are most of the traffic; so it is with proxies' addresses. */
+const REMEMBERED = 2_000;
 /** Browsers and proxies say so when nobody looks yet (Fetch Metadata, and older spellings of it). */
 const PREFETCH_HEADERS = ["sec-purpose", "purpose", "x-purpose", "x-moz"];
 
 /** @param data content of config/user-agents.json @throws naming what is wrong in it */
 export function compileVisitorRules(data: unknown, findPlace: FindPlace): VisitorRules {
-  const { machines, devices } = rulesFile.parse(data);
+  const rules = rulesFile.parse(data);
+  const programOf = remember((agent: string) => readProgram(rules, agent));
+  const originOf = remember((address: string) => ({
+    machine: findMachineNetwork(rules.machines, address),
+    place: findPlace(address),
+    network: networkOf(address),
+  }));
   return {
-    allLinks: machines.allLinks,
+    allLinks: rules.machines.allLinks,
     describe: ({ headers, address }) => {
       const agent = (headers["user-agent"] ?? "").slice(0, MOST_AGENT_CHARACTERS);
-      const device = devices.find((known) => known.pattern.test(agent));
+      const { machine, device, deviceSubtypeId } = programOf(agent);
+      const origin = originOf(address);
       return {
-        machine: findMachine(machines, { headers, address, agent }),
-        device: device?.device ?? "",
-        deviceSubtypeId: device?.id ?? null,
-        place: findPlace(address),
+        machine: isPrefetch(headers) ? "prefetch" : (machine ?? origin.machine),
+        device,
+        deviceSubtypeId,
+        place: origin.place,
         userAgent: agent,
-        network: networkOf(address),
+        network: origin.network,
       };
     },
+  };
+}
+
+function readProgram({ machines, devices }: RulesFile, agent: string): Program {
+  const parser = new UAParser(agent);
+  const type = parser.getDevice().type ?? "";
+  const os = parser.getOS().name ?? "";
+  const device = devices.find(
+    (rule) => (rule.type?.test(type) ?? true) && (rule.os?.test(os) ?? true) && (rule.agent?.test(agent) ?? true),
+  );
+  return {
+    machine: machines.agents.find((known) => known.pattern.test(agent))?.name,
+    device: device?.device ?? "",
+    deviceSubtypeId: device?.id ?? null,
+  };
+}
+
+/** Keeps the answers to the questions that were asked last. */
+function remember<Answer>(answer: (question: string) => Answer): (question: string) => Answer {
+  const known = new Map<string, Answer>();
+  return (question) => {
+    const found = known.get(question) ?? answer(question);
+    known.delete(question);
+    known.set(question, found);
+    if (known.size > REMEMBERED) known.delete(known.keys().next().value!);
+    return found;
   };
 }
 
@@ -62,14 +114,11 @@ export function networkOf(address: string): string {
   return `${ipaddr.fromByteArray(octets)}/${bits}`;
 }
 
-function findMachine(
-  { agents, networks }: RulesFile["machines"],
-  { headers, address, agent }: VisitorRequest & { readonly agent: string },
-): string | undefined {
-  if (PREFETCH_HEADERS.some((name) => /prefetch|preview|prerender/i.test(String(headers[name] ?? ""))))
-    return "prefetch";
-  const known = agents.find((machine) => machine.pattern.test(agent));
-  if (known !== undefined) return known.name;
+function isPrefetch(headers: IncomingHttpHeaders): boolean {
+  return PREFETCH_HEADERS.some((name) => /prefetch|preview|prerender/i.test(String(headers[name] ?? "")));
+}
+
+function findMachineNetwork({ networks }: RulesFile["machines"], address: string): string | undefined {
   if (!ipaddr.isValid(address)) return undefined;
   const parsed = ipaddr.process(address);
   return networks.find(({ block: [network, bits] }) => network.kind() === parsed.kind() && parsed.match(network, bits))

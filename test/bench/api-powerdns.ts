@@ -4,7 +4,14 @@ import { readFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { openDb } from "../../services/platform/db.ts";
-import type { BenchRequest } from "./api.ts";
+
+/** One request, as it goes out. */
+export interface BenchRequest {
+  readonly method: "GET" | "POST" | "PATCH";
+  readonly path: string;
+  readonly headers: Record<string, string>;
+  readonly body?: string;
+}
 
 /** PowerDNS with its HTTP API over PostgreSQL. */
 export interface PowerDns {

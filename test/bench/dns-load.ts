@@ -32,6 +32,8 @@ export interface LoadOptions {
   readonly outstanding: number;
   /** Core for dnsperf. */
   readonly core: number;
+  /** Whether the queries have DO set. */
+  readonly dnssecOk?: boolean;
   /** Offered load; as much as it takes when left out. */
   readonly queriesPerSecond?: number;
 }
@@ -67,6 +69,7 @@ export async function measureLoad(contender: Contender, options: LoadOptions): P
     "dnsperf",
     ...["-s", "127.0.0.1", "-p", String(contender.port), "-d", options.queries, "-l", String(options.seconds)],
     ...["-e", "-c", "8", "-T", "1", "-q", String(options.outstanding), "-t", "2"],
+    ...(options.dnssecOk ? ["-D"] : []),
     ...(options.queriesPerSecond ? ["-Q", String(options.queriesPerSecond)] : []),
   ]);
   const used = cpuMicroseconds(pids) - before;

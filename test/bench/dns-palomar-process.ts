@@ -3,7 +3,7 @@ import { systemClock } from "../../services/platform/clock.ts";
 import { loadConfig } from "../../services/platform/config.ts";
 import { openDb, openListenConnection } from "../../services/platform/db.ts";
 import { makeLogger } from "../../services/platform/logger.ts";
-import { makeObserve } from "../../services/platform/observation.ts";
+import { makeObserve } from "../../services/platform/observe.ts";
 
 /** The DNS server alone, for the benchmark: configured by the environment, as under the supervisor. */
 const config = loadConfig(process.env);

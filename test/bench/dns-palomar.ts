@@ -2,6 +2,7 @@ import { spawn } from "node:child_process";
 import { openSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { NODE_OPTIONS_OF } from "../../services/cli/node-options.ts";
 import type { Contender } from "./dns-load.ts";
 import { stopChild, untilAnswering } from "./dns-peers.ts";
 
@@ -20,7 +21,8 @@ const SECRET = "the benchmark's secret";
 /** Starts our server, in a process of its own, as the supervisor does. */
 export async function startPalomar(options: PalomarOptions): Promise<Contender> {
   const log = openSync(join(options.folder, "output.log"), "a");
-  const child = spawn("taskset", ["-c", String(options.core), process.execPath, PROCESS_FILE], {
+  const nodeOptions = NODE_OPTIONS_OF["dns-server"] ?? [];
+  const child = spawn("taskset", ["-c", String(options.core), process.execPath, ...nodeOptions, PROCESS_FILE], {
     stdio: ["ignore", log, log, "ipc"],
     env: {
       ...process.env,

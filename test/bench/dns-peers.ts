@@ -57,7 +57,7 @@ async function startNsd({ folder, zones, port, core }: PeerOptions): Promise<Con
   logfile: "${folder}/nsd.log"
 remote-control:
   control-enable: no
-${zones.map(({ name }) => `zone:\n  name: ${name}\n  zonefile: ${name}.zone\n`).join("")}`,
+${zones.map(({ name }) => `zone:\n  name: ${name}\n  zonefile: ${name}.zone\n  provide-xfr: 127.0.0.1 NOKEY\n`).join("")}`,
   );
   return startPeer("NSD", ["nsd", "-d", "-c", configuration], { folder, port, core, zones });
 }
@@ -75,9 +75,14 @@ async function startKnot({ folder, zones, port, core }: PeerOptions): Promise<Co
     background-workers: 1
 database:
     storage: "${folder}"
+acl:
+  - id: loopback
+    address: 127.0.0.1
+    action: transfer
 template:
   - id: default
     storage: "${folder}"
+    acl: loopback
     file: "%s.zone"
     zonefile-sync: -1
     journal-content: none
@@ -98,6 +103,7 @@ async function startBind({ folder, zones, port, core }: PeerOptions): Promise<Co
   listen-on-v6 { none; };
   recursion no;
   minimal-responses yes;
+  allow-transfer { 127.0.0.1; };
   pid-file "${folder}/named.pid";
   session-keyfile "${folder}/session.key";
   dnssec-validation no;

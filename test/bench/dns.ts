@@ -5,6 +5,7 @@
  * installed, drives each in turn with dnsperf on another core, and prints what it measured side by side: absolute
  * figures are this machine's, the ratios are what counts. The last line is JSON, for a history.
  */
+import { execFileSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { availableParallelism, cpus, tmpdir } from "node:os";
 import { join } from "node:path";
@@ -178,16 +179,39 @@ async function measureLargePalomar(bench: Bench, large: LargeSet): Promise<{ row
   const palomar = await start(url, large.zones.at(-1)!);
   try {
     const row = await measureAlone(bench, palomar, large, idleOctets);
-    const changes: ChangeResult[] = [];
-    for (const changesPerSecond of [50, 1_000]) {
-      const load = { seconds: bench.seconds, changesPerSecond, label: `r${changesPerSecond}` };
-      changes.push(await measureChanges({ db, port: palomar.port, zones: large.zones.length, ...load }));
-    }
-    return { row, changes };
+    return { row, changes: await measureChangesBesideKnot(bench, palomar, db, large) };
   } finally {
     await palomar.stop();
     await db.destroy();
   }
+}
+
+async function measureChangesBesideKnot(
+  bench: Bench,
+  palomar: Contender,
+  db: Db,
+  { zones }: LargeSet,
+): Promise<ChangeResult[]> {
+  const peer = FILE_PEERS.find(({ name, program }) => name === "Knot" && isInstalled(program));
+  const place = { folder: join(bench.folder, "beside-Knot"), port: await freePort(), core: SERVER_CORE };
+  const knot = await peer?.start({ ...place, zones });
+  try {
+    const ports = { port: palomar.port, knotPort: knot?.port };
+    for (const server of [palomar, knot]) if (server) releaseFromCore(server);
+    const changes: ChangeResult[] = [];
+    for (const changesPerSecond of [50, 1_000]) {
+      const load = { seconds: bench.seconds, changesPerSecond, label: `r${changesPerSecond}` };
+      changes.push(await measureChanges({ db, zones: zones.length, ...ports, ...load }));
+    }
+    return changes;
+  } finally {
+    await knot?.stop();
+  }
+}
+
+/** Server, database and load share the machine as in operation: the system may move a thread to a core that is idle. */
+function releaseFromCore({ pids }: Contender): void {
+  for (const pid of pids) execFileSync("taskset", ["-acp", `0-${availableParallelism() - 1}`, String(pid)]);
 }
 
 async function measureAlone(bench: Bench, contender: Contender, large: LargeSet, idleOctets: number): Promise<Row> {

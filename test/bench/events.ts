@@ -14,9 +14,9 @@ import { type Db, openDb, openListenConnection } from "../../services/platform/d
 import { openEmbeddedPostgres } from "../../services/platform/embedded-postgres.ts";
 import { makeLogger } from "../../services/platform/logger.ts";
 import { migrate } from "../../services/platform/migrations.ts";
-import { foldEventCounts } from "../../services/store/event-counts.ts";
-import { type NewEvent, recordEvents } from "../../services/store/events.ts";
-import { addInstance, findInstanceByName } from "../../services/store/instances.ts";
+import { foldEventCounts } from "../../services/store/mail/event-counts.ts";
+import { type NewEvent, recordEvents } from "../../services/store/mail/events.ts";
+import { addInstance, findInstanceByName } from "../../services/store/mail/instances.ts";
 import { callApi } from "../support/api-client.ts";
 
 const EVENTS = Number(process.argv[2] ?? 10_000_000);

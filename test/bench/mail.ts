@@ -1,18 +1,21 @@
 /**
- * `npm run bench:mail [recipients]`: from one API call to the last message that a sink accepted, and submission with
- * AUTH. Every message has 10 KB, is personalised, DKIM-signed (RSA-2048) and stored with its events in PostgreSQL with
- * fsync on; each service runs in a process of its own, as in production. The sink is Postfix's `smtp-sink`.
+ * `npm run bench:mail -- [recipients] [--only batch|submission|queue|postfix] [--messages n] [--queued n]`: from one API
+ * call to the last message that a sink accepted, and submission with AUTH; then what a message costs with 1,000 and with
+ * 1,000,000 recipients queued. Every message has 10 KB, is DKIM-signed (RSA-2048), personalised where it is a template,
+ * and stored with its events in PostgreSQL with fsync on; each service runs in a process of its own, as in production. The sink is Postfix's `smtp-sink`.
+ * Postfix with OpenDKIM relays as many messages of that size in the same run, where both are installed: figures are
+ * this machine's, the ratios are what counts. The last line is JSON, for a history.
  */
 import { type ChildProcess, fork, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import type { AddressInfo } from "node:net";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import SMTPConnection from "nodemailer/lib/smtp-connection";
+import { parseArgs } from "node:util";
 import { start as startDelivery } from "../../services/delivery/main.ts";
 import { start as startMailApi } from "../../services/mail-api/main.ts";
 import { systemClock } from "../../services/platform/clock.ts";
@@ -22,24 +25,40 @@ import { openEmbeddedPostgres } from "../../services/platform/embedded-postgres.
 import { makeLogger } from "../../services/platform/logger.ts";
 import { migrate } from "../../services/platform/migrations.ts";
 import type { StartService } from "../../services/platform/service.ts";
-import { addCampaign } from "../../services/store/campaigns.ts";
-import { addInstance, findInstanceByName } from "../../services/store/instances.ts";
+import { addCampaign } from "../../services/store/mail/campaigns.ts";
+import { addInstance, findInstanceByName } from "../../services/store/mail/instances.ts";
 import { start as startSubmission } from "../../services/submission/main.ts";
+import { cpuSeconds, cpuSecondsWithChildren } from "./cpu-time.ts";
+import { BATCH_HTML, type BatchResult, measureBatch, measureSubmission } from "./mail-load.ts";
+import { measurePostfix, type PostfixResult, whyNoPostfix } from "./mail-postfix.ts";
+import { type ProcessorTime, reportProcessorTime } from "./mail-processor-time.ts";
+import { measureQueue, type QueueCost, type QueueLoad } from "./mail-queue.ts";
 
 const SERVICES: Readonly<Record<string, StartService>> = {
   "mail-api": startMailApi,
   delivery: startDelivery,
   submission: startSubmission,
 };
-const RECIPIENTS = Number(process.argv[2] ?? 20_000) || 20_000;
-const PER_CALL = 10_000;
-const SUBMISSION_MESSAGES = Math.round(RECIPIENTS / 4);
+const { positionals, values: options } = parseArgs({
+  allowPositionals: true,
+  options: {
+    /** Parts to run, all unless given. */
+    only: { type: "string", multiple: true },
+    /** Submitted ones. */
+    messages: { type: "string" },
+    queued: { type: "string", default: "1000000" },
+  },
+});
+const RECIPIENTS = Number(positionals[0] ?? 20_000) || 20_000;
+const SUBMISSION_MESSAGES = Number(options.messages ?? Math.round(RECIPIENTS / 4));
+const QUEUED = Number(options.queued);
 const CONNECTIONS = 20;
+const MESSAGE_OCTETS = 10_240;
 const KEY = "key-of-the-benchmark";
 const SECRET = "the secret of the benchmark";
 const DOMAIN = "sender.example.org";
 
-if (process.argv[2] === "serve") await serve(process.argv[3] as string);
+if (positionals[0] === "serve") await serve(positionals[1] as string);
 else await measure();
 
 /** One service alone in a process, configured by the environment. */
@@ -64,8 +83,6 @@ async function serve(name: string): Promise<void> {
   await once(process, "disconnect");
   await service.stop();
   await db.destroy();
-  const { user, system } = process.cpuUsage();
-  print(`${name}: ${((user + system) / 1e6).toFixed(1)} s of processor time`);
 }
 
 async function measure(): Promise<void> {
@@ -73,7 +90,26 @@ async function measure(): Promise<void> {
   const postgres = await openEmbeddedPostgres({ dataDir: folder, logger: makeLogger("bench", "error") });
   const db = openDb(postgres.url, { connections: 4, name: "bench set-up" });
   const sink = await startSink();
-  const processes: ChildProcess[] = [];
+  const obstacle = whyNoPostfix();
+  const postfix =
+    obstacle === undefined && isWanted("postfix")
+      ? await measurePostfix({
+          messages: SUBMISSION_MESSAGES,
+          sizeOctets: MESSAGE_OCTETS,
+          connections: CONNECTIONS,
+          sinkPort: sink.port,
+          domain: DOMAIN,
+          freePort,
+        })
+      : undefined;
+  if (obstacle !== undefined) print(`no comparison: ${obstacle}`);
+  const processes = new Map<string, ChildProcess>();
+  const postmaster = postmasterOf(folder);
+  const measured = new Map<string, ProcessorTime>([
+    ["PostgreSQL", () => cpuSecondsWithChildren(postmaster)],
+    ["sink", () => cpuSeconds(sink.pid)],
+    ["client", () => cpuSeconds(process.pid)],
+  ]);
   const run = async (name: string) => {
     const child = fork(fileURLToPath(import.meta.url), ["serve", name], {
       env: {
@@ -88,27 +124,60 @@ async function measure(): Promise<void> {
         PALOMAR_SUBMISSIONS_LISTEN: "off",
       },
     });
-    processes.push(child);
+    processes.set(name, child);
+    measured.set(name, () => cpuSeconds(child.pid!));
     return (await once(child, "message"))[0];
   };
+  const stop = async (name: string) => {
+    const child = processes.get(name)!;
+    processes.delete(name);
+    child.disconnect();
+    await once(child, "exit");
+  };
+  const when = async <T>(part: string, messages: number, measurePart: () => Promise<T>): Promise<T | undefined> =>
+    isWanted(part) ? reportProcessorTime(part, { measured, messages }, measurePart) : undefined;
+
+  /** A worker of its own for each length of the queue. */
+  const compareQueues = async () => {
+    const costs: QueueCost[] = [];
+    for (const queued of [1_000, QUEUED]) {
+      await run("delivery");
+      const worker = {
+        pid: processes.get("delivery")!.pid!,
+        seconds: measured.get("delivery")!,
+        postgresSeconds: measured.get("PostgreSQL")!,
+      };
+      costs.push(await measureQueue(db, worker, { load: await queueLoad(db), queued }));
+      await stop("delivery");
+    }
+    return costs;
+  };
+
   try {
     await migrate(db);
-    const campaign = await prepare(db);
+    const sender = { campaign: await prepare(db), key: KEY, domain: DOMAIN };
     const { mail_api } = await run("mail-api");
     await run("delivery");
-    await measureBatch(db, mail_api, campaign.numid);
+    const batch = await when("batch", RECIPIENTS, () => measureBatch(db, mail_api, sender, RECIPIENTS));
     const { submission } = await run("submission");
-    await measureSubmission(submission, campaign);
+    const load = { messages: SUBMISSION_MESSAGES, connections: CONNECTIONS };
+    const submittedPerSecond = await when("submission", SUBMISSION_MESSAGES, () =>
+      measureSubmission(submission, sender, load),
+    );
+    for (const name of ["submission", "mail-api", "delivery"]) await stop(name);
+    const queue = isWanted("queue") ? await compareQueues() : undefined;
+    printComparison({ ...batch, submittedPerSecond, queue }, postfix);
   } finally {
-    for (const child of processes) {
-      child.disconnect();
-      await once(child, "exit");
-    }
+    for (const name of [...processes.keys()]) await stop(name);
     sink.stop();
     await db.destroy();
     await postgres.release();
     rmSync(folder, { recursive: true, force: true });
   }
+}
+
+function isWanted(part: string): boolean {
+  return options.only === undefined || options.only.includes(part);
 }
 
 async function prepare(db: Db): Promise<{ numid: number; apikey: string }> {
@@ -130,55 +199,41 @@ async function prepare(db: Db): Promise<{ numid: number; apikey: string }> {
   return { numid, apikey: apikey! };
 }
 
-async function measureBatch(db: Db, api: string, campaign: number): Promise<void> {
-  const html = `<html><body><p>Dear XYZNOMBREXYZ</p>${"<p>Lorem ipsum dolor sit amet, <a href='http://example.org/x'>consectetur</a>.</p>\n".repeat(125)}</body></html>`;
-  const startedAt = performance.now();
-  for (let first = 0; first < RECIPIENTS; first += PER_CALL) {
-    const contactos = Array.from({ length: Math.min(PER_CALL, RECIPIENTS - first) }, (_, i) => ({
-      email: `r${first + i}@d${i % 20}.example.net`,
-      nombre: `Name ${i}`,
-    }));
-    const callAt = performance.now();
-    const response = await fetch(`${api}/v1/envio/send_many_inline`, {
-      method: "POST",
-      headers: { Authorization: KEY, "Content-Type": "application/json" },
-      body: JSON.stringify({ campana_id: campaign, email: true, contactos, html }),
-    });
-    const { sent } = (await response.json()) as { sent: number };
-    print(`send_many_inline: ${sent} contacts accepted in ${Math.round(performance.now() - callAt)} ms`);
-  }
-  const left = async () => Number((await db("deliveries").where({ state: "queued" }).count())[0]?.count);
-  for (let queued = await left(); queued > 0; queued = await left()) await sleep(queued > 2_000 ? 500 : 50);
-  report("API call to the last message accepted by the sink", RECIPIENTS, startedAt);
+async function queueLoad(db: Db): Promise<QueueLoad> {
+  const { id: instanceId } = (await findInstanceByName(db, "bench"))!;
+  const { numid: campaignNumid } = await db("campaigns").first("numid");
+  const from = { name: "Bench", address: `info@${DOMAIN}` };
+  const template = { from, subject: "For XYZNOMBREXYZ", html: BATCH_HTML, unsubscribe: true };
+  return { instanceId, campaignNumid, senderDomain: DOMAIN, template };
 }
 
-async function measureSubmission(address: string, campaign: { numid: number; apikey: string }): Promise<void> {
-  const [host, port] = address.split(":");
-  const body = `${"Lorem ipsum dolor sit amet, consectetur adipiscing.\r\n".repeat(190)}`;
-  let next = 0;
-  const startedAt = performance.now();
-  const client = async () => {
-    const connection = new SMTPConnection({ host, port: Number(port), tls: { rejectUnauthorized: false } });
-    connection.on("error", (error) => print(`submission: ${error.message}`));
-    await new Promise<void>((resolve) => connection.connect(() => resolve()));
-    const credentials = { user: `bench-${campaign.numid}`, pass: campaign.apikey };
-    await new Promise<void>((resolve, reject) =>
-      connection.login({ credentials }, (error) => (error ? reject(error) : resolve())),
-    );
-    while (next < SUBMISSION_MESSAGES) {
-      const to = `s${next++}@d${next % 20}.example.net`;
-      const message = `From: info@${DOMAIN}\r\nTo: ${to}\r\nSubject: bench\r\nMessage-ID: <${next}@${DOMAIN}>\r\n\r\n${body}`;
-      await new Promise<void>((resolve, reject) =>
-        connection.send({ from: `info@${DOMAIN}`, to }, message, (error) => (error ? reject(error) : resolve())),
-      );
-    }
-    connection.quit();
+interface PalomarResult extends Partial<BatchResult> {
+  readonly submittedPerSecond: number | undefined;
+  readonly queue: readonly QueueCost[] | undefined;
+}
+
+function printComparison(palomar: PalomarResult, postfix: PostfixResult | undefined): void {
+  const ratioOf = (ours: number | undefined, theirs: number) => (ours === undefined ? undefined : ours / theirs);
+  const ratios = postfix && {
+    delivery: ratioOf(palomar.deliveredPerSecond, postfix.relayedPerSecond),
+    submission: ratioOf(palomar.submittedPerSecond, postfix.acceptedPerSecond),
   };
-  await Promise.all(Array.from({ length: CONNECTIONS }, client));
-  report("submission with AUTH, accepted and committed", SUBMISSION_MESSAGES, startedAt);
+  if (postfix && ratios) {
+    const line = (what: string, ours: number | undefined, theirs: number, ratio: number | undefined) =>
+      print(`| ${what} | ${ours?.toFixed(0) ?? ""} | ${theirs.toFixed(0)} | ${ratio?.toFixed(2) ?? ""} |`);
+    print("| messages a second | Palomar | Postfix with OpenDKIM | ratio |\n|---|---|---|---|");
+    line("batch to the sink; relayed", palomar.deliveredPerSecond, postfix.relayedPerSecond, ratios.delivery);
+    line("submission; accepted", palomar.submittedPerSecond, postfix.acceptedPerSecond, ratios.submission);
+  }
+  if (palomar.queue) {
+    print("| recipients queued | worker, ms a message | PostgreSQL, ms a message | worker, MiB |\n|---|---|---|---|");
+    for (const { queued, workerMs, postgresMs, workerMiB } of palomar.queue)
+      print(`| ${queued} | ${workerMs.toFixed(2)} | ${postgresMs.toFixed(2)} | ${workerMiB.toFixed(0)} |`);
+  }
+  print(JSON.stringify({ bench: "mail", recipients: RECIPIENTS, palomar, postfix, ratios }));
 }
 
-async function startSink(): Promise<{ port: number; stop(): void }> {
+async function startSink(): Promise<{ port: number; pid: number; stop(): void }> {
   const port = await freePort();
   const child = spawn(
     "smtp-sink",
@@ -192,7 +247,15 @@ async function startSink(): Promise<{ port: number; stop(): void }> {
     sleep(500),
     once(child, "error").then(([error]) => Promise.reject(new Error(`smtp-sink (Debian: postfix): ${error.message}`))),
   ]);
-  return { port, stop: () => child.kill() };
+  return { port, pid: child.pid!, stop: () => child.kill() };
+}
+
+/** The first line of PostgreSQL's own note. */
+function postmasterOf(folder: string): number {
+  const [note] = readdirSync(folder, { recursive: true, encoding: "utf8" }).filter((name) =>
+    name.endsWith("postmaster.pid"),
+  );
+  return Number.parseInt(readFileSync(join(folder, note!), "utf8"), 10);
 }
 
 async function freePort(): Promise<number> {
@@ -201,11 +264,6 @@ async function freePort(): Promise<number> {
   const { port } = server.address() as AddressInfo;
   await new Promise((resolve) => server.close(resolve));
   return port;
-}
-
-function report(what: string, count: number, startedAt: number): void {
-  const seconds = (performance.now() - startedAt) / 1000;
-  print(`${what}: ${count} messages in ${seconds.toFixed(1)} s, ${Math.round(count / seconds)} a second`);
 }
 
 function print(line: string): void {

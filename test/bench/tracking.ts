@@ -21,12 +21,12 @@ import { type Db, openDb, openListenConnection } from "../../services/platform/d
 import { openEmbeddedPostgres } from "../../services/platform/embedded-postgres.ts";
 import { makeLogger } from "../../services/platform/logger.ts";
 import { migrate } from "../../services/platform/migrations.ts";
-import { makeObserve } from "../../services/platform/observation.ts";
-import { acceptSend } from "../../services/store/batches.ts";
-import { addCampaign } from "../../services/store/campaigns.ts";
-import { EVENT_KINDS } from "../../services/store/event-kinds.ts";
-import { addInstance, findInstanceByName } from "../../services/store/instances.ts";
-import { saveTrackedLinks } from "../../services/store/tracking.ts";
+import { makeObserve } from "../../services/platform/observe.ts";
+import { acceptSend } from "../../services/store/mail/batches.ts";
+import { addCampaign } from "../../services/store/mail/campaigns.ts";
+import { EVENT_KINDS } from "../../services/store/mail/event-kinds.ts";
+import { addInstance, findInstanceByName } from "../../services/store/mail/instances.ts";
+import { saveTrackedLinks } from "../../services/store/mail/tracking.ts";
 import { start } from "../../services/tracking/main.ts";
 
 const SECRET = "the secret of the benchmark";
@@ -142,7 +142,7 @@ async function makeClickPaths(db: Db): Promise<string[]> {
   const { links } = trackHtml(html);
   const [link] = links.keys();
   const { id: messageId } = await db("messages").first("id");
-  await saveTrackedLinks(db, messageId, links);
+  await saveTrackedLinks(db, { id: messageId, instanceId }, links);
   const deliveryIds: number[] = await db("deliveries").pluck("id");
   return deliveryIds.map((deliveryId) => `/c/${makeClickToken(SECRET, { deliveryId, messageId, link: link! })}`);
 }

@@ -1,8 +1,9 @@
-import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { type Finding, interpret } from "../../services/bounce/interpret.ts";
-import { BOUNCE_REASONS } from "../../services/core/mail/bounce-class.ts";
+import { BOUNCE_REASONS } from "../../services/core/mail/bounce-reason.ts";
 import { DSN_ACTIONS } from "../../services/core/mail/dsn.ts";
+import { processorMs } from "../support/processor-time.ts";
+import { fc } from "../support/property.ts";
 
 const HARD_REASONS = ["userunknown", "hostunknown", "hasmoved", "notaccept"];
 
@@ -105,6 +106,20 @@ describe("hostile messages cost bounded time", () => {
       "ten thousand recipients",
       () => filled(`${header}\r\nThe following failed:\r\n`, "<u@example.org>: 550 no\r\n", 250_000),
     ],
+    [
+      "a recipient repeated a thousand times, beside a notice that half matches",
+      () =>
+        Buffer.from(
+          `${multipart}--b\r\n\r\nu@example.org ${"quota mailbox over by a ".repeat(700)}\r\n--b\r\nContent-Type: message/delivery-status\r\n\r\n${"Final-Recipient: rfc822; u@example.org\r\nAction: failed\r\n\r\n".repeat(1000)}--b--\r\n`,
+        ),
+    ],
+    [
+      "a word of 16 KB below eight hundred recipients",
+      () =>
+        Buffer.from(
+          `${header}\r\nThe following failed:\r\n${Array.from({ length: 800 }, (_, index) => `<u${index}@b.example>:\r\n`).join("")}${"a".repeat(16_000)}\r\n`,
+        ),
+    ],
     ["nested HTML", () => filled(html, "<div>", 500_000)],
     ["open HTML tags", () => filled(html, "<a <!--", 500_000)],
     ["deep JSON", () => filled(`${header}\r\n{"notificationType":`, "[", 200_000)],
@@ -119,9 +134,9 @@ describe("hostile messages cost bounded time", () => {
     ],
   ])("%s", (_, make) => {
     const octets = make();
-    const started = performance.now();
+    const startedMs = processorMs();
     expectLawful(interpret(octets));
-    expect(performance.now() - started).toBeLessThan(4000);
+    expect(processorMs() - startedMs).toBeLessThan(4000);
   });
 
   test("a report behind a part of 50 MB is still read", () => {

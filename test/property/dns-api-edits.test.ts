@@ -1,4 +1,3 @@
-import fc from "fast-check";
 import { expect, test } from "vitest";
 import { type DomainName, parseDomainName } from "../../services/core/dns/name.ts";
 import { type ResourceRecord, recordIdentity, rrsetKey } from "../../services/core/dns/record.ts";
@@ -11,7 +10,8 @@ import {
   type RecordDraft,
   type RecordEdits,
   type StoredRecord,
-} from "../../services/store/zone-edit.ts";
+} from "../../services/store/dns/zone-edit.ts";
+import { fc } from "../support/property.ts";
 
 const zone = { apex: name("example.org"), ttl: 3600 };
 

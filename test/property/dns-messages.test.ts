@@ -1,4 +1,3 @@
-import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { decodeMessage, encodeMessage } from "../../services/core/dns/message.ts";
 import { nameFromLabels } from "../../services/core/dns/name.ts";
@@ -6,6 +5,7 @@ import { findTsig, TsigSigner, verifyRequest } from "../../services/core/dns/tsi
 import { WireReader } from "../../services/core/dns/wire-reader.ts";
 import { WireWriter } from "../../services/core/dns/wire-writer.ts";
 import golden from "../golden/dns/messages.json" with { type: "json" };
+import { fc } from "../support/property.ts";
 import { accepted, hex, nameOf } from "../unit/core/dns/support.ts";
 
 const seeds = golden.messages.map((message) => Buffer.from(message.hex, "hex"));

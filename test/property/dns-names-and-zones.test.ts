@@ -1,4 +1,3 @@
-import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import {
   compareCanonical,
@@ -16,6 +15,7 @@ import { decodeRecords, encodeRecords, type ResourceRecord, recordIdentity } fro
 import { isMetaType, RR_TYPES, TYPE } from "../../services/core/dns/rr-types.ts";
 import { addSerial, compareSerial, nextSerial, serialIsAhead } from "../../services/core/dns/serial.ts";
 import { formatZoneFile, parseZoneFile } from "../../services/core/dns/zone-file.ts";
+import { fc } from "../support/property.ts";
 import { accepted, hex, nameOf } from "../unit/core/dns/support.ts";
 
 const apex = nameOf("example.org.");

@@ -1,8 +1,8 @@
 import { domainToASCII } from "node:url";
-import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { validateAddress } from "../../services/core/mail/address.ts";
 import { decodePunycode, encodePunycode } from "../../services/core/mail/idna-punycode.ts";
+import { fc } from "../support/property.ts";
 
 const anyText = fc.oneof(
   fc.string({ unit: "binary" }),

@@ -1,9 +1,10 @@
-import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { EVENT_NAMES } from "../../services/core/mail/event-kind.ts";
 import { FILTER_FIELDS, type FilterCondition, filterCondition } from "../../services/core/mail/filter-condition.ts";
-import { toConditionJson } from "../../services/mail-api/filter-json.ts";
-import { compileCondition } from "../../services/store/filter-conditions.ts";
+import { readConditionJson, toConditionJson } from "../../services/core/mail/filter-json.ts";
+import { bareTagName } from "../../services/core/mail/personalise.ts";
+import { compileCondition } from "../../services/store/mail/filter-conditions.ts";
+import { fc } from "../support/property.ts";
 
 const hostile = fc.oneof(
   fc.string(),
@@ -18,6 +19,8 @@ const fieldsOf = (type: string) =>
   fc.constantFrom(
     ...Object.keys(FILTER_FIELDS).filter((name) => FILTER_FIELDS[name as keyof typeof FILTER_FIELDS] === type),
   );
+/** Inside, names have no wrapping. */
+const customName = hostile.filter((name) => name !== "" && bareTagName(name) === name);
 const both = (...parts: fc.Arbitrary<object>[]) => fc.tuple(...parts).map((objects) => Object.assign({}, ...objects));
 
 const { condition } = fc.letrec<{ condition: FilterCondition }>((tie) => ({
@@ -25,7 +28,7 @@ const { condition } = fc.letrec<{ condition: FilterCondition }>((tie) => ({
     { maxDepth: 4, withCrossShrink: true },
     both(fc.record({ field: fieldsOf("text") }), textComparison),
     both(fc.record({ field: fieldsOf("number") }), numberComparison),
-    both(fc.record({ customField: hostile.filter((name) => name !== "") }), fc.oneof(textComparison, numberComparison)),
+    both(fc.record({ customField: customName }), fc.oneof(textComparison, numberComparison)),
     fc.record({ group: hostile.filter((name) => name !== "") }),
     fc.record({ invalid: fc.boolean() }),
     fc.record(
@@ -78,9 +81,46 @@ describe("compiled conditions", () => {
     fc.assert(
       fc.property(condition, (given) => {
         expect(filterCondition.parse(JSON.parse(JSON.stringify(given)))).toBeDefined();
-        expect(() => JSON.stringify(toConditionJson(given))).not.toThrow();
       }),
     );
+  });
+});
+
+describe("conditions in the API's words", () => {
+  test("are read back as what they were written from", () => {
+    fc.assert(
+      fc.property(condition, (given) => {
+        const json = JSON.parse(JSON.stringify(toConditionJson(given)));
+        // JSON has no negative zero.
+        expect(readConditionJson(json)).toEqual({ ok: true, value: JSON.parse(JSON.stringify(given)) });
+      }),
+    );
+  });
+
+  test("whatever JSON is no condition is refused with its place, and never throws", () => {
+    fc.assert(
+      fc.property(fc.jsonValue(), (json) => {
+        const read = readConditionJson(json);
+        if (read.ok) expect(filterCondition.safeParse(read.value).success).toBe(true);
+        else expect(read.error).toMatch(/^condiciones/);
+      }),
+    );
+  });
+
+  test.each([
+    [{ todas: [{ grupo: "a" }, { campo: "edad", es: "contiene", valor: "1" }] }, "condiciones.todas[1]"],
+    [{ no: { alguna: [{ evento: "opened" }] } }, "condiciones.no.alguna[0]"],
+    [{ todas: {} }, "condiciones.todas"],
+    [{ todas: [], alguna: [] }, "condiciones"],
+    [{ all: [] }, "condiciones"],
+    [{ field: "age", is: "=", value: 3 }, "condiciones"],
+    [{ campo: "age", es: "=", valor: 3 }, "condiciones"],
+    [{ campo: "nombre", es: "contains", valor: "x" }, "condiciones"],
+    [{ campo: "COLOR", es: "=", valor: "x" }, "condiciones"],
+    [{ grupo: "a", more: 1 }, "condiciones"],
+    [{ todas: Array.from({ length: 200 }, () => ({ invalido: true })) }, "condiciones"],
+  ])("%j is refused at %s", (json, place) => {
+    expect(readConditionJson(json)).toEqual({ ok: false, error: place });
   });
 });
 

@@ -1,9 +1,9 @@
 import { createPrivateKey } from "node:crypto";
-import fc from "fast-check";
 import { dkimVerify } from "mailauth/lib/dkim/verify.js";
 import { beforeAll, test } from "vitest";
 import { type DkimKey, DkimSigner, generateDkimKey } from "../../services/core/mail/dkim.ts";
 import { normaliseLineEndings } from "../../services/core/mail/message.ts";
+import { fc } from "../support/property.ts";
 
 const CRLF = Buffer.from("\r\n");
 

@@ -1,10 +1,10 @@
-import fc from "fast-check";
 import { simpleParser } from "mailparser";
 import { expect, test } from "vitest";
 import { validateAddress } from "../../services/core/mail/address.ts";
 import { toCrlf } from "../../services/core/mail/mime.ts";
 import type { PersonalValues } from "../../services/core/mail/personalise.ts";
 import { compileTemplate, renderMessage } from "../../services/core/mail/template.ts";
+import { fc } from "../support/property.ts";
 
 function address(text: string) {
   const result = validateAddress(text, { allowSmtputf8: false });

@@ -1,15 +1,22 @@
-import { existsSync, readFileSync } from "node:fs";
+import { execFileSync } from "node:child_process";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { join } from "node:path";
+import { tmpdir } from "node:os";
+import { basename, join } from "node:path";
 import { DCLinter } from "dclint";
 import { validate } from "dockerfile-utils";
-import { describe, expect, test } from "vitest";
+import { afterAll, describe, expect, test } from "vitest";
 import { LISTENERS } from "../../services/cli/address-book.ts";
-import { type Config, loadConfig, VARIABLES } from "../../services/platform/config.ts";
+import { type Config, FILE_VARIABLES, loadConfig, VARIABLES } from "../../services/platform/config.ts";
 import { packageFolder } from "../../services/platform/package-folder.ts";
 import { SERVICE_NAMES } from "../../services/platform/service.ts";
 
 interface ComposeService {
+  readonly profiles?: readonly string[];
+  readonly mem_limit: string;
+  readonly cpus: number;
+  readonly pids_limit: number;
+  readonly secrets?: readonly string[];
   readonly image: string;
   readonly command: readonly string[];
   readonly restart: string;
@@ -23,17 +30,24 @@ interface ComposeService {
 
 const composeFile = join(packageFolder, "docker-compose.yml");
 const composeText = readFileSync(composeFile, "utf8");
+const proxyConfig = readFileSync(join(packageFolder, "deploy/nginx/nginx.conf"), "utf8");
 const dockerfile = readFileSync(join(packageFolder, "Dockerfile"), "utf8");
 
 // The YAML reader that the linter brings.
 const { parse } = createRequire(createRequire(import.meta.url).resolve("dclint"))("yaml") as {
-  parse(text: string, options: { merge: boolean }): { services: Record<string, ComposeService> };
+  parse(
+    text: string,
+    options: { merge: boolean },
+  ): { services: Record<string, ComposeService>; secrets: Record<string, { file: string }> };
 };
-const { services } = parse(composeText, { merge: true });
+const { services, secrets } = parse(composeText, { merge: true });
 
 /** The sandbox's inbox is part of delivery. */
 const ownContainers = SERVICE_NAMES.filter((name) => name !== "sandbox");
-const SECRETS = { POSTGRES_PASSWORD: "an-example", PALOMAR_SECRET: "an-example-of-a-secret" };
+/** What `deploy/prepare` makes, in a folder of the test's own. */
+const secretsFolder = mkdtempSync(join(tmpdir(), "palomar-secrets-"));
+execFileSync(join(packageFolder, "deploy/prepare"), [secretsFolder]);
+afterAll(() => rmSync(secretsFolder, { recursive: true, force: true }));
 
 /** As compose does it: `${NAME:-default}` and `${NAME:?reason}`. */
 function interpolate(text: string, given: Readonly<Record<string, string>>): string {
@@ -45,10 +59,10 @@ function interpolate(text: string, given: Readonly<Record<string, string>>): str
   });
 }
 
-function configOf(name: string, given: Readonly<Record<string, string>> = SECRETS): Config {
+function configOf(name: string, given: Readonly<Record<string, string>> = {}): Config {
   const environment = Object.entries(services[name]!.environment).map(([key, value]) => [
     key,
-    interpolate(value, given),
+    interpolate(value, given).replace("/run/secrets/", `${secretsFolder}/`),
   ]);
   const loaded = loadConfig(Object.fromEntries(environment));
   if (!loaded.ok) throw new Error(loaded.error.join("; "));
@@ -87,21 +101,85 @@ test("docker-compose.yml follows the compose schema and the linter's rules", () 
   expect(messages).toEqual([]);
 });
 
-test("the containers are the services, the database, and the migration", () => {
-  expect(Object.keys(services).sort()).toEqual([...ownContainers, "database", "migrate"].sort());
+test("the containers are the services, the database, the migration, the proxy, and what a profile adds", () => {
+  const always = Object.keys(services).filter((name) => services[name]!.profiles === undefined);
+  expect(always.sort()).toEqual([...ownContainers, "database", "migrate", "proxy"].sort());
+  const byProfile = Object.entries(services).map(([name, { profiles = [] }]) => `${profiles.join()}:${name}`);
+  expect(byProfile).toEqual(expect.arrayContaining(["monitoring:prometheus", "monitoring:grafana", "secondary:knot"]));
   for (const name of ownContainers) expect(services[name]!.command).toEqual(["start", name]);
-  expect(services.migrate!.command).toEqual(["migrate"]);
+  expect(services.migrate!.command).toEqual(["migrate", "--roles", "/run/secrets"]);
   expect(services.database!.image).toBe("postgres:18");
 });
 
-test("the ports of the documentation are published, HTTP on this machine only", () => {
+test("the ports of the documentation are published; what has no proxy before it and is no protocol of ours, on this machine only", () => {
   const published = Object.keys(services).flatMap(publishedBy);
   expect(published.map(({ hostPort, protocol }) => `${hostPort}/${protocol}`).sort()).toEqual(
-    ["25/tcp", "53/tcp", "53/udp", "465/tcp", "587/tcp", "8025/tcp", "8026/tcp", "8053/tcp", "8080/tcp"].sort(),
+    [
+      ...["25/tcp", "53/tcp", "53/udp", "80/tcp", "443/tcp", "465/tcp", "587/tcp"],
+      ...["3000/tcp", "5353/tcp", "5353/udp"],
+    ].sort(),
   );
   for (const { hostAddress, hostPort } of published) {
-    expect(hostAddress).toBe(hostPort >= 8000 ? "127.0.0.1" : "0.0.0.0");
+    expect(hostAddress).toBe(hostPort >= 1024 ? "127.0.0.1" : "0.0.0.0");
   }
+});
+
+test.each(Object.keys(services))("%s has limits, no privileges to gain, and a health check", (name) => {
+  const { mem_limit, cpus, pids_limit, healthcheck } = services[name]!;
+  expect(mem_limit).toMatch(/^\d+[mg]$/);
+  expect(cpus).toBeGreaterThan(0);
+  expect(pids_limit).toBeGreaterThan(0);
+  expect(services[name]).toMatchObject({ security_opt: ["no-new-privileges:true"] });
+  if (name !== "migrate") expect(healthcheck.test?.[0]).toBe("CMD");
+});
+
+test("secrets come from files, each of which deploy/prepare makes, and from nowhere else", () => {
+  for (const { file } of Object.values(secrets))
+    expect(existsSync(join(secretsFolder, basename(file))), file).toBe(true);
+  const used = Object.values(services).flatMap(({ secrets: names = [] }) => names);
+  expect(new Set(used)).toEqual(new Set(Object.keys(secrets)));
+  expect(composeText).not.toMatch(/^\s+(\w*PASSWORD|\w*SECRET|DATABASE_URL):/m);
+});
+
+test.each(ownContainers)("%s connects with a role of its own, and is told nobody else's password", (name) => {
+  const own = `database_url_${name.replaceAll("-", "_")}`;
+  const tls = ["submission", "bounce"].includes(name) ? ["tls_certificate", "tls_key"] : [];
+  expect(services[name]!.secrets).toEqual([own, "palomar_secret", "palomar_secret_previous", ...tls]);
+  expect(services[name]!.environment.DATABASE_URL_FILE).toBe(`/run/secrets/${own}`);
+  expect(new URL(configOf(name).databaseUrl!).username).toBe(`palomar_${name.replaceAll("-", "_")}`);
+});
+
+test("mail is offered over TLS with the certificate that the proxy has", () => {
+  for (const name of ["submission", "bounce"]) {
+    expect(configOf(name).tls).toEqual({
+      certPath: join(secretsFolder, "tls_certificate"),
+      keyPath: join(secretsFolder, "tls_key"),
+    });
+  }
+  expect(services.proxy!.secrets).toEqual(["tls_certificate", "tls_key"]);
+});
+
+test("a secret that takes another's place is told with the other, in files of their own", () => {
+  const file = join(secretsFolder, "palomar_secret_previous");
+  const before = readFileSync(file, "utf8");
+  expect(configOf("delivery").previousSecrets).toEqual([]);
+  writeFileSync(file, "the secret before this one\n");
+  for (const name of ownContainers) expect(configOf(name).previousSecrets).toEqual(["the secret before this one"]);
+  writeFileSync(file, before);
+});
+
+test("the migration is the owner's, and makes every role", () => {
+  const roles = ownContainers.map((name) => `database_url_${name.replaceAll("-", "_")}`);
+  expect([...services.migrate!.secrets!].sort()).toEqual(
+    ["database_url", ...roles, "palomar_secret", "palomar_secret_previous"].sort(),
+  );
+  expect(new URL(configOf("migrate").databaseUrl!).username).toBe("palomar");
+});
+
+test("deploy/prepare leaves what is there as it is", () => {
+  const before = readFileSync(join(secretsFolder, "palomar_secret"), "utf8");
+  execFileSync(join(packageFolder, "deploy/prepare"), [secretsFolder]);
+  expect(readFileSync(join(secretsFolder, "palomar_secret"), "utf8")).toBe(before);
 });
 
 describe.each(ownContainers)("%s", (name) => {
@@ -119,7 +197,10 @@ describe.each(ownContainers)("%s", (name) => {
     const open = Object.values(config.listen)
       .flat()
       .filter(({ host, port }) => host === "0.0.0.0" && port !== 9464);
-    const targets = new Set(publishedBy(name).map(({ containerPort }) => containerPort));
+    const behindProxy = [...proxyConfig.matchAll(new RegExp(`http://${name}:(\\d+)`, "g"))].map(([, port]) =>
+      Number(port),
+    );
+    const targets = new Set([...publishedBy(name).map(({ containerPort }) => containerPort), ...behindProxy]);
     expect(new Set(open.map(({ port }) => port))).toEqual(targets);
   });
 
@@ -148,20 +229,16 @@ test("the migration waits for a healthy database", () => {
 
 test("the database takes the connections of all services", () => {
   const setting = services.database!.command.find((option) => option.startsWith("max_connections="));
-  // Each container: the service's pool, the supervisor's, and the connection that listens.
-  const wanted = ownContainers.length * (configOf("console").databaseConnections + 2 + 1);
+  // Each container: the service's pool, the supervisor's two, and the connection that listens.
+  const wanted = ownContainers.length * (configOf("console").databaseConnections + 2 + 1 + 1);
   expect(Number(setting?.split("=")[1])).toBeGreaterThan(2 * wanted);
-});
-
-test.each(["POSTGRES_PASSWORD", "PALOMAR_SECRET"] as const)("%s is asked for, never assumed", (missing) => {
-  const { [missing]: _left, ...given } = SECRETS;
-  expect(() => configOf("console", given)).toThrow(missing);
 });
 
 test("every variable of the product that the files name exists", () => {
   const named = `${composeText}\n${dockerfile}`.match(/\bPALOMAR_[A-Z_]+\b/g) ?? [];
   expect(named.length).toBeGreaterThan(0);
-  expect(named.filter((name) => !(name in VARIABLES))).toEqual([]);
+  const known = new Set([...Object.keys(VARIABLES), ...FILE_VARIABLES]);
+  expect(named.filter((name) => !known.has(name))).toEqual([]);
 });
 
 describe("Dockerfile", () => {

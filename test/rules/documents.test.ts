@@ -1,21 +1,13 @@
-import { readdirSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { describe, expect, it } from "vitest";
-import { VARIABLES } from "../../services/platform/config.ts";
+import { expect, it } from "vitest";
 import { packageFolder } from "../../services/platform/package-folder.ts";
 
 const read = (path: string) => readFileSync(join(packageFolder, path), "utf8");
+const exists = (path: string) => existsSync(join(packageFolder, path));
 const sources = readdirSync(join(packageFolder, "services"), { recursive: true, encoding: "utf8" }).filter((file) =>
   file.endsWith(".ts"),
 );
-
-describe("docs/variables.md", () => {
-  const text = read("docs/variables.md");
-  it.each(Object.entries(VARIABLES))("describes %s", (name, { fallback, meaning }) => {
-    const shown = fallback === null ? "unset" : fallback === "" ? "empty" : `\`${fallback}\``;
-    expect(text).toContain(`| \`${name}\` | ${shown} | ${meaning} |`);
-  });
-});
 
 it("every RFC that the code cites stands in core/RFCS.md", () => {
   const index = read("services/core/RFCS.md");
@@ -25,6 +17,23 @@ it("every RFC that the code cites stands in core/RFCS.md", () => {
     ),
   );
   expect([...cited].filter((number) => !new RegExp(`\\b${number}\\b`).test(index)).sort()).toEqual([]);
+});
+
+it("each threat of docs/security.md is held by tests that there are", () => {
+  const [, table] = /^## What stands against what\n([\s\S]*?)^## /m.exec(read("docs/security.md"))!;
+  const threats = table!.split("\n").filter((line) => /^\| (?!threat |---)/.test(line));
+  expect(threats.length).toBeGreaterThan(20);
+  for (const threat of threats) {
+    const named = [
+      ...threat
+        .split("|")
+        .at(-2)!
+        .matchAll(/`([^`]+)`/g),
+    ].map(([, name]) => name!);
+    expect(named, threat).not.toEqual([]);
+    const missing = named.filter((name) => !exists(`test/${name}.test.ts`) && !exists(name));
+    expect(missing, threat).toEqual([]);
+  }
 });
 
 it("the code map has a paragraph for every folder", () => {

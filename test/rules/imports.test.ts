@@ -36,6 +36,10 @@ describe("imports point inward", () => {
   });
 });
 
+it("imports go in no circle", () => {
+  expect(circles(new Map(files.map((file) => [file, importsOf(file)])))).toEqual([]);
+});
+
 describe("core is pure", () => {
   const impure = /from "node:(fs|net|dgram|http|https|tls|dns|child_process|worker_threads|timers)[/"]/;
   it.each(files.filter((file) => file.startsWith("core/")))("%s", (file) => {
@@ -49,3 +53,18 @@ it("reads the environment in one file", () => {
   const readers = files.filter((file) => /process\.env\b/.test(readFileSync(join(services, file), "utf8")));
   expect(readers).toEqual(["platform/config.ts"]);
 });
+
+/** Each circle once, as the files on the way from one of them back to itself. */
+function circles(imports: ReadonlyMap<string, readonly string[]>): string[][] {
+  const found: string[][] = [];
+  const done = new Set<string>();
+  const follow = (file: string, way: readonly string[]) => {
+    const start = way.indexOf(file);
+    if (start >= 0) found.push([...way.slice(start), file]);
+    if (start >= 0 || done.has(file)) return;
+    for (const next of imports.get(file) ?? []) follow(next, [...way, file]);
+    done.add(file);
+  };
+  for (const file of imports.keys()) follow(file, []);
+  return found;
+}

@@ -14,17 +14,23 @@ import {
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { pathToFileURL } from "node:url";
-import { afterEach, beforeEach, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 import { packageFolder } from "../../services/platform/package-folder.ts";
+
+/** npm and the compiler take their time on a busy machine. */
+const PATIENCE_MS = 300_000;
 
 /**
  * The set-up of the product, run in a clone of a smaller one: its one dependency is a local package, so that npm needs
  * no registry, which runs the real compiler.
  */
 let clone: string;
+/** Two clones to copy: one that was never used, and one in which everything is installed and built. */
+const fresh = mkdtempSync(join(tmpdir(), "palomar-set-up-"));
+const ready = mkdtempSync(join(tmpdir(), "palomar-set-up-"));
 
-beforeEach(() => {
-  clone = mkdtempSync(join(tmpdir(), "palomar-set-up-"));
+beforeAll(() => {
+  clone = fresh;
   cpSync(join(packageFolder, "bin"), join(clone, "bin"), { recursive: true });
   const realCompiler = pathToFileURL(join(packageFolder, "node_modules/typescript/lib/tsc.js")).href;
   write("compiler/package.json", JSON.stringify({ name: "typescript", version: "1.0.0", type: "module" }));
@@ -51,9 +57,24 @@ beforeEach(() => {
   write("services/core/answer.ts", "export const answer: number = 42;");
   write("services/globals.d.ts", "declare const process: any; declare const console: any;");
   lock();
+  copy(fresh, ready);
+  clone = ready;
+  expect(palomar().status).toBe(0);
+}, PATIENCE_MS);
+
+beforeEach(() => {
+  clone = mkdtempSync(join(tmpdir(), "palomar-set-up-"));
+  copy(fresh, clone);
 });
 
 afterEach(() => rmSync(clone, { recursive: true, force: true }));
+afterAll(() => {
+  for (const folder of [fresh, ready]) rmSync(folder, { recursive: true, force: true });
+});
+
+function copy(from: string, to: string): void {
+  cpSync(from, to, { recursive: true, verbatimSymlinks: true });
+}
 
 const COMPILER_OPTIONS = {
   target: "es2022",
@@ -98,14 +119,14 @@ test("a fresh clone is installed and built, and then runs the command with its a
 });
 
 test("the second time there is nothing to do", () => {
-  palomar();
+  copy(ready, clone);
   const outcome = palomar();
   expect(outcome).toMatchObject({ status: 0, stderr: "" });
   expect(readdirSync(join(clone, "dist")).sort()).toEqual([".palomar-set-up", "cli", "core"]);
 });
 
 test("a changed source is built again, and a removed one leaves nothing behind", () => {
-  palomar();
+  copy(ready, clone);
   write("services/cli/main.ts", "console.log('changed');");
   rmSync(join(clone, "services/core"), { recursive: true });
   const outcome = palomar();
@@ -113,6 +134,26 @@ test("a changed source is built again, and a removed one leaves nothing behind",
   expect(outcome.stderr).not.toContain(INSTALLS);
   expect(outcome.stdout).toBe("changed\n");
   expect(existsSync(join(clone, "dist/core/answer.js"))).toBe(false);
+});
+
+test("the console's pages are built by vite, and are no leftovers of the compiler's", () => {
+  write("builder/package.json", JSON.stringify({ name: "vite", version: "1.0.0", type: "module" }));
+  write(
+    "builder/bin/vite.js",
+    `import { cpSync } from "node:fs";
+     const [verb, folder] = process.argv.slice(2);
+     if (verb === "build") cpSync(folder + "/src", "dist/console-web", { recursive: true });`,
+  );
+  write("services/console/web/src/page.js", "first");
+  const devDependencies = { typescript: "file:compiler", vite: "file:builder" };
+  write("package.json", JSON.stringify({ name: "small", type: "module", devDependencies }));
+  lock();
+  expect(palomar().status).toBe(0);
+  const page = () => readFileSync(join(clone, "dist/console-web/page.js"), "utf8");
+  expect(page()).toBe("first");
+  write("services/console/web/src/page.js", "second");
+  expect(palomar().stderr).toContain(BUILDS);
+  expect(page()).toBe("second");
 });
 
 test("a source that does not compile is an error on standard error, until it is mended", () => {
@@ -134,7 +175,7 @@ test("a lockfile that cannot be installed is an error on standard error", () => 
 });
 
 test("another lockfile, or packages chosen for another Node, are installed anew", () => {
-  palomar();
+  copy(ready, clone);
   write("second/package.json", JSON.stringify({ name: "second", version: "1.0.0" }));
   write(
     "package.json",
@@ -161,8 +202,25 @@ test("what somebody installed with npm by hand is taken as it is", () => {
   expect(outcome.stderr).not.toContain(INSTALLS);
 });
 
+test("nothing is installed through a link to somebody else's packages, and packages that fit are used through it", () => {
+  const elsewhere = mkdtempSync(join(tmpdir(), "palomar-set-up-"));
+  try {
+    writeFileSync(join(elsewhere, "theirs"), "kept");
+    symlinkSync(elsewhere, join(clone, "node_modules"));
+    const outcome = palomar();
+    expect(outcome).toMatchObject({ status: 1, stdout: "" });
+    expect(outcome.stderr).toContain("node_modules is a symbolic link");
+    expect(readdirSync(elsewhere)).toEqual(["theirs"]);
+  } finally {
+    rmSync(elsewhere, { recursive: true });
+  }
+  rmSync(join(clone, "node_modules"));
+  symlinkSync(join(ready, "node_modules"), join(clone, "node_modules"));
+  expect(palomar()).toMatchObject({ status: 0 });
+});
+
 test("an installation without sources, or without the compiler, is left alone", () => {
-  palomar();
+  copy(ready, clone);
   rmSync(join(clone, "node_modules/typescript"), { recursive: true });
   write("services/core/answer.ts", "export const answer: number = 44;");
   expect(palomar()).toMatchObject({ status: 0, stderr: "" });
@@ -199,6 +257,7 @@ test("the lock of a set-up that was killed is taken over", () => {
 });
 
 test("the program works through the link that npm makes for it", () => {
+  copy(ready, clone);
   symlinkSync(join(clone, "bin/palomar.mjs"), join(clone, "palomar"));
   const outcome = spawnSync(process.execPath, [join(clone, "palomar"), "status"], { encoding: "utf8" });
   expect(JSON.parse(outcome.stdout).options).toEqual(["status"]);

@@ -1,10 +1,12 @@
 import { randomBytes } from "node:crypto";
 import { connect } from "node:net";
-import { setTimeout as sleep } from "node:timers/promises";
 import { createTransport } from "nodemailer";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { start as startBounce } from "../../services/bounce/main.ts";
+import { makeMxSession } from "../../services/bounce/mx-session.ts";
 import { makeBounceToken } from "../../services/core/mail/tokens.ts";
+import type { SmtpSession } from "../../services/platform/smtp-server.ts";
+import { lockAddress } from "../../services/store/mail/contacts.ts";
 import { MAIL_SERVICES, type MailStack, startMailStack } from "../support/mail-stack.ts";
 import { playDialogue, readDialogue } from "../support/smtp-dialogue.ts";
 import { eventually, makeDataDir, removeDataDir } from "../support/stack.ts";
@@ -99,6 +101,43 @@ it("takes return paths with a valid token and feedback addresses, and nothing el
     shouted: tokenFor("1").toUpperCase(),
   }));
 
+describe("the MX session", () => {
+  const session = (rcptTo: readonly string[]): SmtpSession<never> => ({
+    id: "a",
+    clientAddress: "192.0.2.1",
+    helloName: "mta.example.net",
+    secure: false,
+    protocol: "ESMTP",
+    user: undefined,
+    mailFrom: "",
+    rcptTo,
+    smtpUtf8: false,
+  });
+  const stored = (deliveryId: string) => stack.context.db("inbound_messages").where({ delivery_id: deliveryId });
+
+  it("stores a message once for each address, however often and in whatever case it is given", async () => {
+    const mxSession = makeMxSession(stack.context, () => {});
+    const [one, other] = ["900001", "900002"].map((id) => `${tokenFor(id)}@bounces.localhost`) as [string, string];
+    const spellings = [one, one.toUpperCase(), other, one.replace("b+", "B+")];
+    expect(await mxSession.message(Buffer.from("Subject: x\r\n\r\n"), session(spellings))).toMatchObject({ code: 250 });
+    expect(await stored("900001")).toHaveLength(1);
+    expect(await stored("900002")).toHaveLength(1);
+  });
+
+  it("puts off whoever floods a return path, and nobody else", async () => {
+    const mxSession = makeMxSession(stack.context, () => {});
+    const flooded = `${tokenFor("900003")}@bounces.localhost`;
+    for (let message = 0; message < 20; message += 1) {
+      expect(await mxSession.rcptTo(flooded, session([]))).toBeUndefined();
+      await mxSession.message(Buffer.from("Subject: x\r\n\r\n"), session([flooded]));
+    }
+    expect(await mxSession.rcptTo(flooded, session([]))).toMatchObject({ code: 450, enhancedStatus: "4.2.1" });
+    expect(await mxSession.rcptTo(flooded, { ...session([]), clientAddress: "127.0.0.1" })).toBeUndefined();
+    expect(await mxSession.rcptTo(`${tokenFor("900004")}@bounces.localhost`, session([]))).toBeUndefined();
+    expect(await mxSession.rcptTo("fbl@bounces.localhost", session([]))).toBeUndefined();
+  });
+});
+
 describe("delivery reports", () => {
   const hardReport = (email: string) => report(email, "failed", "5.1.1", "550 5.1.1 User unknown");
 
@@ -135,6 +174,7 @@ describe("delivery reports", () => {
     ["a block list", "failed", "5.7.1", "554 5.7.1 Client host blocked using a block list", ["envio", "rebote-soft"]],
     ["a delay", "delayed", "4.4.1", "connection timed out", ["envio"]],
     ["a success", "delivered", "2.0.0", "250 ok", ["envio"]],
+    ["a failure whose status is a success", "failed", "2.0.0", "250 ok", ["envio", "rebote-soft"]],
   ])("tell %s", async (name, action, status, diagnostic, events) => {
     const email = `${name.replaceAll(" ", "-")}@example.net`;
     await sendBack(`${await deliver(email)}@bounces.localhost`, report(email, action, status, diagnostic));
@@ -153,6 +193,46 @@ describe("delivery reports", () => {
     await untilQuiet();
     expect(await isInvalid(victim)).toBe(false);
     expect(await isInvalid(email)).toBe(true);
+  });
+
+  it("leave themselves to an erasure of their contact, which they wait for", async () => {
+    const { db } = stack.context;
+    const email = "erased@example.net";
+    const token = await deliver(email);
+    const about = db("deliveries").where({ recipient: email }).select("id");
+    await db.transaction(async (erasure) => {
+      await lockAddress(erasure, stack.instanceId, email);
+      await sendBack(`${token}@bounces.localhost`, hardReport(email));
+      const waits = { datname: db.raw("current_database()"), wait_event_type: "Lock", wait_event: "advisory" };
+      await eventually(
+        async () => (await db("pg_stat_activity").where(waits)).length,
+        (waiting) => waiting > 0,
+      );
+      // Were the report's row held meanwhile, the two would wait for each other.
+      expect(await erasure("inbound_messages").whereIn("delivery_id", about).forUpdate().noWait()).toHaveLength(1);
+      await erasure("inbound_messages").whereIn("delivery_id", about).delete();
+    });
+    await untilQuiet();
+    expect(await eventsOf(email)).toEqual(["envio"]);
+  });
+});
+
+describe("a report of ten thousand recipients", () => {
+  it("concerns the token's contact alone, who is not among the dead", async () => {
+    const email = "one-of-many@example.net";
+    const victim = "victim-1@example.net";
+    await deliver(victim);
+    const others = Array.from(
+      { length: 10_000 },
+      (_, index) => `Final-Recipient: rfc822; victim-${index}@example.net\nAction: failed\nStatus: 5.1.1\n`,
+    );
+    const named = `Final-Recipient: rfc822; ${email}\nAction: delayed\nStatus: 4.4.1\n`;
+    const whole = report(email, "delayed", "4.4.1", "timed out");
+    const crowd = whole.replace(/Final-Recipient:[\s\S]*?\n\n/, `${[named, ...others].join("\n")}\n`);
+    await sendBack(`${await deliver(email)}@bounces.localhost`, crowd);
+    await untilQuiet();
+    expect(await eventsOf(email)).toEqual(["envio"]);
+    expect(await eventsOf(victim)).toEqual(["envio"]);
   });
 });
 
@@ -227,9 +307,9 @@ it("survives random octets and broken MIME", async () => {
     Array.from({ length: 20 }, async (_, n) => {
       const socket = connect(Number(port), host);
       socket.on("error", () => {});
-      socket.write(randomBytes(1 + n * 700));
-      await sleep(50);
-      socket.destroy();
+      // Whoever speaks before the greeting is not listened to.
+      socket.once("data", () => socket.end(randomBytes(1 + n * 700)));
+      await new Promise((resolve) => socket.once("close", resolve));
     }),
   );
   const token = await deliver("mime@example.net");

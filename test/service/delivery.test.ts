@@ -2,29 +2,36 @@ import { randomUUID } from "node:crypto";
 import { readFileSync } from "node:fs";
 import type { AddressInfo } from "node:net";
 import { createServer, type Server } from "node:net";
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { validateAddress } from "../../services/core/mail/address.ts";
 import { compileDomainGroups } from "../../services/core/mail/address-group.ts";
 import { ok, refuse } from "../../services/core/result.ts";
 import { MessageCache } from "../../services/delivery/message-cache.ts";
 import { OctetBudget } from "../../services/delivery/octet-budget.ts";
-import { type DeliveryPolicy, readDeliveryPolicy } from "../../services/delivery/policy.ts";
+import { type DeliveryPolicy, mostUnnoted, readDeliveryPolicy } from "../../services/delivery/policy.ts";
 import type { FindRoute } from "../../services/delivery/route.ts";
 import { SessionPool } from "../../services/delivery/session-pool.ts";
 import { TrafficShaping } from "../../services/delivery/shaping.ts";
+import { SourcePools } from "../../services/delivery/source-pools.ts";
 import { DeliveryWorker } from "../../services/delivery/worker.ts";
-import { systemClock } from "../../services/platform/clock.ts";
+import { type Clock, systemClock } from "../../services/platform/clock.ts";
 import type { Observation } from "../../services/platform/observation.ts";
 import { openSmtpSession } from "../../services/platform/smtp-client.ts";
-import { acceptSend, findBatch } from "../../services/store/batches.ts";
-import { addInstance, findInstanceByName } from "../../services/store/instances.ts";
-import { leasePartitions } from "../../services/store/queue-leases.ts";
+import { acceptSend, findBatch } from "../../services/store/mail/batches.ts";
+import { addInstance, findInstanceByName } from "../../services/store/mail/instances.ts";
+import { holdDestination, releaseDestination } from "../../services/store/mail/queue-destinations.ts";
+import { leasePartitions } from "../../services/store/mail/queue-leases.ts";
+import { holdBatch, resumeBatch } from "../../services/store/mail/queue-stops.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { type SmtpSink, startSmtpSink } from "../support/smtp-sink.ts";
-import { eventually } from "../support/stack.ts";
+import { eventually as eventuallyWithin } from "../support/stack.ts";
 
 const SECRET = "a secret for tests only";
 const DOMAIN = "sender.example.org";
+/** What is waited for comes, however busy the machine. */
+const PATIENCE_MS = 100_000;
+vi.setConfig({ testTimeout: 2 * PATIENCE_MS });
 
 let database: TestDatabase;
 let instanceId: number;
@@ -50,6 +57,9 @@ afterEach(async () => {
   await database.drop();
 });
 
+const eventually = <T>(ask: () => Promise<T>, pleases: (answer: T) => boolean) =>
+  eventuallyWithin(ask, pleases, PATIENCE_MS);
+
 async function sink(options: Parameters<typeof startSmtpSink>[0] = {}): Promise<SmtpSink> {
   const started = await startSmtpSink({ closeTimeout: 200, ...options });
   stops.push(() => started.close());
@@ -65,7 +75,12 @@ const routes =
     return ok({ key: `port ${port}`, peers: [{ host: "127.0.0.1", port, name: "localhost", tls: "opportunistic" }] });
   };
 
-function makeWorker(findRoute: FindRoute, changes: Partial<DeliveryPolicy> = {}, waitSeconds = [1]): DeliveryWorker {
+function makeWorker(
+  findRoute: FindRoute,
+  changes: Partial<DeliveryPolicy> = {},
+  waitSeconds = [1],
+  clock: Clock = systemClock,
+): DeliveryWorker {
   const read = readDeliveryPolicy(JSON.parse(readFileSync("config/delivery.json", "utf8")));
   const groups = compileDomainGroups([]);
   if (!read.ok || !groups.ok) throw new Error("unreadable");
@@ -81,16 +96,17 @@ function makeWorker(findRoute: FindRoute, changes: Partial<DeliveryPolicy> = {},
     policy,
     schedule,
     observe,
-    shaping: new TrafficShaping(policy, groups.value, systemClock),
+    shaping: new TrafficShaping(policy, groups.value, clock),
     hardBouncesToInvalidate: 2,
     tools: {
       messages: new MessageCache(db, SECRET),
       budget: new OctetBudget(policy.composingOctets),
       sessions: new SessionPool({ client: { hostname: "localhost", timeouts }, idleMs: 500 }),
+      sources: new SourcePools(policy, clock, Math.random),
       findRoute,
       compose: { secret: SECRET, bounceDomain: "bounces.example.org", trackingUrl: "http://track.example.org" },
       schedule,
-      clock: systemClock,
+      clock,
       random: Math.random,
       observe,
     },
@@ -129,11 +145,10 @@ async function accept(emails: readonly string[], html = "<p>Hi</p>"): Promise<st
 }
 
 const numbered = (count: number, domain: string) => Array.from({ length: count }, (_, i) => `r${i}@${domain}`);
-const untilSent = (eeid: string, timeoutMs?: number) =>
+const untilSent = (eeid: string) =>
   eventually(
     () => findBatch(database.db, instanceId, eeid),
     (batch) => batch?.state === "sent",
-    timeoutMs,
   );
 const recipientsOf = (...sinks: SmtpSink[]) =>
   sinks.flatMap(({ messages }) => messages.flatMap(({ rcptTo }) => rcptTo));
@@ -217,7 +232,7 @@ describe("faults", () => {
     run(makeWorker(routes({ ...ports, "live.example.net": far.port }), { lanes: 8 }, [60]));
     await accept(Object.keys(ports).flatMap((domain) => numbered(600, domain)));
     const eeid = await accept(numbered(300, "live.example.net"));
-    await untilSent(eeid, 10_000);
+    await untilSent(eeid);
     expect(far.messages).toHaveLength(300);
     expect(busy.sessions()).toBeLessThan(20);
     await mute.close();
@@ -385,4 +400,182 @@ describe("8-bit octets", () => {
     });
     expect((await session.send(envelope, sevenBit)).ok).toBe(true);
   });
+});
+
+describe("a far side that misbehaves", () => {
+  const queued = async (eeid: string) =>
+    database
+      .db("deliveries")
+      .join("partitions", "partitions.id", "deliveries.partition_id")
+      .where({ eeid, "deliveries.state": "queued" })
+      .select("deliveries.attempts", "deliveries.reply", "deliveries.bounce");
+
+  test("that answers 421 for ever is asked seldom, keeps its mail, and delays nobody", async () => {
+    let asked = 0;
+    const busy = await sink({
+      onConnect: (_session, done) => {
+        asked += 1;
+        done(Object.assign(new Error("4.3.2 too busy, come back later"), { responseCode: 421 }));
+      },
+    });
+    const good = await sink();
+    const busyEeid = await accept(numbered(300, "busy.example.net"));
+    const goodEeid = await accept(numbered(50, "good.example.net"));
+    run(makeWorker(routes({ "busy.example.net": busy.port, "good.example.net": good.port }), {}, [2]));
+    await untilSent(goodEeid);
+    await eventually(
+      () => queued(busyEeid),
+      (rows) => rows.every(({ attempts }) => attempts >= 2),
+    );
+    const rows = await queued(busyEeid);
+    expect(rows).toHaveLength(300);
+    expect(rows.every(({ bounce, reply }) => bounce === null && reply.includes("421"))).toBe(true);
+    // A session for each partition and round, not one for each recipient.
+    expect(asked).toBeLessThan(60);
+    expect(failures).toEqual([]);
+  });
+
+  test("that takes the message and never answers is tried again, and holds up nobody else", async () => {
+    let stall = true;
+    const slow = await sink({
+      onData: (stream, _session, done) => {
+        stream.resume();
+        stream.on("end", () => {
+          if (!stall) done();
+        });
+      },
+    });
+    const good = await sink();
+    const slowEeid = await accept(["one@slow.example.net"]);
+    run(makeWorker(routes({ "slow.example.net": slow.port, "good.example.net": good.port })));
+    const goodEeid = await accept(numbered(50, "good.example.net"));
+    await untilSent(goodEeid);
+    await eventually(
+      () => queued(slowEeid),
+      ([row]) => (row?.attempts ?? 0) >= 1,
+    );
+    stall = false;
+    await untilSent(slowEeid);
+  });
+});
+
+test("a clock that jumps by days loses nothing and gives nothing up", async () => {
+  const DAY_MS = 86_400_000;
+  let calls = 0;
+  const clock = { nowMs: () => Date.now() + [0, 10, -10][calls++ % 3]! * DAY_MS };
+  const refusals = new Set<string>();
+  const greylisting = await sink({
+    onRcptTo: ({ address }, _session, done) => {
+      if (refusals.has(address)) return done();
+      refusals.add(address);
+      done(Object.assign(new Error("4.7.1 come back later"), { responseCode: 451 }));
+    },
+  });
+  const eeid = await accept(numbered(60, "grey.example.net"));
+  run(makeWorker(routes({ "grey.example.net": greylisting.port }), {}, [1], clock));
+  await untilSent(eeid);
+  expect(new Set(recipientsOf(greylisting)).size).toBe(60);
+  expect(recipientsOf(greylisting)).toHaveLength(60);
+});
+
+test("time for which mail was paused or its destination held is no time in the queue", async () => {
+  const { db } = database;
+  const refused = new Set<string>();
+  const greylisting = await sink({
+    onRcptTo: ({ address }, _session, done) => {
+      if (refused.has(address)) return done();
+      refused.add(address);
+      done(Object.assign(new Error("4.7.1 come back later"), { responseCode: 451 }));
+    },
+  });
+  const paused = await accept(["one@paused.example.net"]);
+  const forgotten = await accept(["one@forgotten.example.net"]);
+  const held = await accept(["one@held.example.net"]);
+  const untried = await accept(["one@untried.example.net"]);
+  const both = await accept(["one@both.example.net"]);
+  await holdBatch(db, paused);
+  await holdBatch(db, both);
+  await holdDestination(db, "held.example.net", "operator");
+  // Age goes by the database's clock: as if it had been 100 hours ago, an hour before the pause.
+  await db.raw("update messages set created_at = created_at - interval '100 hours' where eeid = any(?)", [
+    [paused, forgotten, held, untried, both],
+  ]);
+  await db.raw("update partitions set taken_at = now() - interval '100 hours' where eeid = any(?)", [
+    [paused, forgotten, held, both],
+  ]);
+  await db.raw("update destination_holds set held_at = held_at - interval '99 hours'");
+  await releaseDestination(db, "held.example.net");
+  await db.raw("update batches set held_at = held_at - interval '99 hours' where held_at is not null");
+  // The one after the other: 99 hours more pass, for which the destination is held.
+  await holdDestination(db, "both.example.net", "operator");
+  await resumeBatch(db, both);
+  await db.raw("update messages set created_at = created_at - interval '99 hours' where eeid = ?", [both]);
+  await db.raw("update partitions set taken_at = taken_at - interval '99 hours' where eeid = ?", [both]);
+  await db.raw("update destination_holds set held_at = held_at - interval '99 hours'");
+  await releaseDestination(db, "both.example.net");
+  await resumeBatch(db, paused);
+  const names = ["paused", "forgotten", "held", "untried", "both"].map((name) => `${name}.example.net`);
+  run(makeWorker(routes(Object.fromEntries(names.map((name) => [name, greylisting.port])))));
+  const batches = [paused, forgotten, held, untried, both];
+  await Promise.all(batches.map(untilSent));
+  expect(recipientsOf(greylisting).sort()).toEqual([
+    "one@both.example.net",
+    "one@held.example.net",
+    "one@paused.example.net",
+    "one@untried.example.net",
+  ]);
+  const refusals = await Promise.all(batches.map(async (eeid) => (await findBatch(db, instanceId, eeid))!.refused));
+  expect(refusals).toEqual([0, 1, 0, 0, 0]);
+});
+
+test("no more leaves without a note of it than a crash may repeat", async () => {
+  const { db } = database;
+  const far = await sink();
+  const bounds = { lanes: 4, flushOutcomes: 5 };
+  await accept(numbered(300, "unnoted.example.net"));
+  const worker = makeWorker(routes({ "unnoted.example.net": far.port }), bounds);
+  await db.transaction(async (transaction) => {
+    // Nothing can be noted meanwhile, and everything be read.
+    await transaction.raw("lock table deliveries in share mode");
+    run(worker);
+    await eventually(
+      async () => far.messages.length,
+      (count) => count >= 2 * bounds.flushOutcomes,
+    );
+    await sleep(300);
+    expect(far.messages.length).toBeLessThanOrEqual(mostUnnoted(bounds));
+  });
+  await eventually(
+    async () => far.messages.length,
+    (count) => count === 300,
+  );
+});
+
+test("mail leaves from the addresses of its instance's pool, within the pool's limits", async () => {
+  const from = new Map<string, number>();
+  let open = 0;
+  let most = 0;
+  const far = await sink({
+    onConnect: ({ remoteAddress }, done) => {
+      from.set(remoteAddress, (from.get(remoteAddress) ?? 0) + 1);
+      most = Math.max(most, ++open);
+      done();
+    },
+    onClose: () => {
+      open -= 1;
+    },
+  });
+  const eeid = await accept(numbered(900, "pooled.example.net"));
+  const addresses = ["127.0.0.9", "127.0.0.10"].map((address) => ({ address, weight: 1 }));
+  const unlimited = { addresses: [], connections: null, messagesPerMinute: null };
+  run(
+    makeWorker(routes({ "pooled.example.net": far.port }), {
+      pools: { default: unlimited, bulk: { addresses, connections: 3, messagesPerMinute: null } },
+      poolOf: [{ instance: "test", pool: "bulk" }],
+    }),
+  );
+  await untilSent(eeid);
+  expect([...from.keys()].filter((address) => !["127.0.0.9", "127.0.0.10"].includes(address))).toEqual([]);
+  expect(most).toBeLessThanOrEqual(3);
+  expect(recipientsOf(far)).toHaveLength(900);
 });

@@ -1,76 +1,26 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { Command } from "commander";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { registerAclCommand } from "../../services/cli/commands/acl.ts";
-import { registerResellerCommand } from "../../services/cli/commands/reseller.ts";
-import { registerResolverBlockCommand } from "../../services/cli/commands/resolver-block.ts";
-import { registerZoneCommand } from "../../services/cli/commands/zone.ts";
-import { CommandRefused, type CommandRuntime } from "../../services/cli/runtime.ts";
-import { findAcl } from "../../services/store/acls.ts";
-import { RESELLER_TWO, type RunningApi, SECRET, startApi, zoneFields } from "./dns-api-client.ts";
+import type { ServiceContext } from "../../services/platform/service.ts";
+import { findAcl } from "../../services/store/dns/acls.ts";
+import { RESELLER_TWO, type RunningApi, SECRET, startApiWithCompany, zoneFields } from "../support/dns-api.ts";
+import { type CommandOutcome, operatorOf } from "../support/operator.ts";
 
 let api: RunningApi;
 let folder: string;
 
 beforeAll(async () => {
-  api = await startApi();
+  api = await startApiWithCompany();
   folder = mkdtempSync(join(tmpdir(), "palomar-test-"));
-  await api.call("POST", "/api/v1/company", { crm_id: "acme", name: "Acme", apikey: "acme-key" });
 });
 afterAll(async () => {
   rmSync(folder, { recursive: true });
   await api.stop();
 });
 
-interface Outcome {
-  /** What is printed with `--json`. */
-  // biome-ignore lint/suspicious/noExplicitAny: tests look at results of every shape
-  readonly json?: any;
-  /** What is printed without. */
-  readonly text?: string;
-  readonly refused?: string;
-  readonly status: number;
-}
-
-/** Runs a command as `palomar` does, on the test's database. */
-async function palomar(...words: string[]): Promise<Outcome> {
-  let outcome: Outcome = { status: 0 };
-  const runtime: CommandRuntime = {
-    config: {} as CommandRuntime["config"],
-    withDatabase: (use) => use({ db: api.database.db, secret: SECRET, config: {} as CommandRuntime["config"] }),
-    print: (json, text) => {
-      outcome = { ...outcome, json, text };
-    },
-    note: () => {},
-    refuse: (text) => {
-      throw new CommandRefused(text);
-    },
-    misused: (text) => {
-      throw new CommandRefused(text);
-    },
-    exitWith: (status) => {
-      outcome = { ...outcome, status };
-    },
-  };
-  const program = new Command();
-  for (const register of [
-    registerResellerCommand,
-    registerAclCommand,
-    registerResolverBlockCommand,
-    registerZoneCommand,
-  ]) {
-    register(program, runtime);
-  }
-  try {
-    await program.parseAsync(words, { from: "user" });
-  } catch (error) {
-    if (!(error instanceof CommandRefused)) throw error;
-    outcome = { status: 1, refused: error.message };
-  }
-  return outcome;
-}
+const palomar = (...words: string[]): Promise<CommandOutcome> =>
+  operatorOf({ db: api.database.db, secret: SECRET, config: {} as ServiceContext["config"] })(...words);
 
 function file(name: string, text: string | Buffer): string {
   const path = join(folder, name);
@@ -96,6 +46,11 @@ describe("palomar reseller", () => {
     const rotated = await palomar("reseller", "key", "rotate", "three");
     expect((await ask(added.json.key)).status).toBe(403);
     expect((await ask(rotated.json.key)).status).toBe(200);
+    const again = await palomar("reseller", "key", "rotate", "three", "--grace", "24h");
+    expect((await ask(rotated.json.key)).status).toBe(200);
+    expect((await ask(again.json.key)).status).toBe(200);
+    await api.database.db("resellers").where({ id: "three" }).update({ previous_key_until: new Date() });
+    expect((await ask(rotated.json.key)).status).toBe(403);
     expect((await palomar("reseller", "list")).json).toContainEqual({
       reseller_id: "three",
       name: "Three",
@@ -105,8 +60,8 @@ describe("palomar reseller", () => {
 
   test.each([
     [["add", "three", "--name", "Again"], "reseller three already exists"],
-    [["add", "bad id", "--name", "x"], "a reseller id"],
-    [["add", "four", "--name", "x", "--key", "with space"], "a key"],
+    [["add", "bad id", "--name", "x"], "reseller_id: must have"],
+    [["add", "four", "--name", "x", "--key", "with space"], "key: must be"],
     [["key", "rotate", "nobody"], "reseller nobody does not exist"],
     [["licence", "nobody", "--rpz", "on"], "reseller nobody does not exist"],
   ])("refuses %j", async (words, refused) => {
@@ -121,7 +76,7 @@ describe("palomar acl add", () => {
       name: "made",
       tsig: { name: "key.example", algorithm: "hmac-sha256", secret: expect.stringMatching(/^.{43}=$/) },
     });
-    const given = "given.example:HMAC-SHA512:c2VjcmV0IHNlY3JldA==";
+    const given = "given.example:HMAC-SHA512:c2VjcmV0IHNlY3JldCBzZWNyZXQ=";
     const words = [
       "--tsig",
       given,
@@ -136,15 +91,19 @@ describe("palomar acl add", () => {
     expect(taken.json.tsig).toEqual({
       name: "given.example",
       algorithm: "hmac-sha512",
-      secret: "c2VjcmV0IHNlY3JldA==",
+      secret: "c2VjcmV0IHNlY3JldCBzZWNyZXQ=",
     });
     expect(await findAcl(api.database.db, SECRET, "one", "given")).toEqual({
       name: "given",
       blocks: [],
-      tsig: { name: "given.example", algorithm: "hmac-sha512", secret: Buffer.from("secret secret") },
+      tsig: { name: "given.example", algorithm: "hmac-sha512", secret: Buffer.from("secret secret secret") },
       zones: ["a.example.org"],
       notify: ["192.0.2.1:53", "[2001:db8::1]:5353"],
     });
+    expect(taken.notes).toEqual([
+      "warning: the secret of given.example has 20 octets, hmac-sha512 should have at least 64",
+    ]);
+    expect(made.notes).toEqual([]);
     expect((await palomar("acl", "add", "one", "plain", "--block", "2001:db8::/32")).json).toEqual({
       name: "plain",
       tsig: null,
@@ -160,6 +119,9 @@ describe("palomar acl add", () => {
     [["one", "new", "--block", "192.0.2.1/24"], "host bits"],
     [["one", "new", "--tsig", "k:hmac-md5"], "hmac-md5"],
     [["one", "new", "--tsig", "k:hmac-sha1:!!"], "base64"],
+    [["one", "new", "--tsig", "k:hmac-sha1:c2VjcmV0IHNlY3JldCBzZWNyZXQ=:"], "base64"],
+    [["one", "new", "--tsig", "k:hmac-sha1:c2VjcmV0"], "6 octets"],
+    [["one", "new", "--tsig", "."], "the root"],
     [["one", "new", "--notify", "a b:53"], "HOST"],
     [["one", "new", "--notify", "192.0.2.1:99999"], "HOST"],
     [["one", "new", "--zone", "a..b"], "a..b"],
@@ -173,6 +135,11 @@ test("palomar resolver-block add", async () => {
   const added = await palomar("resolver-block", "add", "one", "192.0.2.0/24", "--description", "office");
   expect(added.json).toEqual({ block: "192.0.2.0/24", description: "office" });
   expect((await api.call("GET", "/api/v1/resolver_blocks")).body.resolver_blocks).toEqual([added.json]);
+  // Not said is not emptied; said to be empty is.
+  expect((await palomar("resolver-block", "add", "one", "192.0.2.0/24")).json).toEqual(added.json);
+  const emptied = await palomar("resolver-block", "add", "one", "192.0.2.0/24", "--description", "");
+  expect(emptied.json).toEqual({ block: "192.0.2.0/24", description: "" });
+  expect((await api.call("GET", "/api/v1/resolver_blocks")).body.resolver_blocks).toEqual([emptied.json]);
   expect((await palomar("resolver-block", "add", "one", "192.0.2.1/24")).refused).toContain("host bits");
   expect((await palomar("resolver-block", "add", "nobody", "192.0.2.0/24")).refused).toContain("does not exist");
 });

@@ -1,13 +1,12 @@
-import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { type RunningApi, startApi, zoneFields } from "./dns-api-client.ts";
+import { type RunningApi, startApiWithCompany, zoneFields } from "../support/dns-api.ts";
+import { fc } from "../support/property.ts";
 
 let api: RunningApi;
 let recordId: number;
 
 beforeAll(async () => {
-  api = await startApi();
-  await api.call("POST", "/api/v1/company", { crm_id: "acme", name: "Acme", apikey: "acme-key" });
+  api = await startApiWithCompany();
   await api.call("POST", "/api/v1/master_zone/fuzz.example.org", zoneFields());
   const record = { name: "kept", type: "MX", rr_prio: 1, value: "mail" };
   recordId = (await api.call("POST", "/api/v1/rr/fuzz.example.org", record)).body.rr_id;

@@ -1,16 +1,25 @@
+import { connect } from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { makeDnsEndpoints } from "../../services/dns-api/app.ts";
 import { ZoneAnnouncer } from "../../services/dns-api/zone-announcer.ts";
 import { openListenConnection } from "../../services/platform/db.ts";
-import { addAcl } from "../../services/store/acls.ts";
-import { putResolverBlock } from "../../services/store/resolver-blocks.ts";
-import { ZONES_CHANNEL } from "../../services/store/zone-notices.ts";
-import { RESELLER_ONE, RESELLER_TWO, type RunningApi, SECRET, startApi, zoneFields } from "./dns-api-client.ts";
+import { addAcl } from "../../services/store/dns/acls.ts";
+import { putResolverBlock } from "../../services/store/dns/resolver-blocks.ts";
+import { ZONES_CHANNEL } from "../../services/store/dns/zone-notices.ts";
+import { callApi } from "../support/api-client.ts";
+import {
+  RESELLER_ONE,
+  RESELLER_TWO,
+  type RunningApi,
+  SECRET,
+  startApi,
+  startApiWithCompany,
+  zoneFields,
+} from "../support/dns-api.ts";
 
 let api: RunningApi;
 beforeAll(async () => {
-  api = await startApi();
-  await api.call("POST", "/api/v1/company", { crm_id: "acme", name: "Acme", apikey: "acme-key" });
+  api = await startApiWithCompany();
 });
 afterAll(() => api.stop());
 
@@ -56,6 +65,25 @@ describe("checks come in order", () => {
     await small.stop();
   });
 
+  test("answers what is no request in its own words", async () => {
+    const cases: [string, number, string][] = [
+      ["GARBAGE\r\n\r\n", 400, "malformed HTTP request"],
+      ["GET /api/v1/companies HTTP/1.1\r\n\r\n", 400, "malformed HTTP request"],
+      [`GET / HTTP/1.1\r\nHost: a\r\nX: ${"x".repeat(20_000)}\r\n\r\n`, 431, "the header fields are too large"],
+      ["GET / HTTP/1.1\r\nHost: a\r\nExpect: a-miracle\r\n\r\n", 417, "the expectation cannot be met"],
+      [
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
+        400,
+        "malformed HTTP request",
+      ],
+    ];
+    for (const [octets, status, msg] of cases) {
+      const answer = await sendOctets(api.url, octets);
+      expect(answer).toMatch(new RegExp(`^HTTP/1.1 ${status} `));
+      expect(JSON.parse(answer.slice(answer.indexOf("\r\n\r\n") + 4))).toEqual({ msg });
+    }
+  });
+
   test("bounds requests of a key and wrong keys of a source", async () => {
     const limited = await startApi({ PALOMAR_API_REQUESTS_PER_SECOND: "5", PALOMAR_LIMIT_LOOPBACK: "true" });
     const ask = (as?: object) => limited.call("GET", "/api/v1/companies", undefined, as);
@@ -65,7 +93,21 @@ describe("checks come in order", () => {
     expect(Number(refused[0]?.headers["retry-after"])).toBeGreaterThanOrEqual(1);
     for (let attempt = 0; attempt < 30; attempt += 1)
       expect((await ask({ ...RESELLER_TWO, key: "x" })).status).toBe(403);
-    expect((await ask({ ...RESELLER_TWO, key: "x" })).status).toBe(429);
+    const { status, headers, body } = await ask({ ...RESELLER_TWO, key: "x" });
+    expect([status, body]).toEqual([429, { msg: "too many requests" }]);
+    expect(Number(headers["retry-after"])).toBeGreaterThanOrEqual(1);
+    // Whoever has the right key is not shut out by a neighbour behind the same address.
+    expect((await ask(RESELLER_TWO)).status).toBe(200);
+    await limited.stop();
+  });
+
+  test("counts those behind a trusted proxy one by one, though the proxy is on this machine", async () => {
+    const limited = await startApi({ PALOMAR_TRUSTED_PROXIES: "127.0.0.1" });
+    const fail = (forwarded: string) =>
+      callApi("GET", `${limited.url}/api/v1/companies`, { Authorization: "x", "X-Forwarded-For": forwarded });
+    for (let attempt = 0; attempt < 30; attempt += 1) expect((await fail("192.0.2.1")).status).toBe(403);
+    expect((await fail("192.0.2.1")).status).toBe(429);
+    expect((await fail("192.0.2.2")).status).toBe(403);
     await limited.stop();
   });
 });
@@ -138,11 +180,19 @@ describe("the OpenAPI document", () => {
     );
     const { db } = api.database;
     const announcer = new ZoneAnnouncer(db, () => {});
-    const routes = makeDnsEndpoints({ db, secret: SECRET, clock: api.clock, announcer }).map(
-      ({ method, path }) => `${method} /api/v1${path.replaceAll(/:(\w+)/g, "{$1}")}`,
-    );
+    const routes = makeDnsEndpoints({
+      db,
+      secret: SECRET,
+      clock: api.clock,
+      announcer,
+      lookUpDs: async () => undefined,
+    }).map(({ method, path }) => `${method} /api/v1${path.replaceAll(/:(\w+)/g, "{$1}")}`);
     expect(described.sort()).toEqual(routes.sort());
-    expect(routes).toHaveLength(23);
+    const bare = routes.map((route) => route.replace("/api/v1", "").replaceAll(/\{\w+\}/g, "*"));
+    // OpenAPI 3.1 §4.8.8.2: templates that differ in the names of their parameters alone are the same path twice.
+    const templates = Object.keys(body.paths).map((path) => path.replaceAll(/\{\w+\}/g, "*"));
+    expect(new Set(templates).size).toBe(templates.length);
+    expect(bare).toEqual(expect.arrayContaining(SPECIFIED));
     expect(body.paths["/api/v1/rr/{domain}"].post.requestBody.content["application/json"].schema.required).toEqual([
       "name",
       "type",
@@ -187,3 +237,27 @@ test("changes of publication are announced after they are committed", async () =
   }
   await listener.end();
 });
+
+/** The operations of the specification. */
+const SPECIFIED = [
+  ...["GET /resolver_blocks", "GET /active_rpz", "GET /domain_list", "GET /acls", "GET /companies"],
+  ...["GET /company/*", "POST /company", "PUT /company/*", "DELETE /company/*"],
+  ...["POST /master_zone/*", "DELETE /master_zone/*", "PUT /suspend_zone/*", "PUT /resume_zone/*"],
+  ...["GET /soa/*", "POST /update_soa/*/*/*/*/*/*/*/*/*/*"],
+  ...["GET /rr/*", "POST /rr/*", "PUT /rr/*/*", "DELETE /rr/*/*", "POST /rr/*/batch"],
+  ...["GET /zone_file/*", "PUT /zone_file/*", "GET /zone_history/*"],
+];
+
+/** Sends octets as they are; resolves to all that comes back until the server closes. */
+function sendOctets(url: string, octets: string): Promise<string> {
+  const { hostname, port } = new URL(url);
+  return new Promise((resolve, reject) => {
+    const socket = connect(Number(port), hostname, () => socket.write(octets));
+    let received = "";
+    socket.setEncoding("utf8").on("data", (text: string) => {
+      received += text;
+    });
+    socket.on("error", reject);
+    socket.on("close", () => resolve(received));
+  });
+}

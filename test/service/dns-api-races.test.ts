@@ -1,20 +1,16 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { decodeRecords } from "../../services/core/dns/record.ts";
-import { type Answer, type RunningApi, startApi, zoneFields } from "./dns-api-client.ts";
+import { type Answer, makeZone, type RunningApi, startApiWithCompany, zoneFields } from "../support/dns-api.ts";
 
 let api: RunningApi;
 let zone: string;
-let zoneCount = 0;
 
 beforeAll(async () => {
-  api = await startApi();
-  await api.call("POST", "/api/v1/company", { crm_id: "acme", name: "Acme", apikey: "acme-key" });
+  api = await startApiWithCompany();
 });
 afterAll(() => api.stop());
 beforeEach(async () => {
-  zoneCount += 1;
-  zone = `race${zoneCount}.example.org`;
-  await api.call("POST", `/api/v1/master_zone/${zone}`, zoneFields());
+  zone = await makeZone(api);
 });
 
 const create = (record: object) => api.call("POST", `/api/v1/rr/${zone}`, record);

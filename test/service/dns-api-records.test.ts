@@ -1,20 +1,16 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { type RunningApi, startApi, zoneFields } from "./dns-api-client.ts";
+import { makeZone, type RunningApi, startApiWithCompany, zoneFields } from "../support/dns-api.ts";
 
 let api: RunningApi;
 let zone: string;
-let zoneCount = 0;
 
 beforeAll(async () => {
-  api = await startApi();
-  await api.call("POST", "/api/v1/company", { crm_id: "acme", name: "Acme", apikey: "acme-key" });
+  api = await startApiWithCompany();
 });
 afterAll(() => api.stop());
 
 beforeEach(async () => {
-  zoneCount += 1;
-  zone = `zone${zoneCount}.example.org`;
-  await api.call("POST", `/api/v1/master_zone/${zone}`, zoneFields());
+  zone = await makeZone(api);
 });
 
 interface Listed {
@@ -192,6 +188,45 @@ describe("creating a record", () => {
     await make({ name: "host.tree", type: "A", value: "192.0.2.1" });
     expect(await warned({ name: "tree", type: "DNAME", value: "example.net." })).toContain("DNAME");
   });
+
+  test("so is what makes data elsewhere doubtful", async () => {
+    await make({ name: "@", type: "MX", rr_prio: 1, value: "Mail" });
+    await make({ name: "_sip._tcp", type: "SRV", rr_prio: 1, value: "1 5060 mail" });
+    const address = await make({ name: "mail", type: "A", value: "192.0.2.1" });
+    const replaced = await batch({ delete: [address], create: [{ name: "mail", type: "CNAME", value: "www" }] });
+    expect(replaced.body.warnings).toEqual([
+      `the MX of ${zone}. points to Mail.${zone}., which is a CNAME`,
+      `the SRV of _sip._tcp.${zone}. points to mail.${zone}., which is a CNAME`,
+    ]);
+    // Another target of the same CNAME makes nothing worse.
+    expect((await modify(replaced.body.created[0], { value: "web" })).body.warnings).toBeUndefined();
+  });
+
+  test("so is taking the last address of a name server", async () => {
+    const server = await make({ name: "@", type: "NS", value: "ns1" });
+    const [four, six] = [
+      await make({ name: "ns1", type: "A", value: "192.0.2.1" }),
+      await make({ name: "ns1", type: "AAAA", value: "2001:db8::1" }),
+    ];
+    expect((await remove(four)).body.warnings).toBeUndefined();
+    expect((await modify(six, { name: "ns2" })).body.warnings).toEqual([
+      `the NS of ${zone}. points to ns1.${zone}., which has no address in the zone (missing glue)`,
+    ]);
+    await modify(six, { name: "ns1" });
+    const together = await batch({ delete: [six, server] });
+    expect(together.body.warnings).toBeUndefined();
+  });
+
+  test("so is taking the last address of mname", async () => {
+    const inside = `inside.${zone}`;
+    await api.call("POST", `/api/v1/master_zone/${inside}`, zoneFields({ mname: `ns.${inside}` }));
+    const made = await api.call("POST", `/api/v1/rr/${inside}`, { name: "ns", type: "A", value: "192.0.2.1" });
+    const gone = await api.call("DELETE", `/api/v1/rr/${inside}/${made.body.rr_id}`);
+    expect(gone.body.warnings).toEqual([
+      `the NS of ${inside}. points to ns.${inside}., which has no address in the zone (missing glue)`,
+      `mname ns.${inside}. has no address in the zone`,
+    ]);
+  });
 });
 
 describe("modifying a record", () => {
@@ -336,6 +371,36 @@ describe("calendar serials", () => {
     expect((await modify(first?.rr_id, {})).status).toBe(200);
     api.clock.set("2026-11-21T00:00:01Z");
     expect((await create({ name: "full", type: "A", value: "192.0.2.1" })).body.serial).toBe(2026112100);
+  });
+});
+
+describe("a calendar zone pushed ahead of the calendar", () => {
+  beforeEach(async () => {
+    api.clock.set("2026-11-20T12:00:00Z");
+    zone = await makeZone(api, { serial_type: "calendar" });
+  });
+  const push = (serial: number) =>
+    api.call("POST", `/api/v1/update_soa/acme/${zone}/ns1.example.net/hostmaster.example.net/${serial}/1/2/3/4/5`);
+  const change = async (host: string) => (await create({ name: host, type: "A", value: "192.0.2.1" })).body.serial;
+
+  test("by update_soa counts by one, never gets stuck, and returns when the calendar has caught up", async () => {
+    expect((await push(2026112199)).body.serial).toBe(2026112199);
+    expect(await change("a")).toBe(2026112200);
+    expect((await push(2026112199)).status).toBe(400);
+    api.clock.set("2026-11-22T00:00:01Z");
+    expect(await change("b")).toBe(2026112201);
+    api.clock.set("2026-11-23T00:00:01Z");
+    expect(await change("c")).toBe(2026112300);
+  });
+
+  test("by a zone file does the same, and a serial that is no date goes on counting", async () => {
+    const soa = (serial: number) =>
+      `@ 60 SOA ns1.example.net. h.example.net. ${serial} 1 2 3 4\n@ 60 NS ns1.example.net.\n`;
+    const put = async (serial: number) => (await api.call("PUT", `/api/v1/zone_file/${zone}`, soa(serial))).body.serial;
+    expect(await put(4_000_000_000)).toBe(4_000_000_000);
+    expect(await change("a")).toBe(4_000_000_001);
+    // Behind: the file's serial is passed over.
+    expect(await put(2026112005)).toBe(4_000_000_002);
   });
 });
 

@@ -1,19 +1,15 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { type RunningApi, startApi, zoneFields } from "./dns-api-client.ts";
+import { makeZone, type RunningApi, startApiWithCompany, zoneFields } from "../support/dns-api.ts";
 
 let api: RunningApi;
 let zone: string;
-let zoneCount = 0;
 
 beforeAll(async () => {
-  api = await startApi();
-  await api.call("POST", "/api/v1/company", { crm_id: "acme", name: "Acme", apikey: "acme-key" });
+  api = await startApiWithCompany();
 });
 afterAll(() => api.stop());
 beforeEach(async () => {
-  zoneCount += 1;
-  zone = `zone${zoneCount}.example.org`;
-  await api.call("POST", `/api/v1/master_zone/${zone}`, zoneFields());
+  zone = await makeZone(api);
 });
 
 const put = (text: string | Buffer) => api.call("PUT", `/api/v1/zone_file/${zone}`, text);

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { RESELLER_TWO, type RunningApi, startApi, zoneFields } from "./dns-api-client.ts";
+import { RESELLER_TWO, type RunningApi, startApi, zoneFields } from "../support/dns-api.ts";
 
 let api: RunningApi;
 const ACME = { reseller: "one", key: "acme-key" };

@@ -3,9 +3,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Command } from "commander";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { CommandMisused, CommandRefused } from "../../services/cli/command-errors.ts";
 import { registerContactCommand } from "../../services/cli/commands/contact.ts";
 import { registerInstanceCommand } from "../../services/cli/commands/instance.ts";
-import { CommandRefused, type CommandRuntime } from "../../services/cli/runtime.ts";
+import type { CommandRuntime } from "../../services/cli/runtime.ts";
 import { type Config, loadConfig } from "../../services/platform/config.ts";
 import { startMailApi, type TestMailApi } from "../support/mail-api.ts";
 
@@ -43,7 +44,7 @@ async function palomar(...args: string[]): Promise<Outcome> {
       throw new CommandRefused(text);
     },
     misused: (text) => {
-      throw new CommandRefused(text);
+      throw new CommandMisused(text);
     },
     exitWith: (given) => {
       status = given;
@@ -60,6 +61,7 @@ async function palomar(...args: string[]): Promise<Outcome> {
     return { json, status };
   } catch (error) {
     if (error instanceof CommandRefused) return { refused: error.message, status: 1 };
+    if (error instanceof CommandMisused) return { refused: error.message, status: 2 };
     throw error;
   }
 }
@@ -92,18 +94,19 @@ describe("palomar instance", () => {
     ["instance add other --host other.test --key key-of-north", "another instance has this key"],
     [
       "instance add other --host other.test --key short",
-      "a key has 8 to 128 printable ASCII characters without spaces",
+      "key: must have 8 to 128 printable ASCII characters without spaces",
     ],
-    ["instance add other --host not/a/host", "not/a/host is no host name"],
+    ["instance add other --host not/a/host", "host: not/a/host is no host name"],
     ["instance add -- other..name --host x", undefined],
-    ["instance add other --host o.test --domain nodot", "The domain name nodot is not valid. It should have a period."],
-    ["instance add other --host o.test --time-zone Mars/Olympus", "Mars/Olympus is no time zone"],
+    [
+      "instance add other --host o.test --domain nodot",
+      "domain: The domain name nodot is not valid. It should have a period.",
+    ],
+    ["instance add other --host o.test --time-zone Mars/Olympus", "time_zone: Mars/Olympus is no time zone"],
     ["instance key rotate nobody", "there is no instance nobody"],
     ["instance domain add north example.org", "north has example.org already"],
     ["instance dkim show nobody", "there is no instance nobody"],
     ["instance dkim show north other.example", "north has no other.example"],
-    ["instance conversions north maybe", "on or off"],
-    ["instance set north --event-days 0", "0 is no number of days"],
     ["contact erase north nobody@example.org", "north holds nothing on nobody@example.org"],
     ["contact export north nobody@example.org", "north holds nothing on nobody@example.org"],
     ["contact import nobody /dev/null", "there is no instance nobody"],
@@ -115,6 +118,32 @@ describe("palomar instance", () => {
     }));
     expect(outcome.refused).toBe(reason);
     expect(outcome.status).toBe(reason === undefined ? 2 : 1);
+  });
+
+  test.each([
+    ["instance conversions north maybe", "maybe is neither on nor off"],
+    ["instance set north --archive maybe", "maybe is neither on nor off"],
+    ["instance set north --event-days 0", "0 is no number of days"],
+    ["instance set north --message-days x", "x is no number of days"],
+    ["instance set north --message-days 29", "unsubscribe links have to work for 30 days after the sending"],
+  ])("%s is misuse", async (line, refused) => {
+    expect(await palomar(...line.split(" "))).toEqual({ refused, status: 2 });
+  });
+
+  test("key rotate with a grace lets the old key in until it ends", async () => {
+    const { json } = await palomar("instance", "key", "rotate", "south", "--grace", "24h");
+    const { key } = json as { key: string };
+    const asSouth = (Authorization: string) => api.south.call("GET", "/v1/version", undefined, { Authorization });
+    expect((await asSouth(api.south.key)).status).toBe(200);
+    expect((await asSouth(key)).status).toBe(200);
+    await api.db("instances").where({ name: "south" }).update({ previous_key_until: new Date() });
+    expect((await asSouth(api.south.key)).status).toBe(403);
+    expect((await palomar("instance", "key", "rotate", "south", "--grace", "soon")).refused).toMatch(
+      "no time like 24h",
+    );
+    await palomar("instance", "key", "rotate", "south", "--key", api.south.key);
+    expect((await asSouth(key)).status).toBe(403);
+    expect((await asSouth(api.south.key)).status).toBe(200);
   });
 
   test("key rotate replaces the key", async () => {
@@ -136,11 +165,17 @@ describe("palomar instance", () => {
       value: expect.stringMatching(/^v=DKIM1; k=rsa; p=[A-Za-z0-9+/]{300,}=*$/),
     });
     expect(await palomar("instance", "dkim", "show", "east", "EAST.example")).toEqual(shown);
+    await palomar("instance", "domain", "add", "east", "another.example");
+    const { json } = await palomar("instance", "dkim", "show", "east");
+    expect(json).toEqual([expect.objectContaining({ name: "palomar._domainkey.another.example" }), shown.json]);
+    expect((await palomar("instance", "dkim", "show", "east", "east.example")).json).toEqual(shown.json);
   });
 
   test("settings change what they name", async () => {
     const set = await palomar(
-      ..."instance set east --time-zone Europe/Madrid --archive off --event-days 400 --archive-days forever".split(" "),
+      ..."instance set east --time-zone Europe/Madrid --archive off --event-days 400 --archive-days forever --message-days 30".split(
+        " ",
+      ),
     );
     expect(set.json).toEqual({
       name: "east",
@@ -150,12 +185,20 @@ describe("palomar instance", () => {
       conversions: false,
       event_days: 400,
       archive_days: null,
+      message_days: 30,
+      records: false,
+      domains: ["another.example", "east.example"],
     });
     expect((await palomar("instance", "conversions", "east", "on")).json).toMatchObject({
       conversions: true,
       event_days: 400,
+      domains: ["another.example", "east.example"],
     });
     expect((await palomar("instance", "set", "east")).json).toMatchObject({ conversions: true, event_days: 400 });
+    expect((await palomar(..."instance set east --message-days forever".split(" "))).json).toMatchObject({
+      event_days: 400,
+      message_days: null,
+    });
     const { json } = await palomar("instance", "list");
     expect((json as { name: string }[]).map(({ name }) => name)).toEqual(["east", "north", "south", "west"]);
   });
@@ -190,6 +233,10 @@ describe("palomar contact", () => {
       events: 0,
       messages: 0,
     });
+    // A place on the whitelist is something too.
+    await api.north.call("POST", "/v1/whitelist/listed@example.org");
+    expect((await palomar("contact", "erase", "north", "listed@example.org")).json).toMatchObject({ contacts: 0 });
+    expect((await palomar("contact", "erase", "north", "listed@example.org")).refused).toMatch(/holds nothing/);
     expect((await palomar("contact", "import", "north", join(folder, "none.csv"))).refused).toMatch(/no such file/);
     writeFileSync(file, "");
     expect(await palomar("contact", "import", "north", file)).toEqual({

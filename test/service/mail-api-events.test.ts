@@ -1,10 +1,14 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { EventKind } from "../../services/core/mail/event-kind.ts";
-import { countEvents, foldEventCounts } from "../../services/store/event-counts.ts";
-import { prepareEventMonths } from "../../services/store/event-partitions.ts";
-import { applyRetention } from "../../services/store/event-retention.ts";
-import { type NewEvent, recordEvents } from "../../services/store/events.ts";
-import { setInstanceSettings } from "../../services/store/instances.ts";
+import { findDelivery, recordBounces, recordComplaint } from "../../services/store/mail/deliveries.ts";
+import { countEvents, foldEventCounts } from "../../services/store/mail/event-counts.ts";
+import { prepareEventMonths } from "../../services/store/mail/event-partitions.ts";
+import { applyRetention } from "../../services/store/mail/event-retention.ts";
+import { type NewEvent, recordEvents } from "../../services/store/mail/events.ts";
+import { setInstanceSettings } from "../../services/store/mail/instances.ts";
+import { removeMessages } from "../../services/store/mail/message-retention.ts";
+import { readSeries } from "../../services/store/mail/statistics.ts";
+import { storeTouches } from "../../services/store/mail/tracking-events.ts";
 import { startMailApi, type TestMailApi } from "../support/mail-api.ts";
 
 let api: TestMailApi;
@@ -115,6 +119,9 @@ describe("cantidad_eventos", () => {
       cantidad: 10,
     });
     expect(body.eventos).toMatchObject([{ timestamp: "2022-05-31T23:30:00", email: "x@example.org" }]);
+    const always = { fechahora_desde: "0001-01-01T00:00:00", fechahora_hasta: "9999-12-31T23:59:59" };
+    const everything = await api.south.call("GET", "/v1/ver_eventos", { ...always, pagina: 1, cantidad: 10 });
+    expect(everything.body.eventos).toContainEqual(body.eventos[0]);
   });
 
   test("writers at once, while counts are folded: no event is lost or counted twice", async () => {
@@ -265,4 +272,240 @@ describe("retention", () => {
     expect(rows[0].a).not.toBeNull();
     expect(rows[0].b).not.toBeNull();
   });
+});
+
+describe("retention of messages", () => {
+  const TABLES = ["messages", "message_attachments", "tracked_links", "partitions", "deliveries", "inbound_messages"];
+  const RULE = { hardBouncesToInvalidate: 3 };
+
+  beforeAll(() => setInstanceSettings(api.db, api.north.id, { eventRetentionDays: null, messageRetentionDays: 30 }));
+  afterAll(() => setInstanceSettings(api.db, api.north.id, { messageRetentionDays: null }));
+
+  const applyNow = () => applyRetention(api.db, new Date());
+  const isKept = async (eeid: string) => (await api.north.call("GET", `/v1/eeid_info/${eeid}`)).status === 200;
+
+  async function send(emails: readonly string[], more: object = {}, from = api.north) {
+    const { numid } = (
+      await from.call("POST", "/v1/campania", { tipo: "normal", nombre: `Sent ${crypto.randomUUID()}` })
+    ).body;
+    const { status, body } = await from.call("POST", "/v1/envio/send_one_inline", {
+      campana_id: numid,
+      remitente: "news@example.org",
+      asunto: "Hello",
+      email: true,
+      contacto: { email: emails[0] },
+      copia: emails.slice(1).map((cc_email) => ({ cc_email })),
+      html: "<p>Hello</p>",
+      adjuntos: [{ filename: "a.txt", content: ["YQ=="] }],
+      ...more,
+    });
+    expect([status, body]).toEqual([200, { status: "ok", sent: emails.length, eeid: expect.any(String) }]);
+    return { eeid: body.eeid as string, numid: numid as number };
+  }
+
+  /** As it is once everything of it was delivered, some days ago. */
+  async function deliver(eeid: string, daysAgo = 40): Promise<void> {
+    const at = new Date(Date.now() - daysAgo * 86_400_000);
+    await api.db.raw(
+      `update deliveries set state = 'delivered', personal = null, finished_at = ?
+       where partition_id in (select id from partitions where eeid = ?)`,
+      [at, eeid],
+    );
+    await api.db("partitions").where({ eeid }).update({ state: "finished", modified_at: at });
+    await api.db("messages").where({ eeid }).update({ created_at: at });
+    await api.db("batches").where({ eeid }).update({ created_at: at, modified_at: at });
+  }
+
+  async function deliveriesOf(eeid: string): Promise<number[]> {
+    const { rows } = await api.db.raw(
+      "select d.id from deliveries d join partitions p on p.id = d.partition_id where p.eeid = ? order by d.id",
+      [eeid],
+    );
+    return rows.map(({ id }: { id: number }) => id);
+  }
+
+  const report = (deliveryId: number, state: string) => ({
+    delivery_id: deliveryId,
+    mail_from: "",
+    octets: Buffer.from("it came back"),
+    state,
+  });
+
+  async function countRows(): Promise<Record<string, number>> {
+    const counts = TABLES.map(async (table) => [table, Number((await api.db(table).count())[0]!.count)] as const);
+    return Object.fromEntries(await Promise.all(counts));
+  }
+
+  test("a batch goes with all that hangs on it, and its events stay", async () => {
+    const before = await countRows();
+    const { eeid, numid } = await send(["old@example.org", "copy@example.net", "other@example.org"]);
+    const [deliveryId] = await deliveriesOf(eeid);
+    const [message] = await api.db("messages").where({ eeid }).select("id", "instance_id");
+    await api
+      .db("tracked_links")
+      .insert({ instance_id: message!.instance_id, message_id: message!.id, link: "l", target: "t" });
+    await api.db("inbound_messages").insert([report(deliveryId!, "applied")]);
+    await deliver(eeid);
+    const selection = {
+      instanceId: api.north.id,
+      campaignNumid: numid,
+      from: new Date(Date.now() - 3_600_000),
+      until: new Date(Date.now() + 3_600_000),
+    };
+    const sent = async () => (await readSeries(api.db, selection, "day")).reduce((sum, point) => sum + point.sent, 0);
+    expect(await sent()).toBe(3);
+    expect(await isKept(eeid)).toBe(true);
+
+    await applyNow();
+    expect(await countRows()).toEqual(before);
+    expect(await api.db("batches").where({ eeid })).toEqual([]);
+    expect(await sent()).toBe(3);
+    expect(await api.db("events").where({ eeid })).toHaveLength(3);
+    const contact = (await api.north.call("GET", "/v1/contacto/old@example.org")).body;
+    expect(contact).toMatchObject({ status: "ok" });
+    const unknown = { status: 404, body: { status: "err", on: "no existe" } };
+    expect(await api.north.call("GET", `/v1/eeid_info/${eeid}`)).toMatchObject(unknown);
+    expect(await api.north.call("GET", `/v1/eeid_eml/${eeid}/old@example.org`)).toMatchObject(unknown);
+    const joining = {
+      campana_id: numid,
+      remitente: "news@example.org",
+      email: true,
+      html: "x",
+      reuse_eeid: true,
+      eeid,
+    };
+    expect(
+      await api.north.call("POST", "/v1/envio/send_one_inline", { ...joining, contacto: { email: "j@example.org" } }),
+    ).toMatchObject(unknown);
+
+    // What its recipients, and their servers, do now is about a delivery that nobody knows.
+    const events = await api.db("events").count();
+    await api.db.transaction(async (transaction) => {
+      const at = new Date();
+      expect(await recordBounces(transaction, [{ deliveryId: deliveryId!, hard: true, at, detail: {} }], RULE)).toEqual(
+        [],
+      );
+      expect(await recordComplaint(transaction, { deliveryId: deliveryId!, at, detail: {} })).toBe(false);
+      await storeTouches(
+        transaction,
+        [{ kind: "conversion", deliveryId: deliveryId!, atMs: at.getTime(), reference: "order" }],
+        { machineSeconds: 0, allLinks: { atLeast: 3, withinSeconds: 10 } },
+      );
+    });
+    expect(await findDelivery(api.db, deliveryId!)).toBeUndefined();
+    expect(await api.db("events").count()).toEqual(events);
+  });
+
+  test("what is recent, unfinished, gathered for, paused, archived or another's stays", async () => {
+    const { eeid: south } = await send(["s@example.org"], {}, api.south);
+    await deliver(south);
+    const kept = new Map<string, string>();
+    const keep = async (why: string, change: (eeid: string, numid: number) => PromiseLike<unknown>) => {
+      const { eeid, numid } = await send([`${why}@example.org`]);
+      await deliver(eeid);
+      await change(eeid, numid);
+      kept.set(eeid, why);
+    };
+    await keep("recent", (eeid) => deliver(eeid, 29));
+    await keep("retried", (eeid) => api.db("partitions").where({ eeid }).update({ modified_at: new Date() }));
+    await keep("unfinished", (eeid) => api.db("partitions").where({ eeid }).update({ state: "deferred" }));
+    await keep("gathering", (eeid) => api.db("batches").where({ eeid }).update({ gathering: true }));
+    await keep("paused", (eeid) => api.db("batches").where({ eeid }).update({ held_at: new Date() }));
+    await keep("archived", async (eeid) => {
+      const [deliveryId] = await deliveriesOf(eeid);
+      const row = { delivery_id: deliveryId, instance_id: api.north.id, eeid, recipient_key: "archived@example.org" };
+      await api.db("archived_messages").insert({ ...row, octets: Buffer.from("x"), sent_at: new Date() });
+    });
+    await keep("joined", async (eeid) => {
+      await send(["joining@example.org"], { reuse_eeid: true, eeid });
+      await api
+        .db("partitions")
+        .where({ eeid })
+        .update({ state: "finished", modified_at: new Date(0) });
+    });
+    await keep("sending", (eeid, numid) =>
+      api.db("campaign_sends").insert({
+        ...{ campaign_numid: numid, instance_id: api.north.id, sender: "news@example.org", sender_name: "" },
+        ...{ subject: "s", html: "h", groups: [], filters: [], creator: "ana", state: "sending", eeid },
+      }),
+    );
+    await applyNow();
+    const left = await Promise.all([...kept].map(async ([eeid, why]) => [why, await isKept(eeid)]));
+    expect(left).toEqual([...kept.values()].map((why) => [why, true]));
+    expect((await api.south.call("GET", `/v1/eeid_info/${south}`)).status).toBe(200);
+
+    // The archive's time ends, the campaign has been sent.
+    await api.db("archived_messages").update({ sent_at: new Date(0) });
+    await api.db("campaign_sends").update({ state: "sent" });
+    await setInstanceSettings(api.db, api.north.id, { archiveRetentionDays: 40 });
+    await applyNow();
+    await setInstanceSettings(api.db, api.north.id, { archiveRetentionDays: null });
+    const gone = new Set(["archived", "sending"]);
+    for (const [eeid, why] of kept) expect([why, await isKept(eeid)]).toEqual([why, !gone.has(why)]);
+  });
+
+  test("many recipients go in portions, by several processes at once", async () => {
+    const many = await Promise.all(Array.from({ length: 4 }, (_, i) => send([`m${i}@example.org`])));
+    for (const { eeid } of many) {
+      await api.db.raw(
+        `insert into deliveries (instance_id, partition_id, role, recipient)
+         select instance_id, id, 'bcc', 'r' || n || '@example.org' from partitions, generate_series(1, 2000) as n
+         where eeid = ?`,
+        [eeid],
+      );
+      await deliver(eeid);
+    }
+    const old = { instanceId: api.north.id, before: new Date(Date.now() - 30 * 86_400_000) };
+    await Promise.all([removeMessages(api.db, old), removeMessages(api.db, old), removeMessages(api.db, old)]);
+    await applyNow(); // what one of them passed over because another held it
+    const eeids = many.map(({ eeid }) => eeid);
+    expect(await api.db("batches").whereIn("eeid", eeids)).toEqual([]);
+    expect(await api.db("partitions").whereIn("eeid", eeids)).toEqual([]);
+  });
+
+  test("what somebody holds, or a report is being read of, goes the next time", async () => {
+    const { eeid } = await send(["held@example.org", "reported@example.net", "free@example.com"]);
+    const [held, reported] = (await deliveriesOf(eeid)) as [number, number];
+    await deliver(eeid);
+    await api.db("inbound_messages").insert(report(reported, "waiting"));
+    const holder = await api.db.transaction();
+    try {
+      await holder("deliveries").where({ id: held }).forUpdate();
+      await applyNow();
+    } finally {
+      await holder.rollback();
+    }
+    // For whoever asks it is gone at once.
+    expect(await isKept(eeid)).toBe(false);
+    expect(await deliveriesOf(eeid)).toEqual([held, reported]);
+    await applyNow();
+    expect(await deliveriesOf(eeid)).toEqual([reported]);
+    await api.db("inbound_messages").where({ delivery_id: reported }).update({ state: "applied" });
+    await applyNow();
+    expect(await api.db("batches").where({ eeid })).toEqual([]);
+    expect(await api.db("inbound_messages").where({ delivery_id: reported })).toEqual([]);
+  });
+
+  test("who joins a batch whose time ends meanwhile is told that there is none", async () => {
+    const { eeid, numid } = await send(["meanwhile@example.org"]);
+    // Locked, as it is while it expires: the call has found it, and waits to join it.
+    const expiring = await api.db.transaction();
+    await expiring("batches").where({ eeid }).update({ expired_at: new Date() });
+    const joining = api.north.call("POST", "/v1/envio/send_one_inline", {
+      ...{ campana_id: numid, remitente: "news@example.org", asunto: "x", email: true, html: "x" },
+      ...{ contacto: { email: "late@example.org" }, reuse_eeid: true, eeid },
+    });
+    await waitForLock();
+    await expiring.commit();
+    expect(await joining).toMatchObject({ status: 404, body: { on: "no existe" } });
+  });
+
+  async function waitForLock(): Promise<void> {
+    for (;;) {
+      const { rows } = await api.db.raw(
+        `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
+      );
+      if (rows.length > 0) return;
+    }
+  }
 });

@@ -1,6 +1,6 @@
-import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { startMailApi, type TestMailApi } from "../support/mail-api.ts";
+import { fc } from "../support/property.ts";
 
 let api: TestMailApi;
 beforeAll(async () => {

@@ -1,8 +1,15 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { FilterCondition } from "../../services/core/mail/filter-condition.ts";
-import { recordEvents } from "../../services/store/events.ts";
-import { countMatches, findFilter, removeFilter, saveFilter, streamMatches } from "../../services/store/filters.ts";
-import { globalValues } from "../../services/store/globals.ts";
+import { recordEvents } from "../../services/store/mail/events.ts";
+import {
+  addFilter,
+  changeFilter,
+  countMatches,
+  findFilter,
+  removeFilter,
+  streamMatches,
+} from "../../services/store/mail/filters.ts";
+import { globalValues } from "../../services/store/mail/globals.ts";
 import { startMailApi, type TestMailApi } from "../support/mail-api.ts";
 
 let api: TestMailApi;
@@ -163,8 +170,10 @@ describe("filtros", () => {
         { invalid: false },
       ],
     };
-    const id = await saveFilter(api.db, api.north.id, { name: "Mayores", condition: { all: [] } });
-    expect(await saveFilter(api.db, api.north.id, { name: "Mayores", condition })).toBe(id);
+    const id = (await addFilter(api.db, api.north.id, { name: "Mayores", condition: { all: [] } }))!;
+    expect(await addFilter(api.db, api.north.id, { name: "Mayores", condition })).toBeUndefined();
+    expect(await changeFilter(api.db, api.south.id, id, { condition })).toBe("unknown");
+    expect(await changeFilter(api.db, api.north.id, id, { condition })).toBe("done");
     expect((await api.north.call("GET", "/v1/filtros")).body).toEqual({
       status: "ok",
       filtros: [

@@ -1,11 +1,12 @@
 import { Readable } from "node:stream";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type EmailAddress, validateAddress } from "../../services/core/mail/address.ts";
-import { acceptSend } from "../../services/store/batches.ts";
-import { eraseAddress } from "../../services/store/contact-erasure.ts";
-import { exportContacts, readAddressRecords } from "../../services/store/contact-export.ts";
-import { importContacts } from "../../services/store/contact-import.ts";
-import { countEvents } from "../../services/store/event-counts.ts";
+import { acceptSend } from "../../services/store/mail/batches.ts";
+import { eraseAddress } from "../../services/store/mail/contact-erasure.ts";
+import { exportContacts, readAddressRecords } from "../../services/store/mail/contact-export.ts";
+import { importContacts } from "../../services/store/mail/contact-import.ts";
+import { countEvents } from "../../services/store/mail/event-counts.ts";
+import { addMissingContacts } from "../../services/store/mail/recipients.ts";
 import { startMailApi, type TestMailApi } from "../support/mail-api.ts";
 
 let api: TestMailApi;
@@ -92,6 +93,19 @@ describe("import", () => {
     });
   });
 
+  test("an address beyond ASCII is updated where it is a contact's, as submission makes them, and else refused", async () => {
+    const international = validateAddress("ñandú@example.org", { allowSmtputf8: true });
+    if (!international.ok) throw new Error(international.error);
+    await addMissingContacts(api.db, api.north.id, [{ address: international.value }]);
+    const csv = "email,nombre\nñandú@example.org,Ñ\n";
+    expect(await load(csv)).toMatchObject({ created: 0, updated: 1, rejected: 0 });
+    expect(await dump(api.north.id)).toContain("ñandú@example.org,Ñ,");
+    expect((await load(csv, false, api.south.id)).errors).toEqual([
+      { line: 2, on: "invalid email Internationalized characters before the @-sign are not supported." },
+    ]);
+    await api.db("contacts").where({ email_key: international.value.key }).delete();
+  });
+
   test("a dry run reports the same and changes nothing", async () => {
     const csv = "email,grupos\ndry@example.org,dry\ndry@example.org,\nbad,\n";
     const tried = await load(csv, true);
@@ -99,6 +113,15 @@ describe("import", () => {
     expect((await api.north.call("GET", "/v1/contacto/dry@example.org")).status).toBe(404);
     expect(await api.db("groups").where({ name: "dry" })).toEqual([]);
     expect(await load(csv)).toEqual(tried);
+  });
+
+  test("a dry run does not wait for who writes to a contact, nor does he for it", async () => {
+    await load("email\nheld@example.org\n");
+    await api.db.transaction(async (writer) => {
+      await writer("contacts").where({ email: "held@example.org" }).update({ first_name: "Held" });
+      const tried = await load("email,nombre\nheld@example.org,X\nunheard@example.org,Y\n", true);
+      expect(tried).toEqual({ created: 1, updated: 1, rejected: 0, errors: [] });
+    });
   });
 
   test.each([
@@ -124,7 +147,12 @@ test("an export read in again by another instance gives the same export", async 
     campos: [{ nombre: "NOTA", valor: 'line 1\nline "2"' }],
     grupos: ["a b", "c"],
   });
+  // Names that every object has something under.
+  const inherited = ["constructor", "toString"].map((nombre) => ({ nombre, valor: "own" }));
+  await api.north.call("POST", "/v1/contacto", { email: "inherited@example.org", campos: inherited });
   const csv = await dump(api.north.id);
+  expect(csv.match(/own/g)).toHaveLength(2);
+  expect(csv).not.toContain("native code");
   expect(csv.split("\r\n")[0]).toMatch(
     /^email,nombre,apellido,edad,sexo,profesion,localidad,grupos,codigo_pais,subtipo_dispositivo_id,/,
   );
@@ -170,13 +198,23 @@ describe("privacy", () => {
       whitelisted: true,
       messages: [{ eeid, recipient: email, octets: Buffer.from("as it left") }],
     });
-    const nothing = { contact: undefined, events: [], whitelisted: false, messages: [] };
+    const nothing = { contact: undefined, events: [], whitelisted: false, messages: [], returned: [] };
     expect(await readAddressRecords(db, api.south.id, address(email))).toEqual(nothing);
-    expect(await eraseAddress(db, api.south.id, address(email))).toEqual({ contacts: 0, events: 0, messages: 0 });
+    expect(await eraseAddress(db, api.south.id, address(email))).toEqual({
+      contacts: 0,
+      events: 0,
+      messages: 0,
+      whitelisted: false,
+    });
 
     const today = { from: new Date(Date.now() - 3_600_000), until: new Date(Date.now() + 3_600_000) };
     expect(await countEvents(db, api.north.id, today)).toEqual([{ kind: "invalidated", count: 1 }]);
-    expect(await eraseAddress(db, api.north.id, address(email))).toEqual({ contacts: 1, events: 1, messages: 1 });
+    expect(await eraseAddress(db, api.north.id, address(email))).toEqual({
+      contacts: 1,
+      events: 1,
+      messages: 1,
+      whitelisted: true,
+    });
     expect(await readAddressRecords(db, api.north.id, address(email))).toEqual(nothing);
     expect(await countEvents(db, api.north.id, today)).toEqual([]);
     expect(await db("messages").where({ id: message.id })).toEqual([]);
@@ -202,7 +240,7 @@ describe("privacy", () => {
       );
       const records = await readAddressRecords(api.db, api.north.id, address(asked));
       expect(records.messages).toMatchObject([{ eeid, recipient: spellings[0] }]);
-      const removed = { contacts: 0, events: 1, messages: 1 };
+      const removed = { contacts: 0, events: 1, messages: 1, whitelisted: false };
       expect(await eraseAddress(api.db, api.north.id, address(asked))).toEqual(removed);
       const left = await api.db("events").where({ eeid }).whereNull("contact_id").orderBy("email").pluck("email");
       expect(left.sort()).toEqual(others.toSorted());

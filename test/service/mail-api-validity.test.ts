@@ -2,13 +2,12 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { validateAddress } from "../../services/core/mail/address.ts";
 import {
   countHardBouncedMessages,
-  findContacts,
   invalidateContact,
-  resolveRecipients,
   revalidateContact,
   unsubscribeContact,
-} from "../../services/store/contacts.ts";
-import { recordEvents } from "../../services/store/events.ts";
+} from "../../services/store/mail/contacts.ts";
+import { recordEvents } from "../../services/store/mail/events.ts";
+import { findContacts, resolveRecipients } from "../../services/store/mail/recipients.ts";
 import { startMailApi, type TestMailApi } from "../support/mail-api.ts";
 
 let api: TestMailApi;
@@ -251,13 +250,18 @@ describe("what delivery and bounces call", () => {
     const protectedOne = await makeContact({ whitelisted: true });
     const gone = await makeContact();
     await unsubscribeContact(api.db, api.north.id, gone.id, { campaignNumid: campaign.numid, at: new Date() });
-    const found = await resolveRecipients(api.db, api.north.id, campaign.numid, [
+    const recipients = [
       { address: address("new@gmail.com"), firstName: "New" },
       { address: address(invalid.email) },
       { address: address(protectedOne.email), lastName: "Protected" },
       { address: address(gone.email) },
       { address: address("new@GMAIL.com"), lastName: "Again" },
-    ]);
+    ];
+    const sends = [
+      { campaignNumid: campaign.numid, recipients },
+      { campaignNumid: 1, recipients: [{ address: address(gone.email), firstName: "Other" }] },
+    ];
+    const [found, others] = await resolveRecipients(api.db, api.north.id, sends);
     expect(found).toMatchObject([
       { emailKey: "new@gmail.com", firstName: "New", lastName: "Again", invalid: false },
       { contactId: invalid.id, invalid: true },
@@ -265,6 +269,8 @@ describe("what delivery and bounces call", () => {
       { contactId: gone.id, unsubscribedFromCampaign: true },
     ]);
     expect(found).toHaveLength(4);
+    expect(others).toMatchObject([{ contactId: gone.id, unsubscribedFromCampaign: false, firstName: "Other" }]);
+    expect(found![3]!.firstName).toBe("");
     const { contacto } = (await api.north.call("GET", "/v1/contacto/new@gmail.com")).body;
     expect(contacto).toMatchObject({ nombre: "New", apellido: "Again", operacion: "alta", grupo_de_dominio_id: 1 });
     expect((await findContacts(api.db, api.south.id, campaign.numid, ["new@gmail.com"])).size).toBe(0);
@@ -291,10 +297,11 @@ describe("what delivery and bounces call", () => {
       address: { ...address("x@example.org"), key: `bulk${n}@example.org`, asGiven: `bulk${n}@example.org` },
       firstName: `N${n}`,
     }));
-    const found = await resolveRecipients(api.db, api.south.id, 1, recipients);
+    const resolve = () => resolveRecipients(api.db, api.south.id, [{ campaignNumid: 1, recipients }]);
+    const [found] = await resolve();
     expect(found).toHaveLength(50_000);
     const startedAt = performance.now();
-    await resolveRecipients(api.db, api.south.id, 1, recipients);
+    await resolve();
     expect(performance.now() - startedAt).toBeLessThan(10_000);
   });
 });

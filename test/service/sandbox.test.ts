@@ -50,10 +50,11 @@ test("survives random octets", async () => {
   const [host, port] = (await stack.context.addressOf("sandbox")).split(":");
   const hurl = (octets: Buffer) =>
     new Promise<void>((resolve) => {
-      const socket = connect(Number(port), host, () => socket.end(octets));
+      const socket = connect(Number(port), host);
+      // Whoever speaks before the greeting is not listened to.
+      socket.once("data", () => socket.end(octets));
       socket.on("error", () => resolve());
       socket.on("close", () => resolve());
-      socket.resume();
     });
   const noise = Array.from({ length: 40 }, (_, i) => {
     const dialogue = i % 2 === 0 ? "EHLO x\r\nMAIL FROM:<a@b.test>\r\nRCPT TO:<c@d.test>\r\nDATA\r\n" : "";
@@ -63,6 +64,21 @@ test("survives random octets", async () => {
   const eeid = await send("after@two.example.net");
   await untilSent(eeid);
   expect(await stack.inbox("after@two.example.net")).toHaveLength(1);
+});
+
+test("a client that leaves within a message is no failure of ours", async () => {
+  const [host, port] = (await stack.context.addressOf("sandbox")).split(":");
+  const socket = connect(Number(port), host);
+  let replies = "";
+  socket.on("data", (chunk) => {
+    replies += chunk;
+    if (replies === String(chunk)) socket.write("EHLO x\r\nMAIL FROM:<a@b.test>\r\nRCPT TO:<c@d.test>\r\nDATA\r\n");
+    if (/^354 /m.test(replies)) socket.end("Subject: half of it\r\n");
+  });
+  await new Promise((resolve) => socket.once("close", resolve));
+  expect(replies).toMatch(/^354 /m);
+  // afterAll looks at what was observed.
+  await untilSent(await send("left@two.example.net"));
 });
 
 describe("mailboxes of the sandbox", () => {

@@ -1,6 +1,6 @@
-import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { MAIL_SERVICES, type MailStack, startMailStack, TEST_DOMAIN } from "../support/mail-stack.ts";
+import { fc } from "../support/property.ts";
 import { eventually } from "../support/stack.ts";
 
 let stack: MailStack;

@@ -1,7 +1,10 @@
 import { dkimVerify } from "mailauth/lib/dkim/verify.js";
 import { type ParsedMail, simpleParser } from "mailparser";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { listInstanceDomains } from "../../services/store/instances.ts";
+import { DELEGATION_SCHEME, makeDelegationToken } from "../../services/core/delegation-token.ts";
+import { makePersonalise } from "../../services/store/mail/audience.ts";
+import { listInstanceDomains } from "../../services/store/mail/instances.ts";
+import { findContacts } from "../../services/store/mail/recipients.ts";
 import { type MailStack, startMailStack, TEST_DOMAIN } from "../support/mail-stack.ts";
 import { eventually } from "../support/stack.ts";
 
@@ -46,6 +49,13 @@ const eventsOf = (batch: { contactos: { email: string; eventos: { eventos: strin
   Object.fromEntries(batch.contactos.map(({ email, eventos }) => [email, eventos.map(({ eventos }) => eventos)]));
 
 describe("send_one_inline", () => {
+  test("names the console's user as the one who called", async () => {
+    const claims = { audience: "mail", login: "ana", instance: "test" } as const;
+    const token = makeDelegationToken(stack.context.secret, claims, Date.now());
+    const { body } = await sendOne({}, { Authorization: `${DELEGATION_SCHEME} ${token}` });
+    expect(await info(body.eeid)).toMatchObject({ creador_id: "ana" });
+  });
+
   test("answers with an eeid, and the message arrives signed", async () => {
     const contacto = { email: "ana@one.example.net", nombre: "Ana", apellido: "Díaz" };
     const { status, body } = await sendOne({ contacto, asunto: "Hola XYZNOMBREXYZ ñ", html: "<p>Hi XYZEMAILXYZ</p>" });
@@ -82,14 +92,28 @@ describe("send_one_inline", () => {
 
   test("personalises from custom fields, profile and globals, and escapes values in HTML", async () => {
     const email = "tags@one.example.net";
-    const campos = [{ nombre: "XYZCOLORXYZ", valor: "<red> XYZSHOPXYZ" }];
-    await stack.call("POST", "/contacto/", { email, nombre: "N", localidad: "Quito", campos });
+    const campos = [
+      { nombre: "XYZCOLORXYZ", valor: "<red> XYZSHOPXYZ" },
+      { nombre: "PROFESION", valor: "" },
+      { nombre: "UNUSED", valor: "x" },
+    ];
+    await stack.call("POST", "/contacto/", { email, nombre: "N", localidad: "Quito", profesion: "baker", campos });
     await stack.call("POST", "/global/", { nombre: "SHOP", valor: "Corner & Co" });
-    const html = "<p>XYZCOLORXYZ|XYZLOCALIDADXYZ|XYZSHOPXYZ|XYZNADAXYZ|</p>";
+    await stack.call("POST", "/global/", { nombre: "LOCALIDAD", valor: "never shown" });
+    const html = "<p>XYZCOLORXYZ|XYZLOCALIDADXYZ|XYZSHOPXYZ|XYZNADAXYZ|XYZPROFESIONXYZ|</p>";
     const { body } = await sendOne({ contacto: { email }, asunto: "XYZCOLORXYZ", html });
     const message = await received(body.eeid, email);
     expect(message.subject).toBe("<red> XYZSHOPXYZ");
-    expect(message.html).toContain("&lt;red&gt; XYZSHOPXYZ|Quito|Corner &amp; Co||");
+    expect(message.html).toContain("&lt;red&gt; XYZSHOPXYZ|Quito|Corner &amp; Co|||");
+
+    const { db } = stack.context;
+    const template = { from: { name: "", address: email }, subject: "XYZCOLORXYZ", html, unsubscribe: false };
+    const content = { kind: "template", template, attachments: [] } as const;
+    const personalise = await makePersonalise(db, { instanceId: stack.instanceId, content });
+    expect(personalise((await findContacts(db, stack.instanceId, campaign, [email])).get(email)!)).toEqual({
+      name: "N",
+      tags: { COLOR: "<red> XYZSHOPXYZ", LOCALIDAD: "Quito", SHOP: "Corner & Co" },
+    });
   });
 
   test("copies are sent, counted, seen where they may be, and get events of their own", async () => {

@@ -8,7 +8,7 @@ import { simpleParser } from "mailparser";
 import { createTransport } from "nodemailer";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { joinMessage, splitMessage } from "../../services/core/mail/message.ts";
-import { listInstanceDomains } from "../../services/store/instances.ts";
+import { listInstanceDomains } from "../../services/store/mail/instances.ts";
 import { start as startSubmission } from "../../services/submission/main.ts";
 import { toSevenBit } from "../../services/submission/to-seven-bit.ts";
 import { MAIL_SERVICES, type MailStack, startMailStack, TEST_DOMAIN } from "../support/mail-stack.ts";
@@ -42,11 +42,16 @@ afterAll(async () => {
 });
 
 const plain = (user: string, password: string) => Buffer.from(`\0${user}\0${password}`).toString("base64");
+const actingFor = (whom: string, user: string, password: string) =>
+  Buffer.from(`${whom}\0${user}\0${password}`).toString("base64");
 const values = () => ({
   plain: plain(`test-${numid}`, apikey),
+  actingForItself: actingFor(`test-${numid}`, `test-${numid}`, apikey),
+  actingForAnother: actingFor("test-999999", `test-${numid}`, apikey),
   wrong: plain(`test-${numid}`, "wrong"),
   octets998: "x".repeat(998),
   octets999: "x".repeat(999),
+  octets3000: "x".repeat(3_000),
 });
 
 function transportTo(address: string, options: object = {}) {
@@ -69,6 +74,10 @@ describe("dialogues", () => {
     playDialogue(implicit, readDialogue("submission-line-ends"), values(), true));
   it("refuses lines too long and headers that are none", () =>
     playDialogue(implicit, readDialogue("submission-malformed"), values(), true));
+  it("does not listen to nonsense for long", async () => {
+    await playDialogue(implicit, readDialogue("submission-nonsense"), values(), true);
+    await playDialogue(implicit, readDialogue("submission-long-line"), values(), true);
+  });
   it("does not hear plaintext behind STARTTLS", () =>
     playDialogue(starttls, readDialogue("submission-injection"), values()));
   it("ends a connection that guesses", () =>
@@ -186,6 +195,22 @@ describe("a submitted message", () => {
     const more = "C: RCPT TO:<r99@example.net>\nS: 452 4.5.3";
     await playDialogue(implicit, `${script}${accepted}\n${more}`, values(), true);
   });
+
+  it("goes to addresses that differ in the case of their local parts only, and once to each", async () => {
+    const transport = transportTo(implicit);
+    const to = ["Case@example.net", "case@example.net", "case@EXAMPLE.net", "Case@example.net"];
+    const { response } = await transport.sendMail({
+      envelope: { from: `a@${TEST_DOMAIN}`, to },
+      raw: `From: a@${TEST_DOMAIN}\r\n\r\nx\r\n`,
+    });
+    transport.close();
+    const eeid = /^250 2\.6\.0 (\S+) queued$/.exec(response)?.[1];
+    const batch = (await stack.call("GET", `/eeid_info/${eeid}`)).body.envio_efectivo;
+    expect(batch.contactos.map(({ email }: { email: string }) => email).sort()).toEqual([
+      "Case@example.net",
+      "case@example.net",
+    ]);
+  });
 });
 
 describe("8-bit bodies", () => {
@@ -229,6 +254,28 @@ describe("logins", () => {
     expect(changed.body).toMatchObject({ status: "ok", camp_apikey: "a-new-key-of-mine" });
     const transport = transportTo(implicit, { auth: { user: `test-${campaign}`, pass: "a-new-key-of-mine" } });
     await expect(transport.verify()).resolves.toBe(true);
+    transport.close();
+  });
+
+  it("end with the key that they were made with, also in a session that goes on", async () => {
+    const campaign = await stack.addCampaign();
+    const changeKey = (key: string) => stack.call("POST", "/campania_apikey", { numid: campaign, apikey: key });
+    await changeKey("the-first-key");
+    const transport = transportTo(implicit, {
+      auth: { user: `test-${campaign}`, pass: "the-first-key" },
+      pool: true,
+      maxConnections: 1,
+    });
+    const message = {
+      envelope: { from: `a@${TEST_DOMAIN}`, to: "rotated@example.net" },
+      raw: `From: a@${TEST_DOMAIN}\r\n\r\nx\r\n`,
+    };
+    await transport.sendMail(message);
+    await changeKey("the-second-key");
+    // The session ends with 421; the client opens another, and is told there.
+    await expect(transport.sendMail(message)).rejects.toThrow(/421 4\.7\.0|535 5\.7\.8/);
+    await changeKey("the-first-key");
+    await transport.sendMail(message);
     transport.close();
   });
 
@@ -288,6 +335,8 @@ it("survives random octets and connections that just go", async () => {
       Array.from({ length: 30 }, async (_, n) => {
         const socket = connect(Number(port), host);
         socket.on("error", () => {});
+        // Whoever speaks before the greeting is not listened to.
+        if (address === starttls) await new Promise((resolve) => socket.once("data", resolve));
         socket.write(randomBytes(1 + n * 700));
         await sleep(50 + n * 10);
         socket.destroy();

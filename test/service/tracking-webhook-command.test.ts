@@ -1,9 +1,10 @@
 import { Command } from "commander";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { CommandRefused } from "../../services/cli/command-errors.ts";
 import { registerWebhookCommand } from "../../services/cli/commands/webhook.ts";
-import { CommandRefused, type CommandRuntime } from "../../services/cli/runtime.ts";
+import type { CommandRuntime } from "../../services/cli/runtime.ts";
 import { loadConfig } from "../../services/platform/config.ts";
-import { addInstance } from "../../services/store/instances.ts";
+import { addInstance } from "../../services/store/mail/instances.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 
 const SECRET = "a secret for tests only";

@@ -8,7 +8,7 @@ import {
   removeWebhook,
   replayWebhookBatch,
   setWebhook,
-} from "../../services/store/webhooks.ts";
+} from "../../services/store/mail/webhooks.ts";
 import { webhookWaitSeconds } from "../../services/tracking/webhooks/worker.ts";
 import { eventually } from "../support/stack.ts";
 import { startTestTracking, type TestTracking } from "../support/tracking.ts";
@@ -112,6 +112,13 @@ test("gives up a batch after its time, and goes on with the next", async () => {
   await setTestWebhook();
   await tracking.deliver("late@hooks.example.net", "<p>Hi</p>");
   await eventually(log, ([newest]) => newest !== undefined && newest.attempts > 0);
+  const event = await tracking
+    .db("events")
+    .where({ instance_id: tracking.instance.id })
+    .orderBy("at", "desc")
+    .first("at");
+  const batch = await tracking.db("webhook_batches").first("give_up_at");
+  expect(batch.give_up_at).toEqual(new Date(event.at.getTime() + 24 * 3_600_000));
   await tracking.db("webhook_batches").update({ give_up_at: new Date(0) });
   await tracking.db("webhooks").update({ next_attempt_at: new Date(0) });
   await eventually(log, ([newest]) => newest?.state === "failed");

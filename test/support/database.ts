@@ -10,10 +10,19 @@ export interface TestDatabase {
 }
 
 /** A migrated, empty, real database of its own: a clone of the run's template, made in tens of milliseconds. */
-export async function createTestDatabase(connections = 10): Promise<TestDatabase> {
+export function createTestDatabase(connections = 10): Promise<TestDatabase> {
+  return createDatabase("palomar_template", connections);
+}
+
+/** A database with nothing in it, not even tables. */
+export function createEmptyDatabase(connections = 10): Promise<TestDatabase> {
+  return createDatabase("template0", connections);
+}
+
+async function createDatabase(template: string, connections: number): Promise<TestDatabase> {
   const server = inject("postgresUrl");
   const name = `test_${randomBytes(6).toString("hex")}`;
-  await runOnServer(server, `create database ${name} template palomar_template`);
+  await runOnServer(server, `create database ${name} template ${template}`);
   const url = withDatabase(server, name);
   const db = openDb(url, { connections, name: "test" });
   return {

@@ -1,6 +1,9 @@
 import { randomBytes, randomInt } from "node:crypto";
 import { createSocket } from "node:dgram";
+import { mkdtempSync, rmSync } from "node:fs";
 import { connect } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type DomainName, parseDomainName } from "../../services/core/dns/name.ts";
 import { systemClock } from "../../services/platform/clock.ts";
@@ -9,14 +12,18 @@ import { openListenConnection } from "../../services/platform/db.ts";
 import { makeLogger } from "../../services/platform/logger.ts";
 import type { Observe } from "../../services/platform/observation.ts";
 import type { ServiceContext } from "../../services/platform/service.ts";
-import { addCompany } from "../../services/store/companies.ts";
-import { addReseller } from "../../services/store/resellers.ts";
-import { importZone } from "../../services/store/zone-files.ts";
-import { notifyZones } from "../../services/store/zone-notices.ts";
-import { setZoneSuspended } from "../../services/store/zones.ts";
+import { addCompany } from "../../services/store/dns/companies.ts";
+import { addReseller } from "../../services/store/dns/resellers.ts";
+import { deleteZone as deleteZoneAs } from "../../services/store/dns/zone-deletion.ts";
+import { importZone } from "../../services/store/dns/zone-files.ts";
+import { notifyZones } from "../../services/store/dns/zone-notices.ts";
+import { setZoneSuspended } from "../../services/store/dns/zones.ts";
+import { atExit } from "./at-exit.ts";
 import type { TestDatabase } from "./database.ts";
 
 const SECRET = "a secret that only tests know";
+/** What signs the changes of signed zones. */
+export const SIGNER = { secret: SECRET, clock: systemClock };
 const COMPANY = { resellerId: "reseller", crmId: "company" };
 export const SCOPE = { resellerId: COMPANY.resellerId };
 
@@ -39,6 +46,7 @@ export function dnsServerContext(
     DATABASE_URL: database.url,
     PALOMAR_SECRET: SECRET,
     PALOMAR_DNS_LISTEN: "127.0.0.1:0",
+    PALOMAR_DATA_DIR: makeDataFolder(),
     ...options.env,
   });
   if (!config.ok) throw new Error(config.error.join("\n"));
@@ -54,6 +62,13 @@ export function dnsServerContext(
   };
 }
 
+/** A data folder that goes when the tests of a file have run. */
+function makeDataFolder(): string {
+  const folder = mkdtempSync(join(tmpdir(), "palomar-dns-"));
+  atExit(() => rmSync(folder, { recursive: true, force: true }));
+  return folder;
+}
+
 /** Makes a zone of these records or puts them in place of its own, and tells the readers unless there is a reason not to. */
 export async function putZone(
   { db }: TestDatabase,
@@ -62,7 +77,17 @@ export async function putZone(
   reasonForSilence?: string,
 ): Promise<void> {
   const text = `$TTL 300\n@ SOA ns1 hostmaster 1 7200 3600 1209600 60\n${records.join("\n")}\n`;
-  const target = { scope: SCOPE, apex: nameOf(name), domain: name, actor: "test" };
+  await putZoneFile({ db }, name, text, reasonForSilence);
+}
+
+/** As `putZone`, for a whole master file. */
+export async function putZoneFile(
+  { db }: Pick<TestDatabase, "db">,
+  name: string,
+  text: string,
+  reasonForSilence?: string,
+): Promise<void> {
+  const target = { scope: SCOPE, apex: nameOf(name), domain: name, actor: "test", signer: SIGNER };
   const applied = await importZone(db, COMPANY, target, text, new Date());
   if (!applied.ok) throw new Error(JSON.stringify(applied.error));
   if (reasonForSilence === undefined) await notifyZones(db, [applied.value.zone.id]);
@@ -74,6 +99,13 @@ export async function suspendZone({ db }: TestDatabase, name: string, suspended:
   const set = await setZoneSuspended(db, which, suspended);
   if (!set.ok) throw new Error(JSON.stringify(set.error));
   await notifyZones(db, [set.value.zone.id]);
+}
+
+/** Deletes a zone. @returns what its readers are to be told of */
+export async function deleteZone({ db }: TestDatabase, name: string): Promise<readonly number[]> {
+  const deleted = await deleteZoneAs(db, { scope: SCOPE, apex: nameOf(name), domain: name, signer: SIGNER });
+  if (!deleted.ok) throw new Error(JSON.stringify(deleted.error));
+  return [...deleted.value.zoneIds, ...deleted.value.parentIds];
 }
 
 export function nameOf(text: string): DomainName {

@@ -3,7 +3,7 @@ import { loadConfig } from "../../services/platform/config.ts";
 import type { Db } from "../../services/platform/db.ts";
 import { listenHttp } from "../../services/platform/http/listen.ts";
 import type { Lookup, Resolver } from "../../services/platform/resolver.ts";
-import { addInstance, findInstanceByName, type Instance } from "../../services/store/instances.ts";
+import { addInstance, findInstanceByName, type Instance } from "../../services/store/mail/instances.ts";
 import { type ApiAnswer, callApi } from "./api-client.ts";
 import { createTestDatabase } from "./database.ts";
 

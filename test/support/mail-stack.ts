@@ -8,8 +8,8 @@ import { makeLogger } from "../../services/platform/logger.ts";
 import type { Observation } from "../../services/platform/observation.ts";
 import type { AddressName, RunningService, ServiceContext, StartService } from "../../services/platform/service.ts";
 import { start as startSandbox } from "../../services/sandbox/main.ts";
-import { addInstance, findInstanceByName } from "../../services/store/instances.ts";
-import { listSandboxMessages, readSandboxMessage } from "../../services/store/sandbox-messages.ts";
+import { addInstance, findInstanceByName } from "../../services/store/mail/instances.ts";
+import { listSandboxMessages, readSandboxMessage } from "../../services/store/mail/sandbox-messages.ts";
 import { type ApiAnswer, callApi } from "./api-client.ts";
 import { createTestDatabase } from "./database.ts";
 

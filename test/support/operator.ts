@@ -1,17 +1,22 @@
 import { Command } from "commander";
+import { CommandRefused } from "../../services/cli/command-errors.ts";
 import { registerAclCommand } from "../../services/cli/commands/acl.ts";
 import { registerAclShowCommand } from "../../services/cli/commands/acl-show.ts";
 import { registerCatalogCommand } from "../../services/cli/commands/catalog.ts";
+import { registerDnssecCommand } from "../../services/cli/commands/dnssec.ts";
 import { registerResellerCommand } from "../../services/cli/commands/reseller.ts";
+import { registerResolverBlockCommand } from "../../services/cli/commands/resolver-block.ts";
 import { registerRpzCommand } from "../../services/cli/commands/rpz.ts";
+import { registerUserCommand } from "../../services/cli/commands/user.ts";
 import { registerZoneCommand } from "../../services/cli/commands/zone.ts";
-import { CommandRefused, type CommandRuntime } from "../../services/cli/runtime.ts";
+import type { CommandRuntime } from "../../services/cli/runtime.ts";
 import type { ServiceContext } from "../../services/platform/service.ts";
 
 /** What a command came to. */
 export interface CommandOutcome {
   /** What it prints with `--json`. */
-  readonly json?: unknown;
+  // biome-ignore lint/suspicious/noExplicitAny: tests look at results of every shape
+  readonly json?: any;
   /** What it prints without. */
   readonly text?: string;
   readonly notes: readonly string[];
@@ -48,8 +53,11 @@ export function operatorOf({ db, secret, config }: Pick<ServiceContext, "db" | "
     for (const register of [
       registerAclShowCommand,
       registerCatalogCommand,
+      registerDnssecCommand,
       registerResellerCommand,
+      registerResolverBlockCommand,
       registerRpzCommand,
+      registerUserCommand,
       registerZoneCommand,
     ]) {
       register(program, runtime);

@@ -1,4 +1,4 @@
-import type { Secondary } from "../../services/cli/acl-stanzas.ts";
+import type { Secondary } from "../../services/core/dns/acl-stanzas.ts";
 import { type Peer, type PeerPlan, startPeer } from "./peers-processes.ts";
 
 /** How each secondary is run around the stanza that `palomar acl show` prints. */

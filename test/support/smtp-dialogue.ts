@@ -64,7 +64,7 @@ function octetsOf(text: string): string {
   return text.replaceAll(/\\([0rn])/g, (_, letter) => ({ 0: "\0", r: "\r", n: "\n" })[letter as "0"]!);
 }
 
-const PATIENCE_MS = 15_000;
+const PATIENCE_MS = 60_000;
 
 class SmtpClient {
   lastReply: readonly string[] = [];

@@ -5,6 +5,8 @@ export interface SunkMessage {
   readonly mailFrom: string;
   readonly rcptTo: readonly string[];
   readonly octets: Buffer;
+  /** The address of who sent it. */
+  readonly client: string;
 }
 
 export interface SmtpSink {
@@ -18,10 +20,12 @@ export interface SmtpSink {
 }
 
 /** A real SMTP server that takes everything, unless the options say otherwise. */
-export async function startSmtpSink(options: SMTPServerOptions & { readonly port?: number } = {}): Promise<SmtpSink> {
+export async function startSmtpSink(
+  options: SMTPServerOptions & { readonly port?: number; readonly host?: string } = {},
+): Promise<SmtpSink> {
   const messages: SunkMessage[] = [];
   let sessions = 0;
-  const { port = 0, ...others } = options;
+  const { port = 0, host = "127.0.0.1", ...others } = options;
   const server = new SMTPServer({
     disabledCommands: ["AUTH", "STARTTLS"],
     authOptional: true,
@@ -33,22 +37,27 @@ export async function startSmtpSink(options: SMTPServerOptions & { readonly port
     },
     onData: async (stream, session, done) => {
       const chunks: Buffer[] = [];
-      for await (const chunk of stream) chunks.push(chunk);
+      try {
+        for await (const chunk of stream) chunks.push(chunk);
+      } catch {
+        return; // the client went away in the midst of it
+      }
       const { mailFrom, rcptTo } = session.envelope;
       messages.push({
         mailFrom: mailFrom === false ? "" : mailFrom.address,
         rcptTo: rcptTo.map(({ address }) => address),
         octets: Buffer.concat(chunks),
+        client: session.remoteAddress,
       });
       done(null, "2.0.0 taken");
     },
     ...others,
   });
   server.on("error", () => {}); // a client that hangs up is part of the tests
-  await new Promise<void>((resolve) => server.listen(port, "127.0.0.1", resolve));
+  await new Promise<void>((resolve) => server.listen(port, host, resolve));
   const bound = (server.server.address() as AddressInfo).port;
   return {
-    address: `127.0.0.1:${bound}`,
+    address: `${host}:${bound}`,
     port: bound,
     messages,
     sessions: () => sessions,

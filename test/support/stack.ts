@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Credentials } from "../../services/cli/demo.ts";
 import { packageFolder } from "../../services/platform/package-folder.ts";
+import { atExit } from "./at-exit.ts";
 
 /** `addresses.json` of a running stack. */
 export interface StackAddresses {
@@ -46,7 +47,13 @@ const LISTENERS = [
 /** Ports of the system's choosing for every listener, so that tests never meet. */
 export const FREE_PORTS = Object.fromEntries(LISTENERS.map((name) => [`PALOMAR_${name}_LISTEN`, "127.0.0.1:0"]));
 
-const START_DEADLINE_MS = 60_000;
+const START_DEADLINE_MS = 240_000;
+
+/** The program that operators run. */
+export const PALOMAR = join(packageFolder, "bin/palomar.mjs");
+
+/** Nothing of the tests' own environment but where programs are. */
+export const OWN_ENVIRONMENT = { PATH: process.env.PATH ?? "", HOME: process.env.HOME ?? "" };
 
 /** Makes a data folder that is removed with `removeDataDir`. */
 export function makeDataDir(): string {
@@ -62,42 +69,64 @@ export async function startStack(
   dataDir: string,
   environment: Readonly<Record<string, string>> = {},
 ): Promise<StartedStack> {
-  let output = "";
-  const child = spawn(process.execPath, [join(packageFolder, "bin/palomar.mjs"), "start"], {
-    env: {
-      PATH: process.env.PATH,
-      HOME: process.env.HOME,
-      ...FREE_PORTS,
-      PALOMAR_DATA_DIR: dataDir,
-      PALOMAR_LOG_LEVEL: "warn",
-      ...environment,
+  const started = await startPalomar([], { PALOMAR_DATA_DIR: dataDir, ...environment });
+  return {
+    dataDir,
+    addresses: started.addresses,
+    credentials: JSON.parse(readFileSync(join(dataDir, "credentials.json"), "utf8")),
+    process: started.process,
+    printed: started.printed,
+    stop: async () => {
+      started.process.kill("SIGINT");
+      return ended(started.process);
     },
+  };
+}
+
+/** `palomar start`, ready, in a process group of its own. */
+export interface StartedPalomar {
+  readonly addresses: StackAddresses;
+  readonly process: ChildProcess;
+  /** What it printed so far. */
+  readonly printed: () => string;
+}
+
+/**
+ * Starts these services, or all of them, on free ports unless the environment says where, and waits until they are ready.
+ * @param wrapper a program to put before `node`, such as `ip netns exec`
+ */
+export async function startPalomar(
+  services: readonly string[],
+  environment: Readonly<Record<string, string>> & { readonly PALOMAR_DATA_DIR: string },
+  wrapper: readonly string[] = [],
+): Promise<StartedPalomar> {
+  const [program, ...words] = [...wrapper, process.execPath, PALOMAR, "start", ...services];
+  const child = spawn(program!, words, {
+    env: { ...OWN_ENVIRONMENT, ...FREE_PORTS, PALOMAR_LOG_LEVEL: "warn", ...environment },
     stdio: ["ignore", "pipe", "pipe"],
     detached: true,
   });
   // Whatever becomes of the test, its stack must not stay.
-  process.once("exit", () => killGroup(child));
-  for (const stream of [child.stdout, child.stderr]) stream?.on("data", (chunk) => (output += chunk));
-  const addressesFile = join(dataDir, "addresses.json");
+  child.once(
+    "exit",
+    atExit(() => killGroup(child)),
+  );
+  let output = "";
+  for (const stream of [child.stdout, child.stderr]) stream.on("data", (chunk) => (output += chunk));
+  const addressesFile = join(environment.PALOMAR_DATA_DIR, "addresses.json");
   const deadline = Date.now() + START_DEADLINE_MS;
   while (!output.includes("Palomar is ready.") || !existsSync(addressesFile)) {
     if (child.exitCode !== null) throw new Error(`the stack ended with status ${child.exitCode}:\n${output}`);
     if (Date.now() > deadline) {
-      killStack(child);
+      await killStack(child);
       throw new Error(`the stack was not ready in time:\n${output}`);
     }
     await sleep(50);
   }
   return {
-    dataDir,
     addresses: JSON.parse(readFileSync(addressesFile, "utf8")),
-    credentials: JSON.parse(readFileSync(join(dataDir, "credentials.json"), "utf8")),
     process: child,
     printed: () => output,
-    stop: async () => {
-      child.kill("SIGINT");
-      return ended(child);
-    },
   };
 }
 
@@ -121,7 +150,7 @@ export function ended(child: ChildProcess): Promise<number | null> {
 export async function eventually<T>(
   ask: () => Promise<T>,
   pleases: (answer: T) => boolean,
-  timeoutMs = 20_000,
+  timeoutMs = 60_000,
 ): Promise<T> {
   const deadline = Date.now() + timeoutMs;
   for (;;) {

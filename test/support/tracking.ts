@@ -11,11 +11,11 @@ import { type Db, openDb } from "../../services/platform/db.ts";
 import { makeLogger } from "../../services/platform/logger.ts";
 import type { Observation } from "../../services/platform/observation.ts";
 import type { RunningService, ServiceContext } from "../../services/platform/service.ts";
-import { acceptSend } from "../../services/store/batches.ts";
-import { type AddedCampaign, addCampaign } from "../../services/store/campaigns.ts";
-import { eventKindOf } from "../../services/store/event-kinds.ts";
-import { addInstance, findInstanceByName, type Instance } from "../../services/store/instances.ts";
-import { saveTrackedLinks } from "../../services/store/tracking.ts";
+import { acceptSend } from "../../services/store/mail/batches.ts";
+import { type AddedCampaign, addCampaign } from "../../services/store/mail/campaigns.ts";
+import { eventKindOf } from "../../services/store/mail/event-kinds.ts";
+import { addInstance, findInstanceByName, type Instance } from "../../services/store/mail/instances.ts";
+import { saveTrackedLinks } from "../../services/store/mail/tracking.ts";
 import { start } from "../../services/tracking/main.ts";
 import { createTestDatabase } from "./database.ts";
 import { openTcpGate, type TcpGate } from "./tcp-gate.ts";
@@ -52,6 +52,8 @@ export interface StoredEvent {
 }
 
 export interface TestTracking {
+  /** Of the listener; another one after `restart`. */
+  readonly url: string;
   readonly db: Db;
   readonly instance: Instance;
   readonly campaign: AddedCampaign;
@@ -115,6 +117,9 @@ export async function startTestTracking(environment: Readonly<Record<string, str
   const call: TestTracking["call"] = (method, path, options = {}) =>
     callTracking(running.service.addresses.tracking + path, method, options);
   return {
+    get url() {
+      return running.service.addresses.tracking!;
+    },
     db,
     instance,
     campaign,
@@ -175,7 +180,7 @@ async function deliver(
     .where({ id: row.id })
     .update({ state: "delivered", finished_at: new Date(Date.now() - (given.deliveredSecondsAgo ?? 60) * 1000) });
   const { links } = trackHtml(given.html);
-  await saveTrackedLinks(db, row.message_id, links);
+  await saveTrackedLinks(db, { id: row.message_id, instanceId: given.instanceId }, links);
   const ids = { deliveryId: row.id, messageId: row.message_id };
   return {
     id: row.id,

@@ -2,14 +2,13 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { start } from "../../services/dns-server/main.ts";
 import type { RunningService, ServiceContext } from "../../services/platform/service.ts";
-import { notifyZones } from "../../services/store/zone-notices.ts";
-import { deleteZone } from "../../services/store/zones.ts";
+import { notifyZones } from "../../services/store/dns/zone-notices.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import {
   addZoneOwner,
+  deleteZone,
   dnsServerContext,
   eventually,
-  nameOf,
   putZone,
   SCOPE,
   suspendZone,
@@ -69,8 +68,8 @@ describe.each(["bind", "knot"] as const)("%s with a catalog, by the printed stan
         await servesNot("first.example");
         await suspendZone(database, "first.example", false);
         await serves("first.example", 2);
-        const gone = await deleteZone(database.db, SCOPE, nameOf("second.example"));
-        await notifyZones(database.db, [gone as number]);
+        const gone = await deleteZone(database, "second.example");
+        await notifyZones(database.db, gone);
         await servesNot("second.example");
       } catch (error) {
         throw new Error(`${(error as Error).message}\n${stanza}\n${peer.log().slice(-6_000)}`);

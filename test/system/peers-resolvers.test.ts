@@ -103,7 +103,7 @@ async function startWith(resolver: PolicyResolver, permission: readonly string[]
   await printed(palomar("acl", "add", SCOPE.resellerId, "resolver", "--notify", `127.0.0.1:${port}`, ...permission));
   service = await start(context);
   const server = service.addresses.dns as string;
-  await eventually(async () => rcodeOf(await askDns(server, ZONE, "SOA")) === "NOERROR", 5_000);
+  await eventually(async () => rcodeOf(await askDns(server, ZONE, "SOA")) === "NOERROR", 60_000);
   const show = ["acl", "show", SCOPE.resellerId, "resolver", "--primary", server, "--rpz", FEED];
   const stanza = resolver === "kresd" ? await exportFeed() : await printed(palomar(...show, "--for", resolver));
   peer = await startResolver(resolver, port, { stanza, upstream: server, upstreamZone: ZONE });

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { SECONDARIES, type Secondary } from "../../services/cli/acl-stanzas.ts";
+import { SECONDARIES, type Secondary } from "../../services/core/dns/acl-stanzas.ts";
 import { start } from "../../services/dns-server/main.ts";
 import type { Observation } from "../../services/platform/observation.ts";
 import type { RunningService, ServiceContext } from "../../services/platform/service.ts";
@@ -94,7 +94,7 @@ async function followsChanges(secondary: Secondary, permission: readonly string[
   }
   const own = await askOverTcp(peer.address, { name: ZONE, type: "AXFR" });
   await printed(operatorOf(context)("acl", "add", SCOPE.resellerId, "own", "--block", "127.0.0.1"));
-  await eventually(async () => (await askOverTcp(server, { name: ZONE, type: "AXFR" })).rcode === "NOERROR", 2_000);
+  await eventually(async () => (await askOverTcp(server, { name: ZONE, type: "AXFR" })).rcode === "NOERROR", 60_000);
   const ours = await askOverTcp(server, { name: ZONE, type: "AXFR" });
   expect(asSet(own.records)).toEqual(asSet(ours.records));
 }

@@ -2,13 +2,6 @@ import { readFileSync } from "node:fs";
 import { isIP } from "node:net";
 import { join } from "node:path";
 import { type Command, Option } from "commander";
-import { parseDomainName } from "../../core/dns/name.ts";
-import type { Config } from "../../platform/config.ts";
-import { type HostPort, hostPort } from "../../platform/config-values.ts";
-import { findAcl } from "../../store/acls.ts";
-import { findFeed } from "../../store/rpz-feeds.ts";
-import { listAclZones } from "../../store/transfer-zones.ts";
-import { zoneName } from "../../store/zones.ts";
 import {
   POLICY_CONSUMERS,
   type PolicyConsumer,
@@ -16,8 +9,16 @@ import {
   SECONDARIES,
   type Secondary,
   secondaryStanza,
-} from "../acl-stanzas.ts";
-import type { CommandDatabase, CommandRuntime } from "../runtime.ts";
+} from "../../core/dns/acl-stanzas.ts";
+import { parseDomainName } from "../../core/dns/name.ts";
+import type { Config } from "../../platform/config.ts";
+import { type HostPort, hostPort } from "../../platform/config-values.ts";
+import { findAcl } from "../../store/dns/acls.ts";
+import { findFeed } from "../../store/dns/rpz-feeds.ts";
+import { listAclZones } from "../../store/dns/transfer-zones.ts";
+import { zoneName } from "../../store/dns/zones.ts";
+import type { CommandDatabase } from "../database.ts";
+import type { CommandRuntime } from "../runtime.ts";
 
 interface ShowOptions {
   readonly for: Secondary | PolicyConsumer;

@@ -1,10 +1,9 @@
 import type { Command } from "commander";
 import { type DomainName, parseDomainName } from "../../core/dns/name.ts";
-import { checkZoneName } from "../../core/dns/zone-checks.ts";
-import type { Refusal } from "../../core/refusal.ts";
-import { addCatalog, removeCatalog } from "../../store/catalogs.ts";
-import { notifyZones } from "../../store/zone-notices.ts";
-import { zoneName } from "../../store/zones.ts";
+import { addCatalog, removeCatalog } from "../../store/dns/catalogs.ts";
+import { notifyZones } from "../../store/dns/zone-notices.ts";
+import { zoneName } from "../../store/dns/zones.ts";
+import { orRefuse } from "../input.ts";
 import type { CommandRuntime } from "../runtime.ts";
 
 const ACTOR = "operator";
@@ -20,9 +19,8 @@ export function registerCatalogCommand(program: Command, runtime: CommandRuntime
     .action(async (resellerId: string, zone: string) => {
       const apex = readApex(runtime, zone);
       await runtime.withDatabase(async ({ db }) => {
-        const added = await addCatalog(db, resellerId, apex, ACTOR);
-        if (!added.ok) return runtime.refuse(textOf(added.error));
-        await notifyZones(db, [added.value.id]);
+        const { id } = orRefuse(runtime, await addCatalog(db, resellerId, apex, ACTOR));
+        await notifyZones(db, [id]);
       });
       runtime.print({ reseller_id: resellerId, zone: zoneName(apex) }, `${resellerId} ${zoneName(apex)}`);
     });
@@ -34,9 +32,8 @@ export function registerCatalogCommand(program: Command, runtime: CommandRuntime
     .action(async (resellerId: string, zone: string) => {
       const apex = readApex(runtime, zone);
       await runtime.withDatabase(async ({ db }) => {
-        const removed = await removeCatalog(db, resellerId, apex);
-        if (!removed.ok) return runtime.refuse(textOf(removed.error));
-        await notifyZones(db, [removed.value]);
+        const id = orRefuse(runtime, await removeCatalog(db, resellerId, apex));
+        await notifyZones(db, [id]);
       });
       runtime.print({ reseller_id: resellerId, zone: zoneName(apex) }, `${zoneName(apex)} removed`);
     });
@@ -44,11 +41,5 @@ export function registerCatalogCommand(program: Command, runtime: CommandRuntime
 
 function readApex(runtime: CommandRuntime, text: string): DomainName {
   const name = parseDomainName(text);
-  if (!name.ok) return runtime.refuse(`${text}: ${name.error.message}`);
-  const lawful = checkZoneName(name.value);
-  return lawful.ok ? name.value : runtime.refuse(lawful.error.message);
-}
-
-function textOf(refusal: Refusal): string {
-  return refusal.kind === "unacceptable" ? refusal.text : refusal.kind;
+  return name.ok ? name.value : runtime.refuse(`${text}: ${name.error.message}`);
 }

@@ -2,11 +2,11 @@ import { once } from "node:events";
 import { createReadStream } from "node:fs";
 import type { Command } from "commander";
 import { type EmailAddress, validateAddress } from "../../core/mail/address.ts";
-import { toContactJson } from "../../core/mail/contact-json.ts";
+import { toContactEventJson, toContactJson } from "../../core/mail/contact-json.ts";
 import { formatTimestamp } from "../../core/mail/timestamps.ts";
-import { eraseAddress } from "../../store/contact-erasure.ts";
-import { type AddressRecords, exportContacts, readAddressRecords } from "../../store/contact-export.ts";
-import { importContacts } from "../../store/contact-import.ts";
+import { eraseAddress, isNothing } from "../../store/mail/contact-erasure.ts";
+import { type AddressRecords, exportContacts, readAddressRecords } from "../../store/mail/contact-export.ts";
+import { importContacts } from "../../store/mail/contact-import.ts";
 import type { CommandRuntime } from "../runtime.ts";
 import { withInstance } from "./instance.ts";
 
@@ -56,8 +56,7 @@ function registerExport(contact: Command, runtime: CommandRuntime, wantsJson: ()
       const address = readAddress(runtime, email);
       const json = await withInstance(runtime, name, async ({ db }, { id, timeZone }) => {
         const records = await readAddressRecords(db, id, address);
-        const isKnown = records.contact !== undefined || records.whitelisted || records.messages.length > 0;
-        return isKnown ? toJson(records, timeZone) : runtime.refuse(`${name} holds nothing on ${email}`);
+        return isSomething(records) ? toJson(records, timeZone) : runtime.refuse(`${name} holds nothing on ${email}`);
       });
       runtime.print(json, JSON.stringify(json, null, 2));
     });
@@ -71,10 +70,9 @@ function registerErase(contact: Command, runtime: CommandRuntime): void {
     .description("remove everything held on an address, for good")
     .action(async (name: string, email: string) => {
       const address = readAddress(runtime, email);
-      const { contacts, events, messages } = await withInstance(runtime, name, ({ db }, { id }) =>
-        eraseAddress(db, id, address),
-      );
-      if (contacts + events + messages === 0) runtime.refuse(`${name} holds nothing on ${email}`);
+      const erasure = await withInstance(runtime, name, ({ db }, { id }) => eraseAddress(db, id, address));
+      if (isNothing(erasure)) runtime.refuse(`${name} holds nothing on ${email}`);
+      const { contacts, events, messages } = erasure;
       runtime.print({ email, contacts, events, messages }, `${email}: ${events} events, ${messages} messages erased`);
     });
 }
@@ -103,19 +101,29 @@ async function readAll(lines: AsyncIterable<string>): Promise<string> {
 }
 
 function readAddress(runtime: CommandRuntime, email: string): EmailAddress {
-  const address = validateAddress(email, { allowSmtputf8: false });
+  const address = validateAddress(email, { allowSmtputf8: true });
   return address.ok ? address.value : runtime.refuse(address.error);
 }
 
-function toJson({ contact, events, whitelisted, messages }: AddressRecords, timeZone: string) {
+function isSomething({ contact, events, whitelisted, messages }: AddressRecords): boolean {
+  return contact !== undefined || whitelisted || events.length + messages.length > 0;
+}
+
+function toJson({ contact, events, whitelisted, messages, returned }: AddressRecords, timeZone: string) {
   return {
     contacto: contact === undefined ? null : toContactJson(contact, events, timeZone),
+    eventos: events.map((event) => toContactEventJson(event, timeZone)),
     whitelist: whitelisted,
     mensajes: messages.map(({ eeid, recipient, acceptedAt, octets }) => ({
       eeid,
       email: recipient,
       timestamp: formatTimestamp(acceptedAt, timeZone),
       eml: octets === null ? null : octets.toString("utf8"),
+    })),
+    devueltos: returned.map(({ eeid, receivedAt, octets }) => ({
+      eeid,
+      timestamp: formatTimestamp(receivedAt, timeZone),
+      eml: octets.toString("utf8"),
     })),
   };
 }

@@ -1,6 +1,13 @@
 import type { Command } from "commander";
-import { makeApiKey } from "../../core/api-key.ts";
-import { validateAddress } from "../../core/mail/address.ts";
+import { hashApiKey, makeApiKey } from "../../core/api-key.ts";
+import {
+  readInstanceHost,
+  readInstanceKey,
+  readInstanceName,
+  readSenderDomain,
+  readTimeZone,
+} from "../../core/customer-input.ts";
+import { rotateInstanceKey } from "../../store/key-rotation.ts";
 import {
   addInstance,
   addInstanceDomain,
@@ -8,13 +15,16 @@ import {
   findInstanceByName,
   type Instance,
   type InstanceConflict,
+  type InstanceDomain,
   type InstanceSettings,
+  LEAST_MESSAGE_DAYS,
   listInstanceDomains,
   listInstances,
-  setInstanceKey,
   setInstanceSettings,
-} from "../../store/instances.ts";
-import type { CommandDatabase, CommandRuntime } from "../runtime.ts";
+} from "../../store/mail/instances.ts";
+import type { CommandDatabase } from "../database.ts";
+import { orRefuse, readGrace } from "../input.ts";
+import type { CommandRuntime } from "../runtime.ts";
 
 const CONFLICTS: Readonly<Record<InstanceConflict, string>> = {
   "name-taken": "an instance of this name already exists",
@@ -52,13 +62,11 @@ function registerAdd(instance: Command, runtime: CommandRuntime): void {
     .option("--time-zone <zone>", "the zone of its timestamps, such as Europe/Madrid; UTC unless given")
     .description("add an instance; prints its key, once")
     .action(async (name: string, options: AddOptions) => {
-      if (!/^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$/.test(name)) {
-        runtime.refuse("a name has 1 to 63 letters, digits and - _, the first one no sign");
-      }
-      const host = readHost(runtime, options.host);
+      orRefuse(runtime, readInstanceName(name));
+      const host = orRefuse(runtime, readInstanceHost(options.host));
       const key = readKey(runtime, options.key);
-      const domains = [...new Set(options.domain.map((domain) => readDomain(runtime, domain)))];
-      const timeZone = options.timeZone === undefined ? undefined : readTimeZone(runtime, options.timeZone);
+      const domains = [...new Set(options.domain.map((domain) => orRefuse(runtime, readSenderDomain(domain))))];
+      const timeZone = options.timeZone === undefined ? undefined : orRefuse(runtime, readTimeZone(options.timeZone));
       const conflict = await runtime.withDatabase(({ db, secret }) =>
         addInstance(db, secret, { name, host, key, domains, archive: options.archive, timeZone }),
       );
@@ -75,7 +83,7 @@ function registerList(instance: Command, runtime: CommandRuntime): void {
       const instances = await runtime.withDatabase(({ db }) => listInstances(db));
       const lines = instances.map(({ name, host, domains }) => [name, host, ...domains].join("\t"));
       runtime.print(
-        instances.map(({ domains, ...one }) => ({ ...toJson(one), domains })),
+        instances.map(({ domains, ...one }) => toJson(one, domains)),
         lines.join("\n"),
       );
     });
@@ -88,11 +96,14 @@ function registerKeyRotate(instance: Command, runtime: CommandRuntime): void {
     .command("rotate")
     .argument("<name>")
     .option("--key <key>", "the new key; a random one unless given")
+    .option("--grace <time>", "how long the old key is accepted as well, such as 24h; not at all when not given")
     .description("replace the API key; prints the new one, once")
-    .action(async (name: string, options: { readonly key?: string }) => {
+    .action(async (name: string, options: { readonly key?: string; readonly grace?: string }) => {
       const key = readKey(runtime, options.key);
+      const graceUntil = readGrace(runtime, options.grace, new Date());
       await withInstance(runtime, name, async ({ db, secret }, { id }) => {
-        if (!(await setInstanceKey(db, secret, id, key))) runtime.refuse(CONFLICTS["key-taken"]);
+        const isFree = await rotateInstanceKey(db, id, hashApiKey(secret, key), graceUntil);
+        if (!isFree) runtime.refuse(CONFLICTS["key-taken"]);
       });
       runtime.print({ name, key }, key);
     });
@@ -107,7 +118,7 @@ function registerDomainAdd(instance: Command, runtime: CommandRuntime): void {
     .argument("<domain>")
     .description("allow a sender domain, and make its DKIM key")
     .action(async (name: string, given: string) => {
-      const domain = readDomain(runtime, given);
+      const domain = orRefuse(runtime, readSenderDomain(given));
       const domains = await withInstance(runtime, name, async ({ db, secret }, { id }) => {
         if (!(await addInstanceDomain(db, secret, id, domain))) runtime.refuse(`${name} has ${domain} already`);
         return allowedDomains(db, id);
@@ -122,30 +133,38 @@ function registerDkimShow(instance: Command, runtime: CommandRuntime): void {
     .description("its DKIM keys")
     .command("show")
     .argument("<name>")
-    .argument("[domain]", "needed where the instance has several")
-    .description("print the TXT record that publishes a DKIM key")
+    .argument("[domain]", "only this one; all of them unless given")
+    .description("print the TXT records that publish its DKIM keys")
     .action(async (name: string, given?: string) => {
       const known = await withInstance(runtime, name, ({ db }, { id }) => listInstanceDomains(db, id));
-      const asked = given === undefined ? known : known.filter(({ domain }) => domain === readDomain(runtime, given));
-      const [key, another] = asked;
-      if (key === undefined) runtime.refuse(given === undefined ? `${name} has no domain` : `${name} has no ${given}`);
-      if (another !== undefined) runtime.refuse(`name one of ${known.map(({ domain }) => domain).join(", ")}`);
-      const { domain, dkimSelector: selector, dkimRecord: value } = key;
-      const owner = `${selector}._domainkey.${domain}`;
-      // As a line of a zone file: one string holds 255 octets at most (RFC 1035 §3.3).
-      const strings = value.match(/.{1,255}/g)!.map((part) => `"${part}"`);
-      runtime.print({ domain, selector, name: owner, value }, `${owner}. TXT ${strings.join(" ")}`);
+      const wanted = given === undefined ? undefined : orRefuse(runtime, readSenderDomain(given));
+      const asked = wanted === undefined ? known : known.filter(({ domain }) => domain === wanted);
+      const [first, ...others] = asked.map(toDkimJson);
+      if (first === undefined)
+        runtime.refuse(given === undefined ? `${name} has no domain` : `${name} has no ${given}`);
+      const lines = [first, ...others].map(toZoneFileLine).join("\n");
+      runtime.print(others.length === 0 ? first : [first, ...others], lines);
     });
+}
+
+function toDkimJson({ domain, dkimSelector: selector, dkimRecord: value }: InstanceDomain) {
+  return { domain, selector, name: `${selector}._domainkey.${domain}`, value };
+}
+
+/** One string holds 255 octets at most (RFC 1035 §3.3). */
+function toZoneFileLine({ name, value }: ReturnType<typeof toDkimJson>): string {
+  const strings = value.match(/.{1,255}/g)!.map((part) => `"${part}"`);
+  return `${name}. TXT ${strings.join(" ")}`;
 }
 
 function registerSettings(instance: Command, runtime: CommandRuntime): void {
   const change = async (name: string, settings: InstanceSettings) => {
     const changed = await withInstance(runtime, name, async ({ db }, { id }) => {
       await setInstanceSettings(db, id, settings);
-      return (await findInstanceByName(db, name)) as Instance;
+      const instance = (await findInstanceByName(db, name)) as Instance;
+      return toJson(instance, await allowedDomains(db, id));
     });
-    const json = toJson(changed);
-    runtime.print(json, JSON.stringify(json, null, 2));
+    runtime.print(changed, JSON.stringify(changed, null, 2));
   };
   instance
     .command("conversions")
@@ -158,17 +177,21 @@ function registerSettings(instance: Command, runtime: CommandRuntime): void {
     .argument("<name>")
     .option("--time-zone <zone>", "the zone of its timestamps")
     .option("--archive <on|off>", "the licence to archive what is sent")
+    .option("--records <on|off>", "let its users add records of its sender domains to zones hosted here")
     .option("--event-days <days>", "how long events are kept, or `forever`")
     .option("--archive-days <days>", "how long archived messages are kept, or `forever`")
+    .option("--message-days <days>", `how long what was sent is kept: ${LEAST_MESSAGE_DAYS} or more, or \`forever\``)
     .description("change settings")
     .action((name: string, options: Readonly<Record<string, string | undefined>>) => {
       const read = <T>(value: string | undefined, parse: (runtime: CommandRuntime, text: string) => T) =>
         value === undefined ? undefined : parse(runtime, value);
       return change(name, {
-        timeZone: read(options.timeZone, readTimeZone),
+        timeZone: read(options.timeZone, (_, text) => orRefuse(runtime, readTimeZone(text))),
         archive: read(options.archive, readSwitch),
+        createsRecords: read(options.records, readSwitch),
         eventRetentionDays: read(options.eventDays, readDays),
         archiveRetentionDays: read(options.archiveDays, readDays),
+        messageRetentionDays: read(options.messageDays, readMessageDays),
       });
     });
 }
@@ -185,7 +208,7 @@ export function withInstance<T>(
   });
 }
 
-function toJson(instance: Instance) {
+function toJson(instance: Instance, domains: readonly string[]) {
   return {
     name: instance.name,
     host: instance.host,
@@ -194,6 +217,9 @@ function toJson(instance: Instance) {
     conversions: instance.conversions,
     event_days: instance.eventRetentionDays,
     archive_days: instance.archiveRetentionDays,
+    message_days: instance.messageRetentionDays,
+    records: instance.createsRecords,
+    domains,
   };
 }
 
@@ -201,41 +227,21 @@ function collect(value: string, earlier: readonly string[]): string[] {
   return [...earlier, value];
 }
 
-/** Requests are told apart by the name alone, whatever the port. */
-function readHost(runtime: CommandRuntime, given: string): string {
-  const host = given.toLowerCase().replace(/:\d+$/, "").replace(/\.$/, "");
-  if (!/^([a-z0-9_-]+(\.[a-z0-9_-]+)*|\[[0-9a-f:]+\])$/.test(host)) runtime.refuse(`${given} is no host name`);
-  return host;
-}
-
-/** A key travels in a header: printable ASCII without spaces. */
 function readKey(runtime: CommandRuntime, given: string | undefined): string {
-  if (given === undefined) return makeApiKey();
-  if (!/^[\x21-\x7e]{8,128}$/.test(given)) {
-    runtime.refuse("a key has 8 to 128 printable ASCII characters without spaces");
-  }
-  return given;
-}
-
-/** A domain is one that a sender address can have. @returns A-labels in lower case */
-function readDomain(runtime: CommandRuntime, given: string): string {
-  const address = validateAddress(`postmaster@${given.replace(/\.$/, "")}`, { allowSmtputf8: false });
-  return address.ok ? address.value.asciiDomain : runtime.refuse(address.error);
-}
-
-function readTimeZone(runtime: CommandRuntime, given: string): string {
-  try {
-    return new Intl.DateTimeFormat("en", { timeZone: given }).resolvedOptions().timeZone;
-  } catch {
-    return runtime.refuse(`${given} is no time zone`);
-  }
+  return given === undefined ? makeApiKey() : orRefuse(runtime, readInstanceKey(given));
 }
 
 function readSwitch(runtime: CommandRuntime, given: string): boolean {
-  return given === "on" || given === "off" ? given === "on" : runtime.refuse("on or off");
+  return given === "on" || given === "off" ? given === "on" : runtime.misused(`${given} is neither on nor off`);
 }
 
 function readDays(runtime: CommandRuntime, given: string): number | null {
   if (given === "forever") return null;
-  return /^[1-9]\d{0,4}$/.test(given) ? Number(given) : runtime.refuse(`${given} is no number of days`);
+  return /^[1-9]\d{0,4}$/.test(given) ? Number(given) : runtime.misused(`${given} is no number of days`);
+}
+
+function readMessageDays(runtime: CommandRuntime, given: string): number | null {
+  const days = readDays(runtime, given);
+  if (days === null || days >= LEAST_MESSAGE_DAYS) return days;
+  return runtime.misused(`unsubscribe links have to work for ${LEAST_MESSAGE_DAYS} days after the sending`);
 }

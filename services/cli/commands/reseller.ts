@@ -1,6 +1,9 @@
 import { type Command, Option } from "commander";
 import { hashApiKey, makeApiKey } from "../../core/api-key.ts";
-import { addReseller, listResellers, setResellerKey, setRpzLicence } from "../../store/resellers.ts";
+import { readResellerId, readResellerKey } from "../../core/customer-input.ts";
+import { addReseller, listResellers, setRpzLicence } from "../../store/dns/resellers.ts";
+import { rotateResellerKey } from "../../store/key-rotation.ts";
+import { orRefuse, readGrace } from "../input.ts";
 import type { CommandRuntime } from "../runtime.ts";
 
 /** `palomar reseller`: who may use the DNS API. */
@@ -21,10 +24,8 @@ function registerAdd(reseller: Command, runtime: CommandRuntime): void {
     .option("--rpz", "with the licence for response policy zones", false)
     .description("add a reseller; prints its key, once")
     .action(async (id: string, options: { name: string; key?: string; rpz: boolean }) => {
-      if (!/^[A-Za-z0-9._-]{1,64}$/.test(id)) runtime.refuse("a reseller id has 1 to 64 letters, digits and . _ -");
-      const key = options.key ?? makeApiKey();
-      // It travels in a header field.
-      if (!/^[\x21-\x7e]+$/.test(key)) runtime.refuse("a key consists of visible ASCII, without spaces");
+      orRefuse(runtime, readResellerId(id));
+      const key = options.key === undefined ? makeApiKey() : orRefuse(runtime, readResellerKey(options.key));
       const added = await runtime.withDatabase(({ db, secret }) =>
         addReseller(db, { id, name: options.name, rpzLicence: options.rpz, keyHash: hashApiKey(secret, key) }),
       );
@@ -50,10 +51,14 @@ function registerKeyRotate(reseller: Command, runtime: CommandRuntime): void {
     .description("API keys of resellers")
     .command("rotate")
     .argument("<reseller_id>")
-    .description("replace the key at once; prints the new one, once")
-    .action(async (id: string) => {
+    .option("--grace <time>", "how long the old key is accepted as well, such as 24h; not at all when not given")
+    .description("replace the key; prints the new one, once")
+    .action(async (id: string, options: { readonly grace?: string }) => {
       const key = makeApiKey();
-      const known = await runtime.withDatabase(({ db, secret }) => setResellerKey(db, id, hashApiKey(secret, key)));
+      const graceUntil = readGrace(runtime, options.grace, new Date());
+      const known = await runtime.withDatabase(({ db, secret }) =>
+        rotateResellerKey(db, id, hashApiKey(secret, key), graceUntil),
+      );
       if (!known) runtime.refuse(`reseller ${id} does not exist`);
       runtime.print({ reseller_id: id, key }, `${id} ${key}`);
     });

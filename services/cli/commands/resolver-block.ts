@@ -1,6 +1,6 @@
 import type { Command } from "commander";
-import { putResolverBlock } from "../../store/resolver-blocks.ts";
-import { canonicalBlock } from "../address-block.ts";
+import { canonicalBlock } from "../../core/dns/address-block.ts";
+import { putResolverBlock } from "../../store/dns/resolver-blocks.ts";
 import type { CommandRuntime } from "../runtime.ts";
 
 /** `palomar resolver-block`: where a reseller's resolvers may be used from. */
@@ -11,12 +11,12 @@ export function registerResolverBlockCommand(program: Command, runtime: CommandR
     .command("add")
     .argument("<reseller_id>")
     .argument("<cidr>")
-    .option("--description <text>", "what the block is", "")
+    .option("--description <text>", "what the block is; without it that of a block that is there stays")
     .description("add a block, or give one that is there another description")
-    .action(async (resellerId: string, cidr: string, { description }: { description: string }) => {
+    .action(async (resellerId: string, cidr: string, { description }: { description?: string }) => {
       const block = canonicalBlock(cidr) ?? runtime.refuse(`${cidr} is not an address block, or has host bits set`);
-      const known = await runtime.withDatabase(({ db }) => putResolverBlock(db, resellerId, { block, description }));
-      if (!known) runtime.refuse(`reseller ${resellerId} does not exist`);
-      runtime.print({ block, description }, `${block} ${description}`.trimEnd());
+      const stored = await runtime.withDatabase(({ db }) => putResolverBlock(db, resellerId, { block, description }));
+      if (!stored) return runtime.refuse(`reseller ${resellerId} does not exist`);
+      runtime.print(stored, `${stored.block} ${stored.description}`.trimEnd());
     });
 }

@@ -9,15 +9,13 @@ import {
   type RpzTrigger,
 } from "../../core/dns/rpz.ts";
 import { type RpzImportFormat, readRpzRules } from "../../core/dns/rpz-import.ts";
-import { checkZoneName } from "../../core/dns/zone-checks.ts";
-import type { Refusal } from "../../core/refusal.ts";
-import type { Result } from "../../core/result.ts";
-import { addFeed, listFeeds, removeFeed, setFeedActive } from "../../store/rpz-feeds.ts";
-import { type ImportReport, importRules } from "../../store/rpz-import.ts";
-import { addRule, removeRule } from "../../store/rpz-rules.ts";
-import { addSafeName, listSafeNames, removeSafeName } from "../../store/rpz-safe-names.ts";
-import { notifyZones } from "../../store/zone-notices.ts";
-import { zoneName } from "../../store/zones.ts";
+import { addFeed, listFeeds, removeFeed, setFeedActive } from "../../store/dns/rpz-feeds.ts";
+import { type ImportReport, importRules } from "../../store/dns/rpz-import.ts";
+import { addRule, removeRule } from "../../store/dns/rpz-rules.ts";
+import { addSafeName, listSafeNames, removeSafeName } from "../../store/dns/rpz-safe-names.ts";
+import { notifyZones } from "../../store/dns/zone-notices.ts";
+import { zoneName } from "../../store/dns/zones.ts";
+import { orRefuse } from "../input.ts";
 import type { CommandRuntime } from "../runtime.ts";
 
 const ACTOR = "operator";
@@ -45,8 +43,6 @@ function registerFeed(feed: Command, runtime: CommandRuntime): void {
     .description("make a feed without rules")
     .action(async (zone: string) => {
       const apex = readName(runtime, zone);
-      const lawful = checkZoneName(apex);
-      if (!lawful.ok) runtime.refuse(lawful.error.message);
       const added = await runtime.withDatabase(async ({ db }) => {
         const result = orRefuse(runtime, await addFeed(db, apex, ACTOR));
         await notifyZones(db, [result.id]);
@@ -241,9 +237,4 @@ function readText(runtime: CommandRuntime, path: string): string {
   } catch (error) {
     return runtime.refuse(`${path}: ${(error as Error).message}`);
   }
-}
-
-function orRefuse<T>(runtime: CommandRuntime, result: Result<T, Refusal>): T {
-  if (result.ok) return result.value;
-  return runtime.refuse(result.error.kind === "unacceptable" ? result.error.text : result.error.kind);
 }

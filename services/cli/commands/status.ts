@@ -1,12 +1,23 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import type { Command } from "commander";
-import { type DeploymentStatus, readStatus } from "../../store/status.ts";
+import { ok, type Result, refuse } from "../../core/result.ts";
+import { packageFolder } from "../../platform/package-folder.ts";
+import { listNodes, type SeenNode } from "../../store/dns/nodes.ts";
+import { readReplicationLag, readStatus } from "../../store/status.ts";
+import { DATABASE_SILENT, explainError } from "../explain-error.ts";
+import { describeSeconds, judgeMachine, judgeStatus, type KnownStatus, type StatusLimits } from "../judge-status.ts";
+import { inspectMachine } from "../machine-status.ts";
 import type { CommandRuntime } from "../runtime.ts";
 
-const PATIENCE_MS = 3_000;
+const STACK_PATIENCE_MS = 3_000;
+/** Longer than a connection may take, which has a time-out of its own. */
+const DATABASE_PATIENCE_MS = 60_000;
+/** An embedded database that has to be made, or recovers from a crash, for this command alone. */
+const EMBEDDED_PATIENCE_MS = 120_000;
 
-/** What the running stack says of itself. */
+/** What the stack of this data folder says of itself. */
 interface StackStatus {
   readonly running: boolean;
   readonly ready: boolean;
@@ -18,23 +29,42 @@ export function registerStatusCommand(program: Command, runtime: CommandRuntime)
     .command("status")
     .description("what an operator must know, on one screen; exit status 1 when something is wrong")
     .action(async () => {
+      const limits = loadLimits();
       const stack = await askStack(runtime.config.dataDir);
-      const work = await runtime.withDatabase(({ db }) => readStatus(db));
-      runtime.print({ stack, ...work }, compose(stack, work));
-      if (!stack.ready || work.inbound.quarantined > 0) runtime.exitWith(1);
+      const known = await askDatabase(runtime, stack);
+      const machine = inspectMachine(runtime.config, new Date());
+      const problems = [
+        ...(known.ok
+          ? [...ownProblems(stack, known.value), ...judgeStatus(known.value, limits)]
+          : [known.error, ...stack.problems.filter((problem) => problem !== DATABASE_SILENT)]),
+        ...judgeMachine(machine, limits),
+      ];
+      const shown = known.ok ? showNodes(known.value) : {};
+      runtime.print({ problems, stack, ...shown, machine }, compose(stack, known, problems));
+      // A database that says nothing keeps its connection, and with it this process.
+      if (problems.length > 0) runtime.exitWith(1, !known.ok);
     });
+}
+
+/** Who asks from a machine that runs no stack asks for the others. */
+function ownProblems(stack: StackStatus, { nodes }: KnownStatus): readonly string[] {
+  return stack.running || nodes.length === 0 ? stack.problems : [];
+}
+
+function loadLimits(): StatusLimits {
+  return JSON.parse(readFileSync(join(packageFolder, "config", "status.json"), "utf8"));
 }
 
 async function askStack(dataDir: string): Promise<StackStatus> {
   const metrics = metricsAddress(dataDir);
   if (metrics === undefined) return { running: false, ready: false, problems: ["no stack runs on this data folder"] };
   try {
-    const answer = await fetch(`${metrics}/readyz`, { signal: AbortSignal.timeout(PATIENCE_MS) });
+    const answer = await fetch(`${metrics}/readyz`, { signal: AbortSignal.timeout(STACK_PATIENCE_MS) });
     const { problems } = (await answer.json()) as { problems: string[] };
     return { running: true, ready: answer.ok, problems };
   } catch (error) {
     const { message } = error as Error;
-    return { running: false, ready: false, problems: [`the stack does not answer at ${metrics}: ${message}`] };
+    return { running: true, ready: false, problems: [`the stack does not answer at ${metrics}: ${message}`] };
   }
 }
 
@@ -47,13 +77,63 @@ function metricsAddress(dataDir: string): string | undefined {
   }
 }
 
-function compose({ ready, problems }: StackStatus, { zones, queue, inbound }: DeploymentStatus): string {
+/** What the database knows, or why it does not say; in time either way. */
+async function askDatabase(runtime: CommandRuntime, stack: StackStatus): Promise<Result<KnownStatus, string>> {
+  const late = sleep(databasePatienceMs(runtime, stack), undefined, { ref: false });
+  const asked = runtime.withDatabase(async ({ db }) => ({
+    ...(await readStatus(db)),
+    nodes: await listNodes(db),
+    replication: await readReplicationLag(db),
+  }));
+  try {
+    const known = await Promise.race([asked, late]);
+    return known ? ok(known) : refuse(`${DATABASE_SILENT} in time`);
+  } catch (error) {
+    const reason = await explainError(error);
+    if (reason === undefined) throw error;
+    return refuse(reason);
+  }
+}
+
+function databasePatienceMs({ config }: CommandRuntime, { running, problems }: StackStatus): number {
+  if (config.databaseUrl === null && !running) return EMBEDDED_PATIENCE_MS;
+  // The stack has waited for it already.
+  return problems.includes(DATABASE_SILENT) ? STACK_PATIENCE_MS : DATABASE_PATIENCE_MS;
+}
+
+function showNodes({ nodes, ...known }: KnownStatus) {
+  return {
+    nodes: nodes.map(({ lagMs, silentSeconds, ...node }) => ({
+      ...node,
+      lag_ms: lagMs,
+      silent_seconds: silentSeconds,
+    })),
+    ...known,
+  };
+}
+
+function compose(stack: StackStatus, known: Result<KnownStatus, string>, problems: readonly string[]): string {
+  return [
+    ...problems.map((problem) => `WRONG    ${problem}`),
+    `stack    ${stack.ready ? "ready" : "not ready here"}`,
+    ...(known.ok ? describeDeployment(known.value) : []),
+  ].join("\n");
+}
+
+function describeDeployment({ zones, signing, queue, inbound, nodes, replication }: KnownStatus): string[] {
   const partitions = Object.entries(queue.partitions).map(([state, count]) => `${count} ${state}`);
   return [
-    `stack    ${ready ? "ready" : problems.join("; ")}`,
-    `zones    ${zones.published} published, ${zones.suspended} suspended`,
-    `queue    ${queue.recipients} recipients, the oldest for ${queue.oldestSeconds} s`,
-    `         partitions: ${partitions.join(", ") || "none"}; ${queue.backoffs} destinations left alone for now`,
+    ...nodes.map((node, index) => `${index === 0 ? "nodes   " : "        "} ${describeNode(node)}`),
+    `zones    ${zones.published} published, ${zones.suspended} suspended, ${signing.zones} signed`,
+    `queue    ${queue.recipients} recipients, the oldest for ${describeSeconds(queue.oldestSeconds)}`,
+    `         partitions: ${partitions.join(", ")}; ${queue.backoffs} destinations left alone for now`,
     `inbound  ${inbound.waiting} waiting, ${inbound.quarantined} in quarantine`,
-  ].join("\n");
+    ...replication.map(({ standby, seconds }) => `standby  ${standby}, ${describeSeconds(seconds)} behind`),
+  ];
+}
+
+function describeNode({ node, version, services, lagMs, silentSeconds }: SeenNode): string {
+  const names = services.map(({ name, ready }) => (ready ? name : `${name} (not ready)`)).join(" ");
+  const lag = lagMs === null ? "" : `, zones ${lagMs} ms behind`;
+  return `${node} ${version}, seen ${describeSeconds(silentSeconds)} ago${lag}: ${names}`;
 }

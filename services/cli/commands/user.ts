@@ -1,11 +1,29 @@
-import { randomBytes } from "node:crypto";
 import { type Command, Option } from "commander";
-import { hashPassword } from "../../core/password.ts";
-import { addUser, scopeExists, USER_ROLES, type UserRole } from "../../store/users.ts";
+import { hashPassword, makePassword } from "../../core/password.ts";
+import {
+  addUser,
+  deleteUser,
+  findUser,
+  LOGIN,
+  listUsers,
+  removeTotp,
+  scopeExists,
+  setPassword,
+  USER_ROLES,
+  type UserRole,
+} from "../../store/console/users.ts";
 import type { CommandRuntime } from "../runtime.ts";
 
+/** `palomar user`: who may sign in at the console. */
 export function registerUserCommand(program: Command, runtime: CommandRuntime): void {
   const user = program.command("user").description("console accounts");
+  registerAdd(user, runtime);
+  registerList(user, runtime);
+  registerReset(user, runtime);
+  registerRemove(user, runtime);
+}
+
+function registerAdd(user: Command, runtime: CommandRuntime): void {
   user
     .command("add")
     .argument("<login>")
@@ -15,7 +33,7 @@ export function registerUserCommand(program: Command, runtime: CommandRuntime): 
     .action(async (login: string, options: { role: UserRole; scope?: string }) => {
       const { role } = options;
       const scope = options.scope ?? null;
-      if (!/^[A-Za-z0-9._@-]{1,64}$/.test(login)) runtime.refuse("a login has 1 to 64 letters, digits and . _ @ -");
+      if (!LOGIN.test(login)) runtime.refuse("a login has 1 to 64 letters, digits and . _ @ -");
       if ((role === "operator") !== (scope === null)) {
         runtime.refuse("operators have no --scope, all others need one");
       }
@@ -30,7 +48,47 @@ export function registerUserCommand(program: Command, runtime: CommandRuntime): 
     });
 }
 
-/** A password of 120 random bits. */
-export function makePassword(): string {
-  return randomBytes(15).toString("base64url");
+function registerList(user: Command, runtime: CommandRuntime): void {
+  user
+    .command("list")
+    .description("list console accounts")
+    .action(async () => {
+      const users = await runtime.withDatabase(({ db }) => listUsers(db, undefined));
+      const rows = users.map(({ login, role, scope, hasTotp, seenAt }) => ({
+        ...{ login, role, scope, totp: hasTotp, seen: seenAt?.toISOString() ?? null },
+      }));
+      runtime.print(rows, rows.map(({ login, role, scope }) => [login, role, scope ?? ""].join("\t")).join("\n"));
+    });
+}
+
+function registerReset(user: Command, runtime: CommandRuntime): void {
+  user
+    .command("reset")
+    .argument("<login>")
+    .option("--totp", "take its one-time codes away as well", false)
+    .description("give an account a new password and end its sessions; prints the password, once")
+    .action(async (login: string, options: { readonly totp: boolean }) => {
+      const password = makePassword();
+      const passwordHash = await hashPassword(password);
+      await runtime.withDatabase(async ({ db }) => {
+        const known = await findUser(db, login);
+        if (!known) return runtime.refuse(`there is no user ${login}`);
+        await setPassword(db, login, passwordHash);
+        if (options.totp) await removeTotp(db, known.id);
+      });
+      runtime.print({ login, password }, `${login} ${password}`);
+    });
+}
+
+function registerRemove(user: Command, runtime: CommandRuntime): void {
+  user
+    .command("remove")
+    .argument("<login>")
+    .description("delete an account and end its sessions")
+    .action(async (login: string) => {
+      const outcome = await runtime.withDatabase(({ db }) => deleteUser(db, login));
+      if (outcome === "unknown") runtime.refuse(`there is no user ${login}`);
+      if (outcome === "last-operator") runtime.refuse("the last operator must stay");
+      runtime.print({ login }, `${login} removed`);
+    });
 }

@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import { findInstanceByName, type Instance } from "../../store/instances.ts";
+import { findInstanceByName, type Instance } from "../../store/mail/instances.ts";
 import {
   findWebhook,
   listWebhookBatches,
@@ -7,8 +7,9 @@ import {
   replayWebhookBatch,
   setWebhook,
   type WebhookBatch,
-} from "../../store/webhooks.ts";
-import type { CommandDatabase, CommandRuntime } from "../runtime.ts";
+} from "../../store/mail/webhooks.ts";
+import type { CommandDatabase } from "../database.ts";
+import type { CommandRuntime } from "../runtime.ts";
 
 const LISTED = 50;
 const REPLAY_GIVE_UP_HOURS = 24;

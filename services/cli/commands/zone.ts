@@ -2,12 +2,15 @@ import { readFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import type { Command } from "commander";
 import { type DomainName, parseDomainName } from "../../core/dns/name.ts";
-import type { Refusal } from "../../core/refusal.ts";
-import type { Db } from "../../platform/db.ts";
-import { allowZone } from "../../store/zone-creation.ts";
-import { exportZone, importZone } from "../../store/zone-files.ts";
-import { notifyZones } from "../../store/zone-notices.ts";
-import { findAnyZone, zoneName } from "../../store/zones.ts";
+import { systemClock } from "../../platform/clock.ts";
+import { findReseller } from "../../store/dns/resellers.ts";
+import { allowZone } from "../../store/dns/zone-creation.ts";
+import { exportZone, importZone } from "../../store/dns/zone-files.ts";
+import { notifyZones } from "../../store/dns/zone-notices.ts";
+import { exportSignedZone } from "../../store/dns/zone-signed-file.ts";
+import { findAnyZone, zoneName } from "../../store/dns/zones.ts";
+import type { CommandDatabase } from "../database.ts";
+import { refusalText } from "../input.ts";
 import { readNamedConf } from "../named-conf.ts";
 import type { CommandRuntime } from "../runtime.ts";
 
@@ -43,12 +46,12 @@ export function registerZoneCommand(program: Command, runtime: CommandRuntime): 
   zone
     .command("export")
     .argument("<fqdn>")
+    .option("--signed", "with all that signing makes of it")
     .description("print a zone, or a feed, as a master file")
-    .action(async (fqdn: string) => {
+    .action(async (fqdn: string, { signed = false }: { signed?: boolean }) => {
       const apex = readName(runtime, fqdn);
-      const exported = await runtime.withDatabase(({ db }) =>
-        exportZone(db, (snapshot) => findAnyZone(snapshot, apex)),
-      );
+      const write = signed ? exportSignedZone : exportZone;
+      const exported = await runtime.withDatabase(({ db }) => write(db, (snapshot) => findAnyZone(snapshot, apex)));
       if (!exported) runtime.refuse(`${fqdn} does not exist`);
       const { zone: found, text } = exported;
       runtime.print({ domain: found.name, serial: found.soa.serial, zone: text }, text);
@@ -79,9 +82,16 @@ function registerImport(zone: Command, runtime: CommandRuntime): void {
     .description("make zones of master files, or replace the records of those that are there")
     .action(async (resellerId: string, crmId: string, fqdn?: string, file?: string, options: ImportOptions = {}) => {
       const sources = readSources(runtime, fqdn, file, options);
-      const results = await runtime.withDatabase(({ db }) => importAll(db, { resellerId, crmId }, sources));
-      runtime.print(results, results.map(describe).join("\n"));
-      if (results.some((result) => "error" in result)) runtime.exitWith(1);
+      const results = await runtime.withDatabase(async (database) =>
+        (await findReseller(database.db, resellerId))
+          ? importAll(database, { resellerId, crmId }, sources)
+          : runtime.refuse(`reseller ${resellerId} does not exist`),
+      );
+      const refused = results.filter((result) => "error" in result);
+      const imported = results.filter((result) => !("error" in result));
+      for (const result of refused) runtime.note(describe(result));
+      runtime.print(results, imported.map(describe).join("\n"));
+      if (refused.length > 0) runtime.exitWith(1);
     });
 }
 
@@ -117,21 +127,21 @@ function readManifest(runtime: CommandRuntime, path: string): ZoneSource[] {
 }
 
 async function importAll(
-  db: Db,
+  database: CommandDatabase,
   owner: { readonly resellerId: string; readonly crmId: string },
   sources: readonly ZoneSource[],
 ): Promise<Imported[]> {
   const results: Imported[] = [];
   const waiting = sources.entries();
   const work = async () => {
-    for (const [index, source] of waiting) results[index] = await importOne(db, owner, source);
+    for (const [index, source] of waiting) results[index] = await importOne(database, owner, source);
   };
   await Promise.all(Array.from({ length: IMPORTS_AT_ONCE }, work));
   return results;
 }
 
 async function importOne(
-  db: Db,
+  { db, secret }: CommandDatabase,
   owner: { readonly resellerId: string; readonly crmId: string },
   source: ZoneSource,
 ): Promise<Imported> {
@@ -146,9 +156,10 @@ async function importOne(
   } catch (error) {
     return { domain, error: `${file}: ${(error as Error).message}` };
   }
-  const target = { scope: { resellerId: owner.resellerId }, apex: apex.value, domain, actor: ACTOR };
+  const signer = { secret, clock: systemClock };
+  const target = { scope: { resellerId: owner.resellerId }, apex: apex.value, domain, actor: ACTOR, signer };
   const imported = await importZone(db, owner, target, text, new Date());
-  if (!imported.ok) return { domain, error: textOf(imported.error) };
+  if (!imported.ok) return { domain, error: refusalText(imported.error) };
   const { zone, records, warnings } = imported.value;
   await notifyZones(db, [zone.id]);
   return { domain, serial: zone.soa.serial, records, ...(warnings.length > 0 ? { warnings } : {}) };
@@ -176,10 +187,4 @@ function readText(runtime: CommandRuntime, path: string): string {
 /** @throws when the octets are not UTF-8: to guess would alter names and texts */
 function decodeText(octets: Buffer): string {
   return new TextDecoder("utf-8", { fatal: true }).decode(octets);
-}
-
-/** Refusals of zone changes carry their own text, or name a field. */
-function textOf(refusal: Refusal): string {
-  if (refusal.kind === "unacceptable") return refusal.text;
-  return refusal.kind === "invalid-field" ? `${refusal.field}: ${refusal.reason}` : refusal.kind;
 }

@@ -1,6 +1,6 @@
 import { toASCII } from "tr46";
 import { ok, type Result, refuse } from "../result.ts";
-import type { NameError } from "./name.ts";
+import type { NameError } from "./name-error.ts";
 
 /**
  * Converts the U-labels of a name in presentation format to A-labels (UTS #46, non-transitional) and leaves all

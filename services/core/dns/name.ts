@@ -1,5 +1,6 @@
 import { ok, type Result, refuse } from "../result.ts";
 import { NON_ASCII, toAscii } from "./a-labels.ts";
+import type { NameError } from "./name-error.ts";
 import { BAD_ESCAPE, readEscape } from "./octet-text.ts";
 
 export { toAscii } from "./a-labels.ts";
@@ -8,11 +9,6 @@ export { toAscii } from "./a-labels.ts";
 export const MAX_NAME_OCTETS = 255;
 /** Longest label (RFC 1035 §2.3.4). */
 export const MAX_LABEL_OCTETS = 63;
-
-/** Why a name was refused, in words for whoever wrote it. */
-export interface NameError {
-  readonly message: string;
-}
 
 /**
  * A domain name: a sequence of labels, each of 1 to 63 octets of any value, 255 octets in all.

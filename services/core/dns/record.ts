@@ -42,8 +42,12 @@ export function encodeRecords(records: readonly ResourceRecord[]): Uint8Array {
  * @throws when the octets are not whole records: the store is corrupt
  */
 export function decodeRecords(octets: Uint8Array): ResourceRecord[] {
+  return [...readRecords(octets)];
+}
+
+/** As {@link decodeRecords}, a record at a time. */
+export function* readRecords(octets: Uint8Array): Generator<ResourceRecord, void> {
   const view = new DataView(octets.buffer, octets.byteOffset, octets.length);
-  const records: ResourceRecord[] = [];
   let offset = 0;
   while (offset < octets.length) {
     const owner = domainNameFromWire(octets, offset);
@@ -55,9 +59,8 @@ export function decodeRecords(octets: Uint8Array): ResourceRecord[] {
     const rdataStart = offset + FIXED_OCTETS;
     offset = rdataStart + view.getUint16(offset + 8);
     if (offset > octets.length) throw new Error("stored record is corrupt: its RDATA ends early");
-    records.push({ owner: owner.value, type, ttl, rdata: new Uint8Array(octets.subarray(rdataStart, offset)) });
+    yield { owner: owner.value, type, ttl, rdata: new Uint8Array(octets.subarray(rdataStart, offset)) };
   }
-  return records;
 }
 
 /** Octets of the record on the wire, uncompressed. */

@@ -1,16 +1,9 @@
 import { ok, type Result, refuse } from "../result.ts";
-import {
-  ancestorOf,
-  type DomainName,
-  domainNameFromWire,
-  formatDomainName,
-  isSubdomain,
-  labelsOf,
-  sameName,
-} from "./name.ts";
-import { rdataNames } from "./rdata/rdata.ts";
+import { runAtOnce, type Steps } from "../steps.ts";
+import { ancestorOf, type DomainName, formatDomainName, isSubdomain, labelsOf } from "./name.ts";
 import { MAX_TTL_SECONDS, type ResourceRecord } from "./record.ts";
 import { isMetaType, TYPE, typeMnemonic } from "./rr-types.ts";
+import { findWarningsSteps, type ZoneView } from "./zone-warnings.ts";
 
 /** Why a zone may not be as a change would leave it. */
 export interface ZoneRefusal {
@@ -27,8 +20,9 @@ export type RecordsByOwner = ReadonlyMap<string, readonly ResourceRecord[]>;
 
 /**
  * Refuses what no zone may hold: data outside the zone, lawless TTLs and types, a CNAME beside other data or a second
- * one (RFC 1034 §3.6.2, RFC 2181 §10.1), two DNAMEs at a name (RFC 6672 §2.4), an apex without NS. The records at the
- * touched names are all that it takes, so the size of the zone does not matter.
+ * one (RFC 1034 §3.6.2, RFC 2181 §10.1), two DNAMEs at a name (RFC 6672 §2.4), an apex without NS, more data of a type
+ * than a message can carry. The records at the touched names are all that it takes, so the size of the zone does not
+ * matter.
  */
 export function checkTouchedNames(apex: DomainName, touched: RecordsByOwner): Result<void, ZoneRefusal> {
   const isReverse = isReverseName(apex);
@@ -45,11 +39,18 @@ export function checkRecordType(apex: DomainName, type: number): Result<void, Zo
   return message === undefined ? ok(undefined) : refuse({ message });
 }
 
-/** Whether a zone of this name may be made, and whether it is a reverse one. */
+/**
+ * Whether a zone of this name may be made, and whether it is a reverse one. Reverse zones have rules of their own, and
+ * in all others a label consists of letters, digits, `-` and `_`, or of the `*` and `/` that some zones have. Any octet
+ * is lawful in a label (RFC 2181 §11), but in the name of a zone a space or an `@` is a mistake.
+ */
 export function checkZoneName(name: DomainName): Result<{ readonly reverse: boolean }, { readonly message: string }> {
   const text = formatDomainName(name);
   if (name.labelCount === 0) return refuse({ message: "the root cannot be a zone here" });
-  if (!isReverseName(name)) return ok({ reverse: false });
+  if (!isReverseName(name)) {
+    const isOrdinary = labelsOf(name).every((label) => /^[a-z0-9_*/-]+$/i.test(Buffer.from(label).toString("latin1")));
+    return isOrdinary ? ok({ reverse: false }) : refuse({ message: `${text} is not the name of a zone` });
+  }
   const labels = labelsOf(name).map((label) => Buffer.from(label).toString("latin1").toLowerCase());
   const prefix = labels.slice(0, -2);
   if (labels.at(-2) === "in-addr") {
@@ -75,95 +76,42 @@ export function isHostName(name: DomainName): boolean {
   );
 }
 
-/** What {@link findWarnings} has to know of the zone around a change. */
-export interface Surroundings {
-  /** Names whose own records are needed: targets, ancestors, the primary server. */
-  readonly names: readonly DomainName[];
-  /** Names below which any record is needed: new zone cuts and DNAMEs. A few records of each do. */
-  readonly subtrees: readonly DomainName[];
-}
-
-/** The zone around a change, after it. */
-export interface ZoneView {
-  /** All records but the SOA at the name. */
-  recordsAt(name: DomainName): readonly ResourceRecord[];
-  /** Some or all records strictly below the name. */
-  recordsBelow(name: DomainName): readonly ResourceRecord[];
-}
-
-/**
- * The names to look up before {@link findWarnings} is asked about the same records.
- * @param changed records that are new or modified
- * @param mname the primary server of the SOA, when that is new or changed
- */
-export function surroundingsOf(apex: DomainName, changed: readonly ResourceRecord[], mname?: DomainName): Surroundings {
-  const names = new Map<string, DomainName>();
-  const subtrees = new Map<string, DomainName>();
-  const note = (name: DomainName): void => {
-    if (isSubdomain(name, apex)) names.set(name.key, name);
-  };
-  for (const record of changed) {
-    for (const ancestor of ancestorsInZone(record.owner, apex)) note(ancestor);
-    const target = targetOf(record);
-    if (target !== undefined) note(target);
-    if (occludes(record, apex)) {
-      note(record.owner);
-      subtrees.set(record.owner.key, record.owner);
-    }
-  }
-  if (mname !== undefined) note(mname);
-  return { names: [...names.values()], subtrees: [...subtrees.values()] };
-}
-
-/**
- * Doubtful but lawful data, in words, each once: data below a DNAME or a zone cut, MX or NS targets that are CNAMEs in
- * the zone, name servers of the zone without an address in it, and the same for `mname`.
- * @param changed records that are new or modified
- * @param mname the primary server of the SOA, when that is new or changed
- */
-export function findWarnings(
-  apex: DomainName,
-  changed: readonly ResourceRecord[],
-  view: ZoneView,
-  mname?: DomainName,
-): string[] {
-  const warnings = new Set<string>();
-  const factsAt = rememberFacts(apex, view);
-  for (const record of changed) {
-    for (const warning of occlusionWarnings(apex, record, { factsAt, view })) warnings.add(warning);
-    const warning = targetWarning(apex, record, factsAt);
-    if (warning !== undefined) warnings.add(warning);
-  }
-  if (mname !== undefined && isSubdomain(mname, apex) && !factsAt(mname).hasAddress) {
-    warnings.add(`mname ${formatDomainName(mname)} has no address in the zone`);
-  }
-  return [...warnings];
+/** A zone as an import would have it. */
+export interface WholeZone {
+  readonly apex: DomainName;
+  readonly mname?: DomainName | undefined;
+  /** All records but the SOA. */
+  readonly records: readonly ResourceRecord[];
 }
 
 /**
  * Every check on a whole zone, for imports.
- * @param zone.records all records but the SOA
  * @returns the warnings, or the first refusal
  */
-export function checkWholeZone(zone: {
-  readonly apex: DomainName;
-  readonly mname?: DomainName;
-  readonly records: readonly ResourceRecord[];
-}): Result<string[], ZoneRefusal> {
-  const byOwner = new Map<string, ResourceRecord[]>([[zone.apex.key, []]]);
-  for (const record of zone.records) {
+export function checkWholeZone(zone: WholeZone): Result<string[], ZoneRefusal> {
+  return runAtOnce(checkWholeZoneSteps(zone));
+}
+
+/** As {@link checkWholeZone}, in steps. */
+export function* checkWholeZoneSteps({ apex, mname, records }: WholeZone): Steps<Result<string[], ZoneRefusal>> {
+  const byOwner = new Map<string, ResourceRecord[]>([[apex.key, []]]);
+  for (const record of records) {
     const siblings = byOwner.get(record.owner.key);
     if (siblings === undefined) byOwner.set(record.owner.key, [record]);
     else siblings.push(record);
+    yield;
   }
-  const checked = checkTouchedNames(zone.apex, byOwner);
-  if (!checked.ok) return checked;
+  for (const [ownerKey, siblings] of byOwner) {
+    const checked = checkTouchedNames(apex, new Map([[ownerKey, siblings]]));
+    if (!checked.ok) return checked;
+    yield;
+  }
   const view: ZoneView = {
     recordsAt: (name) => byOwner.get(name.key) ?? [],
     // Every record is among the changed and looks up to what may hide it.
     recordsBelow: () => [],
   };
-  return ok(findWarnings(zone.apex, zone.records, view, zone.mname));
+  return ok(yield* findWarningsSteps({ apex, changed: records, mname }, view));
 }
 
 const REVERSE_SUFFIX_KEYS: ReadonlySet<string> = new Set(["\x07in-addr\x04arpa\0", "\x03ip6\x04arpa\0"]);
@@ -220,100 +168,27 @@ function nameRefusal(apex: DomainName, isApex: boolean, records: readonly Resour
   if (isApex && !records.some(({ type }) => type === TYPE.NS)) {
     return { message: `the apex ${formatDomainName(apex)} needs an NS record` };
   }
-  return undefined;
+  return sizeRefusal(records);
 }
 
-/** The proper ancestors of a name from the apex down. */
-function ancestorsInZone(name: DomainName, apex: DomainName): DomainName[] {
-  const ancestors: DomainName[] = [];
-  for (let count = apex.labelCount; count < name.labelCount; count += 1) ancestors.push(ancestorOf(name, count));
-  return ancestors;
-}
+/**
+ * Octets that an RRset may take of a message. A message has 65,535 (RFC 1035 §4.2.2), and header, question, signature,
+ * OPT and TSIG need room as well: a larger RRset could never be asked for, a larger record would fail every transfer.
+ */
+const MAX_RRSET_OCTETS = 64_000;
 
-/** Whether the record hides what is below its owner: a DNAME, or the NS of a delegation. */
-function occludes({ owner, type }: ResourceRecord, apex: DomainName): boolean {
-  return type === TYPE.DNAME || (type === TYPE.NS && !sameName(owner, apex));
-}
+/** Octets before the RDATA in a message whose question has the owner: pointer, type, class, TTL, RDLENGTH. */
+const RECORD_HEAD_OCTETS = 12;
 
-/** What the warnings have to know of a name. */
-interface NameFacts {
-  readonly hasAddress: boolean;
-  readonly hasCname: boolean;
-  /** What hides the names below: a DNAME or a zone cut. */
-  readonly hiding: "the DNAME" | "the zone cut" | undefined;
-  /** Keys of the names that the NS records of a cut point to: their addresses are glue. */
-  readonly glueKeys: ReadonlySet<string>;
-}
-
-type FactsAt = (name: DomainName) => NameFacts;
-
-/** Looks at the records of each name once, however many records of the zone have to do with it. */
-function rememberFacts(apex: DomainName, view: ZoneView): FactsAt {
-  const known = new Map<string, NameFacts>();
-  return (name) => {
-    const facts = known.get(name.key) ?? factsOf(apex, view.recordsAt(name));
-    known.set(name.key, facts);
-    return facts;
-  };
-}
-
-function factsOf(apex: DomainName, records: readonly ResourceRecord[]): NameFacts {
-  const cut = records.filter((record) => occludes(record, apex));
-  const hasDname = cut.some(({ type }) => type === TYPE.DNAME);
-  return {
-    hasAddress: records.some(isAddress),
-    hasCname: records.some(({ type }) => type === TYPE.CNAME),
-    hiding: hasDname ? "the DNAME" : cut.length > 0 ? "the zone cut" : undefined,
-    glueKeys: new Set(cut.flatMap((record) => targetOf(record)?.key ?? [])),
-  };
-}
-
-function occlusionWarnings(
-  apex: DomainName,
-  record: ResourceRecord,
-  { factsAt, view }: { readonly factsAt: FactsAt; readonly view: ZoneView },
-): string[] {
-  const warnings = ancestorsInZone(record.owner, apex).map((ancestor) =>
-    hiddenBelow(ancestor, factsAt(ancestor), record),
-  );
-  if (occludes(record, apex)) {
-    const facts = factsAt(record.owner);
-    for (const below of view.recordsBelow(record.owner)) warnings.push(hiddenBelow(record.owner, facts, below));
+/** What is wrong with the size of the RRsets of one name. */
+function sizeRefusal(records: readonly ResourceRecord[]): ZoneRefusal | undefined {
+  const octetsByType = new Map<number, number>();
+  for (const record of records) {
+    const octets = (octetsByType.get(record.type) ?? 0) + RECORD_HEAD_OCTETS + record.rdata.length;
+    octetsByType.set(record.type, octets);
+    if (octets <= MAX_RRSET_OCTETS) continue;
+    const rrset = `the ${typeMnemonic(record.type)} data of ${formatDomainName(record.owner)}`;
+    return { message: `${rrset} is more than a DNS message can carry (${MAX_RRSET_OCTETS} octets)`, record };
   }
-  return warnings.filter((warning) => warning !== undefined);
-}
-
-/** What is said of a record that lies below a name with these facts. */
-function hiddenBelow(
-  ancestor: DomainName,
-  { hiding, glueKeys }: NameFacts,
-  record: ResourceRecord,
-): string | undefined {
-  if (hiding === undefined || (isAddress(record) && glueKeys.has(record.owner.key))) return undefined;
-  const data = `${formatDomainName(record.owner)} ${typeMnemonic(record.type)}`;
-  return `${data} lies below ${hiding} at ${formatDomainName(ancestor)} and is not served as an answer`;
-}
-
-function targetWarning(apex: DomainName, record: ResourceRecord, factsAt: FactsAt): string | undefined {
-  const target = targetOf(record);
-  if (target === undefined || !isSubdomain(target, apex)) return undefined;
-  const { hasCname, hasAddress } = factsAt(target);
-  const data = `the ${typeMnemonic(record.type)} of ${formatDomainName(record.owner)}`;
-  const place = `${data} points to ${formatDomainName(target)}`;
-  if (hasCname) return `${place}, which is a CNAME`;
-  if (record.type !== TYPE.NS || hasAddress) return undefined;
-  return `${place}, which has no address in the zone (missing glue)`;
-}
-
-/** Where an MX or NS record points. */
-function targetOf({ type, rdata }: ResourceRecord): DomainName | undefined {
-  if (type !== TYPE.MX && type !== TYPE.NS) return undefined;
-  const [name] = rdataNames(type, rdata);
-  const target = name && domainNameFromWire(rdata, name.offset);
-  // RFC 7505: a null MX points to the root, which is no host.
-  return target?.ok && target.value.labelCount > 0 ? target.value : undefined;
-}
-
-function isAddress({ type }: ResourceRecord): boolean {
-  return type === TYPE.A || type === TYPE.AAAA;
+  return undefined;
 }

@@ -18,9 +18,19 @@ export interface ZoneToWrite {
  * explicit, owners relative to the apex, names in data absolute. The same zone always gives the same octets.
  */
 export function formatZoneFile(zone: ZoneToWrite): string {
-  const lines = [`$ORIGIN ${formatDomainName(zone.apex)}`, `$TTL ${zone.ttl}`, formatLine(zone.soa, zone.apex)];
-  for (const record of inCanonicalOrder(zone.records)) lines.push(formatLine(record, zone.apex));
-  return `${lines.join("\n")}\n`;
+  return formatZoneFileHead(zone) + formatRecordLines(zone.records, zone.apex);
+}
+
+/** What stands above a zone's records: the directives and the SOA. */
+export function formatZoneFileHead({ apex, soa, ttl }: Omit<ZoneToWrite, "records">): string {
+  return `$ORIGIN ${formatDomainName(apex)}\n$TTL ${ttl}\n${formatLine(soa, apex)}\n`;
+}
+
+/** Records in canonical order, a line each; a zone may be written in parts that hold whole names, in that order. */
+export function formatRecordLines(records: readonly ResourceRecord[], apex: DomainName): string {
+  return inCanonicalOrder(records)
+    .map((record) => `${formatLine(record, apex)}\n`)
+    .join("");
 }
 
 /** The records by owner (RFC 4034 §6.1), type code, and RDATA (RFC 4034 §6.3). */

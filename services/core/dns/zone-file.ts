@@ -1,4 +1,5 @@
 import { ok, type Result, refuse } from "../result.ts";
+import { runAtOnce, type Steps } from "../steps.ts";
 import {
   type MasterFileError,
   type MasterFileOptions,
@@ -7,17 +8,29 @@ import {
 } from "./master-file-reader.ts";
 import type { TextPosition } from "./master-lexer.ts";
 import { type DomainName, formatDomainName, isSubdomain } from "./name.ts";
-import { type ResourceRecord, recordIdentity, rrsetKey } from "./record.ts";
+import { type ResourceRecord, recordIdentity, recordWireLength, rrsetKey } from "./record.ts";
 import { TYPE, typeMnemonic } from "./rr-types.ts";
+import { WarningList } from "./warning-list.ts";
 
 export type { TextPosition } from "./master-lexer.ts";
-export { formatZoneFile } from "./zone-file-writer.ts";
+export { formatRecordLines, formatZoneFile, formatZoneFileHead } from "./zone-file-writer.ts";
 
 /** Why a master file was refused, and where. */
 export type ZoneFileError = MasterFileError;
 
+/** What a zone may come to. Short lines below a long `$ORIGIN` make ten times their own size. */
+export interface ZoneBounds {
+  /** Records but the SOA. */
+  readonly records: number;
+  /** Octets of all of them on the wire, uncompressed. */
+  readonly octets: number;
+}
+
 /** How to read a zone's master file; `origin` is also the apex that every owner must be at or below. */
-export type ZoneFileOptions = MasterFileOptions;
+export interface ZoneFileOptions extends MasterFileOptions {
+  /** None unless given. */
+  readonly bounds?: ZoneBounds | undefined;
+}
 
 /** What a master file holds. */
 export interface ZoneFile {
@@ -36,15 +49,21 @@ export interface ZoneFile {
  * @see RFC 1035 §5, RFC 2181 §5 (an RRset has no duplicates, and one TTL)
  */
 export function parseZoneFile(text: string, options: ZoneFileOptions): Result<ZoneFile, ZoneFileError> {
+  return runAtOnce(parseZoneFileSteps(text, options));
+}
+
+/** As {@link parseZoneFile}, in steps: a file of a hundred thousand records takes most of a second. */
+export function* parseZoneFileSteps(text: string, options: ZoneFileOptions): Steps<Result<ZoneFile, ZoneFileError>> {
   const reader = new MasterFileReader(text, options);
-  const collector = new ZoneCollector(options.origin);
+  const collector = new ZoneCollector(options.origin, options.bounds);
   for (const next of reader.records()) {
     if (!next.ok) return next;
     const problem = collector.add(next.value);
     if (problem !== undefined) return refuse({ ...next.value.position, message: problem });
+    yield;
   }
   const { soa, records, warnings, positions } = collector;
-  return ok({ soa, records, warnings, positions, ttlSeconds: reader.firstTtlSeconds });
+  return ok({ soa, records, warnings: warnings.texts(), positions, ttlSeconds: reader.firstTtlSeconds });
 }
 
 /** An RRset as far as it has been read. */
@@ -58,13 +77,16 @@ interface CollectedRrset {
 class ZoneCollector {
   soa: ResourceRecord | undefined;
   readonly records: ResourceRecord[] = [];
-  readonly warnings: string[] = [];
+  readonly warnings = new WarningList();
   readonly positions = new Map<ResourceRecord, TextPosition>();
   readonly #apex: DomainName;
+  readonly #bounds: ZoneBounds | undefined;
   readonly #rrsets = new Map<string, CollectedRrset>();
+  #octets = 0;
 
-  constructor(apex: DomainName) {
+  constructor(apex: DomainName, bounds: ZoneBounds | undefined) {
     this.#apex = apex;
+    this.#bounds = bounds;
   }
 
   /** Takes a record, or gives back why the zone cannot have it. */
@@ -78,7 +100,15 @@ class ZoneCollector {
     if (added === undefined) return undefined;
     this.records.push(added);
     this.positions.set(added, position);
-    return undefined;
+    this.#octets += recordWireLength(added);
+    return this.#sizeProblem();
+  }
+
+  #sizeProblem(): string | undefined {
+    if (!this.#bounds) return undefined;
+    const { records, octets } = this.#bounds;
+    if (this.records.length > records) return `the zone has more than ${records} records`;
+    return this.#octets > octets ? `the zone is larger than ${octets} octets` : undefined;
   }
 
   /** The record as the RRset takes it; undefined when it is there already. */
@@ -106,7 +136,7 @@ class ZoneCollector {
   }
 
   #warn(position: TextPosition, message: string): void {
-    this.warnings.push(`line ${position.line}: ${message}`);
+    this.warnings.add(`line ${position.line}: ${message}`);
   }
 }
 

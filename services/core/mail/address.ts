@@ -92,15 +92,35 @@ function validateLocalPart(local: string, allowSmtputf8: boolean): Result<string
   }
   if (ASCII_DOT_ATOM.test(local)) return ok(local);
   if (!INTERNATIONAL_DOT_ATOM.test(local)) {
-    const allowed = allowSmtputf8 ? INTERNATIONAL_CHARACTER : ASCII_CHARACTER;
-    const refused = [...new Set(local)].filter((character) => !allowed.test(character)).sort(byCodePoint);
-    return refuse(`The email address contains invalid characters before the @-sign: ${refused.join(", ")}.`);
+    return refuse(invalidLocalText(local, allowSmtputf8 ? INTERNATIONAL_CHARACTER : ASCII_CHARACTER));
   }
   if (!allowSmtputf8) return refuse("Internationalized characters before the @-sign are not supported.");
-  return ok(local.normalize("NFC")); // RFC 6532 §3.1
+  const normalised = local.normalize("NFC"); // RFC 6532 §3.1
+  // U+037E becomes a semicolon.
+  if (!INTERNATIONAL_DOT_ATOM.test(normalised)) return refuse(invalidLocalText(normalised, INTERNATIONAL_CHARACTER));
+  return ok(normalised);
 }
 
+function invalidLocalText(local: string, allowed: RegExp): string {
+  const refused = [...new Set(local)].filter((character) => !allowed.test(character)).sort(byCodePoint);
+  return `The email address contains invalid characters before the @-sign: ${refused.join(", ")}.`;
+}
+
+/** What was found of the domains that came last: lists of addresses name the same ones again and again. */
+const judgedDomains = new Map<string, Result<ValidDomain, string>>();
+const MOST_JUDGED_DOMAINS = 1_000;
+
 function validateDomain(domain: string): Result<ValidDomain, string> {
+  const known = judgedDomains.get(domain);
+  if (known !== undefined) return known;
+  const judged = judgeDomain(domain);
+  if (domain.length > MAX_DOMAIN_INPUT) return judged;
+  if (judgedDomains.size >= MOST_JUDGED_DOMAINS) judgedDomains.clear();
+  judgedDomains.set(domain, judged);
+  return judged;
+}
+
+function judgeDomain(domain: string): Result<ValidDomain, string> {
   if (domain === "") return refuse("There must be something after the @-sign.");
   if (domain.length > MAX_DOMAIN_INPUT) return refuse(DOMAIN_TOO_LONG_TEXT);
   const mapping = mapDomain(domain);

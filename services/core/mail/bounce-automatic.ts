@@ -32,8 +32,11 @@ const RESPONDER_FIELDS = [
   "x-auto-reply",
 ];
 
-/** A person may write that they are away; a machine says so unasked, in bulk or with a null return path. */
+/** A person may write that they are away; a machine says so unasked: in bulk, as such, or with a null return path. */
 function isUnasked(message: MimePart): boolean {
-  const precedence = headerValue(message, "precedence");
-  return /^(?:bulk|junk)$/i.test(precedence) || /^\s*<>/.test(headerValue(message, "return-path"));
+  return (
+    /^(?:bulk|junk)$/i.test(headerValue(message, "precedence")) ||
+    /^auto-generated/i.test(headerValue(message, "auto-submitted")) ||
+    /^\s*<>/.test(headerValue(message, "return-path"))
+  );
 }

@@ -1,3 +1,4 @@
+import type { BounceReason } from "./bounce-reason.ts";
 import {
   bounceRules,
   comparable,
@@ -8,48 +9,6 @@ import {
 } from "./bounce-rules.ts";
 import { type EnhancedStatus, findEnhancedStatuses, isSpecific, parseEnhancedStatus } from "./enhanced-status.ts";
 import { describeSmtpReply, type SmtpReply } from "./smtp-reply.ts";
-
-/** Why a message was not delivered (decisions.md §7). */
-export const BOUNCE_REASONS = [
-  "userunknown",
-  "hostunknown",
-  "hasmoved",
-  "notaccept",
-  "mailboxfull",
-  "suspend",
-  "filtered",
-  "rejected",
-  "blocked",
-  "spamdetected",
-  "policyviolation",
-  "authfailure",
-  "norelaying",
-  "notcompliantrfc",
-  "securityerror",
-  "badreputation",
-  "ratelimited",
-  "toomanyconn",
-  "speeding",
-  "requireptr",
-  "virusdetected",
-  "mesgtoobig",
-  "exceedlimit",
-  "contenterror",
-  "networkerror",
-  "systemerror",
-  "systemfull",
-  "mailererror",
-  "expired",
-  "failedstarttls",
-  "syntaxerror",
-  "onhold",
-  "vacation",
-  "feedback",
-  "delivered",
-  "undefined",
-] as const;
-
-export type BounceReason = (typeof BOUNCE_REASONS)[number];
 
 /** `hard`: the address will never take mail. */
 export interface BounceClass {
@@ -78,7 +37,7 @@ export type SmtpStage = "connect" | "ehlo" | "starttls" | "auth" | "mail" | "rcp
  * is said around them, then the reply code; the codes of many systems are too coarse (`550 5.0.0`) and some are wrong.
  *
  * What is classified is a delivery that was given up, so an unknown user is hard although each attempt got a 4xx;
- * a domain that only for now takes no mail is not. Nor is a refusal of the sender ever hard.
+ * a domain that only for now is not found, or takes no mail, is not. Nor is a refusal of the sender ever hard.
  */
 export function classifyBounce(evidence: BounceEvidence): BounceClass {
   const text = comparable(evidence.text.slice(0, MAX_TEXT_CHARACTERS));
@@ -88,7 +47,7 @@ export function classifyBounce(evidence: BounceEvidence): BounceClass {
   const command = evidence.command ?? findCommand(text) ?? findCommand(context);
   const reason = asOfSender(findReason({ text, context, status, replycode, command }), command, status);
   const transient = status ? status.startsWith("4") : replycode >= 400 && replycode < 500;
-  return { reason, hard: HARD_REASONS.has(reason) && !(reason === "notaccept" && transient) };
+  return { reason, hard: HARD_REASONS.has(reason) && !(transient && REASONS_OF_DOMAIN.has(reason)) };
 }
 
 /**
@@ -128,6 +87,9 @@ export function mostSpecificStatus(field: string | null | undefined, text: strin
 const MAX_TEXT_CHARACTERS = 4000;
 
 const HARD_REASONS: ReadonlySet<BounceReason> = new Set(["userunknown", "hostunknown", "hasmoved", "notaccept"]);
+
+/** What a name server or a mail exchanger says of its whole domain may be over soon, unlike what is said of a mailbox. */
+const REASONS_OF_DOMAIN: ReadonlySet<BounceReason> = new Set(["hostunknown", "notaccept"]);
 
 const REASONS_ABOUT_US: ReadonlySet<BounceReason> = new Set([
   "blocked",

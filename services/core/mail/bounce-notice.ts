@@ -6,19 +6,24 @@ import { bounceRules, comparable } from "./bounce-rules.ts";
 export interface BounceNotice {
   /** The notice alone: the returned message is cut off. */
   readonly text: string;
-  /** What stands before the first recipient, and so may be said of all of them. */
+  /** What stands right before the first recipient, and so may be said of all of them. */
   readonly introduction: string;
   readonly recipients: readonly NoticeRecipient[];
 }
 
-/** `passage` is the notice from where it first names the recipient up to the next one; "" if it never names it. */
+/** `passage` is what the notice says from each place that names the recipient up to the next one; "" if none does. */
 export interface NoticeRecipient {
   readonly address: string;
   readonly passage: string;
+  /** Where the notice first names it; its length when it never does. */
+  readonly start: number;
 }
 
 /** A notice is a page or two. What is longer is a returned message behind a separator that no rule knows. */
 const MAX_NOTICE_CHARACTERS = 16 * 1024;
+
+/** It is read anew for each recipient. */
+const MAX_INTRODUCTION_CHARACTERS = 1000;
 
 /** A notice to the owner of a list may name hundreds; an attack would name more. */
 const MAX_NOTICE_RECIPIENTS = 1000;
@@ -31,8 +36,8 @@ const MAX_NOTICE_RECIPIENTS = 1000;
 export function readNotice(message: MimePart): BounceNotice {
   const text = cutReturnedMessage(firstText(message) ?? "");
   const recipients = passagesOf(text, failedRecipients(message) ?? findAddresses(text, message));
-  const starts = recipients.map(({ passage }) => (passage === "" ? -1 : text.indexOf(passage)));
-  const introduction = text.slice(0, Math.min(...starts.filter((start) => start !== -1), text.length));
+  const beginning = Math.min(...recipients.map(({ start }) => start), text.length);
+  const introduction = text.slice(Math.max(0, beginning - MAX_INTRODUCTION_CHARACTERS), beginning);
   return { text, introduction, recipients };
 }
 
@@ -45,7 +50,7 @@ export function isBounceNotice(message: MimePart, notice: BounceNotice): boolean
   const title = comparable(headerValue(message, "subject")).trim();
   if (bounceRules.automaticSubjects.test(title)) return false;
   const opening = bounceRules.openings.test(comparable(notice.text.slice(0, 2000)));
-  const subject = bounceRules.subjects.test(title);
+  const subject = bounceRules.subjects.test(title) || bounceRules.delays.test(title);
   const named = notice.recipients.length > 0;
   if (isFromMailSystem(message)) return [opening, subject, named].filter(Boolean).length >= 2;
   const nullReturnPath = /^\s*<\s*>/.test(headerValue(message, "return-path"));
@@ -122,15 +127,31 @@ function withoutRepetition(addresses: readonly string[]): string[] {
 
 const STAFF_MAILBOX = /^(?:mailer-daemon|postmaster|abuse|helpdesk|support|hostmaster|noreply|no-reply)@/i;
 
-/** What a notice says of each of these addresses. */
+/** What a notice says of each of these addresses: Exchange lists them for people first, and once more with the codes. */
 export function passagesOf(text: string, addresses: readonly string[]): NoticeRecipient[] {
   const lowerText = text.toLowerCase();
-  const starts = addresses.map((address) => lowerText.indexOf(address.toLowerCase()));
+  const wanted = addresses.map((address) => address.toLowerCase());
+  // A report that repeats a recipient a thousand times must not cost a thousand times its notice.
+  const mentions = wanted.map((address, index) =>
+    wanted.indexOf(address) < index ? [] : mentionsOf(lowerText, address),
+  );
+  const starts = [...new Set(mentions.flat())].sort((left, right) => left - right);
+  const ends = new Map(starts.map((start, index) => [start, starts[index + 1]]));
   return addresses.map((address, index) => {
-    const start = starts[index] ?? -1;
-    const next = Math.min(...starts.filter((other) => other > start), text.length);
-    return { address, passage: start === -1 ? "" : text.slice(start, next) };
+    const named = mentions[index] ?? [];
+    const passage = named.map((start) => text.slice(start, ends.get(start))).join("");
+    return { address, passage, start: named[0] ?? text.length };
   });
+}
+
+/** Where a text first names an address, and where it does so again at the beginning of a line. */
+function mentionsOf(lowerText: string, address: string): number[] {
+  const mentions: number[] = [];
+  for (let at = lowerText.indexOf(address); at !== -1 && address !== ""; at = lowerText.indexOf(address, at + 1)) {
+    const isLineStart = /(?:^|\n)[ \t>*<'"(-]{0,40}$/.test(lowerText.slice(Math.max(0, at - 41), at));
+    if (mentions.length === 0 || isLineStart) mentions.push(at);
+  }
+  return mentions;
 }
 
 /** The words of the failing system in a text, where the reporting system marks them; else the text. */

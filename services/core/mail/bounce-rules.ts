@@ -1,12 +1,52 @@
 import { createRequire } from "node:module";
-import type { BounceReason } from "./bounce-class.ts";
+import type { BounceReason } from "./bounce-reason.ts";
 import type { DsnAction } from "./dsn.ts";
 import type { EnhancedStatus } from "./enhanced-status.ts";
 
+interface Patterns {
+  readonly patterns: readonly string[];
+}
+interface Wording extends Patterns {
+  readonly reason: string;
+  readonly onlyAtRcpt?: boolean;
+  readonly unlessStatus?: string;
+}
+interface Layout {
+  readonly pattern: string;
+  readonly loose?: boolean;
+  readonly domainOfSender?: boolean;
+}
+interface Rules<Rule> {
+  readonly rules: readonly Rule[];
+}
+interface Reasons {
+  /** By code, or by the first and the last code of a range. */
+  readonly reasons: Readonly<Record<string, string>>;
+}
+
+/** `config/bounce-rules.json`. Its type is written out: the compiler would copy a file that it takes one from. */
+interface RulesFile {
+  readonly actions: Rules<Patterns & { readonly action: string }>;
+  readonly delays: Patterns;
+  readonly finalities: Patterns;
+  readonly senders: Patterns;
+  readonly subjects: Patterns;
+  readonly openings: Patterns;
+  readonly returned: Patterns;
+  readonly recipients: Rules<Layout>;
+  readonly diagnostics: Rules<{ readonly pattern: string }>;
+  readonly commands: Rules<Patterns & { readonly command: string }>;
+  readonly automaticSubjects: Patterns;
+  readonly automaticTexts: Patterns;
+  readonly challenges: Patterns;
+  readonly wordings: Rules<Wording>;
+  readonly statuses: Reasons;
+  readonly hints: Rules<Wording>;
+  readonly replycodes: Reasons;
+}
+
 /** Policy is a module like any other; `import` of JSON still warns on Node 20. */
-const data: typeof import("../../../config/bounce-rules.json") = createRequire(import.meta.url)(
-  "../../../config/bounce-rules.json",
-);
+const data: RulesFile = createRequire(import.meta.url)("../../../config/bounce-rules.json");
 
 /** The SMTP command that a reply answered; `connect` stands for everything before MAIL FROM. */
 export type SmtpCommand = "connect" | "mail" | "rcpt" | "data";
@@ -105,15 +145,10 @@ function compare(left: readonly number[], right: readonly number[]): number {
 }
 
 function anyOf(patterns: readonly string[]): RegExp {
-  return new RegExp(patterns.join("|"));
+  return new RegExp(patterns.join("|").replaceAll("ADDRESS", MAILBOX));
 }
 
-function wordingRule(rule: {
-  reason: string;
-  patterns: string[];
-  onlyAtRcpt?: boolean;
-  unlessStatus?: string;
-}): WordingRule {
+function wordingRule(rule: Wording): WordingRule {
   return {
     reason: rule.reason as BounceReason,
     pattern: anyOf(rule.patterns),
@@ -122,7 +157,7 @@ function wordingRule(rule: {
   };
 }
 
-function recipientLayout(rule: { pattern: string; loose?: boolean; domainOfSender?: boolean }): RecipientLayout {
+function recipientLayout(rule: Layout): RecipientLayout {
   return {
     pattern: new RegExp(rule.pattern.replaceAll("ADDRESS", MAILBOX), "gim"),
     loose: rule.loose ?? false,

@@ -53,7 +53,9 @@ export const contactFields = {
   edad: z.int().min(0).max(150).optional(),
   sexo: z
     .string()
-    .regex(/^\p{L}$/u)
+    // Not by `regex`: the OpenAPI document would carry it, and not all of its readers know Unicode classes.
+    .refine((letter) => /^\p{L}?$/u.test(letter))
+    .meta({ description: "one letter; empty: not known, as it is shown" })
     .optional(),
   profesion: lineOfText.optional(),
   localidad: lineOfText.optional(),

@@ -32,12 +32,17 @@ export const contactSummaryJson = z.object({
 });
 export type ContactSummaryJson = z.infer<typeof contactSummaryJson>;
 
+const contactEventJson = z.object({
+  evento: z.string(),
+  timestamp: z.string(),
+  campania: z.string(),
+  maquina: z.literal(true).optional(),
+});
+
 /** A contact with all that is known of it. */
 export const contactJson = contactSummaryJson.extend({
   campos: z.array(z.object({ nombre: z.string(), valor: z.string() })),
-  eventos: z.array(
-    z.object({ evento: z.string(), timestamp: z.string(), campania: z.string(), maquina: z.literal(true).optional() }),
-  ),
+  eventos: z.array(contactEventJson),
 });
 export type ContactJson = z.infer<typeof contactJson>;
 
@@ -55,12 +60,20 @@ export function toContactJson(contact: Contact, events: readonly ContactEvent[],
   return {
     ...toContactSummaryJson(contact, timeZone),
     campos: Object.entries(contact.fields).map(([name, valor]) => ({ nombre: `XYZ${name}XYZ`, valor })),
-    eventos: events.map(({ kind, at, campaignName, machine }) => ({
-      evento: EVENT_NAMES[kind],
-      timestamp: formatTimestamp(at, timeZone),
-      campania: campaignName,
-      ...(machine ? { maquina: true as const } : {}),
-    })),
+    eventos: events.map((event) => toContactEventJson(event, timeZone)),
+  };
+}
+
+/** An event of a contact, or of a copy to an address that is none. */
+export function toContactEventJson(
+  { kind, at, campaignName, machine }: ContactEvent,
+  timeZone: string,
+): z.infer<typeof contactEventJson> {
+  return {
+    evento: EVENT_NAMES[kind],
+    timestamp: formatTimestamp(at, timeZone),
+    campania: campaignName,
+    ...(machine ? { maquina: true as const } : {}),
   };
 }
 

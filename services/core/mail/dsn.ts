@@ -8,13 +8,18 @@ export type DsnAction = (typeof DSN_ACTIONS)[number];
 
 /** One per-recipient group of a delivery report, as far as it could be read. */
 export interface DsnRecipient {
-  /** Final-Recipient, else Original-Recipient, without type, brackets and quotes; "" when neither holds one. */
+  /**
+   * Final-Recipient, else Original-Recipient, without type, brackets and quotes; "" when neither holds one. An address
+   * within the reporting system, such as that of a queue (`jane@message-store`), gives way to the other.
+   */
   readonly address: string;
   /** Original-Recipient, when it names another address. */
   readonly originalAddress?: string | undefined;
   /** The Action field as it stands, in lower case; the many odd ones are mapped by the rules. */
   readonly action: string;
   readonly status?: EnhancedStatus | undefined;
+  /** Whether it has a Will-Retry-Until field, which only delays have (RFC 3464 §2.3.9). */
+  readonly willRetry: boolean;
   /** Diagnostic-Code and the extension fields that carry the words of the failing system. */
   readonly diagnostic: string;
 }
@@ -80,22 +85,24 @@ export function parseDeliveryStatus(text: string): DsnRecipient[] {
 
 /** The address in a recipient field: `rfc822;<user@example.org>`, `user@example.org (comment)`, X.400 and bare forms. */
 export function addressOfField(value: string): string {
-  const withoutType = value.replace(/^\s*[\w-]{1,30}\s*;\s*/, "").trim();
+  const withoutType = value.replace(/^\s*[\w -]{1,30};\s*/, "").trim();
   const bracketed = /<\s*([^<>]{1,400})\s*>/.exec(withoutType)?.[1];
-  const candidate = (bracketed ?? withoutType.replace(/\s*\([^()]*\)\s*$/, "")).trim().replace(/^["']+|["']+$/g, "");
-  return decodeUnicodeAddress(candidate.replace(/^mailto:/i, "").slice(0, 320));
+  const candidate = (bracketed ?? withoutType.replace(/\s*\([^()]*\)\s*$/, "")).trim();
+  const unquoted = candidate.replace(/^(["']+)([^"']*)["']+$/, "$2");
+  return decodeUnicodeAddress(unquoted.replace(/^mailto:/i, "").slice(0, 320));
 }
 
 function toRecipient(fields: ReadonlyMap<string, readonly string[]>): DsnRecipient {
   const value = (name: string) => fields.get(name)?.join(" ").trim() ?? "";
   const final = addressOfField(value("final-recipient"));
   const original = addressOfField(value("original-recipient"));
-  const address = [final, original].find(isMailbox) ?? (final || original);
+  const address = [final, original].find(isRoutable) ?? [final, original].find(isMailbox) ?? (final || original);
   return {
     address,
     originalAddress: isMailbox(original) && original !== address ? original : undefined,
     action: /^[a-z-]+/.exec(value("action").toLowerCase())?.[0] ?? "",
     status: parseEnhancedStatus(value("status")),
+    willRetry: value("will-retry-until") !== "",
     diagnostic: DIAGNOSTIC_FIELDS.map(value).filter(Boolean).join("\n"),
   };
 }
@@ -157,6 +164,10 @@ function completeLast(groups: readonly FieldGroup[], rest: FieldGroup): void {
 
 function isMailbox(address: string): boolean {
   return /^[^\s@]+@[^\s@]+$/.test(address) || /^"[^"]+"@[^\s@]+$/.test(address);
+}
+
+function isRoutable(address: string): boolean {
+  return isMailbox(address) && address.slice(address.lastIndexOf("@")).includes(".");
 }
 
 /** RFC 6533 §3: `utf-8-addr-xtext` writes a character as `\x{HEX}`. */

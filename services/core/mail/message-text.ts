@@ -1,5 +1,6 @@
 /** The plain-text alternative of an HTML body. One pass without a tree: a hostile page costs no more than its length. */
 import { Parser } from "htmlparser2";
+import { runAtOnce, type Steps } from "../steps.ts";
 
 /** Elements whose content nobody sees. */
 const HIDDEN = new Set("title style script template svg object select".split(" "));
@@ -17,6 +18,8 @@ const CELLS = new Set(["td", "th"]);
 const USEFUL_LINK = /^(?:https?:|mailto:|tel:|XYZ)/i;
 /** Deeper nesting is no page that anybody wrote, and it makes the parser slow: reading ends there. */
 const MAX_DEPTH = 1_000;
+/** Of a page, read in one step. */
+const STEP_CHARACTERS = 16_384;
 
 /**
  * Text of a page, tags of the form `XYZ<NAME>XYZ` kept: links as `text [URL]`, list items behind a star,
@@ -24,6 +27,11 @@ const MAX_DEPTH = 1_000;
  * @returns lines ended by LF, without white space at either end
  */
 export function textFromHtml(html: string): string {
+  return runAtOnce(textFromHtmlSteps(html));
+}
+
+/** `textFromHtml` in steps, for pages of megabytes. */
+export function* textFromHtmlSteps(html: string): Steps<string> {
   const writer = new TextWriter();
   const links: { readonly href: string; readonly start: number }[] = [];
   let depth = 0;
@@ -55,7 +63,11 @@ export function textFromHtml(html: string): string {
       }
     },
   });
-  parser.end(html);
+  for (let start = 0; start < html.length; start += STEP_CHARACTERS) {
+    parser.write(html.slice(start, start + STEP_CHARACTERS));
+    yield;
+  }
+  parser.end();
   return writer.textFrom(0);
 }
 

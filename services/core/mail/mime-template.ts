@@ -34,6 +34,7 @@ export function compileTextPart(
  */
 function quotedPrintableChunks(template: TextTemplate, escapeValue: (value: string) => string): MessageChunk[] {
   let column = 0;
+  const encoders = new Map<string, MessageChunk>();
   return template.flatMap((part): MessageChunk[] => {
     if (typeof part === "string") {
       const { octets, endColumn } = encodeQuotedPrintable(part);
@@ -43,11 +44,21 @@ function quotedPrintableChunks(template: TextTemplate, escapeValue: (value: stri
     const startColumn = column;
     column = 0;
     const { tag } = part;
-    return [
-      (values) => encodeQuotedPrintable(toCrlf(escapeValue(tagValue(tag, values))), startColumn).octets,
-      Buffer.from(SOFT_BREAK, "latin1"),
-    ];
+    const encoder =
+      encoders.get(`${startColumn} ${tag}`) ??
+      encodeOnce((values) => encodeQuotedPrintable(toCrlf(escapeValue(tagValue(tag, values))), startColumn).octets);
+    encoders.set(`${startColumn} ${tag}`, encoder);
+    return [encoder, Buffer.from(SOFT_BREAK, "latin1")];
   });
+}
+
+/** A link that stands in many lines is encoded once for each recipient. */
+function encodeOnce(encode: (values: PersonalValues) => Buffer): MessageChunk {
+  let last: { readonly values: PersonalValues; readonly octets: Buffer } | undefined;
+  return (values) => {
+    if (last?.values !== values) last = { values, octets: encode(values) };
+    return last.octets;
+  };
 }
 
 /** Base64 runs across the whole body, so that only a body without personal values can be encoded beforehand. */

@@ -125,7 +125,8 @@ export function attachmentPart(attachment: Attachment): Buffer {
  * @see RFC 2231 §3, §4
  */
 export function parameter(name: string, value: string): string {
-  if (/^[ -~]*$/.test(value) && value.length <= PARAMETER_SECTION_CHARACTERS) {
+  // What looks like an encoded word would be taken for one (RFC 2047 §5 forbids them here, readers decode them).
+  if (/^[ -~]*$/.test(value) && !value.includes("=?") && value.length <= PARAMETER_SECTION_CHARACTERS) {
     return `${name}="${value.replace(/["\\]/g, "\\$&")}"`;
   }
   const characters = Array.from(value, (character) =>

@@ -30,17 +30,30 @@ export interface ContactProfile {
   readonly locality: string;
 }
 
-const TAG = /XYZ([\p{L}\p{N}_-]+?)XYZ/gu;
+const WRAP = "XYZ";
+/** Words with spaces or dots between them, as headings of spreadsheets are: `XYZFecha de altaXYZ`. */
+const TAG_NAME = /^[\p{L}\p{N}_-]+(?:[ .]+[\p{L}\p{N}_-]+)*$/u;
+/** Longer than any field's or variable's name. Text between two `XYZ` that lie further apart is not even looked at. */
+const MOST_NAME_CHARACTERS = 500;
 const WRAPPED_NAME = /^XYZ(.+)XYZ$/s;
 
 /** Split text at its tags. Tags are found in the given text only: values are never searched for further tags. */
 export function parseTemplate(text: string): TextTemplate {
   const parts: (string | { readonly tag: string })[] = [];
   let end = 0;
-  for (const match of text.matchAll(TAG)) {
-    if (match.index > end) parts.push(text.slice(end, match.index));
-    parts.push({ tag: match[1] as string });
-    end = match.index + match[0].length;
+  for (let start = text.indexOf(WRAP); start >= 0; ) {
+    const nameStart = start + WRAP.length;
+    const nameEnd = text.indexOf(WRAP, nameStart + 1); // a name has a character at least
+    if (nameEnd < 0) break;
+    const tag = nameEnd - nameStart > MOST_NAME_CHARACTERS ? "" : text.slice(nameStart, nameEnd);
+    if (!TAG_NAME.test(tag)) {
+      start = text.indexOf(WRAP, start + 1);
+      continue;
+    }
+    if (start > end) parts.push(text.slice(end, start));
+    parts.push({ tag });
+    end = nameEnd + WRAP.length;
+    start = text.indexOf(WRAP, end);
   }
   if (end < text.length) parts.push(text.slice(end));
   return parts;
@@ -80,7 +93,7 @@ export function bareTagName(name: string): string {
 
 /** Name with its wrapping, as custom fields are shown and as tags are written. */
 export function wrappedTagName(name: string): string {
-  return `XYZ${bareTagName(name)}XYZ`;
+  return `${WRAP}${bareTagName(name)}${WRAP}`;
 }
 
 /** Make a value inert in HTML text and in quoted attributes. */

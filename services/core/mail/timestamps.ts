@@ -2,28 +2,33 @@
 
 /** `2026-11-20T12:00:00`. @param timeZone IANA name */
 export function formatTimestamp(moment: Date, timeZone: string): string {
-  if (timeZone === "UTC") return moment.toISOString().slice(0, 19);
-  return wallClock(timeZone).format(moment).replace(" ", "T");
+  if (timeZone === "UTC") return moment.toISOString().slice(0, TIMESTAMP_LENGTH);
+  // Years before 1000 come without their leading zeros.
+  return wallClock(timeZone).format(moment).replace(" ", "T").padStart(TIMESTAMP_LENGTH, "0");
 }
 
-const TIMESTAMP = /^(\d{4})-(\d\d)-(\d\d)[_T](\d\d):(\d\d):(\d\d)$/;
+const TIMESTAMP_LENGTH = "2026-11-20T12:00:00".length;
+/** The calendar has no year 0. */
+const TIMESTAMP = /^(?!0000)(\d{4}-\d\d-\d\d)[_T](\d\d:\d\d:\d\d)$/;
 
 /**
  * Reads `2026-11-20_12:00:00` or `2026-11-20T12:00:00`.
- * A time that a change of the clocks skips or repeats is read with the offset before the change.
+ * A time that a change of the clocks skips is read with the offset before the change.
+ * @param repeated which moment is meant by a time that a change of the clocks repeats
  * @returns undefined when it is neither, or no time of the calendar
  */
-export function parseTimestamp(text: string, timeZone: string): Date | undefined {
-  const numbers = TIMESTAMP.exec(text)?.slice(1).map(Number);
-  if (numbers === undefined) return undefined;
-  const [year, month, day, hour, minute, second] = numbers as [number, number, number, number, number, number];
-  const wallMs = Date.UTC(year, month - 1, day, hour, minute, second);
-  const isOfCalendar = new Date(wallMs).toISOString().slice(0, 19) === text.replace("_", "T");
-  if (!isOfCalendar) return undefined;
+export function parseTimestamp(text: string, timeZone: string, repeated: "first" | "last" = "first"): Date | undefined {
+  const [, date, time] = TIMESTAMP.exec(text) ?? [];
+  const wallMs = date === undefined ? Number.NaN : Date.parse(`${date}T${time}Z`);
+  if (Number.isNaN(wallMs)) return undefined;
+  // A 30th of February has become a day of March.
+  if (!new Date(wallMs).toISOString().startsWith(`${date}T${time}`)) return undefined;
   // The offset is that of a day before or of a day after, unless the clocks change twice within two days.
   const before = wallMs - offsetMs(wallMs - MS_PER_DAY, timeZone);
   const after = wallMs - offsetMs(wallMs + MS_PER_DAY, timeZone);
-  const moment = [before, after].find((candidate) => candidate + offsetMs(candidate, timeZone) === wallMs) ?? before;
+  // There is no day after the last one of year 9999.
+  const candidates = (repeated === "first" ? [before, after] : [after, before]).filter(Number.isFinite);
+  const moment = candidates.find((candidate) => candidate + offsetMs(candidate, timeZone) === wallMs) ?? before;
   return new Date(moment);
 }
 

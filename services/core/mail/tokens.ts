@@ -4,7 +4,7 @@
  */
 import { createHmac, timingSafeEqual } from "node:crypto";
 import { ok, type Result, refuse } from "../result.ts";
-import { deriveKey } from "../secret-box.ts";
+import { deriveKey, secretsOf } from "../secret-box.ts";
 
 /** What a VERP return path stands for: one delivery, that is one recipient of one batch. */
 export interface BounceTokenClaims {
@@ -56,7 +56,8 @@ export function readBounceToken(
     return refuse("malformed");
   }
   const mac = fromBase32(macText);
-  if (mac === null || !timingSafeEqual(mac, bounceMac(secret, payload))) return refuse("forged");
+  const isOurs = (one: string) => mac !== null && timingSafeEqual(mac, bounceMac(one, payload));
+  if (!secretsOf(secret).some(isOurs)) return refuse("forged");
 
   const expiresAt = new Date(payload.readUInt16BE(0) * MILLISECONDS_PER_DAY);
   if (now > expiresAt) return refuse("expired");
@@ -84,10 +85,9 @@ export function readToken(
   const isOneSpelling = octets.toString("base64url") === token; // decoding skips what it does not know
   if (!isOneSpelling || octets.length < TOKEN_MAC_OCTETS) return refuse("malformed");
   const payload = octets.subarray(TOKEN_MAC_OCTETS);
-  if (!timingSafeEqual(octets.subarray(0, TOKEN_MAC_OCTETS), tokenMac(secret, purpose, payload))) {
-    return refuse("forged");
-  }
-  return ok(payload);
+  const mac = octets.subarray(0, TOKEN_MAC_OCTETS);
+  const isOurs = secretsOf(secret).some((one) => timingSafeEqual(mac, tokenMac(one, purpose, payload)));
+  return isOurs ? ok(payload) : refuse("forged");
 }
 
 /**

@@ -1,6 +1,7 @@
 /** Makes the links of an HTML body countable, and adds the pixel that tells of its opening; once per message. */
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { QuoteType, Tokenizer, type TokenizerCallbacks } from "htmlparser2";
+import { runAtOnce, type Steps } from "../steps.ts";
 import { parseTemplate, wrappedTagName } from "./personalise.ts";
 
 /** HTML with tags in place of link targets, and the targets that they stand for. */
@@ -28,23 +29,35 @@ export function clickTag(link: LinkId): string {
  * that begin with a tag (so the unsubscribe URL), links whose text is itself a URL (a text that shows one address and
  * leads to another is what filters take for fraud), and everything in comments (so Outlook's conditional ones),
  * scripts and styles. AMP pages allow neither pixel nor foreign links: they are left alone as a whole.
+ * @param isLeftAlone targets that stay beside those
  */
-export function trackHtml(html: string): TrackedHtml {
-  const found = findLinks(html);
+export function trackHtml(html: string, isLeftAlone?: (target: string) => boolean): TrackedHtml {
+  return runAtOnce(trackHtmlSteps(html, isLeftAlone));
+}
+
+/** `trackHtml` in steps, for pages with thousands of links. */
+export function* trackHtmlSteps(
+  html: string,
+  isLeftAlone: (target: string) => boolean = () => false,
+): Steps<TrackedHtml> {
+  const found = yield* findLinks(html);
   if (found.isAmp) return { html, links: new Map() };
   const links = new Map<LinkId, string>();
-  const edits = found.links.map(({ start, end, target }) => {
+  const edits: Edit[] = [];
+  for (const { start, end, target } of found.links) {
+    if (isLeftAlone(target)) continue;
     const link = linkIdOf(target);
     links.set(link, target);
-    return { start, end, text: wrappedTagName(clickTag(link)) };
-  });
+    edits.push({ start, end, text: wrappedTagName(clickTag(link)) });
+    yield;
+  }
   const pixel = `<img src="${wrappedTagName(OPEN_TAG)}" width="1" height="1" alt="" style="display:block;border:0">`;
   edits.push({ start: found.bodyEnd, end: found.bodyEnd, text: pixel });
-  return { html: applyEdits(html, edits), links };
+  return { html: yield* applyEdits(html, edits), links };
 }
 
 export function linkIdOf(target: string): LinkId {
-  return createHash("sha256").update(target).digest("hex").slice(0, 12);
+  return hash("sha256", target, "hex").slice(0, 12);
 }
 
 interface FoundLink {
@@ -61,10 +74,16 @@ interface Found {
   readonly isAmp: boolean;
 }
 
-function findLinks(html: string): Found {
+/** Of a page, read in one step. */
+const STEP_CHARACTERS = 16_384;
+
+function* findLinks(html: string): Steps<Found> {
   const reader = new LinkReader(html);
   const tokenizer = new Tokenizer({ decodeEntities: true }, reader);
-  tokenizer.write(html);
+  for (let start = 0; start < html.length; start += STEP_CHARACTERS) {
+    tokenizer.write(html.slice(start, start + STEP_CHARACTERS));
+    yield;
+  }
   tokenizer.end();
   return { links: reader.links, bodyEnd: reader.bodyEnd ?? html.length, isAmp: reader.isAmp };
 }
@@ -174,15 +193,21 @@ function showsUrl(text: string): boolean {
   return /^(?:https?:\/\/|www\.)\S+$/i.test(text.trim());
 }
 
-function applyEdits(
-  html: string,
-  edits: readonly { readonly start: number; readonly end: number; readonly text: string }[],
-): string {
-  let result = "";
+/** What is to stand in the place of a piece of the page. */
+interface Edit {
+  readonly start: number;
+  readonly end: number;
+  readonly text: string;
+}
+
+function* applyEdits(html: string, edits: readonly Edit[]): Steps<string> {
+  const pieces: string[] = [];
   let end = 0;
   for (const edit of edits.toSorted((a, b) => a.start - b.start)) {
-    result += html.slice(end, edit.start) + edit.text;
+    pieces.push(html.slice(end, edit.start), edit.text);
     end = edit.end;
+    yield;
   }
-  return result + html.slice(end);
+  pieces.push(html.slice(end));
+  return pieces.join("");
 }

@@ -11,7 +11,7 @@ import {
   deleteCompany,
   findCompany,
   listCompanies,
-} from "../../store/companies.ts";
+} from "../../store/dns/companies.ts";
 import { resellerOnly } from "../caller.ts";
 import type { MakeEndpoints } from "../context.ts";
 import { anyCrmId, crmId, text } from "../schemas.ts";
@@ -21,7 +21,7 @@ const companyReply = createdReply.extend({ domains: z.int() });
 const companyParam = z.object({ crm_id: anyCrmId });
 
 /** Companies of a reseller. */
-export const makeCompanyEndpoints: MakeEndpoints = ({ db, secret, announcer }) => [
+export const makeCompanyEndpoints: MakeEndpoints = ({ db, secret, clock, announcer }) => [
   endpoint({
     method: "GET",
     path: "/companies",
@@ -96,10 +96,11 @@ export const makeCompanyEndpoints: MakeEndpoints = ({ db, secret, announcer }) =
     reply: z.object({ msg: z.literal("deleted"), domains: z.int() }),
     act: async ({ caller, params, fields }) => {
       const which = { resellerId: caller.resellerId, crmId: params.crm_id };
-      const gone = await deleteCompany(db, secret, which, cleanCompanyKey(fields.apikey));
+      const gone = await deleteCompany(db, { secret, clock }, which, cleanCompanyKey(fields.apikey));
       if (!gone.ok) return gone;
-      announcer.announce(gone.value);
-      return ok({ msg: "deleted" as const, domains: gone.value.length });
+      const { zoneIds, parentIds } = gone.value;
+      announcer.announce([...zoneIds, ...parentIds]);
+      return ok({ msg: "deleted" as const, domains: zoneIds.length });
     },
   }),
 ];
@@ -114,6 +115,6 @@ function showSummary({ crmId, name, suspended, domains }: CompanySummary) {
   return { crm_id: crmId, name, suspended, domains };
 }
 
-function showCompany(company: Company) {
-  return { ...showSummary(company), apikey: company.apikey };
+function showCompany({ crmId, name, apikey, suspended, domains }: Company) {
+  return { crm_id: crmId, name, apikey, suspended, domains };
 }

@@ -1,22 +1,19 @@
-import { Readable } from "node:stream";
 import { z } from "zod";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import { endpoint, RawReply } from "../../platform/http/endpoint.ts";
-import type { DnsCaller } from "../../store/dns-callers.ts";
-import { inSnapshot } from "../../store/dns-transactions.ts";
-import { readAllRecords } from "../../store/records.ts";
-import type { ZoneChanged } from "../../store/zone-changes.ts";
-import type { Modification, RecordDraft, RecordEdits, StoredRecord } from "../../store/zone-edit.ts";
-import { changeRecords } from "../../store/zone-records.ts";
-import { findZone, type Zone, zoneDoesNotExist } from "../../store/zones.ts";
+import { endpoint } from "../../platform/http/endpoint.ts";
+import { streamedReply } from "../../platform/http/streamed-reply.ts";
+import type { DnsCaller } from "../../store/dns/dns-callers.ts";
+import { recordPages } from "../../store/dns/records.ts";
+import type { ZoneChanged } from "../../store/dns/zone-changes.ts";
+import type { Modification, RecordDraft, RecordEdits, StoredRecord } from "../../store/dns/zone-edit.ts";
+import { changeRecords } from "../../store/dns/zone-records.ts";
+import { findZone, type Zone, zoneDoesNotExist } from "../../store/dns/zones.ts";
+import { streamInSnapshot } from "../../store/transactions.ts";
 import type { DnsApiContext, MakeEndpoints } from "../context.ts";
 import { readModification, readRecord, recordChanges, recordFields, recordReply, showRecord } from "../record-json.ts";
 import { domainParam, warnings, withWarnings } from "../schemas.ts";
 import { changeAndAnnounce, zoneTarget } from "../zone-target.ts";
-
-/** Records in one piece of a list's text. */
-const LIST_PIECE = 500;
 
 const recordId = z.int("must be a record's number").positive("must be a record's number");
 const recordParam = domainParam.extend({
@@ -28,6 +25,13 @@ const recordParam = domainParam.extend({
 const serialReply = z.object({ serial: z.int(), warnings });
 const changedReply = serialReply.extend({ rr_id: z.int() });
 const NO_EDITS: RecordEdits = { creations: [], modifications: [], deletionIds: [] };
+
+/** Changes of many records that come into force together. */
+export const batchFields = z.object({
+  create: z.array(recordFields).default([]),
+  modify: z.array(recordChanges.extend({ rr_id: recordId })).default([]),
+  delete: z.array(recordId).default([]),
+});
 
 /** Resource records. */
 export const makeRecordEndpoints: MakeEndpoints = (context) => [
@@ -41,12 +45,13 @@ export const makeRecordEndpoints: MakeEndpoints = (context) => [
       const target = zoneTarget(caller, domain);
       if (!target.ok) return target;
       const { scope, apex } = target.value;
-      return inSnapshot(context.db, async (snapshot) => {
+      const pieces = streamInSnapshot(context.db, async function* (snapshot) {
         const zone = await findZone(snapshot, scope, apex);
-        if (!zone) return refuse(zoneDoesNotExist(domain));
-        const records = await readAllRecords(snapshot, zone.id);
-        return ok(new RawReply("application/json", Readable.from(writeRecords(zone, records))));
+        if (zone) yield* listPieces(zone, recordPages(snapshot, zone.id));
       });
+      const reply = await streamedReply("application/json", pieces);
+      if (!reply.ok) return reply;
+      return reply.value ? ok(reply.value) : refuse(zoneDoesNotExist(domain));
     },
   }),
   endpoint({
@@ -70,15 +75,11 @@ export const makeRecordEndpoints: MakeEndpoints = (context) => [
     path: "/rr/:domain/batch",
     summary: "Create, modify and delete many records at once: all or nothing",
     params: domainParam,
-    fields: z.object({
-      create: z.array(recordFields).default([]),
-      modify: z.array(recordChanges.extend({ rr_id: recordId })).default([]),
-      delete: z.array(recordId).default([]),
-    }),
+    fields: batchFields,
     reply: serialReply.extend({ created: z.array(z.int()) }),
     act: async ({ caller, params, fields }) => {
       const changed = await edit(context, caller, params.domain, (apex) => readBatch(fields, apex));
-      return changed.ok ? ok({ created: [...changed.value.createdIds], ...showChange(changed.value) }) : changed;
+      return changed.ok ? ok({ ...showChange(changed.value), created: [...changed.value.createdIds] }) : changed;
     },
   }),
   endpoint({
@@ -122,13 +123,8 @@ function edit(
   });
 }
 
-interface BatchFields {
-  readonly create: readonly z.output<typeof recordFields>[];
-  readonly modify: readonly (z.output<typeof recordChanges> & { rr_id: number })[];
-  readonly delete: readonly number[];
-}
-
-function readBatch(fields: BatchFields, apex: Zone["apex"]): Result<RecordEdits, Refusal> {
+/** The edits that the fields of a batch describe. */
+export function readBatch(fields: z.output<typeof batchFields>, apex: Zone["apex"]): Result<RecordEdits, Refusal> {
   const creations: RecordDraft[] = [];
   for (const entry of fields.create) {
     const draft = readRecord(entry, apex);
@@ -149,13 +145,11 @@ function showChange({ zone, warnings: found }: ZoneChanged) {
 }
 
 /** The list's text piece by piece: that of a large zone is never held as a whole. */
-function* writeRecords(zone: Zone, records: readonly StoredRecord[]): Generator<string> {
-  yield `{"domain":${JSON.stringify(zone.name)},"serial":${zone.soa.serial},"rr":[`;
-  for (let start = 0; start < records.length; start += LIST_PIECE) {
-    const piece = records
-      .slice(start, start + LIST_PIECE)
-      .map((record) => JSON.stringify({ rr_id: record.id, ...showRecord(record, zone.apex) }));
-    yield `${start === 0 ? "" : ","}${piece.join(",")}`;
+async function* listPieces(zone: Zone, pages: AsyncIterable<readonly StoredRecord[]>): AsyncGenerator<string> {
+  let text = `{"domain":${JSON.stringify(zone.name)},"serial":${zone.soa.serial},"rr":[`;
+  for await (const page of pages) {
+    yield text + page.map((record) => JSON.stringify({ rr_id: record.id, ...showRecord(record, zone.apex) })).join(",");
+    text = ",";
   }
-  yield "]}";
+  yield text === "," ? "]}" : `${text}]}`;
 }

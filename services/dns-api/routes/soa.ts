@@ -1,8 +1,8 @@
 import { z } from "zod";
 import { ok, refuse } from "../../core/result.ts";
 import { endpoint } from "../../platform/http/endpoint.ts";
-import { changeSoa, checkSoaNames } from "../../store/zone-soa.ts";
-import { findZone, zoneDoesNotExist } from "../../store/zones.ts";
+import { changeSoa, checkSoaNames } from "../../store/dns/zone-soa.ts";
+import { findZone, zoneDoesNotExist } from "../../store/dns/zones.ts";
 import type { MakeEndpoints } from "../context.ts";
 import { anyCrmId, domainParam, nameText, secondsInPath, serialInPath, withWarnings } from "../schemas.ts";
 import { showSoa, soaReply } from "../soa-json.ts";

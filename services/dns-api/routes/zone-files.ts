@@ -1,15 +1,15 @@
 import { z } from "zod";
-import type { DomainName } from "../../core/dns/name.ts";
-import type { ResourceRecord } from "../../core/dns/record.ts";
-import { TYPE } from "../../core/dns/rr-types.ts";
-import { decodeSoaRdata } from "../../core/dns/soa.ts";
 import { ok, refuse } from "../../core/result.ts";
-import { endpoint, RawReply } from "../../platform/http/endpoint.ts";
-import { exportZone, replaceZone } from "../../store/zone-files.ts";
-import { type HistoryEntry, readHistory } from "../../store/zone-history.ts";
-import { findZone, zoneDoesNotExist } from "../../store/zones.ts";
+import { endpoint } from "../../platform/http/endpoint.ts";
+import { streamedReply } from "../../platform/http/streamed-reply.ts";
+import { replaceZone, zoneFilePieces } from "../../store/dns/zone-files.ts";
+import { readHistory } from "../../store/dns/zone-history.ts";
+import { findZone, zoneDoesNotExist } from "../../store/dns/zones.ts";
+import { streamInSnapshot } from "../../store/transactions.ts";
 import type { MakeEndpoints } from "../context.ts";
-import { type RecordJson, recordReply, showRecord } from "../record-json.ts";
+import { replyHistory } from "../history-json.ts";
+import { oneLargeFileAtATime, ZONE_FILE_BOUNDS } from "../large-files.ts";
+import { recordReply } from "../record-json.ts";
 import { domainParam, serial, warnings, withWarnings } from "../schemas.ts";
 import { changeAndAnnounce, zoneTarget } from "../zone-target.ts";
 
@@ -32,8 +32,13 @@ export const makeZoneFileEndpoints: MakeEndpoints = (context) => [
       const target = zoneTarget(caller, domain);
       if (!target.ok) return target;
       const { scope, apex } = target.value;
-      const exported = await exportZone(context.db, (snapshot) => findZone(snapshot, scope, apex));
-      return exported ? ok(new RawReply("text/dns", exported.text)) : refuse(zoneDoesNotExist(domain));
+      const pieces = streamInSnapshot(context.db, async function* (snapshot) {
+        const zone = await findZone(snapshot, scope, apex);
+        if (zone) yield* zoneFilePieces(snapshot, zone);
+      });
+      const reply = await streamedReply("text/dns", pieces);
+      if (!reply.ok) return reply;
+      return reply.value ? ok(reply.value) : refuse(zoneDoesNotExist(domain));
     },
   }),
   endpoint({
@@ -42,10 +47,12 @@ export const makeZoneFileEndpoints: MakeEndpoints = (context) => [
     summary: "Replace all records of a zone by those of a master file, in one step",
     params: domainParam,
     input: "text",
+    bodyType: "text/dns",
     reply: z.object({ serial: z.int(), records: z.int(), warnings }),
     act: async ({ caller, params, text }) => {
-      const replaced = await changeAndAnnounce(context, caller, params.domain, (target, now) =>
-        replaceZone(context.db, target, text, now),
+      const file = { text, bounds: ZONE_FILE_BOUNDS };
+      const replaced = await oneLargeFileAtATime(text, () =>
+        changeAndAnnounce(context, caller, params.domain, (target, now) => replaceZone(context.db, target, file, now)),
       );
       if (!replaced.ok) return replaced;
       const { zone, records, warnings: found } = replaced.value;
@@ -78,24 +85,7 @@ export const makeZoneFileEndpoints: MakeEndpoints = (context) => [
       const zone = await findZone(context.db, target.value.scope, target.value.apex);
       if (!zone) return refuse(zoneDoesNotExist(domain));
       const entries = await readHistory(context.db, zone.id, fields.before, fields.limit);
-      return ok({ history: entries.map((entry) => showEntry(entry, zone.apex)) });
+      return replyHistory(entries, zone.apex);
     },
   }),
 ];
-
-function showEntry({ serial: after, at, actor, deleted, added }: HistoryEntry, apex: DomainName) {
-  const showsSoa = differsBeyondSerial(deleted[0], added[0]);
-  const show = (records: readonly ResourceRecord[]): RecordJson[] =>
-    records.filter(({ type }) => showsSoa || type !== TYPE.SOA).map((record) => showRecord(record, apex));
-  return { serial: after, timestamp: at.toISOString(), actor, deleted: show(deleted), added: show(added) };
-}
-
-/** Every change alters the SOA's serial; what more it altered is worth showing. */
-function differsBeyondSerial(before: ResourceRecord | undefined, after: ResourceRecord | undefined): boolean {
-  if (!before || !after) return true;
-  const soas = [before, after].map(({ ttl, rdata }) => {
-    const { mname, rname, refresh, retry, expire, minimum } = decodeSoaRdata(rdata);
-    return JSON.stringify([ttl, mname.key, rname.key, refresh, retry, expire, minimum]);
-  });
-  return soas[0] !== soas[1];
-}

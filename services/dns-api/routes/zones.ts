@@ -5,20 +5,16 @@ import type { ResourceRecord } from "../../core/dns/record.ts";
 import { TYPE } from "../../core/dns/rr-types.ts";
 import { initialSerial } from "../../core/dns/serial.ts";
 import type { SoaRdata } from "../../core/dns/soa.ts";
-import { findWarnings } from "../../core/dns/zone-checks.ts";
+import { checkZoneName } from "../../core/dns/zone-checks.ts";
+import { findWarnings } from "../../core/dns/zone-warnings.ts";
 import { invalidField, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { Db } from "../../platform/db.ts";
 import { endpoint, RawReply } from "../../platform/http/endpoint.ts";
-import { checkNewZoneName, createZone, type NewZone } from "../../store/zone-creation.ts";
-import { checkSoaNames } from "../../store/zone-soa.ts";
-import {
-  deleteZone,
-  type ListPosition,
-  listPublishedZones,
-  setZoneSuspended,
-  zoneDoesNotExist,
-} from "../../store/zones.ts";
+import { createZone, type NewZone } from "../../store/dns/zone-creation.ts";
+import { deleteZone } from "../../store/dns/zone-deletion.ts";
+import { checkSoaNames } from "../../store/dns/zone-soa.ts";
+import { type ListPosition, listPublishedZones, setZoneSuspended } from "../../store/dns/zones.ts";
 import { actorOf, scopeOf } from "../caller.ts";
 import type { DnsApiContext, DnsEndpoint, MakeEndpoints } from "../context.ts";
 import { anyCrmId, domainParam, nameText, seconds, serial, withWarnings } from "../schemas.ts";
@@ -41,9 +37,12 @@ const newZoneFields = z.object({
   serial: serial.optional(),
 });
 
+/** One path, one name for its parameter: OpenAPI knows no two that differ in that alone. */
+const fqdnParam = z.object({ fqdn: z.string() });
+
 /** Master zones: the list, creation, suspension, deletion. */
 export const makeZoneEndpoints: MakeEndpoints = (context) => {
-  const { db, clock, announcer } = context;
+  const { db, secret, clock, announcer } = context;
   return [
     endpoint({
       method: "GET",
@@ -63,7 +62,7 @@ export const makeZoneEndpoints: MakeEndpoints = (context) => {
       method: "POST",
       path: "/master_zone/:fqdn",
       summary: "Create a master zone, with its SOA and an NS record for mname",
-      params: z.object({ fqdn: z.string() }),
+      params: fqdnParam,
       fields: newZoneFields,
       reply: soaReply,
       act: async ({ caller, params, fields }) => {
@@ -80,16 +79,16 @@ export const makeZoneEndpoints: MakeEndpoints = (context) => {
     suspensionEndpoint(context, "/resume_zone/:domain", "Resume a zone", false),
     endpoint({
       method: "DELETE",
-      path: "/master_zone/:domain",
+      path: "/master_zone/:fqdn",
       summary: "Delete a zone with all its records",
-      params: domainParam,
+      params: fqdnParam,
       reply: z.object({ msg: z.literal("deleted") }),
-      act: async ({ caller, params: { domain } }) => {
+      act: async ({ caller, params: { fqdn: domain } }) => {
         const target = zoneTarget(caller, domain);
         if (!target.ok) return target;
-        const zoneId = await deleteZone(db, target.value.scope, target.value.apex);
-        if (zoneId === undefined) return refuse(zoneDoesNotExist(domain));
-        announcer.announce([zoneId]);
+        const deleted = await deleteZone(db, { ...target.value, signer: { secret, clock } });
+        if (!deleted.ok) return deleted;
+        announcer.announce([...deleted.value.zoneIds, ...deleted.value.parentIds]);
         return ok({ msg: "deleted" as const });
       },
     }),
@@ -124,8 +123,8 @@ function suspensionEndpoint(
 function planZone(fqdn: string, fields: z.output<typeof newZoneFields>, now: Date): Result<NewZone, Refusal> {
   const apex = absoluteName("fqdn", fqdn);
   if (!apex.ok) return apex;
-  const unlawful = checkNewZoneName(apex.value);
-  if (unlawful) return refuse(invalidField("fqdn", unlawful));
+  const lawful = checkZoneName(apex.value);
+  if (!lawful.ok) return refuse(invalidField("fqdn", lawful.error.message));
   const mname = absoluteName("mname", fields.mname);
   if (!mname.ok) return mname;
   const rname = absoluteName("rname", fields.rname);
@@ -144,7 +143,7 @@ function planZone(fqdn: string, fields: z.output<typeof newZoneFields>, now: Dat
 /** In a new zone there is nothing around its NS record. */
 function warningsOf({ apex, soa: { mname }, records }: NewZone): string[] {
   const nothing = { recordsAt: () => records.filter(() => false), recordsBelow: () => [] };
-  return isSubdomain(mname, apex) ? findWarnings(apex, records, nothing, mname) : [];
+  return isSubdomain(mname, apex) ? findWarnings({ apex, changed: records, mname }, nothing) : [];
 }
 
 async function* writeDomainList(

@@ -62,7 +62,7 @@ export class Arena {
 
   /** Gives a block back that no table refers to any more. */
   retire(reference: number, octets: number): void {
-    this.#retired.push({ reference, octets, epoch: this.#memory.words[HEADER.EPOCH]! });
+    this.#retired.push({ reference, octets, epoch: this.epoch });
   }
 
   /** Ends the writer's current step and frees what no reader can see. */
@@ -70,13 +70,23 @@ export class Arena {
     // 0 stands for a reader that is outside, so the count leaves it out when it wraps.
     if (Atomics.add(this.#memory.words, HEADER.EPOCH, 1) === -1) Atomics.add(this.#memory.words, HEADER.EPOCH, 1);
     if (this.#retired.length === 0) return;
-    const oldest = this.#oldestReader();
+    const oldest = this.#oldestHolder();
     const waiting: Retired[] = [];
     for (const block of this.#retired) {
       if (isBefore(block.epoch, oldest)) this.#release(block);
       else waiting.push(block);
     }
     this.#retired = waiting;
+  }
+
+  /** The writer's current step. */
+  get epoch(): number {
+    return this.#memory.words[HEADER.EPOCH]!;
+  }
+
+  /** Whether all readers that are inside have entered after a step. */
+  hasPassed(epoch: number): boolean {
+    return isBefore(epoch, this.#oldestReader());
   }
 
   /** Keeps everything that is visible now from being freed, until the returned function is called. */
@@ -99,6 +109,12 @@ export class Arena {
       const entered = Atomics.load(this.#memory.words, HEADER.READERS + reader * READER_STRIDE);
       if (entered !== 0 && isBefore(entered, oldest)) oldest = entered;
     }
+    return oldest;
+  }
+
+  /** As `#oldestReader`, pins included. */
+  #oldestHolder(): number {
+    let oldest = this.#oldestReader();
     for (const pinned of this.#pins.values()) if (isBefore(pinned, oldest)) oldest = pinned;
     return oldest;
   }

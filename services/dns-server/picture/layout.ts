@@ -57,8 +57,18 @@ export const ZONE = {
   SIZE: 5,
   /** 1 when only those may ask whom an ACL lets. */
   RESTRICTED: 6,
-  APEX: 7,
+  /** How the zone proves that something is not there: a value of `DENIAL`, or the reference of an `NSEC3_PARAMETERS`. */
+  DENIAL: 7,
+  /** Whose it is: a number of the writer's. */
+  RESELLER: 8,
+  APEX: 9,
 } as const;
+
+/** A zone's denial of existence, where it is no reference; it stays the same as long as the zone does. */
+export const DENIAL = { NONE: 0, NSEC: 1 } as const;
+
+/** How a zone's names are hashed (RFC 5155 §5): iterations, octets of the salt, the block's size, the salt. */
+export const NSEC3_PARAMETERS = { ITERATIONS: 0, SALT_OCTETS: 1, SIZE: 2, SALT: 3 } as const;
 
 /**
  * A name of a zone: these words, then the length of the name relative to the apex in one octet, that name (case kept,
@@ -76,6 +86,26 @@ export const NODE = {
   NAME: 6,
 } as const;
 
+/**
+ * The last words of an apex's node, counted from the end of its block. Whoever has loaded the apex has a version of the
+ * whole zone: the nodes that the tables have for it (see `CHANGE`), and the root of its index (see `INDEX`).
+ */
+export const APEX_TAIL = { VERSION: 1, INDEX: 2, WORDS: 2 } as const;
+
+/**
+ * Stands in the node table for a name that changes together with others, until no reader is left that began before:
+ * from `VERSION` on the name's node is `AFTER`, before it is `BEFORE`; 0 for none. Its other fields are those of a
+ * node, so that look-ups find it the same way, and its flag is `FLAG.CHANGE`.
+ */
+export const CHANGE = { BEFORE: 1, AFTER: 2, VERSION: 4 } as const;
+
+/**
+ * A block of a zone's index, a B+tree over the nodes that deny existence, in canonical order (RFC 4034 §6.1): number of
+ * entries with the level above them, 0 for a leaf; the change that wrote the block; then the entries. A leaf's entry is
+ * a node; that of a higher block is the first node below it and the block that this node is in.
+ */
+export const INDEX = { COUNT_AND_LEVEL: 0, VERSION: 1, ENTRIES: 2, ENTRY_WORDS: 64 } as const;
+
 /** Flags of a node. */
 export const FLAG = {
   /** NS below the apex: a zone cut. */
@@ -84,16 +114,22 @@ export const FLAG = {
   CNAME: 4,
   /** The name `*` stands right below this one. */
   WILDCARD_CHILD: 8,
+  /** NSEC of a zone that denies with them: the node is in the zone's index. */
+  NSEC: 16,
+  /** NSEC3 and its signatures alone: the node is in the zone's index and in no table (RFC 5155 §7.2.8). */
+  NSEC3: 32,
+  /** No node but a `CHANGE`. */
+  CHANGE: 64,
 } as const;
 export const FLAG_BITS = 8;
 
 /**
- * An RRset: type << 16 | number of records (65,535 stands for more), octets of the records, the records, padding to a
- * word. Each record is wire form ready for copying: owner pointer 0xC00C, type, class, TTL, RDLENGTH, RDATA. In RDATA of
+ * An RRset: type << 16 | signed << 15 | number of records (32,767 stands for more), octets of the records, the records,
+ * padding to a word. What follows a signed RRset is an RRset of the RRSIG records that cover it. Each record is wire form ready for copying: owner pointer 0xC00C, type, class, TTL, RDLENGTH, RDATA. In RDATA of
  * the types of `EMBEDDED_NAMES` the end of a name that equals the apex is the pointer 0xC000, to be pointed at the
  * message's apex.
  */
-export const RRSET = { TYPE_AND_COUNT: 0, LENGTH: 1, RECORDS: 2 } as const;
+export const RRSET = { TYPE_AND_COUNT: 0, LENGTH: 1, RECORDS: 2, SIGNED: 0x8000, COUNT_MASK: 0x7fff } as const;
 
 /** Octets before a stored record's RDATA: owner pointer, type, class, TTL, RDLENGTH. */
 export const RECORD_FIXED_OCTETS = 12;

@@ -64,6 +64,20 @@ export class LookupName {
     return after < 0 ? position + 1 : after;
   }
 
+  /** Becomes the name `*` right below the one that begins at a label of another. */
+  readWildcard(other: LookupName, parentLabel: number): void {
+    const parent = other.startOf(parentLabel);
+    this.octets[0] = 1;
+    this.octets[1] = ASTERISK;
+    this.labelStarts[0] = 0;
+    for (let index = parent; index < other.length; index += 1) this.octets[2 + index - parent] = other.octets[index]!;
+    for (let label = parentLabel; label < other.labelCount; label += 1) {
+      this.labelStarts[1 + label - parentLabel] = 2 + other.labelStarts[label]! - parent;
+    }
+    this.labelCount = 1 + other.labelCount - parentLabel;
+    this.length = 2 + other.length - parent;
+  }
+
   /** Whether the two are the same name. */
   equals(other: LookupName): boolean {
     if (other.length !== this.length) return false;

@@ -1,4 +1,8 @@
 import {
+  APEX_TAIL,
+  CHANGE,
+  DENIAL,
+  FLAG,
   FLAG_BITS,
   HEADER,
   LOWER_CASE,
@@ -29,6 +33,8 @@ export class PictureReader {
   #key1: number;
   /** Label of the name at which the zone found last begins. */
   zoneLabel = 0;
+  /** Node of the apex of the zone that is open: the version of the zone that look-ups are made in. */
+  apex = 0;
 
   /** @param index this thread's number among the readers, for `enter` and `leave` */
   constructor(memory: PictureMemory, index = 0) {
@@ -74,6 +80,16 @@ export class PictureReader {
     return found;
   }
 
+  /**
+   * Opens a zone as it stands now: look-ups in it are of this version, whatever is published meanwhile.
+   * A reader that has opened none, the writer's own, sees what is going to be published.
+   * @returns the apex's node
+   */
+  open(zone: number): number {
+    this.apex = this.apexNode(zone);
+    return this.apex;
+  }
+
   /** The label of a name at which the zone's apex begins; −1 when the name is not at or below it. */
   apexLabelIn(zone: number, name: LookupName): number {
     const apexOctets = this.memory.words[(zone >> 2) + ZONE.APEX_LENGTH]!;
@@ -104,6 +120,11 @@ export class PictureReader {
    * @returns 0 when the name does not exist
    */
   findNode(zone: number, hash: number, name: LookupName, label: number, apexLabel: number): number {
+    return this.#settled(this.findEntry(zone, hash, name, label, apexLabel));
+  }
+
+  /** As `findNode`, but what the table has for the name, which may be a `CHANGE`. */
+  findEntry(zone: number, hash: number, name: LookupName, label: number, apexLabel: number): number {
     const start = name.labelStarts[label]!;
     const length = name.startOf(apexLabel) - start;
     let slot = this.#firstSlot(hash, HEADER.NODE_SHARDS, NODE_SHARD_BITS);
@@ -136,7 +157,7 @@ export class PictureReader {
           octets[stored + 2] === WILDCARD_LABEL[1] &&
           this.#sameOctets(stored + 3, name.octets, start, length)
         ) {
-          return node;
+          return this.#settled(node);
         }
       }
       slot = this.#nextSlot(slot);
@@ -193,6 +214,40 @@ export class PictureReader {
       rrset = this.nextRrset(rrset);
     }
     return 0;
+  }
+
+  /** How the zone proves that something is not there; see `ZONE.DENIAL`. */
+  denialOf(zone: number): number {
+    return this.memory.words[(zone >> 2) + ZONE.DENIAL]!;
+  }
+
+  isSigned(zone: number): boolean {
+    return this.denialOf(zone) !== DENIAL.NONE;
+  }
+
+  /** Root of the index of the zone that is open (layout.ts, `INDEX`); 0 while that is empty. */
+  get indexRoot(): number {
+    return this.#apexWord(APEX_TAIL.INDEX);
+  }
+
+  /** A word of the tail of the apex that is open. */
+  #apexWord(word: number): number {
+    const { words } = this.memory;
+    return words[((this.apex + words[(this.apex >> 2) + NODE.SIZE]!) >> 2) - word]!;
+  }
+
+  /** The node that an entry of the table stands for in the version that is open. */
+  #settled(entry: number): number {
+    let node = entry;
+    while (node !== 0 && (this.memory.words[(node >> 2) + NODE.FLAGS]! & FLAG.CHANGE) !== 0) {
+      const { words } = this.memory;
+      const change = node >> 2;
+      const isPublished =
+        this.apex === 0 || ((this.#apexWord(APEX_TAIL.VERSION) - words[change + CHANGE.VERSION]!) | 0) >= 0;
+      node = words[change + (isPublished ? CHANGE.AFTER : CHANGE.BEFORE)]!;
+      this.memory.follow(node);
+    }
+    return node;
   }
 
   #zoneAt(hash: number, name: LookupName, label: number): number {

@@ -12,8 +12,6 @@ export interface PictureRecord {
 
 /** Stands for the zone's apex at the end of a name; see `RRSET`. */
 const APEX_MARK = 0xc000;
-/** The count has 16 bits. An RRset of more records fits into no message, so that it is never told how many they are. */
-const MAX_COUNT = 0xffff;
 
 /**
  * Turns the records of one name into the RRsets of its node (layout.ts, `RRSET`).
@@ -32,6 +30,8 @@ export class RrsetEncoder {
   #type = -1;
   #records = 0;
   #header = 0;
+  /** RRSIG records, which wait for `finish`. */
+  #signatures: Signature[] = [];
 
   /**
    * Begins another name.
@@ -42,22 +42,56 @@ export class RrsetEncoder {
     this.length = 0;
     this.count = 0;
     this.#type = -1;
+    if (this.#signatures.length > 0) this.#signatures = [];
   }
 
-  /** Adds records in any order; those of a type keep theirs. */
-  addAll(records: readonly PictureRecord[]): void {
-    const sorted = records.length < 2 ? records : records.toSorted((a, b) => typeOrder(a.type) - typeOrder(b.type));
-    for (const { type, ttl, rdata } of sorted) this.add(type, ttl, rdata, 0, rdata.length);
-  }
-
-  /** Adds one record, its RDATA in [start, end) of the octets: the SOA first, then by type. */
+  /** Adds one record, its RDATA in [start, end) of the octets: the SOA first, then by type; those of a type keep their order. */
   add(type: number, ttl: number, octets: Uint8Array, start: number, end: number): void {
-    if (type !== this.#type) this.#beginRrset(type);
-    this.#records = Math.min(this.#records + 1, MAX_COUNT);
-    this.#encodeRecord(type, ttl, octets, start, end);
-    // Words are read through an Int32Array, in the machine's own order.
-    this.#words[(this.#header >> 2) + RRSET.TYPE_AND_COUNT] = (type << 16) | this.#records;
-    this.#words[(this.#header >> 2) + RRSET.LENGTH] = this.length - this.#header - RRSET.RECORDS * 4;
+    if (type === TYPE.RRSIG && end - start >= 2) {
+      const rdata = Uint8Array.prototype.slice.call(octets, start, end);
+      this.#signatures.push({ covered: coveredType(rdata, 0), ttl, rdata });
+    } else {
+      if (type !== this.#type) this.#beginRrset(type);
+      this.#addRecord(type, ttl, octets, start, end);
+    }
+  }
+
+  /** Ends the name: signatures go behind what they cover, those that cover nothing here to the end. */
+  finish(): void {
+    if (this.#signatures.length === 0) return;
+    const rrsets = this.octets.slice(0, this.length);
+    const words = new Int32Array(rrsets.buffer, 0, rrsets.length >> 2);
+    let waiting = this.#signatures;
+    let left = this.count;
+    this.length = 0;
+    this.count = 0;
+    for (let start = 0; left > 0; left -= 1) {
+      const end = start + RRSET.RECORDS * 4 + words[(start >> 2) + RRSET.LENGTH]!;
+      const type = words[(start >> 2) + RRSET.TYPE_AND_COUNT]! >>> 16;
+      this.#copyRrset(rrsets, start, end);
+      waiting = this.#addSignatures(waiting, type);
+      start = (end + 3) & ~3;
+    }
+    while (waiting.length > 0) waiting = this.#addSignatures(waiting, waiting[0]!.covered);
+  }
+
+  #copyRrset(rrsets: Uint8Array, start: number, end: number): void {
+    this.length = (this.length + 3) & ~3;
+    this.#reserve(end - start);
+    this.#header = this.length;
+    this.#copy(rrsets, start, end);
+    this.count += 1;
+  }
+
+  /** Adds the signatures of a type behind the RRset at hand; returns the others. */
+  #addSignatures(signatures: Signature[], type: number): Signature[] {
+    const own = signatures.filter(({ covered }) => covered === type);
+    if (own.length === 0) return signatures;
+    const typeWord = (this.#header >> 2) + RRSET.TYPE_AND_COUNT;
+    if (this.#words[typeWord]! >>> 16 === type) this.#words[typeWord]! |= RRSET.SIGNED;
+    this.#beginRrset(TYPE.RRSIG);
+    for (const { ttl, rdata } of own) this.#addRecord(TYPE.RRSIG, ttl, rdata, 0, rdata.length);
+    return signatures.filter(({ covered }) => covered !== type);
   }
 
   #beginRrset(type: number): void {
@@ -68,6 +102,15 @@ export class RrsetEncoder {
     this.#type = type;
     this.#records = 0;
     this.count += 1;
+  }
+
+  #addRecord(type: number, ttl: number, octets: Uint8Array, start: number, end: number): void {
+    // An RRset of more records than can be counted fits into no message, so that it is never told how many they are.
+    this.#records = Math.min(this.#records + 1, RRSET.COUNT_MASK);
+    this.#encodeRecord(type, ttl, octets, start, end);
+    // Words are read through an Int32Array, in the machine's own order.
+    this.#words[(this.#header >> 2) + RRSET.TYPE_AND_COUNT] = (type << 16) | this.#records;
+    this.#words[(this.#header >> 2) + RRSET.LENGTH] = this.length - this.#header - RRSET.RECORDS * 4;
   }
 
   #encodeRecord(type: number, ttl: number, rdata: Uint8Array, rdataStart: number, rdataEnd: number): void {
@@ -95,7 +138,7 @@ export class RrsetEncoder {
     let end = start;
     let apexAt = -1;
     while (end < limit && rdata[end]! > 0) end += rdata[end]! + 1;
-    if (end >= limit) throw new Error("stored record is corrupt: a name in its RDATA ends early");
+    if (end >= limit) throw new CorruptRecordError("a name in its RDATA ends early");
     end += 1;
     const candidate = end - apex.length;
     // The root as apex saves nothing.
@@ -122,6 +165,29 @@ export class RrsetEncoder {
     this.#view = new DataView(larger.buffer);
     this.#words = new Int32Array(larger.buffer);
   }
+}
+
+/** A record that the database has, and that is none: its zone cannot be taken in, and others need not suffer for it. */
+export class CorruptRecordError extends Error {
+  constructor(fault: string) {
+    super(`stored record is corrupt: ${fault}`);
+  }
+}
+
+interface Signature {
+  readonly covered: number;
+  readonly ttl: number;
+  readonly rdata: Uint8Array;
+}
+
+/** The order in which an encoder takes the records of a name. */
+export function inEncodingOrder(records: readonly PictureRecord[]): readonly PictureRecord[] {
+  return records.length < 2 ? records : records.toSorted((a, b) => typeOrder(a.type) - typeOrder(b.type));
+}
+
+/** The type that an RRSIG covers (RFC 4034 §3.1.1). */
+export function coveredType(octets: Uint8Array, rdata: number): number {
+  return (octets[rdata]! << 8) | octets[rdata + 1]!;
 }
 
 function typeOrder(type: number): number {

@@ -1,11 +1,12 @@
-import { TYPE } from "../../core/dns/rr-types.ts";
 import { Arena } from "./arena.ts";
+import { type Denial, DenialFinder, isSameDenial } from "./denial.ts";
 import { HashTable } from "./hash-table.ts";
-import { FLAG, HEADER, NODE, ZONE, ZONE_SHARD_BITS } from "./layout.ts";
+import { DENIAL, HEADER, NODE, NSEC3_PARAMETERS, ZONE, ZONE_SHARD_BITS } from "./layout.ts";
 import { LookupName } from "./lookup-name.ts";
 import { PictureMemory } from "./memory.ts";
+import { NameDraft } from "./name-draft.ts";
 import { PictureReader } from "./reader.ts";
-import { type PictureRecord, RrsetEncoder } from "./stored-rrset.ts";
+import { inEncodingOrder, type PictureRecord } from "./stored-rrset.ts";
 import { ZoneNodes } from "./zone-nodes.ts";
 
 /** What the picture needs to know of a zone beside its records. */
@@ -16,6 +17,8 @@ export interface PictureZone {
   readonly negativeTtlSeconds: number;
   /** Whether only those may ask whom an ACL lets. */
   readonly restricted?: boolean;
+  /** Whose it is; null for nobody's. */
+  readonly resellerId?: string | null;
 }
 
 /** References of a published zone and its apex's hash. */
@@ -25,9 +28,15 @@ interface ZoneEntry {
   readonly labelCount: number;
 }
 
+/** A zone out of sight whose nodes are still to be taken apart, once the readers of this epoch have left. */
+interface DiscardedZone {
+  readonly zone: number;
+  readonly epoch: number;
+}
+
 /**
- * The only writer of the picture. Readers on other threads never wait and never see a name half changed: a node is
- * written aside and swapped in by one store; a whole zone is built aside, invisible, and swapped in by one store.
+ * The only writer of the picture. Readers on other threads never wait and never see a change in part: a new zone is
+ * built aside and swapped in by one store; so is a new version of a zone, of which only what changes is written.
  */
 export class PictureWriter {
   readonly memory: PictureMemory;
@@ -35,9 +44,10 @@ export class PictureWriter {
   readonly #zones: HashTable;
   readonly #nodes: ZoneNodes;
   readonly #reader: PictureReader;
-  readonly #encoder = new RrsetEncoder();
-  /** Of the name that the encoder has at hand. */
-  #flags = 0;
+  /** For names whose records come all at once. */
+  readonly #draft = new NameDraft();
+  readonly #denialFinder = new DenialFinder();
+  readonly #denials = new Map<number, Denial>();
   readonly #apexName = new LookupName();
   readonly #published = new Map<string, ZoneEntry>();
   /** The hash is keyed, so it is enough that no two zones share a seed. */
@@ -45,8 +55,10 @@ export class PictureWriter {
   /** The zone that `#apex` belongs to. */
   #apexZone = 0;
   #apex: Uint8Array = new Uint8Array(0);
-  /** Zones out of sight whose nodes are still to be taken apart. */
-  readonly #discarded: number[] = [];
+  readonly #discarded: DiscardedZone[] = [];
+  /** Zones have a reseller's place in this list. */
+  readonly #resellers: (string | null)[] = [null];
+  readonly #resellerNumbers = new Map<string | null, number>([[null, 0]]);
 
   constructor(memory: PictureMemory = PictureMemory.create()) {
     this.memory = memory;
@@ -71,10 +83,11 @@ export class PictureWriter {
   }
 
   /**
-   * Starts a zone that nobody sees yet. Fill it with `setName`, the apex included, then `publishZone` or `discardZone`.
+   * Starts a zone that nobody sees yet. Fill it with `setName`, the apex first, as it says whether the zone is signed;
+   * then `publishZone` or `discardZone`.
    * @returns its reference
    */
-  createZone({ apex, negativeTtlSeconds, restricted = false }: PictureZone): number {
+  createZone({ apex, negativeTtlSeconds, restricted = false, resellerId = null }: PictureZone): number {
     const size = this.#arena.blockSize(ZONE.APEX * 4 + apex.length);
     const zone = this.#arena.allocate(size);
     // The block may have been another zone's before.
@@ -88,22 +101,29 @@ export class PictureWriter {
     words[word + ZONE.FIRST_NODE] = 0;
     words[word + ZONE.SIZE] = size;
     words[word + ZONE.RESTRICTED] = restricted ? 1 : 0;
+    words[word + ZONE.DENIAL] = DENIAL.NONE;
+    words[word + ZONE.RESELLER] = this.#numberOf(resellerId);
     octets.set(apex, zone + ZONE.APEX * 4);
     this.#nodes.createApex(zone, apex);
     return zone;
   }
 
-  /** Makes the zone visible, in the place of the one with the same apex when there is one. */
+  /**
+   * Makes a new zone visible, in the place of the one with the same apex when there is one; or all that was done to a
+   * zone since it was published last.
+   */
   publishZone(zone: number): void {
     const apex = this.#apexOf(zone);
     const key = apexKey(apex);
     const previous = this.#published.get(key);
+    this.#nodes.publish(zone);
+    if (previous?.reference === zone) return;
     const entry = previous
       ? { ...previous, reference: zone }
       : { reference: zone, hash: this.#apexHash(apex), labelCount: this.#apexName.labelCount };
     if (previous) {
       this.#zones.replace(entry.hash, previous.reference, zone);
-      this.#discarded.push(previous.reference);
+      this.#discard(previous.reference);
     } else {
       this.#zones.insert(entry.hash, zone);
       const { words } = this.memory;
@@ -117,6 +137,11 @@ export class PictureWriter {
     return this.#published.get(apexKey(apex))?.reference ?? 0;
   }
 
+  /** Whose a zone is; null for nobody's. */
+  resellerOf(zone: number): string | null {
+    return this.#resellers[this.memory.words[(zone >> 2) + ZONE.RESELLER]!]!;
+  }
+
   /** Takes a zone out of sight; does nothing when it is not there. */
   withdrawZone(apex: Uint8Array): void {
     const key = apexKey(apex);
@@ -124,12 +149,23 @@ export class PictureWriter {
     if (!entry) return;
     this.#zones.remove(entry.hash, entry.reference);
     this.#published.delete(key);
-    this.#discarded.push(entry.reference);
+    this.#discard(entry.reference);
   }
 
-  /** Gives up a zone that was created and not published. */
+  /** Gives up what was not published: a new zone, or what was done to one that is visible. */
   discardZone(zone: number): void {
-    this.#discarded.push(zone);
+    if (this.publishedZone(this.#apexOf(zone)) === zone) this.#nodes.abandon(zone);
+    else this.#discard(zone);
+  }
+
+  /**
+   * Whether a published zone can be given these records at its apex. If not, because they begin or end its signing or
+   * say that its names are hashed otherwise, the zone has to be built anew.
+   */
+  takesApex(zone: number, records: readonly PictureRecord[]): boolean {
+    this.#denialFinder.begin();
+    for (const { type, rdata } of records) this.#denialFinder.add(type, rdata, 0, rdata.length);
+    return isSameDenial(this.#denialFinder.denial, this.#denialAt(zone));
   }
 
   setNegativeTtl(zone: number, seconds: number): void {
@@ -141,26 +177,24 @@ export class PictureWriter {
    * @param owner wire form, at or below the zone's apex, case kept
    */
   setName(zone: number, owner: Uint8Array, records: readonly PictureRecord[]): void {
-    this.beginName(zone);
-    for (const { type } of records) this.#flags |= flagOf(type);
-    this.#encoder.addAll(records);
-    this.endName(zone, owner);
+    this.beginName(zone, this.#draft);
+    for (const { type, ttl, rdata } of inEncodingOrder(records)) this.#draft.add(type, ttl, rdata, 0, rdata.length);
+    this.endName(zone, owner, this.#draft);
   }
 
-  /** As `setName`, for records that come one by one: then `addRecord` for each, and `endName`. */
-  beginName(zone: number): void {
-    this.#flags = 0;
-    this.#encoder.begin(this.#apexOf(zone));
+  /** As `setName`, for records that come one by one, into a draft; then `endName`. */
+  beginName(zone: number, draft: NameDraft): void {
+    const hasNsec3Chain = this.memory.words[(zone >> 2) + ZONE.DENIAL]! > DENIAL.NSEC;
+    draft.begin({ apex: this.#apexOf(zone), hasNsec3Chain });
   }
 
-  /** Adds a record whose RDATA is in [start, end) of the octets. The SOA comes first, the others by ascending type. */
-  addRecord(type: number, ttl: number, octets: Uint8Array, start: number, end: number): void {
-    this.#flags |= flagOf(type);
-    this.#encoder.add(type, ttl, octets, start, end);
-  }
-
-  endName(zone: number, owner: Uint8Array): void {
-    this.#nodes.setRrsets(zone, owner, owner.length - this.#apexOf(zone).length, this.#encoder, this.#flags);
+  /** @throws when a published zone does not take the apex (`takesApex`) */
+  endName(zone: number, owner: Uint8Array, draft: NameDraft): void {
+    const nameLength = owner.length - this.#apexOf(zone).length;
+    if (nameLength === 0) this.#setDenial(zone, draft.denial);
+    draft.finish();
+    this.#nodes.setRrsets(zone, owner, nameLength, draft.rrsets, draft.flags);
+    if (draft.hasNsec3Chain && nameLength > 0) this.#nodes.setNsec3(zone, owner, nameLength, draft.nsec3Rrsets);
   }
 
   /**
@@ -169,13 +203,15 @@ export class PictureWriter {
    * @returns whether discarded nodes are left for another call
    */
   collect(limitNodes = Number.POSITIVE_INFINITY): boolean {
+    this.#arena.advance();
+    this.#nodes.settle();
     let left = limitNodes;
-    while (this.#discarded.length > 0 && left > 0) {
-      const zone = this.#discarded.at(-1)!;
+    while (left > 0 && this.#discarded.length > 0 && this.#arena.hasPassed(this.#discarded[0]!.epoch)) {
+      const { zone } = this.#discarded[0]!;
       left -= this.#nodes.takeApart(zone, this.#apexOf(zone), left);
       if (this.memory.words[(zone >> 2) + ZONE.FIRST_NODE] !== 0) break;
-      this.#arena.retire(zone, this.memory.words[(zone >> 2) + ZONE.SIZE]!);
-      this.#discarded.pop();
+      this.#freeZone(zone);
+      this.#discarded.shift();
     }
     this.#arena.advance();
     return this.#discarded.length > 0;
@@ -192,6 +228,50 @@ export class PictureWriter {
       nodes.push(node);
     }
     return { nodes: Int32Array.from(nodes), release: this.#arena.pin() };
+  }
+
+  #numberOf(resellerId: string | null): number {
+    const known = this.#resellerNumbers.get(resellerId);
+    if (known !== undefined) return known;
+    this.#resellerNumbers.set(resellerId, this.#resellers.length);
+    return this.#resellers.push(resellerId) - 1;
+  }
+
+  #discard(zone: number): void {
+    this.#discarded.push({ zone, epoch: this.#arena.epoch });
+  }
+
+  #freeZone(zone: number): void {
+    const { words } = this.memory;
+    const parameters = words[(zone >> 2) + ZONE.DENIAL]!;
+    if (parameters > DENIAL.NSEC) this.#arena.retire(parameters, words[(parameters >> 2) + NSEC3_PARAMETERS.SIZE]!);
+    this.#denials.delete(zone);
+    this.#arena.retire(zone, words[(zone >> 2) + ZONE.SIZE]!);
+  }
+
+  #denialAt(zone: number): Denial {
+    return this.#denials.get(zone) ?? { kind: "none" };
+  }
+
+  /** Takes down how a new zone denies, before any name but its apex is there. */
+  #setDenial(zone: number, denial: Denial): void {
+    if (isSameDenial(denial, this.#denialAt(zone))) return;
+    if (this.publishedZone(this.#apexOf(zone)) === zone) throw new Error("a zone's denial changes with the zone only");
+    this.#denials.set(zone, denial);
+    const plain = denial.kind === "nsec" ? DENIAL.NSEC : DENIAL.NONE;
+    const stored = denial.kind === "nsec3" ? this.#writeParameters(denial) : plain;
+    this.memory.words[(zone >> 2) + ZONE.DENIAL] = stored;
+  }
+
+  #writeParameters({ iterations, salt }: Extract<Denial, { kind: "nsec3" }>): number {
+    const size = this.#arena.blockSize(NSEC3_PARAMETERS.SALT * 4 + salt.length);
+    const parameters = this.#arena.allocate(size);
+    const { words, octets } = this.memory;
+    words[(parameters >> 2) + NSEC3_PARAMETERS.ITERATIONS] = iterations;
+    words[(parameters >> 2) + NSEC3_PARAMETERS.SALT_OCTETS] = salt.length;
+    words[(parameters >> 2) + NSEC3_PARAMETERS.SIZE] = size;
+    octets.set(salt, parameters + NSEC3_PARAMETERS.SALT * 4);
+    return parameters;
   }
 
   #apexOf(zone: number): Uint8Array {
@@ -215,10 +295,4 @@ export class PictureWriter {
 
 function apexKey(apex: Uint8Array): string {
   return Buffer.from(apex.buffer, apex.byteOffset, apex.length).toString("latin1");
-}
-
-function flagOf(type: number): number {
-  if (type === TYPE.NS) return FLAG.CUT;
-  if (type === TYPE.DNAME) return FLAG.DNAME;
-  return type === TYPE.CNAME ? FLAG.CNAME : 0;
 }

@@ -1,61 +1,134 @@
 import type { Arena } from "./arena.ts";
-import { HashTable } from "./hash-table.ts";
-import { FLAG, FLAG_BITS, HEADER, NODE, NODE_SHARD_BITS, ZONE } from "./layout.ts";
-import { LookupName } from "./lookup-name.ts";
+import { APEX_TAIL, DENIAL, FLAG, FLAG_BITS, NODE, ZONE } from "./layout.ts";
+import { LocatedName } from "./located-name.ts";
+import { type EncodedRrsets, NO_RRSETS, NodeStore, type Place } from "./node-store.ts";
+import { NodeTable } from "./node-table.ts";
 import type { PictureReader } from "./reader.ts";
-import type { RrsetEncoder } from "./stored-rrset.ts";
+import type { ChangedName, UnsettledChange, ZoneChange } from "./zone-change.ts";
+import { ZoneIndex } from "./zone-index.ts";
 
-export type EncodedRrsets = Pick<RrsetEncoder, "octets" | "length" | "count">;
-
-/** The names of all zones, as the writer changes them: nodes, their table, and each zone's list of its own. */
+/**
+ * The names of all zones, as the writer changes them: nodes, their table, and of each zone its list of nodes and its
+ * index. What is done to a zone is seen when it is published, and then all at once: until no reader is left that has
+ * the version before open, the table has both versions of a name (layout.ts, `CHANGE`).
+ */
 export class ZoneNodes {
   readonly #reader: PictureReader;
   readonly #arena: Arena;
-  readonly #table: HashTable;
-  /** The name at hand, and the hashes of it and its ancestors by label; that of the apex is the zone's seed. */
-  readonly #name = new LookupName();
-  readonly #hashes = new Int32Array(129);
+  readonly #table: NodeTable;
+  readonly #index: ZoneIndex;
+  readonly #store: NodeStore;
+  /** By zone, what is not published yet. */
+  readonly #changes = new Map<number, ZoneChange>();
+  /** Published changes, the oldest first. */
+  #unsettled: UnsettledChange[] = [];
+  #nextVersion = 1;
+  /** The name at hand. */
+  readonly #name: LocatedName;
+  /** The change at hand. */
+  #change!: ZoneChange;
 
   constructor(reader: PictureReader, arena: Arena) {
     this.#reader = reader;
     this.#arena = arena;
-    const place = { shards: HEADER.NODE_SHARDS, shardBits: NODE_SHARD_BITS };
-    this.#table = new HashTable(reader.memory, arena, place);
+    this.#index = new ZoneIndex(reader, arena);
+    this.#store = new NodeStore(reader.memory, arena);
+    this.#table = new NodeTable(reader, arena, this.#store);
+    this.#name = new LocatedName(reader);
   }
 
   /** Gives a new zone its apex, without records. */
   createApex(zone: number, apex: Uint8Array): void {
-    this.#writeNode(zone, { hash: 0, nameLength: 0, octets: apex, flags: 0 }, NO_RRSETS);
+    this.#change = this.#newChange(zone, false);
+    this.#setApex({ nameLength: 0, octets: apex, flags: 0 }, NO_RRSETS);
   }
 
   /**
-   * Replaces all RRsets at one name; none removes the name.
+   * Replaces all RRsets at one name, those of `setNsec3` aside; none removes the name.
    * @param owner wire form, case kept
    * @param nameLength octets of the owner in front of the apex
    */
   setRrsets(zone: number, owner: Uint8Array, nameLength: number, rrsets: EncodedRrsets, flags: number): void {
+    this.#change = this.#changeOf(zone);
+    this.#name.read(zone, owner, nameLength);
+    const kept = this.#reader.denialOf(zone) === DENIAL.NSEC ? flags : flags & ~FLAG.NSEC;
     if (nameLength === 0) {
       // NS at the apex is no cut.
-      const place = { hash: 0, nameLength, octets: owner, flags: flags & ~FLAG.CUT };
-      this.#replaceNode(zone, this.#reader.apexNode(zone), place, rrsets);
+      this.#setApex({ nameLength, octets: owner, flags: kept & ~FLAG.CUT }, rrsets);
       return;
     }
-    const apexLabel = this.#locate(zone, owner, nameLength);
-    const node = this.#findNode(zone, 0, apexLabel);
-    const place = { hash: this.#hashes[0]!, nameLength, octets: owner, flags };
+    const node = this.#findNode(0);
+    const place = { nameLength, octets: owner, flags: kept };
     if (rrsets.count === 0) {
-      if (node !== 0) this.#removeName(zone, node, place, apexLabel);
+      if (node !== 0) this.#removeName(node, place);
     } else if (node !== 0) {
-      this.#replaceNode(zone, node, place, rrsets);
+      this.#putNode(0, node, place, rrsets);
     } else {
-      this.#addAncestors(zone, owner, apexLabel);
-      this.#table.insert(place.hash, this.#writeNode(zone, place, rrsets));
-      this.#markWildcard(zone, 0, apexLabel);
+      this.#addAncestors(owner);
+      this.#putNode(0, 0, place, rrsets);
+      this.#markWildcard(0);
     }
+  }
+
+  /** Replaces the NSEC3 record at one name, with its signatures; none takes it away. Parameters as for `setRrsets`. */
+  setNsec3(zone: number, owner: Uint8Array, nameLength: number, rrsets: EncodedRrsets): void {
+    this.#change = this.#changeOf(zone);
+    this.#name.read(zone, owner, nameLength);
+    const node = this.#index.find(this.#change, this.#name.lookup, this.#name.apexLabel);
+    if (rrsets.count > 0) {
+      const place = { nameLength, octets: owner, flags: FLAG.NSEC3 };
+      this.#index.put(this.#change, this.#name.lookup, this.#name.apexLabel, this.#writeNode(place, rrsets));
+    } else if (node !== 0) {
+      this.#index.remove(this.#change, this.#name.lookup, this.#name.apexLabel);
+    }
+    if (node !== 0) this.#giveUp(node);
+  }
+
+  /** Makes what was done to a zone visible, by one store. */
+  publish(zone: number): void {
+    const change = this.#changes.get(zone);
+    if (!change) return;
+    this.#change = change;
+    const { words } = this.#reader.memory;
+    const before = words[(zone >> 2) + ZONE.APEX_NODE]!;
+    if (change.apex === before && change.isVisible) this.#copyApex(before);
+    this.#store.writeApexTail(change.apex, change);
+    for (const node of change.removed) this.#store.unlink(zone, node);
+    for (const node of change.added) this.#store.link(zone, node);
+    Atomics.store(words, (zone >> 2) + ZONE.APEX_NODE, change.apex);
+    this.#changes.delete(zone);
+    this.#index.freeReplaced(change);
+    if (change.isVisible) this.#unsettled.push({ change, epoch: this.#arena.epoch });
+  }
+
+  /** Gives up what was done to a zone that readers see since it was published; of another zone see `takeApart`. */
+  abandon(zone: number): void {
+    const change = this.#changes.get(zone);
+    if (!change?.isVisible) return;
+    const { words } = this.#reader.memory;
+    this.#changes.delete(zone);
+    for (const [node, difference] of change.counted) words[(node >> 2) + NODE.CHILDREN]! -= difference;
+    this.#table.abandon(change);
+    for (const node of change.added) this.#store.retire(node);
+    this.#index.free(change.root, change.version);
+  }
+
+  /** Takes the former versions of names out of the table that no reader can have open any more. */
+  settle(): void {
+    let settled = 0;
+    for (const { change, epoch } of this.#unsettled) {
+      if (!this.#arena.hasPassed(epoch)) break;
+      for (const name of change.names) this.#settleName(change.zone, name);
+      for (const node of change.removed) this.#store.retire(node);
+      settled += 1;
+    }
+    if (settled > 0) this.#unsettled = this.#unsettled.slice(settled);
   }
 
   /** Removes up to `limit` nodes of a zone out of sight; returns how many it removed. */
   takeApart(zone: number, apex: Uint8Array, limit: number): number {
+    this.abandon(zone);
+    this.#freeIndex(zone);
     const { words, octets } = this.#reader.memory;
     const owner = new Uint8Array(255);
     let removed = 0;
@@ -64,79 +137,105 @@ export class ZoneNodes {
       if (node === 0) break;
       const stored = node + NODE.NAME * 4;
       const nameLength = octets[stored]!;
-      if (nameLength > 0) {
+      if (nameLength > 0 && (this.#reader.flags(node) & FLAG.NSEC3) === 0) {
         owner.set(octets.subarray(stored + 1, stored + 1 + nameLength));
         owner.set(apex, nameLength);
-        this.#locate(zone, owner, nameLength);
-        this.#table.remove(this.#hashes[0]!, node);
+        this.#name.read(zone, owner, nameLength);
+        this.#table.exchange(this.#name.hashAt(0), node, 0);
       }
-      this.#unlink(zone, node);
+      this.#store.unlink(zone, node);
+      this.#store.retire(node);
     }
     return removed;
   }
 
-  /** Reads the owner into `#name` and the hashes of it and its ancestors into `#hashes`; returns the apex's label. */
-  #locate(zone: number, owner: Uint8Array, nameLength: number): number {
-    this.#name.read(owner, 0, owner.length);
-    let apexLabel = 0;
-    while (this.#name.startOf(apexLabel) < nameLength) apexLabel += 1;
-    this.#hashes[apexLabel] = this.#reader.zoneSeed(zone);
-    for (let label = apexLabel - 1; label >= 0; label -= 1) {
-      this.#hashes[label] = this.#reader.childHash(this.#hashes[label + 1]!, this.#name, label);
+  /** Of a zone that is being taken apart, the first time. */
+  #freeIndex(zone: number): void {
+    const { words } = this.#reader.memory;
+    const unpublished = this.#changes.get(zone);
+    if (unpublished) {
+      this.#index.free(unpublished.root);
+      this.#changes.delete(zone);
+      return;
     }
-    return apexLabel;
+    const apex = words[(zone >> 2) + ZONE.APEX_NODE]!;
+    if (apex === 0) return;
+    this.#index.free(this.#store.indexRootOf(apex));
+    words[(zone >> 2) + ZONE.APEX_NODE] = 0;
   }
 
-  #findNode(zone: number, label: number, apexLabel: number): number {
-    if (label === apexLabel) return this.#reader.apexNode(zone);
-    return this.#reader.findNode(zone, this.#hashes[label]!, this.#name, label, apexLabel);
+  #changeOf(zone: number): ZoneChange {
+    return this.#changes.get(zone) ?? this.#newChange(zone, true);
+  }
+
+  #newChange(zone: number, isVisible: boolean): ZoneChange {
+    const { words } = this.#reader.memory;
+    const apex = isVisible ? words[(zone >> 2) + ZONE.APEX_NODE]! : 0;
+    const change: ZoneChange = {
+      zone,
+      isVisible,
+      version: this.#nextVersion,
+      apex,
+      root: apex === 0 ? 0 : this.#store.indexRootOf(apex),
+      replaced: [],
+      names: [],
+      added: new Set(),
+      removed: new Set(),
+      counted: [],
+    };
+    this.#nextVersion = (this.#nextVersion + 1) | 0;
+    this.#changes.set(zone, change);
+    return change;
+  }
+
+  /** The node to be of the name at a label. */
+  #findNode(label: number): number {
+    return label === this.#name.apexLabel ? this.#change.apex : this.#name.findNode(label);
   }
 
   /** Makes the empty non-terminals that are missing above the name, and counts the new child. */
-  #addAncestors(zone: number, owner: Uint8Array, apexLabel: number): void {
+  #addAncestors(owner: Uint8Array): void {
     let label = 1;
-    let ancestor = this.#findNode(zone, label, apexLabel);
+    let ancestor = this.#findNode(label);
     while (ancestor === 0) {
       label += 1;
-      ancestor = this.#findNode(zone, label, apexLabel);
+      ancestor = this.#findNode(label);
     }
     this.#countChild(ancestor, 1);
-    // From the top, so that a reader never finds a name whose parent is missing.
+    // From the top, so that a reader of a zone that is being built never finds a name whose parent is missing.
     for (label -= 1; label > 0; label -= 1) {
-      const start = this.#name.startOf(label);
-      const nameLength = this.#name.startOf(apexLabel) - start;
-      const place = { hash: this.#hashes[label]!, nameLength, octets: owner.subarray(start), flags: 0 };
-      const node = this.#writeNode(zone, place, NO_RRSETS);
-      this.#countChild(node, 1);
-      this.#table.insert(place.hash, node);
-      this.#markWildcard(zone, label, apexLabel);
+      const start = this.#name.lookup.startOf(label);
+      const nameLength = this.#name.lookup.startOf(this.#name.apexLabel) - start;
+      const place = { nameLength, octets: owner.subarray(start), flags: 0 };
+      this.#countChild(this.#putNode(label, 0, place, NO_RRSETS), 1);
+      this.#markWildcard(label);
     }
   }
 
-  #removeName(zone: number, node: number, place: Place, apexLabel: number): void {
+  #removeName(node: number, place: Place): void {
     const { words } = this.#reader.memory;
     if (words[(node >> 2) + NODE.CHILDREN]! > 0) {
-      this.#replaceNode(zone, node, place, NO_RRSETS);
+      this.#putNode(0, node, place, NO_RRSETS);
       return;
     }
     let label = 0;
     for (let gone = node; ; ) {
-      this.#table.remove(this.#hashes[label]!, gone);
-      this.#unlink(zone, gone);
-      const parent = this.#findNode(zone, label + 1, apexLabel);
+      this.#exchange(label, gone, 0);
+      const parent = this.#findNode(label + 1);
       this.#countChild(parent, -1);
-      if (this.#name.isAsterisk(label)) this.#setFlag(parent, FLAG.WILDCARD_CHILD, false);
+      // Readers of the version before still need the mark of a zone that they see; see `#settleName`.
+      if (this.#name.lookup.isAsterisk(label) && !this.#change.isVisible)
+        this.#setFlag(parent, FLAG.WILDCARD_CHILD, false);
       label += 1;
-      const needed = label === apexLabel || this.#reader.rrsetCount(parent) > 0;
+      const needed = label === this.#name.apexLabel || this.#reader.rrsetCount(parent) > 0;
       if (needed || words[(parent >> 2) + NODE.CHILDREN]! > 0) return;
       gone = parent;
     }
   }
 
-  /** Tells the parent of the name at `label` when that is a wildcard. */
-  #markWildcard(zone: number, label: number, apexLabel: number): void {
-    if (!this.#name.isAsterisk(label)) return;
-    this.#setFlag(this.#findNode(zone, label + 1, apexLabel), FLAG.WILDCARD_CHILD, true);
+  /** Tells the parent of the name at `label` when that is a wildcard. Where it is too early, the look-up finds nothing. */
+  #markWildcard(label: number): void {
+    if (this.#name.lookup.isAsterisk(label)) this.#setFlag(this.#findNode(label + 1), FLAG.WILDCARD_CHILD, true);
   }
 
   #setFlag(node: number, flag: number, on: boolean): void {
@@ -145,64 +244,110 @@ export class ZoneNodes {
     else Atomics.and(this.#reader.memory.words, word, ~flag);
   }
 
-  #countChild(node: number, change: number): void {
-    this.#reader.memory.words[(node >> 2) + NODE.CHILDREN]! += change;
+  #countChild(node: number, difference: number): void {
+    this.#reader.memory.words[(node >> 2) + NODE.CHILDREN]! += difference;
+    if (this.#change.isVisible) this.#change.counted.push([node, difference]);
   }
 
-  /** Writes a node, first in the zone's list. An apex's is its zone's from then on. */
-  #writeNode(zone: number, place: Place, rrsets: EncodedRrsets): number {
-    const nameStart = NODE.NAME * 4;
-    const rrsetsStart = (nameStart + 1 + place.nameLength + 3) & ~3;
-    const size = this.#arena.blockSize(rrsetsStart + rrsets.length);
-    const node = this.#arena.allocate(size);
-    const { words, octets } = this.#reader.memory;
-    const word = node >> 2;
-    const next = words[(zone >> 2) + ZONE.FIRST_NODE]!;
-    words[word + NODE.ZONE] = zone;
-    words[word + NODE.NEXT] = next;
-    words[word + NODE.PREVIOUS] = 0;
-    words[word + NODE.FLAGS] = place.flags | (rrsets.count << FLAG_BITS);
-    words[word + NODE.CHILDREN] = 0;
-    words[word + NODE.SIZE] = size;
-    octets[node + nameStart] = place.nameLength;
-    for (let index = 0; index < place.nameLength; index += 1) {
-      octets[node + nameStart + 1 + index] = place.octets[index]!;
-    }
-    for (let index = 0; index < rrsets.length; index += 1) {
-      octets[node + rrsetsStart + index] = rrsets.octets[index]!;
-    }
-    if (next !== 0) words[(next >> 2) + NODE.PREVIOUS] = node;
-    words[(zone >> 2) + ZONE.FIRST_NODE] = node;
-    if (place.nameLength === 0) Atomics.store(words, (zone >> 2) + ZONE.APEX_NODE, node);
+  /** Writes a node for the name at a label, in the place of the one that it has, if any. */
+  #putNode(label: number, former: number, place: Place, rrsets: EncodedRrsets): number {
+    const node = this.#writeNode(place, rrsets);
+    if (former !== 0) this.#inherit(node, former);
+    this.#exchange(label, former, node);
     return node;
   }
 
-  /** Puts another node in the place of one of the same name. */
-  #replaceNode(zone: number, old: number, place: Place, rrsets: EncodedRrsets): void {
-    const kept = this.#reader.memory.words[(old >> 2) + NODE.FLAGS]! & FLAG.WILDCARD_CHILD;
-    const node = this.#writeNode(zone, { ...place, flags: place.flags | kept }, rrsets);
-    this.#reader.memory.words[(node >> 2) + NODE.CHILDREN] = this.#reader.memory.words[(old >> 2) + NODE.CHILDREN]!;
-    if (place.nameLength > 0) this.#table.replace(place.hash, old, node);
-    this.#unlink(zone, old);
-  }
-
-  /** Takes a node that no table refers to any more out of the zone's list, and gives its memory back. */
-  #unlink(zone: number, node: number): void {
+  /** What a node keeps from its predecessor: what its children have brought about. */
+  #inherit(node: number, former: number): void {
     const { words } = this.#reader.memory;
-    const next = words[(node >> 2) + NODE.NEXT]!;
-    const previous = words[(node >> 2) + NODE.PREVIOUS]!;
-    if (next !== 0) words[(next >> 2) + NODE.PREVIOUS] = previous;
-    words[previous === 0 ? (zone >> 2) + ZONE.FIRST_NODE : (previous >> 2) + NODE.NEXT] = next;
-    this.#arena.retire(node, words[(node >> 2) + NODE.SIZE]!);
+    words[(node >> 2) + NODE.CHILDREN] = words[(former >> 2) + NODE.CHILDREN]!;
+    words[(node >> 2) + NODE.FLAGS]! |= words[(former >> 2) + NODE.FLAGS]! & FLAG.WILDCARD_CHILD;
+  }
+
+  #setApex(place: Place, rrsets: EncodedRrsets): void {
+    const former = this.#change.apex;
+    const node = this.#writeNode(place, rrsets);
+    if (former !== 0) this.#inherit(node, former);
+    this.#change.apex = node;
+    this.#updateIndex(former, node);
+    if (former !== 0) this.#giveUp(former);
+  }
+
+  /** Writes the apex of the version that is published once more, for the next one. */
+  #copyApex(apex: number): void {
+    const { octets, words } = this.#reader.memory;
+    const start = this.#reader.firstRrset(apex);
+    const flags = words[(apex >> 2) + NODE.FLAGS]!;
+    const length = apex + words[(apex >> 2) + NODE.SIZE]! - APEX_TAIL.WORDS * 4 - start;
+    const rrsets = { octets: octets.slice(start, start + length), length, count: flags >>> FLAG_BITS };
+    const zone = this.#change.zone + ZONE.APEX * 4;
+    const name = octets.slice(zone, zone + words[(this.#change.zone >> 2) + ZONE.APEX_LENGTH]!);
+    this.#name.read(this.#change.zone, name, 0);
+    this.#setApex({ nameLength: 0, octets: name, flags: flags & ((1 << FLAG_BITS) - 1) }, rrsets);
+  }
+
+  /** Writes a node that the zone will have. */
+  #writeNode(place: Place, rrsets: EncodedRrsets): number {
+    const { zone, isVisible, added } = this.#change;
+    const node = this.#store.writeNode(zone, place, rrsets);
+    if (isVisible) added.add(node);
+    else this.#store.link(zone, node);
+    return node;
+  }
+
+  /** Makes another node, or none, that of the name at a label: in a zone that readers see from the next version on. */
+  #exchange(label: number, former: number, node: number): void {
+    if (this.#change.isVisible) this.#table.exchangeLater(this.#change, this.#name, label, node);
+    else this.#table.exchange(this.#name.hashAt(label), former, node);
+    if (label === 0) this.#updateIndex(former, node);
+    if (former !== 0) this.#giveUp(former);
+  }
+
+  /** Leaves the table the node alone that a change has given a name. */
+  #settleName(zone: number, name: ChangedName): void {
+    const { entry } = name;
+    if (this.#table.settle(name) === 0) this.#unmarkWildcard(zone, entry);
+    this.#store.retire(entry);
+  }
+
+  /** Takes the mark from the parent of a wildcard that has gone. */
+  #unmarkWildcard(zone: number, entry: number): void {
+    const { words, octets } = this.#reader.memory;
+    const name = entry + NODE.NAME * 4;
+    if (octets[name + 1] !== 1 || octets[name + 2] !== ASTERISK) return;
+    const nameLength = octets[name]!;
+    const apex = zone + ZONE.APEX * 4;
+    const owner = new Uint8Array(nameLength + words[(zone >> 2) + ZONE.APEX_LENGTH]!);
+    owner.set(octets.subarray(name + 1, name + 1 + nameLength));
+    owner.set(octets.subarray(apex, apex + owner.length - nameLength), nameLength);
+    this.#name.read(zone, owner, nameLength);
+    if (this.#name.findNode(0) !== 0) return;
+    const isBelowApex = this.#name.apexLabel === 1;
+    const apexNode = () => this.#changes.get(zone)?.apex ?? this.#reader.apexNode(zone);
+    const parent = isBelowApex ? apexNode() : this.#name.findNode(1);
+    if (parent !== 0) this.#setFlag(parent, FLAG.WILDCARD_CHILD, false);
+  }
+
+  /** Keeps the index in step with the node of the name at hand. */
+  #updateIndex(former: number, node: number): void {
+    if (node !== 0 && (this.#reader.flags(node) & FLAG.NSEC) !== 0) {
+      this.#index.put(this.#change, this.#name.lookup, this.#name.apexLabel, node);
+    } else if (former !== 0 && (this.#reader.flags(former) & FLAG.NSEC) !== 0) {
+      this.#index.remove(this.#change, this.#name.lookup, this.#name.apexLabel);
+    }
+  }
+
+  /** Does without a node: at once when nobody has seen it, else when the change is published. */
+  #giveUp(node: number): void {
+    const { zone, isVisible, added, removed } = this.#change;
+    if (isVisible && !added.delete(node)) {
+      removed.add(node);
+      return;
+    }
+    if (!isVisible) this.#store.unlink(zone, node);
+    this.#store.retire(node);
   }
 }
 
-/** A node to write: its hash, its flags, and its name relative to the apex, the first `nameLength` of the octets. */
-interface Place {
-  readonly hash: number;
-  readonly nameLength: number;
-  readonly octets: Uint8Array;
-  readonly flags: number;
-}
-
-const NO_RRSETS: EncodedRrsets = { octets: new Uint8Array(0), length: 0, count: 0 };
+/** The label `*` as the octets of a name. */
+const ASTERISK = 0x2a;

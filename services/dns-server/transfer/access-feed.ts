@@ -1,8 +1,9 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Db } from "../../platform/db.ts";
 import type { Observe } from "../../platform/observation.ts";
-import { readTransferAccess, readTransferAccessVersion } from "../../store/transfer-access.ts";
+import { readTransferAccess, readTransferAccessVersion, type TransferAccess } from "../../store/dns/transfer-access.ts";
 import { AccessTable } from "./access-table.ts";
+import { openAccess, sealAccess } from "./sealed-access.ts";
 
 /** A change of an ACL is in force within a second: half of it for noticing, half for reading. */
 const POLL_MS = 500;
@@ -13,7 +14,10 @@ export class AccessFeed {
   readonly #secret: string;
   readonly #observe: Observe;
   readonly #stopping = new AbortController();
+  #access: TransferAccess | undefined;
   #table: AccessTable | undefined;
+  /** What was restored is believed only until the database says what it has, whatever the versions. */
+  #isRestored = false;
   #running: Promise<void> = Promise.resolve();
 
   constructor(db: Db, secret: string, observe: Observe) {
@@ -25,6 +29,22 @@ export class AccessFeed {
   /** Undefined until it was read for the first time. */
   get table(): AccessTable | undefined {
     return this.#table;
+  }
+
+  /** What the table is made of, sealed for a file; undefined until it was read for the first time. */
+  sealed(): string | undefined {
+    return this.#access && sealAccess(this.#access, this.#secret);
+  }
+
+  /** Takes what was sealed earlier, while the database has said nothing yet. */
+  restore(sealed: string): void {
+    if (this.#table) return;
+    try {
+      this.#take(openAccess(sealed, this.#secret));
+      this.#isRestored = true;
+    } catch (err) {
+      this.#observe({ kind: "transfer-access-unreadable", level: "error", err });
+    }
   }
 
   /** Starts following; resolves after the first attempt to read, well or not. */
@@ -49,11 +69,17 @@ export class AccessFeed {
   async #read(): Promise<void> {
     try {
       const version = await readTransferAccessVersion(this.#db);
-      if (version === this.#table?.version) return;
-      this.#table = new AccessTable(await readTransferAccess(this.#db, this.#secret));
-      this.#observe({ kind: "transfer-access-read", version: this.#table.version });
+      if (version === this.#table?.version && !this.#isRestored) return;
+      this.#take(await readTransferAccess(this.#db, this.#secret));
+      this.#isRestored = false;
+      this.#observe({ kind: "transfer-access-read", version });
     } catch (err) {
       if (!this.#stopping.signal.aborted) this.#observe({ kind: "transfer-access-unreadable", level: "warn", err });
     }
+  }
+
+  #take(access: TransferAccess): void {
+    this.#table = new AccessTable(access);
+    this.#access = access;
   }
 }

@@ -1,6 +1,6 @@
 import { type DomainName, nameFromStoredWire, parseDomainName } from "../../core/dns/name.ts";
 import type { TsigKey } from "../../core/dns/tsig.ts";
-import type { TransferAccess, TransferGrant } from "../../store/transfer-access.ts";
+import type { TransferAccess, TransferGrant } from "../../store/dns/transfer-access.ts";
 import { type AddressBlock, parseAddressBlock } from "../address-block.ts";
 import type { Client } from "../client.ts";
 

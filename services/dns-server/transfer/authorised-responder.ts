@@ -1,18 +1,20 @@
 import { formatDomainName } from "../../core/dns/name.ts";
 import { RCODE } from "../../core/dns/rr-types.ts";
+import { serialIsAhead } from "../../core/dns/serial.ts";
 import { appendTsigError, type TsigVerdict, verifyRequest } from "../../core/dns/tsig.ts";
 import type { Db } from "../../platform/db.ts";
 import type { Observe } from "../../platform/observation.ts";
-import { findTransferableZone, readZoneDifference, type ZoneDifference } from "../../store/transfer-differences.ts";
+import { findTransferableZone, readZoneDifference, type ZoneDifference } from "../../store/dns/transfer-differences.ts";
+import type { Authority } from "../authority.ts";
 import { type Client, TRANSPORT } from "../client.ts";
 import { PLAIN_UDP_OCTETS, TCP_MESSAGE_OCTETS, UDP_PAYLOAD_OCTETS } from "../edns.ts";
 import type { PictureWriter } from "../picture/writer.ts";
-import { type Authority, DROP, type Pipeline } from "../pipeline.ts";
+import { DROP, type Pipeline } from "../pipeline.ts";
 import type { AccessTable } from "./access-table.ts";
 import { Asker } from "./asker.ts";
 import { TransferMessage } from "./transfer-message.ts";
 import { readTransferRequest, type TransferRequest } from "./transfer-request.ts";
-import { difference, differenceInOne, soaOnly, wholeZone } from "./transfer-streams.ts";
+import { difference, differenceInOne, pictureSerial, pictureSoa, soaOnly, wholeZone } from "./transfer-streams.ts";
 
 /** Takes one message of an answer; resolves when the next may come, to false when nobody wants it any more. */
 export type Send = (message: Uint8Array) => Promise<boolean>;
@@ -21,6 +23,8 @@ export interface AuthorisedResponderOptions {
   readonly pipeline: Pipeline;
   readonly writer: PictureWriter;
   readonly db: Db;
+  /** While it is, transfers are of what the picture has. */
+  readonly isDatabaseAway: () => boolean;
   /** Undefined until it was read for the first time. */
   readonly access: () => AccessTable | undefined;
   readonly nowSeconds: () => number;
@@ -96,16 +100,16 @@ export class AuthorisedResponder {
 
   /** The messages of a transfer, or the rcode that refuses it. */
   async #transfer(request: TransferRequest, asker: Asker): Promise<Iterable<Uint8Array> | number> {
-    const { db, writer } = this.#options;
+    const { db, writer, isDatabaseAway } = this.#options;
     const isUdp = asker.client.transport === TRANSPORT.UDP;
-    // RFC 5936 §4.2; the pipeline defers this only because it is signed.
-    if (isUdp && request.serial === undefined) return RCODE.REFUSED;
+    // RFC 5936 §4.2, RFC 8484 §4.2; the pipeline defers these only because they are signed.
+    if ((isUdp && request.serial === undefined) || asker.client.transport === TRANSPORT.HTTPS) return RCODE.REFUSED;
     const apex = Buffer.from(request.name.key, "latin1");
+    if (isDatabaseAway()) return this.#transferOfPicture(request, asker, apex);
     const zone = await findTransferableZone(db, apex);
     if (!zone) return RCODE.NOTAUTH;
-    const guards = asker.access.guardsOf(request.name) ?? (zone.resellerId === null ? [] : [zone.resellerId]);
-    if (!zone.published || !asker.mayTransfer({ apex: request.name, resellerIds: guards })) return RCODE.REFUSED;
-    const newMessage = () => new TransferMessage(request, writer.memory, messageOctets(request, asker));
+    if (!zone.published || !mayTransfer(asker, request, zone.resellerId)) return RCODE.REFUSED;
+    const newMessage = () => this.#newMessage(request, asker);
     if (request.serial !== undefined) {
       const found = await readZoneDifference(db, zone.id, request.serial);
       if (!found) return RCODE.NOTAUTH;
@@ -115,6 +119,23 @@ export class AuthorisedResponder {
     }
     const reference = writer.publishedZone(apex);
     return reference === 0 ? RCODE.SERVFAIL : wholeZone(writer, reference, newMessage());
+  }
+
+  /** While the database is away: what the picture has, without its history. */
+  #transferOfPicture(request: TransferRequest, asker: Asker, apex: Uint8Array): Iterable<Uint8Array> | number {
+    const { writer } = this.#options;
+    const zone = writer.publishedZone(apex);
+    // Suspended, new, or none of ours: nobody can say now.
+    if (zone === 0) return RCODE.SERVFAIL;
+    if (!mayTransfer(asker, request, writer.resellerOf(zone))) return RCODE.REFUSED;
+    const message = this.#newMessage(request, asker);
+    const isUdp = asker.client.transport === TRANSPORT.UDP;
+    const isCurrent = request.serial !== undefined && !serialIsAhead(pictureSerial(writer, zone), request.serial);
+    return isUdp || isCurrent ? pictureSoa(writer, zone, message) : wholeZone(writer, zone, message);
+  }
+
+  #newMessage(request: TransferRequest, asker: Asker): TransferMessage {
+    return new TransferMessage(request, this.#options.writer.memory, messageOctets(request, asker));
   }
 
   async #sendAll(messages: Iterable<Uint8Array>, asker: Asker, send: Send): Promise<boolean> {
@@ -133,6 +154,12 @@ export class AuthorisedResponder {
   #observe({ error, record }: Extract<TsigVerdict, { kind: "invalid" }>): void {
     this.#options.observe({ kind: "tsig-refused", error, keyName: record.keyName.key });
   }
+}
+
+/** @param resellerId whose the zone is */
+function mayTransfer(asker: Asker, { name }: TransferRequest, resellerId: string | null): boolean {
+  const guards = asker.access.guardsOf(name) ?? (resellerId === null ? [] : [resellerId]);
+  return asker.mayTransfer({ apex: name, resellerIds: guards });
 }
 
 /** What a message of the transfer may have, its signature taken off. */

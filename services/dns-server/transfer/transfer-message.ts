@@ -12,6 +12,8 @@ const MAX_POINTER = 0x3fff;
 const POINTER = 0xc000;
 const QR_AA = 0x84;
 const OPT_OCTETS = 11;
+/** From so many octets on a block copy pays for itself. */
+const LONG_OCTETS = 96;
 
 /**
  * The message of a transfer that is being filled. Owners are compressed against the apex and against the record
@@ -58,11 +60,14 @@ export class TransferMessage {
     if (this.#position + mostOctets > this.#limit) return false;
     this.#writeNodeName(node, relativeOctets);
     const rdata = record + RECORD_FIXED_OCTETS;
-    this.#copy(stored, record + 2, rdata);
-    const written = this.#position;
-    const rest = embedded === 0 ? rdata : this.#writeEmbeddedNames(rdata, embedded);
-    this.#copy(stored, rest, next);
-    this.#octets.writeUInt16BE(this.#position - written, written - 2);
+    if (embedded === 0) {
+      this.#copy(stored, record + 2, next);
+    } else {
+      this.#copy(stored, record + 2, rdata);
+      const written = this.#position;
+      this.#copy(stored, this.#writeEmbeddedNames(rdata, embedded), next);
+      this.#octets.writeUInt16BE(this.#position - written, written - 2);
+    }
     this.#records += 1;
     return true;
   }
@@ -81,8 +86,7 @@ export class TransferMessage {
     this.#u16(CLASS.IN);
     this.#u32(ttl);
     this.#u16(rdata.length);
-    this.#octets.set(rdata, this.#position);
-    this.#position += rdata.length;
+    this.#copy(rdata, 0, rdata.length);
     this.#records += 1;
     return true;
   }
@@ -170,13 +174,22 @@ export class TransferMessage {
     this.#copy(this.#apex, 0, this.#apex.length);
   }
 
+  /** Octet by octet: most are few, and a view of the source for `set` would cost more than they do. */
   #copy(source: Uint8Array, start: number, end: number): void {
-    for (let index = start; index < end; index += 1) this.#octets[this.#position++] = source[index]!;
+    const octets = this.#octets;
+    let position = this.#position;
+    if (end - start > LONG_OCTETS) {
+      octets.set(source.subarray(start, end), position);
+      position += end - start;
+    } else {
+      for (let index = start; index < end; index += 1) octets[position++] = source[index]!;
+    }
+    this.#position = position;
   }
 
   #u16(value: number): void {
-    this.#octets.writeUInt16BE(value, this.#position);
-    this.#position += 2;
+    this.#octets[this.#position++] = value >>> 8;
+    this.#octets[this.#position++] = value;
   }
 
   #u32(value: number): void {

@@ -17,11 +17,12 @@ export interface TransferRequest {
 
 /**
  * Reads a query for a transfer.
- * @returns "malformed" for one without the client's SOA (RFC 1995 §3); undefined when it asks for something else
+ * @returns "malformed" when a record of the message cannot be read, or the client's SOA is missing (RFC 1995 §3);
+ *   undefined when it asks for something else
  */
 export function readTransferRequest(octets: Uint8Array): TransferRequest | "malformed" | undefined {
   const decoded = decodeMessage(octets);
-  if (!decoded.ok) return undefined;
+  if (!decoded.ok) return "malformed";
   const { id, opcode, flags, questions, authorities, edns } = decoded.value;
   const [question] = questions;
   if (opcode !== OPCODE.QUERY || question?.class !== CLASS.IN) return undefined;

@@ -1,5 +1,5 @@
 import type { ResourceRecord } from "../../core/dns/record.ts";
-import type { ZoneDifference } from "../../store/transfer-differences.ts";
+import type { ZoneDifference } from "../../store/dns/transfer-differences.ts";
 import { RECORD_FIXED_OCTETS, RRSET } from "../picture/layout.ts";
 import { PictureReader } from "../picture/reader.ts";
 import type { PictureWriter } from "../picture/writer.ts";
@@ -15,12 +15,8 @@ export function* wholeZone(writer: PictureWriter, zone: number, message: Transfe
   const apex = reader.apexNode(zone);
   const { nodes, release } = writer.snapshot(zone);
   try {
-    yield* nodeRecords(reader, [apex], message);
-    yield* nodeRecords(
-      reader,
-      nodes.filter((node) => node !== apex),
-      message,
-    );
+    yield* nodeRecords(reader, [apex], 0, message);
+    yield* nodeRecords(reader, nodes, apex, message);
     const soa = reader.firstRrset(apex);
     while (addRrset(reader, apex, soa, 0, message) !== ALL) yield takeFull(message);
     yield message.take();
@@ -47,6 +43,24 @@ export function* soaOnly(soa: ResourceRecord, message: TransferMessage): Generat
   yield message.take();
 }
 
+/** As `soaOnly`, of a published zone as the picture has it. */
+export function* pictureSoa(writer: PictureWriter, zone: number, message: TransferMessage): Generator<Uint8Array> {
+  const reader = new PictureReader(writer.memory);
+  const apex = reader.apexNode(zone);
+  if (addRrset(reader, apex, reader.firstRrset(apex), 0, message) !== ALL) throw doesNotFit();
+  yield message.take();
+}
+
+/** The serial of a published zone as the picture has it. */
+export function pictureSerial(writer: PictureWriter, zone: number): number {
+  const reader = new PictureReader(writer.memory);
+  const soa = reader.firstRrset(reader.apexNode(zone)) + RRSET.RECORDS * 4;
+  const { octets } = writer.memory;
+  const end = soa + RECORD_FIXED_OCTETS + ((octets[soa + 10]! << 8) | octets[soa + 11]!);
+  // Of five numbers at the end the serial is the first.
+  return Buffer.from(octets.buffer, end - 20, 4).readUInt32BE();
+}
+
 type Difference = Extract<ZoneDifference, { kind: "difference" }>;
 
 /** RFC 1995 §4: the new SOA; the old one and what goes; the new one and what comes; the new one. */
@@ -59,13 +73,16 @@ function* recordsOf({ oldSoa, newSoa, deleted, added }: Difference): Generator<R
   yield newSoa;
 }
 
-/** All records of these nodes: of each its RRsets in order, the SOA first at the apex. */
+/** All records of the nodes but one: of each its RRsets in order, the SOA first at the apex. */
 function* nodeRecords(
   reader: PictureReader,
   nodes: Int32Array | readonly number[],
+  except: number,
   message: TransferMessage,
 ): Generator<Uint8Array> {
-  for (const node of nodes) {
+  for (let index = 0; index < nodes.length; index += 1) {
+    const node = nodes[index]!;
+    if (node === except) continue;
     let rrset = reader.firstRrset(node);
     for (let left = reader.rrsetCount(node); left > 0; left -= 1) {
       for (let from = addRrset(reader, node, rrset, 0, message); from !== ALL; ) {

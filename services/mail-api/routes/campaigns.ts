@@ -12,9 +12,10 @@ import {
   type NewCampaign,
   readCampaignApikey,
   setCampaignApikey,
-} from "../../store/campaigns.ts";
-import type { Instance } from "../../store/instances.ts";
-import { readSender } from "../addresses.ts";
+} from "../../store/mail/campaigns.ts";
+import type { Instance } from "../../store/mail/instances.ts";
+import { judgeSender } from "../../store/mail/senders.ts";
+import { setSubmissionSettings } from "../../store/mail/submission-settings.ts";
 import type { MailCaller } from "../dialect.ts";
 import type { MailServices } from "../services.ts";
 
@@ -36,8 +37,14 @@ const defaults = z.object({
 });
 const options = { asunto_uri: z.string().optional(), replyto: z.string().optional() };
 
+/** How messages submitted by SMTP under a campaign are treated. */
+const submission = {
+  archive: z.boolean().default(false).meta({ description: "keep what is submitted by SMTP, as each recipient got it" }),
+  seguimiento: z.enum(["si", "no"]).default("si").meta({ description: "count opens and clicks of what is submitted" }),
+};
+
 const newCampaign = z.discriminatedUnion("tipo", [
-  z.object({ tipo: z.literal("api"), nombre: name, ...defaults.shape, ...options }),
+  z.object({ tipo: z.literal("api"), nombre: name, ...defaults.shape, ...options, ...submission }),
   z.object({ tipo: z.literal("normal"), nombre: name, ...defaults.partial().shape, ...options }),
 ]);
 type NewCampaignFields = z.output<typeof newCampaign>;
@@ -57,11 +64,19 @@ const campaignJson = z.object({
   desusc: z.string(),
 });
 
+const NO_ARCHIVE_LICENCE: Refusal = { kind: "forbidden", text: "licencia de archivo requerida" };
+
 const apikeyReply = z.object({ status: z.literal("ok"), numid: z.int(), camp_apikey: z.string() });
 type ApikeyReply = z.infer<typeof apikeyReply>;
 
-/** Printable characters without spaces: it has to pass as an SMTP password. */
-const apikey = z.string().regex(/^[^\s\p{C}]{8,128}$/u);
+/**
+ * Printable characters without spaces: it has to pass as an SMTP password. Not by `regex`, which the OpenAPI document
+ * would carry: many of its readers know no Unicode classes.
+ */
+const apikey = z
+  .string()
+  .refine((key) => /^[^\s\p{C}]{8,128}$/u.test(key))
+  .meta({ description: "8 to 128 printable characters without spaces" });
 
 /** Operations 12 to 14: campaigns and their keys. */
 export function campaignEndpoints(services: MailServices): AnyEndpoint<MailCaller>[] {
@@ -78,10 +93,18 @@ function definitionEndpoints(services: MailServices): AnyEndpoint<MailCaller>[] 
       fields: newCampaign,
       reply: z.object({ status: z.literal("ok"), id: z.string(), numid: z.int(), camp_apikey: z.string().optional() }),
       act: async ({ caller, fields }) => {
+        if (fields.tipo === "api" && fields.archive && !caller.instance.archive) return refuse(NO_ARCHIVE_LICENCE);
         const campaign = await readCampaign(services, caller.instance, fields);
         if (!campaign.ok) return campaign;
-        const { id, numid, apikey: camp_apikey } = await addCampaign(db, secret, campaign.value);
-        return ok({ status: "ok" as const, id, numid, camp_apikey });
+        const added = await db.transaction(async (transaction) => {
+          const made = await addCampaign(transaction, secret, campaign.value);
+          if (fields.tipo === "api") {
+            const settings = { archive: fields.archive, tracking: fields.seguimiento === "si" };
+            await setSubmissionSettings(transaction, made.numid, settings);
+          }
+          return made;
+        });
+        return ok({ status: "ok" as const, id: added.id, numid: added.numid, camp_apikey: added.apikey });
       },
     }),
     endpoint({
@@ -139,7 +162,8 @@ async function readCampaign(
   if (!subjectUri.ok) return subjectUri;
   const replyTo = readReplyTo(fields.replyto);
   if (!replyTo.ok) return replyTo;
-  const sender = fields.remitente === undefined ? undefined : await readSender(services, instance, fields.remitente);
+  const sender =
+    fields.remitente === undefined ? undefined : await judgeSender(services, instance.id, fields.remitente);
   if (sender && !sender.ok) return sender;
   return ok({
     instanceId: instance.id,

@@ -7,10 +7,11 @@ import { notFound, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { Db } from "../../platform/db.ts";
 import { type AnyEndpoint, endpoint, RawReply } from "../../platform/http/endpoint.ts";
-import { findContact, saveContacts, streamContacts } from "../../store/contact-profiles.ts";
-import { listContactEvents } from "../../store/event-pages.ts";
-import type { Instance } from "../../store/instances.ts";
-import { readEmail, readSender } from "../addresses.ts";
+import { findContact, saveContacts, streamContacts } from "../../store/mail/contact-profiles.ts";
+import { listContactEvents } from "../../store/mail/event-pages.ts";
+import type { Instance } from "../../store/mail/instances.ts";
+import { judgeSender } from "../../store/mail/senders.ts";
+import { readKnownEmail } from "../addresses.ts";
 import type { MailCaller } from "../dialect.ts";
 import type { MailServices } from "../services.ts";
 
@@ -30,7 +31,7 @@ function readEndpoint({ db }: MailServices): AnyEndpoint<MailCaller> {
     reply: contactReply,
     act: async ({ caller, params }) => {
       // An address that cannot be one is no contact's.
-      const address = validateAddress(params.email, { allowSmtputf8: false });
+      const address = validateAddress(params.email, { allowSmtputf8: true });
       return address.ok ? readContact(db, caller.instance, address.value.key) : refuse(notFound("no existe"));
     },
   });
@@ -51,10 +52,10 @@ function writeEndpoint(services: MailServices): AnyEndpoint<MailCaller> {
     keepsNull: ([list, , field]) => list === "campos" && field === "valor",
     reply: contactReply,
     act: async ({ caller, fields }) => {
-      const address = readEmail(fields.email);
+      const address = await readKnownEmail(db, caller.instance.id, fields.email);
       if (!address.ok) return address;
       if (fields.remitente !== undefined) {
-        const sender = await readSender(services, caller.instance, fields.remitente);
+        const sender = await judgeSender(services, caller.instance.id, fields.remitente);
         if (!sender.ok) return sender;
       }
       await saveContacts(db, caller.instance.id, [toContactChange(address.value, fields)], "modified");
@@ -88,8 +89,9 @@ async function readContact(
 async function* writeInvalidContacts(db: Db, instance: Instance): AsyncGenerator<string> {
   yield '{"status":"ok","contactos":[';
   let separator = "";
-  for await (const contact of streamContacts(db, instance.id, { invalid: true })) {
-    yield separator + JSON.stringify(toContactSummaryJson(contact, instance.timeZone));
+  for await (const contacts of streamContacts(db, instance.id, { invalid: true })) {
+    yield separator +
+      contacts.map((contact) => JSON.stringify(toContactSummaryJson(contact, instance.timeZone))).join();
     separator = ",";
   }
   yield "]}";

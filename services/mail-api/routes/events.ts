@@ -4,8 +4,8 @@ import { formatTimestamp, parseTimestamp } from "../../core/mail/timestamps.ts";
 import { invalidField, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { type AnyEndpoint, endpoint } from "../../platform/http/endpoint.ts";
-import { countEvents, type Period } from "../../store/event-counts.ts";
-import { type ListedEvent, readEventPage } from "../../store/event-pages.ts";
+import { countEvents, type Period } from "../../store/mail/event-counts.ts";
+import { type ListedEvent, readEventPage } from "../../store/mail/event-pages.ts";
 import type { MailCaller } from "../dialect.ts";
 import type { MailServices } from "../services.ts";
 
@@ -69,11 +69,14 @@ export function eventEndpoints({ db }: MailServices): AnyEndpoint<MailCaller>[] 
   ];
 }
 
-/** Both ends belong to the period, and timestamps are whole seconds: it lasts to the end of its last one. */
+/**
+ * Both ends belong to the period, and timestamps are whole seconds: it lasts to the end of its last one. Where the
+ * clocks go back, it takes in both rounds: periods that follow each other leave nothing out.
+ */
 function readPeriod(fields: z.output<typeof periodFields>, timeZone: string): Result<Period, Refusal> {
   const from = parseTimestamp(fields.fechahora_desde, timeZone);
   if (from === undefined) return refuse(invalidField("fechahora_desde", "no timestamp"));
-  const last = parseTimestamp(fields.fechahora_hasta, timeZone);
+  const last = parseTimestamp(fields.fechahora_hasta, timeZone, "last");
   if (last === undefined) return refuse(invalidField("fechahora_hasta", "no timestamp"));
   if (from > last) return refuse(invalidField("fechahora_desde", "after fechahora_hasta"));
   return ok({ from, until: new Date(last.getTime() + 1_000) });

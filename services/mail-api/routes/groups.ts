@@ -1,12 +1,12 @@
 import { z } from "zod";
 import { groupName, tagName, tagValueText } from "../../core/mail/contact-input.ts";
+import { toConditionJson } from "../../core/mail/filter-json.ts";
 import { ok } from "../../core/result.ts";
 import { type AnyEndpoint, endpoint } from "../../platform/http/endpoint.ts";
-import { countMatches, listFilters } from "../../store/filters.ts";
-import { listGlobals, removeGlobal, setGlobal } from "../../store/globals.ts";
-import { addGroups } from "../../store/groups.ts";
+import { countMatches, listFilters } from "../../store/mail/filters.ts";
+import { listGlobals, removeGlobal, setGlobal } from "../../store/mail/globals.ts";
+import { addGroups } from "../../store/mail/groups.ts";
 import type { MailCaller } from "../dialect.ts";
-import { toConditionJson } from "../filter-json.ts";
 import type { MailServices } from "../services.ts";
 
 const status = z.literal("ok");

@@ -5,9 +5,9 @@ import { formatTimestamp } from "../../core/mail/timestamps.ts";
 import { notFound, type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { type AnyEndpoint, endpoint } from "../../platform/http/endpoint.ts";
-import { isArchivedFor, readArchivedMessage } from "../../store/archive.ts";
-import { type Batch, type BatchContact, findBatch, listBatchContacts } from "../../store/batches.ts";
-import type { Instance } from "../../store/instances.ts";
+import { isArchivedFor, readArchivedMessage } from "../../store/mail/archive.ts";
+import { type Batch, type BatchContact, findBatch, listBatchContacts } from "../../store/mail/batches.ts";
+import type { Instance } from "../../store/mail/instances.ts";
 import type { MailCaller } from "../dialect.ts";
 import type { MailServices } from "../services.ts";
 
@@ -66,7 +66,7 @@ export function batchEndpoints({ db }: MailServices): AnyEndpoint<MailCaller>[] 
         const batch = await readBatch(params.eeid, caller.instance);
         if (!batch.ok) return batch;
         if (batch.value.archive === undefined) return refuse(NOT_ARCHIVED);
-        const address = validateAddress(params.email, { allowSmtputf8: false });
+        const address = validateAddress(params.email, { allowSmtputf8: true }); // submission takes them (RFC 6531)
         if (!address.ok) return refuse(unacceptable(`invalid email ${address.error}`));
         const octets = await readArchivedMessage(db, batch.value.eeid, address.value.key);
         if (octets !== undefined) return ok({ status: "ok" as const, msg: octets.toString("utf8") });

@@ -5,7 +5,7 @@ import { lineOfText } from "../../core/mail/contact-input.ts";
 export const flag = z.union([z.boolean(), z.enum(["true", "false"]).transform((text) => text === "true")]);
 
 const MOST_COPIES = 1_000;
-const MOST_ATTACHMENTS = 100;
+export const MOST_ATTACHMENTS = 100;
 
 /** What every operation that sends may say. Empty texts stand for the campaign's. */
 const common = {

@@ -3,6 +3,7 @@ import busboy from "busboy";
 import { type Attachment, isContentType } from "../../core/mail/mime.ts";
 import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
+import { MOST_ATTACHMENTS } from "./sending-fields.ts";
 
 /** A multipart form, read whole. */
 export interface SubmittedForm {
@@ -12,6 +13,8 @@ export interface SubmittedForm {
 }
 
 const ATTACHMENT_FIELD = /^attach\d{1,2}$/;
+const MOST_FIELDS = 50;
+const MOST_PARTS = MOST_FIELDS + MOST_ATTACHMENTS;
 const MOST_HEADER_OCTETS = 8 * 1024;
 const UNREADABLE = unacceptable("formulario invalido");
 
@@ -44,9 +47,14 @@ export async function readForm(
       else body.push(chunk);
     });
     incoming.once("aborted", () => give(refuse(UNREADABLE)));
-    parser.on("field", (name, value) => {
+    parser.on("field", (name, value, { valueTruncated }) => {
+      if (valueTruncated) give(refuse({ kind: "too-large" }));
       fields[name] = value;
     });
+    // What is beyond them the parser leaves out without a word.
+    for (const limit of ["fieldsLimit", "filesLimit", "partsLimit"]) {
+      parser.once(limit, () => give(refuse({ kind: "too-large" })));
+    }
     parser.on("file", (name, file, { filename, mimeType }) => {
       const chunks: Buffer[] = [];
       file.on("data", (chunk: Buffer) => chunks.push(chunk));
@@ -85,11 +93,7 @@ function toAttachments(files: readonly FormFile[], declared: ReadonlyMap<string,
 /** The Content-Type fields of a form's files as they were written, by the names of the form's fields, in its order. */
 function readContentTypes(body: Buffer, formType: string): Map<string, string[]> {
   const types = new Map<string, string[]>();
-  const [, quoted, token] = /boundary=(?:"([^"]+)"|([^\s;"]+))/i.exec(formType) ?? [];
-  const delimiter = `--${quoted ?? token}\r\n`;
-  for (let at = body.indexOf(delimiter); at >= 0; at = body.indexOf(delimiter, at + delimiter.length)) {
-    const end = body.indexOf("\r\n\r\n", at);
-    const header = body.toString("latin1", at, Math.min(end, at + MOST_HEADER_OCTETS)).replaceAll(/\r\n[ \t]+/g, " ");
+  for (const header of readPartHeaders(body, formType)) {
     const name = /^content-disposition:.*?; *name="?(attach\d{1,2})"?(?:;| *$)/im.exec(header)?.[1];
     const type = /^content-type:(.*)$/im.exec(header)?.[1]?.trim();
     if (name !== undefined) types.set(name, [...(types.get(name) ?? []), type ?? ""]);
@@ -97,12 +101,33 @@ function readContentTypes(body: Buffer, formType: string): Map<string, string[]>
   return types;
 }
 
+/** The headers of a form's parts, unfolded. */
+function* readPartHeaders(body: Buffer, formType: string): Generator<string> {
+  const [, quoted, token] = /boundary=(?:"([^"]+)"|([^\s;"]+))/i.exec(formType) ?? [];
+  // RFC 2046 §5.1.1: it begins a line. Anywhere else a file may hold it, as often as it likes.
+  const delimiter = `\r\n--${quoted ?? token}\r\n`;
+  let at = body.indexOf(delimiter.trimStart());
+  for (let parts = 0; at >= 0 && parts < MOST_PARTS; parts++) {
+    const beginning = body.subarray(at, at + MOST_HEADER_OCTETS);
+    const end = beginning.indexOf("\r\n\r\n");
+    yield beginning.toString("latin1", 0, end < 0 ? undefined : end).replaceAll(/\r\n[ \t]+/g, " ");
+    at = body.indexOf(delimiter, at + 1);
+  }
+}
+
 function openParser(incoming: IncomingMessage): busboy.Busboy | undefined {
   try {
     return busboy({
       headers: incoming.headers,
       defParamCharset: "utf8",
-      limits: { fields: 50, files: 20, fieldSize: 2 ** 20, headerPairs: 20 },
+      // One part more, so that as many as may be are not too many.
+      limits: {
+        fields: MOST_FIELDS,
+        files: MOST_ATTACHMENTS,
+        parts: MOST_PARTS + 1,
+        fieldSize: 2 ** 20,
+        headerPairs: 20,
+      },
     });
   } catch {
     return undefined; // no multipart body, or one without a boundary

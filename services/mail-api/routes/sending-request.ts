@@ -5,12 +5,15 @@ import { DYNAMIC_SUBJECT } from "../../core/mail/personalise.ts";
 import { invalidField, missingField, notFound, type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { fetchText, isHttpUrl } from "../../platform/fetch-html.ts";
-import { findBatch, type Send, type SendCopy } from "../../store/batches.ts";
-import { type Campaign, findCampaign } from "../../store/campaigns.ts";
-import type { RecipientAddress } from "../../store/contacts.ts";
-import type { Instance } from "../../store/instances.ts";
-import type { StoredMailbox } from "../../store/messages.ts";
-import { readEmail, readSender } from "../addresses.ts";
+import type { SendCopy } from "../../store/mail/audience.ts";
+import { findBatch, type Send } from "../../store/mail/batches.ts";
+import { type Campaign, findCampaign } from "../../store/mail/campaigns.ts";
+import type { Instance } from "../../store/mail/instances.ts";
+import type { StoredMailbox } from "../../store/mail/messages.ts";
+import type { RecipientAddress } from "../../store/mail/recipients.ts";
+import { judgeSender } from "../../store/mail/senders.ts";
+import { readEmail } from "../addresses.ts";
+import type { MailCaller } from "../dialect.ts";
 import type { MailServices } from "../services.ts";
 import type { ContactFields, SendingFields } from "./sending-fields.ts";
 
@@ -23,10 +26,11 @@ const MOST_CONTACTS = 50_000;
  */
 export async function readSend(
   services: MailServices,
-  instance: Instance,
+  caller: MailCaller,
   fields: SendingFields,
   files: readonly Attachment[] = [],
 ): Promise<Result<Send, Refusal>> {
+  const { instance, login } = caller;
   if ((fields.contactos?.length ?? 0) > MOST_CONTACTS) return refuse({ kind: "too-large" });
   if (fields.archive && !instance.archive) return refuse({ kind: "forbidden", text: "licencia de archivo requerida" });
   const audience = readAudience(fields);
@@ -47,7 +51,7 @@ export async function readSend(
   return ok({
     instanceId: instance.id,
     campaignNumid: campaign.numid,
-    creator: "api",
+    creator: login ?? "api",
     senderDomain: sender.asciiDomain,
     content: {
       kind: "template",
@@ -142,7 +146,9 @@ async function readReuse(
   if (!reuse_eeid) return ok(undefined);
   if (eeid === undefined) return refuse(missingField("eeid"));
   const batch = await findBatch(db, instance.id, eeid);
-  return batch === undefined ? refuse(notFound("no existe")) : ok(batch.eeid);
+  if (batch === undefined) return refuse(notFound("no existe"));
+  // Nothing leaves of a cancelled batch any more: who joined it would wait for ever.
+  return batch.state === "cancelled" ? refuse(unacceptable("envio cancelado")) : ok(batch.eeid);
 }
 
 interface Call {
@@ -163,7 +169,7 @@ async function readSenders(
 ): Promise<Result<Senders, Refusal>> {
   const given = fields.remitente || campaign.sender;
   if (given === "") return refuse(missingField("remitente"));
-  const sender = await readSender(services, instance, given);
+  const sender = await judgeSender(services, instance.id, given);
   if (!sender.ok) return sender;
   const senderName = fields.remitente_nombre || campaign.senderName;
   const replyText = fields["reply-to"] || campaign.replyTo;

@@ -2,14 +2,15 @@ import { createHash } from "node:crypto";
 import type { IncomingHttpHeaders } from "node:http";
 import type { z } from "zod";
 import type { Attachment } from "../../core/mail/mime.ts";
-import { invalidField, type Refusal } from "../../core/refusal.ts";
+import { invalidField, notFound, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { type AnyEndpoint, endpoint } from "../../platform/http/endpoint.ts";
 import { cleanFields, validateFields } from "../../platform/http/fields.ts";
-import { acceptSend } from "../../store/batches.ts";
-import { answerCall, type Claim, claimCall, findCall, type IdempotentCall } from "../../store/idempotency.ts";
-import type { Instance } from "../../store/instances.ts";
-import { announceMail } from "../../store/queue.ts";
+import { acceptSend, UnknownBatch } from "../../store/mail/batches.ts";
+import { answerCall, type Claim, claimCall, findCall, type IdempotentCall } from "../../store/mail/idempotency.ts";
+import { announceMail } from "../../store/mail/queue.ts";
+import { SendQueue } from "../../store/mail/send-queue.ts";
+import { inTransaction } from "../../store/transactions.ts";
 import type { MailCaller } from "../dialect.ts";
 import type { MailServices } from "../services.ts";
 import { batchEndpoints } from "./sending-batch.ts";
@@ -23,15 +24,22 @@ type Outcome = Result<SentReply, Refusal>;
 /** One call: who, what, and the headers that tell whether it is a repetition. */
 interface Call {
   readonly operation: string;
-  readonly instance: Instance;
+  readonly caller: MailCaller;
   readonly headers: IncomingHttpHeaders;
   readonly fields: SendingFields;
   readonly files?: readonly Attachment[];
 }
 
+/** What calls share. */
+interface Sending {
+  readonly services: MailServices;
+  readonly sends: SendQueue;
+  readonly underWay: CallsUnderWay;
+}
+
 /** Operations 15 to 21: sending, and what became of it. */
 export function sendingEndpoints(services: MailServices): AnyEndpoint<MailCaller>[] {
-  const underWay = new CallsUnderWay();
+  const sending: Sending = { services, sends: new SendQueue(services.db), underWay: new CallsUnderWay() };
   const declare = (operation: string, summary: string, fields: z.ZodType<SendingFields>) =>
     endpoint({
       method: "POST",
@@ -40,7 +48,7 @@ export function sendingEndpoints(services: MailServices): AnyEndpoint<MailCaller
       fields,
       reply: sentReply,
       act: ({ caller, fields, headers }: { caller: MailCaller; fields: SendingFields; headers: IncomingHttpHeaders }) =>
-        send(services, underWay, { operation, instance: caller.instance, headers, fields }),
+        send(sending, { operation, caller, headers, fields }),
     });
   return [
     declare("send_one_uri", "Send a web page to one contact", oneUri),
@@ -59,9 +67,9 @@ export function sendingEndpoints(services: MailServices): AnyEndpoint<MailCaller
         if (!read.ok) return read;
         const fields = { ...read.value, contacto: { email: read.value.contacto } };
         const files = form.value.attachments;
-        return send(services, underWay, {
+        return send(sending, {
           operation: "send_one_form",
-          instance: caller.instance,
+          caller,
           headers,
           fields,
           files,
@@ -75,27 +83,36 @@ export function sendingEndpoints(services: MailServices): AnyEndpoint<MailCaller
 }
 
 /** Accepts a call once: a repetition under the same Idempotency-Key gets the first answer, and fetches nothing. */
-async function send(services: MailServices, underWay: CallsUnderWay, call: Call): Promise<Outcome> {
+async function send(sending: Sending, call: Call): Promise<Outcome> {
   const repeatable = readIdempotencyKey(call);
   if (!repeatable.ok) return repeatable;
   const key = repeatable.value;
-  if (key === undefined) return acceptCall(services, call, undefined);
-  return underWay.share(key, async () => {
-    const known = await findCall<SentReply>(services.db, key);
-    return known ? answerAgain(known) : acceptCall(services, call, key);
+  if (key === undefined) return acceptJoining(sending, call, undefined);
+  return sending.underWay.share(key, async () => {
+    const known = await findCall<SentReply>(sending.services.db, key);
+    return known ? answerAgain(known) : acceptJoining(sending, call, key);
   });
 }
 
-async function acceptCall(services: MailServices, call: Call, key: IdempotentCall | undefined): Promise<Outcome> {
-  const accepted = await readSend(services, call.instance, call.fields, call.files);
+/** A batch that was there when the call was read may be kept no longer when it is to be joined. */
+async function acceptJoining(sending: Sending, call: Call, key: IdempotentCall | undefined): Promise<Outcome> {
+  try {
+    return await acceptCall(sending, call, key);
+  } catch (error) {
+    if (error instanceof UnknownBatch) return refuse(notFound("no existe"));
+    throw error;
+  }
+}
+
+async function acceptCall({ services, sends }: Sending, call: Call, key: IdempotentCall | undefined): Promise<Outcome> {
+  const accepted = await readSend(services, call.caller, call.fields, call.files);
   if (!accepted.ok) return accepted;
-  const answer = await services.db.transaction<Outcome>(async (transaction) => {
-    const accept = async () => toReply(await acceptSend(transaction, accepted.value));
-    if (key === undefined) return ok(await accept());
+  if (key === undefined) return ok(toReply(await sends.accept(accepted.value)));
+  const answer = await inTransaction<Outcome>(services.db, async (transaction) => {
     // Another process may have answered while this one was fetching.
     const claim = await claimCall<SentReply>(transaction, key);
     if (claim.kind !== "new") return answerAgain(claim);
-    const answer = await accept();
+    const answer = toReply(await acceptSend(transaction, accepted.value));
     await answerCall(transaction, key, answer);
     return ok(answer);
   });
@@ -133,7 +150,7 @@ const IDEMPOTENCY_KEY = /^[\x20-\x7e]{1,255}$/;
 
 function readIdempotencyKey({
   operation,
-  instance,
+  caller,
   headers,
   fields,
   files = [],
@@ -147,5 +164,5 @@ function readIdempotencyKey({
   for (const { filename, contentType, content } of files) {
     bodyHash.update(JSON.stringify([filename, contentType, content.length])).update(content);
   }
-  return ok({ instanceId: instance.id, key, bodyHash: bodyHash.digest() });
+  return ok({ instanceId: caller.instance.id, key, bodyHash: bodyHash.digest() });
 }

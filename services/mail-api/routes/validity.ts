@@ -3,10 +3,10 @@ import { validateAddress } from "../../core/mail/address.ts";
 import { notFound, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { type AnyEndpoint, endpoint, type Method } from "../../platform/http/endpoint.ts";
-import { findContactId } from "../../store/contact-profiles.ts";
-import { invalidateContact, revalidateContact, type ValidityChange } from "../../store/contacts.ts";
-import { addToWhitelist, isWhitelisted, removeFromWhitelist } from "../../store/whitelist.ts";
-import { readEmail } from "../addresses.ts";
+import { findContactId } from "../../store/mail/contact-profiles.ts";
+import { invalidateContact, revalidateContact, type ValidityChange } from "../../store/mail/contacts.ts";
+import { addToWhitelist, isWhitelisted, removeFromWhitelist } from "../../store/mail/whitelist.ts";
+import { readKnownEmail } from "../addresses.ts";
 import type { MailCaller } from "../dialect.ts";
 import type { MailServices } from "../services.ts";
 
@@ -32,7 +32,7 @@ function changeEndpoints({ db, clock }: MailServices): AnyEndpoint<MailCaller>[]
       params: emailInPath,
       reply: message,
       act: async ({ caller, params }): Promise<Result<Message, Refusal>> => {
-        const address = validateAddress(params.email, { allowSmtputf8: false });
+        const address = validateAddress(params.email, { allowSmtputf8: true });
         const contactId = address.ok ? await findContactId(db, caller.instance.id, address.value.key) : undefined;
         if (contactId === undefined) return refuse(notFound("no existe"));
         switch (await apply(caller.instance.id, contactId, new Date(clock.nowMs()))) {
@@ -66,7 +66,7 @@ function whitelistEndpoints({ db }: MailServices): AnyEndpoint<MailCaller>[] {
       params: emailInPath,
       reply: message,
       act: async ({ caller, params }): Promise<Result<Message, Refusal>> => {
-        const address = readEmail(params.email);
+        const address = await readKnownEmail(db, caller.instance.id, params.email);
         if (!address.ok) return address;
         return ok({ status: "ok", msg: `${params.email} ${await apply(caller.instance.id, address.value.key)}` });
       },

@@ -1,14 +1,19 @@
-import { bodyParser } from "@koa/bodyparser";
-import Router from "@koa/router";
 import Koa, { type Context } from "koa";
 import { ZodDefault, ZodNumber, ZodObject, ZodOptional, type ZodType } from "zod";
-import { invalidField, type Refusal } from "../../core/refusal.ts";
+import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
+import { isDatabaseAway } from "../db.ts";
 import type { Observe } from "../observation.ts";
+import { makeClientAddress } from "./client-address.ts";
 import type { Dialect } from "./dialect.ts";
-import { type AnyEndpoint, RawReply } from "./endpoint.ts";
+import { type AnyEndpoint, type Method, RawReply } from "./endpoint.ts";
 import { cleanFields, validateFields } from "./fields.ts";
 import { noLimits, type RateLimits } from "./limits.ts";
+import type { HttpApp } from "./listen.ts";
+import { readJsonBody, readTextBody } from "./request-body.ts";
+import { requestIdOf } from "./request-id.ts";
+import { RouteTable } from "./route-table.ts";
+import { traceRequest } from "./trace-request.ts";
 
 export interface AppOptions<Caller> {
   readonly dialect: Dialect<Caller>;
@@ -18,6 +23,10 @@ export interface AppOptions<Caller> {
   readonly limits?: RateLimits;
   /** Where a visitor of `/` is sent; nowhere when absent. */
   readonly home?: string;
+  /** Answers a GET or HEAD of a path that no operation has, such as a page's; false when it has nothing there either. */
+  readonly fallback?: (ctx: Context) => Promise<boolean>;
+  /** Proxies whose X-Forwarded-For is believed; none unless given. */
+  readonly trustedProxies?: readonly string[];
 }
 
 interface OpenapiPages {
@@ -29,14 +38,12 @@ interface OpenapiPages {
  * Runs declared endpoints. Every request takes the same steps, cheapest refusal first: path, method, credentials,
  * JSON and fields, then the act; nothing touches the database before the credentials.
  */
-export function makeApp<Caller>(options: AppOptions<Caller>): Koa {
+export function makeApp<Caller>(options: AppOptions<Caller>): HttpApp {
   const { dialect, endpoints, observe } = options;
-  const router = new Router({ sensitive: true });
+  const routes = new RouteTable<Handle>();
   const run = makeRunner(options);
   for (const declared of endpoints) {
-    router.register(dialect.base + declared.path, [declared.method], (ctx: Context) => run(declared, ctx), {
-      sensitive: true,
-    });
+    routes.add(declared.method, dialect.base + declared.path, (ctx, params) => run(declared, ctx, params));
   }
   // Made when first asked for: a start has better things to do.
   let openapi: Promise<OpenapiPages> | undefined;
@@ -47,54 +54,66 @@ export function makeApp<Caller>(options: AppOptions<Caller>): Koa {
     });
     return openapi;
   };
-  router.get("/openapi.json", async (ctx: Context) => {
+  routes.add("GET", "/openapi.json", async (ctx) => {
     ctx.body = (await pages()).document;
   });
-  router.get("/docs", async (ctx: Context) => {
+  routes.add("GET", "/docs", async (ctx) => {
     ctx.type = "html";
     ctx.set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'");
     ctx.body = (await pages()).page;
   });
-  if (options.home) router.redirect("/", options.home, 302);
+  if (options.home) routes.add("GET", "/", async (ctx) => ctx.redirect(options.home!));
 
-  const app = new Koa();
+  const app: HttpApp = Object.assign(new Koa(), { describeRefusal: dialect.toHttp });
   app.silent = true;
   app.on("error", (error: Error) => observe({ kind: "http-response-failed", level: "debug", err: error }));
-  app.use(async (ctx, next) => {
+  app.use(async (ctx) => {
     const startedAt = performance.now();
+    const requestId = requestIdOf(ctx.req);
+    ctx.set("X-Request-Id", requestId);
     ctx.set("X-Content-Type-Options", "nosniff");
     ctx.set("Cache-Control", "no-store");
-    const matched = router.match(ctx.path, ctx.method);
-    try {
-      if (matched.path.length === 0) send(ctx, dialect, { kind: "unknown-path" });
-      else if (!matched.route) {
-        const allowed = [...new Set(matched.path.flatMap((layer) => layer.methods))];
-        send(ctx, dialect, { kind: "wrong-method", allowed });
-      } else await next();
-    } catch (error) {
-      send(ctx, dialect, refusalOf(error, observe, ctx));
-    }
+    const matches = routes.matches(ctx.path);
+    const method = (ctx.method === "HEAD" ? "GET" : ctx.method) as Method;
+    const match = matches.find((candidate) => candidate.method === method);
+    await traceRequest(ctx, match?.path, async () => {
+      try {
+        if (match) await match.target(ctx, match.params);
+        else if (matches.length > 0) send(ctx, dialect, { kind: "wrong-method", allowed: allowedMethods(matches) });
+        else if (method !== "GET" || !(await options.fallback?.(ctx))) send(ctx, dialect, { kind: "unknown-path" });
+      } catch (error) {
+        send(ctx, dialect, refusalOf(error, observe, ctx));
+      }
+    });
     observe({
       kind: "http-request",
+      requestId,
       method: ctx.method,
       path: ctx.path,
       status: ctx.status,
       ms: Math.round(performance.now() - startedAt),
     });
   });
-  app.use(router.routes());
   return app;
+}
+
+type Handle = (ctx: Context, params: Readonly<Record<string, string>>) => Promise<void>;
+
+/** RFC 9110 §9.3.2: what has GET has HEAD. */
+function allowedMethods(matches: readonly { readonly method: Method }[]): string[] {
+  return [...new Set(matches.flatMap(({ method }) => (method === "GET" ? ["HEAD", "GET"] : [method])))];
 }
 
 function makeRunner<Caller>(options: AppOptions<Caller>) {
   const { dialect, limits = noLimits, bodyLimitOctets } = options;
-  const readBody = makeBodyReader(bodyLimitOctets);
+  const addressOf = makeClientAddress(options.trustedProxies ?? []);
 
-  return async (declared: AnyEndpoint<Caller>, ctx: Context): Promise<void> => {
+  return async (declared: AnyEndpoint<Caller>, ctx: Context, pathParams: Readonly<Record<string, string>>) => {
     const outcome = await attempt();
     if (!outcome.ok) send(ctx, dialect, outcome.error);
     else if (outcome.value instanceof RawReply) {
       ctx.status = outcome.value.status;
+      ctx.set(outcome.value.headers);
       ctx.type = outcome.value.contentType;
       ctx.body = outcome.value.body;
     } else ctx.body = outcome.value;
@@ -104,13 +123,13 @@ function makeRunner<Caller>(options: AppOptions<Caller>) {
       if (!caller.ok) return caller;
       const barred = declared.authorise?.(caller.value);
       if (barred) return refuse(barred);
-      const input = await readInput(declared, ctx);
+      const input = await readInput(declared, ctx, pathParams);
       if (!input.ok) return input;
       return declared.act({
         caller: caller.value,
         ...input.value,
         headers: ctx.headers,
-        clientAddress: ctx.ip,
+        clientAddress: addressOf(ctx.req),
         incoming: ctx.req,
       });
     }
@@ -118,27 +137,34 @@ function makeRunner<Caller>(options: AppOptions<Caller>) {
 
   async function authenticate(declared: AnyEndpoint<Caller>, ctx: Context): Promise<Result<Caller, Refusal>> {
     if (declared.open) return ok(undefined as Caller);
-    const known = await limits.beforeAuthentication(ctx.ip);
-    if (known) return refuse(known);
-    const caller = await dialect.authenticate(ctx.headers);
+    const address = addressOf(ctx.req);
+    const caller = await dialect.authenticate(ctx.headers, address);
     if (!caller.ok) {
-      if (caller.error.kind === "unauthenticated") await limits.countFailure(ctx.ip);
-      return caller;
+      // A neighbour's wrong keys must not shut out a right one: who tries too many is refused those alone.
+      const tooMany = caller.error.kind === "unauthenticated" ? await limits.countFailure(address) : undefined;
+      return refuse(tooMany ?? caller.error);
     }
-    const limited = await limits.countRequest(dialect.callerKey(caller.value), ctx.ip);
+    const limited = await limits.countRequest(dialect.callerKey(caller.value), address);
     return limited ? refuse(limited) : caller;
   }
 
-  async function readInput(declared: AnyEndpoint<Caller>, ctx: Context) {
+  async function readInput(declared: AnyEndpoint<Caller>, ctx: Context, pathParams: Readonly<Record<string, string>>) {
     const keepsNull = declared.keepsNull ?? (() => false);
-    const pathParams = cleanFields(ctx.params, keepsNull, dialect.judgedFields);
-    if (!pathParams.ok) return pathParams;
-    const params = declared.params ? validateFields(declared.params, pathParams.value) : ok({});
+    const cleanParams = cleanFields(pathParams, keepsNull, dialect.judgedFields);
+    if (!cleanParams.ok) return cleanParams;
+    const params = declared.params ? validateFields(declared.params, cleanParams.value) : ok({});
     if (!params.ok) return params;
-    if (declared.input === "stream") return ok({ params: params.value, fields: undefined, text: "" });
-    const body = await readBody(ctx, declared.input === "text");
+    if (declared.input === "stream" || declared.input === "text") {
+      const cleaned = cleanFields(withQuery(declared as AnyEndpoint<never>, {}, ctx), keepsNull, dialect.judgedFields);
+      if (!cleaned.ok) return cleaned;
+      const fields = declared.fields ? validateFields(declared.fields, cleaned.value) : ok(undefined);
+      if (!fields.ok) return fields;
+      if (declared.input === "stream") return ok({ params: params.value, fields: fields.value, text: "" });
+      const text = await readTextBody(ctx.req, bodyLimitOctets);
+      return text.ok ? ok({ params: params.value, fields: fields.value, text: text.value }) : text;
+    }
+    const body = await readJsonBody(ctx.req, bodyLimitOctets);
     if (!body.ok) return body;
-    if (declared.input === "text") return ok({ params: params.value, fields: undefined, text: body.value as string });
     const fromQuery = declared.queryFields ?? (dialect.queryFields && ["GET", "HEAD", "DELETE"].includes(ctx.method));
     const raw = fromQuery ? withQuery(declared as AnyEndpoint<never>, body.value, ctx) : body.value;
     const cleaned = cleanFields(raw, keepsNull, dialect.judgedFields);
@@ -168,71 +194,12 @@ function isNumberField(schema: ZodType | undefined, key: string): boolean {
   return field instanceof ZodNumber;
 }
 
-function makeBodyReader(limitOctets: number) {
-  const shared = { encoding: "utf-8", parsedMethods: ["GET", "HEAD", "POST", "PUT", "DELETE"] as string[] };
-  const json = bodyParser({ ...shared, enableTypes: ["json"], jsonLimit: limitOctets, detectJSON: () => true });
-  const text = bodyParser({
-    ...shared,
-    enableTypes: ["text"],
-    // Octet by octet: the decoder of the package would put U+FFFD in the place of what is not UTF-8.
-    encoding: "binary",
-    textLimit: limitOctets,
-    extendTypes: { text: ["*/*"] },
-  });
-  return async (ctx: Context, asText: boolean): Promise<Result<unknown, Refusal>> => {
-    if (asText && !ctx.request.headers["content-type"]) ctx.request.headers["content-type"] = "text/plain";
-    const received = countOctets(ctx);
-    try {
-      await (asText ? text : json)(ctx, async () => {});
-    } catch (error) {
-      const { status, code = "" } = error as { status?: number; code?: string };
-      if (status === 413) return refuse({ kind: "too-large" });
-      // A body that is not what its Content-Encoding says ends in an error of zlib's.
-      if ((status !== undefined && status < 500) || /^(Z_|ERR_.*BROTLI|ERR__ERROR)/.test(code)) {
-        return refuse({ kind: "malformed-json" });
-      }
-      throw error;
-    }
-    if (asText) return decodeUtf8(ctx.request.rawBody ?? "");
-    return isFaithful(ctx.request.rawBody ?? "", received())
-      ? ok(ctx.request.body ?? {})
-      : refuse({ kind: "malformed-json" });
-  };
-}
-
-/** Counts what arrives while somebody else reads it; undefined where it arrives compressed. */
-function countOctets(ctx: Context): () => number | undefined {
-  let octets = 0;
-  ctx.req.on("data", (chunk: Buffer) => {
-    octets += chunk.length;
-  });
-  return () => (ctx.get("Content-Encoding") === "" ? octets : undefined);
-}
-
-/** JSON is UTF-8 (RFC 8259 §8.1); the decoder puts U+FFFD, of three octets, in the place of each octet that is not. */
-function isFaithful(text: string, octets: number | undefined): boolean {
-  return octets === undefined || !text.includes("\uFFFD") || Buffer.byteLength(text) === octets;
-}
-
-function decodeUtf8(octets: string): Result<string, Refusal> {
-  try {
-    return ok(new TextDecoder("utf-8", { fatal: true }).decode(Buffer.from(octets, "latin1")));
-  } catch {
-    return refuse(invalidField("body", "is not UTF-8"));
-  }
-}
-
 function refusalOf(error: unknown, observe: Observe, ctx: Context): Refusal {
-  const { code, name } = (error ?? {}) as { code?: string; name?: string };
-  const databaseAway =
-    name === "KnexTimeoutError" ||
-    ["ECONNREFUSED", "ECONNRESET", "EPIPE", "57P01", "57P02", "57P03", "53300", "08006", "08003"].includes(
-      code ?? "",
-    ) ||
-    /Connection terminated|Unable to acquire a connection|timeout exceeded when trying to connect/.test(String(error));
+  const databaseAway = isDatabaseAway(error);
   observe({
     kind: databaseAway ? "database-away" : "request-failed",
     level: "error",
+    requestId: requestIdOf(ctx.req),
     method: ctx.method,
     path: ctx.path,
     err: error,

@@ -14,7 +14,7 @@ export interface Dialect<Caller> {
   readonly queryFields: boolean;
   /** Fields whose text the operations judge by themselves, NUL and all, because their refusals have words of their own. */
   readonly judgedFields?: ReadonlySet<string>;
-  authenticate(headers: IncomingHttpHeaders): Promise<Result<Caller, Refusal>>;
+  authenticate(headers: IncomingHttpHeaders, clientAddress: string): Promise<Result<Caller, Refusal>>;
   /** A name for the caller that rate limits are counted by. */
   callerKey(caller: Caller): string;
   toHttp(refusal: Refusal): HttpRefusal;

@@ -4,14 +4,14 @@ import type { ZodObject, ZodRawShape, ZodType, z } from "zod";
 import type { Refusal } from "../../core/refusal.ts";
 import type { Result } from "../../core/result.ts";
 
-export type Method = "GET" | "POST" | "PUT" | "DELETE";
+export type Method = "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
 
 /** What an operation is handed: parsed, validated, authorised. */
 export interface Request<Caller, Params, Fields> {
   readonly caller: Caller;
   /** Path parameters, percent-decoded. */
   readonly params: Params;
-  /** The JSON body; on GET and DELETE the query string as well where the API says so. */
+  /** The JSON body; on GET and DELETE the query string as well where the API says so; beside `text` and `stream` the query string. */
   readonly fields: Fields;
   readonly headers: IncomingHttpHeaders;
   readonly clientAddress: string;
@@ -26,11 +26,18 @@ export class RawReply {
   readonly contentType: string;
   readonly body: string | Buffer | Readable;
   readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
 
-  constructor(contentType: string, body: string | Buffer | Readable, status = 200) {
+  constructor(
+    contentType: string,
+    body: string | Buffer | Readable,
+    status = 200,
+    headers: Readonly<Record<string, string>> = {},
+  ) {
     this.contentType = contentType;
     this.body = body;
     this.status = status;
+    this.headers = headers;
   }
 }
 
@@ -45,7 +52,7 @@ export interface Endpoint<
   Reply extends ZodType = ZodType,
 > {
   readonly method: Method;
-  /** Relative to the API's base, parameters as `:name`, without a trailing slash (one is always accepted). */
+  /** Relative to the API's base, parameters as `:name`, a last `*name` takes the rest; without a trailing slash (one is always accepted). */
   readonly path: string;
   readonly summary: string;
   /** Needs no credentials. */
@@ -54,6 +61,8 @@ export interface Endpoint<
   readonly fields?: Fields;
   /** Where the body goes: `json` (the default) into `fields`, `text` into `text`, `stream` is left unread. */
   readonly input?: "json" | "text" | "stream";
+  /** Media type of a body that is no JSON, for the OpenAPI document. */
+  readonly bodyType?: string;
   /** Fields may come in the query string; unless said, what the dialect says of GET and DELETE. */
   readonly queryFields?: boolean;
   /** JSON nulls count as missing, but for those that this claims. */

@@ -1,4 +1,4 @@
-import type { ZodType, z } from "zod";
+import { ZodArray, ZodDefault, ZodObject, ZodOptional, type ZodType, type z } from "zod";
 import { invalidField, missingField, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 
@@ -6,12 +6,15 @@ type Path = readonly (string | number)[];
 
 /** Deeper JSON than this is nobody's request. */
 const MOST_LEVELS = 64;
+/** Nor is one of more values; its octets may be few, but looking at them all would keep everybody waiting. */
+const MOST_VALUES = 1_000_000;
 
 /** PostgreSQL has no place for NUL, and half a surrogate pair is no character of UTF-8. */
 const UNSTORABLE = /\0|\p{Surrogate}/u;
 
 /**
- * Makes raw input ready for validation: nulls count as missing, unstorable text is refused, and nesting is bounded.
+ * Makes raw input ready for validation: nulls count as missing, unstorable text is refused, nesting and the number of
+ * values are bounded.
  * @param judgedFields names of fields whose text the operation judges by itself, whatever it holds
  */
 export function cleanFields(
@@ -20,25 +23,40 @@ export function cleanFields(
   judgedFields: ReadonlySet<string> = new Set(),
 ): Result<unknown, Refusal> {
   let problem: Refusal | undefined;
-  const clean = (value: unknown, path: Path): unknown => {
+  let values = 0;
+  const path: (string | number)[] = [];
+  const clean = (value: unknown): unknown => {
     if (problem) return undefined;
     if (path.length > MOST_LEVELS) problem = { kind: "malformed-json" };
     else if (typeof value === "string" && UNSTORABLE.test(value) && !judgedFields.has(fieldName(path))) {
       problem = invalidField(fieldName(path), "must not contain NUL or lone surrogates");
-    } else if (Array.isArray(value)) return value.map((item, index) => clean(item, [...path, index]));
-    else if (value !== null && typeof value === "object") {
-      const kept = Object.entries(value).filter(([key, inner]) => inner !== null || keepsNull([...path, key]));
-      return Object.fromEntries(kept.map(([key, inner]) => [key, clean(inner, [...path, key])]));
+    } else if (value !== null && typeof value === "object") {
+      const entries = Array.isArray(value) ? value : Object.entries(value);
+      values += entries.length;
+      if (values > MOST_VALUES) problem = { kind: "too-large" };
+      else if (Array.isArray(value)) return value.map((item, index) => cleanAt(index, item));
+      // Whoever copies the object would take it for the prototype.
+      else if (Object.hasOwn(value, "__proto__")) problem = { kind: "malformed-json" };
+      else {
+        const kept = entries.filter(([key, inner]) => inner !== null || keepsNull([...path, key]));
+        return Object.fromEntries(kept.map(([key, inner]) => [key, cleanAt(key, inner)]));
+      }
     }
     return value;
   };
-  const cleaned = clean(input, []);
+  const cleanAt = (key: string | number, value: unknown): unknown => {
+    path.push(key);
+    const cleaned = clean(value);
+    path.pop();
+    return cleaned;
+  };
+  const cleaned = clean(input);
   return problem ? refuse(problem) : ok(cleaned);
 }
 
 /** Validates; the first problem, in the schema's order, becomes the refusal and names its field by its own name. */
 export function validateFields<S extends ZodType>(schema: S, input: unknown): Result<z.output<S>, Refusal> {
-  const parsed = schema.safeParse(input);
+  const parsed = schema.safeParse(cutAtFaults(schema, input));
   if (parsed.success) return ok(parsed.data);
   const issue = parsed.error.issues[0]!;
   const path = issue.path as Path;
@@ -48,6 +66,50 @@ export function validateFields<S extends ZodType>(schema: S, input: unknown): Re
   return refuse(
     valueAt(input, path) === undefined ? missingField(fieldName(path)) : invalidField(fieldName(path), reasonOf(issue)),
   );
+}
+
+/** Of a list, judged in one step: the problems of so many items cost little to describe. */
+const ITEMS_AT_ONCE = 1_000;
+
+/**
+ * Lists without what follows their first bad items. Only the first problem is told, but zod would describe that of every
+ * item: of a list of millions, for minutes.
+ */
+function cutAtFaults(schema: ZodType, value: unknown): unknown {
+  if (!holdsLists(schema)) return value;
+  if (schema instanceof ZodOptional || schema instanceof ZodDefault) {
+    return cutAtFaults(schema.def.innerType as ZodType, value);
+  }
+  if (schema instanceof ZodArray) return Array.isArray(value) ? cutList(schema.element as ZodType, value) : value;
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return value;
+  const { shape } = schema as ZodObject;
+  const fields = Object.entries(value).map(([key, given]) => {
+    const field: ZodType | undefined = Object.hasOwn(shape, key) ? shape[key] : undefined;
+    return [key, field ? cutAtFaults(field, given) : given] as const;
+  });
+  return Object.fromEntries(fields);
+}
+
+/** Items that hold lists themselves are cut, and judged, one by one. */
+function cutList(item: ZodType, list: readonly unknown[]): readonly unknown[] {
+  const isDeep = holdsLists(item);
+  const step = isDeep ? 1 : ITEMS_AT_ONCE;
+  if (list.length <= step && !isDeep) return list;
+  const items = item.array();
+  const cut: unknown[] = [];
+  for (let start = 0; start < list.length; start += step) {
+    const given = list.slice(start, start + step);
+    const some = isDeep ? given.map((one) => cutAtFaults(item, one)) : given;
+    for (const one of some) cut.push(one);
+    if (!items.safeParse(some).success) break;
+  }
+  return cut;
+}
+
+function holdsLists(schema: ZodType): boolean {
+  if (schema instanceof ZodOptional || schema instanceof ZodDefault) return holdsLists(schema.def.innerType as ZodType);
+  if (schema instanceof ZodArray) return true;
+  return schema instanceof ZodObject && Object.values(schema.shape as Record<string, ZodType>).some(holdsLists);
 }
 
 /** In words of our own where the schema brings none: zod's are for programmers. */

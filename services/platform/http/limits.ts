@@ -1,18 +1,20 @@
-import ipaddr from "ipaddr.js";
+import { BlockList, isIP } from "node:net";
 import { RateLimiterMemory, type RateLimiterRes } from "rate-limiter-flexible";
 import type { Refusal } from "../../core/refusal.ts";
+import { sourceOf } from "../address-blocks.ts";
 
 /** What a caller may ask for in a second, and how often a stranger may fail. Undefined lets pass. */
 export interface RateLimits {
-  /** A source that keeps failing is turned away before its key is looked at. */
+  /** For what has no right answer to let pass: a source that keeps failing is turned away before anything is looked at. */
   beforeAuthentication(clientAddress: string): Promise<Refusal | undefined>;
-  countFailure(clientAddress: string): Promise<void>;
+  /** Counts a wrong key. @returns a refusal when the source has had too many; its right keys pass all the same */
+  countFailure(clientAddress: string): Promise<Refusal | undefined>;
   countRequest(callerKey: string, clientAddress: string): Promise<Refusal | undefined>;
 }
 
 export const noLimits: RateLimits = {
   beforeAuthentication: async () => undefined,
-  countFailure: async () => {},
+  countFailure: async () => undefined,
   countRequest: async () => undefined,
 };
 
@@ -33,11 +35,12 @@ export function makeRateLimits(
   const mayFail = (address: string) => !limitLoopbackFailures && isLoopback(address);
   return {
     async beforeAuthentication(address) {
-      const seen = mayFail(address) ? null : await failures.get(address);
+      const seen = mayFail(address) ? null : await failures.get(sourceOf(address));
       return seen && seen.consumedPoints >= FAILURES_PER_MINUTE ? rateLimited(seen) : undefined;
     },
     async countFailure(address) {
-      await failures.penalty(address);
+      const seen = await failures.penalty(sourceOf(address));
+      return !mayFail(address) && seen.consumedPoints > FAILURES_PER_MINUTE ? rateLimited(seen) : undefined;
     },
     countRequest(callerKey, address) {
       if (!limitLoopback && isLoopback(address)) return Promise.resolve(undefined);
@@ -46,9 +49,14 @@ export function makeRateLimits(
   };
 }
 
-/** IPv4 and IPv6 loopback, IPv4-mapped addresses included. */
+const LOOPBACK = new BlockList();
+LOOPBACK.addSubnet("127.0.0.0", 8, "ipv4");
+LOOPBACK.addAddress("::1", "ipv6");
+
+/** IPv4 and IPv6 loopback, IPv4-mapped addresses included. Asked for every request: a parser would cost more than all else. */
 export function isLoopback(address: string): boolean {
-  return ipaddr.isValid(address) && ipaddr.process(address).range() === "loopback";
+  const family = isIP(address);
+  return family !== 0 && LOOPBACK.check(address, family === 4 ? "ipv4" : "ipv6");
 }
 
 function rateLimited(state: RateLimiterRes): Refusal {

@@ -1,8 +1,9 @@
-import { createServer, type RequestListener, type Server } from "node:http";
+import { createServer, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import type Koa from "koa";
 import type { HostPort } from "../config-values.ts";
+import { answerBrokenHost, answerBrokenRequests, type DescribeRefusal } from "./broken-requests.ts";
 
 export interface HttpListener {
   /** Base URL of the first address, with the port in force. */
@@ -11,12 +12,40 @@ export interface HttpListener {
   close(graceMs?: number): Promise<void>;
 }
 
+/** An app that words what is refused before it sees a request. */
+export type HttpApp = Koa & { readonly describeRefusal?: DescribeRefusal };
+
+/** How long a client may take, so that none holds a connection for nothing. */
+export interface HttpTimeouts {
+  readonly requestMs: number;
+  readonly headersMs: number;
+  /** Without taking anything of an answer that is there for it. */
+  readonly unreadMs: number;
+  /** Between two requests. */
+  readonly keepAliveMs: number;
+  /** How often it is looked who has taken too long. */
+  readonly checkEveryMs: number;
+}
+
+/** The time-outs in force, the same on every listener. */
+export const HTTP_TIMEOUTS: HttpTimeouts = {
+  requestMs: 60_000,
+  headersMs: 20_000,
+  unreadMs: 60_000,
+  keepAliveMs: 30_000,
+  checkEveryMs: 5_000,
+};
+
 /** Serves an app on every address of a listen value; undefined when it is `off`. */
-export async function listenHttp(app: Koa, addresses: readonly HostPort[]): Promise<HttpListener | undefined> {
+export async function listenHttp(
+  app: HttpApp,
+  addresses: readonly HostPort[],
+  timeouts: HttpTimeouts = HTTP_TIMEOUTS,
+): Promise<HttpListener | undefined> {
   if (addresses.length === 0) return undefined;
   const servers: Server[] = [];
   try {
-    for (const address of addresses) servers.push(await listenOn(app.callback(), address));
+    for (const address of addresses) servers.push(await listenOn(app, address, timeouts));
   } catch (error) {
     for (const server of servers) server.close();
     throw error;
@@ -29,10 +58,32 @@ export async function listenHttp(app: Koa, addresses: readonly HostPort[]): Prom
   };
 }
 
-async function listenOn(handle: RequestListener, address: HostPort): Promise<Server> {
-  const server = createServer({ requestTimeout: 60_000, headersTimeout: 20_000, keepAliveTimeout: 30_000 }, handle);
+async function listenOn(app: HttpApp, address: HostPort, timeouts: HttpTimeouts): Promise<Server> {
+  const { describeRefusal } = app;
+  const handle = app.callback();
+  const server = createServer(
+    {
+      requestTimeout: timeouts.requestMs,
+      headersTimeout: timeouts.headersMs,
+      connectionsCheckingInterval: timeouts.checkEveryMs,
+      keepAliveTimeout: timeouts.keepAliveMs,
+      requireHostHeader: false,
+    },
+    (request, response) => {
+      endWhenUnread(response, timeouts.unreadMs);
+      if (!answerBrokenHost(request, response, describeRefusal)) void handle(request, response);
+    },
+  );
+  answerBrokenRequests(server, describeRefusal);
   await bindWithPatience(server, address);
   return server;
+}
+
+/** An answer of which nothing leaves is given up with its connection; one that is still being made may take its time. */
+function endWhenUnread(response: ServerResponse, unreadMs: number): void {
+  response.setTimeout(unreadMs, () => {
+    if (response.socket !== null && response.socket.writableLength > 0) response.socket.destroy();
+  });
 }
 
 /** What `listen` and its events of node's servers have in common. */

@@ -12,9 +12,10 @@ export function makeOpenapi<Caller>(
   endpoints: readonly AnyEndpoint<Caller>[],
 ): OpenapiDocument {
   const paths: ZodOpenApiPathsObject = {};
+  const refusal = refusalSchema(dialect);
   for (const declared of endpoints) {
-    const path = dialect.base + declared.path.replaceAll(/:(\w+)/g, "{$1}");
-    paths[path] = { ...paths[path], [declared.method.toLowerCase()]: describeOperation(dialect, declared) };
+    const path = dialect.base + declared.path.replaceAll(/[:*](\w+)/g, "{$1}");
+    paths[path] = { ...paths[path], [declared.method.toLowerCase()]: describeOperation(dialect, declared, refusal) };
   }
   return createDocument({
     openapi: "3.1.0",
@@ -29,9 +30,18 @@ export function makeOpenapi<Caller>(
   });
 }
 
-function describeOperation<Caller>(dialect: Dialect<Caller>, declared: AnyEndpoint<Caller>): ZodOpenApiOperationObject {
-  const refusal = { description: "Refused", content: { "application/json": { schema: refusalSchema(dialect) } } };
-  const inQuery = declared.queryFields ?? (dialect.queryFields && ["GET", "DELETE"].includes(declared.method));
+function describeOperation<Caller>(
+  dialect: Dialect<Caller>,
+  declared: AnyEndpoint<Caller>,
+  refusal: ZodType,
+): ZodOpenApiOperationObject {
+  const refused = (why: string) => ({ description: why, content: { "application/json": { schema: refusal } } });
+  const body = requestBody(declared);
+  const inQuery =
+    declared.queryFields ??
+    (declared.input === "text" ||
+      declared.input === "stream" ||
+      (dialect.queryFields && ["GET", "DELETE"].includes(declared.method)));
   return {
     summary: declared.summary,
     ...(declared.open ? { security: [] } : {}),
@@ -39,33 +49,44 @@ function describeOperation<Caller>(dialect: Dialect<Caller>, declared: AnyEndpoi
       path: declared.params ?? pathParameters(declared.path),
       ...(inQuery && declared.fields instanceof ZodObject ? { query: declared.fields } : {}),
     },
-    ...requestBody(declared),
+    ...body,
     responses: {
       "200": {
         description: "Done",
         content: { [declared.replyType ?? "application/json"]: { schema: declared.reply as ZodType } },
       },
-      "400": refusal,
-      ...(declared.open ? {} : { "403": refusal, "429": refusal }),
+      "400": refused("A field is missing or wrong, or the data does not allow it"),
+      ...(declared.open
+        ? {}
+        : {
+            [dialect.toHttp({ kind: "unauthenticated" }).status]: refused("No credentials, or unknown ones"),
+            ...(declared.authorise ? { "403": refused("Not with these credentials") } : {}),
+            "429": refused("Too many requests: see Retry-After"),
+          }),
+      ...(body.requestBody ? { "413": refused("The body is too large") } : {}),
+      default: refused("Refused, or not available at present"),
     },
   };
 }
 
 function requestBody<Caller>(declared: AnyEndpoint<Caller>): Pick<ZodOpenApiOperationObject, "requestBody"> {
-  if (declared.input === "text") return { requestBody: { content: { "text/dns": { schema: z.string() } } } };
-  if (declared.input === "stream")
-    return { requestBody: { content: { "multipart/form-data": { schema: z.object({}) } } } };
+  const { input, method, bodyType } = declared;
+  if (input === "text") return { requestBody: { content: { [bodyType ?? "text/plain"]: { schema: z.string() } } } };
+  if (input === "stream") {
+    if (method === "GET") return {};
+    return { requestBody: { content: { [bodyType ?? "multipart/form-data"]: { schema: z.unknown() } } } };
+  }
   if (!declared.fields) return {};
   return { requestBody: { content: { "application/json": { schema: declared.fields as ZodType } } } };
 }
 
 function pathParameters(path: string): ZodObject {
-  return z.object(Object.fromEntries([...path.matchAll(/:(\w+)/g)].map(([, name]) => [name!, z.string()])));
+  return z.object(Object.fromEntries([...path.matchAll(/[:*](\w+)/g)].map(([, name]) => [name!, z.string()])));
 }
 
 function refusalSchema<Caller>(dialect: Dialect<Caller>): ZodType {
   const sample = dialect.toHttp({ kind: "unauthenticated" }).body as Record<string, unknown>;
-  return z.object(Object.fromEntries(Object.keys(sample).map((key) => [key, z.string()])));
+  return z.object(Object.fromEntries(Object.keys(sample).map((key) => [key, z.string()]))).meta({ id: "Refusal" });
 }
 
 /** The document as a page: no script, nothing loaded from elsewhere. */

@@ -5,8 +5,7 @@ import {
   resolveTarget,
 } from "../../core/mail/tracking-target.ts";
 import { type ClickClaims, makeDeliveryToken, readClickToken } from "../../core/mail/tracking-tokens.ts";
-import { findPersonalValues } from "../../store/tracking.ts";
-import { clientAddress } from "../client-address.ts";
+import { findPersonalValues } from "../../store/mail/tracking.ts";
 import { withDeadline } from "../deadline.ts";
 import { sendErrorPage } from "../pages.ts";
 import { type Route, recordVisit, refuseToken, type TrackingTools } from "../tools.ts";
@@ -22,7 +21,7 @@ export const clickRoute: Route = {
     const location = await findLocation(claims.value, tools);
     if (location === undefined) return sendErrorPage(ctx, 410, "gone");
     const { deliveryId, link } = claims.value;
-    const visitor = tools.visitors.describe({ headers: ctx.headers, address: clientAddress(ctx.req) });
+    const visitor = tools.visitors.describe({ headers: ctx.headers, address: tools.clientAddress(ctx.req) });
     const atMs = tools.clock.nowMs();
     await recordVisit(ctx, tools, { kind: "click", deliveryId, atMs, link, visitor });
     ctx.status = 302;

@@ -1,5 +1,4 @@
 import { readDeliveryToken } from "../../core/mail/tracking-tokens.ts";
-import { clientAddress } from "../client-address.ts";
 import { sendPixel } from "../pixel.ts";
 import { type Route, recordVisit } from "../tools.ts";
 
@@ -9,7 +8,7 @@ export const openRoute: Route = {
   async handle(ctx, token, tools) {
     const deliveryId = readDeliveryToken(tools.secret, "open", token);
     if (deliveryId.ok) {
-      const visitor = tools.visitors.describe({ headers: ctx.headers, address: clientAddress(ctx.req) });
+      const visitor = tools.visitors.describe({ headers: ctx.headers, address: tools.clientAddress(ctx.req) });
       const atMs = tools.clock.nowMs();
       await recordVisit(ctx, tools, { kind: "open", deliveryId: deliveryId.value, atMs, visitor });
     }

@@ -1,12 +1,12 @@
 import { randomUUID } from "node:crypto";
-import { setTimeout as sleep } from "node:timers/promises";
 import { EVENT_NAMES } from "../../core/mail/event-kind.ts";
 import { formatTimestamp } from "../../core/mail/timestamps.ts";
 import type { Clock } from "../../platform/clock.ts";
 import type { Db } from "../../platform/db.ts";
 import type { Observe } from "../../platform/observation.ts";
 import type { FetchSurroundings } from "../../platform/pinned-agent.ts";
-import { eventKindOf } from "../../store/event-kinds.ts";
+import { RepeatedWork } from "../../platform/repeated-work.ts";
+import { eventKindOf } from "../../store/mail/event-kinds.ts";
 import {
   type LeasedWebhook,
   leaseWebhook,
@@ -17,7 +17,7 @@ import {
   type WaitingBatch,
   type WebhookEvent,
   type WebhookOutcome,
-} from "../../store/webhooks.ts";
+} from "../../store/mail/webhooks.ts";
 import { postJson } from "./post.ts";
 import { SIGNATURE_HEADER, signWebhook } from "./signature.ts";
 
@@ -47,9 +47,9 @@ const HOUSEKEEPING_MS = 3_600_000;
 export class WebhookWorker {
   readonly #options: WebhookWorkerOptions;
   readonly #id = randomUUID();
-  readonly #stopping = new AbortController();
   readonly #serving = new Set<Promise<void>>();
-  #running: Promise<unknown> = Promise.resolve();
+  #telling: RepeatedWork | undefined;
+  #tidying: RepeatedWork | undefined;
   #isFailing = false;
 
   constructor(options: WebhookWorkerOptions) {
@@ -57,43 +57,39 @@ export class WebhookWorker {
   }
 
   start(): void {
-    this.#running = Promise.all([this.#repeat(() => this.#serveDue()), this.#repeat(() => this.#tidyUp())]);
+    this.#telling = this.#repeat(() => this.#serveDue());
+    this.#tidying = this.#repeat(() => this.#tidyUp());
   }
 
   /** Lets requests that are under way end. */
   async stop(): Promise<void> {
-    this.#stopping.abort();
-    await this.#running;
+    await Promise.all([this.#telling?.stop(), this.#tidying?.stop()]);
     await Promise.all(this.#serving);
   }
 
-  /** @param work resolves when it wants to be called again */
-  async #repeat(work: () => Promise<unknown>): Promise<void> {
-    const { signal } = this.#stopping;
-    while (!signal.aborted) {
-      try {
-        await work();
+  #repeat(take: () => Promise<number>): RepeatedWork {
+    return new RepeatedWork({
+      take: async () => {
+        const restMs = await take();
         this.#isFailing = false;
-      } catch (error) {
+        return restMs;
+      },
+      failed: (err) => {
         // While the database is away, once is enough.
-        this.#options.observe({ kind: "webhook-work-failed", level: this.#isFailing ? "debug" : "warn", err: error });
+        this.#options.observe({ kind: "webhook-work-failed", level: this.#isFailing ? "debug" : "warn", err });
         this.#isFailing = true;
-        await this.#rest(IDLE_MS);
-      }
-    }
+        return IDLE_MS;
+      },
+    });
   }
 
-  #rest(ms: number): Promise<void> {
-    return sleep(ms, undefined, { signal: this.#stopping.signal }).catch(() => {});
-  }
-
-  async #tidyUp(): Promise<void> {
+  async #tidyUp(): Promise<number> {
     await removeOldWebhookBatches(this.#options.db);
-    await this.#rest(HOUSEKEEPING_MS);
+    return HOUSEKEEPING_MS;
   }
 
-  /** Starts on all webhooks that are due, and waits for one to end, or for new ones. */
-  async #serveDue(): Promise<void> {
+  /** Starts on all webhooks that are due; the next turn comes when one of them is served, or after a while. */
+  async #serveDue(): Promise<number> {
     const { db, secret, observe } = this.#options;
     const lease = { workerId: this.#id, leaseSeconds: LEASE_SECONDS };
     while (this.#serving.size < MOST_AT_ONCE) {
@@ -101,10 +97,13 @@ export class WebhookWorker {
       if (webhook === undefined) break;
       const serving: Promise<void> = this.#serve(webhook)
         .catch((error: unknown) => observe({ kind: "webhook-not-served", level: "warn", err: error }))
-        .finally(() => this.#serving.delete(serving));
+        .finally(() => {
+          this.#serving.delete(serving);
+          this.#telling?.wake();
+        });
       this.#serving.add(serving);
     }
-    await Promise.race([this.#rest(IDLE_MS), ...this.#serving]);
+    return IDLE_MS;
   }
 
   async #serve(webhook: LeasedWebhook): Promise<void> {

@@ -68,7 +68,12 @@ it.skipIf(!namedCompilezone)(
 
 /** A name for each case of the list, as we export it. */
 function zoneWithEveryType(): string {
-  const lines = ["@ 3600 SOA ns1.example.net. hostmaster 1 7200 900 1209600 300", "@ 3600 NS ns1.example.net."];
+  // One case of the list delegates to ns1: Knot insists on glue for it.
+  const lines = [
+    "@ 3600 SOA ns1.example.net. hostmaster 1 7200 900 1209600 300",
+    "@ 3600 NS ns1.example.net.",
+    "ns1 3600 A 192.0.2.1",
+  ];
   ROUND_TRIPS.forEach(([type, text], index) => {
     const code = typeCode(type)!;
     if (!LEFT_OUT.has(code) && !isMetaType(code)) lines.push(`h${index} 3600 ${type} ${text}`);

@@ -6,7 +6,7 @@ import { TrafficShaping } from "../../../services/delivery/shaping.ts";
 
 const read = (name: string) => JSON.parse(readFileSync(`config/${name}`, "utf8"));
 const groups = compileDomainGroups([
-  { id: 1, name: "big", domains: ["one.example.org", "two.example.org"], mxDomains: [] },
+  { id: 1, name: "big", domains: ["one.example.org", "two.example.org"], mxDomains: ["mail.big.example"] },
 ]);
 if (!groups.ok) throw new Error(groups.error);
 
@@ -67,4 +67,34 @@ test("messages a minute are shared by the group and come back with time", () => 
   clock.ms += 20_000;
   expect(take("one.example.org")).toBe(true);
   expect(take("other.example.net")).toBe(true);
+});
+
+test("a domain that a provider hosts, by its exchangers, shares the provider's limits", () => {
+  const { shaping } = makeShaping({ connections: 2, messagesPerMinute: null });
+  shaping.begin("one.example.org");
+  shaping.begin("hosted.example.net");
+  expect(shaping.policyOf("hosted.example.net").messagesPerConnection).toBe(10);
+  expect(shaping.learn("hosted.example.net", ["MX1.Mail.Big.Example."])).toBe(true);
+  expect(shaping.policyOf("hosted.example.net").messagesPerConnection).toBe(5);
+  shaping.begin("more.example.net");
+  expect(shaping.learn("more.example.net", ["mx2.mail.big.example"])).toBe(false);
+  shaping.end("more.example.net");
+  expect(shaping.room()).toEqual(
+    new Map([
+      ["one.example.org", 0],
+      ["hosted.example.net", 0],
+      ["more.example.net", 0],
+    ]),
+  );
+  shaping.end("one.example.org");
+  expect(shaping.room().get("more.example.net")).toBe(1);
+});
+
+test("a domain that moves away from its provider has limits of its own again", () => {
+  const { shaping } = makeShaping({ connections: 1, messagesPerMinute: null });
+  shaping.begin("moving.example.net");
+  shaping.learn("moving.example.net", ["mx.mail.big.example"]);
+  expect(shaping.room().get("moving.example.net")).toBe(0);
+  shaping.learn("moving.example.net", ["mx.elsewhere.example"]);
+  expect(shaping.room().get("moving.example.net")).toBe(1);
 });

@@ -3,6 +3,7 @@ import { parseDomainName } from "../../../services/core/dns/name.ts";
 import { TYPE } from "../../../services/core/dns/rr-types.ts";
 import { PictureMemory } from "../../../services/dns-server/picture/memory.ts";
 import { PictureReader } from "../../../services/dns-server/picture/reader.ts";
+import type { PictureRecord } from "../../../services/dns-server/picture/stored-rrset.ts";
 import { PictureWriter } from "../../../services/dns-server/picture/writer.ts";
 import { ask } from "./ask.ts";
 import { pictureOf, pipelineOn, publishZoneText } from "./test-picture.ts";
@@ -16,6 +17,12 @@ function wire(text: string): Uint8Array {
   return name.value.wire;
 }
 
+/** Changes one name of a zone and lets it be seen. */
+function changeName(writer: PictureWriter, reference: number, name: string, records: readonly PictureRecord[]): void {
+  writer.setName(reference, wire(name), records);
+  writer.publishZone(reference);
+}
+
 const address = (last: number) => ({ type: TYPE.A, ttl: 60, rdata: Uint8Array.of(192, 0, 2, last) });
 
 describe("changes of single names", () => {
@@ -25,21 +32,21 @@ describe("changes of single names", () => {
     const reference = writer.publishedZone(wire("example.org"));
     const rcode = (name: string) => ask(pipeline, name, "A")!.rcode;
 
-    writer.setName(reference, wire("a.b.c.example.org"), [address(2)]);
+    changeName(writer, reference, "a.b.c.example.org", [address(2)]);
     expect(["a.b.c", "b.c", "c", "x.b.c"].map((name) => rcode(`${name}.example.org`))).toEqual([
       "NOERROR",
       "NOERROR",
       "NOERROR",
       "NXDOMAIN",
     ]);
-    writer.setName(reference, wire("b.c.example.org"), [address(3)]);
-    writer.setName(reference, wire("a.b.c.example.org"), []);
+    changeName(writer, reference, "b.c.example.org", [address(3)]);
+    changeName(writer, reference, "a.b.c.example.org", []);
     expect(["a.b.c", "b.c", "c"].map((name) => rcode(`${name}.example.org`))).toEqual([
       "NXDOMAIN",
       "NOERROR",
       "NOERROR",
     ]);
-    writer.setName(reference, wire("b.c.example.org"), []);
+    changeName(writer, reference, "b.c.example.org", []);
     expect(["b.c", "c", "keep"].map((name) => rcode(`${name}.example.org`))).toEqual([
       "NXDOMAIN",
       "NXDOMAIN",
@@ -49,7 +56,7 @@ describe("changes of single names", () => {
 
   it("leave an empty non-terminal where names stand below", () => {
     const writer = pictureOf(zone("b A 192.0.2.1\na.b A 192.0.2.2"));
-    writer.setName(writer.publishedZone(wire("example.org")), wire("b.example.org"), []);
+    changeName(writer, writer.publishedZone(wire("example.org")), "b.example.org", []);
     expect(ask(pipelineOn(writer), "b.example.org", "A")).toMatchObject({ rcode: "NOERROR", answers: [] });
   });
 
@@ -57,11 +64,11 @@ describe("changes of single names", () => {
     const writer = pictureOf(zone("x A 192.0.2.1"));
     const pipeline = pipelineOn(writer);
     const reference = writer.publishedZone(wire("example.org"));
-    writer.setName(reference, wire("*.X.example.org"), [address(9)]);
+    changeName(writer, reference, "*.X.example.org", [address(9)]);
     expect(ask(pipeline, "any.x.example.org", "A")!.answers).toEqual(["any.x.example.org A 192.0.2.9"]);
-    writer.setName(reference, wire("X.example.org"), [address(2)]);
+    changeName(writer, reference, "X.example.org", [address(2)]);
     expect(ask(pipeline, "any.x.example.org", "A")!.answers).toEqual(["any.x.example.org A 192.0.2.9"]);
-    writer.setName(reference, wire("*.x.example.org"), []);
+    changeName(writer, reference, "*.x.example.org", []);
     expect(ask(pipeline, "any.x.example.org", "A")!.rcode).toBe("NXDOMAIN");
     expect(ask(pipeline, "x.example.org", "A")!.answers).toEqual(["x.example.org A 192.0.2.2"]);
   });
@@ -69,7 +76,7 @@ describe("changes of single names", () => {
   it("can take the apex' records and give them back", () => {
     const writer = pictureOf(zone("@ A 192.0.2.1\n* A 192.0.2.3"));
     const reference = writer.publishedZone(wire("example.org"));
-    writer.setName(reference, wire("example.org"), [address(2)]);
+    changeName(writer, reference, "example.org", [address(2)]);
     expect(ask(pipelineOn(writer), "example.org", "A")!.answers).toEqual(["example.org A 192.0.2.2"]);
     expect(ask(pipelineOn(writer), "y.example.org", "A")!.answers).toEqual(["y.example.org A 192.0.2.3"]);
   });
@@ -120,11 +127,7 @@ describe("memory", () => {
     const churn = () => {
       const reference = writer.publishedZone(wire("example.org"));
       for (let round = 0; round < 2_000; round += 1) {
-        writer.setName(
-          reference,
-          wire(`n${round % 50}.deep.example.org`),
-          round % 3 === 0 ? [] : [address(round % 250)],
-        );
+        changeName(writer, reference, `n${round % 50}.deep.example.org`, round % 3 === 0 ? [] : [address(round % 250)]);
         if (round % 10 === 0) writer.collect();
       }
       for (let round = 0; round < 50; round += 1)
@@ -145,7 +148,7 @@ describe("memory", () => {
     reader.enter();
     const before = writer.usedOctets;
     for (let round = 0; round < 100; round += 1) {
-      writer.setName(reference, wire("a.example.org"), [address(round)]);
+      changeName(writer, reference, "a.example.org", [address(round)]);
       writer.collect();
     }
     const held = writer.usedOctets;
@@ -164,8 +167,8 @@ describe("memory", () => {
     const octetsOf = (rrset: number) => [...writer.memory.octets.subarray(rrset + 8, rrset + 8 + 16)].join();
     const before = addresses().map(octetsOf);
     for (let round = 0; round < 50; round += 1) {
-      writer.setName(reference, wire("a.example.org"), [address(round)]);
-      writer.setName(reference, wire(`new${round}.example.org`), [address(round)]);
+      changeName(writer, reference, "a.example.org", [address(round)]);
+      changeName(writer, reference, `new${round}.example.org`, [address(round)]);
       writer.collect();
     }
     expect(addresses().map(octetsOf)).toEqual(before);
@@ -181,8 +184,8 @@ describe("memory", () => {
     const reference = writer.publishedZone(wire("example.org"));
     const text = { type: TYPE.TXT, ttl: 60, rdata: new Uint8Array(50_000) };
     for (let index = 0; writer.usedOctets < 40 * 1024 * 1024; index += 1) {
-      writer.setName(reference, wire(`t${index}.example.org`), [text]);
-      writer.setName(reference, wire(`a${index}.example.org`), [address(1)]);
+      changeName(writer, reference, `t${index}.example.org`, [text]);
+      changeName(writer, reference, `a${index}.example.org`, [address(1)]);
       for (const asked of [pipeline, other]) expect(ask(asked, `a${index}.example.org`, "A")!.answers).toHaveLength(1);
     }
     expect(writer.memory.octets.length).toBeGreaterThan(32 * 1024 * 1024);

@@ -23,20 +23,27 @@ export function pictureOf(...zones: readonly ZoneText[]): PictureWriter {
 }
 
 /** Puts a zone into a picture, in the place of the one of that name. */
-export function publishZoneText(writer: PictureWriter, { origin, text }: ZoneText): number {
+export function publishZoneText(writer: PictureWriter, text: ZoneText): number {
+  const records = recordsOf(text);
+  const soa = records[0]!;
+  const zone = writer.createZone({
+    apex: Buffer.from(soa.owner.key, "latin1"),
+    negativeTtlSeconds: Math.min(soa.ttl, decodeSoaRdata(soa.rdata).minimum),
+  });
+  for (const group of byOwner(records)) writer.setName(zone, group[0]!.owner.wire, group);
+  writer.publishZone(zone);
+  return zone;
+}
+
+/** A zone's records, the SOA first. */
+export function recordsOf({ origin, text }: ZoneText): ResourceRecord[] {
   const name = parseDomainName(origin);
   if (!name.ok) throw new Error(name.error.message);
   const file = parseZoneFile(text, { origin: name.value, defaultTtlSeconds: 3600 });
   if (!file.ok) throw new Error(`${origin}:${file.error.line}: ${file.error.message}`);
   const { soa, records } = file.value;
   if (!soa) throw new Error(`${origin}: no SOA`);
-  const zone = writer.createZone({
-    apex: Buffer.from(name.value.key, "latin1"),
-    negativeTtlSeconds: Math.min(soa.ttl, decodeSoaRdata(soa.rdata).minimum),
-  });
-  for (const group of byOwner([soa, ...records])) writer.setName(zone, group[0]!.owner.wire, group);
-  writer.publishZone(zone);
-  return zone;
+  return [soa, ...records];
 }
 
 /** A pipeline on this picture, with settings of a test's own. */
@@ -50,7 +57,8 @@ export function pipelineOn(writer: PictureWriter, overrides: Partial<PipelineSet
   return new Pipeline(new PictureReader(writer.memory), settings, new Statistics(1).row(0));
 }
 
-function byOwner(records: readonly ResourceRecord[]): ResourceRecord[][] {
+/** Records in groups of one name each. */
+export function byOwner(records: readonly ResourceRecord[]): ResourceRecord[][] {
   const groups = new Map<string, ResourceRecord[]>();
   for (const record of records) {
     const group = groups.get(record.owner.key);

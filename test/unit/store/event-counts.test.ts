@@ -1,6 +1,6 @@
-import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { coverPeriod, splitBucket } from "../../../services/store/event-counts.ts";
+import { coverPeriod, splitBucket } from "../../../services/store/mail/event-counts.ts";
+import { fc } from "../../support/property.ts";
 
 const cover = (from: string, until: string) =>
   coverPeriod({ from: new Date(from), until: new Date(until) }).map(

@@ -55,6 +55,40 @@ it.each([
     "escritorio",
     34,
   ],
+  [
+    "tablet that calls itself mobile",
+    "Mozilla/5.0 (Linux; Android 9; SM-T515) AppleWebKit/537.36 SamsungBrowser/14.2 Chrome/87.0 Mobile Safari/537.36",
+    "tableta",
+    21,
+  ],
+  [
+    "Kindle",
+    "Mozilla/5.0 (Linux; Android 9; KFTRWI) AppleWebKit/537.36 Silk/120.2 like Chrome/120.0 Safari/537.36",
+    "tableta",
+    23,
+  ],
+  [
+    "television without the word",
+    "Mozilla/5.0 (Linux; Android 9; AFTKA) AppleWebKit/537.36 Silk/108 like Chrome/108.0 Safari/537.36",
+    "televisor",
+    41,
+  ],
+  [
+    "console on Windows",
+    "Mozilla/5.0 (Windows NT 10.0; Win64; x64; Xbox; Xbox One) AppleWebKit/537.36 Edge/44.18363",
+    "consola",
+    51,
+  ],
+  ["watch", "Mozilla/5.0 (Linux; Tizen 2.3; SAMSUNG SM-R800) SamsungBrowser/2.2 Mobile Safari/537.3", "vestible", 61],
+  [
+    "HarmonyOS",
+    "Mozilla/5.0 (Linux; Android 12; HarmonyOS; ELS-AN00) AppleWebKit/537.36 Chrome/99.0 Mobile Safari/537.36",
+    "movil",
+    11,
+  ],
+  ["KaiOS", "Mozilla/5.0 (Mobile; Nokia 2720 Flip; rv:48.0) Gecko/48.0 Firefox/48.0 KAIOS/2.5.2", "movil", 14],
+  ["Opera Mini", "Opera/9.80 (J2ME/MIDP; Opera Mini/9.80 (S60; SymbOS; Opera Mobi/23.348; U; en)", "movil", 10],
+  ["FreeBSD", "Mozilla/5.0 (X11; FreeBSD amd64; rv:128.0) Gecko/20100101 Firefox/128.0", "escritorio", 33],
   ["a program", "curl/8.14.1", "", null],
   ["nothing", undefined, "", null],
 ])("knows what people read with: %s", (_name, agent, device, deviceSubtypeId) => {
@@ -102,4 +136,11 @@ it.each([
 
 it("keeps no more of a name than one needs", () => {
   expect(describe("x".repeat(10_000)).userAgent).toHaveLength(256);
+});
+
+it("remembers what a User-Agent is, and stays of bounded size under made-up ones", () => {
+  const known = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
+  for (let n = 0; n < 5_000; n++) describe(`curl/${n}`);
+  expect(describe(known)).toMatchObject({ device: "escritorio", deviceSubtypeId: 33 });
+  expect(describe(known)).toEqual(describe(known));
 });

@@ -213,7 +213,8 @@ export function parseBase64(text: string): Uint8Array | undefined {
 
 const BASE32_HEX_DIGITS = "0123456789abcdefghijklmnopqrstuv";
 
-function parseBase32Hex(text: string): Uint8Array | undefined {
+/** Octets of unpadded base32 with the extended hex alphabet, in any case (RFC 4648 §7), or undefined. */
+export function parseBase32Hex(text: string): Uint8Array | undefined {
   const octets: number[] = [];
   let bits = 0;
   let bitCount = 0;
@@ -231,7 +232,8 @@ function parseBase32Hex(text: string): Uint8Array | undefined {
   return bitCount < 5 && (bits & ((1 << bitCount) - 1)) === 0 ? Uint8Array.from(octets) : undefined;
 }
 
-function formatBase32Hex(octets: Uint8Array): string {
+/** Base32 with the extended hex alphabet, lower case, unpadded (RFC 4648 §7): how hashed owner names are written. */
+export function formatBase32Hex(octets: Uint8Array): string {
   let text = "";
   let bits = 0;
   let bitCount = 0;

@@ -1,11 +1,11 @@
-import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { type DomainName, parseDomainName } from "../../../../services/core/dns/name.ts";
 import type { ResourceRecord } from "../../../../services/core/dns/record.ts";
 import { parseRpzAction, parseRpzTrigger, type RpzTrigger, triggerCovers } from "../../../../services/core/dns/rpz.ts";
 import { compareRule } from "../../../../services/core/dns/rpz-rule-conflict.ts";
 import { SafeNames } from "../../../../services/core/dns/rpz-safe-names.ts";
-import { ruleRecord } from "../../../../services/store/rpz-rules.ts";
+import { ruleRecord } from "../../../../services/store/dns/rpz-rules.ts";
+import { fc } from "../../../support/property.ts";
 
 function nameOf(text: string): DomainName {
   const name = parseDomainName(text);

@@ -133,6 +133,16 @@ txt	TXT	"a;b" c ; d
     });
   });
 
+  it.each([
+    ["records", { records: 2, octets: 1_000 }, "the zone has more than 2 records"],
+    ["octets", { records: 9, octets: 58 }, "the zone is larger than 58 octets"],
+  ])("refuses more %s than it may come to", (_, bounds, message) => {
+    const read = (text: string) => parseZoneFile(text, { origin, bounds });
+    const text = "a 60 A 192.0.2.1\na 60 A 192.0.2.1\nb 60 A 192.0.2.1\n";
+    expect(read(text).ok).toBe(true);
+    expect(read(`${text}c 60 A 192.0.2.1`)).toMatchObject({ ok: false, error: { line: 4, message } });
+  });
+
   it("refuses a record that has no TTL from anywhere", () => {
     expect(parseZoneFile("a A 192.0.2.1", { origin })).toMatchObject({ ok: false, error: { line: 1 } });
   });

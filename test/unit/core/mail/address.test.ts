@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { domainDoesNotExistText, type EmailAddress, validateAddress } from "../../../../services/core/mail/address.ts";
+import { processorMs } from "../../../support/processor-time.ts";
 
 interface Vector {
   input: string;
@@ -73,6 +74,13 @@ describe("a valid address", () => {
 });
 
 describe("further refusals", () => {
+  test("a character that normalises to a semicolon", () => {
+    expect(validateAddress("a\u037Eb@example.org", { allowSmtputf8: true })).toEqual({
+      ok: false,
+      error: "The email address contains invalid characters before the @-sign: ;.",
+    });
+  });
+
   const aLabel = "xn--bcher-kva";
   test.each([
     [
@@ -150,7 +158,7 @@ describe("further refusals", () => {
   });
 
   test.each(["ñ", "a", "@", "é.", "\u200D"])("megabytes of %j are refused at once", (piece) => {
-    const startedAt = performance.now();
+    const startedMs = processorMs();
     for (const text of [
       piece.repeat(2_000_000),
       `a@${piece.repeat(2_000_000)}`,
@@ -158,6 +166,6 @@ describe("further refusals", () => {
     ]) {
       expect(validateAddress(text, { allowSmtputf8: true }).ok).toBe(false);
     }
-    expect(performance.now() - startedAt).toBeLessThan(2_000);
+    expect(processorMs() - startedMs).toBeLessThan(2_000);
   });
 });

@@ -1,7 +1,8 @@
 import { describe, expect, test } from "vitest";
 import data from "../../../../config/bounce-rules.json" with { type: "json" };
-import { BOUNCE_REASONS, type BounceReason, classifyBounce } from "../../../../services/core/mail/bounce-class.ts";
+import { classifyBounce } from "../../../../services/core/mail/bounce-class.ts";
 import { remoteWords } from "../../../../services/core/mail/bounce-notice.ts";
+import { BOUNCE_REASONS, type BounceReason } from "../../../../services/core/mail/bounce-reason.ts";
 import {
   bounceRules,
   comparable,
@@ -61,6 +62,15 @@ describe("diagnostics", () => {
   test.each(data.diagnostics.rules)("$system", ({ samples }) => {
     for (const sample of samples) expect(remoteWords(sample)).toMatch(/^(?:550|smtp)/);
   });
+});
+
+/** A run without bound costs the square of a hostile text, for each of its recipients. */
+test("no pattern repeats a class of characters without bound", () => {
+  const rules = [...data.wordings.rules, ...data.hints.rules, ...data.commands.rules, ...data.actions.rules];
+  const words = [data.delays, data.finalities, data.senders, data.subjects, data.openings];
+  const automatic = [data.automaticSubjects, data.automaticTexts, data.challenges];
+  const patterns = [...rules, ...words, ...automatic].flatMap((rule) => rule.patterns);
+  expect(patterns.filter((pattern) => /(?:\\[wsSd]|(?<!\\)[.\]])[*+]/.test(pattern))).toEqual([]);
 });
 
 test.each(data.actions.rules)("the action $action", ({ action, samples }) => {

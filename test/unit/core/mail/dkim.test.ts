@@ -9,6 +9,7 @@ import {
   relaxBody,
 } from "../../../../services/core/mail/dkim.ts";
 import { fieldValue, splitMessage } from "../../../../services/core/mail/message.ts";
+import { processorMs } from "../../../support/processor-time.ts";
 
 const SIGNED_AT = new Date();
 const MESSAGE = [
@@ -128,9 +129,9 @@ describe("a signature", () => {
 test("a hostile message costs no more than its length", () => {
   const header = `From: a@example.org\r\n${"To: b\r\n".repeat(50_000)}Subject: x${" \r\n".repeat(500_000)} y\r\n`;
   const body = `${" ".repeat(1_000_000)}x${"\r\n".repeat(500_000)}y${" \r\n".repeat(500_000)}`;
-  const startedAt = performance.now();
+  const startedMs = processorMs();
   sign(`${header}\r\n${body}`);
-  expect(performance.now() - startedAt).toBeLessThan(5_000);
+  expect(processorMs() - startedMs).toBeLessThan(5_000);
 });
 
 test.each([
@@ -141,7 +142,7 @@ test.each([
   ["a \t", "a\r\n"],
   ["\r\n \r\na", "\r\n\r\na\r\n"],
 ])("the relaxed form of %j", (body, relaxed) => {
-  expect(relaxBody(Buffer.from(body, "latin1"))).toBe(relaxed);
+  expect(relaxBody(Buffer.from(body, "latin1")).toString("latin1")).toBe(relaxed);
 });
 
 test("records publish the key as DNS readers expect it", () => {

@@ -55,6 +55,7 @@ describe("parameters", () => {
   test.each([
     ["invoice.pdf", 'filename="invoice.pdf"'],
     ['a "b" \\.txt', 'filename="a \\"b\\" \\\\.txt"'],
+    ["=?utf-8?q?x?=.txt", "filename*=UTF-8''%3D%3Futf-8%3Fq%3Fx%3F%3D.txt"],
     ["año.pdf", "filename*=UTF-8''a%C3%B1o.pdf"],
     ["报告.pdf", "filename*=UTF-8''%E6%8A%A5%E5%91%8A.pdf"],
     ["a'b\u00F1%;.txt", "filename*=UTF-8''a%27b%C3%B1%25%3B.txt"],

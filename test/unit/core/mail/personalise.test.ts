@@ -23,6 +23,8 @@ const values: PersonalValues = {
   customFields: new Map([
     ["COLOR", "azul"],
     ["VACIO", ""],
+    ["Fecha de alta", "2026-11-20"],
+    ["A.B", "ab"],
     ["NOMBRE_2", "XYZCOLORXYZ"],
     ["DESUSC", "https://evil.example.net/"],
     ["SEXO", "from the custom field"],
@@ -57,6 +59,11 @@ describe("tags", () => {
     ["XYZ is not a tag, nor is XYZ", "XYZ is not a tag, nor is XYZ"],
     ["XYZnombreXYZ", ""],
     ["XYZAÑOXYZ", ""],
+    ["el XYZFecha de altaXYZ, XYZA.BXYZ", "el 2026-11-20, ab"],
+    ["XYZNOMBREXYZ de XYZCOLORXYZ", "Ana de azul"],
+    ["XYZNOMBRE y XYZCOLORXYZ", "XYZNOMBRE y azul"],
+    ["XYZ Motors and XYZ", "XYZ Motors and XYZ"],
+    ["XYZa, bXYZ", "XYZa, bXYZ"],
   ])("%j becomes %j", (template, expected) => {
     expect(render(template)).toBe(expected);
   });
@@ -69,6 +76,29 @@ describe("tags", () => {
     expect(render("<b>XYZEMPRESAXYZ</b> & co", escapeHtml)).toBe("<b>Ñandú &amp; Cía &lt;S.A.&gt;</b> & co");
     expect(render('<a href="XYZDESUSCXYZ">', escapeHtml)).toBe('<a href="https://t.example.org/u/x?a=1&amp;b=2">');
   });
+});
+
+test.each(["XYZ", "XYZa ", "XYZa.b ", "XYZ a", "XYZ-"])(
+  "tags are looked for once, however often %j is there",
+  (piece) => {
+    const text = piece.repeat(300_000);
+    const startedAt = performance.now();
+    parseTemplate(text);
+    expect(performance.now() - startedAt).toBeLessThan(20_000);
+  },
+);
+
+test.each(["a", "a. "])("a tag that nobody closes is text, however long: XYZ%s…", (piece) => {
+  const text = `XYZ${piece.repeat(5_000_000)}`;
+  expect(parseTemplate(text)).toEqual([text]);
+  expect(parseTemplate(`${text}XYZNOMBREXYZ`)).toEqual([text, { tag: "NOMBRE" }]);
+});
+
+test.each([
+  [500, [{ tag: "n".repeat(500) }]],
+  [501, [`XYZ${"n".repeat(501)}XYZ`]],
+])("a tag of %d characters", (length, parsed) => {
+  expect(parseTemplate(`XYZ${"n".repeat(length)}XYZ`)).toEqual(parsed);
 });
 
 test("an absent age is empty", () => {

@@ -1,7 +1,13 @@
-import fc from "fast-check";
 import { expect, it } from "vitest";
 import { escapeHtml, parseTemplate, renderTemplate } from "../../../../services/core/mail/personalise.ts";
-import { clickTag, linkIdOf, OPEN_TAG, trackHtml } from "../../../../services/core/mail/tracking-html.ts";
+import {
+  clickTag,
+  linkIdOf,
+  OPEN_TAG,
+  trackHtml,
+  trackHtmlSteps,
+} from "../../../../services/core/mail/tracking-html.ts";
+import { fc } from "../../../support/property.ts";
 
 /** The body with every tracking tag shown by name, and the targets that were found. */
 function track(html: string) {
@@ -146,6 +152,28 @@ it("changes nothing but targets, whatever the page", () => {
     }),
     { numRuns: 2_000 },
   );
+});
+
+it("reads a long page piece by piece, and finds the same wherever the pieces end", () => {
+  const page =
+    '<a class="x" href="https://example.org/?a&amp;b=&ntilde;">uno &amp; dos</a><!-- <a href="https://example.org/no"> -->' +
+    "<script>if (1 < 2) '<a href=\"https://example.org/no\">'</script><a href='https://example.org/2'>https://shown.example</a>" +
+    "<area href=https://example.org/3></body></html>";
+  const { html: expected, links } = trackHtml(page);
+  for (let shift = 0; shift < page.length; shift += 1) {
+    const padding = " ".repeat(16_384 - shift);
+    expect(trackHtml(padding + page)).toEqual({ html: padding + expected, links });
+  }
+});
+
+it("does a page with very many links in steps that are short each", () => {
+  const count = 20_000;
+  const html = Array.from({ length: count }, (_, link) => `<a href="https://example.org/${link}">${link}</a>`).join(
+    "\n",
+  );
+  let steps = 0;
+  for (const work = trackHtmlSteps(html); !work.next().done; ) steps += 1;
+  expect(steps).toBeGreaterThan(2 * count);
 });
 
 it("makes URLs that need no escaping where they are put", () => {

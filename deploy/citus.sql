@@ -1,0 +1,56 @@
+-- Spreads the tables of a deployment over a Citus cluster, by instance (docs/scaling.md). For psql, on the coordinator, as
+-- the owner of the tables, once `palomar migrate` has run and no process of an older release is left. Tables that are not
+-- named here stay on the coordinator. test/service/citus-layout.test.ts holds this file to Citus's rules.
+
+begin;
+
+-- What served the release before this one: Citus takes no tables with triggers, and no unique index without instance_id.
+drop trigger contact_groups_instance on contact_groups;
+drop trigger campaign_unsubscriptions_instance on campaign_unsubscriptions;
+drop trigger campaign_recipients_instance on campaign_recipients;
+drop trigger messages_instance on messages;
+drop trigger message_attachments_instance on message_attachments;
+drop trigger partitions_instance on partitions;
+drop trigger deliveries_instance on deliveries;
+drop trigger archived_messages_instance on archived_messages;
+drop trigger tracked_links_instance on tracked_links;
+drop trigger events_webhooks on events;
+drop function fill_instance(), fill_message_instance(), fill_delivery_instance(), queue_webhook_events();
+drop index campaign_sends_numid, archived_messages_delivery;
+
+-- From here on whoever deletes a row of instances deletes its users as well: their scope is the instance's name.
+drop trigger instances_users_deleted on instances;
+drop function users_follow_instance();
+
+-- Small, read everywhere, and referred to: a copy on every machine.
+select create_reference_table('instances');
+
+-- An instance's rows of all these tables lie on one machine. Tables come after those that they refer to.
+select create_distributed_table('instance_domains', 'instance_id');
+select create_distributed_table('contacts', 'instance_id', colocate_with => 'instance_domains');
+select create_distributed_table('groups', 'instance_id', colocate_with => 'instance_domains');
+select create_distributed_table('contact_groups', 'instance_id', colocate_with => 'instance_domains');
+select create_distributed_table('whitelist', 'instance_id', colocate_with => 'instance_domains');
+select create_distributed_table('globals', 'instance_id', colocate_with => 'instance_domains');
+select create_distributed_table('filters', 'instance_id', colocate_with => 'instance_domains');
+select create_distributed_table('campaigns', 'instance_id', colocate_with => 'instance_domains');
+select create_distributed_table('campaign_unsubscriptions', 'instance_id', colocate_with => 'instance_domains');
+select create_distributed_table('campaign_sends', 'instance_id', colocate_with => 'instance_domains');
+select create_distributed_table('campaign_recipients', 'instance_id', colocate_with => 'instance_domains');
+select create_distributed_table('batches', 'instance_id', colocate_with => 'instance_domains');
+select create_distributed_table('messages', 'instance_id', colocate_with => 'instance_domains');
+select create_distributed_table('message_attachments', 'instance_id', colocate_with => 'instance_domains');
+select create_distributed_table('tracked_links', 'instance_id', colocate_with => 'instance_domains');
+select create_distributed_table('partitions', 'instance_id', colocate_with => 'instance_domains');
+select create_distributed_table('deliveries', 'instance_id', colocate_with => 'instance_domains');
+select create_distributed_table('archived_messages', 'instance_id', colocate_with => 'instance_domains');
+select create_distributed_table('idempotency_keys', 'instance_id', colocate_with => 'instance_domains');
+select create_distributed_table('conversions', 'instance_id', colocate_with => 'instance_domains');
+select create_distributed_table('events', 'instance_id', colocate_with => 'instance_domains');
+select create_distributed_table('event_count_deltas', 'instance_id', colocate_with => 'instance_domains');
+select create_distributed_table('event_counts', 'instance_id', colocate_with => 'instance_domains');
+select create_distributed_table('webhooks', 'instance_id', colocate_with => 'instance_domains');
+select create_distributed_table('webhook_events', 'instance_id', colocate_with => 'instance_domains');
+select create_distributed_table('webhook_batches', 'instance_id', colocate_with => 'instance_domains');
+
+commit;

@@ -1,0 +1,111 @@
+import { randomUUID } from "node:crypto";
+import type { LookupFunction } from "node:net";
+import addressparser from "nodemailer/lib/addressparser";
+import { readMimeMessage } from "../core/mail/bounce-mime.ts";
+import { RepeatedWork } from "../platform/repeated-work.ts";
+import type { ServiceContext } from "../platform/service.ts";
+import { addInboundMessages } from "../store/mail/inbound.ts";
+import { type LeasedMailbox, leaseMailbox, settleMailbox } from "../store/mail/mailboxes.ts";
+import { type MailboxMessage, takeMessages } from "./mailbox.ts";
+import { findTarget, type InboundTarget } from "./mx-session.ts";
+
+/** One poll of a mailbox ends within its lease, or is given up. */
+const LEASE_SECONDS = 180;
+const POLL_DEADLINE_MS = 150_000;
+const MESSAGES_PER_POLL = 200;
+const EVERY_SECONDS = 60;
+const AFTER_A_PROBLEM_SECONDS = 300;
+const LOOK_MS = 1_000;
+/** Where mail servers write whom a message came for; the most trustworthy first. */
+const RECIPIENT_FIELDS = ["delivered-to", "x-original-to", "envelope-to", "x-envelope-to", "x-rcpt-to", "to", "cc"];
+
+/** Polls mailboxes at providers, as an alternative to the MX listener; any number of pollers may run. */
+export class MailboxPoller {
+  readonly #context: ServiceContext;
+  readonly #lookup: LookupFunction;
+  readonly #onStored: () => void;
+  readonly #owner = randomUUID();
+  readonly #work: RepeatedWork;
+
+  /** @param onStored called after each message that is safe */
+  constructor(context: ServiceContext, lookup: LookupFunction, onStored: () => void) {
+    this.#context = context;
+    this.#lookup = lookup;
+    this.#onStored = onStored;
+    this.#work = new RepeatedWork({
+      take: (signal) => this.#pollNext(signal),
+      failed: (err) => {
+        context.observe({ kind: "mailbox-poller-failed", level: "error", err });
+        return LOOK_MS;
+      },
+    });
+  }
+
+  stop(): Promise<void> {
+    return this.#work.stop();
+  }
+
+  async #pollNext(stopping: AbortSignal): Promise<number> {
+    const { db, secret } = this.#context;
+    const mailbox = await leaseMailbox(db, secret, { owner: this.#owner, seconds: LEASE_SECONDS });
+    if (mailbox === undefined) return LOOK_MS;
+    await this.#poll(mailbox, stopping);
+    return 0;
+  }
+
+  async #poll(mailbox: LeasedMailbox, stopping: AbortSignal): Promise<void> {
+    const { db, config, observe } = this.#context;
+    const { name } = mailbox;
+    const signal = AbortSignal.any([stopping, AbortSignal.timeout(POLL_DEADLINE_MS)]);
+    try {
+      const session = { lookup: this.#lookup, signal };
+      const limits = { messages: MESSAGES_PER_POLL, octets: config.mxMaxOctets };
+      const taken = await takeMessages(mailbox, { ...session, ...limits }, (message) => this.#store(mailbox, message));
+      observe({ kind: "mailbox-polled", mailbox: name, taken });
+      const nextInSeconds = taken < MESSAGES_PER_POLL ? EVERY_SECONDS : 0;
+      await settleMailbox(db, name, this.#owner, { problem: null, nextInSeconds });
+    } catch (error) {
+      if (!stopping.aborted) observe({ kind: "mailbox-not-polled", level: "warn", mailbox: name, err: error });
+      const nextInSeconds = stopping.aborted ? 0 : AFTER_A_PROBLEM_SECONDS;
+      await settleMailbox(db, name, this.#owner, { problem: problemOf(error), nextInSeconds });
+    }
+  }
+
+  async #store(mailbox: LeasedMailbox, { source, octets }: MailboxMessage): Promise<void> {
+    const { db } = this.#context;
+    const target = this.#findTarget(octets);
+    await addInboundMessages(db, [
+      {
+        deliveryId: target !== undefined && "deliveryId" in target ? target.deliveryId : null,
+        feedbackAddress: target !== undefined && "deliveryId" in target ? null : mailbox.feedback,
+        mailFrom: "",
+        clientAddress: null,
+        octets,
+        source,
+      },
+    ]);
+    this.#onStored();
+  }
+
+  /** Whoever writes a header may write an address; a return path counts for its token alone, here as in a session. */
+  #findTarget(octets: Buffer): InboundTarget | undefined {
+    const { config, secret, clock } = this.#context;
+    const key = { secret, now: new Date(clock.nowMs()) };
+    const { headers } = readMimeMessage(octets);
+    for (const field of RECIPIENT_FIELDS) {
+      for (const { value } of headers.filter(({ name }) => name === field)) {
+        for (const { address } of addressparser(value, { flatten: true })) {
+          const found = findTarget(address ?? "", { bounceDomain: config.bounceDomain, feedbackAddresses: [] }, key);
+          if (found.ok) return found.value;
+        }
+      }
+    }
+    return undefined;
+  }
+}
+
+/** What an operator needs to read of it. imapflow keeps the server's words apart. */
+function problemOf(error: unknown): string {
+  const { message = String(error), responseText } = (error ?? {}) as { message?: string; responseText?: string };
+  return (responseText === undefined ? message : `${message}: ${responseText}`).slice(0, 500);
+}

@@ -1,0 +1,38 @@
+import type { Config } from "../platform/config.ts";
+import { type Db, openDb } from "../platform/db.ts";
+import { openEmbeddedPostgres } from "../platform/embedded-postgres.ts";
+import { makeLogger } from "../platform/logger.ts";
+import { isBehind, migrate } from "../platform/migrations.ts";
+import { findSecret } from "../platform/secret.ts";
+import { withApiKeySecret } from "../store/api-key-secret.ts";
+import { CommandRefused } from "./command-errors.ts";
+
+/** What a command that speaks to the database is given. */
+export interface CommandDatabase {
+  readonly db: Db;
+  readonly secret: string;
+  readonly config: Config;
+}
+
+/**
+ * Opens the database of a command, starting the embedded one for the while when nobody else has, and closes it when
+ * `use` has settled. Refuses (`CommandRefused`) a shared database that is not up to date.
+ */
+export async function withDatabase<T>(config: Config, use: (database: CommandDatabase) => Promise<T>): Promise<T> {
+  const server = config.databaseUrl === null ? await openEmbedded(config) : undefined;
+  const pooled = config.listenDatabaseUrl !== null;
+  const db = openDb(server?.url ?? (config.databaseUrl as string), { connections: 4, name: "command", pooled });
+  try {
+    // The embedded database is ours alone; a shared one is brought up to date on purpose, by `migrate` or `start`.
+    if (server) await migrate(db);
+    else if (await isBehind(db)) throw new CommandRefused("the database is not up to date: run `palomar migrate`");
+    return await use({ db, secret: await withApiKeySecret(db, findSecret(config)), config });
+  } finally {
+    await db.destroy();
+    await server?.release();
+  }
+}
+
+function openEmbedded(config: Config) {
+  return openEmbeddedPostgres({ dataDir: config.dataDir, logger: makeLogger("command", "error") });
+}

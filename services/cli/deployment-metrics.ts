@@ -1,0 +1,146 @@
+import { Counter, Gauge } from "prom-client";
+import { type Db, isForbidden } from "../platform/db.ts";
+import { registry } from "../platform/metrics.ts";
+import { readQueueStatus, readReplicationLag, readSigningStatus, readZoneStatus } from "../store/status.ts";
+import { databaseAnswers, inTime } from "./database-answers.ts";
+import type { Supervisor } from "./supervisor.ts";
+
+/** Counting a long queue costs the database something, so it is not done for every scrape. */
+const KEPT_MS = 15_000;
+
+/** What the metrics of a deployment are made from. */
+export interface WatchedDeployment {
+  readonly supervisor: Supervisor;
+  readonly db: Db;
+  /** The same database over a pool of its own: counting may take its time, and whether it answers is known at once. */
+  readonly countingDb: Db;
+}
+
+/**
+ * Shows what the database has of the deployment's work, whether it answers, and which services of this node are ready.
+ * @returns takes it off again
+ */
+export function exportDeployment({ supervisor, db, countingDb }: WatchedDeployment): () => void {
+  const zones = remember(() => readZoneStatus(countingDb));
+  const signing = remember(() => readSigningStatus(countingDb));
+  const queue = remember(() => readQueueStatus(countingDb));
+  const lags = remember(() => readReplicationLag(countingDb));
+  const gauges = [
+    gauge("palomar_service_ready", "Whether a service of this node is ready", ["service"], async (set) => {
+      for (const { name, ready } of supervisor.states) set(ready ? 1 : 0, { service: name });
+    }),
+    countRestarts(supervisor),
+    gauge("palomar_database_up", "Whether the database answers this node", [], async (set) =>
+      set((await databaseAnswers(db)) ? 1 : 0),
+    ),
+    known(zones, "palomar_zones", "Zones in the database, by state (published, suspended)", ["state"], (read, set) => {
+      set(read.published, { state: "published" });
+      set(read.suspended, { state: "suspended" });
+    }),
+    known(
+      signing,
+      "palomar_dnssec_overdue_seconds",
+      "For how long the signed zone that has waited longest has been due for its upkeep",
+      [],
+      (read, set) => set(read.overdueSeconds),
+    ),
+    known(queue, "palomar_queue_recipients", "Recipients that still have to be delivered", [], (read, set) =>
+      set(read.recipients),
+    ),
+    known(queue, "palomar_queue_oldest_seconds", "Age of the oldest message with recipients left", [], (read, set) =>
+      set(read.oldestSeconds),
+    ),
+    known(
+      queue,
+      "palomar_queue_ready_seconds",
+      "For how long the mail that waits longest could have been taken by a worker",
+      [],
+      (read, set) => set(read.readySeconds),
+    ),
+    known(queue, "palomar_queue_partitions", "Unfinished partitions of the queue, by state", ["state"], (read, set) => {
+      for (const [state, count] of Object.entries(read.partitions)) set(count, { state });
+    }),
+    known(queue, "palomar_queue_backoffs", "Destinations that are left alone for now", [], (read, set) =>
+      set(read.backoffs),
+    ),
+    known(
+      lags,
+      "palomar_database_replication_lag_seconds",
+      "How far a standby is behind, by its application_name",
+      ["standby"],
+      (read, set) => {
+        for (const { standby, seconds } of read) set(seconds, { standby });
+      },
+    ),
+  ];
+  return () => {
+    for (const name of gauges) registry.removeSingleMetric(name);
+  };
+}
+
+type SetValue = (value: number, labels?: Readonly<Record<string, string>>) => void;
+
+function gauge(name: string, help: string, labels: readonly string[], show: (set: SetValue) => Promise<void>): string {
+  new Gauge({
+    name,
+    help,
+    labelNames: [...labels],
+    registers: [registry],
+    async collect() {
+      // What is no longer so is not shown, and nothing is when nobody knows: a gauge without labels is reset to 0.
+      this.reset();
+      if (labels.length === 0) this.remove();
+      await show((value, given = {}) => this.set(given, value));
+    },
+  });
+  return name;
+}
+
+const RESTARTS = "palomar_service_restarts_total";
+
+function countRestarts(supervisor: Supervisor): string {
+  new Counter({
+    name: RESTARTS,
+    help: "How often a service of this node ended by itself and was started again",
+    labelNames: ["service"],
+    registers: [registry],
+    collect() {
+      this.reset();
+      for (const [service, restarts] of supervisor.restarts) this.inc({ service }, restarts);
+    },
+  });
+  return RESTARTS;
+}
+
+/** A gauge of what the database knows, where it tells. */
+function known<T>(
+  ask: () => Promise<T | undefined>,
+  name: string,
+  help: string,
+  labels: readonly string[],
+  show: (read: T, set: SetValue) => void,
+): string {
+  return gauge(name, help, labels, async (set) => {
+    const read = await ask();
+    if (read !== undefined) show(read, set);
+  });
+}
+
+/**
+ * Asks at most every few seconds, and keeps nobody waiting for long; undefined while the database is away, and for good
+ * where it does not tell this node's role.
+ */
+function remember<T>(ask: () => Promise<T>): () => Promise<T | undefined> {
+  let last: { readonly atMs: number; readonly answer: Promise<T | undefined> } | undefined;
+  let isSecret = false;
+  return () => {
+    if (!isSecret && (!last || performance.now() - last.atMs > KEPT_MS)) {
+      const answer = ask().catch((error: unknown) => {
+        isSecret = isForbidden(error);
+        return undefined;
+      });
+      last = { atMs: performance.now(), answer };
+    }
+    return last ? inTime(last.answer, undefined) : Promise.resolve(undefined);
+  };
+}

@@ -1,0 +1,34 @@
+import { parsePeriodSeconds } from "../core/dns/period.ts";
+import type { Refusal } from "../core/refusal.ts";
+import type { Result } from "../core/result.ts";
+import type { CommandRuntime } from "./runtime.ts";
+
+const LONGEST_GRACE_SECONDS = 365 * 86_400;
+
+/** The value, or the command ends with what is wrong with it. */
+export function orRefuse<T>(runtime: CommandRuntime, result: Result<T, Refusal>): T {
+  return result.ok ? result.value : runtime.refuse(refusalText(result.error));
+}
+
+/** Until when a key that is replaced stays good: `24h`, `7d`, `90m`; null when nothing was given. */
+export function readGrace(runtime: CommandRuntime, text: string | undefined, now: Date): Date | null {
+  if (text === undefined) return null;
+  const seconds = parsePeriodSeconds(text, LONGEST_GRACE_SECONDS);
+  if (seconds === undefined || seconds === 0) return runtime.refuse(`${text} is no time like 24h, up to a year`);
+  return new Date(now.getTime() + seconds * 1_000);
+}
+
+/** A refusal in words. */
+export function refusalText(refusal: Refusal): string {
+  switch (refusal.kind) {
+    case "unacceptable":
+    case "not-found":
+    case "conflict":
+    case "forbidden":
+      return refusal.text;
+    case "invalid-field":
+      return `${refusal.field}: ${refusal.reason}`;
+    default:
+      return refusal.kind;
+  }
+}

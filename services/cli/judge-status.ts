@@ -1,0 +1,99 @@
+import type { SeenNode } from "../store/dns/nodes.ts";
+import type { DeploymentStatus } from "../store/status.ts";
+import type { MachineStatus } from "./machine-status.ts";
+
+/** Beyond what an operator should look at it (config/status.json). */
+export interface StatusLimits {
+  readonly nodeSilentSeconds: number;
+  readonly nodeLagMs: number;
+  readonly queueReadySeconds: number;
+  readonly inboundWaiting: number;
+  readonly quarantined: number;
+  readonly signingOverdueSeconds: number;
+  readonly replicationLagSeconds: number;
+  readonly certificateDays: number;
+  readonly diskFreePercent: number;
+}
+
+/** All that the database knows of a deployment. */
+export interface KnownStatus extends DeploymentStatus {
+  readonly nodes: readonly SeenNode[];
+  readonly replication: readonly { readonly standby: string; readonly seconds: number }[];
+}
+
+/** What is wrong, a line each, and what to do about it where that is not plain. */
+export function judgeStatus(status: KnownStatus, limits: StatusLimits): string[] {
+  const { queue, inbound, signing, nodes, replication } = status;
+  return [
+    ...nodes.flatMap((node) => judgeNode(node, limits)),
+    ...missingServices(status, limits),
+    ...(queue.readySeconds > limits.queueReadySeconds
+      ? [`mail is ready for ${describeSeconds(queue.readySeconds)} now: see the queues by destination in the console`]
+      : []),
+    ...(inbound.waiting > limits.inboundWaiting
+      ? [`${inbound.waiting} bounces wait: is a bounce service running?`]
+      : []),
+    ...(inbound.quarantined > limits.quarantined
+      ? [`${inbound.quarantined} messages in quarantine: look at them in the console`]
+      : []),
+    ...inbound.mailboxes.map(({ name, problem }) => `mailbox ${name} cannot be read: ${problem}`),
+    ...(signing.overdueSeconds > limits.signingOverdueSeconds
+      ? [`signed zones wait for ${describeSeconds(signing.overdueSeconds)} for their upkeep: is a dns-api running?`]
+      : []),
+    ...replication
+      .filter(({ seconds }) => seconds > limits.replicationLagSeconds)
+      .map(({ standby, seconds }) => `standby ${standby} is ${describeSeconds(seconds)} behind`),
+  ];
+}
+
+/** What is wrong with the machine itself. */
+export function judgeMachine({ diskFreePercent, certificate }: MachineStatus, limits: StatusLimits): string[] {
+  return [
+    ...(diskFreePercent !== null && diskFreePercent < limits.diskFreePercent
+      ? [`the disk of the data folder has ${diskFreePercent} % left`]
+      : []),
+    ...(certificate?.problem ? [`the certificate cannot be used: ${certificate.problem}`] : []),
+    ...(certificate?.endsInDays !== undefined && certificate.endsInDays < limits.certificateDays
+      ? [describeEnding(certificate.endsInDays)]
+      : []),
+  ];
+}
+
+function describeEnding(days: number): string {
+  return days < 0 ? "the certificate has ended" : `the certificate ends in ${days} days`;
+}
+
+function judgeNode({ node, services, lagMs, silentSeconds }: SeenNode, limits: StatusLimits): string[] {
+  if (silentSeconds > limits.nodeSilentSeconds)
+    return [`node ${node} has been silent for ${describeSeconds(silentSeconds)}`];
+  const notReady = services.filter(({ ready }) => !ready).map(({ name }) => name);
+  return [
+    ...(notReady.length > 0 ? [`node ${node}: ${notReady.join(", ")} not ready`] : []),
+    ...(lagMs !== null && lagMs > limits.nodeLagMs
+      ? [`node ${node} answers from zones that are ${describeSeconds(lagMs / 1_000)} old`]
+      : []),
+  ];
+}
+
+/** Work that somebody waits for, or that what runs will bring, and that nobody does. */
+function missingServices({ nodes, zones, queue, inbound }: KnownStatus, limits: StatusLimits): string[] {
+  const running = new Set(
+    nodes
+      .filter(({ silentSeconds }) => silentSeconds <= limits.nodeSilentSeconds)
+      .flatMap(({ services }) => services.map(({ name }) => name)),
+  );
+  if (running.size === 0) return [];
+  const needed: readonly (readonly [string, boolean])[] = [
+    ["dns-server", zones.published > 0 || running.has("dns-api")],
+    ["delivery", queue.recipients > 0 || running.has("mail-api") || running.has("submission")],
+    ["bounce", inbound.waiting > 0 || running.has("delivery")],
+    ["tracking", running.has("delivery")],
+  ];
+  return needed.filter(([name, isNeeded]) => isNeeded && !running.has(name)).map(([name]) => `no node runs ${name}`);
+}
+
+export function describeSeconds(seconds: number): string {
+  if (seconds < 120) return `${Math.round(seconds)} s`;
+  if (seconds < 7_200) return `${Math.round(seconds / 60)} min`;
+  return seconds < 172_800 ? `${Math.round(seconds / 3_600)} h` : `${Math.round(seconds / 86_400)} days`;
+}

@@ -1,0 +1,20 @@
+import type { Clock } from "../platform/clock.ts";
+import type { Config } from "../platform/config.ts";
+import type { Db } from "../platform/db.ts";
+import type { Observe } from "../platform/observation.ts";
+import type { ServiceContext } from "../platform/service.ts";
+import type { JobRunner } from "./jobs.ts";
+import type { SignIn } from "./sign-in.ts";
+
+/** What the console's operations work with. */
+export interface ConsoleContext {
+  readonly db: Db;
+  readonly secret: string;
+  readonly config: Config;
+  readonly clock: Clock;
+  readonly observe: Observe;
+  /** Where a sibling listens (see platform/service.ts). */
+  readonly addressOf: ServiceContext["addressOf"];
+  readonly signIn: SignIn;
+  readonly jobs: JobRunner;
+}

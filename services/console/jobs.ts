@@ -1,0 +1,118 @@
+import { randomUUID } from "node:crypto";
+import type { Refusal } from "../core/refusal.ts";
+import type { Result } from "../core/result.ts";
+import type { Db } from "../platform/db.ts";
+import type { Observe } from "../platform/observation.ts";
+import type { ConsoleScope } from "../store/console/console-scope.ts";
+import { addJob, failSilentJobs, finishJob, type JobError, noteProgress } from "../store/jobs.ts";
+import { refusalText } from "./refusal-text.ts";
+
+/** What a job is told to the user as. */
+export interface JobDescription {
+  /** What it does, such as `rpz-import`. */
+  readonly kind: string;
+  /** What it works on: a name that the user knows. */
+  readonly object: string;
+  /** The login of who started it. */
+  readonly owner: string;
+  /** Whose it is: who else may see it. */
+  readonly about: ConsoleScope;
+  /** How much there is to do, when that is known. */
+  readonly total?: number;
+}
+
+/** What a job tells of itself while it works. */
+export interface JobReporter {
+  /** So much is done; cheap to call, written now and then. */
+  progress(done: number, total?: number): void;
+  /** Something went wrong that does not end the job. Only the first thousand are kept. */
+  problem(error: JobError): void;
+  /** Aborted when the console stops: a long job should look at it. */
+  readonly signal: AbortSignal;
+}
+
+/** Does the work. The result is what `GET /admin/v1/jobs/{id}` shows. */
+export type JobWork = (reporter: JobReporter) => Promise<Result<object, Refusal>>;
+
+const HEARTBEAT_MS = 2_000;
+/** A job whose process has said nothing for so long is over. */
+const SILENT_SECONDS = 20;
+const MOST_ERRORS = 1_000;
+const STOP_GRACE_MS = 3_000;
+const INTERRUPTED: JobError = { msg: "interrupted: the console was stopped or restarted; start it again" };
+
+/** Runs long work in this process, with what is known of it in the database: it can be left, and found again. */
+export class JobRunner {
+  readonly #db: Db;
+  readonly #observe: Observe;
+  readonly #abort = new AbortController();
+  readonly #running = new Map<string, Promise<void>>();
+
+  constructor(db: Db, observe: Observe) {
+    this.#db = db;
+    this.#observe = observe;
+  }
+
+  /** Begins a job. @returns its id, at once */
+  async start(description: JobDescription, work: JobWork): Promise<string> {
+    const id = randomUUID();
+    await addJob(this.#db, { id, total: null, ...description });
+    const run = this.#run(id, description, work).finally(() => this.#running.delete(id));
+    this.#running.set(id, run);
+    return id;
+  }
+
+  /** Marks jobs as interrupted whose process is gone. */
+  async sweep(): Promise<void> {
+    await failSilentJobs(this.#db, SILENT_SECONDS, INTERRUPTED);
+  }
+
+  /** Tells the running jobs to end, and marks those as interrupted that do not in time. */
+  async stop(): Promise<void> {
+    this.#abort.abort();
+    const late = new Promise((resolve) => setTimeout(resolve, STOP_GRACE_MS).unref());
+    await Promise.race([Promise.all(this.#running.values()), late]);
+    for (const id of this.#running.keys()) {
+      const end = { state: "failed", done: 0, total: null, result: null, errors: [INTERRUPTED] } as const;
+      await finishJob(this.#db, id, end);
+    }
+  }
+
+  async #run(id: string, { total = null }: { readonly total?: number | null }, work: JobWork): Promise<void> {
+    const progress: { done: number; total: number | null } = { done: 0, total };
+    const errors: JobError[] = [];
+    const reporter: JobReporter = {
+      progress: (done, of) => {
+        progress.done = done;
+        if (of !== undefined) progress.total = of;
+      },
+      problem: (error) => {
+        if (errors.length < MOST_ERRORS) errors.push(error);
+      },
+      signal: this.#abort.signal,
+    };
+    const heartbeat = setInterval(() => this.#beat(id, progress), HEARTBEAT_MS);
+    try {
+      const outcome = await work(reporter);
+      if (!outcome.ok) errors.push({ msg: refusalText(outcome.error) });
+      const [state, result] = outcome.ok ? (["done", outcome.value] as const) : (["failed", null] as const);
+      clearInterval(heartbeat);
+      await finishJob(this.#db, id, { ...progress, state, result, errors });
+    } catch (err) {
+      clearInterval(heartbeat);
+      const interrupted = this.#abort.signal.aborted;
+      if (!interrupted) this.#observe({ kind: "console-job-failed", level: "error", job: id, err });
+      errors.push(interrupted ? INTERRUPTED : { msg: "internal error" });
+      await finishJob(this.#db, id, { ...progress, state: "failed", result: null, errors }).catch(
+        // With the database away nobody can be told; the sweep of whoever is there next will.
+        (error) => this.#observe({ kind: "console-job-unsettled", level: "error", job: id, err: error }),
+      );
+    }
+  }
+
+  #beat(id: string, progress: { readonly done: number; readonly total: number | null }): void {
+    noteProgress(this.#db, id, progress).catch((err) =>
+      this.#observe({ kind: "console-job-heartbeat-failed", level: "warn", job: id, err }),
+    );
+  }
+}

@@ -1,0 +1,119 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { z } from "zod";
+import { missingField, type Refusal } from "../../core/refusal.ts";
+import { ok, type Result, refuse } from "../../core/result.ts";
+import type { Db } from "../../platform/db.ts";
+import { readBatchProgress } from "../../store/mail/batches.ts";
+import {
+  completeCancellation,
+  findCampaignSend,
+  pauseCampaign,
+  requestCancellation,
+  resumeCampaign,
+  scheduleCampaign,
+} from "../../store/mail/campaign-sends.ts";
+import { awaitQuiet } from "../../store/mail/queue-stops.ts";
+import { type AdminCaller, areaOf } from "../caller.ts";
+import { type ConsoleEndpoint, consoleEndpoint, type MakeConsoleEndpoints } from "../endpoint.ts";
+import { problem } from "../problems.ts";
+import {
+  campaignJson,
+  campaignParams,
+  toCampaignJson,
+  type VisibleCampaign,
+  visibleNormalCampaign,
+} from "./campaign-json.ts";
+
+/** Longer than a worker's lease: by then even one that is cut off has stopped. */
+const QUIET_DEADLINE_MS = 30_000;
+const POLL_MS = 20;
+
+/** Starting, pausing, resuming and cancelling campaigns of type `normal`. */
+export const makeCampaignControlEndpoints: MakeConsoleEndpoints = ({ db }) => {
+  const control = (
+    verb: "pause" | "resume" | "cancel",
+    summary: string,
+    act: (found: VisibleCampaign, login: string) => Promise<Refusal | undefined>,
+  ): ConsoleEndpoint =>
+    consoleEndpoint({
+      method: "POST",
+      path: `/instances/:name/campaigns/:numid/${verb}`,
+      summary,
+      authorise: areaOf("instance"),
+      params: campaignParams,
+      change: { action: `campaign.${verb}`, object: ({ params }) => String(params.numid) },
+      reply: campaignJson,
+      act: async ({ caller, params }) => controlled(db, caller, params, (found) => act(found, caller.login)),
+    });
+  return [
+    consoleEndpoint({
+      method: "POST",
+      path: "/instances/:name/campaigns/:numid/start",
+      summary: "Start a campaign, at once or at a moment",
+      authorise: areaOf("instance"),
+      params: campaignParams,
+      fields: z.object({
+        at: z.iso
+          .datetime({ offset: true, error: "must be ISO 8601 with an offset, such as 2030-01-31T09:00:00Z" })
+          .optional(),
+      }),
+      change: {
+        action: "campaign.start",
+        object: ({ params }) => String(params.numid),
+        detail: ({ fields: { at } }) => ({ at: at ?? "now" }),
+      },
+      reply: campaignJson,
+      act: ({ caller, params, fields: { at } }) =>
+        controlled(db, caller, params, async ({ campaign, send }) => {
+          if (send === undefined) return problem("campaign-not-written");
+          if (send.groups.length + send.filters.length === 0) return missingField("grupos");
+          const start = { at: at === undefined ? null : new Date(at), login: caller.login };
+          return (await scheduleCampaign(db, campaign.numid, start)) ? undefined : problem("campaign-started");
+        }),
+    }),
+    control(
+      "pause",
+      "Pause a campaign: answers once nothing more of it leaves",
+      async ({ campaign, instance }, login) => {
+        if (!(await pauseCampaign(db, campaign.numid, `pausado por ${login}`)))
+          return problem("campaign-not-under-way");
+        // Read now: before the pause it may have been about to start.
+        const send = await findCampaignSend(db, instance.id, campaign.numid);
+        if (send?.eeid) await awaitQuiet(db, send.eeid, QUIET_DEADLINE_MS);
+        return undefined;
+      },
+    ),
+    control("resume", "Let a paused campaign go on", async ({ campaign, send }) => {
+      const { recipients, queued, hardBounces } = send?.eeid ? await readBatchProgress(db, send.eeid) : NOTHING_YET;
+      const judged = { tried: recipients - queued, bounced: hardBounces };
+      return (await resumeCampaign(db, campaign.numid, judged)) ? undefined : problem("campaign-not-paused");
+    }),
+    control("cancel", "Cancel a campaign: answers once nothing more of it leaves", async ({ campaign }) => {
+      if (!(await requestCancellation(db, campaign.numid))) return problem("campaign-over");
+      await cancel(db, campaign.numid);
+      return undefined;
+    }),
+  ];
+};
+
+const NOTHING_YET = { recipients: 0, queued: 0, hardBounces: 0 };
+
+async function controlled(
+  db: Db,
+  caller: AdminCaller,
+  params: { readonly name: string; readonly numid: number },
+  act: (found: VisibleCampaign) => Promise<Refusal | undefined>,
+): Promise<Result<z.infer<typeof campaignJson>, Refusal>> {
+  const found = await visibleNormalCampaign(db, caller, params);
+  if (!found.ok) return found;
+  const refusal = await act(found.value);
+  if (refusal) return refuse(refusal);
+  const { campaign, instance } = found.value;
+  return ok(toCampaignJson(campaign, await findCampaignSend(db, instance.id, campaign.numid)));
+}
+
+/** Should this process die meanwhile, a delivery node completes it. */
+async function cancel(db: Db, campaignNumid: number): Promise<void> {
+  const until = performance.now() + QUIET_DEADLINE_MS;
+  while (!(await completeCancellation(db, campaignNumid)) && performance.now() < until) await sleep(POLL_MS);
+}

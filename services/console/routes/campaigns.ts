@@ -1,0 +1,266 @@
+import { z } from "zod";
+import { validateAddress } from "../../core/mail/address.ts";
+import { lineOfText } from "../../core/mail/contact-input.ts";
+import { textFromHtml } from "../../core/mail/message-text.ts";
+import { escapeHtml, parseTemplate, renderTemplate, UNSUBSCRIBE_TAG } from "../../core/mail/personalise.ts";
+import { withUnsubscribeLink } from "../../core/mail/template.ts";
+import { invalidField, missingField, type Refusal, unacceptable } from "../../core/refusal.ts";
+import { ok, type Result, refuse } from "../../core/result.ts";
+import { readCampaignText } from "../../platform/campaign-text.ts";
+import { isHttpUrl } from "../../platform/fetch-html.ts";
+import { makeResolver } from "../../platform/resolver.ts";
+import { makePersonalise } from "../../store/mail/audience.ts";
+import { acceptSend } from "../../store/mail/batches.ts";
+import {
+  type CampaignMessage,
+  campaignTemplate,
+  listCampaignSends,
+  saveCampaignMessage,
+} from "../../store/mail/campaign-sends.ts";
+import { pageCampaigns } from "../../store/mail/campaigns.ts";
+import { findFilter } from "../../store/mail/filters.ts";
+import { findMissingGroup } from "../../store/mail/groups.ts";
+import type { StoredTemplate } from "../../store/mail/messages.ts";
+import { announceMail } from "../../store/mail/queue.ts";
+import { findContacts } from "../../store/mail/recipients.ts";
+import { judgeSender } from "../../store/mail/senders.ts";
+import { areaOf, visibleInstance } from "../caller.ts";
+import type { ConsoleContext } from "../context.ts";
+import { consoleEndpoint, type MakeConsoleEndpoints } from "../endpoint.ts";
+import { problem } from "../problems.ts";
+import { pageLimit, searchText } from "../schemas.ts";
+import {
+  campaignJson,
+  campaignParams,
+  toCampaignJson,
+  type VisibleCampaign,
+  visibleCampaign,
+  visibleNormalCampaign,
+} from "./campaign-json.ts";
+
+const MOST_GROUPS = 1_000;
+const MOST_HTML_CHARACTERS = 5 * 2 ** 20;
+
+const message = z.object({
+  remitente: z.string().optional().meta({ description: "the campaign's own unless given" }),
+  remitente_nombre: lineOfText.optional(),
+  asunto: lineOfText.optional(),
+  html: z.string().min(1).max(MOST_HTML_CHARACTERS).optional(),
+  url: z.string().max(2_000).optional().meta({ description: "in place of html: fetched at the start" }),
+  grupos: z.array(z.string()).max(MOST_GROUPS).default([]),
+  filtros: z.array(z.int()).max(MOST_GROUPS).default([]),
+});
+type MessageFields = z.output<typeof message>;
+
+const instanceArea = areaOf("instance");
+
+/** Campaigns, and what those of type `normal` send. Starting and stopping them: campaign-control.ts. */
+export const makeCampaignEndpoints: MakeConsoleEndpoints = (context) => {
+  const { db, config } = context;
+  return [
+    consoleEndpoint({
+      method: "GET",
+      path: "/instances/:name/campaigns",
+      summary: "Campaigns of an instance, newest first",
+      authorise: instanceArea,
+      params: z.object({ name: z.string() }),
+      fields: z.object({ search: searchText, before: z.int().optional(), limit: pageLimit }),
+      reply: z.object({ campaigns: z.array(campaignJson) }),
+      act: async ({ caller, params, fields }) => {
+        const instance = await visibleInstance(db, caller, params.name);
+        if (!instance.ok) return instance;
+        const campaigns = await pageCampaigns(db, instance.value.id, fields);
+        const sends = await listCampaignSends(
+          db,
+          instance.value.id,
+          campaigns.map(({ numid }) => numid),
+        );
+        return ok({ campaigns: campaigns.map((campaign) => toCampaignJson(campaign, sends.get(campaign.numid))) });
+      },
+    }),
+    consoleEndpoint({
+      method: "GET",
+      path: "/instances/:name/campaigns/:numid",
+      summary: "One campaign, with the HTML that it holds",
+      authorise: instanceArea,
+      params: campaignParams,
+      reply: campaignJson.extend({ html: z.string().nullable() }),
+      act: async ({ caller, params }) => {
+        const found = await visibleCampaign(db, caller, params);
+        if (!found.ok) return found;
+        const { campaign, send } = found.value;
+        const html = send && "html" in send.body ? send.body.html : null;
+        return ok({ ...toCampaignJson(campaign, send), html });
+      },
+    }),
+    consoleEndpoint({
+      method: "PUT",
+      path: "/instances/:name/campaigns/:numid/message",
+      summary: "Write what a campaign of type normal sends, and to whom; until it is started",
+      authorise: instanceArea,
+      params: campaignParams,
+      fields: message,
+      change: {
+        action: "campaign.write",
+        object: ({ params }) => String(params.numid),
+        detail: ({ fields: { remitente, asunto, grupos, filtros } }) => ({ remitente, asunto, grupos, filtros }),
+      },
+      reply: campaignJson,
+      act: async ({ caller, params, fields }) => {
+        const found = await visibleNormalCampaign(db, caller, params);
+        if (!found.ok) return found;
+        const { instance, campaign } = found.value;
+        const written = await readMessage(context, found.value, fields);
+        if (!written.ok) return written;
+        const saved = await saveCampaignMessage(
+          db,
+          { instanceId: instance.id, numid: campaign.numid },
+          written.value,
+          caller.login,
+        );
+        if (!saved) return refuse(problem("campaign-started"));
+        const sends = await listCampaignSends(db, instance.id, [campaign.numid]);
+        return ok(toCampaignJson(campaign, sends.get(campaign.numid)));
+      },
+    }),
+    consoleEndpoint({
+      method: "POST",
+      path: "/instances/:name/campaigns/:numid/preview",
+      summary: "What a contact would get, or what it looks like without one",
+      authorise: instanceArea,
+      params: campaignParams,
+      fields: z.object({ email: z.string().optional() }),
+      change: null,
+      reply: z.object({ asunto: z.string(), html: z.string(), text: z.string() }),
+      act: async ({ caller, params, fields }) => {
+        const found = await visibleNormalCampaign(db, caller, params);
+        if (!found.ok) return found;
+        const template = await makeTemplate(context, found.value);
+        return template.ok ? preview(context, found.value, template.value, fields.email) : template;
+      },
+    }),
+    consoleEndpoint({
+      method: "POST",
+      path: "/instances/:name/campaigns/:numid/test",
+      summary: "Send the message to one address, which becomes a contact if it is none",
+      authorise: instanceArea,
+      params: campaignParams,
+      fields: z.object({ email: z.string() }),
+      change: {
+        action: "campaign.test",
+        object: ({ params }) => String(params.numid),
+        detail: ({ fields: { email } }) => ({ email }),
+      },
+      reply: z.object({ eeid: z.string(), sent: z.int() }),
+      act: async ({ caller, params, fields: { email } }) => {
+        const found = await visibleNormalCampaign(db, caller, params);
+        if (!found.ok) return found;
+        const address = validateAddress(email, { allowSmtputf8: false });
+        if (!address.ok) return refuse(unacceptable(`invalid email ${address.error}`));
+        const template = await makeTemplate(context, found.value);
+        if (!template.ok) return template;
+        const { instance, campaign } = found.value;
+        const sender = await judgeSender(
+          { db, config, resolver: await makeResolver(config.resolver) },
+          found.value.instance.id,
+          template.value.from.address,
+        );
+        if (!sender.ok) return sender;
+        const accepted = await db.transaction((transaction) =>
+          acceptSend(transaction, {
+            instanceId: instance.id,
+            campaignNumid: campaign.numid,
+            creator: caller.login,
+            content: { kind: "template", template: template.value, attachments: [] },
+            senderDomain: sender.value.asciiDomain,
+            recipients: [{ address: address.value }],
+            copies: [],
+            archive: false,
+          }),
+        );
+        await announceMail(db).catch(() => {}); // the workers look by themselves before long
+        return ok(accepted);
+      },
+    }),
+  ];
+};
+
+/** Judges what the schema cannot: the sender, one body, and that groups and filters are there. */
+async function readMessage(
+  { db, config }: ConsoleContext,
+  { instance, campaign }: VisibleCampaign,
+  fields: MessageFields,
+): Promise<Result<CampaignMessage, Refusal>> {
+  const given = fields.remitente || campaign.sender;
+  if (given === "") return refuse(missingField("remitente"));
+  const subject = fields.asunto || campaign.subject;
+  if (subject === "") return refuse(missingField("asunto"));
+  const body = readBody(fields, campaign.url);
+  if (!body.ok) return body;
+  const sender = await judgeSender({ db, config, resolver: await makeResolver(config.resolver) }, instance.id, given);
+  if (!sender.ok) return sender;
+  const missingGroup = await findMissingGroup(db, instance.id, fields.grupos);
+  if (missingGroup !== undefined) return refuse(invalidField("grupos", `there is no group ${missingGroup}`));
+  for (const id of fields.filtros) {
+    if ((await findFilter(db, instance.id, id)) === undefined) {
+      return refuse(invalidField("filtros", `there is no filter ${id}`));
+    }
+  }
+  return ok({
+    sender: sender.value.asGiven,
+    senderName: fields.remitente_nombre || campaign.senderName,
+    subject,
+    body: body.value,
+    groups: [...new Set(fields.grupos)],
+    filters: [...new Set(fields.filtros)],
+  });
+}
+
+function readBody({ html, url }: MessageFields, campaignUrl: string): Result<CampaignMessage["body"], Refusal> {
+  if (html !== undefined && url) return refuse(invalidField("url", "html and url exclude each other"));
+  if (html !== undefined) return ok({ html });
+  const fetched = url || campaignUrl;
+  if (fetched === "") return refuse(missingField("html"));
+  return isHttpUrl(fetched) ? ok({ url: fetched }) : refuse(invalidField("url", "must be an http or https URL"));
+}
+
+async function makeTemplate(
+  { config }: ConsoleContext,
+  { campaign, send }: VisibleCampaign,
+): Promise<Result<StoredTemplate, Refusal>> {
+  if (send === undefined) return refuse(problem("campaign-not-written"));
+  const resolver = await makeResolver(config.resolver);
+  const text = await readCampaignText({ ...send, subjectUri: campaign.subjectUri }, { config, resolver });
+  return text.ok ? ok(campaignTemplate(send, campaign, text.value)) : refuse(unacceptable(text.error));
+}
+
+async function preview(
+  { db }: ConsoleContext,
+  { instance, campaign }: VisibleCampaign,
+  template: StoredTemplate,
+  email: string | undefined,
+) {
+  const content = { kind: "template" as const, template, attachments: [] };
+  let tags: Readonly<Record<string, string>> = {};
+  if (email !== undefined) {
+    const address = validateAddress(email, { allowSmtputf8: true });
+    if (!address.ok) return refuse(unacceptable(`invalid email ${address.error}`));
+    const contacts = await findContacts(db, instance.id, campaign.numid, [address.value.key]);
+    const contact = contacts.get(address.value.key);
+    if (contact === undefined) return refuse(problem("no-such-contact"));
+    tags = (await makePersonalise(db, { instanceId: instance.id, content }))(contact)?.tags ?? {};
+  }
+  const values = {
+    // A preview unsubscribes nobody.
+    system: new Map([[UNSUBSCRIBE_TAG, "#"]]),
+    customFields: new Map(Object.entries(tags)),
+    builtIns: new Map<string, string>(),
+    globals: new Map<string, string>(),
+  };
+  const html = template.unsubscribe ? withUnsubscribeLink(template.html) : template.html;
+  return ok({
+    asunto: renderTemplate(parseTemplate(template.subject), values),
+    html: renderTemplate(parseTemplate(html), values, escapeHtml),
+    text: renderTemplate(parseTemplate(textFromHtml(html)), values),
+  });
+}

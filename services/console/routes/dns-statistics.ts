@@ -1,0 +1,49 @@
+import { z } from "zod";
+
+import { ok, refuse } from "../../core/result.ts";
+import { readTraffic, readZoneTraffic } from "../../store/dns/dns-traffic.ts";
+import { areaOf, ownZones } from "../caller.ts";
+import { rcodeMnemonic } from "../dns-question.ts";
+import { consoleEndpoint, type MakeConsoleEndpoints } from "../endpoint.ts";
+import { problem } from "../problems.ts";
+
+const PERIODS = { nowSeconds: 16, lastSeconds: 300, seriesSeconds: 3_600, stepSeconds: 60, topZones: 20 };
+
+/** What the DNS servers are asked: the operator sees all of it, others what concerns their own zones. */
+export const makeDnsStatisticsEndpoints: MakeConsoleEndpoints = ({ db, clock }) => [
+  consoleEndpoint({
+    method: "GET",
+    path: "/dns_statistics",
+    summary:
+      "Queries per second now and over the last hour; codes and the busiest zones of the last five minutes. " +
+      "A reseller or a company: of its own zones",
+    authorise: areaOf("reseller", "company"),
+    reply: z.object({
+      queries_per_second: z.number().meta({ description: "of one's own zones: estimated" }),
+      rcodes: z
+        .record(z.string(), z.int())
+        .nullable()
+        .meta({ description: "null for whoever is confined to zones: codes are not counted by zone" }),
+      top_zones: z.array(z.object({ domain: z.string(), queries: z.int() })).meta({ description: "estimated" }),
+      series: z.array(z.object({ timestamp: z.string(), queries_per_second: z.number() })),
+    }),
+    act: async ({ caller }) => {
+      const now = new Date(clock.nowMs());
+      const zones = await ownZones(db, caller);
+      if (!zones) return refuse(problem("no-such-company"));
+      const isConfined = caller.role !== "operator";
+      const traffic = isConfined ? await readZoneTraffic(db, zones, now, PERIODS) : await readTraffic(db, now, PERIODS);
+      return ok({
+        queries_per_second: traffic.queriesPerSecond,
+        rcodes:
+          traffic.rcodes &&
+          Object.fromEntries([...traffic.rcodes].map(([rcode, count]) => [rcodeMnemonic(rcode), count])),
+        top_zones: traffic.topZones.map(({ name, queries }) => ({ domain: name, queries })),
+        series: traffic.series.map(({ at, queriesPerSecond }) => ({
+          timestamp: at.toISOString(),
+          queries_per_second: queriesPerSecond,
+        })),
+      });
+    },
+  }),
+];

@@ -1,0 +1,161 @@
+import { z } from "zod";
+import { groupName } from "../../core/mail/contact-input.ts";
+import type { FilterCondition } from "../../core/mail/filter-condition.ts";
+import { readConditionJson, toConditionJson } from "../../core/mail/filter-json.ts";
+import { invalidField, type Refusal } from "../../core/refusal.ts";
+import { ok, type Result, refuse } from "../../core/result.ts";
+import {
+  addFilter,
+  changeFilter,
+  countMatches,
+  type Filter,
+  findFilter,
+  listFilters,
+  removeFilter,
+} from "../../store/mail/filters.ts";
+import type { Instance } from "../../store/mail/instances.ts";
+import { areaOf } from "../caller.ts";
+import type { ConsoleContext } from "../context.ts";
+import { type ConsoleEndpoint, consoleEndpoint, type MakeConsoleEndpoints } from "../endpoint.ts";
+import { problem } from "../problems.ts";
+import { withInstance } from "../with-instance.ts";
+
+const instanceParams = z.object({ name: z.string() });
+const filterParams = z.object({ name: z.string(), id: z.string().regex(/^[1-9]\d{0,14}$/, "must be a whole number") });
+const conditionJson = z.record(z.string(), z.unknown()).meta({
+  description:
+    'A condition: {"todas":[…]}, {"alguna":[…]}, {"no":…}, {"campo","es","valor"} (a field of contacts, or a custom ' +
+    'one as XYZ…XYZ; es: = != < <= > >= contiene "empieza con"), {"grupo"}, {"invalido"}, ' +
+    '{"evento","campana_id"?,"dias"?}',
+});
+const filterJson = z.object({ id: z.int(), nombre: z.string(), condiciones: conditionJson, contactos: z.int() });
+
+/** Filters of an instance: saved conditions over its contacts, in the words of the mail API. */
+export const makeFilterEndpoints: MakeConsoleEndpoints = (context) => [
+  listEndpoint(context),
+  addEndpoint(context),
+  countEndpoint(context),
+  changeEndpoint(context),
+  removeEndpoint(context),
+];
+
+function listEndpoint(context: ConsoleContext): ConsoleEndpoint {
+  return consoleEndpoint({
+    method: "GET",
+    path: "/instances/:name/filters",
+    summary: "The filters of an instance, with how many contacts each selects now",
+    authorise: areaOf("instance"),
+    params: instanceParams,
+    reply: z.object({ filtros: z.array(filterJson) }),
+    act: ({ caller, params }) =>
+      withInstance(context, caller, params.name, async (instance) => {
+        const filtros: z.infer<typeof filterJson>[] = [];
+        for (const filter of await listFilters(context.db, instance.id)) {
+          filtros.push(await toJson(context, instance, filter));
+        }
+        return ok({ filtros });
+      }),
+  });
+}
+
+function addEndpoint(context: ConsoleContext): ConsoleEndpoint {
+  return consoleEndpoint({
+    method: "POST",
+    path: "/instances/:name/filters",
+    summary: "Save a filter",
+    authorise: areaOf("instance"),
+    params: instanceParams,
+    fields: z.object({ nombre: groupName, condiciones: conditionJson }),
+    reply: filterJson,
+    change: { action: "filter.add", object: ({ fields }) => fields.nombre },
+    act: ({ caller, params, fields }) =>
+      withInstance(context, caller, params.name, async (instance) => {
+        const condition = readCondition(fields.condiciones);
+        if (!condition.ok) return condition;
+        const filter = { name: fields.nombre, condition: condition.value };
+        const id = await addFilter(context.db, instance.id, filter);
+        return id === undefined ? refuse(NAME_TAKEN) : ok(await toJson(context, instance, { id, ...filter }));
+      }),
+  });
+}
+
+function countEndpoint(context: ConsoleContext): ConsoleEndpoint {
+  return consoleEndpoint({
+    method: "POST",
+    path: "/instances/:name/filters/count",
+    summary: "How many contacts a condition selects now, without saving it",
+    authorise: areaOf("instance"),
+    params: instanceParams,
+    fields: z.object({ condiciones: conditionJson }),
+    reply: z.object({ contactos: z.int() }),
+    change: null,
+    act: ({ caller, params, fields }) =>
+      withInstance(context, caller, params.name, async (instance) => {
+        const condition = readCondition(fields.condiciones);
+        if (!condition.ok) return condition;
+        return ok({ contactos: await countNow(context, instance, condition.value) });
+      }),
+  });
+}
+
+function changeEndpoint(context: ConsoleContext): ConsoleEndpoint {
+  return consoleEndpoint({
+    method: "PUT",
+    path: "/instances/:name/filters/:id",
+    summary: "Change a filter's name, its condition, or both",
+    authorise: areaOf("instance"),
+    params: filterParams,
+    fields: z.object({ nombre: groupName.optional(), condiciones: conditionJson.optional() }),
+    reply: filterJson,
+    change: { action: "filter.change", object: ({ params }) => params.id },
+    act: ({ caller, params, fields }) =>
+      withInstance(context, caller, params.name, async (instance) => {
+        const condition = fields.condiciones === undefined ? ok(undefined) : readCondition(fields.condiciones);
+        if (!condition.ok) return condition;
+        const change = {
+          ...(fields.nombre === undefined ? {} : { name: fields.nombre }),
+          ...(condition.value === undefined ? {} : { condition: condition.value }),
+        };
+        const id = Number(params.id);
+        const outcome = await changeFilter(context.db, instance.id, id, change);
+        if (outcome === "name-taken") return refuse(NAME_TAKEN);
+        const changed = outcome === "done" ? await findFilter(context.db, instance.id, id) : undefined;
+        return changed === undefined ? refuse(NO_SUCH_FILTER) : ok(await toJson(context, instance, changed));
+      }),
+  });
+}
+
+function removeEndpoint(context: ConsoleContext): ConsoleEndpoint {
+  return consoleEndpoint({
+    method: "DELETE",
+    path: "/instances/:name/filters/:id",
+    summary: "Delete a filter",
+    authorise: areaOf("instance"),
+    params: filterParams,
+    reply: z.object({ msg: z.string() }),
+    change: { action: "filter.remove", object: ({ params }) => params.id },
+    act: ({ caller, params }) =>
+      withInstance(context, caller, params.name, async (instance) =>
+        (await removeFilter(context.db, instance.id, Number(params.id)))
+          ? ok({ msg: "deleted" })
+          : refuse(NO_SUCH_FILTER),
+      ),
+  });
+}
+
+const NAME_TAKEN = problem("filter-exists");
+const NO_SUCH_FILTER = problem("no-such-filter");
+
+function readCondition(json: unknown): Result<FilterCondition, Refusal> {
+  const condition = readConditionJson(json);
+  return condition.ok ? condition : refuse(invalidField(condition.error, "is no condition"));
+}
+
+async function toJson(context: ConsoleContext, instance: Instance, { id, name, condition }: Filter) {
+  const contactos = await countNow(context, instance, condition);
+  return { id, nombre: name, condiciones: toConditionJson(condition), contactos };
+}
+
+function countNow({ db, clock }: ConsoleContext, instance: Instance, condition: FilterCondition): Promise<number> {
+  return countMatches(db, instance.id, condition, new Date(clock.nowMs()));
+}

@@ -1,0 +1,93 @@
+import { z } from "zod";
+import { type DomainName, formatDomainName } from "../../core/dns/name.ts";
+import { formatRdata } from "../../core/dns/rdata/rdata.ts";
+import type { ResourceRecord } from "../../core/dns/record.ts";
+import { TYPE, typeCode, typeMnemonic } from "../../core/dns/rr-types.ts";
+import { invalidField, unacceptable } from "../../core/refusal.ts";
+import { ok, refuse } from "../../core/result.ts";
+import { hostPort } from "../../platform/config-values.ts";
+import { findZoneOf } from "../../store/dns/console-zones.ts";
+import { readRecordsAt } from "../../store/dns/records.ts";
+import { soaRecord } from "../../store/dns/zone-changes.ts";
+import { type AdminCaller, areaOf, ownZones } from "../caller.ts";
+import type { ConsoleContext } from "../context.ts";
+import { askServer, rcodeMnemonic } from "../dns-question.ts";
+import { readDomainName } from "../domain-name.ts";
+import { consoleEndpoint, type MakeConsoleEndpoints } from "../endpoint.ts";
+import { problem } from "../problems.ts";
+
+const record = z.object({ name: z.string(), type: z.string(), ttl: z.int(), value: z.string() });
+
+/** What our own server answers, beside what is stored. */
+export const makeLookupEndpoints: MakeConsoleEndpoints = (context) => [
+  consoleEndpoint({
+    method: "GET",
+    path: "/lookup",
+    summary: "Ask our own server over the wire, and show what is stored beside it",
+    authorise: areaOf("reseller", "company"),
+    fields: z.object({
+      name: z.string(),
+      type: z.string().default("A"),
+      dnssec: z.enum(["true", "false"]).default("false"),
+    }),
+    reply: z.object({
+      status: z.string(),
+      flags: z.array(z.string()),
+      answer: z.array(record),
+      authority: z.array(record),
+      additional: z.array(record),
+      server: z.string(),
+      transport: z.enum(["udp", "tcp"]),
+      milliseconds: z.number(),
+      stored: z.array(record).meta({ description: "of the caller's own zones, whatever their state" }),
+    }),
+    act: async ({ caller, fields }) => {
+      const name = readDomainName("name", fields.name);
+      if (!name.ok) return name;
+      const type = typeCode(fields.type);
+      if (type === undefined) return refuse(invalidField("type", `${fields.type.slice(0, 40)} is no record type`));
+      const server = (await context.addressOf("dns")).split(",")[0]!;
+      const address = hostPort(server.replace(/^0\.0\.0\.0:/, "127.0.0.1:").replace(/^\[::\]:/, "[::1]:"));
+      if (!address.ok) return refuse(unacceptable(`the DNS server's address ${server} is not host:port`));
+      const startedAt = performance.now();
+      const asked = await askServer(address.value, {
+        ...{ name: name.value, type, dnssec: fields.dnssec === "true" },
+      });
+      if (!asked.ok) {
+        return refuse(problem(asked.error === "timeout" ? "dns-server-silent" : "dns-server-broken", { server }));
+      }
+      const { message, transport } = asked.value;
+      return ok({
+        status: rcodeMnemonic(message.rcode),
+        flags: Object.entries(message.flags).flatMap(([flag, isSet]) => (isSet ? [flag] : [])),
+        answer: message.answers.map(showRecord),
+        authority: message.authorities.map(showRecord),
+        additional: message.additionals.map(showRecord),
+        server,
+        transport,
+        milliseconds: Math.round((performance.now() - startedAt) * 100) / 100,
+        stored: (await storedAt(context, caller, name.value, type)).map(showRecord),
+      });
+    },
+  }),
+];
+
+/** What is stored of the type at a name, in the zone of the caller's that it lies in. */
+async function storedAt(
+  { db }: ConsoleContext,
+  caller: AdminCaller,
+  name: DomainName,
+  type: number,
+): Promise<ResourceRecord[]> {
+  const scope = await ownZones(db, caller);
+  const zone = scope && (await findZoneOf(db, scope, name));
+  if (!zone) return [];
+  const isApex = zone.apex.key === name.key;
+  const soa = isApex ? [soaRecord(zone.apex, zone.soa, zone.ttl)] : [];
+  const records: ResourceRecord[] = [...soa, ...(await readRecordsAt(db, zone.id, [name]))];
+  return records.filter((one) => type === TYPE.ANY || one.type === type || one.type === TYPE.CNAME);
+}
+
+function showRecord({ owner, type, ttl, rdata }: ResourceRecord): z.input<typeof record> {
+  return { name: formatDomainName(owner), type: typeMnemonic(type), ttl, value: formatRdata(type, rdata) };
+}

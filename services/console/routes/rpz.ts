@@ -1,0 +1,285 @@
+import { z } from "zod";
+import {
+  formatRpzAction,
+  formatRpzTrigger,
+  parseRpzAction,
+  parseRpzTrigger,
+  type RpzTrigger,
+} from "../../core/dns/rpz.ts";
+import { readRpzRules } from "../../core/dns/rpz-import.ts";
+import { invalidField, type Refusal } from "../../core/refusal.ts";
+import { ok, type Result, refuse } from "../../core/result.ts";
+import { searchRules } from "../../store/dns/console-rpz.ts";
+import { listActiveFeeds } from "../../store/dns/dns-rpz.ts";
+import { addFeed, findFeed, listFeeds, removeFeed, setFeedActive } from "../../store/dns/rpz-feeds.ts";
+import { importRules } from "../../store/dns/rpz-import.ts";
+import { addRule, removeRule } from "../../store/dns/rpz-rules.ts";
+import { notifyZones } from "../../store/dns/zone-notices.ts";
+import { type Zone, zoneName } from "../../store/dns/zones.ts";
+import { areaOf, visibleReseller } from "../caller.ts";
+import type { ConsoleContext } from "../context.ts";
+import { readDomainName } from "../domain-name.ts";
+import { type ConsoleEndpoint, consoleEndpoint, type MakeConsoleEndpoints } from "../endpoint.ts";
+import { problem } from "../problems.ts";
+import { jobReply, pageLimit, searchText } from "../schemas.ts";
+
+const feed = z.object({ zone: z.string(), serial: z.int(), rules: z.int() });
+const zoneParam = z.object({ zone: z.string() });
+const resellerParam = z.object({ id: z.string() });
+const operator = areaOf();
+
+/** Response policy zones: the operator keeps them, resellers with the licence use them. */
+export const makeRpzEndpoints: MakeConsoleEndpoints = (context) => [
+  ...feedEndpoints(context),
+  ...ruleEndpoints(context),
+  importEndpoint(context),
+  ...activationEndpoints(context),
+];
+
+function feedEndpoints({ db }: ConsoleContext): ConsoleEndpoint[] {
+  return [
+    consoleEndpoint({
+      method: "GET",
+      path: "/rpz",
+      summary: "The feeds of the deployment",
+      authorise: operator,
+      reply: z.object({ rpz: z.array(feed) }),
+      act: async () => ok({ rpz: await listFeeds(db) }),
+    }),
+    consoleEndpoint({
+      method: "POST",
+      path: "/rpz",
+      summary: "Make a feed without rules",
+      authorise: operator,
+      fields: z.object({ zone: z.string() }),
+      change: { action: "feed.add", object: ({ fields }) => fields.zone },
+      reply: feed,
+      act: async ({ caller, fields }) => {
+        const apex = readDomainName("zone", fields.zone);
+        if (!apex.ok) return apex;
+        const added = await addFeed(db, apex.value, caller.login);
+        if (!added.ok) return added;
+        await notifyZones(db, [added.value.id]);
+        return ok({ zone: added.value.name, serial: added.value.soa.serial, rules: 0 });
+      },
+    }),
+    consoleEndpoint({
+      method: "DELETE",
+      path: "/rpz/:zone",
+      summary: "Remove a feed and all its rules",
+      authorise: operator,
+      params: zoneParam,
+      change: { action: "feed.remove", object: ({ params }) => params.zone },
+      reply: z.object({ msg: z.literal("removed") }),
+      act: async ({ params }) => {
+        const found = await feedOf({ db }, params.zone);
+        if (!found.ok) return found;
+        const removed = await removeFeed(db, found.value.apex);
+        if (!removed.ok) return refuse(NO_SUCH_FEED);
+        await notifyZones(db, [removed.value]);
+        return ok({ msg: "removed" as const });
+      },
+    }),
+  ];
+}
+
+const NO_SUCH_FEED = problem("no-such-feed");
+
+async function feedOf({ db }: Pick<ConsoleContext, "db">, zone: string): Promise<Result<Zone, Refusal>> {
+  const apex = readDomainName("zone", zone);
+  const found = apex.ok ? await findFeed(db, apex.value) : undefined;
+  return found ? ok(found) : refuse(NO_SUCH_FEED);
+}
+
+function ruleEndpoints({ db, clock }: ConsoleContext): ConsoleEndpoint[] {
+  const trigger = z
+    .string()
+    .meta({ description: "qname:NAME, qname:*.NAME, ip:BLOCK, client-ip:BLOCK, nsdname:NAME or nsip:BLOCK" });
+  const changed = z.object({ zone: z.string(), serial: z.int(), trigger: z.string() });
+  return [
+    consoleEndpoint({
+      method: "GET",
+      path: "/rpz/:zone/rules",
+      summary: "Rules whose trigger contains a text, oldest first; go on after the last one's id",
+      authorise: operator,
+      params: zoneParam,
+      fields: z.object({ search: searchText, after: z.int().min(0).default(0), limit: pageLimit }),
+      reply: z.object({
+        rules: z.array(
+          z.object({ id: z.int(), trigger: z.string(), action: z.string(), expires: z.string().nullable() }),
+        ),
+        next: z.int().nullable(),
+      }),
+      act: async ({ params, fields }) => {
+        const found = await feedOf({ db }, params.zone);
+        if (!found.ok) return found;
+        const rules = await searchRules(db, found.value, fields.search, fields);
+        return ok({
+          rules: rules.map(({ expiresAt, ...rule }) => ({ ...rule, expires: expiresAt?.toISOString() ?? null })),
+          next: rules.length < fields.limit ? null : (rules.at(-1)?.id ?? null),
+        });
+      },
+    }),
+    consoleEndpoint({
+      method: "POST",
+      path: "/rpz/:zone/rules",
+      summary: "Add a rule; the identical one again changes nothing",
+      authorise: operator,
+      params: zoneParam,
+      fields: z.object({
+        trigger,
+        action: z.string().meta({ description: 'nxdomain, nodata, passthru, drop, tcp-only, or "TYPE value"' }),
+        expires: z.iso.datetime({ offset: true, error: "must be a time like 2026-12-01T00:00:00Z" }).optional(),
+      }),
+      change: {
+        action: "rule.add",
+        object: ({ params, fields }) => `${params.zone} ${fields.trigger}`,
+        detail: ({ fields }) => ({ action: fields.action, expires: fields.expires ?? null }),
+      },
+      reply: changed.extend({ action: z.string(), expires: z.string().nullable() }),
+      act: async ({ caller, params, fields }) => {
+        const found = await feedOf({ db }, params.zone);
+        if (!found.ok) return found;
+        const readTo = readTrigger(fields.trigger);
+        if (!readTo.ok) return readTo;
+        const action = parseRpzAction(fields.action);
+        if (!action.ok) return refuse(invalidField("action", action.error.message));
+        const expiresAt = fields.expires === undefined ? null : new Date(fields.expires);
+        if (expiresAt && expiresAt.getTime() <= clock.nowMs()) return refuse(invalidField("expires", "is past"));
+        const rule = { trigger: readTo.value, action: action.value, expiresAt };
+        const added = await addRule(db, found.value.apex, rule, caller.login);
+        if (!added.ok) return added;
+        if (added.value.changed) await notifyZones(db, [found.value.id]);
+        return ok({
+          zone: found.value.name,
+          serial: added.value.feed.soa.serial,
+          trigger: formatRpzTrigger(readTo.value),
+          action: formatRpzAction(action.value),
+          expires: expiresAt?.toISOString() ?? null,
+        });
+      },
+    }),
+    consoleEndpoint({
+      method: "DELETE",
+      path: "/rpz/:zone/rules",
+      summary: "Remove all that a trigger does",
+      authorise: operator,
+      params: zoneParam,
+      fields: z.object({ trigger }),
+      change: { action: "rule.remove", object: ({ params, fields }) => `${params.zone} ${fields.trigger}` },
+      reply: changed,
+      act: async ({ caller, params, fields }) => {
+        const found = await feedOf({ db }, params.zone);
+        if (!found.ok) return found;
+        const readTo = readTrigger(fields.trigger);
+        if (!readTo.ok) return readTo;
+        const removed = await removeRule(db, found.value.apex, readTo.value, caller.login);
+        if (!removed.ok) return removed;
+        await notifyZones(db, [removed.value.id]);
+        const { name, soa } = removed.value;
+        return ok({ zone: name, serial: soa.serial, trigger: formatRpzTrigger(readTo.value) });
+      },
+    }),
+  ];
+}
+
+function readTrigger(text: string): Result<RpzTrigger, Refusal> {
+  const trigger = parseRpzTrigger(text);
+  return trigger.ok ? trigger : refuse(invalidField("trigger", trigger.error.message));
+}
+
+function importEndpoint({ db, jobs }: ConsoleContext): ConsoleEndpoint {
+  return consoleEndpoint({
+    method: "POST",
+    path: "/rpz/:zone/import",
+    summary: "Add the rules of a policy zone, a hosts file, or a list of domains: a job",
+    authorise: operator,
+    params: zoneParam,
+    input: "text",
+    fields: z.object({ format: z.enum(["rpz", "hosts", "domains"]).default("rpz") }),
+    change: { action: "rule.import", object: ({ params }) => params.zone, detail: ({ fields }) => fields },
+    reply: jobReply,
+    act: async ({ caller, params, fields, text }) => {
+      const found = await feedOf({ db }, params.zone);
+      if (!found.ok) return found;
+      const { apex, name } = found.value;
+      const job = await jobs.start(
+        {
+          ...{ kind: "rpz-import", object: name, owner: caller.login },
+          ...{ about: { role: "operator", scope: null }, total: countLines(text) },
+        },
+        async (reporter) => {
+          const onProgress = (lines: number) => {
+            reporter.signal.throwIfAborted();
+            reporter.progress(lines);
+          };
+          const lines = readRpzRules(text, fields.format, apex);
+          const imported = await importRules(db, apex, lines, { actor: caller.login, onProgress });
+          if (!imported.ok) return imported;
+          const { feed: changed, added, duplicates, conflicts, rejected } = imported.value;
+          if (added > 0) await notifyZones(db, [changed.id]);
+          for (const { line, trigger, has, wanted } of conflicts) {
+            reporter.problem({ line, msg: `${trigger} has ${has}, wanted ${wanted}` });
+          }
+          for (const problem of rejected) reporter.problem(problem);
+          reporter.progress(countLines(text));
+          const counts = { conflicts: conflicts.length, rejected: rejected.length };
+          return ok({ zone: name, serial: changed.soa.serial, added, duplicates, ...counts });
+        },
+      );
+      return ok({ job });
+    },
+  });
+}
+
+function countLines(text: string): number {
+  let lines = text === "" || text.endsWith("\n") ? 0 : 1;
+  for (let at = text.indexOf("\n"); at >= 0; at = text.indexOf("\n", at + 1)) lines += 1;
+  return lines;
+}
+
+function activationEndpoints({ db }: ConsoleContext): ConsoleEndpoint[] {
+  const activationParam = resellerParam.extend({ zone: z.string() });
+  const switchEndpoint = (method: "PUT" | "DELETE", active: boolean) =>
+    consoleEndpoint({
+      method,
+      path: "/resellers/:id/rpz/:zone",
+      summary: active ? "Use a feed; needs the licence" : "Use a feed no longer",
+      authorise: areaOf("reseller"),
+      params: activationParam,
+      change: { action: active ? "feed.activate" : "feed.deactivate", object: ({ params }) => params.zone },
+      reply: z.object({ zone: z.string(), active: z.boolean() }),
+      act: async ({ caller, params }) => {
+        const reseller = await visibleReseller(db, caller, params.id);
+        if (!reseller.ok) return reseller;
+        if (active && !reseller.value.rpzLicence) {
+          return refuse(problem("no-rpz-licence"));
+        }
+        const found = await feedOf({ db }, params.zone);
+        if (!found.ok) return found;
+        const set = await setFeedActive(db, found.value.apex, params.id, active);
+        return set.ok ? ok({ zone: zoneName(found.value.apex), active }) : set;
+      },
+    });
+  return [
+    consoleEndpoint({
+      method: "GET",
+      path: "/resellers/:id/rpz",
+      summary: "The feeds that there are, and which of them the reseller uses; without the licence none",
+      authorise: areaOf("reseller"),
+      params: resellerParam,
+      reply: z.object({ licence: z.boolean(), rpz: z.array(feed.extend({ active: z.boolean() })) }),
+      act: async ({ caller, params }) => {
+        const reseller = await visibleReseller(db, caller, params.id);
+        if (!reseller.ok) return reseller;
+        const { rpzLicence: licence } = reseller.value;
+        if (!licence) return ok({ licence, rpz: [] });
+        const active = new Set((await listActiveFeeds(db, params.id)).map(({ zone }) => zone));
+        const feeds = await listFeeds(db);
+        return ok({ licence, rpz: feeds.map((one) => ({ ...one, active: active.has(one.zone) })) });
+      },
+    }),
+    switchEndpoint("PUT", true),
+    switchEndpoint("DELETE", false),
+  ];
+}

@@ -1,0 +1,107 @@
+import { z } from "zod";
+import { formatRelative } from "../../core/dns/name.ts";
+import { splitPriority } from "../../core/dns/rdata/rdata.ts";
+import { typeCode, typeMnemonic } from "../../core/dns/rr-types.ts";
+import { invalidField, type Refusal } from "../../core/refusal.ts";
+import { ok, type Result, refuse } from "../../core/result.ts";
+import { countRecordTypes, type RecordPlace, searchRecords } from "../../store/dns/console-records.ts";
+import { findZone, type Zone, zoneDoesNotExist } from "../../store/dns/zones.ts";
+import { type AdminCaller, areaOf, scopeOfManager, visibleZones } from "../caller.ts";
+import type { ConsoleContext } from "../context.ts";
+import { readDomainName } from "../domain-name.ts";
+import { consoleEndpoint, type MakeConsoleEndpoints } from "../endpoint.ts";
+import { pageLimit, searchText } from "../schemas.ts";
+
+const area = areaOf("reseller", "company");
+const zoneParam = z.object({ id: z.string(), domain: z.string() });
+
+/** Records of a zone of any size: found by name or value and by type, page by page. */
+export const makeZoneRecordEndpoints: MakeConsoleEndpoints = (context) => [
+  consoleEndpoint({
+    method: "GET",
+    path: "/resellers/:id/zones/:domain/records",
+    summary: "Records by any part of name or value, the SOA apart, in canonical order; go on after `next`",
+    authorise: area,
+    params: zoneParam,
+    fields: z.object({
+      search: searchText,
+      type: z.string().optional().meta({ description: "only records of this type" }),
+      after: z.string().optional().meta({ description: "the `next` of the page before" }),
+      limit: pageLimit,
+    }),
+    reply: z.object({
+      records: z.array(
+        z.object({
+          rr_id: z.int(),
+          name: z.string(),
+          type: z.string(),
+          ttl: z.int(),
+          rr_prio: z.string().nullable(),
+          value: z.string(),
+        }),
+      ),
+      next: z.string().nullable(),
+    }),
+    act: async ({ caller, params, fields }) => {
+      const zone = await visibleZone(context, caller, params.id, params.domain);
+      if (!zone.ok) return zone;
+      const type = fields.type === undefined ? undefined : typeCode(fields.type);
+      if (fields.type !== undefined && type === undefined) {
+        return refuse(invalidField("type", `${fields.type.slice(0, 40)} is no record type`));
+      }
+      const after = fields.after === undefined ? undefined : readPlace(fields.after);
+      if (fields.after !== undefined && !after) return refuse(invalidField("after", "is not the `next` of a page"));
+      const found = await searchRecords(context.db, zone.value, {
+        ...{ text: fields.search, type, after, limit: fields.limit },
+      });
+      return ok({
+        records: found.records.map(({ id, owner, type: code, ttl, rdata }) => {
+          const { prio, value } = splitPriority(code, rdata);
+          const name = formatRelative(owner, zone.value.apex);
+          return { rr_id: id, name, type: typeMnemonic(code), ttl, rr_prio: prio, value };
+        }),
+        next: found.next ? showPlace(found.next) : null,
+      });
+    },
+  }),
+  consoleEndpoint({
+    method: "GET",
+    path: "/resellers/:id/zones/:domain/record_types",
+    summary: "How many records of each type a zone has, its SOA apart",
+    authorise: area,
+    params: zoneParam,
+    reply: z.object({ types: z.array(z.object({ type: z.string(), records: z.int() })) }),
+    act: async ({ caller, params }) => {
+      const zone = await visibleZone(context, caller, params.id, params.domain);
+      if (!zone.ok) return zone;
+      const counted = await countRecordTypes(context.db, zone.value.id);
+      return ok({ types: counted.map(({ type, records }) => ({ type: typeMnemonic(type), records })) });
+    },
+  }),
+];
+
+/** The zone of a path, when it is the caller's to manage; others are told what strangers are. */
+async function visibleZone(
+  { db }: Pick<ConsoleContext, "db">,
+  caller: AdminCaller,
+  reseller: string,
+  domain: string,
+): Promise<Result<Zone, Refusal>> {
+  const visible = await visibleZones(db, caller, reseller);
+  if (!visible.ok) return visible;
+  const apex = readDomainName("domain", domain);
+  if (!apex.ok) return apex;
+  const scope = await scopeOfManager(db, visible.value);
+  const zone = scope && (await findZone(db, scope, apex.value));
+  return zone ? ok(zone) : refuse(zoneDoesNotExist(domain));
+}
+
+function showPlace({ ownerKey, type, id }: RecordPlace): string {
+  return `${type}.${id}.${Buffer.from(ownerKey).toString("base64url")}`;
+}
+
+function readPlace(text: string): RecordPlace | undefined {
+  const [, type, id, key] = /^(\d{1,5})\.(\d{1,15})\.([\w-]{0,700})$/.exec(text) ?? [];
+  if (type === undefined || id === undefined || key === undefined) return undefined;
+  return { ownerKey: Buffer.from(key, "base64url"), type: Number(type), id: Number(id) };
+}

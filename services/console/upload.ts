@@ -1,0 +1,48 @@
+import { randomUUID } from "node:crypto";
+import { type FileHandle, mkdir, open, unlink } from "node:fs/promises";
+import { join } from "node:path";
+import type { Readable } from "node:stream";
+import type { Refusal } from "../core/refusal.ts";
+import { ok, type Result, refuse } from "../core/result.ts";
+
+/** A request's body, kept on the disk until it is read. */
+export interface Upload {
+  readonly octets: number;
+  /** Reads it from its beginning, once; what it took on the disk is free afterwards. */
+  read(): Readable;
+}
+
+/**
+ * Takes the body of a request whole, however long it is, so that the work on it may outlast the request.
+ * @param folder where it lies meanwhile, without a name: a crash leaves nothing behind
+ */
+export async function receiveUpload(
+  incoming: Readable,
+  folder: string,
+  mostOctets: number,
+): Promise<Result<Upload, Refusal>> {
+  const file = await openNameless(folder);
+  let octets = 0;
+  try {
+    for await (const chunk of incoming as AsyncIterable<Buffer>) {
+      octets += chunk.length;
+      if (octets > mostOctets) {
+        await file.close();
+        return refuse({ kind: "too-large" });
+      }
+      await file.appendFile(chunk);
+    }
+  } catch (error) {
+    await file.close();
+    throw error;
+  }
+  return ok({ octets, read: () => file.createReadStream({ start: 0 }) });
+}
+
+async function openNameless(folder: string): Promise<FileHandle> {
+  await mkdir(folder, { recursive: true, mode: 0o700 });
+  const path = join(folder, `${randomUUID()}.upload`);
+  const file = await open(path, "wx+", 0o600);
+  await unlink(path);
+  return file;
+}

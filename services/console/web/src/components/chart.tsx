@@ -1,0 +1,142 @@
+import { useEffect, useRef } from "preact/hooks";
+import uPlot from "uplot";
+import "uplot/dist/uPlot.min.css";
+import { formatNumber, formatTime } from "../format.ts";
+import { language, texts } from "../texts.ts";
+import { theme } from "../theme.ts";
+import { TableFrame } from "./table.tsx";
+
+export interface Series {
+  readonly label: string;
+  /** A colour of the style sheet: `--accent`. */
+  readonly colour: `--${string}`;
+  /** One for each moment; null: not known. */
+  readonly values: readonly (number | null)[];
+}
+
+interface ChartProps {
+  readonly label: string;
+  /** Seconds since 1970. */
+  readonly times: readonly number[];
+  readonly series: readonly Series[];
+  readonly fractionDigits?: number;
+}
+
+const HEIGHT_PX = 220;
+
+const DAY_SECONDS = 86_400;
+/** What may lie between two times below the chart: nothing in it is finer than a minute. */
+const TICKS_SECONDS = [
+  ...[60, 300, 900, 1_800, 3_600, 7_200, 14_400, 43_200],
+  ...[1, 2, 7, 14, 30, 90].map((days) => days * DAY_SECONDS),
+];
+
+/** Lines over time; the same figures as a table for those who cannot see it. */
+export function Chart({ label, times, series, fractionDigits = 0 }: ChartProps) {
+  const words = texts().shell.chart;
+  const frame = useRef<HTMLDivElement>(null);
+  const plot = useRef<uPlot>();
+  // A chart is drawn anew when its look changes; new figures only move its lines.
+  const look = [theme.value, language.value, ...series.map((line) => line.label + line.colour)].join();
+  useEffect(() => {
+    const element = frame.current;
+    if (!element) return;
+    const drawn = new uPlot(optionsOf(series, element, fractionDigits), [[]], element);
+    plot.current = drawn;
+    const observer = new ResizeObserver(() => drawn.setSize({ width: element.clientWidth, height: HEIGHT_PX }));
+    observer.observe(element);
+    return () => {
+      observer.disconnect();
+      drawn.destroy();
+    };
+  }, [look]);
+  useEffect(() => {
+    plot.current?.setData([[...times], ...series.map(({ values }) => [...values])]);
+  }, [times, series, look]);
+  return (
+    <figure class="chart-figure">
+      <figcaption class="legend">
+        {series.map((line) => (
+          <span key={line.label}>
+            <i style={{ background: `var(${line.colour})` }} />
+            {line.label}
+          </span>
+        ))}
+      </figcaption>
+      <div ref={frame} class="chart" role="img" aria-label={label} />
+      <details>
+        <summary>{words.table}</summary>
+        <TableFrame label={label}>
+          <table class="table">
+            <thead>
+              <tr>
+                <th scope="col">{words.time}</th>
+                {series.map((line) => (
+                  <th key={line.label} scope="col" class="end">
+                    {line.label}
+                  </th>
+                ))}
+              </tr>
+            </thead>
+            <tbody>
+              {times.map((time, index) => (
+                <tr key={time}>
+                  <td>{formatTime(time * 1_000)}</td>
+                  {series.map((line) => (
+                    <td key={line.label} class="end">
+                      {shown(line.values[index], fractionDigits)}
+                    </td>
+                  ))}
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </TableFrame>
+      </details>
+    </figure>
+  );
+}
+
+function optionsOf(series: readonly Series[], element: HTMLElement, fractionDigits: number): uPlot.Options {
+  const colour = (name: string) => getComputedStyle(probe(element, name)).color;
+  const axis = { stroke: colour("--ink-soft"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false } };
+  return {
+    width: element.clientWidth,
+    height: HEIGHT_PX,
+    legend: { show: false },
+    cursor: { y: false },
+    // The last time stands below the line's end, half of it beyond.
+    padding: [null, 28, null, null],
+    axes: [
+      { ...axis, incrs: TICKS_SECONDS, values: (_plot, splits) => splits.map(timeLabel(splits)) },
+      { ...axis, size: 56, values: (_plot, splits) => splits.map((value) => formatNumber(value, fractionDigits)) },
+    ],
+    scales: { y: { range: (_plot, _least, most) => [0, Math.max(1, most * 1.1)] } },
+    series: [{}, ...series.map(({ label, colour: name }) => ({ label, stroke: colour(name), width: 1.8 }))],
+  };
+}
+
+/** A canvas knows no custom properties: an element that has the colour tells what it comes to. */
+function probe(element: HTMLElement, name: string): HTMLElement {
+  const found = element.querySelector<HTMLElement>(`[data-colour="${name}"]`);
+  if (found) return found;
+  const made = document.createElement("span");
+  made.dataset.colour = name;
+  made.style.color = `var(${name})`;
+  element.append(made);
+  return made;
+}
+
+/** The time of day; over more than two days the date. */
+function timeLabel(splits: readonly number[]): (seconds: number) => string {
+  const isLong = (splits.at(-1) ?? 0) - (splits[0] ?? 0) > 2 * DAY_SECONDS;
+  const format = new Intl.DateTimeFormat(
+    language.value,
+    isLong ? { day: "numeric", month: "short" } : { hour: "2-digit", minute: "2-digit" },
+  );
+  return (seconds) => format.format(seconds * 1_000);
+}
+
+function shown(value: number | null | undefined, fractionDigits: number): string {
+  return value === null || value === undefined ? "–" : formatNumber(value, fractionDigits);
+}

@@ -1,0 +1,122 @@
+import type { ComponentChildren } from "preact";
+import { useId, useLayoutEffect, useRef } from "preact/hooks";
+import { type Form, type FormValues, useForm } from "../form.ts";
+import type { Answer } from "../http.ts";
+import { texts } from "../texts.ts";
+import { Button } from "./button.tsx";
+import { TextField } from "./field.tsx";
+import { Icon } from "./icon.tsx";
+import { ProblemNote } from "./problem.tsx";
+
+interface DialogProps {
+  readonly title: string;
+  readonly onClose: () => void;
+  readonly children: ComponentChildren;
+  readonly wide?: boolean;
+}
+
+/** A window over the page; it is open while it is drawn. Esc closes it, and the focus goes back to where it was. */
+export function Dialog({ title, onClose, children, wide }: DialogProps) {
+  const element = useRef<HTMLDialogElement>(null);
+  const isDrawn = useRef(true);
+  const titleId = useId();
+  // In the same breath as it is drawn: what is typed meanwhile would go to the page behind it.
+  useLayoutEffect(() => {
+    const dialog = element.current;
+    dialog?.showModal();
+    return () => {
+      isDrawn.current = false;
+      // Only a closed dialog gives the focus back: the page behind an open one takes none.
+      dialog?.close();
+    };
+  }, []);
+  return (
+    <dialog
+      ref={element}
+      class={wide ? "dialog wide" : "dialog"}
+      aria-labelledby={titleId}
+      onClose={() => isDrawn.current && onClose()}
+    >
+      <header class="dialog-head">
+        <h2 id={titleId}>{title}</h2>
+        <button
+          type="button"
+          class="icon-button"
+          aria-label={texts().shell.close}
+          onClick={() => element.current?.close()}
+        >
+          <Icon name="close" />
+        </button>
+      </header>
+      {children}
+    </dialog>
+  );
+}
+
+interface FormDialogProps<V extends FormValues> {
+  readonly title: string;
+  readonly form: Form<V>;
+  readonly submitLabel: string;
+  readonly danger?: boolean;
+  readonly wide?: boolean;
+  /** Holds the submission back. */
+  readonly disabled?: boolean;
+  readonly onClose: () => void;
+  readonly children?: ComponentChildren;
+}
+
+/** A form in a dialog, with its refusal above the buttons. */
+export function FormDialog<V extends FormValues>(props: FormDialogProps<V>) {
+  const { title, form, submitLabel, danger, wide, disabled, onClose, children } = props;
+  return (
+    <Dialog title={title} onClose={onClose} {...(wide ? { wide } : {})}>
+      <form onSubmit={form.submit} noValidate>
+        <div class="dialog-body">
+          {children}
+          <ProblemNote problem={form.problem} />
+        </div>
+        <footer class="dialog-foot">
+          <Button onClick={onClose}>{texts().shell.cancel}</Button>
+          <Button submit kind={danger ? "danger" : "primary"} busy={form.busy} disabled={disabled ?? false}>
+            {submitLabel}
+          </Button>
+        </footer>
+      </form>
+    </Dialog>
+  );
+}
+
+interface ConfirmDialogProps {
+  readonly title: string;
+  readonly confirmLabel: string;
+  /** What the reader must type first, for what cannot be undone. */
+  readonly typed?: string;
+  readonly danger?: boolean;
+  readonly confirm: () => Promise<Answer<unknown>>;
+  /** Called when it was confirmed and done. */
+  readonly done: () => void;
+  readonly onClose: () => void;
+  readonly children: ComponentChildren;
+}
+
+/** Asks before it does. */
+export function ConfirmDialog(props: ConfirmDialogProps) {
+  const { title, confirmLabel, typed, danger = true, confirm, done, onClose, children } = props;
+  const form = useForm({ typed: "" }, confirm, () => {
+    onClose();
+    done();
+  });
+  return (
+    <FormDialog
+      title={title}
+      form={form}
+      submitLabel={confirmLabel}
+      danger={danger}
+      disabled={typed !== undefined && form.values.typed !== typed}
+      onClose={onClose}
+    >
+      <div>{children}</div>
+      {typed !== undefined && <TextField {...form.field("typed")} label={texts().shell.typeToConfirm(typed)} mono />}
+    </FormDialog>
+  );
+}

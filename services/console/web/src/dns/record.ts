@@ -1,0 +1,53 @@
+/** A record as the DNS API gives and takes it. */
+export interface ZoneRecord {
+  /** Relative to the zone; `@` is the zone itself. */
+  readonly name: string;
+  readonly type: string;
+  readonly ttl: number;
+  /** null where the type has none. */
+  readonly rr_prio: string | null;
+  readonly value: string;
+}
+
+export interface StoredRecord extends ZoneRecord {
+  readonly rr_id: number;
+}
+
+/** A record to be created; without a TTL it takes the one of the records beside it. */
+export interface RecordDraft {
+  readonly name: string;
+  readonly type: string;
+  readonly ttl?: number;
+  readonly rr_prio?: string;
+  readonly value: string;
+}
+
+/** A zone's SOA and standing. */
+export interface Soa {
+  readonly domain: string;
+  readonly crm_id: string;
+  readonly mname: string;
+  readonly rname: string;
+  readonly serial: number;
+  readonly serial_type: "numeric" | "calendar";
+  readonly refresh: number;
+  readonly retry: number;
+  readonly expire: number;
+  readonly minimum: number;
+  readonly ttl: number;
+  readonly suspended: boolean;
+}
+
+/** What a change would do, before it is made. */
+export interface ZonePreview {
+  readonly added: readonly ZoneRecord[];
+  readonly deleted: readonly ZoneRecord[];
+  readonly warnings: readonly string[];
+  /** The zone's serial afterwards. */
+  readonly serial: number;
+}
+
+/** A record in one line, as in a master file without its class. */
+export function formatRecord({ name, type, ttl, rr_prio, value }: ZoneRecord): string {
+  return [name, ttl, type, rr_prio, value].filter((part) => part !== null).join(" ");
+}

@@ -1,0 +1,118 @@
+import { useState } from "preact/hooks";
+import { useAction } from "../../action.ts";
+import { Button, LinkButton } from "../../components/button.tsx";
+import { CopyBlock } from "../../components/copy.tsx";
+import { TextArea } from "../../components/field.tsx";
+import { FileChoice } from "../../components/file-choice.tsx";
+import { Loaded } from "../../components/loaded.tsx";
+import { Section } from "../../components/page.tsx";
+import { ProblemNote } from "../../components/problem.tsx";
+import { showToast } from "../../components/toasts.tsx";
+import { useFetched } from "../../fetched.ts";
+import { useForm } from "../../form.ts";
+import { formatNumber } from "../../format.ts";
+import { API, request } from "../../http.ts";
+import { texts } from "../../texts.ts";
+import { dnsApi, resellerApi } from "../paths.ts";
+import type { ZonePreview } from "../record.ts";
+import { PreviewDifference } from "./preview-difference.tsx";
+import type { ZoneTabProps } from "./zone-tab.ts";
+
+/** Larger files are offered for download; on a page they help nobody. */
+const SHOWN_CHARACTERS = 200_000;
+
+/** The zone as a master file: to read, to keep, to put another in its place. */
+export function FileTab({ reseller, soa, changed }: ZoneTabProps) {
+  const { file: words } = texts().dns;
+  const path = dnsApi(reseller, "zone_file", soa.domain);
+  const current = useFetched<string>(path);
+  const [draft, setDraft] = useState<string>();
+  const replaced = () => {
+    setDraft(undefined);
+    current.reload();
+    changed();
+  };
+  return (
+    <>
+      <Section
+        title={words.replace}
+        hint={words.replaceHint}
+        actions={
+          <>
+            <FileChoice
+              label={words.choose}
+              accept=".zone,.db,.txt,text/plain,text/dns"
+              onFile={async (file) => setDraft(await file.text())}
+            />
+            <Button disabled={current.value === undefined} onClick={() => setDraft(current.value)}>
+              {words.edit}
+            </Button>
+          </>
+        }
+      >
+        <Replacement key={draft ?? ""} reseller={reseller} domain={soa.domain} text={draft ?? ""} onDone={replaced} />
+      </Section>
+      <Section
+        title={words.current}
+        hint={words.currentHint}
+        actions={
+          <LinkButton icon="download" href={API + path} download={`${soa.domain}.zone`}>
+            {words.download}
+          </LinkButton>
+        }
+      >
+        <Loaded of={current}>
+          {(text) => (
+            <>
+              {text.length > SHOWN_CHARACTERS && <p class="note warn">{words.shownInPart}</p>}
+              <CopyBlock label={soa.domain} text={text.slice(0, SHOWN_CHARACTERS)} />
+            </>
+          )}
+        </Loaded>
+      </Section>
+    </>
+  );
+}
+
+interface ReplacementProps {
+  readonly reseller: string;
+  readonly domain: string;
+  readonly text: string;
+  readonly onDone: () => void;
+}
+
+/** A master file, what it would change, and the button that puts it in place. */
+function Replacement({ reseller, domain, text, onDone }: ReplacementProps) {
+  const { file: words } = texts().dns;
+  // What was looked at: an edit afterwards asks for another look.
+  const [seen, setSeen] = useState<{ text: string; preview: ZonePreview }>();
+  const form = useForm(
+    { text },
+    (values) => request<ZonePreview>("POST", resellerApi(reseller, "zones", domain, "preview"), { text: values.text }),
+    (preview, values) => setSeen({ text: values.text, preview }),
+  );
+  const apply = useAction(
+    (zoneFile: string) =>
+      request<{ serial: number; records: number }>("PUT", dnsApi(reseller, "zone_file", domain), { text: zoneFile }),
+    ({ records, serial }) => {
+      showToast(words.applied(formatNumber(records), String(serial)));
+      onDone();
+    },
+  );
+  const isSeen = seen?.text === form.values.text;
+  return (
+    <form class="stack wide" onSubmit={form.submit}>
+      <TextArea {...form.field("text")} label={words.text} rows={12} mono />
+      <ProblemNote problem={form.problem} />
+      {isSeen && <PreviewDifference preview={seen.preview} />}
+      <div class="row">
+        <Button submit busy={form.busy} disabled={form.values.text.trim() === ""}>
+          {words.preview}
+        </Button>
+        <Button kind="primary" busy={apply.busy} disabled={!isSeen} onClick={() => void apply.run(form.values.text)}>
+          {words.apply}
+        </Button>
+      </div>
+    </form>
+  );
+}

@@ -1,0 +1,106 @@
+import { useState } from "preact/hooks";
+import { Badge } from "../../components/badge.tsx";
+import { Button } from "../../components/button.tsx";
+import { ConfirmDialog } from "../../components/dialog.tsx";
+import { Difference } from "../../components/difference.tsx";
+import { EmptyState } from "../../components/empty-state.tsx";
+import { ProblemNote } from "../../components/problem.tsx";
+import { Skeleton } from "../../components/table.tsx";
+import { showToast } from "../../components/toasts.tsx";
+import { usePages } from "../../fetched.ts";
+import { formatNumber, formatTime } from "../../format.ts";
+import { queryOf, request } from "../../http.ts";
+import { texts } from "../../texts.ts";
+import { dnsApi, resellerApi } from "../paths.ts";
+import { formatRecord, type ZoneRecord } from "../record.ts";
+import type { ZoneTabProps } from "./zone-tab.ts";
+
+/** One change of the zone. */
+interface HistoryEntry {
+  /** The zone's serial after it. */
+  readonly serial: number;
+  readonly timestamp: string;
+  readonly actor: string;
+  readonly deleted: readonly ZoneRecord[];
+  readonly added: readonly ZoneRecord[];
+}
+
+const PAGE_SIZE = 50;
+
+/** Who changed what and when, and the way back. */
+export function HistoryTab({ reseller, soa, changed }: ZoneTabProps) {
+  const { dns, shell } = texts();
+  const words = dns.history;
+  const [target, setTarget] = useState<number>();
+  const { rows, loading, problem, loadMore, reload } = usePages<HistoryEntry, { history: HistoryEntry[] }>(soa.domain, {
+    path: (before) => dnsApi(reseller, "zone_history", soa.domain) + queryOf({ before, limit: PAGE_SIZE }),
+    rows: ({ history }) => history,
+    next: ({ history }) => (history.length < PAGE_SIZE ? undefined : String(history.at(-1)?.serial)),
+  });
+  if (rows.length === 0 && loading) return <Skeleton />;
+  return (
+    <>
+      <ProblemNote problem={problem} retry={reload} />
+      {rows.length === 0 && !problem && (
+        <EmptyState icon="history" title={words.empty}>
+          <p>{words.emptyHint}</p>
+        </EmptyState>
+      )}
+      <ol class="history">
+        {rows.map((entry) => (
+          <li key={entry.serial}>
+            <details>
+              <summary>
+                <span class="history-serial mono">{entry.serial}</span>
+                <time dateTime={entry.timestamp}>{formatTime(entry.timestamp)}</time>
+                <span>{words.by(entry.actor)}</span>
+                <span class="hint">
+                  {dns.difference.figures(formatNumber(entry.added.length), formatNumber(entry.deleted.length))}
+                </span>
+              </summary>
+              <Difference
+                deleted={entry.deleted.map(formatRecord)}
+                added={entry.added.map(formatRecord)}
+                counted={false}
+              />
+            </details>
+            {entry.serial === soa.serial ? (
+              <Badge tone="quiet">{words.current}</Badge>
+            ) : (
+              <Button small label={`${words.rollback}: ${entry.serial}`} onClick={() => setTarget(entry.serial)}>
+                {words.rollback}
+              </Button>
+            )}
+          </li>
+        ))}
+      </ol>
+      {loadMore && (
+        <div class="more">
+          <Button busy={loading} onClick={loadMore}>
+            {shell.loadMore}
+          </Button>
+        </div>
+      )}
+      {target !== undefined && (
+        <ConfirmDialog
+          title={words.rollbackTitle(String(target))}
+          confirmLabel={words.rollback}
+          danger={false}
+          confirm={async () => {
+            const path = resellerApi(reseller, "zones", soa.domain, "rollback");
+            const answer = await request<{ serial: number }>("POST", path, { body: { serial: target } });
+            if (answer.ok) showToast(words.rolledBack(String(answer.value.serial)));
+            return answer;
+          }}
+          done={() => {
+            reload();
+            changed();
+          }}
+          onClose={() => setTarget(undefined)}
+        >
+          <p>{words.rollbackHint}</p>
+        </ConfirmDialog>
+      )}
+    </>
+  );
+}

@@ -1,0 +1,28 @@
+import { Difference } from "../../components/difference.tsx";
+import { Icon } from "../../components/icon.tsx";
+import { describeSentence } from "../../problem-words.ts";
+import { texts } from "../../texts.ts";
+import { formatRecord, type ZonePreview } from "../record.ts";
+
+/** What a change would do to a zone, with what is worth a look about it. */
+export function PreviewDifference({ preview }: { readonly preview: ZonePreview }) {
+  const { difference } = texts().dns;
+  return (
+    <>
+      <Difference deleted={preview.deleted.map(formatRecord)} added={preview.added.map(formatRecord)} />
+      {preview.warnings.length > 0 && (
+        <div class="note warn">
+          <Icon name="warning" />
+          <div>
+            <strong>{difference.warnings}</strong>
+            <ul>
+              {preview.warnings.map((warning) => (
+                <li key={warning}>{describeSentence(warning)}</li>
+              ))}
+            </ul>
+          </div>
+        </div>
+      )}
+    </>
+  );
+}

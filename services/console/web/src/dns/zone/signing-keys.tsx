@@ -1,0 +1,112 @@
+import { useState } from "preact/hooks";
+import { useAction } from "../../action.ts";
+import { Badge } from "../../components/badge.tsx";
+import { Button } from "../../components/button.tsx";
+import { ConfirmDialog } from "../../components/dialog.tsx";
+import { type Column, Table } from "../../components/table.tsx";
+import { showToast } from "../../components/toasts.tsx";
+import { formatTime } from "../../format.ts";
+import { request } from "../../http.ts";
+import { texts } from "../../texts.ts";
+import { type ExportedKey, ExportedKeyDialog } from "./exported-key-dialog.tsx";
+import { ALGORITHMS, type KeyRole, type SignedZoneProps, type SigningDetails, type SigningKey } from "./signing.ts";
+
+interface SigningKeysProps extends SignedZoneProps {
+  readonly details: SigningDetails | undefined;
+}
+
+/** The keys that sign the zone, where each is in its life, and what can be done about it. */
+export function SigningKeys({ path, signing, details, reload }: SigningKeysProps) {
+  const { dnssec: words } = texts().dns;
+  const [replacing, setReplacing] = useState<KeyRole>();
+  const [exported, setExported] = useState<ExportedKey>();
+  const confirmDs = useAction(
+    (keyTag: number) => request("POST", `${path}/ds_seen`, { body: { key_tag: keyTag } }),
+    () => {
+      showToast(words.dsConfirmed);
+      reload();
+    },
+  );
+  const exportKey = useAction(
+    (keyTag: number) => request<ExportedKey>("POST", `${path}/keys/${keyTag}/export`),
+    setExported,
+  );
+  return (
+    <>
+      <Table<SigningKey>
+        label={words.keys}
+        rows={signing.keys}
+        rowKey={({ key_tag, role }) => `${key_tag} ${role}`}
+        empty={null}
+        columns={[
+          ...columnsOf(details),
+          {
+            id: "actions",
+            label: "",
+            align: "end",
+            cell: ({ key_tag, role, state }) => (
+              <span class="row-actions">
+                {state === "ready" && (
+                  <Button
+                    small
+                    busy={confirmDs.busy}
+                    label={`${words.confirmDs}: ${key_tag}. ${words.confirmDsHint}`}
+                    onClick={() => void confirmDs.run(key_tag)}
+                  >
+                    {words.confirmDs}
+                  </Button>
+                )}
+                {state === "active" && (
+                  <Button small label={`${words.rollOver}: ${key_tag}`} onClick={() => setReplacing(role)}>
+                    {words.rollOver}
+                  </Button>
+                )}
+                <Button
+                  small
+                  busy={exportKey.busy}
+                  label={`${words.exportKey}: ${key_tag}`}
+                  onClick={() => void exportKey.run(key_tag)}
+                >
+                  {words.exportKey}
+                </Button>
+              </span>
+            ),
+          },
+        ]}
+      />
+      {exported && <ExportedKeyDialog files={exported} onClose={() => setExported(undefined)} />}
+      {replacing !== undefined && (
+        <ConfirmDialog
+          title={words.rollOverTitle(replacing.toUpperCase())}
+          confirmLabel={words.rollOver}
+          danger={false}
+          confirm={() => request("POST", `${path}/rollover`, { body: { role: replacing } })}
+          done={() => {
+            showToast(words.rolledOver);
+            reload();
+          }}
+          onClose={() => setReplacing(undefined)}
+        >
+          <p>{words.rollOverHint}</p>
+        </ConfirmDialog>
+      )}
+    </>
+  );
+}
+
+function columnsOf(details: SigningDetails | undefined): Column<SigningKey>[] {
+  const { dnssec: words } = texts().dns;
+  const timesOf = ({ key_tag }: SigningKey) => details?.keys.find((key) => key.key_tag === key_tag);
+  return [
+    { id: "tag", label: words.keyTag, cell: ({ key_tag }) => <span class="mono">{key_tag}</span> },
+    { id: "role", label: words.role, cell: ({ role }) => role.toUpperCase() },
+    { id: "algorithm", label: words.algorithm, cell: ({ algorithm }) => ALGORITHMS.get(algorithm) ?? algorithm },
+    {
+      id: "state",
+      label: words.state,
+      cell: ({ state }) => <Badge tone={state === "active" ? "good" : "accent"}>{words.states[state]}</Badge>,
+    },
+    { id: "since", label: words.since, cell: (key) => formatTime(timesOf(key)?.since), optional: true },
+    { id: "until", label: words.until, cell: (key) => formatTime(timesOf(key)?.until), optional: true },
+  ];
+}

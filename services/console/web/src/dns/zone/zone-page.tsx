@@ -1,0 +1,67 @@
+import type { FunctionComponent } from "preact";
+import { Badge } from "../../components/badge.tsx";
+import { Loaded } from "../../components/loaded.tsx";
+import { Page, Tabs } from "../../components/page.tsx";
+import { useFetched } from "../../fetched.ts";
+import { texts } from "../../texts.ts";
+import { LookupBox } from "../lookup-box.tsx";
+import { dnsApi, dnsPages } from "../paths.ts";
+import type { Soa } from "../record.ts";
+import { DnssecTab } from "./dnssec-tab.tsx";
+import { FileTab } from "./file-tab.tsx";
+import { HistoryTab } from "./history-tab.tsx";
+import { RecordsTab } from "./records-tab.tsx";
+import { SettingsTab } from "./settings-tab.tsx";
+import type { ZoneTabProps } from "./zone-tab.ts";
+import "../dns.css";
+
+const TABS = {
+  records: RecordsTab,
+  file: FileTab,
+  history: HistoryTab,
+  dnssec: DnssecTab,
+  lookup: ({ soa }: ZoneTabProps) => <LookupBox name={soa.domain} />,
+  settings: SettingsTab,
+} satisfies Readonly<Record<string, FunctionComponent<ZoneTabProps>>>;
+
+type TabId = keyof typeof TABS;
+const TAB_IDS = Object.keys(TABS) as TabId[];
+
+interface ZonePageProps {
+  readonly reseller: string;
+  readonly domain: string;
+  readonly tab: string;
+}
+
+/** A zone: its records, its file, its past, its signatures, its settings. */
+export function ZonePage({ reseller, domain, tab }: ZonePageProps) {
+  const { dns } = texts();
+  const soa = useFetched<Soa>(dnsApi(reseller, "soa", domain));
+  const current = TAB_IDS.find((id) => id === tab) ?? "records";
+  const Tab = TABS[current];
+  return (
+    <Page
+      title={soa.value?.domain ?? domain}
+      crumbs={[{ label: dns.zones, href: dnsPages.zones(reseller) }]}
+      badges={
+        soa.value && (
+          <>
+            <Badge tone={soa.value.suspended ? "warn" : "good"}>
+              {soa.value.suspended ? dns.suspended : dns.active}
+            </Badge>{" "}
+            <Badge tone="quiet">{`${dns.serial} ${soa.value.serial}`}</Badge>
+          </>
+        )
+      }
+    >
+      <Tabs
+        label={dns.tabs.label}
+        current={current}
+        tabs={TAB_IDS.map((id) => ({ id, label: dns.tabs[id], href: dnsPages.zone(reseller, domain, id) }))}
+      />
+      <Loaded of={soa}>
+        {(value) => <Tab key={`${current} ${value.domain}`} reseller={reseller} soa={value} changed={soa.reload} />}
+      </Loaded>
+    </Page>
+  );
+}

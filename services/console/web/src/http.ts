@@ -1,0 +1,122 @@
+import { ok, type Result, refuse } from "../../../core/result.ts";
+import { knownSentence } from "./known-sentences.ts";
+
+/** What the console's HTTP refused, or why it could not be asked. */
+export interface Problem {
+  /** The HTTP status; 0 when no answer came. */
+  readonly status: number;
+  /** The server's own sentence; empty when there is none. */
+  readonly msg: string;
+  /** Which refusal it is, where that is known: the reader's language has words for it. */
+  readonly code?: string;
+  /** What fills the gaps of those words. */
+  readonly values?: Readonly<Record<string, string>>;
+  /** The field that the sentence is about, where it names one. */
+  readonly field?: string;
+  /** Seconds to wait before the next attempt, where the server says so. */
+  readonly retryAfterSeconds?: number;
+  /** The whole body, for refusals that carry more than a sentence. */
+  readonly body: unknown;
+}
+
+export type Answer<T> = Result<T, Problem>;
+
+export type Method = "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
+
+export interface RequestOptions {
+  /** Sent as JSON. */
+  readonly body?: unknown;
+  /** Sent as it is: a master file, CSV. */
+  readonly text?: string | Blob;
+  readonly signal?: AbortSignal;
+}
+
+/** Where all of the console's HTTP lives. */
+export const API = "/admin/v1";
+
+/** The session's token, sent with every change; `session.ts` sets it. */
+let csrfToken = "";
+/** Told when the server no longer knows the session. */
+let whenSignedOut = () => {};
+
+export function useCredentials(csrf: string, signedOut: () => void): void {
+  csrfToken = csrf;
+  whenSignedOut = signedOut;
+}
+
+/**
+ * Asks the console's HTTP.
+ * @param path below `/admin/v1`, its segments percent-encoded (see `pathOf`)
+ * @returns the parsed body (text where the answer is no JSON), or the problem; never throws but for an abort
+ */
+export async function request<T>(method: Method, path: string, options: RequestOptions = {}): Promise<Answer<T>> {
+  const headers: Record<string, string> = { Accept: "application/json" };
+  // With reads too: some GETs of the mail API change something.
+  if (csrfToken !== "") headers["X-CSRF-Token"] = csrfToken;
+  if (options.body !== undefined) headers["Content-Type"] = "application/json";
+  else if (options.text !== undefined) headers["Content-Type"] = "text/plain; charset=utf-8";
+  const body = options.body === undefined ? options.text : JSON.stringify(options.body);
+  let response: Response;
+  try {
+    response = await fetch(API + path, {
+      method,
+      headers,
+      credentials: "same-origin",
+      ...(body === undefined ? {} : { body }),
+      ...(options.signal ? { signal: options.signal } : {}),
+    });
+  } catch (error) {
+    if ((error as Error).name === "AbortError") throw error;
+    return refuse({ status: 0, msg: "", body: undefined });
+  }
+  const content = await readBody(response);
+  if (response.ok) return ok(content as T);
+  if (response.status === 401 && path !== "/session") whenSignedOut();
+  return refuse(problemOf(response, content));
+}
+
+/** Joins path segments, each percent-encoded: `pathOf("dns", reseller, "rr", domain)`. */
+export function pathOf(...segments: readonly (string | number)[]): string {
+  return segments.map((segment) => `/${encodeURIComponent(segment)}`).join("");
+}
+
+/** A query string of the values that are there: `?a=1&b=2`, or nothing. */
+export function queryOf(values: Readonly<Record<string, string | number | boolean | undefined>>): string {
+  const pairs = Object.entries(values).filter(([, value]) => value !== undefined && value !== "" && value !== false);
+  return pairs.length === 0 ? "" : `?${new URLSearchParams(pairs.map(([key, value]) => [key, String(value)]))}`;
+}
+
+async function readBody(response: Response): Promise<unknown> {
+  const text = await response.text();
+  if (!response.headers.get("Content-Type")?.includes("json")) return text;
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/** The console's own refusals bring their code; those of the two APIs are known by their words. */
+function problemOf(response: Response, body: unknown): Problem {
+  const told = (typeof body === "object" && body !== null ? body : {}) as RefusedBody;
+  const msg = typeof told.msg === "string" ? told.msg : typeof told.on === "string" ? told.on : "";
+  const { code, values } = typeof told.code === "string" ? told : (knownSentence(msg) ?? {});
+  const retryAfterSeconds = Number(response.headers.get("Retry-After"));
+  return {
+    status: response.status,
+    msg,
+    body,
+    ...(code === undefined ? {} : { code }),
+    ...(values === undefined ? {} : { values }),
+    ...(values?.field === undefined ? {} : { field: values.field }),
+    ...(retryAfterSeconds > 0 ? { retryAfterSeconds } : {}),
+  };
+}
+
+/** As the console (`msg`, `code`), the DNS API (`msg`) and the mail API (`on`) refuse. */
+interface RefusedBody {
+  readonly msg?: unknown;
+  readonly on?: unknown;
+  readonly code?: string;
+  readonly values?: Readonly<Record<string, string>>;
+}

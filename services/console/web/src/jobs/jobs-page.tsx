@@ -1,0 +1,40 @@
+import { Badge } from "../components/badge.tsx";
+import { ListPage } from "../components/list-page.tsx";
+import type { Column } from "../components/table.tsx";
+import { useRows } from "../fetched.ts";
+import { formatNumber, formatTime } from "../format.ts";
+import { pathOf } from "../http.ts";
+import { texts } from "../texts.ts";
+import { JOB_TONES, type Job, jobKind, jobState } from "./job.ts";
+
+const REFRESH_MS = 3_000;
+
+/** Long work, found again after the page was left. */
+export function JobsPage() {
+  const words = texts().shell.job;
+  const columns: Column<Job>[] = [
+    { id: "kind", label: words.kind, cell: (job) => <a href={`/jobs${pathOf(job.job)}`}>{jobKind(job, texts())}</a> },
+    { id: "object", label: words.object, cell: ({ object }) => object, grows: true },
+    {
+      id: "state",
+      label: words.state,
+      cell: (job) => <Badge tone={JOB_TONES[job.state]}>{jobState(job, texts())}</Badge>,
+    },
+    {
+      id: "progress",
+      label: words.progress,
+      align: "end",
+      cell: ({ done, total }) => `${formatNumber(done)}${total === null ? "" : ` / ${formatNumber(total)}`}`,
+    },
+    { id: "started", label: words.started, cell: ({ created }) => formatTime(created), optional: true },
+  ];
+  return (
+    <ListPage<Job>
+      words={words}
+      icon="refresh"
+      list={useRows<Job>("/jobs", "jobs", REFRESH_MS)}
+      rowName={({ job }) => job}
+      columns={columns}
+    />
+  );
+}

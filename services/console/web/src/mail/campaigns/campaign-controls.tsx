@@ -1,0 +1,108 @@
+import { useState } from "preact/hooks";
+import { useAction } from "../../action.ts";
+import { Button } from "../../components/button.tsx";
+import { ConfirmDialog, FormDialog } from "../../components/dialog.tsx";
+import { SelectField, TextField } from "../../components/field.tsx";
+import { showToast } from "../../components/toasts.tsx";
+import { useForm } from "../../form.ts";
+import { request } from "../../http.ts";
+import { texts } from "../../texts.ts";
+import { instancePath } from "../addresses.ts";
+import type { Campaign } from "./campaign.ts";
+
+interface CampaignControlsProps {
+  readonly instance: string;
+  readonly campaign: Campaign;
+  readonly done: () => void;
+}
+
+/** The buttons that a campaign of type `normal` has in its state. */
+export function CampaignControls({ instance, campaign, done }: CampaignControlsProps) {
+  const words = texts().mail.campaigns;
+  const [starting, setStarting] = useState(false);
+  const [cancelling, setCancelling] = useState(false);
+  const { estado, numid } = campaign;
+  const tell = useAction(
+    (verb: "pause" | "resume") => request("POST", instancePath(instance, "campaigns", numid, verb)),
+    done,
+  );
+  const canPause = estado === "programado" || estado === "preparando" || estado === "enviando";
+  return (
+    <>
+      {estado === "borrador" && (
+        <Button kind="primary" icon="play" onClick={() => setStarting(true)}>
+          {words.start}
+        </Button>
+      )}
+      {canPause && (
+        <Button icon="pause" busy={tell.busy} onClick={() => void tell.run("pause")}>
+          {words.pause}
+        </Button>
+      )}
+      {estado === "pausado" && (
+        <Button kind="primary" icon="play" busy={tell.busy} onClick={() => void tell.run("resume")}>
+          {words.resume}
+        </Button>
+      )}
+      {(canPause || estado === "pausado") && (
+        <Button kind="danger" onClick={() => setCancelling(true)}>
+          {words.cancel}
+        </Button>
+      )}
+      {starting && <StartDialog instance={instance} campaign={campaign} close={() => setStarting(false)} done={done} />}
+      {cancelling && (
+        <ConfirmDialog
+          title={words.cancel}
+          confirmLabel={words.cancel}
+          confirm={() => request("POST", instancePath(instance, "campaigns", numid, "cancel"))}
+          done={done}
+          onClose={() => setCancelling(false)}
+        >
+          <p>{words.cancelHint}</p>
+        </ConfirmDialog>
+      )}
+    </>
+  );
+}
+
+interface StartDialogProps extends CampaignControlsProps {
+  readonly close: () => void;
+}
+
+function StartDialog({ instance, campaign, close, done }: StartDialogProps) {
+  const words = texts().mail.campaigns;
+  const form = useForm(
+    { when: "now", at: "" },
+    ({ when, at }) =>
+      request("POST", instancePath(instance, "campaigns", campaign.numid, "start"), {
+        // The field has the reader's wall-clock time; the API wants a moment.
+        body: when === "now" || at === "" ? {} : { at: new Date(at).toISOString() },
+      }),
+    () => {
+      showToast(words.started);
+      close();
+      done();
+    },
+  );
+  const later = form.values.when === "later";
+  return (
+    <FormDialog
+      title={words.startTitle(campaign.nombre)}
+      form={form}
+      submitLabel={later ? words.schedule : words.start}
+      disabled={later && form.values.at === ""}
+      onClose={close}
+    >
+      <p>{words.startHint}</p>
+      <SelectField
+        {...form.field("when")}
+        label={words.when}
+        options={[
+          { value: "now", label: words.now },
+          { value: "later", label: words.later },
+        ]}
+      />
+      {later && <TextField {...form.field("at")} label={words.startsAt} type="datetime-local" required />}
+    </FormDialog>
+  );
+}

@@ -1,0 +1,75 @@
+import { useCallback } from "preact/hooks";
+import { Badge } from "../components/badge.tsx";
+import { ListPage } from "../components/list-page.tsx";
+import { usePages } from "../fetched.ts";
+import { formatTime } from "../format.ts";
+import { queryOf } from "../http.ts";
+import { useQuery } from "../query.ts";
+import { texts } from "../texts.ts";
+
+interface AuditEntry {
+  readonly id: number;
+  readonly timestamp: string;
+  readonly actor: string;
+  readonly address: string;
+  readonly action: string;
+  readonly object: string;
+  readonly detail: Readonly<Record<string, unknown>>;
+  /** begun: how it ended is not known. */
+  readonly outcome: "begun" | "done";
+}
+
+const PAGE_SIZE = 100;
+
+/** Who changed what, when, and from where. */
+export function AuditPage() {
+  const { audit: words } = texts().operator;
+  const [{ actor = "" }, changeQuery] = useQuery();
+  const pages = usePages<AuditEntry, { audit: AuditEntry[] }>(actor, {
+    path: (before) => `/audit${queryOf({ actor, before, limit: PAGE_SIZE })}`,
+    rows: ({ audit }) => audit,
+    next: ({ audit }) => (audit.length < PAGE_SIZE ? undefined : String(audit.at(-1)?.id)),
+  });
+  const onSearch = useCallback((wanted: string) => changeQuery({ actor: wanted.trim() }), [changeQuery]);
+  return (
+    <ListPage<AuditEntry>
+      words={words}
+      icon="audit"
+      list={pages}
+      rowName={({ id }) => String(id)}
+      search={{ label: words.anyActor, value: actor, onSearch }}
+      columns={[
+        { id: "time", label: words.time, cell: ({ timestamp }) => formatTime(timestamp) },
+        { id: "actor", label: words.actor, cell: (entry) => entry.actor },
+        {
+          id: "address",
+          label: words.address,
+          cell: ({ address }) => <span class="mono">{address}</span>,
+          optional: true,
+        },
+        {
+          id: "action",
+          label: words.action,
+          cell: ({ action, outcome }) => (
+            <>
+              {action} {outcome === "begun" && <Badge tone="warn">{words.begun}</Badge>}
+            </>
+          ),
+        },
+        { id: "object", label: words.object, cell: ({ object }) => <span class="mono">{object}</span>, grows: true },
+        {
+          id: "detail",
+          label: words.detail,
+          cell: ({ detail }) => <span class="mono hint">{shownDetail(detail)}</span>,
+          grows: true,
+        },
+      ]}
+    />
+  );
+}
+
+function shownDetail(detail: AuditEntry["detail"]): string {
+  return Object.entries(detail)
+    .map(([name, value]) => `${name}=${typeof value === "string" ? value : JSON.stringify(value)}`)
+    .join(" ");
+}

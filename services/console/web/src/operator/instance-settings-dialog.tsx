@@ -1,0 +1,72 @@
+import { FormDialog } from "../components/dialog.tsx";
+import { CheckField, TextField } from "../components/field.tsx";
+import { showToast } from "../components/toasts.tsx";
+import { useForm } from "../form.ts";
+import { pathOf, request } from "../http.ts";
+import { texts } from "../texts.ts";
+import type { Instance, InstanceSettings } from "./instance.ts";
+
+interface InstanceSettingsDialogProps {
+  readonly instance: Instance;
+  readonly onChanged: () => void;
+  readonly onClose: () => void;
+}
+
+/** Licences and settings of an instance. */
+export function InstanceSettingsDialog({ instance, onChanged, onClose }: InstanceSettingsDialogProps) {
+  const { operator, shell } = texts();
+  const words = operator.instances;
+  const { name, archive, conversions, time_zone, event_days, archive_days, message_days, records } = instance;
+  const form = useForm(
+    {
+      archive,
+      conversions,
+      time_zone,
+      records,
+      event_days: event_days === null ? "" : String(event_days),
+      archive_days: archive_days === null ? "" : String(archive_days),
+      message_days: message_days === null ? "" : String(message_days),
+    },
+    (values) => {
+      const body: InstanceSettings = {
+        ...values,
+        event_days: daysOf(values.event_days),
+        archive_days: daysOf(values.archive_days),
+        message_days: daysOf(values.message_days),
+      };
+      return request("PATCH", pathOf("instances", name), { body });
+    },
+    () => {
+      showToast(words.changed);
+      onChanged();
+      onClose();
+    },
+  );
+  return (
+    <FormDialog title={`${words.settings}: ${name}`} form={form} submitLabel={shell.save} onClose={onClose}>
+      <CheckField {...form.check("archive")} label={words.archive} />
+      <CheckField {...form.check("conversions")} label={words.conversions} />
+      <CheckField {...form.check("records")} label={words.createsRecords} />
+      <TextField {...form.field("time_zone")} label={words.timeZone} hint={words.timeZoneHint} mono />
+      <div class="fields">
+        <TextField {...form.field("event_days")} label={words.eventDays} hint={words.daysHint} inputmode="numeric" />
+        <TextField
+          {...form.field("archive_days")}
+          label={words.archiveDays}
+          hint={words.daysHint}
+          inputmode="numeric"
+        />
+        <TextField
+          {...form.field("message_days")}
+          label={words.messageDays}
+          hint={words.messageDaysHint}
+          inputmode="numeric"
+        />
+      </div>
+    </FormDialog>
+  );
+}
+
+function daysOf(text: string): number | null {
+  return text.trim() === "" ? null : Number(text);
+}

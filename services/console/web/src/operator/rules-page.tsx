@@ -1,0 +1,141 @@
+import { useCallback, useState } from "preact/hooks";
+import { useAction } from "../action.ts";
+import { Button } from "../components/button.tsx";
+import { Dialog, FormDialog } from "../components/dialog.tsx";
+import { TextField } from "../components/field.tsx";
+import { ListPage } from "../components/list-page.tsx";
+import { showToast } from "../components/toasts.tsx";
+import { usePages } from "../fetched.ts";
+import { useForm } from "../form.ts";
+import { formatTime } from "../format.ts";
+import { pathOf, queryOf, request } from "../http.ts";
+import { JobProgress } from "../jobs/job-progress.tsx";
+import { useQuery } from "../query.ts";
+import { texts } from "../texts.ts";
+import { RuleImportDialog } from "./rule-import-dialog.tsx";
+
+interface Rule {
+  readonly id: number;
+  readonly trigger: string;
+  readonly action: string;
+  readonly expires: string | null;
+}
+
+const PAGE_SIZE = 100;
+
+/** The rules of a policy feed. */
+export function RulesPage({ zone }: { readonly zone: string }) {
+  const { operator, shell } = texts();
+  const words = operator.feeds;
+  const [{ search = "", job }, changeQuery] = useQuery();
+  const [importing, setImporting] = useState(false);
+  const pages = usePages<Rule, { rules: Rule[]; next: number | null }>(`${zone} ${search}`, {
+    path: (after) => pathOf("rpz", zone, "rules") + queryOf({ search, after, limit: PAGE_SIZE }),
+    rows: ({ rules }) => rules,
+    next: ({ next }) => (next === null ? undefined : String(next)),
+  });
+  const onSearch = useCallback((wanted: string) => changeQuery({ search: wanted }), [changeQuery]);
+  const remove = useAction(
+    (trigger: string) => request("DELETE", pathOf("rpz", zone, "rules") + queryOf({ trigger })),
+    (_reply, trigger) => {
+      showToast(words.ruleRemoved(trigger));
+      pages.reload();
+    },
+  );
+  return (
+    <ListPage<Rule>
+      words={{ title: zone, empty: words.noRules, emptyHint: words.noRulesHint }}
+      crumbs={[{ label: words.title, href: "/operator/feeds" }]}
+      icon="shield"
+      list={pages}
+      rowName={({ trigger, action }) => `${trigger} ${action}`}
+      search={{ label: words.search, value: search, onSearch }}
+      actions={
+        <Button icon="upload" onClick={() => setImporting(true)}>
+          {words.import}
+        </Button>
+      }
+      add={{
+        label: words.addRule,
+        dialog: (close) => <NewRuleDialog zone={zone} onAdded={pages.reload} onClose={close} />,
+      }}
+      rowActions={({ trigger }) => (
+        <Button small busy={remove.busy} label={`${shell.remove}: ${trigger}`} onClick={() => void remove.run(trigger)}>
+          {shell.remove}
+        </Button>
+      )}
+      columns={[
+        {
+          id: "trigger",
+          label: words.trigger,
+          cell: ({ trigger }) => <span class="mono clamped">{trigger}</span>,
+          grows: true,
+        },
+        { id: "action", label: words.action, cell: ({ action }) => <span class="mono">{action}</span> },
+        {
+          id: "expires",
+          label: words.expires,
+          cell: ({ expires }) => (expires === null ? shell.never : formatTime(expires)),
+          optional: true,
+        },
+      ]}
+    >
+      {importing && (
+        <RuleImportDialog
+          zone={zone}
+          onStarted={(started) => {
+            setImporting(false);
+            changeQuery({ job: started });
+          }}
+          onClose={() => setImporting(false)}
+        />
+      )}
+      {job !== undefined && (
+        <Dialog title={words.import} onClose={() => changeQuery({ job: undefined })}>
+          <div class="dialog-body">
+            <p class="hint">{words.importHint}</p>
+            <JobProgress id={job} onEnd={pages.reload} />
+          </div>
+        </Dialog>
+      )}
+    </ListPage>
+  );
+}
+
+interface NewRuleDialogProps {
+  readonly zone: string;
+  readonly onAdded: () => void;
+  readonly onClose: () => void;
+}
+
+const ACTIONS = ["nxdomain", "nodata", "passthru", "drop", "tcp-only"];
+
+function NewRuleDialog({ zone, onAdded, onClose }: NewRuleDialogProps) {
+  const { feeds: words } = texts().operator;
+  const form = useForm(
+    { trigger: "qname:", action: "nxdomain", expires: "" },
+    ({ trigger, action, expires }) => {
+      const end = expires === "" ? {} : { expires: new Date(expires).toISOString() };
+      return request<Rule>("POST", pathOf("rpz", zone, "rules"), { body: { trigger, action, ...end } });
+    },
+    ({ trigger }) => {
+      showToast(words.ruleAdded(trigger));
+      onAdded();
+      onClose();
+    },
+  );
+  return (
+    <FormDialog title={words.addRule} form={form} submitLabel={words.addRule} onClose={onClose}>
+      <TextField {...form.field("trigger")} label={words.trigger} hint={words.triggerHint} mono required autofocus />
+      <TextField
+        {...form.field("action")}
+        label={words.action}
+        hint={words.actionHint}
+        suggestions={ACTIONS}
+        mono
+        required
+      />
+      <TextField {...form.field("expires")} type="datetime-local" label={words.expires} hint={words.expiresHint} />
+    </FormDialog>
+  );
+}

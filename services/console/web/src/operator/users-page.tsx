@@ -1,0 +1,102 @@
+import { useState } from "preact/hooks";
+import { Badge } from "../components/badge.tsx";
+import { Button } from "../components/button.tsx";
+import { SecretOnce } from "../components/copy.tsx";
+import { ConfirmDialog, Dialog } from "../components/dialog.tsx";
+import { ListPage } from "../components/list-page.tsx";
+import { useRows } from "../fetched.ts";
+import { formatAge } from "../format.ts";
+import { type Answer, pathOf, request } from "../http.ts";
+import type { Role } from "../session.ts";
+import { texts } from "../texts.ts";
+import { type NewPassword, NewUserDialog } from "./new-user-dialog.tsx";
+
+interface UserRow {
+  readonly login: string;
+  readonly role: Role;
+  readonly scope: string | null;
+  readonly totp: boolean;
+  readonly seen: string | null;
+}
+
+/** The accounts of the console that the reader may manage. */
+export function UsersPage() {
+  const { operator, shell } = texts();
+  const words = operator.users;
+  const list = useRows<UserRow>("/users", "users");
+  const [resetting, setResetting] = useState<string>();
+  const [made, setMade] = useState<NewPassword>();
+  return (
+    <ListPage<UserRow>
+      words={words}
+      icon="user"
+      list={list}
+      rowName={({ login }) => login}
+      add={{
+        label: words.add,
+        dialog: (close) => (
+          <NewUserDialog
+            onAdded={(added) => {
+              close();
+              setMade(added);
+              list.reload();
+            }}
+            onClose={close}
+          />
+        ),
+      }}
+      rowActions={({ login }) => (
+        <Button small label={`${words.reset}: ${login}`} onClick={() => setResetting(login)}>
+          {words.reset}
+        </Button>
+      )}
+      removal={{ words, request: ({ login }) => request("DELETE", pathOf("users", login)) }}
+      columns={[
+        { id: "login", label: words.login, cell: ({ login }) => <strong>{login}</strong> },
+        { id: "role", label: words.role, cell: ({ role }) => shell.roles[role] },
+        {
+          id: "scope",
+          label: words.scope,
+          cell: ({ scope }) => <span class="mono">{scope ?? ""}</span>,
+          grows: true,
+          optional: true,
+        },
+        {
+          id: "totp",
+          label: words.totp,
+          cell: ({ totp }) => <Badge tone={totp ? "good" : "quiet"}>{totp ? shell.yes : shell.no}</Badge>,
+          optional: true,
+        },
+        {
+          id: "seen",
+          label: words.seen,
+          cell: ({ seen }) => (seen === null ? shell.never : formatAge(seen)),
+          optional: true,
+        },
+      ]}
+    >
+      {made && (
+        <Dialog title={words.passwordOf(made.login)} onClose={() => setMade(undefined)}>
+          <div class="dialog-body">
+            <SecretOnce label={words.password} secret={made.password} />
+          </div>
+        </Dialog>
+      )}
+      {resetting !== undefined && (
+        <ConfirmDialog
+          title={words.resetTitle(resetting)}
+          confirmLabel={words.reset}
+          confirm={async (): Promise<Answer<NewPassword>> => {
+            const answer = await request<NewPassword>("POST", pathOf("users", resetting, "reset"));
+            if (answer.ok) setMade(answer.value);
+            return answer;
+          }}
+          done={list.reload}
+          onClose={() => setResetting(undefined)}
+        >
+          <p>{words.resetHint}</p>
+        </ConfirmDialog>
+      )}
+    </ListPage>
+  );
+}

@@ -1,0 +1,39 @@
+import { effect, signal } from "@preact/signals";
+import { storedChoice } from "./stored-choice.ts";
+import type { Texts } from "./texts/en/index.ts";
+
+export const LANGUAGES = ["en", "es"] as const;
+export type Language = (typeof LANGUAGES)[number];
+
+/** The language of the interface: as chosen, else the browser's. */
+export const language = storedChoice<Language>("language", (stored) => {
+  const wanted = [stored, ...navigator.languages.map((tag) => tag.slice(0, 2))];
+  return wanted.flatMap((tag) => LANGUAGES.filter((known) => known === tag))[0] ?? "en";
+});
+
+const dictionary = signal<Texts | undefined>(undefined);
+
+const LOAD: { readonly [L in Language]: () => Promise<Texts> } = {
+  en: async () => (await import("./texts/en/index.ts")).en,
+  es: async () => (await import("./texts/es/index.ts")).es,
+};
+
+/** Loads the chosen language, now and whenever the choice changes. @returns once the first is there */
+export function loadTexts(): Promise<void> {
+  return new Promise((resolve, reject) => {
+    effect(() => {
+      const wanted = language.value;
+      document.documentElement.lang = wanted;
+      LOAD[wanted]().then((texts) => {
+        if (language.peek() === wanted) dictionary.value = texts;
+        resolve();
+      }, reject);
+    });
+  });
+}
+
+/** The texts in the interface's language; a component that reads them is drawn anew when the language changes. */
+export function texts(): Texts {
+  if (!dictionary.value) throw new Error("texts are used before loadTexts() has loaded any");
+  return dictionary.value;
+}

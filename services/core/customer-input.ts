@@ -1,0 +1,55 @@
+import { validateAddress } from "./mail/address.ts";
+import { invalidField, type Refusal } from "./refusal.ts";
+import { ok, type Result, refuse } from "./result.ts";
+
+/** What identifies a reseller. */
+export function readResellerId(text: string): Result<string, Refusal> {
+  return /^[A-Za-z0-9._-]{1,64}$/.test(text)
+    ? ok(text)
+    : refuse(invalidField("reseller_id", "must have 1 to 64 letters, digits and . _ -"));
+}
+
+/** A reseller's API key: it travels in a header field. */
+export function readResellerKey(text: string): Result<string, Refusal> {
+  return /^[\x21-\x7e]{1,256}$/.test(text)
+    ? ok(text)
+    : refuse(invalidField("key", "must be visible ASCII, without spaces"));
+}
+
+/** An instance's API key. */
+export function readInstanceKey(text: string): Result<string, Refusal> {
+  return /^[\x21-\x7e]{8,128}$/.test(text)
+    ? ok(text)
+    : refuse(invalidField("key", "must have 8 to 128 printable ASCII characters without spaces"));
+}
+
+export function readInstanceName(text: string): Result<string, Refusal> {
+  return /^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$/.test(text)
+    ? ok(text)
+    : refuse(invalidField("name", "must have 1 to 63 letters, digits and - _, the first one no sign"));
+}
+
+/** A host by which an instance's requests are told apart: by the name alone, whatever the port. */
+export function readInstanceHost(text: string): Result<string, Refusal> {
+  const host = text.toLowerCase().replace(/:\d+$/, "").replace(/\.$/, "");
+  return /^([a-z0-9_-]+(\.[a-z0-9_-]+)*|\[[0-9a-f:]+\])$/.test(host)
+    ? ok(host)
+    : refuse(invalidField("host", `${text} is no host name`));
+}
+
+/** A sender domain is one that a sender address can have. @returns A-labels in lower case */
+export function readSenderDomain(text: string): Result<string, Refusal> {
+  const address = validateAddress(`postmaster@${text.replace(/\.$/, "")}`, { allowSmtputf8: false });
+  return address.ok ? ok(address.value.asciiDomain) : refuse(invalidField("domain", address.error));
+}
+
+/** An IANA time zone. @returns the name as given, in its proper spelling where that is not another zone's name */
+export function readTimeZone(text: string): Result<string, Refusal> {
+  try {
+    // ICU answers with names of its own: America/Buenos_Aires for America/Argentina/Buenos_Aires.
+    const { timeZone } = new Intl.DateTimeFormat("en", { timeZone: text }).resolvedOptions();
+    return ok(timeZone.toLowerCase() === text.toLowerCase() ? timeZone : text);
+  } catch {
+    return refuse(invalidField("time_zone", `${text} is no time zone`));
+  }
+}

@@ -1,0 +1,144 @@
+import { randomBytes } from "node:crypto";
+import { invalidField, type Refusal } from "../refusal.ts";
+import { ok, type Result, refuse } from "../result.ts";
+import { canonicalBlock, isWholeAddress } from "./address-block.ts";
+import { formatDomainName, parseDomainName } from "./name.ts";
+import type { TsigAlgorithm } from "./tsig.ts";
+
+/** An ACL as somebody writes it down. */
+export interface AclInput {
+  readonly name: string;
+  readonly blocks: readonly string[];
+  /** Names of zones; empty: all of the reseller's. */
+  readonly zones: readonly string[];
+  /** `host` or `host:port`. */
+  readonly notify: readonly string[];
+}
+
+/** An ACL as it is stored: everything in one spelling, nothing twice. */
+export interface AclParts {
+  readonly name: string;
+  readonly blocks: readonly string[];
+  readonly zones: readonly string[] | null;
+  readonly notify: readonly string[];
+}
+
+/** A key as it is stored. */
+export interface TsigKeyParts {
+  readonly name: string;
+  readonly algorithm: TsigAlgorithm;
+  readonly secret: Buffer;
+}
+
+/** Octets of a new key: as many as the algorithm's output has (RFC 2104 §3). */
+const SECRET_OCTETS: { readonly [algorithm in TsigAlgorithm]: number } = {
+  "hmac-sha1": 20,
+  "hmac-sha224": 28,
+  "hmac-sha256": 32,
+  "hmac-sha384": 48,
+  "hmac-sha512": 64,
+};
+
+/** A secret that somebody could find by trying: keys made by programs have at least 128 bits. */
+const LEAST_SECRET_OCTETS = 16;
+
+const DEFAULT_ALGORITHM: TsigAlgorithm = "hmac-sha256";
+const DNS_PORT = 53;
+
+/** Refuses names with control characters, what is no block or has host bits set, and what is no name or server. */
+export function readAcl({ name, blocks, zones, notify }: AclInput): Result<AclParts, Refusal> {
+  if (!/^[^\p{Cc}]{1,128}$/u.test(name)) {
+    return refuse(invalidField("name", "must have 1 to 128 characters, and no control characters"));
+  }
+  const readBlocks = readEach("blocks", blocks, canonicalBlock, "is not an address block, or has host bits set");
+  if (!readBlocks.ok) return readBlocks;
+  const readZones = readEach("zones", zones, canonicalName, "is not a domain name");
+  if (!readZones.ok) return readZones;
+  const readServers = readEach("notify", notify, canonicalServer, "is not HOST or HOST:PORT");
+  if (!readServers.ok) return readServers;
+  const named = readZones.value.length > 0 ? readZones.value : null;
+  return ok({ name, blocks: readBlocks.value, zones: named, notify: readServers.value });
+}
+
+/**
+ * A key; without a secret a new one is made. Refuses secrets below 16 octets.
+ * @param given.algorithm `hmac-sha256` unless given
+ * @param given.secret base64, its padding optional, white space in it as BIND's files may have it
+ */
+export function readTsigKey(given: {
+  readonly name: string;
+  readonly algorithm?: string | undefined;
+  readonly secret?: string | undefined;
+}): Result<TsigKeyParts, Refusal> {
+  const name = parseDomainName(given.name);
+  if (!name.ok) return refuse(invalidField("tsig", `${given.name}: ${name.error.message}`));
+  if (name.value.labelCount === 0) return refuse(invalidField("tsig", "the root is not the name of a key"));
+  const algorithm = (given.algorithm ?? DEFAULT_ALGORITHM).toLowerCase();
+  if (!isAlgorithm(algorithm)) {
+    return refuse(invalidField("tsig", `${algorithm} is not one of ${Object.keys(SECRET_OCTETS).join(", ")}`));
+  }
+  const secret = given.secret === undefined ? randomBytes(SECRET_OCTETS[algorithm]) : decodeBase64(given.secret);
+  if (!secret) return refuse(invalidField("tsig", "the secret is not base64"));
+  if (secret.length < LEAST_SECRET_OCTETS) {
+    const given = `the secret has ${secret.length} octets`;
+    return refuse(invalidField("tsig", `${given}: fewer than ${LEAST_SECRET_OCTETS} can be found by trying`));
+  }
+  return ok({ name: lowerCase(name.value), algorithm, secret });
+}
+
+/** What is doubtful about an imported key: a secret shorter than the digest weakens it (RFC 2104 §3, RFC 8945 §8). */
+export function tsigKeyWarning({ name, algorithm, secret }: TsigKeyParts): string | undefined {
+  const octets = SECRET_OCTETS[algorithm];
+  if (secret.length >= octets) return undefined;
+  return `the secret of ${name} has ${secret.length} octets, ${algorithm} should have at least ${octets}`;
+}
+
+function readEach(
+  field: string,
+  texts: readonly string[],
+  read: (text: string) => string | undefined,
+  reason: string,
+): Result<string[], Refusal> {
+  const values: string[] = [];
+  for (const text of texts) {
+    const value = read(text);
+    if (value === undefined) return refuse(invalidField(field, `${text} ${reason}`));
+    values.push(value);
+  }
+  return ok([...new Set(values)]);
+}
+
+/** Zones have names: the root is none. */
+function canonicalName(text: string): string | undefined {
+  const name = parseDomainName(text);
+  return name.ok && name.value.labelCount > 0 ? lowerCase(name.value) : undefined;
+}
+
+/** `host:port`, IPv6 addresses in brackets; the port is 53 unless given. */
+function canonicalServer(text: string): string | undefined {
+  if (isWholeAddress(text)) return text.includes(":") ? `[${text}]:${DNS_PORT}` : `${text}:${DNS_PORT}`;
+  const match = /^(?:\[([^\]]+)\]|([^:[\]]+))(?::(\d{1,5}))?$/.exec(text);
+  const host = match?.[1] ?? match?.[2];
+  const port = Number(match?.[3] ?? DNS_PORT);
+  if (host === undefined || port < 1 || port > 65_535) return undefined;
+  if (match?.[1] !== undefined) return isWholeAddress(host) && host.includes(":") ? `[${host}]:${port}` : undefined;
+  return isWholeAddress(host) || parseDomainName(host).ok ? `${host}:${port}` : undefined;
+}
+
+/** As zones and keys are named: lower case, without the final dot. */
+function lowerCase(name: Parameters<typeof formatDomainName>[0]): string {
+  return formatDomainName(name).toLowerCase().slice(0, -1);
+}
+
+function isAlgorithm(text: string): text is TsigAlgorithm {
+  return Object.hasOwn(SECRET_OCTETS, text);
+}
+
+/** Node passes over what is not base64, so what it read is compared with what was there. */
+function decodeBase64(text: string): Buffer | undefined {
+  const given = text.replace(/\s+/g, "");
+  const octets = Buffer.from(given, "base64");
+  const padded = octets.toString("base64");
+  const isWhole = octets.length > 0 && (given === padded || given === padded.replace(/=+$/, ""));
+  return isWhole ? octets : undefined;
+}

@@ -1,0 +1,4 @@
+/** Why a name was refused, in words for whoever wrote it. */
+export interface NameError {
+  readonly message: string;
+}

@@ -1,0 +1,218 @@
+import { runAtOnce, type Steps } from "../steps.ts";
+import { ancestorOf, type DomainName, domainNameFromWire, formatDomainName, isSubdomain, sameName } from "./name.ts";
+import { rdataNames } from "./rdata/rdata.ts";
+import type { ResourceRecord } from "./record.ts";
+import { TYPE, typeMnemonic } from "./rr-types.ts";
+import { WarningList } from "./warning-list.ts";
+
+/** What {@link findWarnings} has to know of the zone around a change. */
+export interface Surroundings {
+  /** Names whose own records are needed: targets, ancestors, the primary server. */
+  readonly names: readonly DomainName[];
+  /** Names below which any record is needed: new zone cuts and DNAMEs. A few records of each do. */
+  readonly subtrees: readonly DomainName[];
+}
+
+/** The zone around a change, after it. */
+export interface ZoneView {
+  /** All records but the SOA at the name. */
+  recordsAt(name: DomainName): readonly ResourceRecord[];
+  /** Some or all records strictly below the name. */
+  recordsBelow(name: DomainName): readonly ResourceRecord[];
+}
+
+/**
+ * The names to look up before {@link findWarnings} is asked about the same records.
+ * @param changed records that are new or modified
+ * @param mname the primary server of the SOA, when that is new or changed
+ */
+export function surroundingsOf(apex: DomainName, changed: readonly ResourceRecord[], mname?: DomainName): Surroundings {
+  const names = new Map<string, DomainName>();
+  const subtrees = new Map<string, DomainName>();
+  const note = (name: DomainName): void => {
+    if (isSubdomain(name, apex)) names.set(name.key, name);
+  };
+  for (const record of changed) {
+    for (const ancestor of ancestorsInZone(record.owner, apex)) note(ancestor);
+    const target = targetOf(record);
+    if (target !== undefined) note(target);
+    if (occludes(record, apex)) {
+      note(record.owner);
+      subtrees.set(record.owner.key, record.owner);
+    }
+  }
+  if (mname !== undefined) note(mname);
+  return { names: [...names.values()], subtrees: [...subtrees.values()] };
+}
+
+/**
+ * The names at which a change alters what others that point there rely on: a CNAME has appeared, or the last address
+ * has gone. Records elsewhere that point to them become doubtful without being touched.
+ * @param after all records at the names that the change touches, as they will be; by `DomainName.key`
+ */
+export function alteredTargets(
+  difference: { readonly deleted: readonly ResourceRecord[]; readonly added: readonly ResourceRecord[] },
+  after: ReadonlyMap<string, readonly ResourceRecord[]>,
+): DomainName[] {
+  const hadCname = new Set(difference.deleted.filter(isCname).map(({ owner }) => owner.key));
+  const newCnames = difference.added.filter((record) => isCname(record) && !hadCname.has(record.owner.key));
+  const lostAddresses = difference.deleted.filter(
+    (record) => isAddress(record) && !after.get(record.owner.key)?.some(isAddress),
+  );
+  return [...new Map([...newCnames, ...lostAddresses].map(({ owner }) => [owner.key, owner])).values()];
+}
+
+/** A change of a zone, as far as its warnings go. */
+export interface DoubtfulChange {
+  readonly apex: DomainName;
+  /** Records that are new or modified. */
+  readonly changed: readonly ResourceRecord[];
+  /** Untouched records that point to {@link alteredTargets}. */
+  readonly pointing?: readonly ResourceRecord[] | undefined;
+  /** The primary server of the SOA, when that is new, or its addresses went. */
+  readonly mname?: DomainName | undefined;
+}
+
+/**
+ * Doubtful but lawful data, in words, each once: data below a DNAME or a zone cut, MX, NS or SRV targets that are
+ * CNAMEs in the zone, name servers of the zone without an address in it, and the same for `mname`. The list is bounded
+ * ({@link WarningList}).
+ */
+export function findWarnings(change: DoubtfulChange, view: ZoneView): string[] {
+  return runAtOnce(findWarningsSteps(change, view));
+}
+
+/** As {@link findWarnings}, in steps, for whole zones. */
+export function* findWarningsSteps(
+  { apex, changed, pointing = [], mname }: DoubtfulChange,
+  view: ZoneView,
+): Steps<string[]> {
+  const warnings = new WarningList();
+  const factsAt = rememberFacts(apex, view);
+  for (const record of changed) {
+    if (warnings.isFull) break;
+    for (const warning of occlusionWarnings(apex, record, { factsAt, view })) warnings.add(warning);
+    yield;
+  }
+  for (const record of [...changed, ...pointing]) {
+    if (warnings.isFull) break;
+    const warning = targetWarning(apex, record, factsAt);
+    if (warning !== undefined) warnings.add(warning);
+    yield;
+  }
+  if (mname !== undefined && isSubdomain(mname, apex) && !factsAt(mname).hasAddress) {
+    warnings.add(`mname ${formatDomainName(mname)} has no address in the zone`);
+  }
+  return warnings.texts();
+}
+
+/** The proper ancestors of a name from the apex down. */
+function* ancestorsInZone(name: DomainName, apex: DomainName): Generator<DomainName, void> {
+  for (let count = apex.labelCount; count < name.labelCount; count += 1) yield ancestorOf(name, count);
+}
+
+/** Whether the record hides what is below its owner: a DNAME, or the NS of a delegation. */
+function occludes({ owner, type }: ResourceRecord, apex: DomainName): boolean {
+  return type === TYPE.DNAME || (type === TYPE.NS && !sameName(owner, apex));
+}
+
+/** What the warnings have to know of a name. */
+interface NameFacts {
+  readonly hasAddress: boolean;
+  readonly hasCname: boolean;
+  /** What hides the names below: a DNAME or a zone cut. */
+  readonly hiding: "the DNAME" | "the zone cut" | undefined;
+  /** Keys of the names that the NS records of a cut point to: their addresses are glue. */
+  readonly glueKeys: ReadonlySet<string>;
+}
+
+type FactsAt = (name: DomainName) => NameFacts;
+
+/**
+ * Looks at the records of each name once, however many records of the zone have to do with it. Names without records
+ * are not kept: a deep name has a hundred of them above it.
+ */
+function rememberFacts(apex: DomainName, view: ZoneView): FactsAt {
+  const known = new Map<string, NameFacts>();
+  return (name) => {
+    const remembered = known.get(name.key);
+    if (remembered) return remembered;
+    const records = view.recordsAt(name);
+    if (records.length === 0) return NO_FACTS;
+    const facts = factsOf(apex, records);
+    known.set(name.key, facts);
+    return facts;
+  };
+}
+
+const NO_FACTS: NameFacts = { hasAddress: false, hasCname: false, hiding: undefined, glueKeys: new Set() };
+
+function factsOf(apex: DomainName, records: readonly ResourceRecord[]): NameFacts {
+  const cut = records.filter((record) => occludes(record, apex));
+  const hasDname = cut.some(({ type }) => type === TYPE.DNAME);
+  return {
+    hasAddress: records.some(isAddress),
+    hasCname: records.some(isCname),
+    hiding: hasDname ? "the DNAME" : cut.length > 0 ? "the zone cut" : undefined,
+    glueKeys: new Set(cut.flatMap((record) => targetOf(record)?.key ?? [])),
+  };
+}
+
+function occlusionWarnings(
+  apex: DomainName,
+  record: ResourceRecord,
+  { factsAt, view }: { readonly factsAt: FactsAt; readonly view: ZoneView },
+): string[] {
+  const hider = hiderAbove(apex, record.owner, factsAt) ?? (occludes(record, apex) ? record.owner : undefined);
+  if (!hider) return [];
+  const hidden = hider === record.owner ? view.recordsBelow(hider) : [record];
+  return hidden.map((each) => hiddenBelow(hider, factsAt(hider), each)).filter((warning) => warning !== undefined);
+}
+
+/** The highest name above this one that hides it: nobody ever gets to a lower one. */
+function hiderAbove(apex: DomainName, name: DomainName, factsAt: FactsAt): DomainName | undefined {
+  for (const ancestor of ancestorsInZone(name, apex)) if (factsAt(ancestor).hiding) return ancestor;
+  return undefined;
+}
+
+/** What is said of a record that lies below a name with these facts. */
+function hiddenBelow(
+  ancestor: DomainName,
+  { hiding, glueKeys }: NameFacts,
+  record: ResourceRecord,
+): string | undefined {
+  if (hiding === undefined || (isAddress(record) && glueKeys.has(record.owner.key))) return undefined;
+  const data = `${formatDomainName(record.owner)} ${typeMnemonic(record.type)}`;
+  return `${data} lies below ${hiding} at ${formatDomainName(ancestor)} and is not served as an answer`;
+}
+
+function targetWarning(apex: DomainName, record: ResourceRecord, factsAt: FactsAt): string | undefined {
+  const target = targetOf(record);
+  if (target === undefined || !isSubdomain(target, apex)) return undefined;
+  const { hasCname, hasAddress } = factsAt(target);
+  const data = `the ${typeMnemonic(record.type)} of ${formatDomainName(record.owner)}`;
+  const place = `${data} points to ${formatDomainName(target)}`;
+  if (hasCname) return `${place}, which is a CNAME`;
+  if (record.type !== TYPE.NS || hasAddress) return undefined;
+  return `${place}, which has no address in the zone (missing glue)`;
+}
+
+/** The types whose targets must be no aliases (RFC 2181 §10.3, RFC 2782). */
+export const POINTING_TYPES: readonly number[] = [TYPE.NS, TYPE.MX, TYPE.SRV];
+
+/** Where an MX, NS or SRV record points. */
+function targetOf({ type, rdata }: ResourceRecord): DomainName | undefined {
+  if (!POINTING_TYPES.includes(type)) return undefined;
+  const [name] = rdataNames(type, rdata);
+  const target = name && domainNameFromWire(rdata, name.offset);
+  // RFC 7505, RFC 2782: a null MX and a service that is not there point to the root, which is no host.
+  return target?.ok && target.value.labelCount > 0 ? target.value : undefined;
+}
+
+function isAddress({ type }: ResourceRecord): boolean {
+  return type === TYPE.A || type === TYPE.AAAA;
+}
+
+function isCname({ type }: ResourceRecord): boolean {
+  return type === TYPE.CNAME;
+}

@@ -1,0 +1,39 @@
+/** Places in a finished message that differ from recipient to recipient: the URLs of links, pixel and unsubscription. */
+import { encodeQuotedPrintable } from "./mime.ts";
+import { escapeHtml } from "./personalise.ts";
+import type { LinkId } from "./tracking-html.ts";
+
+/** Where a value goes in. */
+export interface MessagePlace {
+  /** In octets from the beginning of the message; at the start of a quoted-printable line of an HTML part. */
+  readonly offset: number;
+  /** Name of the value, see `trackingValues`. */
+  readonly tag: string;
+}
+
+/** What is tracked of a finished message. JSON holds it as it is. */
+export interface MessageTracking {
+  /** By offset. */
+  readonly places: readonly MessagePlace[];
+  /** Targets by link. */
+  readonly links: Readonly<Record<LinkId, string>>;
+}
+
+/** Ends a line that goes on (RFC 2045 §6.7, rule 5): before a value and after it, so that its length moves nothing. */
+export const SOFT_BREAK = Buffer.from("=\r\n", "latin1");
+
+/** One recipient's octets. @param values by tag; one that is missing leaves its place empty */
+export function fillPlaces(
+  octets: Buffer,
+  places: readonly MessagePlace[],
+  values: ReadonlyMap<string, string>,
+): Buffer {
+  const pieces: Buffer[] = [];
+  let end = 0;
+  for (const { offset, tag } of places) {
+    const value = encodeQuotedPrintable(escapeHtml(values.get(tag) ?? "")).octets;
+    pieces.push(octets.subarray(end, offset), value, SOFT_BREAK);
+    end = offset;
+  }
+  return Buffer.concat([...pieces, octets.subarray(end)]);
+}

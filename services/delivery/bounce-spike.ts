@@ -1,0 +1,23 @@
+import type { BounceSpikeRule } from "./policy.ts";
+
+/** Recipients that have a last outcome, and hard bounces among them. */
+export interface BounceCounts {
+  readonly tried: number;
+  readonly bounced: number;
+}
+
+/**
+ * Whether so much of a campaign bounces that it had better stop: providers judge a sender by just that.
+ * @param judged the counts when a person last let it go on; only what came since counts
+ * @returns the reason, in the words of the API; undefined when all is well, or not enough is known
+ */
+export function judgeBounces(
+  counts: BounceCounts,
+  judged: BounceCounts,
+  { leastTried, hardBouncePercent }: BounceSpikeRule,
+): string | undefined {
+  const tried = counts.tried - judged.tried;
+  const bounced = counts.bounced - judged.bounced;
+  if (tried < leastTried || bounced * 100 < tried * hardBouncePercent) return undefined;
+  return `rebotes: ${bounced} de ${tried} destinatarios (limite ${hardBouncePercent} %)`;
+}

@@ -1,0 +1,149 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { validateAddress } from "../core/mail/address.ts";
+import type { FilterCondition } from "../core/mail/filter-condition.ts";
+import { ok, type Result, refuse } from "../core/result.ts";
+import { readCampaignText } from "../platform/campaign-text.ts";
+import type { Clock } from "../platform/clock.ts";
+import type { Db } from "../platform/db.ts";
+import type { Observe } from "../platform/observation.ts";
+import type { FetchSurroundings } from "../platform/pinned-agent.ts";
+import { readBatchProgress } from "../store/mail/batches.ts";
+import {
+  beginCampaign,
+  type CampaignStart,
+  type CampaignUnderWay,
+  claimDueCampaign,
+  continueResumed,
+  type DueCampaign,
+  finishCampaigns,
+  gatherPortion,
+  listCampaignsUnderWay,
+  listCancellations,
+  withdrawCancelled,
+} from "../store/mail/campaign-runs.ts";
+import { campaignTemplate, completeCancellation, pauseCampaign } from "../store/mail/campaign-sends.ts";
+import { findFilter } from "../store/mail/filters.ts";
+import { allowedDomains } from "../store/mail/instances.ts";
+import { announceMail } from "../store/mail/queue.ts";
+import { judgeBounces } from "./bounce-spike.ts";
+import type { BounceSpikeRule } from "./policy.ts";
+import { WakeUp } from "./wake-up.ts";
+
+export interface CampaignRunnerOptions {
+  readonly db: Db;
+  readonly clock: Clock;
+  readonly observe: Observe;
+  readonly fetch: FetchSurroundings;
+  readonly bounceSpike: BounceSpikeRule;
+}
+
+const POLL_MS = 1_000;
+const AFTER_FAILURE_MS = 5_000;
+
+/**
+ * Starts campaigns when their time has come, queues their recipients, pauses them when too much bounces, and completes
+ * cancellations. Any number of nodes run one side by side: each step is claimed in the database, and what a node that
+ * died has left undone the next one does.
+ */
+export class CampaignRunner {
+  readonly #options: CampaignRunnerOptions;
+  readonly #stop = new WakeUp();
+  #stopping = false;
+  #running: Promise<void> | undefined;
+
+  constructor(options: CampaignRunnerOptions) {
+    this.#options = options;
+  }
+
+  start(): void {
+    this.#running = this.#run();
+  }
+
+  async stop(): Promise<void> {
+    this.#stopping = true;
+    this.#stop.ring();
+    await this.#running;
+  }
+
+  async #run(): Promise<void> {
+    while (!this.#stopping) {
+      try {
+        await this.#look();
+        await this.#stop.wait(POLL_MS);
+      } catch (error) {
+        this.#options.observe({ kind: "campaigns-not-run", level: "error", err: error });
+        await this.#stop.wait(AFTER_FAILURE_MS);
+      }
+    }
+  }
+
+  async #look(): Promise<void> {
+    const { db } = this.#options;
+    for (let due = await claimDueCampaign(db); due && !this.#stopping; due = await claimDueCampaign(db)) {
+      await this.#startCampaign(due);
+    }
+    await this.#gather();
+    for (const campaign of await listCampaignsUnderWay(db)) await this.#watchBounces(campaign);
+    await continueResumed(db);
+    await finishCampaigns(db);
+    for (const campaignNumid of await listCancellations(db)) await completeCancellation(db, campaignNumid);
+    await withdrawCancelled(db);
+  }
+
+  async #startCampaign(due: DueCampaign): Promise<void> {
+    const { db, observe } = this.#options;
+    const { campaignNumid } = due;
+    const start = await this.#prepare(due);
+    if (!start.ok) {
+      // A person has to look at it; letting it go on tries again.
+      await pauseCampaign(db, campaignNumid, start.error);
+      observe({ kind: "campaign-not-started", level: "warn", campaign: campaignNumid, reason: start.error });
+    } else if (await beginCampaign(db, due, start.value)) {
+      observe({ kind: "campaign-started", level: "info", campaign: campaignNumid });
+    }
+  }
+
+  async #prepare(due: DueCampaign): Promise<Result<CampaignStart, string>> {
+    const { db, clock, fetch } = this.#options;
+    const sender = validateAddress(due.sender, { allowSmtputf8: false });
+    if (!sender.ok) return refuse(`remitente invalido ${sender.error}`);
+    const senderDomain = sender.value.asciiDomain;
+    if (!(await allowedDomains(db, due.instanceId)).includes(senderDomain)) {
+      return refuse("dominio remitente no permitido");
+    }
+    const audience = await this.#readAudience(due);
+    if (!audience.ok) return audience;
+    const text = await readCampaignText(due, fetch);
+    if (!text.ok) return text;
+    const template = campaignTemplate(due, due, text.value);
+    return ok({ template, senderDomain, audience: audience.value, now: new Date(clock.nowMs()) });
+  }
+
+  async #readAudience({ instanceId, groups, filters }: DueCampaign): Promise<Result<FilterCondition, string>> {
+    const any: FilterCondition[] = groups.map((group) => ({ group }));
+    for (const id of filters) {
+      const filter = await findFilter(this.#options.db, instanceId, id);
+      if (filter === undefined) return refuse(`filtro ${id} no existe`);
+      any.push(filter.condition);
+    }
+    return ok({ any });
+  }
+
+  async #gather(): Promise<void> {
+    const { db } = this.#options;
+    while (!this.#stopping) {
+      const queued = await gatherPortion(db);
+      if (queued === undefined) return;
+      await announceMail(db);
+      await sleep(0); // the lanes of this process have their turn
+    }
+  }
+
+  async #watchBounces({ campaignNumid, eeid, judged }: CampaignUnderWay): Promise<void> {
+    const { db, bounceSpike, observe } = this.#options;
+    const { recipients, queued, hardBounces } = await readBatchProgress(db, eeid);
+    const verdict = judgeBounces({ tried: recipients - queued, bounced: hardBounces }, judged, bounceSpike);
+    if (verdict === undefined || !(await pauseCampaign(db, campaignNumid, verdict))) return;
+    observe({ kind: "campaign-paused", level: "warn", campaign: campaignNumid, reason: verdict });
+  }
+}

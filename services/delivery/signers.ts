@@ -1,0 +1,41 @@
+import { createPrivateKey } from "node:crypto";
+import { DkimSigner } from "../core/mail/dkim.ts";
+import type { Db } from "../platform/db.ts";
+import { findDkimKey } from "../store/mail/instances.ts";
+
+/** A key that was changed or taken away is signed with for so long at most. */
+const KEPT_MS = 10_000;
+const MOST_KEPT = 1_000;
+
+/**
+ * The DKIM signers of sender domains. Unsealing and parsing a private key takes longer than signing with it, so that
+ * one which is used all the time is kept.
+ */
+export class Signers {
+  readonly #db: Db;
+  readonly #secret: string;
+  readonly #kept = new Map<string, { readonly signer: Promise<DkimSigner | undefined>; readonly untilMs: number }>();
+
+  constructor(db: Db, secret: string) {
+    this.#db = db;
+    this.#secret = secret;
+  }
+
+  /** @param domain A-labels. @returns undefined when the instance does not have the domain, or no more */
+  find(instanceId: number, domain: string): Promise<DkimSigner | undefined> {
+    const name = `${instanceId} ${domain}`;
+    const kept = this.#kept.get(name);
+    if (kept && performance.now() < kept.untilMs) return kept.signer;
+    const signer = this.#read(instanceId, domain);
+    if (this.#kept.size >= MOST_KEPT) this.#kept.clear();
+    this.#kept.set(name, { signer, untilMs: performance.now() + KEPT_MS });
+    signer.catch(() => this.#kept.delete(name));
+    return signer;
+  }
+
+  async #read(instanceId: number, domain: string): Promise<DkimSigner | undefined> {
+    const key = await findDkimKey(this.#db, this.#secret, instanceId, domain);
+    if (key === undefined) return undefined;
+    return new DkimSigner([{ domain, selector: key.selector, privateKey: createPrivateKey(key.privateKeyPem) }]);
+  }
+}

@@ -1,0 +1,94 @@
+import { setImmediate as nextTurn } from "node:timers/promises";
+import type { DomainName } from "../core/dns/name.ts";
+import type { ResourceRecord } from "../core/dns/record.ts";
+import { TYPE } from "../core/dns/rr-types.ts";
+import { decodeSoaRdata } from "../core/dns/soa.ts";
+import type { Refusal } from "../core/refusal.ts";
+import { ok, type Result } from "../core/result.ts";
+import type { RawReply } from "../platform/http/endpoint.ts";
+import { streamedReply } from "../platform/http/streamed-reply.ts";
+import type { HistoryEntry } from "../store/dns/zone-history.ts";
+import type { ZonePreview } from "../store/dns/zone-preview.ts";
+import { showRecord } from "./record-json.ts";
+
+/** Records in one piece of text: few enough that nobody waits for their making. */
+const RECORDS_A_PIECE = 500;
+
+type Difference = Pick<HistoryEntry, "deleted" | "added">;
+
+/** A page of a zone's history, sent piece by piece: a change of a large zone is never held as text. */
+export function replyHistory(entries: readonly HistoryEntry[], apex: DomainName): Promise<Result<RawReply, Refusal>> {
+  return replyJson(historyPieces(entries, apex));
+}
+
+/** A preview, sent piece by piece as well. */
+export function replyPreview(preview: ZonePreview): Promise<Result<RawReply, Refusal>> {
+  return replyJson(previewPieces(preview));
+}
+
+async function replyJson(pieces: Iterable<string>): Promise<Result<RawReply, Refusal>> {
+  const reply = await streamedReply("application/json", oneATurn(pieces));
+  // There is always a piece.
+  return reply.ok ? ok(reply.value as RawReply) : reply;
+}
+
+/** A client that reads as fast as we write would otherwise have all turns. */
+async function* oneATurn(pieces: Iterable<string>): AsyncGenerator<string> {
+  for (const piece of pieces) {
+    yield piece;
+    await nextTurn();
+  }
+}
+
+function* historyPieces(entries: readonly HistoryEntry[], apex: DomainName): Generator<string, void> {
+  let separator = '{"history":[';
+  for (const entry of entries) {
+    const { serial, at, actor } = entry;
+    yield `${separator}{"serial":${serial},"timestamp":"${at.toISOString()}","actor":${JSON.stringify(actor)}`;
+    yield* memberPieces("deleted", entry, apex);
+    yield* memberPieces("added", entry, apex);
+    yield "}";
+    separator = ",";
+  }
+  yield separator === "," ? "]}" : `${separator}]}`;
+}
+
+function* previewPieces({ zone, entry, warnings }: ZonePreview): Generator<string, void> {
+  const difference = entry ?? { deleted: [], added: [] };
+  yield `{"serial":${zone.soa.serial}`;
+  yield* memberPieces("added", difference, zone.apex);
+  yield* memberPieces("deleted", difference, zone.apex);
+  yield `,"warnings":${JSON.stringify(warnings)}}`;
+}
+
+/** One side of a difference as a member of an object, with the comma before it. */
+function* memberPieces(side: keyof Difference, difference: Difference, apex: DomainName): Generator<string, void> {
+  const showsSoa = differsBeyondSerial(firstOf(difference.deleted), firstOf(difference.added));
+  yield `,"${side}":[`;
+  let separator = "";
+  let piece: string[] = [];
+  for (const record of difference[side]) {
+    if (record.type === TYPE.SOA && !showsSoa) continue;
+    piece.push(JSON.stringify(showRecord(record, apex)));
+    if (piece.length < RECORDS_A_PIECE) continue;
+    yield separator + piece.join(",");
+    separator = ",";
+    piece = [];
+  }
+  yield piece.length > 0 ? `${separator}${piece.join(",")}]` : "]";
+}
+
+/** Every change alters the SOA's serial; what more it altered is worth showing. */
+function differsBeyondSerial(before: ResourceRecord | undefined, after: ResourceRecord | undefined): boolean {
+  if (!before || !after) return true;
+  const soas = [before, after].map(({ ttl, rdata }) => {
+    const { mname, rname, refresh, retry, expire, minimum } = decodeSoaRdata(rdata);
+    return JSON.stringify([ttl, mname.key, rname.key, refresh, retry, expire, minimum]);
+  });
+  return soas[0] !== soas[1];
+}
+
+function firstOf<T>(items: Iterable<T>): T | undefined {
+  for (const item of items) return item;
+  return undefined;
+}

@@ -1,0 +1,48 @@
+import { Counter } from "prom-client";
+import type { Clock } from "../platform/clock.ts";
+import type { Db } from "../platform/db.ts";
+import { registry } from "../platform/metrics.ts";
+import type { Observe } from "../platform/observation.ts";
+import { RepeatedWork } from "../platform/repeated-work.ts";
+import { pruneJournals, pruneZoneDeletions } from "../store/dns/zone-journal.ts";
+
+const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
+
+const rowsRemoved = new Counter({
+  name: "palomar_zone_journal_rows_removed_total",
+  help: "Changes of zones that were removed from the journal because of their age",
+  registers: [registry],
+});
+
+export interface JournalUpkeepOptions {
+  readonly db: Db;
+  readonly clock: Clock;
+  readonly observe: Observe;
+  readonly keep: { readonly journalDays: number; readonly journalVersions: number };
+  readonly everyMs?: number;
+}
+
+/** Keeps the journal of zones from growing for ever: at the start and then each hour. Any number of nodes may do it. */
+export function startJournalUpkeep(options: JournalUpkeepOptions): { stop(): Promise<void> } {
+  const { observe, everyMs = HOUR_MS } = options;
+  return new RepeatedWork({
+    take: async (signal) => {
+      const removed = await tidy(options, () => signal.aborted);
+      rowsRemoved.inc(removed);
+      if (removed > 0) observe({ kind: "zone-journal-pruned", level: "info", removed });
+      return everyMs;
+    },
+    failed: (err) => {
+      observe({ kind: "zone-journal-pruning-failed", level: "warn", err });
+      return everyMs;
+    },
+  });
+}
+
+async function tidy({ db, clock, keep }: JournalUpkeepOptions, isStopping: () => boolean): Promise<number> {
+  const nowMs = clock.nowMs();
+  await pruneZoneDeletions(db, new Date(nowMs - DAY_MS));
+  const before = new Date(nowMs - keep.journalDays * DAY_MS);
+  return pruneJournals(db, { before, versions: keep.journalVersions }, isStopping);
+}

@@ -1,0 +1,231 @@
+import { z } from "zod";
+import { SIGNING_ALGORITHMS } from "../../core/dns/dnssec/algorithm.ts";
+import { type BindKey, parseBindKey } from "../../core/dns/dnssec/bind-key-file.ts";
+import { DENIALS } from "../../core/dns/dnssec/denial.ts";
+import { KEY_ROLES } from "../../core/dns/dnssec/dnskey.ts";
+import { missingField, type Refusal } from "../../core/refusal.ts";
+import { ok, type Result, refuse } from "../../core/result.ts";
+import { endpoint } from "../../platform/http/endpoint.ts";
+import type { DnsCaller } from "../../store/dns/dns-callers.ts";
+import {
+  checkParentDs,
+  confirmDsGone,
+  confirmDsSeen,
+  setDsAutomatic,
+  updateHostedParent,
+  wishForDs,
+} from "../../store/dns/dnssec-parent.ts";
+import { exportKey, importKeys } from "../../store/dns/zone-signing-keys.ts";
+import { findSignedZone, type SignedZone, type SigningTarget } from "../../store/dns/zone-signing-state.ts";
+import { disableSigning, enableSigning, KEY_LAYOUTS, rollOverRole } from "../../store/dns/zone-signing-switch.ts";
+import type { DnsApiContext, MakeEndpoints } from "../context.ts";
+import { domainParam } from "../schemas.ts";
+import { detailsReply, showDetails, showSigning, signingReply } from "../signing-json.ts";
+import { changeAndAnnounce, zoneTarget } from "../zone-target.ts";
+
+const algorithm = z.union(
+  SIGNING_ALGORITHMS.map((number) => z.literal(number)),
+  "must be 8, 13 or 15",
+);
+const role = z.enum(KEY_ROLES, "must be ksk, zsk or csk");
+
+const MOST_KEY_CHARACTERS = 20_000;
+
+/** A key pair as BIND's tools keep it: the texts of `K….key` and `K….private`. */
+const keyFiles = z.object({
+  key: z.string("must be the text of a .key file").max(MOST_KEY_CHARACTERS, "is too long"),
+  private: z.string("must be the text of a .private file").max(MOST_KEY_CHARACTERS, "is too long"),
+});
+
+/** How zones are signed. */
+export const makeDnssecEndpoints: MakeEndpoints = (context) => [
+  endpoint({
+    method: "GET",
+    path: "/dnssec/:domain",
+    summary: "Whether the zone is signed, its keys, and the DS for its parent",
+    params: domainParam,
+    reply: signingReply,
+    act: async ({ caller, params: { domain } }) => {
+      const found = await find(context, caller, domain);
+      return found.ok ? ok(showSigning(found.value)) : found;
+    },
+  }),
+  endpoint({
+    method: "PUT",
+    path: "/dnssec/:domain",
+    summary: "Sign a zone, change how it is signed, or stop; stopping is refused while the parent has a DS",
+    params: domainParam,
+    fields: z.object({
+      enabled: z.boolean("must be true or false"),
+      denial: z.enum(DENIALS, "must be nsec or nsec3").optional(),
+      algorithm: algorithm.optional(),
+      keys: z.enum(KEY_LAYOUTS, "must be csk or ksk-zsk").optional(),
+    }),
+    reply: signingReply,
+    act: ({ caller, params: { domain }, fields }) =>
+      change(context, caller, domain, (target) =>
+        fields.enabled
+          ? enableSigning(context.db, target, { ...fields, layout: fields.keys, keys: undefined })
+          : disable(context, target),
+      ),
+  }),
+  endpoint({
+    method: "GET",
+    path: "/dnssec/:domain/details",
+    summary: "The times of the zone's keys, and what its parent was last seen with",
+    params: domainParam,
+    reply: detailsReply,
+    act: async ({ caller, params: { domain } }) => {
+      const found = await find(context, caller, domain);
+      return found.ok ? showDetails(found.value) : found;
+    },
+  }),
+  endpoint({
+    method: "POST",
+    path: "/dnssec/:domain/check",
+    summary: "Ask the parent now which DS it has; keys whose DS is there come into use",
+    params: domainParam,
+    reply: detailsReply,
+    act: async ({ caller, params: { domain } }) => {
+      const checked = await changeAndAnnounce(context, caller, domain, (target) =>
+        withParent(context, target, () => checkParentDs(context.db, target, context.lookUpDs)),
+      );
+      return checked.ok ? showDetails(checked.value) : checked;
+    },
+  }),
+  endpoint({
+    method: "POST",
+    path: "/dnssec/:domain/rollover",
+    summary: "Replace the keys of a role, or all of them by those of another algorithm",
+    params: domainParam,
+    fields: z.object({ role: role.optional(), algorithm: algorithm.optional() }),
+    reply: signingReply,
+    act: ({ caller, params: { domain }, fields }) =>
+      change(context, caller, domain, async (target) => {
+        if (fields.algorithm !== undefined) {
+          return enableSigning(context.db, target, { algorithm: fields.algorithm });
+        }
+        return fields.role ? rollOverRole(context.db, target, fields.role) : refuse(missingField("role"));
+      }),
+  }),
+  endpoint({
+    method: "POST",
+    path: "/dnssec/:domain/ds_seen",
+    summary: "Your word that the parent has the DS of a key",
+    params: domainParam,
+    fields: z.object({ key_tag: z.int().min(0).max(65_535) }),
+    reply: signingReply,
+    act: ({ caller, params: { domain }, fields }) =>
+      change(context, caller, domain, (target) => confirmDsSeen(context.db, target, fields.key_tag)),
+  }),
+  endpoint({
+    method: "POST",
+    path: "/dnssec/:domain/ds_gone",
+    summary: "Your word that the parent has no DS any more",
+    params: domainParam,
+    reply: signingReply,
+    act: ({ caller, params: { domain } }) =>
+      change(context, caller, domain, (target) => confirmDsGone(context.db, target)),
+  }),
+  endpoint({
+    method: "PUT",
+    path: "/dnssec/:domain/ds_wanted",
+    summary: "Whether CDS and CDNSKEY tell the parent to have the zone's DS, or to remove it (RFC 8078)",
+    params: domainParam,
+    fields: z.object({ wanted: z.boolean("must be true or false") }),
+    reply: signingReply,
+    act: ({ caller, params: { domain }, fields }) =>
+      change(context, caller, domain, (target) => wishForDs(context.db, target, fields.wanted)),
+  }),
+  endpoint({
+    method: "PUT",
+    path: "/dnssec/:domain/ds_automatic",
+    summary: "Whether the DS in a parent zone of yours that is hosted here follows CDS by itself",
+    params: domainParam,
+    fields: z.object({ automatic: z.boolean("must be true or false") }),
+    reply: signingReply,
+    act: ({ caller, params: { domain }, fields }) =>
+      change(context, caller, domain, (target) => setDsAutomatic(context.db, target, fields.automatic)),
+  }),
+  endpoint({
+    method: "POST",
+    path: "/dnssec/:domain/keys",
+    summary: "Sign a zone with keys that it has elsewhere, or bring keys into a signed zone as a rollover does",
+    params: domainParam,
+    fields: z.object({ keys: z.array(keyFiles).min(1, "must be one key or more").max(2, "must be two keys at most") }),
+    reply: signingReply,
+    act: ({ caller, params: { domain }, fields }) =>
+      change(context, caller, domain, (target) => importFiles(context, target, fields.keys)),
+  }),
+  endpoint({
+    method: "POST",
+    path: "/dnssec/:domain/keys/:key_tag/export",
+    summary: "A key pair of a signed zone in BIND's format, its private half included",
+    params: domainParam.extend({
+      key_tag: z
+        .string()
+        .regex(/^\d{1,5}$/, "must be a key tag")
+        .transform(Number),
+    }),
+    reply: z.object({ name: z.string(), key: z.string(), private: z.string() }),
+    act: async ({ caller, params: { domain, key_tag } }) => {
+      const target = zoneTarget(caller, domain);
+      if (!target.ok) return target;
+      const { secret, clock } = context;
+      const files = await exportKey(context.db, { ...target.value, signer: { secret, clock } }, key_tag);
+      if (!files.ok) return files;
+      const { name, keyText, privateText } = files.value;
+      return ok({ name, key: keyText, private: privateText });
+    },
+  }),
+];
+
+async function importFiles(
+  { db }: DnsApiContext,
+  target: SigningTarget,
+  files: readonly z.output<typeof keyFiles>[],
+): Promise<Result<SignedZone, Refusal>> {
+  const keys: BindKey[] = [];
+  for (const { key, private: privateText } of files) {
+    const parsed = parseBindKey(target.apex, { keyText: key, privateText });
+    if (!parsed.ok) return parsed;
+    keys.push(parsed.value);
+  }
+  return importKeys(db, target, keys);
+}
+
+async function find(context: DnsApiContext, caller: DnsCaller, domain: string): Promise<Result<SignedZone, Refusal>> {
+  const target = zoneTarget(caller, domain);
+  return target.ok ? findSignedZone(context.db, target.value) : target;
+}
+
+async function change(
+  context: DnsApiContext,
+  caller: DnsCaller,
+  domain: string,
+  run: (target: SigningTarget) => Promise<Result<SignedZone, Refusal>>,
+) {
+  const changed = await changeAndAnnounce(context, caller, domain, (target) => withParent(context, target, run));
+  return changed.ok ? ok(showSigning(changed.value)) : changed;
+}
+
+/** Makes a change, after which a hosted parent has the DS that CDS asks for. */
+async function withParent(
+  { db, announcer }: DnsApiContext,
+  target: SigningTarget,
+  run: (target: SigningTarget) => Promise<Result<SignedZone, Refusal>>,
+): Promise<Result<SignedZone, Refusal>> {
+  const changed = await run(target);
+  const parent = changed.ok && changed.value.state ? await updateHostedParent(db, target) : undefined;
+  if (!parent) return changed;
+  announcer.announce([parent.id]);
+  return findSignedZone(db, target);
+}
+
+async function disable(context: DnsApiContext, target: SigningTarget): Promise<Result<SignedZone, Refusal>> {
+  const found = await findSignedZone(context.db, target);
+  if (!found.ok || !found.value.state) return found;
+  const checked = await checkParentDs(context.db, target, context.lookUpDs);
+  if (!checked.ok) return checked;
+  return disableSigning(context.db, target, { force: false });
+}

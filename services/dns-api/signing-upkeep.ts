@@ -1,0 +1,95 @@
+import { Counter } from "prom-client";
+import type { DomainName } from "../core/dns/name.ts";
+import type { Db } from "../platform/db.ts";
+import type { LookUpDs } from "../platform/ds-lookup.ts";
+import { registry } from "../platform/metrics.ts";
+import type { Observe } from "../platform/observation.ts";
+import { RepeatedWork } from "../platform/repeated-work.ts";
+import type { ZoneSigner } from "../store/dns/zone-signing.ts";
+import { listDueZones, maintainZone, postponeZone, withUpkeepLock } from "../store/dns/zone-signing-upkeep.ts";
+import { zoneName } from "../store/dns/zones.ts";
+import type { ZoneAnnouncer } from "./zone-announcer.ts";
+
+/** Between two looks for zones that are due. */
+const EVERY_MS = 5_000;
+/** Zones of one look; while there are as many, the next look follows at once. */
+const ZONES_A_LOOK = 100;
+/** Zones that are looked after at a time: some wait for their parents, and the API needs connections too. */
+const ZONES_AT_A_TIME = 4;
+/** After so many look-ups without an answer the resolver is left alone for a while: it would only hold up the rest. */
+const SILENCES = 5;
+const RESOLVER_REST_MS = 60_000;
+
+const versionsMade = new Counter({
+  name: "palomar_dnssec_versions_total",
+  help: "Versions of zones that upkeep made: signatures renewed, keys changed",
+  registers: [registry],
+});
+
+export interface SigningUpkeepOptions {
+  readonly db: Db;
+  readonly signer: ZoneSigner;
+  readonly lookUpDs: LookUpDs;
+  readonly announcer: ZoneAnnouncer;
+  readonly observe: Observe;
+  readonly everyMs?: number;
+}
+
+/**
+ * Keeps signed zones valid: makes signatures anew before they end, the longest overdue first, looks for the parent's DS
+ * where one is awaited, and takes the steps of key changes. Of the nodes of a deployment one does it at a time.
+ */
+export function startSigningUpkeep(given: SigningUpkeepOptions): { stop(): Promise<void> } {
+  const options = { ...given, lookUpDs: sparing(given.lookUpDs) };
+  const { db, observe, everyMs = EVERY_MS } = options;
+  return new RepeatedWork({
+    take: async (signal) => {
+      const isMoreDue = await withUpkeepLock(db, () => maintainDueZones(options, signal));
+      return isMoreDue ? 0 : everyMs;
+    },
+    failed: (err) => {
+      observe({ kind: "dnssec-upkeep-failed", level: "warn", err });
+      return everyMs;
+    },
+  });
+}
+
+/** @returns whether there may be more */
+async function maintainDueZones(options: SigningUpkeepOptions, stopping: AbortSignal): Promise<boolean> {
+  const due = await listDueZones(options.db, new Date(options.signer.clock.nowMs()), ZONES_A_LOOK);
+  const waiting = due.values();
+  const work = async () => {
+    for (const apex of waiting) if (!stopping.aborted) await maintain(options, apex);
+  };
+  await Promise.all(Array.from({ length: ZONES_AT_A_TIME }, work));
+  return due.length === ZONES_A_LOOK;
+}
+
+async function maintain(options: SigningUpkeepOptions, apex: DomainName): Promise<void> {
+  const { db, signer, lookUpDs, announcer, observe } = options;
+  try {
+    const changed = await maintainZone(db, apex, { signer, lookUpDs });
+    announcer.announce(changed.map(({ id }) => id));
+    for (const { name, soa } of changed) {
+      versionsMade.inc();
+      observe({ kind: "zone-signed", zone: name, serial: soa.serial });
+    }
+  } catch (err) {
+    // One zone whose keys cannot be opened must not keep all others from being signed.
+    observe({ kind: "zone-signing-failed", level: "error", zone: zoneName(apex), err });
+    await postponeZone(db, apex, new Date(signer.clock.nowMs()));
+  }
+}
+
+/** Look-ups that stop for a while when nobody answers. */
+function sparing(lookUpDs: LookUpDs): LookUpDs {
+  let silences = 0;
+  let restUntil = 0;
+  return async (name) => {
+    if (performance.now() < restUntil) return undefined;
+    const records = await lookUpDs(name);
+    silences = records ? 0 : silences + 1;
+    if (silences >= SILENCES) restUntil = performance.now() + RESOLVER_REST_MS;
+    return records;
+  };
+}

@@ -1,0 +1,47 @@
+import { LookupName } from "./lookup-name.ts";
+import type { PictureReader } from "./reader.ts";
+
+/** A name of a zone with the hashes by which the node table has it and its ancestors. One object, filled anew for each. */
+export class LocatedName {
+  readonly lookup = new LookupName();
+  /** The label at which the zone's apex begins. */
+  apexLabel = 0;
+  readonly #reader: PictureReader;
+  /** By label; that of the apex is the zone's seed. */
+  readonly #hashes = new Int32Array(129);
+  #zone = 0;
+
+  constructor(reader: PictureReader) {
+    this.#reader = reader;
+  }
+
+  /**
+   * @param owner wire form
+   * @param nameLength octets of the owner in front of the apex
+   */
+  read(zone: number, owner: Uint8Array, nameLength: number): void {
+    this.#zone = zone;
+    this.lookup.read(owner, 0, owner.length);
+    this.apexLabel = 0;
+    while (this.lookup.startOf(this.apexLabel) < nameLength) this.apexLabel += 1;
+    this.#hashes[this.apexLabel] = this.#reader.zoneSeed(zone);
+    for (let label = this.apexLabel - 1; label >= 0; label -= 1) {
+      this.#hashes[label] = this.#reader.childHash(this.#hashes[label + 1]!, this.lookup, label);
+    }
+  }
+
+  /** The hash of the name at a label. */
+  hashAt(label: number): number {
+    return this.#hashes[label]!;
+  }
+
+  /** The node of the name at a label below the apex, as the reader sees it; 0 for none. */
+  findNode(label: number): number {
+    return this.#reader.findNode(this.#zone, this.#hashes[label]!, this.lookup, label, this.apexLabel);
+  }
+
+  /** What the table has for the name at a label, which may be a `CHANGE`; 0 for nothing. */
+  findEntry(label: number): number {
+    return this.#reader.findEntry(this.#zone, this.#hashes[label]!, this.lookup, label, this.apexLabel);
+  }
+}

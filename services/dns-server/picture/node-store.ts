@@ -1,0 +1,127 @@
+import type { Arena } from "./arena.ts";
+import { APEX_TAIL, CHANGE, FLAG, FLAG_BITS, NODE, ZONE } from "./layout.ts";
+import type { LookupName } from "./lookup-name.ts";
+import type { PictureMemory } from "./memory.ts";
+import type { RrsetEncoder } from "./stored-rrset.ts";
+
+export type EncodedRrsets = Pick<RrsetEncoder, "octets" | "length" | "count">;
+
+export const NO_RRSETS: EncodedRrsets = { octets: new Uint8Array(0), length: 0, count: 0 };
+
+/** A node to write: its flags, and its name relative to the apex, the first `nameLength` of the octets. */
+export interface Place {
+  readonly nameLength: number;
+  readonly octets: Uint8Array;
+  readonly flags: number;
+}
+
+/** Where a name in a zone begins and where the zone's apex does, as labels of a longer one. */
+export interface NameSpan {
+  readonly name: LookupName;
+  readonly label: number;
+  readonly apexLabel: number;
+}
+
+/** Writes nodes and table entries into the picture's memory, and gives it back (layout.ts, `NODE` and `CHANGE`). */
+export class NodeStore {
+  readonly #memory: PictureMemory;
+  readonly #arena: Arena;
+
+  constructor(memory: PictureMemory, arena: Arena) {
+    this.#memory = memory;
+    this.#arena = arena;
+  }
+
+  /** Writes a node of a zone, outside of its list. */
+  writeNode(zone: number, place: Place, rrsets: EncodedRrsets): number {
+    const nameStart = NODE.NAME * 4;
+    const rrsetsStart = (nameStart + 1 + place.nameLength + 3) & ~3;
+    const rrsetsEnd = (rrsetsStart + rrsets.length + 3) & ~3;
+    const size = this.#arena.blockSize(rrsetsEnd + (place.nameLength === 0 ? APEX_TAIL.WORDS * 4 : 0));
+    const node = this.#arena.allocate(size);
+    const { words, octets } = this.#memory;
+    const word = node >> 2;
+    words[word + NODE.ZONE] = zone;
+    words[word + NODE.NEXT] = 0;
+    words[word + NODE.PREVIOUS] = 0;
+    words[word + NODE.FLAGS] = place.flags | (rrsets.count << FLAG_BITS);
+    words[word + NODE.CHILDREN] = 0;
+    words[word + NODE.SIZE] = size;
+    octets[node + nameStart] = place.nameLength;
+    for (let index = 0; index < place.nameLength; index += 1) {
+      octets[node + nameStart + 1 + index] = place.octets[index]!;
+    }
+    for (let index = 0; index < rrsets.length; index += 1) {
+      octets[node + rrsetsStart + index] = rrsets.octets[index]!;
+    }
+    return node;
+  }
+
+  /** Writes a `CHANGE` of a name from one node to another, from a version on. */
+  writeChange(zone: number, { name, label, apexLabel }: NameSpan, nodes: NodesOfChange): number {
+    const start = name.startOf(label);
+    const nameLength = name.startOf(apexLabel) - start;
+    const nameStart = NODE.NAME * 4;
+    const size = this.#arena.blockSize(nameStart + 1 + nameLength);
+    const entry = this.#arena.allocate(size);
+    const { words, octets } = this.#memory;
+    const word = entry >> 2;
+    words[word + NODE.ZONE] = zone;
+    words[word + CHANGE.BEFORE] = nodes.before;
+    words[word + CHANGE.AFTER] = nodes.after;
+    words[word + CHANGE.VERSION] = nodes.version;
+    words[word + NODE.FLAGS] = FLAG.CHANGE;
+    words[word + NODE.SIZE] = size;
+    octets[entry + nameStart] = nameLength;
+    for (let index = 0; index < nameLength; index += 1) {
+      octets[entry + nameStart + 1 + index] = name.octets[start + index]!;
+    }
+    return entry;
+  }
+
+  /** Root of the index of the version that an apex stands for. */
+  indexRootOf(apex: number): number {
+    return this.#memory.words[this.#tailOf(apex) - APEX_TAIL.INDEX]!;
+  }
+
+  writeApexTail(apex: number, { version, root }: { readonly version: number; readonly root: number }): void {
+    const { words } = this.#memory;
+    words[this.#tailOf(apex) - APEX_TAIL.VERSION] = version;
+    words[this.#tailOf(apex) - APEX_TAIL.INDEX] = root;
+  }
+
+  /** Puts a node first in its zone's list. */
+  link(zone: number, node: number): void {
+    const { words } = this.#memory;
+    const next = words[(zone >> 2) + ZONE.FIRST_NODE]!;
+    words[(node >> 2) + NODE.NEXT] = next;
+    words[(node >> 2) + NODE.PREVIOUS] = 0;
+    if (next !== 0) words[(next >> 2) + NODE.PREVIOUS] = node;
+    words[(zone >> 2) + ZONE.FIRST_NODE] = node;
+  }
+
+  /** Takes a node out of its zone's list. */
+  unlink(zone: number, node: number): void {
+    const { words } = this.#memory;
+    const next = words[(node >> 2) + NODE.NEXT]!;
+    const previous = words[(node >> 2) + NODE.PREVIOUS]!;
+    if (next !== 0) words[(next >> 2) + NODE.PREVIOUS] = previous;
+    words[previous === 0 ? (zone >> 2) + ZONE.FIRST_NODE : (previous >> 2) + NODE.NEXT] = next;
+  }
+
+  /** Gives the memory of a node or an entry back. */
+  retire(reference: number): void {
+    this.#arena.retire(reference, this.#memory.words[(reference >> 2) + NODE.SIZE]!);
+  }
+
+  /** Word index of the end of an apex's node. */
+  #tailOf(apex: number): number {
+    return (apex + this.#memory.words[(apex >> 2) + NODE.SIZE]!) >> 2;
+  }
+}
+
+export interface NodesOfChange {
+  readonly before: number;
+  readonly after: number;
+  readonly version: number;
+}

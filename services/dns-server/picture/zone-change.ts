@@ -1,0 +1,32 @@
+import type { IndexDraft } from "./zone-index.ts";
+
+/** A name of the node table that a change gives another node, or none. */
+export interface ChangedName {
+  readonly hash: number;
+  /** The `CHANGE` in the table. */
+  readonly entry: number;
+  readonly version: number;
+  /** The `CHANGE` that a later change has put in its place. */
+  successor: number;
+}
+
+/** What has been done to a zone since readers have last been shown it; all of it becomes visible by one store. */
+export interface ZoneChange extends IndexDraft {
+  readonly zone: number;
+  /** Whether readers see an earlier version of the zone. */
+  readonly isVisible: boolean;
+  /** The apex's node to be. */
+  apex: number;
+  readonly names: ChangedName[];
+  /** Nodes that come into the zone's list, and that go out of it, when the change is published. */
+  readonly added: Set<number>;
+  readonly removed: Set<number>;
+  /** Nodes of the version before whose children were counted anew, each with the difference. */
+  readonly counted: (readonly [node: number, difference: number])[];
+}
+
+/** A published change whose former nodes may still be looked at by readers that entered up to an epoch. */
+export interface UnsettledChange {
+  readonly change: ZoneChange;
+  readonly epoch: number;
+}

@@ -1,0 +1,232 @@
+import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
+import { decodeMessage, type MessageRecord } from "../core/dns/message.ts";
+import { formatDomainName, nameFromStoredWire } from "../core/dns/name.ts";
+import { TYPE } from "../core/dns/rr-types.ts";
+import { decodeSoaRdata } from "../core/dns/soa.ts";
+import type { Observe } from "../platform/observation.ts";
+import { PictureReader } from "./picture/reader.ts";
+import type { PictureWriter } from "./picture/writer.ts";
+import { readSnapshot, SnapshotWriter, type SnapshotZone } from "./snapshot-file.ts";
+import type { AccessFeed } from "./transfer/access-feed.ts";
+import { TransferMessage } from "./transfer/transfer-message.ts";
+import { wholeZone } from "./transfer/transfer-streams.ts";
+import type { PublishedZone, ZonePublisher } from "./zone-publisher.ts";
+
+/** Between two files, while zones change. */
+const INTERVAL_MS = 5 * 60_000;
+/** An unchanged picture is written again after this long: the file's age tells how old its zones are. */
+const REFRESH_MS = 60 * 60_000;
+/** The first one comes soon, so that a new node has one. */
+const FIRST_MS = 10_000;
+/** A stop waits this long for the last file; the one before is good as well. */
+const STOP_PATIENCE_MS = 4_000;
+/** How long this thread is held up at a time. */
+const TURN_MS = 5;
+
+export interface PictureSnapshotOptions {
+  readonly file: string;
+  readonly writer: PictureWriter;
+  readonly publisher: ZonePublisher;
+  /** Who may transfer, which is kept with the zones. */
+  readonly access: Pick<AccessFeed, "table" | "sealed" | "restore">;
+  /** Whether the picture is what the database has, as far as anybody knows. */
+  readonly isCurrent: () => boolean;
+  readonly nowMs: () => number;
+  readonly observe: Observe;
+}
+
+/**
+ * Keeps the picture in a file, and who may transfer its zones, so that a node whose database is away when it starts
+ * answers as it last did.
+ * A zone is kept as its own AXFR: what a secondary would have been sent.
+ */
+export class PictureSnapshot {
+  readonly #options: PictureSnapshotOptions;
+  readonly #stopping = new AbortController();
+  #running: Promise<void> = Promise.resolve();
+  /** What was kept last: the picture's changes, the version of the access, and when. */
+  #kept: { changes: number; access: number | undefined; atMs: number } = { changes: -1, access: undefined, atMs: 0 };
+
+  constructor(options: PictureSnapshotOptions) {
+    this.#options = options;
+  }
+
+  /** Begins to keep the picture, every few minutes when it has changed. */
+  start(): void {
+    this.#running = this.#keep();
+  }
+
+  /** Ends, with one last file. */
+  async stop(): Promise<void> {
+    this.#stopping.abort();
+    await this.#running;
+    const deadlineMs = performance.now() + STOP_PATIENCE_MS;
+    await this.#saveIfNew(() => performance.now() > deadlineMs);
+  }
+
+  /**
+   * Fills an empty picture from the file, as far as the zones are not too old: like a secondary, a zone is answered
+   * for no longer than its SOA's EXPIRE after it was last known to be right (RFC 1034 §4.3.5).
+   * @returns whether there is a picture now
+   */
+  async load(): Promise<boolean> {
+    const { file, publisher, writer, access, nowMs, observe } = this.#options;
+    const started = performance.now();
+    try {
+      const { head, zones } = readSnapshot(file);
+      const ageSeconds = Math.max(0, Math.round((nowMs() - head.writtenAtMs) / 1000));
+      publisher.follow(head.incarnation);
+      const pause = makePause();
+      for (const zone of zones) {
+        this.#loadZone(zone, ageSeconds);
+        await pause();
+      }
+      if (head.access !== undefined) access.restore(head.access);
+      writer.setReady();
+      const ms = Math.round(performance.now() - started);
+      observe({ kind: "zones-from-snapshot", level: "warn", zones: writer.zoneCount, ageSeconds, ms });
+      return true;
+    } catch (err) {
+      if ((err as NodeJS.ErrnoException).code !== "ENOENT")
+        observe({ kind: "snapshot-unreadable", level: "error", err });
+      return false;
+    }
+  }
+
+  #loadZone({ id, version, restricted, resellerId, messages }: SnapshotZone, ageSeconds: number): void {
+    const { writer, publisher } = this.#options;
+    const records = messages.flatMap(answersOf);
+    const soa = records[0];
+    if (soa?.type !== TYPE.SOA) throw new Error("a zone of the snapshot does not begin with its SOA");
+    const { expire, minimum } = decodeSoaRdata(soa.rdata);
+    if (ageSeconds > expire) return;
+    // RFC 5936 §2.2: the last record is the SOA again.
+    records.pop();
+    const apex = Uint8Array.from(Buffer.from(soa.owner.key, "latin1"));
+    const negativeTtlSeconds = Math.min(soa.ttl, minimum);
+    const zone = writer.createZone({ apex, negativeTtlSeconds, restricted, resellerId });
+    for (const ofName of byOwner(records)) writer.setName(zone, ofName[0]!.owner.wire, ofName);
+    writer.publishZone(zone);
+    publisher.adopt(id, { apex, version });
+  }
+
+  async #keep(): Promise<void> {
+    const { signal } = this.#stopping;
+    for (let waitMs = FIRST_MS; !signal.aborted; waitMs = INTERVAL_MS) {
+      await sleep(waitMs, undefined, { signal, ref: false }).catch(() => {});
+      if (!signal.aborted) await this.#saveIfNew(() => signal.aborted);
+    }
+  }
+
+  /** @param isTooLate asked now and then while a file is written; the one before then stays */
+  async #saveIfNew(isTooLate: () => boolean): Promise<void> {
+    const { publisher, access, isCurrent, nowMs, observe } = this.#options;
+    // A picture that nobody can confirm stays as old as its file says.
+    if (!isCurrent()) return;
+    const now = { changes: publisher.changes, access: access.table?.version, atMs: nowMs() };
+    const isSame = now.changes === this.#kept.changes && now.access === this.#kept.access;
+    if (isSame && now.atMs - this.#kept.atMs < REFRESH_MS) return;
+    try {
+      if (await this.#save(isTooLate)) this.#kept = now;
+    } catch (err) {
+      observe({ kind: "snapshot-not-written", level: "error", err });
+    }
+  }
+
+  /** @returns whether the file is whole */
+  async #save(isTooLate: () => boolean): Promise<boolean> {
+    const { file, writer, publisher, access, nowMs, observe } = this.#options;
+    const started = performance.now();
+    const { incarnation } = publisher;
+    const draft = new SnapshotWriter(file, { writtenAtMs: nowMs(), incarnation, access: access.sealed() });
+    const pause = makePause();
+    const goOn = async () => {
+      await pause();
+      return !isTooLate();
+    };
+    try {
+      for (const id of [...publisher.published.keys()]) {
+        // It may have changed or gone since the list was made: what counts is now.
+        const published = publisher.published.get(id);
+        if (published === undefined || (await this.#saveZone(draft, { id, ...published }, goOn))) continue;
+        draft.discard();
+        return false;
+      }
+      await draft.finish();
+    } catch (error) {
+      draft.discard();
+      throw error;
+    }
+    observe({ kind: "snapshot-written", zones: writer.zoneCount, ms: Math.round(performance.now() - started) });
+    return true;
+  }
+
+  /**
+   * Writes a zone as it is at this moment, whatever changes meanwhile; one that has a record which fits into no message
+   * is left out.
+   * @param goOn asked after each message; false when it says so
+   */
+  async #saveZone(
+    draft: SnapshotWriter,
+    { id, apex, version }: PublishedZone & { readonly id: number },
+    goOn: () => Promise<boolean>,
+  ): Promise<boolean> {
+    const { writer, observe } = this.#options;
+    const zone = writer.publishedZone(apex);
+    const name = nameFromStoredWire(apex);
+    const request = { id: 0, recursionDesired: false, name, type: TYPE.AXFR, serial: undefined, edns: undefined };
+    let failure: unknown;
+    const messages = untilFailure(wholeZone(writer, zone, new TransferMessage(request, writer.memory)), (error) => {
+      failure = error;
+    });
+    const restricted = new PictureReader(writer.memory).isRestricted(zone);
+    draft.beginZone({ id, version, restricted, resellerId: writer.resellerOf(zone) });
+    for (const message of messages) {
+      draft.addMessage(message);
+      if (!(await goOn())) return false;
+    }
+    if (failure === undefined) {
+      draft.endZone();
+    } else {
+      draft.abandonZone();
+      observe({ kind: "zone-not-kept", level: "warn", zone: formatDomainName(name), err: failure });
+    }
+    return true;
+  }
+}
+
+/** Values as far as they can be made; what their maker throws is told, what their taker throws is not touched. */
+function* untilFailure<T>(values: Iterable<T>, onFailure: (error: unknown) => void): Generator<T> {
+  try {
+    yield* values;
+  } catch (error) {
+    onFailure(error);
+  }
+}
+
+/** To be awaited now and then in long work: lets the thread's other work go on when its turn has lasted long enough. */
+function makePause(): () => Promise<void> {
+  let turnEnds = performance.now() + TURN_MS;
+  return async () => {
+    if (performance.now() < turnEnds) return;
+    await nextTurn();
+    turnEnds = performance.now() + TURN_MS;
+  };
+}
+
+/** Records by owner, in the order in which owners come: an NSEC3 stands apart from what else its owner has. */
+function byOwner(records: readonly MessageRecord[]): Iterable<MessageRecord[]> {
+  const groups = new Map<string, MessageRecord[]>();
+  for (const record of records) {
+    const group = groups.get(record.owner.key);
+    if (group) group.push(record);
+    else groups.set(record.owner.key, [record]);
+  }
+  return groups.values();
+}
+
+function answersOf(octets: Uint8Array): readonly MessageRecord[] {
+  const message = decodeMessage(octets);
+  if (!message.ok) throw new Error(`a message of the snapshot is malformed: ${message.error.message}`);
+  return message.value.answers;
+}

@@ -1,0 +1,81 @@
+import type { IncomingMessage, Server, ServerResponse } from "node:http";
+import type { Socket } from "node:net";
+import type { Refusal } from "../../core/refusal.ts";
+import type { HttpRefusal } from "./dialect.ts";
+
+/** How an API words a refusal; what is no API answers with the bare status. */
+export type DescribeRefusal = (refusal: Refusal) => HttpRefusal;
+
+const REASONS: Readonly<Record<number, string>> = {
+  400: "Bad Request",
+  408: "Request Timeout",
+  413: "Content Too Large",
+  417: "Expectation Failed",
+  431: "Request Header Fields Too Large",
+};
+
+/**
+ * Answers what Node refuses before any handler sees it (RFC 9112 §3.2, RFC 9110 §15.5) as the API answers everything
+ * else: requests that are no HTTP, that take too long, or whose headers are too large.
+ */
+export function answerBrokenRequests(server: Server, describe: DescribeRefusal | undefined): void {
+  server.on("clientError", (error: NodeJS.ErrnoException, socket: Socket & { _httpMessage?: ServerResponse }) => {
+    // Half an answer is on its way, or nobody is there any more.
+    if (error.code === "ECONNRESET" || !socket.writable || socket._httpMessage?.headersSent) {
+      socket.destroy();
+      return;
+    }
+    const status = STATUS_OF_ERROR[error.code ?? ""] ?? 400;
+    const body = bodyOf(status, describe);
+    const fields = Object.entries(headersOf(body)).map(([name, value]) => `${name}: ${value}\r\n`);
+    socket.end(`HTTP/1.1 ${status} ${REASONS[status]}\r\n${fields.join("")}\r\n${body}`);
+  });
+  server.on("checkExpectation", (_request, response: ServerResponse) => answer(response, 417, describe));
+}
+
+/**
+ * Answers 400 to a request of HTTP/1.1 without Host, and to any with two of them or one that names no host: whoever
+ * stands between would take it for another host's (RFC 9112 §3.2). Node asks for the first alone, and without a body.
+ * @returns whether it was answered
+ */
+export function answerBrokenHost(
+  request: IncomingMessage,
+  response: ServerResponse,
+  describe: DescribeRefusal | undefined,
+): boolean {
+  const [host, ...others] = request.headersDistinct.host ?? [];
+  const isSound = host === undefined ? request.httpVersion !== "1.1" : others.length === 0 && HOST.test(host);
+  if (!isSound) answer(response, 400, describe);
+  return !isSound;
+}
+
+/** RFC 9110 §7.2, RFC 3986 §3.2.2: an address in brackets or a name, which may be empty, and a port. */
+const HOST = /^(?:\[[\da-f:.v]+\]|(?:[\w.~!$&'()*+,;=-]|%[\da-f]{2})*)(?::\d*)?$/i;
+
+const STATUS_OF_ERROR: Readonly<Record<string, number>> = {
+  ERR_HTTP_REQUEST_TIMEOUT: 408,
+  HPE_CHUNK_EXTENSIONS_OVERFLOW: 413,
+  HPE_HEADER_OVERFLOW: 431,
+};
+
+const TEXTS: Readonly<Record<number, string>> = {
+  400: "malformed HTTP request",
+  408: "the request took too long",
+  413: "the request is too large",
+  417: "the expectation cannot be met",
+  431: "the header fields are too large",
+};
+
+function answer(response: ServerResponse, status: number, describe: DescribeRefusal | undefined): void {
+  const body = bodyOf(status, describe);
+  response.writeHead(status, headersOf(body)).end(body);
+}
+
+function headersOf(body: string): Record<string, string | number> {
+  const headers = { Connection: "close", "Content-Length": Buffer.byteLength(body) };
+  return body === "" ? headers : { ...headers, "Content-Type": "application/json; charset=utf-8" };
+}
+
+function bodyOf(status: number, describe: DescribeRefusal | undefined): string {
+  return describe ? JSON.stringify(describe({ kind: "unacceptable", text: TEXTS[status]! }).body) : "";
+}

@@ -1,0 +1,107 @@
+import { randomBytes } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { type Db, queryRows, type Transaction } from "../platform/db.ts";
+import { packageFolder } from "../platform/package-folder.ts";
+
+/** Which service may read and write what (config/database-roles.json). */
+export interface RolePolicy {
+  /** Tables by area; every table is in one of them. */
+  readonly areas: Readonly<Record<string, readonly string[]>>;
+  /** Areas by service. What a service writes it also reads; everybody reads `deployment` and writes `nodes`. */
+  readonly services: Readonly<Record<string, { readonly read: readonly string[]; readonly write: readonly string[] }>>;
+}
+
+/** A service's role in the database, and the statements that give it its rights. */
+export interface ServiceRole {
+  readonly service: string;
+  readonly role: string;
+  readonly grants: readonly string[];
+}
+
+export const rolePolicy: RolePolicy = JSON.parse(
+  readFileSync(join(packageFolder, "config", "database-roles.json"), "utf8"),
+);
+
+/** Every table and view of the schema but the parts of partitioned ones, whose rights are those of the whole. */
+export async function listTables(db: Db): Promise<string[]> {
+  const rows = await queryRows<{ name: string }>(
+    db,
+    `select relname as name from pg_class
+      where relnamespace = current_schema()::regnamespace and relkind in ('r', 'p', 'v') and not relispartition order by 1`,
+  );
+  return rows.map(({ name }) => name);
+}
+
+/** The roles of all services, as the policy has them, for the tables that there are. */
+export async function composeRoles(db: Db, policy: RolePolicy = rolePolicy): Promise<ServiceRole[]> {
+  const tables = new Set(await listTables(db));
+  const [place] = await queryRows<{ schema: string }>(db, "select current_schema() as schema");
+  const namesOf = (areas: readonly string[]) =>
+    areas.flatMap((area) => policy.areas[area] ?? []).filter((table) => tables.has(table));
+  return Object.entries(policy.services).map(([service, { read, write }]) => {
+    const role = roleOf(service);
+    const on = (names: readonly string[]) => names.map((name) => `${place!.schema}.${name}`).join(", ");
+    const readable = namesOf(["deployment", ...read]);
+    return {
+      service,
+      role,
+      grants: [
+        `revoke all on all tables in schema ${place!.schema} from ${role}`,
+        `revoke all on all sequences in schema ${place!.schema} from ${role}`,
+        `grant usage on schema ${place!.schema} to ${role}`,
+        `grant select on ${on(readable)} to ${role}`,
+        `grant select, insert, update, delete on ${on(namesOf(["nodes", ...write]))} to ${role}`,
+        // Numbers alone; what they number is guarded above.
+        `grant usage on all sequences in schema ${place!.schema} to ${role}`,
+      ],
+    };
+  });
+}
+
+/** A role that was made, or had its rights brought up to date. */
+export interface AppliedRole {
+  readonly service: string;
+  readonly role: string;
+  /** Of a role that is new; null where it was there. */
+  readonly password: string | null;
+}
+
+/**
+ * Makes the roles that are missing, each with a random password, and gives all of them their rights.
+ * @param db as the owner of the tables, who may make roles
+ * @param chosen passwords by role: those roles have them from now on, new or not, and they are not told again
+ */
+export async function applyRoles(db: Db, chosen: ReadonlyMap<string, string> = new Map()): Promise<AppliedRole[]> {
+  return db.transaction(async (transaction) => {
+    const applied: AppliedRole[] = [];
+    for (const { service, role, grants } of await composeRoles(transaction)) {
+      const password = await makeRole(transaction, role, chosen.get(role));
+      for (const grant of grants) await transaction.raw(grant);
+      applied.push({ service, role, password });
+    }
+    return applied;
+  });
+}
+
+/** The role of a service. */
+export function roleOf(service: string): string {
+  return `palomar_${service.replaceAll("-", "_")}`;
+}
+
+/** @returns the password of a role that is new and for which none was chosen */
+async function makeRole(transaction: Transaction, role: string, chosen: string | undefined): Promise<string | null> {
+  const [known] = await queryRows(transaction, "select from pg_roles where rolname = ?", [role]);
+  if (known !== undefined && chosen === undefined) return null;
+  // Letters and digits, so that it stands in a URL as it is.
+  const password = chosen ?? randomBytes(24).toString("hex");
+  const verb = known === undefined ? "create" : "alter";
+  // Utility statements take no parameters, so the server itself quotes them.
+  const [composed] = await queryRows<{ statement: string }>(
+    transaction,
+    "select format('%s role %I login password %L', ?::text, ?::text, ?::text) as statement",
+    [verb, role, password],
+  );
+  await transaction.raw(composed!.statement.replaceAll("?", "\\?"));
+  return chosen === undefined ? password : null;
+}

@@ -1,0 +1,127 @@
+import { type DomainName, formatRelative, nameSortKey } from "../../core/dns/name.ts";
+import { splitPriority } from "../../core/dns/rdata/rdata.ts";
+import { TYPE, typeCode } from "../../core/dns/rr-types.ts";
+import { type Binding, type Db, queryRows } from "../../platform/db.ts";
+import { escapeLike } from "./console-zones.ts";
+import { type RecordRow, recordOf } from "./records.ts";
+import type { StoredRecord } from "./zone-edit.ts";
+import type { Zone } from "./zones.ts";
+
+export interface RecordSearch {
+  /** Any part of the name, relative to the zone, or of the value, as they are shown; empty: all. */
+  readonly text: string;
+  /** Only records of this type. */
+  readonly type?: number | undefined;
+  /** Only records that come after this place. */
+  readonly after?: RecordPlace | undefined;
+  readonly limit: number;
+}
+
+/** Where a record stands in a zone: by name in canonical order, then by type and age. */
+export interface RecordPlace {
+  readonly ownerKey: Uint8Array;
+  readonly type: number;
+  readonly id: number;
+}
+
+export interface FoundRecords {
+  readonly records: readonly StoredRecord[];
+  /** Where the next page begins; undefined after the last. */
+  readonly next: RecordPlace | undefined;
+}
+
+/** Rows that may match, read at once: more than a page, for some of them do not. */
+const CANDIDATES = 1_000;
+
+/**
+ * The records of a zone whose name or value contains a text, in canonical order. The database leaves out what cannot
+ * match, by the octets; what is left is judged as it is shown.
+ */
+export async function searchRecords(db: Db, zone: Zone, search: RecordSearch): Promise<FoundRecords> {
+  const wanted = search.text.trim().toLowerCase();
+  const candidates = candidatesOf(zone, wanted, search.type);
+  const size = wanted === "" ? search.limit : Math.max(search.limit, CANDIDATES);
+  const records: StoredRecord[] = [];
+  let { after } = search;
+  for (;;) {
+    const rows: PlacedRow[] = await queryRows<PlacedRow>(
+      db,
+      `select id, owner, type, ttl, rdata, owner_key from records
+        where zone_id = ? and (owner_key, type, id) > (?, ?, ?) ${candidates.sql}
+        order by owner_key, type, id limit ?`,
+      [zone.id, after?.ownerKey ?? NO_OCTETS, after?.type ?? 0, after?.id ?? 0, ...candidates.bindings, size],
+      { rowMode: "array" },
+    );
+    for (const [id, owner, type, ttl, rdata, ownerKey] of rows) {
+      after = { ownerKey, type, id };
+      const record = recordOf([id, owner, type, ttl, rdata]);
+      if (isMatch(record, zone.apex, wanted)) records.push(record);
+      if (records.length === search.limit) return { records, next: after };
+    }
+    if (rows.length < size) return { records, next: undefined };
+  }
+}
+
+/** How many records of each type a zone has, its SOA apart. */
+export async function countRecordTypes(db: Db, zoneId: number): Promise<{ type: number; records: number }[]> {
+  return queryRows(
+    db,
+    "select type, count(*)::int as records from records where zone_id = ? group by type order by type",
+    [zoneId],
+  );
+}
+
+const NO_OCTETS = Buffer.alloc(0);
+
+type PlacedRow = readonly [...RecordRow, ownerKey: Buffer];
+
+function isMatch({ owner, type, rdata }: StoredRecord, apex: DomainName, wanted: string): boolean {
+  if (wanted === "" || formatRelative(owner, apex).toLowerCase().includes(wanted)) return true;
+  return splitPriority(type, rdata).value.toLowerCase().includes(wanted);
+}
+
+/** Part of a WHERE clause. */
+interface Condition {
+  readonly sql: string;
+  readonly bindings: readonly Binding[];
+}
+
+/** What holds for every record that may match, and for few others. */
+function candidatesOf(zone: Zone, wanted: string, type: number | undefined): Condition {
+  const ofType: Condition = type === undefined ? { sql: "", bindings: [] } : { sql: "and type = ?", bindings: [type] };
+  const matching = wanted === "" ? { sql: "", bindings: [] } : wanted === "@" ? atApex(zone) : withText(zone, wanted);
+  return { sql: `${ofType.sql} ${matching.sql}`, bindings: [...ofType.bindings, ...matching.bindings] };
+}
+
+/** The apex is shown as `@`, which also stands for itself in texts. */
+function atApex(zone: Zone): Condition {
+  const noAddress = `type not in (${TYPE.A}, ${TYPE.AAAA})`;
+  return { sql: `and (owner_key = ? or ${noAddress})`, bindings: [nameSortKey(zone.apex.wire)] };
+}
+
+function withText(zone: Zone, wanted: string): Condition {
+  const pieces = wanted.split(NOT_IN_OCTETS);
+  const words = pieces.filter((piece) => !/^\d+$/.test(piece));
+  const dotted = /^[\d.]+$/.test(wanted) ? containing([wanted]) : null;
+  const hex = /^[\da-f:.]+$/.test(wanted) ? containing(wanted.replace(/[^:]*\..*/, "").split(":")) : null;
+  return {
+    sql: `and (lower(encode(substring(owner for length(owner) - ?), 'escape')) like ?
+      or case when type = ${TYPE.A} then host('0.0.0.0'::inet + ('x' || encode(rdata, 'hex'))::bit(32)::bigint) like ?
+              when type = ${TYPE.AAAA} then encode(rdata, 'hex') like any(array[?, ${WITH_DOTS}])
+              when type in (${WRITTEN_TYPES}) then lower(encode(rdata, 'escape')) like ? else true end)`,
+    bindings: [zone.apex.wire.length, containing(pieces), dotted, hex, containing(words)],
+  };
+}
+
+/** What is shown where the octets have something else: a label's length for a dot, one octet for an escape, quotes. */
+const NOT_IN_OCTETS = /\\\d{0,3}|[\s".;()@$]+|[^\x21-\x7e]+/;
+
+/** Types whose value, numbers apart, is names and texts that stand in the octets as they are shown. */
+const WRITTEN_TYPES = ["NS", "CNAME", "PTR", "DNAME", "MX", "SRV", "TXT", "SPF", "CAA"].map(typeCode).join(", ");
+
+/** IPv6 addresses that are shown with an IPv4 address at their end (RFC 5952 §5). */
+const WITH_DOTS = `'${"0".repeat(20)}%'`;
+
+function containing(pieces: readonly string[]): string {
+  return `%${pieces.map(escapeLike).join("%")}%`;
+}

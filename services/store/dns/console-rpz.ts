@@ -1,0 +1,61 @@
+import { type DomainName, nameFromStoredWire } from "../../core/dns/name.ts";
+import { decodeRpzRule, formatRpzAction, formatRpzTrigger } from "../../core/dns/rpz.ts";
+import { type Db, queryRows } from "../../platform/db.ts";
+import { escapeLike } from "./console-zones.ts";
+
+/** A rule as the console lists it. */
+export interface ListedRule {
+  readonly id: number;
+  readonly trigger: string;
+  readonly action: string;
+  /** When it goes by itself. */
+  readonly expiresAt: Date | null;
+}
+
+/**
+ * The rules of a feed whose trigger contains a text, oldest first. An IPv4 address may be given as it is written,
+ * although triggers have it the other way round.
+ * @param after only rules with a greater id
+ */
+export async function searchRules(
+  db: Db,
+  feed: { readonly id: number; readonly apex: DomainName },
+  text: string,
+  page: { readonly after: number; readonly limit: number },
+): Promise<ListedRule[]> {
+  const rows = await queryRows<{
+    id: number;
+    owner: Buffer;
+    type: number;
+    ttl: number;
+    rdata: Buffer;
+    expires_at: Date | null;
+  }>(
+    db,
+    `select r.id, r.owner, r.type, r.ttl, r.rdata, e.expires_at
+       from records r left join rpz_expiries e on e.record_id = r.id
+      where r.zone_id = ? and r.id > ? and r.owner <> ?
+        and (?::text = '' or r.owner like any (?::bytea[]))
+      order by r.id limit ?`,
+    [feed.id, page.after, feed.apex.wire, text, patternsOf(text), page.limit],
+  );
+  return rows.map(({ id, owner, type, ttl, rdata, expires_at }) => {
+    const rule = decodeRpzRule({ owner: nameFromStoredWire(owner), type, ttl, rdata }, feed.apex);
+    if (!rule.ok) throw new Error(`rule ${id} is corrupt: ${rule.error.message}`);
+    const { trigger, action } = rule.value;
+    return { id, trigger: formatRpzTrigger(trigger), action: formatRpzAction(action), expiresAt: expires_at };
+  });
+}
+
+/** In wire form a label's length stands where the text has a dot. */
+function patternsOf(text: string): Buffer[] {
+  const plain = text
+    .toLowerCase()
+    .replace(/^[a-z-]+:(?=.)/, "")
+    .replace(/^\*\./, "");
+  const labels = plain.split(".");
+  const orders = /^\d+(\.\d+)+(\/\d+)?$/.test(plain)
+    ? [labels, plain.replace(/\/.*/, "").split(".").reverse()]
+    : [labels];
+  return orders.map((order) => Buffer.from(`%${order.map(escapeLike).join("_")}%`, "utf8"));
+}

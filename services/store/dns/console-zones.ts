@@ -1,0 +1,75 @@
+import { type DomainName, nameSortKey, parentOf } from "../../core/dns/name.ts";
+import { TYPE } from "../../core/dns/rr-types.ts";
+import { type Db, queryRows } from "../../platform/db.ts";
+import { findZone, type Zone, type ZoneScope } from "./zones.ts";
+
+/** A zone as the console lists it. */
+export interface FoundZone {
+  readonly name: string;
+  readonly crmId: string;
+  readonly serial: number;
+  /** Its own flag, or its company's. */
+  readonly suspended: boolean;
+  /** All but the SOA. */
+  readonly records: number;
+  /** Signed by this server, or published with signatures of somebody else. */
+  readonly signed: boolean;
+}
+
+export interface ZoneSearch {
+  readonly resellerId: string;
+  /** Only those of one company. */
+  readonly crmId?: string | undefined;
+  /** Any part of the name; empty: all. */
+  readonly text: string;
+  /** Only zones that come after this name in canonical order. */
+  readonly after?: DomainName | undefined;
+  readonly limit: number;
+}
+
+/** Zones of a reseller, suspended ones included, in canonical order of names. */
+export async function searchZones(db: Db, search: ZoneSearch): Promise<FoundZone[]> {
+  const rows = await queryRows<{
+    name: string;
+    crm_id: string;
+    serial: number;
+    suspended: boolean;
+    records: number;
+    signed: boolean;
+  }>(
+    db,
+    `select z.name, c.crm_id, z.serial, z.suspended or z.company_suspended as suspended,
+            (select count(*) from records r where r.zone_id = z.id) as records,
+            z.signed or exists (select 1 from records r where r.zone_id = z.id and r.owner_key = z.name_key and r.type = ?) as signed
+       from (select * from zones
+              where reseller_id = ? and kind = 'primary' and name like ? and name_key > ?
+                and (?::text is null or company_id = (select id from companies where reseller_id = ? and crm_id = ?))
+              order by name_key limit ?) z
+       join companies c on c.id = z.company_id order by z.name_key`,
+    [
+      ...[TYPE.DNSKEY, search.resellerId, `%${escapeLike(search.text.toLowerCase())}%`],
+      search.after ? nameSortKey(search.after.wire) : Buffer.alloc(0),
+      ...[search.crmId ?? null, search.resellerId, search.crmId ?? null, search.limit],
+    ],
+  );
+  return rows.map(({ crm_id, ...row }) => ({ ...row, crmId: crm_id }));
+}
+
+/** The zone that a name lies in, the longest of those that the scope has. */
+export async function findZoneOf(db: Db, scope: ZoneScope, name: DomainName): Promise<Zone | undefined> {
+  for (let apex: DomainName | undefined = name; apex !== undefined; apex = parentOf(apex)) {
+    const zone = await findZone(db, scope, apex);
+    if (zone) return zone;
+  }
+  return undefined;
+}
+
+/** What stands for itself in a LIKE pattern. */
+export function escapeLike(text: string): string {
+  return text.replace(/[\\%_]/g, "\\$&");
+}
+
+export async function findCompanyId(db: Db, resellerId: string, crmId: string): Promise<number | undefined> {
+  const row = await db("companies").where({ reseller_id: resellerId, crm_id: crmId }).first("id");
+  return row?.id;
+}

@@ -1,0 +1,53 @@
+import type { Delegation } from "../../core/delegation-token.ts";
+import { type Db, queryRows } from "../../platform/db.ts";
+
+/** Who a pair of reseller id and key stands for. The key decides the mode. */
+export type DnsCaller = (
+  | { readonly mode: "reseller"; readonly resellerId: string; readonly rpzLicence: boolean }
+  | { readonly mode: "company"; readonly resellerId: string; readonly companyId: number; readonly crmId: string }
+) & {
+  /** Of the user who is signed in at the console, where the request came through it. */
+  readonly login?: string;
+};
+
+/**
+ * Finds a caller by the digest of its key; a reseller's former key counts until its grace ends. The digest is an HMAC,
+ * so how long the comparison takes says nothing about the key (see core/api-key.ts).
+ */
+export async function findDnsCaller(db: Db, resellerId: string, keyHash: Buffer): Promise<DnsCaller | undefined> {
+  const [row] = await queryRows<CallerRow>(
+    db,
+    `select 'reseller' as mode, rpz_licence, null::bigint as company_id, null as crm_id
+       from resellers where id = ? and (key_hash = ? or previous_key_hash = ? and previous_key_until > now())
+     union all
+     select 'company', null, id, crm_id from companies where reseller_id = ? and apikey_hash = ?`,
+    [resellerId, keyHash, keyHash, resellerId, keyHash],
+    { name: "find-dns-caller" },
+  );
+  return row && callerOf(resellerId, row);
+}
+
+/** Whom the console speaks for; undefined when the reseller or the company is gone. */
+export async function findDelegatedDnsCaller(
+  db: Db,
+  { login, resellerId, crmId }: Delegation & { readonly audience: "dns" },
+): Promise<DnsCaller | undefined> {
+  const [row] = await queryRows<CallerRow>(
+    db,
+    crmId === undefined
+      ? "select 'reseller' as mode, rpz_licence from resellers where id = ?"
+      : "select 'company' as mode, id as company_id, crm_id from companies where reseller_id = ? and crm_id = ?",
+    crmId === undefined ? [resellerId] : [resellerId, crmId],
+  );
+  return row && { ...callerOf(resellerId, row), login };
+}
+
+type CallerRow =
+  | { readonly mode: "reseller"; readonly rpz_licence: boolean }
+  | { readonly mode: "company"; readonly company_id: number; readonly crm_id: string };
+
+function callerOf(resellerId: string, row: CallerRow): DnsCaller {
+  return row.mode === "reseller"
+    ? { mode: "reseller", resellerId, rpzLicence: row.rpz_licence }
+    : { mode: "company", resellerId, companyId: row.company_id, crmId: row.crm_id };
+}

@@ -1,0 +1,153 @@
+import type { DomainName } from "../../core/dns/name.ts";
+import { type Db, queryRows } from "../../platform/db.ts";
+import { type ZoneScope, zoneName } from "./zones.ts";
+
+/** What one server process was asked in some seconds. */
+export interface TrafficReport {
+  /** The process. */
+  readonly source: string;
+  readonly at: Date;
+  readonly seconds: number;
+  readonly queries: number;
+  /** Responses by code. */
+  readonly rcodes: Readonly<Record<string, number>>;
+  /** Queries by the zone's name, estimated. */
+  readonly zones: Readonly<Record<string, number>>;
+}
+
+/** What all servers were asked, of everything or of some zones. */
+export interface TrafficSummary {
+  readonly queriesPerSecond: number;
+  /** Responses by code; null of some zones, by which they are not counted. */
+  readonly rcodes: ReadonlyMap<number, number> | null;
+  readonly topZones: readonly { readonly name: string; readonly queries: number }[];
+  readonly series: readonly { readonly at: Date; readonly queriesPerSecond: number }[];
+}
+
+const KEPT_HOURS = 24;
+
+export async function addTrafficReport(db: Db, report: TrafficReport): Promise<void> {
+  await queryRows(
+    db,
+    `with outdated as (delete from dns_traffic where at < ?::timestamptz - make_interval(hours => ?))
+     insert into dns_traffic (source, at, seconds, queries, rcodes, zones) values (?, ?, ?, ?, ?, ?)`,
+    [
+      ...[report.at.toISOString(), KEPT_HOURS, report.source, report.at.toISOString()],
+      ...[report.seconds, report.queries, JSON.stringify(report.rcodes), JSON.stringify(report.zones)],
+    ],
+  );
+}
+
+/** The zones that names lie in, by `DomainName.key` of the names; the longest where there are several. */
+export async function zonesOfNames(
+  db: Db,
+  names: readonly DomainName[],
+  ancestorsOf: (name: DomainName) => readonly DomainName[],
+): Promise<ReadonlyMap<string, string>> {
+  const candidates = new Map(names.map((name) => [name.key, ancestorsOf(name).map(zoneName)]));
+  const rows = await queryRows<{ name: string }>(db, "select name from zones where name = any(?::text[])", [
+    [...new Set([...candidates.values()].flat())],
+  ]);
+  const known = new Set(rows.map(({ name }) => name));
+  const found = new Map<string, string>();
+  for (const [key, ancestors] of candidates) {
+    const zone = ancestors.find((name) => known.has(name));
+    if (zone !== undefined) found.set(key, zone);
+  }
+  return found;
+}
+
+/** Of what time a summary tells. */
+export interface TrafficPeriods {
+  /** Of the rate at present. */
+  readonly nowSeconds: number;
+  /** Of codes and zones. */
+  readonly lastSeconds: number;
+  readonly seriesSeconds: number;
+  readonly stepSeconds: number;
+  /** How many of the busiest zones are told. */
+  readonly topZones: number;
+}
+
+/** All that was asked, whatever for. @param now the moment up to which */
+export async function readTraffic(db: Db, now: Date, periods: TrafficPeriods): Promise<TrafficSummary> {
+  const at = now.toISOString();
+  const { nowSeconds, lastSeconds, seriesSeconds, stepSeconds, topZones } = periods;
+  const [rate] = await queryRows<{ rate: number | null }>(
+    db,
+    `select sum(rate) as rate from (
+       select sum(queries) / nullif(sum(seconds), 0) as rate from dns_traffic
+        where at > ?::timestamptz - make_interval(secs => ?) and at <= ?::timestamptz group by source) each_source`,
+    [at, nowSeconds, at],
+  );
+  const rcodes = await queryRows<{ rcode: string; responses: number }>(
+    db,
+    `select key as rcode, sum(value::bigint)::bigint as responses from dns_traffic, jsonb_each_text(rcodes)
+      where at > ?::timestamptz - make_interval(secs => ?) group by key`,
+    [at, lastSeconds],
+  );
+  const zones = await queryRows<{ name: string; queries: number }>(
+    db,
+    `select key as name, round(sum(value::numeric))::bigint as queries from dns_traffic, jsonb_each_text(zones)
+      where at > ?::timestamptz - make_interval(secs => ?) group by key order by queries desc, key limit ?`,
+    [at, lastSeconds, topZones],
+  );
+  const series = await queryRows<{ at: Date; rate: number }>(
+    db,
+    `select to_timestamp(floor(extract(epoch from at) / ?) * ?) as at, sum(queries)::float8 / ? as rate from dns_traffic
+      where at > ?::timestamptz - make_interval(secs => ?) group by 1 order by 1`,
+    [stepSeconds, stepSeconds, stepSeconds, at, seriesSeconds],
+  );
+  return {
+    queriesPerSecond: Number(rate?.rate ?? 0),
+    rcodes: new Map(rcodes.map(({ rcode, responses }) => [Number(rcode), responses])),
+    topZones: zones,
+    series: series.map(({ at: from, rate: queriesPerSecond }) => ({ at: from, queriesPerSecond })),
+  };
+}
+
+/** What was asked of the zones of a scope, estimated as the reports are. @param now the moment up to which */
+export async function readZoneTraffic(
+  db: Db,
+  { resellerId, companyId }: ZoneScope,
+  now: Date,
+  { nowSeconds, lastSeconds, seriesSeconds, stepSeconds, topZones }: TrafficPeriods,
+): Promise<TrafficSummary> {
+  const at = now.toISOString();
+  const scope = [resellerId ?? null, companyId ?? null];
+  const [rate] = await queryRows<{ rate: number | null }>(
+    db,
+    `select sum(rate)::float8 as rate from (
+       select (select sum(own.queries) from dns_traffic told, ${OWN_ZONES} own
+                where told.source = report.source and told.at > ?::timestamptz - make_interval(secs => ?)
+                  and told.at <= ?) / nullif(sum(report.seconds), 0) as rate
+         from dns_traffic report
+        where at > ?::timestamptz - make_interval(secs => ?) and at <= ? group by source) each_source`,
+    [...scope, at, nowSeconds, at, at, nowSeconds, at],
+  );
+  const zones = await queryRows<{ name: string; queries: number }>(
+    db,
+    `select own.name, round(sum(own.queries))::bigint as queries from dns_traffic told, ${OWN_ZONES} own
+      where told.at > ?::timestamptz - make_interval(secs => ?) group by own.name order by queries desc, name limit ?`,
+    [...scope, at, lastSeconds, topZones],
+  );
+  const series = await queryRows<{ at: Date; rate: number }>(
+    db,
+    `select to_timestamp(floor(extract(epoch from told.at) / ?) * ?) as at,
+            coalesce(sum(own.queries), 0)::float8 / ? as rate
+       from dns_traffic told left join ${OWN_ZONES} own on true
+      where told.at > ?::timestamptz - make_interval(secs => ?) group by 1 order by 1`,
+    [stepSeconds, stepSeconds, stepSeconds, ...scope, at, seriesSeconds],
+  );
+  return {
+    queriesPerSecond: rate?.rate ?? 0,
+    rcodes: null,
+    topZones: zones,
+    series: series.map(({ at: from, rate: queriesPerSecond }) => ({ at: from, queriesPerSecond })),
+  };
+}
+
+/** What a report `told` tells of the zones of a scope: two bindings, reseller and company. */
+const OWN_ZONES = `lateral (
+  select z.name, value::numeric as queries from jsonb_each_text(told.zones) join zones z on z.name = key
+   where z.reseller_id = coalesce(?, z.reseller_id) and z.company_id = coalesce(?, z.company_id))`;

@@ -1,0 +1,152 @@
+import { dnskeyOf } from "../../core/dns/dnssec/apex-records.ts";
+import { dsRdata, isDsOf } from "../../core/dns/dnssec/dnskey.ts";
+import { keysForParent } from "../../core/dns/dnssec/rollover.ts";
+import { DERIVED_TYPES } from "../../core/dns/dnssec/signature-plan.ts";
+import { ancestorOf, type DomainName } from "../../core/dns/name.ts";
+import { TYPE } from "../../core/dns/rr-types.ts";
+import { ok } from "../../core/result.ts";
+import { type Db, queryRows, type Transaction } from "../../platform/db.ts";
+import type { ParentDs } from "../../platform/ds-lookup.ts";
+import { inTransaction } from "../transactions.ts";
+import type { SigningState } from "./dnssec-keys.ts";
+import { readRecordsAt } from "./records.ts";
+import { changeZone } from "./zone-changes.ts";
+import type { StoredRecord } from "./zone-edit.ts";
+import { changeRecords } from "./zone-records.ts";
+import type { ZoneSigner } from "./zone-signing.ts";
+import { findSignedZone, nextVersion, type SigningTarget } from "./zone-signing-state.ts";
+import { findZone, lockZones, ZONE_COLUMNS, type Zone, type ZoneRow, zoneName, zoneOf } from "./zones.ts";
+
+/**
+ * Makes the DS in a zone's parent what the zone's CDS says (RFC 7344 §6), the first one and the removal included
+ * (RFC 8078), where the parent is hosted here for the same reseller: then nobody has to prove to anybody that the CDS is
+ * genuine. It is a change of the parent as any other, with its serial, journal and history. Left alone are a parent
+ * that does not delegate the name, one with signatures of its own, and a zone for which this is switched off.
+ * @returns the parent, when it was changed
+ */
+export function publishDs(db: Db, target: SigningTarget): Promise<Zone | undefined> {
+  return inTransaction(db, async (transaction) => {
+    // With the zone's row locked no other change of its keys comes in between.
+    await lockZones(transaction, "name = ?", [zoneName(target.apex)]);
+    const found = await findSignedZone(transaction, target);
+    if (!found.ok || !found.value.state?.dsAutomatic) return undefined;
+    const wanted = wantedDs(target.apex, found.value.state);
+    const parent = wanted && (await findServedParent(transaction, target.apex));
+    if (!wanted || !parent || (await isPresigned(transaction, parent))) return undefined;
+    const atCut = await readRecordsAt(transaction, parent.id, [target.apex]);
+    // RFC 4035 §2.4: a DS stands where the parent delegates, and nowhere else.
+    if (!atCut.some(({ type }) => type === TYPE.NS)) return undefined;
+    return replaceDs(transaction, { target, parent }, atCut, wanted);
+  });
+}
+
+/**
+ * Takes the DS that point to a zone's keys out of its hosted parent, because the zone is about to go: whoever validates
+ * would believe nothing at that name, wherever it is delegated to from then on. A calendar that has no serial left for
+ * the day is no obstacle, for nobody would come back for it.
+ * @returns the parent, when it was changed
+ */
+export async function withdrawDs(
+  transaction: Transaction,
+  apex: DomainName,
+  signer: ZoneSigner,
+): Promise<Zone | undefined> {
+  const found = await findSignedZone(transaction, { scope: {}, apex, domain: zoneName(apex) });
+  const hosted = await findHostedParent(transaction, apex);
+  if (!hosted || !found.ok || !found.value.state?.dsAutomatic) return undefined;
+  if (await isPresigned(transaction, hosted.zone)) return undefined;
+  const { keys } = found.value.state;
+  const isOurs = ({ type, rdata }: StoredRecord) =>
+    type === TYPE.DS && keys.some((key) => isDsOf(rdata, apex, dnskeyOf(key)));
+  const changed = await changeZone(transaction, parentTarget(apex, hosted.zone, signer), async (on) => {
+    const zone = (await findZone(on, {}, hosted.zone.apex)) ?? hosted.zone;
+    const deleted = (await readRecordsAt(on, zone.id, [apex])).filter(isOurs);
+    if (deleted.length === 0) return ok({ zone, warnings: [] });
+    const rows = { deletedIds: deleted.map(({ id }) => id), updated: [], created: [] };
+    const version = nextVersion(zone, signer, deleted.length);
+    return ok({ zone, change: { ...version, rows, difference: { deleted, added: [] } }, warnings: [] });
+  });
+  return changed.ok && changed.value.changed ? changed.value.zone : undefined;
+}
+
+/** The DS that a hosted parent of the same reseller has for a zone; undefined where there is no such parent. */
+export async function readHostedDs(db: Db, apex: DomainName): Promise<ParentDs | undefined> {
+  const parent = await findServedParent(db, apex);
+  if (!parent) return undefined;
+  const records = (await readRecordsAt(db, parent.id, [apex])).filter(({ type }) => type === TYPE.DS);
+  const ttlSeconds = Math.max(0, ...records.map(({ ttl }) => ttl));
+  return { records: records.map(({ rdata }) => rdata), ttlSeconds, authenticated: true };
+}
+
+/** Who is named in a parent's history for a DS that follows CDS. */
+export function cdsActor(apex: DomainName): string {
+  return `cds:${zoneName(apex)}`;
+}
+
+/**
+ * The closest zone above, when it is the same reseller's, and whether it is served. Another reseller's is none: it may
+ * be a zone that only its owner takes for the parent.
+ */
+export async function findHostedParent(
+  db: Db,
+  apex: DomainName,
+): Promise<{ readonly zone: Zone; readonly isServed: boolean } | undefined> {
+  const ancestors: string[] = [];
+  for (let labels = apex.labelCount - 1; labels > 0; labels -= 1) ancestors.push(zoneName(ancestorOf(apex, labels)));
+  const [closest] = await queryRows<ZoneRow & { readonly is_parent: boolean; readonly is_served: boolean }>(
+    db,
+    `select ${ZONE_COLUMNS}, not z.suspended and not z.company_suspended as is_served,
+            z.kind = 'primary' and z.reseller_id = (select reseller_id from zones where name = ?) as is_parent
+       from zones z join companies c on c.id = z.company_id
+      where z.name = any(?::text[]) order by octet_length(z.apex) desc limit 1`,
+    [zoneName(apex), ancestors],
+  );
+  return closest?.is_parent ? { zone: zoneOf(closest), isServed: closest.is_served } : undefined;
+}
+
+async function findServedParent(db: Db, apex: DomainName): Promise<Zone | undefined> {
+  const hosted = await findHostedParent(db, apex);
+  return hosted?.isServed ? hosted.zone : undefined;
+}
+
+/** A change of a parent that follows from a zone below. */
+function parentTarget(below: DomainName, { apex, name }: Zone, signer: ZoneSigner): SigningTarget {
+  return { scope: {}, apex, domain: name, actor: cdsActor(below), signer };
+}
+
+/** RDATA of the DS records that CDS asks for; none for their removal; undefined while it asks for nothing. */
+function wantedDs(apex: DomainName, { keys, dsWanted }: SigningState): readonly Uint8Array[] | undefined {
+  if (!dsWanted) return [];
+  const forParent = keysForParent(keys);
+  return forParent.length === 0 ? undefined : forParent.map((key) => dsRdata(apex, dnskeyOf(key)));
+}
+
+/** Whether a zone that is not signed here has signatures, which a change would not have. */
+async function isPresigned(db: Db, { id, apex, signed }: Zone): Promise<boolean> {
+  if (signed) return false;
+  const atApex = await readRecordsAt(db, id, [apex]);
+  return atApex.some(({ type }) => DERIVED_TYPES.has(type));
+}
+
+async function replaceDs(
+  transaction: Transaction,
+  { target, parent }: { readonly target: SigningTarget; readonly parent: Zone },
+  atCut: readonly StoredRecord[],
+  wanted: readonly Uint8Array[],
+): Promise<Zone | undefined> {
+  const existing = atCut.filter(({ type }) => type === TYPE.DS);
+  const isWanted = ({ rdata }: StoredRecord) => wanted.some((ds) => Buffer.compare(ds, rdata) === 0);
+  const missing = wanted.filter((ds) => !existing.some(({ rdata }) => Buffer.compare(ds, rdata) === 0));
+  const changed = await changeRecords(
+    transaction,
+    parentTarget(target.apex, parent, target.signer),
+    {
+      creations: missing.map((rdata) => ({ owner: target.apex, type: TYPE.DS, ttl: undefined, rdata })),
+      modifications: [],
+      deletionIds: existing.filter((record) => !isWanted(record)).map(({ id }) => id),
+    },
+    new Date(target.signer.clock.nowMs()),
+  );
+  // Refused where the parent's calendar has no serial left for the day: upkeep tries again.
+  return changed.ok && changed.value.changed ? changed.value.zone : undefined;
+}

@@ -1,0 +1,76 @@
+import { type DomainName, nameFromLabels, nameSortKey } from "../../core/dns/name.ts";
+import type { ResourceRecord } from "../../core/dns/record.ts";
+import type { SoaRdata } from "../../core/dns/soa.ts";
+import { checkZoneName } from "../../core/dns/zone-checks.ts";
+import { invalidField, type Refusal } from "../../core/refusal.ts";
+import { ok, type Result, refuse } from "../../core/result.ts";
+import type { Transaction } from "../../platform/db.ts";
+import { insertRecords, journalColumns, soaRecord } from "./zone-changes.ts";
+import { zoneName } from "./zones.ts";
+
+/** A zone that no customer edits. */
+export interface NewOperatorZone {
+  readonly apex: DomainName;
+  readonly kind: "feed" | "catalog";
+  /** Of a catalog; a feed is no reseller's. */
+  readonly resellerId: string | null;
+  readonly soa: SoaRdata;
+  readonly ttl: number;
+  /** All but the SOA. */
+  readonly records: readonly ResourceRecord[];
+}
+
+/**
+ * Whether a feed or a catalog may have the name: one that a zone may have, no reverse one, as those hold NS and PTR
+ * alone, and short enough for the names in it.
+ * @param mostOctets of the name in wire form
+ */
+export function checkOperatorZoneName(apex: DomainName, mostOctets: number): Result<void, Refusal> {
+  const lawful = checkZoneName(apex);
+  if (!lawful.ok) return refuse(invalidField("zone", lawful.error.message));
+  if (lawful.value.reverse) return refuse(invalidField("zone", "a reverse name is for PTR records"));
+  if (apex.wire.length > mostOctets) {
+    return refuse(invalidField("zone", `the name has ${apex.wire.length} octets, at most ${mostOctets} leave room`));
+  }
+  return ok(undefined);
+}
+
+/** Makes a feed or a catalog. @returns its id; undefined when the deployment has a zone of that name */
+export async function insertOperatorZone(
+  transaction: Transaction,
+  zone: NewOperatorZone,
+  actor: string,
+): Promise<number | undefined> {
+  const { apex, soa } = zone;
+  const [inserted] = await transaction("zones")
+    .insert({
+      kind: zone.kind,
+      reseller_id: zone.resellerId,
+      name: zoneName(apex),
+      name_key: nameSortKey(apex.wire),
+      apex: Buffer.from(apex.key, "latin1"),
+      serial_type: "numeric",
+      ttl: zone.ttl,
+      ...{ ...soa, mname: soa.mname.wire, rname: soa.rname.wire },
+    })
+    .onConflict()
+    .ignore()
+    .returning("id");
+  if (!inserted) return undefined;
+  const id: number = inserted.id;
+  await insertRecords(transaction, id, zone.records);
+  const difference = { deleted: [], added: zone.records };
+  const [deleted, added] = journalColumns(undefined, soaRecord(apex, soa, zone.ttl), difference);
+  await transaction("zone_journal").insert({
+    ...{ zone_id: id, version: 1, serial_before: null, serial: soa.serial },
+    ...{ actor, deleted, added },
+  });
+  return id;
+}
+
+/** The name of one label, for the SOA and NS of zones whose servers nobody is to ask for. */
+export function topLevelName(label: string): DomainName {
+  const name = nameFromLabels([Buffer.from(label, "latin1")]);
+  if (!name.ok) throw new Error(name.error.message);
+  return name.value;
+}

@@ -1,0 +1,222 @@
+import type pg from "pg";
+import { nameFromStoredWire } from "../../core/dns/name.ts";
+import { encodeSoaRdata } from "../../core/dns/soa.ts";
+import { copyOut } from "../copy-out.ts";
+
+/** A zone as a server needs it: whether it is to be seen, and its SOA. */
+export interface ZoneState {
+  readonly id: number;
+  /** Wire form, lower case. */
+  readonly apex: Uint8Array;
+  /** Neither the zone nor its company is suspended. */
+  readonly published: boolean;
+  readonly version: number;
+  readonly soaTtlSeconds: number;
+  readonly minimumSeconds: number;
+  /** RDATA of the SOA in wire form. */
+  readonly soaRdata: Uint8Array;
+  /** Null for a feed, which is no reseller's. */
+  readonly resellerId: string | null;
+  /** Whether only those may ask whom an ACL lets: feeds and catalogs. */
+  readonly restricted: boolean;
+}
+
+/** A record of a zone, with its owner in wire form, case kept. */
+export interface ZoneRecord {
+  readonly zoneId: number;
+  readonly owner: Uint8Array;
+  readonly type: number;
+  readonly ttl: number;
+  readonly rdata: Uint8Array;
+}
+
+/** As `ZoneRecord`, in place in the octets that came from the database: valid only while it is handled. */
+export interface StreamedRecord {
+  readonly zoneId: number;
+  readonly octets: Uint8Array;
+  readonly ownerStart: number;
+  readonly ownerOctets: number;
+  readonly type: number;
+  readonly ttl: number;
+  readonly rdataStart: number;
+  readonly rdataOctets: number;
+}
+
+/** A version of a zone in the journal: records in `encodeRecords` form. */
+export interface JournalEntry {
+  readonly zoneId: number;
+  readonly version: number;
+  readonly deleted: Uint8Array;
+  readonly added: Uint8Array;
+}
+
+/**
+ * Reads in one snapshot of the database, whatever changes meanwhile.
+ * @param work gets the snapshot's xmin: everything committed that this snapshot does not show will have an xid of at
+ *   least that, so it is where the next reading has to begin
+ */
+export async function inSnapshot<T>(client: pg.Client, work: (xmin: string) => Promise<T>): Promise<T> {
+  await client.query("begin transaction isolation level repeatable read read only");
+  try {
+    const { rows } = await client.query<{ xmin: string }>(
+      "select pg_snapshot_xmin(pg_current_snapshot())::text as xmin",
+    );
+    const result = await work(rows[0]!.xmin);
+    await client.query("commit");
+    return result;
+  } catch (error) {
+    // A connection that is gone has ended its transaction by itself.
+    await client.query("rollback").catch(() => {});
+    throw error;
+  }
+}
+
+/**
+ * The zones that changed since an earlier snapshot, some of them perhaps seen before; their versions tell.
+ * @param sinceXid that snapshot's xmin; null for all zones
+ */
+export async function readChangedZones(client: pg.Client, sinceXid: string | null): Promise<ZoneState[]> {
+  const columns = `id, apex, not suspended and not company_suspended as published, version, serial, ttl, mname, rname,
+    refresh, retry, expire, minimum, reseller_id, kind <> 'primary' as restricted`;
+  const { rows } =
+    sinceXid === null
+      ? await client.query<ZoneStateRow>(`select ${columns} from zones order by id`)
+      : await client.query<ZoneStateRow>(`select ${columns} from zones where changed_xid >= $1::xid8 order by id`, [
+          sinceXid,
+        ]);
+  return rows.map(zoneStateOf);
+}
+
+/** The zones deleted since an earlier snapshot, by id. */
+export async function readDeletedZones(client: pg.Client, sinceXid: string): Promise<number[]> {
+  const { rows } = await client.query<{ zone_id: number }>(
+    "select zone_id from zone_deletions where changed_xid >= $1::xid8",
+    [sinceXid],
+  );
+  return rows.map((row) => row.zone_id);
+}
+
+/** What the journal holds of these zones after the versions given, in order. */
+export async function readJournal(
+  client: pg.Client,
+  known: readonly { readonly id: number; readonly version: number }[],
+): Promise<JournalEntry[]> {
+  const { rows } = await client.query<{ zone_id: number; version: number; deleted: Buffer; added: Buffer }>(
+    `select j.zone_id, j.version, j.deleted || coalesce(j.derived_deleted, '') as deleted,
+            j.added || coalesce(j.derived_added, '') as added
+       from unnest($1::bigint[], $2::bigint[]) as known (zone_id, version)
+       join zone_journal j on j.zone_id = known.zone_id and j.version > known.version
+      order by j.zone_id, j.version`,
+    [known.map(({ id }) => id), known.map(({ version }) => version)],
+  );
+  return rows.map(({ zone_id, version, deleted, added }) => ({ zoneId: zone_id, version, deleted, added }));
+}
+
+/** All records at these names. @param names owners as `nameSortKey` writes them */
+export async function readRecordsAt(
+  client: pg.Client,
+  names: readonly { readonly zoneId: number; readonly ownerKey: Uint8Array }[],
+): Promise<ZoneRecord[]> {
+  const { rows } = await client.query<ZoneRecordRow>(
+    // `offset 0` keeps the planner to both columns of the indexes, whatever it believes of the size of zones.
+    `select found.zone_id, found.owner, found.type, found.ttl, found.rdata
+       from unnest($1::bigint[], $2::bytea[]) as wanted (zone_id, owner_key)
+      cross join lateral (
+        (select ${RECORD_COLUMNS} from records r
+          where r.zone_id = wanted.zone_id and r.owner_key = wanted.owner_key offset 0)
+        union all
+        (select ${RECORD_COLUMNS} from derived_records r
+          where r.zone_id = wanted.zone_id and r.owner_key = wanted.owner_key offset 0)
+      ) found order by found.zone_id, found.owner_key, found.type, found.id`,
+    [names.map(({ zoneId }) => zoneId), names.map(({ ownerKey }) => Buffer.from(ownerKey))],
+  );
+  return rows.map(({ zone_id, owner, type, ttl, rdata }) => ({ zoneId: zone_id, owner, type, ttl, rdata }));
+}
+
+/**
+ * Streams all records of zones: the zones by ascending id, the names of each in canonical order, their records by type.
+ * @param zoneIds null for all published zones
+ */
+export async function streamRecords(
+  client: pg.Client,
+  zoneIds: readonly number[] | null,
+  onRecord: (record: StreamedRecord) => void,
+): Promise<void> {
+  const condition =
+    zoneIds === null
+      ? "zone_id in (select id from zones where not suspended and not company_suspended)"
+      : // COPY takes no parameters; these are numbers.
+        `zone_id = any ('{${zoneIds.map(Number).join(",")}}'::bigint[])`;
+  // Ordered by itself, each table is read along its index, and the two are merged.
+  const order = "order by zone_id, owner_key, type, id";
+  const query = `
+    select zone_id, owner, type, ttl, rdata from (
+      (select ${RECORD_COLUMNS} from records r where ${condition} ${order})
+      union all
+      (select ${RECORD_COLUMNS} from derived_records r where ${condition} ${order})
+    ) published ${order}`;
+  await copyOut(client, query, (row) => {
+    const { octets, starts, lengths } = row;
+    onRecord({
+      zoneId: row.int8(0),
+      octets,
+      ownerStart: starts[1]!,
+      ownerOctets: lengths[1]!,
+      type: row.int4(2),
+      ttl: row.int8(3),
+      rdataStart: starts[4]!,
+      rdataOctets: lengths[4]!,
+    });
+  });
+}
+
+/** What customers' records and those that signing makes have in common. */
+const RECORD_COLUMNS = "r.id, r.zone_id, r.owner, r.owner_key, r.type, r.ttl, r.rdata";
+
+interface ZoneStateRow {
+  readonly id: number;
+  readonly apex: Buffer;
+  readonly published: boolean;
+  readonly version: number;
+  readonly serial: number;
+  readonly ttl: number;
+  readonly mname: Buffer;
+  readonly rname: Buffer;
+  readonly refresh: number;
+  readonly retry: number;
+  readonly expire: number;
+  readonly minimum: number;
+  readonly reseller_id: string | null;
+  readonly restricted: boolean;
+}
+
+interface ZoneRecordRow {
+  readonly zone_id: number;
+  readonly owner: Buffer;
+  readonly type: number;
+  readonly ttl: number;
+  readonly rdata: Buffer;
+}
+
+function zoneStateOf(row: ZoneStateRow): ZoneState {
+  const { serial, refresh, retry, expire, minimum } = row;
+  return {
+    id: row.id,
+    apex: row.apex,
+    published: row.published,
+    version: row.version,
+    soaTtlSeconds: row.ttl,
+    minimumSeconds: minimum,
+    resellerId: row.reseller_id,
+    restricted: row.restricted,
+    soaRdata: encodeSoaRdata({
+      mname: nameFromStoredWire(row.mname),
+      rname: nameFromStoredWire(row.rname),
+      serial,
+      refresh,
+      retry,
+      expire,
+      minimum,
+    }),
+  };
+}

@@ -1,0 +1,120 @@
+import { type DomainName, nameFromStoredWire, nameSortKey } from "../../core/dns/name.ts";
+import { type Db, queryRows } from "../../platform/db.ts";
+import type { StoredRecord } from "./zone-edit.ts";
+
+/** A row as the queries of records give it: id, owner, type, ttl, rdata. */
+export type RecordRow = readonly [id: number, owner: Buffer, type: number, ttl: number, rdata: Buffer];
+
+export function recordOf([id, owner, type, ttl, rdata]: RecordRow): StoredRecord {
+  return { id, owner: nameFromStoredWire(owner), type, ttl, rdata };
+}
+
+/** Rows of one query: few enough that nobody waits long for their reading. */
+const PAGE = 2_000;
+
+/** All records of a zone (its SOA is none of them), in canonical order of names, then by type and age. */
+export async function readAllRecords(db: Db, zoneId: number): Promise<StoredRecord[]> {
+  const records: StoredRecord[] = [];
+  for await (const page of recordPages(db, zoneId)) for (const record of page) records.push(record);
+  return records;
+}
+
+/** As {@link readAllRecords}, some at a time: all from one moment only if the handle sees one. */
+export async function* recordPages(db: Db, zoneId: number): AsyncGenerator<StoredRecord[]> {
+  let after: RecordPlace = [Buffer.alloc(0), 0, 0];
+  let last: StoredRecord | undefined;
+  for (;;) {
+    const rows: PlacedRow[] = await queryRows<PlacedRow>(
+      db,
+      `select id, owner, type, ttl, rdata, owner_key from records
+        where zone_id = ? and (owner_key, type, id) > (?, ?, ?) order by owner_key, type, id limit ${PAGE}`,
+      [zoneId, ...after],
+      { name: "record-pages", rowMode: "array" },
+    );
+    const page: StoredRecord[] = [];
+    for (const [id, owner, type, ttl, rdata] of rows) {
+      // Records of one owner come together and share its name: a large zone has many of them.
+      last =
+        last && owner.equals(last.owner.wire)
+          ? { id, owner: last.owner, type, ttl, rdata }
+          : recordOf([id, owner, type, ttl, rdata]);
+      page.push(last);
+    }
+    if (page.length > 0) yield page;
+    if (rows.length < PAGE) return;
+    const [id, , type, , , ownerKey] = rows.at(-1)!;
+    after = [ownerKey, type, id];
+  }
+}
+
+type RecordPlace = readonly [ownerKey: Buffer, type: number, id: number];
+type PlacedRow = readonly [...RecordRow, ownerKey: Buffer];
+
+/** The same records in parts that hold whole names. */
+export async function* wholeNames(pages: AsyncIterable<StoredRecord[]>): AsyncGenerator<StoredRecord[]> {
+  let waiting: StoredRecord[] = [];
+  for await (const page of pages) {
+    const lastOwner = page.at(-1)!.owner.key;
+    const records = [...waiting, ...page];
+    const start = records.findIndex(({ owner }) => owner.key === lastOwner);
+    if (start > 0) yield records.slice(0, start);
+    waiting = records.slice(start);
+  }
+  if (waiting.length > 0) yield waiting;
+}
+
+/** The records at these names. */
+export async function readRecordsAt(db: Db, zoneId: number, names: readonly DomainName[]): Promise<StoredRecord[]> {
+  if (names.length === 0) return [];
+  const rows = await queryRows<RecordRow>(
+    db,
+    "select id, owner, type, ttl, rdata from records where zone_id = ? and owner_key = any(?::bytea[])",
+    [zoneId, names.map((name) => nameSortKey(name.wire))],
+    { rowMode: "array" },
+  );
+  return rows.map(recordOf);
+}
+
+/** Some records strictly below a name, `limit` at most. */
+export async function readRecordsBelow(
+  db: Db,
+  zoneId: number,
+  name: DomainName,
+  limit: number,
+): Promise<StoredRecord[]> {
+  const key = nameSortKey(name.wire);
+  // The keys of what lies below begin with the name's, whose last octet ends a label and is zero.
+  const end = key.slice();
+  end[end.length - 1] = 1;
+  const rows = await queryRows<RecordRow>(
+    db,
+    `select id, owner, type, ttl, rdata from records
+      where zone_id = ? and owner_key > ? and owner_key < ? order by owner_key, type, id limit ?`,
+    [zoneId, key, end, limit],
+    { rowMode: "array" },
+  );
+  return rows.map(recordOf);
+}
+
+/** Some of the NS, MX and SRV records that point to one of these names, `limit` at most. */
+export async function readRecordsPointingTo(
+  db: Db,
+  zoneId: number,
+  targets: readonly DomainName[],
+  limit: number,
+): Promise<StoredRecord[]> {
+  if (targets.length === 0) return [];
+  const rows = await queryRows<RecordRow>(
+    db,
+    // `offset 0` keeps the planner to the index of targets, whatever it believes of the order that is wanted.
+    `select id, owner, type, ttl, rdata
+       from unnest(?::bytea[]) wanted (key) cross join lateral (
+         select * from records
+          where zone_id = ? and type in (2, 15, 33) and record_target(type, rdata) = encode(wanted.key, 'escape') offset 0
+       ) pointing
+      order by owner_key, type, id limit ?`,
+    [targets.map(({ key }) => Buffer.from(key, "latin1")), zoneId, limit],
+    { rowMode: "array" },
+  );
+  return rows.map(recordOf);
+}

@@ -1,0 +1,121 @@
+import { nameSortKey } from "../../core/dns/name.ts";
+import type { ResourceRecord } from "../../core/dns/record.ts";
+import { type Binding, rowsTable } from "../../platform/db.ts";
+import { DERIVED_COLUMNS, DERIVED_SQL_TYPES, derivedColumns } from "./dnssec-records.ts";
+import type { StoredRecord } from "./zone-edit.ts";
+
+/** One step of the statement that writes a change. */
+export interface StatementPart {
+  readonly step: "deleted" | "updated" | "created" | "derived_deleted" | "derived_created" | "cached" | "journal";
+  /** Says the same of two parts only if their SQL is the same. Short: PostgreSQL keeps 63 characters of all together. */
+  readonly name: string;
+  readonly sql: string;
+  readonly values: readonly unknown[];
+}
+
+/**
+ * The statement that changes a zone; its values are the SOA's, the zone's id and version, and those of its parts. One
+ * statement is one transaction by itself: all of it happens, or with an outdated version none of it. It has the parts
+ * that the change needs: most changes need few, and PostgreSQL sets up every part there is.
+ */
+export function writeChangeSql(parts: readonly StatementPart[]): string {
+  const steps = parts.map(({ step, sql }) => `, ${step} as (${sql})`);
+  const hasCreated = parts.some(({ step }) => step === "created");
+  const createdIds = hasCreated ? "array(select id from created order by id)" : "'{}'::bigint[]";
+  return `
+    with zone as (
+      update zones
+         set serial = ?, mname = ?, rname = ?, refresh = ?, retry = ?, expire = ?, minimum = ?, ttl = ?,
+             version = version + 1, changed_xid = pg_current_xact_id()
+       where id = ? and version = ?
+      returning id, version, serial
+    )${steps.join("")}
+    select ${createdIds} as created_ids from zone`;
+}
+
+/** owner, owner_key, type, ttl, rdata */
+const RECORD_TYPES = ["bytea", "bytea", "integer", "bigint", "bytea"];
+
+function recordColumns({ owner, type, ttl, rdata }: ResourceRecord): readonly Binding[] {
+  return [owner.wire, nameSortKey(owner.wire), type, ttl, rdata];
+}
+
+/** Adds records of the zone; ids are given out in their order. @param zone what has the zone's `id`: a step, or a query */
+export function insertionOf(records: readonly ResourceRecord[], zone: string): StatementPart {
+  const table = rowsTable(RECORD_TYPES, records.map(recordColumns));
+  const sql = `
+    insert into records (zone_id, owner, owner_key, type, ttl, rdata)
+    select zone.id, r.owner, r.owner_key, r.type, r.ttl, r.rdata
+      from ${zone}, ${table.sql} as r (owner, owner_key, type, ttl, rdata, place)
+     order by place returning id`;
+  return { step: "created", name: `created ${table.shape}`, sql, values: table.values };
+}
+
+/**
+ * Deletes records. Whatever the planner believes of the size of zones, these are to be found by their ids: hence `+ 0`
+ * here, and below the ids once more beside the join.
+ */
+export function deletionOf(ids: readonly number[]): StatementPart {
+  const sql = "delete from records using zone where zone_id + 0 = zone.id and records.id = any(?::bigint[])";
+  return { step: "deleted", name: "deleted", sql, values: [ids] };
+}
+
+/** Gives records, by their ids, other contents. */
+export function overwritingOf(records: readonly StoredRecord[]): StatementPart {
+  const ids = records.map(({ id }) => id);
+  const table = rowsTable(
+    ["bigint", ...RECORD_TYPES],
+    records.map((record) => [record.id, ...recordColumns(record)]),
+  );
+  const sql = `
+    update records
+       set owner = r.owner, owner_key = r.owner_key, type = r.type, ttl = r.ttl, rdata = r.rdata
+      from zone, ${table.sql} as r (id, owner, owner_key, type, ttl, rdata, place)
+     where records.zone_id + 0 = zone.id and records.id = r.id and records.id = any(?::bigint[])`;
+  return { step: "updated", name: `updated ${table.shape}`, sql, values: [...table.values, ids] };
+}
+
+/** Deletes records that signing made. */
+export function derivedDeletionOf(records: readonly StoredRecord[]): StatementPart {
+  const sql =
+    "delete from derived_records using zone where zone_id + 0 = zone.id and derived_records.id = any(?::bigint[])";
+  return { step: "derived_deleted", name: "-d", sql, values: [records.map(({ id }) => id)] };
+}
+
+/** Adds records that signing made. */
+export function derivedInsertionOf(records: readonly ResourceRecord[]): StatementPart {
+  const columns = DERIVED_COLUMNS.join(", ");
+  const table = rowsTable(DERIVED_SQL_TYPES, records.map(derivedColumns));
+  const sql = `
+    insert into derived_records (zone_id, ${columns})
+    select zone.id, ${columns} from zone, ${table.sql} as r (${columns}, place)`;
+  return { step: "derived_created", name: `+d ${table.shape}`, sql, values: table.values };
+}
+
+/** Notes until when caches may have data that left a signed zone. */
+export const CACHED = {
+  step: "cached",
+  name: "c",
+  sql: `
+    update zone_signing set cached_until = greatest(cached_until, ?)
+      from zone where zone_signing.zone_id = zone.id`,
+} as const;
+
+/** The journal's row: serial before, actor, what was deleted and what was added. */
+export const JOURNAL = {
+  step: "journal",
+  name: "journal",
+  sql: `
+    insert into zone_journal (zone_id, version, serial_before, serial, actor, deleted, added)
+    select zone.id, zone.version, ?, zone.serial, ?, ?, ? from zone`,
+} as const;
+
+/** As {@link JOURNAL}, with what signing deleted and added. */
+export const SIGNED_JOURNAL = {
+  step: "journal",
+  name: "d",
+  sql: `
+    insert into zone_journal
+      (zone_id, version, serial_before, serial, actor, deleted, added, derived_deleted, derived_added)
+    select zone.id, zone.version, ?, zone.serial, ?, ?, ?, ?, ? from zone`,
+} as const;

@@ -1,0 +1,50 @@
+import { type ResourceRecord, readRecords } from "../../core/dns/record.ts";
+import { type Db, queryRows } from "../../platform/db.ts";
+
+/** Who is named in the journal for what signing does by time; the history leaves such versions out. */
+export const SIGNING_ACTOR = "dnssec";
+
+/** One change of a zone. */
+export interface HistoryEntry {
+  readonly serial: number;
+  readonly at: Date;
+  readonly actor: string;
+  /** The SOA first, but for a zone's creation. Read a record at a time: a change may be of a million. */
+  readonly deleted: Iterable<ResourceRecord>;
+  /** The SOA first. */
+  readonly added: Iterable<ResourceRecord>;
+}
+
+/** A page ends early when its entries have so many octets together. */
+const PAGE_OCTETS = 4 * 2 ** 20;
+
+/**
+ * The changes of a zone, newest first.
+ * @param before only those whose serial is behind this one (RFC 1982)
+ * @param limit so many at most, fewer when they are large, at least one
+ */
+export async function readHistory(
+  db: Db,
+  zoneId: number,
+  before: number | undefined,
+  limit: number,
+): Promise<HistoryEntry[]> {
+  const rows = await queryRows<{ serial: number; at: Date; actor: string; deleted: Buffer; added: Buffer }>(
+    db,
+    `select serial, at, actor, deleted, added from (
+       select *, sum(octet_length(deleted) + octet_length(added)) over (order by version desc) as octets,
+              row_number() over (order by version desc) as place
+         from (select * from zone_journal
+                where zone_id = ? and actor <> ?
+                  and (?::bigint is null or ((? - serial) & 4294967295) between 1 and 2147483647)
+                order by version desc limit ?) page
+     ) measured
+     where place = 1 or octets <= ? order by version desc`,
+    [zoneId, SIGNING_ACTOR, before ?? null, before ?? null, limit, PAGE_OCTETS],
+  );
+  return rows.map((row) => ({ ...row, deleted: recordsIn(row.deleted), added: recordsIn(row.added) }));
+}
+
+function recordsIn(octets: Buffer): Iterable<ResourceRecord> {
+  return { [Symbol.iterator]: () => readRecords(octets) };
+}

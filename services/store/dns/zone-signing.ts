@@ -1,0 +1,161 @@
+import { randomInt } from "node:crypto";
+import { apexRecords } from "../../core/dns/dnssec/apex-records.ts";
+import { denialScheme } from "../../core/dns/dnssec/denial.ts";
+import { namesToSign } from "../../core/dns/dnssec/name-role.ts";
+import { signatureWindow } from "../../core/dns/dnssec/policy.ts";
+import { type SigningKey, signRrset } from "../../core/dns/dnssec/rrsig.ts";
+import {
+  DERIVED_TYPES,
+  planSignatures,
+  type RrsetToSign,
+  type SigningView,
+  type ZoneSigning,
+} from "../../core/dns/dnssec/signature-plan.ts";
+import type { DomainName } from "../../core/dns/name.ts";
+import { type ResourceRecord, rrsetKey } from "../../core/dns/record.ts";
+import { TYPE, typeMnemonic } from "../../core/dns/rr-types.ts";
+import { encodeSoaRdata } from "../../core/dns/soa.ts";
+import { inCanonicalOrder } from "../../core/dns/zone-file-writer.ts";
+import { type Refusal, unacceptable } from "../../core/refusal.ts";
+import { ok, type Result, refuse } from "../../core/result.ts";
+import type { Clock } from "../../platform/clock.ts";
+import type { Db } from "../../platform/db.ts";
+import { signingPolicy } from "../../platform/dnssec-policy.ts";
+import { runInTurns } from "../../platform/turns.ts";
+import { openSigningKey, readSigning, type SigningState } from "./dnssec-keys.ts";
+import { readAllDerived } from "./dnssec-records.ts";
+import { readAllRecords } from "./records.ts";
+import type { DerivedChange, StoredRecord, ZoneChange } from "./zone-edit.ts";
+import { readTouchedNames } from "./zone-signing-names.ts";
+import type { Zone } from "./zones.ts";
+
+/** What it takes to sign: the deployment's secret, which opens the keys, and the time. */
+export interface ZoneSigner {
+  readonly secret: string;
+  readonly clock: Clock;
+}
+
+/** Signatures that are being made at a time: enough for all threads that make them. */
+const SIGNATURES_AT_ONCE = 256;
+
+/** From so many touched names on, the whole zone is gone through. */
+const MOST_TOUCHED_NAMES = 2_000;
+
+/**
+ * What signing makes of a change, in the same version: signatures of the RRsets that it touches, and the denial records
+ * of names that come, go or get other types, with those of their neighbours. Refuses records that signing makes itself.
+ * Undefined when the zone is signed no longer: it was changed, or deleted, since it was read.
+ * @param extent `touched`: what the change touches; `apex`: the keys or what the parent reads of them changed as well;
+ *   `zone`: all of it
+ */
+export async function deriveChange(
+  db: Db,
+  zone: Zone,
+  change: Pick<ZoneChange, "soa" | "ttl" | "rows" | "difference">,
+  { signer, extent = "touched" }: { readonly signer: ZoneSigner; readonly extent?: "touched" | "apex" | "zone" },
+): Promise<Result<DerivedChange, Refusal> | undefined> {
+  const forbidden = change.difference.added.find(({ type }) => DERIVED_TYPES.has(type));
+  if (forbidden) return refuse(madeBySigning(zone, forbidden.type));
+  const state = await readSigning(db, zone.id);
+  if (!state) return undefined;
+  const isWhole =
+    extent === "zone" ||
+    change.difference.deleted.length + change.difference.added.length > MOST_TOUCHED_NAMES ||
+    // RFC 9077 §3: these decide the TTL of all denial records.
+    negativeTtlOf(zone) !== negativeTtlOf(change);
+  const signing = openSigning(zone.apex, state, change, signer.secret);
+  const apexOwn = [
+    { owner: zone.apex, type: TYPE.SOA, ttl: change.ttl, rdata: encodeSoaRdata(change.soa) },
+    ...apexRecords(zone.apex, state, signingPolicy.keyTtlSeconds),
+  ];
+  const touched = isWhole ? undefined : await readTouchedNames(db, zone, change, { denial: signing.denial, apexOwn });
+  const view = touched ?? (await readWholeZone(db, zone, change, apexOwn));
+  const plan = await runInTurns(planSignatures(signing, view));
+  const signatures = await signAll(plan.toSign, zone.apex, signer);
+  return ok({ deleted: plan.deleted, added: [...plan.added, ...signatures] });
+}
+
+/** What is said of a record that a customer would add to a signed zone, where signing makes those of its type. */
+export function madeBySigning({ name }: Zone, type: number): Refusal {
+  return unacceptable(`${name} is signed: its ${typeMnemonic(type)} records are made by signing`);
+}
+
+/** Signs RRsets with all cores, each for a time of its own. */
+export async function signAll(
+  rrsets: readonly RrsetToSign[],
+  apex: DomainName,
+  { clock }: ZoneSigner,
+): Promise<ResourceRecord[]> {
+  const now = new Date(clock.nowMs());
+  const signatures = new Array<ResourceRecord>(rrsets.length);
+  const waiting = rrsets.entries();
+  const work = async () => {
+    for (const [index, { rrset, key }] of waiting) {
+      signatures[index] = await signRrset(rrset, apex, key, signatureWindow(signingPolicy, now, randomFraction()));
+    }
+  };
+  await Promise.all(Array.from({ length: Math.min(SIGNATURES_AT_ONCE, rrsets.length) }, work));
+  return signatures;
+}
+
+function randomFraction(): number {
+  return randomInt(RANDOM_STEPS) / RANDOM_STEPS;
+}
+
+const RANDOM_STEPS = 2 ** 32;
+
+/** The keys of a zone, opened, by what they sign. */
+export function openSigningKeys(
+  { keys }: SigningState,
+  secret: string,
+): { readonly keySetKeys: readonly SigningKey[]; readonly zoneKeys: readonly SigningKey[] } {
+  const open = keys.filter(({ signsKeySet, signsZone }) => signsKeySet || signsZone);
+  const opened = open.map((key) => ({ key, signingKey: openSigningKey(secret, key) }));
+  return {
+    keySetKeys: opened.filter(({ key }) => key.signsKeySet).map(({ signingKey }) => signingKey),
+    zoneKeys: opened.filter(({ key }) => key.signsZone).map(({ signingKey }) => signingKey),
+  };
+}
+
+function openSigning(apex: DomainName, state: SigningState, after: ZoneTimes, secret: string): ZoneSigning {
+  const denial = denialScheme(state.denial, apex);
+  return { denial, negativeTtl: negativeTtlOf(after), ...openSigningKeys(state, secret) };
+}
+
+type ZoneTimes = Pick<Zone, "ttl" | "soa">;
+
+function negativeTtlOf({ ttl, soa }: ZoneTimes): number {
+  return Math.min(ttl, soa.minimum);
+}
+
+/** All names of the zone as the change leaves it. */
+async function readWholeZone(
+  db: Db,
+  zone: Zone,
+  { rows, difference }: Pick<ZoneChange, "rows" | "difference">,
+  apexOwn: readonly ResourceRecord[],
+): Promise<SigningView<StoredRecord>> {
+  const changesRecords = rows.created.length + rows.updated.length + rows.deletedIds.length > 0;
+  const before = await readAllRecords(db, zone.id);
+  const after = changesRecords ? inCanonicalOrder(applyRows(before, rows)) : before;
+  const changed = new Set([...difference.deleted, ...difference.added].map(({ owner, type }) => rrsetKey(owner, type)));
+  changed.add(rrsetKey(zone.apex, TYPE.SOA));
+  return {
+    names: namesToSign(zone.apex, concatenate(apexOwn, after)),
+    existing: await readAllDerived(db, zone.id),
+    changed,
+  };
+}
+
+/** Records as a change leaves them. */
+export function applyRows(
+  before: readonly StoredRecord[],
+  { deletedIds, updated, created }: ZoneChange["rows"],
+): ResourceRecord[] {
+  const gone = new Set([...deletedIds, ...updated.map(({ id }) => id)]);
+  return [...before.filter(({ id }) => !gone.has(id)), ...updated, ...created];
+}
+
+function* concatenate<T>(...lists: readonly (readonly T[])[]): Generator<T> {
+  for (const list of lists) yield* list;
+}

@@ -1,0 +1,126 @@
+import { type Db, queryRows } from "../platform/db.ts";
+import { type ConsoleScope, visibleTo } from "./console/console-scope.ts";
+import { deleteUnlocked } from "./transactions.ts";
+
+export type JobState = "running" | "done" | "failed";
+
+/** Something that went wrong in a job: a line that was not taken, or why the whole failed. */
+export interface JobError {
+  readonly line?: number;
+  readonly msg: string;
+}
+
+/** Long work of the console. */
+export interface Job {
+  readonly id: string;
+  /** What it does, such as `rpz-import`. */
+  readonly kind: string;
+  /** The login of who started it. */
+  readonly owner: string;
+  /** What it works on. */
+  readonly object: string;
+  readonly state: JobState;
+  readonly done: number;
+  /** Null while not known. */
+  readonly total: number | null;
+  readonly result: object | null;
+  readonly errors: readonly JobError[];
+  readonly createdAt: Date;
+  readonly finishedAt: Date | null;
+}
+
+/** What is new about a running job. */
+export interface JobProgress {
+  readonly done: number;
+  readonly total: number | null;
+}
+
+/** How a job ended. */
+export interface JobEnd extends JobProgress {
+  readonly state: "done" | "failed";
+  readonly result: object | null;
+  readonly errors: readonly JobError[];
+}
+
+/** All times are the database's: the processes that run jobs watch each other by them. */
+export async function addJob(
+  db: Db,
+  job: Pick<Job, "id" | "kind" | "owner" | "object" | "total"> & { readonly about: ConsoleScope },
+): Promise<void> {
+  await db("console_jobs").insert({
+    id: job.id,
+    kind: job.kind,
+    owner: job.owner,
+    object: job.object,
+    total: job.total,
+    scope_role: job.about.role,
+    scope: job.about.scope,
+    created_at: db.fn.now(),
+    heartbeat_at: db.fn.now(),
+  });
+}
+
+/** Notes how far a job is, and that its process lives. @returns false when somebody gave it up meanwhile */
+export async function noteProgress(db: Db, id: string, { done, total }: JobProgress): Promise<boolean> {
+  const changed = await db("console_jobs")
+    .where({ id, state: "running" })
+    .update({ done, total, heartbeat_at: db.fn.now() });
+  return changed > 0;
+}
+
+export async function finishJob(db: Db, id: string, end: JobEnd): Promise<void> {
+  await db("console_jobs")
+    .where({ id, state: "running" })
+    .update({
+      state: end.state,
+      done: end.done,
+      total: end.total,
+      result: end.result && JSON.stringify(end.result),
+      errors: JSON.stringify(end.errors),
+      finished_at: db.fn.now(),
+    });
+}
+
+/** Marks jobs as failed whose process has not been heard of for so long. @returns how many */
+export async function failSilentJobs(db: Db, silentSeconds: number, error: JobError): Promise<number> {
+  return db("console_jobs")
+    .where({ state: "running" })
+    .whereRaw("heartbeat_at < now() - make_interval(secs => ?)", [silentSeconds])
+    .update({ state: "failed", errors: JSON.stringify([error]), finished_at: db.fn.now() });
+}
+
+/** The jobs that a user may see, newest first. */
+export async function listJobs(db: Db, reader: ConsoleScope, limit: number): Promise<Job[]> {
+  const visible = visibleTo(reader);
+  const rows = await queryRows<JobRow>(
+    db,
+    `select ${JOB_COLUMNS} from console_jobs where ${visible.sql} order by created_at desc, id limit ?`,
+    [...visible.values, limit],
+  );
+  return rows.map(jobOf);
+}
+
+export async function findJob(db: Db, reader: ConsoleScope, id: string): Promise<Job | undefined> {
+  const visible = visibleTo(reader);
+  const [row] = await queryRows<JobRow>(
+    db,
+    `select ${JOB_COLUMNS} from console_jobs where id = ?::uuid and ${visible.sql}`,
+    [id, ...visible.values],
+  );
+  return row && jobOf(row);
+}
+
+export async function purgeJobs(db: Db, before: Date): Promise<void> {
+  await deleteUnlocked(db, { table: "console_jobs", key: "id" }, "state <> 'running' and created_at < ?", [before]);
+}
+
+const JOB_COLUMNS = "id, kind, owner, object, state, done, total, result, errors, created_at, finished_at";
+
+interface JobRow extends Omit<Job, "createdAt" | "finishedAt"> {
+  readonly created_at: Date;
+  readonly finished_at: Date | null;
+}
+
+function jobOf({ created_at, finished_at, ...job }: JobRow): Job {
+  return { ...job, createdAt: created_at, finishedAt: finished_at };
+}

@@ -1,0 +1,127 @@
+import { type Db, queryRows, type Transaction } from "../../platform/db.ts";
+import { EVENT_KINDS } from "./event-kinds.ts";
+import { recordEvents } from "./events.ts";
+
+/** Why a contact becomes invalid, and what the event says of it. */
+export interface InvalidationCause {
+  /** Only a `request` confirms a contact that is invalid already with another event. */
+  readonly reason: "request" | "hard-bounces" | "complaint";
+  readonly at: Date;
+  readonly campaignNumid?: number;
+  readonly eeid?: string;
+  readonly deliveryId?: number;
+}
+
+export type ValidityChange = "done" | "already-invalid" | "whitelisted" | "unknown";
+
+/**
+ * Makes a contact invalid and stores the event, unless its address is whitelisted.
+ * @param db may be a transaction; then the address stays locked until it ends
+ */
+export async function invalidateContact(
+  db: Db,
+  instanceId: number,
+  contactId: number,
+  { reason, ...cause }: InvalidationCause,
+): Promise<ValidityChange> {
+  return withUnlistedContact(db, instanceId, contactId, async (transaction, contact) => {
+    if (contact.invalid && reason !== "request") return "already-invalid";
+    await transaction("contacts")
+      .where({ id: contactId })
+      .update({ invalid: true, last_operation: "invalidated", updated_at: transaction.fn.now() });
+    await recordEvents(transaction, [{ ...cause, instanceId, contactId, kind: "invalidated", detail: { reason } }]);
+    return "done";
+  });
+}
+
+/**
+ * Makes a contact valid, starts the count of its hard bounces anew, and stores the event, whatever its validity was;
+ * unless its address is whitelisted.
+ */
+export async function revalidateContact(
+  db: Db,
+  instanceId: number,
+  contactId: number,
+  at: Date,
+): Promise<Exclude<ValidityChange, "already-invalid">> {
+  return withUnlistedContact(db, instanceId, contactId, async (transaction) => {
+    await transaction("contacts").where({ id: contactId }).update({
+      invalid: false,
+      bounces_count_from: at,
+      last_operation: "revalidated",
+      updated_at: transaction.fn.now(),
+    });
+    await recordEvents(transaction, [{ instanceId, contactId, at, kind: "revalidated" }]);
+    return "done" as const;
+  });
+}
+
+/**
+ * Different messages to a contact that bounced hard since it was last revalidated. Events without a delivery
+ * (imported ones) count one each.
+ */
+export async function countHardBouncedMessages(db: Db, contactId: number): Promise<number> {
+  const rows = await queryRows<{ messages: number }>(
+    db,
+    `select count(distinct coalesce(events.delivery_id, -events.id))::int as messages
+     from events join contacts on contacts.instance_id = events.instance_id and contacts.id = events.contact_id
+     where events.contact_id = ? and events.kind = ? and events.at >= contacts.bounces_count_from`,
+    [contactId, EVENT_KINDS["hard-bounce"]],
+  );
+  return rows[0]!.messages;
+}
+
+/**
+ * Takes a contact off a campaign's recipients and stores the event; a second time does neither.
+ * @returns whether it was done now; false also for a contact or campaign that the instance does not have
+ */
+export async function unsubscribeContact(
+  db: Db,
+  instanceId: number,
+  contactId: number,
+  from: { readonly campaignNumid: number; readonly eeid?: string; readonly deliveryId?: number; readonly at: Date },
+): Promise<boolean> {
+  return db.transaction(async (transaction) => {
+    const rows = await queryRows(
+      transaction,
+      `insert into campaign_unsubscriptions (instance_id, contact_id, campaign_numid, at)
+       select instance_id, contacts.id, campaigns.numid, ? from contacts join campaigns using (instance_id)
+       where instance_id = ? and contacts.id = ? and campaigns.numid = ?
+       on conflict do nothing returning 1`,
+      [from.at, instanceId, contactId, from.campaignNumid],
+    );
+    if (rows.length === 0) return false;
+    await transaction("contacts")
+      .where({ id: contactId })
+      .update({ last_operation: "unsubscribed", updated_at: transaction.fn.now() });
+    await recordEvents(transaction, [{ ...from, instanceId, contactId, kind: "unsubscribed" }]);
+    return true;
+  });
+}
+
+/**
+ * Holds an address until the transaction ends. Whoever whitelists an address or changes a contact's validity does
+ * so first: otherwise a contact could become invalid after its whitelisting had been answered.
+ */
+export async function lockAddress(transaction: Transaction, instanceId: number, emailKey: string): Promise<void> {
+  await transaction.raw("select pg_advisory_xact_lock(hashtextextended(?, ?))", [emailKey, instanceId]);
+}
+
+async function withUnlistedContact<Outcome>(
+  db: Db,
+  instanceId: number,
+  contactId: number,
+  change: (transaction: Transaction, contact: { readonly invalid: boolean }) => Promise<Outcome>,
+): Promise<Outcome | "whitelisted" | "unknown"> {
+  return db.transaction(async (transaction) => {
+    const known = await transaction("contacts").where({ instance_id: instanceId, id: contactId }).first("email_key");
+    if (known === undefined) return "unknown";
+    await lockAddress(transaction, instanceId, known.email_key);
+    const listed = await transaction("whitelist")
+      .where({ instance_id: instanceId, email_key: known.email_key })
+      .first("email_key");
+    if (listed !== undefined) return "whitelisted";
+    const contact = await transaction("contacts").where({ id: contactId }).forNoKeyUpdate().first("invalid");
+    return contact === undefined ? "unknown" : change(transaction, contact);
+  });
+}

@@ -1,0 +1,51 @@
+import { type Db, queryRows } from "../../platform/db.ts";
+import { holdFolding } from "./event-counts.ts";
+import { dropEmptyEventMonths } from "./event-partitions.ts";
+import { removeMessages } from "./message-retention.ts";
+
+const DAY_MS = 86_400_000;
+
+/**
+ * Removes what instances no longer keep, by whole days (UTC): events with their counts, archived messages, and then
+ * messages of which no archive is left; at last the months that hold no events any more.
+ * @param signal ends it early; the next time goes on from there
+ */
+export async function applyRetention(db: Db, now: Date, signal?: AbortSignal): Promise<void> {
+  const instances = await queryRows<{
+    id: number;
+    event_days: number | null;
+    archive_days: number | null;
+    message_days: number | null;
+  }>(
+    db,
+    `select id, event_retention_days as event_days, archive_retention_days as archive_days,
+       message_retention_days as message_days
+     from instances where coalesce(event_retention_days, archive_retention_days, message_retention_days) is not null`,
+  );
+  for (const { id, event_days, archive_days, message_days } of instances) {
+    if (signal?.aborted) return;
+    if (event_days !== null) await removeEventsBefore(db, id, startOfDay(now, event_days));
+    if (archive_days !== null) await removeArchivesBefore(db, id, startOfDay(now, archive_days));
+    if (message_days !== null)
+      await removeMessages(db, { instanceId: id, before: startOfDay(now, message_days) }, signal);
+  }
+  await dropEmptyEventMonths(db, now);
+}
+
+async function removeEventsBefore(db: Db, instanceId: number, cutoff: Date): Promise<void> {
+  await db.transaction(async (transaction) => {
+    await holdFolding(transaction);
+    await transaction("events").where({ instance_id: instanceId }).where("at", "<", cutoff).delete();
+    await transaction("event_counts").where({ instance_id: instanceId }).where("bucket", "<", cutoff).delete();
+    await transaction("event_count_deltas").where({ instance_id: instanceId }).where("minute", "<", cutoff).delete();
+  });
+}
+
+async function removeArchivesBefore(db: Db, instanceId: number, cutoff: Date): Promise<void> {
+  await queryRows(db, "delete from archived_messages where instance_id = ? and sent_at < ?", [instanceId, cutoff]);
+}
+
+/** Midnight (UTC) some days ago. */
+function startOfDay(now: Date, daysAgo: number): Date {
+  return new Date(Math.floor(now.getTime() / DAY_MS - daysAgo) * DAY_MS);
+}

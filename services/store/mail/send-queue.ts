@@ -1,0 +1,95 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Db } from "../../platform/db.ts";
+import type { WithinSpan } from "../../platform/tracer.ts";
+import { keepSpan, traced } from "../../platform/tracing.ts";
+import { inTransaction } from "../transactions.ts";
+import { type AcceptedSend, acceptSends, type Send } from "./batches.ts";
+import { announceMail } from "./queue.ts";
+
+/** Of one transaction: above this a failure would be too much to do again, and memory too much to hold. */
+const MOST_RECIPIENTS = 1_000;
+const MOST_OCTETS = 32 * 2 ** 20;
+/** Notices to the workers are this far apart: they look for new mail no more often while they have some. */
+const BETWEEN_NOTICES_MS = 20;
+
+interface WaitingSend {
+  readonly send: Send;
+  readonly withinSpan: WithinSpan;
+  resolve(accepted: AcceptedSend): void;
+  reject(error: unknown): void;
+}
+
+/**
+ * Accepts sends that come at the same time in one transaction: while one commits, the next gather. A commit to the disk
+ * and a round of statements are then shared by as many as there are connections, and nobody waits for longer than two.
+ */
+export class SendQueue {
+  readonly #db: Db;
+  #waiting: WaitingSend[] = [];
+  #working = false;
+  /** Workers are being told, or have just been. */
+  #telling = false;
+  /** Something was accepted since they were told. */
+  #untold = false;
+
+  constructor(db: Db) {
+    this.#db = db;
+  }
+
+  /** Resolves when the send is durable; the workers are told then. @throws what `acceptSend` does */
+  accept(send: Send): Promise<AcceptedSend> {
+    return new Promise((resolve, reject) => {
+      this.#waiting.push({ send: traced(send), withinSpan: keepSpan(), resolve, reject });
+      if (!this.#working) void this.#work();
+    });
+  }
+
+  async #work(): Promise<void> {
+    this.#working = true;
+    while (this.#waiting.length > 0) {
+      await this.#acceptTogether(this.#takeNext());
+      this.#untold = true;
+      if (!this.#telling) void this.#tell();
+    }
+    this.#working = false;
+  }
+
+  /** It only hastens: the delivery workers look by themselves, what was accepted is safe, and nobody waits for this. */
+  async #tell(): Promise<void> {
+    this.#telling = true;
+    while (this.#untold) {
+      this.#untold = false;
+      await announceMail(this.#db).catch(() => {});
+      await sleep(BETWEEN_NOTICES_MS);
+    }
+    this.#telling = false;
+  }
+
+  #takeNext(): WaitingSend[] {
+    let octets = 0;
+    let recipients = 0;
+    let count = 0;
+    for (const { send } of this.#waiting) {
+      octets += send.content.kind === "finished" ? send.content.octets.length : send.content.template.html.length;
+      recipients += send.recipients.length + send.copies.length;
+      if (count > 0 && (octets > MOST_OCTETS || recipients > MOST_RECIPIENTS)) break;
+      count += 1;
+    }
+    return this.#waiting.splice(0, count);
+  }
+
+  async #acceptTogether(together: readonly WaitingSend[]): Promise<void> {
+    try {
+      const sends = together.map(({ send }) => send);
+      // Of those that share it, the first one's trace shows the transaction.
+      const accepted = await together[0]!.withinSpan(() =>
+        inTransaction(this.#db, (transaction) => acceptSends(transaction, sends)),
+      );
+      for (const [index, { resolve }] of together.entries()) resolve(accepted[index]!);
+    } catch (error) {
+      if (together.length === 1) together[0]!.reject(error);
+      // One of them may be at fault: each by itself, so that the others do not suffer for it.
+      else for (const waiting of together) await this.#acceptTogether([waiting]);
+    }
+  }
+}

@@ -1,0 +1,91 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import SMTPConnection from "nodemailer/lib/smtp-connection";
+import type { Db } from "../../services/platform/db.ts";
+
+/** Whose mail is sent. */
+export interface Sender {
+  readonly campaign: { readonly numid: number; readonly apikey: string };
+  /** Key of the instance. */
+  readonly key: string;
+  readonly domain: string;
+}
+
+/** What the API and delivery made of a batch. */
+export interface BatchResult {
+  /** The slowest call with CONTACTS_PER_CALL contacts. */
+  readonly callMs: number;
+  readonly deliveredPerSecond: number;
+}
+
+const CONTACTS_PER_CALL = 10_000;
+
+/** About 10 KB, personalised, with a link on each line. */
+export const BATCH_HTML = `<html><body><p>Dear XYZNOMBREXYZ</p>${"<p>Lorem ipsum dolor sit amet, <a href='http://example.org/x'>consectetur</a>.</p>\n".repeat(125)}</body></html>`;
+
+/** From the first call of `send_many_inline` to the last message that the sink took. */
+export async function measureBatch(db: Db, api: string, sender: Sender, recipients: number): Promise<BatchResult> {
+  const startedAt = performance.now();
+  let callMs = 0;
+  for (let first = 0; first < recipients; first += CONTACTS_PER_CALL) {
+    const contactos = Array.from({ length: Math.min(CONTACTS_PER_CALL, recipients - first) }, (_, i) => ({
+      email: `r${first + i}@d${i % 20}.example.net`,
+      nombre: `Name ${i}`,
+    }));
+    const callAt = performance.now();
+    const response = await fetch(`${api}/v1/envio/send_many_inline`, {
+      method: "POST",
+      headers: { Authorization: sender.key, "Content-Type": "application/json" },
+      body: JSON.stringify({ campana_id: sender.campaign.numid, email: true, contactos, html: BATCH_HTML }),
+    });
+    const { sent } = (await response.json()) as { sent: number };
+    const answeredMs = Math.round(performance.now() - callAt);
+    callMs = Math.max(callMs, answeredMs);
+    print(`send_many_inline: ${sent} contacts accepted in ${answeredMs} ms`);
+  }
+  const left = async () => Number((await db("deliveries").where({ state: "queued" }).count())[0]?.count);
+  for (let queued = await left(); queued > 0; queued = await left()) await sleep(queued > 2_000 ? 500 : 50);
+  const deliveredPerSecond = report("API call to the last message accepted by the sink", recipients, startedAt);
+  return { callMs, deliveredPerSecond };
+}
+
+/** Submission with AUTH over so many connections. @returns messages accepted a second */
+export async function measureSubmission(
+  address: string,
+  { campaign, domain }: Sender,
+  { messages, connections }: { readonly messages: number; readonly connections: number },
+): Promise<number> {
+  const [host, port] = address.split(":");
+  const body = `${"Lorem ipsum dolor sit amet, consectetur adipiscing.\r\n".repeat(190)}`;
+  let next = 0;
+  const startedAt = performance.now();
+  const client = async () => {
+    const connection = new SMTPConnection({ host, port: Number(port), tls: { rejectUnauthorized: false } });
+    connection.on("error", (error) => print(`submission: ${error.message}`));
+    await new Promise<void>((resolve) => connection.connect(() => resolve()));
+    const credentials = { user: `bench-${campaign.numid}`, pass: campaign.apikey };
+    await new Promise<void>((resolve, reject) =>
+      connection.login({ credentials }, (error) => (error ? reject(error) : resolve())),
+    );
+    while (next < messages) {
+      const to = `s${next++}@d${next % 20}.example.net`;
+      const message = `From: info@${domain}\r\nTo: ${to}\r\nSubject: bench\r\nMessage-ID: <${next}@${domain}>\r\n\r\n${body}`;
+      await new Promise<void>((resolve, reject) =>
+        connection.send({ from: `info@${domain}`, to }, message, (error) => (error ? reject(error) : resolve())),
+      );
+    }
+    connection.quit();
+  };
+  await Promise.all(Array.from({ length: connections }, client));
+  return report("submission with AUTH, accepted and committed", messages, startedAt);
+}
+
+/** @returns how many a second */
+function report(what: string, count: number, startedAt: number): number {
+  const seconds = (performance.now() - startedAt) / 1000;
+  print(`${what}: ${count} messages in ${seconds.toFixed(1)} s, ${Math.round(count / seconds)} a second`);
+  return count / seconds;
+}
+
+function print(line: string): void {
+  process.stdout.write(`${line}\n`);
+}

@@ -1,0 +1,295 @@
+import { execFileSync, spawn, spawnSync } from "node:child_process";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createServer, type IncomingHttpHeaders, type IncomingMessage } from "node:http";
+import { type RequestOptions, request as secureRequest } from "node:https";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterAll, expect, test } from "vitest";
+import { packageFolder } from "../../services/platform/package-folder.ts";
+import { freePort, isInstalled } from "../support/peers-processes.ts";
+
+const deploy = join(packageFolder, "deploy");
+const folder = mkdtempSync(join(tmpdir(), "palomar-deploy-"));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+const PATH = `${process.env.PATH}:/usr/sbin:/sbin`;
+const run = (program: string, ...args: string[]) => {
+  const { status, stdout, stderr } = spawnSync(program, args, { encoding: "utf8", env: { PATH } });
+  return { status, output: `${stdout}${stderr}` };
+};
+const skipNote = (program: string) => (isInstalled(program) ? "" : ` (skipped: ${program} is not installed)`);
+
+test.skipIf(!isInstalled("promtool"))(
+  `Prometheus takes its configuration and the alert rules${skipNote("promtool")}`,
+  () => {
+    expect(run("promtool", "check", "rules", join(deploy, "prometheus/alerts.yml")).output).toContain("SUCCESS");
+    expect(run("promtool", "check", "config", join(deploy, "prometheus/prometheus.yml")).status).toBe(0);
+  },
+);
+
+/** By alert: what is measured each minute for a hundred, in promtool's notation, when it is to fire. */
+const FIRING: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  NodeDown: { 'up{job="palomar", instance="one"}': "0x100" },
+  ServiceNotReady: { 'palomar_service_ready{service="delivery"}': "0x100" },
+  ServiceRestarts: { 'palomar_service_restarts_total{service="delivery"}': "0+1x100" },
+  DatabaseAway: { palomar_database_up: "0x100" },
+  ZonesStale: { palomar_dns_behind_seconds: "0+60x100" },
+  ZonesPublishedSlowly: {
+    'palomar_dns_publication_seconds_bucket{le="5"}': "0x100",
+    'palomar_dns_publication_seconds_bucket{le="30"}': "0+9x100",
+    'palomar_dns_publication_seconds_bucket{le="+Inf"}': "0+9x100",
+  },
+  ServfailRate: {
+    'palomar_dns_responses_total{rcode="0"}': "0+900x100",
+    'palomar_dns_responses_total{rcode="2"}': "0+90x100",
+  },
+  RateLimitActive: { palomar_dns_rate_dropped_total: "0+9000x100" },
+  SigningBehind: { palomar_dnssec_overdue_seconds: "0+60x100" },
+  MailWaits: { palomar_queue_ready_seconds: "12000+60x100" },
+  MailStandsStill: {
+    'palomar_queue_partitions{state="ready"}': "5x100",
+    'palomar_delivery_attempts_total{outcome="delivered"}': "7x100",
+  },
+  ManyHardBounces: {
+    'palomar_bounces_total{class="hard", reason="userunknown"}': "0+9x100",
+    'palomar_delivery_attempts_total{outcome="delivered"}': "0+90x100",
+  },
+  Blocked: {
+    'palomar_bounces_total{class="soft", reason="blocked"}': "0+9x100",
+    'palomar_delivery_attempts_total{outcome="delivered"}': "0+90x100",
+  },
+  ManyComplaints: {
+    palomar_complaints_total: "0+1x100",
+    'palomar_delivery_attempts_total{outcome="delivered"}': "0+90x100",
+  },
+  BouncesWait: { 'palomar_inbound_messages{state="waiting"}': "1001x100" },
+  Quarantine: { 'palomar_inbound_messages{state="quarantined"}': "1x100" },
+  ApiErrors: {
+    'palomar_http_request_seconds_count{service="dns-api", status="2xx"}': "0+900x100",
+    'palomar_http_request_seconds_count{service="dns-api", status="5xx"}': "0+90x100",
+  },
+  ApiSlow: {
+    'palomar_http_request_seconds_bucket{service="dns-api", le="2.5"}': "0x100",
+    'palomar_http_request_seconds_bucket{service="dns-api", le="10"}': "0+9x100",
+    'palomar_http_request_seconds_bucket{service="dns-api", le="+Inf"}': "0+9x100",
+  },
+  StandbyBehind: { 'palomar_database_replication_lag_seconds{standby="two"}': "31x100" },
+};
+
+/** What is measured of a deployment that is well, with everything at work. */
+const QUIET: Readonly<Record<string, string>> = {
+  'up{job="palomar", instance="one"}': "1x100",
+  'palomar_service_ready{service="delivery"}': "1x100",
+  'palomar_service_restarts_total{service="delivery"}': "0x50 1x50",
+  palomar_database_up: "1x100",
+  palomar_dns_behind_seconds: "1x100",
+  'palomar_dns_publication_seconds_bucket{le="5"}': "0+9x100",
+  'palomar_dns_publication_seconds_bucket{le="+Inf"}': "0+9x100",
+  'palomar_dns_responses_total{rcode="0"}': "0+900x100",
+  palomar_dns_rate_dropped_total: "0+9x100",
+  palomar_dnssec_overdue_seconds: "0x100",
+  palomar_queue_ready_seconds: "30x100",
+  // Somebody's server refuses for now, for days.
+  palomar_queue_oldest_seconds: "200000x100",
+  'palomar_queue_partitions{state="ready"}': "5x100",
+  'palomar_delivery_attempts_total{outcome="delivered"}': "0+90x100",
+  'palomar_bounces_total{class="hard", reason="userunknown"}': "0+1x100",
+  palomar_complaints_total: "0x50 3x50",
+  'palomar_inbound_messages{state="waiting"}': "3x100",
+  'palomar_inbound_messages{state="quarantined"}': "0x100",
+  'palomar_http_request_seconds_count{service="dns-api", status="2xx"}': "0+900x100",
+  'palomar_http_request_seconds_bucket{service="dns-api", le="0.5"}': "0+9x100",
+  'palomar_http_request_seconds_bucket{service="dns-api", le="+Inf"}': "0+9x100",
+  'palomar_database_replication_lag_seconds{standby="two"}': "1x100",
+};
+
+test.skipIf(!isInstalled("promtool"))(
+  `each alert fires when it should, and none where all is well${skipNote("promtool")}`,
+  () => {
+    const alerts = [...readFileSync(join(deploy, "prometheus/alerts.yml"), "utf8").matchAll(/- alert: (\w+)/g)];
+    expect(alerts.map(([, name]) => name)).toEqual(Object.keys(FIRING));
+    const scene = (series: Readonly<Record<string, string>>, expression: string, value: number) => ({
+      interval: "1m",
+      input_series: Object.entries(series).map(([name, values]) => ({ series: name, values })),
+      promql_expr_test: [
+        { expr: `${expression} or vector(0)`, eval_time: "90m", exp_samples: [{ labels: "{}", value }] },
+      ],
+    });
+    const count = (filter: string) => `count(ALERTS{alertstate="firing"${filter}})`;
+    // Without a worker at all, nobody counts attempts.
+    const { MailStandsStill } = FIRING as Record<"MailStandsStill", Readonly<Record<string, string>>>;
+    const noWorker = Object.fromEntries(Object.entries(MailStandsStill).filter(([name]) => !name.includes("attempts")));
+    const file = join(folder, "alerts-test.yml");
+    const tests = [
+      ...Object.entries(FIRING).map(([name, series]) => scene(series, count(`, alertname="${name}"`), 1)),
+      scene(noWorker, count(', alertname="MailStandsStill"'), 1),
+      scene(QUIET, count(""), 0),
+    ];
+    // JSON is YAML as well.
+    writeFileSync(file, JSON.stringify({ rule_files: [join(deploy, "prometheus/alerts.yml")], tests }));
+    expect(run("promtool", "test", "rules", file)).toEqual({ status: 0, output: expect.stringContaining("SUCCESS") });
+  },
+  300_000,
+);
+
+test.skipIf(!isInstalled("promtool"))(`every query of the dashboards is lawful${skipNote("promtool")}`, () => {
+  const queries = dashboards().flatMap(({ panels }) =>
+    panels.flatMap(({ targets }) => targets.map(({ expr }) => expr)),
+  );
+  expect(queries.length).toBeGreaterThan(20);
+  const rules = queries.map((expr, index) => `      - record: query_${index}\n        expr: ${JSON.stringify(expr)}`);
+  const file = join(folder, "queries.yml");
+  writeFileSync(file, `groups:\n  - name: dashboards\n    rules:\n${rules.join("\n")}\n`);
+  expect(run("promtool", "check", "rules", file)).toMatchObject({ status: 0 });
+});
+
+interface Dashboard {
+  readonly uid: string;
+  readonly title: string;
+  readonly panels: readonly { readonly id: number; readonly targets: readonly { readonly expr: string }[] }[];
+}
+
+function dashboards(): Dashboard[] {
+  const place = join(deploy, "grafana/dashboards");
+  return readdirSync(place).map((file) => JSON.parse(readFileSync(join(place, file), "utf8")));
+}
+
+test("the dashboards have names of their own, and their panels numbers", () => {
+  const boards = dashboards();
+  expect(new Set(boards.map(({ uid }) => uid)).size).toBe(boards.length);
+  for (const { panels } of boards) expect(new Set(panels.map(({ id }) => id)).size).toBe(panels.length);
+});
+
+/** The proxy's configuration, its files in a folder of the test's own and its ports and services where they are told. */
+function proxyConfiguration(ports: { readonly plain: number; readonly tls: number; readonly service: number }): string {
+  execFileSync(join(deploy, "prepare"), [folder]);
+  const [, release] = /nginx\/1\.(\d+)/.exec(run("nginx", "-v").output) ?? [];
+  const text = readFileSync(join(deploy, "nginx/nginx.conf"), "utf8")
+    .replaceAll("/tmp/", `${folder}/`)
+    .replace(/\/dev\/(stdout|stderr)/g, `${folder}/$1`)
+    .replaceAll("/run/secrets/", `${folder}/`)
+    .replace(/http:\/\/(dns-api|mail-api|tracking|console):\d+/g, `http://127.0.0.1:${ports.service}/$1$request_uri`)
+    .replace("listen 8000;", `listen 127.0.0.1:${ports.plain};`);
+  // The image's nginx knows `http2 on`; Debian's, before 1.25, has it with the address.
+  const older = text.replace(/listen 8443 ssl;\n\s+http2 on;/, `listen 127.0.0.1:${ports.tls} ssl http2;`);
+  const file = join(folder, "nginx.conf");
+  writeFileSync(
+    file,
+    Number(release) < 25 ? older : text.replace("listen 8443 ssl;", `listen 127.0.0.1:${ports.tls} ssl;`),
+  );
+  return file;
+}
+
+test.skipIf(!isInstalled("nginx"))(`nginx takes the proxy's configuration${skipNote("nginx")}`, () => {
+  const file = proxyConfiguration({ plain: 8000, tls: 8443, service: 8080 });
+  expect(run("nginx", "-t", "-c", file)).toEqual({ status: 0, output: expect.stringContaining("successful") });
+});
+
+test.skipIf(!isInstalled("nginx"))(
+  `the proxy sends each path to its service, over TLS alone${skipNote("nginx")}`,
+  async () => {
+    const seen: IncomingMessage[] = [];
+    const service = createServer((request, response) => {
+      seen.push(request);
+      response.end(request.url);
+    });
+    await new Promise<void>((resolve) => service.listen(0, "127.0.0.1", resolve));
+    const ports = { plain: await freePort(), tls: await freePort(), service: (service.address() as AddressInfo).port };
+    const nginx = spawn("nginx", ["-c", proxyConfiguration(ports), "-g", "daemon off;"], {
+      env: { PATH },
+      stdio: "ignore",
+    });
+    const ask = (path: string, options: RequestOptions = {}) =>
+      new Promise<{ status: number; headers: IncomingHttpHeaders; body: string }>((resolve, reject) => {
+        const secure = {
+          host: "127.0.0.1",
+          port: ports.tls,
+          path,
+          rejectUnauthorized: false,
+          agent: false,
+          ...options,
+        };
+        const outgoing = secureRequest(secure, (response) => {
+          let body = "";
+          response.on("data", (chunk) => (body += chunk));
+          response.on("end", () => resolve({ status: response.statusCode!, headers: response.headers, body }));
+        });
+        outgoing.on("error", reject);
+        outgoing.end();
+      });
+    try {
+      for (let tries = 0; tries < 100 && (await ask("/").catch(() => undefined)) === undefined; tries += 1)
+        await sleep(100);
+      for (const [path, name] of [
+        ["/api/v1/domain_list", "dns-api"],
+        ["/v1/campania/?x=1", "mail-api"],
+        ["/c/token", "tracking"],
+        ["/admin/v1/session", "console"],
+        ["/", "console"],
+      ] as const) {
+        expect((await ask(path)).body).toBe(`/${name}${path}`);
+      }
+      const named = await ask("/", { headers: { "X-Request-Id": "order-1", "X-Forwarded-For": "203.0.113.1" } });
+      expect(named.headers["strict-transport-security"]).toContain("max-age");
+      // Whoever a client says it is, the proxy knows better.
+      expect(seen.at(-1)?.headers).toMatchObject({ "x-request-id": "order-1", "x-forwarded-for": "127.0.0.1" });
+      await ask("/");
+      expect(seen.at(-1)?.headers["x-request-id"]).toMatch(/^[0-9a-f]{32}$/);
+      expect((await ask("/", { method: "POST", headers: { "Content-Length": String(33 * 2 ** 20) } })).status).toBe(
+        413,
+      );
+      const redirect = await fetch(`http://127.0.0.1:${ports.plain}/v1/`, { redirect: "manual" });
+      expect(redirect.status).toBe(301);
+      expect(redirect.headers.get("location")).toMatch(/^https:/);
+      for (const version of ["TLSv1", "TLSv1.1"] as const) {
+        const old = { minVersion: version, maxVersion: version, ciphers: "DEFAULT@SECLEVEL=0" };
+        await expect(ask("/", old)).rejects.toThrow(/protocol version|reset|unsupported/i);
+      }
+      const weak = { maxVersion: "TLSv1.2", ciphers: "AES128-SHA@SECLEVEL=0" } as const;
+      await expect(ask("/", weak)).rejects.toThrow(/handshake failure|reset/i);
+    } finally {
+      nginx.kill("SIGTERM");
+      await new Promise((resolve) => nginx.once("exit", resolve));
+      service.close();
+    }
+  },
+  60_000,
+);
+
+test.skipIf(!isInstalled("knotc"))(
+  `Knot takes the secondary's configuration with a stanza of ours${skipNote("knotc")}`,
+  () => {
+    writeFileSync(join(folder, "zones.conf"), STANZA);
+    const text = readFileSync(join(deploy, "knot/knot.conf"), "utf8")
+      .replace("/config/zones.conf", join(folder, "zones.conf"))
+      .replaceAll('"/storage"', `"${folder}"`)
+      .replaceAll('"/rundir"', `"${folder}"`)
+      .replace("user: knot:knot", "");
+    const file = join(folder, "knot.conf");
+    writeFileSync(file, text);
+    expect(run("knotc", "-c", file, "conf-check")).toMatchObject({ status: 0 });
+  },
+);
+
+/** As `palomar acl show --for knot` writes it; test/system/peers-catalogs.test.ts has Knot take zones by one. */
+const STANZA = `key:
+  - id: knot-acme.
+    algorithm: hmac-sha256
+    secret: c2VjcmV0IHNlY3JldCBzZWNyZXQ=
+remote:
+  - id: acme
+    address: 192.0.2.1@53
+    key: knot-acme.
+acl:
+  - id: acme-notify
+    address: 192.0.2.1
+    action: notify
+zone:
+  - domain: catalog.acme.example
+    master: acme
+    acl: acme-notify
+    catalog-role: interpret
+    catalog-template: default
+`;

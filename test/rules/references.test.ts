@@ -1,0 +1,214 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { Command } from "commander";
+import { expect, it } from "vitest";
+import type { CommandRuntime } from "../../services/cli/runtime.ts";
+import type { Refusal } from "../../services/core/refusal.ts";
+import { makeDialect as makeDnsDialect } from "../../services/dns-api/dialect.ts";
+import { makeMailDialect } from "../../services/mail-api/dialect.ts";
+import { FILE_VARIABLES, VARIABLES } from "../../services/platform/config.ts";
+import type { Db } from "../../services/platform/db.ts";
+import { packageFolder } from "../../services/platform/package-folder.ts";
+
+// The references are made from the code. `npx vitest run test/rules/references.test.ts -u` writes them anew.
+const documentAt = (name: string) => join(packageFolder, "docs", name);
+
+it("docs/metrics.md has every metric with its meaning, and no other", async () => {
+  await expect(composeMetrics()).toMatchFileSnapshot(documentAt("metrics.md"));
+});
+
+it("docs/variables.md has every variable with its default and meaning", async () => {
+  await expect(composeVariables()).toMatchFileSnapshot(documentAt("variables.md"));
+});
+
+it("docs/commands.md has every command with its arguments and options", async () => {
+  await expect(await composeCommands()).toMatchFileSnapshot(documentAt("commands.md"));
+});
+
+it("docs/errors.md has every refusal as the APIs word it", async () => {
+  await expect(composeErrors()).toMatchFileSnapshot(documentAt("errors.md"));
+});
+
+it("no alert and no dashboard asks for a metric that is not there", () => {
+  const defined = new Set(findMetrics().map(({ name }) => name));
+  const folder = join(packageFolder, "deploy");
+  const files = readdirSync(folder, { recursive: true, encoding: "utf8" }).filter((file) =>
+    /\.(json|ya?ml)$/.test(file),
+  );
+  const asked = files.flatMap((file) =>
+    [...readFileSync(join(folder, file), "utf8").matchAll(/\bpalomar_[a-z_]+/g)].map(([name]) => name),
+  );
+  expect(asked.length).toBeGreaterThan(0);
+  const isDefined = (name: string) => defined.has(name) || defined.has(name.replace(/_(bucket|count|sum)$/, ""));
+  expect([...new Set(asked)].filter((name) => !isDefined(name))).toEqual([]);
+});
+
+interface Metric {
+  readonly name: string;
+  readonly type: string;
+  readonly labels: string;
+  readonly help: string;
+}
+
+/** Every metric that the sources define: its name and its help stand side by side whatever makes it. */
+function findMetrics(): Metric[] {
+  const folder = join(packageFolder, "services");
+  const found: Metric[] = [];
+  for (const file of readdirSync(folder, { recursive: true, encoding: "utf8" })) {
+    if (!file.endsWith(".ts")) continue;
+    const source = readFileSync(join(folder, file), "utf8");
+    const constants = new Map(
+      [...source.matchAll(/const (\w+) = "(palomar_\w+)";/g)].map(([, id, name]) => [id, name]),
+    );
+    const definitions = [
+      ...source.matchAll(
+        /(?:"(palomar_[a-z_]+)"|name: ([A-Z_]+)),\s*(?:help: )?"((?:[^"\\]|\\.)*)",?\s*(?:(?:labelNames: )?\[([^\]]*)\])?/g,
+      ),
+    ];
+    for (const { 1: literal, 2: constant, 3: help, 4: labels = "", index } of definitions) {
+      const name = literal ?? constants.get(constant);
+      if (name === undefined) continue;
+      const isHistogram = /new Histogram\(\{\s*(name: )?$/.test(source.slice(0, index));
+      const type = isHistogram ? "histogram" : name.endsWith("_total") ? "counter" : "gauge";
+      const named = [...labels.matchAll(/"(\w+)"/g)].map(([, label]) => `\`${label}\``).join(", ");
+      found.push({ name, type, labels: named || "–", help: help! });
+    }
+  }
+  return found.sort((a, b) => (a.name < b.name ? -1 : 1));
+}
+
+function composeMetrics(): string {
+  const rows = findMetrics().map(({ name, type, labels, help }) => `| \`${name}\` | ${type} | ${labels} | ${help} |`);
+  return `# Metrics
+
+\`GET /metrics\` of the monitoring listener (\`PALOMAR_METRICS_LISTEN\`) shows them in Prometheus' text form: all services
+of the stack summed, plus what the database has. The names are stable: one that goes is named in the CHANGELOG a release
+before. Times are in seconds, sizes in octets. What nobody can know at the moment, such as the queue while the database is
+away, is not shown rather than shown as zero.
+
+| metric | type | labels | meaning |
+|---|---|---|---|
+${rows.join("\n")}
+
+Beside it \`GET /healthz\` says that the process lives and \`GET /readyz\` whether every service is ready and the database
+answers (503 with \`{"problems":[…]}\` otherwise). Dashboards and alert rules over these metrics are in
+[deploy/](../deploy/README.md).
+
+Every request over HTTP has a name: what its caller put into \`X-Request-Id\` (up to 128 letters, digits and \`._:+/=-\`), else
+one made here. The answer carries it back, the log lines of the request have it as \`requestId\`, and the console hands it on
+to the API that it asks, so one search finds a request in the logs of every service it passed.
+`;
+}
+
+function composeVariables(): string {
+  const rows = Object.entries(VARIABLES).map(([name, { fallback, meaning }]) => {
+    const shown = fallback === null ? "unset" : fallback === "" ? "empty" : `\`${fallback}\``;
+    return `| \`${name}\` | ${shown} | ${meaning} |`;
+  });
+  const files = FILE_VARIABLES.map((name) => `\`${name}\``).join(", ");
+  return `# Variables
+
+Every setting is an environment variable. All problems are reported together, at start, with exit status 2.
+A listen value is \`host:port\`, several parted by commas, or \`off\`; port 0 picks a free one. An empty variable counts as unset.
+What is secret may stand in a file instead, which a variable of its own names: ${files}.
+
+| variable | default | meaning |
+|---|---|---|
+${rows.join("\n")}
+`;
+}
+
+/** All commands, registered as \`palomar\` does it. */
+async function loadCommands(): Promise<Command> {
+  const program = new Command("palomar");
+  const folder = join(packageFolder, "services/cli/commands");
+  const runtime = { config: {} } as CommandRuntime;
+  // A file that adds to another's command comes after it.
+  const files = readdirSync(folder).sort((a, b) => (a.replace(".ts", "") < b.replace(".ts", "") ? -1 : 1));
+  for (const file of files) {
+    const module = (await import(join(folder, file))) as Record<string, unknown>;
+    for (const [name, register] of Object.entries(module)) {
+      if (/^register\w+Command$/.test(name))
+        (register as (program: Command, runtime: CommandRuntime) => void)(program, runtime);
+    }
+  }
+  return program;
+}
+
+async function composeCommands(): Promise<string> {
+  const lines: string[] = [];
+  const describe = (command: Command, path: string) => {
+    if (command.commands.length > 0) {
+      for (const child of command.commands) describe(child, `${path} ${child.name()}`);
+      return;
+    }
+    const words = command.registeredArguments.map((argument) => {
+      const word = `${argument.name()}${argument.variadic ? "…" : ""}`;
+      return argument.required ? `<${word}>` : `[${word}]`;
+    });
+    lines.push(`## \`${[path, ...words].join(" ")}\``, "", `${sentence(command.description())}`, "");
+    const options = command.options.filter(({ hidden }) => !hidden);
+    if (options.length === 0) return;
+    lines.push("| option | meaning |", "|---|---|");
+    for (const { flags, description, mandatory, argChoices } of options) {
+      const choices = argChoices ? ` (${argChoices.join(", ")})` : "";
+      lines.push(`| \`${flags.replaceAll("|", "\\|")}\` | ${description}${choices}${mandatory ? "; required" : ""} |`);
+    }
+    lines.push("");
+  };
+  const program = await loadCommands();
+  for (const command of program.commands.toSorted((a, b) => (a.name() < b.name() ? -1 : 1)))
+    describe(command, `palomar ${command.name()}`);
+  return `# Commands
+
+\`palomar\` is the package's program; from a clone it is called as \`npm run -s palomar -- …\`. Every command takes \`--json\`, which
+makes it print one object (lists: one array), and \`--help\`. Results go to standard output, everything else to standard
+error. Exit status: 0 done, 1 refused or failed, 2 wrong usage or configuration.
+
+${lines.join("\n")}`;
+}
+
+function sentence(text: string): string {
+  return `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
+}
+
+const REFUSALS: readonly (readonly [Refusal, string])[] = [
+  [{ kind: "unknown-path" }, "the path does not exist"],
+  [{ kind: "wrong-method", allowed: [] }, "the path does not take this method; `Allow` has those that it takes"],
+  [{ kind: "unauthenticated" }, "no credentials, or wrong ones"],
+  [{ kind: "forbidden", text: "…" }, "known, but not entitled; the text says to what"],
+  [{ kind: "malformed-json" }, "the body is no JSON object in UTF-8"],
+  [{ kind: "missing-field", field: "<field>" }, "a field is absent or null"],
+  [{ kind: "invalid-field", field: "<field>", reason: "<reason>" }, "a field has the wrong type or form"],
+  [{ kind: "unacceptable", text: "…" }, "well-formed, but not acceptable; the text says why"],
+  [{ kind: "not-found", text: "…" }, "no such object, or one of somebody else's"],
+  [{ kind: "conflict", text: "…" }, "it contradicts what is there"],
+  [{ kind: "too-large" }, "the body is larger than `PALOMAR_API_BODY_LIMIT`"],
+  [
+    { kind: "rate-limited", retryAfterSeconds: 1 },
+    "too many requests for one key, or too many failures from one address; `Retry-After` says how long",
+  ],
+  [{ kind: "unavailable" }, "the database or another part is away for now; `Retry-After` says when to come again"],
+  [{ kind: "internal" }, "a bug: logged with its stack under the `X-Request-Id` of the answer"],
+];
+
+function composeErrors(): string {
+  const nowhere = {} as Db;
+  const dialects = [makeDnsDialect(nowhere, "unused"), makeMailDialect(nowhere, "unused")];
+  const rows = REFUSALS.map(([refusal, meaning]) => {
+    const [dns, mail] = dialects.map((dialect) => dialect.toHttp(refusal));
+    return `| ${dns!.status} | \`${JSON.stringify(dns!.body)}\` | ${mail!.status} | \`${JSON.stringify(mail!.body)}\` | ${meaning} |`;
+  });
+  return `# Errors
+
+Both APIs answer every refusal with a status and one text. Where the table has \`…\`, the text is the refusal's own and says
+what is wrong; it never says whether something that the caller may not see exists.
+
+| DNS API | body | mail API | body | when |
+|---|---|---|---|---|
+${rows.join("\n")}
+
+SMTP (submission and the MX listener) answers with enhanced status codes (RFC 3463): 4xx means that the same may work later,
+5xx that it will not. While the database is away it is \`451 4.3.0\`, and nothing is taken without being stored first.
+`;
+}

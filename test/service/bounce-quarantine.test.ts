@@ -1,0 +1,94 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { start as startBounce } from "../../services/bounce/main.ts";
+import { registry } from "../../services/platform/metrics.ts";
+import { addInboundMessages } from "../../services/store/mail/inbound.ts";
+import { dropQuarantined, listQuarantine, retryQuarantined } from "../../services/store/mail/quarantine.ts";
+import { MAIL_SERVICES, type MailStack, startMailStack } from "../support/mail-stack.ts";
+import { eventually, makeDataDir, removeDataDir } from "../support/stack.ts";
+
+const dataDir = makeDataDir();
+let stack: MailStack;
+
+beforeAll(async () => {
+  stack = await startMailStack([MAIL_SERVICES.api], { PALOMAR_DATA_DIR: dataDir });
+}, 60_000);
+afterAll(async () => {
+  await stack?.stop();
+  removeDataDir(dataDir);
+});
+
+test("what no worker copes with is put aside with its reason, holds up nobody, and may be tried again", async () => {
+  const { db } = stack.context;
+  const [poison, sound] = [await acceptMessage("poison@example.net"), await acceptMessage("sound@example.net")];
+  await db.raw(`
+    create function refuse_poison() returns trigger language plpgsql as $$
+    begin
+      if new.id = ${poison} then raise exception 'this delivery is poison'; end if;
+      return new;
+    end $$;
+    create trigger poison before update on deliveries for each row execute function refuse_poison()`);
+  await addInboundMessages(db, [reportOf(poison, "poison@example.net"), reportOf(sound, "sound@example.net")]);
+  await stack.run(startBounce);
+
+  await eventually(
+    () => stack.call("GET", "/contacto/sound@example.net"),
+    ({ body }) => body.contacto.eventos.some(({ evento }: { evento: string }) => evento === "rebote_hard"),
+  );
+  const [aside] = await eventually(
+    () => listQuarantine(db, { limit: 10 }),
+    (found) => found.length === 1,
+  );
+  expect(aside).toMatchObject({ deliveryId: poison, attempts: 5, mailFrom: "", clientAddress: "192.0.2.1" });
+  expect(aside!.problem).toContain("this delivery is poison");
+  expect(aside!.quarantinedAt.getTime()).toBeGreaterThanOrEqual(aside!.receivedAt.getTime());
+  const exposition = await registry.metrics();
+  expect(exposition).toContain('palomar_inbound_messages{state="quarantined"} 1');
+  expect(exposition).toContain('palomar_inbound_messages{state="waiting"} 0');
+
+  await db.raw("drop trigger poison on deliveries");
+  expect(await retryQuarantined(db, aside!.id)).toBe(true);
+  expect(await retryQuarantined(db, aside!.id)).toBe(false);
+  await eventually(
+    () => stack.call("GET", "/contacto/poison@example.net"),
+    ({ body }) => body.contacto.eventos.some(({ evento }: { evento: string }) => evento === "rebote_hard"),
+  );
+  expect(await listQuarantine(db, { limit: 10 })).toEqual([]);
+  expect(await dropQuarantined(db, aside!.id)).toBe(false);
+}, 60_000);
+
+async function acceptMessage(email: string): Promise<number> {
+  const campaign = await stack.addCampaign();
+  const sent = await stack.call("POST", "/envio/send_one_inline/", {
+    campana_id: campaign,
+    email: true,
+    contacto: { email },
+    html: "<p>Hello</p>",
+  });
+  expect(sent.body.sent).toBe(1);
+  return (await stack.context.db("deliveries").where({ recipient: email }).first("id")).id;
+}
+
+function reportOf(deliveryId: number, recipient: string) {
+  const text = `From: mailer-daemon@mta.example.net
+Subject: Delivery report
+MIME-Version: 1.0
+Content-Type: multipart/report; report-type=delivery-status; boundary=cut
+
+--cut
+Content-Type: message/delivery-status
+
+Reporting-MTA: dns; mta.example.net
+
+Final-Recipient: rfc822; ${recipient}
+Action: failed
+Status: 5.1.1
+--cut--
+`;
+  return {
+    deliveryId: String(deliveryId),
+    feedbackAddress: null,
+    mailFrom: "",
+    clientAddress: "192.0.2.1",
+    octets: Buffer.from(text.replaceAll("\n", "\r\n")),
+  };
+}

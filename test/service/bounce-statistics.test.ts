@@ -1,0 +1,64 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { type Db, openDb } from "../../services/platform/db.ts";
+import { ensureEventMonths } from "../../services/store/mail/event-partitions.ts";
+import { addInstance, findInstanceByName } from "../../services/store/mail/instances.ts";
+import { groupBounces } from "../../services/store/mail/statistics.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+
+// Bounces are few among events: who asks for them must not pay for the others.
+const EVENTS = 50_000;
+const BOUNCE_EVERY = 500;
+
+let database: TestDatabase;
+/** One session, so that its own statistics tell what it did. */
+let db: Db;
+let instanceId: number;
+
+beforeAll(async () => {
+  database = await createTestDatabase();
+  db = openDb(database.url, { connections: 1, name: "test" });
+  await addInstance(db, "a secret for tests only", {
+    name: "t",
+    host: "t.test",
+    key: "k",
+    archive: false,
+    domains: [],
+  });
+  instanceId = (await findInstanceByName(db, "t"))!.id;
+  await ensureEventMonths(db, [new Date()]);
+  await db.raw(
+    `insert into events (instance_id, at, kind, email, detail)
+     select ?, now(), case when n % ${BOUNCE_EVERY} > 0 then 1 when n % ${2 * BOUNCE_EVERY} = 0 then 4 else 5 end,
+       'r' || n || '@d' || n % 3 || '.example.net', '{"reason": "userunknown"}'
+     from generate_series(1, ${EVENTS}) as n`,
+    [instanceId],
+  );
+  await db.raw("analyze events");
+});
+afterAll(async () => {
+  await db?.destroy();
+  await database?.drop();
+});
+
+async function scansOfBounces(): Promise<number> {
+  await db.raw("select pg_stat_force_next_flush()");
+  const { rows } = await db.raw(
+    `select coalesce(sum(idx_scan), 0)::int as scans from pg_stat_user_indexes
+     where indexrelid in (select inhrelid from pg_inherits where inhparent = 'events_bounces'::regclass)`,
+  );
+  return rows[0].scans;
+}
+
+test("bounces of an instance are counted from an index of bounces alone", async () => {
+  const now = Date.now();
+  const period = { instanceId, from: new Date(now - 86_400_000), until: new Date(now + 60_000) };
+  const before = await scansOfBounces();
+  const half = EVENTS / BOUNCE_EVERY / 2;
+  expect(await groupBounces(db, period, "reason")).toEqual([{ key: "userunknown", hard: half, soft: half }]);
+  expect((await groupBounces(db, period, "destination")).map(({ key }) => key).sort()).toEqual([
+    "d0.example.net",
+    "d1.example.net",
+    "d2.example.net",
+  ]);
+  expect(await scansOfBounces()).toBeGreaterThanOrEqual(before + 2);
+});

@@ -1,0 +1,335 @@
+import { randomUUID } from "node:crypto";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { CampaignRunner } from "../../services/delivery/campaign-runner.ts";
+import { systemClock } from "../../services/platform/clock.ts";
+import { loadConfig } from "../../services/platform/config.ts";
+import type { Observation } from "../../services/platform/observation.ts";
+import { makeResolver } from "../../services/platform/resolver.ts";
+import { findBatch, readBatchProgress } from "../../services/store/mail/batches.ts";
+import {
+  beginCampaign,
+  claimDueCampaign,
+  continueResumed,
+  gatherPortion,
+  withdrawCancelled,
+} from "../../services/store/mail/campaign-runs.ts";
+import {
+  campaignTemplate,
+  completeCancellation,
+  findCampaignSend,
+  pauseCampaign,
+  requestCancellation,
+  resumeCampaign,
+  saveCampaignMessage,
+  scheduleCampaign,
+} from "../../services/store/mail/campaign-sends.ts";
+import { addCampaign } from "../../services/store/mail/campaigns.ts";
+import { recordOutcomes } from "../../services/store/mail/deliveries.ts";
+import { addInstance, findInstanceByName } from "../../services/store/mail/instances.ts";
+import {
+  extendLeases,
+  leasePartitions,
+  loadDueDeliveries,
+  lockPartitions,
+  releasePartitions,
+  wakePartitions,
+} from "../../services/store/mail/queue-leases.ts";
+import { acknowledgeStops, findStops, isQuiet } from "../../services/store/mail/queue-stops.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { eventually } from "../support/stack.ts";
+
+const SECRET = "a secret for tests only";
+const DOMAIN = "sender.example.org";
+const CONTACTS = 12_000;
+
+let database: TestDatabase;
+let instanceId: number;
+
+beforeAll(async () => {
+  database = await createTestDatabase(20);
+  const { db } = database;
+  await addInstance(db, SECRET, {
+    name: "test",
+    host: "m.test",
+    key: "key-of-test",
+    archive: false,
+    domains: [DOMAIN],
+  });
+  instanceId = (await findInstanceByName(db, "test"))!.id;
+  await db.raw(
+    `with added as (
+       insert into contacts (instance_id, email, email_key, first_name)
+       select ?, e, e, 'N' || n from (select n, 'c' || n || '@d' || n % 11 || '.example.net' as e
+         from generate_series(1, ${CONTACTS}) as n) as given returning id, instance_id
+     ), base as (insert into groups (instance_id, name) values (?, 'all') returning id)
+     insert into contact_groups (contact_id, group_id) select added.id, base.id from added, base`,
+    [instanceId, instanceId],
+  );
+  await db.raw("insert into groups (instance_id, name) values (?, 'nobody')", [instanceId]);
+});
+afterAll(() => database.drop());
+
+function makeRunner(failures: Observation[] = []): Promise<CampaignRunner> {
+  const config = loadConfig({});
+  if (!config.ok) throw new Error(config.error.join());
+  return makeResolver(null).then(
+    (resolver) =>
+      new CampaignRunner({
+        db: database.db,
+        clock: systemClock,
+        observe: (observation) => {
+          if (observation.level === "error") failures.push(observation);
+        },
+        fetch: { config: config.value, resolver },
+        bounceSpike: { leastTried: 100, hardBouncePercent: 10 },
+      }),
+  );
+}
+
+async function addSend(changes: { groups?: string[]; html?: string } = {}): Promise<number> {
+  const { db } = database;
+  const { numid } = await addCampaign(db, SECRET, {
+    instanceId,
+    type: "normal",
+    name: "all",
+    sender: "",
+    senderName: "",
+    subject: "",
+    subjectUri: "",
+    replyTo: "",
+    url: "",
+    charset: "",
+    unsubscribe: "",
+  });
+  const body = { html: changes.html ?? "<p>XYZNOMBREXYZ</p>" };
+  const message = { sender: `news@${DOMAIN}`, senderName: "", subject: "Hi", body, filters: [] };
+  await saveCampaignMessage(db, { instanceId, numid }, { ...message, groups: changes.groups ?? ["all"] }, "ana");
+  return numid;
+}
+
+const sendOf = (numid: number) => findCampaignSend(database.db, instanceId, numid);
+const until = (numid: number, state: string) =>
+  eventually(
+    () => sendOf(numid),
+    (send) => send?.state === state,
+    60_000,
+  );
+
+describe("gathering a campaign's recipients", () => {
+  test("several nodes, and connections that break all the time: everybody once, and started once", async () => {
+    const { db } = database;
+    const runners = await Promise.all([makeRunner(), makeRunner(), makeRunner()]);
+    for (const runner of runners) runner.start();
+    const numid = await addSend();
+    await scheduleCampaign(db, numid, { at: null, login: "ana" });
+    for (let broken = 0; broken < 6; broken += 1) {
+      await new Promise((resolve) => setTimeout(resolve, 150));
+      await db
+        .raw(
+          `select pg_terminate_backend(pid) from pg_stat_activity
+           where datname = current_database() and pid <> pg_backend_pid() and state <> 'idle'`,
+        )
+        .catch(() => {});
+    }
+    // Who lost his connection after he had claimed the start keeps the others from it for a minute: let it be over.
+    await db("campaign_sends").where({ campaign_numid: numid }).update({ claimed_until: null });
+    const send = await until(numid, "sending");
+    await Promise.all(runners.map((runner) => runner.stop()));
+    expect(await db("batches").where({ campaign_numid: numid }).count()).toEqual([{ count: 1 }]);
+    const [row] = await db("deliveries")
+      .join("partitions", "partitions.id", "deliveries.partition_id")
+      .where({ eeid: send!.eeid })
+      .select(db.raw("count(*)::int as all"), db.raw("count(distinct contact_id)::int as different"));
+    expect(row).toEqual({ all: CONTACTS, different: CONTACTS });
+    expect(await db("events").where({ eeid: send!.eeid }).count()).toEqual([{ count: CONTACTS }]);
+    expect(await db("campaign_recipients").count()).toEqual([{ count: 0 }]);
+    expect(await readBatchProgress(db, send!.eeid!)).toMatchObject({ recipients: CONTACTS, queued: CONTACTS });
+  }, 120_000);
+
+  test("the batch is not sent while recipients are still to come, and a contact of later is none of them", async () => {
+    const { db } = database;
+    const numid = await addSend();
+    await scheduleCampaign(db, numid, { at: null, login: "ana" });
+    let due = (await claimDueCampaign(db))!;
+    expect(await claimDueCampaign(db)).toBeUndefined();
+    // Written anew while it is being prepared: what was prepared is not sent.
+    await saveCampaignMessage(db, { instanceId, numid }, due, "ana");
+    const outdated = { audience: { any: [] }, senderDomain: DOMAIN, now: new Date() };
+    const before = campaignTemplate(due, due, { subject: "before", html: "before" });
+    expect(await beginCampaign(db, due, { ...outdated, template: before })).toBe(false);
+    due = (await claimDueCampaign(db))!;
+    const template = campaignTemplate(due, due, { subject: "Hi", html: "<p>XYZNOMBREXYZ</p>" });
+    const start = { template, senderDomain: DOMAIN, audience: { any: [{ group: "all" }] }, now: new Date() };
+    expect(await beginCampaign(db, due, start)).toBe(true);
+    expect(await beginCampaign(db, due, start)).toBe(false);
+    await db.raw(
+      `with added as (insert into contacts (instance_id, email, email_key) values (?, 'late@example.net', 'late@example.net')
+         returning id)
+       insert into contact_groups (contact_id, group_id) select added.id, groups.id from added, groups where name = 'all'`,
+      [instanceId],
+    );
+    const { eeid } = (await sendOf(numid))!;
+    expect((await findBatch(db, instanceId, eeid!))!.state).toBe("queued");
+    await gatherPortion(db);
+    await db("partitions").where({ eeid }).update({ state: "finished", taken_at: db.fn.now() });
+    expect((await findBatch(db, instanceId, eeid!))!.state).toBe("sending");
+    while ((await gatherPortion(db)) !== undefined) {}
+    await db("partitions").where({ eeid }).update({ state: "finished" });
+    const batch = await findBatch(db, instanceId, eeid!);
+    expect(batch).toMatchObject({ state: "sent", recipients: CONTACTS });
+    await db("contacts").where({ email: "late@example.net" }).delete();
+  }, 60_000);
+
+  test("a campaign to nobody comes to its end", async () => {
+    const runner = await makeRunner();
+    runner.start();
+    const numid = await addSend({ groups: ["nobody"] });
+    await scheduleCampaign(database.db, numid, { at: null, login: "ana" });
+    expect(await until(numid, "sent")).toMatchObject({ recipients: 0 });
+    await runner.stop();
+  }, 60_000);
+});
+
+/** A campaign whose recipients are all queued, and a runner no more. */
+async function sendCampaign(): Promise<{ numid: number; eeid: string }> {
+  const runner = await makeRunner();
+  runner.start();
+  const numid = await addSend();
+  await scheduleCampaign(database.db, numid, { at: null, login: "ana" });
+  const { eeid } = (await until(numid, "sending"))!;
+  await runner.stop();
+  return { numid, eeid: eeid! };
+}
+
+describe("stopping", () => {
+  const worker = randomUUID();
+  const lease = (limit = 1) =>
+    leasePartitions(database.db, {
+      workerId: worker,
+      limit,
+      leaseSeconds: 30,
+      after: "",
+      room: new Map(),
+      partitionsPerDestination: limit,
+    });
+
+  test("a cancellation waits for the worker's word, and what is on the wire is counted", async () => {
+    const { db } = database;
+    await db("partitions").update({ state: "finished" });
+    const { numid, eeid } = await sendCampaign();
+    const { partitions } = await lease();
+    const due = await loadDueDeliveries(db, [partitions[0]!.id]);
+    expect(due.length).toBeGreaterThan(10);
+
+    expect(await requestCancellation(db, numid)).toBe(true);
+    expect(await completeCancellation(db, numid)).toBe(false);
+    expect(await findStops(db, worker)).toEqual([partitions[0]!.id]);
+    expect((await findBatch(db, instanceId, eeid))!.state).toBe("sending");
+    await acknowledgeStops(db, worker, [partitions[0]!.id]);
+    expect(await isQuiet(db, eeid)).toBe(true);
+    expect(await completeCancellation(db, numid)).toBe(true);
+    expect((await findBatch(db, instanceId, eeid))!.state).toBe("cancelled");
+
+    // The message that was on the wire.
+    await db("deliveries").where({ id: due[0]!.id, state: "queued" }).update({ state: "delivered" });
+    await db.transaction((transaction) =>
+      releasePartitions(transaction, worker, [{ instanceId, partitionId: partitions[0]!.id, putOffSeconds: 0 }]),
+    );
+    await withdrawCancelled(db); // as the runner does every second
+    expect(await readBatchProgress(db, eeid)).toMatchObject({
+      recipients: CONTACTS,
+      delivered: 1,
+      queued: 0,
+      cancelled: CONTACTS - 1,
+    });
+    expect(await findBatch(db, instanceId, eeid)).toMatchObject({ partitionsFinished: expect.any(Number) });
+    expect((await lease()).partitions).toEqual([]);
+  }, 60_000);
+
+  test("a partition that is given back while its batch is paused is held", async () => {
+    const { db } = database;
+    const { numid, eeid } = await sendCampaign();
+    const { partitions } = await lease();
+    await pauseCampaign(db, numid, "for the test");
+    expect(await loadDueDeliveries(db, [partitions[0]!.id])).toEqual([]);
+    await db.transaction((transaction) =>
+      releasePartitions(transaction, worker, [{ instanceId, partitionId: partitions[0]!.id, putOffSeconds: 0 }]),
+    );
+    expect(await db("partitions").where({ eeid }).distinct("state")).toEqual([{ state: "held" }]);
+    expect((await lease()).partitions).toEqual([]);
+    await resumeCampaign(db, numid, { tried: 0, bounced: 0 });
+    expect(await db("partitions").where({ eeid }).distinct("state")).toEqual([{ state: "ready" }]);
+    expect((await lease()).partitions).toHaveLength(1);
+  }, 60_000);
+
+  test("a partition that is being changed while its campaign is resumed goes on as well", async () => {
+    const { db } = database;
+    const { numid, eeid } = await sendCampaign();
+    await pauseCampaign(db, numid, "for the test");
+    const { id } = await db("partitions").where({ eeid }).first("id");
+    // As a report does that a message of it has bounced.
+    await db.transaction(async (report) => {
+      await lockPartitions(report, [id]);
+      await resumeCampaign(db, numid, { tried: 0, bounced: 0 });
+    });
+    expect(await db("partitions").where({ eeid, state: "held" }).pluck("id")).toEqual([id]);
+    await continueResumed(db);
+    expect(await db("partitions").where({ eeid, state: "held" })).toEqual([]);
+    await pauseCampaign(db, numid, "again");
+    await continueResumed(db);
+    expect(await db("partitions").where({ eeid }).whereNot({ state: "held" })).toEqual([]);
+    await resumeCampaign(db, numid, { tried: 0, bounced: 0 });
+  }, 60_000);
+
+  test("what a worker that is gone still held is taken back, and counted", async () => {
+    const { db } = database;
+    const {
+      partitions: [partition],
+    } = await lease();
+    const [held] = await db("partitions").where({ id: partition!.id });
+    await db("partitions")
+      .where({ state: "leased" })
+      .update({ lease_until: db.raw("now()") });
+    const [gone, ...others] = await wakePartitions(db, 1_000);
+    expect(others).toEqual([]);
+    expect(gone).toMatchObject({ workerId: worker });
+    expect(gone!.partitions).toBeGreaterThanOrEqual(1);
+    expect(gone!.recipients).toBeGreaterThanOrEqual(held.recipients);
+    expect(await wakePartitions(db, 1_000)).toEqual([]);
+    expect(await db("partitions").where({ id: partition!.id }).first("state")).toEqual({ state: "ready" });
+  });
+
+  test("outcomes are stored while the leases are prolonged, whichever partitions both change", async () => {
+    const { db } = database;
+    const { partitions } = await lease(2);
+    const [low, high] = partitions.map(({ id }) => id).sort((a, b) => a - b) as [number, number];
+    const [refused] = await loadDueDeliveries(db, [high]);
+    const blocker = await db.transaction();
+    await blocker("partitions").where({ id: low }).forUpdate();
+    const prolonged = extendLeases(db, worker, 30);
+    await waitingForLocks(1);
+    const stored = db.transaction(async (transaction) => {
+      const outcome = {
+        instanceId,
+        deliveryId: refused!.id,
+        state: "refused" as const,
+        attempts: 1,
+        reply: "550 5.1.1 no",
+      };
+      await recordOutcomes(transaction, [outcome], { hardBouncesToInvalidate: 2 }, [low]);
+      await releasePartitions(transaction, worker, [{ instanceId, partitionId: low, putOffSeconds: 0 }]);
+    });
+    await waitingForLocks(2);
+    await blocker.commit();
+    expect((await prolonged).toSorted((a, b) => a - b)).toEqual([low, high]);
+    await stored;
+    expect(await db("partitions").where({ id: high }).first("refused")).toEqual({ refused: 1 });
+    expect(await db("partitions").where({ id: low }).first("lease_owner")).toEqual({ lease_owner: null });
+  });
+
+  const waitingForLocks = (expected: number) =>
+    eventually(
+      () => database.db("pg_stat_activity").where({ wait_event_type: "Lock" }).whereRaw("datname = current_database()"),
+      (waiting) => waiting.length === expected,
+    );
+});

@@ -1,0 +1,281 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { JobRunner } from "../../services/console/jobs.ts";
+import { unacceptable } from "../../services/core/refusal.ts";
+import { ok, refuse } from "../../services/core/result.ts";
+import { PASSWORD, startConsole, type TestConsole } from "../support/console.ts";
+import { operatorOf } from "../support/operator.ts";
+import { eventually } from "../support/stack.ts";
+
+let palomar: TestConsole;
+
+beforeAll(async () => {
+  palomar = await startConsole();
+});
+afterAll(async () => {
+  await palomar.stop();
+});
+
+describe("accounts", () => {
+  test("the operator adds one of every role, with a password made or given", async () => {
+    const { operator } = palomar.users;
+    const made = await operator.call("POST", "/users", { login: "u1", role: "instance", scope: "north" });
+    expect(made).toMatchObject({
+      status: 200,
+      body: { login: "u1", role: "instance", scope: "north", password: expect.stringMatching(/^[\w-]{20}$/) },
+    });
+    const given = { login: "u2", role: "company", scope: "one/acme", password: PASSWORD };
+    expect((await operator.call("POST", "/users", given)).body.password).toBe(PASSWORD);
+    expect((await palomar.signIn("u2")).csrf).toBeTruthy();
+    expect((await operator.call("GET", "/users")).body.users).toContainEqual(
+      expect.objectContaining({
+        login: "u2",
+        role: "company",
+        scope: "one/acme",
+        totp: false,
+        seen: expect.any(String),
+      }),
+    );
+  });
+
+  test.each([
+    [{ role: "operator" }, "missing field: login"],
+    [{ login: "no space", role: "operator" }, "invalid field: login: must have 1 to 64 letters, digits and . _ @ -"],
+    [{ login: "x", role: "operator", scope: "one" }, "invalid field: scope: operators have none"],
+    [{ login: "x", role: "reseller" }, "missing field: scope"],
+    [{ login: "x", role: "reseller", scope: "three" }, "invalid field: scope: there is no reseller three"],
+    [{ login: "x", role: "company", scope: "two/other" }, "invalid field: scope: there is no company two/other"],
+    [{ login: "x", role: "company", scope: "one/acme/x" }, "invalid field: scope: there is no company one/acme/x"],
+    [{ login: "x", role: "company", scope: "one" }, "invalid field: scope: there is no company one"],
+    [{ login: "one", role: "operator" }, "user one already exists"],
+    [{ login: "x", role: "operator", password: "short" }, "invalid field: password: must have at least 12 characters"],
+  ])("%j is refused", async (fields, msg) => {
+    expect(await palomar.users.operator.call("POST", "/users", fields)).toMatchObject({ status: 400, body: { msg } });
+  });
+
+  test("a reseller manages its companies' people, and sees nobody else", async () => {
+    const { one, two } = palomar.users;
+    const added = await one.call("POST", "/users", { login: "u3", role: "company", scope: "one/other" });
+    expect(added.status).toBe(200);
+    const logins = async (who: typeof one) =>
+      (await who.call("GET", "/users")).body.users.map(({ login }: { login: string }) => login);
+    expect(await logins(one)).toEqual(expect.arrayContaining(["acme", "u3"]));
+    expect(await logins(one)).not.toContain("one");
+    expect(await logins(two)).toEqual([]);
+    for (const scope of ["two/acme", "one"]) {
+      expect((await one.call("POST", "/users", { login: "u4", role: "company", scope })).status).toBe(403);
+    }
+    expect((await one.call("POST", "/users", { login: "u4", role: "operator" })).status).toBe(403);
+    expect((await two.call("DELETE", "/users/u3")).status).toBe(404);
+    expect((await two.call("POST", "/users/u3/reset")).status).toBe(404);
+    expect((await one.call("DELETE", "/users/operator")).status).toBe(404);
+    const reset = await one.call("POST", "/users/u3/reset");
+    expect(reset.body).toMatchObject({ login: "u3", password: expect.any(String) });
+    expect(await one.call("DELETE", "/users/u3")).toMatchObject({ status: 200, body: { msg: "deleted" } });
+    expect((await one.call("DELETE", "/users/u3")).status).toBe(404);
+  });
+
+  test.each(["acme", "north"] as const)("%s has no accounts to manage", async (who) => {
+    expect((await palomar.users[who].call("GET", "/users")).status).toBe(403);
+  });
+
+  test("nobody deletes the own account, and a deleted one's sessions end", async () => {
+    const { operator } = palomar.users;
+    expect((await operator.call("DELETE", "/users/operator")).status).toBe(400);
+    await operator.call("POST", "/users", { login: "u5", role: "operator", password: PASSWORD });
+    const session = await palomar.signIn("u5");
+    await operator.call("DELETE", "/users/u5");
+    expect((await session.call("GET", "/session")).status).toBe(401);
+  });
+});
+
+describe("palomar user", () => {
+  const palomarUser = (...words: string[]) => operatorOf(palomar.context)("user", ...words);
+
+  test("adds, lists, resets and removes accounts", async () => {
+    const added = await palomarUser("add", "cli", "--role", "instance", "--scope", "south");
+    expect(added.json).toEqual({ login: "cli", role: "instance", scope: "south", password: expect.any(String) });
+    const listed = (await palomarUser("list")).json;
+    expect(listed).toContainEqual({ login: "cli", role: "instance", scope: "south", totp: false, seen: null });
+    const reset = (await palomarUser("reset", "cli", "--totp")).json as { password: string };
+    const signIn = (password: string) => palomar.call("POST", "/session", { login: "cli", password });
+    expect((await signIn((added.json as { password: string }).password)).status).toBe(401);
+    expect((await signIn(reset.password)).status).toBe(200);
+    expect((await palomarUser("remove", "cli")).json).toEqual({ login: "cli" });
+    expect((await signIn(reset.password)).status).toBe(401);
+  });
+
+  test.each([
+    [["add", "cli", "--role", "reseller", "--scope", "nobody"], "there is no reseller nobody"],
+    [["add", "cli", "--role", "operator", "--scope", "one"], "operators have no --scope, all others need one"],
+    [["add", "one", "--role", "operator"], "user one already exists"],
+    [["reset", "nobody"], "there is no user nobody"],
+    [["remove", "nobody"], "there is no user nobody"],
+  ])("%j is refused", async (words, reason) => {
+    expect((await palomarUser(...words)).refused).toBe(reason);
+  });
+});
+
+describe("accounts go with what they are confined to", () => {
+  test("a company's follow its crm_id, and are gone with it", async () => {
+    const { db } = palomar.database;
+    const add = (login: string, role: string, scope: string) =>
+      palomar.users.operator.call("POST", "/users", { login, role, scope });
+    await add("gone1", "company", "two/acme");
+    await db("companies").where({ reseller_id: "two", crm_id: "acme" }).update({ crm_id: "renamed" });
+    expect(await db("users").where({ login: "gone1" }).first("scope")).toEqual({ scope: "two/renamed" });
+    await db("companies").where({ reseller_id: "two", crm_id: "renamed" }).delete();
+    await db("resellers").insert({ id: "brief", name: "Brief", key_hash: Buffer.from("x") });
+    await db("instances").insert({ name: "brief", host: "brief.test", key_hash: Buffer.from("x") });
+    await add("gone2", "reseller", "brief");
+    await add("gone3", "instance", "brief");
+    await db("resellers").where({ id: "brief" }).delete();
+    await db("instances").where({ name: "brief" }).delete();
+    expect(await db("users").where("login", "like", "gone%")).toEqual([]);
+  });
+});
+
+describe("the audit log", () => {
+  test("has every change: who, from where, what, on what, without secrets; refused ones leave nothing", async () => {
+    const { operator } = palomar.users;
+    await operator.call("POST", "/users", { login: "a1", role: "reseller", scope: "two", password: PASSWORD });
+    await operator.call("POST", "/users", { login: "a1", role: "reseller", scope: "two" });
+    const { audit } = (await operator.call("GET", "/audit?actor=operator&limit=5")).body;
+    expect(audit.filter(({ object }: { object: string }) => object === "a1")).toEqual([
+      {
+        id: expect.any(Number),
+        timestamp: expect.stringMatching(/^\d{4}-.*Z$/),
+        actor: "operator",
+        address: "127.0.0.1",
+        action: "user.add",
+        object: "a1",
+        detail: { role: "reseller", scope: "two" },
+        outcome: "done",
+      },
+    ]);
+    expect(JSON.stringify(await palomar.database.db("console_audit").select())).not.toContain(PASSWORD);
+  });
+
+  test("is paged, and each reads of the own scope", async () => {
+    const { operator, one, two, acme, north } = palomar.users;
+    await one.call("POST", "/users", { login: "a2", role: "company", scope: "one/acme" });
+    const all = (await operator.call("GET", "/audit?limit=1000")).body.audit;
+    const [newest, second] = all;
+    const page = (await operator.call("GET", `/audit?limit=1&before=${newest.id}`)).body.audit;
+    expect(page).toEqual([second]);
+    const actors = async (who: typeof one): Promise<string[]> => [
+      ...new Set<string>(
+        (await who.call("GET", "/audit?limit=1000")).body.audit.map((entry: { actor: string }) => entry.actor),
+      ),
+    ];
+    expect((await actors(one)).sort()).toEqual(["acme", "one", "u2"]);
+    expect(await actors(two)).toEqual(["two"]);
+    expect((await actors(acme)).sort()).toEqual(["acme", "u2"]);
+    expect(await actors(north)).toEqual(["north"]);
+  });
+
+  test("keeps a change of which it is not known whether it was made", async () => {
+    const { operator } = palomar.users;
+    // No DNS API runs here: from the console's side that is like one that went away before it answered.
+    expect((await operator.call("DELETE", "/dns/two/master_zone/example.org")).status).toBe(503);
+    expect((await operator.call("GET", "/audit?limit=1")).body.audit).toMatchObject([
+      { action: "dns.delete", object: "two/master_zone/example.org", outcome: "begun" },
+    ]);
+  });
+});
+
+describe("jobs", () => {
+  const about = { role: "reseller", scope: "one" } as const;
+  const runner = () => new JobRunner(palomar.database.db, palomar.context.observe);
+  const show = async (id: string) => (await palomar.users.one.call("GET", `/jobs/${id}`)).body;
+
+  test("show progress while they run, then the result; for their own scope alone", async () => {
+    let finish = () => {};
+    const finished = new Promise<void>((resolve) => (finish = resolve));
+    const id = await runner().start(
+      { kind: "test", object: "thing", owner: "one", about, total: 10 },
+      async (reporter) => {
+        reporter.progress(4);
+        reporter.problem({ line: 3, msg: "not good" });
+        await finished;
+        reporter.progress(10);
+        return ok({ added: 9 });
+      },
+    );
+    await eventually(
+      () => show(id),
+      ({ done }) => done === 4,
+    );
+    expect(await show(id)).toMatchObject({ job: id, kind: "test", state: "running", total: 10, finished: null });
+    finish();
+    await eventually(
+      () => show(id),
+      ({ state }) => state === "done",
+    );
+    expect(await show(id)).toMatchObject({ done: 10, result: { added: 9 }, errors: [{ line: 3, msg: "not good" }] });
+    expect((await palomar.users.two.call("GET", `/jobs/${id}`)).status).toBe(404);
+    expect((await palomar.users.operator.call("GET", `/jobs/${id}`)).status).toBe(200);
+    expect((await palomar.users.one.call("GET", "/jobs")).body.jobs[0].job).toBe(id);
+    expect((await palomar.users.north.call("GET", "/jobs")).body.jobs).toEqual([]);
+    expect((await palomar.users.one.call("GET", "/jobs/nonsense")).status).toBe(400);
+  });
+
+  test("that are refused or break say so", async () => {
+    const refused = await runner().start({ kind: "test", object: "x", owner: "one", about }, async () =>
+      refuse(unacceptable("the feed is full")),
+    );
+    const broken = await runner().start({ kind: "test", object: "x", owner: "one", about }, async () => {
+      throw new Error("secret detail");
+    });
+    await eventually(
+      () => show(refused),
+      ({ state }) => state === "failed",
+    );
+    expect((await show(refused)).errors).toEqual([{ msg: "the feed is full" }]);
+    await eventually(
+      () => show(broken),
+      ({ state }) => state === "failed",
+    );
+    expect((await show(broken)).errors).toEqual([{ msg: "internal error" }]);
+    expect(palomar.failures).toContainEqual(expect.objectContaining({ kind: "console-job-failed", job: broken }));
+  });
+
+  test("are interrupted by a stop, and found so when their process died", async () => {
+    const stopping = runner();
+    const forever = (reporter: { signal: AbortSignal }) =>
+      new Promise<never>((_, reject) => reporter.signal.addEventListener("abort", () => reject(new Error("stopped"))));
+    const stopped = await stopping.start({ kind: "test", object: "x", owner: "one", about }, forever);
+    await stopping.stop();
+    expect(await show(stopped)).toMatchObject({
+      state: "failed",
+      errors: [{ msg: expect.stringContaining("interrupted") }],
+    });
+
+    const id = "0b2f6c1e-6a3e-4a8e-9d0e-2f6d0a6f3f11";
+    const longAgo = new Date(Date.now() - 60_000);
+    const row = { kind: "test", object: "x", owner: "one", scope_role: "reseller", scope: "one" };
+    await palomar.database.db("console_jobs").insert({ id, ...row, created_at: longAgo, heartbeat_at: longAgo });
+    await runner().sweep();
+    expect(await show(id)).toMatchObject({
+      state: "failed",
+      errors: [{ msg: expect.stringContaining("interrupted") }],
+    });
+  });
+
+  test("that are slow are not taken for dead", async () => {
+    let finish = () => {};
+    const finished = new Promise<void>((resolve) => (finish = resolve));
+    const id = await runner().start({ kind: "test", object: "x", owner: "one", about }, async () => {
+      await finished;
+      return ok({});
+    });
+    await sleep(2_500);
+    await runner().sweep();
+    expect((await show(id)).state).toBe("running");
+    finish();
+    await eventually(
+      () => show(id),
+      ({ state }) => state === "done",
+    );
+  });
+});

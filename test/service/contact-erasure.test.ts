@@ -1,0 +1,284 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { type EmailAddress, validateAddress } from "../../services/core/mail/address.ts";
+import { beginAudit } from "../../services/store/console/audit.ts";
+import { acceptSend, type Send } from "../../services/store/mail/batches.ts";
+import { eraseAddress } from "../../services/store/mail/contact-erasure.ts";
+import { readAddressRecords } from "../../services/store/mail/contact-export.ts";
+import { recordBounces, recordComplaint, recordOutcomes } from "../../services/store/mail/deliveries.ts";
+import { addFilter } from "../../services/store/mail/filters.ts";
+import { addInboundMessages } from "../../services/store/mail/inbound.ts";
+import { addSandboxMessages } from "../../services/store/mail/sandbox-messages.ts";
+import { saveTrackedLinks } from "../../services/store/mail/tracking.ts";
+import { nextWebhookBatch, setWebhook } from "../../services/store/mail/webhooks.ts";
+import { startMailApi, type TestMailApi } from "../support/mail-api.ts";
+
+const SUBJECT = "josé.subject@bücher.example.net";
+const SPELLINGS = [SUBJECT, "josé.subject@xn--bcher-kva.example.net"];
+const OTHER = "other@example.org";
+
+let api: TestMailApi;
+beforeAll(async () => {
+  api = await startMailApi();
+});
+afterAll(async () => {
+  expect(api.failures).toEqual([]);
+  await api.stop();
+});
+
+test("erase leaves nothing of an address in the whole database, and everything of the others", async () => {
+  await leaveTracesEverywhere();
+  const before = await findTraces();
+  for (const table of [
+    "archived_messages",
+    "console_audit",
+    "contacts",
+    "conversions",
+    "deliveries",
+    "events",
+    "idempotency_keys",
+    "inbound_messages",
+    "messages",
+    "sandbox_messages",
+    "tracked_links",
+    "webhook_batches",
+    "whitelist",
+  ]) {
+    expect(before, table).toContain(table);
+  }
+  const held = await readAddressRecords(api.db, api.north.id, address(SUBJECT));
+  expect(held.messages.length).toBeGreaterThanOrEqual(4);
+  expect(held.returned).toHaveLength(2);
+
+  const erased = await eraseAddress(api.db, api.north.id, address(SUBJECT));
+  expect(erased.contacts).toBe(1);
+  expect(await findTraces()).toEqual([]);
+
+  const others = await readAddressRecords(api.db, api.north.id, address(OTHER));
+  expect(others.contact).toBeDefined();
+  expect(others.messages).toHaveLength(3);
+  const left = await api.db("messages").orderBy("id").select("template", "octets");
+  expect(left.find(({ octets }) => octets?.includes("To: "))?.octets.toString()).toBe(
+    "From: a@example.org\r\nTo: other@example.org, xxxxx.xxxxxxx@xx--xxxxx-xxx.xxxxxxx.xxx\r\n\r\nHello\r\n".replace(
+      "xx--xxxxx-xxx",
+      "xxxxxxxxxxxxx",
+    ),
+  );
+  const told = await api.db("webhook_batches").first("body", "events");
+  const { eventos } = JSON.parse(told.body);
+  expect(eventos).toHaveLength(told.events);
+  expect(new Set(eventos.map(({ email }: { email: string }) => email))).toEqual(new Set([OTHER, "copy@example.org"]));
+});
+
+test("a message whose recipients are still being gathered stays, for those who are to come", async () => {
+  const { eeid, messageId } = await send({ recipients: ["first@example.org"], template: { html: "x" } });
+  await api.db("batches").where({ eeid }).update({ gathering: true });
+  await eraseAddress(api.db, api.north.id, address("first@example.org"));
+  expect(await api.db("messages").where({ id: messageId })).toHaveLength(1);
+});
+
+test("an erasure and the outcomes of the same messages at the same time end well", async () => {
+  for (let round = 0; round < 3; round++) {
+    const people = Array.from({ length: 20 }, (_, index) => `p${index}.${round}@example.org`);
+    await send({ recipients: people, template: { html: "x" } });
+    const deliveries: { id: number; recipient: string }[] = await api
+      .db("deliveries")
+      .whereIn("recipient", people)
+      .select("id", "recipient");
+    const refuse = (order: typeof deliveries) =>
+      api.db.transaction((transaction) =>
+        recordOutcomes(
+          transaction,
+          order.map(({ id }) => ({
+            instanceId: api.north.id,
+            deliveryId: id,
+            state: "refused" as const,
+            attempts: 1,
+            reply: "550 5.1.1",
+            bounce: { hard: true, detail: {} },
+          })),
+          { hardBouncesToInvalidate: 1 },
+        ),
+      );
+    // None waits for another in a circle: a refusal that was given up would be rejected here.
+    await Promise.all([
+      refuse(deliveries.slice(0, 10)),
+      ...people.map((email) => eraseAddress(api.db, api.north.id, address(email))),
+      refuse(deliveries.slice(10).toReversed()),
+    ]);
+    expect(await api.db("deliveries").whereIn("recipient", people)).toEqual([]);
+  }
+}, 60_000);
+
+/** Everything that the product stores of somebody, by the functions that store it. */
+async function leaveTracesEverywhere(): Promise<void> {
+  const { db, secret, north } = api;
+  await setWebhook(db, secret, north.id, "https://hook.example.net/");
+  const alone = await send({ recipients: [SUBJECT], template: { html: `<p>Hello ${SUBJECT}</p>` } });
+  await send({ recipients: [SUBJECT, OTHER], template: { html: "<p>Hello XYZEMAILXYZ</p>" } });
+  const withCopy = await send({
+    recipients: [OTHER],
+    copies: [SUBJECT],
+    template: { html: `<p>Ask ${SUBJECT}</p>`, to: OTHER, cc: [SUBJECT] },
+  });
+  await send({ recipients: [SUBJECT], copies: ["copy@example.org"], template: { html: "x", to: SUBJECT, cc: [] } });
+  await send({
+    recipients: [OTHER, SUBJECT],
+    octets: `From: a@example.org\r\nTo: ${OTHER}, ${SPELLINGS[1]}\r\n\r\nHello\r\n`,
+  });
+  const ofCopy = { id: withCopy.messageId, instanceId: north.id };
+  await saveTrackedLinks(db, ofCopy, new Map([["0123456789ab", `https://example.org/?who=${SUBJECT}`]]));
+
+  const deliveryId = alone.deliveries.get(SUBJECT)!;
+  const at = new Date();
+  await db.transaction(async (transaction) => {
+    await recordOutcomes(
+      transaction,
+      [...alone.deliveries, ...withCopy.deliveries].map(([recipient, id]) => ({
+        instanceId: north.id,
+        deliveryId: id,
+        state: "delivered" as const,
+        attempts: 1,
+        reply: `250 ${recipient} ok`,
+        archived: { eeid: withCopy.eeid, recipientKey: recipient, octets: Buffer.from(`Cc: ${SUBJECT}\r\n\r\nx`) },
+      })),
+      { hardBouncesToInvalidate: 2 },
+    );
+    await recordBounces(
+      transaction,
+      [{ deliveryId, hard: true, at, detail: { reason: "userunknown", reply: `550 ${SUBJECT} unknown` } }],
+      {
+        hardBouncesToInvalidate: 1,
+      },
+    );
+    await recordComplaint(transaction, { deliveryId, at, detail: {} });
+  });
+  const contactId = await db("contacts").where({ email: SUBJECT }).first("id");
+  await db("conversions").insert({
+    instance_id: north.id,
+    reference: SUBJECT,
+    contact_id: contactId.id,
+    delivery_id: deliveryId,
+    at,
+  });
+  const report = { mailFrom: "", clientAddress: "192.0.2.1", octets: Buffer.from(`Final-Recipient: ${SUBJECT}`) };
+  await addInboundMessages(db, [
+    { ...report, deliveryId: String(deliveryId), feedbackAddress: null },
+    { ...report, deliveryId: null, feedbackAddress: "fbl@bounces.localhost" },
+    { ...report, deliveryId: null, feedbackAddress: "fbl@bounces.localhost" },
+    { ...report, deliveryId: String(withCopy.deliveries.get(OTHER)!), feedbackAddress: null },
+  ]);
+  const [identified] = await db("inbound_messages").whereNotNull("feedback_address").orderBy("id").limit(1);
+  await db("inbound_messages").where({ id: identified.id }).update({ state: "applied", about_delivery_id: deliveryId });
+  await addSandboxMessages(db, [
+    {
+      mailFrom: "b+token@bounces.localhost",
+      rcptTo: SPELLINGS[1]!,
+      sender: "info@example.org",
+      subject: "x",
+      octets: Buffer.from(`To: ${SUBJECT}\r\n\r\n`),
+      outcome: "accepted",
+      reportDue: false,
+    },
+  ]);
+  await db("idempotency_keys").insert({
+    instance_id: north.id,
+    key: `welcome-${SUBJECT}`,
+    body_hash: Buffer.alloc(32),
+    answer: "{}",
+  });
+  await beginAudit(
+    db,
+    {
+      actor: "ana",
+      address: "192.0.2.9",
+      action: "mail.post",
+      object: `north /v1/whitelist/${SUBJECT}`,
+      detail: { email: SUBJECT },
+      about: { role: "instance", scope: "north" },
+    },
+    at,
+  );
+  await db("whitelist").insert({ instance_id: north.id, email_key: address(SUBJECT).key });
+  await addFilter(db, north.id, { name: "everybody", condition: { all: [] } });
+  await nextWebhookBatch(db, north.id, { events: 1_000, giveUpHours: 24 }, (events) =>
+    JSON.stringify({ instancia: "north", eventos: events.map(({ email }) => ({ evento: "envio", email })) }),
+  );
+  // Of a contact that is invalid by now: an event that waits in `webhook_events`.
+  await send({ recipients: [SUBJECT], template: { html: "later" } });
+}
+
+interface TestSend {
+  readonly recipients: readonly string[];
+  readonly copies?: readonly string[];
+  readonly template?: { readonly html: string; readonly to?: string; readonly cc?: readonly string[] };
+  readonly octets?: string;
+}
+
+async function send({ recipients, copies = [], template, octets }: TestSend) {
+  const mailbox = (email: string) => ({ name: "", address: email });
+  const content: Send["content"] =
+    octets !== undefined
+      ? { kind: "finished", octets: Buffer.from(octets) }
+      : {
+          kind: "template",
+          attachments: [],
+          template: {
+            from: mailbox("info@example.org"),
+            subject: "x",
+            unsubscribe: false,
+            html: template!.html,
+            ...(template!.to === undefined ? {} : { to: mailbox(template!.to) }),
+            ...(template!.cc === undefined ? {} : { cc: template!.cc.map(mailbox) }),
+          },
+        };
+  const { eeid } = await api.db.transaction((transaction) =>
+    acceptSend(transaction, {
+      instanceId: api.north.id,
+      campaignNumid: 1,
+      creator: "api",
+      senderDomain: "example.org",
+      content,
+      recipients: recipients.map((email) => ({ address: address(email) })),
+      copies: copies.map((email) => ({ address: address(email), role: "cc" })),
+      archive: true,
+    }),
+  );
+  const rows = await api
+    .db("deliveries")
+    .join("partitions", "partitions.id", "deliveries.partition_id")
+    .where({ eeid })
+    .select("deliveries.id", "deliveries.recipient", "message_id");
+  return {
+    eeid,
+    messageId: (rows[0]?.message_id ?? 0) as number,
+    deliveries: new Map(rows.map(({ recipient, id }) => [recipient as string, id as number])),
+  };
+}
+
+/** The tables that name the address, binary columns included. */
+async function findTraces(): Promise<string[]> {
+  const { rows: columns } = await api.db.raw(
+    `select table_name, column_name, data_type from information_schema.columns
+     where table_schema = 'public' and data_type in ('text', 'jsonb', 'json', 'bytea', 'character varying', 'ARRAY')`,
+  );
+  const found = new Set<string>();
+  for (const { table_name, column_name, data_type } of columns) {
+    const isBinary = data_type === "bytea";
+    for (const spelling of SPELLINGS) {
+      const { rows } = await api.db.raw(
+        isBinary
+          ? "select 1 from ?? where position(?::bytea in ??) > 0 limit 1"
+          : "select 1 from ?? where strpos(cast(?? as text), ?) > 0 limit 1",
+        isBinary ? [table_name, Buffer.from(spelling), column_name] : [table_name, column_name, spelling],
+      );
+      if (rows.length > 0) found.add(table_name);
+    }
+  }
+  return [...found].sort();
+}
+
+function address(text: string): EmailAddress {
+  const valid = validateAddress(text, { allowSmtputf8: true });
+  if (!valid.ok) throw new Error(valid.error);
+  return valid.value;
+}

@@ -1,0 +1,239 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { start as startBounce } from "../../services/bounce/main.ts";
+import { start as startConsole } from "../../services/console/main.ts";
+import { hashApiKey } from "../../services/core/api-key.ts";
+import { start as startDelivery } from "../../services/delivery/main.ts";
+import { start as startDnsApi } from "../../services/dns-api/main.ts";
+import { start as startDnsServer } from "../../services/dns-server/main.ts";
+import { start as startMailApi } from "../../services/mail-api/main.ts";
+import { systemClock } from "../../services/platform/clock.ts";
+import { loadConfig } from "../../services/platform/config.ts";
+import { type Db, openDb, openListenConnection } from "../../services/platform/db.ts";
+import { makeLogger } from "../../services/platform/logger.ts";
+import type { Observation } from "../../services/platform/observation.ts";
+import type { AddressName, RunningService, StartService } from "../../services/platform/service.ts";
+import { start as startSandbox } from "../../services/sandbox/main.ts";
+import { applyRoles, listTables, rolePolicy } from "../../services/store/database-roles.ts";
+import { addReseller } from "../../services/store/dns/resellers.ts";
+import { applyRetention } from "../../services/store/mail/event-retention.ts";
+import { addInstance } from "../../services/store/mail/instances.ts";
+import { start as startSubmission } from "../../services/submission/main.ts";
+import { start as startTracking } from "../../services/tracking/main.ts";
+import { callApi } from "../support/api-client.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import {
+  type Accounts,
+  addCampaign,
+  addCompany,
+  dnsApiOf,
+  mailApiOf,
+  sendTo,
+  zoneBody,
+} from "../support/deployment.ts";
+import { askDns, dataOf } from "../support/dns-client.ts";
+import { eventually, makeDataDir, removeDataDir } from "../support/stack.ts";
+
+const SECRET = "a secret that only tests know";
+const ACCOUNTS: Accounts = {
+  reseller: { reseller_id: "acme", key: "key-of-the-reseller" },
+  instance: { name: "acme", key: "key-of-the-instance" },
+};
+/** The sandbox's inbox runs beside delivery and with its role. */
+const SERVICES: readonly (readonly [role: string, start: StartService])[] = [
+  ["dns_server", startDnsServer],
+  ["dns_api", startDnsApi],
+  ["delivery", startSandbox],
+  ["bounce", startBounce],
+  ["tracking", startTracking],
+  ["delivery", startDelivery],
+  ["mail_api", startMailApi],
+  ["submission", startSubmission],
+  ["console", startConsole],
+];
+
+let database: TestDatabase;
+let urls: Map<string, string>;
+const dataDir = makeDataDir();
+const running: RunningService[] = [];
+const pools: Db[] = [];
+const failures: Observation[] = [];
+const addresses = new Map<AddressName, string>();
+
+beforeAll(async () => {
+  database = await createTestDatabase();
+  urls = await makeRoles(database);
+  const { db } = database;
+  await addInstance(db, SECRET, { ...ACCOUNTS.instance, host: "mail.test", archive: true, domains: ["acme.test"] });
+  const { reseller_id: id, key } = ACCOUNTS.reseller;
+  await addReseller(db, { id, name: id, rpzLicence: true, keyHash: hashApiKey(SECRET, key) });
+}, 60_000);
+
+afterAll(async () => {
+  for (const service of running.reverse()) await service.stop();
+  for (const pool of pools) await pool.destroy();
+  await database.drop();
+  removeDataDir(dataDir);
+}, 60_000);
+
+/** Roles are the server's, and other tests may have made them already: their passwords are set anew. */
+async function makeRoles({ db, url }: TestDatabase): Promise<Map<string, string>> {
+  const made = new Map<string, string>();
+  for (const { role } of await applyRoles(db)) {
+    await db.raw(`alter role ${role} password 'known'`);
+    const own = new URL(url);
+    own.username = role;
+    own.password = "known";
+    made.set(role, own.href);
+  }
+  return made;
+}
+
+async function run(role: string, start: StartService): Promise<void> {
+  const url = urls.get(`palomar_${role}`)!;
+  const listeners = ["MAIL_API", "DNS_API", "CONSOLE", "TRACKING", "DNS", "SUBMISSION", "SUBMISSIONS", "MX", "SANDBOX"];
+  const config = loadConfig({
+    ...Object.fromEntries(listeners.map((name) => [`PALOMAR_${name}_LISTEN`, "127.0.0.1:0"])),
+    PALOMAR_DNS_UDP: "portable",
+    PALOMAR_DATA_DIR: dataDir,
+  });
+  if (!config.ok) throw new Error(config.error.join("\n"));
+  const db = openDb(url, { connections: 6, name: role });
+  pools.push(db);
+  const service = await start({
+    config: config.value,
+    secret: SECRET,
+    db,
+    clock: systemClock,
+    logger: makeLogger("test", "silent"),
+    observe: (observation) => {
+      if (observation.level === "error" || observation.level === "warn") failures.push({ ...observation, role });
+    },
+    openListenConnection: () => openListenConnection(url, role),
+    addressOf: async (name) => {
+      for (let waitedMs = 0; !addresses.has(name); waitedMs += 20) {
+        if (waitedMs > 10_000) throw new Error(`${name} does not listen`);
+        await sleep(20);
+      }
+      return addresses.get(name)!;
+    },
+  });
+  running.push(service);
+  for (const [name, address] of Object.entries(service.addresses)) addresses.set(name as AddressName, address!);
+}
+
+it("every table is in one area, and every area of a service is one", async () => {
+  const known = Object.values(rolePolicy.areas).flat();
+  expect((await listTables(database.db)).filter((table) => !known.includes(table))).toEqual([]);
+  expect(new Set(known).size).toBe(known.length);
+  const used = Object.values(rolePolicy.services).flatMap(({ read, write }) => [...read, ...write]);
+  expect(used.filter((area) => !(area in rolePolicy.areas))).toEqual([]);
+});
+
+it("applying them again changes nothing and gives no passwords", async () => {
+  expect((await applyRoles(database.db)).map(({ password }) => password)).toEqual(
+    Object.keys(rolePolicy.services).map(() => null),
+  );
+});
+
+describe("with a role for each service", () => {
+  beforeAll(async () => {
+    // What refers to a sibling's address waits for it, so all start at once.
+    await Promise.all(SERVICES.map(([role, start]) => run(role, start)));
+  }, 60_000);
+
+  it("zones are made, changed, answered and deleted", async () => {
+    const dnsApi = dnsApiOf(addresses.get("dns_api")!, ACCOUNTS);
+    await addCompany(dnsApi);
+    expect((await dnsApi("POST", "/master_zone/roles.test", zoneBody("roles.test"))).status).toBe(200);
+    expect((await dnsApi("POST", "/rr/roles.test", { name: "www", type: "A", value: "192.0.2.7" })).status).toBe(200);
+    await eventually(
+      () => askDns(addresses.get("dns")!, "www.roles.test", "A"),
+      (answer) => dataOf(answer)[0] === "192.0.2.7",
+    );
+    expect((await dnsApi("DELETE", "/master_zone/roles.test", { crm_id: "company" })).status).toBe(200);
+  });
+
+  it("mail goes out, bounces, complaints and touches come back", async () => {
+    const mailApi = mailApiOf(addresses.get("mail_api")!, ACCOUNTS);
+    const numid = await addCampaign(mailApi, "news@acme.test");
+    const emails = ["a@example.net", "bounce+b@example.net", "reject+c@example.net", "complaint+d@example.net"];
+    const sent = await sendTo(mailApi, numid, emails);
+    expect(sent.body).toMatchObject({ status: "ok", sent: 4 });
+    await eventually(
+      async () =>
+        (await database.db.raw("select kind, count(*)::int as n from events group by 1 order by 1")).rows as {
+          kind: string;
+          n: number;
+        }[],
+      (rows) => rows.reduce((sum, { n }) => sum + n, 0) >= 7 && failures.length === 0,
+      30_000,
+    );
+    const { rows } = await database.db.raw("select content from sandbox_messages limit 1").catch(() => ({ rows: [] }));
+    expect(rows.length).toBeLessThanOrEqual(1);
+    expect((await mailApi("GET", `/contacto/${encodeURIComponent("a@example.net")}`)).status).toBe(200);
+  }, 60_000);
+
+  it("the mail API removes what an instance keeps no longer", async () => {
+    const { db } = database;
+    await db("instances").update({ message_retention_days: 30 });
+    const asMailApi = openDb(urls.get("palomar_mail_api")!, { connections: 1, name: "test" });
+    try {
+      // Years from now everything has been sent, and all that came back for it has been read.
+      await eventually(
+        async () => {
+          await applyRetention(asMailApi, new Date("2200-01-01T00:00:00Z"));
+          return Number((await db("batches").count())[0]!.count);
+        },
+        (left) => left === 0,
+        60_000,
+      );
+    } finally {
+      await asMailApi.destroy();
+    }
+  }, 90_000);
+
+  it("the console answers", async () => {
+    expect((await callApi("GET", `${addresses.get("console")}/admin/v1/sandbox/messages`, {})).status).toBe(401);
+  });
+
+  it("nothing was refused by the database", () => {
+    expect(failures.filter(({ err }) => (err as { code?: string } | undefined)?.code === "42501")).toEqual([]);
+    expect(failures).toEqual([]);
+  });
+});
+
+describe("what a role must not do, it cannot", () => {
+  it.each([
+    ["dns_server", "select * from contacts"],
+    ["dns_server", "select * from users"],
+    ["dns_server", "select * from companies"],
+    ["dns_server", "delete from resellers"],
+    ["dns_api", "select * from contacts"],
+    ["dns_api", "select * from instance_domains"],
+    ["dns_api", "update resellers set rpz_licence = true"],
+    ["dns_api", "select * from users"],
+    ["mail_api", "select * from zones"],
+    ["mail_api", "select * from tsig_keys"],
+    ["mail_api", "update instances set archive = true"],
+    ["submission", "select * from users"],
+    ["submission", "delete from campaigns"],
+    ["delivery", "select * from tsig_keys"],
+    ["delivery", "update instances set name = 'x'"],
+    ["bounce", "select * from companies"],
+    ["bounce", "delete from instances"],
+    ["tracking", "select * from resellers"],
+    ["tracking", "select * from users"],
+    ["console", "create table mine (id int)"],
+    ["console", "drop table users"],
+    ["dns_server", "update schema_migrations set checksum = ''"],
+    ["mail_api", "update deployment_facts set value = ''"],
+  ])("%s: %s", async (role, statement) => {
+    const db = openDb(urls.get(`palomar_${role}`)!, { connections: 1, name: "test" });
+    try {
+      await expect(db.raw(statement)).rejects.toMatchObject({ code: "42501" });
+    } finally {
+      await db.destroy();
+    }
+  });
+});

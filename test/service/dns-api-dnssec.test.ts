@@ -1,0 +1,287 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { loadConfig } from "../../services/platform/config.ts";
+import { exportSignedZone } from "../../services/store/dns/zone-signed-file.ts";
+import { findAnyZone } from "../../services/store/dns/zones.ts";
+import { RESELLER_TWO, type RunningApi, SECRET, startApi, zoneFields } from "../support/dns-api.ts";
+import { eventually, nameOf } from "../support/dns-server.ts";
+import { complaintsAbout } from "../support/dnssec.ts";
+import { operatorOf } from "../support/operator.ts";
+
+let api: RunningApi;
+let palomar: ReturnType<typeof operatorOf>;
+
+beforeAll(async () => {
+  // Nobody answers there, so that what the parent has is never known from elsewhere.
+  api = await startApi({ PALOMAR_RESOLVER: "127.0.0.1:1" });
+  await api.call("POST", "/api/v1/company", { crm_id: "acme", name: "Acme", apikey: "company-key-of-acme" });
+  const config = loadConfig({ PALOMAR_RESOLVER: "127.0.0.1:1" });
+  if (!config.ok) throw new Error(config.error.join());
+  palomar = operatorOf({ db: api.database.db, secret: SECRET, config: config.value });
+});
+afterAll(() => api.stop());
+
+async function makeZone(name: string): Promise<void> {
+  const made = await api.call("POST", `/api/v1/master_zone/${name}`, zoneFields());
+  expect(made.status, made.text).toBe(200);
+  await api.call("POST", `/api/v1/rr/${name}`, { name: "www", type: "A", value: "192.0.2.1" });
+}
+
+async function complaints(zone: string) {
+  const exported = await exportSignedZone(api.database.db, (on) => findAnyZone(on, nameOf(zone)));
+  return complaintsAbout(zone, exported!.text);
+}
+
+describe("GET and PUT /dnssec/{domain}", () => {
+  test("signs a zone and stops", async () => {
+    await makeZone("switch.example");
+    const off = { domain: "switch.example", enabled: false, denial: "nsec", keys: [] };
+    expect((await api.call("GET", "/api/v1/dnssec/switch.example")).body).toEqual(off);
+    const before = (await api.call("GET", "/api/v1/soa/switch.example")).body.serial;
+    const on = await api.call("PUT", "/api/v1/dnssec/switch.example", { enabled: true });
+    expect(on.status).toBe(200);
+    expect(on.body).toEqual({
+      domain: "switch.example",
+      enabled: true,
+      denial: "nsec",
+      keys: [
+        {
+          key_tag: expect.any(Number),
+          role: "csk",
+          algorithm: 13,
+          state: "published",
+          ds: [expect.stringMatching(new RegExp(`^${on.body.keys[0].key_tag} 13 2 [0-9A-F]{64}$`))],
+        },
+      ],
+    });
+    expect((await api.call("GET", "/api/v1/dnssec/switch.example")).body).toEqual(on.body);
+    expect((await api.call("PUT", "/api/v1/dnssec/switch.example", { enabled: true })).body).toEqual(on.body);
+    expect((await api.call("GET", "/api/v1/soa/switch.example")).body.serial).toBe(before + 1);
+    expect(await complaints("switch.example")).toEqual({});
+    expect((await api.call("PUT", "/api/v1/dnssec/switch.example", { enabled: false })).body).toEqual(off);
+    expect((await api.call("GET", "/api/v1/soa/switch.example")).body.serial).toBe(before + 2);
+  });
+
+  test("leaves the customer's view of the zone as it was", async () => {
+    await makeZone("view.example");
+    const records = (await api.call("GET", "/api/v1/rr/view.example")).body.rr;
+    await api.call("PUT", "/api/v1/dnssec/view.example", { enabled: true, denial: "nsec3" });
+    expect((await api.call("GET", "/api/v1/rr/view.example")).body.rr).toEqual(records);
+    const file = (await api.call("GET", "/api/v1/zone_file/view.example")).text;
+    expect(file).not.toMatch(/RRSIG|DNSKEY|NSEC/);
+    const created = await api.call("POST", "/api/v1/rr/view.example", { name: "x.y", type: "TXT", value: "deep" });
+    expect(created.status).toBe(200);
+    expect(await complaints("view.example")).toEqual({});
+    const { history } = (await api.call("GET", "/api/v1/zone_history/view.example")).body;
+    expect(history[0].added).toEqual([{ name: "x.y", type: "TXT", ttl: 3600, rr_prio: null, value: '"deep"' }]);
+    expect(history[0].deleted).toEqual([]);
+    expect(history[1]).toMatchObject({ actor: "reseller:one", added: [], deleted: [] });
+    const restored = await api.call("PUT", "/api/v1/zone_file/view.example", file);
+    expect(restored.status).toBe(200);
+    expect(await complaints("view.example")).toEqual({});
+  });
+
+  test("changes the kind of denial, the SOA's times and whole zones under way", async () => {
+    await makeZone("change.example");
+    for (const denial of ["nsec3", "nsec", "nsec3"]) {
+      const changed = await api.call("PUT", "/api/v1/dnssec/change.example", { enabled: true, denial });
+      expect(changed.body.denial).toBe(denial);
+      expect(await complaints("change.example")).toEqual({});
+    }
+    const { serial } = (await api.call("GET", "/api/v1/soa/change.example")).body;
+    const soa = `acme/change.example/ns1.example.net/host.example.net/${serial + 5}/7200/900/1209600/60/600`;
+    expect((await api.call("POST", `/api/v1/update_soa/${soa}`)).status).toBe(200);
+    expect(await complaints("change.example")).toEqual({});
+  });
+
+  test("says what is wrong", async () => {
+    await makeZone("wrong.example");
+    const refusals = [
+      [{}, "missing field: enabled"],
+      [{ enabled: "yes" }, "invalid field: enabled: must be true or false"],
+      [{ enabled: true, denial: "nsec5" }, "invalid field: denial: must be nsec or nsec3"],
+      [{ enabled: true, algorithm: 5 }, "invalid field: algorithm: must be 8, 13 or 15"],
+      [{ enabled: true, keys: "many" }, "invalid field: keys: must be csk or ksk-zsk"],
+    ] as const;
+    for (const [body, msg] of refusals) {
+      expect(await api.call("PUT", "/api/v1/dnssec/wrong.example", body)).toMatchObject({ status: 400, body: { msg } });
+    }
+    const missing = { status: 400, body: { msg: "absent.example does not exist" } };
+    expect(await api.call("GET", "/api/v1/dnssec/absent.example")).toMatchObject(missing);
+    expect(await api.call("PUT", "/api/v1/dnssec/absent.example", { enabled: true })).toMatchObject(missing);
+    const invisible = { status: 400, body: { msg: "wrong.example does not exist" } };
+    expect(await api.call("GET", "/api/v1/dnssec/wrong.example", undefined, RESELLER_TWO)).toMatchObject(invisible);
+    expect(await api.call("DELETE", "/api/v1/dnssec/wrong.example")).toMatchObject({ status: 405 });
+    const company = { reseller: "one", key: "company-key-of-acme" };
+    expect(await api.call("PUT", "/api/v1/dnssec/wrong.example", { enabled: true }, company)).toMatchObject({
+      status: 200,
+    });
+  });
+
+  test.each([8, 15])("signs with algorithm %i, and with two keys", async (algorithm) => {
+    const zone = `algorithm-${algorithm}.example`;
+    await makeZone(zone);
+    const on = await api.call("PUT", `/api/v1/dnssec/${zone}`, { enabled: true, algorithm, keys: "ksk-zsk" });
+    expect(
+      on.body.keys.map(({ role, algorithm: of, ds }: { role: string; algorithm: number; ds: string[] }) => [
+        role,
+        of,
+        ds.length,
+      ]),
+    ).toEqual([
+      ["ksk", algorithm, 1],
+      ["zsk", algorithm, 0],
+    ]);
+    expect(await complaints(zone)).toEqual({});
+  });
+
+  test("refuses records that signing makes, and a zone that has some of its own", async () => {
+    await makeZone("own.example");
+    const key = { name: "@", type: "CDNSKEY", value: "257 3 13 AAAA" };
+    const created = await api.call("POST", "/api/v1/rr/own.example", key);
+    expect(created.status, created.text).toBe(200);
+    const refused = await api.call("PUT", "/api/v1/dnssec/own.example", { enabled: true });
+    expect(refused.status).toBe(400);
+    expect(refused.body.msg).toMatch(/^own\.example has CDNSKEY records of its own/);
+    await api.call("DELETE", `/api/v1/rr/own.example/${created.body.rr_id}`);
+    expect((await api.call("PUT", "/api/v1/dnssec/own.example", { enabled: true })).status).toBe(200);
+    const msg = "own.example is signed: its CDNSKEY records are made by signing";
+    expect(await api.call("POST", "/api/v1/rr/own.example", key)).toMatchObject({ status: 400, body: { msg } });
+  });
+});
+
+test("upkeep makes signatures anew before they end, and tells the servers", async () => {
+  await makeZone("upkeep.example");
+  const key = (await api.call("PUT", "/api/v1/dnssec/upkeep.example", { enabled: true })).body.keys[0];
+  const serial = async () => (await api.call("GET", "/api/v1/soa/upkeep.example")).body.serial;
+  const before = await serial();
+  api.clock.set(new Date(Date.now() + 8 * 86_400_000).toISOString());
+  try {
+    await eventually(async () => (await serial()) > before, 60_000);
+    await eventually(async () => {
+      const { body } = await api.call("GET", "/api/v1/dnssec/upkeep.example");
+      return body.keys[0].key_tag === key.key_tag && body.keys[0].state === "ready";
+    }, 60_000);
+  } finally {
+    api.clock.set(new Date().toISOString());
+  }
+}, 150_000);
+
+describe("the parent's DS", () => {
+  test("is read where the parent is hosted here, and keeps the zone from being unsigned", async () => {
+    await makeZone("parent.example");
+    await makeZone("child.parent.example");
+    const on = (await api.call("PUT", "/api/v1/dnssec/child.parent.example", { enabled: true })).body;
+    const [ds] = on.keys[0].ds;
+    const record = { name: "child", type: "DS", value: ds };
+    await api.call("POST", "/api/v1/rr/parent.example", { name: "child", type: "NS", value: "ns1.example.net." });
+    const created = (await api.call("POST", "/api/v1/rr/parent.example", record)).body;
+    const checked = await api.call("POST", "/api/v1/dnssec/child.parent.example/check");
+    expect(checked.body.parent.ds).toEqual([ds]);
+    expect((await api.call("GET", "/api/v1/dnssec/child.parent.example")).body.keys[0].state).toBe("active");
+    const refused = await api.call("PUT", "/api/v1/dnssec/child.parent.example", { enabled: false });
+    expect(refused.status).toBe(400);
+    expect(refused.body.msg).toContain(`the parent of child.parent.example has a DS (key ${on.keys[0].key_tag})`);
+
+    await api.call("PUT", "/api/v1/dnssec/child.parent.example/ds_wanted", { wanted: false });
+    const exported = await palomar("zone", "export", "child.parent.example", "--signed");
+    expect(exported.text).toMatch(/\tCDS\t0 0 0 00\n/);
+    expect(exported.text).toMatch(/\tCDNSKEY\t0 3 0 AA==\n/);
+    await api.call("DELETE", `/api/v1/rr/parent.example/${created.rr_id}`);
+    const tooSoon = await api.call("PUT", "/api/v1/dnssec/child.parent.example", { enabled: false });
+    expect(tooSoon.body.msg).toMatch(/^caches may have the DS of child\.parent\.example until 20/);
+    api.clock.set(new Date(Date.now() + 2 * 86_400_000).toISOString());
+    expect((await api.call("PUT", "/api/v1/dnssec/child.parent.example", { enabled: false })).body.enabled).toBe(false);
+    api.clock.set(new Date().toISOString());
+  });
+
+  test("follows CDS by itself where the parent is hosted here, until that is switched off", async () => {
+    const [parent, child] = ["auto.example", "child.auto.example"];
+    for (const zone of [parent, child]) await makeZone(zone);
+    await api.call("POST", `/api/v1/rr/${parent}`, { name: "child", type: "NS", value: "ns1.example.net." });
+    const [key] = (await api.call("PUT", `/api/v1/dnssec/${child}`, { enabled: true })).body.keys;
+    const seen = await api.call("POST", `/api/v1/dnssec/${child}/ds_seen`, { key_tag: key.key_tag });
+    expect(seen.body.keys[0].state).toBe("active");
+    const ds = async () => {
+      const { rr } = (await api.call("GET", `/api/v1/rr/${parent}`)).body;
+      return rr.filter(({ type }: { type: string }) => type === "DS").map(({ value }: { value: string }) => value);
+    };
+    expect(await ds()).toEqual(key.ds);
+    const details = (await api.call("GET", `/api/v1/dnssec/${child}/details`)).body;
+    expect(details).toMatchObject({ ds_automatic: true, parent: { ds: key.ds, authenticated: true } });
+    const [change] = (await api.call("GET", `/api/v1/zone_history/${parent}`)).body.history;
+    expect(change).toMatchObject({ actor: `cds:${child}`, added: [{ name: "child", type: "DS", value: key.ds[0] }] });
+
+    await api.call("PUT", `/api/v1/dnssec/${child}/ds_automatic`, { automatic: false });
+    await api.call("PUT", `/api/v1/dnssec/${child}/ds_wanted`, { wanted: false });
+    expect(await ds()).toEqual(key.ds);
+    expect((await api.call("GET", `/api/v1/dnssec/${child}/details`)).body.ds_automatic).toBe(false);
+    await api.call("PUT", `/api/v1/dnssec/${child}/ds_automatic`, { automatic: true });
+    expect(await ds()).toEqual([]);
+    expect(await api.call("PUT", `/api/v1/dnssec/${child}/ds_automatic`, { automatic: "no" })).toMatchObject({
+      status: 400,
+      body: { msg: "invalid field: automatic: must be true or false" },
+    });
+  });
+
+  test("is taken from the operator's word", async () => {
+    await makeZone("word.example");
+    const { key_tag: tag } = (await api.call("PUT", "/api/v1/dnssec/word.example", { enabled: true })).body.keys[0];
+    const refused = await api.call("POST", "/api/v1/dnssec/word.example/rollover", { role: "csk" });
+    expect(refused).toMatchObject({
+      status: 400,
+      body: { msg: `the DS of key ${tag} has not been seen at the parent yet` },
+    });
+    const seen = await api.call("POST", "/api/v1/dnssec/word.example/ds_seen", { key_tag: tag });
+    expect(seen.body.keys[0].state).toBe("active");
+    expect((await api.call("PUT", "/api/v1/dnssec/word.example", { enabled: false })).status).toBe(400);
+    const rolling = await api.call("POST", "/api/v1/dnssec/word.example/rollover", { role: "csk" });
+    expect(rolling.body.keys.map(({ state }: { state: string }) => state)).toEqual(["active", "published"]);
+    expect(await complaints("word.example")).toEqual({});
+    const again = await api.call("POST", "/api/v1/dnssec/word.example/rollover", { role: "csk" });
+    expect(again.body.msg).toMatch(/a rollover is under way/);
+    const details = (await api.call("GET", "/api/v1/dnssec/word.example/details")).body;
+    expect(details.keys.map(({ ds_seen }: { ds_seen: boolean }) => ds_seen)).toEqual([true, false]);
+    expect((await palomar("dnssec", "disable", "word.example")).refused).toContain("word.example was seen with the DS");
+    expect((await palomar("dnssec", "disable", "word.example", "--force")).json).toMatchObject({ enabled: false });
+  });
+});
+
+describe("keys in BIND's format", () => {
+  test("go out, and sign the zone again elsewhere or here", async () => {
+    await makeZone("keys.example");
+    const path = "/api/v1/dnssec/keys.example";
+    const signed = (await api.call("PUT", path, { enabled: true, keys: "ksk-zsk" })).body;
+    const pairs: { key: string; private: string }[] = [];
+    for (const { key_tag: tag } of signed.keys) {
+      const { status, body } = await api.call("POST", `${path}/keys/${tag}/export`);
+      expect(status).toBe(200);
+      expect(body.name).toBe(`Kkeys.example.+013+${String(tag).padStart(5, "0")}`);
+      expect(body.key).toMatch(/^keys\.example\. IN DNSKEY 25[67] 3 13 /m);
+      pairs.push({ key: body.key, private: body.private });
+    }
+    await api.call("PUT", path, { enabled: false });
+    const back = await api.call("POST", `${path}/keys`, { keys: pairs });
+    expect(back.body.keys).toEqual(signed.keys);
+    expect(await complaints("keys.example")).toEqual({});
+
+    const swapped = [{ key: pairs[0]!.key, private: pairs[1]!.private }];
+    const refusals = [
+      [{}, "missing field: keys"],
+      [{ keys: [] }, "invalid field: keys: must be one key or more"],
+      [{ keys: swapped }, "the .private file does not go with the .key file"],
+      [{ keys: [{ key: "nothing", private: "nothing" }] }, /^the \.key file: line 1/],
+    ] as const;
+    for (const [body, msg] of refusals) {
+      const refused = await api.call("POST", `${path}/keys`, body);
+      expect(refused.status).toBe(400);
+      expect(refused.body.msg).toMatch(msg);
+    }
+    expect((await api.call("POST", `${path}/keys`, { keys: pairs })).body.msg).toMatch(
+      /is published: |has not been seen/,
+    );
+    const absent = await api.call("POST", `${path}/keys/99999/export`);
+    expect(absent).toMatchObject({ status: 400, body: { msg: "keys.example has no key 99999" } });
+    const invisible = await api.call("POST", `${path}/keys/1/export`, undefined, RESELLER_TWO);
+    expect(invisible).toMatchObject({ status: 400, body: { msg: "keys.example does not exist" } });
+  });
+});

@@ -1,0 +1,65 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { type RunningApi, startApiWithCompany, zoneFields } from "../support/dns-api.ts";
+
+const RECORDS = 40_000;
+
+let api: RunningApi;
+beforeAll(async () => {
+  api = await startApiWithCompany();
+  for (const zone of ["large.example.org", "copy.example.org", "other.example.org"]) {
+    await api.call("POST", `/api/v1/master_zone/${zone}`, zoneFields());
+  }
+});
+afterAll(() => api.stop());
+
+const lines = Array.from({ length: RECORDS }, (_, index) => `host-${index} A 192.0.2.${index % 256}`);
+const file = `@ NS ns1.example.net.\n${lines.join("\n")}\n`;
+
+test("while a large zone comes in, others are served", async () => {
+  let isDone = false;
+  const startedAt = performance.now();
+  const imported = api.call("PUT", "/api/v1/zone_file/large.example.org", file).finally(() => {
+    isDone = true;
+  });
+  const waitsMs: number[] = [];
+  while (!isDone) {
+    const askedAt = performance.now();
+    const { status } = await api.call("GET", "/api/v1/soa/other.example.org");
+    expect(status).toBe(200);
+    waitsMs.push(performance.now() - askedAt);
+    await sleep(5);
+  }
+  expect((await imported).body).toMatchObject({ records: RECORDS + 1, serial: 2 });
+  // Parsed in one go, the file would keep everybody waiting for a third of the time that all of it takes.
+  expect(Math.max(...waitsMs)).toBeLessThan((performance.now() - startedAt) / 5);
+  expect(waitsMs.length).toBeGreaterThan(20);
+}, 120_000);
+
+test("its list and its file are streamed, whole and in order, and the file goes in again", async () => {
+  const { rr } = (await api.call("GET", "/api/v1/rr/large.example.org")).body;
+  expect(rr).toHaveLength(RECORDS + 1);
+  expect(new Set(rr.map(({ rr_id }: { rr_id: number }) => rr_id)).size).toBe(RECORDS + 1);
+  const out = await api.call("GET", "/api/v1/zone_file/large.example.org");
+  expect(out.headers["transfer-encoding"]).toBe("chunked");
+  expect(out.text.match(/\n/g)).toHaveLength(RECORDS + 4);
+  const back = await api.call("PUT", "/api/v1/zone_file/large.example.org", out.text);
+  expect(back.body).toMatchObject({ records: RECORDS + 1, serial: 3 });
+  const again = await api.call("GET", "/api/v1/zone_file/large.example.org");
+  expect(again.text).toBe(out.text.replace(" 2 7200 ", " 3 7200 "));
+}, 120_000);
+
+test("a client that goes away in the middle leaves no transaction behind", async () => {
+  const controller = new AbortController();
+  const response = await fetch(`${api.url}/api/v1/rr/large.example.org`, {
+    headers: { Authorization: "key-of-reseller-one", Reseller: "one" },
+    signal: controller.signal,
+  });
+  await response.body?.getReader().read();
+  controller.abort();
+  const open = () =>
+    api.database.db("pg_stat_activity").whereRaw("datname = current_database() and state like 'idle in transaction%'");
+  const deadline = Date.now() + 10_000;
+  while ((await open()).length > 0 && Date.now() < deadline) await sleep(50);
+  expect(await open()).toHaveLength(0);
+}, 60_000);

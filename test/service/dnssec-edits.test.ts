@@ -1,0 +1,126 @@
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { apexRecords, dnskeyOf } from "../../services/core/dns/dnssec/apex-records.ts";
+import { isSignedBy, readRrsig } from "../../services/core/dns/dnssec/rrsig.ts";
+import { parseRdata } from "../../services/core/dns/rdata/rdata.ts";
+import { type ResourceRecord, rrsetKey } from "../../services/core/dns/record.ts";
+import { TYPE, typeCode } from "../../services/core/dns/rr-types.ts";
+import { signingPolicy } from "../../services/platform/dnssec-policy.ts";
+import { readSigning } from "../../services/store/dns/dnssec-keys.ts";
+import { readAllDerived } from "../../services/store/dns/dnssec-records.ts";
+import { readAllRecords } from "../../services/store/dns/records.ts";
+import { soaRecord } from "../../services/store/dns/zone-changes.ts";
+import type { RecordEdits, StoredRecord } from "../../services/store/dns/zone-edit.ts";
+import { changeRecords } from "../../services/store/dns/zone-records.ts";
+import { deriveChange } from "../../services/store/dns/zone-signing.ts";
+import { nextVersion } from "../../services/store/dns/zone-signing-state.ts";
+import { enableSigning } from "../../services/store/dns/zone-signing-switch.ts";
+import { findAnyZone, type Zone } from "../../services/store/dns/zones.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { addZoneOwner, nameOf, putZone, SCOPE, SIGNER } from "../support/dns-server.ts";
+import { fc } from "../support/property.ts";
+
+let database: TestDatabase;
+let zones = 0;
+
+beforeAll(async () => {
+  database = await createTestDatabase();
+  await addZoneOwner(database);
+});
+afterAll(() => database.drop());
+
+const DS = "12345 13 2 0123456789ABCDEF0123456789ABCDEF0123456789ABCDEF0123456789ABCDEF";
+
+/** Few names, one below the other, so that cuts, DNAMEs, wildcards and empty non-terminals come and go. */
+const owner = fc
+  .array(fc.constantFrom("a", "b", "*", "B", "\\000", "z"), { minLength: 1, maxLength: 4 })
+  .map((labels) => labels.join("."));
+const data = fc.constantFrom(
+  ["A", "192.0.2.1"],
+  ["TXT", "text"],
+  ["NS", "ns.a"],
+  ["DS", DS],
+  ["DNAME", "elsewhere.test."],
+  ["CNAME", "a"],
+  ["CAA", '0 issue "ca.test"'],
+) as fc.Arbitrary<readonly [string, string]>;
+const edit = fc.oneof(
+  { weight: 3, arbitrary: fc.record({ owner, data }) },
+  { weight: 2, arbitrary: fc.record({ remove: fc.nat() }) },
+);
+
+describe.each(["nsec", "nsec3"] as const)("a zone signed with %s", (denial) => {
+  it("after any edits is what signing it anew would make of it", async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.array(fc.array(edit, { minLength: 1, maxLength: 3 }), { maxLength: 14 }), async (steps) => {
+        const name = `zone-${zones++}.example.org`;
+        await putZone(database, name, ["@ NS ns.example.net.", "b.a TXT first"]);
+        const target = { scope: SCOPE, apex: nameOf(name), domain: name, actor: "test", signer: SIGNER };
+        expect((await enableSigning(database.db, target, { denial })).ok).toBe(true);
+        await expectWellSigned(name);
+        for (const step of steps) {
+          const { records } = await readZone(name);
+          const edits: RecordEdits = { creations: [], modifications: [], deletionIds: [] };
+          for (const part of step) addTo(edits, part, records, name);
+          // Some make no lawful zone, and are refused.
+          await changeRecords(database.db, target, edits, new Date());
+          await expectWellSigned(name);
+        }
+      }),
+      { numRuns: 15 },
+    );
+  }, 300_000);
+});
+
+type Edit = { owner: string; data: readonly [string, string] } | { remove: number };
+
+function addTo(edits: RecordEdits, part: Edit, records: readonly StoredRecord[], zone: string): void {
+  if ("remove" in part) {
+    const record = records[part.remove % records.length];
+    if (record && !edits.deletionIds.includes(record.id)) (edits.deletionIds as number[]).push(record.id);
+    return;
+  }
+  const [mnemonic, value] = part.data;
+  const type = typeCode(mnemonic)!;
+  const rdata = parseRdata(type, value, nameOf(zone), "value");
+  if (!rdata.ok) throw new Error(rdata.error.message);
+  const draft = { owner: nameOf(`${part.owner}.${zone}`), type, ttl: undefined, rdata: rdata.value };
+  (edits.creations as unknown[]).push(draft);
+}
+
+/** Signing all of it again would change nothing but the SOA's signature, and every signature is good. */
+async function expectWellSigned(name: string): Promise<void> {
+  const { zone, records, derived } = await readZone(name);
+  const whole = await deriveChange(database.db, zone, nextVersion(zone, SIGNER), { signer: SIGNER, extent: "zone" });
+  if (!whole?.ok) throw new Error("refused");
+  expect([...whole.value.deleted, ...whole.value.added].map(coveredOrType)).toEqual(["RRSIG 6", "RRSIG 6"]);
+  const state = (await readSigning(database.db, zone.id))!;
+  const rrsets = new Map<string, ResourceRecord[]>();
+  const unsigned = derived.filter(({ type }) => type !== TYPE.RRSIG);
+  for (const record of [soaRecord(zone.apex, zone.soa, zone.ttl), ...records, ...unsigned]) {
+    const key = rrsetKey(record.owner, record.type);
+    rrsets.set(key, [...(rrsets.get(key) ?? []), record]);
+  }
+  for (const rrsig of derived.filter(({ type }) => type === TYPE.RRSIG)) {
+    const { typeCovered, keyTag } = readRrsig(rrsig.rdata);
+    const rrset = rrsets.get(rrsetKey(rrsig.owner, typeCovered));
+    const key = state.keys.find((candidate) => candidate.keyTag === keyTag)!;
+    expect(rrset !== undefined && isSignedBy(rrset, rrsig.rdata, dnskeyOf(key))).toBe(true);
+  }
+  const expected = apexRecords(zone.apex, state, signingPolicy.keyTtlSeconds).map(({ type }) => type);
+  expect(unsigned.map(({ type }) => type).filter((type) => type !== TYPE.NSEC && type !== TYPE.NSEC3)).toEqual(
+    expected,
+  );
+}
+
+function coveredOrType({ type, rdata }: ResourceRecord): string {
+  return type === TYPE.RRSIG ? `RRSIG ${readRrsig(rdata).typeCovered}` : String(type);
+}
+
+async function readZone(name: string): Promise<{ zone: Zone; records: StoredRecord[]; derived: StoredRecord[] }> {
+  const zone = (await findAnyZone(database.db, nameOf(name)))!;
+  return {
+    zone,
+    records: await readAllRecords(database.db, zone.id),
+    derived: await readAllDerived(database.db, zone.id),
+  };
+}

@@ -1,0 +1,287 @@
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { readDsKeyTag } from "../../services/core/dns/dnssec/dnskey.ts";
+import { readRrsig } from "../../services/core/dns/dnssec/rrsig.ts";
+import { decodeRecords } from "../../services/core/dns/record.ts";
+import { TYPE } from "../../services/core/dns/rr-types.ts";
+import type { LookUpDs } from "../../services/platform/ds-lookup.ts";
+import { readSigning, type StoredKey } from "../../services/store/dns/dnssec-keys.ts";
+import { wishForDs } from "../../services/store/dns/dnssec-parent.ts";
+import { firstExpiry, readAllDerived } from "../../services/store/dns/dnssec-records.ts";
+import { readHistory } from "../../services/store/dns/zone-history.ts";
+import { exportSignedZone } from "../../services/store/dns/zone-signed-file.ts";
+import type { SigningTarget } from "../../services/store/dns/zone-signing-state.ts";
+import {
+  disableSigning,
+  enableSigning,
+  type SigningWish,
+  startRollover,
+} from "../../services/store/dns/zone-signing-switch.ts";
+import { listDueZones, maintainZone } from "../../services/store/dns/zone-signing-upkeep.ts";
+import { findAnyZone, type Zone } from "../../services/store/dns/zones.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { addZoneOwner, nameOf, putZone, SCOPE, SIGNER } from "../support/dns-server.ts";
+import { complaintsAbout } from "../support/dnssec.ts";
+
+const ZONE = "example.org";
+const HOUR = 3_600_000;
+const DAY = 24 * HOUR;
+const CONTENT = [
+  "@ NS ns1",
+  "ns1 A 192.0.2.53",
+  "*.wild TXT any",
+  "sub NS ns.sub",
+  "ns.sub A 192.0.2.54",
+  "a.b.c A 192.0.2.1",
+];
+
+let database: TestDatabase;
+let nowMs: number;
+let target: SigningTarget;
+/** What the parent has; undefined: it does not answer. */
+let parentDs: Uint8Array[] | undefined;
+/** Whether the resolver that tells so has validated it. */
+let authenticated: boolean;
+const lookUpDs: LookUpDs = async () => parentDs && { records: parentDs, ttlSeconds: 3_600, authenticated };
+
+beforeEach(async () => {
+  database = await createTestDatabase();
+  await addZoneOwner(database);
+  await putZone(database, ZONE, CONTENT);
+  nowMs = Date.now();
+  parentDs = [];
+  authenticated = true;
+  const signer = { ...SIGNER, clock: { nowMs: () => nowMs } };
+  target = { scope: SCOPE, apex: nameOf(ZONE), domain: ZONE, actor: "test", signer };
+});
+afterEach(() => database.drop());
+
+async function sign(wish: SigningWish = {}): Promise<void> {
+  expect(await enableSigning(database.db, target, wish)).toMatchObject({ ok: true });
+}
+
+async function zone(): Promise<Zone> {
+  return (await findAnyZone(database.db, target.apex))!;
+}
+
+async function keys(): Promise<readonly StoredKey[]> {
+  return (await readSigning(database.db, (await zone()).id))!.keys;
+}
+
+async function states(): Promise<string[]> {
+  return (await keys()).map(({ role, algorithm, state }) => `${role} ${algorithm} ${state}`);
+}
+
+/** Lets time pass in steps, as upkeep sees it, and has the zone checked by others after each of its versions. */
+async function pass(ms: number, stepMs = HOUR): Promise<void> {
+  const end = nowMs + ms;
+  let version = (await zone()).version;
+  while (nowMs < end) {
+    nowMs = Math.min(end, nowMs + stepMs);
+    for (const apex of await listDueZones(database.db, new Date(nowMs), 10)) {
+      await maintainZone(database.db, apex, { signer: target.signer, lookUpDs });
+    }
+    const { version: after } = await zone();
+    if (after !== version) await expectSound();
+    version = after;
+  }
+}
+
+async function expectSound(): Promise<void> {
+  const exported = await exportSignedZone(database.db, (on) => findAnyZone(on, target.apex));
+  expect(complaintsAbout(ZONE, exported!.text, new Date(nowMs)), (await states()).join()).toEqual({});
+}
+
+/** Does what a parent does that reads CDS (RFC 7344 §6). */
+async function parentFollowsCds(): Promise<void> {
+  const derived = await readAllDerived(database.db, (await zone()).id);
+  parentDs = derived.filter(({ type }) => type === TYPE.CDS).map(({ rdata }) => rdata);
+}
+
+async function signatureEnds(): Promise<number[]> {
+  const derived = await readAllDerived(database.db, (await zone()).id);
+  return derived.filter(({ type }) => type === TYPE.RRSIG).map(({ rdata }) => readRrsig(rdata).expiration * 1000);
+}
+
+async function inUse(wish: SigningWish = {}): Promise<void> {
+  await sign(wish);
+  await pass(3 * HOUR);
+  await parentFollowsCds();
+  await pass(2 * HOUR);
+}
+
+describe("the first DS", () => {
+  it("is asked for when no cache has the zone unsigned, and brings the key into use", async () => {
+    await sign();
+    await parentFollowsCds();
+    expect(parentDs).toEqual([]);
+    expect(await states()).toEqual(["csk 13 published"]);
+    await pass(3 * HOUR);
+    expect(await states()).toEqual(["csk 13 ready"]);
+    await parentFollowsCds();
+    expect(parentDs!.map(readDsKeyTag)).toEqual((await keys()).map(({ keyTag }) => keyTag));
+    await pass(HOUR);
+    expect(await states()).toEqual(["csk 13 active"]);
+    expect((await keys())[0]!.hasDs).toBe(true);
+  }, 120_000);
+
+  it("that nobody has validated is shown, and brings no key into use, nor any out of it", async () => {
+    await sign();
+    await pass(3 * HOUR);
+    await parentFollowsCds();
+    authenticated = false;
+    await pass(HOUR);
+    expect(await states()).toEqual(["csk 13 ready"]);
+    const { parent } = (await readSigning(database.db, (await zone()).id))!;
+    expect(parent).toMatchObject({ ds: parentDs, authenticated: false });
+    authenticated = true;
+    await pass(HOUR);
+    expect(await states()).toEqual(["csk 13 active"]);
+
+    expect(await wishForDs(database.db, target, false)).toMatchObject({ ok: true });
+    [parentDs, authenticated] = [[], false];
+    await pass(HOUR);
+    expect((await keys())[0]!.hasDs).toBe(true);
+    expect(await disableSigning(database.db, target, { force: false })).toMatchObject({ ok: false });
+    authenticated = true;
+    await pass(HOUR);
+    expect((await keys())[0]!.hasDs).toBe(false);
+    await pass(2 * DAY, DAY);
+    expect(await disableSigning(database.db, target, { force: false })).toMatchObject({ ok: true });
+  }, 120_000);
+});
+
+describe("rollovers, each version checked by others", () => {
+  it.each(["nsec", "nsec3"] as const)(
+    "of a CSK, with %s",
+    async (denial) => {
+      await inUse({ denial });
+      const [old] = await keys();
+      expect(await startRollover(database.db, target, { roles: ["csk"], algorithm: 13 })).toMatchObject({ ok: true });
+      await expectSound();
+      expect(await states()).toEqual(["csk 13 active", "csk 13 published"]);
+      await pass(3 * HOUR);
+      expect(await states()).toEqual(["csk 13 active", "csk 13 ready"]);
+      await pass(2 * DAY, 6 * HOUR);
+      expect(await states()).toEqual(["csk 13 active", "csk 13 ready"]);
+      await parentFollowsCds();
+      expect(parentDs!.map(readDsKeyTag)).not.toContain(old!.keyTag);
+      // The longer the parent takes, the more seldom it is asked.
+      await pass(6 * HOUR);
+      expect(await states()).toEqual(["csk 13 retired", "csk 13 active"]);
+      await pass(2 * DAY);
+      expect(await states()).toEqual(["csk 13 active"]);
+      expect((await keys())[0]!.keyTag).not.toBe(old!.keyTag);
+    },
+    300_000,
+  );
+
+  it("of a KSK, and of a ZSK when its time has come", async () => {
+    await inUse({ layout: "ksk-zsk" });
+    expect(await states()).toEqual(["ksk 13 active", "zsk 13 active"]);
+    expect(await startRollover(database.db, target, { roles: ["ksk"], algorithm: 13 })).toMatchObject({ ok: true });
+    await pass(3 * HOUR);
+    await parentFollowsCds();
+    await pass(2 * DAY);
+    expect(await states()).toEqual(["zsk 13 active", "ksk 13 active"]);
+    const zsk = (await keys()).find(({ role }) => role === "zsk")!.keyTag;
+    await pass(88 * DAY, 6 * HOUR);
+    const rolling = await states();
+    expect(rolling).toContainEqual(expect.stringMatching(/^zsk 13 (published|retired|active)$/));
+    await pass(2 * DAY);
+    expect((await states()).sort()).toEqual(["ksk 13 active", "zsk 13 active"]);
+    expect((await keys()).find(({ role }) => role === "zsk")!.keyTag).not.toBe(zsk);
+  }, 300_000);
+
+  it("of a ZSK last as long as caches may have data that a change took out", async () => {
+    await putZone(database, ZONE, [...CONTENT, "long 604800 A 192.0.2.9"]);
+    await sign({ layout: "ksk-zsk" });
+    const removedAt = nowMs;
+    await putZone(database, ZONE, CONTENT);
+    expect(await startRollover(database.db, target, { roles: ["zsk"], algorithm: 13 })).toMatchObject({ ok: true });
+    await pass(2 * HOUR);
+    const retired = (await keys()).find(({ state }) => state === "retired")!;
+    expect(retired.due!.getTime()).toBeGreaterThanOrEqual(removedAt + 7 * DAY);
+    expect(retired.due!.getTime()).toBeLessThan(removedAt + 8 * DAY);
+  }, 120_000);
+
+  it("of the algorithm, from one key to two", async () => {
+    await inUse();
+    await sign({ algorithm: 15, layout: "ksk-zsk" });
+    await expectSound();
+    expect(await states()).toEqual(["csk 13 active", "ksk 15 generated", "zsk 15 generated"]);
+    await pass(2 * HOUR);
+    expect(await states()).toEqual(["csk 13 active", "ksk 15 published", "zsk 15 published"]);
+    await pass(2 * HOUR);
+    expect(await states()).toEqual(["csk 13 active", "ksk 15 ready", "zsk 15 ready"]);
+    await parentFollowsCds();
+    await pass(HOUR);
+    expect(await states()).toEqual(["csk 13 retired", "ksk 15 active", "zsk 15 active"]);
+    await pass(26 * HOUR);
+    await pass(3 * HOUR);
+    expect(await states()).toEqual(["ksk 15 active", "zsk 15 active"]);
+  }, 300_000);
+});
+
+describe("signatures", () => {
+  it("are made anew before they end, also after a week off, with a new serial that the history does not show", async () => {
+    await sign();
+    const first = Math.min(...(await signatureEnds()));
+    const { soa } = await zone();
+    nowMs = first - HOUR;
+    const due = await listDueZones(database.db, new Date(nowMs), 10);
+    expect(due.map(({ key }) => key)).toEqual([target.apex.key]);
+    parentDs = undefined;
+    await maintainZone(database.db, due[0]!, { signer: target.signer, lookUpDs });
+    expect(Math.min(...(await signatureEnds()))).toBeGreaterThan(nowMs + 12 * DAY);
+    const renewed = await zone();
+    expect(renewed.soa.serial).toBeGreaterThan(soa.serial);
+    await expectSound();
+    const history = await readHistory(database.db, renewed.id, undefined, 100);
+    expect(history.map(({ actor }) => actor)).not.toContain("dnssec");
+    expect(await listDueZones(database.db, new Date(nowMs), 10)).toEqual([]);
+  }, 60_000);
+
+  it("are made anew a few at a time, so that secondaries of a large zone follow by IXFR, also after a week off", async () => {
+    const names = Array.from({ length: 1_100 }, (_, index) => `name-${index} A 192.0.2.1`);
+    await putZone(database, ZONE, [...CONTENT, ...names]);
+    await sign();
+    parentDs = undefined;
+    const { id, version: first } = await zone();
+    const upkeep = async (until: number) => {
+      while (nowMs < until) {
+        const { due_at: due } = await database.db("zone_signing").where({ zone_id: id }).first("due_at");
+        nowMs = Math.max(nowMs + 60_000, (due as Date).getTime());
+        expect((await firstExpiry(database.db, id))! * 1000).toBeGreaterThan(nowMs + 7 * DAY);
+        await maintainZone(database.db, target.apex, { signer: target.signer, lookUpDs });
+      }
+    };
+    await upkeep(nowMs + 31 * DAY);
+    nowMs += 7 * DAY;
+    expect((await firstExpiry(database.db, id))! * 1000).toBeGreaterThan(nowMs);
+    await maintainZone(database.db, target.apex, { signer: target.signer, lookUpDs });
+
+    const journal = await database.db("zone_journal").where({ zone_id: id }).where("version", ">", first);
+    const { version: last } = await zone();
+    expect(journal).toHaveLength(last - first);
+    expect(journal.length).toBeGreaterThan(8);
+    const sizes = journal.map(
+      ({ derived_deleted: deleted, derived_added: added }) =>
+        decodeRecords(deleted).length + decodeRecords(added).length,
+    );
+    // 2,000 signatures and the SOA's, each out and in, whatever the size of the zone.
+    expect(Math.max(...sizes)).toBeGreaterThan(3_000);
+    expect(Math.max(...sizes)).toBeLessThanOrEqual(2 * 2_001);
+  }, 300_000);
+
+  it("stay valid through a month of upkeep", async () => {
+    await sign({ denial: "nsec3" });
+    for (let day = 0; day < 30; day += 1) {
+      await pass(DAY, DAY);
+      const ends = await signatureEnds();
+      expect(Math.min(...ends)).toBeGreaterThan(nowMs + 6 * DAY);
+      expect(Math.max(...ends)).toBeLessThan(nowMs + 15 * DAY);
+    }
+    const versions = (await zone()).version;
+    expect(versions).toBeLessThan(14);
+  }, 300_000);
+});

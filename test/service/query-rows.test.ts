@@ -1,0 +1,89 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { isDatabaseAway, queryRows, rowsTable } from "../../services/platform/db.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+
+let database: TestDatabase;
+beforeAll(async () => {
+  database = await createTestDatabase(2);
+});
+afterAll(() => database.drop());
+
+describe("queryRows", () => {
+  test("puts values in the place of ?, an identifier in that of ??, and leaves an escaped one", async () => {
+    const rows = await queryRows(database.db, `select ? as ??, '{"a":1}'::jsonb \\? ? as has`, [7, 'odd "name"', "a"]);
+    expect(rows).toEqual([{ 'odd "name"': "7", has: true }]);
+  });
+
+  test("takes an array as one value, nulls in it included", async () => {
+    const sql = "select value from unnest(?::text[]) value";
+    expect(await queryRows(database.db, sql, [["a", null, "b"]])).toEqual([
+      { value: "a" },
+      { value: null },
+      { value: "b" },
+    ]);
+  });
+
+  test("gives the rows of prepared statements, and tuples where asked", async () => {
+    for (const wanted of [1, 2, 3]) {
+      const options = { name: "count to", rowMode: "array" } as const;
+      const rows = await queryRows(database.db, "select n from generate_series(1, ?::int) n", [wanted], options);
+      expect(rows).toEqual(Array.from({ length: wanted }, (_, index) => [index + 1]));
+    }
+  });
+
+  test.each([
+    ["too few values", "select ?", []],
+    ["too many values", "select ?", [1, 2]],
+    ["an undefined value", "select ?", [undefined]],
+  ])("throws for %s", async (_, sql, values) => {
+    await expect(queryRows(database.db, sql, values)).rejects.toThrow(/value/);
+  });
+
+  test("keeps to its transaction, gives the connection back, and refuses a completed one", async () => {
+    const { db } = database;
+    await db.raw("create table marks (n int)");
+    const transaction = await db.transaction();
+    await queryRows(transaction, "insert into marks values (?)", [1]);
+    expect(await queryRows(db, "select n from marks")).toEqual([]);
+    await transaction.rollback();
+    await expect(queryRows(transaction, "select 1")).rejects.toThrow("completed");
+    for (let round = 0; round < 10; round += 1) {
+      await expect(queryRows(db, "select 1 / ?::int", [0])).rejects.toMatchObject({ code: "22012" });
+    }
+    expect(await queryRows(db, "select n from marks")).toEqual([]);
+  });
+});
+
+describe("rowsTable", () => {
+  test.each([1, 2, 8, 9, 100])("is a table of %d rows, in order", async (count) => {
+    const rows = Array.from({ length: count }, (_, index) => [index * 10, Buffer.from([index])]);
+    const table = rowsTable(["bigint", "bytea"], rows);
+    const found = await queryRows<{ n: number; octets: Buffer; place: number }>(
+      database.db,
+      `select * from ${table.sql} as t (n, octets, place) order by place`,
+      table.values,
+    );
+    expect(found.map(({ n, octets }) => [n, octets])).toEqual(rows);
+    expect(found.map(({ place }) => place)).toEqual(rows.map((_, index) => index + 1));
+  });
+
+  test("is an empty one without rows", async () => {
+    const table = rowsTable(["bigint"], []);
+    expect(await queryRows(database.db, `select * from ${table.sql} as t (n, place)`, table.values)).toEqual([]);
+  });
+});
+
+test("a connection that is lost within a transaction means that the database is away, for the statements after as well", async () => {
+  const { db } = database;
+  const errors: unknown[] = [];
+  const lost = db.transaction(async (transaction) => {
+    for (const statement of ["select pg_terminate_backend(pg_backend_pid())", "select 1", "select 2"]) {
+      await queryRows(transaction, statement).catch((error) => errors.push(error));
+    }
+    throw errors[0];
+  });
+  await lost.catch((error) => errors.push(error));
+  expect(errors.length).toBeGreaterThan(2);
+  expect(errors.filter((error) => !isDatabaseAway(error))).toEqual([]);
+  expect(await queryRows(db, "select 1 as one")).toEqual([{ one: 1 }]);
+});

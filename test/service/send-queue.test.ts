@@ -1,0 +1,103 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { validateAddress } from "../../services/core/mail/address.ts";
+import { acceptSends, findBatch, type Send } from "../../services/store/mail/batches.ts";
+import { saveContacts } from "../../services/store/mail/contact-profiles.ts";
+import { addInstance, findInstanceByName } from "../../services/store/mail/instances.ts";
+import { SendQueue } from "../../services/store/mail/send-queue.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+
+const DOMAIN = "sender.example.org";
+let database: TestDatabase;
+let instanceId: number;
+beforeAll(async () => {
+  database = await createTestDatabase();
+  const { db } = database;
+  await addInstance(db, "a secret for tests only", {
+    name: "t",
+    host: "t.test",
+    key: "k",
+    archive: false,
+    domains: [],
+  });
+  instanceId = (await findInstanceByName(db, "t"))!.id;
+});
+afterAll(() => database.drop());
+
+function makeSend(email: string, changes: Partial<Send> = {}): Send {
+  const address = validateAddress(email, { allowSmtputf8: true });
+  if (!address.ok) throw new Error(address.error);
+  return {
+    instanceId,
+    campaignNumid: 1,
+    creator: "smtp",
+    content: { kind: "finished", octets: Buffer.from(`Subject: ${email}\r\n\r\n`) },
+    senderDomain: DOMAIN,
+    recipients: [{ address: address.value }],
+    copies: [],
+    archive: false,
+    ...changes,
+  };
+}
+
+test("sends that come together share transactions, and each has its own batch, message and recipient", async () => {
+  const sends = new SendQueue(database.db);
+  const emails = Array.from({ length: 60 }, (_, n) => `r${n % 50}@d${n % 3}.example.net`);
+  const accepted = await Promise.all(
+    emails.map((email, n) => sends.accept(makeSend(email, { campaignNumid: 1 + (n % 2) }))),
+  );
+  expect(accepted.map(({ sent }) => sent)).toEqual(emails.map(() => 1));
+  expect(new Set(accepted.map(({ eeid }) => eeid)).size).toBe(60);
+  const rows = await database
+    .db("deliveries")
+    .join("partitions", "partitions.id", "deliveries.partition_id")
+    .join("messages", "messages.id", "partitions.message_id")
+    .select("messages.eeid", "deliveries.recipient", "messages.octets", "messages.campaign_numid");
+  for (const [n, { eeid }] of accepted.entries()) {
+    const [row, ...more] = rows.filter((row) => row.eeid === eeid);
+    expect(more).toEqual([]);
+    expect(row).toMatchObject({ recipient: emails[n], campaign_numid: 1 + (n % 2) });
+    expect(String(row.octets)).toContain(emails[n]);
+  }
+  expect(await database.db("batches").countDistinct("created_at")).not.toEqual([{ count: 60 }]);
+});
+
+test("one that cannot be accepted fails alone, and leaves nothing", async () => {
+  const sends = new SendQueue(database.db);
+  const stranger = "00000000-0000-4000-8000-000000000000";
+  const outcomes = await Promise.allSettled([
+    sends.accept(makeSend("a@example.net")),
+    sends.accept(makeSend("b@example.net")),
+    sends.accept(makeSend("c@example.net", { reuseEeid: stranger })),
+    sends.accept(makeSend("d@example.net")),
+  ]);
+  expect(outcomes.map(({ status }) => status)).toEqual(["fulfilled", "fulfilled", "rejected", "fulfilled"]);
+  const { value } = outcomes[3] as PromiseFulfilledResult<{ eeid: string }>;
+  expect(await findBatch(database.db, instanceId, value.eeid)).toMatchObject({ recipients: 1, state: "queued" });
+  expect(await database.db("contacts").where({ email: "c@example.net" })).toEqual([]);
+});
+
+/** Not by `inTransaction`, which would try again what had waited in a circle. */
+test("who writes the same contacts and batches does not wait for another in a circle", async () => {
+  const { db } = database;
+  const name = { name: "u", host: "u.test", key: "k2", archive: false, domains: [] };
+  await addInstance(db, "a secret for tests only", name);
+  const otherId = (await findInstanceByName(db, "u"))!.id;
+  const accept = (sends: readonly Send[]) => db.transaction((transaction) => acceptSends(transaction, sends));
+  const batches = await accept([makeSend("first@example.net"), makeSend("second@example.net")]);
+  for (let round = 0; round < 6; round++) {
+    // Every second one is new in this round; the others get another name.
+    const emails = Array.from({ length: 20 }, (_, n) => (n % 2 === 0 ? `known${n}` : `new${n}-${round}`));
+    const sends = emails.map((local, n) => {
+      const send = makeSend(`${local}@example.net`, { instanceId: n % 3 === 0 ? otherId : instanceId });
+      const reuse = send.instanceId === instanceId ? { reuseEeid: batches[n % 4 < 2 ? 0 : 1]!.eeid } : {};
+      return { ...send, ...reuse, recipients: send.recipients.map((one) => ({ ...one, firstName: `${n}-${round}` })) };
+    });
+    const changes = sends.map(({ recipients: [one] }) => ({ address: one!.address, lastName: `${round}` }));
+    await Promise.all([
+      accept(sends.map((send) => ({ ...send, campaignNumid: 1 + (send.recipients.length % 2) }))),
+      accept(sends.toReversed().map((send, n) => ({ ...send, campaignNumid: 1 + (n % 2) }))),
+      saveContacts(db, instanceId, changes.toReversed(), "modified"),
+      saveContacts(db, otherId, changes, "imported"),
+    ]);
+  }
+});

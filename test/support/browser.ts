@@ -1,0 +1,152 @@
+import { existsSync, readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { type Browser, type BrowserContext, chromium, type Page } from "playwright-core";
+import { expect } from "vitest";
+
+/** The one without windows does the same for a third of the processor time. */
+const CHROMIUM = ["/usr/bin/chromium-headless-shell", "/usr/bin/chromium"].find((program) => existsSync(program));
+
+/** Whether there is a browser to drive. */
+export const hasBrowser = CHROMIUM !== undefined;
+
+/** What a test's title says when there is none. */
+export const browserNote = hasBrowser
+  ? ""
+  : " (skipped: no chromium, of the Debian packages chromium-headless-shell and chromium, is installed)";
+
+/** A busy machine draws slowly: this is how long an element may take. */
+const PATIENCE_MS = 60_000;
+
+export function startBrowser(): Promise<Browser> {
+  // Chromium refuses to confine itself where everything runs as root.
+  const confinement = process.getuid?.() === 0 ? ["--no-sandbox"] : [];
+  return chromium.launch({ executablePath: CHROMIUM!, args: [...confinement, "--disable-gpu"] });
+}
+
+export interface Look {
+  readonly width?: number;
+  readonly theme?: "light" | "dark";
+  /** The browser's language. */
+  readonly language?: "en" | "es";
+}
+
+/** A visitor of the console with a browser profile of its own. */
+export interface Visitor {
+  readonly page: Page;
+  readonly context: BrowserContext;
+  /** What the page complained of: script errors, and what its Content-Security-Policy forbade. */
+  readonly complaints: readonly string[];
+}
+
+/** Opens the console as somebody who was never there. */
+export async function visit(browser: Browser, url: string, look: Look = {}): Promise<Visitor> {
+  const { width = 1280, theme = "light", language = "en" } = look;
+  const context = await browser.newContext({
+    viewport: { width, height: width < 600 ? 844 : 860 },
+    colorScheme: theme,
+    locale: language,
+    // A page that does not move is done sooner, and is what axe can judge.
+    reducedMotion: "reduce",
+  });
+  context.setDefaultTimeout(PATIENCE_MS);
+  const visitor = await openPage(context);
+  await visitor.page.goto(url);
+  return visitor;
+}
+
+/** One more page of a visitor, with complaints of its own. */
+export async function openPage(context: BrowserContext): Promise<Visitor> {
+  const page = await context.newPage();
+  const complaints: string[] = [];
+  page.on("pageerror", (error) => complaints.push(error.message));
+  page.on("console", (message) => {
+    if (/Content Security Policy|Refused to/.test(message.text())) complaints.push(message.text());
+  });
+  return { page, context, complaints };
+}
+
+export interface Credentials {
+  readonly login: string;
+  readonly password: string;
+}
+
+/** Signs in, in English or Spanish, and waits for the page that follows. */
+export async function signIn(page: Page, { login, password }: Credentials): Promise<void> {
+  await page.locator("input[name=login]").fill(login);
+  await page.locator("input[name=password]").fill(password);
+  await page.locator("button[type=submit]").click();
+  await page.locator(".shell").waitFor();
+}
+
+/** Waits for a passing note that says this. */
+export async function expectToast(page: Page, text: string | RegExp): Promise<void> {
+  await page.locator(".toast").filter({ hasText: text }).first().waitFor();
+}
+
+/** Waits until the page has drawn what it asked for. */
+export async function settled(page: Page): Promise<void> {
+  await page.locator("main h1").first().waitFor();
+  await page.locator(".skeleton").first().waitFor({ state: "detached" });
+}
+
+const axeSource = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+interface AxeViolation {
+  readonly id: string;
+  readonly nodes: readonly { readonly target: readonly string[]; readonly failureSummary?: string }[];
+}
+
+/** Fails with what axe finds wrong for people with disabilities (WCAG 2.2 AA and axe's best practices). */
+export async function expectAccessible(page: Page): Promise<void> {
+  await page.evaluate(axeSource);
+  const violations = await page.evaluate<AxeViolation[]>(
+    "axe.run(document, { resultTypes: ['violations'] }).then(({ violations }) => violations)",
+  );
+  const found = violations.flatMap(({ id, nodes }) =>
+    nodes.map(({ target, failureSummary }) => `${id}: ${target.join(" ")}: ${failureSummary}`),
+  );
+  expect(found, page.url()).toEqual([]);
+}
+
+/** Fails when the page is wider than its window. */
+export async function expectNoSidewaysScroll(page: Page): Promise<void> {
+  const excess = await page.evaluate<number>("document.documentElement.scrollWidth - window.innerWidth");
+  expect(excess, page.url()).toBeLessThanOrEqual(0);
+}
+
+interface FocusedElement {
+  readonly name: string;
+  /** Whether a line around it, or around what it is in, shows that it has the focus. */
+  readonly seen: boolean;
+}
+
+const FOCUSED = `(() => {
+  const element = document.activeElement;
+  const outlined = (part) => part && part.tagName !== "BODY" &&
+    (getComputedStyle(part).outlineStyle !== "none" || outlined(part.parentElement));
+  const label = element.getAttribute("aria-label") ?? element.labels?.[0]?.textContent ?? element.textContent;
+  return { name: element === document.body ? "nothing" : label.trim(), seen: Boolean(outlined(element)) };
+})()`;
+
+/** What has the focus. */
+export function focused(page: Page): Promise<FocusedElement> {
+  return page.evaluate<FocusedElement>(FOCUSED);
+}
+
+/** More stops than any page has. */
+const MOST_STOPS = 150;
+
+/** Goes from stop to stop with the Tab key to what has this name, as whoever has no mouse does, and sees every stop. */
+export async function tabTo(page: Page, name: string | RegExp): Promise<void> {
+  const isThere = (stop: string) => (typeof name === "string" ? stop === name : name.test(stop));
+  const passed: string[] = [];
+  while (passed.length < MOST_STOPS) {
+    await page.keyboard.press("Tab");
+    const stop = await focused(page);
+    if (stop.name !== "nothing" && !stop.seen)
+      await expect.poll(() => focused(page), { message: `after ${passed.join(", ")}` }).toMatchObject({ seen: true });
+    if (isThere(stop.name)) return;
+    passed.push(stop.name);
+  }
+  throw new Error(`the Tab key does not lead to ${name}: ${passed.join(", ")}`);
+}

@@ -1,0 +1,45 @@
+import type { Browser, Locator, Page } from "playwright-core";
+import { settled, signIn, startBrowser, visit } from "./browser.ts";
+import { makeDataDir, removeDataDir, type StartedStack, startStack } from "./stack.ts";
+
+/** The operator at the pages of a running stack of its own. */
+export interface ConsoleVisit {
+  readonly dataDir: string;
+  readonly stack: StartedStack;
+  readonly browser: Browser;
+  readonly page: Page;
+  /** What the page complained of, as in `Visitor`. */
+  readonly complaints: readonly string[];
+  /** Goes to a page and waits until it has drawn. */
+  open(path: string): Promise<void>;
+  readonly dialog: () => Locator;
+  readonly rowOf: (text: string | RegExp) => Locator;
+  close(): Promise<void>;
+}
+
+/** Starts a stack and a browser, and signs the operator in. */
+export async function visitConsole(): Promise<ConsoleVisit> {
+  const dataDir = makeDataDir();
+  const stack = await startStack(dataDir);
+  const browser = await startBrowser();
+  const { page, complaints } = await visit(browser, stack.addresses.console);
+  await signIn(page, stack.credentials.operator);
+  return {
+    dataDir,
+    stack,
+    browser,
+    page,
+    complaints,
+    open: async (path) => {
+      await page.goto(stack.addresses.console + path);
+      await settled(page);
+    },
+    dialog: () => page.getByRole("dialog"),
+    rowOf: (text) => page.getByRole("row").filter({ hasText: text }),
+    close: async () => {
+      await browser.close();
+      await stack.stop();
+      removeDataDir(dataDir);
+    },
+  };
+}

@@ -1,0 +1,90 @@
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import {
+  type Accounts,
+  addAccounts,
+  addCampaign,
+  addCompany,
+  dnsApiOf,
+  mailApiOf,
+  type RunningServices,
+  sendTo,
+  startServices,
+  zoneBody,
+} from "../support/deployment.ts";
+import { askDns, dataOf } from "../support/dns-client.ts";
+import { hasPgBouncer, startPgBouncer } from "../support/peers-pgbouncer.ts";
+import { eventually, makeDataDir, removeDataDir } from "../support/stack.ts";
+
+const why = hasPgBouncer ? "" : " (skipped: pgbouncer is not installed)";
+
+describe.skipIf(!hasPgBouncer)(`behind PgBouncer in transaction mode${why}`, () => {
+  const dataDir = makeDataDir();
+  let database: TestDatabase;
+  let pooler: Awaited<ReturnType<typeof startPgBouncer>>;
+  let stack: RunningServices;
+  let accounts: Accounts;
+
+  beforeAll(async () => {
+    database = await createTestDatabase();
+    pooler = await startPgBouncer(database.url);
+    const env = {
+      DATABASE_URL: pooler.url,
+      PALOMAR_LISTEN_DATABASE_URL: database.url,
+      PALOMAR_SECRET: "a secret that only tests know",
+      PALOMAR_DATA_DIR: dataDir,
+    };
+    accounts = await addAccounts(env);
+    stack = await startServices([], env);
+  });
+
+  afterAll(async () => {
+    await stack?.stop();
+    await pooler?.stop();
+    await database?.drop();
+    removeDataDir(dataDir);
+  });
+
+  it("zones are changed by many at once, and what changes is answered in the time that a notice takes", async () => {
+    const dnsApi = dnsApiOf(stack.addresses.dns_api, accounts);
+    await addCompany(dnsApi);
+    const domains = Array.from({ length: 8 }, (_, index) => `zone${index}.test`);
+    const made = await Promise.all(domains.map((domain) => dnsApi("POST", `/master_zone/${domain}`, zoneBody(domain))));
+    expect(made.map(({ status }) => status)).toEqual(domains.map(() => 200));
+    const adds = domains.flatMap((domain) =>
+      Array.from({ length: 25 }, (_, host) =>
+        dnsApi("POST", `/rr/${domain}`, { name: `h${host}`, type: "A", value: `192.0.2.${host}` }),
+      ),
+    );
+    expect(new Set((await Promise.all(adds)).map(({ status }) => status))).toEqual(new Set([200]));
+    for (const domain of domains) {
+      await eventually(
+        () => askDns(stack.addresses.dns, `h24.${domain}`, "A"),
+        (answer) => dataOf(answer)[0] === "192.0.2.24",
+      );
+    }
+    expect((await dnsApi("GET", "/domain_list")).body.domain_list).toHaveLength(8);
+  });
+
+  it("mail goes out and bounces come back", async () => {
+    const mailApi = mailApiOf(stack.addresses.mail_api, accounts);
+    const numid = await addCampaign(mailApi, "news@acme.test");
+    const emails = Array.from({ length: 60 }, (_, index) => `${index % 6 === 0 ? "bounce+" : ""}r${index}@example.net`);
+    const sends = await Promise.all(
+      Array.from({ length: 6 }, (_, batch) => sendTo(mailApi, numid, emails.slice(batch * 10, batch * 10 + 10))),
+    );
+    expect(sends.map(({ body }) => body)).toEqual(sends.map(() => expect.objectContaining({ status: "ok", sent: 10 })));
+    await eventually(
+      async () => (await database.db.raw("select kind, count(*)::int from events group by 1")).rows,
+      (rows) => JSON.stringify(rows).includes('"count":10') && rows.length > 1,
+      120_000,
+    );
+    const queued = await database.db.raw("select count(*)::int from deliveries where state = 'queued'");
+    expect(queued.rows[0].count).toBe(0);
+  });
+
+  it("nothing complained of a statement that is not there or already is", () => {
+    expect(stack.output()).not.toMatch(/prepared statement|26000|42P05/);
+    expect(pooler.log()).not.toMatch(/prepared statement/);
+  });
+});

@@ -1,0 +1,103 @@
+import { spawn } from "node:child_process";
+import { chmodSync, cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { packageFolder } from "../../services/platform/package-folder.ts";
+import { isInstalled } from "../support/peers-processes.ts";
+import { makeDataDir, removeDataDir, type StartedStack, startStack } from "../support/stack.ts";
+
+// Every command that the documents show is run, in the order in which a reader would, against a running stack.
+const documents = [
+  "README.md",
+  "deploy/README.md",
+  ...readdirSync(join(packageFolder, "docs"), { recursive: true, encoding: "utf8" })
+    .filter((file) => file.endsWith(".md"))
+    .map((file) => `docs/${file}`),
+].sort();
+
+/** Lines that this test cannot run, and which one does. */
+const ELSEWHERE: readonly (readonly [RegExp, string])[] = [
+  [/\bnpm start\b/, "story.test.ts and set-up.test.ts start a clone"],
+  [/\bnpm (test|run (bench|soak|lint|typecheck))/, "continuous integration runs them"],
+  [/^\s*docker compose (--profile \w+ )?(up|restart)\b/, "cluster-compose.test.ts runs what it starts"],
+];
+
+const NEEDED = ["bash", "curl", "openssl", "dig"];
+const missing = NEEDED.filter((program) => !isInstalled(program));
+const why = missing.length > 0 ? ` (skipped: ${missing.join(", ")} not installed)` : "";
+
+const dataDir = makeDataDir();
+const folder = mkdtempSync(join(tmpdir(), "palomar-docs-"));
+let stack: StartedStack;
+
+beforeAll(async () => {
+  if (missing.length > 0) return;
+  stack = await startStack(dataDir);
+  mkdirSync(join(folder, "bin"));
+  writeFileSync(
+    join(folder, "bin/palomar"),
+    `#!/bin/sh\nPALOMAR_DATA_DIR='${dataDir}' exec '${process.execPath}' '${packageFolder}/bin/palomar.mjs' "$@"\n`,
+  );
+  chmodSync(join(folder, "bin/palomar"), 0o755);
+});
+
+afterAll(async () => {
+  await stack?.stop();
+  removeDataDir(dataDir);
+  rmSync(folder, { recursive: true, force: true });
+});
+
+function commandsOf(document: string): string {
+  const text = readFileSync(join(packageFolder, document), "utf8");
+  const blocks = [...text.matchAll(/^```sh\n([\s\S]*?)^```$/gm)].map(([, block]) => block!);
+  return blocks
+    .join("")
+    .split("\n")
+    .filter((line) => !ELSEWHERE.some(([pattern]) => pattern.test(line)))
+    .join("\n");
+}
+
+/** On this stack's addresses, with names that no other document uses. */
+function adapt(commands: string, index: number): string {
+  const { addresses } = stack;
+  const [, dnsPort] = addresses.dns.split(":") as [string, string];
+  return commands
+    .replaceAll("npm run -s palomar --", "palomar")
+    .replaceAll("docker compose exec console palomar", "palomar")
+    .replaceAll("docker compose run --rm migrate", "palomar")
+    .replaceAll("http://127.0.0.1:8053", addresses.dns_api)
+    .replaceAll("http://127.0.0.1:8025", addresses.mail_api)
+    .replaceAll("-p 5300", `-p ${dnsPort}`)
+    .replace(/\b(acme|bakery)\b/g, `$1${index}`);
+}
+
+it.skipIf(missing.length > 0).each(documents.map((document, index) => ({ document, index })))(
+  `the commands of $document run${why}`,
+  async ({ document, index }) => {
+    const commands = commandsOf(document);
+    if (commands.trim() === "") return;
+    const place = join(folder, String(index));
+    mkdirSync(place);
+    cpSync(join(packageFolder, "deploy"), join(place, "deploy"), { recursive: true });
+    const script = join(place, "commands.sh");
+    const prelude = document.startsWith("deploy") ? "palomar reseller add acme --name Acme\n" : "";
+    writeFileSync(script, adapt(`set -euo pipefail\n${prelude}${commands}`, index));
+    const { status, output } = await run(script, place);
+    expect({ status, output }).toEqual({ status: 0, output: expect.any(String) });
+  },
+  300_000,
+);
+
+async function run(script: string, cwd: string): Promise<{ status: number | null; output: string }> {
+  const child = spawn("bash", ["-x", script], { cwd, env: { PATH: `${folder}/bin:${process.env.PATH}`, HOME: cwd } });
+  let output = "";
+  for (const stream of [child.stdout, child.stderr]) stream.on("data", (chunk) => (output += chunk));
+  const status = await new Promise<number | null>((resolve) => child.once("close", resolve));
+  return { status, output };
+}
+
+it("what is left to other tests is still in a document", () => {
+  const lines = documents.flatMap((document) => readFileSync(join(packageFolder, document), "utf8").split("\n"));
+  expect(ELSEWHERE.filter(([pattern]) => !lines.some((line) => pattern.test(line)))).toEqual([]);
+});

@@ -1,0 +1,88 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, it } from "vitest";
+import {
+  describeSeconds,
+  judgeMachine,
+  judgeStatus,
+  type KnownStatus,
+  type StatusLimits,
+} from "../../../services/cli/judge-status.ts";
+import { packageFolder } from "../../../services/platform/package-folder.ts";
+
+const limits: StatusLimits = JSON.parse(readFileSync(join(packageFolder, "config", "status.json"), "utf8"));
+const services = ["dns-server", "delivery", "bounce", "tracking"].map((name) => ({ name, ready: true }));
+const node = { node: "one", services, version: "1", lagMs: 400, seen: new Date(), silentSeconds: 4 };
+const GOOD: KnownStatus = {
+  zones: { published: 3, suspended: 1 },
+  signing: { zones: 1, overdueSeconds: 2 },
+  // What is refused for now grows old, and that is nothing to mend.
+  queue: { recipients: 9, partitions: { ready: 1 }, oldestSeconds: 200_000, readySeconds: 30, backoffs: 1 },
+  inbound: { waiting: 2, quarantined: 0, mailboxes: [] },
+  nodes: [node],
+  replication: [{ standby: "two", seconds: 1 }],
+};
+
+it("finds nothing wrong where nothing is", () => {
+  expect(judgeStatus(GOOD, limits)).toEqual([]);
+  expect(judgeStatus({ ...GOOD, nodes: [] }, limits)).toEqual([]);
+});
+
+it.each<[Partial<KnownStatus>, string]>([
+  [{ nodes: [node, { ...node, node: "two", silentSeconds: 61 }] }, "node two has been silent for 61 s"],
+  [{ nodes: [{ ...node, lagMs: 60_000 }] }, "node one answers from zones that are 60 s old"],
+  [
+    { nodes: [node, { ...node, node: "two", services: [{ name: "mail-api", ready: false }] }] },
+    "node two: mail-api not ready",
+  ],
+  ...services.map(({ name }): [Partial<KnownStatus>, string] => [
+    { nodes: [{ ...node, services: services.filter((service) => service.name !== name) }] },
+    `no node runs ${name}`,
+  ]),
+  [
+    { queue: { ...GOOD.queue, readySeconds: 14_401 } },
+    "mail is ready for 4 h now: see the queues by destination in the console",
+  ],
+  [{ inbound: { ...GOOD.inbound, waiting: 1_001 } }, "1001 bounces wait: is a bounce service running?"],
+  [{ inbound: { ...GOOD.inbound, quarantined: 1 } }, "1 messages in quarantine: look at them in the console"],
+  [
+    { inbound: { ...GOOD.inbound, mailboxes: [{ name: "reports", problem: "no route" }] } },
+    "mailbox reports cannot be read: no route",
+  ],
+  [
+    { signing: { zones: 9, overdueSeconds: 3_601 } },
+    "signed zones wait for 60 min for their upkeep: is a dns-api running?",
+  ],
+  [{ replication: [{ standby: "two", seconds: 31 }] }, "standby two is 31 s behind"],
+])("%j: %s", (change, problem) => {
+  expect(judgeStatus({ ...GOOD, ...change }, limits)).toEqual([problem]);
+});
+
+it("misses nothing that nobody needs", () => {
+  const idle = { ...GOOD, queue: { ...GOOD.queue, recipients: 0 }, inbound: { ...GOOD.inbound, waiting: 0 } };
+  const dnsOnly = { ...node, services: [{ name: "dns-server", ready: true }] };
+  expect(judgeStatus({ ...idle, nodes: [dnsOnly] }, limits)).toEqual([]);
+  const mailOnly = { ...node, services: services.slice(1) };
+  expect(judgeStatus({ ...idle, zones: { published: 0, suspended: 0 }, nodes: [mailOnly] }, limits)).toEqual([]);
+});
+
+it.each([
+  [{ diskFreePercent: 5, certificate: null }, []],
+  [{ diskFreePercent: null, certificate: { endsInDays: 14 } }, []],
+  [{ diskFreePercent: 4, certificate: null }, ["the disk of the data folder has 4 % left"]],
+  [{ diskFreePercent: 50, certificate: { endsInDays: 13 } }, ["the certificate ends in 13 days"]],
+  [{ diskFreePercent: 50, certificate: { endsInDays: -1 } }, ["the certificate has ended"]],
+  [{ diskFreePercent: 50, certificate: { problem: "not there" } }, ["the certificate cannot be used: not there"]],
+])("of a machine with %j it says %j", (machine, problems) => {
+  expect(judgeMachine(machine, limits)).toEqual(problems);
+});
+
+it.each([
+  [0, "0 s"],
+  [119, "119 s"],
+  [120, "2 min"],
+  [7_200, "2 h"],
+  [172_800, "2 days"],
+])("%d seconds are told as %s", (seconds, text) => {
+  expect(describeSeconds(seconds)).toBe(text);
+});

@@ -1,0 +1,85 @@
+import { spawnSync } from "node:child_process";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import {
+  policyStanza,
+  type Secondary,
+  type StanzaFacts,
+  secondaryStanza,
+} from "../../../../services/core/dns/acl-stanzas.ts";
+
+const KEY = { name: "key.example", algorithm: "hmac-sha512", secret: Buffer.alloc(64, 1) } as const;
+const facts = (aclName: string, zones: string[], more: Partial<StanzaFacts> = {}): StanzaFacts => ({
+  aclName,
+  key: null,
+  primary: { host: "192.0.2.53", port: 5300 },
+  zones: zones.map((name) => ({ name, isCatalog: false })),
+  ...more,
+});
+
+/** Names that a careless identifier would make the same, or that would break a file. */
+const STANZAS = [
+  facts("plain", ["example.org", "1.2.0.192.in-addr.arpa"]),
+  facts("with key", ["example.net"], { key: KEY }),
+  facts("with-key", ["0/25.2.0.192.in-addr.arpa"], { primary: { host: "2001:db8::53", port: 53 } }),
+  facts('odd "name"; {}', ["xn--mnchen-3ya.example"]),
+  facts("ümläut", []),
+];
+
+let folder: string;
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), "palomar-stanzas-"));
+});
+afterAll(() => rmSync(folder, { recursive: true }));
+
+const CHECKERS: readonly (readonly [Exclude<Secondary, "pdns">, head: string, command: readonly string[]])[] = [
+  ["bind", "", ["named-checkconf"]],
+  ["nsd", 'server:\n  zonesdir: "/tmp"\n', ["nsd-checkconf"]],
+  ["knot", "", ["knotc", "conf-check", "-c"]],
+  ["unbound", "", ["unbound-checkconf"]],
+];
+
+describe("stanzas of several ACLs fit one file", () => {
+  for (const [program, head, [checker = "", ...args]] of CHECKERS) {
+    const env = { PATH: `${process.env.PATH}:/usr/sbin` };
+    const missing = spawnSync("which", [checker], { env }).status === 0 ? "" : ` (skipped: no ${checker} installed)`;
+    it.skipIf(missing !== "")(`of ${program}, says ${checker}${missing}`, () => {
+      const file = join(folder, program);
+      writeFileSync(file, head + STANZAS.map((stanza) => `${secondaryStanza(program, stanza)}\n`).join(""));
+      const checkArgs = program === "knot" ? ["-c", file, "conf-check"] : [...args, file];
+      const { status, stdout, stderr } = spawnSync(checker, checkArgs, { env, encoding: "utf8", cwd: folder });
+      expect(`${stdout}${stderr} ${status}`).toMatch(/ 0$/);
+    });
+  }
+});
+
+describe("what the stanzas say", () => {
+  it("carries the secret and the primary's address", () => {
+    const stanza = secondaryStanza("bind", STANZAS[1]!);
+    expect(stanza).toContain(`secret "${KEY.secret.toString("base64")}";`);
+    expect(stanza).toContain('192.0.2.53 port 5300 key "key.example";');
+  });
+
+  it("prints commands for PowerDNS", () => {
+    expect(secondaryStanza("pdns", STANZAS[1]!).split("\n")).toEqual([
+      `pdnsutil import-tsig-key 'key.example' hmac-sha512 '${KEY.secret.toString("base64")}'`,
+      "pdnsutil create-secondary-zone 'example.net' '192.0.2.53:5300'",
+      "pdnsutil activate-tsig-key 'example.net' 'key.example' secondary",
+      "pdnsutil set-meta 'example.net' IXFR 1",
+    ]);
+  });
+
+  it("tells whoever has no TSIG so", () => {
+    expect(secondaryStanza("unbound", STANZAS[1]!)).toMatch(/^# Unbound has no TSIG/);
+    expect(policyStanza("unbound", STANZAS[0]!, "policy.example")).not.toContain("TSIG");
+  });
+
+  it("gives the recursor its key", () => {
+    expect(policyStanza("recursor", STANZAS[1]!, "policy.example")).toBe(
+      `rpzPrimary({"192.0.2.53:5300"}, "policy.example", {tsigname="key.example", tsigalgo="hmac-sha512", ` +
+        `tsigsecret="${KEY.secret.toString("base64")}", refresh=5})`,
+    );
+  });
+});

@@ -1,0 +1,166 @@
+import { describe, expect, it } from "vitest";
+import { formatDomainName, isSubdomain } from "../../../../services/core/dns/name.ts";
+import type { ResourceRecord } from "../../../../services/core/dns/record.ts";
+import { checkWholeZone } from "../../../../services/core/dns/zone-checks.ts";
+import { alteredTargets, findWarnings, surroundingsOf } from "../../../../services/core/dns/zone-warnings.ts";
+import { accepted, nameOf, recordOf } from "./support.ts";
+
+const apex = nameOf("example.org.");
+
+describe("warnings", () => {
+  const zone = [
+    recordOf("@", "NS", "ns1"),
+    recordOf("ns1", "A", "192.0.2.1"),
+    recordOf("alias", "CNAME", "ns1"),
+    recordOf("sub", "NS", "ns.sub"),
+    recordOf("ns.sub", "A", "192.0.2.2"),
+    recordOf("d", "DNAME", "other.test."),
+  ];
+
+  /** Only what {@link surroundingsOf} asked for is shown. */
+  function warningsOf(changed: ResourceRecord[], mname?: string): string[] {
+    const all = [...zone, ...changed];
+    const primary = mname === undefined ? undefined : nameOf(mname, apex);
+    const { names, subtrees } = surroundingsOf(apex, changed, primary);
+    const shown = new Set(names.map(({ key }) => key));
+    const view = {
+      recordsAt: (name: { key: string }) => all.filter(({ owner }) => shown.has(name.key) && owner.key === name.key),
+      recordsBelow: (name: (typeof subtrees)[number]) =>
+        all.filter(({ owner }) => subtrees.includes(name) && owner.key !== name.key && isSubdomain(owner, name)),
+    };
+    return findWarnings({ apex, changed, mname: primary }, view);
+  }
+
+  it.each([
+    ["nothing to say", [recordOf("www", "A", "192.0.2.3")], []],
+    ["a target outside", [recordOf("@", "MX", "10 mail.example.net.")], []],
+    ["a null MX", [recordOf("@", "MX", "0 .")], []],
+    [
+      "MX to a CNAME",
+      [recordOf("@", "MX", "10 alias")],
+      ["the MX of example.org. points to alias.example.org., which is a CNAME"],
+    ],
+    [
+      "NS to a CNAME",
+      [recordOf("@", "NS", "alias")],
+      ["the NS of example.org. points to alias.example.org., which is a CNAME"],
+    ],
+    [
+      "NS without glue",
+      [recordOf("new", "NS", "ns.new")],
+      ["the NS of new.example.org. points to ns.new.example.org., which has no address in the zone (missing glue)"],
+    ],
+    [
+      "NS with glue in the same change",
+      [recordOf("new", "NS", "ns.new"), recordOf("ns.new", "AAAA", "2001:db8::1")],
+      [],
+    ],
+    [
+      "data below a cut",
+      [recordOf("www.sub", "A", "192.0.2.4")],
+      ["www.sub.example.org. A lies below the zone cut at sub.example.org. and is not served as an answer"],
+    ],
+    ["glue below a cut", [recordOf("ns.sub", "AAAA", "2001:db8::2")], []],
+    [
+      "data below a cut that is below another",
+      [recordOf("c.sub", "NS", "ns.example.net."), recordOf("www.c.sub", "TXT", "x")],
+      [
+        "c.sub.example.org. NS lies below the zone cut at sub.example.org. and is not served as an answer",
+        "www.c.sub.example.org. TXT lies below the zone cut at sub.example.org. and is not served as an answer",
+      ],
+    ],
+    [
+      "data deep below a DNAME",
+      [recordOf("a.b.d", "TXT", "x")],
+      ["a.b.d.example.org. TXT lies below the DNAME at d.example.org. and is not served as an answer"],
+    ],
+    [
+      "a new cut above data",
+      [recordOf("a.b.e", "TXT", "x"), recordOf("e", "NS", "ns.example.net.")],
+      ["a.b.e.example.org. TXT lies below the zone cut at e.example.org. and is not served as an answer"],
+    ],
+  ])("%s", (_, changed, expected) => {
+    expect(warningsOf(changed)).toEqual(expected);
+  });
+
+  it("has a word on a new cut above data that is there", () => {
+    const below = recordOf("x.y", "A", "192.0.2.9");
+    zone.push(below);
+    expect(warningsOf([recordOf("y", "DNAME", "z.")])).toEqual([
+      "x.y.example.org. A lies below the DNAME at y.example.org. and is not served as an answer",
+    ]);
+    zone.pop();
+  });
+
+  it("has a word on data below a DNAME at the apex", () => {
+    zone.push(recordOf("@", "DNAME", "other.test."));
+    expect(warningsOf([recordOf("www", "A", "192.0.2.3")])).toEqual([
+      "www.example.org. A lies below the DNAME at example.org. and is not served as an answer",
+    ]);
+    zone.pop();
+  });
+
+  it.each([
+    ["ns1", []],
+    ["ns.example.net.", []],
+    ["ns9", ["mname ns9.example.org. has no address in the zone"]],
+  ])("mname %s", (mname, expected) => {
+    expect(warningsOf([], mname)).toEqual(expected);
+  });
+
+  it("are the same for a whole zone", () => {
+    const records = [...zone, recordOf("www.sub", "A", "192.0.2.4"), recordOf("www.d", "A", "192.0.2.4")];
+    expect(accepted(checkWholeZone({ apex, records, mname: nameOf("ns9.example.org.") }))).toEqual([
+      "www.sub.example.org. A lies below the zone cut at sub.example.org. and is not served as an answer",
+      "www.d.example.org. A lies below the DNAME at d.example.org. and is not served as an answer",
+      "mname ns9.example.org. has no address in the zone",
+    ]);
+  });
+
+  it("are no more than anybody reads", () => {
+    const hidden = Array.from({ length: 1_001 }, (_, index) => recordOf(`h${index}.sub`, "TXT", "x"));
+    expect(accepted(checkWholeZone({ apex, records: [...zone, ...hidden.slice(1)] }))).toHaveLength(1_000);
+    const cut = accepted(checkWholeZone({ apex, records: [...zone, ...hidden] }));
+    expect(cut.slice(-2)).toEqual([expect.stringMatching(/^h999\.sub\./), "further warnings are left out"]);
+  });
+
+  it("has a word on what points to a name that became a CNAME", () => {
+    const pointing = [recordOf("@", "MX", "10 www"), recordOf("_sip._tcp", "SRV", "1 1 5060 www")];
+    const view = { recordsAt: () => [recordOf("www", "CNAME", "ns1")], recordsBelow: () => [] };
+    expect(findWarnings({ apex, changed: [], pointing }, view)).toEqual([
+      "the MX of example.org. points to www.example.org., which is a CNAME",
+      "the SRV of _sip._tcp.example.org. points to www.example.org., which is a CNAME",
+    ]);
+  });
+
+  it("ask for no more than the names around the change", () => {
+    const { names, subtrees } = surroundingsOf(apex, [recordOf("a.b.c", "MX", "0 mail")], nameOf("ns1.example.org."));
+    expect(names.map(formatDomainName)).toEqual([
+      "example.org.",
+      "c.example.org.",
+      "b.c.example.org.",
+      "mail.example.org.",
+      "ns1.example.org.",
+    ]);
+    expect(subtrees).toEqual([]);
+  });
+});
+
+describe("alteredTargets", () => {
+  const address = recordOf("mail", "A", "192.0.2.1");
+  const otherAddress = recordOf("mail", "AAAA", "2001:db8::1");
+  const alias = recordOf("mail", "CNAME", "www");
+
+  it.each([
+    ["the last address goes", [address], [], [], ["mail.example.org."]],
+    ["one of two addresses goes", [address], [], [otherAddress], []],
+    ["an address is replaced", [address], [otherAddress], [otherAddress], []],
+    ["a CNAME comes", [], [alias], [alias], ["mail.example.org."]],
+    ["a CNAME takes the place of an address", [address], [alias], [alias], ["mail.example.org."]],
+    ["a CNAME gets another target", [alias], [recordOf("mail", "CNAME", "b")], [recordOf("mail", "CNAME", "b")], []],
+    ["something else goes", [recordOf("mail", "TXT", "x")], [], [], []],
+  ])("%s", (_, deleted, added, after, expected) => {
+    const touched = new Map([[address.owner.key, after]]);
+    expect(alteredTargets({ deleted, added }, touched).map(formatDomainName)).toEqual(expected);
+  });
+});

@@ -1,0 +1,66 @@
+import { createServer, type RequestListener, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { afterEach, describe, expect, test } from "vitest";
+import { refuse } from "../../../services/core/result.ts";
+import { loadConfig } from "../../../services/platform/config.ts";
+import { fetchText } from "../../../services/platform/fetch-html.ts";
+import type { Resolver } from "../../../services/platform/resolver.ts";
+
+const DEADLINE_MS = 200;
+const servers: Server[] = [];
+afterEach(() => {
+  for (const server of servers.splice(0)) {
+    server.closeAllConnections();
+    server.close();
+  }
+});
+
+async function serve(listener: RequestListener): Promise<string> {
+  const server = createServer(listener);
+  servers.push(server);
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
+}
+
+/** A resolver that never answers. */
+const SILENT: Resolver = {
+  resolveMx: () => new Promise(() => {}),
+  resolveA: () => new Promise(() => {}),
+  resolveAaaa: () => new Promise(() => {}),
+};
+
+function fetchWithin(url: string, mostRedirects?: number) {
+  const config = loadConfig({ PALOMAR_RESOLVER: "192.0.2.53:53", PALOMAR_FETCH_ALLOW: "127.0.0.0/8" });
+  if (!config.ok) throw new Error(config.error.join());
+  const more = mostRedirects === undefined ? {} : { mostRedirects };
+  return fetchText(url, "html", { config: config.value, resolver: SILENT, deadlineMs: DEADLINE_MS, ...more });
+}
+
+describe("one deadline covers", () => {
+  test("the look-up of the name", async () => {
+    expect(await fetchWithin("http://slow.example.org/")).toEqual(refuse("timeout"));
+  });
+
+  test("the look-up of a name that a redirect leads to", async () => {
+    const url = await serve((_request, response) =>
+      response.writeHead(302, { Location: "http://slow.example.org/" }).end(),
+    );
+    expect(await fetchWithin(url)).toEqual(refuse("timeout"));
+  });
+
+  test("all redirects together", async () => {
+    const url = await serve((_request, response) => {
+      setTimeout(() => response.writeHead(302, { Location: "/" }).end(), DEADLINE_MS / 4);
+    });
+    expect(await fetchWithin(url, 1_000)).toEqual(refuse("timeout"));
+  });
+
+  test("a page that comes drop by drop", async () => {
+    const url = await serve((_request, response) => {
+      response.writeHead(200, { "Content-Type": "text/html" });
+      const drops = setInterval(() => response.write("."), DEADLINE_MS / 10);
+      response.on("close", () => clearInterval(drops));
+    });
+    expect(await fetchWithin(url)).toEqual(refuse("timeout"));
+  });
+});

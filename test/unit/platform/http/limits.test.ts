@@ -1,0 +1,40 @@
+import { describe, expect, it } from "vitest";
+import { isLoopback, makeRateLimits } from "../../../../services/platform/http/limits.ts";
+
+describe("isLoopback", () => {
+  it.each([
+    ["127.0.0.1", true],
+    ["127.255.255.254", true],
+    ["::1", true],
+    ["0:0:0:0:0:0:0:1", true],
+    ["::ffff:127.0.0.1", true],
+    ["::ffff:7f00:1", true],
+    ["128.0.0.1", false],
+    ["::ffff:192.0.2.1", false],
+    ["::", false],
+    ["2001:db8::1", false],
+    ["fe80::1%eth0", false],
+    ["", false],
+    ["localhost", false],
+  ])("%s: %s", (address, expected) => {
+    expect(isLoopback(address)).toBe(expected);
+  });
+});
+
+describe("wrong keys", () => {
+  it("are refused from the thirty-first on, source by source, and never from an exempt loopback", async () => {
+    const limits = makeRateLimits(100, false);
+    for (let failure = 0; failure < 30; failure += 1) expect(await limits.countFailure("192.0.2.1")).toBeUndefined();
+    expect(await limits.countFailure("192.0.2.1")).toMatchObject({ kind: "rate-limited" });
+    expect(await limits.countFailure("192.0.2.2")).toBeUndefined();
+    for (let failure = 0; failure < 40; failure += 1) expect(await limits.countFailure("127.0.0.1")).toBeUndefined();
+  });
+
+  it("count for all of an IPv6 /64, whose owner has each of its addresses", async () => {
+    const limits = makeRateLimits(100, false);
+    for (let failure = 0; failure < 30; failure += 1) await limits.countFailure(`2001:db8:0:1::${failure}`);
+    expect(await limits.beforeAuthentication("2001:db8:0:1:ffff::1")).toMatchObject({ kind: "rate-limited" });
+    expect(await limits.countFailure("2001:db8:0:1:ffff::1")).toMatchObject({ kind: "rate-limited" });
+    expect(await limits.countFailure("2001:db8:0:2::1")).toBeUndefined();
+  });
+});

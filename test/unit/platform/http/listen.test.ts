@@ -1,0 +1,118 @@
+import { EventEmitter, once } from "node:events";
+import { connect } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+import Koa from "koa";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import {
+  HTTP_TIMEOUTS,
+  type HttpListener,
+  type HttpTimeouts,
+  listenHttp,
+} from "../../../../services/platform/http/listen.ts";
+
+/** More than the buffers of a connection take. */
+const LARGE_OCTETS = 32 * 1024 * 1024;
+const UNREAD_MS = 300;
+
+/** Of what it is asked nothing is urgent, however busy the machine is. */
+let listener: HttpListener;
+let hurried: HttpListener;
+/** Tells of each connection that asked for the large answer and is closed. */
+const closings = new EventEmitter();
+
+beforeAll(async () => {
+  const app = Object.assign(new Koa(), {
+    describeRefusal: (refusal: unknown) => ({ status: 400, body: { on: (refusal as { text: string }).text } }),
+  });
+  app.silent = true;
+  app.use(async (ctx) => {
+    for await (const _ of ctx.req);
+    if (ctx.path === "/large") ctx.req.socket.once("close", () => closings.emit("closed"));
+    if (ctx.path === "/late") await sleep(UNREAD_MS * 3);
+    ctx.body = ctx.path === "/large" ? Buffer.alloc(LARGE_OCTETS) : "ok";
+  });
+  const listen = (timeouts: Partial<HttpTimeouts>) =>
+    listenHttp(app, [{ host: "127.0.0.1", port: 0 }], { ...HTTP_TIMEOUTS, checkEveryMs: 50, ...timeouts });
+  listener = (await listen({ unreadMs: UNREAD_MS, keepAliveMs: 100 }))!;
+  hurried = (await listen({ requestMs: 300, headersMs: 200 }))!;
+});
+afterAll(() => Promise.all([listener?.close(), hurried?.close()]));
+
+/** Sends octets and no more; resolves to what comes until the server closes. */
+function sendAndWait(octets: string, { url } = listener): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const socket = connect(Number(new URL(url).port), "127.0.0.1", () => socket.write(octets));
+    let received = "";
+    socket.setEncoding("utf8").on("data", (text: string) => {
+      received += text;
+    });
+    socket.on("error", reject).on("close", () => resolve(received));
+  });
+}
+
+describe("a client that takes its time", () => {
+  it.each([
+    ["with its headers", "GET / HTTP/1.1\r\nHost: a\r\nX-Slow: "],
+    ["with its body", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc"],
+  ])("%s is answered 408 and closed", async (_, octets) => {
+    const answer = await sendAndWait(octets, hurried);
+    expect(answer).toMatch(/^HTTP\/1\.1 408 Request Timeout\r\n/);
+    expect(JSON.parse(answer.split("\r\n\r\n")[1] as string)).toEqual({ on: "the request took too long" });
+  });
+});
+
+describe("a client that", () => {
+  it("says nothing is answered 408 and closed", async () => {
+    expect(await sendAndWait("", hurried)).toMatch(/^HTTP\/1\.1 408 /);
+  });
+
+  it("asks for nothing more is closed", async () => {
+    expect(await sendAndWait("GET / HTTP/1.1\r\nHost: a\r\n\r\n")).toMatch(/^HTTP\/1\.1 200 .*ok$/s);
+  });
+
+  it("takes nothing of its answer is closed", async () => {
+    const socket = connect(Number(new URL(listener.url).port), "127.0.0.1");
+    socket.on("error", () => {});
+    socket.write("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+    // Nothing is read until the server has given up: then comes what the buffers held, and an end before its time.
+    await once(closings, "closed");
+    let octets = 0;
+    socket.on("data", (chunk) => {
+      octets += chunk.length;
+    });
+    await new Promise((resolve) => socket.once("close", resolve));
+    expect(octets).toBeLessThan(LARGE_OCTETS);
+  });
+
+  it("waits for an answer that takes its time gets it", async () => {
+    const answer = await sendAndWait("GET /late HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    expect(answer).toMatch(/^HTTP\/1\.1 200 .*ok$/s);
+  });
+});
+
+describe("the Host field (RFC 9112 §3.2)", () => {
+  it.each([
+    ["", 400],
+    ["Host: a\r\nHost: a\r\n", 400],
+    ["Host: a\r\nhost: b\r\n", 400],
+    ["Host: a b\r\n", 400],
+    ["Host: a, b\r\n", 400],
+    ["Host: user@a\r\n", 400],
+    ["Host: http://a/\r\n", 400],
+    ["Host: a:b\r\n", 400],
+    ["Host: \r\n", 200],
+    ["Host: a_b.Example.:8025\r\n", 200],
+    ["Host: xn--caf-dma.example\r\n", 200],
+    ["Host: 127.0.0.1:1\r\n", 200],
+    ["Host: [2001:db8::1]:1\r\n", 200],
+  ])("%j is answered %i", async (host, status) => {
+    const answer = await sendAndWait(`GET / HTTP/1.1\r\n${host}Connection: close\r\n\r\n`);
+    expect(answer).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `));
+    if (status === 400) expect(answer).toContain('{"on":"malformed HTTP request"}');
+  });
+
+  it("may be absent from a request of HTTP/1.0, but not be there twice", async () => {
+    expect(await sendAndWait("GET / HTTP/1.0\r\n\r\n")).toMatch(/^HTTP\/1\.1 200 /);
+    expect(await sendAndWait("GET / HTTP/1.0\r\nHost: a\r\nHost: b\r\n\r\n")).toMatch(/^HTTP\/1\.1 400 /);
+  });
+});

@@ -1,0 +1,64 @@
+import { describe, expect, test } from "vitest";
+import { z } from "zod";
+import type { Refusal } from "../../../../services/core/refusal.ts";
+import { ok, refuse } from "../../../../services/core/result.ts";
+import { type Dialect, statusOf } from "../../../../services/platform/http/dialect.ts";
+import { type AnyEndpoint, endpoint } from "../../../../services/platform/http/endpoint.ts";
+import { makeOpenapi } from "../../../../services/platform/http/openapi.ts";
+
+const dialect: Dialect<null> = {
+  title: "Test",
+  description: "",
+  base: "/v1",
+  credentialHeaders: ["Authorization"],
+  queryFields: true,
+  authenticate: async () => refuse({ kind: "unauthenticated" }),
+  callerKey: () => "",
+  toHttp: (refusal) => ({ status: refusal.kind === "unauthenticated" ? 401 : statusOf(refusal), body: { msg: "" } }),
+};
+
+const base: Pick<AnyEndpoint<null>, "summary" | "reply" | "act"> = {
+  summary: "",
+  reply: z.object({}),
+  act: async () => ok({}),
+};
+
+describe("what an operation may answer", () => {
+  test("is what the API answers to a stranger, and what goes with its declaration", () => {
+    expect(responsesOf({ ...base, method: "GET", path: "/a" })).toEqual(["200", "400", "401", "429", "default"]);
+    const barred: Refusal = { kind: "forbidden", text: "" };
+    const fields = z.object({ name: z.string() });
+    expect(responsesOf({ ...base, method: "POST", path: "/a", authorise: () => barred, fields })).toEqual(
+      ["200", "400", "401", "403", "413", "429", "default"], // a body, and not for everybody
+    );
+    expect(responsesOf({ ...base, method: "GET", path: "/a", open: true })).toEqual(["200", "400", "default"]);
+  });
+});
+
+describe("the body of an operation", () => {
+  test.each([
+    ["text", "POST", undefined, ["text/plain"]],
+    ["text", "PUT", "text/dns", ["text/dns"]],
+    ["stream", "POST", undefined, ["multipart/form-data"]],
+    ["stream", "POST", "*/*", ["*/*"]],
+    ["stream", "GET", undefined, []],
+  ] as const)("%s of %s, said to be %s", (input, method, bodyType, types) => {
+    const declared = { ...base, method, path: "/a", input, ...(bodyType && { bodyType }) };
+    const { requestBody } = operationOf(endpoint<null, z.ZodRawShape, z.ZodType, z.ZodType>(declared));
+    expect(Object.keys(requestBody?.content ?? {})).toEqual(types);
+  });
+});
+
+interface Operation {
+  readonly responses: object;
+  readonly requestBody?: { readonly content: object };
+}
+
+function operationOf(declared: AnyEndpoint<null>): Operation {
+  const { paths } = makeOpenapi(dialect, [declared]);
+  return Object.values(paths!["/v1/a"]!)[0] as Operation;
+}
+
+function responsesOf(declared: AnyEndpoint<null>): string[] {
+  return Object.keys(operationOf(declared).responses);
+}

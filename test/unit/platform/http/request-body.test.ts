@@ -1,0 +1,73 @@
+import type { IncomingMessage } from "node:http";
+import { Readable } from "node:stream";
+import { brotliCompressSync, deflateSync, gzipSync } from "node:zlib";
+import { describe, expect, it } from "vitest";
+import { readJsonBody, readTextBody } from "../../../../services/platform/http/request-body.ts";
+
+const LIMIT = 1_000;
+
+/** A request whose body comes in these chunks. */
+function requestOf(chunks: readonly (string | Buffer)[], headers: Record<string, string> = {}): IncomingMessage {
+  const octets = chunks.map((chunk) => Buffer.from(chunk as string));
+  return Object.assign(Readable.from(octets), { headers, complete: true }) as unknown as IncomingMessage;
+}
+
+const readJson = (chunks: readonly (string | Buffer)[], headers?: Record<string, string>) =>
+  readJsonBody(requestOf(chunks, headers), LIMIT);
+
+describe("readJsonBody", () => {
+  it.each([
+    ["nothing", [], {}],
+    ["an object", ['{"a":1}'], { a: 1 }],
+    ["an array", [" [1]"], [1]],
+    [
+      "characters that are parted",
+      [Buffer.from([0x7b, 0x22, 0xc3]), Buffer.from([0xb1, 0x22, 0x3a, 0x31, 0x7d])],
+      { ñ: 1 },
+    ],
+    ["a byte order mark", ["\ufeff{}"], {}],
+  ])("reads %s", async (_, chunks, expected) => {
+    expect(await readJson(chunks)).toEqual({ ok: true, value: expected });
+  });
+
+  it.each([
+    ["a scalar", ["1"]],
+    ["half a text", ['{"a":']],
+    ["what is not UTF-8", [Buffer.from([0x7b, 0x22, 0xff, 0x22, 0x3a, 0x31, 0x7d])]],
+  ])("refuses %s", async (_, chunks) => {
+    expect(await readJson(chunks)).toEqual({ ok: false, error: { kind: "malformed-json" } });
+  });
+
+  it("refuses what is too large, announced or not, compressed or not", async () => {
+    const tooLarge = { ok: false, error: { kind: "too-large" } };
+    const large = `{"a":"${"x".repeat(LIMIT)}"}`;
+    expect(await readJson([large])).toEqual(tooLarge);
+    expect(await readJson(["{}"], { "content-length": String(LIMIT + 1) })).toEqual(tooLarge);
+    expect(await readJson([gzipSync(large)], { "content-encoding": "gzip" })).toEqual(tooLarge);
+  });
+
+  it.each([
+    ["gzip", gzipSync],
+    ["deflate", deflateSync],
+    ["br", brotliCompressSync],
+    ["GZIP", gzipSync],
+  ])("decompresses %s", async (encoding, compress) => {
+    const headers = { "content-encoding": encoding };
+    expect(await readJson([compress('{"a":1}')], headers)).toEqual({ ok: true, value: { a: 1 } });
+    expect(await readJson(["no such thing"], headers)).toEqual({ ok: false, error: { kind: "malformed-json" } });
+  });
+
+  it("refuses encodings that it does not know", async () => {
+    expect((await readJson(["{}"], { "content-encoding": "zstd" })).ok).toBe(false);
+  });
+});
+
+describe("readTextBody", () => {
+  it("takes text as it is, and nothing but UTF-8", async () => {
+    expect(await readTextBody(requestOf(["a\n", "ñ"]), LIMIT)).toEqual({ ok: true, value: "a\nñ" });
+    expect(await readTextBody(requestOf([Buffer.from([0xe1])]), LIMIT)).toMatchObject({
+      ok: false,
+      error: { kind: "invalid-field", field: "body" },
+    });
+  });
+});
