@@ -56,13 +56,14 @@ export class AdditionalData {
       record = rdata + response.uint16At(rdata - 2);
       if (target.isAtOrBelow(cut.name, cut.label) !== required) continue;
       const node = this.#findTarget(zone, target, true);
-      if (node !== 0 && !this.#writeAddresses(node, rdata)) return false;
+      if (node !== 0 && this.#isNew(node) && !this.#writeAddresses(node, rdata)) return false;
     }
     return true;
   }
 
   /**
-   * Adds the addresses that the client will ask for next, as far as they fit (RFC 1035 §3.3, RFC 2782, RFC 9460 §4.1).
+   * Adds what the client will ask for next, as far as it fits: addresses, the SRV records that a NAPTR leads to, and the
+   * bindings of another owner (RFC 1035 §3.3, RFC 2782, RFC 3403 §4.2, RFC 9460 §4.1).
    * @param answer offsets of the answer's RRset
    * @param owner the RRset's owner, and where in the message it stands
    */
@@ -77,12 +78,14 @@ export class AdditionalData {
       record = rdata + response.uint16At(rdata - 2);
       const targetAt = this.#targetOf(type, rdata);
       // RFC 9460 §2.5.2: "." as the target of a ServiceMode record is its owner.
-      const isOwner = response.octets[targetAt] === 0 && (type === TYPE.SVCB || type === TYPE.HTTPS);
+      const isBinding = type === TYPE.SVCB || type === TYPE.HTTPS;
+      const isOwner = isBinding && response.octets[targetAt] === 0;
       if (!isOwner) target.read(response.octets, targetAt, end);
       const node = this.#findTarget(zone, isOwner ? owner.name : target, false);
-      if (node === 0) continue;
+      if (node === 0 || !this.#isNew(node)) continue;
       const nameAt = isOwner ? owner.at : targetAt;
       if (type === TYPE.NAPTR) this.#writeAdditional(node, TYPE.SRV, nameAt);
+      if (isBinding && !isOwner && !target.equals(owner.name)) this.#writeAdditional(node, type, nameAt);
       this.#writeAddresses(node, nameAt);
     }
   }
@@ -114,9 +117,14 @@ export class AdditionalData {
     return !glue && (reader.flags(node) & FLAG.CUT) !== 0 ? 0 : node;
   }
 
-  #writeAddresses(node: number, nameAt: number): boolean {
-    for (let index = 0; index < this.#addedCount; index += 1) if (this.#added[index] === node) return true;
+  /** Whether nothing of the node has been added yet: no RRset comes twice. */
+  #isNew(node: number): boolean {
+    for (let index = 0; index < this.#addedCount; index += 1) if (this.#added[index] === node) return false;
     if (this.#addedCount < MAX_REMEMBERED) this.#added[this.#addedCount++] = node;
+    return true;
+  }
+
+  #writeAddresses(node: number, nameAt: number): boolean {
     const addressesFit = this.#writeAdditional(node, TYPE.A, nameAt);
     return this.#writeAdditional(node, TYPE.AAAA, nameAt) && addressesFit;
   }

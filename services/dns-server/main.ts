@@ -68,7 +68,8 @@ async function startWithin(lifecycle: Lifecycle, context: ServiceContext): Promi
     publisher,
     loadSnapshot: () => snapshot.load(),
     openConnection: context.openListenConnection,
-    onPublished: (zones) => notifier.zonesPublished(zones),
+    // A slow database may have said what the zones are before it says whom to tell of them.
+    onPublished: (zones) => void accessFeed.known.then(() => notifier.zonesPublished(zones)),
     observe,
   });
   const isDatabaseAway = () => !feed.isFollowing;
@@ -110,7 +111,7 @@ async function startWithin(lifecycle: Lifecycle, context: ServiceContext): Promi
   lifecycle.onStop("metrics", exportStatistics(statistics, writer));
   const traffic = startTrafficReports({ db, clock, observe, statistics });
   lifecycle.onStop("traffic reports", () => traffic.stop());
-  // Whom to notify is known before the first zones are; a silent database does not hold up the snapshot for long.
+  // Who may transfer is known before the first zones are; a silent database does not hold up the snapshot for long.
   await Promise.race([accessFeed.start(), sleep(ACCESS_PATIENCE_MS, undefined, { ref: false })]);
   await feed.start();
   lifecycle.onStop(

@@ -85,7 +85,8 @@ export class Pipeline {
     if (length < HEADER_OCTETS) return this.#drop();
     if ((packet[2]! & FLAG.QR) !== 0) return this.#drop();
     const opcode = packet[2]! & OPCODE_MASK;
-    if (opcode !== OPCODE.QUERY << 3 && opcode !== OPCODE.NOTIFY << 3) return this.#refuseOpcode(packet, out);
+    if (opcode !== OPCODE.QUERY << 3 && opcode !== OPCODE.NOTIFY << 3)
+      return this.#refuseOpcode(packet, length, out, client);
 
     const wellFormed = query.read(packet, length);
     const reserved = this.#edns.reservedOctets(query, client) + (authority?.reservedOctets ?? 0);
@@ -126,18 +127,14 @@ export class Pipeline {
 
   /**
    * Opcodes that we do not know: UPDATE is refused, as we take none; the rest is not implemented. Nobody knows what
-   * follows their header, so nothing of it is echoed.
+   * follows their header, so nothing of it comes back but EDNS, where it is to be found.
    */
-  #refuseOpcode(packet: Uint8Array, out: Uint8Array): number {
-    const opcode = packet[2]! & OPCODE_MASK;
-    const rcode = opcode === OPCODE.UPDATE << 3 ? RCODE.REFUSED : RCODE.NOTIMP;
-    out[0] = packet[0]!;
-    out[1] = packet[1]!;
-    out[2] = FLAG.QR | opcode | (packet[2]! & FLAG.RD);
-    out[3] = rcode;
-    out.fill(0, 4, HEADER_OCTETS);
-    this.#statistics[STATISTIC.RCODE + rcode]! += 1;
-    return HEADER_OCTETS;
+  #refuseOpcode(packet: Uint8Array, length: number, out: Uint8Array, client: Client): number {
+    this.#query.read(packet, length);
+    this.#query.dropQuestion();
+    this.#response.begin(this.#query, out, maxResponseOctets(this.#query, client.transport));
+    const isUpdate = (packet[2]! & OPCODE_MASK) === OPCODE.UPDATE << 3;
+    return this.#finishWith(isUpdate ? RCODE.REFUSED : RCODE.NOTIMP, client);
   }
 
   /** QTYPEs that ask for no record: transfers, which nobody has been granted, and the obsolete mail types. */
@@ -208,9 +205,11 @@ export class Pipeline {
     out[1] = query[1]!;
     const authoritative = response.authoritative ? FLAG.AA : 0;
     const truncated = response.truncated ? FLAG.TC : 0;
-    out[2] = FLAG.QR | (query[2]! & OPCODE_MASK) | authoritative | truncated | (query[2]! & FLAG.RD);
-    // RFC 4035 §3.1.6: CD comes back, AD does not, since nothing was validated.
-    out[3] = (query[3]! & FLAG.CD) | (response.rcode & 0x0f);
+    const opcode = query[2]! & OPCODE_MASK;
+    out[2] = FLAG.QR | opcode | authoritative | truncated | (query[2]! & FLAG.RD);
+    // RFC 4035 §3.1.6: CD comes back to a query, AD does not, since nothing was validated.
+    const checkingDisabled = opcode === OPCODE.QUERY << 3 ? query[3]! & FLAG.CD : 0;
+    out[3] = checkingDisabled | (response.rcode & 0x0f);
     out[4] = 0;
     out[5] = questionEnd > HEADER_OCTETS ? 1 : 0;
     for (let section = SECTION.ANSWER; section <= SECTION.ADDITIONAL; section += 1) {

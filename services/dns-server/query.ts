@@ -57,11 +57,26 @@ export class Query {
     this.cookieOctets = 0;
     this.hasTsig = false;
     this.questionCount = this.#uint16(4);
-    if (this.questionCount > 1) return false;
     if (this.questionCount === 1 && !this.#readQuestion(length)) return false;
-    const unread = this.#uint16(6) + this.#uint16(8);
-    const additional = this.#uint16(10);
-    return unread + additional === 0 || this.#readRecords(unread, additional, length);
+    const records = this.questionCount > 1 ? this.#skipQuestions(length) : this.questionEnd;
+    if (records < 0) return false;
+    return this.#readRecords(records, length) && this.questionCount <= 1;
+  }
+
+  /** Takes the question as not understood: it does not come back in the response. */
+  dropQuestion(): void {
+    this.questionEnd = HEADER_OCTETS;
+  }
+
+  /** Offset behind several questions, which are refused: what follows may have EDNS. −1 when they run past the end. */
+  #skipQuestions(length: number): number {
+    let position = HEADER_OCTETS;
+    for (let index = 0; index < this.questionCount; index += 1) {
+      const end = this.#skipName(position, length);
+      if (end < 0 || end + 4 > length) return -1;
+      position = end + 4;
+    }
+    return position;
   }
 
   #readQuestion(length: number): boolean {
@@ -75,9 +90,12 @@ export class Query {
   }
 
   /** Steps over answer and authority and reads the additional records, of which EDNS and TSIG matter. */
-  #readRecords(unread: number, additional: number, length: number): boolean {
-    let position = this.questionEnd;
-    for (let index = 0; index < unread + additional; index += 1) {
+  #readRecords(start: number, length: number): boolean {
+    const unread = this.#uint16(6) + this.#uint16(8);
+    const count = unread + this.#uint16(10);
+    let position = start;
+    let isInOrder = true;
+    for (let index = 0; index < count; index += 1) {
       const owner = position;
       position = this.#skipName(position, length);
       if (position < 0 || position + RECORD_FIELDS_OCTETS > length) return false;
@@ -91,12 +109,12 @@ export class Query {
         if (!this.#readEdns(position, rdata, next)) return false;
       } else if (type === TYPE.TSIG) {
         // RFC 8945 §5.1: the last record of the additional section.
-        if (index !== unread + additional - 1 || index < unread) return false;
+        if (index !== count - 1 || index < unread) isInOrder = false;
         this.hasTsig = true;
       }
       position = next;
     }
-    return true;
+    return isInOrder;
   }
 
   #readEdns(fields: number, start: number, end: number): boolean {

@@ -56,6 +56,7 @@ export class SnapshotWriter {
   readonly #file: string;
   readonly #draft: string;
   readonly #descriptor: number;
+  #isOpen = true;
   readonly #hash: Hash = createHash("sha256");
   readonly #chunk = Buffer.allocUnsafe(CHUNK_OCTETS);
   #length = 0;
@@ -103,17 +104,24 @@ export class SnapshotWriter {
     this.#flush();
     writeSync(this.#descriptor, this.#hash.digest());
     await synchronise(this.#descriptor);
-    closeSync(this.#descriptor);
+    this.#close();
     renameSync(this.#draft, this.#file);
     // The new name is on the disk when its folder is.
     const folder = openSync(dirname(this.#file), "r");
     await synchronise(folder).finally(() => closeSync(folder));
   }
 
-  /** Gives up; the file before stays. */
+  /** Gives up, also when `finish` has failed; the file before stays. */
   discard(): void {
-    closeSync(this.#descriptor);
+    this.#close();
     rmSync(this.#draft, { force: true });
+  }
+
+  /** Once: the number may be another file's by now. */
+  #close(): void {
+    if (!this.#isOpen) return;
+    this.#isOpen = false;
+    closeSync(this.#descriptor);
   }
 
   #number(value: number, octets: 1 | 2 | 4 | 6): void {

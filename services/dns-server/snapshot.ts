@@ -56,11 +56,11 @@ export class PictureSnapshot {
     this.#running = this.#keep();
   }
 
-  /** Ends, with one last file. */
-  async stop(): Promise<void> {
+  /** Ends, with one last file, unless that takes too long. */
+  async stop(patienceMs = STOP_PATIENCE_MS): Promise<void> {
     this.#stopping.abort();
     await this.#running;
-    const deadlineMs = performance.now() + STOP_PATIENCE_MS;
+    const deadlineMs = performance.now() + patienceMs;
     await this.#saveIfNew(() => performance.now() > deadlineMs);
   }
 

@@ -19,6 +19,11 @@ export class AccessFeed {
   /** What was restored is believed only until the database says what it has, whatever the versions. */
   #isRestored = false;
   #running: Promise<void> = Promise.resolve();
+  #becomeKnown: () => void = () => {};
+  /** Resolves when there is a table. */
+  readonly known = new Promise<void>((resolve) => {
+    this.#becomeKnown = resolve;
+  });
 
   constructor(db: Db, secret: string, observe: Observe) {
     this.#db = db;
@@ -81,5 +86,6 @@ export class AccessFeed {
   #take(access: TransferAccess): void {
     this.#table = new AccessTable(access);
     this.#access = access;
+    this.#becomeKnown();
   }
 }

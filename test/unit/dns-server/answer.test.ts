@@ -29,6 +29,10 @@ sip A 192.0.2.60
 svc HTTPS 1 . alpn=h2
 svc A 192.0.2.61
 naptr NAPTR 1 1 "a" "" "" sip
+services NAPTR 1 1 "s" "SIP+D2U" "" _sip._tcp
+services NAPTR 2 1 "s" "SIP+D2T" "" _sip._tcp
+alternative HTTPS 0 svc
+alternative HTTPS 0 alternative
 *.wild A 192.0.2.7
 *.wild MX 5 mail
 exact.wild TXT "here"
@@ -238,6 +242,20 @@ describe("additional data", () => {
     ["example.org", "NS", ["ns1.example.org A 192.0.2.53", "ns1.example.org AAAA 2001:db8::53"]],
   ])("%s %s", (name, type, additionals) => {
     expect(udp(name, type).additionals).toEqual(additionals);
+  });
+
+  it("has the services that several NAPTR lead to once", () => {
+    expect(udp("services.example.org", "NAPTR").additionals).toEqual([
+      "_sip._tcp.example.org SRV 1 2 5060 sip.example.org",
+    ]);
+  });
+
+  it("has the bindings of another owner, and not those of the answer again", () => {
+    const { additionals } = udp("alternative.example.org", "UNKNOWN_65");
+    expect(additionals.map((record) => record.split(" ", 2).join(" "))).toEqual([
+      "svc.example.org UNKNOWN_65",
+      "svc.example.org A",
+    ]);
   });
 });
 

@@ -66,6 +66,15 @@ describe("the header matrix", () => {
     );
   });
 
+  it.each([1, 2, 3, 5, 6, 15])("answers opcode %i with EDNS where the query has it, and with no question", (opcode) => {
+    const octets = withOpt([0, 10, 0, 8, 1, 2, 3, 4, 5, 6, 7, 8]);
+    octets[2] = opcode << 3;
+    const answer = respond(pipeline, octets)!;
+    expect([...answer.subarray(2, 12)]).toEqual([0x80 | (opcode << 3), opcode === 5 ? 5 : 4, 0, 0, 0, 0, 0, 0, 0, 1]);
+    expect([...answer.subarray(12, 17)]).toEqual([0, 0, 41, 1232 >> 8, 1232 & 255]);
+    expect([...answer.subarray(21, 35)]).toEqual([0, 28, 0, 10, 0, 24, 1, 2, 3, 4, 5, 6, 7, 8]);
+  });
+
   it.each([
     ["example.org", "REFUSED"],
     ["www.example.org", "NOTAUTH"],
@@ -109,6 +118,34 @@ describe("the header matrix", () => {
     ).toBe("FORMERR");
     const none = Buffer.alloc(12);
     expect(askOctets(pipeline, none)!.rcode).toBe("FORMERR");
+  });
+
+  it("says FORMERR with EDNS to several questions, and to a signature before the OPT record", () => {
+    const questions = [
+      { name: "example.org", type: "SOA" as const },
+      { name: "www.example.org", type: "A" as const },
+    ];
+    const opt: dnsPacket.OptAnswer = {
+      type: "OPT",
+      name: ".",
+      udpPayloadSize: 1400,
+      extendedRcode: 0,
+      ednsVersion: 0,
+      flags: 0,
+      flag_do: false,
+      options: [],
+    };
+    const several = dnsPacket.encode({ type: "query", id: 1, questions, additionals: [opt] });
+    expect(askOctets(pipeline, several)).toMatchObject({ rcode: "FORMERR", question: undefined, opt: { name: "." } });
+    for (let length = 12; length < several.length; length += 1)
+      expect(askOctets(pipeline, several.subarray(0, length))).toMatchObject({ rcode: "FORMERR", opt: undefined });
+
+    const signature = Buffer.from([0, 0, 250, 0, 255, 0, 0, 0, 0, 0, 0]);
+    const misplaced = withOpt([]);
+    misplaced.writeUInt16BE(2, 10);
+    const end = misplaced.length - 11;
+    const octets = Buffer.concat([misplaced.subarray(0, end), signature, misplaced.subarray(end)]);
+    expect(askOctets(pipeline, octets)).toMatchObject({ rcode: "FORMERR", opt: { name: "." } });
   });
 
   it.each<[string, (octets: Buffer) => Buffer | undefined]>([

@@ -1,5 +1,15 @@
 import { createHash } from "node:crypto";
-import { existsSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from "node:fs";
+import {
+  closeSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  openSync,
+  readFileSync,
+  rmSync,
+  truncateSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
@@ -97,6 +107,17 @@ it("is whole or not at all: a draft that is given up leaves the file before", as
   for (const zone of ZONES) addZone(writer, zone);
   writer.discard();
   expect(read().zones).toEqual([]);
+  expect(existsSync(`${file}.new`)).toBe(false);
+});
+
+it("gives up a draft that cannot be put in its place, and closes nobody else's file", async () => {
+  mkdirSync(file);
+  const writer = new SnapshotWriter(file, HEAD);
+  await expect(writer.finish()).rejects.toThrow(/EISDIR|ENOTEMPTY|EEXIST/);
+  // It gets the number that the draft had.
+  const other = openSync(join(folder, "other"), "w");
+  writer.discard();
+  closeSync(other);
   expect(existsSync(`${file}.new`)).toBe(false);
 });
 
