@@ -17,7 +17,10 @@ const NO_PRIORITY = `must be a whole number from 0 to ${MOST_PRIORITY}`;
 
 /** A number or digits; the priority as text. */
 const priority = z
-  .union([z.int().min(0).max(MOST_PRIORITY), z.string().regex(/^\d{1,5}$/)], NO_PRIORITY)
+  .union(
+    [z.int().min(0, NO_PRIORITY).max(MOST_PRIORITY, NO_PRIORITY), z.string().regex(/^\d{1,5}$/, NO_PRIORITY)],
+    NO_PRIORITY,
+  )
   .refine((given) => Number(given) <= MOST_PRIORITY, NO_PRIORITY)
   .transform((given) => String(Number(given)));
 

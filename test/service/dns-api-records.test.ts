@@ -137,6 +137,15 @@ describe("creating a record", () => {
     expect(await serial()).toBe(1);
   });
 
+  test.each([65536, -1, 1.5, true, "", " 1", "ten", "65536"])(
+    "says what is wrong with the priority %j",
+    async (prio) => {
+      const { status, body } = await create({ name: "@", type: "MX", value: "mail", rr_prio: prio });
+      const msg = "invalid field: rr_prio: must be a whole number from 0 to 65535";
+      expect([status, body]).toEqual([400, { msg }]);
+    },
+  );
+
   test("splits one long text and keeps the boundaries of several", async () => {
     const id = await make({ name: "long", type: "TXT", value: "x".repeat(300) });
     expect((await find(id))?.value).toBe(`"${"x".repeat(255)}" "${"x".repeat(45)}"`);

@@ -39,9 +39,6 @@ const SECRET_OCTETS: { readonly [algorithm in TsigAlgorithm]: number } = {
   "hmac-sha512": 64,
 };
 
-/** A secret that somebody could find by trying: keys made by programs have at least 128 bits. */
-const LEAST_SECRET_OCTETS = 16;
-
 const DEFAULT_ALGORITHM: TsigAlgorithm = "hmac-sha256";
 const DNS_PORT = 53;
 
@@ -61,7 +58,7 @@ export function readAcl({ name, blocks, zones, notify }: AclInput): Result<AclPa
 }
 
 /**
- * A key; without a secret a new one is made. Refuses secrets below 16 octets.
+ * A key; without a secret a new one is made. A short one of a peer is taken: see {@link tsigKeyWarning}.
  * @param given.algorithm `hmac-sha256` unless given
  * @param given.secret base64, its padding optional, white space in it as BIND's files may have it
  */
@@ -78,11 +75,7 @@ export function readTsigKey(given: {
     return refuse(invalidField("tsig", `${algorithm} is not one of ${Object.keys(SECRET_OCTETS).join(", ")}`));
   }
   const secret = given.secret === undefined ? randomBytes(SECRET_OCTETS[algorithm]) : decodeBase64(given.secret);
-  if (!secret) return refuse(invalidField("tsig", "the secret is not base64"));
-  if (secret.length < LEAST_SECRET_OCTETS) {
-    const given = `the secret has ${secret.length} octets`;
-    return refuse(invalidField("tsig", `${given}: fewer than ${LEAST_SECRET_OCTETS} can be found by trying`));
-  }
+  if (!secret?.length) return refuse(invalidField("tsig", "the secret is not base64"));
   return ok({ name: lowerCase(name.value), algorithm, secret });
 }
 

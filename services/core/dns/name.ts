@@ -92,6 +92,14 @@ export function formatRelative(name: DomainName, apex: DomainName): string {
   return formatLabels(name, name.labelCount - apex.labelCount).slice(0, -1);
 }
 
+/**
+ * A name in presentation format as every reader of master files takes it: Knot wants a backslash before each character
+ * that no host name, wildcard or service has, not only where RFC 1035 §5.1 gives it a meaning.
+ */
+export function portableName(text: string): string {
+  return text.replace(/\\.|[!#%&'+,:<=>?[\]^`{|}~]/g, (part) => (part.length === 1 ? `\\${part}` : part));
+}
+
 /** Whether two names are the same, ASCII case aside (RFC 4343). */
 export function sameName(a: DomainName, b: DomainName): boolean {
   return a.key === b.key;

@@ -157,6 +157,16 @@ export function typeMnemonic(code: number): string {
   return MNEMONIC_BY_CODE.get(code) ?? `TYPE${code}`;
 }
 
+/** Whether BIND, NSD and Knot all read the type's mnemonic; `TYPEnnn` (RFC 3597 §5) they read of any type. */
+export function isPortableType(code: number): boolean {
+  return PORTABLE_TYPES.has(code);
+}
+
+/** The mnemonic of a type as all readers of master files take it. */
+export function portableMnemonic(code: number): string {
+  return isPortableType(code) ? typeMnemonic(code) : `TYPE${code}`;
+}
+
 /**
  * Whether the code is a QTYPE or meta type, which no zone can hold: OPT, 128 to 255, and the reserved 0.
  * @see RFC 6895 §3.1
@@ -167,3 +177,52 @@ export function isMetaType(code: number): boolean {
 
 const CODE_BY_MNEMONIC = new Map<string, number>(Object.entries(TYPE));
 const MNEMONIC_BY_CODE = new Map<number, string>(RR_TYPES.map(({ code, mnemonic }) => [code, mnemonic]));
+
+const PORTABLE_TYPES: ReadonlySet<number> = new Set([
+  TYPE.A,
+  TYPE.NS,
+  TYPE.CNAME,
+  TYPE.SOA,
+  TYPE.PTR,
+  TYPE.HINFO,
+  TYPE.MINFO,
+  TYPE.MX,
+  TYPE.TXT,
+  TYPE.RP,
+  TYPE.AFSDB,
+  TYPE.RT,
+  TYPE.AAAA,
+  TYPE.LOC,
+  TYPE.SRV,
+  TYPE.NAPTR,
+  TYPE.KX,
+  TYPE.CERT,
+  TYPE.DNAME,
+  TYPE.APL,
+  TYPE.DS,
+  TYPE.SSHFP,
+  TYPE.RRSIG,
+  TYPE.NSEC,
+  TYPE.DNSKEY,
+  TYPE.DHCID,
+  TYPE.NSEC3,
+  TYPE.NSEC3PARAM,
+  TYPE.TLSA,
+  TYPE.SMIMEA,
+  TYPE.CDS,
+  TYPE.CDNSKEY,
+  TYPE.OPENPGPKEY,
+  TYPE.CSYNC,
+  TYPE.ZONEMD,
+  TYPE.SVCB,
+  TYPE.HTTPS,
+  TYPE.SPF,
+  TYPE.NID,
+  TYPE.L32,
+  TYPE.L64,
+  TYPE.LP,
+  TYPE.EUI48,
+  TYPE.EUI64,
+  TYPE.URI,
+  TYPE.CAA,
+]);

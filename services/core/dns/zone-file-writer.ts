@@ -1,7 +1,7 @@
-import { type DomainName, formatDomainName, formatRelative, nameSortKey } from "./name.ts";
+import { type DomainName, formatDomainName, formatRelative, nameSortKey, portableName } from "./name.ts";
 import { formatGenericRdata, formatRdata } from "./rdata/rdata.ts";
 import { canonicalRdata, type ResourceRecord } from "./record.ts";
-import { TYPE, typeMnemonic } from "./rr-types.ts";
+import { isPortableType, portableMnemonic } from "./rr-types.ts";
 
 /** A zone to be written out. */
 export interface ZoneToWrite {
@@ -23,7 +23,7 @@ export function formatZoneFile(zone: ZoneToWrite): string {
 
 /** What stands above a zone's records: the directives and the SOA. */
 export function formatZoneFileHead({ apex, soa, ttl }: Omit<ZoneToWrite, "records">): string {
-  return `$ORIGIN ${formatDomainName(apex)}\n$TTL ${ttl}\n${formatLine(soa, apex)}\n`;
+  return `$ORIGIN ${portableName(formatDomainName(apex))}\n$TTL ${ttl}\n${formatLine(soa, apex)}\n`;
 }
 
 /** Records in canonical order, a line each; a zone may be written in parts that hold whole names, in that order. */
@@ -52,58 +52,6 @@ export function inCanonicalOrder(records: readonly ResourceRecord[]): ResourceRe
 }
 
 function formatLine({ owner, type, ttl, rdata }: ResourceRecord, apex: DomainName): string {
-  const isPortable = PORTABLE_TYPES.has(type);
-  const mnemonic = isPortable ? typeMnemonic(type) : `TYPE${type}`;
-  const data = isPortable ? formatRdata(type, rdata) : formatGenericRdata(rdata);
-  return `${formatRelative(owner, apex)}\t${ttl}\tIN\t${mnemonic}\t${data}`;
+  const data = isPortableType(type) ? formatRdata(type, rdata, "master-file") : formatGenericRdata(rdata);
+  return `${portableName(formatRelative(owner, apex))}\t${ttl}\tIN\t${portableMnemonic(type)}\t${data}`;
 }
-
-/** Types whose mnemonics BIND, NSD and Knot all read; any other is written `TYPEnnn` (RFC 3597 §5), which all read as well. */
-const PORTABLE_TYPES: ReadonlySet<number> = new Set([
-  TYPE.A,
-  TYPE.NS,
-  TYPE.CNAME,
-  TYPE.SOA,
-  TYPE.PTR,
-  TYPE.HINFO,
-  TYPE.MINFO,
-  TYPE.MX,
-  TYPE.TXT,
-  TYPE.RP,
-  TYPE.AFSDB,
-  TYPE.RT,
-  TYPE.AAAA,
-  TYPE.LOC,
-  TYPE.SRV,
-  TYPE.NAPTR,
-  TYPE.KX,
-  TYPE.CERT,
-  TYPE.DNAME,
-  TYPE.APL,
-  TYPE.DS,
-  TYPE.SSHFP,
-  TYPE.RRSIG,
-  TYPE.NSEC,
-  TYPE.DNSKEY,
-  TYPE.DHCID,
-  TYPE.NSEC3,
-  TYPE.NSEC3PARAM,
-  TYPE.TLSA,
-  TYPE.SMIMEA,
-  TYPE.CDS,
-  TYPE.CDNSKEY,
-  TYPE.OPENPGPKEY,
-  TYPE.CSYNC,
-  TYPE.ZONEMD,
-  TYPE.SVCB,
-  TYPE.HTTPS,
-  TYPE.SPF,
-  TYPE.NID,
-  TYPE.L32,
-  TYPE.L64,
-  TYPE.LP,
-  TYPE.EUI48,
-  TYPE.EUI64,
-  TYPE.URI,
-  TYPE.CAA,
-]);

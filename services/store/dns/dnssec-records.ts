@@ -76,11 +76,6 @@ export async function copyDerived(
   await finished;
 }
 
-/** Removes all that signing made of a zone. */
-export async function deleteAllDerived(db: Db, zoneId: number): Promise<void> {
-  await queryRows(db, "delete from derived_records where zone_id = ?", [zoneId]);
-}
-
 type DerivedRow = readonly [id: number, owner: Buffer, type: number, ttl: number, rdata: Buffer];
 
 /** `offset 0` keeps the planner to the index, whatever it believes of the size of zones. */

@@ -1,3 +1,4 @@
+import { DERIVED_TYPES } from "../../core/dns/dnssec/signature-plan.ts";
 import type { DomainName } from "../../core/dns/name.ts";
 import type { ResourceRecord } from "../../core/dns/record.ts";
 import { nextSerial, serialIsAhead } from "../../core/dns/serial.ts";
@@ -21,6 +22,7 @@ import { readAllRecords, recordPages, wholeNames } from "./records.ts";
 import { changeZone, soaRecord, type ZonePlan, type ZoneTarget } from "./zone-changes.ts";
 import { createZone, duplicatedZone, type ZoneOwner } from "./zone-creation.ts";
 import { differenceSteps, type StoredRecord } from "./zone-edit.ts";
+import { madeBySigning } from "./zone-signing.ts";
 import { checkSoaNames, MOST_SECONDS } from "./zone-soa.ts";
 import { findZone, type Zone, zoneDoesNotExist } from "./zones.ts";
 
@@ -141,6 +143,9 @@ function* readZoneFile(
     const position = positionOf(parsed.value, checked.error.record) ?? { line: text.split("\n").length, column: 1 };
     return refuse(atPosition(position, checked.error.message));
   }
+  // Whether it is signed may change until the file is applied, where the same is refused without a place.
+  const derived = zone?.signed ? records.find(({ type }) => DERIVED_TYPES.has(type)) : undefined;
+  if (zone && derived) return refuse(atPosition(positionOf(parsed.value, derived), madeBySigning(zone, derived.type)));
   return ok({ soa, soaTtl: soaInFile?.ttl, records, warnings: [...parsed.value.warnings, ...checked.value] });
 }
 

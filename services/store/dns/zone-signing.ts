@@ -55,7 +55,7 @@ export async function deriveChange(
   { signer, extent = "touched" }: { readonly signer: ZoneSigner; readonly extent?: "touched" | "apex" | "zone" },
 ): Promise<Result<DerivedChange, Refusal> | undefined> {
   const forbidden = change.difference.added.find(({ type }) => DERIVED_TYPES.has(type));
-  if (forbidden) return refuse(madeBySigning(zone, forbidden.type));
+  if (forbidden) return refuse(unacceptable(madeBySigning(zone, forbidden.type)));
   const state = await readSigning(db, zone.id);
   if (!state) return undefined;
   const isWhole =
@@ -76,8 +76,8 @@ export async function deriveChange(
 }
 
 /** What is said of a record that a customer would add to a signed zone, where signing makes those of its type. */
-export function madeBySigning({ name }: Zone, type: number): Refusal {
-  return unacceptable(`${name} is signed: its ${typeMnemonic(type)} records are made by signing`);
+export function madeBySigning({ name }: Zone, type: number): string {
+  return `${name} is signed: its ${typeMnemonic(type)} records are made by signing`;
 }
 
 /** Signs RRsets with all cores, each for a time of its own. */

@@ -1,5 +1,5 @@
 import { formatIpv4, formatIpv6, parseIpv4, parseIpv6 } from "../ip-address.ts";
-import { domainNameFromWire, formatDomainName, parseDomainName } from "../name.ts";
+import { domainNameFromWire, formatDomainName, parseDomainName, portableName } from "../name.ts";
 import { BAD_ESCAPE, octetsOfText, quotedText } from "../octet-text.ts";
 import { parsePeriodSeconds } from "../period.ts";
 import type { WireWriter } from "../wire-writer.ts";
@@ -55,9 +55,11 @@ export function nameField(name: string, options: { readonly compressible?: boole
       out.uncompressedName(parsed.value);
       return undefined;
     },
-    format(octets) {
+    format(octets, form) {
       const parsed = domainNameFromWire(octets);
-      return parsed.ok ? formatDomainName(parsed.value) : undefined;
+      if (!parsed.ok) return undefined;
+      const text = formatDomainName(parsed.value);
+      return form === "master-file" ? portableName(text) : text;
     },
   });
   return { ...field, compressible: options.compressible ?? false };

@@ -66,6 +66,9 @@ export const CERTIFICATE_RR_TYPES: ReadonlyMap<number, RdataShape> = new Map<num
   [TYPE.CAA, { fields: [numberField("flags", 8), propertyTagField("tag"), textField("value", { mayBeEmpty: true })] }],
 ]);
 
+/** What NSD reads as a tag: RFC 8659 §4.1 allows more. */
+const PORTABLE_TAG = /^[a-z0-9]{1,15}$/;
+
 /** A property tag of CAA: letters and digits, with a length octet (RFC 8659 §4.1). */
 function propertyTagField(name: string): Field {
   return wordField(name, "counted", {
@@ -75,9 +78,9 @@ function propertyTagField(name: string): Field {
       out.bytes(Buffer.from(text, "latin1"));
       return undefined;
     },
-    format(octets) {
+    format(octets, form) {
       const tag = Buffer.from(octets.subarray(1)).toString("latin1");
-      return /^[A-Za-z0-9]+$/.test(tag) ? tag : undefined;
+      return (form === "master-file" ? PORTABLE_TAG : /^[A-Za-z0-9]+$/).test(tag) ? tag : undefined;
     },
   });
 }

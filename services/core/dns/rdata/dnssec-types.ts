@@ -44,6 +44,9 @@ const ZONE_DIGEST_OCTETS = new Map([
   [2, 64],
 ]);
 
+/** Whatever the hash algorithm (RFC 8976 §2.2.4). */
+const LEAST_ZONE_DIGEST_OCTETS = 12;
+
 const publicKey: RdataShape = {
   fields: [
     numberField("flags", 16),
@@ -123,7 +126,14 @@ export const DNSSEC_TYPES: ReadonlyMap<number, RdataShape> = new Map<number, Rda
         numberField("hash algorithm", 8),
         hexField("digest"),
       ],
-      check: (rdata) => checkLength("digest", rdata.length - 6, ZONE_DIGEST_OCTETS.get(rdata[5]!)),
+      check(rdata) {
+        const octets = rdata.length - 6;
+        if (octets < LEAST_ZONE_DIGEST_OCTETS) {
+          const message = `the digest has ${octets} octets, at least ${LEAST_ZONE_DIGEST_OCTETS} are needed`;
+          return { field: "digest", message };
+        }
+        return checkLength("digest", octets, ZONE_DIGEST_OCTETS.get(rdata[5]!));
+      },
     },
   ],
   [TYPE.DHCID, { fields: [base64Field("digest")] }],

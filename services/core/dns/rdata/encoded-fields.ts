@@ -1,6 +1,6 @@
-import { isMetaType, TYPE, typeCode, typeMnemonic } from "../rr-types.ts";
+import { isMetaType, portableMnemonic, TYPE, typeCode, typeMnemonic } from "../rr-types.ts";
 import { numberOf, writeOr } from "./basic-fields.ts";
-import { type Field, missing, wordField } from "./field.ts";
+import { type Field, missing, type TextForm, wordField } from "./field.ts";
 
 /** Hexadecimal digits up to the end; blanks may part them. */
 export function hexField(name: string): Field {
@@ -105,7 +105,7 @@ export function typeField(name: string): Field {
       out.u16(code);
       return undefined;
     },
-    format: (octets) => typeMnemonic(numberOf(octets)),
+    format: (octets, form) => typeText(numberOf(octets), form),
   });
 }
 
@@ -141,11 +141,15 @@ export function typeBitmapField(name: string): Field {
       out.bytes(encodeTypeBitmap(codes));
       return undefined;
     },
-    format(octets) {
+    format(octets, form) {
       const codes = decodeTypeBitmap(octets);
-      return codes?.every(isBitmapType) ? codes.map(typeMnemonic).join(" ") : undefined;
+      return codes?.every(isBitmapType) ? codes.map((code) => typeText(code, form)).join(" ") : undefined;
     },
   };
+}
+
+function typeText(code: number, form: TextForm): string {
+  return form === "master-file" ? portableMnemonic(code) : typeMnemonic(code);
 }
 
 /** RFC 4034 §4.1.2 has no bits for meta types, except NXNAME, which exists for bitmaps alone. */

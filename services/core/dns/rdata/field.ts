@@ -8,6 +8,12 @@ import type { WireWriter } from "../wire-writer.ts";
  */
 export type RdataContext = "value" | "master-file";
 
+/**
+ * Who reads what is written. `api`: names and types as people write them. `master-file`: as BIND, NSD and Knot all take
+ * them.
+ */
+export type TextForm = "api" | "master-file";
+
 /** What the text of a field is read against. */
 export interface FieldScope {
   readonly origin: DomainName | undefined;
@@ -29,8 +35,8 @@ export interface Field {
   readonly compressible?: boolean;
   /** Takes its tokens and writes its octets; gives back what is wrong with them, in words. */
   parse(tokens: TokenCursor, out: WireWriter, scope: FieldScope): string | undefined;
-  /** The field's octets in presentation format; undefined when they are not lawful. */
-  format(octets: Uint8Array): string | undefined;
+  /** The field's octets in presentation format; undefined when they are not lawful, or cannot be said in this form. */
+  format(octets: Uint8Array, form: TextForm): string | undefined;
 }
 
 /** A type's RDATA: its fields in order, and what must hold between them. */
@@ -80,7 +86,7 @@ export function wordField(
   layout: FieldLayout,
   codec: {
     parse(text: string, out: WireWriter, scope: FieldScope): string | undefined;
-    format(octets: Uint8Array): string | undefined;
+    format(octets: Uint8Array, form: TextForm): string | undefined;
   },
 ): Field {
   return {

@@ -8,7 +8,7 @@ import { writeSplitText } from "./basic-fields.ts";
 import { CERTIFICATE_RR_TYPES } from "./certificate-types.ts";
 import { DNSSEC_TYPES } from "./dnssec-types.ts";
 import { formatHex, parseHex } from "./encoded-fields.ts";
-import { fieldEnd, type RdataContext, type RdataShape, TokenCursor } from "./field.ts";
+import { fieldEnd, type RdataContext, type RdataShape, type TextForm, TokenCursor } from "./field.ts";
 import { HOST_TYPES } from "./host-types.ts";
 import { SERVICE_TYPES } from "./service-types.ts";
 
@@ -90,11 +90,11 @@ export function parseRdataTokens(
 
 /**
  * Presentation format of RDATA: absolute names, quoted texts; `\# length hex` for types that are not known and for
- * octets that are not lawful (RFC 3597 §5).
+ * octets that are not lawful (RFC 3597 §5), or that the form cannot say.
  */
-export function formatRdata(type: number, rdata: Uint8Array): string {
+export function formatRdata(type: number, rdata: Uint8Array, form: TextForm = "api"): string {
   const shape = SHAPES.get(type);
-  const fields = shape && formatFields(shape, rdata);
+  const fields = shape && formatFields(shape, rdata, form);
   const isLawful = Array.isArray(fields) && shape?.check?.(rdata) === undefined;
   return isLawful ? fields.filter((text) => text !== "").join(" ") : formatGenericRdata(rdata);
 }
@@ -188,12 +188,12 @@ const SHAPES_WITH_NAMES: ReadonlySet<RdataShape> = new Set(
 
 const NO_NAMES: readonly EmbeddedName[] = [];
 
-function formatFields(shape: RdataShape, rdata: Uint8Array): string[] | RdataError {
+function formatFields(shape: RdataShape, rdata: Uint8Array, form: TextForm = "api"): string[] | RdataError {
   const texts: string[] = [];
   let offset = 0;
   for (const field of shape.fields) {
     const end = fieldEnd(field.layout, rdata, offset);
-    const text = end === undefined ? undefined : field.format(rdata.subarray(offset, end));
+    const text = end === undefined ? undefined : field.format(rdata.subarray(offset, end), form);
     if (text === undefined) return { field: field.name, message: `the octets of the ${field.name} are not lawful` };
     texts.push(text);
     offset = end!;

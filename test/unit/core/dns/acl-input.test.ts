@@ -76,14 +76,15 @@ describe("a TSIG key", () => {
     }
   });
 
-  test("is doubtful below its digest's length, and refused below 128 bits", () => {
-    const keyOf = (octets: number) => readTsigKey({ name: "k", secret: Buffer.alloc(octets, 1).toString("base64") });
-    const [whole, short, absurd] = [keyOf(32), keyOf(16), keyOf(15)];
-    expect(whole.ok && tsigKeyWarning(whole.value)).toBeUndefined();
-    expect(short.ok && tsigKeyWarning(short.value)).toBe(
-      "the secret of k has 16 octets, hmac-sha256 should have at least 32",
-    );
-    expect(absurd).toMatchObject({ ok: false, error: { reason: expect.stringContaining("15 octets") } });
+  test("is doubtful below its digest's length", () => {
+    const warningOf = (octets: number) => {
+      const key = readTsigKey({ name: "k", secret: Buffer.alloc(octets, 1).toString("base64") });
+      return key.ok ? tsigKeyWarning(key.value) : "refused";
+    };
+    expect(warningOf(32)).toBeUndefined();
+    for (const octets of [31, 16, 1]) {
+      expect(warningOf(octets)).toBe(`the secret of k has ${octets} octets, hmac-sha256 should have at least 32`);
+    }
   });
 
   test.each([

@@ -235,6 +235,26 @@ NS1	300	IN	A	192.0.2.2
     const reversed = [...again.records].reverse();
     expect(formatZoneFile({ apex: origin, soa: again.soa!, records: reversed, ttl: again.ttlSeconds! })).toBe(written);
   });
+
+  it("writes names, tags and types as every reader takes them, and reads them back", () => {
+    const zone = parse(`$TTL 300
+@ SOA ns1 john+dns 7 7200 900 1209600 300
+a=b,c MX 10 d~e
+a CAA 0 ISSUE "x"
+a CSYNC 0 0 A AMTRELAY
+a RP f#g a\\.b\\;
+`);
+    const exported = formatZoneFile({ apex: origin, soa: zone.soa!, records: zone.records, ttl: 300 });
+    expect(exported).toBe(`$ORIGIN example.org.
+$TTL 300
+@	300	IN	SOA	ns1.example.org. john\\+dns.example.org. 7 7200 900 1209600 300
+a	300	IN	RP	f\\#g.example.org. a\\.b\\;.example.org.
+a	300	IN	CSYNC	0 0 A TYPE260
+a	300	IN	CAA	\\# 8 0005495353554578
+a\\=b\\,c	300	IN	MX	10 d\\~e.example.org.
+`);
+    expect(parse(exported).records.map(lineOf).sort()).toEqual(zone.records.map(lineOf).sort());
+  });
 });
 
 describe("positions", () => {
