@@ -41,8 +41,8 @@ export interface PreparedMessage {
   readonly composingOctets: number;
   readonly to?: readonly Mailbox[];
   readonly cc?: readonly Mailbox[];
-  /** Absent when the sender domain was taken away since: the message then leaves unsigned. */
-  readonly signer?: DkimSigner;
+  /** Asked for each copy: a message may take hours. Undefined when the domain was taken away: the copy leaves unsigned. */
+  findSigner(): Promise<DkimSigner | undefined>;
 }
 
 /** What goes over the wire to one recipient. */
@@ -53,10 +53,13 @@ export interface ComposedMessage {
   readonly archived?: { readonly eeid: string; readonly recipientKey: string; readonly octets: Buffer };
 }
 
-/** Compiles the template and finds the DKIM key, once for all recipients of a message. */
-export async function prepareMessage(db: Db, signers: Signers, message: StoredMessage): Promise<PreparedMessage> {
-  const signer = await signers.find(message.instanceId, message.senderDomain);
-  const shared = { message, ...(signer === undefined ? {} : { signer }) };
+/** Compiles the template, once for all recipients of a message. */
+export async function prepareMessage(
+  db: Db,
+  signers: Pick<Signers, "find">,
+  message: StoredMessage,
+): Promise<PreparedMessage> {
+  const shared = { message, findSigner: () => signers.find(message.instanceId, message.senderDomain) };
   const composingOctets = COMPOSING_FACTOR * sizeOf(message.content);
   if (message.content.kind === "finished") {
     const links = new Map(Object.entries(message.content.tracking?.links ?? {}));
@@ -96,7 +99,8 @@ export async function composeMessage(
   if (!envelope.ok) throw new Error(`delivery ${delivery.id} has no lawful envelope: ${envelope.error}`);
 
   const unsigned = render(prepared, delivery, { recipient, options });
-  const signature = (await prepared.signer?.signInPool(unsigned, prepared.message.acceptedAt)) ?? Buffer.alloc(0);
+  const signer = await prepared.findSigner();
+  const signature = (await signer?.signInPool(unsigned, prepared.message.acceptedAt)) ?? Buffer.alloc(0);
   const trace = Buffer.from(`${DELIVERY_TOKEN_FIELD}: ${token}\r\n`, "latin1");
   const octets = Buffer.concat([signature, trace, unsigned]);
   const { archive, eeid } = prepared.message;

@@ -27,6 +27,8 @@ export class OutcomeWriter {
   readonly #options: OutcomeWriterOptions;
   #outcomes: DeliveryOutcome[] = [];
   #releases: PartitionRelease[] = [];
+  /** Those in the transaction that is under way. */
+  #beingReleased: readonly PartitionRelease[] = [];
   /** Outcomes in the transaction that is under way. */
   #beingWritten = 0;
   readonly #windowFull = new WakeUp();
@@ -47,6 +49,11 @@ export class OutcomeWriter {
   release(release: PartitionRelease): void {
     this.#releases.push(release);
     this.#start();
+  }
+
+  /** Partitions that are still to be given back. */
+  get unreleased(): number[] {
+    return [...this.#beingReleased, ...this.#releases].map(({ partitionId }) => partitionId);
   }
 
   /** Resolves when there is room for more outcomes. */
@@ -75,7 +82,9 @@ export class OutcomeWriter {
       await this.#windowFull.wait(this.#outcomes.length < flushOutcomes ? flushMs : 0);
       const outcomes = this.#outcomes.splice(0);
       this.#beingWritten = outcomes.length;
-      await this.#write(outcomes, this.#releases.splice(0));
+      this.#beingReleased = this.#releases.splice(0);
+      await this.#write(outcomes, this.#beingReleased);
+      this.#beingReleased = [];
       this.#beingWritten = 0;
       for (const proceed of this.#room.splice(0)) proceed();
     }

@@ -3,7 +3,7 @@ import { DkimSigner } from "../core/mail/dkim.ts";
 import type { Db } from "../platform/db.ts";
 import { findDkimKey } from "../store/mail/instances.ts";
 
-/** A key that was changed or taken away is signed with for so long at most. */
+/** A key that was changed or taken away is signed with for so long at most, unless the database cannot be asked. */
 const KEPT_MS = 10_000;
 const MOST_KEPT = 1_000;
 
@@ -26,7 +26,8 @@ export class Signers {
     const name = `${instanceId} ${domain}`;
     const kept = this.#kept.get(name);
     if (kept && performance.now() < kept.untilMs) return kept.signer;
-    const signer = this.#read(instanceId, domain);
+    const read = this.#read(instanceId, domain);
+    const signer = kept === undefined ? read : read.catch(() => kept.signer);
     if (this.#kept.size >= MOST_KEPT) this.#kept.clear();
     this.#kept.set(name, { signer, untilMs: performance.now() + KEPT_MS });
     signer.catch(() => this.#kept.delete(name));

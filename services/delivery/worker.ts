@@ -55,6 +55,8 @@ export class DeliveryWorker {
   readonly #wakeUp = new WakeUp();
   readonly #stop = new WakeUp();
   readonly #lanes = new Map<number, Promise<void>>();
+  /** Partitions that were leased, and whose recipients are being loaded. */
+  #starting: readonly number[] = [];
   /** Partitions whose lease ended before it could be prolonged. */
   readonly #lost = new Set<number>();
   /** Partitions of which no further message may begin. */
@@ -158,10 +160,15 @@ export class DeliveryWorker {
 
   async #startLanes(partitions: readonly LeasedPartition[]): Promise<void> {
     const due = new Map<number, DueDelivery[]>(partitions.map(({ id }) => [id, []]));
-    for (const delivery of await loadDueDeliveries(this.#options.db, [...due.keys()])) {
-      due.get(delivery.partitionId)?.push(delivery);
+    this.#starting = [...due.keys()];
+    try {
+      for (const delivery of await loadDueDeliveries(this.#options.db, this.#starting)) {
+        due.get(delivery.partitionId)?.push(delivery);
+      }
+      for (const partition of partitions) this.#startLane(partition, due.get(partition.id) ?? []);
+    } finally {
+      this.#starting = [];
     }
-    for (const partition of partitions) this.#startLane(partition, due.get(partition.id) ?? []);
   }
 
   #startLane(partition: LeasedPartition, deliveries: readonly DueDelivery[]): void {
@@ -215,8 +222,10 @@ export class DeliveryWorker {
 
   async #prolong(): Promise<void> {
     const lanes = [...this.#lanes.keys()];
-    if (lanes.length === 0) return;
-    const held = new Set(await extendLeases(this.#options.db, this.#id, this.#options.policy.leaseSeconds));
+    const known = [...lanes, ...this.#starting, ...this.#writer.unreleased];
+    if (known.length === 0) return;
+    const { db, policy } = this.#options;
+    const held = new Set(await extendLeases(db, this.#id, policy.leaseSeconds, known));
     for (const id of lanes) if (!held.has(id) && this.#lanes.has(id)) this.#lost.add(id);
     await this.heedStops();
   }

@@ -41,6 +41,8 @@ import { eventually } from "../support/stack.ts";
 const SECRET = "a secret for tests only";
 const DOMAIN = "sender.example.org";
 const CONTACTS = 12_000;
+/** What is waited for comes, however busy the machine. */
+const PATIENCE_MS = 240_000;
 
 let database: TestDatabase;
 let instanceId: number;
@@ -112,7 +114,7 @@ const until = (numid: number, state: string) =>
   eventually(
     () => sendOf(numid),
     (send) => send?.state === state,
-    60_000,
+    PATIENCE_MS,
   );
 
 describe("gathering a campaign's recipients", () => {
@@ -144,7 +146,7 @@ describe("gathering a campaign's recipients", () => {
     expect(await db("events").where({ eeid: send!.eeid }).count()).toEqual([{ count: CONTACTS }]);
     expect(await db("campaign_recipients").count()).toEqual([{ count: 0 }]);
     expect(await readBatchProgress(db, send!.eeid!)).toMatchObject({ recipients: CONTACTS, queued: CONTACTS });
-  }, 120_000);
+  });
 
   test("the batch is not sent while recipients are still to come, and a contact of later is none of them", async () => {
     const { db } = database;
@@ -178,7 +180,7 @@ describe("gathering a campaign's recipients", () => {
     const batch = await findBatch(db, instanceId, eeid!);
     expect(batch).toMatchObject({ state: "sent", recipients: CONTACTS });
     await db("contacts").where({ email: "late@example.net" }).delete();
-  }, 60_000);
+  });
 
   test("a campaign to nobody comes to its end", async () => {
     const runner = await makeRunner();
@@ -187,7 +189,7 @@ describe("gathering a campaign's recipients", () => {
     await scheduleCampaign(database.db, numid, { at: null, login: "ana" });
     expect(await until(numid, "sent")).toMatchObject({ recipients: 0 });
     await runner.stop();
-  }, 60_000);
+  });
 });
 
 /** A campaign whose recipients are all queued, and a runner no more. */
@@ -244,7 +246,7 @@ describe("stopping", () => {
     });
     expect(await findBatch(db, instanceId, eeid)).toMatchObject({ partitionsFinished: expect.any(Number) });
     expect((await lease()).partitions).toEqual([]);
-  }, 60_000);
+  });
 
   test("a partition that is given back while its batch is paused is held", async () => {
     const { db } = database;
@@ -260,7 +262,7 @@ describe("stopping", () => {
     await resumeCampaign(db, numid, { tried: 0, bounced: 0 });
     expect(await db("partitions").where({ eeid }).distinct("state")).toEqual([{ state: "ready" }]);
     expect((await lease()).partitions).toHaveLength(1);
-  }, 60_000);
+  });
 
   test("a partition that is being changed while its campaign is resumed goes on as well", async () => {
     const { db } = database;
@@ -279,7 +281,7 @@ describe("stopping", () => {
     await continueResumed(db);
     expect(await db("partitions").where({ eeid }).whereNot({ state: "held" })).toEqual([]);
     await resumeCampaign(db, numid, { tried: 0, bounced: 0 });
-  }, 60_000);
+  });
 
   test("what a worker that is gone still held is taken back, and counted", async () => {
     const { db } = database;
@@ -306,7 +308,7 @@ describe("stopping", () => {
     const [refused] = await loadDueDeliveries(db, [high]);
     const blocker = await db.transaction();
     await blocker("partitions").where({ id: low }).forUpdate();
-    const prolonged = extendLeases(db, worker, 30);
+    const prolonged = extendLeases(db, worker, 30, [high, low]);
     await waitingForLocks(1);
     const stored = db.transaction(async (transaction) => {
       const outcome = {
@@ -330,6 +332,6 @@ describe("stopping", () => {
   const waitingForLocks = (expected: number) =>
     eventually(
       () => database.db("pg_stat_activity").where({ wait_event_type: "Lock" }).whereRaw("datname = current_database()"),
-      (waiting) => waiting.length === expected,
+      (waiting) => waiting.length >= expected,
     );
 });

@@ -3,6 +3,7 @@ import { validateAddress } from "../../services/core/mail/address.ts";
 import { acceptSends, findBatch, type Send } from "../../services/store/mail/batches.ts";
 import { saveContacts } from "../../services/store/mail/contact-profiles.ts";
 import { addInstance, findInstanceByName } from "../../services/store/mail/instances.ts";
+import { resolveRecipients } from "../../services/store/mail/recipients.ts";
 import { SendQueue } from "../../services/store/mail/send-queue.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 
@@ -74,6 +75,24 @@ test("one that cannot be accepted fails alone, and leaves nothing", async () => 
   const { value } = outcomes[3] as PromiseFulfilledResult<{ eeid: string }>;
   expect(await findBatch(database.db, instanceId, value.eeid)).toMatchObject({ recipients: 1, state: "queued" });
   expect(await database.db("contacts").where({ email: "c@example.net" })).toEqual([]);
+});
+
+test("the contacts of an instance that came after the last statistics are found without reading all of them for each", async () => {
+  const { db } = database;
+  const recipients = Array.from({ length: 500 }, (_, n) => makeSend(`late${n}@example.net`).recipients[0]!);
+  await db.raw("analyze contacts");
+  const name = { name: "late", host: "late.test", key: "k3", archive: false, domains: [] };
+  await addInstance(db, "a secret for tests only", name);
+  const late = (await findInstanceByName(db, "late"))!.id;
+  const resolve = (handle: typeof db) => resolveRecipients(handle, late, [{ campaignNumid: 1, recipients }]);
+  await resolve(db);
+  await db.transaction(async (transaction) => {
+    expect((await resolve(transaction))[0]).toHaveLength(500);
+    const { rows } = await transaction.raw(
+      "select (seq_tup_read + idx_tup_fetch)::int as read from pg_stat_xact_user_tables where relname = 'contacts'",
+    );
+    expect(rows[0].read).toBeLessThan(10 * 500);
+  });
 });
 
 /** Not by `inTransaction`, which would try again what had waited in a circle. */

@@ -175,17 +175,27 @@ interface DeliveryRow {
   attempts: number;
 }
 
-/** Prolongs a worker's leases. @returns the partitions that it still holds */
-export async function extendLeases(db: Db, workerId: string, leaseSeconds: number): Promise<number[]> {
+/**
+ * Prolongs a worker's leases of the partitions that it knows it has: one that it took and never came to know of, as the
+ * connection was lost over it, has to go to others.
+ * @returns those that it still holds
+ */
+export async function extendLeases(
+  db: Db,
+  workerId: string,
+  leaseSeconds: number,
+  partitionIds: readonly number[],
+): Promise<number[]> {
   const rows = await queryRows<{ id: number }>(
     db,
     `with locked as (
-       select id from partitions where state = 'leased' and lease_owner = ? and lease_until > now()
+       select id from partitions
+       where id = any(?::bigint[]) and state = 'leased' and lease_owner = ? and lease_until > now()
        order by id for no key update
      )
      update partitions p set lease_until = now() + make_interval(secs => ?) from locked where p.id = locked.id
      returning p.id`,
-    [workerId, leaseSeconds],
+    [partitionIds, workerId, leaseSeconds],
   );
   return rows.map(({ id }) => id);
 }

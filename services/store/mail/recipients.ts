@@ -90,9 +90,8 @@ async function selectContacts(
   const rows = await queryRows<RecipientRow>(
     db,
     `select ${RECIPIENT_COLUMNS}
-     from unnest(?::text[]) as given (email_key)
-     ${FIND_CONTACT} ${RECIPIENT_JOINS}`,
-    [emailKeys, instanceId, campaignNumids],
+     from (${FIND_CONTACTS}) as contact ${RECIPIENT_JOINS}`,
+    [instanceId, emailKeys, campaignNumids],
   );
   return toSubscribers(rows);
 }
@@ -107,25 +106,27 @@ async function findOrAddContacts(
   const rows = await queryRows<RecipientRow>(
     db,
     `with given as materialized (select * from ${GIVEN_ADDRESSES}), known as materialized (
-       select contact.* from given ${FIND_CONTACT}
+       ${FIND_CONTACTS}
      ), added as (
        insert into contacts (instance_id, email, email_key, domain_group_id, first_name, last_name)
        select ?, email, email_key, domain_group_id, first_name, last_name from given
-       where not exists (select from known where known.email_key = given.email_key)
+       where email_key not in (select email_key from known)
        order by email_key
        on conflict (instance_id, email_key) do nothing
        returning *
      )
      select ${RECIPIENT_COLUMNS} from (select * from known union all select * from added) as contact
      ${RECIPIENT_JOINS}`,
-    [...givenAddresses(recipients), instanceId, instanceId, campaignNumids],
+    [...givenAddresses(recipients), instanceId, keysOf(recipients), instanceId, campaignNumids],
   );
   return toSubscribers(rows);
 }
 
-/** One by one by their keys: before its first statistics, a table of one instance's contacts would be read as a whole. */
-const FIND_CONTACT = `cross join lateral (
-    select * from contacts where instance_id = ? and email_key = given.email_key offset 0) as contact`;
+/**
+ * By all keys at once, and not joined to them: an instance that came after the last statistics is taken for empty, and a
+ * join of many keys would then go through all of its contacts for each of them.
+ */
+const FIND_CONTACTS = "select * from contacts where instance_id = ? and email_key = any(?::text[]) offset 0";
 /** Of a `contact` as sending needs it: a row for each campaign, of those asked about, that it unsubscribed from. */
 const RECIPIENT_COLUMNS = `contact.id, contact.email, contact.email_key, first_name, last_name, age, sex, profession,
   locality, fields, invalid, whitelist.email_key is not null as whitelisted,
@@ -166,12 +167,14 @@ const GIVEN_ADDRESSES = `unnest(?::text[], ?::text[], ?::smallint[], ?::text[], 
 function givenAddresses(recipients: readonly RecipientAddress[]): unknown[] {
   return [
     recipients.map(({ address }) => address.asGiven),
-    recipients.map(({ address }) => address.key),
+    keysOf(recipients),
     recipients.map(({ address }) => domainGroups.ofDomain(address.asciiDomain)),
     recipients.map(({ firstName }) => firstName ?? ""),
     recipients.map(({ lastName }) => lastName ?? ""),
   ];
 }
+
+const keysOf = (recipients: readonly RecipientAddress[]) => recipients.map(({ address }) => address.key);
 
 /** Writes the names that contacts were given, where they are others. */
 async function updateNames(

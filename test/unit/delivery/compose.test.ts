@@ -1,0 +1,47 @@
+import { generateKeyPairSync } from "node:crypto";
+import { expect, it } from "vitest";
+import { DkimSigner } from "../../../services/core/mail/dkim.ts";
+import { composeMessage, prepareMessage } from "../../../services/delivery/compose.ts";
+import type { Db } from "../../../services/platform/db.ts";
+import type { StoredMessage } from "../../../services/store/mail/messages.ts";
+
+const ACCEPTED_AT = new Date("2026-11-20T12:00:00Z");
+const MESSAGE: StoredMessage = {
+  id: 1,
+  eeid: "6f1c1c2e-8b0e-4a5c-9d0f-0c9e7f3b2a11",
+  instanceId: 1,
+  instanceName: "test",
+  campaignNumid: 1,
+  senderDomain: "sender.example.org",
+  archive: false,
+  acceptedAt: ACCEPTED_AT,
+  content: { kind: "finished", octets: Buffer.from("From: info@sender.example.org\r\n\r\nHi\r\n") },
+};
+const DELIVERY = {
+  id: 7,
+  partitionId: 1,
+  contactId: null,
+  role: "to",
+  recipient: "one@example.net",
+  personal: {},
+  attempts: 0,
+} as const;
+const OPTIONS = {
+  secret: "a secret for tests only",
+  bounceDomain: "bounces.example.org",
+  trackingUrl: "http://track.example.org",
+  now: ACCEPTED_AT,
+};
+
+it("signs each copy with the key that the sender domain has then", async () => {
+  const { privateKey } = generateKeyPairSync("ed25519");
+  const keyOf = (selector: string) => new DkimSigner([{ domain: MESSAGE.senderDomain, selector, privateKey }]);
+  const signers = [keyOf("first"), keyOf("second"), undefined];
+  const prepared = await prepareMessage({} as Db, { find: async () => signers.shift() }, MESSAGE);
+  const copies = [];
+  for (let copy = 0; copy < 3; copy += 1) copies.push(await composeMessage(prepared, DELIVERY, OPTIONS));
+  const selectors = copies.map(
+    ({ octets }) => /^DKIM-Signature:[\s\S]*? s=(\w+);/.exec(octets.toString("latin1"))?.[1],
+  );
+  expect(selectors).toEqual(["first", "second", undefined]);
+});
