@@ -2,12 +2,14 @@ import type { IncomingHttpHeaders } from "node:http";
 import ipaddr from "ipaddr.js";
 import { UAParser } from "ua-parser-js";
 import { z } from "zod";
-import type { MachineRule, Place, Visitor } from "../store/mail/tracking-events.ts";
+import type { MachineRule, Visitor } from "../store/mail/tracking-events.ts";
+import type { Place, RecallReader } from "../store/mail/tracking-readers.ts";
 
 /** Judges requests by config/user-agents.json. */
 export interface VisitorRules {
   readonly allLinks: MachineRule["allLinks"];
   describe(request: VisitorRequest): Visitor;
+  readonly recall: RecallReader;
 }
 
 export interface VisitorRequest {
@@ -75,6 +77,10 @@ export function compileVisitorRules(data: unknown, findPlace: FindPlace): Visito
         userAgent: agent,
         network: origin.network,
       };
+    },
+    recall: ({ userAgent, network }) => {
+      const { device, deviceSubtypeId } = programOf(userAgent);
+      return { device, deviceSubtypeId, place: originOf(network.replace(/\/.*/, "")).place };
     },
   };
 }

@@ -10,6 +10,7 @@ import { removeMessages } from "../../services/store/mail/message-retention.ts";
 import { readSeries } from "../../services/store/mail/statistics.ts";
 import { storeTouches } from "../../services/store/mail/tracking-events.ts";
 import { startMailApi, type TestMailApi } from "../support/mail-api.ts";
+import { eventually } from "../support/stack.ts";
 
 let api: TestMailApi;
 let contactId: number;
@@ -389,7 +390,11 @@ describe("retention of messages", () => {
       await storeTouches(
         transaction,
         [{ kind: "conversion", deliveryId: deliveryId!, atMs: at.getTime(), reference: "order" }],
-        { machineSeconds: 0, allLinks: { atLeast: 3, withinSeconds: 10 } },
+        {
+          machineSeconds: 0,
+          allLinks: { atLeast: 3, withinSeconds: 10 },
+          recall: () => ({ device: "", deviceSubtypeId: null }),
+        },
       );
     });
     expect(await findDelivery(api.db, deliveryId!)).toBeUndefined();
@@ -500,12 +505,9 @@ describe("retention of messages", () => {
     expect(await joining).toMatchObject({ status: 404, body: { on: "no existe" } });
   });
 
-  async function waitForLock(): Promise<void> {
-    for (;;) {
-      const { rows } = await api.db.raw(
-        `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
-      );
-      if (rows.length > 0) return;
-    }
-  }
+  const waitForLock = () =>
+    eventually(
+      () => api.db("pg_stat_activity").where({ wait_event_type: "Lock" }).whereRaw("datname = current_database()"),
+      (waiting) => waiting.length > 0,
+    );
 });

@@ -34,6 +34,17 @@ function address(email: string): EmailAddress {
 }
 
 describe("import", () => {
+  test("a file that is given up at its header is read no further, and closed", async () => {
+    let lines = 0;
+    const endless = (function* () {
+      for (;;) yield Buffer.from(`nombre,apellido ${lines++}\n`.repeat(1_000));
+    })();
+    const csv = Readable.from(endless);
+    const report = await importContacts(api.db, api.north.id, csv, { dryRun: false });
+    expect(report.errors).toEqual([{ line: 1, on: "falta email" }]);
+    expect(csv.destroyed).toBe(true);
+  });
+
   test("creates and updates; bad lines are reported with their numbers and do not stop good ones", async () => {
     const report = await load(
       [

@@ -1,18 +1,21 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { EVENT_KINDS } from "../../services/store/mail/event-kinds.ts";
 import { setInstanceSettings } from "../../services/store/mail/instances.ts";
 import { eventually } from "../support/stack.ts";
-import { startTestTracking, type TestDelivery, type TestTracking } from "../support/tracking.ts";
+import { BROWSER, startTestTracking, type TestDelivery, type TestTracking } from "../support/tracking.ts";
 
 let tracking: TestTracking;
 
 beforeAll(async () => {
-  tracking = await startTestTracking();
+  // What is delivered here was delivered a minute ago, unless a test says otherwise.
+  tracking = await startTestTracking({ PALOMAR_MACHINE_SECONDS: "40" });
 });
 afterAll(async () => {
   expect(tracking.failures).toEqual([]);
   await tracking.stop();
 });
 
+const IPHONE = "Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) Mobile/15E148";
 const TARGET = "https://shop.example.org/offer?a=1&b=2#part";
 const HTML = `<p><a href="${TARGET.replace("&", "&amp;")}">Offer</a></p>`;
 
@@ -104,9 +107,7 @@ describe("opens", () => {
 
   test("tell device and kind of the contact, of people only", async () => {
     const ana = await tracking.deliver("device@opens.example.net", HTML);
-    await tracking.get(ana.open, {
-      "User-Agent": "Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) Mobile/15E148",
-    });
+    await tracking.get(ana.open, { "User-Agent": IPHONE });
     await tracking.get(ana.open, { "User-Agent": "Mozilla/5.0 (Windows NT 5.1) (via ggpht.com GoogleImageProxy)" });
     await stored(ana, 2);
     expect(await tracking.db("contacts").where({ id: ana.contactId }).first("device", "device_subtype_id")).toEqual({
@@ -155,6 +156,36 @@ describe("machines are told from people", () => {
     expect(events.map(({ detail }) => detail?.machine)).toEqual(Array(4).fill("all-links"));
     const counts = await clickCounts();
     expect([counts.people - countsBefore.people, counts.machines - countsBefore.machines]).toEqual([0, 4]);
+  });
+
+  test("who follows every link leaves the contact as its owner was last seen; what a request does not tell stays", async () => {
+    const links = [1, 2, 3, 4].map((n) => `https://shop.example.org/${n}`);
+    const html = links.map((link) => `<a href="${link}">x</a>`).join("");
+    const device = (delivery: TestDelivery) =>
+      tracking.db("contacts").where({ id: delivery.contactId }).first("device", "device_subtype_id");
+    const followAll = async (delivery: TestDelivery) => {
+      for (const link of links) await tracking.get(delivery.clicks[link]!, { "User-Agent": BROWSER });
+      await eventually(
+        () => tracking.eventsOf(delivery),
+        (events) => events.filter(({ machine }) => machine).length === 4,
+      );
+    };
+    const ana = await tracking.deliver("owner@machines.example.net", html);
+    await tracking.get(ana.open, { "User-Agent": IPHONE });
+    await tracking.get(ana.clicks[links[0]!]!, { "User-Agent": "curl/8" });
+    await stored(ana, 2);
+    expect(await device(ana)).toEqual({ device: "movil", device_subtype_id: 12 });
+    await tracking
+      .db("events")
+      .where({ delivery_id: ana.id })
+      .update({ at: new Date(Date.now() - 60_000) });
+    await tracking.db("events").where({ delivery_id: ana.id, kind: EVENT_KINDS.clicked }).delete();
+    await followAll(ana);
+    expect(await device(ana)).toEqual({ device: "movil", device_subtype_id: 12 });
+
+    const nobody = await tracking.deliver("nobody@machines.example.net", html);
+    await followAll(nobody);
+    expect(await device(nobody)).toEqual({ device: "", device_subtype_id: null });
   });
 
   test("who follows some of the links is a person", async () => {
@@ -321,8 +352,7 @@ describe("the database", () => {
   test("may be away: links lead on, opens count, unsubscribing works, and all of it arrives afterwards, once", async () => {
     const ana = await tracking.deliver("ana@outage.example.net", HTML);
     const unseen = await tracking.deliver("unseen@outage.example.net", HTML);
-    // Links are learnt within a second of becoming known, on a busy machine a little later.
-    await new Promise((resolve) => setTimeout(resolve, 4_000));
+    await tracking.linksLearnt();
     await tracking.gate.shut();
     try {
       for (const delivery of [ana, unseen]) {

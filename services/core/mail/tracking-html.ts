@@ -2,7 +2,7 @@
 import { hash } from "node:crypto";
 import { QuoteType, Tokenizer, type TokenizerCallbacks } from "htmlparser2";
 import { runAtOnce, type Steps } from "../steps.ts";
-import { parseTemplate, wrappedTagName } from "./personalise.ts";
+import { parseTemplate, UNSUBSCRIBE_TAG, wrappedTagName } from "./personalise.ts";
 
 /** HTML with tags in place of link targets, and the targets that they stand for. */
 export interface TrackedHtml {
@@ -26,9 +26,9 @@ export function clickTag(link: LinkId): string {
  * Replace the targets of links by tags, and add the pixel at the end of the body. All other octets stay as they are.
  *
  * Links are http and https URLs of `a` and `area`. Left alone: `mailto:`, `tel:`, anchors, relative links, targets
- * that begin with a tag (so the unsubscribe URL), links whose text is itself a URL (a text that shows one address and
- * leads to another is what filters take for fraud), and everything in comments (so Outlook's conditional ones),
- * scripts and styles. AMP pages allow neither pixel nor foreign links: they are left alone as a whole.
+ * that begin with a tag or hold that of the unsubscribe URL, links whose text is itself a URL (a text that shows one
+ * address and leads to another is what filters take for fraud), and everything in comments (so Outlook's conditional
+ * ones), scripts and styles. AMP pages allow neither pixel nor foreign links: they are left alone as a whole.
  * @param isLeftAlone targets that stay beside those
  */
 export function trackHtml(html: string, isLeftAlone?: (target: string) => boolean): TrackedHtml {
@@ -185,8 +185,10 @@ class LinkReader implements TokenizerCallbacks {
 
 function isTrackable(target: string): boolean {
   if (!/^https?:\/\//i.test(target)) return false;
-  const sample = parseTemplate(target).map((part) => (typeof part === "string" ? part : "x"));
-  return URL.canParse(sample.join(""));
+  const parts = parseTemplate(target);
+  // Only the message knows that URL, and unsubscribing is not to depend on anything else.
+  if (parts.some((part) => typeof part !== "string" && part.tag === UNSUBSCRIBE_TAG)) return false;
+  return URL.canParse(parts.map((part) => (typeof part === "string" ? part : "x")).join(""));
 }
 
 function showsUrl(text: string): boolean {

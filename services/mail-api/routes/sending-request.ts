@@ -1,4 +1,4 @@
-import { type EmailAddress, validateAddress } from "../../core/mail/address.ts";
+import type { EmailAddress } from "../../core/mail/address.ts";
 import { isHeaderSafe, toHeaderText } from "../../core/mail/headers.ts";
 import { type Attachment, isAttachmentSafe } from "../../core/mail/mime.ts";
 import { DYNAMIC_SUBJECT } from "../../core/mail/personalise.ts";
@@ -169,14 +169,13 @@ async function readSenders(
 ): Promise<Result<Senders, Refusal>> {
   const given = fields.remitente || campaign.sender;
   if (given === "") return refuse(missingField("remitente"));
+  const replyText = fields["reply-to"] || campaign.replyTo;
+  const replyTo = replyText === "" ? undefined : readEmail(replyText);
+  if (replyTo?.ok === false) return replyTo;
   const sender = await judgeSender(services, instance.id, given);
   if (!sender.ok) return sender;
   const senderName = fields.remitente_nombre || campaign.senderName;
-  const replyText = fields["reply-to"] || campaign.replyTo;
-  if (replyText === "") return ok({ sender: sender.value, senderName });
-  const replyTo = validateAddress(replyText, { allowSmtputf8: false });
-  if (!replyTo.ok) return refuse(invalidField("reply-to", replyTo.error));
-  return ok({ sender: sender.value, senderName, replyTo: replyTo.value });
+  return ok({ sender: sender.value, senderName, ...(replyTo && { replyTo: replyTo.value }) });
 }
 
 async function readText(

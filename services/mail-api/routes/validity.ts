@@ -19,11 +19,11 @@ export function validityEndpoints(services: MailServices): AnyEndpoint<MailCalle
   return [...changeEndpoints(services), ...whitelistEndpoints(services)];
 }
 
-function changeEndpoints({ db, clock }: MailServices): AnyEndpoint<MailCaller>[] {
+function changeEndpoints({ db }: MailServices): AnyEndpoint<MailCaller>[] {
   const change = (
     path: string,
     done: string,
-    apply: (instanceId: number, contactId: number, at: Date) => Promise<ValidityChange>,
+    apply: (instanceId: number, contactId: number) => Promise<ValidityChange>,
   ) =>
     endpoint<MailCaller, { email: z.ZodString }, z.ZodType, typeof message>({
       method: "GET",
@@ -35,7 +35,7 @@ function changeEndpoints({ db, clock }: MailServices): AnyEndpoint<MailCaller>[]
         const address = validateAddress(params.email, { allowSmtputf8: true });
         const contactId = address.ok ? await findContactId(db, caller.instance.id, address.value.key) : undefined;
         if (contactId === undefined) return refuse(notFound("no existe"));
-        switch (await apply(caller.instance.id, contactId, new Date(clock.nowMs()))) {
+        switch (await apply(caller.instance.id, contactId)) {
           case "unknown":
             return refuse(notFound("no existe"));
           case "whitelisted":
@@ -46,10 +46,10 @@ function changeEndpoints({ db, clock }: MailServices): AnyEndpoint<MailCaller>[]
       },
     });
   return [
-    change("invalidar", "invalidado", (instanceId, contactId, at) =>
-      invalidateContact(db, instanceId, contactId, { reason: "request", at }),
+    change("invalidar", "invalidado", (instanceId, contactId) =>
+      invalidateContact(db, instanceId, contactId, { reason: "request" }),
     ),
-    change("revalidar", "revalidado", (instanceId, contactId, at) => revalidateContact(db, instanceId, contactId, at)),
+    change("revalidar", "revalidado", (instanceId, contactId) => revalidateContact(db, instanceId, contactId)),
   ];
 }
 

@@ -116,13 +116,18 @@ async function* readRecords(
     },
   });
   csv.on("error", (error) => parser.destroy(error));
-  for await (const { info, record } of csv.pipe(parser) as AsyncIterable<{
-    info: { lines: number };
-    record: string[];
-  }>) {
-    // The parser counts lines at the end of a record; quoted line breaks lie within it.
-    const breaks = record.reduce((sum, cell) => sum + (cell.match(/\r\n|\n|\r/g)?.length ?? 0), 0);
-    yield { line: info.lines - breaks, record };
+  try {
+    for await (const { info, record } of csv.pipe(parser) as AsyncIterable<{
+      info: { lines: number };
+      record: string[];
+    }>) {
+      // The parser counts lines at the end of a record; quoted line breaks lie within it.
+      const breaks = record.reduce((sum, cell) => sum + (cell.match(/\r\n|\n|\r/g)?.length ?? 0), 0);
+      yield { line: info.lines - breaks, record };
+    }
+  } finally {
+    // Whoever stops reading leaves the rest of it: an uploaded file would stay open.
+    csv.destroy();
   }
 }
 

@@ -6,7 +6,8 @@ import { recordEvents } from "./events.ts";
 export interface InvalidationCause {
   /** Only a `request` confirms a contact that is invalid already with another event. */
   readonly reason: "request" | "hard-bounces" | "complaint";
-  readonly at: Date;
+  /** Absent: the moment of the change. */
+  readonly at?: Date;
   readonly campaignNumid?: number;
   readonly eeid?: string;
   readonly deliveryId?: number;
@@ -29,7 +30,8 @@ export async function invalidateContact(
     await transaction("contacts")
       .where({ id: contactId })
       .update({ invalid: true, last_operation: "invalidated", updated_at: transaction.fn.now() });
-    await recordEvents(transaction, [{ ...cause, instanceId, contactId, kind: "invalidated", detail: { reason } }]);
+    const at = cause.at ?? contact.at;
+    await recordEvents(transaction, [{ ...cause, at, instanceId, contactId, kind: "invalidated", detail: { reason } }]);
     return "done";
   });
 }
@@ -42,9 +44,8 @@ export async function revalidateContact(
   db: Db,
   instanceId: number,
   contactId: number,
-  at: Date,
 ): Promise<Exclude<ValidityChange, "already-invalid">> {
-  return withUnlistedContact(db, instanceId, contactId, async (transaction) => {
+  return withUnlistedContact(db, instanceId, contactId, async (transaction, { at }) => {
     await transaction("contacts").where({ id: contactId }).update({
       invalid: false,
       bounces_count_from: at,
@@ -107,11 +108,12 @@ export async function lockAddress(transaction: Transaction, instanceId: number, 
   await transaction.raw("select pg_advisory_xact_lock(hashtextextended(?, ?))", [emailKey, instanceId]);
 }
 
+/** @param change gets the moment at which its turn has come, by the clock that all share: the last event tells the state */
 async function withUnlistedContact<Outcome>(
   db: Db,
   instanceId: number,
   contactId: number,
-  change: (transaction: Transaction, contact: { readonly invalid: boolean }) => Promise<Outcome>,
+  change: (transaction: Transaction, contact: { readonly invalid: boolean; readonly at: Date }) => Promise<Outcome>,
 ): Promise<Outcome | "whitelisted" | "unknown"> {
   return db.transaction(async (transaction) => {
     const known = await transaction("contacts").where({ instance_id: instanceId, id: contactId }).first("email_key");
@@ -121,7 +123,10 @@ async function withUnlistedContact<Outcome>(
       .where({ instance_id: instanceId, email_key: known.email_key })
       .first("email_key");
     if (listed !== undefined) return "whitelisted";
-    const contact = await transaction("contacts").where({ id: contactId }).forNoKeyUpdate().first("invalid");
+    const contact = await transaction("contacts")
+      .where({ id: contactId })
+      .forNoKeyUpdate()
+      .first("invalid", transaction.raw("clock_timestamp() as at"));
     return contact === undefined ? "unknown" : change(transaction, contact);
   });
 }

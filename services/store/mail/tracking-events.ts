@@ -1,25 +1,21 @@
 import { type Db, queryRows, type Transaction } from "../../platform/db.ts";
 import { COUNT_COLUMNS, countColumn, EVENT_KINDS } from "./event-kinds.ts";
 import { type NewEvent, recordEvents } from "./events.ts";
+import {
+  type CaughtClicks,
+  type KeptOfRequest,
+  type LastSeen,
+  type ReaderTraits,
+  type RecallReader,
+  recallReaders,
+  updateReaders,
+} from "./tracking-readers.ts";
 import { changeSubscription, type SubscriptionChoice } from "./tracking-subscriptions.ts";
 
-/** Where a reader was; empty texts where that is not known. */
-export interface Place {
-  readonly countryCode: string;
-  readonly regionCode: string;
-  readonly city: string;
-}
-
 /** What the request tells about who made it. */
-export interface Visitor {
+export interface Visitor extends ReaderTraits, KeptOfRequest {
   /** Why it is taken for a machine; absent for a person, as far as one can tell from the request. */
   readonly machine?: string | undefined;
-  readonly device: string;
-  readonly deviceSubtypeId: number | null;
-  readonly place?: Place | undefined;
-  readonly userAgent: string;
-  /** The client's address without its last part. */
-  readonly network: string;
 }
 
 /** Something that a recipient did, with everything that is needed to store it later; JSON holds it as it is. */
@@ -37,6 +33,7 @@ export interface MachineRule {
   readonly machineSeconds: number;
   /** All links of a message, when they are at least so many, clicked within so many seconds: a machine did that. */
   readonly allLinks: { readonly atLeast: number; readonly withinSeconds: number };
+  readonly recall: RecallReader;
 }
 
 /** A conversion belongs to the last click of so many days. */
@@ -64,8 +61,9 @@ export async function storeTouches(
   });
   await recordEvents(transaction, views.map(toEvent));
   await lockSubscribers(transaction, touches, owners);
-  await updateProfiles(transaction, views);
-  await markAllLinkClicks(transaction, views, rule);
+  const caught = await findAllLinkClicks(transaction, views, rule);
+  await updateReaders(transaction, await lastSeen(transaction, views, caught, rule));
+  await markAllLinkClicks(transaction, caught, rule);
   for (const touch of touches) {
     if (touch.kind !== "subscription" || !owners.has(touch.deliveryId)) continue;
     await changeSubscription(transaction, touch.deliveryId, touch.choice, new Date(touch.atMs));
@@ -156,12 +154,12 @@ const CLICKS_OF_MACHINES = COUNT_COLUMNS.map((column) =>
   column === countColumn("clicked") ? "-count(*)" : column === "machine" ? "count(*)" : "0",
 ).join(", ");
 
-/** A filter that follows every link gives itself away with the last one only: its earlier clicks are marked then. */
-async function markAllLinkClicks(
+/** A filter that follows every link gives itself away with the last one only. @returns whose clicks were a filter's */
+async function findAllLinkClicks(
   transaction: Transaction,
   views: readonly OwnedView[],
   { allLinks }: MachineRule,
-): Promise<void> {
+): Promise<CaughtClicks[]> {
   const clicks = new Map<number, OwnedView>();
   for (const view of views) {
     if (view.touch.kind === "click" && view.machine === undefined && view.owner.contactId !== null) {
@@ -175,34 +173,63 @@ async function markAllLinkClicks(
   const suspects = [...clicks.values()].filter(
     ({ owner }) => (linkCounts.get(owner.messageId) ?? 0) >= allLinks.atLeast,
   );
-  if (suspects.length === 0) return;
+  if (suspects.length === 0) return [];
   // Laterally, contact by contact: joined otherwise, a large batch could cost its square.
+  const caught = await queryRows<Omit<CaughtClicks, "visitor">>(
+    transaction,
+    `select suspect.instance_id as "instanceId", suspect.contact_id as "contactId", suspect.delivery_id as "deliveryId",
+       suspect.until
+     from unnest(?::bigint[], ?::bigint[], ?::bigint[], ?::integer[], ?::timestamptz[])
+       as suspect (instance_id, contact_id, delivery_id, links, until)
+     cross join lateral (
+       select e.detail ->> 'link' as link from events e
+       where e.contact_id = suspect.contact_id and e.delivery_id = suspect.delivery_id and e.kind = ?
+         and e.at between suspect.until - make_interval(secs => ?) and suspect.until
+       offset 0
+     ) as clicks
+     group by 1, 2, 3, 4, suspect.links having count(distinct link) >= suspect.links`,
+    [
+      suspects.map(({ owner }) => owner.instanceId),
+      suspects.map(({ owner }) => owner.contactId),
+      suspects.map(({ owner }) => owner.deliveryId),
+      suspects.map(({ owner }) => linkCounts.get(owner.messageId)),
+      suspects.map(({ touch }) => new Date(touch.atMs).toISOString()),
+      EVENT_KINDS.clicked,
+      allLinks.withinSeconds,
+    ],
+  );
+  return caught.map((whose) => ({ ...whose, visitor: clicks.get(whose.deliveryId)!.touch.visitor }));
+}
+
+/** Marks what had been taken for a person's until then. */
+async function markAllLinkClicks(
+  transaction: Transaction,
+  caught: readonly CaughtClicks[],
+  { allLinks }: MachineRule,
+): Promise<void> {
+  if (caught.length === 0) return;
   await queryRows(
     transaction,
     `with recent as (
-       select suspect.delivery_id, suspect.links, clicks.* from unnest(?::bigint[], ?::bigint[], ?::integer[], ?::timestamptz[])
-         as suspect (contact_id, delivery_id, links, until)
+       select clicks.* from unnest(?::bigint[], ?::bigint[], ?::timestamptz[]) as caught (contact_id, delivery_id, until)
        cross join lateral (
-         select e.instance_id, e.at, e.id, e.detail ->> 'link' as link from events e
-         where e.contact_id = suspect.contact_id and e.delivery_id = suspect.delivery_id and e.kind = ?
-           and e.at between suspect.until - make_interval(secs => ?) and suspect.until
+         select e.instance_id, e.at, e.id from events e
+         where e.contact_id = caught.contact_id and e.delivery_id = caught.delivery_id and e.kind = ?
+           and e.at between caught.until - make_interval(secs => ?) and caught.until
          offset 0
        ) as clicks
-     ), caught as (
-       select delivery_id from recent group by delivery_id, links having count(distinct link) >= links
      ), marked as (
        update events e set machine = true, detail = e.detail || '{"machine": "all-links"}'
-       from recent join caught using (delivery_id)
+       from recent
        where e.instance_id = recent.instance_id and e.at = recent.at and e.id = recent.id and not e.machine
        returning e.instance_id, e.at
      )
      insert into event_count_deltas (instance_id, minute, ${COUNT_COLUMNS.join(", ")})
      select instance_id, date_trunc('minute', at, 'UTC'), ${CLICKS_OF_MACHINES} from marked group by 1, 2`,
     [
-      suspects.map(({ owner }) => owner.contactId),
-      suspects.map(({ owner }) => owner.deliveryId),
-      suspects.map(({ owner }) => linkCounts.get(owner.messageId)),
-      suspects.map(({ touch }) => new Date(touch.atMs).toISOString()),
+      caught.map(({ contactId }) => contactId),
+      caught.map(({ deliveryId }) => deliveryId),
+      caught.map(({ until }) => until.toISOString()),
       EVENT_KINDS.clicked,
       allLinks.withinSeconds,
     ],
@@ -237,41 +264,27 @@ async function lockSubscribers(
   );
 }
 
-/** A contact shows where and with what its owner was last seen; what a request does not tell stays as it was. */
-async function updateProfiles(transaction: Transaction, views: readonly OwnedView[]): Promise<void> {
-  const latest = new Map<number, OwnedView>();
-  for (const view of views) {
-    if (view.machine === undefined && view.owner.contactId !== null) latest.set(view.owner.contactId, view);
+/**
+ * With what and where people among the contacts were last seen; what a request does not tell stays as it was. Who turns
+ * out to have been a machine leaves what the last event of a person before it told, or nothing.
+ */
+async function lastSeen(
+  transaction: Transaction,
+  views: readonly OwnedView[],
+  caught: readonly CaughtClicks[],
+  rule: MachineRule,
+): Promise<LastSeen[]> {
+  const caughtIds = new Set(caught.map(({ deliveryId }) => deliveryId));
+  const seen = new Map<number, LastSeen>();
+  for (const { touch, owner, machine } of views) {
+    const { instanceId, contactId, deliveryId } = owner;
+    const isPerson = machine === undefined && !(touch.kind === "click" && caughtIds.has(deliveryId));
+    if (!isPerson || contactId === null) continue;
+    const { device, deviceSubtypeId, place = null } = touch.visitor;
+    seen.set(contactId, { instanceId, contactId, device: device || null, deviceSubtypeId, place });
   }
-  if (latest.size === 0) return;
-  const visitors = [...latest.values()].map(({ touch }) => touch.visitor);
-  await queryRows(
-    transaction,
-    `with seen as (
-       select contacts.id, given.*
-       from unnest(?::bigint[], ?::bigint[], ?::text[], ?::integer[], ?::text[], ?::text[], ?::text[])
-         as given (instance_id, contact_id, device, subtype, country, region, city)
-       join contacts on contacts.instance_id = given.instance_id and contacts.id = given.contact_id
-       where (contacts.device, contacts.device_subtype_id) is distinct from (given.device, given.subtype)
-         or (given.country <> '' and (country_code, region_code, contacts.city)
-           is distinct from (given.country, given.region, given.city))
-       order by contacts.instance_id, contacts.email_key for no key update of contacts
-     )
-     update contacts set device = seen.device, device_subtype_id = seen.subtype,
-       country_code = case when seen.country = '' then country_code else seen.country end,
-       region_code = case when seen.country = '' then region_code else seen.region end,
-       city = case when seen.country = '' then contacts.city else seen.city end
-     from seen where contacts.instance_id = seen.instance_id and contacts.id = seen.id`,
-    [
-      [...latest.values()].map(({ owner }) => owner.instanceId),
-      [...latest.keys()],
-      visitors.map(({ device }) => device),
-      visitors.map(({ deviceSubtypeId }) => deviceSubtypeId),
-      visitors.map(({ place }) => place?.countryCode ?? ""),
-      visitors.map(({ place }) => place?.regionCode ?? ""),
-      visitors.map(({ place }) => place?.city ?? ""),
-    ],
-  );
+  const unmasked = caught.filter(({ contactId }) => !seen.has(contactId));
+  return [...seen.values(), ...(await recallReaders(transaction, unmasked, rule))];
 }
 
 /** Once for an order, and only after a click; a click that may be a machine's counts where there is no other. */

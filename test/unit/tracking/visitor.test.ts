@@ -134,6 +134,16 @@ it.each([
   expect(networkOf(address)).toBe(network);
 });
 
+it("reads again what it kept, as near as the network tells", () => {
+  const near = compileVisitorRules(file, (address) => (address.startsWith("203.0.113.") ? place : undefined));
+  const { userAgent, network, device, deviceSubtypeId } = near.describe({
+    headers: { "user-agent": "Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0" },
+    address: "203.0.113.7",
+  });
+  expect(near.recall({ userAgent, network })).toEqual({ device, deviceSubtypeId, place });
+  expect(near.recall({ userAgent: "", network: "" })).toEqual({ device: "", deviceSubtypeId: null, place: undefined });
+});
+
 it("keeps no more of a name than one needs", () => {
   expect(describe("x".repeat(10_000)).userAgent).toHaveLength(256);
 });

@@ -8,6 +8,7 @@ import {
   renderTemplate,
   wrappedTagName,
 } from "../../../../services/core/mail/personalise.ts";
+import { processorMs } from "../../../support/processor-time.ts";
 
 const contact = {
   email: "ana@example.net",
@@ -82,9 +83,9 @@ test.each(["XYZ", "XYZa ", "XYZa.b ", "XYZ a", "XYZ-"])(
   "tags are looked for once, however often %j is there",
   (piece) => {
     const text = piece.repeat(300_000);
-    const startedAt = performance.now();
+    const startedMs = processorMs();
     parseTemplate(text);
-    expect(performance.now() - startedAt).toBeLessThan(20_000);
+    expect(processorMs() - startedMs).toBeLessThan(20_000);
   },
 );
 

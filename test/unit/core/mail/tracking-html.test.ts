@@ -73,6 +73,7 @@ it.each([
   ['<a href="javascript:void(0)">x</a>'],
   ['<a href="data:text/html,x">x</a>'],
   ['<a href="XYZDESUSCXYZ">x</a>'],
+  ['<a href="https://www.example.org/baja?u=XYZDESUSCXYZ&amp;c=XYZCOLORXYZ">x</a>'],
   ['<a href="XYZENLACEXYZ">x</a>'],
   ['<a href="https://">x</a>'],
   ['<a name="https://example.org/">x</a>'],
