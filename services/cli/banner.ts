@@ -7,7 +7,7 @@ import { type Credentials, credentialsPath } from "./demo.ts";
 export interface BannerOptions {
   readonly config: Config;
   readonly addresses: Addresses;
-  /** Given on the first start only: printed once. */
+  /** Given on the first start that gets this far: printed once. */
   readonly credentials: Credentials | undefined;
   readonly db: Db;
 }
@@ -78,7 +78,7 @@ async function sampleCommands({ config, addresses, credentials }: BannerOptions,
   if (addresses.submission && addresses.mail_api) {
     const key = `"$(echo "$CAMPAIGN" | sed 's/.*"camp_apikey": *"\\([^"]*\\)".*/\\1/')"`;
     commands.push(
-      `swaks --server ${addresses.submission} --tls --auth PLAIN --auth-user demo-$NUMID --auth-password ${key} --from news@demo.example --to someone@example.org`,
+      `swaks --server ${addresses.submission.split(",")[0]} --tls --auth PLAIN --auth-user demo-$NUMID --auth-password ${key} --from news@demo.example --to someone@example.org`,
     );
   }
   return commands.map((command) => `  ${command}`);
@@ -92,7 +92,9 @@ async function unusedZone(db: Db): Promise<string> {
   }
 }
 
-function splitAddress(address: string): [string, string] {
+/** Host and port of the first of a listener's addresses. */
+function splitAddress(addresses: string): [string, string] {
+  const address = addresses.split(",")[0]!;
   const colon = address.lastIndexOf(":");
   return [address.slice(0, colon).replace(/^\[|\]$/g, ""), address.slice(colon + 1)];
 }

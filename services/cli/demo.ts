@@ -1,4 +1,4 @@
-import { readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { hashApiKey, makeApiKey } from "../core/api-key.ts";
 import { hashPassword, makePassword } from "../core/password.ts";
@@ -18,19 +18,31 @@ export interface Credentials {
 }
 
 const MADE = "demo-made";
+/** There until the credentials were printed: a start may fail before that, such as by a port that is taken. */
+const UNSHOWN = "demo-unshown";
 
 /**
  * Makes the demonstration accounts on the first start with the embedded database. The file is written before the
  * rows are committed, and read back when a start was interrupted in between, so that neither is ever without the other.
- * @returns the credentials when they were made now, to be printed once
+ * @returns the credentials as long as they were not printed, see {@link noteDemoShown}
  */
 export async function makeDemoOnce(db: Db, secret: string, dataDir: string): Promise<Credentials | undefined> {
-  if (await db("deployment_facts").where({ name: MADE }).first()) return undefined;
   const path = credentialsPath(dataDir);
+  const facts = await db("deployment_facts").whereIn("name", [MADE, UNSHOWN]).pluck("name");
+  if (facts.includes(MADE)) return facts.includes(UNSHOWN) && existsSync(path) ? readCredentials(path) : undefined;
   writeFileOnce(path, `${JSON.stringify(newCredentials(), null, 2)}\n`);
-  const credentials: Credentials = JSON.parse(readFileSync(path, "utf8"));
+  const credentials = readCredentials(path);
   await db.transaction((transaction) => insertDemo(transaction, secret, credentials));
   return credentials;
+}
+
+/** Has the credentials printed no more. */
+export async function noteDemoShown(db: Db): Promise<void> {
+  await db("deployment_facts").where({ name: UNSHOWN }).delete();
+}
+
+function readCredentials(path: string): Credentials {
+  return JSON.parse(readFileSync(path, "utf8"));
 }
 
 export function credentialsPath(dataDir: string): string {
@@ -51,7 +63,8 @@ async function insertDemo(
   secret: string,
   { reseller, company, instance, operator }: Credentials,
 ): Promise<void> {
-  await db("deployment_facts").insert({ name: MADE, value: new Date().toISOString() });
+  const value = new Date().toISOString();
+  await db("deployment_facts").insert([MADE, UNSHOWN].map((name) => ({ name, value })));
   await addReseller(db, {
     id: reseller.id,
     name: "Demo",

@@ -15,7 +15,7 @@ import { withApiKeySecret } from "../store/api-key-secret.ts";
 import { AddressesFile } from "./addresses-file.ts";
 import { composeBanner } from "./banner.ts";
 import { CommandRefused } from "./command-errors.ts";
-import { makeDemoOnce } from "./demo.ts";
+import { makeDemoOnce, noteDemoShown } from "./demo.ts";
 import { exportDeployment } from "./deployment-metrics.ts";
 import { listenForMonitoring } from "./health.ts";
 import { startNodeReports } from "./node-reports.ts";
@@ -96,7 +96,9 @@ export class Stack {
     const file = new AddressesFile(config.dataDir);
     file.write(addresses, isWhole);
     this.#lifecycle.onStop("addresses.json", () => file.remove());
-    return composeBanner({ config, addresses, credentials, db });
+    const banner = await composeBanner({ config, addresses, credentials, db });
+    if (credentials) await noteDemoShown(db);
+    return banner;
   }
 
   /**

@@ -1,5 +1,4 @@
 import { createHmac, timingSafeEqual } from "node:crypto";
-import { once } from "node:events";
 import { createInterface } from "node:readline";
 import type { Readable, Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
@@ -47,15 +46,15 @@ export function writeBackup(
         secretMark: markOf(about.secret).toString("hex"),
         eventMonths: await listEventMonths(transaction),
       };
-      await writeText(out, `${HEAD}${JSON.stringify(head)}\n`);
+      await writeOut(out, `${HEAD}${JSON.stringify(head)}\n`);
       const counts: Record<string, number> = {};
       for (const { name, columns } of await listTables(transaction)) {
-        await writeText(out, `COPY ${name} (${columns}) FROM stdin;\n`);
+        await writeOut(out, `COPY ${name} (${columns}) FROM stdin;\n`);
         counts[name] = await copyRows(transaction, `select ${columns} from ${name}`, out);
-        await writeText(out, "\\.\n");
+        await writeOut(out, "\\.\n");
       }
-      for (const statement of await sequenceStatements(transaction)) await writeText(out, `${statement};\n`);
-      await writeText(out, `${END}${JSON.stringify(counts)}\n`);
+      for (const statement of await sequenceStatements(transaction)) await writeOut(out, `${statement};\n`);
+      await writeOut(out, `${END}${JSON.stringify(counts)}\n`);
       return counts;
     },
     { isolationLevel: "repeatable read", readOnly: true },
@@ -156,7 +155,12 @@ const CHUNK_CHARACTERS = 64 * 1024;
 async function copyRows(transaction: Transaction, query: string, out: Writable): Promise<number> {
   const client = (await transaction.client.acquireConnection()) as pg.Client;
   const stream = client.query(to(`copy (${query}) to stdout`));
-  for await (const chunk of stream) if (!out.write(chunk)) await once(out, "drain");
+  let failure: unknown;
+  for await (const chunk of stream) {
+    // A statement that is left in its midst keeps the connection: what nobody takes is read all the same.
+    if (failure === undefined) await writeOut(out, chunk).catch((error: unknown) => (failure = error));
+  }
+  if (failure !== undefined) throw failure;
   return stream.rowCount;
 }
 
@@ -229,6 +233,20 @@ function hasMark(secret: string, mark: string): boolean {
   return octets.length === own.length && timingSafeEqual(octets, own);
 }
 
-async function writeText(out: Writable, text: string): Promise<void> {
-  if (!out.write(text)) await once(out, "drain");
+/** @throws when the stream has ended under it, such as by a disk that is full: it never drains then */
+async function writeOut(out: Writable, chunk: string | Uint8Array): Promise<void> {
+  if (out.destroyed) throw endOf(out);
+  if (out.write(chunk)) return;
+  await new Promise<void>((resolve) => {
+    const settle = () => {
+      out.off("drain", settle).off("close", settle);
+      resolve();
+    };
+    out.on("drain", settle).on("close", settle);
+  });
+  if (out.destroyed) throw endOf(out);
+}
+
+function endOf({ errored }: Writable): Error {
+  return errored ?? new Error("the backup ended early");
 }

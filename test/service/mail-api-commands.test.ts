@@ -8,6 +8,9 @@ import { registerContactCommand } from "../../services/cli/commands/contact.ts";
 import { registerInstanceCommand } from "../../services/cli/commands/instance.ts";
 import type { CommandRuntime } from "../../services/cli/runtime.ts";
 import { type Config, loadConfig } from "../../services/platform/config.ts";
+import { readRecordsAt } from "../../services/store/dns/records.ts";
+import { findAnyZone } from "../../services/store/dns/zones.ts";
+import { addZoneOwner, nameOf, putZoneFile } from "../support/dns-server.ts";
 import { startMailApi, type TestMailApi } from "../support/mail-api.ts";
 
 let api: TestMailApi;
@@ -171,6 +174,37 @@ describe("palomar instance", () => {
     expect((await palomar("instance", "dkim", "show", "east", "east.example")).json).toEqual(shown.json);
   });
 
+  test("DKIM keys are published in zones that are hosted here", async () => {
+    await addZoneOwner(api);
+    const host = (domain: string, record = "") =>
+      putZoneFile(
+        api,
+        domain,
+        `$TTL 300\n@ SOA ns1 h 1 7200 3600 1209600 60\n@ NS ns1.elsewhere.example.\n${record}\n`,
+      );
+    const published = async (domain: string, zone = domain) => {
+      const hosted = await findAnyZone(api.db, nameOf(zone));
+      const records = await readRecordsAt(api.db, hosted!.id, [nameOf(`palomar._domainkey.${domain}`)]);
+      return records.map(({ rdata }) => Buffer.from(rdata).toString("latin1"));
+    };
+    await host("hosted.example", 'palomar._domainkey.taken TXT "v=DKIM1; p=AAAA"');
+    await palomar(
+      ..."instance add publisher --host p.test --domain hosted.example --domain taken.hosted.example".split(" "),
+    );
+    const shown = await palomar("instance", "dkim", "show", "publisher", "hosted.example");
+    const { value } = shown.json as { value: string };
+    const strings = `\xff${value.slice(0, 255)}${String.fromCharCode(value.length - 255)}${value.slice(255)}`;
+    expect(await published("hosted.example")).toEqual([strings]);
+    expect(await published("taken.hosted.example", "hosted.example")).toEqual(["\x0fv=DKIM1; p=AAAA"]);
+    await palomar(..."instance domain add publisher below.hosted.example".split(" "));
+    expect(await published("below.hosted.example", "hosted.example")).toHaveLength(1);
+    // A zone that came later.
+    await host("east.example");
+    expect(await published("east.example")).toEqual([]);
+    await palomar(..."instance dkim show east east.example".split(" "));
+    expect(await published("east.example")).toHaveLength(1);
+  });
+
   test("settings change what they name", async () => {
     const set = await palomar(
       ..."instance set east --time-zone Europe/Madrid --archive off --event-days 400 --archive-days forever --message-days 30".split(
@@ -200,7 +234,13 @@ describe("palomar instance", () => {
       message_days: null,
     });
     const { json } = await palomar("instance", "list");
-    expect((json as { name: string }[]).map(({ name }) => name)).toEqual(["east", "north", "south", "west"]);
+    expect((json as { name: string }[]).map(({ name }) => name)).toEqual([
+      "east",
+      "north",
+      "publisher",
+      "south",
+      "west",
+    ]);
   });
 });
 

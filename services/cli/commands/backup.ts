@@ -18,7 +18,7 @@ export function registerBackupCommand(program: Command, runtime: CommandRuntime)
     .argument("<file>", "where to; the content is compressed with gzip")
     .description("write the whole content of the database as it is now, while everything goes on")
     .action(async (file: string) => {
-      const rows = await runtime.withDatabase(({ db, secret }) => backUp(db, secret, file));
+      const rows = await runtime.withDatabase(({ db, secret }) => backUp(db, secret, file, runtime));
       runtime.print({ file, rows }, `${sum(rows)} rows in ${file}; without the secret, which belongs elsewhere`);
     });
 }
@@ -40,10 +40,14 @@ export function registerRestoreCommand(program: Command, runtime: CommandRuntime
 }
 
 /** Whole or not at all: the file appears when it is complete and on the disk. */
-async function backUp(db: Db, secret: string, file: string): Promise<RowCounts> {
+async function backUp(db: Db, secret: string, file: string, runtime: CommandRuntime): Promise<RowCounts> {
   const draft = `${file}.new`;
   const gzip = createGzip({ level: 6 });
   const written = pipeline(gzip, createWriteStream(draft, { mode: 0o600 }));
+  let unwritable: Error | undefined;
+  written.catch((error: Error) => {
+    unwritable = error;
+  });
   try {
     const rows = await Promise.race([
       writeBackup(db, gzip, { version: packageVersion, secret, now: new Date() }),
@@ -58,9 +62,11 @@ async function backUp(db: Db, secret: string, file: string): Promise<RowCounts> 
     await rename(draft, file);
     return rows;
   } catch (error) {
+    const reason = unwritable?.message;
     gzip.destroy();
     await written.catch(() => {});
     await rm(draft, { force: true });
+    if (reason !== undefined) return runtime.refuse(`${file} cannot be written: ${reason}`);
     throw error;
   }
 }

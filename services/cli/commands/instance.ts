@@ -24,6 +24,7 @@ import {
 } from "../../store/mail/instances.ts";
 import type { CommandDatabase } from "../database.ts";
 import { orRefuse, readGrace } from "../input.ts";
+import { publishDkim } from "../publish-dkim.ts";
 import type { CommandRuntime } from "../runtime.ts";
 
 const CONFLICTS: Readonly<Record<InstanceConflict, string>> = {
@@ -67,11 +68,15 @@ function registerAdd(instance: Command, runtime: CommandRuntime): void {
       const key = readKey(runtime, options.key);
       const domains = [...new Set(options.domain.map((domain) => orRefuse(runtime, readSenderDomain(domain))))];
       const timeZone = options.timeZone === undefined ? undefined : orRefuse(runtime, readTimeZone(options.timeZone));
-      const conflict = await runtime.withDatabase(({ db, secret }) =>
-        addInstance(db, secret, { name, host, key, domains, archive: options.archive, timeZone }),
-      );
-      if (conflict) runtime.refuse(CONFLICTS[conflict]);
-      runtime.print({ name, host, key, domains }, key);
+      await runtime.withDatabase(async (database) => {
+        const added = { name, host, key, domains, archive: options.archive, timeZone };
+        const conflict = await addInstance(database.db, database.secret, added);
+        if (conflict) runtime.refuse(CONFLICTS[conflict]);
+        // Before anything else: it is shown once.
+        runtime.print({ name, host, key, domains }, key);
+        const { id } = (await findInstanceByName(database.db, name)) as Instance;
+        tell(runtime, await publishDkim(database, id, domains));
+      });
     });
 }
 
@@ -116,14 +121,16 @@ function registerDomainAdd(instance: Command, runtime: CommandRuntime): void {
     .command("add")
     .argument("<name>")
     .argument("<domain>")
-    .description("allow a sender domain, and make its DKIM key")
+    .description("allow a sender domain, make its DKIM key, and publish it where the zone is hosted here")
     .action(async (name: string, given: string) => {
       const domain = orRefuse(runtime, readSenderDomain(given));
-      const domains = await withInstance(runtime, name, async ({ db, secret }, { id }) => {
+      await withInstance(runtime, name, async (database, { id }) => {
+        const { db, secret } = database;
         if (!(await addInstanceDomain(db, secret, id, domain))) runtime.refuse(`${name} has ${domain} already`);
-        return allowedDomains(db, id);
+        const domains = await allowedDomains(db, id);
+        runtime.print({ name, domain, domains }, domains.join("\n"));
+        tell(runtime, await publishDkim(database, id, [domain]));
       });
-      runtime.print({ name, domain, domains }, domains.join("\n"));
     });
 }
 
@@ -134,17 +141,25 @@ function registerDkimShow(instance: Command, runtime: CommandRuntime): void {
     .command("show")
     .argument("<name>")
     .argument("[domain]", "only this one; all of them unless given")
-    .description("print the TXT records that publish its DKIM keys")
+    .description("print the TXT records that publish its DKIM keys; adds them to zones that are hosted here")
     .action(async (name: string, given?: string) => {
-      const known = await withInstance(runtime, name, ({ db }, { id }) => listInstanceDomains(db, id));
       const wanted = given === undefined ? undefined : orRefuse(runtime, readSenderDomain(given));
-      const asked = wanted === undefined ? known : known.filter(({ domain }) => domain === wanted);
-      const [first, ...others] = asked.map(toDkimJson);
-      if (first === undefined)
-        runtime.refuse(given === undefined ? `${name} has no domain` : `${name} has no ${given}`);
-      const lines = [first, ...others].map(toZoneFileLine).join("\n");
-      runtime.print(others.length === 0 ? first : [first, ...others], lines);
+      await withInstance(runtime, name, async (database, { id }) => {
+        const known = await listInstanceDomains(database.db, id);
+        const asked = wanted === undefined ? known : known.filter(({ domain }) => domain === wanted);
+        const [first, ...others] = asked.map(toDkimJson);
+        if (first === undefined)
+          runtime.refuse(given === undefined ? `${name} has no domain` : `${name} has no ${given}`);
+        const lines = [first, ...others].map(toZoneFileLine).join("\n");
+        runtime.print(others.length === 0 ? first : [first, ...others], lines);
+        const domains = asked.map(({ domain }) => domain);
+        tell(runtime, await publishDkim(database, id, domains));
+      });
     });
+}
+
+function tell(runtime: CommandRuntime, lines: readonly string[]): void {
+  for (const line of lines) runtime.note(line);
 }
 
 function toDkimJson({ domain, dkimSelector: selector, dkimRecord: value }: InstanceDomain) {

@@ -34,7 +34,7 @@ export function registerMailboxCommand(program: Command, runtime: CommandRuntime
     .addOption(
       new Option("--security <kind>", "how the connection is secured").choices(MAILBOX_SECURITY).default("tls"),
     )
-    .requiredOption("--user <login>")
+    .requiredOption("--user <login>", "whose mailbox it is there")
     .option("--password <password>", "seen by whoever may list processes: prefer --password-file")
     .option("--password-file <file>", "its first line; - reads standard input")
     .option("--folder <folder>", "where messages arrive", "INBOX")

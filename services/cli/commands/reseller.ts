@@ -68,7 +68,7 @@ function registerLicence(reseller: Command, runtime: CommandRuntime): void {
   reseller
     .command("licence")
     .argument("<reseller_id>")
-    .addOption(new Option("--rpz <state>").choices(["on", "off"]).makeOptionMandatory())
+    .addOption(new Option("--rpz <state>", "whether it has the licence").choices(["on", "off"]).makeOptionMandatory())
     .description("give or take the licence for response policy zones")
     .action(async (id: string, options: { rpz: "on" | "off" }) => {
       const rpz = options.rpz === "on";

@@ -27,7 +27,7 @@ function registerAdd(user: Command, runtime: CommandRuntime): void {
   user
     .command("add")
     .argument("<login>")
-    .addOption(new Option("--role <role>").choices(USER_ROLES).makeOptionMandatory())
+    .addOption(new Option("--role <role>", "whose work the account is for").choices(USER_ROLES).makeOptionMandatory())
     .option("--scope <scope>", "the reseller id, reseller/crm_id, or instance name that the user is confined to")
     .description("add a console account; prints its password, once")
     .action(async (login: string, options: { role: UserRole; scope?: string }) => {

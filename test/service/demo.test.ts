@@ -1,0 +1,25 @@
+import { statSync } from "node:fs";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { credentialsPath, makeDemoOnce, noteDemoShown } from "../../services/cli/demo.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { makeDataDir, removeDataDir } from "../support/stack.ts";
+
+let database: TestDatabase;
+const dataDir = makeDataDir();
+
+beforeAll(async () => {
+  database = await createTestDatabase();
+});
+afterAll(async () => {
+  await database.drop();
+  removeDataDir(dataDir);
+});
+
+test("the demo credentials are shown once, by the first start that becomes ready", async () => {
+  const made = await makeDemoOnce(database.db, "a secret", dataDir);
+  expect(made).toMatchObject({ reseller: { id: "demo" }, operator: { login: "operator" } });
+  expect(statSync(credentialsPath(dataDir)).mode & 0o777).toBe(0o600);
+  expect(await makeDemoOnce(database.db, "a secret", dataDir)).toEqual(made);
+  await noteDemoShown(database.db);
+  expect(await makeDemoOnce(database.db, "a secret", dataDir)).toBeUndefined();
+});
