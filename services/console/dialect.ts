@@ -5,7 +5,7 @@ import { type Dialect, statusOf } from "../platform/http/dialect.ts";
 import { findSession, type SessionLifetime } from "../store/console/sessions.ts";
 import type { AdminCaller } from "./caller.ts";
 import type { ConsoleContext } from "./context.ts";
-import { refusalBody } from "./refusal-body.ts";
+import { refusalBody, refusalJson } from "./refusal-body.ts";
 import { csrfTokenMatches, csrfTokenOf, hashSessionToken, readSessionToken } from "./session-cookie.ts";
 
 const DESCRIPTION =
@@ -25,6 +25,7 @@ export function makeAdminDialect(context: ConsoleContext): Dialect<AdminCaller> 
         ? authenticateSession(context, headers)
         : authenticateBasic(context, headers.authorization, address),
     callerKey: ({ login }) => login,
+    refusal: refusalJson,
     toHttp: (refusal) => {
       const body = refusalBody(refusal);
       if (refusal.kind !== "unauthenticated") return { status: statusOf(refusal), body };

@@ -67,7 +67,9 @@ function exchangeUdp({ host, port }: HostPort, octets: Uint8Array): Promise<Uint
       clearTimeout(late);
       resolve(undefined);
     });
-    socket.connect(port, host, () => socket.send(octets));
+    // As a callback it would be called with the error as well, and send over a socket that is not connected.
+    socket.once("connect", () => socket.send(octets));
+    socket.connect(port, host);
   }).finally(() => socket.close());
 }
 

@@ -1,14 +1,18 @@
+import { z } from "zod";
 import type { Refusal } from "../core/refusal.ts";
 import { refusalText } from "./refusal-text.ts";
 
-/** What a refused request is told. */
-export interface RefusalBody {
-  readonly msg: string;
-  /** Which refusal it is, for whoever says it in another language; absent where only the sentence tells. */
-  readonly code?: string;
-  /** What the sentence is about, such as the field. */
-  readonly values?: Readonly<Record<string, string>>;
-}
+/** What a refused request is told. The two APIs' own refusals come through in their words, the mail API's included. */
+export const refusalJson = z.object({
+  msg: z.string().optional().meta({ description: "a sentence; absent of the mail API's own refusals" }),
+  code: z.string().optional().meta({ description: "which refusal it is; absent where only the sentence tells" }),
+  values: z.record(z.string(), z.string()).optional().meta({ description: "what fills the sentence's gaps" }),
+  totp: z.literal(true).optional().meta({ description: "of a sign-in: the one-time code is missing or wrong" }),
+  status: z.literal("err").optional().meta({ description: "of the mail API's own refusals" }),
+  on: z.string().optional().meta({ description: "the sentence of the mail API" }),
+});
+
+type RefusalBody = Pick<z.output<typeof refusalJson>, "code" | "values"> & { readonly msg: string };
 
 /** How the console's API says a refusal. */
 export function refusalBody(refusal: Refusal): RefusalBody {

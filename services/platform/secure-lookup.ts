@@ -116,7 +116,9 @@ const askByUdp: Exchange = (server, query, fits) =>
     socket.on("message", (octets) => {
       if (fits(octets)) finish(octets);
     });
-    socket.connect(server.port, server.host, () => socket.send(query));
+    // As a callback it would be called with the error as well, and send over a socket that is not connected.
+    socket.once("connect", () => socket.send(query));
+    socket.connect(server.port, server.host);
   });
 
 const askByTcp: Exchange = (server, query, fits) =>

@@ -42,6 +42,22 @@ describe("the OpenAPI document", () => {
     expect(imported.parameters).toContainEqual(expect.objectContaining({ in: "query", name: "format" }));
     expect((await callApi("GET", `${palomar.url}/docs`, {})).body).toContain("/admin/v1/session");
   });
+
+  test("describes refusals as they are", async () => {
+    const { body } = await callApi("GET", `${palomar.url}/openapi.json`, {});
+    const { properties, required = [] } = body.components.schemas.Refusal;
+    const refused = [
+      await palomar.call("GET", "/nodes"),
+      await palomar.call("POST", "/session", { login: "operator" }),
+      await palomar.call("POST", "/session", { login: "operator", password: "wrong" }),
+      await palomar.users.one.call("GET", "/nodes"),
+    ];
+    expect(refused.map(({ status }) => status)).toEqual([401, 400, 401, 403]);
+    for (const refusal of refused) {
+      expect(Object.keys(properties)).toEqual(expect.arrayContaining(Object.keys(refusal.body)));
+      expect(Object.keys(refusal.body)).toEqual(expect.arrayContaining(required));
+    }
+  });
 });
 
 describe("every operation", () => {

@@ -175,17 +175,18 @@ function makeRunner<Caller>(options: AppOptions<Caller>) {
 }
 
 /**
- * Fields of the query string stand in where the body has none. Everything is text there, so digits are read as a
+ * Fields of the query string stand in where the body has none, or null. Everything is text there, so digits are read as a
  * number where the schema wants one; in a body a number must be a JSON number.
  */
 function withQuery(declared: AnyEndpoint<never>, body: unknown, ctx: Context): unknown {
   if (body === null || typeof body !== "object" || Array.isArray(body)) return body;
-  const fields: Record<string, unknown> = {};
+  const fields: Record<string, unknown> = { ...body };
   for (const [key, given] of Object.entries(ctx.query)) {
+    if ((fields[key] ?? null) !== null) continue;
     const value = Array.isArray(given) ? given[0]! : given!;
-    fields[key] = /^(0|[1-9]\d{0,15})$/.test(value) && isNumberField(declared.fields, key) ? Number(value) : value;
+    fields[key] = /^\d{1,16}$/.test(value) && isNumberField(declared.fields, key) ? Number(value) : value;
   }
-  return { ...fields, ...body };
+  return fields;
 }
 
 function isNumberField(schema: ZodType | undefined, key: string): boolean {

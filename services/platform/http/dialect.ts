@@ -1,4 +1,5 @@
 import type { IncomingHttpHeaders } from "node:http";
+import type { ZodObject } from "zod";
 import type { Refusal } from "../../core/refusal.ts";
 import type { Result } from "../../core/result.ts";
 
@@ -18,6 +19,8 @@ export interface Dialect<Caller> {
   /** A name for the caller that rate limits are counted by. */
   callerKey(caller: Caller): string;
   toHttp(refusal: Refusal): HttpRefusal;
+  /** What the bodies of refusals have, where it is not the same for all of them. */
+  readonly refusal?: ZodObject;
 }
 
 export interface HttpRefusal {

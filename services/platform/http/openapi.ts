@@ -86,7 +86,8 @@ function pathParameters(path: string): ZodObject {
 
 function refusalSchema<Caller>(dialect: Dialect<Caller>): ZodType {
   const sample = dialect.toHttp({ kind: "unauthenticated" }).body as Record<string, unknown>;
-  return z.object(Object.fromEntries(Object.keys(sample).map((key) => [key, z.string()]))).meta({ id: "Refusal" });
+  const schema = dialect.refusal ?? z.object(Object.fromEntries(Object.keys(sample).map((key) => [key, z.string()])));
+  return schema.meta({ id: "Refusal" });
 }
 
 /** The document as a page: no script, nothing loaded from elsewhere. */

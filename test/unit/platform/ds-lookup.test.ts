@@ -49,6 +49,11 @@ describe("a look-up of the parent's DS", () => {
     expect(found).toMatchObject({ authenticated: validates, ttlSeconds: 60 });
   });
 
+  it("knows nothing where there is no way to the resolver", async () => {
+    // Without leave to broadcast no socket is connected to this address.
+    expect(await (await makeDsLookup({ host: "255.255.255.255", port: 53 }))(NAME)).toBeUndefined();
+  });
+
   it("knows nothing where nobody answers, soon", async () => {
     const started = performance.now();
     expect(await (await makeDsLookup({ host: "127.0.0.1", port: 1 }))(NAME)).toBeUndefined();

@@ -15,9 +15,9 @@ describe("repeated work", () => {
       },
       failed: () => LONG_MS,
     });
-    await vi.waitFor(() => expect(turns).toBe(1));
+    await expect.poll(() => turns).toBe(1);
     work.wake();
-    await vi.waitFor(() => expect(turns).toBe(3));
+    await expect.poll(() => turns).toBe(3);
     await work.stop();
     expect(turns).toBe(3);
   });
@@ -36,7 +36,7 @@ describe("repeated work", () => {
         return 1;
       },
     });
-    await vi.waitFor(() => expect(turns).toBe(3));
+    await expect.poll(() => turns).toBe(3);
     await work.stop();
     expect(failures).toEqual([new Error("turn 1"), new Error("turn 2")]);
   });

@@ -43,7 +43,7 @@ async function open(
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const { port } = server.address() as AddressInfo;
-  const timeouts = { connectMs: 5_000, greetingMs: 5_000, commandMs: 5_000 };
+  const timeouts = { connectMs: 60_000, greetingMs: 60_000, commandMs: 60_000 };
   const opened = await openSmtpSession(
     { host: "127.0.0.1", port, name: "localhost", tls: "never" },
     { hostname: "client.example.org", timeouts },

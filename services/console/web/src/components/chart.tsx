@@ -5,6 +5,7 @@ import { formatNumber, formatTime } from "../format.ts";
 import { language, texts } from "../texts.ts";
 import { theme } from "../theme.ts";
 import { TableFrame } from "./table.tsx";
+import { valueSteps } from "./value-steps.ts";
 
 export interface Series {
   readonly label: string;
@@ -23,6 +24,8 @@ interface ChartProps {
 }
 
 const HEIGHT_PX = 220;
+/** From one time below the chart to the next, at least: `12:30 PM` and a gap. */
+const TICK_PX = 80;
 
 const DAY_SECONDS = 86_400;
 /** What may lie between two times below the chart: nothing in it is finer than a minute. */
@@ -108,8 +111,13 @@ function optionsOf(series: readonly Series[], element: HTMLElement, fractionDigi
     // The last time stands below the line's end, half of it beyond.
     padding: [null, 28, null, null],
     axes: [
-      { ...axis, incrs: TICKS_SECONDS, values: (_plot, splits) => splits.map(timeLabel(splits)) },
-      { ...axis, size: 56, values: (_plot, splits) => splits.map((value) => formatNumber(value, fractionDigits)) },
+      { ...axis, incrs: TICKS_SECONDS, space: TICK_PX, values: (_plot, splits) => splits.map(timeLabel(splits)) },
+      {
+        ...axis,
+        incrs: valueSteps(fractionDigits),
+        size: 56,
+        values: (_plot, splits) => splits.map((value) => formatNumber(value, fractionDigits)),
+      },
     ],
     scales: { y: { range: (_plot, _least, most) => [0, Math.max(1, most * 1.1)] } },
     series: [{}, ...series.map(({ label, colour: name }) => ({ label, stroke: colour(name), width: 1.8 }))],

@@ -1,4 +1,5 @@
 import { useEffect, useRef, useState } from "preact/hooks";
+import { TYPING_PAUSE_MS } from "../settled.ts";
 import { Icon } from "./icon.tsx";
 
 interface SearchFieldProps {
@@ -6,9 +7,6 @@ interface SearchFieldProps {
   readonly value: string;
   readonly onSearch: (search: string) => void;
 }
-
-/** Long enough that a word typed fast is one search, short enough to feel live. */
-const PAUSE_MS = 200;
 
 /** Searches while the reader types; `/` brings the focus here. */
 export function SearchField({ label, value, onSearch }: SearchFieldProps) {
@@ -25,7 +23,7 @@ export function SearchField({ label, value, onSearch }: SearchFieldProps) {
     const timer = setTimeout(() => {
       told.current = typed;
       onSearch(typed);
-    }, PAUSE_MS);
+    }, TYPING_PAUSE_MS);
     return () => clearTimeout(timer);
   }, [typed, onSearch]);
   return (

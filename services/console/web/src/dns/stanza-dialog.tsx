@@ -5,6 +5,7 @@ import { SelectField, TextField } from "../components/field.tsx";
 import { Loaded } from "../components/loaded.tsx";
 import { useFetched } from "../fetched.ts";
 import { queryOf } from "../http.ts";
+import { useSettled } from "../settled.ts";
 import { texts } from "../texts.ts";
 import { NAME_SERVERS, RESOLVERS } from "./acl.ts";
 import type { ResellerFeeds } from "./feed.ts";
@@ -22,12 +23,14 @@ export function StanzaDialog({ reseller, acl, onClose }: StanzaDialogProps) {
   const [server, setServer] = useState("bind");
   const [rpz, setRpz] = useState("");
   const [primary, setPrimary] = useState("");
+  // Of a reseller with many zones a stanza is megabytes.
+  const askedPrimary = useSettled(primary.trim());
   const feeds = useFetched<ResellerFeeds>(resellerApi(reseller, "rpz"));
   const activeFeeds = (feeds.value?.rpz ?? []).filter(({ active }) => active);
   const servers: readonly { value: string; label: string }[] = rpz === "" ? NAME_SERVERS : RESOLVERS;
   const shownServer = servers.some(({ value }) => value === server) ? server : "bind";
   const stanza = useFetched<{ stanza: string }>(
-    resellerApi(reseller, "acls", acl, "stanza") + queryOf({ for: shownServer, rpz, primary: primary.trim() }),
+    resellerApi(reseller, "acls", acl, "stanza") + queryOf({ for: shownServer, rpz, primary: askedPrimary }),
   );
   return (
     <Dialog title={`${words.stanza}: ${acl}`} onClose={onClose} wide>
