@@ -5,10 +5,10 @@ import { type RequestOptions, request as secureRequest } from "node:https";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, expect, test } from "vitest";
 import { packageFolder } from "../../services/platform/package-folder.ts";
 import { freePort, isInstalled } from "../support/peers-processes.ts";
+import { eventually } from "../support/stack.ts";
 
 const deploy = join(packageFolder, "deploy");
 const folder = mkdtempSync(join(tmpdir(), "palomar-deploy-"));
@@ -220,8 +220,7 @@ test.skipIf(!isInstalled("nginx"))(
         outgoing.end();
       });
     try {
-      for (let tries = 0; tries < 100 && (await ask("/").catch(() => undefined)) === undefined; tries += 1)
-        await sleep(100);
+      await eventually(() => ask("/").catch(() => undefined), Boolean);
       for (const [path, name] of [
         ["/api/v1/domain_list", "dns-api"],
         ["/v1/campania/?x=1", "mail-api"],
@@ -255,7 +254,6 @@ test.skipIf(!isInstalled("nginx"))(
       service.close();
     }
   },
-  60_000,
 );
 
 test.skipIf(!isInstalled("knotc"))(

@@ -11,7 +11,7 @@ let stack: MailStack;
 
 beforeAll(async () => {
   stack = await startMailStack([MAIL_SERVICES.api], { PALOMAR_DATA_DIR: dataDir });
-}, 60_000);
+});
 afterAll(async () => {
   await stack?.stop();
   removeDataDir(dataDir);
@@ -54,7 +54,7 @@ test("what no worker copes with is put aside with its reason, holds up nobody, a
   );
   expect(await listQuarantine(db, { limit: 10 })).toEqual([]);
   expect(await dropQuarantined(db, aside!.id)).toBe(false);
-}, 60_000);
+});
 
 async function acceptMessage(email: string): Promise<number> {
   const campaign = await stack.addCampaign();

@@ -60,7 +60,6 @@ const until = (numid: number, estado: string) =>
   eventually(
     () => ana("GET", `/campaigns/${numid}`),
     ({ body }) => body.estado === estado,
-    30_000,
   );
 
 describe("a campaign of type normal", () => {
@@ -132,7 +131,7 @@ describe("a campaign of type normal", () => {
     expect(again.status).toBe(409);
     expect((await ana("PUT", `/campaigns/${numid}/message`, MESSAGE)).status).toBe(409);
     expect((await ana("POST", `/campaigns/${numid}/cancel`)).status).toBe(409);
-  }, 60_000);
+  });
 
   test("starts at its time, not before", async () => {
     const numid = await addNormal("later");
@@ -144,7 +143,7 @@ describe("a campaign of type normal", () => {
     await until(numid, "enviado");
     const batch = (await ana("GET", `/batches?campaign=${numid}`)).body.batches[0];
     expect(Date.parse(batch.timestamp)).toBeGreaterThanOrEqual(at.getTime());
-  }, 60_000);
+  });
 
   test("is paused, resumed and cancelled: nothing leaves after the answer, and the counts add up", async () => {
     const numid = await addNormal("stopped");
@@ -163,7 +162,7 @@ describe("a campaign of type normal", () => {
     await ana("POST", `/campaigns/${numid}/start`);
     const delivered = async () =>
       Number((await db("sandbox_messages").where("rcpt_to", "like", "m%").count())[0]!.count);
-    await eventually(delivered, (count) => count > 50, 30_000);
+    await eventually(delivered, (count) => count > 50);
 
     const paused = await ana("POST", `/campaigns/${numid}/pause`);
     expect(paused.body).toMatchObject({ estado: "pausado", pausa: { motivo: "pausado por ana" } });
@@ -176,7 +175,7 @@ describe("a campaign of type normal", () => {
     expect(info.estado).toBe("enviando");
 
     expect((await ana("POST", `/campaigns/${numid}/resume`)).body.estado).toMatch(/^(preparando|enviando)$/);
-    await eventually(delivered, (count) => count > atPause, 30_000);
+    await eventually(delivered, (count) => count > atPause);
     const cancelled = await ana("POST", `/campaigns/${numid}/cancel`);
     expect(cancelled.body.estado).toBe("cancelado");
     await eventually(onTheWire, (count) => count === 0, 60_000);
@@ -205,7 +204,7 @@ describe("a campaign of type normal", () => {
       const rows = await db("partitions").where({ eeid: paused.body.eeid, state: "leased" }).count();
       return Number(rows[0]!.count);
     }
-  }, 120_000);
+  });
 
   test("pauses by itself when too much bounces, and says why", async () => {
     const numid = await addNormal("spike");
@@ -225,7 +224,7 @@ describe("a campaign of type normal", () => {
     const outcome = await eventually(
       () => ana("GET", `/campaigns/${numid}`),
       ({ body }) => body.estado === "pausado" || body.estado === "enviado",
-      60_000,
+      240_000,
     );
     expect(outcome.body.estado).toBe("pausado");
     expect(outcome.body.pausa.motivo).toMatch(/^rebotes: \d+ de \d+ destinatarios \(limite 10 %\)$/);
@@ -234,7 +233,7 @@ describe("a campaign of type normal", () => {
     const byDomain = await ana("GET", `/bounces?by=destination&campaign=${numid}`);
     expect(byDomain.body.bounces[0].destination).toMatch(/^s\d\.example\.net$/);
     await ana("POST", `/campaigns/${numid}/cancel`);
-  }, 120_000);
+  });
 
   test("that cannot start waits for a person, with the reason", async () => {
     const numid = await addNormal("no page");
@@ -253,7 +252,7 @@ describe("a campaign of type normal", () => {
     expect(html.body.estado).toBe("pausado");
     await ana("POST", `/campaigns/${numid}/resume`);
     await until(numid, "enviado");
-  }, 60_000);
+  });
 
   test("is tested with one address, and refuses what cannot be sent", async () => {
     const numid = await addNormal("checks");
@@ -279,7 +278,7 @@ describe("a campaign of type normal", () => {
     expect((await ana("POST", `/campaigns/${api}/pause`)).status).toBe(409);
     expect((await ana("GET", `/campaigns/${api}`)).body).toMatchObject({ tipo: "api", estado: null });
     expect((await ana("POST", "/campaigns/999999/pause")).status).toBe(404);
-  }, 60_000);
+  });
 });
 
 test("statistics tell what was sent, step by step", async () => {
@@ -291,7 +290,9 @@ test("statistics tell what was sent, step by step", async () => {
     (c: { nombre: string }) => c.nombre === "both",
   );
   const ofCampaign = (await ana("GET", `/statistics?campaign=${first.numid}`)).body.series;
-  expect(ofCampaign.at(-1)).toMatchObject({ sent: 3, views: 0, clicks: 0, bounces: 0 });
+  // Of the day on which they were sent, whatever day it is by now.
+  const sent = ofCampaign.filter((day: { sent: number }) => day.sent > 0);
+  expect(sent).toMatchObject([{ sent: 3, views: 0, clicks: 0, bounces: 0 }]);
 });
 
 test("a destination is held, released and retried by an operator", async () => {
@@ -316,7 +317,7 @@ test("a destination is held, released and retried by an operator", async () => {
   await send("h@held.example.net");
   await new Promise((resolve) => setTimeout(resolve, 1_500));
   expect(await stack.inbox("h@held.example.net")).toEqual([]);
-  expect(await queue()).toMatchObject({ waiting: 1, due: 1, held: true });
+  expect(await eventually(queue, (found) => found?.due === 1)).toMatchObject({ waiting: 1, held: true });
   await root("POST", "/queues/held.example.net/release");
   await eventually(
     () => stack.inbox("h@held.example.net"),
@@ -334,9 +335,8 @@ test("a destination is held, released and retried by an operator", async () => {
   await eventually(
     () => stack.inbox("defer+1@held.example.net"),
     (messages) => messages.length === 1,
-    30_000,
   );
-}, 60_000);
+});
 
 test("is shown to the instance's people and operators only", async () => {
   for (const path of ["/campaigns", "/batches", "/statistics", "/bounces"]) {

@@ -22,7 +22,7 @@ beforeAll(async () => {
     await saveContacts(palomar.context.db, id, changes, "modified");
   }
   at = "/instances/north";
-}, 60_000);
+});
 afterAll(async () => {
   expect(palomar.failures).toEqual([]);
   await palomar.stop();

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { start as startDnsApi } from "../../services/dns-api/main.ts";
 import { start as startDnsServer } from "../../services/dns-server/main.ts";
 import { addTrafficReport } from "../../services/store/dns/dns-traffic.ts";
-import { startConsole, type TestConsole } from "../support/console.ts";
+import { type SignedIn, startConsole, type TestConsole } from "../support/console.ts";
 import { askDns } from "../support/dns-client.ts";
 import { eventually } from "../support/stack.ts";
 
@@ -35,9 +35,16 @@ afterAll(async () => {
   await palomar.stop();
 });
 
+/** A look-up; again where the server was too slow for the console's patience. */
+const lookUp = (who: SignedIn, query: string) =>
+  eventually(
+    () => who.call("GET", `/lookup?${query}`),
+    ({ body }) => body.code !== "dns-server-silent",
+  );
+
 describe("a look-up", () => {
   test("shows the answer over the wire, and what is stored beside it", async () => {
-    const { body, status } = await palomar.users.one.call("GET", "/lookup?name=WWW.example.org&type=a");
+    const { body, status } = await lookUp(palomar.users.one, "name=WWW.example.org&type=a");
     expect(status).toBe(200);
     expect(body).toMatchObject({
       status: "NOERROR",
@@ -66,14 +73,13 @@ describe("a look-up", () => {
   });
 
   test("goes on by TCP where the answer was cut off", async () => {
-    const { body } = await palomar.users.one.call("GET", "/lookup?name=long.example.org&type=TXT");
+    const { body } = await lookUp(palomar.users.one, "name=long.example.org&type=TXT");
     expect(body).toMatchObject({ transport: "tcp", status: "NOERROR", answer: { length: 40 } });
   });
 
   test("shows what is stored to nobody else", async () => {
     const { two, acme, operator } = palomar.users;
-    const stored = async (who: typeof two) =>
-      (await who.call("GET", "/lookup?name=example.org&type=SOA")).body.stored.length;
+    const stored = async (who: SignedIn) => (await lookUp(who, "name=example.org&type=SOA")).body.stored.length;
     expect(await stored(two)).toBe(0);
     expect(await stored(acme)).toBe(1);
     expect(await stored(operator)).toBe(1);
@@ -91,7 +97,7 @@ describe("a look-up", () => {
   });
 
   test("of a name that is not there", async () => {
-    const { body } = await palomar.users.one.call("GET", "/lookup?name=missing.example.org&type=MX&dnssec=true");
+    const { body } = await lookUp(palomar.users.one, "name=missing.example.org&type=MX&dnssec=true");
     expect(body).toMatchObject({ status: "NXDOMAIN", answer: [], authority: [{ type: "SOA" }], stored: [] });
   });
 });
@@ -114,7 +120,7 @@ test("the statistics show the rate, the codes and the busiest zones", async () =
   } finally {
     clearInterval(asking);
   }
-}, 120_000);
+});
 
 test("the statistics show a reseller and a company what their own zones are asked, and nothing of others", async () => {
   const { one, two, acme, north } = palomar.users;

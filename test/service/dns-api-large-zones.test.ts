@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type RunningApi, startApiWithCompany, zoneFields } from "../support/dns-api.ts";
+import { processorMs } from "../support/processor-time.ts";
 import { eventually } from "../support/stack.ts";
 
 const RECORDS = 40_000;
@@ -19,23 +20,23 @@ const file = `@ NS ns1.example.net.\n${lines.join("\n")}\n`;
 
 test("while a large zone comes in, others are served", async () => {
   let isDone = false;
-  const startedAt = performance.now();
+  const startedMs = processorMs();
   const imported = api.call("PUT", "/api/v1/zone_file/large.example.org", file).finally(() => {
     isDone = true;
   });
   const waitsMs: number[] = [];
   while (!isDone) {
-    const askedAt = performance.now();
+    const askedMs = processorMs();
     const { status } = await api.call("GET", "/api/v1/soa/other.example.org");
     expect(status).toBe(200);
-    waitsMs.push(performance.now() - askedAt);
+    waitsMs.push(processorMs() - askedMs);
     await sleep(5);
   }
   expect((await imported).body).toMatchObject({ records: RECORDS + 1, serial: 2 });
-  // Parsed in one go, the file would keep everybody waiting for a third of the time that all of it takes.
-  expect(Math.max(...waitsMs)).toBeLessThan((performance.now() - startedAt) / 5);
+  // Parsed in one go, the file would keep everybody waiting for a third of the work that all of it is.
+  expect(Math.max(...waitsMs)).toBeLessThan((processorMs() - startedMs) / 5);
   expect(waitsMs.length).toBeGreaterThan(20);
-}, 120_000);
+});
 
 test("its list and its file are streamed, whole and in order, and the file goes in again", async () => {
   const { rr } = (await api.call("GET", "/api/v1/rr/large.example.org")).body;
@@ -48,7 +49,7 @@ test("its list and its file are streamed, whole and in order, and the file goes 
   expect(back.body).toMatchObject({ records: RECORDS + 1, serial: 3 });
   const again = await api.call("GET", "/api/v1/zone_file/large.example.org");
   expect(again.text).toBe(out.text.replace(" 2 7200 ", " 3 7200 "));
-}, 120_000);
+});
 
 test("a client that goes away in the middle leaves no transaction behind", async () => {
   const controller = new AbortController();
@@ -66,4 +67,4 @@ test("a client that goes away in the middle leaves no transaction behind", async
       .whereNotNull("xact_start")
       .whereRaw("datname = current_database() and backend_type = 'client backend' and pid <> pg_backend_pid()");
   await eventually(transactions, (open) => open.length === 0);
-}, 90_000);
+});

@@ -87,9 +87,13 @@ describe("checks come in order", () => {
   test("bounds requests of a key and wrong keys of a source", async () => {
     const limited = await startApi({ PALOMAR_API_REQUESTS_PER_SECOND: "5", PALOMAR_LIMIT_LOOPBACK: "true" });
     const ask = (as?: object) => limited.call("GET", "/api/v1/companies", undefined, as);
-    const answers = await Promise.all(Array.from({ length: 20 }, () => ask()));
+    const askedAt = performance.now();
+    const answers = await Promise.all(Array.from({ length: 100 }, () => ask()));
+    const seconds = Math.ceil((performance.now() - askedAt) / 1_000);
     const refused = answers.filter(({ status }) => status === 429);
-    expect(refused.length).toBeGreaterThanOrEqual(10);
+    // Five for each second that has begun, however long the machine took for all of them.
+    expect(answers.length - refused.length).toBeLessThanOrEqual(5 * (seconds + 1));
+    expect(refused.length).toBeGreaterThan(0);
     expect(Number(refused[0]?.headers["retry-after"])).toBeGreaterThanOrEqual(1);
     for (let attempt = 0; attempt < 30; attempt += 1)
       expect((await ask({ ...RESELLER_TWO, key: "x" })).status).toBe(403);
@@ -233,7 +237,7 @@ test("changes of publication are announced after they are committed", async () =
   ] as const) {
     announced.length = 0;
     expect((await api.call(method, `/api/v1/${path}`, body)).status).toBe(200);
-    await expect.poll(() => announced, { interval: 5, timeout: 2_000, message: path }).toHaveLength(1);
+    await expect.poll(() => announced, { interval: 5, message: path }).toHaveLength(1);
   }
   await listener.end();
 });

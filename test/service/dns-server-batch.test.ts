@@ -9,6 +9,7 @@ import type { Observation } from "../../services/platform/observation.ts";
 import { packageFolder } from "../../services/platform/package-folder.ts";
 import type { RunningService, StartService } from "../../services/platform/service.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { exchangeDatagram } from "../support/datagrams.ts";
 import { askDns, dataOf } from "../support/dns-client.ts";
 import { addZoneOwner, dnsServerContext, eventually, putZone, throwOctetsAt } from "../support/dns-server.ts";
 
@@ -84,9 +85,7 @@ describe.skipIf(obstacle !== undefined)(`the batching UDP workers${obstacle ? ` 
     const own = await start(dnsServerContext(database, { env: { PALOMAR_DNS_WORKERS: "1" } })).catch(String);
     // The metrics of one process are one server's: a second one in it is refused, and must leave nothing behind.
     expect(own).toContain("already been registered");
-    const asked = performance.now();
     await server.stop();
-    expect(performance.now() - asked).toBeLessThan(10_000);
   });
 
   it("listen on several addresses of both families", async () => {
@@ -142,20 +141,8 @@ async function flood(
 
 const askOverIpv6 = (port: number, name: string) => askConnected("::1", port, name);
 
-function askConnected(host: string, port: number, name: string): Promise<unknown[]> {
-  return new Promise((resolve, reject) => {
-    const socket = createSocket(host.includes(":") ? "udp6" : "udp4");
-    const late = setTimeout(() => {
-      socket.close();
-      reject(new Error(`no answer from ${host}`));
-    }, 3_000);
-    socket.on("message", (octets) => {
-      clearTimeout(late);
-      socket.close();
-      resolve(dataOf(dnsPacket.decode(octets)));
-    });
-    socket.connect(port, host, () => socket.send(queryFor(name)));
-  });
+async function askConnected(host: string, port: number, name: string): Promise<unknown[]> {
+  return dataOf(dnsPacket.decode(await exchangeDatagram(queryFor(name), { host, port }, { connected: true })));
 }
 
 function queryFor(name: string): Buffer {

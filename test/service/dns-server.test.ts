@@ -140,8 +140,11 @@ describe("the authoritative server on a database", () => {
   });
 
   it("goes on answering without the database, and catches up when it is back", async () => {
-    const { rows } = await database.db.raw("select pid from pg_stat_activity where application_name like '%listen'");
-    for (const { pid } of rows as { pid: number }[]) await database.db.raw("select pg_terminate_backend(?)", [pid]);
+    const ended = await database
+      .db("pg_stat_activity")
+      .whereRaw("datname = current_database() and application_name like '%listen'")
+      .select(database.db.raw("pg_terminate_backend(pid)"));
+    expect(ended.length).toBeGreaterThan(0);
     expect(dataOf(await ask("www.loaded.example.org", "A"))).toEqual(["192.0.2.1"]);
     await putZone("meanwhile.example.org", ["@ NS ns1", "ns1 A 192.0.2.53"], "while nobody listens");
     await eventually(async () => rcodeOf(await ask("ns1.meanwhile.example.org", "A")) === "NOERROR", 60_000);
@@ -201,7 +204,7 @@ const putZone = (...zone: [name: string, records: string[], reasonForSilence?: s
 function askOverTls(port: number, name: string): Promise<DnsAnswer> {
   return new Promise((resolve, reject) => {
     const socket = connect({ port, host: "127.0.0.1", rejectUnauthorized: false, ALPNProtocols: ["dot"] });
-    socket.setTimeout(5_000, () => socket.destroy(new Error("no answer over TLS")));
+    socket.setTimeout(60_000, () => socket.destroy(new Error("no answer over TLS")));
     socket.once("error", reject);
     socket.once("data", (octets) => {
       socket.end();

@@ -169,7 +169,6 @@ describe("keys that are exported", () => {
       );
       await expectSound(zone);
     },
-    60_000,
   );
 });
 

@@ -27,7 +27,7 @@ beforeEach(async () => {
 });
 
 afterEach(async () => {
-  for (const user of users) user.kill("SIGKILL");
+  for (const user of users) await endUser(user, "SIGKILL");
   // Whatever a test left running is stopped by the last user.
   if (users.length > 0) await (await openEmbeddedPostgres({ dataDir, logger })).release();
   await rm(parent, { recursive: true, force: true });

@@ -89,7 +89,7 @@ test("whatever the fields hold, the answer is one of the documented ones", async
     { numRuns: 400 },
   );
   expect(api.failures).toEqual([]);
-}, 120_000);
+});
 
 test("whatever stands in the path or the query, no answer is a 500", async () => {
   const part = fc.oneof(
@@ -114,7 +114,7 @@ test("whatever stands in the path or the query, no answer is a 500", async () =>
     { numRuns: 200 },
   );
   expect(api.failures).toEqual([]);
-}, 120_000);
+});
 
 test("a body above the limit is 413, whatever it holds", async () => {
   const small = await startMailApi({ PALOMAR_API_BODY_LIMIT: "64KiB" });
@@ -127,7 +127,8 @@ test("a body above the limit is 413, whatever it holds", async () => {
 
 test("a key that asks too often has to wait", async () => {
   const limited = await startMailApi({ PALOMAR_LIMIT_LOOPBACK: "true", PALOMAR_API_REQUESTS_PER_SECOND: "3" });
-  const answers = await Promise.all(Array.from({ length: 8 }, () => limited.north.call("GET", "/v1/version")));
+  // More than the limit lets through in as many seconds as they may take on a busy machine.
+  const answers = await Promise.all(Array.from({ length: 100 }, () => limited.north.call("GET", "/v1/version")));
   const turnedAway = answers.filter(({ status }) => status === 429);
   expect(turnedAway.length).toBeGreaterThanOrEqual(2);
   expect(turnedAway[0]!.headers["retry-after"]).toBe("1");

@@ -107,7 +107,7 @@ test("whatever a call holds, it is answered, and what was accepted can be sent",
   const left = () => stack.context.db("deliveries").where({ state: "queued" });
   await eventually(left, (queued) => queued.length === 0);
   expect(await stack.context.db("deliveries").where({ state: "delivered" })).toHaveLength(accepted);
-}, 60_000);
+});
 
 test("whatever stands in the path, reading a batch is answered", async () => {
   await fc.assert(
@@ -117,6 +117,6 @@ test("whatever stands in the path, reading a batch is answered", async () => {
     }),
     { numRuns: 100 },
   );
-}, 60_000);
+});
 
 const wellFormed = (text: string) => Buffer.from(text, "utf8").toString("utf8");

@@ -62,6 +62,7 @@ const eventsReceived = async (): Promise<{ evento: string; email: string }[]> =>
   received.flatMap(({ body }) => JSON.parse(body).eventos);
 
 test("tells events in their order, signed", async () => {
+  const startedAt = Math.floor(Date.now() / 1000);
   const secret = await setTestWebhook();
   const ana = await tracking.deliver("ana@hooks.example.net", "<p>Hi</p>");
   await tracking.get(ana.open);
@@ -84,20 +85,22 @@ test("tells events in their order, signed", async () => {
   for (const { body, signature } of received) {
     const [, seconds, mac] = /^t=(\d+),v1=([0-9a-f]{64})$/.exec(signature)!;
     expect(mac).toBe(createHmac("sha256", secret).update(`${seconds}.${body}`).digest("hex"));
-    expect(Math.abs(Number(seconds) - Date.now() / 1000)).toBeLessThan(10);
+    expect(Number(seconds)).toBeGreaterThanOrEqual(startedAt);
+    expect(Number(seconds)).toBeLessThanOrEqual(Date.now() / 1000);
   }
 });
 
 test.each([500, 404, 302])("keeps what is answered with %i, tries again, and can be replayed", async (refusal) => {
   status = refusal;
   await setTestWebhook();
+  const before = Date.now();
   const ana = await tracking.deliver(`status${refusal}@hooks.example.net`, "<p>Hi</p>");
   await tracking.get(ana.open);
   const [batch] = await eventually(log, ([newest]) => newest !== undefined && newest.attempts > 0);
   expect(batch).toMatchObject({ state: "waiting", outcome: `status ${refusal}` });
   const { failures, nextAttemptAt } = (await findWebhook(tracking.db, tracking.instance.id))!;
   expect(failures).toBe(1);
-  expect(nextAttemptAt.getTime()).toBeGreaterThan(Date.now() + 1_000);
+  expect(nextAttemptAt.getTime()).toBeGreaterThan(before + 1_000);
 
   status = 200;
   expect(await replayWebhookBatch(tracking.db, tracking.instance.id, batch!.id + 1_000, 24)).toBe(false);

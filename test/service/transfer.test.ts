@@ -51,6 +51,8 @@ beforeAll(async () => {
   await allow(context.secret, { name: "elsewhere", blocks: ["192.0.2.0/24"], tsig: OTHER_KEY, zones: ["example.net"] });
   service = await start(context);
   server = service.addresses.dns as string;
+  // A slow database says late who may transfer.
+  await eventually(async () => (await axfr("example.org")).rcode === "NOERROR", 60_000);
 });
 
 afterAll(async () => {

@@ -1,4 +1,3 @@
-import { vi } from "vitest";
 import { start } from "../../services/console/main.ts";
 import { hashApiKey } from "../../services/core/api-key.ts";
 import { hashPassword } from "../../services/core/password.ts";
@@ -15,9 +14,6 @@ import { addInstance } from "../../services/store/mail/instances.ts";
 import { type ApiAnswer, callApi } from "./api-client.ts";
 import { createTestDatabase, type TestDatabase } from "./database.ts";
 import { makeDataDir, removeDataDir } from "./stack.ts";
-
-// Passwords are slow on purpose, and slower where others want the processor as well.
-vi.setConfig({ testTimeout: 120_000, hookTimeout: 240_000 });
 
 const SECRET = "a secret for tests only";
 export const PASSWORD = "correct horse battery staple";

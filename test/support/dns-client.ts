@@ -1,23 +1,37 @@
-import { createSocket } from "node:dgram";
 import { connect } from "node:net";
 import * as dnsPacket from "dns-packet";
+import { exchangeDatagram } from "./datagrams.ts";
 
 export type DnsAnswer = dnsPacket.DecodedPacket;
 
-/** One question by UDP or TCP, encoded and decoded by a foreign implementation. */
-export function askDns(
+/** One question by UDP or TCP, encoded and decoded by a foreign implementation; by UDP it is put until it is answered. */
+export async function askDns(
   server: string,
   name: string,
   type: string,
   transport: "udp" | "tcp" = "udp",
 ): Promise<DnsAnswer> {
   const [host, port] = server.split(":") as [string, string];
-  const query: dnsPacket.Packet = {
+  const query = queryFor(name, type);
+  if (transport === "tcp") return askTcp(host, Number(port), query);
+  return dnsPacket.decode(await exchangeDatagram(dnsPacket.encode(query), { host, port: Number(port) }));
+}
+
+/** As {@link askDns} by UDP, where it matters whether every single question is answered. */
+export async function askDnsOnce(server: string, name: string, type: string): Promise<DnsAnswer> {
+  const [host, port] = server.split(":") as [string, string];
+  const once = { sendings: 1, everyMs: 5_000 };
+  return dnsPacket.decode(
+    await exchangeDatagram(dnsPacket.encode(queryFor(name, type)), { host, port: Number(port) }, once),
+  );
+}
+
+function queryFor(name: string, type: string): dnsPacket.Packet {
+  return {
     type: "query",
     id: Math.floor(Math.random() * 65_536),
     questions: [{ name, type: type as dnsPacket.RecordType }],
   };
-  return transport === "udp" ? askUdp(host, Number(port), query) : askTcp(host, Number(port), query);
 }
 
 export function rcodeOf(answer: DnsAnswer): string {
@@ -29,28 +43,14 @@ export function dataOf(answer: DnsAnswer): unknown[] {
   return (answer.answers ?? []).map((record) => ("data" in record ? record.data : undefined));
 }
 
-function askUdp(host: string, port: number, query: dnsPacket.Packet): Promise<DnsAnswer> {
-  return new Promise((resolve, reject) => {
-    const socket = createSocket("udp4");
-    const late = setTimeout(() => {
-      socket.close();
-      reject(new Error(`no answer from ${host}:${port} by UDP`));
-    }, 5_000);
-    socket.on("message", (octets) => {
-      clearTimeout(late);
-      socket.close();
-      resolve(dnsPacket.decode(octets));
-    });
-    socket.send(dnsPacket.encode(query), port, host);
-  });
-}
-
 function askTcp(host: string, port: number, query: dnsPacket.Packet): Promise<DnsAnswer> {
   return new Promise((resolve, reject) => {
     const socket = connect(port, host);
     let received = Buffer.alloc(0);
-    socket.setTimeout(5_000, () => socket.destroy(new Error(`no answer from ${host}:${port} by TCP`)));
+    const silence = () => new Error(`no answer from ${host}:${port} by TCP`);
+    socket.setTimeout(30_000, () => socket.destroy(silence()));
     socket.on("error", reject);
+    socket.on("close", () => reject(silence()));
     socket.on("data", (chunk) => {
       received = Buffer.concat([received, chunk]);
       if (received.length < 2 || received.length < 2 + received.readUInt16BE(0)) return;

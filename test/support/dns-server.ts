@@ -28,7 +28,7 @@ const COMPANY = { resellerId: "reseller", crmId: "company" };
 export const SCOPE = { resellerId: COMPANY.resellerId };
 
 /** Adds the reseller and the company that the zones of a DNS server's test belong to. */
-export async function addZoneOwner({ db }: TestDatabase): Promise<void> {
+export async function addZoneOwner({ db }: Pick<TestDatabase, "db">): Promise<void> {
   await addReseller(db, { id: COMPANY.resellerId, name: "R", rpzLicence: false, keyHash: Buffer.from("k") });
   await addCompany(db, SECRET, { ...COMPANY, name: "C", apikey: "key" });
 }
@@ -142,6 +142,6 @@ export async function eventually(holds: () => Promise<boolean>, deadlineMs: numb
     const asked = performance.now();
     if (await holds()) return;
     if (asked > deadline) throw new Error(`still not so after ${deadlineMs} ms`);
-    await sleep(2);
+    await sleep(10);
   }
 }

@@ -1,9 +1,9 @@
-import { createSocket } from "node:dgram";
 import { connect } from "node:net";
 import { decodeMessage, encodeMessage, type MessageRecord } from "../../services/core/dns/message.ts";
 import { formatDomainName, parseDomainName } from "../../services/core/dns/name.ts";
 import { formatRdata } from "../../services/core/dns/rdata/rdata.ts";
 import { CLASS, TYPE, typeCode, typeMnemonic } from "../../services/core/dns/rr-types.ts";
+import { exchangeDatagram } from "./datagrams.ts";
 import { eventually } from "./dns-server.ts";
 
 /** A response, its records as text in lower case and sorted, so that two servers' can be compared. */
@@ -26,26 +26,27 @@ export interface Question {
   readonly payloadOctets?: number;
 }
 
-const PATIENCE_MS = 10_000;
+const PATIENCE_MS = 60_000;
 
-/** Asks a server, `host:port`, once. */
+/** Asks a server, `host:port`, one question. */
 export async function askSections(address: string, question: Question): Promise<Sections> {
   const [host, port] = address.split(":") as [string, string];
   const query = queryOctets(question);
-  const exchange = question.transport === "tcp" ? exchangeTcp : exchangeUdp;
+  const exchange = question.transport === "tcp" ? exchangeTcp : exchangeDatagram;
   try {
-    return readSections(await exchange(host, Number(port), query));
+    return readSections(await exchange(query, { host, port: Number(port) }));
   } catch (error) {
     throw new Error(`${question.name} ${question.type} at ${address}: ${(error as Error).message}`);
   }
 }
 
-/** Waits until a server answers for a zone. */
-export function untilAnswered(address: string, zone: string): Promise<void> {
-  return eventually(async () => {
+/** Waits until a server answers for zones: some take them in one by one, and answer meanwhile. */
+export async function untilAnswered(address: string, zones: readonly string[]): Promise<void> {
+  for (const zone of zones) {
     const question: Question = { name: zone, type: "SOA", transport: "tcp" };
-    return (await askSections(address, question).catch(() => undefined))?.rcode === 0;
-  }, 60_000);
+    const isAnswered = async () => (await askSections(address, question).catch(() => undefined))?.rcode === 0;
+    await eventually(isAnswered, PATIENCE_MS);
+  }
 }
 
 /** What differs in the sections that have to be the same; the additional one is each server's own. */
@@ -99,28 +100,16 @@ function textOf({ owner, type, ttl, rdata }: MessageRecord): string {
   return `${formatDomainName(owner).toLowerCase()} ${ttl} ${typeMnemonic(type)} ${isOfNames ? data.toLowerCase() : data}`;
 }
 
-function exchangeUdp(host: string, port: number, query: Uint8Array): Promise<Uint8Array> {
-  return new Promise((resolve, reject) => {
-    const socket = createSocket("udp4");
-    const late = setTimeout(() => {
-      socket.close();
-      reject(new Error("no answer"));
-    }, PATIENCE_MS);
-    socket.on("message", (octets) => {
-      clearTimeout(late);
-      socket.close();
-      resolve(octets);
-    });
-    socket.send(query, port, host);
-  });
-}
-
-function exchangeTcp(host: string, port: number, query: Uint8Array): Promise<Uint8Array> {
+function exchangeTcp(
+  query: Uint8Array,
+  { host, port }: { readonly host: string; readonly port: number },
+): Promise<Uint8Array> {
   return new Promise((resolve, reject) => {
     const socket = connect(port, host);
     let received = Buffer.alloc(0);
     socket.setTimeout(PATIENCE_MS, () => socket.destroy(new Error("no answer")));
     socket.on("error", reject);
+    socket.on("close", () => reject(new Error("closed without an answer")));
     socket.on("data", (chunk) => {
       received = Buffer.concat([received, chunk]);
       if (received.length < 2 || received.length < 2 + received.readUInt16BE(0)) return;

@@ -1,10 +1,10 @@
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { ImapFlow } from "imapflow";
 import { generate } from "selfsigned";
+import { freePort } from "./peers-processes.ts";
 import { eventually } from "./stack.ts";
 
 /** A real IMAP server with one account. */
@@ -118,14 +118,6 @@ function makeWithClient(port: number) {
       client.close();
     }
   };
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const { port } = server.address() as { port: number };
-  await new Promise((resolve) => server.close(resolve));
-  return port;
 }
 
 async function end(server: ChildProcess): Promise<void> {

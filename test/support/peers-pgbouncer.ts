@@ -37,6 +37,6 @@ export async function startPgBouncer(databaseUrl: string): Promise<Peer & { read
 }
 
 async function untilListening(port: number): Promise<void> {
-  const wait = `for i in $(seq 100); do (exec 3<>/dev/tcp/127.0.0.1/${port}) 2>/dev/null && exit 0; sleep 0.1; done; exit 1`;
+  const wait = `for i in $(seq 600); do (exec 3<>/dev/tcp/127.0.0.1/${port}) 2>/dev/null && exit 0; sleep 0.1; done; exit 1`;
   if (spawnSync("bash", ["-c", wait]).status !== 0) throw new Error("PgBouncer does not listen");
 }

@@ -1,4 +1,5 @@
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { randomInt } from "node:crypto";
 import { createSocket } from "node:dgram";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
@@ -77,19 +78,40 @@ async function end(child: ChildProcess): Promise<void> {
   clearTimeout(late);
 }
 
-/** A port that is free for UDP and TCP. */
+/** Below those that the system gives to whoever asks for any, such as every client's connection. */
+const FIRST_PORT = 10_000;
+const LAST_PORT = 32_000;
+
+/** A port that is free for UDP and TCP, and that no other test gets while this process lives. */
 export async function freePort(): Promise<number> {
   for (;;) {
-    const server = createServer();
-    const port = await new Promise<number>((resolve) => {
-      server.listen(0, "127.0.0.1", () => resolve((server.address() as { port: number }).port));
-    });
-    const isFree = await new Promise<boolean>((resolve) => {
-      const socket = createSocket("udp4");
-      socket.once("error", () => resolve(false));
-      socket.bind(port, "127.0.0.1", () => socket.close(() => resolve(true)));
-    });
-    await new Promise((resolve) => server.close(resolve));
-    if (isFree) return port;
+    const port = randomInt(FIRST_PORT, LAST_PORT);
+    if ((await isOurs(port)) && (await isFreeForTcp(port)) && (await isFreeForUdp(port))) return port;
   }
+}
+
+/** Whether nobody else had the name that stands for the port; Linux frees such names with the process that has them. */
+function isOurs(port: number): Promise<boolean> {
+  if (process.platform !== "linux") return Promise.resolve(true);
+  const claim = createServer().unref();
+  return new Promise((resolve) => {
+    claim.once("error", () => resolve(false));
+    claim.listen(`\0palomar-test-port-${port}`, () => resolve(true));
+  });
+}
+
+function isFreeForTcp(port: number): Promise<boolean> {
+  const server = createServer();
+  return new Promise((resolve) => {
+    server.once("error", () => resolve(false));
+    server.listen(port, "127.0.0.1", () => server.close(() => resolve(true)));
+  });
+}
+
+function isFreeForUdp(port: number): Promise<boolean> {
+  const socket = createSocket("udp4");
+  return new Promise((resolve) => {
+    socket.once("error", () => resolve(false));
+    socket.bind(port, "127.0.0.1", () => socket.close(() => resolve(true)));
+  });
 }

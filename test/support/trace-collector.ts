@@ -47,12 +47,14 @@ export async function startTraceCollector(port = 0): Promise<TraceCollector> {
   let status = 200;
   const server = createServer(async (request, response) => {
     requests.push(request);
+    // As it stands when the request comes: whoever has seen that may ask for another one.
+    const answer = status;
     const body = await text(request);
-    if (status === 200) {
+    if (answer === 200) {
       bodies.push(body);
       spans.push(...readSpans(JSON.parse(body)));
     }
-    if (status !== 0) response.writeHead(status, { "content-type": "application/json" }).end("{}");
+    if (answer !== 0) response.writeHead(answer, { "content-type": "application/json" }).end("{}");
   });
   await new Promise<void>((resolve) => server.listen(port, "127.0.0.1", resolve));
   return {

@@ -18,10 +18,13 @@ import { addInstance, findInstanceByName, type Instance } from "../../services/s
 import { saveTrackedLinks } from "../../services/store/mail/tracking.ts";
 import { start } from "../../services/tracking/main.ts";
 import { createTestDatabase } from "./database.ts";
+import { eventually } from "./stack.ts";
 import { openTcpGate, type TcpGate } from "./tcp-gate.ts";
 
 export const BROWSER = "Mozilla/5.0 (X11; Linux x64; rv:140.0) Gecko/20100101 Firefox/140.0";
 const SECRET = "a secret for tests only";
+/** What the service is called at its database. */
+const SERVICE = "test tracking";
 
 export interface TrackingAnswer {
   readonly status: number;
@@ -66,6 +69,8 @@ export interface TestTracking {
   addCampaign(name: string): Promise<AddedCampaign>;
   /** Events of a contact, oldest first, without `sent`. */
   eventsOf(delivery: TestDelivery): Promise<StoredEvent[]>;
+  /** Waits until the service knows the links that are stored by now. */
+  linksLearnt(): Promise<void>;
   restart(): Promise<void>;
   stop(): Promise<void>;
 }
@@ -102,7 +107,7 @@ export async function startTestTracking(environment: Readonly<Record<string, str
 
   const failures: Observation[] = [];
   const run = async () => {
-    const serviceDb = openDb(gatedUrl.href, { connections: 5, name: "test tracking" });
+    const serviceDb = openDb(gatedUrl.href, { connections: 5, name: SERVICE });
     const service = await start(
       makeContext(serviceDb, readConfig({ ...environment, PALOMAR_DATA_DIR: dataDir }), failures),
     );
@@ -131,6 +136,7 @@ export async function startTestTracking(environment: Readonly<Record<string, str
     deliver: (email, html, options = {}) =>
       deliver(db, { instanceId: instance.id, campaignNumid: campaign.numid, email, html, ...options }),
     eventsOf: (delivery) => eventsOf(db, delivery),
+    linksLearnt: () => linksLearnt(db),
     restart: async () => {
       await halt();
       running = await run();
@@ -206,6 +212,24 @@ async function eventsOf(db: Db, { contactId }: TestDelivery): Promise<StoredEven
     .orderBy(["at", "id"])
     .select("kind", "machine", "detail", "campaign_numid", "delivery_id");
   return rows.map((row) => ({ ...row, kind: eventKindOf(row.kind) })).filter(({ kind }) => kind !== "sent");
+}
+
+/** The service looks again when it has learnt what it found: so its second look from now on tells that it knows all. */
+async function linksLearnt(db: Db): Promise<void> {
+  const { rows } = await db.raw("select now()");
+  const looks = new Set<number>();
+  await eventually(
+    async () => {
+      const begun: Date[] = await db("pg_stat_activity")
+        .whereRaw("datname = current_database() and query ~ 'tracked_links'")
+        .where({ application_name: `palomar ${SERVICE}` })
+        .where("query_start", ">", rows[0].now)
+        .pluck("query_start");
+      for (const at of begun) looks.add(at.getTime());
+      return looks.size;
+    },
+    (count) => count >= 2,
+  );
 }
 
 function toAddress(text: string): EmailAddress {

@@ -1,5 +1,4 @@
 import { randomInt } from "node:crypto";
-import { createSocket } from "node:dgram";
 import { connect } from "node:net";
 import { connect as connectTls } from "node:tls";
 import { decodeMessage, encodeMessage, type Message, type MessageRecord } from "../../services/core/dns/message.ts";
@@ -7,6 +6,7 @@ import { decodeRecords, encodeRecords } from "../../services/core/dns/record.ts"
 import { CLASS, RCODE, TYPE } from "../../services/core/dns/rr-types.ts";
 import { decodeSoaRdata, encodeSoaRdata } from "../../services/core/dns/soa.ts";
 import { type TsigKey, TsigSigner, TsigVerifier } from "../../services/core/dns/tsig.ts";
+import { exchangeDatagram } from "./datagrams.ts";
 import { nameOf } from "./dns-server.ts";
 
 export interface TransferQuestion {
@@ -33,7 +33,7 @@ export interface TransferAnswer {
   readonly authentic: boolean | undefined;
 }
 
-const TIMEOUT_MS = 20_000;
+const TIMEOUT_MS = 60_000;
 
 /** Asks over one TCP connection, and takes messages until the answer is whole. */
 export async function askOverTcp(server: string, question: TransferQuestion): Promise<TransferAnswer> {
@@ -71,24 +71,12 @@ export async function askOverTcp(server: string, question: TransferQuestion): Pr
   return makeAnswer(messages, question, signer);
 }
 
-/** Asks with one datagram. */
+/** Asks with a datagram. */
 export async function askOverUdp(server: string, question: TransferQuestion): Promise<TransferAnswer> {
   const { octets, signer } = makeQuery(question);
   const [host, port] = split(server);
-  const message = await new Promise<Uint8Array>((resolve, reject) => {
-    const socket = createSocket(host.includes(":") ? "udp6" : "udp4");
-    const timer = setTimeout(() => {
-      socket.close();
-      reject(new Error(`no answer from ${server} by UDP`));
-    }, TIMEOUT_MS);
-    socket.on("message", (answer) => {
-      clearTimeout(timer);
-      socket.close();
-      resolve(Uint8Array.from(answer));
-    });
-    socket.send(octets, port, host);
-  });
-  return makeAnswer([message], question, signer);
+  const message = await exchangeDatagram(octets, { host, port });
+  return makeAnswer([Uint8Array.from(message)], question, signer);
 }
 
 /** Records as texts that compare, whatever their order. */

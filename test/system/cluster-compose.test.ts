@@ -204,8 +204,10 @@ describe.skipIf(!isRoot)(`the containers of docker-compose.yml as processes${why
       ["delivery", "palomar_queue_ready_seconds 0", "palomar_zones{"],
       ["dns-server", 'palomar_zones{state="published"} ', "palomar_queue_recipients "],
     ] as const) {
-      const metrics = await metricsOf(name);
-      expect(metrics).toContain(`\n${shown}`);
+      const metrics = await eventually(
+        () => metricsOf(name),
+        (text) => text.includes(`\n${shown}`),
+      );
       expect(metrics).not.toContain(`\n${hidden}`);
     }
   });
@@ -222,8 +224,12 @@ describe.skipIf(!isRoot)(`the containers of docker-compose.yml as processes${why
         await db.destroy();
       }
     };
-    const connected = await ask("migrate", "select distinct usename from pg_stat_activity where usename ~ '^palomar_'");
     const running = own.map(([name]) => name).filter((name) => name !== "migrate");
+    // Who has nothing to ask for a while keeps no connection.
+    const connected = await eventually(
+      () => ask("migrate", "select distinct usename from pg_stat_activity where usename ~ '^palomar_'"),
+      ({ length }) => length === running.length,
+    );
     expect(connected.map(({ usename }) => usename).sort()).toEqual(
       running.map((name) => `palomar_${name.replaceAll("-", "_")}`).sort(),
     );

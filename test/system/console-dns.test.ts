@@ -19,7 +19,7 @@ import { eventually, type StartedStack } from "../support/stack.ts";
 import { withStackDatabase } from "../support/stack-database.ts";
 
 // What somebody does with zones in the console, in a real browser on the running stack; the wire says what came of it.
-describe.skipIf(!hasBrowser)(`zones in the console${browserNote}`, { timeout: 300_000 }, () => {
+describe.skipIf(!hasBrowser)(`zones in the console${browserNote}`, () => {
   let visited: ConsoleVisit;
   let stack: StartedStack;
   let page: Page;
@@ -27,7 +27,7 @@ describe.skipIf(!hasBrowser)(`zones in the console${browserNote}`, { timeout: 30
   beforeAll(async () => {
     visited = await visitConsole();
     ({ stack, page } = visited);
-  }, 240_000);
+  });
 
   afterAll(() => visited?.close());
 

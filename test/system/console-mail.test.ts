@@ -19,7 +19,7 @@ import { eventually, type StartedStack } from "../support/stack.ts";
 
 // From a list of addresses to a finished campaign, in a real browser on the running stack; the mail API and the
 // sandbox say what came of it.
-describe.skipIf(!hasBrowser)(`mail in the console${browserNote}`, { timeout: 180_000 }, () => {
+describe.skipIf(!hasBrowser)(`mail in the console${browserNote}`, () => {
   let visited: ConsoleVisit;
   let stack: StartedStack;
   let page: Page;
@@ -27,7 +27,7 @@ describe.skipIf(!hasBrowser)(`mail in the console${browserNote}`, { timeout: 180
   beforeAll(async () => {
     visited = await visitConsole();
     ({ stack, page } = visited);
-  }, 240_000);
+  });
 
   afterAll(() => visited?.close());
 
@@ -149,7 +149,7 @@ describe.skipIf(!hasBrowser)(`mail in the console${browserNote}`, { timeout: 180
 
     await button("Start").click();
     await dialog().getByRole("button", { name: "Start" }).click();
-    await page.getByText("sent", { exact: true }).first().waitFor({ timeout: 90_000 });
+    await page.getByText("sent", { exact: true }).first().waitFor();
     // 31 contacts, of whom one is invalid.
     await page.getByText("30 / 30").waitFor();
     // Images from elsewhere are kept out by the console's policy: that is all it had to complain of.

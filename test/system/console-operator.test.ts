@@ -8,7 +8,7 @@ import { eventually, type StartedStack } from "../support/stack.ts";
 import { withStackDatabase } from "../support/stack-database.ts";
 
 // What an operator does in the console, in a real browser on the running stack.
-describe.skipIf(!hasBrowser)(`the operator's pages${browserNote}`, { timeout: 300_000 }, () => {
+describe.skipIf(!hasBrowser)(`the operator's pages${browserNote}`, () => {
   let visited: ConsoleVisit;
   let stack: StartedStack;
   let page: Page;
@@ -16,7 +16,7 @@ describe.skipIf(!hasBrowser)(`the operator's pages${browserNote}`, { timeout: 30
   beforeAll(async () => {
     visited = await visitConsole();
     ({ stack, page } = visited);
-  }, 240_000);
+  });
 
   afterAll(() => visited?.close());
 
@@ -189,7 +189,7 @@ describe.skipIf(!hasBrowser)(`the operator's pages${browserNote}`, { timeout: 30
     await rowOf("dns-server").waitFor();
     for (let count = 0; count < 50; count++) await askDns(stack.addresses.dns, `name-${count}.example.org`, "A");
     await open("/operator/dns");
-    await page.getByText("REFUSED").waitFor({ timeout: 90_000 });
+    await page.getByText("REFUSED").waitFor({ timeout: 150_000 });
     await page.locator(".chart canvas").waitFor();
     await expectAccessible(page);
     await open("/");

@@ -28,7 +28,7 @@ const SCRIPT_OCTETS = `performance.getEntriesByType("resource")
   .reduce((sum, { encodedBodySize }) => sum + encodedBodySize, 0)`;
 
 // The frame of the console in a real browser: signing in, who sees what, languages, themes, small windows.
-describe.skipIf(!hasBrowser)(`the console's frame${browserNote}`, { timeout: 300_000 }, () => {
+describe.skipIf(!hasBrowser)(`the console's frame${browserNote}`, () => {
   const dataDir = makeDataDir();
   let stack: StartedStack;
   let browser: Browser;
@@ -38,7 +38,7 @@ describe.skipIf(!hasBrowser)(`the console's frame${browserNote}`, { timeout: 300
     stack = await startStack(dataDir);
     operator = stack.credentials.operator;
     browser = await startBrowser();
-  }, 240_000);
+  });
 
   afterAll(async () => {
     await browser?.close();

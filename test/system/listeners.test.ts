@@ -310,7 +310,10 @@ describe("TLS", () => {
 });
 
 it("after all of it every service is ready, and none was started again", async () => {
-  const answer = await fetch(`${stack.addresses.metrics}/readyz`);
+  const answer = await eventually(
+    () => fetch(`${stack.addresses.metrics}/readyz`),
+    ({ ok }) => ok,
+  );
   expect(await answer.json()).toEqual({ status: "ok", problems: [] });
   expect(stack.printed()).not.toContain("a service ended");
 });

@@ -110,11 +110,20 @@ function killService(name: string): void {
   const { pid } = stack.process;
   const children = readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").trim().split(" ").map(Number);
   const [child] = children.filter((child) => {
-    const words = readFileSync(`/proc/${child}/cmdline`, "utf8").split("\0");
+    const words = wordsOf(child);
     return words.some((word) => word.includes("service-process")) && words.includes(name);
   });
   if (child === undefined) throw new Error(`${name} does not run`);
   process.kill(child, "SIGKILL");
+}
+
+/** What a process was started with; nothing when it ends just now. */
+function wordsOf(pid: number): string[] {
+  try {
+    return readFileSync(`/proc/${pid}/cmdline`, "utf8").split("\0");
+  } catch {
+    return [];
+  }
 }
 
 const someArrived = (name: string, count: number) =>

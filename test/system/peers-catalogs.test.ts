@@ -19,7 +19,7 @@ import { SECONDARY_PEERS, startSecondary } from "../support/peers-secondaries.ts
 import { askOverUdp, serialOf } from "../support/transfer-client.ts";
 
 const CATALOG = "catalog.example.net";
-const PATIENCE_MS = 30_000;
+const PATIENCE_MS = 60_000;
 
 let database: TestDatabase;
 let context: ServiceContext;
@@ -76,7 +76,7 @@ describe.each(["bind", "knot"] as const)("%s with a catalog, by the printed stan
       }
       expect(await serialAt("first.example")).toBe(2);
     },
-    150_000,
+    10 * PATIENCE_MS,
   );
 });
 

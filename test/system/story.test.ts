@@ -312,12 +312,15 @@ describe("the mail path", () => {
 describe("monitoring", () => {
   it("is healthy, ready and measured", async () => {
     expect((await callApi("GET", `${stack.addresses.metrics}/healthz`, {})).status).toBe(200);
-    expect((await callApi("GET", `${stack.addresses.metrics}/readyz`, {})).body).toEqual({
-      status: "ok",
-      problems: [],
-    });
-    expect((await callApi("GET", `${stack.addresses.metrics}/metrics`, {})).body).toContain(
-      "palomar_observations_total",
+    // A database or a service that has to wait for a processor may be late for once.
+    const ready = await eventually(
+      () => callApi("GET", `${stack.addresses.metrics}/readyz`, {}),
+      ({ status }) => status === 200,
+    );
+    expect(ready.body).toEqual({ status: "ok", problems: [] });
+    await eventually(
+      () => callApi("GET", `${stack.addresses.metrics}/metrics`, {}),
+      ({ body }) => body.includes("palomar_observations_total"),
     );
   });
 });
