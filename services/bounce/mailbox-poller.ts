@@ -65,8 +65,10 @@ export class MailboxPoller {
       const nextInSeconds = taken < MESSAGES_PER_POLL ? EVERY_SECONDS : 0;
       await settleMailbox(db, name, this.#owner, { problem: null, nextInSeconds });
     } catch (error) {
-      if (!stopping.aborted) observe({ kind: "mailbox-not-polled", level: "warn", mailbox: name, err: error });
-      const nextInSeconds = stopping.aborted ? 0 : AFTER_A_PROBLEM_SECONDS;
+      // Who stops has no fault to find with the mailbox: the next poller goes on where this one was.
+      if (stopping.aborted) return settleMailbox(db, name, this.#owner, { problem: null, nextInSeconds: 0 });
+      observe({ kind: "mailbox-not-polled", level: "warn", mailbox: name, err: error });
+      const nextInSeconds = AFTER_A_PROBLEM_SECONDS;
       await settleMailbox(db, name, this.#owner, { problem: problemOf(error), nextInSeconds });
     }
   }

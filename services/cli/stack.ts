@@ -136,10 +136,12 @@ async function bringUpToDate(db: Db): Promise<void> {
 }
 
 /**
- * Looks at the files and folders that the configuration names, before anything is started.
+ * Looks, before anything is started, at the files and folders that the configuration names, and whether the services
+ * that are to run have the listeners that they need.
  * @returns a line for each problem, naming its variable
  */
-export async function checkSurroundings({ dataDir, tls, placeDatabase }: Config): Promise<string[]> {
+export async function checkSurroundings(config: Config, services: readonly ServiceName[]): Promise<string[]> {
+  const { dataDir, tls, placeDatabase } = config;
   const files = [
     ...(tls
       ? ([
@@ -153,7 +155,21 @@ export async function checkSurroundings({ dataDir, tls, placeDatabase }: Config)
     files.map(async ([variable, path]) => explain(variable, await attempt(access(path, constants.R_OK)))),
   );
   const folder = await attempt(makeFolder(dataDir).then(() => access(dataDir, constants.W_OK)));
-  return [...unreadable, explain("PALOMAR_DATA_DIR", folder)].filter((problem) => problem !== undefined);
+  const found = [...unreadable, explain("PALOMAR_DATA_DIR", folder)].filter((problem) => problem !== undefined);
+  return [...found, ...missingListeners(config, services)];
+}
+
+/** Delivery writes links that lead to tracking, and fills the sandbox's inbox. */
+function missingListeners({ listen, trackingUrl, delivery }: Config, services: readonly ServiceName[]): string[] {
+  if (!services.includes("delivery")) return [];
+  const problems: string[] = [];
+  if (listen.tracking.length === 0 && trackingUrl === null) {
+    problems.push("PALOMAR_TRACKING_LISTEN: off, so PALOMAR_TRACKING_URL has to say where links of messages lead");
+  }
+  if (listen.sandbox.length === 0 && delivery.kind === "sandbox") {
+    problems.push("PALOMAR_SANDBOX_LISTEN: off, while PALOMAR_DELIVERY is sandbox");
+  }
+  return problems;
 }
 
 /** Level by level: a recursive mkdir never ends where the file system invents folders, as in /proc. */

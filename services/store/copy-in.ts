@@ -26,15 +26,21 @@ export async function copyIn(
   const finished = once(stream, "finish").then(() => {});
   // Whoever is still writing hears of a failure by that.
   finished.catch(() => {});
-  const writer = new RowWriter();
-  for (const row of rows) {
-    writer.add(row);
-    if (writer.octets >= CHUNK_OCTETS) await write(stream, writer.take());
+  try {
+    const writer = new RowWriter();
+    for (const row of rows) {
+      writer.add(row);
+      if (writer.octets >= CHUNK_OCTETS) await write(stream, writer.take());
+    }
+    writer.end();
+    await write(stream, writer.take());
+    stream.end();
+    return { finished };
+  } catch (error) {
+    // A COPY that nobody ends keeps the rollback waiting for ever.
+    stream.destroy(error as Error);
+    throw error;
   }
-  writer.end();
-  await write(stream, writer.take());
-  stream.end();
-  return { finished };
 }
 
 /** Resolves when the octets are on their way. */

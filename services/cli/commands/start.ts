@@ -13,10 +13,11 @@ export function registerStartCommand(program: Command, runtime: CommandRuntime):
     .addArgument(new Argument("[service...]", "all services when none is named").choices(nameable))
     .description("run services until SIGINT or SIGTERM")
     .action(async (named: ServiceName[]) => {
-      const problems = await checkSurroundings(runtime.config);
+      const services = named.length > 0 ? named : SERVICE_NAMES;
+      const problems = await checkSurroundings(runtime.config, services);
       if (problems.length > 0) runtime.misused(problems.join("\npalomar: "));
       const logger = makeLogger("supervisor", runtime.config.logLevel);
-      const stack = new Stack(runtime.config, named.length > 0 ? named : SERVICE_NAMES, logger);
+      const stack = new Stack(runtime.config, services, logger);
       const asked = listenForSignals(stack);
       // A signal stops what has been started, however far the start has come.
       const banner = await Promise.race([stack.start(), asked]);

@@ -266,20 +266,40 @@ async function archiveMessages(transaction: Transaction, outcomes: readonly Deli
   const kept = outcomes.flatMap(({ deliveryId, instanceId, archived }) =>
     archived ? [{ deliveryId, instanceId, ...archived }] : [],
   );
-  if (kept.length === 0) return;
-  await transaction("archived_messages")
-    .insert(
-      kept.map(({ deliveryId, instanceId, eeid, recipientKey, octets }) => ({
-        delivery_id: deliveryId,
-        instance_id: instanceId,
-        eeid,
-        recipient_key: recipientKey,
-        octets,
-        sent_at: transaction.fn.now(),
-      })),
-    )
-    .onConflict(["delivery_id", "instance_id"])
-    .ignore();
+  for (const portion of portionsOf(kept, ({ octets }) => octets.length, ARCHIVE_PORTION_OCTETS)) {
+    await transaction("archived_messages")
+      .insert(
+        portion.map(({ deliveryId, instanceId, eeid, recipientKey, octets }) => ({
+          delivery_id: deliveryId,
+          instance_id: instanceId,
+          eeid,
+          recipient_key: recipientKey,
+          octets,
+          sent_at: transaction.fn.now(),
+        })),
+      )
+      .onConflict(["delivery_id", "instance_id"])
+      .ignore();
+  }
+}
+
+/** Of one statement: PostgreSQL takes no message above 1 GiB, and copies what it takes. */
+const ARCHIVE_PORTION_OCTETS = 32 * 1024 * 1024;
+
+/** Things in order, in portions of at most so much together; what alone is more is a portion of its own. */
+function* portionsOf<T>(things: readonly T[], sizeOf: (thing: T) => number, most: number): Generator<T[]> {
+  let portion: T[] = [];
+  let size = 0;
+  for (const thing of things) {
+    if (portion.length > 0 && size + sizeOf(thing) > most) {
+      yield portion;
+      portion = [];
+      size = 0;
+    }
+    portion.push(thing);
+    size += sizeOf(thing);
+  }
+  if (portion.length > 0) yield portion;
 }
 
 function eventBase(owner: DeliveryOwner) {

@@ -24,7 +24,7 @@ export async function applyRetention(db: Db, now: Date, signal?: AbortSignal): P
   );
   for (const { id, event_days, archive_days, message_days } of instances) {
     if (signal?.aborted) return;
-    if (event_days !== null) await removeEventsBefore(db, id, startOfDay(now, event_days));
+    if (event_days !== null) await removeEventsBefore(db, id, startOfDay(now, event_days), signal);
     if (archive_days !== null) await removeArchivesBefore(db, id, startOfDay(now, archive_days));
     if (message_days !== null)
       await removeMessages(db, { instanceId: id, before: startOfDay(now, message_days) }, signal);
@@ -32,13 +32,27 @@ export async function applyRetention(db: Db, now: Date, signal?: AbortSignal): P
   await dropEmptyEventMonths(db, now);
 }
 
-async function removeEventsBefore(db: Db, instanceId: number, cutoff: Date): Promise<void> {
-  await db.transaction(async (transaction) => {
-    await holdFolding(transaction);
-    await transaction("events").where({ instance_id: instanceId }).where("at", "<", cutoff).delete();
-    await transaction("event_counts").where({ instance_id: instanceId }).where("bucket", "<", cutoff).delete();
-    await transaction("event_count_deltas").where({ instance_id: instanceId }).where("minute", "<", cutoff).delete();
-  });
+/** Day by day: counting events waits meanwhile. */
+async function removeEventsBefore(db: Db, instanceId: number, cutoff: Date, signal?: AbortSignal): Promise<void> {
+  for (let until = new Date(0); until < cutoff && !signal?.aborted; ) {
+    until = await endOfOldestDay(db, instanceId, cutoff);
+    await db.transaction(async (transaction) => {
+      await holdFolding(transaction);
+      await transaction("events").where({ instance_id: instanceId }).where("at", "<", until).delete();
+      await transaction("event_counts").where({ instance_id: instanceId }).where("bucket", "<", until).delete();
+      await transaction("event_count_deltas").where({ instance_id: instanceId }).where("minute", "<", until).delete();
+    });
+  }
+}
+
+/** The cutoff when no day before it has events. */
+async function endOfOldestDay(db: Db, instanceId: number, cutoff: Date): Promise<Date> {
+  const [oldest] = await queryRows<{ at: Date | null }>(
+    db,
+    "select min(at) as at from events where instance_id = ? and at < ?",
+    [instanceId, cutoff],
+  );
+  return oldest?.at ? startOfDay(oldest.at, -1) : cutoff;
 }
 
 async function removeArchivesBefore(db: Db, instanceId: number, cutoff: Date): Promise<void> {

@@ -1,0 +1,30 @@
+import { mkdtempSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { checkSurroundings } from "../../../services/cli/stack.ts";
+import { loadConfig } from "../../../services/platform/config.ts";
+import { SERVICE_NAMES, type ServiceName } from "../../../services/platform/service.ts";
+
+const NO_TRACKING = { PALOMAR_TRACKING_LISTEN: "off" };
+const NO_SANDBOX = { PALOMAR_SANDBOX_LISTEN: "off" };
+
+test.each<[Record<string, string>, readonly ServiceName[], string[]]>([
+  [{}, SERVICE_NAMES, []],
+  [
+    { ...NO_TRACKING, ...NO_SANDBOX },
+    SERVICE_NAMES,
+    [
+      "PALOMAR_TRACKING_LISTEN: off, so PALOMAR_TRACKING_URL has to say where links of messages lead",
+      "PALOMAR_SANDBOX_LISTEN: off, while PALOMAR_DELIVERY is sandbox",
+    ],
+  ],
+  [{ ...NO_TRACKING, PALOMAR_TRACKING_URL: "https://track.example.org" }, SERVICE_NAMES, []],
+  [{ ...NO_SANDBOX, PALOMAR_DELIVERY: "mx" }, ["delivery"], []],
+  [{ ...NO_TRACKING, ...NO_SANDBOX }, ["dns-server", "dns-api"], []],
+])("%j for %j", async (environment, services, problems) => {
+  const dataDir = mkdtempSync(join(tmpdir(), "palomar-surroundings-"));
+  const config = loadConfig({ PALOMAR_DATA_DIR: dataDir, ...environment });
+  if (!config.ok) throw new Error(config.error.join());
+  expect(await checkSurroundings(config.value, services)).toEqual(problems);
+});
