@@ -4,7 +4,7 @@ import type { ContactChange } from "../../core/mail/contact-input.ts";
 import type { Result } from "../../core/result.ts";
 import { type Db, queryRows } from "../../platform/db.ts";
 import { joinGroups } from "./groups.ts";
-import { addMissingContacts, INSTANCE } from "./recipients.ts";
+import { addMissingContacts } from "./recipients.ts";
 
 /** What of a `contact` is read from its own row and its links: a `ContactRow`, see `readContacts`. */
 export const CONTACT_COLUMNS = `
@@ -130,7 +130,7 @@ async function applyChanges(
        from jsonb_to_recordset(?::jsonb) as given (email text, "emailKey" text, "firstName" text, "lastName" text,
          age smallint, sex text, profession text, locality text, "countryCode" text, "regionCode" text, city text,
          device text, "deviceSubtypeId" integer, invalid boolean, fields jsonb)
-       join contacts as contact on contact.instance_id = ${INSTANCE} and contact.email_key = given."emailKey"
+       join contacts as contact on contact.instance_id = ? and contact.email_key = given."emailKey"
        order by contact.email_key for no key update of contact
      )
      update contacts as contact set

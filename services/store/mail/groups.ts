@@ -1,5 +1,4 @@
 import { type Db, queryRows } from "../../platform/db.ts";
-import { INSTANCE } from "./recipients.ts";
 
 /** Makes groups of an instance; those that exist stay as they are. */
 export async function addGroups(db: Db, instanceId: number, names: readonly string[]): Promise<void> {
@@ -30,7 +29,7 @@ export async function joinGroups(
     db,
     `insert into contact_groups (instance_id, contact_id, group_id)
      select contacts.instance_id, contacts.id, groups.id from unnest(?::text[], ?::text[]) as given (email_key, group_name)
-     join contacts on contacts.instance_id = ${INSTANCE} and contacts.email_key = given.email_key
+     join contacts on contacts.instance_id = ? and contacts.email_key = given.email_key
      join groups on groups.instance_id = contacts.instance_id and groups.name = given.group_name
      order by 2, 3 on conflict do nothing`,
     [memberships.map(({ emailKey }) => emailKey), memberships.map(({ group }) => group), instanceId],

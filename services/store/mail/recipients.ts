@@ -151,7 +151,7 @@ export async function addMissingContacts(
     `insert into contacts (instance_id, email, email_key, domain_group_id, first_name, last_name)
      select ?, email, email_key, domain_group_id, first_name, last_name from ${GIVEN_ADDRESSES}
      where not exists
-       (select 1 from contacts as known where known.instance_id = ${INSTANCE} and known.email_key = given.email_key)
+       (select 1 from contacts as known where known.instance_id = ? and known.email_key = given.email_key)
      order by email_key
      on conflict (instance_id, email_key) do nothing
      returning id`,
@@ -159,12 +159,6 @@ export async function addMissingContacts(
   );
   return rows.map((row) => row.id);
 }
-
-/**
- * An instance that a statement joins many keys to, as a value that the planner does not see: it takes one that came after
- * the last statistics for empty, and would go through all of its contacts for each key.
- */
-export const INSTANCE = "(select ?::bigint)";
 
 /** Addresses as a table; its values are `givenAddresses`. */
 const GIVEN_ADDRESSES = `unnest(?::text[], ?::text[], ?::smallint[], ?::text[], ?::text[])
@@ -201,7 +195,7 @@ async function updateNames(
        select contact.instance_id, contact.id, coalesce(given.first_name, contact.first_name) as first_name,
          coalesce(given.last_name, contact.last_name) as last_name
        from unnest(?::text[], ?::text[], ?::text[]) as given (email_key, first_name, last_name)
-       join contacts as contact on contact.instance_id = ${INSTANCE} and contact.email_key = given.email_key
+       join contacts as contact on contact.instance_id = ? and contact.email_key = given.email_key
        where given.first_name <> contact.first_name or given.last_name <> contact.last_name
        order by contact.email_key for no key update of contact
      )
