@@ -206,6 +206,15 @@ describe("ver_eventos", () => {
     expect(timestamps).toEqual(Array.from({ length: 2_500 }, (_, n) => at(n).toISOString().slice(0, 19)));
   });
 
+  test("digits in the query may begin with zeros, and stand in where the body has null", async () => {
+    const { status, body } = await api.north.call("GET", "/v1/ver_eventos?pagina=02&cantidad=010", {
+      ...whole,
+      pagina: null,
+    });
+    expect([status, body.eventos.length]).toEqual([200, 10]);
+    expect(body.eventos[0].timestamp).toBe(at(10).toISOString().slice(0, 19));
+  });
+
   test("a period that begins and ends within a minute", async () => {
     const from = at(100).toISOString().slice(0, 19);
     const to = at(120).toISOString().slice(0, 19);

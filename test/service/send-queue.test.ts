@@ -2,6 +2,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { validateAddress } from "../../services/core/mail/address.ts";
 import { acceptSends, findBatch, type Send } from "../../services/store/mail/batches.ts";
 import { saveContacts } from "../../services/store/mail/contact-profiles.ts";
+import { recordOutcomes } from "../../services/store/mail/deliveries.ts";
 import { addInstance, findInstanceByName } from "../../services/store/mail/instances.ts";
 import { resolveRecipients } from "../../services/store/mail/recipients.ts";
 import { SendQueue } from "../../services/store/mail/send-queue.ts";
@@ -104,6 +105,32 @@ test("the contacts of an instance that came after the last statistics are found 
     });
   }
   expect(await db("contacts").where({ instance_id: late, first_name: "B", last_name: "Late" })).toHaveLength(500);
+});
+
+test("archived messages that are large together go to the database in portions", async () => {
+  const { db } = database;
+  const sends = [0, 1, 2].map((n) => makeSend(`large${n}@example.net`, { archive: true }));
+  const { eeid } = (await db.transaction((transaction) => acceptSends(transaction, sends)))[0]!;
+  const deliveries = await db("deliveries").where("recipient", "like", "large%").orderBy("id");
+  const octets = Buffer.alloc(20 * 1024 * 1024, "x");
+  const outcomes = deliveries.map(({ id, recipient }) => ({
+    instanceId,
+    deliveryId: id,
+    state: "delivered" as const,
+    attempts: 1,
+    reply: "250 ok",
+    archived: { eeid, recipientKey: recipient, octets },
+  }));
+  const inserts: string[] = [];
+  const listen = ({ sql }: { sql: string }) => {
+    if (sql.startsWith('insert into "archived_messages"')) inserts.push(sql);
+  };
+  db.on("query", listen);
+  await db.transaction((transaction) => recordOutcomes(transaction, outcomes, { hardBouncesToInvalidate: 2 }));
+  db.removeListener("query", listen);
+  expect(inserts).toHaveLength(3);
+  const kept = await db("archived_messages").select(db.raw("length(octets) as length"));
+  expect(kept).toEqual(deliveries.map(() => ({ length: octets.length })));
 });
 
 /** Not by `inTransaction`, which would try again what had waited in a circle. */

@@ -24,7 +24,8 @@ export function findJsonNotification(message: MimePart): JsonNotification | unde
   if (!text.trimStart().startsWith("{") || !/"(?:notificationType|eventType|Message)"/.test(text)) return undefined;
   const outer = parseObject(text.slice(text.indexOf("{"), text.search(/\n--[ \r]*\n|$(?![\s\S])/)));
   const inner = typeof outer?.Message === "string" ? parseObject(outer.Message) : outer;
-  const type = String(inner?.notificationType ?? inner?.eventType ?? "").toLowerCase();
+  const named = inner?.notificationType ?? inner?.eventType;
+  const type = typeof named === "string" ? named.toLowerCase() : "";
   if (!inner || (type !== "bounce" && type !== "complaint" && type !== "delivery")) return undefined;
   const detail = asObject(inner[type]);
   const listed = detail[LIST_OF_TYPE[type]];

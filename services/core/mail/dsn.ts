@@ -85,12 +85,18 @@ export function parseDeliveryStatus(text: string): DsnRecipient[] {
 
 /** The address in a recipient field: `rfc822;<user@example.org>`, `user@example.org (comment)`, X.400 and bare forms. */
 export function addressOfField(value: string): string {
-  const withoutType = value.replace(/^\s*[\w -]{1,30};\s*/, "").trim();
-  const bracketed = /<\s*([^<>]{1,400})\s*>/.exec(withoutType)?.[1];
-  const candidate = (bracketed ?? withoutType.replace(/\s*\([^()]*\)\s*$/, "")).trim();
+  const withoutType = value
+    .slice(0, MAX_RECIPIENT_CHARACTERS)
+    .replace(/^\s*[\w -]{1,30};/, "")
+    .trim();
+  const bracketed = /<([^<>]{1,400})>/.exec(withoutType)?.[1];
+  const candidate = (bracketed ?? withoutType.replace(/\([^()]*\)$/, "")).trim();
   const unquoted = candidate.replace(/^(["']+)([^"']*)["']+$/, "$2");
   return decodeUnicodeAddress(unquoted.replace(/^mailto:/i, "").slice(0, 320));
 }
+
+/** An address of 320 characters with what is written around it; what is longer is an attack. */
+const MAX_RECIPIENT_CHARACTERS = 1000;
 
 function toRecipient(fields: ReadonlyMap<string, readonly string[]>): DsnRecipient {
   const value = (name: string) => fields.get(name)?.join(" ").trim() ?? "";
@@ -137,7 +143,7 @@ function* readGroups(text: string): Generator<FieldGroup> {
   let group: FieldGroup = new Map();
   let field: string[] | undefined;
   for (const line of text.split(/\r\n|\n|\r/)) {
-    const match = /^[>\s]{0,8}([A-Za-z][A-Za-z0-9-]{2,60})[ \t]*:[ \t]*(.*)$/.exec(line);
+    const match = /^[>\s]{0,8}([A-Za-z][A-Za-z0-9-]{2,60})[ \t]*:(.*)$/s.exec(line);
     const name = match?.[1]?.toLowerCase() ?? "";
     if (line.trim() === "") {
       if (group.size > 0) yield group;
