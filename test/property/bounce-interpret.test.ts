@@ -77,6 +77,9 @@ describe("hostile messages cost bounded time", () => {
     (_, depth) => `Content-Type: multipart/mixed; boundary=b${depth}\r\n\r\n--b${depth}\r\n`,
   );
   const html = `${header}Content-Type: text/html\r\n\r\n`;
+  const fields = `${header}Content-Type: message/delivery-status\r\n\r\n`;
+  const blanks = " ".repeat(200_000);
+  const json = `${header}\r\n{"notificationType":`;
   const quotedPrintable = `${header}Content-Transfer-Encoding: quoted-printable\r\n\r\n`;
 
   test.each<[string, () => Buffer]>([
@@ -132,6 +135,27 @@ describe("hostile messages cost bounded time", () => {
           200_000,
         ),
     ],
+    [
+      "stars before an address, and blanks behind it",
+      () => Buffer.from(`${header}\r\n${"*".repeat(127)}@b${" ".repeat(15_000)}x`),
+    ],
+    [
+      "a sentence said again and again, a name, and blanks that no letter follows",
+      () => Buffer.from(`${header}\r\n${"following".repeat(44)}\n abc${" ".repeat(15_000)}\u2003x`),
+    ],
+    ["a field of blanks that ends in a line separator", () => Buffer.from(`${fields}X-A:${blanks}\u2028x`)],
+    ["an open bracket and blanks", () => Buffer.from(`${fields}Final-Recipient: rfc822;<${blanks}x`)],
+    ["a recipient with blanks inside", () => Buffer.from(`${fields}Final-Recipient: rfc822;a${blanks}b`)],
+    ["a recipient of quotes", () => Buffer.from(`${fields}Final-Recipient: rfc822;${'"'.repeat(200_000)}b`)],
+    [
+      "a notice that names each of hundreds of recipients in each of its characters",
+      () =>
+        Buffer.from(
+          `${multipart}--b\r\n\r\n${"a".repeat(16_000)}\r\n--b\r\nContent-Type: message/delivery-status\r\n\r\n${Array.from({ length: 320 }, (_, index) => `Final-Recipient: rfc822; ${"a".repeat(index + 1)}\r\nAction: failed\r\n\r\n`).join("")}--b--\r\n`,
+        ),
+    ],
+    ["JSON nested where a word is expected", () => Buffer.from(`${json}${"[".repeat(60_000)}${"]".repeat(60_000)}}`)],
+    ["JSON that is no text and says so", () => Buffer.from(`${json}{"toString":1,"valueOf":1}}`)],
   ])("%s", (_, make) => {
     const octets = make();
     const startedMs = processorMs();

@@ -159,6 +159,14 @@ describe("delivery reports", () => {
     expect((await eventsOf(email)).sort()).toEqual(["envio", "envio", "invalidacion", "rebote_hard", "rebote_hard"]);
   });
 
+  it("count whatever characters the report writes into an address", async () => {
+    const email = "odd@example.net";
+    const token = await deliver(email);
+    await sendBack(`${token}@bounces.localhost`, hardReport("odd\\x{0}\\x{D800}@example.net"));
+    await untilQuiet();
+    expect(await eventsOf(email)).toEqual(["envio", "rebote_hard"]);
+  });
+
   it("start the count anew after a revalidation", async () => {
     const email = "back@example.net";
     await sendBack(`${await deliver(email)}@bounces.localhost`, hardReport(email));

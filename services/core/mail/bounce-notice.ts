@@ -132,9 +132,13 @@ export function passagesOf(text: string, addresses: readonly string[]): NoticeRe
   const lowerText = text.toLowerCase();
   const wanted = addresses.map((address) => address.toLowerCase());
   // A report that repeats a recipient a thousand times must not cost a thousand times its notice.
-  const mentions = wanted.map((address, index) =>
-    wanted.indexOf(address) < index ? [] : mentionsOf(lowerText, address),
-  );
+  const found = wanted.map((address, index) => (wanted.indexOf(address) < index ? [] : mentionsOf(lowerText, address)));
+  // Where one address begins with another, the longer is named; so no passage is read for several.
+  const lengths = new Map<number, number>();
+  for (const [index, starts] of found.entries()) {
+    for (const start of starts) lengths.set(start, Math.max(lengths.get(start) ?? 0, wanted[index]!.length));
+  }
+  const mentions = found.map((starts, index) => starts.filter((start) => lengths.get(start) === wanted[index]!.length));
   const starts = [...new Set(mentions.flat())].sort((left, right) => left - right);
   const ends = new Map(starts.map((start, index) => [start, starts[index + 1]]));
   return addresses.map((address, index) => {
@@ -148,11 +152,21 @@ export function passagesOf(text: string, addresses: readonly string[]): NoticeRe
 function mentionsOf(lowerText: string, address: string): number[] {
   const mentions: number[] = [];
   for (let at = lowerText.indexOf(address); at !== -1 && address !== ""; at = lowerText.indexOf(address, at + 1)) {
-    const isLineStart = /(?:^|\n)[ \t>*<'"(-]{0,40}$/.test(lowerText.slice(Math.max(0, at - 41), at));
-    if (mentions.length === 0 || isLineStart) mentions.push(at);
+    if (mentions.length === 0 || beginsLine(lowerText, at)) mentions.push(at);
   }
   return mentions;
 }
+
+/** Looked at from the place backwards: a hostile text may mention an address at each of its characters. */
+function beginsLine(text: string, at: number): boolean {
+  let start = at;
+  while (start > 0 && at - start < MAX_ORNAMENTS && ORNAMENTS.has(text[start - 1]!)) start--;
+  return start === 0 || text[start - 1] === "\n";
+}
+
+/** What may stand between the beginning of a line and the address with which it begins. */
+const ORNAMENTS = new Set(" \t>*<'\"(-");
+const MAX_ORNAMENTS = 40;
 
 /** The words of the failing system in a text, where the reporting system marks them; else the text. */
 export function remoteWords(text: string): string {

@@ -38,7 +38,7 @@ function parseFeedbackReport(text: string, container: MimePart): FeedbackReport 
   const named = ["original-rcpt-to", "removal-recipient"]
     .map((name) => addressesIn(name).filter(isAddress))
     .find((addresses) => addresses.length > 0);
-  const feedbackType = headerValue({ headers }, "feedback-type").toLowerCase() || "abuse";
+  const feedbackType = /^[\w-]{1,64}/.exec(headerValue({ headers }, "feedback-type").toLowerCase())?.[0] ?? "abuse";
   return { feedbackType, recipients: [...new Set(named ?? returnedRecipients(container))], container };
 }
 

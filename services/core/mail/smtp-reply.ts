@@ -17,7 +17,7 @@ export interface SmtpReply {
  * @returns undefined when the text does not start with a reply code
  */
 export function parseSmtpReply(text: string): SmtpReply | undefined {
-  const lines = text.replace(/\s+$/, "").split(/\r?\n/);
+  const lines = text.trimEnd().split(/\r?\n/);
   const code = Number(/^([2-5]\d\d)(?:[ -]|$)/.exec(lines[0] ?? "")?.[1]);
   if (!code) return undefined;
   const texts = lines.map((line) => line.replace(/^[2-5]\d\d(?:[ -]|$)/, "").trim());

@@ -30,10 +30,17 @@ export interface NotifierOptions {
   readonly observe: Observe;
 }
 
+interface Server {
+  /** As the ACLs have it now: its key may have got another secret. */
+  target: NotifyTarget;
+  readonly queue: ServerQueue;
+}
+
 /** Tells secondaries of new versions of zones: those that the ACLs name, and those in the NS set when so configured. */
 export class Notifier {
   readonly #options: NotifierOptions;
-  readonly #queues = new Map<string, ServerQueue>();
+  /** Those that there is something to tell. */
+  readonly #servers = new Map<string, Server>();
   readonly #sockets = new Map<"udp4" | "udp6", NotifySocket>();
   #stopped = false;
 
@@ -56,20 +63,27 @@ export class Notifier {
 
   async stop(): Promise<void> {
     this.#stopped = true;
-    for (const queue of this.#queues.values()) queue.stop();
+    for (const { queue } of this.#servers.values()) queue.stop();
     await Promise.all([...this.#sockets.values()].map((socket) => socket.close()));
   }
 
   #queueFor(target: NotifyTarget): ServerQueue {
     const key = `${target.host} ${target.port} ${target.key?.name.key}`;
-    const known = this.#queues.get(key);
-    if (known) return known;
+    const known = this.#servers.get(key);
+    if (known) {
+      known.target = target;
+      return known.queue;
+    }
     const queue = new ServerQueue(
-      (news, timeoutMs, signal) => this.#tell(target, news, { timeoutMs, signal }),
+      (news, timeoutMs, signal) => this.#tell(server.target, news, { timeoutMs, signal }),
       this.#options.policy,
-      (news) => this.#observe("notify-given-up", target, news),
+      {
+        givenUp: (news) => this.#observe("notify-given-up", server.target, news),
+        idle: () => this.#servers.delete(key),
+      },
     );
-    this.#queues.set(key, queue);
+    const server: Server = { target, queue };
+    this.#servers.set(key, server);
     return queue;
   }
 
@@ -81,6 +95,7 @@ export class Notifier {
     const { nowSeconds } = this.#options;
     try {
       const addresses = await this.#addressesOf(target.host);
+      if (patience.signal.aborted) return false;
       const told = addresses.map((host) =>
         this.#socketFor(host).notify({ host, port: target.port }, news, target.key, { ...patience, nowSeconds }),
       );
@@ -104,6 +119,7 @@ export class Notifier {
         const server = nameFromStoredWire(rdata);
         if (server.key === mname.key) continue;
         for (const host of await this.#addressesOfServer(zone, apex, server)) {
+          if (this.#stopped) return;
           this.#queueFor({ host, port: DNS_PORT, key: undefined }).add(news);
         }
       }

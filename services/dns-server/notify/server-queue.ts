@@ -16,6 +16,14 @@ export interface ZoneNews {
  */
 export type Tell = (news: ZoneNews, timeoutMs: number, signal: AbortSignal) => Promise<boolean>;
 
+/** Who hears how it goes. */
+export interface ServerQueueEvents {
+  /** The server was told of a zone as often as it is told, and has not acknowledged it. */
+  givenUp(news: ZoneNews): void;
+  /** There is nothing left to tell. */
+  idle(): void;
+}
+
 /**
  * What one server is still to be told. Of each zone only the newest version counts: what changes while it is under way
  * goes out as one more (RFC 1996 §3.6, §4.4).
@@ -23,7 +31,7 @@ export type Tell = (news: ZoneNews, timeoutMs: number, signal: AbortSignal) => P
 export class ServerQueue {
   readonly #tell: Tell;
   readonly #policy: NotifyPolicy;
-  readonly #onGivenUp: (news: ZoneNews) => void;
+  readonly #events: ServerQueueEvents;
   /** By zone, oldest first. */
   readonly #waiting = new Map<string, ZoneNews>();
   /** Zones being told of; the controller ends the waiting for an acknowledgement. */
@@ -32,10 +40,10 @@ export class ServerQueue {
   #inFlight = 0;
   #stopped = false;
 
-  constructor(tell: Tell, policy: NotifyPolicy, onGivenUp: (news: ZoneNews) => void) {
+  constructor(tell: Tell, policy: NotifyPolicy, events: ServerQueueEvents) {
     this.#tell = tell;
     this.#policy = policy;
-    this.#onGivenUp = onGivenUp;
+    this.#events = events;
   }
 
   add(news: ZoneNews): void {
@@ -67,10 +75,11 @@ export class ServerQueue {
     const acknowledged = await this.#tellUntilAcknowledged(news, signal);
     this.#inFlight -= 1;
     this.#next();
-    if (!acknowledged && !signal.aborted) this.#onGivenUp(news);
+    if (!acknowledged && !signal.aborted) this.#events.givenUp(news);
     if (!this.#stopped) await sleep(this.#policy.restMs, undefined, { ref: false });
     this.#busy.delete(news.zone);
     this.#next();
+    if (this.#busy.size === 0) this.#events.idle();
   }
 
   async #tellUntilAcknowledged(news: ZoneNews, signal: AbortSignal): Promise<boolean> {

@@ -82,10 +82,17 @@ export async function finishInboundMessage(
       state: "applied",
       lease_owner: null,
       lease_until: null,
-      finding: JSON.stringify(message.finding),
+      finding: storableJson(message.finding),
       about_delivery_id: message.aboutDeliveryId ?? null,
     });
   return changed > 0;
+}
+
+/** JSON as the database takes it: of NUL and of half a character, which strangers may well write, it has no text. */
+function storableJson(value: unknown): string {
+  return JSON.stringify(value, (_, field: unknown) =>
+    typeof field === "string" ? field.replace(/[\0\p{Cs}]/gu, "\ufffd") : field,
+  );
 }
 
 /** Puts a message aside that this worker could not cope with; an operator looks at it (store/mail/quarantine.ts). */

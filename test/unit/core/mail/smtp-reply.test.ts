@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { describeSmtpReply, formatSmtpReply, parseSmtpReply } from "../../../../services/core/mail/smtp-reply.ts";
+import { processorMs } from "../../../support/processor-time.ts";
 
 describe("reading a reply", () => {
   test("one line with an enhanced status", () => {
@@ -32,6 +33,12 @@ describe("reading a reply", () => {
 
   test.each(["", "hello", "999 odd", "5501 odd", "-550"])("%j is no reply", (text) => {
     expect(parseSmtpReply(text)).toBeUndefined();
+  });
+
+  test("a megabyte of blanks costs what its length does", () => {
+    const startedMs = processorMs();
+    expect(parseSmtpReply(`550 a${" ".repeat(2 ** 20)}b`)?.code).toBe(550);
+    expect(processorMs() - startedMs).toBeLessThan(4000);
   });
 });
 
