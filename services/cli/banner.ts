@@ -24,7 +24,8 @@ export async function composeBanner(options: BannerOptions): Promise<string> {
     lines.push(`  operator  ${credentials.operator.login}  password ${credentials.operator.password}`);
   }
   if (existsSync(credentialsPath(config.dataDir))) {
-    lines.push("", "Try it:", ...(await sampleCommands(options, await unusedZone(db))));
+    const commands = await sampleCommands(options, await unusedZone(db));
+    if (commands.length > 0) lines.push("", "Try it:", ...commands);
   }
   return `${lines.join("\n")}\n`;
 }

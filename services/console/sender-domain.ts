@@ -1,4 +1,4 @@
-import { parseDomainName } from "../core/dns/name.ts";
+import { ancestorOf, parseDomainName } from "../core/dns/name.ts";
 import { joinPriority, parseRdata } from "../core/dns/rdata/rdata.ts";
 import { TYPE } from "../core/dns/rr-types.ts";
 import {
@@ -19,6 +19,7 @@ import { ok, type Result, refuse } from "../core/result.ts";
 import type { Resolver } from "../platform/resolver.ts";
 import type { LookUpTexts } from "../platform/txt-lookup.ts";
 import { findZoneOf } from "../store/dns/console-zones.ts";
+import { readRecordsAt } from "../store/dns/records.ts";
 import type { RecordDraft } from "../store/dns/zone-edit.ts";
 import { notifyZones } from "../store/dns/zone-notices.ts";
 import { changeRecords } from "../store/dns/zone-records.ts";
@@ -92,10 +93,17 @@ async function firstDmarc(texts: LookUpTexts, domain: string): Promise<readonly 
   return [];
 }
 
-/** The zone of this deployment that a domain lies in. */
+/** The zone of this deployment that answers for a domain: not one that delegates it away. */
 export async function hostingZone({ db }: Pick<ConsoleContext, "db">, domain: string): Promise<Zone | undefined> {
   const name = parseDomainName(domain);
-  return name.ok ? findZoneOf(db, {}, name.value) : undefined;
+  const zone = name.ok ? await findZoneOf(db, {}, name.value) : undefined;
+  if (!name.ok || zone === undefined) return undefined;
+  const depth = name.value.labelCount - zone.apex.labelCount;
+  const belowApex = Array.from({ length: depth }, (_, labels) =>
+    ancestorOf(name.value, name.value.labelCount - labels),
+  );
+  const isDelegated = (await readRecordsAt(db, zone.id, belowApex)).some(({ type }) => type === TYPE.NS);
+  return isDelegated ? undefined : zone;
 }
 
 /** What came of creating records. */

@@ -10,6 +10,8 @@ export interface Upload {
   readonly octets: number;
   /** Reads it from its beginning, once; what it took on the disk is free afterwards. */
   read(): Readable;
+  /** Frees it unread. */
+  discard(): Promise<void>;
 }
 
 /**
@@ -36,7 +38,7 @@ export async function receiveUpload(
     await file.close();
     throw error;
   }
-  return ok({ octets, read: () => file.createReadStream({ start: 0 }) });
+  return ok({ octets, read: () => file.createReadStream({ start: 0 }), discard: () => file.close() });
 }
 
 async function openNameless(folder: string): Promise<FileHandle> {

@@ -1,3 +1,4 @@
+import { lstatSync, readdirSync, readlinkSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { validateAddress } from "../../services/core/mail/address.ts";
@@ -123,6 +124,22 @@ describe("contacts", () => {
       expect((await north("GET", `${at}/contacts`)).body.total).toBe(total);
     }
     expect((await north("POST", `${at}/contacts/import?dry_run=perhaps`, csv)).status).toBe(400);
+  });
+
+  test("an import that cannot become a job leaves no file open", async () => {
+    const openUploads = () =>
+      readdirSync("/proc/self/fd")
+        .map((name) => `/proc/self/fd/${name}`)
+        // The descriptor that read the folder is there no more.
+        .filter((path) => lstatSync(path, { throwIfNoEntry: false }) && readlinkSync(path).includes(".upload"));
+    const { db } = palomar.context;
+    await db.raw("alter table console_jobs rename to console_jobs_away");
+    const failed = await north("POST", `${at}/contacts/import`, "email\r\n", { "Content-Type": "text/csv" });
+    await db.raw("alter table console_jobs_away rename to console_jobs");
+    expect(failed.status).toBe(500);
+    // It is no failure of the tests that follow.
+    expect((palomar.failures as unknown[]).splice(0)).toHaveLength(1);
+    expect(openUploads()).toEqual([]);
   });
 
   test("the export is what an import takes", async () => {

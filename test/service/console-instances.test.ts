@@ -194,6 +194,15 @@ describe("sender domains", () => {
     ]);
   });
 
+  test("a domain that its zone delegates to others is not hosted here", async () => {
+    const delegated = { name: "away", type: "NS", value: "ns1.elsewhere.example." };
+    await palomar.users.one.call("POST", "/dns/one/rr/example.org", delegated);
+    await operator.call("POST", "/instances/north/domains", { domain: "away.example.org" });
+    const path = "/instances/north/domains/away.example.org";
+    expect((await operator.call("GET", `${path}/check`)).body).toMatchObject({ hosted: false, may_create: false });
+    expect((await operator.call("POST", `${path}/records`)).body.msg).toContain("is not hosted here");
+  });
+
   test("of another instance are not there", async () => {
     for (const path of ["/check", "/records"]) {
       const method = path === "/check" ? "GET" : "POST";

@@ -4,8 +4,10 @@ import { join } from "node:path";
 import { Command } from "commander";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { CommandMisused, CommandRefused } from "../../services/cli/command-errors.ts";
+import { registerBackupCommand } from "../../services/cli/commands/backup.ts";
 import { registerContactCommand } from "../../services/cli/commands/contact.ts";
 import { registerInstanceCommand } from "../../services/cli/commands/instance.ts";
+import { registerMailboxCommand } from "../../services/cli/commands/mailbox.ts";
 import type { CommandRuntime } from "../../services/cli/runtime.ts";
 import { type Config, loadConfig } from "../../services/platform/config.ts";
 import { readRecordsAt } from "../../services/store/dns/records.ts";
@@ -59,6 +61,8 @@ async function palomar(...args: string[]): Promise<Outcome> {
     .configureOutput({ writeErr: () => {} });
   registerInstanceCommand(program, runtime);
   registerContactCommand(program, runtime);
+  registerMailboxCommand(program, runtime);
+  registerBackupCommand(program, runtime);
   try {
     await program.parseAsync(args, { from: "user" });
     return { json, status };
@@ -113,6 +117,16 @@ describe("palomar instance", () => {
     ["contact erase north nobody@example.org", "north holds nothing on nobody@example.org"],
     ["contact export north nobody@example.org", "north holds nothing on nobody@example.org"],
     ["contact import nobody /dev/null", "there is no instance nobody"],
+    ["contact import north /dev", "/dev is a folder"],
+    ["backup /dev", "/dev is a folder"],
+    [
+      "mailbox add m --host h.test --user u --password-file /dev/none",
+      "/dev/none: ENOENT: no such file or directory, open '/dev/none'",
+    ],
+    [
+      "mailbox add m --host h.test --user u --password-file /dev/null",
+      "/dev/null: there is no password in its first line",
+    ],
   ])("%s is refused", async (line, reason) => {
     const outcome = await palomar(...line.split(" ")).catch((error: { code: string }) => ({
       status: 2,
@@ -198,6 +212,12 @@ describe("palomar instance", () => {
     expect(await published("taken.hosted.example", "hosted.example")).toEqual(["\x0fv=DKIM1; p=AAAA"]);
     await palomar(..."instance domain add publisher below.hosted.example".split(" "));
     expect(await published("below.hosted.example", "hosted.example")).toHaveLength(1);
+    // Nobody is answered what stands below a zone cut.
+    await host("parent.example", "child NS ns1.elsewhere.example.");
+    await palomar(..."instance domain add publisher news.child.parent.example".split(" "));
+    expect(await published("news.child.parent.example", "parent.example")).toEqual([]);
+    await palomar(..."instance domain add publisher news.parent.example".split(" "));
+    expect(await published("news.parent.example", "parent.example")).toHaveLength(1);
     // A zone that came later.
     await host("east.example");
     expect(await published("east.example")).toEqual([]);

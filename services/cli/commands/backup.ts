@@ -1,4 +1,4 @@
-import { createReadStream, createWriteStream } from "node:fs";
+import { createReadStream, createWriteStream, statSync } from "node:fs";
 import { open, rename, rm } from "node:fs/promises";
 import { pipeline } from "node:stream/promises";
 import { createGunzip, createGzip } from "node:zlib";
@@ -18,6 +18,7 @@ export function registerBackupCommand(program: Command, runtime: CommandRuntime)
     .argument("<file>", "where to; the content is compressed with gzip")
     .description("write the whole content of the database as it is now, while everything goes on")
     .action(async (file: string) => {
+      if (statSync(file, { throwIfNoEntry: false })?.isDirectory()) runtime.refuse(`${file} is a folder`);
       const rows = await runtime.withDatabase(({ db, secret }) => backUp(db, secret, file, runtime));
       runtime.print({ file, rows }, `${sum(rows)} rows in ${file}; without the secret, which belongs elsewhere`);
     });

@@ -1,5 +1,5 @@
 import { once } from "node:events";
-import { createReadStream } from "node:fs";
+import { createReadStream, statSync } from "node:fs";
 import type { Command } from "commander";
 import { type EmailAddress, validateAddress } from "../../core/mail/address.ts";
 import { toContactEventJson, toContactJson } from "../../core/mail/contact-json.ts";
@@ -79,6 +79,7 @@ function registerErase(contact: Command, runtime: CommandRuntime): void {
 
 async function openInput(runtime: CommandRuntime, file: string) {
   if (file === "-") return process.stdin;
+  if (statSync(file, { throwIfNoEntry: false })?.isDirectory()) runtime.refuse(`${file} is a folder`);
   const stream = createReadStream(file);
   try {
     await once(stream, "open");

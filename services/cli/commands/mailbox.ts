@@ -81,6 +81,14 @@ async function addMailbox(runtime: CommandRuntime, name: string, options: AddOpt
 function readPassword(runtime: CommandRuntime, { password, passwordFile }: AddOptions): string {
   if (password !== undefined) return password;
   if (passwordFile === undefined) return runtime.misused("--password or --password-file is needed");
-  const text = readFileSync(passwordFile === "-" ? 0 : passwordFile, "utf8");
-  return text.split(/\r?\n/, 1)[0]!;
+  const [line] = readText(runtime, passwordFile).split(/\r?\n/, 1) as [string];
+  return line === "" ? runtime.refuse(`${passwordFile}: there is no password in its first line`) : line;
+}
+
+function readText(runtime: CommandRuntime, path: string): string {
+  try {
+    return readFileSync(path === "-" ? 0 : path, "utf8");
+  } catch (error) {
+    return runtime.refuse(`${path}: ${(error as Error).message}`);
+  }
 }

@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import { Readable } from "node:stream";
+import { addAbortSignal, Readable } from "node:stream";
 import { z } from "zod";
 import { type EmailAddress, validateAddress } from "../../core/mail/address.ts";
 import { contactJson, contactSummaryJson, toContactJson, toContactSummaryJson } from "../../core/mail/contact-json.ts";
@@ -127,22 +127,27 @@ function importEndpoint(context: ConsoleContext): ConsoleEndpoint {
   });
 }
 
-function startImport(
+async function startImport(
   { db, jobs }: ConsoleContext,
   caller: AdminCaller,
   { instance, upload, dryRun }: { readonly instance: Instance; readonly upload: Upload; readonly dryRun: boolean },
 ): Promise<string> {
   const about = { role: "instance", scope: instance.name } as const;
   const description = { kind: "contact-import", object: instance.name, owner: caller.login, about };
-  return jobs.start(description, async ({ progress, problem, signal }: JobReporter) => {
-    const csv = upload.read();
+  const work = async ({ progress, problem, signal }: JobReporter) => {
     // The lines that are stored stay so: the same file again goes on where this ended.
-    signal.addEventListener("abort", () => csv.destroy(new Error("the console stops")));
+    const csv = addAbortSignal(signal, upload.read());
     const report = await importContacts(db, instance.id, csv, { dryRun, onProgress: (lines) => progress(lines) });
     for (const { line, on } of report.errors) problem({ line, msg: on });
     progress(report.created + report.updated + report.rejected);
     return ok(summarise(report, dryRun));
-  });
+  };
+  try {
+    return await jobs.start(description, work);
+  } catch (error) {
+    await upload.discard();
+    throw error;
+  }
 }
 
 function summarise({ created, updated, rejected }: ImportReport, dryRun: boolean): object {
