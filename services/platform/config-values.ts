@@ -2,6 +2,7 @@ import { isIP } from "node:net";
 import { resolve } from "node:path";
 import ipaddr from "ipaddr.js";
 import { ok, type Result, refuse } from "../core/result.ts";
+import { parseHttpUrl, parseUrl } from "../core/url.ts";
 
 /** Reads one setting: null stands for unset; the error is the rest of the sentence after the variable's name. */
 export type Parse<T> = (text: string | null) => Result<T, string>;
@@ -105,14 +106,14 @@ export const listenList: Parse<readonly HostPort[]> = (value) => {
 };
 
 export const httpUrl: Parse<string> = (value) => {
-  const url = URL.canParse(value ?? "") ? new URL(value ?? "") : null;
-  return url && (url.protocol === "http:" || url.protocol === "https:") && !url.search && !url.hash
+  const url = parseHttpUrl(value ?? "");
+  return url && !url.search && !url.hash
     ? ok(url.href.replace(/\/$/, ""))
     : refuse("must be an http or https URL without query");
 };
 
 export const postgresUrl: Parse<string> = (value) => {
-  const lawful = URL.canParse(value ?? "") && /^postgres(ql)?:$/.test(new URL(value ?? "").protocol);
+  const lawful = /^postgres(ql)?:$/.test(parseUrl(value ?? "")?.protocol ?? "");
   return lawful ? ok(value as string) : refuse("must be a postgres:// URL");
 };
 

@@ -1,5 +1,6 @@
 import { request } from "undici";
 import { ok, type Result, refuse } from "../core/result.ts";
+import { parseHttpUrl, parseUrl } from "../core/url.ts";
 import { type FetchSurroundings, openPinnedAgent } from "./pinned-agent.ts";
 
 interface FetchOptions extends FetchSurroundings {
@@ -50,7 +51,7 @@ export async function fetchText(
 
 /** Whether text is a URL that may be fetched. */
 export function isHttpUrl(text: string): boolean {
-  return URL.canParse(text) && /^https?:$/.test(new URL(text).protocol);
+  return parseHttpUrl(text) !== undefined;
 }
 
 interface Hop extends FetchSurroundings {
@@ -80,9 +81,8 @@ async function fetchHop(target: URL, hop: Hop): Promise<Result<{ text: string } 
 }
 
 function readLocation(target: URL, location: string | string[] | undefined): Result<{ location: URL }, string> {
-  if (typeof location !== "string" || !URL.canParse(location, target.href))
-    return refuse("redirect without a location");
-  const next = new URL(location, target);
+  const next = typeof location === "string" ? parseUrl(location, target) : undefined;
+  if (next === undefined) return refuse("redirect without a location");
   return isHttpUrl(next.href) ? ok({ location: next }) : refuse("redirect to another scheme");
 }
 

@@ -1,4 +1,5 @@
 import type { Command } from "commander";
+import { parseHttpUrl } from "../../core/url.ts";
 import { findInstanceByName, type Instance } from "../../store/mail/instances.ts";
 import {
   findWebhook,
@@ -23,7 +24,7 @@ export function registerWebhookCommand(program: Command, runtime: CommandRuntime
     .argument("<url>")
     .description("tell events to this URL; prints the secret that signs them")
     .action(async (name: string, url: string) => {
-      if (!URL.canParse(url) || !/^https?:$/.test(new URL(url).protocol)) runtime.refuse(`${url} is no http(s) URL`);
+      if (!parseHttpUrl(url)) runtime.refuse(`${url} is no http(s) URL`);
       const secret = await withInstance(runtime, name, (database, { id }) =>
         setWebhook(database.db, database.secret, id, url),
       );

@@ -2,6 +2,7 @@
 import { hash } from "node:crypto";
 import { QuoteType, Tokenizer, type TokenizerCallbacks } from "htmlparser2";
 import { runAtOnce, type Steps } from "../steps.ts";
+import { parseUrl } from "../url.ts";
 import { parseTemplate, UNSUBSCRIBE_TAG, wrappedTagName } from "./personalise.ts";
 
 /** HTML with tags in place of link targets, and the targets that they stand for. */
@@ -188,7 +189,7 @@ function isTrackable(target: string): boolean {
   const parts = parseTemplate(target);
   // Only the message knows that URL, and unsubscribing is not to depend on anything else.
   if (parts.some((part) => typeof part !== "string" && part.tag === UNSUBSCRIBE_TAG)) return false;
-  return URL.canParse(parts.map((part) => (typeof part === "string" ? part : "x")).join(""));
+  return parseUrl(parts.map((part) => (typeof part === "string" ? part : "x")).join("")) !== undefined;
 }
 
 function showsUrl(text: string): boolean {

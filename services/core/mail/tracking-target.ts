@@ -1,5 +1,6 @@
 /** Where a click leads: the stored target, with what belongs to the recipient. */
 import { ok, type Result, refuse } from "../result.ts";
+import { parseHttpUrl } from "../url.ts";
 import { type PersonalValues, parseTemplate, renderTemplate } from "./personalise.ts";
 
 /** The query parameter that carries the conversion token on to the customer's site. */
@@ -17,9 +18,8 @@ export function isPersonalTarget(target: string): boolean {
  */
 export function resolveTarget(target: string, values: PersonalValues | undefined): Result<string, "not-a-url"> {
   const text = values === undefined ? target : renderTemplate(parseTemplate(target), values);
-  if (!URL.canParse(text)) return refuse("not-a-url");
-  const url = new URL(text);
-  if (url.protocol !== "http:" && url.protocol !== "https:") return refuse("not-a-url");
+  const url = parseHttpUrl(text);
+  if (url === undefined) return refuse("not-a-url");
   return ok(/^[!-~]+$/.test(text) && !/["<>\\^`{|}]/.test(text) ? text : url.href);
 }
 

@@ -4,6 +4,7 @@ import { lineOfText } from "../../core/mail/contact-input.ts";
 import { DYNAMIC_SUBJECT } from "../../core/mail/personalise.ts";
 import { invalidField, missingField, notFound, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
+import { parseUrl } from "../../core/url.ts";
 import { type AnyEndpoint, endpoint } from "../../platform/http/endpoint.ts";
 import {
   addCampaign,
@@ -196,7 +197,7 @@ function readReplyTo(given: string | undefined): Result<string, Refusal> {
 }
 
 function isHttpUrl(text: string): boolean {
-  return /^https?:/i.test(text) && URL.canParse(text);
+  return /^https?:/i.test(text) && parseUrl(text) !== undefined;
 }
 
 function toCampaignJson(campaign: Campaign): z.infer<typeof campaignJson> {

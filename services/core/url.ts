@@ -1,0 +1,18 @@
+/**
+ * A URL, or undefined when the text is none. `URL.canParse` would tell the same, but Node 20 and 22 take hosts beyond
+ * ASCII for none there as soon as V8 has optimised it.
+ * @param base what a relative URL is resolved against
+ */
+export function parseUrl(text: string, base?: URL): URL | undefined {
+  try {
+    return new URL(text, base);
+  } catch {
+    return undefined;
+  }
+}
+
+/** @returns undefined when the text is no URL, or one of another scheme */
+export function parseHttpUrl(text: string): URL | undefined {
+  const url = parseUrl(text);
+  return url?.protocol === "http:" || url?.protocol === "https:" ? url : undefined;
+}
