@@ -5,6 +5,8 @@ import type { CommandRuntime } from "../runtime.ts";
 import { checkSurroundings, Stack } from "../stack.ts";
 
 const INTERRUPTED = 130;
+/** A terminal's Ctrl-C comes twice through npm, which passes on what the terminal has told everybody. */
+const SAME_SIGNAL_MS = 1_000;
 
 export function registerStartCommand(program: Command, runtime: CommandRuntime): void {
   const nameable = SERVICE_NAMES.filter((name) => name !== "sandbox");
@@ -30,12 +32,13 @@ export function registerStartCommand(program: Command, runtime: CommandRuntime):
 
 /** Resolves at the first signal; a second one ends every service at once and leaves the rest to the next start. */
 function listenForSignals(stack: Stack): Promise<undefined> {
-  let heard = 0;
+  let heardAt: number | undefined;
   return new Promise((resolve) => {
     for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
       process.on(signal, () => {
-        heard += 1;
-        if (heard === 1) return resolve(undefined);
+        heardAt ??= performance.now();
+        resolve(undefined);
+        if (performance.now() - heardAt < SAME_SIGNAL_MS) return;
         stack.kill();
         process.exit(INTERRUPTED);
       });
