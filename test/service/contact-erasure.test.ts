@@ -200,7 +200,7 @@ async function leaveTracesEverywhere(): Promise<void> {
   );
   await db("whitelist").insert({ instance_id: north.id, email_key: address(SUBJECT).key });
   await addFilter(db, north.id, { name: "everybody", condition: { all: [] } });
-  await nextWebhookBatch(db, north.id, { events: 1_000, giveUpHours: 24 }, (events) =>
+  await nextWebhookBatch(db, north.id, 1_000, (events) =>
     JSON.stringify({ instancia: "north", eventos: events.map(({ email }) => ({ evento: "envio", email })) }),
   );
   // Of a contact that is invalid by now: an event that waits in `webhook_events`.

@@ -103,8 +103,8 @@ test.each([500, 404, 302])("keeps what is answered with %i, tries again, and can
   expect(nextAttemptAt.getTime()).toBeGreaterThan(before + 1_000);
 
   status = 200;
-  expect(await replayWebhookBatch(tracking.db, tracking.instance.id, batch!.id + 1_000, 24)).toBe(false);
-  expect(await replayWebhookBatch(tracking.db, tracking.instance.id, batch!.id, 24)).toBe(true);
+  expect(await replayWebhookBatch(tracking.db, tracking.instance.id, batch!.id + 1_000)).toBe(false);
+  expect(await replayWebhookBatch(tracking.db, tracking.instance.id, batch!.id)).toBe(true);
   await eventually(log, (batches) => batches.every(({ state }) => state === "delivered"));
   await eventually(eventsReceived, (events) => events.length === 2);
   expect((await eventsReceived()).map(({ evento }) => evento)).toEqual(["envio", "vista"]);

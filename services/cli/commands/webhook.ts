@@ -13,7 +13,6 @@ import type { CommandDatabase } from "../database.ts";
 import type { CommandRuntime } from "../runtime.ts";
 
 const LISTED = 50;
-const REPLAY_GIVE_UP_HOURS = 24;
 
 /** `palomar webhook …`: where instances have their events told. */
 export function registerWebhookCommand(program: Command, runtime: CommandRuntime): void {
@@ -65,9 +64,7 @@ export function registerWebhookCommand(program: Command, runtime: CommandRuntime
     .description("send a batch once more")
     .action(async (name: string, given: string) => {
       const batch = /^[1-9]\d{0,14}$/.test(given) ? Number(given) : runtime.refuse(`${given} is no number of a batch`);
-      const replayed = await withInstance(runtime, name, ({ db }, { id }) =>
-        replayWebhookBatch(db, id, batch, REPLAY_GIVE_UP_HOURS),
-      );
+      const replayed = await withInstance(runtime, name, ({ db }, { id }) => replayWebhookBatch(db, id, batch));
       if (!replayed) runtime.refuse(`${name} has no batch ${batch}`);
       runtime.print({ name, batch, state: "waiting" }, `batch ${batch} will be sent again`);
     });

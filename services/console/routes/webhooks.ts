@@ -19,7 +19,6 @@ import { withInstance } from "../with-instance.ts";
 
 /** An instance has one webhook, which is told all of its events; so this is what every one is called. */
 const WEBHOOK_ID = "events";
-const REPLAY_GIVE_UP_HOURS = 24;
 
 const instanceParams = z.object({ name: z.string() });
 const webhookParams = z.object({ name: z.string(), id: z.string() });
@@ -129,8 +128,7 @@ function replayEndpoint(context: ConsoleContext): ConsoleEndpoint {
     change: { action: "webhook.replay", object: ({ fields }) => String(fields.delivery) },
     act: ({ caller, params, fields: { delivery } }) =>
       withInstance(context, caller, params.name, async ({ id }) => {
-        const again =
-          params.id === WEBHOOK_ID && (await replayWebhookBatch(context.db, id, delivery, REPLAY_GIVE_UP_HOURS));
+        const again = params.id === WEBHOOK_ID && (await replayWebhookBatch(context.db, id, delivery));
         return again ? ok({ msg: "queued again" }) : refuse(problem("no-such-delivery"));
       }),
   });

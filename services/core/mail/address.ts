@@ -63,11 +63,6 @@ export function domainDoesNotExistText(domain: string): string {
   return `The domain name ${domain} does not exist.`;
 }
 
-/** Sentence for a look-up that failed in an unforeseen way; a time-out is no fault of the address. */
-export function deliverabilityErrorText(detail: string): string {
-  return `There was an error while checking if the domain name in the email address is deliverable: ${detail}`;
-}
-
 interface ValidDomain extends IdnaDomain {
   readonly mapped: string;
 }

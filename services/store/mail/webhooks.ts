@@ -24,6 +24,8 @@ export interface WebhookBatch {
 
 const SECRET_PURPOSE = "webhook-secret";
 const KEEP_DAYS = 30;
+/** How long after its newest event, or a wish to send it once more, a batch is tried again; it is tried once in any case. */
+const GIVE_UP_HOURS = 24;
 
 /**
  * Sets the webhook of an instance: events stored from now on are told.
@@ -65,12 +67,7 @@ export async function listWebhookBatches(
 }
 
 /** Sends a batch once more, whatever became of it. @returns false when the instance has no such batch */
-export async function replayWebhookBatch(
-  db: Db,
-  instanceId: number,
-  batchId: number,
-  giveUpHours: number,
-): Promise<boolean> {
+export async function replayWebhookBatch(db: Db, instanceId: number, batchId: number): Promise<boolean> {
   return db.transaction(async (transaction) => {
     const rows = await queryRows(
       transaction,
@@ -84,7 +81,7 @@ export async function replayWebhookBatch(
       `update webhook_batches set state = 'waiting', attempts = 0, outcome = null, finished_at = null,
          give_up_at = now() + make_interval(hours => ?)
        where instance_id = ? and id = ?`,
-      [giveUpHours, instanceId, batchId],
+      [GIVE_UP_HOURS, instanceId, batchId],
     );
     return true;
   });
@@ -166,13 +163,13 @@ export interface WaitingBatch {
 /**
  * The batch that is next: one that waits, else a new one of the events that wait. Events that were erased meanwhile
  * are left out.
- * @param limits.giveUpHours how long after its newest event a batch is tried again; it is tried once in any case
+ * @param mostEvents of a batch
  * @param writeBody makes the request's body of at least one event
  */
 export async function nextWebhookBatch(
   db: Db,
   instanceId: number,
-  limits: { readonly events: number; readonly giveUpHours: number },
+  mostEvents: number,
   writeBody: (events: readonly WebhookEvent[]) => string,
 ): Promise<WaitingBatch | undefined> {
   return db.transaction(async (transaction) => {
@@ -197,7 +194,7 @@ export async function nextWebhookBatch(
        left join contacts on contacts.instance_id = e.instance_id and contacts.id = e.contact_id
        left join campaigns on campaigns.instance_id = e.instance_id and campaigns.numid = e.campaign_numid
        order by e.at, e.id`,
-      [instanceId, instanceId, limits.events, instanceId],
+      [instanceId, instanceId, mostEvents, instanceId],
     );
     const newest = events.at(-1);
     if (newest === undefined) return undefined;
@@ -206,7 +203,7 @@ export async function nextWebhookBatch(
       transaction,
       `insert into webhook_batches (instance_id, body, events, give_up_at)
        values (?, ?, ?, ?::timestamptz + make_interval(hours => ?)) returning id, body, give_up_at < now() as "isPastTime"`,
-      [instanceId, writeBody(events), events.length, newest.at, limits.giveUpHours],
+      [instanceId, writeBody(events), events.length, newest.at, GIVE_UP_HOURS],
     );
     return row;
   });

@@ -29,9 +29,6 @@ export interface WebhookWorkerOptions {
   readonly surroundings: FetchSurroundings;
 }
 
-/** How long a batch is tried before it is left in the log as failed. */
-export const WEBHOOK_GIVE_UP_HOURS = 24;
-
 const EVENTS_PER_BATCH = 500;
 const IDLE_MS = 1_000;
 const LEASE_SECONDS = 60;
@@ -109,8 +106,7 @@ export class WebhookWorker {
   async #serve(webhook: LeasedWebhook): Promise<void> {
     const { db, observe } = this.#options;
     const { instanceId } = webhook;
-    const limits = { events: EVENTS_PER_BATCH, giveUpHours: WEBHOOK_GIVE_UP_HOURS };
-    const batch = await nextWebhookBatch(db, instanceId, limits, (events) => writeBody(webhook, events));
+    const batch = await nextWebhookBatch(db, instanceId, EVENTS_PER_BATCH, (events) => writeBody(webhook, events));
     if (batch === undefined) return releaseWebhook(db, instanceId, this.#id);
     const outcome = await this.#post(webhook, batch);
     await settleWebhookBatch(db, { instanceId, batchId: batch.id, workerId: this.#id }, outcome);
