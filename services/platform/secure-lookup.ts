@@ -1,11 +1,10 @@
 import { randomInt } from "node:crypto";
-import { createSocket } from "node:dgram";
-import { connect, isIPv6 } from "node:net";
 import { readRrsig } from "../core/dns/dnssec/rrsig.ts";
 import { decodeMessage, encodeMessage, type Message } from "../core/dns/message.ts";
 import { type DomainName, parseDomainName, sameName } from "../core/dns/name.ts";
 import { CLASS, OPCODE, RCODE, TYPE } from "../core/dns/rr-types.ts";
 import type { HostPort } from "./config-values.ts";
+import { exchangeTcp, exchangeUdp } from "./dns-exchange.ts";
 import { findResolverAddress } from "./resolver-server.ts";
 
 /** What a validating resolver says of a name. */
@@ -66,18 +65,15 @@ function read(answer: Message, { type }: SecureQuestion): SecureAnswer {
 }
 
 async function ask(server: HostPort, question: SecureQuestion): Promise<Message | undefined> {
-  const answer = await askOver(askByUdp, server, question);
-  return answer?.flags.tc ? askOver(askByTcp, server, question) : answer;
+  const answer = await askOver(exchangeUdp, server, question);
+  return answer?.flags.tc ? askOver(exchangeTcp, server, question) : answer;
 }
 
-/** One question and its answer in octets; undefined when none comes. `fits` tells the answer from what strangers send. */
-type Exchange = (
+async function askOver(
+  exchange: typeof exchangeUdp,
   server: HostPort,
-  query: Uint8Array,
-  fits: (octets: Uint8Array) => boolean,
-) => Promise<Uint8Array | undefined>;
-
-async function askOver(exchange: Exchange, server: HostPort, question: SecureQuestion): Promise<Message | undefined> {
+  question: SecureQuestion,
+): Promise<Message | undefined> {
   const id = randomInt(0x10000);
   const query = encodeMessage({
     id,
@@ -90,7 +86,10 @@ async function askOver(exchange: Exchange, server: HostPort, question: SecureQue
     additionals: [],
     edns: { udpPayloadSize: UDP_PAYLOAD_OCTETS, version: 0, dnssecOk: true, options: [] },
   });
-  const octets = await exchange(server, query, (received) => readAnswer(received, id, question) !== undefined);
+  const octets = await exchange(server, query, {
+    timeoutMs: TIMEOUT_MS,
+    fits: (received) => readAnswer(received, id, question) !== undefined,
+  });
   return octets && readAnswer(octets, id, question);
 }
 
@@ -101,44 +100,3 @@ function readAnswer(octets: Uint8Array, id: number, { qname, type }: SecureQuest
   const [asked] = message.value.questions;
   return asked && asked.type === type && sameName(asked.name, qname) ? message.value : undefined;
 }
-
-const askByUdp: Exchange = (server, query, fits) =>
-  new Promise((resolve) => {
-    // Connected: the system drops what comes from anywhere else.
-    const socket = createSocket(isIPv6(server.host) ? "udp6" : "udp4");
-    const finish = (octets?: Uint8Array) => {
-      clearTimeout(timer);
-      socket.close();
-      resolve(octets);
-    };
-    const timer = setTimeout(finish, TIMEOUT_MS);
-    socket.on("error", () => finish());
-    socket.on("message", (octets) => {
-      if (fits(octets)) finish(octets);
-    });
-    // As a callback it would be called with the error as well, and send over a socket that is not connected.
-    socket.once("connect", () => socket.send(query));
-    socket.connect(server.port, server.host);
-  });
-
-const askByTcp: Exchange = (server, query, fits) =>
-  new Promise((resolve) => {
-    const socket = connect(server.port, server.host);
-    let received = Buffer.alloc(0);
-    const finish = (octets?: Uint8Array) => {
-      socket.destroy();
-      resolve(octets);
-    };
-    socket.setTimeout(TIMEOUT_MS, () => finish());
-    socket.on("error", () => finish());
-    socket.on("close", () => finish());
-    socket.on("data", (chunk) => {
-      received = Buffer.concat([received, chunk]);
-      if (received.length < 2 || received.length < 2 + received.readUInt16BE(0)) return;
-      const octets = received.subarray(2, 2 + received.readUInt16BE(0));
-      finish(fits(octets) ? octets : undefined);
-    });
-    const length = Buffer.alloc(2);
-    length.writeUInt16BE(query.length);
-    socket.write(Buffer.concat([length, query]));
-  });
