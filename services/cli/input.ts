@@ -1,3 +1,4 @@
+import { statSync } from "node:fs";
 import { parsePeriodSeconds } from "../core/dns/period.ts";
 import type { Refusal } from "../core/refusal.ts";
 import type { Result } from "../core/result.ts";
@@ -8,6 +9,11 @@ const LONGEST_GRACE_SECONDS = 365 * 86_400;
 /** The value, or the command ends with what is wrong with it. */
 export function orRefuse<T>(runtime: CommandRuntime, result: Result<T, Refusal>): T {
   return result.ok ? result.value : runtime.refuse(refusalText(result.error));
+}
+
+/** Ends the command where a folder was named for a file; what is wrong else is told when it is opened. */
+export function refuseFolder(runtime: CommandRuntime, path: string): void {
+  if (statSync(path, { throwIfNoEntry: false })?.isDirectory()) runtime.refuse(`${path} is a folder`);
 }
 
 /** Until when a key that is replaced stays good: `24h`, `7d`, `90m`; null when nothing was given. */

@@ -1,6 +1,6 @@
 /**
- * Why something asked of us is not done: one closed union for all protocols. Each edge renders it by an exhaustive
- * switch (`toHttp` of the APIs, `toSmtpReply` of the SMTP services). What strangers read is generic; detail goes to the log.
+ * Why something asked of us is not done: one closed union for all protocols. Each edge renders it exhaustively (`toHttp`
+ * of the APIs, `toSmtpReply` of the SMTP services). What strangers read is generic; detail goes to the log.
  */
 export type Refusal =
   /** No credentials, or wrong ones. */
@@ -36,3 +36,30 @@ export const unacceptable = (text: string): Refusal => ({ kind: "unacceptable", 
 export const notFound = (text: string): Refusal => ({ kind: "not-found", text });
 export const missingField = (field: string): Refusal => ({ kind: "missing-field", field });
 export const invalidField = (field: string, reason: string): Refusal => ({ kind: "invalid-field", field, reason });
+
+/** A refusal in an English sentence. Who is refused for lack of credentials or for haste is told in each edge's own words. */
+export function sentenceOf(refusal: Exclude<Refusal, { readonly kind: "unauthenticated" | "rate-limited" }>): string {
+  switch (refusal.kind) {
+    case "unknown-path":
+      return "no such path";
+    case "wrong-method":
+      return `method not allowed, use ${refusal.allowed.join(", ")}`;
+    case "malformed-json":
+      return "malformed JSON";
+    case "missing-field":
+      return `missing field: ${refusal.field}`;
+    case "invalid-field":
+      return `invalid field: ${refusal.field}: ${refusal.reason}`;
+    case "forbidden":
+    case "unacceptable":
+    case "not-found":
+    case "conflict":
+      return refusal.text;
+    case "too-large":
+      return "the request is too large";
+    case "unavailable":
+      return "not available at present, try again";
+    case "internal":
+      return "internal error";
+  }
+}

@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from "node:http";
 import { hashApiKey } from "../core/api-key.ts";
 import { delegationTokenOf, readDelegationToken } from "../core/delegation-token.ts";
-import type { Refusal } from "../core/refusal.ts";
+import { type Refusal, sentenceOf } from "../core/refusal.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
 import type { Db } from "../platform/db.ts";
 import { type Dialect, readAuthorization, statusOf } from "../platform/http/dialect.ts";
@@ -56,31 +56,7 @@ async function authenticateDelegation(db: Db, secret: string, token: string): Pr
 }
 
 function textOf(refusal: Refusal): string {
-  switch (refusal.kind) {
-    case "unauthenticated":
-      return "invalid credentials";
-    case "forbidden":
-    case "unacceptable":
-    case "not-found":
-    case "conflict":
-      return refusal.text;
-    case "unknown-path":
-      return "no such path";
-    case "wrong-method":
-      return `method not allowed, use ${refusal.allowed.join(", ")}`;
-    case "malformed-json":
-      return "malformed JSON";
-    case "missing-field":
-      return `missing field: ${refusal.field}`;
-    case "invalid-field":
-      return `invalid field: ${refusal.field}: ${refusal.reason}`;
-    case "too-large":
-      return "the request is too large";
-    case "rate-limited":
-      return "too many requests";
-    case "unavailable":
-      return "not available at present, try again";
-    case "internal":
-      return "internal error";
-  }
+  if (refusal.kind === "unauthenticated") return "invalid credentials";
+  if (refusal.kind === "rate-limited") return "too many requests";
+  return sentenceOf(refusal);
 }

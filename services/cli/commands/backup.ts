@@ -1,4 +1,4 @@
-import { createReadStream, createWriteStream, statSync } from "node:fs";
+import { createReadStream, createWriteStream } from "node:fs";
 import { open, rename, rm } from "node:fs/promises";
 import { pipeline } from "node:stream/promises";
 import { createGunzip, createGzip } from "node:zlib";
@@ -10,6 +10,7 @@ import { migrate, migrateTo } from "../../platform/migrations.ts";
 import { packageVersion } from "../../platform/package-folder.ts";
 import { findSecret } from "../../platform/secret.ts";
 import { BackupRefused, type RestoreRefusal, type RowCounts, restoreBackup, writeBackup } from "../../store/backup.ts";
+import { refuseFolder } from "../input.ts";
 import type { CommandRuntime } from "../runtime.ts";
 
 export function registerBackupCommand(program: Command, runtime: CommandRuntime): void {
@@ -18,7 +19,7 @@ export function registerBackupCommand(program: Command, runtime: CommandRuntime)
     .argument("<file>", "where to; the content is compressed with gzip")
     .description("write the whole content of the database as it is now, while everything goes on")
     .action(async (file: string) => {
-      if (statSync(file, { throwIfNoEntry: false })?.isDirectory()) runtime.refuse(`${file} is a folder`);
+      refuseFolder(runtime, file);
       const rows = await runtime.withDatabase(({ db, secret }) => backUp(db, secret, file, runtime));
       runtime.print({ file, rows }, `${sum(rows)} rows in ${file}; without the secret, which belongs elsewhere`);
     });

@@ -1,5 +1,5 @@
 import { once } from "node:events";
-import { createReadStream, statSync } from "node:fs";
+import { createReadStream } from "node:fs";
 import type { Command } from "commander";
 import { type EmailAddress, validateAddress } from "../../core/mail/address.ts";
 import { toContactEventJson, toContactJson } from "../../core/mail/contact-json.ts";
@@ -7,6 +7,7 @@ import { formatTimestamp } from "../../core/mail/timestamps.ts";
 import { eraseAddress, isNothing } from "../../store/mail/contact-erasure.ts";
 import { type AddressRecords, exportContacts, readAddressRecords } from "../../store/mail/contact-export.ts";
 import { importContacts } from "../../store/mail/contact-import.ts";
+import { refuseFolder } from "../input.ts";
 import type { CommandRuntime } from "../runtime.ts";
 import { withInstance } from "./instance.ts";
 
@@ -79,7 +80,7 @@ function registerErase(contact: Command, runtime: CommandRuntime): void {
 
 async function openInput(runtime: CommandRuntime, file: string) {
   if (file === "-") return process.stdin;
-  if (statSync(file, { throwIfNoEntry: false })?.isDirectory()) runtime.refuse(`${file} is a folder`);
+  refuseFolder(runtime, file);
   const stream = createReadStream(file);
   try {
     await once(stream, "open");
