@@ -1,7 +1,7 @@
 import type pg from "pg";
-import { nameFromStoredWire } from "../../core/dns/name.ts";
 import { encodeSoaRdata } from "../../core/dns/soa.ts";
 import { copyOut } from "../copy-out.ts";
+import { type SoaRow, soaOf } from "./zones.ts";
 
 /** A zone as a server needs it: whether it is to be seen, and its SOA. */
 export interface ZoneState {
@@ -173,19 +173,12 @@ export async function streamRecords(
 /** What customers' records and those that signing makes have in common. */
 const RECORD_COLUMNS = "r.id, r.zone_id, r.owner, r.owner_key, r.type, r.ttl, r.rdata";
 
-interface ZoneStateRow {
+interface ZoneStateRow extends SoaRow {
   readonly id: number;
   readonly apex: Buffer;
   readonly published: boolean;
   readonly version: number;
-  readonly serial: number;
   readonly ttl: number;
-  readonly mname: Buffer;
-  readonly rname: Buffer;
-  readonly refresh: number;
-  readonly retry: number;
-  readonly expire: number;
-  readonly minimum: number;
   readonly reseller_id: string | null;
   readonly restricted: boolean;
 }
@@ -199,24 +192,15 @@ interface ZoneRecordRow {
 }
 
 function zoneStateOf(row: ZoneStateRow): ZoneState {
-  const { serial, refresh, retry, expire, minimum } = row;
   return {
     id: row.id,
     apex: row.apex,
     published: row.published,
     version: row.version,
     soaTtlSeconds: row.ttl,
-    minimumSeconds: minimum,
+    minimumSeconds: row.minimum,
     resellerId: row.reseller_id,
     restricted: row.restricted,
-    soaRdata: encodeSoaRdata({
-      mname: nameFromStoredWire(row.mname),
-      rname: nameFromStoredWire(row.rname),
-      serial,
-      refresh,
-      retry,
-      expire,
-      minimum,
-    }),
+    soaRdata: encodeSoaRdata(soaOf(row)),
   };
 }

@@ -6,6 +6,7 @@ import { encodeSoaRdata } from "../../core/dns/soa.ts";
 import { type Db, queryRows } from "../../platform/db.ts";
 import { inSnapshot } from "../transactions.ts";
 import { exactKey } from "./zone-edit.ts";
+import { type SoaRow, soaOf } from "./zones.ts";
 
 /** A zone as whoever asks for a transfer names it. */
 export interface TransferableZone {
@@ -74,16 +75,19 @@ interface Version {
 }
 
 async function readSoa(db: Db, zoneId: number): Promise<{ serial: number; record: ResourceRecord } | undefined> {
-  const [row] = await queryRows<SoaRow>(
+  const [row] = await queryRows<SoaRecordRow>(
     db,
     "select apex, ttl, mname, rname, serial, refresh, retry, expire, minimum from zones where id = ?",
     [zoneId],
   );
   if (!row) return undefined;
-  const { serial, refresh, retry, expire, minimum } = row;
-  const [mname, rname] = [nameFromStoredWire(row.mname), nameFromStoredWire(row.rname)];
-  const rdata = encodeSoaRdata({ mname, rname, serial, refresh, retry, expire, minimum });
-  return { serial, record: { owner: nameFromStoredWire(row.apex), type: TYPE.SOA, ttl: row.ttl, rdata } };
+  const record = {
+    owner: nameFromStoredWire(row.apex),
+    type: TYPE.SOA,
+    ttl: row.ttl,
+    rdata: encodeSoaRdata(soaOf(row)),
+  };
+  return { serial: row.serial, record };
 }
 
 /** The versions from one serial to another, oldest first; undefined when one is missing or they are too large. */
@@ -165,16 +169,9 @@ async function hasFewerRecords(db: Db, zoneId: number, limit: number): Promise<b
   return row!.count < limit;
 }
 
-interface SoaRow {
+interface SoaRecordRow extends SoaRow {
   readonly apex: Buffer;
   readonly ttl: number;
-  readonly mname: Buffer;
-  readonly rname: Buffer;
-  readonly serial: number;
-  readonly refresh: number;
-  readonly retry: number;
-  readonly expire: number;
-  readonly minimum: number;
 }
 
 interface JournalRow {

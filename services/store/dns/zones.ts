@@ -60,13 +60,8 @@ export function doesNotOwn(crmId: string, domain: string): Refusal {
 export const ZONE_COLUMNS = `z.id, z.name, z.apex, c.crm_id, z.suspended, z.serial_type, z.serial, z.mname, z.rname,
   z.refresh, z.retry, z.expire, z.minimum, z.ttl, z.version, z.signed`;
 
-export interface ZoneRow {
-  readonly id: number;
-  readonly name: string;
-  readonly apex: Buffer;
-  readonly crm_id: string | null;
-  readonly suspended: boolean;
-  readonly serial_type: SerialType;
+/** What the columns of a zone tell of its SOA. */
+export interface SoaRow {
   readonly serial: number;
   readonly mname: Buffer;
   readonly rname: Buffer;
@@ -74,13 +69,33 @@ export interface ZoneRow {
   readonly retry: number;
   readonly expire: number;
   readonly minimum: number;
+}
+
+export interface ZoneRow extends SoaRow {
+  readonly id: number;
+  readonly name: string;
+  readonly apex: Buffer;
+  readonly crm_id: string | null;
+  readonly suspended: boolean;
+  readonly serial_type: SerialType;
   readonly ttl: number;
   readonly version: number;
   readonly signed: boolean;
 }
 
+export function soaOf({ serial, mname, rname, refresh, retry, expire, minimum }: SoaRow): SoaRdata {
+  return {
+    mname: nameFromStoredWire(mname),
+    rname: nameFromStoredWire(rname),
+    serial,
+    refresh,
+    retry,
+    expire,
+    minimum,
+  };
+}
+
 export function zoneOf(row: ZoneRow): Zone {
-  const { serial, refresh, retry, expire, minimum } = row;
   return {
     id: row.id,
     name: row.name,
@@ -88,15 +103,7 @@ export function zoneOf(row: ZoneRow): Zone {
     crmId: row.crm_id ?? "",
     suspended: row.suspended,
     serialType: row.serial_type,
-    soa: {
-      mname: nameFromStoredWire(row.mname),
-      rname: nameFromStoredWire(row.rname),
-      serial,
-      refresh,
-      retry,
-      expire,
-      minimum,
-    },
+    soa: soaOf(row),
     ttl: row.ttl,
     version: row.version,
     signed: row.signed,
