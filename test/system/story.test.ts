@@ -1,3 +1,4 @@
+import { readdirSync } from "node:fs";
 import { createTransport } from "nodemailer";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { callApi } from "../support/api-client.ts";
@@ -19,10 +20,14 @@ afterAll(async () => {
   const traceId = "6bf92f3577b34da6a3ce929d0e0e4736";
   const last = { traceparent: `00-${traceId}-00f067aa0ba902b7-01` };
   if (stack) await mailApi("GET", "/version", undefined, last);
+  // Ctrl-C comes twice through npm, and is one wish to stop all the same.
+  stack?.process.kill("SIGINT");
   const status = await stack?.stop();
   await collector.close();
+  const locks = readdirSync(dataDir).filter((name) => name.endsWith(".lock"));
   removeDataDir(dataDir);
   expect(status).toBe(0);
+  expect(locks).toEqual([]);
   // What waited for the collector was sent at the stop.
   const sent = collector.spans.filter((span) => span.traceId === traceId).map(({ name }) => name);
   expect(sent).toContain("GET /v1/version");
