@@ -11,7 +11,7 @@ import { simpleParser } from "mailparser";
 import { createTransport } from "nodemailer";
 import { callApi } from "../support/api-client.ts";
 import { dnsApiOf, mailApiOf, sendTo, zoneBody } from "../support/deployment.ts";
-import { askDns, askDnsOnce, dataOf } from "../support/dns-client.ts";
+import { askDns, askDnsTimes, dataOf } from "../support/dns-client.ts";
 import { eventually, makeDataDir, removeDataDir, startStack } from "../support/stack.ts";
 
 const { values } = parseArgs({ options: { minutes: { type: "string", default: "30" } } });
@@ -106,7 +106,7 @@ async function changeZones(): Promise<void> {
 async function askZones(): Promise<void> {
   for (let turn = 0; !stopped; turn += 1) {
     const name = `stable.z${turn % 50}.test`;
-    const asked = turn % 20 === 0 ? askDns(addresses.dns, name, "A", "tcp") : askDnsOnce(addresses.dns, name, "A");
+    const asked = turn % 20 === 0 ? askDns(addresses.dns, name, "A", "tcp") : askDnsTimes(1, addresses.dns, name, "A");
     const answer = await asked.catch((error: Error) => error);
     if (answer instanceof Error || dataOf(answer)[0] !== "192.0.2.1") wrong.push(`dns: ${String(answer)}`);
     counts.queries += 1;

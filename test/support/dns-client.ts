@@ -17,13 +17,11 @@ export async function askDns(
   return dnsPacket.decode(await exchangeDatagram(dnsPacket.encode(query), { host, port: Number(port) }));
 }
 
-/** As {@link askDns} by UDP, where it matters whether every single question is answered. */
-export async function askDnsOnce(server: string, name: string, type: string): Promise<DnsAnswer> {
+/** As {@link askDns} by UDP, for a client that gives up after a few tries of 5 s, where silence is an outage. */
+export async function askDnsTimes(sendings: number, server: string, name: string, type: string): Promise<DnsAnswer> {
   const [host, port] = server.split(":") as [string, string];
-  const once = { sendings: 1, everyMs: 5_000 };
-  return dnsPacket.decode(
-    await exchangeDatagram(dnsPacket.encode(queryFor(name, type)), { host, port: Number(port) }, once),
-  );
+  const query = dnsPacket.encode(queryFor(name, type));
+  return dnsPacket.decode(await exchangeDatagram(query, { host, port: Number(port) }, { sendings, everyMs: 5_000 }));
 }
 
 function queryFor(name: string, type: string): dnsPacket.Packet {

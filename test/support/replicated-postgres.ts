@@ -6,7 +6,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import pg from "pg";
 import { locatePostgresBinaries } from "../../services/platform/embedded-postgres-binaries.ts";
 import { atExit } from "./at-exit.ts";
-import type { Machine } from "./network.ts";
+import type { Machine, Network } from "./network.ts";
 import { ended } from "./stack.ts";
 
 /** Debian's `nobody`: PostgreSQL does not run as root. */
@@ -22,11 +22,11 @@ export interface ReplicatedPostgres {
   stop(): Promise<void>;
 }
 
-/** @param address the one that clients use; it moves with the primary */
+/** On two machines of a network; clients use its spare address, which moves with the primary. */
 export async function startReplicatedPostgres(
+  { spare: address, subnet }: Network,
   primary: Machine,
   standby: Machine,
-  address: string,
 ): Promise<ReplicatedPostgres> {
   const folder = mkdtempSync(join(tmpdir(), "palomar-replicated-"));
   chmodSync(folder, 0o777);
@@ -52,7 +52,7 @@ export async function startReplicatedPostgres(
   );
   appendFileSync(
     join(first, "pg_hba.conf"),
-    "host all all 198.51.100.0/24 scram-sha-256\nhost replication all 198.51.100.0/24 scram-sha-256\n",
+    `host all all ${subnet} scram-sha-256\nhost replication all ${subnet} scram-sha-256\n`,
   );
   const start = (machine: Machine, data: string, settings: readonly string[]) => {
     const [program, ...rest] = [
