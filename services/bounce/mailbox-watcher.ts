@@ -3,6 +3,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { isDeepStrictEqual } from "node:util";
 import { RepeatedWork } from "../platform/repeated-work.ts";
 import type { ServiceContext } from "../platform/service.ts";
+import { SharedLookups } from "../platform/shared-lookups.ts";
 import { hastenMailbox, type LeasedMailbox, listPolledMailboxes } from "../store/mail/mailboxes.ts";
 import { watchMailbox } from "./mailbox.ts";
 
@@ -65,10 +66,13 @@ export class MailboxWatcher {
 
   #watch(mailbox: LeasedMailbox): RepeatedWork {
     const { name } = mailbox;
+    // However many notices come: one hastens a poll, and one more for all that came meanwhile.
+    const hastened = new SharedLookups<void>();
     return new RepeatedWork({
       take: async (signal) => {
         const session = { lookup: this.#lookup, signal };
-        const idled = await watchMailbox(mailbox, session, () => void this.#hasten(name, signal));
+        const onNews = () => void hastened.find(name, () => this.#hasten(name, signal));
+        const idled = await watchMailbox(mailbox, session, onNews);
         return idled ? RECONNECT_MS : WITHOUT_IDLE_MS;
       },
       failed: (err) => {

@@ -27,7 +27,6 @@ import { allowedDomains } from "../store/mail/instances.ts";
 import { announceMail } from "../store/mail/queue.ts";
 import { judgeBounces } from "./bounce-spike.ts";
 import type { BounceSpikeRule } from "./policy.ts";
-import { WakeUp } from "./wake-up.ts";
 
 export interface CampaignRunnerOptions {
   readonly db: Db;
@@ -47,47 +46,55 @@ const AFTER_FAILURE_MS = 5_000;
  */
 export class CampaignRunner {
   readonly #options: CampaignRunnerOptions;
-  readonly #stop = new WakeUp();
-  #stopping = false;
-  #running: Promise<void> | undefined;
+  readonly #stop = new AbortController();
+  #running: Promise<unknown> | undefined;
 
   constructor(options: CampaignRunnerOptions) {
     this.#options = options;
   }
 
+  /** What a start fetches comes from strangers in their own time: nothing else waits for it. */
   start(): void {
-    this.#running = this.#run();
+    this.#running = Promise.all([this.#repeat(() => this.#startDue()), this.#repeat(() => this.#look())]);
   }
 
   async stop(): Promise<void> {
-    this.#stopping = true;
-    this.#stop.ring();
+    this.#stop.abort();
     await this.#running;
   }
 
-  async #run(): Promise<void> {
-    while (!this.#stopping) {
-      try {
-        await this.#look();
-        await this.#stop.wait(POLL_MS);
-      } catch (error) {
-        this.#options.observe({ kind: "campaigns-not-run", level: "error", err: error });
-        await this.#stop.wait(AFTER_FAILURE_MS);
-      }
+  /** @param work whether there is more to do at once */
+  async #repeat(work: () => Promise<boolean>): Promise<void> {
+    const { signal } = this.#stop;
+    while (!signal.aborted) {
+      const restMs = await work().then(
+        (goesOn) => (goesOn ? 0 : POLL_MS), // with 0 the lanes of this process have their turn
+        (error: unknown) => {
+          this.#options.observe({ kind: "campaigns-not-run", level: "error", err: error });
+          return AFTER_FAILURE_MS;
+        },
+      );
+      await sleep(restMs, undefined, { signal }).catch(() => {});
     }
   }
 
-  async #look(): Promise<void> {
+  async #startDue(): Promise<boolean> {
+    const due = await claimDueCampaign(this.#options.db);
+    if (due !== undefined) await this.#startCampaign(due);
+    return due !== undefined;
+  }
+
+  /** One portion of recipients a look: what they bounce is judged before the next ones follow. */
+  async #look(): Promise<boolean> {
     const { db } = this.#options;
-    for (let due = await claimDueCampaign(db); due && !this.#stopping; due = await claimDueCampaign(db)) {
-      await this.#startCampaign(due);
-    }
-    await this.#gather();
+    const gathered = await gatherPortion(db);
+    if (gathered !== undefined) await announceMail(db);
     for (const campaign of await listCampaignsUnderWay(db)) await this.#watchBounces(campaign);
     await continueResumed(db);
     await finishCampaigns(db);
     for (const campaignNumid of await listCancellations(db)) await completeCancellation(db, campaignNumid);
     await withdrawCancelled(db);
+    return gathered !== undefined;
   }
 
   async #startCampaign(due: DueCampaign): Promise<void> {
@@ -127,16 +134,6 @@ export class CampaignRunner {
       any.push(filter.condition);
     }
     return ok({ any });
-  }
-
-  async #gather(): Promise<void> {
-    const { db } = this.#options;
-    while (!this.#stopping) {
-      const queued = await gatherPortion(db);
-      if (queued === undefined) return;
-      await announceMail(db);
-      await sleep(0); // the lanes of this process have their turn
-    }
   }
 
   async #watchBounces({ campaignNumid, eeid, judged }: CampaignUnderWay): Promise<void> {

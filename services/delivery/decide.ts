@@ -48,8 +48,9 @@ export function concernsDestination(result: AttemptResult): boolean {
   if (failure.kind === "unsuited") return false;
   if (failure.kind === "broken") return failure.stage !== "message";
   const { aboutUs, reason } = classifyReply(failure.reply, { stage: failure.stage });
-  if (failure.reply.code === 421 || SESSION_STAGES.has(failure.stage) || PACE_REASONS.has(reason)) return true;
-  return aboutUs && failure.reply.code >= 500;
+  if (failure.reply.code === 421 || PACE_REASONS.has(reason)) return true;
+  // As early as MAIL a message may be refused for its own sake (RFC 1870 §6): others are not concerned.
+  return failure.reply.code >= 500 ? aboutUs : SESSION_STAGES.has(failure.stage);
 }
 
 const SESSION_STAGES: ReadonlySet<SmtpStage> = new Set(["connect", "ehlo", "starttls", "auth", "mail"]);

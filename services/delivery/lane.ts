@@ -42,8 +42,9 @@ export interface LaneTools {
 
 interface Attempt {
   readonly result: AttemptResult;
-  /** What left, if it is to be kept. */
+  /** What left, if it is to be kept: it takes its room until it is stored. */
   readonly archived?: DeliveryOutcome["archived"];
+  readonly giveBack?: () => void;
 }
 
 /** How long a partition waits that met a limit on its way. */
@@ -76,6 +77,9 @@ export class Lane {
         if (!mayGoOn(this.#partition)) break;
         if (!(await this.#deliverTraced(delivery))) break;
       }
+    } catch (error) {
+      this.#putOff(); // or it would be taken, and fail, again and again without a pause
+      throw error;
     } finally {
       if (this.#session) sessions.release(this.#session, messagesPerConnection(this.#partition.destination));
       this.#source?.leave();
@@ -99,7 +103,7 @@ export class Lane {
     const attempt = this.#trouble ? { result: this.#trouble } : await this.#composeAndSend(delivery);
     if (attempt === undefined) return false;
     this.#note(attempt.result);
-    this.#record(delivery, attempt.result, attempt.archived);
+    this.#record(delivery, attempt);
     return true;
   }
 
@@ -109,14 +113,24 @@ export class Lane {
     const source = this.#enterPool(prepared.value);
     if (!source?.takeToken()) return this.#putOff();
     const giveBack = await this.#tools.budget.take(prepared.value.composingOctets);
+    let attempt: Attempt | undefined;
     try {
-      const composed = await this.#compose(prepared.value, delivery);
-      if (!composed.ok) return { result: composed.error };
-      const result = await this.#attempt(composed.value, source);
-      return result && { result, archived: composed.value.archived };
+      attempt = await this.#composeAndAttempt(prepared.value, delivery, source);
     } finally {
-      giveBack();
+      if (attempt?.archived === undefined) giveBack();
     }
+    return attempt && { ...attempt, giveBack };
+  }
+
+  async #composeAndAttempt(
+    prepared: PreparedMessage,
+    delivery: DueDelivery,
+    source: SourcePlace,
+  ): Promise<Attempt | undefined> {
+    const composed = await this.#compose(prepared, delivery);
+    if (!composed.ok) return { result: composed.error };
+    const result = await this.#attempt(composed.value, source);
+    return result && { result, archived: composed.value.archived };
   }
 
   #enterPool({ message }: PreparedMessage): SourcePlace | undefined {
@@ -128,7 +142,7 @@ export class Lane {
     this.#putOffSeconds = PUT_OFF_SECONDS;
   }
 
-  #record(delivery: DueDelivery, result: AttemptResult, archived: DeliveryOutcome["archived"]): void {
+  #record(delivery: DueDelivery, { result, archived, giveBack }: Attempt): void {
     const { schedule, writer, observe } = this.#tools;
     const attemptsMade = delivery.attempts + 1;
     const { acceptedAt, ageMs } = this.#partition;
@@ -136,13 +150,14 @@ export class Lane {
     const now = new Date(acceptedAt.getTime() + ageMs + performance.now() - this.#leasedAtMs);
     const progress = { attemptsMade, acceptedAt, now };
     const outcome = decide(result, progress, { schedule, random: () => this.#draw });
-    writer.add({
+    const attempted = {
       instanceId: this.#partition.instanceId,
       deliveryId: delivery.id,
       attempts: attemptsMade,
       reply: outcome.words,
       ...consequences(outcome, now, archived),
-    });
+    };
+    writer.add(attempted, archived && giveBack);
     const { words } = outcome;
     const bounceClass = outcome.kind === "bounced" ? outcome.bounceClass : undefined;
     observe({ kind: `delivery-${outcome.kind}`, deliveryId: delivery.id, words, bounceClass });

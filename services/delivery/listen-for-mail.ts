@@ -41,17 +41,20 @@ export function listenForMail(
 
   async function listenOnce(): Promise<void> {
     const client = await context.openListenConnection();
+    let isLost = false;
+    const lose = () => {
+      isLost = true;
+      wakeUp.ring();
+    };
     try {
-      const ended = new Promise<void>((resolve) => client.once("end", resolve));
+      client.once("end", lose);
       client.on("notification", ({ payload }) => (payload === STOP_NOTICE ? onStop() : onMail()));
       await client.query(`listen ${QUEUE_CHANNEL}`);
       onStop();
       onMail();
-      while (!stopping) {
-        const lost = await Promise.race([ended.then(() => true), wakeUp.wait(60_000).then(() => false)]);
-        if (lost) return;
-      }
+      while (!stopping && !isLost) await wakeUp.wait(60_000);
     } finally {
+      client.off("end", lose);
       await client.end().catch(() => {});
     }
   }

@@ -27,6 +27,8 @@ export interface MxSurroundings {
 const SMTP_PORT = 25;
 /** Servers tried for one message, at most: a zone with a hundred exchangers must not hold a worker for hours. */
 const MOST_PEERS = 6;
+/** Exchangers looked up for it: each may take its name server's time, and have no address in the end. */
+const MOST_EXCHANGERS = 20;
 
 /**
  * The mail exchangers of a domain, in the order in which they are tried.
@@ -43,7 +45,7 @@ export async function findMxRoute(domain: string, surroundings: MxSurroundings):
   const enforced = policy?.mode === "enforce" ? policy : undefined;
   const peers: SmtpPeer[] = [];
   let trouble: SmtpReply | undefined;
-  for (const name of exchangers.value) {
+  for (const name of exchangers.value.slice(0, MOST_EXCHANGERS)) {
     const security = await secureExchanger(domain, name, { ...surroundings, enforced });
     const addresses = security.ok ? await findAddresses(name, surroundings) : security;
     if (addresses.ok && security.ok) peers.push(...addresses.value.map((host) => ({ host, name, ...security.value })));
@@ -51,7 +53,11 @@ export async function findMxRoute(domain: string, surroundings: MxSurroundings):
     else if (!addresses.ok && (trouble === undefined || addresses.error.code < 500)) trouble = addresses.error;
     if (peers.length >= MOST_PEERS) break;
   }
-  if (peers.length > 0) return ok({ key: `mx ${domain}`, peers: peers.slice(0, MOST_PEERS) });
+  if (peers.length > 0) {
+    // A session from before a policy demanded TLS, or proof, is none that may be used after.
+    const demands = [...new Set(peers.map(({ tls }) => tls))].sort();
+    return ok({ key: `mx ${domain} ${demands.join(" ")}`, peers: peers.slice(0, MOST_PEERS) });
+  }
   return refuse(trouble ?? reply(550, "5.1.2", `no mail exchanger of ${domain} can be reached`));
 }
 
@@ -95,7 +101,7 @@ function orderExchangers(
   records: readonly MxRecord[],
   { ownName, random }: { readonly ownName: string; readonly random: () => number },
 ): Result<string[], SmtpReply> {
-  if (records.length === 1 && isNullMx(records[0]!)) {
+  if (records.every(isNullMx)) {
     return refuse(reply(556, "5.1.10", `the domain ${domain} does not accept mail`)); // RFC 7505 §4
   }
   const own = records.find(({ exchange }) => sameName(exchange, ownName));

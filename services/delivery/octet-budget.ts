@@ -1,6 +1,10 @@
+/** What takes no more than this part of the budget is not counted. */
+const LITTLE = 1 / 256;
+
 /**
  * Bounds the memory of what is composed at the same time: many lanes with a large message each would need more than
- * the machine has. Who asks first is served first; what is larger than the whole budget goes alone.
+ * the machine has. Who asks first is served first; what is larger than the whole budget goes alone. What takes little
+ * waits for nobody: large messages to a server that stalls must not hold up everything else.
  */
 export class OctetBudget {
   readonly #most: number;
@@ -13,6 +17,7 @@ export class OctetBudget {
 
   /** Resolves when there is room. @returns gives it back; to be called once */
   async take(octets: number): Promise<() => void> {
+    if (octets <= this.#most * LITTLE) return () => {};
     const share = Math.min(octets, this.#most);
     if (this.#waiting.length > 0 || this.#used + share > this.#most) {
       await new Promise<void>((resolve) => this.#waiting.push({ octets: share, proceed: resolve }));

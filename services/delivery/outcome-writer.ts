@@ -27,6 +27,8 @@ export class OutcomeWriter {
   readonly #options: OutcomeWriterOptions;
   #outcomes: DeliveryOutcome[] = [];
   #releases: PartitionRelease[] = [];
+  /** Called once what was added so far is stored. */
+  #onStored: (() => void)[] = [];
   /** Those in the transaction that is under way. */
   #beingReleased: readonly PartitionRelease[] = [];
   /** Outcomes in the transaction that is under way. */
@@ -39,8 +41,10 @@ export class OutcomeWriter {
     this.#options = options;
   }
 
-  add(outcome: DeliveryOutcome): void {
+  /** @param onStored what is to follow once it is stored */
+  add(outcome: DeliveryOutcome, onStored?: () => void): void {
     this.#outcomes.push(outcome);
+    if (onStored) this.#onStored.push(onStored);
     if (this.#outcomes.length === this.#options.flushOutcomes) this.#windowFull.ring();
     this.#start();
   }
@@ -83,10 +87,11 @@ export class OutcomeWriter {
       const outcomes = this.#outcomes.splice(0);
       this.#beingWritten = outcomes.length;
       this.#beingReleased = this.#releases.splice(0);
+      const stored = this.#onStored.splice(0);
       await this.#write(outcomes, this.#beingReleased);
       this.#beingReleased = [];
       this.#beingWritten = 0;
-      for (const proceed of this.#room.splice(0)) proceed();
+      for (const proceed of [...stored, ...this.#room.splice(0)]) proceed();
     }
   }
 

@@ -26,6 +26,11 @@ export class RateLimit {
     return this.#tokens >= 1;
   }
 
+  /** Whether it is as a new one would be. */
+  isFull(): boolean {
+    return this.hasToken() && this.#tokens === this.#perMinute;
+  }
+
   /** @returns false when this minute's are used up */
   takeToken(): boolean {
     if (!this.hasToken()) return false;

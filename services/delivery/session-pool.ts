@@ -57,12 +57,14 @@ export class SessionPool {
     for (const peer of route.peers) {
       const from = route.local ? undefined : source.pick(peer.host);
       if (from === null) {
-        failure = { kind: "broken", stage: "connect", text: `no address of pool ${source.pool} reaches ${peer.host}` };
+        const text = `no address of pool ${source.pool} reaches ${peer.host}`;
+        if (failure.kind === "broken") failure = { kind: "broken", stage: "connect", text };
         continue;
       }
       const opened = await openSmtpSession(peer, withSource(this.#options.client, from));
       if (opened.ok) return ok({ session: opened.value, key, messages: 0 });
-      failure = opened.error;
+      // What a server said tells more than that another one, or its other address, is not there.
+      if (failure.kind === "broken" || opened.error.kind !== "broken") failure = opened.error;
     }
     return refuse(failure);
   }

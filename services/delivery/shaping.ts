@@ -65,6 +65,7 @@ export class TrafficShaping {
 
   /** How many more partitions the domains may have that are delivered to, were slowed down, or are hosted. */
   room(): Map<string, number> {
+    for (const [share, { limit }] of this.#rates) if (limit.isFull()) this.#rates.delete(share);
     const slowed = [...this.#rates.values()].flatMap(({ domains }) => [...domains]);
     const domains = new Set([...this.#active.keys(), ...slowed, ...this.#learnt.keys()]);
     const sessions = new Map<string, number>();

@@ -17,7 +17,11 @@ export interface StsSurroundings {
 export type FindPolicy = (domain: string) => Promise<Pick<StsPolicy, "mode" | "mx"> | undefined>;
 
 const RECHECK_SECONDS = 3_600;
-const MOST_ABSENT = 10_000;
+/** After a comparison that came to nothing (RFC 8461 §3.3). */
+const RETRY_SECONDS = 300;
+const MOST_NOTED = 10_000;
+/** RFC 8461 §3.3; what is kept is read with every session. */
+const MOST_CHARACTERS = 65_536;
 
 /**
  * Finds MTA-STS policies: kept ones for as long as they say, compared with the DNS every hour. A new one that cannot
@@ -25,33 +29,53 @@ const MOST_ABSENT = 10_000;
  */
 export function makeFindPolicy(surroundings: StsSurroundings): FindPolicy {
   const { db, lookUpTexts, observe } = surroundings;
-  /** Domains without a policy, and until when that is believed. */
+  /** Domains without a policy, and those whose policy could not be compared, and until when that is believed. */
   const absent = new Map<string, number>();
+  const uncompared = new Map<string, number>();
+  const underWay = new Map<string, ReturnType<FindPolicy>>();
 
-  return async (domain) => {
-    if ((absent.get(domain) ?? 0) > performance.now()) return undefined;
+  // The lanes of a destination ask together.
+  return (domain) => {
+    const look = underWay.get(domain) ?? find(domain).finally(() => underWay.delete(domain));
+    underWay.set(domain, look);
+    return look;
+  };
+
+  async function find(domain: string): ReturnType<FindPolicy> {
+    if (isNoted(absent, domain)) return undefined;
     const kept = await findStsPolicy(db, domain);
-    if (kept && kept.ageSeconds < RECHECK_SECONDS) return kept;
+    if (kept && (kept.ageSeconds < RECHECK_SECONDS || isNoted(uncompared, domain))) return kept;
     const policyId = readStsRecord(await lookUpTexts(`_mta-sts.${domain}`));
-    if (policyId === undefined) return kept ?? noteAbsence(domain);
+    if (policyId === undefined) return noteFailure(domain, kept);
     const fetched = await fetchPolicy(domain);
     if (fetched.ok) {
       await keepStsPolicy(db, domain, { ...fetched.value, policyId });
       return fetched.value;
     }
     observe({ kind: "sts-policy-not-read", level: "info", domain, reason: fetched.error });
-    return kept ?? noteAbsence(domain);
-  };
+    return noteFailure(domain, kept);
+  }
 
   async function fetchPolicy(domain: string): Promise<Result<StsPolicy, string>> {
     const text = await surroundings.fetchPolicy(`https://mta-sts.${domain}/.well-known/mta-sts.txt`);
     if (!text.ok) return text;
+    if (text.value.length > MOST_CHARACTERS) return refuse("larger than 64 KiB");
     const policy = readStsPolicy(text.value);
     return policy.ok ? ok(policy.value) : refuse(policy.error);
   }
 
-  function noteAbsence(domain: string): undefined {
-    if (absent.size >= MOST_ABSENT) absent.clear();
-    absent.set(domain, performance.now() + RECHECK_SECONDS * 1_000);
+  function noteFailure<T>(domain: string, kept: T | undefined): T | undefined {
+    if (kept === undefined) note(absent, domain, RECHECK_SECONDS);
+    else note(uncompared, domain, RETRY_SECONDS);
+    return kept;
   }
+}
+
+function isNoted(notes: ReadonlyMap<string, number>, domain: string): boolean {
+  return (notes.get(domain) ?? 0) > performance.now();
+}
+
+function note(notes: Map<string, number>, domain: string, seconds: number): void {
+  if (notes.size >= MOST_NOTED) notes.clear();
+  notes.set(domain, performance.now() + seconds * 1_000);
 }

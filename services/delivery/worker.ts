@@ -41,6 +41,8 @@ const AFTER_FAILURE_MS = 1_000;
  */
 const BETWEEN_LOOKS_MS = 40;
 const WAKE_LIMIT = 1_000;
+/** Destinations in back-off that are remembered; of a forgotten one the back-off ends by itself. */
+const MOST_TROUBLED = 10_000;
 /** A lane stops this long before its lease ends: what it has just begun must end within it. */
 const LEASE_MARGIN_MS = 5_000;
 
@@ -111,6 +113,11 @@ export class DeliveryWorker {
     this.#options.tools.sessions.close();
   }
 
+  /** For so long after it was asked for a lease is certain. */
+  get #heldMs(): number {
+    return this.#options.policy.leaseSeconds * 1000 - LEASE_MARGIN_MS;
+  }
+
   async #fillLanes(): Promise<void> {
     while (!this.#stopping) {
       const lookedAtMs = performance.now();
@@ -133,6 +140,7 @@ export class DeliveryWorker {
     const room = shaping.room();
     this.#wasShort = limit === 0 || [...room.values()].includes(0);
     if (limit === 0) return 0;
+    const askedAtMs = performance.now();
     const { partitions, after } = await leasePartitions(db, {
       workerId: this.#id,
       limit,
@@ -140,11 +148,12 @@ export class DeliveryWorker {
       after: this.#after,
       room,
       partitionsPerDestination: Math.min(PARTITIONS_AT_ONCE, policy.groups.default.connections),
+      unfinished: [...this.#lanes.keys(), ...this.#writer.unreleased],
     });
     const roundGoesOn = after !== "" || this.#after !== "";
     this.#after = after;
     if (partitions.length === 0) return roundGoesOn ? 1 : 0;
-    await this.#startLanes(partitions);
+    await this.#startLanes(partitions, askedAtMs + this.#heldMs);
     return partitions.length;
   }
 
@@ -158,13 +167,15 @@ export class DeliveryWorker {
     }
   }
 
-  async #startLanes(partitions: readonly LeasedPartition[]): Promise<void> {
+  /** @param untilMs when they count as lost: the answer may have been long on its way */
+  async #startLanes(partitions: readonly LeasedPartition[], untilMs: number): Promise<void> {
     const due = new Map<number, DueDelivery[]>(partitions.map(({ id }) => [id, []]));
     this.#starting = [...due.keys()];
     try {
       for (const delivery of await loadDueDeliveries(this.#options.db, this.#starting)) {
         due.get(delivery.partitionId)?.push(delivery);
       }
+      if (performance.now() >= untilMs) for (const { id } of partitions) this.#lost.add(id);
       for (const partition of partitions) this.#startLane(partition, due.get(partition.id) ?? []);
     } finally {
       this.#starting = [];
@@ -212,7 +223,7 @@ export class DeliveryWorker {
       const startedAtMs = performance.now();
       try {
         await this.#prolong();
-        this.#leasesEndAtMs = startedAtMs + policy.leaseSeconds * 1000 - LEASE_MARGIN_MS;
+        this.#leasesEndAtMs = startedAtMs + this.#heldMs;
       } catch (error) {
         observe({ kind: "leases-not-prolonged", level: "warn", err: error });
       }
@@ -240,6 +251,7 @@ export class DeliveryWorker {
 
   async #backOff(destination: string, reason: string): Promise<void> {
     const { db, schedule, policy, tools } = this.#options;
+    if (this.#troubled.size >= MOST_TROUBLED) this.#troubled.clear();
     this.#troubled.add(destination);
     const seconds = nextAttempt(1, schedule, tools.random) / 1000;
     await backOffDestination(db, destination, { seconds: Math.min(seconds, policy.mostBackOffSeconds), reason });

@@ -40,8 +40,9 @@ export interface SmtpClientOptions {
 /** RFC 5321 §4.5.3.2 gives what is patient; what is bearable stands in config/delivery.json. */
 export interface SmtpTimeouts {
   readonly connectMs: number;
+  /** The greeting once connected, and the TLS handshake. */
   readonly greetingMs: number;
-  /** Silence in the session, and for the reply after the final dot. */
+  /** Silence in the session, and for a whole reply, the one after the final dot too. */
   readonly commandMs: number;
 }
 
@@ -73,6 +74,9 @@ type Attempt =
   | { readonly ok: false; readonly error: SmtpFailure; readonly handshakeFailed: boolean };
 
 function attempt(peer: SmtpPeer, options: SmtpClientOptions): Promise<Attempt> {
+  const { connectMs, greetingMs, commandMs } = options.timeouts;
+  // Greeting, EHLO, STARTTLS, TLS, EHLO.
+  const setUpMs = connectMs + 2 * greetingMs + 3 * commandMs;
   const connection = new SMTPConnection({
     host: peer.host,
     port: peer.port,
@@ -84,12 +88,26 @@ function attempt(peer: SmtpPeer, options: SmtpClientOptions): Promise<Attempt> {
     requireTLS: peer.tls === "required" || peer.tls === "dane",
     opportunisticTLS: peer.tls === "opportunistic",
     tls: { rejectUnauthorized: peer.tls === "required", minVersion: "TLSv1.2" },
-    connectionTimeout: options.timeouts.connectMs,
-    greetingTimeout: options.timeouts.greetingMs,
-    socketTimeout: options.timeouts.commandMs,
+    // It goes on while greeting and TLS handshake are waited for, and would cut them short.
+    connectionTimeout: setUpMs,
+    greetingTimeout: greetingMs,
+    socketTimeout: commandMs,
     allowInternalNetworkInterfaces: true,
   });
-  return new Promise((resolve) => {
+  return new Promise((settle) => {
+    const giveUp = (stage: SmtpStage, text: string) => {
+      connection.close();
+      resolve({ ok: false, error: { kind: "broken", stage, text }, handshakeFailed: false });
+    };
+    const timers = [
+      setTimeout(() => connection.stage === "init" && giveUp("connect", "Connection timeout"), connectMs),
+      // Its own time-out starts anew with each octet.
+      setTimeout(() => giveUp("ehlo", "no session in time"), setUpMs),
+    ];
+    const resolve = (outcome: Attempt) => {
+      for (const timer of timers) clearTimeout(timer);
+      settle(outcome);
+    };
     const fail = (error: SMTPError) => {
       const handshakeFailed = error.code === "ETLS" || connection.upgrading === true;
       const stage = handshakeFailed ? "starttls" : stageOfSetUp(error);
@@ -99,7 +117,7 @@ function attempt(peer: SmtpPeer, options: SmtpClientOptions): Promise<Attempt> {
     connection.connect((error) => {
       if (error) return fail(error);
       connection.off("error", fail);
-      const session = new Session(connection);
+      const session = new Session(connection, commandMs);
       const doubt = peer.dane && judgeServer(connection, peer.dane);
       if (doubt === undefined) return resolve(ok(session));
       session.close();
@@ -134,13 +152,13 @@ class Session implements SmtpSession {
   #needsReset = false;
 
   /** @param connection up to the reply to EHLO; from there on the dialogue hears what the server says */
-  constructor(connection: SMTPConnection) {
+  constructor(connection: SMTPConnection, replyMs: number) {
     this.#connection = connection;
     this.encrypted = connection.secure;
     this.#extensions = readExtensions(String(connection.lastServerResponse));
     const socket = connection._socket as Socket;
     socket.removeAllListeners("data");
-    this.#dialogue = new SmtpDialogue(socket);
+    this.#dialogue = new SmtpDialogue(socket, replyMs);
     connection.on("error", (error) => this.#dialogue.end(error.message));
     connection.on("end", () => this.#dialogue.end("Connection closed unexpectedly"));
   }

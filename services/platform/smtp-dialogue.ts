@@ -5,6 +5,8 @@ import { ok, type Result, refuse } from "../core/result.ts";
 
 /** A server that says more than this in one reply says nothing that anybody wants to know. */
 const MOST_REPLY_CHARACTERS = 64 * 1024;
+/** While a message is being sent its reply is waited for as long again for each so many octets: a slow line is lawful. */
+const OCTETS_PER_WAIT = 2 ** 20;
 /** The last line of a reply has no hyphen after its code (RFC 5321 §4.2.1). */
 const LAST_LINE = /^\d{3}(?:[ \r]|$)/;
 
@@ -15,6 +17,8 @@ const LAST_LINE = /^\d{3}(?:[ \r]|$)/;
  */
 export class SmtpDialogue {
   readonly #socket: Socket;
+  readonly #replyMs: number;
+  readonly #hear = (chunk: Buffer) => this.#receive(chunk.toString("latin1"));
   /** Replies that are still to come, whether somebody waits for them already or not. */
   #expected = 0;
   readonly #replies: SmtpReply[] = [];
@@ -22,12 +26,15 @@ export class SmtpDialogue {
   #partialLine = "";
   /** Lines of a reply that has not ended. */
   readonly #lines: string[] = [];
+  #heldCharacters = 0;
   #waiting: ((reply: Result<SmtpReply, string>) => void) | undefined;
   #endedBy: string | undefined;
 
-  constructor(socket: Socket) {
+  /** @param replyMs for a whole reply, however it trickles */
+  constructor(socket: Socket, replyMs: number) {
     this.#socket = socket;
-    socket.on("data", (chunk: Buffer) => this.#receive(chunk.toString("latin1")));
+    this.#replyMs = replyMs;
+    socket.on("data", this.#hear);
   }
 
   get isOver(): boolean {
@@ -48,19 +55,29 @@ export class SmtpDialogue {
     this.#socket.uncork();
   }
 
-  /** The reply to the first command whose reply was not read yet; refused with words when none can come any more. */
-  readReply(): Promise<Result<SmtpReply, string>> {
+  /**
+   * The reply to the first command whose reply was not read yet; refused with words when none can come any more.
+   * @param sentOctets of a message that it is the reply to, and that may still be on its way out
+   */
+  readReply(sentOctets = 0): Promise<Result<SmtpReply, string>> {
     const reply = this.#replies.shift();
     if (reply !== undefined) return Promise.resolve(ok(reply));
     if (this.#endedBy !== undefined) return Promise.resolve(refuse(this.#endedBy));
     return new Promise((resolve) => {
-      this.#waiting = resolve;
+      const waits = 1 + Math.floor(sentOctets / OCTETS_PER_WAIT);
+      const timer = setTimeout(() => this.end("no whole reply in time"), waits * this.#replyMs);
+      this.#waiting = (reply) => {
+        clearTimeout(timer);
+        resolve(reply);
+      };
     });
   }
 
-  /** Nothing more is to be expected; whoever waits for a reply gets these words. The first ones count. */
+  /** Nothing more is to be expected, or kept; whoever waits for a reply gets these words. The first ones count. */
   end(words: string): void {
     this.#endedBy ??= words;
+    this.#socket.off("data", this.#hear);
+    this.#socket.resume();
     this.#waiting?.(refuse(this.#endedBy));
     this.#waiting = undefined;
   }
@@ -71,12 +88,15 @@ export class SmtpDialogue {
     for (const line of lines) {
       if (this.#endedBy !== undefined) return;
       this.#lines.push(line);
+      this.#heldCharacters += line.length + 1;
       // A line without a code continues the text of the one before.
       const goesOn = /^\d{3}-/.test(line) || (this.#lines.length > 1 && !LAST_LINE.test(line));
-      if (!goesOn) this.#takeReply(decode(this.#lines.splice(0).join("\n")));
+      if (!goesOn) {
+        this.#heldCharacters = 0;
+        this.#takeReply(decode(this.#lines.splice(0).join("\n")));
+      }
     }
-    const held = this.#lines.reduce((sum, line) => sum + line.length, this.#partialLine.length);
-    if (held > MOST_REPLY_CHARACTERS) this.end("a reply without end");
+    if (this.#heldCharacters + this.#partialLine.length > MOST_REPLY_CHARACTERS) this.end("a reply without end");
   }
 
   #takeReply(text: string): void {

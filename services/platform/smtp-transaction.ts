@@ -28,7 +28,10 @@ export interface SmtpExtensions {
 
 /** Reads the reply to EHLO, as it came. */
 export function readExtensions(greeting: string): SmtpExtensions {
-  const offers = (keyword: string) => new RegExp(`^250[ -]${keyword}\\b(?: +(\\d+))?`, "im").exec(greeting);
+  // RFC 5321 §4.1.1.1: the first line is the server's name, whatever it is called.
+  const [, ...lines] = greeting.split("\n");
+  const offered = lines.join("\n");
+  const offers = (keyword: string) => new RegExp(`^250[ -]${keyword}\\b(?: +(\\d+))?`, "im").exec(offered);
   const size = offers("SIZE");
   return {
     pipelining: offers("PIPELINING") !== null,
@@ -94,7 +97,7 @@ export async function sendMessage(
   }
   if (!invited.ok) return invited;
   dialogue.sendMessage(onTheWire(octets));
-  return readAnswer(dialogue, "message");
+  return readAnswer(dialogue, "message", octets.length);
 }
 
 /** @returns asks for the answer to a command: what is pipelined was sent, other commands are sent now */
@@ -110,8 +113,8 @@ function startAsking(
   };
 }
 
-async function readAnswer(dialogue: SmtpDialogue, stage: SmtpStage): Promise<Answer> {
-  const read = await dialogue.readReply();
+async function readAnswer(dialogue: SmtpDialogue, stage: SmtpStage, sentOctets = 0): Promise<Answer> {
+  const read = await dialogue.readReply(sentOctets);
   if (!read.ok) return refuse({ kind: "broken", stage, text: read.error });
   const reply = read.value;
   // RFC 5321 §3.8: it closes the channel, whatever it was asked.

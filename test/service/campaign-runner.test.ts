@@ -203,6 +203,67 @@ async function sendCampaign(): Promise<{ numid: number; eeid: string }> {
   return { numid, eeid: eeid! };
 }
 
+describe("a spike of bounces", () => {
+  /** A campaign with its first portion queued, and all of that bounced. */
+  async function addBouncing(): Promise<{ numid: number; eeid: string }> {
+    const { db } = database;
+    const numid = await addSend();
+    await scheduleCampaign(db, numid, { at: null, login: "ana" });
+    const due = (await claimDueCampaign(db))!;
+    const template = campaignTemplate(due, due, { subject: "Hi", html: "<p>XYZNOMBREXYZ</p>" });
+    const audience = { any: [{ group: "all" }] };
+    await beginCampaign(db, due, { template, senderDomain: DOMAIN, audience, now: new Date() });
+    await gatherPortion(db);
+    const { eeid } = (await sendOf(numid))!;
+    await db("partitions")
+      .where({ eeid })
+      .update({ state: "finished", taken_at: db.fn.now(), hard_bounces: db.ref("recipients") });
+    return { numid, eeid: eeid! };
+  }
+
+  test("pauses a campaign that is still being gathered", async () => {
+    const { numid, eeid } = await addBouncing();
+    const runner = await makeRunner();
+    runner.start();
+    const { state } = await untilPaused(numid);
+    await runner.stop();
+    expect(state).toBe("gathering");
+    const { recipients } = await readBatchProgress(database.db, eeid);
+    expect(recipients).toBeLessThan(CONTACTS);
+    await requestCancellation(database.db, numid);
+    await completeCancellation(database.db, numid);
+  });
+
+  test("pauses a campaign while another one is being prepared", async () => {
+    const { db } = database;
+    const { numid } = await addBouncing();
+    const slow = await addSend();
+    await scheduleCampaign(db, slow, { at: null, login: "ana" });
+    const blocker = await db.transaction();
+    await blocker.raw("lock table instance_domains in access exclusive mode");
+    const runner = await makeRunner();
+    runner.start();
+    try {
+      await untilPaused(numid);
+      expect((await sendOf(slow))!.state).toBe("scheduled");
+    } finally {
+      await blocker.commit();
+      await runner.stop();
+    }
+    for (const one of [numid, slow]) {
+      await requestCancellation(db, one);
+      await completeCancellation(db, one);
+    }
+  });
+
+  const untilPaused = async (numid: number) =>
+    (await eventually(
+      () => sendOf(numid),
+      (send) => send?.paused != null,
+      PATIENCE_MS,
+    ))!;
+});
+
 describe("stopping", () => {
   const worker = randomUUID();
   const lease = (limit = 1) =>
@@ -213,6 +274,7 @@ describe("stopping", () => {
       after: "",
       room: new Map(),
       partitionsPerDestination: limit,
+      unfinished: [],
     });
 
   test("a cancellation waits for the worker's word, and what is on the wire is counted", async () => {

@@ -80,3 +80,21 @@ test("a domain without one is not asked again and again", async () => {
   expect(world.asked).toBe(1);
   expect(world.fetched).toEqual([]);
 });
+
+test("a policy that cannot be compared is not asked for with every session, and by many at once only once", async () => {
+  const { world, find } = makeWorld();
+  await Promise.all([find("e.example.org"), find("e.example.org"), find("e.example.org")]);
+  expect(world.fetched).toHaveLength(1);
+  await age("e.example.org", 4_000);
+  Object.assign(world, { asked: 0, texts: ["v=STSv1; id=5;"], file: refuse("timeout") });
+  for (let session = 0; session < 3; session += 1) {
+    expect(await find("e.example.org")).toMatchObject({ mode: "enforce" });
+  }
+  expect([world.asked, world.fetched.length]).toEqual([1, 2]);
+});
+
+test("a policy file without end is none", async () => {
+  const { world, find } = makeWorld();
+  world.file = ok(`version: STSv1\nmode: enforce\nmax_age: 86400\n${"mx: mail.example.org\n".repeat(4_000)}`);
+  expect(await find("f.example.org")).toBeUndefined();
+});

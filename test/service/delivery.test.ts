@@ -120,7 +120,7 @@ function run(worker: DeliveryWorker): DeliveryWorker {
   return worker;
 }
 
-async function accept(emails: readonly string[], html = "<p>Hi</p>"): Promise<string> {
+async function accept(emails: readonly string[], html = "<p>Hi</p>", archive = false): Promise<string> {
   const recipients = emails.map((email) => {
     const address = validateAddress(email, { allowSmtputf8: true });
     if (!address.ok) throw new Error(address.error);
@@ -139,29 +139,58 @@ async function accept(emails: readonly string[], html = "<p>Hi</p>"): Promise<st
       },
       recipients,
       copies: [],
-      archive: false,
+      archive,
     }),
   );
   return eeid;
 }
 
-/** The next statement of this name fails, as over a lost connection. @returns whether that has happened */
-function failOnce(name: string): () => boolean {
-  let hasFailed = false;
+/** Does something before the next statement of this name, which fails if that does. @returns whether it was begun */
+function beforeOnce(name: string, act: () => Promise<void>): () => boolean {
+  let hasBegun = false;
   const { client } = database.db;
   const acquire = client.acquireConnection.bind(client);
   client.acquireConnection = async () => {
     const connection = await acquire();
     const query = Object.getPrototypeOf(connection).query.bind(connection);
     connection.query = (statement: { readonly name?: string }, ...rest: unknown[]) => {
-      if (hasFailed || statement.name !== name) return query(statement, ...rest);
-      hasFailed = true;
-      return Promise.reject(new Error("Connection terminated unexpectedly"));
+      if (hasBegun || statement.name !== name) return query(statement, ...rest);
+      hasBegun = true;
+      return act().then(() => query(statement, ...rest));
     };
     return connection;
   };
-  return () => hasFailed;
+  return () => hasBegun;
 }
+
+/** As over a lost connection. */
+const failOnce = (name: string) =>
+  beforeOnce(name, () => Promise.reject(new Error("Connection terminated unexpectedly")));
+
+/** A server that takes messages, and says so when it is told to. */
+async function answeringOnDemand(): Promise<{ far: SmtpSink; answers: (() => void)[] }> {
+  const answers: (() => void)[] = [];
+  const far = await sink({
+    onData: (stream, _session, done) => {
+      stream.resume();
+      answers.push(() => done(null));
+    },
+  });
+  return { far, answers };
+}
+
+const untilOnTheWire = (answers: readonly unknown[]) =>
+  eventually(
+    async () => answers.length,
+    (count) => count > 0,
+  );
+
+/** Some statement waits for what another transaction has locked. */
+const untilLocked = () =>
+  eventually(
+    () => database.db("pg_stat_activity").where({ wait_event_type: "Lock" }).whereRaw("datname = current_database()"),
+    (waiting) => waiting.length > 0,
+  );
 
 const numbered = (count: number, domain: string) => Array.from({ length: count }, (_, i) => `r${i}@${domain}`);
 const untilSent = (eeid: string) =>
@@ -234,6 +263,7 @@ describe("faults", () => {
       after: "",
       room: new Map(),
       partitionsPerDestination: 10,
+      unfinished: [],
     });
     expect(taken.partitions).toHaveLength(1);
     run(makeWorker(routes({ "a.example.net": far.port })));
@@ -242,29 +272,121 @@ describe("faults", () => {
   });
 
   test("what a worker took and could not read goes on when its lease ends, however busy the worker is", async () => {
-    const answers: (() => void)[] = [];
-    const slow = await sink({
-      onData: (stream, _session, done) => {
-        stream.resume();
-        answers.push(() => done(null));
-      },
-    });
+    const { answers, far: slow } = await answeringOnDemand();
     const far = await sink();
     const ports = { "slow.example.net": slow.port, "a.example.net": far.port };
     const worker = run(makeWorker(routes(ports), { leaseSeconds: 8 }));
     stops.push(() => answers[0]?.());
     // A lane that is not done before the end of the test.
     await accept(["one@slow.example.net"]);
-    await eventually(
-      async () => answers.length,
-      (waiting) => waiting > 0,
-    );
+    await untilOnTheWire(answers);
     const hasFailed = failOnce("load-due-deliveries");
     const eeid = await accept(numbered(10, "a.example.net"));
     worker.wake();
     await untilSent(eeid);
     expect(hasFailed()).toBe(true);
     expect(recipientsOf(far).sort()).toEqual(numbered(10, "a.example.net").sort());
+  });
+
+  test("a lost partition is not taken again while its message is on the wire, or its outcome not stored", async () => {
+    const { db } = database;
+    const { answers, far: slow } = await answeringOnDemand();
+    const far = await sink();
+    run(makeWorker(routes({ "slow.example.net": slow.port, "a.example.net": far.port })));
+    stops.push(() => answers[0]?.());
+    const eeid = await accept(["one@slow.example.net"]);
+    await untilOnTheWire(answers);
+    const stateOf = () => db("partitions").where({ eeid }).pluck("state");
+    // As `wakePartitions` does with what is not prolonged in time.
+    await db("partitions").where({ eeid }).update({ state: "ready", lease_owner: null, lease_until: null });
+    // The look that finds this one finds the lost one as well.
+    await untilSent(await accept(["one@a.example.net"]));
+    expect(await stateOf()).toEqual(["ready"]);
+
+    const blocker = await db.transaction();
+    stops.push(() => blocker.isCompleted() || blocker.commit());
+    await blocker("deliveries").where({ recipient: "one@slow.example.net" }).forUpdate().select("id");
+    answers[0]!();
+    await untilLocked();
+    await accept(["two@a.example.net"]);
+    await eventually(
+      async () => far.messages.length,
+      (count) => count === 2,
+    );
+    expect(await stateOf()).toEqual(["ready"]);
+    await blocker.commit();
+    await untilSent(eeid);
+    expect(answers).toHaveLength(1);
+  });
+
+  test("a partition whose recipients come to be known after its lease is left to who has it then", async () => {
+    const { db } = database;
+    const { answers, far: slow } = await answeringOnDemand();
+    const far = await sink();
+    const now = performance.now.bind(performance);
+    let jumpedMs = 0;
+    const late = vi.spyOn(performance, "now").mockImplementation(() => now() + jumpedMs);
+    stops.push(() => late.mockRestore());
+    run(makeWorker(routes({ "slow.example.net": slow.port, "a.example.net": far.port })));
+    stops.push(() => answers[0]?.());
+    const held = await accept(["one@slow.example.net"]);
+    await untilOnTheWire(answers);
+    let letGo = () => {};
+    const isHeld = beforeOnce("load-due-deliveries", () => new Promise((resolve) => (letGo = resolve)));
+    const eeid = await accept(["one@a.example.net"]);
+    await eventually(
+      async () => isHeld(),
+      (held) => held,
+    );
+    await db("partitions").where({ eeid }).update({ lease_owner: randomUUID() });
+    jumpedMs = 60_000;
+    // Then the worker's leases are certain again.
+    const leaseUntil = async () => (await db("partitions").where({ eeid: held }).first("lease_until")).lease_until;
+    for (let prolonged = 0; prolonged < 2; prolonged += 1) {
+      const before = await leaseUntil();
+      await eventually(leaseUntil, (until) => until > before);
+    }
+    letGo();
+    await untilSent(await accept(["two@a.example.net"]));
+    expect(recipientsOf(far)).toEqual(["two@a.example.net"]);
+  });
+
+  test("what is to be archived takes its share of the memory until it is stored", async () => {
+    const { db } = database;
+    const far = await sink();
+    let givenBack = 0;
+    const { take } = OctetBudget.prototype;
+    const taking = vi.spyOn(OctetBudget.prototype, "take").mockImplementation(async function (
+      this: OctetBudget,
+      octets,
+    ) {
+      const giveBack = await take.call(this, octets);
+      return () => {
+        givenBack += 1;
+        giveBack();
+      };
+    });
+    stops.push(() => taking.mockRestore());
+    const eeid = await accept(["one@a.example.net"], "<p>Hi</p>", true);
+    const blocker = await db.transaction();
+    await blocker("deliveries").forUpdate().select("id");
+    run(makeWorker(routes({ "a.example.net": far.port })));
+    stops.push(() => blocker.isCompleted() || blocker.commit());
+    await untilLocked();
+    expect([far.messages.length, givenBack]).toEqual([1, 0]);
+    await blocker.commit();
+    await untilSent(eeid);
+    expect(givenBack).toBe(1);
+  });
+
+  test("a partition that fails for a reason of our own is put off before it is tried again", async () => {
+    run(makeWorker(() => Promise.reject(new Error("no way to tell"))));
+    const eeid = await accept(["one@a.example.net"]);
+    await eventually(
+      () => database.db("partitions").where({ eeid, state: "deferred" }),
+      (putOff) => putOff.length === 1,
+    );
+    expect(await database.db("deliveries").pluck("attempts")).toEqual([0]);
   });
 
   test("a dead, a mute and a refusing destination delay nobody else", async () => {

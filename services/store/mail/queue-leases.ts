@@ -40,6 +40,8 @@ export interface LeaseRequest {
   readonly room: ReadonlyMap<string, number>;
   /** The same for all other destinations. */
   readonly partitionsPerDestination: number;
+  /** Partitions that the worker is not done with, although it may have lost them: their outcomes are not all stored. */
+  readonly unfinished: readonly number[];
 }
 
 export interface LeaseResult {
@@ -70,7 +72,7 @@ export async function leasePartitions(db: Db, request: LeaseRequest): Promise<Le
        left join unnest(?::text[], ?::integer[]) as room (destination, partitions) using (destination)
        cross join lateral (
          select p.instance_id, p.id from partitions p
-         where p.state = 'ready' and p.destination = hops.destination
+         where p.state = 'ready' and p.destination = hops.destination and p.id <> all(?::bigint[])
          order by p.id limit coalesce(room.partitions, ?) for update skip locked
        ) candidate
        where hops.destination is not null
@@ -94,6 +96,7 @@ export async function leasePartitions(db: Db, request: LeaseRequest): Promise<Le
       DESTINATIONS_PER_LOOK,
       [...request.room.keys()],
       [...request.room.values()],
+      request.unfinished,
       request.partitionsPerDestination,
       request.limit,
       request.workerId,

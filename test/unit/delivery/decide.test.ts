@@ -93,6 +93,8 @@ test.each<[string, AttemptResult, boolean]>([
   ["a connection lost after the final dot", broken("message"), false],
   ["421 to a recipient", replied("rcpt", "421 4.3.2 shutting down"), true],
   ["a sender refused for now", replied("mail", "451 4.7.1 try later"), true],
+  ["a message refused for its size before its recipient", replied("mail", "552 5.3.4 Message too big"), false],
+  ["a sender refused for good", replied("mail", "550 5.7.1 Sender rejected"), true],
   ["a block list", replied("rcpt", "554 5.7.1 Client host blocked using bl.example.org"), true],
   ["greylisting", replied("rcpt", "450 4.2.0 Greylisted, try again"), false],
   ["an unknown user", replied("rcpt", "550 5.1.1 User unknown"), false],

@@ -86,6 +86,7 @@ describe("the way to a domain", () => {
 
   test.each<[string, Zone, string]>([
     ["null MX", { mx: mx([0, ""]), a: addresses("d.example.org") }, "556 5.1.10"],
+    ["null MX twice", { mx: mx([0, ""], [10, "."]), a: addresses("d.example.org") }, "556 5.1.10"],
     ["no such domain", { mx: { kind: "nxdomain" } }, "550 5.1.2"],
     ["neither MX nor address", {}, "550 5.1.2"],
     ["a failing server", { mx: { kind: "server-failure" } }, "451 4.4.3"],
@@ -119,5 +120,32 @@ describe("the way to a domain", () => {
     const names = Array.from({ length: 50 }, (_, i) => `m${i}.example`);
     const zone = { mx: mx(...names.map((name): [number, string] => [10, name])), a: addresses(...names) };
     expect(await hosts(zone)).toHaveLength(6);
+  });
+
+  test("does not look for the addresses of exchangers without end", async () => {
+    const names = Array.from({ length: 300 }, (_, i) => `m${i}.example`);
+    const asked = new Set<string>();
+    const resolver: Resolver = {
+      resolveMx: async () => mx(...names.map((name): [number, string] => [10, name])),
+      resolveA: async (host) => {
+        asked.add(host);
+        return { kind: "timeout" };
+      },
+      resolveAaaa: async () => ({ kind: "timeout" }),
+    };
+    expect(await hosts({}, { resolver })).toEqual(["451 4.4.3"]);
+    expect(asked.size).toBe(20);
+  });
+
+  test("is another one once TLS is demanded: no session from before is used", async () => {
+    const zone = { mx: mx([10, "a.example"]), a: addresses("a.example") };
+    const keyOf = async (changes: Partial<MxSurroundings>) => {
+      const route = await find(zone, changes);
+      return route.ok && route.value.key;
+    };
+    const free = await keyOf({});
+    const enforced = await keyOf({ findPolicy: async () => ({ mode: "enforce", mx: ["a.example"] }) });
+    expect(free).not.toBe(enforced);
+    expect(await keyOf({})).toBe(free);
   });
 });

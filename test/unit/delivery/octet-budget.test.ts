@@ -32,3 +32,12 @@ test("what is larger than the whole budget goes alone", async () => {
   await waiting;
   expect(second).toBe(true);
 });
+
+test("what takes little waits for nobody", async () => {
+  const budget = new OctetBudget(25_600);
+  const giveBack = await budget.take(25_600);
+  const large = budget.take(25_600);
+  (await budget.take(100))();
+  giveBack();
+  (await large)();
+});

@@ -10,11 +10,14 @@ const groups = compileDomainGroups([
 ]);
 if (!groups.ok) throw new Error(groups.error);
 
-function makeShaping(big: { connections: number; messagesPerMinute: number | null }) {
+function makeShaping(
+  big: { connections: number; messagesPerMinute: number | null },
+  othersPerMinute: number | null = null,
+) {
   const policy = readDeliveryPolicy({
     ...read("delivery.json"),
     groups: {
-      default: { connections: 2, messagesPerConnection: 10, messagesPerMinute: null },
+      default: { connections: 2, messagesPerConnection: 10, messagesPerMinute: othersPerMinute },
       big: { messagesPerConnection: 5, ...big },
     },
   });
@@ -97,4 +100,14 @@ test("a domain that moves away from its provider has limits of its own again", (
   expect(shaping.room().get("moving.example.net")).toBe(0);
   shaping.learn("moving.example.net", ["mx.elsewhere.example"]);
   expect(shaping.room().get("moving.example.net")).toBe(1);
+});
+
+test("a rate that is whole again is forgotten, however many domains there were", () => {
+  const { shaping, clock } = makeShaping({ connections: 5, messagesPerMinute: 3 }, 2);
+  for (let i = 0; i < 1_000; i += 1) shaping.takeToken(`d${i}.example.net`);
+  expect(shaping.room().size).toBe(1_000);
+  clock.ms = 60_000;
+  expect(shaping.room().size).toBe(0);
+  clock.ms = 120_000;
+  expect(["one", "two"].map((name) => shaping.takeToken(`${name}.example.net`))).toEqual([true, true]);
 });

@@ -20,6 +20,7 @@ afterEach(() => {
 async function open(
   script: Script,
   extensions: readonly string[] = ["PIPELINING"],
+  name = "far.example.net",
 ): Promise<{ session: SmtpSession; writes: string[]; server: () => Socket }> {
   const writes: string[] = [];
   const answers = script.values();
@@ -31,7 +32,7 @@ async function open(
     socket.on("data", (chunk) => {
       const text = chunk.toString("latin1");
       if (text.startsWith("EHLO")) {
-        const lines = ["far.example.net", ...extensions];
+        const lines = [name, ...extensions];
         socket.write(lines.map((line, index) => `250${index < lines.length - 1 ? "-" : " "}${line}\r\n`).join(""));
         return;
       }
@@ -200,6 +201,19 @@ describe("extensions", () => {
     });
     expect(writes).toEqual([]);
     expect(session.usable).toBe(true);
+  });
+
+  test.each([
+    ["of several lines", ["8BITMIME"]],
+    ["of one line", []],
+  ])("are not read from the server's name, in a greeting %s", async (_what, extensions) => {
+    const { session, writes } = await open(
+      ["250 ok\r\n", "250 ok\r\n", "354 go\r\n", "250 taken\r\n"],
+      extensions,
+      "size.example.net",
+    );
+    expect(await session.send(ENVELOPE, MESSAGE)).toMatchObject(taken);
+    expect(writes[0]).toBe("MAIL FROM:<a@example.org>\r\n");
   });
 
   test("SIZE without a limit limits nothing", async () => {
