@@ -20,12 +20,16 @@ export function makeDialect(db: Db, secret: string): Dialect<DnsCaller> {
     base: "/api/v1",
     credentialHeaders: ["Authorization", "Reseller"],
     queryFields: true,
+    judgedFields: ZONE_FIELDS,
     authenticate: (headers) => authenticate({ db, secret, lookups }, headers),
     callerKey: (caller) =>
       caller.mode === "reseller" ? `reseller ${caller.resellerId}` : `company ${caller.companyId}`,
     toHttp: (refusal) => ({ status: statusOf(refusal), body: { msg: textOf(refusal) } }),
   };
 }
+
+/** Path parameters that name a zone: what is no name, NUL and all, is refused as a zone that does not exist. */
+const ZONE_FIELDS: ReadonlySet<string> = new Set(["domain", "fqdn"]);
 
 const DESCRIPTION =
   "Companies, master zones, SOA and resource records, zone files and history, transfer ACLs, resolver blocks and " +

@@ -199,11 +199,11 @@ describe("visibility", () => {
     ["PUT", "zone_file/%", ""],
     ["GET", "zone_history/%"],
     ["POST", "update_soa/acme/%/ns1.example.net/hostmaster.example.net/9/1/1/1/1/1"],
-  ])("%s %s answers alike for a stranger's zone and one that does not exist", async (method, path, body?: unknown) => {
+  ])("%s %s answers alike for a stranger's zone, an absent one and no name", async (method, path, body?: unknown) => {
     const ask = (domain: string, as: object) => api.call(method, `/api/v1/${path.replace("%", domain)}`, body, as);
     for (const as of [RESELLER_TWO, OTHER]) {
-      for (const domain of ["made.example.org", "never.example.org"]) {
-        const answer = await ask(domain, as);
+      for (const domain of ["made.example.org", "never.example.org", "no\0name", "no..name"]) {
+        const answer = await ask(encodeURIComponent(domain), as);
         expect([answer.status, answer.body]).toEqual([400, { msg: `${domain} does not exist` }]);
       }
     }

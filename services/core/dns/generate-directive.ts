@@ -66,7 +66,8 @@ function formatNumber(number: number, modifiers: string): string | undefined {
   }
 }
 
-/** Hexadecimal digits from the last to the first with dots between; the width counts the dots. */
+/** Hexadecimal digits from the last to the first with dots between; the width counts the dots, so an even one ends in a dot. */
 function reversedNibbles(digits: string, width: number): string {
-  return [...digits.padStart(Math.ceil(width / 2), "0")].reverse().join(".");
+  const nibbles = [...digits.padStart(Math.ceil(width / 2), "0")].reverse().join(".");
+  return nibbles.padEnd(width, ".");
 }

@@ -127,10 +127,13 @@ export class MasterFileReader {
       return;
     }
     const { range, templates } = plan.value;
+    const [owner, ownerText] = [this.#owner, this.#ownerText];
     for (let number = range.start; number <= range.stop; number += range.step) {
       const generated = templates.map((token) => ({ ...token, text: substituteNumber(token.text, number) }));
       yield this.#readRecord({ tokens: generated, startsWithBlank: false });
     }
+    // BIND: a record without owner that follows belongs to the one before the directive.
+    [this.#owner, this.#ownerText] = [owner, ownerText];
   }
 
   #planGenerate(

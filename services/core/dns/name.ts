@@ -94,10 +94,14 @@ export function formatRelative(name: DomainName, apex: DomainName): string {
 
 /**
  * A name in presentation format as every reader of master files takes it: Knot wants a backslash before each character
- * that no host name, wildcard or service has, not only where RFC 1035 §5.1 gives it a meaning.
+ * that no host name, wildcard or service has, not only where RFC 1035 §5.1 gives it a meaning. BIND takes `\[` for the
+ * start of a bit string, NSD and Knot `\#` for that of generic data: these two stand as `\DDD`.
  */
 export function portableName(text: string): string {
-  return text.replace(/\\.|[!#%&'+,:<=>?[\]^`{|}~]/g, (part) => (part.length === 1 ? `\\${part}` : part));
+  return text.replace(/\\.|[!#%&'+,:<=>?[\]^`{|}~]/g, (part) => {
+    if (part.length > 1) return part;
+    return part === "[" || part === "#" ? `\\0${part.charCodeAt(0)}` : `\\${part}`;
+  });
 }
 
 /** Whether two names are the same, ASCII case aside (RFC 4343). */

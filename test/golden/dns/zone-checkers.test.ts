@@ -79,13 +79,19 @@ function zoneWithEveryType(): string {
     if (!LEFT_OUT.has(code) && !isMetaType(code)) lines.push(`h${index} 3600 ${type} ${text}`);
   });
   // What RFC 1035 takes as it is and Knot in a name only behind a backslash.
-  for (const character of "!#%&'+,:<=>?[]^`{|}~") lines.push(`a${character}b 3600 CNAME c${character}d`);
+  // By itself, or as the first of a label, it may mean more than a character: `[` to BIND, `#` to NSD and Knot.
+  for (const character of "!#%&'+,:<=>?[]^`{|}~") {
+    lines.push(`a${character}b 3600 CNAME c${character}d`);
+    lines.push(`${character} 3600 CNAME ${character}.x.${character}.`, `${character}a 3600 CNAME ${character}a`);
+  }
   // What NSD takes in numbers or octets alone: tags that are long or not in lower case, types younger than itself.
   lines.push(
     'tag 3600 CAA 0 ISSUE "x"',
     `tag 3600 CAA 0 ${"a".repeat(16)} "x"`,
     `tag 3600 CAA 0 ${"a".repeat(15)} "x"`,
   );
+  // Lists of ALPN ids that Knot takes for lists with an empty item.
+  lines.push('alpn 3600 SVCB 1 . alpn="h2,x,h3"', 'alpn 3600 HTTPS 1 . alpn="h2,\\\\,x"');
   lines.push(
     `types 3600 CSYNC 0 0 ${RR_TYPES.map(({ mnemonic }) => mnemonic)
       .filter(isData)

@@ -9,7 +9,7 @@ import {
   typeBitmapField,
   typeField,
 } from "./encoded-fields.ts";
-import type { RdataShape } from "./field.ts";
+import { fieldEnd, type RdataShape } from "./field.ts";
 
 /** DNSSEC algorithm mnemonics that a master file may use (RFC 4034 appendix A.1 and the registry after it). */
 export const DNSSEC_ALGORITHMS: Readonly<Record<string, number>> = {
@@ -91,7 +91,15 @@ export const DNSSEC_TYPES: ReadonlyMap<number, RdataShape> = new Map<number, Rda
       ],
     },
   ],
-  [TYPE.NSEC, { fields: [nameField("next domain name"), typeBitmapField("types")] }],
+  [
+    TYPE.NSEC,
+    {
+      fields: [nameField("next domain name"), typeBitmapField("types")],
+      // RFC 4034 §4.1.2: where there is an NSEC record, there is its type at least.
+      check: (rdata) =>
+        fieldEnd("name", rdata, 0) === rdata.length ? { field: "types", message: "the types are missing" } : undefined,
+    },
+  ],
   [
     TYPE.NSEC3,
     {

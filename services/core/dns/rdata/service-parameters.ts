@@ -59,9 +59,11 @@ export const serviceParametersField: Field = {
     }
     return undefined;
   },
-  format(octets) {
+  format(octets, form) {
     const parameters = splitParameters(octets);
     if (parameters === undefined || problemWith(parameters) !== undefined) return undefined;
+    const alpn = parameters.find(({ key }) => key === ALPN);
+    if (form === "master-file" && alpn && !isPortableAlpn(alpn.value)) return undefined;
     return parameters.map(formatParameter).join(" ");
   },
 };
@@ -217,6 +219,16 @@ const alpnCodec: ParameterCodec = {
     return value.length === 0 ? undefined : quotedText(Uint8Array.from(items));
   },
 };
+
+/** Whether Knot reads the list: it takes an id of one octet with another behind it, and one that starts with a comma, for empty. */
+function isPortableAlpn(value: Uint8Array): boolean {
+  for (let offset = 0; offset < value.length; ) {
+    const next = offset + 1 + value[offset]!;
+    if (value[offset + 1] === COMMA || (next === offset + 2 && next < value.length)) return false;
+    offset = next;
+  }
+  return true;
+}
 
 const flagCodec: ParameterCodec = {
   parse: (octets) => (octets.length === 0 ? octets : undefined),

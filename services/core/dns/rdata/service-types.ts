@@ -6,7 +6,7 @@ import { serviceParametersField } from "./service-parameters.ts";
 const serviceBinding: RdataShape = {
   fields: [numberField("SvcPriority", 16), nameField("TargetName"), serviceParametersField],
   check(rdata) {
-    // RFC 9460 §2.4.2: in AliasMode there is nothing that parameters could say; BIND refuses them.
+    // RFC 9460 §2.4.2: in AliasMode there is nothing that parameters could say.
     const isAlias = rdata[0] === 0 && rdata[1] === 0;
     const hasParameters = fieldEnd("name", rdata, 2) !== rdata.length;
     return isAlias && hasParameters
@@ -46,12 +46,16 @@ function naptrFlagsField(): Field {
     ...field,
     parse(tokens, out, scope) {
       const text = tokens.peek()?.text ?? "";
-      return /^[A-Za-z0-9]*$/.test(text)
-        ? field.parse(tokens, out, scope)
-        : `${text} holds more than letters and digits`;
+      return FLAGS.test(text) ? field.parse(tokens, out, scope) : `${text} holds more than letters and digits`;
+    },
+    format(octets, form) {
+      const flags = Buffer.from(octets.subarray(1)).toString("latin1");
+      return FLAGS.test(flags) ? field.format(octets, form) : undefined;
     },
   };
 }
+
+const FLAGS = /^[A-Za-z0-9]*$/;
 
 function checkNaptr(rdata: Uint8Array): { field: string; message: string } | undefined {
   const services = fieldEnd("counted", rdata, 4)!;

@@ -49,7 +49,7 @@ describe("recordIdentity", () => {
 
   it.each([
     ["TXT", '"a"', '"A"', false],
-    ["NSEC", "a.", "A.", false],
+    ["NSEC", "a. A", "A. A", false],
     ["SVCB", "1 a.", "1 A.", false],
     ["SRV", "1 2 3 a.", "1 2 3 A.", true],
     ["RRSIG", "A 5 3 1 2 1 7 a. AAAA", "A 5 3 1 2 1 7 A. AAAA", true],

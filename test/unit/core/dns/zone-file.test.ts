@@ -154,7 +154,10 @@ describe("$GENERATE", () => {
     ["0-4/2 h$ 60 IN CNAME $.0", ["h0 CNAME 0.0", "h2 CNAME 2.0", "h4 CNAME 4.0"]],
     [`1-1 h\${10,4,d} A 192.0.2.1`, ["h0011 A 192.0.2.1"]],
     [`26-26 h\${0,3,x}-\${0,0,X}-\${0,0,o} A 192.0.2.1`, ["h01a-1A-32 A 192.0.2.1"]],
-    [`18-18 \${0,4,n} PTR h$`, ["2.1 PTR h18"]],
+    [`18-18 \${0,3,n} PTR h$`, ["2.1 PTR h18"]],
+    [`18-18 \${0,4,n}r PTR h$`, ["2.1.r PTR h18"]],
+    [`18-18 \${0,6,N}r PTR h$`, ["2.1.0.r PTR h18"]],
+    [`18-18 \${0,2,n} PTR h$`, ["2.1 PTR h18"]],
     [`5-5 h\${-5} A 192.0.2.1`, ["h0 A 192.0.2.1"]],
     ['1-1 h$ MX "10 mail$"', ["h1 MX 10 mail1"]],
     ['1-1 h$ TXT "number $ of 1"', ['h1 TXT "number 1 of 1"']],
@@ -182,6 +185,15 @@ describe("$GENERATE", () => {
     expect(parseZoneFile(`$TTL 60\n$GENERATE ${text}`, { origin })).toMatchObject({
       ok: false,
       error: { line: 2, message: expect.stringContaining(message) },
+    });
+  });
+
+  it("leaves a record without owner that follows to the one before it", () => {
+    const { records } = parse("$TTL 60\na A 192.0.2.1\n$GENERATE 1-2 h$ A 192.0.2.1\n  TXT x\nh2 A 192.0.2.2");
+    expect(records.map(lineOf).slice(-2)).toEqual(parse('$TTL 60\na TXT "x"\nh2 A 192.0.2.2').records.map(lineOf));
+    expect(parseZoneFile("$TTL 60\n$GENERATE 1-2 h$ A 192.0.2.1\n  TXT x", { origin })).toMatchObject({
+      ok: false,
+      error: { line: 3, message: "the record has no owner" },
     });
   });
 
@@ -248,7 +260,7 @@ a RP f#g a\\.b\\;
     expect(exported).toBe(`$ORIGIN example.org.
 $TTL 300
 @	300	IN	SOA	ns1.example.org. john\\+dns.example.org. 7 7200 900 1209600 300
-a	300	IN	RP	f\\#g.example.org. a\\.b\\;.example.org.
+a	300	IN	RP	f\\035g.example.org. a\\.b\\;.example.org.
 a	300	IN	CSYNC	0 0 A TYPE260
 a	300	IN	CAA	\\# 8 0005495353554578
 a\\=b\\,c	300	IN	MX	10 d\\~e.example.org.
