@@ -26,17 +26,18 @@ export async function receiveUpload(
   const file = await openNameless(folder);
   let octets = 0;
   try {
+    // To its end, however long: a request that is left in the middle takes its connection with it.
     for await (const chunk of incoming as AsyncIterable<Buffer>) {
       octets += chunk.length;
-      if (octets > mostOctets) {
-        await file.close();
-        return refuse({ kind: "too-large" });
-      }
-      await file.appendFile(chunk);
+      if (octets <= mostOctets) await file.appendFile(chunk);
     }
   } catch (error) {
     await file.close();
     throw error;
+  }
+  if (octets > mostOctets) {
+    await file.close();
+    return refuse({ kind: "too-large" });
   }
   return ok({ octets, read: () => file.createReadStream({ start: 0 }), discard: () => file.close() });
 }

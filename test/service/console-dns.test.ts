@@ -1,5 +1,8 @@
+import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { SECONDARIES, secondaryStanza } from "../../services/core/dns/acl-stanzas.ts";
 import { start as startDnsApi } from "../../services/dns-api/main.ts";
+import { addTrafficReport } from "../../services/store/dns/dns-traffic.ts";
 import { callApi } from "../support/api-client.ts";
 import { type SignedIn, startConsole, type TestConsole } from "../support/console.ts";
 import { eventually } from "../support/stack.ts";
@@ -108,6 +111,20 @@ describe("ACLs", () => {
     expect((await one.call("DELETE", "/resellers/one/acls/secondary")).status).toBe(200);
     expect((await one.call("DELETE", "/resellers/one/acls/secondary")).status).toBe(404);
     expect(await palomar.database.db("tsig_keys").select()).toEqual([]);
+  });
+
+  test.each(SECONDARIES)("of many zones the stanza for %s is whole, to the octet", async (program) => {
+    const name = `many for ${program}`;
+    const zones = Array.from({ length: 1_000 }, (_, index) => `zone-${String(index).padStart(4, "0")}.example.org`);
+    await one.call("POST", "/resellers/one/acls", { name, zones });
+    const facts = {
+      ...{ aclName: name, key: null, primary: { host: "192.0.2.53", port: 53 } },
+      zones: zones.map((zone) => ({ name: zone, isCatalog: false })),
+    };
+    const path = `/admin/v1/resellers/one/acls/${encodeURIComponent(name)}/stanza?for=${program}&primary=192.0.2.53:53`;
+    const answer = await fetch(palomar.url + path, { headers: { Cookie: one.cookie } });
+    expect(answer.headers.get("content-type")).toBe("application/json; charset=utf-8");
+    expect(await answer.text()).toBe(JSON.stringify({ name, for: program, stanza: secondaryStanza(program, facts) }));
   });
 
   test.each([
@@ -372,4 +389,34 @@ describe("policy zones", () => {
     expect((await operator.call("DELETE", "/rpz/rpz.example")).status).toBe(200);
     expect((await operator.call("DELETE", "/rpz/rpz.example")).status).toBe(404);
   });
+});
+
+test("a time of which no server told is a gap in the statistics, up to the present", async () => {
+  await addZone("asked.example.org");
+  palomar.clock.stand();
+  palomar.clock.advance(60_000 - (palomar.context.clock.nowMs() % 60_000) + 30_000);
+  const tell = (queries: number) =>
+    addTrafficReport(palomar.database.db, {
+      ...{ source: randomUUID(), at: new Date(palomar.context.clock.nowMs()), seconds: 5, queries },
+      ...{ rcodes: {}, zones: { "asked.example.org": queries } },
+    });
+  await tell(60);
+  palomar.clock.advance(180_000);
+  await tell(120);
+  for (const [minutes, gap] of [
+    [0, []],
+    [1, []],
+    [3, [null, null]],
+  ] as const) {
+    palomar.clock.advance(minutes * 60_000);
+    for (const who of [operator, one]) {
+      const { series } = (await who.call("GET", "/dns_statistics")).body as {
+        series: { timestamp: string; queries_per_second: number | null }[];
+      };
+      expect(series.map((point) => point.queries_per_second)).toEqual([1, null, null, 2, ...gap]);
+      const times = series.map(({ timestamp }) => Date.parse(timestamp));
+      expect(times.slice(1).map((time, index) => time - times[index]!)).toEqual(times.slice(1).map(() => 60_000));
+    }
+    palomar.clock.advance(-minutes * 60_000);
+  }
 });

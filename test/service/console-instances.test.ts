@@ -81,7 +81,7 @@ describe("instances", () => {
     [{ name: "x", host: "x.test", key: "short" }, "invalid field: key"],
     [{ name: "-", host: "x.test" }, "invalid field: name"],
     [{ name: "x", host: "a b" }, "invalid field: host"],
-    [{ name: "x", host: "x.test", domains: ["nodot"] }, "invalid field: domain"],
+    [{ name: "x", host: "x.test", domains: ["nodot"] }, "invalid field: domains"],
     [{ name: "x", host: "x.test", time_zone: "Mars" }, "invalid field: time_zone"],
     [{ name: "x" }, "missing field: host"],
   ])("%j is refused", async (fields, msg) => {

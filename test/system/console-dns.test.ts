@@ -295,6 +295,10 @@ describe.skipIf(!hasBrowser)(`zones in the console${browserNote}`, () => {
       await section().getByRole("button", { name: "Copy" }).click();
       await expectToast(page, "Copied");
       expect(await page.evaluate("navigator.clipboard.readText()")).toBe(ds);
+      // As on a page that came over plain HTTP from another machine.
+      await page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined, configurable: true })");
+      await section().getByRole("button", { name: "Copy" }).click();
+      await expectToast(page, "copy it by hand");
       await expectAccessible(page);
       await button("Stop signing").click();
       await inDialog()

@@ -67,11 +67,22 @@ describe.skipIf(!hasBrowser)(`mail in the console${browserNote}`, () => {
     await open("/contacts?search=p11");
     await page.getByRole("link", { name: "p11@example.org" }).click();
     await button("Edit").click();
+    await dialog().getByLabel("Age").fill("old");
+    await dialog().getByRole("button", { name: "Save" }).click();
+    await dialog().locator(".field.wrong").filter({ hasText: "Age" }).waitFor();
+    await dialog().getByLabel("Age").fill("31");
     await dialog().getByLabel("Last name").fill("Núñez");
     await dialog().getByRole("button", { name: "Save" }).click();
     await page.getByText("Ana11 Núñez").waitFor();
     await button("Invalidate").click();
+    await expectToast(page, "The contact was invalidated");
     await page.getByRole("cell", { name: "invalidated" }).waitFor();
+    await button("Whitelist").click();
+    await expectToast(page, "The contact was put on the whitelist");
+    await button("Revalidate").click();
+    await expectToast(page, "its validity stays as it is");
+    await button("Take off the whitelist").click();
+    await expectToast(page, "The contact was taken off the whitelist");
     expect(await mailApi("GET", "/contacto/p11@example.org")).toMatchObject({
       contacto: { apellido: "Núñez", edad: 31, invalido: true },
     });

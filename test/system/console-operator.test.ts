@@ -1,5 +1,7 @@
+import { randomUUID } from "node:crypto";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { addTrafficReport } from "../../services/store/dns/dns-traffic.ts";
 import { callApi } from "../support/api-client.ts";
 import { browserNote, expectAccessible, expectToast, hasBrowser, signIn, visit } from "../support/browser.ts";
 import { type ConsoleVisit, visitConsole } from "../support/console-visit.ts";
@@ -57,6 +59,11 @@ describe.skipIf(!hasBrowser)(`the operator's pages${browserNote}`, () => {
     await page.keyboard.press("Escape");
 
     await button("New key: north").click();
+    for (const hours of ["", "two"]) {
+      await inDialog().getByLabel(/Hours/).fill(hours);
+      await button("Issue the key").click();
+      await inDialog().locator(".field.wrong").filter({ hasText: "Hours" }).waitFor();
+    }
     await inDialog().getByLabel(/Hours/).fill("0");
     await button("Issue the key").click();
     await inDialog().getByText("no longer accepted").waitFor();
@@ -87,6 +94,9 @@ describe.skipIf(!hasBrowser)(`the operator's pages${browserNote}`, () => {
     await button("Add an instance").click();
     await inDialog().getByLabel("Name").fill("shop");
     await inDialog().getByLabel("Host of its API").fill("mail.shop.test");
+    await inDialog().getByLabel("Sender domains").fill("shop..test");
+    await inDialog().getByRole("button", { name: "Add an instance" }).click();
+    await inDialog().locator(".field.wrong").filter({ hasText: "Sender domains" }).waitFor();
     await inDialog().getByLabel("Sender domains").fill("shop.test");
     await inDialog().getByRole("button", { name: "Add an instance" }).click();
     const key = await shownSecret();
@@ -100,6 +110,9 @@ describe.skipIf(!hasBrowser)(`the operator's pages${browserNote}`, () => {
     await button("Save").click();
     await inDialog().locator(".field.wrong").filter({ hasText: "Time zone" }).waitFor();
     await inDialog().getByLabel("Time zone").fill("America/Montevideo");
+    await inDialog().getByLabel("Days that events are kept").fill("a year");
+    await button("Save").click();
+    await inDialog().locator(".field.wrong").filter({ hasText: "Days that events are kept" }).waitFor();
     await inDialog().getByLabel("Days that events are kept").fill("365");
     await button("Save").click();
     await expectToast(page, "The instance was changed");
@@ -117,6 +130,9 @@ describe.skipIf(!hasBrowser)(`the operator's pages${browserNote}`, () => {
   it("adds a user, who can sign in; a new password ends that, and so does deletion", async () => {
     await open("/operator/users");
     await button("Add a user").click();
+    await inDialog().getByLabel("Login").fill("operator");
+    await inDialog().getByRole("button", { name: "Add a user" }).click();
+    await inDialog().locator(".field.wrong").filter({ hasText: "Choose another login" }).waitFor();
     await inDialog().getByLabel("Login").fill("maria");
     await inDialog().getByLabel("Role").selectOption("reseller");
     await inDialog().getByLabel("Reseller").fill("nobody");
@@ -194,6 +210,22 @@ describe.skipIf(!hasBrowser)(`the operator's pages${browserNote}`, () => {
     await expectAccessible(page);
     await open("/");
     await page.getByRole("link", { name: /Queries per second/ }).waitFor();
+    await expectAccessible(page);
+  });
+
+  it("draws no line where no server told anything, and says so in the table", async () => {
+    await withStackDatabase(stack.dataDir, async (db) => {
+      for (const minutesAgo of [40, 30]) {
+        const at = new Date(Date.now() - minutesAgo * 60_000);
+        const asked = { rcodes: {}, zones: {} };
+        await addTrafficReport(db, { ...asked, source: randomUUID(), at, seconds: 5, queries: 6_000 });
+      }
+    });
+    await open("/operator/dns");
+    await page.getByText("As a table").click();
+    await page.getByRole("row").filter({ hasText: "100" }).nth(1).waitFor();
+    const told = (await page.locator("figure tbody td.end").allTextContents()).slice(0, 11);
+    expect(told).toEqual(["100", ...told.slice(1, 10).map(() => "no data"), "100"]);
     await expectAccessible(page);
   });
 

@@ -90,10 +90,16 @@ describe.skipIf(!hasBrowser)(`the console's frame${browserNote}`, () => {
   });
 
   it("serves deep addresses whose names have dots", async () => {
-    const { page, context } = await enter("/dns/demo/zones/example.org/records");
+    const { page, context, complaints } = await enter("/dns/demo/zones/example.org/records");
     await page.getByRole("alert").filter({ hasText: "example.org does not exist" }).waitFor();
     await page.goto(`${stack.addresses.console}/no/such/page`);
     await page.getByRole("heading", { name: "No such page" }).first().waitFor();
+    await page.goto(`${stack.addresses.console}/dns/demo/zones/%E0%A4%A/records`);
+    await page.getByRole("heading", { name: "No such page" }).first().waitFor();
+    await page.getByRole("link", { name: "Zones" }).click();
+    await page.waitForURL("**/dns/demo/zones");
+    await settled(page);
+    expect(complaints).toEqual([]);
     await context.close();
   });
 

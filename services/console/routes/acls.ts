@@ -5,11 +5,13 @@ import {
   policyStanza,
   SECONDARIES,
   type ServerAddress,
-  secondaryStanza,
+  secondaryStanzaLines,
 } from "../../core/dns/acl-stanzas.ts";
 import { invalidField, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { hostPort } from "../../platform/config-values.ts";
+import { RawReply } from "../../platform/http/endpoint.ts";
+import { runInTurns } from "../../platform/turns.ts";
 import { addAcl, findAcl, listAcls, removeAcl } from "../../store/dns/acls.ts";
 import { findFeed } from "../../store/dns/rpz-feeds.ts";
 import { listAclZones } from "../../store/dns/transfer-zones.ts";
@@ -19,6 +21,7 @@ import type { ConsoleContext } from "../context.ts";
 import { readDomainName } from "../domain-name.ts";
 import { type ConsoleEndpoint, consoleEndpoint, type MakeConsoleEndpoints } from "../endpoint.ts";
 import { problem } from "../problems.ts";
+import { stanzaJson } from "../stanza-json.ts";
 
 const idParam = z.object({ id: z.string() });
 const nameParam = idParam.extend({ name: z.string() });
@@ -149,7 +152,8 @@ function stanzaEndpoint(context: ConsoleContext): ConsoleEndpoint {
       if (fields.rpz === undefined) {
         if (!isOneOf(SECONDARIES, fields.for)) return refuse(invalidField("for", `${fields.for} is no secondary`));
         const zones = await listAclZones(db, params.id, acl.zones);
-        return ok({ ...shown, stanza: secondaryStanza(fields.for, { ...facts, zones }) });
+        const lines = secondaryStanzaLines(fields.for, { ...facts, zones });
+        return ok(new RawReply("application/json", await runInTurns(stanzaJson(shown, lines))));
       }
       if (!isOneOf(POLICY_CONSUMERS, fields.for)) {
         return refuse(invalidField("for", `${fields.for} applies no policy zones`));

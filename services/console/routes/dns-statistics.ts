@@ -1,7 +1,7 @@
 import { z } from "zod";
 
 import { ok, refuse } from "../../core/result.ts";
-import { readTraffic, readZoneTraffic } from "../../store/dns/dns-traffic.ts";
+import { readTraffic, readZoneTraffic, type TrafficSummary } from "../../store/dns/dns-traffic.ts";
 import { areaOf, ownZones } from "../caller.ts";
 import { rcodeMnemonic } from "../dns-question.ts";
 import { consoleEndpoint, type MakeConsoleEndpoints } from "../endpoint.ts";
@@ -25,7 +25,9 @@ export const makeDnsStatisticsEndpoints: MakeConsoleEndpoints = ({ db, clock }) 
         .nullable()
         .meta({ description: "null for whoever is confined to zones: codes are not counted by zone" }),
       top_zones: z.array(z.object({ domain: z.string(), queries: z.int() })).meta({ description: "estimated" }),
-      series: z.array(z.object({ timestamp: z.string(), queries_per_second: z.number() })),
+      series: z
+        .array(z.object({ timestamp: z.string(), queries_per_second: z.number().nullable() }))
+        .meta({ description: "every minute since the first that is known; null for one that no server told of" }),
     }),
     act: async ({ caller }) => {
       const now = new Date(clock.nowMs());
@@ -39,7 +41,7 @@ export const makeDnsStatisticsEndpoints: MakeConsoleEndpoints = ({ db, clock }) 
           traffic.rcodes &&
           Object.fromEntries([...traffic.rcodes].map(([rcode, count]) => [rcodeMnemonic(rcode), count])),
         top_zones: traffic.topZones.map(({ name, queries }) => ({ domain: name, queries })),
-        series: traffic.series.map(({ at, queriesPerSecond }) => ({
+        series: everyStep(traffic.series, now).map(({ at, queriesPerSecond }) => ({
           timestamp: at.toISOString(),
           queries_per_second: queriesPerSecond,
         })),
@@ -47,3 +49,17 @@ export const makeDnsStatisticsEndpoints: MakeConsoleEndpoints = ({ db, clock }) 
     },
   }),
 ];
+
+/** That nobody told of a time does not mean that nothing was asked. The step that has just begun may have no report yet. */
+function everyStep(series: TrafficSummary["series"], now: Date): { at: Date; queriesPerSecond: number | null }[] {
+  const [first] = series;
+  if (!first) return [];
+  const stepMs = PERIODS.stepSeconds * 1_000;
+  const known = new Map(series.map(({ at, queriesPerSecond }) => [at.getTime(), queriesPerSecond]));
+  const lastMs = Math.max(series.at(-1)!.at.getTime(), now.getTime() - (now.getTime() % stepMs) - stepMs);
+  const steps = (lastMs - first.at.getTime()) / stepMs + 1;
+  return Array.from({ length: steps }, (_, index) => {
+    const atMs = first.at.getTime() + index * stepMs;
+    return { at: new Date(atMs), queriesPerSecond: known.get(atMs) ?? null };
+  });
+}

@@ -169,7 +169,8 @@ function readNewInstance(fields: {
   const domains = new Set<string>();
   for (const text of fields.domains) {
     const domain = readSenderDomain(text);
-    if (!domain.ok) return domain;
+    if (!domain.ok)
+      return refuse(domain.error.kind === "invalid-field" ? { ...domain.error, field: "domains" } : domain.error);
     domains.add(domain.value);
   }
   const timeZone = fields.time_zone === undefined ? ok(undefined) : readTimeZone(fields.time_zone);

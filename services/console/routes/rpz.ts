@@ -155,7 +155,7 @@ function ruleEndpoints({ db, clock }: ConsoleContext): ConsoleEndpoint[] {
           serial: added.value.feed.soa.serial,
           trigger: formatRpzTrigger(readTo.value),
           action: formatRpzAction(action.value),
-          expires: expiresAt?.toISOString() ?? null,
+          expires: added.value.expiresAt?.toISOString() ?? null,
         });
       },
     }),

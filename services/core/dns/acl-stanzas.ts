@@ -33,7 +33,12 @@ export interface ServerAddress {
 
 /** What to paste into a secondary's configuration, or for PowerDNS the commands to run. */
 export function secondaryStanza(program: Secondary, facts: StanzaFacts): string {
-  return SECONDARY_STANZAS[program](facts).join("\n");
+  return [...secondaryStanzaLines(program, facts)].join("\n");
+}
+
+/** The lines of a secondary's stanza, each made when it is asked for: of 100,000 zones there are a million. */
+export function secondaryStanzaLines(program: Secondary, facts: StanzaFacts): Iterable<string> {
+  return SECONDARY_STANZAS[program](facts);
 }
 
 /** What to paste into a resolver's configuration, for one policy zone. */
@@ -41,7 +46,7 @@ export function policyStanza(program: PolicyConsumer, facts: StanzaFacts, feed: 
   return POLICY_STANZAS[program](facts, feed).join("\n");
 }
 
-type Stanza = (facts: StanzaFacts) => string[];
+type Stanza = (facts: StanzaFacts) => Iterable<string>;
 
 const SECONDARY_STANZAS: { readonly [program in Secondary]: Stanza } = {
   bind: bindSecondary,
@@ -57,17 +62,15 @@ const POLICY_STANZAS: { readonly [program in PolicyConsumer]: (facts: StanzaFact
   recursor: recursorPolicy,
 };
 
-function bindSecondary(facts: StanzaFacts): string[] {
-  const catalogs = facts.zones.filter(({ isCatalog }) => isCatalog);
-  return [
-    ...bindPrimaries(facts),
-    ...facts.zones.flatMap(({ name }) => bindZone(facts, name)),
+function* bindSecondary(facts: StanzaFacts): Iterable<string> {
+  const id = identifier(facts);
+  yield* bindPrimaries(facts);
+  for (const { name } of facts.zones) yield* bindZone(id, name);
+  for (const { name, isCatalog } of facts.zones) {
     // There is one options block in a configuration, so it cannot be part of what is pasted.
-    ...catalogs.map(
-      ({ name }) =>
-        `// in options: catalog-zones { zone "${name}" default-primaries { ${bindPrimary(facts)} } min-update-interval 1; };`,
-    ),
-  ];
+    if (isCatalog)
+      yield `// in options: catalog-zones { zone "${name}" default-primaries { ${bindPrimary(facts)} } min-update-interval 1; };`;
+  }
 }
 
 function bindPolicy(facts: StanzaFacts, feed: string): string[] {
@@ -75,7 +78,7 @@ function bindPolicy(facts: StanzaFacts, feed: string): string[] {
     // There is one options block in a configuration, and by default BIND lets a policy rest for a minute between changes.
     `// in options: response-policy { zone "${feed}" min-update-interval 1; };`,
     ...bindPrimaries(facts),
-    ...bindZone(facts, feed, "  allow-query { localhost; };"),
+    ...bindZone(identifier(facts), feed, "  allow-query { localhost; };"),
   ];
 }
 
@@ -91,84 +94,66 @@ function bindPrimary({ primary, key }: StanzaFacts): string {
   return `${primary.host} port ${primary.port}${key ? ` key "${key.name}"` : ""};`;
 }
 
-function bindZone(facts: StanzaFacts, name: string, ...more: readonly string[]): string[] {
+function bindZone(id: string, name: string, ...more: readonly string[]): string[] {
   return [
     `zone "${name}" {`,
     "  type secondary;",
-    `  primaries { "${identifier(facts)}"; };`,
+    `  primaries { "${id}"; };`,
     `  file "${fileName(name)}";`,
     ...more,
     "};",
   ];
 }
 
-function nsdSecondary(facts: StanzaFacts): string[] {
+function* nsdSecondary(facts: StanzaFacts): Iterable<string> {
   const { key, primary, zones } = facts;
   const id = identifier(facts);
   const keyName = key?.name ?? "NOKEY";
-  return [
-    ...(key ? ["key:", `  name: "${key.name}"`, `  algorithm: ${key.algorithm}`, `  secret: "${base64(key)}"`] : []),
-    "pattern:",
-    `  name: "${id}"`,
-    `  allow-notify: ${primary.host} ${keyName}`,
-    `  request-xfr: ${primary.host}@${primary.port} ${keyName}`,
-    ...zones.flatMap(({ name, isCatalog }) => [
-      "zone:",
-      `  name: "${name}"`,
-      `  include-pattern: "${id}"`,
-      // Earlier versions do not know the words.
-      ...(isCatalog ? ["  # from NSD 4.9 on:", "  # catalog: consumer", `  # catalog-member-pattern: "${id}"`] : []),
-    ]),
-  ];
+  if (key) yield* ["key:", `  name: "${key.name}"`, `  algorithm: ${key.algorithm}`, `  secret: "${base64(key)}"`];
+  yield* ["pattern:", `  name: "${id}"`];
+  yield `  allow-notify: ${primary.host} ${keyName}`;
+  yield `  request-xfr: ${primary.host}@${primary.port} ${keyName}`;
+  for (const { name, isCatalog } of zones) {
+    yield* ["zone:", `  name: "${name}"`, `  include-pattern: "${id}"`];
+    // Earlier versions do not know the words.
+    if (isCatalog) yield* ["  # from NSD 4.9 on:", "  # catalog: consumer", `  # catalog-member-pattern: "${id}"`];
+  }
 }
 
-function knotSecondary(facts: StanzaFacts): string[] {
+function* knotSecondary(facts: StanzaFacts): Iterable<string> {
   const { key, primary, zones } = facts;
   const id = identifier(facts);
   const keyLine = key ? [`    key: ${key.name}`] : [];
   const roles = [`    master: ${id}`, `    acl: ${id}-notify`];
   const hasCatalog = zones.some(({ isCatalog }) => isCatalog);
-  return [
-    ...(key ? ["key:", `  - id: ${key.name}`, `    algorithm: ${key.algorithm}`, `    secret: ${base64(key)}`] : []),
-    "remote:",
-    ...[`  - id: ${id}`, `    address: ${primary.host}@${primary.port}`, ...keyLine],
-    "acl:",
-    ...[`  - id: ${id}-notify`, `    address: ${primary.host}`, ...keyLine, "    action: notify"],
-    ...(hasCatalog ? ["template:", `  - id: ${id}-members`, ...roles] : []),
-    ...(zones.length > 0 ? ["zone:"] : []),
-    ...zones.flatMap(({ name, isCatalog }) => [
-      `  - domain: "${name}"`,
-      ...roles,
-      ...(isCatalog ? ["    catalog-role: interpret", `    catalog-template: ${id}-members`] : []),
-    ]),
-  ];
+  if (key) yield* ["key:", `  - id: ${key.name}`, `    algorithm: ${key.algorithm}`, `    secret: ${base64(key)}`];
+  yield* ["remote:", `  - id: ${id}`, `    address: ${primary.host}@${primary.port}`, ...keyLine];
+  yield* ["acl:", `  - id: ${id}-notify`, `    address: ${primary.host}`, ...keyLine, "    action: notify"];
+  if (hasCatalog) yield* ["template:", `  - id: ${id}-members`, ...roles];
+  if (zones.length > 0) yield "zone:";
+  for (const { name, isCatalog } of zones) {
+    yield* [`  - domain: "${name}"`, ...roles];
+    if (isCatalog) yield* ["    catalog-role: interpret", `    catalog-template: ${id}-members`];
+  }
 }
 
-function powerDnsSecondary({ key, primary, zones }: StanzaFacts): string[] {
-  return [
-    ...(key ? [`pdnsutil import-tsig-key '${key.name}' ${key.algorithm} '${base64(key)}'`] : []),
-    ...zones.flatMap(({ name, isCatalog }) => [
-      `pdnsutil create-secondary-zone '${name}' '${bracketed(primary)}'`,
-      ...(key ? [`pdnsutil activate-tsig-key '${name}' '${key.name}' secondary`] : []),
-      `pdnsutil set-meta '${name}' IXFR 1`,
-      ...(isCatalog ? [`pdnsutil set-kind '${name}' consumer`] : []),
-    ]),
-  ];
+function* powerDnsSecondary({ key, primary, zones }: StanzaFacts): Iterable<string> {
+  if (key) yield `pdnsutil import-tsig-key '${key.name}' ${key.algorithm} '${base64(key)}'`;
+  for (const { name, isCatalog } of zones) {
+    yield `pdnsutil create-secondary-zone '${name}' '${bracketed(primary)}'`;
+    if (key) yield `pdnsutil activate-tsig-key '${name}' '${key.name}' secondary`;
+    yield `pdnsutil set-meta '${name}' IXFR 1`;
+    if (isCatalog) yield `pdnsutil set-kind '${name}' consumer`;
+  }
 }
 
-function unboundSecondary(facts: StanzaFacts): string[] {
+function* unboundSecondary(facts: StanzaFacts): Iterable<string> {
   const { primary, zones } = facts;
-  return [
-    ...noKeyInUnbound(facts),
-    ...zones.flatMap(({ name }) => [
-      "auth-zone:",
-      `  name: "${name}"`,
-      `  primary: ${primary.host}@${primary.port}`,
-      "  fallback-enabled: yes",
-      "  for-downstream: yes",
-      "  for-upstream: yes",
-    ]),
-  ];
+  yield* noKeyInUnbound(facts);
+  for (const { name } of zones) {
+    yield* ["auth-zone:", `  name: "${name}"`, `  primary: ${primary.host}@${primary.port}`];
+    yield* ["  fallback-enabled: yes", "  for-downstream: yes", "  for-upstream: yes"];
+  }
 }
 
 function unboundPolicy(facts: StanzaFacts, feed: string): string[] {

@@ -1,5 +1,5 @@
 import { ok, type Result, refuse } from "../../../core/result.ts";
-import { knownSentence } from "./known-sentences.ts";
+import { FIELDS, knownSentence } from "./known-sentences.ts";
 
 /** What the console's HTTP refused, or why it could not be asked. */
 export interface Problem {
@@ -11,7 +11,7 @@ export interface Problem {
   readonly code?: string;
   /** What fills the gaps of those words. */
   readonly values?: Readonly<Record<string, string>>;
-  /** The field that the sentence is about, where it names one. */
+  /** The field that the sentence is about, where it is about one. */
   readonly field?: string;
   /** Seconds to wait before the next attempt, where the server says so. */
   readonly retryAfterSeconds?: number;
@@ -57,6 +57,7 @@ export async function request<T>(method: Method, path: string, options: RequestO
   else if (options.text !== undefined) headers["Content-Type"] = "text/plain; charset=utf-8";
   const body = options.body === undefined ? options.text : JSON.stringify(options.body);
   let response: Response;
+  let content: unknown;
   try {
     response = await fetch(API + path, {
       method,
@@ -65,11 +66,12 @@ export async function request<T>(method: Method, path: string, options: RequestO
       ...(body === undefined ? {} : { body }),
       ...(options.signal ? { signal: options.signal } : {}),
     });
+    // The connection may break in the middle of it.
+    content = await readBody(response);
   } catch (error) {
     if ((error as Error).name === "AbortError") throw error;
     return refuse({ status: 0, msg: "", body: undefined });
   }
-  const content = await readBody(response);
   if (response.ok) return ok(content as T);
   if (response.status === 401 && path !== "/session") whenSignedOut();
   return refuse(problemOf(response, content));
@@ -83,7 +85,8 @@ export function pathOf(...segments: readonly (string | number)[]): string {
 /** A query string of the values that are there: `?a=1&b=2`, or nothing. */
 export function queryOf(values: Readonly<Record<string, string | number | boolean | undefined>>): string {
   const pairs = Object.entries(values).filter(([, value]) => value !== undefined && value !== "" && value !== false);
-  return pairs.length === 0 ? "" : `?${new URLSearchParams(pairs.map(([key, value]) => [key, String(value)]))}`;
+  const given = Object.fromEntries(pairs.map(([key, value]) => [key, String(value)]));
+  return pairs.length === 0 ? "" : `?${new URLSearchParams(given)}`;
 }
 
 async function readBody(response: Response): Promise<unknown> {
@@ -101,6 +104,7 @@ function problemOf(response: Response, body: unknown): Problem {
   const told = (typeof body === "object" && body !== null ? body : {}) as RefusedBody;
   const msg = typeof told.msg === "string" ? told.msg : typeof told.on === "string" ? told.on : "";
   const { code, values } = typeof told.code === "string" ? told : (knownSentence(msg) ?? {});
+  const field = values?.field ?? FIELDS[code ?? ""];
   const retryAfterSeconds = Number(response.headers.get("Retry-After"));
   return {
     status: response.status,
@@ -108,7 +112,7 @@ function problemOf(response: Response, body: unknown): Problem {
     body,
     ...(code === undefined ? {} : { code }),
     ...(values === undefined ? {} : { values }),
-    ...(values?.field === undefined ? {} : { field: values.field }),
+    ...(field === undefined ? {} : { field }),
     ...(retryAfterSeconds > 0 ? { retryAfterSeconds } : {}),
   };
 }

@@ -24,6 +24,22 @@ function find(table: Table, text: string): KnownSentence | undefined {
   return undefined;
 }
 
+/** The field that a refusal is about which names none, by the refusal's code. */
+export const FIELDS: Readonly<Record<string, string>> = {
+  "acl-exists": "name",
+  "company-exists": "crm_id",
+  "company-key-taken": "apikey",
+  "email-invalid": "email",
+  "filter-exists": "nombre",
+  "instance-host-taken": "host",
+  "instance-name-taken": "name",
+  "reseller-exists": "reseller_id",
+  "sender-domain-exists": "domain",
+  "serial-behind": "serial",
+  "user-exists": "login",
+  "zone-exists": "fqdn",
+};
+
 /** Of what the APIs document, the sentences that a reader of the pages may meet. */
 export const SENTENCES: Table = [
   [/^missing field: (?<field>[\w.-]+)$/, "missing-field"],

@@ -3,6 +3,7 @@ import { useLocation } from "preact-iso";
 import { useAction } from "./action.ts";
 import type { Area, NavigationItem } from "./area.ts";
 import { Icon, type IconName } from "./components/icon.tsx";
+import { pathSegments } from "./path-segments.ts";
 import { Preferences } from "./preferences.tsx";
 import { choicesOf, chooseScope, currentScope } from "./scopes.ts";
 import { type Session, signOut } from "./session.ts";
@@ -87,7 +88,7 @@ function ScopeChoice({ kind, current }: { readonly kind: "reseller" | "instance"
   const prefix = kind === "reseller" ? "/dns/" : "/mail/";
   useEffect(() => {
     // A link leads to what another reseller or instance has: the navigation follows it.
-    const [, area, addressed] = path.split("/").map(decodeURIComponent);
+    const [, area, addressed] = pathSegments(path) ?? [];
     if (`/${area}/` === prefix && addressed !== undefined && choices.includes(addressed)) chooseScope(kind, addressed);
   }, [path, choices, kind, prefix]);
   if (choices.length < 2) return null;

@@ -9,6 +9,7 @@ import { Page } from "./components/page.tsx";
 import { useKeptFocus } from "./kept-focus.ts";
 import { lazy } from "./lazy.tsx";
 import { Navigation } from "./navigation.tsx";
+import { pathSegments } from "./path-segments.ts";
 import type { Session } from "./session.ts";
 import { texts } from "./texts.ts";
 
@@ -63,14 +64,18 @@ export function Shell({ session }: { readonly session: Session }) {
       {/* Behind the open navigation nothing can be reached. */}
       <main id="content" class="content" ref={main} tabIndex={-1} inert={navigationOpen}>
         <FailureBoundary path={path}>
-          <Router onRouteChange={arrived}>
-            <Route path="/" component={Home} />
-            <Route path="/account" component={Account} />
-            <Route path="/jobs" component={Jobs} />
-            <Route path="/jobs/:id" component={Job} />
-            {areas.flatMap(({ pages }) => pages.map((page) => <Route key={page.path} {...page} />))}
-            <Route default component={NotFound} />
-          </Router>
+          {pathSegments(path) === undefined ? (
+            <NotFound />
+          ) : (
+            <Router onRouteChange={arrived}>
+              <Route path="/" component={Home} />
+              <Route path="/account" component={Account} />
+              <Route path="/jobs" component={Jobs} />
+              <Route path="/jobs/:id" component={Job} />
+              {areas.flatMap(({ pages }) => pages.map((page) => <Route key={page.path} {...page} />))}
+              <Route default component={NotFound} />
+            </Router>
+          )}
         </FailureBoundary>
       </main>
     </div>

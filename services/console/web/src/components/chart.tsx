@@ -34,7 +34,7 @@ const TICKS_SECONDS = [
   ...[1, 2, 7, 14, 30, 90].map((days) => days * DAY_SECONDS),
 ];
 
-/** Lines over time; the same figures as a table for those who cannot see it. */
+/** Lines over time, broken where nothing is known; the same figures as a table for those who cannot see it. */
 export function Chart({ label, times, series, fractionDigits = 0 }: ChartProps) {
   const words = texts().shell.chart;
   const frame = useRef<HTMLDivElement>(null);
@@ -87,7 +87,7 @@ export function Chart({ label, times, series, fractionDigits = 0 }: ChartProps) 
                   <td>{formatTime(time * 1_000)}</td>
                   {series.map((line) => (
                     <td key={line.label} class="end">
-                      {shown(line.values[index], fractionDigits)}
+                      {shown(line.values[index] ?? null, fractionDigits)}
                     </td>
                   ))}
                 </tr>
@@ -120,7 +120,13 @@ function optionsOf(series: readonly Series[], element: HTMLElement, fractionDigi
       },
     ],
     scales: { y: { range: (_plot, _least, most) => [0, Math.max(1, most * 1.1)] } },
-    series: [{}, ...series.map(({ label, colour: name }) => ({ label, stroke: colour(name), width: 1.8 }))],
+    series: [
+      {},
+      ...series.map(({ label, colour: name }) => ({
+        ...{ label, stroke: colour(name), width: 1.8 },
+        points: { filter: lonelyPoints },
+      })),
+    ],
   };
 }
 
@@ -145,6 +151,14 @@ function timeLabel(splits: readonly number[]): (seconds: number) => string {
   return (seconds) => format.format(seconds * 1_000);
 }
 
-function shown(value: number | null | undefined, fractionDigits: number): string {
-  return value === null || value === undefined ? "–" : formatNumber(value, fractionDigits);
+function shown(value: number | null, fractionDigits: number): string {
+  return value === null ? texts().shell.chart.none : formatNumber(value, fractionDigits);
 }
+
+/** A figure between two gaps has no line to be on: it is a point. */
+const lonelyPoints: uPlot.Series.Points.Filter = (plot, line, isShowingAll) => {
+  if (isShowingAll) return null;
+  const values = plot.data[line]!;
+  const isKnown = (index: number) => typeof values[index] === "number";
+  return [...values.keys()].filter((index) => isKnown(index) && !isKnown(index - 1) && !isKnown(index + 1));
+};

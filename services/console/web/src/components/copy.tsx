@@ -5,11 +5,15 @@ import { showToast } from "./toasts.tsx";
 /** Puts a text on the clipboard. */
 export function CopyButton({ text, label }: { readonly text: string; readonly label?: string }) {
   const { copy, copied, copyFailed } = texts().shell;
-  const write = () =>
-    navigator.clipboard.writeText(text).then(
-      () => showToast(copied),
-      () => showToast(copyFailed, "bad"),
-    );
+  const write = async () => {
+    try {
+      // A page that came over plain HTTP from another machine is given no clipboard.
+      await navigator.clipboard.writeText(text);
+      showToast(copied);
+    } catch {
+      showToast(copyFailed, "bad");
+    }
+  };
   return (
     <Button small icon="copy" onClick={write}>
       {label ?? copy}

@@ -116,7 +116,9 @@ export function ConfirmDialog(props: ConfirmDialogProps) {
       onClose={onClose}
     >
       <div>{children}</div>
-      {typed !== undefined && <TextField {...form.field("typed")} label={texts().shell.typeToConfirm(typed)} mono />}
+      {typed !== undefined && (
+        <TextField {...form.field("typed")} label={texts().shell.typeToConfirm(typed)} mono autofocus />
+      )}
     </FormDialog>
   );
 }

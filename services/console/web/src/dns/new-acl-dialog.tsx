@@ -50,7 +50,7 @@ export function NewAclDialog({ reseller, onAdded, onClose }: NewAclDialogProps) 
       <TextArea {...form.field("blocks")} label={words.blocks} hint={words.blocksHint} rows={2} mono />
       <CheckField {...form.check("signed")} label={words.tsig} />
       {form.values.signed && (
-        <div class="fields">
+        <div class="fields roomy">
           <TextField
             {...form.field("tsigName")}
             label={words.tsigName}

@@ -6,6 +6,7 @@ import { useForm } from "../form.ts";
 import { request } from "../http.ts";
 import { ownCompany, session } from "../session.ts";
 import { texts } from "../texts.ts";
+import { wholeNumber } from "../typed-number.ts";
 import type { CompanySummary } from "./company.ts";
 import { dnsApi, dnsPages } from "./paths.ts";
 import type { Soa } from "./record.ts";
@@ -92,9 +93,4 @@ export function NewZoneDialog({ reseller, onClose, onCreated }: NewZoneDialogPro
       </details>
     </FormDialog>
   );
-}
-
-/** Digits as the number that the API wants; anything else as it is, for the API to say what is wrong with it. */
-export function wholeNumber(text: string): number | string {
-  return /^\d+$/.test(text.trim()) ? Number(text) : text;
 }

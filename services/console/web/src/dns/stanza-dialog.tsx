@@ -35,7 +35,7 @@ export function StanzaDialog({ reseller, acl, onClose }: StanzaDialogProps) {
   return (
     <Dialog title={`${words.stanza}: ${acl}`} onClose={onClose} wide>
       <div class="dialog-body">
-        <div class="fields">
+        <div class="fields roomy">
           <SelectField
             name="server"
             label={words.stanzaFor}

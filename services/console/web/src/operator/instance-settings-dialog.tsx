@@ -4,7 +4,8 @@ import { showToast } from "../components/toasts.tsx";
 import { useForm } from "../form.ts";
 import { pathOf, request } from "../http.ts";
 import { texts } from "../texts.ts";
-import type { Instance, InstanceSettings } from "./instance.ts";
+import { anyNumber } from "../typed-number.ts";
+import type { Instance } from "./instance.ts";
 
 interface InstanceSettingsDialogProps {
   readonly instance: Instance;
@@ -28,7 +29,7 @@ export function InstanceSettingsDialog({ instance, onChanged, onClose }: Instanc
       message_days: message_days === null ? "" : String(message_days),
     },
     (values) => {
-      const body: InstanceSettings = {
+      const body = {
         ...values,
         event_days: daysOf(values.event_days),
         archive_days: daysOf(values.archive_days),
@@ -48,7 +49,7 @@ export function InstanceSettingsDialog({ instance, onChanged, onClose }: Instanc
       <CheckField {...form.check("conversions")} label={words.conversions} />
       <CheckField {...form.check("records")} label={words.createsRecords} />
       <TextField {...form.field("time_zone")} label={words.timeZone} hint={words.timeZoneHint} mono />
-      <div class="fields">
+      <div class="fields roomy">
         <TextField {...form.field("event_days")} label={words.eventDays} hint={words.daysHint} inputmode="numeric" />
         <TextField
           {...form.field("archive_days")}
@@ -67,6 +68,6 @@ export function InstanceSettingsDialog({ instance, onChanged, onClose }: Instanc
   );
 }
 
-function daysOf(text: string): number | null {
-  return text.trim() === "" ? null : Number(text);
+function daysOf(text: string): number | string | null {
+  return text.trim() === "" ? null : anyNumber(text);
 }

@@ -6,6 +6,7 @@ import { useForm } from "../form.ts";
 import { formatTime } from "../format.ts";
 import { request } from "../http.ts";
 import { texts } from "../texts.ts";
+import { anyNumber } from "../typed-number.ts";
 
 interface NewKeyDialogProps {
   /** Whose key it is. */
@@ -27,7 +28,7 @@ export function NewKeyDialog({ name, label, path, onClose }: NewKeyDialogProps) 
   const [issued, setIssued] = useState<NewKey>();
   const form = useForm(
     { grace_hours: "24" },
-    ({ grace_hours }) => request<NewKey>("POST", path, { body: { grace_hours: Number(grace_hours) } }),
+    ({ grace_hours }) => request<NewKey>("POST", path, { body: { grace_hours: anyNumber(grace_hours) } }),
     setIssued,
   );
   if (issued) {

@@ -3,7 +3,7 @@ import { SelectField, TextArea, TextField } from "../../components/field.tsx";
 import { type BoundField, type Form, type FormValues, useForm } from "../../form.ts";
 import { type Answer, request } from "../../http.ts";
 import { texts } from "../../texts.ts";
-import { wholeNumber } from "../new-zone-dialog.tsx";
+import { wholeNumber } from "../../typed-number.ts";
 import { resellerApi } from "../paths.ts";
 import { type EditorRow, type PendingChanges, toBatch } from "../pending-changes.ts";
 import type { RecordDraft, ZonePreview } from "../record.ts";

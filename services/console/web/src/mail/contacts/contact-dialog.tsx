@@ -4,6 +4,7 @@ import { showToast } from "../../components/toasts.tsx";
 import { useForm } from "../../form.ts";
 import { request } from "../../http.ts";
 import { texts } from "../../texts.ts";
+import { wholeNumber } from "../../typed-number.ts";
 import { mailApiPath } from "../addresses.ts";
 import type { Contact } from "./contact.ts";
 
@@ -34,7 +35,7 @@ export function ContactDialog({ instance, contact, close, saved }: ContactDialog
       request("POST", `${mailApiPath(instance, "contacto")}/`, {
         body: {
           ...texts,
-          ...(edad === "" ? {} : { edad: Number(edad) }),
+          ...(edad === "" ? {} : { edad: wholeNumber(edad) }),
           ...(sexo === "" ? {} : { sexo }),
           ...(grupos === "" ? {} : { grupos: splitList(grupos) }),
           ...(campos === "" ? {} : { campos: readFields(campos) }),

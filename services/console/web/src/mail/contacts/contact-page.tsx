@@ -85,14 +85,14 @@ function ContactActions({ instance, body: { contacto, whitelist }, changed, edit
   const validity = useAction(
     () => request<{ msg: string }>("GET", mailApiPath(instance, invalido ? "revalidar" : "invalidar", email)),
     ({ msg }) => {
-      showToast(msg);
+      showToast(msg === "whitelisted" ? words.validityKept : invalido ? words.revalidated : words.invalidated);
       changed();
     },
   );
   const protection = useAction(
-    () => request<{ msg: string }>(whitelist ? "DELETE" : "PUT", mailApiPath(instance, "whitelist", email)),
-    ({ msg }) => {
-      showToast(msg);
+    () => request(whitelist ? "DELETE" : "PUT", mailApiPath(instance, "whitelist", email)),
+    () => {
+      showToast(whitelist ? words.unprotected : words.protected);
       changed();
     },
   );

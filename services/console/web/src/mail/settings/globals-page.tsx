@@ -78,7 +78,15 @@ function VariableDialog({ path, variable, close, saved }: VariableDialogProps) {
       submitLabel={texts().shell.save}
       onClose={close}
     >
-      <TextField {...form.field("nombre")} label={words.name} hint={words.nameHint} mono required disabled={!isNew} />
+      <TextField
+        {...form.field("nombre")}
+        label={words.name}
+        hint={words.nameHint}
+        mono
+        required
+        disabled={!isNew}
+        autofocus={isNew}
+      />
       <TextArea {...form.field("valor")} label={words.value} rows={4} />
     </FormDialog>
   );

@@ -53,6 +53,11 @@ export const mail = {
     revalidate: "Revalidate",
     protect: "Whitelist",
     unprotect: "Take off the whitelist",
+    invalidated: "The contact was invalidated",
+    revalidated: "The contact was revalidated",
+    validityKept: "The contact is on the whitelist: its validity stays as it is",
+    protected: "The contact was put on the whitelist",
+    unprotected: "The contact was taken off the whitelist",
     erase: "Erase",
     eraseHint:
       "Everything held on this address goes for good: the contact, its events, and the messages archived for it.",

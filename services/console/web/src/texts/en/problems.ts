@@ -66,7 +66,7 @@ export const problems = {
     "company-exists": "There is a company {company} already. Choose another identifier.",
     "company-key-wrong": "This is not the company's API key. It stands on the company's page.",
     "company-key-taken": "Another company has this API key. Choose another one.",
-    "zone-unknown": "{domain} does not exist, or is not yours to see. Look in the list of zones.",
+    "zone-unknown": "{domain} does not exist, or is not yours to see. Look in the list.",
     "zone-exists": "{domain} is a zone already, here or of somebody else.",
     "zone-of-another-company": "{domain} does not belong to {company}.",
     "record-unknown": "Record {record} does not exist any more: the zone was changed meanwhile. Discard that change.",

@@ -132,5 +132,5 @@ export const shell = {
       conflicts: "contradictory",
     },
   },
-  chart: { table: "As a table", time: "Time" },
+  chart: { table: "As a table", time: "Time", none: "no data" },
 };

@@ -54,6 +54,11 @@ export const mail: Texts["mail"] = {
     revalidate: "Revalidar",
     protect: "Poner en lista blanca",
     unprotect: "Quitar de la lista blanca",
+    invalidated: "Se invalidó el contacto",
+    revalidated: "Se revalidó el contacto",
+    validityKept: "El contacto está en la lista blanca: su validez queda como está",
+    protected: "Se puso el contacto en la lista blanca",
+    unprotected: "Se quitó el contacto de la lista blanca",
     erase: "Borrar todo",
     eraseHint:
       "Todo lo que se guarda de esta dirección se pierde: el contacto, sus eventos y los mensajes archivados para él.",

@@ -66,7 +66,7 @@ export const problems: Texts["problems"] = {
     "company-exists": "Ya hay una empresa {company}. Elija otro identificador.",
     "company-key-wrong": "Esta no es la clave de la API de la empresa. Está en la página de la empresa.",
     "company-key-taken": "Otra empresa tiene esta clave de la API. Elija otra.",
-    "zone-unknown": "{domain} no existe, o usted no puede verla. Búsquela en la lista de zonas.",
+    "zone-unknown": "{domain} no existe, o usted no puede verlo. Búsquelo en la lista.",
     "zone-exists": "{domain} ya es una zona, aquí o de otro.",
     "zone-of-another-company": "{domain} no pertenece a {company}.",
     "record-unknown": "El registro {record} ya no existe: la zona cambió mientras tanto. Descarte ese cambio.",

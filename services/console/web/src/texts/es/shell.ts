@@ -133,5 +133,5 @@ export const shell: Texts["shell"] = {
       conflicts: "contradictorias",
     },
   },
-  chart: { table: "Como tabla", time: "Hora" },
+  chart: { table: "Como tabla", time: "Hora", none: "sin datos" },
 };
