@@ -2,7 +2,6 @@ import type { AddressInfo } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { SMTPServer, SMTPServerAuthentication, SMTPServerDataStream, SMTPServerSession } from "smtp-server";
 import { describeSmtpReply, type SmtpReply } from "../core/mail/smtp-reply.ts";
-import { sourceOf } from "./address-blocks.ts";
 import { MODERN_CIPHERS, type ServerCertificate } from "./certificate.ts";
 import type { HostPort } from "./config-values.ts";
 import { isLoopback } from "./http/limits.ts";
@@ -11,6 +10,7 @@ import type { Observe } from "./observation.ts";
 import { SMTP_LIMITS, type SmtpLimits } from "./smtp-limits.ts";
 import { MessageCollector } from "./smtp-message-collector.ts";
 import { RecipientLists, withPlainDomain } from "./smtp-recipient-lists.ts";
+import { SmtpSources } from "./smtp-sources.ts";
 import { ENCRYPTION_REQUIRED, StrictSmtpServer } from "./smtp-strict-server.ts";
 import { inSpan } from "./tracing.ts";
 
@@ -108,8 +108,8 @@ function makeServer<User>(
   collector: MessageCollector,
 ): SMTPServer {
   const { observe, limits = SMTP_LIMITS } = options;
-  const perSource = new Map<string, number>();
-  const counted = new WeakSet<SMTPServerSession>();
+  const sources = new SmtpSources(limits.connectionsPerSource, options.limitLoopback);
+  const opened = new WeakSet<SMTPServerSession>();
   const recipients = new RecipientLists();
   const sessionOf = (session: SMTPServerSession): SmtpSession<User> => ({
     ...describeSession<User>(session),
@@ -129,6 +129,7 @@ function makeServer<User>(
     allowInsecureAuth: options.plaintextAuthOnLoopback,
     plaintextAuthOnLoopback: options.plaintextAuthOnLoopback,
     limits,
+    sources,
     observe,
     authRequiredMessage: "authentication required",
     disableReverseLookup: true,
@@ -143,24 +144,16 @@ function makeServer<User>(
     closeTimeout: limits.drainMs,
 
     onConnect(session, done) {
-      const { remoteAddress } = session;
-      const source = sourceOf(remoteAddress);
-      const open = (perSource.get(source) ?? 0) + 1;
-      perSource.set(source, open);
-      counted.add(session);
-      const exempt = !options.limitLoopback && isLoopback(remoteAddress);
-      if (exempt || open <= limits.connectionsPerSource) return done();
-      observe({ kind: "smtp-connections-limited", level: "warn", listener: options.name, client: remoteAddress });
+      opened.add(session);
+      if (!sources.isInExcess(session)) return done();
+      const client = session.remoteAddress;
+      observe({ kind: "smtp-connections-limited", level: "warn", listener: options.name, client });
       done(asError({ code: 421, lines: [`${options.hostname} too many connections from your address`] }));
     },
     onClose(session) {
-      // A client that left before the greeting was never counted.
-      if (!counted.delete(session)) return;
-      handlers.closed?.(sessionOf(session));
-      const source = sourceOf(session.remoteAddress);
-      const open = (perSource.get(source) ?? 1) - 1;
-      if (open > 0) perSource.set(source, open);
-      else perSource.delete(source);
+      sources.leave(session);
+      // A client that left before the greeting has no session to close.
+      if (opened.delete(session)) handlers.closed?.(sessionOf(session));
     },
     onAuth(credentials, session, done) {
       answer(authenticate(credentials, session), session, (error, user) => done(error, user && { user }));

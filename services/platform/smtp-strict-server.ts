@@ -3,13 +3,17 @@ import { SMTPServer, type SMTPServerOptions } from "smtp-server";
 import { describeSmtpReply, type SmtpReply } from "../core/mail/smtp-reply.ts";
 import { isLoopback } from "./http/limits.ts";
 import type { Observe } from "./observation.ts";
+import { requireSyntax, type SmtpConnection } from "./smtp-command-syntax.ts";
 import type { SmtpLimits } from "./smtp-limits.ts";
 import { type Awaited, SmtpPatience } from "./smtp-patience.ts";
+import type { SmtpSources } from "./smtp-sources.ts";
 
 export interface StrictSmtpServerOptions extends SMTPServerOptions {
   readonly maxRecipients: number;
   readonly plaintextAuthOnLoopback: boolean;
   readonly limits: SmtpLimits;
+  /** Counts handshakes and sessions; it is for `onConnect` to refuse what is in excess, and for `onClose` to take it out. */
+  readonly sources: SmtpSources;
   readonly observe: Observe;
 }
 
@@ -21,7 +25,7 @@ export interface StrictSmtpServerOptions extends SMTPServerOptions {
  */
 export class StrictSmtpServer extends SMTPServer {
   readonly #options: StrictSmtpServerOptions;
-  readonly #patience = new WeakMap<Connection, SmtpPatience>();
+  readonly #patience = new WeakMap<SmtpConnection, SmtpPatience>();
   /** When a handshake of a listener with implicit TLS was first seen. */
   readonly #handshakeSinceMs = new WeakMap<Socket, number>();
 
@@ -34,10 +38,42 @@ export class StrictSmtpServer extends SMTPServer {
     });
   }
 
+  /**
+   * A handshake of implicit TLS counts like the session that it leads to. Nothing can be said before it: one beyond the
+   * cap may come as far as its 421, the others are dropped.
+   */
+  override _acceptSocket(socket: Socket, handshake: boolean): (() => void) | false {
+    if (!handshake) return super._acceptSocket(socket, handshake);
+    const { banner: listener, limits, observe, sources } = this.#options;
+    const client = socket.remoteAddress ?? "";
+    const leave = () => sources.leave(socket);
+    socket.once("close", leave);
+    const isFull = this.connections.size + this._pendingSockets.size > limits.connections;
+    if (sources.enter(socket, client) > 1 || isFull) {
+      observe({ kind: "smtp-connections-limited", level: "warn", listener, client });
+      socket.on("error", () => {});
+      socket.destroy();
+      return false;
+    }
+    const release = super._acceptSocket(socket, handshake);
+    return (
+      release &&
+      (() => {
+        leave();
+        release();
+      })
+    );
+  }
+
   override connect(...parameters: Parameters<SMTPServer["connect"]>): void {
     const known = new Set(this.connections);
     super.connect(...parameters);
-    for (const connection of this.connections) if (!known.has(connection)) this.#refine(connection);
+    for (const connection of this.connections) {
+      if (known.has(connection)) continue;
+      this.#options.sources.enter(connection.session, connection.remoteAddress);
+      requireSyntax(connection);
+      this.#refine(connection);
+    }
   }
 
   #lookAtAll(nowMs: number): void {
@@ -52,14 +88,14 @@ export class StrictSmtpServer extends SMTPServer {
     }
   }
 
-  #end(connection: Connection, reply: SmtpReply): void {
+  #end(connection: SmtpConnection, reply: SmtpReply): void {
     const { banner: listener, observe } = this.#options;
     const said = describeSmtpReply(reply);
     observe({ kind: "smtp-dialogue-ended", level: "info", listener, client: connection.remoteAddress, said });
     connection.send(reply.code, said.slice(4), false);
   }
 
-  #refine(connection: Connection): void {
+  #refine(connection: SmtpConnection): void {
     const { limits, maxRecipients } = this.#options;
     const patience = new SmtpPatience(limits, maxRecipients, performance.now());
     this.#patience.set(connection, patience);
@@ -93,7 +129,7 @@ export class StrictSmtpServer extends SMTPServer {
     };
   }
 
-  #mayOffer({ session, remoteAddress }: Connection, line: string): boolean {
+  #mayOffer({ session, remoteAddress }: SmtpConnection, line: string): boolean {
     if (!line.startsWith("AUTH ")) return true;
     return session.secure || (this.#options.plaintextAuthOnLoopback && isLoopback(remoteAddress));
   }
@@ -119,9 +155,7 @@ const STANDARD_REPLIES: ReadonlyMap<string, SmtpReply> = new Map([
   ],
 ]);
 
-type Connection = SMTPServer["connections"] extends Set<infer C> ? C : never;
-
-function awaitedFrom({ _upgrading, _handlerPending, _dataStream, _parser }: Connection): Awaited {
+function awaitedFrom({ _upgrading, _handlerPending, _dataStream, _parser }: SmtpConnection): Awaited {
   if (_upgrading) return "handshake";
   if (_handlerPending || !_parser) return "server";
   // A message that is not read as fast as it comes waits for us, and so does one that has come as a whole.
@@ -129,7 +163,7 @@ function awaitedFrom({ _upgrading, _handlerPending, _dataStream, _parser }: Conn
   return _parser._remainder === "" ? "command" : "rest of line";
 }
 
-function dataOctetsOf({ _parser }: Connection): number {
+function dataOctetsOf({ _parser }: SmtpConnection): number {
   return _parser ? _parser.dataBytes : 0;
 }
 

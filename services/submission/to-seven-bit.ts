@@ -1,26 +1,29 @@
 import { isAscii, isUtf8 } from "node:buffer";
 import { joinMessage, type MessageParts, splitMessage } from "../core/mail/message.ts";
 import { encodeBase64Lines, encodeQuotedPrintable, prefersBase64 } from "../core/mail/mime.ts";
+import { encodeFields } from "./fields-to-seven-bit.ts";
 import { findDelimiters, MOST_LEVELS, mediaTypeOf, newField, readBoundary, readField, withField } from "./mime-tree.ts";
 
 const ENCODING_FIELD = "content-transfer-encoding";
 
 /**
- * Encodes the 8-bit bodies of a message, part by part, so that every server takes it, whether it offers 8BITMIME or
- * not. To be done before signing (RFC 6376 §5.3). What a signature of the author's covers stays as it is, as does what
- * cannot be understood.
+ * Encodes the 8-bit header fields and bodies of a message, part by part, so that every server takes it, whether it
+ * offers 8BITMIME and SMTPUTF8 or not. To be done before signing (RFC 6376 §5.3). What a signature of the author's covers
+ * stays as it is, as does what cannot be understood.
  * @returns the same parts when nothing had to change
  * @see RFC 2045 §6, RFC 2046 §5
  */
 export function toSevenBit(message: MessageParts): MessageParts {
-  if (isAscii(message.body) || message.fields.some(({ name }) => name === "dkim-signature")) return message;
+  if (message.fields.some(({ name }) => name === "dkim-signature")) return message;
   const encoded = encodeEntity(message, 0);
   // RFC 2045 §4: without it the fields of the encoding would mean nothing.
-  const lacksVersion = encoded !== message && !message.fields.some(({ name }) => name === "mime-version");
+  const lacksVersion = encoded.body !== message.body && !message.fields.some(({ name }) => name === "mime-version");
   return lacksVersion ? { ...encoded, fields: [...encoded.fields, newField("MIME-Version", "1.0")] } : encoded;
 }
 
-function encodeEntity(entity: MessageParts, level: number): MessageParts {
+function encodeEntity(given: MessageParts, level: number): MessageParts {
+  const fields = encodeFields(given.fields);
+  const entity = fields === given.fields ? given : { ...given, fields };
   if (isAscii(entity.body) || level > MOST_LEVELS) return entity;
   const contentType = readField(entity, "content-type") ?? "text/plain";
   const type = mediaTypeOf(contentType);

@@ -74,6 +74,8 @@ describe("dialogues", () => {
     playDialogue(implicit, readDialogue("submission-line-ends"), values(), true));
   it("refuses lines too long and headers that are none", () =>
     playDialogue(implicit, readDialogue("submission-malformed"), values(), true));
+  it("refuses commands that say more or less than they may", () =>
+    playDialogue(implicit, readDialogue("submission-syntax"), values(), true));
   it("does not listen to nonsense for long", async () => {
     await playDialogue(implicit, readDialogue("submission-nonsense"), values(), true);
     await playDialogue(implicit, readDialogue("submission-long-line"), values(), true);

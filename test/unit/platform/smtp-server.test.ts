@@ -37,7 +37,7 @@ async function listen(tls: Kind, limits: Partial<SmtpLimits>): Promise<string> {
       maxMessageOctets: 1_000_000,
       maxRecipients: 10,
       lines: "strict",
-      limitLoopback: false,
+      limitLoopback: true,
       limits: { ...SMTP_LIMITS, drainMs: 500, checkEveryMs: 20, ...limits },
       observe: (observation) => observed.push(observation),
     },
@@ -49,6 +49,8 @@ async function listen(tls: Kind, limits: Partial<SmtpLimits>): Promise<string> {
 /** A client that says what it is told to, and notes what it hears. */
 class Client {
   readonly closed: Promise<string>;
+  /** All that was heard first, if anything. */
+  readonly firstHeard: Promise<string>;
   heard = "";
   readonly #socket: Socket;
 
@@ -61,6 +63,10 @@ class Client {
     });
     this.#socket.on("error", () => {});
     this.closed = new Promise((resolve) => this.#socket.once("close", () => resolve(this.heard)));
+    this.firstHeard = new Promise((resolve) => {
+      this.#socket.once("data", () => resolve(this.heard));
+      this.#socket.once("close", () => resolve(this.heard));
+    });
   }
 
   say(text: string | Buffer): void {
@@ -92,6 +98,10 @@ class Client {
       if (this.#socket.destroyed) throw new Error(`closed after ${JSON.stringify(this.heard)}`);
       await new Promise((resolve) => setTimeout(resolve, 5));
     }
+  }
+
+  leave(): void {
+    this.#socket.destroy();
   }
 }
 
@@ -168,6 +178,37 @@ describe("a TLS handshake in drips is ended", () => {
     await client.converse("EHLO client.example.org", "STARTTLS");
     client.say(BEGINNING);
     expect(await client.repeat("\x00")).toMatch(/\r\n220 [^\r]*\r\n$/);
+  });
+});
+
+describe("handshakes of implicit TLS that are not done yet count as connections", () => {
+  const dialMany = (address: string, count: number) => Array.from({ length: count }, () => new Client(address));
+  /** Waits until so many of them were dropped. */
+  const dropped = (clients: readonly Client[], count: number) =>
+    new Promise<void>((resolve) => {
+      let left = count;
+      for (const { closed } of clients) void closed.then(() => --left || resolve());
+    });
+
+  it("of one client: one beyond its share is told, the others are dropped", async () => {
+    const address = await listen("implicit", { connectionsPerSource: 3 });
+    const silent = dialMany(address, 3);
+    const told = new Client(address, true);
+    expect(await told.closed).toMatch(/^421 mx\.example\.org too many connections from your address/);
+
+    silent.push(...dialMany(address, 5));
+    await dropped(silent, 4);
+    for (const client of silent) client.leave();
+    await expect.poll(() => new Client(address, true).firstHeard, { timeout: 60_000 }).toMatch(/^220 /);
+  });
+
+  it("of all clients", async () => {
+    const address = await listen("implicit", { connections: 3 });
+    const greeted = [new Client(address, true), new Client(address, true)];
+    await Promise.all(greeted.map((client) => client.converse()));
+    const silent = dialMany(address, 5);
+    await dropped(silent, 3);
+    for (const client of [...greeted, ...silent]) client.leave();
   });
 });
 
