@@ -16,11 +16,16 @@ export function refuseFolder(runtime: CommandRuntime, path: string): void {
   if (statSync(path, { throwIfNoEntry: false })?.isDirectory()) runtime.refuse(`${path} is a folder`);
 }
 
+/** Ends the command where a file, or a folder, cannot be read. */
+export function cannotRead(runtime: CommandRuntime, path: string): (error: Error) => never {
+  return (error) => runtime.refuse(`${path} cannot be read: ${error.message}`);
+}
+
 /** Until when a key that is replaced stays good: `24h`, `7d`, `90m`; null when nothing was given. */
 export function readGrace(runtime: CommandRuntime, text: string | undefined, now: Date): Date | null {
   if (text === undefined) return null;
   const seconds = parsePeriodSeconds(text, LONGEST_GRACE_SECONDS);
-  if (seconds === undefined || seconds === 0) return runtime.refuse(`${text} is no time like 24h, up to a year`);
+  if (seconds === undefined || seconds === 0) return runtime.misused(`${text} is no time like 24h, up to a year`);
   return new Date(now.getTime() + seconds * 1_000);
 }
 

@@ -21,12 +21,21 @@ export interface SupervisorOptions {
 /** A service's process, and what it last said. */
 interface Supervised {
   readonly name: ServiceName;
-  child: ChildProcess;
+  /** The last one; undefined while there was none yet. */
+  child: ChildProcess | undefined;
   ready: boolean;
   /** Ends in a row without having run for long. */
   failures: number;
   /** Ends that were not asked for, ever. */
   restarts: number;
+}
+
+/** How a process ended, or that there could be none. */
+interface End {
+  readonly code: number | null;
+  readonly signal: NodeJS.Signals | null;
+  /** In words, where there are any. */
+  readonly failure: string;
 }
 
 const RESTART_FIRST_MS = 100;
@@ -92,7 +101,7 @@ export class Supervisor {
 
   async stop(): Promise<void> {
     this.#stopping = true;
-    const children = [...this.#services.values()].map(({ child }) => child);
+    const children = this.#children();
     for (const child of children) send(child, { kind: "stop" });
     const deadline = sleep(STOP_DEADLINE_MS, undefined, { ref: false });
     await Promise.race([Promise.all(children.map(ended)), deadline]);
@@ -103,41 +112,39 @@ export class Supervisor {
   /** Ends every process at once. */
   kill(): void {
     this.#stopping = true;
-    for (const { child } of this.#services.values()) child.kill("SIGKILL");
+    for (const child of this.#children()) child.kill("SIGKILL");
   }
 
   /** The metrics of every service that answers in time. */
   async collectMetrics(): Promise<MetricFamilies[]> {
-    const answers = await Promise.all([...this.#services.values()].map(({ child }) => askMetrics(child)));
+    const answers = await Promise.all(this.#children().map(askMetrics));
     return answers.filter((families) => families !== undefined);
+  }
+
+  #children(): ChildProcess[] {
+    return [...this.#services.values()].flatMap(({ child }) => child ?? []);
   }
 
   #startFirst(name: ServiceName): Promise<void> {
     return new Promise((resolve, reject) => {
-      const service: Supervised = { name, child: this.#fork(name), ready: false, failures: 0, restarts: 0 };
+      const service: Supervised = { name, child: undefined, ready: false, failures: 0, restarts: 0 };
       this.#services.set(name, service);
-      this.#watch(service, { onReady: resolve, onFailed: reject });
+      void this.#supervise(service, { onReady: resolve, onFailed: reject });
     });
   }
 
-  #watch(service: Supervised, first?: { onReady: () => void; onFailed: (error: Error) => void }): void {
-    const { name, child } = service;
-    const startedAt = performance.now();
-    let failure = "";
-    send(child, this.#addressMessage());
-    child.on("message", (message: FromService) => {
-      if (message.kind === "failed") failure = message.text;
-      if (message.kind !== "ready") return;
-      service.ready = true;
-      this.#addresses = { ...this.#addresses, ...message.addresses };
-      for (const { child: other } of this.#services.values()) send(other, this.#addressMessage());
-      first?.onReady();
-    });
-    child.once("exit", async (code, signal) => {
+  async #supervise(
+    service: Supervised,
+    first: { readonly onReady: () => void; readonly onFailed: (error: Error) => void },
+  ): Promise<void> {
+    const { name } = service;
+    for (;;) {
+      const startedAt = performance.now();
+      const { code, signal, failure } = await this.#run(service, first.onReady);
       const wasReady = service.ready;
       service.ready = false;
-      if (this.#stopping) return first?.onFailed(new Error("stopped"));
-      if (first && !wasReady) {
+      if (this.#stopping) return first.onFailed(new Error("stopped"));
+      if (service.restarts === 0 && !wasReady) {
         return first.onFailed(new CommandRefused(`${name}: ${failure || `ended with ${signal ?? `status ${code}`}`}`));
       }
       service.failures = performance.now() - startedAt > STEADY_AFTER_MS ? 0 : service.failures + 1;
@@ -145,8 +152,36 @@ export class Supervisor {
       await sleep(Math.min(RESTART_FIRST_MS * 2 ** service.failures, RESTART_MOST_MS));
       if (this.#stopping) return;
       service.restarts += 1;
-      service.child = this.#fork(name);
-      this.#watch(service);
+    }
+  }
+
+  /** Runs a service's process once. @returns when it has ended */
+  #run(service: Supervised, onReady: () => void): Promise<End> {
+    return new Promise((resolve) => {
+      let failure = "";
+      let child: ChildProcess;
+      try {
+        child = this.#fork(service.name);
+      } catch (error) {
+        // Such as ENOMEM.
+        return resolve({ code: null, signal: null, failure: (error as Error).message });
+      }
+      service.child = child;
+      child.on("error", (error) => {
+        failure ||= error.message;
+        // Such as EAGAIN: what never began does not exit.
+        if (child.pid === undefined) resolve({ code: null, signal: null, failure });
+      });
+      child.once("exit", (code, signal) => resolve({ code, signal, failure }));
+      child.on("message", (message: FromService) => {
+        if (message.kind === "failed") failure = message.text;
+        if (message.kind !== "ready") return;
+        service.ready = true;
+        this.#addresses = { ...this.#addresses, ...message.addresses };
+        for (const other of this.#children()) send(other, this.#addressMessage());
+        onReady();
+      });
+      send(child, this.#addressMessage());
     });
   }
 
@@ -188,7 +223,7 @@ function send(child: ChildProcess, message: ToService): void {
 }
 
 function ended(child: ChildProcess): Promise<unknown> {
-  if (child.exitCode !== null || child.signalCode !== null) return Promise.resolve();
+  if (child.pid === undefined || child.exitCode !== null || child.signalCode !== null) return Promise.resolve();
   return new Promise((resolve) => child.once("exit", resolve));
 }
 

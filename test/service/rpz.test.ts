@@ -154,6 +154,10 @@ describe("rules", () => {
   it("go when their time has come", async () => {
     const expires = new Date(Date.now() + 3_600_000).toISOString();
     expect((await add("qname:passing.example", "drop", "--expires", expires)).json).toMatchObject({ expires });
+    const later = new Date(Date.now() + 7_200_000).toISOString();
+    for (const again of [[], ["--expires", later]]) {
+      expect((await add("qname:passing.example", "drop", ...again)).json, "as it was").toMatchObject({ expires });
+    }
     expect(await removeExpiredRules(database.db, new Date(), "test")).toEqual([]);
     expect(await removeExpiredRules(database.db, new Date(Date.now() + 3_700_000), "test")).toHaveLength(1);
     expect(await rules()).toBe(6);

@@ -1,6 +1,6 @@
 import { Command } from "commander";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { CommandRefused } from "../../services/cli/command-errors.ts";
+import { CommandMisused, CommandRefused } from "../../services/cli/command-errors.ts";
 import { registerWebhookCommand } from "../../services/cli/commands/webhook.ts";
 import type { CommandRuntime } from "../../services/cli/runtime.ts";
 import { loadConfig } from "../../services/platform/config.ts";
@@ -32,7 +32,7 @@ async function palomar(...words: string[]): Promise<unknown> {
       throw new CommandRefused(text);
     },
     misused: (text) => {
-      throw new CommandRefused(text);
+      throw new CommandMisused(text);
     },
     exitWith: () => {},
   };
@@ -68,11 +68,19 @@ test("sets, shows, logs, replays and removes", async () => {
 
 test.each([
   [["set", "south", "https://hooks.example.org/"], "there is no instance south"],
-  [["set", "north", "file:///etc/passwd"], "file:///etc/passwd is no http(s) URL"],
   [["show", "north"], "north has no webhook"],
   [["remove", "north"], "north has no webhook"],
   [["replay", "north", "1"], "north has no batch 1"],
-  [["replay", "north", "x"], "x is no number of a batch"],
 ])("refuses %j", async (words, text) => {
-  await expect(palomar("webhook", ...words)).rejects.toThrow(text);
+  await expect(palomar("webhook", ...words)).rejects.toThrow(new CommandRefused(text));
+});
+
+test.each([
+  [["set", "north", "file:///etc/passwd"], "file:///etc/passwd is no http(s) URL"],
+  [["replay", "north", "x"], "x is no number of a batch"],
+  [["replay", "north", "0"], "0 is no number of a batch"],
+])("%j is no way to call it", async (words, text) => {
+  const called = palomar("webhook", ...words);
+  await expect(called).rejects.toBeInstanceOf(CommandMisused);
+  await expect(called).rejects.toThrow(text);
 });

@@ -57,11 +57,11 @@ async function composeStanza(
   if (!acl) return runtime.refuse(`ACL ${name} does not exist`);
   const facts = { aclName: name, key: acl.tsig, primary };
   if (options.rpz === undefined) {
-    if (!isOneOf(SECONDARIES, options.for)) return runtime.refuse(`${options.for} is no secondary: give --rpz FEED`);
+    if (!isOneOf(SECONDARIES, options.for)) return runtime.misused(`${options.for} is no secondary: give --rpz FEED`);
     const zones = await listAclZones(db, resellerId, acl.zones);
     return secondaryStanza(options.for, { ...facts, zones });
   }
-  if (!isOneOf(POLICY_CONSUMERS, options.for)) return runtime.refuse(`${options.for} applies no policy zones`);
+  if (!isOneOf(POLICY_CONSUMERS, options.for)) return runtime.misused(`${options.for} applies no policy zones`);
   const apex = parseDomainName(options.rpz);
   if (!apex.ok || !(await findFeed(db, apex.value))) return runtime.refuse(`feed ${options.rpz} does not exist`);
   return policyStanza(options.for, { ...facts, zones: [] }, zoneName(apex.value));
@@ -75,7 +75,7 @@ function readPrimary(runtime: CommandRuntime, given: string | undefined): HostPo
   const text = given ?? runningServer(runtime.config);
   const read = hostPort(text !== undefined && isIP(text) === 4 ? `${text}:53` : (text ?? null));
   if (text === undefined) return runtime.refuse("no DNS server is configured: give --primary HOST:PORT");
-  if (!read.ok) return runtime.refuse(`${text} is not HOST:PORT`);
+  if (!read.ok) return runtime.misused(`${text} is not HOST:PORT`);
   const { host } = read.value;
   if (host === "0.0.0.0" || host === "::")
     return runtime.refuse("the server listens on all addresses: give --primary HOST:PORT");

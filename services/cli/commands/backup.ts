@@ -1,5 +1,5 @@
-import { createReadStream, createWriteStream } from "node:fs";
-import { open, rename, rm } from "node:fs/promises";
+import { constants, createReadStream, createWriteStream } from "node:fs";
+import { access, open, rename, rm } from "node:fs/promises";
 import { pipeline } from "node:stream/promises";
 import { createGunzip, createGzip } from "node:zlib";
 import type { Command } from "commander";
@@ -10,7 +10,7 @@ import { migrate, migrateTo } from "../../platform/migrations.ts";
 import { packageVersion } from "../../platform/package-folder.ts";
 import { findSecret } from "../../platform/secret.ts";
 import { BackupRefused, type RestoreRefusal, type RowCounts, restoreBackup, writeBackup } from "../../store/backup.ts";
-import { refuseFolder } from "../input.ts";
+import { cannotRead, refuseFolder } from "../input.ts";
 import type { CommandRuntime } from "../runtime.ts";
 
 export function registerBackupCommand(program: Command, runtime: CommandRuntime): void {
@@ -31,6 +31,8 @@ export function registerRestoreCommand(program: Command, runtime: CommandRuntime
     .argument("<file>", "a backup")
     .description("fill an empty database from a backup, and bring it up to date")
     .action(async (file: string) => {
+      refuseFolder(runtime, file);
+      await access(file, constants.R_OK).catch(cannotRead(runtime, file));
       const rows = await withEmptyDatabase(runtime, async (db) => {
         const restored = await restore(db, findSecret(runtime.config), file, runtime);
         await migrate(db);

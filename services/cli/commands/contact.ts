@@ -7,7 +7,7 @@ import { formatTimestamp } from "../../core/mail/timestamps.ts";
 import { eraseAddress, isNothing } from "../../store/mail/contact-erasure.ts";
 import { type AddressRecords, exportContacts, readAddressRecords } from "../../store/mail/contact-export.ts";
 import { importContacts } from "../../store/mail/contact-import.ts";
-import { refuseFolder } from "../input.ts";
+import { cannotRead, refuseFolder } from "../input.ts";
 import type { CommandRuntime } from "../runtime.ts";
 import { withInstance } from "./instance.ts";
 
@@ -82,11 +82,7 @@ async function openInput(runtime: CommandRuntime, file: string) {
   if (file === "-") return process.stdin;
   refuseFolder(runtime, file);
   const stream = createReadStream(file);
-  try {
-    await once(stream, "open");
-  } catch (error) {
-    runtime.refuse((error as Error).message);
-  }
+  await once(stream, "open").catch(cannotRead(runtime, file));
   return stream;
 }
 

@@ -83,7 +83,7 @@ function registerRuleAdd(rule: Command, runtime: CommandRuntime): void {
       if (!action.ok) return runtime.refuse(action.error.message);
       const expiresAt = options.expires === undefined ? null : readTime(runtime, options.expires);
       const wanted = { trigger, action: action.value, expiresAt };
-      const { feed } = await runtime.withDatabase(async ({ db }) => {
+      const { feed, expiresAt: expires } = await runtime.withDatabase(async ({ db }) => {
         const added = orRefuse(runtime, await addRule(db, apex, wanted, ACTOR));
         if (added.changed) await notifyZones(db, [added.feed.id]);
         return added;
@@ -92,7 +92,7 @@ function registerRuleAdd(rule: Command, runtime: CommandRuntime): void {
       runtime.print(
         {
           ...{ zone: feed.name, serial: feed.soa.serial, trigger: triggerShown, action: actionShown },
-          ...(expiresAt && { expires: expiresAt.toISOString() }),
+          ...(expires && { expires: expires.toISOString() }),
         },
         `${feed.name} ${feed.soa.serial}: ${triggerShown} ${actionShown}`,
       );
@@ -226,7 +226,8 @@ function readTrigger(runtime: CommandRuntime, text: string): RpzTrigger {
 function readTime(runtime: CommandRuntime, text: string): Date {
   const isTime = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:\d{2})$/i.test(text);
   const time = new Date(text);
-  if (!isTime || Number.isNaN(time.getTime())) return runtime.refuse(`${text} is not a time like 2026-12-01T00:00:00Z`);
+  if (!isTime || Number.isNaN(time.getTime()))
+    return runtime.misused(`${text} is not a time like 2026-12-01T00:00:00Z`);
   return time.getTime() > Date.now() ? time : runtime.refuse(`${text} is past`);
 }
 

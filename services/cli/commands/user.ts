@@ -35,7 +35,7 @@ function registerAdd(user: Command, runtime: CommandRuntime): void {
       const scope = options.scope ?? null;
       if (!LOGIN.test(login)) runtime.refuse("a login has 1 to 64 letters, digits and . _ @ -");
       if ((role === "operator") !== (scope === null)) {
-        runtime.refuse("operators have no --scope, all others need one");
+        runtime.misused("operators have no --scope, all others need one");
       }
       const password = makePassword();
       const passwordHash = await hashPassword(password);

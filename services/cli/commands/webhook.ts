@@ -23,7 +23,7 @@ export function registerWebhookCommand(program: Command, runtime: CommandRuntime
     .argument("<url>")
     .description("tell events to this URL; prints the secret that signs them")
     .action(async (name: string, url: string) => {
-      if (!parseHttpUrl(url)) runtime.refuse(`${url} is no http(s) URL`);
+      if (!parseHttpUrl(url)) runtime.misused(`${url} is no http(s) URL`);
       const secret = await withInstance(runtime, name, (database, { id }) =>
         setWebhook(database.db, database.secret, id, url),
       );
@@ -63,7 +63,7 @@ export function registerWebhookCommand(program: Command, runtime: CommandRuntime
     .argument("<batch>", "its number in the log")
     .description("send a batch once more")
     .action(async (name: string, given: string) => {
-      const batch = /^[1-9]\d{0,14}$/.test(given) ? Number(given) : runtime.refuse(`${given} is no number of a batch`);
+      const batch = /^[1-9]\d{0,14}$/.test(given) ? Number(given) : runtime.misused(`${given} is no number of a batch`);
       const replayed = await withInstance(runtime, name, ({ db }, { id }) => replayWebhookBatch(db, id, batch));
       if (!replayed) runtime.refuse(`${name} has no batch ${batch}`);
       runtime.print({ name, batch, state: "waiting" }, `batch ${batch} will be sent again`);

@@ -25,10 +25,11 @@ export interface NewRule {
   readonly expiresAt: Date | null;
 }
 
-/** The feed after a rule was to be added; not changed when it had the rule already. */
+/** The feed after a rule was to be added; not changed when it had the rule already, which keeps its expiry. */
 export interface RuleAdded {
   readonly feed: Zone;
   readonly changed: boolean;
+  readonly expiresAt: Date | null;
 }
 
 /**
@@ -48,7 +49,9 @@ export function addRule(
     if (!record.ok) return refuse(unacceptable(record.error));
     const existing = await readRecordsAt(transaction, feed.id, [record.value.owner]);
     const comparison = compareRule(existing, record.value);
-    if (comparison.kind === "duplicate") return ok({ feed, changed: false });
+    if (comparison.kind === "duplicate") {
+      return ok({ feed, changed: false, expiresAt: await expiryOf(transaction, comparison.of.id) });
+    }
     if (comparison.kind === "conflict") {
       const has = actionText(comparison.with, feed.apex);
       return refuse(unacceptable(`${formatRpzTrigger(trigger)} already has the action ${has}`));
@@ -59,8 +62,13 @@ export function addRule(
       const [id] = changed.createdIds;
       await transaction("rpz_expiries").insert({ record_id: id, zone_id: feed.id, expires_at: expiresAt });
     }
-    return ok({ feed: changed.feed, changed: true });
+    return ok({ feed: changed.feed, changed: true, expiresAt });
   });
+}
+
+async function expiryOf(db: Db, recordId: number): Promise<Date | null> {
+  const [row] = await db("rpz_expiries").where({ record_id: recordId }).select<{ expires_at: Date }[]>("expires_at");
+  return row?.expires_at ?? null;
 }
 
 /** Removes all that a trigger does; refuses one that has no rule. */

@@ -1,4 +1,4 @@
-import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Command } from "commander";
@@ -49,6 +49,16 @@ test("files in the order given", async () => {
   expect(lines.map((line) => JSON.parse(line).file)).toEqual(["b.eml", "a.eml"]);
 });
 
+test("links count as what they lead to; one that leads nowhere is refused", async () => {
+  await writeFile(join(folder, "a.eml"), "Subject: hello\r\n\r\nhello\r\n");
+  await mkdir(join(folder, "b"));
+  await symlink(join(folder, "a.eml"), join(folder, "c"));
+  await symlink(join(folder, "b"), join(folder, "d"));
+  expect((await classify(folder)).map((line) => JSON.parse(line).file)).toEqual(["a.eml", "c"]);
+  await symlink(join(folder, "nowhere"), join(folder, "e"));
+  await expect(classify(folder)).rejects.toThrow(/\/e cannot be read: ENOENT/);
+});
+
 test("a path that is not there is refused", async () => {
-  await expect(classify(join(folder, "missing.eml"))).rejects.toThrow(/cannot read .*missing\.eml/);
+  await expect(classify(join(folder, "missing.eml"))).rejects.toThrow(/missing\.eml cannot be read/);
 });

@@ -1,0 +1,75 @@
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Command } from "commander";
+import { expect, test } from "vitest";
+import { CommandMisused, CommandRefused } from "../../../services/cli/command-errors.ts";
+import { registerAclShowCommand } from "../../../services/cli/commands/acl-show.ts";
+import { registerRestoreCommand } from "../../../services/cli/commands/backup.ts";
+import { registerInstanceCommand } from "../../../services/cli/commands/instance.ts";
+import { registerMailboxCommand } from "../../../services/cli/commands/mailbox.ts";
+import { registerResellerCommand } from "../../../services/cli/commands/reseller.ts";
+import { registerRpzCommand } from "../../../services/cli/commands/rpz.ts";
+import { registerUserCommand } from "../../../services/cli/commands/user.ts";
+import { registerWebhookCommand } from "../../../services/cli/commands/webhook.ts";
+import type { CommandRuntime } from "../../../services/cli/runtime.ts";
+
+/** Runs a command that must not come as far as the database. */
+async function palomar(words: readonly string[]): Promise<void> {
+  const runtime: Pick<CommandRuntime, "refuse" | "misused"> = {
+    refuse: (text) => {
+      throw new CommandRefused(text);
+    },
+    misused: (text) => {
+      throw new CommandMisused(text);
+    },
+  };
+  const program = new Command("palomar").exitOverride().configureOutput({ writeErr: () => {} });
+  for (const register of [
+    registerAclShowCommand,
+    registerInstanceCommand,
+    registerMailboxCommand,
+    registerResellerCommand,
+    registerRestoreCommand,
+    registerRpzCommand,
+    registerUserCommand,
+    registerWebhookCommand,
+  ]) {
+    register(program, runtime as CommandRuntime);
+  }
+  await program.parseAsync(words, { from: "user" });
+}
+
+test.each([
+  [["acl", "show", "acme", "main", "--for", "bind", "--primary", "a:b:c"], "a:b:c is not HOST:PORT"],
+  [["instance", "key", "rotate", "demo", "--grace", "0"], "0 is no time like 24h, up to a year"],
+  [["instance", "conversions", "demo", "yes"], "yes is neither on nor off"],
+  [["instance", "set", "demo", "--event-days", "x"], "x is no number of days"],
+  [["mailbox", "add", "x", "--host", "h", "--user", "u", "--port", "0"], "0 is no port"],
+  [["mailbox", "add", "x", "--host", "h", "--user", "u"], "--password or --password-file is needed"],
+  [["reseller", "key", "rotate", "acme", "--grace", "soon"], "soon is no time like 24h, up to a year"],
+  [
+    ["rpz", "rule", "add", "rpz.example", "qname:a.example", "drop", "--expires", "soon"],
+    "soon is not a time like 2026-12-01T00:00:00Z",
+  ],
+  [["user", "add", "x", "--role", "reseller"], "operators have no --scope, all others need one"],
+  [["user", "add", "x", "--role", "operator", "--scope", "a"], "operators have no --scope, all others need one"],
+  [["webhook", "set", "demo", "ftp://example.org/"], "ftp://example.org/ is no http(s) URL"],
+  [["webhook", "replay", "demo", "x"], "x is no number of a batch"],
+])("%j is wrong usage", async (words, text) => {
+  const called = palomar(words);
+  await expect(called).rejects.toBeInstanceOf(CommandMisused);
+  await expect(called).rejects.toThrow(text);
+});
+
+const missing = join(tmpdir(), "palomar-no-such-file");
+
+test.each([
+  [["restore", missing], `${missing} cannot be read: ENOENT`],
+  [["restore", tmpdir()], `${tmpdir()} is a folder`],
+  [["rpz", "rule", "add", "rpz.example", "ip:192.0.2.1/24", "drop"], "192.0.2.1/24"],
+  [["rpz", "rule", "add", "rpz.example", "qname:a.example", "drop", "--expires", "2001-01-01T00:00:00Z"], "is past"],
+])("%j is refused", async (words, text) => {
+  const called = palomar(words);
+  await expect(called).rejects.toBeInstanceOf(CommandRefused);
+  await expect(called).rejects.toThrow(text);
+});

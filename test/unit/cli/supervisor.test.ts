@@ -1,0 +1,80 @@
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { CommandRefused } from "../../../services/cli/command-errors.ts";
+import { Supervisor } from "../../../services/cli/supervisor.ts";
+import { loadConfig } from "../../../services/platform/config.ts";
+import { makeLogger } from "../../../services/platform/logger.ts";
+import { eventually } from "../../support/stack.ts";
+
+const node = process.execPath;
+let folder: string;
+/** What runs in the place of node, and says at once that the service is ready. */
+let standIn: string;
+/** Where it leaves its process id. */
+let pidFile: string;
+
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), "palomar-supervisor-"));
+  [standIn, pidFile] = [join(folder, "stand-in"), join(folder, "pid")];
+  const script = [
+    `#!${node}`,
+    `require("node:fs").writeFileSync(${JSON.stringify(pidFile)}, String(process.pid));`,
+    `process.on("message", ({ kind }) => kind === "stop" && process.exit(0));`,
+    `process.on("disconnect", () => process.exit(0));`,
+    `process.send({ kind: "ready", addresses: {} });`,
+  ];
+  writeFileSync(standIn, script.join("\n"), { mode: 0o700 });
+});
+afterEach(() => {
+  process.execPath = node;
+  rmSync(folder, { recursive: true });
+});
+
+function makeSupervisor(): Supervisor {
+  const config = loadConfig({});
+  if (!config.ok) throw new Error(config.error.join("\n"));
+  return new Supervisor({
+    config: config.value,
+    databaseUrl: "postgres://127.0.0.1:9/none",
+    secret: "a secret for tests only",
+    services: ["tracking"],
+    logger: makeLogger("test", "silent"),
+  });
+}
+
+/** What the system refuses shows in two ways: an `error` of what never began, as of EAGAIN, or an exception, as of ENOMEM. */
+describe.each<readonly [how: string, impossible: () => string, text: RegExp]>([
+  ["by an event", () => join(folder, "not-there"), /^tracking: spawn .*not-there ENOENT$/],
+  ["by an exception", () => "\0", /^tracking: .*null bytes/],
+])("a process that cannot be made, told %s,", (_, impossible, text) => {
+  test("ends a start with the reason", async () => {
+    process.execPath = impossible();
+    const start = makeSupervisor().start();
+    await expect(start).rejects.toBeInstanceOf(CommandRefused);
+    await expect(start).rejects.toThrow(text);
+  });
+
+  test("is tried again when a service has ended", async () => {
+    process.execPath = standIn;
+    const supervisor = makeSupervisor();
+    await supervisor.start();
+    try {
+      process.execPath = impossible();
+      process.kill(Number(readFileSync(pidFile, "utf8")), "SIGKILL");
+      await eventually(
+        async () => supervisor.restarts,
+        ([[, restarts] = ["tracking", 0]]) => restarts >= 2,
+      );
+      expect(supervisor.notReady).toEqual(["tracking"]);
+      process.execPath = standIn;
+      await eventually(
+        async () => supervisor.notReady,
+        (names) => names.length === 0,
+      );
+    } finally {
+      await supervisor.stop();
+    }
+  });
+});
