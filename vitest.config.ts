@@ -6,6 +6,8 @@ export default defineConfig({
   test: {
     // Most of what these tests do is to wait for sockets, disks and clocks: more files at once than cores.
     maxWorkers: 4,
+    // No file leaves anything behind for the next: modules are loaded once for all that a worker runs.
+    isolate: false,
     sequence: { sequencer: LongestFirst },
     // What hangs is to end; how fast things are is measured by the benchmarks, on a quiet machine.
     testTimeout: 300_000,
@@ -17,8 +19,6 @@ export default defineConfig({
         test: {
           name: "pure",
           include: ["test/{unit,golden,property,rules}/**/*.test.ts"],
-          // No file leaves anything behind for the next: modules are loaded once for all that a worker runs.
-          isolate: false,
         },
       },
       {
