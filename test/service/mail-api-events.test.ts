@@ -5,7 +5,7 @@ import { countEvents, foldEventCounts } from "../../services/store/mail/event-co
 import { prepareEventMonths } from "../../services/store/mail/event-partitions.ts";
 import { applyRetention } from "../../services/store/mail/event-retention.ts";
 import { type NewEvent, recordEvents } from "../../services/store/mail/events.ts";
-import { setInstanceSettings } from "../../services/store/mail/instances.ts";
+import { findInstanceByName, setInstanceSettings } from "../../services/store/mail/instances.ts";
 import { removeMessages } from "../../services/store/mail/message-retention.ts";
 import { readSeries } from "../../services/store/mail/statistics.ts";
 import { storeTouches } from "../../services/store/mail/tracking-events.ts";
@@ -123,6 +123,30 @@ describe("cantidad_eventos", () => {
     const always = { fechahora_desde: "0001-01-01T00:00:00", fechahora_hasta: "9999-12-31T23:59:59" };
     const everything = await api.south.call("GET", "/v1/ver_eventos", { ...always, pagina: 1, cantidad: 10 });
     expect(everything.body.eventos).toContainEqual(body.eventos[0]);
+  });
+
+  test("times that the clocks skip hold nothing, and make no period end before it begins", async () => {
+    const zone = (await findInstanceByName(api.db, "south"))!.timeZone;
+    await setInstanceSettings(api.db, api.south.id, { timeZone: "Europe/Madrid" });
+    const at = { instanceId: api.south.id, contactId: null, email: "x@example.org" };
+    await recordEvents(api.db, [
+      event("2022-03-27T00:59:59Z", "sent", at),
+      event("2022-03-27T01:00:00Z", "sent", at),
+      event("2022-03-27T01:30:00Z", "sent", at),
+    ]);
+    const times = async (from: string, to: string) => {
+      const period = { fechahora_desde: `2022-03-27_${from}`, fechahora_hasta: `2022-03-27T${to}` };
+      const page = await api.south.call("GET", "/v1/ver_eventos", { ...period, pagina: 1, cantidad: 10 });
+      const counts = await api.south.call("GET", "/v1/cantidad_eventos", period);
+      expect(counts.body.eventos[0]?.count ?? 0).toBe(page.body.total);
+      return page.body.eventos.map(({ timestamp }: { timestamp: string }) => timestamp.slice(-8));
+    };
+    expect(await times("01:00:00", "01:59:59")).toEqual(["01:59:59"]);
+    expect(await times("02:00:00", "02:59:59")).toEqual([]);
+    expect(await times("03:00:00", "03:59:59")).toEqual(["03:00:00", "03:30:00"]);
+    expect(await times("02:30:00", "03:10:00")).toEqual(["03:00:00"]);
+    expect(await times("01:30:00", "02:30:00")).toEqual(["01:59:59"]);
+    await setInstanceSettings(api.db, api.south.id, { timeZone: zone });
   });
 
   test("writers at once, while counts are folded: no event is lost or counted twice", async () => {

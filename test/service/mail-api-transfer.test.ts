@@ -161,6 +161,13 @@ test("an export read in again by another instance gives the same export", async 
   // Names that every object has something under.
   const inherited = ["constructor", "toString"].map((nombre) => ({ nombre, valor: "own" }));
   await api.north.call("POST", "/v1/contacto", { email: "inherited@example.org", campos: inherited });
+  // Names that columns of the profile have, and one that would lose its own wrapping.
+  const email = "columns@example.org";
+  const campos = ["XYZXYZDOBLEXYZXYZ", "ciudad", "email", "grupos", "nombre"].map((name) => ({
+    nombre: name,
+    valor: `custom ${name}`,
+  }));
+  const written = await api.north.call("POST", "/v1/contacto", { email, campos });
   const csv = await dump(api.north.id);
   expect(csv.match(/own/g)).toHaveLength(2);
   expect(csv).not.toContain("native code");
@@ -171,6 +178,8 @@ test("an export read in again by another instance gives the same export", async 
   expect(report.errors).toEqual([]);
   const lines = (text: string) => text.split("\r\n").sort();
   expect(lines(await dump(api.south.id))).toEqual(lines(csv));
+  const { contacto } = (await api.south.call("GET", `/v1/contacto/${email}`)).body;
+  expect(contacto).toMatchObject({ campos: written.body.contacto.campos, nombre: "", ciudad: "", grupos: [] });
 });
 
 describe("privacy", () => {

@@ -1,3 +1,5 @@
+import { connect } from "node:net";
+import { text } from "node:stream/consumers";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { EVENT_KINDS } from "../../services/store/mail/event-kinds.ts";
 import { setInstanceSettings } from "../../services/store/mail/instances.ts";
@@ -294,6 +296,17 @@ describe("unsubscribing", () => {
     await tracking.get(ana.open);
     expect(await stored(ana, 1)).toMatchObject([{ kind: "viewed" }]);
     expect(await isOff(ana)).toEqual([]);
+  });
+
+  test("the next request on a connection is answered behind a form that is too large", async () => {
+    const { unsubscribe } = await tracking.deliver("large@next.example.net", HTML);
+    const { hostname, port } = new URL(tracking.url);
+    const form = "x".repeat(300_000);
+    const socket = connect(Number(port), hostname);
+    socket.write(`POST ${unsubscribe} HTTP/1.1\r\nHost: t.test\r\nContent-Length: ${form.length}\r\n\r\n${form}`);
+    socket.write("GET /robots.txt HTTP/1.1\r\nHost: t.test\r\nConnection: close\r\n\r\n");
+    const heard = await text(socket);
+    expect([...heard.matchAll(/^HTTP\/1\.1 (\d+) /gm)].map(([, status]) => status)).toEqual(["413", "200"]);
   });
 
   test("refuses what is no form", async () => {

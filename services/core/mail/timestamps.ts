@@ -12,12 +12,12 @@ const TIMESTAMP_LENGTH = "2026-11-20T12:00:00".length;
 const TIMESTAMP = /^(?!0000)(\d{4}-\d\d-\d\d)[_T](\d\d:\d\d:\d\d)$/;
 
 /**
- * Reads `2026-11-20_12:00:00` or `2026-11-20T12:00:00`.
- * A time that a change of the clocks skips is read with the offset before the change.
- * @param repeated which moment is meant by a time that a change of the clocks repeats
+ * Reads `2026-11-20_12:00:00` or `2026-11-20T12:00:00` as an end of a period that both its ends belong to.
+ * A change of the clocks repeats some times: then the first one begins a period and the last one ends it. It skips others:
+ * a period begins at the change then, or ends with the second before it.
  * @returns undefined when it is neither, or no time of the calendar
  */
-export function parseTimestamp(text: string, timeZone: string, repeated: "first" | "last" = "first"): Date | undefined {
+export function parseTimestamp(text: string, timeZone: string, end: "first" | "last" = "first"): Date | undefined {
   const [, date, time] = TIMESTAMP.exec(text) ?? [];
   const wallMs = date === undefined ? Number.NaN : Date.parse(`${date}T${time}Z`);
   if (Number.isNaN(wallMs)) return undefined;
@@ -27,9 +27,23 @@ export function parseTimestamp(text: string, timeZone: string, repeated: "first"
   const before = wallMs - offsetMs(wallMs - MS_PER_DAY, timeZone);
   const after = wallMs - offsetMs(wallMs + MS_PER_DAY, timeZone);
   // There is no day after the last one of year 9999.
-  const candidates = (repeated === "first" ? [before, after] : [after, before]).filter(Number.isFinite);
-  const moment = candidates.find((candidate) => candidate + offsetMs(candidate, timeZone) === wallMs) ?? before;
-  return new Date(moment);
+  const candidates = (end === "first" ? [before, after] : [after, before]).filter(Number.isFinite);
+  const moment = candidates.find((candidate) => candidate + offsetMs(candidate, timeZone) === wallMs);
+  if (moment !== undefined || !(after < before)) return new Date(moment ?? before);
+  const change = findChange(after, before, timeZone);
+  return new Date(end === "first" ? change : change - 1_000);
+}
+
+/** The first second with another offset than that of `fromMs`. @param toMs has another one */
+function findChange(fromMs: number, toMs: number, timeZone: string): number {
+  const offset = offsetMs(fromMs, timeZone);
+  let [earlier, later] = [fromMs / 1_000, toMs / 1_000];
+  while (later - earlier > 1) {
+    const middle = Math.floor((earlier + later) / 2);
+    if (offsetMs(middle * 1_000, timeZone) === offset) earlier = middle;
+    else later = middle;
+  }
+  return later * 1_000;
 }
 
 const MS_PER_DAY = 86_400_000;

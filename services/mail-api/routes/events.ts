@@ -71,14 +71,16 @@ export function eventEndpoints({ db }: MailServices): AnyEndpoint<MailCaller>[] 
 
 /**
  * Both ends belong to the period, and timestamps are whole seconds: it lasts to the end of its last one. Where the
- * clocks go back, it takes in both rounds: periods that follow each other leave nothing out.
+ * clocks go back, it takes in both rounds; where they go forward, what is skipped holds nothing: periods that follow each
+ * other leave nothing out and take nothing in twice.
  */
 function readPeriod(fields: z.output<typeof periodFields>, timeZone: string): Result<Period, Refusal> {
   const from = parseTimestamp(fields.fechahora_desde, timeZone);
   if (from === undefined) return refuse(invalidField("fechahora_desde", "no timestamp"));
   const last = parseTimestamp(fields.fechahora_hasta, timeZone, "last");
   if (last === undefined) return refuse(invalidField("fechahora_hasta", "no timestamp"));
-  if (from > last) return refuse(invalidField("fechahora_desde", "after fechahora_hasta"));
+  const isAfter = fields.fechahora_desde.replace("_", "T") > fields.fechahora_hasta.replace("_", "T");
+  if (isAfter && from > last) return refuse(invalidField("fechahora_desde", "after fechahora_hasta"));
   return ok({ from, until: new Date(last.getTime() + 1_000) });
 }
 

@@ -1,5 +1,6 @@
 import type { EmailAddress } from "../../core/mail/address.ts";
 import type { Contact, ContactEvent } from "../../core/mail/contact.ts";
+import { bareTagName } from "../../core/mail/personalise.ts";
 import { type Db, queryRows } from "../../platform/db.ts";
 import { findContact, streamContacts } from "./contact-profiles.ts";
 import { findCopySpellings, listCopyEvents } from "./event-copies.ts";
@@ -26,6 +27,13 @@ const OPTIONAL_COLUMNS: typeof COLUMNS = [
   ["subtipo_dispositivo_id", ({ deviceSubtypeId }) => deviceSubtypeId],
 ];
 
+const COLUMN_NAMES: ReadonlySet<string> = new Set([...COLUMNS, ...OPTIONAL_COLUMNS].map(([name]) => name));
+
+/** A custom field's column: wrapped where its bare name would be read as something else. */
+function columnName(field: string): string {
+  return COLUMN_NAMES.has(field) || bareTagName(field) !== field ? `XYZ${field}XYZ` : field;
+}
+
 /** An instance's contacts as the CSV that `importContacts` reads, some lines at a time. */
 export async function* exportContacts(db: Db, instanceId: number): AsyncGenerator<string> {
   const [used] = await queryRows<{ profile: string[]; fields: string[] }>(
@@ -46,7 +54,8 @@ export async function* exportContacts(db: Db, instanceId: number): AsyncGenerato
     ...COLUMNS,
     ...OPTIONAL_COLUMNS.filter(([name]) => used!.profile.includes(name)),
     ...used!.fields.map(
-      (name) => [name, ({ fields }: Contact) => (Object.hasOwn(fields, name) ? fields[name]! : "")] as const,
+      (name) =>
+        [columnName(name), ({ fields }: Contact) => (Object.hasOwn(fields, name) ? fields[name]! : "")] as const,
     ),
   ];
   yield toCsvLine(columns.map(([name]) => name));

@@ -71,14 +71,16 @@ async function showPreferences(
   sendPreferencePage(ctx, subscription, choice);
 }
 
-/** @returns undefined for a body that no form and no mail program sends */
+/**
+ * Reads the whole of it, however long: a request that is left in the middle takes its connection with it.
+ * @returns undefined for a body that no form and no mail program sends
+ */
 async function readBody(request: IncomingMessage): Promise<string | undefined> {
   const chunks: Buffer[] = [];
   let sizeOctets = 0;
   for await (const chunk of request as AsyncIterable<Buffer>) {
     sizeOctets += chunk.length;
-    if (sizeOctets > MOST_BODY_OCTETS) return undefined;
-    chunks.push(chunk);
+    if (sizeOctets <= MOST_BODY_OCTETS) chunks.push(chunk);
   }
-  return Buffer.concat(chunks).toString("utf8");
+  return sizeOctets > MOST_BODY_OCTETS ? undefined : Buffer.concat(chunks).toString("utf8");
 }
