@@ -32,8 +32,8 @@ export interface LaneTools {
   messagesPerConnection(destination: string): number;
   /** False when the lease is no longer certain, the partition or the worker stops, or the destination's rate is used up. */
   mayGoOn(partition: LeasedPartition): boolean;
-  /** The partition was stopped: its batch is paused or cancelled, or its destination held. */
-  isStopped(partition: LeasedPartition): boolean;
+  /** False when the lease is no longer certain, or the partition's batch is paused or cancelled, or its destination held. */
+  mayLeave(partition: LeasedPartition): boolean;
   /** Takes note of a destination's exchangers. False when their provider has its sessions already. */
   admits(destination: string, exchangers: readonly string[]): boolean;
   /** The destination took mail, or is in trouble. */
@@ -191,13 +191,13 @@ export class Lane {
    * @returns undefined when it was not tried
    */
   async #attempt(composed: ComposedMessage, source: SourcePlace): Promise<AttemptResult | undefined> {
-    const { sessions, messagesPerConnection, isStopped } = this.#tools;
+    const { sessions, messagesPerConnection, mayLeave } = this.#tools;
     for (;;) {
       const acquired = await this.#acquire(source);
       if (acquired === undefined) return this.#putOff();
       if (!acquired.ok) return acquired.error;
-      // The last moment: what was stopped while this was being made ready does not leave.
-      if (isStopped(this.#partition)) return undefined;
+      // The last moment: making ready may have taken long, and what was stopped, or may be another's by now, does not leave.
+      if (!mayLeave(this.#partition)) return undefined;
       const pooled = acquired.value;
       const wasUsed = pooled.messages > 0;
       pooled.messages += 1;

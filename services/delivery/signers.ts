@@ -1,10 +1,13 @@
 import { createPrivateKey } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
 import { DkimSigner } from "../core/mail/dkim.ts";
 import type { Db } from "../platform/db.ts";
 import { findDkimKey } from "../store/mail/instances.ts";
 
 /** A key that was changed or taken away is signed with for so long at most, unless the database cannot be asked. */
 const KEPT_MS = 10_000;
+/** How long a message waits for news of a signer that is known: a silent database must not hold up mail. */
+const ANSWER_MS = 1_000;
 const MOST_KEPT = 1_000;
 
 /**
@@ -27,11 +30,16 @@ export class Signers {
     const kept = this.#kept.get(name);
     if (kept && performance.now() < kept.untilMs) return kept.signer;
     const read = this.#read(instanceId, domain);
-    const signer = kept === undefined ? read : read.catch(() => kept.signer);
+    const signer = kept === undefined ? read : soonOr(read, kept.signer);
+    this.#keep(name, signer);
+    signer.catch(() => this.#kept.delete(name));
+    if (kept) read.then(() => this.#keep(name, read)).catch(() => {}); // late news counts as well
+    return signer;
+  }
+
+  #keep(name: string, signer: Promise<DkimSigner | undefined>): void {
     if (this.#kept.size >= MOST_KEPT) this.#kept.clear();
     this.#kept.set(name, { signer, untilMs: performance.now() + KEPT_MS });
-    signer.catch(() => this.#kept.delete(name));
-    return signer;
   }
 
   async #read(instanceId: number, domain: string): Promise<DkimSigner | undefined> {
@@ -39,4 +47,9 @@ export class Signers {
     if (key === undefined) return undefined;
     return new DkimSigner([{ domain, selector: key.selector, privateKey: createPrivateKey(key.privateKeyPem) }]);
   }
+}
+
+/** What comes in time, or else what is known. */
+function soonOr<T>(news: Promise<T>, known: Promise<T>): Promise<T> {
+  return Promise.race([news, sleep(ANSWER_MS, known, { ref: false })]).catch(() => known);
 }

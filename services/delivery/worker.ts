@@ -28,7 +28,7 @@ export interface WorkerOptions {
   readonly observe: Observe;
   readonly tools: Omit<
     LaneTools,
-    "writer" | "messagesPerConnection" | "mayGoOn" | "isStopped" | "admits" | "noteDestination"
+    "writer" | "messagesPerConnection" | "mayGoOn" | "mayLeave" | "admits" | "noteDestination"
   >;
 }
 
@@ -204,16 +204,16 @@ export class DeliveryWorker {
       ...tools,
       writer: this.#writer,
       messagesPerConnection: (destination) => shaping.policyOf(destination).messagesPerConnection,
-      mayGoOn: ({ id, destination }) =>
-        !this.#stopping &&
-        !this.#lost.has(id) &&
-        !this.#stopped.has(id) &&
-        performance.now() < this.#leasesEndAtMs &&
-        shaping.takeToken(destination),
-      isStopped: ({ id }) => this.#stopped.has(id),
+      mayGoOn: ({ id, destination }) => !this.#stopping && this.#mayLeave(id) && shaping.takeToken(destination),
+      mayLeave: ({ id }) => this.#mayLeave(id),
       admits: (destination, exchangers) => shaping.learn(destination, exchangers),
       noteDestination: (destination, trouble) => this.#noteDestination(destination, trouble),
     };
+  }
+
+  #mayLeave(partitionId: number): boolean {
+    const isHeld = !this.#lost.has(partitionId) && performance.now() < this.#leasesEndAtMs;
+    return isHeld && !this.#stopped.has(partitionId);
   }
 
   /** Prolongs the leases well before they end; a lane stops sending when that has not succeeded in time. */

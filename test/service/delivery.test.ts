@@ -163,6 +163,17 @@ function beforeOnce(name: string, act: () => Promise<void>): () => boolean {
   return () => hasBegun;
 }
 
+/** Has the monotonic clock jump ahead when it is told to. To be asked for before a worker runs, which must not see it jump back. */
+function jumpingTime(): (ms: number) => void {
+  const now = performance.now.bind(performance);
+  let jumpedMs = 0;
+  const jumping = vi.spyOn(performance, "now").mockImplementation(() => now() + jumpedMs);
+  stops.push(() => jumping.mockRestore());
+  return (ms) => {
+    jumpedMs = ms;
+  };
+}
+
 /** As over a lost connection. */
 const failOnce = (name: string) =>
   beforeOnce(name, () => Promise.reject(new Error("Connection terminated unexpectedly")));
@@ -323,10 +334,7 @@ describe("faults", () => {
     const { db } = database;
     const { answers, far: slow } = await answeringOnDemand();
     const far = await sink();
-    const now = performance.now.bind(performance);
-    let jumpedMs = 0;
-    const late = vi.spyOn(performance, "now").mockImplementation(() => now() + jumpedMs);
-    stops.push(() => late.mockRestore());
+    const jump = jumpingTime();
     run(makeWorker(routes({ "slow.example.net": slow.port, "a.example.net": far.port })));
     stops.push(() => answers[0]?.());
     const held = await accept(["one@slow.example.net"]);
@@ -339,7 +347,7 @@ describe("faults", () => {
       (held) => held,
     );
     await db("partitions").where({ eeid }).update({ lease_owner: randomUUID() });
-    jumpedMs = 60_000;
+    jump(60_000);
     // Then the worker's leases are certain again.
     const leaseUntil = async () => (await db("partitions").where({ eeid: held }).first("lease_until")).lease_until;
     for (let prolonged = 0; prolonged < 2; prolonged += 1) {
@@ -349,6 +357,58 @@ describe("faults", () => {
     letGo();
     await untilSent(await accept(["two@a.example.net"]));
     expect(recipientsOf(far)).toEqual(["two@a.example.net"]);
+  });
+
+  test("a message that was made ready for longer than its lease lasts does not leave", async () => {
+    const far = await sink();
+    const known = routes({ "slow.example.net": far.port, "a.example.net": far.port });
+    let letGo: (() => void) | undefined;
+    const isKnown = new Promise<void>((resolve) => {
+      stops.push(resolve);
+      letGo = resolve;
+    });
+    let isAsked = false;
+    const findRoute: FindRoute = async (destination) => {
+      if (destination === "slow.example.net") {
+        isAsked = true;
+        await isKnown;
+      }
+      return known(destination);
+    };
+    const jump = jumpingTime();
+    run(makeWorker(findRoute));
+    const eeid = await accept(["one@slow.example.net"]);
+    await eventually(
+      async () => isAsked,
+      (asked) => asked,
+    );
+    await database.db("partitions").where({ eeid }).update({ lease_owner: randomUUID() });
+    jump(60_000);
+    letGo!();
+    await untilSent(await accept(["two@a.example.net"]));
+    expect(recipientsOf(far)).toEqual(["two@a.example.net"]);
+  });
+
+  test("a database that says nothing of the key that is known holds up no mail", async () => {
+    const { db } = database;
+    const { answers, far } = await answeringOnDemand();
+    const jump = jumpingTime();
+    run(makeWorker(routes({ "a.example.net": far.port })));
+    stops.push(() => answers.forEach((answer) => void answer()));
+    const eeid = await accept(["one@a.example.net", "two@a.example.net"]);
+    await untilOnTheWire(answers);
+    const blocker = await db.transaction();
+    stops.push(() => blocker.isCompleted() || blocker.commit());
+    await blocker.raw("lock table instance_domains in access exclusive mode");
+    jump(12_000);
+    answers[0]!();
+    await eventually(
+      async () => answers.length,
+      (count) => count === 2,
+    );
+    await blocker.commit();
+    answers[1]!();
+    await untilSent(eeid);
   });
 
   test("what is to be archived takes its share of the memory until it is stored", async () => {
