@@ -1,4 +1,4 @@
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useCallback, useLayoutEffect, useRef, useState } from "preact/hooks";
 
 interface MessageFrameProps {
   readonly title: string;
@@ -12,15 +12,16 @@ interface MessageFrameProps {
 export function MessageFrame({ title, html }: MessageFrameProps) {
   const frame = useRef<HTMLIFrameElement>(null);
   const [hasFocus, setHasFocus] = useState(false);
-  // `:focus` does not hold for a frame that has the focus: its own document has it. The window is told instead.
-  useEffect(() => {
-    const judge = () => setHasFocus(document.activeElement === frame.current);
+  const judge = useCallback(() => setHasFocus(document.activeElement === frame.current), []);
+  // `:focus` does not hold for a frame that has the focus: its own document has it. The window is told instead, from the
+  // moment on at which the frame is there: the Tab key may be quicker than an effect.
+  useLayoutEffect(() => {
     const events = ["blur", "focus"] as const;
     for (const event of events) addEventListener(event, judge);
     return () => {
       for (const event of events) removeEventListener(event, judge);
     };
-  }, []);
+  }, [judge]);
   return (
     <iframe
       ref={frame}
@@ -28,6 +29,7 @@ export function MessageFrame({ title, html }: MessageFrameProps) {
       title={title}
       sandbox=""
       srcdoc={html}
+      onLoad={judge}
     />
   );
 }
