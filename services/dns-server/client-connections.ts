@@ -1,6 +1,5 @@
 import type { Server, Socket } from "node:net";
-import { sourceOf } from "../platform/address-blocks.ts";
-import { Client } from "./client.ts";
+import { ConnectionCounts } from "../platform/connection-counts.ts";
 
 /** How many connections there may be; loopback clients are exempt from the limit for each client. */
 export interface ConnectionLimits {
@@ -16,12 +15,11 @@ export interface ConnectionLimits {
  * else listens to the server's `connection` event: a socket over the limit is destroyed there.
  */
 export class ClientConnections {
-  readonly #limits: ConnectionLimits;
   readonly #open = new Set<Socket>();
-  readonly #perClient = new Map<string, number>();
+  readonly #counts: ConnectionCounts;
 
   constructor(server: Server, limits: ConnectionLimits) {
-    this.#limits = limits;
+    this.#counts = new ConnectionCounts(limits.connectionsPerClient, limits.limitLoopback);
     server.maxConnections = limits.connections;
     server.prependListener("connection", (socket) => this.#admit(socket));
   }
@@ -37,22 +35,15 @@ export class ClientConnections {
       socket.destroy();
       return;
     }
-    const client = new Client();
-    client.setAddress(remoteAddress);
-    const source = sourceOf(remoteAddress);
-    const open = (this.#perClient.get(source) ?? 0) + 1;
-    const isLimited = this.#limits.limitLoopback || !client.isLoopback;
-    if (isLimited && open > this.#limits.connectionsPerClient) {
+    if (this.#counts.enter(socket, remoteAddress) > 0) {
+      this.#counts.leave(socket);
       socket.destroy();
       return;
     }
     this.#open.add(socket);
-    this.#perClient.set(source, open);
     socket.once("close", () => {
       this.#open.delete(socket);
-      const left = (this.#perClient.get(source) ?? 1) - 1;
-      if (left === 0) this.#perClient.delete(source);
-      else this.#perClient.set(source, left);
+      this.#counts.leave(socket);
     });
   }
 }

@@ -4,13 +4,13 @@ import type { SMTPServer, SMTPServerAuthentication, SMTPServerDataStream, SMTPSe
 import { describeSmtpReply, type SmtpReply } from "../core/mail/smtp-reply.ts";
 import { MODERN_CIPHERS, type ServerCertificate } from "./certificate.ts";
 import type { HostPort } from "./config-values.ts";
+import { ConnectionCounts } from "./connection-counts.ts";
 import { isLoopback } from "./http/limits.ts";
 import { bindWithPatience, formatBound } from "./http/listen.ts";
 import type { Observe } from "./observation.ts";
 import { SMTP_LIMITS, type SmtpLimits } from "./smtp-limits.ts";
 import { MessageCollector } from "./smtp-message-collector.ts";
 import { RecipientLists, withPlainDomain } from "./smtp-recipient-lists.ts";
-import { SmtpSources } from "./smtp-sources.ts";
 import { ENCRYPTION_REQUIRED, StrictSmtpServer } from "./smtp-strict-server.ts";
 import { inSpan } from "./tracing.ts";
 
@@ -108,7 +108,7 @@ function makeServer<User>(
   collector: MessageCollector,
 ): SMTPServer {
   const { observe, limits = SMTP_LIMITS } = options;
-  const sources = new SmtpSources(limits.connectionsPerSource, options.limitLoopback);
+  const sources = new ConnectionCounts(limits.connectionsPerSource, options.limitLoopback);
   const opened = new WeakSet<SMTPServerSession>();
   const recipients = new RecipientLists();
   const sessionOf = (session: SMTPServerSession): SmtpSession<User> => ({

@@ -1,19 +1,19 @@
 import type { Socket } from "node:net";
 import { SMTPServer, type SMTPServerOptions } from "smtp-server";
 import { describeSmtpReply, type SmtpReply } from "../core/mail/smtp-reply.ts";
+import type { ConnectionCounts } from "./connection-counts.ts";
 import { isLoopback } from "./http/limits.ts";
 import type { Observe } from "./observation.ts";
 import { requireSyntax, type SmtpConnection } from "./smtp-command-syntax.ts";
 import type { SmtpLimits } from "./smtp-limits.ts";
 import { type Awaited, SmtpPatience } from "./smtp-patience.ts";
-import type { SmtpSources } from "./smtp-sources.ts";
 
 export interface StrictSmtpServerOptions extends SMTPServerOptions {
   readonly maxRecipients: number;
   readonly plaintextAuthOnLoopback: boolean;
   readonly limits: SmtpLimits;
   /** Counts handshakes and sessions; it is for `onConnect` to refuse what is in excess, and for `onClose` to take it out. */
-  readonly sources: SmtpSources;
+  readonly sources: ConnectionCounts;
   readonly observe: Observe;
 }
 

@@ -2,7 +2,7 @@ import { sourceOf } from "./address-blocks.ts";
 import { isLoopback } from "./http/limits.ts";
 
 /** How many connections each client has: an IPv4 address, or an IPv6 /64. */
-export class SmtpSources {
+export class ConnectionCounts {
   readonly #most: number;
   readonly #limitLoopback: boolean;
   readonly #open = new Map<string, number>();
