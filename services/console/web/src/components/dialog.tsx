@@ -18,33 +18,22 @@ interface DialogProps {
 /** A window over the page; it is open while it is drawn. Esc closes it, and the focus goes back to where it was. */
 export function Dialog({ title, onClose, children, wide }: DialogProps) {
   const element = useRef<HTMLDialogElement>(null);
-  const isDrawn = useRef(true);
   const titleId = useId();
   // In the same breath as it is drawn: what is typed meanwhile would go to the page behind it.
   useLayoutEffect(() => {
     const dialog = element.current;
     dialog?.showModal();
-    return () => {
-      isDrawn.current = false;
-      // Only a closed dialog gives the focus back: the page behind an open one takes none.
-      dialog?.close();
-    };
+    // Only a closed dialog gives the focus back: the page behind an open one takes none.
+    return () => dialog?.close();
   }, []);
+  // Before the dialog closes, not with its `close` event, which comes after the focus is back: a button that is pressed
+  // in between would open what is closed the next moment. A file chooser's `cancel` comes by here too.
+  const closeOnEsc = (event: Event) => event.target === element.current && onClose();
   return (
-    <dialog
-      ref={element}
-      class={wide ? "dialog wide" : "dialog"}
-      aria-labelledby={titleId}
-      onClose={() => isDrawn.current && onClose()}
-    >
+    <dialog ref={element} class={wide ? "dialog wide" : "dialog"} aria-labelledby={titleId} onCancel={closeOnEsc}>
       <header class="dialog-head">
         <h2 id={titleId}>{title}</h2>
-        <button
-          type="button"
-          class="icon-button"
-          aria-label={texts().shell.close}
-          onClick={() => element.current?.close()}
-        >
+        <button type="button" class="icon-button" aria-label={texts().shell.close} onClick={onClose}>
           <Icon name="close" />
         </button>
       </header>
