@@ -60,6 +60,8 @@ export class Lane {
   #session: PooledSession | undefined;
   #source: SourcePlace | undefined;
   #putOffSeconds = 0;
+  /** Since when the far side has had the turn. */
+  #waitsSinceMs: number | undefined;
   /** A result that is the same for every recipient of the destination. */
   #trouble: AttemptResult | undefined;
 
@@ -69,8 +71,13 @@ export class Lane {
     this.#draw = tools.random();
   }
 
+  /** For how long it has been waiting for the far side: a connection, a reply. */
+  get waitedMs(): number {
+    return this.#waitsSinceMs === undefined ? 0 : performance.now() - this.#waitsSinceMs;
+  }
+
   async run(deliveries: readonly DueDelivery[]): Promise<void> {
-    const { writer, sessions, messagesPerConnection, mayGoOn } = this.#tools;
+    const { writer, mayGoOn } = this.#tools;
     try {
       for (const delivery of deliveries) {
         await writer.waitForRoom();
@@ -81,7 +88,7 @@ export class Lane {
       this.#putOff(); // or it would be taken, and fail, again and again without a pause
       throw error;
     } finally {
-      if (this.#session) sessions.release(this.#session, messagesPerConnection(this.#partition.destination));
+      this.#giveSessionBack();
       this.#source?.leave();
       const { instanceId, id: partitionId } = this.#partition;
       writer.release({ instanceId, partitionId, putOffSeconds: this.#putOffSeconds });
@@ -112,10 +119,14 @@ export class Lane {
     if (!prepared.ok) return { result: prepared.error };
     const source = this.#enterPool(prepared.value);
     if (!source?.takeToken()) return this.#putOff();
+    // First of all: a destination that does not answer is to take no memory for messages.
+    const reached = await this.#acquire(source);
+    if (reached === undefined) return this.#putOff();
+    if (!reached.ok && !prepared.value.message.archive) return { result: reached.error };
     const giveBack = await this.#tools.budget.take(prepared.value.composingOctets);
     let attempt: Attempt | undefined;
     try {
-      attempt = await this.#composeAndAttempt(prepared.value, delivery, source);
+      attempt = await this.#composeAndAttempt(prepared.value, delivery, source, reached);
     } finally {
       if (attempt?.archived === undefined) giveBack();
     }
@@ -126,10 +137,12 @@ export class Lane {
     prepared: PreparedMessage,
     delivery: DueDelivery,
     source: SourcePlace,
+    reached: Result<PooledSession, AttemptResult>,
   ): Promise<Attempt | undefined> {
     const composed = await this.#compose(prepared, delivery);
     if (!composed.ok) return { result: composed.error };
-    const result = await this.#attempt(composed.value, source);
+    // The archive keeps also what could not leave.
+    const result = reached.ok ? await this.#attempt(composed.value, source) : reached.error;
     return result && { result, archived: composed.value.archived };
   }
 
@@ -191,7 +204,7 @@ export class Lane {
    * @returns undefined when it was not tried
    */
   async #attempt(composed: ComposedMessage, source: SourcePlace): Promise<AttemptResult | undefined> {
-    const { sessions, messagesPerConnection, mayLeave } = this.#tools;
+    const { messagesPerConnection, mayLeave } = this.#tools;
     for (;;) {
       const acquired = await this.#acquire(source);
       if (acquired === undefined) return this.#putOff();
@@ -201,10 +214,9 @@ export class Lane {
       const pooled = acquired.value;
       const wasUsed = pooled.messages > 0;
       pooled.messages += 1;
-      const sent = await pooled.session.send(composed.envelope, composed.octets);
+      const sent = await this.#waitFor(pooled.session.send(composed.envelope, composed.octets));
       if (!pooled.session.usable || pooled.messages >= messagesPerConnection(this.#partition.destination)) {
-        this.#session = undefined;
-        sessions.release(pooled, messagesPerConnection(this.#partition.destination));
+        this.#giveSessionBack();
       }
       if (sent.ok) return { kind: "accepted", reply: sent.value };
       if (!wasUsed || !isStaleSession(sent.error)) return { kind: "failed", failure: sent.error };
@@ -213,17 +225,34 @@ export class Lane {
 
   /** @returns undefined while the destination's provider has no room */
   async #acquire(source: SourcePlace): Promise<Result<PooledSession, AttemptResult> | undefined> {
-    if (this.#session) return ok(this.#session);
+    if (this.#session?.session.usable) return ok(this.#session);
+    this.#giveSessionBack();
     const { findRoute, admits, sessions } = this.#tools;
     const { destination } = this.#partition;
-    const route = await findRoute(destination);
+    const route = await this.#waitFor(findRoute(destination));
     if (!route.ok) return refuse({ kind: "unroutable", reply: route.error });
     const exchangers = route.value.peers.map(({ name }) => name);
     if (!admits(destination, exchangers)) return undefined;
-    const acquired = await sessions.acquire(route.value, source);
+    const acquired = await this.#waitFor(sessions.acquire(route.value, source));
     if (!acquired.ok) return refuse({ kind: "failed", failure: acquired.error });
     this.#session = acquired.value;
     return acquired;
+  }
+
+  #giveSessionBack(): void {
+    if (this.#session === undefined) return;
+    const { sessions, messagesPerConnection } = this.#tools;
+    sessions.release(this.#session, messagesPerConnection(this.#partition.destination));
+    this.#session = undefined;
+  }
+
+  async #waitFor<T>(farSide: Promise<T>): Promise<T> {
+    this.#waitsSinceMs = performance.now();
+    try {
+      return await farSide;
+    } finally {
+      this.#waitsSinceMs = undefined;
+    }
   }
 
   #note(result: AttemptResult): void {

@@ -23,6 +23,7 @@ const poolPolicy = z.strictObject({
 
 const deliveryPolicy = z.strictObject({
   lanes: atLeastOne,
+  waitingLanes: z.int().min(0).default(1000),
   leaseSeconds: z.int().min(10),
   flushMs: z.int().min(0).max(1000),
   flushOutcomes: atLeastOne,
@@ -54,7 +55,8 @@ export type BounceSpikeRule = DeliveryPolicy["bounceSpike"];
 
 /**
  * The content of config/delivery.json.
- * `lanes`: partitions that a worker delivers at once. `leaseSeconds`: after which a dead worker's partitions go to
+ * `lanes`: partitions that a worker delivers at once. `waitingLanes`: how many more it has under way while far sides let
+ * it wait, for a connection or a reply. `leaseSeconds`: after which a dead worker's partitions go to
  * others. `flushMs`, `flushOutcomes`: outcomes are gathered for that long, or until there are so many, and then stored
  * (see `mostUnnoted`).
  * `mostBackOffSeconds`: the longest that a destination in trouble is left alone. `composingOctets`: memory for the
@@ -65,10 +67,10 @@ export type DeliveryPolicy = z.output<typeof deliveryPolicy>;
 
 /**
  * What a worker that dies may have sent without a note of it, at most, and what is then sent again: a window of outcomes
- * that is being stored, the next one, and a message on the wire of each lane.
+ * that is being stored, the next one, and a message on the wire for each partition that it held.
  */
-export function mostUnnoted({ flushOutcomes, lanes }: Pick<DeliveryPolicy, "flushOutcomes" | "lanes">): number {
-  return 2 * flushOutcomes + lanes;
+export function mostUnnoted({ flushOutcomes }: Pick<DeliveryPolicy, "flushOutcomes">, partitions: number): number {
+  return 2 * flushOutcomes + partitions;
 }
 
 /** Checks the content of the file. @returns refused with a sentence */

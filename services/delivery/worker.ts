@@ -43,6 +43,8 @@ const BETWEEN_LOOKS_MS = 40;
 const WAKE_LIMIT = 1_000;
 /** Destinations in back-off that are remembered; of a forgotten one the back-off ends by itself. */
 const MOST_TROUBLED = 10_000;
+/** A lane whose far side lets it wait for longer makes room for another one. */
+const LONG_WAIT_MS = 2_000;
 /** A lane stops this long before its lease ends: what it has just begun must end within it. */
 const LEASE_MARGIN_MS = 5_000;
 
@@ -56,7 +58,7 @@ export class DeliveryWorker {
   readonly #writer: OutcomeWriter;
   readonly #wakeUp = new WakeUp();
   readonly #stop = new WakeUp();
-  readonly #lanes = new Map<number, Promise<void>>();
+  readonly #lanes = new Map<number, { readonly lane: Lane; readonly done: Promise<void> }>();
   /** Partitions that were leased, and whose recipients are being loaded. */
   #starting: readonly number[] = [];
   /** Partitions whose lease ended before it could be prolonged. */
@@ -108,7 +110,7 @@ export class DeliveryWorker {
     this.#wakeUp.ring();
     this.#stop.ring();
     await this.#running;
-    await Promise.all(this.#lanes.values());
+    await Promise.all([...this.#lanes.values()].map(({ done }) => done));
     await this.#writer.drain();
     this.#options.tools.sessions.close();
   }
@@ -136,7 +138,7 @@ export class DeliveryWorker {
   async #leaseSome(): Promise<number> {
     const { db, policy, shaping } = this.#options;
     await this.#wakeDue();
-    const limit = policy.lanes - this.#lanes.size;
+    const limit = this.#freeLanes();
     const room = shaping.room();
     this.#wasShort = limit === 0 || [...room.values()].includes(0);
     if (limit === 0) return 0;
@@ -157,12 +159,20 @@ export class DeliveryWorker {
     return partitions.length;
   }
 
+  /** What waits for its far side, a dead one for half a minute and a stalled one for longer, holds up no other destination. */
+  #freeLanes(): number {
+    const { lanes, waitingLanes } = this.#options.policy;
+    const running = [...this.#lanes.values()];
+    const waiting = running.filter(({ lane }) => lane.waitedMs > LONG_WAIT_MS).length;
+    return Math.max(0, lanes + Math.min(waiting, waitingLanes) - running.length);
+  }
+
   async #wakeDue(): Promise<void> {
     if (performance.now() - this.#wokenAtMs < POLL_MS) return;
     this.#wokenAtMs = performance.now();
     const { db, policy, observe } = this.#options;
     for (const { workerId, partitions, recipients } of await wakePartitions(db, WAKE_LIMIT)) {
-      const mostRepeated = Math.min(recipients, mostUnnoted(policy));
+      const mostRepeated = Math.min(recipients, mostUnnoted(policy, partitions));
       observe({ kind: "leases-taken-over", level: "warn", worker: workerId, partitions, recipients, mostRepeated });
     }
   }
@@ -185,7 +195,8 @@ export class DeliveryWorker {
   #startLane(partition: LeasedPartition, deliveries: readonly DueDelivery[]): void {
     const { shaping, observe } = this.#options;
     shaping.begin(partition.destination);
-    const done = new Lane(partition, this.#laneTools())
+    const lane = new Lane(partition, this.#laneTools());
+    const done = lane
       .run(deliveries)
       .catch((error: unknown) => observe({ kind: "lane-failed", level: "error", partition: partition.id, err: error }))
       .finally(() => {
@@ -195,7 +206,7 @@ export class DeliveryWorker {
         this.#stopped.delete(partition.id);
         if (this.#wasShort) this.#wakeUp.ring();
       });
-    this.#lanes.set(partition.id, done);
+    this.#lanes.set(partition.id, { lane, done });
   }
 
   #laneTools(): LaneTools {
