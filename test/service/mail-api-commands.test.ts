@@ -262,6 +262,17 @@ describe("palomar instance", () => {
       "west",
     ]);
   });
+
+  test("instances with one sender domain have a key each, under names of their own", async () => {
+    const names = ["twin-a", "twin-b", "twin-c"];
+    for (const name of names) await palomar("instance", "add", name, "--host", `${name}.test`);
+    await Promise.all(names.map((name) => palomar("instance", "domain", "add", name, "twin.example")));
+    const shown = await Promise.all(names.map((name) => palomar("instance", "dkim", "show", name, "twin.example")));
+    const keys = shown.map(({ json }) => json as { selector: string; value: string });
+    expect(new Set(keys.map(({ value }) => value)).size).toBe(3);
+    expect(new Set(keys.map(({ selector }) => selector)).size).toBe(3);
+    expect(keys.filter(({ selector }) => selector === "palomar")).toHaveLength(1);
+  });
 });
 
 describe("palomar contact", () => {

@@ -1,7 +1,7 @@
 import { hashApiKey } from "../../core/api-key.ts";
 import { generateDkimKey } from "../../core/mail/dkim.ts";
 import { open, seal } from "../../core/secret-box.ts";
-import { type Db, isUniqueViolation, queryRows } from "../../platform/db.ts";
+import { type Db, isUniqueViolation, queryRows, type Transaction } from "../../platform/db.ts";
 
 /** A mail customer: its own host, key, contacts and campaigns. */
 export interface Instance {
@@ -70,7 +70,7 @@ export async function addInstance(
         },
         ["id"],
       );
-      for (const domain of instance.domains) await addInstanceDomain(transaction, secret, id, domain);
+      for (const domain of instance.domains.toSorted()) await addInstanceDomain(transaction, secret, id, domain);
     });
     return undefined;
   } catch (error) {
@@ -156,18 +156,27 @@ export async function listInstanceDomains(db: Db, instanceId: number): Promise<I
 /** Adds a sender domain with a new DKIM key. @returns false when the instance has it already; its key is then kept */
 export async function addInstanceDomain(db: Db, secret: string, instanceId: number, domain: string): Promise<boolean> {
   const { privateKeyPem, record } = await generateDkimKey("rsa");
-  const added = await db("instance_domains")
-    .insert({
-      instance_id: instanceId,
-      domain,
-      dkim_selector: DKIM_SELECTOR,
-      dkim_key_sealed: seal(secret, DKIM_KEY_PURPOSE, privateKeyPem),
-      dkim_record: record,
-    })
-    .onConflict(["instance_id", "domain"])
-    .ignore()
-    .returning("domain");
-  return added.length > 0;
+  return db.transaction(async (transaction) => {
+    const added = await transaction("instance_domains")
+      .insert({
+        instance_id: instanceId,
+        domain,
+        dkim_selector: await freeSelector(transaction, instanceId, domain),
+        dkim_key_sealed: seal(secret, DKIM_KEY_PURPOSE, privateKeyPem),
+        dkim_record: record,
+      })
+      .onConflict(["instance_id", "domain"])
+      .ignore()
+      .returning("domain");
+    return added.length > 0;
+  });
+}
+
+/** Instances with one domain have a key each: under one name only one of them could be published. */
+async function freeSelector(transaction: Transaction, instanceId: number, domain: string): Promise<string> {
+  await transaction.raw("select pg_advisory_xact_lock(hashtextextended(?, 0))", [domain]);
+  const taken = await transaction("instance_domains").where({ domain, dkim_selector: DKIM_SELECTOR }).first();
+  return taken === undefined ? DKIM_SELECTOR : `${DKIM_SELECTOR}-${instanceId}`;
 }
 
 /** Removes a sender domain with its DKIM key. @returns false when the instance has no such domain */
