@@ -28,11 +28,16 @@ export function makeFindDane(lookUp: LookUpSecurely): FindDane {
     const [v4, v6] = await Promise.all([lookUp(exchanger, TYPE.A), lookUp(exchanger, TYPE.AAAA)]);
     // RFC 7672 §2.2.1: an exchanger in an unsigned zone has no TLSA records that could be trusted.
     if (!v4.secure && !v6.secure) return v4.kind === "failure" && v6.kind === "failure" ? { kind: "unknown" } : NONE;
-    const tlsa = await lookUp(`_${port}._tcp.${exchanger}`, TYPE.TLSA);
-    if (tlsa.kind === "failure") return { kind: "unknown" };
-    if (tlsa.kind === "absent" || !tlsa.secure) return NONE;
-    const records = usableTlsa(tlsa.records.flatMap((rdata) => readTlsa(rdata) ?? []));
-    return { kind: "proof", requirement: { records, names: [exchanger, domain].map(withoutDot) } };
+    // RFC 7672 §2.2.2: of an alias, the records of what it leads to come first.
+    const { owner } = [v4, v6].find(({ kind, secure }) => kind === "found" && secure) ?? { owner: exchanger };
+    for (const base of new Set([owner, exchanger].map(withoutDot))) {
+      const tlsa = await lookUp(`_${port}._tcp.${base}`, TYPE.TLSA);
+      if (tlsa.kind === "failure") return { kind: "unknown" };
+      if (tlsa.kind === "absent" || !tlsa.secure) continue;
+      const records = usableTlsa(tlsa.records.flatMap((rdata) => readTlsa(rdata) ?? []));
+      return { kind: "proof", requirement: { records, names: [base, withoutDot(domain)] } };
+    }
+    return NONE;
   };
 }
 

@@ -1,7 +1,7 @@
 import { randomInt } from "node:crypto";
 import { readRrsig } from "../core/dns/dnssec/rrsig.ts";
 import { decodeMessage, encodeMessage, type Message } from "../core/dns/message.ts";
-import { type DomainName, parseDomainName, sameName } from "../core/dns/name.ts";
+import { type DomainName, formatDomainName, parseDomainName, sameName } from "../core/dns/name.ts";
 import { CLASS, OPCODE, RCODE, TYPE } from "../core/dns/rr-types.ts";
 import type { HostPort } from "./config-values.ts";
 import { exchangeTcp, exchangeUdp } from "./dns-exchange.ts";
@@ -13,6 +13,8 @@ export interface SecureAnswer {
   readonly kind: "found" | "absent" | "failure";
   /** The resolver has validated it, presence or absence (RFC 4035 §3.2.3: AD). */
   readonly secure: boolean;
+  /** Whose records these are: the name that was asked for, or the one that its aliases lead to; A-labels. */
+  readonly owner: string;
   /** RDATA of the records of that type, in wire form. */
   readonly records: readonly Uint8Array[];
   /** Their TTL where they come from: signatures tell it (RFC 4034 §3.1.4), else what is left of it; 0 without any. */
@@ -26,7 +28,6 @@ const TIMEOUT_MS = 2_500;
 const TRIES = 2;
 /** What passes without fragments (RFC 9715). */
 const UDP_PAYLOAD_OCTETS = 1_232;
-const FAILURE: SecureAnswer = { kind: "failure", secure: false, records: [], ttlSeconds: 0 };
 
 /**
  * Look-ups that tell whether the answer was validated. The path to the resolver has to be trusted: it is one of our own,
@@ -35,14 +36,15 @@ const FAILURE: SecureAnswer = { kind: "failure", secure: false, records: [], ttl
 export async function makeSecureLookup(server: HostPort): Promise<LookUpSecurely> {
   const host = await findResolverAddress(server.host);
   return async (name, type) => {
+    const nothing: SecureAnswer = { kind: "failure", secure: false, owner: name, records: [], ttlSeconds: 0 };
     const qname = parseDomainName(name.endsWith(".") ? name : `${name}.`);
-    if (!qname.ok) return FAILURE;
+    if (!qname.ok) return nothing;
     const question = { qname: qname.value, type };
     for (let tried = 0; tried < TRIES; tried += 1) {
       const answer = await ask({ host, port: server.port }, question);
-      if (answer !== undefined) return read(answer, question);
+      if (answer !== undefined) return read(answer, question, nothing);
     }
-    return FAILURE;
+    return nothing;
   };
 }
 
@@ -51,17 +53,18 @@ interface SecureQuestion {
   readonly type: number;
 }
 
-function read(answer: Message, { type }: SecureQuestion): SecureAnswer {
+function read(answer: Message, { type }: SecureQuestion, nothing: SecureAnswer): SecureAnswer {
   const secure = answer.flags.ad;
-  if (answer.rcode === RCODE.NXDOMAIN) return { ...FAILURE, kind: "absent", secure };
-  if (answer.rcode !== RCODE.NOERROR) return FAILURE;
+  if (answer.rcode === RCODE.NXDOMAIN) return { ...nothing, kind: "absent", secure };
+  if (answer.rcode !== RCODE.NOERROR) return nothing;
   // Aliases on the way are validated with what they lead to.
   const found = answer.answers.filter((record) => record.type === type);
   const records = found.map(({ rdata }) => rdata);
   const signed = answer.answers.filter((record) => record.type === TYPE.RRSIG).map(({ rdata }) => readRrsig(rdata));
   const ttls = signed.filter(({ typeCovered }) => typeCovered === type).map(({ originalTtl }) => originalTtl);
   const ttlSeconds = Math.max(0, ...found.map(({ ttl }) => ttl), ...ttls);
-  return { kind: records.length > 0 ? "found" : "absent", secure, records, ttlSeconds };
+  const owner = found[0] ? formatDomainName(found[0].owner) : nothing.owner;
+  return { kind: records.length > 0 ? "found" : "absent", secure, owner, records, ttlSeconds };
 }
 
 async function ask(server: HostPort, question: SecureQuestion): Promise<Message | undefined> {

@@ -58,6 +58,16 @@ describe.skipIf(missing.length > 0)(`DANE by zones that a real resolver validate
           ...(record ? [`_${port}._tcp.mx-${name} TLSA ${record}`] : []),
         ];
       }),
+      // Exchangers that are aliases: of what they lead to, or else their own.
+      "target MX 10 mx-target",
+      "mx-target CNAME host-target",
+      "host-target A 127.0.0.1",
+      `_${encrypting.port}._tcp.host-target TLSA ${tlsa.ee}`,
+      `_${encrypting.port}._tcp.mx-target TLSA ${tlsa.wrong}`,
+      "alias MX 10 mx-alias",
+      "mx-alias CNAME host-alias",
+      "host-alias A 127.0.0.1",
+      `_${encrypting.port}._tcp.mx-alias TLSA ${tlsa.wrong}`,
       "",
     ].join("\n");
     let folder = "";
@@ -153,6 +163,8 @@ ${["dane.test", "bogus.test", "unsigned.test"]
     ["unusable.dane.test", "dane, encrypted"],
     ["none.dane.test", "opportunistic, encrypted"],
     ["clear.dane.test", "no STARTTLS"],
+    ["target.dane.test", "dane, encrypted"],
+    ["alias.dane.test", "DANE: the certificate matches no TLSA record"],
   ])("%s: %s", async (domain, outcome) => {
     expect(await meet(domain)).toEqual(outcome);
   });
