@@ -23,6 +23,11 @@ const MS_PER_DAY = 86_400_000;
 /** A copy is rendered, joined with its signature, and lies in the socket's buffer, encoded. */
 const COMPOSING_FACTOR = 4;
 
+/** About what the composing of one copy takes. */
+export function composingOctets(contentOctets: number): number {
+  return COMPOSING_FACTOR * contentOctets;
+}
+
 export interface ComposeOptions {
   readonly secret: string;
   readonly bounceDomain: string;
@@ -37,8 +42,6 @@ export interface PreparedMessage {
   readonly compiled?: CompiledMessage;
   /** Links of the template that are counted. */
   readonly links: readonly LinkId[];
-  /** About what the composing of one copy takes. */
-  readonly composingOctets: number;
   readonly to?: readonly Mailbox[];
   readonly cc?: readonly Mailbox[];
   /** Asked for each copy: a message may take hours. Undefined when the domain was taken away: the copy leaves unsigned. */
@@ -60,11 +63,10 @@ export async function prepareMessage(
   message: StoredMessage,
 ): Promise<PreparedMessage> {
   const shared = { message, findSigner: () => signers.find(message.instanceId, message.senderDomain) };
-  const composingOctets = COMPOSING_FACTOR * sizeOf(message.content);
   if (message.content.kind === "finished") {
     const links = new Map(Object.entries(message.content.tracking?.links ?? {}));
     await saveTrackedLinks(db, message, links);
-    return { ...shared, links: [...links.keys()], composingOctets };
+    return { ...shared, links: [...links.keys()] };
   }
   const { template, attachments } = message.content;
   const html = template.unsubscribe ? withUnsubscribeLink(template.html) : template.html;
@@ -83,7 +85,7 @@ export async function prepareMessage(
   // What is stored was checked when it was accepted.
   if (!compiled.ok) throw new Error(`message ${message.id} cannot be compiled: ${compiled.error}`);
   const links = [...tracked.links.keys()];
-  return { ...shared, compiled: compiled.value, links, composingOctets, ...visibleAddressees(template) };
+  return { ...shared, compiled: compiled.value, links, ...visibleAddressees(template) };
 }
 
 /** Renders and signs one recipient's copy. The same delivery always gives the same text, so that a retry is no second message. */
@@ -153,13 +155,6 @@ function finish({ octets, unsubscribe }: FinishedContent, unsubscribeUrl: string
     plainField("List-Unsubscribe", `<${unsubscribeUrl}>`) +
     plainField("List-Unsubscribe-Post", "List-Unsubscribe=One-Click");
   return Buffer.concat([Buffer.from(added, "latin1"), octets]);
-}
-
-/** Octets of a message's content as it was given. */
-export function sizeOf(content: StoredMessage["content"]): number {
-  if (content.kind === "finished") return content.octets.length;
-  const attachments = content.attachments.reduce((sum, { content: octets }) => sum + octets.length, 0);
-  return attachments + Buffer.byteLength(content.template.html);
 }
 
 function visibleAddressees({ to, cc }: StoredTemplate): { to?: readonly Mailbox[]; cc?: readonly Mailbox[] } {

@@ -6,7 +6,13 @@ import type { SmtpFailure } from "../platform/smtp-client.ts";
 import { inSpan } from "../platform/tracing.ts";
 import type { DeliveryOutcome } from "../store/mail/deliveries.ts";
 import type { DueDelivery, LeasedPartition } from "../store/mail/queue-leases.ts";
-import { type ComposedMessage, type ComposeOptions, composeMessage, type PreparedMessage } from "./compose.ts";
+import {
+  type ComposedMessage,
+  type ComposeOptions,
+  composeMessage,
+  composingOctets,
+  type PreparedMessage,
+} from "./compose.ts";
 import { type AttemptResult, concernsDestination, decide, type Outcome } from "./decide.ts";
 import type { MessageCache } from "./message-cache.ts";
 import type { OctetBudget } from "./octet-budget.ts";
@@ -98,10 +104,7 @@ export class Lane {
   /** In the trace of the call that sent it. */
   #deliverTraced(delivery: DueDelivery): Promise<boolean> {
     const attributes = { "palomar.delivery_id": delivery.id, "palomar.attempt": delivery.attempts + 1 };
-    const parent = async () => {
-      const { message } = await this.#tools.messages.find(this.#partition.messageId);
-      return { traceparent: message.traceParent };
-    };
+    const parent = { traceparent: this.#partition.message.traceParent };
     return inSpan("deliver", { kind: "consumer", attributes, parent }, () => this.#deliver(delivery));
   }
 
@@ -115,18 +118,17 @@ export class Lane {
   }
 
   async #composeAndSend(delivery: DueDelivery): Promise<Attempt | undefined> {
-    const prepared = await this.#prepare(delivery);
-    if (!prepared.ok) return { result: prepared.error };
-    const source = this.#enterPool(prepared.value);
+    const { archive, contentOctets } = this.#partition.message;
+    const source = this.#enterPool();
     if (!source?.takeToken()) return this.#putOff();
     // First of all: a destination that does not answer is to take no memory for messages.
     const reached = await this.#acquire(source);
     if (reached === undefined) return this.#putOff();
-    if (!reached.ok && !prepared.value.message.archive) return { result: reached.error };
-    const giveBack = await this.#tools.budget.take(prepared.value.composingOctets);
+    if (!reached.ok && !archive) return { result: reached.error };
+    const giveBack = await this.#tools.budget.take(composingOctets(contentOctets));
     let attempt: Attempt | undefined;
     try {
-      attempt = await this.#composeAndAttempt(prepared.value, delivery, source, reached);
+      attempt = await this.#composeAndAttempt(delivery, source, reached);
     } finally {
       if (attempt?.archived === undefined) giveBack();
     }
@@ -134,20 +136,22 @@ export class Lane {
   }
 
   async #composeAndAttempt(
-    prepared: PreparedMessage,
     delivery: DueDelivery,
     source: SourcePlace,
     reached: Result<PooledSession, AttemptResult>,
   ): Promise<Attempt | undefined> {
-    const composed = await this.#compose(prepared, delivery);
+    const prepared = await this.#prepare(delivery);
+    if (!prepared.ok) return { result: prepared.error };
+    const composed = await this.#compose(prepared.value, delivery);
     if (!composed.ok) return { result: composed.error };
     // The archive keeps also what could not leave.
     const result = reached.ok ? await this.#attempt(composed.value, source) : reached.error;
     return result && { result, archived: composed.value.archived };
   }
 
-  #enterPool({ message }: PreparedMessage): SourcePlace | undefined {
-    this.#source ??= this.#tools.sources.enter(message.instanceName, message.campaignNumid);
+  #enterPool(): SourcePlace | undefined {
+    const { instanceName, campaignNumid } = this.#partition.message;
+    this.#source ??= this.#tools.sources.enter(instanceName, campaignNumid);
     return this.#source;
   }
 
@@ -177,7 +181,7 @@ export class Lane {
   }
 
   #prepare(delivery: DueDelivery): Promise<Result<PreparedMessage, AttemptResult>> {
-    return this.#unlessBroken(delivery, () => this.#tools.messages.find(this.#partition.messageId));
+    return this.#unlessBroken(delivery, () => this.#tools.messages.find(this.#partition.message.id));
   }
 
   #compose(prepared: PreparedMessage, delivery: DueDelivery): Promise<Result<ComposedMessage, AttemptResult>> {

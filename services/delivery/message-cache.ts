@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { Db } from "../platform/db.ts";
-import { loadMessages, type StoredMessage } from "../store/mail/messages.ts";
-import { type PreparedMessage, prepareMessage, sizeOf } from "./compose.ts";
+import { loadMessages, type StoredMessage, sizeOf } from "../store/mail/messages.ts";
+import { type PreparedMessage, prepareMessage } from "./compose.ts";
 import { Signers } from "./signers.ts";
 
 const MOST_OCTETS = 64 * 2 ** 20;
@@ -10,7 +10,10 @@ const PREPARED_FACTOR = 3;
 /** What a prepared message takes apart from its content. */
 const BASE_OCTETS = 16 * 2 ** 10;
 
-/** The messages that are being sent, prepared. The ones used longest ago make room for others. */
+/**
+ * The messages that are being sent, prepared. The ones used longest ago make room for others; one that would not fit by
+ * itself stays until the next comes.
+ */
 export class MessageCache {
   readonly #db: Db;
   readonly #signers: Signers;
@@ -43,7 +46,7 @@ export class MessageCache {
     const size = BASE_OCTETS + PREPARED_FACTOR * sizeOf(prepared.message.content);
     this.#sizes.set(messageId, size);
     this.#octets += size;
-    this.#makeRoom();
+    this.#makeRoom(messageId);
     return prepared;
   }
 
@@ -66,11 +69,11 @@ export class MessageCache {
     return this.#asked;
   }
 
-  #makeRoom(): void {
+  #makeRoom(newest: number): void {
     for (const id of this.#prepared.keys()) {
       if (this.#octets <= MOST_OCTETS) return;
       const size = this.#sizes.get(id);
-      if (size === undefined) continue; // still being prepared
+      if (size === undefined || id === newest) continue; // without a size it is still being prepared
       this.#prepared.delete(id);
       this.#sizes.delete(id);
       this.#octets -= size;

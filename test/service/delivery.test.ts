@@ -4,9 +4,11 @@ import { readFileSync } from "node:fs";
 import type { AddressInfo } from "node:net";
 import { createServer, type Server, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
+import pg from "pg";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { validateAddress } from "../../services/core/mail/address.ts";
 import { compileDomainGroups } from "../../services/core/mail/address-group.ts";
+import type { Attachment } from "../../services/core/mail/mime.ts";
 import { ok, refuse } from "../../services/core/result.ts";
 import { MessageCache } from "../../services/delivery/message-cache.ts";
 import { OctetBudget } from "../../services/delivery/octet-budget.ts";
@@ -121,7 +123,12 @@ function run(worker: DeliveryWorker): DeliveryWorker {
   return worker;
 }
 
-async function accept(emails: readonly string[], html = "<p>Hi</p>", archive = false): Promise<string> {
+async function accept(
+  emails: readonly string[],
+  html = "<p>Hi</p>",
+  archive = false,
+  attachments: Attachment[] = [],
+): Promise<string> {
   const recipients = emails.map((email) => {
     const address = validateAddress(email, { allowSmtputf8: true });
     if (!address.ok) throw new Error(address.error);
@@ -136,7 +143,7 @@ async function accept(emails: readonly string[], html = "<p>Hi</p>", archive = f
       content: {
         kind: "template",
         template: { from: { name: "", address: `info@${DOMAIN}` }, subject: "Hi", html, unsubscribe: false },
-        attachments: [],
+        attachments,
       },
       recipients,
       copies: [],
@@ -410,6 +417,23 @@ describe("faults", () => {
     await blocker.commit();
     answers[1]!();
     await untilSent(eeid);
+  });
+
+  test("a message is loaded once there is memory for it, and once for all of its recipients", async () => {
+    const file = { filename: "large.bin", content: Buffer.alloc(24 * 2 ** 20) };
+    const loading = vi.spyOn(pg.Client.prototype, "query");
+    const taking = vi.spyOn(OctetBudget.prototype, "take");
+    stops.push(() => vi.restoreAllMocks());
+    const far = await sink();
+    run(makeWorker(routes({ "a.example.net": far.port })));
+    await untilSent(await accept(numbered(3, "a.example.net"), "<p>Hi</p>", false, [file]));
+    const loads = loading.mock.calls.flatMap(([statement], index) =>
+      JSON.stringify(statement).includes("load-messages") ? [loading.mock.invocationCallOrder[index]!] : [],
+    );
+    expect(loads).toHaveLength(1);
+    expect(taking.mock.calls[0]![0]).toBeGreaterThan(file.content.length);
+    expect(taking.mock.invocationCallOrder[0]).toBeLessThan(loads[0]!);
+    expect(recipientsOf(far)).toHaveLength(3);
   });
 
   test("what is to be archived takes its share of the memory until it is stored", async () => {

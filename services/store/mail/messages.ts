@@ -40,7 +40,6 @@ export interface StoredMessage {
   readonly id: number;
   readonly eeid: string;
   readonly instanceId: number;
-  readonly instanceName: string;
   readonly campaignNumid: number;
   /** Domain of the From field as A-labels: whose DKIM key signs. */
   readonly senderDomain: string;
@@ -51,8 +50,15 @@ export interface StoredMessage {
   readonly traceParent?: string | undefined;
 }
 
+/** Octets of a message's content, with its attachments. */
+export function sizeOf(content: MessageContent): number {
+  if (content.kind === "finished") return content.octets.length;
+  const attachments = content.attachments.reduce((sum, { content: octets }) => sum + octets.length, 0);
+  return attachments + Buffer.byteLength(content.template.html);
+}
+
 /** The content of a call, about to be stored. */
-export type NewMessage = Omit<StoredMessage, "id" | "instanceName" | "acceptedAt">;
+export type NewMessage = Omit<StoredMessage, "id" | "acceptedAt">;
 
 /** Up to so many messages at once have a prepared statement for each number of them. */
 const MOST_PREPARED_ROWS = 50;
@@ -63,8 +69,8 @@ export async function addMessages(transaction: Transaction, messages: readonly N
   const columns = messages.map(toColumns);
   const rows = await queryRows<{ id: number }>(
     transaction,
-    `insert into messages (instance_id, eeid, campaign_numid, sender_domain, archive, trace_parent, template, octets,
-       unsubscribe, tracking)
+    `insert into messages (instance_id, eeid, campaign_numid, sender_domain, archive, trace_parent, content_octets,
+       template, octets, unsubscribe, tracking)
      values ${columns.map((row) => `(${row.map(() => "?").join(", ")})`).join(", ")} returning id`,
     columns.flat(),
     columns.length <= MOST_PREPARED_ROWS ? { name: `add-${columns.length}-messages` } : {},
@@ -81,10 +87,10 @@ export async function addMessages(transaction: Transaction, messages: readonly N
   return rows.map(({ id }) => id);
 }
 
-/** In the order of the statement: up to `trace_parent` every message's, then a template's, then a finished one's. */
+/** In the order of the statement: up to `content_octets` every message's, then a template's, then a finished one's. */
 function toColumns({ content, ...message }: NewMessage): Binding[] {
   const { instanceId, eeid, campaignNumid, senderDomain, archive, traceParent = null } = message;
-  const shared = [instanceId, eeid, campaignNumid, senderDomain, archive, traceParent];
+  const shared = [instanceId, eeid, campaignNumid, senderDomain, archive, traceParent, sizeOf(content)];
   if (content.kind === "template") return [...shared, JSON.stringify(content.template), null, false, null];
   const { octets, unsubscribe = false, tracking } = content;
   return [...shared, null, octets, unsubscribe, tracking === undefined ? null : JSON.stringify(tracking)];
@@ -105,10 +111,8 @@ export async function loadMessages(db: Db, ids: readonly number[]): Promise<Read
     // Step by step through the primary keys: its plan is kept, and serves however much the tables have grown since.
     // Every column has its name: a prepared `m.*` would fail once a migration adds one.
     `select m.id, m.eeid, m.campaign_numid, m.sender_domain, m.archive, m.created_at, m.template, m.octets,
-       m.unsubscribe, m.tracking, m.trace_parent, m.instance_id, i.name as instance_name
-     from unnest(?::bigint[]) as given (id),
-     lateral (select * from messages where id = given.id offset 0) m,
-     lateral (select name from instances where id = m.instance_id offset 0) i`,
+       m.unsubscribe, m.tracking, m.trace_parent, m.instance_id
+     from unnest(?::bigint[]) as given (id), lateral (select * from messages where id = given.id offset 0) m`,
     [ids],
     { name: "load-messages" },
   );
@@ -123,7 +127,6 @@ interface MessageRow {
   id: number;
   eeid: string;
   instance_id: number;
-  instance_name: string;
   campaign_numid: number;
   sender_domain: string;
   archive: boolean;
@@ -142,7 +145,6 @@ function toMessage(row: MessageRow, attachments: readonly Attachment[]): StoredM
     id: row.id,
     eeid: row.eeid,
     instanceId: row.instance_id,
-    instanceName: row.instance_name,
     campaignNumid: row.campaign_numid,
     senderDomain: row.sender_domain,
     archive: row.archive,

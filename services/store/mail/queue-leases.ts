@@ -5,7 +5,7 @@ import type { PersonalData } from "./queue.ts";
 export interface LeasedPartition {
   readonly instanceId: number;
   readonly id: number;
-  readonly messageId: number;
+  readonly message: LeasedMessage;
   /** The recipients' domain as A-labels. */
   readonly destination: string;
   /** When the message was accepted, by the database's clock, */
@@ -15,6 +15,18 @@ export interface LeasedPartition {
    * for which its batch was paused or its destination held.
    */
   readonly ageMs: number;
+}
+
+/** What is known of a message before it is loaded. */
+export interface LeasedMessage {
+  readonly id: number;
+  readonly instanceName: string;
+  readonly campaignNumid: number;
+  readonly archive: boolean;
+  /** Of its content with its attachments. */
+  readonly contentOctets: number;
+  /** Of the call that it was accepted by, if that was traced. */
+  readonly traceParent: string | undefined;
 }
 
 /** One recipient that is due. */
@@ -85,7 +97,10 @@ export async function leasePartitions(db: Db, request: LeaseRequest): Promise<Le
            stopping = false, taken_at = coalesce(p.taken_at, now()), modified_at = now()
        from chosen join messages m using (instance_id)
        where p.instance_id = chosen.instance_id and p.id = chosen.id and m.id = p.message_id
-       returning p.instance_id, p.id, p.message_id, p.destination, extract(epoch from m.created_at)::float8 as accepted_at,
+       returning p.instance_id, p.id, p.message_id, p.destination, m.campaign_numid, m.archive, m.trace_parent,
+         (select name from instances where id = m.instance_id) as instance_name,
+         coalesce(m.content_octets, octet_length(m.octets), pg_column_size(m.template)) as content_octets,
+         extract(epoch from m.created_at)::float8 as accepted_at,
          extract(epoch from least(now() - m.created_at - m.held_for, now() - p.taken_at))::float8 as age_seconds
      )
      select (select json_agg(taken) from taken) as taken,
@@ -107,7 +122,14 @@ export async function leasePartitions(db: Db, request: LeaseRequest): Promise<Le
   const partitions = (taken ?? []).map((row) => ({
     instanceId: row.instance_id,
     id: row.id,
-    messageId: row.message_id,
+    message: {
+      id: row.message_id,
+      instanceName: row.instance_name,
+      campaignNumid: row.campaign_numid,
+      archive: row.archive,
+      contentOctets: row.content_octets,
+      traceParent: row.trace_parent ?? undefined,
+    },
     destination: row.destination,
     acceptedAt: new Date(row.accepted_at * 1000),
     ageMs: row.age_seconds * 1000,
@@ -119,6 +141,11 @@ interface TakenRow {
   instance_id: number;
   id: number;
   message_id: number;
+  instance_name: string;
+  campaign_numid: number;
+  archive: boolean;
+  content_octets: number;
+  trace_parent: string | null;
   destination: string;
   /** Seconds since the epoch. */
   accepted_at: number;

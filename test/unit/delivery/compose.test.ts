@@ -10,7 +10,6 @@ const MESSAGE: StoredMessage = {
   id: 1,
   eeid: "6f1c1c2e-8b0e-4a5c-9d0f-0c9e7f3b2a11",
   instanceId: 1,
-  instanceName: "test",
   campaignNumid: 1,
   senderDomain: "sender.example.org",
   archive: false,
