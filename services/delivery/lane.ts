@@ -55,6 +55,8 @@ interface Attempt {
 
 /** How long a partition waits that met a limit on its way. */
 const PUT_OFF_SECONDS = 1;
+/** Large messages take longer to make room for the next. */
+const CROWDED_PUT_OFF_SECONDS = 5;
 
 /** Delivers the due recipients of one partition, one after another over one session, and gives the partition back. */
 export class Lane {
@@ -119,13 +121,17 @@ export class Lane {
 
   async #composeAndSend(delivery: DueDelivery): Promise<Attempt | undefined> {
     const { archive, contentOctets } = this.#partition.message;
+    const { budget } = this.#tools;
+    const octets = composingOctets(contentOctets);
+    if (budget.isCrowdedFor(octets)) return this.#putOff(CROWDED_PUT_OFF_SECONDS);
     const source = this.#enterPool();
     if (!source?.takeToken()) return this.#putOff();
     // First of all: a destination that does not answer is to take no memory for messages.
     const reached = await this.#acquire(source);
     if (reached === undefined) return this.#putOff();
     if (!reached.ok && !archive) return { result: reached.error };
-    const giveBack = await this.#tools.budget.take(composingOctets(contentOctets));
+    if (reached.ok && budget.isCrowdedFor(octets)) return this.#putOff(CROWDED_PUT_OFF_SECONDS); // others were quicker
+    const giveBack = await budget.take(octets);
     let attempt: Attempt | undefined;
     try {
       attempt = await this.#composeAndAttempt(delivery, source, reached);
@@ -155,8 +161,8 @@ export class Lane {
     return this.#source;
   }
 
-  #putOff(): undefined {
-    this.#putOffSeconds = PUT_OFF_SECONDS;
+  #putOff(seconds = PUT_OFF_SECONDS): undefined {
+    this.#putOffSeconds = seconds;
   }
 
   #record(delivery: DueDelivery, { result, archived, giveBack }: Attempt): void {

@@ -33,6 +33,18 @@ test("what is larger than the whole budget goes alone", async () => {
   expect(second).toBe(true);
 });
 
+test("is crowded when eight wait, for what would have to wait too", async () => {
+  const budget = new OctetBudget(25_600);
+  const giveBack = await budget.take(25_600);
+  const waiting = Array.from({ length: 7 }, () => budget.take(25_600));
+  expect(budget.isCrowdedFor(25_600)).toBe(false);
+  waiting.push(budget.take(25_600));
+  expect([budget.isCrowdedFor(25_600), budget.isCrowdedFor(100)]).toEqual([true, false]);
+  giveBack();
+  for (const turn of waiting) (await turn)();
+  expect(budget.isCrowdedFor(25_600)).toBe(false);
+});
+
 test("what takes little waits for nobody", async () => {
   const budget = new OctetBudget(25_600);
   const giveBack = await budget.take(25_600);
