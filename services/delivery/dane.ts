@@ -1,6 +1,6 @@
 import { TYPE } from "../core/dns/rr-types.ts";
 import { type DaneRequirement, readTlsa, usableTlsa } from "../core/mail/dane.ts";
-import type { LookUpSecurely } from "../platform/secure-lookup.ts";
+import type { LookUpSecurely, SecureAnswer } from "../platform/secure-lookup.ts";
 
 /**
  * What the DNS demands of a mail exchanger: nothing; proof; or, while its answers cannot be validated, not to speak to
@@ -26,11 +26,9 @@ export function makeFindDane(lookUp: LookUpSecurely): FindDane {
     if (mx.kind === "failure") return { kind: "unknown" };
     if (!mx.secure) return NONE;
     const [v4, v6] = await Promise.all([lookUp(exchanger, TYPE.A), lookUp(exchanger, TYPE.AAAA)]);
-    // RFC 7672 §2.2.1: an exchanger in an unsigned zone has no TLSA records that could be trusted.
-    if (!v4.secure && !v6.secure) return v4.kind === "failure" && v6.kind === "failure" ? { kind: "unknown" } : NONE;
-    // RFC 7672 §2.2.2: of an alias, the records of what it leads to come first.
-    const { owner } = [v4, v6].find(({ kind, secure }) => kind === "found" && secure) ?? { owner: exchanger };
-    for (const base of new Set([owner, exchanger].map(withoutDot))) {
+    const bases = await findBases(lookUp, exchanger, [v4, v6]);
+    if (bases === undefined) return { kind: "unknown" };
+    for (const base of new Set(bases.map(withoutDot))) {
       const tlsa = await lookUp(`_${port}._tcp.${base}`, TYPE.TLSA);
       if (tlsa.kind === "failure") return { kind: "unknown" };
       if (tlsa.kind === "absent" || !tlsa.secure) continue;
@@ -39,6 +37,25 @@ export function makeFindDane(lookUp: LookUpSecurely): FindDane {
     }
     return NONE;
   };
+}
+
+/**
+ * The names whose TLSA records count, in this order: what the exchanger leads to, then itself (RFC 7671 §7). None
+ * where neither is in a signed zone, as such records could not be trusted (RFC 7672 §2.2.1). Undefined: nobody can tell.
+ */
+async function findBases(
+  lookUp: LookUpSecurely,
+  exchanger: string,
+  addresses: readonly SecureAnswer[],
+): Promise<string[] | undefined> {
+  const validated = addresses.filter(({ secure }) => secure);
+  if (validated.length > 0) return [...validated.map(({ owner }) => owner), exchanger];
+  if (addresses.every(({ kind }) => kind === "failure")) return undefined;
+  if (addresses.every(({ owner }) => withoutDot(owner) === withoutDot(exchanger))) return [];
+  // An alias may be signed where its target is not.
+  const alias = await lookUp(exchanger, TYPE.CNAME);
+  if (alias.kind === "failure") return undefined;
+  return alias.kind === "found" && alias.secure ? [exchanger] : [];
 }
 
 function withoutDot(name: string): string {

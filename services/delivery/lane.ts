@@ -55,8 +55,8 @@ interface Attempt {
 
 /** How long a partition waits that met a limit on its way. */
 const PUT_OFF_SECONDS = 1;
-/** Large messages take longer to make room for the next. */
-const CROWDED_PUT_OFF_SECONDS = 5;
+/** A session that nothing was sent over for so long may have ended unnoticed. */
+const STALE_AFTER_MS = 1_000;
 
 /** Delivers the due recipients of one partition, one after another over one session, and gives the partition back. */
 export class Lane {
@@ -68,8 +68,11 @@ export class Lane {
   #session: PooledSession | undefined;
   #source: SourcePlace | undefined;
   #putOffSeconds = 0;
-  /** Since when the far side has had the turn. */
+  /** Since when the far side has had the turn, */
   #waitsSinceMs: number | undefined;
+  /** and for how long it had it last. */
+  #lastWaitMs = 0;
+  #path: string;
   /** A result that is the same for every recipient of the destination. */
   #trouble: AttemptResult | undefined;
 
@@ -77,11 +80,21 @@ export class Lane {
     this.#partition = partition;
     this.#tools = tools;
     this.#draw = tools.random();
+    this.#path = partition.destination;
   }
 
-  /** For how long it has been waiting for the far side: a connection, a reply. */
+  /**
+   * For how long the far side lets it wait, for a connection or a reply: now, or the time before, as one that is slow
+   * stays so. 0 while it is not the far side's turn.
+   */
   get waitedMs(): number {
-    return this.#waitsSinceMs === undefined ? 0 : performance.now() - this.#waitsSinceMs;
+    if (this.#waitsSinceMs === undefined) return 0;
+    return Math.max(performance.now() - this.#waitsSinceMs, this.#lastWaitMs);
+  }
+
+  /** Equal for lanes that wait for the same servers. */
+  get path(): string {
+    return this.#path;
   }
 
   async run(deliveries: readonly DueDelivery[]): Promise<void> {
@@ -89,6 +102,7 @@ export class Lane {
     try {
       for (const delivery of deliveries) {
         await writer.waitForRoom();
+        if (this.#trouble === undefined && this.#isCrowdedOut()) break;
         if (!mayGoOn(this.#partition)) break;
         if (!(await this.#deliverTraced(delivery))) break;
       }
@@ -120,39 +134,42 @@ export class Lane {
   }
 
   async #composeAndSend(delivery: DueDelivery): Promise<Attempt | undefined> {
-    const { archive, contentOctets } = this.#partition.message;
-    const { budget } = this.#tools;
-    const octets = composingOctets(contentOctets);
-    if (budget.isCrowdedFor(octets)) return this.#putOff(CROWDED_PUT_OFF_SECONDS);
     const source = this.#enterPool();
     if (!source?.takeToken()) return this.#putOff();
     // First of all: a destination that does not answer is to take no memory for messages.
     const reached = await this.#acquire(source);
     if (reached === undefined) return this.#putOff();
-    if (!reached.ok && !archive) return { result: reached.error };
-    if (reached.ok && budget.isCrowdedFor(octets)) return this.#putOff(CROWDED_PUT_OFF_SECONDS); // others were quicker
-    const giveBack = await budget.take(octets);
+    if (!reached.ok) return { result: reached.error };
+    if (this.#isCrowdedOut()) return undefined; // others were quicker
+    const giveBack = await this.#tools.budget.take(this.#composingOctets);
     let attempt: Attempt | undefined;
     try {
-      attempt = await this.#composeAndAttempt(delivery, source, reached);
+      attempt = await this.#composeAndAttempt(delivery, source);
     } finally {
       if (attempt?.archived === undefined) giveBack();
     }
     return attempt && { ...attempt, giveBack };
   }
 
-  async #composeAndAttempt(
-    delivery: DueDelivery,
-    source: SourcePlace,
-    reached: Result<PooledSession, AttemptResult>,
-  ): Promise<Attempt | undefined> {
+  async #composeAndAttempt(delivery: DueDelivery, source: SourcePlace): Promise<Attempt | undefined> {
     const prepared = await this.#prepare(delivery);
     if (!prepared.ok) return { result: prepared.error };
     const composed = await this.#compose(prepared.value, delivery);
     if (!composed.ok) return { result: composed.error };
-    // The archive keeps also what could not leave.
-    const result = reached.ok ? await this.#attempt(composed.value, source) : reached.error;
+    const result = await this.#attempt(composed.value, source);
     return result && { result, archived: composed.value.archived };
+  }
+
+  get #composingOctets(): number {
+    return composingOctets(this.#partition.message.contentOctets);
+  }
+
+  /** Puts the partition off when there is no memory for its message, and no place to wait for it. */
+  #isCrowdedOut(): boolean {
+    const { budget } = this.#tools;
+    if (!budget.isCrowdedFor(this.#composingOctets)) return false;
+    this.#putOff(budget.secondsUntilTurn());
+    return true;
   }
 
   #enterPool(): SourcePlace | undefined {
@@ -222,14 +239,14 @@ export class Lane {
       // The last moment: making ready may have taken long, and what was stopped, or may be another's by now, does not leave.
       if (!mayLeave(this.#partition)) return undefined;
       const pooled = acquired.value;
-      const wasUsed = pooled.messages > 0;
+      const mayBeStale = pooled.messages > 0 || performance.now() - pooled.openedAtMs > STALE_AFTER_MS;
       pooled.messages += 1;
       const sent = await this.#waitFor(pooled.session.send(composed.envelope, composed.octets));
       if (!pooled.session.usable || pooled.messages >= messagesPerConnection(this.#partition.destination)) {
         this.#giveSessionBack();
       }
       if (sent.ok) return { kind: "accepted", reply: sent.value };
-      if (!wasUsed || !isStaleSession(sent.error)) return { kind: "failed", failure: sent.error };
+      if (!mayBeStale || !isStaleSession(sent.error)) return { kind: "failed", failure: sent.error };
     }
   }
 
@@ -241,6 +258,7 @@ export class Lane {
     const { destination } = this.#partition;
     const route = await this.#waitFor(findRoute(destination));
     if (!route.ok) return refuse({ kind: "unroutable", reply: route.error });
+    this.#path = route.value.key;
     const exchangers = route.value.peers.map(({ name }) => name);
     if (!admits(destination, exchangers)) return undefined;
     const acquired = await this.#waitFor(sessions.acquire(route.value, source));
@@ -261,6 +279,7 @@ export class Lane {
     try {
       return await farSide;
     } finally {
+      this.#lastWaitMs = performance.now() - this.#waitsSinceMs;
       this.#waitsSinceMs = undefined;
     }
   }

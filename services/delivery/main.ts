@@ -67,7 +67,7 @@ async function makeWorker(
     hardBouncesToInvalidate: config.hardBouncesToInvalidate,
     tools: {
       messages: new MessageCache(db, secret),
-      budget: new OctetBudget(policy.composingOctets),
+      budget: new OctetBudget(policy.composingOctets, policy.lanes),
       sessions: new SessionPool({
         client: { hostname: config.hostname, timeouts: policy.timeouts },
         idleMs: policy.idleSessionMs,

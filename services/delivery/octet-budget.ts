@@ -1,7 +1,12 @@
-/** What takes no more than this part of the budget is not counted. */
+/** What takes no more than this part of the budget is not counted: as much as all lanes together may have of it is one. */
 const LITTLE = 1 / 256;
-/** Who would have to wait behind so many others had better come back later. */
+/** This part of the lanes, and no more than so many, may wait: the others are for what takes little. */
+const WAITING_LANES = 1 / 4;
 const MOST_WAITING = 8;
+/** Who is sent away comes back in a turn of its own, within these bounds: large messages take a while to make room. */
+const BETWEEN_TURNS_MS = 50;
+const SOONEST_TURN_MS = 5_000;
+const LATEST_TURN_MS = 60_000;
 
 /**
  * Bounds the memory of what is composed at the same time: many lanes with a large message each would need more than
@@ -10,26 +15,45 @@ const MOST_WAITING = 8;
  */
 export class OctetBudget {
   readonly #most: number;
+  readonly #mostWaiting: number;
   readonly #waiting: { readonly octets: number; readonly proceed: () => void }[] = [];
   #used = 0;
+  #lastTurnMs = 0;
 
-  constructor(mostOctets: number) {
+  /** @param lanes of the worker whose memory it is */
+  constructor(mostOctets: number, lanes: number) {
     this.#most = mostOctets;
+    this.#mostWaiting = Math.min(MOST_WAITING, Math.floor(lanes * WAITING_LANES));
   }
 
-  /** Whether so many wait already that this one's turn would be far off. */
+  /** Whether this one would have to wait, and as many wait already as may. */
   isCrowdedFor(octets: number): boolean {
-    return this.#waiting.length >= MOST_WAITING && !this.#isLittle(octets);
+    return !this.#isLittle(octets) && !this.#hasRoom(octets) && this.#waiting.length >= this.#mostWaiting;
+  }
+
+  /** In how many seconds to come back for whom it is crowded: one after another, and not all at once. */
+  secondsUntilTurn(): number {
+    const now = performance.now();
+    const turn = Math.max(this.#lastTurnMs + BETWEEN_TURNS_MS, now + SOONEST_TURN_MS);
+    this.#lastTurnMs = Math.min(turn, now + LATEST_TURN_MS);
+    return (this.#lastTurnMs - now) / 1000;
   }
 
   /** Resolves when there is room. @returns gives it back; to be called once */
   async take(octets: number): Promise<() => void> {
     if (this.#isLittle(octets)) return () => {};
-    const share = Math.min(octets, this.#most);
-    if (this.#waiting.length > 0 || this.#used + share > this.#most) {
-      await new Promise<void>((resolve) => this.#waiting.push({ octets: share, proceed: resolve }));
-    } else this.#used += share;
+    const share = this.#shareOf(octets);
+    if (this.#hasRoom(octets)) this.#used += share;
+    else await new Promise<void>((resolve) => this.#waiting.push({ octets: share, proceed: resolve }));
     return () => this.#giveBack(share);
+  }
+
+  #hasRoom(octets: number): boolean {
+    return this.#waiting.length === 0 && this.#used + this.#shareOf(octets) <= this.#most;
+  }
+
+  #shareOf(octets: number): number {
+    return Math.min(octets, this.#most);
   }
 
   #isLittle(octets: number): boolean {

@@ -23,7 +23,7 @@ const poolPolicy = z.strictObject({
 
 const deliveryPolicy = z.strictObject({
   lanes: atLeastOne,
-  waitingLanes: z.int().min(0).default(1000),
+  waitingLanes: z.int().min(0).default(200),
   leaseSeconds: z.int().min(10),
   flushMs: z.int().min(0).max(1000),
   flushOutcomes: atLeastOne,

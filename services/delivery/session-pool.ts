@@ -24,6 +24,8 @@ export interface PooledSession {
   readonly key: string;
   /** Messages that went over it, by this lane and others before. */
   messages: number;
+  /** By the monotonic clock. */
+  readonly openedAtMs: number;
 }
 
 export interface SessionPoolOptions {
@@ -62,16 +64,17 @@ export class SessionPool {
         continue;
       }
       const opened = await openSmtpSession(peer, withSource(this.#options.client, from));
-      if (opened.ok) return ok({ session: opened.value, key, messages: 0 });
+      if (opened.ok) return ok({ session: opened.value, key, messages: 0, openedAtMs: performance.now() });
       // What a server said tells more than that another one, or its other address, is not there.
       if (failure.kind === "broken" || opened.error.kind !== "broken") failure = opened.error;
     }
     return refuse(failure);
   }
 
-  /** @param messagesPerConnection after which it is closed instead of kept */
+  /** One that was used may be used again. @param messagesPerConnection after which it is closed instead of kept */
   release(pooled: PooledSession, messagesPerConnection: number): void {
-    if (!pooled.session.usable || pooled.messages >= messagesPerConnection) {
+    const isUsed = pooled.messages > 0 && pooled.messages < messagesPerConnection;
+    if (!pooled.session.usable || !isUsed) {
       pooled.session.close();
       return;
     }

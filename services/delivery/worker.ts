@@ -45,6 +45,10 @@ const WAKE_LIMIT = 1_000;
 const MOST_TROUBLED = 10_000;
 /** A lane whose far side lets it wait for longer makes room for another one. */
 const LONG_WAIT_MS = 2_000;
+/** Of the lanes that wait for the same servers so many make room, as a part of `lanes`: a slow smart host gets no more. */
+const WAITING_FOR_ONE = 1 / 2;
+/** As many lanes above those that there should be are let finish, as a part of `lanes`. */
+const TOLERATED_EXCESS = 1 / 4;
 /** A lane stops this long before its lease ends: what it has just begun must end within it. */
 const LEASE_MARGIN_MS = 5_000;
 
@@ -67,6 +71,8 @@ export class DeliveryWorker {
   readonly #stopped = new Set<number>();
   /** Destinations in back-off, as far as this worker knows. */
   readonly #troubled = new Set<string>();
+  /** Lanes that are to end after their message: their far sides answer again, and new mail waits for its turn. */
+  #excess = 0;
   #after = "";
   /** The last look left something behind, for want of a lane or of room at a destination. */
   #wasShort = false;
@@ -162,9 +168,22 @@ export class DeliveryWorker {
   /** What waits for its far side, a dead one for half a minute and a stalled one for longer, holds up no other destination. */
   #freeLanes(): number {
     const { lanes, waitingLanes } = this.#options.policy;
-    const running = [...this.#lanes.values()];
-    const waiting = running.filter(({ lane }) => lane.waitedMs > LONG_WAIT_MS).length;
-    return Math.max(0, lanes + Math.min(waiting, waitingLanes) - running.length);
+    const waiting = new Map<string, number>();
+    for (const { lane } of this.#lanes.values()) {
+      if (lane.waitedMs > LONG_WAIT_MS) waiting.set(lane.path, (waiting.get(lane.path) ?? 0) + 1);
+    }
+    const mostForOne = Math.ceil(lanes * WAITING_FOR_ONE);
+    const makeRoom = [...waiting.values()].reduce((sum, count) => sum + Math.min(count, mostForOne), 0);
+    const free = lanes + Math.min(makeRoom, waitingLanes) - this.#lanes.size;
+    this.#excess = Math.max(0, -free - Math.floor(lanes * TOLERATED_EXCESS));
+    return Math.max(0, free);
+  }
+
+  /** Whether this lane is to end, so that there are as many again as there should be. */
+  #isInExcess(): boolean {
+    if (this.#excess === 0) return false;
+    this.#excess -= 1;
+    return true;
   }
 
   async #wakeDue(): Promise<void> {
@@ -215,7 +234,7 @@ export class DeliveryWorker {
       ...tools,
       writer: this.#writer,
       messagesPerConnection: (destination) => shaping.policyOf(destination).messagesPerConnection,
-      mayGoOn: ({ id, destination }) => !this.#stopping && this.#mayLeave(id) && shaping.takeToken(destination),
+      mayGoOn: ({ id, destination }) => this.#mayLeave(id) && !this.#isInExcess() && shaping.takeToken(destination),
       mayLeave: ({ id }) => this.#mayLeave(id),
       admits: (destination, exchangers) => shaping.learn(destination, exchangers),
       noteDestination: (destination, trouble) => this.#noteDestination(destination, trouble),
@@ -224,7 +243,7 @@ export class DeliveryWorker {
 
   #mayLeave(partitionId: number): boolean {
     const isHeld = !this.#lost.has(partitionId) && performance.now() < this.#leasesEndAtMs;
-    return isHeld && !this.#stopped.has(partitionId);
+    return isHeld && !this.#stopping && !this.#stopped.has(partitionId);
   }
 
   /** Prolongs the leases well before they end; a lane stops sending when that has not succeeded in time. */

@@ -75,13 +75,14 @@ type Attempt =
 
 function attempt(peer: SmtpPeer, options: SmtpClientOptions): Promise<Attempt> {
   const { connectMs, greetingMs, commandMs } = options.timeouts;
+  // RFC 7672 §8.1: the name whose TLSA records count. An address is no server name.
+  const tlsName = peer.dane?.names[0] ?? peer.name;
   // Greeting, EHLO, STARTTLS, TLS, EHLO.
   const setUpMs = connectMs + 2 * greetingMs + 3 * commandMs;
   const connection = new SMTPConnection({
     host: peer.host,
     port: peer.port,
-    // An address is no server name.
-    servername: isIP(peer.name) ? undefined : peer.name,
+    servername: isIP(tlsName) ? undefined : tlsName,
     name: options.hostname,
     localAddress: options.localAddress,
     ignoreTLS: peer.tls === "never",

@@ -1,6 +1,7 @@
 import { createHash, X509Certificate } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import type { TLSSocket } from "node:tls";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { TYPE } from "../../services/core/dns/rr-types.ts";
 import { makeFindDane } from "../../services/delivery/dane.ts";
@@ -26,12 +27,20 @@ describe.skipIf(missing.length > 0)(`DANE by zones that a real resolver validate
   let resolver: Peer;
   let encrypting: SmtpSink;
   let plain: SmtpSink;
+  /** The name that the last client asked for (RFC 6066 §3: server_name). */
+  let askedFor: string | false | undefined;
 
   beforeAll(async () => {
     const authority = await makeAuthority("Test root");
     const own = await makeServerCertificate("mx-anchor.dane.test", { authority });
     const tls = { key: own.key, cert: `${own.cert}\n${authority.cert}`, disabledCommands: ["AUTH"] };
-    encrypting = await startSmtpSink(tls);
+    encrypting = await startSmtpSink({
+      ...tls,
+      onSecure: (socket, _session, done) => {
+        askedFor = (socket as TLSSocket).servername;
+        done();
+      },
+    });
     plain = await startSmtpSink();
     const end = digest(own.cert);
     const root = digest(authority.cert);
@@ -68,6 +77,9 @@ describe.skipIf(missing.length > 0)(`DANE by zones that a real resolver validate
       "mx-alias CNAME host-alias",
       "host-alias A 127.0.0.1",
       `_${encrypting.port}._tcp.mx-alias TLSA ${tlsa.wrong}`,
+      "outside MX 10 mx-outside",
+      "mx-outside CNAME mx-ee.unsigned.test.",
+      `_${encrypting.port}._tcp.mx-outside TLSA ${tlsa.wrong}`,
       "",
     ].join("\n");
     let folder = "";
@@ -165,8 +177,16 @@ ${["dane.test", "bogus.test", "unsigned.test"]
     ["clear.dane.test", "no STARTTLS"],
     ["target.dane.test", "dane, encrypted"],
     ["alias.dane.test", "DANE: the certificate matches no TLSA record"],
+    ["outside.dane.test", "DANE: the certificate matches no TLSA record"],
   ])("%s: %s", async (domain, outcome) => {
     expect(await meet(domain)).toEqual(outcome);
+  });
+
+  test("a server is asked for the name whose TLSA records count", async () => {
+    await meet("ee.dane.test");
+    expect(askedFor).toBe("mx-ee.dane.test");
+    await meet("target.dane.test");
+    expect(askedFor).toBe("host-target.dane.test");
   });
 
   test("a zone that fails validation gets no mail; one that is not signed has no TLSA records", async () => {

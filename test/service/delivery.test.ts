@@ -104,7 +104,7 @@ function makeWorker(
     hardBouncesToInvalidate: 2,
     tools: {
       messages: new MessageCache(db, SECRET),
-      budget: new OctetBudget(policy.composingOctets),
+      budget: new OctetBudget(policy.composingOctets, policy.lanes),
       sessions: new SessionPool({ client: { hostname: "localhost", timeouts }, idleMs: 500 }),
       sources: new SourcePools(policy, clock, Math.random),
       findRoute,
@@ -688,29 +688,74 @@ describe("a far side that misbehaves", () => {
     expect(failures).toEqual([]);
   });
 
-  test("that never answers takes no lane from others, and no memory for its messages", async () => {
+  /** Takes connections and says nothing. */
+  async function silentServer() {
     const connections = new Set<Socket>();
-    const silent = createServer((socket) => connections.add(socket)).listen(0, "127.0.0.1");
-    await once(silent, "listening");
-    stops.push(() => silent.close());
-    const dead = Array.from({ length: 12 }, (_, index) => `dead${index}.example.net`);
-    const { port } = silent.address() as AddressInfo;
+    const server = createServer((socket) => connections.add(socket)).listen(0, "127.0.0.1");
+    await once(server, "listening");
+    const end = () => {
+      server.close();
+      for (const socket of connections) socket.destroy();
+    };
+    return { port: (server.address() as AddressInfo).port, connections, end };
+  }
+
+  test("that never answers takes no lane from others, and no memory for its messages", async () => {
+    const dead = await Promise.all(Array.from({ length: 12 }, silentServer));
     const good = await sink();
-    const ports = { ...Object.fromEntries(dead.map((name) => [name, port])), "good.example.net": good.port };
+    const ports = Object.fromEntries(dead.map(({ port }, index) => [`dead${index}.example.net`, port]));
     // Each takes its share of the memory, two of them all of it.
     const html = `<p>${"x".repeat(10_000)}</p>`;
-    const worker = makeWorker(routes(ports), { lanes: 4, composingOctets: 100_000 });
+    const findRoute = routes({ ...ports, "good.example.net": good.port });
+    const worker = makeWorker(findRoute, { lanes: 4, composingOctets: 100_000 });
     await accept(
-      dead.map((name) => `one@${name}`),
+      Object.keys(ports).map((name) => `one@${name}`),
       html,
     );
     run(worker);
-    stops.push(() => connections.forEach((socket) => void socket.destroy()));
+    for (const { end } of dead) stops.push(end);
     await eventually(
-      async () => connections.size,
-      (count) => count === dead.length,
+      async () => dead.every(({ connections }) => connections.size > 0),
+      (areReached) => areReached,
     );
     await untilSent(await accept(numbered(20, "good.example.net"), html));
+  });
+
+  test("that never answers gets no more sessions for that, however many destinations are behind it", async () => {
+    const { port, connections, end } = await silentServer();
+    const names = Array.from({ length: 40 }, (_, index) => `dead${index}.example.net`);
+    const worker = makeWorker(routes(Object.fromEntries(names.map((name) => [name, port]))), { lanes: 4 });
+    await accept(names.map((name) => `one@${name}`));
+    run(worker);
+    stops.push(end);
+    await eventually(
+      async () => connections.size,
+      (count) => count >= 6,
+    );
+    await sleep(4_000);
+    expect(connections.size).toBe(6);
+  });
+
+  test("that answers again after a stall lets new mail through before all that had waited", async () => {
+    const far = await sink();
+    let isStalled = true;
+    const findRoute: FindRoute = async (destination) => {
+      while (isStalled) await sleep(50);
+      const peer = { host: "127.0.0.1", port: far.port, name: "localhost", tls: "never" } as const;
+      return ok({ key: destination, peers: [peer] });
+    };
+    const names = Array.from({ length: 30 }, (_, index) => `d${index}.example.net`);
+    const waited = await accept(names.flatMap((name) => numbered(40, name)));
+    run(makeWorker(findRoute, { lanes: 4 }));
+    await eventually(
+      () => database.db("partitions").where({ state: "leased" }),
+      (leased) => leased.length === names.length,
+    );
+    isStalled = false;
+    await untilSent(await accept(["one@a.example.net"]));
+    expect(far.messages.length).toBeLessThan(names.length * 40);
+    await untilSent(waited);
+    expect(far.messages).toHaveLength(names.length * 40 + 1);
   });
 
   test("that stalls with all the memory for large messages does not hold up small ones", async () => {
@@ -724,10 +769,11 @@ describe("a far side that misbehaves", () => {
     const good = await sink();
     const names = Array.from({ length: 20 }, (_, index) => `stalled${index}.example.net`);
     const ports = { ...Object.fromEntries(names.map((name) => [name, stalled.port])), "good.example.net": good.port };
-    const worker = makeWorker(routes(ports), { lanes: 12, waitingLanes: 0, composingOctets: 100_000 });
+    const worker = makeWorker(routes(ports), { lanes: 8, waitingLanes: 0, composingOctets: 100_000 });
     const large = await accept(
       names.map((name) => `one@${name}`),
       `<p>${"x".repeat(10_000)}</p>`,
+      true,
     );
     run(worker);
     stops.push(() => answers.forEach((done) => void done()));
@@ -739,6 +785,38 @@ describe("a far side that misbehaves", () => {
     const answering = setInterval(() => answers.splice(0).forEach((done) => void done()), 50);
     stops.push(() => clearInterval(answering));
     await untilSent(large);
+  });
+
+  test("that ends sessions over which nothing came for a while gets what waited for memory over another one", async () => {
+    const { far: stalled, answers } = await answeringOnDemand();
+    const opened = new Map<string, number>();
+    let ended = 0;
+    const impatient = await sink({
+      onConnect: ({ id }, done) => {
+        opened.set(id, performance.now());
+        done();
+      },
+      onMailFrom: (_address, { id }, done) => {
+        if (performance.now() - opened.get(id)! < 1_500) return done();
+        ended += 1;
+        done(Object.assign(new Error("4.4.2 idle for too long"), { responseCode: 421 }));
+      },
+    });
+    const html = `<p>${"x".repeat(10_000)}</p>`;
+    const ports = { "stalled.example.net": stalled.port, "impatient.example.net": impatient.port };
+    const held = await accept(["one@stalled.example.net"], html);
+    run(makeWorker(routes(ports), { composingOctets: 40_000 }));
+    await untilOnTheWire(answers);
+    const eeid = await accept(["one@impatient.example.net"], html);
+    await eventually(
+      async () => opened.size,
+      (count) => count === 1,
+    );
+    await sleep(2_000);
+    answers[0]!();
+    await Promise.all([held, eeid].map(untilSent));
+    expect(ended).toBe(1);
+    expect(await database.db("deliveries").pluck("attempts")).toEqual([1, 1]);
   });
 
   test("that takes the message and never answers is tried again, and holds up nobody else", async () => {

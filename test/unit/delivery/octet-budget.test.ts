@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { OctetBudget } from "../../../services/delivery/octet-budget.ts";
 
 test("who asks first is served first, within the budget", async () => {
-  const budget = new OctetBudget(100);
+  const budget = new OctetBudget(100, 48);
   const order: string[] = [];
   const take = async (name: string, octets: number) => {
     const giveBack = await budget.take(octets);
@@ -20,7 +20,7 @@ test("who asks first is served first, within the budget", async () => {
 });
 
 test("what is larger than the whole budget goes alone", async () => {
-  const budget = new OctetBudget(100);
+  const budget = new OctetBudget(100, 48);
   const giveBack = await budget.take(1_000);
   let second = false;
   const waiting = budget.take(1).then(() => {
@@ -34,7 +34,7 @@ test("what is larger than the whole budget goes alone", async () => {
 });
 
 test("is crowded when eight wait, for what would have to wait too", async () => {
-  const budget = new OctetBudget(25_600);
+  const budget = new OctetBudget(25_600, 48);
   const giveBack = await budget.take(25_600);
   const waiting = Array.from({ length: 7 }, () => budget.take(25_600));
   expect(budget.isCrowdedFor(25_600)).toBe(false);
@@ -46,7 +46,7 @@ test("is crowded when eight wait, for what would have to wait too", async () => 
 });
 
 test("what takes little waits for nobody", async () => {
-  const budget = new OctetBudget(25_600);
+  const budget = new OctetBudget(25_600, 48);
   const giveBack = await budget.take(25_600);
   const large = budget.take(25_600);
   (await budget.take(100))();
