@@ -28,7 +28,7 @@ describe.skipIf(missing.length > 0)(`DANE by zones that a real resolver validate
   let encrypting: SmtpSink;
   let plain: SmtpSink;
   /** The name that the last client asked for (RFC 6066 §3: server_name). */
-  let askedFor: string | false | undefined;
+  let askedFor: string | false | null | undefined;
 
   beforeAll(async () => {
     const authority = await makeAuthority("Test root");
