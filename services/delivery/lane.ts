@@ -36,9 +36,12 @@ export interface LaneTools {
   readonly observe: Observe;
   /** Limits of the destination's group. */
   messagesPerConnection(destination: string): number;
-  /** False when the lease is no longer certain, the partition or the worker stops, or the destination's rate is used up. */
+  /**
+   * False when the lease is no longer certain, the partition or the worker stops, there are too many lanes, or the
+   * destination's rate is used up.
+   */
   mayGoOn(partition: LeasedPartition): boolean;
-  /** False when the lease is no longer certain, or the partition's batch is paused or cancelled, or its destination held. */
+  /** False when the lease is no longer certain, or the partition's batch, its destination or the worker stops. */
   mayLeave(partition: LeasedPartition): boolean;
   /** Takes note of a destination's exchangers. False when their provider has its sessions already. */
   admits(destination: string, exchangers: readonly string[]): boolean;
