@@ -49,7 +49,8 @@ async function findBases(
   addresses: readonly SecureAnswer[],
 ): Promise<string[] | undefined> {
   const validated = addresses.filter(({ secure }) => secure);
-  if (validated.length > 0) return [...validated.map(({ owner }) => owner), exchanger];
+  const found = validated.filter(({ kind }) => kind === "found");
+  if (validated.length > 0) return [...found.map(({ owner }) => owner), exchanger];
   if (addresses.every(({ kind }) => kind === "failure")) return undefined;
   if (addresses.every(({ owner }) => withoutDot(owner) === withoutDot(exchanger))) return [];
   // An alias may be signed where its target is not.

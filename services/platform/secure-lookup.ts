@@ -13,7 +13,7 @@ export interface SecureAnswer {
   readonly kind: "found" | "absent" | "failure";
   /** The resolver has validated it, presence or absence (RFC 4035 §3.2.3: AD). */
   readonly secure: boolean;
-  /** Whose records these are: the name that was asked for, or the one that its aliases lead to; A-labels. */
+  /** Whose records these are: the name that was asked for, or the one that its aliases lead to where it has some; A-labels. */
   readonly owner: string;
   /** RDATA of the records of that type, in wire form. */
   readonly records: readonly Uint8Array[];

@@ -77,6 +77,11 @@ describe.skipIf(missing.length > 0)(`DANE by zones that a real resolver validate
       "mx-alias CNAME host-alias",
       "host-alias A 127.0.0.1",
       `_${encrypting.port}._tcp.mx-alias TLSA ${tlsa.wrong}`,
+      "six MX 10 mx-six",
+      "mx-six CNAME host-six",
+      "host-six AAAA ::1",
+      `_25._tcp.host-six TLSA ${tlsa.ee}`,
+      `_25._tcp.mx-six TLSA ${tlsa.wrong}`,
       "outside MX 10 mx-outside",
       "mx-outside CNAME mx-ee.unsigned.test.",
       `_${encrypting.port}._tcp.mx-outside TLSA ${tlsa.wrong}`,
@@ -187,6 +192,12 @@ ${["dane.test", "bogus.test", "unsigned.test"]
     expect(askedFor).toBe("mx-ee.dane.test");
     await meet("target.dane.test");
     expect(askedFor).toBe("host-target.dane.test");
+  });
+
+  test("what an alias leads to comes first, whichever kind of address it has", async () => {
+    const findDane = makeFindDane(await makeSecureLookup({ host: "127.0.0.1", port: resolver.port }));
+    const demand = await findDane("six.dane.test", "mx-six.dane.test", 25);
+    expect(demand).toMatchObject({ kind: "proof", requirement: { names: ["host-six.dane.test", "six.dane.test"] } });
   });
 
   test("a zone that fails validation gets no mail; one that is not signed has no TLSA records", async () => {
