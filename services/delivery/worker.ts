@@ -144,7 +144,9 @@ export class DeliveryWorker {
   async #leaseSome(): Promise<number> {
     const { db, policy, shaping } = this.#options;
     await this.#wakeDue();
-    const limit = this.#freeLanes();
+    const free = this.#freeLanes();
+    this.#excess = Math.max(0, -free - Math.floor(policy.lanes * TOLERATED_EXCESS));
+    const limit = Math.max(0, free);
     const room = shaping.room();
     this.#wasShort = limit === 0 || [...room.values()].includes(0);
     if (limit === 0) return 0;
@@ -165,7 +167,10 @@ export class DeliveryWorker {
     return partitions.length;
   }
 
-  /** What waits for its far side, a dead one for half a minute and a stalled one for longer, holds up no other destination. */
+  /**
+   * How many more lanes there may be; below 0, how many there are too many. What waits for its far side, a dead one for
+   * half a minute and a stalled one for longer, holds up no other destination.
+   */
   #freeLanes(): number {
     const { lanes, waitingLanes } = this.#options.policy;
     const waiting = new Map<string, number>();
@@ -174,9 +179,7 @@ export class DeliveryWorker {
     }
     const mostForOne = Math.ceil(lanes * WAITING_FOR_ONE);
     const makeRoom = [...waiting.values()].reduce((sum, count) => sum + Math.min(count, mostForOne), 0);
-    const free = lanes + Math.min(makeRoom, waitingLanes) - this.#lanes.size;
-    this.#excess = Math.max(0, -free - Math.floor(lanes * TOLERATED_EXCESS));
-    return Math.max(0, free);
+    return lanes + Math.min(makeRoom, waitingLanes) - this.#lanes.size;
   }
 
   /** Whether this lane is to end, so that there are as many again as there should be. */

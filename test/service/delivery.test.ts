@@ -688,6 +688,9 @@ describe("a far side that misbehaves", () => {
     expect(failures).toEqual([]);
   });
 
+  /** Composing it takes 40,000 octets and some. */
+  const LARGE = `<p>${"x".repeat(10_000)}</p>`;
+
   /** Takes connections and says nothing. */
   async function silentServer() {
     const connections = new Set<Socket>();
@@ -704,13 +707,11 @@ describe("a far side that misbehaves", () => {
     const dead = await Promise.all(Array.from({ length: 12 }, silentServer));
     const good = await sink();
     const ports = Object.fromEntries(dead.map(({ port }, index) => [`dead${index}.example.net`, port]));
-    // Each takes its share of the memory, two of them all of it.
-    const html = `<p>${"x".repeat(10_000)}</p>`;
     const findRoute = routes({ ...ports, "good.example.net": good.port });
     const worker = makeWorker(findRoute, { lanes: 4, composingOctets: 100_000 });
     await accept(
       Object.keys(ports).map((name) => `one@${name}`),
-      html,
+      LARGE,
     );
     run(worker);
     for (const { end } of dead) stops.push(end);
@@ -718,7 +719,7 @@ describe("a far side that misbehaves", () => {
       async () => dead.every(({ connections }) => connections.size > 0),
       (areReached) => areReached,
     );
-    await untilSent(await accept(numbered(20, "good.example.net"), html));
+    await untilSent(await accept(numbered(20, "good.example.net"), LARGE));
   });
 
   test("that never answers gets no more sessions for that, however many destinations are behind it", async () => {
@@ -759,20 +760,14 @@ describe("a far side that misbehaves", () => {
   });
 
   test("that stalls with all the memory for large messages does not hold up small ones", async () => {
-    const answers: (() => void)[] = [];
-    const stalled = await sink({
-      onData: (stream, _session, done) => {
-        stream.resume();
-        stream.on("end", () => void answers.push(done));
-      },
-    });
+    const { far: stalled, answers } = await answeringOnDemand();
     const good = await sink();
     const names = Array.from({ length: 20 }, (_, index) => `stalled${index}.example.net`);
     const ports = { ...Object.fromEntries(names.map((name) => [name, stalled.port])), "good.example.net": good.port };
     const worker = makeWorker(routes(ports), { lanes: 8, waitingLanes: 0, composingOctets: 100_000 });
     const large = await accept(
       names.map((name) => `one@${name}`),
-      `<p>${"x".repeat(10_000)}</p>`,
+      LARGE,
       true,
     );
     run(worker);
@@ -802,12 +797,11 @@ describe("a far side that misbehaves", () => {
         done(Object.assign(new Error("4.4.2 idle for too long"), { responseCode: 421 }));
       },
     });
-    const html = `<p>${"x".repeat(10_000)}</p>`;
     const ports = { "stalled.example.net": stalled.port, "impatient.example.net": impatient.port };
-    const held = await accept(["one@stalled.example.net"], html);
+    const held = await accept(["one@stalled.example.net"], LARGE);
     run(makeWorker(routes(ports), { composingOctets: 40_000 }));
     await untilOnTheWire(answers);
-    const eeid = await accept(["one@impatient.example.net"], html);
+    const eeid = await accept(["one@impatient.example.net"], LARGE);
     await eventually(
       async () => opened.size,
       (count) => count === 1,
