@@ -1,4 +1,6 @@
+import type { KeyRing } from "../core/key-ring.ts";
 import { readBounceToken } from "../core/mail/tokens.ts";
+import { readDeliveryToken } from "../core/mail/tracking-tokens.ts";
 import type { Transaction } from "../platform/db.ts";
 import { unsubscribeContact } from "../store/mail/contacts.ts";
 import { type DeliveryOwner, findDelivery, recordBounces, recordComplaint } from "../store/mail/deliveries.ts";
@@ -42,28 +44,43 @@ function resultsFor(results: readonly BounceResult[], recipient: string): readon
   return named.length > 0 ? named : results;
 }
 
+/** Which delivery a message is about, and what says so. */
+export interface Attribution {
+  readonly deliveryId: string;
+  /** `unsubscribe`: a token that anybody may unsubscribe with, and no more than that. */
+  readonly by: "return-path" | "unsubscribe";
+}
+
 /**
- * Which delivery a message is about. On a return path its token says so, and nothing else does; a complaint at a
- * feedback address names it by the token that the enclosed message carries. Anybody may write to a feedback address,
- * so nothing but a complaint counts there.
+ * Which delivery a message is about. On a return path its token says so, and nothing else does. A complaint at a feedback
+ * address names it by the return path that it brings back, in whatever field, as providers redact addresses; where that
+ * is gone, by the unsubscribe URL, which then allows what that URL allows. Anybody may write to a feedback address, so
+ * nothing but a complaint counts there. A Message-ID cannot be turned back into a delivery.
  */
 export function deliveryOf(
   message: { readonly deliveryId: number | null },
   finding: Finding,
-  key: { readonly secret: string; readonly now: Date },
-): string | undefined {
-  if (message.deliveryId !== null) return String(message.deliveryId);
+  key: { readonly keyRing: KeyRing; readonly now: Date },
+): Attribution | undefined {
+  if (message.deliveryId !== null) return { deliveryId: String(message.deliveryId), by: "return-path" };
   if (finding.kind !== "arf") return undefined;
-  for (const field of TOKEN_FIELDS) {
-    const value = finding.original?.headers.get(field) ?? "";
-    const localPart = value
-      .replace(/^[\s<]+/, "")
-      .split("@")[0]!
-      .trim();
-    const token = readBounceToken(key.secret, localPart, key.now);
-    if (token.ok) return String(token.value.deliveryId);
+  const fields = TOKEN_FIELDS.map((field) => localPartOf(finding.original?.headers.get(field) ?? ""));
+  for (const localPart of [...fields, ...(finding.tokens?.returnPaths ?? [])]) {
+    const token = readBounceToken(key.keyRing, localPart, key.now);
+    if (token.ok) return { deliveryId: String(token.value.deliveryId), by: "return-path" };
+  }
+  for (const text of finding.tokens?.unsubscribe ?? []) {
+    const token = readDeliveryToken(key.keyRing, "unsubscribe", text);
+    if (token.ok) return { deliveryId: String(token.value), by: "unsubscribe" };
   }
   return undefined;
+}
+
+function localPartOf(field: string): string {
+  return field
+    .replace(/^[\s<]+/, "")
+    .split("@")[0]!
+    .trim();
 }
 
 /**
@@ -73,11 +90,15 @@ export function deliveryOf(
 export async function applyFinding(
   transaction: Transaction,
   finding: Finding,
-  about: { readonly deliveryId: string | undefined; readonly at: Date; readonly hardBouncesToInvalidate: number },
+  about: {
+    readonly delivery: Attribution | undefined;
+    readonly at: Date;
+    readonly hardBouncesToInvalidate: number;
+  },
 ): Promise<Consequence["kind"] | "unidentified"> {
-  const owner = about.deliveryId === undefined ? undefined : await findDelivery(transaction, about.deliveryId);
+  const owner = about.delivery === undefined ? undefined : await findDelivery(transaction, about.delivery.deliveryId);
   if (owner === undefined) return "unidentified";
-  const consequence = consequenceOf(finding, owner.recipient);
+  const consequence = permitted(consequenceOf(finding, owner.recipient), about.delivery!);
   const { deliveryId } = owner;
   switch (consequence.kind) {
     case "bounce": {
@@ -94,6 +115,11 @@ export async function applyFinding(
     case "none":
   }
   return consequence.kind;
+}
+
+/** Only a return path may change a contact's validity. */
+function permitted(consequence: Consequence, { by }: Attribution): Consequence {
+  return by === "unsubscribe" && consequence.kind === "complaint" ? { kind: "unsubscribe" } : consequence;
 }
 
 async function unsubscribe(transaction: Transaction, owner: DeliveryOwner, at: Date): Promise<void> {

@@ -22,6 +22,7 @@ import {
 } from "../core/mail/dsn.ts";
 import { type EnhancedStatus, statusClass } from "../core/mail/enhanced-status.ts";
 import { findFeedbackReport } from "../core/mail/feedback-report.ts";
+import { findReturnedTokens, type ReturnedTokens } from "../core/mail/returned-tokens.ts";
 
 /** What an inbound message is: a delivery report, a complaint, an automatic reply, or ordinary mail. */
 export type FindingKind = "dsn" | "arf" | "vacation" | "not-bounce";
@@ -50,6 +51,8 @@ export interface Finding {
   readonly results: readonly BounceResult[];
   /** Of complaints only: `abuse`, `fraud`, `virus`, `not-spam`, `auth-failure`, `opt-out`, `other` (RFC 5965 §7.3). */
   readonly feedbackType?: string;
+  /** Of complaints only: what in them may name a delivery. */
+  readonly tokens?: ReturnedTokens;
   readonly original?: ReturnedOriginal;
 }
 
@@ -65,10 +68,16 @@ export function interpret(message: Uint8Array): Finding {
   return complaint(root) ?? deliveryReport(root) ?? textNotice(root) ?? ordinary(root);
 }
 
+/** The complaint that a message is; undefined where it is none, whatever else it may be. As bounded as `interpret`. */
+export function readComplaint(message: Uint8Array): Finding | undefined {
+  return complaint(readMimeMessage(message));
+}
+
 function complaint(root: MimePart): Finding | undefined {
   const report = findFeedbackReport(root);
   if (!report) return undefined;
-  return { ...complaintOf(report.recipients, report.feedbackType), ...withOriginal(report.container) };
+  const tokens = findReturnedTokens(report.container);
+  return { ...complaintOf(report.recipients, report.feedbackType), tokens, ...withOriginal(report.container) };
 }
 
 function complaintOf(recipients: readonly string[], feedbackType: string): Finding {

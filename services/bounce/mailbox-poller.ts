@@ -4,10 +4,12 @@ import addressparser from "nodemailer/lib/addressparser";
 import { readMimeMessage } from "../core/mail/bounce-mime.ts";
 import { RepeatedWork } from "../platform/repeated-work.ts";
 import type { ServiceContext } from "../platform/service.ts";
-import { addInboundMessages } from "../store/mail/inbound.ts";
 import { type LeasedMailbox, leaseMailbox, settleMailbox } from "../store/mail/mailboxes.ts";
+import { Admission } from "./admission.ts";
+import { classOf, type InboundTarget, Intake } from "./intake.ts";
 import { type MailboxMessage, takeMessages } from "./mailbox.ts";
-import { findTarget, type InboundTarget } from "./mx-session.ts";
+import { findTarget } from "./mx-session.ts";
+import type { InboundPolicy } from "./policy.ts";
 
 /** One poll of a mailbox ends within its lease, or is given up. */
 const LEASE_SECONDS = 180;
@@ -23,14 +25,24 @@ const RECIPIENT_FIELDS = ["delivered-to", "x-original-to", "envelope-to", "x-env
 export class MailboxPoller {
   readonly #context: ServiceContext;
   readonly #lookup: LookupFunction;
+  readonly #admission: Admission;
+  readonly #intake: Intake;
   readonly #onStored: () => void;
   readonly #owner = randomUUID();
   readonly #work: RepeatedWork;
 
   /** @param onStored called after each message that is safe */
-  constructor(context: ServiceContext, lookup: LookupFunction, onStored: () => void) {
+  constructor(
+    context: ServiceContext,
+    { lookup, policy }: { readonly lookup: LookupFunction; readonly policy: InboundPolicy },
+    onStored: () => void,
+  ) {
     this.#context = context;
     this.#lookup = lookup;
+    const { db, config } = context;
+    // Whoever wrote to the mailbox is not known: its provider's limits hold for rates.
+    this.#admission = new Admission({ db, policy, mostOctets: config.mxMaxOctets, isLimited: () => false });
+    this.#intake = new Intake(context, policy, this.#admission);
     this.#onStored = onStored;
     this.#work = new RepeatedWork({
       take: (signal) => this.#pollNext(signal),
@@ -46,20 +58,20 @@ export class MailboxPoller {
   }
 
   async #pollNext(stopping: AbortSignal): Promise<number> {
-    const { db, secret } = this.#context;
-    const mailbox = await leaseMailbox(db, secret, { owner: this.#owner, seconds: LEASE_SECONDS });
+    const { db, keyRing } = this.#context;
+    const mailbox = await leaseMailbox(db, keyRing, { owner: this.#owner, seconds: LEASE_SECONDS });
     if (mailbox === undefined) return LOOK_MS;
     await this.#poll(mailbox, stopping);
     return 0;
   }
 
   async #poll(mailbox: LeasedMailbox, stopping: AbortSignal): Promise<void> {
-    const { db, config, observe } = this.#context;
+    const { db, observe } = this.#context;
     const { name } = mailbox;
     const signal = AbortSignal.any([stopping, AbortSignal.timeout(POLL_DEADLINE_MS)]);
     try {
       const session = { lookup: this.#lookup, signal };
-      const limits = { messages: MESSAGES_PER_POLL, octets: config.mxMaxOctets };
+      const limits = { messages: MESSAGES_PER_POLL, octets: this.#admission.sizeFor(["returnPath"]).keptOctets };
       const taken = await takeMessages(mailbox, { ...session, ...limits }, (message) => this.#store(mailbox, message));
       observe({ kind: "mailbox-polled", mailbox: name, taken });
       const nextInSeconds = taken < MESSAGES_PER_POLL ? EVERY_SECONDS : 0;
@@ -73,26 +85,26 @@ export class MailboxPoller {
     }
   }
 
-  async #store(mailbox: LeasedMailbox, { source, octets }: MailboxMessage): Promise<void> {
-    const { db } = this.#context;
-    const target = this.#findTarget(octets);
-    await addInboundMessages(db, [
-      {
-        deliveryId: target !== undefined && "deliveryId" in target ? target.deliveryId : null,
-        feedbackAddress: target !== undefined && "deliveryId" in target ? null : mailbox.feedback,
-        mailFrom: "",
-        clientAddress: null,
-        octets,
-        source,
-      },
-    ]);
-    this.#onStored();
+  /** @returns false when there is no room: the message stays where it is */
+  async #store(mailbox: LeasedMailbox, { source, octets, size }: MailboxMessage): Promise<boolean> {
+    const target = this.#findTarget(octets) ?? { feedbackAddress: mailbox.feedback };
+    const recipientClass = classOf(target);
+    const { observe } = this.#context;
+    if (this.#admission.judgeSize(recipientClass, size)) {
+      observe({ kind: "inbound-dropped", recipientClass, reason: "size" });
+      return true;
+    }
+    const received = { mailFrom: "", clientAddress: null, octets, source };
+    const stored = await this.#intake.store(received, [target], { isLimited: true });
+    if (stored === "no-room") observe({ kind: "inbound-refused", recipientClass, reason: "waiting" });
+    else this.#onStored();
+    return stored === "stored";
   }
 
   /** Whoever writes a header may write an address; a return path counts for its token alone, here as in a session. */
   #findTarget(octets: Buffer): InboundTarget | undefined {
-    const { config, secret, clock } = this.#context;
-    const key = { secret, now: new Date(clock.nowMs()) };
+    const { config, keyRing, clock } = this.#context;
+    const key = { keyRing, now: new Date(clock.nowMs()) };
     const { headers } = readMimeMessage(octets);
     for (const field of RECIPIENT_FIELDS) {
       for (const { value } of headers.filter(({ name }) => name === field)) {

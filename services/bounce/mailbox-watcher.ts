@@ -47,8 +47,8 @@ export class MailboxWatcher {
 
   /** Watches begin and end as mailboxes are added, changed, removed, or cannot be polled any more. */
   async #look(): Promise<number> {
-    const { db, secret } = this.#context;
-    const mailboxes = new Map((await listPolledMailboxes(db, secret)).map((mailbox) => [mailbox.name, mailbox]));
+    const { db, keyRing } = this.#context;
+    const mailboxes = new Map((await listPolledMailboxes(db, keyRing)).map((mailbox) => [mailbox.name, mailbox]));
     for (const [name, { mailbox }] of this.#watches) {
       if (!isDeepStrictEqual(mailbox, mailboxes.get(name))) await this.#end(name);
     }

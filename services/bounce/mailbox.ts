@@ -7,7 +7,10 @@ export interface MailboxMessage {
   readonly uid: number;
   /** Names it for as long as the mailbox lives (RFC 9051 §2.3.1.1). */
   readonly source: string;
+  /** The first of it. */
   readonly octets: Buffer;
+  /** Octets of the whole, as the server says before it sends any. */
+  readonly size: number;
 }
 
 /** How a session with a mailbox's server begins and ends. */
@@ -21,18 +24,21 @@ const SILENCE_MS = 30_000;
 /** While it idles a connection is kept alive this often; servers and gateways drop what is silent for longer. */
 const KEEP_ALIVE_MS = 240_000;
 const IDLE_AFTER_MS = 100;
+/** Of one poll, those included for which there was no room. */
+const LOOKED_AT = 2_000;
 
 /**
  * Takes the waiting messages of a mailbox by IMAP, one after the other, oldest first: each is put aside (moved, or
  * flagged as seen) only when `store` has returned, so that a crash between the two at worst takes it twice.
- * @param options.octets what lies beyond is cut off: a report says what it has to say at its beginning
+ * @param options.octets what lies beyond is not fetched: a report says what it has to say at its beginning
+ * @param store false: there is no room for this one, it stays where it is; others may have it
  * @returns how many were taken
  * @throws when the server refuses, or does not answer
  */
 export async function takeMessages(
   mailbox: LeasedMailbox,
   options: MailboxSession & { readonly messages: number; readonly octets: number },
-  store: (message: MailboxMessage) => Promise<void>,
+  store: (message: MailboxMessage) => Promise<boolean>,
 ): Promise<number> {
   const { lookup, signal } = options;
   const client = connectTo(mailbox, lookup);
@@ -45,17 +51,22 @@ export async function takeMessages(
     const opened = await client.mailboxOpen(mailbox.folder);
     const found =
       (await client.search(mailbox.processed === null ? { seen: false } : { all: true }, { uid: true })) || [];
-    const uids = found.slice(0, options.messages);
-    for (const uid of uids) {
+    let taken = 0;
+    for (const uid of found.slice(0, LOOKED_AT)) {
+      if (taken === options.messages) break;
       signal.throwIfAborted();
-      const message = await client.fetchOne(String(uid), { source: { maxLength: options.octets } }, { uid: true });
+      const query = { source: { maxLength: options.octets }, size: true };
+      const message = await client.fetchOne(String(uid), query, { uid: true });
       // Somebody else may have removed it meanwhile.
       if (!message || message.source === undefined) continue;
-      await store({ uid, source: `${mailbox.name}/${opened.uidValidity}/${uid}`, octets: message.source });
+      const { source: octets, size = octets.length } = message;
+      const source = `${mailbox.name}/${opened.uidValidity}/${uid}`;
+      if (!(await store({ uid, source, octets, size }))) continue;
       await putAside(client, mailbox, uid);
+      taken += 1;
     }
     await client.logout();
-    return uids.length;
+    return taken;
   } finally {
     signal.removeEventListener("abort", giveUp);
     client.close();

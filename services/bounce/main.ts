@@ -2,32 +2,40 @@ import { openCertificate } from "../platform/certificate.ts";
 import { makeSocketLookup } from "../platform/host-addresses.ts";
 import { Lifecycle } from "../platform/lifecycle.ts";
 import { makeResolver } from "../platform/resolver.ts";
-import type { StartService } from "../platform/service.ts";
+import type { RunningService, ServiceContext, StartService } from "../platform/service.ts";
 import { listenSmtp } from "../platform/smtp-server.ts";
 import { MailboxPoller } from "./mailbox-poller.ts";
 import { MailboxWatcher } from "./mailbox-watcher.ts";
 import { exportInboundCounts } from "./metrics.ts";
 import { makeMxSession } from "./mx-session.ts";
+import { type InboundPolicy, loadInboundPolicy } from "./policy.ts";
 import { BounceWorker } from "./worker.ts";
 
 const MOST_RECIPIENTS = 100;
 
 /** The way back: the MX listener and the mailboxes that store what returns, and the worker that applies it. */
-export const start: StartService = async (context) => {
+export const start: StartService = (context) => startWith(loadInboundPolicy())(context);
+
+/** The same with other limits than those of config/inbound.json. */
+export function startWith(policy: InboundPolicy): StartService {
+  return (context) => startBounce(context, policy);
+}
+
+async function startBounce(context: ServiceContext, policy: InboundPolicy): Promise<RunningService> {
   const { config, logger, observe } = context;
   const lifecycle = new Lifecycle(logger);
   try {
     const certificate = await openCertificate(config, observe);
     lifecycle.onStop("certificate", () => certificate.close());
-    const worker = new BounceWorker(context);
+    const worker = new BounceWorker(context, policy);
     lifecycle.onStop("bounce worker", () => worker.stop());
     lifecycle.onStop("inbound counts", exportInboundCounts(context.db));
     const lookup = makeSocketLookup({ config, resolver: await makeResolver(config.resolver) });
-    const poller = new MailboxPoller(context, lookup, () => worker.wake());
+    const poller = new MailboxPoller(context, { lookup, policy }, () => worker.wake());
     lifecycle.onStop("mailbox poller", () => poller.stop());
     const watcher = new MailboxWatcher(context, lookup);
     lifecycle.onStop("mailbox watcher", () => watcher.stop());
-    const session = makeMxSession(context, () => worker.wake());
+    const session = makeMxSession(context, () => worker.wake(), policy);
     const listener = await listenSmtp(config.listen.mx, session, {
       name: "mx",
       hostname: config.hostname,
@@ -47,4 +55,4 @@ export const start: StartService = async (context) => {
     await lifecycle.stop();
     throw error;
   }
-};
+}

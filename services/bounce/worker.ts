@@ -7,21 +7,32 @@ import {
   finishInboundMessage,
   type LeasedInboundMessage,
   leaseInboundMessages,
-  purgeInboundMessages,
   quarantineInboundMessage,
   releaseInboundMessage,
 } from "../store/mail/inbound.ts";
+import {
+  finishUnexplained,
+  purgeInboundMessages,
+  trimInboundMessages,
+  type UnexplainedSample,
+} from "../store/mail/inbound-retention.ts";
 import { findTraceParent } from "../store/mail/trace-parents.ts";
 import { inTransaction } from "../store/transactions.ts";
 import { applyFinding, deliveryOf } from "./apply.ts";
-import { interpret } from "./interpret.ts";
+import { makeSampler, type UnexplainedReason } from "./intake.ts";
+import { type Finding, interpret } from "./interpret.ts";
+import { type InboundPolicy, loadInboundPolicy } from "./policy.ts";
 
 const LEASE_SECONDS = 120;
 const MESSAGES_PER_LEASE = 20;
 const POLL_MS = 1_000;
 const PURGE_MS = 3_600_000;
-/** Raw messages stay readable this long. */
+/** Raw messages stay readable this long, where there is room. */
 const KEPT_DAYS = 30;
+/** It is looked whether there is room for what is kept this often, and after so much more of it. */
+const TRIM_MS = 60_000;
+const TRIM_MESSAGES = 5_000;
+const TRIM_OCTETS = 64 * 2 ** 20;
 /** A message that kept its workers from finishing this often is put aside. */
 const MOST_ATTEMPTS = 5;
 
@@ -30,14 +41,21 @@ export class BounceWorker {
   readonly #context: ServiceContext;
   readonly #owner = randomUUID();
   readonly #work: RepeatedWork;
+  readonly #policy: InboundPolicy;
+  readonly #nextSample: () => Promise<UnexplainedSample | undefined>;
   #purgedAt = 0;
+  #trimmedAt = 0;
+  #keptSince = { messages: 0, octets: 0 };
 
-  constructor(context: ServiceContext) {
+  constructor(context: ServiceContext, policy: InboundPolicy = loadInboundPolicy()) {
     this.#context = context;
+    this.#policy = policy;
+    this.#nextSample = makeSampler(policy);
     this.#work = new RepeatedWork({
       take: async (signal) => {
         const found = await this.#takeMessages(signal);
         await this.#purgeNowAndThen();
+        await this.#trimNowAndThen();
         return found === 0 ? POLL_MS : 0;
       },
       failed: (err) => {
@@ -60,6 +78,23 @@ export class BounceWorker {
     if (Date.now() - this.#purgedAt <= PURGE_MS) return;
     this.#purgedAt = Date.now();
     while ((await purgeInboundMessages(this.#context.db, KEPT_DAYS)) > 0);
+  }
+
+  async #trimNowAndThen(): Promise<void> {
+    const { messages, octets } = this.#keptSince;
+    // The first time it is not known what others have left.
+    const isLate = Date.now() - this.#trimmedAt > TRIM_MS && (messages > 0 || this.#trimmedAt === 0);
+    if (!isLate && messages < TRIM_MESSAGES && octets < TRIM_OCTETS) return;
+    this.#trimmedAt = Date.now();
+    this.#keptSince = { messages: 0, octets: 0 };
+    for (const recipientClass of ["returnPath", "feedback"] as const) {
+      const { kept } = this.#policy[recipientClass];
+      const isFeedback = recipientClass === "feedback";
+      for (let gone = 1; gone > 0; ) {
+        gone = await trimInboundMessages(this.#context.db, { isFeedback, kept });
+        if (gone > 0) this.#context.observe({ kind: "inbound-trimmed", level: "info", recipientClass, messages: gone });
+      }
+    }
   }
 
   /** @returns how many messages it took */
@@ -91,24 +126,55 @@ export class BounceWorker {
   }
 
   async #apply(message: LeasedInboundMessage): Promise<void> {
-    const { db, secret, config, clock, observe } = this.#context;
+    const { db, keyRing, config, clock, observe } = this.#context;
     const finding = interpretOrPoison(message.octets);
     const at = new Date(clock.nowMs());
-    const deliveryId = deliveryOf(message, finding, { secret, now: at });
+    const delivery = deliveryOf(message, finding, { keyRing, now: at });
     const { hardBouncesToInvalidate } = config;
-    const parent = async () => ({ traceparent: await findTraceParent(db, deliveryId) });
+    const parent = async () => ({ traceparent: await findTraceParent(db, delivery?.deliveryId) });
+    let done: Done = "unidentified";
     const apply = async (transaction: Transaction) => {
-      const { kind, results, feedbackType } = finding;
-      const noted = { kind, results, feedbackType };
-      const end = { id: message.id, owner: this.#owner, finding: noted, aboutDeliveryId: deliveryId };
-      const done = await applyFinding(transaction, finding, { deliveryId, at, hardBouncesToInvalidate });
+      done = await applyFinding(transaction, finding, { delivery, at, hardBouncesToInvalidate });
       // Last, as an erasure comes to the reports about somebody after all else that a finding changes.
-      if (!(await finishInboundMessage(transaction, end))) throw new LeaseLost();
-      const bounces = results.filter(({ action }) => action === "failed");
-      observe({ kind: "inbound-applied", level: "info", id: message.id, finding: kind, consequence: done, bounces });
+      if (!(await this.#finish(transaction, message, finding, { done, deliveryId: delivery?.deliveryId }))) {
+        throw new LeaseLost();
+      }
+      const bounces = finding.results.filter(({ action }) => action === "failed");
+      observe({
+        ...{ kind: "inbound-applied", level: "info", id: message.id, finding: finding.kind },
+        ...{ consequence: done, bounces },
+      });
     };
     await inSpan("apply bounce", { kind: "consumer", parent }, () => inTransaction(db, apply));
+    const unexplained = unexplainedReason(finding, done);
+    const recipientClass = message.deliveryId === null ? "feedback" : "returnPath";
+    if (unexplained !== undefined) observe({ kind: "inbound-dropped", recipientClass, reason: unexplained });
   }
+
+  async #finish(
+    transaction: Transaction,
+    { id, octets }: LeasedInboundMessage,
+    finding: Finding,
+    { done, deliveryId }: { readonly done: Done; readonly deliveryId: string | undefined },
+  ): Promise<boolean> {
+    const { kind, results, feedbackType } = finding;
+    const end = { id, owner: this.#owner, finding: { kind, results, feedbackType } };
+    const reason = unexplainedReason(finding, done);
+    if (reason !== undefined) {
+      return finishUnexplained(transaction, { ...end, reason, sample: await this.#nextSample() });
+    }
+    this.#keptSince.messages += 1;
+    this.#keptSince.octets += octets.length;
+    return finishInboundMessage(transaction, { ...end, aboutDeliveryId: deliveryId });
+  }
+}
+
+type Done = Awaited<ReturnType<typeof applyFinding>>;
+
+/** Why nothing followed from a message, and nobody needs to see the whole of it again. */
+function unexplainedReason(finding: Finding, done: Done): UnexplainedReason | undefined {
+  if (done === "unidentified") return "not-ours";
+  return finding.kind === "not-bounce" ? "not-understood" : undefined;
 }
 
 /** A message that no later attempt would cope with better. */

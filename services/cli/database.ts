@@ -1,16 +1,17 @@
+import type { KeyRing } from "../core/key-ring.ts";
 import type { Config } from "../platform/config.ts";
 import { type Db, openDb } from "../platform/db.ts";
 import { openEmbeddedPostgres } from "../platform/embedded-postgres.ts";
 import { makeLogger } from "../platform/logger.ts";
 import { isBehind, migrate } from "../platform/migrations.ts";
-import { findSecret } from "../platform/secret.ts";
-import { withApiKeySecret } from "../store/api-key-secret.ts";
+import { findKeys } from "../platform/secret.ts";
+import { completeKeyRing } from "../store/deployment-keys.ts";
 import { CommandRefused } from "./command-errors.ts";
 
 /** What a command that speaks to the database is given. */
 export interface CommandDatabase {
   readonly db: Db;
-  readonly secret: string;
+  readonly keyRing: KeyRing;
   readonly config: Config;
 }
 
@@ -26,7 +27,7 @@ export async function withDatabase<T>(config: Config, use: (database: CommandDat
     // The embedded database is ours alone; a shared one is brought up to date on purpose, by `migrate` or `start`.
     if (server) await migrate(db);
     else if (await isBehind(db)) throw new CommandRefused("the database is not up to date: run `palomar migrate`");
-    return await use({ db, secret: await withApiKeySecret(db, findSecret(config)), config });
+    return await use({ db, keyRing: await completeKeyRing(db, findKeys(config)), config });
   } finally {
     await db.destroy();
     await server?.release();

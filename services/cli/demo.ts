@@ -1,6 +1,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { hashApiKey, makeApiKey } from "../core/api-key.ts";
+import type { KeyRing } from "../core/key-ring.ts";
 import { hashPassword, makePassword } from "../core/password.ts";
 import type { Db } from "../platform/db.ts";
 import { writeFileOnce } from "../platform/secret.ts";
@@ -26,13 +27,13 @@ const UNSHOWN = "demo-unshown";
  * rows are committed, and read back when a start was interrupted in between, so that neither is ever without the other.
  * @returns the credentials as long as they were not printed, see {@link noteDemoShown}
  */
-export async function makeDemoOnce(db: Db, secret: string, dataDir: string): Promise<Credentials | undefined> {
+export async function makeDemoOnce(db: Db, keyRing: KeyRing, dataDir: string): Promise<Credentials | undefined> {
   const path = credentialsPath(dataDir);
   const facts = await db("deployment_facts").whereIn("name", [MADE, UNSHOWN]).pluck("name");
   if (facts.includes(MADE)) return facts.includes(UNSHOWN) && existsSync(path) ? readCredentials(path) : undefined;
   writeFileOnce(path, `${JSON.stringify(newCredentials(), null, 2)}\n`);
   const credentials = readCredentials(path);
-  await db.transaction((transaction) => insertDemo(transaction, secret, credentials));
+  await db.transaction((transaction) => insertDemo(transaction, keyRing, credentials));
   return credentials;
 }
 
@@ -60,7 +61,7 @@ function newCredentials(): Credentials {
 
 async function insertDemo(
   db: Db,
-  secret: string,
+  keyRing: KeyRing,
   { reseller, company, instance, operator }: Credentials,
 ): Promise<void> {
   const value = new Date().toISOString();
@@ -69,15 +70,15 @@ async function insertDemo(
     id: reseller.id,
     name: "Demo",
     rpzLicence: false,
-    keyHash: hashApiKey(secret, reseller.key),
+    keyHash: hashApiKey(keyRing, "dns", reseller.key),
   });
-  await addCompany(db, secret, {
+  await addCompany(db, keyRing, {
     resellerId: reseller.id,
     crmId: company.crm_id,
     name: "Demo",
     apikey: company.apikey,
   });
-  await addInstance(db, secret, {
+  await addInstance(db, keyRing, {
     name: instance.name,
     host: instance.host,
     key: instance.key,

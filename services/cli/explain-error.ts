@@ -1,3 +1,4 @@
+import { MissingKey } from "../core/key-ring.ts";
 import { EmbeddedPostgresError } from "../platform/embedded-postgres-error.ts";
 import { UnsuitableDatabase } from "../platform/unsuitable-database.ts";
 import { CommandRefused } from "./command-errors.ts";
@@ -6,7 +7,7 @@ import { CommandRefused } from "./command-errors.ts";
 export const DATABASE_SILENT = "the database does not answer";
 
 /** Errors whose message was written for the operator. */
-const OPERATORS = [CommandRefused, EmbeddedPostgresError, UnsuitableDatabase];
+const OPERATORS = [CommandRefused, EmbeddedPostgresError, MissingKey, UnsuitableDatabase];
 
 /** SQLSTATEs by which a server turns somebody away: wrong password, no entry for the host, no such database. */
 const TURNED_AWAY = ["28P01", "28000", "3D000"];

@@ -2,7 +2,7 @@ import Koa from "koa";
 import type { HostPort } from "../platform/config-values.ts";
 import type { Db } from "../platform/db.ts";
 import { type HttpListener, listenHttp } from "../platform/http/listen.ts";
-import { aggregateMetrics, collectMetrics } from "../platform/metrics.ts";
+import { aggregateMetrics, collectMetrics, gaugeValue, labelsOf, type MetricFamilies } from "../platform/metrics.ts";
 import { databaseAnswers } from "./database-answers.ts";
 import { DATABASE_SILENT } from "./explain-error.ts";
 import type { Supervisor } from "./supervisor.ts";
@@ -13,9 +13,18 @@ export interface Watched {
   readonly db: Db;
 }
 
+/** What is served of the zones that ought to be, where a name server runs. */
+interface ServedZones {
+  readonly served: number;
+  readonly expected: number;
+  /** Names of zones that are not answered, or not as they are, for want of memory: 20 at most. */
+  readonly left_out: readonly string[];
+}
+
 /**
- * `/healthz`: this process answers. `/readyz`: every service is ready and the database answers; 503 with the reasons
- * otherwise. `/metrics`: the metrics of all services, summed, in Prometheus' text form.
+ * `/healthz`: this process answers. `/readyz`: every service is ready, the zones are loaded and the database answers;
+ * 503 with the reasons otherwise. Where a few zones do not fit into memory it is 200, and its status `degraded`: to take
+ * the server away for them would be worse for all others. `/metrics`: the metrics of all services, summed, in Prometheus' text form.
  */
 export function listenForMonitoring(
   addresses: readonly HostPort[],
@@ -26,9 +35,11 @@ export function listenForMonitoring(
   app.use(async (ctx) => {
     if (ctx.path === "/healthz") ctx.body = { status: "ok" };
     else if (ctx.path === "/readyz") {
-      const problems = await findProblems(watched);
+      const zones = readServedZones((await watched.supervisor.collectMetrics()).flat() as MetricFamilies);
+      const problems = [...(await findProblems(watched)), ...zones.problems];
+      const isDegraded = (zones.served?.left_out.length ?? 0) > 0;
       ctx.status = problems.length === 0 ? 200 : 503;
-      ctx.body = { status: problems.length === 0 ? "ok" : "not ready", problems };
+      ctx.body = { status: readiness(problems, isDegraded), problems, ...zones.served };
     } else if (ctx.path === "/metrics") {
       ctx.type = "text/plain; version=0.0.4";
       const services = await watched.supervisor.collectMetrics();
@@ -36,6 +47,29 @@ export function listenForMonitoring(
     }
   });
   return listenHttp(app, addresses);
+}
+
+function readiness(problems: readonly string[], isDegraded: boolean): string {
+  if (problems.length > 0) return "not ready";
+  return isDegraded ? "degraded" : "ok";
+}
+
+/** What the name server of this stack says of its zones; nothing where there is none. */
+export function readServedZones(families: MetricFamilies): {
+  readonly problems: readonly string[];
+  readonly served?: ServedZones;
+} {
+  const served = gaugeValue(families, "palomar_dns_zones");
+  const expected = gaugeValue(families, "palomar_dns_zones_expected");
+  if (served === undefined || expected === undefined) return { problems: [] };
+  const isLoaded = gaugeValue(families, "palomar_dns_zones_loaded") === 1;
+  const isEmpty = served === 0 && expected > 0;
+  const problems = [
+    ...(isLoaded ? [] : ["dns-server has not loaded its zones"]),
+    ...(isLoaded && isEmpty ? [`dns-server answers for none of ${expected} zones`] : []),
+  ];
+  const leftOut = labelsOf(families, { metric: "palomar_dns_zone_left_out_octets", label: "zone" });
+  return { problems, served: { served, expected, left_out: leftOut } };
 }
 
 async function findProblems({ supervisor, db }: Watched): Promise<string[]> {

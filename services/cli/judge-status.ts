@@ -1,4 +1,5 @@
 import type { SeenNode } from "../store/dns/nodes.ts";
+import type { LeftOutZoneStatus } from "../store/dns/zones-left-out.ts";
 import type { DeploymentStatus } from "../store/status.ts";
 import type { MachineStatus } from "./machine-status.ts";
 
@@ -18,6 +19,8 @@ export interface StatusLimits {
 /** All that the database knows of a deployment. */
 export interface KnownStatus extends DeploymentStatus {
   readonly nodes: readonly SeenNode[];
+  /** Zones that name servers have no memory for, the first of them. */
+  readonly leftOut: readonly LeftOutZoneStatus[];
   readonly replication: readonly { readonly standby: string; readonly seconds: number }[];
 }
 
@@ -27,6 +30,7 @@ export function judgeStatus(status: KnownStatus, limits: StatusLimits): string[]
   return [
     ...nodes.flatMap((node) => judgeNode(node, limits)),
     ...missingServices(status, limits),
+    ...status.leftOut.map(describeLeftOut),
     ...(queue.readySeconds > limits.queueReadySeconds
       ? [`mail is ready for ${describeSeconds(queue.readySeconds)} now: see the queues by destination in the console`]
       : []),
@@ -73,6 +77,13 @@ function judgeNode({ node, services, lagMs, silentSeconds }: SeenNode, limits: S
       ? [`node ${node} answers from zones that are ${describeSeconds(lagMs / 1_000)} old`]
       : []),
   ];
+}
+
+/** PALOMAR_DNS_MEMORY is what the operator can change. */
+function describeLeftOut({ node, zone, outdated, takenOctets }: LeftOutZoneStatus): string {
+  const state = outdated ? "is answered as it was" : "is not answered";
+  const needs = `it needs more than ${Math.ceil(takenOctets / 2 ** 20)} MiB`;
+  return `zone ${zone} ${state} by node ${node}: it does not fit into PALOMAR_DNS_MEMORY (${needs})`;
 }
 
 /** Work that somebody waits for, or that what runs will bring, and that nobody does. */

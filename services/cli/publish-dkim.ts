@@ -1,10 +1,16 @@
 import { createMissingRecords, hostingZone } from "../console/sender-domain.ts";
 import { parseDomainName } from "../core/dns/name.ts";
+import { parseRdata } from "../core/dns/rdata/rdata.ts";
 import { TYPE } from "../core/dns/rr-types.ts";
-import { dkimMatches, expectedDkim } from "../core/mail/sender-records.ts";
+import { dkimMatches, type ExpectedRecord, expectedDkim } from "../core/mail/sender-records.ts";
+import { type Refusal, unacceptable } from "../core/refusal.ts";
+import { ok, type Result, refuse } from "../core/result.ts";
 import { systemClock } from "../platform/clock.ts";
 import type { Db } from "../platform/db.ts";
 import { readRecordsAt } from "../store/dns/records.ts";
+import { notifyZones } from "../store/dns/zone-notices.ts";
+import { changeRecords } from "../store/dns/zone-records.ts";
+import type { Zone } from "../store/dns/zones.ts";
 import { listInstanceDomains } from "../store/mail/instances.ts";
 import type { CommandDatabase } from "./database.ts";
 import { refusalText } from "./input.ts";
@@ -18,7 +24,7 @@ const ACTOR = "operator";
  * @returns a line for each key that was published, or could not be
  */
 export async function publishDkim(
-  { db, secret }: Pick<CommandDatabase, "db" | "secret">,
+  { db, keyRing }: Pick<CommandDatabase, "db" | "keyRing">,
   instanceId: number,
   domains: readonly string[],
 ): Promise<string[]> {
@@ -28,7 +34,9 @@ export async function publishDkim(
     const found = domains.includes(domain) ? await findHostedTexts(db, expected.name) : undefined;
     if (found === undefined || dkimMatches(found, dkimRecord)) continue;
     const check = { name: "dkim", expected: [expected], found, ok: false } as const;
-    const made = await createMissingRecords({ db, secret, clock: systemClock }, [check], ACTOR);
+    const made = await createMissingRecords({ db }, { domain, checks: [check] }, (zone, record) =>
+      addRecord({ db, keyRing }, zone, record),
+    );
     if (!made.ok) lines.push(`${expected.name} is not published: ${refusalText(made.error)}`);
     else {
       lines.push(...made.value.created.map(({ name }) => `${name} is published in the zone that is hosted here`));
@@ -36,6 +44,28 @@ export async function publishDkim(
     }
   }
   return lines;
+}
+
+async function addRecord(
+  { db, keyRing }: Pick<CommandDatabase, "db" | "keyRing">,
+  zone: Zone,
+  { name, type, value }: ExpectedRecord,
+): Promise<Result<void, Refusal>> {
+  if (zone.signed && !keyRing.holds("dnssec-key")) {
+    return refuse(unacceptable(`${zone.name} is signed, and its keys are not here: run this where PALOMAR_SECRET is`));
+  }
+  const owner = parseDomainName(name);
+  if (!owner.ok) return refuse(unacceptable(`${name}: ${owner.error.message}`));
+  const rdata = parseRdata(TYPE[type], value, owner.value, "value");
+  if (!rdata.ok) return refuse(unacceptable(`${name}: ${rdata.error.message}`));
+  const signer = { keyRing, clock: systemClock };
+  const target = { scope: {}, apex: zone.apex, domain: zone.name, actor: ACTOR, signer };
+  const creation = { owner: owner.value, type: TYPE[type], ttl: undefined, rdata: rdata.value };
+  const edits = { creations: [creation], modifications: [], deletionIds: [] };
+  const changed = await changeRecords(db, target, edits, new Date(systemClock.nowMs()));
+  if (!changed.ok) return changed;
+  await notifyZones(db, [zone.id]);
+  return ok(undefined);
 }
 
 /** The texts that a name has in the zone that is hosted here; undefined when none is. */

@@ -1,3 +1,4 @@
+import { once } from "node:events";
 import type { Command } from "commander";
 import type { Config } from "../platform/config.ts";
 import { CommandMisused, CommandRefused } from "./command-errors.ts";
@@ -10,6 +11,11 @@ export interface CommandRuntime {
   withDatabase<T>(use: (database: CommandDatabase) => Promise<T>): Promise<T>;
   /** The result on standard output: the object with `--json`, else the text for people. */
   print(result: unknown, text: string): void;
+  /**
+   * Many results, one after the other as they come: with `--json` one array, else a line each.
+   * @returns how many there were
+   */
+  printEach<T>(results: AsyncIterable<T>, textOf: (result: T) => string): Promise<number>;
   /** A word on standard error, such as progress. */
   note(text: string): void;
   /** Ends the command with exit status 1 and this text on standard error. */
@@ -32,6 +38,7 @@ export function makeRuntime(program: Command, config: Config): CommandRuntime {
       const line = program.opts().json ? JSON.stringify(result) : text;
       process.stdout.write(line === "" || line.endsWith("\n") ? line : `${line}\n`);
     },
+    printEach: (results, textOf) => printEach(results, program.opts().json ? undefined : textOf),
     note: (text) => {
       process.stderr.write(`${text}\n`);
     },
@@ -46,4 +53,15 @@ export function makeRuntime(program: Command, config: Config): CommandRuntime {
       if (atOnce) process.exit();
     },
   };
+}
+
+async function printEach<T>(results: AsyncIterable<T>, textOf: ((result: T) => string) | undefined): Promise<number> {
+  let count = 0;
+  for await (const result of results) {
+    const text = textOf ? `${textOf(result)}\n` : `${count === 0 ? "[" : ","}${JSON.stringify(result)}`;
+    count += 1;
+    if (!process.stdout.write(text)) await once(process.stdout, "drain");
+  }
+  if (!textOf) process.stdout.write(count === 0 ? "[]\n" : "]\n");
+  return count;
 }

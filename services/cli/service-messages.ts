@@ -3,6 +3,8 @@ import type { Addresses, AddressName } from "../platform/service.ts";
 
 /** What the supervisor says to a service's process. */
 export type ToService =
+  /** The text of its key file, before everything else. */
+  | { readonly kind: "keys"; readonly keys: string }
   /** Where everybody listens so far, and which listeners are still to come. */
   | { readonly kind: "addresses"; readonly addresses: Addresses; readonly expected: readonly AddressName[] }
   | { readonly kind: "collect-metrics" }

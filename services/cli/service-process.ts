@@ -1,8 +1,9 @@
+import type { KeyRing } from "../core/key-ring.ts";
 import { systemClock } from "../platform/clock.ts";
-import { type Config, loadConfig } from "../platform/config.ts";
+import { type Config, environmentWith, loadConfig } from "../platform/config.ts";
 import { openDb, openListenConnection } from "../platform/db.ts";
 import { Lifecycle } from "../platform/lifecycle.ts";
-import { makeLogger } from "../platform/logger.ts";
+import { type Logger, makeLogger } from "../platform/logger.ts";
 import { collectMetrics } from "../platform/metrics.ts";
 import { makeObserve } from "../platform/observe.ts";
 import type { Addresses, ServiceName, StartService } from "../platform/service.ts";
@@ -29,19 +30,23 @@ const STOP_DEADLINE_MS = 8_000;
 await runService(process.argv[2] as ServiceName);
 
 async function runService(name: ServiceName): Promise<void> {
-  const config = configOfParent();
-  const logger = makeLogger(name, config.logLevel);
-  const lifecycle = new Lifecycle(logger);
-  const addressBook = new AddressBook(config);
+  let lifecycle: Lifecycle | undefined;
   const end = async (status: number) => {
-    await lifecycle.stop(STOP_DEADLINE_MS);
+    await lifecycle?.stop(STOP_DEADLINE_MS);
     process.exit(status);
   };
+  const begun = keysOfSupervisor().then((keys) => {
+    const config = configWith(keys);
+    const logger = makeLogger(name, config.logLevel);
+    lifecycle = new Lifecycle(logger);
+    return { config, logger, lifecycle, addressBook: new AddressBook(config) };
+  });
 
   process.on("message", async (message: ToService) => {
+    if (message.kind === "stop") return end(0);
+    const { addressBook } = await begun;
     if (message.kind === "addresses") addressBook.learn(message.addresses, message.expected);
     else if (message.kind === "collect-metrics") tell({ kind: "metrics", families: await collectMetrics() });
-    else await end(0);
   });
   // The supervisor is gone, however it went: nobody would ever stop this process.
   process.on("disconnect", () => end(0));
@@ -50,46 +55,67 @@ async function runService(name: ServiceName): Promise<void> {
   // Ctrl-C reaches the whole process group; the supervisor stops its services in order.
   process.on("SIGINT", () => {});
   process.on("uncaughtException", async (error) => {
-    logger.fatal({ err: error }, "uncaught exception");
+    (await begun).logger.fatal({ err: error }, "uncaught exception");
     tell({ kind: "failed", text: error.message });
     await end(1);
   });
 
+  const surroundings = await begun;
   try {
-    tell({ kind: "ready", addresses: await start() });
+    tell({ kind: "ready", addresses: await startService(name, surroundings) });
   } catch (error) {
-    logger.error({ err: error }, "failed to start");
+    surroundings.logger.error({ err: error }, "failed to start");
     tell({ kind: "failed", text: (error as Error).message });
     await end(1);
   }
-
-  async function start(): Promise<Addresses> {
-    const databaseUrl = config.databaseUrl as string;
-    const pooled = config.listenDatabaseUrl !== null;
-    const observe = makeObserve(logger, name);
-    const stopTracing = await startTracing(config, name, observe);
-    if (stopTracing) lifecycle.onStop("traces", stopTracing);
-    const db = openDb(databaseUrl, { connections: config.databaseConnections, name, pooled });
-    lifecycle.onStop("database", () => db.destroy());
-    const { start: startService } = await SERVICES[name]();
-    const service = await startService({
-      config,
-      secret: config.secret as string,
-      db,
-      clock: systemClock,
-      logger,
-      observe,
-      openListenConnection: () => openListenConnection(config.listenDatabaseUrl ?? databaseUrl, name),
-      addressOf: (address) => addressBook.addressOf(address),
-    });
-    lifecycle.onStop(name, () => service.stop());
-    return service.addresses;
-  }
 }
 
-/** The supervisor checked the configuration and put the database and the secret into it. */
-function configOfParent(): Config {
-  const loaded = loadConfig();
+/** What a service stands on, in its own process. */
+interface Surroundings {
+  readonly config: Config;
+  readonly logger: Logger;
+  readonly lifecycle: Lifecycle;
+  readonly addressBook: AddressBook;
+}
+
+async function startService(
+  name: ServiceName,
+  { config, logger, lifecycle, addressBook }: Surroundings,
+): Promise<Addresses> {
+  const databaseUrl = config.databaseUrl as string;
+  const pooled = config.listenDatabaseUrl !== null;
+  const observe = makeObserve(logger, name);
+  const stopTracing = await startTracing(config, name, observe);
+  if (stopTracing) lifecycle.onStop("traces", stopTracing);
+  const db = openDb(databaseUrl, { connections: config.databaseConnections, name, pooled });
+  lifecycle.onStop("database", () => db.destroy());
+  const { start } = await SERVICES[name]();
+  const service = await start({
+    config,
+    keyRing: config.keys as KeyRing,
+    db,
+    clock: systemClock,
+    logger,
+    observe,
+    openListenConnection: () => openListenConnection(config.listenDatabaseUrl ?? databaseUrl, name),
+    addressOf: (address) => addressBook.addressOf(address),
+  });
+  lifecycle.onStop(name, () => service.stop());
+  return service.addresses;
+}
+
+/** The supervisor's first message: what of its keys this service is to have. */
+function keysOfSupervisor(): Promise<string> {
+  return new Promise((resolve) => {
+    process.on("message", (message: ToService) => {
+      if (message.kind === "keys") resolve(message.keys);
+    });
+  });
+}
+
+/** The supervisor checked the configuration and put the database into it. */
+function configWith(keys: string): Config {
+  const loaded = loadConfig(environmentWith({ PALOMAR_KEYS: keys }));
   if (!loaded.ok) throw new Error(loaded.error.join("; "));
   return loaded.value;
 }

@@ -2,6 +2,8 @@ import { existsSync } from "node:fs";
 import { access, constants, mkdir } from "node:fs/promises";
 import { hostname } from "node:os";
 import { dirname, join } from "node:path";
+import { purposesOf } from "../core/key-purposes.ts";
+import type { KeyRing } from "../core/key-ring.ts";
 import type { Config } from "../platform/config.ts";
 import { type Db, isDatabaseAway, isForbidden, openDb } from "../platform/db.ts";
 import { openEmbeddedPostgres } from "../platform/embedded-postgres.ts";
@@ -9,9 +11,9 @@ import { Lifecycle } from "../platform/lifecycle.ts";
 import type { Logger } from "../platform/logger.ts";
 import { isBehind, migrate } from "../platform/migrations.ts";
 import { acquireProcessLock } from "../platform/process-lock.ts";
-import { findSecret } from "../platform/secret.ts";
+import { findKeys } from "../platform/secret.ts";
 import { SERVICE_NAMES, type ServiceName } from "../platform/service.ts";
-import { withApiKeySecret } from "../store/api-key-secret.ts";
+import { completeKeyRing } from "../store/deployment-keys.ts";
 import { AddressesFile } from "./addresses-file.ts";
 import { composeBanner } from "./banner.ts";
 import { CommandRefused } from "./command-errors.ts";
@@ -74,11 +76,11 @@ export class Stack {
     const databaseUrl = await openDatabase(config, this.#lifecycle, this.#logger);
     const db = openDb(config.listenDatabaseUrl ?? databaseUrl, { connections: 2, name: "supervisor" });
     this.#lifecycle.onStop("database connections", () => db.destroy());
-    const secret = await this.#prepareDatabase(db);
-    const credentials = config.databaseUrl === null ? await makeDemoOnce(db, secret, config.dataDir) : undefined;
+    const keyRing = await this.#prepareDatabase(db);
+    const credentials = config.databaseUrl === null ? await makeDemoOnce(db, keyRing, config.dataDir) : undefined;
     if (this.#stopping) return undefined;
 
-    const supervisor = new Supervisor({ config, databaseUrl, secret, services: this.#services, logger: this.#logger });
+    const supervisor = new Supervisor({ config, databaseUrl, keyRing, services: this.#services, logger: this.#logger });
     this.#supervisor = supervisor;
     this.#lifecycle.onStop("services", () => supervisor.stop());
     await supervisor.start();
@@ -103,19 +105,19 @@ export class Stack {
 
   /**
    * Brings the database up to date.
-   * @returns the secret in force, as the services take it
+   * @returns the keys, of which each service is given its own
    */
-  async #prepareDatabase(db: Db): Promise<string> {
-    const secret = findSecret(this.#config);
+  async #prepareDatabase(db: Db): Promise<KeyRing> {
+    const keyRing = findKeys(this.#config);
     try {
       await bringUpToDate(db);
-      return await withApiKeySecret(db, secret);
+      return await completeKeyRing(db, keyRing);
     } catch (error) {
       // Name servers are to answer whatever else is down: from their snapshot, until the database is there.
       const canWait = this.#services.every((name) => STARTING_ALONE.includes(name));
       if (!canWait || !isDatabaseAway(error)) throw error;
       this.#logger.warn({ err: error }, "the database is away");
-      return secret;
+      return keyRing;
     }
   }
 }
@@ -156,7 +158,18 @@ export async function checkSurroundings(config: Config, services: readonly Servi
   );
   const folder = await attempt(makeFolder(dataDir).then(() => access(dataDir, constants.W_OK)));
   const found = [...unreadable, explain("PALOMAR_DATA_DIR", folder)].filter((problem) => problem !== undefined);
-  return [...found, ...missingListeners(config, services)];
+  return [...found, ...missingListeners(config, services), ...missingKeys(config, services)];
+}
+
+/** Keys that a service uses, and the key file does not hold: most likely it is another service's. */
+function missingKeys({ keys }: Config, services: readonly ServiceName[]): string[] {
+  if (keys === null) return [];
+  return services.flatMap((service) => {
+    const missing = purposesOf(service).filter((purpose) => !keys.holds(purpose));
+    return missing.length > 0
+      ? [`PALOMAR_KEYS: ${service} needs keys that are not among them: ${missing.join(", ")}`]
+      : [];
+  });
 }
 
 /** Delivery writes links that lead to tracking, and fills the sandbox's inbox. */

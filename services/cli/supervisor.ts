@@ -1,6 +1,8 @@
 import { type ChildProcess, fork } from "node:child_process";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
+import { formatKeyFile } from "../core/key-file.ts";
+import type { KeyRing } from "../core/key-ring.ts";
 import { type Config, environmentWith, type VariableName } from "../platform/config.ts";
 import type { Logger } from "../platform/logger.ts";
 import type { MetricFamilies } from "../platform/metrics.ts";
@@ -13,7 +15,7 @@ import type { FromService, ToService } from "./service-messages.ts";
 export interface SupervisorOptions {
   readonly config: Config;
   readonly databaseUrl: string;
-  readonly secret: string;
+  readonly keyRing: KeyRing;
   readonly services: readonly ServiceName[];
   readonly logger: Logger;
 }
@@ -44,6 +46,9 @@ const RESTART_MOST_MS = 5_000;
 const STEADY_AFTER_MS = 10_000;
 const STOP_DEADLINE_MS = 10_000;
 const METRICS_DEADLINE_MS = 2_000;
+
+/** A service is told its own keys, by message: an environment is open to every process of the same user. */
+const WITHOUT_SECRETS = { PALOMAR_SECRET: "", PALOMAR_SECRET_PREVIOUS: "", PALOMAR_KEYS: "" } as const;
 
 const LISTENERS_OF: { readonly [name in ServiceName]: readonly AddressName[] } = {
   "mail-api": ["mail_api"],
@@ -181,14 +186,15 @@ export class Supervisor {
         for (const other of this.#children()) send(other, this.#addressMessage());
         onReady();
       });
+      send(child, { kind: "keys", keys: formatKeyFile(this.#options.keyRing, service.name, { withDigestKeys: true }) });
       send(child, this.#addressMessage());
     });
   }
 
   #fork(name: ServiceName): ChildProcess {
-    const { databaseUrl, secret } = this.#options;
+    const { databaseUrl } = this.#options;
     return fork(fileURLToPath(new URL("./service-process.js", import.meta.url)), [name], {
-      env: environmentWith({ DATABASE_URL: databaseUrl, PALOMAR_SECRET: secret, ...this.#chosenPorts(name) }),
+      env: environmentWith({ ...WITHOUT_SECRETS, DATABASE_URL: databaseUrl, ...this.#chosenPorts(name) }),
       stdio: ["ignore", "inherit", "inherit", "ipc"],
       execArgv: [...process.execArgv, ...(NODE_OPTIONS_OF[name] ?? [])],
     });

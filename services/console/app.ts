@@ -81,10 +81,7 @@ export function makeConsoleApp(context: ConsoleContext, pages: WebFiles | undefi
     endpoints: makeConsoleEndpoints(context).map((declared) => guard(context, declared)),
     bodyLimitOctets: config.apiBodyLimitOctets,
     // Wrong passwords are counted where they are judged (sign-in.ts): per login and per address.
-    limits: {
-      ...makeRateLimits(config.apiRequestsPerSecond, config.limitLoopback),
-      countFailure: async () => undefined,
-    },
+    limits: makeRateLimits(config.apiRequestsPerSecond, config.limitLoopback),
     trustedProxies: config.trustedProxies,
     observe,
     ...(pages ? { fallback: (ctx) => pages.serve(ctx) } : { home: "/docs" }),

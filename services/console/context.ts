@@ -1,3 +1,4 @@
+import type { KeyRing } from "../core/key-ring.ts";
 import type { Clock } from "../platform/clock.ts";
 import type { Config } from "../platform/config.ts";
 import type { Db } from "../platform/db.ts";
@@ -9,7 +10,7 @@ import type { SignIn } from "./sign-in.ts";
 /** What the console's operations work with. */
 export interface ConsoleContext {
   readonly db: Db;
-  readonly secret: string;
+  readonly keyRing: KeyRing;
   readonly config: Config;
   readonly clock: Clock;
   readonly observe: Observe;

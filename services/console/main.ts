@@ -10,10 +10,10 @@ import { SignIn } from "./sign-in.ts";
 import { WebFiles } from "./web-files.ts";
 
 /** The console: its API, its pages, and the long jobs that it runs. */
-export const start: StartService = async ({ config, secret, db, clock, observe, addressOf }) => {
+export const start: StartService = async ({ config, keyRing, db, clock, observe, addressOf }) => {
   const context: ConsoleContext = {
-    ...{ config, secret, db, clock, observe, addressOf },
-    signIn: new SignIn(db, secret, clock),
+    ...{ config, keyRing, db, clock, observe, addressOf },
+    signIn: new SignIn(db, keyRing, clock),
     jobs: new JobRunner(db, observe),
   };
   const pages = await WebFiles.load(join(packageFolder, "dist/console-web"));

@@ -34,7 +34,7 @@ const PASSED_BACK = ["retry-after", "allow", "content-disposition"] as const;
  * @param body what to send in the place of the request's own, as JSON
  */
 export async function passOn(
-  { secret, clock, addressOf, observe }: ConsoleContext,
+  { keyRing, clock, addressOf, observe }: ConsoleContext,
   { incoming, headers }: Pick<Request<AdminCaller, unknown, unknown>, "incoming" | "headers">,
   { delegation, method, path }: Destination,
   body?: object,
@@ -45,7 +45,7 @@ export async function passOn(
   if (url.pathname + url.search !== `${base}/${path}`) return refuse({ kind: "unknown-path" });
   const hasBody = headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > 0;
   const own = body === undefined ? undefined : JSON.stringify(body);
-  const token = makeDelegationToken(secret, delegation, clock.nowMs());
+  const token = makeDelegationToken(keyRing, delegation, clock.nowMs());
   const given = new AbortController();
   incoming.once("close", () => {
     if (!incoming.complete) given.abort();

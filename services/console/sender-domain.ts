@@ -1,5 +1,4 @@
-import { ancestorOf, parseDomainName } from "../core/dns/name.ts";
-import { joinPriority, parseRdata } from "../core/dns/rdata/rdata.ts";
+import { ancestorOf, isSubdomain, parseDomainName } from "../core/dns/name.ts";
 import { TYPE } from "../core/dns/rr-types.ts";
 import {
   dkimMatches,
@@ -14,15 +13,13 @@ import {
   spfAllows,
   spfPolicies,
 } from "../core/mail/sender-records.ts";
-import { type Refusal, unacceptable } from "../core/refusal.ts";
-import { ok, type Result, refuse } from "../core/result.ts";
+import type { Refusal } from "../core/refusal.ts";
+import { ok, type Result } from "../core/result.ts";
 import type { Resolver } from "../platform/resolver.ts";
 import type { LookUpTexts } from "../platform/txt-lookup.ts";
 import { findZoneOf } from "../store/dns/console-zones.ts";
 import { readRecordsAt } from "../store/dns/records.ts";
-import type { RecordDraft } from "../store/dns/zone-edit.ts";
-import { notifyZones } from "../store/dns/zone-notices.ts";
-import { changeRecords } from "../store/dns/zone-records.ts";
+import { zonesAreInOneHand } from "../store/dns/zone-tenancy.ts";
 import type { Zone } from "../store/dns/zones.ts";
 import type { InstanceDomain } from "../store/mail/instances.ts";
 import type { ConsoleContext } from "./context.ts";
@@ -106,6 +103,14 @@ export async function hostingZone({ db }: Pick<ConsoleContext, "db">, domain: st
   return isDelegated ? undefined : zone;
 }
 
+/** Whether a zone is none that somebody who does not answer for the sender domain has put below it. */
+async function answersForDomain({ db }: Pick<ConsoleContext, "db">, domain: string, zone: Zone): Promise<boolean> {
+  const name = parseDomainName(domain);
+  if (!name.ok || !isSubdomain(zone.apex, name.value)) return true;
+  const home = await findZoneOf(db, {}, name.value);
+  return home === undefined || zonesAreInOneHand(db, [home.id, zone.id]);
+}
+
 /** What came of creating records. */
 export interface RecordsCreated {
   readonly created: readonly ExpectedRecord[];
@@ -113,14 +118,18 @@ export interface RecordsCreated {
   readonly conflicts: readonly string[];
 }
 
+/** Adds one record to a zone that is hosted here, and announces it. */
+export type AddRecord = (zone: Zone, record: ExpectedRecord) => Promise<Result<void, Refusal>>;
+
 /**
  * Creates, in the zones that this deployment hosts, what the checks miss. A name that has such a record with another
- * content is left alone and reported.
+ * content is left alone and reported, and so is a name below the domain that somebody else answers for.
+ * @param wanted.domain the sender domain that the checks are about
  */
 export async function createMissingRecords(
-  context: Pick<ConsoleContext, "db" | "secret" | "clock">,
-  checks: readonly SenderCheck[],
-  actor: string,
+  context: Pick<ConsoleContext, "db">,
+  { domain, checks }: { readonly domain: string; readonly checks: readonly SenderCheck[] },
+  addRecord: AddRecord,
 ): Promise<Result<RecordsCreated, Refusal>> {
   const created: ExpectedRecord[] = [];
   const conflicts: string[] = [];
@@ -133,7 +142,11 @@ export async function createMissingRecords(
       }
       const zone = await hostingZone(context, expected.name);
       if (!zone) continue;
-      const added = await addRecord(context, zone, expected, actor);
+      if (!(await answersForDomain(context, domain, zone))) {
+        conflicts.push(`${expected.name} lies in a zone of somebody else`);
+        continue;
+      }
+      const added = await addRecord(zone, expected);
       if (added.ok) created.push(expected);
       // It is stored already, and not to be seen yet: look-ups of a moment ago may be remembered.
       else if (added.error.kind !== "unacceptable" || added.error.text !== "duplicated record") return added;
@@ -151,30 +164,4 @@ function isOfKind(found: string, { type, value }: ExpectedRecord): boolean {
 
 function describe({ value, preference }: ExpectedRecord): string {
   return preference === undefined ? value : `${preference} ${value}`;
-}
-
-async function addRecord(
-  { db, secret, clock }: Pick<ConsoleContext, "db" | "secret" | "clock">,
-  zone: Zone,
-  expected: ExpectedRecord,
-  actor: string,
-): Promise<Result<void, Refusal>> {
-  const draft = draftOf(expected);
-  if (!draft.ok) return draft;
-  const target = { scope: {}, apex: zone.apex, domain: zone.name, actor, signer: { secret, clock } };
-  const edits = { creations: [draft.value], modifications: [], deletionIds: [] };
-  const changed = await changeRecords(db, target, edits, new Date(clock.nowMs()));
-  if (!changed.ok) return changed;
-  await notifyZones(db, [zone.id]);
-  return ok(undefined);
-}
-
-function draftOf({ name, type, value, preference }: ExpectedRecord): Result<RecordDraft, Refusal> {
-  const owner = parseDomainName(name);
-  if (!owner.ok) return refuse(unacceptable(`${name}: ${owner.error.message}`));
-  const code = TYPE[type];
-  const text = type === "MX" ? joinPriority(code, String(preference), `${value}.`) : value;
-  const rdata = parseRdata(code, text, owner.value, "value");
-  if (!rdata.ok) return refuse(unacceptable(`${name}: ${rdata.error.message}`));
-  return ok({ owner: owner.value, type: code, ttl: undefined, rdata: rdata.value });
 }

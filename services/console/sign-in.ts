@@ -1,4 +1,5 @@
 import { createHash, createHmac, randomBytes } from "node:crypto";
+import type { KeyRing } from "../core/key-ring.ts";
 import { passwordMatches } from "../core/password.ts";
 import type { Refusal } from "../core/refusal.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
@@ -64,7 +65,7 @@ export type SignInRefusal =
 /** Checks who somebody is, slowly, and ever more slowly for whoever keeps being wrong. */
 export class SignIn {
   readonly #db: Db;
-  readonly #secret: string;
+  readonly #keyRing: KeyRing;
   readonly #clock: Clock;
   /** Digests of what was right lately, with the moment until which that is believed. */
   readonly #remembered = new Map<string, number>();
@@ -72,9 +73,9 @@ export class SignIn {
   readonly #underWay = new Map<string, Promise<Result<StoredUser, Refusal>>>();
   readonly #digestKey = randomBytes(32);
 
-  constructor(db: Db, secret: string, clock: Clock) {
+  constructor(db: Db, keyRing: KeyRing, clock: Clock) {
     this.#db = db;
-    this.#secret = secret;
+    this.#keyRing = keyRing;
     this.#clock = clock;
   }
 
@@ -108,7 +109,7 @@ export class SignIn {
 
   /** Uses up a one-time code or a recovery code of a user. */
   async takeCode(userId: number, code: string): Promise<boolean> {
-    const { current } = await findTotp(this.#db, this.#secret, userId);
+    const { current } = await findTotp(this.#db, this.#keyRing, userId);
     const step = current === null ? undefined : totpStepOf(current, code, this.#clock.nowMs());
     if (step !== undefined) return takeTotpStep(this.#db, userId, step);
     const recovery = hashRecoveryCode(code);

@@ -1,5 +1,6 @@
 import { createHmac, randomBytes } from "node:crypto";
-import { apiKeySecretOf, deriveKey } from "./secret-box.ts";
+import type { ApiKeyKind } from "./key-purposes.ts";
+import type { KeyRing } from "./key-ring.ts";
 
 /**
  * A new key for somebody to call with: 256 random bits, printable, without spaces, commas or semicolons, and no hyphen
@@ -13,10 +14,8 @@ export function makeApiKey(): string {
 /**
  * What is stored of a key, and what it is looked up by: HMAC-SHA256 under a key of the deployment, so that the
  * database alone gives nothing away, not even of a key that its owner chose badly. Looking up by the digest also
- * makes the comparison independent of how much of a guess is right.
+ * makes the comparison independent of how much of a guess is right. Each kind of key has a digest key of its own.
  */
-export function hashApiKey(secret: string, key: string): Buffer {
-  return createHmac("sha256", deriveKey(apiKeySecretOf(secret), "api-key"))
-    .update(key, "utf8")
-    .digest();
+export function hashApiKey(keyRing: KeyRing, kind: ApiKeyKind, key: string): Buffer {
+  return createHmac("sha256", keyRing.digestKey(kind)).update(key, "utf8").digest();
 }

@@ -1,6 +1,10 @@
+import { judgeChosenKey } from "./chosen-key.ts";
 import { validateAddress } from "./mail/address.ts";
 import { invalidField, type Refusal } from "./refusal.ts";
 import { ok, type Result, refuse } from "./result.ts";
+
+/** Longer ones than anybody needs would only fill header fields. */
+const LONGEST_KEY = 256;
 
 /** What identifies a reseller. */
 export function readResellerId(text: string): Result<string, Refusal> {
@@ -9,18 +13,14 @@ export function readResellerId(text: string): Result<string, Refusal> {
     : refuse(invalidField("reseller_id", "must have 1 to 64 letters, digits and . _ -"));
 }
 
-/** A reseller's API key: it travels in a header field. */
-export function readResellerKey(text: string): Result<string, Refusal> {
-  return /^[\x21-\x7e]{1,256}$/.test(text)
-    ? ok(text)
-    : refuse(invalidField("key", "must be visible ASCII, without spaces"));
-}
-
-/** An instance's API key. */
-export function readInstanceKey(text: string): Result<string, Refusal> {
-  return /^[\x21-\x7e]{8,128}$/.test(text)
-    ? ok(text)
-    : refuse(invalidField("key", "must have 8 to 128 printable ASCII characters without spaces"));
+/**
+ * An API key that somebody chose for a reseller, a company or an instance: it travels in a header field.
+ * @param field the field that a refusal names
+ */
+export function readChosenKey(field: string, text: string): Result<string, Refusal> {
+  if (!/^[\x21-\x7e]*$/.test(text)) return refuse(invalidField(field, "must be visible ASCII, without spaces"));
+  if (text.length > LONGEST_KEY) return refuse(invalidField(field, `must be at most ${LONGEST_KEY} characters`));
+  return judgeChosenKey(field, text);
 }
 
 export function readInstanceName(text: string): Result<string, Refusal> {

@@ -17,7 +17,8 @@ export type Refusal =
   | ({ readonly kind: "not-found" } & Sentence)
   | ({ readonly kind: "conflict" } & Sentence)
   | { readonly kind: "too-large" }
-  | { readonly kind: "rate-limited"; readonly retryAfterSeconds: number }
+  /** Too much for now; without words of its own each edge has its. */
+  | ({ readonly kind: "rate-limited"; readonly retryAfterSeconds: number } & Partial<Sentence>)
   /** The database or another part is away for now. */
   | { readonly kind: "unavailable" }
   /** A bug: logged with its stack, told to nobody. */

@@ -1,3 +1,4 @@
+import type { KeyRing } from "../core/key-ring.ts";
 import { type EmailAddress, validateAddress } from "../core/mail/address.ts";
 import type { DkimSigner } from "../core/mail/dkim.ts";
 import { type Envelope, makeEnvelope } from "../core/mail/envelope.ts";
@@ -29,7 +30,7 @@ export function composingOctets(contentOctets: number): number {
 }
 
 export interface ComposeOptions {
-  readonly secret: string;
+  readonly keyRing: KeyRing;
   readonly bounceDomain: string;
   /** Public base of the unsubscribe links. */
   readonly trackingUrl: string;
@@ -96,7 +97,7 @@ export async function composeMessage(
 ): Promise<ComposedMessage> {
   const recipient = toAddress(delivery.recipient);
   const expiresAt = new Date(options.now.getTime() + BOUNCE_TOKEN_DAYS * MS_PER_DAY);
-  const token = makeBounceToken(options.secret, { deliveryId: String(delivery.id), expiresAt });
+  const token = makeBounceToken(options.keyRing, { deliveryId: String(delivery.id), expiresAt });
   const envelope = makeEnvelope(`${token}@${options.bounceDomain}`, [recipient]);
   if (!envelope.ok) throw new Error(`delivery ${delivery.id} has no lawful envelope: ${envelope.error}`);
 
@@ -118,8 +119,8 @@ function render(
   delivery: DueDelivery,
   { recipient, options }: { readonly recipient: EmailAddress; readonly options: ComposeOptions },
 ): Buffer {
-  const { secret, trackingUrl } = options;
-  const tracked = { secret, trackingUrl, deliveryId: delivery.id, messageId: message.id };
+  const { keyRing, trackingUrl } = options;
+  const tracked = { keyRing, trackingUrl, deliveryId: delivery.id, messageId: message.id };
   if (message.content.kind === "finished") {
     return finish(personalise(message.content, tracked, links), makeUnsubscribeUrl(tracked));
   }
@@ -128,7 +129,7 @@ function render(
   return renderMessage(compiled!, {
     to: to ?? [{ name: delivery.personal.name ?? "", address: recipient }],
     ...(cc === undefined ? {} : { cc }),
-    messageId: makeMessageId(secret, identity, message.senderDomain),
+    messageId: makeMessageId(keyRing, identity, message.senderDomain),
     date: message.acceptedAt,
     values: {
       system: trackingValues(tracked, links),

@@ -55,7 +55,7 @@ async function makeWorker(
   policy: DeliveryPolicy,
   resolver: Resolver,
 ): Promise<DeliveryWorker> {
-  const { config, secret, db, clock, observe } = context;
+  const { config, keyRing, db, clock, observe } = context;
   const { jitter } = readConfigFile("retry.json", readRetrySchedule);
   const schedule = { waitSeconds: config.retrySeconds, giveUpHours: config.giveUpHours, jitter };
   return new DeliveryWorker({
@@ -66,7 +66,7 @@ async function makeWorker(
     shaping: new TrafficShaping(policy, domainGroups, clock),
     hardBouncesToInvalidate: config.hardBouncesToInvalidate,
     tools: {
-      messages: new MessageCache(db, secret),
+      messages: new MessageCache(db, keyRing),
       budget: new OctetBudget(policy.composingOctets, policy.lanes),
       sessions: new SessionPool({
         client: { hostname: config.hostname, timeouts: policy.timeouts },
@@ -86,7 +86,7 @@ async function makeWorker(
         sandboxAddress: () => context.addressOf("sandbox"),
       }),
       compose: {
-        secret,
+        keyRing,
         bounceDomain: config.bounceDomain,
         trackingUrl: config.trackingUrl ?? (await context.addressOf("tracking")),
       },

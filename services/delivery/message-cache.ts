@@ -1,4 +1,5 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
+import type { KeyRing } from "../core/key-ring.ts";
 import type { Db } from "../platform/db.ts";
 import { loadMessages, type StoredMessage, sizeOf } from "../store/mail/messages.ts";
 import { type PreparedMessage, prepareMessage } from "./compose.ts";
@@ -23,9 +24,9 @@ export class MessageCache {
   /** Asked for in this turn of the event loop; the lanes of one look begin together. */
   #asked: { readonly ids: number[]; readonly loaded: Promise<ReadonlyMap<number, StoredMessage>> } | undefined;
 
-  constructor(db: Db, secret: string) {
+  constructor(db: Db, keyRing: KeyRing) {
     this.#db = db;
-    this.#signers = new Signers(db, secret);
+    this.#signers = new Signers(db, keyRing);
   }
 
   find(messageId: number): Promise<PreparedMessage> {

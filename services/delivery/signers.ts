@@ -1,5 +1,6 @@
 import { createPrivateKey } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
+import type { KeyRing } from "../core/key-ring.ts";
 import { DkimSigner } from "../core/mail/dkim.ts";
 import type { Db } from "../platform/db.ts";
 import { findDkimKey } from "../store/mail/instances.ts";
@@ -16,12 +17,12 @@ const MOST_KEPT = 1_000;
  */
 export class Signers {
   readonly #db: Db;
-  readonly #secret: string;
+  readonly #keyRing: KeyRing;
   readonly #kept = new Map<string, { readonly signer: Promise<DkimSigner | undefined>; readonly untilMs: number }>();
 
-  constructor(db: Db, secret: string) {
+  constructor(db: Db, keyRing: KeyRing) {
     this.#db = db;
-    this.#secret = secret;
+    this.#keyRing = keyRing;
   }
 
   /** @param domain A-labels. @returns undefined when the instance does not have the domain, or no more */
@@ -43,7 +44,7 @@ export class Signers {
   }
 
   async #read(instanceId: number, domain: string): Promise<DkimSigner | undefined> {
-    const key = await findDkimKey(this.#db, this.#secret, instanceId, domain);
+    const key = await findDkimKey(this.#db, this.#keyRing, instanceId, domain);
     if (key === undefined) return undefined;
     return new DkimSigner([{ domain, selector: key.selector, privateKey: createPrivateKey(key.privateKeyPem) }]);
   }

@@ -3,12 +3,12 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { nextAttempt, type RetrySchedule } from "../core/mail/retry.ts";
 import type { Db } from "../platform/db.ts";
 import type { Observe } from "../platform/observation.ts";
+import { type InstanceShare, leasePartitions } from "../store/mail/lease-partitions.ts";
 import { backOffDestination, endBackOff } from "../store/mail/queue-backoffs.ts";
 import {
   type DueDelivery,
   extendLeases,
   type LeasedPartition,
-  leasePartitions,
   loadDueDeliveries,
   wakePartitions,
 } from "../store/mail/queue-leases.ts";
@@ -47,6 +47,8 @@ const MOST_TROUBLED = 10_000;
 const LONG_WAIT_MS = 2_000;
 /** Of the lanes that wait for the same servers so many make room, as a part of `lanes`: a slow smart host gets no more. */
 const WAITING_FOR_ONE = 1 / 2;
+/** One instance leaves so many lanes to others, as a part of `lanes` and of `waitingLanes`; of a few lanes none. */
+const LEFT_TO_OTHERS = 1 / 16;
 /** As many lanes above those that there should be are let finish, as a part of `lanes`. */
 const TOLERATED_EXCESS = 1 / 4;
 /** A lane stops this long before its lease ends: what it has just begun must end within it. */
@@ -62,7 +64,10 @@ export class DeliveryWorker {
   readonly #writer: OutcomeWriter;
   readonly #wakeUp = new WakeUp();
   readonly #stop = new WakeUp();
-  readonly #lanes = new Map<number, { readonly lane: Lane; readonly done: Promise<void> }>();
+  readonly #lanes = new Map<
+    number,
+    { readonly instanceId: number; readonly lane: Lane; readonly done: Promise<void> }
+  >();
   /** Partitions that were leased, and whose recipients are being loaded. */
   #starting: readonly number[] = [];
   /** Partitions whose lease ended before it could be prolonged. */
@@ -73,7 +78,9 @@ export class DeliveryWorker {
   readonly #troubled = new Set<string>();
   /** Lanes that are to end after their message: their far sides answer again, and new mail waits for its turn. */
   #excess = 0;
-  #after = "";
+  /** Where the next look goes on: after this instance, and of each instance after this destination. */
+  #after = 0;
+  #destinations: ReadonlyMap<number, string> = new Map();
   /** The last look left something behind, for want of a lane or of room at a destination. */
   #wasShort = false;
   #wokenAtMs = Number.NEGATIVE_INFINITY;
@@ -151,20 +158,50 @@ export class DeliveryWorker {
     this.#wasShort = limit === 0 || [...room.values()].includes(0);
     if (limit === 0) return 0;
     const askedAtMs = performance.now();
-    const { partitions, after } = await leasePartitions(db, {
+    const { partitions, after, destinations } = await leasePartitions(db, {
       workerId: this.#id,
       limit,
       leaseSeconds: policy.leaseSeconds,
       after: this.#after,
+      instances: this.#shares(),
+      partitionsPerInstance: policy.lanes - Math.floor(policy.lanes * LEFT_TO_OTHERS),
       room,
       partitionsPerDestination: Math.min(PARTITIONS_AT_ONCE, policy.groups.default.connections),
       unfinished: [...this.#lanes.keys(), ...this.#writer.unreleased],
     });
-    const roundGoesOn = after !== "" || this.#after !== "";
+    const roundGoesOn = after !== this.#after || this.#isInTheMidst(destinations);
     this.#after = after;
+    const next = new Map([...this.#destinations, ...destinations]);
+    this.#destinations = new Map([...next].filter(([, destination]) => destination !== ""));
     if (partitions.length === 0) return roundGoesOn ? 1 : 0;
     await this.#startLanes(partitions, askedAtMs + this.#heldMs);
     return partitions.length;
+  }
+
+  /** Whether instances have destinations that come only with the next look: some began in the midst, or were not all visited. */
+  #isInTheMidst(destinations: ReadonlyMap<number, string>): boolean {
+    return [...destinations].some(([instance, next]) => next !== (this.#destinations.get(instance) ?? ""));
+  }
+
+  /** What each instance has of the lanes; those that wait for their far sides count from a number on only. */
+  #shares(): ReadonlyMap<number, InstanceShare> {
+    const { waitingLanes } = this.#options.policy;
+    const mostWaiting = waitingLanes - Math.floor(waitingLanes * LEFT_TO_OTHERS);
+    const counts = new Map<number, { busy: number; waiting: number }>();
+    for (const { instanceId, lane } of this.#lanes.values()) {
+      const count = counts.get(instanceId) ?? { busy: 0, waiting: 0 };
+      if (lane.waitedMs > LONG_WAIT_MS) count.waiting += 1;
+      else count.busy += 1;
+      counts.set(instanceId, count);
+    }
+    const ids = new Set([...counts.keys(), ...this.#destinations.keys()]);
+    return new Map(
+      [...ids].map((id) => {
+        const { busy, waiting } = counts.get(id) ?? { busy: 0, waiting: 0 };
+        const partitions = busy + Math.max(0, waiting - mostWaiting);
+        return [id, { partitions, after: this.#destinations.get(id) ?? "" }];
+      }),
+    );
   }
 
   /**
@@ -228,7 +265,7 @@ export class DeliveryWorker {
         this.#stopped.delete(partition.id);
         if (this.#wasShort) this.#wakeUp.ring();
       });
-    this.#lanes.set(partition.id, { lane, done });
+    this.#lanes.set(partition.id, { instanceId: partition.instanceId, lane, done });
   }
 
   #laneTools(): LaneTools {

@@ -1,5 +1,7 @@
 import type Koa from "koa";
 import type { Config } from "../platform/config.ts";
+import { KeyGuesses } from "../platform/guesses/key-guesses.ts";
+import { API_KEY_GUESSES } from "../platform/guesses/policy.ts";
 import { makeApp } from "../platform/http/app.ts";
 import { makeRateLimits } from "../platform/http/limits.ts";
 import type { Observe } from "../platform/observation.ts";
@@ -9,6 +11,7 @@ import { makeAccessEndpoints } from "./routes/access.ts";
 import { makeCompanyEndpoints } from "./routes/companies.ts";
 import { makeDnssecEndpoints } from "./routes/dnssec.ts";
 import { makePreviewEndpoints } from "./routes/previews.ts";
+import { makeQuotaEndpoints } from "./routes/quotas.ts";
 import { makeRecordEndpoints } from "./routes/records.ts";
 import { makeSoaEndpoints } from "./routes/soa.ts";
 import { makeZoneFileEndpoints } from "./routes/zone-files.ts";
@@ -18,6 +21,7 @@ import { makeZoneEndpoints } from "./routes/zones.ts";
 export function makeDnsEndpoints(context: DnsApiContext): readonly DnsEndpoint[] {
   return [
     makeCompanyEndpoints,
+    makeQuotaEndpoints,
     makeZoneEndpoints,
     makeSoaEndpoints,
     makeRecordEndpoints,
@@ -30,10 +34,14 @@ export function makeDnsEndpoints(context: DnsApiContext): readonly DnsEndpoint[]
 
 export function makeDnsApi(context: DnsApiContext, config: Config, observe: Observe): Koa {
   return makeApp({
-    dialect: makeDialect(context.db, context.secret),
+    dialect: makeDialect(context.db, context.keyRing),
     endpoints: makeDnsEndpoints(context),
     bodyLimitOctets: config.apiBodyLimitOctets,
+    // A preview is as much work as the change.
+    countUse: async (caller, { method }, address) =>
+      method === "GET" ? undefined : context.quotas.countChange(caller, address),
     limits: makeRateLimits(config.apiRequestsPerSecond, config.limitLoopback),
+    guesses: new KeyGuesses({ policy: API_KEY_GUESSES, limitLoopback: config.limitLoopback, observe }),
     trustedProxies: config.trustedProxies,
     observe,
   });

@@ -17,17 +17,21 @@ const RECORDS_A_PIECE = 500;
 type Difference = Pick<HistoryEntry, "deleted" | "added">;
 
 /** A page of a zone's history, sent piece by piece: a change of a large zone is never held as text. */
-export function replyHistory(entries: readonly HistoryEntry[], apex: DomainName): Promise<Result<RawReply, Refusal>> {
-  return replyJson(historyPieces(entries, apex));
+export function replyHistory(
+  entries: readonly HistoryEntry[],
+  apex: DomainName,
+  callerKey: string,
+): Promise<Result<RawReply, Refusal>> {
+  return replyJson(historyPieces(entries, apex), callerKey);
 }
 
 /** A preview, sent piece by piece as well. */
-export function replyPreview(preview: ZonePreview): Promise<Result<RawReply, Refusal>> {
-  return replyJson(previewPieces(preview));
+export function replyPreview(preview: ZonePreview, callerKey: string): Promise<Result<RawReply, Refusal>> {
+  return replyJson(previewPieces(preview), callerKey);
 }
 
-async function replyJson(pieces: Iterable<string>): Promise<Result<RawReply, Refusal>> {
-  const reply = await streamedReply("application/json", oneATurn(pieces));
+async function replyJson(pieces: Iterable<string>, callerKey: string): Promise<Result<RawReply, Refusal>> {
+  const reply = await streamedReply("application/json", oneATurn(pieces), { callerKey, holds: "memory" });
   // There is always a piece.
   return reply.ok ? ok(reply.value as RawReply) : reply;
 }

@@ -1,6 +1,8 @@
 import { z } from "zod";
 import { MOST_SECONDS } from "../store/dns/zone-soa.ts";
 
+export { warnings, withWarnings } from "../platform/http/warnings.ts";
+
 const MOST_SERIAL = 2 ** 32 - 1;
 
 /** Texts of people: names, and keys before they are cleaned. */
@@ -37,12 +39,4 @@ export const digits = z
 export const secondsInPath = digits.pipe(seconds);
 export const serialInPath = digits.pipe(serial);
 
-/** Doubtful but lawful data, in words; absent when there is nothing to say. */
-export const warnings = z.array(z.string()).optional();
-
 export const domainParam = z.object({ domain: z.string() });
-
-/** Warnings as an answer carries them: not at all when there are none. */
-export function withWarnings(found: readonly string[]): { warnings?: string[] } {
-  return found.length > 0 ? { warnings: [...found] } : {};
-}

@@ -6,6 +6,7 @@ import { registry } from "../platform/metrics.ts";
 import type { Observe } from "../platform/observation.ts";
 import { RepeatedWork } from "../platform/repeated-work.ts";
 import type { ZoneSigner } from "../store/dns/zone-signing.ts";
+import { listUncheckedZones, noteChecked, repairZone } from "../store/dns/zone-signing-repair.ts";
 import { listDueZones, maintainZone, postponeZone, withUpkeepLock } from "../store/dns/zone-signing-upkeep.ts";
 import { zoneName } from "../store/dns/zones.ts";
 import type { ZoneAnnouncer } from "./zone-announcer.ts";
@@ -14,6 +15,8 @@ import type { ZoneAnnouncer } from "./zone-announcer.ts";
 const EVERY_MS = 5_000;
 /** Zones of one look; while there are as many, the next look follows at once. */
 const ZONES_A_LOOK = 100;
+/** How often the chain and the signatures of a zone are compared with what they should be. */
+const CHECK_EVERY_MS = 86_400_000;
 /** Zones that are looked after at a time: some wait for their parents, and the API needs connections too. */
 const ZONES_AT_A_TIME = 4;
 /** After so many look-ups without an answer the resolver is left alone for a while: it would only hold up the rest. */
@@ -23,6 +26,12 @@ const RESOLVER_REST_MS = 60_000;
 const versionsMade = new Counter({
   name: "palomar_dnssec_versions_total",
   help: "Versions of zones that upkeep made: signatures renewed, keys changed",
+  registers: [registry],
+});
+
+const zonesRepaired = new Counter({
+  name: "palomar_dnssec_repaired_total",
+  help: "Signed zones whose chain of denial or signatures were not what they should be, and were repaired",
   registers: [registry],
 });
 
@@ -37,14 +46,19 @@ export interface SigningUpkeepOptions {
 
 /**
  * Keeps signed zones valid: makes signatures anew before they end, the longest overdue first, looks for the parent's DS
- * where one is awaited, and takes the steps of key changes. Of the nodes of a deployment one does it at a time.
+ * where one is awaited, and takes the steps of key changes. Each day it compares each zone with what it should be, those
+ * first that never were compared, and repairs what is not. Of the nodes of a deployment one does it at a time.
  */
 export function startSigningUpkeep(given: SigningUpkeepOptions): { stop(): Promise<void> } {
   const options = { ...given, lookUpDs: sparing(given.lookUpDs) };
   const { db, observe, everyMs = EVERY_MS } = options;
   return new RepeatedWork({
     take: async (signal) => {
-      const isMoreDue = await withUpkeepLock(db, () => maintainDueZones(options, signal));
+      const isMoreDue = await withUpkeepLock(db, async () => {
+        const hasMoreToMaintain = await maintainDueZones(options, signal);
+        const hasMoreToCheck = await checkZones(options, signal);
+        return hasMoreToMaintain || hasMoreToCheck;
+      });
       return isMoreDue ? 0 : everyMs;
     },
     failed: (err) => {
@@ -79,6 +93,36 @@ async function maintain(options: SigningUpkeepOptions, apex: DomainName): Promis
     observe({ kind: "zone-signing-failed", level: "error", zone: zoneName(apex), err });
     await postponeZone(db, apex, new Date(signer.clock.nowMs()));
   }
+}
+
+/**
+ * Compares zones with what they should be, one after the other: nothing waits for it. A zone that fails is left until its
+ * next time. @returns whether there may be more
+ */
+async function checkZones(options: SigningUpkeepOptions, stopping: AbortSignal): Promise<boolean> {
+  const { db, signer, observe } = options;
+  const now = new Date(signer.clock.nowMs());
+  const zones = await listUncheckedZones(db, new Date(now.getTime() - CHECK_EVERY_MS), ZONES_A_LOOK);
+  const checked: number[] = [];
+  for (const { id, apex } of zones) {
+    if (stopping.aborted) break;
+    try {
+      await repair(options, apex);
+    } catch (err) {
+      observe({ kind: "zone-check-failed", level: "error", zone: zoneName(apex), err });
+    }
+    checked.push(id);
+  }
+  await noteChecked(db, checked, now);
+  return zones.length === ZONES_A_LOOK;
+}
+
+async function repair({ db, signer, announcer, observe }: SigningUpkeepOptions, apex: DomainName): Promise<void> {
+  const repaired = await repairZone(db, apex, signer);
+  if (!repaired) return;
+  announcer.announce([repaired.id]);
+  zonesRepaired.inc();
+  observe({ kind: "zone-repaired", level: "warn", zone: repaired.name, serial: repaired.soa.serial });
 }
 
 /** Look-ups that stop for a while when nobody answers. */

@@ -30,8 +30,8 @@ export async function changeAndAnnounce<Changed extends Pick<ZoneChanged, "zone"
 ): Promise<Result<Changed, Refusal>> {
   const target = zoneTarget(caller, domain);
   if (!target.ok) return target;
-  const { secret, clock } = context;
-  const changed = await change({ ...target.value, signer: { secret, clock } }, new Date(clock.nowMs()));
+  const { keyRing, clock } = context;
+  const changed = await change({ ...target.value, signer: { keyRing, clock } }, new Date(clock.nowMs()));
   if (changed.ok) context.announcer.announce([changed.value.zone.id]);
   return changed;
 }

@@ -3,7 +3,7 @@ import { AdditionalData } from "./additional.ts";
 import type { Authority } from "./authority.ts";
 import { DenialProofs, DeniedName } from "./denial-proofs.ts";
 import { DnameAnswers, REDIRECTION } from "./dname-answers.ts";
-import { FLAG, RECORD_FIXED_OCTETS, ZONE } from "./picture/layout.ts";
+import { EXCEPTION, FLAG, RECORD_FIXED_OCTETS, ZONE } from "./picture/layout.ts";
 import { LookupName } from "./picture/lookup-name.ts";
 import type { PictureReader } from "./picture/reader.ts";
 import { HEADER_OCTETS, type Query } from "./query.ts";
@@ -73,12 +73,7 @@ export class Answerer {
       response.extendedError = EXTENDED_ERROR.NOT_AUTHORITATIVE;
       return true;
     }
-    if (this.#reader.isRestricted(this.#zone) && !authority?.mayRead(this.#reader.apexOf(this.#zone))) {
-      this.needsAuthority = authority === undefined;
-      response.rcode = RCODE.REFUSED;
-      response.extendedError = EXTENDED_ERROR.PROHIBITED;
-      return true;
-    }
+    if (this.#reader.exceptionsOf(this.#zone) !== 0 && this.#isExcepted(authority)) return true;
     response.authoritative = true;
     let name = query.name;
     let owner = HEADER_OCTETS;
@@ -93,6 +88,21 @@ export class Answerer {
       if (!this.#enterTarget(target, aliases)) return this.#proofs.writeExpansions();
       name = target;
     }
+  }
+
+  /** Whether the zone is not for this client, or not there to be answered; the response says so then. */
+  #isExcepted(authority: Authority | undefined): boolean {
+    const reader = this.#reader;
+    if (reader.isRestricted(this.#zone) && !authority?.mayRead(reader.apexOf(this.#zone))) {
+      this.needsAuthority = authority === undefined;
+      this.#response.rcode = RCODE.REFUSED;
+      this.#response.extendedError = EXTENDED_ERROR.PROHIBITED;
+      return true;
+    }
+    if ((reader.exceptionsOf(this.#zone) & EXCEPTION.WITHHELD) === 0) return false;
+    this.#response.rcode = RCODE.SERVFAIL;
+    this.#response.extendedError = EXTENDED_ERROR.NOT_READY;
+    return true;
   }
 
   /** Finds the zone of the question; for a DS query the parent's side of the cut (RFC 4035 §3.1.4.1). */
@@ -115,8 +125,8 @@ export class Answerer {
     if (target.equals(this.#query.name)) return false;
     for (let index = 1; index < aliases; index += 1) if (target.equals(this.#chain[index]!)) return false;
     const zone = this.#reader.findZone(target);
-    // A public name leads into no restricted zone; within one, whoever asks has been let in.
-    if (zone === 0 || (zone !== this.#zone && this.#reader.isRestricted(zone))) return false;
+    // A public name leads into no restricted zone, nor into a place-holder; within one, whoever asks has been let in.
+    if (zone === 0 || (zone !== this.#zone && this.#reader.exceptionsOf(zone) !== 0)) return false;
     if (zone !== this.#zone) this.#reader.open(zone);
     this.#zone = zone;
     this.#apexLabel = this.#reader.zoneLabel;

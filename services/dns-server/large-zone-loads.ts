@@ -1,25 +1,31 @@
 import type pg from "pg";
-import { inSnapshot, readChangedZones, type ZoneState } from "../store/dns/published-zones.ts";
+import { measureZones } from "../store/dns/large-zones.ts";
+import { inSnapshot, readZones, type ZoneState } from "../store/dns/published-zones.ts";
 import type { ZonePublisher } from "./zone-publisher.ts";
+
+/** More zones than that are small ones, and are loaded together. */
+const MANY_ZONES = 1_000;
 
 export interface LargeZoneLoadsOptions {
   readonly publisher: ZonePublisher;
   readonly openConnection: () => Promise<pg.Client>;
   /** Told of zones whose new version is answered from now on. */
   readonly onPublished: (zones: readonly ZoneState[], startedMs: number) => void;
+  /** Resolves when what was replaced or given up is free, as far as readers let it. */
+  readonly collected: () => Promise<void>;
   /** Told once that loading has failed; what was being loaded is released, and nothing more is taken on. */
   readonly onFailed: (error: Error) => void;
 }
 
 /**
- * Loads zones that take long over a connection of its own, so that changes of others need not wait for them. What
- * changes in them meanwhile comes in a round of its own, behind.
+ * Loads zones that take long over a connection of its own, so that changes of others need not wait for them: one at a
+ * time, the smallest first. What changes in them meanwhile comes in a round of its own, behind.
  */
 export class LargeZoneLoads {
   readonly #options: LargeZoneLoadsOptions;
-  /** Zones that wait, and the snapshot since which the first of them has changed; see `readChangedZones`. */
   readonly #waiting = new Set<number>();
-  #sinceXid = "";
+  /** About how large those that wait are, as far as somebody wanted to know. */
+  readonly #octets = new Map<number, number>();
   #client: pg.Client | undefined;
   #running: Promise<void> | undefined;
   #stopped = false;
@@ -33,13 +39,9 @@ export class LargeZoneLoads {
     return this.#running !== undefined;
   }
 
-  /**
-   * Takes on zones, which are held back until they are published.
-   * @param sinceXid the xmin of a snapshot before their change
-   */
-  add(zones: readonly ZoneState[], sinceXid: string): void {
+  /** Takes on zones, which are held back until they are published. */
+  add(zones: readonly ZoneState[]): void {
     if (zones.length === 0 || this.#stopped) return;
-    if (this.#waiting.size === 0) this.#sinceXid = sinceXid;
     const ids = zones.map(({ id }) => id);
     this.#options.publisher.holdBack(ids);
     for (const id of ids) this.#waiting.add(id);
@@ -67,20 +69,33 @@ export class LargeZoneLoads {
   async #loadWaiting(): Promise<void> {
     const { publisher } = this.#options;
     const startedMs = performance.now();
-    const ids = new Set(this.#waiting);
-    const sinceXid = this.#sinceXid;
-    this.#waiting.clear();
+    const client = await this.#connected();
+    const ids = await this.#next(client);
+    for (const id of ids) {
+      this.#waiting.delete(id);
+      this.#octets.delete(id);
+    }
     try {
-      const client = await this.#connected();
       // What the snapshot shows is what counts, whatever happened before.
       publisher.holdBack(ids);
       const published = await inSnapshot(client, () =>
-        publisher.publishHeldBack(client, ids, () => readChangedZones(client, sinceXid)),
+        publisher.publishHeldBack(client, ids, () => readZones(client, [...ids])),
       );
       this.#options.onPublished(published, startedMs);
+      await this.#options.collected();
     } finally {
       publisher.release([...ids].filter((id) => !this.#waiting.has(id)));
     }
+  }
+
+  /** The smallest of the zones that wait; all where they are many, or only one. */
+  async #next(client: pg.Client): Promise<ReadonlySet<number>> {
+    if (this.#waiting.size === 1 || this.#waiting.size > MANY_ZONES) return new Set(this.#waiting);
+    const unknown = [...this.#waiting].filter((id) => !this.#octets.has(id));
+    if (unknown.length > 0)
+      for (const [id, octets] of await measureZones(client, unknown)) this.#octets.set(id, octets);
+    const [smallest] = [...this.#waiting].sort((a, b) => this.#octets.get(a)! - this.#octets.get(b)!);
+    return new Set([smallest!]);
   }
 
   /** The connection, which stays open for what comes later. */

@@ -1,5 +1,6 @@
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import { formatDomainName, nameFromStoredWire } from "../core/dns/name.ts";
 import { openCertificate } from "../platform/certificate.ts";
 import type { HostPort } from "../platform/config-values.ts";
 import { Lifecycle } from "../platform/lifecycle.ts";
@@ -8,13 +9,15 @@ import type { RunningService, ServiceContext } from "../platform/service.ts";
 import { startUpkeep } from "./catalog-upkeep.ts";
 import { useHugePages } from "./huge-pages.ts";
 import { exportLag } from "./lag-metric.ts";
+import { startLeftOutReports } from "./left-out-reports.ts";
 import { listenDns, listenOnAll } from "./listen-dns.ts";
 import { listenHttps } from "./listen-https.ts";
 import { DEFAULT_TCP_LIMITS, listenTcp } from "./listen-tcp.ts";
-import { exportStatistics } from "./metrics.ts";
+import { exportStatistics, type ZoneCompleteness } from "./metrics.ts";
 import { Notifier } from "./notify/notifier.ts";
 import { loadNotifyPolicy } from "./notify/policy.ts";
 import { openUdp, udpWorkerCount } from "./open-udp.ts";
+import { PictureMemory } from "./picture/memory.ts";
 import { PictureReader } from "./picture/reader.ts";
 import { PictureWriter } from "./picture/writer.ts";
 import { Pipeline } from "./pipeline.ts";
@@ -43,17 +46,17 @@ export async function start(context: ServiceContext): Promise<RunningService> {
 
 async function startWithin(lifecycle: Lifecycle, context: ServiceContext): Promise<RunningService["addresses"]> {
   const { config, observe, clock, db } = context;
-  const writer = new PictureWriter();
+  const writer = new PictureWriter(PictureMemory.create(config.dns.memoryOctets));
   await useHugePages(writer.memory);
-  const settings = pipelineSettings(config, context.secret);
+  const settings = pipelineSettings(config, context.keyRing);
   // Row 0 is this thread's, which answers TCP; the UDP workers have one each.
   const statistics = new Statistics(1 + udpWorkerCount(config));
   const pipeline = new Pipeline(new PictureReader(writer.memory), settings, statistics.row(0));
   const nowSeconds = () => Math.floor(clock.nowMs() / 1000);
-  const accessFeed = new AccessFeed(db, context.secret, observe);
+  const accessFeed = new AccessFeed(db, context.keyRing, observe);
   lifecycle.onStop("transfer access", () => accessFeed.stop());
   const access = () => accessFeed.table;
-  const publisher = new ZonePublisher(writer, observe);
+  const publisher = new ZonePublisher(writer, observe, () => clock.nowMs());
   const snapshot = new PictureSnapshot({
     file: join(config.dataDir, "zones.snapshot"),
     writer,
@@ -68,12 +71,23 @@ async function startWithin(lifecycle: Lifecycle, context: ServiceContext): Promi
     publisher,
     loadSnapshot: () => snapshot.load(),
     openConnection: context.openListenConnection,
+    nowMs: () => clock.nowMs(),
     // A slow database may have said what the zones are before it says whom to tell of them.
     onPublished: (zones) => void accessFeed.known.then(() => notifier.zonesPublished(zones)),
     observe,
   });
   const isDatabaseAway = () => !feed.isFollowing;
-  const authorised = new AuthorisedResponder({ pipeline, writer, db, isDatabaseAway, access, nowSeconds, observe });
+  const isLeftOut = (zoneId: number) => publisher.isLeftOut(zoneId);
+  const authorised = new AuthorisedResponder({
+    pipeline,
+    writer,
+    db,
+    isDatabaseAway,
+    isLeftOut,
+    access,
+    nowSeconds,
+    observe,
+  });
   const tcp = {
     pipeline,
     authorised,
@@ -108,7 +122,9 @@ async function startWithin(lifecycle: Lifecycle, context: ServiceContext): Promi
   const upkeep = startUpkeep({ db, clock, observe });
   lifecycle.onStop("catalogs and feeds", () => upkeep.stop());
   lifecycle.onStop("zone feed", () => feed.stop());
-  lifecycle.onStop("metrics", exportStatistics(statistics, writer));
+  lifecycle.onStop("metrics", exportStatistics(statistics, writer, completenessOf(feed, publisher)));
+  const leftOutReports = startLeftOutReports({ db, observe, node: config.node, leftOut: () => publisher.leftOut });
+  lifecycle.onStop("reports of zones left out", () => leftOutReports.stop());
   const traffic = startTrafficReports({ db, clock, observe, statistics });
   lifecycle.onStop("traffic reports", () => traffic.stop());
   // Who may transfer is known before the first zones are; a silent database does not hold up the snapshot for long.
@@ -147,6 +163,19 @@ async function startWithin(lifecycle: Lifecycle, context: ServiceContext): Promi
       dnsHttps: await listen("DNS over HTTPS", dnsHttps, listenHttps),
     };
   }
+}
+
+function completenessOf(feed: ZoneFeed, publisher: ZonePublisher): ZoneCompleteness {
+  return {
+    hasPicture: () => feed.hasPicture,
+    expectedCount: () => publisher.expectedCount,
+    leftOut: () =>
+      publisher.leftOut.map(({ zone, servedVersion, takenOctets }) => ({
+        zone: formatDomainName(nameFromStoredWire(zone.apex)),
+        servesLastVersion: servedVersion !== undefined,
+        takenOctets,
+      })),
+  };
 }
 
 /** A UDP worker has ended by itself, which is a bug or a broken system: the supervisor starts the service anew. */

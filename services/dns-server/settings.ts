@@ -1,20 +1,23 @@
-import { hkdfSync, randomBytes } from "node:crypto";
+import { createHmac, randomBytes } from "node:crypto";
 import { hostname } from "node:os";
-import { secretsOf } from "../core/secret-box.ts";
+import type { KeyRing } from "../core/key-ring.ts";
 import type { Config } from "../platform/config.ts";
 import { TCP_IDLE_SECONDS } from "./listen-tcp.ts";
 import type { PipelineSettings } from "./pipeline.ts";
 import { createRateLimitTable } from "./rate-limit.ts";
 
+/** A key of SipHash-2-4. */
+const COOKIE_SECRET_OCTETS = 16;
+
 /** What the pipelines of all threads are set up with. */
-export function pipelineSettings(config: Config, secret: string): PipelineSettings {
+export function pipelineSettings(config: Config, keyRing: KeyRing): PipelineSettings {
   const { dns, limitLoopback } = config;
   return {
     identity: { version: dns.version, id: dns.serverId },
     edns: {
-      nsid: Buffer.from(dns.nsid ?? anonymousServerId(secret)),
-      // Servers that share the secret accept each other's cookies (RFC 9018 §5).
-      cookieSecret: derive(secret, "dns cookies"),
+      nsid: Buffer.from(dns.nsid ?? anonymousServerId(keyRing)),
+      // Servers that share the key accept each other's cookies (RFC 9018 §5).
+      cookieSecret: new Uint8Array(keyRing.keyFor("dns-cookie").export().subarray(0, COOKIE_SECRET_OCTETS)),
       tcpIdleSeconds: TCP_IDLE_SECONDS,
     },
     rateLimit: {
@@ -28,12 +31,6 @@ export function pipelineSettings(config: Config, secret: string): PipelineSettin
 }
 
 /** Tells servers of a cluster apart without telling strangers their names (RFC 5001 §3.1). */
-function anonymousServerId(secret: string): string {
-  return Buffer.from(derive(secret, `dns nsid ${hostname()}`))
-    .toString("hex")
-    .slice(0, 16);
-}
-
-function derive(secret: string, purpose: string): Uint8Array {
-  return new Uint8Array(hkdfSync("sha256", secretsOf(secret)[0], "", purpose, 16));
+function anonymousServerId(keyRing: KeyRing): string {
+  return createHmac("sha256", keyRing.keyFor("dns-nsid")).update(hostname()).digest("hex").slice(0, 16);
 }

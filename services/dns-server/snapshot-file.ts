@@ -45,7 +45,10 @@ export interface SnapshotZoneHead {
 
 /** A zone of the file. */
 export interface SnapshotZone extends SnapshotZoneHead {
-  readonly messages: readonly Uint8Array[];
+  /** Octets of all messages. */
+  readonly octets: number;
+  /** Read from the file as they are taken, which has to be before the next zone is: each is valid until the next one. */
+  readonly messages: Iterable<Uint8Array>;
 }
 
 /**
@@ -187,16 +190,27 @@ function* zonesOf(source: Source, descriptor: number, hasResellers: boolean): Ge
     while (source.number(1) === MARK.ZONE) {
       const head = { id: source.number(6), version: source.number(6), restricted: source.number(1) === 1 };
       const zone = { ...head, resellerId: (hasResellers && source.text()) || null };
-      const messages: Uint8Array[] = [];
+      const start = source.position;
+      let octets = 0;
       let length = source.number(4);
       for (; length !== ZONE_END.WHOLE && length !== ZONE_END.ABANDONED; length = source.number(4)) {
-        messages.push(new Uint8Array(source.take(length)));
+        source.seek(source.position + length);
+        octets += length;
       }
-      if (length === ZONE_END.WHOLE) yield { ...zone, messages };
+      const end = source.position;
+      if (length !== ZONE_END.WHOLE) continue;
+      yield { ...zone, octets, messages: messagesOf(source, start) };
+      source.seek(end);
     }
   } finally {
     closeSync(descriptor);
   }
+}
+
+/** The messages that begin at a place of the file. */
+function* messagesOf(source: Source, start: number): Generator<Uint8Array> {
+  source.seek(start);
+  for (let length = source.number(4); length !== ZONE_END.WHOLE; length = source.number(4)) yield source.take(length);
 }
 
 function verify(descriptor: number, file: string): void {
@@ -225,6 +239,23 @@ class Source {
 
   constructor(descriptor: number) {
     this.#descriptor = descriptor;
+  }
+
+  /** Where the next octet stands in the file. */
+  get position(): number {
+    return this.#position - (this.#end - this.#start);
+  }
+
+  /** Goes on elsewhere. */
+  seek(position: number): void {
+    const chunkStart = this.#position - this.#end;
+    if (position >= chunkStart && position <= this.#position) {
+      this.#start = position - chunkStart;
+      return;
+    }
+    this.#position = position;
+    this.#start = 0;
+    this.#end = 0;
   }
 
   number(octets: 1 | 2 | 4 | 6): number {

@@ -4,12 +4,15 @@ import { formatDomainName, nameFromStoredWire } from "../core/dns/name.ts";
 import { TYPE } from "../core/dns/rr-types.ts";
 import { decodeSoaRdata } from "../core/dns/soa.ts";
 import type { Observe } from "../platform/observation.ts";
+import type { ZoneState } from "../store/dns/published-zones.ts";
+import { PictureFullError } from "./picture/memory.ts";
 import { PictureReader } from "./picture/reader.ts";
 import type { PictureWriter } from "./picture/writer.ts";
 import { readSnapshot, SnapshotWriter, type SnapshotZone } from "./snapshot-file.ts";
 import type { AccessFeed } from "./transfer/access-feed.ts";
 import { TransferMessage } from "./transfer/transfer-message.ts";
 import { wholeZone } from "./transfer/transfer-streams.ts";
+import { pictureZoneOf } from "./whole-zones.ts";
 import type { PublishedZone, ZonePublisher } from "./zone-publisher.ts";
 
 /** Between two files, while zones change. */
@@ -76,10 +79,10 @@ export class PictureSnapshot {
       const { head, zones } = readSnapshot(file);
       const ageSeconds = Math.max(0, Math.round((nowMs() - head.writtenAtMs) / 1000));
       publisher.follow(head.incarnation);
-      const pause = makePause();
-      for (const zone of zones) {
-        this.#loadZone(zone, ageSeconds);
-        await pause();
+      const sizes = await this.#loadZones(zones, ageSeconds);
+      if (publisher.leftOut.length > 0) {
+        const smaller = publisher.makeRoomForSmaller(sizes);
+        if (smaller.size > 0) await this.#loadZones(readSnapshot(file).zones, ageSeconds, smaller);
       }
       if (head.access !== undefined) access.restore(head.access);
       writer.setReady();
@@ -93,21 +96,60 @@ export class PictureSnapshot {
     }
   }
 
-  #loadZone({ id, version, restricted, resellerId, messages }: SnapshotZone, ageSeconds: number): void {
+  /**
+   * @param only the zones to load; all where it is not given
+   * @returns what each zone needs in the picture, or about that where it does not fit
+   */
+  async #loadZones(
+    zones: Iterable<SnapshotZone>,
+    ageSeconds: number,
+    only?: ReadonlySet<number>,
+  ): Promise<Map<ZoneState, number>> {
+    const { publisher, writer } = this.#options;
+    const sizes = new Map<ZoneState, number>();
+    const pause = makePause();
+    for (const zone of zones) {
+      if (only === undefined || only.has(zone.id)) {
+        const state = await this.#loadZone(zone, ageSeconds, pause);
+        const isThere = publisher.published.has(zone.id);
+        const octets = isThere ? writer.octetsOf(writer.publishedZone(state!.apex)) : estimateOctets(zone);
+        if (state) sizes.set(state, octets);
+      }
+      await pause();
+    }
+    return sizes;
+  }
+
+  /** @returns what the zone is, whether it fits or not; undefined when it is too old */
+  async #loadZone(kept: SnapshotZone, ageSeconds: number, pause: () => Promise<void>): Promise<ZoneState | undefined> {
     const { writer, publisher } = this.#options;
-    const records = messages.flatMap(answersOf);
-    const soa = records[0];
+    const portions = recordPortions(kept.messages);
+    const first = portions.next();
+    const soa = first.value?.[0];
     if (soa?.type !== TYPE.SOA) throw new Error("a zone of the snapshot does not begin with its SOA");
     const { expire, minimum } = decodeSoaRdata(soa.rdata);
-    if (ageSeconds > expire) return;
-    // RFC 5936 §2.2: the last record is the SOA again.
-    records.pop();
+    if (ageSeconds > expire) return undefined;
+    const { id, version, restricted, resellerId } = kept;
     const apex = Uint8Array.from(Buffer.from(soa.owner.key, "latin1"));
-    const negativeTtlSeconds = Math.min(soa.ttl, minimum);
-    const zone = writer.createZone({ apex, negativeTtlSeconds, restricted, resellerId });
-    for (const ofName of byOwner(records)) writer.setName(zone, ofName[0]!.owner.wire, ofName);
-    writer.publishZone(zone);
+    const given = { id, apex, version, restricted, resellerId, published: true };
+    const state = { ...given, soaTtlSeconds: soa.ttl, minimumSeconds: minimum, soaRdata: soa.rdata };
+    let zone = 0;
+    try {
+      zone = writer.createZone(pictureZoneOf(state));
+      for (let portion = first; !portion.done; portion = portions.next()) {
+        for (const ofName of byOwner(portion.value)) writer.addName(zone, ofName[0]!.owner.wire, ofName);
+        await pause();
+      }
+      writer.publishZone(zone);
+    } catch (error) {
+      const takenOctets = zone === 0 ? 0 : writer.octetsOf(zone);
+      if (zone !== 0) writer.discardZone(zone);
+      if (!(error instanceof PictureFullError)) throw error;
+      publisher.leaveOut(state, takenOctets);
+      return state;
+    }
     publisher.adopt(id, { apex, version });
+    return state;
   }
 
   async #keep(): Promise<void> {
@@ -195,6 +237,14 @@ export class PictureSnapshot {
   }
 }
 
+/** What a zone needs in the picture, where every record has a name to itself: messages have its name once or not at all. */
+function estimateOctets({ octets }: SnapshotZone): number {
+  return octets * PICTURE_OF_MESSAGES;
+}
+
+/** Octets of the picture for one of an AXFR. */
+const PICTURE_OF_MESSAGES = 3;
+
 /** Values as far as they can be made; what their maker throws is told, what their taker throws is not touched. */
 function* untilFailure<T>(values: Iterable<T>, onFailure: (error: unknown) => void): Generator<T> {
   try {
@@ -213,6 +263,34 @@ function makePause(): () => Promise<void> {
     turnEnds = performance.now() + TURN_MS;
   };
 }
+
+/**
+ * The records of a zone's messages, some at a time so that a large zone never stands in memory decoded: those of a
+ * name come together, as they do in the file, or all in one portion.
+ */
+function* recordPortions(messages: Iterable<Uint8Array>): Generator<readonly MessageRecord[]> {
+  let portion: MessageRecord[] = [];
+  let octets = 0;
+  for (const message of messages) {
+    for (const record of answersOf(message)) portion.push(record);
+    octets += message.length;
+    if (octets < PORTION_OCTETS) continue;
+    const last = portion.at(-1)?.owner.key;
+    const start = portion.findLastIndex(({ owner }) => owner.key !== last) + 1;
+    // A name that goes on in the next message waits for the rest of it.
+    if (start === 0) continue;
+    const rest = portion.splice(start);
+    yield portion;
+    portion = rest;
+    octets = 0;
+  }
+  // RFC 5936 §2.2: the last record is the SOA again.
+  portion.pop();
+  if (portion.length > 0) yield portion;
+}
+
+/** Messages that are decoded at a time; their records take some 20 times that. */
+const PORTION_OCTETS = 2 ** 20;
 
 /** Records by owner, in the order in which owners come: an NSEC3 stands apart from what else its owner has. */
 function byOwner(records: readonly MessageRecord[]): Iterable<MessageRecord[]> {

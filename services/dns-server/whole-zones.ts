@@ -3,15 +3,18 @@ import type { StreamedRecord, ZoneState } from "../store/dns/published-zones.ts"
 import { LOWER_CASE } from "./picture/layout.ts";
 import { NameDraft } from "./picture/name-draft.ts";
 import type { PictureRecord } from "./picture/stored-rrset.ts";
-import type { PictureWriter } from "./picture/writer.ts";
+import type { PictureWriter, PictureZone } from "./picture/writer.ts";
 
 /** What becomes of the zones that `WholeZones` builds. */
 export interface WholeZoneEvents {
   /** Asked before a zone that is whole is shown. */
   readonly isWanted: (zone: ZoneState) => boolean;
   readonly onPublished: (zone: ZoneState) => void;
-  /** Told why a zone could not be built; to go on with the next one it returns. */
-  readonly onFailed: (zone: ZoneState, error: unknown) => void;
+  /**
+   * Told why a zone could not be built, when it has been given up; to go on with the next one it returns.
+   * @param takenOctets what its names took by then
+   */
+  readonly onFailed: (zone: ZoneState, error: unknown, takenOctets: number) => void;
 }
 
 /**
@@ -61,9 +64,12 @@ export class WholeZones {
 
   /** Goes on with the next zone. */
   #giveUp(error: unknown): void {
-    this.#events.onFailed(this.#zones[this.#index]!, error);
-    this.#writer.discardZone(this.#reference);
+    const zone = this.#zones[this.#index]!;
+    const takenOctets = this.#reference === 0 ? 0 : this.#writer.octetsOf(this.#reference);
+    if (this.#reference !== 0) this.#writer.discardZone(this.#reference);
+    this.#reference = 0;
     this.#index += 1;
+    this.#events.onFailed(zone, error, takenOctets);
     this.#begin();
   }
 
@@ -72,18 +78,19 @@ export class WholeZones {
   }
 
   discard(): void {
-    if (this.#index < this.#zones.length) this.#writer.discardZone(this.#reference);
+    if (this.#reference !== 0) this.#writer.discardZone(this.#reference);
+    this.#reference = 0;
   }
 
   #begin(): void {
     const zone = this.#zones[this.#index];
     if (!zone) return;
-    this.#reference = this.#writer.createZone({
-      apex: zone.apex,
-      negativeTtlSeconds: negativeTtlSeconds(zone),
-      restricted: zone.restricted,
-      resellerId: zone.resellerId,
-    });
+    try {
+      this.#reference = this.#writer.createZone(pictureZoneOf(zone));
+    } catch (error) {
+      this.#giveUp(error);
+      return;
+    }
     // The apex is the first name in canonical order, and its SOA is no row.
     const { type, ttl, rdata } = soaOf(zone);
     this.#owner = zone.apex;
@@ -93,21 +100,26 @@ export class WholeZones {
 
   #publish(): void {
     const zone = this.#zones[this.#index]!;
+    const isWanted = this.#events.isWanted(zone);
     try {
       this.#writer.endName(this.#reference, this.#owner, this.#draft);
+      if (isWanted) this.#writer.publishZone(this.#reference);
     } catch (error) {
       this.#giveUp(error);
       return;
     }
-    if (this.#events.isWanted(zone)) {
-      this.#writer.publishZone(this.#reference);
-      this.#events.onPublished(zone);
-    } else {
-      this.#writer.discardZone(this.#reference);
-    }
+    if (isWanted) this.#events.onPublished(zone);
+    else this.#writer.discardZone(this.#reference);
+    this.#reference = 0;
     this.#index += 1;
     this.#begin();
   }
+}
+
+/** What the picture knows of a zone beside its records. */
+export function pictureZoneOf(zone: ZoneState): PictureZone {
+  const { apex, restricted, resellerId } = zone;
+  return { apex, negativeTtlSeconds: negativeTtlSeconds(zone), restricted, resellerId };
 }
 
 /** A zone's SOA, which is no row of the records. */

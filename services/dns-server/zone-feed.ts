@@ -22,6 +22,7 @@ export interface ZoneFeedOptions {
   /** Fills the picture from elsewhere where the database is away at the start; tells whether it could. */
   readonly loadSnapshot: () => Promise<boolean>;
   readonly openConnection: () => Promise<pg.Client>;
+  readonly nowMs: () => number;
   /** Told of zones whose new version is answered from now on; after a start, of all of them. */
   readonly onPublished: (zones: readonly ZoneState[]) => void;
   readonly observe: Observe;
@@ -51,6 +52,11 @@ export class ZoneFeed {
   /** Whether the database is being followed. */
   get isFollowing(): boolean {
     return this.#sinceXid !== null;
+  }
+
+  /** Whether zones have been loaded at all: before that nobody gets an answer. */
+  get hasPicture(): boolean {
+    return this.#hasPicture;
   }
 
   /** Whether the database is being followed, and has been read whole. */
@@ -117,6 +123,7 @@ export class ZoneFeed {
         this.#collectSoon();
         this.#wakeUp();
       },
+      collected: () => this.#collected(),
       onFailed: lose,
     });
     this.#isLoading = () => loads.isBusy;
@@ -147,9 +154,13 @@ export class ZoneFeed {
       const zones = await readChangedZones(client, since);
       if (since === null) publisher.withdrawAllBut(zones);
       else publisher.withdraw(await readDeletedZones(client, since));
-      return { xmin, ...(await publisher.publish(client, zones, since !== null)) };
+      const publication = this.#hasPicture
+        ? await publisher.publish(client, zones, since !== null)
+        : await publisher.publishFirst(client, zones);
+      return { xmin, ...publication };
     });
-    if (since !== null) loads.add(heldBack, since);
+    publisher.expireOutdated(this.#options.nowMs());
+    if (since !== null) loads.add([...heldBack, ...publisher.takeDue()]);
     this.#sinceXid = xmin;
     if (!loads.isBusy) this.#confirmedAtMs = started;
     this.#hasPicture = true;
@@ -169,6 +180,11 @@ export class ZoneFeed {
       octets: writer.usedOctets,
       ms: Math.round(performance.now() - startedMs),
     });
+  }
+
+  async #collected(): Promise<void> {
+    this.#collectSoon();
+    await this.#collecting;
   }
 
   #collectSoon(): void {

@@ -1,4 +1,6 @@
 import type Koa from "koa";
+import { KeyGuesses } from "../platform/guesses/key-guesses.ts";
+import { API_KEY_GUESSES } from "../platform/guesses/policy.ts";
 import { makeApp } from "../platform/http/app.ts";
 import { makeRateLimits } from "../platform/http/limits.ts";
 import type { Observe } from "../platform/observation.ts";
@@ -12,11 +14,14 @@ import { validityEndpoints } from "./routes/validity.ts";
 import { versionEndpoints } from "./routes/version.ts";
 import type { MailServices } from "./services.ts";
 
+/** A call to thousands of recipients, or with attachments, takes as long as a thousand small ones. */
+const HEAVY_REQUESTS = { held: { atOnce: 8, perClient: 2 }, working: { atOnce: 2, perClient: 1 } };
+
 /** The mail API as an app, ready to listen. */
 export function makeMailApp(services: MailServices, observe: Observe): Koa {
-  const { config, db, secret } = services;
+  const { config, db, keyRing } = services;
   return makeApp({
-    dialect: makeMailDialect(db, secret),
+    dialect: makeMailDialect(db, keyRing),
     endpoints: [
       ...versionEndpoints(),
       ...eventEndpoints(services),
@@ -28,7 +33,9 @@ export function makeMailApp(services: MailServices, observe: Observe): Koa {
     ],
     bodyLimitOctets: config.apiBodyLimitOctets,
     observe,
+    heavyRequests: HEAVY_REQUESTS,
     limits: makeRateLimits(config.apiRequestsPerSecond, config.limitLoopback),
+    guesses: new KeyGuesses({ policy: API_KEY_GUESSES, limitLoopback: config.limitLoopback, observe }),
     trustedProxies: config.trustedProxies,
   });
 }

@@ -1,11 +1,12 @@
 import type { IncomingHttpHeaders } from "node:http";
 import { hashApiKey } from "../core/api-key.ts";
 import { delegationTokenOf, readDelegationToken } from "../core/delegation-token.ts";
+import type { KeyRing } from "../core/key-ring.ts";
 import type { Refusal } from "../core/refusal.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
 import type { Db } from "../platform/db.ts";
-import { type Dialect, readAuthorization, statusOf } from "../platform/http/dialect.ts";
-import { findInstanceByKey, findInstanceByName, type Instance } from "../store/mail/instances.ts";
+import { type Dialect, makeAttemptDigest, readAuthorization, statusOf } from "../platform/http/dialect.ts";
+import { findInstanceByKey, findInstanceByName, type Instance, isInstanceHost } from "../store/mail/instances.ts";
 
 /** Who calls: an instance, known by its key or through the console. */
 export interface MailCaller {
@@ -20,7 +21,8 @@ export const API_VERSION = "1.5";
 const ADDRESS_FIELDS = new Set(["email", "remitente", "replyto", "reply-to", "cc_email", "bcc_email"]);
 
 /** How the mail API knows its callers and words its refusals. */
-export function makeMailDialect(db: Db, secret: string): Dialect<MailCaller> {
+export function makeMailDialect(db: Db, keyRing: KeyRing): Dialect<MailCaller> {
+  const digestOf = makeAttemptDigest();
   return {
     title: "Palomar mail API",
     description:
@@ -31,11 +33,20 @@ export function makeMailDialect(db: Db, secret: string): Dialect<MailCaller> {
     judgedFields: ADDRESS_FIELDS,
     async authenticate(headers) {
       const token = delegationTokenOf(headers.authorization);
-      if (token !== undefined) return authenticateDelegation(db, secret, token);
+      if (token !== undefined) return authenticateDelegation(db, keyRing, token);
       const key = readAuthorization(headers);
       if (key === undefined) return refuse({ kind: "unauthenticated" });
-      const instance = await findInstanceByKey(db, hashApiKey(secret, key), readHost(headers));
+      const instance = await findInstanceByKey(db, hashApiKey(keyRing, "instance", key), readHost(headers));
       return instance === undefined ? refuse({ kind: "unauthenticated" }) : ok({ instance });
+    },
+    keyOf: (headers) => {
+      if (delegationTokenOf(headers.authorization) !== undefined) return undefined;
+      const key = readAuthorization(headers);
+      if (key === undefined) return undefined;
+      const host = readHost(headers);
+      // At a host that no instance has, one key is tried on all of them: such hosts are one target, however many are made up.
+      const target = async () => ((await isInstanceHost(db, host)) ? `instance at ${host}` : "any instance");
+      return { digest: digestOf(key, host), target };
     },
     callerKey: ({ instance }) => `instance ${instance.id}`,
     toHttp: (refusal) => ({ status: statusOf(refusal), body: { status: "err", on: textOf(refusal) } }),
@@ -43,8 +54,8 @@ export function makeMailDialect(db: Db, secret: string): Dialect<MailCaller> {
 }
 
 /** The console, in the name of whoever is signed in there. */
-async function authenticateDelegation(db: Db, secret: string, token: string): Promise<Result<MailCaller, Refusal>> {
-  const delegation = readDelegationToken(secret, "mail", token, Date.now());
+async function authenticateDelegation(db: Db, keyRing: KeyRing, token: string): Promise<Result<MailCaller, Refusal>> {
+  const delegation = readDelegationToken(keyRing, "mail", token, Date.now());
   const instance = delegation.ok ? await findInstanceByName(db, delegation.value.instance) : undefined;
   return delegation.ok && instance
     ? ok({ instance, login: delegation.value.login })

@@ -5,9 +5,9 @@ import { makeMailApp } from "./app.ts";
 import { startMaintenance } from "./maintenance.ts";
 
 /** Serves the mail API, and keeps the event tables in order beside it. */
-export const start: StartService = async ({ config, secret, db, clock, observe }) => {
+export const start: StartService = async ({ config, keyRing, db, clock, observe }) => {
   const resolver = await makeResolver(config.resolver);
-  const app = makeMailApp({ db, secret, config, clock, resolver }, observe);
+  const app = makeMailApp({ db, keyRing, config, clock, resolver }, observe);
   const listener = await listenHttp(app, config.listen.mailApi);
   const maintenance = startMaintenance(db, clock, observe);
   return {

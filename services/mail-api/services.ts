@@ -1,3 +1,4 @@
+import type { KeyRing } from "../core/key-ring.ts";
 import type { Clock } from "../platform/clock.ts";
 import type { Config } from "../platform/config.ts";
 import type { Db } from "../platform/db.ts";
@@ -6,7 +7,7 @@ import type { Resolver } from "../platform/resolver.ts";
 /** What the operations of the mail API work with. */
 export interface MailServices {
   readonly db: Db;
-  readonly secret: string;
+  readonly keyRing: KeyRing;
   readonly config: Config;
   readonly clock: Clock;
   readonly resolver: Resolver;

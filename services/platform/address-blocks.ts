@@ -1,15 +1,18 @@
 import ipaddr from "ipaddr.js";
+import { isCloudAddress } from "./cloud-addresses.ts";
 
 /** All that is routed of IPv6 (RFC 4291 §2.4, RFC 3587 §2); not the IPv4-compatible `::127.0.0.1`, which has no range. */
 const GLOBAL_UNICAST = ipaddr.parseCIDR("2000::/3");
 
 /**
  * Whether a connection on behalf of somebody else may go to an address: a public one, or one that the operator allows.
- * Mapped IPv4 addresses are judged as what they stand for.
+ * Mapped IPv4 addresses are judged as what they stand for. The servers of clouds that hand out credentials
+ * (`config/cloud-addresses.json`) are allowed by an entry for that very address alone, never by a block around it.
  * @param allowed blocks in CIDR form, or single addresses
  */
 export function isReachable(address: string, allowed: readonly string[]): boolean {
   const parsed = ipaddr.process(address);
+  if (isCloudAddress(parsed)) return allowed.some((block) => isExactly(parsed, block));
   if (parsed.range() === "unicast" && (parsed.kind() === "ipv4" || parsed.match(GLOBAL_UNICAST))) return true;
   return allowed.some((block) => {
     const [network, bits] = parseBlock(block);
@@ -17,11 +20,26 @@ export function isReachable(address: string, allowed: readonly string[]): boolea
   });
 }
 
+function isExactly(address: ipaddr.IPv4 | ipaddr.IPv6, block: string): boolean {
+  const [network, bits] = parseBlock(block);
+  const isWhole = bits === (network.kind() === "ipv4" ? 32 : 128);
+  return isWhole && network.kind() === address.kind() && address.match(network, bits);
+}
+
 /** Whom an address counts for where somebody has to be slowed down: of IPv6 who has one has all of its /64. */
 export function sourceOf(address: string): string {
   if (!ipaddr.isValid(address)) return address;
   const parsed = ipaddr.process(address);
   return parsed.kind() === "ipv4" ? parsed.toString() : ipaddr.IPv6.networkAddressFromCIDR(`${parsed}/64`).toString();
+}
+
+/** What sources stand together in, where somebody with many of them has to be slowed down: an IPv4 /24, an IPv6 /48. */
+export function networkOf(address: string): string {
+  if (!ipaddr.isValid(address)) return address;
+  const parsed = ipaddr.process(address);
+  return parsed.kind() === "ipv4"
+    ? `${ipaddr.IPv4.networkAddressFromCIDR(`${parsed}/24`)}/24`
+    : `${ipaddr.IPv6.networkAddressFromCIDR(`${parsed}/48`)}/48`;
 }
 
 /** A block in CIDR form, or a single address as the block that holds it alone. @throws what is neither */

@@ -1,6 +1,7 @@
 import { isIP } from "node:net";
 import { resolve } from "node:path";
 import ipaddr from "ipaddr.js";
+import { KeyRing } from "../core/key-ring.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
 import { parseHttpUrl, parseUrl } from "../core/url.ts";
 
@@ -56,6 +57,14 @@ export const octets: Parse<number> = (value) => {
   return size >= 1024 && size <= 2 ** 31 ? ok(size) : refuse("must lie between 1KiB and 2GiB");
 };
 
+/** As `octets`, for the memory of the zones: whole words, and no more than references of 31 bits reach. */
+export const pictureOctets: Parse<number> = (value) => {
+  const size = octets(value);
+  if (!size.ok) return size;
+  const isPossible = size.value >= 8 * 2 ** 20 && size.value <= 2047 * 2 ** 20;
+  return isPossible ? ok(Math.floor(size.value / 8) * 8) : refuse("must lie between 8MiB and 2047MiB");
+};
+
 /** Positive whole seconds, parted by commas. */
 export const secondsList: Parse<readonly number[]> = (value) => {
   const numbers = (value ?? "").split(",").map((item) => item.trim());
@@ -74,6 +83,9 @@ export const secretList: Parse<readonly string[]> = (value) => {
     ? ok(secrets)
     : refuse("must be secrets of at least 16 characters, parted by commas");
 };
+
+/** The text of a key file. */
+export const keyFile: Parse<KeyRing> = (value) => KeyRing.parse(value ?? "");
 
 export const path: Parse<string> = (value) => (value ? ok(resolve(value)) : refuse("must be a path"));
 

@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { hostname } from "node:os";
+import type { KeyRing } from "../core/key-ring.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
 import {
   addressBlocks,
@@ -11,6 +12,7 @@ import {
   type HostPort,
   hostPort,
   httpUrl,
+  keyFile,
   keyValues,
   listenList,
   logLevel,
@@ -18,6 +20,7 @@ import {
   optional,
   type Parse,
   path,
+  pictureOctets,
   postgresUrl,
   secondsList,
   secretList,
@@ -88,12 +91,17 @@ export const VARIABLES = {
   PALOMAR_SECRET: variable(
     optional(text(16, 8192)),
     null,
-    "keys every token; generated into the data folder with the embedded database, required with DATABASE_URL",
+    "every key is derived from it; generated into the data folder with the embedded database, required with DATABASE_URL unless PALOMAR_KEYS is set",
   ),
   PALOMAR_SECRET_PREVIOUS: variable(
     secretList,
     "",
     "secrets that PALOMAR_SECRET took the place of, parted by commas: what they made is still accepted",
+  ),
+  PALOMAR_KEYS: variable(
+    optional(keyFile),
+    null,
+    "the keys of the services that run here, in the place of PALOMAR_SECRET, as `palomar secret keys` writes them",
   ),
   PALOMAR_RETRY_SECONDS: variable(
     optional(secondsList),
@@ -106,7 +114,11 @@ export const VARIABLES = {
     "2",
     "hard bounces of different messages that make a contact invalid",
   ),
-  PALOMAR_FETCH_ALLOW: variable(addressBlocks, "", "private blocks that fetched URLs and webhooks may reach"),
+  PALOMAR_FETCH_ALLOW: variable(
+    addressBlocks,
+    "",
+    "private blocks that fetched URLs and webhooks may reach; metadata servers of clouds only where an entry is that very address",
+  ),
   PALOMAR_RESOLVER: variable(
     optional(hostPort),
     null,
@@ -166,6 +178,11 @@ export const VARIABLES = {
   ),
   PALOMAR_DNS_WORKERS: variable(wholeNumber(0, 256), "0", "UDP workers; 0: one per core"),
   PALOMAR_DNS_NOTIFY_NS: variable(trueFalse, "false", "notify the addresses of a zone's NS as well"),
+  PALOMAR_DNS_MEMORY: variable(
+    pictureOctets,
+    "2047MiB",
+    "what the zones of dns-server may take of memory, 8MiB to 2047MiB; a zone that does not fit is left out alone",
+  ),
   PALOMAR_DNS_JOURNAL_DAYS: variable(
     wholeNumber(0, 36_500),
     "90",
@@ -233,6 +250,7 @@ export const FILE_VARIABLES = [
   "PALOMAR_LISTEN_DATABASE_URL_FILE",
   "PALOMAR_SECRET_FILE",
   "PALOMAR_SECRET_PREVIOUS_FILE",
+  "PALOMAR_KEYS_FILE",
   "OTEL_EXPORTER_OTLP_HEADERS_FILE",
 ] as const satisfies readonly `${VariableName}_FILE`[];
 
@@ -271,6 +289,8 @@ export interface Config {
   readonly secret: string | null;
   /** Those before it, the newest first. */
   readonly previousSecrets: readonly string[];
+  /** The keys of the services that run here; null: all keys are derived from the secret. */
+  readonly keys: KeyRing | null;
   readonly retrySeconds: readonly number[];
   readonly giveUpHours: number;
   readonly hardBouncesToInvalidate: number;
@@ -300,6 +320,8 @@ export interface Config {
     /** UDP workers; 0: one per core. */
     readonly workers: number;
     readonly notifyNs: boolean;
+    /** What the zones may take of memory; a multiple of 8. */
+    readonly memoryOctets: number;
     /** What of a zone's journal stays: changes of so many days, and so many versions however old. */
     readonly journalDays: number;
     readonly journalVersions: number;
@@ -352,15 +374,29 @@ export function loadConfig(env: Environment = process.env): Result<Config, strin
   }
   const read = values as Values;
   if (problems.length === 0) {
-    if (read.DATABASE_URL !== null && read.PALOMAR_SECRET === null) {
-      problems.push("PALOMAR_SECRET: required when DATABASE_URL is set");
-    }
+    problems.push(...judgeSecrets(read));
     if ((read.PALOMAR_TLS_CERT === null) !== (read.PALOMAR_TLS_KEY === null)) {
       const missing = read.PALOMAR_TLS_CERT === null ? "PALOMAR_TLS_CERT" : "PALOMAR_TLS_KEY";
       problems.push(`${missing}: certificate and key go together`);
     }
   }
   return problems.length > 0 ? refuse(problems) : ok(deepFreeze(arrange(read)));
+}
+
+/** Keys come from the secret, or from a key file: with both, nobody could tell which count. */
+function judgeSecrets({ DATABASE_URL, PALOMAR_SECRET, PALOMAR_SECRET_PREVIOUS, PALOMAR_KEYS }: Values): string[] {
+  if (PALOMAR_KEYS === null) {
+    const isMissing = DATABASE_URL !== null && PALOMAR_SECRET === null;
+    return isMissing ? ["PALOMAR_SECRET: required when DATABASE_URL is set (or PALOMAR_KEYS)"] : [];
+  }
+  if (DATABASE_URL === null) return ["PALOMAR_KEYS: needs DATABASE_URL; the embedded database goes with its secret"];
+  if (PALOMAR_SECRET !== null) return ["PALOMAR_KEYS: set as well as PALOMAR_SECRET"];
+  return PALOMAR_SECRET_PREVIOUS.length > 0 ? ["PALOMAR_KEYS: set as well as PALOMAR_SECRET_PREVIOUS"] : [];
+}
+
+/** The files that variables with secrets name. */
+export function secretFiles(env: Environment = process.env): (readonly [variable: string, path: string])[] {
+  return FILE_VARIABLES.flatMap((name) => (env[name] ? [[name, env[name]] as const] : []));
 }
 
 /** Names of the product's prefix that it does not know: most likely misspelt. */
@@ -417,6 +453,7 @@ function arrange(v: Values): Config {
     delivery: v.PALOMAR_DELIVERY,
     secret: v.PALOMAR_SECRET,
     previousSecrets: v.PALOMAR_SECRET_PREVIOUS,
+    keys: v.PALOMAR_KEYS,
     retrySeconds: v.PALOMAR_RETRY_SECONDS ?? (sandbox ? RETRY_SECONDS.sandbox : RETRY_SECONDS.real),
     giveUpHours: v.PALOMAR_GIVE_UP_HOURS,
     hardBouncesToInvalidate: v.PALOMAR_HARD_BOUNCES_TO_INVALIDATE,
@@ -443,6 +480,7 @@ function arrange(v: Values): Config {
       udp: v.PALOMAR_DNS_UDP,
       workers: v.PALOMAR_DNS_WORKERS,
       notifyNs: v.PALOMAR_DNS_NOTIFY_NS === "true",
+      memoryOctets: v.PALOMAR_DNS_MEMORY,
       journalDays: v.PALOMAR_DNS_JOURNAL_DAYS,
       journalVersions: v.PALOMAR_DNS_JOURNAL_VERSIONS,
       rrlPerSecond: v.PALOMAR_DNS_RRL,

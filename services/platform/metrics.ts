@@ -49,6 +49,25 @@ const complaints = new Counter({
   registers: [registry],
 });
 
+const inboundRefused = new Counter({
+  name: "palomar_inbound_refused_total",
+  help: "Recipients and messages that the way back did not take, by class of recipient and limit",
+  labelNames: ["class", "reason"],
+  registers: [registry],
+});
+
+const inboundDropped = new Counter({
+  name: "palomar_inbound_dropped_total",
+  help: "Messages that were taken and not kept, as nothing follows from them, by class of recipient and reason",
+  labelNames: ["class", "reason"],
+  registers: [registry],
+});
+
+const INBOUND_CLASSES: Readonly<Record<string, string>> = { returnPath: "return-path", feedback: "feedback" };
+for (const one of Object.values(INBOUND_CLASSES)) {
+  for (const reason of ["size", "source-rate", "rate", "waiting"]) inboundRefused.inc({ class: one, reason }, 0);
+}
+
 const repeats = new Counter({
   name: "palomar_delivery_possible_repeats_total",
   help: "Messages that a worker may have sent and died before it noted that, at most: they are sent again",
@@ -69,6 +88,10 @@ const MEASURED: { readonly [kind: string]: (detail: Readonly<Record<string, unkn
     countBounce("session", bounceClass as ObservedBounce | undefined);
   },
   "leases-taken-over": ({ mostRepeated }) => repeats.inc(Number(mostRepeated)),
+  "inbound-refused": ({ recipientClass, reason }) =>
+    inboundRefused.inc({ class: INBOUND_CLASSES[String(recipientClass)]!, reason: String(reason) }),
+  "inbound-dropped": ({ recipientClass, reason }) =>
+    inboundDropped.inc({ class: INBOUND_CLASSES[String(recipientClass)]!, reason: String(reason) }),
   // What is about no delivery of ours, as anybody may write it, says nothing about our mail.
   "inbound-applied": ({ consequence, bounces: reported = [] }) => {
     if (consequence === "complaint") complaints.inc();
@@ -99,7 +122,7 @@ export type MetricFamilies = object[];
 interface Family {
   readonly name: string;
   readonly type: string;
-  readonly values: readonly { readonly value: number }[];
+  readonly values: readonly { readonly value: number; readonly labels: Readonly<Record<string, string>> }[];
 }
 
 export async function collectMetrics(): Promise<MetricFamilies> {
@@ -110,6 +133,15 @@ export async function collectMetrics(): Promise<MetricFamilies> {
 export function gaugeValue(families: MetricFamilies, name: string): number | undefined {
   const family = (families as Family[]).find((one) => one.name === name);
   return family?.values[0]?.value;
+}
+
+/** The values that a label of a metric has among families, in their order. */
+export function labelsOf(
+  families: MetricFamilies,
+  { metric, label }: { readonly metric: string; readonly label: string },
+): string[] {
+  const family = (families as Family[]).find(({ name }) => name === metric);
+  return (family?.values ?? []).map(({ labels }) => labels[label]!).filter((value) => value !== undefined);
 }
 
 /** Sums the families of several processes into one Prometheus exposition text. */

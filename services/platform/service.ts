@@ -1,4 +1,5 @@
 import type pg from "pg";
+import type { KeyRing } from "../core/key-ring.ts";
 import type { Clock } from "./clock.ts";
 import type { Config } from "./config.ts";
 import type { Db } from "./db.ts";
@@ -39,8 +40,8 @@ export type Addresses = { [name in AddressName]?: string };
 /** What a service is given; it takes nothing else from its surroundings. */
 export interface ServiceContext {
   readonly config: Config;
-  /** The secret in force (config.secret, or the generated one). */
-  readonly secret: string;
+  /** The keys of its purposes (`core/key-purposes.ts`). */
+  readonly keyRing: KeyRing;
   readonly db: Db;
   readonly clock: Clock;
   readonly logger: Logger;

@@ -10,26 +10,45 @@ export interface CollectedMessage {
 
 /** All messages that are being received at once may hold this much memory. */
 const MEMORY_OCTETS = 512 * 1024 * 1024;
+/** How much of one message is taken. Octets, as they came. */
+export interface MessageSize {
+  /** A message of more is refused. */
+  readonly mostOctets: number;
+  /** What lies beyond is read and not kept. */
+  readonly keptOctets: number;
+}
+
+/** Why a message was not taken. */
+export interface MessageRefused {
+  readonly reply: SmtpReply;
+  /** The client goes on although it was told the limit: it is not listened to any more. */
+  readonly hangUp: boolean;
+}
+
 /** A client that goes on this far beyond the limit does not listen; its connection is cut. */
 const PATIENCE_FACTOR = 4;
 
 const CR = 0x0d;
 const LF = 0x0a;
 
-/** Reads the DATA of every session of a listener, within the message limit and a limit on memory for all together. */
+/** Reads the DATA of every session of a listener, within its message limits and a limit on memory for all together. */
 export class MessageCollector {
-  readonly #maxMessageOctets: number;
   readonly #lines: "strict" | "as-they-are";
   #heldOctets = 0;
 
   /** @param lines `strict` refuses bare CR and LF, and NUL; what comes back from elsewhere may be read as it is */
-  constructor(maxMessageOctets: number, lines: "strict" | "as-they-are") {
-    this.#maxMessageOctets = maxMessageOctets;
+  constructor(lines: "strict" | "as-they-are") {
     this.#lines = lines;
   }
 
-  /** Reads to the end whatever comes, so that the dialogue can go on; rejects when the client goes away. */
-  async collect(stream: SMTPServerDataStream): Promise<Result<CollectedMessage, SmtpReply>> {
+  /**
+   * Reads on when a message is refused, so that the dialogue can go on, up to a multiple of its limit; rejects when the
+   * client goes away.
+   */
+  async collect(
+    stream: SMTPServerDataStream,
+    { mostOctets, keptOctets }: MessageSize,
+  ): Promise<Result<CollectedMessage, MessageRefused>> {
     const chunks: Buffer[] = [];
     let held = 0;
     let problem: SmtpReply | undefined;
@@ -40,17 +59,21 @@ export class MessageCollector {
     };
     try {
       for await (const chunk of stream as AsyncIterable<Buffer>) {
-        if (stream.byteLength > PATIENCE_FACTOR * this.#maxMessageOctets) throw new Error("message without end");
-        if (stream.byteLength > this.#maxMessageOctets) problem = TOO_BIG;
-        else if (this.#heldOctets + chunk.length > MEMORY_OCTETS) problem ??= NO_ROOM;
+        if (stream.byteLength > PATIENCE_FACTOR * mostOctets) {
+          release();
+          return refuse({ reply: TOO_BIG, hangUp: true });
+        }
+        const kept = chunk.subarray(0, Math.max(0, keptOctets - held));
+        if (stream.byteLength > mostOctets) problem = TOO_BIG;
+        else if (this.#heldOctets + kept.length > MEMORY_OCTETS) problem ??= NO_ROOM;
         problem ??= lineEnds?.read(chunk);
         if (problem) {
           chunks.length = 0;
           release();
-        } else {
-          chunks.push(chunk);
-          held += chunk.length;
-          this.#heldOctets += chunk.length;
+        } else if (kept.length > 0) {
+          chunks.push(kept);
+          held += kept.length;
+          this.#heldOctets += kept.length;
         }
       }
     } catch (error) {
@@ -60,7 +83,7 @@ export class MessageCollector {
     problem ??= lineEnds?.end();
     if (!problem) return ok({ octets: Buffer.concat(chunks), release });
     release();
-    return refuse(problem);
+    return refuse({ reply: problem, hangUp: false });
   }
 }
 

@@ -9,7 +9,7 @@ import { isLoopback } from "./http/limits.ts";
 import { bindWithPatience, formatBound } from "./http/listen.ts";
 import type { Observe } from "./observation.ts";
 import { SMTP_LIMITS, type SmtpLimits } from "./smtp-limits.ts";
-import { MessageCollector } from "./smtp-message-collector.ts";
+import { MessageCollector, type MessageSize } from "./smtp-message-collector.ts";
 import { RecipientLists, withPlainDomain } from "./smtp-recipient-lists.ts";
 import { ENCRYPTION_REQUIRED, StrictSmtpServer } from "./smtp-strict-server.ts";
 import { inSpan } from "./tracing.ts";
@@ -27,6 +27,8 @@ export interface SmtpSession<User> {
   /** Empty for <>. */
   readonly mailFrom: string;
   readonly rcptTo: readonly string[];
+  /** SIZE of MAIL FROM (RFC 1870), where the client gave it. */
+  readonly declaredOctets?: number | undefined;
   readonly smtpUtf8: boolean;
 }
 
@@ -45,6 +47,10 @@ export interface SmtpHandlers<User> {
   ): Promise<{ readonly user: User } | { readonly refusal: SmtpReply }>;
   mailFrom(address: string, session: SmtpSession<User>): Promise<SmtpReply | undefined>;
   rcptTo(address: string, session: SmtpSession<User>): Promise<SmtpReply | undefined>;
+  /** How much the message to these recipients may have; `maxMessageOctets` of the listener unless given. */
+  messageSize?(session: SmtpSession<User>): MessageSize;
+  /** A message was not taken because of what it is; the reply is on its way. */
+  messageRefused?(reply: SmtpReply, session: SmtpSession<User>): void;
   /** Takes the message durably; its reply is the last word. */
   message(octets: Buffer, session: SmtpSession<User>): Promise<SmtpReply>;
   /** The `traceparent` of what the message follows from, where that is known; asked only where traces are made. */
@@ -84,7 +90,7 @@ export async function listenSmtp<User>(
   options: SmtpListenerOptions,
 ): Promise<SmtpListener | undefined> {
   if (addresses.length === 0) return undefined;
-  const collector = new MessageCollector(options.maxMessageOctets, options.lines);
+  const collector = new MessageCollector(options.lines);
   const servers: SMTPServer[] = [];
   const close = async () => {
     await Promise.all(servers.map((server) => closeServer(server, (options.limits ?? SMTP_LIMITS).drainMs)));
@@ -179,7 +185,10 @@ function makeServer<User>(
       const taken = inSpan(`${options.name} message`, { kind: "server", parent, attributes }, () =>
         takeMessage(stream, session),
       );
-      answer(taken, session, (error, text) => done(error, text ?? undefined));
+      answer(taken, session, (error, text) => {
+        done(error, text ?? undefined);
+        if (error instanceof SmtpRefusal && error.hangUp) server.hangUp(session);
+      });
     },
   });
   server.on("error", (error: Error) => observe({ kind: "smtp-session-failed", listener: options.name, err: error }));
@@ -200,9 +209,14 @@ function makeServer<User>(
 
   /** @returns the text of the 250 reply */
   async function takeMessage(stream: SMTPServerDataStream, session: SMTPServerSession): Promise<string> {
-    const collected = await collector.collect(stream);
+    const { maxMessageOctets } = options;
+    const whole = { mostOctets: maxMessageOctets, keptOctets: maxMessageOctets };
+    const collected = await collector.collect(stream, handlers.messageSize?.(sessionOf(session)) ?? whole);
     try {
-      if (!collected.ok) throw asError(collected.error);
+      if (!collected.ok) {
+        handlers.messageRefused?.(collected.error.reply, sessionOf(session));
+        throw asError(collected.error.reply, collected.error.hangUp);
+      }
       const reply = await handlers.message(collected.value.octets, sessionOf(session));
       if (reply.code !== 250) throw asError(reply);
       return reply.lines.join(" ");
@@ -254,16 +268,19 @@ const LOCAL_ERROR: SmtpReply = { code: 451, enhancedStatus: "4.3.0", lines: ["lo
 /** A reply that refuses, on its way through the library's callbacks. */
 class SmtpRefusal extends Error {
   readonly responseCode: number;
+  /** The dialogue ends with it. */
+  readonly hangUp: boolean;
 
-  constructor(reply: SmtpReply) {
+  constructor(reply: SmtpReply, hangUp: boolean) {
     const { code, ...text } = reply;
     super(describeSmtpReply({ code, ...text }).slice(4));
     this.responseCode = code;
+    this.hangUp = hangUp;
   }
 }
 
-function asError(reply: SmtpReply): SmtpRefusal {
-  return new SmtpRefusal(reply);
+function asError(reply: SmtpReply, hangUp = false): SmtpRefusal {
+  return new SmtpRefusal(reply, hangUp);
 }
 
 function throwRefusal(reply: SmtpReply | undefined): void {
@@ -280,8 +297,14 @@ function describeSession<User>(session: SMTPServerSession): Omit<SmtpSession<Use
     protocol: session.transmissionType,
     user: (session.user as User | undefined) || undefined,
     mailFrom: mailFrom === false ? "" : mailFrom.address,
+    declaredOctets: mailFrom === false ? undefined : declaredOctetsOf(mailFrom.args),
     smtpUtf8: smtpUtf8 === true,
   };
+}
+
+function declaredOctetsOf(parameters: object | false): number | undefined {
+  const { SIZE: size } = (parameters || {}) as { readonly SIZE?: unknown };
+  return typeof size === "string" ? Number(size) : undefined;
 }
 
 /** Stops listening, lets running dialogues end for a while, then says 421 to the rest. */

@@ -76,6 +76,11 @@ export class StrictSmtpServer extends SMTPServer {
     }
   }
 
+  /** Ends a dialogue behind what was said last, whatever its client still sends. */
+  hangUp(session: object): void {
+    for (const connection of this.connections) if (connection.session === session) connection.close();
+  }
+
   #lookAtAll(nowMs: number): void {
     for (const connection of this.connections) {
       const reply = this.#patience.get(connection)?.look(awaitedFrom(connection), dataOctetsOf(connection), nowMs);

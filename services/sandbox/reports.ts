@@ -68,7 +68,10 @@ function makeDeliveryReport(
   return { rcptTo: message.mailFrom, octets };
 }
 
-/** A feedback report (RFC 5965), with the whole original as it was delivered. */
+/** Feedback addresses take reports of 1 MiB: of a large original only the header comes back (RFC 5965 §2). */
+const MOST_ENCLOSED_OCTETS = 512 * 1024;
+
+/** A feedback report (RFC 5965), with the original as it was delivered. */
 function makeComplaint(message: OwedReport, surroundings: ReportSurroundings): Report {
   const { hostname, feedbackAddress } = surroundings;
   const feedback = [
@@ -91,7 +94,9 @@ function makeComplaint(message: OwedReport, surroundings: ReportSurroundings): R
     parts: [
       part("text/plain; charset=utf-8", Buffer.from(`${message.rcptTo} marked this message as spam.\r\n`)),
       part("message/feedback-report", Buffer.from(feedback)),
-      part("message/rfc822", delivered),
+      delivered.length > MOST_ENCLOSED_OCTETS
+        ? part("text/rfc822-headers", headerOf(delivered))
+        : part("message/rfc822", delivered),
     ],
   });
   return { rcptTo: feedbackAddress, octets };

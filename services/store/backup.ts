@@ -1,242 +1,242 @@
-import { createHmac, timingSafeEqual } from "node:crypto";
-import { createInterface } from "node:readline";
-import type { Readable, Writable } from "node:stream";
+import type { Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
-import type pg from "pg";
+import { createGzip, type Gzip } from "node:zlib";
+import pg from "pg";
 import { from, to } from "pg-copy-streams";
-import { deriveKey, secretsOf } from "../core/secret-box.ts";
+import {
+  type BackupContent,
+  type BackupHead,
+  BackupRefused,
+  type BackupTableShape,
+  type BackupTail,
+} from "../core/backup-format.ts";
+import type { KeyRing } from "../core/key-ring.ts";
+import { writeFrames } from "../platform/backup-file.ts";
 import { type Db, queryRows, type Transaction } from "../platform/db.ts";
-import { beginIncarnation } from "./incarnation.ts";
-
-/** What the first line of a backup says of it. */
-export interface BackupHead {
-  readonly palomar: string;
-  readonly takenAt: string;
-  /** Names of the migrations that the database had. */
-  readonly migrations: readonly string[];
-  /** Tells whether a secret is the backup's, and nothing else about it. */
-  readonly secretMark: string;
-  /** First days of the months of the event table. */
-  readonly eventMonths: readonly string[];
-}
+import { listEventMonths, readCatalogue, readSequences } from "./backup-catalogue.ts";
+import { MAX_PIECE_OCTETS, PIECE_HEAD_OCTETS } from "./backup-content.ts";
+import { beginIncarnation, readIncarnation } from "./incarnation.ts";
 
 /** Rows by table. */
 export type RowCounts = Readonly<Record<string, number>>;
 
-const HEAD = "-- Palomar backup: ";
-const END = "-- Palomar backup ends: ";
+/** What was written. */
+export interface WrittenBackup {
+  readonly rows: RowCounts;
+  /** Tables in our schema that are not ours, which are no part of it. */
+  readonly leftOut: readonly string[];
+}
+
+/** Rows are compressed in pieces of about this many octets, eight of which may wait. */
+const PIECE_OCTETS = 64 * 1024;
+const COMPRESSION = { level: 6, chunkSize: PIECE_OCTETS, highWaterMark: 8 * PIECE_OCTETS };
+
+/** So that one server writes values as another reads them, whatever the settings of each. */
+const SETTINGS = `set local datestyle = 'ISO'; set local intervalstyle = 'postgres'; set local timezone = 'UTC';
+  set local bytea_output = 'hex'; set local extra_float_digits = 1; set local row_security = off;
+  set local statement_timeout = 0; set local idle_in_transaction_session_timeout = 0`;
 
 /**
- * Writes the whole content of the database as it is at one moment, while everything goes on: COPY statements with their
- * data, as psql reads them, behind a line that says what they belong to.
+ * Writes the whole content of the database as it is at one moment, while everything goes on (`core/backup-format.ts` has
+ * the form), and ends `out`. Holds some hundred KiB at a time, or the largest row.
+ * @param about.keyRing has the key "backup", of which the one in force authenticates the file
  */
-export function writeBackup(
+export async function writeBackup(
   db: Db,
   out: Writable,
-  about: { readonly version: string; readonly secret: string; readonly now: Date },
-): Promise<RowCounts> {
-  return db.transaction(
+  about: { readonly version: string; readonly keyRing: KeyRing; readonly now: Date },
+): Promise<WrittenBackup> {
+  let fail: (error: unknown) => void = () => {};
+  const failed = new Promise<never>((_, reject) => (fail = reject));
+  const written = db.transaction(
     async (transaction) => {
-      const head: BackupHead = {
-        palomar: about.version,
-        takenAt: about.now.toISOString(),
-        migrations: (
-          await queryRows<{ name: string }>(transaction, "select name from schema_migrations order by 1")
-        ).map(({ name }) => name),
-        secretMark: markOf(about.secret).toString("hex"),
-        eventMonths: await listEventMonths(transaction),
-      };
-      await writeOut(out, `${HEAD}${JSON.stringify(head)}\n`);
-      const counts: Record<string, number> = {};
-      for (const { name, columns } of await listTables(transaction)) {
-        await writeOut(out, `COPY ${name} (${columns}) FROM stdin;\n`);
-        counts[name] = await copyRows(transaction, `select ${columns} from ${name}`, out);
-        await writeOut(out, "\\.\n");
-      }
-      for (const statement of await sequenceStatements(transaction)) await writeOut(out, `${statement};\n`);
-      await writeOut(out, `${END}${JSON.stringify(counts)}\n`);
-      return counts;
+      await transaction.raw(SETTINGS);
+      const { tables, foreign } = await readCatalogue(transaction);
+      const head = await describe(transaction, tables, about);
+      let tail: BackupTail = { rows: {}, sequences: {} };
+      const gzip = createGzip(COMPRESSION);
+      const done = pipeline(
+        gzip,
+        writeFrames(about.keyRing, head, () => tail),
+        out,
+      ).catch((error) => {
+        throw endOf(error);
+      });
+      // A disk that is full ends the writing long before the database has ended.
+      done.catch(fail);
+      const rows: Record<string, number> = {};
+      for (const table of tables) rows[table.name] = await copyRows(transaction, table, gzip);
+      const given = Object.entries(await readSequences(transaction)).filter(([, value]) => value !== null);
+      tail = { rows, sequences: Object.fromEntries(given) as Record<string, string> };
+      gzip.end();
+      await done;
+      return { rows, leftOut: foreign };
     },
     { isolationLevel: "repeatable read", readOnly: true },
   );
+  return Promise.race([written, failed]);
 }
 
-/** Why a backup was not restored; nothing has changed then. */
-export type RestoreRefusal =
-  | { readonly kind: "no-backup" }
-  | { readonly kind: "not-empty" }
-  | { readonly kind: "other-secret" }
-  | { readonly kind: "truncated" }
-  | { readonly kind: "newer"; readonly migrations: readonly string[] };
+async function describe(
+  transaction: Transaction,
+  tables: readonly BackupTableShape[],
+  about: { readonly version: string; readonly now: Date },
+): Promise<BackupHead> {
+  const migrations = await queryRows<{ name: string }>(transaction, "select name from schema_migrations order by 1");
+  return {
+    palomar: about.version,
+    takenAt: about.now.toISOString(),
+    incarnation: await readIncarnation((await transaction.client.acquireConnection()) as pg.Client),
+    migrations: migrations.map(({ name }) => name),
+    eventMonths: await listEventMonths(transaction),
+    tables,
+  };
+}
 
-/** Thrown out of the transaction, so that nothing stays of it. */
-export class BackupRefused extends Error {
-  readonly refusal: RestoreRefusal;
+async function copyRows(transaction: Transaction, table: BackupTableShape, out: Gzip): Promise<number> {
+  const client = (await transaction.client.acquireConnection()) as pg.Client;
+  const stream = client.query(
+    to(`copy (select ${columnsOf(table)} from ${pg.escapeIdentifier(table.name)}) to stdout`),
+  );
+  let failure: unknown;
+  let pieces: Buffer[] = [];
+  let octets = 0;
+  const flush = async () => {
+    await writePieces(out, Buffer.concat(pieces, octets));
+    pieces = [];
+    octets = 0;
+  };
+  for await (const piece of stream as AsyncIterable<Buffer>) {
+    // A statement that is left in its midst keeps the connection: what nobody takes is read all the same.
+    if (failure !== undefined) continue;
+    pieces.push(piece);
+    octets += piece.length;
+    if (octets >= PIECE_OCTETS) await flush().catch((error: unknown) => (failure = error));
+  }
+  if (failure !== undefined) throw failure;
+  await flush();
+  await write(out, Buffer.alloc(PIECE_HEAD_OCTETS));
+  return stream.rowCount;
+}
 
-  constructor(refusal: RestoreRefusal) {
-    super(refusal.kind);
-    this.refusal = refusal;
+async function writePieces(out: Gzip, octets: Buffer): Promise<void> {
+  for (let start = 0; start < octets.length; start += MAX_PIECE_OCTETS) {
+    const piece = octets.subarray(start, start + MAX_PIECE_OCTETS);
+    const head = Buffer.alloc(PIECE_HEAD_OCTETS);
+    head.writeUInt32BE(piece.length);
+    await write(out, Buffer.concat([head, piece]));
   }
 }
 
 /** What a restore needs of the rest of the product. */
 export interface RestoreTools {
-  readonly secret: string;
-  /** Applies exactly these migrations, in the transaction. */
+  /** Applies exactly these migrations, in the transaction; gives those that this release does not know. */
   readonly migrateTo: (transaction: Transaction, migrations: readonly string[]) => Promise<readonly string[]>;
 }
 
 /**
- * Fills an empty database from a backup, in one transaction: the schema that the backup had, then its rows. The caller
- * migrates to its own release afterwards.
+ * Fills an empty database from a backup, in one transaction that ends when all of the backup has been verified: the schema
+ * that the backup had, made by our own migrations, then its rows. Every statement is made of the names of that schema; the
+ * backup's names are looked up in it, and its rows are data of COPY. Takes the rights of the database's owner, no more.
+ * The caller migrates to its own release afterwards.
  * @throws BackupRefused
  */
-export async function restoreBackup(db: Db, source: Readable, tools: RestoreTools): Promise<RowCounts> {
-  const lines = createInterface({ input: source, crlfDelay: Number.POSITIVE_INFINITY })[Symbol.asyncIterator]();
-  const head = parseHead((await lines.next()).value);
-  if (head === undefined) throw new BackupRefused({ kind: "no-backup" });
-  // A backup from before the secret was replaced is opened with the one before, as everything else is.
-  if (!secretsOf(tools.secret).some((secret) => hasMark(secret, head.secretMark))) {
-    throw new BackupRefused({ kind: "other-secret" });
-  }
-  return db.transaction(async (transaction) => {
-    const [table] = await queryRows<{ there: boolean }>(
+export async function restoreBackup(db: Db, { head, tables, readTail }: BackupContent, tools: RestoreTools) {
+  return db.transaction(async (transaction): Promise<RowCounts> => {
+    await transaction.raw(SETTINGS);
+    const [known] = await queryRows<{ there: boolean }>(
       transaction,
       "select to_regclass('schema_migrations') is not null as there",
     );
-    if (table!.there) throw new BackupRefused({ kind: "not-empty" });
+    if (known!.there) throw new BackupRefused({ kind: "not-empty" });
     const unknown = await tools.migrateTo(transaction, head.migrations);
     if (unknown.length > 0) throw new BackupRefused({ kind: "newer", migrations: unknown });
     for (const month of head.eventMonths) await transaction.raw("select make_events_month(?::date)", [month]);
-    const tables = await listTables(transaction);
+    const catalogue = (await readCatalogue(transaction)).tables;
     // Rows that migrations bring are in the backup as they are now; triggers have done their work already.
-    for (const { name } of tables.toReversed()) await transaction.raw(`delete from ${name}`);
-    for (const { name } of tables) await transaction.raw(`alter table ${name} disable trigger user`);
-    const counts = await readStatements(transaction, lines);
-    for (const { name } of tables) await transaction.raw(`alter table ${name} enable trigger user`);
-    await beginIncarnation(transaction);
-    return counts;
+    for (const { name } of catalogue.toReversed()) await transaction.raw("delete from ??", [name]);
+    for (const { name } of catalogue) await transaction.raw("alter table ?? disable trigger user", [name]);
+    const rows: Record<string, number> = {};
+    for await (const table of tables) {
+      const own = findTable(catalogue, table, rows);
+      rows[own.name] = await copyIn(transaction, own, table.rows);
+    }
+    await finish(transaction, catalogue, rows, await readTail());
+    return rows;
   });
 }
 
-async function readStatements(transaction: Transaction, lines: AsyncIterator<string>): Promise<RowCounts> {
-  for (;;) {
-    const { value: line, done } = await lines.next();
-    if (done) throw new BackupRefused({ kind: "truncated" });
-    if (line.startsWith(END)) return JSON.parse(line.slice(END.length));
-    if (line.startsWith("COPY ")) await copyIn(transaction, line, lines);
-    else if (line.startsWith("SELECT pg_catalog.setval(")) await transaction.raw(line);
-    else throw new BackupRefused({ kind: "no-backup" });
+/** The table of our catalogue that one of the backup is, with its columns in the backup's order. */
+function findTable(
+  catalogue: readonly BackupTableShape[],
+  { name, columns }: BackupTableShape,
+  done: RowCounts,
+): BackupTableShape {
+  const own = catalogue.find((table) => table.name === name);
+  if (own === undefined || Object.hasOwn(done, name)) throw new BackupRefused({ kind: "unknown-table", table: name });
+  const ordered = columns.flatMap((column) => own.columns.filter((one) => one === column));
+  const differing = [
+    ...columns.filter((column) => !own.columns.includes(column)),
+    ...own.columns.filter((column) => !ordered.includes(column)),
+  ];
+  if (differing.length > 0 || ordered.length !== own.columns.length) {
+    throw new BackupRefused({ kind: "other-columns", table: own.name, columns: differing });
   }
+  return { name: own.name, columns: ordered };
 }
 
-async function copyIn(transaction: Transaction, statement: string, lines: AsyncIterator<string>): Promise<void> {
+/** SQLSTATE classes of data that a table does not take: data exceptions, constraints, limits. */
+const DATA_ERRORS = /^(?:22|23|54)/;
+
+async function copyIn(transaction: Transaction, table: BackupTableShape, rows: AsyncIterable<Buffer>): Promise<number> {
   const client = (await transaction.client.acquireConnection()) as pg.Client;
-  const stream = client.query(from(statement));
-  await pipeline(rowsUntilEnd(lines), stream);
-}
-
-async function* rowsUntilEnd(lines: AsyncIterator<string>): AsyncGenerator<string> {
-  let chunk = "";
-  for (;;) {
-    const { value: line, done } = await lines.next();
-    if (done) throw new BackupRefused({ kind: "truncated" });
-    if (line === "\\.") break;
-    chunk += `${line}\n`;
-    if (chunk.length < CHUNK_CHARACTERS) continue;
-    yield chunk;
-    chunk = "";
+  const stream = client.query(from(`copy ${pg.escapeIdentifier(table.name)} (${columnsOf(table)}) from stdin`));
+  try {
+    await pipeline(rows, stream);
+  } catch (error) {
+    throw refusalOf(error, table.name);
   }
-  if (chunk !== "") yield chunk;
-}
-
-const CHUNK_CHARACTERS = 64 * 1024;
-
-async function copyRows(transaction: Transaction, query: string, out: Writable): Promise<number> {
-  const client = (await transaction.client.acquireConnection()) as pg.Client;
-  const stream = client.query(to(`copy (${query}) to stdout`));
-  let failure: unknown;
-  for await (const chunk of stream) {
-    // A statement that is left in its midst keeps the connection: what nobody takes is read all the same.
-    if (failure === undefined) await writeOut(out, chunk).catch((error: unknown) => (failure = error));
-  }
-  if (failure !== undefined) throw failure;
   return stream.rowCount;
 }
 
-interface BackedUpTable {
-  readonly name: string;
-  readonly columns: string;
+/** What the database does not take is a refusal; that it is away, or a bug of ours, is none. */
+function refusalOf(error: unknown, place: string): unknown {
+  const { code, message } = error as { readonly code?: string; readonly message: string };
+  return DATA_ERRORS.test(code ?? "") ? new BackupRefused({ kind: "not-taken", place, reason: message }) : error;
 }
 
-/**
- * Every table, those before that others refer to. Columns that PostgreSQL computes are left out, and transaction numbers,
- * which mean nothing in another cluster.
- */
-async function listTables(db: Db): Promise<BackedUpTable[]> {
-  const tables = await queryRows<BackedUpTable & { oid: number }>(
-    db,
-    `select c.oid::int, quote_ident(c.relname) as name,
-            string_agg(quote_ident(a.attname), ', ' order by a.attnum) as columns
-       from pg_class c join pg_attribute a on a.attrelid = c.oid
-      where c.relnamespace = current_schema()::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
-        and c.relname <> 'schema_migrations' and a.attnum > 0 and not a.attisdropped and a.attgenerated = ''
-        and not (a.atttypid = 'xid8'::regtype and a.atthasdef)
-      group by c.oid, c.relname order by c.relname`,
-  );
-  const references = await queryRows<{ referrer: number; referred: number }>(
-    db,
-    "select conrelid::int as referrer, confrelid::int as referred from pg_constraint where contype = 'f' and conrelid <> confrelid",
-  );
-  const ordered: (BackedUpTable & { oid: number })[] = [];
-  for (let left = tables; left.length > 0; ) {
-    const free = left.filter(
-      ({ oid }) =>
-        !references.some(({ referrer, referred }) => referrer === oid && left.some((other) => other.oid === referred)),
+async function finish(
+  transaction: Transaction,
+  catalogue: readonly BackupTableShape[],
+  rows: RowCounts,
+  tail: BackupTail,
+): Promise<void> {
+  const missing = catalogue.filter(({ name }) => !(name in rows)).map(({ name }) => name);
+  if (missing.length > 0) throw new BackupRefused({ kind: "missing-tables", tables: missing });
+  // COPY ends at a line of its own making as well; what came after it would be missing.
+  const other = Object.keys(rows).find((name) => rows[name] !== tail.rows[name]);
+  if (other !== undefined) throw new BackupRefused({ kind: "other-count", table: other });
+  const sequences = await readSequences(transaction);
+  for (const [sequence, value] of Object.entries(tail.sequences)) {
+    if (!Object.hasOwn(sequences, sequence)) throw new BackupRefused({ kind: "unknown-sequence", sequence });
+    await queryRows(transaction, "select setval(quote_ident(?)::regclass, ?::bigint)", [sequence, value]).catch(
+      (error) => {
+        throw refusalOf(error, sequence);
+      },
     );
-    if (free.length === 0) throw new Error(`tables refer to each other in a circle: ${left.map(({ name }) => name)}`);
-    ordered.push(...free);
-    left = left.filter((table) => !free.includes(table));
   }
-  return ordered;
+  for (const { name } of catalogue) await transaction.raw("alter table ?? enable trigger user", [name]);
+  await beginIncarnation(transaction);
 }
 
-async function listEventMonths(db: Db): Promise<string[]> {
-  const rows = await queryRows<{ month: string }>(
-    db,
-    `select replace(substr(relname, 8), '_', '-') || '-01' as month
-       from pg_inherits join pg_class on pg_class.oid = inhrelid where inhparent = 'events'::regclass order by 1`,
-  );
-  return rows.map(({ month }) => month);
-}
-
-async function sequenceStatements(db: Db): Promise<string[]> {
-  const rows = await queryRows<{ name: string; value: string }>(
-    db,
-    `select quote_ident(sequencename) as name, last_value::text as value from pg_sequences
-      where schemaname = current_schema() and last_value is not null order by 1`,
-  );
-  return rows.map(({ name, value }) => `SELECT pg_catalog.setval('${name}', ${value}, true)`);
-}
-
-function parseHead(line: string | undefined): BackupHead | undefined {
-  return line?.startsWith(HEAD) ? JSON.parse(line.slice(HEAD.length)) : undefined;
-}
-
-function markOf(secret: string): Buffer {
-  return createHmac("sha256", deriveKey(secret, "backup")).update("Palomar backup").digest().subarray(0, 8);
-}
-
-function hasMark(secret: string, mark: string): boolean {
-  const own = markOf(secret);
-  const octets = Buffer.from(mark, "hex");
-  return octets.length === own.length && timingSafeEqual(octets, own);
+function columnsOf({ columns }: BackupTableShape): string {
+  return columns.map((column) => pg.escapeIdentifier(column)).join(", ");
 }
 
 /** @throws when the stream has ended under it, such as by a disk that is full: it never drains then */
-async function writeOut(out: Writable, chunk: string | Uint8Array): Promise<void> {
-  if (out.destroyed) throw endOf(out);
-  if (out.write(chunk)) return;
+async function write(out: Gzip, octets: Uint8Array): Promise<void> {
+  if (out.destroyed) throw endOf(out.errored);
+  if (out.write(octets)) return;
   await new Promise<void>((resolve) => {
     const settle = () => {
       out.off("drain", settle).off("close", settle);
@@ -244,9 +244,11 @@ async function writeOut(out: Writable, chunk: string | Uint8Array): Promise<void
     };
     out.on("drain", settle).on("close", settle);
   });
-  if (out.destroyed) throw endOf(out);
+  if (out.destroyed) throw endOf(out.errored);
 }
 
-function endOf({ errored }: Writable): Error {
-  return errored ?? new Error("the backup ended early");
+/** What ended the writing: the file's error, or its end before ours. */
+function endOf(error: unknown): unknown {
+  const isUnexplained = error == null || (error as NodeJS.ErrnoException).code === "ERR_STREAM_PREMATURE_CLOSE";
+  return isUnexplained ? new Error("the backup ended early") : error;
 }

@@ -1,29 +1,34 @@
+import type { SealPurpose } from "../core/key-purposes.ts";
+import type { KeyRing } from "../core/key-ring.ts";
 import { open } from "../core/secret-box.ts";
 import { type Db, queryRows } from "../platform/db.ts";
 
 /** Every column that holds something sealed, and the purpose that it is sealed for. */
-export const SEALED_COLUMNS: readonly { readonly table: string; readonly column: string; readonly purpose: string }[] =
-  [
-    { table: "tsig_keys", column: "secret_sealed", purpose: "tsig-key" },
-    { table: "companies", column: "apikey_sealed", purpose: "company-apikey" },
-    { table: "instance_domains", column: "dkim_key_sealed", purpose: "dkim-key" },
-    { table: "campaigns", column: "apikey_sealed", purpose: "campaign-apikey" },
-    { table: "webhooks", column: "secret_sealed", purpose: "webhook-secret" },
-    { table: "zone_keys", column: "private_key_sealed", purpose: "dnssec-key" },
-    { table: "mailboxes", column: "password_sealed", purpose: "mailbox-password" },
-    { table: "users", column: "totp_sealed", purpose: "console-totp" },
-    { table: "users", column: "totp_pending_sealed", purpose: "console-totp" },
-  ];
+export const SEALED_COLUMNS: readonly {
+  readonly table: string;
+  readonly column: string;
+  readonly purpose: SealPurpose;
+}[] = [
+  { table: "tsig_keys", column: "secret_sealed", purpose: "tsig-key" },
+  { table: "companies", column: "apikey_sealed", purpose: "company-apikey" },
+  { table: "instance_domains", column: "dkim_key_sealed", purpose: "dkim-key" },
+  { table: "campaigns", column: "apikey_sealed", purpose: "campaign-apikey" },
+  { table: "webhooks", column: "secret_sealed", purpose: "webhook-secret" },
+  { table: "zone_keys", column: "private_key_sealed", purpose: "dnssec-key" },
+  { table: "mailboxes", column: "password_sealed", purpose: "mailbox-password" },
+  { table: "users", column: "totp_sealed", purpose: "console-totp" },
+  { table: "users", column: "totp_pending_sealed", purpose: "console-totp" },
+];
 
-/** Whether a keyring opens what the database has sealed, by one value of each column; true where it has none. */
-export async function opensWhatIsSealed(db: Db, keyring: string): Promise<boolean> {
+/** Whether a key ring opens what the database has sealed, by one value of each column; true where it has none. */
+export async function opensWhatIsSealed(db: Db, keyRing: KeyRing): Promise<boolean> {
   for (const { table, column, purpose } of SEALED_COLUMNS) {
     const [row] = await queryRows<{ sealed: string }>(db, "select ?? as sealed from ?? where ?? is not null limit 1", [
       column,
       table,
       column,
     ]);
-    if (row && !open(keyring, purpose, row.sealed).ok) return false;
+    if (row && !open(keyRing, purpose, row.sealed).ok) return false;
   }
   return true;
 }

@@ -1,32 +1,33 @@
-import { open, seal, secretsOf } from "../core/secret-box.ts";
+import type { KeyRing } from "../core/key-ring.ts";
+import { open, seal } from "../core/secret-box.ts";
 import { type Db, queryRows } from "../platform/db.ts";
-import { keepApiKeySecret } from "./api-key-secret.ts";
+import { keepDeploymentKeys } from "./deployment-keys.ts";
 import { SEALED_COLUMNS } from "./sealed-columns.ts";
 
 /** Rows taken at a time: each is locked by nobody but the statement that changes it. */
 const BATCH_ROWS = 500;
 
 /**
- * Seals every stored secret with the one in force, beside running services: who reads meanwhile finds the one or the
- * other, and can open both. What digests of API keys are made with is kept as well.
+ * Seals every stored secret with the key in force, beside running services: who reads meanwhile finds the one or the
+ * other, and can open both. The keys in force are noted as well.
  * @returns how many values were sealed anew, by `table.column`
- * @throws when a value can be opened with no secret of the keyring: nothing of that column is lost by it
+ * @throws when a value can be opened with no secret of the ring: nothing of that column is lost by it
  */
-export async function resealAll(db: Db, keyring: string): Promise<Record<string, number>> {
+export async function resealAll(db: Db, keyRing: KeyRing): Promise<Record<string, number>> {
   const resealed: Record<string, number> = {};
   for (const { table, column, purpose } of SEALED_COLUMNS) {
-    resealed[`${table}.${column}`] = await resealColumn(db, keyring, { table, column, purpose });
+    resealed[`${table}.${column}`] = await resealColumn(db, keyRing, { table, column, purpose });
   }
-  await keepApiKeySecret(db, keyring);
+  await keepDeploymentKeys(db, keyRing);
   return resealed;
 }
 
 async function resealColumn(
   db: Db,
-  keyring: string,
+  keyRing: KeyRing,
   { table, column, purpose }: (typeof SEALED_COLUMNS)[number],
 ): Promise<number> {
-  const [current] = secretsOf(keyring);
+  const current = keyRing.current();
   let count = 0;
   for (let after: string | null = null; ; ) {
     const rows: { sealed: string }[] = await queryRows(
@@ -36,13 +37,13 @@ async function resealColumn(
     );
     for (const { sealed } of rows) {
       if (open(current, purpose, sealed).ok) continue;
-      const opened = open(keyring, purpose, sealed);
+      const opened = open(keyRing, purpose, sealed);
       if (!opened.ok) throw new Error(`${table}.${column}: a value cannot be opened (${opened.error})`);
       // A value that somebody has just changed is sealed with the secret in force already.
       await queryRows(db, "update ?? set ?? = ? where ?? = ?", [
         table,
         column,
-        seal(keyring, purpose, opened.value),
+        seal(keyRing, purpose, opened.value),
         column,
         sealed,
       ]);

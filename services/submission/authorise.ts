@@ -1,9 +1,13 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { RateLimiterMemory } from "rate-limiter-flexible";
 import { hashApiKey } from "../core/api-key.ts";
+import type { KeyRing } from "../core/key-ring.ts";
 import type { SmtpReply } from "../core/mail/smtp-reply.ts";
+import { ok, refuse } from "../core/result.ts";
 import { sourceOf } from "../platform/address-blocks.ts";
 import type { Db } from "../platform/db.ts";
+import { KeyGuesses } from "../platform/guesses/key-guesses.ts";
+import { SUBMISSION_GUESSES } from "../platform/guesses/policy.ts";
 import type { Observe } from "../platform/observation.ts";
 import type { SmtpCredentials } from "../platform/smtp-server.ts";
 import { authenticateCampaign, type Campaign } from "../store/mail/campaigns.ts";
@@ -30,20 +34,26 @@ export interface Submitter {
 
 /**
  * Who may submit, and who has tried too often. Failures are counted in this process's memory, loopback included, and
- * those of an IPv6 address for its whole network.
+ * those of an IPv6 address for its whole network. A campaign that is guessed at from many addresses answers one key a
+ * second; a key that was right from its address lately does not wait.
  */
 export class Authoriser {
   readonly #db: Db;
-  readonly #secret: string;
+  readonly #keyRing: KeyRing;
   readonly #observe: Observe;
   readonly #byUser = new RateLimiterMemory({ points: FAILURES_PER_ADDRESS_AND_USER, duration: WINDOW_SECONDS });
   readonly #byAddress = new RateLimiterMemory({ points: FAILURES_PER_ADDRESS, duration: WINDOW_SECONDS });
   readonly #failuresOf = new Map<string, number>();
+  /** Slows guesses at one campaign from ever new addresses. */
+  readonly #guesses: KeyGuesses;
+  /** Dialogues whose login waits for its turn. */
+  readonly #waiting = new Map<string, { isGone: boolean }>();
 
-  constructor(db: Db, secret: string, observe: Observe) {
+  constructor(db: Db, keyRing: KeyRing, observe: Observe) {
     this.#db = db;
-    this.#secret = secret;
+    this.#keyRing = keyRing;
     this.#observe = observe;
+    this.#guesses = new KeyGuesses({ policy: SUBMISSION_GUESSES, limitLoopback: true, observe });
   }
 
   /** The live `api` campaign behind `<instance>-<numid>` and its current key. */
@@ -54,20 +64,36 @@ export class Authoriser {
     const source = sourceOf(clientAddress);
     const pair = `${source} ${username.slice(0, LONGEST_USER)}`;
     if (await this.#isLocked(pair, source)) return { refusal: LOCKED };
-    const apikeyHash = hashApiKey(this.#secret, password);
-    // RFC 4616 §2: nobody here may act for somebody else.
-    const campaign = actAs === username ? await this.#findCampaign(username, apikeyHash) : undefined;
-    if (campaign) {
+    const apikeyHash = hashApiKey(this.#keyRing, "campaign", password);
+    const place = { isGone: false };
+    this.#waiting.set(id, place);
+    const attempt = {
+      address: clientAddress,
+      digest: JSON.stringify([username, actAs, apikeyHash.toString("base64")]),
+      target: () => username.slice(0, LONGEST_USER),
+      isGone: () => place.isGone,
+    };
+    const found = await this.#guesses
+      .judge(attempt, async () => {
+        // RFC 4616 §2: nobody here may act for somebody else.
+        const campaign = actAs === username ? await this.#findCampaign(username, apikeyHash) : undefined;
+        return campaign ? ok(campaign) : refuse({ kind: "unauthenticated" as const });
+      })
+      .finally(() => this.#waiting.delete(id));
+    if (found.ok) {
       this.#failuresOf.delete(id);
       await this.#byUser.delete(pair);
-      return { user: { campaign, apikeyHash, login: username } };
+      return { user: { campaign: found.value, apikeyHash, login: username } };
     }
+    if (found.error.kind !== "unauthenticated") return { refusal: LOCKED };
     return { refusal: await this.#countFailure(pair, { id, clientAddress, username }) };
   }
 
   /** A dialogue is over. */
   forget(id: string): void {
     this.#failuresOf.delete(id);
+    const place = this.#waiting.get(id);
+    if (place) place.isGone = true;
   }
 
   async #isLocked(pair: string, source: string): Promise<boolean> {

@@ -13,8 +13,8 @@ type Session = SmtpSession<Submitter>;
 
 /** Submission, a method for each verb. `MAIL` is reached with a user only: the server asks for AUTH first. */
 export function makeSubmission(context: ServiceContext): SmtpHandlers<Submitter> {
-  const { db, secret, config, clock, observe } = context;
-  const authoriser = new Authoriser(db, secret, observe);
+  const { db, keyRing, config, clock, observe } = context;
+  const authoriser = new Authoriser(db, keyRing, observe);
   const sends = new SendQueue(db);
   const lookups = new SharedLookups<SubmissionRules | undefined>();
   const rulesOf = ({ campaign: { numid }, apikeyHash }: Submitter) =>

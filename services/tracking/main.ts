@@ -16,7 +16,7 @@ import { compileVisitorRules } from "./visitor.ts";
 import { WebhookWorker } from "./webhooks/worker.ts";
 
 /** What recipients touch: opens, clicks, unsubscriptions, conversions; and the webhooks that tell of all events. */
-export const start: StartService = async ({ config, secret, db, clock, observe }) => {
+export const start: StartService = async ({ config, keyRing, db, clock, observe }) => {
   const rules = readFileSync(join(packageFolder, "config", "user-agents.json"), "utf8");
   const visitors = compileVisitorRules(JSON.parse(rules), openPlaces(config.placeDatabase));
   const spool = await Spool.open<Touch>(join(config.dataDir, "tracking"));
@@ -24,9 +24,9 @@ export const start: StartService = async ({ config, secret, db, clock, observe }
   const writer = new EventWriter({ db, spool, rule, observe });
   const links = new LinkDirectory(db, observe);
   const surroundings = { config, resolver: await makeResolver(config.resolver) };
-  const webhooks = new WebhookWorker({ db, secret, clock, observe, surroundings });
+  const webhooks = new WebhookWorker({ db, keyRing, clock, observe, surroundings });
   const app = makeTrackingApp({
-    secret,
+    keyRing,
     db,
     clock,
     links,

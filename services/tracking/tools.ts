@@ -1,5 +1,6 @@
 import type { IncomingMessage } from "node:http";
 import type { Context } from "koa";
+import type { KeyRing } from "../core/key-ring.ts";
 import type { Clock } from "../platform/clock.ts";
 import type { Db } from "../platform/db.ts";
 import type { RateLimits } from "../platform/http/limits.ts";
@@ -11,7 +12,7 @@ import type { VisitorRules } from "./visitor.ts";
 
 /** What the routes work with. */
 export interface TrackingTools {
-  readonly secret: string;
+  readonly keyRing: KeyRing;
   readonly db: Db;
   readonly clock: Clock;
   readonly links: LinkDirectory;

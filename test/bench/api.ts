@@ -6,6 +6,7 @@
  * absolute figures are this machine's, the ratio is what counts. CPU time per creation says on a busy machine what a
  * change of the code gains. The last line is JSON, for a history.
  */
+
 import { fork } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
@@ -15,6 +16,7 @@ import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { Client } from "undici";
 import { hashApiKey } from "../../services/core/api-key.ts";
+import { KeyRing } from "../../services/core/key-ring.ts";
 import { start } from "../../services/dns-api/main.ts";
 import { systemClock } from "../../services/platform/clock.ts";
 import { loadConfig } from "../../services/platform/config.ts";
@@ -30,7 +32,7 @@ import { cpuSeconds, cpuSecondsWithChildren } from "./cpu-time.ts";
 const ZONES = 1_000;
 const CLIENTS = 16;
 const LISTED_ZONES = 100_000;
-const SECRET = "the secret of the benchmark";
+const KEY_RING = KeyRing.ofSecret("the secret of the benchmark");
 const KEY = "key-of-the-benchmark";
 
 const { values, positionals } = parseArgs({ options: { seconds: { type: "string" } }, allowPositionals: true });
@@ -46,7 +48,7 @@ async function serve(databaseUrl: string): Promise<void> {
   const db = openDb(databaseUrl, { connections: config.value.databaseConnections, name: "bench" });
   const service = await start({
     config: config.value,
-    secret: SECRET,
+    keyRing: KEY_RING,
     db,
     clock: systemClock,
     logger: makeLogger("bench", "silent"),
@@ -68,8 +70,8 @@ async function compare(): Promise<void> {
   const db = openDb(postgres.url, { connections: 4, name: "bench set-up" });
   try {
     await migrate(db);
-    await addReseller(db, { id: "bench", name: "Bench", rpzLicence: false, keyHash: hashApiKey(SECRET, KEY) });
-    await addCompany(db, SECRET, { resellerId: "bench", crmId: "bench", name: "Bench", apikey: "bench" });
+    await addReseller(db, { id: "bench", name: "Bench", rpzLicence: false, keyHash: hashApiKey(KEY_RING, "dns", KEY) });
+    await addCompany(db, KEY_RING, { resellerId: "bench", crmId: "bench", name: "Bench", apikey: "bench" });
     const postmaster = Number(readFileSync(join(folder, "postgres", "postmaster.pid"), "utf8").split("\n")[0]);
     const palomar = await measurePalomar(db, postgres.url, postmaster);
     const powerDns = await measurePowerDns(folder, postgres.url);

@@ -4,6 +4,7 @@ import { loadConfig } from "../../services/platform/config.ts";
 import { openDb, openListenConnection } from "../../services/platform/db.ts";
 import { makeLogger } from "../../services/platform/logger.ts";
 import { makeObserve } from "../../services/platform/observe.ts";
+import { findKeys } from "../../services/platform/secret.ts";
 
 /** The DNS server alone, for the benchmark: configured by the environment, as under the supervisor. */
 const config = loadConfig(process.env);
@@ -12,7 +13,7 @@ const url = config.value.databaseUrl as string;
 const logger = makeLogger("dns-server", "info");
 const service = await start({
   config: config.value,
-  secret: config.value.secret as string,
+  keyRing: findKeys(config.value),
   db: openDb(url, { connections: 2, name: "bench" }),
   clock: systemClock,
   logger,

@@ -5,6 +5,7 @@
  * single records of it and watches for them on the wire; then serves it beside Knot and compares CPU time per query with
  * DO and memory per record. The last line is JSON, for a history.
  */
+
 import { spawnSync } from "node:child_process";
 import { randomInt } from "node:crypto";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -15,6 +16,7 @@ import { parseArgs } from "node:util";
 import * as dnsPacket from "dns-packet";
 import { parseDomainName } from "../../services/core/dns/name.ts";
 import { TYPE } from "../../services/core/dns/rr-types.ts";
+import { KeyRing } from "../../services/core/key-ring.ts";
 import { systemClock } from "../../services/platform/clock.ts";
 import { type Db, openDb } from "../../services/platform/db.ts";
 import { openEmbeddedPostgres } from "../../services/platform/embedded-postgres.ts";
@@ -55,7 +57,7 @@ const target: SigningTarget = {
   apex: apex.value,
   domain: ZONE,
   actor: "bench",
-  signer: { secret: "the benchmark's secret", clock: systemClock },
+  signer: { keyRing: KeyRing.ofSecret("the benchmark's secret"), clock: systemClock },
 };
 
 const folder = mkdtempSync(join(tmpdir(), "palomar-bench-dnssec-"));

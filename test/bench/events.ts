@@ -3,9 +3,11 @@
  * PostgreSQL of its own (fsync on): how fast they are taken in, and how fast the API counts them, pages through them,
  * and shows a contact with 5,000 of them. Asked first with a tenth of the events, then with all: costs must stay flat.
  */
+
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { KeyRing } from "../../services/core/key-ring.ts";
 import type { EventKind } from "../../services/core/mail/event-kind.ts";
 import { start } from "../../services/mail-api/main.ts";
 import { systemClock } from "../../services/platform/clock.ts";
@@ -28,7 +30,7 @@ const WARM_UP_REQUESTS = 10;
 const PAGE_LENGTH = 50;
 const DEEP_PAGE = 1_000;
 
-const SECRET = "the secret of the benchmark";
+const KEY_RING = KeyRing.ofSecret("the secret of the benchmark");
 const KEY = "key-of-the-benchmark";
 const YEAR_FROM = Date.UTC(2025, 0, 1);
 const YEAR_MS = 365 * 86_400_000;
@@ -65,7 +67,7 @@ try {
 process.exit(isGood ? 0 : 1);
 
 async function addAccounts(pool: Db): Promise<number> {
-  await addInstance(pool, SECRET, { name: "bench", host: "bench.test", key: KEY, archive: false, domains: [] });
+  await addInstance(pool, KEY_RING, { name: "bench", host: "bench.test", key: KEY, archive: false, domains: [] });
   const instance = (await findInstanceByName(pool, "bench"))!;
   await pool.raw(
     `insert into contacts (instance_id, email, email_key)
@@ -80,7 +82,7 @@ async function serve() {
   if (!config.ok) throw new Error(config.error.join("\n"));
   const service = await start({
     config: config.value,
-    secret: SECRET,
+    keyRing: KEY_RING,
     db: openDb(postgres.url, { connections: 4, name: "mail-api" }),
     clock: systemClock,
     logger,

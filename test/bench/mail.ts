@@ -6,6 +6,7 @@
  * Postfix with OpenDKIM relays as many messages of that size in the same run, where both are installed: figures are
  * this machine's, the ratios are what counts. The last line is JSON, for a history.
  */
+
 import { type ChildProcess, fork, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
@@ -16,6 +17,7 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
+import { KeyRing } from "../../services/core/key-ring.ts";
 import { start as startDelivery } from "../../services/delivery/main.ts";
 import { start as startMailApi } from "../../services/mail-api/main.ts";
 import { systemClock } from "../../services/platform/clock.ts";
@@ -56,6 +58,7 @@ const CONNECTIONS = 20;
 const MESSAGE_OCTETS = 10_240;
 const KEY = "key-of-the-benchmark";
 const SECRET = "the secret of the benchmark";
+const KEY_RING = KeyRing.ofSecret(SECRET);
 const DOMAIN = "sender.example.org";
 
 if (positionals[0] === "serve") await serve(positionals[1] as string);
@@ -69,7 +72,7 @@ async function serve(name: string): Promise<void> {
   const db = openDb(url, { connections: config.value.databaseConnections, name });
   const service = await SERVICES[name]!({
     config: config.value,
-    secret: SECRET,
+    keyRing: KEY_RING,
     db,
     clock: systemClock,
     logger: makeLogger(name, "warn"),
@@ -181,9 +184,9 @@ function isWanted(part: string): boolean {
 }
 
 async function prepare(db: Db): Promise<{ numid: number; apikey: string }> {
-  await addInstance(db, SECRET, { name: "bench", host: "bench.test", key: KEY, archive: false, domains: [DOMAIN] });
+  await addInstance(db, KEY_RING, { name: "bench", host: "bench.test", key: KEY, archive: false, domains: [DOMAIN] });
   const { id } = (await findInstanceByName(db, "bench"))!;
-  const { numid, apikey } = await addCampaign(db, SECRET, {
+  const { numid, apikey } = await addCampaign(db, KEY_RING, {
     instanceId: id,
     type: "api",
     name: "bench",

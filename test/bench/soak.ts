@@ -4,7 +4,6 @@
  * of the time and at the end; it must be flat, no answer may be wrong, and nothing that was acknowledged lost. The exit
  * status is 1 otherwise.
  */
-import { readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
 import { simpleParser } from "mailparser";
@@ -12,6 +11,7 @@ import { createTransport } from "nodemailer";
 import { callApi } from "../support/api-client.ts";
 import { dnsApiOf, mailApiOf, sendTo, zoneBody } from "../support/deployment.ts";
 import { askDns, askDnsTimes, dataOf } from "../support/dns-client.ts";
+import { residentMemory } from "../support/resident-memory.ts";
 import { eventually, makeDataDir, removeDataDir, startStack } from "../support/stack.ts";
 
 const { values } = parseArgs({ options: { minutes: { type: "string", default: "30" } } });
@@ -53,14 +53,14 @@ try {
     readApis(),
   ];
   await sleep((MINUTES * 60_000) / 5);
-  const before = residentMemory();
+  const before = memoryNow();
   for (let left = MINUTES * 0.8; left > 0; left -= 1) {
     await sleep(Math.min(left, 1) * 60_000);
-    process.stdout.write(`${JSON.stringify({ residentMb: residentMemory(), ...counts })}\n`);
+    process.stdout.write(`${JSON.stringify({ residentMb: memoryNow(), ...counts })}\n`);
   }
   stopped = true;
   await Promise.all(work);
-  const after = residentMemory();
+  const after = memoryNow();
   const queue = await drained();
   const growth = total(after) / total(before) - 1;
   process.stdout.write(
@@ -191,20 +191,10 @@ async function drained(): Promise<number> {
   return eventually(read, (recipients) => recipients === 0, 120_000).catch(read);
 }
 
-/** Of the supervisor and every service, in megabytes; the database has a memory of its own. */
-function residentMemory(): Record<string, number> {
-  const { pid } = stack.process;
-  const children = readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").trim().split(" ");
-  const services = children.flatMap((id) => {
-    const [, name] = /service-process\.js\0([^\0]+)/.exec(readFileSync(`/proc/${id}/cmdline`, "utf8")) ?? [];
-    return name === undefined ? [] : [[name, residentMegabytes(id)] as const];
-  });
-  return Object.fromEntries([["supervisor", residentMegabytes(String(pid))], ...services]);
-}
-
-function residentMegabytes(id: string): number {
-  const [, kilobytes = "0"] = /^VmRSS:\s+(\d+)/m.exec(readFileSync(`/proc/${id}/status`, "utf8")) ?? [];
-  return Math.round((Number(kilobytes) * 1024) / 1e6);
+/** In megabytes. */
+function memoryNow(): Record<string, number> {
+  const octets = Object.entries(residentMemory(stack.process.pid!));
+  return Object.fromEntries(octets.map(([name, resident]) => [name, Math.round(resident / 1e6)]));
 }
 
 function total(memory: Readonly<Record<string, number>>): number {

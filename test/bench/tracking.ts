@@ -3,6 +3,7 @@
  * database (fsync on) on the same machine; by `wrk` where it is installed, else by a client of our own. At its end the
  * service is killed under load: every click that was answered must be in the database after the next start.
  */
+
 import { type ChildProcess, execFile, fork, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -12,6 +13,7 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import { KeyRing } from "../../services/core/key-ring.ts";
 import { validateAddress } from "../../services/core/mail/address.ts";
 import { trackHtml } from "../../services/core/mail/tracking-html.ts";
 import { makeClickToken } from "../../services/core/mail/tracking-tokens.ts";
@@ -29,7 +31,7 @@ import { addInstance, findInstanceByName } from "../../services/store/mail/insta
 import { saveTrackedLinks } from "../../services/store/mail/tracking.ts";
 import { start } from "../../services/tracking/main.ts";
 
-const SECRET = "the secret of the benchmark";
+const KEY_RING = KeyRing.ofSecret("the secret of the benchmark");
 const RECIPIENTS = 20_000;
 const CONNECTIONS = 32;
 const KILL_AFTER_MS = 1_000;
@@ -57,7 +59,7 @@ async function serve(databaseUrl: string, dataDir: string): Promise<void> {
   const logger = makeLogger("tracking", "warn");
   const service = await start({
     config: config.value,
-    secret: SECRET,
+    keyRing: KEY_RING,
     db,
     clock: systemClock,
     logger,
@@ -120,9 +122,9 @@ function cpuMs({ pid }: ChildProcess): number {
 
 /** A message to many, delivered a minute ago, and the paths of its link. */
 async function makeClickPaths(db: Db): Promise<string[]> {
-  await addInstance(db, SECRET, { name: "bench", host: "bench.test", key: "key", archive: false, domains: [] });
+  await addInstance(db, KEY_RING, { name: "bench", host: "bench.test", key: "key", archive: false, domains: [] });
   const instanceId = (await findInstanceByName(db, "bench"))!.id;
-  const campaign = await addCampaign(db, SECRET, { ...CAMPAIGN, instanceId });
+  const campaign = await addCampaign(db, KEY_RING, { ...CAMPAIGN, instanceId });
   const html = '<p><a href="https://shop.example.org/offer?a=1&amp;b=2">Offer</a></p>';
   const template = { from: { name: "", address: "info@bench.test" }, subject: "Hi", html, unsubscribe: false };
   await db.transaction((transaction) =>
@@ -144,7 +146,7 @@ async function makeClickPaths(db: Db): Promise<string[]> {
   const { id: messageId } = await db("messages").first("id");
   await saveTrackedLinks(db, { id: messageId, instanceId }, links);
   const deliveryIds: number[] = await db("deliveries").pluck("id");
-  return deliveryIds.map((deliveryId) => `/c/${makeClickToken(SECRET, { deliveryId, messageId, link: link! })}`);
+  return deliveryIds.map((deliveryId) => `/c/${makeClickToken(KEY_RING, { deliveryId, messageId, link: link! })}`);
 }
 
 function toAddress(text: string) {

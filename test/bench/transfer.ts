@@ -5,12 +5,14 @@
  * the same reader on another core: absolute figures are this machine's, the ratios are what counts. The last line is
  * JSON, for a history.
  */
+
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import * as dnsPacket from "dns-packet";
+import { KeyRing } from "../../services/core/key-ring.ts";
 import { openDb } from "../../services/platform/db.ts";
 import { openEmbeddedPostgres } from "../../services/platform/embedded-postgres.ts";
 import { makeLogger } from "../../services/platform/logger.ts";
@@ -24,7 +26,7 @@ import { FILE_PEERS, isInstalled } from "./dns-peers.ts";
 import { print } from "./dns-report.ts";
 
 const SERVER_CORE = 0;
-const SECRET = "the benchmark's secret";
+const KEY_RING = KeyRing.ofSecret("the benchmark's secret");
 const TIMEOUT_MS = 60_000;
 
 interface Transfer {
@@ -70,7 +72,7 @@ async function measurePalomar(folder: string, zone: BenchZone): Promise<Transfer
     await migrate(db);
     await fillDatabase(db, [zone]);
     const blocks = ["127.0.0.1/32"];
-    await addAcl(db, SECRET, { resellerId: "bench", name: "bench", blocks, tsig: null, zones: null, notify: [] });
+    await addAcl(db, KEY_RING, { resellerId: "bench", name: "bench", blocks, tsig: null, zones: null, notify: [] });
     const own = join(folder, "palomar");
     mkdirSync(own);
     const options = { folder: own, databaseUrl: postgres.url, port: await freePort(), core: SERVER_CORE };

@@ -7,8 +7,12 @@ import { DCLinter } from "dclint";
 import { validate } from "dockerfile-utils";
 import { afterAll, describe, expect, test } from "vitest";
 import { LISTENERS } from "../../services/cli/address-book.ts";
+import { keyFileName } from "../../services/cli/commands/secret.ts";
+import { formatKeyFile } from "../../services/core/key-file.ts";
+import { purposesOf } from "../../services/core/key-purposes.ts";
 import { type Config, FILE_VARIABLES, loadConfig, VARIABLES } from "../../services/platform/config.ts";
 import { packageFolder } from "../../services/platform/package-folder.ts";
+import { findKeys } from "../../services/platform/secret.ts";
 import { SERVICE_NAMES } from "../../services/platform/service.ts";
 
 interface ComposeService {
@@ -17,6 +21,7 @@ interface ComposeService {
   readonly cpus: number;
   readonly pids_limit: number;
   readonly secrets?: readonly string[];
+  readonly group_add?: readonly string[];
   readonly image: string;
   readonly command: readonly string[];
   readonly restart: string;
@@ -141,10 +146,18 @@ test("secrets come from files, each of which deploy/prepare makes, and from nowh
   expect(composeText).not.toMatch(/^\s+(\w*PASSWORD|\w*SECRET|DATABASE_URL):/m);
 });
 
-test.each(ownContainers)("%s connects with a role of its own, and is told nobody else's password", (name) => {
+test("whoever reads secrets has the group that deploy/prepare gives them to; PostgreSQL's container reads its own as root", () => {
+  const [, group] = /^group=\$\{2:-(\d+)\}$/m.exec(readFileSync(join(packageFolder, "deploy/prepare"), "utf8"))!;
+  for (const [name, { secrets: names, group_add }] of Object.entries(services)) {
+    const reads = names?.some((secret) => secret !== "postgres_password") ?? false;
+    expect(group_add?.includes(group!) ?? false, name).toBe(reads);
+  }
+});
+
+test.each(ownContainers)("%s connects with a role of its own, and is told nobody else's password or keys", (name) => {
   const own = `database_url_${name.replaceAll("-", "_")}`;
   const tls = ["submission", "bounce"].includes(name) ? ["tls_certificate", "tls_key"] : [];
-  expect(services[name]!.secrets).toEqual([own, "palomar_secret", "palomar_secret_previous", ...tls]);
+  expect(services[name]!.secrets).toEqual([own, keyFileName(name), ...tls]);
   expect(services[name]!.environment.DATABASE_URL_FILE).toBe(`/run/secrets/${own}`);
   expect(new URL(configOf(name).databaseUrl!).username).toBe(`palomar_${name.replaceAll("-", "_")}`);
 });
@@ -159,13 +172,28 @@ test("mail is offered over TLS with the certificate that the proxy has", () => {
   expect(services.proxy!.secrets).toEqual(["tls_certificate", "tls_key"]);
 });
 
-test("a secret that takes another's place is told with the other, in files of their own", () => {
+test.each(ownContainers)("%s has the keys of its purposes, as the secret gives them", (name) => {
+  const { keys } = configOf(name);
+  expect(keys!.purposes).toEqual(purposesOf(name));
+  const made = readFileSync(join(secretsFolder, keyFileName(name)), "utf8");
+  expect(made).toBe(formatKeyFile(findKeys(configOf("migrate")), name));
+});
+
+test("a secret that takes another's place is told with the other, and every service has the keys of both", () => {
   const file = join(secretsFolder, "palomar_secret_previous");
   const before = readFileSync(file, "utf8");
-  expect(configOf("delivery").previousSecrets).toEqual([]);
-  writeFileSync(file, "the secret before this one\n");
-  for (const name of ownContainers) expect(configOf(name).previousSecrets).toEqual(["the secret before this one"]);
+  expect(configOf("migrate").previousSecrets).toEqual([]);
+  const previous = ["the secret before this one", "and another: ñ % ' \\ \" $HOME"];
+  writeFileSync(file, previous.join(" , "));
+  execFileSync(join(packageFolder, "deploy/prepare"), [secretsFolder]);
+  expect(configOf("migrate").previousSecrets).toEqual(previous);
+  for (const name of ownContainers) {
+    const made = readFileSync(join(secretsFolder, keyFileName(name)), "utf8");
+    expect(made).toBe(formatKeyFile(findKeys(configOf("migrate")), name));
+    expect(configOf(name).keys!.keysFor(purposesOf(name)[0]!)).toHaveLength(3);
+  }
   writeFileSync(file, before);
+  execFileSync(join(packageFolder, "deploy/prepare"), [secretsFolder]);
 });
 
 test("the migration is the owner's, and makes every role", () => {

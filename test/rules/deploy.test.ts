@@ -1,11 +1,21 @@
 import { execFileSync, spawn, spawnSync } from "node:child_process";
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  chownSync,
+  linkSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { createServer, type IncomingHttpHeaders, type IncomingMessage } from "node:http";
 import { type RequestOptions, request as secureRequest } from "node:https";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, expect, test } from "vitest";
+import { afterAll, afterEach, beforeEach, describe, expect, test } from "vitest";
 import { packageFolder } from "../../services/platform/package-folder.ts";
 import { freePort, isInstalled } from "../support/peers-processes.ts";
 import { eventually } from "../support/stack.ts";
@@ -19,6 +29,7 @@ const run = (program: string, ...args: string[]) => {
   const { status, stdout, stderr } = spawnSync(program, args, { encoding: "utf8", env: { PATH } });
   return { status, output: `${stdout}${stderr}` };
 };
+const isRoot = process.platform === "linux" && process.getuid?.() === 0;
 const skipNote = (program: string) => (isInstalled(program) ? "" : ` (skipped: ${program} is not installed)`);
 
 test.skipIf(!isInstalled("promtool"))(
@@ -41,6 +52,8 @@ const FIRING: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     'palomar_dns_publication_seconds_bucket{le="30"}': "0+9x100",
     'palomar_dns_publication_seconds_bucket{le="+Inf"}': "0+9x100",
   },
+  ZonesLeftOut: { palomar_dns_zones_left_out: "1x100", palomar_dns_zones_outdated: "0x100" },
+  ZoneMemoryFull: { palomar_dns_picture_octets: "900x100", palomar_dns_picture_limit_octets: "1000x100" },
   ServfailRate: {
     'palomar_dns_responses_total{rcode="0"}': "0+900x100",
     'palomar_dns_responses_total{rcode="2"}': "0+90x100",
@@ -65,6 +78,7 @@ const FIRING: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     'palomar_delivery_attempts_total{outcome="delivered"}': "0+90x100",
   },
   BouncesWait: { 'palomar_inbound_messages{state="waiting"}': "1001x100" },
+  InboundTurnedAway: { 'palomar_inbound_refused_total{class="feedback", reason="source-rate"}': "0+60x100" },
   Quarantine: { 'palomar_inbound_messages{state="quarantined"}': "1x100" },
   ApiErrors: {
     'palomar_http_request_seconds_count{service="dns-api", status="2xx"}': "0+900x100",
@@ -88,6 +102,10 @@ const QUIET: Readonly<Record<string, string>> = {
   'palomar_dns_publication_seconds_bucket{le="5"}': "0+9x100",
   'palomar_dns_publication_seconds_bucket{le="+Inf"}': "0+9x100",
   'palomar_dns_responses_total{rcode="0"}': "0+900x100",
+  palomar_dns_zones_left_out: "0x100",
+  palomar_dns_zones_outdated: "0x100",
+  palomar_dns_picture_octets: "500x100",
+  palomar_dns_picture_limit_octets: "1000x100",
   palomar_dns_rate_dropped_total: "0+9x100",
   palomar_dnssec_overdue_seconds: "0x100",
   palomar_queue_ready_seconds: "30x100",
@@ -99,6 +117,9 @@ const QUIET: Readonly<Record<string, string>> = {
   palomar_complaints_total: "0x50 3x50",
   'palomar_inbound_messages{state="waiting"}': "3x100",
   'palomar_inbound_messages{state="quarantined"}': "0x100",
+  // Somebody sends a report that is too large, again and again; a provider came a little too fast, once.
+  'palomar_inbound_refused_total{class="feedback", reason="size"}': "0+60x100",
+  'palomar_inbound_refused_total{class="return-path", reason="source-rate"}': "0x50 60x50",
   'palomar_http_request_seconds_count{service="dns-api", status="2xx"}': "0+900x100",
   'palomar_http_request_seconds_bucket{service="dns-api", le="0.5"}': "0+9x100",
   'palomar_http_request_seconds_bucket{service="dns-api", le="+Inf"}': "0+9x100",
@@ -160,6 +181,107 @@ test("the dashboards have names of their own, and their panels numbers", () => {
   const boards = dashboards();
   expect(new Set(boards.map(({ uid }) => uid)).size).toBe(boards.length);
   for (const { panels } of boards) expect(new Set(panels.map(({ id }) => id)).size).toBe(panels.length);
+});
+
+describe.skipIf(!isRoot)(`the secrets' rights${isRoot ? "" : " (skipped unless run by root on Linux)"}`, () => {
+  const GROUP = 7_262;
+  const NOBODY = { uid: 65_534, gid: 65_534, groups: [] };
+  let place: string;
+  beforeEach(() => {
+    place = mkdtempSync(join(tmpdir(), "palomar-secrets-"));
+    chmodSync(place, 0o755);
+  });
+  afterEach(() => rmSync(place, { recursive: true, force: true }));
+
+  interface Account {
+    readonly uid: number;
+    readonly gid: number;
+    readonly groups: readonly number[];
+  }
+  /** Runs a program as somebody of the host, or of a container, who has no capability. */
+  const runAs = ({ uid, gid, groups }: Account, ...command: string[]) => {
+    const membership = groups.length > 0 ? `--groups=${groups}` : "--clear-groups";
+    return run("setpriv", `--reuid=${uid}`, `--regid=${gid}`, membership, "--bounding-set=-all", ...command);
+  };
+  const modeOf = (path: string) => (statSync(path).mode & 0o777).toString(8);
+  const modesIn = (secrets: string) =>
+    Object.fromEntries(
+      readdirSync(secrets).map((name) => [name, `${modeOf(join(secrets, name))} ${statSync(join(secrets, name)).gid}`]),
+    );
+  /** A container sees a file mounted by itself, wherever it lies on the host: another link of it. */
+  const mounted = (secrets: string, name: string) => {
+    const link = join(place, `mounted-${name}`);
+    rmSync(link, { force: true });
+    linkSync(join(secrets, name), link);
+    return link;
+  };
+  const isReadBy = (account: Account, path: string) => runAs(account, "cat", path).status === 0;
+
+  test("made by root, a file is read by the containers that it is for and by nobody else of the host", () => {
+    const secrets = join(place, "secrets");
+    expect(run(join(deploy, "prepare"), secrets)).toEqual({ status: 0, output: "" });
+    expect(modeOf(secrets)).toBe("700");
+    const { postgres_password: ownersAlone, ...forContainers } = modesIn(secrets);
+    expect(ownersAlone).toBe("600 0");
+    expect(new Set(Object.values(forContainers))).toEqual(new Set([`640 ${GROUP}`]));
+    for (const name of readdirSync(secrets)) {
+      expect(isReadBy(NOBODY, join(secrets, name)), name).toBe(false);
+      expect(isReadBy(NOBODY, mounted(secrets, name)), name).toBe(false);
+      // As in the containers, whose users are node and Grafana's.
+      for (const [uid, gid] of [
+        [1_000, 1_000],
+        [472, 0],
+      ] as const) {
+        const container = { uid, gid, groups: [GROUP] };
+        expect(isReadBy(container, mounted(secrets, name)), name).toBe(name !== "postgres_password");
+        expect(runAs(container, "sh", "-c", `: >>${mounted(secrets, name)}`).status, name).not.toBe(0);
+        expect(isReadBy({ uid, gid: 65_534, groups: [] }, mounted(secrets, name)), name).toBe(false);
+      }
+      // The proxy's master process is root without the capability to pass over rights.
+      expect(isReadBy({ uid: 0, gid: 0, groups: [GROUP] }, mounted(secrets, name)), name).toBe(true);
+    }
+  });
+
+  test("a folder that everybody could read is one no longer, with the same content", () => {
+    const secrets = join(place, "secrets");
+    run(join(deploy, "prepare"), secrets);
+    const contentOf = () => readdirSync(secrets).map((name) => readFileSync(join(secrets, name), "utf8"));
+    writeFileSync(join(secrets, "somebodys-note"), "of old");
+    const before = contentOf();
+    chmodSync(secrets, 0o711);
+    for (const name of readdirSync(secrets)) {
+      chmodSync(join(secrets, name), 0o644);
+      chownSync(join(secrets, name), 0, 0);
+    }
+    run(join(deploy, "prepare"), secrets);
+    expect(contentOf()).toEqual(before);
+    expect(modeOf(secrets)).toBe("700");
+    expect(modesIn(secrets)).toMatchObject({
+      palomar_secret: `640 ${GROUP}`,
+      postgres_password: "600 0",
+      "somebodys-note": "640 0",
+    });
+    for (const name of readdirSync(secrets)) expect(isReadBy(NOBODY, mounted(secrets, name)), name).toBe(false);
+  });
+
+  test("made by somebody else, they are theirs alone, and what is left to do is said; root does it", () => {
+    const somebody = { uid: 1_234, gid: 1_234, groups: [] };
+    chownSync(place, somebody.uid, somebody.gid);
+    const secrets = join(place, "secrets");
+    const { status, output } = runAs(somebody, join(deploy, "prepare"), secrets);
+    expect({ status, output }).toEqual({ status: 0, output: expect.stringContaining("sudo") });
+    expect(modeOf(secrets)).toBe("700");
+    expect(new Set(Object.values(modesIn(secrets)))).toEqual(new Set([`600 ${somebody.gid}`]));
+    expect(run(join(deploy, "prepare"), secrets)).toEqual({ status: 0, output: "" });
+    expect(isReadBy({ uid: 1_000, gid: 1_000, groups: [GROUP] }, mounted(secrets, "palomar_secret"))).toBe(true);
+    expect(isReadBy(NOBODY, mounted(secrets, "palomar_secret"))).toBe(false);
+  });
+
+  test("an engine with users of its own is given the group that it knows", () => {
+    const secrets = join(place, "secrets");
+    run(join(deploy, "prepare"), secrets, "107262");
+    expect(modesIn(secrets).palomar_secret).toBe("640 107262");
+  });
 });
 
 /** The proxy's configuration, its files in a folder of the test's own and its ports and services where they are told. */

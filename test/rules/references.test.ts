@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { Command } from "commander";
 import { expect, it } from "vitest";
 import type { CommandRuntime } from "../../services/cli/runtime.ts";
+import { KeyRing } from "../../services/core/key-ring.ts";
 import type { Refusal } from "../../services/core/refusal.ts";
 import { makeDialect as makeDnsDialect } from "../../services/dns-api/dialect.ts";
 import { makeMailDialect } from "../../services/mail-api/dialect.ts";
@@ -90,8 +91,9 @@ away, is not shown rather than shown as zero.
 |---|---|---|---|
 ${rows.join("\n")}
 
-Beside it \`GET /healthz\` says that the process lives and \`GET /readyz\` whether every service is ready and the database
-answers (503 with \`{"problems":[…]}\` otherwise). Dashboards and alert rules over these metrics are in
+Beside it \`GET /healthz\` says that the process lives and \`GET /readyz\` whether every service is ready, the zones are loaded
+and the database answers (503 with \`{"problems":[…]}\` otherwise). Where a name server runs, its body has \`served\`, \`expected\`
+and \`left_out\` as well: how many zones are answered of how many, and the first 20 that memory has no room for. Dashboards and alert rules over these metrics are in
 [deploy/](../deploy/README.md).
 
 Every request over HTTP has a name: what its caller put into \`X-Request-Id\` (up to 128 letters, digits and \`._:+/=-\`), else
@@ -138,10 +140,12 @@ async function loadCommands(): Promise<Command> {
 async function composeCommands(): Promise<string> {
   const lines: string[] = [];
   const describe = (command: Command, path: string) => {
-    if (command.commands.length > 0) {
-      for (const child of command.commands) describe(child, `${path} ${child.name()}`);
-      return;
-    }
+    describeOne(command, path);
+    for (const child of command.commands) describe(child, `${path} ${child.name()}`);
+  };
+  const describeOne = (command: Command, path: string) => {
+    // A name that only its subcommands share is no command.
+    if (command.commands.length > 0 && command.registeredArguments.length === 0) return;
     const words = command.registeredArguments.map((argument) => {
       const word = `${argument.name()}${argument.variadic ? "…" : ""}`;
       return argument.required ? `<${word}>` : `[${word}]`;
@@ -186,7 +190,18 @@ const REFUSALS: readonly (readonly [Refusal, string])[] = [
   [{ kind: "too-large" }, "the body is larger than `PALOMAR_API_BODY_LIMIT`"],
   [
     { kind: "rate-limited", retryAfterSeconds: 1 },
-    "too many requests for one key, or too many failures from one address; `Retry-After` says how long",
+    "too many requests for one key, or guesses at keys from one address, or at one reseller or instance; `Retry-After` says how long",
+  ],
+  [
+    { kind: "rate-limited", retryAfterSeconds: 1, text: "quota exceeded for now: …" },
+    "changes a minute, or large zone files at a time, of a company or a reseller; `Retry-After` says how long (DNS API)",
+  ],
+  [
+    {
+      kind: "unacceptable",
+      text: "quota exceeded: <quota> of <whose>: <allowed> allowed, <used> in use, <wanted> more wanted",
+    },
+    "more than the quotas of a company or a reseller allow; in zone files with line and column (DNS API)",
   ],
   [{ kind: "unavailable" }, "the database or another part is away for now; `Retry-After` says when to come again"],
   [{ kind: "internal" }, "a bug: logged with its stack under the `X-Request-Id` of the answer"],
@@ -194,7 +209,8 @@ const REFUSALS: readonly (readonly [Refusal, string])[] = [
 
 function composeErrors(): string {
   const nowhere = {} as Db;
-  const dialects = [makeDnsDialect(nowhere, "unused"), makeMailDialect(nowhere, "unused")];
+  const unused = KeyRing.ofSecret("unused");
+  const dialects = [makeDnsDialect(nowhere, unused), makeMailDialect(nowhere, unused)];
   const rows = REFUSALS.map(([refusal, meaning]) => {
     const [dns, mail] = dialects.map((dialect) => dialect.toHttp(refusal));
     return `| ${dns!.status} | \`${JSON.stringify(dns!.body)}\` | ${mail!.status} | \`${JSON.stringify(mail!.body)}\` | ${meaning} |`;

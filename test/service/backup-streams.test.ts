@@ -1,19 +1,27 @@
+import { createReadStream, createWriteStream, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { Writable } from "node:stream";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { KeyRing } from "../../services/core/key-ring.ts";
 import { queryRows } from "../../services/platform/db.ts";
-import { writeBackup } from "../../services/store/backup.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { migrateTo } from "../../services/platform/migrations.ts";
+import { restoreBackup, writeBackup } from "../../services/store/backup.ts";
+import { openBackup } from "../../services/store/backup-content.ts";
+import { createEmptyDatabase, createTestDatabase, type TestDatabase } from "../support/database.ts";
 
-const ABOUT = { version: "1", secret: "a secret", now: new Date() };
+const ABOUT = { version: "1", keyRing: KeyRing.ofSecret("a secret"), now: new Date() };
 
 let database: TestDatabase;
 
 beforeAll(async () => {
   database = await createTestDatabase(1);
-  // More than any buffer between holds.
+  // More than any buffer between holds, compressed as well.
   await queryRows(
     database.db,
-    "insert into deployment_facts (name, value) select 'fact ' || n, repeat('x', 1000) from generate_series(1, 20000) n",
+    `insert into deployment_facts (name, value)
+      select 'fact ' || n, (select string_agg(md5((n * 32 + part)::text), '') from generate_series(1, 32) part)
+        from generate_series(1, 20000) n`,
   );
 });
 afterAll(async () => {
@@ -45,6 +53,44 @@ test.each([
   );
   expect(await queryRows(database.db, "select 1 as one")).toEqual([{ one: 1 }]);
 });
+
+test("a backup holds little of a table in memory at a time, and so does a restore", async () => {
+  await queryRows(
+    database.db,
+    "insert into deployment_facts select 'more ' || n, repeat(md5(n::text), 32) from generate_series(1, 80000) n",
+  );
+  const folder = mkdtempSync(join(tmpdir(), "palomar-backup-"));
+  const file = join(folder, "backup");
+  const empty = await createEmptyDatabase(1);
+  try {
+    const written = await mostHeldDuring(() => writeBackup(database.db, createWriteStream(file), ABOUT));
+    const read = await mostHeldDuring(async () => {
+      const content = await openBackup(createReadStream(file), { keyRing: ABOUT.keyRing, trustUnauthenticated: false });
+      expect(await restoreBackup(empty.db, content, { migrateTo })).toMatchObject({ deployment_facts: 100_001 });
+    });
+    // Of 100 MB of rows.
+    expect({ written, read }).toEqual({ written: expect.toSatisfy(isLittle), read: expect.toSatisfy(isLittle) });
+  } finally {
+    await empty.drop();
+    rmSync(folder, { recursive: true });
+  }
+});
+
+const isLittle = (octets: number) => octets < 40 * 1024 * 1024;
+
+/** The most memory that was held at a time, beyond what was held before. */
+async function mostHeldDuring(work: () => Promise<unknown>): Promise<number> {
+  const held = () => {
+    const { heapUsed, external } = process.memoryUsage();
+    return heapUsed + external;
+  };
+  const before = held();
+  let most = 0;
+  const timer = setInterval(() => (most = Math.max(most, held() - before)), 5);
+  await work();
+  clearInterval(timer);
+  return most;
+}
 
 test("a backup into what is gone already fails at once", async () => {
   const gone = ending(0);

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { KeyRing } from "../../services/core/key-ring.ts";
 import { type Db, openDb } from "../../services/platform/db.ts";
 import { ensureEventMonths } from "../../services/store/mail/event-partitions.ts";
 import { addInstance, findInstanceByName } from "../../services/store/mail/instances.ts";
@@ -17,7 +18,7 @@ let instanceId: number;
 beforeAll(async () => {
   database = await createTestDatabase();
   db = openDb(database.url, { connections: 1, name: "test" });
-  await addInstance(db, "a secret for tests only", {
+  await addInstance(db, KeyRing.ofSecret("a secret for tests only"), {
     name: "t",
     host: "t.test",
     key: "k",

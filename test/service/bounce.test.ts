@@ -4,6 +4,7 @@ import { createTransport } from "nodemailer";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { start as startBounce } from "../../services/bounce/main.ts";
 import { makeMxSession } from "../../services/bounce/mx-session.ts";
+import { KeyRing } from "../../services/core/key-ring.ts";
 import { makeBounceToken } from "../../services/core/mail/tokens.ts";
 import type { SmtpSession } from "../../services/platform/smtp-server.ts";
 import { lockAddress } from "../../services/store/mail/contacts.ts";
@@ -30,8 +31,8 @@ afterAll(async () => {
 });
 
 const DAY_MS = 86_400_000;
-const tokenFor = (deliveryId: string, days = 30, secret = stack.context.secret) =>
-  makeBounceToken(secret, { deliveryId, expiresAt: new Date(Date.now() + days * DAY_MS) });
+const tokenFor = (deliveryId: string, days = 30, keyRing = stack.context.keyRing) =>
+  makeBounceToken(keyRing, { deliveryId, expiresAt: new Date(Date.now() + days * DAY_MS) });
 
 /** Sends to a quiet mailbox and waits until it is there. @returns the return path's token, as the far side saw it */
 async function deliver(email: string): Promise<string> {
@@ -97,7 +98,7 @@ Diagnostic-Code: smtp; ${diagnostic}
 it("takes return paths with a valid token and feedback addresses, and nothing else", () =>
   playDialogue(mx, readDialogue("mx-refuses"), {
     expired: tokenFor("1", -2),
-    foreign: tokenFor("1", 30, "another deployment's secret"),
+    foreign: tokenFor("1", 30, KeyRing.ofSecret("another deployment's secret")),
     shouted: tokenFor("1").toUpperCase(),
   }));
 

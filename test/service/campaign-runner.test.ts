@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { KeyRing } from "../../services/core/key-ring.ts";
 import { CampaignRunner } from "../../services/delivery/campaign-runner.ts";
 import { systemClock } from "../../services/platform/clock.ts";
 import { loadConfig } from "../../services/platform/config.ts";
@@ -26,9 +27,9 @@ import {
 import { addCampaign } from "../../services/store/mail/campaigns.ts";
 import { recordOutcomes } from "../../services/store/mail/deliveries.ts";
 import { addInstance, findInstanceByName } from "../../services/store/mail/instances.ts";
+import { leasePartitions } from "../../services/store/mail/lease-partitions.ts";
 import {
   extendLeases,
-  leasePartitions,
   loadDueDeliveries,
   lockPartitions,
   releasePartitions,
@@ -38,7 +39,7 @@ import { acknowledgeStops, findStops, isQuiet } from "../../services/store/mail/
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { eventually } from "../support/stack.ts";
 
-const SECRET = "a secret for tests only";
+const KEY_RING = KeyRing.ofSecret("a secret for tests only");
 const DOMAIN = "sender.example.org";
 const CONTACTS = 12_000;
 /** What is waited for comes, however busy the machine. */
@@ -50,7 +51,7 @@ let instanceId: number;
 beforeAll(async () => {
   database = await createTestDatabase(20);
   const { db } = database;
-  await addInstance(db, SECRET, {
+  await addInstance(db, KEY_RING, {
     name: "test",
     host: "m.test",
     key: "key-of-test",
@@ -90,7 +91,7 @@ function makeRunner(failures: Observation[] = []): Promise<CampaignRunner> {
 
 async function addSend(changes: { groups?: string[]; html?: string } = {}): Promise<number> {
   const { db } = database;
-  const { numid } = await addCampaign(db, SECRET, {
+  const { numid } = await addCampaign(db, KEY_RING, {
     instanceId,
     type: "normal",
     name: "all",
@@ -271,7 +272,9 @@ describe("stopping", () => {
       workerId: worker,
       limit,
       leaseSeconds: 30,
-      after: "",
+      after: 0,
+      instances: new Map(),
+      partitionsPerInstance: 100,
       room: new Map(),
       partitionsPerDestination: limit,
       unfinished: [],

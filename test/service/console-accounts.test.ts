@@ -97,10 +97,16 @@ describe("palomar user", () => {
     expect(added.json).toEqual({ login: "cli", role: "instance", scope: "south", password: expect.any(String) });
     const listed = (await palomarUser("list")).json;
     expect(listed).toContainEqual({ login: "cli", role: "instance", scope: "south", totp: false, seen: null });
-    const reset = (await palomarUser("reset", "cli", "--totp")).json as { password: string };
+    const reset = (await palomarUser("reset", "cli")).json as { password: string };
     const signIn = (password: string) => palomar.call("POST", "/session", { login: "cli", password });
     expect((await signIn((added.json as { password: string }).password)).status).toBe(401);
     expect((await signIn(reset.password)).status).toBe(200);
+    const { audit } = (await palomar.users.operator.call("GET", "/audit?limit=50")).body;
+    expect(
+      audit.find(
+        ({ object, action }: { object: string; action: string }) => `${action} ${object}` === "user.reset cli",
+      ),
+    ).toMatchObject({ actor: "palomar user", outcome: "done" });
     expect((await palomarUser("remove", "cli")).json).toEqual({ login: "cli" });
     expect((await signIn(reset.password)).status).toBe(401);
   });

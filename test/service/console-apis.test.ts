@@ -2,6 +2,7 @@ import { connect } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { makeDelegationToken } from "../../services/core/delegation-token.ts";
+import { KeyRing } from "../../services/core/key-ring.ts";
 import { start as startDnsApi } from "../../services/dns-api/main.ts";
 import { start as startMailApi } from "../../services/mail-api/main.ts";
 import { callApi } from "../support/api-client.ts";
@@ -61,12 +62,23 @@ describe("the DNS API through a session", () => {
     ]);
   });
 
+  test("shows a reseller's quotas, those of its companies, and to a company's user that company's alone", async () => {
+    const { one, acme } = palomar.users;
+    const namesOf = ({ body }: { body: { quotas: readonly { name: string }[] } }) =>
+      body.quotas.map(({ name }) => name);
+    expect(namesOf(await one.call("GET", "/dns/one/quota"))).toContain("acls");
+    const ofCompany = await one.call("GET", "/dns/one/company/acme/quota");
+    expect(namesOf(ofCompany)).not.toContain("acls");
+    expect((await acme.call("GET", "/dns/one/quota")).body).toEqual(ofCompany.body);
+    expect((await acme.call("GET", "/dns/one/company/acme/quota")).status).toBe(403);
+  });
+
   test("as the operator for a reseller; the reseller reads of it", async () => {
     const { operator, one, two } = palomar.users;
     const made = await operator.call("POST", "/dns/one/company", {
       crm_id: "third",
       name: "Third",
-      apikey: "third-key",
+      apikey: "third-api-key-0001",
     });
     expect(made).toMatchObject({ status: 200, body: { crm_id: "third" } });
     expect((await one.call("GET", "/audit?limit=1")).body.audit[0]).toMatchObject({
@@ -208,7 +220,7 @@ function rawGet(path: string, cookie: string): Promise<string> {
 }
 
 describe("a delegation token", () => {
-  const SECRET = "a secret for tests only";
+  const KEY_RING = KeyRing.ofSecret("a secret for tests only");
   const dns = (token: string, path = "/domain_list") =>
     palomar.context
       .addressOf("dns_api")
@@ -221,20 +233,20 @@ describe("a delegation token", () => {
   const forNorth = { audience: "mail", login: "north", instance: "north" } as const;
 
   test("opens the one API for a minute", async () => {
-    const token = makeDelegationToken(SECRET, forOne, Date.now());
+    const token = makeDelegationToken(KEY_RING, forOne, Date.now());
     expect((await dns(token)).status).toBe(200);
     expect((await mail(token)).status).toBe(403);
-    expect((await mail(makeDelegationToken(SECRET, forNorth, Date.now()))).status).toBe(200);
-    expect((await dns(makeDelegationToken(SECRET, forNorth, Date.now()))).status).toBe(403);
+    expect((await mail(makeDelegationToken(KEY_RING, forNorth, Date.now()))).status).toBe(200);
+    expect((await dns(makeDelegationToken(KEY_RING, forNorth, Date.now()))).status).toBe(403);
   });
 
   test.each([
-    ["expired", makeDelegationToken(SECRET, forOne, Date.now() - 60_001)],
-    ["of another deployment", makeDelegationToken("another secret of tests", forOne, Date.now())],
-    ["altered", `${makeDelegationToken(SECRET, forOne, Date.now())}A`],
+    ["expired", makeDelegationToken(KEY_RING, forOne, Date.now() - 60_001)],
+    ["of another deployment", makeDelegationToken(KeyRing.ofSecret("another secret of tests"), forOne, Date.now())],
+    ["altered", `${makeDelegationToken(KEY_RING, forOne, Date.now())}A`],
     ["nonsense", "nonsense"],
-    ["of a reseller that is gone", makeDelegationToken(SECRET, { ...forOne, resellerId: "gone" }, Date.now())],
-    ["of a company that is gone", makeDelegationToken(SECRET, { ...forOne, crmId: "gone" }, Date.now())],
+    ["of a reseller that is gone", makeDelegationToken(KEY_RING, { ...forOne, resellerId: "gone" }, Date.now())],
+    ["of a company that is gone", makeDelegationToken(KEY_RING, { ...forOne, crmId: "gone" }, Date.now())],
   ])("%s opens nothing", async (_, token) => {
     expect(await dns(token)).toMatchObject({ status: 403, body: { msg: "invalid credentials" } });
   });

@@ -14,8 +14,8 @@ const PASSWORD = "a password for tests";
 
 beforeAll(async () => {
   stack = await startMailStack(undefined, { PALOMAR_CONSOLE_LISTEN: "127.0.0.1:0" });
-  const { db, secret } = stack.context;
-  await addInstance(db, secret, {
+  const { db, keyRing } = stack.context;
+  await addInstance(db, keyRing, {
     name: "other",
     host: "other.test",
     key: "key-of-other",

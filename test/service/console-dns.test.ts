@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { SECONDARIES, secondaryStanza } from "../../services/core/dns/acl-stanzas.ts";
 import { start as startDnsApi } from "../../services/dns-api/main.ts";
 import { addTrafficReport } from "../../services/store/dns/dns-traffic.ts";
+import { removeLeftOut, reportLeftOut } from "../../services/store/dns/zones-left-out.ts";
 import { callApi } from "../support/api-client.ts";
 import { type SignedIn, startConsole, type TestConsole } from "../support/console.ts";
 import { eventually } from "../support/stack.ts";
@@ -166,6 +167,48 @@ describe("resolver blocks and catalogs", () => {
     expect((await one.call("DELETE", path)).status).toBe(404);
   });
 
+  test("a zone's and a catalog's name is judged as the caller's key would be, and what is doubtful is told", async () => {
+    await one.call("POST", "/dns/one/company", {
+      crm_id: "rival",
+      name: "Rival",
+      apikey: "rival-key-of-16-characters",
+    });
+    await addZone("judged.example", "rival");
+    const create = (who: SignedIn, domain: string, crm_id = "acme") =>
+      who.call("POST", `/dns/one/master_zone/${domain}`, { crm_id, ...SOA, ...TIMES });
+    expect(await create(acme, "www.judged.example")).toMatchObject({
+      status: 400,
+      body: { msg: "duplicated zone: www.judged.example" },
+    });
+    const warning = "www.judged.example lies below judged.example of company rival and answers in its place";
+    expect((await create(one, "www.judged.example")).body.warnings).toEqual([warning]);
+    // At the console the operator works as the reseller: names of one label are the command's.
+    for (const who of [acme, one, operator]) {
+      expect((await create(who, "corp")).body.msg).toContain("is a public suffix or has one label");
+    }
+    const catalog = (who: SignedIn, zone: string) => who.call("POST", "/resellers/one/catalogs", { zone });
+    expect(await catalog(one, "catalog")).toMatchObject({
+      status: 400,
+      body: { code: "public-suffix", values: { domain: "catalog" } },
+    });
+    expect(await catalog(operator, "catalog")).toMatchObject({ status: 200, body: { zone: "catalog" } });
+    expect(await catalog(operator, "catalog")).toMatchObject({ status: 400, body: { code: "zone-exists" } });
+    expect((await catalog(one, "catalog.judged.example")).body).toEqual({
+      zone: "catalog.judged.example",
+      warnings: ["catalog.judged.example lies below judged.example of company rival and answers in its place"],
+    });
+    expect((await operator.call("POST", "/rpz", { zone: "rpz.judged.example" })).body).toMatchObject({
+      warnings: [expect.stringContaining("of company rival of reseller one")],
+    });
+    for (const zone of ["catalog", "catalog.judged.example"]) {
+      await operator.call("DELETE", `/resellers/one/catalogs?zone=${zone}`);
+    }
+    await operator.call("DELETE", "/rpz/rpz.judged.example");
+    for (const domain of ["www.judged.example", "judged.example"]) {
+      await one.call("DELETE", `/dns/one/master_zone/${domain}`);
+    }
+  });
+
   test("catalogs are published and taken back", async () => {
     expect((await one.call("POST", "/resellers/one/catalogs", { zone: "catalog.example" })).status).toBe(200);
     expect((await one.call("POST", "/resellers/one/catalogs", { zone: "catalog.example" })).status).toBe(400);
@@ -205,6 +248,32 @@ describe("zones", () => {
     await addZone("other.example.net", "other");
   });
 
+  test("say where they, or their latest version, have no room; strangers are told nothing", async () => {
+    const domain = "shop.example.org";
+    const { db } = palomar.database;
+    const zone = await db("zones").where({ name: domain }).first("id");
+    const path = `/resellers/one/zones/${domain}/publication`;
+    const listed = async () => (await one.call("GET", "/resellers/one/zones?search=shop")).body.zones[0].left_out;
+    expect([(await acme.call("GET", path)).body, await listed()]).toEqual([{ withheld: 0, outdated: 0 }, null]);
+    const report = { zoneId: Number(zone.id), since: new Date(), takenOctets: 1 };
+    await reportLeftOut(db, "n1", [{ ...report, servedVersion: 1 }]);
+    expect([(await acme.call("GET", path)).body, await listed()]).toEqual([{ withheld: 0, outdated: 1 }, "outdated"]);
+    await reportLeftOut(db, "n2", [{ ...report, servedVersion: null }]);
+    expect([(await one.call("GET", path)).body, await listed()]).toEqual([{ withheld: 1, outdated: 1 }, "withheld"]);
+    expect((await two.call("GET", path)).status).toBe(404);
+    expect((await acme.call("GET", "/resellers/one/zones/other.example.net/publication")).status).toBe(400);
+    // As in the answer to a change of it.
+    const change = { name: "left-out", type: "A", value: "192.0.2.7" };
+    const changed = await acme.call("POST", `/dns/one/rr/${domain}`, change);
+    expect(changed.body.warnings).toEqual([
+      "the zone is not published on 1 name server: it does not fit into their memory",
+      "the zone is published as it was on 1 name server: its latest version does not fit into their memory",
+    ]);
+    expect((await acme.call("DELETE", `/dns/one/rr/${domain}/${changed.body.rr_id}`)).status).toBe(200);
+    for (const node of ["n1", "n2"]) await removeLeftOut(db, node);
+    expect([(await one.call("GET", path)).body, await listed()]).toEqual([{ withheld: 0, outdated: 0 }, null]);
+  });
+
   test("are found by any part of their name, page by page, in canonical order", async () => {
     const search = async (query: string, who = one) => (await who.call("GET", `/resellers/one/zones?${query}`)).body;
     const all = await search("");
@@ -213,7 +282,15 @@ describe("zones", () => {
       ...["example.com", "other.example.net", "example.org", "shop.example.org"],
     ]);
     expect(all.zones[0]).toEqual({
-      ...{ domain: "example.com", crm_id: "acme", serial: 1, suspended: false, records: 1, dnssec: false },
+      ...{
+        domain: "example.com",
+        crm_id: "acme",
+        serial: 1,
+        suspended: false,
+        records: 1,
+        dnssec: false,
+        left_out: null,
+      },
     });
     expect((await search("search=SHOP")).zones).toHaveLength(1);
     expect((await search("search=xample.o")).zones).toHaveLength(2);
@@ -274,13 +351,14 @@ describe("zones", () => {
     const rr = (name: string, ip: string) => ({ name, type: "A", value: ip });
     await one.call("POST", "/dns/one/rr/shop.example.org", rr("a", "192.0.2.1"));
     const then = await export_();
+    const { serial } = (await one.call("GET", "/dns/one/soa/shop.example.org")).body;
     await one.call("POST", "/dns/one/rr/shop.example.org", rr("b", "192.0.2.2"));
     await one.call("POST", "/dns/one/update_soa/acme/shop.example.org/ns9.example.net/h.example.net/9/1/2/3/4/5");
-    const rollback = (serial: number, who = one) =>
-      who.call("POST", "/resellers/one/zones/shop.example.org/rollback", { serial });
-    const back = await rollback(2, acme);
+    const rollback = (to: number, who = one) =>
+      who.call("POST", "/resellers/one/zones/shop.example.org/rollback", { serial: to });
+    const back = await rollback(serial, acme);
     expect(back).toMatchObject({ status: 200, body: { serial: 10 } });
-    expect(await export_()).toBe(then.replace(" 2 7200", " 10 7200"));
+    expect(await export_()).toBe(then.replace(` ${serial} 7200`, " 10 7200"));
     const { history } = (await one.call("GET", "/dns/one/zone_history/shop.example.org?limit=1")).body;
     expect(history[0]).toMatchObject({ actor: "acme", serial: 10 });
     expect(await rollback(7)).toMatchObject({
@@ -293,7 +371,7 @@ describe("zones", () => {
         actor: "acme",
         action: "zone.rollback",
         object: "shop.example.org",
-        detail: { serial: 2 },
+        detail: { serial },
       }),
     );
   });

@@ -77,7 +77,7 @@ describe("instances", () => {
   test.each([
     [{ name: "north", host: "x.test" }, "an instance of this name already exists"],
     [{ name: "x", host: "north.test" }, "another instance has this host"],
-    [{ name: "x", host: "x.test", key: "key-of-north" }, "another instance has this key"],
+    [{ name: "x", host: "x.test", key: "api-key-of-north" }, "another instance has this key"],
     [{ name: "x", host: "x.test", key: "short" }, "invalid field: key"],
     [{ name: "-", host: "x.test" }, "invalid field: name"],
     [{ name: "x", host: "a b" }, "invalid field: host"],
@@ -97,10 +97,12 @@ describe("instances", () => {
       (await callApi("GET", `${url}/v1/filtros`, { Authorization })).status;
     const rotated = await operator.call("POST", "/instances/south/key", { grace_hours: 0.5 });
     expect(rotated.body).toEqual({ name: "south", key: expect.any(String), old_key_until: expect.any(String) });
-    expect(await status("key-of-south")).toBe(200);
+    expect(await status("api-key-of-south")).toBe(200);
     expect(await status(rotated.body.key)).toBe(200);
     const { key } = (await operator.call("POST", "/instances/south/key")).body;
-    expect([await status("key-of-south"), await status(rotated.body.key), await status(key)]).toEqual([403, 403, 200]);
+    expect([await status("api-key-of-south"), await status(rotated.body.key), await status(key)]).toEqual([
+      403, 403, 200,
+    ]);
     expect((await south.call("POST", "/instances/south/key")).status).toBe(403);
     expect((await operator.call("POST", "/instances/nobody/key")).status).toBe(404);
   });
@@ -201,6 +203,29 @@ describe("sender domains", () => {
     const path = "/instances/north/domains/away.example.org";
     expect((await operator.call("GET", `${path}/check`)).body).toMatchObject({ hosted: false, may_create: false });
     expect((await operator.call("POST", `${path}/records`)).body.msg).toContain("is not hosted here");
+  });
+
+  test("a name that somebody else answers for is left to them, unless the reseller put their zone there", async () => {
+    const { one } = palomar.users;
+    for (const [domain, crm_id] of [
+      ["split.example.org", "acme"],
+      ["_domainkey.split.example.org", "neighbour"],
+    ] as const) {
+      await one.call("POST", "/dns/one/company", { crm_id, name: crm_id, apikey: `${crm_id}-key-of-16-characters` });
+      expect((await one.call("POST", `/dns/one/master_zone/${domain}`, { ...zone, crm_id })).status).toBe(200);
+    }
+    const below = () => palomar.context.db("zones").where({ name: "_domainkey.split.example.org" });
+    await below().update({ made_by: "company" });
+    await operator.call("POST", "/instances/north/domains", { domain: "split.example.org" });
+    const records = "/instances/north/domains/split.example.org/records";
+    const refused = (await north.call("POST", records)).body;
+    expect(refused.created.map(({ name }: { name: string }) => name)).not.toContain(
+      "palomar._domainkey.split.example.org",
+    );
+    expect(refused.conflicts).toEqual(["palomar._domainkey.split.example.org lies in a zone of somebody else"]);
+    await below().update({ made_by: "reseller" });
+    const { created } = (await north.call("POST", records)).body;
+    expect(created.map(({ name }: { name: string }) => name)).toContain("palomar._domainkey.split.example.org");
   });
 
   test("of another instance are not there", async () => {

@@ -5,6 +5,7 @@ import { start as startDnsServer } from "../../services/dns-server/main.ts";
 import { addTrafficReport } from "../../services/store/dns/dns-traffic.ts";
 import { type SignedIn, startConsole, type TestConsole } from "../support/console.ts";
 import { askDns } from "../support/dns-client.ts";
+import { operatorOf } from "../support/operator.ts";
 import { eventually } from "../support/stack.ts";
 
 let palomar: TestConsole;
@@ -96,6 +97,14 @@ describe("a look-up", () => {
     expect(answer.body.msg).toContain(msg);
   });
 
+  test.each(["AXFR", "IXFR", "axfr", "TYPE252", "OPT", "TSIG", "TKEY", "MAILB"])(
+    "of the type %s is refused",
+    async (type) => {
+      const answer = await palomar.users.one.call("GET", `/lookup?name=example.org&type=${type}`);
+      expect(answer).toMatchObject({ status: 400, body: { code: "invalid-field", values: { field: "type" } } });
+    },
+  );
+
   test("of a name that is not there", async () => {
     const { body } = await lookUp(palomar.users.one, "name=missing.example.org&type=MX&dnssec=true");
     expect(body).toMatchObject({ status: "NXDOMAIN", answer: [], authority: [{ type: "SOA" }], stored: [] });
@@ -147,4 +156,67 @@ test("the statistics show a reseller and a company what their own zones are aske
     top_zones: [{ domain: "two.example.net", queries: 900 }],
   });
   expect((await north.call("GET", "/dns_statistics")).status).toBe(403);
+});
+
+describe("a look-up in a zone that not everybody may ask", () => {
+  const FEED = "rpz.example";
+  const statusOf = async (who: SignedIn, name: string, type = "CNAME") =>
+    (await lookUp(who, `name=${name}&type=${type}`)).body.status;
+
+  beforeAll(async () => {
+    const operator = operatorOf(palomar.context);
+    await operator("rpz", "feed", "add", FEED);
+    await operator("rpz", "rule", "add", FEED, "qname:bad.example", "nxdomain");
+    // Reseller one has the feed, and trusts the whole machine that the console runs on.
+    await operator("rpz", "activate", FEED, "one");
+    await operator("acl", "add", "one", "resolvers", "--block", "127.0.0.0/8");
+    await operator("catalog", "add", "one", "catalog.example");
+    const server = await palomar.context.addressOf("dns");
+    await eventually(
+      () => askDns(server, `bad.example.${FEED}`, "CNAME"),
+      ({ answers = [] }) => answers.length > 0,
+    );
+    await eventually(
+      () => askDns(server, "catalog.example", "SOA"),
+      ({ answers = [] }) => answers.length > 0,
+    );
+  });
+
+  test("tells another reseller and a company what it tells a stranger", async () => {
+    const { two, acme } = palomar.users;
+    for (const who of [two, acme]) {
+      for (const name of [FEED, `bad.example.${FEED}`, `nothing.${FEED}`, "catalog.example", "x.catalog.example"]) {
+        for (const type of ["SOA", "CNAME", "ANY", "DS"]) {
+          const { body } = await lookUp(who, `name=${name}&type=${type}`);
+          const stranger = await lookUp(who, `name=nobody-has.example&type=${type}`);
+          expect({ ...body, milliseconds: 0 }).toEqual({ ...stranger.body, milliseconds: 0 });
+          expect(body).toMatchObject({ status: "REFUSED", answer: [], authority: [], stored: [] });
+        }
+      }
+    }
+  });
+
+  test("shows it to those whose own ACLs are for it, and to the operator", async () => {
+    const { one, operator } = palomar.users;
+    for (const who of [one, operator]) {
+      expect(await statusOf(who, `bad.example.${FEED}`)).toBe("NOERROR");
+      expect(await statusOf(who, "catalog.example", "SOA")).toBe("NOERROR");
+    }
+  });
+
+  test("shows nothing any more when the ACL is for other zones, or the feed is not active", async () => {
+    const { db } = palomar.database;
+    await db("acls")
+      .where({ reseller_id: "one" })
+      .update({ zones: ["catalog.example"] });
+    expect(await statusOf(palomar.users.one, `bad.example.${FEED}`)).toBe("REFUSED");
+    expect(await statusOf(palomar.users.one, "catalog.example", "SOA")).toBe("NOERROR");
+    await db("acls").where({ reseller_id: "one" }).update({ zones: null });
+    await eventually(
+      () => statusOf(palomar.users.one, `bad.example.${FEED}`),
+      (status) => status === "NOERROR",
+    );
+    await operatorOf(palomar.context)("rpz", "deactivate", FEED, "one");
+    expect(await statusOf(palomar.users.one, `bad.example.${FEED}`)).toBe("REFUSED");
+  });
 });

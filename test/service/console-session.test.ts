@@ -222,14 +222,18 @@ describe("one-time codes", () => {
     });
 
   test("are asked for once they are turned on, each of them good for once, and recovery codes too", async () => {
-    const session = await palomar.signIn("two");
-    const { secret, uri } = (await session.call("POST", "/totp")).body;
+    const [session, elsewhere] = [await palomar.signIn("two"), await palomar.signIn("two")];
+    expect((await session.call("POST", "/totp")).body).toMatchObject({ msg: "missing field: password" });
+    expect((await session.call("POST", "/totp", { password: "wrong" })).body.code).toBe("password-wrong");
+    const { secret, uri } = (await session.call("POST", "/totp", { password: PASSWORD })).body;
     expect(uri).toMatch(/^otpauth:\/\/totp\/Palomar:two\?/);
     expect((await attempt("two", PASSWORD)).status).toBe(200);
     expect((await session.call("PUT", "/totp", { code: "000000" })).status).toBe(400);
     const on = await session.call("PUT", "/totp", { code: codeOf(secret) });
     expect(on).toMatchObject({ status: 200, body: { totp: true } });
     expect(on.body.recovery_codes).toHaveLength(10);
+    expect((await elsewhere.call("GET", "/session")).status).toBe(401);
+    expect((await session.call("GET", "/session")).body).toMatchObject({ totp: true });
 
     expect(await attempt("two", PASSWORD)).toMatchObject({
       status: 401,
@@ -249,12 +253,43 @@ describe("one-time codes", () => {
     expect(JSON.stringify(stored)).not.toContain(secret);
 
     expect((await palomar.call("GET", "/session", undefined, basic("two", PASSWORD))).status).toBe(403);
+    palomar.clock.advance(60_000);
+    const other = await palomar.call("POST", "/session", { login: "two", password: PASSWORD, code: codeOf(secret) });
+    const cookie = String(other.headers["set-cookie"]).split(";")[0]!;
+    expect((await palomar.call("GET", "/session", undefined, { cookie })).status).toBe(200);
     expect((await session.call("DELETE", "/totp", { password: "wrong" })).status).toBe(400);
     expect(await session.call("DELETE", "/totp", { password: PASSWORD })).toMatchObject({
       status: 200,
       body: { totp: false },
     });
+    expect((await palomar.call("GET", "/session", undefined, { cookie })).status).toBe(401);
+    expect((await session.call("GET", "/session")).status).toBe(200);
     expect((await attempt("two", PASSWORD)).status).toBe(200);
+  });
+
+  test("a session alone cannot set them up: wrong passwords count as those of a sign-in do", async () => {
+    const session = await palomar.signIn("south", "another long password");
+    for (let failure = 0; failure < 5; failure += 1) {
+      expect((await session.call("POST", "/totp", { password: "wrong" })).status).toBe(400);
+    }
+    expect((await session.call("POST", "/totp", { password: "another long password" })).status).toBe(429);
+    palomar.clock.advance(3_600_000);
+  });
+
+  test("go with a reset of the account, which ends its sessions and is in the audit log", async () => {
+    const session = await palomar.signIn("two");
+    const { secret } = (await session.call("POST", "/totp", { password: PASSWORD })).body;
+    expect((await session.call("PUT", "/totp", { code: codeOf(secret) })).status).toBe(200);
+    const operator = await palomar.signIn("operator");
+    const reset = (await operator.call("POST", "/users/two/reset")).body;
+    expect((await session.call("GET", "/session")).status).toBe(401);
+    expect(await attempt("two", reset.password)).toMatchObject({ status: 200, body: { totp: false } });
+    const { audit } = (await operator.call("GET", "/audit?limit=10")).body;
+    expect(audit.find(({ action }: { action: string }) => action === "user.reset")).toMatchObject({
+      ...{ actor: "operator", object: "two", outcome: "done", detail: { totp: false } },
+    });
+    const mine = await palomar.signIn("two", reset.password);
+    expect((await mine.call("PUT", "/password", { current: reset.password, new: PASSWORD })).status).toBe(200);
   });
 });
 

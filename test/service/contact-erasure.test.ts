@@ -111,8 +111,8 @@ test("an erasure and the outcomes of the same messages at the same time end well
 
 /** Everything that the product stores of somebody, by the functions that store it. */
 async function leaveTracesEverywhere(): Promise<void> {
-  const { db, secret, north } = api;
-  await setWebhook(db, secret, north.id, "https://hook.example.net/");
+  const { db, keyRing, north } = api;
+  await setWebhook(db, keyRing, north.id, "https://hook.example.net/");
   const alone = await send({ recipients: [SUBJECT], template: { html: `<p>Hello ${SUBJECT}</p>` } });
   await send({ recipients: [SUBJECT, OTHER], template: { html: "<p>Hello XYZEMAILXYZ</p>" } });
   const withCopy = await send({

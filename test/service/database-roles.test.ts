@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { start as startBounce } from "../../services/bounce/main.ts";
 import { start as startConsole } from "../../services/console/main.ts";
 import { hashApiKey } from "../../services/core/api-key.ts";
+import { KeyRing } from "../../services/core/key-ring.ts";
 import { start as startDelivery } from "../../services/delivery/main.ts";
 import { start as startDnsApi } from "../../services/dns-api/main.ts";
 import { start as startDnsServer } from "../../services/dns-server/main.ts";
@@ -15,6 +16,7 @@ import type { Observation } from "../../services/platform/observation.ts";
 import type { AddressName, RunningService, StartService } from "../../services/platform/service.ts";
 import { start as startSandbox } from "../../services/sandbox/main.ts";
 import { applyRoles, listTables, rolePolicy } from "../../services/store/database-roles.ts";
+import { completeKeyRing } from "../../services/store/deployment-keys.ts";
 import { addReseller } from "../../services/store/dns/resellers.ts";
 import { applyRetention } from "../../services/store/mail/event-retention.ts";
 import { addInstance } from "../../services/store/mail/instances.ts";
@@ -32,22 +34,23 @@ import {
   zoneBody,
 } from "../support/deployment.ts";
 import { askDns, dataOf } from "../support/dns-client.ts";
+import { keyRingOfFile, makeRoles } from "../support/service-roles.ts";
 import { eventually, makeDataDir, removeDataDir } from "../support/stack.ts";
 
-const SECRET = "a secret that only tests know";
+const KEY_RING = KeyRing.ofSecret("a secret that only tests know");
 const ACCOUNTS: Accounts = {
   reseller: { reseller_id: "acme", key: "key-of-the-reseller" },
   instance: { name: "acme", key: "key-of-the-instance" },
 };
-/** The sandbox's inbox runs beside delivery and with its role. */
-const SERVICES: readonly (readonly [role: string, start: StartService])[] = [
-  ["dns_server", startDnsServer],
-  ["dns_api", startDnsApi],
+/** The sandbox's inbox runs beside delivery and with its role. Each has the keys of its own file, and no other. */
+const SERVICES: readonly (readonly [service: string, start: StartService])[] = [
+  ["dns-server", startDnsServer],
+  ["dns-api", startDnsApi],
   ["delivery", startSandbox],
   ["bounce", startBounce],
   ["tracking", startTracking],
   ["delivery", startDelivery],
-  ["mail_api", startMailApi],
+  ["mail-api", startMailApi],
   ["submission", startSubmission],
   ["console", startConsole],
 ];
@@ -64,9 +67,10 @@ beforeAll(async () => {
   database = await createTestDatabase();
   urls = await makeRoles(database);
   const { db } = database;
-  await addInstance(db, SECRET, { ...ACCOUNTS.instance, host: "mail.test", archive: true, domains: ["acme.test"] });
+  await completeKeyRing(db, KEY_RING);
+  await addInstance(db, KEY_RING, { ...ACCOUNTS.instance, host: "mail.test", archive: true, domains: ["acme.test"] });
   const { reseller_id: id, key } = ACCOUNTS.reseller;
-  await addReseller(db, { id, name: id, rpzLicence: true, keyHash: hashApiKey(SECRET, key) });
+  await addReseller(db, { id, name: id, rpzLicence: true, keyHash: hashApiKey(KEY_RING, "dns", key) });
 });
 
 afterAll(async () => {
@@ -76,21 +80,8 @@ afterAll(async () => {
   removeDataDir(dataDir);
 });
 
-/** Roles are the server's, and other tests may have made them already: their passwords are set anew. */
-async function makeRoles({ db, url }: TestDatabase): Promise<Map<string, string>> {
-  const made = new Map<string, string>();
-  for (const { role } of await applyRoles(db)) {
-    await db.raw(`alter role ${role} password 'known'`);
-    const own = new URL(url);
-    own.username = role;
-    own.password = "known";
-    made.set(role, own.href);
-  }
-  return made;
-}
-
-async function run(role: string, start: StartService): Promise<void> {
-  const url = urls.get(`palomar_${role}`)!;
+async function run(name: string, start: StartService): Promise<void> {
+  const url = urls.get(name)!;
   const listeners = ["MAIL_API", "DNS_API", "CONSOLE", "TRACKING", "DNS", "SUBMISSION", "SUBMISSIONS", "MX", "SANDBOX"];
   const config = loadConfig({
     ...Object.fromEntries(listeners.map((name) => [`PALOMAR_${name}_LISTEN`, "127.0.0.1:0"])),
@@ -98,28 +89,28 @@ async function run(role: string, start: StartService): Promise<void> {
     PALOMAR_DATA_DIR: dataDir,
   });
   if (!config.ok) throw new Error(config.error.join("\n"));
-  const db = openDb(url, { connections: 6, name: role });
+  const db = openDb(url, { connections: 6, name });
   pools.push(db);
   const service = await start({
     config: config.value,
-    secret: SECRET,
+    keyRing: await completeKeyRing(db, keyRingOfFile(KEY_RING, name)),
     db,
     clock: systemClock,
     logger: makeLogger("test", "silent"),
     observe: (observation) => {
-      if (observation.level === "error" || observation.level === "warn") failures.push({ ...observation, role });
+      if (observation.level === "error" || observation.level === "warn") failures.push({ ...observation, name });
     },
-    openListenConnection: () => openListenConnection(url, role),
-    addressOf: async (name) => {
-      for (let waitedMs = 0; !addresses.has(name); waitedMs += 20) {
-        if (waitedMs > 120_000) throw new Error(`${name} does not listen`);
+    openListenConnection: () => openListenConnection(url, name),
+    addressOf: async (sibling) => {
+      for (let waitedMs = 0; !addresses.has(sibling); waitedMs += 20) {
+        if (waitedMs > 120_000) throw new Error(`${sibling} does not listen`);
         await sleep(20);
       }
-      return addresses.get(name)!;
+      return addresses.get(sibling)!;
     },
   });
   running.push(service);
-  for (const [name, address] of Object.entries(service.addresses)) addresses.set(name as AddressName, address!);
+  for (const [listener, address] of Object.entries(service.addresses)) addresses.set(listener as AddressName, address!);
 }
 
 it("every table is in one area, and every area of a service is one", async () => {
@@ -139,7 +130,7 @@ it("applying them again changes nothing and gives no passwords", async () => {
 describe("with a role for each service", () => {
   beforeAll(async () => {
     // What refers to a sibling's address waits for it, so all start at once.
-    await Promise.all(SERVICES.map(([role, start]) => run(role, start)));
+    await Promise.all(SERVICES.map(([name, start]) => run(name, start)));
   });
 
   it("zones are made, changed, answered and deleted", async () => {
@@ -177,7 +168,7 @@ describe("with a role for each service", () => {
   it("the mail API removes what an instance keeps no longer", async () => {
     const { db } = database;
     await db("instances").update({ message_retention_days: 30 });
-    const asMailApi = openDb(urls.get("palomar_mail_api")!, { connections: 1, name: "test" });
+    const asMailApi = openDb(urls.get("mail-api")!, { connections: 1, name: "test" });
     try {
       // Years from now everything has been sent, and all that came back for it has been read.
       await eventually(
@@ -229,7 +220,7 @@ describe("what a role must not do, it cannot", () => {
     ["dns_server", "update schema_migrations set checksum = ''"],
     ["mail_api", "update deployment_facts set value = ''"],
   ])("%s: %s", async (role, statement) => {
-    const db = openDb(urls.get(`palomar_${role}`)!, { connections: 1, name: "test" });
+    const db = openDb(urls.get(role.replaceAll("_", "-"))!, { connections: 1, name: "test" });
     try {
       await expect(db.raw(statement)).rejects.toMatchObject({ code: "42501" });
     } finally {

@@ -6,6 +6,7 @@ import { createServer, type Server, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import pg from "pg";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { KeyRing } from "../../services/core/key-ring.ts";
 import { validateAddress } from "../../services/core/mail/address.ts";
 import { compileDomainGroups } from "../../services/core/mail/address-group.ts";
 import type { Attachment } from "../../services/core/mail/mime.ts";
@@ -23,14 +24,14 @@ import type { Observation } from "../../services/platform/observation.ts";
 import { openSmtpSession } from "../../services/platform/smtp-client.ts";
 import { acceptSend, findBatch } from "../../services/store/mail/batches.ts";
 import { addInstance, findInstanceByName } from "../../services/store/mail/instances.ts";
+import { leasePartitions } from "../../services/store/mail/lease-partitions.ts";
 import { holdDestination, releaseDestination } from "../../services/store/mail/queue-destinations.ts";
-import { leasePartitions } from "../../services/store/mail/queue-leases.ts";
 import { holdBatch, resumeBatch } from "../../services/store/mail/queue-stops.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { type SmtpSink, startSmtpSink } from "../support/smtp-sink.ts";
 import { eventually as eventuallyWithin } from "../support/stack.ts";
 
-const SECRET = "a secret for tests only";
+const KEY_RING = KeyRing.ofSecret("a secret for tests only");
 const DOMAIN = "sender.example.org";
 /** What is waited for comes, however busy the machine. */
 const PATIENCE_MS = 240_000;
@@ -48,7 +49,7 @@ beforeEach(async () => {
   failures.length = 0;
   database = await createTestDatabase(20);
   const { db } = database;
-  await addInstance(db, SECRET, {
+  await addInstance(db, KEY_RING, {
     name: "test",
     host: "mail.test",
     key: "key-of-test",
@@ -103,12 +104,12 @@ function makeWorker(
     shaping: new TrafficShaping(policy, groups.value, clock),
     hardBouncesToInvalidate: 2,
     tools: {
-      messages: new MessageCache(db, SECRET),
+      messages: new MessageCache(db, KEY_RING),
       budget: new OctetBudget(policy.composingOctets, policy.lanes),
       sessions: new SessionPool({ client: { hostname: "localhost", timeouts }, idleMs: 500 }),
       sources: new SourcePools(policy, clock, Math.random),
       findRoute,
-      compose: { secret: SECRET, bounceDomain: "bounces.example.org", trackingUrl: "http://track.example.org" },
+      compose: { keyRing: KEY_RING, bounceDomain: "bounces.example.org", trackingUrl: "http://track.example.org" },
       schedule,
       clock,
       random: Math.random,
@@ -279,7 +280,9 @@ describe("faults", () => {
       workerId: randomUUID(),
       limit: 10,
       leaseSeconds: 2,
-      after: "",
+      after: 0,
+      instances: new Map(),
+      partitionsPerInstance: 100,
       room: new Map(),
       partitionsPerDestination: 10,
       unfinished: [],

@@ -2,6 +2,7 @@ import { statSync } from "node:fs";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { composeBanner } from "../../services/cli/banner.ts";
 import { credentialsPath, makeDemoOnce, noteDemoShown } from "../../services/cli/demo.ts";
+import { KeyRing } from "../../services/core/key-ring.ts";
 import { type Config, loadConfig } from "../../services/platform/config.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { makeDataDir, removeDataDir } from "../support/stack.ts";
@@ -17,13 +18,15 @@ afterAll(async () => {
   removeDataDir(dataDir);
 });
 
+const KEY_RING = KeyRing.ofSecret("a secret");
+
 test("the demo credentials are shown once, by the first start that becomes ready", async () => {
-  const made = await makeDemoOnce(database.db, "a secret", dataDir);
+  const made = await makeDemoOnce(database.db, KEY_RING, dataDir);
   expect(made).toMatchObject({ reseller: { id: "demo" }, operator: { login: "operator" } });
   expect(statSync(credentialsPath(dataDir)).mode & 0o777).toBe(0o600);
-  expect(await makeDemoOnce(database.db, "a secret", dataDir)).toEqual(made);
+  expect(await makeDemoOnce(database.db, KEY_RING, dataDir)).toEqual(made);
   await noteDemoShown(database.db);
-  expect(await makeDemoOnce(database.db, "a secret", dataDir)).toBeUndefined();
+  expect(await makeDemoOnce(database.db, KEY_RING, dataDir)).toBeUndefined();
 });
 
 test("commands to try are printed where there is something to try", async () => {

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { ServiceContext } from "../../services/platform/service.ts";
 import { findAcl } from "../../services/store/dns/acls.ts";
-import { RESELLER_TWO, type RunningApi, SECRET, startApiWithCompany, zoneFields } from "../support/dns-api.ts";
+import { KEY_RING, RESELLER_TWO, type RunningApi, startApiWithCompany, zoneFields } from "../support/dns-api.ts";
 import { type CommandOutcome, operatorOf } from "../support/operator.ts";
 
 let api: RunningApi;
@@ -20,7 +20,7 @@ afterAll(async () => {
 });
 
 const palomar = (...words: string[]): Promise<CommandOutcome> =>
-  operatorOf({ db: api.database.db, secret: SECRET, config: {} as ServiceContext["config"] })(...words);
+  operatorOf({ db: api.database.db, keyRing: KEY_RING, config: {} as ServiceContext["config"] })(...words);
 
 function file(name: string, text: string | Buffer): string {
   const path = join(folder, name);
@@ -93,7 +93,7 @@ describe("palomar acl add", () => {
       algorithm: "hmac-sha512",
       secret: "c2VjcmV0IHNlY3JldCBzZWNyZXQ=",
     });
-    expect(await findAcl(api.database.db, SECRET, "one", "given")).toEqual({
+    expect(await findAcl(api.database.db, KEY_RING, "one", "given")).toEqual({
       name: "given",
       blocks: [],
       tsig: { name: "given.example", algorithm: "hmac-sha512", secret: Buffer.from("secret secret secret") },
@@ -126,7 +126,7 @@ describe("palomar acl add", () => {
     [["one", "new", "--zone", "a..b"], "a..b"],
   ])("refuses %j", async (words, refused) => {
     expect((await palomar("acl", "add", ...words)).refused).toContain(refused);
-    expect(await findAcl(api.database.db, SECRET, "one", "new")).toBeUndefined();
+    expect(await findAcl(api.database.db, KEY_RING, "one", "new")).toBeUndefined();
   });
 });
 
@@ -211,7 +211,12 @@ describe("palomar zone", () => {
   });
 
   test("refuses zones of others", async () => {
-    await api.call("POST", "/api/v1/company", { crm_id: "acme", name: "Theirs", apikey: "theirs" }, RESELLER_TWO);
+    await api.call(
+      "POST",
+      "/api/v1/company",
+      { crm_id: "acme", name: "Theirs", apikey: "their-api-key-0001" },
+      RESELLER_TWO,
+    );
     const { json } = await palomar("zone", "import", "two", "acme", "import.example.org", file("x.zone", ZONE));
     expect(json).toEqual([{ domain: "import.example.org", error: "duplicated zone: import.example.org" }]);
   });
@@ -232,4 +237,66 @@ describe("palomar zone", () => {
       expect((await palomar("zone", "import", "one", "acme", ...words)).refused).toContain("--manifest");
     },
   );
+});
+
+describe("palomar company quota, palomar reseller quota", () => {
+  const of = (outcome: CommandOutcome, name: string) =>
+    outcome.json.quotas.find((quota: { name: string }) => quota.name === name);
+
+  test("show what is allowed and used, and set it", async () => {
+    const shown = await palomar("company", "quota", "one", "acme");
+    expect(shown.json).toMatchObject({ reseller_id: "one", crm_id: "acme" });
+    expect(of(shown, "zones")).toMatchObject({ allowed: 200_000, default: true });
+    expect(of(shown, "changes_per_minute")).toMatchObject({ allowed: 6_000, used: null });
+    const set = await palomar("company", "quota", "one", "acme", "--set", "zones=7", "--set", "octets=1000000");
+    expect(of(set, "zones")).toMatchObject({ allowed: 7, default: false });
+    expect(set.text).toMatch(/^zones\t\d+\t7\tset$/m);
+    const back = await palomar("company", "quota", "one", "acme", "--set", "zones=default", "--set", "octets=default");
+    expect(of(back, "zones")).toMatchObject({ allowed: 200_000, default: true });
+    expect(of(await palomar("reseller", "quota", "two", "--set", "acls=3"), "acls")).toEqual({
+      ...{ name: "acls", allowed: 3, used: 0 },
+      default: false,
+    });
+  });
+
+  test("refuse what is no quota, and whom nobody knows", async () => {
+    expect((await palomar("company", "quota", "one", "acme", "--set", "tokens=1")).refused).toContain(
+      "--set tokens=1: give name=value, a whole number or default; names are zones, records",
+    );
+    expect((await palomar("company", "quota", "one", "acme", "--set", "acls=1")).refused).toContain("acls=1");
+    expect((await palomar("company", "quota", "one", "nobody")).refused).toBe(
+      "company nobody of reseller one does not exist",
+    );
+    expect((await palomar("reseller", "quota", "nobody")).refused).toBe("reseller nobody does not exist");
+  });
+
+  test("hold for ACLs", async () => {
+    await palomar("reseller", "quota", "two", "--set", "acls=1");
+    expect((await palomar("acl", "add", "two", "only", "--block", "192.0.2.1/32")).refused).toBeUndefined();
+    expect((await palomar("acl", "add", "two", "more", "--block", "192.0.2.1/32")).refused).toBe(
+      "quota exceeded: acls of reseller two: 1 allowed, 1 in use, 1 more wanted",
+    );
+    await palomar("reseller", "quota", "two", "--set", "acls=default");
+    expect((await palomar("acl", "add", "two", "more", "--block", "192.0.2.1/32")).refused).toBeUndefined();
+  });
+
+  test("hold for imports, new zones and replaced ones, unless told otherwise", async () => {
+    await api.call("POST", "/api/v1/company", { crm_id: "small", name: "Small", apikey: "key-of-the-small-company" });
+    await palomar("company", "quota", "one", "small", "--set", "records=3", "--set", "records_per_change=50");
+    const path = file("small.zone", ZONE);
+    const more = file("more.zone", `${ZONE}mail A 192.0.2.2\nftp A 192.0.2.3\n`);
+    const generated = file("generated.zone", `${ZONE}$GENERATE 1-60 h$ A 192.0.2.4\n`);
+    const load = (name: string, from: string, ...options: string[]) =>
+      palomar("zone", "import", "one", "small", name, from, ...options).then(({ json }) => json[0]);
+    expect(await load("small.example.org", path)).toMatchObject({ records: 2 });
+    const refused = { error: "quota exceeded: records of company small: 3 allowed, 2 in use, 2 more wanted" };
+    expect(await load("small.example.org", more)).toMatchObject(refused);
+    expect(await load("second.example.org", path)).toMatchObject(refused);
+    expect((await load("second.example.org", generated)).error).toContain(
+      "line 5, column 16: quota exceeded: records_per_change of company small: 50 allowed",
+    );
+    expect(await load("small.example.org", more, "--over-quota")).toMatchObject({ records: 4 });
+    expect(await load("second.example.org", generated, "--over-quota")).toMatchObject({ records: 62 });
+    expect(of(await palomar("company", "quota", "one", "small"), "records")).toMatchObject({ allowed: 3, used: 66 });
+  });
 });

@@ -13,20 +13,24 @@ const create = (body: unknown, as?: object) => api.call("POST", "/api/v1/company
 
 describe("creating a company", () => {
   test("cleans the key and stores crm_id in lower case", async () => {
-    const { status, body } = await create({ crm_id: "Acme-1_x", name: "Acme Inc.", apikey: " k e,y;1 " });
+    const { status, body } = await create({
+      crm_id: "Acme-1_x",
+      name: "Acme Inc.",
+      apikey: " k e,y;1-of-the-company ",
+    });
     expect(status).toBe(200);
-    expect(body).toEqual({ crm_id: "acme-1_x", name: "Acme Inc.", apikey: "key1", suspended: false });
+    expect(body).toEqual({ crm_id: "acme-1_x", name: "Acme Inc.", apikey: "key1-of-the-company", suspended: false });
     expect((await company("GET", "ACME-1_X")).body).toEqual({ ...body, domains: 0 });
     expect((await company("GET", "acme-1_x", { crm_id: "acme-1_x" })).status).toBe(200);
   });
 
   test("keeps no key in clear", async () => {
     const row = await api.database.db("companies").where({ crm_id: "acme-1_x" }).first();
-    expect(JSON.stringify(row)).not.toContain("key1");
+    expect(JSON.stringify(row)).not.toContain("key1-of-the-company");
   });
 
   test.each(["crm_id", "name", "apikey"])("names the missing field %s", async (field) => {
-    const { status, body } = await create({ crm_id: "c", name: "n", apikey: "k", [field]: undefined });
+    const { status, body } = await create({ crm_id: "c", name: "n", apikey: "key-of-nobody-yet", [field]: undefined });
     expect([status, body]).toEqual([400, { msg: `missing field: ${field}` }]);
   });
 
@@ -40,28 +44,39 @@ describe("creating a company", () => {
     { name: [] },
     { name: "x".repeat(10_000) },
     { apikey: " ,;" },
-    { apikey: "clé" },
+    { apikey: "clé-de-la-compañía-1" },
     { apikey: {} },
     { name: "a\0b" },
   ])("refuses %j", async (wrong) => {
-    expect((await create({ crm_id: "c", name: "n", apikey: "k", ...wrong })).status).toBe(400);
+    expect((await create({ crm_id: "c", name: "n", apikey: "key-of-nobody-yet", ...wrong })).status).toBe(400);
+  });
+
+  test.each([
+    ["acme-key;-0,0 1", "must have at least 16 characters"],
+    ["0123456789012345", "is too easy to guess: an estimated 36 bits of the 64 that it needs"],
+    ["keykeykeykeykeykey", "is too easy to guess: an estimated 18 bits of the 64 that it needs"],
+  ])("refuses the key %j, which somebody could guess", async (apikey, reason) => {
+    const { status, body } = await create({ crm_id: "c", name: "n", apikey });
+    expect([status, body]).toEqual([400, { msg: `invalid field: apikey: ${reason}` }]);
   });
 
   test("refuses one that exists, in any case", async () => {
-    const { status, body } = await create({ crm_id: "acme-1_x", name: "n", apikey: "another" });
+    const { status, body } = await create({ crm_id: "acme-1_x", name: "n", apikey: "another-api-key-0001" });
     expect([status, body]).toEqual([400, { msg: "Company acme-1_x already exists" }]);
-    expect((await create({ crm_id: "ACME-1_X", name: "n", apikey: "another" })).status).toBe(400);
-    expect((await create({ crm_id: "acme-1_x", name: "n", apikey: "key1" }, RESELLER_TWO)).status).toBe(200);
+    expect((await create({ crm_id: "ACME-1_X", name: "n", apikey: "another-api-key-0001" })).status).toBe(400);
+    expect((await create({ crm_id: "acme-1_x", name: "n", apikey: "key1-of-the-company" }, RESELLER_TWO)).status).toBe(
+      200,
+    );
   });
 
   test("refuses the reseller's key and another company's", async () => {
     expect((await create({ crm_id: "c", name: "n", apikey: RESELLER_ONE.key })).status).toBe(400);
-    expect((await create({ crm_id: "c", name: "n", apikey: "k;ey1" })).status).toBe(400);
+    expect((await create({ crm_id: "c", name: "n", apikey: "k;ey1-of-the-company" })).status).toBe(400);
   });
 });
 
 test("lists companies with their zones counted", async () => {
-  await create({ crm_id: "beta", name: "Beta", apikey: "beta-key" });
+  await create({ crm_id: "beta", name: "Beta", apikey: "beta-api-key-0001" });
   for (const fqdn of ["one.example.org", "two.example.org"]) {
     await api.call("POST", `/api/v1/master_zone/${fqdn}`, zoneFields({ crm_id: "beta" }));
   }
@@ -84,33 +99,35 @@ test("the texts for companies that do not exist", async () => {
 
 describe("modifying a company", () => {
   test("changes only what is given, crm_id itself included", async () => {
-    await create({ crm_id: "gamma", name: "Gamma", apikey: "gamma-key" });
+    await create({ crm_id: "gamma", name: "Gamma", apikey: "gamma-api-key-0001" });
     expect((await company("PUT", "gamma", { name: "Gamma Ltd" })).body).toMatchObject({ name: "Gamma Ltd" });
-    expect((await company("PUT", "gamma", {})).body).toMatchObject({ name: "Gamma Ltd", apikey: "gamma-key" });
-    const renamed = await company("PUT", "GAMMA", { crm_id: "Delta", apikey: "delta key" });
+    expect((await company("PUT", "gamma", {})).body).toMatchObject({ name: "Gamma Ltd", apikey: "gamma-api-key-0001" });
+    const renamed = await company("PUT", "GAMMA", { crm_id: "Delta", apikey: "delta api-key-0001" });
     expect(renamed.body).toEqual({
       crm_id: "delta",
       name: "Gamma Ltd",
-      apikey: "deltakey",
+      apikey: "deltaapi-key-0001",
       suspended: false,
       domains: 0,
     });
     expect((await company("GET", "gamma")).status).toBe(400);
     const as = (key: string) => api.call("GET", "/api/v1/domain_list", undefined, { reseller: "one", key });
-    expect((await as("deltakey")).status).toBe(200);
-    expect((await as("gamma-key")).status).toBe(403);
+    expect((await as("deltaapi-key-0001")).status).toBe(200);
+    expect((await as("gamma-api-key-0001")).status).toBe(403);
   });
 
   test("refuses what is taken and what is wrong", async () => {
     expect((await company("PUT", "delta", { crm_id: "BETA" })).body).toEqual({ msg: "Company BETA already exists" });
-    expect((await company("PUT", "delta", { apikey: "beta-key" })).status).toBe(400);
+    expect((await company("PUT", "delta", { apikey: "beta-api-key-0001" })).status).toBe(400);
     expect((await company("PUT", "delta", { apikey: RESELLER_ONE.key })).status).toBe(400);
     expect((await company("PUT", "delta", { suspended: "yes" })).status).toBe(400);
-    expect((await company("PUT", "delta", { name: "same", apikey: "deltakey", crm_id: "delta" })).status).toBe(200);
+    expect((await company("PUT", "delta", { name: "same", apikey: "deltaapi-key-0001", crm_id: "delta" })).status).toBe(
+      200,
+    );
   });
 
   test("writes suspended to every zone, and the key keeps working", async () => {
-    const beta = { reseller: "one", key: "beta-key" };
+    const beta = { reseller: "one", key: "beta-api-key-0001" };
     const list = async () => (await api.call("GET", "/api/v1/domain_list", undefined, beta)).body.domain_list.length;
     expect(await list()).toBe(1);
     expect((await company("PUT", "beta", { suspended: true })).body.suspended).toBe(true);
@@ -140,7 +157,7 @@ describe("deleting a company", () => {
   });
 
   test("deletes its zones as well", async () => {
-    const { status, body } = await company("DELETE", "Beta", { apikey: "beta -key" });
+    const { status, body } = await company("DELETE", "Beta", { apikey: "beta -api-key-0001" });
     expect([status, body]).toEqual([200, { msg: "deleted", domains: 3 }]);
     expect((await company("GET", "beta")).status).toBe(400);
     expect((await api.call("GET", "/api/v1/soa/one.example.org")).status).toBe(400);
@@ -152,14 +169,14 @@ describe("deleting a company", () => {
 test.each([
   ["GET", "companies"],
   ["GET", "company/delta"],
-  ["POST", "company", { crm_id: "e", name: "E", apikey: "e" }],
+  ["POST", "company", { crm_id: "e", name: "E", apikey: "e-company-api-key" }],
   ["PUT", "company/delta", { name: "x" }],
-  ["DELETE", "company/delta", { apikey: "deltakey" }],
+  ["DELETE", "company/delta", { apikey: "deltaapi-key-0001" }],
   ["GET", "acls"],
   ["GET", "resolver_blocks"],
   ["GET", "active_rpz"],
 ])("%s %s is not for company keys", async (method, path, body?: unknown) => {
-  const answer = await api.call(method, `/api/v1/${path}`, body, { reseller: "one", key: "deltakey" });
+  const answer = await api.call(method, `/api/v1/${path}`, body, { reseller: "one", key: "deltaapi-key-0001" });
   expect(answer.status).toBe(403);
   expect(Object.keys(answer.body)).toEqual(["msg"]);
 });

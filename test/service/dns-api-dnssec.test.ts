@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { loadConfig } from "../../services/platform/config.ts";
 import { exportSignedZone } from "../../services/store/dns/zone-signed-file.ts";
 import { findAnyZone } from "../../services/store/dns/zones.ts";
-import { RESELLER_TWO, type RunningApi, SECRET, startApi, zoneFields } from "../support/dns-api.ts";
+import { KEY_RING, RESELLER_TWO, type RunningApi, startApi, zoneFields } from "../support/dns-api.ts";
 import { eventually, nameOf } from "../support/dns-server.ts";
 import { complaintsAbout } from "../support/dnssec.ts";
 import { operatorOf } from "../support/operator.ts";
@@ -16,7 +16,7 @@ beforeAll(async () => {
   await api.call("POST", "/api/v1/company", { crm_id: "acme", name: "Acme", apikey: "company-key-of-acme" });
   const config = loadConfig({ PALOMAR_RESOLVER: "127.0.0.1:1" });
   if (!config.ok) throw new Error(config.error.join());
-  palomar = operatorOf({ db: api.database.db, secret: SECRET, config: config.value });
+  palomar = operatorOf({ db: api.database.db, keyRing: KEY_RING, config: config.value });
 });
 afterAll(() => api.stop());
 
@@ -286,5 +286,30 @@ describe("keys in BIND's format", () => {
     expect(absent).toMatchObject({ status: 400, body: { msg: "keys.example has no key 99999" } });
     const invisible = await api.call("POST", `${path}/keys/1/export`, undefined, RESELLER_TWO);
     expect(invisible).toMatchObject({ status: 400, body: { msg: "keys.example does not exist" } });
+  });
+
+  test("that hold no key, or a revoked one, are refused with what is wrong, and change nothing", async () => {
+    const path = "/api/v1/dnssec/no-keys.example";
+    await makeZone("no-keys.example");
+    const [{ key_tag: tag }] = (await api.call("PUT", path, { enabled: true })).body.keys;
+    const { key, private: text } = (await api.call("POST", `${path}/keys/${tag}/export`)).body;
+    await api.call("PUT", path, { enabled: false });
+    const before = (await api.call("GET", "/api/v1/soa/no-keys.example")).body;
+    const scalar = (octets: Buffer) => text.replace(/^PrivateKey: .*$/m, `PrivateKey: ${octets.toString("base64")}`);
+    for (const [keys, msg] of [
+      [{ key, private: scalar(Buffer.alloc(33, 1)) }, "the .private file: PrivateKey has 33 octets, not 32"],
+      [{ key, private: scalar(Buffer.alloc(960, 1)) }, "the .private file: PrivateKey has 960 octets, not 32"],
+      [{ key, private: scalar(Buffer.alloc(32)) }, /^the \.private file: PrivateKey is not between 1 and the order/],
+      [
+        { key: key.replace("DNSKEY 257", "DNSKEY 385"), private: text },
+        /^key \d+ is revoked \(flags 385, RFC 5011\): /,
+      ],
+    ] as const) {
+      const refused = await api.call("POST", `${path}/keys`, { keys: [keys] });
+      expect(refused.status).toBe(400);
+      expect(refused.body.msg).toMatch(msg);
+    }
+    expect((await api.call("GET", path)).body).toMatchObject({ enabled: false, keys: [] });
+    expect((await api.call("GET", "/api/v1/soa/no-keys.example")).body).toEqual(before);
   });
 });

@@ -47,7 +47,7 @@ const anyValue = fc.oneof(
 );
 
 const OPERATIONS: readonly (readonly [string, string, Record<string, unknown>])[] = [
-  ["POST", "/api/v1/company", { crm_id: "fuzz", name: "Fuzz", apikey: "fuzz-key" }],
+  ["POST", "/api/v1/company", { crm_id: "fuzz", name: "Fuzz", apikey: "fuzz-key-0123456789" }],
   ["PUT", "/api/v1/company/acme", { name: "Acme", suspended: false }],
   ["DELETE", "/api/v1/company/acme", { apikey: "wrong" }],
   ["GET", "/api/v1/company/acme", { crm_id: "acme" }],

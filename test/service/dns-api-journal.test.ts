@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { startJournalUpkeep } from "../../services/dns-api/journal-upkeep.ts";
 import { registry } from "../../services/platform/metrics.ts";
 import { readZoneDifference } from "../../services/store/dns/transfer-differences.ts";
-import { pruneJournals } from "../../services/store/dns/zone-journal.ts";
+import { boundJournal, pruneJournals } from "../../services/store/dns/zone-journal.ts";
 import { type RunningApi, startApiWithCompany, zoneFields } from "../support/dns-api.ts";
 
 const LONG_AGO = new Date("2020-01-01T00:00:00Z");
@@ -62,4 +62,39 @@ test("the upkeep does it by the settings, counts it, and forgets old deletions",
   expect((await db("zone_deletions").select("deleted_at")).map(({ deleted_at }) => deleted_at > LONG_AGO)).toEqual([
     true,
   ]);
+});
+
+test("a journal that takes too much loses its oldest versions, and keeps the newest whatever that takes", async () => {
+  const { db } = api.database;
+  const id = await makeZone("large.example.org", 0);
+  const [{ octets }] = await db("zone_journal")
+    .where({ zone_id: id })
+    .orderBy("version", "desc")
+    .limit(1)
+    .select(db.raw("(octet_length(deleted) + octet_length(added))::int as octets"));
+  expect(await boundJournal(db, id, 2 * octets)).toBe(5);
+  expect(await serials("large.example.org")).toEqual([7, 6]);
+  expect(await boundJournal(db, id, 1)).toBe(1);
+  expect(await serials("large.example.org")).toEqual([7]);
+});
+
+test("a zone that is replaced by large files again and again takes no more of the disk", {
+  timeout: 300_000,
+}, async () => {
+  const { db } = api.database;
+  const name = "replaced.example.org";
+  await api.call("POST", `/api/v1/master_zone/${name}`, zoneFields());
+  const { id } = await db("zones").where({ name }).first("id");
+  // A version of some 50 MiB: 10,500 long texts go and as many come.
+  const text = (letter: string) =>
+    `@ NS ns1.example.net.\n$GENERATE 1-10500 t$ TXT ${`"${letter.repeat(240)}" `.repeat(10)}\n`;
+  for (const letter of "abcdefg") {
+    const answer = await api.call("PUT", `/api/v1/zone_file/${name}`, text(letter));
+    expect(answer.status).toBe(200);
+  }
+  const [{ octets }] = await db("zone_journal")
+    .where({ zone_id: id })
+    .select(db.raw("sum(octet_length(deleted) + octet_length(added))::int as octets"));
+  expect(octets).toBeGreaterThan(128 * 2 ** 20);
+  expect(octets).toBeLessThanOrEqual(256 * 2 ** 20);
 });

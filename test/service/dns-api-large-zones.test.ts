@@ -1,3 +1,4 @@
+import { type IncomingMessage, request } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type RunningApi, startApiWithCompany, zoneFields } from "../support/dns-api.ts";
@@ -67,4 +68,50 @@ test("a client that goes away in the middle leaves no transaction behind", async
       .whereNotNull("xact_start")
       .whereRaw("datname = current_database() and backend_type = 'client backend' and pid <> pg_backend_pid()");
   await eventually(transactions, (open) => open.length === 0);
+});
+
+test("a caller whose clients trickle has no third of them, and keeps no other caller from a large read", async () => {
+  const text = "x".repeat(250);
+  const long = `@ NS ns1.example.net.\n$GENERATE 1-20000 g$ TXT ${`"${text}" `.repeat(4)}\n`;
+  expect((await api.call("PUT", "/api/v1/zone_file/copy.example.org", long)).status).toBe(200);
+  const headers = { Authorization: "key-of-reseller-one", Reseller: "one" };
+  const open = () =>
+    new Promise<IncomingMessage>((resolve, reject) => {
+      const url = `${api.url}/api/v1/zone_file/copy.example.org`;
+      request(url, { headers, agent: false }, resolve).on("error", reject).end();
+    });
+  const trickling = [await open(), await open()];
+  const timer = setInterval(() => {
+    for (const response of trickling) response.read(1);
+  }, 20);
+  try {
+    const third = await open();
+    expect([third.statusCode, third.headers["retry-after"]]).toEqual([429, "5"]);
+    third.resume();
+    const company = { key: "acme-api-key-0001", reseller: "one" };
+    const whole = await api.call("GET", "/api/v1/zone_file/copy.example.org", undefined, company);
+    expect(whole.status).toBe(200);
+    expect(whole.text.match(/\n/g)?.length).toBeGreaterThan(20_000);
+  } finally {
+    clearInterval(timer);
+    for (const response of trickling) response.destroy();
+  }
+  await eventually(
+    async () => {
+      const response = await open();
+      response.destroy();
+      return response.statusCode;
+    },
+    (status) => status === 200,
+  );
+});
+
+test("pages of a large history wait for each other, by what they come to; of one caller a few at most", async () => {
+  const company = { key: "acme-api-key-0001", reseller: "one" };
+  const read = () => api.call("GET", "/api/v1/zone_history/copy.example.org?limit=1", undefined, company);
+  const answers = await Promise.all(Array.from({ length: 6 }, read));
+  expect(answers.map(({ status }) => status)).toContain(200);
+  const refused = answers.filter(({ text }) => text.includes("zone_files_in_work"));
+  expect(refused.map(({ status }) => status)).toEqual([429, 429]);
+  expect((await read()).body.history[0].added).toHaveLength(20_000);
 });

@@ -1,6 +1,8 @@
 import { connect } from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { makeDnsEndpoints } from "../../services/dns-api/app.ts";
+import { CallerQuotas } from "../../services/dns-api/caller-quotas.ts";
+import { LargeWork } from "../../services/dns-api/large-work.ts";
 import { ZoneAnnouncer } from "../../services/dns-api/zone-announcer.ts";
 import { openListenConnection } from "../../services/platform/db.ts";
 import { addAcl } from "../../services/store/dns/acls.ts";
@@ -8,10 +10,10 @@ import { putResolverBlock } from "../../services/store/dns/resolver-blocks.ts";
 import { ZONES_CHANNEL } from "../../services/store/dns/zone-notices.ts";
 import { callApi } from "../support/api-client.ts";
 import {
+  KEY_RING,
   RESELLER_ONE,
   RESELLER_TWO,
   type RunningApi,
-  SECRET,
   startApi,
   startApiWithCompany,
   zoneFields,
@@ -45,8 +47,8 @@ describe("checks come in order", () => {
     { key: RESELLER_ONE.key },
     { reseller: "two", key: RESELLER_ONE.key },
     { reseller: "one", key: "" },
-    { reseller: "nobody", key: "acme-key" },
-    { reseller: "two", key: "acme-key" },
+    { reseller: "nobody", key: "acme-api-key-0001" },
+    { reseller: "two", key: "acme-api-key-0001" },
   ])("refuses the credentials %j", async (as) => {
     const { status, body } = await api.call("GET", "/api/v1/domain_list", undefined, as);
     expect([status, Object.keys(body)]).toEqual([403, ["msg"]]);
@@ -95,12 +97,13 @@ describe("checks come in order", () => {
     expect(answers.length - refused.length).toBeLessThanOrEqual(5 * (seconds + 1));
     expect(refused.length).toBeGreaterThan(0);
     expect(Number(refused[0]?.headers["retry-after"])).toBeGreaterThanOrEqual(1);
+    expect((await ask(RESELLER_TWO)).status).toBe(200);
     for (let attempt = 0; attempt < 30; attempt += 1)
       expect((await ask({ ...RESELLER_TWO, key: "x" })).status).toBe(403);
     const { status, headers, body } = await ask({ ...RESELLER_TWO, key: "x" });
     expect([status, body]).toEqual([429, { msg: "too many requests" }]);
     expect(Number(headers["retry-after"])).toBeGreaterThanOrEqual(1);
-    // Whoever has the right key is not shut out by a neighbour behind the same address.
+    // Whoever had the right key there before is not shut out by a neighbour behind the same address.
     expect((await ask(RESELLER_TWO)).status).toBe(200);
     await limited.stop();
   });
@@ -120,12 +123,12 @@ describe("what the operator sets", () => {
   test("ACLs are shown without secrets", async () => {
     const tsig = { name: "transfer.example", algorithm: "hmac-sha256", secret: Buffer.from("a secret") } as const;
     const acl = { resellerId: "one", blocks: ["192.0.2.1/32", "2001:db8::/32"], notify: ["192.0.2.1:53"] };
-    expect((await addAcl(api.database.db, SECRET, { ...acl, name: "b", tsig, zones: ["a.example.org"] })).ok).toBe(
+    expect((await addAcl(api.database.db, KEY_RING, { ...acl, name: "b", tsig, zones: ["a.example.org"] })).ok).toBe(
       true,
     );
-    expect((await addAcl(api.database.db, SECRET, { ...acl, name: "a", tsig: null, zones: null })).ok).toBe(true);
-    expect((await addAcl(api.database.db, SECRET, { ...acl, name: "a", tsig: null, zones: null })).ok).toBe(false);
-    expect((await addAcl(api.database.db, SECRET, { ...acl, name: "c", tsig, zones: null })).ok).toBe(false);
+    expect((await addAcl(api.database.db, KEY_RING, { ...acl, name: "a", tsig: null, zones: null })).ok).toBe(true);
+    expect((await addAcl(api.database.db, KEY_RING, { ...acl, name: "a", tsig: null, zones: null })).ok).toBe(false);
+    expect((await addAcl(api.database.db, KEY_RING, { ...acl, name: "c", tsig, zones: null })).ok).toBe(false);
     const { body } = await api.call("GET", "/api/v1/acls");
     const blocks = ["192.0.2.1/32", "2001:db8::/32"];
     expect(body).toEqual({
@@ -186,10 +189,12 @@ describe("the OpenAPI document", () => {
     const announcer = new ZoneAnnouncer(db, () => {});
     const routes = makeDnsEndpoints({
       db,
-      secret: SECRET,
+      keyRing: KEY_RING,
       clock: api.clock,
       announcer,
       lookUpDs: async () => undefined,
+      quotas: new CallerQuotas({ db, clock: api.clock, limitLoopback: false }),
+      largeWork: new LargeWork(),
     }).map(({ method, path }) => `${method} /api/v1${path.replaceAll(/:(\w+)/g, "{$1}")}`);
     expect(described.sort()).toEqual(routes.sort());
     const bare = routes.map((route) => route.replace("/api/v1", "").replaceAll(/\{\w+\}/g, "*"));

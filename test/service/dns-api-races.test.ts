@@ -86,13 +86,13 @@ test("one zone is created once, whoever asks", async () => {
     Array.from({ length: 10 }, () => api.call("POST", "/api/v1/master_zone/once.example.org", zoneFields())),
   );
   expect(answers.filter(({ status }) => status === 200)).toHaveLength(1);
-  const crm = { crm_id: "once", name: "Once", apikey: "once-key" };
+  const crm = { crm_id: "once", name: "Once", apikey: "once-api-key-0001" };
   const companies = await Promise.all(Array.from({ length: 10 }, () => api.call("POST", "/api/v1/company", crm)));
   expect(companies.filter(({ status }) => status === 200)).toHaveLength(1);
 });
 
 test("a company that is suspended, resumed and deleted amid changes leaves no zone behind", async () => {
-  const company = { crm_id: "busy", name: "Busy", apikey: "busy-key" };
+  const company = { crm_id: "busy", name: "Busy", apikey: "busy-api-key-0001" };
   await api.call("POST", "/api/v1/company", company);
   const makeZone = (index: number) =>
     api.call("POST", `/api/v1/master_zone/busy${index}.example.org`, zoneFields({ crm_id: "busy" }));
@@ -104,7 +104,7 @@ test("a company that is suspended, resumed and deleted amid changes leaves no zo
     ),
     ...[true, false, true].map((suspended) => api.call("PUT", "/api/v1/company/busy", { suspended })),
     ...Array.from({ length: 5 }, (_, index) => makeZone(index + 5)),
-    api.call("DELETE", "/api/v1/company/busy", { apikey: "busy-key" }),
+    api.call("DELETE", "/api/v1/company/busy", { apikey: "busy-api-key-0001" }),
   ]);
   for (const { status, text } of answers) expect([200, 400], text).toContain(status);
   const left = await api.database.db("zones").whereLike("name", "busy%").select("name");

@@ -108,7 +108,7 @@ describe("the history", () => {
       "POST",
       `/api/v1/update_soa/acme/${zone}/ns2.example.net/h.example.net/9/1/2/3/4/5`,
       undefined,
-      { reseller: "one", key: "acme-key" },
+      { reseller: "one", key: "acme-api-key-0001" },
     );
     expect(changed.status).toBe(200);
     const entries = await history();

@@ -21,7 +21,7 @@ beforeAll(async () => {
   await addZoneOwner(database);
   const config = loadConfig({ PALOMAR_RESOLVER: "127.0.0.1:1" });
   if (!config.ok) throw new Error(config.error.join());
-  palomar = operatorOf({ db: database.db, secret: SIGNER.secret, config: config.value });
+  palomar = operatorOf({ db: database.db, keyRing: SIGNER.keyRing, config: config.value });
 });
 afterAll(async () => {
   await database.drop();
@@ -125,6 +125,26 @@ describe("palomar dnssec key", () => {
     const secretOf = (path: string) => /^PrivateKey: (.*)$/m.exec(readFileSync(path, "utf8"))?.[1];
     expect(secretOf(paths.private)).toBe(secretOf(join(folder, `${ksk}.private`)));
     expect((await palomar("dnssec", "key", "export", zone, tag, "--folder", out)).refused).toMatch(/EEXIST/);
+  });
+});
+
+describe("palomar dnssec key import", () => {
+  it("refuses what is no key, and a revoked one, and changes nothing", async () => {
+    const zone = "no-key.example";
+    await putZone(database, zone, ["@ NS ns1", "ns1 A 192.0.2.53"]);
+    const { keys } = await shown("enable", zone);
+    const exported = await palomar("dnssec", "key", "export", zone, String(keys[0]!.key_tag), "--folder", folder);
+    const paths = exported.json as { readonly key: string; readonly private: string };
+    const [key, text] = [readFileSync(paths.key, "utf8"), readFileSync(paths.private, "utf8")];
+    await shown("disable", zone, "--force");
+    const scalar = Buffer.alloc(33, 1).toString("base64");
+    writeFileSync(paths.private, text.replace(/^PrivateKey: .*$/m, `PrivateKey: ${scalar}`));
+    const refused = await palomar("dnssec", "key", "import", zone, paths.private);
+    expect(refused.refused).toBe("the .private file: PrivateKey has 33 octets, not 32");
+    writeFileSync(paths.private, text);
+    writeFileSync(paths.key, key.replace("DNSKEY 257", "DNSKEY 385"));
+    expect((await palomar("dnssec", "key", "import", zone, paths.private)).refused).toMatch(/is revoked \(flags 385/);
+    expect((await shown("show", zone)).enabled).toBe(false);
   });
 });
 

@@ -90,7 +90,7 @@ async function expectSound(domain: string): Promise<void> {
   expect(complaintsAbout(domain, exported!.text, new Date(nowMs))).toEqual({});
 }
 
-describe("a parent that is hosted here for the same reseller", () => {
+describe("a parent that is hosted here for the same company", () => {
   it("has the first DS, follows a rollover, and loses it when it is not wanted any more", async () => {
     const { child, parentName } = await putPair("follow.example", { layout: "ksk-zsk" });
     expect(await dsTags(parentName)).toEqual([]);
@@ -218,7 +218,7 @@ describe("a parent that is hosted here for the same reseller", () => {
     const { child, parentName } = await putPair("company.example");
     await pass(child, 3 * HOUR);
     const company = { resellerId: SCOPE.resellerId, crmId: "leaving" };
-    await addCompany(database.db, SIGNER.secret, { ...company, name: "L", apikey: "leavingkey" });
+    await addCompany(database.db, SIGNER.keyRing, { ...company, name: "L", apikey: "leavingkey" });
     const row = await database
       .db("companies")
       .where({ reseller_id: company.resellerId, crm_id: company.crmId })
@@ -245,13 +245,52 @@ describe("a parent that is hosted here for the same reseller", () => {
   });
 });
 
+describe("a zone below another company's", () => {
+  /** A signed parent of the usual company, and a signed child of another one of the same reseller. */
+  async function putStrangers(parent: string, madeBy: "reseller" | "company" | null): Promise<SigningTarget> {
+    const company = { resellerId: SCOPE.resellerId, crmId: "neighbour" };
+    await addCompany(database.db, SIGNER.keyRing, { ...company, name: "N", apikey: "neighbours-key" });
+    await putZone(database, parent, PARENT);
+    expect(await enableSigning(database.db, targetOf(parent), {})).toMatchObject({ ok: true });
+    const child = targetOf(`sub.${parent}`);
+    const text = `$TTL 300\n@ SOA ns1 hostmaster 7 7200 3600 1209600 60\n${CHILD.join("\n")}\n`;
+    expect(await importZone(database.db, company, child, text, new Date(nowMs))).toMatchObject({ ok: true });
+    await database.db("zones").where({ name: child.domain }).update({ made_by: madeBy });
+    expect(await enableSigning(database.db, child, {})).toMatchObject({ ok: true });
+    return child;
+  }
+
+  it("has its DS there by itself where the reseller put it there", async () => {
+    const child = await putStrangers("wish.example", "reseller");
+    expect(await pass(child, 3 * HOUR)).toEqual([child.domain, "wish.example"]);
+    expect(await dsTags("wish.example")).toHaveLength(1);
+  });
+
+  it.each(["company", null] as const)(
+    "made by %s neither writes to it nor believes it, nor takes its DS along",
+    async (madeBy) => {
+      const parent = `${madeBy ?? "unknown"}.example`;
+      const child = await putStrangers(parent, madeBy);
+      await pass(child, 3 * HOUR);
+      expect(await dsTags(parent)).toEqual([]);
+      expect(await readHostedDs(database.db, child.apex)).toBeUndefined();
+      // Put there by the owner of the zone above.
+      await putZone(database, parent, [...PARENT, `sub DS ${await dsText(child)}`]);
+      const before = (await zoneOf(parent)).soa.serial;
+      expect(await deleteZone(database.db, child)).toMatchObject({ ok: true, value: { parentIds: [] } });
+      expect(await dsTags(parent)).toHaveLength(1);
+      expect((await zoneOf(parent)).soa.serial).toBe(before);
+    },
+  );
+});
+
 it("another reseller's zone above is no parent: neither written to nor believed", async () => {
   const [parent, child] = ["stranger.example", "sub.stranger.example"];
   // The zone below was there first.
   await putZone(database, child, CHILD);
   const owner = { resellerId: "other", crmId: "other" };
   await addReseller(database.db, { id: owner.resellerId, name: "O", rpzLicence: false, keyHash: Buffer.from("o") });
-  await addCompany(database.db, SIGNER.secret, { ...owner, name: "O", apikey: "key of the other" });
+  await addCompany(database.db, SIGNER.keyRing, { ...owner, name: "O", apikey: "key of the other" });
   const text = `$TTL 300\n@ SOA ns1 hostmaster 7 7200 3600 1209600 60\n${PARENT.join("\n")}\n`;
   const target = { ...targetOf(parent), scope: { resellerId: owner.resellerId } };
   expect(await importZone(database.db, owner, target, text, new Date(nowMs))).toMatchObject({ ok: true });

@@ -7,6 +7,7 @@ import type { LookUpDs } from "../../services/platform/ds-lookup.ts";
 import { readSigning, type StoredKey } from "../../services/store/dns/dnssec-keys.ts";
 import { wishForDs } from "../../services/store/dns/dnssec-parent.ts";
 import { firstExpiry, readAllDerived } from "../../services/store/dns/dnssec-records.ts";
+import { replaceZone } from "../../services/store/dns/zone-files.ts";
 import { readHistory } from "../../services/store/dns/zone-history.ts";
 import { exportSignedZone } from "../../services/store/dns/zone-signed-file.ts";
 import type { SigningTarget } from "../../services/store/dns/zone-signing-state.ts";
@@ -123,6 +124,37 @@ describe("the first DS", () => {
     expect(await states()).toEqual(["csk 13 active"]);
     expect((await keys())[0]!.hasDs).toBe(true);
   });
+
+  it.each([
+    ["a record of a large TTL was deleted", ["@ NS ns1", "ns1 60 A 192.0.2.53"], 300],
+    ["its TTL was lowered", ["@ NS ns1", "ns1 60 A 192.0.2.53", "large 60 A 192.0.2.1"], 300],
+    ["the SOA's TTL was lowered", ["@ NS ns1", "ns1 60 A 192.0.2.53"], 60],
+  ] as const)(
+    "is not asked for while caches may have what the zone was before it was signed: %s",
+    async (_, records, ttl) => {
+      const isSoa = ttl === 60;
+      const file = (soaTtl: number, lines: readonly string[]) =>
+        `$TTL 300\n@ ${soaTtl} SOA ns1 hostmaster 1 7200 3600 1209600 60\n${lines.join("\n")}\n`;
+      const put = async (text: string) =>
+        expect(await replaceZone(database.db, target, { text }, new Date(nowMs))).toMatchObject({ ok: true });
+      const large = isSoa ? [] : [`large ${DAY / 1000} A 192.0.2.1`];
+      await put(file(isSoa ? DAY / 1000 : ttl, ["@ NS ns1", "ns1 60 A 192.0.2.53", ...large]));
+      nowMs += HOUR;
+      await put(file(ttl, records));
+      // The journal may be gone by the time when the zone is signed, or the change may have been too large for it.
+      await database.db("zone_journal").delete();
+      nowMs += HOUR;
+      await sign();
+      const [key] = await keys();
+      const cachedUntil = nowMs - HOUR + DAY;
+      expect(key!.due!.getTime()).toBeGreaterThanOrEqual(cachedUntil);
+      expect(key!.due!.getTime()).toBeLessThanOrEqual(cachedUntil + HOUR);
+      await pass(22 * HOUR);
+      expect(await states()).toEqual(["csk 13 published"]);
+      await pass(2 * HOUR);
+      expect(await states()).toEqual(["csk 13 ready"]);
+    },
+  );
 
   it("that nobody has validated is shown, and brings no key into use, nor any out of it", async () => {
     await sign();

@@ -158,11 +158,14 @@ describe("campania_apikey", () => {
     const inQuery = await api.north.call("POST", `/v1/campania_apikey?numid=${numid}`, { apikey: "clave-nueva-2" });
     expect(inQuery.body).toEqual({ status: "ok", numid, camp_apikey: "clave-nueva-2" });
 
-    const login = (key: string) => authenticateCampaign(api.db, "north", numid, hashApiKey(api.secret, key));
+    const login = (key: string) =>
+      authenticateCampaign(api.db, "north", numid, hashApiKey(api.keyRing, "campaign", key));
     expect(await login("clave-nueva-2")).toMatchObject({ numid, instanceId: api.north.id });
     expect(await login("clave-nueva-1")).toBeUndefined();
     expect(await login(camp_apikey)).toBeUndefined();
-    expect(await authenticateCampaign(api.db, "south", numid, hashApiKey(api.secret, "clave-nueva-2"))).toBeUndefined();
+    expect(
+      await authenticateCampaign(api.db, "south", numid, hashApiKey(api.keyRing, "campaign", "clave-nueva-2")),
+    ).toBeUndefined();
   });
 
   test("refuses what is not there, not of type api, or no key", async () => {

@@ -51,7 +51,7 @@ describe("credentials", () => {
     ["no key", {}],
     ["an empty key", { Authorization: "" }],
     ["an unknown key", { Authorization: "nobody" }],
-    ["the other instance's key", { Authorization: "key-of-south" }],
+    ["the other instance's key", { Authorization: "api-key-of-south" }],
   ])("%s is 403", async (_, headers) => {
     const answer = await api.north.call("GET", "/v1/version", undefined, { Authorization: "", ...headers });
     expect(answer.status).toBe(403);
@@ -63,7 +63,7 @@ describe("credentials", () => {
       { Host: "127.0.0.1:8025" },
       { Host: "NORTH.TEST:8025" },
       { Host: "north.test." },
-      { Authorization: "Bearer key-of-north" },
+      { Authorization: "Bearer api-key-of-north" },
     ];
     for (const headers of requests) {
       const answer = await api.north.call("GET", "/v1/version/", undefined, headers);

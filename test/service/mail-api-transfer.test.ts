@@ -1,4 +1,5 @@
 import { Readable } from "node:stream";
+import { parse } from "csv-parse/sync";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type EmailAddress, validateAddress } from "../../services/core/mail/address.ts";
 import { acceptSend } from "../../services/store/mail/batches.ts";
@@ -168,7 +169,23 @@ test("an export read in again by another instance gives the same export", async 
     valor: `custom ${name}`,
   }));
   const written = await api.north.call("POST", "/v1/contacto", { email, campos });
+  // What a spreadsheet would evaluate, and what looks like the mark against it.
+  const formulas = { nombre: "=1+1", apellido: "'=1+1", localidad: "@SUM(A1)", profesion: " -2" };
+  const phones = [
+    { nombre: "TELEFONO", valor: "+34600123123" },
+    { nombre: "=NAME", valor: "\t=cmd|' /C calc'!A0" },
+  ];
+  const cautious = await api.north.call("POST", "/v1/contacto", {
+    email: "+formula@example.org",
+    ...formulas,
+    campos: phones,
+  });
   const csv = await dump(api.north.id);
+  const cells = (parse(csv, { bom: true }) as string[][]).flat();
+  expect(cells.filter((cell) => /^[\t\r]|^[\s\ufeff]*[=+\-@]/.test(cell))).toEqual([]);
+  expect(cells).toEqual(
+    expect.arrayContaining(["'+formula@example.org", "'=1+1", "''=1+1", "'+34600123123", "'=NAME"]),
+  );
   expect(csv.match(/own/g)).toHaveLength(2);
   expect(csv).not.toContain("native code");
   expect(csv.split("\r\n")[0]).toMatch(
@@ -179,6 +196,8 @@ test("an export read in again by another instance gives the same export", async 
   const lines = (text: string) => text.split("\r\n").sort();
   expect(lines(await dump(api.south.id))).toEqual(lines(csv));
   const { contacto } = (await api.south.call("GET", `/v1/contacto/${email}`)).body;
+  const again = (await api.south.call("GET", "/v1/contacto/+formula@example.org")).body.contacto;
+  expect(again).toMatchObject({ ...formulas, campos: cautious.body.contacto.campos });
   expect(contacto).toMatchObject({ campos: written.body.contacto.campos, nombre: "", ciudad: "", grupos: [] });
 });
 

@@ -20,9 +20,9 @@ afterAll(async () => {
 });
 
 test("a flood of notices, while the mailbox is polled, is one thing to do", async () => {
-  const { db, secret } = stack.context;
+  const { db, keyRing } = stack.context;
   const imap = await serveNotices();
-  await saveMailbox(db, secret, { ...MAILBOX, port: imap.port });
+  await saveMailbox(db, keyRing, { ...MAILBOX, port: imap.port });
   const longAgo = new Date(0);
   const polledNow = { polled_at: longAgo, lease_until: new Date(Date.now() + 3_600_000) };
   await db("mailboxes").update({ ...polledNow, next_poll_at: new Date(Date.now() + 3_600_000) });

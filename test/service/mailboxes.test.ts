@@ -1,12 +1,15 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { Command } from "commander";
 import { ImapFlow } from "imapflow";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { start as startBounce } from "../../services/bounce/main.ts";
+import { loadInboundPolicy } from "../../services/bounce/policy.ts";
 import { CommandRefused } from "../../services/cli/command-errors.ts";
 import { registerMailboxCommand } from "../../services/cli/commands/mailbox.ts";
 import type { CommandRuntime } from "../../services/cli/runtime.ts";
+import { KeyRing } from "../../services/core/key-ring.ts";
 import { makeBounceToken } from "../../services/core/mail/tokens.ts";
 import { dovecotMissing, startDovecot, type TestDovecot } from "../support/dovecot.ts";
 import { MAIL_SERVICES, type MailStack, startMailStack } from "../support/mail-stack.ts";
@@ -113,7 +116,10 @@ describe.skipIf(dovecotMissing !== undefined)(title, () => {
 
   test("a forged token names nobody, whatever field it stands in", async () => {
     const token = await deliver("safe@example.net");
-    const forged = makeBounceToken("another secret", { deliveryId: "1", expiresAt: new Date(Date.now() + 86_400_000) });
+    const forged = makeBounceToken(KeyRing.ofSecret("another secret"), {
+      deliveryId: "1",
+      expiresAt: new Date(Date.now() + 86_400_000),
+    });
     const bounceDomain = stack.context.config.bounceDomain;
     await imap.append("Forged", report(`${forged}@${bounceDomain}`, "", "safe@example.net"));
     await imap.append("Forged", report(`${token.slice(0, -1)}x@${bounceDomain}`, forged, "safe@example.net"));
@@ -127,6 +133,64 @@ describe.skipIf(dovecotMissing !== undefined)(title, () => {
     const inbound = await db()("inbound_messages").where("source", "like", "forged/%").select("feedback_address");
     expect(inbound).toEqual(Array(2).fill({ feedback_address: imap.user }));
     await palomar("mailbox", "remove", "forged");
+  });
+
+  test("what is larger than reports are is put aside unread, and nothing of it kept", async () => {
+    const token = await deliver("huge@example.net");
+    const large = Buffer.concat([
+      Buffer.from(`Subject: b+x\r\n\r\n`),
+      Buffer.alloc(3 * 2 ** 20, "x".repeat(70).concat("\r\n")),
+    ]);
+    await imap.append("Huge", large);
+    // A report may bring a whole message back: its beginning counts.
+    const bounce = report(`${token}@${stack.context.config.bounceDomain}`, "", "huge@example.net");
+    await imap.append("Huge", Buffer.concat([bounce, large]));
+    await palomar("mailbox", "add", "huge", ...server(), "--folder", "Huge", "--processed", "Taken");
+    await eventually(
+      () => eventsOf("huge@example.net"),
+      (events) => events.includes("rebote_hard"),
+    );
+    await polled("huge", new Date(0));
+    expect((await imap.count("Huge")).messages).toBe(0);
+    const stored = await db()("inbound_messages").where("source", "like", "huge/%").select("octets");
+    expect(stored.map(({ octets }) => octets.length)).toEqual([2 ** 20]);
+    await palomar("mailbox", "remove", "huge");
+  });
+
+  test("where there is no room messages stay in the mailbox, and bounces are taken all the same", async () => {
+    const waiting = {
+      state: "leased",
+      lease_until: new Date(Date.now() + 3_600_000),
+      mail_from: "",
+      feedback_address: "x",
+    };
+    const { waiting: room } = loadInboundPolicy().feedback;
+    await db().raw(
+      `insert into inbound_messages (state, lease_until, mail_from, feedback_address, octets)
+       select ?, ?, ?, ?, '' from generate_series(1, ?)`,
+      [waiting.state, waiting.lease_until, waiting.mail_from, waiting.feedback_address, room.messages],
+    );
+    const token = await deliver("full@example.net");
+    const complaint = `Content-Type: message/feedback-report\r\n\r\nFeedback-Type: abuse\r\nUser-Agent: x\r\nOriginal-Mail-From: <${token}@x>\r\n`;
+    await imap.append("Full", Buffer.from(complaint));
+    await imap.append("Full", report(`${token}@${stack.context.config.bounceDomain}`, "", "full@example.net"));
+    await palomar("mailbox", "add", "full", ...server(), "--folder", "Full", "--processed", "Taken");
+    await eventually(
+      () => eventsOf("full@example.net"),
+      (events) => events.includes("rebote_hard"),
+    );
+    await polled("full", new Date(0));
+    expect((await imap.count("Full")).messages).toBe(1);
+    await db()("inbound_messages").where({ feedback_address: "x" }).delete();
+    const again = new Date();
+    await sleep(1_100);
+    await pollNow("full");
+    await polled("full", again);
+    await eventually(
+      () => eventsOf("full@example.net"),
+      (events) => events.includes("queja"),
+    );
+    await palomar("mailbox", "remove", "full");
   });
 
   test("what goes wrong is told to the operator, and nothing is taken", async () => {
@@ -240,13 +304,14 @@ Diagnostic-Code: smtp; 550 5.1.1 no such user
     const refuse = (text: string): never => {
       throw new CommandRefused(text);
     };
-    const { secret, config } = stack.context;
+    const { keyRing, config } = stack.context;
     const runtime: CommandRuntime = {
       config,
-      withDatabase: (use) => use({ db: db(), secret, config }),
+      withDatabase: (use) => use({ db: db(), keyRing, config }),
       print: (json) => {
         printed = json;
       },
+      printEach: () => Promise.reject(new Error("not used")),
       note: () => {},
       refuse,
       misused: refuse,

@@ -91,7 +91,7 @@ describe("mailboxes of the sandbox", () => {
       expect(report.mailFrom).toBe("");
       const [localPart = "", domain] = report.rcptTo[0]!.split("@");
       expect(domain).toBe("bounces.localhost");
-      expect(readBounceToken(stack.context.secret, localPart, new Date()).ok).toBe(true);
+      expect(readBounceToken(stack.context.keyRing, localPart, new Date()).ok).toBe(true);
       const finding = await interpret(report.octets);
       expect(finding).toMatchObject({
         kind: "dsn",
@@ -113,7 +113,7 @@ describe("mailboxes of the sandbox", () => {
     const finding = await interpret(report.octets);
     expect(finding).toMatchObject({ kind: "arf", feedbackType: "abuse" });
     const token = finding.original?.headers.get("x-delivery-token") ?? "";
-    expect(readBounceToken(stack.context.secret, token, new Date()).ok).toBe(true);
+    expect(readBounceToken(stack.context.keyRing, token, new Date()).ok).toBe(true);
     expect(finding.original?.headers.get("return-path")).toContain(token);
   });
 

@@ -1,9 +1,11 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { hashApiKey } from "../../services/core/api-key.ts";
+import { formatKeyFile } from "../../services/core/key-file.ts";
+import { KeyRing } from "../../services/core/key-ring.ts";
 import { makeBounceToken, makeToken, readBounceToken, readToken } from "../../services/core/mail/tokens.ts";
-import { makeKeyring, open, seal, secretsOf } from "../../services/core/secret-box.ts";
+import { open, seal } from "../../services/core/secret-box.ts";
 import { queryRows } from "../../services/platform/db.ts";
-import { withApiKeySecret } from "../../services/store/api-key-secret.ts";
+import { completeKeyRing } from "../../services/store/deployment-keys.ts";
 import { addCompany, findCompany } from "../../services/store/dns/companies.ts";
 import { addReseller } from "../../services/store/dns/resellers.ts";
 import { addInstance } from "../../services/store/mail/instances.ts";
@@ -11,9 +13,21 @@ import { SEALED_COLUMNS } from "../../services/store/sealed-columns.ts";
 import { resealAll } from "../../services/store/sealed-values.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 
-const OLD = "the secret that was in force";
-const NEW = "the secret that takes its place";
-const NEXT = "and the one after that one";
+const OLD_SECRET = "the secret that was in force";
+const NEW_SECRET = "the secret that takes its place";
+const NEXT_SECRET = "and the one after that one";
+const OLD = KeyRing.ofSecret(OLD_SECRET);
+const NEW = KeyRing.ofSecret(NEW_SECRET);
+const NEXT = KeyRing.ofSecret(NEXT_SECRET);
+const BOTH = KeyRing.ofSecret(NEW_SECRET, [OLD_SECRET]);
+const STRANGER = KeyRing.ofSecret("quite another secret");
+
+/** What a service has that is started with a file of its own. */
+function fileOf(keyRing: KeyRing, service: string): KeyRing {
+  const read = KeyRing.parse(formatKeyFile(keyRing, service));
+  if (!read.ok) throw new Error(read.error);
+  return read.value;
+}
 
 let database: TestDatabase;
 
@@ -37,37 +51,46 @@ it("every sealed column is known, so that none is left behind", async () => {
 it("tokens of the secret before are accepted as long as it is named, and new ones are made with the new", () => {
   const now = new Date("2026-11-20T12:00:00Z");
   const claims = { deliveryId: 7n, expiresAt: new Date("2026-12-20T00:00:00Z") };
-  const both = makeKeyring([NEW, OLD]);
-  expect(readToken(both, "click", makeToken(OLD, "click", "x")).ok).toBe(true);
-  expect(readBounceToken(both, makeBounceToken(OLD, claims), now).ok).toBe(true);
-  expect(readToken(NEW, "click", makeToken(both, "click", "x")).ok).toBe(true);
-  expect(readBounceToken(NEW, makeBounceToken(both, claims), now).ok).toBe(true);
-  expect(readToken(NEW, "click", makeToken(OLD, "click", "x"))).toMatchObject({ error: "forged" });
-  expect(open(both, "p", seal(OLD, "p", "x")).ok && open(NEW, "p", seal(both, "p", "x")).ok).toBe(true);
-  expect(open(both, "other", seal(OLD, "p", "x"))).toMatchObject({ error: "forged" });
-  expect(secretsOf(makeKeyring([NEW, OLD], "root"))).toEqual([NEW, OLD]);
+  expect(readToken(BOTH, "tracking-click", makeToken(OLD, "tracking-click", "x")).ok).toBe(true);
+  expect(readBounceToken(BOTH, makeBounceToken(OLD, claims), now).ok).toBe(true);
+  expect(readToken(NEW, "tracking-click", makeToken(BOTH, "tracking-click", "x")).ok).toBe(true);
+  expect(readBounceToken(NEW, makeBounceToken(BOTH, claims), now).ok).toBe(true);
+  expect(readToken(NEW, "tracking-click", makeToken(OLD, "tracking-click", "x"))).toMatchObject({ error: "forged" });
+  const sealed = seal(OLD, "dkim-key", "x");
+  expect(open(BOTH, "dkim-key", sealed).ok && open(NEW, "dkim-key", seal(BOTH, "dkim-key", "x")).ok).toBe(true);
+  expect(open(BOTH, "tsig-key", sealed)).toMatchObject({ error: "forged" });
+  expect(open(BOTH.current(), "dkim-key", sealed)).toMatchObject({ error: "forged" });
+});
+
+it("a service with a file of its own, made of both, reads what either made", () => {
+  const now = new Date("2026-11-20T12:00:00Z");
+  const claims = { deliveryId: 7n, expiresAt: new Date("2026-12-20T00:00:00Z") };
+  const bounce = fileOf(BOTH, "bounce");
+  for (const made of [OLD, NEW].map((keyRing) => makeBounceToken(fileOf(keyRing, "delivery"), claims))) {
+    expect(readBounceToken(bounce, made, now).ok).toBe(true);
+  }
+  expect(readBounceToken(bounce.current(), makeBounceToken(OLD, claims), now)).toMatchObject({ error: "forged" });
 });
 
 it("API keys go on working whichever of the two is in force on a node: the first one is noted", async () => {
   const { db } = database;
-  const digest = hashApiKey(OLD, "a key");
+  const digest = hashApiKey(OLD, "dns", "a key");
   // Of two, nobody can tell which came first.
-  expect(await withApiKeySecret(db, makeKeyring([NEW, OLD]))).toBe(makeKeyring([NEW, OLD]));
-  await withApiKeySecret(db, OLD);
-  for (const secrets of [[OLD], [OLD, NEW], [NEW, OLD]]) {
-    expect(hashApiKey(await withApiKeySecret(db, makeKeyring(secrets)), "a key")).toEqual(digest);
+  expect(await completeKeyRing(db, BOTH)).toBe(BOTH);
+  await expect(completeKeyRing(db, fileOf(OLD, "dns-api"))).rejects.toThrow(
+    "run `palomar migrate` with PALOMAR_SECRET",
+  );
+  await completeKeyRing(db, OLD);
+  for (const keyRing of [OLD, KeyRing.ofSecret(OLD_SECRET, [NEW_SECRET]), BOTH, fileOf(BOTH, "dns-api")]) {
+    expect(hashApiKey(await completeKeyRing(db, keyRing), "dns", "a key")).toEqual(digest);
   }
 });
 
 it("resealing lets the secret before be forgotten: nothing stored needs it, and API keys go on working", async () => {
   const { db } = database;
   const company = { resellerId: "acme", crmId: "company", name: "Company", apikey: "key-of-the-company" };
-  await addReseller(db, {
-    id: "acme",
-    name: "Acme",
-    rpzLicence: false,
-    keyHash: hashApiKey(OLD, "key-of-the-reseller"),
-  });
+  const digest = hashApiKey(OLD, "dns", "key-of-the-reseller");
+  await addReseller(db, { id: "acme", name: "Acme", rpzLicence: false, keyHash: digest });
   await addCompany(db, OLD, company);
   await addInstance(db, OLD, {
     name: "acme",
@@ -77,9 +100,8 @@ it("resealing lets the secret before be forgotten: nothing stored needs it, and 
     domains: ["a.test", "b.test"],
   });
 
-  const both = await withApiKeySecret(db, makeKeyring([NEW, OLD]));
-  const digest = hashApiKey(OLD, "key-of-the-reseller");
-  expect(hashApiKey(both, "key-of-the-reseller")).toEqual(digest);
+  const both = await completeKeyRing(db, BOTH);
+  expect(hashApiKey(both, "dns", "key-of-the-reseller")).toEqual(digest);
   expect(await resealAll(db, both)).toMatchObject({
     "companies.apikey_sealed": 1,
     "instance_domains.dkim_key_sealed": 2,
@@ -89,33 +111,40 @@ it("resealing lets the secret before be forgotten: nothing stored needs it, and 
     "instance_domains.dkim_key_sealed": 0,
   });
 
-  const alone = await withApiKeySecret(db, makeKeyring([NEW]));
-  expect(hashApiKey(alone, "key-of-the-reseller")).toEqual(digest);
+  const alone = await completeKeyRing(db, KeyRing.ofSecret(NEW_SECRET));
+  expect(hashApiKey(alone, "dns", "key-of-the-reseller")).toEqual(digest);
   expect(await findCompany(db, alone, "acme", "company")).toMatchObject({ apikey: "key-of-the-company" });
   // A token of the forgotten secret is worth nothing, though the digests were made with it.
-  expect(readToken(alone, "click", makeToken(OLD, "click", "x")).ok).toBe(false);
+  expect(readToken(alone, "tracking-click", makeToken(OLD, "tracking-click", "x")).ok).toBe(false);
+  // Services with files of their own: the new ones work, the old ones say so.
+  const files = await completeKeyRing(db, fileOf(NEW, "dns-api"));
+  expect(hashApiKey(files, "dns", "key-of-the-reseller")).toEqual(digest);
+  await expect(completeKeyRing(db, fileOf(OLD, "bounce"))).rejects.toThrow(
+    'PALOMAR_KEYS are not those of this database: the key of "return-path" is another',
+  );
 });
 
 it("it can be done again", async () => {
   const { db } = database;
-  const both = await withApiKeySecret(db, makeKeyring([NEXT, NEW]));
-  await resealAll(db, both);
-  const alone = await withApiKeySecret(db, NEXT);
-  expect(hashApiKey(alone, "key-of-the-reseller")).toEqual(hashApiKey(OLD, "key-of-the-reseller"));
+  await resealAll(db, await completeKeyRing(db, KeyRing.ofSecret(NEXT_SECRET, [NEW_SECRET])));
+  const alone = await completeKeyRing(db, NEXT);
+  const key = "key-of-the-reseller";
+  expect(hashApiKey(alone, "dns", key)).toEqual(hashApiKey(OLD, "dns", key));
   expect(await findCompany(db, alone, "acme", "company")).toMatchObject({ apikey: "key-of-the-company" });
 });
 
 it("a secret that is another database's is refused by name", async () => {
-  await expect(withApiKeySecret(database.db, "quite another secret")).rejects.toThrow("PALOMAR_SECRET is not the one");
+  await expect(completeKeyRing(database.db, STRANGER)).rejects.toThrow("PALOMAR_SECRET is not the one");
 });
 
 it("where nothing is noted yet, only a secret that opens what is sealed is noted; a lost one is given up by hand", async () => {
   const { db } = database;
-  const facts = () => db("deployment_facts").where({ name: "api key secret" });
+  const facts = () => db("deployment_facts").where({ name: "keys" });
+  const digestOf = async (keyRing: KeyRing) => hashApiKey(await completeKeyRing(db, keyRing), "dns", "a key");
   await facts().delete();
-  await expect(withApiKeySecret(db, "quite another secret")).rejects.toThrow("PALOMAR_SECRET is not the one");
-  await expect(withApiKeySecret(db, NEXT)).resolves.toContain(NEXT);
+  await expect(completeKeyRing(db, STRANGER)).rejects.toThrow("PALOMAR_SECRET is not the one");
+  expect(await digestOf(NEXT)).toEqual(hashApiKey(NEXT, "dns", "a key"));
   await facts().update({ value: "" });
-  await expect(withApiKeySecret(db, "quite another secret")).resolves.toContain("quite another secret");
-  await expect(withApiKeySecret(db, NEXT)).rejects.toThrow("PALOMAR_SECRET is not the one");
+  expect(await digestOf(STRANGER)).toEqual(hashApiKey(STRANGER, "dns", "a key"));
+  await expect(completeKeyRing(db, NEXT)).rejects.toThrow("PALOMAR_SECRET is not the one");
 });

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { KeyRing } from "../../services/core/key-ring.ts";
 import { validateAddress } from "../../services/core/mail/address.ts";
 import { acceptSends, findBatch, type Send } from "../../services/store/mail/batches.ts";
 import { saveContacts } from "../../services/store/mail/contact-profiles.ts";
@@ -14,7 +15,7 @@ let instanceId: number;
 beforeAll(async () => {
   database = await createTestDatabase();
   const { db } = database;
-  await addInstance(db, "a secret for tests only", {
+  await addInstance(db, KeyRing.ofSecret("a secret for tests only"), {
     name: "t",
     host: "t.test",
     key: "k",
@@ -83,7 +84,7 @@ test("the contacts of an instance that came after the last statistics are found 
   const recipients = Array.from({ length: 500 }, (_, n) => makeSend(`late${n}@example.net`).recipients[0]!);
   await db.raw("analyze contacts");
   const name = { name: "late", host: "late.test", key: "k3", archive: false, domains: [] };
-  await addInstance(db, "a secret for tests only", name);
+  await addInstance(db, KeyRing.ofSecret("a secret for tests only"), name);
   const late = (await findInstanceByName(db, "late"))!.id;
   const resolve = (handle: typeof db, firstName: string) =>
     resolveRecipients(handle, late, [
@@ -137,7 +138,7 @@ test("archived messages that are large together go to the database in portions",
 test("who writes the same contacts and batches does not wait for another in a circle", async () => {
   const { db } = database;
   const name = { name: "u", host: "u.test", key: "k2", archive: false, domains: [] };
-  await addInstance(db, "a secret for tests only", name);
+  await addInstance(db, KeyRing.ofSecret("a secret for tests only"), name);
   const otherId = (await findInstanceByName(db, "u"))!.id;
   const accept = (sends: readonly Send[]) => db.transaction((transaction) => acceptSends(transaction, sends));
   const batches = await accept([makeSend("first@example.net"), makeSend("second@example.net")]);

@@ -51,7 +51,7 @@ const eventsOf = (batch: { contactos: { email: string; eventos: { eventos: strin
 describe("send_one_inline", () => {
   test("names the console's user as the one who called", async () => {
     const claims = { audience: "mail", login: "ana", instance: "test" } as const;
-    const token = makeDelegationToken(stack.context.secret, claims, Date.now());
+    const token = makeDelegationToken(stack.context.keyRing, claims, Date.now());
     const { body } = await sendOne({}, { Authorization: `${DELEGATION_SCHEME} ${token}` });
     expect(await info(body.eeid)).toMatchObject({ creador_id: "ana" });
   });

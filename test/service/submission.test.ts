@@ -294,6 +294,40 @@ describe("logins", () => {
     for (let failure = 0; failure < 10; failure++) expect(await login("wrong")).toMatch(/535|421/);
     expect(await login(key)).toMatch(/454 4\.7\.0/);
   });
+
+  it("guesses at one campaign from many addresses come to one a second; its owner waits a little, or not at all", async () => {
+    const campaign = await stack.addCampaign();
+    const key = (await stack.call("GET", `/campania_apikey?numid=${campaign}`)).body.camp_apikey;
+    const login = (localAddress: string, password: string) =>
+      transportTo(implicit, {
+        ...{ auth: { user: `test-${campaign}`, pass: password }, authMethod: "PLAIN", localAddress },
+      })
+        .verify()
+        .then(
+          () => "accepted",
+          (error: Error) => error.message,
+        );
+    expect(await login("127.0.0.1", key)).toBe("accepted");
+    const startedAt = performance.now();
+    let answered = 0;
+    const guess = async (bot: number) => {
+      for (let failure = 0; failure < 9; failure++) {
+        expect(await login(`127.7.${bot}.1`, `guess ${bot} ${failure}`)).toMatch(/535|421|454/);
+        answered += 1;
+      }
+    };
+    const guessing = Promise.all(Array.from({ length: 8 }, (_, bot) => guess(bot)));
+    while (answered < 62) await sleep(50);
+    const askedAt = performance.now();
+    expect(await login("127.0.0.1", key)).toBe("accepted");
+    const knownMs = performance.now() - askedAt;
+    expect(await login("127.8.0.1", key)).toBe("accepted");
+    expect(performance.now() - askedAt).toBeLessThan(31_000);
+    await guessing;
+    const seconds = (performance.now() - startedAt) / 1_000;
+    expect(seconds).toBeGreaterThan(8 * 9 - 60 - 2);
+    expect(knownMs).toBeLessThan(5_000);
+  }, 90_000);
 });
 
 describe("other people's clients", () => {

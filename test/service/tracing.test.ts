@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { KeyRing } from "../../services/core/key-ring.ts";
 import { validateAddress } from "../../services/core/mail/address.ts";
 import { loadConfig } from "../../services/platform/config.ts";
 import { type Db, openDb, queryRows } from "../../services/platform/db.ts";
@@ -101,7 +102,7 @@ test("statements of nobody's span, and of one that has ended, are in no trace", 
 
 test("a message knows the span that it was accepted in, and so does whatever comes back for it", async () => {
   const { db: untraced } = database;
-  await addInstance(untraced, "a secret for tests only", {
+  await addInstance(untraced, KeyRing.ofSecret("a secret for tests only"), {
     ...{ name: "t", host: "t.test", key: "k", archive: false, domains: [] },
   });
   const instanceId = (await findInstanceByName(untraced, "t"))!.id;

@@ -3,16 +3,23 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { CommandMisused, CommandRefused } from "../../services/cli/command-errors.ts";
 import { registerWebhookCommand } from "../../services/cli/commands/webhook.ts";
 import type { CommandRuntime } from "../../services/cli/runtime.ts";
+import { KeyRing } from "../../services/core/key-ring.ts";
 import { loadConfig } from "../../services/platform/config.ts";
 import { addInstance } from "../../services/store/mail/instances.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 
-const SECRET = "a secret for tests only";
+const KEY_RING = KeyRing.ofSecret("a secret for tests only");
 let database: TestDatabase;
 
 beforeAll(async () => {
   database = await createTestDatabase();
-  await addInstance(database.db, SECRET, { name: "north", host: "north.test", key: "k", archive: false, domains: [] });
+  await addInstance(database.db, KEY_RING, {
+    name: "north",
+    host: "north.test",
+    key: "k",
+    archive: false,
+    domains: [],
+  });
 });
 afterAll(() => database.drop());
 
@@ -23,10 +30,11 @@ async function palomar(...words: string[]): Promise<unknown> {
   let printed: unknown;
   const runtime: CommandRuntime = {
     config: config.value,
-    withDatabase: (use) => use({ db: database.db, secret: SECRET, config: config.value }),
+    withDatabase: (use) => use({ db: database.db, keyRing: KEY_RING, config: config.value }),
     print: (result) => {
       printed = result;
     },
+    printEach: () => Promise.reject(new Error("not used")),
     note: () => {},
     refuse: (text) => {
       throw new CommandRefused(text);

@@ -2,6 +2,7 @@ import { createHmac } from "node:crypto";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { KeyRing } from "../../services/core/key-ring.ts";
 import {
   findWebhook,
   listWebhookBatches,
@@ -22,7 +23,7 @@ let tracking: TestTracking;
 let server: Server;
 let status = 200;
 const received: Received[] = [];
-const SECRET = "a secret for tests only";
+const KEY_RING = KeyRing.ofSecret("a secret for tests only");
 
 beforeAll(async () => {
   tracking = await startTestTracking({ PALOMAR_FETCH_ALLOW: "127.0.0.0/8" });
@@ -53,7 +54,7 @@ afterAll(async () => {
 const setTestWebhook = () =>
   setWebhook(
     tracking.db,
-    SECRET,
+    KEY_RING,
     tracking.instance.id,
     `http://127.0.0.1:${(server.address() as AddressInfo).port}/events`,
   );

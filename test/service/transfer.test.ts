@@ -7,6 +7,7 @@ import * as dnsPacket from "dns-packet";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { TYPE } from "../../services/core/dns/rr-types.ts";
 import { findTsig, type TsigKey } from "../../services/core/dns/tsig.ts";
+import type { KeyRing } from "../../services/core/key-ring.ts";
 import { start } from "../../services/dns-server/main.ts";
 import type { RunningService } from "../../services/platform/service.ts";
 import { addAcl } from "../../services/store/dns/acls.ts";
@@ -46,9 +47,14 @@ beforeAll(async () => {
   const context = dnsServerContext(database, {
     env: { PALOMAR_DNS_UDP: "portable", PALOMAR_DNS_TLS_LISTEN: "127.0.0.1:0", PALOMAR_DATA_DIR: dataDir },
   });
-  await allow(context.secret, { name: "open", blocks: ["127.0.0.0/8"], zones: ["example.org", "big.example"] });
-  await allow(context.secret, { name: "keyed", tsig: KEY, zones: ["keyed.example", "example.org"] });
-  await allow(context.secret, { name: "elsewhere", blocks: ["192.0.2.0/24"], tsig: OTHER_KEY, zones: ["example.net"] });
+  await allow(context.keyRing, { name: "open", blocks: ["127.0.0.0/8"], zones: ["example.org", "big.example"] });
+  await allow(context.keyRing, { name: "keyed", tsig: KEY, zones: ["keyed.example", "example.org"] });
+  await allow(context.keyRing, {
+    name: "elsewhere",
+    blocks: ["192.0.2.0/24"],
+    tsig: OTHER_KEY,
+    zones: ["example.net"],
+  });
   service = await start(context);
   server = service.addresses.dns as string;
   // A slow database says late who may transfer.
@@ -347,19 +353,19 @@ function shortenMac(octets: Uint8Array, length: number): Uint8Array {
 }
 
 async function allow(
-  secret: string,
+  keyRing: KeyRing,
   acl: { name: string; blocks?: string[]; tsig?: TsigKey; zones: string[] },
 ): Promise<void> {
   const { name, blocks = [], tsig, zones } = acl;
   const stored = tsig && { ...tsig, name: nameText(tsig), secret: Buffer.from(tsig.secret) };
   const entry = { resellerId: SCOPE.resellerId, name, blocks, tsig: stored ?? null, zones, notify: [] };
-  const added = await addAcl(database.db, secret, entry);
+  const added = await addAcl(database.db, keyRing, entry);
   if (!added.ok) throw new Error(JSON.stringify(added.error));
 }
 
 /** Lets loopback clients transfer one more zone, and waits until they may. */
 async function allowMore(zone: string, name = zone): Promise<void> {
-  await allow(dnsServerContext(database).secret, { name, blocks: ["127.0.0.1/32"], zones: [zone] });
+  await allow(dnsServerContext(database).keyRing, { name, blocks: ["127.0.0.1/32"], zones: [zone] });
   if (name === zone) await eventually(async () => (await axfr(zone)).rcode === "NOERROR", 60_000);
   else await sleep(0);
 }

@@ -1,5 +1,6 @@
 import { start } from "../../services/console/main.ts";
 import { hashApiKey } from "../../services/core/api-key.ts";
+import { KeyRing } from "../../services/core/key-ring.ts";
 import { hashPassword } from "../../services/core/password.ts";
 import { systemClock } from "../../services/platform/clock.ts";
 import { loadConfig } from "../../services/platform/config.ts";
@@ -16,6 +17,7 @@ import { createTestDatabase, type TestDatabase } from "./database.ts";
 import { makeDataDir, removeDataDir } from "./stack.ts";
 
 const SECRET = "a secret for tests only";
+const KEY_RING = KeyRing.ofSecret(SECRET);
 export const PASSWORD = "correct horse battery staple";
 
 /** A user that is signed in: calls carry the cookie and the CSRF token. */
@@ -40,7 +42,7 @@ export interface TestConsole {
   readonly failures: readonly Observation[];
   /** One of each kind: everybody's password is `PASSWORD`. */
   readonly users: { readonly [name in keyof typeof USERS]: SignedIn };
-  signIn(login: string): Promise<SignedIn>;
+  signIn(login: string, password?: string): Promise<SignedIn>;
   /** Calls without a session. */
   call(method: string, path: string, body?: unknown, headers?: Readonly<Record<string, string>>): Promise<ApiAnswer>;
   /** Starts one more service beside the console. */
@@ -85,7 +87,7 @@ export async function startConsole(
   if (!config.ok) throw new Error(config.error.join("\n"));
   const context: ServiceContext = {
     config: config.value,
-    secret: SECRET,
+    keyRing: KEY_RING,
     db: database.db,
     clock,
     logger: makeLogger("test", "silent"),
@@ -106,8 +108,8 @@ export async function startConsole(
   const url = addresses.get("console")!;
   const call: TestConsole["call"] = (method, path, body, headers = {}) =>
     callApi(method, `${url}/admin/v1${path}`, headers, body);
-  const signIn = async (login: string): Promise<SignedIn> => {
-    const answer = await call("POST", "/session", { login, password: PASSWORD });
+  const signIn = async (login: string, password = PASSWORD): Promise<SignedIn> => {
+    const answer = await call("POST", "/session", { login, password });
     if (answer.status !== 200) throw new Error(JSON.stringify(answer.body));
     const cookie = String(answer.headers["set-cookie"]).split(";")[0]!;
     const { csrf } = answer.body;
@@ -137,7 +139,7 @@ const FREE_PORTS = Object.fromEntries(
 
 async function addCustomers({ db }: TestDatabase): Promise<void> {
   for (const id of ["one", "two"]) {
-    const keyHash = hashApiKey(SECRET, `key-of-reseller-${id}`);
+    const keyHash = hashApiKey(KEY_RING, "dns", `key-of-reseller-${id}`);
     await addReseller(db, { id, name: `Reseller ${id}`, rpzLicence: id === "one", keyHash });
   }
   for (const [resellerId, crmId] of [
@@ -145,17 +147,17 @@ async function addCustomers({ db }: TestDatabase): Promise<void> {
     ["one", "other"],
     ["two", "acme"],
   ] as const) {
-    await addCompany(db, SECRET, { resellerId, crmId, name: crmId, apikey: `key-of-${resellerId}-${crmId}` });
+    await addCompany(db, KEY_RING, { resellerId, crmId, name: crmId, apikey: `key-of-${resellerId}-${crmId}` });
   }
   for (const name of ["north", "south"]) {
     const instance = {
       name,
       host: `${name}.test`,
-      key: `key-of-${name}`,
+      key: `api-key-of-${name}`,
       archive: false,
       domains: [`${name}.example.org`],
     };
-    await addInstance(db, SECRET, instance);
+    await addInstance(db, KEY_RING, instance);
   }
   const passwordHash = await hashPassword(PASSWORD);
   for (const user of Object.values(USERS)) await addUser(db, { ...user, passwordHash });

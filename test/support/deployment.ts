@@ -98,7 +98,7 @@ export function mailApiOf(url: string, { instance }: Accounts) {
 
 /** Creates the company that zones belong to; its `crm_id` is `company`. */
 export async function addCompany(dnsApi: ReturnType<typeof dnsApiOf>): Promise<void> {
-  const made = await dnsApi("POST", "/company", { crm_id: "company", name: "Company", apikey: "company-key" });
+  const made = await dnsApi("POST", "/company", { crm_id: "company", name: "Company", apikey: "company-api-key-0001" });
   if (made.status !== 200) throw new Error(`the company was refused: ${JSON.stringify(made.body)}`);
 }
 

@@ -1,5 +1,6 @@
 import { request } from "node:http";
 import { hashApiKey } from "../../services/core/api-key.ts";
+import { KeyRing } from "../../services/core/key-ring.ts";
 import { start } from "../../services/dns-api/main.ts";
 import { loadConfig } from "../../services/platform/config.ts";
 import { makeLogger } from "../../services/platform/logger.ts";
@@ -7,7 +8,7 @@ import type { Observation } from "../../services/platform/observation.ts";
 import { addReseller } from "../../services/store/dns/resellers.ts";
 import { createTestDatabase, type TestDatabase } from "./database.ts";
 
-export const SECRET = "a secret of the tests, long enough";
+export const KEY_RING = KeyRing.ofSecret("a secret of the tests, long enough");
 
 /** Who calls: the two credentials of every request. */
 export interface Credentials {
@@ -42,14 +43,14 @@ export async function startApi(environment: Record<string, string> = {}): Promis
   const config = loadConfig({ PALOMAR_DNS_API_LISTEN: "127.0.0.1:0", ...environment });
   if (!config.ok) throw new Error(config.error.join("\n"));
   for (const { reseller, key } of [RESELLER_ONE, RESELLER_TWO]) {
-    const keyHash = hashApiKey(SECRET, key);
+    const keyHash = hashApiKey(KEY_RING, "dns", key);
     await addReseller(database.db, { id: reseller, name: reseller, rpzLicence: reseller === "two", keyHash });
   }
   const clock = settableClock();
   const observations: Observation[] = [];
   const service = await start({
     config: config.value,
-    secret: SECRET,
+    keyRing: KEY_RING,
     db: database.db,
     clock,
     logger: makeLogger("test", "silent"),
@@ -74,7 +75,7 @@ export async function startApi(environment: Record<string, string> = {}): Promis
 /** As {@link startApi}, with the company `acme` of the reseller `one`. */
 export async function startApiWithCompany(environment: Record<string, string> = {}): Promise<RunningApi> {
   const api = await startApi(environment);
-  await api.call("POST", "/api/v1/company", { crm_id: "acme", name: "Acme", apikey: "acme-key" });
+  await api.call("POST", "/api/v1/company", { crm_id: "acme", name: "Acme", apikey: "acme-api-key-0001" });
   return api;
 }
 

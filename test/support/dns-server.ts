@@ -6,6 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type DomainName, parseDomainName } from "../../services/core/dns/name.ts";
+import { KeyRing } from "../../services/core/key-ring.ts";
 import { systemClock } from "../../services/platform/clock.ts";
 import { loadConfig } from "../../services/platform/config.ts";
 import { openListenConnection } from "../../services/platform/db.ts";
@@ -21,16 +22,17 @@ import { setZoneSuspended } from "../../services/store/dns/zones.ts";
 import { atExit } from "./at-exit.ts";
 import type { TestDatabase } from "./database.ts";
 
-const SECRET = "a secret that only tests know";
+export const SECRET = "a secret that only tests know";
+const KEY_RING = KeyRing.ofSecret(SECRET);
 /** What signs the changes of signed zones. */
-export const SIGNER = { secret: SECRET, clock: systemClock };
+export const SIGNER = { keyRing: KEY_RING, clock: systemClock };
 const COMPANY = { resellerId: "reseller", crmId: "company" };
 export const SCOPE = { resellerId: COMPANY.resellerId };
 
 /** Adds the reseller and the company that the zones of a DNS server's test belong to. */
 export async function addZoneOwner({ db }: Pick<TestDatabase, "db">): Promise<void> {
   await addReseller(db, { id: COMPANY.resellerId, name: "R", rpzLicence: false, keyHash: Buffer.from("k") });
-  await addCompany(db, SECRET, { ...COMPANY, name: "C", apikey: "key" });
+  await addCompany(db, KEY_RING, { ...COMPANY, name: "C", apikey: "key" });
 }
 
 /** What the DNS server is started with, on a database of the test's own and a free port. */
@@ -52,7 +54,7 @@ export function dnsServerContext(
   if (!config.ok) throw new Error(config.error.join("\n"));
   return {
     config: config.value,
-    secret: SECRET,
+    keyRing: KEY_RING,
     db: database.db,
     clock: systemClock,
     logger: makeLogger("test", "silent"),

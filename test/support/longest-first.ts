@@ -9,6 +9,7 @@ const LONGEST = [
   "system/mail-faults",
   "system/crash",
   "service/delivery",
+  "service/dnssec-sequences",
   "system/docs",
   "service/notify",
   "rules/set-up",

@@ -1,3 +1,4 @@
+import { KeyRing } from "../../services/core/key-ring.ts";
 import { makeMailApp } from "../../services/mail-api/app.ts";
 import { loadConfig } from "../../services/platform/config.ts";
 import type { Db } from "../../services/platform/db.ts";
@@ -16,7 +17,7 @@ export interface TestInstance extends Instance {
 export interface TestMailApi {
   readonly url: string;
   readonly db: Db;
-  readonly secret: string;
+  readonly keyRing: KeyRing;
   /** Two customers side by side, both allowed to send from example.org and, each, from a domain of its own. */
   readonly north: TestInstance;
   readonly south: TestInstance;
@@ -27,7 +28,7 @@ export interface TestMailApi {
   stop(): Promise<void>;
 }
 
-const SECRET = "a secret for tests only";
+const KEY_RING = KeyRing.ofSecret("a secret for tests only");
 
 /** The real API over HTTP on a database of its own. */
 export async function startMailApi(env: Readonly<Record<string, string>> = {}): Promise<TestMailApi> {
@@ -37,7 +38,13 @@ export async function startMailApi(env: Readonly<Record<string, string>> = {}): 
   const dns: TestMailApi["dns"] = new Map([["example.org", "found"]]);
   const failures: unknown[] = [];
   const app = makeMailApp(
-    { db, secret: SECRET, config: config.value, clock: { nowMs: () => Date.now() }, resolver: makeTestResolver(dns) },
+    {
+      db,
+      keyRing: KEY_RING,
+      config: config.value,
+      clock: { nowMs: () => Date.now() },
+      resolver: makeTestResolver(dns),
+    },
     (observation) => {
       if (observation.level === "error") failures.push(observation);
     },
@@ -45,9 +52,9 @@ export async function startMailApi(env: Readonly<Record<string, string>> = {}): 
   const listener = await listenHttp(app, [{ host: "127.0.0.1", port: 0 }]);
   const url = listener!.url;
   const addTestInstance = async (name: string): Promise<TestInstance> => {
-    const key = `key-of-${name}`;
+    const key = `api-key-of-${name}`;
     const domains = ["example.org", `${name}.example.net`, "missing.example.net", "slow.example.net"];
-    await addInstance(db, SECRET, { name, host: `${name}.test`, key, archive: false, domains });
+    await addInstance(db, KEY_RING, { name, host: `${name}.test`, key, archive: false, domains });
     const instance = (await findInstanceByName(db, name)) as Instance;
     return {
       ...instance,
@@ -59,7 +66,7 @@ export async function startMailApi(env: Readonly<Record<string, string>> = {}): 
   return {
     url,
     db,
-    secret: SECRET,
+    keyRing: KEY_RING,
     north: await addTestInstance("north"),
     south: await addTestInstance("south"),
     dns,

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
+import { KeyRing } from "../../services/core/key-ring.ts";
 import { start as startDelivery } from "../../services/delivery/main.ts";
 import { start as startMailApi } from "../../services/mail-api/main.ts";
 import { systemClock } from "../../services/platform/clock.ts";
@@ -34,7 +35,7 @@ export interface MailStack {
   stop(): Promise<void>;
 }
 
-const SECRET = "a secret for tests only";
+const KEY_RING = KeyRing.ofSecret("a secret for tests only");
 export const TEST_DOMAIN = "sender.example.org";
 
 /** Services of the mail side on a database of their own, talking over real sockets. */
@@ -47,7 +48,7 @@ export async function startMailStack(
   const addresses = new Map<AddressName, string>([["tracking", "http://127.0.0.1:9"]]);
   const context: ServiceContext = {
     config: readConfig(environment),
-    secret: SECRET,
+    keyRing: KEY_RING,
     db,
     clock: systemClock,
     logger: makeLogger("test", "silent"),
@@ -64,7 +65,7 @@ export async function startMailStack(
     },
   };
   const key = "key-of-the-instance";
-  await addInstance(db, SECRET, { name: "test", host: "mail.test", key, archive: true, domains: [TEST_DOMAIN] });
+  await addInstance(db, KEY_RING, { name: "test", host: "mail.test", key, archive: true, domains: [TEST_DOMAIN] });
   const instanceId = (await findInstanceByName(db, "test"))!.id;
   const running: RunningService[] = [];
   const run = async (start: StartService) => {

@@ -4,6 +4,7 @@ import { registerAclCommand } from "../../services/cli/commands/acl.ts";
 import { registerAclShowCommand } from "../../services/cli/commands/acl-show.ts";
 import { registerCatalogCommand } from "../../services/cli/commands/catalog.ts";
 import { registerDnssecCommand } from "../../services/cli/commands/dnssec.ts";
+import { registerCompanyCommand } from "../../services/cli/commands/quota.ts";
 import { registerResellerCommand } from "../../services/cli/commands/reseller.ts";
 import { registerResolverBlockCommand } from "../../services/cli/commands/resolver-block.ts";
 import { registerRpzCommand } from "../../services/cli/commands/rpz.ts";
@@ -25,15 +26,25 @@ export interface CommandOutcome {
 }
 
 /** Runs the operator's DNS commands on the database of a service's context. */
-export function operatorOf({ db, secret, config }: Pick<ServiceContext, "db" | "secret" | "config">) {
+export function operatorOf({ db, keyRing, config }: Pick<ServiceContext, "db" | "keyRing" | "config">) {
   return async function palomar(...args: string[]): Promise<CommandOutcome> {
     const outcome: { json?: unknown; text?: string; status: number } = { status: 0 };
     const notes: string[] = [];
     const runtime: CommandRuntime = {
       config,
-      withDatabase: (use) => use({ db, secret, config }),
+      withDatabase: (use) => use({ db, keyRing, config }),
       print: (json, text) => {
         Object.assign(outcome, { json, text });
+      },
+      printEach: async (results, textOf) => {
+        const json: unknown[] = [];
+        const lines: string[] = [];
+        for await (const result of results) {
+          json.push(result);
+          lines.push(textOf(result));
+        }
+        Object.assign(outcome, { json, text: lines.join("\n") });
+        return json.length;
       },
       note: (text) => {
         notes.push(text);
@@ -53,6 +64,7 @@ export function operatorOf({ db, secret, config }: Pick<ServiceContext, "db" | "
     for (const register of [
       registerAclShowCommand,
       registerCatalogCommand,
+      registerCompanyCommand,
       registerDnssecCommand,
       registerResellerCommand,
       registerResolverBlockCommand,

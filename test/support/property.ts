@@ -6,6 +6,8 @@ import fc from "fast-check";
  * `TEST_SEED=random` (or a number) tries others; a failure prints its seed.
  */
 const wanted = process.env.TEST_SEED ?? "20261120";
-fc.configureGlobal({ seed: wanted === "random" ? randomInt(2 ** 31) : Number(wanted) });
+/** What this run's inputs follow from. */
+export const seedOfRun = wanted === "random" ? randomInt(2 ** 31) : Number(wanted);
+fc.configureGlobal({ seed: seedOfRun });
 
 export { fc };

@@ -2,6 +2,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { KeyRing } from "../../services/core/key-ring.ts";
 import { type EmailAddress, validateAddress } from "../../services/core/mail/address.ts";
 import type { EventKind } from "../../services/core/mail/event-kind.ts";
 import { trackHtml } from "../../services/core/mail/tracking-html.ts";
@@ -22,7 +23,7 @@ import { eventually } from "./stack.ts";
 import { openTcpGate, type TcpGate } from "./tcp-gate.ts";
 
 export const BROWSER = "Mozilla/5.0 (X11; Linux x64; rv:140.0) Gecko/20100101 Firefox/140.0";
-const SECRET = "a secret for tests only";
+const KEY_RING = KeyRing.ofSecret("a secret for tests only");
 /** What the service is called at its database. */
 const SERVICE = "test tracking";
 
@@ -94,7 +95,7 @@ export async function startTestTracking(environment: Readonly<Record<string, str
   const gatedUrl = new URL(url);
   gatedUrl.host = `127.0.0.1:${gate.port}`;
 
-  await addInstance(db, SECRET, {
+  await addInstance(db, KEY_RING, {
     name: "north",
     host: "north.test",
     key: "key-of-north",
@@ -102,7 +103,7 @@ export async function startTestTracking(environment: Readonly<Record<string, str
     domains: [],
   });
   const instance = (await findInstanceByName(db, "north"))!;
-  const newCampaign = (name: string) => addCampaign(db, SECRET, { ...CAMPAIGN, instanceId: instance.id, name });
+  const newCampaign = (name: string) => addCampaign(db, KEY_RING, { ...CAMPAIGN, instanceId: instance.id, name });
   const campaign = await newCampaign("Spring & <sale>");
 
   const failures: Observation[] = [];
@@ -193,11 +194,11 @@ async function deliver(
     messageId: row.message_id,
     contactId: row.contact_id,
     eeid,
-    open: `/o/${makeDeliveryToken(SECRET, "open", row.id)}`,
-    unsubscribe: `/u/${makeDeliveryToken(SECRET, "unsubscribe", row.id)}`,
-    conversion: `/v/${makeDeliveryToken(SECRET, "conversion", row.id)}`,
+    open: `/o/${makeDeliveryToken(KEY_RING, "open", row.id)}`,
+    unsubscribe: `/u/${makeDeliveryToken(KEY_RING, "unsubscribe", row.id)}`,
+    conversion: `/v/${makeDeliveryToken(KEY_RING, "conversion", row.id)}`,
     clicks: Object.fromEntries(
-      [...links].map(([link, target]) => [target, `/c/${makeClickToken(SECRET, { ...ids, link })}`]),
+      [...links].map(([link, target]) => [target, `/c/${makeClickToken(KEY_RING, { ...ids, link })}`]),
     ),
   };
 }
@@ -247,7 +248,7 @@ function readConfig(environment: Readonly<Record<string, string>>): Config {
 function makeContext(db: Db, config: Config, failures: Observation[]): ServiceContext {
   return {
     config,
-    secret: SECRET,
+    keyRing: KEY_RING,
     db,
     clock: { nowMs: () => Date.now() },
     logger: makeLogger("test", "silent"),

@@ -1,4 +1,4 @@
-import { copyFileSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { copyFileSync, existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { afterAll, beforeAll, expect, it } from "vitest";
@@ -19,7 +19,7 @@ import { eventually, makeDataDir, removeDataDir, type StartedStack, startStack }
 // A deployment is backed up while it works, lost, and restored into an empty cluster.
 const lost = makeDataDir();
 const found = makeDataDir();
-const file = join(found, "backup.gz");
+const file = join(found, "backup");
 const env = { PALOMAR_DATA_DIR: found };
 let stack: StartedStack | undefined;
 let eeid: string;
@@ -70,24 +70,49 @@ it("is written while the stack runs, for its owner's eyes alone", async () => {
   stack = undefined;
 });
 
+it("is verified without a database, by the secret", async () => {
+  const verified = await palomarJson(["backup", "verify", file], { PALOMAR_DATA_DIR: lost });
+  expect(verified).toMatchObject({ file, rows: { zones: 1, deliveries: 30 }, release: expect.any(String) });
+  expect(await runPalomar(["backup", "verify", file], env)).toMatchObject({
+    status: 1,
+    stderr: expect.stringContaining("there is no secret here"),
+  });
+  // None is made by asking.
+  expect(existsSync(join(found, "secret"))).toBe(false);
+});
+
+it("replaces a file that is there, and what an interrupted backup left, with its owner's rights alone", async () => {
+  const again = join(found, "again");
+  for (const name of [again, `${again}.new`]) writeFileSync(name, "of before", { mode: 0o644 });
+  await palomarJson(["backup", again], { PALOMAR_DATA_DIR: lost });
+  expect(statSync(again).mode & 0o777).toBe(0o600);
+  expect(existsSync(`${again}.new`)).toBe(false);
+});
+
 it("is not restored under another secret", async () => {
   const { status, stderr } = await runPalomar(["restore", file], { ...env, PALOMAR_SECRET: "quite another secret" });
   expect({ status, stderr }).toEqual({ status: 1, stderr: expect.stringContaining("another secret") });
 });
 
-it("is not restored in part: a file cut off changes nothing, and neither does one that is none", async () => {
+it("is not restored in part, or altered: nothing changes, and no database is even made", async () => {
   copyFileSync(join(lost, "secret"), join(found, "secret"));
-  const cut = join(found, "cut.gz");
-  writeFileSync(cut, readFileSync(file).subarray(0, -200));
-  expect(await runPalomar(["restore", cut], env)).toMatchObject({
-    status: 1,
-    stderr: expect.stringContaining("nothing was restored"),
-  });
-  writeFileSync(cut, gzipSync("select 1;\n"));
-  expect(await runPalomar(["restore", cut], env)).toMatchObject({
-    status: 1,
-    stderr: expect.stringContaining("is no backup"),
-  });
+  const other = join(found, "other");
+  const whole = readFileSync(file);
+  const altered = Buffer.from(whole);
+  altered[whole.length >> 1]! ^= 1;
+  for (const [octets, sentence] of [
+    [whole.subarray(0, -200), "is not whole"],
+    [altered, "was altered or damaged after it was written"],
+    [Buffer.from("select 1;\n"), "is no backup"],
+    [gzipSync("-- Palomar backup: {}\n"), "--trust-unauthenticated-file"],
+  ] as const) {
+    writeFileSync(other, octets);
+    const { status, stderr } = await runPalomar(["restore", other], env);
+    expect({ status, stderr }).toEqual({ status: 1, stderr: expect.stringContaining(sentence) });
+    expect(stderr).toContain("nothing was restored");
+    expect(await runPalomar(["backup", "verify", other], env)).toMatchObject({ status: 1 });
+  }
+  expect(existsSync(join(found, "postgres"))).toBe(false);
 });
 
 it("is restored into an empty cluster, once", async () => {

@@ -200,8 +200,14 @@ describe.skipIf(!hasBrowser)(`the console's frame${browserNote}`, () => {
 
   it("sets up a second factor, asks for it at the next sign-in, and takes a recovery code", async () => {
     const credentials = await account("tomas", "operator");
-    const { page, context } = await enter("/account", {}, credentials);
+    const { page, context } = await enter("/account", { width: 390 }, credentials);
     await page.getByRole("button", { name: "Set up" }).click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByLabel("Current password").fill("wrong");
+    await dialog.getByRole("button", { name: "Set up" }).click();
+    await dialog.getByText("The password is wrong").waitFor();
+    await dialog.getByLabel("Current password").fill(credentials.password);
+    await dialog.getByRole("button", { name: "Set up" }).click();
     const uri = await page.locator("pre").filter({ hasText: "otpauth://" }).textContent();
     await page.getByLabel("One-time code").fill(URI.parse(uri ?? "").generate());
     await page.getByRole("button", { name: "Turn on" }).click();

@@ -63,6 +63,7 @@ function adapt(commands: string, index: number): string {
   const { addresses } = stack;
   const [, dnsPort] = addresses.dns.split(":") as [string, string];
   return commands
+    .replaceAll("sudo ", "") // whoever runs the tests is who they need to be
     .replaceAll("npm run -s palomar --", "palomar")
     .replaceAll("docker compose exec console palomar", "palomar")
     .replaceAll("docker compose run --rm migrate", "palomar")

@@ -49,11 +49,11 @@ export function registerAclShowCommand(program: Command, runtime: CommandRuntime
 
 async function composeStanza(
   runtime: CommandRuntime,
-  { db, secret }: CommandDatabase,
+  { db, keyRing }: CommandDatabase,
   wanted: { resellerId: string; name: string; primary: HostPort; options: ShowOptions },
 ): Promise<string> {
   const { resellerId, name, primary, options } = wanted;
-  const acl = await findAcl(db, secret, resellerId, name);
+  const acl = await findAcl(db, keyRing, resellerId, name);
   if (!acl) return runtime.refuse(`ACL ${name} does not exist`);
   const facts = { aclName: name, key: acl.tsig, primary };
   if (options.rpz === undefined) {

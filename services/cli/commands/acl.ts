@@ -31,7 +31,7 @@ export function registerAclCommand(program: Command, runtime: CommandRuntime): v
         const warning = tsig ? tsigKeyWarning(tsig) : undefined;
         if (warning !== undefined) runtime.note(`warning: ${warning}`);
         const acl = { ...parts, resellerId, tsig };
-        orRefuse(runtime, await runtime.withDatabase(({ db, secret }) => addAcl(db, secret, acl)));
+        orRefuse(runtime, await runtime.withDatabase(({ db, keyRing }) => addAcl(db, keyRing, acl)));
         const key = tsig && { name: tsig.name, algorithm: tsig.algorithm, secret: tsig.secret.toString("base64") };
         runtime.print({ name, tsig: key }, key ? `${name} ${key.name} ${key.algorithm} ${key.secret}` : name);
       },

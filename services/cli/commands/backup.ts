@@ -1,106 +1,182 @@
 import { constants, createReadStream, createWriteStream } from "node:fs";
-import { access, open, rename, rm } from "node:fs/promises";
-import { pipeline } from "node:stream/promises";
-import { createGunzip, createGzip } from "node:zlib";
+import { access, open, rename, rm, stat } from "node:fs/promises";
+import type { Readable } from "node:stream";
 import type { Command } from "commander";
+import { type BackupRefusal, BackupRefused } from "../../core/backup-format.ts";
+import type { KeyRing } from "../../core/key-ring.ts";
 import { type Db, openDb } from "../../platform/db.ts";
 import { openEmbeddedPostgres } from "../../platform/embedded-postgres.ts";
 import { makeLogger } from "../../platform/logger.ts";
 import { migrate, migrateTo } from "../../platform/migrations.ts";
 import { packageVersion } from "../../platform/package-folder.ts";
-import { findSecret } from "../../platform/secret.ts";
-import { BackupRefused, type RestoreRefusal, type RowCounts, restoreBackup, writeBackup } from "../../store/backup.ts";
+import { findKeys, hasKeys } from "../../platform/secret.ts";
+import { type RowCounts, restoreBackup, type WrittenBackup, writeBackup } from "../../store/backup.ts";
+import { openBackup, type VerifiedBackup, verifyBackup } from "../../store/backup-content.ts";
 import { cannotRead, refuseFolder } from "../input.ts";
 import type { CommandRuntime } from "../runtime.ts";
 
+/** The option that takes a file which nothing protects. */
+const TRUST = "--trust-unauthenticated-file";
+/** In the place of a file: standard input. */
+const STANDARD_INPUT = "-";
+
 export function registerBackupCommand(program: Command, runtime: CommandRuntime): void {
-  program
+  const backup = program
     .command("backup")
-    .argument("<file>", "where to; the content is compressed with gzip")
+    .argument("<file>", "where to")
     .description("write the whole content of the database as it is now, while everything goes on")
     .action(async (file: string) => {
       refuseFolder(runtime, file);
-      const rows = await runtime.withDatabase(({ db, secret }) => backUp(db, secret, file, runtime));
+      const { rows, leftOut } = await runtime.withDatabase(({ db, keyRing }) => backUp(db, keyRing, file, runtime));
+      if (leftOut.length > 0) runtime.note(`left out, as they are not of this product: ${leftOut.join(", ")}`);
       runtime.print({ file, rows }, `${sum(rows)} rows in ${file}; without the secret, which belongs elsewhere`);
+    });
+  backup
+    .command("verify")
+    .argument("<file>", "a backup; - for standard input")
+    .description(
+      "check that a backup is whole and as it was written; takes the secret and no database; - is standard input",
+    )
+    .action(async (file: string) => {
+      await refuseUnreadable(runtime, file);
+      const { head, tail } = await verify(file, runtime).catch(inWords(runtime, file));
+      runtime.print(
+        {
+          file,
+          rows: tail.rows,
+          taken_at: head.takenAt,
+          release: head.palomar,
+          incarnation: head.incarnation,
+          migration: head.migrations.at(-1),
+        },
+        `${file} is whole and as it was written: ${sum(tail.rows)} rows of ${head.takenAt}, release ${head.palomar}, ` +
+          `database ${head.incarnation}`,
+      );
     });
 }
 
 export function registerRestoreCommand(program: Command, runtime: CommandRuntime): void {
   program
     .command("restore")
-    .argument("<file>", "a backup")
-    .description("fill an empty database from a backup, and bring it up to date")
-    .action(async (file: string) => {
-      refuseFolder(runtime, file);
-      await access(file, constants.R_OK).catch(cannotRead(runtime, file));
-      const rows = await withEmptyDatabase(runtime, async (db) => {
-        const restored = await restore(db, findSecret(runtime.config), file, runtime);
-        await migrate(db);
-        await db.raw("analyze");
-        return restored;
-      });
+    .argument("<file>", "a backup; - for standard input")
+    .option(TRUST, "take a backup of the former format, in which whoever could write to it may have put any rows")
+    .description("fill an empty database from a backup, and bring it up to date; - is standard input")
+    .action(async (file: string, options: { readonly trustUnauthenticatedFile?: boolean }) => {
+      await refuseUnreadable(runtime, file);
+      const trusts = options.trustUnauthenticatedFile === true;
+      // Of a file nothing is used before all of it has been verified; a stream is verified on its way.
+      const unchanged = inWords(runtime, file, "; nothing was restored");
+      if (!trusts && (await isRegularFile(file))) await verify(file, runtime).catch(unchanged);
+      const rows = await restore(file, trusts, runtime).catch(unchanged);
       runtime.print({ file, rows }, `${sum(rows)} rows from ${file}`);
     });
 }
 
-/** Whole or not at all: the file appears when it is complete and on the disk. */
-async function backUp(db: Db, secret: string, file: string, runtime: CommandRuntime): Promise<RowCounts> {
+/** Whole or not at all: the file appears when it is complete and on the disk, for its owner's eyes alone. */
+async function backUp(db: Db, keyRing: KeyRing, file: string, runtime: CommandRuntime): Promise<WrittenBackup> {
   const draft = `${file}.new`;
-  const gzip = createGzip({ level: 6 });
-  const written = pipeline(gzip, createWriteStream(draft, { mode: 0o600 }));
+  const about = { version: packageVersion, keyRing, now: new Date() };
   let unwritable: Error | undefined;
-  written.catch((error: Error) => {
-    unwritable = error;
-  });
   try {
-    const rows = await Promise.race([
-      writeBackup(db, gzip, { version: packageVersion, secret, now: new Date() }),
-      // A disk that is full ends the writing long before the database has ended.
-      written.then(() => Promise.reject(new Error("the backup ended early"))),
-    ]);
-    gzip.end();
-    await written;
+    await rm(draft, { force: true });
+    // Made here, so that neither its rights nor where it leads are somebody else's choice.
+    const out = createWriteStream(draft, { flags: "wx", mode: 0o600 }).on("error", (error) => (unwritable = error));
+    const written = await writeBackup(db, out, about);
     const handle = await open(draft, "r+");
     await handle.sync();
     await handle.close();
     await rename(draft, file);
-    return rows;
+    return written;
   } catch (error) {
-    const reason = unwritable?.message;
-    gzip.destroy();
-    await written.catch(() => {});
     await rm(draft, { force: true });
-    if (reason !== undefined) return runtime.refuse(`${file} cannot be written: ${reason}`);
+    if (unwritable !== undefined) return runtime.refuse(`${file} cannot be written: ${unwritable.message}`);
     throw error;
   }
 }
 
-async function restore(db: Db, secret: string, file: string, runtime: CommandRuntime): Promise<RowCounts> {
-  const gunzip = createGunzip();
-  // What goes wrong with the file is seen where the lines are read.
-  pipeline(createReadStream(file), gunzip).catch(() => {});
+function verify(file: string, runtime: CommandRuntime): Promise<VerifiedBackup> {
+  return withSource(file, (source) => verifyBackup(source, keysOf(runtime)));
+}
+
+function restore(file: string, trustUnauthenticated: boolean, runtime: CommandRuntime): Promise<RowCounts> {
+  return withSource(file, async (source) => {
+    const content = await openBackup(source, { keyRing: keysOf(runtime), trustUnauthenticated });
+    if (!content.isAuthenticated) runtime.note(`${file}: nothing tells whether its rows were altered`);
+    return withEmptyDatabase(runtime, async (db) => {
+      const rows = await restoreBackup(db, content, { migrateTo });
+      await migrate(db);
+      await db.raw("analyze");
+      return rows;
+    });
+  });
+}
+
+async function withSource<T>(file: string, use: (source: Readable) => Promise<T>): Promise<T> {
+  const source = file === STANDARD_INPUT ? process.stdin : createReadStream(file, { highWaterMark: 256 * 1024 });
   try {
-    return await restoreBackup(db, gunzip, { secret, migrateTo });
-  } catch (error) {
-    const { errored } = gunzip;
-    if (errored) runtime.refuse(`${file} is damaged or not whole (${errored.message}); nothing was restored`);
-    if (error instanceof BackupRefused) runtime.refuse(explain(error.refusal, file));
-    throw error;
+    return await use(source);
+  } finally {
+    source.destroy();
   }
 }
 
-function explain(refusal: RestoreRefusal, file: string): string {
+/** Ends the command where a backup is not taken: with why, and what became of it. */
+function inWords(runtime: CommandRuntime, file: string, consequence = ""): (error: unknown) => never {
+  return (error) => {
+    if (error instanceof BackupRefused) runtime.refuse(explain(error.refusal, file) + consequence);
+    throw error;
+  };
+}
+
+async function refuseUnreadable(runtime: CommandRuntime, file: string): Promise<void> {
+  if (file === STANDARD_INPUT) return;
+  refuseFolder(runtime, file);
+  await access(file, constants.R_OK).catch(cannotRead(runtime, file));
+}
+
+async function isRegularFile(file: string): Promise<boolean> {
+  return file !== STANDARD_INPUT && (await stat(file)).isFile();
+}
+
+function keysOf(runtime: CommandRuntime): KeyRing {
+  if (!hasKeys(runtime.config)) runtime.refuse(`there is no secret here: ${WHERE_SECRETS_GO}`);
+  return findKeys(runtime.config);
+}
+
+const WHERE_SECRETS_GO = "set PALOMAR_SECRET, or put the secret file into the data folder";
+
+function explain(refusal: BackupRefusal, file: string): string {
   switch (refusal.kind) {
     case "no-backup":
       return `${file} is no backup`;
+    case "former-format":
+      return `${file} is of the former format, if it is a backup: nothing in it tells whether it was altered. Where you know that nobody else could write to it, restore it with ${TRUST}`;
+    case "other-format":
+      return `${file} is of format ${refusal.version}, which this release does not know`;
+    case "other-secret":
+      return `${file} was written under another secret, by another deployment or before a change of secret: ${WHERE_SECRETS_GO}, or name the one before in PALOMAR_SECRET_PREVIOUS`;
+    case "altered":
+      return `${file} was altered or damaged after it was written`;
     case "truncated":
-      return `${file} is not whole; nothing was restored`;
+      return `${file} is not whole`;
+    case "damaged":
+      return `${file} is damaged (${refusal.reason})`;
     case "not-empty":
       return "the database is not empty: a restore fills an empty one";
-    case "other-secret":
-      return "the backup belongs to another secret: set PALOMAR_SECRET, or put the secret file into the data folder";
     case "newer":
-      return `the backup is of a newer release: ${refusal.migrations.join(", ")}`;
+      return `${file} is of a newer release: ${refusal.migrations.join(", ")}`;
+    case "unknown-table":
+      return `${file} has rows of the table ${refusal.table}, which its release did not have, or has them twice`;
+    case "other-columns":
+      return `${file} has other columns of the table ${refusal.table} than its release had: ${refusal.columns.join(", ")}`;
+    case "missing-tables":
+      return `${file} lacks the rows of ${refusal.tables.join(", ")}`;
+    case "unknown-sequence":
+      return `${file} has a number of the sequence ${refusal.sequence}, which its release did not have`;
+    case "other-count":
+      return `${file} says another number of rows of the table ${refusal.table} than it has`;
+    case "not-taken":
+      return `${file}: the database does not take what it has of ${refusal.place}: ${refusal.reason}`;
   }
 }
 

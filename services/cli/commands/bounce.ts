@@ -1,8 +1,9 @@
 import { statSync } from "node:fs";
-import { readdir, readFile, stat } from "node:fs/promises";
+import { mkdir, readdir, readFile, stat, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import type { Command } from "commander";
 import { interpret } from "../../bounce/interpret.ts";
+import { listUnexplained } from "../../store/mail/inbound-retention.ts";
 import { cannotRead } from "../input.ts";
 import type { CommandRuntime } from "../runtime.ts";
 
@@ -21,6 +22,35 @@ export function registerBounceCommand(program: Command, runtime: CommandRuntime)
         }
       }
     });
+  bounce
+    .command("unexplained")
+    .option("--out <folder>", "write the beginning of each message to a file there, for bounce classify")
+    .description("list the newest messages from which nothing followed, and why")
+    .action((options: { readonly out?: string }) => listSample(runtime, options.out));
+}
+
+async function listSample(runtime: CommandRuntime, folder: string | undefined): Promise<void> {
+  const found = await runtime.withDatabase(({ db }) => listUnexplained(db));
+  if (folder !== undefined) {
+    const cannotWrite = (error: Error) => runtime.refuse(`${folder} cannot be written: ${error.message}`);
+    await mkdir(folder, { recursive: true, mode: 0o700 }).catch(cannotWrite);
+    for (const { id, octets } of found) {
+      await writeFile(join(folder, `${id}.eml`), octets, { mode: 0o600 }).catch(cannotWrite);
+    }
+  }
+  const listed = found.map(({ id, reason, mailFrom, clientAddress, feedbackAddress, receivedAt, octets }) => ({
+    id,
+    reason,
+    from: mailFrom,
+    client: clientAddress,
+    feedback_address: feedbackAddress,
+    received: receivedAt.toISOString(),
+    octets: octets.length,
+  }));
+  const lines = listed.map(({ id, reason, from, client, received }) =>
+    [received, id, reason, client ?? "mailbox", `<${from}>`].join("  "),
+  );
+  runtime.print(listed, lines.length === 0 ? "nothing" : lines.join("\n"));
 }
 
 /** The file itself, or the files directly in a folder, sorted by name. */

@@ -18,10 +18,13 @@ export function registerCatalogCommand(program: Command, runtime: CommandRuntime
     .description("publish a catalog of the reseller's active zones")
     .action(async (resellerId: string, zone: string) => {
       const apex = readApex(runtime, zone);
-      await runtime.withDatabase(async ({ db }) => {
-        const { id } = orRefuse(runtime, await addCatalog(db, resellerId, apex, ACTOR));
-        await notifyZones(db, [id]);
+      const warnings = await runtime.withDatabase(async ({ db }) => {
+        const by = { actor: ACTOR, maker: "operator" } as const;
+        const added = orRefuse(runtime, await addCatalog(db, resellerId, apex, by));
+        await notifyZones(db, [added.zone.id]);
+        return added.warnings;
       });
+      for (const warning of warnings) runtime.note(`warning: ${warning}`);
       runtime.print({ reseller_id: resellerId, zone: zoneName(apex) }, `${resellerId} ${zoneName(apex)}`);
     });
   catalog

@@ -149,7 +149,7 @@ function registerParentWords(dnssec: Command, runtime: CommandRuntime): void {
     .argument("<fqdn>")
     .option("--off", "leave the DS there to whoever looks after the parent")
     .description(
-      "have the DS in a parent of the same reseller that is hosted here follow CDS by itself, as it does at first",
+      "have the DS in a parent that is hosted here in the same hand follow CDS by itself, as it does at first",
     )
     .action((fqdn: string, { off = false }: { off?: boolean }) =>
       changeZone(runtime, fqdn, ({ db }, target) => setDsAutomatic(db, target, !off)),
@@ -179,10 +179,10 @@ function printSigning(runtime: CommandRuntime, signed: SignedZone): void {
   runtime.print(shown, [headline, ...lines].join("\n"));
 }
 
-function readTarget(runtime: CommandRuntime, fqdn: string, { secret }: CommandDatabase): SigningTarget {
+function readTarget(runtime: CommandRuntime, fqdn: string, { keyRing }: CommandDatabase): SigningTarget {
   const apex = parseDomainName(fqdn);
   if (!apex.ok) return runtime.refuse(`${fqdn}: ${apex.error.message}`);
-  const signer = { secret, clock: systemClock };
+  const signer = { keyRing, clock: systemClock };
   return { scope: {}, apex: apex.value, domain: zoneName(apex.value), actor: ACTOR, signer };
 }
 

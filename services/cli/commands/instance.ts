@@ -1,8 +1,8 @@
 import type { Command } from "commander";
 import { hashApiKey, makeApiKey } from "../../core/api-key.ts";
 import {
+  readChosenKey,
   readInstanceHost,
-  readInstanceKey,
   readInstanceName,
   readSenderDomain,
   readTimeZone,
@@ -70,7 +70,7 @@ function registerAdd(instance: Command, runtime: CommandRuntime): void {
       const timeZone = options.timeZone === undefined ? undefined : orRefuse(runtime, readTimeZone(options.timeZone));
       await runtime.withDatabase(async (database) => {
         const added = { name, host, key, domains, archive: options.archive, timeZone };
-        const conflict = await addInstance(database.db, database.secret, added);
+        const conflict = await addInstance(database.db, database.keyRing, added);
         if (conflict) runtime.refuse(CONFLICTS[conflict]);
         // Before anything else: it is shown once.
         runtime.print({ name, host, key, domains }, key);
@@ -106,8 +106,8 @@ function registerKeyRotate(instance: Command, runtime: CommandRuntime): void {
     .action(async (name: string, options: { readonly key?: string; readonly grace?: string }) => {
       const key = readKey(runtime, options.key);
       const graceUntil = readGrace(runtime, options.grace, new Date());
-      await withInstance(runtime, name, async ({ db, secret }, { id }) => {
-        const isFree = await rotateInstanceKey(db, id, hashApiKey(secret, key), graceUntil);
+      await withInstance(runtime, name, async ({ db, keyRing }, { id }) => {
+        const isFree = await rotateInstanceKey(db, id, hashApiKey(keyRing, "instance", key), graceUntil);
         if (!isFree) runtime.refuse(CONFLICTS["key-taken"]);
       });
       runtime.print({ name, key }, key);
@@ -125,8 +125,8 @@ function registerDomainAdd(instance: Command, runtime: CommandRuntime): void {
     .action(async (name: string, given: string) => {
       const domain = orRefuse(runtime, readSenderDomain(given));
       await withInstance(runtime, name, async (database, { id }) => {
-        const { db, secret } = database;
-        if (!(await addInstanceDomain(db, secret, id, domain))) runtime.refuse(`${name} has ${domain} already`);
+        const { db, keyRing } = database;
+        if (!(await addInstanceDomain(db, keyRing, id, domain))) runtime.refuse(`${name} has ${domain} already`);
         const domains = await allowedDomains(db, id);
         runtime.print({ name, domain, domains }, domains.join("\n"));
         tell(runtime, await publishDkim(database, id, [domain]));
@@ -243,7 +243,7 @@ function collect(value: string, earlier: readonly string[]): string[] {
 }
 
 function readKey(runtime: CommandRuntime, given: string | undefined): string {
-  return given === undefined ? makeApiKey() : orRefuse(runtime, readInstanceKey(given));
+  return given === undefined ? makeApiKey() : orRefuse(runtime, readChosenKey("key", given));
 }
 
 function readSwitch(runtime: CommandRuntime, given: string): boolean {

@@ -74,7 +74,7 @@ async function addMailbox(runtime: CommandRuntime, name: string, options: AddOpt
     feedback: user.includes("@") ? user : `${user}@${host}`,
   };
   const password = readPassword(runtime, options);
-  await runtime.withDatabase(({ db, secret }) => saveMailbox(db, secret, { ...mailbox, password }));
+  await runtime.withDatabase(({ db, keyRing }) => saveMailbox(db, keyRing, { ...mailbox, password }));
   runtime.print(mailbox, `${name}: ${user} at ${host}`);
 }
 

@@ -3,9 +3,9 @@ import { join } from "node:path";
 import type { Command } from "commander";
 import { type Db, openDb } from "../../platform/db.ts";
 import { migrate } from "../../platform/migrations.ts";
-import { findSecret } from "../../platform/secret.ts";
-import { withApiKeySecret } from "../../store/api-key-secret.ts";
+import { findKeys } from "../../platform/secret.ts";
 import { applyRoles, roleOf, rolePolicy } from "../../store/database-roles.ts";
+import { completeKeyRing } from "../../store/deployment-keys.ts";
 import type { CommandRuntime } from "../runtime.ts";
 
 export function registerMigrateCommand(program: Command, runtime: CommandRuntime): void {
@@ -20,8 +20,8 @@ export function registerMigrateCommand(program: Command, runtime: CommandRuntime
       const passwords = folder === undefined ? undefined : readPasswords(runtime, folder);
       const applied = await withOwner(runtime, async (db) => {
         const applied = await migrate(db);
-        // The services' roles may not note the secret that this database goes with.
-        await withApiKeySecret(db, findSecret(runtime.config));
+        // The services' roles may not note the keys that this database goes with.
+        await completeKeyRing(db, findKeys(runtime.config));
         if (passwords) await applyRoles(db, passwords);
         return applied;
       });

@@ -1,10 +1,11 @@
 import { type Command, Option } from "commander";
 import { hashApiKey, makeApiKey } from "../../core/api-key.ts";
-import { readResellerId, readResellerKey } from "../../core/customer-input.ts";
+import { readChosenKey, readResellerId } from "../../core/customer-input.ts";
 import { addReseller, listResellers, setRpzLicence } from "../../store/dns/resellers.ts";
 import { rotateResellerKey } from "../../store/key-rotation.ts";
 import { orRefuse, readGrace } from "../input.ts";
 import type { CommandRuntime } from "../runtime.ts";
+import { registerResellerQuota } from "./quota.ts";
 
 /** `palomar reseller`: who may use the DNS API. */
 export function registerResellerCommand(program: Command, runtime: CommandRuntime): void {
@@ -13,6 +14,7 @@ export function registerResellerCommand(program: Command, runtime: CommandRuntim
   registerList(reseller, runtime);
   registerKeyRotate(reseller, runtime);
   registerLicence(reseller, runtime);
+  registerResellerQuota(reseller, runtime);
 }
 
 function registerAdd(reseller: Command, runtime: CommandRuntime): void {
@@ -25,9 +27,9 @@ function registerAdd(reseller: Command, runtime: CommandRuntime): void {
     .description("add a reseller; prints its key, once")
     .action(async (id: string, options: { name: string; key?: string; rpz: boolean }) => {
       orRefuse(runtime, readResellerId(id));
-      const key = options.key === undefined ? makeApiKey() : orRefuse(runtime, readResellerKey(options.key));
-      const added = await runtime.withDatabase(({ db, secret }) =>
-        addReseller(db, { id, name: options.name, rpzLicence: options.rpz, keyHash: hashApiKey(secret, key) }),
+      const key = options.key === undefined ? makeApiKey() : orRefuse(runtime, readChosenKey("key", options.key));
+      const added = await runtime.withDatabase(({ db, keyRing }) =>
+        addReseller(db, { id, name: options.name, rpzLicence: options.rpz, keyHash: hashApiKey(keyRing, "dns", key) }),
       );
       if (!added) runtime.refuse(`reseller ${id} already exists`);
       runtime.print({ reseller_id: id, key }, `${id} ${key}`);
@@ -56,8 +58,8 @@ function registerKeyRotate(reseller: Command, runtime: CommandRuntime): void {
     .action(async (id: string, options: { readonly grace?: string }) => {
       const key = makeApiKey();
       const graceUntil = readGrace(runtime, options.grace, new Date());
-      const known = await runtime.withDatabase(({ db, secret }) =>
-        rotateResellerKey(db, id, hashApiKey(secret, key), graceUntil),
+      const known = await runtime.withDatabase(({ db, keyRing }) =>
+        rotateResellerKey(db, id, hashApiKey(keyRing, "dns", key), graceUntil),
       );
       if (!known) runtime.refuse(`reseller ${id} does not exist`);
       runtime.print({ reseller_id: id, key }, `${id} ${key}`);

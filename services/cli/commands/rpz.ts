@@ -45,8 +45,9 @@ function registerFeed(feed: Command, runtime: CommandRuntime): void {
       const apex = readName(runtime, zone);
       const added = await runtime.withDatabase(async ({ db }) => {
         const result = orRefuse(runtime, await addFeed(db, apex, ACTOR));
-        await notifyZones(db, [result.id]);
-        return result;
+        await notifyZones(db, [result.zone.id]);
+        for (const warning of result.warnings) runtime.note(`warning: ${warning}`);
+        return result.zone;
       });
       runtime.print({ zone: added.name, serial: added.soa.serial, rules: 0 }, added.name);
     });

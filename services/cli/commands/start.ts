@@ -1,5 +1,7 @@
 import { Argument, type Command } from "commander";
+import { secretFiles } from "../../platform/config.ts";
 import { makeLogger } from "../../platform/logger.ts";
+import { listExposedFiles } from "../../platform/secret.ts";
 import { SERVICE_NAMES, type ServiceName } from "../../platform/service.ts";
 import type { CommandRuntime } from "../runtime.ts";
 import { checkSurroundings, Stack } from "../stack.ts";
@@ -16,6 +18,7 @@ export function registerStartCommand(program: Command, runtime: CommandRuntime):
     .description("run services until SIGINT or SIGTERM")
     .action(async (named: ServiceName[]) => {
       const services = named.length > 0 ? named : SERVICE_NAMES;
+      for (const exposed of listExposedFiles(secretFiles())) runtime.note(`palomar: ${exposed}`);
       const problems = await checkSurroundings(runtime.config, services);
       if (problems.length > 0) runtime.misused(problems.join("\npalomar: "));
       const logger = makeLogger("supervisor", runtime.config.logLevel);

@@ -5,12 +5,15 @@ import type { Command } from "commander";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { packageFolder } from "../../platform/package-folder.ts";
 import { listNodes, type SeenNode } from "../../store/dns/nodes.ts";
+import { listLeftOut } from "../../store/dns/zones-left-out.ts";
 import { readReplicationLag, readStatus } from "../../store/status.ts";
 import { DATABASE_SILENT, explainError } from "../explain-error.ts";
 import { describeSeconds, judgeMachine, judgeStatus, type KnownStatus, type StatusLimits } from "../judge-status.ts";
 import { inspectMachine } from "../machine-status.ts";
 import type { CommandRuntime } from "../runtime.ts";
 
+/** Zones that do not fit are named up to so many. */
+const MOST_LEFT_OUT = 20;
 const STACK_PATIENCE_MS = 3_000;
 /** Longer than a connection may take, which has a time-out of its own. */
 const DATABASE_PATIENCE_MS = 60_000;
@@ -83,6 +86,7 @@ async function askDatabase(runtime: CommandRuntime, stack: StackStatus): Promise
   const asked = runtime.withDatabase(async ({ db }) => ({
     ...(await readStatus(db)),
     nodes: await listNodes(db),
+    leftOut: await listLeftOut(db, MOST_LEFT_OUT),
     replication: await readReplicationLag(db),
   }));
   try {

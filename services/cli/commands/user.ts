@@ -1,18 +1,21 @@
 import { type Command, Option } from "commander";
 import { hashPassword, makePassword } from "../../core/password.ts";
+import { beginAudit, settleAudit } from "../../store/console/audit.ts";
 import {
   addUser,
   deleteUser,
   findUser,
   LOGIN,
   listUsers,
-  removeTotp,
+  resetUser,
   scopeExists,
-  setPassword,
   USER_ROLES,
   type UserRole,
 } from "../../store/console/users.ts";
 import type { CommandRuntime } from "../runtime.ts";
+
+/** Who acts, in the audit log: no login has a space. */
+const COMMAND = "palomar user";
 
 /** `palomar user`: who may sign in at the console. */
 export function registerUserCommand(program: Command, runtime: CommandRuntime): void {
@@ -65,16 +68,19 @@ function registerReset(user: Command, runtime: CommandRuntime): void {
   user
     .command("reset")
     .argument("<login>")
-    .option("--totp", "take its one-time codes away as well", false)
-    .description("give an account a new password and end its sessions; prints the password, once")
-    .action(async (login: string, options: { readonly totp: boolean }) => {
+    .description(
+      "give an account a new password, take its one-time codes away, and end its sessions; prints the password, once",
+    )
+    .action(async (login: string) => {
       const password = makePassword();
       const passwordHash = await hashPassword(password);
       await runtime.withDatabase(async ({ db }) => {
         const known = await findUser(db, login);
         if (!known) return runtime.refuse(`there is no user ${login}`);
-        await setPassword(db, login, passwordHash);
-        if (options.totp) await removeTotp(db, known.id);
+        const entry = { actor: COMMAND, address: "", action: "user.reset", object: login, detail: { totp: false } };
+        const entryId = await beginAudit(db, { ...entry, about: { role: known.role, scope: known.scope } }, new Date());
+        await resetUser(db, login, passwordHash);
+        await settleAudit(db, entryId);
       });
       runtime.print({ login, password }, `${login} ${password}`);
     });

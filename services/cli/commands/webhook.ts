@@ -25,7 +25,7 @@ export function registerWebhookCommand(program: Command, runtime: CommandRuntime
     .action(async (name: string, url: string) => {
       if (!parseHttpUrl(url)) runtime.misused(`${url} is no http(s) URL`);
       const secret = await withInstance(runtime, name, (database, { id }) =>
-        setWebhook(database.db, database.secret, id, url),
+        setWebhook(database.db, database.keyRing, id, url),
       );
       runtime.print({ name, url, secret }, secret);
     });

@@ -1,10 +1,10 @@
 import { readFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import type { Command } from "commander";
-import { type DomainName, parseDomainName } from "../../core/dns/name.ts";
+import { parseDomainName } from "../../core/dns/name.ts";
 import { systemClock } from "../../platform/clock.ts";
 import { findReseller } from "../../store/dns/resellers.ts";
-import { allowZone } from "../../store/dns/zone-creation.ts";
+import type { ZoneOwner } from "../../store/dns/zone-creation.ts";
 import { exportZone, importZone } from "../../store/dns/zone-files.ts";
 import { notifyZones } from "../../store/dns/zone-notices.ts";
 import { exportSignedZone } from "../../store/dns/zone-signed-file.ts";
@@ -13,6 +13,7 @@ import type { CommandDatabase } from "../database.ts";
 import { refusalText } from "../input.ts";
 import { readNamedConf } from "../named-conf.ts";
 import type { CommandRuntime } from "../runtime.ts";
+import { readZoneName, registerZoneNames } from "./zone-names.ts";
 
 /** A zone to import, and where its master file is. */
 type ZoneSource =
@@ -32,6 +33,7 @@ type Imported =
 interface ImportOptions {
   readonly manifest?: string;
   readonly namedConf?: string;
+  readonly overQuota?: boolean;
 }
 
 /** Zones that are imported at the same time. */
@@ -49,25 +51,14 @@ export function registerZoneCommand(program: Command, runtime: CommandRuntime): 
     .option("--signed", "with all that signing makes of it")
     .description("print a zone, or a feed, as a master file")
     .action(async (fqdn: string, { signed = false }: { signed?: boolean }) => {
-      const apex = readName(runtime, fqdn);
+      const apex = readZoneName(runtime, fqdn);
       const write = signed ? exportSignedZone : exportZone;
       const exported = await runtime.withDatabase(({ db }) => write(db, (snapshot) => findAnyZone(snapshot, apex)));
       if (!exported) runtime.refuse(`${fqdn} does not exist`);
       const { zone: found, text } = exported;
       runtime.print({ domain: found.name, serial: found.soa.serial, zone: text }, text);
     });
-  zone
-    .command("allow")
-    .argument("<fqdn>")
-    .argument("<reseller_id>")
-    .description("let a reseller have a zone below another reseller's")
-    .action(async (fqdn: string, resellerId: string) => {
-      const apex = readName(runtime, fqdn);
-      const known = await runtime.withDatabase(({ db }) => allowZone(db, apex, resellerId));
-      if (!known) runtime.refuse(`reseller ${resellerId} does not exist`);
-      const domain = zoneName(apex);
-      runtime.print({ domain, reseller_id: resellerId }, `${resellerId} may have ${domain}`);
-    });
+  registerZoneNames(zone, runtime);
 }
 
 function registerImport(zone: Command, runtime: CommandRuntime): void {
@@ -79,12 +70,13 @@ function registerImport(zone: Command, runtime: CommandRuntime): void {
     .argument("[file]", "a master file (RFC 1035)")
     .option("--manifest <file>", "many zones: lines of fqdn, TAB, file")
     .option("--named-conf <file>", "every primary zone of a BIND configuration")
+    .option("--over-quota", "also what the quotas of the company or the reseller do not allow")
     .description("make zones of master files, or replace the records of those that are there")
     .action(async (resellerId: string, crmId: string, fqdn?: string, file?: string, options: ImportOptions = {}) => {
       const sources = readSources(runtime, fqdn, file, options);
       const results = await runtime.withDatabase(async (database) =>
         (await findReseller(database.db, resellerId))
-          ? importAll(database, { resellerId, crmId }, sources)
+          ? importAll(database, { resellerId, crmId, ...(options.overQuota ? { quotas: "count" } : {}) }, sources)
           : runtime.refuse(`reseller ${resellerId} does not exist`),
       );
       const refused = results.filter((result) => "error" in result);
@@ -128,7 +120,7 @@ function readManifest(runtime: CommandRuntime, path: string): ZoneSource[] {
 
 async function importAll(
   database: CommandDatabase,
-  owner: { readonly resellerId: string; readonly crmId: string },
+  owner: ZoneOwner,
   sources: readonly ZoneSource[],
 ): Promise<Imported[]> {
   const results: Imported[] = [];
@@ -140,11 +132,7 @@ async function importAll(
   return results;
 }
 
-async function importOne(
-  { db, secret }: CommandDatabase,
-  owner: { readonly resellerId: string; readonly crmId: string },
-  source: ZoneSource,
-): Promise<Imported> {
+async function importOne({ db, keyRing }: CommandDatabase, owner: ZoneOwner, source: ZoneSource): Promise<Imported> {
   if ("problem" in source) return { domain: source.fqdn, error: source.problem };
   const { fqdn, file } = source;
   const apex = parseDomainName(fqdn);
@@ -156,8 +144,9 @@ async function importOne(
   } catch (error) {
     return { domain, error: `${file}: ${(error as Error).message}` };
   }
-  const signer = { secret, clock: systemClock };
-  const target = { scope: { resellerId: owner.resellerId }, apex: apex.value, domain, actor: ACTOR, signer };
+  const signer = { keyRing, clock: systemClock };
+  const scope = { resellerId: owner.resellerId };
+  const target = { scope, apex: apex.value, domain, actor: ACTOR, signer, quotas: owner.quotas ?? "enforce" };
   const imported = await importZone(db, owner, target, text, new Date());
   if (!imported.ok) return { domain, error: refusalText(imported.error) };
   const { zone, records, warnings } = imported.value;
@@ -169,11 +158,6 @@ function describe(result: Imported): string {
   if ("error" in result) return `${result.domain}: ${result.error}`;
   const warnings = (result.warnings ?? []).map((warning) => `\n  warning: ${warning}`);
   return `${result.domain}: serial ${result.serial}, ${result.records} records${warnings.join("")}`;
-}
-
-function readName(runtime: CommandRuntime, fqdn: string): DomainName {
-  const name = parseDomainName(fqdn);
-  return name.ok ? name.value : runtime.refuse(`${fqdn}: ${name.error.message}`);
 }
 
 function readText(runtime: CommandRuntime, path: string): string {

@@ -46,7 +46,7 @@ const newAcl = z.object({
 /** Who may transfer a reseller's zones, and what to paste into the other side's configuration. */
 export const makeAclEndpoints: MakeConsoleEndpoints = (context) => [...aclEndpoints(context), stanzaEndpoint(context)];
 
-function aclEndpoints({ db, secret }: ConsoleContext): ConsoleEndpoint[] {
+function aclEndpoints({ db, keyRing }: ConsoleContext): ConsoleEndpoint[] {
   return [
     consoleEndpoint({
       method: "GET",
@@ -101,7 +101,7 @@ function aclEndpoints({ db, secret }: ConsoleContext): ConsoleEndpoint[] {
         const key = fields.tsig === null ? ok(null) : readTsigKey(fields.tsig);
         if (!key.ok) return key;
         const tsig = key.value;
-        const added = await addAcl(db, secret, { ...parts.value, resellerId: params.id, tsig });
+        const added = await addAcl(db, keyRing, { ...parts.value, resellerId: params.id, tsig });
         if (!added.ok) return added;
         return ok({ name: fields.name, tsig: tsig && { ...tsig, secret: tsig.secret.toString("base64") } });
       },
@@ -127,7 +127,7 @@ function aclEndpoints({ db, secret }: ConsoleContext): ConsoleEndpoint[] {
 const NO_SUCH_ACL = problem("no-such-acl");
 
 function stanzaEndpoint(context: ConsoleContext): ConsoleEndpoint {
-  const { db, secret } = context;
+  const { db, keyRing } = context;
   return consoleEndpoint({
     method: "GET",
     path: "/resellers/:id/acls/:name/stanza",
@@ -143,7 +143,7 @@ function stanzaEndpoint(context: ConsoleContext): ConsoleEndpoint {
     act: async ({ caller, params, fields }) => {
       const reseller = await visibleReseller(db, caller, params.id);
       if (!reseller.ok) return reseller;
-      const acl = await findAcl(db, secret, params.id, params.name);
+      const acl = await findAcl(db, keyRing, params.id, params.name);
       if (!acl) return refuse(NO_SUCH_ACL);
       const primary = await readPrimary(context, fields.primary);
       if (!primary.ok) return primary;

@@ -1,6 +1,7 @@
 import { z } from "zod";
 
 import { ok, refuse } from "../../core/result.ts";
+import { warnings, withWarnings } from "../../platform/http/warnings.ts";
 import { addCatalog, listCatalogs, removeCatalog } from "../../store/dns/catalogs.ts";
 import { notifyZones } from "../../store/dns/zone-notices.ts";
 import { areaOf, visibleReseller } from "../caller.ts";
@@ -36,16 +37,18 @@ export const makeCatalogEndpoints: MakeConsoleEndpoints = ({ db }) => {
       params: idParam,
       fields: zoneFields,
       change: { action: "catalog.add", object: ({ fields }) => fields.zone },
-      reply: z.object({ zone: z.string() }),
+      reply: z.object({ zone: z.string(), warnings }),
       act: async ({ caller, params, fields }) => {
         const reseller = await visibleReseller(db, caller, params.id);
         if (!reseller.ok) return reseller;
         const apex = readDomainName("zone", fields.zone);
         if (!apex.ok) return apex;
-        const added = await addCatalog(db, params.id, apex.value, caller.login);
+        const maker = caller.role === "operator" ? "operator" : "reseller";
+        const added = await addCatalog(db, params.id, apex.value, { actor: caller.login, maker });
         if (!added.ok) return added;
-        await notifyZones(db, [added.value.id]);
-        return ok({ zone: added.value.name });
+        const { zone, warnings: found } = added.value;
+        await notifyZones(db, [zone.id]);
+        return ok({ zone: zone.name, ...withWarnings(found) });
       },
     }),
     consoleEndpoint({

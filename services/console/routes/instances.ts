@@ -1,8 +1,8 @@
 import { z } from "zod";
 import { hashApiKey, makeApiKey } from "../../core/api-key.ts";
 import {
+  readChosenKey,
   readInstanceHost,
-  readInstanceKey,
   readInstanceName,
   readSenderDomain,
   readTimeZone,
@@ -53,7 +53,7 @@ const OPERATORS_SETTINGS = ["archive", "records", "event_days", "archive_days", 
 
 /** Instances of the mail side: settings and keys. */
 export const makeInstanceEndpoints: MakeConsoleEndpoints = (context) => {
-  const { db, secret, clock } = context;
+  const { db, keyRing, clock } = context;
   return [
     consoleEndpoint({
       method: "GET",
@@ -90,7 +90,7 @@ export const makeInstanceEndpoints: MakeConsoleEndpoints = (context) => {
         const read = readNewInstance(fields);
         if (!read.ok) return read;
         const { name, host, key, domains } = read.value;
-        const conflict = await addInstance(db, secret, { ...read.value, archive: fields.archive });
+        const conflict = await addInstance(db, keyRing, { ...read.value, archive: fields.archive });
         return conflict ? refuse(CONFLICTS[conflict]) : ok({ name, host, key, domains });
       },
     }),
@@ -146,7 +146,7 @@ export const makeInstanceEndpoints: MakeConsoleEndpoints = (context) => {
         withInstance(context, caller, params.name, async ({ id, name }) => {
           const key = makeApiKey();
           const until = graceUntil(clock, fields.grace_hours);
-          await rotateInstanceKey(db, id, hashApiKey(secret, key), until);
+          await rotateInstanceKey(db, id, hashApiKey(keyRing, "instance", key), until);
           return ok({ name, key, old_key_until: until?.toISOString() ?? null });
         }),
     }),
@@ -164,7 +164,7 @@ function readNewInstance(fields: {
   if (!name.ok) return name;
   const host = readInstanceHost(fields.host);
   if (!host.ok) return host;
-  const key = fields.key === undefined ? ok(makeApiKey()) : readInstanceKey(fields.key);
+  const key = fields.key === undefined ? ok(makeApiKey()) : readChosenKey("key", fields.key);
   if (!key.ok) return key;
   const domains = new Set<string>();
   for (const text of fields.domains) {

@@ -2,16 +2,17 @@ import { z } from "zod";
 import { type DomainName, formatDomainName } from "../../core/dns/name.ts";
 import { formatRdata } from "../../core/dns/rdata/rdata.ts";
 import type { ResourceRecord } from "../../core/dns/record.ts";
-import { TYPE, typeCode, typeMnemonic } from "../../core/dns/rr-types.ts";
+import { isMetaType, OPCODE, RCODE, TYPE, typeCode, typeMnemonic } from "../../core/dns/rr-types.ts";
 import { invalidField, unacceptable } from "../../core/refusal.ts";
 import { ok, refuse } from "../../core/result.ts";
 import { hostPort } from "../../platform/config-values.ts";
 import { findZoneOf } from "../../store/dns/console-zones.ts";
 import { readRecordsAt } from "../../store/dns/records.ts";
+import { isInForbiddenZone } from "../../store/dns/transfer-access.ts";
 import { soaRecord } from "../../store/dns/zone-changes.ts";
 import { type AdminCaller, areaOf, ownZones } from "../caller.ts";
 import type { ConsoleContext } from "../context.ts";
-import { askServer, rcodeMnemonic } from "../dns-question.ts";
+import { askServer, rcodeMnemonic, type WireAnswer } from "../dns-question.ts";
 import { readDomainName } from "../domain-name.ts";
 import { consoleEndpoint, type MakeConsoleEndpoints } from "../endpoint.ts";
 import { problem } from "../problems.ts";
@@ -23,7 +24,7 @@ export const makeLookupEndpoints: MakeConsoleEndpoints = (context) => [
   consoleEndpoint({
     method: "GET",
     path: "/lookup",
-    summary: "Ask our own server over the wire, and show what is stored beside it",
+    summary: "Ask our own server over the wire as a stranger would, and show what is stored beside it",
     authorise: areaOf("reseller", "company"),
     fields: z.object({
       name: z.string(),
@@ -46,13 +47,16 @@ export const makeLookupEndpoints: MakeConsoleEndpoints = (context) => [
       if (!name.ok) return name;
       const type = typeCode(fields.type);
       if (type === undefined) return refuse(invalidField("type", `${fields.type.slice(0, 40)} is no record type`));
+      // Transfers above all (RFC 6895 §3.1); ANY gets data.
+      if (isMetaType(type) && type !== TYPE.ANY)
+        return refuse(invalidField("type", `${typeMnemonic(type)} is not a type of data`));
       const server = (await context.addressOf("dns")).split(",")[0]!;
       const address = hostPort(server.replace(/^0\.0\.0\.0:/, "127.0.0.1:").replace(/^\[::\]:/, "[::1]:"));
       if (!address.ok) return refuse(unacceptable(`the DNS server's address ${server} is not host:port`));
       const startedAt = performance.now();
-      const asked = await askServer(address.value, {
-        ...{ name: name.value, type, dnssec: fields.dnssec === "true" },
-      });
+      const question = { name: name.value, type, dnssec: fields.dnssec === "true" };
+      const mayAsk = await maySee(context, caller, name.value);
+      const asked = mayAsk ? await askServer(address.value, question) : ok(REFUSED);
       if (!asked.ok) {
         return refuse(problem(asked.error === "timeout" ? "dns-server-silent" : "dns-server-broken", { server }));
       }
@@ -71,6 +75,26 @@ export const makeLookupEndpoints: MakeConsoleEndpoints = (context) => [
     },
   }),
 ];
+
+/** What a stranger is told who asks for a feed or a catalog. */
+const REFUSED: WireAnswer = {
+  message: {
+    ...{ id: 0, opcode: OPCODE.QUERY, rcode: RCODE.REFUSED },
+    flags: { qr: true, aa: false, tc: false, rd: false, ra: false, ad: false, cd: false },
+    ...{ questions: [], answers: [], authorities: [], additionals: [] },
+  },
+  transport: "udp",
+};
+
+/**
+ * Whether our server may be asked in the caller's name. It takes us for this machine, which somebody's ACL may trust; so
+ * for feeds and catalogs, the only zones whose answers depend on who asks, we judge by the caller's own ACLs first. ACLs
+ * are the reseller's: a company has none.
+ */
+async function maySee({ db }: ConsoleContext, { role, scope }: AdminCaller, name: DomainName): Promise<boolean> {
+  if (role === "operator") return true;
+  return !(await isInForbiddenZone(db, name, role === "reseller" && scope !== null ? scope : undefined));
+}
 
 /** What is stored of the type at a name, in the zone of the caller's that it lies in. */
 async function storedAt(

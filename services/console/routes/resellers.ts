@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { hashApiKey, makeApiKey } from "../../core/api-key.ts";
-import { readResellerId, readResellerKey } from "../../core/customer-input.ts";
+import { readChosenKey, readResellerId } from "../../core/customer-input.ts";
 
 import { ok, refuse } from "../../core/result.ts";
 import { addReseller, findReseller, listResellers, renameReseller, setRpzLicence } from "../../store/dns/resellers.ts";
@@ -15,7 +15,7 @@ const idParam = z.object({ id: z.string() });
 const nameText = z.string().min(1, "must not be empty").max(255, "must not be longer than 255 characters");
 
 /** Resellers, their licences and their keys. */
-export const makeResellerEndpoints: MakeConsoleEndpoints = ({ db, secret, clock }) => [
+export const makeResellerEndpoints: MakeConsoleEndpoints = ({ db, keyRing, clock }) => [
   consoleEndpoint({
     method: "GET",
     path: "/resellers",
@@ -48,10 +48,10 @@ export const makeResellerEndpoints: MakeConsoleEndpoints = ({ db, secret, clock 
     act: async ({ fields }) => {
       const id = readResellerId(fields.reseller_id);
       if (!id.ok) return id;
-      const key = fields.key === undefined ? ok(makeApiKey()) : readResellerKey(fields.key);
+      const key = fields.key === undefined ? ok(makeApiKey()) : readChosenKey("key", fields.key);
       if (!key.ok) return key;
       const added = { id: id.value, name: fields.name, rpzLicence: fields.rpz_licence };
-      if (!(await addReseller(db, { ...added, keyHash: hashApiKey(secret, key.value) }))) {
+      if (!(await addReseller(db, { ...added, keyHash: hashApiKey(keyRing, "dns", key.value) }))) {
         return refuse(problem("reseller-exists", { id: id.value }));
       }
       return ok({ reseller_id: id.value, key: key.value });
@@ -87,7 +87,7 @@ export const makeResellerEndpoints: MakeConsoleEndpoints = ({ db, secret, clock 
     act: async ({ params, fields }) => {
       const key = makeApiKey();
       const until = graceUntil(clock, fields.grace_hours);
-      const known = await rotateResellerKey(db, params.id, hashApiKey(secret, key), until);
+      const known = await rotateResellerKey(db, params.id, hashApiKey(keyRing, "dns", key), until);
       if (!known) return refuse(problem("no-such-reseller"));
       return ok({ reseller_id: params.id, key, old_key_until: until?.toISOString() ?? null });
     },

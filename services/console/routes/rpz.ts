@@ -9,6 +9,7 @@ import {
 import { readRpzRules } from "../../core/dns/rpz-import.ts";
 import { invalidField, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
+import { warnings, withWarnings } from "../../platform/http/warnings.ts";
 import { searchRules } from "../../store/dns/console-rpz.ts";
 import { listActiveFeeds } from "../../store/dns/dns-rpz.ts";
 import { addFeed, findFeed, listFeeds, removeFeed, setFeedActive } from "../../store/dns/rpz-feeds.ts";
@@ -53,14 +54,15 @@ function feedEndpoints({ db }: ConsoleContext): ConsoleEndpoint[] {
       authorise: operator,
       fields: z.object({ zone: z.string() }),
       change: { action: "feed.add", object: ({ fields }) => fields.zone },
-      reply: feed,
+      reply: feed.extend({ warnings }),
       act: async ({ caller, fields }) => {
         const apex = readDomainName("zone", fields.zone);
         if (!apex.ok) return apex;
         const added = await addFeed(db, apex.value, caller.login);
         if (!added.ok) return added;
-        await notifyZones(db, [added.value.id]);
-        return ok({ zone: added.value.name, serial: added.value.soa.serial, rules: 0 });
+        const { zone, warnings } = added.value;
+        await notifyZones(db, [zone.id]);
+        return ok({ zone: zone.name, serial: zone.soa.serial, rules: 0, ...withWarnings(warnings) });
       },
     }),
     consoleEndpoint({

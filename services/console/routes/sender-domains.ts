@@ -11,6 +11,7 @@ import {
   listInstanceDomains,
   removeInstanceDomain,
 } from "../../store/mail/instances.ts";
+import { makeAddRecord } from "../add-record.ts";
 import { type AdminCaller, areaOf } from "../caller.ts";
 import type { ConsoleContext } from "../context.ts";
 import { consoleEndpoint, type MakeConsoleEndpoints } from "../endpoint.ts";
@@ -33,7 +34,7 @@ const senderDomain = z.object({
 
 /** Sender domains of an instance, and whether what they publish makes their mail believed. */
 export const makeSenderDomainEndpoints: MakeConsoleEndpoints = (context) => {
-  const { db, secret, config } = context;
+  const { db, keyRing, config } = context;
   let made: Promise<SenderLookups> | undefined;
   const lookups = () => {
     made ??= makeLookups(config.resolver);
@@ -65,7 +66,7 @@ export const makeSenderDomainEndpoints: MakeConsoleEndpoints = (context) => {
         withInstance(context, caller, params.name, async ({ id, name }) => {
           const domain = readSenderDomain(fields.domain);
           if (!domain.ok) return domain;
-          if (!(await addInstanceDomain(db, secret, id, domain.value))) {
+          if (!(await addInstanceDomain(db, keyRing, id, domain.value))) {
             return refuse(problem("sender-domain-exists", { instance: name, domain: domain.value }));
           }
           const added = (await listInstanceDomains(db, id)).find((one) => one.domain === domain.value);
@@ -139,7 +140,8 @@ export const makeSenderDomainEndpoints: MakeConsoleEndpoints = (context) => {
           const checks = await checkSenderDomain(context, domain.value, await lookups());
           // The bounce domain is the deployment's, whoever's mail comes back to it.
           const own = caller.role === "operator" ? checks : checks.filter(({ name }) => name !== "bounce");
-          const made = await createMissingRecords(context, own, caller.login);
+          const wanted = { domain: domain.value.domain, checks: own };
+          const made = await createMissingRecords(context, wanted, makeAddRecord(context, caller.login));
           return made.ok ? ok({ created: [...made.value.created], conflicts: [...made.value.conflicts] }) : made;
         }),
     }),

@@ -8,8 +8,8 @@ import {
   findUser,
   LOGIN,
   listUsers,
+  resetUser,
   scopeExists,
-  setPassword,
   type User,
 } from "../../store/console/users.ts";
 import { type AdminCaller, areaOf } from "../caller.ts";
@@ -95,17 +95,17 @@ export const makeUserEndpoints: MakeConsoleEndpoints = (context) => {
     consoleEndpoint({
       method: "POST",
       path: "/users/:login/reset",
-      summary: "Give an account a new random password, and end its sessions",
+      summary: "Give an account a new random password, take its one-time codes away, and end its sessions",
       authorise: manages,
       params: loginParam,
-      change: { action: "user.reset", object: ({ params }) => params.login },
+      change: { action: "user.reset", object: ({ params }) => params.login, detail: () => ({ totp: false }) },
       reply: withPassword,
       act: async ({ caller, params }) => {
         const managed = await managedUser(context, caller, params.login);
         if (!managed.ok) return managed;
         const password = makePassword();
         const { login, role: of, scope } = managed.value;
-        const known = await setPassword(db, login, await hashPassword(password));
+        const known = await resetUser(db, login, await hashPassword(password));
         return known ? ok({ login, role: of, scope, password }) : refuse(NO_SUCH_USER);
       },
     }),

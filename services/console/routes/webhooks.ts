@@ -64,7 +64,7 @@ function listEndpoint(context: ConsoleContext): ConsoleEndpoint {
   });
 }
 
-function setEndpoint({ db, secret, ...context }: ConsoleContext): ConsoleEndpoint {
+function setEndpoint({ db, keyRing, ...context }: ConsoleContext): ConsoleEndpoint {
   return consoleEndpoint({
     method: "POST",
     path: "/instances/:name/webhooks",
@@ -75,8 +75,8 @@ function setEndpoint({ db, secret, ...context }: ConsoleContext): ConsoleEndpoin
     reply: z.object({ id: z.string(), url: z.string(), secret: z.string() }),
     change: { action: "webhook.set", object: ({ fields }) => withoutSecrets(fields.url) },
     act: ({ caller, params, fields: { url } }) =>
-      withInstance({ db, secret, ...context }, caller, params.name, async ({ id }) =>
-        ok({ id: WEBHOOK_ID, url, secret: await setWebhook(db, secret, id, url) }),
+      withInstance({ db, keyRing, ...context }, caller, params.name, async ({ id }) =>
+        ok({ id: WEBHOOK_ID, url, secret: await setWebhook(db, keyRing, id, url) }),
       ),
   });
 }

@@ -6,6 +6,7 @@ import { invalidField, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { countRecordTypes, type RecordPlace, searchRecords } from "../../store/dns/console-records.ts";
 import { findZone, type Zone, zoneDoesNotExist } from "../../store/dns/zones.ts";
+import { countLeftOut } from "../../store/dns/zones-left-out.ts";
 import { type AdminCaller, areaOf, scopeOfManager, visibleZones } from "../caller.ts";
 import type { ConsoleContext } from "../context.ts";
 import { readDomainName } from "../domain-name.ts";
@@ -15,7 +16,7 @@ import { pageLimit, searchText } from "../schemas.ts";
 const area = areaOf("reseller", "company");
 const zoneParam = z.object({ id: z.string(), domain: z.string() });
 
-/** Records of a zone of any size: found by name or value and by type, page by page. */
+/** A zone of any size: its records, found by name or value and by type, page by page; and whether it is published. */
 export const makeZoneRecordEndpoints: MakeConsoleEndpoints = (context) => [
   consoleEndpoint({
     method: "GET",
@@ -76,6 +77,21 @@ export const makeZoneRecordEndpoints: MakeConsoleEndpoints = (context) => [
       if (!zone.ok) return zone;
       const counted = await countRecordTypes(context.db, zone.value.id);
       return ok({ types: counted.map(({ type, records }) => ({ type: typeMnemonic(type), records })) });
+    },
+  }),
+  consoleEndpoint({
+    method: "GET",
+    path: "/resellers/:id/zones/:domain/publication",
+    summary: "On how many name servers a zone is not published as it is, because it does not fit into their memory",
+    authorise: area,
+    params: zoneParam,
+    reply: z.object({
+      withheld: z.int().meta({ description: "name servers that do not answer for it" }),
+      outdated: z.int().meta({ description: "name servers that answer with its last version that fitted" }),
+    }),
+    act: async ({ caller, params }) => {
+      const zone = await visibleZone(context, caller, params.id, params.domain);
+      return zone.ok ? ok(await countLeftOut(context.db, zone.value.id)) : zone;
     },
   }),
 ];

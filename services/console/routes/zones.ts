@@ -19,6 +19,10 @@ const recordJson = z.object({
   value: z.string(),
 });
 
+const leftOutJson = z.enum(["withheld", "outdated"]).nullable().meta({
+  description: "name servers have no memory for it and do not answer for it, or for its latest version only",
+});
+
 /** Zones of a reseller or a company: the search, previews and the way back. */
 export const makeZoneEndpoints: MakeConsoleEndpoints = (context) => [
   consoleEndpoint({
@@ -42,6 +46,7 @@ export const makeZoneEndpoints: MakeConsoleEndpoints = (context) => [
           suspended: z.boolean(),
           records: z.int(),
           dnssec: z.boolean(),
+          left_out: leftOutJson,
         }),
       ),
       next: z.string().nullable(),
@@ -56,8 +61,8 @@ export const makeZoneEndpoints: MakeConsoleEndpoints = (context) => [
         ...{ resellerId: params.id, crmId, text: fields.search, after: after.value, limit: fields.limit },
       });
       return ok({
-        zones: zones.map(({ name, crmId: owner, serial, suspended, records, signed }) => ({
-          ...{ domain: name, crm_id: owner, serial, suspended, records, dnssec: signed },
+        zones: zones.map(({ name, crmId: owner, serial, suspended, records, signed, leftOut }) => ({
+          ...{ domain: name, crm_id: owner, serial, suspended, records, dnssec: signed, left_out: leftOut },
         })),
         next: zones.length < fields.limit ? null : (zones.at(-1)?.name ?? null),
       });

@@ -21,6 +21,26 @@ export function rangeSize({ start, stop, step }: GenerateRange): number {
   return Math.floor((stop - start) / step) + 1;
 }
 
+/** Numbers of a range that follow each other: the first, the last, and how many there are. */
+export interface GenerateSection {
+  readonly first: number;
+  readonly last: number;
+  readonly count: number;
+}
+
+/** Parts a range into up to `most` sections of about the same size. */
+export function sectionsOf(range: GenerateRange, most: number): GenerateSection[] {
+  const size = rangeSize(range);
+  const length = Math.ceil(size / most);
+  const sections: GenerateSection[] = [];
+  for (let begun = 0; begun < size; begun += length) {
+    const count = Math.min(length, size - begun);
+    const first = range.start + begun * range.step;
+    sections.push({ first, last: first + (count - 1) * range.step, count });
+  }
+  return sections;
+}
+
 /** Whether each `${…}` of the text is well-formed and can be counted over the whole range. */
 export function isTemplate(text: string, range: GenerateRange): boolean {
   for (const [, modifiers] of text.matchAll(PLACEHOLDERS)) {

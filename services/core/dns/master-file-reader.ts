@@ -4,6 +4,7 @@ import {
   isTemplate,
   parseGenerateRange,
   rangeSize,
+  sectionsOf,
   substituteNumber,
 } from "./generate-directive.ts";
 import { type Entry, MasterLexer, type TextPosition, type Token } from "./master-lexer.ts";
@@ -23,6 +24,8 @@ export interface MasterFileError extends TextPosition {
 export interface PlacedRecord {
   readonly record: ResourceRecord;
   readonly position: TextPosition;
+  /** It stands for several of `$GENERATE`: how many, and the last of them (`MasterFileOptions.sections`). */
+  readonly section?: { readonly count: number; readonly last: ResourceRecord };
 }
 
 const DEFAULT_MAX_GENERATED = 65_536;
@@ -35,6 +38,8 @@ export interface MasterFileOptions {
   readonly defaultTtlSeconds?: number;
   /** Records that all `$GENERATE` directives together may make; 0 refuses the directive. Default 65,536. */
   readonly maxGenerated?: number;
+  /** Reads of each `$GENERATE` just the first and the last of so many sections: enough to tell what all come to. */
+  readonly sections?: number;
 }
 
 /**
@@ -126,19 +131,40 @@ export class MasterFileReader {
       yield plan;
       return;
     }
-    const { range, templates } = plan.value;
     const [owner, ownerText] = [this.#owner, this.#ownerText];
-    for (let number = range.start; number <= range.stop; number += range.step) {
-      const generated = templates.map((token) => ({ ...token, text: substituteNumber(token.text, number) }));
-      yield this.#readRecord({ tokens: generated, startsWithBlank: false });
-    }
+    if (this.#options.sections !== undefined) yield* this.#readSections(plan.value, this.#options.sections);
+    else yield* this.#readRange(plan.value);
     // BIND: a record without owner that follows belongs to the one before the directive.
     [this.#owner, this.#ownerText] = [owner, ownerText];
   }
 
-  #planGenerate(
-    tokens: readonly Token[],
-  ): Result<{ range: GenerateRange; templates: readonly Token[] }, MasterFileError> {
+  *#readRange({ range, templates }: GeneratePlan): Generator<Result<PlacedRecord, MasterFileError>, void> {
+    for (let number = range.start; number <= range.stop; number += range.step) {
+      yield this.#readGenerated(templates, number);
+    }
+  }
+
+  *#readSections(
+    { range, templates }: GeneratePlan,
+    most: number,
+  ): Generator<Result<PlacedRecord, MasterFileError>, void> {
+    for (const { first, last, count } of sectionsOf(range, most)) {
+      const begin = this.#readGenerated(templates, first);
+      const end = begin.ok ? this.#readGenerated(templates, last) : begin;
+      if (!begin.ok || !end.ok) {
+        yield end;
+        return;
+      }
+      yield ok({ ...begin.value, section: { count, last: end.value.record } });
+    }
+  }
+
+  #readGenerated(templates: readonly Token[], number: number): Result<PlacedRecord, MasterFileError> {
+    const generated = templates.map((token) => ({ ...token, text: substituteNumber(token.text, number) }));
+    return this.#readRecord({ tokens: generated, startsWithBlank: false });
+  }
+
+  #planGenerate(tokens: readonly Token[]): Result<GeneratePlan, MasterFileError> {
     const [directive, rangeToken] = tokens as [Token, Token | undefined];
     const range = parseGenerateRange(rangeToken?.text ?? "");
     if (range === undefined) return refuse(at(rangeToken ?? directive, "$GENERATE needs a range start-stop/step"));
@@ -220,6 +246,12 @@ export class MasterFileReader {
     else if (type === TYPE.SOA) this.#lastTtl ??= Math.min(decodeSoaRdata(rdata).minimum, MAX_TTL_SECONDS);
     return ttlSeconds ?? this.#ttlDirective ?? this.#lastTtl ?? this.#options.defaultTtlSeconds;
   }
+}
+
+/** A `$GENERATE`: the numbers, and the record's tokens to put them into. */
+interface GeneratePlan {
+  readonly range: GenerateRange;
+  readonly templates: readonly Token[];
 }
 
 /** What stands in front of a record's RDATA, and what follows. */

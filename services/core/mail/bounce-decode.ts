@@ -12,7 +12,8 @@ export function decodeCharset(octets: Uint8Array, label: string): string {
     if (decoder) return decoder.decode(octets);
   }
   const buffer = Buffer.from(octets.buffer, octets.byteOffset, octets.byteLength);
-  if (/\x1b[$(][@BJ]/.test(buffer.subarray(0, 4096).toString("latin1")))
+  const beginning = buffer.subarray(0, 4096);
+  if (beginning.includes(ESCAPE) && /\x1b[$(][@BJ]/.test(beginning.toString("latin1")))
     return new TextDecoder("iso-2022-jp").decode(buffer);
   const text = buffer.toString("utf8");
   return text.includes("\ufffd") ? new TextDecoder("windows-1252").decode(buffer) : text;
@@ -21,10 +22,28 @@ export function decodeCharset(octets: Uint8Array, label: string): string {
 /** Quoted-printable to octets; a malformed escape stands for itself. @see RFC 2045 §6.7 */
 export function decodeQuotedPrintable(octets: Uint8Array): Buffer {
   const source = Buffer.from(octets.buffer, octets.byteOffset, octets.byteLength).toString("latin1");
-  const decoded = source
-    .replace(/=[ \t]{0,76}\r?\n/g, "")
-    .replace(/=([0-9A-Fa-f]{2})/g, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));
-  return Buffer.from(decoded, "latin1");
+  const joined = Buffer.from(source.replace(/=[ \t]{0,76}\r?\n/g, ""), "latin1");
+  let length = 0;
+  // In place, octet by octet: a text may be nothing but escapes.
+  for (let at = 0; at < joined.length; at++) {
+    const octet = joined[at]!;
+    const high = octet === EQUALS ? hexDigit(joined[at + 1]) : -1;
+    const low = high < 0 ? -1 : hexDigit(joined[at + 2]);
+    joined[length++] = low < 0 ? octet : high * 16 + low;
+    if (low >= 0) at += 2;
+  }
+  return joined.subarray(0, length);
+}
+
+const EQUALS = 0x3d;
+const ESCAPE = 0x1b;
+
+/** @returns -1 for what is none */
+function hexDigit(octet: number | undefined): number {
+  if (octet === undefined) return -1;
+  if (octet >= 0x30 && octet <= 0x39) return octet - 0x30;
+  const letter = octet | 0x20;
+  return letter >= 0x61 && letter <= 0x66 ? letter - 0x57 : -1;
 }
 
 /** Replaces the encoded words of a header value; adjoining words lose the blanks between them. @see RFC 2047 §6.2 */

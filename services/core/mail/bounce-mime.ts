@@ -30,6 +30,8 @@ export const MIME_LIMITS = {
   parts: 200,
   delimiters: 10_000,
   headerOctets: 128 * 1024,
+  /** Of all parts together. */
+  allHeaderOctets: 256 * 1024,
   headerFields: 500,
   fieldCharacters: 8 * 1024,
   textOctets: 256 * 1024,
@@ -47,7 +49,7 @@ export function readMimeMessage(octets: Uint8Array): MimePart {
   return readPart(withoutMailboxLine(source), {
     depth: 0,
     defaultType: "text/plain",
-    budget: { parts: MIME_LIMITS.parts },
+    budget: { parts: MIME_LIMITS.parts, headerOctets: MIME_LIMITS.allHeaderOctets },
   });
 }
 
@@ -73,13 +75,17 @@ export function* partsByDepth(root: MimePart): Generator<MimePart> {
 interface Position {
   readonly depth: number;
   readonly defaultType: string;
-  readonly budget: { parts: number };
+  readonly budget: { parts: number; headerOctets: number };
 }
 
 function readPart(source: Buffer, position: Position): MimePart {
   position.budget.parts--;
   const bodyStart = findBodyStart(source);
-  const headerOctets = source.subarray(0, Math.min(bodyStart, MIME_LIMITS.headerOctets));
+  const headerOctets = source.subarray(
+    0,
+    Math.min(bodyStart, MIME_LIMITS.headerOctets, Math.max(0, position.budget.headerOctets)),
+  );
+  position.budget.headerOctets -= headerOctets.length;
   const headers = parseHeaders(decodeCharset(headerOctets, ""));
   const { type, parameters } = parseContentType(headerValue({ headers }, "content-type"), position.defaultType);
   const encoding = headerValue({ headers }, "content-transfer-encoding")
@@ -102,12 +108,13 @@ function readChildren(body: Buffer, { type, encoding, boundary }: Composite, pos
   if (position.depth >= MIME_LIMITS.depth) return [];
   const { budget } = position;
   const inside = (defaultType: string) => ({ depth: position.depth + 1, defaultType, budget });
+  const isMessage = /^message\/(rfc822|global|partial)$/.test(type);
+  if (!isMessage && !type.startsWith("multipart/")) return [];
   // RFC 2046 §5.2.1 and RFC 6532 §3.7 forbid or allow an encoding here; senders apply one either way.
   const content = encoding === "base64" || encoding === "quoted-printable" ? decodeTransfer(body, encoding) : body;
-  if (/^message\/(rfc822|global|partial)$/.test(type)) {
+  if (isMessage) {
     return budget.parts > 0 ? [readPart(withoutMailboxLine(content), inside("text/plain"))] : [];
   }
-  if (!type.startsWith("multipart/")) return [];
   const delimiter = boundary || sniffBoundary(content);
   if (!delimiter) return [];
   const children: MimePart[] = [];

@@ -2,9 +2,10 @@
  * Signed tokens that go out with a message and come back from strangers:
  * the VERP return path, tracking and unsubscribe tokens, and the Message-ID.
  */
-import { createHmac, timingSafeEqual } from "node:crypto";
+import { createHmac, type KeyObject, timingSafeEqual } from "node:crypto";
+import type { TokenPurpose } from "../key-purposes.ts";
+import type { KeyRing } from "../key-ring.ts";
 import { ok, type Result, refuse } from "../result.ts";
-import { deriveKey, secretsOf } from "../secret-box.ts";
 
 /** What a VERP return path stands for: one delivery, that is one recipient of one batch. */
 export interface BounceTokenClaims {
@@ -34,9 +35,9 @@ const BOUNCE_LOCAL_PART = /^b\+([a-z2-7]+)\.([a-z2-7]{24})$/;
  * At most 43 octets, lower case, and read back whatever case a relay turned it into.
  * @throws RangeError when the id does not fit 64 bits or the expiry 16 bits of days (year 2149)
  */
-export function makeBounceToken(secret: string, claims: BounceTokenClaims): string {
+export function makeBounceToken(keyRing: KeyRing, claims: BounceTokenClaims): string {
   const payload = encodeClaims(claims);
-  return `b+${toBase32(payload)}.${toBase32(bounceMac(secret, payload))}`;
+  return `b+${toBase32(payload)}.${toBase32(bounceMac(keyRing.keyFor("return-path"), payload))}`;
 }
 
 /**
@@ -45,7 +46,7 @@ export function makeBounceToken(secret: string, claims: BounceTokenClaims): stri
  * @returns the delivery, or: `malformed` (not one of ours by its looks), `forged` (bad signature), `expired`
  */
 export function readBounceToken(
-  secret: string,
+  keyRing: KeyRing,
   localPart: string,
   now: Date,
 ): Result<{ readonly deliveryId: bigint; readonly expiresAt: Date }, TokenRefusal> {
@@ -56,8 +57,8 @@ export function readBounceToken(
     return refuse("malformed");
   }
   const mac = fromBase32(macText);
-  const isOurs = (one: string) => mac !== null && timingSafeEqual(mac, bounceMac(one, payload));
-  if (!secretsOf(secret).some(isOurs)) return refuse("forged");
+  const isOurs = (one: KeyObject) => mac !== null && timingSafeEqual(mac, bounceMac(one, payload));
+  if (!keyRing.keysFor("return-path").some(isOurs)) return refuse("forged");
 
   const expiresAt = new Date(payload.readUInt16BE(0) * MILLISECONDS_PER_DAY);
   if (now > expiresAt) return refuse("expired");
@@ -67,18 +68,18 @@ export function readBounceToken(
 /**
  * Opaque signed token for a URL (tracking, unsubscribe, preferences).
  * The payload is signed, not encrypted: put identifiers into it, never personal data.
- * @param purpose separates kinds of token: one made for "click" is forged for "unsubscribe"
+ * @param purpose separates kinds of token: one made for a click is forged for an unsubscription
  * @returns base64url without padding
  */
-export function makeToken(secret: string, purpose: string, payload: Uint8Array | string): string {
+export function makeToken(keyRing: KeyRing, purpose: TokenPurpose, payload: Uint8Array | string): string {
   const octets = typeof payload === "string" ? Buffer.from(payload, "utf8") : payload;
-  return Buffer.concat([tokenMac(secret, purpose, octets), octets]).toString("base64url");
+  return Buffer.concat([tokenMac(keyRing.keyFor(purpose), octets), octets]).toString("base64url");
 }
 
-/** Payload of a token that `makeToken` made with the same secret and purpose. */
+/** Payload of a token that `makeToken` made with the same keys and purpose. */
 export function readToken(
-  secret: string,
-  purpose: string,
+  keyRing: KeyRing,
+  purpose: TokenPurpose,
   token: string,
 ): Result<Buffer, Exclude<TokenRefusal, "expired">> {
   const octets = Buffer.from(token, "base64url");
@@ -86,7 +87,7 @@ export function readToken(
   if (!isOneSpelling || octets.length < TOKEN_MAC_OCTETS) return refuse("malformed");
   const payload = octets.subarray(TOKEN_MAC_OCTETS);
   const mac = octets.subarray(0, TOKEN_MAC_OCTETS);
-  const isOurs = secretsOf(secret).some((one) => timingSafeEqual(mac, tokenMac(one, purpose, payload)));
+  const isOurs = keyRing.keysFor(purpose).some((one) => timingSafeEqual(mac, tokenMac(one, payload)));
   return isOurs ? ok(payload) : refuse("forged");
 }
 
@@ -96,8 +97,8 @@ export function readToken(
  * @param asciiDomain the sender's domain as A-labels
  * @see RFC 5322 §3.6.4
  */
-export function makeMessageId(secret: string, deliveryId: bigint | string, asciiDomain: string): string {
-  const digest = createHmac("sha256", deriveKey(secret, "message-id")).update(String(deliveryId)).digest();
+export function makeMessageId(keyRing: KeyRing, deliveryId: bigint | string, asciiDomain: string): string {
+  const digest = createHmac("sha256", keyRing.keyFor("message-id")).update(String(deliveryId)).digest();
   return `<${toBase32(digest.subarray(0, BOUNCE_MAC_OCTETS))}@${asciiDomain}>`;
 }
 
@@ -111,15 +112,13 @@ function encodeClaims({ deliveryId, expiresAt }: BounceTokenClaims): Buffer {
   return Buffer.concat([expiryDay, idOctets]);
 }
 
-function bounceMac(secret: string, payload: Uint8Array): Buffer {
-  const digest = createHmac("sha256", deriveKey(secret, "bounce-token")).update(payload).digest();
+function bounceMac(key: KeyObject, payload: Uint8Array): Buffer {
+  const digest = createHmac("sha256", key).update(payload).digest();
   return digest.subarray(0, BOUNCE_MAC_OCTETS);
 }
 
-function tokenMac(secret: string, purpose: string, payload: Uint8Array): Buffer {
-  const digest = createHmac("sha256", deriveKey(secret, `token:${purpose}`))
-    .update(payload)
-    .digest();
+function tokenMac(key: KeyObject, payload: Uint8Array): Buffer {
+  const digest = createHmac("sha256", key).update(payload).digest();
   return digest.subarray(0, TOKEN_MAC_OCTETS);
 }
 

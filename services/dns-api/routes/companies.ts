@@ -1,4 +1,6 @@
 import { z } from "zod";
+import { LEAST_KEY_BITS, LEAST_KEY_CHARACTERS } from "../../core/chosen-key.ts";
+import { readChosenKey } from "../../core/customer-input.ts";
 import { invalidField, type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { endpoint } from "../../platform/http/endpoint.ts";
@@ -19,9 +21,14 @@ import { anyCrmId, crmId, text } from "../schemas.ts";
 const createdReply = z.object({ crm_id: z.string(), name: z.string(), apikey: z.string(), suspended: z.boolean() });
 const companyReply = createdReply.extend({ domains: z.int() });
 const companyParam = z.object({ crm_id: anyCrmId });
+const chosenKey = text.meta({
+  description:
+    `what its programs send: visible ASCII; spaces, commas and semicolons are taken out; then at least ` +
+    `${LEAST_KEY_CHARACTERS} characters of an estimated ${LEAST_KEY_BITS} bits`,
+});
 
 /** Companies of a reseller. */
-export const makeCompanyEndpoints: MakeEndpoints = ({ db, secret, clock, announcer }) => [
+export const makeCompanyEndpoints: MakeEndpoints = ({ db, keyRing, clock, announcer }) => [
   endpoint({
     method: "GET",
     path: "/companies",
@@ -43,7 +50,7 @@ export const makeCompanyEndpoints: MakeEndpoints = ({ db, secret, clock, announc
       if (asked.toLowerCase() !== params.crm_id.toLowerCase()) {
         return refuse(invalidField("crm_id", "is not the one of the path"));
       }
-      const company = await findCompany(db, secret, caller.resellerId, params.crm_id);
+      const company = await findCompany(db, keyRing, caller.resellerId, params.crm_id);
       return company ? ok(showCompany(company)) : refuse(unacceptable(`${params.crm_id} does not exist`));
     },
   }),
@@ -52,13 +59,13 @@ export const makeCompanyEndpoints: MakeEndpoints = ({ db, secret, clock, announc
     path: "/company",
     summary: "Create a company",
     authorise: resellerOnly,
-    fields: z.object({ crm_id: crmId, name: text, apikey: text }),
+    fields: z.object({ crm_id: crmId, name: text, apikey: chosenKey }),
     reply: createdReply,
     act: async ({ caller, fields: { crm_id, name, apikey } }) => {
       const key = readKey(apikey);
       if (!key.ok) return key;
       const company = { resellerId: caller.resellerId, crmId: crm_id, name, apikey: key.value };
-      const added = await addCompany(db, secret, company);
+      const added = await addCompany(db, keyRing, company);
       if (!added.ok) return added;
       return ok({ crm_id: added.value.crmId, name, apikey: key.value, suspended: false });
     },
@@ -72,7 +79,7 @@ export const makeCompanyEndpoints: MakeEndpoints = ({ db, secret, clock, announc
     fields: z.object({
       crm_id: crmId.optional(),
       name: text.optional(),
-      apikey: text.optional(),
+      apikey: chosenKey.optional(),
       suspended: z.boolean().optional(),
     }),
     reply: companyReply,
@@ -80,7 +87,7 @@ export const makeCompanyEndpoints: MakeEndpoints = ({ db, secret, clock, announc
       const key = apikey === undefined ? ok(undefined) : readKey(apikey);
       if (!key.ok) return key;
       const which = { resellerId: caller.resellerId, crmId: params.crm_id };
-      const changed = await changeCompany(db, secret, which, { ...others, crmId: crm_id, apikey: key.value });
+      const changed = await changeCompany(db, keyRing, which, { ...others, crmId: crm_id, apikey: key.value });
       if (!changed.ok) return changed;
       announcer.announce(changed.value.zoneIds);
       return ok(showCompany(changed.value.company));
@@ -96,7 +103,7 @@ export const makeCompanyEndpoints: MakeEndpoints = ({ db, secret, clock, announc
     reply: z.object({ msg: z.literal("deleted"), domains: z.int() }),
     act: async ({ caller, params, fields }) => {
       const which = { resellerId: caller.resellerId, crmId: params.crm_id };
-      const gone = await deleteCompany(db, { secret, clock }, which, cleanCompanyKey(fields.apikey));
+      const gone = await deleteCompany(db, { keyRing, clock }, which, cleanCompanyKey(fields.apikey));
       if (!gone.ok) return gone;
       const { zoneIds, parentIds } = gone.value;
       announcer.announce([...zoneIds, ...parentIds]);
@@ -105,10 +112,9 @@ export const makeCompanyEndpoints: MakeEndpoints = ({ db, secret, clock, announc
   }),
 ];
 
-/** A key as it is stored. It has to travel in a header field, so only visible ASCII can be of use. */
+/** A key as it is stored. */
 function readKey(apikey: string): Result<string, Refusal> {
-  const clean = cleanCompanyKey(apikey);
-  return /^[\x21-\x7e]+$/.test(clean) ? ok(clean) : refuse(invalidField("apikey", "must consist of visible ASCII"));
+  return readChosenKey("apikey", cleanCompanyKey(apikey));
 }
 
 function showSummary({ crmId, name, suspended, domains }: CompanySummary) {

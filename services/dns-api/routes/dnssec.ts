@@ -171,8 +171,8 @@ export const makeDnssecEndpoints: MakeEndpoints = (context) => [
     act: async ({ caller, params: { domain, key_tag } }) => {
       const target = zoneTarget(caller, domain);
       if (!target.ok) return target;
-      const { secret, clock } = context;
-      const files = await exportKey(context.db, { ...target.value, signer: { secret, clock } }, key_tag);
+      const { keyRing, clock } = context;
+      const files = await exportKey(context.db, { ...target.value, signer: { keyRing, clock } }, key_tag);
       if (!files.ok) return files;
       const { name, keyText, privateText } = files.value;
       return ok({ name, key: keyText, private: privateText });

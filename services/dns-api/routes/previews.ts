@@ -1,18 +1,28 @@
+import type { IncomingHttpHeaders } from "node:http";
 import { z } from "zod";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { Db } from "../../platform/db.ts";
 import { endpoint } from "../../platform/http/endpoint.ts";
 import { cleanFields, validateFields } from "../../platform/http/fields.ts";
-import type { ZoneTarget } from "../../store/dns/zone-changes.ts";
-import { replaceZone } from "../../store/dns/zone-files.ts";
-import { previewChange } from "../../store/dns/zone-preview.ts";
+import type { DnsCaller } from "../../store/dns/dns-callers.ts";
+import type { ZoneChanged, ZoneTarget } from "../../store/dns/zone-changes.ts";
+import { measureReplacement, readZoneUsage } from "../../store/dns/zone-file-size.ts";
+import { replaceZone, type ZoneFileApplied } from "../../store/dns/zone-files.ts";
+import { previewOf } from "../../store/dns/zone-preview.ts";
 import { changeRecords } from "../../store/dns/zone-records.ts";
-import { rollBackZone } from "../../store/dns/zone-rollback.ts";
-import { findZone, type Zone, zoneDoesNotExist } from "../../store/dns/zones.ts";
-import type { MakeEndpoints } from "../context.ts";
+import { readHistoryOctets, rollBackZone } from "../../store/dns/zone-rollback.ts";
+import { findZone, zoneDoesNotExist } from "../../store/dns/zones.ts";
+import type { DnsApiContext, MakeEndpoints } from "../context.ts";
 import { replyPreview } from "../history-json.ts";
-import { oneLargeFileAtATime, ZONE_FILE_BOUNDS } from "../large-files.ts";
+import {
+  MOST_BATCH_SHOWN_OCTETS,
+  weightOfFile,
+  weightOfHistory,
+  weightOfJson,
+  weightOfZone,
+  ZONE_FILE_BOUNDS,
+} from "../large-work.ts";
 import { recordReply } from "../record-json.ts";
 import { domainParam, serial, warnings, withWarnings } from "../schemas.ts";
 import { changeAndAnnounce, zoneTarget } from "../zone-target.ts";
@@ -35,20 +45,24 @@ export const makePreviewEndpoints: MakeEndpoints = (context) => [
       deleted: z.array(recordJson),
       warnings: z.array(z.string()),
     }),
-    act: async ({ caller, params: { domain }, text, headers }) => {
-      const { db, secret, clock } = context;
+    admit: async (caller, octets, headers) => {
+      if (!isBatch(headers)) return ok(() => {});
+      if (octets > MOST_BATCH_SHOWN_OCTETS) return refuse({ kind: "too-large" });
+      return context.largeWork.enter(await context.quotas.workerOf(caller), weightOfJson(octets));
+    },
+    act: async ({ caller, callerKey, params: { domain }, text, headers }) => {
+      const { db, keyRing, clock } = context;
       const named = zoneTarget(caller, domain);
       if (!named.ok) return named;
-      const target = { ...named.value, signer: { secret, clock } };
-      const zone = await findZone(db, target.scope, target.apex);
-      if (!zone) return refuse(zoneDoesNotExist(domain));
+      const target = { ...named.value, signer: { keyRing, clock }, quotas: "look" as const };
+      if (!(await findZone(db, target.scope, target.apex))) return refuse(zoneDoesNotExist(domain));
       const now = new Date(clock.nowMs());
-      const isBatch = /^application\/json\b/i.test(headers["content-type"] ?? "");
-      const change = isBatch
-        ? (on: Db) => changeByBatch(on, target, text, now)
-        : (on: Db) => replaceZone(on, target, { text, bounds: ZONE_FILE_BOUNDS }, now);
-      const preview = await oneLargeFileAtATime(text, () => previewChange(db, zone, change));
-      return preview.ok ? replyPreview(preview.value) : preview;
+      // A batch has its place already.
+      const looked = isBatch(headers)
+        ? await changeByBatch(db, target, text, now)
+        : await replaceInPlace(context, caller, { target, text, now });
+      const preview = looked.ok ? previewOf(looked.value) : looked;
+      return preview.ok ? replyPreview(preview.value, callerKey) : preview;
     },
   }),
   endpoint({
@@ -59,8 +73,17 @@ export const makePreviewEndpoints: MakeEndpoints = (context) => [
     fields: z.object({ serial }),
     reply: z.object({ serial: z.int(), warnings }),
     act: async ({ caller, params: { domain }, fields }) => {
-      const rolledBack = await changeAndAnnounce(context, caller, domain, (target, now) =>
-        rollBackZone(context.db, target, fields.serial, now),
+      const named = zoneTarget(caller, domain);
+      if (!named.ok) return named;
+      const usage = await readZoneUsage(context.db, named.value.scope, named.value.apex);
+      if (!usage) return refuse(zoneDoesNotExist(domain));
+      const history = await readHistoryOctets(context.db, usage.id, fields.serial);
+      const weight = weightOfZone(usage) + weightOfHistory(history);
+      const worker = await context.quotas.workerOf(caller);
+      const rolledBack = await context.largeWork.run(worker, weight, () =>
+        changeAndAnnounce(context, caller, domain, (target, now) =>
+          rollBackZone(context.db, target, fields.serial, now),
+        ),
       );
       if (!rolledBack.ok) return rolledBack;
       const { zone, warnings: found } = rolledBack.value;
@@ -69,12 +92,28 @@ export const makePreviewEndpoints: MakeEndpoints = (context) => [
   }),
 ];
 
+function isBatch(headers: IncomingHttpHeaders): boolean {
+  return /^application\/json\b/i.test(headers["content-type"] ?? "");
+}
+
+async function replaceInPlace(
+  { db, quotas, largeWork }: DnsApiContext,
+  caller: DnsCaller,
+  { target, text, now }: { readonly target: ZoneTarget; readonly text: string; readonly now: Date },
+): Promise<Result<ZoneFileApplied, Refusal>> {
+  const size = await measureReplacement(db, target, text);
+  if (!size.ok) return size;
+  return largeWork.run(await quotas.workerOf(caller), weightOfFile(text, size.value), () =>
+    replaceZone(db, target, { text, bounds: ZONE_FILE_BOUNDS }, now),
+  );
+}
+
 async function changeByBatch(
   db: Db,
   target: ZoneTarget,
   text: string,
   now: Date,
-): Promise<Result<{ readonly zone: Zone; readonly warnings: readonly string[] }, Refusal>> {
+): Promise<Result<ZoneChanged, Refusal>> {
   const fields = readJson(text);
   if (!fields.ok) return fields;
   const edits = readBatch(fields.value, target.apex);

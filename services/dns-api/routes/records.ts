@@ -11,6 +11,7 @@ import { changeRecords } from "../../store/dns/zone-records.ts";
 import { findZone, type Zone, zoneDoesNotExist } from "../../store/dns/zones.ts";
 import { streamInSnapshot } from "../../store/transactions.ts";
 import type { DnsApiContext, MakeEndpoints } from "../context.ts";
+import { weightOfJson } from "../large-work.ts";
 import { readModification, readRecord, recordChanges, recordFields, recordReply, showRecord } from "../record-json.ts";
 import { domainParam, warnings, withWarnings } from "../schemas.ts";
 import { changeAndAnnounce, zoneTarget } from "../zone-target.ts";
@@ -41,7 +42,7 @@ export const makeRecordEndpoints: MakeEndpoints = (context) => [
     summary: "List the records of a zone, its SOA apart",
     params: domainParam,
     reply: z.object({ domain: z.string(), serial: z.int(), rr: z.array(recordReply) }),
-    act: async ({ caller, params: { domain } }) => {
+    act: async ({ caller, callerKey, params: { domain } }) => {
       const target = zoneTarget(caller, domain);
       if (!target.ok) return target;
       const { scope, apex } = target.value;
@@ -49,7 +50,7 @@ export const makeRecordEndpoints: MakeEndpoints = (context) => [
         const zone = await findZone(snapshot, scope, apex);
         if (zone) yield* listPieces(zone, recordPages(snapshot, zone.id));
       });
-      const reply = await streamedReply("application/json", pieces);
+      const reply = await streamedReply("application/json", pieces, { callerKey, holds: "connection" });
       if (!reply.ok) return reply;
       return reply.value ? ok(reply.value) : refuse(zoneDoesNotExist(domain));
     },
@@ -76,6 +77,8 @@ export const makeRecordEndpoints: MakeEndpoints = (context) => [
     summary: "Create, modify and delete many records at once: all or nothing",
     params: domainParam,
     fields: batchFields,
+    admit: async (caller, octets) =>
+      context.largeWork.enter(await context.quotas.workerOf(caller), weightOfJson(octets)),
     reply: serialReply.extend({ created: z.array(z.int()) }),
     act: async ({ caller, params, fields }) => {
       const changed = await edit(context, caller, params.domain, (apex) => readBatch(fields, apex));

@@ -2,13 +2,14 @@ import { z } from "zod";
 import { ok, refuse } from "../../core/result.ts";
 import { endpoint } from "../../platform/http/endpoint.ts";
 import { streamedReply } from "../../platform/http/streamed-reply.ts";
+import { measureReplacement } from "../../store/dns/zone-file-size.ts";
 import { replaceZone, zoneFilePieces } from "../../store/dns/zone-files.ts";
-import { readHistory } from "../../store/dns/zone-history.ts";
+import { measureHistory, readHistory } from "../../store/dns/zone-history.ts";
 import { findZone, zoneDoesNotExist } from "../../store/dns/zones.ts";
 import { streamInSnapshot } from "../../store/transactions.ts";
 import type { MakeEndpoints } from "../context.ts";
 import { replyHistory } from "../history-json.ts";
-import { oneLargeFileAtATime, ZONE_FILE_BOUNDS } from "../large-files.ts";
+import { weightOfFile, weightOfPage, ZONE_FILE_BOUNDS } from "../large-work.ts";
 import { recordReply } from "../record-json.ts";
 import { domainParam, serial, warnings, withWarnings } from "../schemas.ts";
 import { changeAndAnnounce, zoneTarget } from "../zone-target.ts";
@@ -28,7 +29,7 @@ export const makeZoneFileEndpoints: MakeEndpoints = (context) => [
     params: domainParam,
     reply: z.string(),
     replyType: "text/dns",
-    act: async ({ caller, params: { domain } }) => {
+    act: async ({ caller, callerKey, params: { domain } }) => {
       const target = zoneTarget(caller, domain);
       if (!target.ok) return target;
       const { scope, apex } = target.value;
@@ -36,7 +37,7 @@ export const makeZoneFileEndpoints: MakeEndpoints = (context) => [
         const zone = await findZone(snapshot, scope, apex);
         if (zone) yield* zoneFilePieces(snapshot, zone);
       });
-      const reply = await streamedReply("text/dns", pieces);
+      const reply = await streamedReply("text/dns", pieces, { callerKey, holds: "connection" });
       if (!reply.ok) return reply;
       return reply.value ? ok(reply.value) : refuse(zoneDoesNotExist(domain));
     },
@@ -50,8 +51,13 @@ export const makeZoneFileEndpoints: MakeEndpoints = (context) => [
     bodyType: "text/dns",
     reply: z.object({ serial: z.int(), records: z.int(), warnings }),
     act: async ({ caller, params, text }) => {
+      const named = zoneTarget(caller, params.domain);
+      if (!named.ok) return named;
+      const size = await measureReplacement(context.db, named.value, text);
+      if (!size.ok) return size;
       const file = { text, bounds: ZONE_FILE_BOUNDS };
-      const replaced = await oneLargeFileAtATime(text, () =>
+      const worker = await context.quotas.workerOf(caller);
+      const replaced = await context.largeWork.run(worker, weightOfFile(text, size.value), () =>
         changeAndAnnounce(context, caller, params.domain, (target, now) => replaceZone(context.db, target, file, now)),
       );
       if (!replaced.ok) return replaced;
@@ -79,13 +85,16 @@ export const makeZoneFileEndpoints: MakeEndpoints = (context) => [
         }),
       ),
     }),
-    act: async ({ caller, params: { domain }, fields }) => {
+    act: async ({ caller, callerKey, params: { domain }, fields }) => {
       const target = zoneTarget(caller, domain);
       if (!target.ok) return target;
       const zone = await findZone(context.db, target.value.scope, target.value.apex);
       if (!zone) return refuse(zoneDoesNotExist(domain));
-      const entries = await readHistory(context.db, zone.id, fields.before, fields.limit);
-      return replyHistory(entries, zone.apex);
+      const weight = weightOfPage(await measureHistory(context.db, zone.id, fields.before, fields.limit));
+      return context.largeWork.run(await context.quotas.workerOf(caller), weight, async () => {
+        const entries = await readHistory(context.db, zone.id, fields.before, fields.limit);
+        return replyHistory(entries, zone.apex, callerKey);
+      });
     },
   }),
 ];

@@ -17,7 +17,7 @@ import { checkSoaNames } from "../../store/dns/zone-soa.ts";
 import { type ListPosition, listPublishedZones, setZoneSuspended } from "../../store/dns/zones.ts";
 import { actorOf, scopeOf } from "../caller.ts";
 import type { DnsApiContext, DnsEndpoint, MakeEndpoints } from "../context.ts";
-import { anyCrmId, domainParam, nameText, seconds, serial, withWarnings } from "../schemas.ts";
+import { anyCrmId, domainParam, nameText, seconds, serial, warnings, withWarnings } from "../schemas.ts";
 import { showSoa, soaReply } from "../soa-json.ts";
 import { absoluteName, zoneTarget } from "../zone-target.ts";
 
@@ -37,12 +37,16 @@ const newZoneFields = z.object({
   serial: serial.optional(),
 });
 
+const WARNINGS =
+  "an mname without an address in the zone; to the reseller's key also each zone of another company above or below, " +
+  "by name where it is the reseller's own";
+
 /** One path, one name for its parameter: OpenAPI knows no two that differ in that alone. */
 const fqdnParam = z.object({ fqdn: z.string() });
 
 /** Master zones: the list, creation, suspension, deletion. */
 export const makeZoneEndpoints: MakeEndpoints = (context) => {
-  const { db, secret, clock, announcer } = context;
+  const { db, keyRing, clock, announcer } = context;
   return [
     endpoint({
       method: "GET",
@@ -61,18 +65,22 @@ export const makeZoneEndpoints: MakeEndpoints = (context) => {
     endpoint({
       method: "POST",
       path: "/master_zone/:fqdn",
-      summary: "Create a master zone, with its SOA and an NS record for mname",
+      summary:
+        "Create a master zone, with its SOA and an NS record for mname. Duplicated is a name that is a zone, that lies " +
+        "below another reseller's, and to a company's key one above or below a zone of another company. One label and " +
+        "public suffixes need the operator's leave",
       params: fqdnParam,
       fields: newZoneFields,
-      reply: soaReply,
+      reply: soaReply.extend({ warnings: warnings.meta({ description: WARNINGS }) }),
       act: async ({ caller, params, fields }) => {
         const planned = planZone(params.fqdn, fields, new Date(clock.nowMs()));
         if (!planned.ok) return planned;
         const owner = { ...scopeOf(caller), crmId: fields.crm_id };
         const created = await createZone(db, owner, planned.value, actorOf(caller));
         if (!created.ok) return created;
-        announcer.announce([created.value.id]);
-        return ok({ ...showSoa(created.value), ...withWarnings(warningsOf(planned.value)) });
+        const { zone, warnings: ofPlace } = created.value;
+        announcer.announce([zone.id]);
+        return ok({ ...showSoa(zone), ...withWarnings([...ofPlace, ...warningsOf(planned.value)]) });
       },
     }),
     suspensionEndpoint(context, "/suspend_zone/:domain", "Suspend a zone: it is no longer published", true),
@@ -86,7 +94,7 @@ export const makeZoneEndpoints: MakeEndpoints = (context) => {
       act: async ({ caller, params: { fqdn: domain } }) => {
         const target = zoneTarget(caller, domain);
         if (!target.ok) return target;
-        const deleted = await deleteZone(db, { ...target.value, signer: { secret, clock } });
+        const deleted = await deleteZone(db, { ...target.value, signer: { keyRing, clock } });
         if (!deleted.ok) return deleted;
         announcer.announce([...deleted.value.zoneIds, ...deleted.value.parentIds]);
         return ok({ msg: "deleted" as const });

@@ -1,15 +1,22 @@
+import { FreeBlocks } from "./free-blocks.ts";
 import { ARENA_START, HEADER, MAX_READERS, READER_STRIDE } from "./layout.ts";
-import type { PictureMemory } from "./memory.ts";
+import { PictureFullError, type PictureMemory } from "./memory.ts";
+import { classSize, sizeClass } from "./size-class.ts";
 
-/** Blocks up to this many octets have a free list for each multiple of 8. */
-const SMALL_OCTETS = 512;
-const SMALL_CLASSES = SMALL_OCTETS / 8;
-/** Larger blocks are rounded up to an eighth of a power of two: at most 12.5 % waste. */
-const LARGE_STEPS = 8;
+/** Free blocks looked at in one step of joining neighbours: some 10 ms at the worst. */
+const BLOCKS_A_STEP = 4_096;
+/** Steps for an allocation that there is no other way for. */
+const STEPS_IN_NEED = 2;
+/** From this share of the memory on, neighbours are joined before there is need. */
+const NEARLY_ALL = 7 / 8;
 
 /**
  * Hands out blocks of the picture's memory and takes them back once no reader can still be looking at them.
- * Only the writer's thread uses it.
+ * Only the writer's thread uses it. `allocate` is the only thing that fails, and then nothing has changed.
+ *
+ * Every octet between the arena's start and its end is of one block: one that is in use, that waits for readers, or
+ * that is free. Free blocks are split only when there is no other way, and neighbours joined only when the memory is used
+ * nearly to its end: a step at a time, so that the thread is held up for some milliseconds only.
  *
  * Reclamation is by epochs: a block that is out of every table is retired under the current epoch; readers publish the
  * epoch at which they entered; a block is free when every reader that is inside entered later than its retirement.
@@ -17,19 +24,39 @@ const LARGE_STEPS = 8;
 export class Arena {
   readonly #memory: PictureMemory;
   #end = ARENA_START;
-  /** First free block of each size class; a free block's first word refers to the next. */
-  readonly #free: number[] = [];
+  readonly #free: FreeBlocks;
   #retired: Retired[] = [];
   readonly #pins = new Map<symbol, number>();
-  #freeOctets = 0;
+  #waitingOctets = 0;
+  /** Former ends of the mapped memory, which no block lies across. */
+  readonly #boundaries = new Set<number>();
+  /** Octets that blocks may take, for what is written now; at most `totalOctets`. */
+  allowance: number;
 
   constructor(memory: PictureMemory) {
     this.#memory = memory;
+    this.#free = new FreeBlocks(memory);
+    this.allowance = this.totalOctets;
+  }
+
+  /** Octets that there could be of blocks. */
+  get totalOctets(): number {
+    return this.#memory.maxOctets - ARENA_START;
   }
 
   /** Octets that blocks take, with those that wait for readers. */
   get usedOctets(): number {
-    return this.#end - ARENA_START - this.#freeOctets;
+    return this.#end - ARENA_START - this.#free.octets;
+  }
+
+  /** Octets among those that nobody needs any more and that readers may still look at. */
+  get waitingOctets(): number {
+    return this.#waitingOctets;
+  }
+
+  /** Free blocks, for whoever checks the books. */
+  freeBlocks(): Iterable<{ readonly reference: number; readonly octets: number }> {
+    return this.#free;
   }
 
   /** The size that a block of at least `octets` really gets. */
@@ -39,30 +66,26 @@ export class Arena {
 
   /**
    * A block of `blockSize(octets)` octets, its content undefined.
-   * @throws when the picture would pass its limit
+   * @throws PictureFullError when there is no room, or what there is is kept for others
    */
   allocate(octets: number): number {
     const index = sizeClass(octets);
     const size = classSize(index);
-    const free = this.#free[index] ?? 0;
-    if (free !== 0) {
-      this.#free[index] = this.#memory.words[free >> 2]!;
-      this.#freeOctets -= size;
-      return free;
+    if (this.usedOctets + size <= this.allowance) {
+      for (let steps = 0; ; steps += 1) {
+        const block = this.#free.take(index) || this.#takeEnd(size) || this.#takeLarger(index);
+        if (block !== 0) return block;
+        if (steps === STEPS_IN_NEED || !this.#free.isJoinable) break;
+        this.#joinSome();
+      }
     }
-    let reference = this.#end;
-    if (reference + size > this.#memory.octets.length) {
-      // No block lies across a former end: a reader that has not mapped the growth yet can tell by the reference.
-      reference = this.#memory.octets.length;
-      this.#memory.reserve(reference + size);
-    }
-    this.#end = reference + size;
-    return reference;
+    throw new PictureFullError(this.#memory.maxOctets, this.allowance - this.usedOctets);
   }
 
   /** Gives a block back that no table refers to any more. */
   retire(reference: number, octets: number): void {
     this.#retired.push({ reference, octets, epoch: this.epoch });
+    this.#waitingOctets += this.blockSize(octets);
   }
 
   /** Ends the writer's current step and frees what no reader can see. */
@@ -96,11 +119,69 @@ export class Arena {
     return () => this.#pins.delete(pin);
   }
 
+  /**
+   * Joins some of the free blocks that lie side by side, where the memory is used nearly to its end.
+   * @returns whether there may be more
+   */
+  joinAhead(): boolean {
+    if (this.#end - ARENA_START < this.totalOctets * NEARLY_ALL || !this.#free.isJoinable) return false;
+    this.#joinSome();
+    return this.#free.isJoinable;
+  }
+
   #release({ reference, octets }: Retired): void {
     const index = sizeClass(octets);
-    this.#memory.words[reference >> 2] = this.#free[index] ?? 0;
-    this.#free[index] = reference;
-    this.#freeOctets += classSize(index);
+    this.#free.put(index, reference);
+    this.#free.noteReleased(reference);
+    this.#waitingOctets -= classSize(index);
+  }
+
+  /** A block behind all others; 0 where the memory ends. */
+  #takeEnd(size: number): number {
+    const mapped = this.#memory.octets.length;
+    let block = this.#end;
+    if (block + size > mapped) {
+      // No block lies across a former end: a reader that has not mapped the growth yet can tell by the reference.
+      if (!this.#memory.reserve(mapped + size)) return 0;
+      this.#boundaries.add(mapped);
+      this.#end = mapped;
+      this.#giveBack(block, mapped);
+      block = mapped;
+    }
+    this.#end = block + size;
+    return block;
+  }
+
+  /** The beginning of a larger free block, the smallest that there is; 0 for none. */
+  #takeLarger(index: number): number {
+    for (let larger = index + 1; larger < this.#free.classes; larger += 1) {
+      const block = this.#free.take(larger);
+      if (block === 0) continue;
+      this.#giveBack(block + classSize(index), block + classSize(larger));
+      return block;
+    }
+    return 0;
+  }
+
+  #joinSome(): void {
+    this.#free.join(BLOCKS_A_STEP, {
+      isBoundary: (place) => this.#boundaries.has(place),
+      end: () => this.#end,
+      onJoined: (from, to) => {
+        if (to === this.#end) this.#end = from;
+        else this.#giveBack(from, to);
+      },
+    });
+  }
+
+  /** Makes free blocks of the octets between two places. */
+  #giveBack(from: number, to: number): void {
+    for (let start = from; start < to; ) {
+      let index = sizeClass(to - start);
+      if (classSize(index) > to - start) index -= 1;
+      this.#free.put(index, start);
+      start += classSize(index);
+    }
   }
 
   #oldestReader(): number {
@@ -129,18 +210,4 @@ interface Retired {
 /** Order of epochs, which wrap at 2^32. */
 function isBefore(a: number, b: number): boolean {
   return ((a - b) | 0) < 0;
-}
-
-function sizeClass(octets: number): number {
-  if (octets <= SMALL_OCTETS) return Math.max(0, Math.ceil(octets / 8) - 1);
-  const exponent = 31 - Math.clz32(octets - 1);
-  const step = Math.floor((octets - 1 - 2 ** exponent) / (2 ** exponent / LARGE_STEPS));
-  return SMALL_CLASSES + (exponent - Math.log2(SMALL_OCTETS)) * LARGE_STEPS + step;
-}
-
-function classSize(index: number): number {
-  if (index < SMALL_CLASSES) return (index + 1) * 8;
-  const exponent = Math.log2(SMALL_OCTETS) + Math.floor((index - SMALL_CLASSES) / LARGE_STEPS);
-  const step = (index - SMALL_CLASSES) % LARGE_STEPS;
-  return 2 ** exponent + (step + 1) * (2 ** exponent / LARGE_STEPS);
 }

@@ -33,11 +33,19 @@ export class HashTable {
     }
   }
 
-  /** Adds an entry that is not there yet. */
-  insert(hash: number, reference: number): void {
+  /**
+   * Makes room for an entry, so that the next `insert` of this hash cannot fail.
+   * @throws PictureFullError, and then nothing has changed
+   */
+  makeRoom(hash: number): void {
     const shard = hash >>> (32 - this.#shardBits);
     const slots = this.#memory.words[(this.#table(shard) >> 2) + TABLE.MASK]! + 1;
     if (this.#entries[shard]! + this.#tombstones[shard]! + 1 > slots * MAX_FILL) this.#remake(shard);
+  }
+
+  /** Adds an entry that is not there yet, after `makeRoom`. */
+  insert(hash: number, reference: number): void {
+    const shard = hash >>> (32 - this.#shardBits);
     const slot = this.#freeSlot(this.#table(shard), hash);
     if (this.#memory.words[slot] === TOMBSTONE) this.#tombstones[shard]! -= 1;
     this.#entries[shard]! += 1;

@@ -55,8 +55,8 @@ export const ZONE = {
   /** First node of the zone's list, which only the writer walks. */
   FIRST_NODE: 4,
   SIZE: 5,
-  /** 1 when only those may ask whom an ACL lets. */
-  RESTRICTED: 6,
+  /** Why the zone is not simply answered: bits of `EXCEPTION`, 0 for most zones. */
+  EXCEPTIONS: 6,
   /** How the zone proves that something is not there: a value of `DENIAL`, or the reference of an `NSEC3_PARAMETERS`. */
   DENIAL: 7,
   /** Whose it is: a number of the writer's. */
@@ -66,6 +66,9 @@ export const ZONE = {
 
 /** A zone's denial of existence, where it is no reference; it stays the same as long as the zone does. */
 export const DENIAL = { NONE: 0, NSEC: 1 } as const;
+
+/** RESTRICTED: only those may ask whom an ACL lets. WITHHELD: a place-holder, at and below which all is SERVFAIL. */
+export const EXCEPTION = { RESTRICTED: 1, WITHHELD: 2 } as const;
 
 /** How a zone's names are hashed (RFC 5155 §5): iterations, octets of the salt, the block's size, the salt. */
 export const NSEC3_PARAMETERS = { ITERATIONS: 0, SALT_OCTETS: 1, SIZE: 2, SALT: 3 } as const;

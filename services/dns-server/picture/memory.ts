@@ -1,6 +1,17 @@
 import { randomBytes } from "node:crypto";
 import { ARENA_START, HEADER } from "./layout.ts";
 
+/** There is no room in the picture for what is being written. Nobody has seen anything of it. */
+export class PictureFullError extends RangeError {
+  /**
+   * @param maxOctets what the picture may have
+   * @param leftOctets what was left of it for what is being written
+   */
+  constructor(maxOctets: number, leftOctets: number) {
+    super(`the zones need more than ${maxOctets} octets of memory: ${Math.max(0, leftOctets)} are left for this one`);
+  }
+}
+
 /** Largest picture: references are octet offsets below 2^31. */
 export const MAX_PICTURE_OCTETS = 2 ** 31 - 65_536;
 /** What the buffer grows by, at least. Pages that nobody touched cost address space only. */
@@ -31,6 +42,8 @@ export class PictureMemory {
 
   /** An empty picture with hash keys of its own. */
   static create(maxOctets: number = MAX_PICTURE_OCTETS): PictureMemory {
+    if (maxOctets % 8 !== 0 || maxOctets > MAX_PICTURE_OCTETS)
+      throw new RangeError(`no picture has ${maxOctets} octets`);
     const buffer = new (SharedArrayBuffer as unknown as GrowableConstructor)(Math.min(GROWTH_OCTETS, maxOctets), {
       maxByteLength: maxOctets,
     });
@@ -48,17 +61,27 @@ export class PictureMemory {
     if (reference >= this.octets.length) this.#map(Atomics.load(this.words, HEADER.CAPACITY));
   }
 
+  /** Octets that the buffer can grow to. */
+  get maxOctets(): number {
+    return (this.buffer as GrowableSharedArrayBuffer).maxByteLength;
+  }
+
   /**
    * Makes room up to `end`, for the writer.
-   * @throws when the picture would pass its limit
+   * @returns whether it could: not beyond the limit, nor where the system has no memory left
    */
-  reserve(end: number): void {
-    const { maxByteLength } = this.buffer as GrowableSharedArrayBuffer;
-    if (end > maxByteLength) throw new RangeError(`the zones need more than ${maxByteLength} octets of memory`);
-    const capacity = Math.min(maxByteLength, Math.max(end, this.buffer.byteLength + GROWTH_OCTETS));
-    (this.buffer as GrowableSharedArrayBuffer).grow(capacity);
+  reserve(end: number): boolean {
+    if (end > this.maxOctets) return false;
+    const capacity = Math.min(this.maxOctets, Math.max(end, this.buffer.byteLength + GROWTH_OCTETS));
+    try {
+      (this.buffer as GrowableSharedArrayBuffer).grow(capacity);
+    } catch (error) {
+      if (error instanceof RangeError) return false;
+      throw error;
+    }
     this.#map(capacity);
     Atomics.store(this.words, HEADER.CAPACITY, capacity);
+    return true;
   }
 
   #map(capacity: number): void {

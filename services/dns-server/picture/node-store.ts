@@ -111,12 +111,17 @@ export class NodeStore {
 
   /** Gives the memory of a node or an entry back. */
   retire(reference: number): void {
-    this.#arena.retire(reference, this.#memory.words[(reference >> 2) + NODE.SIZE]!);
+    this.#arena.retire(reference, this.octetsOf(reference));
+  }
+
+  /** Octets of the block of a node or an entry. */
+  octetsOf(reference: number): number {
+    return this.#memory.words[(reference >> 2) + NODE.SIZE]!;
   }
 
   /** Word index of the end of an apex's node. */
   #tailOf(apex: number): number {
-    return (apex + this.#memory.words[(apex >> 2) + NODE.SIZE]!) >> 2;
+    return (apex + this.octetsOf(apex)) >> 2;
   }
 }
 

@@ -24,6 +24,14 @@ export class NodeTable {
     this.#table = new HashTable(reader.memory, arena, place);
   }
 
+  /**
+   * To be called before a name gets its first node.
+   * @throws PictureFullError, and then nothing has changed
+   */
+  makeRoom(hash: number): void {
+    this.#table.makeRoom(hash);
+  }
+
   /** In a zone that nobody sees: puts a name's node in the place of its former one; 0 stands for none. */
   exchange(hash: number, former: number, node: number): void {
     if (former === 0) this.#table.insert(hash, node);
@@ -31,7 +39,10 @@ export class NodeTable {
     else this.#table.replace(hash, former, node);
   }
 
-  /** In a zone that readers see: gives the name at a label another node, or none (0), from the change's version on. */
+  /**
+   * In a zone that readers see: gives the name at a label another node, or none (0), from the change's version on.
+   * @throws PictureFullError, and then nothing has changed
+   */
   exchangeLater(change: ZoneChange, located: LocatedName, label: number, node: number): void {
     const { zone, version } = change;
     const hash = located.hashAt(label);
@@ -41,6 +52,7 @@ export class NodeTable {
       this.#reader.memory.words[(current >> 2) + CHANGE.AFTER] = node;
       return;
     }
+    if (current === 0) this.#table.makeRoom(hash);
     const span = { name: located.lookup, label, apexLabel: located.apexLabel };
     const entry = this.#store.writeChange(zone, span, { before: current, after: node, version });
     if (current === 0) this.#table.insert(hash, entry);

@@ -2,6 +2,7 @@ import {
   APEX_TAIL,
   CHANGE,
   DENIAL,
+  EXCEPTION,
   FLAG,
   FLAG_BITS,
   HEADER,
@@ -164,9 +165,14 @@ export class PictureReader {
     }
   }
 
+  /** Why the zone is not simply answered: bits of `EXCEPTION`, 0 for most zones. */
+  exceptionsOf(zone: number): number {
+    return this.memory.words[(zone >> 2) + ZONE.EXCEPTIONS]!;
+  }
+
   /** Whether the zone answers only those whom an ACL lets ask. */
   isRestricted(zone: number): boolean {
-    return this.memory.words[(zone >> 2) + ZONE.RESTRICTED] === 1;
+    return (this.exceptionsOf(zone) & EXCEPTION.RESTRICTED) !== 0;
   }
 
   /** The zone's apex in wire form and lower case, a copy. */

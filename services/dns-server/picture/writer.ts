@@ -1,11 +1,12 @@
 import { Arena } from "./arena.ts";
 import { type Denial, DenialFinder, isSameDenial } from "./denial.ts";
 import { HashTable } from "./hash-table.ts";
-import { DENIAL, HEADER, NODE, NSEC3_PARAMETERS, ZONE, ZONE_SHARD_BITS } from "./layout.ts";
+import { DENIAL, EXCEPTION, HEADER, NODE, NSEC3_PARAMETERS, ZONE, ZONE_SHARD_BITS } from "./layout.ts";
 import { LookupName } from "./lookup-name.ts";
 import { PictureMemory } from "./memory.ts";
 import { NameDraft } from "./name-draft.ts";
 import { PictureReader } from "./reader.ts";
+import { allowanceFor, type Writing } from "./room.ts";
 import { inEncodingOrder, type PictureRecord } from "./stored-rrset.ts";
 import { ZoneNodes } from "./zone-nodes.ts";
 
@@ -26,6 +27,8 @@ interface ZoneEntry {
   readonly reference: number;
   readonly hash: number;
   readonly labelCount: number;
+  /** Whether it is a place-holder. */
+  readonly isWithheld: boolean;
 }
 
 /** A zone out of sight whose nodes are still to be taken apart, once the readers of this epoch have left. */
@@ -37,6 +40,9 @@ interface DiscardedZone {
 /**
  * The only writer of the picture. Readers on other threads never wait and never see a change in part: a new zone is
  * built aside and swapped in by one store; so is a new version of a zone, of which only what changes is written.
+ *
+ * What adds to a zone throws a `PictureFullError` when there is no room. Readers have then seen nothing, and the zone is
+ * to be given up by `discardZone`, which returns all that was taken for it.
  */
 export class PictureWriter {
   readonly memory: PictureMemory;
@@ -50,6 +56,7 @@ export class PictureWriter {
   readonly #denials = new Map<number, Denial>();
   readonly #apexName = new LookupName();
   readonly #published = new Map<string, ZoneEntry>();
+  #withheldCount = 0;
   /** The hash is keyed, so it is enough that no two zones share a seed. */
   #nextSeed = 1;
   /** The zone that `#apex` belongs to. */
@@ -73,8 +80,44 @@ export class PictureWriter {
     return this.#arena.usedOctets;
   }
 
+  /** Octets that there could be in use. */
+  get totalOctets(): number {
+    return this.#arena.totalOctets;
+  }
+
+  /** Octets of those in use that are on their way to be free: what was replaced or withdrawn, as far as it is counted. */
+  get waitingOctets(): number {
+    return this.#arena.waitingOctets;
+  }
+
+  /** Octets of blocks that are kept for the next change of an index. */
+  get spareOctets(): number {
+    return this.#nodes.spareOctets;
+  }
+
+  /** Free blocks of the memory, for whoever checks the books. */
+  freeBlocks(): Iterable<{ readonly reference: number; readonly octets: number }> {
+    return this.#arena.freeBlocks();
+  }
+
+  /** Octets that could be taken for something: a part of what is free is kept for small zones and changes (room.ts). */
+  leftOctets(writing: Writing): number {
+    return allowanceFor(this.totalOctets, writing) - this.usedOctets;
+  }
+
+  /** Whether zones that are out of sight wait to be taken apart. */
+  get isCollecting(): boolean {
+    return this.#discarded.length > 0;
+  }
+
+  /** Zones that are answered for, place-holders left out. */
   get zoneCount(): number {
-    return this.#published.size;
+    return this.#published.size - this.#withheldCount;
+  }
+
+  /** Octets of the names of a zone. */
+  octetsOf(zone: number): number {
+    return this.#nodes.octetsOf(zone);
   }
 
   /** From now on queries are answered; before they get SERVFAIL. */
@@ -87,25 +130,25 @@ export class PictureWriter {
    * then `publishZone` or `discardZone`.
    * @returns its reference
    */
-  createZone({ apex, negativeTtlSeconds, restricted = false, resellerId = null }: PictureZone): number {
-    const size = this.#arena.blockSize(ZONE.APEX * 4 + apex.length);
-    const zone = this.#arena.allocate(size);
-    // The block may have been another zone's before.
-    this.#apexZone = 0;
-    const { words, octets } = this.memory;
-    const word = zone >> 2;
-    words[word + ZONE.SEED] = this.#nextSeed++;
-    words[word + ZONE.APEX_NODE] = 0;
-    words[word + ZONE.NEGATIVE_TTL] = negativeTtlSeconds;
-    words[word + ZONE.APEX_LENGTH] = apex.length;
-    words[word + ZONE.FIRST_NODE] = 0;
-    words[word + ZONE.SIZE] = size;
-    words[word + ZONE.RESTRICTED] = restricted ? 1 : 0;
-    words[word + ZONE.DENIAL] = DENIAL.NONE;
-    words[word + ZONE.RESELLER] = this.#numberOf(resellerId);
-    octets.set(apex, zone + ZONE.APEX * 4);
-    this.#nodes.createApex(zone, apex);
-    return zone;
+  createZone(zone: PictureZone): number {
+    this.#admit({ zoneOctets: 0 });
+    return this.#create(zone, zone.restricted ? EXCEPTION.RESTRICTED : 0);
+  }
+
+  /**
+   * Puts a place-holder where a zone ought to be, or in the place of the one that is there: all that is asked at and
+   * below its apex is then SERVFAIL. There is room for it when there is none for zones.
+   */
+  withholdZone(zone: PictureZone): void {
+    this.#arena.allowance = this.#arena.totalOctets;
+    const exceptions = EXCEPTION.WITHHELD | (zone.restricted ? EXCEPTION.RESTRICTED : 0);
+    const reference = this.#create(zone, exceptions);
+    try {
+      this.#show(reference, true);
+    } catch (error) {
+      this.#discard(reference);
+      throw error;
+    }
   }
 
   /**
@@ -113,28 +156,14 @@ export class PictureWriter {
    * zone since it was published last.
    */
   publishZone(zone: number): void {
-    const apex = this.#apexOf(zone);
-    const key = apexKey(apex);
-    const previous = this.#published.get(key);
-    this.#nodes.publish(zone);
-    if (previous?.reference === zone) return;
-    const entry = previous
-      ? { ...previous, reference: zone }
-      : { reference: zone, hash: this.#apexHash(apex), labelCount: this.#apexName.labelCount };
-    if (previous) {
-      this.#zones.replace(entry.hash, previous.reference, zone);
-      this.#discard(previous.reference);
-    } else {
-      this.#zones.insert(entry.hash, zone);
-      const { words } = this.memory;
-      if (entry.labelCount > words[HEADER.DEEPEST_APEX]!) Atomics.store(words, HEADER.DEEPEST_APEX, entry.labelCount);
-    }
-    this.#published.set(key, entry);
+    this.#admit({ ...this.#writingTo(zone), isNecessary: true });
+    this.#show(zone, false);
   }
 
   /** The published zone of this apex (wire form, lower case); 0 when there is none. */
   publishedZone(apex: Uint8Array): number {
-    return this.#published.get(apexKey(apex))?.reference ?? 0;
+    const entry = this.#published.get(apexKey(apex));
+    return entry === undefined || entry.isWithheld ? 0 : entry.reference;
   }
 
   /** Whose a zone is; null for nobody's. */
@@ -149,6 +178,7 @@ export class PictureWriter {
     if (!entry) return;
     this.#zones.remove(entry.hash, entry.reference);
     this.#published.delete(key);
+    if (entry.isWithheld) this.#withheldCount -= 1;
     this.#discard(entry.reference);
   }
 
@@ -182,19 +212,37 @@ export class PictureWriter {
     this.endName(zone, owner, this.#draft);
   }
 
+  /**
+   * Adds records to a zone that nobody sees yet: all that a name has, but that of an NSEC3 chain may come apart from
+   * what else its owner has.
+   */
+  addName(zone: number, owner: Uint8Array, records: readonly PictureRecord[]): void {
+    this.beginName(zone, this.#draft);
+    for (const { type, ttl, rdata } of inEncodingOrder(records)) this.#draft.add(type, ttl, rdata, 0, rdata.length);
+    this.endName(zone, owner, this.#draft, true);
+  }
+
   /** As `setName`, for records that come one by one, into a draft; then `endName`. */
   beginName(zone: number, draft: NameDraft): void {
     const hasNsec3Chain = this.memory.words[(zone >> 2) + ZONE.DENIAL]! > DENIAL.NSEC;
     draft.begin({ apex: this.#apexOf(zone), hasNsec3Chain });
   }
 
-  /** @throws when a published zone does not take the apex (`takesApex`) */
-  endName(zone: number, owner: Uint8Array, draft: NameDraft): void {
+  /**
+   * @param keepsOther whether a part of the name that the draft says nothing of stays: its NSEC3, or all else
+   * @throws when a published zone does not take the apex (`takesApex`)
+   */
+  endName(zone: number, owner: Uint8Array, draft: NameDraft, keepsOther = false): void {
     const nameLength = owner.length - this.#apexOf(zone).length;
+    const isRemoval = draft.rrsets.count === 0 && draft.nsec3Rrsets.count === 0;
+    this.#admit({ ...this.#writingTo(zone), isNecessary: nameLength === 0 || isRemoval });
     if (nameLength === 0) this.#setDenial(zone, draft.denial);
     draft.finish();
-    this.#nodes.setRrsets(zone, owner, nameLength, draft.rrsets, draft.flags);
-    if (draft.hasNsec3Chain && nameLength > 0) this.#nodes.setNsec3(zone, owner, nameLength, draft.nsec3Rrsets);
+    const hasRrsets = draft.rrsets.count > 0 || !keepsOther;
+    if (hasRrsets) this.#nodes.setRrsets(zone, owner, nameLength, draft.rrsets, draft.flags);
+    if (!draft.hasNsec3Chain || nameLength === 0) return;
+    const hasNsec3 = draft.nsec3Rrsets.count > 0 || !keepsOther;
+    if (hasNsec3) this.#nodes.setNsec3(zone, owner, nameLength, draft.nsec3Rrsets);
   }
 
   /**
@@ -214,7 +262,7 @@ export class PictureWriter {
       this.#discarded.shift();
     }
     this.#arena.advance();
-    return this.#discarded.length > 0;
+    return this.#arena.joinAhead() || this.#discarded.length > 0;
   }
 
   /**
@@ -228,6 +276,62 @@ export class PictureWriter {
       nodes.push(node);
     }
     return { nodes: Int32Array.from(nodes), release: this.#arena.pin() };
+  }
+
+  /** Says how much memory may be in use while something is written. */
+  #admit(writing: Writing): void {
+    this.#arena.allowance = allowanceFor(this.#arena.totalOctets, writing);
+  }
+
+  #writingTo(zone: number): Writing {
+    return { zoneOctets: this.#nodes.octetsOf(zone), grownBy: this.#nodes.grownBy(zone) };
+  }
+
+  #create({ apex, negativeTtlSeconds, resellerId = null }: PictureZone, exceptions: number): number {
+    const size = this.#arena.blockSize(ZONE.APEX * 4 + apex.length);
+    const zone = this.#arena.allocate(size);
+    // The block may have been another zone's before.
+    this.#apexZone = 0;
+    const { words, octets } = this.memory;
+    const word = zone >> 2;
+    words[word + ZONE.SEED] = this.#nextSeed++;
+    words[word + ZONE.APEX_NODE] = 0;
+    words[word + ZONE.NEGATIVE_TTL] = negativeTtlSeconds;
+    words[word + ZONE.APEX_LENGTH] = apex.length;
+    words[word + ZONE.FIRST_NODE] = 0;
+    words[word + ZONE.SIZE] = size;
+    words[word + ZONE.EXCEPTIONS] = exceptions;
+    words[word + ZONE.DENIAL] = DENIAL.NONE;
+    words[word + ZONE.RESELLER] = this.#numberOf(resellerId);
+    octets.set(apex, zone + ZONE.APEX * 4);
+    try {
+      this.#nodes.createApex(zone, apex);
+    } catch (error) {
+      this.#discard(zone);
+      throw error;
+    }
+    return zone;
+  }
+
+  #show(zone: number, isWithheld: boolean): void {
+    const apex = this.#apexOf(zone);
+    const key = apexKey(apex);
+    const previous = this.#published.get(key);
+    const hash = previous?.hash ?? this.#apexHash(apex);
+    if (!previous) this.#zones.makeRoom(hash);
+    this.#nodes.publish(zone);
+    if (previous?.reference === zone) return;
+    const labelCount = previous?.labelCount ?? this.#apexName.labelCount;
+    if (previous) {
+      this.#zones.replace(hash, previous.reference, zone);
+      this.#discard(previous.reference);
+    } else {
+      this.#zones.insert(hash, zone);
+      const { words } = this.memory;
+      if (labelCount > words[HEADER.DEEPEST_APEX]!) Atomics.store(words, HEADER.DEEPEST_APEX, labelCount);
+    }
+    this.#withheldCount += Number(isWithheld) - Number(previous?.isWithheld ?? false);
+    this.#published.set(key, { reference: zone, hash, labelCount, isWithheld });
   }
 
   #numberOf(resellerId: string | null): number {

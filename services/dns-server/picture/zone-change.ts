@@ -15,6 +15,8 @@ export interface ZoneChange extends IndexDraft {
   readonly zone: number;
   /** Whether readers see an earlier version of the zone. */
   readonly isVisible: boolean;
+  /** Octets of the zone's nodes before. */
+  readonly octetsBefore: number;
   /** The apex's node to be. */
   apex: number;
   readonly names: ChangedName[];

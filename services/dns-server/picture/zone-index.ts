@@ -34,6 +34,8 @@ export class ZoneIndex {
   #node = 0;
   /** What `#putInto` has split off to the right; 0 for nothing. */
   #split = 0;
+  /** Blocks for the change at hand: they are there before it begins, so that it does not end half-way. */
+  readonly #spare: number[] = [];
 
   constructor(reader: PictureReader, arena: Arena) {
     this.#reader = reader;
@@ -41,9 +43,19 @@ export class ZoneIndex {
     this.#arena = arena;
   }
 
-  /** Adds the node of a name, or puts it in the place of that name's last one. */
+  /** Octets of the blocks that are kept for the next change. */
+  get spareOctets(): number {
+    return this.#spare.length * this.#arena.blockSize(BLOCK_OCTETS);
+  }
+
+  /**
+   * Adds the node of a name, or puts it in the place of that name's last one.
+   * @throws PictureFullError, and then nothing has changed
+   */
   put(draft: IndexDraft, name: LookupName, apexLabel: number, node: number): void {
     this.#begin(draft, name, apexLabel);
+    // Of each level a copy and what is split off, and a new root.
+    this.#makeRoom(2 * this.#levels(draft.root) + 1);
     this.#node = node;
     if (draft.root === 0) draft.root = this.#newBlock(0);
     const root = this.#putInto(draft.root);
@@ -69,10 +81,15 @@ export class ZoneIndex {
     return 0;
   }
 
-  /** Takes a name out; does nothing when it is not there. */
+  /**
+   * Takes a name out; does nothing when it is not there.
+   * @throws PictureFullError, and then nothing has changed
+   */
   remove(draft: IndexDraft, name: LookupName, apexLabel: number): void {
     this.#begin(draft, name, apexLabel);
     if (this.find(draft, name, apexLabel) === 0) return;
+    // Of each level a copy, and one of the block that is put together with another.
+    this.#makeRoom(2 * this.#levels(draft.root));
     let root = this.#removeFrom(draft.root);
     while (this.#levelOf(root) > 0 && this.#countOf(root) === 1) {
       const only = this.#childAt(root, 0);
@@ -213,8 +230,16 @@ export class ZoneIndex {
     draft.replaced.length = 0;
   }
 
+  #levels(root: number): number {
+    return root === 0 ? 1 : this.#levelOf(root) + 1;
+  }
+
+  #makeRoom(blocks: number): void {
+    while (this.#spare.length < blocks) this.#spare.push(this.#arena.allocate(BLOCK_OCTETS));
+  }
+
   #newBlock(level: number): number {
-    const block = this.#arena.allocate(BLOCK_OCTETS);
+    const block = this.#spare.pop()!;
     const words = this.#words;
     words[(block >> 2) + INDEX.COUNT_AND_LEVEL] = level << 16;
     words[(block >> 2) + INDEX.VERSION] = this.#draft.version;

@@ -20,6 +20,8 @@ export class ZoneNodes {
   readonly #store: NodeStore;
   /** By zone, what is not published yet. */
   readonly #changes = new Map<number, ZoneChange>();
+  /** By zone, the octets of the nodes that it has, or will have. */
+  readonly #octets = new Map<number, number>();
   /** Published changes, the oldest first. */
   #unsettled: UnsettledChange[] = [];
   #nextVersion = 1;
@@ -35,6 +37,23 @@ export class ZoneNodes {
     this.#store = new NodeStore(reader.memory, arena);
     this.#table = new NodeTable(reader, arena, this.#store);
     this.#name = new LocatedName(reader);
+  }
+
+  /** Octets of blocks that are kept for the next change of an index. */
+  get spareOctets(): number {
+    return this.#index.spareOctets;
+  }
+
+  /** Octets of a zone's nodes, as they are going to be published. */
+  octetsOf(zone: number): number {
+    return this.#octets.get(zone) ?? 0;
+  }
+
+  /** Octets by which a zone that readers see has grown since it was published; of another zone undefined. */
+  grownBy(zone: number): number | undefined {
+    const change = this.#changes.get(zone);
+    if (!change) return 0;
+    return change.isVisible ? this.octetsOf(zone) - change.octetsBefore : undefined;
   }
 
   /** Gives a new zone its apex, without records. */
@@ -84,7 +103,10 @@ export class ZoneNodes {
     if (node !== 0) this.#giveUp(node);
   }
 
-  /** Makes what was done to a zone visible, by one store. */
+  /**
+   * Makes what was done to a zone visible, by one store.
+   * @throws PictureFullError, and then readers see what they saw
+   */
   publish(zone: number): void {
     const change = this.#changes.get(zone);
     if (!change) return;
@@ -107,6 +129,7 @@ export class ZoneNodes {
     if (!change?.isVisible) return;
     const { words } = this.#reader.memory;
     this.#changes.delete(zone);
+    this.#octets.set(zone, change.octetsBefore);
     for (const [node, difference] of change.counted) words[(node >> 2) + NODE.CHILDREN]! -= difference;
     this.#table.abandon(change);
     for (const node of change.added) this.#store.retire(node);
@@ -128,6 +151,7 @@ export class ZoneNodes {
   /** Removes up to `limit` nodes of a zone out of sight; returns how many it removed. */
   takeApart(zone: number, apex: Uint8Array, limit: number): number {
     this.abandon(zone);
+    this.#octets.delete(zone);
     this.#freeIndex(zone);
     const { words, octets } = this.#reader.memory;
     const owner = new Uint8Array(255);
@@ -174,6 +198,7 @@ export class ZoneNodes {
     const change: ZoneChange = {
       zone,
       isVisible,
+      octetsBefore: this.octetsOf(zone),
       version: this.#nextVersion,
       apex,
       root: apex === 0 ? 0 : this.#store.indexRootOf(apex),
@@ -251,6 +276,8 @@ export class ZoneNodes {
 
   /** Writes a node for the name at a label, in the place of the one that it has, if any. */
   #putNode(label: number, former: number, place: Place, rrsets: EncodedRrsets): number {
+    // The table first: a node of the zone's list that is not in it could not be taken apart.
+    if (former === 0 && !this.#change.isVisible) this.#table.makeRoom(this.#name.hashAt(label));
     const node = this.#writeNode(place, rrsets);
     if (former !== 0) this.#inherit(node, former);
     this.#exchange(label, former, node);
@@ -290,6 +317,7 @@ export class ZoneNodes {
   #writeNode(place: Place, rrsets: EncodedRrsets): number {
     const { zone, isVisible, added } = this.#change;
     const node = this.#store.writeNode(zone, place, rrsets);
+    this.#octets.set(zone, this.octetsOf(zone) + this.#store.octetsOf(node));
     if (isVisible) added.add(node);
     else this.#store.link(zone, node);
     return node;
@@ -340,6 +368,7 @@ export class ZoneNodes {
   /** Does without a node: at once when nobody has seen it, else when the change is published. */
   #giveUp(node: number): void {
     const { zone, isVisible, added, removed } = this.#change;
+    this.#octets.set(zone, this.octetsOf(zone) - this.#store.octetsOf(node));
     if (isVisible && !added.delete(node)) {
       removed.add(node);
       return;

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
+import type { KeyRing } from "../../core/key-ring.ts";
 import type { Db } from "../../platform/db.ts";
 import type { Observe } from "../../platform/observation.ts";
 import { readTransferAccess, readTransferAccessVersion, type TransferAccess } from "../../store/dns/transfer-access.ts";
@@ -11,7 +12,7 @@ const POLL_MS = 500;
 /** Keeps the access table as the database has it; while the database is away the last table stays. */
 export class AccessFeed {
   readonly #db: Db;
-  readonly #secret: string;
+  readonly #keyRing: KeyRing;
   readonly #observe: Observe;
   readonly #stopping = new AbortController();
   #access: TransferAccess | undefined;
@@ -25,9 +26,9 @@ export class AccessFeed {
     this.#becomeKnown = resolve;
   });
 
-  constructor(db: Db, secret: string, observe: Observe) {
+  constructor(db: Db, keyRing: KeyRing, observe: Observe) {
     this.#db = db;
-    this.#secret = secret;
+    this.#keyRing = keyRing;
     this.#observe = observe;
   }
 
@@ -38,14 +39,14 @@ export class AccessFeed {
 
   /** What the table is made of, sealed for a file; undefined until it was read for the first time. */
   sealed(): string | undefined {
-    return this.#access && sealAccess(this.#access, this.#secret);
+    return this.#access && sealAccess(this.#access, this.#keyRing);
   }
 
   /** Takes what was sealed earlier, while the database has said nothing yet. */
   restore(sealed: string): void {
     if (this.#table) return;
     try {
-      this.#take(openAccess(sealed, this.#secret));
+      this.#take(openAccess(sealed, this.#keyRing));
       this.#isRestored = true;
     } catch (err) {
       this.#observe({ kind: "transfer-access-unreadable", level: "error", err });
@@ -75,7 +76,7 @@ export class AccessFeed {
     try {
       const version = await readTransferAccessVersion(this.#db);
       if (version === this.#table?.version && !this.#isRestored) return;
-      this.#take(await readTransferAccess(this.#db, this.#secret));
+      this.#take(await readTransferAccess(this.#db, this.#keyRing));
       this.#isRestored = false;
       this.#observe({ kind: "transfer-access-read", version });
     } catch (err) {

@@ -25,6 +25,8 @@ export interface AuthorisedResponderOptions {
   readonly db: Db;
   /** While it is, transfers are of what the picture has. */
   readonly isDatabaseAway: () => boolean;
+  /** Whether the picture has no room for a zone, or for its latest version: what it has of it is sent then. */
+  readonly isLeftOut: (zoneId: number) => boolean;
   /** Undefined until it was read for the first time. */
   readonly access: () => AccessTable | undefined;
   readonly nowSeconds: () => number;
@@ -109,6 +111,8 @@ export class AuthorisedResponder {
     const zone = await findTransferableZone(db, apex);
     if (!zone) return RCODE.NOTAUTH;
     if (!zone.published || !mayTransfer(asker, request, zone.resellerId)) return RCODE.REFUSED;
+    // What is not answered, or as it was, is not handed on as it is.
+    if (this.#options.isLeftOut(zone.id)) return this.#transferOfPicture(request, asker, apex);
     const newMessage = () => this.#newMessage(request, asker);
     if (request.serial !== undefined) {
       const found = await readZoneDifference(db, zone.id, request.serial);

@@ -77,7 +77,7 @@ type ApikeyReply = z.infer<typeof apikeyReply>;
 const apikey = z
   .string()
   .refine((key) => /^[^\s\p{C}]{8,128}$/u.test(key))
-  .meta({ description: "8 to 128 printable characters without spaces" });
+  .meta({ description: "8 to 128 printable characters without spaces; better one that nobody chose" });
 
 /** Operations 12 to 14: campaigns and their keys. */
 export function campaignEndpoints(services: MailServices): AnyEndpoint<MailCaller>[] {
@@ -85,7 +85,7 @@ export function campaignEndpoints(services: MailServices): AnyEndpoint<MailCalle
 }
 
 function definitionEndpoints(services: MailServices): AnyEndpoint<MailCaller>[] {
-  const { db, secret } = services;
+  const { db, keyRing } = services;
   return [
     endpoint({
       method: "POST",
@@ -98,7 +98,7 @@ function definitionEndpoints(services: MailServices): AnyEndpoint<MailCaller>[] 
         const campaign = await readCampaign(services, caller.instance, fields);
         if (!campaign.ok) return campaign;
         const added = await db.transaction(async (transaction) => {
-          const made = await addCampaign(transaction, secret, campaign.value);
+          const made = await addCampaign(transaction, keyRing, campaign.value);
           if (fields.tipo === "api") {
             const settings = { archive: fields.archive, tracking: fields.seguimiento === "si" };
             await setSubmissionSettings(transaction, made.numid, settings);
@@ -122,9 +122,9 @@ function definitionEndpoints(services: MailServices): AnyEndpoint<MailCaller>[] 
   ];
 }
 
-function apikeyEndpoints({ db, secret }: MailServices): AnyEndpoint<MailCaller>[] {
+function apikeyEndpoints({ db, keyRing }: MailServices): AnyEndpoint<MailCaller>[] {
   async function replyWithApikey(instanceId: number, numid: number): Promise<Result<ApikeyReply, Refusal>> {
-    const key = await readCampaignApikey(db, secret, instanceId, numid);
+    const key = await readCampaignApikey(db, keyRing, instanceId, numid);
     if (key === undefined) return refuse(notFound("no existe"));
     if (key === null) return refuse(invalidField("numid", "only campaigns of type api have a key"));
     return ok({ status: "ok", numid, camp_apikey: key });
@@ -146,7 +146,7 @@ function apikeyEndpoints({ db, secret }: MailServices): AnyEndpoint<MailCaller>[
       queryFields: true,
       reply: apikeyReply,
       act: async ({ caller, fields }) => {
-        await setCampaignApikey(db, secret, { instanceId: caller.instance.id, numid: fields.numid }, fields.apikey);
+        await setCampaignApikey(db, keyRing, { instanceId: caller.instance.id, numid: fields.numid }, fields.apikey);
         return replyWithApikey(caller.instance.id, fields.numid);
       },
     }),

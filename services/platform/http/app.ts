@@ -3,14 +3,16 @@ import { ZodDefault, ZodNumber, ZodObject, ZodOptional, type ZodType } from "zod
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { isDatabaseAway } from "../db.ts";
+import type { KeyGuesses } from "../guesses/key-guesses.ts";
 import type { Observe } from "../observation.ts";
 import { makeClientAddress } from "./client-address.ts";
 import type { Dialect } from "./dialect.ts";
 import { type AnyEndpoint, type Method, RawReply } from "./endpoint.ts";
 import { cleanFields, validateFields } from "./fields.ts";
+import { type HeavyLimits, HeavyRequests } from "./heavy-requests.ts";
 import { noLimits, type RateLimits } from "./limits.ts";
 import type { HttpApp } from "./listen.ts";
-import { readJsonBody, readTextBody } from "./request-body.ts";
+import { parseJsonBody, parseTextBody, readBody } from "./request-body.ts";
 import { requestIdOf } from "./request-id.ts";
 import { RouteTable } from "./route-table.ts";
 import { traceRequest } from "./trace-request.ts";
@@ -20,7 +22,17 @@ export interface AppOptions<Caller> {
   readonly endpoints: readonly AnyEndpoint<Caller>[];
   readonly bodyLimitOctets: number;
   readonly observe: Observe;
-  readonly limits?: RateLimits;
+  readonly limits?: Pick<RateLimits, "countRequest">;
+  /** Slows whoever tries keys; nobody when absent, or when the dialect names no keys. */
+  readonly guesses?: KeyGuesses;
+  /** Counts a request of a caller that may be one too many, by what it asks for. */
+  readonly countUse?: (
+    caller: Caller,
+    declared: AnyEndpoint<Caller>,
+    clientAddress: string,
+  ) => Promise<Refusal | undefined>;
+  /** How many large requests are taken and worked on at a time. */
+  readonly heavyRequests?: HeavyLimits;
   /** Where a visitor of `/` is sent; nowhere when absent. */
   readonly home?: string;
   /** Answers a GET or HEAD of a path that no operation has, such as a page's; false when it has nothing there either. */
@@ -97,6 +109,8 @@ export function makeApp<Caller>(options: AppOptions<Caller>): HttpApp {
   return app;
 }
 
+const NO_BODY = Buffer.alloc(0);
+
 type Handle = (ctx: Context, params: Readonly<Record<string, string>>) => Promise<void>;
 
 /** RFC 9110 §9.3.2: what has GET has HEAD. */
@@ -105,8 +119,9 @@ function allowedMethods(matches: readonly { readonly method: Method }[]): string
 }
 
 function makeRunner<Caller>(options: AppOptions<Caller>) {
-  const { dialect, limits = noLimits, bodyLimitOctets } = options;
+  const { dialect, limits = noLimits, guesses, bodyLimitOctets } = options;
   const addressOf = makeClientAddress(options.trustedProxies ?? []);
+  const heavy = new HeavyRequests(options.heavyRequests);
 
   return async (declared: AnyEndpoint<Caller>, ctx: Context, pathParams: Readonly<Record<string, string>>) => {
     const outcome = await attempt();
@@ -123,10 +138,26 @@ function makeRunner<Caller>(options: AppOptions<Caller>) {
       if (!caller.ok) return caller;
       const barred = declared.authorise?.(caller.value);
       if (barred) return refuse(barred);
-      const input = await readInput(declared, ctx, pathParams);
+      const read = () =>
+        declared.input === "stream" ? Promise.resolve(ok(NO_BODY)) : readBody(ctx.req, bodyLimitOctets);
+      const client = declared.open ? addressOf(ctx.req) : dialect.callerKey(caller.value);
+      return heavy.run(client, ctx.req, read, async (body) => {
+        const place = await declared.admit?.(caller.value, body.length, ctx.headers);
+        if (place && !place.ok) return place;
+        try {
+          return await act(caller.value, client, body);
+        } finally {
+          place?.value();
+        }
+      });
+    }
+
+    async function act(caller: Caller, callerKey: string, body: Buffer) {
+      const input = judgeInput(declared, ctx, pathParams, body);
       if (!input.ok) return input;
       return declared.act({
-        caller: caller.value,
+        caller,
+        callerKey,
         ...input.value,
         headers: ctx.headers,
         clientAddress: addressOf(ctx.req),
@@ -138,17 +169,23 @@ function makeRunner<Caller>(options: AppOptions<Caller>) {
   async function authenticate(declared: AnyEndpoint<Caller>, ctx: Context): Promise<Result<Caller, Refusal>> {
     if (declared.open) return ok(undefined as Caller);
     const address = addressOf(ctx.req);
-    const caller = await dialect.authenticate(ctx.headers, address);
-    if (!caller.ok) {
-      // A neighbour's wrong keys must not shut out a right one: who tries too many is refused those alone.
-      const tooMany = caller.error.kind === "unauthenticated" ? await limits.countFailure(address) : undefined;
-      return refuse(tooMany ?? caller.error);
-    }
-    const limited = await limits.countRequest(dialect.callerKey(caller.value), address);
+    const look = () => dialect.authenticate(ctx.headers, address);
+    const key = guesses && dialect.keyOf?.(ctx.headers);
+    const isGone = () => ctx.req.socket.destroyed;
+    const caller = key ? await guesses.judge({ ...key, address, isGone }, look) : await look();
+    if (!caller.ok) return caller;
+    const limited =
+      (await limits.countRequest(dialect.callerKey(caller.value), address)) ??
+      (await options.countUse?.(caller.value, declared, address));
     return limited ? refuse(limited) : caller;
   }
 
-  async function readInput(declared: AnyEndpoint<Caller>, ctx: Context, pathParams: Readonly<Record<string, string>>) {
+  function judgeInput(
+    declared: AnyEndpoint<Caller>,
+    ctx: Context,
+    pathParams: Readonly<Record<string, string>>,
+    octets: Buffer,
+  ) {
     const keepsNull = declared.keepsNull ?? (() => false);
     const cleanParams = cleanFields(pathParams, keepsNull, dialect.judgedFields);
     if (!cleanParams.ok) return cleanParams;
@@ -160,10 +197,10 @@ function makeRunner<Caller>(options: AppOptions<Caller>) {
       const fields = declared.fields ? validateFields(declared.fields, cleaned.value) : ok(undefined);
       if (!fields.ok) return fields;
       if (declared.input === "stream") return ok({ params: params.value, fields: fields.value, text: "" });
-      const text = await readTextBody(ctx.req, bodyLimitOctets);
+      const text = parseTextBody(octets);
       return text.ok ? ok({ params: params.value, fields: fields.value, text: text.value }) : text;
     }
-    const body = await readJsonBody(ctx.req, bodyLimitOctets);
+    const body = parseJsonBody(octets);
     if (!body.ok) return body;
     const fromQuery = declared.queryFields ?? (dialect.queryFields && ["GET", "HEAD", "DELETE"].includes(ctx.method));
     const raw = fromQuery ? withQuery(declared as AnyEndpoint<never>, body.value, ctx) : body.value;

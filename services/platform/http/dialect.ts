@@ -1,7 +1,9 @@
+import { createHmac, randomBytes } from "node:crypto";
 import type { IncomingHttpHeaders } from "node:http";
 import type { ZodObject } from "zod";
 import type { Refusal } from "../../core/refusal.ts";
 import type { Result } from "../../core/result.ts";
+import type { KeyAttempt } from "../guesses/key-guesses.ts";
 
 /** What tells one API from another: who calls, and how a refusal reads. */
 export interface Dialect<Caller> {
@@ -16,6 +18,8 @@ export interface Dialect<Caller> {
   /** Fields whose text the operations judge by themselves, NUL and all, because their refusals have words of their own. */
   readonly judgedFields?: ReadonlySet<string>;
   authenticate(headers: IncomingHttpHeaders, clientAddress: string): Promise<Result<Caller, Refusal>>;
+  /** The key that a request brings, as {@link KeyGuesses} counts it; undefined where it brings none, or none that can be guessed. */
+  keyOf?(headers: IncomingHttpHeaders): Pick<KeyAttempt, "digest" | "target"> | undefined;
   /** A name for the caller that rate limits are counted by. */
   callerKey(caller: Caller): string;
   toHttp(refusal: Refusal): HttpRefusal;
@@ -33,6 +37,12 @@ export interface HttpRefusal {
 export function readAuthorization(headers: IncomingHttpHeaders): string | undefined {
   const key = headers.authorization?.replace(/^Bearer +/i, "").trim();
   return key === "" ? undefined : key;
+}
+
+/** Makes digests by which attempts are told apart, under a key of this process: of a stolen memory nobody reads keys. */
+export function makeAttemptDigest(): (...parts: readonly string[]) => string {
+  const key = randomBytes(32);
+  return (...parts) => createHmac("sha256", key).update(parts.join("\0"), "utf8").digest("base64");
 }
 
 /** The status codes that all APIs share. */

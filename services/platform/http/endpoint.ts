@@ -9,6 +9,8 @@ export type Method = "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
 /** What an operation is handed: parsed, validated, authorised. */
 export interface Request<Caller, Params, Fields> {
   readonly caller: Caller;
+  /** Who shares and limits are counted by: the caller, or the address where none is asked for. */
+  readonly callerKey: string;
   /** Path parameters, percent-decoded. */
   readonly params: Params;
   /** The JSON body; on GET and DELETE the query string as well where the API says so; beside `text` and `stream` the query string. */
@@ -70,6 +72,15 @@ export interface Endpoint<
   readonly reply: Reply;
   /** Media type of the reply where that is not JSON, for the OpenAPI document. */
   readonly replyType?: string;
+  /**
+   * Waits for a place to work on a body, before it is parsed: what a large one of JSON becomes takes ten times its octets.
+   * What it gives back frees the place, when the answer is made.
+   */
+  readonly admit?: (
+    caller: Caller,
+    bodyOctets: number,
+    headers: IncomingHttpHeaders,
+  ) => Promise<Result<() => void, Refusal>>;
   /** Who may; undefined lets the caller pass. */
   readonly authorise?: (caller: Caller) => Refusal | undefined;
   act(

@@ -7,8 +7,8 @@ import { sourceOf } from "../address-blocks.ts";
 export interface RateLimits {
   /** For what has no right answer to let pass: a source that keeps failing is turned away before anything is looked at. */
   beforeAuthentication(clientAddress: string): Promise<Refusal | undefined>;
-  /** Counts a wrong key. @returns a refusal when the source has had too many; its right keys pass all the same */
-  countFailure(clientAddress: string): Promise<Refusal | undefined>;
+  /** Counts something wrong. Wrong keys are counted elsewhere: see {@link KeyGuesses}. */
+  countFailure(clientAddress: string): Promise<void>;
   countRequest(callerKey: string, clientAddress: string): Promise<Refusal | undefined>;
 }
 
@@ -18,32 +18,24 @@ export const noLimits: RateLimits = {
   countRequest: async () => undefined,
 };
 
-/** Wrong keys from one source within a minute before it has to wait. */
+/** Failures of one source within a minute before it has to wait. */
 const FAILURES_PER_MINUTE = 30;
 
-/**
- * Limits in the memory of this process. Loopback is exempt unless `limitLoopback`, but where people log in
- * (`limitLoopbackFailures`) their failures count from everywhere.
- */
-export function makeRateLimits(
-  requestsPerSecond: number,
-  limitLoopback: boolean,
-  limitLoopbackFailures = limitLoopback,
-): RateLimits {
+/** Limits in the memory of this process. Loopback is exempt unless `limitLoopback`. */
+export function makeRateLimits(requestsPerSecond: number, limitLoopback: boolean): RateLimits {
   const requests = new RateLimiterMemory({ points: requestsPerSecond, duration: 1 });
   const failures = new RateLimiterMemory({ points: FAILURES_PER_MINUTE, duration: 60 });
-  const mayFail = (address: string) => !limitLoopbackFailures && isLoopback(address);
+  const isExempt = (address: string) => !limitLoopback && isLoopback(address);
   return {
     async beforeAuthentication(address) {
-      const seen = mayFail(address) ? null : await failures.get(sourceOf(address));
+      const seen = isExempt(address) ? null : await failures.get(sourceOf(address));
       return seen && seen.consumedPoints >= FAILURES_PER_MINUTE ? rateLimited(seen) : undefined;
     },
     async countFailure(address) {
-      const seen = await failures.penalty(sourceOf(address));
-      return !mayFail(address) && seen.consumedPoints > FAILURES_PER_MINUTE ? rateLimited(seen) : undefined;
+      await failures.penalty(sourceOf(address));
     },
     countRequest(callerKey, address) {
-      if (!limitLoopback && isLoopback(address)) return Promise.resolve(undefined);
+      if (isExempt(address)) return Promise.resolve(undefined);
       return requests.consume(callerKey).then(() => undefined, rateLimited);
     },
   };

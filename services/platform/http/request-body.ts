@@ -7,22 +7,15 @@ import { ok, type Result, refuse } from "../../core/result.ts";
 
 const MALFORMED: Refusal = { kind: "malformed-json" };
 
-/**
- * Reads a JSON body: an object or an array, UTF-8 (RFC 8259 §8.1); none at all counts as an empty object.
- * @param limitOctets what it may have, decompressed
- */
-export async function readJsonBody(request: IncomingMessage, limitOctets: number): Promise<Result<unknown, Refusal>> {
-  const body = await readOctets(request, limitOctets);
-  if (!body.ok) return body;
-  if (body.value.length === 0) return ok({});
-  return isUtf8(body.value) ? parseJson(body.value.toString("utf8").replace(/^\ufeff/, "")) : refuse(MALFORMED);
+/** A JSON body: an object or an array, UTF-8 (RFC 8259 §8.1); none at all counts as an empty object. */
+export function parseJsonBody(body: Buffer): Result<unknown, Refusal> {
+  if (body.length === 0) return ok({});
+  return isUtf8(body) ? parseJson(body.toString("utf8").replace(/^\ufeff/, "")) : refuse(MALFORMED);
 }
 
-/** Reads a body of text, which must be UTF-8. */
-export async function readTextBody(request: IncomingMessage, limitOctets: number): Promise<Result<string, Refusal>> {
-  const body = await readOctets(request, limitOctets);
-  if (!body.ok) return body;
-  return isUtf8(body.value) ? ok(body.value.toString("utf8")) : refuse(invalidField("body", "is not UTF-8"));
+/** A body of text, which must be UTF-8. */
+export function parseTextBody(body: Buffer): Result<string, Refusal> {
+  return isUtf8(body) ? ok(body.toString("utf8")) : refuse(invalidField("body", "is not UTF-8"));
 }
 
 function parseJson(text: string): Result<unknown, Refusal> {
@@ -34,7 +27,11 @@ function parseJson(text: string): Result<unknown, Refusal> {
   }
 }
 
-async function readOctets(request: IncomingMessage, limitOctets: number): Promise<Result<Buffer, Refusal>> {
+/**
+ * Reads a body whole.
+ * @param limitOctets what it may have, decompressed
+ */
+export async function readBody(request: IncomingMessage, limitOctets: number): Promise<Result<Buffer, Refusal>> {
   const announced = Number(request.headers["content-length"] ?? 0);
   if (announced > limitOctets) return refuse({ kind: "too-large" });
   const decompress = DECOMPRESSORS.get(request.headers["content-encoding"]?.toLowerCase() ?? "identity");

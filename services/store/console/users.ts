@@ -1,3 +1,4 @@
+import type { KeyRing } from "../../core/key-ring.ts";
 import { open, seal } from "../../core/secret-box.ts";
 import { type Db, isUniqueViolation, queryRows } from "../../platform/db.ts";
 
@@ -94,50 +95,68 @@ export async function setPassword(
   return rows.length > 0;
 }
 
+/** Gives an account another password, takes its one-time codes away, and ends its sessions. @returns false when there is none */
+export async function resetUser(db: Db, login: string, passwordHash: string): Promise<boolean> {
+  const rows = await queryRows(
+    db,
+    `with changed as (update users set password_hash = ?, password_changed_at = now(), totp_sealed = null,
+                             totp_pending_sealed = null, recovery_hashes = '{}' where login = ? returning id),
+          ended as (delete from console_sessions where user_id in (select id from changed))
+     select id from changed`,
+    [passwordHash, login],
+  );
+  return rows.length > 0;
+}
+
 /** Keeps a new secret of one-time codes, which counts once a code of it has been given. */
-export async function setPendingTotp(db: Db, secret: string, userId: number, totpSecret: string): Promise<void> {
+export async function setPendingTotp(db: Db, keyRing: KeyRing, userId: number, totpSecret: string): Promise<void> {
   await db("users")
     .where({ id: userId })
-    .update({ totp_pending_sealed: seal(secret, TOTP_PURPOSE, totpSecret) });
+    .update({ totp_pending_sealed: seal(keyRing, TOTP_PURPOSE, totpSecret) });
 }
 
 /** The secrets of a user's one-time codes, in base32: the one in force, and the one that waits for its first code. */
 export async function findTotp(
   db: Db,
-  secret: string,
+  keyRing: KeyRing,
   userId: number,
 ): Promise<{ readonly current: string | null; readonly pending: string | null }> {
   const row = await db("users").where({ id: userId }).first("totp_sealed", "totp_pending_sealed");
   return {
-    current: openTotp(secret, row?.totp_sealed ?? null),
-    pending: openTotp(secret, row?.totp_pending_sealed ?? null),
+    current: openTotp(keyRing, row?.totp_sealed ?? null),
+    pending: openTotp(keyRing, row?.totp_pending_sealed ?? null),
   };
 }
 
 /**
- * Puts the pending secret in force.
- * @param step the time step of the code that proved it
- * @param recoveryHashes of the codes that stand in for a lost device, once each
+ * Puts the pending secret in force, and ends the user's other sessions, which were signed in without a code of it.
+ * @param confirmed.step the time step of the code that proved it
+ * @param confirmed.recoveryHashes of the codes that stand in for a lost device, once each
+ * @param keptSessionId the session that stays; null: none
  */
 export async function confirmTotp(
   db: Db,
   userId: number,
-  step: number,
-  recoveryHashes: readonly Buffer[],
+  { step, recoveryHashes }: { readonly step: number; readonly recoveryHashes: readonly Buffer[] },
+  keptSessionId: number | null,
 ): Promise<void> {
   await queryRows(
     db,
-    `update users set totp_sealed = totp_pending_sealed, totp_pending_sealed = null, totp_step = ?, recovery_hashes = ?::bytea[]
-      where id = ? and totp_pending_sealed is not null`,
-    [step, recoveryHashes, userId],
+    `with changed as (update users set totp_sealed = totp_pending_sealed, totp_pending_sealed = null, totp_step = ?,
+                             recovery_hashes = ?::bytea[] where id = ? and totp_pending_sealed is not null returning id)
+     delete from console_sessions where user_id in (select id from changed) and id is distinct from ?::bigint`,
+    [step, recoveryHashes, userId, keptSessionId],
   );
 }
 
-export async function removeTotp(db: Db, userId: number): Promise<void> {
+/** Takes a user's one-time codes away, and ends its sessions, all but one if wanted. */
+export async function removeTotp(db: Db, userId: number, keptSessionId: number | null): Promise<void> {
   await queryRows(
     db,
-    "update users set totp_sealed = null, totp_pending_sealed = null, recovery_hashes = '{}' where id = ?",
-    [userId],
+    `with changed as (update users set totp_sealed = null, totp_pending_sealed = null, recovery_hashes = '{}'
+                       where id = ? returning id)
+     delete from console_sessions where user_id in (select id from changed) and id is distinct from ?::bigint`,
+    [userId, keptSessionId],
   );
 }
 
@@ -198,9 +217,9 @@ function storedUserOf(row: UserRow): StoredUser {
   return { ...listedUserOf(row), id: row.id, passwordHash: row.password_hash };
 }
 
-function openTotp(secret: string, sealed: string | null): string | null {
+function openTotp(keyRing: KeyRing, sealed: string | null): string | null {
   if (sealed === null) return null;
-  const opened = open(secret, TOTP_PURPOSE, sealed);
+  const opened = open(keyRing, TOTP_PURPOSE, sealed);
   if (!opened.ok) throw new Error(`a stored one-time code secret is ${opened.error}: was PALOMAR_SECRET changed?`);
   return opened.value.toString("utf8");
 }

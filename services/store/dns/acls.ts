@@ -1,7 +1,10 @@
+import { quotaExceeded } from "../../core/dns/quotas.ts";
 import type { TsigAlgorithm } from "../../core/dns/tsig.ts";
+import type { KeyRing } from "../../core/key-ring.ts";
 import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import { type Db, isUniqueViolation } from "../../platform/db.ts";
+import { type Db, isUniqueViolation, type Transaction } from "../../platform/db.ts";
+import { countAcls, lockQuotas } from "./quota-settings.ts";
 import { addTsigKey, type StoredTsigKey, tsigKeyOf } from "./tsig-keys.ts";
 
 /** Who may transfer a reseller's zones: the listed sources, and any holder of the key. */
@@ -32,23 +35,28 @@ export async function listAcls(db: Db, resellerId: string): Promise<Acl[]> {
 /** An ACL with its key's secret, for whoever configures the other side. */
 export async function findAcl(
   db: Db,
-  secret: string,
+  keyRing: KeyRing,
   resellerId: string,
   name: string,
 ): Promise<(Omit<Acl, "tsig"> & { readonly tsig: StoredTsigKey | null }) | undefined> {
   const row = await selectAcls(db).where({ reseller_id: resellerId, "acls.name": name }).first();
   return (
-    row && { ...aclOf(row), tsig: row.key_name === null ? null : tsigKeyOf(secret, { ...row, name: row.key_name }) }
+    row && { ...aclOf(row), tsig: row.key_name === null ? null : tsigKeyOf(keyRing, { ...row, name: row.key_name }) }
   );
 }
 
-/** Adds an ACL, and its key when it has one; both or neither. Refuses names that are taken and unknown resellers. */
-export async function addAcl(db: Db, secret: string, added: NewAcl): Promise<Result<void, Refusal>> {
+/**
+ * Adds an ACL, and its key when it has one; both or neither. Refuses names that are taken, unknown resellers, and one ACL
+ * more than the reseller may have.
+ */
+export async function addAcl(db: Db, keyRing: KeyRing, added: NewAcl): Promise<Result<void, Refusal>> {
   const known = await db("resellers").where({ id: added.resellerId }).first("id");
   if (!known) return refuse(unacceptable(`reseller ${added.resellerId} does not exist`));
   try {
     return await db.transaction(async (transaction) => {
-      const keyId = added.tsig && (await addTsigKey(transaction, secret, added.tsig));
+      const tooMany = await checkAclQuota(transaction, added.resellerId);
+      if (tooMany) return refuse(tooMany);
+      const keyId = added.tsig && (await addTsigKey(transaction, keyRing, added.tsig));
       if (keyId === undefined) return refuse(unacceptable(`TSIG key ${added.tsig?.name} already exists`));
       await transaction("acls").insert({
         reseller_id: added.resellerId,
@@ -98,4 +106,11 @@ function selectAcls(db: Db) {
       "tsig_keys.algorithm",
       "tsig_keys.secret_sealed",
     );
+}
+
+async function checkAclQuota(transaction: Transaction, resellerId: string): Promise<Refusal | undefined> {
+  const { acls: allowed } = await lockQuotas(transaction, { resellerId });
+  const used = await countAcls(transaction, resellerId);
+  if (allowed === undefined || used < allowed) return undefined;
+  return quotaExceeded({ reseller: resellerId }, "acls", { allowed, used, wanted: 1 });
 }

@@ -2,6 +2,7 @@ import { type DomainName, labelsOf, nameFromLabels, nameFromStoredWire } from ".
 import type { ResourceRecord } from "../../core/dns/record.ts";
 import { TYPE } from "../../core/dns/rr-types.ts";
 import { addSerial } from "../../core/dns/serial.ts";
+import type { ZoneMaker } from "../../core/dns/zone-tenancy.ts";
 import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { type Db, queryRows, type Transaction } from "../../platform/db.ts";
@@ -9,7 +10,7 @@ import { inTransaction } from "../transactions.ts";
 import { checkOperatorZoneName, insertOperatorZone, topLevelName } from "./operator-zones.ts";
 import { type RecordRow, recordOf } from "./records.ts";
 import { changeZone } from "./zone-changes.ts";
-import { duplicatedZone, mayHaveName } from "./zone-creation.ts";
+import type { ZoneCreated } from "./zone-creation.ts";
 import type { StoredRecord } from "./zone-edit.ts";
 import { deleteZonesWhere, findAnyZone, type Zone, zoneName } from "./zones.ts";
 
@@ -25,28 +26,30 @@ const MOST_APEX_OCTETS = 255 - (1 + 1 + 19) - (1 + 5);
 
 /**
  * Makes a catalog zone (RFC 9432) that lists the reseller's active zones.
- * Refuses an unknown reseller, names that no such zone may have, and those that `createZone` refuses: below another
- * reseller's zone it would answer in that one's place.
+ * Refuses an unknown reseller, names that no such zone may have, and those that `core/dns/zone-tenancy.ts` refuses: below
+ * another reseller's zone it would answer in that one's place.
+ * @param by who asks: the operator may give a catalog any public suffix or single label
  */
 export function addCatalog(
   db: Db,
   resellerId: string,
   apex: DomainName,
-  actor: string,
-): Promise<Result<Zone, Refusal>> {
+  by: { readonly actor: string; readonly maker: Exclude<ZoneMaker, "company"> },
+): Promise<Result<ZoneCreated, Refusal>> {
   const lawful = checkOperatorZoneName(apex, MOST_APEX_OCTETS);
   if (!lawful.ok) return Promise.resolve(lawful);
   return inTransaction(db, async (transaction) => {
     const reseller = await transaction("resellers").where({ id: resellerId }).first("id");
     if (!reseller) return refuse(unacceptable(`reseller ${resellerId} does not exist`));
-    if (!(await mayHaveName(transaction, resellerId, apex))) return refuse(duplicatedZone(zoneName(apex)));
     const times = { refresh: REFRESH_SECONDS, retry: REFRESH_SECONDS, expire: EXPIRE_SECONDS, minimum: 0 };
     const soa = { mname: INVALID, rname: INVALID, serial: 1, ...times };
-    const zone = { apex, kind: "catalog" as const, resellerId, soa, ttl: CATALOG_TTL_SECONDS, records: frameOf(apex) };
-    const id = await insertOperatorZone(transaction, zone, actor);
-    if (id === undefined) return refuse(duplicatedZone(zoneName(apex)));
-    await refreshCatalog(transaction, id, actor);
-    return ok((await findAnyZone(transaction, apex)) as Zone);
+    const ttl = CATALOG_TTL_SECONDS;
+    const zone = { apex, kind: "catalog" as const, resellerId, maker: by.maker, soa, ttl, records: frameOf(apex) };
+    const added = await insertOperatorZone(transaction, zone, by.actor);
+    if (!added.ok) return added;
+    const { id, warnings } = added.value;
+    await refreshCatalog(transaction, id, by.actor);
+    return ok({ zone: (await findAnyZone(transaction, apex)) as Zone, warnings });
   });
 }
 

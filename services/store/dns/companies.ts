@@ -1,5 +1,6 @@
 import { timingSafeEqual } from "node:crypto";
 import { hashApiKey } from "../../core/api-key.ts";
+import type { KeyRing } from "../../core/key-ring.ts";
 import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { open, seal } from "../../core/secret-box.ts";
@@ -62,26 +63,26 @@ export async function listCompanies(db: Db, resellerId: string): Promise<Company
 
 export async function findCompany(
   db: Db,
-  secret: string,
+  keyRing: KeyRing,
   resellerId: string,
   crmId: string,
 ): Promise<Company | undefined> {
   const row = await db("companies")
     .where({ reseller_id: resellerId, crm_id: crmId.toLowerCase() })
     .first("crm_id", "name", "suspended", "apikey_sealed", domainCount(db));
-  return row && { ...summaryOf(row), apikey: openKey(secret, row.apikey_sealed) };
+  return row && { ...summaryOf(row), apikey: openKey(keyRing, row.apikey_sealed) };
 }
 
 /**
  * Adds a company, not suspended. `apikey` must be clean.
  * Refuses a crm_id that is taken, and a key that the reseller or another of its companies has.
  */
-export async function addCompany(db: Db, secret: string, added: NewCompany): Promise<Result<Company, Refusal>> {
+export async function addCompany(db: Db, keyRing: KeyRing, added: NewCompany): Promise<Result<Company, Refusal>> {
   const { resellerId, crmId, name, apikey } = added;
-  if (await isResellerKey(db, secret, resellerId, apikey)) return refuse(KEY_TAKEN);
+  if (await isResellerKey(db, keyRing, resellerId, apikey)) return refuse(KEY_TAKEN);
   try {
     const stored = crmId.toLowerCase();
-    await db("companies").insert({ reseller_id: resellerId, crm_id: stored, name, ...keyColumns(secret, apikey) });
+    await db("companies").insert({ reseller_id: resellerId, crm_id: stored, name, ...keyColumns(keyRing, apikey) });
     return ok({ crmId: stored, name, apikey, suspended: false, domains: 0 });
   } catch (error) {
     return refuse(takenBy(error, crmId));
@@ -91,13 +92,13 @@ export async function addCompany(db: Db, secret: string, added: NewCompany): Pro
 /** Changes the fields given. `suspended` is written to every zone of the company as well. */
 export async function changeCompany(
   db: Db,
-  secret: string,
+  keyRing: KeyRing,
   which: { readonly resellerId: string; readonly crmId: string },
   changes: CompanyChanges,
 ): Promise<Result<CompanyChanged, Refusal>> {
   const { resellerId, crmId } = which;
   const { suspended, apikey } = changes;
-  if (apikey !== undefined && (await isResellerKey(db, secret, resellerId, apikey))) return refuse(KEY_TAKEN);
+  if (apikey !== undefined && (await isResellerKey(db, keyRing, resellerId, apikey))) return refuse(KEY_TAKEN);
   try {
     return await inTransaction(db, async (transaction) => {
       const locked = await lockCompany(transaction, resellerId, crmId);
@@ -105,12 +106,13 @@ export async function changeCompany(
       const columns = {
         ...(changes.crmId === undefined ? {} : { crm_id: changes.crmId.toLowerCase() }),
         ...(changes.name === undefined ? {} : { name: changes.name }),
-        ...(apikey === undefined ? {} : keyColumns(secret, apikey)),
+        ...(apikey === undefined ? {} : keyColumns(keyRing, apikey)),
         ...(suspended === undefined ? {} : { suspended }),
       };
-      if (Object.keys(columns).length > 0) await transaction("companies").where({ id: locked.id }).update(columns);
       const zoneIds = suspended === undefined ? [] : await suspendZones(transaction, locked.id, suspended);
-      const company = await findCompany(transaction, secret, resellerId, changes.crmId ?? crmId);
+      // After its zones: whoever changes one of them looks the company up, and a new crm_id or key would keep it waiting.
+      if (Object.keys(columns).length > 0) await transaction("companies").where({ id: locked.id }).update(columns);
+      const company = await findCompany(transaction, keyRing, resellerId, changes.crmId ?? crmId);
       return ok({ company: company as Company, zoneIds });
     });
   } catch (error) {
@@ -131,7 +133,7 @@ export async function deleteCompany(
   return inTransaction(db, async (transaction) => {
     const locked = await lockCompany(transaction, which.resellerId, which.crmId);
     if (locked === undefined) return refuse(companyDoesNotExist(which.crmId));
-    if (!timingSafeEqual(locked.apikey_hash, hashApiKey(signer.secret, apikey))) {
+    if (!timingSafeEqual(locked.apikey_hash, hashApiKey(signer.keyRing, "dns", apikey))) {
       return refuse(unacceptable("apikey does not match"));
     }
     const deleted = await deleteCompanyZones(transaction, locked.id, signer);
@@ -151,10 +153,11 @@ interface LockedCompany {
   readonly apikey_hash: Buffer;
 }
 
+/** Lets whoever changes a zone of it look it up meanwhile, and nobody make a zone of it, or change or delete it. */
 function lockCompany(transaction: Transaction, resellerId: string, crmId: string): Promise<LockedCompany | undefined> {
   return transaction("companies")
     .where({ reseller_id: resellerId, crm_id: crmId.toLowerCase() })
-    .forUpdate()
+    .forNoKeyUpdate()
     .first("id", "apikey_hash");
 }
 
@@ -174,8 +177,8 @@ async function suspendZones(transaction: Transaction, companyId: number, suspend
   return changed.map((row) => row.id);
 }
 
-async function isResellerKey(db: Db, secret: string, resellerId: string, apikey: string): Promise<boolean> {
-  const keyHash = hashApiKey(secret, apikey);
+async function isResellerKey(db: Db, keyRing: KeyRing, resellerId: string, apikey: string): Promise<boolean> {
+  const keyHash = hashApiKey(keyRing, "dns", apikey);
   // A former key counts as well as long as it is valid: the key decides the mode.
   const row = await db("resellers")
     .where({ id: resellerId })
@@ -188,12 +191,12 @@ async function isResellerKey(db: Db, secret: string, resellerId: string, apikey:
   return row !== undefined;
 }
 
-function keyColumns(secret: string, apikey: string) {
-  return { apikey_sealed: seal(secret, SEAL_PURPOSE, apikey), apikey_hash: hashApiKey(secret, apikey) };
+function keyColumns(keyRing: KeyRing, apikey: string) {
+  return { apikey_sealed: seal(keyRing, SEAL_PURPOSE, apikey), apikey_hash: hashApiKey(keyRing, "dns", apikey) };
 }
 
-function openKey(secret: string, sealed: string): string {
-  const opened = open(secret, SEAL_PURPOSE, sealed);
+function openKey(keyRing: KeyRing, sealed: string): string {
+  const opened = open(keyRing, SEAL_PURPOSE, sealed);
   if (!opened.ok) throw new Error(`the stored key of a company is ${opened.error}: was PALOMAR_SECRET changed?`);
   return opened.value.toString("utf8");
 }

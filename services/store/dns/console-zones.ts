@@ -2,6 +2,7 @@ import { type DomainName, nameSortKey, parentOf } from "../../core/dns/name.ts";
 import { TYPE } from "../../core/dns/rr-types.ts";
 import { type Db, queryRows } from "../../platform/db.ts";
 import { findZone, type Zone, type ZoneScope } from "./zones.ts";
+import { LEFT_OUT, type LeftOut } from "./zones-left-out.ts";
 
 /** A zone as the console lists it. */
 export interface FoundZone {
@@ -14,6 +15,8 @@ export interface FoundZone {
   readonly records: number;
   /** Signed by this server, or published with signatures of somebody else. */
   readonly signed: boolean;
+  /** What name servers without memory for it make of it; null where there are none. */
+  readonly leftOut: LeftOut | null;
 }
 
 export interface ZoneSearch {
@@ -36,11 +39,13 @@ export async function searchZones(db: Db, search: ZoneSearch): Promise<FoundZone
     suspended: boolean;
     records: number;
     signed: boolean;
+    left_out: LeftOut | null;
   }>(
     db,
     `select z.name, c.crm_id, z.serial, z.suspended or z.company_suspended as suspended,
             (select count(*) from records r where r.zone_id = z.id) as records,
-            z.signed or exists (select 1 from records r where r.zone_id = z.id and r.owner_key = z.name_key and r.type = ?) as signed
+            z.signed or exists (select 1 from records r where r.zone_id = z.id and r.owner_key = z.name_key and r.type = ?) as signed,
+            ${LEFT_OUT} as left_out
        from (select * from zones
               where reseller_id = ? and kind = 'primary' and name like ? and name_key > ?
                 and (?::text is null or company_id = (select id from companies where reseller_id = ? and crm_id = ?))
@@ -52,7 +57,7 @@ export async function searchZones(db: Db, search: ZoneSearch): Promise<FoundZone
       ...[search.crmId ?? null, search.resellerId, search.crmId ?? null, search.limit],
     ],
   );
-  return rows.map(({ crm_id, ...row }) => ({ ...row, crmId: crm_id }));
+  return rows.map(({ crm_id, left_out, ...row }) => ({ ...row, crmId: crm_id, leftOut: left_out }));
 }
 
 /** The zone that a name lies in, the longest of those that the scope has. */
@@ -62,6 +67,11 @@ export async function findZoneOf(db: Db, scope: ZoneScope, name: DomainName): Pr
     if (zone) return zone;
   }
   return undefined;
+}
+
+/** Whose zone it is; undefined when it is gone. */
+export async function findResellerOfZone(db: Db, zoneId: number): Promise<string | undefined> {
+  return (await db("zones").where({ id: zoneId }).first("reseller_id"))?.reseller_id;
 }
 
 /** What stands for itself in a LIKE pattern. */

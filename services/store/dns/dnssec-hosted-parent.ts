@@ -2,8 +2,9 @@ import { dnskeyOf } from "../../core/dns/dnssec/apex-records.ts";
 import { dsRdata, isDsOf } from "../../core/dns/dnssec/dnskey.ts";
 import { keysForParent } from "../../core/dns/dnssec/rollover.ts";
 import { DERIVED_TYPES } from "../../core/dns/dnssec/signature-plan.ts";
-import { ancestorOf, type DomainName } from "../../core/dns/name.ts";
+import type { DomainName } from "../../core/dns/name.ts";
 import { TYPE } from "../../core/dns/rr-types.ts";
+import { areInOneHand } from "../../core/dns/zone-tenancy.ts";
 import { ok } from "../../core/result.ts";
 import { type Db, queryRows, type Transaction } from "../../platform/db.ts";
 import type { ParentDs } from "../../platform/ds-lookup.ts";
@@ -15,11 +16,12 @@ import type { StoredRecord } from "./zone-edit.ts";
 import { changeRecords } from "./zone-records.ts";
 import type { ZoneSigner } from "./zone-signing.ts";
 import { findSignedZone, nextVersion, type SigningTarget } from "./zone-signing-state.ts";
+import { namesAbove, type PlacedRow, placedZone } from "./zone-tenancy.ts";
 import { findZone, lockZones, ZONE_COLUMNS, type Zone, type ZoneRow, zoneName, zoneOf } from "./zones.ts";
 
 /**
  * Makes the DS in a zone's parent what the zone's CDS says (RFC 7344 §6), the first one and the removal included
- * (RFC 8078), where the parent is hosted here for the same reseller: then nobody has to prove to anybody that the CDS is
+ * (RFC 8078), where the parent is hosted here in the same hand: then nobody has to prove to anybody that the CDS is
  * genuine. It is a change of the parent as any other, with its serial, journal and history. Left alone are a parent
  * that does not delegate the name, one with signatures of its own, and a zone for which this is switched off.
  * @returns the parent, when it was changed
@@ -69,7 +71,7 @@ export async function withdrawDs(
   return changed.ok && changed.value.changed ? changed.value.zone : undefined;
 }
 
-/** The DS that a hosted parent of the same reseller has for a zone; undefined where there is no such parent. */
+/** The DS that a hosted parent in the same hand has for a zone; undefined where there is no such parent. */
 export async function readHostedDs(db: Db, apex: DomainName): Promise<ParentDs | undefined> {
   const parent = await findServedParent(db, apex);
   if (!parent) return undefined;
@@ -84,24 +86,25 @@ export function cdsActor(apex: DomainName): string {
 }
 
 /**
- * The closest zone above, when it is the same reseller's, and whether it is served. Another reseller's is none: it may
- * be a zone that only its owner takes for the parent.
+ * The closest zone above, and whether it is served, when what follows from the zone may be written into it and is to be
+ * believed of it ({@link areInOneHand}): it is the same company's, or the reseller of both put one beside the other.
+ * Anybody else's is none: it may be a zone that only its owner takes for the parent, or a child of nobody's wish.
  */
 export async function findHostedParent(
   db: Db,
   apex: DomainName,
 ): Promise<{ readonly zone: Zone; readonly isServed: boolean } | undefined> {
-  const ancestors: string[] = [];
-  for (let labels = apex.labelCount - 1; labels > 0; labels -= 1) ancestors.push(zoneName(ancestorOf(apex, labels)));
-  const [closest] = await queryRows<ZoneRow & { readonly is_parent: boolean; readonly is_served: boolean }>(
+  const [zone, closest] = await queryRows<ZoneRow & PlacedRow & { readonly kind: string; readonly is_served: boolean }>(
     db,
-    `select ${ZONE_COLUMNS}, not z.suspended and not z.company_suspended as is_served,
-            z.kind = 'primary' and z.reseller_id = (select reseller_id from zones where name = ?) as is_parent
-       from zones z join companies c on c.id = z.company_id
-      where z.name = any(?::text[]) order by octet_length(z.apex) desc limit 1`,
-    [zoneName(apex), ancestors],
+    `select ${ZONE_COLUMNS}, z.reseller_id, z.company_id, z.made_by, z.kind,
+            not z.suspended and not z.company_suspended as is_served
+       from zones z left join companies c on c.id = z.company_id
+      where z.name = any(?::text[]) order by octet_length(z.apex) desc limit 2`,
+    [[zoneName(apex), ...namesAbove(apex)]],
   );
-  return closest?.is_parent ? { zone: zoneOf(closest), isServed: closest.is_served } : undefined;
+  if (zone?.name !== zoneName(apex) || closest?.kind !== "primary") return undefined;
+  if (!areInOneHand(placedZone(zone), placedZone(closest))) return undefined;
+  return { zone: zoneOf(closest), isServed: closest.is_served };
 }
 
 async function findServedParent(db: Db, apex: DomainName): Promise<Zone | undefined> {
@@ -109,9 +112,9 @@ async function findServedParent(db: Db, apex: DomainName): Promise<Zone | undefi
   return hosted?.isServed ? hosted.zone : undefined;
 }
 
-/** A change of a parent that follows from a zone below. */
+/** A change of a parent that follows from a zone below, and that no quota of the parent's company refuses. */
 function parentTarget(below: DomainName, { apex, name }: Zone, signer: ZoneSigner): SigningTarget {
-  return { scope: {}, apex, domain: name, actor: cdsActor(below), signer };
+  return { scope: {}, apex, domain: name, actor: cdsActor(below), signer, quotas: "count" };
 }
 
 /** RDATA of the DS records that CDS asks for; none for their removal; undefined while it asks for nothing. */

@@ -3,6 +3,7 @@ import { isSigningAlgorithm } from "../../core/dns/dnssec/algorithm.ts";
 import type { PublishedKey } from "../../core/dns/dnssec/apex-records.ts";
 import type { Denial } from "../../core/dns/dnssec/denial.ts";
 import type { SigningKey } from "../../core/dns/dnssec/rrsig.ts";
+import type { KeyRing } from "../../core/key-ring.ts";
 import { open, seal } from "../../core/secret-box.ts";
 import { type Db, queryRows } from "../../platform/db.ts";
 
@@ -19,7 +20,7 @@ export interface SigningState {
   readonly dsWanted: boolean;
   /** When that was changed last; null: never. */
   readonly dsWishedAt: Date | null;
-  /** Whether the DS in a parent of the same reseller that is hosted here follows CDS by itself. */
+  /** Whether the DS in a parent that is hosted here in the same hand follows CDS by itself. */
   readonly dsAutomatic: boolean;
   /** Since when the parent has no DS any more. */
   readonly dsGoneAt: Date | null;
@@ -77,8 +78,8 @@ export async function writeSigning(db: Db, zoneId: number, state: SigningState, 
   await queryRows(
     db,
     `insert into zone_signing (zone_id, denial, ds_wanted, ds_wished_at, ds_automatic, ds_gone_at, parent_ds,
-                               parent_authenticated, parent_ds_ttl, parent_checked_at, due_at)
-     values (?, ?, ?, ?, ?, ?, ?::bytea[], ?, ?, ?, ?)
+                               parent_authenticated, parent_ds_ttl, parent_checked_at, due_at, checked_at)
+     values (?, ?, ?, ?, ?, ?, ?::bytea[], ?, ?, ?, ?, now())
      on conflict (zone_id) do update
         set denial = excluded.denial, ds_wanted = excluded.ds_wanted, ds_wished_at = excluded.ds_wished_at,
             ds_automatic = excluded.ds_automatic, ds_gone_at = excluded.ds_gone_at, parent_ds = excluded.parent_ds,
@@ -100,15 +101,15 @@ export async function deleteSigning(db: Db, zoneId: number): Promise<void> {
 }
 
 /** Seals a private key for the table. @param pkcs8 DER */
-export function sealPrivateKey(secret: string, pkcs8: Uint8Array): string {
-  return seal(secret, SEAL_PURPOSE, pkcs8);
+export function sealPrivateKey(keyRing: KeyRing, pkcs8: Uint8Array): string {
+  return seal(keyRing, SEAL_PURPOSE, pkcs8);
 }
 
 /** @throws when it cannot be opened: PALOMAR_SECRET was changed */
-export function openSigningKey(secret: string, key: StoredKey): SigningKey {
+export function openSigningKey(keyRing: KeyRing, key: StoredKey): SigningKey {
   const { algorithm, keyTag } = key;
   if (!isSigningAlgorithm(algorithm)) throw new Error(`key ${keyTag} has the algorithm ${algorithm}`);
-  const pkcs8 = open(secret, SEAL_PURPOSE, key.privateKeySealed);
+  const pkcs8 = open(keyRing, SEAL_PURPOSE, key.privateKeySealed);
   if (!pkcs8.ok)
     throw new Error(`the private key ${keyTag} cannot be opened (${pkcs8.error}): was PALOMAR_SECRET changed?`);
   return { algorithm, keyTag, privateKey: createPrivateKey({ key: pkcs8.value, format: "der", type: "pkcs8" }) };

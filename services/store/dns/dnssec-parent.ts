@@ -20,7 +20,7 @@ import {
 import { isNotSigned } from "./zone-signing-switch.ts";
 import type { Zone } from "./zones.ts";
 
-/** What a zone's parent has as DS: read where it is hosted here for the same reseller, else asked for. */
+/** What a zone's parent has as DS: read where it is hosted here in the same hand, else asked for. */
 export async function askParent(db: Db, apex: DomainName, lookUpDs: LookUpDs): Promise<ParentDs | undefined> {
   return (await readHostedDs(db, apex)) ?? lookUpDs(apex);
 }
@@ -121,13 +121,14 @@ interface Moment {
   readonly timing: Awaited<ReturnType<typeof timingOf>>;
 }
 
-/** Changes the state of a signed zone, and of its data what follows from that. */
+/** Changes the state of a signed zone, and of its data what follows from that: a step that no quota may stop midway. */
 function changeState(
   db: Db,
   target: SigningTarget,
   change: (state: SigningState, moment: Moment) => Promise<Result<SigningState, Refusal>>,
 ): Promise<Result<SignedZone, Refusal>> {
-  return changeSigning(db, target, async (transaction, { zone, state }): Promise<Result<SigningDecision, Refusal>> => {
+  const counted = { ...target, quotas: "count" as const };
+  return changeSigning(db, counted, async (transaction, { zone, state }): Promise<Result<SigningDecision, Refusal>> => {
     if (!state) return refuse(isNotSigned(target.domain));
     const now = new Date(target.signer.clock.nowMs());
     const timing = await timingOf(transaction, zone, { now, parent: state.parent });

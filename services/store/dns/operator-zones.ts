@@ -2,10 +2,12 @@ import { type DomainName, nameFromLabels, nameSortKey } from "../../core/dns/nam
 import type { ResourceRecord } from "../../core/dns/record.ts";
 import type { SoaRdata } from "../../core/dns/soa.ts";
 import { checkZoneName } from "../../core/dns/zone-checks.ts";
+import { duplicatedZone, type ZoneMaker } from "../../core/dns/zone-tenancy.ts";
 import { invalidField, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { Transaction } from "../../platform/db.ts";
 import { insertRecords, journalColumns, soaRecord } from "./zone-changes.ts";
+import { claimName, notePredecessors } from "./zone-tenancy.ts";
 import { zoneName } from "./zones.ts";
 
 /** A zone that no customer edits. */
@@ -14,6 +16,7 @@ export interface NewOperatorZone {
   readonly kind: "feed" | "catalog";
   /** Of a catalog; a feed is no reseller's. */
   readonly resellerId: string | null;
+  readonly maker: Exclude<ZoneMaker, "company">;
   readonly soa: SoaRdata;
   readonly ttl: number;
   /** All but the SOA. */
@@ -35,18 +38,25 @@ export function checkOperatorZoneName(apex: DomainName, mostOctets: number): Res
   return ok(undefined);
 }
 
-/** Makes a feed or a catalog. @returns its id; undefined when the deployment has a zone of that name */
+/**
+ * Makes a feed or a catalog. Refuses a name that is taken, and what `core/dns/zone-tenancy.ts` refuses.
+ * @returns its id, and what is doubtful about its place among other zones
+ */
 export async function insertOperatorZone(
   transaction: Transaction,
   zone: NewOperatorZone,
   actor: string,
-): Promise<number | undefined> {
-  const { apex, soa } = zone;
+): Promise<Result<{ readonly id: number; readonly warnings: readonly string[] }, Refusal>> {
+  const { apex, soa, maker, resellerId } = zone;
+  const name = zoneName(apex);
+  const claimed = await claimName(transaction, apex, { resellerId, companyId: null, domain: name, name, maker });
+  if (!claimed.ok) return claimed;
   const [inserted] = await transaction("zones")
     .insert({
       kind: zone.kind,
-      reseller_id: zone.resellerId,
-      name: zoneName(apex),
+      reseller_id: resellerId,
+      made_by: maker,
+      name,
       name_key: nameSortKey(apex.wire),
       apex: Buffer.from(apex.key, "latin1"),
       serial_type: "numeric",
@@ -56,8 +66,9 @@ export async function insertOperatorZone(
     .onConflict()
     .ignore()
     .returning("id");
-  if (!inserted) return undefined;
+  if (!inserted) return refuse(duplicatedZone(name));
   const id: number = inserted.id;
+  await notePredecessors(transaction, { zoneId: id, apex, resellerId });
   await insertRecords(transaction, id, zone.records);
   const difference = { deleted: [], added: zone.records };
   const [deleted, added] = journalColumns(undefined, soaRecord(apex, soa, zone.ttl), difference);
@@ -65,7 +76,7 @@ export async function insertOperatorZone(
     ...{ zone_id: id, version: 1, serial_before: null, serial: soa.serial },
     ...{ actor, deleted, added },
   });
-  return id;
+  return ok({ id, warnings: claimed.value });
 }
 
 /** The name of one label, for the SOA and NS of zones whose servers nobody is to ask for. */

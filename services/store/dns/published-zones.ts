@@ -76,14 +76,22 @@ export async function inSnapshot<T>(client: pg.Client, work: (xmin: string) => P
  * @param sinceXid that snapshot's xmin; null for all zones
  */
 export async function readChangedZones(client: pg.Client, sinceXid: string | null): Promise<ZoneState[]> {
-  const columns = `id, apex, not suspended and not company_suspended as published, version, serial, ttl, mname, rname,
-    refresh, retry, expire, minimum, reseller_id, kind <> 'primary' as restricted`;
   const { rows } =
     sinceXid === null
-      ? await client.query<ZoneStateRow>(`select ${columns} from zones order by id`)
-      : await client.query<ZoneStateRow>(`select ${columns} from zones where changed_xid >= $1::xid8 order by id`, [
-          sinceXid,
-        ]);
+      ? await client.query<ZoneStateRow>(`select ${ZONE_STATE_COLUMNS} from zones order by id`)
+      : await client.query<ZoneStateRow>(
+          `select ${ZONE_STATE_COLUMNS} from zones where changed_xid >= $1::xid8 order by id`,
+          [sinceXid],
+        );
+  return rows.map(zoneStateOf);
+}
+
+/** These zones, as far as they are still there. */
+export async function readZones(client: pg.Client, zoneIds: readonly number[]): Promise<ZoneState[]> {
+  const { rows } = await client.query<ZoneStateRow>(
+    `select ${ZONE_STATE_COLUMNS} from zones where id = any ($1::bigint[]) order by id`,
+    [zoneIds],
+  );
   return rows.map(zoneStateOf);
 }
 
@@ -96,41 +104,101 @@ export async function readDeletedZones(client: pg.Client, sinceXid: string): Pro
   return rows.map((row) => row.zone_id);
 }
 
-/** What the journal holds of these zones after the versions given, in order. */
+/** What has been read of zones, of all together no more than was asked for. */
+export interface Portion<T> {
+  readonly rows: readonly T[];
+  /** Zones of which nothing is there because each by itself has more. */
+  readonly tooLarge: ReadonlySet<number>;
+  /** Zones of which nothing is there because others came before them. */
+  readonly later: ReadonlySet<number>;
+}
+
+/**
+ * What the journal holds of these zones after the versions given, in order.
+ * @param mostOctets no more is read, of one zone and of all
+ */
 export async function readJournal(
   client: pg.Client,
   known: readonly { readonly id: number; readonly version: number }[],
-): Promise<JournalEntry[]> {
-  const { rows } = await client.query<{ zone_id: number; version: number; deleted: Buffer; added: Buffer }>(
-    `select j.zone_id, j.version, j.deleted || coalesce(j.derived_deleted, '') as deleted,
-            j.added || coalesce(j.derived_added, '') as added
-       from unnest($1::bigint[], $2::bigint[]) as known (zone_id, version)
-       join zone_journal j on j.zone_id = known.zone_id and j.version > known.version
-      order by j.zone_id, j.version`,
-    [known.map(({ id }) => id), known.map(({ version }) => version)],
+  mostOctets: number,
+): Promise<Portion<JournalEntry>> {
+  const { rows } = await client.query<PlacedRow & { version: number; deleted: Buffer; added: Buffer }>(
+    // The length of a stored value is known without reading it.
+    `with found as (
+       select j.zone_id, j.version, octet_length(j.deleted) + octet_length(j.added)
+              + coalesce(octet_length(j.derived_deleted), 0) + coalesce(octet_length(j.derived_added), 0) as octets
+         from unnest($1::bigint[], $2::bigint[]) as known (zone_id, version)
+         join zone_journal j on j.zone_id = known.zone_id and j.version > known.version
+     ), ${PLACED_ZONES}
+     select placed.zone_id, placed.octets > $3 as too_large, found.version is not null as found, j.version,
+            j.deleted || coalesce(j.derived_deleted, '') as deleted, j.added || coalesce(j.derived_added, '') as added
+       from placed
+       left join found on found.zone_id = placed.zone_id and placed.octets <= $3 and placed.until <= $3
+       left join zone_journal j on j.zone_id = found.zone_id and j.version = found.version
+      order by placed.zone_id, j.version`,
+    [known.map(({ id }) => id), known.map(({ version }) => version), mostOctets],
   );
-  return rows.map(({ zone_id, version, deleted, added }) => ({ zoneId: zone_id, version, deleted, added }));
+  return portionOf(rows, ({ zone_id, version, deleted, added }) => ({ zoneId: zone_id, version, deleted, added }));
 }
 
-/** All records at these names. @param names owners as `nameSortKey` writes them */
+/**
+ * All records at these names, in canonical order.
+ * @param names owners as `nameSortKey` writes them
+ * @param mostOctets no more is read, of one zone and of all
+ */
 export async function readRecordsAt(
   client: pg.Client,
   names: readonly { readonly zoneId: number; readonly ownerKey: Uint8Array }[],
-): Promise<ZoneRecord[]> {
-  const { rows } = await client.query<ZoneRecordRow>(
+  mostOctets: number,
+): Promise<Portion<ZoneRecord>> {
+  const { rows } = await client.query<PlacedRow & ZoneRecordRow>(
     // `offset 0` keeps the planner to both columns of the indexes, whatever it believes of the size of zones.
-    `select found.zone_id, found.owner, found.type, found.ttl, found.rdata
-       from unnest($1::bigint[], $2::bytea[]) as wanted (zone_id, owner_key)
-      cross join lateral (
-        (select ${RECORD_COLUMNS} from records r
-          where r.zone_id = wanted.zone_id and r.owner_key = wanted.owner_key offset 0)
-        union all
-        (select ${RECORD_COLUMNS} from derived_records r
-          where r.zone_id = wanted.zone_id and r.owner_key = wanted.owner_key offset 0)
-      ) found order by found.zone_id, found.owner_key, found.type, found.id`,
-    [names.map(({ zoneId }) => zoneId), names.map(({ ownerKey }) => Buffer.from(ownerKey))],
+    `with found as materialized (
+       select found.*, octet_length(owner) + octet_length(rdata) + ${OCTETS_OF_ROW} as octets
+         from unnest($1::bigint[], $2::bytea[]) as wanted (zone_id, owner_key)
+        cross join lateral (
+          (select ${RECORD_COLUMNS} from records r
+            where r.zone_id = wanted.zone_id and r.owner_key = wanted.owner_key offset 0)
+          union all
+          (select ${RECORD_COLUMNS} from derived_records r
+            where r.zone_id = wanted.zone_id and r.owner_key = wanted.owner_key offset 0)
+        ) found
+     ), ${PLACED_ZONES}
+     select placed.zone_id, placed.octets > $3 as too_large, found.id is not null as found,
+            found.owner, found.type, found.ttl, found.rdata
+       from placed
+       left join found on found.zone_id = placed.zone_id and placed.octets <= $3 and placed.until <= $3
+      order by placed.zone_id, found.owner_key, found.type, found.id`,
+    [names.map(({ zoneId }) => zoneId), names.map(({ ownerKey }) => Buffer.from(ownerKey)), mostOctets],
   );
-  return rows.map(({ zone_id, owner, type, ttl, rdata }) => ({ zoneId: zone_id, owner, type, ttl, rdata }));
+  return portionOf(rows, ({ zone_id, owner, type, ttl, rdata }) => ({ zoneId: zone_id, owner, type, ttl, rdata }));
+}
+
+/** Of what was found, what each zone has, and what those up to it have that are not too large by themselves. */
+const PLACED_ZONES = `placed as (
+       select zone_id, octets, sum(octets) filter (where octets <= $3) over (order by zone_id) as until
+         from (select zone_id, sum(octets) as octets from found group by zone_id) sizes
+     )`;
+
+/** What a record takes beside its name and its data, about. */
+const OCTETS_OF_ROW = 16;
+
+interface PlacedRow {
+  readonly zone_id: number;
+  readonly too_large: boolean;
+  /** Whether this is a row of the zone, not only word of it. */
+  readonly found: boolean;
+}
+
+function portionOf<R extends PlacedRow, T>(placed: readonly R[], read: (row: R) => T): Portion<T> {
+  const rows: T[] = [];
+  const tooLarge = new Set<number>();
+  const later = new Set<number>();
+  for (const row of placed) {
+    if (row.found) rows.push(read(row));
+    else (row.too_large ? tooLarge : later).add(row.zone_id);
+  }
+  return { rows, tooLarge, later };
 }
 
 /**
@@ -169,6 +237,9 @@ export async function streamRecords(
     });
   });
 }
+
+const ZONE_STATE_COLUMNS = `id, apex, not suspended and not company_suspended as published, version, serial, ttl,
+  mname, rname, refresh, retry, expire, minimum, reseller_id, kind <> 'primary' as restricted`;
 
 /** What customers' records and those that signing makes have in common. */
 const RECORD_COLUMNS = "r.id, r.zone_id, r.owner, r.owner_key, r.type, r.ttl, r.rdata";

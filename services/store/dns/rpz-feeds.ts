@@ -8,7 +8,7 @@ import { type Db, queryRows, type Transaction } from "../../platform/db.ts";
 import { inTransaction } from "../transactions.ts";
 import { checkOperatorZoneName, insertOperatorZone, topLevelName } from "./operator-zones.ts";
 import { changeZone, type ZoneTarget } from "./zone-changes.ts";
-import { duplicatedZone } from "./zone-creation.ts";
+import type { ZoneCreated } from "./zone-creation.ts";
 import type { RecordRows, StoredRecord } from "./zone-edit.ts";
 import { deleteZonesWhere, findAnyZone, type Zone, zoneName } from "./zones.ts";
 
@@ -28,8 +28,11 @@ const EXPIRE_SECONDS = 30 * DAY_SECONDS;
 /** What leaves room for the longest trigger of an address: a prefix, eight words, and `rpz-client-ip`. */
 const MOST_APEX_OCTETS = 255 - (1 + 3) - 8 * (1 + 4) - (1 + 13);
 
-/** Adds a feed without rules: SOA, and the NS that every zone has to have and no consumer looks at. */
-export function addFeed(db: Db, apex: DomainName, actor: string): Promise<Result<Zone, Refusal>> {
+/**
+ * Adds a feed without rules: SOA, and the NS that every zone has to have and no consumer looks at. It is the operator's
+ * own: it may have any name, public suffixes and single labels included.
+ */
+export function addFeed(db: Db, apex: DomainName, actor: string): Promise<Result<ZoneCreated, Refusal>> {
   const lawful = checkOperatorZoneName(apex, MOST_APEX_OCTETS);
   if (!lawful.ok) return Promise.resolve(lawful);
   return inTransaction(db, async (transaction) => {
@@ -41,11 +44,13 @@ export function addFeed(db: Db, apex: DomainName, actor: string): Promise<Result
     };
     const soa = { mname: LOCALHOST, rname: LOCALHOST, serial: 1, ...times };
     const records = [{ owner: apex, type: TYPE.NS, ttl: RPZ_TTL_SECONDS, rdata: LOCALHOST.wire }];
-    const zone = { apex, kind: "feed" as const, resellerId: null, soa, ttl: RPZ_TTL_SECONDS, records };
-    const id = await insertOperatorZone(transaction, zone, actor);
-    if (id === undefined) return refuse(duplicatedZone(zoneName(apex)));
+    const owner = { resellerId: null, maker: "operator" } as const;
+    const zone = { apex, kind: "feed" as const, ...owner, soa, ttl: RPZ_TTL_SECONDS, records };
+    const added = await insertOperatorZone(transaction, zone, actor);
+    if (!added.ok) return added;
+    const { id, warnings } = added.value;
     await transaction("rpz_feeds").insert({ zone_id: id });
-    return ok((await findFeed(transaction, apex)) as Zone);
+    return ok({ zone: (await findFeed(transaction, apex)) as Zone, warnings });
   });
 }
 

@@ -1,6 +1,9 @@
+import { type DomainName, parentOf } from "../../core/dns/name.ts";
+import type { KeyRing } from "../../core/key-ring.ts";
 import { type Db, queryRows } from "../../platform/db.ts";
 import { inSnapshot } from "../transactions.ts";
 import { listTsigKeys, type StoredTsigKey } from "./tsig-keys.ts";
+import { zoneName } from "./zones.ts";
 
 /** An ACL as a server applies it. */
 export interface TransferGrant {
@@ -41,10 +44,10 @@ export async function readTransferAccessVersion(db: Db): Promise<number> {
 }
 
 /** Reads all of it in one snapshot. @throws when a key's secret cannot be opened: PALOMAR_SECRET was changed */
-export function readTransferAccess(db: Db, secret: string): Promise<TransferAccess> {
+export function readTransferAccess(db: Db, keyRing: KeyRing): Promise<TransferAccess> {
   return inSnapshot(db, async (snapshot) => {
     const version = await readTransferAccessVersion(snapshot);
-    const keys = await listTsigKeys(snapshot, secret);
+    const keys = await listTsigKeys(snapshot, keyRing);
     const grants = await queryRows<GrantRow>(
       snapshot,
       `select a.reseller_id, a.blocks::text[] as blocks, k.name as key_name, a.zones, a.notify
@@ -72,6 +75,27 @@ export function readTransferAccess(db: Db, secret: string): Promise<TransferAcce
       restricted: restricted.map((row) => ({ apex: row.apex, resellerIds: row.reseller_ids })),
     };
   });
+}
+
+/**
+ * Whether a name lies in a feed or a catalog that somebody may not ask: whose data is nobody's but of those that an ACL is
+ * for. A name in a public zone below such a zone counts as lying in it.
+ * @param resellerId whose ACLs may let it be asked; undefined: nobody's do
+ */
+export async function isInForbiddenZone(db: Db, name: DomainName, resellerId: string | undefined): Promise<boolean> {
+  const names: string[] = [];
+  for (let at: DomainName | undefined = name; at !== undefined; at = parentOf(at)) names.push(zoneName(at));
+  const found = await queryRows(
+    db,
+    `select 1 from zones z where z.name = any(?::text[]) and z.kind <> 'primary' and not (
+        exists (select 1 from acls a where a.reseller_id = ? and (a.zones is null or z.name = any(a.zones)))
+        and case z.kind when 'catalog' then z.reseller_id = ? else exists (
+              select 1 from rpz_activations a join resellers r on r.id = a.reseller_id
+               where a.zone_id = z.id and a.reseller_id = ? and r.rpz_licence) end)
+      limit 1`,
+    [names, resellerId ?? null, resellerId ?? null, resellerId ?? null],
+  );
+  return found.length > 0;
 }
 
 interface GrantRow {

@@ -1,4 +1,5 @@
 import type { TsigAlgorithm } from "../../core/dns/tsig.ts";
+import type { KeyRing } from "../../core/key-ring.ts";
 import { open, seal } from "../../core/secret-box.ts";
 import type { Db } from "../../platform/db.ts";
 
@@ -13,9 +14,9 @@ export interface StoredTsigKey {
 const SEAL_PURPOSE = "tsig-key";
 
 /** Adds a key. @returns its id; undefined when the deployment has a key of that name */
-export async function addTsigKey(db: Db, secret: string, key: StoredTsigKey): Promise<number | undefined> {
+export async function addTsigKey(db: Db, keyRing: KeyRing, key: StoredTsigKey): Promise<number | undefined> {
   const [row] = await db("tsig_keys")
-    .insert({ name: key.name, algorithm: key.algorithm, secret_sealed: seal(secret, SEAL_PURPOSE, key.secret) })
+    .insert({ name: key.name, algorithm: key.algorithm, secret_sealed: seal(keyRing, SEAL_PURPOSE, key.secret) })
     .onConflict("name")
     .ignore()
     .returning("id");
@@ -23,17 +24,17 @@ export async function addTsigKey(db: Db, secret: string, key: StoredTsigKey): Pr
 }
 
 /** All keys of the deployment, by id. */
-export async function listTsigKeys(db: Db, secret: string): Promise<ReadonlyMap<number, StoredTsigKey>> {
+export async function listTsigKeys(db: Db, keyRing: KeyRing): Promise<ReadonlyMap<number, StoredTsigKey>> {
   const rows = await db("tsig_keys").select("id", "name", "algorithm", "secret_sealed");
-  return new Map(rows.map((row) => [row.id, tsigKeyOf(secret, row)]));
+  return new Map(rows.map((row) => [row.id, tsigKeyOf(keyRing, row)]));
 }
 
 /** @throws when the secret cannot be opened: PALOMAR_SECRET was changed */
 export function tsigKeyOf(
-  secret: string,
+  keyRing: KeyRing,
   row: { readonly name: string; readonly algorithm: TsigAlgorithm; readonly secret_sealed: string },
 ): StoredTsigKey {
-  const opened = open(secret, SEAL_PURPOSE, row.secret_sealed);
+  const opened = open(keyRing, SEAL_PURPOSE, row.secret_sealed);
   if (!opened.ok) throw new Error(`the stored TSIG key ${row.name} is ${opened.error}: was PALOMAR_SECRET changed?`);
   return { name: row.name, algorithm: row.algorithm, secret: opened.value };
 }

@@ -6,7 +6,7 @@ import type { StoredRecord } from "./zone-edit.ts";
 
 /** One step of the statement that writes a change. */
 export interface StatementPart {
-  readonly step: "deleted" | "updated" | "created" | "derived_deleted" | "derived_created" | "cached" | "journal";
+  readonly step: "deleted" | "updated" | "created" | "derived_deleted" | "derived_created" | "reserves" | "journal";
   /** Says the same of two parts only if their SQL is the same. Short: PostgreSQL keeps 63 characters of all together. */
   readonly name: string;
   readonly sql: string;
@@ -14,11 +14,14 @@ export interface StatementPart {
 }
 
 /**
- * The statement that changes a zone; its values are the SOA's, the zone's id and version, and those of its parts. One
+ * The statement that changes a zone; its values are the SOA's, until when caches may have what goes (null: no longer than
+ * what stays), what the zone takes more of records and octets, its id and version, and those of its parts. One
  * statement is one transaction by itself: all of it happens, or with an outdated version none of it. It has the parts
  * that the change needs: most changes need few, and PostgreSQL sets up every part there is.
+ * @param options.withinHeld writes only what the zone holds already (quotas.ts); takes what is added in records and octets
+ *   once more, as the last values before the parts'
  */
-export function writeChangeSql(parts: readonly StatementPart[]): string {
+export function writeChangeSql(parts: readonly StatementPart[], options: { readonly withinHeld: boolean }): string {
   const steps = parts.map(({ step, sql }) => `, ${step} as (${sql})`);
   const hasCreated = parts.some(({ step }) => step === "created");
   const createdIds = hasCreated ? "array(select id from created order by id)" : "'{}'::bigint[]";
@@ -26,12 +29,16 @@ export function writeChangeSql(parts: readonly StatementPart[]): string {
     with zone as (
       update zones
          set serial = ?, mname = ?, rname = ?, refresh = ?, retry = ?, expire = ?, minimum = ?, ttl = ?,
+             cached_until = greatest(cached_until, ?), records = records + ?, octets = octets + ?,
              version = version + 1, changed_xid = pg_current_xact_id()
-       where id = ? and version = ?
-      returning id, version, serial
+       where id = ? and version = ?${options.withinHeld ? WITHIN_HELD : ""}
+      returning id, version, serial, reseller_id, company_id
     )${steps.join("")}
     select ${createdIds} as created_ids from zone`;
 }
+
+/** Feeds and catalogs are nobody's. */
+const WITHIN_HELD = " and (company_id is null or records + ? <= records_held and octets + ? <= octets_held)";
 
 /** owner, owner_key, type, ttl, rdata */
 const RECORD_TYPES = ["bytea", "bytea", "integer", "bigint", "bytea"];
@@ -92,13 +99,20 @@ export function derivedInsertionOf(records: readonly ResourceRecord[]): Statemen
   return { step: "derived_created", name: `+d ${table.shape}`, sql, values: table.values };
 }
 
-/** Notes until when caches may have data that left a signed zone. */
-export const CACHED = {
-  step: "cached",
-  name: "c",
+/**
+ * Notes that zones of the company hold more than they take. The lock keeps whoever has them give that back from noting
+ * that none does before this change is there to be seen (quotas.ts, `releaseReserves`).
+ */
+export const RESERVES = {
+  step: "reserves",
+  name: "r",
   sql: `
-    update zone_signing set cached_until = greatest(cached_until, ?)
-      from zone where zone_signing.zone_id = zone.id`,
+    update quotas set has_reserves = true
+      from (select q.id from zone join quotas q
+                on q.company_id = zone.company_id or q.company_id is null and q.reseller_id = zone.reseller_id
+               for key share of q) as holder
+     where quotas.id = holder.id and not quotas.has_reserves`,
+  values: [],
 } as const;
 
 /** The journal's row: serial before, actor, what was deleted and what was added. */

@@ -1,13 +1,18 @@
-import { ancestorOf, type DomainName, nameSortKey } from "../../core/dns/name.ts";
+import { type DomainName, nameSortKey } from "../../core/dns/name.ts";
+import { NO_USAGE, type Usage } from "../../core/dns/quotas.ts";
 import type { ResourceRecord } from "../../core/dns/record.ts";
 import type { SerialType } from "../../core/dns/serial.ts";
 import type { SoaRdata } from "../../core/dns/soa.ts";
-import { type Refusal, unacceptable } from "../../core/refusal.ts";
+import { zoneOctets } from "../../core/dns/zone-octets.ts";
+import { duplicatedZone, type ZoneMaker } from "../../core/dns/zone-tenancy.ts";
+import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { Db, Transaction } from "../../platform/db.ts";
 import { inTransaction } from "../transactions.ts";
 import { companyDoesNotExist } from "./companies.ts";
-import { insertRecords, journalColumns, soaRecord } from "./zone-changes.ts";
+import { charge, checkOneChange, type QuotaMode, withinQuotas } from "./quotas.ts";
+import { insertRecords, journalColumns, octetsOfRecords, soaRecord } from "./zone-changes.ts";
+import { claimName, notePredecessors } from "./zone-tenancy.ts";
 import { type Zone, zoneName } from "./zones.ts";
 
 export interface NewZone {
@@ -27,62 +32,97 @@ export interface ZoneOwner {
   readonly crmId: string;
   /** A caller that is a company makes zones of its own only. */
   readonly companyId?: number;
+  /** How the quotas judge it; enforced unless said. */
+  readonly quotas?: QuotaMode | undefined;
+  /** By the operator's command, in the reseller's stead. */
+  readonly byOperator?: boolean;
+}
+
+/** A zone, and what is doubtful about its place among others. */
+export interface ZoneCreated {
+  readonly zone: Zone;
+  readonly warnings: readonly string[];
 }
 
 /**
  * Creates a zone, not suspended, with all its records in one step.
- * Refuses an unknown company, a zone that exists anywhere in the deployment, and a name below another reseller's zone
- * that the operator has not allowed.
+ * Refuses an unknown company, a zone that exists anywhere in the deployment, what `core/dns/zone-tenancy.ts` refuses, and
+ * what the quotas of the company or the reseller do not allow.
  */
-export async function createZone(
+export function createZone(
   db: Db,
   owner: ZoneOwner,
   added: NewZone,
   actor: string,
-): Promise<Result<Zone, Refusal>> {
-  return inTransaction(db, async (transaction) => {
+): Promise<Result<ZoneCreated, Refusal>> {
+  return withinQuotas(db, () => createWithinQuotas(db, owner, added, actor));
+}
+
+function createWithinQuotas(
+  db: Db,
+  owner: ZoneOwner,
+  added: NewZone,
+  actor: string,
+): Promise<Result<ZoneCreated, Refusal>> {
+  const maker = owner.companyId !== undefined ? "company" : owner.byOperator ? "operator" : "reseller";
+  return inTransaction(db, async (transaction): Promise<Result<ZoneCreated, Refusal>> => {
     const company = await holdCompany(transaction, owner);
     if (!company) return refuse(companyDoesNotExist(owner.crmId));
-    const name = zoneName(added.apex);
-    if (!(await mayHaveName(transaction, owner.resellerId, added.apex))) return refuse(duplicatedZone(added.domain));
-    const inserted = await transaction("zones")
-      .insert({
-        reseller_id: owner.resellerId,
-        company_id: company.id,
-        name,
-        name_key: nameSortKey(added.apex.wire),
-        apex: lowerCased(added.apex),
-        company_suspended: company.suspended,
-        serial_type: added.serialType,
-        ttl: added.ttl,
-        ...soaColumns(added.soa),
-      })
-      .onConflict()
-      .ignore()
-      .returning("id");
-    const id: number | undefined = inserted[0]?.id;
-    if (id === undefined) return refuse(duplicatedZone(added.domain));
+    const { apex, domain } = added;
+    const name = zoneName(apex);
+    const holder = { resellerId: owner.resellerId, companyId: company.id };
+    const claimed = await claimName(transaction, apex, { ...holder, domain, name, maker });
+    if (!claimed.ok) return claimed;
+    const usage = usageOf(added);
+    if (owner.quotas !== "count" && usage.records > 1) {
+      const tooMany = await checkOneChange(transaction, holder, usage.records);
+      if (tooMany) return refuse(tooMany);
+      // What is refused is better not written first.
+      await charge(transaction, holder, usage, { mode: "look" });
+    }
+    const id = await insertZone(transaction, { ...holder, isSuspended: company.suspended, maker, usage }, added);
+    if (id === undefined) return refuse(duplicatedZone(domain));
+    await notePredecessors(transaction, { zoneId: id, apex, resellerId: owner.resellerId });
     await insertRecords(transaction, id, added.records);
     await writeCreation(transaction, id, added, actor);
-    const { apex, serialType, soa, ttl } = added;
+    await charge(transaction, holder, usage, { mode: owner.quotas });
+    const { serialType, soa, ttl } = added;
     const crmId = owner.crmId.toLowerCase();
-    return ok({ id, name, apex, crmId, suspended: false, serialType, soa, ttl, version: 1, signed: false });
+    const zone = { id, name, apex, crmId, suspended: false, serialType, soa, ttl, version: 1, signed: false };
+    return ok({ zone, warnings: claimed.value });
   });
 }
 
-/** Lets a reseller have a zone below another's. @returns false when there is no such reseller */
-export async function allowZone(db: Db, apex: DomainName, resellerId: string): Promise<boolean> {
-  const known = await db("resellers").where({ id: resellerId }).first("id");
-  if (!known) return false;
-  await db("zone_permissions")
-    .insert({ name: zoneName(apex), reseller_id: resellerId })
+/** @returns its id; undefined when the deployment has a zone of that name */
+async function insertZone(
+  transaction: Transaction,
+  owner: {
+    readonly resellerId: string;
+    readonly companyId: number;
+    readonly isSuspended: boolean;
+    readonly maker: ZoneMaker;
+    readonly usage: Usage;
+  },
+  { apex, serialType, ttl, soa }: NewZone,
+): Promise<number | undefined> {
+  const inserted = await transaction("zones")
+    .insert({
+      reseller_id: owner.resellerId,
+      company_id: owner.companyId,
+      made_by: owner.maker,
+      name: zoneName(apex),
+      name_key: nameSortKey(apex.wire),
+      apex: lowerCased(apex),
+      company_suspended: owner.isSuspended,
+      serial_type: serialType,
+      ttl,
+      ...soaColumns(soa),
+      ...heldColumns(owner.usage),
+    })
     .onConflict()
-    .ignore();
-  return true;
-}
-
-export function duplicatedZone(domain: string): Refusal {
-  return unacceptable(`duplicated zone: ${domain}`);
+    .ignore()
+    .returning("id");
+  return inserted[0]?.id;
 }
 
 /** The company, kept from being suspended or deleted until the zone is there. */
@@ -95,21 +135,6 @@ function holdCompany(
     .where({ reseller_id: owner.resellerId, crm_id: owner.crmId.toLowerCase(), ...mine })
     .forShare()
     .first("id", "suspended");
-}
-
-/** Whether the closest zone above is the reseller's own, or there is none, or the operator allowed the name. */
-export async function mayHaveName(transaction: Transaction, resellerId: string, apex: DomainName): Promise<boolean> {
-  const ancestors: string[] = [];
-  for (let labels = apex.labelCount - 1; labels > 0; labels -= 1) ancestors.push(zoneName(ancestorOf(apex, labels)));
-  const closest = await transaction("zones")
-    .whereIn("name", ancestors)
-    .orderByRaw("octet_length(apex) desc")
-    .first("reseller_id");
-  if (!closest || closest.reseller_id === resellerId) return true;
-  const allowed = await transaction("zone_permissions")
-    .where({ name: zoneName(apex), reseller_id: resellerId })
-    .first("name");
-  return allowed !== undefined;
 }
 
 async function writeCreation(transaction: Transaction, id: number, added: NewZone, actor: string): Promise<void> {
@@ -125,6 +150,16 @@ async function writeCreation(transaction: Transaction, id: number, added: NewZon
     deleted,
     added: appeared,
   });
+}
+
+/** What the zone takes. */
+function usageOf({ apex, soa, records }: NewZone): Usage {
+  const octets = zoneOctets(apex, soa) + octetsOfRecords(records, apex.wire.length);
+  return { ...NO_USAGE, zones: 1, records: records.length, octets };
+}
+
+function heldColumns({ records, octets }: Usage) {
+  return { records, octets, records_held: records, octets_held: octets };
 }
 
 function soaColumns({ serial, mname, rname, refresh, retry, expire, minimum }: SoaRdata) {

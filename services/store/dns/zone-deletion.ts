@@ -1,9 +1,11 @@
 import { type DomainName, nameFromStoredWire } from "../../core/dns/name.ts";
+import type { Usage } from "../../core/dns/quotas.ts";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { type Binding, type Db, queryRows, type Transaction } from "../../platform/db.ts";
 import { inTransaction } from "../transactions.ts";
 import { findHostedParent, withdrawDs } from "./dnssec-hosted-parent.ts";
+import { type ChargedOwner, charge } from "./quotas.ts";
 import type { ZoneSigner } from "./zone-signing.ts";
 import type { SigningTarget } from "./zone-signing-state.ts";
 import { deleteZonesWhere, lockZones, zoneDoesNotExist, zoneName } from "./zones.ts";
@@ -60,8 +62,29 @@ async function deleteZones(
     const parent = await withdrawDs(transaction, apex, signer);
     if (parent) parentIds.add(parent.id);
   }
+  const freed = await readHeld(transaction, ids);
   const zoneIds = await deleteZonesWhere(transaction, "id = any(?::bigint[])", [ids]);
+  for (const { owner, usage } of freed) await charge(transaction, owner, usage, { mode: "count" });
   return { zoneIds, parentIds: [...parentIds] };
+}
+
+/** What zones hold, as what their companies are charged less without them. */
+async function readHeld(
+  transaction: Transaction,
+  ids: readonly number[],
+): Promise<{ readonly owner: ChargedOwner; readonly usage: Usage }[]> {
+  const rows = await queryRows<Usage & { readonly reseller_id: string; readonly company_id: number }>(
+    transaction,
+    `select reseller_id, company_id, -count(*) as zones, -count(*) filter (where signed) as signed_zones,
+            (-sum(records_held))::bigint as records, (-sum(octets_held))::bigint as octets
+       from zones where id = any(?::bigint[]) and company_id is not null
+      group by reseller_id, company_id order by company_id`,
+    [ids],
+  );
+  return rows.map(({ reseller_id: resellerId, company_id: companyId, ...usage }) => ({
+    owner: { resellerId, companyId },
+    usage,
+  }));
 }
 
 /** The hosted parents of zones, without those that are going as well. */

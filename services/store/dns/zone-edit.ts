@@ -64,8 +64,8 @@ export interface ZoneChange {
   readonly difference: RecordDifference;
   /** What signing adds, where the plan has it already; else it is made of the change. */
   readonly derived?: DerivedChange;
-  /** In a signed zone: until when caches may have data that leaves it, when that is longer than they keep other data. */
-  readonly cachedUntil?: Date;
+  /** Until when caches may have data that leaves the zone, when that is longer than they keep other data. */
+  readonly cachedUntil?: Date | undefined;
 }
 
 /** What edits come to. */

@@ -12,16 +12,19 @@ import {
   type ZoneBounds,
   type ZoneFile,
 } from "../../core/dns/zone-file.ts";
+import { duplicatedZone } from "../../core/dns/zone-tenancy.ts";
 import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { Steps } from "../../core/steps.ts";
 import type { Db } from "../../platform/db.ts";
 import { runInTurns } from "../../platform/turns.ts";
 import { inSnapshot } from "../transactions.ts";
+import { findQuotaOwner } from "./quota-settings.ts";
 import { readAllRecords, recordPages, wholeNames } from "./records.ts";
-import { changeZone, soaRecord, type ZonePlan, type ZoneTarget } from "./zone-changes.ts";
-import { createZone, duplicatedZone, type ZoneOwner } from "./zone-creation.ts";
+import { changeZone, type JournalColumns, soaRecord, type ZonePlan, type ZoneTarget } from "./zone-changes.ts";
+import { createZone, type ZoneOwner } from "./zone-creation.ts";
 import { differenceSteps, type StoredRecord } from "./zone-edit.ts";
+import { measureNewZone, measureReplacement, readZoneUsage } from "./zone-file-size.ts";
 import { madeBySigning } from "./zone-signing.ts";
 import { checkSoaNames, MOST_SECONDS } from "./zone-soa.ts";
 import { findZone, type Zone, zoneDoesNotExist } from "./zones.ts";
@@ -32,6 +35,8 @@ export interface ZoneFileApplied {
   /** How many records the zone has now, its SOA not counted. */
   readonly records: number;
   readonly warnings: readonly string[];
+  /** As of {@link ZoneChanged}. */
+  readonly difference?: JournalColumns | undefined;
 }
 
 /** A master file that a zone may be made of. */
@@ -93,11 +98,14 @@ export async function replaceZone(
     return planReplacement(zone, await readAllRecords(on, zone.id), file.value, now);
   });
   if (!changed.ok) return changed;
-  const { zone, warnings } = changed.value;
-  return ok({ zone, records: file.value.records.length, warnings });
+  const { zone, warnings, difference } = changed.value;
+  return ok({ zone, records: file.value.records.length, warnings, difference });
 }
 
-/** Makes a zone of a master file, or puts the file in the place of the company's zone of that name. */
+/**
+ * Makes a zone of a master file, or puts the file in the place of the company's zone of that name: by the operator's
+ * command, for the reseller.
+ */
 export async function importZone(
   db: Db,
   owner: ZoneOwner,
@@ -106,6 +114,8 @@ export async function importZone(
   now: Date,
 ): Promise<Result<ZoneFileApplied, Refusal>> {
   const existing = await findZone(db, target.scope, target.apex);
+  const size = target.quotas === "count" ? ok(undefined) : await measureImport(db, owner, target, text);
+  if (!size.ok) return size;
   if (existing?.crmId === owner.crmId.toLowerCase()) return replaceZone(db, target, { text }, now);
   if (existing) return refuse(duplicatedZone(target.domain));
   const lawful = checkZoneName(target.apex);
@@ -115,9 +125,26 @@ export async function importZone(
   const { soa, soaTtl: ttl, records, warnings } = file.value;
   if (!soa || ttl === undefined) return refuse(unacceptable("the file has no SOA record"));
   const { apex, domain } = target;
-  const created = await createZone(db, owner, { apex, domain, serialType: "numeric", soa, ttl, records }, target.actor);
+  const added = { apex, domain, serialType: "numeric", soa, ttl, records } as const;
+  const charged = { ...owner, byOperator: true, quotas: target.quotas };
+  const created = await createZone(db, charged, added, target.actor);
   if (!created.ok) return created;
-  return ok({ zone: created.value, records: records.length, warnings });
+  const { zone, warnings: ofPlace } = created.value;
+  return ok({ zone, records: records.length, warnings: [...ofPlace, ...warnings] });
+}
+
+/** Refuses a file that expands to more than the quotas allow; unknown companies are refused where the zone is made. */
+async function measureImport(
+  db: Db,
+  owner: ZoneOwner,
+  target: ZoneTarget,
+  text: string,
+): Promise<Result<unknown, Refusal>> {
+  if (await readZoneUsage(db, target.scope, target.apex)) return measureReplacement(db, target, text);
+  const company = await findQuotaOwner(db, owner.resellerId, owner.crmId);
+  if (company?.companyId === undefined) return ok(undefined);
+  const charged = { resellerId: owner.resellerId, companyId: company.companyId };
+  return measureNewZone(db, charged, { apex: target.apex, text });
 }
 
 /** @param zone the zone whose TTL and primary server hold where the file has none; undefined for a new one */

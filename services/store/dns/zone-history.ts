@@ -4,6 +4,9 @@ import { type Db, queryRows } from "../../platform/db.ts";
 /** Who is named in the journal for what signing does by time; the history leaves such versions out. */
 export const SIGNING_ACTOR = "dnssec";
 
+/** Who is named, in the history as well, where what signing had made of a zone was wrong and was made right. */
+export const REPAIR_ACTOR = "dnssec-repair";
+
 /** One change of a zone. */
 export interface HistoryEntry {
   readonly serial: number;
@@ -31,18 +34,41 @@ export async function readHistory(
 ): Promise<HistoryEntry[]> {
   const rows = await queryRows<{ serial: number; at: Date; actor: string; deleted: Buffer; added: Buffer }>(
     db,
-    `select serial, at, actor, deleted, added from (
-       select *, sum(octet_length(deleted) + octet_length(added)) over (order by version desc) as octets,
-              row_number() over (order by version desc) as place
-         from (select * from zone_journal
-                where zone_id = ? and actor <> ?
-                  and (?::bigint is null or ((? - serial) & 4294967295) between 1 and 2147483647)
-                order by version desc limit ?) page
-     ) measured
-     where place = 1 or octets <= ? order by version desc`,
-    [zoneId, SIGNING_ACTOR, before ?? null, before ?? null, limit, PAGE_OCTETS],
+    `select serial, at, actor, deleted, added ${PAGE} order by version desc`,
+    pageValues(zoneId, before, limit),
   );
   return rows.map((row) => ({ ...row, deleted: recordsIn(row.deleted), added: recordsIn(row.added) }));
+}
+
+/** How many octets such a page has, told without reading them. */
+export async function measureHistory(
+  db: Db,
+  zoneId: number,
+  before: number | undefined,
+  limit: number,
+): Promise<number> {
+  const [row] = await queryRows<{ octets: number }>(
+    db,
+    `select coalesce(max(octets), 0)::bigint as octets ${PAGE}`,
+    pageValues(zoneId, before, limit),
+  );
+  return row!.octets;
+}
+
+/** The rows of a page, each with the octets of it and of those before it. */
+const PAGE = `
+  from (
+    select *, sum(octet_length(deleted) + octet_length(added)) over (order by version desc) as octets,
+           row_number() over (order by version desc) as place
+      from (select * from zone_journal
+             where zone_id = ? and actor <> ?
+               and (?::bigint is null or ((? - serial) & 4294967295) between 1 and 2147483647)
+             order by version desc limit ?) page
+  ) measured
+  where place = 1 or octets <= ?`;
+
+function pageValues(zoneId: number, before: number | undefined, limit: number) {
+  return [zoneId, SIGNING_ACTOR, before ?? null, before ?? null, limit, PAGE_OCTETS];
 }
 
 function recordsIn(octets: Buffer): Iterable<ResourceRecord> {

@@ -11,6 +11,12 @@ export interface JournalRetention {
 const ZONES_A_STEP = 1_000;
 const ROWS_A_STEP = 5_000;
 
+/** What the journal of one zone may take, in octets: a large zone that is replaced again and again has a short history. */
+const MOST_JOURNAL_OCTETS = 256 * 2 ** 20;
+
+/** A zone has at least so many versions before small changes come to much. */
+const MANY_VERSIONS = 10_000;
+
 /** Of all journal pruning that is under way on this database, one does it. */
 const PRUNING_LOCK = 0x6a6f7572;
 
@@ -27,9 +33,31 @@ export async function pruneJournals(db: Db, keep: JournalRetention, isStopping: 
     const step = await inTransaction(db, (transaction) => pruneStep(transaction, keep, afterZone));
     if (!step) break;
     removed += step.removed;
+    for (const zoneId of step.manyVersions) removed += await boundJournal(db, zoneId);
     if (step.removed < ROWS_A_STEP) afterZone = step.lastZone;
   }
   return removed;
+}
+
+/**
+ * Removes the oldest versions of a zone's journal that are more than it may take; the newest stays in any case.
+ * @returns rows removed
+ */
+export async function boundJournal(db: Db, zoneId: number, mostOctets = MOST_JOURNAL_OCTETS): Promise<number> {
+  const [row] = await queryRows<{ removed: number }>(
+    db,
+    `with sized as (
+       select version, row_number() over newest as place,
+              sum(octet_length(deleted) + octet_length(added) + coalesce(octet_length(derived_deleted), 0)
+                  + coalesce(octet_length(derived_added), 0)) over newest as octets
+         from zone_journal where zone_id = ? window newest as (order by version desc)
+     ), gone as (
+       delete from zone_journal j using sized
+        where j.zone_id = ? and j.version = sized.version and sized.octets > ? and sized.place > 1 returning 1)
+     select count(*) as removed from gone`,
+    [zoneId, zoneId, mostOctets],
+  );
+  return Number(row?.removed ?? 0);
 }
 
 /** Forgets deletions of zones that every server has heard of by now. */
@@ -37,17 +65,20 @@ export async function pruneZoneDeletions(db: Db, before: Date): Promise<void> {
   await queryRows(db, "delete from zone_deletions where deleted_at < ?", [before]);
 }
 
+interface PruneStep {
+  readonly lastZone: number;
+  readonly removed: number;
+  /** Zones of the step whose journal may be large by the number of its rows. */
+  readonly manyVersions: readonly number[];
+}
+
 /** @returns undefined when no zone is left, or another is at it */
-async function pruneStep(
-  transaction: Db,
-  keep: JournalRetention,
-  afterZone: number,
-): Promise<{ readonly lastZone: number; readonly removed: number } | undefined> {
+async function pruneStep(transaction: Db, keep: JournalRetention, afterZone: number): Promise<PruneStep | undefined> {
   const [lock] = await queryRows<{ mine: boolean }>(transaction, "select pg_try_advisory_xact_lock(?) as mine", [
     PRUNING_LOCK,
   ]);
   if (!lock?.mine) return undefined;
-  const [step] = await queryRows<{ last_zone: number | null; removed: number }>(
+  const [step] = await queryRows<{ last_zone: number | null; removed: number; many_versions: string[] | null }>(
     transaction,
     `with step as (select id, version from zones where id > ? order by id limit ?),
           gone as (
@@ -56,8 +87,12 @@ async function pruneStep(
                 from step join zone_journal j on j.zone_id = step.id and j.version <= step.version - ? and j.at < ?
                limit ?)
             returning 1)
-     select (select max(id) from step) as last_zone, (select count(*) from gone) as removed`,
-    [afterZone, ZONES_A_STEP, keep.versions, keep.before, ROWS_A_STEP],
+     select (select max(id) from step) as last_zone, (select count(*) from gone) as removed,
+            (select array_agg(id) from step where version > ?) as many_versions`,
+    [afterZone, ZONES_A_STEP, keep.versions, keep.before, ROWS_A_STEP, MANY_VERSIONS],
   );
-  return step?.last_zone == null ? undefined : { lastZone: step.last_zone, removed: step.removed };
+  if (step?.last_zone == null) return undefined;
+  // An array of bigint arrives as texts.
+  const manyVersions = (step.many_versions ?? []).map(Number);
+  return { lastZone: step.last_zone, removed: step.removed, manyVersions };
 }

@@ -46,6 +46,17 @@ export function rollBackZone(
   });
 }
 
+/** Octets of the history that a way back to a serial goes through, as far as there is any. */
+export async function readHistoryOctets(db: Db, zoneId: number, serial: number): Promise<number> {
+  const [row] = await queryRows<{ octets: number }>(
+    db,
+    `select coalesce(sum(octet_length(deleted) + octet_length(added)), 0)::bigint as octets from zone_journal
+      where zone_id = ? and version > (select max(version) from zone_journal where zone_id = ? and serial = ?)`,
+    [zoneId, zoneId, serial],
+  );
+  return row!.octets;
+}
+
 /** The versions since the zone last had a serial, newest first; undefined when the journal does not hold all of them. */
 async function findVersionsBack(db: Db, zone: Zone, serial: number): Promise<number[] | undefined> {
   const rows = await queryRows<{ version: number; serial: number; serial_before: number | null }>(

@@ -39,7 +39,7 @@ export async function exportKey(
   if (!found.ok) return found;
   const key = found.value.state?.keys.find((candidate) => candidate.keyTag === keyTag);
   if (!key) return refuse(unacceptable(`${target.domain} has no key ${keyTag}`));
-  const { privateKey, algorithm } = openSigningKey(target.signer.secret, key);
+  const { privateKey, algorithm } = openSigningKey(target.signer.keyRing, key);
   const { role, createdAt: created, isPublished } = key;
   const use = { created, isPublished, signs: key.signsKeySet || key.signsZone };
   return ok({ ...formatBindKey(target.apex, { role, algorithm, privateKey }, use), algorithm });

@@ -2,8 +2,7 @@ import type { DenialScheme } from "../../core/dns/dnssec/denial.ts";
 import { hidesBelow, type NameToSign, roleOf } from "../../core/dns/dnssec/name-role.ts";
 import type { SigningView } from "../../core/dns/dnssec/signature-plan.ts";
 import { ancestorOf, type DomainName, isSubdomain, nameSortKey, sameName } from "../../core/dns/name.ts";
-import { type ResourceRecord, rrsetKey } from "../../core/dns/record.ts";
-import { TYPE } from "../../core/dns/rr-types.ts";
+import type { ResourceRecord } from "../../core/dns/record.ts";
 import { type Db, queryRows } from "../../platform/db.ts";
 import { readDerivedAround } from "./dnssec-records.ts";
 import { readRecordsAt, readRecordsBelow } from "./records.ts";
@@ -26,7 +25,7 @@ export async function readTouchedNames(
   zone: Zone,
   { rows, difference }: Pick<ZoneChange, "rows" | "difference">,
   scope: { readonly denial: DenialScheme; readonly apexOwn: readonly ResourceRecord[] },
-): Promise<SigningView<StoredRecord> | undefined> {
+): Promise<Omit<SigningView<StoredRecord>, "changed"> | undefined> {
   const { apex } = zone;
   const { denial, apexOwn } = scope;
   const changedRecords = [...difference.deleted, ...difference.added];
@@ -63,9 +62,7 @@ export async function readTouchedNames(
   const places = names.map(({ owner }) => nameSortKey(denial.ownerAt(denial.positionOf(owner)).wire));
   const owners = [...names.map(({ owner }) => nameSortKey(owner.wire)), ...places];
   const existing = await readDerivedAround(db, zone.id, owners, places);
-  const changed = new Set(changedRecords.map(({ owner, type }) => rrsetKey(owner, type)));
-  changed.add(rrsetKey(apex, TYPE.SOA));
-  return { names, existing, changed };
+  return { range: "names", names, existing };
 }
 
 /** Some names of a zone, before and after a change. */

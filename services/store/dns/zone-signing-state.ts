@@ -1,6 +1,7 @@
 import { generateSigningKey, publicKeyOctets, type SigningAlgorithm } from "../../core/dns/dnssec/algorithm.ts";
 import { dnskeyRdata, type KeyRole, keyTag } from "../../core/dns/dnssec/dnskey.ts";
 import { type KeyLife, nextStepAt, type ZoneTiming } from "../../core/dns/dnssec/rollover.ts";
+import { NO_USAGE } from "../../core/dns/quotas.ts";
 import { addSerial, nextSerial } from "../../core/dns/serial.ts";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
@@ -17,6 +18,7 @@ import {
   writeSigning,
 } from "./dnssec-keys.ts";
 import { firstExpiry, readAllDerived } from "./dnssec-records.ts";
+import { charge, type QuotaMode, withinQuotas } from "./quotas.ts";
 import { changeZone, type ZoneTarget } from "./zone-changes.ts";
 import type { ZoneChange } from "./zone-edit.ts";
 import { deriveChange, type ZoneSigner } from "./zone-signing.ts";
@@ -53,13 +55,22 @@ export async function findSignedZone(
  * Changes how a zone is signed, in one transaction with all that it makes of the zone's data, so that whoever reads the
  * zone sees it signed in one way or in the other. Other changes of the zone wait for it.
  * @param decide decides on the locked zone; a refusal changes nothing
+ * @returns refused also where the signatures are more than the quotas allow
  */
 export function changeSigning(
   db: Db,
   target: SigningTarget,
   decide: (transaction: Transaction, before: SignedZone) => Promise<Result<SigningDecision, Refusal>>,
 ): Promise<Result<SignedZone, Refusal>> {
-  return inTransaction(db, async (transaction) => {
+  return withinQuotas(db, () => changeWithinQuotas(db, target, decide));
+}
+
+function changeWithinQuotas(
+  db: Db,
+  target: SigningTarget,
+  decide: (transaction: Transaction, before: SignedZone) => Promise<Result<SigningDecision, Refusal>>,
+): Promise<Result<SignedZone, Refusal>> {
+  return inTransaction(db, async (transaction): Promise<Result<SignedZone, Refusal>> => {
     const found = await findSignedZone(transaction, target);
     if (!found.ok) return found;
     await lockZones(transaction, "id = ?", [found.value.zone.id]);
@@ -77,10 +88,22 @@ export function changeSigning(
       await queryRows(transaction, "update zones set signed = ? where id = ?", [signed, zone.id]);
     if (extent === "nothing") return ok({ zone: { ...zone, signed }, state });
     const changed = await writeVersion(transaction, { ...zone, signed }, target, extent);
+    if (signed !== zone.signed) await chargeSigned(transaction, zone.id, signed, target.quotas);
     // New signatures may end sooner than what there was, and after the first there are any at all.
     if (state) await writeDue(transaction, zone.id, await nextDue(transaction, zone.id, state, target.signer));
     return ok({ zone: changed, state });
   });
+}
+
+/** Counts a zone as one that is signed, or no longer. */
+async function chargeSigned(db: Db, zoneId: number, signed: boolean, mode: QuotaMode | undefined): Promise<void> {
+  const [zone] = await queryRows<{ reseller_id: string; company_id: number }>(
+    db,
+    "select reseller_id, company_id from zones where id = ?",
+    [zoneId],
+  );
+  const owner = { resellerId: zone!.reseller_id, companyId: zone!.company_id };
+  await charge(db, owner, { ...NO_USAGE, signed_zones: signed ? 1 : -1 }, { mode });
 }
 
 /**
@@ -94,8 +117,9 @@ export async function timingOf(
 ): Promise<ZoneTiming> {
   const [row] = await queryRows<{ largest: number | null; cached_until: Date | null }>(
     db,
+    // Until all nodes are upgraded, one of the release before notes it in zone_signing.
     `select (select max(ttl) from records where zone_id = zones.id) as largest,
-            (select cached_until from zone_signing where zone_id = zones.id) as cached_until
+            greatest(cached_until, (select cached_until from zone_signing where zone_id = zones.id)) as cached_until
        from zones where id = ?`,
     [id],
   );
@@ -144,13 +168,13 @@ export async function makeKeys(
   return keys;
 }
 
-export function keyFrom({ role, algorithm, pkcs8, publicKey }: KeyMaterial, { secret, clock }: ZoneSigner): NewKey {
+export function keyFrom({ role, algorithm, pkcs8, publicKey }: KeyMaterial, { keyRing, clock }: ZoneSigner): NewKey {
   return {
     role,
     algorithm,
     keyTag: keyTag(dnskeyRdata(role, algorithm, publicKey)),
     publicKey,
-    privateKeySealed: sealPrivateKey(secret, pkcs8),
+    privateKeySealed: sealPrivateKey(keyRing, pkcs8),
     createdAt: new Date(clock.nowMs()),
   };
 }

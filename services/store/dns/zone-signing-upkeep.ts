@@ -70,7 +70,8 @@ export async function maintainZone(
   { signer, lookUpDs }: { readonly signer: ZoneSigner; readonly lookUpDs: LookUpDs },
 ): Promise<Zone[]> {
   const domain = zoneName(apex);
-  const target: SigningTarget = { scope: {}, apex, domain, actor: SIGNING_ACTOR, signer };
+  // A zone must not lose its signatures because they take more than its company may have.
+  const target: SigningTarget = { scope: {}, apex, domain, actor: SIGNING_ACTOR, signer, quotas: "count" };
   const before = await findSignedZone(db, target);
   // Deleted, or no longer signed, since the list was made.
   if (!before.ok || !before.value.state) return [];
@@ -102,7 +103,7 @@ async function refreshSignatures(db: Db, target: SigningTarget): Promise<void> {
       const change = nextVersion(zone, target.signer);
       const derived = await renew(on, zone, soaRecord(zone.apex, change.soa, change.ttl), {
         ending,
-        keys: openSigningKeys(state, target.signer.secret),
+        keys: openSigningKeys(state, target.signer.keyRing),
         signer: target.signer,
       });
       return ok({ zone, change: { ...change, derived }, warnings: [] });

@@ -5,9 +5,11 @@ import { namesToSign } from "../../core/dns/dnssec/name-role.ts";
 import { signatureWindow } from "../../core/dns/dnssec/policy.ts";
 import { type SigningKey, signRrset } from "../../core/dns/dnssec/rrsig.ts";
 import {
+  changesNothing,
   DERIVED_TYPES,
   planSignatures,
   type RrsetToSign,
+  type SignaturePlan,
   type SigningView,
   type ZoneSigning,
 } from "../../core/dns/dnssec/signature-plan.ts";
@@ -16,6 +18,7 @@ import { type ResourceRecord, rrsetKey } from "../../core/dns/record.ts";
 import { TYPE, typeMnemonic } from "../../core/dns/rr-types.ts";
 import { encodeSoaRdata } from "../../core/dns/soa.ts";
 import { inCanonicalOrder } from "../../core/dns/zone-file-writer.ts";
+import type { KeyRing } from "../../core/key-ring.ts";
 import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { Clock } from "../../platform/clock.ts";
@@ -29,9 +32,9 @@ import type { DerivedChange, StoredRecord, ZoneChange } from "./zone-edit.ts";
 import { readTouchedNames } from "./zone-signing-names.ts";
 import type { Zone } from "./zones.ts";
 
-/** What it takes to sign: the deployment's secret, which opens the keys, and the time. */
+/** What it takes to sign: the keys that open its own, and the time. */
 export interface ZoneSigner {
-  readonly secret: string;
+  readonly keyRing: KeyRing;
   readonly clock: Clock;
 }
 
@@ -41,21 +44,62 @@ const SIGNATURES_AT_ONCE = 256;
 /** From so many touched names on, the whole zone is gone through. */
 const MOST_TOUCHED_NAMES = 2_000;
 
+/** How much of a zone a change of it, or of its signing, concerns. */
+export interface SigningScope {
+  readonly signer: ZoneSigner;
+  /**
+   * `touched`: what the change touches; `apex`: the keys or what the parent reads of them changed as well; `zone`: all of
+   * it.
+   */
+  readonly extent?: "touched" | "apex" | "zone";
+}
+
+type SignedChange = Pick<ZoneChange, "soa" | "ttl" | "rows" | "difference">;
+
 /**
  * What signing makes of a change, in the same version: signatures of the RRsets that it touches, and the denial records
  * of names that come, go or get other types, with those of their neighbours. Refuses records that signing makes itself.
  * Undefined when the zone is signed no longer: it was changed, or deleted, since it was read.
- * @param extent `touched`: what the change touches; `apex`: the keys or what the parent reads of them changed as well;
- *   `zone`: all of it
  */
 export async function deriveChange(
   db: Db,
   zone: Zone,
-  change: Pick<ZoneChange, "soa" | "ttl" | "rows" | "difference">,
-  { signer, extent = "touched" }: { readonly signer: ZoneSigner; readonly extent?: "touched" | "apex" | "zone" },
+  change: SignedChange,
+  scope: SigningScope,
 ): Promise<Result<DerivedChange, Refusal> | undefined> {
   const forbidden = change.difference.added.find(({ type }) => DERIVED_TYPES.has(type));
   if (forbidden) return refuse(unacceptable(madeBySigning(zone, forbidden.type)));
+  const soaKey = rrsetKey(zone.apex, TYPE.SOA);
+  const changed = [...change.difference.deleted, ...change.difference.added];
+  const keys = new Set([soaKey, ...changed.map(({ owner, type }) => rrsetKey(owner, type))]);
+  const plan = await planChange(db, zone, change, { ...scope, changed: keys });
+  if (!plan) return undefined;
+  const signatures = await signAll(plan.toSign, zone.apex, scope.signer);
+  return ok({ deleted: plan.deleted, added: [...plan.added, ...signatures] });
+}
+
+/**
+ * Whether the chain and the signatures of a zone are all that they should be for the zone as it is, and nothing else;
+ * that the signatures verify is another matter. Undefined when the zone is not signed.
+ * @param db sees one moment
+ */
+export async function isWellSigned(db: Db, zone: Zone, signer: ZoneSigner): Promise<boolean | undefined> {
+  const { soa, ttl } = zone;
+  const change = { soa, ttl, rows: NO_ROWS, difference: NO_DIFFERENCE };
+  const plan = await planChange(db, zone, change, { signer, extent: "zone", changed: new Set() });
+  return plan && changesNothing(plan);
+}
+
+const NO_ROWS = { deletedIds: [], updated: [], created: [] };
+const NO_DIFFERENCE = { deleted: [], added: [] };
+
+/** @param scope.changed the RRsets whose signatures cannot stay, by `rrsetKey` */
+async function planChange(
+  db: Db,
+  zone: Zone,
+  change: SignedChange,
+  { signer, extent = "touched", changed }: SigningScope & { readonly changed: ReadonlySet<string> },
+): Promise<SignaturePlan<StoredRecord> | undefined> {
   const state = await readSigning(db, zone.id);
   if (!state) return undefined;
   const isWhole =
@@ -63,16 +107,14 @@ export async function deriveChange(
     change.difference.deleted.length + change.difference.added.length > MOST_TOUCHED_NAMES ||
     // RFC 9077 §3: these decide the TTL of all denial records.
     negativeTtlOf(zone) !== negativeTtlOf(change);
-  const signing = openSigning(zone.apex, state, change, signer.secret);
+  const signing = openSigning(zone.apex, state, change, signer.keyRing);
   const apexOwn = [
     { owner: zone.apex, type: TYPE.SOA, ttl: change.ttl, rdata: encodeSoaRdata(change.soa) },
     ...apexRecords(zone.apex, state, signingPolicy.keyTtlSeconds),
   ];
   const touched = isWhole ? undefined : await readTouchedNames(db, zone, change, { denial: signing.denial, apexOwn });
-  const view = touched ?? (await readWholeZone(db, zone, change, apexOwn));
-  const plan = await runInTurns(planSignatures(signing, view));
-  const signatures = await signAll(plan.toSign, zone.apex, signer);
-  return ok({ deleted: plan.deleted, added: [...plan.added, ...signatures] });
+  const range = touched ?? (await readWholeZone(db, zone, change.rows, apexOwn));
+  return runInTurns(planSignatures(signing, { ...range, changed }));
 }
 
 /** What is said of a record that a customer would add to a signed zone, where signing makes those of its type. */
@@ -107,19 +149,19 @@ const RANDOM_STEPS = 2 ** 32;
 /** The keys of a zone, opened, by what they sign. */
 export function openSigningKeys(
   { keys }: SigningState,
-  secret: string,
+  keyRing: KeyRing,
 ): { readonly keySetKeys: readonly SigningKey[]; readonly zoneKeys: readonly SigningKey[] } {
   const open = keys.filter(({ signsKeySet, signsZone }) => signsKeySet || signsZone);
-  const opened = open.map((key) => ({ key, signingKey: openSigningKey(secret, key) }));
+  const opened = open.map((key) => ({ key, signingKey: openSigningKey(keyRing, key) }));
   return {
     keySetKeys: opened.filter(({ key }) => key.signsKeySet).map(({ signingKey }) => signingKey),
     zoneKeys: opened.filter(({ key }) => key.signsZone).map(({ signingKey }) => signingKey),
   };
 }
 
-function openSigning(apex: DomainName, state: SigningState, after: ZoneTimes, secret: string): ZoneSigning {
+function openSigning(apex: DomainName, state: SigningState, after: ZoneTimes, keyRing: KeyRing): ZoneSigning {
   const denial = denialScheme(state.denial, apex);
-  return { denial, negativeTtl: negativeTtlOf(after), ...openSigningKeys(state, secret) };
+  return { denial, negativeTtl: negativeTtlOf(after), ...openSigningKeys(state, keyRing) };
 }
 
 type ZoneTimes = Pick<Zone, "ttl" | "soa">;
@@ -132,18 +174,16 @@ function negativeTtlOf({ ttl, soa }: ZoneTimes): number {
 async function readWholeZone(
   db: Db,
   zone: Zone,
-  { rows, difference }: Pick<ZoneChange, "rows" | "difference">,
+  rows: ZoneChange["rows"],
   apexOwn: readonly ResourceRecord[],
-): Promise<SigningView<StoredRecord>> {
+): Promise<Omit<SigningView<StoredRecord>, "changed">> {
   const changesRecords = rows.created.length + rows.updated.length + rows.deletedIds.length > 0;
   const before = await readAllRecords(db, zone.id);
   const after = changesRecords ? inCanonicalOrder(applyRows(before, rows)) : before;
-  const changed = new Set([...difference.deleted, ...difference.added].map(({ owner, type }) => rrsetKey(owner, type)));
-  changed.add(rrsetKey(zone.apex, TYPE.SOA));
   return {
+    range: "zone",
     names: namesToSign(zone.apex, concatenate(apexOwn, after)),
     existing: await readAllDerived(db, zone.id),
-    changed,
   };
 }
 

@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { hashApiKey, makeApiKey } from "../../core/api-key.ts";
+import type { KeyRing } from "../../core/key-ring.ts";
 import { open, seal } from "../../core/secret-box.ts";
 import { type Db, queryRows } from "../../platform/db.ts";
 
@@ -36,7 +37,7 @@ export interface AddedCampaign {
 const APIKEY_PURPOSE = "campaign-apikey";
 
 /** @param secret PALOMAR_SECRET: the key of an `api` campaign is made here and kept sealed */
-export async function addCampaign(db: Db, secret: string, campaign: NewCampaign): Promise<AddedCampaign> {
+export async function addCampaign(db: Db, keyRing: KeyRing, campaign: NewCampaign): Promise<AddedCampaign> {
   const apikey = campaign.type === "api" ? makeApiKey() : undefined;
   const id = randomUUID();
   const [row] = await db("campaigns").insert(
@@ -53,7 +54,7 @@ export async function addCampaign(db: Db, secret: string, campaign: NewCampaign)
       url: campaign.url,
       charset: campaign.charset,
       unsubscribe: campaign.unsubscribe,
-      ...(apikey === undefined ? {} : apikeyColumns(secret, apikey)),
+      ...(apikey === undefined ? {} : apikeyColumns(keyRing, apikey)),
     },
     ["numid"],
   );
@@ -94,27 +95,27 @@ export async function pageCampaigns(
 /** The key of an `api` campaign; undefined when the instance has no such campaign, null when it is of another type. */
 export async function readCampaignApikey(
   db: Db,
-  secret: string,
+  keyRing: KeyRing,
   instanceId: number,
   numid: number,
 ): Promise<string | null | undefined> {
   const row = await db("campaigns").where({ instance_id: instanceId, numid }).first("apikey_sealed");
   if (row === undefined || row.apikey_sealed === null) return row && null;
-  const opened = open(secret, APIKEY_PURPOSE, row.apikey_sealed);
-  if (!opened.ok) throw new Error(`the key of campaign ${numid} was sealed under another secret`);
+  const opened = open(keyRing, APIKEY_PURPOSE, row.apikey_sealed);
+  if (!opened.ok) throw new Error(`the key of campaign ${numid} was sealed under another keyRing`);
   return opened.value.toString("utf8");
 }
 
 /** Replaces the key of an `api` campaign: from then on SMTP accepts this one only. Campaigns of other types get none. */
 export async function setCampaignApikey(
   db: Db,
-  secret: string,
+  keyRing: KeyRing,
   campaign: Pick<Campaign, "instanceId" | "numid">,
   apikey: string,
 ): Promise<void> {
   await db("campaigns")
     .where({ instance_id: campaign.instanceId, numid: campaign.numid, type: "api" })
-    .update(apikeyColumns(secret, apikey));
+    .update(apikeyColumns(keyRing, apikey));
 }
 
 /**
@@ -134,8 +135,8 @@ export async function authenticateCampaign(
   return row && toCampaign(row);
 }
 
-function apikeyColumns(secret: string, apikey: string) {
-  return { apikey_sealed: seal(secret, APIKEY_PURPOSE, apikey), apikey_hash: hashApiKey(secret, apikey) };
+function apikeyColumns(keyRing: KeyRing, apikey: string) {
+  return { apikey_sealed: seal(keyRing, APIKEY_PURPOSE, apikey), apikey_hash: hashApiKey(keyRing, "campaign", apikey) };
 }
 
 interface CampaignRow {

@@ -1,5 +1,6 @@
 import type { EmailAddress } from "../../core/mail/address.ts";
 import type { Contact, ContactEvent } from "../../core/mail/contact.ts";
+import { neutraliseCell } from "../../core/mail/csv-cell.ts";
 import { bareTagName } from "../../core/mail/personalise.ts";
 import { type Db, queryRows } from "../../platform/db.ts";
 import { findContact, streamContacts } from "./contact-profiles.ts";
@@ -136,8 +137,10 @@ async function listReturned(db: Db, deliveryIds: readonly number[]): Promise<Ret
   );
 }
 
-/** RFC 4180 §2: quoted where a cell needs it, so that it is read back as it was. */
+/** RFC 4180 §2: quoted where a cell needs it, so that it is read back as it was. No cell is a formula. */
 function toCsvLine(cells: readonly string[]): string {
-  const quoted = cells.map((cell) => (/[",\r\n]|^\s|\s$/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell));
+  const quoted = cells
+    .map(neutraliseCell)
+    .map((cell) => (/[",\r\n]|^\s|\s$/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell));
   return `${quoted.join(",")}\r\n`;
 }

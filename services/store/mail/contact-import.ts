@@ -2,6 +2,7 @@ import type { Readable } from "node:stream";
 import { type CsvError, parse } from "csv-parse";
 import { z } from "zod";
 import { type ContactChange, contactFields, toContactChange } from "../../core/mail/contact-input.ts";
+import { restoreCell } from "../../core/mail/csv-cell.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { Db } from "../../platform/db.ts";
 import { findKnownKeys, judgeContactAddress, saveContacts } from "./contact-profiles.ts";
@@ -25,7 +26,8 @@ const MISSING_EMAIL = "falta email";
 
 /**
  * Reads contacts from CSV: UTF-8, commas, a header of API field names; columns of other names are custom fields. An
- * empty cell keeps what is there. Bad lines are reported and do not stop good ones.
+ * empty cell keeps what is there. Bad lines are reported and do not stop good ones. The apostrophe that an export puts
+ * before what a spreadsheet would take for a formula is taken off again.
  * @param options.dryRun says what would become of the lines, and does nothing
  * @param options.onProgress told now and then how many lines are read
  */
@@ -123,7 +125,7 @@ async function* readRecords(
     }>) {
       // The parser counts lines at the end of a record; quoted line breaks lie within it.
       const breaks = record.reduce((sum, cell) => sum + (cell.match(/\r\n|\n|\r/g)?.length ?? 0), 0);
-      yield { line: info.lines - breaks, record };
+      yield { line: info.lines - breaks, record: record.map(restoreCell) };
     }
   } finally {
     // Whoever stops reading leaves the rest of it: an uploaded file would stay open.

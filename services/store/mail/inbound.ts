@@ -4,6 +4,8 @@ import { type Db, queryRows, type Transaction } from "../../platform/db.ts";
 export interface NewInboundMessage {
   readonly deliveryId: string | null;
   readonly feedbackAddress: string | null;
+  /** The delivery that a message at a feedback address is about, where that is known when it comes. */
+  readonly aboutDeliveryId?: string | undefined;
   /** Empty for <>. */
   readonly mailFrom: string;
   /** Null for a message from a polled mailbox. */
@@ -11,6 +13,14 @@ export interface NewInboundMessage {
   readonly octets: Buffer;
   /** Where a polled mailbox had it: what was stored from there is not stored again. */
   readonly source?: string;
+  /** What there may be of reports about its delivery before it; no limit unless given. */
+  readonly perDelivery?: InboundRoom | undefined;
+}
+
+/** Room for messages, or what they take of it. */
+export interface InboundRoom {
+  readonly messages: number;
+  readonly octets: number;
 }
 
 export interface LeasedInboundMessage {
@@ -23,43 +33,107 @@ export interface LeasedInboundMessage {
   readonly attempts: number;
 }
 
-/** Stores a message once for each of its recipients; durable when it returns. */
-export async function addInboundMessages(db: Db, messages: readonly NewInboundMessage[]): Promise<void> {
-  await db.transaction(async (transaction) => {
+/**
+ * Stores a message once for each of its recipients; durable when it returns.
+ * @returns how many were left out because there are enough about their delivery
+ */
+export async function addInboundMessages(db: Db, messages: readonly NewInboundMessage[]): Promise<number> {
+  return db.transaction(async (transaction) => {
+    let leftOut = 0;
     // One by one: a message for each of a hundred recipients could be more than a statement holds.
     for (const message of messages) {
-      await transaction("inbound_messages")
-        .insert({
-          delivery_id: message.deliveryId,
-          feedback_address: message.feedbackAddress,
-          mail_from: message.mailFrom,
-          client_address: message.clientAddress,
-          octets: message.octets,
-          source: message.source ?? null,
-        })
-        .onConflict(db.raw("(source) where source is not null"))
-        .ignore();
+      if (await isEnough(transaction, message)) leftOut += 1;
+      else {
+        await transaction("inbound_messages")
+          .insert(rowOf(message))
+          .onConflict(db.raw("(source) where source is not null"))
+          .ignore();
+      }
     }
+    return leftOut;
   });
 }
 
-/** Takes waiting messages, and those whose holder has not been heard of since its lease ran out; oldest first. */
+function rowOf(message: NewInboundMessage) {
+  return {
+    delivery_id: message.deliveryId,
+    feedback_address: message.feedbackAddress,
+    about_delivery_id: message.aboutDeliveryId ?? null,
+    mail_from: message.mailFrom,
+    client_address: message.clientAddress,
+    octets: message.octets,
+    source: message.source ?? null,
+  };
+}
+
+/** Of one class; who sends at the same time on several connections may be one further each. */
+async function isEnough(transaction: Transaction, message: NewInboundMessage): Promise<boolean> {
+  const { perDelivery, deliveryId, aboutDeliveryId } = message;
+  if (perDelivery === undefined) return false;
+  const column = deliveryId === null ? "about_delivery_id" : "delivery_id";
+  const [row] = await queryRows<InboundRoom>(
+    transaction,
+    `select count(*)::int as messages, coalesce(sum(length(octets)), 0)::float8 as octets from inbound_messages
+     where ${column} = ? and (delivery_id is null) = ?`,
+    [deliveryId ?? aboutDeliveryId ?? null, deliveryId === null],
+  );
+  return row!.messages >= perDelivery.messages || row!.octets + message.octets.length > perDelivery.octets;
+}
+
+/** What is not yet understood, by class. */
+export async function measureWaiting(db: Db): Promise<{ returnPath: InboundRoom; feedback: InboundRoom }> {
+  const rows = await queryRows<InboundRoom & { readonly isFeedback: boolean }>(
+    db,
+    `select "isFeedback", count(*)::int as messages, sum(size)::float8 as octets
+     from (select delivery_id is null as "isFeedback", length(octets) as size from inbound_messages where state = 'waiting'
+           union all
+           select delivery_id is null, length(octets) from inbound_messages where state = 'leased') waiting
+     group by 1`,
+  );
+  const of = (isFeedback: boolean) => {
+    const row = rows.find((one) => one.isFeedback === isFeedback);
+    return { messages: row?.messages ?? 0, octets: row?.octets ?? 0 };
+  };
+  return { returnPath: of(false), feedback: of(true) };
+}
+
+/** Of a lease so much goes to return paths first: complaints never hold up bounces, and are not held up for ever. */
+const SHARE_OF_RETURN_PATHS = 0.75;
+
+/**
+ * Takes waiting messages, and those whose holder has not been heard of since its lease ran out: return paths before
+ * feedback addresses, the oldest of each first.
+ */
 export async function leaseInboundMessages(
   db: Db,
   lease: { readonly owner: string; readonly seconds: number; readonly limit: number },
 ): Promise<LeasedInboundMessage[]> {
-  return queryRows(
+  const ofReturnPaths = Math.ceil(lease.limit * SHARE_OF_RETURN_PATHS);
+  const first = await leaseOf(db, { ...lease, limit: ofReturnPaths }, "state = 'waiting' and delivery_id is not null");
+  const rest = lease.limit - first.length;
+  const feedback = await leaseOf(db, { ...lease, limit: rest }, "state = 'waiting' and delivery_id is null");
+  const left = rest - feedback.length;
+  const lost = left > 0 ? await leaseOf(db, { ...lease, limit: left }, "state = 'leased' and lease_until < now()") : [];
+  return [...first, ...feedback, ...lost];
+}
+
+/** @param which a condition of ours */
+async function leaseOf(
+  db: Db,
+  lease: { readonly owner: string; readonly seconds: number; readonly limit: number },
+  which: string,
+): Promise<LeasedInboundMessage[]> {
+  const rows = await queryRows<LeasedInboundMessage>(
     db,
     `update inbound_messages m
      set state = 'leased', lease_owner = ?, lease_until = now() + make_interval(secs => ?), attempts = attempts + 1
      where id in (
-       select id from inbound_messages
-       where state = 'waiting' or (state = 'leased' and lease_until < now())
-       order by id limit ? for update skip locked)
+       select id from inbound_messages where ${which} order by id limit ? for update skip locked)
      returning id, delivery_id as "deliveryId", feedback_address as "feedbackAddress", octets,
        received_at as "receivedAt", attempts`,
     [lease.owner, lease.seconds, lease.limit],
   );
+  return rows.sort((a, b) => a.id - b.id);
 }
 
 /**
@@ -89,7 +163,7 @@ export async function finishInboundMessage(
 }
 
 /** JSON as the database takes it: of NUL and of half a character, which strangers may well write, it has no text. */
-function storableJson(value: unknown): string {
+export function storableJson(value: unknown): string {
   return JSON.stringify(value, (_, field: unknown) =>
     typeof field === "string" ? field.replace(/[\0\p{Cs}]/gu, "\ufffd") : field,
   );
@@ -116,17 +190,4 @@ export async function releaseInboundMessage(db: Db, id: number, owner: string): 
   await db("inbound_messages")
     .where({ id, state: "leased", lease_owner: owner })
     .update({ state: "waiting", lease_owner: null, lease_until: null });
-}
-
-/** Forgets what was received longer ago, a bounded number at a time. @returns how many went */
-export async function purgeInboundMessages(db: Db, days: number): Promise<number> {
-  const rows = await queryRows(
-    db,
-    `delete from inbound_messages where id in (
-       select id from inbound_messages where received_at < now() - make_interval(days => ?) and state in ('applied', 'quarantined')
-       order by received_at limit 1000 for update skip locked)
-     returning id`,
-    [days],
-  );
-  return rows.length;
 }

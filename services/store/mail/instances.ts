@@ -1,4 +1,5 @@
 import { hashApiKey } from "../../core/api-key.ts";
+import type { KeyRing } from "../../core/key-ring.ts";
 import { generateDkimKey } from "../../core/mail/dkim.ts";
 import { open, seal } from "../../core/secret-box.ts";
 import { type Db, isUniqueViolation, queryRows, type Transaction } from "../../platform/db.ts";
@@ -55,7 +56,7 @@ const DKIM_SELECTOR = "palomar";
 /** @returns what is taken, or undefined when the instance was added */
 export async function addInstance(
   db: Db,
-  secret: string,
+  keyRing: KeyRing,
   instance: NewInstance,
 ): Promise<InstanceConflict | undefined> {
   try {
@@ -64,13 +65,13 @@ export async function addInstance(
         {
           name: instance.name,
           host: instance.host,
-          key_hash: hashApiKey(secret, instance.key),
+          key_hash: hashApiKey(keyRing, "instance", instance.key),
           archive: instance.archive,
           time_zone: instance.timeZone,
         },
         ["id"],
       );
-      for (const domain of instance.domains.toSorted()) await addInstanceDomain(transaction, secret, id, domain);
+      for (const domain of instance.domains.toSorted()) await addInstanceDomain(transaction, keyRing, id, domain);
     });
     return undefined;
   } catch (error) {
@@ -96,6 +97,12 @@ export async function findInstanceByKey(db: Db, keyHash: Buffer, host: string): 
     [keyHash, keyHash, host, keyHash],
   );
   return row && toInstance(row);
+}
+
+/** @param host lower case, without a port */
+export async function isInstanceHost(db: Db, host: string): Promise<boolean> {
+  if (host.includes("\0")) return false;
+  return (await queryRows(db, "select 1 from instances where host = ?", [host])).length > 0;
 }
 
 export async function findInstanceByName(db: Db, name: string): Promise<Instance | undefined> {
@@ -154,7 +161,12 @@ export async function listInstanceDomains(db: Db, instanceId: number): Promise<I
 }
 
 /** Adds a sender domain with a new DKIM key. @returns false when the instance has it already; its key is then kept */
-export async function addInstanceDomain(db: Db, secret: string, instanceId: number, domain: string): Promise<boolean> {
+export async function addInstanceDomain(
+  db: Db,
+  keyRing: KeyRing,
+  instanceId: number,
+  domain: string,
+): Promise<boolean> {
   const { privateKeyPem, record } = await generateDkimKey("rsa");
   return db.transaction(async (transaction) => {
     const added = await transaction("instance_domains")
@@ -162,7 +174,7 @@ export async function addInstanceDomain(db: Db, secret: string, instanceId: numb
         instance_id: instanceId,
         domain,
         dkim_selector: await freeSelector(transaction, instanceId, domain),
-        dkim_key_sealed: seal(secret, DKIM_KEY_PURPOSE, privateKeyPem),
+        dkim_key_sealed: seal(keyRing, DKIM_KEY_PURPOSE, privateKeyPem),
         dkim_record: record,
       })
       .onConflict(["instance_id", "domain"])
@@ -187,14 +199,14 @@ export async function removeInstanceDomain(db: Db, instanceId: number, domain: s
 /** The DKIM key that signs for a sender domain of an instance. @throws when it was sealed under another secret */
 export async function findDkimKey(
   db: Db,
-  secret: string,
+  keyRing: KeyRing,
   instanceId: number,
   domain: string,
 ): Promise<{ readonly selector: string; readonly privateKeyPem: string } | undefined> {
   const row = await db("instance_domains").where({ instance_id: instanceId, domain }).first();
   if (row === undefined) return undefined;
-  const opened = open(secret, DKIM_KEY_PURPOSE, row.dkim_key_sealed);
-  if (!opened.ok) throw new Error(`the DKIM key of ${domain} was sealed under another secret`);
+  const opened = open(keyRing, DKIM_KEY_PURPOSE, row.dkim_key_sealed);
+  if (!opened.ok) throw new Error(`the DKIM key of ${domain} was sealed under another keyRing`);
   return { selector: row.dkim_selector, privateKeyPem: opened.value.toString("utf8") };
 }
 

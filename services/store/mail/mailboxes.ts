@@ -1,3 +1,4 @@
+import type { KeyRing } from "../../core/key-ring.ts";
 import { open, seal } from "../../core/secret-box.ts";
 import { type Db, queryRows } from "../../platform/db.ts";
 
@@ -34,9 +35,9 @@ export interface LeasedMailbox extends Mailbox {
 const PASSWORD_PURPOSE = "mailbox-password";
 
 /** Adds a mailbox, or replaces the one of that name. */
-export async function saveMailbox(db: Db, secret: string, { password, ...mailbox }: LeasedMailbox): Promise<void> {
+export async function saveMailbox(db: Db, keyRing: KeyRing, { password, ...mailbox }: LeasedMailbox): Promise<void> {
   await db("mailboxes")
-    .insert({ ...mailbox, password_sealed: seal(secret, PASSWORD_PURPOSE, password) })
+    .insert({ ...mailbox, password_sealed: seal(keyRing, PASSWORD_PURPOSE, password) })
     .onConflict("name")
     .merge();
 }
@@ -53,7 +54,7 @@ export async function listMailboxes(db: Db): Promise<MailboxState[]> {
 /** @returns a mailbox that is due and that nobody else polls until the lease ends, or undefined */
 export async function leaseMailbox(
   db: Db,
-  secret: string,
+  keyRing: KeyRing,
   { owner, seconds }: { readonly owner: string; readonly seconds: number },
 ): Promise<LeasedMailbox | undefined> {
   const [row] = await queryRows<SealedMailbox>(
@@ -66,16 +67,16 @@ export async function leaseMailbox(
      returning ${COLUMNS}, password_sealed as sealed`,
     [owner, seconds],
   );
-  return row && withPassword(row, secret);
+  return row && withPassword(row, keyRing);
 }
 
 /** The mailboxes whose last poll went well. */
-export async function listPolledMailboxes(db: Db, secret: string): Promise<LeasedMailbox[]> {
+export async function listPolledMailboxes(db: Db, keyRing: KeyRing): Promise<LeasedMailbox[]> {
   const rows = await queryRows<SealedMailbox>(
     db,
     `select ${COLUMNS}, password_sealed as sealed from mailboxes where polled_at is not null and problem is null`,
   );
-  return rows.map((row) => withPassword(row, secret));
+  return rows.map((row) => withPassword(row, keyRing));
 }
 
 /** Lets a mailbox be polled at once. @returns false while somebody polls it, who may have looked already */
@@ -110,9 +111,9 @@ export async function settleMailbox(
 
 type SealedMailbox = Mailbox & { readonly sealed: string };
 
-function withPassword({ sealed, ...mailbox }: SealedMailbox, secret: string): LeasedMailbox {
-  const password = open(secret, PASSWORD_PURPOSE, sealed);
-  if (!password.ok) throw new Error(`the password of mailbox ${mailbox.name} was sealed under another secret`);
+function withPassword({ sealed, ...mailbox }: SealedMailbox, keyRing: KeyRing): LeasedMailbox {
+  const password = open(keyRing, PASSWORD_PURPOSE, sealed);
+  if (!password.ok) throw new Error(`the password of mailbox ${mailbox.name} was sealed under another keyRing`);
   return { ...mailbox, password: password.value.toString("utf8") };
 }
 

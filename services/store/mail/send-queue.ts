@@ -1,14 +1,18 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Db } from "../../platform/db.ts";
+import { FairTurns } from "../../platform/fair-turns.ts";
 import type { WithinSpan } from "../../platform/tracer.ts";
 import { keepSpan, traced } from "../../platform/tracing.ts";
 import { inTransaction } from "../transactions.ts";
 import { type AcceptedSend, acceptSends, type Send } from "./batches.ts";
+import { sizeOf } from "./messages.ts";
 import { announceMail } from "./queue.ts";
 
-/** Of one transaction: above this a failure would be too much to do again, and memory too much to hold. */
-const MOST_RECIPIENTS = 1_000;
-const MOST_OCTETS = 32 * 2 ** 20;
+/** Of one transaction: above this a failure would be too much to do again, and the others would wait for too long. */
+const MOST_RECIPIENTS = 500;
+const MOST_OCTETS = 2 ** 20;
+/** What is larger by itself has a transaction of its own, beside those of the small ones; instances take turns. */
+const LARGE_AT_ONCE = { atOnce: 2, perClient: 1 };
 /** Notices to the workers are this far apart: they look for new mail no more often while they have some. */
 const BETWEEN_NOTICES_MS = 20;
 
@@ -25,6 +29,7 @@ interface WaitingSend {
  */
 export class SendQueue {
   readonly #db: Db;
+  readonly #large = new FairTurns(LARGE_AT_ONCE);
   #waiting: WaitingSend[] = [];
   #working = false;
   /** Workers are being told, or have just been. */
@@ -39,7 +44,12 @@ export class SendQueue {
   /** Resolves when the send is durable; the workers are told then. @throws what `acceptSend` does */
   accept(send: Send): Promise<AcceptedSend> {
     return new Promise((resolve, reject) => {
-      this.#waiting.push({ send: traced(send), withinSpan: keepSpan(), resolve, reject });
+      const waiting = { send: traced(send), withinSpan: keepSpan(), resolve, reject };
+      if (sizeOf(send.content) > MOST_OCTETS || recipientsOf(send) > MOST_RECIPIENTS) {
+        void this.#large.run(String(send.instanceId), () => this.#acceptAndTell([waiting]));
+        return;
+      }
+      this.#waiting.push(waiting);
       if (!this.#working) void this.#work();
     });
   }
@@ -47,11 +57,15 @@ export class SendQueue {
   async #work(): Promise<void> {
     this.#working = true;
     while (this.#waiting.length > 0) {
-      await this.#acceptTogether(this.#takeNext());
-      this.#untold = true;
-      if (!this.#telling) void this.#tell();
+      await this.#acceptAndTell(this.#takeNext());
     }
     this.#working = false;
+  }
+
+  async #acceptAndTell(together: readonly WaitingSend[]): Promise<void> {
+    await this.#acceptTogether(together);
+    this.#untold = true;
+    if (!this.#telling) void this.#tell();
   }
 
   /** It only hastens: the delivery workers look by themselves, what was accepted is safe, and nobody waits for this. */
@@ -70,8 +84,8 @@ export class SendQueue {
     let recipients = 0;
     let count = 0;
     for (const { send } of this.#waiting) {
-      octets += send.content.kind === "finished" ? send.content.octets.length : send.content.template.html.length;
-      recipients += send.recipients.length + send.copies.length;
+      octets += sizeOf(send.content);
+      recipients += recipientsOf(send);
       if (count > 0 && (octets > MOST_OCTETS || recipients > MOST_RECIPIENTS)) break;
       count += 1;
     }
@@ -92,4 +106,8 @@ export class SendQueue {
       else for (const waiting of together) await this.#acceptTogether([waiting]);
     }
   }
+}
+
+function recipientsOf({ recipients, copies }: Send): number {
+  return recipients.length + copies.length;
 }

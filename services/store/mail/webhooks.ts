@@ -1,4 +1,5 @@
 import { randomBytes } from "node:crypto";
+import type { KeyRing } from "../../core/key-ring.ts";
 import { open, seal } from "../../core/secret-box.ts";
 import { type Db, queryRows, type Transaction } from "../../platform/db.ts";
 
@@ -31,16 +32,16 @@ const GIVE_UP_HOURS = 24;
  * Sets the webhook of an instance: events stored from now on are told.
  * @returns the secret that signs; of a webhook that only changes its URL the one it has
  */
-export async function setWebhook(db: Db, secret: string, instanceId: number, url: string): Promise<string> {
+export async function setWebhook(db: Db, keyRing: KeyRing, instanceId: number, url: string): Promise<string> {
   const signingSecret = randomBytes(24).toString("base64url");
   const [row] = await queryRows<{ secret_sealed: string }>(
     db,
     `insert into webhooks (instance_id, url, secret_sealed) values (?, ?, ?)
      on conflict (instance_id) do update set url = excluded.url, failures = 0, next_attempt_at = now()
      returning secret_sealed`,
-    [instanceId, url, seal(secret, SECRET_PURPOSE, signingSecret)],
+    [instanceId, url, seal(keyRing, SECRET_PURPOSE, signingSecret)],
   );
-  return unseal(secret, row!.secret_sealed);
+  return unseal(keyRing, row!.secret_sealed);
 }
 
 export async function findWebhook(db: Db, instanceId: number): Promise<Webhook | undefined> {
@@ -101,8 +102,8 @@ async function holdWebhook(transaction: Transaction, instanceId: number): Promis
   await transaction.raw("select from webhooks where instance_id = ? for key share", [instanceId]);
 }
 
-function unseal(secret: string, sealed: string): string {
-  const opened = open(secret, SECRET_PURPOSE, sealed);
+function unseal(keyRing: KeyRing, sealed: string): string {
+  const opened = open(keyRing, SECRET_PURPOSE, sealed);
   if (!opened.ok) throw new Error("a webhook's secret was sealed under another secret");
   return opened.value.toString("utf8");
 }
@@ -120,7 +121,7 @@ export interface LeasedWebhook {
 /** @returns a webhook that is due and has something to tell, or undefined */
 export async function leaseWebhook(
   db: Db,
-  secret: string,
+  keyRing: KeyRing,
   { workerId, leaseSeconds }: { readonly workerId: string; readonly leaseSeconds: number },
 ): Promise<LeasedWebhook | undefined> {
   const [row] = await queryRows<Omit<LeasedWebhook, "signingSecret"> & { sealed: string }>(
@@ -139,7 +140,7 @@ export async function leaseWebhook(
   );
   if (row === undefined) return undefined;
   const { sealed, ...webhook } = row;
-  return { ...webhook, signingSecret: unseal(secret, sealed) };
+  return { ...webhook, signingSecret: unseal(keyRing, sealed) };
 }
 
 /** An event as a webhook tells it. */

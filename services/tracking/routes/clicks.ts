@@ -16,7 +16,7 @@ const PROFILE_DEADLINE_MS = 3_000;
 export const clickRoute: Route = {
   methods: ["GET", "HEAD"],
   async handle(ctx, token, tools) {
-    const claims = readClickToken(tools.secret, token);
+    const claims = readClickToken(tools.keyRing, token);
     if (!claims.ok) return refuseToken(ctx, tools);
     const location = await findLocation(claims.value, tools);
     if (location === undefined) return sendErrorPage(ctx, 410, "gone");
@@ -46,6 +46,6 @@ async function findLocation(
   return addQueryParameter(
     location.value,
     CONVERSION_PARAMETER,
-    makeDeliveryToken(tools.secret, "conversion", deliveryId),
+    makeDeliveryToken(tools.keyRing, "conversion", deliveryId),
   );
 }

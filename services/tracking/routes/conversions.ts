@@ -12,7 +12,7 @@ const REFERENCE = /^[^\p{C}]{1,200}$/u;
 export const conversionRoute: Route = {
   methods: ["GET", "HEAD"],
   async handle(ctx, token, tools) {
-    const deliveryId = readDeliveryToken(tools.secret, "conversion", token);
+    const deliveryId = readDeliveryToken(tools.keyRing, "conversion", token);
     const reference = new URLSearchParams(ctx.querystring).get("ref") ?? "";
     if (deliveryId.ok && REFERENCE.test(reference)) {
       const atMs = tools.clock.nowMs();

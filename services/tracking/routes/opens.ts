@@ -6,7 +6,7 @@ import { type Route, recordVisit } from "../tools.ts";
 export const openRoute: Route = {
   methods: ["GET", "HEAD"],
   async handle(ctx, token, tools) {
-    const deliveryId = readDeliveryToken(tools.secret, "open", token);
+    const deliveryId = readDeliveryToken(tools.keyRing, "open", token);
     if (deliveryId.ok) {
       const visitor = tools.visitors.describe({ headers: ctx.headers, address: tools.clientAddress(ctx.req) });
       const atMs = tools.clock.nowMs();

@@ -23,7 +23,7 @@ const DATABASE_DEADLINE_MS = 3_000;
 export const subscriptionRoute: Route = {
   methods: ["GET", "HEAD", "POST"],
   async handle(ctx, token, tools) {
-    const deliveryId = readDeliveryToken(tools.secret, "unsubscribe", token);
+    const deliveryId = readDeliveryToken(tools.keyRing, "unsubscribe", token);
     if (!deliveryId.ok) return refuseToken(ctx, tools);
     let choice: SubscriptionChoice | undefined;
     if (ctx.method === "POST") {

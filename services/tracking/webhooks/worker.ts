@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import type { KeyRing } from "../../core/key-ring.ts";
 import { EVENT_NAMES } from "../../core/mail/event-kind.ts";
 import { formatTimestamp } from "../../core/mail/timestamps.ts";
 import type { Clock } from "../../platform/clock.ts";
@@ -23,7 +24,7 @@ import { SIGNATURE_HEADER, signWebhook } from "./signature.ts";
 
 export interface WebhookWorkerOptions {
   readonly db: Db;
-  readonly secret: string;
+  readonly keyRing: KeyRing;
   readonly clock: Clock;
   readonly observe: Observe;
   readonly surroundings: FetchSurroundings;
@@ -87,10 +88,10 @@ export class WebhookWorker {
 
   /** Starts on all webhooks that are due; the next turn comes when one of them is served, or after a while. */
   async #serveDue(): Promise<number> {
-    const { db, secret, observe } = this.#options;
+    const { db, keyRing, observe } = this.#options;
     const lease = { workerId: this.#id, leaseSeconds: LEASE_SECONDS };
     while (this.#serving.size < MOST_AT_ONCE) {
-      const webhook = await leaseWebhook(db, secret, lease);
+      const webhook = await leaseWebhook(db, keyRing, lease);
       if (webhook === undefined) break;
       const serving: Promise<void> = this.#serve(webhook)
         .catch((error: unknown) => observe({ kind: "webhook-not-served", level: "warn", err: error }))

@@ -20,6 +20,7 @@ const GOOD: KnownStatus = {
   queue: { recipients: 9, partitions: { ready: 1 }, oldestSeconds: 200_000, readySeconds: 30, backoffs: 1 },
   inbound: { waiting: 2, quarantined: 0, mailboxes: [] },
   nodes: [node],
+  leftOut: [],
   replication: [{ standby: "two", seconds: 1 }],
 };
 
@@ -30,6 +31,14 @@ it("finds nothing wrong where nothing is", () => {
 
 it.each<[Partial<KnownStatus>, string]>([
   [{ nodes: [node, { ...node, node: "two", silentSeconds: 61 }] }, "node two has been silent for 61 s"],
+  [
+    { leftOut: [{ node: "one", zone: "example.org", outdated: false, takenOctets: 1_500_000 }] },
+    "zone example.org is not answered by node one: it does not fit into PALOMAR_DNS_MEMORY (it needs more than 2 MiB)",
+  ],
+  [
+    { leftOut: [{ node: "one", zone: "example.org", outdated: true, takenOctets: 0 }] },
+    "zone example.org is answered as it was by node one: it does not fit into PALOMAR_DNS_MEMORY (it needs more than 0 MiB)",
+  ],
   [{ nodes: [{ ...node, lagMs: 60_000 }] }, "node one answers from zones that are 60 s old"],
   [
     { nodes: [node, { ...node, node: "two", services: [{ name: "mail-api", ready: false }] }] },

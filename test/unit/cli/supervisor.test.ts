@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { CommandRefused } from "../../../services/cli/command-errors.ts";
 import { Supervisor } from "../../../services/cli/supervisor.ts";
+import { KeyRing } from "../../../services/core/key-ring.ts";
 import { loadConfig } from "../../../services/platform/config.ts";
 import { makeLogger } from "../../../services/platform/logger.ts";
 import { eventually } from "../../support/stack.ts";
@@ -38,7 +39,7 @@ function makeSupervisor(): Supervisor {
   return new Supervisor({
     config: config.value,
     databaseUrl: "postgres://127.0.0.1:9/none",
-    secret: "a secret for tests only",
+    keyRing: KeyRing.ofSecret("a secret for tests only"),
     services: ["tracking"],
     logger: makeLogger("test", "silent"),
   });

@@ -1,5 +1,6 @@
 import { generateKeyPairSync } from "node:crypto";
 import { expect, it } from "vitest";
+import { KeyRing } from "../../../services/core/key-ring.ts";
 import { DkimSigner } from "../../../services/core/mail/dkim.ts";
 import { composeMessage, prepareMessage } from "../../../services/delivery/compose.ts";
 import type { Db } from "../../../services/platform/db.ts";
@@ -26,7 +27,7 @@ const DELIVERY = {
   attempts: 0,
 } as const;
 const OPTIONS = {
-  secret: "a secret for tests only",
+  keyRing: KeyRing.ofSecret("a secret for tests only"),
   bounceDomain: "bounces.example.org",
   trackingUrl: "http://track.example.org",
   now: ACCEPTED_AT,

@@ -6,6 +6,7 @@ import { afterEach, beforeEach, expect, it } from "vitest";
 import { encodeMessage } from "../../../services/core/dns/message.ts";
 import type { ResourceRecord } from "../../../services/core/dns/record.ts";
 import { CLASS, TYPE } from "../../../services/core/dns/rr-types.ts";
+import { PictureMemory } from "../../../services/dns-server/picture/memory.ts";
 import type { PictureRecord } from "../../../services/dns-server/picture/stored-rrset.ts";
 import { PictureWriter } from "../../../services/dns-server/picture/writer.ts";
 import { PictureSnapshot } from "../../../services/dns-server/snapshot.ts";
@@ -167,4 +168,22 @@ it("goes on with a zone as it was when its first message was written, whatever c
   const reloaded = await reload();
   expect(answer(reloaded, { name: "0000000.example.org", type: "TXT" }).rcode).toBe(0);
   expect(answer(reloaded, { name: "0007999.example.org", type: "TXT" }).rcode).toBe(0);
+});
+
+it("loads the smaller zones of a file that was written with more memory", async () => {
+  const many = (count: number) => Array.from({ length: count }, (_, index) => `h${index} A 192.0.2.1`).join("\n");
+  const text = (name: string, count: number) => ({
+    origin: `${name}.`,
+    text: `$TTL 60\n@ SOA ns h 1 2 3 600 5\n@ NS ns.test.\n${many(count)}\n`,
+  });
+  const writer = pictureOf(text("a", 14_000), text("b", 10_000), text("c", 10));
+  const wire = (name: string) => Buffer.from(`\x01${name}\0`, "latin1");
+  await snapshotOf(writer, ["a", "b", "c"].map(wire)).stop(PATIENCE_MS);
+  const smaller = new PictureWriter(PictureMemory.create(1_200_000));
+  expect(await snapshotOf(smaller, []).load()).toBe(true);
+  const rcodes = ["a", "b", "c"].map(
+    (name) => respond(pipelineOn(smaller), queryOctets({ name: `h1.${name}`, type: "A" }))![3]! & 15,
+  );
+  expect(rcodes).toEqual([2, 0, 0]);
+  expect(smaller.zoneCount).toBe(2);
 });

@@ -64,3 +64,23 @@ describe("one deadline covers", () => {
     expect(await fetchWithin(url)).toEqual(refuse("timeout"));
   });
 });
+
+describe("servers of clouds are not fetched from", () => {
+  test.each([
+    "http://168.63.129.16/machine?comp=goalstate",
+    // The spellings that URLs have for the same address (WHATWG URL §3.5).
+    "http://2822734096/",
+    "http://0xa83f8110/",
+    "http://0250.077.0201.020/",
+    "http://[::ffff:168.63.129.16]/",
+    "http://[64:ff9b::a83f:8110]/",
+    "http://[fd00:ec2::254]/latest/meta-data/",
+  ])("%s", async (url) => expect(await fetchWithin(url)).toEqual(refuse("address not allowed")));
+
+  test("by a redirect", async () => {
+    const url = await serve((_request, response) =>
+      response.writeHead(302, { Location: "http://168.63.129.16/" }).end(),
+    );
+    expect(await fetchWithin(url)).toEqual(refuse("address not allowed"));
+  });
+});

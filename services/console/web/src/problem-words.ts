@@ -51,11 +51,13 @@ export function describeReason(reason: string): string {
 /** What fills the gaps, in the reader's language where it is made of words. */
 function inWords(values: Problem["values"] = {}): Readonly<Record<string, string>> {
   const { fields, parts } = texts().problems;
-  const { field, part, reason } = values;
+  const { names } = texts().dns.quotas;
+  const { field, part, reason, quota } = values;
   return {
     ...values,
     ...(field === undefined ? {} : { field: (fields as Readonly<Record<string, string>>)[field] ?? field }),
     ...(part === undefined ? {} : { part: (parts as Readonly<Record<string, string>>)[part] ?? part }),
+    ...(quota === undefined ? {} : { quota: (names as Readonly<Record<string, string>>)[quota] ?? quota }),
     ...(reason === undefined ? {} : { reason: describeReason(reason) }),
   };
 }

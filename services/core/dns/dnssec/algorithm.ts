@@ -55,18 +55,6 @@ export function isSignatureOf(
   return verify(ALGORITHMS[algorithm].digest, octets, { key: publicKey, dsaEncoding: "ieee-p1363" }, signature);
 }
 
-/** Whether a private and a public key are halves of one pair: what the one signs, the other must accept. */
-export function isKeyPair(algorithm: SigningAlgorithm, privateKey: KeyObject, publicKey: KeyObject): boolean {
-  const octets = Buffer.from("a pair");
-  const { digest } = ALGORITHMS[algorithm];
-  return isSignatureOf(
-    algorithm,
-    publicKey,
-    octets,
-    sign(digest, octets, { key: privateKey, dsaEncoding: "ieee-p1363" }),
-  );
-}
-
 interface Algorithm {
   readonly mnemonic: string;
   /** Null where the algorithm hashes by itself. */

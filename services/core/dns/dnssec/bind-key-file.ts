@@ -1,22 +1,20 @@
-import { createPrivateKey, type JsonWebKey, type KeyObject } from "node:crypto";
+import type { KeyObject } from "node:crypto";
 import { type Refusal, unacceptable } from "../../refusal.ts";
 import { ok, type Result, refuse } from "../../result.ts";
 import { type DomainName, formatDomainName } from "../name.ts";
-import { formatBase64, parseBase64 } from "../rdata/encoded-fields.ts";
+import { formatBase64 } from "../rdata/encoded-fields.ts";
 import { formatRdata } from "../rdata/rdata.ts";
 import { TYPE } from "../rr-types.ts";
 import { parseZoneFile } from "../zone-file.ts";
 import {
   algorithmMnemonic,
   fromBase64Url,
-  isKeyPair,
   isSigningAlgorithm,
-  publicKeyFrom,
   publicKeyOctets,
   type SigningAlgorithm,
-  toBase64Url,
 } from "./algorithm.ts";
-import { dnskeyRdata, type KeyRole, keyTag, readDnskey } from "./dnskey.ts";
+import { DNSSEC_PROTOCOL, dnskeyRdata, isZoneKey, type KeyRole, keyTag, readDnskey } from "./dnskey.ts";
+import { type KeyProblem, PRIVATE_FIELDS, readPrivateKey } from "./private-key.ts";
 
 /** A key pair as BIND's tools keep it: `K<zone>+<algorithm>+<key tag>.key` and `….private`. */
 export interface BindKeyFiles {
@@ -71,7 +69,10 @@ export function formatBindKey(
   };
 }
 
-/** Reads a key pair in BIND's format. Refuses files of another zone or algorithm, and halves of different pairs. */
+/**
+ * Reads a key pair in BIND's format. Refuses files of another zone or algorithm, a key that is no zone's or revoked,
+ * numbers that are no key, and halves of different pairs.
+ */
 export function parseBindKey(
   apex: DomainName,
   files: Pick<BindKeyFiles, "keyText" | "privateText">,
@@ -80,36 +81,30 @@ export function parseBindKey(
   if (!parsed.ok) return refuse(unacceptable(`the .key file: line ${parsed.error.line}: ${parsed.error.message}`));
   const record = parsed.value.records.find(({ type, owner }) => type === TYPE.DNSKEY && owner.key === apex.key);
   if (!record) return refuse(unacceptable(`the .key file has no DNSKEY of ${formatDomainName(apex)}`));
-  const { algorithm, isEntryPoint, publicKey } = readDnskey(record.rdata);
+  const { flags, protocol, algorithm, isEntryPoint, isRevoked, publicKey } = readDnskey(record.rdata);
+  if (isRevoked) return refuse(unacceptable(revoked(keyTag(record.rdata), flags)));
+  if (!isZoneKey(flags) || protocol !== DNSSEC_PROTOCOL) {
+    const text = `flags ${flags} and protocol ${protocol} are not those of a zone's key, which are 256 or 257, and 3`;
+    return refuse(unacceptable(`the .key file: ${text}`));
+  }
   if (!isSigningAlgorithm(algorithm)) return refuse(unacceptable(`algorithm ${algorithm} is not one of 8, 13 and 15`));
   const fields = readFields(files.privateText);
   const stated = Number.parseInt(fields.get("algorithm") ?? "", 10);
   if (stated !== algorithm) return refuse(unacceptable("the .private file is of another algorithm than the .key file"));
-  const published = publicKeyFrom(algorithm, publicKey);
-  if (!published) return refuse(unacceptable("the .key file does not hold a public key of its algorithm"));
-  const privateKey = makePrivateKey(algorithm, published, fields);
-  if (!privateKey) return refuse(unacceptable("the .private file does not hold a whole private key"));
-  if (!isKeyPair(algorithm, privateKey, published)) {
-    return refuse(unacceptable("the .private file does not go with the .key file"));
-  }
-  return ok({ algorithm, isEntryPoint, privateKey, publicKey: new Uint8Array(publicKey) });
+  const privateKey = readPrivateKey(algorithm, publicKey, fields);
+  if (!privateKey.ok) return refuse(unacceptable(sayProblem(privateKey.error)));
+  return ok({ algorithm, isEntryPoint, privateKey: privateKey.value, publicKey: new Uint8Array(publicKey) });
 }
 
-/** Fields of the private file, and the parameters of a JSON Web Key (RFC 7518 §6) that they are. */
-const PRIVATE_FIELDS: { readonly [algorithm in SigningAlgorithm]: readonly (readonly [string, keyof JsonWebKey])[] } = {
-  8: [
-    ["Modulus", "n"],
-    ["PublicExponent", "e"],
-    ["PrivateExponent", "d"],
-    ["Prime1", "p"],
-    ["Prime2", "q"],
-    ["Exponent1", "dp"],
-    ["Exponent2", "dq"],
-    ["Coefficient", "qi"],
-  ],
-  13: [["PrivateKey", "d"]],
-  15: [["PrivateKey", "d"]],
-};
+/** RFC 5011 §2.1: who has a revoked key for a trust anchor gives it up for good; without the bit it would be another key. */
+function revoked(tag: number, flags: number): string {
+  return `key ${tag} is revoked (flags ${flags}, RFC 5011): a zone is not signed with such a key, make a new one`;
+}
+
+function sayProblem({ half, reason }: KeyProblem): string {
+  if (reason === undefined) return "the .private file does not go with the .key file";
+  return `the ${half === "public" ? ".key" : ".private"} file: ${reason}`;
+}
 
 function readFields(text: string): Map<string, string> {
   const fields = new Map<string, string>();
@@ -118,23 +113,4 @@ function readFields(text: string): Map<string, string> {
     if (colon > 0) fields.set(line.slice(0, colon).trim().toLowerCase(), line.slice(colon + 1).trim());
   }
   return fields;
-}
-
-/** The private file of an elliptic curve holds no public key, and a JSON Web Key must: hence that of the other file. */
-function makePrivateKey(
-  algorithm: SigningAlgorithm,
-  publicKey: KeyObject,
-  fields: ReadonlyMap<string, string>,
-): KeyObject | undefined {
-  const jwk = publicKey.export({ format: "jwk" });
-  for (const [label, parameter] of PRIVATE_FIELDS[algorithm]) {
-    const octets = parseBase64(fields.get(label.toLowerCase()) ?? "");
-    if (!octets?.length) return undefined;
-    jwk[parameter] = toBase64Url(octets);
-  }
-  try {
-    return createPrivateKey({ key: jwk, format: "jwk" });
-  } catch {
-    return undefined; // numbers that are no key
-  }
 }

@@ -8,23 +8,38 @@ export const KEY_ROLES = ["ksk", "zsk", "csk"] as const;
 /** Flags of a DNSKEY: a zone key (RFC 4034 §2.1.1), and one that a DS may point to (RFC 3757 §2, the SEP bit). */
 const ZONE_KEY = 0x0100;
 const SECURE_ENTRY_POINT = 0x0001;
-const PROTOCOL = 3;
+/** A key that must not be a trust anchor any more (RFC 5011 §7). */
+const REVOKED = 0x0080;
+/** The one value of the protocol field (RFC 4034 §2.1.2). */
+export const DNSSEC_PROTOCOL = 3;
 const FIXED_OCTETS = 4;
 
 /** RDATA of the DNSKEY; that of a CDNSKEY is the same (RFC 7344 §3.2). @see RFC 4034 §2.1 */
 export function dnskeyRdata(role: KeyRole, algorithm: number, publicKey: Uint8Array): Uint8Array {
   const flags = role === "zsk" ? ZONE_KEY : ZONE_KEY | SECURE_ENTRY_POINT;
-  return Uint8Array.from([flags >> 8, flags & 0xff, PROTOCOL, algorithm, ...publicKey]);
+  return Uint8Array.from([flags >> 8, flags & 0xff, DNSSEC_PROTOCOL, algorithm, ...publicKey]);
+}
+
+/** Whether flags are those of a zone's key that is not revoked, and nothing besides. */
+export function isZoneKey(flags: number): boolean {
+  return (flags & ~SECURE_ENTRY_POINT) === ZONE_KEY;
 }
 
 /** The parts of a DNSKEY's lawful RDATA. */
 export function readDnskey(rdata: Uint8Array): {
+  readonly flags: number;
+  readonly protocol: number;
   readonly isEntryPoint: boolean;
+  readonly isRevoked: boolean;
   readonly algorithm: number;
   readonly publicKey: Uint8Array;
 } {
+  const flags = (rdata[0]! << 8) | rdata[1]!;
   return {
-    isEntryPoint: (rdata[1]! & SECURE_ENTRY_POINT) !== 0,
+    flags,
+    protocol: rdata[2]!,
+    isEntryPoint: (flags & SECURE_ENTRY_POINT) !== 0,
+    isRevoked: (flags & REVOKED) !== 0,
     algorithm: rdata[3]!,
     publicKey: rdata.subarray(FIXED_OCTETS),
   };

@@ -1,6 +1,6 @@
 import type { Steps } from "../../steps.ts";
 import type { DomainName } from "../name.ts";
-import { encodeRecords, type ResourceRecord, rrsetKey } from "../record.ts";
+import { type ResourceRecord, rrsetKey } from "../record.ts";
 import { TYPE } from "../rr-types.ts";
 import { type DenialScheme, relinkChain } from "./denial.ts";
 import type { NameRole, NameToSign } from "./name-role.ts";
@@ -16,13 +16,21 @@ export interface ZoneSigning {
   readonly negativeTtl: number;
 }
 
-/** What of the zone a plan is made on. */
+/**
+ * What of the zone a plan is made on: the zone as it will be, as far as the range goes. In the range nothing of what is
+ * there is believed: each derived record is wanted by the zone as it will be, or goes.
+ */
 export interface SigningView<Stored extends ResourceRecord> {
-  /** The names whose data, role or signatures may have to change, as they are now. */
+  /**
+   * `zone`: all of it, so that `names` are all that it will have. `names`: these names, and their places in the chain of
+   * denial; of the chain's other records only what they point to may change.
+   */
+  readonly range: "zone" | "names";
+  /** The names whose data, role or signatures may have to change, as they will be. */
   readonly names: Iterable<NameToSign>;
   /**
-   * The derived records at these names, at the owners of their denial records, and at the closest denial record before
-   * each, as they were.
+   * The derived records as they were: of range `zone` all of them, else those at these names, at the owners of their
+   * denial records, and at the closest denial record before each.
    */
   readonly existing: readonly Stored[];
   /** The RRsets that are not as they were when they were signed, by `rrsetKey`. */
@@ -63,8 +71,9 @@ export function keysFor(type: number, { keySetKeys, zoneKeys }: Pick<ZoneSigning
 }
 
 /**
- * Plans what a change costs: signatures of the RRsets that changed, denial records of the names that came, went or
- * changed, and of their neighbours. What is already right stays.
+ * Decides what the chain of denial and the signatures of a zone are, from the zone as it will be: signatures of the RRsets
+ * that changed, denial records of the names that came, went or changed, and of their neighbours. What is already right
+ * stays; what is in the range and not wanted goes, whatever made it.
  * It yields now and then, for whoever has other work to do between.
  */
 export function* planSignatures<Stored extends ResourceRecord>(
@@ -81,10 +90,15 @@ export function* planSignatures<Stored extends ResourceRecord>(
   return yield* planner.finish();
 }
 
+/** Whether a plan leaves all as it is. */
+export function changesNothing({ deleted, added, toSign }: SignaturePlan<ResourceRecord>): boolean {
+  return deleted.length + added.length + toSign.length === 0;
+}
+
 /** After so many names a plan pauses. */
 const NAMES_AT_A_TIME = 50;
 
-/** A name that has a denial record now. */
+/** A name that will have a denial record. */
 interface Denied {
   readonly owner: DomainName;
   readonly types: readonly number[];
@@ -92,37 +106,41 @@ interface Denied {
 
 class SignaturePlanner<Stored extends ResourceRecord> {
   readonly #signing: ZoneSigning;
+  readonly #range: SigningView<Stored>["range"];
   readonly #changed: ReadonlySet<string>;
-  /** The derived records that were there, by `rrsetKey`; signatures by that of what they cover. What is right is taken out. */
+  /** What was there and has not been found to be wanted, by `rrsetKey`; signatures by that of what they cover. */
   readonly #existing = new Map<string, Stored[]>();
   readonly #signatures = new Map<string, Stored[]>();
-  /** The types that signatures cover, by the name's key. */
-  #signedTypes: Map<string, number[]> | undefined;
+  /** Of range `names`, the denial records that were there, by position. */
+  readonly #chain = new Map<string, Stored>();
+  /** The names of the view, by key, and their positions in the chain; with what stands there, where they are denied. */
+  readonly #names = new Set<string>();
   readonly #denied = new Map<string, Denied>();
   readonly #leaving = new Set<string>();
-  readonly #deleted: Stored[] = [];
   readonly #added: ResourceRecord[] = [];
   readonly #toSign: RrsetToSign[] = [];
 
-  constructor(signing: ZoneSigning, { existing, changed }: SigningView<Stored>) {
+  constructor(signing: ZoneSigning, { range, existing, changed }: SigningView<Stored>) {
     this.#signing = signing;
+    this.#range = range;
     this.#changed = changed;
+    const { denial } = signing;
     for (const record of existing) {
       if (record.type !== TYPE.RRSIG) push(this.#existing, rrsetKey(record.owner, record.type), record);
       else push(this.#signatures, rrsetKey(record.owner, readRrsig(record.rdata).typeCovered), record);
+      if (range === "names" && record.type === denial.type)
+        this.#chain.set(denial.positionOfOwner(record.owner), record);
     }
   }
 
   addName({ owner, role, records }: NameToSign): void {
     const { denial } = this.#signing;
+    this.#names.add(owner.key);
     const rrsets = groupByType(records);
     for (const [type, rrset] of rrsets) {
-      const isNew = DERIVED_TYPES.has(type) && this.#replaceDerived(owner, type, rrset);
+      const isNew = DERIVED_TYPES.has(type) && this.#want(rrset);
       if (isSigned(type, role)) this.#sign(rrset, isNew);
-      else this.#dropSignatures(owner, type);
     }
-    for (const type of SINGLE_OWNER_TYPES) if (!rrsets.has(type)) this.#replaceDerived(owner, type, []);
-    this.#dropOthers(owner, rrsets);
     const types = typesInBitmap(rrsets, role, denial);
     if (types) this.#denied.set(denial.positionOf(owner), { owner, types });
     else this.#leaving.add(denial.positionOf(owner));
@@ -130,110 +148,76 @@ class SignaturePlanner<Stored extends ResourceRecord> {
 
   *finish(): Steps<SignaturePlan<Stored>> {
     const { denial, negativeTtl } = this.#signing;
-    const known = this.#knownChain();
-    const joining = [...this.#denied.keys()].filter((position) => !known.has(position));
-    const leaving = new Set([...this.#leaving].filter((position) => known.has(position)));
-    const links = relinkChain(
-      new Map([...known].map(([position, record]) => [position, denial.nextOf(record.rdata)])),
-      joining,
-      leaving,
-    );
-    for (const position of leaving) this.#dropDenial(known.get(position)!);
-    this.#dropOtherDenial();
     let linked = 0;
-    for (const [position, next] of links) {
+    for (const [position, next] of this.#links()) {
       linked += 1;
       if (linked % NAMES_AT_A_TIME === 0) yield;
       const denied = this.#denied.get(position);
-      const before = known.get(position);
+      const before = this.#chain.get(position);
       const rdata = denied ? denial.encode(next, denied.types) : denial.withNext(before!.rdata, next);
       const owner = denial.kind === "nsec" ? (denied?.owner ?? before!.owner) : denial.ownerAt(position);
       const record = { owner, type: denial.type, ttl: negativeTtl, rdata };
-      this.#sign([record], this.#replaceDerived(owner, denial.type, [record]));
+      this.#sign([record], this.#want([record]));
     }
-    return { deleted: this.#deleted, added: this.#added, toSign: this.#toSign };
+    return { deleted: this.#unwanted(), added: this.#added, toSign: this.#toSign };
   }
 
-  /** The denial records that were there, by position. */
-  #knownChain(): Map<string, Stored> {
+  /** Where each record of the chain in the range points. Of range `zone` nothing of the old chain counts. */
+  #links(): Map<string, string> {
+    if (this.#range === "zone") return relinkChain(new Map(), this.#denied.keys(), new Set());
     const { denial } = this.#signing;
-    const known = new Map<string, Stored>();
-    for (const [record] of this.#existing.values()) {
-      if (record?.type === denial.type) known.set(denial.positionOfOwner(record.owner), record);
-    }
-    return known;
+    const known = new Map([...this.#chain].map(([position, { rdata }]) => [position, denial.nextOf(rdata)]));
+    const joining = [...this.#denied.keys()].filter((position) => !known.has(position));
+    return relinkChain(known, joining, new Set([...this.#leaving].filter((position) => known.has(position))));
   }
 
-  /** A zone has one kind of denial, in one version as in all others. */
-  #dropOtherDenial(): void {
-    const other = this.#signing.denial.type === TYPE.NSEC ? TYPE.NSEC3 : TYPE.NSEC;
-    for (const [record] of [...this.#existing.values()]) if (record?.type === other) this.#dropDenial(record);
+  /** What is there, in the range, and has not been found to be wanted. */
+  #unwanted(): Stored[] {
+    const left = (rrsets: Map<string, Stored[]>, typeOf: (record: Stored) => number) =>
+      [...rrsets.values()].flatMap((records) =>
+        records[0] && this.#isInRange(records[0], typeOf(records[0])) ? records : [],
+      );
+    return [
+      ...left(this.#existing, ({ type }) => type),
+      ...left(this.#signatures, ({ rdata }) => readRrsig(rdata).typeCovered),
+    ];
   }
 
-  #dropDenial(record: Stored): void {
-    this.#replaceDerived(record.owner, record.type, []);
-    this.#dropSignatures(record.owner, record.type);
+  /** @param type the record's, of a signature the one that it covers */
+  #isInRange({ owner }: Stored, type: number): boolean {
+    // All of the chain that is known is linked anew; the owner of an NSEC3 is about another name than its own.
+    return this.#range === "zone" || type === this.#signing.denial.type || this.#names.has(owner.key);
   }
 
-  /** Puts derived records in the place of those that are there. @returns whether the RRset is another now */
-  #replaceDerived(owner: DomainName, type: number, rrset: readonly ResourceRecord[]): boolean {
-    const key = rrsetKey(owner, type);
+  /** Has a derived RRset be there. @returns whether it is another than before */
+  #want(rrset: readonly ResourceRecord[]): boolean {
+    const key = rrsetKey(rrset[0]!.owner, rrset[0]!.type);
     const before = this.#existing.get(key) ?? [];
-    this.#existing.delete(key);
     const wanted = new Map(rrset.map((record) => [contentKey(record), record]));
-    const there = new Set(before.map(contentKey));
-    const gone = before.filter((record) => !wanted.has(contentKey(record)));
-    const appeared = [...wanted].filter(([content]) => !there.has(content)).map(([, record]) => record);
-    this.#deleted.push(...gone);
-    this.#added.push(...appeared);
-    return gone.length + appeared.length > 0;
+    const there = before.map(contentKey);
+    // What is there twice goes and comes anew: to a secondary, the deletion of one copy is that of the record.
+    const isRight = (content: string) => wanted.has(content) && there.indexOf(content) === there.lastIndexOf(content);
+    const left = before.filter((_, index) => !isRight(there[index]!));
+    const appeared = [...wanted].filter(([content]) => !(there.includes(content) && isRight(content)));
+    this.#existing.set(key, left);
+    this.#added.push(...appeared.map(([, record]) => record));
+    return left.length + appeared.length > 0;
   }
 
-  /** Sees to it that an RRset has just the signatures it needs. */
+  /** Has an RRset have just the signatures it needs: one by each key. */
   #sign(rrset: readonly ResourceRecord[], isNew: boolean): void {
     const { owner, type } = rrset[0]!;
     const key = rrsetKey(owner, type);
-    const keys = keysFor(type, this.#signing);
     const isStale = isNew || this.#changed.has(key);
-    const before = this.#signatures.get(key) ?? [];
-    this.#signatures.delete(key);
-    const right = isStale ? [] : before.filter((record) => keys.some((signer) => isMadeBy(record, signer)));
-    for (const record of before) if (!right.includes(record)) this.#deleted.push(record);
-    for (const signer of keys) {
-      if (!right.some((record) => isMadeBy(record, signer))) this.#toSign.push({ rrset, key: signer });
+    const left = [...(this.#signatures.get(key) ?? [])];
+    for (const signer of keysFor(type, this.#signing)) {
+      const place = isStale ? -1 : left.findIndex((record) => isMadeBy(record, signer, rrset[0]!.ttl));
+      if (place < 0) this.#toSign.push({ rrset, key: signer });
+      else left.splice(place, 1);
     }
-  }
-
-  #dropSignatures(owner: DomainName, type: number): void {
-    const key = rrsetKey(owner, type);
-    this.#deleted.push(...(this.#signatures.get(key) ?? []));
-    this.#signatures.delete(key);
-  }
-
-  /** Drops the signatures of RRsets that the name has no more; that of its NSEC is another matter. */
-  #dropOthers(owner: DomainName, rrsets: ReadonlyMap<number, unknown>): void {
-    for (const type of this.#typesSigned(owner)) {
-      if (!rrsets.has(type) && type !== TYPE.NSEC && type !== TYPE.NSEC3) this.#dropSignatures(owner, type);
-    }
-  }
-
-  /** The types that signatures at a name cover. */
-  #typesSigned(owner: DomainName): number[] {
-    this.#signedTypes ??= this.#indexSignedTypes();
-    return this.#signedTypes.get(owner.key) ?? [];
-  }
-
-  #indexSignedTypes(): Map<string, number[]> {
-    const types = new Map<string, number[]>();
-    for (const [first] of this.#signatures.values()) {
-      if (first) push(types, first.owner.key, readRrsig(first.rdata).typeCovered);
-    }
-    return types;
+    this.#signatures.set(key, left);
   }
 }
-
-/** The derived types that stand at the names they are about; denial records are dealt with by the chain. */
-const SINGLE_OWNER_TYPES = [TYPE.DNSKEY, TYPE.CDS, TYPE.CDNSKEY, TYPE.NSEC3PARAM] as const;
 
 /** RFC 4035 §2.2: of a zone cut only the DS, of what is hidden nothing. */
 function isSigned(type: number, role: NameRole): boolean {
@@ -254,9 +238,11 @@ function typesInBitmap(
   return hasSignature ? [...types, TYPE.RRSIG] : types;
 }
 
-function isMadeBy(rrsig: ResourceRecord, key: SigningKey): boolean {
-  const facts = readRrsig(rrsig.rdata);
-  return facts.keyTag === key.keyTag && facts.algorithm === key.algorithm;
+/** @param ttl that of the RRset, which the signature's TTL is as well (RFC 4034 §3) */
+function isMadeBy({ rdata, ttl: ownTtl }: ResourceRecord, key: SigningKey, ttl: number): boolean {
+  const facts = readRrsig(rdata);
+  const isOfKey = facts.keyTag === key.keyTag && facts.algorithm === key.algorithm;
+  return isOfKey && facts.originalTtl === ttl && ownTtl === ttl;
 }
 
 /** RRsets have one TTL (RFC 2181 §5.2). */
@@ -266,8 +252,9 @@ function groupByType(records: readonly ResourceRecord[]): Map<number, ResourceRe
   return rrsets;
 }
 
-function contentKey(record: ResourceRecord): string {
-  return Buffer.from(encodeRecords([record])).toString("latin1");
+/** What tells records of one RRset apart; the case of their owner does not. */
+function contentKey({ ttl, rdata }: ResourceRecord): string {
+  return `${ttl} ${Buffer.from(rdata.buffer, rdata.byteOffset, rdata.length).toString("latin1")}`;
 }
 
 function push<K, V>(groups: Map<K, V[]>, key: K, value: V): void {

@@ -65,6 +65,31 @@ describe("the texts of problems", () => {
     ["example.org does not exist", "zone-unknown", { domain: "example.org" }],
     ["record 7 does not exist", "record-unknown", { record: "7" }],
     ["duplicated zone: example.org", "zone-exists", { domain: "example.org" }],
+    [
+      "co.uk is a public suffix or has one label: the operator has to allow it first",
+      "public-suffix",
+      { domain: "co.uk" },
+    ],
+    [
+      "www.example.org lies below example.org of company acme and answers in its place",
+      "below-zone-of-company",
+      { domain: "www.example.org", above: "example.org", company: "acme" },
+    ],
+    [
+      "example.org lies above www.example.org of company acme of reseller one, which answers for its own names",
+      "above-zone-of-company",
+      { domain: "example.org", below: "www.example.org", company: "acme of reseller one" },
+    ],
+    [
+      "www.example.org lies below a zone of another reseller and answers in its place",
+      "below-zone-of-others",
+      { domain: "www.example.org" },
+    ],
+    [
+      "example.org lies above a zone of another reseller, which answers for its own names",
+      "above-zone-of-others",
+      { domain: "example.org" },
+    ],
     ["line 3, column 7: A address: x", "file-line", { line: "3", column: "7", reason: "A address: x" }],
     [
       "a CNAME beside other data (A) at www.example.org.",
@@ -84,6 +109,17 @@ describe("the texts of problems", () => {
       { owner: "a.test.", target: "ns.a.test." },
     ],
     ["line 4: duplicated record www.a.test. A", "line", { line: "4", reason: "duplicated record www.a.test. A" }],
+    [
+      "quota exceeded: octets of company acme: 10 allowed, 9 in use, 2 more wanted",
+      "quota-exceeded",
+      { quota: "octets", holder: "company acme", allowed: "10", used: "9", wanted: "2" },
+    ],
+    [
+      "key 7 is revoked (flags 385, RFC 5011): a zone is not signed with such a key, make a new one",
+      "key-revoked",
+      { tag: "7", flags: "385" },
+    ],
+    ["the .private file: Prime1 is missing", "key-file", { file: ".private", reason: "Prime1 is missing" }],
     ["dominio remitente no permitido", "sender-domain-not-allowed", {}],
   ])("know %s of the APIs", (sentence, code, values) => {
     expect(knownSentence(sentence)).toEqual({ code, values });
@@ -102,6 +138,10 @@ describe("the texts of problems", () => {
       "of-a-part",
       { part: "serial", reason: "x is not a number from 0 to 9" },
     ],
+    ["Prime1 is missing", "key-number-missing", { name: "Prime1" }],
+    ["PrivateKey has 33 octets, not 32", "key-number-length", { name: "PrivateKey", octets: "33", wanted: "32" }],
+    ["Modulus has 512 bits, not 1024 to 4096", "key-modulus-bits", { bits: "512", least: "1024", most: "4096" }],
+    ["Prime1 and Prime2 do not multiply to Modulus", "key-number-wrong", { name: "Prime1" }],
     ["address not allowed", "address-not-allowed", {}],
     ["status 503", "http-status", { status: "503" }],
     ["ERR_TLS_CERT_ALTNAME_INVALID", "certificate", {}],

@@ -2,7 +2,7 @@ import type { IncomingMessage } from "node:http";
 import { Readable } from "node:stream";
 import { brotliCompressSync, deflateSync, gzipSync } from "node:zlib";
 import { describe, expect, it } from "vitest";
-import { readJsonBody, readTextBody } from "../../../../services/platform/http/request-body.ts";
+import { parseJsonBody, parseTextBody, readBody } from "../../../../services/platform/http/request-body.ts";
 
 const LIMIT = 1_000;
 
@@ -12,10 +12,12 @@ function requestOf(chunks: readonly (string | Buffer)[], headers: Record<string,
   return Object.assign(Readable.from(octets), { headers, complete: true }) as unknown as IncomingMessage;
 }
 
-const readJson = (chunks: readonly (string | Buffer)[], headers?: Record<string, string>) =>
-  readJsonBody(requestOf(chunks, headers), LIMIT);
+const readJson = async (chunks: readonly (string | Buffer)[], headers?: Record<string, string>) => {
+  const body = await readBody(requestOf(chunks, headers), LIMIT);
+  return body.ok ? parseJsonBody(body.value) : body;
+};
 
-describe("readJsonBody", () => {
+describe("a JSON body", () => {
   it.each([
     ["nothing", [], {}],
     ["an object", ['{"a":1}'], { a: 1 }],
@@ -62,10 +64,10 @@ describe("readJsonBody", () => {
   });
 });
 
-describe("readTextBody", () => {
-  it("takes text as it is, and nothing but UTF-8", async () => {
-    expect(await readTextBody(requestOf(["a\n", "ñ"]), LIMIT)).toEqual({ ok: true, value: "a\nñ" });
-    expect(await readTextBody(requestOf([Buffer.from([0xe1])]), LIMIT)).toMatchObject({
+describe("a body of text", () => {
+  it("is taken as it is, and must be UTF-8", () => {
+    expect(parseTextBody(Buffer.from("a\nñ"))).toEqual({ ok: true, value: "a\nñ" });
+    expect(parseTextBody(Buffer.from([0xe1]))).toMatchObject({
       ok: false,
       error: { kind: "invalid-field", field: "body" },
     });

@@ -1,5 +1,4 @@
 import { useState } from "preact/hooks";
-import { useAction } from "../action.ts";
 import { Badge } from "../components/badge.tsx";
 import { Button } from "../components/button.tsx";
 import { CopyBlock, SecretOnce } from "../components/copy.tsx";
@@ -8,7 +7,7 @@ import { TextField } from "../components/field.tsx";
 import { ProblemNote } from "../components/problem.tsx";
 import { showToast } from "../components/toasts.tsx";
 import { useForm } from "../form.ts";
-import { request } from "../http.ts";
+import { type Answer, request } from "../http.ts";
 import { findSession } from "../session.ts";
 import { texts } from "../texts.ts";
 
@@ -24,8 +23,8 @@ export function SecondFactor({ enabled }: { readonly enabled: boolean }) {
   const { account: words } = texts().shell;
   const [newSecret, setNewSecret] = useState<NewSecret>();
   const [recoveryCodes, setRecoveryCodes] = useState<readonly string[]>();
-  const [removing, setRemoving] = useState(false);
-  const begin = useAction(() => request<NewSecret>("POST", "/totp"), setNewSecret);
+  const [asking, setAsking] = useState<"set-up" | "remove">();
+  const close = () => setAsking(undefined);
 
   const turnedOn = (codes: readonly string[] | undefined) => {
     setNewSecret(undefined);
@@ -38,13 +37,9 @@ export function SecondFactor({ enabled }: { readonly enabled: boolean }) {
       <p>
         {enabled ? <Badge tone="good">{words.totpOn}</Badge> : <Badge tone="quiet">{words.totpOff}</Badge>}{" "}
         {enabled ? (
-          <Button onClick={() => setRemoving(true)}>{words.totpRemove}</Button>
+          <Button onClick={() => setAsking("remove")}>{words.totpRemove}</Button>
         ) : (
-          !newSecret && (
-            <Button busy={begin.busy} onClick={() => void begin.run()}>
-              {words.totpSetUp}
-            </Button>
-          )
+          !newSecret && <Button onClick={() => setAsking("set-up")}>{words.totpSetUp}</Button>
         )}
       </p>
       {newSecret && <ConfirmSecret {...newSecret} done={turnedOn} />}
@@ -54,7 +49,30 @@ export function SecondFactor({ enabled }: { readonly enabled: boolean }) {
           <SecretOnce label={words.recovery} secret={recoveryCodes.join("\n")} />
         </div>
       )}
-      {removing && <RemoveDialog close={() => setRemoving(false)} />}
+      {asking === "set-up" && (
+        <PasswordDialog<NewSecret>
+          title={words.totpSetUp}
+          send={(body) => request("POST", "/totp", { body })}
+          done={(made) => {
+            close();
+            setNewSecret(made);
+          }}
+          close={close}
+        />
+      )}
+      {asking === "remove" && (
+        <PasswordDialog
+          title={words.totpRemove}
+          send={(body) => request("DELETE", "/totp", { body })}
+          done={() => {
+            close();
+            showToast(words.totpRemoved);
+            void findSession();
+          }}
+          close={close}
+          danger
+        />
+      )}
     </div>
   );
 }
@@ -85,20 +103,21 @@ function ConfirmSecret({ secret, uri, done }: ConfirmSecretProps) {
   );
 }
 
-function RemoveDialog({ close }: { readonly close: () => void }) {
-  const { account: words, signIn } = texts().shell;
-  const form = useForm(
-    { password: "" },
-    (body) => request("DELETE", "/totp", { body }),
-    () => {
-      close();
-      showToast(words.totpRemoved);
-      void findSession();
-    },
-  );
+interface PasswordDialogProps<T> {
+  readonly title: string;
+  readonly send: (body: { readonly password: string }) => Promise<Answer<T>>;
+  readonly done: (value: T) => void;
+  readonly close: () => void;
+  readonly danger?: boolean;
+}
+
+/** The password once more: whoever finds an open page must not change how its owner signs in. */
+function PasswordDialog<T>({ title, send, done, close, danger = false }: PasswordDialogProps<T>) {
+  const { currentPassword } = texts().shell.account;
+  const form = useForm({ password: "" }, send, done);
   return (
-    <FormDialog title={words.totpRemove} form={form} submitLabel={words.totpRemove} danger onClose={close}>
-      <TextField {...form.field("password")} type="password" label={signIn.password} autocomplete="current-password" />
+    <FormDialog title={title} form={form} submitLabel={title} danger={danger} onClose={close}>
+      <TextField {...form.field("password")} type="password" label={currentPassword} autocomplete="current-password" />
     </FormDialog>
   );
 }

@@ -10,6 +10,7 @@ const Acls = lazy(() => import("./acls-page.tsx").then((module) => module.AclsPa
 const Blocks = lazy(() => import("./resolver-blocks-page.tsx").then((module) => module.ResolverBlocksPage));
 const Feeds = lazy(() => import("./feeds-page.tsx").then((module) => module.FeedsPage));
 const Catalogs = lazy(() => import("./catalogs-page.tsx").then((module) => module.CatalogsPage));
+const Quotas = lazy(() => import("./quotas-page.tsx").then((module) => module.QuotasPage));
 const Lookup = lazy(() => import("./lookup-page.tsx").then((module) => module.LookupPage));
 
 /** A company's user sees its zones; what concerns the whole reseller is not its own. */
@@ -29,6 +30,7 @@ export const dnsArea: Area = {
     { path: "/dns/:reseller/resolver-blocks", component: Blocks },
     { path: "/dns/:reseller/feeds", component: Feeds },
     { path: "/dns/:reseller/catalogs", component: Catalogs },
+    { path: "/dns/:reseller/quotas", component: Quotas },
     { path: "/dns/:reseller/lookup", component: Lookup },
   ],
   navigation: [
@@ -38,6 +40,7 @@ export const dnsArea: Area = {
     { label: ({ dns }) => dns.blocks.title, icon: "block", href: dnsPages.blocks, roles: WHOLE_RESELLER },
     { label: ({ dns }) => dns.feeds.title, icon: "shield", href: dnsPages.feeds, roles: WHOLE_RESELLER },
     { label: ({ dns }) => dns.catalogs.title, icon: "feed", href: dnsPages.catalogs, roles: WHOLE_RESELLER },
+    { label: ({ dns }) => dns.quotas.title, icon: "chart", href: dnsPages.quotas },
     { label: ({ dns }) => dns.lookup.title, icon: "search", href: dnsPages.lookup },
   ],
 };

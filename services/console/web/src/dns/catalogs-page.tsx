@@ -6,6 +6,7 @@ import { useRows } from "../fetched.ts";
 import { useForm } from "../form.ts";
 import { formatNumber } from "../format.ts";
 import { queryOf, request } from "../http.ts";
+import { showWarnings } from "../show-warnings.ts";
 import { texts } from "../texts.ts";
 import { resellerApi } from "./paths.ts";
 
@@ -50,9 +51,10 @@ function NewCatalogDialog({ path, onAdded, onClose }: NewCatalogDialogProps) {
   const { catalogs: words } = texts().dns;
   const form = useForm(
     { zone: "" },
-    (body) => request("POST", path, { body }),
-    (_added, { zone }) => {
+    (body) => request<{ readonly warnings?: readonly string[] }>("POST", path, { body }),
+    (added, { zone }) => {
       showToast(words.added(zone));
+      showWarnings(added);
       onAdded();
       onClose();
     },

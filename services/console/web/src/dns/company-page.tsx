@@ -15,6 +15,7 @@ import { queryOf, request } from "../http.ts";
 import { texts } from "../texts.ts";
 import { type Company, makeApiKey } from "./company.ts";
 import { dnsApi, dnsPages } from "./paths.ts";
+import { CompanyQuotas } from "./quotas-page.tsx";
 
 interface CompanyPartProps {
   readonly reseller: string;
@@ -51,6 +52,7 @@ export function CompanyPage({ reseller, crmId }: { readonly reseller: string; re
           return (
             <>
               <Details key={JSON.stringify(company)} {...part} />
+              <CompanyQuotas reseller={reseller} crmId={company.crm_id} />
               <Suspension {...part} />
               <Deletion {...part} />
             </>

@@ -5,6 +5,7 @@ import { useFetched } from "../fetched.ts";
 import { useForm } from "../form.ts";
 import { request } from "../http.ts";
 import { ownCompany, session } from "../session.ts";
+import { showWarnings } from "../show-warnings.ts";
 import { texts } from "../texts.ts";
 import { wholeNumber } from "../typed-number.ts";
 import type { CompanySummary } from "./company.ts";
@@ -35,10 +36,15 @@ export function NewZoneDialog({ reseller, onClose, onCreated }: NewZoneDialogPro
     ({ fqdn, ...values }) => {
       const times = Object.fromEntries(TIMES.map((name) => [name, wholeNumber(values[name])]));
       const body = { ...values, ...times, crm_id: values.crm_id || choices?.[0] };
-      return request<Soa>("POST", dnsApi(reseller, "master_zone", fqdn.trim()), { body });
+      return request<Soa & { readonly warnings?: readonly string[] }>(
+        "POST",
+        dnsApi(reseller, "master_zone", fqdn.trim()),
+        { body },
+      );
     },
-    ({ domain }) => {
+    ({ domain, ...answer }) => {
       showToast(words.created(domain));
+      showWarnings(answer);
       onCreated(domain);
     },
   );

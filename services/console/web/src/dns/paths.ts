@@ -10,6 +10,7 @@ export const dnsPages = {
   blocks: (reseller: string) => `/dns${pathOf(reseller)}/resolver-blocks`,
   feeds: (reseller: string) => `/dns${pathOf(reseller)}/feeds`,
   catalogs: (reseller: string) => `/dns${pathOf(reseller)}/catalogs`,
+  quotas: (reseller: string) => `/dns${pathOf(reseller)}/quotas`,
   lookup: (reseller: string) => `/dns${pathOf(reseller)}/lookup`,
 };
 

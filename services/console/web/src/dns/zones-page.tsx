@@ -9,6 +9,7 @@ import { formatNumber } from "../format.ts";
 import { queryOf } from "../http.ts";
 import { useQuery } from "../query.ts";
 import { texts } from "../texts.ts";
+import { type LEFT_OUT_TONES, LeftOutBadge } from "./left-out-badge.tsx";
 import { NewZoneDialog } from "./new-zone-dialog.tsx";
 import { dnsPages, resellerApi } from "./paths.ts";
 
@@ -19,6 +20,7 @@ interface ZoneSummary {
   readonly suspended: boolean;
   readonly records: number;
   readonly dnssec: boolean;
+  readonly left_out: keyof typeof LEFT_OUT_TONES | null;
 }
 
 interface ZonesBody {
@@ -76,9 +78,9 @@ function columnsOf(reseller: string): Column<ZoneSummary>[] {
       id: "domain",
       label: dns.zone,
       grows: true,
-      cell: ({ domain, suspended, dnssec }) => (
+      cell: ({ domain, suspended, dnssec, left_out }) => (
         <>
-          <a href={dnsPages.zone(reseller, domain)}>{domain}</a>{" "}
+          <a href={dnsPages.zone(reseller, domain)}>{domain}</a> {left_out && <LeftOutBadge leftOut={left_out} />}{" "}
           {suspended && <Badge tone="warn">{dns.suspended}</Badge>} {dnssec && <Badge tone="good">{dns.signed}</Badge>}
         </>
       ),

@@ -7,6 +7,7 @@ import { useRows } from "../fetched.ts";
 import { useForm } from "../form.ts";
 import { formatNumber } from "../format.ts";
 import { pathOf, request } from "../http.ts";
+import { showWarnings } from "../show-warnings.ts";
 import { texts } from "../texts.ts";
 
 interface Feed {
@@ -61,9 +62,10 @@ function NewFeedDialog({ onAdded, onClose }: NewFeedDialogProps) {
   const { feeds: words } = texts().operator;
   const form = useForm(
     { zone: "" },
-    (body) => request<Feed>("POST", "/rpz", { body }),
-    ({ zone }) => {
+    (body) => request<Feed & { readonly warnings?: readonly string[] }>("POST", "/rpz", { body }),
+    ({ zone, ...answer }) => {
       showToast(words.added(zone));
+      showWarnings(answer);
       onAdded(zone);
     },
   );

@@ -33,7 +33,7 @@ export interface SigningKey {
 export interface SigningDetails {
   /** Whether CDS and CDNSKEY ask the parent for the DS, or for its removal. */
   readonly ds_wanted: boolean;
-  /** Whether a parent of the same reseller that is hosted here follows that by itself. */
+  /** Whether a parent that is hosted here in the same hand follows that by itself. */
   readonly ds_automatic: boolean;
   readonly parent: {
     /** null: it has not been seen. */

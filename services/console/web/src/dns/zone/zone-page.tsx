@@ -4,8 +4,9 @@ import { Loaded } from "../../components/loaded.tsx";
 import { Page, Tabs } from "../../components/page.tsx";
 import { useFetched } from "../../fetched.ts";
 import { texts } from "../../texts.ts";
+import { LeftOutBadge } from "../left-out-badge.tsx";
 import { LookupBox } from "../lookup-box.tsx";
-import { dnsApi, dnsPages } from "../paths.ts";
+import { dnsApi, dnsPages, resellerApi } from "../paths.ts";
 import type { Soa } from "../record.ts";
 import { DnssecTab } from "./dnssec-tab.tsx";
 import { FileTab } from "./file-tab.tsx";
@@ -27,6 +28,15 @@ const TABS = {
 type TabId = keyof typeof TABS;
 const TAB_IDS = Object.keys(TABS) as TabId[];
 
+/** On how many name servers the zone, or its latest version, does not fit. */
+interface Publication {
+  readonly withheld: number;
+  readonly outdated: number;
+}
+
+/** Whether there is room for a zone may change without anybody touching it. */
+const PUBLICATION_MS = 10_000;
+
 interface ZonePageProps {
   readonly reseller: string;
   readonly domain: string;
@@ -37,6 +47,7 @@ interface ZonePageProps {
 export function ZonePage({ reseller, domain, tab }: ZonePageProps) {
   const { dns } = texts();
   const soa = useFetched<Soa>(dnsApi(reseller, "soa", domain));
+  const publication = useFetched<Publication>(resellerApi(reseller, "zones", domain, "publication"), PUBLICATION_MS);
   const current = TAB_IDS.find((id) => id === tab) ?? "records";
   const Tab = TABS[current];
   return (
@@ -49,7 +60,8 @@ export function ZonePage({ reseller, domain, tab }: ZonePageProps) {
             <Badge tone={soa.value.suspended ? "warn" : "good"}>
               {soa.value.suspended ? dns.suspended : dns.active}
             </Badge>{" "}
-            <Badge tone="quiet">{`${dns.serial} ${soa.value.serial}`}</Badge>
+            <Badge tone="quiet">{`${dns.serial} ${soa.value.serial}`}</Badge>{" "}
+            {publication.value && <PublicationBadges {...publication.value} />}
           </>
         )
       }
@@ -63,5 +75,13 @@ export function ZonePage({ reseller, domain, tab }: ZonePageProps) {
         {(value) => <Tab key={`${current} ${value.domain}`} reseller={reseller} soa={value} changed={soa.reload} />}
       </Loaded>
     </Page>
+  );
+}
+
+function PublicationBadges({ withheld, outdated }: Publication) {
+  return (
+    <>
+      {withheld > 0 && <LeftOutBadge leftOut="withheld" />} {outdated > 0 && <LeftOutBadge leftOut="outdated" />}
+    </>
   );
 }

@@ -6,6 +6,10 @@ export const dns = {
   records: "Records",
   serial: "Serial",
   suspended: "suspended",
+  leftOut: {
+    withheld: "not published: it does not fit",
+    outdated: "published as it was: the latest version does not fit",
+  },
   active: "active",
   signed: "signed",
   zoneList: {
@@ -159,7 +163,7 @@ export const dns = {
     announceRemoval: "CDS asks the parent to remove the DS record",
     automatic: "Keep the DS record up to date in a parent zone that you have here",
     automaticHint:
-      "Where the parent is a zone of the same reseller and delegates this one, its DS record follows CDS by itself.",
+      "Where the parent is a zone here of the same company, or the reseller has put it above this one, and it delegates this one, its DS record follows CDS by itself.",
     unauthenticated:
       "The resolver has not validated this answer, so keys neither come nor go on it. Confirm the DS record by hand, or have a validating resolver asked.",
     changeAlgorithm: "Change the algorithm",
@@ -220,7 +224,7 @@ export const dns = {
     crmIdHint: "Letters, digits, - and _; stored in lower case.",
     name: "Name",
     apikey: "API key",
-    apikeyHint: "Spaces, commas and semicolons are removed.",
+    apikeyHint: "At least 16 characters that are hard to guess. Spaces, commas and semicolons are removed.",
     generate: "Generate",
     created: (crmId: string) => `Company ${crmId} was created`,
     domains: "Zones",
@@ -240,6 +244,22 @@ export const dns = {
     removeHint: (domains: string) => `The company and its zones (${domains}) go at once. This cannot be undone.`,
     removeKey: "API key of the company, as confirmation",
     removed: (crmId: string) => `Company ${crmId} was deleted`,
+  },
+  quotas: {
+    title: "Quotas",
+    used: "Used of what is allowed",
+    noBound: "no bound",
+    usedOf: (used: string, allowed: string) => `${used} of ${allowed}`,
+    names: {
+      zones: "Zones",
+      records: "Records",
+      octets: "Memory of the name servers",
+      signed_zones: "Signed zones",
+      records_per_change: "Records made by one change",
+      changes_per_minute: "Changes a minute",
+      zone_files_in_work: "Large zone files at a time",
+      acls: "ACLs",
+    },
   },
   acls: {
     title: "Transfers",

@@ -90,7 +90,8 @@ export const operator = {
     added: (login: string) => `User ${login} was added`,
     reset: "New password",
     resetTitle: (login: string) => `New password for ${login}?`,
-    resetHint: "A random one is made and shown once. All sessions of the account end.",
+    resetHint:
+      "A random one is made and shown once. Two-step sign-in is turned off, and all sessions of the account end.",
     removed: (login: string) => `User ${login} was deleted`,
     removeTitle: (login: string) => `Delete ${login}?`,
     removeHint: "The account and its sessions end at once. The audit log keeps its name.",

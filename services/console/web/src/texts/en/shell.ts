@@ -78,7 +78,8 @@ export const shell = {
     changePassword: "Change password",
     passwordChanged: "The password was changed",
     totp: "Two-step sign-in",
-    totpHint: "An authenticator's code is asked for besides the password.",
+    totpHint:
+      "An authenticator's code is asked for besides the password. Turning it on or off ends all your other sessions.",
     totpOn: "On",
     totpOff: "Off",
     totpSetUp: "Set up",

@@ -7,6 +7,10 @@ export const dns: Texts["dns"] = {
   records: "Registros",
   serial: "Serie",
   suspended: "suspendida",
+  leftOut: {
+    withheld: "no publicada: no cabe",
+    outdated: "publicada como era: la última versión no cabe",
+  },
   active: "activa",
   signed: "firmada",
   zoneList: {
@@ -160,7 +164,8 @@ export const dns: Texts["dns"] = {
     announce: "Publicar CDS y CDNSKEY, con los que la zona superior puede tomar sola el registro DS",
     announceRemoval: "CDS pide a la zona superior que quite el registro DS",
     automatic: "Mantener al día el registro DS en una zona superior que usted tiene aquí",
-    automaticHint: "Si la zona superior es del mismo revendedor y delega esta, su registro DS sigue a CDS por sí solo.",
+    automaticHint:
+      "Si la zona superior está aquí y es de la misma empresa, o el revendedor la puso por encima de esta, y delega esta, su registro DS sigue a CDS por sí solo.",
     unauthenticated:
       "El resolvedor no validó esta respuesta, así que ninguna clave entra ni sale por ella. Confirme el registro DS a mano, o haga preguntar a un resolvedor que valida.",
     changeAlgorithm: "Cambiar el algoritmo",
@@ -222,7 +227,7 @@ export const dns: Texts["dns"] = {
     crmIdHint: "Letras, dígitos, - y _; se guarda en minúsculas.",
     name: "Nombre",
     apikey: "Clave de API",
-    apikeyHint: "Se quitan espacios, comas y puntos y coma.",
+    apikeyHint: "Al menos 16 caracteres difíciles de adivinar. Se quitan espacios, comas y puntos y coma.",
     generate: "Generar",
     created: (crmId) => `Se creó la empresa ${crmId}`,
     domains: "Zonas",
@@ -242,6 +247,22 @@ export const dns: Texts["dns"] = {
     removeHint: (domains) => `La empresa y sus zonas (${domains}) se van de inmediato. No se puede deshacer.`,
     removeKey: "Clave de API de la empresa, como confirmación",
     removed: (crmId) => `Se eliminó la empresa ${crmId}`,
+  },
+  quotas: {
+    title: "Cuotas",
+    used: "Usado de lo permitido",
+    noBound: "sin límite",
+    usedOf: (used: string, allowed: string) => `${used} de ${allowed}`,
+    names: {
+      zones: "Zonas",
+      records: "Registros",
+      octets: "Memoria de los servidores de nombres",
+      signed_zones: "Zonas firmadas",
+      records_per_change: "Registros creados en un cambio",
+      changes_per_minute: "Cambios por minuto",
+      zone_files_in_work: "Archivos de zona grandes a la vez",
+      acls: "ACL",
+    },
   },
   acls: {
     title: "Transferencias",

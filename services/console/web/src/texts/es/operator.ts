@@ -91,7 +91,8 @@ export const operator: Texts["operator"] = {
     added: (login) => `Se agregó el usuario ${login}`,
     reset: "Contraseña nueva",
     resetTitle: (login) => `¿Contraseña nueva para ${login}?`,
-    resetHint: "Se crea una al azar y se muestra una vez. Terminan todas las sesiones de la cuenta.",
+    resetHint:
+      "Se crea una al azar y se muestra una vez. Se desactiva el ingreso en dos pasos y terminan todas las sesiones de la cuenta.",
     removed: (login) => `Se eliminó el usuario ${login}`,
     removeTitle: (login) => `¿Eliminar ${login}?`,
     removeHint: "La cuenta y sus sesiones terminan de inmediato. El registro de auditoría conserva el nombre.",

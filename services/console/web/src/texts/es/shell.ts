@@ -79,7 +79,8 @@ export const shell: Texts["shell"] = {
     changePassword: "Cambiar la contraseña",
     passwordChanged: "Se cambió la contraseña",
     totp: "Ingreso en dos pasos",
-    totpHint: "Además de la contraseña se pide el código de un autenticador.",
+    totpHint:
+      "Además de la contraseña se pide el código de un autenticador. Al activarlo o desactivarlo se cierran todas sus demás sesiones.",
     totpOn: "Activado",
     totpOff: "Desactivado",
     totpSetUp: "Configurar",

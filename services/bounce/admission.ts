@@ -1,0 +1,182 @@
+import { RateLimiterMemory } from "rate-limiter-flexible";
+import type { SmtpReply } from "../core/mail/smtp-reply.ts";
+import { sourceOf } from "../platform/address-blocks.ts";
+import type { Db } from "../platform/db.ts";
+import type { MessageSize } from "../platform/smtp-message-collector.ts";
+import { type InboundRoom, measureWaiting } from "../store/mail/inbound.ts";
+import type { ClassPolicy, InboundPolicy } from "./policy.ts";
+
+/** The kinds of recipients that are taken. */
+export type RecipientClass = "returnPath" | "feedback";
+
+/** Why something is not taken now, or not at all: the metric's `reason`. */
+export type LimitReached = "size" | "source-rate" | "rate" | "delivery-rate" | "waiting";
+
+export interface NotAdmitted {
+  readonly limit: LimitReached;
+  readonly reply: SmtpReply;
+}
+
+/** Of messages that come back for one delivery, in an hour. */
+const DELIVERY_WINDOW_SECONDS = 3_600;
+const PROVEN_SECONDS = 7 * 86_400;
+/** What waits is measured this often; what this process adds meanwhile is counted. */
+const MEASURED_FOR_MS = 1_000;
+
+export interface AdmissionOptions {
+  readonly db: Db;
+  readonly policy: InboundPolicy;
+  /** PALOMAR_MX_MAX_SIZE. */
+  readonly mostOctets: number;
+  /** Whether a client is one that rates hold for. */
+  readonly isLimited: (clientAddress: string) => boolean;
+}
+
+/**
+ * Decides what is taken of strangers, the cheapest question first. Rates are of this process; what waits is what the
+ * database has, so that a restart opens no gate.
+ */
+export class Admission {
+  readonly #options: AdmissionOptions;
+  readonly #rates: Readonly<Record<RecipientClass, ClassRates>>;
+  readonly #added: Record<RecipientClass, { messages: number; octets: number }>;
+  #waiting: Promise<Readonly<Record<RecipientClass, InboundRoom>>> | undefined;
+  #measuredAtMs = Number.NEGATIVE_INFINITY;
+
+  constructor(options: AdmissionOptions) {
+    this.#options = options;
+    const { returnPath, feedback, windowSeconds } = options.policy;
+    this.#rates = { returnPath: ratesOf(returnPath, windowSeconds), feedback: ratesOf(feedback, windowSeconds) };
+    this.#added = nothingAdded();
+  }
+
+  /** A message whose size is known before it is sent. @returns why a recipient of the class cannot have it */
+  judgeSize(of: RecipientClass, octets: number): NotAdmitted | undefined {
+    return octets > this.sizeFor([of]).mostOctets ? { limit: "size", reply: TOO_BIG } : undefined;
+  }
+
+  /** What a message to recipients of these classes may have: the smallest of their limits. */
+  sizeFor(classes: readonly RecipientClass[]): MessageSize {
+    const { policy, mostOctets } = this.#options;
+    const feedback = Math.min(policy.feedback.keptOctetsOfMessage, mostOctets);
+    if (classes.includes("feedback")) return { mostOctets: feedback, keptOctets: feedback };
+    return { mostOctets, keptOctets: Math.min(policy.returnPath.keptOctetsOfMessage, mostOctets) };
+  }
+
+  /**
+   * Counts a recipient, and decides whether it is taken.
+   * @param deliveryId of a return path
+   */
+  async admit(
+    of: RecipientClass,
+    { clientAddress, deliveryId }: { readonly clientAddress: string; readonly deliveryId: string | undefined },
+  ): Promise<NotAdmitted | undefined> {
+    const { bySource, altogether, byDelivery, proven } = this.#rates[of];
+    if (this.#options.isLimited(clientAddress)) {
+      const source = sourceOf(clientAddress);
+      const isProven = (await proven.get(source)) !== null;
+      if (!isProven && (await isSpent(altogether, ALL))) return { limit: "rate", reply: TOO_MANY };
+      if (!(await spend(bySource, source))) return { limit: "source-rate", reply: TOO_MANY };
+      if (deliveryId !== undefined && (await isSpent(byDelivery, deliveryId))) {
+        return { limit: "delivery-rate", reply: TOO_OFTEN };
+      }
+      if (!isProven) await altogether.penalty(ALL);
+    }
+    // With the database away nothing can be stored either, and that is said behind the message.
+    const hasRoom = await this.hasRoom(of).catch(() => true);
+    return hasRoom ? undefined : { limit: "waiting", reply: NO_ROOM };
+  }
+
+  /** Counts a message that was stored for a delivery: its source is not one of the strangers any more. */
+  async countStored(
+    of: RecipientClass,
+    stored: { readonly deliveryId: string; readonly octets: number; readonly clientAddress: string | null },
+  ): Promise<void> {
+    const { deliveryId, octets, clientAddress } = stored;
+    this.#added[of].messages += 1;
+    this.#added[of].octets += octets;
+    const { byDelivery, proven } = this.#rates[of];
+    await byDelivery.penalty(deliveryId);
+    if (clientAddress !== null) await proven.set(sourceOf(clientAddress), 1, PROVEN_SECONDS);
+  }
+
+  /** Whether one more message may wait, whoever sent it. */
+  async hasRoom(of: RecipientClass): Promise<boolean> {
+    const waiting = (await this.#measure())[of];
+    const added = this.#added[of];
+    const most = this.#options.policy[of].waiting;
+    return waiting.messages + added.messages < most.messages && waiting.octets + added.octets < most.octets;
+  }
+
+  #measure(): Promise<Readonly<Record<RecipientClass, InboundRoom>>> {
+    const nowMs = performance.now();
+    if (this.#waiting === undefined || nowMs - this.#measuredAtMs > MEASURED_FOR_MS) {
+      this.#measuredAtMs = nowMs;
+      const before = nothingAdded();
+      for (const of of ["returnPath", "feedback"] as const) Object.assign(before[of], this.#added[of]);
+      const measured = measureWaiting(this.#options.db).then((waiting) => {
+        // What was added before the measure is in it.
+        for (const of of ["returnPath", "feedback"] as const) {
+          this.#added[of].messages -= before[of].messages;
+          this.#added[of].octets -= before[of].octets;
+        }
+        return waiting;
+      });
+      measured.catch(() => {
+        if (this.#waiting === measured) this.#waiting = undefined;
+      });
+      this.#waiting = measured;
+    }
+    return this.#waiting;
+  }
+}
+
+interface ClassRates {
+  readonly bySource: RateLimiterMemory;
+  readonly altogether: RateLimiterMemory;
+  readonly byDelivery: RateLimiterMemory;
+  /** Sources whose reports were about mail of ours: what strangers have together does not hold them up. */
+  readonly proven: RateLimiterMemory;
+}
+
+function ratesOf(policy: ClassPolicy, duration: number): ClassRates {
+  return {
+    bySource: new RateLimiterMemory({ points: policy.messagesPerSource, duration }),
+    altogether: new RateLimiterMemory({ points: policy.messagesAltogether, duration }),
+    byDelivery: new RateLimiterMemory({ points: policy.perDelivery.messages, duration: DELIVERY_WINDOW_SECONDS }),
+    proven: new RateLimiterMemory({ points: 1, duration: PROVEN_SECONDS }),
+  };
+}
+
+const ALL = "all";
+
+async function isSpent(limiter: RateLimiterMemory, key: string): Promise<boolean> {
+  const seen = await limiter.get(key);
+  return seen !== null && seen.consumedPoints >= limiter.points;
+}
+
+/** @returns false when nothing was left */
+function spend(limiter: RateLimiterMemory, key: string): Promise<boolean> {
+  return limiter.consume(key).then(
+    () => true,
+    () => false,
+  );
+}
+
+function nothingAdded(): Record<RecipientClass, { messages: number; octets: number }> {
+  return { returnPath: { messages: 0, octets: 0 }, feedback: { messages: 0, octets: 0 } };
+}
+
+const TOO_BIG: SmtpReply = {
+  code: 552,
+  enhancedStatus: "5.3.4",
+  lines: ["message exceeds the size limit of this address"],
+};
+const TOO_MANY: SmtpReply = { code: 451, enhancedStatus: "4.7.0", lines: ["too many messages, try again later"] };
+const TOO_OFTEN: SmtpReply = { code: 450, enhancedStatus: "4.2.1", lines: ["too many messages, try again later"] };
+/** RFC 5321 §4.2.3, RFC 3463 §3.4 */
+export const NO_ROOM: SmtpReply = {
+  code: 452,
+  enhancedStatus: "4.3.1",
+  lines: ["insufficient storage, try again later"],
+};

@@ -1,0 +1,149 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { RateLimiterMemory } from "rate-limiter-flexible";
+import type { ServiceContext } from "../platform/service.ts";
+import { addInboundMessages, type NewInboundMessage } from "../store/mail/inbound.ts";
+import { addUnexplained, type UnexplainedSample } from "../store/mail/inbound-retention.ts";
+import type { Admission, RecipientClass } from "./admission.ts";
+import { deliveryOf } from "./apply.ts";
+import { readComplaint } from "./interpret.ts";
+import type { InboundPolicy } from "./policy.ts";
+
+/** Who an accepted recipient is: a delivery of ours that something came back for, or a feedback address. */
+export type InboundTarget = { readonly deliveryId: string } | { readonly feedbackAddress: string };
+
+/** A message as it came, by SMTP or from a mailbox. */
+export type ReceivedMessage = Pick<NewInboundMessage, "mailFrom" | "clientAddress" | "octets" | "source">;
+
+/** Messages at feedback addresses that are looked at one after another, this one included; more have to come again. */
+const MOST_JUDGED_AT_ONCE = 64;
+
+/** Why nothing follows from a message: the metric's `reason`. */
+export type UnexplainedReason = "not-a-complaint" | "not-ours" | "not-understood";
+
+/** What a message at a feedback address is: about a delivery, or nothing of ours. */
+interface Judged {
+  readonly tookMs: number;
+  readonly aboutDeliveryId?: string;
+  readonly finding?: unknown;
+  readonly unexplained?: UnexplainedReason;
+}
+
+export function classOf(target: InboundTarget): RecipientClass {
+  return "deliveryId" in target ? "returnPath" : "feedback";
+}
+
+/**
+ * Says of one message after another what is noted of it in the sample of what was not understood: nothing, once there
+ * were enough in this hour.
+ */
+export function makeSampler({ unexplained }: InboundPolicy): () => Promise<UnexplainedSample | undefined> {
+  const { messagesPerHour, messages, octetsOfMessage } = unexplained;
+  const limiter = new RateLimiterMemory({ points: messagesPerHour, duration: 3_600 });
+  return () =>
+    limiter.consume("sample").then(
+      () => ({ messages, octetsOfMessage }),
+      () => undefined,
+    );
+}
+
+/**
+ * Stores what came in for the worker to apply. Anybody may write to a feedback address: what comes there is looked at
+ * first, and what is about no message of ours is counted and dropped.
+ */
+export class Intake {
+  readonly #context: ServiceContext;
+  readonly #admission: Admission;
+  readonly #policy: InboundPolicy;
+  readonly #nextSample: () => Promise<UnexplainedSample | undefined>;
+  #lastJudged: Promise<unknown> = Promise.resolve();
+  #judging = 0;
+
+  constructor(context: ServiceContext, policy: InboundPolicy, admission: Admission) {
+    this.#context = context;
+    this.#policy = policy;
+    this.#admission = admission;
+    this.#nextSample = makeSampler(policy);
+  }
+
+  /**
+   * @param targets each once
+   * @param options.isLimited whether what there may be for one delivery holds for who sent it
+   * @returns `no-room`: nothing was stored, it has to come again
+   */
+  async store(
+    message: ReceivedMessage,
+    targets: readonly InboundTarget[],
+    { isLimited }: { readonly isLimited: boolean },
+  ): Promise<"stored" | "no-room"> {
+    const { db, observe } = this.#context;
+    const rows = targets.flatMap((target) => ("deliveryId" in target ? [this.#bounceRow(message, target)] : []));
+    const feedback = targets.flatMap((target) => ("deliveryId" in target ? [] : [target]));
+    if (feedback.length > 0 && this.#judging >= MOST_JUDGED_AT_ONCE) return "no-room";
+    const judged = feedback.length === 0 ? undefined : await this.#judgeInTurn(message);
+    if (judged?.aboutDeliveryId !== undefined) {
+      const { aboutDeliveryId } = judged;
+      rows.push(...feedback.map(({ feedbackAddress }) => feedbackRow(message, feedbackAddress, aboutDeliveryId)));
+    }
+    for (const row of rows) if (!(await this.#admission.hasRoom(classOfRow(row)))) return "no-room";
+    const limited = rows.map((row) => ({
+      ...row,
+      perDelivery: isLimited ? this.#policy[classOfRow(row)].perDelivery : undefined,
+    }));
+    const leftOut = await addInboundMessages(db, limited);
+    if (leftOut > 0) observe({ kind: "inbound-dropped", recipientClass: classOfRow(rows[0]!), reason: "delivery" });
+    else {
+      for (const row of rows) {
+        const deliveryId = row.deliveryId ?? row.aboutDeliveryId!;
+        const { clientAddress } = message;
+        await this.#admission.countStored(classOfRow(row), { deliveryId, octets: row.octets.length, clientAddress });
+      }
+    }
+    if (judged?.unexplained !== undefined) {
+      await this.#drop({ ...message, deliveryId: null, ...feedback[0]! }, judged.unexplained, judged.finding);
+    }
+    return "stored";
+  }
+
+  #bounceRow(message: ReceivedMessage, { deliveryId }: { readonly deliveryId: string }): NewInboundMessage {
+    const { keptOctetsOfMessage } = this.#policy.returnPath;
+    return { ...message, octets: message.octets.subarray(0, keptOctetsOfMessage), deliveryId, feedbackAddress: null };
+  }
+
+  /** After each look so much time is left to everybody else: strangers write what takes long to read. */
+  async #judgeInTurn(message: ReceivedMessage): Promise<Judged> {
+    this.#judging += 1;
+    const judged = this.#lastJudged.then(() => this.#judgeFeedback(message));
+    this.#lastJudged = judged.then(({ tookMs }) => sleep(tookMs)).catch(() => {});
+    return judged.finally(() => {
+      this.#judging -= 1;
+    });
+  }
+
+  #judgeFeedback({ octets }: ReceivedMessage): Judged {
+    const { keyRing, clock } = this.#context;
+    const startedAt = performance.now();
+    const complaint = readComplaint(octets);
+    const now = new Date(clock.nowMs());
+    const about = complaint && deliveryOf({ deliveryId: null }, complaint, { keyRing, now });
+    const tookMs = performance.now() - startedAt;
+    if (about !== undefined) return { tookMs, aboutDeliveryId: about.deliveryId };
+    const { results, feedbackType } = complaint ?? {};
+    const finding = complaint && { kind: complaint.kind, results, feedbackType };
+    return { tookMs, finding, unexplained: complaint ? "not-ours" : "not-a-complaint" };
+  }
+
+  async #drop(message: NewInboundMessage, reason: UnexplainedReason, finding: unknown): Promise<void> {
+    const { db, observe } = this.#context;
+    observe({ kind: "inbound-dropped", recipientClass: "feedback", reason });
+    const sample = await this.#nextSample();
+    if (sample !== undefined) await addUnexplained(db, message, { reason, finding, sample });
+  }
+}
+
+function feedbackRow(message: ReceivedMessage, feedbackAddress: string, aboutDeliveryId: string): NewInboundMessage {
+  return { ...message, deliveryId: null, feedbackAddress, aboutDeliveryId };
+}
+
+function classOfRow({ deliveryId }: NewInboundMessage): RecipientClass {
+  return deliveryId === null ? "feedback" : "returnPath";
+}

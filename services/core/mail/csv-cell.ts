@@ -1,0 +1,22 @@
+/**
+ * Cells of a CSV that spreadsheets open (CWE-1236). They take a cell for a formula that begins with one of `= + - @`, in
+ * ASCII or full width, be it behind a byte order mark or blanks, or with a tab or a line break.
+ */
+const FORMULA = /^(?:[\t\r\n]|[\s\ufeff]*[=+\-@\uff1d\uff0b\uff0d\uff20])/;
+
+/** An apostrophe makes a cell a text; values that have such apostrophes of their own get one more. */
+const MARKED = /^'+/;
+
+/** @returns the cell as an export writes it: as it is, or as a text that no spreadsheet evaluates */
+export function neutraliseCell(value: string): string {
+  return looksLikeFormula(value) ? `'${value}` : value;
+}
+
+/** @returns the value that `neutraliseCell` made the cell of; what it did not touch is returned as it is */
+export function restoreCell(cell: string): string {
+  return cell.startsWith("'") && looksLikeFormula(cell) ? cell.slice(1) : cell;
+}
+
+function looksLikeFormula(cell: string): boolean {
+  return FORMULA.test(cell.replace(MARKED, ""));
+}

@@ -1,0 +1,144 @@
+import type { ZoneBounds } from "../core/dns/zone-file.ts";
+import type { ZoneFileSize } from "../core/dns/zone-file-size.ts";
+import type { Refusal } from "../core/refusal.ts";
+import { ok, type Result, refuse } from "../core/result.ts";
+
+/** What a zone file may come to here, where others wait beside it; the operator's command knows no bounds. */
+export const ZONE_FILE_BOUNDS: ZoneBounds = { records: 1_250_000, octets: 128 * 2 ** 20 };
+
+/** Memory, in octets, that a record takes while it is worked on, beside its own octets. */
+const OCTETS_A_RECORD = 1_000;
+
+/** How often a record's octets are held: as read, to be written, for the journal. */
+const COPIES = 2;
+
+/** What a JSON body becomes takes so many times its octets. */
+const JSON_FACTOR = 20;
+
+/** A batch of more JSON is not previewed: it would take more memory than there is beside everything else. */
+export const MOST_BATCH_SHOWN_OCTETS = 8 * 2 ** 20;
+
+/** What takes less waits for nobody and is not counted. */
+const SMALL_OCTETS = 2 * 2 ** 20;
+
+/** What takes more counts as a zone file in work. */
+const LARGE_OCTETS = 16 * 2 ** 20;
+
+/** What all that is worked on at the same time may take; what takes more by itself goes alone. */
+const BUDGET_OCTETS = 96 * 2 ** 20;
+
+/** Octets of memory that a zone file takes while it is worked on, judged by what it expands to. */
+export function weightOfFile(text: string, { records, octets }: ZoneFileSize): number {
+  return text.length + records * OCTETS_A_RECORD + octets.most * COPIES;
+}
+
+/** Octets of memory that a batch takes. */
+export function weightOfJson(bodyOctets: number): number {
+  return bodyOctets * JSON_FACTOR;
+}
+
+/** Octets of memory that so much of a zone's history takes. */
+export function weightOfHistory(octets: number): number {
+  return octets * COPIES + (octets / LEAST_RECORD_OCTETS) * OCTETS_A_RECORD;
+}
+
+/** Octets of memory that a page of a zone's history takes while it is read: the database sends it as hexadecimal text. */
+export function weightOfPage(octets: number): number {
+  return octets * 3;
+}
+
+/** A record on the wire with hardly any name or data. */
+const LEAST_RECORD_OCTETS = 24;
+
+/** Octets of memory that a whole zone takes as it is. */
+export function weightOfZone({ records, octets }: { readonly records: number; readonly octets: number }): number {
+  return records * OCTETS_A_RECORD + octets * COPIES;
+}
+
+/** Who works, and how much of it may be under way or wait at a time. */
+export interface Worker {
+  readonly key: string;
+  readonly mostLarge: number;
+  /** Made when it is too much. */
+  readonly tooMuch: () => Refusal;
+}
+
+interface Waiting {
+  readonly weight: number;
+  readonly proceed: () => void;
+}
+
+/**
+ * Lets work in whose memory matters: small work at once, of the rest as much at a time as there is memory for. Callers
+ * take turns, so that one's queue holds up nobody else's work for longer than what is under way takes.
+ */
+export class LargeWork {
+  readonly #budget: number;
+  #used = 0;
+  /** By caller, in the order of their next turn. */
+  readonly #queues = new Map<string, Waiting[]>();
+  /** Large works of each caller, those that wait included. */
+  readonly #large = new Map<string, number>();
+
+  constructor(budgetOctets: number = BUDGET_OCTETS) {
+    this.#budget = budgetOctets;
+  }
+
+  /** Waits for a place. @returns frees it, once; refused when the caller has too much large work here already */
+  async enter({ key, mostLarge, tooMuch }: Worker, weight: number): Promise<Result<() => void, Refusal>> {
+    if (weight < SMALL_OCTETS) return ok(() => {});
+    const isLarge = weight >= LARGE_OCTETS;
+    const large = this.#large.get(key) ?? 0;
+    if (isLarge && large >= mostLarge) return refuse(tooMuch());
+    if (isLarge) this.#large.set(key, large + 1);
+    const share = Math.min(weight, this.#budget);
+    if (this.#queues.size > 0 || !this.#hasRoom(share)) await this.#wait(key, share);
+    else this.#used += share;
+    return ok(() => {
+      this.#used -= share;
+      if (isLarge) this.#countDown(key);
+      this.#letIn();
+    });
+  }
+
+  /** Does work in a place of its own. */
+  async run<T>(worker: Worker, weight: number, work: () => Promise<Result<T, Refusal>>): Promise<Result<T, Refusal>> {
+    const place = await this.enter(worker, weight);
+    if (!place.ok) return place;
+    try {
+      return await work();
+    } finally {
+      place.value();
+    }
+  }
+
+  #hasRoom(share: number): boolean {
+    return this.#used + share <= this.#budget;
+  }
+
+  #wait(key: string, weight: number): Promise<void> {
+    return new Promise((proceed) => {
+      const queue = this.#queues.get(key);
+      if (queue) queue.push({ weight, proceed });
+      else this.#queues.set(key, [{ weight, proceed }]);
+    });
+  }
+
+  /** Whose turn it is goes to the end of the line; nobody passes who needs more room than there is. */
+  #letIn(): void {
+    for (const [key, queue] of this.#queues) {
+      const { weight, proceed } = queue[0]!;
+      if (!this.#hasRoom(weight)) return;
+      this.#used += weight;
+      this.#queues.delete(key);
+      if (queue.length > 1) this.#queues.set(key, queue.slice(1));
+      proceed();
+    }
+  }
+
+  #countDown(key: string): void {
+    const left = (this.#large.get(key) ?? 1) - 1;
+    if (left === 0) this.#large.delete(key);
+    else this.#large.set(key, left);
+  }
+}

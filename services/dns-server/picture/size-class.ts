@@ -1,0 +1,21 @@
+/** Blocks up to this many octets have a size class for each multiple of 8. */
+const SMALL_OCTETS = 512;
+const SMALL_CLASSES = SMALL_OCTETS / 8;
+/** Larger blocks are rounded up to an eighth of a power of two: at most 12.5 % waste. */
+const LARGE_STEPS = 8;
+
+/** The smallest class whose blocks have at least so many octets. */
+export function sizeClass(octets: number): number {
+  if (octets <= SMALL_OCTETS) return Math.max(0, Math.ceil(octets / 8) - 1);
+  const exponent = 31 - Math.clz32(octets - 1);
+  const step = Math.floor((octets - 1 - 2 ** exponent) / (2 ** exponent / LARGE_STEPS));
+  return SMALL_CLASSES + (exponent - Math.log2(SMALL_OCTETS)) * LARGE_STEPS + step;
+}
+
+/** Octets of a block of a class. */
+export function classSize(index: number): number {
+  if (index < SMALL_CLASSES) return (index + 1) * 8;
+  const exponent = Math.log2(SMALL_OCTETS) + Math.floor((index - SMALL_CLASSES) / LARGE_STEPS);
+  const step = (index - SMALL_CLASSES) % LARGE_STEPS;
+  return 2 ** exponent + (step + 1) * (2 ** exponent / LARGE_STEPS);
+}

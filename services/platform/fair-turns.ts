@@ -1,0 +1,76 @@
+/** How much is done at once. */
+export interface TurnLimits {
+  /** Of everybody together. */
+  readonly atOnce: number;
+  /** Of one client. */
+  readonly perClient: number;
+}
+
+/**
+ * Lets clients do heavy work side by side: a few at once, one client only so much of it, and those who wait are taken in
+ * turn by client, so that a client with a hundred pieces of work holds up another's first by one piece at most.
+ */
+export class FairTurns {
+  readonly #limits: TurnLimits;
+  /** Work under way, by client. */
+  readonly #running = new Map<string, number>();
+  /** Those who wait, by client; the client that was served last stands last. */
+  readonly #waiting = new Map<string, (() => void)[]>();
+  #total = 0;
+
+  constructor(limits: TurnLimits) {
+    this.#limits = limits;
+  }
+
+  /** Pieces of work that wait for this client's turn. */
+  waitingOf(client: string): number {
+    return this.#waiting.get(client)?.length ?? 0;
+  }
+
+  /** Does the work when it is the client's turn. @returns what the work does */
+  async run<T>(client: string, work: () => Promise<T>): Promise<T> {
+    if (!this.#hasRoom(client) || this.#waiting.has(client)) await this.#wait(client);
+    else this.#begin(client);
+    try {
+      return await work();
+    } finally {
+      this.#end(client);
+      this.#admit();
+    }
+  }
+
+  #hasRoom(client: string): boolean {
+    return this.#total < this.#limits.atOnce && (this.#running.get(client) ?? 0) < this.#limits.perClient;
+  }
+
+  #wait(client: string): Promise<void> {
+    return new Promise((resolve) => {
+      const others = this.#waiting.get(client);
+      if (others) others.push(resolve);
+      else this.#waiting.set(client, [resolve]);
+    });
+  }
+
+  #admit(): void {
+    for (const [client, waiting] of [...this.#waiting]) {
+      if (!this.#hasRoom(client)) continue;
+      const next = waiting.shift()!;
+      this.#waiting.delete(client);
+      if (waiting.length > 0) this.#waiting.set(client, waiting);
+      this.#begin(client);
+      next();
+    }
+  }
+
+  #begin(client: string): void {
+    this.#total += 1;
+    this.#running.set(client, (this.#running.get(client) ?? 0) + 1);
+  }
+
+  #end(client: string): void {
+    this.#total -= 1;
+    const left = this.#running.get(client)! - 1;
+    if (left === 0) this.#running.delete(client);
+    else this.#running.set(client, left);
+  }
+}

@@ -1,0 +1,67 @@
+import type { IncomingMessage } from "node:http";
+import type { Refusal } from "../../core/refusal.ts";
+import { type Result, refuse } from "../../core/result.ts";
+import { FairTurns, type TurnLimits } from "../fair-turns.ts";
+
+/** A body above this takes long to read, to judge and to store, and memory meanwhile. */
+const HEAVY_OCTETS = 64 * 1024;
+
+/** How many large requests there may be at a time. */
+export interface HeavyLimits {
+  /** Whose bodies are being read or worked on: what a client sends slowly holds up none but its own. */
+  readonly held: TurnLimits;
+  /** That are judged and carried out; as many as are held where the operations have limits of their own. */
+  readonly working?: TurnLimits;
+}
+
+const DEFAULT_LIMITS: HeavyLimits = { held: { atOnce: 12, perClient: 6 } };
+
+/** More of one client's do not wait: their bodies are not read. */
+const MOST_WAITING = 100;
+const RETRY_AFTER_SECONDS = 5;
+
+/**
+ * Large requests in turn by caller, a few at a time, so that those of one caller take neither the memory of the process
+ * nor the time of everybody else. Small ones pass by.
+ */
+export class HeavyRequests {
+  readonly #held: FairTurns;
+  readonly #working: FairTurns;
+
+  constructor({ held, working = held }: HeavyLimits = DEFAULT_LIMITS) {
+    this.#held = new FairTurns(held);
+    this.#working = new FairTurns(working);
+  }
+
+  /**
+   * @param read reads the body; its time is the client's
+   * @param work does what is asked with the body; its time is ours
+   */
+  async run<Body, T>(
+    client: string,
+    request: IncomingMessage,
+    read: () => Promise<Result<Body, Refusal>>,
+    work: (body: Body) => Promise<Result<T, Refusal>>,
+  ): Promise<Result<T, Refusal>> {
+    if (!isHeavyRequest(request)) return readThen(read, work);
+    if (this.#held.waitingOf(client) >= MOST_WAITING) {
+      return refuse({ kind: "rate-limited", retryAfterSeconds: RETRY_AFTER_SECONDS });
+    }
+    // A body stays in memory until its work is done.
+    return this.#held.run(client, () => readThen(read, (body) => this.#working.run(client, () => work(body))));
+  }
+}
+
+async function readThen<Body, T>(
+  read: () => Promise<Result<Body, Refusal>>,
+  work: (body: Body) => Promise<Result<T, Refusal>>,
+): Promise<Result<T, Refusal>> {
+  const body = await read();
+  return body.ok ? work(body.value) : body;
+}
+
+/** What has no length, or is compressed, may come to anything. */
+function isHeavyRequest({ headers }: IncomingMessage): boolean {
+  const isUnknown = headers["transfer-encoding"] !== undefined || headers["content-encoding"] !== undefined;
+  return isUnknown || Number(headers["content-length"] ?? 0) > HEAVY_OCTETS;
+}

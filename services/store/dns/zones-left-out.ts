@@ -1,0 +1,101 @@
+import { type Db, queryRows } from "../../platform/db.ts";
+
+/** A server that has said nothing for so long is not believed any more. */
+const BELIEVED_SECONDS = 120;
+
+/** What a zone is on those servers that have no memory for it: all SERVFAIL on one of them, or at least outdated. */
+export type LeftOut = "withheld" | "outdated";
+
+/** The `LeftOut` of the zone `z`, null where all servers answer for it as it is, as SQL. */
+export const LEFT_OUT = `(select case when bool_or(l.served_version is null) then 'withheld'
+    when count(*) > 0 then 'outdated' end
+  from zones_left_out l where l.zone_id = z.id and l.seen > now() - make_interval(secs => ${BELIEVED_SECONDS}))`;
+
+/** A zone that a server has no memory for, as it reports it. */
+export interface LeftOutReport {
+  readonly zoneId: number;
+  /** The version that it answers meanwhile; null where all of the zone is SERVFAIL. */
+  readonly servedVersion: number | null;
+  readonly since: Date;
+  /** Octets that the zone had taken when there was no room for more. */
+  readonly takenOctets: number;
+}
+
+/** Puts what a node says in the place of what it said before. */
+export async function reportLeftOut(db: Db, node: string, zones: readonly LeftOutReport[]): Promise<void> {
+  await queryRows(
+    db,
+    `with gone as (
+       delete from zones_left_out where node = ? and zone_id <> all (?::bigint[])
+     )
+     insert into zones_left_out (node, zone_id, served_version, since, taken_octets)
+     select ?, * from unnest(?::bigint[], ?::bigint[], ?::timestamptz[], ?::bigint[])
+     on conflict (node, zone_id) do update set served_version = excluded.served_version, since = excluded.since,
+       taken_octets = excluded.taken_octets, seen = now()`,
+    [
+      node,
+      zones.map(({ zoneId }) => zoneId),
+      node,
+      zones.map(({ zoneId }) => zoneId),
+      zones.map(({ servedVersion }) => servedVersion),
+      zones.map(({ since }) => since.toISOString()),
+      zones.map(({ takenOctets }) => takenOctets),
+    ],
+  );
+}
+
+/** A server that stops says nothing any more. */
+export async function removeLeftOut(db: Db, node: string): Promise<void> {
+  await queryRows(db, "delete from zones_left_out where node = ?", [node]);
+}
+
+/** On how many servers a zone does not fit: all of it, or its latest version. */
+export interface LeftOutCounts {
+  readonly withheld: number;
+  readonly outdated: number;
+}
+
+export async function countLeftOut(db: Db, zoneId: number): Promise<LeftOutCounts> {
+  const [row] = await queryRows<LeftOutCounts>(
+    db,
+    `select count(*) filter (where served_version is null)::int as withheld,
+            count(*) filter (where served_version is not null)::int as outdated
+       from zones_left_out where zone_id = ? and seen > now() - make_interval(secs => ?)`,
+    [zoneId, BELIEVED_SECONDS],
+  );
+  return row!;
+}
+
+/** The sentences that tell a zone's owner; empty where the zone is answered everywhere as it ought to be. */
+export async function leftOutWarnings(db: Db, zoneId: number): Promise<string[]> {
+  const { withheld, outdated } = await countLeftOut(db, zoneId);
+  return [
+    ...(withheld > 0 ? [`the zone is not published on ${serversOf(withheld)}: it does not fit into their memory`] : []),
+    ...(outdated > 0
+      ? [`the zone is published as it was on ${serversOf(outdated)}: its latest version does not fit into their memory`]
+      : []),
+  ];
+}
+
+function serversOf(count: number): string {
+  return count === 1 ? "1 name server" : `${count} name servers`;
+}
+
+/** A zone that does not fit, as an operator reads of it. */
+export interface LeftOutZoneStatus {
+  readonly node: string;
+  readonly zone: string;
+  readonly outdated: boolean;
+  readonly takenOctets: number;
+}
+
+/** What all servers report, the zones that need most first. */
+export async function listLeftOut(db: Db, limit: number): Promise<LeftOutZoneStatus[]> {
+  return queryRows<LeftOutZoneStatus>(
+    db,
+    `select l.node, z.name as zone, l.served_version is not null as outdated, l.taken_octets as "takenOctets"
+       from zones_left_out l join zones z on z.id = l.zone_id
+      where l.seen > now() - make_interval(secs => ?) order by l.taken_octets desc, l.node, z.name limit ?`,
+    [BELIEVED_SECONDS, limit],
+  );
+}

@@ -1,0 +1,195 @@
+import { describe, expect, it } from "vitest";
+import { parseDomainName } from "../../services/core/dns/name.ts";
+import { TYPE } from "../../services/core/dns/rr-types.ts";
+import { PictureFullError, PictureMemory } from "../../services/dns-server/picture/memory.ts";
+import { PictureReader } from "../../services/dns-server/picture/reader.ts";
+import type { PictureRecord } from "../../services/dns-server/picture/stored-rrset.ts";
+import { PictureWriter } from "../../services/dns-server/picture/writer.ts";
+import { findBookErrors } from "../support/picture-books.ts";
+import { fc } from "../support/property.ts";
+import { ask } from "../unit/dns-server/ask.ts";
+import { pipelineOn } from "../unit/dns-server/test-picture.ts";
+
+const OCTETS = 768 * 1024;
+const STEPS = 4_000;
+/** A parent and its children among them. */
+const APEXES = ["test", "a.test", "b.test", "x.a.test", "example.org", "c.test", "d.test", "e.test"];
+const KINDS = ["plain", "nsec", "nsec3"] as const;
+type Kind = (typeof KINDS)[number];
+
+const wireOf = (text: string): Uint8Array => {
+  const name = parseDomainName(text);
+  if (!name.ok) throw new Error(name.error.message);
+  return name.value.wire;
+};
+const record = (type: number, rdata: ArrayLike<number>): PictureRecord => ({
+  type,
+  ttl: 60,
+  rdata: Uint8Array.from(rdata),
+});
+/** RFC 4034 §3.1: what covers a type, its signature a few octets that nobody checks. */
+const signature = (covered: number) => record(TYPE.RRSIG, [covered >> 8, covered & 255, ...new Array(30).fill(1)]);
+
+function apexRecords(kind: Kind, serial: number): PictureRecord[] {
+  const numbers = [serial >> 8, serial & 255].concat(new Array(16).fill(1));
+  const soa = record(TYPE.SOA, [...wireOf("ns.test"), ...wireOf("h.test"), 0, 0, ...numbers]);
+  if (kind === "plain") return [soa];
+  const chain =
+    kind === "nsec" ? record(TYPE.NSEC, [...wireOf("z.test"), 0, 1, 64]) : record(TYPE.NSEC3PARAM, [1, 0, 0, 1, 1, 7]);
+  return [soa, record(TYPE.DNSKEY, [1, 1, 3, 13, 9, 9]), signature(TYPE.SOA), chain];
+}
+
+/** Some records of a name, of a length that differs. */
+function contentOf(kind: Kind, seed: number): PictureRecord[] {
+  const address = record(TYPE.A, [192, 0, 2, seed & 255]);
+  const text = record(TYPE.TXT, [200, ...new Array(200).fill(65 + (seed % 26))]);
+  const records = seed % 3 === 0 ? new Array<PictureRecord>(1 + (seed % 11)).fill(text) : [address];
+  if (kind === "plain") return records;
+  const next = kind === "nsec" ? record(TYPE.NSEC, [...wireOf("z.test"), 0, 1, 64]) : undefined;
+  return [...records, signature(records[0]!.type), ...(next ? [next] : [])];
+}
+
+function nsec3Of(seed: number): PictureRecord[] {
+  return [record(TYPE.NSEC3, [1, 0, 0, 1, 1, 7, 20, ...new Array(20).fill(seed & 255)]), signature(TYPE.NSEC3)];
+}
+
+/** Two pictures that are told the same, of which one has hardly any room; it may refuse a step, and then the other is spared it. */
+class Pair {
+  readonly tight = new PictureWriter(PictureMemory.create(OCTETS));
+  readonly roomy = new PictureWriter();
+  readonly kinds = new Map<string, Kind>();
+  refusals = 0;
+
+  constructor() {
+    this.tight.setReady();
+    this.roomy.setReady();
+  }
+
+  /** Does a step to the one with hardly any room, then to the other, or to neither. */
+  step(apex: string, work: (writer: PictureWriter) => number): boolean {
+    const before = this.tight.publishedZone(wireOf(apex));
+    let zone = 0;
+    const attempt = (writer: PictureWriter) => {
+      zone = 0;
+      zone = work(writer);
+    };
+    try {
+      attempt(this.tight);
+    } catch (error) {
+      if (!(error instanceof PictureFullError)) throw error;
+      this.refusals += 1;
+      expect(this.tight.publishedZone(wireOf(apex))).toBe(before);
+      return false;
+    }
+    attempt(this.roomy);
+    return zone !== -1;
+  }
+
+  load(apex: string, kind: Kind, names: readonly string[], seed: number): void {
+    const done = this.step(apex, (writer) => {
+      const zone = writer.createZone({ apex: wireOf(apex), negativeTtlSeconds: 60 });
+      try {
+        writer.setName(zone, wireOf(apex), apexRecords(kind, seed));
+        names.forEach((name, index) => {
+          writer.setName(zone, wireOf(`${name}.${apex}`), contentOf(kind, seed + index));
+          if (kind === "nsec3") writer.setName(zone, wireOf(`${hashLike(seed + index)}.${apex}`), nsec3Of(index));
+        });
+        writer.publishZone(zone);
+      } catch (error) {
+        writer.discardZone(zone);
+        throw error;
+      }
+      return zone;
+    });
+    if (done) this.kinds.set(apex, kind);
+  }
+
+  change(apex: string, names: readonly string[], seed: number): void {
+    const kind = this.kinds.get(apex);
+    if (kind === undefined) return;
+    this.step(apex, (writer) => {
+      const zone = writer.publishedZone(wireOf(apex));
+      try {
+        names.forEach((name, index) => {
+          const isGone = (seed + index) % 3 === 0;
+          writer.setName(zone, wireOf(`${name}.${apex}`), isGone ? [] : contentOf(kind, seed + index));
+          const hashed = `${hashLike(seed + index)}.${apex}`;
+          if (kind === "nsec3") writer.setName(zone, wireOf(hashed), isGone ? [] : nsec3Of(index));
+        });
+        if (seed % 4 !== 0) writer.setName(zone, wireOf(apex), apexRecords(kind, seed));
+        writer.publishZone(zone);
+      } catch (error) {
+        writer.discardZone(zone);
+        throw error;
+      }
+      return zone;
+    });
+  }
+
+  withhold(apex: string): void {
+    for (const writer of [this.tight, this.roomy]) {
+      writer.withholdZone({ apex: wireOf(apex), negativeTtlSeconds: 60 });
+    }
+    this.kinds.delete(apex);
+  }
+
+  withdraw(apex: string): void {
+    for (const writer of [this.tight, this.roomy]) writer.withdrawZone(wireOf(apex));
+    this.kinds.delete(apex);
+  }
+}
+
+/** The first label of an NSEC3's owner. */
+function hashLike(seed: number): string {
+  return (seed % 4_096).toString(32).padStart(32, "0");
+}
+
+describe("a picture with hardly any room", () => {
+  it("keeps its books, and answers like one with room enough", { timeout: 300_000 }, () => {
+    const random = fc.sample(fc.nat(0x7fffffff), STEPS * 4);
+    const pair = new Pair();
+    const [onTight, onRoomy] = [pipelineOn(pair.tight), pipelineOn(pair.roomy)];
+    const straggler = new PictureReader(pair.tight.memory, 1);
+    let loads = 0;
+    for (let step = 0; step < STEPS; step += 1) {
+      const [what, which, seed, size] = random.slice(step * 4, step * 4 + 4) as [number, number, number, number];
+      const apex = APEXES[which % APEXES.length]!;
+      const names = namesFrom(seed, what % 10 < 3 ? 1 + (size % 900) : 1 + (size % 12));
+      if (what % 10 < 3) pair.load(apex, KINDS[seed % 3]!, names, seed % 10_000);
+      else if (what % 10 < 8) pair.change(apex, names, seed % 10_000);
+      else if (what % 10 < 9) pair.withdraw(apex);
+      else if (size % 4 === 0) pair.withhold(apex);
+      loads += what % 10 < 3 ? 1 : 0;
+      if (size % 7 === 0) straggler.enter();
+      if (size % 7 < 4) straggler.leave();
+      pair.tight.collect(seed % 500);
+      pair.roomy.collect();
+      for (const name of [apex, `${names[0]}.${apex}`, `nothing.${apex}`, `${names.at(-1)}.${APEXES[0]}`]) {
+        const expected = ask(onRoomy, name, "A")!.octets;
+        expect(ask(onTight, name, "A")!.octets, `step ${step}: ${name}`).toEqual(expected);
+      }
+      if (step % 20 === 19) {
+        straggler.leave();
+        expect(findBookErrors(pair.tight), `step ${step}`).toEqual([]);
+      }
+    }
+    // Else it was no test: some were refused, and most were not.
+    expect(pair.refusals).toBeGreaterThan(STEPS / 100);
+    expect(loads - pair.refusals).toBeGreaterThan(STEPS / 20);
+    for (const apex of APEXES) pair.withdraw(apex);
+    expect(findBookErrors(pair.tight)).toEqual([]);
+    const empty = pair.tight.usedOctets;
+    // All that was there comes out as room for one large zone.
+    pair.load("large.test", "plain", namesFrom(1, 500), 3);
+    expect(pair.kinds.has("large.test")).toBe(true);
+    expect(empty).toBeLessThan(OCTETS / 2);
+  });
+});
+
+function namesFrom(seed: number, count: number): string[] {
+  return Array.from({ length: count }, (_, index) => {
+    const number = (seed + index * 7) % 2_000;
+    if (number % 10 === 0) return `*.w${number % 50}`;
+    return number % 4 === 0 ? `n${number}.deep.er.d${number % 30}` : `n${number}`;
+  });
+}

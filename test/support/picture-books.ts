@@ -1,0 +1,88 @@
+import {
+  APEX_TAIL,
+  DENIAL,
+  FLAG,
+  HEADER,
+  INDEX,
+  NODE,
+  NODE_SHARD_BITS,
+  NSEC3_PARAMETERS,
+  TABLE,
+  TOMBSTONE,
+  ZONE,
+  ZONE_SHARD_BITS,
+} from "../../services/dns-server/picture/layout.ts";
+import type { PictureWriter } from "../../services/dns-server/picture/writer.ts";
+
+const INDEX_BLOCK_OCTETS = (INDEX.ENTRIES + INDEX.ENTRY_WORDS) * 4;
+
+/**
+ * Checks the books of a picture in which nothing is under way and that no reader is in: every block is of exactly one
+ * thing or free, every node is found by its table, and the octets in use are those of the blocks that are reached.
+ * @returns what is wrong; empty where nothing is
+ */
+export function findBookErrors(writer: PictureWriter): string[] {
+  while (writer.collect());
+  const { words } = writer.memory;
+  const errors: string[] = [];
+  const blocks: { readonly from: number; readonly to: number; readonly what: string }[] = [];
+  let reached = writer.spareOctets;
+  const own = (from: number, octets: number, what: string) => {
+    reached += octets;
+    blocks.push({ from, to: from + octets, what });
+  };
+  const at = (reference: number, field: number) => words[(reference >> 2) + field]!;
+
+  const listed = new Set<number>();
+  for (const zone of entriesOf(HEADER.ZONE_SHARDS, ZONE_SHARD_BITS)) {
+    own(zone, at(zone, ZONE.SIZE), "zone");
+    const denial = at(zone, ZONE.DENIAL);
+    if (denial > DENIAL.NSEC) own(denial, at(denial, NSEC3_PARAMETERS.SIZE), "parameters");
+    const apex = at(zone, ZONE.APEX_NODE);
+    let octets = 0;
+    for (let node = at(zone, ZONE.FIRST_NODE); node !== 0; node = at(node, NODE.NEXT)) {
+      own(node, at(node, NODE.SIZE), "node");
+      octets += at(node, NODE.SIZE);
+      if (node !== apex && (at(node, NODE.FLAGS) & FLAG.NSEC3) === 0) listed.add(node);
+    }
+    if (octets !== writer.octetsOf(zone)) errors.push(`a zone has ${octets} octets, not ${writer.octetsOf(zone)}`);
+    ownIndex(words[((apex + at(apex, NODE.SIZE)) >> 2) - APEX_TAIL.INDEX]!);
+  }
+  for (const node of entriesOf(HEADER.NODE_SHARDS, NODE_SHARD_BITS)) {
+    if (!listed.delete(node)) errors.push(`the table has ${node}, which is in no zone's list`);
+  }
+  if (listed.size > 0) errors.push(`${listed.size} nodes are in no table`);
+  if (writer.waitingOctets !== 0) errors.push(`${writer.waitingOctets} octets still wait`);
+  if (reached !== writer.usedOctets) errors.push(`${reached} octets are reached, and ${writer.usedOctets} in use`);
+  for (const { reference, octets } of writer.freeBlocks()) {
+    blocks.push({ from: reference, to: reference + octets, what: "free block" });
+  }
+  blocks.sort((a, b) => a.from - b.from);
+  for (let index = 1; index < blocks.length; index += 1) {
+    const [before, next] = [blocks[index - 1]!, blocks[index]!];
+    if (before.to > next.from) errors.push(`a ${before.what} lies across a ${next.what} at ${next.from}`);
+  }
+  return errors;
+
+  function entriesOf(shards: number, bits: number): number[] {
+    const entries: number[] = [];
+    for (let shard = 0; shard < 1 << bits; shard += 1) {
+      const table = words[shards + shard]!;
+      own(table, at(table, TABLE.SIZE), "shard");
+      for (let slot = 0; slot <= at(table, TABLE.MASK); slot += 1) {
+        const entry = at(table, TABLE.SLOTS + slot * TABLE.SLOT_WORDS);
+        if (entry > TOMBSTONE) entries.push(entry);
+      }
+    }
+    return entries;
+  }
+
+  function ownIndex(block: number): void {
+    if (block === 0) return;
+    own(block, INDEX_BLOCK_OCTETS, "index block");
+    const countAndLevel = at(block, INDEX.COUNT_AND_LEVEL);
+    if (countAndLevel >>> 16 === 0) return;
+    for (let index = 0; index < (countAndLevel & 0xffff); index += 1)
+      ownIndex(at(block, INDEX.ENTRIES + index * 2 + 1));
+  }
+}

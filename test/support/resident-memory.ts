@@ -1,0 +1,16 @@
+import { readFileSync } from "node:fs";
+
+/** Resident memory of a supervisor and each of its services, in octets, by name; the database has a memory of its own. */
+export function residentMemory(supervisor: number): Record<string, number> {
+  const children = readFileSync(`/proc/${supervisor}/task/${supervisor}/children`, "utf8").trim().split(" ");
+  const services = children.flatMap((id) => {
+    const [, name] = /service-process\.js\0([^\0]+)/.exec(readFileSync(`/proc/${id}/cmdline`, "utf8")) ?? [];
+    return name === undefined ? [] : [[name, residentOctets(id)] as const];
+  });
+  return Object.fromEntries([["supervisor", residentOctets(String(supervisor))], ...services]);
+}
+
+function residentOctets(id: string): number {
+  const [, kilobytes = "0"] = /^VmRSS:\s+(\d+)/m.exec(readFileSync(`/proc/${id}/status`, "utf8")) ?? [];
+  return Number(kilobytes) * 1024;
+}

@@ -1,0 +1,59 @@
+import { describe, expect, test } from "vitest";
+import { FairTurns } from "../../../services/platform/fair-turns.ts";
+
+/** Work that ends when it is told to; tells the order in which it was begun. */
+function bench(turns: FairTurns) {
+  const begun: string[] = [];
+  const ends = new Map<string, () => void>();
+  const done: Promise<string>[] = [];
+  return {
+    begun,
+    done,
+    ask: (client: string, name: string) => {
+      const work = () => {
+        begun.push(name);
+        return new Promise<string>((resolve) => ends.set(name, () => resolve(name)));
+      };
+      done.push(turns.run(client, work));
+    },
+    end: async (name: string) => {
+      ends.get(name)!();
+      await new Promise((resolve) => setImmediate(resolve));
+    },
+  };
+}
+
+describe("FairTurns", () => {
+  test("one client has its share, and those who wait are taken in turn by client", async () => {
+    const { ask, begun, end } = bench(new FairTurns({ atOnce: 2, perClient: 1 }));
+    for (const name of ["a1", "a2", "a3"]) ask("a", name);
+    ask("b", "b1");
+    ask("b", "b2");
+    ask("c", "c1");
+    expect(begun).toEqual(["a1", "b1"]);
+    await end("a1");
+    expect(begun).toEqual(["a1", "b1", "a2"]);
+    await end("a2");
+    expect(begun).toEqual(["a1", "b1", "a2", "c1"]);
+    await end("b1");
+    expect(begun.at(-1)).toBe("b2");
+    await end("c1");
+    expect(begun.at(-1)).toBe("a3");
+  });
+
+  test("work that fails gives its turn back, and is the caller's to hear of", async () => {
+    const turns = new FairTurns({ atOnce: 1, perClient: 1 });
+    await expect(turns.run("a", () => Promise.reject(new Error("broken")))).rejects.toThrow("broken");
+    expect(await turns.run("b", async () => 1)).toBe(1);
+    expect(turns.waitingOf("a")).toBe(0);
+  });
+
+  test("it tells how many wait", async () => {
+    const turns = new FairTurns({ atOnce: 1, perClient: 1 });
+    const { ask, end } = bench(turns);
+    for (const name of ["a1", "a2", "a3"]) ask("a", name);
+    expect(turns.waitingOf("a")).toBe(2);
+    await end("a1");
+    expect(turns.waitingOf("a")).toBe(1);
+  });
+});

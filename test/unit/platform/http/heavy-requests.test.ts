@@ -1,0 +1,80 @@
+import type { IncomingMessage } from "node:http";
+import { expect, test } from "vitest";
+import { ok } from "../../../../services/core/result.ts";
+import { HeavyRequests } from "../../../../services/platform/http/heavy-requests.ts";
+
+const LARGE = { "content-length": "1000000" };
+const requestOf = (headers: Record<string, string>) => ({ headers }) as unknown as IncomingMessage;
+
+/** Work that ends when it is told to. */
+function bench(heavy: HeavyRequests) {
+  const read: string[] = [];
+  const begun: string[] = [];
+  const ends = new Map<string, () => void>();
+  return {
+    read,
+    begun,
+    ask: (client: string, name: string, headers: Record<string, string> = LARGE) =>
+      heavy.run(
+        client,
+        requestOf(headers),
+        async () => {
+          read.push(name);
+          return ok(name);
+        },
+        async () => {
+          begun.push(name);
+          await new Promise<void>((resolve) => ends.set(name, resolve));
+          return ok(name);
+        },
+      ),
+    settle: () => new Promise((resolve) => setImmediate(resolve)),
+    end: async (name: string) => {
+      ends.get(name)!();
+      await new Promise((resolve) => setImmediate(resolve));
+    },
+  };
+}
+
+const LIMITS = { held: { atOnce: 4, perClient: 2 }, working: { atOnce: 2, perClient: 1 } };
+
+test("one client's large requests are worked on one after the other, and no more of their bodies are read", async () => {
+  const { ask, read, begun, settle, end } = bench(new HeavyRequests(LIMITS));
+  for (const name of ["a1", "a2", "a3"]) void ask("a", name);
+  void ask("b", "b1");
+  await settle();
+  expect(read).toEqual(["a1", "a2", "b1"]);
+  expect(begun).toEqual(["a1", "b1"]);
+  await end("a1");
+  expect(begun).toEqual(["a1", "b1", "a2"]);
+  await settle();
+  expect(read).toEqual(["a1", "a2", "b1", "a3"]);
+});
+
+test.each([
+  ["a small one", { "content-length": "100" }],
+  ["one without a body", {}],
+])("%s passes by", async (_, headers) => {
+  const { ask, begun, settle } = bench(new HeavyRequests(LIMITS));
+  for (const name of ["large 1", "large 2", "large 3"]) void ask("a", name);
+  void ask("a", "small", headers as Record<string, string>);
+  await settle();
+  expect(begun).toContain("small");
+});
+
+test.each([
+  ["has no length", { "transfer-encoding": "chunked" }],
+  ["is compressed", { "content-length": "100", "content-encoding": "gzip" }],
+])("what %s may come to anything", async (_, headers) => {
+  const { ask, begun, settle } = bench(new HeavyRequests(LIMITS));
+  void ask("a", "first");
+  void ask("a", "second", headers as Record<string, string>);
+  await settle();
+  expect(begun).toEqual(["first"]);
+});
+
+test("a client that has a hundred waiting is told to come again", async () => {
+  const { ask } = bench(new HeavyRequests(LIMITS));
+  const asked = Array.from({ length: 103 }, (_, index) => ask("a", `a${index}`));
+  expect(await asked.at(-1)).toEqual({ ok: false, error: { kind: "rate-limited", retryAfterSeconds: 5 } });
+});
