@@ -338,14 +338,16 @@ export class ZonePublisher {
     else writer.collect(COLLECT_NODES);
   }
 
-  /** All of a zone is SERVFAIL from now on. */
+  /** All of a zone is SERVFAIL from now on: even for that there is room only after what was given up is taken apart. */
   #withhold(zone: ZoneState): void {
-    try {
-      this.#writer.withholdZone(pictureZoneOf(zone));
-    } catch (error) {
-      if (!(error instanceof PictureFullError)) throw error;
-      this.#tell("zone-not-withheld", "error", zone);
-    }
+    do {
+      try {
+        return this.#writer.withholdZone(pictureZoneOf(zone));
+      } catch (error) {
+        if (!(error instanceof PictureFullError)) throw error;
+      }
+    } while (this.#writer.collect(COLLECT_NODES));
+    this.#tell("zone-not-withheld", "error", zone);
   }
 
   /** Takes larger zones out again for smaller ones that came after them. */
