@@ -1,12 +1,9 @@
 /** `attack.js TARGET SECONDS WHO`: everybody's worst at once, for so long; prints how often each was tried and what came of it. */
-import { setPriority } from "node:os";
 import { attackAsCompany } from "./company.ts";
 import { attackAsInstance } from "./instance.ts";
 import { attackAsStranger } from "./strangers.ts";
 import { Tally, type Target } from "./target.ts";
 
-// These are other people's machines: their work is not to be measured as ours.
-setPriority(19);
 const target: Target = JSON.parse(process.argv[2]!);
 const run = { tally: new Tally(), until: Date.now() + Number(process.argv[3]) * 1000 };
 const who = process.argv[4]!.split(",");

@@ -2,8 +2,8 @@ import { call, outcomeOf } from "./http-call.ts";
 import { repeat, sourceAddress, type Tally, type Target } from "./target.ts";
 
 const NETWORK = 11;
-/** 1.8 KB of text that stand for as many records as a file may have. */
-const BOMB = `$TTL 60\n${Array.from({ length: 40 }, (_, line) => `$GENERATE 1-31250 h${line}-$ A 192.0.2.1`).join("\n")}\n`;
+/** A few octets that stand for as many records as a file may make. */
+const BOMB = `$TTL 60\n@ NS ns.attack.test.\n${Array.from({ length: 2 }, (_, line) => `$GENERATE 1-32500 h${line}-$ A 192.0.2.1`).join("\n")}\n`;
 const ZONES = 17;
 
 /** What a company does with its own key to everybody else. */
@@ -16,7 +16,10 @@ export function attackAsCompany(
     call({
       method,
       url: `${target.dnsApi}/api/v1${path}`,
-      headers: { Authorization: key, Reseller: resellerId },
+      headers: {
+        ...{ Authorization: key, Reseller: resellerId },
+        "Content-Type": typeof body === "string" ? "text/dns" : "application/json",
+      },
       from: sourceAddress(NETWORK, client),
       ...(body === undefined ? {} : { body: typeof body === "string" ? body : JSON.stringify(body) }),
     });

@@ -42,10 +42,10 @@ export function attackAsInstance(
       ),
     ),
     ...[0, 1, 2, 3].map((client) =>
-      at("contact with 2,000 fields", (turn) =>
+      at("contact with 1,000 fields", (turn) =>
         api(10 + client, "POST", "/contacto/", {
           email: `c${turn % 500}@d${client}.victims.test`,
-          campos: Array.from({ length: 2_000 }, (_, index) => ({
+          campos: Array.from({ length: 1_000 }, (_, index) => ({
             nombre: `F${turn % 50}X${index}`,
             valor: "v".repeat(100),
           })),

@@ -5,20 +5,18 @@
  * take at most twice what they take in quiet, DNS answers come within 10 ms (p99.9), and every service stays within the
  * memory of its container, and the disk within its caps.
  */
-import { execFile, execFileSync, spawn } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
-import { createRequire } from "node:module";
-import { setPriority } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { parseArgs, promisify } from "node:util";
-import { packageFolder } from "../../../services/platform/package-folder.ts";
+import { parseArgs } from "node:util";
 import { callApi } from "../../support/api-client.ts";
 import { addCampaign, dnsApiOf, mailApiOf, palomarJson, zoneBody } from "../../support/deployment.ts";
-import { residentMemory } from "../../support/resident-memory.ts";
+import { residentMemory, serviceProcesses } from "../../support/resident-memory.ts";
 import { makeDataDir, removeDataDir, startStack } from "../../support/stack.ts";
 import { percentile } from "../percentile.ts";
+import { ControlGroups, readContainers, withChildren } from "./containers.ts";
 import { changeZone, sendMail, startMailHost } from "./measures.ts";
 import type { Target } from "./target.ts";
 
@@ -44,7 +42,6 @@ const SEND_FLOOR_MS = 250;
 const MOST_ANSWER_P999_MS = 10;
 const MOST_DISK_GROWTH = 6 * 2 ** 30;
 
-const run = promisify(execFile);
 const dataDir = makeDataDir();
 const host = await startMailHost();
 const stack = await startStack(dataDir, {
@@ -52,14 +49,15 @@ const stack = await startStack(dataDir, {
   PALOMAR_LIMIT_LOOPBACK: "true",
   PALOMAR_SENDER_DOMAIN_CHECK: "false",
 });
-// Whoever measures is no part of what is measured; where it may not, it shares the processors with the attack.
-try {
-  setPriority(-10);
-} catch {
-  process.stderr.write("neighbour: without the right to go first, times include this program's own waiting\n");
-}
+const containers = readContainers();
+const groups = new ControlGroups();
+/** Those who attack are other people's machines; whoever measures is no part of what is measured. */
+const LEAST_SHARES = 2;
+const MOST_SHARES = 100_000;
 
 try {
+  share([process.pid], "measuring", MOST_SHARES);
+  shareAsContainers();
   const neighbour = await makeNeighbour();
   const target = await makeTarget();
   const quiet = await measure(neighbour, QUIET_SECONDS);
@@ -82,6 +80,7 @@ try {
   await stack.stop();
   await host.close();
   removeDataDir(dataDir);
+  groups.remove();
 }
 
 interface Measured {
@@ -175,19 +174,44 @@ function at(ms: readonly number[], percent: number): number {
 async function askEvenly(seconds: number): Promise<{ readonly answerP999Ms: number; readonly unanswered: number }> {
   const [, port] = stack.addresses.dns.split(":");
   const prober = fileURLToPath(new URL("../dns-prober.js", import.meta.url));
-  const { stdout } = await run(process.execPath, [prober, String(seconds), `www.${ZONE}`, port!]);
-  return JSON.parse(stdout)[0];
+  return JSON.parse(await runApart("prober", MOST_SHARES, [prober, String(seconds), `www.${ZONE}`, port!]))[0];
 }
 
 async function startAttack(target: Target): Promise<unknown> {
   const program = fileURLToPath(new URL("./attack.js", import.meta.url));
-  const child = spawn(process.execPath, [program, JSON.stringify(target), String(ATTACK_SECONDS), values.only], {
-    stdio: ["ignore", "pipe", "inherit"],
-  });
+  return JSON.parse(
+    await runApart("attack", LEAST_SHARES, [program, JSON.stringify(target), String(ATTACK_SECONDS), values.only]),
+  );
+}
+
+/**
+ * Runs a program beside the stack, with a share of the processors of its own.
+ * @returns what it printed
+ */
+async function runApart(name: string, cpuShares: number, args: readonly string[]): Promise<string> {
+  const child = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "inherit"] });
+  share([child.pid!], name, cpuShares);
   let printed = "";
   child.stdout.on("data", (chunk) => (printed += chunk));
   await new Promise((resolve) => child.once("close", resolve));
-  return JSON.parse(printed);
+  return printed;
+}
+
+/** The database and each service have what their containers have. */
+function shareAsContainers(): void {
+  const database = Number(readFileSync(join(dataDir, "postgres", "postmaster.pid"), "utf8").split("\n")[0]);
+  share(withChildren(database), "database", containers.database!.cpuShares);
+  for (const [name, id] of Object.entries(serviceProcesses(stack.process.pid!))) {
+    share(withChildren(id), name, containers[name]?.cpuShares ?? LEAST_SHARES);
+  }
+}
+
+function share(processIds: readonly number[], name: string, cpuShares: number): void {
+  try {
+    groups.put(processIds, name, cpuShares);
+  } catch (error) {
+    process.stderr.write(`neighbour: ${name} shares the processors like everybody else: ${(error as Error).message}\n`);
+  }
 }
 
 /** The most that each service had, seen twice a second. */
@@ -233,13 +257,12 @@ function judge({
   readonly diskGrowth: number;
 }): Verdict[] {
   const mostSendMs = Math.max(quiet.sendP95Ms * MOST_SEND_RATIO, SEND_FLOOR_MS);
-  const limits = containerMemory();
   const withinMemory = Object.entries(memory)
-    .filter(([name]) => limits[name] !== undefined)
+    .filter(([name]) => containers[name] !== undefined)
     .map(([name, octets]) => ({
       promise: `${name} within the memory of its container`,
-      seen: `${megabytes(octets)} of ${megabytes(limits[name]!)} MB`,
-      holds: octets <= limits[name]!,
+      seen: `${megabytes(octets)} of ${megabytes(containers[name]!.memoryOctets)} MB`,
+      holds: octets <= containers[name]!.memoryOctets,
     }));
   return [
     {
@@ -269,20 +292,6 @@ function judge({
     },
     ...withinMemory,
   ];
-}
-
-/** `mem_limit` of each container, in octets. */
-function containerMemory(): Record<string, number> {
-  // The YAML reader that the linter brings.
-  const { parse } = createRequire(createRequire(import.meta.url).resolve("dclint"))("yaml");
-  const { services } = parse(readFileSync(join(packageFolder, "docker-compose.yml"), "utf8"), { merge: true });
-  const entries = Object.entries(services as Record<string, { readonly mem_limit: string }>);
-  return Object.fromEntries(entries.map(([name, { mem_limit }]) => [name, octetsOf(mem_limit)]));
-}
-
-function octetsOf(limit: string): number {
-  const [, count, unit] = /^(\d+)([mg])b?$/.exec(limit)!;
-  return Number(count) * (unit === "g" ? 2 ** 30 : 2 ** 20);
 }
 
 function megabytes(octets: number): number {
