@@ -1,9 +1,17 @@
 import type { ServiceName } from "../platform/service.ts";
 
 /**
+ * The garbage of a thread for large requests is collected by that thread, at its priority: helpers would have the
+ * process's, and take the processors from everybody else's small requests.
+ */
+const COLLECTS_BY_ITSELF = "--single-threaded-gc";
+
+/**
  * How Node is to run a service's process. The DNS server's zones stream past once: a young generation that has grown for
  * them would stay that large.
  */
 export const NODE_OPTIONS_OF: { readonly [name in ServiceName]?: readonly string[] } = {
+  "mail-api": [COLLECTS_BY_ITSELF],
+  "dns-api": [COLLECTS_BY_ITSELF],
   "dns-server": ["--max-semi-space-size=4"],
 };

@@ -1,6 +1,9 @@
+import { extname } from "node:path";
+import { fileURLToPath } from "node:url";
+import { Worker } from "node:worker_threads";
 import type { KeyRing } from "../core/key-ring.ts";
 import { systemClock } from "../platform/clock.ts";
-import { type Config, environmentWith, loadConfig } from "../platform/config.ts";
+import type { Config } from "../platform/config.ts";
 import { openDb, openListenConnection } from "../platform/db.ts";
 import { Lifecycle } from "../platform/lifecycle.ts";
 import { type Logger, makeLogger } from "../platform/logger.ts";
@@ -9,7 +12,9 @@ import { makeObserve } from "../platform/observe.ts";
 import type { Addresses, ServiceName, StartService } from "../platform/service.ts";
 import { startTracing } from "../platform/tracing.ts";
 import { AddressBook } from "./address-book.ts";
+import { configWith } from "./config-with-keys.ts";
 import type { FromService, ToService } from "./service-messages.ts";
+import type { ThreadData } from "./service-thread.ts";
 
 /** Where each service starts; imported only in its own process. */
 const SERVICES: { readonly [name in ServiceName]: () => Promise<{ start: StartService }> } = {
@@ -39,7 +44,7 @@ async function runService(name: ServiceName): Promise<void> {
     const config = configWith(keys);
     const logger = makeLogger(name, config.logLevel);
     lifecycle = new Lifecycle(logger);
-    return { config, logger, lifecycle, addressBook: new AddressBook(config) };
+    return { config, keys, logger, lifecycle, addressBook: new AddressBook(config) };
   });
 
   process.on("message", async (message: ToService) => {
@@ -73,6 +78,7 @@ async function runService(name: ServiceName): Promise<void> {
 /** What a service stands on, in its own process. */
 interface Surroundings {
   readonly config: Config;
+  readonly keys: string;
   readonly logger: Logger;
   readonly lifecycle: Lifecycle;
   readonly addressBook: AddressBook;
@@ -80,7 +86,7 @@ interface Surroundings {
 
 async function startService(
   name: ServiceName,
-  { config, logger, lifecycle, addressBook }: Surroundings,
+  { config, keys, logger, lifecycle, addressBook }: Surroundings,
 ): Promise<Addresses> {
   const databaseUrl = config.databaseUrl as string;
   const pooled = config.listenDatabaseUrl !== null;
@@ -97,6 +103,7 @@ async function startService(
     clock: systemClock,
     logger,
     observe,
+    openLargeRequests: () => openThread({ name, keys }),
     openListenConnection: () => openListenConnection(config.listenDatabaseUrl ?? databaseUrl, name),
     addressOf: (address) => addressBook.addressOf(address),
   });
@@ -113,11 +120,15 @@ function keysOfSupervisor(): Promise<string> {
   });
 }
 
-/** The supervisor checked the configuration and put the database into it. */
-function configWith(keys: string): Config {
-  const loaded = loadConfig(environmentWith({ PALOMAR_KEYS: keys }));
-  if (!loaded.ok) throw new Error(loaded.error.join("; "));
-  return loaded.value;
+/** Beside this file, compiled or not as it is. */
+const THREAD_FILE = new URL(`./service-thread${extname(fileURLToPath(import.meta.url))}`, import.meta.url);
+
+/** The heap of a thread, in MiB: with it the process stays within the memory of its container. */
+const THREAD_HEAP_MB = 640;
+
+function openThread(workerData: ThreadData): Worker {
+  const resourceLimits = { maxOldGenerationSizeMb: THREAD_HEAP_MB };
+  return new Worker(THREAD_FILE, { workerData, name: `${workerData.name}-large`, resourceLimits });
 }
 
 function tell(message: FromService): void {

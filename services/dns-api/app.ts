@@ -3,6 +3,7 @@ import type { Config } from "../platform/config.ts";
 import { KeyGuesses } from "../platform/guesses/key-guesses.ts";
 import { API_KEY_GUESSES } from "../platform/guesses/policy.ts";
 import { makeApp } from "../platform/http/app.ts";
+import type { LargeRequests } from "../platform/http/large-requests.ts";
 import { makeRateLimits } from "../platform/http/limits.ts";
 import type { Observe } from "../platform/observation.ts";
 import type { DnsApiContext, DnsEndpoint } from "./context.ts";
@@ -32,11 +33,17 @@ export function makeDnsEndpoints(context: DnsApiContext): readonly DnsEndpoint[]
   ].flatMap((make) => make(context));
 }
 
-export function makeDnsApi(context: DnsApiContext, config: Config, observe: Observe): Koa {
+export function makeDnsApi(
+  context: DnsApiContext,
+  config: Config,
+  observe: Observe,
+  largeRequests?: LargeRequests,
+): Koa {
   return makeApp({
     dialect: makeDialect(context.db, context.keyRing),
     endpoints: makeDnsEndpoints(context),
     bodyLimitOctets: config.apiBodyLimitOctets,
+    largeRequests,
     // A preview is as much work as the change.
     countUse: async (caller, { method }, address) =>
       method === "GET" ? undefined : context.quotas.countChange(caller, address),

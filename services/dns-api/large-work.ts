@@ -2,6 +2,7 @@ import type { ZoneBounds } from "../core/dns/zone-file.ts";
 import type { ZoneFileSize } from "../core/dns/zone-file-size.ts";
 import type { Refusal } from "../core/refusal.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
+import { TakesLong } from "../platform/http/large-requests.ts";
 
 /** What a zone file may come to here, where others wait beside it; the operator's command knows no bounds. */
 export const ZONE_FILE_BOUNDS: ZoneBounds = { records: 1_250_000, octets: 128 * 2 ** 20 };
@@ -26,6 +27,12 @@ const LARGE_OCTETS = 16 * 2 ** 20;
 
 /** What all that is worked on at the same time may take; what takes more by itself goes alone. */
 const BUDGET_OCTETS = 96 * 2 ** 20;
+
+/**
+ * For {@link LargeWork}: whatever is not small goes alone. In a thread of its own nothing is gained side by side, and who
+ * holds the row of a reseller's quotas would not commit before the other's turn is over.
+ */
+export const ONE_AT_A_TIME = 1;
 
 /** Octets of memory that a zone file takes while it is worked on, judged by what it expands to. */
 export function weightOfFile(text: string, { records, octets }: ZoneFileSize): number {
@@ -140,5 +147,13 @@ export class LargeWork {
     const left = (this.#large.get(key) ?? 1) - 1;
     if (left === 0) this.#large.delete(key);
     else this.#large.set(key, left);
+  }
+}
+
+/** Where large work has a thread of its own, and this is not it. */
+export class SmallWork extends LargeWork {
+  /** @throws TakesLong of what is not small */
+  override enter(_worker: Worker, weight: number): Promise<Result<() => void, Refusal>> {
+    return weight < SMALL_OCTETS ? Promise.resolve(ok(() => {})) : Promise.reject(new TakesLong());
   }
 }

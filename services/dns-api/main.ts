@@ -1,20 +1,19 @@
-import { makeDsLookup } from "../platform/ds-lookup.ts";
+import { LargeRequests } from "../platform/http/large-requests.ts";
 import { listenHttp } from "../platform/http/listen.ts";
 import type { StartService } from "../platform/service.ts";
 import { makeDnsApi } from "./app.ts";
-import { CallerQuotas } from "./caller-quotas.ts";
+import { openContext } from "./context.ts";
 import { startJournalUpkeep } from "./journal-upkeep.ts";
-import { LargeWork } from "./large-work.ts";
+import { LargeWork, SmallWork } from "./large-work.ts";
 import { startSigningUpkeep } from "./signing-upkeep.ts";
-import { ZoneAnnouncer } from "./zone-announcer.ts";
 
 /** The DNS management API. */
-export const start: StartService = async ({ config, keyRing, db, clock, observe }) => {
-  const announcer = new ZoneAnnouncer(db, observe);
-  const lookUpDs = await makeDsLookup(config.resolver);
-  const quotas = new CallerQuotas({ db, clock, limitLoopback: config.limitLoopback });
-  const context = { db, keyRing, clock, announcer, lookUpDs, quotas, largeWork: new LargeWork() };
-  const app = makeDnsApi(context, config, observe);
+export const start: StartService = async (surroundings) => {
+  const { config, keyRing, db, clock, observe, openLargeRequests } = surroundings;
+  const context = await openContext(surroundings, openLargeRequests ? new SmallWork() : new LargeWork());
+  const { announcer, lookUpDs } = context;
+  const largeRequests = openLargeRequests && new LargeRequests(openLargeRequests, observe);
+  const app = makeDnsApi(context, config, observe, largeRequests);
   const listener = await listenHttp(app, config.listen.dnsApi);
   const journalUpkeep = startJournalUpkeep({ db, clock, observe, keep: config.dns });
   const signingUpkeep = startSigningUpkeep({ db, signer: { keyRing, clock }, lookUpDs, announcer, observe });
@@ -22,6 +21,7 @@ export const start: StartService = async ({ config, keyRing, db, clock, observe 
     addresses: listener ? { dns_api: listener.url } : {},
     stop: async () => {
       await listener?.close();
+      await largeRequests?.stop();
       await Promise.all([announcer.drained(), journalUpkeep.stop(), signingUpkeep.stop()]);
     },
   };

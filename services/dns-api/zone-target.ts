@@ -3,10 +3,12 @@ import type { Refusal } from "../core/refusal.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
 import type { DnsCaller } from "../store/dns/dns-callers.ts";
 import type { ZoneChanged, ZoneTarget } from "../store/dns/zone-changes.ts";
+import { readZoneUsage } from "../store/dns/zone-file-size.ts";
 import type { SigningTarget } from "../store/dns/zone-signing-state.ts";
 import { zoneDoesNotExist } from "../store/dns/zones.ts";
 import { actorOf, scopeOf } from "./caller.ts";
 import type { DnsApiContext } from "./context.ts";
+import { weightOfZone } from "./large-work.ts";
 
 /** The zone that a path names. A text that is no name is refused as a zone that does not exist. */
 export function zoneTarget(caller: DnsCaller, domain: string): Result<ZoneTarget, Refusal> {
@@ -31,7 +33,25 @@ export async function changeAndAnnounce<Changed extends Pick<ZoneChanged, "zone"
   const target = zoneTarget(caller, domain);
   if (!target.ok) return target;
   const { keyRing, clock } = context;
-  const changed = await change({ ...target.value, signer: { keyRing, clock } }, new Date(clock.nowMs()));
+  const changed = await context.zoneTurns.run(target.value.apex.key, () =>
+    change({ ...target.value, signer: { keyRing, clock } }, new Date(clock.nowMs())),
+  );
   if (changed.ok) context.announcer.announce([changed.value.zone.id]);
   return changed;
+}
+
+/** As {@link changeAndAnnounce}, of what goes over the whole zone. */
+export async function changeWholeZone<Changed extends Pick<ZoneChanged, "zone">>(
+  context: DnsApiContext,
+  caller: DnsCaller,
+  domain: string,
+  change: (target: SigningTarget, now: Date) => Promise<Result<Changed, Refusal>>,
+): Promise<Result<Changed, Refusal>> {
+  const named = zoneTarget(caller, domain);
+  if (!named.ok) return named;
+  const usage = await readZoneUsage(context.db, named.value.scope, named.value.apex);
+  if (!usage) return refuse(zoneDoesNotExist(domain));
+  return context.largeWork.run(await context.quotas.workerOf(caller), weightOfZone(usage), () =>
+    changeAndAnnounce(context, caller, domain, change),
+  );
 }

@@ -2,9 +2,11 @@ import type Koa from "koa";
 import { KeyGuesses } from "../platform/guesses/key-guesses.ts";
 import { API_KEY_GUESSES } from "../platform/guesses/policy.ts";
 import { makeApp } from "../platform/http/app.ts";
+import type { AnyEndpoint } from "../platform/http/endpoint.ts";
+import type { LargeRequests } from "../platform/http/large-requests.ts";
 import { makeRateLimits } from "../platform/http/limits.ts";
 import type { Observe } from "../platform/observation.ts";
-import { makeMailDialect } from "./dialect.ts";
+import { type MailCaller, makeMailDialect } from "./dialect.ts";
 import { campaignEndpoints } from "./routes/campaigns.ts";
 import { contactEndpoints } from "./routes/contacts.ts";
 import { eventEndpoints } from "./routes/events.ts";
@@ -17,23 +19,29 @@ import type { MailServices } from "./services.ts";
 /** A call to thousands of recipients, or with attachments, takes as long as a thousand small ones. */
 const HEAVY_REQUESTS = { held: { atOnce: 8, perClient: 2 }, working: { atOnce: 2, perClient: 1 } };
 
+/** Every operation of the API. */
+export function makeMailEndpoints(services: MailServices): readonly AnyEndpoint<MailCaller>[] {
+  return [
+    ...versionEndpoints(),
+    ...eventEndpoints(services),
+    ...contactEndpoints(services),
+    ...validityEndpoints(services),
+    ...campaignEndpoints(services),
+    ...sendingEndpoints(services),
+    ...groupEndpoints(services),
+  ];
+}
+
 /** The mail API as an app, ready to listen. */
-export function makeMailApp(services: MailServices, observe: Observe): Koa {
+export function makeMailApp(services: MailServices, observe: Observe, largeRequests?: LargeRequests): Koa {
   const { config, db, keyRing } = services;
   return makeApp({
     dialect: makeMailDialect(db, keyRing),
-    endpoints: [
-      ...versionEndpoints(),
-      ...eventEndpoints(services),
-      ...contactEndpoints(services),
-      ...validityEndpoints(services),
-      ...campaignEndpoints(services),
-      ...sendingEndpoints(services),
-      ...groupEndpoints(services),
-    ],
+    endpoints: makeMailEndpoints(services),
     bodyLimitOctets: config.apiBodyLimitOctets,
     observe,
     heavyRequests: HEAVY_REQUESTS,
+    largeRequests,
     limits: makeRateLimits(config.apiRequestsPerSecond, config.limitLoopback),
     guesses: new KeyGuesses({ policy: API_KEY_GUESSES, limitLoopback: config.limitLoopback, observe }),
     trustedProxies: config.trustedProxies,

@@ -1,3 +1,4 @@
+import { LargeRequests } from "../platform/http/large-requests.ts";
 import { listenHttp } from "../platform/http/listen.ts";
 import { makeResolver } from "../platform/resolver.ts";
 import type { StartService } from "../platform/service.ts";
@@ -5,15 +6,17 @@ import { makeMailApp } from "./app.ts";
 import { startMaintenance } from "./maintenance.ts";
 
 /** Serves the mail API, and keeps the event tables in order beside it. */
-export const start: StartService = async ({ config, keyRing, db, clock, observe }) => {
+export const start: StartService = async ({ config, keyRing, db, clock, observe, openLargeRequests }) => {
   const resolver = await makeResolver(config.resolver);
-  const app = makeMailApp({ db, keyRing, config, clock, resolver }, observe);
+  const largeRequests = openLargeRequests && new LargeRequests(openLargeRequests, observe);
+  const app = makeMailApp({ db, keyRing, config, clock, resolver }, observe, largeRequests);
   const listener = await listenHttp(app, config.listen.mailApi);
   const maintenance = startMaintenance(db, clock, observe);
   return {
     addresses: listener ? { mail_api: listener.url } : {},
     stop: async () => {
       await listener?.close();
+      await largeRequests?.stop();
       await maintenance.stop();
     },
   };

@@ -86,7 +86,11 @@ export const VARIABLES = {
     null,
     "the same database without a pooler between, for LISTEN, where DATABASE_URL is a pooler's (PgBouncer in transaction mode)",
   ),
-  PALOMAR_DATABASE_CONNECTIONS: variable(wholeNumber(2, 500), "10", "connections to PostgreSQL, at most, per service"),
+  PALOMAR_DATABASE_CONNECTIONS: variable(
+    wholeNumber(2, 500),
+    "10",
+    "connections to PostgreSQL, at most, per service; for large requests each API has 4 more",
+  ),
   PALOMAR_DELIVERY: variable(delivery, "sandbox", "sandbox, mx, or smtp://host:port of a smart host"),
   PALOMAR_SECRET: variable(
     optional(text(16, 8192)),

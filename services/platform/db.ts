@@ -15,6 +15,9 @@ type PoolConfig = Knex.Config & { readonly pooled: boolean };
 /** How long the server may take to accept a connection. */
 const CONNECT_TIMEOUT_MS = 10_000;
 
+/** How long who wants a connection waits for one to be free. */
+const PATIENCE_MS = 15_000;
+
 /** Keep-alives notice a peer that has gone without a word, where the system's own wait is hours. */
 const LIVELINESS = {
   keepAlive: true,
@@ -26,16 +29,22 @@ const LIVELINESS = {
  * Opens a pool. Connections are made on first use, so this never fails by itself.
  * @param options.pooled whether a pooler in transaction mode stands between, where a prepared statement is another's
  *   the next moment: then none has a name
+ * @param options.patienceMs how long who wants a connection waits for one to be free
  */
 export function openDb(
   url: string,
-  options: { readonly connections: number; readonly name: string; readonly pooled?: boolean },
+  options: {
+    readonly connections: number;
+    readonly name: string;
+    readonly pooled?: boolean;
+    readonly patienceMs?: number;
+  },
 ): Db {
   const config: PoolConfig = {
     client: "pg",
     connection: { connectionString: url, application_name: `palomar ${options.name}`, ...LIVELINESS },
     pool: { min: 0, max: options.connections, ...tracedConnections() },
-    acquireConnectionTimeout: 15_000,
+    acquireConnectionTimeout: options.patienceMs ?? PATIENCE_MS,
     pooled: options.pooled ?? false,
     // What it would print is no more than what its promises say, and they say it to the caller.
     log: { warn: silent, error: silent, deprecate: silent, debug: silent },

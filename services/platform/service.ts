@@ -1,8 +1,10 @@
+import type { Worker } from "node:worker_threads";
 import type pg from "pg";
 import type { KeyRing } from "../core/key-ring.ts";
 import type { Clock } from "./clock.ts";
 import type { Config } from "./config.ts";
 import type { Db } from "./db.ts";
+import type { LargeRequestsService } from "./http/large-requests.ts";
 import type { Logger } from "./logger.ts";
 import type { Observe } from "./observation.ts";
 
@@ -49,6 +51,11 @@ export interface ServiceContext {
   /** A connection for LISTEN, outside the pool. The caller closes it, and opens another when it ends. */
   openListenConnection(): Promise<pg.Client>;
   /**
+   * Starts a thread that carries out large requests, with what the service's `large-requests.ts` exports. Where it is
+   * absent, the service carries them out in its own.
+   */
+  openLargeRequests?(): Worker;
+  /**
    * Where a sibling listens, once that is known (it may start later, on a port of the system's choosing).
    * A sibling that is not part of this stack is taken at its configured address.
    */
@@ -64,3 +71,10 @@ export interface RunningService {
 
 /** Every `services/<name>/main.ts` exports one of these as `start`. */
 export type StartService = (context: ServiceContext) => Promise<RunningService>;
+
+/** What a service's thread for large requests is given; its database is a pool of its own. */
+export type ThreadContext = Pick<ServiceContext, "config" | "keyRing" | "db" | "clock" | "observe">;
+
+/** `services/<name>/large-requests.ts` of a service that has such a thread exports one of these as `start`. */
+// biome-ignore lint/suspicious/noExplicitAny: each service has callers of its own
+export type StartLargeRequests = (context: ThreadContext) => Promise<LargeRequestsService<any>>;

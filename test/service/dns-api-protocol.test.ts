@@ -5,6 +5,7 @@ import { CallerQuotas } from "../../services/dns-api/caller-quotas.ts";
 import { LargeWork } from "../../services/dns-api/large-work.ts";
 import { ZoneAnnouncer } from "../../services/dns-api/zone-announcer.ts";
 import { openListenConnection } from "../../services/platform/db.ts";
+import { FairTurns } from "../../services/platform/fair-turns.ts";
 import { addAcl } from "../../services/store/dns/acls.ts";
 import { putResolverBlock } from "../../services/store/dns/resolver-blocks.ts";
 import { ZONES_CHANNEL } from "../../services/store/dns/zone-notices.ts";
@@ -195,6 +196,7 @@ describe("the OpenAPI document", () => {
       lookUpDs: async () => undefined,
       quotas: new CallerQuotas({ db, clock: api.clock, limitLoopback: false }),
       largeWork: new LargeWork(),
+      zoneTurns: new FairTurns({ atOnce: 1, perClient: 1 }),
     }).map(({ method, path }) => `${method} /api/v1${path.replaceAll(/:(\w+)/g, "{$1}")}`);
     expect(described.sort()).toEqual(routes.sort());
     const bare = routes.map((route) => route.replace("/api/v1", "").replaceAll(/\{\w+\}/g, "*"));

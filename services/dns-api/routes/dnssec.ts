@@ -21,7 +21,7 @@ import { disableSigning, enableSigning, KEY_LAYOUTS, rollOverRole } from "../../
 import type { DnsApiContext, MakeEndpoints } from "../context.ts";
 import { domainParam } from "../schemas.ts";
 import { detailsReply, showDetails, showSigning, signingReply } from "../signing-json.ts";
-import { changeAndAnnounce, zoneTarget } from "../zone-target.ts";
+import { changeAndAnnounce, changeWholeZone, zoneTarget } from "../zone-target.ts";
 
 const algorithm = z.union(
   SIGNING_ALGORITHMS.map((number) => z.literal(number)),
@@ -205,7 +205,7 @@ async function change(
   domain: string,
   run: (target: SigningTarget) => Promise<Result<SignedZone, Refusal>>,
 ) {
-  const changed = await changeAndAnnounce(context, caller, domain, (target) => withParent(context, target, run));
+  const changed = await changeWholeZone(context, caller, domain, (target) => withParent(context, target, run));
   return changed.ok ? ok(showSigning(changed.value)) : changed;
 }
 

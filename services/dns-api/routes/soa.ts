@@ -6,7 +6,7 @@ import { findZone, zoneDoesNotExist } from "../../store/dns/zones.ts";
 import type { MakeEndpoints } from "../context.ts";
 import { anyCrmId, domainParam, nameText, secondsInPath, serialInPath, withWarnings } from "../schemas.ts";
 import { showSoa, soaReply } from "../soa-json.ts";
-import { absoluteName, changeAndAnnounce, zoneTarget } from "../zone-target.ts";
+import { absoluteName, changeWholeZone, zoneTarget } from "../zone-target.ts";
 
 /** The SOA record of a zone. */
 export const makeSoaEndpoints: MakeEndpoints = (context) => [
@@ -49,7 +49,7 @@ export const makeSoaEndpoints: MakeEndpoints = (context) => [
       const soa = { ...times, mname: mname.value, rname: rname.value };
       const problem = checkSoaNames(soa);
       if (problem) return refuse(problem);
-      const changed = await changeAndAnnounce(context, caller, domain, (target, now) =>
+      const changed = await changeWholeZone(context, caller, domain, (target, now) =>
         changeSoa(context.db, target, { crmId, soa, ttl }, now),
       );
       if (!changed.ok) return changed;

@@ -1,18 +1,17 @@
 import Koa, { type Context } from "koa";
-import { ZodDefault, ZodNumber, ZodObject, ZodOptional, type ZodType } from "zod";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import { isDatabaseAway } from "../db.ts";
 import type { KeyGuesses } from "../guesses/key-guesses.ts";
 import type { Observe } from "../observation.ts";
+import { carryOut, failureOf } from "./carry-out.ts";
 import { makeClientAddress } from "./client-address.ts";
 import type { Dialect } from "./dialect.ts";
 import { type AnyEndpoint, type Method, RawReply } from "./endpoint.ts";
-import { cleanFields, validateFields } from "./fields.ts";
 import { type HeavyLimits, HeavyRequests } from "./heavy-requests.ts";
+import type { LargeRequests } from "./large-requests.ts";
 import { noLimits, type RateLimits } from "./limits.ts";
 import type { HttpApp } from "./listen.ts";
-import { parseJsonBody, parseTextBody, readBody } from "./request-body.ts";
+import { readBody } from "./request-body.ts";
 import { requestIdOf } from "./request-id.ts";
 import { RouteTable } from "./route-table.ts";
 import { traceRequest } from "./trace-request.ts";
@@ -33,6 +32,8 @@ export interface AppOptions<Caller> {
   ) => Promise<Refusal | undefined>;
   /** How many large requests are taken and worked on at a time. */
   readonly heavyRequests?: HeavyLimits;
+  /** Carries out large requests in a thread of their own; in this one when absent. */
+  readonly largeRequests?: LargeRequests | undefined;
   /** Where a visitor of `/` is sent; nowhere when absent. */
   readonly home?: string;
   /** Answers a GET or HEAD of a path that no operation has, such as a page's; false when it has nothing there either. */
@@ -94,7 +95,8 @@ export function makeApp<Caller>(options: AppOptions<Caller>): HttpApp {
         else if (matches.length > 0) send(ctx, dialect, { kind: "wrong-method", allowed: allowedMethods(matches) });
         else if (method !== "GET" || !(await options.fallback?.(ctx))) send(ctx, dialect, { kind: "unknown-path" });
       } catch (error) {
-        send(ctx, dialect, refusalOf(error, observe, ctx));
+        const { method, path } = ctx;
+        send(ctx, dialect, failureOf(error, observe, { requestId, method, path }));
       }
     });
     observe({
@@ -123,7 +125,7 @@ function makeRunner<Caller>(options: AppOptions<Caller>) {
   const addressOf = makeClientAddress(options.trustedProxies ?? []);
   const heavy = new HeavyRequests(options.heavyRequests);
 
-  return async (declared: AnyEndpoint<Caller>, ctx: Context, pathParams: Readonly<Record<string, string>>) => {
+  return async (declared: AnyEndpoint<Caller>, ctx: Context, params: Readonly<Record<string, string>>) => {
     const outcome = await attempt();
     if (!outcome.ok) send(ctx, dialect, outcome.error);
     else if (outcome.value instanceof RawReply) {
@@ -141,27 +143,13 @@ function makeRunner<Caller>(options: AppOptions<Caller>) {
       const read = () =>
         declared.input === "stream" ? Promise.resolve(ok(NO_BODY)) : readBody(ctx.req, bodyLimitOctets);
       const client = declared.open ? addressOf(ctx.req) : dialect.callerKey(caller.value);
-      return heavy.run(client, ctx.req, read, async (body) => {
-        const place = await declared.admit?.(caller.value, body.length, ctx.headers);
-        if (place && !place.ok) return place;
-        try {
-          return await act(caller.value, client, body);
-        } finally {
-          place?.value();
-        }
-      });
-    }
-
-    async function act(caller: Caller, callerKey: string, body: Buffer) {
-      const input = judgeInput(declared, ctx, pathParams, body);
-      if (!input.ok) return input;
-      return declared.act({
-        caller,
-        callerKey,
-        ...input.value,
-        headers: ctx.headers,
-        clientAddress: addressOf(ctx.req),
-        incoming: ctx.req,
+      return heavy.run(client, ctx.req, read, (body) => {
+        const { method, path, query, headers } = ctx;
+        const whose = { caller: caller.value, callerKey: client, clientAddress: addressOf(ctx.req) };
+        const asked = { requestId: requestIdOf(ctx.req), method, path, params, query, headers, ...whose, body };
+        return options.largeRequests && declared.input !== "stream"
+          ? options.largeRequests.carryOut(declared, dialect, asked)
+          : carryOut(declared, dialect, asked, ctx.req);
       });
     }
   };
@@ -179,70 +167,6 @@ function makeRunner<Caller>(options: AppOptions<Caller>) {
       (await options.countUse?.(caller.value, declared, address));
     return limited ? refuse(limited) : caller;
   }
-
-  function judgeInput(
-    declared: AnyEndpoint<Caller>,
-    ctx: Context,
-    pathParams: Readonly<Record<string, string>>,
-    octets: Buffer,
-  ) {
-    const keepsNull = declared.keepsNull ?? (() => false);
-    const cleanParams = cleanFields(pathParams, keepsNull, dialect.judgedFields);
-    if (!cleanParams.ok) return cleanParams;
-    const params = declared.params ? validateFields(declared.params, cleanParams.value) : ok({});
-    if (!params.ok) return params;
-    if (declared.input === "stream" || declared.input === "text") {
-      const cleaned = cleanFields(withQuery(declared as AnyEndpoint<never>, {}, ctx), keepsNull, dialect.judgedFields);
-      if (!cleaned.ok) return cleaned;
-      const fields = declared.fields ? validateFields(declared.fields, cleaned.value) : ok(undefined);
-      if (!fields.ok) return fields;
-      if (declared.input === "stream") return ok({ params: params.value, fields: fields.value, text: "" });
-      const text = parseTextBody(octets);
-      return text.ok ? ok({ params: params.value, fields: fields.value, text: text.value }) : text;
-    }
-    const body = parseJsonBody(octets);
-    if (!body.ok) return body;
-    const fromQuery = declared.queryFields ?? (dialect.queryFields && ["GET", "HEAD", "DELETE"].includes(ctx.method));
-    const raw = fromQuery ? withQuery(declared as AnyEndpoint<never>, body.value, ctx) : body.value;
-    const cleaned = cleanFields(raw, keepsNull, dialect.judgedFields);
-    if (!cleaned.ok) return cleaned;
-    const fields = declared.fields ? validateFields(declared.fields, cleaned.value) : ok(undefined);
-    return fields.ok ? ok({ params: params.value, fields: fields.value, text: "" }) : fields;
-  }
-}
-
-/**
- * Fields of the query string stand in where the body has none, or null. Everything is text there, so digits are read as a
- * number where the schema wants one; in a body a number must be a JSON number.
- */
-function withQuery(declared: AnyEndpoint<never>, body: unknown, ctx: Context): unknown {
-  if (body === null || typeof body !== "object" || Array.isArray(body)) return body;
-  const fields: Record<string, unknown> = { ...body };
-  for (const [key, given] of Object.entries(ctx.query)) {
-    if ((fields[key] ?? null) !== null) continue;
-    const value = Array.isArray(given) ? given[0]! : given!;
-    fields[key] = /^\d{1,16}$/.test(value) && isNumberField(declared.fields, key) ? Number(value) : value;
-  }
-  return fields;
-}
-
-function isNumberField(schema: ZodType | undefined, key: string): boolean {
-  let field: ZodType | undefined = schema instanceof ZodObject ? schema.shape[key] : undefined;
-  while (field instanceof ZodOptional || field instanceof ZodDefault) field = field.def.innerType as ZodType;
-  return field instanceof ZodNumber;
-}
-
-function refusalOf(error: unknown, observe: Observe, ctx: Context): Refusal {
-  const databaseAway = isDatabaseAway(error);
-  observe({
-    kind: databaseAway ? "database-away" : "request-failed",
-    level: "error",
-    requestId: requestIdOf(ctx.req),
-    method: ctx.method,
-    path: ctx.path,
-    err: error,
-  });
-  return databaseAway ? { kind: "unavailable" } : { kind: "internal" };
 }
 
 function send<Caller>(ctx: Context, dialect: Dialect<Caller>, refusal: Refusal): void {

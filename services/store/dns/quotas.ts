@@ -125,10 +125,16 @@ function reserveFor(rows: readonly QuotaRow[], added: Usage): Reserve {
 /**
  * Settles what a zone takes after a change whose row the transaction has written: what it takes beyond what it holds
  * is charged, with a little more to hold where there is room.
+ * @param growth what is not in the zone's row yet
  * @throws QuotaExceeded
  */
-export async function settleZone(db: Db, zoneId: number, mode: QuotaMode | undefined): Promise<void> {
-  const need = await readNeed(db, zoneId);
+export async function settleZone(
+  db: Db,
+  zoneId: number,
+  mode: QuotaMode | undefined,
+  growth?: Pick<Usage, "records" | "octets">,
+): Promise<void> {
+  const need = await readNeed(db, zoneId, growth);
   if (!need) return;
   const { owner, records, octets } = need;
   const reserve = await charge(db, owner, { ...NO_USAGE, records, octets }, { mode, reserve: true });
@@ -138,6 +144,23 @@ export async function settleZone(db: Db, zoneId: number, mode: QuotaMode | undef
     [records + reserve.records, octets + reserve.octets, zoneId],
     { name: "hold-zone-usage" },
   );
+}
+
+/**
+ * Has a zone hold what it is about to take, for good: a change that takes long would keep the rows of the quotas from
+ * everybody else of the reseller until its end. What then comes to nothing is given back when room is wanted.
+ * @throws QuotaExceeded
+ */
+export function holdGrowth(
+  db: Db,
+  zoneId: number,
+  mode: QuotaMode | undefined,
+  growth: Pick<Usage, "records" | "octets">,
+): Promise<void> {
+  return inTransaction(db, async (transaction) => {
+    await queryRows(transaction, "select 1 from zones where id = ? for update", [zoneId]);
+    await settleZone(transaction, zoneId, mode, growth);
+  });
 }
 
 /**

@@ -9,7 +9,7 @@ import type { Clock } from "../../platform/clock.ts";
 import { type Db, isTransient, queryRows } from "../../platform/db.ts";
 import { inSnapshot, inTransaction } from "../transactions.ts";
 import { copyDerived } from "./dnssec-records.ts";
-import { checkRecordsOfChange, lookForRoom, type QuotaMode, settleZone, withinQuotas } from "./quotas.ts";
+import { checkRecordsOfChange, holdGrowth, lookForRoom, type QuotaMode, settleZone, withinQuotas } from "./quotas.ts";
 import {
   deletionOf,
   derivedDeletionOf,
@@ -115,7 +115,6 @@ async function changeWithinQuotas(
       return ok({ ...changed, createdIds: [], difference: differenceOf(zone, change) });
     }
     const createdIds = await writeChange(on, zone, signed.value, target);
-    if (createdIds && isLarge(signed.value)) await boundJournal(on, zone.id);
     return createdIds ? ok({ ...changed, createdIds }) : "overtaken";
   };
   const attemptLocked = async (transaction: Db) => {
@@ -174,12 +173,17 @@ async function writeChange(
   if (isSmall) {
     const grows = growth.records > 0 || growth.octets > 0;
     const createdIds = await writeStatement(db, zone, change, actor, { growth, withinHeld: grows });
-    if (createdIds || !grows) return createdIds;
+    if (createdIds || !grows) {
+      if (createdIds && isLarge(change)) await boundJournal(db, zone.id);
+      return createdIds;
+    }
   }
+  if (!isSmall && !db.isTransaction) await holdGrowth(db, zone.id, quotas, growth);
   return db.transaction(async (transaction) => {
     const options = { growth, withinHeld: false, insertsRecords: isSmall };
     const createdIds = await writeStatement(transaction, zone, change, actor, options);
     if (!createdIds || isSmall) {
+      if (createdIds && isLarge(change)) await boundJournal(transaction, zone.id);
       if (createdIds) await settleZone(transaction, zone.id, quotas);
       return createdIds;
     }
@@ -187,6 +191,8 @@ async function writeChange(
     if (quotas !== "count") await lookForRoom(transaction, zone.id);
     await copyDerived(transaction, zone.id, derived);
     const ids = await insertRecords(transaction, zone.id, created);
+    if (isLarge(change)) await boundJournal(transaction, zone.id);
+    // Last, as others wait for the row of the reseller's quotas until the commit.
     await settleZone(transaction, zone.id, quotas);
     return ids;
   });

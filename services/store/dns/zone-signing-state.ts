@@ -88,9 +88,10 @@ function changeWithinQuotas(
       await queryRows(transaction, "update zones set signed = ? where id = ?", [signed, zone.id]);
     if (extent === "nothing") return ok({ zone: { ...zone, signed }, state });
     const changed = await writeVersion(transaction, { ...zone, signed }, target, extent);
-    if (signed !== zone.signed) await chargeSigned(transaction, zone.id, signed, target.quotas);
     // New signatures may end sooner than what there was, and after the first there are any at all.
     if (state) await writeDue(transaction, zone.id, await nextDue(transaction, zone.id, state, target.signer));
+    // Last, as others wait for the row of the reseller's quotas until the commit.
+    if (signed !== zone.signed) await chargeSigned(transaction, zone.id, signed, target.quotas);
     return ok({ zone: changed, state });
   });
 }

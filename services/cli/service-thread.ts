@@ -1,0 +1,48 @@
+import { setPriority } from "node:os";
+import { parentPort, workerData } from "node:worker_threads";
+import type { KeyRing } from "../core/key-ring.ts";
+import { systemClock } from "../platform/clock.ts";
+import { openDb } from "../platform/db.ts";
+import { serveLargeRequests } from "../platform/http/large-requests.ts";
+import type { ServiceName, StartLargeRequests } from "../platform/service.ts";
+import { startTracing } from "../platform/tracing.ts";
+import { configWith } from "./config-with-keys.ts";
+
+/** What such a thread is begun with. */
+export interface ThreadData {
+  readonly name: ServiceName;
+  /** The service's keys, as the supervisor gave them. */
+  readonly keys: string;
+}
+
+/** The services that have a thread for large requests; imported only there. */
+const THREADS: { readonly [name in ServiceName]?: () => Promise<{ start: StartLargeRequests }> } = {
+  "mail-api": () => import("../mail-api/large-requests.ts"),
+  "dns-api": () => import("../dns-api/large-requests.ts"),
+};
+
+/** On Linux a priority is a thread's: what is large lets what is small go first. */
+const NICENESS = 10;
+/** Connections of such a thread, beside those of its service. */
+const CONNECTIONS = 4;
+/** Work that takes long waits for work that takes long. */
+const PATIENCE_MS = 120_000;
+
+const { name, keys } = workerData as ThreadData;
+if (process.platform === "linux") setPriority(NICENESS);
+const config = configWith(keys);
+const pooled = config.listenDatabaseUrl !== null;
+await serveLargeRequests(parentPort!, async (observe) => {
+  const stopTracing = await startTracing(config, name, observe);
+  const options = { connections: CONNECTIONS, name: `${name} large`, pooled, patienceMs: PATIENCE_MS };
+  const db = openDb(config.databaseUrl as string, options);
+  const { start } = await THREADS[name]!();
+  const service = await start({ config, keyRing: config.keys as KeyRing, db, clock: systemClock, observe });
+  const stop = async () => {
+    await service.stop();
+    await stopTracing?.();
+    await db.destroy();
+  };
+  return { ...service, stop };
+});
+process.exit();

@@ -1,0 +1,199 @@
+import { Readable } from "node:stream";
+import type { ReadableStream } from "node:stream/web";
+import type { MessagePort, Worker } from "node:worker_threads";
+import type { Refusal } from "../../core/refusal.ts";
+import { ok, refuse } from "../../core/result.ts";
+import type { Observation, Observe } from "../observation.ts";
+import { type Asked, carryOut, failureOf, type Outcome } from "./carry-out.ts";
+import type { Dialect } from "./dialect.ts";
+import { type AnyEndpoint, RawReply } from "./endpoint.ts";
+
+/** A body above this, in octets, is parsed and judged in the other thread. */
+const LARGE_BODY_OCTETS = 64 * 1024;
+
+/** Thrown by an operation before it has changed anything: what is asked for takes long, and is for the other thread. */
+export class TakesLong extends Error {
+  override readonly name = "TakesLong";
+}
+
+interface ToThread {
+  readonly id: number;
+  readonly endpoint: string;
+  readonly asked: Asked<unknown>;
+}
+
+type FromThread =
+  | { readonly kind: "answer"; readonly id: number; readonly answer: Answer }
+  | { readonly kind: "observed"; readonly observation: Observation };
+
+/** An outcome as it travels between threads. */
+type Answer =
+  | { readonly value: unknown }
+  | { readonly refusal: Refusal }
+  | { readonly raw: Pick<RawReply, "contentType" | "status" | "headers"> & { readonly body: string | Uint8Array } }
+  | { readonly raw: Pick<RawReply, "contentType" | "status" | "headers">; readonly stream: ReadableStream };
+
+interface Waiting {
+  resolve(outcome: Outcome): void;
+  reject(error: Error): void;
+}
+
+/**
+ * Carries requests out: small ones in this thread, and in another those that would keep it from all others for long.
+ * The other thread begins with the first of them, and again after it has ended, whatever ended it.
+ */
+export class LargeRequests {
+  readonly #open: () => Worker;
+  readonly #observe: Observe;
+  readonly #waiting = new Map<number, Waiting>();
+  /** What is still being read of its answers. */
+  readonly #streams = new Set<Readable>();
+  #worker: Worker | undefined;
+  #lastId = 0;
+
+  /** @param open starts a thread that calls {@link serveLargeRequests} */
+  constructor(open: () => Worker, observe: Observe) {
+    this.#open = open;
+    this.#observe = observe;
+  }
+
+  async carryOut<Caller>(
+    declared: AnyEndpoint<Caller>,
+    dialect: Pick<Dialect<Caller>, "judgedFields" | "queryFields">,
+    asked: Asked<Caller>,
+  ): Promise<Outcome> {
+    if (asked.body.length > LARGE_BODY_OCTETS) return this.#handOver(declared, asked);
+    try {
+      return await carryOut(declared, dialect, asked);
+    } catch (error) {
+      if (!(error instanceof TakesLong)) throw error;
+      return this.#handOver(declared, asked);
+    }
+  }
+
+  /** Ends the thread after what it has to do; what it still does then is lost. */
+  async stop(): Promise<void> {
+    const worker = this.#worker;
+    if (!worker) return;
+    const ended = new Promise((resolve) => worker.once("exit", resolve));
+    worker.postMessage("stop");
+    await ended;
+  }
+
+  #handOver(declared: AnyEndpoint<never>, asked: Asked<unknown>): Promise<Outcome> {
+    this.#worker ??= this.#start();
+    this.#lastId += 1;
+    const id = this.#lastId;
+    const message: ToThread = { id, endpoint: keyOf(declared), asked };
+    const { buffer, length } = asked.body;
+    // A buffer of its own goes over as it is; others lie in one that is shared.
+    const transferred = buffer instanceof ArrayBuffer && buffer.byteLength === length ? [buffer] : [];
+    this.#worker.postMessage(message, transferred);
+    return new Promise((resolve, reject) => this.#waiting.set(id, { resolve, reject }));
+  }
+
+  #start(): Worker {
+    const worker = this.#open();
+    let failure = new Error("the thread of large requests has ended");
+    worker.on("message", (message: FromThread) => {
+      if (message.kind === "observed") return this.#observe(message.observation);
+      const outcome = outcomeOf(message.answer);
+      if (outcome.ok && outcome.value instanceof RawReply) this.#follow(outcome.value.body);
+      this.#waiting.get(message.id)?.resolve(outcome);
+      this.#waiting.delete(message.id);
+    });
+    worker.on("error", (error) => {
+      failure = error;
+      this.#observe({ kind: "large-requests-failed", level: "error", err: error });
+    });
+    worker.once("exit", () => {
+      this.#worker = undefined;
+      for (const { reject } of this.#waiting.values()) reject(failure);
+      this.#waiting.clear();
+      for (const stream of this.#streams) stream.destroy(failure);
+    });
+    return worker;
+  }
+
+  #follow(body: RawReply["body"]): void {
+    if (!(body instanceof Readable)) return;
+    this.#streams.add(body);
+    body.once("close", () => this.#streams.delete(body));
+  }
+}
+
+/** What a thread serves requests with. */
+export interface LargeRequestsService<Caller> {
+  readonly dialect: Dialect<Caller>;
+  readonly endpoints: readonly AnyEndpoint<Caller>[];
+  /** Ends what the endpoints have begun. */
+  stop(): Promise<void>;
+}
+
+/**
+ * The thread's side of {@link LargeRequests}.
+ * @param start is given what its observations go through, to where the others of the service go
+ * @returns when the other side wants it to end
+ */
+export async function serveLargeRequests(
+  port: MessagePort,
+  // biome-ignore lint/suspicious/noExplicitAny: callers are what the endpoints of the service take them for
+  start: (observe: Observe) => Promise<LargeRequestsService<any>>,
+): Promise<void> {
+  const observe = (observation: Observation) => tell({ kind: "observed", observation });
+  const starting = start(observe).then((service) => ({
+    service,
+    byKey: new Map(service.endpoints.map((declared) => [keyOf(declared), declared])),
+  }));
+  const stopped = new Promise<void>((resolve) => {
+    port.on("message", (message: ToThread | "stop") => {
+      if (message === "stop") resolve();
+      else void answer(message);
+    });
+  });
+  const { service } = await starting;
+  await stopped;
+  await service.stop();
+
+  async function answer({ id, endpoint, asked }: ToThread): Promise<void> {
+    const { service, byKey } = await starting;
+    const { buffer, byteOffset, length } = asked.body;
+    // A Buffer arrives as the Uint8Array that it is.
+    const body = Buffer.from(buffer, byteOffset, length);
+    const outcome = await carryOut(byKey.get(endpoint)!, service.dialect, { ...asked, body }).catch((error) =>
+      refuse(failureOf(error, observe, asked)),
+    );
+    const answered = answerOf(outcome);
+    tell({ kind: "answer", id, answer: answered }, "stream" in answered ? [answered.stream] : []);
+  }
+
+  function tell(message: FromThread, transferred: readonly ReadableStream[] = []): void {
+    port.postMessage(message, transferred as never);
+  }
+}
+
+function keyOf({ method, path }: Pick<AnyEndpoint<never>, "method" | "path">): string {
+  return `${method} ${path}`;
+}
+
+function answerOf(outcome: Outcome): Answer {
+  if (!outcome.ok) return { refusal: outcome.error };
+  const { value } = outcome;
+  if (!(value instanceof RawReply)) return { value };
+  const { contentType, status, headers, body } = value;
+  const raw = { contentType, status, headers };
+  return body instanceof Readable ? { raw, stream: Readable.toWeb(body) } : { raw: { ...raw, body } };
+}
+
+function outcomeOf(answer: Answer): Outcome {
+  if ("refusal" in answer) return refuse(answer.refusal);
+  if ("value" in answer) return ok(answer.value);
+  const { contentType, status, headers } = answer.raw;
+  return ok(new RawReply(contentType, bodyOf(answer), status, headers));
+}
+
+function bodyOf(answer: Extract<Answer, { raw: unknown }>): RawReply["body"] {
+  if ("stream" in answer) return Readable.fromWeb(answer.stream);
+  const { body } = answer.raw;
+  return typeof body === "string" ? body : Buffer.from(body);
+}
