@@ -342,7 +342,8 @@ export class ZonePublisher {
   #withhold(zone: ZoneState): void {
     do {
       try {
-        return this.#writer.withholdZone(pictureZoneOf(zone));
+        this.#writer.withholdZone(pictureZoneOf(zone));
+        return;
       } catch (error) {
         if (!(error instanceof PictureFullError)) throw error;
       }
