@@ -124,7 +124,7 @@ function keysOfSupervisor(): Promise<string> {
 const THREAD_FILE = new URL(`./service-thread${extname(fileURLToPath(import.meta.url))}`, import.meta.url);
 
 /** The heap of a thread, in MiB: with it the process stays within the memory of its container. */
-const THREAD_HEAP_MB = 640;
+const THREAD_HEAP_MB = 512;
 
 function openThread(workerData: ThreadData): Worker {
   const resourceLimits = { maxOldGenerationSizeMb: THREAD_HEAP_MB };

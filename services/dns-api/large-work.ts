@@ -119,6 +119,9 @@ export class LargeWork {
     }
   }
 
+  /** Lets pass, in a place that was entered, what has turned out to weigh this. */
+  admit(_weight: number): void {}
+
   #hasRoom(share: number): boolean {
     return this.#used + share <= this.#budget;
   }
@@ -155,5 +158,10 @@ export class SmallWork extends LargeWork {
   /** @throws TakesLong of what is not small */
   override enter(_worker: Worker, weight: number): Promise<Result<() => void, Refusal>> {
     return weight < SMALL_OCTETS ? Promise.resolve(ok(() => {})) : Promise.reject(new TakesLong());
+  }
+
+  /** @throws TakesLong of what is not small */
+  override admit(weight: number): void {
+    if (weight >= SMALL_OCTETS) throw new TakesLong();
   }
 }

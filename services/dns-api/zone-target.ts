@@ -2,7 +2,7 @@ import { type DomainName, parseDomainName } from "../core/dns/name.ts";
 import type { Refusal } from "../core/refusal.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
 import type { DnsCaller } from "../store/dns/dns-callers.ts";
-import type { ZoneChanged, ZoneTarget } from "../store/dns/zone-changes.ts";
+import type { ZoneChanged, ZoneSize, ZoneTarget } from "../store/dns/zone-changes.ts";
 import { readZoneUsage } from "../store/dns/zone-file-size.ts";
 import type { SigningTarget } from "../store/dns/zone-signing-state.ts";
 import { zoneDoesNotExist } from "../store/dns/zones.ts";
@@ -51,7 +51,10 @@ export async function changeWholeZone<Changed extends Pick<ZoneChanged, "zone">>
   if (!named.ok) return named;
   const usage = await readZoneUsage(context.db, named.value.scope, named.value.apex);
   if (!usage) return refuse(zoneDoesNotExist(domain));
-  return context.largeWork.run(await context.quotas.workerOf(caller), weightOfZone(usage), () =>
-    changeAndAnnounce(context, caller, domain, change),
+  const { largeWork } = context;
+  // A change that came before may have made the zone larger while this one waited for it.
+  const admitWhole = (zone: ZoneSize) => largeWork.admit(weightOfZone(zone));
+  return largeWork.run(await context.quotas.workerOf(caller), weightOfZone(usage), () =>
+    changeAndAnnounce(context, caller, domain, (target, now) => change({ ...target, admitWhole }, now)),
   );
 }

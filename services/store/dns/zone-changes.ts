@@ -40,6 +40,15 @@ export interface ZoneTarget {
   readonly signer?: ZoneSigner;
   /** How the change is judged by the quotas of the zone's company and reseller; enforced unless said. */
   readonly quotas?: QuotaMode;
+  /** Asked under the zone's lock, before all of the zone is gone over. Throws where that is not to happen here. */
+  readonly admitWhole?: (zone: ZoneSize) => void;
+}
+
+/** What a zone comes to. */
+export interface ZoneSize {
+  readonly records: number;
+  /** Of its RDATA and owner names, as the zone database counts them. */
+  readonly octets: number;
 }
 
 /** What a change comes to, from the zone as it was read; without `change` all stays as it is. */

@@ -5,14 +5,12 @@ import { ok, type Result, refuse } from "../../core/result.ts";
 import { type Db, queryRows } from "../../platform/db.ts";
 import { runInTurns } from "../../platform/turns.ts";
 import { type ChargedOwner, readRoom, withinQuotas } from "./quotas.ts";
-import { MOST_JOURNAL_OCTETS, type ZoneTarget } from "./zone-changes.ts";
+import { MOST_JOURNAL_OCTETS, type ZoneSize, type ZoneTarget } from "./zone-changes.ts";
 import { type ZoneScope, zoneDoesNotExist, zoneName } from "./zones.ts";
 
 /** What a zone takes, and whose it is. */
-export interface ZoneUsage extends ChargedOwner {
+export interface ZoneUsage extends ChargedOwner, ZoneSize {
   readonly id: number;
-  readonly records: number;
-  readonly octets: number;
 }
 
 /** What a zone of the scope takes as it is; undefined when there is none. */
@@ -26,6 +24,12 @@ export async function readZoneUsage(db: Db, scope: ZoneScope, apex: DomainName):
     { name: "read-usage-of-zone" },
   );
   return zone;
+}
+
+/** Asks whether all of a zone, which is locked, may be gone over here. @throws what `admitWhole` throws */
+export async function admitWhole(db: Db, { scope, apex, admitWhole }: ZoneTarget): Promise<void> {
+  const usage = admitWhole && (await readZoneUsage(db, scope, apex));
+  if (usage) admitWhole(usage);
 }
 
 /**

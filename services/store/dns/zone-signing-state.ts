@@ -21,6 +21,7 @@ import { firstExpiry, readAllDerived } from "./dnssec-records.ts";
 import { charge, type QuotaMode, withinQuotas } from "./quotas.ts";
 import { changeZone, type ZoneTarget } from "./zone-changes.ts";
 import type { ZoneChange } from "./zone-edit.ts";
+import { admitWhole } from "./zone-file-size.ts";
 import { deriveChange, type ZoneSigner } from "./zone-signing.ts";
 import { findZone, lockZones, type Zone, zoneDoesNotExist } from "./zones.ts";
 
@@ -87,6 +88,7 @@ function changeWithinQuotas(
     if (signed !== zone.signed)
       await queryRows(transaction, "update zones set signed = ? where id = ?", [signed, zone.id]);
     if (extent === "nothing") return ok({ zone: { ...zone, signed }, state });
+    if (extent === "zone") await admitWhole(transaction, target);
     const changed = await writeVersion(transaction, { ...zone, signed }, target, extent);
     // New signatures may end sooner than what there was, and after the first there are any at all.
     if (state) await writeDue(transaction, zone.id, await nextDue(transaction, zone.id, state, target.signer));

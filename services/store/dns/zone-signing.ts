@@ -21,6 +21,7 @@ import { inCanonicalOrder } from "../../core/dns/zone-file-writer.ts";
 import type { KeyRing } from "../../core/key-ring.ts";
 import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
+import type { Steps } from "../../core/steps.ts";
 import type { Clock } from "../../platform/clock.ts";
 import type { Db } from "../../platform/db.ts";
 import { signingPolicy } from "../../platform/dnssec-policy.ts";
@@ -37,9 +38,6 @@ export interface ZoneSigner {
   readonly keyRing: KeyRing;
   readonly clock: Clock;
 }
-
-/** Signatures that are being made at a time: enough for all threads that make them. */
-const SIGNATURES_AT_ONCE = 256;
 
 /** From so many touched names on, the whole zone is gone through. */
 const MOST_TOUCHED_NAMES = 2_000;
@@ -122,21 +120,21 @@ export function madeBySigning({ name }: Zone, type: number): string {
   return `${name} is signed: its ${typeMnemonic(type)} records are made by signing`;
 }
 
-/** Signs RRsets with all cores, each for a time of its own. */
-export async function signAll(
+/** Signs RRsets, each for a time of its own. */
+export function signAll(
   rrsets: readonly RrsetToSign[],
   apex: DomainName,
   { clock }: ZoneSigner,
 ): Promise<ResourceRecord[]> {
-  const now = new Date(clock.nowMs());
-  const signatures = new Array<ResourceRecord>(rrsets.length);
-  const waiting = rrsets.entries();
-  const work = async () => {
-    for (const [index, { rrset, key }] of waiting) {
-      signatures[index] = await signRrset(rrset, apex, key, signatureWindow(signingPolicy, now, randomFraction()));
-    }
-  };
-  await Promise.all(Array.from({ length: Math.min(SIGNATURES_AT_ONCE, rrsets.length) }, work));
+  return runInTurns(signOneByOne(rrsets, apex, new Date(clock.nowMs())));
+}
+
+function* signOneByOne(rrsets: readonly RrsetToSign[], apex: DomainName, now: Date): Steps<ResourceRecord[]> {
+  const signatures: ResourceRecord[] = [];
+  for (const { rrset, key } of rrsets) {
+    signatures.push(signRrset(rrset, apex, key, signatureWindow(signingPolicy, now, randomFraction())));
+    yield;
+  }
   return signatures;
 }
 

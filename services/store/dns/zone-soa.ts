@@ -7,6 +7,7 @@ import { invalidField, type Refusal, unacceptable } from "../../core/refusal.ts"
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { Db } from "../../platform/db.ts";
 import { changeZone, type ZoneChanged, type ZonePlan, type ZoneTarget } from "./zone-changes.ts";
+import { admitWhole } from "./zone-file-size.ts";
 import { warningsOf } from "./zone-records.ts";
 import { doesNotOwn, findZone, type Zone, zoneDoesNotExist } from "./zones.ts";
 
@@ -30,6 +31,7 @@ export function changeSoa(
     const zone = await findZone(on, target.scope, target.apex);
     if (!zone) return refuse(zoneDoesNotExist(target.domain));
     if (zone.crmId !== wanted.crmId.toLowerCase()) return refuse(doesNotOwn(wanted.crmId, target.domain));
+    await admitWhole(on, target);
     const serial = serialAfter(zone, wanted.soa.serial, now);
     if (!serial.ok) return refuse(unacceptable(serial.error.message));
     const { mname } = wanted.soa;

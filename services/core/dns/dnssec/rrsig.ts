@@ -27,15 +27,15 @@ const FIXED_OCTETS = 18;
  * @param signer the zone's apex
  * @see RFC 4034 §3.1.8.1
  */
-export async function signRrset(
+export function signRrset(
   rrset: readonly ResourceRecord[],
   signer: DomainName,
   key: SigningKey,
   window: SignatureWindow,
-): Promise<ResourceRecord> {
+): ResourceRecord {
   const { owner, ttl } = rrset[0]!;
   const head = signatureHead(rrset[0]!, signer, key, window);
-  const signature = await signOctets(key.algorithm, key.privateKey, signedOctets(head, rrset));
+  const signature = signOctets(key.algorithm, key.privateKey, signedOctets(head, rrset));
   const rdata = new Uint8Array(head.length + signature.length);
   rdata.set(head);
   rdata.set(signature, head.length);
