@@ -99,11 +99,11 @@ export async function applyFinding(
   const owner = about.delivery === undefined ? undefined : await findDelivery(transaction, about.delivery.deliveryId);
   if (owner === undefined) return "unidentified";
   const consequence = permitted(consequenceOf(finding, owner.recipient), about.delivery!);
-  const { deliveryId } = owner;
+  const { instanceId, deliveryId } = owner;
   switch (consequence.kind) {
     case "bounce": {
       const { hard, detail } = consequence;
-      await recordBounces(transaction, [{ deliveryId, hard, detail, at: about.at }], about);
+      await recordBounces(transaction, [{ instanceId, deliveryId, hard, detail, at: about.at }], about);
       break;
     }
     case "complaint":

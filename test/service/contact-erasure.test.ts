@@ -145,7 +145,15 @@ async function leaveTracesEverywhere(): Promise<void> {
     );
     await recordBounces(
       transaction,
-      [{ deliveryId, hard: true, at, detail: { reason: "userunknown", reply: `550 ${SUBJECT} unknown` } }],
+      [
+        {
+          instanceId: north.id,
+          deliveryId,
+          hard: true,
+          at,
+          detail: { reason: "userunknown", reply: `550 ${SUBJECT} unknown` },
+        },
+      ],
       {
         hardBouncesToInvalidate: 1,
       },

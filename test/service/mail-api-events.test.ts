@@ -416,9 +416,8 @@ describe("retention of messages", () => {
     const events = await api.db("events").count();
     await api.db.transaction(async (transaction) => {
       const at = new Date();
-      expect(await recordBounces(transaction, [{ deliveryId: deliveryId!, hard: true, at, detail: {} }], RULE)).toEqual(
-        [],
-      );
+      const bounce = { instanceId: api.north.id, deliveryId: deliveryId!, hard: true, at, detail: {} };
+      expect(await recordBounces(transaction, [bounce], RULE)).toEqual([]);
       expect(await recordComplaint(transaction, { deliveryId: deliveryId!, at, detail: {} })).toBe(false);
       await storeTouches(
         transaction,

@@ -58,18 +58,24 @@ export async function revalidateContact(
 }
 
 /**
- * Different messages to a contact that bounced hard since it was last revalidated. Events without a delivery
+ * Different messages to each contact that bounced hard since it was last revalidated. Events without a delivery
  * (imported ones) count one each.
+ * @returns by contact; those without any are not there
  */
-export async function countHardBouncedMessages(db: Db, contactId: number): Promise<number> {
-  const rows = await queryRows<{ messages: number }>(
+export async function countHardBouncedMessages(
+  db: Db,
+  contactIds: readonly number[],
+): Promise<ReadonlyMap<number, number>> {
+  if (contactIds.length === 0) return new Map();
+  const rows = await queryRows<{ contactId: number; messages: number }>(
     db,
-    `select count(distinct coalesce(events.delivery_id, -events.id))::int as messages
+    `select contacts.id as "contactId", count(distinct coalesce(events.delivery_id, -events.id))::int as messages
      from events join contacts on contacts.instance_id = events.instance_id and contacts.id = events.contact_id
-     where events.contact_id = ? and events.kind = ? and events.at >= contacts.bounces_count_from`,
-    [contactId, EVENT_KINDS["hard-bounce"]],
+     where events.contact_id = any(?::bigint[]) and events.kind = ? and events.at >= contacts.bounces_count_from
+     group by contacts.id`,
+    [contactIds, EVENT_KINDS["hard-bounce"]],
   );
-  return rows[0]!.messages;
+  return new Map(rows.map(({ contactId, messages }) => [contactId, messages]));
 }
 
 /**
@@ -104,8 +110,21 @@ export async function unsubscribeContact(
  * Holds an address until the transaction ends. Whoever whitelists an address or changes a contact's validity does
  * so first: otherwise a contact could become invalid after its whitelisting had been answered.
  */
-export async function lockAddress(transaction: Transaction, instanceId: number, emailKey: string): Promise<void> {
-  await transaction.raw("select pg_advisory_xact_lock(hashtextextended(?, ?))", [emailKey, instanceId]);
+export function lockAddress(transaction: Transaction, instanceId: number, emailKey: string): Promise<void> {
+  return lockAddresses(transaction, [{ instanceId, emailKey }]);
+}
+
+/** As {@link lockAddress}, one after another in the order given. */
+export async function lockAddresses(
+  transaction: Transaction,
+  addresses: readonly { readonly instanceId: number; readonly emailKey: string }[],
+): Promise<void> {
+  await queryRows(
+    transaction,
+    `select pg_advisory_xact_lock(hashtextextended(email_key, instance_id))
+     from unnest(?::text[], ?::bigint[]) as address (email_key, instance_id)`,
+    [addresses.map(({ emailKey }) => emailKey), addresses.map(({ instanceId }) => instanceId)],
+  );
 }
 
 /** @param change gets the moment at which its turn has come, by the clock that all share: the last event tells the state */

@@ -1,5 +1,5 @@
 import { type Db, queryRows, type Transaction } from "../../platform/db.ts";
-import { countHardBouncedMessages, invalidateContact, lockAddress } from "./contacts.ts";
+import { countHardBouncedMessages, invalidateContact, lockAddresses } from "./contacts.ts";
 import { recordEvents } from "./events.ts";
 import { lockPartitions } from "./queue-leases.ts";
 
@@ -85,8 +85,8 @@ export async function recordOutcomes(
   await lockPartitions(transaction, [...refused.map(({ partition_id }) => partition_id), ...alsoChanged]);
   await countRefusals(transaction, refused);
   await archiveMessages(transaction, settled);
-  const bounces = settled.flatMap(({ deliveryId, bounce }) =>
-    bounce ? [{ ...bounce, deliveryId, at: settledAt.get(deliveryId)! }] : [],
+  const bounces = settled.flatMap(({ instanceId, deliveryId, bounce }) =>
+    bounce ? [{ ...bounce, instanceId, deliveryId, at: settledAt.get(deliveryId)! }] : [],
   );
   await storeBounces(transaction, bounces, rule);
 }
@@ -114,6 +114,7 @@ async function countRefusals(transaction: Transaction, refused: readonly Settled
 
 /** A failure for good, learnt in the SMTP session or from a report. */
 export interface DeliveryBounce {
+  readonly instanceId: number;
   readonly deliveryId: number;
   readonly hard: boolean;
   readonly at: Date;
@@ -150,8 +151,8 @@ async function storeBounces(
     transaction,
     `with changed as (
        update deliveries d set bounce = b.bounce, bounced_at = b.at
-       from unnest(?::bigint[], ?::text[], ?::timestamptz[]) as b (id, bounce, at)
-       where d.id = b.id and d.bounce is null returning d.instance_id, d.id, d.partition_id, d.bounce
+       from unnest(?::bigint[], ?::bigint[], ?::text[], ?::timestamptz[]) as b (instance_id, id, bounce, at)
+       where d.instance_id = b.instance_id and d.id = b.id and d.bounce is null returning d.instance_id, d.id, d.partition_id, d.bounce
      ), hard as (
        select instance_id, partition_id as id, count(*) as bounces from changed where bounce = 'hard' group by 1, 2
      ), locked as (
@@ -163,6 +164,7 @@ async function storeBounces(
      )
      select id from changed`,
     [
+      bounces.map(({ instanceId }) => instanceId),
       bounces.map(({ deliveryId }) => deliveryId),
       bounces.map(({ hard }) => (hard ? "hard" : "soft")),
       bounces.map(({ at }) => at.toISOString()),
@@ -183,9 +185,11 @@ async function storeBounces(
       detail: bounce.detail,
     })),
   );
-  for (const { bounce, owner } of fresh) {
-    if (bounce.hard) await invalidateWhenDue(transaction, owner, bounce.at, rule);
-  }
+  await invalidateWhereDue(
+    transaction,
+    fresh.filter(({ bounce }) => bounce.hard),
+    rule,
+  );
   return [...recorded];
 }
 
@@ -233,15 +237,15 @@ async function findDeliveries(db: Db, deliveryIds: readonly (number | string)[])
  */
 async function lockContacts(transaction: Transaction, deliveryIds: readonly number[]): Promise<void> {
   if (deliveryIds.length === 0) return;
-  const contacts = await queryRows<{ id: number; instance_id: number; email_key: string }>(
+  const contacts = await queryRows<{ id: number; instanceId: number; emailKey: string }>(
     transaction,
-    `select distinct contacts.id, contacts.instance_id, contacts.email_key
+    `select distinct contacts.id, contacts.instance_id as "instanceId", contacts.email_key as "emailKey"
      from deliveries
      join contacts on contacts.instance_id = deliveries.instance_id and contacts.id = deliveries.contact_id
-     where deliveries.id = any(?::bigint[]) order by contacts.instance_id, contacts.email_key`,
+     where deliveries.id = any(?::bigint[]) order by "instanceId", "emailKey"`,
     [deliveryIds],
   );
-  for (const { instance_id, email_key } of contacts) await lockAddress(transaction, instance_id, email_key);
+  await lockAddresses(transaction, contacts);
   await queryRows(
     transaction,
     "select from contacts where id = any(?::bigint[]) order by instance_id, email_key for no key update",
@@ -249,17 +253,19 @@ async function lockContacts(transaction: Transaction, deliveryIds: readonly numb
   );
 }
 
-async function invalidateWhenDue(
+/** Invalidates the contacts that have bounced hard often enough, these bounces included. */
+async function invalidateWhereDue(
   transaction: Transaction,
-  owner: DeliveryOwner,
-  at: Date,
+  hardBounces: readonly { readonly bounce: DeliveryBounce; readonly owner: DeliveryOwner }[],
   rule: InvalidationRule,
 ): Promise<void> {
-  if (owner.contactId === null) return;
-  const bounced = await countHardBouncedMessages(transaction, owner.contactId);
-  if (bounced < rule.hardBouncesToInvalidate) return;
-  const cause = { ...causeOf(owner, at), reason: "hard-bounces" as const };
-  await invalidateContact(transaction, owner.instanceId, owner.contactId, cause);
+  const contactIds = hardBounces.flatMap(({ owner: { contactId } }) => (contactId === null ? [] : [contactId]));
+  const bounced = await countHardBouncedMessages(transaction, contactIds);
+  for (const { bounce, owner } of hardBounces) {
+    if (owner.contactId === null || (bounced.get(owner.contactId) ?? 0) < rule.hardBouncesToInvalidate) continue;
+    const cause = { ...causeOf(owner, bounce.at), reason: "hard-bounces" as const };
+    await invalidateContact(transaction, owner.instanceId, owner.contactId, cause);
+  }
 }
 
 async function archiveMessages(transaction: Transaction, outcomes: readonly DeliveryOutcome[]): Promise<void> {
