@@ -73,7 +73,7 @@ const newest = (eeid: string, rcptTo = EMAIL) =>
   eventually(
     async () => (await stack.call("GET", `/eeid_info/${eeid}`)).body.envio_efectivo.estado,
     (state) => state === "enviado",
-  ).then(async () => simpleParser((await stack.inbox(rcptTo)).at(-1)!.octets));
+  ).then(async () => simpleParser((await stack.newestOf(eeid, rcptTo)).octets));
 
 describe("html_url", () => {
   test.each(["/page", "/moved", "/found"])("%s is fetched, redirects followed", async (path) => {

@@ -41,7 +41,7 @@ const untilSent = (eeid: string) =>
 /** The newest message that an address got from a batch that was sent. */
 async function received(eeid: string, rcptTo: string): Promise<ParsedMail & { readonly octets: Buffer }> {
   await untilSent(eeid);
-  const { octets } = (await stack.inbox(rcptTo)).at(-1)!;
+  const { octets } = await stack.newestOf(eeid, rcptTo);
   return { ...(await simpleParser(octets)), octets };
 }
 

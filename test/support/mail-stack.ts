@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { KeyRing } from "../../services/core/key-ring.ts";
+import { readBounceToken } from "../../services/core/mail/tokens.ts";
 import { start as startDelivery } from "../../services/delivery/main.ts";
 import { start as startMailApi } from "../../services/mail-api/main.ts";
 import { systemClock } from "../../services/platform/clock.ts";
@@ -17,6 +18,12 @@ import { createTestDatabase } from "./database.ts";
 /** The services of the mail side that a test starts, each the real one. */
 export const MAIL_SERVICES = { api: startMailApi, delivery: startDelivery, sandbox: startSandbox } as const;
 
+export interface SandboxedMessage {
+  readonly subject: string;
+  readonly outcome: string;
+  readonly octets: Buffer;
+}
+
 export interface MailStack {
   readonly context: ServiceContext;
   readonly instanceId: number;
@@ -31,7 +38,9 @@ export interface MailStack {
   /** Where a service that the stack does not run listens. */
   setAddress(name: AddressName, address: string): void;
   /** What the sandbox holds for an address, oldest first. */
-  inbox(rcptTo: string): Promise<{ readonly subject: string; readonly outcome: string; readonly octets: Buffer }[]>;
+  inbox(rcptTo: string): Promise<SandboxedMessage[]>;
+  /** The newest message that an address got from one batch: other batches' mail may arrive meanwhile. */
+  newestOf(eeid: string, rcptTo: string): Promise<SandboxedMessage>;
   stop(): Promise<void>;
 }
 
@@ -78,11 +87,30 @@ export async function startMailStack(
 
   const call: MailStack["call"] = (method, path, body, headers = {}) =>
     callApi(method, `${addresses.get("mail_api")}/v1${path}`, { Authorization: key, ...headers }, body);
+  const inbox: MailStack["inbox"] = async (rcptTo) => {
+    const found = (await listSandboxMessages(db, { limit: 10_000 })).filter((message) => message.rcptTo === rcptTo);
+    return Promise.all(
+      found
+        .reverse()
+        .map(async ({ id, subject, outcome }) => ({ subject, outcome, octets: (await readSandboxMessage(db, id))! })),
+    );
+  };
   return {
     context,
     instanceId,
     failures,
     call,
+    inbox,
+    newestOf: async (eeid, rcptTo) => {
+      const deliveries: number[] = await db("deliveries")
+        .join("partitions", "partitions.id", "deliveries.partition_id")
+        .where({ eeid })
+        .pluck("deliveries.id");
+      const ofBatch = (await inbox(rcptTo)).filter(({ octets }) => deliveries.includes(deliveryOf(octets)));
+      const newest = ofBatch.at(-1);
+      if (!newest) throw new Error(`no message of ${eeid} came for ${rcptTo}`);
+      return newest;
+    },
     run,
     setAddress: (name, address) => addresses.set(name, address),
     addCampaign: async (changes = {}) => {
@@ -90,19 +118,18 @@ export async function startMailStack(
       if (answer.status !== 200) throw new Error(JSON.stringify(answer.body));
       return answer.body.numid;
     },
-    inbox: async (rcptTo) => {
-      const found = (await listSandboxMessages(db, { limit: 10_000 })).filter((message) => message.rcptTo === rcptTo);
-      return Promise.all(
-        found
-          .reverse()
-          .map(async ({ id, subject, outcome }) => ({ subject, outcome, octets: (await readSandboxMessage(db, id))! })),
-      );
-    },
     stop: async () => {
       for (const service of running.reverse()) await service.stop();
       await drop();
     },
   };
+}
+
+/** @returns the id of the delivery that a message's token names, or NaN where it has none */
+function deliveryOf(octets: Buffer): number {
+  const [, token = ""] = /^X-Delivery-Token: (\S+)/m.exec(octets.toString("latin1")) ?? [];
+  const read = readBounceToken(KEY_RING, token, new Date());
+  return read.ok ? Number(read.value.deliveryId) : Number.NaN;
 }
 
 const CAMPAIGN = {
