@@ -3,6 +3,7 @@ import { text } from "node:stream/consumers";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { EVENT_KINDS } from "../../services/store/mail/event-kinds.ts";
 import { setInstanceSettings } from "../../services/store/mail/instances.ts";
+import { storeTouches } from "../../services/store/mail/tracking-events.ts";
 import { eventually } from "../support/stack.ts";
 import { BROWSER, startTestTracking, type TestDelivery, type TestTracking } from "../support/tracking.ts";
 
@@ -17,6 +18,7 @@ afterAll(async () => {
   await tracking.stop();
 });
 
+const NO_READER = { device: "", deviceSubtypeId: null, userAgent: "test", network: "192.0.2.0" };
 const IPHONE = "Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) Mobile/15E148";
 const TARGET = "https://shop.example.org/offer?a=1&b=2#part";
 const HTML = `<p><a href="${TARGET.replace("&", "&amp;")}">Offer</a></p>`;
@@ -188,6 +190,32 @@ describe("machines are told from people", () => {
     const nobody = await tracking.deliver("nobody@machines.example.net", html);
     await followAll(nobody);
     expect(await device(nobody)).toEqual({ device: "", device_subtype_id: null });
+  });
+
+  test("what a request does not tell stays also where both are stored at once", async () => {
+    const ana = await tracking.deliver("once@machines.example.net", HTML);
+    const open = { kind: "open", deliveryId: ana.id, atMs: Date.now() } as const;
+    const place = { countryCode: "ES", regionCode: "MD", city: "Madrid" };
+    const rule = { machineSeconds: 0, allLinks: { atLeast: 3, withinSeconds: 10 }, recall: () => NO_READER };
+    await tracking.db.transaction((transaction) =>
+      storeTouches(
+        transaction,
+        [
+          { ...open, visitor: { ...NO_READER, device: "movil", deviceSubtypeId: 12, place } },
+          { ...open, visitor: NO_READER },
+          { ...open, visitor: { ...NO_READER, device: "pc" } },
+          { ...open, visitor: NO_READER },
+        ],
+        rule,
+      ),
+    );
+    const seen = ["device", "device_subtype_id", "country_code", "city"];
+    expect(await tracking.db("contacts").where({ id: ana.contactId }).first(seen)).toEqual({
+      device: "pc",
+      device_subtype_id: null,
+      country_code: "ES",
+      city: "Madrid",
+    });
   });
 
   test("who follows some of the links is a person", async () => {

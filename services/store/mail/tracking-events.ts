@@ -281,7 +281,9 @@ async function lastSeen(
     const isPerson = machine === undefined && !(touch.kind === "click" && caughtIds.has(deliveryId));
     if (!isPerson || contactId === null) continue;
     const { device, deviceSubtypeId, place = null } = touch.visitor;
-    seen.set(contactId, { instanceId, contactId, device: device || null, deviceSubtypeId, place });
+    const before = seen.get(contactId) ?? { device: null, deviceSubtypeId: null, place: null };
+    const reader = device ? { device, deviceSubtypeId } : before;
+    seen.set(contactId, { ...before, ...reader, instanceId, contactId, place: place ?? before.place });
   }
   const unmasked = caught.filter(({ contactId }) => !seen.has(contactId));
   return [...seen.values(), ...(await recallReaders(transaction, unmasked, rule))];
