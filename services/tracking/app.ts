@@ -1,4 +1,6 @@
+import { Router } from "@koa/router";
 import Koa, { type Context } from "koa";
+import { allowedMethods } from "../platform/http/allowed-methods.ts";
 import { traceRequest } from "../platform/http/trace-request.ts";
 import { CONTENT_SECURITY_POLICY, sendErrorPage } from "./pages.ts";
 import { clickRoute } from "./routes/clicks.ts";
@@ -7,9 +9,7 @@ import { openRoute } from "./routes/opens.ts";
 import { subscriptionRoute } from "./routes/subscriptions.ts";
 import type { Route, TrackingTools } from "./tools.ts";
 
-/** `/<letter>/<token>`; a slash at the end is forgiven. */
-const PATH = /^\/([ocvu])\/([^/]*)\/?$/;
-
+/** What is named by a signed token, by the start of its path. */
 const ROUTES: Readonly<Record<string, Route>> = {
   o: openRoute,
   c: clickRoute,
@@ -19,43 +19,49 @@ const ROUTES: Readonly<Record<string, Route>> = {
 
 /** The public face: four kinds of URLs, each named by a signed token. What is wrong is answered without an echo of it. */
 export function makeTrackingApp(tools: TrackingTools): Koa {
+  const router = new Router({ sensitive: true });
+  for (const [letter, { methods, handle }] of Object.entries(ROUTES)) {
+    // A URL that lost its token is a broken link, as one with a wrong token is.
+    router.register(`/${letter}/{:token}`, [...methods], (ctx) =>
+      answer(ctx, `/${letter}/:token`, () => handle(ctx, ctx.params.token ?? "", tools)),
+    );
+  }
+  // Browsers and crawlers ask by themselves.
+  router.get("/robots.txt", (ctx) => {
+    ctx.body = "User-agent: *\nDisallow: /\n";
+  });
+  router.get("/favicon.ico", (ctx) => {
+    ctx.status = 204;
+  });
   const app = new Koa();
   app.silent = true;
   app.on("error", (error: Error) => tools.observe({ kind: "http-response-failed", level: "debug", err: error }));
-  app.use(async (ctx) => {
+  app.use((ctx, next) => {
     setHeaders(ctx);
-    const [, letter] = PATH.exec(ctx.path) ?? [];
-    await traceRequest(ctx, letter && `/${letter}/:token`, async () => {
+    return next();
+  });
+  app.use(router.routes());
+  app.use((ctx) =>
+    answer(ctx, undefined, async () => {
+      const allowed = allowedMethods(router, ctx.path);
+      if (allowed.length === 0) return sendErrorPage(ctx, 404, "no-page");
+      ctx.set("Allow", allowed.join(", "));
+      sendErrorPage(ctx, 405, "wrong-method");
+    }),
+  );
+  return app;
+
+  function answer(ctx: Context, route: string | undefined, handle: () => Promise<void>): Promise<void> {
+    return traceRequest(ctx, route, async () => {
       try {
-        await answer(ctx, tools);
+        await handle();
       } catch (error) {
         tools.observe({ kind: "tracking-request-failed", level: "error", err: error });
         sendErrorPage(ctx, 503, "unavailable");
         ctx.set("Retry-After", "60");
       }
     });
-  });
-  return app;
-}
-
-async function answer(ctx: Context, tools: TrackingTools): Promise<void> {
-  if (ctx.path === "/robots.txt") {
-    ctx.body = "User-agent: *\nDisallow: /\n";
-    return;
   }
-  // Browsers ask by themselves.
-  if (ctx.path === "/favicon.ico") {
-    ctx.status = 204;
-    return;
-  }
-  const [, letter = "", token = ""] = PATH.exec(ctx.path) ?? [];
-  const route = ROUTES[letter];
-  if (route === undefined) return sendErrorPage(ctx, 404, "no-page");
-  if (!route.methods.includes(ctx.method)) {
-    ctx.set("Allow", route.methods.join(", "));
-    return sendErrorPage(ctx, 405, "wrong-method");
-  }
-  await route.handle(ctx, token, tools);
 }
 
 function setHeaders(ctx: Context): void {

@@ -1,19 +1,20 @@
+import { Router } from "@koa/router";
 import Koa, { type Context } from "koa";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { KeyGuesses } from "../guesses/key-guesses.ts";
 import type { Observe } from "../observation.ts";
+import { allowedMethods } from "./allowed-methods.ts";
 import { carryOut, failureOf } from "./carry-out.ts";
 import { makeClientAddress } from "./client-address.ts";
 import type { Dialect } from "./dialect.ts";
-import { type AnyEndpoint, type Method, RawReply } from "./endpoint.ts";
+import { type AnyEndpoint, RawReply } from "./endpoint.ts";
 import { type HeavyLimits, HeavyRequests } from "./heavy-requests.ts";
 import type { LargeRequests } from "./large-requests.ts";
 import { noLimits, type RateLimits } from "./limits.ts";
 import type { HttpApp } from "./listen.ts";
 import { readBody } from "./request-body.ts";
 import { requestIdOf } from "./request-id.ts";
-import { RouteTable } from "./route-table.ts";
 import { traceRequest } from "./trace-request.ts";
 
 export interface AppOptions<Caller> {
@@ -53,10 +54,11 @@ interface OpenapiPages {
  */
 export function makeApp<Caller>(options: AppOptions<Caller>): HttpApp {
   const { dialect, endpoints, observe } = options;
-  const routes = new RouteTable<Handle>();
+  const router = new Router({ sensitive: true });
   const run = makeRunner(options);
   for (const declared of endpoints) {
-    routes.add(declared.method, dialect.base + declared.path, (ctx, params) => run(declared, ctx, params));
+    const path = dialect.base + declared.path;
+    router.register(path, [declared.method], (ctx) => answer(ctx, path, () => run(declared, ctx, ctx.params)));
   }
   // Made when first asked for: a start has better things to do.
   let openapi: Promise<OpenapiPages> | undefined;
@@ -67,38 +69,30 @@ export function makeApp<Caller>(options: AppOptions<Caller>): HttpApp {
     });
     return openapi;
   };
-  routes.add("GET", "/openapi.json", async (ctx) => {
-    ctx.body = (await pages()).document;
-  });
-  routes.add("GET", "/docs", async (ctx) => {
-    ctx.type = "html";
-    ctx.set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'");
-    ctx.body = (await pages()).page;
-  });
-  if (options.home) routes.add("GET", "/", async (ctx) => ctx.redirect(options.home!));
+  router.get("/openapi.json", (ctx) =>
+    answer(ctx, "/openapi.json", async () => {
+      ctx.body = (await pages()).document;
+    }),
+  );
+  router.get("/docs", (ctx) =>
+    answer(ctx, "/docs", async () => {
+      ctx.type = "html";
+      ctx.set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'");
+      ctx.body = (await pages()).page;
+    }),
+  );
+  if (options.home) router.get("/", (ctx) => answer(ctx, "/", async () => ctx.redirect(options.home!)));
 
   const app: HttpApp = Object.assign(new Koa(), { describeRefusal: dialect.toHttp });
   app.silent = true;
   app.on("error", (error: Error) => observe({ kind: "http-response-failed", level: "debug", err: error }));
-  app.use(async (ctx) => {
+  app.use(async (ctx, next) => {
     const startedAt = performance.now();
     const requestId = requestIdOf(ctx.req);
     ctx.set("X-Request-Id", requestId);
     ctx.set("X-Content-Type-Options", "nosniff");
     ctx.set("Cache-Control", "no-store");
-    const matches = routes.matches(ctx.path);
-    const method = (ctx.method === "HEAD" ? "GET" : ctx.method) as Method;
-    const match = matches.find((candidate) => candidate.method === method);
-    await traceRequest(ctx, match?.path, async () => {
-      try {
-        if (match) await match.target(ctx, match.params);
-        else if (matches.length > 0) send(ctx, dialect, { kind: "wrong-method", allowed: allowedMethods(matches) });
-        else if (method !== "GET" || !(await options.fallback?.(ctx))) send(ctx, dialect, { kind: "unknown-path" });
-      } catch (error) {
-        const { method, path } = ctx;
-        send(ctx, dialect, failureOf(error, observe, { requestId, method, path }));
-      }
-    });
+    await next();
     observe({
       kind: "http-request",
       requestId,
@@ -108,17 +102,31 @@ export function makeApp<Caller>(options: AppOptions<Caller>): HttpApp {
       ms: Math.round(performance.now() - startedAt),
     });
   });
+  app.use(router.routes());
+  app.use((ctx) =>
+    answer(ctx, undefined, async () => {
+      const allowed = allowedMethods(router, ctx.path);
+      const isRead = ctx.method === "GET" || ctx.method === "HEAD";
+      if (allowed.length > 0) send(ctx, dialect, { kind: "wrong-method", allowed });
+      else if (!isRead || !(await options.fallback?.(ctx))) send(ctx, dialect, { kind: "unknown-path" });
+    }),
+  );
   return app;
+
+  /** @param route the path as it was declared, where there is one */
+  function answer(ctx: Context, route: string | undefined, handle: () => Promise<void>): Promise<void> {
+    return traceRequest(ctx, route, async () => {
+      try {
+        await handle();
+      } catch (error) {
+        const { method, path } = ctx;
+        send(ctx, dialect, failureOf(error, observe, { requestId: requestIdOf(ctx.req), method, path }));
+      }
+    });
+  }
 }
 
 const NO_BODY = Buffer.alloc(0);
-
-type Handle = (ctx: Context, params: Readonly<Record<string, string>>) => Promise<void>;
-
-/** RFC 9110 §9.3.2: what has GET has HEAD. */
-function allowedMethods(matches: readonly { readonly method: Method }[]): string[] {
-  return [...new Set(matches.flatMap(({ method }) => (method === "GET" ? ["HEAD", "GET"] : [method])))];
-}
 
 function makeRunner<Caller>(options: AppOptions<Caller>) {
   const { dialect, limits = noLimits, guesses, bodyLimitOctets } = options;
