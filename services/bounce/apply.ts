@@ -1,9 +1,9 @@
 import type { KeyRing } from "../core/key-ring.ts";
 import { readBounceToken } from "../core/mail/tokens.ts";
 import { readDeliveryToken } from "../core/mail/tracking-tokens.ts";
+import { type DeliveryOwner, findDelivery, recordBounces, recordComplaint } from "../operations/mail/deliveries.ts";
 import type { Transaction } from "../platform/db.ts";
 import { unsubscribeContact } from "../store/mail/contacts.ts";
-import { type DeliveryOwner, findDelivery, recordBounces, recordComplaint } from "../store/mail/deliveries.ts";
 import type { BounceResult, Finding } from "./interpret.ts";
 
 /** What a finding does to the delivery that it is about. */

@@ -3,10 +3,10 @@ import { join } from "node:path";
 import { hashApiKey, makeApiKey } from "../core/api-key.ts";
 import type { KeyRing } from "../core/key-ring.ts";
 import { hashPassword, makePassword } from "../core/password.ts";
+import { addCompany } from "../operations/dns/companies.ts";
 import type { Db } from "../platform/db.ts";
 import { writeFileOnce } from "../platform/secret.ts";
 import { addUser } from "../store/console/users.ts";
-import { addCompany } from "../store/dns/companies.ts";
 import { addReseller } from "../store/dns/resellers.ts";
 import { addInstance } from "../store/mail/instances.ts";
 

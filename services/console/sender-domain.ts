@@ -15,11 +15,11 @@ import {
 } from "../core/mail/sender-records.ts";
 import type { Refusal } from "../core/refusal.ts";
 import { ok, type Result } from "../core/result.ts";
+import { zonesAreInOneHand } from "../operations/dns/zone-tenancy.ts";
 import type { Resolver } from "../platform/resolver.ts";
 import type { LookUpTexts } from "../platform/txt-lookup.ts";
 import { findZoneOf } from "../store/dns/console-zones.ts";
 import { readRecordsAt } from "../store/dns/records.ts";
-import { zonesAreInOneHand } from "../store/dns/zone-tenancy.ts";
 import type { Zone } from "../store/dns/zones.ts";
 import type { InstanceDomain } from "../store/mail/instances.ts";
 import type { ConsoleContext } from "./context.ts";

@@ -2,12 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { validateAddress } from "../core/mail/address.ts";
 import type { FilterCondition } from "../core/mail/filter-condition.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
-import { readCampaignText } from "../platform/campaign-text.ts";
-import type { Clock } from "../platform/clock.ts";
-import type { Db } from "../platform/db.ts";
-import type { Observe } from "../platform/observation.ts";
-import type { FetchSurroundings } from "../platform/pinned-agent.ts";
-import { readBatchProgress } from "../store/mail/batches.ts";
+import { readBatchProgress } from "../operations/mail/batches.ts";
 import {
   beginCampaign,
   type CampaignStart,
@@ -20,7 +15,12 @@ import {
   listCampaignsUnderWay,
   listCancellations,
   withdrawCancelled,
-} from "../store/mail/campaign-runs.ts";
+} from "../operations/mail/campaign-runs.ts";
+import { readCampaignText } from "../platform/campaign-text.ts";
+import type { Clock } from "../platform/clock.ts";
+import type { Db } from "../platform/db.ts";
+import type { Observe } from "../platform/observation.ts";
+import type { FetchSurroundings } from "../platform/pinned-agent.ts";
 import { campaignTemplate, completeCancellation, pauseCampaign } from "../store/mail/campaign-sends.ts";
 import { findFilter } from "../store/mail/filters.ts";
 import { allowedDomains } from "../store/mail/instances.ts";

@@ -1,10 +1,10 @@
 import type { RetrySchedule } from "../core/mail/retry.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
+import type { DeliveryOutcome } from "../operations/mail/deliveries.ts";
 import type { Clock } from "../platform/clock.ts";
 import type { Observe } from "../platform/observation.ts";
 import type { SmtpFailure } from "../platform/smtp-client.ts";
 import { inSpan } from "../platform/tracing.ts";
-import type { DeliveryOutcome } from "../store/mail/deliveries.ts";
 import type { DueDelivery, LeasedPartition } from "../store/mail/queue-leases.ts";
 import {
   type ComposedMessage,

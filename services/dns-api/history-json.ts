@@ -5,10 +5,10 @@ import { TYPE } from "../core/dns/rr-types.ts";
 import { decodeSoaRdata } from "../core/dns/soa.ts";
 import type { Refusal } from "../core/refusal.ts";
 import { ok, type Result } from "../core/result.ts";
+import type { ZonePreview } from "../operations/dns/zone-preview.ts";
 import type { RawReply } from "../platform/http/endpoint.ts";
 import { streamedReply } from "../platform/http/streamed-reply.ts";
 import type { HistoryEntry } from "../store/dns/zone-history.ts";
-import type { ZonePreview } from "../store/dns/zone-preview.ts";
 import { showRecord } from "./record-json.ts";
 
 /** Records in one piece of text: few enough that nobody waits for their making. */

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { MOST_SECONDS } from "../store/dns/zone-soa.ts";
+import { MOST_SECONDS } from "../operations/dns/zone-soa.ts";
 
 export { warnings, withWarnings } from "../platform/http/warnings.ts";
 

@@ -7,8 +7,8 @@ import { formatRdata } from "../core/dns/rdata/rdata.ts";
 import { TYPE } from "../core/dns/rr-types.ts";
 import type { Refusal } from "../core/refusal.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
-import type { SignedZone } from "../store/dns/zone-signing-state.ts";
-import { isNotSigned } from "../store/dns/zone-signing-switch.ts";
+import type { SignedZone } from "../operations/dns/zone-signing-state.ts";
+import { isNotSigned } from "../operations/dns/zone-signing-switch.ts";
 
 /** Whether a zone is signed, and by which keys. */
 export const signingReply = z.object({

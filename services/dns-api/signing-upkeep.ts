@@ -1,13 +1,13 @@
 import { Counter } from "prom-client";
 import type { DomainName } from "../core/dns/name.ts";
+import type { ZoneSigner } from "../operations/dns/zone-signing.ts";
+import { listUncheckedZones, noteChecked, repairZone } from "../operations/dns/zone-signing-repair.ts";
+import { listDueZones, maintainZone, postponeZone, withUpkeepLock } from "../operations/dns/zone-signing-upkeep.ts";
 import type { Db } from "../platform/db.ts";
 import type { LookUpDs } from "../platform/ds-lookup.ts";
 import { registry } from "../platform/metrics.ts";
 import type { Observe } from "../platform/observation.ts";
 import { RepeatedWork } from "../platform/repeated-work.ts";
-import type { ZoneSigner } from "../store/dns/zone-signing.ts";
-import { listUncheckedZones, noteChecked, repairZone } from "../store/dns/zone-signing-repair.ts";
-import { listDueZones, maintainZone, postponeZone, withUpkeepLock } from "../store/dns/zone-signing-upkeep.ts";
 import { zoneName } from "../store/dns/zones.ts";
 import type { ZoneAnnouncer } from "./zone-announcer.ts";
 

@@ -1,9 +1,9 @@
+import { listCatalogIds, lookForZoneChanges, refreshCatalog } from "../operations/dns/catalogs.ts";
+import { removeExpiredRules } from "../operations/dns/rpz-expiries.ts";
 import type { Clock } from "../platform/clock.ts";
 import type { Db } from "../platform/db.ts";
 import type { Observe } from "../platform/observation.ts";
 import { repeatTasks } from "../platform/repeated-work.ts";
-import { listCatalogIds, lookForZoneChanges, refreshCatalog } from "../store/dns/catalogs.ts";
-import { removeExpiredRules } from "../store/dns/rpz-expiries.ts";
 import { notifyZones } from "../store/dns/zone-notices.ts";
 
 /** Who is named in the journal. */

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
+import { type MachineRule, storeTouches, type Touch } from "../operations/mail/tracking-events.ts";
 import type { Db, Transaction } from "../platform/db.ts";
 import type { Observe } from "../platform/observation.ts";
-import { type MachineRule, storeTouches, type Touch } from "../store/mail/tracking-events.ts";
 import { findSpoolPosition, saveSpoolPosition } from "../store/mail/tracking-positions.ts";
 import type { Spool, SpoolBatch, SpoolPosition } from "./spool.ts";
 

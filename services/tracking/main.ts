@@ -1,12 +1,12 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import type { Touch } from "../operations/mail/tracking-events.ts";
 import { LOOPBACK_PROXIES, makeClientAddress } from "../platform/http/client-address.ts";
 import { makeRateLimits } from "../platform/http/limits.ts";
 import { listenHttp } from "../platform/http/listen.ts";
 import { packageFolder } from "../platform/package-folder.ts";
 import { makeResolver } from "../platform/resolver.ts";
 import type { StartService } from "../platform/service.ts";
-import type { Touch } from "../store/mail/tracking-events.ts";
 import { makeTrackingApp } from "./app.ts";
 import { EventWriter } from "./event-writer.ts";
 import { LinkDirectory } from "./link-directory.ts";

@@ -1,11 +1,11 @@
 import type { IncomingMessage } from "node:http";
 import type { Context } from "koa";
 import type { KeyRing } from "../core/key-ring.ts";
+import type { Touch } from "../operations/mail/tracking-events.ts";
 import type { Clock } from "../platform/clock.ts";
 import type { Db } from "../platform/db.ts";
 import type { RateLimits } from "../platform/http/limits.ts";
 import type { Observe } from "../platform/observation.ts";
-import type { Touch } from "../store/mail/tracking-events.ts";
 import type { LinkDirectory } from "./link-directory.ts";
 import { sendErrorPage } from "./pages.ts";
 import type { VisitorRules } from "./visitor.ts";

@@ -2,7 +2,7 @@ import type { IncomingHttpHeaders } from "node:http";
 import ipaddr from "ipaddr.js";
 import { UAParser } from "ua-parser-js";
 import { z } from "zod";
-import type { MachineRule, Visitor } from "../store/mail/tracking-events.ts";
+import type { MachineRule, Visitor } from "../operations/mail/tracking-events.ts";
 import type { Place, RecallReader } from "../store/mail/tracking-readers.ts";
 
 /** Judges requests by config/user-agents.json. */

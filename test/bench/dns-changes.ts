@@ -7,8 +7,8 @@ import * as dnsPacket from "dns-packet";
 import { type DomainName, parseDomainName } from "../../services/core/dns/name.ts";
 import { TYPE } from "../../services/core/dns/rr-types.ts";
 import { ZoneAnnouncer } from "../../services/dns-api/zone-announcer.ts";
+import { changeRecords } from "../../services/operations/dns/zone-records.ts";
 import type { Db } from "../../services/platform/db.ts";
-import { changeRecords } from "../../services/store/dns/zone-records.ts";
 import { benchZoneName } from "./dns-data.ts";
 import { percentile } from "./percentile.ts";
 

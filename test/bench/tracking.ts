@@ -17,6 +17,7 @@ import { KeyRing } from "../../services/core/key-ring.ts";
 import { validateAddress } from "../../services/core/mail/address.ts";
 import { trackHtml } from "../../services/core/mail/tracking-html.ts";
 import { makeClickToken } from "../../services/core/mail/tracking-tokens.ts";
+import { acceptSend } from "../../services/operations/mail/batches.ts";
 import { systemClock } from "../../services/platform/clock.ts";
 import { loadConfig } from "../../services/platform/config.ts";
 import { type Db, openDb, openListenConnection } from "../../services/platform/db.ts";
@@ -24,7 +25,6 @@ import { openEmbeddedPostgres } from "../../services/platform/embedded-postgres.
 import { makeLogger } from "../../services/platform/logger.ts";
 import { migrate } from "../../services/platform/migrations.ts";
 import { makeObserve } from "../../services/platform/observe.ts";
-import { acceptSend } from "../../services/store/mail/batches.ts";
 import { addCampaign } from "../../services/store/mail/campaigns.ts";
 import { EVENT_KINDS } from "../../services/store/mail/event-kinds.ts";
 import { addInstance, findInstanceByName } from "../../services/store/mail/instances.ts";

@@ -2,18 +2,19 @@ import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { KeyRing } from "../../services/core/key-ring.ts";
 import { CampaignRunner } from "../../services/delivery/campaign-runner.ts";
-import { systemClock } from "../../services/platform/clock.ts";
-import { loadConfig } from "../../services/platform/config.ts";
-import type { Observation } from "../../services/platform/observation.ts";
-import { makeResolver } from "../../services/platform/resolver.ts";
-import { findBatch, readBatchProgress } from "../../services/store/mail/batches.ts";
+import { findBatch, readBatchProgress } from "../../services/operations/mail/batches.ts";
 import {
   beginCampaign,
   claimDueCampaign,
   continueResumed,
   gatherPortion,
   withdrawCancelled,
-} from "../../services/store/mail/campaign-runs.ts";
+} from "../../services/operations/mail/campaign-runs.ts";
+import { recordOutcomes } from "../../services/operations/mail/deliveries.ts";
+import { systemClock } from "../../services/platform/clock.ts";
+import { loadConfig } from "../../services/platform/config.ts";
+import type { Observation } from "../../services/platform/observation.ts";
+import { makeResolver } from "../../services/platform/resolver.ts";
 import {
   campaignTemplate,
   completeCancellation,
@@ -25,7 +26,6 @@ import {
   scheduleCampaign,
 } from "../../services/store/mail/campaign-sends.ts";
 import { addCampaign } from "../../services/store/mail/campaigns.ts";
-import { recordOutcomes } from "../../services/store/mail/deliveries.ts";
 import { addInstance, findInstanceByName } from "../../services/store/mail/instances.ts";
 import { leasePartitions } from "../../services/store/mail/lease-partitions.ts";
 import {

@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type EmailAddress, validateAddress } from "../../services/core/mail/address.ts";
+import { acceptSend, type Send } from "../../services/operations/mail/batches.ts";
+import { eraseAddress } from "../../services/operations/mail/contact-erasure.ts";
+import { readAddressRecords } from "../../services/operations/mail/contact-export.ts";
+import { recordBounces, recordComplaint, recordOutcomes } from "../../services/operations/mail/deliveries.ts";
 import { beginAudit } from "../../services/store/console/audit.ts";
-import { acceptSend, type Send } from "../../services/store/mail/batches.ts";
-import { eraseAddress } from "../../services/store/mail/contact-erasure.ts";
-import { readAddressRecords } from "../../services/store/mail/contact-export.ts";
-import { recordBounces, recordComplaint, recordOutcomes } from "../../services/store/mail/deliveries.ts";
 import { addFilter } from "../../services/store/mail/filters.ts";
 import { addInboundMessages } from "../../services/store/mail/inbound.ts";
 import { addSandboxMessages } from "../../services/store/mail/sandbox-messages.ts";

@@ -3,24 +3,24 @@ import { dnskeyOf } from "../../services/core/dns/dnssec/apex-records.ts";
 import { dsRdata, readDsKeyTag } from "../../services/core/dns/dnssec/dnskey.ts";
 import { formatRdata } from "../../services/core/dns/rdata/rdata.ts";
 import { TYPE } from "../../services/core/dns/rr-types.ts";
-import { addCompany, deleteCompany } from "../../services/store/dns/companies.ts";
-import { cdsActor, readHostedDs } from "../../services/store/dns/dnssec-hosted-parent.ts";
-import { readSigning, type StoredKey } from "../../services/store/dns/dnssec-keys.ts";
-import { setDsAutomatic, updateHostedParent, wishForDs } from "../../services/store/dns/dnssec-parent.ts";
-import { readRecordsAt } from "../../services/store/dns/records.ts";
-import { addReseller } from "../../services/store/dns/resellers.ts";
-import { deleteZone } from "../../services/store/dns/zone-deletion.ts";
-import { importZone } from "../../services/store/dns/zone-files.ts";
-import { readHistory } from "../../services/store/dns/zone-history.ts";
-import { exportSignedZone } from "../../services/store/dns/zone-signed-file.ts";
-import type { SigningTarget } from "../../services/store/dns/zone-signing-state.ts";
+import { addCompany, deleteCompany } from "../../services/operations/dns/companies.ts";
+import { cdsActor, readHostedDs } from "../../services/operations/dns/dnssec-hosted-parent.ts";
+import { setDsAutomatic, updateHostedParent, wishForDs } from "../../services/operations/dns/dnssec-parent.ts";
+import { deleteZone } from "../../services/operations/dns/zone-deletion.ts";
+import { importZone } from "../../services/operations/dns/zone-files.ts";
+import { exportSignedZone } from "../../services/operations/dns/zone-signed-file.ts";
+import type { SigningTarget } from "../../services/operations/dns/zone-signing-state.ts";
 import {
   disableSigning,
   enableSigning,
   type SigningWish,
   startRollover,
-} from "../../services/store/dns/zone-signing-switch.ts";
-import { maintainZone } from "../../services/store/dns/zone-signing-upkeep.ts";
+} from "../../services/operations/dns/zone-signing-switch.ts";
+import { maintainZone } from "../../services/operations/dns/zone-signing-upkeep.ts";
+import { readSigning, type StoredKey } from "../../services/store/dns/dnssec-keys.ts";
+import { readRecordsAt } from "../../services/store/dns/records.ts";
+import { addReseller } from "../../services/store/dns/resellers.ts";
+import { readHistory } from "../../services/store/dns/zone-history.ts";
 import { findAnyZone, type Zone } from "../../services/store/dns/zones.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { addZoneOwner, nameOf, putZone, putZoneFile, SCOPE, SIGNER, suspendZone } from "../support/dns-server.ts";

@@ -3,21 +3,21 @@ import { readDsKeyTag } from "../../services/core/dns/dnssec/dnskey.ts";
 import { readRrsig } from "../../services/core/dns/dnssec/rrsig.ts";
 import { decodeRecords } from "../../services/core/dns/record.ts";
 import { TYPE } from "../../services/core/dns/rr-types.ts";
-import type { LookUpDs } from "../../services/platform/ds-lookup.ts";
-import { readSigning, type StoredKey } from "../../services/store/dns/dnssec-keys.ts";
-import { wishForDs } from "../../services/store/dns/dnssec-parent.ts";
-import { firstExpiry, readAllDerived } from "../../services/store/dns/dnssec-records.ts";
-import { replaceZone } from "../../services/store/dns/zone-files.ts";
-import { readHistory } from "../../services/store/dns/zone-history.ts";
-import { exportSignedZone } from "../../services/store/dns/zone-signed-file.ts";
-import type { SigningTarget } from "../../services/store/dns/zone-signing-state.ts";
+import { wishForDs } from "../../services/operations/dns/dnssec-parent.ts";
+import { replaceZone } from "../../services/operations/dns/zone-files.ts";
+import { exportSignedZone } from "../../services/operations/dns/zone-signed-file.ts";
+import type { SigningTarget } from "../../services/operations/dns/zone-signing-state.ts";
 import {
   disableSigning,
   enableSigning,
   type SigningWish,
   startRollover,
-} from "../../services/store/dns/zone-signing-switch.ts";
-import { listDueZones, maintainZone } from "../../services/store/dns/zone-signing-upkeep.ts";
+} from "../../services/operations/dns/zone-signing-switch.ts";
+import { listDueZones, maintainZone } from "../../services/operations/dns/zone-signing-upkeep.ts";
+import type { LookUpDs } from "../../services/platform/ds-lookup.ts";
+import { readSigning, type StoredKey } from "../../services/store/dns/dnssec-keys.ts";
+import { firstExpiry, readAllDerived } from "../../services/store/dns/dnssec-records.ts";
+import { readHistory } from "../../services/store/dns/zone-history.ts";
 import { findAnyZone, type Zone } from "../../services/store/dns/zones.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { addZoneOwner, nameOf, putZone, SCOPE, SIGNER } from "../support/dns-server.ts";

@@ -1,6 +1,7 @@
 import type pg from "pg";
 import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
 import { start } from "../../services/dns-server/main.ts";
+import { changeRecords } from "../../services/operations/dns/zone-records.ts";
 import { systemClock } from "../../services/platform/clock.ts";
 import { openListenConnection } from "../../services/platform/db.ts";
 import { registry } from "../../services/platform/metrics.ts";
@@ -9,7 +10,6 @@ import type { RunningService } from "../../services/platform/service.ts";
 import { addAcl } from "../../services/store/dns/acls.ts";
 import { readRecordsAt } from "../../services/store/dns/records.ts";
 import { notifyZones } from "../../services/store/dns/zone-notices.ts";
-import { changeRecords } from "../../services/store/dns/zone-records.ts";
 import { findZone } from "../../services/store/dns/zones.ts";
 import { listLeftOut } from "../../services/store/dns/zones-left-out.ts";
 import { beginIncarnation } from "../../services/store/incarnation.ts";

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { EventKind } from "../../services/core/mail/event-kind.ts";
-import { findDelivery, recordBounces, recordComplaint } from "../../services/store/mail/deliveries.ts";
+import { findDelivery, recordBounces, recordComplaint } from "../../services/operations/mail/deliveries.ts";
+import { storeTouches } from "../../services/operations/mail/tracking-events.ts";
 import { countEvents, foldEventCounts } from "../../services/store/mail/event-counts.ts";
 import { prepareEventMonths } from "../../services/store/mail/event-partitions.ts";
 import { applyRetention } from "../../services/store/mail/event-retention.ts";
@@ -8,7 +9,6 @@ import { type NewEvent, recordEvents } from "../../services/store/mail/events.ts
 import { findInstanceByName, setInstanceSettings } from "../../services/store/mail/instances.ts";
 import { removeMessages } from "../../services/store/mail/message-retention.ts";
 import { readSeries } from "../../services/store/mail/statistics.ts";
-import { storeTouches } from "../../services/store/mail/tracking-events.ts";
 import { startMailApi, type TestMailApi } from "../support/mail-api.ts";
 import { eventually } from "../support/stack.ts";
 

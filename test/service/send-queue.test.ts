@@ -1,12 +1,12 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { KeyRing } from "../../services/core/key-ring.ts";
 import { validateAddress } from "../../services/core/mail/address.ts";
-import { acceptSends, findBatch, type Send } from "../../services/store/mail/batches.ts";
+import { acceptSends, findBatch, type Send } from "../../services/operations/mail/batches.ts";
+import { recordOutcomes } from "../../services/operations/mail/deliveries.ts";
+import { SendQueue } from "../../services/operations/mail/send-queue.ts";
 import { saveContacts } from "../../services/store/mail/contact-profiles.ts";
-import { recordOutcomes } from "../../services/store/mail/deliveries.ts";
 import { addInstance, findInstanceByName } from "../../services/store/mail/instances.ts";
 import { resolveRecipients } from "../../services/store/mail/recipients.ts";
-import { SendQueue } from "../../services/store/mail/send-queue.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 
 const DOMAIN = "sender.example.org";

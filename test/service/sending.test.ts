@@ -2,7 +2,7 @@ import { dkimVerify } from "mailauth/lib/dkim/verify.js";
 import { type ParsedMail, simpleParser } from "mailparser";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { DELEGATION_SCHEME, makeDelegationToken } from "../../services/core/delegation-token.ts";
-import { makePersonalise } from "../../services/store/mail/audience.ts";
+import { makePersonalise } from "../../services/operations/mail/audience.ts";
 import { listInstanceDomains } from "../../services/store/mail/instances.ts";
 import { findContacts } from "../../services/store/mail/recipients.ts";
 import { type MailStack, startMailStack, TEST_DOMAIN } from "../support/mail-stack.ts";

@@ -1,13 +1,13 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { KeyRing } from "../../services/core/key-ring.ts";
 import { validateAddress } from "../../services/core/mail/address.ts";
+import type { Send } from "../../services/operations/mail/batches.ts";
+import { SendQueue } from "../../services/operations/mail/send-queue.ts";
 import { loadConfig } from "../../services/platform/config.ts";
 import { type Db, openDb, queryRows } from "../../services/platform/db.ts";
 import { inSpan, startTracing } from "../../services/platform/tracing.ts";
-import type { Send } from "../../services/store/mail/batches.ts";
 import { addInstance, findInstanceByName } from "../../services/store/mail/instances.ts";
 import { loadMessages } from "../../services/store/mail/messages.ts";
-import { SendQueue } from "../../services/store/mail/send-queue.ts";
 import { findTraceParent } from "../../services/store/mail/trace-parents.ts";
 import { inTransaction } from "../../services/store/transactions.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";

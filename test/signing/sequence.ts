@@ -1,5 +1,5 @@
-import { deleteZone } from "../../services/store/dns/zone-deletion.ts";
-import { importZone } from "../../services/store/dns/zone-files.ts";
+import { deleteZone } from "../../services/operations/dns/zone-deletion.ts";
+import { importZone } from "../../services/operations/dns/zone-files.ts";
 import { SCOPE } from "../support/dns-server.ts";
 import { Random } from "./random.ts";
 import { randomZone } from "./random-records.ts";

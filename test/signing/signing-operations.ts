@@ -6,21 +6,21 @@ import type { KeyRole } from "../../services/core/dns/dnssec/dnskey.ts";
 import { TYPE } from "../../services/core/dns/rr-types.ts";
 import { unacceptable } from "../../services/core/refusal.ts";
 import { ok, refuse } from "../../services/core/result.ts";
-import { queryRows } from "../../services/platform/db.ts";
-import { readSigning } from "../../services/store/dns/dnssec-keys.ts";
 import {
   confirmDsGone,
   confirmDsSeen,
   setDsAutomatic,
   updateHostedParent,
   wishForDs,
-} from "../../services/store/dns/dnssec-parent.ts";
+} from "../../services/operations/dns/dnssec-parent.ts";
+import { changeZone } from "../../services/operations/dns/zone-changes.ts";
+import { importKeys } from "../../services/operations/dns/zone-signing-keys.ts";
+import { repairZone } from "../../services/operations/dns/zone-signing-repair.ts";
+import { findSignedZone, nextVersion } from "../../services/operations/dns/zone-signing-state.ts";
+import { disableSigning, enableSigning, rollOverRole } from "../../services/operations/dns/zone-signing-switch.ts";
+import { queryRows } from "../../services/platform/db.ts";
+import { readSigning } from "../../services/store/dns/dnssec-keys.ts";
 import { readAllDerived } from "../../services/store/dns/dnssec-records.ts";
-import { changeZone } from "../../services/store/dns/zone-changes.ts";
-import { importKeys } from "../../services/store/dns/zone-signing-keys.ts";
-import { repairZone } from "../../services/store/dns/zone-signing-repair.ts";
-import { findSignedZone, nextVersion } from "../../services/store/dns/zone-signing-state.ts";
-import { disableSigning, enableSigning, rollOverRole } from "../../services/store/dns/zone-signing-switch.ts";
 import { randomName } from "./random-records.ts";
 import type { Operation, Place } from "./record-operations.ts";
 

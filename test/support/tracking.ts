@@ -7,12 +7,12 @@ import { type EmailAddress, validateAddress } from "../../services/core/mail/add
 import type { EventKind } from "../../services/core/mail/event-kind.ts";
 import { trackHtml } from "../../services/core/mail/tracking-html.ts";
 import { makeClickToken, makeDeliveryToken } from "../../services/core/mail/tracking-tokens.ts";
+import { acceptSend } from "../../services/operations/mail/batches.ts";
 import { type Config, loadConfig } from "../../services/platform/config.ts";
 import { type Db, openDb } from "../../services/platform/db.ts";
 import { makeLogger } from "../../services/platform/logger.ts";
 import type { Observation } from "../../services/platform/observation.ts";
 import type { RunningService, ServiceContext } from "../../services/platform/service.ts";
-import { acceptSend } from "../../services/store/mail/batches.ts";
 import { type AddedCampaign, addCampaign } from "../../services/store/mail/campaigns.ts";
 import { eventKindOf } from "../../services/store/mail/event-kinds.ts";
 import { addInstance, findInstanceByName, type Instance } from "../../services/store/mail/instances.ts";

@@ -1,6 +1,6 @@
 import type { Command } from "commander";
 import { type DomainName, parseDomainName } from "../../core/dns/name.ts";
-import { addCatalog, removeCatalog } from "../../store/dns/catalogs.ts";
+import { addCatalog, removeCatalog } from "../../operations/dns/catalogs.ts";
 import { notifyZones } from "../../store/dns/zone-notices.ts";
 import { zoneName } from "../../store/dns/zones.ts";
 import { orRefuse } from "../input.ts";

@@ -6,8 +6,6 @@ import { parseDomainName } from "../../core/dns/name.ts";
 import type { Refusal } from "../../core/refusal.ts";
 import type { Result } from "../../core/result.ts";
 import { showSigning } from "../../dns-api/signing-json.ts";
-import { systemClock } from "../../platform/clock.ts";
-import { makeDsLookup } from "../../platform/ds-lookup.ts";
 import {
   checkParentDs,
   confirmDsGone,
@@ -15,17 +13,19 @@ import {
   setDsAutomatic,
   updateHostedParent,
   wishForDs,
-} from "../../store/dns/dnssec-parent.ts";
-import { notifyZones } from "../../store/dns/zone-notices.ts";
-import { exportKey, importKeys } from "../../store/dns/zone-signing-keys.ts";
-import { findSignedZone, type SignedZone, type SigningTarget } from "../../store/dns/zone-signing-state.ts";
+} from "../../operations/dns/dnssec-parent.ts";
+import { exportKey, importKeys } from "../../operations/dns/zone-signing-keys.ts";
+import { findSignedZone, type SignedZone, type SigningTarget } from "../../operations/dns/zone-signing-state.ts";
 import {
   disableSigning,
   enableSigning,
   KEY_LAYOUTS,
   rollOverRole,
   type SigningWish,
-} from "../../store/dns/zone-signing-switch.ts";
+} from "../../operations/dns/zone-signing-switch.ts";
+import { systemClock } from "../../platform/clock.ts";
+import { makeDsLookup } from "../../platform/ds-lookup.ts";
+import { notifyZones } from "../../store/dns/zone-notices.ts";
 import { zoneName } from "../../store/dns/zones.ts";
 import type { CommandDatabase } from "../database.ts";
 import { orRefuse } from "../input.ts";

@@ -9,10 +9,10 @@ import {
   type RpzTrigger,
 } from "../../core/dns/rpz.ts";
 import { type RpzImportFormat, readRpzRules } from "../../core/dns/rpz-import.ts";
-import { addFeed, listFeeds, removeFeed, setFeedActive } from "../../store/dns/rpz-feeds.ts";
-import { type ImportReport, importRules } from "../../store/dns/rpz-import.ts";
-import { addRule, removeRule } from "../../store/dns/rpz-rules.ts";
-import { addSafeName, listSafeNames, removeSafeName } from "../../store/dns/rpz-safe-names.ts";
+import { addFeed, listFeeds, removeFeed, setFeedActive } from "../../operations/dns/rpz-feeds.ts";
+import { type ImportReport, importRules } from "../../operations/dns/rpz-import.ts";
+import { addRule, removeRule } from "../../operations/dns/rpz-rules.ts";
+import { addSafeName, listSafeNames, removeSafeName } from "../../operations/dns/rpz-safe-names.ts";
 import { notifyZones } from "../../store/dns/zone-notices.ts";
 import { zoneName } from "../../store/dns/zones.ts";
 import { orRefuse } from "../input.ts";

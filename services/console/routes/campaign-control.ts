@@ -2,8 +2,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { z } from "zod";
 import { missingField, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
+import { readBatchProgress } from "../../operations/mail/batches.ts";
 import type { Db } from "../../platform/db.ts";
-import { readBatchProgress } from "../../store/mail/batches.ts";
 import {
   completeCancellation,
   findCampaignSend,

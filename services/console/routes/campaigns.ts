@@ -6,11 +6,12 @@ import { escapeHtml, parseTemplate, renderTemplate, UNSUBSCRIBE_TAG } from "../.
 import { withUnsubscribeLink } from "../../core/mail/template.ts";
 import { invalidField, missingField, type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
+import { makePersonalise } from "../../operations/mail/audience.ts";
+import { acceptSend } from "../../operations/mail/batches.ts";
+import { judgeSender } from "../../operations/mail/senders.ts";
 import { readCampaignText } from "../../platform/campaign-text.ts";
 import { isHttpUrl } from "../../platform/fetch-html.ts";
 import { makeResolver } from "../../platform/resolver.ts";
-import { makePersonalise } from "../../store/mail/audience.ts";
-import { acceptSend } from "../../store/mail/batches.ts";
 import {
   type CampaignMessage,
   campaignTemplate,
@@ -23,7 +24,6 @@ import { findMissingGroup } from "../../store/mail/groups.ts";
 import type { StoredTemplate } from "../../store/mail/messages.ts";
 import { announceMail } from "../../store/mail/queue.ts";
 import { findContacts } from "../../store/mail/recipients.ts";
-import { judgeSender } from "../../store/mail/senders.ts";
 import { areaOf, visibleInstance } from "../caller.ts";
 import type { ConsoleContext } from "../context.ts";
 import { consoleEndpoint, type MakeConsoleEndpoints } from "../endpoint.ts";

@@ -3,7 +3,6 @@ import { LEAST_KEY_BITS, LEAST_KEY_CHARACTERS } from "../../core/chosen-key.ts";
 import { readChosenKey } from "../../core/customer-input.ts";
 import { invalidField, type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import { endpoint } from "../../platform/http/endpoint.ts";
 import {
   addCompany,
   type Company,
@@ -13,7 +12,8 @@ import {
   deleteCompany,
   findCompany,
   listCompanies,
-} from "../../store/dns/companies.ts";
+} from "../../operations/dns/companies.ts";
+import { endpoint } from "../../platform/http/endpoint.ts";
 import { resellerOnly } from "../caller.ts";
 import type { MakeEndpoints } from "../context.ts";
 import { anyCrmId, crmId, text } from "../schemas.ts";

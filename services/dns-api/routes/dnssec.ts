@@ -5,8 +5,6 @@ import { DENIALS } from "../../core/dns/dnssec/denial.ts";
 import { KEY_ROLES } from "../../core/dns/dnssec/dnskey.ts";
 import { missingField, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import { endpoint } from "../../platform/http/endpoint.ts";
-import type { DnsCaller } from "../../store/dns/dns-callers.ts";
 import {
   checkParentDs,
   confirmDsGone,
@@ -14,10 +12,12 @@ import {
   setDsAutomatic,
   updateHostedParent,
   wishForDs,
-} from "../../store/dns/dnssec-parent.ts";
-import { exportKey, importKeys } from "../../store/dns/zone-signing-keys.ts";
-import { findSignedZone, type SignedZone, type SigningTarget } from "../../store/dns/zone-signing-state.ts";
-import { disableSigning, enableSigning, KEY_LAYOUTS, rollOverRole } from "../../store/dns/zone-signing-switch.ts";
+} from "../../operations/dns/dnssec-parent.ts";
+import { exportKey, importKeys } from "../../operations/dns/zone-signing-keys.ts";
+import { findSignedZone, type SignedZone, type SigningTarget } from "../../operations/dns/zone-signing-state.ts";
+import { disableSigning, enableSigning, KEY_LAYOUTS, rollOverRole } from "../../operations/dns/zone-signing-switch.ts";
+import { endpoint } from "../../platform/http/endpoint.ts";
+import type { DnsCaller } from "../../store/dns/dns-callers.ts";
 import type { DnsApiContext, MakeEndpoints } from "../context.ts";
 import { domainParam } from "../schemas.ts";
 import { detailsReply, showDetails, showSigning, signingReply } from "../signing-json.ts";

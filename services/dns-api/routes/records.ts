@@ -1,13 +1,13 @@
 import { z } from "zod";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
+import type { ZoneChanged } from "../../operations/dns/zone-changes.ts";
+import { changeRecords } from "../../operations/dns/zone-records.ts";
 import { endpoint } from "../../platform/http/endpoint.ts";
 import { streamedReply } from "../../platform/http/streamed-reply.ts";
 import type { DnsCaller } from "../../store/dns/dns-callers.ts";
 import { recordPages } from "../../store/dns/records.ts";
-import type { ZoneChanged } from "../../store/dns/zone-changes.ts";
 import type { Modification, RecordDraft, RecordEdits, StoredRecord } from "../../store/dns/zone-edit.ts";
-import { changeRecords } from "../../store/dns/zone-records.ts";
 import { findZone, type Zone, zoneDoesNotExist } from "../../store/dns/zones.ts";
 import { streamInSnapshot } from "../../store/transactions.ts";
 import type { DnsApiContext, MakeEndpoints } from "../context.ts";

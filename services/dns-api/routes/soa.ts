@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { ok, refuse } from "../../core/result.ts";
+import { changeSoa, checkSoaNames } from "../../operations/dns/zone-soa.ts";
 import { endpoint } from "../../platform/http/endpoint.ts";
-import { changeSoa, checkSoaNames } from "../../store/dns/zone-soa.ts";
 import { findZone, zoneDoesNotExist } from "../../store/dns/zones.ts";
 import type { MakeEndpoints } from "../context.ts";
 import { anyCrmId, domainParam, nameText, secondsInPath, serialInPath, withWarnings } from "../schemas.ts";

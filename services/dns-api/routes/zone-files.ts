@@ -1,9 +1,9 @@
 import { z } from "zod";
 import { ok, refuse } from "../../core/result.ts";
+import { measureReplacement } from "../../operations/dns/zone-file-size.ts";
+import { replaceZone, zoneFilePieces } from "../../operations/dns/zone-files.ts";
 import { endpoint } from "../../platform/http/endpoint.ts";
 import { streamedReply } from "../../platform/http/streamed-reply.ts";
-import { measureReplacement } from "../../store/dns/zone-file-size.ts";
-import { replaceZone, zoneFilePieces } from "../../store/dns/zone-files.ts";
 import { measureHistory, readHistory } from "../../store/dns/zone-history.ts";
 import { findZone, zoneDoesNotExist } from "../../store/dns/zones.ts";
 import { streamInSnapshot } from "../../store/transactions.ts";

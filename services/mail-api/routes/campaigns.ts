@@ -5,6 +5,7 @@ import { DYNAMIC_SUBJECT } from "../../core/mail/personalise.ts";
 import { invalidField, missingField, notFound, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { parseUrl } from "../../core/url.ts";
+import { judgeSender } from "../../operations/mail/senders.ts";
 import { type AnyEndpoint, endpoint } from "../../platform/http/endpoint.ts";
 import {
   addCampaign,
@@ -15,7 +16,6 @@ import {
   setCampaignApikey,
 } from "../../store/mail/campaigns.ts";
 import type { Instance } from "../../store/mail/instances.ts";
-import { judgeSender } from "../../store/mail/senders.ts";
 import { setSubmissionSettings } from "../../store/mail/submission-settings.ts";
 import type { MailCaller } from "../dialect.ts";
 import type { MailServices } from "../services.ts";

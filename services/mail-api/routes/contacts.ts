@@ -5,12 +5,12 @@ import { contactFields, lineOfText, toContactChange } from "../../core/mail/cont
 import { contactJson, contactSummaryJson, toContactJson, toContactSummaryJson } from "../../core/mail/contact-json.ts";
 import { notFound, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
+import { judgeSender } from "../../operations/mail/senders.ts";
 import type { Db } from "../../platform/db.ts";
 import { type AnyEndpoint, endpoint, RawReply } from "../../platform/http/endpoint.ts";
 import { findContact, saveContacts, streamContacts } from "../../store/mail/contact-profiles.ts";
 import { listContactEvents } from "../../store/mail/event-pages.ts";
 import type { Instance } from "../../store/mail/instances.ts";
-import { judgeSender } from "../../store/mail/senders.ts";
 import { readKnownEmail } from "../addresses.ts";
 import type { MailCaller } from "../dialect.ts";
 import type { MailServices } from "../services.ts";

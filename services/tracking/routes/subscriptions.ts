@@ -7,7 +7,7 @@ import {
   SUBSCRIPTION_CHOICES,
   type Subscription,
   type SubscriptionChoice,
-} from "../../store/mail/tracking-subscriptions.ts";
+} from "../../operations/mail/tracking-subscriptions.ts";
 import { withDeadline } from "../deadline.ts";
 import { sendErrorPage, sendPreferencePage } from "../pages.ts";
 import { type Route, refuseToken, type TrackingTools } from "../tools.ts";

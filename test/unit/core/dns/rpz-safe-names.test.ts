@@ -4,7 +4,7 @@ import type { ResourceRecord } from "../../../../services/core/dns/record.ts";
 import { parseRpzAction, parseRpzTrigger, type RpzTrigger, triggerCovers } from "../../../../services/core/dns/rpz.ts";
 import { compareRule } from "../../../../services/core/dns/rpz-rule-conflict.ts";
 import { SafeNames } from "../../../../services/core/dns/rpz-safe-names.ts";
-import { ruleRecord } from "../../../../services/store/dns/rpz-rules.ts";
+import { ruleRecord } from "../../../../services/operations/dns/rpz-rules.ts";
 import { fc } from "../../../support/property.ts";
 
 function nameOf(text: string): DomainName {

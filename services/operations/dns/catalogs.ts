@@ -1,0 +1,204 @@
+import { type DomainName, labelsOf, nameFromLabels, nameFromStoredWire } from "../../core/dns/name.ts";
+import type { ResourceRecord } from "../../core/dns/record.ts";
+import { TYPE } from "../../core/dns/rr-types.ts";
+import { addSerial } from "../../core/dns/serial.ts";
+import type { ZoneMaker } from "../../core/dns/zone-tenancy.ts";
+import { type Refusal, unacceptable } from "../../core/refusal.ts";
+import { ok, type Result, refuse } from "../../core/result.ts";
+import { type Db, queryRows, type Transaction } from "../../platform/db.ts";
+import { type RecordRow, recordOf } from "../../store/dns/records.ts";
+import type { StoredRecord } from "../../store/dns/zone-edit.ts";
+import { deleteZonesWhere, findAnyZone, type Zone, zoneName } from "../../store/dns/zones.ts";
+import { inTransaction } from "../../store/transactions.ts";
+import { checkOperatorZoneName, insertOperatorZone, topLevelName } from "./operator-zones.ts";
+import { changeZone } from "./zone-changes.ts";
+import type { ZoneCreated } from "./zone-creation.ts";
+
+/** A catalog's records are data for servers, asked for by nobody. */
+const CATALOG_TTL_SECONDS = 0;
+const REFRESH_SECONDS = 60;
+const EXPIRE_SECONDS = 30 * 86_400;
+/** Schema version (RFC 9432 §4.2.1). */
+const SCHEMA_VERSION = "2";
+
+/** What leaves room for the labels of a member: `z`, the digits of an id, and `zones`. */
+const MOST_APEX_OCTETS = 255 - (1 + 1 + 19) - (1 + 5);
+
+/**
+ * Makes a catalog zone (RFC 9432) that lists the reseller's active zones.
+ * Refuses an unknown reseller, names that no such zone may have, and those that `core/dns/zone-tenancy.ts` refuses: below
+ * another reseller's zone it would answer in that one's place.
+ * @param by who asks: the operator may give a catalog any public suffix or single label
+ */
+export function addCatalog(
+  db: Db,
+  resellerId: string,
+  apex: DomainName,
+  by: { readonly actor: string; readonly maker: Exclude<ZoneMaker, "company"> },
+): Promise<Result<ZoneCreated, Refusal>> {
+  const lawful = checkOperatorZoneName(apex, MOST_APEX_OCTETS);
+  if (!lawful.ok) return Promise.resolve(lawful);
+  return inTransaction(db, async (transaction) => {
+    const reseller = await transaction("resellers").where({ id: resellerId }).first("id");
+    if (!reseller) return refuse(unacceptable(`reseller ${resellerId} does not exist`));
+    const times = { refresh: REFRESH_SECONDS, retry: REFRESH_SECONDS, expire: EXPIRE_SECONDS, minimum: 0 };
+    const soa = { mname: INVALID, rname: INVALID, serial: 1, ...times };
+    const ttl = CATALOG_TTL_SECONDS;
+    const zone = { apex, kind: "catalog" as const, resellerId, maker: by.maker, soa, ttl, records: frameOf(apex) };
+    const added = await insertOperatorZone(transaction, zone, by.actor);
+    if (!added.ok) return added;
+    const { id, warnings } = added.value;
+    await refreshCatalog(transaction, id, by.actor);
+    return ok({ zone: (await findAnyZone(transaction, apex)) as Zone, warnings });
+  });
+}
+
+/** Removes a catalog; the zones that it lists stay. @returns its id */
+export async function removeCatalog(db: Db, resellerId: string, apex: DomainName): Promise<Result<number, Refusal>> {
+  const condition = "name = ? and reseller_id = ? and kind = 'catalog'";
+  const [id] = await deleteZonesWhere(db, condition, [zoneName(apex), resellerId]);
+  return id === undefined ? refuse(unacceptable(`catalog ${zoneName(apex)} does not exist`)) : ok(id);
+}
+
+/** A reseller's catalogs, in canonical order, with how many zones each lists. */
+export function listCatalogs(
+  db: Db,
+  resellerId: string,
+): Promise<{ readonly zone: string; readonly serial: number; readonly members: number }[]> {
+  return queryRows(
+    db,
+    `select name as zone, serial, (select count(*) from catalog_members where catalog_id = zones.id) as members
+       from zones where reseller_id = ? and kind = 'catalog' order by name_key`,
+    [resellerId],
+  );
+}
+
+/** The catalogs of the deployment, by id. */
+export async function listCatalogIds(db: Db): Promise<number[]> {
+  const rows = await queryRows<{ id: number }>(db, "select id from zones where kind = 'catalog' order by id", [], {
+    name: "list-catalogs",
+  });
+  return rows.map(({ id }) => id);
+}
+
+/**
+ * Where a look for changed zones begins next, and whether anything changed since the last one.
+ * @param sinceXid what the last look gave; null for the first
+ */
+export async function lookForZoneChanges(
+  db: Db,
+  sinceXid: string | null,
+): Promise<{ readonly sinceXid: string; readonly changed: boolean }> {
+  const [row] = await queryRows<{ xmin: string; changed: boolean }>(
+    db,
+    `select pg_snapshot_xmin(pg_current_snapshot())::text as xmin,
+            exists (select 1 from zones where changed_xid >= ?::xid8)
+            or exists (select 1 from zone_deletions where changed_xid >= ?::xid8) as changed`,
+    [sinceXid ?? "0", sinceXid ?? "0"],
+    { name: "look-for-zone-changes" },
+  );
+  return { sinceXid: row!.xmin, changed: row!.changed };
+}
+
+/** Brings a catalog to list just the reseller's active zones, as one change. @returns whether that changed anything */
+export async function refreshCatalog(db: Db, catalogId: number, actor: string): Promise<boolean> {
+  return inTransaction(db, async (transaction) => {
+    const [row] = await queryRows<{ apex: Buffer }>(
+      transaction,
+      "select apex from zones where id = ? and kind = 'catalog' for update",
+      [catalogId],
+    );
+    if (!row) return false;
+    const catalog = (await findAnyZone(transaction, nameFromStoredWire(row.apex))) as Zone;
+    const { appeared, gone } = await findDifference(transaction, catalog);
+    if (appeared.length + gone.length === 0) return false;
+    await writeDifference(transaction, catalog, { appeared, gone }, actor);
+    return true;
+  });
+}
+
+interface Member {
+  readonly zoneId: number;
+  readonly record: ResourceRecord;
+}
+
+interface CatalogDifference {
+  readonly appeared: readonly Member[];
+  readonly gone: readonly StoredRecord[];
+}
+
+async function findDifference(transaction: Transaction, catalog: Zone): Promise<CatalogDifference> {
+  const appeared = await queryRows<{ id: number; apex: Buffer }>(
+    transaction,
+    `select z.id, z.apex from zones z
+      where z.reseller_id = (select reseller_id from zones where id = ?) and z.kind = 'primary'
+        and not z.suspended and not z.company_suspended
+        and not exists (select 1 from catalog_members m where m.catalog_id = ? and m.zone_id = z.id)
+      order by z.id`,
+    [catalog.id, catalog.id],
+  );
+  const gone = await queryRows<RecordRow>(
+    transaction,
+    `select r.id, r.owner, r.type, r.ttl, r.rdata
+       from catalog_members m join records r on r.id = m.record_id left join zones z on z.id = m.zone_id
+      where m.catalog_id = ? and (z.id is null or z.suspended or z.company_suspended) order by r.id`,
+    [catalog.id],
+    { rowMode: "array" },
+  );
+  return {
+    appeared: appeared.map(({ id, apex }) => ({ zoneId: id, record: memberRecord(catalog.apex, id, apex) })),
+    gone: gone.map(recordOf),
+  };
+}
+
+async function writeDifference(
+  transaction: Transaction,
+  catalog: Zone,
+  { appeared, gone }: CatalogDifference,
+  actor: string,
+): Promise<void> {
+  const created = appeared.map(({ record }) => record);
+  const change = {
+    soa: { ...catalog.soa, serial: addSerial(catalog.soa.serial, 1) },
+    ttl: catalog.ttl,
+    rows: { created, updated: [], deletedIds: gone.map(({ id }) => id) },
+    difference: { deleted: gone, added: created },
+  };
+  const target = { scope: {}, apex: catalog.apex, domain: catalog.name, actor };
+  const changed = await changeZone(transaction, target, async () => ok({ zone: catalog, change, warnings: [] }));
+  if (!changed.ok) throw new Error(`a locked catalog could not be changed: ${JSON.stringify(changed.error)}`);
+  await queryRows(
+    transaction,
+    `insert into catalog_members (catalog_id, zone_id, record_id)
+     select ?, zone_id, record_id from unnest(?::bigint[], ?::bigint[]) as member (zone_id, record_id)`,
+    [catalog.id, appeared.map(({ zoneId }) => zoneId), changed.value.createdIds],
+  );
+}
+
+/** NS and schema version (RFC 9432 §4.1, §4.2.1). */
+function frameOf(apex: DomainName): ResourceRecord[] {
+  const version = Buffer.from(SCHEMA_VERSION);
+  return [
+    { owner: apex, type: TYPE.NS, ttl: CATALOG_TTL_SECONDS, rdata: INVALID.wire },
+    {
+      owner: below(apex, "version"),
+      type: TYPE.TXT,
+      ttl: CATALOG_TTL_SECONDS,
+      rdata: Uint8Array.of(version.length, ...version),
+    },
+  ];
+}
+
+/** RFC 9432 §4.1: the label is the zone's as long as it exists, so that one made anew under its name counts as another. */
+function memberRecord(catalog: DomainName, zoneId: number, apex: Uint8Array): ResourceRecord {
+  return { owner: below(catalog, `z${zoneId}`, "zones"), type: TYPE.PTR, ttl: CATALOG_TTL_SECONDS, rdata: apex };
+}
+
+function below(apex: DomainName, ...labels: readonly string[]): DomainName {
+  const name = nameFromLabels([...labels.map((label) => Buffer.from(label, "latin1")), ...labelsOf(apex)]);
+  if (!name.ok) throw new Error(`the catalog's name is too long: ${name.error.message}`);
+  return name.value;
+}
+
+/** RFC 9432 §4.1: nobody is to ask for the catalog's servers. */
+const INVALID = topLevelName("invalid");

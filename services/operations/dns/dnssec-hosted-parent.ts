@@ -1,0 +1,155 @@
+import { dnskeyOf } from "../../core/dns/dnssec/apex-records.ts";
+import { dsRdata, isDsOf } from "../../core/dns/dnssec/dnskey.ts";
+import { keysForParent } from "../../core/dns/dnssec/rollover.ts";
+import { DERIVED_TYPES } from "../../core/dns/dnssec/signature-plan.ts";
+import type { DomainName } from "../../core/dns/name.ts";
+import { TYPE } from "../../core/dns/rr-types.ts";
+import { areInOneHand } from "../../core/dns/zone-tenancy.ts";
+import { ok } from "../../core/result.ts";
+import { type Db, queryRows, type Transaction } from "../../platform/db.ts";
+import type { ParentDs } from "../../platform/ds-lookup.ts";
+import type { SigningState } from "../../store/dns/dnssec-keys.ts";
+import { readRecordsAt } from "../../store/dns/records.ts";
+import type { StoredRecord } from "../../store/dns/zone-edit.ts";
+import { findZone, lockZones, ZONE_COLUMNS, type Zone, type ZoneRow, zoneName, zoneOf } from "../../store/dns/zones.ts";
+import { inTransaction } from "../../store/transactions.ts";
+import { changeZone } from "./zone-changes.ts";
+import { changeRecords } from "./zone-records.ts";
+import type { ZoneSigner } from "./zone-signing.ts";
+import { findSignedZone, nextVersion, type SigningTarget } from "./zone-signing-state.ts";
+import { namesAbove, type PlacedRow, placedZone } from "./zone-tenancy.ts";
+
+/**
+ * Makes the DS in a zone's parent what the zone's CDS says (RFC 7344 §6), the first one and the removal included
+ * (RFC 8078), where the parent is hosted here in the same hand: then nobody has to prove to anybody that the CDS is
+ * genuine. It is a change of the parent as any other, with its serial, journal and history. Left alone are a parent
+ * that does not delegate the name, one with signatures of its own, and a zone for which this is switched off.
+ * @returns the parent, when it was changed
+ */
+export function publishDs(db: Db, target: SigningTarget): Promise<Zone | undefined> {
+  return inTransaction(db, async (transaction) => {
+    // With the zone's row locked no other change of its keys comes in between.
+    await lockZones(transaction, "name = ?", [zoneName(target.apex)]);
+    const found = await findSignedZone(transaction, target);
+    if (!found.ok || !found.value.state?.dsAutomatic) return undefined;
+    const wanted = wantedDs(target.apex, found.value.state);
+    const parent = wanted && (await findServedParent(transaction, target.apex));
+    if (!wanted || !parent || (await isPresigned(transaction, parent))) return undefined;
+    const atCut = await readRecordsAt(transaction, parent.id, [target.apex]);
+    // RFC 4035 §2.4: a DS stands where the parent delegates, and nowhere else.
+    if (!atCut.some(({ type }) => type === TYPE.NS)) return undefined;
+    return replaceDs(transaction, { target, parent }, atCut, wanted);
+  });
+}
+
+/**
+ * Takes the DS that point to a zone's keys out of its hosted parent, because the zone is about to go: whoever validates
+ * would believe nothing at that name, wherever it is delegated to from then on. A calendar that has no serial left for
+ * the day is no obstacle, for nobody would come back for it.
+ * @returns the parent, when it was changed
+ */
+export async function withdrawDs(
+  transaction: Transaction,
+  apex: DomainName,
+  signer: ZoneSigner,
+): Promise<Zone | undefined> {
+  const found = await findSignedZone(transaction, { scope: {}, apex, domain: zoneName(apex) });
+  const hosted = await findHostedParent(transaction, apex);
+  if (!hosted || !found.ok || !found.value.state?.dsAutomatic) return undefined;
+  if (await isPresigned(transaction, hosted.zone)) return undefined;
+  const { keys } = found.value.state;
+  const isOurs = ({ type, rdata }: StoredRecord) =>
+    type === TYPE.DS && keys.some((key) => isDsOf(rdata, apex, dnskeyOf(key)));
+  const changed = await changeZone(transaction, parentTarget(apex, hosted.zone, signer), async (on) => {
+    const zone = (await findZone(on, {}, hosted.zone.apex)) ?? hosted.zone;
+    const deleted = (await readRecordsAt(on, zone.id, [apex])).filter(isOurs);
+    if (deleted.length === 0) return ok({ zone, warnings: [] });
+    const rows = { deletedIds: deleted.map(({ id }) => id), updated: [], created: [] };
+    const version = nextVersion(zone, signer, deleted.length);
+    return ok({ zone, change: { ...version, rows, difference: { deleted, added: [] } }, warnings: [] });
+  });
+  return changed.ok && changed.value.changed ? changed.value.zone : undefined;
+}
+
+/** The DS that a hosted parent in the same hand has for a zone; undefined where there is no such parent. */
+export async function readHostedDs(db: Db, apex: DomainName): Promise<ParentDs | undefined> {
+  const parent = await findServedParent(db, apex);
+  if (!parent) return undefined;
+  const records = (await readRecordsAt(db, parent.id, [apex])).filter(({ type }) => type === TYPE.DS);
+  const ttlSeconds = Math.max(0, ...records.map(({ ttl }) => ttl));
+  return { records: records.map(({ rdata }) => rdata), ttlSeconds, authenticated: true };
+}
+
+/** Who is named in a parent's history for a DS that follows CDS. */
+export function cdsActor(apex: DomainName): string {
+  return `cds:${zoneName(apex)}`;
+}
+
+/**
+ * The closest zone above, and whether it is served, when what follows from the zone may be written into it and is to be
+ * believed of it ({@link areInOneHand}): it is the same company's, or the reseller of both put one beside the other.
+ * Anybody else's is none: it may be a zone that only its owner takes for the parent, or a child of nobody's wish.
+ */
+export async function findHostedParent(
+  db: Db,
+  apex: DomainName,
+): Promise<{ readonly zone: Zone; readonly isServed: boolean } | undefined> {
+  const [zone, closest] = await queryRows<ZoneRow & PlacedRow & { readonly kind: string; readonly is_served: boolean }>(
+    db,
+    `select ${ZONE_COLUMNS}, z.reseller_id, z.company_id, z.made_by, z.kind,
+            not z.suspended and not z.company_suspended as is_served
+       from zones z left join companies c on c.id = z.company_id
+      where z.name = any(?::text[]) order by octet_length(z.apex) desc limit 2`,
+    [[zoneName(apex), ...namesAbove(apex)]],
+  );
+  if (zone?.name !== zoneName(apex) || closest?.kind !== "primary") return undefined;
+  if (!areInOneHand(placedZone(zone), placedZone(closest))) return undefined;
+  return { zone: zoneOf(closest), isServed: closest.is_served };
+}
+
+async function findServedParent(db: Db, apex: DomainName): Promise<Zone | undefined> {
+  const hosted = await findHostedParent(db, apex);
+  return hosted?.isServed ? hosted.zone : undefined;
+}
+
+/** A change of a parent that follows from a zone below, and that no quota of the parent's company refuses. */
+function parentTarget(below: DomainName, { apex, name }: Zone, signer: ZoneSigner): SigningTarget {
+  return { scope: {}, apex, domain: name, actor: cdsActor(below), signer, quotas: "count" };
+}
+
+/** RDATA of the DS records that CDS asks for; none for their removal; undefined while it asks for nothing. */
+function wantedDs(apex: DomainName, { keys, dsWanted }: SigningState): readonly Uint8Array[] | undefined {
+  if (!dsWanted) return [];
+  const forParent = keysForParent(keys);
+  return forParent.length === 0 ? undefined : forParent.map((key) => dsRdata(apex, dnskeyOf(key)));
+}
+
+/** Whether a zone that is not signed here has signatures, which a change would not have. */
+async function isPresigned(db: Db, { id, apex, signed }: Zone): Promise<boolean> {
+  if (signed) return false;
+  const atApex = await readRecordsAt(db, id, [apex]);
+  return atApex.some(({ type }) => DERIVED_TYPES.has(type));
+}
+
+async function replaceDs(
+  transaction: Transaction,
+  { target, parent }: { readonly target: SigningTarget; readonly parent: Zone },
+  atCut: readonly StoredRecord[],
+  wanted: readonly Uint8Array[],
+): Promise<Zone | undefined> {
+  const existing = atCut.filter(({ type }) => type === TYPE.DS);
+  const isWanted = ({ rdata }: StoredRecord) => wanted.some((ds) => Buffer.compare(ds, rdata) === 0);
+  const missing = wanted.filter((ds) => !existing.some(({ rdata }) => Buffer.compare(ds, rdata) === 0));
+  const changed = await changeRecords(
+    transaction,
+    parentTarget(target.apex, parent, target.signer),
+    {
+      creations: missing.map((rdata) => ({ owner: target.apex, type: TYPE.DS, ttl: undefined, rdata })),
+      modifications: [],
+      deletionIds: existing.filter((record) => !isWanted(record)).map(({ id }) => id),
+    },
+    new Date(target.signer.clock.nowMs()),
+  );
+  // Refused where the parent's calendar has no serial left for the day: upkeep tries again.
+  return changed.ok && changed.value.changed ? changed.value.zone : undefined;
+}

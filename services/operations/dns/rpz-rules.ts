@@ -1,0 +1,109 @@
+import { type DomainName, formatDomainName } from "../../core/dns/name.ts";
+import { canonicalRdata, type ResourceRecord } from "../../core/dns/record.ts";
+import {
+  decodeRpzRule,
+  encodeRpzRule,
+  formatRpzAction,
+  formatRpzTrigger,
+  type RpzAction,
+  type RpzTrigger,
+} from "../../core/dns/rpz.ts";
+import { compareRule } from "../../core/dns/rpz-rule-conflict.ts";
+import { type Refusal, unacceptable } from "../../core/refusal.ts";
+import { ok, type Result, refuse } from "../../core/result.ts";
+import type { Db } from "../../platform/db.ts";
+import { readRecordsAt } from "../../store/dns/records.ts";
+import type { Zone } from "../../store/dns/zones.ts";
+import { changeFeed, removeFeedRecords, withLockedFeed } from "./rpz-feeds.ts";
+import { readSafeNames } from "./rpz-safe-names.ts";
+
+/** A rule to be added. */
+export interface NewRule {
+  readonly trigger: RpzTrigger;
+  readonly action: RpzAction;
+  /** When it goes by itself; null: never. */
+  readonly expiresAt: Date | null;
+}
+
+/** The feed after a rule was to be added; not changed when it had the rule already, which keeps its expiry. */
+export interface RuleAdded {
+  readonly feed: Zone;
+  readonly changed: boolean;
+  readonly expiresAt: Date | null;
+}
+
+/**
+ * Adds a rule. The identical rule again changes nothing. Refuses a trigger that has another action, and one that
+ * covers a safe name.
+ */
+export function addRule(
+  db: Db,
+  apex: DomainName,
+  { trigger, action, expiresAt }: NewRule,
+  actor: string,
+): Promise<Result<RuleAdded, Refusal>> {
+  return withLockedFeed<RuleAdded>(db, apex, async (transaction, feed) => {
+    const safe = (await readSafeNames(transaction)).coveredBy(trigger);
+    if (safe) return refuse(unacceptable(coversSafeName(trigger, safe)));
+    const record = ruleRecord(trigger, action, feed.apex);
+    if (!record.ok) return refuse(unacceptable(record.error));
+    const existing = await readRecordsAt(transaction, feed.id, [record.value.owner]);
+    const comparison = compareRule(existing, record.value);
+    if (comparison.kind === "duplicate") {
+      return ok({ feed, changed: false, expiresAt: await expiryOf(transaction, comparison.of.id) });
+    }
+    if (comparison.kind === "conflict") {
+      const has = actionText(comparison.with, feed.apex);
+      return refuse(unacceptable(`${formatRpzTrigger(trigger)} already has the action ${has}`));
+    }
+    const rows = { created: [record.value], deleted: [], triggers: existing.length === 0 ? 1 : 0 };
+    const changed = await changeFeed(transaction, feed, rows, actor);
+    if (expiresAt) {
+      const [id] = changed.createdIds;
+      await transaction("rpz_expiries").insert({ record_id: id, zone_id: feed.id, expires_at: expiresAt });
+    }
+    return ok({ feed: changed.feed, changed: true, expiresAt });
+  });
+}
+
+async function expiryOf(db: Db, recordId: number): Promise<Date | null> {
+  const [row] = await db("rpz_expiries").where({ record_id: recordId }).select<{ expires_at: Date }[]>("expires_at");
+  return row?.expires_at ?? null;
+}
+
+/** Removes all that a trigger does; refuses one that has no rule. */
+export function removeRule(
+  db: Db,
+  apex: DomainName,
+  trigger: RpzTrigger,
+  actor: string,
+): Promise<Result<Zone, Refusal>> {
+  return withLockedFeed(db, apex, async (transaction, feed) => {
+    // Of the record only the owner counts.
+    const record = ruleRecord(trigger, { kind: "nxdomain" }, feed.apex);
+    if (!record.ok) return refuse(unacceptable(record.error));
+    const existing = await readRecordsAt(transaction, feed.id, [record.value.owner]);
+    if (existing.length === 0) return refuse(unacceptable(`${formatRpzTrigger(trigger)} has no rule`));
+    return ok(await removeFeedRecords(transaction, feed, existing, actor));
+  });
+}
+
+/** The record of a rule as it is stored: canonical, so that equal rules are equal octets. */
+export function ruleRecord(trigger: RpzTrigger, action: RpzAction, apex: DomainName): Result<ResourceRecord, string> {
+  const record = encodeRpzRule(trigger, action, apex);
+  if (!record.ok) return refuse(record.error.message);
+  if (action.kind !== "local-data") return record;
+  const { type, rdata } = record.value;
+  return ok({ ...record.value, rdata: canonicalRdata(type, rdata) });
+}
+
+/** The action that a record of a feed carries, in the form that commands take. */
+export function actionText(record: ResourceRecord, apex: DomainName): string {
+  const rule = decodeRpzRule(record, apex);
+  if (!rule.ok) throw new Error(`stored rule is corrupt: ${rule.error.message}`);
+  return formatRpzAction(rule.value.action);
+}
+
+export function coversSafeName(trigger: RpzTrigger, safe: DomainName): string {
+  return `${formatRpzTrigger(trigger)} covers the safe name ${formatDomainName(safe).slice(0, -1)}`;
+}

@@ -1,0 +1,358 @@
+import type { DomainName } from "../../core/dns/name.ts";
+import { encodeRecords, type ResourceRecord, recordWireLength } from "../../core/dns/record.ts";
+import { TYPE } from "../../core/dns/rr-types.ts";
+import { encodeSoaRdata, type SoaRdata } from "../../core/dns/soa.ts";
+import { recordOctets, zoneOctets } from "../../core/dns/zone-octets.ts";
+import type { Refusal } from "../../core/refusal.ts";
+import { ok, type Result, refuse } from "../../core/result.ts";
+import type { Clock } from "../../platform/clock.ts";
+import { type Db, isTransient, queryRows } from "../../platform/db.ts";
+import { copyDerived } from "../../store/dns/dnssec-records.ts";
+import {
+  checkRecordsOfChange,
+  holdGrowth,
+  lookForRoom,
+  type QuotaMode,
+  settleZone,
+  withinQuotas,
+} from "../../store/dns/quotas.ts";
+import {
+  deletionOf,
+  derivedDeletionOf,
+  derivedInsertionOf,
+  insertionOf,
+  JOURNAL,
+  overwritingOf,
+  RESERVES,
+  SIGNED_JOURNAL,
+  type StatementPart,
+  writeChangeSql,
+} from "../../store/dns/zone-change-sql.ts";
+import type { RecordDifference, ZoneChange } from "../../store/dns/zone-edit.ts";
+import { boundJournal } from "../../store/dns/zone-journal.ts";
+import { type Zone, type ZoneScope, zoneName } from "../../store/dns/zones.ts";
+import { leftOutWarnings } from "../../store/dns/zones-left-out.ts";
+import { inSnapshot, inTransaction } from "../../store/transactions.ts";
+import { deriveChange, type ZoneSigner } from "./zone-signing.ts";
+
+/** The zone that is to be changed, and who changes it. */
+export interface ZoneTarget {
+  readonly scope: ZoneScope;
+  readonly apex: DomainName;
+  /** The name as the caller wrote it, for refusals. */
+  readonly domain: string;
+  /** Who is named in the history. */
+  readonly actor: string;
+  /** What signs the change where the zone is signed. Feeds and catalogs, which never are, are changed without. */
+  readonly signer?: ZoneSigner;
+  /** How the change is judged by the quotas of the zone's company and reseller; enforced unless said. */
+  readonly quotas?: QuotaMode;
+  /** Asked under the zone's lock, before all of the zone is gone over. Throws where that is not to happen here. */
+  readonly admitWhole?: (zone: ZoneSize) => void;
+}
+
+/** What a zone comes to. */
+export interface ZoneSize {
+  readonly records: number;
+  /** Of its RDATA and owner names, as the zone database counts them. */
+  readonly octets: number;
+}
+
+/** What a change comes to, from the zone as it was read; without `change` all stays as it is. */
+export interface ZonePlan {
+  readonly zone: Zone;
+  readonly change?: ZoneChange;
+  readonly warnings: readonly string[];
+}
+
+export interface ZoneChanged {
+  /** The zone as it is now. */
+  readonly zone: Zone;
+  /** The ids of the records created, in the plan's order. */
+  readonly createdIds: readonly number[];
+  readonly warnings: readonly string[];
+  /** False when all stayed as it was. */
+  readonly changed: boolean;
+  /** Of a change that was only looked at (`quotas: "look"`): what its row of the journal would hold. */
+  readonly difference?: JournalColumns;
+}
+
+/** What a row of the journal holds: the SOA first, then the records; nulls for a change that is too large to keep. */
+export type JournalColumns = readonly [deleted: Uint8Array | null, added: Uint8Array | null];
+
+/** A journal row above this is left out; readers of the journal then take the whole zone. */
+export const MOST_JOURNAL_OCTETS = 64 * 2 ** 20;
+
+/** From so many derived records on that come and go, readers of the journal take the whole zone as well. */
+const MOST_DERIVED_JOURNALLED = 50_000;
+
+/** Records that one statement inserts: to write out more of them would hold up everybody else. */
+const RECORDS_A_STATEMENT = 2_000;
+
+/** And no more octets of them, in wire form. */
+const OCTETS_A_STATEMENT = 2 ** 20;
+
+/**
+ * Changes a zone: plans on what it reads, then writes if the zone's version is still the one that was read, records,
+ * serial and journal in one statement. Overtaken by another change, it plans anew with the zone's row locked.
+ * Refuses what the quotas of the zone's company or reseller do not allow. A change that is only looked at is planned and
+ * judged in one snapshot, and nothing of it is written.
+ * So no change is made on a state that another has altered, and no two share a serial.
+ * @param plan reads through the handle it is given and decides; it may be called more than once
+ */
+export function changeZone(
+  db: Db,
+  target: ZoneTarget,
+  plan: (db: Db) => Promise<Result<ZonePlan, Refusal>>,
+): Promise<Result<ZoneChanged, Refusal>> {
+  return withinQuotas(db, () => changeWithinQuotas(db, target, plan));
+}
+
+async function changeWithinQuotas(
+  db: Db,
+  target: ZoneTarget,
+  plan: (db: Db) => Promise<Result<ZonePlan, Refusal>>,
+): Promise<Result<ZoneChanged, Refusal>> {
+  const attempt = async (on: Db): Promise<Attempt> => {
+    const planned = await plan(on);
+    if (!planned.ok) return planned;
+    const { zone, change, warnings } = planned.value;
+    if (!change) return ok({ zone, createdIds: [], warnings, changed: false });
+    const signed = await signChange(on, zone, change, target);
+    if (!signed) return "overtaken";
+    if (!signed.ok) return signed;
+    const tooMany = await checkRecords(on, target, zone, signed.value);
+    if (tooMany) return refuse(tooMany);
+    const { soa, ttl } = change;
+    const said = [...(await leftOutWarnings(on, zone.id)), ...warnings];
+    const changed = { zone: { ...zone, soa, ttl, version: zone.version + 1 }, warnings: said, changed: true };
+    if (target.quotas === "look") {
+      await lookForRoom(on, zone.id, growthOf(zone, signed.value));
+      return ok({ ...changed, createdIds: [], difference: differenceOf(zone, change) });
+    }
+    const createdIds = await writeChange(on, zone, signed.value, target);
+    return createdIds ? ok({ ...changed, createdIds }) : "overtaken";
+  };
+  const attemptLocked = async (transaction: Db) => {
+    await queryRows(transaction, "select 1 from zones where name = ? for update", [zoneName(target.apex)]);
+    return attempt(transaction);
+  };
+  let outcome = target.quotas === "look" ? await inSnapshot(db, attempt) : await unlessVictim(db, attempt);
+  // Once is enough, unless the zone whose row was locked was deleted and another of its name made.
+  for (let tries = 0; outcome === "overtaken"; tries += 1) {
+    if (tries === MOST_TRIES) throw new Error(`${target.domain} is never as it was read`);
+    outcome = await inTransaction(db, attemptLocked);
+  }
+  return outcome;
+}
+
+type Attempt = Result<ZoneChanged, Refusal> | "overtaken";
+
+const MOST_TRIES = 5;
+
+/**
+ * Of a deadlock between others PostgreSQL may take for its victim whoever waits for the same row; an attempt that was
+ * a transaction by itself has written nothing then, and may be made again.
+ */
+async function unlessVictim(db: Db, attempt: (db: Db) => Promise<Attempt>): Promise<Attempt> {
+  try {
+    return await attempt(db);
+  } catch (error) {
+    if (db.isTransaction || !isTransient(error)) throw error;
+    return "overtaken";
+  }
+}
+
+/** The SOA record of a zone. */
+export function soaRecord(apex: DomainName, soa: SoaRdata, ttl: number): ResourceRecord {
+  return { owner: apex, type: TYPE.SOA, ttl, rdata: encodeSoaRdata(soa) };
+}
+
+function checkRecords(db: Db, { quotas }: ZoneTarget, zone: Zone, { rows }: ZoneChange): Promise<Refusal | undefined> {
+  return quotas === "count" ? Promise.resolve(undefined) : checkRecordsOfChange(db, zone.id, rows.created.length);
+}
+
+/**
+ * Writes what fits into what the zone holds by one statement; what needs more is settled in the same transaction.
+ * @returns the ids of the records created, or undefined when the zone has changed since it was read
+ */
+async function writeChange(
+  db: Db,
+  zone: Zone,
+  change: ZoneChange,
+  { actor, quotas }: ZoneTarget,
+): Promise<readonly number[] | undefined> {
+  const { created } = change.rows;
+  const derived = change.derived?.added ?? [];
+  const growth = growthOf(zone, change);
+  const isSmall = created.length + derived.length <= RECORDS_A_STATEMENT;
+  if (isSmall) {
+    const grows = growth.records > 0 || growth.octets > 0;
+    const createdIds = await writeStatement(db, zone, change, actor, { growth, withinHeld: grows });
+    if (createdIds || !grows) {
+      if (createdIds && isLarge(change)) await boundJournal(db, zone.id);
+      return createdIds;
+    }
+  }
+  if (!isSmall && !db.isTransaction) await holdGrowth(db, zone.id, quotas, growth);
+  return db.transaction(async (transaction) => {
+    const options = { growth, withinHeld: false, insertsRecords: isSmall };
+    const createdIds = await writeStatement(transaction, zone, change, actor, options);
+    if (!createdIds || isSmall) {
+      if (createdIds && isLarge(change)) await boundJournal(transaction, zone.id);
+      if (createdIds) await settleZone(transaction, zone.id, quotas);
+      return createdIds;
+    }
+    // What is refused is better not written first; what others take meanwhile is seen at the end.
+    if (quotas !== "count") await lookForRoom(transaction, zone.id);
+    await copyDerived(transaction, zone.id, derived);
+    const ids = await insertRecords(transaction, zone.id, created);
+    if (isLarge(change)) await boundJournal(transaction, zone.id);
+    // Last, as others wait for the row of the reseller's quotas until the commit.
+    await settleZone(transaction, zone.id, quotas);
+    return ids;
+  });
+}
+
+/** Whether a few such changes take what the journal of a zone may take. */
+function isLarge({ difference, derived }: ZoneChange): boolean {
+  const records = difference.deleted.length + difference.added.length;
+  return records + (derived?.deleted.length ?? 0) + (derived?.added.length ?? 0) > LARGE_CHANGE_RECORDS;
+}
+
+/** Records of a change from which on the journal is looked at at once; smaller ones come to much only by their number. */
+const LARGE_CHANGE_RECORDS = 10_000;
+
+/** By how much a zone grows: its customer's records, and octets of the zone database, signatures included. */
+interface Growth {
+  readonly records: number;
+  readonly octets: number;
+}
+
+function growthOf(zone: Zone, { soa, difference, derived }: ZoneChange): Growth {
+  const apexOctets = zone.apex.wire.length;
+  const octetsOf = (records: readonly ResourceRecord[] = []) => octetsOfRecords(records, apexOctets);
+  const ofSoa = zoneOctets(zone.apex, soa) - zoneOctets(zone.apex, zone.soa);
+  const ofDerived = octetsOf(derived?.added) - octetsOf(derived?.deleted);
+  return {
+    records: difference.added.length - difference.deleted.length,
+    octets: ofSoa + octetsOf(difference.added) - octetsOf(difference.deleted) + ofDerived,
+  };
+}
+
+/** Octets that records take of the zone database, in a zone whose apex has so many in wire form. */
+export function octetsOfRecords(records: readonly ResourceRecord[], apexOctets: number): number {
+  return records.reduce((sum, { owner, rdata }) => sum + recordOctets(owner.wire, apexOctets, rdata.length), 0);
+}
+
+/** The change with what signing adds to it, where the zone is signed; undefined when it is so no longer. */
+async function signChange(
+  db: Db,
+  zone: Zone,
+  given: ZoneChange,
+  { signer, domain }: ZoneTarget,
+): Promise<Result<ZoneChange, Refusal> | undefined> {
+  const change = signer ? { ...given, cachedUntil: cachedUntil(zone, given, signer.clock) } : given;
+  if (!zone.signed || change.derived) return ok(change);
+  if (!signer) throw new Error(`the signed zone ${domain} is changed without a signer`);
+  const derived = await deriveChange(db, zone, change, { signer });
+  return derived?.ok ? ok({ ...change, derived: derived.value }) : derived;
+}
+
+/**
+ * RFC 7583 §2: the waits of key changes have to be as long as caches keep what signatures are of; and those of a zone's
+ * first keys as long as they keep it without signatures. So it counts in zones that are not signed as well.
+ */
+function cachedUntil(zone: Zone, { ttl, difference }: ZoneChange, clock: Clock): Date | undefined {
+  const largest = difference.deleted.reduce((most, record) => Math.max(most, record.ttl), zone.ttl);
+  return largest > ttl ? new Date(clock.nowMs() + largest * 1000) : undefined;
+}
+
+/** Inserts records of a zone that the transaction has made or locked. @returns their ids, in order */
+export async function insertRecords(db: Db, zoneId: number, records: readonly ResourceRecord[]): Promise<number[]> {
+  const ids: number[] = [];
+  for (const part of portionsOf(records)) {
+    const insertion = insertionOf(part, "(select ?::bigint as id) as zone");
+    for (const { id } of await queryRows<{ id: number }>(db, insertion.sql, [zoneId, ...insertion.values]))
+      ids.push(id);
+  }
+  return ids.sort((a, b) => a - b);
+}
+
+/** Records in portions of a statement: a statement's text has each octet twice, and is held several times. */
+function* portionsOf(records: readonly ResourceRecord[]): Generator<readonly ResourceRecord[]> {
+  let start = 0;
+  let octets = 0;
+  for (const [index, record] of records.entries()) {
+    octets += recordWireLength(record);
+    if (index + 1 - start < RECORDS_A_STATEMENT && octets < OCTETS_A_STATEMENT) continue;
+    yield records.slice(start, index + 1);
+    start = index + 1;
+    octets = 0;
+  }
+  if (start < records.length) yield records.slice(start);
+}
+
+/** The journal row of a change, or nulls when it is too large to keep. */
+export function journalColumns(
+  before: ResourceRecord | undefined,
+  after: ResourceRecord,
+  difference: RecordDifference,
+): JournalColumns {
+  const deleted = before ? [before, ...difference.deleted] : [];
+  const added = [after, ...difference.added];
+  if (wireOctets(deleted) + wireOctets(added) > MOST_JOURNAL_OCTETS) return [null, null];
+  return [encodeRecords(deleted), encodeRecords(added)];
+}
+
+function wireOctets(records: readonly ResourceRecord[]): number {
+  return records.reduce((sum, record) => sum + recordWireLength(record), 0);
+}
+
+function differenceOf(zone: Zone, { soa, ttl, difference }: ZoneChange): JournalColumns {
+  return journalColumns(soaRecord(zone.apex, zone.soa, zone.ttl), soaRecord(zone.apex, soa, ttl), difference);
+}
+
+async function writeStatement(
+  db: Db,
+  zone: Zone,
+  change: ZoneChange,
+  actor: string,
+  options: { readonly growth: Growth; readonly withinHeld: boolean; readonly insertsRecords?: boolean },
+): Promise<readonly number[] | undefined> {
+  const { soa, ttl, rows, derived } = change;
+  const { growth, withinHeld, insertsRecords = true } = options;
+  const times = [soa.refresh, soa.retry, soa.expire, soa.minimum, ttl, change.cachedUntil ?? null];
+  const parts: StatementPart[] = [];
+  if (rows.deletedIds.length > 0) parts.push(deletionOf(rows.deletedIds));
+  if (rows.updated.length > 0) parts.push(overwritingOf(rows.updated));
+  if (rows.created.length > 0 && insertsRecords) parts.push(insertionOf(rows.created, "zone"));
+  if (derived && derived.deleted.length > 0) parts.push(derivedDeletionOf(derived.deleted));
+  if (derived && derived.added.length > 0 && insertsRecords) parts.push(derivedInsertionOf(derived.added));
+  if (growth.records < 0 || growth.octets < 0) parts.push(RESERVES);
+  const journal = journalPart(zone, change, actor);
+  if (journal) parts.push(journal);
+  const written = await queryRows<{ created_ids: string[] }>(
+    db,
+    writeChangeSql(parts, { withinHeld }),
+    [
+      ...[soa.serial, soa.mname.wire, soa.rname.wire, ...times, growth.records, growth.octets, zone.id, zone.version],
+      ...(withinHeld ? [growth.records, growth.octets] : []),
+      ...parts.flatMap(({ values }) => values),
+    ],
+    { name: `write zone${withinHeld ? "+" : ""}: ${parts.map(({ name }) => name).join(" ")}` },
+  );
+  // An array of bigint arrives as texts.
+  return written[0]?.created_ids.map(Number);
+}
+
+/** The step that writes the journal row; undefined when it would be too large to keep. */
+function journalPart(zone: Zone, change: ZoneChange, actor: string): StatementPart | undefined {
+  const { derived } = change;
+  const [deleted, added] = differenceOf(zone, change);
+  if (!deleted || !added) return undefined;
+  const values = [zone.soa.serial, actor, deleted, added];
+  if (!derived) return { ...JOURNAL, values };
+  if (derived.deleted.length + derived.added.length > MOST_DERIVED_JOURNALLED) return undefined;
+  return { ...SIGNED_JOURNAL, values: [...values, encodeRecords(derived.deleted), encodeRecords(derived.added)] };
+}

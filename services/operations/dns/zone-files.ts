@@ -1,0 +1,210 @@
+import { DERIVED_TYPES } from "../../core/dns/dnssec/signature-plan.ts";
+import type { DomainName } from "../../core/dns/name.ts";
+import type { ResourceRecord } from "../../core/dns/record.ts";
+import { nextSerial, serialIsAhead } from "../../core/dns/serial.ts";
+import { decodeSoaRdata, type SoaRdata } from "../../core/dns/soa.ts";
+import { checkWholeZoneSteps, checkZoneName } from "../../core/dns/zone-checks.ts";
+import {
+  formatRecordLines,
+  formatZoneFileHead,
+  parseZoneFileSteps,
+  type TextPosition,
+  type ZoneBounds,
+  type ZoneFile,
+} from "../../core/dns/zone-file.ts";
+import { duplicatedZone } from "../../core/dns/zone-tenancy.ts";
+import { type Refusal, unacceptable } from "../../core/refusal.ts";
+import { ok, type Result, refuse } from "../../core/result.ts";
+import type { Steps } from "../../core/steps.ts";
+import type { Db } from "../../platform/db.ts";
+import { runInTurns } from "../../platform/turns.ts";
+import { findQuotaOwner } from "../../store/dns/quota-settings.ts";
+import { readAllRecords, recordPages, wholeNames } from "../../store/dns/records.ts";
+import { differenceSteps, type StoredRecord } from "../../store/dns/zone-edit.ts";
+import { findZone, type Zone, zoneDoesNotExist } from "../../store/dns/zones.ts";
+import { inSnapshot } from "../../store/transactions.ts";
+import { changeZone, type JournalColumns, soaRecord, type ZonePlan, type ZoneTarget } from "./zone-changes.ts";
+import { createZone, type ZoneOwner } from "./zone-creation.ts";
+import { measureNewZone, measureReplacement, readZoneUsage } from "./zone-file-size.ts";
+import { madeBySigning } from "./zone-signing.ts";
+import { checkSoaNames, MOST_SECONDS } from "./zone-soa.ts";
+
+/** A zone put in place by a master file. */
+export interface ZoneFileApplied {
+  readonly zone: Zone;
+  /** How many records the zone has now, its SOA not counted. */
+  readonly records: number;
+  readonly warnings: readonly string[];
+  /** As of {@link ZoneChanged}. */
+  readonly difference?: JournalColumns | undefined;
+}
+
+/** A master file that a zone may be made of. */
+interface CheckedFile {
+  readonly soa: SoaRdata | undefined;
+  readonly soaTtl: number | undefined;
+  readonly records: readonly ResourceRecord[];
+  readonly warnings: readonly string[];
+}
+
+/**
+ * A zone as a master file, all of it from one moment.
+ * @param find finds the zone, in the snapshot that it is given
+ * @param compose makes the file, in the same snapshot
+ * @returns undefined when there is none
+ */
+export function exportZone(
+  db: Db,
+  find: (snapshot: Db) => Promise<Zone | undefined>,
+  compose: (snapshot: Db, zone: Zone) => Promise<string> = composeFile,
+): Promise<{ readonly zone: Zone; readonly text: string } | undefined> {
+  return inSnapshot(db, async (snapshot) => {
+    const zone = await find(snapshot);
+    return zone && { zone, text: await compose(snapshot, zone) };
+  });
+}
+
+async function composeFile(snapshot: Db, zone: Zone): Promise<string> {
+  let text = "";
+  for await (const piece of zoneFilePieces(snapshot, zone)) text += piece;
+  return text;
+}
+
+/** A zone as a master file, piece by piece: that of a large zone need never be held as a whole. */
+export async function* zoneFilePieces(db: Db, zone: Zone): AsyncGenerator<string> {
+  const { apex, ttl } = zone;
+  yield formatZoneFileHead({ apex, soa: soaRecord(apex, zone.soa, ttl), ttl });
+  for await (const records of wholeNames(recordPages(db, zone.id))) yield formatRecordLines(records, apex);
+}
+
+/**
+ * Puts a master file in the place of all records of a zone, as one change. A SOA in it becomes the zone's, with its
+ * serial when that is ahead.
+ * @param file.bounds what the zone may come to; none unless given
+ */
+export async function replaceZone(
+  db: Db,
+  target: ZoneTarget,
+  { text, bounds }: { readonly text: string; readonly bounds?: ZoneBounds },
+  now: Date,
+): Promise<Result<ZoneFileApplied, Refusal>> {
+  const found = await findZone(db, target.scope, target.apex);
+  if (!found) return refuse(zoneDoesNotExist(target.domain));
+  const file = await runInTurns(readZoneFile({ text, bounds }, target.apex, found));
+  if (!file.ok) return file;
+  const changed = await changeZone(db, target, async (on): Promise<Result<ZonePlan, Refusal>> => {
+    const zone = await findZone(on, target.scope, target.apex);
+    if (!zone) return refuse(zoneDoesNotExist(target.domain));
+    return planReplacement(zone, await readAllRecords(on, zone.id), file.value, now);
+  });
+  if (!changed.ok) return changed;
+  const { zone, warnings, difference } = changed.value;
+  return ok({ zone, records: file.value.records.length, warnings, difference });
+}
+
+/**
+ * Makes a zone of a master file, or puts the file in the place of the company's zone of that name: by the operator's
+ * command, for the reseller.
+ */
+export async function importZone(
+  db: Db,
+  owner: ZoneOwner,
+  target: ZoneTarget,
+  text: string,
+  now: Date,
+): Promise<Result<ZoneFileApplied, Refusal>> {
+  const existing = await findZone(db, target.scope, target.apex);
+  const size = target.quotas === "count" ? ok(undefined) : await measureImport(db, owner, target, text);
+  if (!size.ok) return size;
+  if (existing?.crmId === owner.crmId.toLowerCase()) return replaceZone(db, target, { text }, now);
+  if (existing) return refuse(duplicatedZone(target.domain));
+  const lawful = checkZoneName(target.apex);
+  if (!lawful.ok) return refuse(unacceptable(lawful.error.message));
+  const file = await runInTurns(readZoneFile({ text }, target.apex, undefined));
+  if (!file.ok) return file;
+  const { soa, soaTtl: ttl, records, warnings } = file.value;
+  if (!soa || ttl === undefined) return refuse(unacceptable("the file has no SOA record"));
+  const { apex, domain } = target;
+  const added = { apex, domain, serialType: "numeric", soa, ttl, records } as const;
+  const charged = { ...owner, byOperator: true, quotas: target.quotas };
+  const created = await createZone(db, charged, added, target.actor);
+  if (!created.ok) return created;
+  const { zone, warnings: ofPlace } = created.value;
+  return ok({ zone, records: records.length, warnings: [...ofPlace, ...warnings] });
+}
+
+/** Refuses a file that expands to more than the quotas allow; unknown companies are refused where the zone is made. */
+async function measureImport(
+  db: Db,
+  owner: ZoneOwner,
+  target: ZoneTarget,
+  text: string,
+): Promise<Result<unknown, Refusal>> {
+  if (await readZoneUsage(db, target.scope, target.apex)) return measureReplacement(db, target, text);
+  const company = await findQuotaOwner(db, owner.resellerId, owner.crmId);
+  if (company?.companyId === undefined) return ok(undefined);
+  const charged = { resellerId: owner.resellerId, companyId: company.companyId };
+  return measureNewZone(db, charged, { apex: target.apex, text });
+}
+
+/** @param zone the zone whose TTL and primary server hold where the file has none; undefined for a new one */
+function* readZoneFile(
+  { text, bounds }: { readonly text: string; readonly bounds?: ZoneBounds | undefined },
+  apex: DomainName,
+  zone: Zone | undefined,
+): Steps<Result<CheckedFile, Refusal>> {
+  const parsed = yield* parseZoneFileSteps(text, {
+    origin: apex,
+    bounds,
+    ...(zone ? { defaultTtlSeconds: zone.ttl } : {}),
+  });
+  if (!parsed.ok) return refuse(atPosition(parsed.error, parsed.error.message));
+  const { soa: soaInFile, records } = parsed.value;
+  const soa = soaInFile && decodeSoaRdata(soaInFile.rdata);
+  const problem = soa && checkSoa(soa);
+  if (problem) return refuse(atPosition(positionOf(parsed.value, soaInFile), problem));
+  const mname = soa?.mname ?? zone?.soa.mname;
+  const checked = yield* checkWholeZoneSteps({ apex, records, mname });
+  if (!checked.ok) {
+    // What is missing from the file is missed at its end.
+    const position = positionOf(parsed.value, checked.error.record) ?? { line: text.split("\n").length, column: 1 };
+    return refuse(atPosition(position, checked.error.message));
+  }
+  // Whether it is signed may change until the file is applied, where the same is refused without a place.
+  const derived = zone?.signed ? records.find(({ type }) => DERIVED_TYPES.has(type)) : undefined;
+  if (zone && derived) return refuse(atPosition(positionOf(parsed.value, derived), madeBySigning(zone, derived.type)));
+  return ok({ soa, soaTtl: soaInFile?.ttl, records, warnings: [...parsed.value.warnings, ...checked.value] });
+}
+
+function checkSoa(soa: SoaRdata): string | undefined {
+  const names = checkSoaNames(soa);
+  if (names?.kind === "invalid-field") return `${names.field}: ${names.reason}`;
+  const { refresh, retry, expire, minimum } = soa;
+  const long = Object.entries({ refresh, retry, expire, minimum }).find(([, seconds]) => seconds > MOST_SECONDS);
+  return long && `${long[0]}: must not be above ${MOST_SECONDS}`;
+}
+
+async function planReplacement(
+  zone: Zone,
+  current: readonly StoredRecord[],
+  file: CheckedFile,
+  now: Date,
+): Promise<Result<ZonePlan, Refusal>> {
+  const serial =
+    file.soa && serialIsAhead(file.soa.serial, zone.soa.serial)
+      ? ok(file.soa.serial)
+      : nextSerial(zone.soa.serial, zone.serialType, now);
+  if (!serial.ok) return refuse(unacceptable(serial.error.message));
+  const difference = await runInTurns(differenceSteps(current, file.records));
+  const rows = { deletedIds: difference.deleted.map(({ id }) => id), updated: [], created: difference.added };
+  const soa = { ...(file.soa ?? zone.soa), serial: serial.value };
+  return ok({ zone, change: { soa, ttl: file.soaTtl ?? zone.ttl, rows, difference }, warnings: file.warnings });
+}
+
+function positionOf(file: ZoneFile, record: ResourceRecord | undefined): TextPosition | undefined {
+  return record && file.positions.get(record);
+}
+
+function atPosition(position: TextPosition | undefined, message: string): Refusal {
+  return unacceptable(position ? `line ${position.line}, column ${position.column}: ${message}` : message);
+}

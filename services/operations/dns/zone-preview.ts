@@ -1,0 +1,40 @@
+import { type ResourceRecord, readRecords } from "../../core/dns/record.ts";
+import type { Refusal } from "../../core/refusal.ts";
+import { ok, type Result, refuse } from "../../core/result.ts";
+import type { HistoryEntry } from "../../store/dns/zone-history.ts";
+import type { Zone } from "../../store/dns/zones.ts";
+import type { JournalColumns } from "./zone-changes.ts";
+import { TOO_LARGE_TO_SHOW } from "./zone-file-size.ts";
+
+/** What a change would come to. */
+export interface ZonePreview {
+  /** As the zone would be. */
+  readonly zone: Zone;
+  /** What the history would show of it; undefined when nothing would change. */
+  readonly entry: Pick<HistoryEntry, "deleted" | "added"> | undefined;
+  readonly warnings: readonly string[];
+}
+
+/**
+ * What a change that was only looked at comes to: planned and refused as the very same change would be.
+ * @param changed of a target with `quotas: "look"`
+ */
+export function previewOf({
+  zone,
+  warnings,
+  difference,
+}: {
+  readonly zone: Zone;
+  readonly warnings: readonly string[];
+  readonly difference?: JournalColumns | undefined;
+}): Result<ZonePreview, Refusal> {
+  if (!difference) return ok({ zone, entry: undefined, warnings });
+  const [deleted, added] = difference;
+  if (!deleted || !added) return refuse(TOO_LARGE_TO_SHOW);
+  return ok({ zone, entry: { deleted: recordsIn(deleted), added: recordsIn(added) }, warnings });
+}
+
+/** Read one by one when they are sent: held encoded, a change of a million records takes tens of megabytes. */
+function recordsIn(octets: Uint8Array): Iterable<ResourceRecord> {
+  return { [Symbol.iterator]: () => readRecords(octets) };
+}

@@ -1,0 +1,188 @@
+import { type DomainName, nameSortKey } from "../../core/dns/name.ts";
+import type { ResourceRecord } from "../../core/dns/record.ts";
+import { nextSerial } from "../../core/dns/serial.ts";
+import { alteredTargets, findWarnings, surroundingsOf } from "../../core/dns/zone-warnings.ts";
+import { type Refusal, unacceptable } from "../../core/refusal.ts";
+import { ok, type Result, refuse } from "../../core/result.ts";
+import { type Db, queryRows, rowsTable } from "../../platform/db.ts";
+import { readRecordsAt, readRecordsBelow, readRecordsPointingTo, recordOf } from "../../store/dns/records.ts";
+import { editRecords, type RecordEdits, type StoredRecord } from "../../store/dns/zone-edit.ts";
+import { ZONE_COLUMNS, type Zone, type ZoneRow, zoneDoesNotExist, zoneName, zoneOf } from "../../store/dns/zones.ts";
+import { changeZone, type ZoneChanged, type ZonePlan, type ZoneTarget } from "./zone-changes.ts";
+
+/** A zone, and all records at some of its names. */
+interface ZoneExcerpt {
+  readonly zone: Zone;
+  readonly records: readonly StoredRecord[];
+}
+
+/** So many records below a new zone cut are enough to warn of them. */
+const RECORDS_BELOW = 10;
+
+/** So many records that point to what is no target any more are enough. */
+const RECORDS_POINTING = 20;
+
+/**
+ * Of so many names above a change's records it is asked what stands there. The names above deep records of a large
+ * batch could be millions; what is beyond is not looked at for warnings.
+ */
+const MOST_NAMES_ABOVE = 50_000;
+
+/** Applies edits to a zone's records; the serial increases once for each record created, modified or deleted. */
+export function changeRecords(
+  db: Db,
+  target: ZoneTarget,
+  edits: RecordEdits,
+  now: Date,
+): Promise<Result<ZoneChanged, Refusal>> {
+  const names = knownNames(target.apex, edits);
+  const ids = [...edits.deletionIds, ...edits.modifications.map(({ id }) => id)];
+  return changeZone(db, target, async (on): Promise<Result<ZonePlan, Refusal>> => {
+    const excerpt = await readExcerpt(on, target, names, ids);
+    if (!excerpt) return refuse(zoneDoesNotExist(target.domain));
+    const { zone } = excerpt;
+    const edited = editRecords(zone, excerpt.records, edits);
+    if (!edited.ok) return edited;
+    const { changeCount, changed, touched, rows, difference } = edited.value;
+    if (changeCount === 0) return ok({ zone, warnings: [] });
+    const serial = nextSerial(zone.soa.serial, zone.serialType, now, changeCount);
+    if (!serial.ok) return refuse(unacceptable(serial.error.message));
+    const known = new Map([...byOwner(names, excerpt.records), ...touched]);
+    const targets = alteredTargets(difference, touched);
+    const mname = targets.some(({ key }) => key === zone.soa.mname.key) ? zone.soa.mname : undefined;
+    const rewritten = new Set([...rows.deletedIds, ...rows.updated.map(({ id }) => id)]);
+    const looked = lookedAt(zone.apex, changed);
+    const warnings = await warningsOf(on, zone, { changed: looked, known, targets, rewritten, mname });
+    const soa = { ...zone.soa, serial: serial.value };
+    return ok({ zone, change: { soa, ttl: zone.ttl, rows, difference }, warnings });
+  });
+}
+
+/**
+ * What is doubtful about a change.
+ * @param what.changed records that are new or modified
+ * @param what.known all records at some names, as they will be; others are read
+ * @param what.targets names that lost what others point to, and `rewritten` the ids of records that are not as stored
+ * @param what.mname the primary server, when it is new or among the targets
+ */
+export async function warningsOf(
+  db: Db,
+  zone: Pick<Zone, "id" | "apex">,
+  what: {
+    readonly changed: readonly ResourceRecord[];
+    readonly known: ReadonlyMap<string, readonly ResourceRecord[]>;
+    readonly targets?: readonly DomainName[];
+    readonly rewritten?: ReadonlySet<number>;
+    readonly mname?: DomainName | undefined;
+  },
+): Promise<string[]> {
+  const { names, subtrees } = surroundingsOf(zone.apex, what.changed, what.mname);
+  const unread = names.filter(({ key }) => !what.known.has(key));
+  const around = byOwner(unread, await readRecordsAt(db, zone.id, unread));
+  const below = new Map<string, ResourceRecord[]>();
+  for (const name of subtrees) below.set(name.key, await readRecordsBelow(db, zone.id, name, RECORDS_BELOW));
+  const stored = await readRecordsPointingTo(db, zone.id, what.targets ?? [], RECORDS_POINTING);
+  const pointing = stored.filter(({ id }) => !what.rewritten?.has(id));
+  const view = {
+    recordsAt: ({ key }: DomainName) => what.known.get(key) ?? around.get(key) ?? [],
+    recordsBelow: ({ key }: DomainName) => below.get(key) ?? [],
+  };
+  return findWarnings({ apex: zone.apex, changed: what.changed, pointing, mname: what.mname }, view);
+}
+
+/** The names that the edits show by themselves to be needed, so that one query reads the records of most changes. */
+function knownNames(apex: DomainName, edits: RecordEdits): DomainName[] {
+  const created = edits.creations.map((draft) => ({ ...draft, ttl: 0 }));
+  const moved = edits.modifications.flatMap(({ newOwner }) => newOwner ?? []);
+  const around = surroundingsOf(apex, lookedAt(apex, created)).names;
+  const names = [apex, ...created.map(({ owner }) => owner), ...moved, ...around];
+  return [...new Map(names.map((name) => [name.key, name])).values()];
+}
+
+/** The first records of a change, as far as the names above them are not too many. */
+function lookedAt(apex: DomainName, records: readonly ResourceRecord[]): readonly ResourceRecord[] {
+  let namesAbove = 0;
+  return records.filter(({ owner }) => {
+    namesAbove += owner.labelCount - apex.labelCount;
+    return namesAbove <= MOST_NAMES_ABOVE;
+  });
+}
+
+/** Reads the zone and, in the same snapshot, all records at the names and at the owners of the ids. */
+async function readExcerpt(
+  db: Db,
+  { apex, scope }: ZoneTarget,
+  names: readonly DomainName[],
+  ids: readonly number[],
+): Promise<ZoneExcerpt | undefined> {
+  const keys = rowsTable(
+    ["bytea"],
+    names.map(({ wire }) => [nameSortKey(wire)]),
+  );
+  const wanted = rowsTable(
+    ["bigint"],
+    ids.map((id) => [id]),
+  );
+  const hasIds = ids.length > 0;
+  const rows = await queryRows<ExcerptRow>(
+    db,
+    readExcerptSql(keys.sql, hasIds ? wanted.sql : undefined),
+    [
+      ...[zoneName(apex), scope.resellerId ?? null, scope.companyId ?? null],
+      ...[...keys.values, ...(hasIds ? wanted.values : [])],
+    ],
+    { name: `read-zone-excerpt ${keys.shape} ${hasIds ? wanted.shape : 0}` },
+  );
+  const [first] = rows;
+  if (!first) return undefined;
+  return {
+    zone: zoneOf(first),
+    records: rows.flatMap(({ record_id, owner, type, record_ttl, rdata }) =>
+      record_id === null ? [] : recordOf([record_id, owner, type, record_ttl, rdata]),
+    ),
+  };
+}
+
+interface ExcerptRow extends ZoneRow {
+  readonly record_id: number | null;
+  readonly owner: Buffer;
+  readonly type: number;
+  readonly record_ttl: number;
+  readonly rdata: Buffer;
+}
+
+/**
+ * Whatever the planner believes of the size of zones, this must never walk through one: `offset 0` keeps both columns of
+ * the index in use for each name, and `+ 0` keeps the look-up of ids to the primary key.
+ */
+function readExcerptSql(keys: string, ids: string | undefined): string {
+  const namesOfIds = `
+        union
+        select (select records.owner_key from records where records.id = wanted.id and records.zone_id + 0 = z.id)
+          from ${ids} as wanted (id, place)`;
+  return `
+  select ${ZONE_COLUMNS}, r.id as record_id, r.owner, r.type, r.ttl as record_ttl, r.rdata
+    from (select * from zones
+           where name = ? and reseller_id = coalesce(?, reseller_id) and company_id = coalesce(?, company_id)) z
+    join companies c on c.id = z.company_id
+    left join lateral (
+      select found.* from (
+        select wanted.owner_key from ${keys} as wanted (owner_key, place)${ids === undefined ? "" : namesOfIds}
+      ) names cross join lateral (
+        select * from records where records.zone_id = z.id and records.owner_key = names.owner_key offset 0
+      ) found
+    ) r on true`;
+}
+
+function byOwner(
+  names: readonly DomainName[],
+  records: readonly ResourceRecord[],
+): Map<string, readonly ResourceRecord[]> {
+  const grouped = new Map<string, ResourceRecord[]>(names.map(({ key }) => [key, []]));
+  for (const record of records) {
+    const siblings = grouped.get(record.owner.key);
+    if (siblings) siblings.push(record);
+    else grouped.set(record.owner.key, [record]);
+  }
+  return grouped;
+}

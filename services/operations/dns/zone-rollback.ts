@@ -1,0 +1,128 @@
+import { type ResourceRecord, readRecords } from "../../core/dns/record.ts";
+import { TYPE } from "../../core/dns/rr-types.ts";
+import { nextSerial } from "../../core/dns/serial.ts";
+import { decodeSoaRdata } from "../../core/dns/soa.ts";
+import { checkWholeZoneSteps } from "../../core/dns/zone-checks.ts";
+import { type Refusal, unacceptable } from "../../core/refusal.ts";
+import { ok, type Result, refuse } from "../../core/result.ts";
+import type { Steps } from "../../core/steps.ts";
+import { type Db, queryRows } from "../../platform/db.ts";
+import { runInTurns } from "../../platform/turns.ts";
+import { readAllRecords } from "../../store/dns/records.ts";
+import { differenceSteps, exactKey } from "../../store/dns/zone-edit.ts";
+import { findZone, type Zone, zoneDoesNotExist } from "../../store/dns/zones.ts";
+import { changeZone, type ZoneChanged, type ZonePlan, type ZoneTarget } from "./zone-changes.ts";
+
+/**
+ * Makes a zone what it was when it had a serial, records and SOA, as one change with a new serial. Refuses a serial
+ * that the history does not reach back to.
+ */
+export function rollBackZone(
+  db: Db,
+  target: ZoneTarget,
+  serial: number,
+  now: Date,
+): Promise<Result<ZoneChanged, Refusal>> {
+  return changeZone(db, target, async (on): Promise<Result<ZonePlan, Refusal>> => {
+    const zone = await findZone(on, target.scope, target.apex);
+    if (!zone) return refuse(zoneDoesNotExist(target.domain));
+    if (zone.soa.serial === serial) return ok({ zone, warnings: [] });
+    const forgotten = unacceptable(`the history does not reach back to serial ${serial}`);
+    const versions = await findVersionsBack(on, zone, serial);
+    if (!versions) return refuse(forgotten);
+    const current = await readAllRecords(on, zone.id);
+    const then = await undoVersions(on, zone, versions, current);
+    if (!then) return refuse(forgotten);
+    const { soa: soaThen, records } = then;
+    const mname = decodeSoaRdata(soaThen.rdata).mname;
+    const checked = await runInTurns(checkWholeZoneSteps({ apex: zone.apex, records, mname }));
+    if (!checked.ok) return refuse(unacceptable(checked.error.message));
+    const next = nextSerial(zone.soa.serial, zone.serialType, now);
+    if (!next.ok) return refuse(unacceptable(next.error.message));
+    const difference = await runInTurns(differenceSteps(current, records));
+    const rows = { deletedIds: difference.deleted.map(({ id }) => id), updated: [], created: difference.added };
+    const soa = { ...decodeSoaRdata(soaThen.rdata), serial: next.value };
+    return ok({ zone, change: { soa, ttl: soaThen.ttl, rows, difference }, warnings: checked.value });
+  });
+}
+
+/** Octets of the history that a way back to a serial goes through, as far as there is any. */
+export async function readHistoryOctets(db: Db, zoneId: number, serial: number): Promise<number> {
+  const [row] = await queryRows<{ octets: number }>(
+    db,
+    `select coalesce(sum(octet_length(deleted) + octet_length(added)), 0)::bigint as octets from zone_journal
+      where zone_id = ? and version > (select max(version) from zone_journal where zone_id = ? and serial = ?)`,
+    [zoneId, zoneId, serial],
+  );
+  return row!.octets;
+}
+
+/** The versions since the zone last had a serial, newest first; undefined when the journal does not hold all of them. */
+async function findVersionsBack(db: Db, zone: Zone, serial: number): Promise<number[] | undefined> {
+  const rows = await queryRows<{ version: number; serial: number; serial_before: number | null }>(
+    db,
+    `select version, serial, serial_before from zone_journal
+      where zone_id = ? and version > (select max(version) from zone_journal where zone_id = ? and serial = ?)
+      order by version desc`,
+    [zone.id, zone.id, serial],
+  );
+  let expected: number | null = zone.soa.serial;
+  for (const row of rows) {
+    if (row.serial !== expected) return undefined;
+    expected = row.serial_before;
+  }
+  return rows.length > 0 && expected === serial ? rows.map(({ version }) => version) : undefined;
+}
+
+/** What a zone was. */
+interface FormerZone {
+  readonly soa: ResourceRecord;
+  readonly records: readonly ResourceRecord[];
+}
+
+/**
+ * Undoes versions, newest first, one after the other: each may be as large as a zone.
+ * @returns undefined when one of them has left the journal meanwhile
+ */
+async function undoVersions(
+  db: Db,
+  zone: Zone,
+  versions: readonly number[],
+  current: readonly ResourceRecord[],
+): Promise<FormerZone | undefined> {
+  const records = new Map(current.map((record) => [exactKey(record), record]));
+  let soa: ResourceRecord | undefined;
+  for (const version of versions) {
+    const [change] = await queryRows<JournalRow>(
+      db,
+      "select deleted, added from zone_journal where zone_id = ? and version = ?",
+      [zone.id, version],
+    );
+    soa = change && (await runInTurns(undoSteps(records, change)));
+    if (!soa) return undefined;
+  }
+  return soa && { soa, records: [...records.values()] };
+}
+
+interface JournalRow {
+  readonly deleted: Buffer;
+  readonly added: Buffer;
+}
+
+/** Undoes one change. @returns the SOA before it */
+function* undoSteps(
+  records: Map<string, ResourceRecord>,
+  { deleted, added }: JournalRow,
+): Steps<ResourceRecord | undefined> {
+  let soa: ResourceRecord | undefined;
+  for (const record of readRecords(added)) {
+    records.delete(exactKey(record));
+    yield;
+  }
+  for (const record of readRecords(deleted)) {
+    if (record.type === TYPE.SOA) soa = record;
+    else records.set(exactKey(record), record);
+    yield;
+  }
+  return soa;
+}

@@ -1,0 +1,71 @@
+import { parseIpv4 } from "../../core/dns/ip-address.ts";
+import { type DomainName, formatDomainName, labelsOf, sameName } from "../../core/dns/name.ts";
+import { compareSerial, nextSerial, type SerialError } from "../../core/dns/serial.ts";
+import type { SoaRdata } from "../../core/dns/soa.ts";
+import { isHostName } from "../../core/dns/zone-checks.ts";
+import { invalidField, type Refusal, unacceptable } from "../../core/refusal.ts";
+import { ok, type Result, refuse } from "../../core/result.ts";
+import type { Db } from "../../platform/db.ts";
+import { doesNotOwn, findZone, type Zone, zoneDoesNotExist } from "../../store/dns/zones.ts";
+import { changeZone, type ZoneChanged, type ZonePlan, type ZoneTarget } from "./zone-changes.ts";
+import { admitWhole } from "./zone-file-size.ts";
+import { warningsOf } from "./zone-records.ts";
+
+/** Largest value of the SOA's times, as of a TTL (RFC 2181 §8). */
+export const MOST_SECONDS = 2 ** 31 - 1;
+
+const AT_SIGN = 0x40;
+
+/**
+ * Sets the SOA of a zone. A serial that is behind is refused (RFC 1982); with an equal one the serial increases as by
+ * any change.
+ * @param wanted.crmId the company that must own the zone
+ */
+export function changeSoa(
+  db: Db,
+  target: ZoneTarget,
+  wanted: { readonly crmId: string; readonly soa: SoaRdata; readonly ttl: number },
+  now: Date,
+): Promise<Result<ZoneChanged, Refusal>> {
+  return changeZone(db, target, async (on): Promise<Result<ZonePlan, Refusal>> => {
+    const zone = await findZone(on, target.scope, target.apex);
+    if (!zone) return refuse(zoneDoesNotExist(target.domain));
+    if (zone.crmId !== wanted.crmId.toLowerCase()) return refuse(doesNotOwn(wanted.crmId, target.domain));
+    await admitWhole(on, target);
+    const serial = serialAfter(zone, wanted.soa.serial, now);
+    if (!serial.ok) return refuse(unacceptable(serial.error.message));
+    const { mname } = wanted.soa;
+    const isNew = !sameName(mname, zone.soa.mname);
+    const warnings = await warningsOf(on, zone, { changed: [], known: new Map(), ...(isNew ? { mname } : {}) });
+    const change = { soa: { ...wanted.soa, serial: serial.value }, ttl: wanted.ttl, ...NO_RECORDS };
+    return ok({ zone, change, warnings });
+  });
+}
+
+/**
+ * What is wrong with the names of a SOA: `mname` must be a host name (RFC 952, RFC 1123 §2.1) and no address, `rname`
+ * a mailbox in DNS form, without `@` (RFC 1035 §8).
+ */
+export function checkSoaNames({ mname, rname }: Pick<SoaRdata, "mname" | "rname">): Refusal | undefined {
+  if (!isHostName(mname)) return invalidField("mname", `${formatDomainName(mname)} is not a host name`);
+  if (parseIpv4(formatDomainName(mname).slice(0, -1))) return invalidField("mname", "must be a name, not an address");
+  if (rname.labelCount === 0) return invalidField("rname", "must name a mailbox");
+  if (hasAtSign(rname)) return invalidField("rname", "must be in DNS form, without @");
+  return undefined;
+}
+
+function hasAtSign(name: DomainName): boolean {
+  return labelsOf(name).some((label) => label.includes(AT_SIGN));
+}
+
+function serialAfter(zone: Zone, wanted: number, now: Date): Result<number, SerialError> {
+  const order = compareSerial(wanted, zone.soa.serial);
+  if (order === 1) return ok(wanted);
+  if (order === 0) return nextSerial(wanted, zone.serialType, now);
+  return refuse({ message: `serial ${wanted} is behind ${zone.soa.serial}` });
+}
+
+const NO_RECORDS = {
+  rows: { deletedIds: [], updated: [], created: [] },
+  difference: { deleted: [], added: [] },
+} as const;

@@ -1,0 +1,233 @@
+import type { EmailAddress } from "../../core/mail/address.ts";
+import { builtInValues, parseTemplate } from "../../core/mail/personalise.ts";
+import { type Db, queryRows, type Transaction } from "../../platform/db.ts";
+import { type NewEvent, recordEvents } from "../../store/mail/events.ts";
+import { globalValues } from "../../store/mail/globals.ts";
+import type { MessageContent, StoredTemplate } from "../../store/mail/messages.ts";
+import { enqueue, type NewDelivery, type PersonalData } from "../../store/mail/queue.ts";
+import {
+  findContacts,
+  type KnownContact,
+  type Recipient,
+  type RecipientAddress,
+  resolveRecipients,
+} from "../../store/mail/recipients.ts";
+
+/** An additional addressee of a message to one recipient. It need not be a contact, and does not become one. */
+export interface SendCopy {
+  readonly address: EmailAddress;
+  readonly role: "cc" | "bcc";
+}
+
+/** Whose contacts, and what they are sent. */
+export interface AudienceSource {
+  readonly instanceId: number;
+  readonly campaignNumid: number;
+  readonly content: MessageContent;
+}
+
+/** Those who get a message, and those who are invalid and get a `not-sent` event instead. */
+export interface Audience {
+  readonly addressees: readonly NewDelivery[];
+  readonly invalid: readonly { readonly contactId: number; readonly recipient: string }[];
+}
+
+/** A call that sends: to whom. */
+export interface AudienceRequest extends AudienceSource {
+  /** An address given twice counts once. */
+  readonly recipients: readonly RecipientAddress[];
+  readonly copies: readonly SendCopy[];
+}
+
+/**
+ * The audiences of calls that send. Recipients become contacts; who unsubscribed from the campaign is left out,
+ * recipient or copy. Calls of one instance are looked up together.
+ */
+export async function gatherAudiences(
+  transaction: Transaction,
+  requests: readonly AudienceRequest[],
+): Promise<Audience[]> {
+  const resolved = await resolveTogether(transaction, requests);
+  const audiences: Audience[] = [];
+  for (const request of requests) {
+    const contacts = resolved.get(request)!;
+    const personalise = await makePersonalise(transaction, request);
+    const keys = new Set(contacts.map(({ emailKey }) => emailKey));
+    const [first] = contacts;
+    // A copy shows what the recipient gets, so it is personalised for the recipient.
+    const personal = first ? personalise(first) : null;
+    const copies = await gatherCopies(transaction, request, { known: keys, personal });
+    const direct = sortOut(contacts, personalise);
+    audiences.push({
+      addressees: [...direct.addressees, ...copies.addressees],
+      invalid: [...direct.invalid, ...copies.invalid],
+    });
+  }
+  return audiences;
+}
+
+/** The recipients of each call. Instances come in the order of their ids: others lock their contacts in the same. */
+async function resolveTogether(
+  transaction: Transaction,
+  requests: readonly AudienceRequest[],
+): Promise<ReadonlyMap<AudienceRequest, readonly Recipient[]>> {
+  const instanceIds = new Set(requests.map(({ instanceId }) => instanceId));
+  const resolved = new Map<AudienceRequest, readonly Recipient[]>();
+  for (const instanceId of [...instanceIds].sort((a, b) => a - b)) {
+    const calls = requests.filter((request) => request.instanceId === instanceId);
+    const recipients = await resolveRecipients(transaction, instanceId, calls);
+    for (const [index, call] of calls.entries()) resolved.set(call, recipients[index]!);
+  }
+  return resolved;
+}
+
+/** The audience among contacts, by their ids; those that are gone meanwhile are left out. */
+export async function gatherContacts(
+  transaction: Transaction,
+  source: AudienceSource,
+  contactIds: readonly number[],
+): Promise<Audience> {
+  const keys = await queryRows<{ email_key: string }>(
+    transaction,
+    "select email_key from contacts where id = any(?) and instance_id = ?",
+    [contactIds, source.instanceId],
+  );
+  const contacts = await findContacts(
+    transaction,
+    source.instanceId,
+    source.campaignNumid,
+    keys.map((row) => row.email_key),
+  );
+  return sortOut([...contacts.values()], await makePersonalise(transaction, source));
+}
+
+/** A message and those whom it is for. */
+export interface AddressedMessage extends Omit<AudienceSource, "content"> {
+  readonly eeid: string;
+  /** Undefined where nobody gets a message. */
+  readonly messageId: number | undefined;
+  readonly audience: Audience;
+}
+
+/** Queues messages for their audiences and stores the events, `sent` or `not-sent`, as of a moment. */
+export async function queueAudiences(
+  transaction: Transaction,
+  messages: readonly AddressedMessage[],
+  at: Date,
+): Promise<void> {
+  const sent = messages.flatMap((message) =>
+    message.messageId === undefined ? [] : [{ ...message, messageId: message.messageId }],
+  );
+  const ids =
+    sent.length === 0
+      ? []
+      : await enqueue(
+          transaction,
+          sent.map(({ audience, instanceId, eeid, messageId }) => ({
+            instanceId,
+            eeid,
+            messageId,
+            deliveries: audience.addressees,
+          })),
+        );
+  await recordEvents(transaction, [
+    ...sent.flatMap((message, index) =>
+      message.audience.addressees.map((who, position) => ({
+        ...eventOf("sent", message, who),
+        deliveryId: ids[index]![position]!,
+      })),
+    ),
+    ...messages.flatMap((message) => message.audience.invalid.map((who) => eventOf("not-sent", message, who))),
+  ]);
+
+  function eventOf(
+    kind: "sent" | "not-sent",
+    { eeid, instanceId, campaignNumid }: AddressedMessage,
+    { contactId, recipient }: { readonly contactId: number | null; readonly recipient: string },
+  ): NewEvent {
+    return { kind, at, eeid, instanceId, campaignNumid, contactId, email: recipient };
+  }
+}
+
+/** What a template's tags become for a contact, as it is now; an empty value is as good as none, and left out. */
+export async function makePersonalise(
+  db: Db,
+  { instanceId, content }: Pick<AudienceSource, "instanceId" | "content">,
+): Promise<(contact: KnownContact) => PersonalData | null> {
+  if (content.kind === "finished") return () => null;
+  const tags = tagsOf(content.template);
+  const globals = tags.size > 0 ? [...(await globalValues(db, instanceId))].filter(([name]) => tags.has(name)) : [];
+  return (contact) => ({
+    name: `${contact.firstName} ${contact.lastName}`.trim(),
+    tags: tagValues(tags, contact, globals),
+  });
+}
+
+function sortOut(
+  contacts: readonly Recipient[],
+  personalise: (contact: KnownContact) => PersonalData | null,
+): Audience {
+  return {
+    addressees: contacts
+      .filter((contact) => !contact.invalid && !contact.unsubscribedFromCampaign)
+      .map((contact) => ({
+        contactId: contact.contactId,
+        role: "to" as const,
+        recipient: contact.email,
+        destination: contact.emailKey.slice(contact.emailKey.lastIndexOf("@") + 1),
+        personal: personalise(contact),
+      })),
+    invalid: contacts
+      .filter((contact) => contact.invalid)
+      .map(({ contactId, email }) => ({ contactId, recipient: email })),
+  };
+}
+
+async function gatherCopies(
+  transaction: Transaction,
+  source: Omit<AudienceSource, "content"> & { readonly copies: readonly SendCopy[] },
+  recipient: { readonly known: ReadonlySet<string>; readonly personal: PersonalData | null },
+): Promise<Audience> {
+  const copies = distinctCopies(source.copies, recipient.known);
+  if (copies.size === 0) return { addressees: [], invalid: [] };
+  const contacts = await findContacts(transaction, source.instanceId, source.campaignNumid, [...copies.keys()]);
+  const addressees: NewDelivery[] = [];
+  const invalid: { contactId: number; recipient: string }[] = [];
+  for (const [key, { address, role }] of copies) {
+    const contact = contacts.get(key);
+    const { asGiven, asciiDomain } = address;
+    if (contact?.invalid) invalid.push({ contactId: contact.contactId, recipient: asGiven });
+    else if (!contact?.unsubscribedFromCampaign) {
+      const { personal } = recipient;
+      const contactId = contact?.contactId ?? null;
+      addressees.push({ contactId, role, recipient: asGiven, destination: asciiDomain, personal });
+    }
+  }
+  return { addressees, invalid };
+}
+
+/** An address gets one message, whatever the fields it stands in. */
+function distinctCopies(copies: readonly SendCopy[], recipients: ReadonlySet<string>): Map<string, SendCopy> {
+  const distinct = new Map<string, SendCopy>();
+  for (const copy of copies) {
+    const { key } = copy.address;
+    if (!recipients.has(key) && !distinct.has(key)) distinct.set(key, copy);
+  }
+  return distinct;
+}
+
+function tagsOf({ subject, html }: StoredTemplate): ReadonlySet<string> {
+  const parts = [...parseTemplate(subject), ...parseTemplate(html)];
+  return new Set(parts.flatMap((part) => (typeof part === "string" ? [] : [part.tag])));
+}
+
+/** By what a contact has, not by tag: a template may hold any number of tags that mean nothing. */
+function tagValues(
+  tags: ReadonlySet<string>,
+  contact: KnownContact,
+  globals: readonly (readonly [name: string, value: string])[],
+): Record<string, string> {
+  // In the order of rank (see `tagValue`): what comes later counts.
+  const known = new Map([...globals, ...builtInValues(contact), ...Object.entries(contact.customFields)]);
+  return Object.fromEntries([...known].filter(([name, value]) => value !== "" && tags.has(name)));
+}

@@ -1,0 +1,279 @@
+import { randomUUID } from "node:crypto";
+import type { EventKind } from "../../core/mail/event-kind.ts";
+import { type Db, queryRows, type Transaction } from "../../platform/db.ts";
+import { traced } from "../../platform/tracing.ts";
+import { type ArchiveSummary, summariseArchive } from "../../store/mail/archive.ts";
+import { eventKindOf } from "../../store/mail/event-kinds.ts";
+import { addMessages, type MessageContent } from "../../store/mail/messages.ts";
+import type { RecipientAddress } from "../../store/mail/recipients.ts";
+import { gatherAudiences, queueAudiences, type SendCopy } from "./audience.ts";
+
+/** One call that sends: an operation of the API, or a message submitted by SMTP. */
+export interface Send {
+  readonly instanceId: number;
+  readonly campaignNumid: number;
+  /** `api`, `smtp`, or the console user's login. */
+  readonly creator: string;
+  readonly content: MessageContent;
+  /** Domain of the From field as A-labels: whose DKIM key signs. */
+  readonly senderDomain: string;
+  /** An address given twice gets one message. */
+  readonly recipients: readonly RecipientAddress[];
+  readonly copies: readonly SendCopy[];
+  /** Keep the exact octets that each recipient gets. */
+  readonly archive: boolean;
+  /** An earlier batch of the same instance (see `findBatch`) that this send joins. */
+  readonly reuseEeid?: string | undefined;
+  /** What it follows from; `acceptSend` finds it out, where traces are made. */
+  readonly traceParent?: string | undefined;
+}
+
+export interface AcceptedSend {
+  readonly eeid: string;
+  /** Messages that will be sent, copies included; invalid and unsubscribed contacts are left out. */
+  readonly sent: number;
+}
+
+/**
+ * Accepts a send: recipients become contacts, and batch, message, partitions, deliveries and events are stored.
+ * Durable, and visible to the delivery workers, when the caller's transaction commits: then `announceMail`, and answer.
+ * An invalid contact gets a `not-sent` event and no message; one that unsubscribed from the campaign gets neither,
+ * recipient or copy.
+ * @throws UnknownBatch when `reuseEeid` is no batch of the instance, or none any more
+ */
+export async function acceptSend(transaction: Transaction, send: Send): Promise<AcceptedSend> {
+  return (await acceptSends(transaction, [traced(send)]))[0]!;
+}
+
+/** There is nothing to join. Who looks before (`findBatch`) meets it where the batch's time ended in between. */
+export class UnknownBatch extends Error {}
+
+/** As `acceptSend`, several at once, in as many statements as one takes. */
+export async function acceptSends(transaction: Transaction, sends: readonly Send[]): Promise<AcceptedSend[]> {
+  const { eeids, at } = await openBatches(transaction, sends);
+  const audiences = await gatherAudiences(transaction, sends);
+  const addressed = sends.map((send, index) => ({ ...send, eeid: eeids[index]!, audience: audiences[index]! }));
+  const going = addressed.filter(({ audience }) => audience.addressees.length > 0);
+  const ids = await addMessages(transaction, going);
+  const messageIds = new Map(going.map((message, index) => [message, ids[index]!]));
+  await queueAudiences(
+    transaction,
+    addressed.map((message) => ({ ...message, messageId: messageIds.get(message) })),
+    at,
+  );
+  return addressed.map(({ eeid, audience }) => ({ eeid, sent: audience.addressees.length }));
+}
+
+/** A batch as `eeid_info` shows it. */
+export interface Batch {
+  readonly eeid: string;
+  readonly campaignNumid: number;
+  readonly creator: string;
+  readonly createdAt: Date;
+  readonly modifiedAt: Date;
+  readonly state: "queued" | "sending" | "sent" | "cancelled";
+  readonly partitions: number;
+  /** Recipients in them. */
+  readonly recipients: number;
+  /** Paused: nothing of it is taken. */
+  readonly held: boolean;
+  /** Partitions that some worker took, finished ones included. */
+  readonly partitionsTaken: number;
+  readonly partitionsFinished: number;
+  /** Recipients refused for good. */
+  readonly refused: number;
+  /** Only of a batch sent with `archive`. */
+  readonly archive?: ArchiveSummary;
+}
+
+/** @returns undefined when the instance has no such batch, or does not keep it any more (see message-retention.ts) */
+export async function findBatch(db: Db, instanceId: number, eeid: string): Promise<Batch | undefined> {
+  const rows = await queryRows<BatchRow>(
+    db,
+    `select b.*, p.*, (select bool_or(m.archive) from messages m where m.eeid = b.eeid) as archive
+     from batches b cross join lateral (${PARTITION_COUNTS}) p
+     where b.eeid = ? and b.instance_id = ? and b.expired_at is null`,
+    [eeid, instanceId],
+  );
+  const [row] = rows;
+  return row && { ...toBatch(row), ...(row.archive ? { archive: await summariseArchive(db, row.eeid) } : {}) };
+}
+
+/** Which batches, and how many of them. */
+export interface BatchSelection {
+  readonly campaignNumid?: number | undefined;
+  /** Only those older than this one. */
+  readonly before?: string | undefined;
+  readonly limit: number;
+}
+
+/** Batches of an instance, newest first; without those that it does not keep any more. */
+export async function listBatches(
+  db: Db,
+  instanceId: number,
+  { campaignNumid, before, limit }: BatchSelection,
+): Promise<Batch[]> {
+  const rows = await queryRows<BatchRow>(
+    db,
+    `select b.*, p.*, null as archive from (
+       select * from batches
+       where instance_id = ? and expired_at is null and (?::bigint is null or campaign_numid = ?)
+         and (?::uuid is null or (created_at, eeid) < (select created_at, eeid from batches where eeid = ?))
+       order by created_at desc, eeid desc limit ?
+     ) b cross join lateral (${PARTITION_COUNTS}) p order by b.created_at desc, b.eeid desc`,
+    [instanceId, campaignNumid ?? null, campaignNumid ?? null, before ?? null, before ?? null, limit],
+  );
+  return rows.map(toBatch);
+}
+
+const PARTITION_COUNTS = `select count(*)::int as partitions, count(taken_at)::int as taken,
+       (count(*) filter (where state = 'finished'))::int as finished, coalesce(sum(recipients), 0)::int as recipients,
+       coalesce(sum(refused), 0)::int as refused, max(modified_at) as partitions_modified_at
+     from partitions where partitions.eeid = b.eeid`;
+
+/** How far a batch has come, by recipients. */
+export interface BatchProgress {
+  readonly recipients: number;
+  readonly delivered: number;
+  /** Refused for good, or given up. */
+  readonly refused: number;
+  /** Still to be tried, or tried again. */
+  readonly queued: number;
+  readonly cancelled: number;
+  /** Hard bounces, in the session or reported later. */
+  readonly hardBounces: number;
+}
+
+/** Counts recipients where they are under way; of untouched and finished partitions, however many, the row is enough. */
+export async function readBatchProgress(db: Db, eeid: string): Promise<BatchProgress> {
+  const [row] = await queryRows<Omit<BatchProgress, "delivered" | "hardBounces"> & { hard_bounces: number }>(
+    db,
+    `select coalesce(sum(p.recipients), 0)::int as recipients, coalesce(sum(p.refused), 0)::int as refused,
+       coalesce(sum(p.hard_bounces), 0)::int as hard_bounces,
+       coalesce(sum(case when p.state = 'finished' then 0 when p.taken_at is null then p.recipients else d.queued end), 0)::int
+         as queued,
+       case when b.cancelled_at is null then 0 else (
+         select count(*) from deliveries
+         join partitions on partitions.instance_id = deliveries.instance_id and partitions.id = deliveries.partition_id
+         where partitions.eeid = b.eeid and deliveries.state = 'cancelled')::int end as cancelled
+     from batches b left join partitions p using (instance_id, eeid) left join lateral (
+       select count(*) filter (where deliveries.state = 'queued') as queued from deliveries
+       where deliveries.partition_id = p.id and p.state <> 'finished' and p.taken_at is not null
+     ) d on true
+     where b.eeid = ? group by b.eeid, b.cancelled_at`,
+    [eeid],
+  );
+  const { recipients = 0, refused = 0, queued = 0, cancelled = 0, hard_bounces: hardBounces = 0 } = row ?? {};
+  return { recipients, refused, queued, cancelled, hardBounces, delivered: recipients - refused - queued - cancelled };
+}
+
+/** Somebody that a batch was for, with what happened since, oldest first. */
+export interface BatchContact {
+  readonly email: string;
+  readonly events: readonly { readonly kind: EventKind; readonly at: Date }[];
+}
+
+/** Everybody who has an event of a batch, copies and invalid contacts included. */
+export async function listBatchContacts(db: Db, instanceId: number, eeid: string): Promise<BatchContact[]> {
+  const rows = await queryRows<{ email: string; kind: number; at: Date }>(
+    db,
+    `select coalesce(contacts.email, events.email) as email, events.kind, events.at
+     from events left join contacts on contacts.instance_id = events.instance_id and contacts.id = events.contact_id
+     where events.eeid = ? and events.instance_id = ? order by events.at, events.id`,
+    [eeid, instanceId],
+  );
+  const contacts = new Map<string, { kind: EventKind; at: Date }[]>();
+  for (const { email, kind, at } of rows) {
+    const events = contacts.get(email) ?? [];
+    events.push({ kind: eventKindOf(kind), at });
+    contacts.set(email, events);
+  }
+  return [...contacts].map(([email, events]) => ({ email, events }));
+}
+
+interface BatchRow {
+  eeid: string;
+  campaign_numid: number;
+  creator: string;
+  created_at: Date;
+  modified_at: Date;
+  cancelled_at: Date | null;
+  gathering: boolean;
+  held_at: Date | null;
+  recipients: number;
+  partitions: number;
+  taken: number;
+  finished: number;
+  refused: number;
+  partitions_modified_at: Date | null;
+  archive: boolean | null;
+}
+
+function toBatch(row: BatchRow): Batch {
+  return {
+    eeid: row.eeid,
+    campaignNumid: row.campaign_numid,
+    creator: row.creator,
+    createdAt: row.created_at,
+    modifiedAt: new Date(Math.max(row.modified_at.getTime(), row.partitions_modified_at?.getTime() ?? 0)),
+    state: stateOf(row),
+    held: row.held_at !== null,
+    partitions: row.partitions,
+    recipients: row.recipients,
+    partitionsTaken: row.taken,
+    partitionsFinished: row.finished,
+    refused: row.refused,
+  };
+}
+
+function stateOf(row: BatchRow): Batch["state"] {
+  if (row.cancelled_at !== null) return "cancelled";
+  if (row.finished === row.partitions && !row.gathering) return "sent";
+  return row.taken === 0 ? "queued" : "sending";
+}
+
+/** @returns the batches of the sends, and the moment of acceptance by the database's clock */
+async function openBatches(
+  transaction: Transaction,
+  sends: readonly Send[],
+): Promise<{ readonly eeids: readonly string[]; readonly at: Date }> {
+  const eeids = sends.map(({ reuseEeid }) => reuseEeid ?? randomUUID());
+  const fresh = sends.flatMap((send, index) =>
+    send.reuseEeid === undefined ? [{ ...send, eeid: eeids[index]! }] : [],
+  );
+  let at: Date | undefined;
+  if (fresh.length > 0) {
+    const [row] = await queryRows<{ created_at: Date }>(
+      transaction,
+      `insert into batches (eeid, instance_id, campaign_numid, creator)
+       select * from unnest(?::uuid[], ?::bigint[], ?::bigint[], ?::text[]) returning created_at`,
+      [
+        fresh.map(({ eeid }) => eeid),
+        fresh.map(({ instanceId }) => instanceId),
+        fresh.map(({ campaignNumid }) => campaignNumid),
+        fresh.map(({ creator }) => creator),
+      ],
+      { name: "open-batches" },
+    );
+    at = row!.created_at;
+  }
+  const joined = sends.flatMap(({ reuseEeid, instanceId }) =>
+    reuseEeid === undefined ? [] : { reuseEeid, instanceId },
+  );
+  // In one order, as all who lock several rows do.
+  for (const { reuseEeid, instanceId } of joined.sort((a, b) => (a.reuseEeid < b.reuseEeid ? -1 : 1))) {
+    at = await joinBatch(reuseEeid, instanceId);
+  }
+  return { eeids, at: at! };
+
+  async function joinBatch(eeid: string, instanceId: number): Promise<Date> {
+    const rows = await queryRows<{ modified_at: Date }>(
+      transaction,
+      `update batches set modified_at = now() where eeid = ? and instance_id = ? and expired_at is null
+       returning modified_at`,
+      [eeid, instanceId],
+    );
+    if (rows.length === 0) throw new UnknownBatch(`${eeid} is no batch of instance ${instanceId}`);
+    return rows[0]!.modified_at;
+  }
+}

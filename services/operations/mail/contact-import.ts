@@ -1,0 +1,179 @@
+import type { Readable } from "node:stream";
+import { type CsvError, parse } from "csv-parse";
+import { z } from "zod";
+import { type ContactChange, contactFields, toContactChange } from "../../core/mail/contact-input.ts";
+import { restoreCell } from "../../core/mail/csv-cell.ts";
+import { ok, type Result, refuse } from "../../core/result.ts";
+import type { Db } from "../../platform/db.ts";
+import { findKnownKeys, judgeContactAddress, saveContacts } from "../../store/mail/contact-profiles.ts";
+
+/** A line that was left out, and why, in the API's words. */
+export interface ImportError {
+  /** Counted from 1, the header's line. */
+  readonly line: number;
+  readonly on: string;
+}
+
+export interface ImportReport {
+  readonly created: number;
+  readonly updated: number;
+  readonly rejected: number;
+  readonly errors: readonly ImportError[];
+}
+
+const LINES_PER_WRITE = 1_000;
+const MISSING_EMAIL = "falta email";
+
+/**
+ * Reads contacts from CSV: UTF-8, commas, a header of API field names; columns of other names are custom fields. An
+ * empty cell keeps what is there. Bad lines are reported and do not stop good ones. The apostrophe that an export puts
+ * before what a spreadsheet would take for a formula is taken off again.
+ * @param options.dryRun says what would become of the lines, and does nothing
+ * @param options.onProgress told now and then how many lines are read
+ */
+export async function importContacts(
+  db: Db,
+  instanceId: number,
+  csv: Readable,
+  options: { readonly dryRun: boolean; readonly onProgress?: (lines: number) => void },
+): Promise<ImportReport> {
+  const { dryRun, onProgress = () => {} } = options;
+  const write = dryRun ? makeRehearsal(db, instanceId) : makeWriter(db, instanceId);
+  const errors: ImportError[] = [];
+  let created = 0;
+  let updated = 0;
+  const waiting = new Map<string, ContactChange>();
+  const flush = async () => {
+    const saved = await write([...waiting.values()]);
+    created += saved.created;
+    updated += waiting.size - saved.created;
+    waiting.clear();
+  };
+  let header: readonly string[] | undefined;
+  for await (const { line, record } of readRecords(csv, errors)) {
+    if (header === undefined) {
+      const fault = findHeaderFault(record);
+      if (fault !== undefined) return withoutHeader(line, fault);
+      header = record;
+      continue;
+    }
+    const change = await readLine({ db, instanceId }, header, record);
+    if (!change.ok) errors.push({ line, on: change.error });
+    else {
+      // A later line about the same address has to find the earlier one done.
+      if (waiting.has(change.value.address.key) || waiting.size >= LINES_PER_WRITE) {
+        await flush();
+        onProgress(line - 1);
+      }
+      waiting.set(change.value.address.key, change.value);
+    }
+  }
+  // Nothing at all, not even the line that names the columns.
+  if (header === undefined && errors.length === 0) return withoutHeader(1, MISSING_EMAIL);
+  await flush();
+  errors.sort((a, b) => a.line - b.line);
+  return { created, updated, rejected: errors.length, errors };
+}
+
+/** Takes the changes of some lines. @returns how many of their contacts are new */
+type Write = (changes: readonly ContactChange[]) => Promise<{ readonly created: number }>;
+
+function makeWriter(db: Db, instanceId: number): Write {
+  return (changes) => saveContacts(db, instanceId, changes, "imported");
+}
+
+/** Locks nothing, however long it takes: who writes to the contacts meanwhile does not wait. */
+function makeRehearsal(db: Db, instanceId: number): Write {
+  const added = new Set<string>();
+  return async (changes) => {
+    const keys = changes.map(({ address }) => address.key);
+    const known = await findKnownKeys(db, instanceId, keys);
+    const created = keys.filter((key) => !known.has(key) && !added.has(key));
+    for (const key of created) added.add(key);
+    return { created: created.length };
+  };
+}
+
+/** Without the names of the columns no line can be read, so none counts. */
+function withoutHeader(line: number, on: string): ImportReport {
+  return { created: 0, updated: 0, rejected: 0, errors: [{ line, on }] };
+}
+
+/** Records with the lines they begin on; what is no CSV goes to `errors`. */
+async function* readRecords(
+  csv: Readable,
+  errors: ImportError[],
+): AsyncGenerator<{ readonly line: number; readonly record: readonly string[] }> {
+  const parser = parse({
+    bom: true,
+    info: true,
+    relax_column_count: true,
+    // A stray quote is part of its cell: otherwise it would swallow the lines up to the next one.
+    relax_quotes: true,
+    skip_empty_lines: true,
+    skip_records_with_error: true,
+    on_skip: (error: CsvError | undefined) => {
+      errors.push({ line: Number(error?.lines ?? 0), on: "csv invalido" });
+      return undefined;
+    },
+  });
+  csv.on("error", (error) => parser.destroy(error));
+  try {
+    for await (const { info, record } of csv.pipe(parser) as AsyncIterable<{
+      info: { lines: number };
+      record: string[];
+    }>) {
+      // The parser counts lines at the end of a record; quoted line breaks lie within it.
+      const breaks = record.reduce((sum, cell) => sum + (cell.match(/\r\n|\n|\r/g)?.length ?? 0), 0);
+      yield { line: info.lines - breaks, record: record.map(restoreCell) };
+    }
+  } finally {
+    // Whoever stops reading leaves the rest of it: an uploaded file would stay open.
+    csv.destroy();
+  }
+}
+
+function findHeaderFault(header: readonly string[]): string | undefined {
+  if (!header.includes("email")) return MISSING_EMAIL;
+  const repeated = header.find((name, index) => header.indexOf(name) < index);
+  return repeated === undefined ? undefined : `${repeated} invalido`;
+}
+
+const profile = z.object(contactFields);
+const NUMBER_COLUMNS = new Set(["edad", "subtipo_dispositivo_id"]);
+const PROFILE_COLUMNS = new Set(Object.keys(contactFields).filter((name) => name !== "campos" && name !== "invalido"));
+const UNREADABLE = /[\0\uFFFD]/;
+
+async function readLine(
+  { db, instanceId }: { readonly db: Db; readonly instanceId: number },
+  header: readonly string[],
+  record: readonly string[],
+): Promise<Result<ContactChange, string>> {
+  if (record.length > header.length) return refuse("demasiadas columnas");
+  // U+FFFD is what octets that are no UTF-8 have become.
+  if (record.some((cell) => UNREADABLE.test(cell))) return refuse("linea invalida");
+  const cells = new Map(header.map((name, index) => [name, record[index] ?? ""]));
+  const email = cells.get("email") ?? "";
+  if (email === "") return refuse(MISSING_EMAIL);
+  const address = await judgeContactAddress(db, instanceId, email);
+  if (!address.ok) return refuse(`invalid email ${address.error}`);
+  cells.delete("email");
+  const fields = profile.safeParse(toFields(cells));
+  if (fields.success) return ok(toContactChange(address.value, fields.data));
+  const path = fields.error.issues[0]!.path;
+  return refuse(`${String(path.findLast((key) => typeof key === "string"))} invalido`);
+}
+
+/** Cells as the API's JSON would have them; empty ones are left out. */
+function toFields(cells: ReadonlyMap<string, string>): Record<string, unknown> {
+  const fields: Record<string, unknown> = {};
+  const campos: { nombre: string; valor: string }[] = [];
+  for (const [name, cell] of cells) {
+    if (cell === "") continue;
+    if (name === "grupos") fields.grupos = cell.split("|").filter((group) => group !== "");
+    else if (NUMBER_COLUMNS.has(name)) fields[name] = /^\d{1,9}$/.test(cell) ? Number(cell) : cell;
+    else if (PROFILE_COLUMNS.has(name)) fields[name] = cell;
+    else campos.push({ nombre: name, valor: cell });
+  }
+  return { ...fields, campos };
+}

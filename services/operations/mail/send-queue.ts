@@ -1,0 +1,113 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Db } from "../../platform/db.ts";
+import { FairTurns } from "../../platform/fair-turns.ts";
+import type { WithinSpan } from "../../platform/tracer.ts";
+import { keepSpan, traced } from "../../platform/tracing.ts";
+import { sizeOf } from "../../store/mail/messages.ts";
+import { announceMail } from "../../store/mail/queue.ts";
+import { inTransaction } from "../../store/transactions.ts";
+import { type AcceptedSend, acceptSends, type Send } from "./batches.ts";
+
+/** Of one transaction: above this a failure would be too much to do again, and the others would wait for too long. */
+const MOST_RECIPIENTS = 500;
+const MOST_OCTETS = 2 ** 20;
+/** What is larger by itself has a transaction of its own, beside those of the small ones; instances take turns. */
+const LARGE_AT_ONCE = { atOnce: 2, perClient: 1 };
+/** Notices to the workers are this far apart: they look for new mail no more often while they have some. */
+const BETWEEN_NOTICES_MS = 20;
+
+interface WaitingSend {
+  readonly send: Send;
+  readonly withinSpan: WithinSpan;
+  resolve(accepted: AcceptedSend): void;
+  reject(error: unknown): void;
+}
+
+/**
+ * Accepts sends that come at the same time in one transaction: while one commits, the next gather. A commit to the disk
+ * and a round of statements are then shared by as many as there are connections, and nobody waits for longer than two.
+ */
+export class SendQueue {
+  readonly #db: Db;
+  readonly #large = new FairTurns(LARGE_AT_ONCE);
+  #waiting: WaitingSend[] = [];
+  #working = false;
+  /** Workers are being told, or have just been. */
+  #telling = false;
+  /** Something was accepted since they were told. */
+  #untold = false;
+
+  constructor(db: Db) {
+    this.#db = db;
+  }
+
+  /** Resolves when the send is durable; the workers are told then. @throws what `acceptSend` does */
+  accept(send: Send): Promise<AcceptedSend> {
+    return new Promise((resolve, reject) => {
+      const waiting = { send: traced(send), withinSpan: keepSpan(), resolve, reject };
+      if (sizeOf(send.content) > MOST_OCTETS || recipientsOf(send) > MOST_RECIPIENTS) {
+        void this.#large.run(String(send.instanceId), () => this.#acceptAndTell([waiting]));
+        return;
+      }
+      this.#waiting.push(waiting);
+      if (!this.#working) void this.#work();
+    });
+  }
+
+  async #work(): Promise<void> {
+    this.#working = true;
+    while (this.#waiting.length > 0) {
+      await this.#acceptAndTell(this.#takeNext());
+    }
+    this.#working = false;
+  }
+
+  async #acceptAndTell(together: readonly WaitingSend[]): Promise<void> {
+    await this.#acceptTogether(together);
+    this.#untold = true;
+    if (!this.#telling) void this.#tell();
+  }
+
+  /** It only hastens: the delivery workers look by themselves, what was accepted is safe, and nobody waits for this. */
+  async #tell(): Promise<void> {
+    this.#telling = true;
+    while (this.#untold) {
+      this.#untold = false;
+      await announceMail(this.#db).catch(() => {});
+      await sleep(BETWEEN_NOTICES_MS);
+    }
+    this.#telling = false;
+  }
+
+  #takeNext(): WaitingSend[] {
+    let octets = 0;
+    let recipients = 0;
+    let count = 0;
+    for (const { send } of this.#waiting) {
+      octets += sizeOf(send.content);
+      recipients += recipientsOf(send);
+      if (count > 0 && (octets > MOST_OCTETS || recipients > MOST_RECIPIENTS)) break;
+      count += 1;
+    }
+    return this.#waiting.splice(0, count);
+  }
+
+  async #acceptTogether(together: readonly WaitingSend[]): Promise<void> {
+    try {
+      const sends = together.map(({ send }) => send);
+      // Of those that share it, the first one's trace shows the transaction.
+      const accepted = await together[0]!.withinSpan(() =>
+        inTransaction(this.#db, (transaction) => acceptSends(transaction, sends)),
+      );
+      for (const [index, { resolve }] of together.entries()) resolve(accepted[index]!);
+    } catch (error) {
+      if (together.length === 1) together[0]!.reject(error);
+      // One of them may be at fault: each by itself, so that the others do not suffer for it.
+      else for (const waiting of together) await this.#acceptTogether([waiting]);
+    }
+  }
+}
+
+function recipientsOf({ recipients, copies }: Send): number {
+  return recipients.length + copies.length;
+}

@@ -1,0 +1,35 @@
+import { domainDoesNotExistText, type EmailAddress, validateAddress } from "../../core/mail/address.ts";
+import { type Refusal, unacceptable } from "../../core/refusal.ts";
+import { ok, type Result, refuse } from "../../core/result.ts";
+import type { Config } from "../../platform/config.ts";
+import type { Db } from "../../platform/db.ts";
+import { domainExists, type Resolver } from "../../platform/resolver.ts";
+import { allowedDomains } from "../../store/mail/instances.ts";
+
+/** What the judgement of a sender asks. */
+export interface SenderSurroundings {
+  readonly db: Db;
+  readonly config: Pick<Config, "senderDomainCheck">;
+  readonly resolver: Resolver;
+}
+
+/**
+ * A sender address that an instance may use: first its syntax is judged, then permission, then whether its domain
+ * exists (where PALOMAR_SENDER_DOMAIN_CHECK says so). Refused in the API's words.
+ */
+export async function judgeSender(
+  { db, config, resolver }: SenderSurroundings,
+  instanceId: number,
+  text: string,
+): Promise<Result<EmailAddress, Refusal>> {
+  const address = validateAddress(text, { allowSmtputf8: false });
+  if (!address.ok) return refuse(unacceptable(`remitente invalido ${address.error}`));
+  const { asciiDomain, domain } = address.value;
+  if (!(await allowedDomains(db, instanceId)).includes(asciiDomain)) {
+    return refuse(unacceptable("dominio remitente no permitido"));
+  }
+  if (config.senderDomainCheck && !(await domainExists(resolver, asciiDomain))) {
+    return refuse(unacceptable(`remitente invalido ${domainDoesNotExistText(domain)}`));
+  }
+  return ok(address.value);
+}
