@@ -1,9 +1,9 @@
 import { RateLimiterMemory } from "rate-limiter-flexible";
 import type { SmtpReply } from "../core/mail/smtp-reply.ts";
-import { sourceOf } from "../platform/address-blocks.ts";
-import type { Db } from "../platform/db.ts";
-import type { MessageSize } from "../platform/smtp-message-collector.ts";
-import { type InboundRoom, measureWaiting } from "../store/mail/inbound.ts";
+import { sourceOf } from "../platform/lookups/address-blocks.ts";
+import type { Db } from "../platform/postgres/db.ts";
+import type { MessageSize } from "../platform/smtp/message-collector.ts";
+import { type InboundRoom, measureWaiting } from "../store/mail/inbound/inbound.ts";
 import type { ClassPolicy, InboundPolicy } from "./policy.ts";
 
 /** The kinds of recipients that are taken. */

@@ -2,8 +2,8 @@ import type { KeyRing } from "../core/key-ring.ts";
 import { readBounceToken } from "../core/mail/tokens.ts";
 import { readDeliveryToken } from "../core/mail/tracking-tokens.ts";
 import { type DeliveryOwner, findDelivery, recordBounces, recordComplaint } from "../operations/mail/deliveries.ts";
-import type { Transaction } from "../platform/db.ts";
-import { unsubscribeContact } from "../store/mail/contacts.ts";
+import type { Transaction } from "../platform/postgres/db.ts";
+import { unsubscribeContact } from "../store/mail/contacts/contacts.ts";
 import type { BounceResult, Finding } from "./interpret.ts";
 
 /** What a finding does to the delivery that it is about. */

@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { RateLimiterMemory } from "rate-limiter-flexible";
 import type { ServiceContext } from "../platform/service.ts";
-import { addInboundMessages, type NewInboundMessage } from "../store/mail/inbound.ts";
-import { addUnexplained, type UnexplainedSample } from "../store/mail/inbound-retention.ts";
+import { addInboundMessages, type NewInboundMessage } from "../store/mail/inbound/inbound.ts";
+import { addUnexplained, type UnexplainedSample } from "../store/mail/inbound/inbound-retention.ts";
 import type { Admission, RecipientClass } from "./admission.ts";
 import { deliveryOf } from "./apply.ts";
 import { readComplaint } from "./interpret.ts";

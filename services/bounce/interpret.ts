@@ -1,6 +1,14 @@
-import { isAutomaticReply } from "../core/mail/bounce-automatic.ts";
-import { classifyBounce, findReplyCode, mostSpecificStatus } from "../core/mail/bounce-class.ts";
-import { type HeaderField, headerValue, type MimePart, readMimeMessage } from "../core/mail/bounce-mime.ts";
+import { isAutomaticReply } from "../core/mail/bounce/automatic.ts";
+import { classifyBounce, findReplyCode, mostSpecificStatus } from "../core/mail/bounce/class.ts";
+import {
+  type DsnAction,
+  type DsnRecipient,
+  findDeliveryReport,
+  findRelabelledReport,
+  findReturnedHeaders,
+} from "../core/mail/bounce/dsn.ts";
+import { findFeedbackReport } from "../core/mail/bounce/feedback-report.ts";
+import { type HeaderField, headerValue, type MimePart, readMimeMessage } from "../core/mail/bounce/mime.ts";
 import {
   type BounceNotice,
   isBounceNotice,
@@ -9,20 +17,12 @@ import {
   passagesOf,
   readNotice,
   remoteWords,
-} from "../core/mail/bounce-notice.ts";
-import { findJsonNotification, type JsonNotification } from "../core/mail/bounce-notification.ts";
-import type { BounceReason } from "../core/mail/bounce-reason.ts";
-import { bounceRules } from "../core/mail/bounce-rules.ts";
-import {
-  type DsnAction,
-  type DsnRecipient,
-  findDeliveryReport,
-  findRelabelledReport,
-  findReturnedHeaders,
-} from "../core/mail/dsn.ts";
+} from "../core/mail/bounce/notice.ts";
+import { findJsonNotification, type JsonNotification } from "../core/mail/bounce/notification.ts";
+import type { BounceReason } from "../core/mail/bounce/reason.ts";
+import { findReturnedTokens, type ReturnedTokens } from "../core/mail/bounce/returned-tokens.ts";
+import { bounceRules } from "../core/mail/bounce/rules.ts";
 import { type EnhancedStatus, statusClass } from "../core/mail/enhanced-status.ts";
-import { findFeedbackReport } from "../core/mail/feedback-report.ts";
-import { findReturnedTokens, type ReturnedTokens } from "../core/mail/returned-tokens.ts";
 
 /** What an inbound message is: a delivery report, a complaint, an automatic reply, or ordinary mail. */
 export type FindingKind = "dsn" | "arf" | "vacation" | "not-bounce";

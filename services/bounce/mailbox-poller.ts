@@ -1,10 +1,10 @@
 import { randomUUID } from "node:crypto";
 import type { LookupFunction } from "node:net";
 import addressparser from "nodemailer/lib/addressparser";
-import { readMimeMessage } from "../core/mail/bounce-mime.ts";
+import { readMimeMessage } from "../core/mail/bounce/mime.ts";
 import { RepeatedWork } from "../platform/repeated-work.ts";
 import type { ServiceContext } from "../platform/service.ts";
-import { type LeasedMailbox, leaseMailbox, settleMailbox } from "../store/mail/mailboxes.ts";
+import { type LeasedMailbox, leaseMailbox, settleMailbox } from "../store/mail/inbound/mailboxes.ts";
 import { Admission } from "./admission.ts";
 import { classOf, type InboundTarget, Intake } from "./intake.ts";
 import { type MailboxMessage, takeMessages } from "./mailbox.ts";

@@ -1,10 +1,10 @@
 import type { LookupFunction } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { isDeepStrictEqual } from "node:util";
+import { SharedLookups } from "../platform/lookups/shared-lookups.ts";
 import { RepeatedWork } from "../platform/repeated-work.ts";
 import type { ServiceContext } from "../platform/service.ts";
-import { SharedLookups } from "../platform/shared-lookups.ts";
-import { hastenMailbox, type LeasedMailbox, listPolledMailboxes } from "../store/mail/mailboxes.ts";
+import { hastenMailbox, type LeasedMailbox, listPolledMailboxes } from "../store/mail/inbound/mailboxes.ts";
 import { watchMailbox } from "./mailbox.ts";
 
 const LOOK_MS = 2_000;

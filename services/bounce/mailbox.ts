@@ -1,6 +1,6 @@
 import type { LookupFunction } from "node:net";
 import { ImapFlow, type ImapFlowOptions } from "imapflow";
-import type { LeasedMailbox } from "../store/mail/mailboxes.ts";
+import type { LeasedMailbox } from "../store/mail/inbound/mailboxes.ts";
 
 /** A message as the mailbox has it. */
 export interface MailboxMessage {

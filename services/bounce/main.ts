@@ -1,9 +1,9 @@
 import { openCertificate } from "../platform/certificate.ts";
-import { makeSocketLookup } from "../platform/host-addresses.ts";
 import { Lifecycle } from "../platform/lifecycle.ts";
-import { makeResolver } from "../platform/resolver.ts";
+import { makeSocketLookup } from "../platform/lookups/host-addresses.ts";
+import { makeResolver } from "../platform/lookups/resolver.ts";
 import type { RunningService, ServiceContext, StartService } from "../platform/service.ts";
-import { listenSmtp } from "../platform/smtp-server.ts";
+import { listenSmtp } from "../platform/smtp/server.ts";
 import { MailboxPoller } from "./mailbox-poller.ts";
 import { MailboxWatcher } from "./mailbox-watcher.ts";
 import { exportInboundCounts } from "./metrics.ts";

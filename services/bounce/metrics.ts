@@ -1,7 +1,7 @@
 import { Gauge } from "prom-client";
-import type { Db } from "../platform/db.ts";
-import { registry } from "../platform/metrics.ts";
-import { countInbound } from "../store/mail/quarantine.ts";
+import { registry } from "../platform/observability/metrics.ts";
+import type { Db } from "../platform/postgres/db.ts";
+import { countInbound } from "../store/mail/inbound/quarantine.ts";
 
 /**
  * Shows how many messages that came back still wait, and how many are in quarantine.

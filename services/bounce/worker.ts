@@ -1,22 +1,22 @@
 import { randomUUID } from "node:crypto";
-import type { Transaction } from "../platform/db.ts";
+import { inSpan } from "../platform/observability/tracing.ts";
+import type { Transaction } from "../platform/postgres/db.ts";
 import { RepeatedWork } from "../platform/repeated-work.ts";
 import type { ServiceContext } from "../platform/service.ts";
-import { inSpan } from "../platform/tracing.ts";
 import {
   finishInboundMessage,
   type LeasedInboundMessage,
   leaseInboundMessages,
   quarantineInboundMessage,
   releaseInboundMessage,
-} from "../store/mail/inbound.ts";
+} from "../store/mail/inbound/inbound.ts";
 import {
   finishUnexplained,
   purgeInboundMessages,
   trimInboundMessages,
   type UnexplainedSample,
-} from "../store/mail/inbound-retention.ts";
-import { findTraceParent } from "../store/mail/trace-parents.ts";
+} from "../store/mail/inbound/inbound-retention.ts";
+import { findTraceParent } from "../store/mail/sends/trace-parents.ts";
 import { inTransaction } from "../store/transactions.ts";
 import { applyFinding, deliveryOf } from "./apply.ts";
 import { makeSampler, type UnexplainedReason } from "./intake.ts";

@@ -1,5 +1,5 @@
-import type { Config } from "../platform/config.ts";
-import type { HostPort } from "../platform/config-values.ts";
+import type { Config } from "../platform/config/config.ts";
+import type { HostPort } from "../platform/config/config-values.ts";
 import { formatBound } from "../platform/http/listen.ts";
 import type { Addresses, AddressName } from "../platform/service.ts";
 

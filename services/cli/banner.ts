@@ -1,6 +1,6 @@
 import { existsSync } from "node:fs";
-import type { Config } from "../platform/config.ts";
-import type { Db } from "../platform/db.ts";
+import type { Config } from "../platform/config/config.ts";
+import type { Db } from "../platform/postgres/db.ts";
 import type { Addresses } from "../platform/service.ts";
 import { type Credentials, credentialsPath } from "./demo.ts";
 

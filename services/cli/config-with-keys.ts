@@ -1,4 +1,4 @@
-import { type Config, environmentWith, loadConfig } from "../platform/config.ts";
+import { type Config, environmentWith, loadConfig } from "../platform/config/config.ts";
 
 /** The configuration of a service; the supervisor has checked it and put the database into it. */
 export function configWith(keys: string): Config {

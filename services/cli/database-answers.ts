@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { type Db, queryRows } from "../platform/db.ts";
+import { type Db, queryRows } from "../platform/postgres/db.ts";
 
 /** How long whoever asks about the database is kept waiting: a pool may wait longer for a connection that does not come. */
 const PATIENCE_MS = 2_000;

@@ -1,10 +1,10 @@
 import type { KeyRing } from "../core/key-ring.ts";
-import type { Config } from "../platform/config.ts";
-import { type Db, openDb } from "../platform/db.ts";
-import { openEmbeddedPostgres } from "../platform/embedded-postgres.ts";
-import { makeLogger } from "../platform/logger.ts";
-import { isBehind, migrate } from "../platform/migrations.ts";
-import { findKeys } from "../platform/secret.ts";
+import type { Config } from "../platform/config/config.ts";
+import { findKeys } from "../platform/config/secret.ts";
+import { makeLogger } from "../platform/observability/logger.ts";
+import { type Db, openDb } from "../platform/postgres/db.ts";
+import { openEmbeddedPostgres } from "../platform/postgres/embedded-postgres.ts";
+import { isBehind, migrate } from "../platform/postgres/migrations.ts";
 import { completeKeyRing } from "../store/deployment-keys.ts";
 import { CommandRefused } from "./command-errors.ts";
 

@@ -4,11 +4,11 @@ import { hashApiKey, makeApiKey } from "../core/api-key.ts";
 import type { KeyRing } from "../core/key-ring.ts";
 import { hashPassword, makePassword } from "../core/password.ts";
 import { addCompany } from "../operations/dns/companies.ts";
-import type { Db } from "../platform/db.ts";
-import { writeFileOnce } from "../platform/secret.ts";
+import { writeFileOnce } from "../platform/config/secret.ts";
+import type { Db } from "../platform/postgres/db.ts";
 import { addUser } from "../store/console/users.ts";
 import { addReseller } from "../store/dns/resellers.ts";
-import { addInstance } from "../store/mail/instances.ts";
+import { addInstance } from "../store/mail/instances/instances.ts";
 
 /** What `<data dir>/credentials.json` holds. */
 export interface Credentials {

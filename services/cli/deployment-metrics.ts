@@ -1,6 +1,6 @@
 import { Counter, Gauge } from "prom-client";
-import { type Db, isForbidden } from "../platform/db.ts";
-import { registry } from "../platform/metrics.ts";
+import { registry } from "../platform/observability/metrics.ts";
+import { type Db, isForbidden } from "../platform/postgres/db.ts";
 import { readQueueStatus, readReplicationLag, readSigningStatus, readZoneStatus } from "../store/status.ts";
 import { databaseAnswers, inTime } from "./database-answers.ts";
 import type { Supervisor } from "./supervisor.ts";

@@ -1,6 +1,6 @@
 import { MissingKey } from "../core/key-ring.ts";
-import { EmbeddedPostgresError } from "../platform/embedded-postgres-error.ts";
-import { UnsuitableDatabase } from "../platform/unsuitable-database.ts";
+import { EmbeddedPostgresError } from "../platform/postgres/embedded-postgres-error.ts";
+import { UnsuitableDatabase } from "../platform/postgres/unsuitable-database.ts";
 import { CommandRefused } from "./command-errors.ts";
 
 /** What is said of a database that is away, or says nothing. */
@@ -17,7 +17,7 @@ export async function explainError(error: unknown): Promise<string | undefined> 
   if (!(error instanceof Error)) return undefined;
   if (OPERATORS.some((kind) => error instanceof kind)) return error.message;
   // The driver takes long to load, and commands that need no database do without.
-  const { isDatabaseAway, isForbidden } = await import("../platform/db.ts");
+  const { isDatabaseAway, isForbidden } = await import("../platform/postgres/db.ts");
   if (isDatabaseAway(error)) return `${DATABASE_SILENT}: ${textOf(error)}`;
   const { code } = error as { code?: string };
   return TURNED_AWAY.includes(code ?? "") || isForbidden(error)

@@ -1,8 +1,14 @@
 import Koa from "koa";
-import type { HostPort } from "../platform/config-values.ts";
-import type { Db } from "../platform/db.ts";
+import type { HostPort } from "../platform/config/config-values.ts";
 import { type HttpListener, listenHttp } from "../platform/http/listen.ts";
-import { aggregateMetrics, collectMetrics, gaugeValue, labelsOf, type MetricFamilies } from "../platform/metrics.ts";
+import {
+  aggregateMetrics,
+  collectMetrics,
+  gaugeValue,
+  labelsOf,
+  type MetricFamilies,
+} from "../platform/observability/metrics.ts";
+import type { Db } from "../platform/postgres/db.ts";
 import { databaseAnswers } from "./database-answers.ts";
 import { DATABASE_SILENT } from "./explain-error.ts";
 import type { Supervisor } from "./supervisor.ts";

@@ -1,6 +1,6 @@
 import { X509Certificate } from "node:crypto";
 import { readFileSync, statfsSync } from "node:fs";
-import type { Config } from "../platform/config.ts";
+import type { Config } from "../platform/config/config.ts";
 
 /** What the machine that is asked has for its services. */
 export interface MachineStatus {

@@ -1,5 +1,5 @@
 import { Command, CommanderError } from "commander";
-import { type Config, loadConfig, unknownVariables } from "../platform/config.ts";
+import { type Config, loadConfig, unknownVariables } from "../platform/config/config.ts";
 import { packageVersion } from "../platform/package-folder.ts";
 import { CommandMisused } from "./command-errors.ts";
 import { explainError } from "./explain-error.ts";

@@ -1,7 +1,7 @@
-import type { Db } from "../platform/db.ts";
-import type { Logger } from "../platform/logger.ts";
-import { gaugeValue, type MetricFamilies } from "../platform/metrics.ts";
+import type { Logger } from "../platform/observability/logger.ts";
+import { gaugeValue, type MetricFamilies } from "../platform/observability/metrics.ts";
 import { packageVersion } from "../platform/package-folder.ts";
+import type { Db } from "../platform/postgres/db.ts";
 import { removeNode, reportNode } from "../store/dns/nodes.ts";
 import type { Supervisor } from "./supervisor.ts";
 

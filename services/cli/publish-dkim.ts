@@ -7,11 +7,11 @@ import { type Refusal, unacceptable } from "../core/refusal.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
 import { changeRecords } from "../operations/dns/zone-records.ts";
 import { systemClock } from "../platform/clock.ts";
-import type { Db } from "../platform/db.ts";
+import type { Db } from "../platform/postgres/db.ts";
 import { readRecordsAt } from "../store/dns/records.ts";
 import { notifyZones } from "../store/dns/zone-notices.ts";
 import type { Zone } from "../store/dns/zones.ts";
-import { listInstanceDomains } from "../store/mail/instances.ts";
+import { listInstanceDomains } from "../store/mail/instances/instances.ts";
 import type { CommandDatabase } from "./database.ts";
 import { refusalText } from "./input.ts";
 

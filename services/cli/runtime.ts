@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import type { Command } from "commander";
-import type { Config } from "../platform/config.ts";
+import type { Config } from "../platform/config/config.ts";
 import { CommandMisused, CommandRefused } from "./command-errors.ts";
 import type { CommandDatabase } from "./database.ts";
 

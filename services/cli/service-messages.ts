@@ -1,4 +1,4 @@
-import type { MetricFamilies } from "../platform/metrics.ts";
+import type { MetricFamilies } from "../platform/observability/metrics.ts";
 import type { Addresses, AddressName } from "../platform/service.ts";
 
 /** What the supervisor says to a service's process. */

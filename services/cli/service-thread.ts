@@ -2,10 +2,10 @@ import { setPriority } from "node:os";
 import { parentPort, workerData } from "node:worker_threads";
 import type { KeyRing } from "../core/key-ring.ts";
 import { systemClock } from "../platform/clock.ts";
-import { openDb } from "../platform/db.ts";
 import { serveLargeRequests } from "../platform/http/large-requests.ts";
+import { startTracing } from "../platform/observability/tracing.ts";
+import { openDb } from "../platform/postgres/db.ts";
 import type { ServiceName, StartLargeRequests } from "../platform/service.ts";
-import { startTracing } from "../platform/tracing.ts";
 import { configWith } from "./config-with-keys.ts";
 
 /** What such a thread is begun with. */

@@ -2,7 +2,7 @@ import { request as send } from "undici";
 import { DELEGATION_SCHEME, makeDelegationToken } from "../core/delegation-token.ts";
 import { type Refusal, unacceptable } from "../core/refusal.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
-import { traceHeaders } from "../platform/tracing.ts";
+import { traceHeaders } from "../platform/observability/tracing.ts";
 import { findResellerOfZone } from "../store/dns/console-zones.ts";
 import type { ConsoleContext } from "./context.ts";
 import type { AddRecord } from "./sender-domain.ts";

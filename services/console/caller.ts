@@ -1,13 +1,13 @@
 import type { Delegation } from "../core/delegation-token.ts";
 import type { Refusal } from "../core/refusal.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
-import type { Db } from "../platform/db.ts";
+import type { Db } from "../platform/postgres/db.ts";
 import type { ConsoleScope } from "../store/console/console-scope.ts";
 import type { User, UserRole } from "../store/console/users.ts";
 import { findCompanyId } from "../store/dns/console-zones.ts";
 import { findReseller, type Reseller } from "../store/dns/resellers.ts";
 import type { ZoneScope } from "../store/dns/zones.ts";
-import { findInstanceByName, type Instance } from "../store/mail/instances.ts";
+import { findInstanceByName, type Instance } from "../store/mail/instances/instances.ts";
 import { problem } from "./problems.ts";
 
 /** Who calls the console's API, and how it is known. */

@@ -1,8 +1,8 @@
 import type { KeyRing } from "../core/key-ring.ts";
 import type { Clock } from "../platform/clock.ts";
-import type { Config } from "../platform/config.ts";
-import type { Db } from "../platform/db.ts";
-import type { Observe } from "../platform/observation.ts";
+import type { Config } from "../platform/config/config.ts";
+import type { Observe } from "../platform/observability/observation.ts";
+import type { Db } from "../platform/postgres/db.ts";
 import type { ServiceContext } from "../platform/service.ts";
 import type { JobRunner } from "./jobs.ts";
 import type { SignIn } from "./sign-in.ts";

@@ -3,8 +3,8 @@ import { decodeMessage, encodeMessage, type Message, type Question } from "../co
 import type { DomainName } from "../core/dns/name.ts";
 import { CLASS, OPCODE, RCODE } from "../core/dns/rr-types.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
-import type { HostPort } from "../platform/config-values.ts";
-import { exchangeTcp, exchangeUdp } from "../platform/dns-exchange.ts";
+import type { HostPort } from "../platform/config/config-values.ts";
+import { exchangeTcp, exchangeUdp } from "../platform/lookups/dns-exchange.ts";
 
 /** DNS flag day 2020: what passes everywhere without fragments. */
 const UDP_OCTETS = 1_232;

@@ -1,8 +1,8 @@
 import { randomUUID } from "node:crypto";
 import type { Refusal } from "../core/refusal.ts";
 import type { Result } from "../core/result.ts";
-import type { Db } from "../platform/db.ts";
-import type { Observe } from "../platform/observation.ts";
+import type { Observe } from "../platform/observability/observation.ts";
+import type { Db } from "../platform/postgres/db.ts";
 import type { ConsoleScope } from "../store/console/console-scope.ts";
 import { addJob, failSilentJobs, finishJob, type JobError, noteProgress } from "../store/jobs.ts";
 import { refusalText } from "./refusal-text.ts";

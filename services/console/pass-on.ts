@@ -6,8 +6,8 @@ import type { Refusal } from "../core/refusal.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
 import { type Method, RawReply, type Request } from "../platform/http/endpoint.ts";
 import { REQUEST_ID_HEADER } from "../platform/http/request-id.ts";
+import { traceHeaders } from "../platform/observability/tracing.ts";
 import type { AddressName } from "../platform/service.ts";
-import { traceHeaders } from "../platform/tracing.ts";
 import type { AdminCaller } from "./caller.ts";
 import type { ConsoleContext } from "./context.ts";
 

@@ -16,12 +16,12 @@ import {
 import type { Refusal } from "../core/refusal.ts";
 import { ok, type Result } from "../core/result.ts";
 import { zonesAreInOneHand } from "../operations/dns/zone-tenancy.ts";
-import type { Resolver } from "../platform/resolver.ts";
-import type { LookUpTexts } from "../platform/txt-lookup.ts";
+import type { Resolver } from "../platform/lookups/resolver.ts";
+import type { LookUpTexts } from "../platform/lookups/txt-lookup.ts";
 import { findZoneOf } from "../store/dns/console-zones.ts";
 import { readRecordsAt } from "../store/dns/records.ts";
 import type { Zone } from "../store/dns/zones.ts";
-import type { InstanceDomain } from "../store/mail/instances.ts";
+import type { InstanceDomain } from "../store/mail/instances/instances.ts";
 import type { ConsoleContext } from "./context.ts";
 
 /** One point of the check-list. */

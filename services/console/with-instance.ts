@@ -1,6 +1,6 @@
 import type { Refusal } from "../core/refusal.ts";
 import type { Result } from "../core/result.ts";
-import type { Instance } from "../store/mail/instances.ts";
+import type { Instance } from "../store/mail/instances/instances.ts";
 import { type AdminCaller, visibleInstance } from "./caller.ts";
 import type { ConsoleContext } from "./context.ts";
 

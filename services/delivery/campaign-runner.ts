@@ -16,15 +16,15 @@ import {
   listCancellations,
   withdrawCancelled,
 } from "../operations/mail/campaign-runs.ts";
-import { readCampaignText } from "../platform/campaign-text.ts";
 import type { Clock } from "../platform/clock.ts";
-import type { Db } from "../platform/db.ts";
-import type { Observe } from "../platform/observation.ts";
-import type { FetchSurroundings } from "../platform/pinned-agent.ts";
-import { campaignTemplate, completeCancellation, pauseCampaign } from "../store/mail/campaign-sends.ts";
-import { findFilter } from "../store/mail/filters.ts";
-import { allowedDomains } from "../store/mail/instances.ts";
-import { announceMail } from "../store/mail/queue.ts";
+import { readCampaignText } from "../platform/lookups/campaign-text.ts";
+import type { FetchSurroundings } from "../platform/lookups/pinned-agent.ts";
+import type { Observe } from "../platform/observability/observation.ts";
+import type { Db } from "../platform/postgres/db.ts";
+import { campaignTemplate, completeCancellation, pauseCampaign } from "../store/mail/campaigns/campaign-sends.ts";
+import { findFilter } from "../store/mail/contacts/filters.ts";
+import { allowedDomains } from "../store/mail/instances/instances.ts";
+import { announceMail } from "../store/mail/queue/queue.ts";
 import { judgeBounces } from "./bounce-spike.ts";
 import type { BounceSpikeRule } from "./policy.ts";
 

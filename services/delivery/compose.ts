@@ -10,11 +10,11 @@ import { type CompiledMessage, compileTemplate, renderMessage, withUnsubscribeLi
 import { BOUNCE_TOKEN_DAYS, makeBounceToken, makeMessageId } from "../core/mail/tokens.ts";
 import { type LinkId, trackHtmlSteps } from "../core/mail/tracking-html.ts";
 import { makeUnsubscribeUrl, type TrackedDelivery, trackingValues } from "../core/mail/tracking-tokens.ts";
-import type { Db } from "../platform/db.ts";
+import type { Db } from "../platform/postgres/db.ts";
 import { runInTurns } from "../platform/turns.ts";
-import type { StoredMailbox, StoredMessage, StoredTemplate } from "../store/mail/messages.ts";
-import type { DueDelivery } from "../store/mail/queue-leases.ts";
-import { saveTrackedLinks } from "../store/mail/tracking.ts";
+import type { DueDelivery } from "../store/mail/queue/queue-leases.ts";
+import type { StoredMailbox, StoredMessage, StoredTemplate } from "../store/mail/sends/messages.ts";
+import { saveTrackedLinks } from "../store/mail/tracking/tracking.ts";
 import type { Signers } from "./signers.ts";
 
 /** Carries the token of the return path, so that a complaint can name the delivery when it leaves that out. */

@@ -1,8 +1,8 @@
-import { type BounceClass, classifyBounce, classifyReply, type SmtpStage } from "../core/mail/bounce-class.ts";
-import type { BounceReason } from "../core/mail/bounce-reason.ts";
+import { type BounceClass, classifyBounce, classifyReply, type SmtpStage } from "../core/mail/bounce/class.ts";
+import type { BounceReason } from "../core/mail/bounce/reason.ts";
 import { type DeliveryProgress, decideRetry, type RetrySchedule } from "../core/mail/retry.ts";
 import { describeSmtpReply, type SmtpReply } from "../core/mail/smtp-reply.ts";
-import type { SmtpFailure } from "../platform/smtp-client.ts";
+import type { SmtpFailure } from "../platform/smtp/client.ts";
 
 /** How an attempt ended. */
 export type AttemptResult =

@@ -1,7 +1,7 @@
-import type { Db } from "../platform/db.ts";
-import type { Observe } from "../platform/observation.ts";
-import { purgeCalls } from "../store/mail/idempotency.ts";
-import { purgeBackOffs } from "../store/mail/queue-backoffs.ts";
+import type { Observe } from "../platform/observability/observation.ts";
+import type { Db } from "../platform/postgres/db.ts";
+import { purgeBackOffs } from "../store/mail/queue/queue-backoffs.ts";
+import { purgeCalls } from "../store/mail/sends/idempotency.ts";
 
 const PERIOD_MS = 600_000;
 

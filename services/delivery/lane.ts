@@ -2,10 +2,10 @@ import type { RetrySchedule } from "../core/mail/retry.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
 import type { DeliveryOutcome } from "../operations/mail/deliveries.ts";
 import type { Clock } from "../platform/clock.ts";
-import type { Observe } from "../platform/observation.ts";
-import type { SmtpFailure } from "../platform/smtp-client.ts";
-import { inSpan } from "../platform/tracing.ts";
-import type { DueDelivery, LeasedPartition } from "../store/mail/queue-leases.ts";
+import type { Observe } from "../platform/observability/observation.ts";
+import { inSpan } from "../platform/observability/tracing.ts";
+import type { SmtpFailure } from "../platform/smtp/client.ts";
+import type { DueDelivery, LeasedPartition } from "../store/mail/queue/queue-leases.ts";
 import {
   type ComposedMessage,
   type ComposeOptions,
@@ -17,9 +17,9 @@ import { type AttemptResult, concernsDestination, decide, type Outcome } from ".
 import type { MessageCache } from "./message-cache.ts";
 import type { OctetBudget } from "./octet-budget.ts";
 import type { OutcomeWriter } from "./outcome-writer.ts";
-import type { FindRoute } from "./route.ts";
+import type { FindRoute } from "./routing/route.ts";
+import type { SourcePlace, SourcePools } from "./routing/source-pools.ts";
 import type { PooledSession, SessionPool } from "./session-pool.ts";
-import type { SourcePlace, SourcePools } from "./source-pools.ts";
 
 /** What every lane of a worker shares. */
 export interface LaneTools {

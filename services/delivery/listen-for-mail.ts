@@ -1,5 +1,5 @@
 import type { ServiceContext } from "../platform/service.ts";
-import { QUEUE_CHANNEL, STOP_NOTICE } from "../store/mail/queue.ts";
+import { QUEUE_CHANNEL, STOP_NOTICE } from "../store/mail/queue/queue.ts";
 import { WakeUp } from "./wake-up.ts";
 
 const RECONNECT_MS = 2_000;

@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { KeyRing } from "../core/key-ring.ts";
-import type { Db } from "../platform/db.ts";
-import { loadMessages, type StoredMessage, sizeOf } from "../store/mail/messages.ts";
+import type { Db } from "../platform/postgres/db.ts";
+import { loadMessages, type StoredMessage, sizeOf } from "../store/mail/sends/messages.ts";
 import { type PreparedMessage, prepareMessage } from "./compose.ts";
 import { Signers } from "./signers.ts";
 

@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { type DeliveryOutcome, type InvalidationRule, recordOutcomes } from "../operations/mail/deliveries.ts";
-import type { Db } from "../platform/db.ts";
-import type { Observe } from "../platform/observation.ts";
-import { type PartitionRelease, releasePartitions } from "../store/mail/queue-leases.ts";
+import type { Observe } from "../platform/observability/observation.ts";
+import type { Db } from "../platform/postgres/db.ts";
+import { type PartitionRelease, releasePartitions } from "../store/mail/queue/queue-leases.ts";
 import { WakeUp } from "./wake-up.ts";
 
 export interface OutcomeWriterOptions {

@@ -5,8 +5,8 @@ import {
   type SmtpFailure,
   type SmtpPeer,
   type SmtpSession,
-} from "../platform/smtp-client.ts";
-import type { SourceAddress, SourcePlace } from "./source-pools.ts";
+} from "../platform/smtp/client.ts";
+import type { SourceAddress, SourcePlace } from "./routing/source-pools.ts";
 
 /** Where a destination's mail goes: servers in the order in which they are tried. */
 export interface Route {

@@ -2,8 +2,8 @@ import { createPrivateKey } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { KeyRing } from "../core/key-ring.ts";
 import { DkimSigner } from "../core/mail/dkim.ts";
-import type { Db } from "../platform/db.ts";
-import { findDkimKey } from "../store/mail/instances.ts";
+import type { Db } from "../platform/postgres/db.ts";
+import { findDkimKey } from "../store/mail/instances/instances.ts";
 
 /** A key that was changed or taken away is signed with for so long at most, unless the database cannot be asked. */
 const KEPT_MS = 10_000;

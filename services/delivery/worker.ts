@@ -1,18 +1,18 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { nextAttempt, type RetrySchedule } from "../core/mail/retry.ts";
-import type { Db } from "../platform/db.ts";
-import type { Observe } from "../platform/observation.ts";
-import { type InstanceShare, leasePartitions } from "../store/mail/lease-partitions.ts";
-import { backOffDestination, endBackOff } from "../store/mail/queue-backoffs.ts";
+import type { Observe } from "../platform/observability/observation.ts";
+import type { Db } from "../platform/postgres/db.ts";
+import { type InstanceShare, leasePartitions } from "../store/mail/queue/lease-partitions.ts";
+import { backOffDestination, endBackOff } from "../store/mail/queue/queue-backoffs.ts";
 import {
   type DueDelivery,
   extendLeases,
   type LeasedPartition,
   loadDueDeliveries,
   wakePartitions,
-} from "../store/mail/queue-leases.ts";
-import { acknowledgeStops, findStops } from "../store/mail/queue-stops.ts";
+} from "../store/mail/queue/queue-leases.ts";
+import { acknowledgeStops, findStops } from "../store/mail/queue/queue-stops.ts";
 import { Lane, type LaneTools } from "./lane.ts";
 import { OutcomeWriter } from "./outcome-writer.ts";
 import { type DeliveryPolicy, mostUnnoted } from "./policy.ts";

@@ -1,11 +1,11 @@
 import type Koa from "koa";
-import type { Config } from "../platform/config.ts";
+import type { Config } from "../platform/config/config.ts";
 import { KeyGuesses } from "../platform/guesses/key-guesses.ts";
 import { API_KEY_GUESSES } from "../platform/guesses/policy.ts";
 import { makeApp } from "../platform/http/app.ts";
 import type { LargeRequests } from "../platform/http/large-requests.ts";
 import { makeRateLimits } from "../platform/http/limits.ts";
-import type { Observe } from "../platform/observation.ts";
+import type { Observe } from "../platform/observability/observation.ts";
 import type { DnsApiContext, DnsEndpoint } from "./context.ts";
 import { makeDialect } from "./dialect.ts";
 import { makeAccessEndpoints } from "./routes/access.ts";

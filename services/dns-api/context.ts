@@ -1,9 +1,9 @@
 import type { KeyRing } from "../core/key-ring.ts";
 import type { Clock } from "../platform/clock.ts";
-import type { Db } from "../platform/db.ts";
-import { type LookUpDs, makeDsLookup } from "../platform/ds-lookup.ts";
 import { FairTurns } from "../platform/fair-turns.ts";
 import type { AnyEndpoint } from "../platform/http/endpoint.ts";
+import { type LookUpDs, makeDsLookup } from "../platform/lookups/ds-lookup.ts";
+import type { Db } from "../platform/postgres/db.ts";
 import type { ThreadContext } from "../platform/service.ts";
 import type { DnsCaller } from "../store/dns/dns-callers.ts";
 import { CallerQuotas } from "./caller-quotas.ts";

@@ -4,9 +4,9 @@ import { delegationTokenOf, readDelegationToken } from "../core/delegation-token
 import type { KeyRing } from "../core/key-ring.ts";
 import { type Refusal, sentenceOf } from "../core/refusal.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
-import type { Db } from "../platform/db.ts";
 import { type Dialect, makeAttemptDigest, readAuthorization, statusOf } from "../platform/http/dialect.ts";
-import { SharedLookups } from "../platform/shared-lookups.ts";
+import { SharedLookups } from "../platform/lookups/shared-lookups.ts";
+import type { Db } from "../platform/postgres/db.ts";
 import { type DnsCaller, findDelegatedDnsCaller, findDnsCaller } from "../store/dns/dns-callers.ts";
 
 type Lookups = SharedLookups<DnsCaller | undefined>;

@@ -1,8 +1,8 @@
 import { Counter } from "prom-client";
 import type { Clock } from "../platform/clock.ts";
-import type { Db } from "../platform/db.ts";
-import { registry } from "../platform/metrics.ts";
-import type { Observe } from "../platform/observation.ts";
+import { registry } from "../platform/observability/metrics.ts";
+import type { Observe } from "../platform/observability/observation.ts";
+import type { Db } from "../platform/postgres/db.ts";
 import { RepeatedWork } from "../platform/repeated-work.ts";
 import { pruneJournals, pruneZoneDeletions } from "../store/dns/zone-journal.ts";
 

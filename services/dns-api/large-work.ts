@@ -1,5 +1,5 @@
-import type { ZoneBounds } from "../core/dns/zone-file.ts";
-import type { ZoneFileSize } from "../core/dns/zone-file-size.ts";
+import type { ZoneFileSize } from "../core/dns/zone-file/size.ts";
+import type { ZoneBounds } from "../core/dns/zone-file/zone-file.ts";
 import type { Refusal } from "../core/refusal.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
 import { TakesLong } from "../platform/http/large-requests.ts";

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Db } from "../platform/db.ts";
-import type { Observe } from "../platform/observation.ts";
+import type { Observe } from "../platform/observability/observation.ts";
+import type { Db } from "../platform/postgres/db.ts";
 import { notifyZones } from "../store/dns/zone-notices.ts";
 
 /** Between two notices, in ms: each is a transaction of its own, which costs a tenth of a change and more. */

@@ -1,15 +1,15 @@
 import { CLASS, OPCODE, RCODE, TYPE } from "../core/dns/rr-types.ts";
-import { Answerer } from "./answer.ts";
-import type { Authority } from "./authority.ts";
-import { ChaosAnswerer, type ServerIdentity } from "./chaos.ts";
-import { type Client, TRANSPORT } from "./client.ts";
-import { Cookies } from "./cookies.ts";
-import { type EdnsSettings, EdnsWriter, maxResponseOctets } from "./edns.ts";
-import type { PictureReader } from "./picture/reader.ts";
-import { HEADER_OCTETS, Query } from "./query.ts";
+import { Answerer } from "./answer/answer.ts";
+import type { Authority } from "./answer/authority.ts";
+import { ChaosAnswerer, type ServerIdentity } from "./answer/chaos.ts";
+import { type Client, TRANSPORT } from "./message/client.ts";
+import { Cookies } from "./message/cookies.ts";
+import { type EdnsSettings, EdnsWriter, maxResponseOctets } from "./message/edns.ts";
+import { HEADER_OCTETS, Query } from "./message/query.ts";
+import { EXTENDED_ERROR, Response, SECTION } from "./message/response.ts";
 import { RateLimit, type RateLimitSettings, VERDICT } from "./rate-limit.ts";
-import { EXTENDED_ERROR, Response, SECTION } from "./response.ts";
-import { RCODE_COUNTERS, SAMPLE, STATISTIC } from "./statistics.ts";
+import { RCODE_COUNTERS, SAMPLE, STATISTIC } from "./reports/statistics.ts";
+import type { PictureReader } from "./zone-database/reader.ts";
 
 /** No answer: what came is no query, or the rate limit says so. */
 export const DROP = 0;

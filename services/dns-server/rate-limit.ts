@@ -1,5 +1,5 @@
-import { type AddressBlock, parseAddressBlock } from "./address-block.ts";
-import type { Client } from "./client.ts";
+import { type AddressBlock, parseAddressBlock } from "./message/address-block.ts";
+import type { Client } from "./message/client.ts";
 
 /** What becomes of an answer. */
 export const VERDICT = { SEND: 0, SLIP: 1, DROP: 2 } as const;

@@ -1,8 +1,8 @@
 import { createHmac, randomBytes } from "node:crypto";
 import { hostname } from "node:os";
 import type { KeyRing } from "../core/key-ring.ts";
-import type { Config } from "../platform/config.ts";
-import { TCP_IDLE_SECONDS } from "./listen-tcp.ts";
+import type { Config } from "../platform/config/config.ts";
+import { TCP_IDLE_SECONDS } from "./listeners/listen-tcp.ts";
 import type { PipelineSettings } from "./pipeline.ts";
 import { createRateLimitTable } from "./rate-limit.ts";
 

@@ -1,8 +1,8 @@
 import { type EmailAddress, validateAddress } from "../core/mail/address.ts";
 import { type Refusal, unacceptable } from "../core/refusal.ts";
 import { type Result, refuse } from "../core/result.ts";
-import type { Db } from "../platform/db.ts";
-import { judgeContactAddress } from "../store/mail/contact-profiles.ts";
+import type { Db } from "../platform/postgres/db.ts";
+import { judgeContactAddress } from "../store/mail/contacts/contact-profiles.ts";
 
 /** An address that somebody is to get mail at, or the API's sentence about it. */
 export function readEmail(text: string): Result<EmailAddress, Refusal> {

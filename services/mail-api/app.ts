@@ -5,7 +5,7 @@ import { makeApp } from "../platform/http/app.ts";
 import type { AnyEndpoint } from "../platform/http/endpoint.ts";
 import type { LargeRequests } from "../platform/http/large-requests.ts";
 import { makeRateLimits } from "../platform/http/limits.ts";
-import type { Observe } from "../platform/observation.ts";
+import type { Observe } from "../platform/observability/observation.ts";
 import { type MailCaller, makeMailDialect } from "./dialect.ts";
 import { campaignEndpoints } from "./routes/campaigns.ts";
 import { contactEndpoints } from "./routes/contacts.ts";

@@ -4,9 +4,14 @@ import { delegationTokenOf, readDelegationToken } from "../core/delegation-token
 import type { KeyRing } from "../core/key-ring.ts";
 import type { Refusal } from "../core/refusal.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
-import type { Db } from "../platform/db.ts";
 import { type Dialect, makeAttemptDigest, readAuthorization, statusOf } from "../platform/http/dialect.ts";
-import { findInstanceByKey, findInstanceByName, type Instance, isInstanceHost } from "../store/mail/instances.ts";
+import type { Db } from "../platform/postgres/db.ts";
+import {
+  findInstanceByKey,
+  findInstanceByName,
+  type Instance,
+  isInstanceHost,
+} from "../store/mail/instances/instances.ts";
 
 /** Who calls: an instance, known by its key or through the console. */
 export interface MailCaller {

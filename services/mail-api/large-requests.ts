@@ -1,4 +1,4 @@
-import { makeResolver } from "../platform/resolver.ts";
+import { makeResolver } from "../platform/lookups/resolver.ts";
 import type { StartLargeRequests } from "../platform/service.ts";
 import { makeMailEndpoints } from "./app.ts";
 import { makeMailDialect } from "./dialect.ts";

@@ -1,6 +1,6 @@
 import { LargeRequests } from "../platform/http/large-requests.ts";
 import { listenHttp } from "../platform/http/listen.ts";
-import { makeResolver } from "../platform/resolver.ts";
+import { makeResolver } from "../platform/lookups/resolver.ts";
 import type { StartService } from "../platform/service.ts";
 import { makeMailApp } from "./app.ts";
 import { startMaintenance } from "./maintenance.ts";

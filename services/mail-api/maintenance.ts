@@ -1,10 +1,10 @@
 import type { Clock } from "../platform/clock.ts";
-import type { Db } from "../platform/db.ts";
-import type { Observe } from "../platform/observation.ts";
+import type { Observe } from "../platform/observability/observation.ts";
+import type { Db } from "../platform/postgres/db.ts";
 import { repeatTasks } from "../platform/repeated-work.ts";
-import { foldEventCounts } from "../store/mail/event-counts.ts";
-import { prepareEventMonths } from "../store/mail/event-partitions.ts";
-import { applyRetention } from "../store/mail/event-retention.ts";
+import { foldEventCounts } from "../store/mail/events/event-counts.ts";
+import { prepareEventMonths } from "../store/mail/events/event-partitions.ts";
+import { applyRetention } from "../store/mail/events/event-retention.ts";
 
 const FOLD_EVERY_MS = 1_000;
 const TIDY_EVERY_MS = 3_600_000;

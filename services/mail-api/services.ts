@@ -1,8 +1,8 @@
 import type { KeyRing } from "../core/key-ring.ts";
 import type { Clock } from "../platform/clock.ts";
-import type { Config } from "../platform/config.ts";
-import type { Db } from "../platform/db.ts";
-import type { Resolver } from "../platform/resolver.ts";
+import type { Config } from "../platform/config/config.ts";
+import type { Resolver } from "../platform/lookups/resolver.ts";
+import type { Db } from "../platform/postgres/db.ts";
 
 /** What the operations of the mail API work with. */
 export interface MailServices {

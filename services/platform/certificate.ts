@@ -1,9 +1,9 @@
 import { createHash, createPrivateKey, X509Certificate } from "node:crypto";
 import { existsSync, mkdirSync, readFileSync, unwatchFile, watchFile } from "node:fs";
 import { join } from "node:path";
-import type { Config } from "./config.ts";
-import type { Observe } from "./observation.ts";
-import { writeFileOnce } from "./secret.ts";
+import type { Config } from "./config/config.ts";
+import { writeFileOnce } from "./config/secret.ts";
+import type { Observe } from "./observability/observation.ts";
 
 /** PEM texts of a server's certificate (chain) and private key. */
 export interface CertificatePair {

@@ -1,5 +1,5 @@
-import { sourceOf } from "./address-blocks.ts";
 import { isLoopback } from "./http/limits.ts";
+import { sourceOf } from "./lookups/address-blocks.ts";
 
 /** How many connections each client has: an IPv4 address, or an IPv6 /64. */
 export class ConnectionCounts {

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Logger } from "./logger.ts";
+import type { Logger } from "./observability/logger.ts";
 
 /** Undoes one start. */
 export type Closer = () => Promise<unknown> | unknown;

@@ -2,11 +2,11 @@ import type { Worker } from "node:worker_threads";
 import type pg from "pg";
 import type { KeyRing } from "../core/key-ring.ts";
 import type { Clock } from "./clock.ts";
-import type { Config } from "./config.ts";
-import type { Db } from "./db.ts";
+import type { Config } from "./config/config.ts";
 import type { LargeRequestsService } from "./http/large-requests.ts";
-import type { Logger } from "./logger.ts";
-import type { Observe } from "./observation.ts";
+import type { Logger } from "./observability/logger.ts";
+import type { Observe } from "./observability/observation.ts";
+import type { Db } from "./postgres/db.ts";
 
 /** The services that `palomar start` knows, in the order of the documentation; the sandbox's inbox goes with delivery. */
 export const SERVICE_NAMES = [

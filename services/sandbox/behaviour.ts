@@ -1,4 +1,4 @@
-import type { SandboxOutcome } from "../store/mail/sandbox-messages.ts";
+import type { SandboxOutcome } from "../store/mail/inbound/sandbox-messages.ts";
 
 /** What a mailbox of the sandbox does with mail. */
 export type Behaviour =

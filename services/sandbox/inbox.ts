@@ -1,9 +1,9 @@
 import addressparser from "nodemailer/lib/addressparser";
 import { SMTPServer, type SMTPServerDataStream, type SMTPServerSession } from "smtp-server";
-import { decodeEncodedWords } from "../core/mail/bounce-decode.ts";
+import { decodeEncodedWords } from "../core/mail/bounce/decode.ts";
 import { fieldValue, splitMessage } from "../core/mail/message.ts";
 import type { ServiceContext } from "../platform/service.ts";
-import { addSandboxMessages, countDeferral, type NewSandboxMessage } from "../store/mail/sandbox-messages.ts";
+import { addSandboxMessages, countDeferral, type NewSandboxMessage } from "../store/mail/inbound/sandbox-messages.ts";
 import { behaviourOf } from "./behaviour.ts";
 
 const MOST_HEADER_TEXT = 1_000;

@@ -3,7 +3,7 @@ import type { SMTPServer } from "smtp-server";
 import { bindWithPatience, formatBound } from "../platform/http/listen.ts";
 import { Lifecycle } from "../platform/lifecycle.ts";
 import type { StartService } from "../platform/service.ts";
-import { purgeSandbox } from "../store/mail/sandbox-messages.ts";
+import { purgeSandbox } from "../store/mail/inbound/sandbox-messages.ts";
 import { makeInbox } from "./inbox.ts";
 import { Reporter } from "./reporter.ts";
 

@@ -2,8 +2,8 @@ import { validateAddress } from "../core/mail/address.ts";
 import { makeEnvelope } from "../core/mail/envelope.ts";
 import { describeSmtpReply } from "../core/mail/smtp-reply.ts";
 import type { ServiceContext } from "../platform/service.ts";
-import { openSmtpSession, type SmtpSession } from "../platform/smtp-client.ts";
-import { listOwedReports, type OwedReport, settleReport } from "../store/mail/sandbox-messages.ts";
+import { openSmtpSession, type SmtpSession } from "../platform/smtp/client.ts";
+import { listOwedReports, type OwedReport, settleReport } from "../store/mail/inbound/sandbox-messages.ts";
 import { makeReport } from "./reports.ts";
 
 const REPORTS_AT_ONCE = 50;

@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { headerDate, plainField } from "../core/mail/headers.ts";
-import type { OwedReport } from "../store/mail/sandbox-messages.ts";
+import type { OwedReport } from "../store/mail/inbound/sandbox-messages.ts";
 
 export interface ReportSurroundings {
   /** The name of the reporting system. */

@@ -1,5 +1,5 @@
 import type { BackupTableShape } from "../core/backup-format.ts";
-import { type Db, queryRows } from "../platform/db.ts";
+import { type Db, queryRows } from "../platform/postgres/db.ts";
 import { rolePolicy } from "./database-roles.ts";
 
 /** Tables of a database, as backups and restores name them in their statements. */

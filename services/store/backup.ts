@@ -12,7 +12,7 @@ import {
 } from "../core/backup-format.ts";
 import type { KeyRing } from "../core/key-ring.ts";
 import { writeFrames } from "../platform/backup-file.ts";
-import { type Db, queryRows, type Transaction } from "../platform/db.ts";
+import { type Db, queryRows, type Transaction } from "../platform/postgres/db.ts";
 import { listEventMonths, readCatalogue, readSequences } from "./backup-catalogue.ts";
 import { MAX_PIECE_OCTETS, PIECE_HEAD_OCTETS } from "./backup-content.ts";
 import { beginIncarnation, readIncarnation } from "./incarnation.ts";

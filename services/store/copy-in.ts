@@ -2,7 +2,7 @@ import { once } from "node:events";
 import type { Writable } from "node:stream";
 import type pg from "pg";
 import { from } from "pg-copy-streams";
-import type { Transaction } from "../platform/db.ts";
+import type { Transaction } from "../platform/postgres/db.ts";
 
 /** A field of a row: octets as they are, or a number with the width of its column. */
 export type CopyField = Uint8Array | { readonly int4: number } | { readonly int8: number };

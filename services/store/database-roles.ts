@@ -1,8 +1,8 @@
 import { randomBytes } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { type Db, queryRows, type Transaction } from "../platform/db.ts";
 import { packageFolder } from "../platform/package-folder.ts";
+import { type Db, queryRows, type Transaction } from "../platform/postgres/db.ts";
 
 /** Which service may read and write what (config/database-roles.json). */
 export interface RolePolicy {

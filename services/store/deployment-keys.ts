@@ -2,8 +2,8 @@ import { createHmac, createSecretKey, type KeyObject } from "node:crypto";
 import { ALL_PURPOSES, API_KEY_KINDS, type ApiKeyKind, type KeyPurpose } from "../core/key-purposes.ts";
 import type { KeyRing } from "../core/key-ring.ts";
 import { open, seal } from "../core/secret-box.ts";
-import { type Db, queryRows } from "../platform/db.ts";
-import { UnsuitableDatabase } from "../platform/unsuitable-database.ts";
+import { type Db, queryRows } from "../platform/postgres/db.ts";
+import { UnsuitableDatabase } from "../platform/postgres/unsuitable-database.ts";
 import { opensWhatIsSealed } from "./sealed-columns.ts";
 
 const NAME = "keys";

@@ -1,4 +1,4 @@
-import { type Db, isUniqueViolation } from "../platform/db.ts";
+import { type Db, isUniqueViolation } from "../platform/postgres/db.ts";
 
 /**
  * Replaces a reseller's key.

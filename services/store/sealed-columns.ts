@@ -1,7 +1,7 @@
 import type { SealPurpose } from "../core/key-purposes.ts";
 import type { KeyRing } from "../core/key-ring.ts";
 import { open } from "../core/secret-box.ts";
-import { type Db, queryRows } from "../platform/db.ts";
+import { type Db, queryRows } from "../platform/postgres/db.ts";
 
 /** Every column that holds something sealed, and the purpose that it is sealed for. */
 export const SEALED_COLUMNS: readonly {

@@ -1,6 +1,6 @@
 import type { KeyRing } from "../core/key-ring.ts";
 import { open, seal } from "../core/secret-box.ts";
-import { type Db, queryRows } from "../platform/db.ts";
+import { type Db, queryRows } from "../platform/postgres/db.ts";
 import { keepDeploymentKeys } from "./deployment-keys.ts";
 import { SEALED_COLUMNS } from "./sealed-columns.ts";
 

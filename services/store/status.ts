@@ -1,4 +1,4 @@
-import { type Db, queryRows } from "../platform/db.ts";
+import { type Db, queryRows } from "../platform/postgres/db.ts";
 
 /** Zones by whether they are answered for. */
 export interface ZoneStatus {

@@ -1,4 +1,4 @@
-import { type Db, isTransient, queryRows, type Transaction } from "../platform/db.ts";
+import { type Db, isTransient, queryRows, type Transaction } from "../platform/postgres/db.ts";
 
 const MOST_TRIES = 5;
 

@@ -1,8 +1,8 @@
 import { type EmailAddress, validateAddress } from "../core/mail/address.ts";
 import type { SendQueue } from "../operations/mail/send-queue.ts";
 import { runInTurns } from "../platform/turns.ts";
-import type { Campaign } from "../store/mail/campaigns.ts";
-import type { SubmissionSettings } from "../store/mail/submission-settings.ts";
+import type { Campaign } from "../store/mail/campaigns/campaigns.ts";
+import type { SubmissionSettings } from "../store/mail/instances/submission-settings.ts";
 import type { PreparedMessage } from "./prepare-message.ts";
 import { trackMessage } from "./track-message.ts";
 

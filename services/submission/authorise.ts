@@ -4,13 +4,13 @@ import { hashApiKey } from "../core/api-key.ts";
 import type { KeyRing } from "../core/key-ring.ts";
 import type { SmtpReply } from "../core/mail/smtp-reply.ts";
 import { ok, refuse } from "../core/result.ts";
-import { sourceOf } from "../platform/address-blocks.ts";
-import type { Db } from "../platform/db.ts";
 import { KeyGuesses } from "../platform/guesses/key-guesses.ts";
 import { SUBMISSION_GUESSES } from "../platform/guesses/policy.ts";
-import type { Observe } from "../platform/observation.ts";
-import type { SmtpCredentials } from "../platform/smtp-server.ts";
-import { authenticateCampaign, type Campaign } from "../store/mail/campaigns.ts";
+import { sourceOf } from "../platform/lookups/address-blocks.ts";
+import type { Observe } from "../platform/observability/observation.ts";
+import type { Db } from "../platform/postgres/db.ts";
+import type { SmtpCredentials } from "../platform/smtp/server.ts";
+import { authenticateCampaign, type Campaign } from "../store/mail/campaigns/campaigns.ts";
 
 /** Failures within this time count together, and locks last as long. */
 const WINDOW_SECONDS = 600;

@@ -1,7 +1,7 @@
 import { openCertificate } from "../platform/certificate.ts";
 import { Lifecycle } from "../platform/lifecycle.ts";
 import type { StartService } from "../platform/service.ts";
-import { listenSmtp } from "../platform/smtp-server.ts";
+import { listenSmtp } from "../platform/smtp/server.ts";
 import { refuseMalformed } from "./refuse-malformed.ts";
 import { makeSubmission } from "./smtp-session.ts";
 

@@ -1,10 +1,10 @@
 import { validateAddress } from "../core/mail/address.ts";
 import type { SmtpReply } from "../core/mail/smtp-reply.ts";
 import { SendQueue } from "../operations/mail/send-queue.ts";
+import { SharedLookups } from "../platform/lookups/shared-lookups.ts";
 import type { ServiceContext } from "../platform/service.ts";
-import { SharedLookups } from "../platform/shared-lookups.ts";
-import type { SmtpHandlers, SmtpSession } from "../platform/smtp-server.ts";
-import { readSubmissionRules, type SubmissionRules } from "../store/mail/submission-settings.ts";
+import type { SmtpHandlers, SmtpSession } from "../platform/smtp/server.ts";
+import { readSubmissionRules, type SubmissionRules } from "../store/mail/instances/submission-settings.ts";
 import { acceptMessage } from "./accept.ts";
 import { Authoriser, type Submitter } from "./authorise.ts";
 import { type MessageRefusal, prepareMessage } from "./prepare-message.ts";

@@ -1,4 +1,4 @@
-import { decodeQuotedPrintable } from "../core/mail/bounce-decode.ts";
+import { decodeQuotedPrintable } from "../core/mail/bounce/decode.ts";
 import { joinMessage, type MessageParts, splitMessage } from "../core/mail/message.ts";
 import { type MessagePlace, type MessageTracking, SOFT_BREAK } from "../core/mail/message-places.ts";
 import { encodeQuotedPrintable, toCrlf } from "../core/mail/mime.ts";

@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { type MachineRule, storeTouches, type Touch } from "../operations/mail/tracking-events.ts";
-import type { Db, Transaction } from "../platform/db.ts";
-import type { Observe } from "../platform/observation.ts";
-import { findSpoolPosition, saveSpoolPosition } from "../store/mail/tracking-positions.ts";
+import type { Observe } from "../platform/observability/observation.ts";
+import type { Db, Transaction } from "../platform/postgres/db.ts";
+import { findSpoolPosition, saveSpoolPosition } from "../store/mail/tracking/tracking-positions.ts";
 import type { Spool, SpoolBatch, SpoolPosition } from "./spool.ts";
 
 const BACK_OFF_MS = [100, 250, 500, 1_000, 2_000] as const;

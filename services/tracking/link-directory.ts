@@ -1,5 +1,5 @@
-import type { Db } from "../platform/db.ts";
-import type { Observe } from "../platform/observation.ts";
+import type { Observe } from "../platform/observability/observation.ts";
+import type { Db } from "../platform/postgres/db.ts";
 import { RepeatedWork } from "../platform/repeated-work.ts";
 import {
   listConversionInstances,
@@ -7,7 +7,7 @@ import {
   listTrackedLinks,
   loadTrackedLinks,
   type TrackedLink,
-} from "../store/mail/tracking.ts";
+} from "../store/mail/tracking/tracking.ts";
 import { withDeadline } from "./deadline.ts";
 
 /** Where a link of a message leads. */

@@ -3,7 +3,7 @@ import ipaddr from "ipaddr.js";
 import { UAParser } from "ua-parser-js";
 import { z } from "zod";
 import type { MachineRule, Visitor } from "../operations/mail/tracking-events.ts";
-import type { Place, RecallReader } from "../store/mail/tracking-readers.ts";
+import type { Place, RecallReader } from "../store/mail/tracking/tracking-readers.ts";
 
 /** Judges requests by config/user-agents.json. */
 export interface VisitorRules {

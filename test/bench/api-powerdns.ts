@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
-import { openDb } from "../../services/platform/db.ts";
+import { openDb } from "../../services/platform/postgres/db.ts";
 
 /** One request, as it goes out. */
 export interface BenchRequest {

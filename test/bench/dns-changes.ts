@@ -8,7 +8,7 @@ import { type DomainName, parseDomainName } from "../../services/core/dns/name.t
 import { TYPE } from "../../services/core/dns/rr-types.ts";
 import { ZoneAnnouncer } from "../../services/dns-api/zone-announcer.ts";
 import { changeRecords } from "../../services/operations/dns/zone-records.ts";
-import type { Db } from "../../services/platform/db.ts";
+import type { Db } from "../../services/platform/postgres/db.ts";
 import { benchZoneName } from "./dns-data.ts";
 import { percentile } from "./percentile.ts";
 

@@ -1,10 +1,10 @@
 import { start } from "../../services/dns-server/main.ts";
 import { systemClock } from "../../services/platform/clock.ts";
-import { loadConfig } from "../../services/platform/config.ts";
-import { openDb, openListenConnection } from "../../services/platform/db.ts";
-import { makeLogger } from "../../services/platform/logger.ts";
-import { makeObserve } from "../../services/platform/observe.ts";
-import { findKeys } from "../../services/platform/secret.ts";
+import { loadConfig } from "../../services/platform/config/config.ts";
+import { findKeys } from "../../services/platform/config/secret.ts";
+import { makeLogger } from "../../services/platform/observability/logger.ts";
+import { makeObserve } from "../../services/platform/observability/observe.ts";
+import { openDb, openListenConnection } from "../../services/platform/postgres/db.ts";
 
 /** The DNS server alone, for the benchmark: configured by the environment, as under the supervisor. */
 const config = loadConfig(process.env);

@@ -7,10 +7,10 @@ import { parseArgs } from "node:util";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import * as dnsPacket from "dns-packet";
-import { Client } from "../../services/dns-server/client.ts";
-import { UDP_PAYLOAD_OCTETS } from "../../services/dns-server/edns.ts";
+import { Client } from "../../services/dns-server/message/client.ts";
+import { UDP_PAYLOAD_OCTETS } from "../../services/dns-server/message/edns.ts";
 import { DEFER, DROP } from "../../services/dns-server/pipeline.ts";
-import { pictureOf, pipelineOn } from "../unit/dns-server/test-picture.ts";
+import { pictureOf, pipelineOn } from "../unit/dns-server/test-zone-database.ts";
 import { benchQueries, benchZone } from "./dns-data.ts";
 
 const ZONES = 100;

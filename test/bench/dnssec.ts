@@ -22,10 +22,10 @@ import { exportSignedZone } from "../../services/operations/dns/zone-signed-file
 import type { SigningTarget } from "../../services/operations/dns/zone-signing-state.ts";
 import { enableSigning } from "../../services/operations/dns/zone-signing-switch.ts";
 import { systemClock } from "../../services/platform/clock.ts";
-import { type Db, openDb } from "../../services/platform/db.ts";
-import { openEmbeddedPostgres } from "../../services/platform/embedded-postgres.ts";
-import { makeLogger } from "../../services/platform/logger.ts";
-import { migrate } from "../../services/platform/migrations.ts";
+import { makeLogger } from "../../services/platform/observability/logger.ts";
+import { type Db, openDb } from "../../services/platform/postgres/db.ts";
+import { openEmbeddedPostgres } from "../../services/platform/postgres/embedded-postgres.ts";
+import { migrate } from "../../services/platform/postgres/migrations.ts";
 import { readAllDerived } from "../../services/store/dns/dnssec-records.ts";
 import { notifyZones } from "../../services/store/dns/zone-notices.ts";
 import { findAnyZone } from "../../services/store/dns/zones.ts";

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import SMTPConnection from "nodemailer/lib/smtp-connection";
-import type { Db } from "../../services/platform/db.ts";
+import type { Db } from "../../services/platform/postgres/db.ts";
 
 /** Whose mail is sent. */
 export interface Sender {

@@ -1,10 +1,10 @@
 import { randomUUID } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Db } from "../../services/platform/db.ts";
-import { ensureEventMonths } from "../../services/store/mail/event-partitions.ts";
-import { addMessages, type StoredTemplate } from "../../services/store/mail/messages.ts";
-import { announceMail } from "../../services/store/mail/queue.ts";
+import type { Db } from "../../services/platform/postgres/db.ts";
+import { ensureEventMonths } from "../../services/store/mail/events/event-partitions.ts";
+import { announceMail } from "../../services/store/mail/queue/queue.ts";
+import { addMessages, type StoredTemplate } from "../../services/store/mail/sends/messages.ts";
 import type { ProcessorTime } from "./mail-processor-time.ts";
 
 /** What a message costs, with so many recipients queued. */

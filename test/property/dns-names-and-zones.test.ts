@@ -14,7 +14,7 @@ import { checkRdataWire, formatRdata, parseRdata } from "../../services/core/dns
 import { decodeRecords, encodeRecords, type ResourceRecord, recordIdentity } from "../../services/core/dns/record.ts";
 import { isMetaType, RR_TYPES, TYPE } from "../../services/core/dns/rr-types.ts";
 import { addSerial, compareSerial, nextSerial, serialIsAhead } from "../../services/core/dns/serial.ts";
-import { formatZoneFile, parseZoneFile } from "../../services/core/dns/zone-file.ts";
+import { formatZoneFile, parseZoneFile } from "../../services/core/dns/zone-file/zone-file.ts";
 import { fc } from "../support/property.ts";
 import { accepted, hex, nameOf } from "../unit/core/dns/support.ts";
 

@@ -1,12 +1,12 @@
 import { describe, expect, it } from "vitest";
 import { parseDomainName } from "../../services/core/dns/name.ts";
 import { TYPE } from "../../services/core/dns/rr-types.ts";
-import { TRANSPORT } from "../../services/dns-server/client.ts";
-import type { PictureRecord } from "../../services/dns-server/picture/stored-rrset.ts";
-import { PictureWriter } from "../../services/dns-server/picture/writer.ts";
+import { TRANSPORT } from "../../services/dns-server/message/client.ts";
+import type { PictureRecord } from "../../services/dns-server/zone-database/stored-rrset.ts";
+import { PictureWriter } from "../../services/dns-server/zone-database/writer.ts";
 import { fc } from "../support/property.ts";
 import { ask, respond } from "../unit/dns-server/ask.ts";
-import { pictureOf, pipelineOn, publishZoneText } from "../unit/dns-server/test-picture.ts";
+import { pictureOf, pipelineOn, publishZoneText } from "../unit/dns-server/test-zone-database.ts";
 
 const picture = pictureOf({
   origin: "example.org.",

@@ -1,16 +1,16 @@
 import { describe, expect, it } from "vitest";
 import { formatDomainName, parseDomainName } from "../../services/core/dns/name.ts";
 import type { ResourceRecord } from "../../services/core/dns/record.ts";
-import { parseZoneFile } from "../../services/core/dns/zone-file.ts";
-import { TRANSPORT } from "../../services/dns-server/client.ts";
-import { PictureMemory } from "../../services/dns-server/picture/memory.ts";
-import { PictureReader } from "../../services/dns-server/picture/reader.ts";
-import type { PictureWriter } from "../../services/dns-server/picture/writer.ts";
+import { parseZoneFile } from "../../services/core/dns/zone-file/zone-file.ts";
+import { TRANSPORT } from "../../services/dns-server/message/client.ts";
 import type { Pipeline } from "../../services/dns-server/pipeline.ts";
+import { PictureMemory } from "../../services/dns-server/zone-database/memory.ts";
+import { PictureReader } from "../../services/dns-server/zone-database/reader.ts";
+import type { PictureWriter } from "../../services/dns-server/zone-database/writer.ts";
 import { queryOctets, readSections, type Sections } from "../support/dnssec-questions.ts";
 import { fc } from "../support/property.ts";
 import { respond } from "../unit/dns-server/ask.ts";
-import { byOwner, pictureOf, pipelineOn } from "../unit/dns-server/test-picture.ts";
+import { byOwner, pictureOf, pipelineOn } from "../unit/dns-server/test-zone-database.ts";
 import { doubtAbout, proofRecords } from "./dnssec-checker.ts";
 import { APEX, labels, type ModelZone, masterFile, modelZones, textOf } from "./dnssec-zones.ts";
 

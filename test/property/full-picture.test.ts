@@ -1,14 +1,14 @@
 import { describe, expect, it } from "vitest";
 import { parseDomainName } from "../../services/core/dns/name.ts";
 import { TYPE } from "../../services/core/dns/rr-types.ts";
-import { PictureFullError, PictureMemory } from "../../services/dns-server/picture/memory.ts";
-import { PictureReader } from "../../services/dns-server/picture/reader.ts";
-import type { PictureRecord } from "../../services/dns-server/picture/stored-rrset.ts";
-import { PictureWriter } from "../../services/dns-server/picture/writer.ts";
+import { PictureFullError, PictureMemory } from "../../services/dns-server/zone-database/memory.ts";
+import { PictureReader } from "../../services/dns-server/zone-database/reader.ts";
+import type { PictureRecord } from "../../services/dns-server/zone-database/stored-rrset.ts";
+import { PictureWriter } from "../../services/dns-server/zone-database/writer.ts";
 import { findBookErrors } from "../support/picture-books.ts";
 import { fc } from "../support/property.ts";
 import { ask } from "../unit/dns-server/ask.ts";
-import { pipelineOn } from "../unit/dns-server/test-picture.ts";
+import { pipelineOn } from "../unit/dns-server/test-zone-database.ts";
 
 const OCTETS = 768 * 1024;
 const STEPS = 4_000;

@@ -3,7 +3,7 @@ import { EVENT_NAMES } from "../../services/core/mail/event-kind.ts";
 import { FILTER_FIELDS, type FilterCondition, filterCondition } from "../../services/core/mail/filter-condition.ts";
 import { readConditionJson, toConditionJson } from "../../services/core/mail/filter-json.ts";
 import { bareTagName } from "../../services/core/mail/personalise.ts";
-import { compileCondition } from "../../services/store/mail/filter-conditions.ts";
+import { compileCondition } from "../../services/store/mail/contacts/filter-conditions.ts";
 import { fc } from "../support/property.ts";
 
 const hostile = fc.oneof(

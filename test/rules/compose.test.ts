@@ -10,9 +10,9 @@ import { LISTENERS } from "../../services/cli/address-book.ts";
 import { keyFileName } from "../../services/cli/commands/secret.ts";
 import { formatKeyFile } from "../../services/core/key-file.ts";
 import { purposesOf } from "../../services/core/key-purposes.ts";
-import { type Config, FILE_VARIABLES, loadConfig, VARIABLES } from "../../services/platform/config.ts";
+import { type Config, FILE_VARIABLES, loadConfig, VARIABLES } from "../../services/platform/config/config.ts";
+import { findKeys } from "../../services/platform/config/secret.ts";
 import { packageFolder } from "../../services/platform/package-folder.ts";
-import { findKeys } from "../../services/platform/secret.ts";
 import { SERVICE_NAMES } from "../../services/platform/service.ts";
 
 interface ComposeService {

@@ -51,7 +51,7 @@ describe("core is pure", () => {
 
 it("reads the environment in one file", () => {
   const readers = files.filter((file) => /process\.env\b/.test(readFileSync(join(services, file), "utf8")));
-  expect(readers).toEqual(["platform/config.ts"]);
+  expect(readers).toEqual(["platform/config/config.ts"]);
 });
 
 /** Each circle once, as the files on the way from one of them back to itself. */

@@ -1,10 +1,10 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { DEFAULT_TCP_LIMITS } from "../../services/dns-server/listen-tcp.ts";
+import { DEFAULT_TCP_LIMITS } from "../../services/dns-server/listeners/listen-tcp.ts";
 import { HTTP_TIMEOUTS } from "../../services/platform/http/listen.ts";
 import { packageFolder } from "../../services/platform/package-folder.ts";
-import { SMTP_LIMITS } from "../../services/platform/smtp-limits.ts";
+import { SMTP_LIMITS } from "../../services/platform/smtp/limits.ts";
 
 /** The cells of a listener's row in docs/security.md. */
 function rowOf(listener: string): readonly string[] {

@@ -7,9 +7,9 @@ import { KeyRing } from "../../services/core/key-ring.ts";
 import type { Refusal } from "../../services/core/refusal.ts";
 import { makeDialect as makeDnsDialect } from "../../services/dns-api/dialect.ts";
 import { makeMailDialect } from "../../services/mail-api/dialect.ts";
-import { FILE_VARIABLES, VARIABLES } from "../../services/platform/config.ts";
-import type { Db } from "../../services/platform/db.ts";
+import { FILE_VARIABLES, VARIABLES } from "../../services/platform/config/config.ts";
 import { packageFolder } from "../../services/platform/package-folder.ts";
+import type { Db } from "../../services/platform/postgres/db.ts";
 
 // The references are made from the code. `npx vitest run test/rules/references.test.ts -u` writes them anew.
 const documentAt = (name: string) => join(packageFolder, "docs", name);

@@ -3,7 +3,7 @@ import { gzipSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, it, test } from "vitest";
 import { BACKUP_VERSION, BackupRefused, PREAMBLE_OCTETS } from "../../services/core/backup-format.ts";
 import { KeyRing } from "../../services/core/key-ring.ts";
-import { queryRows } from "../../services/platform/db.ts";
+import { queryRows } from "../../services/platform/postgres/db.ts";
 import { verifyBackup } from "../../services/store/backup-content.ts";
 import { backUp, cutFrames, restoreFrom, streamOf } from "../support/backups.ts";
 import { createEmptyDatabase, createTestDatabase, type TestDatabase } from "../support/database.ts";

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { start as startBounce } from "../../services/bounce/main.ts";
-import { registry } from "../../services/platform/metrics.ts";
-import { addInboundMessages } from "../../services/store/mail/inbound.ts";
-import { dropQuarantined, listQuarantine, retryQuarantined } from "../../services/store/mail/quarantine.ts";
+import { registry } from "../../services/platform/observability/metrics.ts";
+import { addInboundMessages } from "../../services/store/mail/inbound/inbound.ts";
+import { dropQuarantined, listQuarantine, retryQuarantined } from "../../services/store/mail/inbound/quarantine.ts";
 import { MAIL_SERVICES, type MailStack, startMailStack } from "../support/mail-stack.ts";
 import { eventually, makeDataDir, removeDataDir } from "../support/stack.ts";
 

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { KeyRing } from "../../services/core/key-ring.ts";
-import { type Db, openDb } from "../../services/platform/db.ts";
-import { ensureEventMonths } from "../../services/store/mail/event-partitions.ts";
-import { addInstance, findInstanceByName } from "../../services/store/mail/instances.ts";
-import { groupBounces } from "../../services/store/mail/statistics.ts";
+import { type Db, openDb } from "../../services/platform/postgres/db.ts";
+import { ensureEventMonths } from "../../services/store/mail/events/event-partitions.ts";
+import { groupBounces } from "../../services/store/mail/events/statistics.ts";
+import { addInstance, findInstanceByName } from "../../services/store/mail/instances/instances.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 
 // Bounces are few among events: who asks for them must not pay for the others.

@@ -12,9 +12,9 @@ import {
 } from "../../services/operations/mail/campaign-runs.ts";
 import { recordOutcomes } from "../../services/operations/mail/deliveries.ts";
 import { systemClock } from "../../services/platform/clock.ts";
-import { loadConfig } from "../../services/platform/config.ts";
-import type { Observation } from "../../services/platform/observation.ts";
-import { makeResolver } from "../../services/platform/resolver.ts";
+import { loadConfig } from "../../services/platform/config/config.ts";
+import { makeResolver } from "../../services/platform/lookups/resolver.ts";
+import type { Observation } from "../../services/platform/observability/observation.ts";
 import {
   campaignTemplate,
   completeCancellation,
@@ -24,18 +24,18 @@ import {
   resumeCampaign,
   saveCampaignMessage,
   scheduleCampaign,
-} from "../../services/store/mail/campaign-sends.ts";
-import { addCampaign } from "../../services/store/mail/campaigns.ts";
-import { addInstance, findInstanceByName } from "../../services/store/mail/instances.ts";
-import { leasePartitions } from "../../services/store/mail/lease-partitions.ts";
+} from "../../services/store/mail/campaigns/campaign-sends.ts";
+import { addCampaign } from "../../services/store/mail/campaigns/campaigns.ts";
+import { addInstance, findInstanceByName } from "../../services/store/mail/instances/instances.ts";
+import { leasePartitions } from "../../services/store/mail/queue/lease-partitions.ts";
 import {
   extendLeases,
   loadDueDeliveries,
   lockPartitions,
   releasePartitions,
   wakePartitions,
-} from "../../services/store/mail/queue-leases.ts";
-import { acknowledgeStops, findStops, isQuiet } from "../../services/store/mail/queue-stops.ts";
+} from "../../services/store/mail/queue/queue-leases.ts";
+import { acknowledgeStops, findStops, isQuiet } from "../../services/store/mail/queue/queue-stops.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { eventually } from "../support/stack.ts";
 

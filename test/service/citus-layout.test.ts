@@ -1,8 +1,8 @@
 import { readFileSync } from "node:fs";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import type { Db } from "../../services/platform/db.ts";
+import type { Db } from "../../services/platform/postgres/db.ts";
 import { listTables } from "../../services/store/database-roles.ts";
-import { prepareEventMonths } from "../../services/store/mail/event-partitions.ts";
+import { prepareEventMonths } from "../../services/store/mail/events/event-partitions.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 
 /**

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { start as startConsole } from "../../services/console/main.ts";
 import { hashPassword } from "../../services/core/password.ts";
 import { addUser } from "../../services/store/console/users.ts";
-import { addInstance } from "../../services/store/mail/instances.ts";
+import { addInstance } from "../../services/store/mail/instances/instances.ts";
 import { callApi } from "../support/api-client.ts";
 import { type MailStack, startMailStack, TEST_DOMAIN } from "../support/mail-stack.ts";
 import { eventually } from "../support/stack.ts";

@@ -2,8 +2,8 @@ import { lstatSync, readdirSync, readlinkSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { validateAddress } from "../../services/core/mail/address.ts";
-import { saveContacts } from "../../services/store/mail/contact-profiles.ts";
-import { findInstanceByName } from "../../services/store/mail/instances.ts";
+import { saveContacts } from "../../services/store/mail/contacts/contact-profiles.ts";
+import { findInstanceByName } from "../../services/store/mail/instances/instances.ts";
 import { startConsole, type TestConsole } from "../support/console.ts";
 
 let palomar: TestConsole;

@@ -5,11 +5,11 @@ import { eraseAddress } from "../../services/operations/mail/contact-erasure.ts"
 import { readAddressRecords } from "../../services/operations/mail/contact-export.ts";
 import { recordBounces, recordComplaint, recordOutcomes } from "../../services/operations/mail/deliveries.ts";
 import { beginAudit } from "../../services/store/console/audit.ts";
-import { addFilter } from "../../services/store/mail/filters.ts";
-import { addInboundMessages } from "../../services/store/mail/inbound.ts";
-import { addSandboxMessages } from "../../services/store/mail/sandbox-messages.ts";
-import { saveTrackedLinks } from "../../services/store/mail/tracking.ts";
-import { nextWebhookBatch, setWebhook } from "../../services/store/mail/webhooks.ts";
+import { addFilter } from "../../services/store/mail/contacts/filters.ts";
+import { addInboundMessages } from "../../services/store/mail/inbound/inbound.ts";
+import { addSandboxMessages } from "../../services/store/mail/inbound/sandbox-messages.ts";
+import { saveTrackedLinks } from "../../services/store/mail/tracking/tracking.ts";
+import { nextWebhookBatch, setWebhook } from "../../services/store/mail/tracking/webhooks.ts";
 import { startMailApi, type TestMailApi } from "../support/mail-api.ts";
 
 const SUBJECT = "josé.subject@bücher.example.net";

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { ok, type Result, refuse } from "../../services/core/result.ts";
-import { makeFindPolicy } from "../../services/delivery/sts-policies.ts";
+import { makeFindPolicy } from "../../services/delivery/routing/sts-policies.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 
 let database: TestDatabase;

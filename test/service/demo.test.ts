@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { composeBanner } from "../../services/cli/banner.ts";
 import { credentialsPath, makeDemoOnce, noteDemoShown } from "../../services/cli/demo.ts";
 import { KeyRing } from "../../services/core/key-ring.ts";
-import { type Config, loadConfig } from "../../services/platform/config.ts";
+import { type Config, loadConfig } from "../../services/platform/config/config.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { makeDataDir, removeDataDir } from "../support/stack.ts";
 

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { exportSignedZone } from "../../services/operations/dns/zone-signed-file.ts";
-import { loadConfig } from "../../services/platform/config.ts";
+import { loadConfig } from "../../services/platform/config/config.ts";
 import { findAnyZone } from "../../services/store/dns/zones.ts";
 import { KEY_RING, RESELLER_TWO, type RunningApi, startApi, zoneFields } from "../support/dns-api.ts";
 import { eventually, nameOf } from "../support/dns-server.ts";

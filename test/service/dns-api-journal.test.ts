@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { startJournalUpkeep } from "../../services/dns-api/journal-upkeep.ts";
-import { registry } from "../../services/platform/metrics.ts";
+import { registry } from "../../services/platform/observability/metrics.ts";
 import { readZoneDifference } from "../../services/store/dns/transfer-differences.ts";
 import { boundJournal, pruneJournals } from "../../services/store/dns/zone-journal.ts";
 import { type RunningApi, startApiWithCompany, zoneFields } from "../support/dns-api.ts";

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import type { QuotaName } from "../../services/core/dns/quotas.ts";
 import { recordOctets, zoneOctets } from "../../services/core/dns/zone-octets.ts";
 import { maintainZone } from "../../services/operations/dns/zone-signing-upkeep.ts";
-import { queryRows } from "../../services/platform/db.ts";
+import { queryRows } from "../../services/platform/postgres/db.ts";
 import { readAllDerived } from "../../services/store/dns/dnssec-records.ts";
 import { findQuotaOwner, setLimits } from "../../services/store/dns/quota-settings.ts";
 import { readAllRecords } from "../../services/store/dns/records.ts";

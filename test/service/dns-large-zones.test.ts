@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, expect, it } from "vitest";
 import { start } from "../../services/dns-server/main.ts";
-import { openListenConnection } from "../../services/platform/db.ts";
+import { openListenConnection } from "../../services/platform/postgres/db.ts";
 import type { RunningService } from "../../services/platform/service.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { askDns, dataOf, rcodeOf } from "../support/dns-client.ts";

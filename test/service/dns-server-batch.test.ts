@@ -5,7 +5,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
 import * as dnsPacket from "dns-packet";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { Observation } from "../../services/platform/observation.ts";
+import type { Observation } from "../../services/platform/observability/observation.ts";
 import { packageFolder } from "../../services/platform/package-folder.ts";
 import type { RunningService, StartService } from "../../services/platform/service.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";

@@ -7,14 +7,18 @@ import { connect as connectTls, type TLSSocket } from "node:tls";
 import { promisify } from "node:util";
 import * as dnsPacket from "dns-packet";
 import { afterEach, beforeAll, describe, expect, it } from "vitest";
-import { DNS_PATH, MOST_QUERY_OCTETS } from "../../services/dns-server/https-exchange.ts";
-import { listenHttps } from "../../services/dns-server/listen-https.ts";
-import { DEFAULT_TCP_LIMITS, type TcpLimits, type TcpListener } from "../../services/dns-server/listen-tcp.ts";
+import { DNS_PATH, MOST_QUERY_OCTETS } from "../../services/dns-server/listeners/https-exchange.ts";
+import { listenHttps } from "../../services/dns-server/listeners/listen-https.ts";
+import {
+  DEFAULT_TCP_LIMITS,
+  type TcpLimits,
+  type TcpListener,
+} from "../../services/dns-server/listeners/listen-tcp.ts";
 import { eventually } from "../support/dns-server.ts";
 import { isInstalled } from "../support/peers-processes.ts";
 import { fc } from "../support/property.ts";
 import { createCertificate } from "../unit/dns-server/test-certificate.ts";
-import { pictureOf, pipelineOn } from "../unit/dns-server/test-picture.ts";
+import { pictureOf, pipelineOn } from "../unit/dns-server/test-zone-database.ts";
 
 const picture = pictureOf({
   origin: "example.org.",

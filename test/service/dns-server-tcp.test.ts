@@ -8,10 +8,10 @@ import {
   listenTcp,
   type TcpLimits,
   type TcpListener,
-} from "../../services/dns-server/listen-tcp.ts";
+} from "../../services/dns-server/listeners/listen-tcp.ts";
 import { eventually } from "../support/dns-server.ts";
 import { createCertificate } from "../unit/dns-server/test-certificate.ts";
-import { pictureOf, pipelineOn } from "../unit/dns-server/test-picture.ts";
+import { pictureOf, pipelineOn } from "../unit/dns-server/test-zone-database.ts";
 
 /** For a busy machine. */
 const PATIENCE_MS = 60_000;

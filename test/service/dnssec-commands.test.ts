@@ -3,7 +3,7 @@ import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { loadConfig } from "../../services/platform/config.ts";
+import { loadConfig } from "../../services/platform/config/config.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { addZoneOwner, putZone, putZoneFile, SIGNER } from "../support/dns-server.ts";
 import { complaintsAbout } from "../support/dnssec.ts";

@@ -9,7 +9,7 @@ import { changeRecords } from "../../services/operations/dns/zone-records.ts";
 import { deriveChange } from "../../services/operations/dns/zone-signing.ts";
 import { nextVersion } from "../../services/operations/dns/zone-signing-state.ts";
 import { enableSigning } from "../../services/operations/dns/zone-signing-switch.ts";
-import { signingPolicy } from "../../services/platform/dnssec-policy.ts";
+import { signingPolicy } from "../../services/platform/config/dnssec-policy.ts";
 import { readSigning } from "../../services/store/dns/dnssec-keys.ts";
 import { readAllDerived } from "../../services/store/dns/dnssec-records.ts";
 import { readAllRecords } from "../../services/store/dns/records.ts";

@@ -10,7 +10,7 @@ import { exportSignedZone } from "../../services/operations/dns/zone-signed-file
 import { listUncheckedZones, repairZone } from "../../services/operations/dns/zone-signing-repair.ts";
 import { disableSigning, enableSigning } from "../../services/operations/dns/zone-signing-switch.ts";
 import { changeSoa } from "../../services/operations/dns/zone-soa.ts";
-import type { Observation } from "../../services/platform/observation.ts";
+import type { Observation } from "../../services/platform/observability/observation.ts";
 import { readAllDerived } from "../../services/store/dns/dnssec-records.ts";
 import { readAllRecords } from "../../services/store/dns/records.ts";
 import type { RecordEdits } from "../../services/store/dns/zone-edit.ts";

@@ -14,7 +14,7 @@ import {
   startRollover,
 } from "../../services/operations/dns/zone-signing-switch.ts";
 import { listDueZones, maintainZone } from "../../services/operations/dns/zone-signing-upkeep.ts";
-import type { LookUpDs } from "../../services/platform/ds-lookup.ts";
+import type { LookUpDs } from "../../services/platform/lookups/ds-lookup.ts";
 import { readSigning, type StoredKey } from "../../services/store/dns/dnssec-keys.ts";
 import { firstExpiry, readAllDerived } from "../../services/store/dns/dnssec-records.ts";
 import { readHistory } from "../../services/store/dns/zone-history.ts";

@@ -7,7 +7,7 @@ import { changeRecords } from "../../services/operations/dns/zone-records.ts";
 import { exportSignedZone } from "../../services/operations/dns/zone-signed-file.ts";
 import { nextVersion } from "../../services/operations/dns/zone-signing-state.ts";
 import { disableSigning, enableSigning } from "../../services/operations/dns/zone-signing-switch.ts";
-import type { Db } from "../../services/platform/db.ts";
+import type { Db } from "../../services/platform/postgres/db.ts";
 import { readAllDerived } from "../../services/store/dns/dnssec-records.ts";
 import { readAllRecords } from "../../services/store/dns/records.ts";
 import type { RecordEdits } from "../../services/store/dns/zone-edit.ts";

@@ -7,9 +7,9 @@ import { createInterface } from "node:readline";
 import { pathToFileURL } from "node:url";
 import { Client } from "pg";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { openEmbeddedPostgres } from "../../services/platform/embedded-postgres.ts";
-import { makeLogger } from "../../services/platform/logger.ts";
+import { makeLogger } from "../../services/platform/observability/logger.ts";
 import { packageFolder } from "../../services/platform/package-folder.ts";
+import { openEmbeddedPostgres } from "../../services/platform/postgres/embedded-postgres.ts";
 import { isProcessAlive } from "../../services/platform/process-lock.ts";
 
 const logger = makeLogger("test", "silent");

@@ -5,8 +5,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Client } from "pg";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
-import { type EmbeddedPostgres, openEmbeddedPostgres } from "../../services/platform/embedded-postgres.ts";
-import { makeLogger } from "../../services/platform/logger.ts";
+import { makeLogger } from "../../services/platform/observability/logger.ts";
+import { type EmbeddedPostgres, openEmbeddedPostgres } from "../../services/platform/postgres/embedded-postgres.ts";
 import { isProcessAlive } from "../../services/platform/process-lock.ts";
 import { eventually } from "../support/stack.ts";
 

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { hashApiKey } from "../../services/core/api-key.ts";
-import { authenticateCampaign } from "../../services/store/mail/campaigns.ts";
+import { authenticateCampaign } from "../../services/store/mail/campaigns/campaigns.ts";
 import { startMailApi, type TestMailApi } from "../support/mail-api.ts";
 
 let api: TestMailApi;

@@ -9,7 +9,7 @@ import { registerContactCommand } from "../../services/cli/commands/contact.ts";
 import { registerInstanceCommand } from "../../services/cli/commands/instance.ts";
 import { registerMailboxCommand } from "../../services/cli/commands/mailbox.ts";
 import type { CommandRuntime } from "../../services/cli/runtime.ts";
-import { type Config, loadConfig } from "../../services/platform/config.ts";
+import { type Config, loadConfig } from "../../services/platform/config/config.ts";
 import { readRecordsAt } from "../../services/store/dns/records.ts";
 import { findAnyZone } from "../../services/store/dns/zones.ts";
 import { addZoneOwner, nameOf, putZoneFile } from "../support/dns-server.ts";

@@ -1,6 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { FilterCondition } from "../../services/core/mail/filter-condition.ts";
-import { recordEvents } from "../../services/store/mail/events.ts";
 import {
   addFilter,
   changeFilter,
@@ -8,8 +7,9 @@ import {
   findFilter,
   removeFilter,
   streamMatches,
-} from "../../services/store/mail/filters.ts";
-import { globalValues } from "../../services/store/mail/globals.ts";
+} from "../../services/store/mail/contacts/filters.ts";
+import { recordEvents } from "../../services/store/mail/events/events.ts";
+import { globalValues } from "../../services/store/mail/instances/globals.ts";
 import { startMailApi, type TestMailApi } from "../support/mail-api.ts";
 
 let api: TestMailApi;

@@ -6,8 +6,8 @@ import { acceptSend } from "../../services/operations/mail/batches.ts";
 import { eraseAddress } from "../../services/operations/mail/contact-erasure.ts";
 import { exportContacts, readAddressRecords } from "../../services/operations/mail/contact-export.ts";
 import { importContacts } from "../../services/operations/mail/contact-import.ts";
-import { countEvents } from "../../services/store/mail/event-counts.ts";
-import { addMissingContacts } from "../../services/store/mail/recipients.ts";
+import { addMissingContacts } from "../../services/store/mail/contacts/recipients.ts";
+import { countEvents } from "../../services/store/mail/events/event-counts.ts";
 import { startMailApi, type TestMailApi } from "../support/mail-api.ts";
 
 let api: TestMailApi;

@@ -1,16 +1,16 @@
 import pg from "pg";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { validateAddress } from "../../services/core/mail/address.ts";
-import { queryRows } from "../../services/platform/db.ts";
+import { queryRows } from "../../services/platform/postgres/db.ts";
 import {
   countHardBouncedMessages,
   invalidateContact,
   lockAddress,
   revalidateContact,
   unsubscribeContact,
-} from "../../services/store/mail/contacts.ts";
-import { recordEvents } from "../../services/store/mail/events.ts";
-import { findContacts, resolveRecipients } from "../../services/store/mail/recipients.ts";
+} from "../../services/store/mail/contacts/contacts.ts";
+import { findContacts, resolveRecipients } from "../../services/store/mail/contacts/recipients.ts";
+import { recordEvents } from "../../services/store/mail/events/events.ts";
 import { startMailApi, type TestMailApi } from "../support/mail-api.ts";
 import { eventually } from "../support/stack.ts";
 

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { type AddressInfo, createServer, type Server, type Socket } from "node:net";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { MailboxWatcher } from "../../services/bounce/mailbox-watcher.ts";
-import { saveMailbox } from "../../services/store/mail/mailboxes.ts";
+import { saveMailbox } from "../../services/store/mail/inbound/mailboxes.ts";
 import { type MailStack, startMailStack } from "../support/mail-stack.ts";
 import { eventually } from "../support/stack.ts";
 

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { isDatabaseAway, queryRows, rowsTable } from "../../services/platform/db.ts";
+import { isDatabaseAway, queryRows, rowsTable } from "../../services/platform/postgres/db.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 
 let database: TestDatabase;

@@ -1,8 +1,12 @@
 import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { KeyRing } from "../../services/core/key-ring.ts";
-import { addInstance, findInstanceByName } from "../../services/store/mail/instances.ts";
-import { type InstanceShare, type LeaseRequest, leasePartitions } from "../../services/store/mail/lease-partitions.ts";
+import { addInstance, findInstanceByName } from "../../services/store/mail/instances/instances.ts";
+import {
+  type InstanceShare,
+  type LeaseRequest,
+  leasePartitions,
+} from "../../services/store/mail/queue/lease-partitions.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 
 const KEY_RING = KeyRing.ofSecret("a secret for tests only");

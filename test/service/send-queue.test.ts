@@ -4,9 +4,9 @@ import { validateAddress } from "../../services/core/mail/address.ts";
 import { acceptSends, findBatch, type Send } from "../../services/operations/mail/batches.ts";
 import { recordOutcomes } from "../../services/operations/mail/deliveries.ts";
 import { SendQueue } from "../../services/operations/mail/send-queue.ts";
-import { saveContacts } from "../../services/store/mail/contact-profiles.ts";
-import { addInstance, findInstanceByName } from "../../services/store/mail/instances.ts";
-import { resolveRecipients } from "../../services/store/mail/recipients.ts";
+import { saveContacts } from "../../services/store/mail/contacts/contact-profiles.ts";
+import { resolveRecipients } from "../../services/store/mail/contacts/recipients.ts";
+import { addInstance, findInstanceByName } from "../../services/store/mail/instances/instances.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 
 const DOMAIN = "sender.example.org";

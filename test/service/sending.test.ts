@@ -3,8 +3,8 @@ import { type ParsedMail, simpleParser } from "mailparser";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { DELEGATION_SCHEME, makeDelegationToken } from "../../services/core/delegation-token.ts";
 import { makePersonalise } from "../../services/operations/mail/audience.ts";
-import { listInstanceDomains } from "../../services/store/mail/instances.ts";
-import { findContacts } from "../../services/store/mail/recipients.ts";
+import { findContacts } from "../../services/store/mail/contacts/recipients.ts";
+import { listInstanceDomains } from "../../services/store/mail/instances/instances.ts";
 import { type MailStack, startMailStack, TEST_DOMAIN } from "../support/mail-stack.ts";
 import { eventually } from "../support/stack.ts";
 

@@ -7,11 +7,11 @@ import { type InboundPolicy, loadInboundPolicy } from "../../services/bounce/pol
 import { KeyRing } from "../../services/core/key-ring.ts";
 import { makeBounceToken } from "../../services/core/mail/tokens.ts";
 import { makeDeliveryToken } from "../../services/core/mail/tracking-tokens.ts";
-import { measure, registry } from "../../services/platform/metrics.ts";
-import type { Observation } from "../../services/platform/observation.ts";
-import type { SmtpSession } from "../../services/platform/smtp-server.ts";
-import { leaseInboundMessages, measureWaiting } from "../../services/store/mail/inbound.ts";
-import { listUnexplained, trimInboundMessages } from "../../services/store/mail/inbound-retention.ts";
+import { measure, registry } from "../../services/platform/observability/metrics.ts";
+import type { Observation } from "../../services/platform/observability/observation.ts";
+import type { SmtpSession } from "../../services/platform/smtp/server.ts";
+import { leaseInboundMessages, measureWaiting } from "../../services/store/mail/inbound/inbound.ts";
+import { listUnexplained, trimInboundMessages } from "../../services/store/mail/inbound/inbound-retention.ts";
 import { MAIL_SERVICES, type MailStack, startMailStack } from "../support/mail-stack.ts";
 import { eventually, makeDataDir, removeDataDir } from "../support/stack.ts";
 

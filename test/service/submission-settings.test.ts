@@ -8,7 +8,7 @@ import { simpleParser } from "mailparser";
 import { createTransport } from "nodemailer";
 import { generate } from "selfsigned";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { listInstanceDomains } from "../../services/store/mail/instances.ts";
+import { listInstanceDomains } from "../../services/store/mail/instances/instances.ts";
 import { start as startSubmission } from "../../services/submission/main.ts";
 import { start as startTracking } from "../../services/tracking/main.ts";
 import { MAIL_SERVICES, type MailStack, startMailStack, TEST_DOMAIN } from "../support/mail-stack.ts";

@@ -8,7 +8,7 @@ import { simpleParser } from "mailparser";
 import { createTransport } from "nodemailer";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { joinMessage, splitMessage } from "../../services/core/mail/message.ts";
-import { listInstanceDomains } from "../../services/store/mail/instances.ts";
+import { listInstanceDomains } from "../../services/store/mail/instances/instances.ts";
 import { start as startSubmission } from "../../services/submission/main.ts";
 import { toSevenBit } from "../../services/submission/to-seven-bit.ts";
 import { MAIL_SERVICES, type MailStack, startMailStack, TEST_DOMAIN } from "../support/mail-stack.ts";

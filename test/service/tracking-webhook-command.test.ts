@@ -4,8 +4,8 @@ import { CommandMisused, CommandRefused } from "../../services/cli/command-error
 import { registerWebhookCommand } from "../../services/cli/commands/webhook.ts";
 import type { CommandRuntime } from "../../services/cli/runtime.ts";
 import { KeyRing } from "../../services/core/key-ring.ts";
-import { loadConfig } from "../../services/platform/config.ts";
-import { addInstance } from "../../services/store/mail/instances.ts";
+import { loadConfig } from "../../services/platform/config/config.ts";
+import { addInstance } from "../../services/store/mail/instances/instances.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 
 const KEY_RING = KeyRing.ofSecret("a secret for tests only");

@@ -9,7 +9,7 @@ import {
   removeWebhook,
   replayWebhookBatch,
   setWebhook,
-} from "../../services/store/mail/webhooks.ts";
+} from "../../services/store/mail/tracking/webhooks.ts";
 import { webhookWaitSeconds } from "../../services/tracking/webhooks/worker.ts";
 import { eventually } from "../support/stack.ts";
 import { startTestTracking, type TestTracking } from "../support/tracking.ts";

@@ -2,8 +2,8 @@ import { connect } from "node:net";
 import { text } from "node:stream/consumers";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { storeTouches } from "../../services/operations/mail/tracking-events.ts";
-import { EVENT_KINDS } from "../../services/store/mail/event-kinds.ts";
-import { setInstanceSettings } from "../../services/store/mail/instances.ts";
+import { EVENT_KINDS } from "../../services/store/mail/events/event-kinds.ts";
+import { setInstanceSettings } from "../../services/store/mail/instances/instances.ts";
 import { eventually } from "../support/stack.ts";
 import { BROWSER, startTestTracking, type TestDelivery, type TestTracking } from "../support/tracking.ts";
 

@@ -18,7 +18,7 @@ import { importKeys } from "../../services/operations/dns/zone-signing-keys.ts";
 import { repairZone } from "../../services/operations/dns/zone-signing-repair.ts";
 import { findSignedZone, nextVersion } from "../../services/operations/dns/zone-signing-state.ts";
 import { disableSigning, enableSigning, rollOverRole } from "../../services/operations/dns/zone-signing-switch.ts";
-import { queryRows } from "../../services/platform/db.ts";
+import { queryRows } from "../../services/platform/postgres/db.ts";
 import { readSigning } from "../../services/store/dns/dnssec-keys.ts";
 import { readAllDerived } from "../../services/store/dns/dnssec-records.ts";
 import { randomName } from "./random-records.ts";

@@ -1,4 +1,4 @@
-import { type Db, queryRows } from "../../services/platform/db.ts";
+import { type Db, queryRows } from "../../services/platform/postgres/db.ts";
 
 /**
  * Gives a zone that is there `host-000000 A 192.0.2.1`, `host-000001 A 192.0.2.1` and so on, faster than any API takes

@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { inject } from "vitest";
-import { type Db, openDb } from "../../services/platform/db.ts";
+import { type Db, openDb } from "../../services/platform/postgres/db.ts";
 
 export interface TestDatabase {
   readonly url: string;

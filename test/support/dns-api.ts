@@ -2,9 +2,9 @@ import { request } from "node:http";
 import { hashApiKey } from "../../services/core/api-key.ts";
 import { KeyRing } from "../../services/core/key-ring.ts";
 import { start } from "../../services/dns-api/main.ts";
-import { loadConfig } from "../../services/platform/config.ts";
-import { makeLogger } from "../../services/platform/logger.ts";
-import type { Observation } from "../../services/platform/observation.ts";
+import { loadConfig } from "../../services/platform/config/config.ts";
+import { makeLogger } from "../../services/platform/observability/logger.ts";
+import type { Observation } from "../../services/platform/observability/observation.ts";
 import { addReseller } from "../../services/store/dns/resellers.ts";
 import { createTestDatabase, type TestDatabase } from "./database.ts";
 

@@ -2,10 +2,10 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { TestProject } from "vitest/node";
-import { openDb } from "../../services/platform/db.ts";
-import { openEmbeddedPostgres } from "../../services/platform/embedded-postgres.ts";
-import { makeLogger } from "../../services/platform/logger.ts";
-import { migrate } from "../../services/platform/migrations.ts";
+import { makeLogger } from "../../services/platform/observability/logger.ts";
+import { openDb } from "../../services/platform/postgres/db.ts";
+import { openEmbeddedPostgres } from "../../services/platform/postgres/embedded-postgres.ts";
+import { migrate } from "../../services/platform/postgres/migrations.ts";
 import { withDatabase } from "./database.ts";
 
 declare module "vitest" {

@@ -1,10 +1,10 @@
 import { KeyRing } from "../../services/core/key-ring.ts";
 import { makeMailApp } from "../../services/mail-api/app.ts";
-import { loadConfig } from "../../services/platform/config.ts";
-import type { Db } from "../../services/platform/db.ts";
+import { loadConfig } from "../../services/platform/config/config.ts";
 import { listenHttp } from "../../services/platform/http/listen.ts";
-import type { Lookup, Resolver } from "../../services/platform/resolver.ts";
-import { addInstance, findInstanceByName, type Instance } from "../../services/store/mail/instances.ts";
+import type { Lookup, Resolver } from "../../services/platform/lookups/resolver.ts";
+import type { Db } from "../../services/platform/postgres/db.ts";
+import { addInstance, findInstanceByName, type Instance } from "../../services/store/mail/instances/instances.ts";
 import { type ApiAnswer, callApi } from "./api-client.ts";
 import { createTestDatabase } from "./database.ts";
 

@@ -2,7 +2,7 @@ import { execFileSync, spawn } from "node:child_process";
 import { chmodSync, existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { openDb } from "../../services/platform/db.ts";
+import { openDb } from "../../services/platform/postgres/db.ts";
 import { atExit } from "./at-exit.ts";
 import { freePort } from "./peers-processes.ts";
 import { ended, eventually } from "./stack.ts";

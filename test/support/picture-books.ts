@@ -11,8 +11,8 @@ import {
   TOMBSTONE,
   ZONE,
   ZONE_SHARD_BITS,
-} from "../../services/dns-server/picture/layout.ts";
-import type { PictureWriter } from "../../services/dns-server/picture/writer.ts";
+} from "../../services/dns-server/zone-database/layout.ts";
+import type { PictureWriter } from "../../services/dns-server/zone-database/writer.ts";
 
 const INDEX_BLOCK_OCTETS = (INDEX.ENTRIES + INDEX.ENTRY_WORDS) * 4;
 

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import pg from "pg";
-import { locatePostgresBinaries } from "../../services/platform/embedded-postgres-binaries.ts";
+import { locatePostgresBinaries } from "../../services/platform/postgres/embedded-postgres-binaries.ts";
 import { atExit } from "./at-exit.ts";
 import type { Machine, Network } from "./network.ts";
 import { ended } from "./stack.ts";

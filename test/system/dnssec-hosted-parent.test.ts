@@ -6,7 +6,7 @@ import { RCODE, TYPE } from "../../services/core/dns/rr-types.ts";
 import { start } from "../../services/dns-server/main.ts";
 import { enableSigning } from "../../services/operations/dns/zone-signing-switch.ts";
 import { maintainZone } from "../../services/operations/dns/zone-signing-upkeep.ts";
-import { makeDsLookup, type ParentDs } from "../../services/platform/ds-lookup.ts";
+import { makeDsLookup, type ParentDs } from "../../services/platform/lookups/ds-lookup.ts";
 import type { RunningService, ServiceContext } from "../../services/platform/service.ts";
 import { readSigning, type StoredKey } from "../../services/store/dns/dnssec-keys.ts";
 import { notifyZones } from "../../services/store/dns/zone-notices.ts";

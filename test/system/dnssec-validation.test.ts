@@ -3,7 +3,7 @@ import { dnskeyOf } from "../../services/core/dns/dnssec/apex-records.ts";
 import { dsRdata } from "../../services/core/dns/dnssec/dnskey.ts";
 import { formatRdata } from "../../services/core/dns/rdata/rdata.ts";
 import { RCODE, TYPE } from "../../services/core/dns/rr-types.ts";
-import { formatZoneFile } from "../../services/core/dns/zone-file.ts";
+import { formatZoneFile } from "../../services/core/dns/zone-file/zone-file.ts";
 import { start } from "../../services/dns-server/main.ts";
 import { confirmDsSeen } from "../../services/operations/dns/dnssec-parent.ts";
 import { enableSigning, startRollover } from "../../services/operations/dns/zone-signing-switch.ts";

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { SECONDARIES, type Secondary } from "../../services/core/dns/acl-stanzas.ts";
 import { start } from "../../services/dns-server/main.ts";
-import type { Observation } from "../../services/platform/observation.ts";
+import type { Observation } from "../../services/platform/observability/observation.ts";
 import type { RunningService, ServiceContext } from "../../services/platform/service.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { addZoneOwner, dnsServerContext, eventually, putZone, SCOPE } from "../support/dns-server.ts";

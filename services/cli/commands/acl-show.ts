@@ -12,8 +12,8 @@ import {
 } from "../../core/dns/acl-stanzas.ts";
 import { parseDomainName } from "../../core/dns/name.ts";
 import { findFeed } from "../../operations/dns/rpz-feeds.ts";
-import type { Config } from "../../platform/config.ts";
-import { type HostPort, hostPort } from "../../platform/config-values.ts";
+import type { Config } from "../../platform/config/config.ts";
+import { type HostPort, hostPort } from "../../platform/config/config-values.ts";
 import { findAcl } from "../../store/dns/acls.ts";
 import { listAclZones } from "../../store/dns/transfer-zones.ts";
 import { zoneName } from "../../store/dns/zones.ts";

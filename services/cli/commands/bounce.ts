@@ -3,7 +3,7 @@ import { mkdir, readdir, readFile, stat, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import type { Command } from "commander";
 import { interpret } from "../../bounce/interpret.ts";
-import { listUnexplained } from "../../store/mail/inbound-retention.ts";
+import { listUnexplained } from "../../store/mail/inbound/inbound-retention.ts";
 import { cannotRead } from "../input.ts";
 import type { CommandRuntime } from "../runtime.ts";
 

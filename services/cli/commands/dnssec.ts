@@ -24,7 +24,7 @@ import {
   type SigningWish,
 } from "../../operations/dns/zone-signing-switch.ts";
 import { systemClock } from "../../platform/clock.ts";
-import { makeDsLookup } from "../../platform/ds-lookup.ts";
+import { makeDsLookup } from "../../platform/lookups/ds-lookup.ts";
 import { notifyZones } from "../../store/dns/zone-notices.ts";
 import { zoneName } from "../../store/dns/zones.ts";
 import type { CommandDatabase } from "../database.ts";

@@ -21,7 +21,7 @@ import {
   listInstanceDomains,
   listInstances,
   setInstanceSettings,
-} from "../../store/mail/instances.ts";
+} from "../../store/mail/instances/instances.ts";
 import type { CommandDatabase } from "../database.ts";
 import { orRefuse, readGrace } from "../input.ts";
 import { publishDkim } from "../publish-dkim.ts";

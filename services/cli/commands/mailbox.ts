@@ -6,7 +6,7 @@ import {
   type MailboxSecurity,
   removeMailbox,
   saveMailbox,
-} from "../../store/mail/mailboxes.ts";
+} from "../../store/mail/inbound/mailboxes.ts";
 import type { CommandRuntime } from "../runtime.ts";
 
 const PORTS: Readonly<Record<MailboxSecurity, number>> = { tls: 993, starttls: 143, none: 143 };

@@ -1,9 +1,9 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Command } from "commander";
-import { type Db, openDb } from "../../platform/db.ts";
-import { migrate } from "../../platform/migrations.ts";
-import { findKeys } from "../../platform/secret.ts";
+import { findKeys } from "../../platform/config/secret.ts";
+import { type Db, openDb } from "../../platform/postgres/db.ts";
+import { migrate } from "../../platform/postgres/migrations.ts";
 import { applyRoles, roleOf, rolePolicy } from "../../store/database-roles.ts";
 import { completeKeyRing } from "../../store/deployment-keys.ts";
 import type { CommandRuntime } from "../runtime.ts";

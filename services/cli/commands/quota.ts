@@ -1,6 +1,6 @@
 import type { Command } from "commander";
 import { type QuotaName, readQuotaSetting } from "../../core/dns/quotas.ts";
-import { quotaNamesOf } from "../../platform/quotas.ts";
+import { quotaNamesOf } from "../../platform/config/quotas.ts";
 import { findQuotaOwner, type QuotaState, readQuotas, setLimits } from "../../store/dns/quota-settings.ts";
 import type { CommandRuntime } from "../runtime.ts";
 

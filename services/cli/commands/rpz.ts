@@ -1,14 +1,14 @@
 import { readFileSync } from "node:fs";
 import { type Command, Option } from "commander";
 import { type DomainName, parseDomainName } from "../../core/dns/name.ts";
+import { type RpzImportFormat, readRpzRules } from "../../core/dns/rpz/import.ts";
 import {
   formatRpzAction,
   formatRpzTrigger,
   parseRpzAction,
   parseRpzTrigger,
   type RpzTrigger,
-} from "../../core/dns/rpz.ts";
-import { type RpzImportFormat, readRpzRules } from "../../core/dns/rpz-import.ts";
+} from "../../core/dns/rpz/rules.ts";
 import { addFeed, listFeeds, removeFeed, setFeedActive } from "../../operations/dns/rpz-feeds.ts";
 import { type ImportReport, importRules } from "../../operations/dns/rpz-import.ts";
 import { addRule, removeRule } from "../../operations/dns/rpz-rules.ts";

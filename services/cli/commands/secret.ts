@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { Argument, type Command } from "commander";
 import { formatKeyFile } from "../../core/key-file.ts";
 import type { KeyRing } from "../../core/key-ring.ts";
-import { findKeys } from "../../platform/secret.ts";
+import { findKeys } from "../../platform/config/secret.ts";
 import { SERVICE_NAMES } from "../../platform/service.ts";
 import { resealAll } from "../../store/sealed-values.ts";
 import type { CommandRuntime } from "../runtime.ts";

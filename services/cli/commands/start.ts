@@ -1,7 +1,7 @@
 import { Argument, type Command } from "commander";
-import { secretFiles } from "../../platform/config.ts";
-import { makeLogger } from "../../platform/logger.ts";
-import { listExposedFiles } from "../../platform/secret.ts";
+import { secretFiles } from "../../platform/config/config.ts";
+import { listExposedFiles } from "../../platform/config/secret.ts";
+import { makeLogger } from "../../platform/observability/logger.ts";
 import { SERVICE_NAMES, type ServiceName } from "../../platform/service.ts";
 import type { CommandRuntime } from "../runtime.ts";
 import { checkSurroundings, Stack } from "../stack.ts";

@@ -1,6 +1,6 @@
 import type { Command } from "commander";
 import { parseHttpUrl } from "../../core/url.ts";
-import { findInstanceByName, type Instance } from "../../store/mail/instances.ts";
+import { findInstanceByName, type Instance } from "../../store/mail/instances/instances.ts";
 import {
   findWebhook,
   listWebhookBatches,
@@ -8,7 +8,7 @@ import {
   replayWebhookBatch,
   setWebhook,
   type WebhookBatch,
-} from "../../store/mail/webhooks.ts";
+} from "../../store/mail/tracking/webhooks.ts";
 import type { CommandDatabase } from "../database.ts";
 import type { CommandRuntime } from "../runtime.ts";
 

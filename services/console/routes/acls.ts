@@ -10,7 +10,7 @@ import {
 import { invalidField, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { findFeed } from "../../operations/dns/rpz-feeds.ts";
-import { hostPort } from "../../platform/config-values.ts";
+import { hostPort } from "../../platform/config/config-values.ts";
 import { RawReply } from "../../platform/http/endpoint.ts";
 import { runInTurns } from "../../platform/turns.ts";
 import { addAcl, findAcl, listAcls, removeAcl } from "../../store/dns/acls.ts";

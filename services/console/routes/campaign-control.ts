@@ -3,7 +3,7 @@ import { z } from "zod";
 import { missingField, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { readBatchProgress } from "../../operations/mail/batches.ts";
-import type { Db } from "../../platform/db.ts";
+import type { Db } from "../../platform/postgres/db.ts";
 import {
   completeCancellation,
   findCampaignSend,
@@ -11,8 +11,8 @@ import {
   requestCancellation,
   resumeCampaign,
   scheduleCampaign,
-} from "../../store/mail/campaign-sends.ts";
-import { awaitQuiet } from "../../store/mail/queue-stops.ts";
+} from "../../store/mail/campaigns/campaign-sends.ts";
+import { awaitQuiet } from "../../store/mail/queue/queue-stops.ts";
 import { type AdminCaller, areaOf } from "../caller.ts";
 import { type ConsoleEndpoint, consoleEndpoint, type MakeConsoleEndpoints } from "../endpoint.ts";
 import { problem } from "../problems.ts";

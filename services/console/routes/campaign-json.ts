@@ -1,10 +1,10 @@
 import { z } from "zod";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import type { Db } from "../../platform/db.ts";
-import { type CampaignSend, findCampaignSend } from "../../store/mail/campaign-sends.ts";
-import { type Campaign, findCampaign } from "../../store/mail/campaigns.ts";
-import type { Instance } from "../../store/mail/instances.ts";
+import type { Db } from "../../platform/postgres/db.ts";
+import { type CampaignSend, findCampaignSend } from "../../store/mail/campaigns/campaign-sends.ts";
+import { type Campaign, findCampaign } from "../../store/mail/campaigns/campaigns.ts";
+import type { Instance } from "../../store/mail/instances/instances.ts";
 import { type AdminCaller, visibleInstance } from "../caller.ts";
 import { problem } from "../problems.ts";
 

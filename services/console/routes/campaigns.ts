@@ -9,21 +9,21 @@ import { ok, type Result, refuse } from "../../core/result.ts";
 import { makePersonalise } from "../../operations/mail/audience.ts";
 import { acceptSend } from "../../operations/mail/batches.ts";
 import { judgeSender } from "../../operations/mail/senders.ts";
-import { readCampaignText } from "../../platform/campaign-text.ts";
-import { isHttpUrl } from "../../platform/fetch-html.ts";
-import { makeResolver } from "../../platform/resolver.ts";
+import { readCampaignText } from "../../platform/lookups/campaign-text.ts";
+import { isHttpUrl } from "../../platform/lookups/fetch-html.ts";
+import { makeResolver } from "../../platform/lookups/resolver.ts";
 import {
   type CampaignMessage,
   campaignTemplate,
   listCampaignSends,
   saveCampaignMessage,
-} from "../../store/mail/campaign-sends.ts";
-import { pageCampaigns } from "../../store/mail/campaigns.ts";
-import { findFilter } from "../../store/mail/filters.ts";
-import { findMissingGroup } from "../../store/mail/groups.ts";
-import type { StoredTemplate } from "../../store/mail/messages.ts";
-import { announceMail } from "../../store/mail/queue.ts";
-import { findContacts } from "../../store/mail/recipients.ts";
+} from "../../store/mail/campaigns/campaign-sends.ts";
+import { pageCampaigns } from "../../store/mail/campaigns/campaigns.ts";
+import { findFilter } from "../../store/mail/contacts/filters.ts";
+import { findMissingGroup } from "../../store/mail/contacts/groups.ts";
+import { findContacts } from "../../store/mail/contacts/recipients.ts";
+import { announceMail } from "../../store/mail/queue/queue.ts";
+import type { StoredTemplate } from "../../store/mail/sends/messages.ts";
 import { areaOf, visibleInstance } from "../caller.ts";
 import type { ConsoleContext } from "../context.ts";
 import { consoleEndpoint, type MakeConsoleEndpoints } from "../endpoint.ts";

@@ -9,12 +9,12 @@ import { eraseAddress, isNothing } from "../../operations/mail/contact-erasure.t
 import { exportContacts } from "../../operations/mail/contact-export.ts";
 import { type ImportReport, importContacts } from "../../operations/mail/contact-import.ts";
 import { RawReply } from "../../platform/http/endpoint.ts";
-import { findContact } from "../../store/mail/contact-profiles.ts";
-import { type ContactSearch, searchContacts } from "../../store/mail/contact-search.ts";
-import { listContactEvents } from "../../store/mail/event-pages.ts";
-import { findFilter } from "../../store/mail/filters.ts";
-import type { Instance } from "../../store/mail/instances.ts";
-import { isWhitelisted } from "../../store/mail/whitelist.ts";
+import { findContact } from "../../store/mail/contacts/contact-profiles.ts";
+import { type ContactSearch, searchContacts } from "../../store/mail/contacts/contact-search.ts";
+import { findFilter } from "../../store/mail/contacts/filters.ts";
+import { isWhitelisted } from "../../store/mail/contacts/whitelist.ts";
+import { listContactEvents } from "../../store/mail/events/event-pages.ts";
+import type { Instance } from "../../store/mail/instances/instances.ts";
 import { type AdminCaller, areaOf } from "../caller.ts";
 import type { ConsoleContext } from "../context.ts";
 import { type ConsoleEndpoint, consoleEndpoint, type MakeConsoleEndpoints } from "../endpoint.ts";

@@ -12,8 +12,8 @@ import {
   findFilter,
   listFilters,
   removeFilter,
-} from "../../store/mail/filters.ts";
-import type { Instance } from "../../store/mail/instances.ts";
+} from "../../store/mail/contacts/filters.ts";
+import type { Instance } from "../../store/mail/instances/instances.ts";
 import { areaOf } from "../caller.ts";
 import type { ConsoleContext } from "../context.ts";
 import { type ConsoleEndpoint, consoleEndpoint, type MakeConsoleEndpoints } from "../endpoint.ts";

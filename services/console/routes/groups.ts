@@ -3,8 +3,8 @@ import { validateAddress } from "../../core/mail/address.ts";
 import { groupName } from "../../core/mail/contact-input.ts";
 
 import { ok, refuse } from "../../core/result.ts";
-import { findContactId } from "../../store/mail/contact-profiles.ts";
-import { addGroups, leaveGroup, listGroups, removeGroup } from "../../store/mail/groups.ts";
+import { findContactId } from "../../store/mail/contacts/contact-profiles.ts";
+import { addGroups, leaveGroup, listGroups, removeGroup } from "../../store/mail/contacts/groups.ts";
 import { areaOf } from "../caller.ts";
 import { consoleEndpoint, type MakeConsoleEndpoints } from "../endpoint.ts";
 import { problem } from "../problems.ts";

@@ -19,7 +19,7 @@ import {
   LEAST_MESSAGE_DAYS,
   listInstances,
   setInstanceSettings,
-} from "../../store/mail/instances.ts";
+} from "../../store/mail/instances/instances.ts";
 import { areaOf } from "../caller.ts";
 import { consoleEndpoint, type MakeConsoleEndpoints } from "../endpoint.ts";
 import { problem } from "../problems.ts";

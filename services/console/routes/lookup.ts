@@ -6,7 +6,7 @@ import { isMetaType, OPCODE, RCODE, TYPE, typeCode, typeMnemonic } from "../../c
 import { invalidField, unacceptable } from "../../core/refusal.ts";
 import { ok, refuse } from "../../core/result.ts";
 import { soaRecord } from "../../operations/dns/zone-changes.ts";
-import { hostPort } from "../../platform/config-values.ts";
+import { hostPort } from "../../platform/config/config-values.ts";
 import { findZoneOf } from "../../store/dns/console-zones.ts";
 import { readRecordsAt } from "../../store/dns/records.ts";
 import { isInForbiddenZone } from "../../store/dns/transfer-access.ts";

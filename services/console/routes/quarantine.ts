@@ -2,7 +2,12 @@ import { z } from "zod";
 
 import { ok, refuse } from "../../core/result.ts";
 import { RawReply } from "../../platform/http/endpoint.ts";
-import { dropQuarantined, listQuarantine, readQuarantined, retryQuarantined } from "../../store/mail/quarantine.ts";
+import {
+  dropQuarantined,
+  listQuarantine,
+  readQuarantined,
+  retryQuarantined,
+} from "../../store/mail/inbound/quarantine.ts";
 import { areaOf } from "../caller.ts";
 import { consoleEndpoint, type MakeConsoleEndpoints } from "../endpoint.ts";
 import { problem } from "../problems.ts";

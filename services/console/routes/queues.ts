@@ -6,7 +6,7 @@ import {
   listDestinationQueues,
   releaseDestination,
   retryDestination,
-} from "../../store/mail/queue-destinations.ts";
+} from "../../store/mail/queue/queue-destinations.ts";
 import { areaOf } from "../caller.ts";
 import { type ConsoleEndpoint, consoleEndpoint, type MakeConsoleEndpoints } from "../endpoint.ts";
 import { pageLimit } from "../schemas.ts";

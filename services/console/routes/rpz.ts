@@ -1,12 +1,12 @@
 import { z } from "zod";
+import { readRpzRules } from "../../core/dns/rpz/import.ts";
 import {
   formatRpzAction,
   formatRpzTrigger,
   parseRpzAction,
   parseRpzTrigger,
   type RpzTrigger,
-} from "../../core/dns/rpz.ts";
-import { readRpzRules } from "../../core/dns/rpz-import.ts";
+} from "../../core/dns/rpz/rules.ts";
 import { invalidField, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { addFeed, findFeed, listFeeds, removeFeed, setFeedActive } from "../../operations/dns/rpz-feeds.ts";

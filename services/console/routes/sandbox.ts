@@ -2,7 +2,7 @@ import { z } from "zod";
 
 import { ok, refuse } from "../../core/result.ts";
 import { RawReply } from "../../platform/http/endpoint.ts";
-import { listSandboxMessages, readSandboxMessage } from "../../store/mail/sandbox-messages.ts";
+import { listSandboxMessages, readSandboxMessage } from "../../store/mail/inbound/sandbox-messages.ts";
 import { areaOf } from "../caller.ts";
 import { consoleEndpoint, type MakeConsoleEndpoints } from "../endpoint.ts";
 import { problem } from "../problems.ts";

@@ -2,15 +2,15 @@ import { z } from "zod";
 import { readSenderDomain } from "../../core/customer-input.ts";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import { makeResolver } from "../../platform/resolver.ts";
-import { makeTxtLookup } from "../../platform/txt-lookup.ts";
+import { makeResolver } from "../../platform/lookups/resolver.ts";
+import { makeTxtLookup } from "../../platform/lookups/txt-lookup.ts";
 import {
   addInstanceDomain,
   type Instance,
   type InstanceDomain,
   listInstanceDomains,
   removeInstanceDomain,
-} from "../../store/mail/instances.ts";
+} from "../../store/mail/instances/instances.ts";
 import { makeAddRecord } from "../add-record.ts";
 import { type AdminCaller, areaOf } from "../caller.ts";
 import type { ConsoleContext } from "../context.ts";

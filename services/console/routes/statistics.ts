@@ -2,8 +2,8 @@ import { z } from "zod";
 import { invalidField, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { Clock } from "../../platform/clock.ts";
-import type { Period } from "../../store/mail/event-counts.ts";
-import { groupBounces, readSeries, type Step } from "../../store/mail/statistics.ts";
+import type { Period } from "../../store/mail/events/event-counts.ts";
+import { groupBounces, readSeries, type Step } from "../../store/mail/events/statistics.ts";
 import { areaOf, visibleInstance } from "../caller.ts";
 import { consoleEndpoint, type MakeConsoleEndpoints } from "../endpoint.ts";
 

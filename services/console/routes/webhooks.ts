@@ -9,7 +9,7 @@ import {
   setWebhook,
   type Webhook,
   type WebhookBatch,
-} from "../../store/mail/webhooks.ts";
+} from "../../store/mail/tracking/webhooks.ts";
 import { areaOf } from "../caller.ts";
 import type { ConsoleContext } from "../context.ts";
 import { type ConsoleEndpoint, consoleEndpoint, type MakeConsoleEndpoints } from "../endpoint.ts";

@@ -3,7 +3,7 @@ import type { SoaRdata } from "./soa.ts";
 
 /**
  * What zones take of the name servers' memory, estimated record by record, so that a change is judged by what it adds and
- * removes alone. Never less than the zone database really takes (services/dns-server/picture/layout.ts), for an ordinary
+ * removes alone. Never less than the zone database really takes (services/dns-server/zone-database/layout.ts), for an ordinary
  * zone up to twice as much: each record is counted as if it stood alone at its name.
  */
 

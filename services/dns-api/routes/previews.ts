@@ -8,9 +8,9 @@ import { replaceZone, type ZoneFileApplied } from "../../operations/dns/zone-fil
 import { previewOf } from "../../operations/dns/zone-preview.ts";
 import { changeRecords } from "../../operations/dns/zone-records.ts";
 import { readHistoryOctets, rollBackZone } from "../../operations/dns/zone-rollback.ts";
-import type { Db } from "../../platform/db.ts";
 import { endpoint } from "../../platform/http/endpoint.ts";
 import { cleanFields, validateFields } from "../../platform/http/fields.ts";
+import type { Db } from "../../platform/postgres/db.ts";
 import type { DnsCaller } from "../../store/dns/dns-callers.ts";
 import { findZone, zoneDoesNotExist } from "../../store/dns/zones.ts";
 import type { DnsApiContext, MakeEndpoints } from "../context.ts";

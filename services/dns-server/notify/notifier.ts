@@ -4,10 +4,10 @@ import { formatIpv4, formatIpv6, parseIpv6 } from "../../core/dns/ip-address.ts"
 import { type DomainName, formatDomainName, isSubdomain, nameFromStoredWire } from "../../core/dns/name.ts";
 import { TYPE } from "../../core/dns/rr-types.ts";
 import { decodeSoaRdata } from "../../core/dns/soa.ts";
-import type { HostPort } from "../../platform/config-values.ts";
-import type { Db } from "../../platform/db.ts";
-import type { Observe } from "../../platform/observation.ts";
-import type { Resolver } from "../../platform/resolver.ts";
+import type { HostPort } from "../../platform/config/config-values.ts";
+import type { Resolver } from "../../platform/lookups/resolver.ts";
+import type { Observe } from "../../platform/observability/observation.ts";
+import type { Db } from "../../platform/postgres/db.ts";
 import type { ZoneState } from "../../store/dns/published-zones.ts";
 import { readRecordsAt } from "../../store/dns/records.ts";
 import type { AccessTable, NotifyTarget } from "../transfer/access-table.ts";

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { KeyRing } from "../../core/key-ring.ts";
-import type { Db } from "../../platform/db.ts";
-import type { Observe } from "../../platform/observation.ts";
+import type { Observe } from "../../platform/observability/observation.ts";
+import type { Db } from "../../platform/postgres/db.ts";
 import { readTransferAccess, readTransferAccessVersion, type TransferAccess } from "../../store/dns/transfer-access.ts";
 import { AccessTable } from "./access-table.ts";
 import { openAccess, sealAccess } from "./sealed-access.ts";

@@ -1,8 +1,8 @@
 import { type DomainName, nameFromStoredWire, parseDomainName } from "../../core/dns/name.ts";
 import type { TsigKey } from "../../core/dns/tsig.ts";
 import type { TransferAccess, TransferGrant } from "../../store/dns/transfer-access.ts";
-import { type AddressBlock, parseAddressBlock } from "../address-block.ts";
-import type { Client } from "../client.ts";
+import { type AddressBlock, parseAddressBlock } from "../message/address-block.ts";
+import type { Client } from "../message/client.ts";
 
 /** A zone whose transfer somebody asks for, and whose ACLs are for it. */
 export interface GuardedZone {

@@ -1,7 +1,7 @@
 import { nameFromStoredWire } from "../../core/dns/name.ts";
 import { type TsigKey, TsigSigner, type TsigVerdict, tsigRecordLength } from "../../core/dns/tsig.ts";
-import type { Authority } from "../authority.ts";
-import type { Client } from "../client.ts";
+import type { Authority } from "../answer/authority.ts";
+import type { Client } from "../message/client.ts";
 import type { AccessTable, GuardedZone } from "./access-table.ts";
 
 /** Who asks: an address, and perhaps the holder of a key. Signs the messages of the one answer to it. */

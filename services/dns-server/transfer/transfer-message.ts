@@ -1,10 +1,10 @@
 import { isSubdomain } from "../../core/dns/name.ts";
 import type { ResourceRecord } from "../../core/dns/record.ts";
 import { CLASS, TYPE } from "../../core/dns/rr-types.ts";
-import { UDP_PAYLOAD_OCTETS } from "../edns.ts";
-import { EMBEDDED_NAMES, NODE, RECORD_FIXED_OCTETS, ZONE } from "../picture/layout.ts";
-import type { PictureMemory } from "../picture/memory.ts";
-import { HEADER_OCTETS } from "../query.ts";
+import { UDP_PAYLOAD_OCTETS } from "../message/edns.ts";
+import { HEADER_OCTETS } from "../message/query.ts";
+import { EMBEDDED_NAMES, NODE, RECORD_FIXED_OCTETS, ZONE } from "../zone-database/layout.ts";
+import type { PictureMemory } from "../zone-database/memory.ts";
 import type { TransferRequest } from "./transfer-request.ts";
 
 const MAX_MESSAGE_OCTETS = 65_535;

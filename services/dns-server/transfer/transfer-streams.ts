@@ -1,8 +1,8 @@
 import type { ResourceRecord } from "../../core/dns/record.ts";
 import type { ZoneDifference } from "../../store/dns/transfer-differences.ts";
-import { RECORD_FIXED_OCTETS, RRSET } from "../picture/layout.ts";
-import { PictureReader } from "../picture/reader.ts";
-import type { PictureWriter } from "../picture/writer.ts";
+import { RECORD_FIXED_OCTETS, RRSET } from "../zone-database/layout.ts";
+import { PictureReader } from "../zone-database/reader.ts";
+import type { PictureWriter } from "../zone-database/writer.ts";
 import type { TransferMessage } from "./transfer-message.ts";
 
 /**

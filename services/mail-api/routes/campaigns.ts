@@ -14,9 +14,9 @@ import {
   type NewCampaign,
   readCampaignApikey,
   setCampaignApikey,
-} from "../../store/mail/campaigns.ts";
-import type { Instance } from "../../store/mail/instances.ts";
-import { setSubmissionSettings } from "../../store/mail/submission-settings.ts";
+} from "../../store/mail/campaigns/campaigns.ts";
+import type { Instance } from "../../store/mail/instances/instances.ts";
+import { setSubmissionSettings } from "../../store/mail/instances/submission-settings.ts";
 import type { MailCaller } from "../dialect.ts";
 import type { MailServices } from "../services.ts";
 

@@ -6,11 +6,11 @@ import { contactJson, contactSummaryJson, toContactJson, toContactSummaryJson } 
 import { notFound, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { judgeSender } from "../../operations/mail/senders.ts";
-import type { Db } from "../../platform/db.ts";
 import { type AnyEndpoint, endpoint, RawReply } from "../../platform/http/endpoint.ts";
-import { findContact, saveContacts, streamContacts } from "../../store/mail/contact-profiles.ts";
-import { listContactEvents } from "../../store/mail/event-pages.ts";
-import type { Instance } from "../../store/mail/instances.ts";
+import type { Db } from "../../platform/postgres/db.ts";
+import { findContact, saveContacts, streamContacts } from "../../store/mail/contacts/contact-profiles.ts";
+import { listContactEvents } from "../../store/mail/events/event-pages.ts";
+import type { Instance } from "../../store/mail/instances/instances.ts";
 import { readKnownEmail } from "../addresses.ts";
 import type { MailCaller } from "../dialect.ts";
 import type { MailServices } from "../services.ts";

@@ -4,8 +4,8 @@ import { formatTimestamp, parseTimestamp } from "../../core/mail/timestamps.ts";
 import { invalidField, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { type AnyEndpoint, endpoint } from "../../platform/http/endpoint.ts";
-import { countEvents, type Period } from "../../store/mail/event-counts.ts";
-import { type ListedEvent, readEventPage } from "../../store/mail/event-pages.ts";
+import { countEvents, type Period } from "../../store/mail/events/event-counts.ts";
+import { type ListedEvent, readEventPage } from "../../store/mail/events/event-pages.ts";
 import type { MailCaller } from "../dialect.ts";
 import type { MailServices } from "../services.ts";
 

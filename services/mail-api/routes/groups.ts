@@ -3,9 +3,9 @@ import { groupName, tagName, tagValueText } from "../../core/mail/contact-input.
 import { toConditionJson } from "../../core/mail/filter-json.ts";
 import { ok } from "../../core/result.ts";
 import { type AnyEndpoint, endpoint } from "../../platform/http/endpoint.ts";
-import { countMatches, listFilters } from "../../store/mail/filters.ts";
-import { listGlobals, removeGlobal, setGlobal } from "../../store/mail/globals.ts";
-import { addGroups } from "../../store/mail/groups.ts";
+import { countMatches, listFilters } from "../../store/mail/contacts/filters.ts";
+import { addGroups } from "../../store/mail/contacts/groups.ts";
+import { listGlobals, removeGlobal, setGlobal } from "../../store/mail/instances/globals.ts";
 import type { MailCaller } from "../dialect.ts";
 import type { MailServices } from "../services.ts";
 

@@ -6,8 +6,8 @@ import { notFound, type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { type Batch, type BatchContact, findBatch, listBatchContacts } from "../../operations/mail/batches.ts";
 import { type AnyEndpoint, endpoint } from "../../platform/http/endpoint.ts";
-import { isArchivedFor, readArchivedMessage } from "../../store/mail/archive.ts";
-import type { Instance } from "../../store/mail/instances.ts";
+import type { Instance } from "../../store/mail/instances/instances.ts";
+import { isArchivedFor, readArchivedMessage } from "../../store/mail/sends/archive.ts";
 import type { MailCaller } from "../dialect.ts";
 import type { MailServices } from "../services.ts";
 

@@ -8,8 +8,14 @@ import { acceptSend, UnknownBatch } from "../../operations/mail/batches.ts";
 import { SendQueue } from "../../operations/mail/send-queue.ts";
 import { type AnyEndpoint, endpoint } from "../../platform/http/endpoint.ts";
 import { cleanFields, validateFields } from "../../platform/http/fields.ts";
-import { answerCall, type Claim, claimCall, findCall, type IdempotentCall } from "../../store/mail/idempotency.ts";
-import { announceMail } from "../../store/mail/queue.ts";
+import { announceMail } from "../../store/mail/queue/queue.ts";
+import {
+  answerCall,
+  type Claim,
+  claimCall,
+  findCall,
+  type IdempotentCall,
+} from "../../store/mail/sends/idempotency.ts";
 import { inTransaction } from "../../store/transactions.ts";
 import type { MailCaller } from "../dialect.ts";
 import type { MailServices } from "../services.ts";

@@ -5,7 +5,7 @@ import { addSerial } from "../../core/dns/serial.ts";
 import type { ZoneMaker } from "../../core/dns/zone-tenancy.ts";
 import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import { type Db, queryRows, type Transaction } from "../../platform/db.ts";
+import { type Db, queryRows, type Transaction } from "../../platform/postgres/db.ts";
 import { type RecordRow, recordOf } from "../../store/dns/records.ts";
 import type { StoredRecord } from "../../store/dns/zone-edit.ts";
 import { deleteZonesWhere, findAnyZone, type Zone, zoneName } from "../../store/dns/zones.ts";

@@ -4,7 +4,7 @@ import type { KeyRing } from "../../core/key-ring.ts";
 import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { open, seal } from "../../core/secret-box.ts";
-import { type Db, isUniqueViolation, type Transaction } from "../../platform/db.ts";
+import { type Db, isUniqueViolation, type Transaction } from "../../platform/postgres/db.ts";
 import { lockZones } from "../../store/dns/zones.ts";
 import { inTransaction } from "../../store/transactions.ts";
 import { deleteCompanyZones, type ZonesDeleted } from "./zone-deletion.ts";

@@ -4,9 +4,9 @@ import { advanceKeys, noteDsSeen, noteParentKeys } from "../../core/dns/dnssec/r
 import type { DomainName } from "../../core/dns/name.ts";
 import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import type { Db } from "../../platform/db.ts";
-import { signingPolicy } from "../../platform/dnssec-policy.ts";
-import type { LookUpDs, ParentDs } from "../../platform/ds-lookup.ts";
+import { signingPolicy } from "../../platform/config/dnssec-policy.ts";
+import type { LookUpDs, ParentDs } from "../../platform/lookups/ds-lookup.ts";
+import type { Db } from "../../platform/postgres/db.ts";
 import type { SigningState, StoredKey } from "../../store/dns/dnssec-keys.ts";
 import type { Zone } from "../../store/dns/zones.ts";
 import { publishDs, readHostedDs } from "./dnssec-hosted-parent.ts";

@@ -5,7 +5,7 @@ import { checkZoneName } from "../../core/dns/zone-checks.ts";
 import { duplicatedZone, type ZoneMaker } from "../../core/dns/zone-tenancy.ts";
 import { invalidField, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import type { Transaction } from "../../platform/db.ts";
+import type { Transaction } from "../../platform/postgres/db.ts";
 import { zoneName } from "../../store/dns/zones.ts";
 import { insertRecords, journalColumns, soaRecord } from "./zone-changes.ts";
 import { claimName, notePredecessors } from "./zone-tenancy.ts";

@@ -1,6 +1,6 @@
 import { nameFromStoredWire } from "../../core/dns/name.ts";
 import { ok } from "../../core/result.ts";
-import { type Db, queryRows } from "../../platform/db.ts";
+import { type Db, queryRows } from "../../platform/postgres/db.ts";
 import { type RecordRow, recordOf } from "../../store/dns/records.ts";
 import { removeFeedRecords, withLockedFeed } from "./rpz-feeds.ts";
 

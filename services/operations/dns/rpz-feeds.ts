@@ -1,10 +1,10 @@
 import { type DomainName, nameSortKey } from "../../core/dns/name.ts";
-import { RPZ_TTL_SECONDS } from "../../core/dns/rpz.ts";
+import { RPZ_TTL_SECONDS } from "../../core/dns/rpz/rules.ts";
 import { TYPE } from "../../core/dns/rr-types.ts";
 import { nextSerial } from "../../core/dns/serial.ts";
 import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import { type Db, queryRows, type Transaction } from "../../platform/db.ts";
+import { type Db, queryRows, type Transaction } from "../../platform/postgres/db.ts";
 import type { RecordRows, StoredRecord } from "../../store/dns/zone-edit.ts";
 import { deleteZonesWhere, findAnyZone, type Zone, zoneName } from "../../store/dns/zones.ts";
 import { inTransaction } from "../../store/transactions.ts";

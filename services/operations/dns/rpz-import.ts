@@ -1,13 +1,13 @@
 import { type DomainName, nameSortKey } from "../../core/dns/name.ts";
 import type { ResourceRecord } from "../../core/dns/record.ts";
-import { formatRpzAction, formatRpzTrigger, type RpzTrigger } from "../../core/dns/rpz.ts";
-import type { ImportedLine, ImportedRule } from "../../core/dns/rpz-import.ts";
-import { compareRule } from "../../core/dns/rpz-rule-conflict.ts";
-import type { SafeNames } from "../../core/dns/rpz-safe-names.ts";
+import type { ImportedLine, ImportedRule } from "../../core/dns/rpz/import.ts";
+import { compareRule } from "../../core/dns/rpz/rule-conflict.ts";
+import { formatRpzAction, formatRpzTrigger, type RpzTrigger } from "../../core/dns/rpz/rules.ts";
+import type { SafeNames } from "../../core/dns/rpz/safe-names.ts";
 import { addSerial } from "../../core/dns/serial.ts";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result } from "../../core/result.ts";
-import { type Db, queryRows, type Transaction } from "../../platform/db.ts";
+import { type Db, queryRows, type Transaction } from "../../platform/postgres/db.ts";
 import { copyIn } from "../../store/copy-in.ts";
 import { readRecordsAt } from "../../store/dns/records.ts";
 import type { Zone } from "../../store/dns/zones.ts";

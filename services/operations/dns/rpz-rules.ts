@@ -1,5 +1,6 @@
 import { type DomainName, formatDomainName } from "../../core/dns/name.ts";
 import { canonicalRdata, type ResourceRecord } from "../../core/dns/record.ts";
+import { compareRule } from "../../core/dns/rpz/rule-conflict.ts";
 import {
   decodeRpzRule,
   encodeRpzRule,
@@ -7,11 +8,10 @@ import {
   formatRpzTrigger,
   type RpzAction,
   type RpzTrigger,
-} from "../../core/dns/rpz.ts";
-import { compareRule } from "../../core/dns/rpz-rule-conflict.ts";
+} from "../../core/dns/rpz/rules.ts";
 import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import type { Db } from "../../platform/db.ts";
+import type { Db } from "../../platform/postgres/db.ts";
 import { readRecordsAt } from "../../store/dns/records.ts";
 import type { Zone } from "../../store/dns/zones.ts";
 import { changeFeed, removeFeedRecords, withLockedFeed } from "./rpz-feeds.ts";

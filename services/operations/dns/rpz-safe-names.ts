@@ -6,9 +6,9 @@ import {
   parentOf,
   parseDomainName,
 } from "../../core/dns/name.ts";
-import { decodeRpzRule, formatRpzTrigger } from "../../core/dns/rpz.ts";
-import { SafeNames } from "../../core/dns/rpz-safe-names.ts";
-import type { Db, Transaction } from "../../platform/db.ts";
+import { decodeRpzRule, formatRpzTrigger } from "../../core/dns/rpz/rules.ts";
+import { SafeNames } from "../../core/dns/rpz/safe-names.ts";
+import type { Db, Transaction } from "../../platform/postgres/db.ts";
 import { readRecordsAt, readRecordsBelow } from "../../store/dns/records.ts";
 import type { StoredRecord } from "../../store/dns/zone-edit.ts";
 import { findAnyZone, type Zone, zoneName } from "../../store/dns/zones.ts";

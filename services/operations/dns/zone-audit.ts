@@ -1,6 +1,6 @@
 import { nameFromStoredWire } from "../../core/dns/name.ts";
 import { type AuditedZone, ZoneAudit, type ZoneFinding } from "../../core/dns/zone-audit.ts";
-import { type Db, queryRows } from "../../platform/db.ts";
+import { type Db, queryRows } from "../../platform/postgres/db.ts";
 import { streamInSnapshot } from "../../store/transactions.ts";
 import { type PlacedRow, placedZone } from "./zone-tenancy.ts";
 

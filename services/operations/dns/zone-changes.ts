@@ -6,7 +6,7 @@ import { recordOctets, zoneOctets } from "../../core/dns/zone-octets.ts";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { Clock } from "../../platform/clock.ts";
-import { type Db, isTransient, queryRows } from "../../platform/db.ts";
+import { type Db, isTransient, queryRows } from "../../platform/postgres/db.ts";
 import { copyDerived } from "../../store/dns/dnssec-records.ts";
 import {
   checkRecordsOfChange,

@@ -7,7 +7,7 @@ import { zoneOctets } from "../../core/dns/zone-octets.ts";
 import { duplicatedZone, type ZoneMaker } from "../../core/dns/zone-tenancy.ts";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import type { Db, Transaction } from "../../platform/db.ts";
+import type { Db, Transaction } from "../../platform/postgres/db.ts";
 import { charge, checkOneChange, type QuotaMode, withinQuotas } from "../../store/dns/quotas.ts";
 import { type Zone, zoneName } from "../../store/dns/zones.ts";
 import { inTransaction } from "../../store/transactions.ts";

@@ -2,7 +2,7 @@ import { type DomainName, nameFromStoredWire } from "../../core/dns/name.ts";
 import type { Usage } from "../../core/dns/quotas.ts";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import { type Binding, type Db, queryRows, type Transaction } from "../../platform/db.ts";
+import { type Binding, type Db, queryRows, type Transaction } from "../../platform/postgres/db.ts";
 import { type ChargedOwner, charge } from "../../store/dns/quotas.ts";
 import { deleteZonesWhere, lockZones, zoneDoesNotExist, zoneName } from "../../store/dns/zones.ts";
 import { inTransaction } from "../../store/transactions.ts";

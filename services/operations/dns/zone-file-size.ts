@@ -1,8 +1,8 @@
 import type { DomainName } from "../../core/dns/name.ts";
-import { measureZoneFile, type ZoneFileSize } from "../../core/dns/zone-file-size.ts";
+import { measureZoneFile, type ZoneFileSize } from "../../core/dns/zone-file/size.ts";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import { type Db, queryRows } from "../../platform/db.ts";
+import { type Db, queryRows } from "../../platform/postgres/db.ts";
 import { runInTurns } from "../../platform/turns.ts";
 import { type ChargedOwner, readRoom, withinQuotas } from "../../store/dns/quotas.ts";
 import { type ZoneScope, zoneDoesNotExist, zoneName } from "../../store/dns/zones.ts";

@@ -11,12 +11,12 @@ import {
   type TextPosition,
   type ZoneBounds,
   type ZoneFile,
-} from "../../core/dns/zone-file.ts";
+} from "../../core/dns/zone-file/zone-file.ts";
 import { duplicatedZone } from "../../core/dns/zone-tenancy.ts";
 import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { Steps } from "../../core/steps.ts";
-import type { Db } from "../../platform/db.ts";
+import type { Db } from "../../platform/postgres/db.ts";
 import { runInTurns } from "../../platform/turns.ts";
 import { findQuotaOwner } from "../../store/dns/quota-settings.ts";
 import { readAllRecords, recordPages, wholeNames } from "../../store/dns/records.ts";

@@ -4,7 +4,7 @@ import { nextSerial } from "../../core/dns/serial.ts";
 import { alteredTargets, findWarnings, surroundingsOf } from "../../core/dns/zone-warnings.ts";
 import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import { type Db, queryRows, rowsTable } from "../../platform/db.ts";
+import { type Db, queryRows, rowsTable } from "../../platform/postgres/db.ts";
 import { readRecordsAt, readRecordsBelow, readRecordsPointingTo, recordOf } from "../../store/dns/records.ts";
 import { editRecords, type RecordEdits, type StoredRecord } from "../../store/dns/zone-edit.ts";
 import { ZONE_COLUMNS, type Zone, type ZoneRow, zoneDoesNotExist, zoneName, zoneOf } from "../../store/dns/zones.ts";

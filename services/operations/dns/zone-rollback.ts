@@ -6,7 +6,7 @@ import { checkWholeZoneSteps } from "../../core/dns/zone-checks.ts";
 import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { Steps } from "../../core/steps.ts";
-import { type Db, queryRows } from "../../platform/db.ts";
+import { type Db, queryRows } from "../../platform/postgres/db.ts";
 import { runInTurns } from "../../platform/turns.ts";
 import { readAllRecords } from "../../store/dns/records.ts";
 import { differenceSteps, exactKey } from "../../store/dns/zone-edit.ts";

@@ -1,5 +1,5 @@
-import { formatZoneFile } from "../../core/dns/zone-file.ts";
-import type { Db } from "../../platform/db.ts";
+import { formatZoneFile } from "../../core/dns/zone-file/zone-file.ts";
+import type { Db } from "../../platform/postgres/db.ts";
 import { readAllDerived } from "../../store/dns/dnssec-records.ts";
 import { readAllRecords } from "../../store/dns/records.ts";
 import type { Zone } from "../../store/dns/zones.ts";

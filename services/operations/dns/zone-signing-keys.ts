@@ -2,7 +2,7 @@ import { type BindKey, type BindKeyFiles, formatBindKey } from "../../core/dns/d
 import type { KeyRole } from "../../core/dns/dnssec/dnskey.ts";
 import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import type { Db } from "../../platform/db.ts";
+import type { Db } from "../../platform/postgres/db.ts";
 import { openSigningKey } from "../../store/dns/dnssec-keys.ts";
 import { findSignedZone, type KeyMaterial, type SignedZone, type SigningTarget } from "./zone-signing-state.ts";
 import { enableSigning, startRollover } from "./zone-signing-switch.ts";

@@ -3,7 +3,7 @@ import { hidesBelow, type NameToSign, roleOf } from "../../core/dns/dnssec/name-
 import type { SigningView } from "../../core/dns/dnssec/signature-plan.ts";
 import { ancestorOf, type DomainName, isSubdomain, nameSortKey, sameName } from "../../core/dns/name.ts";
 import type { ResourceRecord } from "../../core/dns/record.ts";
-import { type Db, queryRows } from "../../platform/db.ts";
+import { type Db, queryRows } from "../../platform/postgres/db.ts";
 import { readDerivedAround } from "../../store/dns/dnssec-records.ts";
 import { readRecordsAt, readRecordsBelow } from "../../store/dns/records.ts";
 import type { StoredRecord, ZoneChange } from "../../store/dns/zone-edit.ts";

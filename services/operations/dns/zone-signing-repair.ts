@@ -1,6 +1,6 @@
 import { type DomainName, nameFromStoredWire } from "../../core/dns/name.ts";
 import { ok, refuse } from "../../core/result.ts";
-import { type Db, queryRows } from "../../platform/db.ts";
+import { type Db, queryRows } from "../../platform/postgres/db.ts";
 import { REPAIR_ACTOR } from "../../store/dns/zone-history.ts";
 import { type Zone, zoneName } from "../../store/dns/zones.ts";
 import { inSnapshot } from "../../store/transactions.ts";

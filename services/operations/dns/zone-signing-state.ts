@@ -5,8 +5,8 @@ import { NO_USAGE } from "../../core/dns/quotas.ts";
 import { addSerial, nextSerial } from "../../core/dns/serial.ts";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import { type Db, queryRows, type Transaction } from "../../platform/db.ts";
-import { signingPolicy } from "../../platform/dnssec-policy.ts";
+import { signingPolicy } from "../../platform/config/dnssec-policy.ts";
+import { type Db, queryRows, type Transaction } from "../../platform/postgres/db.ts";
 import {
   deleteSigning,
   readSigning,

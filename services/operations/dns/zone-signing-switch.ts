@@ -13,8 +13,8 @@ import { MAX_NAME_OCTETS } from "../../core/dns/name.ts";
 import { typeMnemonic } from "../../core/dns/rr-types.ts";
 import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import { type Db, queryRows } from "../../platform/db.ts";
-import { signingPolicy } from "../../platform/dnssec-policy.ts";
+import { signingPolicy } from "../../platform/config/dnssec-policy.ts";
+import { type Db, queryRows } from "../../platform/postgres/db.ts";
 import type { SigningState } from "../../store/dns/dnssec-keys.ts";
 import type { Zone } from "../../store/dns/zones.ts";
 import {

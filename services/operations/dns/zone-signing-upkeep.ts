@@ -5,9 +5,9 @@ import { type DomainName, nameFromStoredWire, nameSortKey } from "../../core/dns
 import { type ResourceRecord, rrsetKey } from "../../core/dns/record.ts";
 import { TYPE } from "../../core/dns/rr-types.ts";
 import { ok, refuse } from "../../core/result.ts";
-import { type Db, queryRows } from "../../platform/db.ts";
-import { signingPolicy } from "../../platform/dnssec-policy.ts";
-import type { LookUpDs } from "../../platform/ds-lookup.ts";
+import { signingPolicy } from "../../platform/config/dnssec-policy.ts";
+import type { LookUpDs } from "../../platform/lookups/ds-lookup.ts";
+import { type Db, queryRows } from "../../platform/postgres/db.ts";
 import { readDerivedAround, readExpiring } from "../../store/dns/dnssec-records.ts";
 import { readRecordsAt } from "../../store/dns/records.ts";
 import type { StoredRecord } from "../../store/dns/zone-edit.ts";

@@ -5,7 +5,7 @@ import type { SoaRdata } from "../../core/dns/soa.ts";
 import { isHostName } from "../../core/dns/zone-checks.ts";
 import { invalidField, type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import type { Db } from "../../platform/db.ts";
+import type { Db } from "../../platform/postgres/db.ts";
 import { doesNotOwn, findZone, type Zone, zoneDoesNotExist } from "../../store/dns/zones.ts";
 import { changeZone, type ZoneChanged, type ZonePlan, type ZoneTarget } from "./zone-changes.ts";
 import { admitWhole } from "./zone-file-size.ts";

@@ -13,7 +13,7 @@ import {
 } from "../../core/dns/zone-tenancy.ts";
 import type { Refusal } from "../../core/refusal.ts";
 import type { Result } from "../../core/result.ts";
-import { type Db, queryRows, type Transaction } from "../../platform/db.ts";
+import { type Db, queryRows, type Transaction } from "../../platform/postgres/db.ts";
 import { isZoneAllowed } from "../../store/dns/zone-allowances.ts";
 import { zoneName } from "../../store/dns/zones.ts";
 

@@ -1,17 +1,17 @@
 import type { EmailAddress } from "../../core/mail/address.ts";
 import { builtInValues, parseTemplate } from "../../core/mail/personalise.ts";
-import { type Db, queryRows, type Transaction } from "../../platform/db.ts";
-import { type NewEvent, recordEvents } from "../../store/mail/events.ts";
-import { globalValues } from "../../store/mail/globals.ts";
-import type { MessageContent, StoredTemplate } from "../../store/mail/messages.ts";
-import { enqueue, type NewDelivery, type PersonalData } from "../../store/mail/queue.ts";
+import { type Db, queryRows, type Transaction } from "../../platform/postgres/db.ts";
 import {
   findContacts,
   type KnownContact,
   type Recipient,
   type RecipientAddress,
   resolveRecipients,
-} from "../../store/mail/recipients.ts";
+} from "../../store/mail/contacts/recipients.ts";
+import { type NewEvent, recordEvents } from "../../store/mail/events/events.ts";
+import { globalValues } from "../../store/mail/instances/globals.ts";
+import { enqueue, type NewDelivery, type PersonalData } from "../../store/mail/queue/queue.ts";
+import type { MessageContent, StoredTemplate } from "../../store/mail/sends/messages.ts";
 
 /** An additional addressee of a message to one recipient. It need not be a contact, and does not become one. */
 export interface SendCopy {

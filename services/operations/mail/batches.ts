@@ -1,11 +1,11 @@
 import { randomUUID } from "node:crypto";
 import type { EventKind } from "../../core/mail/event-kind.ts";
-import { type Db, queryRows, type Transaction } from "../../platform/db.ts";
-import { traced } from "../../platform/tracing.ts";
-import { type ArchiveSummary, summariseArchive } from "../../store/mail/archive.ts";
-import { eventKindOf } from "../../store/mail/event-kinds.ts";
-import { addMessages, type MessageContent } from "../../store/mail/messages.ts";
-import type { RecipientAddress } from "../../store/mail/recipients.ts";
+import { traced } from "../../platform/observability/tracing.ts";
+import { type Db, queryRows, type Transaction } from "../../platform/postgres/db.ts";
+import type { RecipientAddress } from "../../store/mail/contacts/recipients.ts";
+import { eventKindOf } from "../../store/mail/events/event-kinds.ts";
+import { type ArchiveSummary, summariseArchive } from "../../store/mail/sends/archive.ts";
+import { addMessages, type MessageContent } from "../../store/mail/sends/messages.ts";
 import { gatherAudiences, queueAudiences, type SendCopy } from "./audience.ts";
 
 /** One call that sends: an operation of the API, or a message submitted by SMTP. */

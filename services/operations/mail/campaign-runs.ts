@@ -1,11 +1,11 @@
 import { randomUUID } from "node:crypto";
 import type { FilterCondition } from "../../core/mail/filter-condition.ts";
-import { type Db, queryRows, type Transaction } from "../../platform/db.ts";
-import { type CampaignSend, type CampaignSendRow, toCampaignSend } from "../../store/mail/campaign-sends.ts";
-import type { Campaign } from "../../store/mail/campaigns.ts";
-import { compileCondition } from "../../store/mail/filter-conditions.ts";
-import { addMessages, loadMessage, type StoredTemplate } from "../../store/mail/messages.ts";
-import { continueBatch, withdrawBatch } from "../../store/mail/queue-stops.ts";
+import { type Db, queryRows, type Transaction } from "../../platform/postgres/db.ts";
+import { type CampaignSend, type CampaignSendRow, toCampaignSend } from "../../store/mail/campaigns/campaign-sends.ts";
+import type { Campaign } from "../../store/mail/campaigns/campaigns.ts";
+import { compileCondition } from "../../store/mail/contacts/filter-conditions.ts";
+import { continueBatch, withdrawBatch } from "../../store/mail/queue/queue-stops.ts";
+import { addMessages, loadMessage, type StoredTemplate } from "../../store/mail/sends/messages.ts";
 import { gatherContacts, queueAudiences } from "./audience.ts";
 
 /** A campaign whose time has come, with what its campaign says of every message. */

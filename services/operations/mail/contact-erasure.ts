@@ -1,9 +1,13 @@
 import type { EmailAddress } from "../../core/mail/address.ts";
-import { type Db, queryRows, type Transaction } from "../../platform/db.ts";
-import { type ErasureSubject, eraseFromMessages, redacted } from "../../store/mail/contact-erasure-messages.ts";
-import { lockAddress } from "../../store/mail/contacts.ts";
-import { addressKeyOf, findCopySpellings } from "../../store/mail/event-copies.ts";
-import { COUNT_AGGREGATES, COUNT_COLUMNS } from "../../store/mail/event-kinds.ts";
+import { type Db, queryRows, type Transaction } from "../../platform/postgres/db.ts";
+import {
+  type ErasureSubject,
+  eraseFromMessages,
+  redacted,
+} from "../../store/mail/contacts/contact-erasure-messages.ts";
+import { lockAddress } from "../../store/mail/contacts/contacts.ts";
+import { addressKeyOf, findCopySpellings } from "../../store/mail/events/event-copies.ts";
+import { COUNT_AGGREGATES, COUNT_COLUMNS } from "../../store/mail/events/event-kinds.ts";
 import { inTransaction } from "../../store/transactions.ts";
 
 /** What was removed of an address; see `isNothing`. */

@@ -2,11 +2,11 @@ import type { EmailAddress } from "../../core/mail/address.ts";
 import type { Contact, ContactEvent } from "../../core/mail/contact.ts";
 import { neutraliseCell } from "../../core/mail/csv-cell.ts";
 import { bareTagName } from "../../core/mail/personalise.ts";
-import { type Db, queryRows } from "../../platform/db.ts";
-import { findContact, streamContacts } from "../../store/mail/contact-profiles.ts";
-import { findCopySpellings, listCopyEvents } from "../../store/mail/event-copies.ts";
-import { listContactEvents } from "../../store/mail/event-pages.ts";
-import { isWhitelisted } from "../../store/mail/whitelist.ts";
+import { type Db, queryRows } from "../../platform/postgres/db.ts";
+import { findContact, streamContacts } from "../../store/mail/contacts/contact-profiles.ts";
+import { isWhitelisted } from "../../store/mail/contacts/whitelist.ts";
+import { findCopySpellings, listCopyEvents } from "../../store/mail/events/event-copies.ts";
+import { listContactEvents } from "../../store/mail/events/event-pages.ts";
 
 /** Columns of the CSV that every export has; those of `OPTIONAL_COLUMNS` follow where some contact fills them. */
 const COLUMNS: readonly (readonly [name: string, read: (contact: Contact) => string | number | null])[] = [

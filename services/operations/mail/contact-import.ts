@@ -4,8 +4,8 @@ import { z } from "zod";
 import { type ContactChange, contactFields, toContactChange } from "../../core/mail/contact-input.ts";
 import { restoreCell } from "../../core/mail/csv-cell.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import type { Db } from "../../platform/db.ts";
-import { findKnownKeys, judgeContactAddress, saveContacts } from "../../store/mail/contact-profiles.ts";
+import type { Db } from "../../platform/postgres/db.ts";
+import { findKnownKeys, judgeContactAddress, saveContacts } from "../../store/mail/contacts/contact-profiles.ts";
 
 /** A line that was left out, and why, in the API's words. */
 export interface ImportError {

@@ -1,7 +1,7 @@
-import { type Db, queryRows, type Transaction } from "../../platform/db.ts";
-import { countHardBouncedMessages, invalidateContact, lockAddresses } from "../../store/mail/contacts.ts";
-import { recordEvents } from "../../store/mail/events.ts";
-import { lockPartitions } from "../../store/mail/queue-leases.ts";
+import { type Db, queryRows, type Transaction } from "../../platform/postgres/db.ts";
+import { countHardBouncedMessages, invalidateContact, lockAddresses } from "../../store/mail/contacts/contacts.ts";
+import { recordEvents } from "../../store/mail/events/events.ts";
+import { lockPartitions } from "../../store/mail/queue/queue-leases.ts";
 
 /** What a return path's token stands for. */
 export interface DeliveryOwner {

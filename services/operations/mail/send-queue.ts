@@ -1,10 +1,10 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Db } from "../../platform/db.ts";
 import { FairTurns } from "../../platform/fair-turns.ts";
-import type { WithinSpan } from "../../platform/tracer.ts";
-import { keepSpan, traced } from "../../platform/tracing.ts";
-import { sizeOf } from "../../store/mail/messages.ts";
-import { announceMail } from "../../store/mail/queue.ts";
+import type { WithinSpan } from "../../platform/observability/tracer.ts";
+import { keepSpan, traced } from "../../platform/observability/tracing.ts";
+import type { Db } from "../../platform/postgres/db.ts";
+import { announceMail } from "../../store/mail/queue/queue.ts";
+import { sizeOf } from "../../store/mail/sends/messages.ts";
 import { inTransaction } from "../../store/transactions.ts";
 import { type AcceptedSend, acceptSends, type Send } from "./batches.ts";
 

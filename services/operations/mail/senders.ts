@@ -1,10 +1,10 @@
 import { domainDoesNotExistText, type EmailAddress, validateAddress } from "../../core/mail/address.ts";
 import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import type { Config } from "../../platform/config.ts";
-import type { Db } from "../../platform/db.ts";
-import { domainExists, type Resolver } from "../../platform/resolver.ts";
-import { allowedDomains } from "../../store/mail/instances.ts";
+import type { Config } from "../../platform/config/config.ts";
+import { domainExists, type Resolver } from "../../platform/lookups/resolver.ts";
+import type { Db } from "../../platform/postgres/db.ts";
+import { allowedDomains } from "../../store/mail/instances/instances.ts";
 
 /** What the judgement of a sender asks. */
 export interface SenderSurroundings {

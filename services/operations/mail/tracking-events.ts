@@ -1,6 +1,6 @@
-import { type Db, queryRows, type Transaction } from "../../platform/db.ts";
-import { COUNT_COLUMNS, countColumn, EVENT_KINDS } from "../../store/mail/event-kinds.ts";
-import { type NewEvent, recordEvents } from "../../store/mail/events.ts";
+import { type Db, queryRows, type Transaction } from "../../platform/postgres/db.ts";
+import { COUNT_COLUMNS, countColumn, EVENT_KINDS } from "../../store/mail/events/event-kinds.ts";
+import { type NewEvent, recordEvents } from "../../store/mail/events/events.ts";
 import {
   type CaughtClicks,
   type KeptOfRequest,
@@ -9,7 +9,7 @@ import {
   type RecallReader,
   recallReaders,
   updateReaders,
-} from "../../store/mail/tracking-readers.ts";
+} from "../../store/mail/tracking/tracking-readers.ts";
 import { changeSubscription, type SubscriptionChoice } from "./tracking-subscriptions.ts";
 
 /** What the request tells about who made it. */

@@ -1,8 +1,8 @@
 import { validateAddress } from "../../core/mail/address.ts";
-import { type Db, queryRows, type Transaction } from "../../platform/db.ts";
-import { findContactId } from "../../store/mail/contact-profiles.ts";
-import { unsubscribeContact } from "../../store/mail/contacts.ts";
-import { addMissingContacts } from "../../store/mail/recipients.ts";
+import { type Db, queryRows, type Transaction } from "../../platform/postgres/db.ts";
+import { findContactId } from "../../store/mail/contacts/contact-profiles.ts";
+import { unsubscribeContact } from "../../store/mail/contacts/contacts.ts";
+import { addMissingContacts } from "../../store/mail/contacts/recipients.ts";
 import { type DeliveryOwner, findDelivery } from "./deliveries.ts";
 
 /** What the recipient of a delivery may see and change. */

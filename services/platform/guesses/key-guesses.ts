@@ -1,8 +1,8 @@
 import type { Refusal } from "../../core/refusal.ts";
 import { type Result, refuse } from "../../core/result.ts";
-import { networkOf, sourceOf } from "../address-blocks.ts";
 import { isLoopback } from "../http/limits.ts";
-import type { Observe } from "../observation.ts";
+import { networkOf, sourceOf } from "../lookups/address-blocks.ts";
+import type { Observe } from "../observability/observation.ts";
 import { KnownKeys } from "./known-keys.ts";
 import type { GuessPolicy } from "./policy.ts";
 import { SourceBudgets } from "./source-budgets.ts";

@@ -3,7 +3,7 @@ import Koa, { type Context } from "koa";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { KeyGuesses } from "../guesses/key-guesses.ts";
-import type { Observe } from "../observation.ts";
+import type { Observe } from "../observability/observation.ts";
 import { allowedMethods } from "./allowed-methods.ts";
 import { carryOut, failureOf } from "./carry-out.ts";
 import { makeClientAddress } from "./client-address.ts";

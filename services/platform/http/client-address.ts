@@ -1,7 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import { isIP } from "node:net";
 import ipaddr from "ipaddr.js";
-import { parseBlock } from "../address-blocks.ts";
+import { parseBlock } from "../lookups/address-blocks.ts";
 
 /** For services that count a proxy on their own machine among the trusted ones, whatever the configuration names. */
 export const LOOPBACK_PROXIES = ["127.0.0.0/8", "::1/128"] as const;

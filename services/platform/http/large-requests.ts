@@ -3,7 +3,7 @@ import type { ReadableStream } from "node:stream/web";
 import type { MessagePort, Worker } from "node:worker_threads";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, refuse } from "../../core/result.ts";
-import type { Observation, Observe } from "../observation.ts";
+import type { Observation, Observe } from "../observability/observation.ts";
 import { type Asked, carryOut, failureOf, type Outcome } from "./carry-out.ts";
 import type { Dialect } from "./dialect.ts";
 import { type AnyEndpoint, RawReply } from "./endpoint.ts";

@@ -1,7 +1,7 @@
 import { BlockList, isIP } from "node:net";
 import { RateLimiterMemory, type RateLimiterRes } from "rate-limiter-flexible";
 import type { Refusal } from "../../core/refusal.ts";
-import { sourceOf } from "../address-blocks.ts";
+import { sourceOf } from "../lookups/address-blocks.ts";
 
 /** What a caller may ask for in a second, and how often a stranger may fail. Undefined lets pass. */
 export interface RateLimits {

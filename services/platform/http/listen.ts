@@ -2,7 +2,7 @@ import { createServer, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import type Koa from "koa";
-import type { HostPort } from "../config-values.ts";
+import type { HostPort } from "../config/config-values.ts";
 import { answerBrokenHost, answerBrokenRequests, type DescribeRefusal } from "./broken-requests.ts";
 
 export interface HttpListener {

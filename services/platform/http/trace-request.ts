@@ -1,6 +1,6 @@
 import type { Context } from "koa";
-import type { SpanAttributes } from "../tracer.ts";
-import { inSpan } from "../tracing.ts";
+import type { SpanAttributes } from "../observability/tracer.ts";
+import { inSpan } from "../observability/tracing.ts";
 
 /**
  * Runs a request as a span: of the trace that its caller names in `traceparent`, else of one of its own. A caller's

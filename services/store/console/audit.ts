@@ -1,4 +1,4 @@
-import { type Db, queryRows } from "../../platform/db.ts";
+import { type Db, queryRows } from "../../platform/postgres/db.ts";
 import { deleteUnlocked } from "../transactions.ts";
 import { type ConsoleScope, visibleTo } from "./console-scope.ts";
 

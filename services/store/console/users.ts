@@ -1,6 +1,6 @@
 import type { KeyRing } from "../../core/key-ring.ts";
 import { open, seal } from "../../core/secret-box.ts";
-import { type Db, isUniqueViolation, queryRows } from "../../platform/db.ts";
+import { type Db, isUniqueViolation, queryRows } from "../../platform/postgres/db.ts";
 
 export const USER_ROLES = ["operator", "reseller", "company", "instance"] as const;
 export type UserRole = (typeof USER_ROLES)[number];

@@ -3,7 +3,7 @@ import type { TsigAlgorithm } from "../../core/dns/tsig.ts";
 import type { KeyRing } from "../../core/key-ring.ts";
 import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import { type Db, isUniqueViolation, type Transaction } from "../../platform/db.ts";
+import { type Db, isUniqueViolation, type Transaction } from "../../platform/postgres/db.ts";
 import { countAcls, lockQuotas } from "./quota-settings.ts";
 import { addTsigKey, type StoredTsigKey, tsigKeyOf } from "./tsig-keys.ts";
 

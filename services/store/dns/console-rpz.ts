@@ -1,6 +1,6 @@
 import { type DomainName, nameFromStoredWire } from "../../core/dns/name.ts";
-import { decodeRpzRule, formatRpzAction, formatRpzTrigger } from "../../core/dns/rpz.ts";
-import { type Db, queryRows } from "../../platform/db.ts";
+import { decodeRpzRule, formatRpzAction, formatRpzTrigger } from "../../core/dns/rpz/rules.ts";
+import { type Db, queryRows } from "../../platform/postgres/db.ts";
 import { escapeLike } from "./console-zones.ts";
 
 /** A rule as the console lists it. */

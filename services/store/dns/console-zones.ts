@@ -1,6 +1,6 @@
 import { type DomainName, nameSortKey, parentOf } from "../../core/dns/name.ts";
 import { TYPE } from "../../core/dns/rr-types.ts";
-import { type Db, queryRows } from "../../platform/db.ts";
+import { type Db, queryRows } from "../../platform/postgres/db.ts";
 import { findZone, type Zone, type ZoneScope } from "./zones.ts";
 import { LEFT_OUT, type LeftOut } from "./zones-left-out.ts";
 

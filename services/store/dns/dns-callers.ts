@@ -1,5 +1,5 @@
 import type { Delegation } from "../../core/delegation-token.ts";
-import { type Db, queryRows } from "../../platform/db.ts";
+import { type Db, queryRows } from "../../platform/postgres/db.ts";
 
 /** Who a pair of reseller id and key stands for. The key decides the mode. */
 export type DnsCaller = (

@@ -1,4 +1,4 @@
-import type { Db } from "../../platform/db.ts";
+import type { Db } from "../../platform/postgres/db.ts";
 
 /** A response policy zone that a reseller has active. */
 export interface ActiveFeed {

@@ -1,5 +1,5 @@
 import type { DomainName } from "../../core/dns/name.ts";
-import { type Db, queryRows } from "../../platform/db.ts";
+import { type Db, queryRows } from "../../platform/postgres/db.ts";
 import { type ZoneScope, zoneName } from "./zones.ts";
 
 /** What one server process was asked in some seconds. */

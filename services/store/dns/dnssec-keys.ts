@@ -5,7 +5,7 @@ import type { Denial } from "../../core/dns/dnssec/denial.ts";
 import type { SigningKey } from "../../core/dns/dnssec/rrsig.ts";
 import type { KeyRing } from "../../core/key-ring.ts";
 import { open, seal } from "../../core/secret-box.ts";
-import { type Db, queryRows } from "../../platform/db.ts";
+import { type Db, queryRows } from "../../platform/postgres/db.ts";
 
 /** A key of a signed zone, its private half sealed. */
 export interface StoredKey extends PublishedKey {

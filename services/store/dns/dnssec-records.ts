@@ -2,7 +2,7 @@ import { readRrsig } from "../../core/dns/dnssec/rrsig.ts";
 import { nameFromStoredWire, nameSortKey } from "../../core/dns/name.ts";
 import type { ResourceRecord } from "../../core/dns/record.ts";
 import { TYPE } from "../../core/dns/rr-types.ts";
-import { type Db, queryRows, type Transaction } from "../../platform/db.ts";
+import { type Db, queryRows, type Transaction } from "../../platform/postgres/db.ts";
 import { type CopyField, copyIn } from "../copy-in.ts";
 import type { StoredRecord } from "./zone-edit.ts";
 

@@ -1,6 +1,6 @@
 import { limitsOf, NO_USAGE, type QuotaLimits, type QuotaName, type Usage } from "../../core/dns/quotas.ts";
-import { type Db, queryRows, type Transaction } from "../../platform/db.ts";
-import { quotaDefaults, quotaNamesOf } from "../../platform/quotas.ts";
+import { quotaDefaults, quotaNamesOf } from "../../platform/config/quotas.ts";
+import { type Db, queryRows, type Transaction } from "../../platform/postgres/db.ts";
 import { inTransaction } from "../transactions.ts";
 import { releaseReserves } from "./quotas.ts";
 

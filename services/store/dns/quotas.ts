@@ -10,11 +10,11 @@ import {
   reserveOf,
   type Usage,
 } from "../../core/dns/quotas.ts";
-import type { ChangeBounds } from "../../core/dns/zone-file-size.ts";
+import type { ChangeBounds } from "../../core/dns/zone-file/size.ts";
 import type { Refusal } from "../../core/refusal.ts";
 import { type Result, refuse } from "../../core/result.ts";
-import { type Db, queryRows, type Transaction } from "../../platform/db.ts";
-import { type QuotaKind, quotaDefaults } from "../../platform/quotas.ts";
+import { type QuotaKind, quotaDefaults } from "../../platform/config/quotas.ts";
+import { type Db, queryRows, type Transaction } from "../../platform/postgres/db.ts";
 import { inTransaction } from "../transactions.ts";
 
 /** Whose zones are counted. */

@@ -1,5 +1,5 @@
 import { type DomainName, nameFromStoredWire, nameSortKey } from "../../core/dns/name.ts";
-import { type Db, queryRows } from "../../platform/db.ts";
+import { type Db, queryRows } from "../../platform/postgres/db.ts";
 import type { StoredRecord } from "./zone-edit.ts";
 
 /** A row as the queries of records give it: id, owner, type, ttl, rdata. */

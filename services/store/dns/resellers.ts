@@ -1,5 +1,5 @@
-import type { Db } from "../../platform/db.ts";
-import { isUniqueViolation } from "../../platform/db.ts";
+import type { Db } from "../../platform/postgres/db.ts";
+import { isUniqueViolation } from "../../platform/postgres/db.ts";
 
 export interface Reseller {
   readonly id: string;

@@ -1,4 +1,4 @@
-import { type Db, queryRows } from "../../platform/db.ts";
+import { type Db, queryRows } from "../../platform/postgres/db.ts";
 
 /** Addresses that a reseller's resolvers are used from. */
 export interface ResolverBlock {

@@ -1,6 +1,6 @@
 import { type DomainName, parentOf } from "../../core/dns/name.ts";
 import type { KeyRing } from "../../core/key-ring.ts";
-import { type Db, queryRows } from "../../platform/db.ts";
+import { type Db, queryRows } from "../../platform/postgres/db.ts";
 import { inSnapshot } from "../transactions.ts";
 import { listTsigKeys, type StoredTsigKey } from "./tsig-keys.ts";
 import { zoneName } from "./zones.ts";

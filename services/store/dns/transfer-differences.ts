@@ -3,7 +3,7 @@ import { decodeRecords, type ResourceRecord } from "../../core/dns/record.ts";
 import { TYPE } from "../../core/dns/rr-types.ts";
 import { serialIsAhead } from "../../core/dns/serial.ts";
 import { encodeSoaRdata } from "../../core/dns/soa.ts";
-import { type Db, queryRows } from "../../platform/db.ts";
+import { type Db, queryRows } from "../../platform/postgres/db.ts";
 import { inSnapshot } from "../transactions.ts";
 import { exactKey } from "./zone-edit.ts";
 import { type SoaRow, soaOf } from "./zones.ts";

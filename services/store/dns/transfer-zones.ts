@@ -1,4 +1,4 @@
-import { type Db, queryRows } from "../../platform/db.ts";
+import { type Db, queryRows } from "../../platform/postgres/db.ts";
 
 /** A zone that an ACL is for. */
 export interface AclZone {

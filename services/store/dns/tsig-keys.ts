@@ -1,7 +1,7 @@
 import type { TsigAlgorithm } from "../../core/dns/tsig.ts";
 import type { KeyRing } from "../../core/key-ring.ts";
 import { open, seal } from "../../core/secret-box.ts";
-import type { Db } from "../../platform/db.ts";
+import type { Db } from "../../platform/postgres/db.ts";
 
 /** A shared key of zone transfers (RFC 8945). */
 export interface StoredTsigKey {

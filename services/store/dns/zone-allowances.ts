@@ -1,5 +1,5 @@
 import type { DomainName } from "../../core/dns/name.ts";
-import { type Db, queryRows } from "../../platform/db.ts";
+import { type Db, queryRows } from "../../platform/postgres/db.ts";
 import { zoneName } from "./zones.ts";
 
 /** What a reseller may have although the rule says otherwise. */

@@ -1,6 +1,6 @@
 import { nameSortKey } from "../../core/dns/name.ts";
 import type { ResourceRecord } from "../../core/dns/record.ts";
-import { type Binding, rowsTable } from "../../platform/db.ts";
+import { type Binding, rowsTable } from "../../platform/postgres/db.ts";
 import { DERIVED_COLUMNS, DERIVED_SQL_TYPES, derivedColumns } from "./dnssec-records.ts";
 import type { StoredRecord } from "./zone-edit.ts";
 

@@ -1,5 +1,5 @@
 import { type ResourceRecord, readRecords } from "../../core/dns/record.ts";
-import { type Db, queryRows } from "../../platform/db.ts";
+import { type Db, queryRows } from "../../platform/postgres/db.ts";
 
 /** Who is named in the journal for what signing does by time; the history leaves such versions out. */
 export const SIGNING_ACTOR = "dnssec";

@@ -1,4 +1,4 @@
-import { type Db, queryRows } from "../../platform/db.ts";
+import { type Db, queryRows } from "../../platform/postgres/db.ts";
 import { inTransaction } from "../transactions.ts";
 
 /** What of the journal stays: all that is young enough, and the latest versions of each zone however old they are. */

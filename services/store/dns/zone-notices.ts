@@ -1,4 +1,4 @@
-import { type Db, queryRows } from "../../platform/db.ts";
+import { type Db, queryRows } from "../../platform/postgres/db.ts";
 
 /** The channel on which readers of zones are hastened; their polls make sure. */
 export const ZONES_CHANNEL = "palomar_zones";

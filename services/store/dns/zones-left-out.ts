@@ -1,4 +1,4 @@
-import { type Db, queryRows } from "../../platform/db.ts";
+import { type Db, queryRows } from "../../platform/postgres/db.ts";
 
 /** A server that has said nothing for so long is not believed any more. */
 const BELIEVED_SECONDS = 120;

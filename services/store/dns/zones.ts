@@ -3,7 +3,7 @@ import type { SerialType } from "../../core/dns/serial.ts";
 import type { SoaRdata } from "../../core/dns/soa.ts";
 import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import { type Binding, type Db, queryRows, type Transaction } from "../../platform/db.ts";
+import { type Binding, type Db, queryRows, type Transaction } from "../../platform/postgres/db.ts";
 import { inTransaction } from "../transactions.ts";
 
 /** A zone without its records. */

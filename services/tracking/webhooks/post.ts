@@ -1,6 +1,6 @@
 import { request } from "undici";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import { type FetchSurroundings, openPinnedAgent } from "../../platform/pinned-agent.ts";
+import { type FetchSurroundings, openPinnedAgent } from "../../platform/lookups/pinned-agent.ts";
 
 const DEADLINE_MS = 10_000;
 

@@ -3,11 +3,11 @@ import type { KeyRing } from "../../core/key-ring.ts";
 import { EVENT_NAMES } from "../../core/mail/event-kind.ts";
 import { formatTimestamp } from "../../core/mail/timestamps.ts";
 import type { Clock } from "../../platform/clock.ts";
-import type { Db } from "../../platform/db.ts";
-import type { Observe } from "../../platform/observation.ts";
-import type { FetchSurroundings } from "../../platform/pinned-agent.ts";
+import type { FetchSurroundings } from "../../platform/lookups/pinned-agent.ts";
+import type { Observe } from "../../platform/observability/observation.ts";
+import type { Db } from "../../platform/postgres/db.ts";
 import { RepeatedWork } from "../../platform/repeated-work.ts";
-import { eventKindOf } from "../../store/mail/event-kinds.ts";
+import { eventKindOf } from "../../store/mail/events/event-kinds.ts";
 import {
   type LeasedWebhook,
   leaseWebhook,
@@ -18,7 +18,7 @@ import {
   type WaitingBatch,
   type WebhookEvent,
   type WebhookOutcome,
-} from "../../store/mail/webhooks.ts";
+} from "../../store/mail/tracking/webhooks.ts";
 import { postJson } from "./post.ts";
 import { SIGNATURE_HEADER, signWebhook } from "./signature.ts";
 

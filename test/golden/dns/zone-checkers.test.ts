@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { isMetaType, RR_TYPES, TYPE, typeCode } from "../../../services/core/dns/rr-types.ts";
-import { formatZoneFile, parseZoneFile } from "../../../services/core/dns/zone-file.ts";
+import { formatZoneFile, parseZoneFile } from "../../../services/core/dns/zone-file/zone-file.ts";
 import { ROUND_TRIPS } from "../../unit/core/dns/rdata/presentation.ts";
 import { accepted, nameOf } from "../../unit/core/dns/support.ts";
 

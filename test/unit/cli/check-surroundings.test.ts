@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { checkSurroundings } from "../../../services/cli/stack.ts";
-import { loadConfig } from "../../../services/platform/config.ts";
+import { loadConfig } from "../../../services/platform/config/config.ts";
 import { SERVICE_NAMES, type ServiceName } from "../../../services/platform/service.ts";
 
 const NO_TRACKING = { PALOMAR_TRACKING_LISTEN: "off" };

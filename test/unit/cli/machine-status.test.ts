@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, expect, it } from "vitest";
 import { inspectMachine } from "../../../services/cli/machine-status.ts";
-import { type Config, loadConfig } from "../../../services/platform/config.ts";
+import { type Config, loadConfig } from "../../../services/platform/config/config.ts";
 import { makeServerCertificate } from "../../support/certificates.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "palomar-machine-"));

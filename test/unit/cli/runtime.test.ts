@@ -1,7 +1,7 @@
 import { Command } from "commander";
 import { afterEach, expect, it, vi } from "vitest";
 import { makeRuntime } from "../../../services/cli/runtime.ts";
-import { loadConfig } from "../../../services/platform/config.ts";
+import { loadConfig } from "../../../services/platform/config/config.ts";
 
 afterEach(() => vi.restoreAllMocks());
 

@@ -5,8 +5,8 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { CommandRefused } from "../../../services/cli/command-errors.ts";
 import { Supervisor } from "../../../services/cli/supervisor.ts";
 import { KeyRing } from "../../../services/core/key-ring.ts";
-import { loadConfig } from "../../../services/platform/config.ts";
-import { makeLogger } from "../../../services/platform/logger.ts";
+import { loadConfig } from "../../../services/platform/config/config.ts";
+import { makeLogger } from "../../../services/platform/observability/logger.ts";
 import { eventually } from "../../support/stack.ts";
 
 const node = process.execPath;

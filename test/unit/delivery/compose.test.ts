@@ -3,8 +3,8 @@ import { expect, it } from "vitest";
 import { KeyRing } from "../../../services/core/key-ring.ts";
 import { DkimSigner } from "../../../services/core/mail/dkim.ts";
 import { composeMessage, prepareMessage } from "../../../services/delivery/compose.ts";
-import type { Db } from "../../../services/platform/db.ts";
-import type { StoredMessage } from "../../../services/store/mail/messages.ts";
+import type { Db } from "../../../services/platform/postgres/db.ts";
+import type { StoredMessage } from "../../../services/store/mail/sends/messages.ts";
 
 const ACCEPTED_AT = new Date("2026-11-20T12:00:00Z");
 const MESSAGE: StoredMessage = {

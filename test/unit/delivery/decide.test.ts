@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { parseSmtpReply } from "../../../services/core/mail/smtp-reply.ts";
 import { type AttemptResult, concernsDestination, decide } from "../../../services/delivery/decide.ts";
-import type { SmtpFailure } from "../../../services/platform/smtp-client.ts";
+import type { SmtpFailure } from "../../../services/platform/smtp/client.ts";
 
 const schedule = { waitSeconds: [300, 600], giveUpHours: 72, jitter: 0.1 };
 const now = new Date("2026-01-05T12:00:00Z");

@@ -1,9 +1,9 @@
 import { once } from "node:events";
 import { type AddressInfo, createServer } from "node:net";
 import { expect, test } from "vitest";
+import type { SourcePlace } from "../../../services/delivery/routing/source-pools.ts";
 import { SessionPool } from "../../../services/delivery/session-pool.ts";
-import type { SourcePlace } from "../../../services/delivery/source-pools.ts";
-import type { SmtpPeer } from "../../../services/platform/smtp-client.ts";
+import type { SmtpPeer } from "../../../services/platform/smtp/client.ts";
 
 const TIMEOUTS = { connectMs: 60_000, greetingMs: 60_000, commandMs: 60_000 };
 const anywhere: SourcePlace = { pool: "default", takeToken: () => true, pick: () => undefined, leave() {} };

@@ -1,6 +1,6 @@
 import * as dnsPacket from "dns-packet";
-import type { Authority } from "../../../services/dns-server/authority.ts";
-import { Client, TRANSPORT } from "../../../services/dns-server/client.ts";
+import type { Authority } from "../../../services/dns-server/answer/authority.ts";
+import { Client, TRANSPORT } from "../../../services/dns-server/message/client.ts";
 import { DEFER, DROP, type Pipeline } from "../../../services/dns-server/pipeline.ts";
 
 /** A response as a foreign implementation reads it. */

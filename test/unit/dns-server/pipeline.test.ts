@@ -1,11 +1,11 @@
 import * as dnsPacket from "dns-packet";
 import { describe, expect, it } from "vitest";
 import { TYPE } from "../../../services/core/dns/rr-types.ts";
-import { Client, TRANSPORT } from "../../../services/dns-server/client.ts";
-import { PictureWriter } from "../../../services/dns-server/picture/writer.ts";
+import { Client, TRANSPORT } from "../../../services/dns-server/message/client.ts";
 import { DEFER } from "../../../services/dns-server/pipeline.ts";
+import { PictureWriter } from "../../../services/dns-server/zone-database/writer.ts";
 import { ask, askOctets, readAnswer, respond } from "./ask.ts";
-import { pictureOf, pipelineOn } from "./test-picture.ts";
+import { pictureOf, pipelineOn } from "./test-zone-database.ts";
 
 const manyAddresses = Array.from({ length: 60 }, (_, index) => `many A 192.0.2.${index + 1}`).join("\n");
 const manyTexts = Array.from({ length: 9 }, (_, index) => `texts TXT "${String(index).repeat(250)}"`).join("\n");

@@ -1,10 +1,10 @@
 import { describe, expect, it } from "vitest";
-import { parseAddressBlock } from "../../../services/dns-server/address-block.ts";
-import { Client } from "../../../services/dns-server/client.ts";
+import { parseAddressBlock } from "../../../services/dns-server/message/address-block.ts";
+import { Client } from "../../../services/dns-server/message/client.ts";
 import type { Pipeline } from "../../../services/dns-server/pipeline.ts";
 import { createRateLimitTable } from "../../../services/dns-server/rate-limit.ts";
 import { ask, respond } from "./ask.ts";
-import { pictureOf, pipelineOn } from "./test-picture.ts";
+import { pictureOf, pipelineOn } from "./test-zone-database.ts";
 
 const picture = pictureOf({
   origin: "example.org.",

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { coverPeriod, splitBucket } from "../../../services/store/mail/event-counts.ts";
+import { coverPeriod, splitBucket } from "../../../services/store/mail/events/event-counts.ts";
 import { fc } from "../../support/property.ts";
 
 const cover = (from: string, until: string) =>

@@ -5,7 +5,7 @@ import { type DomainName, formatDomainName } from "../name.ts";
 import { formatBase64 } from "../rdata/encoded-fields.ts";
 import { formatRdata } from "../rdata/rdata.ts";
 import { TYPE } from "../rr-types.ts";
-import { parseZoneFile } from "../zone-file.ts";
+import { parseZoneFile } from "../zone-file/zone-file.ts";
 import {
   algorithmMnemonic,
   fromBase64Url,

@@ -1,6 +1,6 @@
-import type { Token } from "../master-lexer.ts";
 import type { DomainName } from "../name.ts";
 import type { WireWriter } from "../wire-writer.ts";
+import type { Token } from "../zone-file/lexer.ts";
 
 /**
  * Where the text comes from. `value`: a field of the API (`;` is data, an unquoted TXT is one text, long texts are

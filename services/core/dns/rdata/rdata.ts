@@ -1,9 +1,9 @@
 import { ok, type Result, refuse } from "../../result.ts";
-import { MasterLexer, type Token } from "../master-lexer.ts";
 import type { DomainName } from "../name.ts";
 import { BAD_ESCAPE, octetsOfText } from "../octet-text.ts";
 import { TYPE, typeMnemonic } from "../rr-types.ts";
 import { WireWriter } from "../wire-writer.ts";
+import { MasterLexer, type Token } from "../zone-file/lexer.ts";
 import { writeSplitText } from "./basic-fields.ts";
 import { CERTIFICATE_RR_TYPES } from "./certificate-types.ts";
 import { DNSSEC_TYPES } from "./dnssec-types.ts";

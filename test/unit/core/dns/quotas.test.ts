@@ -9,7 +9,7 @@ import {
   readQuotaSetting,
   reserveOf,
 } from "../../../../services/core/dns/quotas.ts";
-import { quotaDefaults, quotaNamesOf } from "../../../../services/platform/quotas.ts";
+import { quotaDefaults, quotaNamesOf } from "../../../../services/platform/config/quotas.ts";
 
 it.each([
   ["just fits", { records: 10 }, { records: 8 }, { records: 2 }, undefined],

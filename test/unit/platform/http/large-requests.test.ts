@@ -8,7 +8,7 @@ import type { Asked } from "../../../../services/platform/http/carry-out.ts";
 import type { Dialect } from "../../../../services/platform/http/dialect.ts";
 import { type AnyEndpoint, endpoint, RawReply } from "../../../../services/platform/http/endpoint.ts";
 import { LargeRequests, serveLargeRequests, TakesLong } from "../../../../services/platform/http/large-requests.ts";
-import type { Observation } from "../../../../services/platform/observation.ts";
+import type { Observation } from "../../../../services/platform/observability/observation.ts";
 
 interface Caller {
   readonly name: string;

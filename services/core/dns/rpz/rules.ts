@@ -1,0 +1,269 @@
+import { ok, type Result, refuse } from "../../result.ts";
+import { formatIpv4, formatIpv6, longestZeroRun, parseIpv4, parseIpv6 } from "../ip-address.ts";
+import {
+  ancestorOf,
+  type DomainName,
+  formatDomainName,
+  isSubdomain,
+  isWildcard,
+  labelsOf,
+  nameFromLabels,
+  parentOf,
+  parseDomainName,
+  ROOT,
+} from "../name.ts";
+import { formatRdata, parseRdata } from "../rdata/rdata.ts";
+import type { ResourceRecord } from "../record.ts";
+import { isMetaType, TYPE, typeCode, typeMnemonic } from "../rr-types.ts";
+
+/** TTL of the records of a feed, seconds: a removed rule is forgotten soon. */
+export const RPZ_TTL_SECONDS = 60;
+
+/** What a rule of a response policy zone looks at (draft-vixie-dnsop-dns-rpz §4). */
+export type RpzTrigger =
+  /** The name asked for; a wildcard stands for everything below. */
+  | { readonly kind: "qname" | "nsdname"; readonly name: DomainName }
+  | { readonly kind: "ip" | "client-ip" | "nsip"; readonly block: AddressBlock };
+
+/** An address block without host bits. */
+export interface AddressBlock {
+  /** 4 or 16 octets. */
+  readonly address: Uint8Array;
+  readonly prefixLength: number;
+}
+
+/** What a rule does (draft-vixie-dnsop-dns-rpz §3). */
+export type RpzAction =
+  | { readonly kind: "nxdomain" | "nodata" | "passthru" | "drop" | "tcp-only" }
+  /** Local data: a record that is answered instead. */
+  | { readonly kind: "local-data"; readonly type: number; readonly rdata: Uint8Array };
+
+/** Why a rule was refused, in words. */
+export interface RpzError {
+  readonly message: string;
+}
+
+/** Reads `kind:what`, such as `qname:*.bad.example` or `client-ip:2001:db8::/32`. */
+export function parseRpzTrigger(text: string): Result<RpzTrigger, RpzError> {
+  const colon = text.indexOf(":");
+  const kind = text.slice(0, colon).toLowerCase();
+  const what = text.slice(colon + 1);
+  switch (kind) {
+    case "qname":
+    case "nsdname":
+      return nameTrigger(kind, what);
+    case "ip":
+    case "client-ip":
+    case "nsip": {
+      const block = parseBlock(what);
+      return block.ok ? ok({ kind, block: block.value }) : block;
+    }
+    default:
+      return refuse({
+        message: `${text} is not a trigger: qname, ip, client-ip, nsdname or nsip, a colon, and what to match`,
+      });
+  }
+}
+
+/** The trigger in the form that {@link parseRpzTrigger} reads; equal triggers, equal texts. */
+export function formatRpzTrigger(trigger: RpzTrigger): string {
+  if ("name" in trigger) return `${trigger.kind}:${withoutFinalDot(formatDomainName(trigger.name)).toLowerCase()}`;
+  const { address, prefixLength } = trigger.block;
+  return `${trigger.kind}:${address.length === 4 ? formatIpv4(address) : formatIpv6(address)}/${prefixLength}`;
+}
+
+/** Reads an action: one of the five words, or local data as `TYPE value` with absolute names. */
+export function parseRpzAction(text: string): Result<RpzAction, RpzError> {
+  const word = text.trim().toLowerCase();
+  if (ACTION_TARGETS.has(word as PolicyKind)) return ok({ kind: word as PolicyKind });
+  const [, mnemonic, value] = /^\s*(\S+)\s+(\S.*)$/s.exec(text) ?? [];
+  const type = typeCode(mnemonic ?? "");
+  if (type === undefined || value === undefined) {
+    return refuse({ message: `${text} is not an action: ${[...ACTION_TARGETS.keys()].join(", ")}, or TYPE value` });
+  }
+  if (isMetaType(type) || TYPES_WITHOUT_POLICY.has(type)) {
+    return refuse({ message: `${typeMnemonic(type)} records cannot be local data` });
+  }
+  const rdata = parseRdata(type, value, undefined, "value");
+  return rdata.ok
+    ? ok(actionOfRecord(type, rdata.value))
+    : refuse({ message: `${rdata.error.field}: ${rdata.error.message}` });
+}
+
+/** The action in the form that {@link parseRpzAction} reads. */
+export function formatRpzAction(action: RpzAction): string {
+  return action.kind === "local-data"
+    ? `${typeMnemonic(action.type)} ${formatRdata(action.type, action.rdata)}`
+    : action.kind;
+}
+
+/**
+ * The record that carries the rule in the feed's zone.
+ * @returns refused when trigger and apex are more than 255 octets together
+ */
+export function encodeRpzRule(
+  trigger: RpzTrigger,
+  action: RpzAction,
+  apex: DomainName,
+): Result<ResourceRecord, RpzError> {
+  const owner = nameFromLabels([...triggerLabels(trigger), ...labelsOf(apex)]);
+  if (!owner.ok)
+    return refuse({ message: `${formatRpzTrigger(trigger)} does not fit into the feed: ${owner.error.message}` });
+  const data =
+    action.kind === "local-data" ? action : { type: TYPE.CNAME, rdata: ACTION_TARGETS.get(action.kind)!.wire };
+  return ok({ owner: owner.value, type: data.type, ttl: RPZ_TTL_SECONDS, rdata: data.rdata });
+}
+
+/** The rule that a record of a policy zone carries; what is no rule, such as its SOA and NS, is refused. */
+export function decodeRpzRule(
+  record: ResourceRecord,
+  apex: DomainName,
+): Result<{ readonly trigger: RpzTrigger; readonly action: RpzAction }, RpzError> {
+  const { owner, type, rdata } = record;
+  if (!isSubdomain(owner, apex) || owner.labelCount === apex.labelCount || TYPES_WITHOUT_POLICY.has(type)) {
+    return refuse({ message: `${formatDomainName(owner)} ${typeMnemonic(type)} is no rule` });
+  }
+  const trigger = triggerOfLabels(labelsOf(owner).slice(0, owner.labelCount - apex.labelCount));
+  return trigger.ok ? ok({ trigger: trigger.value, action: actionOfRecord(type, rdata) }) : trigger;
+}
+
+/** Whether the rule would reach a name that must stay reachable, or a name below it. */
+export function triggerCovers(trigger: RpzTrigger, safeName: DomainName): boolean {
+  if (!("name" in trigger)) return false;
+  const { name } = trigger;
+  if (isSubdomain(name, safeName)) return true;
+  return isWildcard(name) && isSubdomain(safeName, parentOf(name)!) && safeName.labelCount >= name.labelCount;
+}
+
+type PolicyKind = Exclude<RpzAction["kind"], "local-data">;
+
+/** Targets of the CNAME that says what to do (draft-vixie-dnsop-dns-rpz §3). */
+const ACTION_TARGETS: ReadonlyMap<PolicyKind, DomainName> = new Map([
+  ["nxdomain", ROOT],
+  ["nodata", wellKnownName("*")],
+  ["passthru", wellKnownName("rpz-passthru")],
+  ["drop", wellKnownName("rpz-drop")],
+  ["tcp-only", wellKnownName("rpz-tcp-only")],
+]);
+
+const ACTION_BY_TARGET = new Map([...ACTION_TARGETS].map(([kind, target]) => [target.key, kind]));
+
+/** Types that consumers do not take for local data: what makes a zone, and what signs it. */
+const TYPES_WITHOUT_POLICY: ReadonlySet<number> = new Set([
+  TYPE.SOA,
+  TYPE.NS,
+  TYPE.DNAME,
+  TYPE.RRSIG,
+  TYPE.NSEC,
+  TYPE.NSEC3,
+  TYPE.NSEC3PARAM,
+  TYPE.DNSKEY,
+  TYPE.DS,
+]);
+
+/** Last label of the owner, below the apex, by kind of trigger. */
+const TRIGGER_LABELS = {
+  ip: "rpz-ip",
+  "client-ip": "rpz-client-ip",
+  nsip: "rpz-nsip",
+  nsdname: "rpz-nsdname",
+} as const;
+
+const KIND_BY_LABEL = new Map(
+  Object.entries(TRIGGER_LABELS).map(([kind, label]) => [label as string, kind as keyof typeof TRIGGER_LABELS]),
+);
+
+function wellKnownName(label: string): DomainName {
+  const name = nameFromLabels([Buffer.from(label, "latin1")]);
+  if (!name.ok) throw new Error(name.error.message);
+  return name.value;
+}
+
+function nameTrigger(kind: "qname" | "nsdname", text: string): Result<RpzTrigger, RpzError> {
+  const name = parseDomainName(text);
+  if (!name.ok) return refuse({ message: `${text} is not a domain name: ${name.error.message}` });
+  if (name.value.labelCount === 0) return refuse({ message: "a rule cannot be for the root" });
+  const lastLabel = textOf(labelsOf(ancestorOf(name.value, 1))[0]!);
+  if (KIND_BY_LABEL.has(lastLabel))
+    return refuse({ message: `${text} ends in ${lastLabel}, which marks another kind of trigger` });
+  return ok({ kind, name: name.value });
+}
+
+/** An address or block; the prefix of an address alone is all of it. */
+function parseBlock(text: string): Result<AddressBlock, RpzError> {
+  const [addressText, prefixText, ...extra] = text.split("/");
+  const address = parseIpv4(addressText!) ?? parseIpv6(addressText!);
+  if (address === undefined || extra.length > 0)
+    return refuse({ message: `${text} is not an address or a block of addresses` });
+  const bits = address.length * 8;
+  const prefixLength = Number(prefixText ?? bits);
+  if (!/^\d{1,3}$/.test(prefixText ?? "0") || prefixLength < 1 || prefixLength > bits) {
+    return refuse({ message: `${text} has no prefix from 1 to ${bits}` });
+  }
+  if (hasHostBits(address, prefixLength))
+    return refuse({ message: `${text} has host bits set beyond /${prefixLength}` });
+  return ok({ address, prefixLength });
+}
+
+function hasHostBits(address: Uint8Array, prefixLength: number): boolean {
+  return address.some((octet, index) => {
+    const networkBits = Math.min(8, Math.max(0, prefixLength - index * 8));
+    return (octet & (0xff >> networkBits)) !== 0;
+  });
+}
+
+function triggerLabels(trigger: RpzTrigger): Uint8Array[] {
+  if (trigger.kind === "qname") return labelsOf(trigger.name);
+  const marker = Buffer.from(TRIGGER_LABELS[trigger.kind], "latin1");
+  if ("name" in trigger) return [...labelsOf(trigger.name), marker];
+  return [...blockLabels(trigger.block).map((label) => Buffer.from(label, "latin1")), marker];
+}
+
+/** `24.0.2.0.192`; IPv6 as words in hexadecimal from the last, the longest run of zeros as `zz`. */
+function blockLabels({ address, prefixLength }: AddressBlock): string[] {
+  if (address.length === 4) return [String(prefixLength), ...[...address].reverse().map(String)];
+  const view = new DataView(address.buffer, address.byteOffset, 16);
+  const words = Array.from({ length: 8 }, (_, index) => view.getUint16(index * 2));
+  const run = longestZeroRun(words);
+  const texts = words.map((word) => word.toString(16));
+  if (run.length >= 2) texts.splice(run.start, run.length, "zz");
+  return [String(prefixLength), ...texts.reverse()];
+}
+
+function triggerOfLabels(labels: readonly Uint8Array[]): Result<RpzTrigger, RpzError> {
+  const kind = KIND_BY_LABEL.get(textOf(labels.at(-1)!));
+  if (kind === undefined || kind === "nsdname") {
+    const name = nameFromLabels(kind === undefined ? labels : labels.slice(0, -1));
+    if (!name.ok) return refuse({ message: name.error.message });
+    if (name.value.labelCount === 0) return refuse({ message: "the rule has no name" });
+    return ok({ kind: kind ?? "qname", name: name.value });
+  }
+  const texts = labels.slice(0, -1).map(textOf);
+  const block = parseBlock(blockText(texts));
+  if (!block.ok) return block;
+  // Consumers ignore what is not in the canonical form.
+  const isCanonical = blockLabels(block.value).join(".") === texts.join(".");
+  return isCanonical
+    ? ok({ kind, block: block.value })
+    : refuse({ message: `${texts.join(".")} is not in canonical form` });
+}
+
+function blockText([prefix = "", ...reversed]: readonly string[]): string {
+  const parts = [...reversed].reverse();
+  if (parts.length === 4 && !parts.includes("zz")) return `${parts.join(".")}/${prefix}`;
+  return `${parts.join(":").replace(/(?:^|:)zz(?:$|:)/, "::")}/${prefix}`;
+}
+
+function actionOfRecord(type: number, rdata: Uint8Array): RpzAction {
+  const kind = type === TYPE.CNAME ? ACTION_BY_TARGET.get(textOf(rdata)) : undefined;
+  return kind === undefined ? { kind: "local-data", type, rdata } : { kind };
+}
+
+/** Octets as lower-case text. */
+function textOf(octets: Uint8Array): string {
+  return Buffer.from(octets.buffer, octets.byteOffset, octets.length).toString("latin1").toLowerCase();
+}
+
+function withoutFinalDot(text: string): string {
+  return text.length > 1 && text.endsWith(".") ? text.slice(0, -1) : text;
+}

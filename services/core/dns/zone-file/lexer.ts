@@ -1,0 +1,146 @@
+import { ok, type Result, refuse } from "../../result.ts";
+
+/** Where something stands in a text, both from 1. */
+export interface TextPosition {
+  readonly line: number;
+  readonly column: number;
+}
+
+/** A word or a quoted string; escapes are still in `text`, the quotes are not. */
+export interface Token extends TextPosition {
+  readonly text: string;
+  readonly quoted: boolean;
+}
+
+/** The tokens of one entry: a line, or several that parentheses join. */
+export interface Entry {
+  readonly tokens: readonly Token[];
+  /** The entry starts with a blank: it has the owner of the one before. */
+  readonly startsWithBlank: boolean;
+}
+
+/** What cannot be read, and where. */
+export interface LexError extends TextPosition {
+  readonly message: string;
+}
+
+/**
+ * Parts text in master file format into entries (RFC 1035 §5.1).
+ * `master-file`: line ends end entries, `;` starts a comment. `value`: the text is one entry, line ends are blanks,
+ * and `;` is data.
+ */
+export class MasterLexer {
+  readonly #text: string;
+  readonly #isFile: boolean;
+  #position = 0;
+  #line = 1;
+  #lineStart = 0;
+
+  constructor(text: string, form: "master-file" | "value") {
+    this.#text = text;
+    this.#isFile = form === "master-file";
+  }
+
+  /** The next entry that has tokens; undefined at the end of the text. */
+  nextEntry(): Result<Entry | undefined, LexError> {
+    while (this.#position < this.#text.length) {
+      const entry = this.#readEntry();
+      if (!entry.ok || entry.value.tokens.length > 0) return entry;
+    }
+    return ok(undefined);
+  }
+
+  #readEntry(): Result<Entry, LexError> {
+    const text = this.#text;
+    const startsWithBlank = text[this.#position] === " " || text[this.#position] === "\t";
+    const tokens: Token[] = [];
+    const open: TextPosition[] = [];
+    while (this.#position < text.length) {
+      const code = text.charCodeAt(this.#position);
+      if (code === SPACE || code === TAB || code === RETURN) {
+        this.#position += 1;
+      } else if (code === NEWLINE) {
+        this.#endLine();
+        if (this.#isFile && open.length === 0) return ok({ tokens, startsWithBlank });
+      } else if (code === SEMICOLON && this.#isFile) {
+        this.#skipComment();
+      } else if (code === OPEN) {
+        open.push(this.#here());
+        this.#position += 1;
+      } else if (code === CLOSE) {
+        if (open.pop() === undefined)
+          return refuse({ ...this.#here(), message: "a parenthesis closes that was not opened" });
+        this.#position += 1;
+      } else {
+        const token = code === QUOTE ? this.#readQuoted() : this.#readWord();
+        if (!token.ok) return token;
+        tokens.push(token.value);
+      }
+    }
+    const unclosed = open.pop();
+    if (unclosed !== undefined) return refuse({ ...unclosed, message: "the parenthesis is never closed" });
+    return ok({ tokens, startsWithBlank });
+  }
+
+  #readWord(): Result<Token, LexError> {
+    const text = this.#text;
+    const start = this.#position;
+    const here = this.#here();
+    let position = start;
+    for (; position < text.length; position += 1) {
+      const code = text.charCodeAt(position);
+      if (code === BACKSLASH) position += 1;
+      else if (code < 0x80 && ENDS_WORD[code] === 1 && (code !== SEMICOLON || this.#isFile)) break;
+    }
+    this.#position = Math.min(position, text.length);
+    const word = text.slice(start, this.#position);
+    // A backslash cannot take a line end with it.
+    if (word.includes("\n")) return refuse({ ...here, message: "a backslash stands at the end of a line" });
+    return ok({ text: word, quoted: false, line: here.line, column: here.column });
+  }
+
+  #readQuoted(): Result<Token, LexError> {
+    const text = this.#text;
+    const here = this.#here();
+    let position = this.#position + 1;
+    for (; position < text.length; position += 1) {
+      const code = text.charCodeAt(position);
+      if (code === QUOTE) break;
+      if (code === NEWLINE && this.#isFile) position = text.length;
+      else if (code === BACKSLASH && text.charCodeAt(position + 1) !== NEWLINE) position += 1;
+    }
+    if (position >= text.length) return refuse({ ...here, message: "the quoted string is never closed" });
+    const quoted = text.slice(this.#position + 1, position);
+    this.#position = position + 1;
+    return ok({ text: quoted, quoted: true, line: here.line, column: here.column });
+  }
+
+  #skipComment(): void {
+    const lineEnd = this.#text.indexOf("\n", this.#position);
+    this.#position = lineEnd < 0 ? this.#text.length : lineEnd;
+  }
+
+  #endLine(): void {
+    this.#position += 1;
+    this.#line += 1;
+    this.#lineStart = this.#position;
+  }
+
+  #here(): TextPosition {
+    return { line: this.#line, column: this.#position - this.#lineStart + 1 };
+  }
+}
+
+const TAB = 0x09;
+const NEWLINE = 0x0a;
+const RETURN = 0x0d;
+const SPACE = 0x20;
+const QUOTE = 0x22;
+const OPEN = 0x28;
+const CLOSE = 0x29;
+const SEMICOLON = 0x3b;
+const BACKSLASH = 0x5c;
+
+/** Which ASCII characters end a word. */
+const ENDS_WORD = new Uint8Array(0x80);
+for (const code of [TAB, NEWLINE, RETURN, SPACE, QUOTE, OPEN, CLOSE, SEMICOLON]) ENDS_WORD[code] = 1;

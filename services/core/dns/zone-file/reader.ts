@@ -1,0 +1,281 @@
+import { ok, type Result, refuse } from "../../result.ts";
+import { type DomainName, parseDomainName } from "../name.ts";
+import { parsePeriodSeconds } from "../period.ts";
+import { isTextType, parseRdataTokens } from "../rdata/rdata.ts";
+import { MAX_TTL_SECONDS, type ResourceRecord } from "../record.ts";
+import { isMetaType, TYPE, typeCode, typeMnemonic } from "../rr-types.ts";
+import { decodeSoaRdata } from "../soa.ts";
+import {
+  type GenerateRange,
+  isTemplate,
+  parseGenerateRange,
+  rangeSize,
+  sectionsOf,
+  substituteNumber,
+} from "./generate-directive.ts";
+import { type Entry, MasterLexer, type TextPosition, type Token } from "./lexer.ts";
+
+/** What is wrong with an entry of a master file, and where. */
+export interface MasterFileError extends TextPosition {
+  readonly message: string;
+}
+
+/** A record, and where its entry starts. */
+export interface PlacedRecord {
+  readonly record: ResourceRecord;
+  readonly position: TextPosition;
+  /** It stands for several of `$GENERATE`: how many, and the last of them (`MasterFileOptions.sections`). */
+  readonly section?: { readonly count: number; readonly last: ResourceRecord };
+}
+
+const DEFAULT_MAX_GENERATED = 65_536;
+
+/** How to read a master file. */
+export interface MasterFileOptions {
+  /** Initial origin. */
+  readonly origin: DomainName;
+  /** TTL of records for which the file gives none, neither by itself nor by `$TTL`, an earlier record or its SOA. */
+  readonly defaultTtlSeconds?: number;
+  /** Records that all `$GENERATE` directives together may make; 0 refuses the directive. Default 65,536. */
+  readonly maxGenerated?: number;
+  /** Reads of each `$GENERATE` just the first and the last of so many sections: enough to tell what all come to. */
+  readonly sections?: number;
+}
+
+/**
+ * Reads a master file record by record. `$INCLUDE` is refused: a file may not name another of the server's.
+ * After a refused entry the next one can be read, unless the text itself cannot be parted into entries.
+ * @see RFC 1035 §5, RFC 2308 §4 ($TTL), RFC 3597 §5 (unknown types)
+ */
+export class MasterFileReader {
+  readonly #options: MasterFileOptions;
+  readonly #lexer: MasterLexer;
+  #origin: DomainName;
+  #owner: DomainName | undefined;
+  /** What #owner was read from: most files repeat it, or mean the same name again. */
+  #ownerText = "";
+  #firstTtlDirective: number | undefined;
+  #ttlDirective: number | undefined;
+  #lastTtl: number | undefined;
+  #generated = 0;
+
+  constructor(text: string, options: MasterFileOptions) {
+    this.#options = options;
+    this.#origin = options.origin;
+    // A byte order mark is no part of the first owner's name.
+    this.#lexer = new MasterLexer(text.replace(/^\ufeff/, ""), "master-file");
+  }
+
+  /** The first `$TTL` so far, seconds. */
+  get firstTtlSeconds(): number | undefined {
+    return this.#firstTtlDirective;
+  }
+
+  /** The records, and what is wrong with entries, one after the other. */
+  *records(): Generator<Result<PlacedRecord, MasterFileError>, void> {
+    for (;;) {
+      const entry = this.#lexer.nextEntry();
+      if (!entry.ok) {
+        // Where one entry ends and the next starts is not known any more.
+        yield entry;
+        return;
+      }
+      if (entry.value === undefined) return;
+      yield* this.#readEntry(entry.value);
+    }
+  }
+
+  *#readEntry(entry: Entry): Generator<Result<PlacedRecord, MasterFileError>, void> {
+    const { tokens, startsWithBlank } = entry;
+    const first = tokens[0]!;
+    if (startsWithBlank || first.quoted || !first.text.startsWith("$")) {
+      yield this.#readRecord(entry);
+    } else if (first.text.toUpperCase() === "$GENERATE") {
+      yield* this.#generate(tokens);
+    } else {
+      const problem = this.#readDirective(tokens);
+      if (problem !== undefined) yield refuse(problem);
+    }
+  }
+
+  #readDirective(tokens: readonly Token[]): MasterFileError | undefined {
+    const [directive, argument, extra] = tokens as [Token, Token | undefined, Token | undefined];
+    const name = directive.text.toUpperCase();
+    if (name === "$INCLUDE") return at(directive, "$INCLUDE is not allowed");
+    if (name !== "$ORIGIN" && name !== "$TTL") return at(directive, `${directive.text} is not a directive`);
+    if (argument === undefined) return at(directive, `${name} needs an argument`);
+    if (extra !== undefined) return at(extra, `${extra.text} is more than ${name} takes`);
+    return name === "$ORIGIN" ? this.#setOrigin(argument) : this.#setTtl(argument);
+  }
+
+  #setOrigin(argument: Token): MasterFileError | undefined {
+    const origin = parseDomainName(argument.text, this.#origin);
+    if (!origin.ok) return at(argument, origin.error.message);
+    this.#origin = origin.value;
+    this.#ownerText = "";
+    return undefined;
+  }
+
+  #setTtl(argument: Token): MasterFileError | undefined {
+    const seconds = parsePeriodSeconds(argument.text, MAX_TTL_SECONDS);
+    if (seconds === undefined) return at(argument, `${argument.text} is not a TTL from 0 to ${MAX_TTL_SECONDS}`);
+    this.#ttlDirective = seconds;
+    this.#firstTtlDirective ??= seconds;
+    return undefined;
+  }
+
+  /** `$GENERATE range owner [ttl] [class] type rdata`: a record per number of the range. */
+  *#generate(tokens: readonly Token[]): Generator<Result<PlacedRecord, MasterFileError>, void> {
+    const plan = this.#planGenerate(tokens);
+    if (!plan.ok) {
+      yield plan;
+      return;
+    }
+    const [owner, ownerText] = [this.#owner, this.#ownerText];
+    if (this.#options.sections !== undefined) yield* this.#readSections(plan.value, this.#options.sections);
+    else yield* this.#readRange(plan.value);
+    // BIND: a record without owner that follows belongs to the one before the directive.
+    [this.#owner, this.#ownerText] = [owner, ownerText];
+  }
+
+  *#readRange({ range, templates }: GeneratePlan): Generator<Result<PlacedRecord, MasterFileError>, void> {
+    for (let number = range.start; number <= range.stop; number += range.step) {
+      yield this.#readGenerated(templates, number);
+    }
+  }
+
+  *#readSections(
+    { range, templates }: GeneratePlan,
+    most: number,
+  ): Generator<Result<PlacedRecord, MasterFileError>, void> {
+    for (const { first, last, count } of sectionsOf(range, most)) {
+      const begin = this.#readGenerated(templates, first);
+      const end = begin.ok ? this.#readGenerated(templates, last) : begin;
+      if (!begin.ok || !end.ok) {
+        yield end;
+        return;
+      }
+      yield ok({ ...begin.value, section: { count, last: end.value.record } });
+    }
+  }
+
+  #readGenerated(templates: readonly Token[], number: number): Result<PlacedRecord, MasterFileError> {
+    const generated = templates.map((token) => ({ ...token, text: substituteNumber(token.text, number) }));
+    return this.#readRecord({ tokens: generated, startsWithBlank: false });
+  }
+
+  #planGenerate(tokens: readonly Token[]): Result<GeneratePlan, MasterFileError> {
+    const [directive, rangeToken] = tokens as [Token, Token | undefined];
+    const range = parseGenerateRange(rangeToken?.text ?? "");
+    if (range === undefined) return refuse(at(rangeToken ?? directive, "$GENERATE needs a range start-stop/step"));
+    this.#generated += rangeSize(range);
+    const maximum = this.#options.maxGenerated ?? DEFAULT_MAX_GENERATED;
+    if (this.#generated > maximum) return refuse(at(directive, `$GENERATE may make ${maximum} records in all`));
+    const templates = generateTemplates(tokens);
+    if (!templates.ok) return templates;
+    const malformed = templates.value.find(({ text }) => !isTemplate(text, range));
+    if (malformed !== undefined)
+      return refuse(at(malformed, `${malformed.text} has no \${offset,width,base} that can be counted`));
+    return ok({ range, templates: templates.value });
+  }
+
+  #readRecord(entry: Entry): Result<PlacedRecord, MasterFileError> {
+    const { tokens } = entry;
+    const head = this.#readHead(entry);
+    if (!head.ok) return head;
+    const { owner, type, rdataStart } = head.value;
+    const rdata = parseRdataTokens(type, tokens, { origin: this.#origin, context: "master-file" }, rdataStart);
+    if (!rdata.ok) {
+      const { line, column } = { ...tokens.at(-1)!, ...rdata.error };
+      return refuse({ line, column, message: `${typeMnemonic(type)} ${rdata.error.field}: ${rdata.error.message}` });
+    }
+    const ttl = this.#ttlOf(head.value, rdata.value);
+    const { line, column } = tokens[0]!;
+    if (ttl === undefined) return refuse({ line, column, message: "the record has no TTL, and there is no $TTL" });
+    return ok({ record: { owner, type, ttl, rdata: rdata.value }, position: { line, column } });
+  }
+
+  /** `[owner] [ttl] [class] type`, TTL and class in either order. */
+  #readHead({ tokens, startsWithBlank }: Entry): Result<RecordHead, MasterFileError> {
+    const owner = this.#readOwner(startsWithBlank ? undefined : tokens[0], tokens[0]!);
+    if (!owner.ok) return owner;
+    let index = startsWithBlank ? 0 : 1;
+    let ttlSeconds: number | undefined;
+    let hasClass = false;
+    for (let token = tokens[index]; token !== undefined; index += 1, token = tokens[index]) {
+      if (!hasClass && /^(?:IN|CH|HS|CLASS\d+)$/i.test(token.text)) {
+        if (!/^(?:IN|CLASS1)$/i.test(token.text))
+          return refuse(at(token, `class ${token.text} is not served, only IN`));
+        hasClass = true;
+      } else if (ttlSeconds === undefined && /^\d/.test(token.text)) {
+        ttlSeconds = parsePeriodSeconds(token.text, MAX_TTL_SECONDS);
+        if (ttlSeconds === undefined)
+          return refuse(at(token, `${token.text} is not a TTL from 0 to ${MAX_TTL_SECONDS}`));
+      } else {
+        const type = typeCode(token.text);
+        if (type === undefined || token.quoted) return refuse(at(token, `${token.text} is not a record type`));
+        if (isMetaType(type)) return refuse(at(token, `${token.text} is not a type of data`));
+        return ok({ owner: owner.value, ttlSeconds, type, rdataStart: index + 1 });
+      }
+    }
+    return refuse(at(tokens.at(-1)!, "the record has no type"));
+  }
+
+  #readOwner(token: Token | undefined, entryStart: Token): Result<DomainName, MasterFileError> {
+    if (token === undefined) {
+      return this.#owner === undefined ? refuse(at(entryStart, "the record has no owner")) : ok(this.#owner);
+    }
+    if (token.text === this.#ownerText && this.#owner !== undefined && !token.quoted) return ok(this.#owner);
+    const owner = parseDomainName(token.text, this.#origin);
+    if (!owner.ok || token.quoted) {
+      // Records without owner that follow must not go to the one before.
+      this.#owner = undefined;
+      return refuse(at(token, owner.ok ? "an owner must not be quoted" : owner.error.message));
+    }
+    this.#owner = owner.value;
+    this.#ownerText = token.text;
+    return owner;
+  }
+
+  /**
+   * RFC 2308 §4: a record without a TTL has that of `$TTL`; without the directive the last explicit one
+   * (RFC 1035 §5.1), at first the SOA's minimum.
+   */
+  #ttlOf({ ttlSeconds, type }: RecordHead, rdata: Uint8Array): number | undefined {
+    if (ttlSeconds !== undefined) this.#lastTtl = ttlSeconds;
+    else if (type === TYPE.SOA) this.#lastTtl ??= Math.min(decodeSoaRdata(rdata).minimum, MAX_TTL_SECONDS);
+    return ttlSeconds ?? this.#ttlDirective ?? this.#lastTtl ?? this.#options.defaultTtlSeconds;
+  }
+}
+
+/** A `$GENERATE`: the numbers, and the record's tokens to put them into. */
+interface GeneratePlan {
+  readonly range: GenerateRange;
+  readonly templates: readonly Token[];
+}
+
+/** What stands in front of a record's RDATA, and what follows. */
+interface RecordHead {
+  readonly owner: DomainName;
+  readonly ttlSeconds: number | undefined;
+  readonly type: number;
+  /** Index of the first token of RDATA. */
+  readonly rdataStart: number;
+}
+
+/** The owner, TTL, class, type and data of `$GENERATE`. Data of several fields may stand in one quoted string, as BIND has it. */
+function generateTemplates(tokens: readonly Token[]): Result<readonly Token[], MasterFileError> {
+  const templates = tokens.slice(2);
+  const [typeToken, data] = templates.slice(-2);
+  if (typeToken === undefined || data === undefined)
+    return refuse(at(tokens[0]!, "$GENERATE needs an owner, a type and data"));
+  if (!data.quoted || isTextType(typeCode(typeToken.text) ?? 0)) return ok(templates);
+  const entry = new MasterLexer(data.text, "value").nextEntry();
+  if (!entry.ok) return refuse(at(data, entry.error.message));
+  const fields = (entry.value?.tokens ?? []).map((field) => ({ ...field, line: data.line, column: data.column }));
+  return ok([...templates.slice(0, -1), ...fields]);
+}
+
+function at({ line, column }: TextPosition, message: string): MasterFileError {
+  return { line, column, message };
+}

@@ -1,0 +1,163 @@
+import { type EnhancedStatus, findEnhancedStatuses, isSpecific, parseEnhancedStatus } from "../enhanced-status.ts";
+import { describeSmtpReply, type SmtpReply } from "../smtp-reply.ts";
+import type { BounceReason } from "./reason.ts";
+import {
+  bounceRules,
+  comparable,
+  reasonOfReplyCode,
+  reasonOfStatus,
+  type SmtpCommand,
+  type WordingRule,
+} from "./rules.ts";
+
+/** `hard`: the address will never take mail. */
+export interface BounceClass {
+  readonly reason: BounceReason;
+  readonly hard: boolean;
+}
+
+/**
+ * What is known of a failure. `text` holds the words of the system that failed, reply codes included; `context`
+ * what the reporting system says around them, which decides only what text and status leave open.
+ */
+export interface BounceEvidence {
+  readonly status?: string | null | undefined;
+  readonly replycode?: string | number | null | undefined;
+  readonly text: string;
+  readonly context?: string | undefined;
+  /** The SMTP command that was refused; read from the text when not given. */
+  readonly command?: SmtpCommand | undefined;
+}
+
+/** The step of a session that a reply answers; `message` is the reply after the final dot. */
+export type SmtpStage = "connect" | "ehlo" | "starttls" | "auth" | "mail" | "rcpt" | "data" | "message";
+
+/**
+ * Reason and hardness of a failure: the words first, then the enhanced status, then words that only hint, then what
+ * is said around them, then the reply code; the codes of many systems are too coarse (`550 5.0.0`) and some are wrong.
+ *
+ * What is classified is a delivery that was given up, so an unknown user is hard although each attempt got a 4xx;
+ * a domain that only for now is not found, or takes no mail, is not. Nor is a refusal of the sender ever hard.
+ */
+export function classifyBounce(evidence: BounceEvidence): BounceClass {
+  const text = comparable(evidence.text.slice(0, MAX_TEXT_CHARACTERS));
+  const context = comparable((evidence.context ?? "").slice(0, MAX_TEXT_CHARACTERS));
+  const status = mostSpecificStatus(evidence.status, evidence.text);
+  const replycode = Number(evidence.replycode ?? findReplyCode(evidence.text) ?? 0);
+  const command = evidence.command ?? findCommand(text) ?? findCommand(context);
+  const reason = asOfSender(findReason({ text, context, status, replycode, command }), command, status);
+  const transient = status ? status.startsWith("4") : replycode >= 400 && replycode < 500;
+  return { reason, hard: HARD_REASONS.has(reason) && !(transient && REASONS_OF_DOMAIN.has(reason)) };
+}
+
+/**
+ * Judges a reply within the session. `aboutUs`: a refusal of our address, our rate or our reputation, which says
+ * nothing of the contact: defer, and back off from the receiving system.
+ */
+export function classifyReply(
+  reply: SmtpReply,
+  context: { readonly stage: SmtpStage },
+): BounceClass & { readonly aboutUs: boolean } {
+  const { reason, hard } = classifyBounce({
+    status: reply.enhancedStatus,
+    replycode: reply.code,
+    text: describeSmtpReply(reply),
+    command: COMMAND_OF_STAGE[context.stage],
+  });
+  const beforeRecipient = !["rcpt", "data", "message"].includes(context.stage);
+  const aboutUs = REASONS_ABOUT_US.has(reason) || (beforeRecipient && !REASONS_ABOUT_MESSAGE.has(reason));
+  return { reason, hard: hard && !beforeRecipient && reply.code >= 500, aboutUs };
+}
+
+/** The reply code in a text, where one stands as such and not as part of a number, a size or an address. */
+export function findReplyCode(text: string): string | undefined {
+  return /(?:^|[\s;:"'(>#[,-])([45][0-7]\d)(?=[ \-:"'\],\t\n]|$)(?![- ]?(?:bytes?|kb|mb|seconds|hours|minutes|days|recipients|messages)\b)/i.exec(
+    text,
+  )?.[1];
+}
+
+/** Of the Status field and the codes in the text, the first that says more than its class. */
+export function mostSpecificStatus(field: string | null | undefined, text: string): EnhancedStatus | undefined {
+  const stated = field ? parseEnhancedStatus(field) : undefined;
+  const found = findEnhancedStatuses(text.slice(0, MAX_TEXT_CHARACTERS)).filter((code) => !code.startsWith("2"));
+  const candidates = stated && !isVague(stated) ? [stated, ...found] : [...found, ...(stated ? [stated] : [])];
+  return candidates.find(isSpecific) ?? candidates[0];
+}
+
+const MAX_TEXT_CHARACTERS = 4000;
+
+const HARD_REASONS: ReadonlySet<BounceReason> = new Set(["userunknown", "hostunknown", "hasmoved", "notaccept"]);
+
+/** What a name server or a mail exchanger says of its whole domain may be over soon, unlike what is said of a mailbox. */
+const REASONS_OF_DOMAIN: ReadonlySet<BounceReason> = new Set(["hostunknown", "notaccept"]);
+
+const REASONS_ABOUT_US: ReadonlySet<BounceReason> = new Set([
+  "blocked",
+  "badreputation",
+  "ratelimited",
+  "toomanyconn",
+  "speeding",
+  "requireptr",
+  "authfailure",
+]);
+
+/** What may be refused for the message's sake as early as MAIL FROM, where its size is announced (RFC 1870 §6). */
+const REASONS_ABOUT_MESSAGE: ReadonlySet<BounceReason> = new Set(["mesgtoobig", "exceedlimit", "contenterror"]);
+
+const COMMAND_OF_STAGE: Readonly<Record<SmtpStage, SmtpCommand>> = {
+  connect: "connect",
+  ehlo: "connect",
+  starttls: "connect",
+  auth: "connect",
+  mail: "mail",
+  rcpt: "rcpt",
+  data: "data",
+  message: "data",
+};
+
+interface ReadEvidence {
+  readonly text: string;
+  readonly context: string;
+  readonly status: EnhancedStatus | undefined;
+  readonly replycode: number;
+  readonly command: SmtpCommand | undefined;
+}
+
+function findReason(evidence: ReadEvidence): BounceReason {
+  const { text, context, status, replycode } = evidence;
+  const reasonIn = (rules: readonly WordingRule[], words: string) =>
+    words === "" ? undefined : rules.find((rule) => rule.pattern.test(words) && appliesTo(rule, evidence))?.reason;
+  return (
+    reasonIn(bounceRules.wordings, text) ??
+    (status && isSpecific(status) ? reasonOfStatus(status) : undefined) ??
+    reasonIn(bounceRules.hints, text) ??
+    reasonIn(bounceRules.wordings, context) ??
+    reasonIn(bounceRules.hints, context) ??
+    reasonOfReplyCode(replycode) ??
+    "undefined"
+  );
+}
+
+function appliesTo(rule: WordingRule, { status, command }: ReadEvidence): boolean {
+  if (rule.onlyAtRcpt && command !== "rcpt" && !status?.startsWith("5.1.")) return false;
+  return !(rule.unlessStatus && status?.startsWith(rule.unlessStatus) && command !== "rcpt");
+}
+
+/**
+ * What is refused at MAIL FROM, or by a status about the sender (X.1.7 to X.1.9, RFC 3463 §3.2), is the sender, and
+ * before that the connection: words such as "unknown" or "does not exist" are then not about the recipient.
+ */
+function asOfSender(reason: BounceReason, command?: SmtpCommand, status?: EnhancedStatus): BounceReason {
+  if (!HARD_REASONS.has(reason) && reason !== "filtered") return reason;
+  if (command === "mail" || /^[45]\.1\.[789]$/.test(status ?? "")) return "rejected";
+  return command === "connect" ? "blocked" : reason;
+}
+
+function findCommand(text: string): SmtpCommand | undefined {
+  return bounceRules.commands.find((rule) => rule.pattern.test(text))?.command;
+}
+
+/** X.0.0 repeats the class; X.4.7 and X.5.0 are what relays write over the remote system's own code. */
+function isVague(status: EnhancedStatus): boolean {
+  return !isSpecific(status) || /\.(?:4\.7|5\.0)$/.test(status);
+}

@@ -1,0 +1,50 @@
+import type { SmtpReply } from "../../core/mail/smtp-reply.ts";
+import { ok, type Result } from "../../core/result.ts";
+import type { Config } from "../../platform/config/config.ts";
+import type { Resolver } from "../../platform/lookups/resolver.ts";
+import type { Route } from "../session-pool.ts";
+import type { FindDane } from "./dane.ts";
+import { findMxRoute } from "./mx-route.ts";
+import type { FindPolicy } from "./sts-policies.ts";
+
+/**
+ * Finds the way to a domain.
+ * Refused with what stands for a server's reply: 5xx when there is no way, 4xx while it cannot be told.
+ */
+export type FindRoute = (destination: string) => Promise<Result<Route, SmtpReply>>;
+
+/** What routing needs to know of its surroundings. */
+export interface RouteSurroundings {
+  readonly config: Pick<Config, "delivery" | "fetchAllow" | "hostname">;
+  readonly resolver: Resolver;
+  readonly findPolicy: FindPolicy;
+  /** Absent without a validating resolver, or where DANE is off. */
+  readonly findDane?: FindDane | undefined;
+  /** The sandbox's inbox, as host:port. */
+  sandboxAddress(): Promise<string>;
+}
+
+/** The way for every domain, by PALOMAR_DELIVERY. */
+export function makeFindRoute({ config, sandboxAddress, ...mx }: RouteSurroundings): FindRoute {
+  const { delivery } = config;
+  switch (delivery.kind) {
+    case "sandbox":
+      return async () => {
+        const { host, port } = splitHostPort(await sandboxAddress());
+        return ok({ key: "sandbox", peers: [{ host, port, name: host, tls: "never" }], local: true });
+      };
+    case "smart-host": {
+      const { host, port } = delivery;
+      const route: Route = { key: "smart-host", peers: [{ host, port, name: host, tls: "opportunistic" }] };
+      return async () => ok(route);
+    }
+    case "mx":
+      return (destination) =>
+        findMxRoute(destination, { ...mx, allowedBlocks: config.fetchAllow, ownName: config.hostname });
+  }
+}
+
+function splitHostPort(address: string): { host: string; port: number } {
+  const colon = address.lastIndexOf(":");
+  return { host: address.slice(0, colon).replace(/^\[|\]$/g, ""), port: Number(address.slice(colon + 1)) };
+}

@@ -1,0 +1,310 @@
+import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
+import { decodeMessage, type MessageRecord } from "../../core/dns/message.ts";
+import { formatDomainName, nameFromStoredWire } from "../../core/dns/name.ts";
+import { TYPE } from "../../core/dns/rr-types.ts";
+import { decodeSoaRdata } from "../../core/dns/soa.ts";
+import type { Observe } from "../../platform/observability/observation.ts";
+import type { ZoneState } from "../../store/dns/published-zones.ts";
+import type { AccessFeed } from "../transfer/access-feed.ts";
+import { TransferMessage } from "../transfer/transfer-message.ts";
+import { wholeZone } from "../transfer/transfer-streams.ts";
+import { PictureFullError } from "../zone-database/memory.ts";
+import { PictureReader } from "../zone-database/reader.ts";
+import type { PictureWriter } from "../zone-database/writer.ts";
+import { readSnapshot, SnapshotWriter, type SnapshotZone } from "./snapshot-file.ts";
+import { pictureZoneOf } from "./whole-zones.ts";
+import type { PublishedZone, ZonePublisher } from "./zone-publisher.ts";
+
+/** Between two files, while zones change. */
+const INTERVAL_MS = 5 * 60_000;
+/** An unchanged picture is written again after this long: the file's age tells how old its zones are. */
+const REFRESH_MS = 60 * 60_000;
+/** The first one comes soon, so that a new node has one. */
+const FIRST_MS = 10_000;
+/** A stop waits this long for the last file; the one before is good as well. */
+const STOP_PATIENCE_MS = 4_000;
+/** How long this thread is held up at a time. */
+const TURN_MS = 5;
+
+export interface PictureSnapshotOptions {
+  readonly file: string;
+  readonly writer: PictureWriter;
+  readonly publisher: ZonePublisher;
+  /** Who may transfer, which is kept with the zones. */
+  readonly access: Pick<AccessFeed, "table" | "sealed" | "restore">;
+  /** Whether the picture is what the database has, as far as anybody knows. */
+  readonly isCurrent: () => boolean;
+  readonly nowMs: () => number;
+  readonly observe: Observe;
+}
+
+/**
+ * Keeps the picture in a file, and who may transfer its zones, so that a node whose database is away when it starts
+ * answers as it last did.
+ * A zone is kept as its own AXFR: what a secondary would have been sent.
+ */
+export class PictureSnapshot {
+  readonly #options: PictureSnapshotOptions;
+  readonly #stopping = new AbortController();
+  #running: Promise<void> = Promise.resolve();
+  /** What was kept last: the picture's changes, the version of the access, and when. */
+  #kept: { changes: number; access: number | undefined; atMs: number } = { changes: -1, access: undefined, atMs: 0 };
+
+  constructor(options: PictureSnapshotOptions) {
+    this.#options = options;
+  }
+
+  /** Begins to keep the picture, every few minutes when it has changed. */
+  start(): void {
+    this.#running = this.#keep();
+  }
+
+  /** Ends, with one last file, unless that takes too long. */
+  async stop(patienceMs = STOP_PATIENCE_MS): Promise<void> {
+    this.#stopping.abort();
+    await this.#running;
+    const deadlineMs = performance.now() + patienceMs;
+    await this.#saveIfNew(() => performance.now() > deadlineMs);
+  }
+
+  /**
+   * Fills an empty picture from the file, as far as the zones are not too old: like a secondary, a zone is answered
+   * for no longer than its SOA's EXPIRE after it was last known to be right (RFC 1034 §4.3.5).
+   * @returns whether there is a picture now
+   */
+  async load(): Promise<boolean> {
+    const { file, publisher, writer, access, nowMs, observe } = this.#options;
+    const started = performance.now();
+    try {
+      const { head, zones } = readSnapshot(file);
+      const ageSeconds = Math.max(0, Math.round((nowMs() - head.writtenAtMs) / 1000));
+      publisher.follow(head.incarnation);
+      const sizes = await this.#loadZones(zones, ageSeconds);
+      if (publisher.leftOut.length > 0) {
+        const smaller = publisher.makeRoomForSmaller(sizes);
+        if (smaller.size > 0) await this.#loadZones(readSnapshot(file).zones, ageSeconds, smaller);
+      }
+      if (head.access !== undefined) access.restore(head.access);
+      writer.setReady();
+      const ms = Math.round(performance.now() - started);
+      observe({ kind: "zones-from-snapshot", level: "warn", zones: writer.zoneCount, ageSeconds, ms });
+      return true;
+    } catch (err) {
+      if ((err as NodeJS.ErrnoException).code !== "ENOENT")
+        observe({ kind: "snapshot-unreadable", level: "error", err });
+      return false;
+    }
+  }
+
+  /**
+   * @param only the zones to load; all where it is not given
+   * @returns what each zone needs in the picture, or about that where it does not fit
+   */
+  async #loadZones(
+    zones: Iterable<SnapshotZone>,
+    ageSeconds: number,
+    only?: ReadonlySet<number>,
+  ): Promise<Map<ZoneState, number>> {
+    const { publisher, writer } = this.#options;
+    const sizes = new Map<ZoneState, number>();
+    const pause = makePause();
+    for (const zone of zones) {
+      if (only === undefined || only.has(zone.id)) {
+        const state = await this.#loadZone(zone, ageSeconds, pause);
+        const isThere = publisher.published.has(zone.id);
+        const octets = isThere ? writer.octetsOf(writer.publishedZone(state!.apex)) : estimateOctets(zone);
+        if (state) sizes.set(state, octets);
+      }
+      await pause();
+    }
+    return sizes;
+  }
+
+  /** @returns what the zone is, whether it fits or not; undefined when it is too old */
+  async #loadZone(kept: SnapshotZone, ageSeconds: number, pause: () => Promise<void>): Promise<ZoneState | undefined> {
+    const { writer, publisher } = this.#options;
+    const portions = recordPortions(kept.messages);
+    const first = portions.next();
+    const soa = first.value?.[0];
+    if (soa?.type !== TYPE.SOA) throw new Error("a zone of the snapshot does not begin with its SOA");
+    const { expire, minimum } = decodeSoaRdata(soa.rdata);
+    if (ageSeconds > expire) return undefined;
+    const { id, version, restricted, resellerId } = kept;
+    const apex = Uint8Array.from(Buffer.from(soa.owner.key, "latin1"));
+    const given = { id, apex, version, restricted, resellerId, published: true };
+    const state = { ...given, soaTtlSeconds: soa.ttl, minimumSeconds: minimum, soaRdata: soa.rdata };
+    let zone = 0;
+    try {
+      zone = writer.createZone(pictureZoneOf(state));
+      for (let portion = first; !portion.done; portion = portions.next()) {
+        for (const ofName of byOwner(portion.value)) writer.addName(zone, ofName[0]!.owner.wire, ofName);
+        await pause();
+      }
+      writer.publishZone(zone);
+    } catch (error) {
+      const takenOctets = zone === 0 ? 0 : writer.octetsOf(zone);
+      if (zone !== 0) writer.discardZone(zone);
+      if (!(error instanceof PictureFullError)) throw error;
+      publisher.leaveOut(state, takenOctets);
+      return state;
+    }
+    publisher.adopt(id, { apex, version });
+    return state;
+  }
+
+  async #keep(): Promise<void> {
+    const { signal } = this.#stopping;
+    for (let waitMs = FIRST_MS; !signal.aborted; waitMs = INTERVAL_MS) {
+      await sleep(waitMs, undefined, { signal, ref: false }).catch(() => {});
+      if (!signal.aborted) await this.#saveIfNew(() => signal.aborted);
+    }
+  }
+
+  /** @param isTooLate asked now and then while a file is written; the one before then stays */
+  async #saveIfNew(isTooLate: () => boolean): Promise<void> {
+    const { publisher, access, isCurrent, nowMs, observe } = this.#options;
+    // A picture that nobody can confirm stays as old as its file says.
+    if (!isCurrent()) return;
+    const now = { changes: publisher.changes, access: access.table?.version, atMs: nowMs() };
+    const isSame = now.changes === this.#kept.changes && now.access === this.#kept.access;
+    if (isSame && now.atMs - this.#kept.atMs < REFRESH_MS) return;
+    try {
+      if (await this.#save(isTooLate)) this.#kept = now;
+    } catch (err) {
+      observe({ kind: "snapshot-not-written", level: "error", err });
+    }
+  }
+
+  /** @returns whether the file is whole */
+  async #save(isTooLate: () => boolean): Promise<boolean> {
+    const { file, writer, publisher, access, nowMs, observe } = this.#options;
+    const started = performance.now();
+    const { incarnation } = publisher;
+    const draft = new SnapshotWriter(file, { writtenAtMs: nowMs(), incarnation, access: access.sealed() });
+    const pause = makePause();
+    const goOn = async () => {
+      await pause();
+      return !isTooLate();
+    };
+    try {
+      for (const id of [...publisher.published.keys()]) {
+        // It may have changed or gone since the list was made: what counts is now.
+        const published = publisher.published.get(id);
+        if (published === undefined || (await this.#saveZone(draft, { id, ...published }, goOn))) continue;
+        draft.discard();
+        return false;
+      }
+      await draft.finish();
+    } catch (error) {
+      draft.discard();
+      throw error;
+    }
+    observe({ kind: "snapshot-written", zones: writer.zoneCount, ms: Math.round(performance.now() - started) });
+    return true;
+  }
+
+  /**
+   * Writes a zone as it is at this moment, whatever changes meanwhile; one that has a record which fits into no message
+   * is left out.
+   * @param goOn asked after each message; false when it says so
+   */
+  async #saveZone(
+    draft: SnapshotWriter,
+    { id, apex, version }: PublishedZone & { readonly id: number },
+    goOn: () => Promise<boolean>,
+  ): Promise<boolean> {
+    const { writer, observe } = this.#options;
+    const zone = writer.publishedZone(apex);
+    const name = nameFromStoredWire(apex);
+    const request = { id: 0, recursionDesired: false, name, type: TYPE.AXFR, serial: undefined, edns: undefined };
+    let failure: unknown;
+    const messages = untilFailure(wholeZone(writer, zone, new TransferMessage(request, writer.memory)), (error) => {
+      failure = error;
+    });
+    const restricted = new PictureReader(writer.memory).isRestricted(zone);
+    draft.beginZone({ id, version, restricted, resellerId: writer.resellerOf(zone) });
+    for (const message of messages) {
+      draft.addMessage(message);
+      if (!(await goOn())) return false;
+    }
+    if (failure === undefined) {
+      draft.endZone();
+    } else {
+      draft.abandonZone();
+      observe({ kind: "zone-not-kept", level: "warn", zone: formatDomainName(name), err: failure });
+    }
+    return true;
+  }
+}
+
+/** What a zone needs in the picture, where every record has a name to itself: messages have its name once or not at all. */
+function estimateOctets({ octets }: SnapshotZone): number {
+  return octets * PICTURE_OF_MESSAGES;
+}
+
+/** Octets of the picture for one of an AXFR. */
+const PICTURE_OF_MESSAGES = 3;
+
+/** Values as far as they can be made; what their maker throws is told, what their taker throws is not touched. */
+function* untilFailure<T>(values: Iterable<T>, onFailure: (error: unknown) => void): Generator<T> {
+  try {
+    yield* values;
+  } catch (error) {
+    onFailure(error);
+  }
+}
+
+/** To be awaited now and then in long work: lets the thread's other work go on when its turn has lasted long enough. */
+function makePause(): () => Promise<void> {
+  let turnEnds = performance.now() + TURN_MS;
+  return async () => {
+    if (performance.now() < turnEnds) return;
+    await nextTurn();
+    turnEnds = performance.now() + TURN_MS;
+  };
+}
+
+/**
+ * The records of a zone's messages, some at a time so that a large zone never stands in memory decoded: those of a
+ * name come together, as they do in the file, or all in one portion.
+ */
+function* recordPortions(messages: Iterable<Uint8Array>): Generator<readonly MessageRecord[]> {
+  let portion: MessageRecord[] = [];
+  let octets = 0;
+  for (const message of messages) {
+    for (const record of answersOf(message)) portion.push(record);
+    octets += message.length;
+    if (octets < PORTION_OCTETS) continue;
+    const last = portion.at(-1)?.owner.key;
+    const start = portion.findLastIndex(({ owner }) => owner.key !== last) + 1;
+    // A name that goes on in the next message waits for the rest of it.
+    if (start === 0) continue;
+    const rest = portion.splice(start);
+    yield portion;
+    portion = rest;
+    octets = 0;
+  }
+  // RFC 5936 §2.2: the last record is the SOA again.
+  portion.pop();
+  if (portion.length > 0) yield portion;
+}
+
+/** Messages that are decoded at a time; their records take some 20 times that. */
+const PORTION_OCTETS = 2 ** 20;
+
+/** Records by owner, in the order in which owners come: an NSEC3 stands apart from what else its owner has. */
+function byOwner(records: readonly MessageRecord[]): Iterable<MessageRecord[]> {
+  const groups = new Map<string, MessageRecord[]>();
+  for (const record of records) {
+    const group = groups.get(record.owner.key);
+    if (group) group.push(record);
+    else groups.set(record.owner.key, [record]);
+  }
+  return groups.values();
+}
+
+function answersOf(octets: Uint8Array): readonly MessageRecord[] {
+  const message = decodeMessage(octets);
+  if (!message.ok) throw new Error(`a message of the snapshot is malformed: ${message.error.message}`);
+  return message.value.answers;
+}

@@ -1,0 +1,142 @@
+import { TYPE } from "../../core/dns/rr-types.ts";
+import type { StreamedRecord, ZoneState } from "../../store/dns/published-zones.ts";
+import { LOWER_CASE } from "../zone-database/layout.ts";
+import { NameDraft } from "../zone-database/name-draft.ts";
+import type { PictureRecord } from "../zone-database/stored-rrset.ts";
+import type { PictureWriter, PictureZone } from "../zone-database/writer.ts";
+
+/** What becomes of the zones that `WholeZones` builds. */
+export interface WholeZoneEvents {
+  /** Asked before a zone that is whole is shown. */
+  readonly isWanted: (zone: ZoneState) => boolean;
+  readonly onPublished: (zone: ZoneState) => void;
+  /**
+   * Told why a zone could not be built, when it has been given up; to go on with the next one it returns.
+   * @param takenOctets what its names took by then
+   */
+  readonly onFailed: (zone: ZoneState, error: unknown, takenOctets: number) => void;
+}
+
+/**
+ * Takes records in the order of `streamRecords`, builds each zone aside and publishes it after its last. Between two
+ * records others may change the picture.
+ */
+export class WholeZones {
+  readonly #writer: PictureWriter;
+  readonly #draft = new NameDraft();
+  readonly #zones: readonly ZoneState[];
+  readonly #events: WholeZoneEvents;
+  /** Index of the zone being loaded. */
+  #index = 0;
+  /** Its reference in the picture; 0 before its first record. */
+  #reference = 0;
+  /** The name at hand. */
+  #owner: Uint8Array = new Uint8Array(0);
+
+  /** @param zones by ascending id */
+  constructor(writer: PictureWriter, zones: readonly ZoneState[], events: WholeZoneEvents) {
+    this.#writer = writer;
+    this.#zones = zones;
+    this.#events = events;
+    this.#begin();
+  }
+
+  add(record: StreamedRecord): void {
+    while (this.#index < this.#zones.length && this.#zones[this.#index]!.id < record.zoneId) this.#publish();
+    // All zones are streamed when many are wanted: this may be none of them. Of one that failed the rest is passed over.
+    if (this.#zones[this.#index]?.id !== record.zoneId) return;
+    try {
+      this.#put(record);
+    } catch (error) {
+      this.#giveUp(error);
+    }
+  }
+
+  #put({ octets, ownerStart, ownerOctets, type, ttl, rdataStart, rdataOctets }: StreamedRecord): void {
+    if (!isSameName(this.#owner, octets, ownerStart, ownerOctets)) {
+      this.#writer.endName(this.#reference, this.#owner, this.#draft);
+      // A copy: `slice` of the Buffer that this is would be a view of octets that are about to change.
+      this.#owner = Uint8Array.prototype.slice.call(octets, ownerStart, ownerStart + ownerOctets);
+      this.#writer.beginName(this.#reference, this.#draft);
+    }
+    this.#draft.add(type, ttl, octets, rdataStart, rdataStart + rdataOctets);
+  }
+
+  /** Goes on with the next zone. */
+  #giveUp(error: unknown): void {
+    const zone = this.#zones[this.#index]!;
+    const takenOctets = this.#reference === 0 ? 0 : this.#writer.octetsOf(this.#reference);
+    if (this.#reference !== 0) this.#writer.discardZone(this.#reference);
+    this.#reference = 0;
+    this.#index += 1;
+    this.#events.onFailed(zone, error, takenOctets);
+    this.#begin();
+  }
+
+  finish(): void {
+    while (this.#index < this.#zones.length) this.#publish();
+  }
+
+  discard(): void {
+    if (this.#reference !== 0) this.#writer.discardZone(this.#reference);
+    this.#reference = 0;
+  }
+
+  #begin(): void {
+    const zone = this.#zones[this.#index];
+    if (!zone) return;
+    try {
+      this.#reference = this.#writer.createZone(pictureZoneOf(zone));
+    } catch (error) {
+      this.#giveUp(error);
+      return;
+    }
+    // The apex is the first name in canonical order, and its SOA is no row.
+    const { type, ttl, rdata } = soaOf(zone);
+    this.#owner = zone.apex;
+    this.#writer.beginName(this.#reference, this.#draft);
+    this.#draft.add(type, ttl, rdata, 0, rdata.length);
+  }
+
+  #publish(): void {
+    const zone = this.#zones[this.#index]!;
+    const isWanted = this.#events.isWanted(zone);
+    try {
+      this.#writer.endName(this.#reference, this.#owner, this.#draft);
+      if (isWanted) this.#writer.publishZone(this.#reference);
+    } catch (error) {
+      this.#giveUp(error);
+      return;
+    }
+    if (isWanted) this.#events.onPublished(zone);
+    else this.#writer.discardZone(this.#reference);
+    this.#reference = 0;
+    this.#index += 1;
+    this.#begin();
+  }
+}
+
+/** What the picture knows of a zone beside its records. */
+export function pictureZoneOf(zone: ZoneState): PictureZone {
+  const { apex, restricted, resellerId } = zone;
+  return { apex, negativeTtlSeconds: negativeTtlSeconds(zone), restricted, resellerId };
+}
+
+/** A zone's SOA, which is no row of the records. */
+export function soaOf(zone: ZoneState): PictureRecord {
+  return { type: TYPE.SOA, ttl: zone.soaTtlSeconds, rdata: zone.soaRdata };
+}
+
+/** TTL of negative answers (RFC 2308 §5). */
+export function negativeTtlSeconds(zone: ZoneState): number {
+  return Math.min(zone.soaTtlSeconds, zone.minimumSeconds);
+}
+
+/** Whether a name is the one that stands among other octets, ASCII case aside (RFC 4343). */
+function isSameName(name: Uint8Array, octets: Uint8Array, start: number, length: number): boolean {
+  if (name.length !== length) return false;
+  for (let index = 0; index < length; index += 1) {
+    if (LOWER_CASE[name[index]!] !== LOWER_CASE[octets[start + index]!]) return false;
+  }
+  return true;
+}

@@ -1,0 +1,217 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import type pg from "pg";
+import type { Observe } from "../../platform/observability/observation.ts";
+import { inSnapshot, readChangedZones, readDeletedZones, type ZoneState } from "../../store/dns/published-zones.ts";
+import { ZONES_CHANNEL } from "../../store/dns/zone-notices.ts";
+import { readIncarnation } from "../../store/incarnation.ts";
+import type { PictureWriter } from "../zone-database/writer.ts";
+import { LargeZoneLoads } from "./large-zone-loads.ts";
+import type { ZonePublisher } from "./zone-publisher.ts";
+
+/** A poll each second makes sure; notices only hasten it. */
+const POLL_MS = 1_000;
+/** Waits between attempts to reach the database. */
+const FIRST_RETRY_MS = 100;
+const MAX_RETRY_MS = 5_000;
+/** Nodes taken apart at a time, so that TCP clients on this thread hardly notice. */
+const COLLECT_NODES = 2_000;
+
+export interface ZoneFeedOptions {
+  readonly writer: PictureWriter;
+  readonly publisher: ZonePublisher;
+  /** Fills the picture from elsewhere where the database is away at the start; tells whether it could. */
+  readonly loadSnapshot: () => Promise<boolean>;
+  readonly openConnection: () => Promise<pg.Client>;
+  readonly nowMs: () => number;
+  /** Told of zones whose new version is answered from now on; after a start, of all of them. */
+  readonly onPublished: (zones: readonly ZoneState[]) => void;
+  readonly observe: Observe;
+}
+
+/**
+ * Keeps the picture as the database has it. While the database is away the last picture goes on answering.
+ * One connection listens, polls and loads; once the first picture stands, another one loads what takes long.
+ */
+export class ZoneFeed {
+  readonly #options: ZoneFeedOptions;
+  readonly #stopping = new AbortController();
+  /** Where the next reading begins; null while nothing has been read on this connection. */
+  #sinceXid: string | null = null;
+  #wake: () => void = () => {};
+  #woken = false;
+  #running: Promise<void> = Promise.resolve();
+  #collecting: Promise<void> | undefined;
+  #hasPicture = false;
+  #isLoading: () => boolean = () => false;
+  #confirmedAtMs: number | undefined;
+
+  constructor(options: ZoneFeedOptions) {
+    this.#options = options;
+  }
+
+  /** Whether the database is being followed. */
+  get isFollowing(): boolean {
+    return this.#sinceXid !== null;
+  }
+
+  /** Whether zones have been loaded at all: before that nobody gets an answer. */
+  get hasPicture(): boolean {
+    return this.#hasPicture;
+  }
+
+  /** Whether the database is being followed, and has been read whole. */
+  get isCurrent(): boolean {
+    return this.isFollowing && !this.#isLoading();
+  }
+
+  /** When the picture was last known to be what the database has, by `performance.now()`. */
+  get confirmedAtMs(): number | undefined {
+    return this.#confirmedAtMs;
+  }
+
+  /** Starts following the database; resolves when the first attempt to load the zones has ended, well or not. */
+  start(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#running = this.#run(resolve);
+    });
+  }
+
+  async stop(): Promise<void> {
+    this.#stopping.abort();
+    this.#wake();
+    await this.#running;
+    await this.#collecting;
+  }
+
+  async #run(onFirstAttempt: () => void): Promise<void> {
+    let retryMs = FIRST_RETRY_MS;
+    while (!this.#stopping.signal.aborted) {
+      try {
+        await this.#followUntilLost(() => {
+          retryMs = FIRST_RETRY_MS;
+          onFirstAttempt();
+        });
+      } catch (error) {
+        if (this.#stopping.signal.aborted) break;
+        this.#options.observe({ kind: "zones-unreadable", level: "warn", err: error, retryMs });
+        if (!this.#hasPicture) this.#hasPicture = await this.#options.loadSnapshot();
+        onFirstAttempt();
+        await sleep(retryMs, undefined, { signal: this.#stopping.signal }).catch(() => {});
+        retryMs = Math.min(retryMs * 2, MAX_RETRY_MS);
+      }
+    }
+    onFirstAttempt();
+  }
+
+  /** Follows over one connection; rejects when that is lost. */
+  async #followUntilLost(onCurrent: () => void): Promise<void> {
+    const client = await this.#options.openConnection();
+    let lost: Error | undefined;
+    const lose = (error?: Error) => {
+      lost ??= error ?? new Error("the database closed the connection");
+      this.#wakeUp();
+    };
+    client.on("error", lose);
+    client.on("end", () => lose());
+    client.on("notification", () => this.#wakeUp());
+    const { publisher, openConnection } = this.#options;
+    const loads = new LargeZoneLoads({
+      publisher,
+      openConnection,
+      onPublished: (zones, startedMs) => {
+        this.#tell(zones, startedMs, "debug");
+        this.#collectSoon();
+        this.#wakeUp();
+      },
+      collected: () => this.#collected(),
+      onFailed: lose,
+    });
+    this.#isLoading = () => loads.isBusy;
+    try {
+      await client.query(`listen ${ZONES_CHANNEL}`);
+      while (!this.#stopping.signal.aborted) {
+        if (lost) throw lost;
+        this.#woken = false;
+        await this.#read(client, loads);
+        onCurrent();
+        this.#collectSoon();
+        await this.#untilWoken();
+      }
+    } finally {
+      this.#sinceXid = null;
+      await loads.stop();
+      await client.end().catch(() => {});
+    }
+  }
+
+  /** Brings the picture up to one snapshot of the database, but for zones that take long. */
+  async #read(client: pg.Client, loads: LargeZoneLoads): Promise<void> {
+    const started = performance.now();
+    const since = this.#sinceXid;
+    const { publisher } = this.#options;
+    const { xmin, published, heldBack } = await inSnapshot(client, async (xmin) => {
+      if (since === null) publisher.follow(await readIncarnation(client));
+      const zones = await readChangedZones(client, since);
+      if (since === null) publisher.withdrawAllBut(zones);
+      else publisher.withdraw(await readDeletedZones(client, since));
+      const publication = this.#hasPicture
+        ? await publisher.publish(client, zones, since !== null)
+        : await publisher.publishFirst(client, zones);
+      return { xmin, ...publication };
+    });
+    publisher.expireOutdated(this.#options.nowMs());
+    if (since !== null) loads.add([...heldBack, ...publisher.takeDue()]);
+    this.#sinceXid = xmin;
+    if (!loads.isBusy) this.#confirmedAtMs = started;
+    this.#hasPicture = true;
+    this.#options.writer.setReady();
+    this.#tell(published, started, since === null ? "info" : "debug");
+  }
+
+  #tell(changed: readonly ZoneState[], startedMs: number, level: "info" | "debug"): void {
+    const { writer, onPublished, observe } = this.#options;
+    onPublished(changed);
+    if (level === "debug" && changed.length === 0) return;
+    observe({
+      kind: "zones-published",
+      level,
+      changed: changed.length,
+      zones: writer.zoneCount,
+      octets: writer.usedOctets,
+      ms: Math.round(performance.now() - startedMs),
+    });
+  }
+
+  async #collected(): Promise<void> {
+    this.#collectSoon();
+    await this.#collecting;
+  }
+
+  #collectSoon(): void {
+    this.#collecting ??= this.#collect().finally(() => {
+      this.#collecting = undefined;
+    });
+  }
+
+  /** Gives memory back in small parts, with time for other work between, new changes included. */
+  async #collect(): Promise<void> {
+    while (this.#options.writer.collect(COLLECT_NODES)) await sleep(1);
+  }
+
+  #wakeUp(): void {
+    this.#woken = true;
+    this.#wake();
+  }
+
+  async #untilWoken(): Promise<void> {
+    if (this.#woken || this.#stopping.signal.aborted) return;
+    await new Promise<void>((resolve) => {
+      const timer = setTimeout(resolve, POLL_MS);
+      this.#wake = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+    });
+    this.#wake = () => {};
+  }
+}

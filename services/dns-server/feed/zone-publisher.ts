@@ -1,0 +1,384 @@
+import type pg from "pg";
+import { formatDomainName, nameFromStoredWire } from "../../core/dns/name.ts";
+import { decodeSoaRdata } from "../../core/dns/soa.ts";
+import type { Observe } from "../../platform/observability/observation.ts";
+import { findLargeZones, measureZones } from "../../store/dns/large-zones.ts";
+import { readZones, streamRecords, type ZoneState } from "../../store/dns/published-zones.ts";
+import { PictureFullError } from "../zone-database/memory.ts";
+import { CorruptRecordError } from "../zone-database/stored-rrset.ts";
+import type { PictureWriter } from "../zone-database/writer.ts";
+import { type NameContent, readChangedNames } from "./changed-names.ts";
+import { type LeftOutZone, LeftOutZones, smallestThatFit } from "./left-out-zones.ts";
+import { negativeTtlSeconds, pictureZoneOf, soaOf, WholeZones } from "./whole-zones.ts";
+
+/** Nodes of a zone that was given up that are taken apart at once. */
+const COLLECT_NODES = 2_000;
+/** From so many zones on, all published ones are streamed rather than those that are named. */
+const MAX_NAMED_ZONES = 20_000;
+
+/** From so many records on a zone takes so long that others should not have to wait for it. */
+const LARGE_ZONE_RECORDS = 5_000;
+/** So many zones take as long as a large one. */
+const MANY_ZONES = 1_000;
+
+/** Below every version. */
+const UNKNOWN_VERSION = -1;
+
+/** A zone that the picture holds. */
+export interface PublishedZone {
+  readonly apex: Uint8Array;
+  readonly version: number;
+}
+
+/** What came of an attempt to publish zones. */
+export interface Publication {
+  /** Those that had changed and are published. */
+  readonly published: readonly ZoneState[];
+  /** Those that are held back from now on. */
+  readonly heldBack: readonly ZoneState[];
+}
+
+/** Brings zones of the picture to the state that the database has: name by name where the journal reaches, else whole. */
+export class ZonePublisher {
+  readonly #writer: PictureWriter;
+  readonly #observe: Observe;
+  readonly #published = new Map<number, PublishedZone>();
+  /** Zones that `publish` leaves to `publishHeldBack`, and whether they have been withdrawn since they were held back. */
+  readonly #heldBack = new Map<number, { withdrawn: boolean }>();
+  readonly #leftOut: LeftOutZones;
+  /** Whether nobody is answered yet, so that nobody minds being held up. */
+  #isFirst = false;
+  #changes = 0;
+  /** Of the database that the versions are of. */
+  #incarnation = "";
+
+  constructor(writer: PictureWriter, observe: Observe, nowMs: () => number = Date.now) {
+    this.#writer = writer;
+    this.#observe = observe;
+    this.#leftOut = new LeftOutZones(nowMs);
+  }
+
+  /** The zones that do not fit into memory, or whose latest versions do not, those that need least first. */
+  get leftOut(): readonly LeftOutZone[] {
+    return this.#leftOut.list();
+  }
+
+  /** Zones that ought to be answered for, as far as the database has been read. */
+  get expectedCount(): number {
+    return this.#published.size + this.leftOut.filter(({ servedVersion }) => servedVersion === undefined).length;
+  }
+
+  /** Whether there is no room for a zone, or for its latest version. */
+  isLeftOut(id: number): boolean {
+    return this.#leftOut.has(id);
+  }
+
+  /** The zones of the picture by id. */
+  get published(): ReadonlyMap<number, PublishedZone> {
+    return this.#published;
+  }
+
+  /** Counts what happens to the picture. */
+  get changes(): number {
+    return this.#changes;
+  }
+
+  /** Which life of the database the versions belong to (store/incarnation.ts). */
+  get incarnation(): string {
+    return this.#incarnation;
+  }
+
+  /** In another life of the database a version says nothing: every zone is then loaded whole. */
+  follow(incarnation: string): void {
+    if (incarnation === this.#incarnation) return;
+    this.#incarnation = incarnation;
+    this.withdraw(this.leftOut.filter((one) => one.servedVersion === undefined).map(({ zone }) => zone.id));
+    for (const [id, { apex }] of this.#published) this.#published.set(id, { apex, version: UNKNOWN_VERSION });
+  }
+
+  /** Takes over a zone that somebody else has put into the picture. */
+  adopt(id: number, zone: PublishedZone): void {
+    this.#published.set(id, zone);
+    this.#leftOut.remove(id);
+  }
+
+  /** Notes that a zone that somebody else would have put into a picture that nobody is answered from does not fit. */
+  leaveOut(zone: ZoneState, takenOctets: number): void {
+    this.#leaveOut(zone, takenOctets, 0);
+    this.#collectAll();
+  }
+
+  /**
+   * Takes larger zones out of a picture that nobody is answered from, for smaller ones that did not fit.
+   * @param octets what each zone needs, those that are there and those that are not
+   * @returns the ids of those that fit now and are not there
+   */
+  makeRoomForSmaller(octets: ReadonlyMap<ZoneState, number>): ReadonlySet<number> {
+    let room = this.#writer.leftOctets({ zoneOctets: Number.POSITIVE_INFINITY });
+    for (const [{ id }, needed] of octets) if (this.#published.has(id)) room += needed;
+    const kept = smallestThatFit(new Map([...octets].map(([{ id }, needed]) => [id, needed])), room);
+    const smaller = new Set([...kept].filter((id) => !this.#published.has(id)));
+    if (smaller.size === 0) return smaller;
+    for (const [zone, needed] of octets) {
+      if (kept.has(zone.id) || !this.#published.delete(zone.id)) continue;
+      this.#leaveOut(zone, needed, 0);
+    }
+    this.#collectAll();
+    return smaller;
+  }
+
+  #collectAll(): void {
+    while (this.#writer.collect());
+  }
+
+  /** Takes zones out of the picture. */
+  withdraw(zoneIds: Iterable<number>): void {
+    for (const id of zoneIds) {
+      const heldBack = this.#heldBack.get(id);
+      if (heldBack) heldBack.withdrawn = true;
+      const zone = this.#published.get(id) ?? this.#leftOut.get(id)?.zone;
+      if (!zone) continue;
+      this.#changes += 1;
+      this.#writer.withdrawZone(zone.apex);
+      this.#published.delete(id);
+      this.#leftOut.remove(id);
+    }
+  }
+
+  /** Takes all zones out of the picture that are not among these. */
+  withdrawAllBut(zones: readonly ZoneState[]): void {
+    const kept = new Set(zones.map(({ id }) => id));
+    const known = [...this.#published.keys(), ...this.leftOut.map(({ zone }) => zone.id)];
+    this.withdraw(known.filter((id) => !kept.has(id)));
+  }
+
+  /**
+   * Publishes what is new of these zones, and withdraws those that are suspended. One with a corrupt record stays as it
+   * was, until it changes again.
+   * @param client in the snapshot in which the zones were read
+   * @param holdsLargeBack whether zones that take long to load are held back, beside those that are already
+   */
+  async publish(client: pg.Client, zones: readonly ZoneState[], holdsLargeBack = false): Promise<Publication> {
+    this.withdraw(zones.filter(({ published }) => !published).map(({ id }) => id));
+    const changed = zones.filter((zone) => this.#isNews(zone));
+    // Whether there is room for them now is not for here: see `takeDue`.
+    for (const zone of changed) this.#leftOut.note(zone);
+    const free = changed.filter(({ id }) => !this.#heldBack.has(id) && !this.#leftOut.has(id));
+    const heldBack = changed.filter(({ id }) => this.#heldBack.has(id));
+    const large = await this.#publishChanged(client, free, holdsLargeBack);
+    return { published: free.filter((zone) => this.#isPublished(zone)), heldBack: [...heldBack, ...large] };
+  }
+
+  /**
+   * As `publish`, of all zones, into a picture that nobody is answered from yet. Where not all fit, the smallest do.
+   * @returns those that are published
+   */
+  async publishFirst(client: pg.Client, zones: readonly ZoneState[]): Promise<Publication> {
+    this.#isFirst = true;
+    try {
+      await this.publish(client, zones);
+      if (this.#leftOut.size > 0) await this.#preferSmaller(client);
+    } finally {
+      this.#isFirst = false;
+    }
+    return { published: zones.filter((zone) => zone.published && this.#isPublished(zone)), heldBack: [] };
+  }
+
+  /** Zones that were left out and may fit now, those that need least first; to be tried by `publishHeldBack`. */
+  takeDue(): readonly ZoneState[] {
+    const { isCollecting, waitingOctets } = this.#writer;
+    const roomFor = ({ zone, servedVersion, takenOctets }: LeftOutZone) => {
+      const isChange = servedVersion !== undefined;
+      const zoneOctets = isChange ? this.#writer.octetsOf(this.#writer.publishedZone(zone.apex)) : takenOctets;
+      return this.#writer.leftOctets({ zoneOctets, ...(isChange && { grownBy: takenOctets }) });
+    };
+    return this.#leftOut.takeDue(roomFor, !isCollecting && waitingOctets === 0);
+  }
+
+  /**
+   * Answers no more for zones whose last version has been served for longer than their SOA lets a secondary do
+   * without news (RFC 1034 §4.3.5, EXPIRE).
+   */
+  expireOutdated(nowMs: number): void {
+    for (const { zone, servedVersion, since, takenOctets } of this.leftOut) {
+      if (servedVersion === undefined) continue;
+      if (nowMs - since.getTime() <= decodeSoaRdata(zone.soaRdata).expire * 1_000) continue;
+      this.#published.delete(zone.id);
+      this.#leaveOut(zone, takenOctets, 0);
+    }
+  }
+
+  /** Leaves zones alone in `publish` until they are released. Done again, it forgets that they were withdrawn before. */
+  holdBack(zoneIds: Iterable<number>): void {
+    for (const id of zoneIds) this.#heldBack.set(id, { withdrawn: false });
+  }
+
+  release(zoneIds: Iterable<number>): void {
+    for (const id of zoneIds) this.#heldBack.delete(id);
+  }
+
+  /**
+   * As `publish`, for zones that are held back, over a connection of its own: others can be published meanwhile. A zone
+   * that is withdrawn meanwhile is not shown.
+   * @param readZones reads what they are now; called once
+   * @returns those that had changed and are published
+   */
+  async publishHeldBack(
+    client: pg.Client,
+    zoneIds: ReadonlySet<number>,
+    readZones: () => Promise<readonly ZoneState[]>,
+  ): Promise<readonly ZoneState[]> {
+    const zones = (await readZones()).filter((zone) => zoneIds.has(zone.id) && this.#isNews(zone));
+    await this.#publishChanged(client, zones, false);
+    return zones.filter((zone) => this.#isPublished(zone));
+  }
+
+  #isNews({ id, published, version }: ZoneState): boolean {
+    return published && this.#published.get(id)?.version !== version;
+  }
+
+  #isPublished({ id, version }: ZoneState): boolean {
+    return this.#published.get(id)?.version === version;
+  }
+
+  /** @returns the zones that are not published, because they take long and the caller wants such held back */
+  async #publishChanged(
+    client: pg.Client,
+    changed: readonly ZoneState[],
+    holdsLargeBack: boolean,
+  ): Promise<readonly ZoneState[]> {
+    this.#changes += changed.length;
+    const known = changed.filter(({ id }) => (this.#published.get(id)?.version ?? UNKNOWN_VERSION) > UNKNOWN_VERSION);
+    const done = new Set<ZoneState>();
+    const versions = new Map(known.map(({ id }) => [id, this.#published.get(id)!.version]));
+    const versionOf = ({ id }: ZoneState) => versions.get(id)!;
+    for await (const [zone, names] of readChangedNames(client, known, versionOf)) {
+      // It may have been withdrawn while its records were read.
+      if (!this.#published.has(zone.id) || this.#putNames(zone, names)) done.add(zone);
+    }
+    const whole = changed.filter((zone) => !done.has(zone));
+    const large = holdsLargeBack ? await largeAmong(client, whole) : new Set();
+    await this.#publishWhole(
+      client,
+      whole.filter(({ id }) => !large.has(id)),
+    );
+    return whole.filter(({ id }) => large.has(id));
+  }
+
+  /** @returns false for a zone that has to be loaded whole all the same: its signing begins, ends or changes its kind */
+  #putNames(zone: ZoneState, names: readonly NameContent[]): boolean {
+    const writer = this.#writer;
+    const reference = writer.publishedZone(zone.apex);
+    const apex = [soaOf(zone), ...names.at(-1)!.records];
+    if (!writer.takesApex(reference, apex)) return false;
+    const startedMs = performance.now();
+    const octetsBefore = writer.octetsOf(reference);
+    try {
+      for (const { owner, records } of names.slice(0, -1))
+        writer.setName(reference, records[0]?.owner ?? owner, records);
+      writer.setName(reference, zone.apex, apex);
+      writer.publishZone(reference);
+    } catch (error) {
+      const takenOctets = Math.max(0, writer.octetsOf(reference) - octetsBefore);
+      writer.discardZone(reference);
+      this.#takeFailure(zone, error, { takenOctets, ms: performance.now() - startedMs });
+      return true;
+    }
+    writer.setNegativeTtl(reference, negativeTtlSeconds(zone));
+    this.#notePublished(zone);
+    return true;
+  }
+
+  /** Loads zones aside, each to be seen when it is whole. */
+  async #publishWhole(client: pg.Client, zones: readonly ZoneState[]): Promise<void> {
+    if (zones.length === 0) return;
+    const startedMs = performance.now();
+    const loading = new WholeZones(this.#writer, zones, {
+      isWanted: ({ id }) => this.#heldBack.get(id)?.withdrawn !== true,
+      onPublished: (zone) => this.#notePublished(zone),
+      onFailed: (zone, error, takenOctets) =>
+        this.#takeFailure(zone, error, { takenOctets, ms: performance.now() - startedMs }),
+    });
+    const named = zones.length > MAX_NAMED_ZONES ? null : zones.map(({ id }) => id);
+    try {
+      await streamRecords(client, named, (record) => loading.add(record));
+      loading.finish();
+    } catch (error) {
+      loading.discard();
+      throw error;
+    }
+  }
+
+  #notePublished(zone: ZoneState): void {
+    this.#published.set(zone.id, { apex: zone.apex, version: zone.version });
+    if (this.#leftOut.remove(zone.id)) this.#tell("zone-fits-again", "info", zone);
+  }
+
+  /** @throws what is no fault of the zone's */
+  #takeFailure(zone: ZoneState, error: unknown, attempt: { readonly takenOctets: number; readonly ms: number }): void {
+    if (error instanceof PictureFullError) {
+      // Gone while it was loaded: nobody misses it.
+      if (this.#heldBack.get(zone.id)?.withdrawn !== true) this.#leaveOut(zone, attempt.takenOctets, attempt.ms);
+    } else if (error instanceof CorruptRecordError) this.#tell("zone-corrupt", "error", zone, { err: error });
+    else throw error;
+  }
+
+  /** Leaves a zone as it is answered, or all of it SERVFAIL where it is not: it does not fit. */
+  #leaveOut(zone: ZoneState, takenOctets: number, ms: number): void {
+    const writer = this.#writer;
+    const servedVersion = this.#published.get(zone.id)?.version;
+    if (servedVersion === undefined) this.#withhold(zone);
+    if (this.#leftOut.add(zone, { servedVersion, takenOctets, ms })) {
+      const { usedOctets, totalOctets } = writer;
+      const isServed = servedVersion !== undefined;
+      this.#tell("zone-left-out", "error", zone, { servesLastVersion: isServed, takenOctets, usedOctets, totalOctets });
+    }
+    // What the attempt had taken is for others.
+    if (this.#isFirst) this.#collectAll();
+    else writer.collect(COLLECT_NODES);
+  }
+
+  /** All of a zone is SERVFAIL from now on: even for that there is room only after what was given up is taken apart. */
+  #withhold(zone: ZoneState): void {
+    do {
+      try {
+        this.#writer.withholdZone(pictureZoneOf(zone));
+        return;
+      } catch (error) {
+        if (!(error instanceof PictureFullError)) throw error;
+      }
+    } while (this.#writer.collect(COLLECT_NODES));
+    this.#tell("zone-not-withheld", "error", zone);
+  }
+
+  /** Takes larger zones out again for smaller ones that came after them. */
+  async #preferSmaller(client: pg.Client): Promise<void> {
+    const writer = this.#writer;
+    const waiting = this.leftOut.map(({ zone }) => zone);
+    const measured = await measureZones(
+      client,
+      waiting.map(({ id }) => id),
+    );
+    const octets = new Map(waiting.map((zone) => [zone, measured.get(zone.id)!]));
+    for (const zone of await readZones(client, [...this.#published.keys()])) {
+      octets.set(zone, writer.octetsOf(writer.publishedZone(zone.apex)));
+    }
+    const smaller = this.makeRoomForSmaller(octets);
+    await this.#publishWhole(
+      client,
+      waiting.filter(({ id }) => smaller.has(id)),
+    );
+  }
+
+  #tell(kind: string, level: "info" | "error", { id, apex }: ZoneState, detail: object = {}): void {
+    const zone = formatDomainName(nameFromStoredWire(apex));
+    this.#observe({ kind, level, zone, zoneId: id, ...detail });
+  }
+}
+
+/** The ids of those zones that take long to load whole: large ones, or all where they are many. */
+async function largeAmong(client: pg.Client, zones: readonly ZoneState[]): Promise<ReadonlySet<number>> {
+  const ids = zones.map(({ id }) => id);
+  if (ids.length > MANY_ZONES) return new Set(ids);
+  return new Set(ids.length === 0 ? [] : await findLargeZones(client, ids, LARGE_ZONE_RECORDS));
+}

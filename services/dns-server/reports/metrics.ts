@@ -1,0 +1,131 @@
+import { Counter, Gauge } from "prom-client";
+import { registry } from "../../platform/observability/metrics.ts";
+import { RCODE_COUNTERS, STATISTIC, type Statistics } from "./statistics.ts";
+
+const TRANSPORTS = [
+  ["udp", STATISTIC.UDP],
+  ["tcp", STATISTIC.TCP],
+  ["tls", STATISTIC.TLS],
+  ["https", STATISTIC.HTTPS],
+] as const;
+
+/** Zones of the picture and the memory that they take. */
+export interface PictureSize {
+  readonly zoneCount: number;
+  readonly usedOctets: number;
+  readonly totalOctets: number;
+}
+
+/** What ought to be answered, and is not for want of memory. */
+export interface ZoneCompleteness {
+  /** Whether zones have been loaded at all. */
+  readonly hasPicture: () => boolean;
+  readonly expectedCount: () => number;
+  /** Those that need least first. */
+  readonly leftOut: () => readonly {
+    readonly zone: string;
+    readonly servesLastVersion: boolean;
+    readonly takenOctets: number;
+  }[];
+}
+
+/** So many zones are named. */
+const MOST_NAMED = 20;
+
+/**
+ * Shows the threads' counters and the picture's size among this process' metrics.
+ * @returns takes them off again
+ */
+export function exportStatistics(
+  statistics: Statistics,
+  picture: PictureSize,
+  { hasPicture, expectedCount, leftOut }: ZoneCompleteness,
+): () => void {
+  const made = [
+    new Counter({
+      name: "palomar_dns_queries_total",
+      help: "DNS packets received, by transport",
+      labelNames: ["transport"],
+      registers: [registry],
+      collect() {
+        for (const [transport, statistic] of TRANSPORTS) this.inc({ transport }, statistics.takeIncrease(statistic));
+      },
+    }),
+    new Counter({
+      name: "palomar_dns_responses_total",
+      help: "DNS responses by response code",
+      labelNames: ["rcode"],
+      registers: [registry],
+      collect() {
+        for (let rcode = 0; rcode < RCODE_COUNTERS; rcode += 1) {
+          const increase = statistics.takeIncrease(STATISTIC.RCODE + rcode);
+          if (increase > 0) this.inc({ rcode: String(rcode) }, increase);
+        }
+      },
+    }),
+    simpleCounter("palomar_dns_dropped_total", "DNS packets without an answer", STATISTIC.DROPPED),
+    simpleCounter("palomar_dns_truncated_total", "DNS responses with TC", STATISTIC.TRUNCATED),
+    simpleCounter(
+      "palomar_dns_rate_dropped_total",
+      "DNS answers that the rate limit held back",
+      STATISTIC.RATE_DROPPED,
+    ),
+    simpleCounter(
+      "palomar_dns_rate_slipped_total",
+      "DNS answers that the rate limit truncated",
+      STATISTIC.RATE_SLIPPED,
+    ),
+    gauge("palomar_dns_zones", "Zones that are answered for", () => picture.zoneCount),
+    gauge("palomar_dns_zones_loaded", "1 when the zones have been loaded, 0 before", () => Number(hasPicture())),
+    gauge("palomar_dns_zones_expected", "Zones that ought to be answered for", expectedCount),
+    gauge(
+      "palomar_dns_zones_left_out",
+      "Zones that are SERVFAIL because there is no memory for them",
+      () => leftOut().filter(({ servesLastVersion }) => !servesLastVersion).length,
+    ),
+    gauge(
+      "palomar_dns_zones_outdated",
+      "Zones that are answered as they were because there is no memory for what they are",
+      () => leftOut().filter(({ servesLastVersion }) => servesLastVersion).length,
+    ),
+    new Gauge({
+      name: "palomar_dns_zone_left_out_octets",
+      help: "Octets that a zone had taken when there was no memory left for it: it needs more; the first 20 zones",
+      labelNames: ["zone", "answer"],
+      registers: [registry],
+      collect() {
+        this.reset();
+        for (const { zone, servesLastVersion, takenOctets } of leftOut().slice(0, MOST_NAMED)) {
+          this.set({ zone, answer: servesLastVersion ? "outdated" : "servfail" }, takenOctets);
+        }
+      },
+    }),
+    gauge("palomar_dns_picture_octets", "Memory that the zones take", () => picture.usedOctets),
+    gauge("palomar_dns_picture_limit_octets", "Memory that the zones may take", () => picture.totalOctets),
+  ];
+  return () => {
+    for (const { name } of made as unknown as { name: string }[]) registry.removeSingleMetric(name);
+  };
+
+  function simpleCounter(name: string, help: string, statistic: number): Counter {
+    return new Counter({
+      name,
+      help,
+      registers: [registry],
+      collect() {
+        this.inc(statistics.takeIncrease(statistic));
+      },
+    });
+  }
+}
+
+function gauge(name: string, help: string, value: () => number): Gauge {
+  return new Gauge({
+    name,
+    help,
+    registers: [registry],
+    collect() {
+      this.set(value());
+    },
+  });
+}

@@ -1,0 +1,529 @@
+import { readFileSync } from "node:fs";
+import { hostname } from "node:os";
+import type { KeyRing } from "../../core/key-ring.ts";
+import { ok, type Result, refuse } from "../../core/result.ts";
+import {
+  addressBlocks,
+  addressList,
+  choice,
+  type Delivery,
+  delivery,
+  domain,
+  type HostPort,
+  hostPort,
+  httpUrl,
+  keyFile,
+  keyValues,
+  listenList,
+  logLevel,
+  octets,
+  optional,
+  type Parse,
+  path,
+  pictureOctets,
+  postgresUrl,
+  secondsList,
+  secretList,
+  share,
+  text,
+  wholeNumber,
+} from "./config-values.ts";
+
+/** One variable: how it is written, what it is when unset, what it is for. The reference in the docs is made from this table. */
+export interface Variable<T> {
+  readonly parse: Parse<T>;
+  /** The text that is parsed when the variable is unset; null when unset is a value of its own. */
+  readonly fallback: string | null;
+  readonly meaning: string;
+}
+
+const variable = <T>(parse: Parse<T>, fallback: string | null, meaning: string): Variable<T> => ({
+  parse,
+  fallback,
+  meaning,
+});
+
+const trueFalse = choice("true", "false");
+
+/** As the specification of OpenTelemetry's SDK names them. */
+const TRACE_SAMPLERS = [
+  "always_on",
+  "always_off",
+  "traceidratio",
+  "parentbased_always_on",
+  "parentbased_always_off",
+  "parentbased_traceidratio",
+] as const;
+
+/** Every variable the product reads, in the order of the documentation. Nothing else reads the environment. */
+export const VARIABLES = {
+  PALOMAR_MAIL_API_LISTEN: variable(listenList, "127.0.0.1:8025", "mail API"),
+  PALOMAR_DNS_API_LISTEN: variable(listenList, "127.0.0.1:8053", "DNS API"),
+  PALOMAR_CONSOLE_LISTEN: variable(listenList, "127.0.0.1:8080", "console and operator API"),
+  PALOMAR_TRACKING_LISTEN: variable(listenList, "127.0.0.1:8026", "opens, clicks, unsubscriptions, conversions"),
+  PALOMAR_DNS_LISTEN: variable(listenList, "127.0.0.1:5300", "authoritative DNS, UDP and TCP"),
+  PALOMAR_DNS_TLS_LISTEN: variable(listenList, "off", "authoritative DNS over TLS"),
+  PALOMAR_DNS_HTTPS_LISTEN: variable(listenList, "off", "authoritative DNS over HTTPS, at /dns-query"),
+  PALOMAR_SUBMISSION_LISTEN: variable(listenList, "127.0.0.1:2587", "submission with STARTTLS"),
+  PALOMAR_SUBMISSIONS_LISTEN: variable(listenList, "127.0.0.1:2465", "submission over implicit TLS"),
+  PALOMAR_MX_LISTEN: variable(listenList, "127.0.0.1:2525", "inbound SMTP: bounces and feedback loops"),
+  PALOMAR_SANDBOX_LISTEN: variable(listenList, "127.0.0.1:0", "the inbox of the sandbox, SMTP"),
+  PALOMAR_METRICS_LISTEN: variable(listenList, "127.0.0.1:9464", "/metrics, /healthz, /readyz"),
+  PALOMAR_TRACKING_URL: variable(
+    optional(httpUrl),
+    null,
+    "public base of tracking links; the tracking listener's own when unset",
+  ),
+  PALOMAR_BOUNCE_DOMAIN: variable(domain, "bounces.localhost", "domain of the VERP return path"),
+  PALOMAR_DATA_DIR: variable(path, "./data", "embedded database, certificates, secrets, first-run credentials"),
+  DATABASE_URL: variable(
+    optional(postgresUrl),
+    null,
+    "PostgreSQL to use; the embedded one under the data folder when unset",
+  ),
+  PALOMAR_LISTEN_DATABASE_URL: variable(
+    optional(postgresUrl),
+    null,
+    "the same database without a pooler between, for LISTEN, where DATABASE_URL is a pooler's (PgBouncer in transaction mode)",
+  ),
+  PALOMAR_DATABASE_CONNECTIONS: variable(
+    wholeNumber(2, 500),
+    "10",
+    "connections to PostgreSQL, at most, per service; for large requests each API has 4 more",
+  ),
+  PALOMAR_DELIVERY: variable(delivery, "sandbox", "sandbox, mx, or smtp://host:port of a smart host"),
+  PALOMAR_SECRET: variable(
+    optional(text(16, 8192)),
+    null,
+    "every key is derived from it; generated into the data folder with the embedded database, required with DATABASE_URL unless PALOMAR_KEYS is set",
+  ),
+  PALOMAR_SECRET_PREVIOUS: variable(
+    secretList,
+    "",
+    "secrets that PALOMAR_SECRET took the place of, parted by commas: what they made is still accepted",
+  ),
+  PALOMAR_KEYS: variable(
+    optional(keyFile),
+    null,
+    "the keys of the services that run here, in the place of PALOMAR_SECRET, as `palomar secret keys` writes them",
+  ),
+  PALOMAR_RETRY_SECONDS: variable(
+    optional(secondsList),
+    null,
+    "waits between delivery attempts; 2,4,8 in the sandbox, else 300,600,1200,2400,3600,7200,14400",
+  ),
+  PALOMAR_GIVE_UP_HOURS: variable(wholeNumber(1, 24 * 30), "72", "age at which a delivery is given up"),
+  PALOMAR_HARD_BOUNCES_TO_INVALIDATE: variable(
+    wholeNumber(1, 100),
+    "2",
+    "hard bounces of different messages that make a contact invalid",
+  ),
+  PALOMAR_FETCH_ALLOW: variable(
+    addressBlocks,
+    "",
+    "private blocks that fetched URLs and webhooks may reach; metadata servers of clouds only where an entry is that very address",
+  ),
+  PALOMAR_RESOLVER: variable(
+    optional(hostPort),
+    null,
+    "resolver for every look-up, best one that validates (AD); the system's when unset",
+  ),
+  PALOMAR_DANE: variable(
+    choice("auto", "off"),
+    "auto",
+    "auto: mail goes by TLSA records that PALOMAR_RESOLVER has validated (it must set AD)",
+  ),
+  PALOMAR_FEEDBACK_ADDRESSES: variable(
+    optional(addressList),
+    null,
+    "addresses that take complaint reports; fbl@<bounce domain> when unset",
+  ),
+  PALOMAR_MAX_MESSAGE_SIZE: variable(octets, "25MiB", "largest message that submission takes"),
+  PALOMAR_MX_MAX_SIZE: variable(octets, "50MiB", "largest message that the MX listener takes"),
+  PALOMAR_API_BODY_LIMIT: variable(octets, "32MiB", "largest request body of the APIs"),
+  PALOMAR_API_REQUESTS_PER_SECOND: variable(wholeNumber(1, 1_000_000), "200", "requests per second for each API key"),
+  PALOMAR_CONSOLE_IDLE_HOURS: variable(wholeNumber(1, 24 * 30), "12", "a console session unused for so long ends"),
+  PALOMAR_CONSOLE_SESSION_DAYS: variable(
+    wholeNumber(1, 365),
+    "7",
+    "a console session ends after so long at the latest",
+  ),
+  PALOMAR_CONSOLE_AUDIT_DAYS: variable(wholeNumber(1, 3_650), "400", "how long the console's audit log is kept"),
+  PALOMAR_TRUSTED_PROXIES: variable(
+    addressBlocks,
+    "",
+    "blocks of reverse proxies before the HTTP services, whose X-Forwarded-For is believed",
+  ),
+  PALOMAR_SUBMISSION_MAX_RECIPIENTS: variable(wholeNumber(1, 100_000), "1000", "recipients of one submitted message"),
+  PALOMAR_SUBMISSION_PLAINTEXT_AUTH: variable(
+    choice("off", "loopback"),
+    "off",
+    "offer AUTH without TLS to loopback clients",
+  ),
+  PALOMAR_MACHINE_SECONDS: variable(
+    wholeNumber(0, 3600),
+    "2",
+    "an open or click sooner after delivery counts as a machine's",
+  ),
+  PALOMAR_SENDER_DOMAIN_CHECK: variable(
+    optional(trueFalse),
+    null,
+    "look up a sender domain's existence; false in the sandbox, else true",
+  ),
+  PALOMAR_PLACE_DATABASE: variable(
+    optional(path),
+    null,
+    "MMDB file that tells a visitor's place by the address; places stay empty when unset",
+  ),
+  PALOMAR_DNS_UDP: variable(
+    choice("auto", "portable"),
+    "auto",
+    "portable: one dgram listener instead of a batching worker per core",
+  ),
+  PALOMAR_DNS_WORKERS: variable(wholeNumber(0, 256), "0", "UDP workers; 0: one per core"),
+  PALOMAR_DNS_NOTIFY_NS: variable(trueFalse, "false", "notify the addresses of a zone's NS as well"),
+  PALOMAR_DNS_MEMORY: variable(
+    pictureOctets,
+    "2047MiB",
+    "what the zones of dns-server may take of memory, 8MiB to 2047MiB; a zone that does not fit is left out alone",
+  ),
+  PALOMAR_DNS_JOURNAL_DAYS: variable(
+    wholeNumber(0, 36_500),
+    "90",
+    "days that every change of a zone stays in its history and can be sent as an incremental transfer",
+  ),
+  PALOMAR_DNS_JOURNAL_VERSIONS: variable(
+    wholeNumber(0, 1_000_000),
+    "1000",
+    "versions of a zone that stay in its history however old they are",
+  ),
+  PALOMAR_DNS_RRL: variable(
+    wholeNumber(0, 1_000_000),
+    "0",
+    "equal UDP answers per second for a client network (RRL); 0: no limit",
+  ),
+  PALOMAR_DNS_RRL_ALLOW: variable(addressBlocks, "", "blocks that RRL does not apply to"),
+  PALOMAR_DNS_NSID: variable(optional(text(1, 128)), null, "answer to the NSID option (RFC 5001)"),
+  PALOMAR_DNS_VERSION: variable(optional(text(1, 255)), null, "answer to CH TXT version.bind; refused when unset"),
+  PALOMAR_DNS_ID: variable(
+    optional(text(1, 255)),
+    null,
+    "answer to CH TXT id.server and hostname.bind; refused when unset",
+  ),
+  PALOMAR_TLS_CERT: variable(
+    optional(path),
+    null,
+    "PEM certificate of SMTP and of DNS over TLS and HTTPS; self-signed into the data folder when unset",
+  ),
+  PALOMAR_TLS_KEY: variable(optional(path), null, "PEM private key of that certificate"),
+  PALOMAR_HOSTNAME: variable(domain, "localhost", "the name that the SMTP services greet with"),
+  PALOMAR_NODE: variable(
+    optional(text(1, 128)),
+    null,
+    "what this stack is called among the nodes; when unset the host name, and the services where it runs only some",
+  ),
+  PALOMAR_LIMIT_LOOPBACK: variable(trueFalse, "false", "apply rate limits and connection caps to loopback clients too"),
+  PALOMAR_LOG_LEVEL: variable(logLevel, "info", "trace, debug, info, warn, error or silent"),
+  OTEL_EXPORTER_OTLP_ENDPOINT: variable(
+    optional(httpUrl),
+    null,
+    "collector of traces, OTLP over HTTP in JSON: they go to `/v1/traces` below it; no traces when unset",
+  ),
+  OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: variable(optional(httpUrl), null, "the same, and the whole URL"),
+  OTEL_EXPORTER_OTLP_HEADERS: variable(keyValues, "", "headers for the collector, name=value parted by commas"),
+  OTEL_SERVICE_NAME: variable(
+    optional(text(1, 255)),
+    null,
+    "what every service of this node is called in traces; `palomar-<service>` when unset",
+  ),
+  OTEL_RESOURCE_ATTRIBUTES: variable(keyValues, "", "what else traces say of this node, name=value parted by commas"),
+  OTEL_TRACES_SAMPLER: variable(
+    choice(...TRACE_SAMPLERS),
+    "parentbased_always_on",
+    `which traces are kept: ${TRACE_SAMPLERS.join(", ")}`,
+  ),
+  OTEL_TRACES_SAMPLER_ARG: variable(share, "1", "the share of traces that `traceidratio` keeps, 0 to 1"),
+  OTEL_SDK_DISABLED: variable(trueFalse, "false", "true: no traces, whatever else is set"),
+} as const;
+
+export type VariableName = keyof typeof VARIABLES;
+
+/** Variables that hold a secret may stand in a file, which `<name>_FILE` names, as container engines hand secrets over. */
+export const FILE_VARIABLES = [
+  "DATABASE_URL_FILE",
+  "PALOMAR_LISTEN_DATABASE_URL_FILE",
+  "PALOMAR_SECRET_FILE",
+  "PALOMAR_SECRET_PREVIOUS_FILE",
+  "PALOMAR_KEYS_FILE",
+  "OTEL_EXPORTER_OTLP_HEADERS_FILE",
+] as const satisfies readonly `${VariableName}_FILE`[];
+
+type ValueOf<V> = V extends Variable<infer T> ? T : never;
+type Values = { -readonly [K in keyof typeof VARIABLES]: ValueOf<(typeof VARIABLES)[K]> };
+
+/** The waits between attempts where PALOMAR_RETRY_SECONDS is unset. */
+const RETRY_SECONDS = { sandbox: [2, 4, 8], real: [300, 600, 1200, 2400, 3600, 7200, 14400] } as const;
+
+/** The whole configuration: built once from the environment, frozen, passed down. */
+export interface Config {
+  readonly listen: {
+    readonly mailApi: readonly HostPort[];
+    readonly dnsApi: readonly HostPort[];
+    readonly console: readonly HostPort[];
+    readonly tracking: readonly HostPort[];
+    readonly dns: readonly HostPort[];
+    readonly dnsTls: readonly HostPort[];
+    readonly dnsHttps: readonly HostPort[];
+    readonly submission: readonly HostPort[];
+    readonly submissions: readonly HostPort[];
+    readonly mx: readonly HostPort[];
+    readonly sandbox: readonly HostPort[];
+    readonly metrics: readonly HostPort[];
+  };
+  readonly trackingUrl: string | null;
+  readonly bounceDomain: string;
+  /** Absolute path. */
+  readonly dataDir: string;
+  readonly databaseUrl: string | null;
+  /** The way around a pooler; null: `databaseUrl` is no pooler's. */
+  readonly listenDatabaseUrl: string | null;
+  readonly databaseConnections: number;
+  readonly delivery: Delivery;
+  /** As configured; `platform/config/secret.ts` finds or makes the one in force. */
+  readonly secret: string | null;
+  /** Those before it, the newest first. */
+  readonly previousSecrets: readonly string[];
+  /** The keys of the services that run here; null: all keys are derived from the secret. */
+  readonly keys: KeyRing | null;
+  readonly retrySeconds: readonly number[];
+  readonly giveUpHours: number;
+  readonly hardBouncesToInvalidate: number;
+  readonly fetchAllow: readonly string[];
+  readonly resolver: HostPort | null;
+  /** `auto`: where `resolver` validates. */
+  readonly dane: "auto" | "off";
+  readonly feedbackAddresses: readonly string[];
+  readonly maxMessageOctets: number;
+  readonly mxMaxOctets: number;
+  readonly apiBodyLimitOctets: number;
+  readonly apiRequestsPerSecond: number;
+  readonly console: {
+    readonly idleHours: number;
+    readonly sessionDays: number;
+    readonly auditDays: number;
+  };
+  readonly trustedProxies: readonly string[];
+  readonly submissionMaxRecipients: number;
+  readonly submissionPlaintextAuth: "off" | "loopback";
+  readonly machineSeconds: number;
+  /** Absolute path. */
+  readonly placeDatabase: string | null;
+  readonly senderDomainCheck: boolean;
+  readonly dns: {
+    readonly udp: "auto" | "portable";
+    /** UDP workers; 0: one per core. */
+    readonly workers: number;
+    readonly notifyNs: boolean;
+    /** What the zones may take of memory; a multiple of 8. */
+    readonly memoryOctets: number;
+    /** What of a zone's journal stays: changes of so many days, and so many versions however old. */
+    readonly journalDays: number;
+    readonly journalVersions: number;
+    /** Equal answers per second and client network; 0: no limit. */
+    readonly rrlPerSecond: number;
+    /** Blocks that it does not apply to. */
+    readonly rrlAllow: readonly string[];
+    readonly nsid: string | null;
+    readonly version: string | null;
+    readonly serverId: string | null;
+  };
+  readonly tls: { readonly certPath: string; readonly keyPath: string } | null;
+  readonly hostname: string;
+  /** What this machine is called among the nodes. */
+  readonly node: string;
+  readonly limitLoopback: boolean;
+  readonly logLevel: string;
+  /** Null: none are made. */
+  readonly traces: TracesConfig | null;
+}
+
+/** Which traces are made, and where they go. */
+export interface TracesConfig {
+  readonly url: string;
+  readonly headers: Readonly<Record<string, string>>;
+  /** Null: each service has a name of its own. */
+  readonly serviceName: string | null;
+  readonly resource: Readonly<Record<string, string>>;
+  readonly sampler: (typeof TRACE_SAMPLERS)[number];
+  /** Of the samplers by ratio: 0 to 1. */
+  readonly sampledShare: number;
+}
+
+type Environment = Readonly<Record<string, string | undefined>>;
+
+/**
+ * Reads the whole configuration.
+ * @param env the process environment, unless a test has its own
+ * @returns the frozen configuration, or every problem at once, each line naming its variable
+ */
+export function loadConfig(env: Environment = process.env): Result<Config, string[]> {
+  const problems: string[] = [];
+  const values = {} as Record<string, unknown>;
+  for (const [name, { parse, fallback }] of Object.entries(VARIABLES)) {
+    const given = readVariable(env, name);
+    // An empty variable counts as unset, as compose files and unit files write it.
+    const parsed = given.ok ? (parse as Parse<unknown>)(given.value || fallback) : given;
+    if (parsed.ok) values[name] = parsed.value;
+    else problems.push(`${name}: ${parsed.error}`);
+  }
+  const read = values as Values;
+  if (problems.length === 0) {
+    problems.push(...judgeSecrets(read));
+    if ((read.PALOMAR_TLS_CERT === null) !== (read.PALOMAR_TLS_KEY === null)) {
+      const missing = read.PALOMAR_TLS_CERT === null ? "PALOMAR_TLS_CERT" : "PALOMAR_TLS_KEY";
+      problems.push(`${missing}: certificate and key go together`);
+    }
+  }
+  return problems.length > 0 ? refuse(problems) : ok(deepFreeze(arrange(read)));
+}
+
+/** Keys come from the secret, or from a key file: with both, nobody could tell which count. */
+function judgeSecrets({ DATABASE_URL, PALOMAR_SECRET, PALOMAR_SECRET_PREVIOUS, PALOMAR_KEYS }: Values): string[] {
+  if (PALOMAR_KEYS === null) {
+    const isMissing = DATABASE_URL !== null && PALOMAR_SECRET === null;
+    return isMissing ? ["PALOMAR_SECRET: required when DATABASE_URL is set (or PALOMAR_KEYS)"] : [];
+  }
+  if (DATABASE_URL === null) return ["PALOMAR_KEYS: needs DATABASE_URL; the embedded database goes with its secret"];
+  if (PALOMAR_SECRET !== null) return ["PALOMAR_KEYS: set as well as PALOMAR_SECRET"];
+  return PALOMAR_SECRET_PREVIOUS.length > 0 ? ["PALOMAR_KEYS: set as well as PALOMAR_SECRET_PREVIOUS"] : [];
+}
+
+/** The files that variables with secrets name. */
+export function secretFiles(env: Environment = process.env): (readonly [variable: string, path: string])[] {
+  return FILE_VARIABLES.flatMap((name) => (env[name] ? [[name, env[name]] as const] : []));
+}
+
+/** Names of the product's prefix that it does not know: most likely misspelt. */
+export function unknownVariables(env: Environment = process.env): string[] {
+  return Object.keys(env).filter(
+    (name) => name.startsWith("PALOMAR_") && !(name in VARIABLES) && !FILE_VARIABLES.some((file) => file === name),
+  );
+}
+
+/** This process's environment with some variables set, for the processes it starts. */
+export function environmentWith(changes: { readonly [name in VariableName]?: string }): NodeJS.ProcessEnv {
+  const environment: NodeJS.ProcessEnv = { ...process.env, ...changes };
+  for (const name of Object.keys(changes)) delete environment[`${name}_FILE`];
+  return environment;
+}
+
+/** A variable's text, or that of the file that `<name>_FILE` names; empty when neither is set. */
+function readVariable(env: Environment, name: string): Result<string, string> {
+  const text = (env[name] ?? "").trim();
+  const fileVariable = `${name}_FILE`;
+  const file = FILE_VARIABLES.some((known) => known === fileVariable) ? (env[fileVariable] ?? "") : "";
+  if (file === "") return ok(text);
+  if (text !== "") return refuse(`set as well as ${fileVariable}`);
+  try {
+    return ok(readFileSync(file, "utf8").trim());
+  } catch (error) {
+    return refuse(`${fileVariable}: ${(error as Error).message}`);
+  }
+}
+
+function arrange(v: Values): Config {
+  const sandbox = v.PALOMAR_DELIVERY.kind === "sandbox";
+  return {
+    listen: {
+      mailApi: v.PALOMAR_MAIL_API_LISTEN,
+      dnsApi: v.PALOMAR_DNS_API_LISTEN,
+      console: v.PALOMAR_CONSOLE_LISTEN,
+      tracking: v.PALOMAR_TRACKING_LISTEN,
+      dns: v.PALOMAR_DNS_LISTEN,
+      dnsTls: v.PALOMAR_DNS_TLS_LISTEN,
+      dnsHttps: v.PALOMAR_DNS_HTTPS_LISTEN,
+      submission: v.PALOMAR_SUBMISSION_LISTEN,
+      submissions: v.PALOMAR_SUBMISSIONS_LISTEN,
+      mx: v.PALOMAR_MX_LISTEN,
+      sandbox: v.PALOMAR_SANDBOX_LISTEN,
+      metrics: v.PALOMAR_METRICS_LISTEN,
+    },
+    trackingUrl: v.PALOMAR_TRACKING_URL,
+    bounceDomain: v.PALOMAR_BOUNCE_DOMAIN,
+    dataDir: v.PALOMAR_DATA_DIR,
+    databaseUrl: v.DATABASE_URL,
+    listenDatabaseUrl: v.PALOMAR_LISTEN_DATABASE_URL,
+    databaseConnections: v.PALOMAR_DATABASE_CONNECTIONS,
+    delivery: v.PALOMAR_DELIVERY,
+    secret: v.PALOMAR_SECRET,
+    previousSecrets: v.PALOMAR_SECRET_PREVIOUS,
+    keys: v.PALOMAR_KEYS,
+    retrySeconds: v.PALOMAR_RETRY_SECONDS ?? (sandbox ? RETRY_SECONDS.sandbox : RETRY_SECONDS.real),
+    giveUpHours: v.PALOMAR_GIVE_UP_HOURS,
+    hardBouncesToInvalidate: v.PALOMAR_HARD_BOUNCES_TO_INVALIDATE,
+    fetchAllow: v.PALOMAR_FETCH_ALLOW,
+    resolver: v.PALOMAR_RESOLVER,
+    dane: v.PALOMAR_DANE,
+    feedbackAddresses: v.PALOMAR_FEEDBACK_ADDRESSES ?? [`fbl@${v.PALOMAR_BOUNCE_DOMAIN}`],
+    maxMessageOctets: v.PALOMAR_MAX_MESSAGE_SIZE,
+    mxMaxOctets: v.PALOMAR_MX_MAX_SIZE,
+    apiBodyLimitOctets: v.PALOMAR_API_BODY_LIMIT,
+    apiRequestsPerSecond: v.PALOMAR_API_REQUESTS_PER_SECOND,
+    console: {
+      idleHours: v.PALOMAR_CONSOLE_IDLE_HOURS,
+      sessionDays: v.PALOMAR_CONSOLE_SESSION_DAYS,
+      auditDays: v.PALOMAR_CONSOLE_AUDIT_DAYS,
+    },
+    trustedProxies: v.PALOMAR_TRUSTED_PROXIES,
+    submissionMaxRecipients: v.PALOMAR_SUBMISSION_MAX_RECIPIENTS,
+    submissionPlaintextAuth: v.PALOMAR_SUBMISSION_PLAINTEXT_AUTH,
+    machineSeconds: v.PALOMAR_MACHINE_SECONDS,
+    placeDatabase: v.PALOMAR_PLACE_DATABASE,
+    senderDomainCheck: v.PALOMAR_SENDER_DOMAIN_CHECK === null ? !sandbox : v.PALOMAR_SENDER_DOMAIN_CHECK === "true",
+    dns: {
+      udp: v.PALOMAR_DNS_UDP,
+      workers: v.PALOMAR_DNS_WORKERS,
+      notifyNs: v.PALOMAR_DNS_NOTIFY_NS === "true",
+      memoryOctets: v.PALOMAR_DNS_MEMORY,
+      journalDays: v.PALOMAR_DNS_JOURNAL_DAYS,
+      journalVersions: v.PALOMAR_DNS_JOURNAL_VERSIONS,
+      rrlPerSecond: v.PALOMAR_DNS_RRL,
+      rrlAllow: v.PALOMAR_DNS_RRL_ALLOW,
+      nsid: v.PALOMAR_DNS_NSID,
+      version: v.PALOMAR_DNS_VERSION,
+      serverId: v.PALOMAR_DNS_ID,
+    },
+    tls:
+      v.PALOMAR_TLS_CERT !== null && v.PALOMAR_TLS_KEY !== null
+        ? { certPath: v.PALOMAR_TLS_CERT, keyPath: v.PALOMAR_TLS_KEY }
+        : null,
+    hostname: v.PALOMAR_HOSTNAME,
+    node: v.PALOMAR_NODE ?? hostname(),
+    limitLoopback: v.PALOMAR_LIMIT_LOOPBACK === "true",
+    logLevel: v.PALOMAR_LOG_LEVEL,
+    traces: arrangeTraces(v),
+  };
+}
+
+/** The collector's own URL goes before the common one (OpenTelemetry, "Endpoint URLs for OTLP/HTTP"). */
+function arrangeTraces(v: Values): TracesConfig | null {
+  const common = v.OTEL_EXPORTER_OTLP_ENDPOINT;
+  const url = v.OTEL_EXPORTER_OTLP_TRACES_ENDPOINT ?? (common === null ? null : `${common}/v1/traces`);
+  if (url === null || v.OTEL_SDK_DISABLED === "true") return null;
+  return {
+    url,
+    headers: v.OTEL_EXPORTER_OTLP_HEADERS,
+    serviceName: v.OTEL_SERVICE_NAME,
+    resource: v.OTEL_RESOURCE_ATTRIBUTES,
+    sampler: v.OTEL_TRACES_SAMPLER,
+    sampledShare: v.OTEL_TRACES_SAMPLER_ARG,
+  };
+}
+
+function deepFreeze<T>(value: T): T {
+  if (value !== null && typeof value === "object" && !Object.isFrozen(value)) {
+    Object.freeze(value);
+    for (const inner of Object.values(value)) deepFreeze(inner);
+  }
+  return value;
+}

@@ -1,0 +1,34 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { z } from "zod";
+import { QUOTA_NAMES, type QuotaLimits, type QuotaName } from "../../core/dns/quotas.ts";
+import { packageFolder } from "../package-folder.ts";
+
+/**
+ * The content of config/quotas.json: what a company and a reseller may have unless the database says otherwise for one of
+ * them. `octets` are of the zone database (2 GiB in all); a name that is absent has no bound.
+ */
+const limits = z
+  .partialRecord(z.enum(QUOTA_NAMES), z.int().min(0))
+  .refine(({ records_per_change: most }) => most !== 0, { error: "a change may make one record at least" });
+const quotaFile = z.strictObject({
+  // ACLs are a reseller's.
+  company: limits.refine(({ acls }) => acls === undefined, { error: "companies have no ACLs" }),
+  reseller: limits,
+});
+
+export type QuotaKind = keyof z.output<typeof quotaFile>;
+
+/** The defaults: config/quotas.json. */
+export const quotaDefaults: Readonly<Record<QuotaKind, QuotaLimits>> = load();
+
+/** The quotas that there are for a company or a reseller. */
+export function quotaNamesOf(kind: QuotaKind): readonly QuotaName[] {
+  return kind === "reseller" ? QUOTA_NAMES : QUOTA_NAMES.filter((name) => name !== "acls");
+}
+
+function load(): Readonly<Record<QuotaKind, QuotaLimits>> {
+  const parsed = quotaFile.safeParse(JSON.parse(readFileSync(join(packageFolder, "config/quotas.json"), "utf8")));
+  if (!parsed.success) throw new Error(`config/quotas.json: ${z.prettifyError(parsed.error)}`);
+  return parsed.data;
+}

@@ -1,0 +1,31 @@
+import { toHeaderText } from "../../core/mail/headers.ts";
+import { DYNAMIC_SUBJECT } from "../../core/mail/personalise.ts";
+import { ok, type Result, refuse } from "../../core/result.ts";
+import { fetchText } from "./fetch-html.ts";
+import type { FetchSurroundings } from "./pinned-agent.ts";
+
+/** Subject and HTML of a campaign: given, or named by URL. */
+export interface CampaignTextSource {
+  /** `DYNAMIC_SUBJECT`: fetched from `subjectUri`. */
+  readonly subject: string;
+  readonly subjectUri: string;
+  readonly body: { readonly html: string } | { readonly url: string };
+}
+
+/**
+ * The text of a campaign as it is now; what is named by URL is fetched, once.
+ * @returns refused with a sentence in the API's words
+ */
+export async function readCampaignText(
+  { subject, subjectUri, body }: CampaignTextSource,
+  surroundings: FetchSurroundings,
+): Promise<Result<{ readonly subject: string; readonly html: string }, string>> {
+  const html = "html" in body ? ok(body.html) : await fetchText(body.url, "html", surroundings);
+  if (!html.ok) return refuse(`url inaccesible: ${html.error}`);
+  if (subject !== DYNAMIC_SUBJECT) return ok({ subject, html: html.value });
+  if (subjectUri === "") return refuse("falta asunto_uri");
+  const fetched = await fetchText(subjectUri, "text", surroundings);
+  return fetched.ok
+    ? ok({ subject: toHeaderText(fetched.value), html: html.value })
+    : refuse(`asunto_uri inaccesible: ${fetched.error}`);
+}

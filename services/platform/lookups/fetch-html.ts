@@ -1,0 +1,116 @@
+import { request } from "undici";
+import { ok, type Result, refuse } from "../../core/result.ts";
+import { parseHttpUrl, parseUrl } from "../../core/url.ts";
+import { type FetchSurroundings, openPinnedAgent } from "./pinned-agent.ts";
+
+interface FetchOptions extends FetchSurroundings {
+  /** Redirects that are followed, 5 unless said. */
+  readonly mostRedirects?: number;
+  /** For everything together, look-ups and redirects included; 10 s unless said. */
+  readonly deadlineMs?: number;
+}
+
+/** What is fetched; both are text in UTF-8. */
+export type FetchedKind = "html" | "text";
+
+const MOST_OCTETS = 5 * 2 ** 20;
+const DEADLINE_MS = 10_000;
+const MOST_REDIRECTS = 5;
+const TYPES: Readonly<Record<FetchedKind, RegExp>> = {
+  html: /^(text\/(html|plain)|application\/xhtml\+xml)$/,
+  text: /^text\/[a-z0-9.+-]+$/,
+};
+
+/**
+ * Fetches a text that a client named by URL. 301 and 302 are followed to a 200. Each hop's host is resolved here and
+ * the connection goes to the very address that was judged, so that no name, spelling, redirect or second answer of a
+ * DNS server leads to a private, loopback, link-local or metadata address.
+ * @returns refused with the reason
+ */
+export async function fetchText(
+  url: string,
+  kind: FetchedKind,
+  surroundings: FetchOptions,
+): Promise<Result<string, string>> {
+  const { deadlineMs = DEADLINE_MS, mostRedirects = MOST_REDIRECTS } = surroundings;
+  const endsAtMs = performance.now() + deadlineMs;
+  const signal = AbortSignal.timeout(deadlineMs);
+  let target = new URL(url);
+  try {
+    for (let hop = 0; hop <= mostRedirects; hop++) {
+      const answer = await fetchHop(target, { kind, endsAtMs, signal, ...surroundings });
+      if (!answer.ok) return answer;
+      if ("text" in answer.value) return ok(answer.value.text);
+      target = answer.value.location;
+    }
+    return refuse("too many redirects");
+  } catch (error) {
+    return refuse(signal.aborted || performance.now() >= endsAtMs ? "timeout" : describe(error));
+  }
+}
+
+/** Whether text is a URL that may be fetched. */
+export function isHttpUrl(text: string): boolean {
+  return parseHttpUrl(text) !== undefined;
+}
+
+interface Hop extends FetchSurroundings {
+  readonly kind: FetchedKind;
+  readonly endsAtMs: number;
+  readonly signal: AbortSignal;
+}
+
+async function fetchHop(target: URL, hop: Hop): Promise<Result<{ text: string } | { location: URL }, string>> {
+  const agent = await openPinnedAgent(target, hop, Math.max(1, Math.ceil(hop.endsAtMs - performance.now())));
+  if (!agent.ok) return agent;
+  try {
+    const { statusCode, headers, body } = await request(target, {
+      dispatcher: agent.value,
+      signal: hop.signal,
+      headers: { accept: "text/html, text/plain, */*;q=0.1", "accept-encoding": "identity", "user-agent": "Palomar" },
+    });
+    if (statusCode === 301 || statusCode === 302) return readLocation(target, headers.location);
+    if (statusCode !== 200) return refuse(`status ${statusCode}`);
+    const unfit = judgeContent(String(headers["content-type"] ?? ""), hop.kind);
+    if (unfit !== undefined) return refuse(unfit);
+    if (headers["content-encoding"] !== undefined) return refuse("content encoding not supported");
+    return await readText(body);
+  } finally {
+    await agent.value.destroy();
+  }
+}
+
+function readLocation(target: URL, location: string | string[] | undefined): Result<{ location: URL }, string> {
+  const next = typeof location === "string" ? parseUrl(location, target) : undefined;
+  if (next === undefined) return refuse("redirect without a location");
+  return isHttpUrl(next.href) ? ok({ location: next }) : refuse("redirect to another scheme");
+}
+
+function judgeContent(contentType: string, kind: FetchedKind): string | undefined {
+  if (contentType === "") return undefined;
+  const [type = "", ...parameters] = contentType.toLowerCase().split(";");
+  if (!TYPES[kind].test(type.trim())) return "content type not supported";
+  const charset = /^\s*charset\s*=\s*"?([^"\s]*)/.exec(parameters.find((p) => /^\s*charset/.test(p)) ?? "")?.[1];
+  return charset === undefined || /^(utf-?8|us-ascii)$/.test(charset) ? undefined : "not UTF-8";
+}
+
+async function readText(body: AsyncIterable<Buffer>): Promise<Result<{ text: string }, string>> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  for await (const chunk of body) {
+    size += chunk.length;
+    if (size > MOST_OCTETS) return refuse("larger than 5 MiB");
+    chunks.push(chunk);
+  }
+  try {
+    const text = new TextDecoder("utf-8", { fatal: true }).decode(Buffer.concat(chunks));
+    return text.includes("\0") ? refuse("not text") : ok({ text });
+  } catch {
+    return refuse("not UTF-8");
+  }
+}
+
+function describe(error: unknown): string {
+  const { code, message } = error as NodeJS.ErrnoException;
+  return code ?? message;
+}

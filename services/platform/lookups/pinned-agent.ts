@@ -1,0 +1,61 @@
+import { isIP } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Agent } from "undici";
+import { ok, type Result, refuse } from "../../core/result.ts";
+import type { Config } from "../config/config.ts";
+import { isReachable } from "./address-blocks.ts";
+import { findHostAddresses, type HostSurroundings } from "./host-addresses.ts";
+
+/** What requests to other people's URLs may reach, and through whom names are resolved. */
+export interface FetchSurroundings extends HostSurroundings {
+  readonly config: Pick<Config, "fetchAllow" | "resolver">;
+}
+
+/**
+ * Makes an agent for one request to somebody else's URL. The host is resolved here, and the connection goes to the very
+ * address that was judged, so that no name, literal or later answer of the DNS leads to a private one, unless the
+ * operator allows it.
+ * @param timeoutMs for the look-up, and for the connection as well
+ * @returns an agent for the caller to destroy, or why the host cannot be reached
+ */
+export async function openPinnedAgent(
+  target: URL,
+  surroundings: FetchSurroundings,
+  timeoutMs: number,
+): Promise<Result<Agent, string>> {
+  const host = target.hostname.replace(/^\[|\]$/g, "");
+  const found = await within(timeoutMs, findAddress(host, surroundings));
+  if (!found.ok) return found;
+  const pinned = { address: found.value, family: isIP(found.value) };
+  return ok(
+    new Agent({
+      connect: {
+        timeout: timeoutMs,
+        // Only names come here: undici connects to literals as they stand, and those were judged above.
+        lookup: (_name, options, done) => {
+          if (options.all) done(null, [pinned]);
+          else done(null, pinned.address, pinned.family);
+        },
+      },
+    }),
+  );
+}
+
+/** A resolver may take longer than there is time, and nothing stops it: its answer is then not waited for. */
+async function within<T>(timeoutMs: number, found: Promise<Result<T, string>>): Promise<Result<T, string>> {
+  const timer = new AbortController();
+  const late = sleep(timeoutMs, refuse("timeout"), { signal: timer.signal });
+  try {
+    return await Promise.race([found, late]);
+  } finally {
+    late.catch(() => {});
+    timer.abort();
+  }
+}
+
+async function findAddress(host: string, surroundings: FetchSurroundings): Promise<Result<string, string>> {
+  const addresses = await findHostAddresses(host, surroundings);
+  if (addresses.length === 0) return refuse("host not found");
+  const reachable = addresses.find((address) => isReachable(address, surroundings.config.fetchAllow));
+  return reachable === undefined ? refuse("address not allowed") : ok(reachable);
+}

@@ -1,0 +1,105 @@
+import { randomInt } from "node:crypto";
+import { readRrsig } from "../../core/dns/dnssec/rrsig.ts";
+import { decodeMessage, encodeMessage, type Message } from "../../core/dns/message.ts";
+import { type DomainName, formatDomainName, parseDomainName, sameName } from "../../core/dns/name.ts";
+import { CLASS, OPCODE, RCODE, TYPE } from "../../core/dns/rr-types.ts";
+import type { HostPort } from "../config/config-values.ts";
+import { exchangeTcp, exchangeUdp } from "./dns-exchange.ts";
+import { findResolverAddress } from "./resolver-server.ts";
+
+/** What a validating resolver says of a name. */
+export interface SecureAnswer {
+  /** `failure`: nobody answered, or the answer could not be validated: what is there is not to be trusted. */
+  readonly kind: "found" | "absent" | "failure";
+  /** The resolver has validated it, presence or absence (RFC 4035 §3.2.3: AD). */
+  readonly secure: boolean;
+  /** Whose records these are: the name that was asked for, or the one that its aliases lead to where it has some; A-labels. */
+  readonly owner: string;
+  /** RDATA of the records of that type, in wire form. */
+  readonly records: readonly Uint8Array[];
+  /** Their TTL where they come from: signatures tell it (RFC 4034 §3.1.4), else what is left of it; 0 without any. */
+  readonly ttlSeconds: number;
+}
+
+/** @param name presentation form, A-labels */
+export type LookUpSecurely = (name: string, type: number) => Promise<SecureAnswer>;
+
+const TIMEOUT_MS = 2_500;
+const TRIES = 2;
+/** What passes without fragments (RFC 9715). */
+const UDP_PAYLOAD_OCTETS = 1_232;
+
+/**
+ * Look-ups that tell whether the answer was validated. The path to the resolver has to be trusted: it is one of our own,
+ * on this machine or network (RFC 7672 §2.1.1).
+ */
+export async function makeSecureLookup(server: HostPort): Promise<LookUpSecurely> {
+  const host = await findResolverAddress(server.host);
+  return async (name, type) => {
+    const nothing: SecureAnswer = { kind: "failure", secure: false, owner: name, records: [], ttlSeconds: 0 };
+    const qname = parseDomainName(name.endsWith(".") ? name : `${name}.`);
+    if (!qname.ok) return nothing;
+    const question = { qname: qname.value, type };
+    for (let tried = 0; tried < TRIES; tried += 1) {
+      const answer = await ask({ host, port: server.port }, question);
+      if (answer !== undefined) return read(answer, question, nothing);
+    }
+    return nothing;
+  };
+}
+
+interface SecureQuestion {
+  readonly qname: DomainName;
+  readonly type: number;
+}
+
+function read(answer: Message, { type }: SecureQuestion, nothing: SecureAnswer): SecureAnswer {
+  const secure = answer.flags.ad;
+  if (answer.rcode === RCODE.NXDOMAIN) return { ...nothing, kind: "absent", secure };
+  if (answer.rcode !== RCODE.NOERROR) return nothing;
+  // Aliases on the way are validated with what they lead to.
+  const found = answer.answers.filter((record) => record.type === type);
+  const records = found.map(({ rdata }) => rdata);
+  const signed = answer.answers.filter((record) => record.type === TYPE.RRSIG).map(({ rdata }) => readRrsig(rdata));
+  const ttls = signed.filter(({ typeCovered }) => typeCovered === type).map(({ originalTtl }) => originalTtl);
+  const ttlSeconds = Math.max(0, ...found.map(({ ttl }) => ttl), ...ttls);
+  const owner = found[0] ? formatDomainName(found[0].owner) : nothing.owner;
+  return { kind: records.length > 0 ? "found" : "absent", secure, owner, records, ttlSeconds };
+}
+
+async function ask(server: HostPort, question: SecureQuestion): Promise<Message | undefined> {
+  const answer = await askOver(exchangeUdp, server, question);
+  return answer?.flags.tc ? askOver(exchangeTcp, server, question) : answer;
+}
+
+async function askOver(
+  exchange: typeof exchangeUdp,
+  server: HostPort,
+  question: SecureQuestion,
+): Promise<Message | undefined> {
+  const id = randomInt(0x10000);
+  const query = encodeMessage({
+    id,
+    opcode: OPCODE.QUERY,
+    flags: { qr: false, aa: false, tc: false, rd: true, ra: false, ad: true, cd: false },
+    rcode: RCODE.NOERROR,
+    questions: [{ name: question.qname, type: question.type, class: CLASS.IN }],
+    answers: [],
+    authorities: [],
+    additionals: [],
+    edns: { udpPayloadSize: UDP_PAYLOAD_OCTETS, version: 0, dnssecOk: true, options: [] },
+  });
+  const octets = await exchange(server, query, {
+    timeoutMs: TIMEOUT_MS,
+    fits: (received) => readAnswer(received, id, question) !== undefined,
+  });
+  return octets && readAnswer(octets, id, question);
+}
+
+/** The message, if it answers this question. */
+function readAnswer(octets: Uint8Array, id: number, { qname, type }: SecureQuestion): Message | undefined {
+  const message = decodeMessage(octets);
+  if (!message.ok || message.value.id !== id || !message.value.flags.qr) return undefined;
+  const [asked] = message.value.questions;
+  return asked && asked.type === type && sameName(asked.name, qname) ? message.value : undefined;
+}

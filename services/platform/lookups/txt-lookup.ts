@@ -1,0 +1,17 @@
+import type { HostPort } from "../config/config-values.ts";
+import { makeDnsResolver } from "./resolver-server.ts";
+
+/** Texts of a name's TXT records, each joined; none when there are none, or when nobody says so in time. */
+export type LookUpTexts = (name: string) => Promise<readonly string[]>;
+
+/** @param server resolver to ask; null: the system's */
+export async function makeTxtLookup(server: HostPort | null): Promise<LookUpTexts> {
+  const resolver = await makeDnsResolver(server);
+  return async (name) => {
+    try {
+      return (await resolver.resolveTxt(name)).map((strings) => strings.join(""));
+    } catch {
+      return []; // RFC 8461 §5.1: no record that can be had is no record
+    }
+  };
+}

@@ -1,0 +1,102 @@
+import type pg from "pg";
+import type { Config } from "../config/config.ts";
+import type { Observation, Observe } from "./observation.ts";
+import { errorType, type SpanAttributes, type SpanOptions, type Tracer, type WithinSpan } from "./tracer.ts";
+
+/** Undefined: no traces are made, and nothing of OpenTelemetry is loaded. */
+let tracer: Tracer | undefined;
+
+/**
+ * Has this process make traces from here on, if the configuration wants them; to be called before the database is opened.
+ * @returns what ends it; undefined when no traces are wanted
+ */
+export async function startTracing(
+  { traces, node }: Config,
+  service: string,
+  observe: Observe,
+): Promise<(() => Promise<void>) | undefined> {
+  if (traces === null) return undefined;
+  const { OpenTelemetryTracer } = await import("./open-telemetry.ts");
+  const started = new OpenTelemetryTracer({ traces, node, service, observe });
+  tracer = started;
+  return async () => {
+    tracer = undefined;
+    await started.stop();
+  };
+}
+
+/** Runs something as a span: a step worth knowing the time of, and what led to it. */
+export function inSpan<T>(name: string, options: SpanOptions<T>, run: () => Promise<T>): Promise<T> {
+  return tracer === undefined ? run() : tracer.inSpan(name, options, run);
+}
+
+/** The headers that tell another service of ours what led to a request. */
+export function traceHeaders(): Readonly<Record<string, string>> {
+  return tracer?.headers() ?? {};
+}
+
+/** Something that is stored or handed on, with the span that led to it as a `traceparent` (W3C Trace Context §3.2). */
+export type Traced<T> = T & { readonly traceParent?: string };
+
+export function traced<T extends object>(value: T): Traced<T> {
+  const traceParent = traceHeaders().traceparent;
+  return traceParent === undefined ? value : { ...value, traceParent };
+}
+
+/** For work that is put off, and done together with others'. */
+export function keepSpan(): WithinSpan {
+  return tracer?.keepSpan() ?? AS_IT_IS;
+}
+
+const AS_IT_IS: WithinSpan = (run) => run();
+
+/** What a pool has to do with its connections for its statements to be traced. */
+export function tracedConnections(): { afterCreate?(connection: pg.Client, done: (error?: Error) => void): void } {
+  if (tracer === undefined) return {};
+  return {
+    afterCreate: (connection, done) => {
+      import("../postgres/traced-statements.ts").then(({ traceStatements }) => {
+        traceStatements(connection, (name, attributes) => tracer?.openChild(name, attributes));
+        done();
+      }, done);
+    },
+  };
+}
+
+/** What an observation says of the span under way. Details have the types that who observes gives them. */
+const NOTED: { readonly [kind: string]: (detail: Readonly<Record<string, unknown>>) => SpanAttributes } = {
+  "request-failed": ({ err }) => ({ "exception.type": errorType(err) }),
+  "database-away": ({ err }) => ({ "exception.type": errorType(err) }),
+  "tracking-request-failed": ({ err }) => ({ "exception.type": errorType(err) }),
+  "message-not-composed": ({ err }) => ({ "error.type": errorType(err) }),
+  "submission-accepted": ({ eeid, recipients, octets }) => ({
+    "palomar.eeid": String(eeid),
+    "palomar.recipients": Number(recipients),
+    "palomar.octets": Number(octets),
+  }),
+  "inbound-stored": ({ recipients, octets }) => ({
+    "palomar.recipients": Number(recipients),
+    "palomar.octets": Number(octets),
+  }),
+  "inbound-applied": ({ finding, consequence }) => ({
+    "palomar.finding": String(finding),
+    "palomar.consequence": String(consequence),
+  }),
+  "delivery-delivered": () => ({ "palomar.outcome": "delivered" }),
+  "delivery-deferred": () => ({ "palomar.outcome": "deferred" }),
+  "delivery-bounced": ({ bounceClass }) => {
+    const { hard, reason } = (bounceClass ?? {}) as { hard?: boolean; reason?: string };
+    return { "palomar.outcome": "bounced", "palomar.bounce.hard": hard, "palomar.bounce.reason": reason };
+  },
+};
+
+/** Adds an observation to the traces. */
+export function trace({ kind, ...detail }: Observation): void {
+  if (tracer === undefined) return;
+  const attributes = NOTED[kind]?.(detail);
+  if (attributes !== undefined) tracer.note(attributes);
+  // Zones are published of what many requests have changed, so it is a trace of its own.
+  if (kind === "zones-published" && Number(detail.changed) > 0) {
+    tracer.addSpan("publish zones", Number(detail.ms), { "palomar.zones.changed": Number(detail.changed) });
+  }
+}

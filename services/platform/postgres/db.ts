@@ -1,0 +1,189 @@
+import knexFactory, { type Knex } from "knex";
+import pg from "pg";
+import { tracedConnections } from "../observability/tracing.ts";
+
+/** A handle to PostgreSQL: the pool, or a transaction on it. Every function of `store/` takes one. */
+export type Db = Knex;
+export type Transaction = Knex.Transaction;
+
+// bigint columns count rows, never beyond 2^53, so they travel as numbers; xid8 stays text.
+pg.types.setTypeParser(pg.types.builtins.INT8, Number);
+
+/** What knex keeps of a pool, for its transactions too. */
+type PoolConfig = Knex.Config & { readonly pooled: boolean };
+
+/** How long the server may take to accept a connection. */
+const CONNECT_TIMEOUT_MS = 10_000;
+
+/** How long who wants a connection waits for one to be free. */
+const PATIENCE_MS = 15_000;
+
+/** Keep-alives notice a peer that has gone without a word, where the system's own wait is hours. */
+const LIVELINESS = {
+  keepAlive: true,
+  keepAliveInitialDelayMillis: 10_000,
+  connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+} as const;
+
+/**
+ * Opens a pool. Connections are made on first use, so this never fails by itself.
+ * @param options.pooled whether a pooler in transaction mode stands between, where a prepared statement is another's
+ *   the next moment: then none has a name
+ * @param options.patienceMs how long who wants a connection waits for one to be free
+ */
+export function openDb(
+  url: string,
+  options: {
+    readonly connections: number;
+    readonly name: string;
+    readonly pooled?: boolean;
+    readonly patienceMs?: number;
+  },
+): Db {
+  const config: PoolConfig = {
+    client: "pg",
+    connection: { connectionString: url, application_name: `palomar ${options.name}`, ...LIVELINESS },
+    pool: { min: 0, max: options.connections, ...tracedConnections() },
+    acquireConnectionTimeout: options.patienceMs ?? PATIENCE_MS,
+    pooled: options.pooled ?? false,
+    // What it would print is no more than what its promises say, and they say it to the caller.
+    log: { warn: silent, error: silent, deprecate: silent, debug: silent },
+  };
+  return knexFactory(config);
+}
+
+/** What a placeholder may stand for, beside what a caller knows better. */
+export type Binding = string | number | boolean | null | Uint8Array | readonly (string | number | Uint8Array)[];
+
+/**
+ * Runs one statement and gives its rows. `?` stands for a value, `??` for an identifier, `\?` for itself; an array is
+ * one value (`= any(?)`, `unnest(?::text[])`) and may hold nulls. It takes its connection from knex's pool or
+ * transaction and goes straight to pg from there: of a small request, knex's own way costs more than all else.
+ * @param options.name prepares it under this name, for statements that are run all the time
+ * @param options.rowMode `array` gives rows as tuples, for results with many of them
+ */
+export async function queryRows<Row>(
+  db: Db,
+  sql: string,
+  values: readonly unknown[] = [],
+  options: { readonly name?: string; readonly rowMode?: "array" } = {},
+): Promise<Row[]> {
+  // To pg it would be a null, which is seldom what was meant.
+  if (values.includes(undefined)) throw new Error("a value is undefined");
+  const statement = numberPlaceholders(sql, values, options.name !== undefined);
+  if (isCompleted(db)) throw new Error("the transaction is completed");
+  const connection: pg.Client = await db.client.acquireConnection();
+  try {
+    return (await connection.query({ ...statement, ...lawfulOptions(db, options) })).rows as Row[];
+  } finally {
+    await db.client.releaseConnection(connection);
+  }
+}
+
+/** So many rows are written out; beyond them the planning that this saves is little beside the work. */
+const MOST_WRITTEN_ROWS = 8;
+
+/**
+ * Rows as a table for a statement's `from`: a few are written out as `values`, many come by `unnest`. Of an array
+ * PostgreSQL guesses the length until it sees it, so it plans a statement with arrays anew each time; one with `values`
+ * it plans once for every connection that prepares it.
+ * @param types of the columns, such as `["bigint", "bytea"]`
+ * @returns the table's SQL, without a name; its last column numbers the rows from 1
+ */
+export function rowsTable(
+  types: readonly string[],
+  rows: readonly (readonly Binding[])[],
+): { readonly sql: string; readonly values: readonly unknown[]; readonly shape: string } {
+  if (rows.length === 0 || rows.length > MOST_WRITTEN_ROWS) {
+    const arrays = types.map((type) => `?::${type}[]`).join(", ");
+    const columns = types.map((_, column) => rows.map((row) => row[column]));
+    return { sql: `unnest(${arrays}) with ordinality`, values: columns, shape: "many" };
+  }
+  const placeholders = types.map((type) => `?::${type}`).join(", ");
+  const written = rows.map((_, index) => `(${placeholders}, ${index + 1})`).join(", ");
+  return { sql: `(values ${written})`, values: rows.flat(), shape: String(rows.length) };
+}
+
+/** Without the name where a pooler stands between. */
+function lawfulOptions<O extends { readonly name?: string }>(db: Db, options: O): Omit<O, "name"> {
+  if (options.name === undefined || !(db.client.config as PoolConfig).pooled) return options;
+  const { name: _name, ...others } = options;
+  return others;
+}
+
+/** Statements that are run all the time, with their placeholders as PostgreSQL numbers them. */
+const numberedStatements = new Map<string, string>();
+
+function numberPlaceholders(
+  sql: string,
+  given: readonly unknown[],
+  isFrequent: boolean,
+): { readonly text: string; readonly values: unknown[] } {
+  const known = numberedStatements.get(sql);
+  if (known !== undefined) return { text: known, values: [...given] };
+  const values: unknown[] = [];
+  let taken = 0;
+  const text = sql.replace(/\\?\?\??/g, (placeholder) => {
+    if (placeholder.startsWith("\\")) return placeholder.slice(1);
+    const value = given[taken++];
+    if (placeholder === "??") return pg.escapeIdentifier(String(value));
+    return `$${values.push(value)}`;
+  });
+  if (taken !== given.length) throw new Error(`${taken} placeholders, ${given.length} values`);
+  if (isFrequent && values.length === given.length) numberedStatements.set(sql, text);
+  return { text, values };
+}
+
+function isCompleted(db: Db): boolean {
+  return "isCompleted" in db && (db as Transaction).isCompleted();
+}
+
+function silent(): void {}
+
+/** A connection outside the pool, for LISTEN: an end of it is the caller's to notice and mend. */
+export async function openListenConnection(url: string, name: string): Promise<pg.Client> {
+  const client = new pg.Client({
+    connectionString: url,
+    application_name: `palomar ${name} listen`,
+    ...LIVELINESS,
+  });
+  // Without a listener here a lost server would end the process; the caller adds its own beside it.
+  client.on("error", () => {});
+  await client.connect();
+  return client;
+}
+
+/** SQLSTATE class 23505: a unique constraint said no. */
+export function isUniqueViolation(error: unknown, constraint?: string): boolean {
+  const { code, constraint: violated } = (error ?? {}) as { code?: string; constraint?: string };
+  return code === "23505" && (constraint === undefined || violated === constraint);
+}
+
+/** Errors after which the same transaction may be tried again: serialisation failure, deadlock. */
+export function isTransient(error: unknown): boolean {
+  const { code } = (error ?? {}) as { code?: string };
+  return code === "40001" || code === "40P01";
+}
+
+/** SQLSTATE 42501: the role may not do this. */
+export function isForbidden(error: unknown): boolean {
+  return ((error ?? {}) as { code?: string }).code === "42501";
+}
+
+const AWAY_CODES = [
+  ...["ECONNREFUSED", "ECONNRESET", "EPIPE", "ETIMEDOUT", "EHOSTUNREACH", "ENETUNREACH", "ENOTFOUND", "EAI_AGAIN"],
+  // Shutting down, crashed, starting up, out of connections, connection failure.
+  ...["57P01", "57P02", "57P03", "53300", "08000", "08003", "08006", "08P01"],
+  // A primary that has just become a standby.
+  "25006",
+];
+
+/** Whether an error says that the database cannot be reached, rather than that it refuses something. */
+export function isDatabaseAway(error: unknown): boolean {
+  const { code, name } = (error ?? {}) as { code?: string; name?: string };
+  return name === "KnexTimeoutError" || AWAY_CODES.includes(code ?? "") || AWAY_TEXT.test(String(error));
+}
+
+/** What the driver and the pool say of a connection that is lost, of the statements after it, and of none to be had. */
+const AWAY_TEXT =
+  /Connection terminated|not queryable|Unable to acquire a connection|timeout (?:exceeded when trying to connect|expired)/;

@@ -1,0 +1,205 @@
+import { createHash } from "node:crypto";
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import type pg from "pg";
+import { packageFolder } from "../package-folder.ts";
+import type { Db, Transaction } from "./db.ts";
+import { UnsuitableDatabase } from "./unsuitable-database.ts";
+
+interface Migration {
+  readonly name: string;
+  readonly checksum: string;
+  /** One, unless the file is cut by lines `-- step`. */
+  readonly steps: readonly MigrationStep[];
+}
+
+/** A part of a migration that is applied by itself: what large tables need is too much for one transaction. */
+interface MigrationStep {
+  readonly sql: string;
+  /** One statement that ends its transactions itself, or suffers none; interrupted, it is run again. */
+  readonly isOutsideTransaction: boolean;
+}
+
+/** Any number, the same in every release: the lock that keeps two migrators apart. */
+const MIGRATION_LOCK = 7_262_001;
+/** The same for steps outside transactions. Nobody waits for it: `create index concurrently` would wait for the waiter. */
+const STEP_LOCK = 7_262_005;
+
+/**
+ * How long a statement waits for a table before the migration steps back: whoever waits for a table's lock holds up all
+ * who come behind, so a running stack must not feel it. Less than PostgreSQL's `deadlock_timeout` (1 s), so that of a
+ * migration and a transaction that wait for each other's tables it is the migration that steps back.
+ */
+const LOCK_TIMEOUT_MS = 700;
+const LOCK_RETRY_MS = 500;
+const LOCK_PATIENCE_MS = 300_000;
+
+/**
+ * Brings the database up to date while it is in use: every file of `migrations/` that it has not seen, in order, each
+ * in one transaction, or step by step where the file says so; an interrupted run leaves no step half done, and the next
+ * goes on from there.
+ * @param db past a pooler: a step may take long, and holds a lock of its session
+ * @returns the names applied now
+ * @throws UnsuitableDatabase when a file that was applied has been changed since, or the database is newer than this
+ *   release; and when a table that a migration needs stayed locked for five minutes
+ */
+export async function migrate(db: Db): Promise<string[]> {
+  const applied: string[] = [];
+  let deadline = Date.now() + LOCK_PATIENCE_MS;
+  for (;;) {
+    try {
+      const next = await applyNext(db);
+      if (next === undefined) return applied;
+      if (next.isComplete) applied.push(next.name);
+      deadline = Date.now() + LOCK_PATIENCE_MS;
+    } catch (error) {
+      if (!STEPS_BACK.includes((error as { code?: string }).code) || Date.now() > deadline) throw error;
+      await sleep(LOCK_RETRY_MS);
+    }
+  }
+}
+
+/** SQLSTATE of a lock_timeout, and of a deadlock. */
+const STEPS_BACK: readonly unknown[] = ["55P03", "40P01"];
+
+/** @returns the migration of which a step was applied; undefined when there is none left */
+async function applyNext(db: Db): Promise<{ readonly name: string; readonly isComplete: boolean } | undefined> {
+  const next = await db.transaction(async (transaction) => {
+    await begin(transaction);
+    const [migration] = await pendingMigrations(transaction);
+    if (migration === undefined) return undefined;
+    const done = migration.steps.length > 1 ? await countSteps(transaction, migration) : 0;
+    const { sql, isOutsideTransaction } = migration.steps[done]!;
+    if (!isOutsideTransaction) {
+      await transaction.raw(`set local lock_timeout = ${LOCK_TIMEOUT_MS}`);
+      await transaction.raw(withoutPlaceholders(sql));
+      await transaction.raw(composeNote(migration, done + 1));
+    }
+    return { migration, done, isApplied: !isOutsideTransaction };
+  });
+  if (next === undefined) return undefined;
+  const { migration, done, isApplied } = next;
+  if (!isApplied) await applyOutside(db, migration, done);
+  return { name: migration.name, isComplete: done + 1 === migration.steps.length };
+}
+
+/** Runs a step that is no transaction, unless another migrator has done it by the time that it lets us. */
+async function applyOutside(db: Db, migration: Migration, done: number): Promise<void> {
+  const { sql } = migration.steps[done]!;
+  const connection: pg.Client = await db.client.acquireConnection();
+  const ask = async (statement: string) => (await connection.query(statement)).rows;
+  try {
+    while (!(await ask(`select pg_try_advisory_lock(${STEP_LOCK}) as got`))[0].got) await sleep(LOCK_RETRY_MS);
+    const [noted] = await ask(composeProgress(migration));
+    if (Number(noted?.value ?? 0) !== done) return;
+    const index = /^create (?:unique )?index concurrently if not exists (\w+)/m.exec(sql)?.[1];
+    // What an interrupted attempt leaves is of no use, and in the way.
+    const remains = `select 1 from pg_index where indexrelid = to_regclass('${index}') and not indisvalid`;
+    if (index !== undefined && (await ask(remains)).length > 0) await ask(`drop index concurrently ${index}`);
+    // An index that is made concurrently holds nobody up while it waits for those before it.
+    await ask(`set lock_timeout = ${index === undefined ? LOCK_TIMEOUT_MS : 0}`);
+    await ask(sql);
+    await ask(composeNote(migration, done + 1));
+  } finally {
+    // Where it fails the session is over, and with it the lock.
+    await ask("reset lock_timeout").catch(() => {});
+    await ask("select pg_advisory_unlock_all()").catch(() => {});
+    await db.client.releaseConnection(connection);
+  }
+}
+
+/**
+ * Gives an empty database the schema of an earlier moment: exactly these migrations, in their order.
+ * @returns those of them that this release does not know; nothing has been done then
+ */
+export async function migrateTo(transaction: Transaction, names: readonly string[]): Promise<string[]> {
+  const known = new Map(readMigrations().map((migration) => [migration.name, migration]));
+  const unknown = names.filter((name) => !known.has(name));
+  if (unknown.length > 0) return unknown;
+  await begin(transaction);
+  for (const name of names) {
+    const migration = known.get(name)!;
+    // Nobody else is here, and nothing: what would be done bit by bit is done at once.
+    for (const { sql } of migration.steps) {
+      await transaction.raw(withoutPlaceholders(sql.replaceAll(" concurrently ", " ")));
+    }
+    await transaction.raw(composeNote(migration, migration.steps.length));
+  }
+  return [];
+}
+
+async function begin(transaction: Transaction): Promise<void> {
+  await transaction.raw("select pg_advisory_xact_lock(?)", [MIGRATION_LOCK]);
+  await transaction.raw(
+    "create table if not exists schema_migrations (name text primary key, checksum text not null, applied_at timestamptz not null default now())",
+  );
+}
+
+/** To knex a question mark is a placeholder. */
+function withoutPlaceholders(sql: string): string {
+  return sql.replaceAll("?", "\\?");
+}
+
+/** How many steps of a migration are done, where it has several and is under way. */
+async function countSteps(transaction: Transaction, migration: Migration): Promise<number> {
+  const { rows } = await transaction.raw(composeProgress(migration));
+  return Number(rows[0]?.value ?? 0);
+}
+
+function composeProgress({ name }: Migration): string {
+  return `select value from deployment_facts where name = 'steps of ${name}'`;
+}
+
+/** The statement that notes how many steps are done; with the last one the migration is. */
+function composeNote({ name, checksum, steps }: Migration, done: number): string {
+  if (done < steps.length) {
+    return `insert into deployment_facts (name, value) values ('steps of ${name}', '${done}')
+      on conflict (name) do update set value = excluded.value`;
+  }
+  return `with progress as (delete from deployment_facts where name = 'steps of ${name}')
+    insert into schema_migrations (name, checksum) values ('${name}', '${checksum}')`;
+}
+
+/** True when `migrate` would have something to do; reads only, so that any role may ask. */
+export async function isBehind(db: Db): Promise<boolean> {
+  const table = await db.raw("select to_regclass('schema_migrations') as name");
+  if (table.rows[0].name === null) return true;
+  return (await pendingMigrations(db)).length > 0;
+}
+
+async function pendingMigrations(db: Db): Promise<Migration[]> {
+  const applied = new Map<string, string>(
+    (await db("schema_migrations").select("name", "checksum")).map((row) => [row.name, row.checksum]),
+  );
+  const known = readMigrations();
+  const changed = known.find(({ name, checksum }) => applied.has(name) && applied.get(name) !== checksum);
+  if (changed) throw new UnsuitableDatabase(`migration ${changed.name} was changed after it was applied`);
+  const names = new Set(known.map(({ name }) => name));
+  const newer = [...applied.keys()].filter((name) => !names.has(name));
+  if (newer.length > 0) {
+    throw new UnsuitableDatabase(`the database is newer than this release: it has ${newer.join(", ")}`);
+  }
+  return known.filter(({ name }) => !applied.has(name));
+}
+
+function readMigrations(): Migration[] {
+  const folder = join(packageFolder, "migrations");
+  return readdirSync(folder)
+    .filter((file) => /^\d{4}-[a-z0-9-]+\.sql$/.test(file))
+    .sort()
+    .map((file) => {
+      const sql = readFileSync(join(folder, file), "utf8");
+      return { name: file, checksum: createHash("sha256").update(sql).digest("hex"), steps: cutSteps(sql) };
+    });
+}
+
+/** A file is one step, or several: what stands before the first line `-- step` is about all of them. */
+function cutSteps(sql: string): MigrationStep[] {
+  const [whole, ...parts] = sql.split(/^-- step(, outside a transaction)?\n/m);
+  if (parts.length === 0) return [{ sql: whole!, isOutsideTransaction: false }];
+  return Array.from({ length: parts.length / 2 }, (_, index) => ({
+    sql: parts[2 * index + 1]!,
+    isOutsideTransaction: parts[2 * index] !== undefined,
+  }));
+}

@@ -1,0 +1,119 @@
+import { isUtf8 } from "node:buffer";
+import type { Socket } from "node:net";
+import { parseSmtpReply, type SmtpReply } from "../../core/mail/smtp-reply.ts";
+import { ok, type Result, refuse } from "../../core/result.ts";
+
+/** A server that says more than this in one reply says nothing that anybody wants to know. */
+const MOST_REPLY_CHARACTERS = 64 * 1024;
+/** While a message is being sent its reply is waited for as long again for each so many octets: a slow line is lawful. */
+const OCTETS_PER_WAIT = 2 ** 20;
+/** The last line of a reply has no hyphen after its code (RFC 5321 §4.2.1). */
+const LAST_LINE = /^\d{3}(?:[ \r]|$)/;
+
+/**
+ * What is said on an established SMTP session: commands go out, alone or in groups (RFC 2920), and their replies are
+ * read one after another. It ends with the connection, and with a reply that cannot be understood or that nobody asked
+ * for, since from there on no reply can be told to belong to its command.
+ */
+export class SmtpDialogue {
+  readonly #socket: Socket;
+  readonly #replyMs: number;
+  readonly #hear = (chunk: Buffer) => this.#receive(chunk.toString("latin1"));
+  /** Replies that are still to come, whether somebody waits for them already or not. */
+  #expected = 0;
+  readonly #replies: SmtpReply[] = [];
+  /** Octets of a line that has not ended, as latin1. */
+  #partialLine = "";
+  /** Lines of a reply that has not ended. */
+  readonly #lines: string[] = [];
+  #heldCharacters = 0;
+  #waiting: ((reply: Result<SmtpReply, string>) => void) | undefined;
+  #endedBy: string | undefined;
+
+  /** @param replyMs for a whole reply, however it trickles */
+  constructor(socket: Socket, replyMs: number) {
+    this.#socket = socket;
+    this.#replyMs = replyMs;
+    socket.on("data", this.#hear);
+  }
+
+  get isOver(): boolean {
+    return this.#endedBy !== undefined;
+  }
+
+  /** Sends command lines in one write, without their CRLF; each gets a reply. */
+  command(...lines: readonly string[]): void {
+    this.#expected += lines.length;
+    this.#socket.write(lines.map((line) => `${line}\r\n`).join(""));
+  }
+
+  /** Sends octets that get one reply as a whole: the pieces of a message with its final dot. */
+  sendMessage(pieces: readonly Buffer[]): void {
+    this.#expected += 1;
+    this.#socket.cork();
+    for (const piece of pieces) this.#socket.write(piece);
+    this.#socket.uncork();
+  }
+
+  /**
+   * The reply to the first command whose reply was not read yet; refused with words when none can come any more.
+   * @param sentOctets of a message that it is the reply to, and that may still be on its way out
+   */
+  readReply(sentOctets = 0): Promise<Result<SmtpReply, string>> {
+    const reply = this.#replies.shift();
+    if (reply !== undefined) return Promise.resolve(ok(reply));
+    if (this.#endedBy !== undefined) return Promise.resolve(refuse(this.#endedBy));
+    return new Promise((resolve) => {
+      const waits = 1 + Math.floor(sentOctets / OCTETS_PER_WAIT);
+      const timer = setTimeout(() => this.end("no whole reply in time"), waits * this.#replyMs);
+      this.#waiting = (reply) => {
+        clearTimeout(timer);
+        resolve(reply);
+      };
+    });
+  }
+
+  /** Nothing more is to be expected, or kept; whoever waits for a reply gets these words. The first ones count. */
+  end(words: string): void {
+    this.#endedBy ??= words;
+    this.#socket.off("data", this.#hear);
+    this.#socket.resume();
+    this.#waiting?.(refuse(this.#endedBy));
+    this.#waiting = undefined;
+  }
+
+  #receive(text: string): void {
+    const lines = (this.#partialLine + text).split("\n");
+    this.#partialLine = lines.pop()!;
+    for (const line of lines) {
+      if (this.#endedBy !== undefined) return;
+      this.#lines.push(line);
+      this.#heldCharacters += line.length + 1;
+      // A line without a code continues the text of the one before.
+      const goesOn = /^\d{3}-/.test(line) || (this.#lines.length > 1 && !LAST_LINE.test(line));
+      if (!goesOn) {
+        this.#heldCharacters = 0;
+        this.#takeReply(decode(this.#lines.splice(0).join("\n")));
+      }
+    }
+    if (this.#heldCharacters + this.#partialLine.length > MOST_REPLY_CHARACTERS) this.end("a reply without end");
+  }
+
+  #takeReply(text: string): void {
+    const reply = parseSmtpReply(text);
+    if (reply === undefined) this.end(`no intelligible reply: ${text}`);
+    else if (this.#expected === 0) this.end(`a reply that nobody asked for: ${text}`);
+    else {
+      this.#expected -= 1;
+      if (this.#waiting === undefined) this.#replies.push(reply);
+      else this.#waiting(ok(reply));
+      this.#waiting = undefined;
+    }
+  }
+}
+
+/** Replies are ASCII, or with SMTPUTF8 UTF-8 (RFC 6531 §3.7.4); what is neither is read octet by octet. */
+function decode(latin1: string): string {
+  const octets = Buffer.from(latin1, "latin1");
+  return isUtf8(octets) ? octets.toString("utf8") : latin1;
+}

@@ -1,0 +1,121 @@
+import type { SMTPServerDataStream } from "smtp-server";
+import type { SmtpReply } from "../../core/mail/smtp-reply.ts";
+import { ok, type Result, refuse } from "../../core/result.ts";
+
+/** A message in memory; `release` gives its share of the memory back. */
+export interface CollectedMessage {
+  readonly octets: Buffer;
+  release(): void;
+}
+
+/** All messages that are being received at once may hold this much memory. */
+const MEMORY_OCTETS = 512 * 1024 * 1024;
+/** How much of one message is taken. Octets, as they came. */
+export interface MessageSize {
+  /** A message of more is refused. */
+  readonly mostOctets: number;
+  /** What lies beyond is read and not kept. */
+  readonly keptOctets: number;
+}
+
+/** Why a message was not taken. */
+export interface MessageRefused {
+  readonly reply: SmtpReply;
+  /** The client goes on although it was told the limit: it is not listened to any more. */
+  readonly hangUp: boolean;
+}
+
+/** A client that goes on this far beyond the limit does not listen; its connection is cut. */
+const PATIENCE_FACTOR = 4;
+
+const CR = 0x0d;
+const LF = 0x0a;
+
+/** Reads the DATA of every session of a listener, within its message limits and a limit on memory for all together. */
+export class MessageCollector {
+  readonly #lines: "strict" | "as-they-are";
+  #heldOctets = 0;
+
+  /** @param lines `strict` refuses bare CR and LF, and NUL; what comes back from elsewhere may be read as it is */
+  constructor(lines: "strict" | "as-they-are") {
+    this.#lines = lines;
+  }
+
+  /**
+   * Reads on when a message is refused, so that the dialogue can go on, up to a multiple of its limit; rejects when the
+   * client goes away.
+   */
+  async collect(
+    stream: SMTPServerDataStream,
+    { mostOctets, keptOctets }: MessageSize,
+  ): Promise<Result<CollectedMessage, MessageRefused>> {
+    const chunks: Buffer[] = [];
+    let held = 0;
+    let problem: SmtpReply | undefined;
+    const lineEnds = this.#lines === "strict" ? new LineEndCheck() : undefined;
+    const release = () => {
+      this.#heldOctets -= held;
+      held = 0;
+    };
+    try {
+      for await (const chunk of stream as AsyncIterable<Buffer>) {
+        if (stream.byteLength > PATIENCE_FACTOR * mostOctets) {
+          release();
+          return refuse({ reply: TOO_BIG, hangUp: true });
+        }
+        const kept = chunk.subarray(0, Math.max(0, keptOctets - held));
+        if (stream.byteLength > mostOctets) problem = TOO_BIG;
+        else if (this.#heldOctets + kept.length > MEMORY_OCTETS) problem ??= NO_ROOM;
+        problem ??= lineEnds?.read(chunk);
+        if (problem) {
+          chunks.length = 0;
+          release();
+        } else if (kept.length > 0) {
+          chunks.push(kept);
+          held += kept.length;
+          this.#heldOctets += kept.length;
+        }
+      }
+    } catch (error) {
+      release();
+      throw error;
+    }
+    problem ??= lineEnds?.end();
+    if (!problem) return ok({ octets: Buffer.concat(chunks), release });
+    release();
+    return refuse({ reply: problem, hangUp: false });
+  }
+}
+
+const TOO_BIG: SmtpReply = { code: 552, enhancedStatus: "5.3.4", lines: ["message exceeds the size limit"] };
+const NO_ROOM: SmtpReply = { code: 452, enhancedStatus: "4.3.1", lines: ["insufficient storage, try again later"] };
+const BARE_LINE_END: SmtpReply = {
+  code: 550,
+  enhancedStatus: "5.6.11",
+  lines: ["lines must end in CRLF: the message has a bare CR or LF"],
+};
+const HAS_NUL: SmtpReply = { code: 550, enhancedStatus: "5.6.0", lines: ["the message contains NUL"] };
+
+/** CR and LF only as a pair, and no NUL (RFC 5321 §2.3.8, §4.1.1.4): what relays disagree on smuggles messages. */
+class LineEndCheck {
+  #previousWasCr = false;
+
+  read(chunk: Buffer): SmtpReply | undefined {
+    if (chunk.includes(0)) return HAS_NUL;
+    let position = 0;
+    if (this.#previousWasCr && chunk[0] !== LF) return BARE_LINE_END;
+    for (let lf = chunk.indexOf(LF); lf !== -1; lf = chunk.indexOf(LF, lf + 1)) {
+      const crBefore = lf > 0 ? chunk[lf - 1] === CR : this.#previousWasCr;
+      if (!crBefore) return BARE_LINE_END;
+    }
+    for (position = chunk.indexOf(CR); position !== -1; position = chunk.indexOf(CR, position + 1)) {
+      if (position + 1 < chunk.length && chunk[position + 1] !== LF) return BARE_LINE_END;
+    }
+    if (chunk.length > 0) this.#previousWasCr = chunk.at(-1) === CR;
+    return undefined;
+  }
+
+  end(): SmtpReply | undefined {
+    return this.#previousWasCr ? BARE_LINE_END : undefined;
+  }
+}

@@ -1,0 +1,104 @@
+import type { SmtpReply } from "../../core/mail/smtp-reply.ts";
+import type { SmtpLimits } from "./limits.ts";
+
+/** What a dialogue is waiting for; `server` when it is our turn. */
+export type Awaited = "handshake" | "command" | "rest of line" | "data" | "server";
+
+/**
+ * How long a client is listened to. It judges by what it is told: commands and replies as they come, and from time to
+ * time what is being waited for. A clock that starts between two looks starts with the second.
+ */
+export class SmtpPatience {
+  readonly #limits: SmtpLimits;
+  readonly #mostRecipientCommands: number;
+  #awaited: Awaited = "server";
+  #awaitedSinceMs = 0;
+  #lookedAtMs = 0;
+  #lastMessageAtMs: number;
+  #dataOctets = 0;
+  /** What is left of the time by which the message may be late. */
+  #graceLeftMs = 0;
+  #idleCommands = 0;
+  #recipientCommands = 0;
+
+  constructor(limits: SmtpLimits, maxRecipients: number, nowMs: number) {
+    this.#limits = limits;
+    this.#mostRecipientCommands = limits.recipientTries * maxRecipients;
+    this.#lastMessageAtMs = nowMs;
+  }
+
+  /** A whole command has come. @returns the reply that ends the dialogue, when there were too many of no use */
+  takeCommand(): SmtpReply | undefined {
+    this.#awaited = "server";
+    const isTooMany =
+      this.#idleCommands >= this.#limits.idleCommands || this.#recipientCommands >= this.#mostRecipientCommands;
+    return isTooMany ? TOO_MANY_COMMANDS : undefined;
+  }
+
+  /** A command was answered. @param verb in capitals */
+  countReply(verb: string, code: number): void {
+    if (verb === "RCPT") this.#recipientCommands += 1;
+    else if (code >= 400 || !USEFUL_COMMANDS.has(verb)) this.#idleCommands += 1;
+    else if (verb === "MAIL") this.#recipientCommands = 0;
+  }
+
+  /** A message was taken: all counts begin anew. */
+  countMessage(nowMs: number): void {
+    this.#lastMessageAtMs = nowMs;
+    this.#idleCommands = 0;
+    this.#recipientCommands = 0;
+  }
+
+  /**
+   * A look at what is being waited for.
+   * @param dataOctets of the message that is being sent, so far
+   * @returns the reply that ends the dialogue, when its client has taken too long
+   */
+  look(awaited: Awaited, dataOctets: number, nowMs: number): SmtpReply | undefined {
+    if (awaited !== this.#awaited) {
+      this.#awaited = awaited;
+      this.#awaitedSinceMs = nowMs;
+      this.#lookedAtMs = nowMs;
+      this.#dataOctets = dataOctets;
+      this.#graceLeftMs = this.#limits.dataGraceMs;
+    }
+    const passedMs = nowMs - this.#lookedAtMs;
+    this.#lookedAtMs = nowMs;
+    const waitedMs = nowMs - this.#awaitedSinceMs;
+    switch (awaited) {
+      case "server":
+        return undefined;
+      case "data":
+        return this.#keepsPace(dataOctets, passedMs) ? undefined : TIMEOUT;
+      case "handshake":
+        return waitedMs > this.#limits.handshakeMs ? TIMEOUT : undefined;
+      case "rest of line":
+        return waitedMs > this.#limits.commandLineMs ? TIMEOUT : this.#judgeDialogue(nowMs);
+      case "command":
+        return waitedMs > this.#limits.nextCommandMs ? TIMEOUT : this.#judgeDialogue(nowMs);
+    }
+  }
+
+  /** What comes early makes up for what came late, but is no licence for later. */
+  #keepsPace(dataOctets: number, passedMs: number): boolean {
+    const earnedMs = ((dataOctets - this.#dataOctets) * 1_000) / this.#limits.dataOctetsPerSecond;
+    this.#dataOctets = dataOctets;
+    this.#graceLeftMs = Math.min(this.#graceLeftMs + earnedMs - passedMs, this.#limits.dataGraceMs);
+    return this.#graceLeftMs >= 0;
+  }
+
+  #judgeDialogue(nowMs: number): SmtpReply | undefined {
+    return nowMs - this.#lastMessageAtMs > this.#limits.withoutMessageMs ? NO_MESSAGE : undefined;
+  }
+}
+
+/** What a message needs, when it succeeds. */
+const USEFUL_COMMANDS = new Set(["STARTTLS", "AUTH", "MAIL", "DATA"]);
+
+const TIMEOUT: SmtpReply = { code: 421, enhancedStatus: "4.4.2", lines: ["timeout"] };
+const NO_MESSAGE: SmtpReply = { code: 421, enhancedStatus: "4.4.2", lines: ["no message for too long"] };
+const TOO_MANY_COMMANDS: SmtpReply = {
+  code: 421,
+  enhancedStatus: "4.7.0",
+  lines: ["too many commands without a message"],
+};

@@ -1,0 +1,271 @@
+import { type Db, queryRows } from "../../../platform/postgres/db.ts";
+import { announceStop } from "../queue/queue.ts";
+import { continueBatch, endHold, isQuiet, markHeld, stopHeld, withdrawBatch } from "../queue/queue-stops.ts";
+import type { StoredTemplate } from "../sends/messages.ts";
+import type { Campaign } from "./campaigns.ts";
+
+/**
+ * `draft` until it is started; `scheduled` until its time; `gathering` while the recipients of its snapshot are being
+ * queued; `sending` until the last partition is finished: `sent`. `cancelling` until no worker begins a further message
+ * of it: `cancelled`. Any of the first four may be paused besides.
+ */
+export type CampaignSendState = "draft" | "scheduled" | "gathering" | "sending" | "sent" | "cancelling" | "cancelled";
+
+/** What a campaign of type `normal` sends, and to whom. */
+export interface CampaignMessage {
+  readonly sender: string;
+  readonly senderName: string;
+  readonly subject: string;
+  /** The message itself, or where it is fetched from at the start. */
+  readonly body: { readonly html: string } | { readonly url: string };
+  /** Names of groups, and ids of filters: who is in any of them gets the message, once. */
+  readonly groups: readonly string[];
+  readonly filters: readonly number[];
+}
+
+/** The one send of a campaign of type `normal`. */
+export interface CampaignSend extends CampaignMessage {
+  readonly campaignNumid: number;
+  readonly instanceId: number;
+  readonly state: CampaignSendState;
+  readonly creator: string;
+  readonly startsAt: Date | null;
+  readonly paused: { readonly at: Date; readonly reason: string } | null;
+  /** Its batch, once it was started. */
+  readonly eeid: string | null;
+  /** How many contacts the snapshot holds that was taken at the start, invalid and unsubscribed ones included. */
+  readonly recipients: number | null;
+  readonly finishedAt: Date | null;
+}
+
+export async function findCampaignSend(
+  db: Db,
+  instanceId: number,
+  campaignNumid: number,
+): Promise<CampaignSend | undefined> {
+  return (await listCampaignSends(db, instanceId, [campaignNumid])).get(campaignNumid);
+}
+
+/** The sends of some campaigns, by their numid; campaigns without one are absent. */
+export async function listCampaignSends(
+  db: Db,
+  instanceId: number,
+  campaignNumids: readonly number[],
+): Promise<ReadonlyMap<number, CampaignSend>> {
+  const rows = await queryRows<CampaignSendRow>(
+    db,
+    "select * from campaign_sends where instance_id = ? and campaign_numid = any(?)",
+    [instanceId, campaignNumids],
+  );
+  return new Map(rows.map((row) => [row.campaign_numid, toCampaignSend(row)]));
+}
+
+/**
+ * Writes what a campaign sends: anew, or over what it was while it has not been started. A start that is being prepared
+ * is prepared again.
+ * @returns false when it was
+ */
+export async function saveCampaignMessage(
+  db: Db,
+  campaign: { readonly instanceId: number; readonly numid: number },
+  message: CampaignMessage,
+  login: string,
+): Promise<boolean> {
+  const rows = await queryRows(
+    db,
+    `insert into campaign_sends as s
+       (campaign_numid, instance_id, sender, sender_name, subject, html, url, groups, filters, creator)
+     values (?, ?, ?, ?, ?, ?, ?, ?::text[], ?::bigint[], ?)
+     on conflict (campaign_numid, instance_id) do update
+     set sender = excluded.sender, sender_name = excluded.sender_name, subject = excluded.subject, html = excluded.html,
+       url = excluded.url, groups = excluded.groups, filters = excluded.filters, claimed_until = null,
+       modified_at = now()
+     where s.eeid is null and s.state in ('draft', 'scheduled')
+     returning 1`,
+    [
+      campaign.numid,
+      campaign.instanceId,
+      message.sender,
+      message.senderName,
+      message.subject,
+      "html" in message.body ? message.body.html : null,
+      "url" in message.body ? message.body.url : null,
+      message.groups,
+      message.filters,
+      login,
+    ],
+  );
+  return rows.length > 0;
+}
+
+/**
+ * Has a campaign start at a moment, or at once; a scheduled one gets the new moment.
+ * @returns false when it was started already
+ */
+export async function scheduleCampaign(
+  db: Db,
+  campaignNumid: number,
+  start: { readonly at: Date | null; readonly login: string },
+): Promise<boolean> {
+  const rows = await queryRows(
+    db,
+    `update campaign_sends set state = 'scheduled', starts_at = coalesce(?::timestamptz, now()), creator = ?,
+       paused_at = null, pause_reason = null, claimed_until = null, modified_at = now()
+     where campaign_numid = ? and eeid is null and state in ('draft', 'scheduled') returning 1`,
+    [start.at, start.login, campaignNumid],
+  );
+  return rows.length > 0;
+}
+
+/**
+ * Pauses a campaign that was started or scheduled. What is on the wire goes on; see `awaitQuiet`.
+ * @returns false when there is nothing to pause
+ */
+export async function pauseCampaign(db: Db, campaignNumid: number, reason: string): Promise<boolean> {
+  const paused = await db.transaction(async (transaction) => {
+    const [row] = await queryRows<{ eeid: string | null }>(
+      transaction,
+      `update campaign_sends set paused_at = now(), pause_reason = ?, modified_at = now()
+       where campaign_numid = ? and paused_at is null and state in ('scheduled', 'gathering', 'sending') returning eeid`,
+      [reason, campaignNumid],
+    );
+    if (row?.eeid) await markHeld(transaction, row.eeid);
+    return row;
+  });
+  if (paused?.eeid) await stopHeld(db, paused.eeid);
+  return paused !== undefined;
+}
+
+/** Lets a paused campaign go on. Bounces are judged from here on. @returns false when it is not paused */
+export async function resumeCampaign(
+  db: Db,
+  campaignNumid: number,
+  judged: { readonly tried: number; readonly bounced: number },
+): Promise<boolean> {
+  const resumed = await db.transaction(async (transaction) => {
+    const [row] = await queryRows<{ eeid: string | null }>(
+      transaction,
+      `update campaign_sends set paused_at = null, pause_reason = null, claimed_until = null, judged_tried = ?,
+         judged_bounced = ?, modified_at = now()
+       where campaign_numid = ? and paused_at is not null and state in ('scheduled', 'gathering', 'sending')
+       returning eeid`,
+      [judged.tried, judged.bounced, campaignNumid],
+    );
+    if (row?.eeid) await endHold(transaction, row.eeid);
+    return row;
+  });
+  if (resumed?.eeid) await continueBatch(db, resumed.eeid);
+  return resumed !== undefined;
+}
+
+/**
+ * Asks for the end of a campaign: nothing more of it is taken. `completeCancellation` does the rest, as soon as no
+ * worker begins a further message.
+ * @returns false when it is over already, or was never written
+ */
+export async function requestCancellation(db: Db, campaignNumid: number): Promise<boolean> {
+  const eeid = await db.transaction(async (transaction) => {
+    const [row] = await queryRows<{ eeid: string | null }>(
+      transaction,
+      `update campaign_sends set state = 'cancelling', modified_at = now()
+       where campaign_numid = ? and state in ('draft', 'scheduled', 'gathering', 'sending') returning eeid`,
+      [campaignNumid],
+    );
+    if (row?.eeid) await markHeld(transaction, row.eeid);
+    return row?.eeid;
+  });
+  if (eeid) await announceStop(db);
+  return eeid !== undefined;
+}
+
+/**
+ * Ends a campaign whose cancellation was asked for, once its batch is quiet. From the commit of `cancelled_at` on
+ * nothing leaves any more; what was on the wire is still counted. May be interrupted, and called again, at any time.
+ * @returns false while it is not quiet
+ */
+export async function completeCancellation(db: Db, campaignNumid: number): Promise<boolean> {
+  const send = await db("campaign_sends").where({ campaign_numid: campaignNumid, state: "cancelling" }).first("eeid");
+  if (send === undefined) return true;
+  if (send.eeid !== null) {
+    if (!(await isQuiet(db, send.eeid))) return false;
+    await queryRows(
+      db,
+      `update batches set cancelled_at = coalesce(cancelled_at, now()), held_at = null, gathering = false,
+         modified_at = now() where eeid = ?`,
+      [send.eeid],
+    );
+    await withdrawBatch(db, send.eeid);
+  }
+  await db.transaction(async (transaction) => {
+    await queryRows(
+      transaction,
+      `update campaign_sends set state = 'cancelled', paused_at = null, pause_reason = null, finished_at = now(),
+         modified_at = now() where campaign_numid = ? and state = 'cancelling'`,
+      [campaignNumid],
+    );
+    await transaction("campaign_recipients").where({ campaign_numid: campaignNumid }).delete();
+  });
+  return true;
+}
+
+/**
+ * What is rendered for each recipient of a campaign. It carries an unsubscribe link unless the campaign says `no`:
+ * who writes to whole groups has to let people go.
+ */
+export function campaignTemplate(
+  message: Pick<CampaignMessage, "sender" | "senderName">,
+  campaign: Pick<Campaign, "replyTo" | "unsubscribe">,
+  text: { readonly subject: string; readonly html: string },
+): StoredTemplate {
+  return {
+    ...text,
+    from: { name: message.senderName, address: message.sender },
+    ...(campaign.replyTo === "" ? {} : { replyTo: { name: "", address: campaign.replyTo } }),
+    unsubscribe: campaign.unsubscribe !== "no",
+  };
+}
+
+export interface CampaignSendRow {
+  campaign_numid: number;
+  instance_id: number;
+  sender: string;
+  sender_name: string;
+  subject: string;
+  html: string | null;
+  url: string | null;
+  groups: string[];
+  /** bigint[] travels as texts. */
+  filters: string[];
+  state: CampaignSendState;
+  creator: string;
+  starts_at: Date | null;
+  paused_at: Date | null;
+  pause_reason: string | null;
+  eeid: string | null;
+  message_id: number | null;
+  recipients: number | null;
+  gathered_through: number;
+  judged_tried: number;
+  judged_bounced: number;
+  finished_at: Date | null;
+}
+
+export function toCampaignSend(row: CampaignSendRow): CampaignSend {
+  return {
+    campaignNumid: row.campaign_numid,
+    instanceId: row.instance_id,
+    sender: row.sender,
+    senderName: row.sender_name,
+    subject: row.subject,
+    body: row.html === null ? { url: row.url! } : { html: row.html },
+    groups: row.groups,
+    filters: row.filters.map(Number),
+    state: row.state,
+    creator: row.creator,
+    startsAt: row.starts_at,
+    paused: row.paused_at && { at: row.paused_at, reason: row.pause_reason ?? "" },
+    eeid: row.eeid,
+    recipients: row.recipients,
+    finishedAt: row.finished_at,
+  };
+}

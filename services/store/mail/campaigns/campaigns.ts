@@ -1,0 +1,174 @@
+import { randomUUID } from "node:crypto";
+import { hashApiKey, makeApiKey } from "../../../core/api-key.ts";
+import type { KeyRing } from "../../../core/key-ring.ts";
+import { open, seal } from "../../../core/secret-box.ts";
+import { type Db, queryRows } from "../../../platform/postgres/db.ts";
+
+export type CampaignType = "api" | "normal" | "bulk";
+
+/** Everything about a campaign but its key. It never changes. Unset texts are empty. */
+export interface Campaign {
+  readonly numid: number;
+  readonly id: string;
+  readonly instanceId: number;
+  readonly type: CampaignType;
+  readonly name: string;
+  readonly sender: string;
+  readonly senderName: string;
+  readonly subject: string;
+  /** Where a dynamic subject is fetched from (`subject` is then core/mail/personalise `DYNAMIC_SUBJECT`). */
+  readonly subjectUri: string;
+  readonly replyTo: string;
+  /** Default HTML of its messages. */
+  readonly url: string;
+  readonly charset: string;
+  readonly unsubscribe: "" | "si" | "no";
+}
+
+export type NewCampaign = Omit<Campaign, "numid" | "id">;
+
+export interface AddedCampaign {
+  readonly id: string;
+  readonly numid: number;
+  /** Only of type `api`. */
+  readonly apikey?: string;
+}
+
+const APIKEY_PURPOSE = "campaign-apikey";
+
+/** @param secret PALOMAR_SECRET: the key of an `api` campaign is made here and kept sealed */
+export async function addCampaign(db: Db, keyRing: KeyRing, campaign: NewCampaign): Promise<AddedCampaign> {
+  const apikey = campaign.type === "api" ? makeApiKey() : undefined;
+  const id = randomUUID();
+  const [row] = await db("campaigns").insert(
+    {
+      id,
+      instance_id: campaign.instanceId,
+      type: campaign.type,
+      name: campaign.name,
+      sender: campaign.sender,
+      sender_name: campaign.senderName,
+      subject: campaign.subject,
+      subject_uri: campaign.subjectUri,
+      reply_to: campaign.replyTo,
+      url: campaign.url,
+      charset: campaign.charset,
+      unsubscribe: campaign.unsubscribe,
+      ...(apikey === undefined ? {} : apikeyColumns(keyRing, apikey)),
+    },
+    ["numid"],
+  );
+  return { id, numid: row.numid, apikey };
+}
+
+export async function findCampaign(db: Db, instanceId: number, numid: number): Promise<Campaign | undefined> {
+  const row = await db("campaigns").where({ instance_id: instanceId, numid }).first();
+  return row && toCampaign(row);
+}
+
+export async function listCampaigns(
+  db: Db,
+  instanceId: number,
+  only: { readonly type?: CampaignType; readonly numid?: number },
+): Promise<Campaign[]> {
+  const query = db("campaigns").where({ instance_id: instanceId }).orderBy("numid");
+  if (only.type !== undefined) query.where({ type: only.type });
+  if (only.numid !== undefined) query.where({ numid: only.numid });
+  return (await query).map(toCampaign);
+}
+
+/** A page of an instance's campaigns, newest first. @param before only those older than this numid */
+export async function pageCampaigns(
+  db: Db,
+  instanceId: number,
+  page: { readonly search: string; readonly before?: number | undefined; readonly limit: number },
+): Promise<Campaign[]> {
+  const rows = await queryRows<CampaignRow>(
+    db,
+    `select * from campaigns where instance_id = ? and (?::bigint is null or numid < ?)
+       and strpos(lower(name), lower(?)) > 0 order by numid desc limit ?`,
+    [instanceId, page.before ?? null, page.before ?? null, page.search, page.limit],
+  );
+  return rows.map(toCampaign);
+}
+
+/** The key of an `api` campaign; undefined when the instance has no such campaign, null when it is of another type. */
+export async function readCampaignApikey(
+  db: Db,
+  keyRing: KeyRing,
+  instanceId: number,
+  numid: number,
+): Promise<string | null | undefined> {
+  const row = await db("campaigns").where({ instance_id: instanceId, numid }).first("apikey_sealed");
+  if (row === undefined || row.apikey_sealed === null) return row && null;
+  const opened = open(keyRing, APIKEY_PURPOSE, row.apikey_sealed);
+  if (!opened.ok) throw new Error(`the key of campaign ${numid} was sealed under another keyRing`);
+  return opened.value.toString("utf8");
+}
+
+/** Replaces the key of an `api` campaign: from then on SMTP accepts this one only. Campaigns of other types get none. */
+export async function setCampaignApikey(
+  db: Db,
+  keyRing: KeyRing,
+  campaign: Pick<Campaign, "instanceId" | "numid">,
+  apikey: string,
+): Promise<void> {
+  await db("campaigns")
+    .where({ instance_id: campaign.instanceId, numid: campaign.numid, type: "api" })
+    .update(apikeyColumns(keyRing, apikey));
+}
+
+/**
+ * The campaign that an SMTP login `<instance>-<numid>` with this key may send under. The key is compared by its
+ * HMAC, so the time taken tells nothing of it.
+ */
+export async function authenticateCampaign(
+  db: Db,
+  instanceName: string,
+  numid: number,
+  apikeyHash: Buffer,
+): Promise<Campaign | undefined> {
+  const row = await db("campaigns")
+    .join("instances", "instances.id", "campaigns.instance_id")
+    .where({ "instances.name": instanceName, numid, type: "api", apikey_hash: apikeyHash })
+    .first("campaigns.*");
+  return row && toCampaign(row);
+}
+
+function apikeyColumns(keyRing: KeyRing, apikey: string) {
+  return { apikey_sealed: seal(keyRing, APIKEY_PURPOSE, apikey), apikey_hash: hashApiKey(keyRing, "campaign", apikey) };
+}
+
+interface CampaignRow {
+  numid: number;
+  id: string;
+  instance_id: number;
+  type: CampaignType;
+  name: string;
+  sender: string;
+  sender_name: string;
+  subject: string;
+  subject_uri: string;
+  reply_to: string;
+  url: string;
+  charset: string;
+  unsubscribe: "" | "si" | "no";
+}
+
+function toCampaign(row: CampaignRow): Campaign {
+  return {
+    numid: row.numid,
+    id: row.id,
+    instanceId: row.instance_id,
+    type: row.type,
+    name: row.name,
+    sender: row.sender,
+    senderName: row.sender_name,
+    subject: row.subject,
+    subjectUri: row.subject_uri,
+    replyTo: row.reply_to,
+    url: row.url,
+    charset: row.charset,
+    unsubscribe: row.unsubscribe,
+  };
+}

@@ -1,0 +1,81 @@
+import { type Db, queryRows } from "../../../platform/postgres/db.ts";
+
+/** Makes groups of an instance; those that exist stay as they are. */
+export async function addGroups(db: Db, instanceId: number, names: readonly string[]): Promise<void> {
+  // In the order of the names, so that two writers cannot wait for each other in a circle.
+  await queryRows(
+    db,
+    `insert into groups (instance_id, name)
+     select ?, given.name from unnest(?::text[]) as given (name)
+     where not exists (select 1 from groups as known where known.instance_id = ? and known.name = given.name)
+     order by given.name on conflict do nothing`,
+    [instanceId, [...new Set(names)], instanceId],
+  );
+}
+
+/** Puts contacts into groups, which come into being where they must. */
+export async function joinGroups(
+  db: Db,
+  instanceId: number,
+  memberships: readonly { readonly emailKey: string; readonly group: string }[],
+): Promise<void> {
+  if (memberships.length === 0) return;
+  await addGroups(
+    db,
+    instanceId,
+    memberships.map(({ group }) => group),
+  );
+  await queryRows(
+    db,
+    `insert into contact_groups (instance_id, contact_id, group_id)
+     select contacts.instance_id, contacts.id, groups.id from unnest(?::text[], ?::text[]) as given (email_key, group_name)
+     join contacts on contacts.instance_id = ? and contacts.email_key = given.email_key
+     join groups on groups.instance_id = contacts.instance_id and groups.name = given.group_name
+     order by 2, 3 on conflict do nothing`,
+    [memberships.map(({ emailKey }) => emailKey), memberships.map(({ group }) => group), instanceId],
+  );
+}
+
+/** A group and how many contacts are in it. */
+export interface GroupSize {
+  readonly name: string;
+  readonly contacts: number;
+}
+
+/** By name. */
+export async function listGroups(db: Db, instanceId: number): Promise<GroupSize[]> {
+  return queryRows(
+    db,
+    `select groups.name, count(contact_groups.contact_id)::int as contacts
+     from groups left join contact_groups on contact_groups.instance_id = groups.instance_id and contact_groups.group_id = groups.id
+     where groups.instance_id = ? group by groups.id, groups.name order by lower(groups.name), groups.name`,
+    [instanceId],
+  );
+}
+
+/** @returns the first of the names that no group of the instance has */
+export async function findMissingGroup(
+  db: Db,
+  instanceId: number,
+  names: readonly string[],
+): Promise<string | undefined> {
+  const known = await db("groups").where({ instance_id: instanceId }).whereIn("name", names).pluck("name");
+  return names.find((name) => !known.includes(name));
+}
+
+/** Removes a group; its contacts stay. @returns false when there is none */
+export async function removeGroup(db: Db, instanceId: number, name: string): Promise<boolean> {
+  return (await db("groups").where({ instance_id: instanceId, name }).delete()) > 0;
+}
+
+/** @returns false when the contact is not in such a group */
+export async function leaveGroup(db: Db, contactId: number, instanceId: number, name: string): Promise<boolean> {
+  const rows = await queryRows(
+    db,
+    `delete from contact_groups using groups
+     where groups.instance_id = contact_groups.instance_id and groups.id = contact_groups.group_id and groups.instance_id = ? and groups.name = ?
+       and contact_groups.contact_id = ? returning 1`,
+    [instanceId, name, contactId],
+  );
+  return rows.length > 0;
+}

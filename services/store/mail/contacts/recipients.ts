@@ -1,0 +1,272 @@
+import type { EmailAddress } from "../../../core/mail/address.ts";
+import type { ContactProfile } from "../../../core/mail/personalise.ts";
+import { domainGroups } from "../../../platform/config/domain-groups.ts";
+import { type Db, queryRows } from "../../../platform/postgres/db.ts";
+
+/** Somebody to send to; names, when given, update the contact. */
+export interface RecipientAddress {
+  readonly address: EmailAddress;
+  readonly firstName?: string;
+  readonly lastName?: string;
+}
+
+/** A contact as sending needs it. */
+export interface KnownContact extends ContactProfile {
+  readonly contactId: number;
+  readonly emailKey: string;
+  readonly invalid: boolean;
+  readonly whitelisted: boolean;
+  /** By name, without the XYZ wrapping. */
+  readonly customFields: Readonly<Record<string, string>>;
+}
+
+export interface Recipient extends KnownContact {
+  readonly unsubscribedFromCampaign: boolean;
+}
+
+/** A send under a campaign: to whom. */
+export interface CampaignRecipients {
+  readonly campaignNumid: number;
+  /** Up to 50,000; an address given twice counts once, with the names it was given last. */
+  readonly recipients: readonly RecipientAddress[];
+}
+
+/**
+ * The contacts behind the recipients of an instance's sends. A recipient that is no contact yet becomes one.
+ * Who writes several contacts adds the new ones first and locks the others then, each in the order of their addresses:
+ * so nobody waits for another in a circle.
+ * @returns for each send one for each distinct address, in the order in which they were first given, with its own names
+ */
+export async function resolveRecipients(
+  db: Db,
+  instanceId: number,
+  sends: readonly CampaignRecipients[],
+): Promise<Recipient[][]> {
+  const recipients = [...byAddress(sends.flatMap((send) => send.recipients)).values()];
+  const campaignNumids = [...new Set(sends.map(({ campaignNumid }) => campaignNumid))];
+  const found = new Map(await findOrAddContacts(db, instanceId, campaignNumids, recipients));
+  // What somebody else added just now was not to be seen by the statement that could not add it.
+  const missed = recipients.flatMap(({ address }) => (found.has(address.key) ? [] : [address.key]));
+  if (missed.length > 0) {
+    for (const [key, contact] of await selectContacts(db, instanceId, campaignNumids, missed)) found.set(key, contact);
+  }
+  await updateNames(db, instanceId, recipients, found);
+  return sends.map(({ campaignNumid, recipients }) =>
+    [...byAddress(recipients)].flatMap(([key, { firstName, lastName }]) => {
+      const contact = found.get(key);
+      if (contact === undefined) return [];
+      const recipient = asRecipient(contact, campaignNumid);
+      return [{ ...recipient, ...definedOnly({ firstName, lastName }) }];
+    }),
+  );
+}
+
+function byAddress(recipients: readonly RecipientAddress[]): ReadonlyMap<string, RecipientAddress> {
+  const distinct = new Map<string, RecipientAddress>();
+  for (const recipient of recipients) {
+    const { address } = recipient;
+    distinct.set(address.key, { ...distinct.get(address.key), ...definedOnly(recipient), address });
+  }
+  return distinct;
+}
+
+/** Contacts, as a campaign sees them, by the keys of their addresses; addresses that are no contacts are absent. */
+export async function findContacts(
+  db: Db,
+  instanceId: number,
+  campaignNumid: number,
+  emailKeys: readonly string[],
+): Promise<ReadonlyMap<string, Recipient>> {
+  const contacts = await selectContacts(db, instanceId, [campaignNumid], emailKeys);
+  return new Map([...contacts].map(([key, contact]) => [key, asRecipient(contact, campaignNumid)]));
+}
+
+async function selectContacts(
+  db: Db,
+  instanceId: number,
+  campaignNumids: readonly number[],
+  emailKeys: readonly string[],
+): Promise<ReadonlyMap<string, Subscriber>> {
+  const rows = await queryRows<RecipientRow>(
+    db,
+    `select ${RECIPIENT_COLUMNS}
+     from (${FIND_CONTACTS}) as contact ${RECIPIENT_JOINS}`,
+    [instanceId, emailKeys, campaignNumids],
+  );
+  return toSubscribers(rows);
+}
+
+/** The same, and those that are no contacts become such. Absent is only who was added by somebody else just now. */
+async function findOrAddContacts(
+  db: Db,
+  instanceId: number,
+  campaignNumids: readonly number[],
+  recipients: readonly RecipientAddress[],
+): Promise<ReadonlyMap<string, Subscriber>> {
+  const rows = await queryRows<RecipientRow>(
+    db,
+    `with given as materialized (select * from ${GIVEN_ADDRESSES}), known as materialized (
+       ${FIND_CONTACTS}
+     ), added as (
+       insert into contacts (instance_id, email, email_key, domain_group_id, first_name, last_name)
+       select ?, email, email_key, domain_group_id, first_name, last_name from given
+       where email_key not in (select email_key from known)
+       order by email_key
+       on conflict (instance_id, email_key) do nothing
+       returning *
+     )
+     select ${RECIPIENT_COLUMNS} from (select * from known union all select * from added) as contact
+     ${RECIPIENT_JOINS}`,
+    [...givenAddresses(recipients), instanceId, keysOf(recipients), instanceId, campaignNumids],
+  );
+  return toSubscribers(rows);
+}
+
+/**
+ * By all keys at once, and not joined to them: an instance that came after the last statistics is taken for empty, and a
+ * join of many keys would then go through all of its contacts for each of them.
+ */
+const FIND_CONTACTS = "select * from contacts where instance_id = ? and email_key = any(?::text[]) offset 0";
+/** Of a `contact` as sending needs it: a row for each campaign, of those asked about, that it unsubscribed from. */
+const RECIPIENT_COLUMNS = `contact.id, contact.email, contact.email_key, first_name, last_name, age, sex, profession,
+  locality, fields, invalid, whitelist.email_key is not null as whitelisted,
+  contact.unsubscribed_at is not null as unsubscribed, unsubscription.campaign_numid as unsubscribed_from`;
+const RECIPIENT_JOINS = `left join whitelist
+    on whitelist.instance_id = contact.instance_id and whitelist.email_key = contact.email_key
+  left join campaign_unsubscriptions as unsubscription
+    on unsubscription.instance_id = contact.instance_id and unsubscription.contact_id = contact.id
+      and unsubscription.campaign_numid = any(?::bigint[])`;
+
+/**
+ * Makes contacts of the addresses that are none yet, with the names that come with them.
+ * @returns the ids of the new ones
+ */
+export async function addMissingContacts(
+  db: Db,
+  instanceId: number,
+  recipients: readonly RecipientAddress[],
+): Promise<number[]> {
+  const rows = await queryRows<{ id: number }>(
+    db,
+    `insert into contacts (instance_id, email, email_key, domain_group_id, first_name, last_name)
+     select ?, email, email_key, domain_group_id, first_name, last_name from ${GIVEN_ADDRESSES}
+     where not exists
+       (select 1 from contacts as known where known.instance_id = ? and known.email_key = given.email_key)
+     order by email_key
+     on conflict (instance_id, email_key) do nothing
+     returning id`,
+    [instanceId, ...givenAddresses(recipients), instanceId],
+  );
+  return rows.map((row) => row.id);
+}
+
+/** Addresses as a table; its values are `givenAddresses`. */
+const GIVEN_ADDRESSES = `unnest(?::text[], ?::text[], ?::smallint[], ?::text[], ?::text[])
+    as given (email, email_key, domain_group_id, first_name, last_name)`;
+
+function givenAddresses(recipients: readonly RecipientAddress[]): unknown[] {
+  return [
+    recipients.map(({ address }) => address.asGiven),
+    keysOf(recipients),
+    recipients.map(({ address }) => domainGroups.ofDomain(address.asciiDomain)),
+    recipients.map(({ firstName }) => firstName ?? ""),
+    recipients.map(({ lastName }) => lastName ?? ""),
+  ];
+}
+
+const keysOf = (recipients: readonly RecipientAddress[]) => recipients.map(({ address }) => address.key);
+
+/** Writes the names that contacts were given, where they are others. */
+async function updateNames(
+  db: Db,
+  instanceId: number,
+  recipients: readonly RecipientAddress[],
+  found: ReadonlyMap<string, KnownContact>,
+): Promise<void> {
+  const named = recipients.filter(({ address, ...names }) => {
+    const contact = found.get(address.key);
+    const { firstName = contact?.firstName, lastName = contact?.lastName } = names;
+    return firstName !== contact?.firstName || lastName !== contact?.lastName;
+  });
+  if (named.length === 0) return;
+  await queryRows(
+    db,
+    `with given as materialized (
+       select contact.instance_id, contact.id, coalesce(given.first_name, contact.first_name) as first_name,
+         coalesce(given.last_name, contact.last_name) as last_name
+       from unnest(?::text[], ?::text[], ?::text[]) as given (email_key, first_name, last_name)
+       join contacts as contact on contact.instance_id = ? and contact.email_key = given.email_key
+       where given.first_name <> contact.first_name or given.last_name <> contact.last_name
+       order by contact.email_key for no key update of contact
+     )
+     update contacts set first_name = given.first_name, last_name = given.last_name, updated_at = now(),
+       last_operation = 'modified'
+     from given where contacts.instance_id = given.instance_id and contacts.id = given.id`,
+    [
+      named.map(({ address }) => address.key),
+      named.map(({ firstName }) => firstName ?? null),
+      named.map(({ lastName }) => lastName ?? null),
+      instanceId,
+    ],
+  );
+}
+
+function definedOnly({ firstName, lastName }: Omit<RecipientAddress, "address">): Omit<RecipientAddress, "address"> {
+  return { ...(firstName === undefined ? {} : { firstName }), ...(lastName === undefined ? {} : { lastName }) };
+}
+
+interface RecipientRow {
+  id: number;
+  email: string;
+  email_key: string;
+  first_name: string;
+  last_name: string;
+  age: number | null;
+  sex: string;
+  profession: string;
+  locality: string;
+  fields: Record<string, string>;
+  invalid: boolean;
+  whitelisted: boolean;
+  unsubscribed: boolean;
+  unsubscribed_from: number | null;
+}
+
+/** A contact, and what it unsubscribed from: everything, or some of the campaigns that were asked about. */
+interface Subscriber extends KnownContact {
+  readonly unsubscribed: boolean;
+  readonly unsubscribedFrom: Set<number>;
+}
+
+function toSubscribers(rows: readonly RecipientRow[]): ReadonlyMap<string, Subscriber> {
+  const contacts = new Map<string, Subscriber>();
+  for (const row of rows) {
+    const contact = contacts.get(row.email_key) ?? toSubscriber(row);
+    if (row.unsubscribed_from !== null) contact.unsubscribedFrom.add(row.unsubscribed_from);
+    contacts.set(row.email_key, contact);
+  }
+  return contacts;
+}
+
+function asRecipient({ unsubscribed, unsubscribedFrom, ...contact }: Subscriber, campaignNumid: number): Recipient {
+  return { ...contact, unsubscribedFromCampaign: unsubscribed || unsubscribedFrom.has(campaignNumid) };
+}
+
+function toSubscriber(row: RecipientRow): Subscriber {
+  return {
+    contactId: row.id,
+    email: row.email,
+    emailKey: row.email_key,
+    firstName: row.first_name,
+    lastName: row.last_name,
+    age: row.age,
+    sex: row.sex,
+    profession: row.profession,
+    locality: row.locality,
+    customFields: row.fields,
+    invalid: row.invalid,
+    whitelisted: row.whitelisted,
+    unsubscribed: row.unsubscribed,
+    unsubscribedFrom: new Set(),
+  };
+}

@@ -1,0 +1,40 @@
+import { type EmailAddress, validateAddress } from "../../../core/mail/address.ts";
+import type { ContactEvent } from "../../../core/mail/contact.ts";
+import { type Db, queryRows } from "../../../platform/postgres/db.ts";
+import { CONTACT_EVENT_COLUMNS, type ContactEventRow, toContactEvent } from "./event-pages.ts";
+
+/** Copies have no contact: their events name the address, with whatever labels it was given. */
+export async function findCopySpellings(db: Db, instanceId: number, address: EmailAddress): Promise<string[]> {
+  const rows = await queryRows<{ email: string }>(
+    db,
+    `select distinct email from events
+     where instance_id = ? and contact_id is null and split_part(email, '@', 1) = ?`,
+    [instanceId, address.local],
+  );
+  return rows.map(({ email }) => email).filter((email) => addressKeyOf(email) === address.key);
+}
+
+/** All events of copies to an address, oldest first. @param spellings see `findCopySpellings` */
+export async function listCopyEvents(
+  db: Db,
+  instanceId: number,
+  spellings: readonly string[],
+): Promise<ContactEvent[]> {
+  if (spellings.length === 0) return [];
+  const rows = await queryRows<ContactEventRow>(
+    db,
+    `select ${CONTACT_EVENT_COLUMNS}
+     from events left join campaigns
+       on campaigns.instance_id = events.instance_id and campaigns.numid = events.campaign_numid
+     where events.instance_id = ? and events.contact_id is null and events.email = any(?)
+     order by events.at, events.id`,
+    [instanceId, spellings],
+  );
+  return rows.map(toContactEvent);
+}
+
+/** What equal addresses have in common; undefined for what is no address. */
+export function addressKeyOf(email: string): string | undefined {
+  const address = validateAddress(email, { allowSmtputf8: true });
+  return address.ok ? address.value.key : undefined;
+}

@@ -1,0 +1,68 @@
+import { type Db, queryRows } from "../../../platform/postgres/db.ts";
+import { COUNT_AGGREGATES, COUNT_COLUMNS, EVENT_KINDS, type EventKind } from "./event-kinds.ts";
+import { ensureEventMonths } from "./event-partitions.ts";
+
+/** Something that happened, about to be stored. */
+export interface NewEvent {
+  readonly instanceId: number;
+  readonly at: Date;
+  readonly kind: EventKind;
+  /** Null for a copy to an address that is no contact; `email` then says whose event it is. */
+  readonly contactId: number | null;
+  readonly email?: string;
+  readonly campaignNumid?: number;
+  readonly eeid?: string;
+  readonly deliveryId?: number;
+  /** An open or click that no person made: kept, and left out of the counts. */
+  readonly machine?: boolean;
+  /** What an operator may want to know of it: reason, status, the far side's words. Never a secret. */
+  readonly detail?: Readonly<Record<string, unknown>>;
+}
+
+/** Rows in one statement: enough to amortise it, little enough to keep its parameters below a few megabytes. */
+const ROWS_PER_STATEMENT = 10_000;
+
+/**
+ * Stores events and what they add to the counts, in the caller's transaction or, on the pool, a statement each
+ * `ROWS_PER_STATEMENT`, and queues those that a webhook is to be told. Takes no locks that another writer could wait for.
+ */
+export async function recordEvents(db: Db, events: readonly NewEvent[]): Promise<void> {
+  if (events.length === 0) return;
+  await ensureEventMonths(db, new Set(events.map((event) => event.at)));
+  for (let start = 0; start < events.length; start += ROWS_PER_STATEMENT) {
+    await insertEvents(db, events.slice(start, start + ROWS_PER_STATEMENT));
+  }
+}
+
+async function insertEvents(db: Db, events: readonly NewEvent[]): Promise<void> {
+  await queryRows(
+    db,
+    `with inserted as (
+       insert into events
+         (instance_id, at, kind, machine, contact_id, campaign_numid, delivery_id, eeid, email, detail)
+       select given.* from unnest(?::bigint[], ?::timestamptz[], ?::smallint[], ?::boolean[], ?::bigint[], ?::bigint[],
+         ?::bigint[], ?::uuid[], ?::text[], ?::jsonb[]) as given,
+         (select set_config('palomar.queues_webhooks', 'on', true)) as word_to_the_trigger
+       returning instance_id, at, id, kind, machine
+     ), told as (
+       insert into webhook_events (instance_id, at, event_id)
+       select instance_id, at, id from inserted where instance_id in (select instance_id from webhook_instances)
+       order by at, id
+     )
+     insert into event_count_deltas (instance_id, minute, ${COUNT_COLUMNS.join(", ")})
+     select instance_id, date_trunc('minute', at, 'UTC'), ${COUNT_AGGREGATES} from inserted group by 1, 2`,
+    [
+      events.map((event) => event.instanceId),
+      events.map((event) => event.at.toISOString()),
+      events.map((event) => EVENT_KINDS[event.kind]),
+      events.map((event) => event.machine ?? false),
+      events.map((event) => event.contactId),
+      events.map((event) => event.campaignNumid ?? null),
+      events.map((event) => event.deliveryId ?? null),
+      events.map((event) => event.eeid ?? null),
+      events.map((event) => (event.contactId === null ? (event.email ?? "") : null)),
+      events.map((event) => (event.detail === undefined ? null : JSON.stringify(event.detail))),
+    ],
+    { name: "insert-events" },
+  );
+}

@@ -1,0 +1,125 @@
+import { type Db, queryRows } from "../../../platform/postgres/db.ts";
+import type { Period } from "./event-counts.ts";
+import { EVENT_KINDS } from "./event-kinds.ts";
+
+/** What a chart of an instance, or of one of its campaigns, shows. */
+export interface StatisticsSelection extends Period {
+  readonly instanceId: number;
+  readonly campaignNumid?: number | undefined;
+}
+
+export type Step = "minute" | "hour" | "day";
+
+/** Events within one step, machines' left out. */
+export interface StatisticsPoint {
+  readonly at: Date;
+  readonly sent: number;
+  readonly views: number;
+  readonly clicks: number;
+  /** Hard and soft ones. */
+  readonly bounces: number;
+}
+
+/** Steps of a period in the order of time, empty ones included; steps are those of UTC. */
+export async function readSeries(db: Db, selection: StatisticsSelection, step: Step): Promise<StatisticsPoint[]> {
+  const counts =
+    selection.campaignNumid === undefined
+      ? instanceCounts(selection, step)
+      : campaignCounts(selection, step, await eventsOfCampaign(db, selection.instanceId, selection.campaignNumid));
+  return queryRows<StatisticsPoint>(
+    db,
+    `select steps.at, coalesce(sent, 0)::int as sent, coalesce(views, 0)::int as views,
+       coalesce(clicks, 0)::int as clicks, coalesce(bounces, 0)::int as bounces
+     from generate_series(date_trunc(?, ?::timestamptz, 'UTC'), ?::timestamptz - interval '1 microsecond', ?::interval)
+       as steps (at)
+     left join (${counts.sql}) as counts on counts.at = steps.at order by steps.at`,
+    [step, selection.from, selection.until, `1 ${step}`, ...counts.values],
+  );
+}
+
+/** From the counts that every event is added to: its cost depends on the period alone. */
+function instanceCounts({ instanceId, from, until }: StatisticsSelection, step: Step) {
+  return {
+    sql: `select bucket as at, sum(sent) as sent, sum(viewed) as views, sum(clicked) as clicks,
+        sum(hard_bounce + soft_bounce) as bounces
+      from event_totals
+      where instance_id = ? and grain = ? and bucket >= date_trunc(?, ?::timestamptz, 'UTC') and bucket < ? group by 1`,
+    values: [instanceId, step, step, from, until],
+  };
+}
+
+/** From the events of the campaign themselves. */
+function campaignCounts({ from, until }: StatisticsSelection, step: Step, events: SelectedEvents) {
+  const { sent, viewed, clicked, "hard-bounce": hard, "soft-bounce": soft } = EVENT_KINDS;
+  return {
+    sql: `select date_trunc(?, events.at, 'UTC') as at, count(*) filter (where kind = ${sent}) as sent,
+        count(*) filter (where kind = ${viewed}) as views, count(*) filter (where kind = ${clicked}) as clicks,
+        count(*) filter (where kind in (${hard}, ${soft})) as bounces
+      from ${events.tables} where ${events.condition} and not events.machine and events.at >= ? and events.at < ? group by 1`,
+    values: [step, ...events.values, from, until],
+  };
+}
+
+/** A part of all events, in SQL. */
+interface SelectedEvents {
+  readonly tables: string;
+  readonly condition: string;
+  readonly values: readonly number[];
+}
+
+/**
+ * Events are found by the campaign's batches, whatever else the instance sends. Where batches of it are gone
+ * (see message-retention.ts), all events of the period are looked through for those that the campaign left.
+ */
+async function eventsOfCampaign(db: Db, instanceId: number, campaignNumid: number): Promise<SelectedEvents> {
+  const campaign = await db("campaigns").where({ instance_id: instanceId, numid: campaignNumid }).first("lost_batches");
+  if (campaign?.lost_batches) {
+    return {
+      tables: "events",
+      condition: "events.instance_id = ? and events.campaign_numid = ?",
+      values: [instanceId, campaignNumid],
+    };
+  }
+  return {
+    tables: "batches join events using (instance_id, eeid)",
+    condition: "events.instance_id = ? and batches.campaign_numid = ? and events.campaign_numid = ?",
+    values: [instanceId, campaignNumid, campaignNumid],
+  };
+}
+
+export type BounceGrouping = "reason" | "destination";
+
+/** Bounces that have a reason, or a destination, in common. */
+export interface BounceGroup {
+  readonly key: string;
+  readonly hard: number;
+  readonly soft: number;
+}
+
+const MOST_GROUPS = 1_000;
+
+/** Bounces of a period by their reason or by the recipients' domain, those with the most first. */
+export async function groupBounces(
+  db: Db,
+  { instanceId, campaignNumid, from, until }: StatisticsSelection,
+  by: BounceGrouping,
+): Promise<BounceGroup[]> {
+  const { "hard-bounce": hard, "soft-bounce": soft } = EVENT_KINDS;
+  const key =
+    by === "reason"
+      ? "coalesce(events.detail ->> 'reason', 'undefined')"
+      : "lower(split_part(coalesce(contacts.email_key, events.email, ''), '@', 2))";
+  const events: SelectedEvents =
+    campaignNumid === undefined
+      ? { tables: "events", condition: "events.instance_id = ?", values: [instanceId] }
+      : await eventsOfCampaign(db, instanceId, campaignNumid);
+  return queryRows<BounceGroup>(
+    db,
+    `select ${key} as key, (count(*) filter (where kind = ${hard}))::int as hard,
+       (count(*) filter (where kind = ${soft}))::int as soft
+     from ${events.tables} left join contacts on contacts.instance_id = events.instance_id and contacts.id = events.contact_id
+     where ${events.condition} and events.kind in (${hard}, ${soft}) and events.at >= ? and events.at < ?
+     group by 1 order by count(*) desc, 1 limit ${MOST_GROUPS}`,
+    [...events.values, from, until],
+  );
+}

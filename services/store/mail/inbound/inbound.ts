@@ -1,0 +1,193 @@
+import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+
+/** A message that came back, accepted for a return path's delivery or for a feedback address. */
+export interface NewInboundMessage {
+  readonly deliveryId: string | null;
+  readonly feedbackAddress: string | null;
+  /** The delivery that a message at a feedback address is about, where that is known when it comes. */
+  readonly aboutDeliveryId?: string | undefined;
+  /** Empty for <>. */
+  readonly mailFrom: string;
+  /** Null for a message from a polled mailbox. */
+  readonly clientAddress: string | null;
+  readonly octets: Buffer;
+  /** Where a polled mailbox had it: what was stored from there is not stored again. */
+  readonly source?: string;
+  /** What there may be of reports about its delivery before it; no limit unless given. */
+  readonly perDelivery?: InboundRoom | undefined;
+}
+
+/** Room for messages, or what they take of it. */
+export interface InboundRoom {
+  readonly messages: number;
+  readonly octets: number;
+}
+
+export interface LeasedInboundMessage {
+  readonly id: number;
+  readonly deliveryId: number | null;
+  readonly feedbackAddress: string | null;
+  readonly octets: Buffer;
+  readonly receivedAt: Date;
+  /** Times that a worker has taken it, this one included. */
+  readonly attempts: number;
+}
+
+/**
+ * Stores a message once for each of its recipients; durable when it returns.
+ * @returns how many were left out because there are enough about their delivery
+ */
+export async function addInboundMessages(db: Db, messages: readonly NewInboundMessage[]): Promise<number> {
+  return db.transaction(async (transaction) => {
+    let leftOut = 0;
+    // One by one: a message for each of a hundred recipients could be more than a statement holds.
+    for (const message of messages) {
+      if (await isEnough(transaction, message)) leftOut += 1;
+      else {
+        await transaction("inbound_messages")
+          .insert(rowOf(message))
+          .onConflict(db.raw("(source) where source is not null"))
+          .ignore();
+      }
+    }
+    return leftOut;
+  });
+}
+
+function rowOf(message: NewInboundMessage) {
+  return {
+    delivery_id: message.deliveryId,
+    feedback_address: message.feedbackAddress,
+    about_delivery_id: message.aboutDeliveryId ?? null,
+    mail_from: message.mailFrom,
+    client_address: message.clientAddress,
+    octets: message.octets,
+    source: message.source ?? null,
+  };
+}
+
+/** Of one class; who sends at the same time on several connections may be one further each. */
+async function isEnough(transaction: Transaction, message: NewInboundMessage): Promise<boolean> {
+  const { perDelivery, deliveryId, aboutDeliveryId } = message;
+  if (perDelivery === undefined) return false;
+  const column = deliveryId === null ? "about_delivery_id" : "delivery_id";
+  const [row] = await queryRows<InboundRoom>(
+    transaction,
+    `select count(*)::int as messages, coalesce(sum(length(octets)), 0)::float8 as octets from inbound_messages
+     where ${column} = ? and (delivery_id is null) = ?`,
+    [deliveryId ?? aboutDeliveryId ?? null, deliveryId === null],
+  );
+  return row!.messages >= perDelivery.messages || row!.octets + message.octets.length > perDelivery.octets;
+}
+
+/** What is not yet understood, by class. */
+export async function measureWaiting(db: Db): Promise<{ returnPath: InboundRoom; feedback: InboundRoom }> {
+  const rows = await queryRows<InboundRoom & { readonly isFeedback: boolean }>(
+    db,
+    `select "isFeedback", count(*)::int as messages, sum(size)::float8 as octets
+     from (select delivery_id is null as "isFeedback", length(octets) as size from inbound_messages where state = 'waiting'
+           union all
+           select delivery_id is null, length(octets) from inbound_messages where state = 'leased') waiting
+     group by 1`,
+  );
+  const of = (isFeedback: boolean) => {
+    const row = rows.find((one) => one.isFeedback === isFeedback);
+    return { messages: row?.messages ?? 0, octets: row?.octets ?? 0 };
+  };
+  return { returnPath: of(false), feedback: of(true) };
+}
+
+/** Of a lease so much goes to return paths first: complaints never hold up bounces, and are not held up for ever. */
+const SHARE_OF_RETURN_PATHS = 0.75;
+
+/**
+ * Takes waiting messages, and those whose holder has not been heard of since its lease ran out: return paths before
+ * feedback addresses, the oldest of each first.
+ */
+export async function leaseInboundMessages(
+  db: Db,
+  lease: { readonly owner: string; readonly seconds: number; readonly limit: number },
+): Promise<LeasedInboundMessage[]> {
+  const ofReturnPaths = Math.ceil(lease.limit * SHARE_OF_RETURN_PATHS);
+  const first = await leaseOf(db, { ...lease, limit: ofReturnPaths }, "state = 'waiting' and delivery_id is not null");
+  const rest = lease.limit - first.length;
+  const feedback = await leaseOf(db, { ...lease, limit: rest }, "state = 'waiting' and delivery_id is null");
+  const left = rest - feedback.length;
+  const lost = left > 0 ? await leaseOf(db, { ...lease, limit: left }, "state = 'leased' and lease_until < now()") : [];
+  return [...first, ...feedback, ...lost];
+}
+
+/** @param which a condition of ours */
+async function leaseOf(
+  db: Db,
+  lease: { readonly owner: string; readonly seconds: number; readonly limit: number },
+  which: string,
+): Promise<LeasedInboundMessage[]> {
+  const rows = await queryRows<LeasedInboundMessage>(
+    db,
+    `update inbound_messages m
+     set state = 'leased', lease_owner = ?, lease_until = now() + make_interval(secs => ?), attempts = attempts + 1
+     where id in (
+       select id from inbound_messages where ${which} order by id limit ? for update skip locked)
+     returning id, delivery_id as "deliveryId", feedback_address as "feedbackAddress", octets,
+       received_at as "receivedAt", attempts`,
+    [lease.owner, lease.seconds, lease.limit],
+  );
+  return rows.sort((a, b) => a.id - b.id);
+}
+
+/**
+ * Ends a message's way in the transaction that applied it.
+ * @param message.aboutDeliveryId the delivery that it turned out to be about, whatever address it came to
+ * @returns false when the lease was lost to another worker
+ */
+export async function finishInboundMessage(
+  transaction: Transaction,
+  message: {
+    readonly id: number;
+    readonly owner: string;
+    readonly finding: unknown;
+    readonly aboutDeliveryId: string | undefined;
+  },
+): Promise<boolean> {
+  const changed = await transaction("inbound_messages")
+    .where({ id: message.id, state: "leased", lease_owner: message.owner })
+    .update({
+      state: "applied",
+      lease_owner: null,
+      lease_until: null,
+      finding: storableJson(message.finding),
+      about_delivery_id: message.aboutDeliveryId ?? null,
+    });
+  return changed > 0;
+}
+
+/** JSON as the database takes it: of NUL and of half a character, which strangers may well write, it has no text. */
+export function storableJson(value: unknown): string {
+  return JSON.stringify(value, (_, field: unknown) =>
+    typeof field === "string" ? field.replace(/[\0\p{Cs}]/gu, "\ufffd") : field,
+  );
+}
+
+/** Puts a message aside that this worker could not cope with; an operator looks at it (store/mail/inbound/quarantine.ts). */
+export async function quarantineInboundMessage(
+  db: Db,
+  message: { readonly id: number; readonly owner: string; readonly problem: string },
+): Promise<void> {
+  await db("inbound_messages")
+    .where({ id: message.id, state: "leased", lease_owner: message.owner })
+    .update({
+      state: "quarantined",
+      lease_owner: null,
+      lease_until: null,
+      problem: message.problem.replaceAll("\0", "").slice(0, 2_000),
+      quarantined_at: db.fn.now(),
+    });
+}
+
+/** Gives a message back that is to be tried again. */
+export async function releaseInboundMessage(db: Db, id: number, owner: string): Promise<void> {
+  await db("inbound_messages")
+    .where({ id, state: "leased", lease_owner: owner })
+    .update({ state: "waiting", lease_owner: null, lease_until: null });
+}

@@ -1,0 +1,239 @@
+import { hashApiKey } from "../../../core/api-key.ts";
+import type { KeyRing } from "../../../core/key-ring.ts";
+import { generateDkimKey } from "../../../core/mail/dkim.ts";
+import { open, seal } from "../../../core/secret-box.ts";
+import { type Db, isUniqueViolation, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+
+/** A mail customer: its own host, key, contacts and campaigns. */
+export interface Instance {
+  readonly id: number;
+  readonly name: string;
+  /** Lower case, without a port. */
+  readonly host: string;
+  /** The licence to archive what is sent. */
+  readonly archive: boolean;
+  /** IANA name of the zone that the API's timestamps are in. */
+  readonly timeZone: string;
+  /** Clicked links carry a conversion token. */
+  readonly conversions: boolean;
+  /** Null: kept for ever. */
+  readonly eventRetentionDays: number | null;
+  readonly archiveRetentionDays: number | null;
+  /** Of batches with their messages and deliveries; at least `LEAST_MESSAGE_DAYS`. */
+  readonly messageRetentionDays: number | null;
+  /** Its users may add the records of its sender domains to zones that are hosted here. */
+  readonly createsRecords: boolean;
+}
+
+/** A sender domain of an instance, and what publishes its DKIM key. */
+export interface InstanceDomain {
+  /** A-labels in lower case. */
+  readonly domain: string;
+  readonly dkimSelector: string;
+  /** The TXT value that publishes the key. */
+  readonly dkimRecord: string;
+}
+
+export interface NewInstance {
+  readonly name: string;
+  readonly host: string;
+  readonly key: string;
+  readonly archive: boolean;
+  /** UTC unless given. */
+  readonly timeZone?: string;
+  /** Sender domains, as A-labels in lower case; each gets a DKIM key. */
+  readonly domains: readonly string[];
+}
+
+export type InstanceConflict = "name-taken" | "host-taken" | "key-taken";
+
+/** Unsubscribe links work for 30 days after the sending: 15 U.S.C. 7704(a)(3)(A)(ii). */
+export const LEAST_MESSAGE_DAYS = 30;
+
+const DKIM_KEY_PURPOSE = "dkim-key";
+const DKIM_SELECTOR = "palomar";
+
+/** @returns what is taken, or undefined when the instance was added */
+export async function addInstance(
+  db: Db,
+  keyRing: KeyRing,
+  instance: NewInstance,
+): Promise<InstanceConflict | undefined> {
+  try {
+    await db.transaction(async (transaction) => {
+      const [{ id }] = await transaction("instances").insert(
+        {
+          name: instance.name,
+          host: instance.host,
+          key_hash: hashApiKey(keyRing, "instance", instance.key),
+          archive: instance.archive,
+          time_zone: instance.timeZone,
+        },
+        ["id"],
+      );
+      for (const domain of instance.domains.toSorted()) await addInstanceDomain(transaction, keyRing, id, domain);
+    });
+    return undefined;
+  } catch (error) {
+    if (isUniqueViolation(error, "instances_name_key")) return "name-taken";
+    if (isUniqueViolation(error, "instances_host_key")) return "host-taken";
+    if (isUniqueViolation(error, "instances_key_hash_key")) return "key-taken";
+    throw error;
+  }
+}
+
+/**
+ * The instance that a key belongs to, a former key until its grace ends, if the request came to a host that it may be used at: the instance's own,
+ * or one that no instance has.
+ * @param host of the request, lower case, without a port
+ */
+export async function findInstanceByKey(db: Db, keyHash: Buffer, host: string): Promise<Instance | undefined> {
+  const [row] = await queryRows<InstanceRow>(
+    db,
+    `select * from instances as own
+      where (key_hash = ? or previous_key_hash = ? and previous_key_until > now())
+        and not exists (select 1 from instances as other where other.host = ? and other.id <> own.id)
+      order by key_hash = ? desc limit 1`,
+    [keyHash, keyHash, host, keyHash],
+  );
+  return row && toInstance(row);
+}
+
+/** @param host lower case, without a port */
+export async function isInstanceHost(db: Db, host: string): Promise<boolean> {
+  if (host.includes("\0")) return false;
+  return (await queryRows(db, "select 1 from instances where host = ?", [host])).length > 0;
+}
+
+export async function findInstanceByName(db: Db, name: string): Promise<Instance | undefined> {
+  const row = await db("instances").where({ name }).first();
+  return row && toInstance(row);
+}
+
+export async function listInstances(db: Db): Promise<(Instance & { readonly domains: readonly string[] })[]> {
+  const rows = await queryRows<InstanceRow & { domains: string[] }>(
+    db,
+    `select instances.*, array(select domain from instance_domains where instance_id = instances.id order by domain)
+       as domains from instances order by name`,
+  );
+  return rows.map((row) => ({ ...toInstance(row), domains: row.domains }));
+}
+
+export type InstanceSettings = Partial<
+  Pick<
+    Instance,
+    | "archive"
+    | "timeZone"
+    | "conversions"
+    | "eventRetentionDays"
+    | "archiveRetentionDays"
+    | "messageRetentionDays"
+    | "createsRecords"
+  >
+>;
+
+/** Changes the settings that are given. */
+export async function setInstanceSettings(db: Db, id: number, settings: InstanceSettings): Promise<void> {
+  if (Object.values(settings).every((value) => value === undefined)) return;
+  await db("instances").where({ id }).update({
+    archive: settings.archive,
+    time_zone: settings.timeZone,
+    conversions: settings.conversions,
+    event_retention_days: settings.eventRetentionDays,
+    archive_retention_days: settings.archiveRetentionDays,
+    message_retention_days: settings.messageRetentionDays,
+    creates_records: settings.createsRecords,
+  });
+}
+
+/** Sender domains that an instance may use: A-labels in lower case, each for itself and no subdomains. */
+export async function allowedDomains(db: Db, instanceId: number): Promise<string[]> {
+  return db("instance_domains").where({ instance_id: instanceId }).orderBy("domain").pluck("domain");
+}
+
+export async function listInstanceDomains(db: Db, instanceId: number): Promise<InstanceDomain[]> {
+  const rows = await db("instance_domains").where({ instance_id: instanceId }).orderBy("domain");
+  return rows.map((row) => ({
+    domain: row.domain,
+    dkimSelector: row.dkim_selector,
+    dkimRecord: row.dkim_record,
+  }));
+}
+
+/** Adds a sender domain with a new DKIM key. @returns false when the instance has it already; its key is then kept */
+export async function addInstanceDomain(
+  db: Db,
+  keyRing: KeyRing,
+  instanceId: number,
+  domain: string,
+): Promise<boolean> {
+  const { privateKeyPem, record } = await generateDkimKey("rsa");
+  return db.transaction(async (transaction) => {
+    const added = await transaction("instance_domains")
+      .insert({
+        instance_id: instanceId,
+        domain,
+        dkim_selector: await freeSelector(transaction, instanceId, domain),
+        dkim_key_sealed: seal(keyRing, DKIM_KEY_PURPOSE, privateKeyPem),
+        dkim_record: record,
+      })
+      .onConflict(["instance_id", "domain"])
+      .ignore()
+      .returning("domain");
+    return added.length > 0;
+  });
+}
+
+/** Instances with one domain have a key each: under one name only one of them could be published. */
+async function freeSelector(transaction: Transaction, instanceId: number, domain: string): Promise<string> {
+  await transaction.raw("select pg_advisory_xact_lock(hashtextextended(?, 0))", [domain]);
+  const taken = await transaction("instance_domains").where({ domain, dkim_selector: DKIM_SELECTOR }).first();
+  return taken === undefined ? DKIM_SELECTOR : `${DKIM_SELECTOR}-${instanceId}`;
+}
+
+/** Removes a sender domain with its DKIM key. @returns false when the instance has no such domain */
+export async function removeInstanceDomain(db: Db, instanceId: number, domain: string): Promise<boolean> {
+  return (await db("instance_domains").where({ instance_id: instanceId, domain }).delete()) > 0;
+}
+
+/** The DKIM key that signs for a sender domain of an instance. @throws when it was sealed under another secret */
+export async function findDkimKey(
+  db: Db,
+  keyRing: KeyRing,
+  instanceId: number,
+  domain: string,
+): Promise<{ readonly selector: string; readonly privateKeyPem: string } | undefined> {
+  const row = await db("instance_domains").where({ instance_id: instanceId, domain }).first();
+  if (row === undefined) return undefined;
+  const opened = open(keyRing, DKIM_KEY_PURPOSE, row.dkim_key_sealed);
+  if (!opened.ok) throw new Error(`the DKIM key of ${domain} was sealed under another keyRing`);
+  return { selector: row.dkim_selector, privateKeyPem: opened.value.toString("utf8") };
+}
+
+interface InstanceRow {
+  id: number;
+  name: string;
+  host: string;
+  archive: boolean;
+  time_zone: string;
+  conversions: boolean;
+  event_retention_days: number | null;
+  archive_retention_days: number | null;
+  message_retention_days: number | null;
+  creates_records: boolean;
+}
+
+function toInstance(row: InstanceRow): Instance {
+  return {
+    id: row.id,
+    name: row.name,
+    host: row.host,
+    archive: row.archive,
+    timeZone: row.time_zone,
+    conversions: row.conversions,
+    eventRetentionDays: row.event_retention_days,
+    archiveRetentionDays: row.archive_retention_days,
+    messageRetentionDays: row.message_retention_days,
+    createsRecords: row.creates_records,
+  };
+}

@@ -1,0 +1,47 @@
+import { type Db, queryRows } from "../../../platform/postgres/db.ts";
+
+/** How messages submitted under a campaign are treated. */
+export interface SubmissionSettings {
+  /** The exact octets that each recipient gets are kept. */
+  readonly archive: boolean;
+  /** Opens and clicks of HTML parts are counted. */
+  readonly tracking: boolean;
+}
+
+/** What submission asks of a campaign. */
+export interface SubmissionRules extends SubmissionSettings {
+  /** Domains that its instance may send from, as A-labels. */
+  readonly senderDomains: readonly string[];
+}
+
+/** A campaign as a program has logged in to it: its key is compared by its HMAC. */
+export interface CampaignLogin {
+  readonly numid: number;
+  readonly apikeyHash: Buffer;
+}
+
+/**
+ * Nothing is archived for an instance that has lost its licence since.
+ * @returns undefined where the login holds no longer: the campaign has another key, or is gone
+ */
+export async function readSubmissionRules(db: Db, login: CampaignLogin): Promise<SubmissionRules | undefined> {
+  const [row] = await queryRows<SubmissionRules>(
+    db,
+    `select submission_archive and instances.archive as archive, submission_tracking as tracking,
+       array(select domain from instance_domains where instance_id = instances.id) as "senderDomains"
+     from campaigns join instances on instances.id = campaigns.instance_id where numid = ? and apikey_hash = ?`,
+    [login.numid, login.apikeyHash],
+    { name: "read-submission-rules" },
+  );
+  return row;
+}
+
+export async function setSubmissionSettings(
+  db: Db,
+  campaignNumid: number,
+  { archive, tracking }: SubmissionSettings,
+): Promise<void> {
+  await db("campaigns")
+    .where({ numid: campaignNumid })
+    .update({ submission_archive: archive, submission_tracking: tracking });
+}

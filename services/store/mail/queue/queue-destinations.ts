@@ -1,0 +1,121 @@
+import { type Db, queryRows } from "../../../platform/postgres/db.ts";
+import { announceMail, announceStop } from "./queue.ts";
+import { lockPartitions } from "./queue-leases.ts";
+
+/** What is queued for one destination, on all of the deployment. */
+export interface DestinationQueue {
+  /** Domain as A-labels. */
+  readonly destination: string;
+  /** Recipients that have no last outcome yet. */
+  readonly waiting: number;
+  /** Those that could be tried now. */
+  readonly due: number;
+  /** By an operator. */
+  readonly held: boolean;
+  /** Acceptance of the oldest message; null when nothing waits. */
+  readonly oldest: Date | null;
+  /** Why it is left alone, or the far side's last words. */
+  readonly lastError: string | null;
+}
+
+/** Destinations with something queued, and held ones, those with the most first. */
+export async function listDestinationQueues(db: Db, limit: number): Promise<DestinationQueue[]> {
+  return queryRows<DestinationQueue>(
+    db,
+    // Each state has an index of its own; together they hold what is unfinished, however long the history.
+    `with unfinished as materialized (
+       ${UNFINISHED_STATES.map((state) => `select * from partitions where state = '${state}'`).join(" union all ")}
+     ), queues as (
+       select destination, count(*) as partitions, min(message_id) as oldest_message,
+         sum(case when taken_at is null then recipients else d.queued end) as waiting,
+         sum(case when state <> 'ready' and state <> 'leased' then 0 when taken_at is null then recipients else d.due end) as due,
+         max(d.reply) as reply
+       from unfinished p left join lateral (
+         select count(*) filter (where state = 'queued') as queued,
+           count(*) filter (where state = 'queued' and due_at <= now()) as due,
+           max(reply) filter (where state = 'queued') as reply
+         from deliveries where deliveries.partition_id = p.id and p.taken_at is not null
+       ) d on true
+       group by destination
+     )
+     select destination, coalesce(queues.waiting, 0)::int as waiting, coalesce(queues.due, 0)::int as due,
+       holds.destination is not null as held,
+       (select created_at from messages where id = queues.oldest_message) as oldest,
+       coalesce(backoffs.reason, queues.reply) as "lastError"
+     from queues full join destination_holds holds using (destination)
+     left join destination_backoffs backoffs using (destination)
+     order by waiting desc, destination limit ?`,
+    [limit],
+  );
+}
+
+const UNFINISHED_STATES = ["ready", "leased", "deferred", "held"] as const;
+
+/** No worker turns to the destination until it is released; lanes that are at it finish their message and stop. */
+export async function holdDestination(db: Db, destination: string, login: string): Promise<void> {
+  await db("destination_holds").insert({ destination, login }).onConflict("destination").ignore();
+  await announceStop(db);
+}
+
+/**
+ * Ends a hold. What had been tried before it does not age by it; what had not, ages from its first attempt anyway.
+ * @returns false when it was not held
+ */
+export async function releaseDestination(db: Db, destination: string): Promise<boolean> {
+  const released = await db.transaction(async (transaction) => {
+    const [hold] = await queryRows<{ held_at: Date }>(
+      transaction,
+      "delete from destination_holds where destination = ? returning held_at",
+      [destination],
+    );
+    if (hold === undefined) return false;
+    await queryRows(
+      transaction,
+      `with tried as (
+         select id from partitions where taken_at is not null and id in (
+           ${UNFINISHED_STATES.map((state) => `select id from partitions where state = '${state}' and destination = ?`).join(" union all ")}
+         ) order by id for no key update
+       )
+       update partitions p set taken_at = p.taken_at + (now() - greatest(?, p.taken_at)) from tried where p.id = tried.id`,
+      [...UNFINISHED_STATES.map(() => destination), hold.held_at],
+    );
+    return true;
+  });
+  if (released) await announceMail(db);
+  return released;
+}
+
+/**
+ * Makes everything that is put off for a destination due now.
+ * @returns how many recipients
+ */
+export async function retryDestination(db: Db, destination: string): Promise<number> {
+  const rows = await db.transaction(async (transaction) => {
+    await transaction("destination_backoffs").where({ destination }).delete();
+    const partitions = await queryRows<{ id: number }>(
+      transaction,
+      "select id from partitions where state = 'deferred' and destination = ?",
+      [destination],
+    );
+    const ids = partitions.map(({ id }) => id);
+    const woken = await queryRows(
+      transaction,
+      `with chosen as (
+         select id from deliveries where partition_id = any(?) and state = 'queued' and due_at > now()
+         order by id for no key update
+       )
+       update deliveries set due_at = now() from chosen where deliveries.id = chosen.id returning 1`,
+      [ids],
+    );
+    await lockPartitions(transaction, ids);
+    await queryRows(
+      transaction,
+      `update partitions set state = 'ready', due_at = now(), modified_at = now()
+       where id = any(?) and state = 'deferred'`,
+      [ids],
+    );
+    return woken;
+  });
+  await announceMail(db);
+  return rows.length;
+}

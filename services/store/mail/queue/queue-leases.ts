@@ -1,0 +1,195 @@
+import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+import type { PersonalData } from "./queue.ts";
+
+/** A share of a message's recipients, all of one domain, that one worker holds until its lease runs out. */
+export interface LeasedPartition {
+  readonly instanceId: number;
+  readonly id: number;
+  readonly message: LeasedMessage;
+  /** The recipients' domain as A-labels. */
+  readonly destination: string;
+  /** When the message was accepted, by the database's clock, */
+  readonly acceptedAt: Date;
+  /**
+   * and for how long it had been tried when this was leased, by the same: since a worker first took it, without the time
+   * for which its batch was paused or its destination held.
+   */
+  readonly ageMs: number;
+}
+
+/** What is known of a message before it is loaded. */
+export interface LeasedMessage {
+  readonly id: number;
+  readonly instanceName: string;
+  readonly campaignNumid: number;
+  readonly archive: boolean;
+  /** Of its content with its attachments. */
+  readonly contentOctets: number;
+  /** Of the call that it was accepted by, if that was traced. */
+  readonly traceParent: string | undefined;
+}
+
+/** One recipient that is due. */
+export interface DueDelivery {
+  readonly id: number;
+  readonly partitionId: number;
+  readonly contactId: number | null;
+  readonly role: "to" | "cc" | "bcc";
+  /** Address as it was given. */
+  readonly recipient: string;
+  readonly personal: PersonalData;
+  /** Completed attempts. */
+  readonly attempts: number;
+}
+
+/**
+ * The recipients of leased partitions that are due, in the order in which they were accepted. A batch that was paused
+ * or cancelled while its partitions were being leased has none: they are given back as they are.
+ */
+export async function loadDueDeliveries(db: Db, partitionIds: readonly number[]): Promise<DueDelivery[]> {
+  const rows = await queryRows<DeliveryRow>(
+    db,
+    // Step by step through the primary keys: its plan is kept, and serves however much the tables have grown since.
+    `select d.* from unnest(?::bigint[]) as given (id),
+     lateral (select id, eeid from partitions where id = given.id offset 0) p,
+     lateral (select from batches where eeid = p.eeid and held_at is null and cancelled_at is null offset 0) b,
+     lateral (
+       select id, partition_id, contact_id, role, recipient, personal, attempts from deliveries
+       where partition_id = p.id and state = 'queued' and due_at <= now() offset 0
+     ) d order by d.id`,
+    [partitionIds],
+    { name: "load-due-deliveries" },
+  );
+  return rows.map((row) => ({
+    id: row.id,
+    partitionId: row.partition_id,
+    contactId: row.contact_id,
+    role: row.role,
+    recipient: row.recipient,
+    personal: row.personal ?? {},
+    attempts: row.attempts,
+  }));
+}
+
+interface DeliveryRow {
+  id: number;
+  partition_id: number;
+  contact_id: number | null;
+  role: DueDelivery["role"];
+  recipient: string;
+  personal: PersonalData | null;
+  attempts: number;
+}
+
+/**
+ * Prolongs a worker's leases of the partitions that it knows it has: one that it took and never came to know of, as the
+ * connection was lost over it, has to go to others.
+ * @returns those that it still holds
+ */
+export async function extendLeases(
+  db: Db,
+  workerId: string,
+  leaseSeconds: number,
+  partitionIds: readonly number[],
+): Promise<number[]> {
+  const rows = await queryRows<{ id: number }>(
+    db,
+    `with locked as (
+       select id from partitions
+       where id = any(?::bigint[]) and state = 'leased' and lease_owner = ? and lease_until > now()
+       order by id for no key update
+     )
+     update partitions p set lease_until = now() + make_interval(secs => ?) from locked where p.id = locked.id
+     returning p.id`,
+    [partitionIds, workerId, leaseSeconds],
+  );
+  return rows.map(({ id }) => id);
+}
+
+/**
+ * Locks partitions in the order of their ids, in which everything locks them that changes several and does not skip
+ * those that are locked. A transaction that changes them by several statements locks all of them first, and after the
+ * deliveries that it changes.
+ */
+export async function lockPartitions(transaction: Transaction, partitionIds: readonly number[]): Promise<void> {
+  if (partitionIds.length === 0) return;
+  await queryRows(transaction, "select from partitions where id = any(?::bigint[]) order by id for no key update", [
+    partitionIds,
+  ]);
+}
+
+/** A partition that a worker has done with for now. */
+export interface PartitionRelease {
+  readonly instanceId: number;
+  readonly partitionId: number;
+  /** Leave it alone for so long, although it has recipients that are due; 0 unless a limit was reached. */
+  readonly putOffSeconds: number;
+}
+
+/**
+ * Gives partitions back: finished when no recipient is left; held while the batch is paused, or until what a cancelled
+ * one still has queued is withdrawn; else until the first recipient is due again.
+ * To be called after their outcomes are stored, in the same transaction, and with the partitions locked.
+ */
+export async function releasePartitions(
+  transaction: Transaction,
+  workerId: string,
+  releases: readonly PartitionRelease[],
+): Promise<void> {
+  // An owner is one of a leased partition only; to ask for the state as well would bring in the index of the leases,
+  // which holds what was leased before and is not vacuumed yet.
+  await queryRows(
+    transaction,
+    `update partitions p
+     set state = case when rest.due_at is null then 'finished'
+                      when b.held_at is not null or b.cancelled_at is not null then 'held'
+                      when rest.due_at <= now() then 'ready' else 'deferred' end,
+         due_at = coalesce(rest.due_at, p.due_at), lease_owner = null, lease_until = null, stopping = false,
+         modified_at = now()
+     from (select given.instance_id, given.id,
+             (select case when count(*) > 0
+                          then greatest(min(d.due_at), now() + make_interval(secs => nullif(given.put_off, 0))) end
+              from deliveries d where d.partition_id = given.id and d.state = 'queued') as due_at
+           from unnest(cast(? as bigint[]), cast(? as bigint[]), cast(? as float8[])) as given (instance_id, id, put_off)
+           offset 0) rest join batches b using (instance_id)
+     where p.instance_id = rest.instance_id and p.id = rest.id and p.lease_owner = ? and b.eeid = p.eeid`,
+    [
+      releases.map(({ instanceId }) => instanceId),
+      releases.map(({ partitionId }) => partitionId),
+      releases.map(({ putOffSeconds }) => putOffSeconds),
+      workerId,
+    ],
+  );
+}
+
+/** What a worker held that let its leases run out: it died, or was cut off. */
+export interface AbandonedLeases {
+  readonly workerId: string;
+  readonly partitions: number;
+  /** In them, without a last outcome; the worker may have sent to a few and not have come to store it. */
+  readonly recipients: number;
+}
+
+/**
+ * Makes ready what has become due, and what a worker that is gone still held; at most `limit` partitions of each kind.
+ * @returns the latter, by worker
+ */
+export async function wakePartitions(db: Db, limit: number): Promise<AbandonedLeases[]> {
+  return queryRows<AbandonedLeases>(
+    db,
+    `with due as (
+       select id from partitions where state = 'deferred' and due_at <= now() order by due_at limit ? for update skip locked
+     ), abandoned as (
+       select id, lease_owner from partitions where state = 'leased' and lease_until <= now()
+       order by lease_until limit ? for update skip locked
+     ), woken as (
+       update partitions p set state = 'ready', lease_owner = null, lease_until = null, modified_at = now()
+       where p.id in (select id from due union all select id from abandoned)
+     )
+     select lease_owner as "workerId", count(*)::int as partitions, sum(queued)::int as recipients
+     from abandoned cross join lateral (
+       select count(*) as queued from deliveries where partition_id = abandoned.id and state = 'queued' offset 0
+     ) deliveries group by lease_owner`,
+    [limit, limit],
+  );
+}

@@ -1,0 +1,129 @@
+import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+
+/** Where `announceMail` tells of new mail, with an empty payload, and `announceStop` of something stopped. */
+export const QUEUE_CHANNEL = "palomar_queue";
+export const STOP_NOTICE = "stop";
+
+/**
+ * Tells the workers that there is new mail, so that they need not wait for their next look. To be called after the
+ * commit that made it visible, never within: a transaction that notifies holds back the commits of all others.
+ */
+export async function announceMail(db: Db): Promise<void> {
+  await announce(db, "");
+}
+
+/** Tells the workers that a batch or a destination was stopped. To be called after the commit as well. */
+export async function announceStop(db: Db): Promise<void> {
+  await announce(db, STOP_NOTICE);
+}
+
+async function announce(db: Db, notice: string): Promise<void> {
+  // A notice is no data: its commit need not wait for the disk.
+  await db.raw("select set_config('synchronous_commit', 'off', true), pg_notify(?, ?)", [QUEUE_CHANNEL, notice]);
+}
+
+/** A recipient about to be queued. */
+export interface NewDelivery {
+  readonly contactId: number | null;
+  readonly role: "to" | "cc" | "bcc";
+  /** Address as it was given. */
+  readonly recipient: string;
+  /** Its domain as A-labels. */
+  readonly destination: string;
+  readonly personal: PersonalData | null;
+}
+
+/** What the rendering of a template needs of one recipient, kept until the last outcome. */
+export interface PersonalData {
+  /** Display name for the To field. */
+  readonly name?: string;
+  /** Values of the tags that the template uses, by name without wrapping. */
+  readonly tags?: Readonly<Record<string, string>>;
+}
+
+/** Small enough that the connections of a destination share a batch, large enough that a lease is worth its cost. */
+const RECIPIENTS_PER_PARTITION = 100;
+
+/** The recipients of one message. */
+export interface MessageRecipients {
+  readonly instanceId: number;
+  readonly eeid: string;
+  readonly messageId: number;
+  readonly deliveries: readonly NewDelivery[];
+}
+
+/**
+ * Queues the recipients of messages, cut into partitions by destination.
+ * @returns the ids of the deliveries, for each message in the order given
+ */
+export async function enqueue(transaction: Transaction, messages: readonly MessageRecipients[]): Promise<number[][]> {
+  const chunks = messages.flatMap(({ deliveries, ...message }) =>
+    partition(deliveries).map((chunk) => ({ ...chunk, ...message })),
+  );
+  const all = messages.flatMap(({ deliveries }) => deliveries);
+  const { partitionIds, deliveryIds } = await takeIds(transaction, chunks.length, all.length);
+  const placeOf = new Map(
+    chunks.flatMap(({ deliveries, instanceId }, index) =>
+      deliveries.map((delivery) => [delivery, { partitionId: partitionIds[index]!, instanceId }] as const),
+    ),
+  );
+  await queryRows(
+    transaction,
+    `with cut as (
+       insert into partitions (id, instance_id, eeid, message_id, destination, recipients) overriding system value
+       select * from unnest(?::bigint[], ?::bigint[], ?::uuid[], ?::bigint[], ?::text[], ?::integer[])
+     )
+     insert into deliveries (id, instance_id, partition_id, contact_id, role, recipient, personal) overriding system value
+     select * from unnest(?::bigint[], ?::bigint[], ?::bigint[], ?::bigint[], ?::text[], ?::text[], ?::jsonb[])`,
+    [
+      partitionIds,
+      chunks.map(({ instanceId }) => instanceId),
+      chunks.map(({ eeid }) => eeid),
+      chunks.map(({ messageId }) => messageId),
+      chunks.map(({ destination }) => destination),
+      chunks.map(({ deliveries }) => deliveries.length),
+      deliveryIds,
+      all.map((delivery) => placeOf.get(delivery)!.instanceId),
+      all.map((delivery) => placeOf.get(delivery)!.partitionId),
+      all.map(({ contactId }) => contactId),
+      all.map(({ role }) => role),
+      all.map(({ recipient }) => recipient),
+      all.map(({ personal }) => personal && JSON.stringify(personal)),
+    ],
+    { name: "enqueue" },
+  );
+  const ids = deliveryIds.values();
+  return messages.map(({ deliveries }) => deliveries.map(() => ids.next().value!));
+}
+
+function partition(deliveries: readonly NewDelivery[]): { destination: string; deliveries: NewDelivery[] }[] {
+  const open = new Map<string, NewDelivery[]>();
+  const chunks: { destination: string; deliveries: NewDelivery[] }[] = [];
+  for (const delivery of deliveries) {
+    const { destination } = delivery;
+    let chunk = open.get(destination);
+    if (chunk === undefined || chunk.length === RECIPIENTS_PER_PARTITION) {
+      chunk = [];
+      open.set(destination, chunk);
+      chunks.push({ destination, deliveries: chunk });
+    }
+    chunk.push(delivery);
+  }
+  return chunks;
+}
+
+/** Ids ahead of the rows, so that rows which refer to each other are inserted in bulk. */
+async function takeIds(
+  transaction: Transaction,
+  partitions: number,
+  deliveries: number,
+): Promise<{ readonly partitionIds: readonly number[]; readonly deliveryIds: readonly number[] }> {
+  const [row] = await queryRows<{ partition_ids: number[]; delivery_ids: number[] }>(
+    transaction,
+    `select (select json_agg(nextval('partitions_id_seq')) from generate_series(1, ?)) as partition_ids,
+            (select json_agg(nextval('deliveries_id_seq')) from generate_series(1, ?)) as delivery_ids`,
+    [partitions, deliveries],
+    { name: "take-queue-ids" },
+  );
+  return { partitionIds: row!.partition_ids, deliveryIds: row!.delivery_ids };
+}

@@ -1,0 +1,46 @@
+import type { EmailAddress } from "../../../core/mail/address.ts";
+import { type Db, queryRows } from "../../../platform/postgres/db.ts";
+
+/** What is kept of a batch: how much, and when the last message left. */
+export interface ArchiveSummary {
+  readonly messages: number;
+  readonly octets: number;
+  readonly lastAt: Date | null;
+}
+
+export async function summariseArchive(db: Db, eeid: string): Promise<ArchiveSummary> {
+  const row = await db("archived_messages")
+    .where({ eeid })
+    .first(
+      db.raw("count(*)::int as messages"),
+      db.raw("coalesce(sum(length(octets)), 0)::bigint as octets"),
+      db.raw("max(sent_at) as last_at"),
+    );
+  return { messages: row.messages, octets: row.octets, lastAt: row.last_at };
+}
+
+/** The exact octets that a recipient of a batch got, the latest when there are several; undefined when there are none. */
+export async function readArchivedMessage(db: Db, eeid: string, recipientKey: string): Promise<Buffer | undefined> {
+  const row = await db("archived_messages")
+    .where({ eeid, recipient_key: recipientKey })
+    .orderBy("delivery_id", "desc")
+    .first("octets");
+  return row?.octets;
+}
+
+/**
+ * Whether some message of a batch to an address is kept, once it leaves; sends that join a batch decide each for itself.
+ * @returns undefined for an address that the batch does not go to
+ */
+export async function isArchivedFor(db: Db, eeid: string, address: EmailAddress): Promise<boolean | undefined> {
+  const [row] = await queryRows<{ archive: boolean | null }>(
+    db,
+    `select bool_or(messages.archive) as archive
+     from partitions
+       join messages on messages.instance_id = partitions.instance_id and messages.id = partitions.message_id
+       join deliveries on deliveries.instance_id = partitions.instance_id and deliveries.partition_id = partitions.id
+     where partitions.eeid = ? and partitions.destination = ? and split_part(deliveries.recipient, '@', 1) = ?`,
+    [eeid, address.asciiDomain, address.local],
+  );
+  return row!.archive ?? undefined;
+}

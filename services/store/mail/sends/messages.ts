@@ -1,0 +1,183 @@
+import type { MessageTracking } from "../../../core/mail/message-places.ts";
+import type { Attachment } from "../../../core/mail/mime.ts";
+import { type Binding, type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+
+/** A display name, possibly empty, and an address as it was given: a `Mailbox` in a form that JSON can hold. */
+export interface StoredMailbox {
+  readonly name: string;
+  readonly address: string;
+}
+
+/** What is rendered for each recipient. Subject and HTML hold tags (see core/mail/personalise.ts). */
+export interface StoredTemplate {
+  readonly from: StoredMailbox;
+  readonly replyTo?: StoredMailbox;
+  readonly subject: string;
+  readonly html: string;
+  /** Adds an unsubscribe link and the List-Unsubscribe fields. */
+  readonly unsubscribe: boolean;
+  /** The To field of every copy, where the message has copies; without it, each recipient's own. */
+  readonly to?: StoredMailbox;
+  readonly cc?: readonly StoredMailbox[];
+}
+
+/** The content of one accepted call, kept once for all of its recipients. */
+export type MessageContent =
+  | { readonly kind: "template"; readonly template: StoredTemplate; readonly attachments: readonly Attachment[] }
+  /**
+   * A whole RFC 5322 message with CRLF line ends and no Bcc field, unsigned. With `unsubscribe` each recipient's copy
+   * gets List-Unsubscribe fields, with `tracking` its own URLs in the places that were left for them.
+   */
+  | {
+      readonly kind: "finished";
+      readonly octets: Buffer;
+      readonly unsubscribe?: boolean;
+      readonly tracking?: MessageTracking;
+    };
+
+/** A message as the delivery worker needs it. */
+export interface StoredMessage {
+  readonly id: number;
+  readonly eeid: string;
+  readonly instanceId: number;
+  readonly campaignNumid: number;
+  /** Domain of the From field as A-labels: whose DKIM key signs. */
+  readonly senderDomain: string;
+  readonly archive: boolean;
+  readonly acceptedAt: Date;
+  readonly content: MessageContent;
+  /** Of the call that it was accepted by, if that was traced. */
+  readonly traceParent?: string | undefined;
+}
+
+/** Octets of a message's content, with its attachments. */
+export function sizeOf(content: MessageContent): number {
+  if (content.kind === "finished") return content.octets.length;
+  const attachments = content.attachments.reduce((sum, { content: octets }) => sum + octets.length, 0);
+  return attachments + Buffer.byteLength(content.template.html);
+}
+
+/** The content of a call, about to be stored. */
+export type NewMessage = Omit<StoredMessage, "id" | "acceptedAt">;
+
+/** Up to so many messages at once have a prepared statement for each number of them. */
+const MOST_PREPARED_ROWS = 50;
+
+/** Stores the content of calls. @returns their ids, in the given order */
+export async function addMessages(transaction: Transaction, messages: readonly NewMessage[]): Promise<number[]> {
+  if (messages.length === 0) return [];
+  const columns = messages.map(toColumns);
+  const rows = await queryRows<{ id: number }>(
+    transaction,
+    `insert into messages (instance_id, eeid, campaign_numid, sender_domain, archive, trace_parent, content_octets,
+       template, octets, unsubscribe, tracking)
+     values ${columns.map((row) => `(${row.map(() => "?").join(", ")})`).join(", ")} returning id`,
+    columns.flat(),
+    columns.length <= MOST_PREPARED_ROWS ? { name: `add-${columns.length}-messages` } : {},
+  );
+  const attachments = messages.flatMap(({ content, instanceId }, index) =>
+    content.kind === "template"
+      ? content.attachments.map((file, position) => ({
+          ...toAttachment(rows[index]!.id, file, position),
+          instance_id: instanceId,
+        }))
+      : [],
+  );
+  if (attachments.length > 0) await transaction("message_attachments").insert(attachments);
+  return rows.map(({ id }) => id);
+}
+
+/** In the order of the statement: up to `content_octets` every message's, then a template's, then a finished one's. */
+function toColumns({ content, ...message }: NewMessage): Binding[] {
+  const { instanceId, eeid, campaignNumid, senderDomain, archive, traceParent = null } = message;
+  const shared = [instanceId, eeid, campaignNumid, senderDomain, archive, traceParent, sizeOf(content)];
+  if (content.kind === "template") return [...shared, JSON.stringify(content.template), null, false, null];
+  const { octets, unsubscribe = false, tracking } = content;
+  return [...shared, null, octets, unsubscribe, tracking === undefined ? null : JSON.stringify(tracking)];
+}
+
+function toAttachment(message_id: number, { filename, contentType, content }: Attachment, position: number) {
+  return { message_id, position, filename, content_type: contentType ?? null, octets: content };
+}
+
+export async function loadMessage(db: Db, id: number): Promise<StoredMessage> {
+  return (await loadMessages(db, [id])).get(id)!;
+}
+
+/** Several at once, by their ids. */
+export async function loadMessages(db: Db, ids: readonly number[]): Promise<ReadonlyMap<number, StoredMessage>> {
+  const rows = await queryRows<MessageRow>(
+    db,
+    // Step by step through the primary keys: its plan is kept, and serves however much the tables have grown since.
+    // Every column has its name: a prepared `m.*` would fail once a migration adds one.
+    `select m.id, m.eeid, m.campaign_numid, m.sender_domain, m.archive, m.created_at, m.template, m.octets,
+       m.unsubscribe, m.tracking, m.trace_parent, m.instance_id
+     from unnest(?::bigint[]) as given (id), lateral (select * from messages where id = given.id offset 0) m`,
+    [ids],
+    { name: "load-messages" },
+  );
+  const attachments = await loadAttachments(
+    db,
+    rows.flatMap(({ id, template }) => (template === null ? [] : [id])),
+  );
+  return new Map(rows.map((row) => [row.id, toMessage(row, attachments.get(row.id) ?? [])]));
+}
+
+interface MessageRow {
+  id: number;
+  eeid: string;
+  instance_id: number;
+  campaign_numid: number;
+  sender_domain: string;
+  archive: boolean;
+  created_at: Date;
+  trace_parent: string | null;
+  template: StoredTemplate | null;
+  /** Null of a template. */
+  octets: Buffer;
+  unsubscribe: boolean;
+  tracking: MessageTracking | null;
+}
+
+function toMessage(row: MessageRow, attachments: readonly Attachment[]): StoredMessage {
+  const { template, octets, unsubscribe, tracking } = row;
+  return {
+    id: row.id,
+    eeid: row.eeid,
+    instanceId: row.instance_id,
+    campaignNumid: row.campaign_numid,
+    senderDomain: row.sender_domain,
+    archive: row.archive,
+    acceptedAt: row.created_at,
+    traceParent: row.trace_parent ?? undefined,
+    content:
+      template === null
+        ? { kind: "finished", octets, unsubscribe, ...(tracking === null ? {} : { tracking }) }
+        : { kind: "template", template, attachments },
+  };
+}
+
+/** By message, in the order in which they were given. */
+async function loadAttachments(db: Db, messageIds: readonly number[]): Promise<ReadonlyMap<number, Attachment[]>> {
+  const attachments = new Map<number, Attachment[]>();
+  if (messageIds.length === 0) return attachments;
+  const rows = await queryRows<AttachmentRow>(
+    db,
+    `select message_id, filename, content_type, octets from message_attachments
+     where message_id = any(?) order by message_id, position`,
+    [messageIds],
+  );
+  for (const { message_id, filename, content_type, octets } of rows) {
+    const files = attachments.get(message_id) ?? [];
+    files.push({ filename, content: octets, ...(content_type === null ? {} : { contentType: content_type }) });
+    attachments.set(message_id, files);
+  }
+  return attachments;
+}
+
+interface AttachmentRow {
+  message_id: number;
+  filename: string;
+  content_type: string | null;
+  octets: Buffer;
+}

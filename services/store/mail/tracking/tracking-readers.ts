@@ -1,0 +1,132 @@
+import { queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+import { EVENT_KINDS } from "../events/event-kinds.ts";
+
+/** Where a reader was; empty texts where that is not known. */
+export interface Place {
+  readonly countryCode: string;
+  readonly regionCode: string;
+  readonly city: string;
+}
+
+/** With what and where somebody reads; empty where that is not known. */
+export interface ReaderTraits {
+  readonly device: string;
+  readonly deviceSubtypeId: number | null;
+  readonly place?: Place | undefined;
+}
+
+/** What is kept of a request with its event. */
+export interface KeptOfRequest {
+  readonly userAgent: string;
+  /** The client's address without its last part. */
+  readonly network: string;
+}
+
+/** Reads once more what was kept of an earlier request. */
+export type RecallReader = (kept: KeptOfRequest) => ReaderTraits;
+
+/** How a contact was last seen; null stays as it was. */
+export interface LastSeen {
+  readonly instanceId: number;
+  readonly contactId: number;
+  readonly device: string | null;
+  readonly deviceSubtypeId: number | null;
+  readonly place: Place | null;
+}
+
+/** Clicks of a contact on the links of one message, up to the last of them, that a machine made. */
+export interface CaughtClicks {
+  readonly instanceId: number;
+  readonly contactId: number;
+  readonly deliveryId: number;
+  readonly until: Date;
+  /** As whom the machine posed. */
+  readonly visitor: ReaderTraits;
+}
+
+const UNKNOWN: KeptOfRequest = { userAgent: "", network: "" };
+const NOWHERE: Place = { countryCode: "", regionCode: "", city: "" };
+
+/**
+ * How contacts were last seen before a machine posed as them: by the last event of a person, or not at all. What the
+ * machine did not tell either was not changed by it.
+ */
+export async function recallReaders(
+  transaction: Transaction,
+  caught: readonly CaughtClicks[],
+  { allLinks, recall }: { readonly allLinks: { readonly withinSeconds: number }; readonly recall: RecallReader },
+): Promise<LastSeen[]> {
+  if (caught.length === 0) return [];
+  const rows = await queryRows<{ contactId: number; detail: KeptOfRequest | null }>(
+    transaction,
+    `with caught as materialized (
+       select * from unnest(?::bigint[], ?::bigint[], ?::bigint[], ?::timestamptz[])
+         as given (instance_id, contact_id, delivery_id, until)
+     )
+     select whose.contact_id as "contactId", last.detail
+     from (select distinct instance_id, contact_id from caught) as whose
+     cross join lateral (
+       select e.detail from events e
+       where e.instance_id = whose.instance_id and e.contact_id = whose.contact_id and e.kind in (?, ?) and not e.machine
+         and not exists (select from caught where caught.delivery_id = e.delivery_id and e.kind = ?
+           and e.at between caught.until - make_interval(secs => ?) and caught.until)
+       order by e.at desc, e.id desc limit 1
+     ) as last`,
+    [
+      caught.map(({ instanceId }) => instanceId),
+      caught.map(({ contactId }) => contactId),
+      caught.map(({ deliveryId }) => deliveryId),
+      caught.map(({ until }) => until.toISOString()),
+      EVENT_KINDS.viewed,
+      EVENT_KINDS.clicked,
+      EVENT_KINDS.clicked,
+      allLinks.withinSeconds,
+    ],
+  );
+  const kept = new Map(rows.map(({ contactId, detail }) => [contactId, detail ?? UNKNOWN]));
+  const readers = new Map<number, LastSeen>();
+  for (const { instanceId, contactId, visitor } of caught) {
+    const { device, deviceSubtypeId, place = NOWHERE } = recall({ ...UNKNOWN, ...kept.get(contactId) });
+    readers.set(contactId, {
+      instanceId,
+      contactId,
+      device: visitor.device === "" ? null : device,
+      deviceSubtypeId,
+      place: visitor.place === undefined ? null : place,
+    });
+  }
+  return [...readers.values()];
+}
+
+/** Writes with what and where contacts were last seen. @param seen each contact at most once */
+export async function updateReaders(transaction: Transaction, seen: readonly LastSeen[]): Promise<void> {
+  if (seen.length === 0) return;
+  await queryRows(
+    transaction,
+    `with seen as (
+       select contacts.id, given.*
+       from unnest(?::bigint[], ?::bigint[], ?::text[], ?::integer[], ?::text[], ?::text[], ?::text[])
+         as given (instance_id, contact_id, device, subtype, country, region, city)
+       join contacts on contacts.instance_id = given.instance_id and contacts.id = given.contact_id
+       where (given.device is not null
+           and (contacts.device, contacts.device_subtype_id) is distinct from (given.device, given.subtype))
+         or (given.country is not null and (country_code, region_code, contacts.city)
+           is distinct from (given.country, given.region, given.city))
+       order by contacts.instance_id, contacts.email_key for no key update of contacts
+     )
+     update contacts set device = coalesce(seen.device, contacts.device),
+       device_subtype_id = case when seen.device is null then device_subtype_id else seen.subtype end,
+       country_code = coalesce(seen.country, country_code), region_code = coalesce(seen.region, region_code),
+       city = coalesce(seen.city, contacts.city)
+     from seen where contacts.instance_id = seen.instance_id and contacts.id = seen.id`,
+    [
+      seen.map(({ instanceId }) => instanceId),
+      seen.map(({ contactId }) => contactId),
+      seen.map(({ device }) => device),
+      seen.map(({ deviceSubtypeId }) => deviceSubtypeId),
+      seen.map(({ place }) => place?.countryCode ?? null),
+      seen.map(({ place }) => place?.regionCode ?? null),
+      seen.map(({ place }) => place?.city ?? null),
+    ],
+  );
+}

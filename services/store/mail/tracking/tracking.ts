@@ -1,0 +1,99 @@
+import type { PersonalValues } from "../../../core/mail/personalise.ts";
+import { builtInValues } from "../../../core/mail/personalise.ts";
+import { type Db, queryRows } from "../../../platform/postgres/db.ts";
+import { globalValues } from "../instances/globals.ts";
+
+/** A link of a message and where it leads. */
+export interface TrackedLink {
+  readonly serial: number;
+  readonly messageId: number;
+  readonly instanceId: number;
+  /** LinkId of core/mail/tracking-html.ts. */
+  readonly link: string;
+  /** As written, personal tags included. */
+  readonly target: string;
+}
+
+/** Makes the links of a message known; before its first copy leaves, and as often as one likes. */
+export async function saveTrackedLinks(
+  db: Db,
+  message: { readonly id: number; readonly instanceId: number },
+  links: ReadonlyMap<string, string>,
+): Promise<void> {
+  if (links.size === 0) return;
+  await queryRows(
+    db,
+    `insert into tracked_links (instance_id, message_id, link, target) select ?, ?, * from unnest(?::text[], ?::text[])
+     on conflict do nothing`,
+    [message.instanceId, message.id, [...links.keys()], [...links.values()]],
+  );
+}
+
+export async function loadTrackedLinks(db: Db, messageId: number): Promise<TrackedLink[]> {
+  return selectLinks(db, "where l.message_id = ?", [messageId]);
+}
+
+/** Links that became known after one of them, in that order. */
+export async function listTrackedLinks(db: Db, after: number, limit: number): Promise<TrackedLink[]> {
+  return selectLinks(db, "where l.serial > ? order by l.serial limit ?", [after, limit]);
+}
+
+/** The links that became known last, in that order. */
+export async function listLatestLinks(db: Db, limit: number): Promise<TrackedLink[]> {
+  return (await selectLinks(db, "order by l.serial desc limit ?", [limit])).reverse();
+}
+
+async function selectLinks(db: Db, rest: string, values: readonly unknown[]): Promise<TrackedLink[]> {
+  return queryRows(
+    db,
+    `select l.serial, l.message_id as "messageId", l.instance_id as "instanceId", l.link, l.target
+     from tracked_links l ${rest}`,
+    values,
+  );
+}
+
+/** The instances whose clicked links carry a conversion token on. */
+export async function listConversionInstances(db: Db): Promise<Set<number>> {
+  return new Set<number>(await db("instances").where({ conversions: true }).pluck("id"));
+}
+
+/**
+ * The values that a link of this delivery shows of its contact, as it is now. A copy shows what the recipient's shows.
+ * Of a contact that is gone nothing is known.
+ */
+export async function findPersonalValues(db: Db, deliveryId: number): Promise<PersonalValues> {
+  const [row] = await queryRows<ProfileRow>(
+    db,
+    `select contacts.* from deliveries own
+     join partitions on partitions.instance_id = own.instance_id and partitions.id = own.partition_id
+     left join lateral (
+       select d.contact_id from partitions p
+       join deliveries d on d.instance_id = p.instance_id and d.partition_id = p.id
+       where p.message_id = partitions.message_id and d.role = 'to' and own.role <> 'to' limit 1
+     ) as addressee on true
+     join contacts on contacts.instance_id = own.instance_id
+       and contacts.id = coalesce(addressee.contact_id, own.contact_id)
+     where own.id = ?`,
+    [deliveryId],
+  );
+  const nothing: ReadonlyMap<string, string> = new Map();
+  if (row === undefined) return { system: nothing, customFields: nothing, builtIns: nothing, globals: nothing };
+  return {
+    system: nothing,
+    customFields: new Map(Object.entries(row.fields)),
+    builtIns: builtInValues({ ...row, firstName: row.first_name, lastName: row.last_name }),
+    globals: await globalValues(db, row.instance_id),
+  };
+}
+
+interface ProfileRow {
+  instance_id: number;
+  email: string;
+  first_name: string;
+  last_name: string;
+  age: number | null;
+  sex: string;
+  profession: string;
+  locality: string;
+  fields: Record<string, string>;
+}

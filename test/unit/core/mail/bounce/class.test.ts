@@ -1,0 +1,116 @@
+import { describe, expect, test } from "vitest";
+import {
+  classifyBounce,
+  classifyReply,
+  findReplyCode,
+  mostSpecificStatus,
+  type SmtpStage,
+} from "../../../../../services/core/mail/bounce/class.ts";
+import { parseSmtpReply, type SmtpReply } from "../../../../../services/core/mail/smtp-reply.ts";
+
+describe("what decides", () => {
+  test("words go before a status that says less", () => {
+    expect(classifyBounce({ status: "5.0.0", text: "550 5.1.1 No such user" })).toEqual({
+      reason: "userunknown",
+      hard: true,
+    });
+  });
+
+  test("a full mailbox is soft, whatever the code", () => {
+    expect(classifyBounce({ status: "5.1.1", replycode: 550, text: "mailbox is full" })).toEqual({
+      reason: "mailboxfull",
+      hard: false,
+    });
+  });
+
+  test("a block is soft beside a status for an unknown user", () => {
+    expect(classifyBounce({ status: "5.1.1", text: "550 5.7.1 your IP is blacklisted" }).hard).toBe(false);
+  });
+
+  test("the status decides where the words say nothing", () => {
+    expect(classifyBounce({ status: "5.1.1", text: "550 computer says no" }).reason).toBe("userunknown");
+  });
+
+  test("the words around it, where the words of the failing system say nothing", () => {
+    const evidence = { text: "rejected", context: "The address couldn't be found: rejected" };
+    expect(classifyBounce(evidence)).toEqual({ reason: "userunknown", hard: true });
+  });
+
+  test("the reply code at last", () => {
+    expect(classifyBounce({ replycode: "552", text: "" }).reason).toBe("mailboxfull");
+  });
+
+  test("nothing known is nothing decided", () => {
+    expect(classifyBounce({ text: "" })).toEqual({ reason: "undefined", hard: false });
+  });
+});
+
+describe("unknown users", () => {
+  test.each([
+    ["said at RCPT TO", "550 user unknown (in reply to RCPT TO command)", null, true],
+    ["confirmed by the status", "550 user unknown", "5.1.1", true],
+    ["repeated with the address", "550 <jane@example.org>... User unknown", null, true],
+    ["said after the message: a filter", "550 user unknown (in reply to end of DATA command)", null, false],
+    ["contradicted by the status", "550 <jane@example.org>... User unknown", "5.2.1", false],
+  ])("%s", (_, text, status, hard) => {
+    expect(classifyBounce({ text, status })).toEqual({ reason: hard ? "userunknown" : "filtered", hard });
+  });
+});
+
+describe("the sender is not the recipient", () => {
+  test.each([
+    ["550 5.1.8 Domain of sender address does not exist", "5.1.8"],
+    ["550 example.org does not exist (in reply to MAIL FROM command)", undefined],
+    ["550 unknown user (in reply to MAIL FROM command)", undefined],
+    ["550 5.1.7 No such domain example.org", "5.1.7"],
+  ])("%s", (text, status) => {
+    expect(classifyBounce({ text, status })).toEqual({ reason: "rejected", hard: false });
+  });
+});
+
+test("a domain that takes no mail for now is soft, a null MX hard", () => {
+  expect(classifyBounce({ status: "4.0.0", text: "returned Null MX" }).hard).toBe(false);
+  expect(classifyBounce({ status: "5.1.10", text: "Domain does not accept mail (nullMX)" }).hard).toBe(true);
+});
+
+describe("replies in the session", () => {
+  test.each<[string, SmtpStage, string, boolean, boolean]>([
+    ["550 5.1.1 <a@example.org>: Recipient address rejected: User unknown", "rcpt", "userunknown", true, false],
+    ["450 4.1.1 <a@example.org>: User unknown", "rcpt", "userunknown", false, false],
+    ["554 5.7.1 Client host blocked using bl.example.net", "rcpt", "blocked", false, true],
+    ["421 4.7.0 too many connections from your IP", "connect", "toomanyconn", false, true],
+    ["554 no service for you", "connect", "rejected", false, true],
+    ["550 5.7.26 fails DMARC", "message", "authfailure", false, true],
+    ["452 4.2.2 mailbox full", "rcpt", "mailboxfull", false, false],
+    ["552 5.3.4 message too big", "mail", "mesgtoobig", false, false],
+    ["550 user unknown", "message", "filtered", false, false],
+    ["553 5.1.8 no such domain", "mail", "rejected", false, true],
+  ])("%s at %s", (text, stage, reason, hard, aboutUs) => {
+    expect(classifyReply(parseSmtpReply(text) as SmtpReply, { stage })).toEqual({ reason, hard, aboutUs });
+  });
+});
+
+test.each([
+  ["smtp; 550 no", "550"],
+  ["said: 452-4.2.2 full", "452"],
+  ["[SMTP Error Code 550]", "550"],
+  ["ERROR_CODE :550, x", "550"],
+  ["#550 5.2.3 too large", "550"],
+  ["550: 5.1.1 no", "550"],
+  ["took 450 seconds, 512 bytes, 10.550.1", undefined],
+  ["id=5501", undefined],
+  ["", undefined],
+])("the reply code in %j is %s", (text, code) => {
+  expect(findReplyCode(text)).toBe(code);
+});
+
+test.each([
+  ["5.0.0", "550 5.1.1 no", "5.1.1"],
+  ["5.2.2", "550 5.1.1 no", "5.2.2"],
+  ["4.4.7", "450 4.7.1 greylisted", "4.7.1"],
+  ["5.0.0", "no", "5.0.0"],
+  [null, "250 2.0.0 then 5.0.0", "5.0.0"],
+  ["junk", "no", undefined],
+])("of the field %s and the text %j, %s says most", (field, text, status) => {
+  expect(mostSpecificStatus(field, text)).toBe(status);
+});

@@ -1,0 +1,104 @@
+import { describe, expect, test } from "vitest";
+import { findFeedbackReport } from "../../../../../services/core/mail/bounce/feedback-report.ts";
+import { readMimeMessage } from "../../../../../services/core/mail/bounce/mime.ts";
+
+const mime = (text: string) => readMimeMessage(Buffer.from(text.replaceAll("\n", "\r\n")));
+
+function complaint({
+  fields,
+  type = "message/feedback-report",
+  to = "jane@example.net",
+}: {
+  fields: string;
+  type?: string;
+  to?: string;
+}) {
+  return mime(`From: fbl@isp.example
+Content-Type: multipart/report; report-type=feedback-report; boundary=b
+
+--b
+Content-Type: text/plain
+
+This is a complaint.
+--b
+Content-Type: ${type}
+
+${fields}
+--b
+Content-Type: message/rfc822
+
+From: news@example.org
+To: ${to}
+Message-ID: <1@example.org>
+
+News
+--b--
+`);
+}
+
+describe("ARF (RFC 5965)", () => {
+  test.each(["abuse", "fraud", "not-spam", "auth-failure", "opt-out", "virus", "other"])(
+    "of type %s",
+    (feedbackType) => {
+      const found = findFeedbackReport(
+        complaint({ fields: `Feedback-Type: ${feedbackType}\nUser-Agent: X/1\nVersion: 1` }),
+      );
+      expect(found?.feedbackType).toBe(feedbackType);
+    },
+  );
+
+  test("Original-Rcpt-To names the recipients", () => {
+    const fields =
+      "Feedback-Type: abuse\nUser-Agent: X/1\nOriginal-Rcpt-To: <a@example.net>\nOriginal-Rcpt-To: b@example.net";
+    expect(findFeedbackReport(complaint({ fields }))?.recipients).toEqual(["a@example.net", "b@example.net"]);
+  });
+
+  test("else the returned message does", () => {
+    expect(findFeedbackReport(complaint({ fields: "Feedback-Type: abuse\nUser-Agent: X/1" }))?.recipients).toEqual([
+      "jane@example.net",
+    ]);
+  });
+
+  test("a redacted recipient is none", () => {
+    const found = findFeedbackReport(complaint({ fields: "Feedback-Type: abuse\nUser-Agent: X/1", to: "[redacted]" }));
+    expect(found?.recipients).toEqual([]);
+  });
+
+  test("a part that a gateway relabelled", () => {
+    const found = findFeedbackReport(
+      complaint({ fields: "Feedback-Type: abuse\nUser-Agent: X/1", type: "text/plain" }),
+    );
+    expect(found?.feedbackType).toBe("abuse");
+  });
+});
+
+describe("complaints that are no ARF", () => {
+  test("Junk Mail Reporting Program", () => {
+    const found = findFeedbackReport(
+      mime(`From: <staff@hotmail.com>
+Subject: complaint about message from 192.0.2.1
+Content-Type: multipart/mixed; boundary=b
+
+--b
+Content-Type: message/rfc822
+
+X-HmXmrOriginalRecipient: jane@example.net
+From: news@example.org
+To: undisclosed
+
+News
+--b--
+`),
+    );
+    expect(found).toMatchObject({ feedbackType: "abuse", recipients: ["jane@example.net"] });
+  });
+
+  test("a person who quotes a report, or forwards a message, does not complain", () => {
+    expect(
+      findFeedbackReport(mime("From: jane@example.net\n\nFeedback-Type: abuse\nUser-Agent: X/1\n")),
+    ).toBeUndefined();
+    expect(
+      findFeedbackReport(mime("From: jane@example.net\nContent-Type: message/rfc822\n\nTo: joe@example.net\n\nhi\n")),
+    ).toBeUndefined();
+  });
+});

@@ -1,0 +1,117 @@
+import { describe, expect, test } from "vitest";
+import { decodeCharset, decodeEncodedWords, htmlToPlainText } from "../../../../../services/core/mail/bounce/decode.ts";
+import {
+  headerValue,
+  MIME_LIMITS,
+  type MimePart,
+  partsByDepth,
+  readMimeMessage,
+} from "../../../../../services/core/mail/bounce/mime.ts";
+
+const mime = (text: string) => readMimeMessage(Buffer.from(text, "latin1"));
+
+/** `multipart/mixed(text/plain, message/rfc822(text/plain))` */
+function shape(part: MimePart): string {
+  return part.children.length === 0 ? part.type : `${part.type}(${part.children.map(shape).join(", ")})`;
+}
+
+describe("structure", () => {
+  test("nested multiparts and messages", () => {
+    const message = mime(
+      'Content-Type: multipart/mixed; boundary="a"\n\npreamble\n--a\n\none\n--a\nContent-Type: message/rfc822\n\nSubject: x\n' +
+        "Content-Type: multipart/alternative; boundary=b\n\n--b\nContent-Type: text/plain\n\nt\n--b\nContent-Type: text/html\n\nh\n--b--\n--a--\nepilogue",
+    );
+    expect(shape(message)).toBe(
+      "multipart/mixed(text/plain, message/rfc822(multipart/alternative(text/plain, text/html)))",
+    );
+  });
+
+  test.each([
+    ["no end delimiter", "Content-Type: multipart/mixed; boundary=a\n\n--a\n\none\n--a\n\ntwo"],
+    [
+      "blanks after the delimiter",
+      "Content-Type: multipart/mixed; boundary=a\r\n\r\n--a  \r\n\r\none\r\n--a\t\r\n\r\ntwo\r\n--a--",
+    ],
+    ["no boundary parameter", "Content-Type: multipart/mixed\n\n--xyz\n\none\n--xyz\n\ntwo\n--xyz--"],
+    ["CR alone ends lines", "Content-Type: multipart/mixed; boundary=a\r\r--a\r\rone\r--a\r\rtwo\r--a--"],
+    [
+      "an mbox line and blank lines first",
+      "\n\nFrom x Mon Mar  2 10:00:00 2026\nContent-Type: multipart/mixed; boundary=a\n\n--a\n\none\n--a\n\ntwo\n--a--",
+    ],
+    [
+      "a delimiter that another one begins with",
+      "Content-Type: multipart/mixed; boundary=a\n\n--a\n\none\n--ab\nstill one\n--a\n\ntwo\n--a--",
+    ],
+  ])("tolerated: %s", (_, text) => {
+    const { children } = mime(text);
+    expect(children.map((part) => part.text.trim().slice(0, 3))).toEqual(["one", "two"]);
+  });
+
+  test("a multipart without any delimiter is text", () => {
+    expect(mime("Content-Type: multipart/mixed; boundary=a\n\njust words").text).toBe("just words");
+  });
+});
+
+describe("decoding", () => {
+  test.each([
+    [
+      "quoted-printable",
+      "Content-Transfer-Encoding: quoted-printable\n\nca=66=C3=A9 =\nau lait =zz",
+      "café au lait =zz",
+    ],
+    ["base64", "Content-Transfer-Encoding: BASE64\n\ncGxhaW4=\n", "plain"],
+    ["windows-1252 without a label", "Content-Type: text/plain\n\ncaf\xe9", "café"],
+    ["a label that no one knows", "Content-Type: text/plain; charset=x-klingon\n\ncaf\xe9", "café"],
+    ["ISO-2022-JP without a label", "Subject: x\n\n\x1b$B%(%i!<\x1b(B", "エラー"],
+    ["a comment behind the encoding", "Content-Transfer-Encoding: base64; x\n\ncGxhaW4=\n", "plain"],
+  ])("%s", (_, text, decoded) => {
+    expect(mime(text).text).toBe(decoded);
+  });
+
+  test.each([
+    ["=?utf-8?q?caf=C3=A9_au_lait?=", "café au lait"],
+    ["=?UTF-8?B?Y2Fm?= =?utf-8?b?w6k=?=", "café"],
+    ["=?iso-8859-1*fr?q?caf=E9?= x", "café x"],
+    ["=?nonsense?q?a?=", "a"],
+    ["=?utf-8?x?a?=", "=?utf-8?x?a?="],
+  ])("encoded words %j", (value, decoded) => {
+    expect(decodeEncodedWords(value)).toBe(decoded);
+  });
+
+  test("header fields are unfolded; malformed lines are passed over", () => {
+    const message = mime("Subject: a\n  b\nnot a field\nX-Y : c\n\nbody");
+    expect(headerValue(message, "subject")).toBe("a b");
+    expect(headerValue(message, "x-y")).toBe("c");
+  });
+
+  test("text that is UTF-8 stays so whatever the label says of ASCII", () => {
+    expect(decodeCharset(Buffer.from("café"), "us-ascii")).toBe("café");
+  });
+});
+
+test("HTML becomes its visible text", () => {
+  const html =
+    "<style>p{}</style><p>Caf&eacute; <b>fermé</b><br>a&amp;b</p><script>x</script><table><tr><td>1</td><td>2</td></tr></table>";
+  expect(htmlToPlainText(html).trim().split(/\n+/)).toEqual(["Café fermé", "a&b", "1", "2"]);
+});
+
+describe("limits", () => {
+  test("depth", () => {
+    const message = mime("Content-Type: message/rfc822\n\n".repeat(1000));
+    expect([...partsByDepth(message)].length).toBeLessThanOrEqual(MIME_LIMITS.depth + 1);
+  });
+
+  test("parts", () => {
+    const message = mime(`Content-Type: multipart/mixed; boundary=a\n\n${"--a\n\nx\n".repeat(5000)}`);
+    expect([...partsByDepth(message)].length).toBeLessThanOrEqual(MIME_LIMITS.parts);
+  });
+
+  test("fields", () => {
+    expect(mime("A: b\n".repeat(100_000)).headers.length).toBe(MIME_LIMITS.headerFields);
+  });
+
+  test("the length of a field", () => {
+    const { headers } = mime(`Subject: ${"x".repeat(100_000)}\n${" y\n".repeat(100_000)}\n`);
+    expect(headers[0]?.value.length).toBeLessThanOrEqual(MIME_LIMITS.fieldCharacters);
+  });
+});

@@ -1,0 +1,151 @@
+import { createHash } from "node:crypto";
+import {
+  closeSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  openSync,
+  readFileSync,
+  rmSync,
+  truncateSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, expect, it } from "vitest";
+import { readSnapshot, SnapshotWriter, type SnapshotZone } from "../../../../services/dns-server/feed/snapshot-file.ts";
+
+let folder: string;
+let file: string;
+
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), "palomar-snapshot-"));
+  file = join(folder, "zones.snapshot");
+});
+
+afterEach(() => rmSync(folder, { recursive: true, force: true }));
+
+const HEAD = { writtenAtMs: 1_790_000_000_123, incarnation: "first life", access: undefined };
+
+/** A zone with all of its messages at hand. */
+type KeptZone = Omit<SnapshotZone, "octets" | "messages"> & { readonly messages: readonly Uint8Array[] };
+
+/** Zones that take more than one chunk of the file. */
+const ZONES: readonly KeptZone[] = Array.from({ length: 40 }, (_, index) => ({
+  id: 2 ** 40 + index,
+  version: index,
+  restricted: index % 2 === 1,
+  resellerId: index % 3 === 0 ? null : `reseller-${index}`,
+  messages: Array.from({ length: index % 5 }, (_none, part) => new Uint8Array(65_535 - part).fill(index)),
+}));
+
+async function write(zones: readonly KeptZone[] = ZONES): Promise<void> {
+  const writer = new SnapshotWriter(file, HEAD);
+  for (const zone of zones) addZone(writer, zone);
+  await writer.finish();
+}
+
+function addZone(writer: SnapshotWriter, zone: KeptZone): void {
+  writer.beginZone(zone);
+  for (const message of zone.messages) writer.addMessage(message);
+  writer.endZone();
+}
+
+/** Short, so that a difference can be read. */
+function summary({ messages, ...zone }: KeptZone) {
+  const hash = createHash("sha256");
+  for (const message of messages) hash.update(`${message.length} `).update(message);
+  return { ...zone, digest: hash.digest("hex") };
+}
+
+function read() {
+  const { head, zones } = readSnapshot(file);
+  const kept = Array.from(zones, ({ octets, messages, ...zone }) => {
+    const copies = Array.from(messages, (message) => new Uint8Array(message));
+    expect(octets).toBe(copies.reduce((sum, { length }) => sum + length, 0));
+    return { ...zone, messages: copies };
+  });
+  return { head, zones: kept };
+}
+
+it("gives back what was written", async () => {
+  await write();
+  const { head, zones } = read();
+  expect(head).toEqual(HEAD);
+  expect(zones.map(summary)).toEqual(ZONES.map(summary));
+});
+
+it("keeps who may transfer, however long the list is", async () => {
+  const access = "x".repeat(3 << 20);
+  const writer = new SnapshotWriter(file, { ...HEAD, access });
+  addZone(writer, ZONES[1]!);
+  await writer.finish();
+  expect(read().head).toEqual({ ...HEAD, access });
+  expect(read().zones.map(summary)).toEqual([summary(ZONES[1]!)]);
+});
+
+it("reads files of the formats before, which say nothing of that", () => {
+  const octets = Buffer.concat([
+    Buffer.from("PALOMAR ZONES\n\0\0\0\x02", "latin1"),
+    Buffer.from([0, 0, 0, 0, 1, 2, 0, 4]),
+    Buffer.from("life"),
+    Buffer.from([1, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 3, 1, 0, 0, 0, 2, 8, 9, 0, 0, 0, 0]),
+    Buffer.from([0, 0, 0, 0, 1]),
+  ]);
+  writeFileSync(file, Buffer.concat([octets, createHash("sha256").update(octets).digest()]));
+  const { head, zones } = read();
+  expect(head).toEqual({ writtenAtMs: 258, incarnation: "life", access: undefined });
+  expect(zones).toEqual([{ id: 7, version: 3, restricted: true, resellerId: null, messages: [Uint8Array.of(8, 9)] }]);
+});
+
+it("passes over a zone that could not be written to its end", async () => {
+  const writer = new SnapshotWriter(file, HEAD);
+  addZone(writer, ZONES[3]!);
+  writer.beginZone(ZONES[4]!);
+  writer.addMessage(ZONES[4]!.messages[0]!);
+  writer.abandonZone();
+  addZone(writer, ZONES[7]!);
+  await writer.finish();
+  expect(read().zones.map(summary)).toEqual([ZONES[3]!, ZONES[7]!].map(summary));
+});
+
+it("is whole or not at all: a draft that is given up leaves the file before", async () => {
+  await write([]);
+  const writer = new SnapshotWriter(file, HEAD);
+  for (const zone of ZONES) addZone(writer, zone);
+  writer.discard();
+  expect(read().zones).toEqual([]);
+  expect(existsSync(`${file}.new`)).toBe(false);
+});
+
+it("gives up a draft that cannot be put in its place, and closes nobody else's file", async () => {
+  mkdirSync(file);
+  const writer = new SnapshotWriter(file, HEAD);
+  await expect(writer.finish()).rejects.toThrow(/EISDIR|ENOTEMPTY|EEXIST/);
+  // It gets the number that the draft had.
+  const other = openSync(join(folder, "other"), "w");
+  writer.discard();
+  closeSync(other);
+  expect(existsSync(`${file}.new`)).toBe(false);
+});
+
+it("believes nothing of a file with one bit changed, wherever it is", async () => {
+  await write(ZONES.slice(0, 2));
+  const octets = readFileSync(file);
+  for (let position = 0; position < octets.length; position += 4_099) {
+    const changed = Buffer.from(octets);
+    changed[position]! ^= 1;
+    writeFileSync(file, changed);
+    expect(() => readSnapshot(file)).toThrow("is damaged");
+  }
+});
+
+it.each([0, 5, 31, 33, 100])("believes nothing of a file cut off after %d octets", async (length) => {
+  await write();
+  truncateSync(file, length);
+  expect(() => readSnapshot(file)).toThrow("is damaged");
+});
+
+it("says that there is none", () => {
+  expect(() => readSnapshot(file)).toThrow(/ENOENT/);
+});

@@ -1,0 +1,189 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setImmediate as nextTurn } from "node:timers/promises";
+import { afterEach, beforeEach, expect, it } from "vitest";
+import { encodeMessage } from "../../../../services/core/dns/message.ts";
+import type { ResourceRecord } from "../../../../services/core/dns/record.ts";
+import { CLASS, TYPE } from "../../../../services/core/dns/rr-types.ts";
+import { PictureSnapshot } from "../../../../services/dns-server/feed/snapshot.ts";
+import { SnapshotWriter } from "../../../../services/dns-server/feed/snapshot-file.ts";
+import { ZonePublisher } from "../../../../services/dns-server/feed/zone-publisher.ts";
+import { PictureMemory } from "../../../../services/dns-server/zone-database/memory.ts";
+import type { PictureRecord } from "../../../../services/dns-server/zone-database/stored-rrset.ts";
+import { PictureWriter } from "../../../../services/dns-server/zone-database/writer.ts";
+import { type Question, queryOctets, readSections } from "../../../support/dnssec-questions.ts";
+import { respond } from "../ask.ts";
+import { pictureOf, pipelineOn, recordsOf, type ZoneText } from "../test-zone-database.ts";
+
+const NOW_MS = 1_790_000_000_000;
+/** A last file is waited for, however busy the machine. */
+const PATIENCE_MS = 240_000;
+
+let folder: string;
+let observed: string[];
+
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), "palomar-snapshot-"));
+  observed = [];
+});
+
+afterEach(() => rmSync(folder, { recursive: true, force: true }));
+
+const signature = (type: string, labels: number) =>
+  `RRSIG ${type} 13 ${labels} 60 20300101000000 20200101000000 1 example.org. AAAA`;
+
+/** The hash of the apex, which a customer may use as a name like any other. */
+const OWN = "8um1kjcjmofvvmq7cb0op7jt39lg8r9j";
+const SIGNED_ZONE: ZoneText = {
+  origin: "example.org.",
+  text: `$TTL 60
+@ SOA ns h 1 2 3 600 5
+@ ${signature("SOA", 2)}
+@ NS ns
+@ DNSKEY 257 3 13 AAAA
+@ ${signature("DNSKEY", 2)}
+@ NSEC3PARAM 1 0 0 -
+${OWN} NSEC3 1 0 0 - ${OWN} SOA NS RRSIG DNSKEY NSEC3PARAM
+${OWN} ${signature("NSEC3", 3)}
+${OWN} TXT "a name of its own"
+${OWN} ${signature("TXT", 3)}
+www A 192.0.2.1
+www ${signature("A", 3)}
+`,
+};
+const ZONE_WIRE = Buffer.from("\x07example\x03org\0", "latin1");
+
+/** A picture with a snapshot beside it, whose zones are numbered in order. */
+function snapshotOf(writer: PictureWriter, apexes: readonly Uint8Array[], nowMs = NOW_MS): PictureSnapshot {
+  const publisher = new ZonePublisher(writer, () => {});
+  publisher.follow("first life");
+  for (const [index, apex] of apexes.entries()) publisher.adopt(index + 1, { apex, version: 7 });
+  const observe = ({ kind }: { readonly kind: string }) => observed.push(kind);
+  const file = join(folder, "zones.snapshot");
+  const access = { table: undefined, sealed: () => undefined, restore: () => {} };
+  return new PictureSnapshot({ file, writer, publisher, access, isCurrent: () => true, nowMs: () => nowMs, observe });
+}
+
+/** What a picture says that comes from the snapshot alone. */
+async function reload(afterMs = 0): Promise<PictureWriter> {
+  const writer = new PictureWriter();
+  expect(await snapshotOf(writer, [], NOW_MS + afterMs).load()).toBe(true);
+  return writer;
+}
+
+function expectSameAnswers(reloaded: PictureWriter, writer: PictureWriter): void {
+  const questions: readonly Question[] = [
+    { name: `${OWN}.example.org`, type: "TXT" },
+    { name: `${OWN}.example.org`, type: "RRSIG" },
+    { name: "example.org", type: "MX" },
+    { name: "none.example.org", type: "A" },
+    { name: "www.example.org", type: "A" },
+  ];
+  for (const question of questions) expect(answer(reloaded, question)).toEqual(answer(writer, question));
+  expect(answer(reloaded, questions[0]!).answers).toHaveLength(2);
+  expect(answer(reloaded, questions[2]!).authorities.filter((text) => text.includes(" NSEC3 "))).toHaveLength(2);
+}
+
+function messageOf(answers: readonly ResourceRecord[]): Uint8Array {
+  return encodeMessage({
+    id: 0,
+    opcode: 0,
+    flags: { qr: true, aa: true, tc: false, rd: false, ra: false, ad: false, cd: false },
+    rcode: 0,
+    questions: [],
+    answers: answers.map((record) => ({ ...record, class: CLASS.IN })),
+    authorities: [],
+    additionals: [],
+    edns: undefined,
+  });
+}
+
+function answer(writer: PictureWriter, question: Question) {
+  return readSections(respond(pipelineOn(writer), queryOctets(question))!);
+}
+
+it("keeps both of an NSEC3 and what else its owner has", async () => {
+  const writer = pictureOf(SIGNED_ZONE);
+  await snapshotOf(writer, [ZONE_WIRE]).stop(PATIENCE_MS);
+  expectSameAnswers(await reload(), writer);
+});
+
+it("keeps both where they stand apart, as an AXFR has no order", async () => {
+  const records = recordsOf(SIGNED_ZONE);
+  const soa = records[0]!;
+  const isOfChain = ({ type, rdata }: ResourceRecord) => type === TYPE.NSEC3 || rdata[1] === TYPE.NSEC3;
+  const ofChain = records.filter(isOfChain);
+  const others = records.slice(1).filter((record) => !isOfChain(record));
+  for (const middle of [
+    [...ofChain, ...others.toReversed()],
+    [...others, ...ofChain],
+  ]) {
+    const draft = new SnapshotWriter(join(folder, "zones.snapshot"), {
+      writtenAtMs: NOW_MS,
+      incarnation: "first life",
+      access: undefined,
+    });
+    draft.beginZone({ id: 1, version: 7, restricted: false, resellerId: null });
+    draft.addMessage(messageOf([soa, ...middle, soa]));
+    draft.endZone();
+    await draft.finish();
+    expectSameAnswers(await reload(), pictureOf(SIGNED_ZONE));
+  }
+});
+
+it("is too old for a zone when its SOA's EXPIRE has passed", async () => {
+  await snapshotOf(pictureOf(SIGNED_ZONE), [ZONE_WIRE]).stop(PATIENCE_MS);
+  expect((await reload(600_000)).zoneCount).toBe(1);
+  expect((await reload(601_000)).zoneCount).toBe(0);
+});
+
+it("leaves a zone out that has a record too long for any message, and keeps the others", async () => {
+  const writer = pictureOf(SIGNED_ZONE);
+  const apex = Buffer.from("\x04long\x04test\0", "latin1");
+  const zone = writer.createZone({ apex, negativeTtlSeconds: 60 });
+  const soa: PictureRecord = { type: 6, ttl: 60, rdata: new Uint8Array(22) };
+  writer.setName(zone, apex, [soa, { type: 65_280, ttl: 60, rdata: new Uint8Array(65_535) }]);
+  writer.publishZone(zone);
+  await snapshotOf(writer, [apex, ZONE_WIRE]).stop(PATIENCE_MS);
+  expect(observed).toEqual(["zone-not-kept", "snapshot-written"]);
+  const reloaded = await reload();
+  expect([reloaded.zoneCount, reloaded.publishedZone(ZONE_WIRE)]).toEqual([1, expect.any(Number)]);
+  expect(reloaded.publishedZone(ZONE_WIRE)).not.toBe(0);
+});
+
+it("goes on with a zone as it was when its first message was written, whatever changes meanwhile", async () => {
+  const writer = pictureOf(SIGNED_ZONE);
+  const zone = writer.publishedZone(ZONE_WIRE);
+  const name = (index: number) => Buffer.from(`\x07${String(index).padStart(7, "0")}\x07example\x03org\0`, "latin1");
+  const text: PictureRecord = { type: 16, ttl: 60, rdata: new Uint8Array(1_000).fill(1) };
+  for (let index = 0; index < 8_000; index += 1) writer.setName(zone, name(index), [text]);
+  writer.publishZone(zone);
+  const saved = snapshotOf(writer, [ZONE_WIRE]).stop(PATIENCE_MS);
+  await nextTurn();
+  for (let index = 0; index < 8_000; index += 1) writer.setName(zone, name(index), []);
+  writer.publishZone(zone);
+  while (writer.collect(100));
+  await saved;
+  const reloaded = await reload();
+  expect(answer(reloaded, { name: "0000000.example.org", type: "TXT" }).rcode).toBe(0);
+  expect(answer(reloaded, { name: "0007999.example.org", type: "TXT" }).rcode).toBe(0);
+});
+
+it("loads the smaller zones of a file that was written with more memory", async () => {
+  const many = (count: number) => Array.from({ length: count }, (_, index) => `h${index} A 192.0.2.1`).join("\n");
+  const text = (name: string, count: number) => ({
+    origin: `${name}.`,
+    text: `$TTL 60\n@ SOA ns h 1 2 3 600 5\n@ NS ns.test.\n${many(count)}\n`,
+  });
+  const writer = pictureOf(text("a", 14_000), text("b", 10_000), text("c", 10));
+  const wire = (name: string) => Buffer.from(`\x01${name}\0`, "latin1");
+  await snapshotOf(writer, ["a", "b", "c"].map(wire)).stop(PATIENCE_MS);
+  const smaller = new PictureWriter(PictureMemory.create(1_200_000));
+  expect(await snapshotOf(smaller, []).load()).toBe(true);
+  const rcodes = ["a", "b", "c"].map(
+    (name) => respond(pipelineOn(smaller), queryOctets({ name: `h1.${name}`, type: "A" }))![3]! & 15,
+  );
+  expect(rcodes).toEqual([2, 0, 0]);
+  expect(smaller.zoneCount).toBe(2);
+});

@@ -1,0 +1,45 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, expect, it } from "vitest";
+import { loadConfig, unknownVariables } from "../../../../services/platform/config/config.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "palomar-config-"));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+function fileWith(text: string): string {
+  const file = join(folder, "secret");
+  writeFileSync(file, text);
+  return file;
+}
+
+const URL = "postgres://palomar@db.test/palomar";
+
+it("a secret may stand in a file, as container engines hand them over", () => {
+  const loaded = loadConfig({ DATABASE_URL: URL, PALOMAR_SECRET_FILE: fileWith("sixteen characters and more\n") });
+  expect(loaded).toMatchObject({ ok: true, value: { secret: "sixteen characters and more" } });
+});
+
+it.each([
+  [{ PALOMAR_SECRET_FILE: "/nowhere/secret" }, "PALOMAR_SECRET: PALOMAR_SECRET_FILE: ENOENT"],
+  [
+    { PALOMAR_SECRET: "sixteen characters", PALOMAR_SECRET_FILE: "/nowhere" },
+    "PALOMAR_SECRET: set as well as PALOMAR_SECRET_FILE",
+  ],
+  [{ PALOMAR_SECRET_PREVIOUS: "sixteen characters,short" }, "PALOMAR_SECRET_PREVIOUS: must be secrets of at least 16"],
+  [{ PALOMAR_LISTEN_DATABASE_URL: "mysql://x" }, "PALOMAR_LISTEN_DATABASE_URL: must be a postgres:// URL"],
+])("%j: %s", (env, problem) => {
+  expect(loadConfig(env)).toMatchObject({ ok: false, error: [expect.stringContaining(problem)] });
+});
+
+it("secrets before the one in force are a list", () => {
+  expect(loadConfig({ PALOMAR_SECRET_PREVIOUS: "the first of two secrets, the second of two secrets" })).toMatchObject({
+    value: { previousSecrets: ["the first of two secrets", "the second of two secrets"], listenDatabaseUrl: null },
+  });
+});
+
+it("knows its own variables, files included", () => {
+  expect(unknownVariables({ PALOMAR_SECRET_FILE: "", PALOMAR_NODE_FILE: "", PALOMAR_NODE: "", PATH: "" })).toEqual([
+    "PALOMAR_NODE_FILE",
+  ]);
+});

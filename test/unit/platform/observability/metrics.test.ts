@@ -1,0 +1,48 @@
+import { Gauge } from "prom-client";
+import { expect, it } from "vitest";
+import {
+  aggregateMetrics,
+  collectMetrics,
+  measure,
+  registry,
+} from "../../../../services/platform/observability/metrics.ts";
+
+it("observations become counts, latencies and bounces by class, summed over processes", async () => {
+  measure("http-request", { method: "GET", status: 204, ms: 7 }, "dns-api");
+  measure("zones-published", { changed: 2, ms: 30 }, "dns-server");
+  measure("zones-published", { changed: 0, ms: 5_000 }, "dns-server");
+  measure("delivery-deferred", {}, "delivery");
+  measure("delivery-bounced", { bounceClass: { hard: true, reason: "userunknown" } }, "delivery");
+  const bounces = [{ hard: false, reason: "mailboxfull" }];
+  for (const consequence of ["bounce", "complaint", "unidentified"]) {
+    measure("inbound-applied", { consequence, bounces: consequence === "complaint" ? [] : bounces }, "bounce");
+  }
+  const families = await collectMetrics();
+  const text = await aggregateMetrics([families, families]);
+  for (const line of [
+    'palomar_http_request_seconds_bucket{le="0.005",service="dns-api",method="GET",status="2xx"} 0',
+    'palomar_http_request_seconds_bucket{le="0.01",service="dns-api",method="GET",status="2xx"} 2',
+    "palomar_dns_publication_seconds_count 2",
+    'palomar_delivery_attempts_total{outcome="deferred"} 2',
+    'palomar_delivery_attempts_total{outcome="bounced"} 2',
+    'palomar_bounces_total{noticed="session",class="hard",reason="userunknown"} 2',
+    'palomar_bounces_total{noticed="report",class="soft",reason="mailboxfull"} 2',
+    "palomar_complaints_total 2",
+    'palomar_observations_total{kind="http-request"} 2',
+    // Before the first one, so that it is seen.
+    'palomar_delivery_attempts_total{outcome="delivered"} 0',
+  ]) {
+    expect(text).toContain(`${line}\n`);
+  }
+});
+
+it("what nobody knows is not shown, rather than as 0", async () => {
+  const gauge = new Gauge({ name: "test_length", help: "A length", registers: [registry] });
+  gauge.remove();
+  const unknown = await collectMetrics();
+  expect(await aggregateMetrics([unknown, unknown])).not.toContain("test_length");
+  gauge.set(0);
+  const known = await collectMetrics();
+  registry.removeSingleMetric("test_length");
+  expect(await aggregateMetrics([unknown, known])).toContain("\ntest_length 0\n");
+});

@@ -1,0 +1,79 @@
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
+import { once } from "node:events";
+import net, { type AddressInfo, createServer, type Server, Socket } from "node:net";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { openSmtpSession, type SmtpPeer } from "../../../../services/platform/smtp/client.ts";
+
+const TIMEOUTS = { connectMs: 30_000, greetingMs: 60_000, commandMs: 100_000 };
+const SET_UP_MS = 450_000;
+
+let server: Server;
+let peer: SmtpPeer;
+let clients: Socket[];
+const noteClient = (message: unknown) => clients.push((message as { readonly socket: Socket }).socket);
+
+beforeEach(async () => {
+  clients = [];
+  server = createServer();
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  const { port } = server.address() as AddressInfo;
+  peer = { host: "127.0.0.1", port, name: "localhost", tls: "never" };
+  subscribe("net.client.socket", noteClient);
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "Date"] });
+});
+afterEach(() => {
+  vi.useRealTimers();
+  unsubscribe("net.client.socket", noteClient);
+  for (const socket of clients) socket.destroy();
+  server.close();
+});
+
+/** Both ends of a connection that has just come about, and the session that is to come of it. */
+async function connect() {
+  const accepted = once(server, "connection") as Promise<[Socket]>;
+  const opened = openSmtpSession(peer, { hostname: "client.example.org", timeouts: TIMEOUTS });
+  const [far] = await accepted;
+  far.on("error", () => {});
+  const near = clients[0]!;
+  if (near.connecting) await once(near, "connect");
+  return { far, opened };
+}
+
+test("a greeting may come later than a connection", async () => {
+  const { far, opened } = await connect();
+  await vi.advanceTimersByTimeAsync(TIMEOUTS.greetingMs - 1);
+  far.write("220 far.example.net\r\n");
+  await once(far, "data");
+  far.write("250 far.example.net\r\n");
+  const session = await opened;
+  expect(session).toMatchObject({ ok: true });
+  if (session.ok) session.value.close();
+});
+
+test("a greeting that does not come at all is no session", async () => {
+  const { opened } = await connect();
+  await vi.advanceTimersByTimeAsync(TIMEOUTS.greetingMs);
+  expect(await opened).toMatchObject({ ok: false, error: { kind: "broken", stage: "connect" } });
+});
+
+test("a server that never comes to the end of its extensions does not keep the client", async () => {
+  const { far, opened } = await connect();
+  far.write("220 far.example.net\r\n");
+  await once(far, "data");
+  far.write("250-far.example.net\r\n");
+  await vi.advanceTimersByTimeAsync(SET_UP_MS);
+  expect(await opened).toMatchObject({ ok: false, error: { kind: "broken", stage: "ehlo" } });
+  await vi.advanceTimersByTimeAsync(10_000);
+  expect(clients[0]!.destroyed).toBe(true);
+});
+
+test("a connection that does not come about is given up in its time", async () => {
+  const near = new Socket();
+  const connecting = vi.spyOn(net, "connect").mockReturnValue(near);
+  const opened = openSmtpSession(peer, { hostname: "client.example.org", timeouts: TIMEOUTS });
+  await vi.advanceTimersByTimeAsync(TIMEOUTS.connectMs);
+  expect(connecting).toHaveBeenCalledOnce();
+  connecting.mockRestore();
+  expect(await opened).toMatchObject({ ok: false, error: { stage: "connect", text: "Connection timeout" } });
+  expect(near.destroyed).toBe(true);
+});

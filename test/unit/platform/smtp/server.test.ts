@@ -1,0 +1,223 @@
+import { connect, type Socket } from "node:net";
+import { connect as connectTls } from "node:tls";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { CertificatePair } from "../../../../services/platform/certificate.ts";
+import type { Observation } from "../../../../services/platform/observability/observation.ts";
+import { SMTP_LIMITS, type SmtpLimits } from "../../../../services/platform/smtp/limits.ts";
+import { listenSmtp, type SmtpListener } from "../../../../services/platform/smtp/server.ts";
+import { makeServerCertificate } from "../../../support/certificates.ts";
+
+const KINDS = ["starttls", "implicit"] as const;
+type Kind = (typeof KINDS)[number];
+
+let pair: CertificatePair;
+const listeners: SmtpListener[] = [];
+const observed: Observation[] = [];
+
+beforeAll(async () => {
+  pair = await makeServerCertificate("localhost");
+});
+afterAll(() => Promise.all(listeners.map((listener) => listener.close())));
+
+/** A listener with one limit of its own: none of the others can come before it, however busy the machine is. */
+async function listen(tls: Kind, limits: Partial<SmtpLimits>): Promise<string> {
+  const listener = await listenSmtp(
+    [{ host: "127.0.0.1", port: 0 }],
+    {
+      mailFrom: async () => undefined,
+      rcptTo: async () => undefined,
+      message: async () => ({ code: 250, enhancedStatus: "2.6.0", lines: ["taken"] }),
+    },
+    {
+      name: tls,
+      hostname: "mx.example.org",
+      certificate: { current: () => pair, onChange: () => {}, close: () => {} },
+      tls,
+      plaintextAuthOnLoopback: false,
+      maxMessageOctets: 1_000_000,
+      maxRecipients: 10,
+      lines: "strict",
+      limitLoopback: true,
+      limits: { ...SMTP_LIMITS, drainMs: 500, checkEveryMs: 20, ...limits },
+      observe: (observation) => observed.push(observation),
+    },
+  );
+  listeners.push(listener!);
+  return listener!.address;
+}
+
+/** A client that says what it is told to, and notes what it hears. */
+class Client {
+  readonly closed: Promise<string>;
+  /** All that was heard first, if anything. */
+  readonly firstHeard: Promise<string>;
+  heard = "";
+  readonly #socket: Socket;
+
+  constructor(address: string, tls = false) {
+    const [host, port] = address.split(":") as [string, string];
+    const options = { host, port: Number(port), rejectUnauthorized: false };
+    this.#socket = tls ? connectTls(options) : connect(options);
+    this.#socket.on("data", (chunk) => {
+      this.heard += chunk.toString("latin1");
+    });
+    this.#socket.on("error", () => {});
+    this.closed = new Promise((resolve) => this.#socket.once("close", () => resolve(this.heard)));
+    this.firstHeard = new Promise((resolve) => {
+      this.#socket.once("data", () => resolve(this.heard));
+      this.#socket.once("close", () => resolve(this.heard));
+    });
+  }
+
+  say(text: string | Buffer): void {
+    if (this.#socket.writable) this.#socket.write(text);
+  }
+
+  /** Goes on saying something until it is closed. @returns all that was heard */
+  async repeat(text: string, everyMs = 50): Promise<string> {
+    const timer = setInterval(() => this.say(text), everyMs);
+    return this.closed.finally(() => clearInterval(timer));
+  }
+
+  /** Says each line when the one before has been answered. */
+  async converse(...lines: readonly string[]): Promise<void> {
+    await this.#untilReplies(1);
+    for (const line of lines) {
+      const before = this.#replies();
+      this.say(`${line}\r\n`);
+      await this.#untilReplies(before + 1);
+    }
+  }
+
+  #replies(): number {
+    return this.heard.match(/^\d{3} .*\r\n/gm)?.length ?? 0;
+  }
+
+  async #untilReplies(count: number): Promise<void> {
+    while (this.#replies() < count) {
+      if (this.#socket.destroyed) throw new Error(`closed after ${JSON.stringify(this.heard)}`);
+      await new Promise((resolve) => setTimeout(resolve, 5));
+    }
+  }
+
+  leave(): void {
+    this.#socket.destroy();
+  }
+}
+
+const ENVELOPE = ["EHLO client.example.org", "MAIL FROM:<a@example.org>", "RCPT TO:<b@example.org>"];
+
+describe.concurrent.each(KINDS)("a listener (%s) ends", (kind) => {
+  const dial = async (limits: Partial<SmtpLimits>) => new Client(await listen(kind, limits), kind === "implicit");
+
+  it("who says nothing", async () => {
+    const client = await dial({ nextCommandMs: 400 });
+    expect(await client.closed).toMatch(/^220 .*\r\n421 4\.4\.2 /);
+  });
+
+  it("a command line in drips", async () => {
+    const client = await dial({ commandLineMs: 400 });
+    await client.converse("EHLO client.example.org");
+    expect(await client.repeat("N")).toMatch(/\r\n421 4\.4\.2 timeout\r\n$/);
+  });
+
+  it("a message in drips, whatever was sent at the beginning", async () => {
+    const client = await dial({ dataOctetsPerSecond: 2_000, dataGraceMs: 400 });
+    await client.converse(...ENVELOPE, "DATA");
+    client.say(`Subject: x\r\n\r\n${"x".repeat(70)}\r\n`.repeat(200));
+    expect(await client.repeat("x\r\n")).toMatch(/\r\n421 4\.4\.2 timeout\r\n$/);
+  });
+
+  it.each(["NOOP", "RSET", "VRFY someone", "HELP", "EHLO client.example.org", "DATA"])(
+    "%s again and again",
+    async (line) => {
+      const client = await dial({ idleCommands: 8 });
+      await client.converse("EHLO client.example.org");
+      expect(await client.repeat(`${line}\r\n`, 10)).toMatch(
+        /\r\n421 4\.7\.0 too many commands without a message\r\n$/,
+      );
+      expect(client.heard.match(/\r\n421 /g)).toHaveLength(1);
+    },
+  );
+
+  it("recipients without end", async () => {
+    const client = await dial({ recipientTries: 2 });
+    await client.converse(...ENVELOPE);
+    expect(await client.repeat("RCPT TO:<b@example.org>\r\n", 10)).toMatch(/\r\n421 4\.7\.0 /);
+  });
+
+  it("a dialogue that comes to no message", async () => {
+    const client = await dial({ withoutMessageMs: 400 });
+    await client.converse();
+    expect(await client.repeat("NOOP\r\n", 100)).toMatch(/\r\n421 4\.4\.2 no message for too long\r\n$/);
+  });
+
+  it("not who sends message after message, and resets in between", async () => {
+    const client = await dial({ idleCommands: 8 });
+    await client.converse("EHLO client.example.org");
+    for (let message = 0; message < 20; message += 1) {
+      await client.converse(...ENVELOPE.slice(1), "DATA", "Subject: x\r\n\r\nx\r\n.", "NOOP", "RSET");
+    }
+    await client.converse("QUIT");
+    expect((await client.closed).match(/^250 2\.6\.0 taken\r$/gm)).toHaveLength(20);
+  });
+});
+
+describe("a TLS handshake in drips is ended", () => {
+  // A handshake record that announces more than ever comes (RFC 8446 §5.1).
+  const BEGINNING = Buffer.from([0x16, 0x03, 0x01, 0x40, 0x00, 0x01]);
+
+  it("on a listener with implicit TLS", async () => {
+    const client = new Client(await listen("implicit", { handshakeMs: 400 }));
+    client.say(BEGINNING);
+    expect(await client.repeat("\x00")).toBe("");
+  });
+
+  it("behind STARTTLS", async () => {
+    const client = new Client(await listen("starttls", { handshakeMs: 400 }));
+    await client.converse("EHLO client.example.org", "STARTTLS");
+    client.say(BEGINNING);
+    expect(await client.repeat("\x00")).toMatch(/\r\n220 [^\r]*\r\n$/);
+  });
+});
+
+describe("handshakes of implicit TLS that are not done yet count as connections", () => {
+  const dialMany = (address: string, count: number) => Array.from({ length: count }, () => new Client(address));
+  /** Waits until so many of them were dropped. */
+  const dropped = (clients: readonly Client[], count: number) =>
+    new Promise<void>((resolve) => {
+      let left = count;
+      for (const { closed } of clients) void closed.then(() => --left || resolve());
+    });
+
+  it("of one client: one beyond its share is told, the others are dropped", async () => {
+    const address = await listen("implicit", { connectionsPerSource: 3 });
+    const silent = dialMany(address, 3);
+    const told = new Client(address, true);
+    expect(await told.closed).toMatch(/^421 mx\.example\.org too many connections from your address/);
+
+    silent.push(...dialMany(address, 5));
+    await dropped(silent, 4);
+    for (const client of silent) client.leave();
+    await expect.poll(() => new Client(address, true).firstHeard, { timeout: 60_000 }).toMatch(/^220 /);
+  });
+
+  it("of all clients", async () => {
+    const address = await listen("implicit", { connections: 3 });
+    const greeted = [new Client(address, true), new Client(address, true)];
+    await Promise.all(greeted.map((client) => client.converse()));
+    const silent = dialMany(address, 5);
+    await dropped(silent, 3);
+    for (const client of [...greeted, ...silent]) client.leave();
+  });
+});
+
+it("tells the log who was ended and why", () => {
+  expect(observed).toContainEqual({
+    kind: "smtp-dialogue-ended",
+    level: "info",
+    listener: "starttls",
+    client: "127.0.0.1",
+    said: "421 4.7.0 too many commands without a message",
+  });
+});
