@@ -7,7 +7,7 @@ import { Lifecycle } from "../platform/lifecycle.ts";
 import { makeResolver } from "../platform/lookups/resolver.ts";
 import type { RunningService, ServiceContext } from "../platform/service.ts";
 import { startUpkeep } from "./feed/catalog-upkeep.ts";
-import { PictureSnapshot } from "./feed/snapshot.ts";
+import { ZoneDatabaseSnapshot } from "./feed/snapshot.ts";
 import { ZoneFeed } from "./feed/zone-feed.ts";
 import { ZonePublisher } from "./feed/zone-publisher.ts";
 import { listenDns, listenOnAll } from "./listeners/listen-dns.ts";
@@ -26,9 +26,9 @@ import { pipelineSettings } from "./settings.ts";
 import { AccessFeed } from "./transfer/access-feed.ts";
 import { AuthorisedResponder } from "./transfer/authorised-responder.ts";
 import { useHugePages } from "./zone-database/huge-pages.ts";
-import { PictureMemory } from "./zone-database/memory.ts";
-import { PictureReader } from "./zone-database/reader.ts";
-import { PictureWriter } from "./zone-database/writer.ts";
+import { ZoneDatabaseMemory } from "./zone-database/memory.ts";
+import { ZoneDatabaseReader } from "./zone-database/reader.ts";
+import { ZoneDatabaseWriter } from "./zone-database/writer.ts";
 
 const ACCESS_PATIENCE_MS = 2_000;
 
@@ -46,18 +46,18 @@ export async function start(context: ServiceContext): Promise<RunningService> {
 
 async function startWithin(lifecycle: Lifecycle, context: ServiceContext): Promise<RunningService["addresses"]> {
   const { config, observe, clock, db } = context;
-  const writer = new PictureWriter(PictureMemory.create(config.dns.memoryOctets));
+  const writer = new ZoneDatabaseWriter(ZoneDatabaseMemory.create(config.dns.memoryOctets));
   await useHugePages(writer.memory);
   const settings = pipelineSettings(config, context.keyRing);
   // Row 0 is this thread's, which answers TCP; the UDP workers have one each.
   const statistics = new Statistics(1 + udpWorkerCount(config));
-  const pipeline = new Pipeline(new PictureReader(writer.memory), settings, statistics.row(0));
+  const pipeline = new Pipeline(new ZoneDatabaseReader(writer.memory), settings, statistics.row(0));
   const nowSeconds = () => Math.floor(clock.nowMs() / 1000);
   const accessFeed = new AccessFeed(db, context.keyRing, observe);
   lifecycle.onStop("transfer access", () => accessFeed.stop());
   const access = () => accessFeed.table;
   const publisher = new ZonePublisher(writer, observe, () => clock.nowMs());
-  const snapshot = new PictureSnapshot({
+  const snapshot = new ZoneDatabaseSnapshot({
     file: join(config.dataDir, "zones.snapshot"),
     writer,
     publisher,
@@ -102,7 +102,7 @@ async function startWithin(lifecycle: Lifecycle, context: ServiceContext): Promi
         config,
         observe,
         portable: { pipeline, authorised, nowSeconds },
-        batch: { picture: writer.memory.buffer, settings, authorised, statistics, onFailure: endProcess },
+        batch: { zoneDatabase: writer.memory.buffer, settings, authorised, statistics, onFailure: endProcess },
       }),
   });
   lifecycle.onStop("DNS", () => dns.stop());
@@ -167,7 +167,7 @@ async function startWithin(lifecycle: Lifecycle, context: ServiceContext): Promi
 
 function completenessOf(feed: ZoneFeed, publisher: ZonePublisher): ZoneCompleteness {
   return {
-    hasPicture: () => feed.hasPicture,
+    isLoaded: () => feed.isLoaded,
     expectedCount: () => publisher.expectedCount,
     leftOut: () =>
       publisher.leftOut.map(({ zone, servedVersion, takenOctets }) => ({

@@ -9,7 +9,7 @@ import { HEADER_OCTETS, Query } from "./message/query.ts";
 import { EXTENDED_ERROR, Response, SECTION } from "./message/response.ts";
 import { RateLimit, type RateLimitSettings, VERDICT } from "./rate-limit.ts";
 import { RCODE_COUNTERS, SAMPLE, STATISTIC } from "./reports/statistics.ts";
-import type { PictureReader } from "./zone-database/reader.ts";
+import type { ZoneDatabaseReader } from "./zone-database/reader.ts";
 
 /** No answer: what came is no query, or the rate limit says so. */
 export const DROP = 0;
@@ -30,7 +30,7 @@ const OPCODE_MASK = 0x78;
 
 /** From a packet to its response, on one thread. Nothing is allocated per query on the way that most queries take. */
 export class Pipeline {
-  readonly #reader: PictureReader;
+  readonly #reader: ZoneDatabaseReader;
   readonly #edns: EdnsWriter;
   readonly #cookies: Cookies;
   readonly #chaos: ChaosAnswerer;
@@ -43,7 +43,7 @@ export class Pipeline {
   readonly #response: Response;
   readonly #cookie = { valid: false, nowSeconds: 0 };
 
-  constructor(reader: PictureReader, settings: PipelineSettings, statistics: Int32Array) {
+  constructor(reader: ZoneDatabaseReader, settings: PipelineSettings, statistics: Int32Array) {
     this.#reader = reader;
     this.#cookies = new Cookies(settings.edns.cookieSecret);
     this.#edns = new EdnsWriter(settings.edns, this.#cookies);
@@ -189,7 +189,7 @@ export class Pipeline {
     this.#response.rcode = RCODE.SERVFAIL;
   }
 
-  /** Equal answers: of one rcode, from one name of the picture and for one type, or from one zone where the name is not there. */
+  /** Equal answers: of one rcode, from one name of the zone database and for one type, or from one zone where the name is not there. */
   #judge(client: Client): number {
     const { rcode } = this.#response;
     const kind = (rcode << 16) | (rcode === RCODE.NOERROR ? this.#query.type : 0);

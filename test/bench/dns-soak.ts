@@ -10,7 +10,7 @@ import * as dnsPacket from "dns-packet";
 import { Client } from "../../services/dns-server/message/client.ts";
 import { UDP_PAYLOAD_OCTETS } from "../../services/dns-server/message/edns.ts";
 import { DEFER, DROP } from "../../services/dns-server/pipeline.ts";
-import { pictureOf, pipelineOn } from "../unit/dns-server/test-zone-database.ts";
+import { pipelineOn, zoneDatabaseOf } from "../unit/dns-server/test-zone-database.ts";
 import { benchQueries, benchZone } from "./dns-data.ts";
 
 const ZONES = 100;
@@ -25,7 +25,7 @@ const { values } = parseArgs({ options: { packets: { type: "string", default: "1
 const packets = Number(values.packets);
 
 const zones = Array.from({ length: ZONES }, (_, index) => benchZone(index));
-const pipeline = pipelineOn(pictureOf(...zones.map(({ name, text }) => ({ origin: `${name}.`, text }))));
+const pipeline = pipelineOn(zoneDatabaseOf(...zones.map(({ name, text }) => ({ origin: `${name}.`, text }))));
 const seeds = benchQueries(SEEDS, ZONES).map(([name, type]) =>
   dnsPacket.encode({
     type: "query",

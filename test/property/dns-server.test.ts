@@ -2,13 +2,13 @@ import { describe, expect, it } from "vitest";
 import { parseDomainName } from "../../services/core/dns/name.ts";
 import { TYPE } from "../../services/core/dns/rr-types.ts";
 import { TRANSPORT } from "../../services/dns-server/message/client.ts";
-import type { PictureRecord } from "../../services/dns-server/zone-database/stored-rrset.ts";
-import { PictureWriter } from "../../services/dns-server/zone-database/writer.ts";
+import type { CompiledRecord } from "../../services/dns-server/zone-database/stored-rrset.ts";
+import { ZoneDatabaseWriter } from "../../services/dns-server/zone-database/writer.ts";
 import { fc } from "../support/property.ts";
 import { ask, respond } from "../unit/dns-server/ask.ts";
-import { pictureOf, pipelineOn, publishZoneText } from "../unit/dns-server/test-zone-database.ts";
+import { pipelineOn, publishZoneText, zoneDatabaseOf } from "../unit/dns-server/test-zone-database.ts";
 
-const picture = pictureOf({
+const zoneDatabase = zoneDatabaseOf({
   origin: "example.org.",
   text: `$TTL 60
 @ SOA ns hostmaster 1 2 3 4 5
@@ -35,14 +35,14 @@ for (const [denial, chain] of Object.entries(SIGNED)) {
   const nsec3 = hashes.map(
     (hash, index) => `${hash} NSEC3 1 0 5 AB ${hashes[(index + 1) % 4]} A\n${hash} ${signature("NSEC3")}`,
   );
-  publishZoneText(picture, {
+  publishZoneText(zoneDatabase, {
     origin: `${denial}.example.org.`,
     text: `$TTL 60\n@ SOA ns h 1 2 3 4 5\n@ ${signature("SOA")}\n@ NS ns\n@ DNSKEY 257 3 13 AAAA\nwww CNAME web
 web A 192.0.2.80\nweb ${signature("A")}\n*.wild A 192.0.2.7\nd DNAME wild\nsub NS ns.example.net.\n${chain}
 ${denial === "nsec3" ? nsec3.join("\n") : ""}\n`,
   });
 }
-const pipeline = pipelineOn(picture);
+const pipeline = pipelineOn(zoneDatabase);
 
 /** Well-formed queries of every kind, as the seeds of what is mutated. */
 const SEEDS = ["web", "www", "x.wild", "a.d", "y.sub", "many", "loop1", "", "MiXeD"].flatMap((name) =>
@@ -118,12 +118,12 @@ describe("hostile packets", () => {
 const label = fc.constantFrom("a", "b", "*", "A");
 const owner = fc.array(label, { minLength: 1, maxLength: 4 }).map((labels) => `${labels.join(".")}.example.org`);
 const apexWire = wireOf("example.org");
-const SOA: PictureRecord = {
+const SOA: CompiledRecord = {
   type: TYPE.SOA,
   ttl: 60,
   rdata: Uint8Array.from([...wireOf("ns.example.org"), ...wireOf("h.example.org"), ...new Array(20).fill(1)]),
 };
-const CONTENTS: readonly (readonly PictureRecord[])[] = [
+const CONTENTS: readonly (readonly CompiledRecord[])[] = [
   [],
   [record(TYPE.A, [192, 0, 2, 1])],
   [record(TYPE.A, [192, 0, 2, 2]), record(TYPE.TXT, [1, 65])],
@@ -137,16 +137,16 @@ describe("a zone changed name by name", () => {
     const changes = fc.array(fc.tuple(owner, fc.constantFrom(...CONTENTS)), { maxLength: 40 });
     fc.assert(
       fc.property(changes, fc.array(owner, { minLength: 1, maxLength: 20 }), (steps, asked) => {
-        const changed = new PictureWriter();
+        const changed = new ZoneDatabaseWriter();
         const reference = emptyZone(changed);
-        const final = new Map<string, readonly [string, readonly PictureRecord[]]>();
+        const final = new Map<string, readonly [string, readonly CompiledRecord[]]>();
         for (const [name, records] of steps) {
           changed.setName(reference, wireOf(name), records);
           changed.publishZone(reference);
           changed.collect();
           final.set(name.toLowerCase(), [name, records]);
         }
-        const loaded = new PictureWriter();
+        const loaded = new ZoneDatabaseWriter();
         const whole = emptyZone(loaded);
         for (const [name, records] of final.values()) {
           if (records.length > 0) loaded.setName(whole, wireOf(name), records);
@@ -165,7 +165,7 @@ describe("a zone changed name by name", () => {
   });
 });
 
-function emptyZone(writer: PictureWriter): number {
+function emptyZone(writer: ZoneDatabaseWriter): number {
   const zone = writer.createZone({ apex: apexWire, negativeTtlSeconds: 60 });
   writer.setName(zone, apexWire, [SOA]);
   writer.publishZone(zone);
@@ -173,7 +173,7 @@ function emptyZone(writer: PictureWriter): number {
   return zone;
 }
 
-function record(type: number, rdata: ArrayLike<number>): PictureRecord {
+function record(type: number, rdata: ArrayLike<number>): CompiledRecord {
   return { type, ttl: 60, rdata: Uint8Array.from(rdata) };
 }
 

@@ -4,13 +4,13 @@ import type { ResourceRecord } from "../../services/core/dns/record.ts";
 import { parseZoneFile } from "../../services/core/dns/zone-file/zone-file.ts";
 import { TRANSPORT } from "../../services/dns-server/message/client.ts";
 import type { Pipeline } from "../../services/dns-server/pipeline.ts";
-import { PictureMemory } from "../../services/dns-server/zone-database/memory.ts";
-import { PictureReader } from "../../services/dns-server/zone-database/reader.ts";
-import type { PictureWriter } from "../../services/dns-server/zone-database/writer.ts";
+import { ZoneDatabaseMemory } from "../../services/dns-server/zone-database/memory.ts";
+import { ZoneDatabaseReader } from "../../services/dns-server/zone-database/reader.ts";
+import type { ZoneDatabaseWriter } from "../../services/dns-server/zone-database/writer.ts";
 import { queryOctets, readSections, type Sections } from "../support/dnssec-questions.ts";
 import { fc } from "../support/property.ts";
 import { respond } from "../unit/dns-server/ask.ts";
-import { byOwner, pictureOf, pipelineOn } from "../unit/dns-server/test-zone-database.ts";
+import { byOwner, pipelineOn, zoneDatabaseOf } from "../unit/dns-server/test-zone-database.ts";
 import { doubtAbout, proofRecords } from "./dnssec-checker.ts";
 import { APEX, labels, type ModelZone, masterFile, modelZones, textOf } from "./dnssec-zones.ts";
 
@@ -21,7 +21,7 @@ describe("answers of signed zones", { timeout: 120_000 }, () => {
   it("prove what they should", () => {
     fc.assert(
       fc.property(modelZones, questions, (zone, asked) => {
-        const pipeline = pipelineOn(pictureWith(zone));
+        const pipeline = pipelineOn(zoneDatabaseWith(zone));
         for (const [name, type] of asked) {
           const response = askTcp(pipeline, name, type);
           expect(doubtAbout(zone, name, type, response), `${name} ${type}\n${masterFile(zone)}`).toBeUndefined();
@@ -37,7 +37,7 @@ describe("answers of signed zones", { timeout: 120_000 }, () => {
     const strict = modelZones.filter(({ denial }) => denial !== "opt-out");
     fc.assert(
       fc.property(strict, questions, (zone, asked) => {
-        const pipeline = pipelineOn(pictureWith(zone));
+        const pipeline = pipelineOn(zoneDatabaseWith(zone));
         for (const [name, type] of asked) {
           const response = askTcp(pipeline, name, type);
           const proofs = proofRecords(response);
@@ -56,7 +56,7 @@ describe("answers of signed zones", { timeout: 120_000 }, () => {
   it("have nothing of it for clients without DO", () => {
     fc.assert(
       fc.property(modelZones, questions, (zone, asked) => {
-        const pipeline = pipelineOn(pictureWith(zone));
+        const pipeline = pipelineOn(zoneDatabaseWith(zone));
         for (const [name, type] of asked) {
           const response = askTcp(pipeline, name, type, false);
           const records = [...response.answers, ...response.authorities, ...response.additionals];
@@ -74,12 +74,12 @@ describe("a signed zone that changes", { timeout: 120_000 }, () => {
     fc.assert(
       fc.property(change, ([before, other, asked, isHeld]) => {
         const after = { ...other, denial: before.denial };
-        const writer = pictureWith(before);
+        const writer = zoneDatabaseWith(before);
         const pipeline = pipelineOn(writer);
-        const old = pipelineOn(pictureWith(before));
-        const wanted = pipelineOn(pictureWith(after));
+        const old = pipelineOn(zoneDatabaseWith(before));
+        const wanted = pipelineOn(zoneDatabaseWith(after));
         // A reader that stays inside keeps both versions of the names in the tables.
-        const reader = new PictureReader(new PictureMemory(writer.memory.buffer), 1);
+        const reader = new ZoneDatabaseReader(new ZoneDatabaseMemory(writer.memory.buffer), 1);
         if (isHeld) reader.enter();
         const zone = writer.publishedZone(apexWire);
         for (const [owner, records] of differenceBetween(before, after)) {
@@ -103,19 +103,19 @@ describe("a signed zone that changes", { timeout: 120_000 }, () => {
     fc.assert(
       fc.property(modelZones, modelZones, questions, (before, other, asked) => {
         const after = { ...other, denial: before.denial };
-        const writer = pictureWith(before);
+        const writer = zoneDatabaseWith(before);
         const pipeline = pipelineOn(writer);
         const zone = writer.publishedZone(apexWire);
         const changes = differenceBetween(before, after);
         for (const [owner, records] of changes.slice(0, -1)) writer.setName(zone, owner, records);
         writer.discardZone(zone);
         writer.collect();
-        const old = pipelineOn(pictureWith(before));
+        const old = pipelineOn(zoneDatabaseWith(before));
         for (const [name, type] of asked) expect(askTcp(pipeline, name, type)).toEqual(askTcp(old, name, type));
         for (const [owner, records] of changes) writer.setName(zone, owner, records);
         writer.publishZone(zone);
         writer.collect();
-        const wanted = pipelineOn(pictureWith(after));
+        const wanted = pipelineOn(zoneDatabaseWith(after));
         for (const [name, type] of asked) expect(askTcp(pipeline, name, type)).toEqual(askTcp(wanted, name, type));
       }),
       { numRuns: 50 },
@@ -128,7 +128,7 @@ describe("a signed zone that changes", { timeout: 120_000 }, () => {
       { numRuns: 2, seed: 1 },
     );
     const versions = [first!, { ...second!, denial: first!.denial }];
-    const writer = pictureWith(versions[0]!);
+    const writer = zoneDatabaseWith(versions[0]!);
     const zone = writer.publishedZone(apexWire);
     const change = (from: number) => {
       for (const [owner, records] of differenceBetween(versions[from]!, versions[1 - from]!)) {
@@ -151,8 +151,8 @@ describe("a signed zone that changes", { timeout: 120_000 }, () => {
 
 const apexWire = wireOf(APEX);
 
-function pictureWith(zone: ModelZone): PictureWriter {
-  return pictureOf({ origin: APEX, text: masterFile(zone) });
+function zoneDatabaseWith(zone: ModelZone): ZoneDatabaseWriter {
+  return zoneDatabaseOf({ origin: APEX, text: masterFile(zone) });
 }
 
 function askTcp(pipeline: Pipeline, name: string, type: string, dnssecOk = true): Sections {

@@ -18,9 +18,9 @@ import { eventually } from "../support/dns-server.ts";
 import { isInstalled } from "../support/peers-processes.ts";
 import { fc } from "../support/property.ts";
 import { createCertificate } from "../unit/dns-server/test-certificate.ts";
-import { pictureOf, pipelineOn } from "../unit/dns-server/test-zone-database.ts";
+import { pipelineOn, zoneDatabaseOf } from "../unit/dns-server/test-zone-database.ts";
 
-const picture = pictureOf({
+const zoneDatabase = zoneDatabaseOf({
   origin: "example.org.",
   text: `$TTL 300\n@ SOA ns hostmaster 1 2 3 4 60\n@ NS ns\nns A 192.0.2.53\nwww 120 A 192.0.2.1\nalias 90 CNAME www\n`,
 });
@@ -45,7 +45,7 @@ async function listen(limits: Partial<TcpLimits> = {}): Promise<void> {
   listener = await listenHttps(
     { host: "127.0.0.1", port: 0 },
     {
-      pipeline: pipelineOn(picture),
+      pipeline: pipelineOn(zoneDatabase),
       // What is deferred is answered with what was asked, so that it can be told from all else.
       authorised: { answer: (packet, _client, send) => send(packet) },
       limits: { ...DEFAULT_TCP_LIMITS, ...limits },

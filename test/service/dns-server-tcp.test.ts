@@ -11,14 +11,14 @@ import {
 } from "../../services/dns-server/listeners/listen-tcp.ts";
 import { eventually } from "../support/dns-server.ts";
 import { createCertificate } from "../unit/dns-server/test-certificate.ts";
-import { pictureOf, pipelineOn } from "../unit/dns-server/test-zone-database.ts";
+import { pipelineOn, zoneDatabaseOf } from "../unit/dns-server/test-zone-database.ts";
 
 /** For a busy machine. */
 const PATIENCE_MS = 60_000;
 /** For tests in which nothing but what they are about closes a connection. */
 const NEVER_IDLE_MS = 600_000;
 const texts = Array.from({ length: 200 }, (_, index) => `big TXT "${String(index).padStart(240, "x")}"`).join("\n");
-const picture = pictureOf({
+const zoneDatabase = zoneDatabaseOf({
   origin: "example.org.",
   text: `$TTL 60\n@ SOA ns hostmaster 1 2 3 4 5\n@ NS ns\nns A 192.0.2.53\nwww A 192.0.2.1\n${texts}\n`,
 });
@@ -35,7 +35,7 @@ async function listen(limits: Partial<TcpLimits> = {}, tls?: { cert: string; key
   listener = await listenTcp(
     { host: "127.0.0.1", port: 0 },
     {
-      pipeline: pipelineOn(picture),
+      pipeline: pipelineOn(zoneDatabase),
       authorised: { answer: () => Promise.resolve(false) },
       limits: { ...DEFAULT_TCP_LIMITS, ...limits },
       nowSeconds: () => 1_700_000_000,

@@ -2,7 +2,7 @@ import { TYPE } from "../../core/dns/rr-types.ts";
 import { MAX_POINTER, type Response, SECTION } from "../message/response.ts";
 import { FLAG, RECORD_FIXED_OCTETS } from "../zone-database/layout.ts";
 import { LookupName } from "../zone-database/lookup-name.ts";
-import type { PictureReader } from "../zone-database/reader.ts";
+import type { ZoneDatabaseReader } from "../zone-database/reader.ts";
 
 /** Names that an answer remembers having added the addresses of, so that none come twice. */
 const MAX_REMEMBERED = 256;
@@ -24,14 +24,14 @@ interface Span {
 
 /** Fills the additional section: glue, and the addresses of what an answer points to. Allocates nothing per query. */
 export class AdditionalData {
-  readonly #reader: PictureReader;
+  readonly #reader: ZoneDatabaseReader;
   readonly #target = new LookupName();
   /** Nodes whose addresses have been added. */
   readonly #added = new Int32Array(MAX_REMEMBERED);
   #addedCount = 0;
   #response!: Response;
 
-  constructor(reader: PictureReader) {
+  constructor(reader: ZoneDatabaseReader) {
     this.#reader = reader;
   }
 

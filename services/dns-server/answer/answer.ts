@@ -3,7 +3,7 @@ import { HEADER_OCTETS, type Query } from "../message/query.ts";
 import { EXTENDED_ERROR, MAX_POINTER, type Response, SECTION } from "../message/response.ts";
 import { EXCEPTION, FLAG, RECORD_FIXED_OCTETS, ZONE } from "../zone-database/layout.ts";
 import { LookupName } from "../zone-database/lookup-name.ts";
-import type { PictureReader } from "../zone-database/reader.ts";
+import type { ZoneDatabaseReader } from "../zone-database/reader.ts";
 import { AdditionalData } from "./additional.ts";
 import type { Authority } from "./authority.ts";
 import { DenialProofs, DeniedName } from "./denial-proofs.ts";
@@ -20,12 +20,12 @@ const FOLLOW = 1;
 const OVERFLOW = 2;
 
 /**
- * Answers queries from the picture: RFC 1034 §4.3.2 as clarified by RFC 2181, 2308, 4592, 6604, 6672, 8482 and 9471,
+ * Answers queries from the zone database: RFC 1034 §4.3.2 as clarified by RFC 2181, 2308, 4592, 6604, 6672, 8482 and 9471,
  * with signatures and proofs for those who take them: RFC 4035 §3.1, RFC 5155 §7.2.
  * One object per thread; nothing is allocated per query.
  */
 export class Answerer {
-  readonly #reader: PictureReader;
+  readonly #reader: ZoneDatabaseReader;
   /** The query's name and the aliases' targets, in the chain's order. */
   readonly #chain: LookupName[];
   readonly #additional: AdditionalData;
@@ -45,7 +45,7 @@ export class Answerer {
   #apexLabel = 0;
   #streamed = false;
 
-  constructor(reader: PictureReader) {
+  constructor(reader: ZoneDatabaseReader) {
     this.#reader = reader;
     this.#additional = new AdditionalData(reader);
     this.#proofs = new DenialProofs(reader);

@@ -3,7 +3,7 @@ import { type Response, SECTION } from "../message/response.ts";
 import { IndexReader } from "../zone-database/index-reader.ts";
 import { DENIAL, FLAG } from "../zone-database/layout.ts";
 import { LookupName } from "../zone-database/lookup-name.ts";
-import type { PictureReader } from "../zone-database/reader.ts";
+import type { ZoneDatabaseReader } from "../zone-database/reader.ts";
 import { Nsec3Hash } from "./nsec3-hash.ts";
 
 /** Wildcards that one answer can have met: one for each name of its chain. */
@@ -35,7 +35,7 @@ export class DeniedName {
  * One object per thread; nothing is allocated per query. What returns a boolean says whether it fitted.
  */
 export class DenialProofs {
-  readonly #reader: PictureReader;
+  readonly #reader: ZoneDatabaseReader;
   readonly #index: IndexReader;
   readonly #hash = new Nsec3Hash();
   readonly #wildcard = new LookupName();
@@ -48,7 +48,7 @@ export class DenialProofs {
   #encloser = 0;
   #response!: Response;
 
-  constructor(reader: PictureReader) {
+  constructor(reader: ZoneDatabaseReader) {
     this.#reader = reader;
     this.#index = new IndexReader(reader);
   }

@@ -3,7 +3,7 @@ import { HEADER_OCTETS } from "../message/query.ts";
 import type { Response } from "../message/response.ts";
 import { RECORD_FIXED_OCTETS } from "../zone-database/layout.ts";
 import type { LookupName } from "../zone-database/lookup-name.ts";
-import type { PictureReader } from "../zone-database/reader.ts";
+import type { ZoneDatabaseReader } from "../zone-database/reader.ts";
 
 const MAX_NAME_OCTETS = 255;
 
@@ -20,7 +20,7 @@ export const REDIRECTION = {
  * per thread; nothing is allocated per query.
  */
 export class DnameAnswers {
-  readonly #reader: PictureReader;
+  readonly #reader: ZoneDatabaseReader;
   readonly #synthesised = new Uint8Array(MAX_NAME_OCTETS);
   /** DNAMEs in the answer, and where their fields are. */
   readonly #nodes: Int32Array;
@@ -29,7 +29,7 @@ export class DnameAnswers {
   #response!: Response;
 
   /** @param most redirections that one answer can have */
-  constructor(reader: PictureReader, most: number) {
+  constructor(reader: ZoneDatabaseReader, most: number) {
     this.#reader = reader;
     this.#nodes = new Int32Array(most);
     this.#fieldsAt = new Int32Array(most);

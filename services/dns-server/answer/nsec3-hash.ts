@@ -1,6 +1,6 @@
 import { NSEC3_PARAMETERS, ZONE } from "../zone-database/layout.ts";
 import { LookupName } from "../zone-database/lookup-name.ts";
-import type { PictureMemory } from "../zone-database/memory.ts";
+import type { ZoneDatabaseMemory } from "../zone-database/memory.ts";
 
 const BLOCK_OCTETS = 64;
 const DIGEST_OCTETS = 20;
@@ -31,7 +31,7 @@ export class Nsec3Hash {
   }
 
   /** Hashes the name that begins at a label, as a zone does that has NSEC3 records. */
-  hash({ words, octets }: PictureMemory, zone: number, name: LookupName, label: number): void {
+  hash({ words, octets }: ZoneDatabaseMemory, zone: number, name: LookupName, label: number): void {
     const parameters = words[(zone >> 2) + ZONE.DENIAL]!;
     const input = this.#input;
     const salt = parameters + NSEC3_PARAMETERS.SALT * 4;
@@ -51,7 +51,7 @@ export class Nsec3Hash {
   }
 
   /** As `hash`, for a name that is likely to be asked for again: one that exists, or a wildcard below it. */
-  hashKnown(memory: PictureMemory, zone: number, name: LookupName, label: number): void {
+  hashKnown(memory: ZoneDatabaseMemory, zone: number, name: LookupName, label: number): void {
     this.#known ??= new KnownHashes();
     const seed = memory.words[(zone >> 2) + ZONE.SEED]!;
     if (this.#known.read(seed, name, label, this.name.octets)) return;

@@ -34,7 +34,7 @@ export class LargeZoneLoads {
     this.#options = options;
   }
 
-  /** Whether there are zones that the picture does not have as it should. */
+  /** Whether there are zones that the zone database does not have as it should. */
   get isBusy(): boolean {
     return this.#running !== undefined;
   }

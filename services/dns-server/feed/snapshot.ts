@@ -8,16 +8,16 @@ import type { ZoneState } from "../../store/dns/published-zones.ts";
 import type { AccessFeed } from "../transfer/access-feed.ts";
 import { TransferMessage } from "../transfer/transfer-message.ts";
 import { wholeZone } from "../transfer/transfer-streams.ts";
-import { PictureFullError } from "../zone-database/memory.ts";
-import { PictureReader } from "../zone-database/reader.ts";
-import type { PictureWriter } from "../zone-database/writer.ts";
+import { ZoneDatabaseFullError } from "../zone-database/memory.ts";
+import { ZoneDatabaseReader } from "../zone-database/reader.ts";
+import type { ZoneDatabaseWriter } from "../zone-database/writer.ts";
 import { readSnapshot, SnapshotWriter, type SnapshotZone } from "./snapshot-file.ts";
-import { pictureZoneOf } from "./whole-zones.ts";
+import { servedZoneOf } from "./whole-zones.ts";
 import type { PublishedZone, ZonePublisher } from "./zone-publisher.ts";
 
 /** Between two files, while zones change. */
 const INTERVAL_MS = 5 * 60_000;
-/** An unchanged picture is written again after this long: the file's age tells how old its zones are. */
+/** An unchanged zone database is written again after this long: the file's age tells how old its zones are. */
 const REFRESH_MS = 60 * 60_000;
 /** The first one comes soon, so that a new node has one. */
 const FIRST_MS = 10_000;
@@ -26,35 +26,35 @@ const STOP_PATIENCE_MS = 4_000;
 /** How long this thread is held up at a time. */
 const TURN_MS = 5;
 
-export interface PictureSnapshotOptions {
+export interface ZoneDatabaseSnapshotOptions {
   readonly file: string;
-  readonly writer: PictureWriter;
+  readonly writer: ZoneDatabaseWriter;
   readonly publisher: ZonePublisher;
   /** Who may transfer, which is kept with the zones. */
   readonly access: Pick<AccessFeed, "table" | "sealed" | "restore">;
-  /** Whether the picture is what the database has, as far as anybody knows. */
+  /** Whether the zone database is what the database has, as far as anybody knows. */
   readonly isCurrent: () => boolean;
   readonly nowMs: () => number;
   readonly observe: Observe;
 }
 
 /**
- * Keeps the picture in a file, and who may transfer its zones, so that a node whose database is away when it starts
+ * Keeps the zone database in a file, and who may transfer its zones, so that a node whose database is away when it starts
  * answers as it last did.
  * A zone is kept as its own AXFR: what a secondary would have been sent.
  */
-export class PictureSnapshot {
-  readonly #options: PictureSnapshotOptions;
+export class ZoneDatabaseSnapshot {
+  readonly #options: ZoneDatabaseSnapshotOptions;
   readonly #stopping = new AbortController();
   #running: Promise<void> = Promise.resolve();
-  /** What was kept last: the picture's changes, the version of the access, and when. */
+  /** What was kept last: the zone database's changes, the version of the access, and when. */
   #kept: { changes: number; access: number | undefined; atMs: number } = { changes: -1, access: undefined, atMs: 0 };
 
-  constructor(options: PictureSnapshotOptions) {
+  constructor(options: ZoneDatabaseSnapshotOptions) {
     this.#options = options;
   }
 
-  /** Begins to keep the picture, every few minutes when it has changed. */
+  /** Begins to keep the zone database, every few minutes when it has changed. */
   start(): void {
     this.#running = this.#keep();
   }
@@ -68,9 +68,9 @@ export class PictureSnapshot {
   }
 
   /**
-   * Fills an empty picture from the file, as far as the zones are not too old: like a secondary, a zone is answered
+   * Fills an empty zone database from the file, as far as the zones are not too old: like a secondary, a zone is answered
    * for no longer than its SOA's EXPIRE after it was last known to be right (RFC 1034 §4.3.5).
-   * @returns whether there is a picture now
+   * @returns whether there is a zone database now
    */
   async load(): Promise<boolean> {
     const { file, publisher, writer, access, nowMs, observe } = this.#options;
@@ -98,7 +98,7 @@ export class PictureSnapshot {
 
   /**
    * @param only the zones to load; all where it is not given
-   * @returns what each zone needs in the picture, or about that where it does not fit
+   * @returns what each zone needs in the zone database, or about that where it does not fit
    */
   async #loadZones(
     zones: Iterable<SnapshotZone>,
@@ -135,7 +135,7 @@ export class PictureSnapshot {
     const state = { ...given, soaTtlSeconds: soa.ttl, minimumSeconds: minimum, soaRdata: soa.rdata };
     let zone = 0;
     try {
-      zone = writer.createZone(pictureZoneOf(state));
+      zone = writer.createZone(servedZoneOf(state));
       for (let portion = first; !portion.done; portion = portions.next()) {
         for (const ofName of byOwner(portion.value)) writer.addName(zone, ofName[0]!.owner.wire, ofName);
         await pause();
@@ -144,7 +144,7 @@ export class PictureSnapshot {
     } catch (error) {
       const takenOctets = zone === 0 ? 0 : writer.octetsOf(zone);
       if (zone !== 0) writer.discardZone(zone);
-      if (!(error instanceof PictureFullError)) throw error;
+      if (!(error instanceof ZoneDatabaseFullError)) throw error;
       publisher.leaveOut(state, takenOctets);
       return state;
     }
@@ -163,7 +163,7 @@ export class PictureSnapshot {
   /** @param isTooLate asked now and then while a file is written; the one before then stays */
   async #saveIfNew(isTooLate: () => boolean): Promise<void> {
     const { publisher, access, isCurrent, nowMs, observe } = this.#options;
-    // A picture that nobody can confirm stays as old as its file says.
+    // A zone database that nobody can confirm stays as old as its file says.
     if (!isCurrent()) return;
     const now = { changes: publisher.changes, access: access.table?.version, atMs: nowMs() };
     const isSame = now.changes === this.#kept.changes && now.access === this.#kept.access;
@@ -221,7 +221,7 @@ export class PictureSnapshot {
     const messages = untilFailure(wholeZone(writer, zone, new TransferMessage(request, writer.memory)), (error) => {
       failure = error;
     });
-    const restricted = new PictureReader(writer.memory).isRestricted(zone);
+    const restricted = new ZoneDatabaseReader(writer.memory).isRestricted(zone);
     draft.beginZone({ id, version, restricted, resellerId: writer.resellerOf(zone) });
     for (const message of messages) {
       draft.addMessage(message);
@@ -237,13 +237,13 @@ export class PictureSnapshot {
   }
 }
 
-/** What a zone needs in the picture, where every record has a name to itself: messages have its name once or not at all. */
+/** What a zone needs in the zone database, where every record has a name to itself: messages have its name once or not at all. */
 function estimateOctets({ octets }: SnapshotZone): number {
-  return octets * PICTURE_OF_MESSAGES;
+  return octets * ZONE_DATABASE_OF_MESSAGES;
 }
 
-/** Octets of the picture for one of an AXFR. */
-const PICTURE_OF_MESSAGES = 3;
+/** Octets of the zone database for one of an AXFR. */
+const ZONE_DATABASE_OF_MESSAGES = 3;
 
 /** Values as far as they can be made; what their maker throws is told, what their taker throws is not touched. */
 function* untilFailure<T>(values: Iterable<T>, onFailure: (error: unknown) => void): Generator<T> {

@@ -2,8 +2,8 @@ import { TYPE } from "../../core/dns/rr-types.ts";
 import type { StreamedRecord, ZoneState } from "../../store/dns/published-zones.ts";
 import { LOWER_CASE } from "../zone-database/layout.ts";
 import { NameDraft } from "../zone-database/name-draft.ts";
-import type { PictureRecord } from "../zone-database/stored-rrset.ts";
-import type { PictureWriter, PictureZone } from "../zone-database/writer.ts";
+import type { CompiledRecord } from "../zone-database/stored-rrset.ts";
+import type { ServedZone, ZoneDatabaseWriter } from "../zone-database/writer.ts";
 
 /** What becomes of the zones that `WholeZones` builds. */
 export interface WholeZoneEvents {
@@ -19,22 +19,22 @@ export interface WholeZoneEvents {
 
 /**
  * Takes records in the order of `streamRecords`, builds each zone aside and publishes it after its last. Between two
- * records others may change the picture.
+ * records others may change the zone database.
  */
 export class WholeZones {
-  readonly #writer: PictureWriter;
+  readonly #writer: ZoneDatabaseWriter;
   readonly #draft = new NameDraft();
   readonly #zones: readonly ZoneState[];
   readonly #events: WholeZoneEvents;
   /** Index of the zone being loaded. */
   #index = 0;
-  /** Its reference in the picture; 0 before its first record. */
+  /** Its reference in the zone database; 0 before its first record. */
   #reference = 0;
   /** The name at hand. */
   #owner: Uint8Array = new Uint8Array(0);
 
   /** @param zones by ascending id */
-  constructor(writer: PictureWriter, zones: readonly ZoneState[], events: WholeZoneEvents) {
+  constructor(writer: ZoneDatabaseWriter, zones: readonly ZoneState[], events: WholeZoneEvents) {
     this.#writer = writer;
     this.#zones = zones;
     this.#events = events;
@@ -86,7 +86,7 @@ export class WholeZones {
     const zone = this.#zones[this.#index];
     if (!zone) return;
     try {
-      this.#reference = this.#writer.createZone(pictureZoneOf(zone));
+      this.#reference = this.#writer.createZone(servedZoneOf(zone));
     } catch (error) {
       this.#giveUp(error);
       return;
@@ -116,14 +116,14 @@ export class WholeZones {
   }
 }
 
-/** What the picture knows of a zone beside its records. */
-export function pictureZoneOf(zone: ZoneState): PictureZone {
+/** What the zone database knows of a zone beside its records. */
+export function servedZoneOf(zone: ZoneState): ServedZone {
   const { apex, restricted, resellerId } = zone;
   return { apex, negativeTtlSeconds: negativeTtlSeconds(zone), restricted, resellerId };
 }
 
 /** A zone's SOA, which is no row of the records. */
-export function soaOf(zone: ZoneState): PictureRecord {
+export function soaOf(zone: ZoneState): CompiledRecord {
   return { type: TYPE.SOA, ttl: zone.soaTtlSeconds, rdata: zone.soaRdata };
 }
 

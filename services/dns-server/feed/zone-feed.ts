@@ -4,7 +4,7 @@ import type { Observe } from "../../platform/observability/observation.ts";
 import { inSnapshot, readChangedZones, readDeletedZones, type ZoneState } from "../../store/dns/published-zones.ts";
 import { ZONES_CHANNEL } from "../../store/dns/zone-notices.ts";
 import { readIncarnation } from "../../store/incarnation.ts";
-import type { PictureWriter } from "../zone-database/writer.ts";
+import type { ZoneDatabaseWriter } from "../zone-database/writer.ts";
 import { LargeZoneLoads } from "./large-zone-loads.ts";
 import type { ZonePublisher } from "./zone-publisher.ts";
 
@@ -17,9 +17,9 @@ const MAX_RETRY_MS = 5_000;
 const COLLECT_NODES = 2_000;
 
 export interface ZoneFeedOptions {
-  readonly writer: PictureWriter;
+  readonly writer: ZoneDatabaseWriter;
   readonly publisher: ZonePublisher;
-  /** Fills the picture from elsewhere where the database is away at the start; tells whether it could. */
+  /** Fills the zone database from elsewhere where the database is away at the start; tells whether it could. */
   readonly loadSnapshot: () => Promise<boolean>;
   readonly openConnection: () => Promise<pg.Client>;
   readonly nowMs: () => number;
@@ -29,8 +29,8 @@ export interface ZoneFeedOptions {
 }
 
 /**
- * Keeps the picture as the database has it. While the database is away the last picture goes on answering.
- * One connection listens, polls and loads; once the first picture stands, another one loads what takes long.
+ * Keeps the zone database as the database has it. While the database is away the last zone database goes on answering.
+ * One connection listens, polls and loads; once the first zone database stands, another one loads what takes long.
  */
 export class ZoneFeed {
   readonly #options: ZoneFeedOptions;
@@ -41,7 +41,7 @@ export class ZoneFeed {
   #woken = false;
   #running: Promise<void> = Promise.resolve();
   #collecting: Promise<void> | undefined;
-  #hasPicture = false;
+  #isLoaded = false;
   #isLoading: () => boolean = () => false;
   #confirmedAtMs: number | undefined;
 
@@ -55,8 +55,8 @@ export class ZoneFeed {
   }
 
   /** Whether zones have been loaded at all: before that nobody gets an answer. */
-  get hasPicture(): boolean {
-    return this.#hasPicture;
+  get isLoaded(): boolean {
+    return this.#isLoaded;
   }
 
   /** Whether the database is being followed, and has been read whole. */
@@ -64,7 +64,7 @@ export class ZoneFeed {
     return this.isFollowing && !this.#isLoading();
   }
 
-  /** When the picture was last known to be what the database has, by `performance.now()`. */
+  /** When the zone database was last known to be what the database has, by `performance.now()`. */
   get confirmedAtMs(): number | undefined {
     return this.#confirmedAtMs;
   }
@@ -94,7 +94,7 @@ export class ZoneFeed {
       } catch (error) {
         if (this.#stopping.signal.aborted) break;
         this.#options.observe({ kind: "zones-unreadable", level: "warn", err: error, retryMs });
-        if (!this.#hasPicture) this.#hasPicture = await this.#options.loadSnapshot();
+        if (!this.#isLoaded) this.#isLoaded = await this.#options.loadSnapshot();
         onFirstAttempt();
         await sleep(retryMs, undefined, { signal: this.#stopping.signal }).catch(() => {});
         retryMs = Math.min(retryMs * 2, MAX_RETRY_MS);
@@ -144,7 +144,7 @@ export class ZoneFeed {
     }
   }
 
-  /** Brings the picture up to one snapshot of the database, but for zones that take long. */
+  /** Brings the zone database up to one snapshot of the database, but for zones that take long. */
   async #read(client: pg.Client, loads: LargeZoneLoads): Promise<void> {
     const started = performance.now();
     const since = this.#sinceXid;
@@ -154,7 +154,7 @@ export class ZoneFeed {
       const zones = await readChangedZones(client, since);
       if (since === null) publisher.withdrawAllBut(zones);
       else publisher.withdraw(await readDeletedZones(client, since));
-      const publication = this.#hasPicture
+      const publication = this.#isLoaded
         ? await publisher.publish(client, zones, since !== null)
         : await publisher.publishFirst(client, zones);
       return { xmin, ...publication };
@@ -163,7 +163,7 @@ export class ZoneFeed {
     if (since !== null) loads.add([...heldBack, ...publisher.takeDue()]);
     this.#sinceXid = xmin;
     if (!loads.isBusy) this.#confirmedAtMs = started;
-    this.#hasPicture = true;
+    this.#isLoaded = true;
     this.#options.writer.setReady();
     this.#tell(published, started, since === null ? "info" : "debug");
   }

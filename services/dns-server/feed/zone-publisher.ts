@@ -4,12 +4,12 @@ import { decodeSoaRdata } from "../../core/dns/soa.ts";
 import type { Observe } from "../../platform/observability/observation.ts";
 import { findLargeZones, measureZones } from "../../store/dns/large-zones.ts";
 import { readZones, streamRecords, type ZoneState } from "../../store/dns/published-zones.ts";
-import { PictureFullError } from "../zone-database/memory.ts";
+import { ZoneDatabaseFullError } from "../zone-database/memory.ts";
 import { CorruptRecordError } from "../zone-database/stored-rrset.ts";
-import type { PictureWriter } from "../zone-database/writer.ts";
+import type { ZoneDatabaseWriter } from "../zone-database/writer.ts";
 import { type NameContent, readChangedNames } from "./changed-names.ts";
 import { type LeftOutZone, LeftOutZones, smallestThatFit } from "./left-out-zones.ts";
-import { negativeTtlSeconds, pictureZoneOf, soaOf, WholeZones } from "./whole-zones.ts";
+import { negativeTtlSeconds, servedZoneOf, soaOf, WholeZones } from "./whole-zones.ts";
 
 /** Nodes of a zone that was given up that are taken apart at once. */
 const COLLECT_NODES = 2_000;
@@ -24,7 +24,7 @@ const MANY_ZONES = 1_000;
 /** Below every version. */
 const UNKNOWN_VERSION = -1;
 
-/** A zone that the picture holds. */
+/** A zone that the zone database holds. */
 export interface PublishedZone {
   readonly apex: Uint8Array;
   readonly version: number;
@@ -38,9 +38,9 @@ export interface Publication {
   readonly heldBack: readonly ZoneState[];
 }
 
-/** Brings zones of the picture to the state that the database has: name by name where the journal reaches, else whole. */
+/** Brings zones of the zone database to the state that the database has: name by name where the journal reaches, else whole. */
 export class ZonePublisher {
-  readonly #writer: PictureWriter;
+  readonly #writer: ZoneDatabaseWriter;
   readonly #observe: Observe;
   readonly #published = new Map<number, PublishedZone>();
   /** Zones that `publish` leaves to `publishHeldBack`, and whether they have been withdrawn since they were held back. */
@@ -52,7 +52,7 @@ export class ZonePublisher {
   /** Of the database that the versions are of. */
   #incarnation = "";
 
-  constructor(writer: PictureWriter, observe: Observe, nowMs: () => number = Date.now) {
+  constructor(writer: ZoneDatabaseWriter, observe: Observe, nowMs: () => number = Date.now) {
     this.#writer = writer;
     this.#observe = observe;
     this.#leftOut = new LeftOutZones(nowMs);
@@ -73,12 +73,12 @@ export class ZonePublisher {
     return this.#leftOut.has(id);
   }
 
-  /** The zones of the picture by id. */
+  /** The zones of the zone database by id. */
   get published(): ReadonlyMap<number, PublishedZone> {
     return this.#published;
   }
 
-  /** Counts what happens to the picture. */
+  /** Counts what happens to the zone database. */
   get changes(): number {
     return this.#changes;
   }
@@ -96,20 +96,20 @@ export class ZonePublisher {
     for (const [id, { apex }] of this.#published) this.#published.set(id, { apex, version: UNKNOWN_VERSION });
   }
 
-  /** Takes over a zone that somebody else has put into the picture. */
+  /** Takes over a zone that somebody else has put into the zone database. */
   adopt(id: number, zone: PublishedZone): void {
     this.#published.set(id, zone);
     this.#leftOut.remove(id);
   }
 
-  /** Notes that a zone that somebody else would have put into a picture that nobody is answered from does not fit. */
+  /** Notes that a zone that somebody else would have put into a zone database that nobody is answered from does not fit. */
   leaveOut(zone: ZoneState, takenOctets: number): void {
     this.#leaveOut(zone, takenOctets, 0);
     this.#collectAll();
   }
 
   /**
-   * Takes larger zones out of a picture that nobody is answered from, for smaller ones that did not fit.
+   * Takes larger zones out of a zone database that nobody is answered from, for smaller ones that did not fit.
    * @param octets what each zone needs, those that are there and those that are not
    * @returns the ids of those that fit now and are not there
    */
@@ -131,7 +131,7 @@ export class ZonePublisher {
     while (this.#writer.collect());
   }
 
-  /** Takes zones out of the picture. */
+  /** Takes zones out of the zone database. */
   withdraw(zoneIds: Iterable<number>): void {
     for (const id of zoneIds) {
       const heldBack = this.#heldBack.get(id);
@@ -145,7 +145,7 @@ export class ZonePublisher {
     }
   }
 
-  /** Takes all zones out of the picture that are not among these. */
+  /** Takes all zones out of the zone database that are not among these. */
   withdrawAllBut(zones: readonly ZoneState[]): void {
     const kept = new Set(zones.map(({ id }) => id));
     const known = [...this.#published.keys(), ...this.leftOut.map(({ zone }) => zone.id)];
@@ -170,7 +170,7 @@ export class ZonePublisher {
   }
 
   /**
-   * As `publish`, of all zones, into a picture that nobody is answered from yet. Where not all fit, the smallest do.
+   * As `publish`, of all zones, into a zone database that nobody is answered from yet. Where not all fit, the smallest do.
    * @returns those that are published
    */
   async publishFirst(client: pg.Client, zones: readonly ZoneState[]): Promise<Publication> {
@@ -316,7 +316,7 @@ export class ZonePublisher {
 
   /** @throws what is no fault of the zone's */
   #takeFailure(zone: ZoneState, error: unknown, attempt: { readonly takenOctets: number; readonly ms: number }): void {
-    if (error instanceof PictureFullError) {
+    if (error instanceof ZoneDatabaseFullError) {
       // Gone while it was loaded: nobody misses it.
       if (this.#heldBack.get(zone.id)?.withdrawn !== true) this.#leaveOut(zone, attempt.takenOctets, attempt.ms);
     } else if (error instanceof CorruptRecordError) this.#tell("zone-corrupt", "error", zone, { err: error });
@@ -342,10 +342,10 @@ export class ZonePublisher {
   #withhold(zone: ZoneState): void {
     do {
       try {
-        this.#writer.withholdZone(pictureZoneOf(zone));
+        this.#writer.withholdZone(servedZoneOf(zone));
         return;
       } catch (error) {
-        if (!(error instanceof PictureFullError)) throw error;
+        if (!(error instanceof ZoneDatabaseFullError)) throw error;
       }
     } while (this.#writer.collect(COLLECT_NODES));
     this.#tell("zone-not-withheld", "error", zone);

@@ -13,7 +13,7 @@ import { CONTROL_WORD, type UdpWorkerData, type UdpWorkerMessage } from "./udp-w
 export interface UdpWorkersOptions {
   /** How many threads; each has sockets of its own for all addresses. */
   readonly workers: number;
-  readonly picture: SharedArrayBuffer;
+  readonly zoneDatabase: SharedArrayBuffer;
   readonly settings: PipelineSettings;
   /** Answers what the workers' pipelines defer. */
   readonly authorised: Pick<AuthorisedResponder, "answer">;
@@ -39,7 +39,7 @@ export async function listenUdpBatch(addresses: readonly HostPort[], options: Ud
   };
   const starts = Array.from({ length: options.workers }, (_, index) => {
     const data: UdpWorkerData = {
-      picture: options.picture,
+      zoneDatabase: options.zoneDatabase,
       index: index + 1,
       addresses: addresses.map(bindAddress),
       settings: options.settings,

@@ -9,7 +9,7 @@ import { listenUdpBatch, type UdpWorkersOptions } from "./listen-udp-batch.ts";
 /** Where the layouts of linux-sockets.ts hold: little-endian, 64 bits. */
 const BATCH_ARCHITECTURES: ReadonlySet<string> = new Set(["x64", "arm64"]);
 
-/** Threads that the batching listener will have; the main thread is a reader of the picture as well. */
+/** Threads that the batching listener will have; the main thread is a reader of the zone database as well. */
 export function udpWorkerCount(config: Config): number {
   return Math.min(config.dns.workers === 0 ? availableParallelism() : config.dns.workers, MAX_READERS - 1);
 }

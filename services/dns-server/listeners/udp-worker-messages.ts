@@ -4,8 +4,8 @@ import type { BindAddress } from "./linux-sockets.ts";
 
 /** What a UDP worker is given at its start. */
 export interface UdpWorkerData {
-  readonly picture: SharedArrayBuffer;
-  /** This thread's number among the picture's readers and in the statistics. */
+  readonly zoneDatabase: SharedArrayBuffer;
+  /** This thread's number among the zone database's readers and in the statistics. */
   readonly index: number;
   readonly addresses: readonly BindAddress[];
   readonly settings: PipelineSettings;

@@ -3,8 +3,8 @@ import { parentPort, workerData } from "node:worker_threads";
 import { Client } from "../message/client.ts";
 import { DEFER, DROP, Pipeline } from "../pipeline.ts";
 import { Statistics } from "../reports/statistics.ts";
-import { PictureMemory } from "../zone-database/memory.ts";
-import { PictureReader } from "../zone-database/reader.ts";
+import { ZoneDatabaseMemory } from "../zone-database/memory.ts";
+import { ZoneDatabaseReader } from "../zone-database/reader.ts";
 import { DatagramBatch } from "./datagram-batch.ts";
 import { closeSocket, openUdpSocket, Poll } from "./linux-sockets.ts";
 import { CONTROL_WORD, MAX_DEFERRED, type UdpWorkerData, type UdpWorkerMessage } from "./udp-worker-messages.ts";
@@ -52,7 +52,7 @@ function tell(message: UdpWorkerMessage): void {
 
 function serve(data: UdpWorkerData, descriptors: readonly number[]): void {
   const control = new Int32Array(data.control);
-  const reader = new PictureReader(new PictureMemory(data.picture), data.index);
+  const reader = new ZoneDatabaseReader(new ZoneDatabaseMemory(data.zoneDatabase), data.index);
   const statistics = new Statistics(data.statistics).row(data.index);
   const pipeline = new Pipeline(reader, data.settings, statistics);
   const batches = descriptors.map((descriptor, index) => new DatagramBatch(descriptor, data.addresses[index]!));

@@ -1,5 +1,5 @@
 import { EMBEDDED_NAMES, NODE, RECORD_FIXED_OCTETS, RRSET, ZONE } from "../zone-database/layout.ts";
-import type { PictureMemory } from "../zone-database/memory.ts";
+import type { ZoneDatabaseMemory } from "../zone-database/memory.ts";
 import { HEADER_OCTETS, type Query } from "./query.ts";
 
 /** Sections of a message that hold records, as indices of `Response.counts`. */
@@ -32,9 +32,9 @@ export class Response {
   /** The zone that the pointers to an apex mean, and where in the message that apex stands in lower case; 0: nowhere. */
   #zone = 0;
   #apexAt = 0;
-  readonly #memory: PictureMemory;
+  readonly #memory: ZoneDatabaseMemory;
 
-  constructor(memory: PictureMemory) {
+  constructor(memory: ZoneDatabaseMemory) {
     this.#memory = memory;
   }
 
@@ -212,7 +212,7 @@ export class Response {
     return owner + (this.#apexAt === 0 ? (embedded >> 8) * apex : 0);
   }
 
-  /** Copies the RDATA up to the end of its last name; returns where in the picture the rest begins. */
+  /** Copies the RDATA up to the end of its last name; returns where in the zone database the rest begins. */
   #writeEmbeddedNames(rdata: number, embedded: number): number {
     const { octets: stored } = this.#memory;
     let source = rdata;

@@ -9,8 +9,8 @@ const TRANSPORTS = [
   ["https", STATISTIC.HTTPS],
 ] as const;
 
-/** Zones of the picture and the memory that they take. */
-export interface PictureSize {
+/** Zones of the zone database and the memory that they take. */
+export interface ZoneDatabaseSize {
   readonly zoneCount: number;
   readonly usedOctets: number;
   readonly totalOctets: number;
@@ -19,7 +19,7 @@ export interface PictureSize {
 /** What ought to be answered, and is not for want of memory. */
 export interface ZoneCompleteness {
   /** Whether zones have been loaded at all. */
-  readonly hasPicture: () => boolean;
+  readonly isLoaded: () => boolean;
   readonly expectedCount: () => number;
   /** Those that need least first. */
   readonly leftOut: () => readonly {
@@ -33,13 +33,13 @@ export interface ZoneCompleteness {
 const MOST_NAMED = 20;
 
 /**
- * Shows the threads' counters and the picture's size among this process' metrics.
+ * Shows the threads' counters and the zone database's size among this process' metrics.
  * @returns takes them off again
  */
 export function exportStatistics(
   statistics: Statistics,
-  picture: PictureSize,
-  { hasPicture, expectedCount, leftOut }: ZoneCompleteness,
+  zoneDatabase: ZoneDatabaseSize,
+  { isLoaded, expectedCount, leftOut }: ZoneCompleteness,
 ): () => void {
   const made = [
     new Counter({
@@ -75,8 +75,8 @@ export function exportStatistics(
       "DNS answers that the rate limit truncated",
       STATISTIC.RATE_SLIPPED,
     ),
-    gauge("palomar_dns_zones", "Zones that are answered for", () => picture.zoneCount),
-    gauge("palomar_dns_zones_loaded", "1 when the zones have been loaded, 0 before", () => Number(hasPicture())),
+    gauge("palomar_dns_zones", "Zones that are answered for", () => zoneDatabase.zoneCount),
+    gauge("palomar_dns_zones_loaded", "1 when the zones have been loaded, 0 before", () => Number(isLoaded())),
     gauge("palomar_dns_zones_expected", "Zones that ought to be answered for", expectedCount),
     gauge(
       "palomar_dns_zones_left_out",
@@ -100,8 +100,8 @@ export function exportStatistics(
         }
       },
     }),
-    gauge("palomar_dns_picture_octets", "Memory that the zones take", () => picture.usedOctets),
-    gauge("palomar_dns_picture_limit_octets", "Memory that the zones may take", () => picture.totalOctets),
+    gauge("palomar_dns_picture_octets", "Memory that the zones take", () => zoneDatabase.usedOctets),
+    gauge("palomar_dns_picture_limit_octets", "Memory that the zones may take", () => zoneDatabase.totalOctets),
   ];
   return () => {
     for (const { name } of made as unknown as { name: string }[]) registry.removeSingleMetric(name);

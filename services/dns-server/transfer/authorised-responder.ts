@@ -9,23 +9,23 @@ import type { Authority } from "../answer/authority.ts";
 import { type Client, TRANSPORT } from "../message/client.ts";
 import { PLAIN_UDP_OCTETS, TCP_MESSAGE_OCTETS, UDP_PAYLOAD_OCTETS } from "../message/edns.ts";
 import { DROP, type Pipeline } from "../pipeline.ts";
-import type { PictureWriter } from "../zone-database/writer.ts";
+import type { ZoneDatabaseWriter } from "../zone-database/writer.ts";
 import type { AccessTable } from "./access-table.ts";
 import { Asker } from "./asker.ts";
 import { TransferMessage } from "./transfer-message.ts";
 import { readTransferRequest, type TransferRequest } from "./transfer-request.ts";
-import { difference, differenceInOne, pictureSerial, pictureSoa, soaOnly, wholeZone } from "./transfer-streams.ts";
+import { difference, differenceInOne, servedSerial, servedSoa, soaOnly, wholeZone } from "./transfer-streams.ts";
 
 /** Takes one message of an answer; resolves when the next may come, to false when nobody wants it any more. */
 export type Send = (message: Uint8Array) => Promise<boolean>;
 
 export interface AuthorisedResponderOptions {
   readonly pipeline: Pipeline;
-  readonly writer: PictureWriter;
+  readonly writer: ZoneDatabaseWriter;
   readonly db: Db;
-  /** While it is, transfers are of what the picture has. */
+  /** While it is, transfers are of what the zone database has. */
   readonly isDatabaseAway: () => boolean;
-  /** Whether the picture has no room for a zone, or for its latest version: what it has of it is sent then. */
+  /** Whether the zone database has no room for a zone, or for its latest version: what it has of it is sent then. */
   readonly isLeftOut: (zoneId: number) => boolean;
   /** Undefined until it was read for the first time. */
   readonly access: () => AccessTable | undefined;
@@ -35,7 +35,7 @@ export interface AuthorisedResponderOptions {
 
 /**
  * Answers what the pipeline defers, because it first matters who asks: transfers, signed queries, and queries for
- * feeds and catalogs. Runs on the thread that writes the picture.
+ * feeds and catalogs. Runs on the thread that writes the zone database.
  */
 export class AuthorisedResponder {
   readonly #options: AuthorisedResponderOptions;
@@ -107,12 +107,12 @@ export class AuthorisedResponder {
     // RFC 5936 §4.2, RFC 8484 §4.2; the pipeline defers these only because they are signed.
     if ((isUdp && request.serial === undefined) || asker.client.transport === TRANSPORT.HTTPS) return RCODE.REFUSED;
     const apex = Buffer.from(request.name.key, "latin1");
-    if (isDatabaseAway()) return this.#transferOfPicture(request, asker, apex);
+    if (isDatabaseAway()) return this.#transferOfZoneDatabase(request, asker, apex);
     const zone = await findTransferableZone(db, apex);
     if (!zone) return RCODE.NOTAUTH;
     if (!zone.published || !mayTransfer(asker, request, zone.resellerId)) return RCODE.REFUSED;
     // What is not answered, or as it was, is not handed on as it is.
-    if (this.#options.isLeftOut(zone.id)) return this.#transferOfPicture(request, asker, apex);
+    if (this.#options.isLeftOut(zone.id)) return this.#transferOfZoneDatabase(request, asker, apex);
     const newMessage = () => this.#newMessage(request, asker);
     if (request.serial !== undefined) {
       const found = await readZoneDifference(db, zone.id, request.serial);
@@ -125,8 +125,8 @@ export class AuthorisedResponder {
     return reference === 0 ? RCODE.SERVFAIL : wholeZone(writer, reference, newMessage());
   }
 
-  /** While the database is away: what the picture has, without its history. */
-  #transferOfPicture(request: TransferRequest, asker: Asker, apex: Uint8Array): Iterable<Uint8Array> | number {
+  /** While the database is away: what the zone database has, without its history. */
+  #transferOfZoneDatabase(request: TransferRequest, asker: Asker, apex: Uint8Array): Iterable<Uint8Array> | number {
     const { writer } = this.#options;
     const zone = writer.publishedZone(apex);
     // Suspended, new, or none of ours: nobody can say now.
@@ -134,8 +134,8 @@ export class AuthorisedResponder {
     if (!mayTransfer(asker, request, writer.resellerOf(zone))) return RCODE.REFUSED;
     const message = this.#newMessage(request, asker);
     const isUdp = asker.client.transport === TRANSPORT.UDP;
-    const isCurrent = request.serial !== undefined && !serialIsAhead(pictureSerial(writer, zone), request.serial);
-    return isUdp || isCurrent ? pictureSoa(writer, zone, message) : wholeZone(writer, zone, message);
+    const isCurrent = request.serial !== undefined && !serialIsAhead(servedSerial(writer, zone), request.serial);
+    return isUdp || isCurrent ? servedSoa(writer, zone, message) : wholeZone(writer, zone, message);
   }
 
   #newMessage(request: TransferRequest, asker: Asker): TransferMessage {

@@ -4,7 +4,7 @@ import { CLASS, TYPE } from "../../core/dns/rr-types.ts";
 import { UDP_PAYLOAD_OCTETS } from "../message/edns.ts";
 import { HEADER_OCTETS } from "../message/query.ts";
 import { EMBEDDED_NAMES, NODE, RECORD_FIXED_OCTETS, ZONE } from "../zone-database/layout.ts";
-import type { PictureMemory } from "../zone-database/memory.ts";
+import type { ZoneDatabaseMemory } from "../zone-database/memory.ts";
 import type { TransferRequest } from "./transfer-request.ts";
 
 const MAX_MESSAGE_OCTETS = 65_535;
@@ -17,12 +17,12 @@ const LONG_OCTETS = 96;
 
 /**
  * The message of a transfer that is being filled. Owners are compressed against the apex and against the record
- * before, names in RDATA of the picture's records against the apex; each message is compressed by itself.
+ * before, names in RDATA of the zone database's records against the apex; each message is compressed by itself.
  */
 export class TransferMessage {
   readonly #request: TransferRequest;
   readonly #apex: Uint8Array;
-  readonly #memory: PictureMemory;
+  readonly #memory: ZoneDatabaseMemory;
   readonly #limit: number;
   readonly #octets = Buffer.allocUnsafe(MAX_MESSAGE_OCTETS);
   #position = 0;
@@ -34,7 +34,7 @@ export class TransferMessage {
   #nodeAt = 0;
 
   /** @param limitOctets what a message may have, space for a signature taken off */
-  constructor(request: TransferRequest, memory: PictureMemory, limitOctets: number = MAX_MESSAGE_OCTETS) {
+  constructor(request: TransferRequest, memory: ZoneDatabaseMemory, limitOctets: number = MAX_MESSAGE_OCTETS) {
     this.#request = request;
     this.#apex = Buffer.from(request.name.key, "latin1");
     this.#memory = memory;
@@ -47,7 +47,7 @@ export class TransferMessage {
   }
 
   /**
-   * Adds a record as the picture stores it.
+   * Adds a record as the zone database stores it.
    * @param record where it begins, `next` where the one behind it does
    * @returns whether it fitted; if not, nothing is written
    */
@@ -144,7 +144,7 @@ export class TransferMessage {
     this.#writeApex();
   }
 
-  /** Copies the RDATA up to the end of its last name; returns where in the picture the rest begins. */
+  /** Copies the RDATA up to the end of its last name; returns where in the zone database the rest begins. */
   #writeEmbeddedNames(rdata: number, embedded: number): number {
     const { octets: stored } = this.#memory;
     let source = rdata + (embedded & 0xff) - 1;

@@ -1,8 +1,8 @@
 import type { ResourceRecord } from "../../core/dns/record.ts";
 import type { ZoneDifference } from "../../store/dns/transfer-differences.ts";
 import { RECORD_FIXED_OCTETS, RRSET } from "../zone-database/layout.ts";
-import { PictureReader } from "../zone-database/reader.ts";
-import type { PictureWriter } from "../zone-database/writer.ts";
+import { ZoneDatabaseReader } from "../zone-database/reader.ts";
+import type { ZoneDatabaseWriter } from "../zone-database/writer.ts";
 import type { TransferMessage } from "./transfer-message.ts";
 
 /**
@@ -10,8 +10,8 @@ import type { TransferMessage } from "./transfer-message.ts";
  * and last, all else in between. Only the zone's nodes are kept, not their content a second time.
  * @param zone reference of a published zone
  */
-export function* wholeZone(writer: PictureWriter, zone: number, message: TransferMessage): Generator<Uint8Array> {
-  const reader = new PictureReader(writer.memory);
+export function* wholeZone(writer: ZoneDatabaseWriter, zone: number, message: TransferMessage): Generator<Uint8Array> {
+  const reader = new ZoneDatabaseReader(writer.memory);
   const apex = reader.apexNode(zone);
   const { nodes, release } = writer.snapshot(zone);
   try {
@@ -43,17 +43,17 @@ export function* soaOnly(soa: ResourceRecord, message: TransferMessage): Generat
   yield message.take();
 }
 
-/** As `soaOnly`, of a published zone as the picture has it. */
-export function* pictureSoa(writer: PictureWriter, zone: number, message: TransferMessage): Generator<Uint8Array> {
-  const reader = new PictureReader(writer.memory);
+/** As `soaOnly`, of a published zone as the zone database has it. */
+export function* servedSoa(writer: ZoneDatabaseWriter, zone: number, message: TransferMessage): Generator<Uint8Array> {
+  const reader = new ZoneDatabaseReader(writer.memory);
   const apex = reader.apexNode(zone);
   if (addRrset(reader, apex, reader.firstRrset(apex), 0, message) !== ALL) throw doesNotFit();
   yield message.take();
 }
 
-/** The serial of a published zone as the picture has it. */
-export function pictureSerial(writer: PictureWriter, zone: number): number {
-  const reader = new PictureReader(writer.memory);
+/** The serial of a published zone as the zone database has it. */
+export function servedSerial(writer: ZoneDatabaseWriter, zone: number): number {
+  const reader = new ZoneDatabaseReader(writer.memory);
   const soa = reader.firstRrset(reader.apexNode(zone)) + RRSET.RECORDS * 4;
   const { octets } = writer.memory;
   const end = soa + RECORD_FIXED_OCTETS + ((octets[soa + 10]! << 8) | octets[soa + 11]!);
@@ -75,7 +75,7 @@ function* recordsOf({ oldSoa, newSoa, deleted, added }: Difference): Generator<R
 
 /** All records of the nodes but one: of each its RRsets in order, the SOA first at the apex. */
 function* nodeRecords(
-  reader: PictureReader,
+  reader: ZoneDatabaseReader,
   nodes: Int32Array | readonly number[],
   except: number,
   message: TransferMessage,
@@ -103,7 +103,7 @@ const ALL = -1;
  * @returns as many as are in the message now, or ALL
  */
 function addRrset(
-  { memory: { octets, words } }: PictureReader,
+  { memory: { octets, words } }: ZoneDatabaseReader,
   node: number,
   rrset: number,
   from: number,

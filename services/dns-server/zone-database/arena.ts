@@ -1,6 +1,6 @@
 import { FreeBlocks } from "./free-blocks.ts";
 import { ARENA_START, HEADER, MAX_READERS, READER_STRIDE } from "./layout.ts";
-import { PictureFullError, type PictureMemory } from "./memory.ts";
+import { ZoneDatabaseFullError, type ZoneDatabaseMemory } from "./memory.ts";
 import { classSize, sizeClass } from "./size-class.ts";
 
 /** Free blocks looked at in one step of joining neighbours: some 10 ms at the worst. */
@@ -11,7 +11,7 @@ const STEPS_IN_NEED = 2;
 const NEARLY_ALL = 7 / 8;
 
 /**
- * Hands out blocks of the picture's memory and takes them back once no reader can still be looking at them.
+ * Hands out blocks of the zone database's memory and takes them back once no reader can still be looking at them.
  * Only the writer's thread uses it. `allocate` is the only thing that fails, and then nothing has changed.
  *
  * Every octet between the arena's start and its end is of one block: one that is in use, that waits for readers, or
@@ -22,7 +22,7 @@ const NEARLY_ALL = 7 / 8;
  * epoch at which they entered; a block is free when every reader that is inside entered later than its retirement.
  */
 export class Arena {
-  readonly #memory: PictureMemory;
+  readonly #memory: ZoneDatabaseMemory;
   #end = ARENA_START;
   readonly #free: FreeBlocks;
   #retired: Retired[] = [];
@@ -33,7 +33,7 @@ export class Arena {
   /** Octets that blocks may take, for what is written now; at most `totalOctets`. */
   allowance: number;
 
-  constructor(memory: PictureMemory) {
+  constructor(memory: ZoneDatabaseMemory) {
     this.#memory = memory;
     this.#free = new FreeBlocks(memory);
     this.allowance = this.totalOctets;
@@ -66,7 +66,7 @@ export class Arena {
 
   /**
    * A block of `blockSize(octets)` octets, its content undefined.
-   * @throws PictureFullError when there is no room, or what there is is kept for others
+   * @throws ZoneDatabaseFullError when there is no room, or what there is is kept for others
    */
   allocate(octets: number): number {
     const index = sizeClass(octets);
@@ -79,7 +79,7 @@ export class Arena {
         this.#joinSome();
       }
     }
-    throw new PictureFullError(this.#memory.maxOctets, this.allowance - this.usedOctets);
+    throw new ZoneDatabaseFullError(this.#memory.maxOctets, this.allowance - this.usedOctets);
   }
 
   /** Gives a block back that no table refers to any more. */

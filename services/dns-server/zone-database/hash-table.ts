@@ -1,6 +1,6 @@
 import type { Arena } from "./arena.ts";
 import { TABLE, TOMBSTONE } from "./layout.ts";
-import type { PictureMemory } from "./memory.ts";
+import type { ZoneDatabaseMemory } from "./memory.ts";
 
 /** Slots of a shard that holds its first entry. */
 const FIRST_SLOTS = 8;
@@ -12,7 +12,7 @@ const MAX_FILL = 0.7;
  * Entries are references with the whole hash beside; which entry is meant is for the caller's references to say.
  */
 export class HashTable {
-  readonly #memory: PictureMemory;
+  readonly #memory: ZoneDatabaseMemory;
   readonly #arena: Arena;
   /** Word index of the first shard's reference. */
   readonly #shards: number;
@@ -21,7 +21,11 @@ export class HashTable {
   readonly #entries: Uint32Array;
   readonly #tombstones: Uint32Array;
 
-  constructor(memory: PictureMemory, arena: Arena, place: { readonly shards: number; readonly shardBits: number }) {
+  constructor(
+    memory: ZoneDatabaseMemory,
+    arena: Arena,
+    place: { readonly shards: number; readonly shardBits: number },
+  ) {
     this.#memory = memory;
     this.#arena = arena;
     this.#shards = place.shards;
@@ -35,7 +39,7 @@ export class HashTable {
 
   /**
    * Makes room for an entry, so that the next `insert` of this hash cannot fail.
-   * @throws PictureFullError, and then nothing has changed
+   * @throws ZoneDatabaseFullError, and then nothing has changed
    */
   makeRoom(hash: number): void {
     const shard = hash >>> (32 - this.#shardBits);
@@ -119,7 +123,7 @@ export class HashTable {
     for (let index = hash & mask; ; index = (index + 1) & mask) {
       const slot = table + TABLE.SLOTS + index * TABLE.SLOT_WORDS;
       if (words[slot] === reference) return slot;
-      if (words[slot] === 0) throw new Error(`the picture's table has no reference ${reference}`);
+      if (words[slot] === 0) throw new Error(`the zone database's table has no reference ${reference}`);
     }
   }
 }

@@ -1,16 +1,16 @@
 import { INDEX, LOWER_CASE, NODE } from "./layout.ts";
 import type { LookupName } from "./lookup-name.ts";
-import type { PictureMemory } from "./memory.ts";
-import type { PictureReader } from "./reader.ts";
+import type { ZoneDatabaseMemory } from "./memory.ts";
+import type { ZoneDatabaseReader } from "./reader.ts";
 
 /** A reader's side of a zone's index (layout.ts, `INDEX`): look-ups in canonical order, as one thread makes them. */
 export class IndexReader {
-  readonly #reader: PictureReader;
-  readonly #memory: PictureMemory;
+  readonly #reader: ZoneDatabaseReader;
+  readonly #memory: ZoneDatabaseMemory;
   /** Where the labels of the name begin that `compareName` has at hand. */
   readonly #labels = new Int32Array(128);
 
-  constructor(reader: PictureReader) {
+  constructor(reader: ZoneDatabaseReader) {
     this.#reader = reader;
     this.#memory = reader.memory;
   }

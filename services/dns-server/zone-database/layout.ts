@@ -1,7 +1,7 @@
 import { TYPE } from "../../core/dns/rr-types.ts";
 
 /**
- * Where things stand in the picture's memory. A reference is an octet offset, a multiple of 8 and below 2^31;
+ * Where things stand in the zone database's memory. A reference is an octet offset, a multiple of 8 and below 2^31;
  * 0 means none. Fields are 32-bit words, addressed as `words[(reference >> 2) + FIELD]`.
  */
 
@@ -11,7 +11,7 @@ export const HEADER = {
   CAPACITY: 0,
   /** Counts the writer's steps, for reclamation (see arena.ts). */
   EPOCH: 1,
-  /** 1 once the first whole picture stands; before that queries get SERVFAIL. */
+  /** 1 once the first whole zone database stands; before that queries get SERVFAIL. */
   READY: 2,
   /** Most labels of any apex: names need not be searched for zones deeper than this. */
   DEEPEST_APEX: 3,

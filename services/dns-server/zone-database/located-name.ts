@@ -1,17 +1,17 @@
 import { LookupName } from "./lookup-name.ts";
-import type { PictureReader } from "./reader.ts";
+import type { ZoneDatabaseReader } from "./reader.ts";
 
 /** A name of a zone with the hashes by which the node table has it and its ancestors. One object, filled anew for each. */
 export class LocatedName {
   readonly lookup = new LookupName();
   /** The label at which the zone's apex begins. */
   apexLabel = 0;
-  readonly #reader: PictureReader;
+  readonly #reader: ZoneDatabaseReader;
   /** By label; that of the apex is the zone's seed. */
   readonly #hashes = new Int32Array(129);
   #zone = 0;
 
-  constructor(reader: PictureReader) {
+  constructor(reader: ZoneDatabaseReader) {
     this.#reader = reader;
   }
 

@@ -1,10 +1,10 @@
 import { randomBytes } from "node:crypto";
 import { ARENA_START, HEADER } from "./layout.ts";
 
-/** There is no room in the picture for what is being written. Nobody has seen anything of it. */
-export class PictureFullError extends RangeError {
+/** There is no room in the zone database for what is being written. Nobody has seen anything of it. */
+export class ZoneDatabaseFullError extends RangeError {
   /**
-   * @param maxOctets what the picture may have
+   * @param maxOctets what the zone database may have
    * @param leftOctets what was left of it for what is being written
    */
   constructor(maxOctets: number, leftOctets: number) {
@@ -12,8 +12,8 @@ export class PictureFullError extends RangeError {
   }
 }
 
-/** Largest picture: references are octet offsets below 2^31. */
-export const MAX_PICTURE_OCTETS = 2 ** 31 - 65_536;
+/** Largest zone database: references are octet offsets below 2^31. */
+export const MAX_ZONE_DATABASE_OCTETS = 2 ** 31 - 65_536;
 /** What the buffer grows by, at least. Pages that nobody touched cost address space only. */
 const GROWTH_OCTETS = 32 * 1024 * 1024;
 
@@ -25,29 +25,29 @@ interface GrowableSharedArrayBuffer extends SharedArrayBuffer {
 type GrowableConstructor = new (octets: number, options: { maxByteLength: number }) => GrowableSharedArrayBuffer;
 
 /**
- * The picture's memory as one thread sees it: one growable buffer that all threads share, and this thread's views.
+ * The zone database's memory as one thread sees it: one growable buffer that all threads share, and this thread's views.
  * The views have a fixed length, which keeps access as fast as in an ordinary array; `follow` maps what it has grown by.
  */
-export class PictureMemory {
+export class ZoneDatabaseMemory {
   readonly buffer: SharedArrayBuffer;
   octets: Uint8Array;
   words: Int32Array;
 
-  /** The views of another thread's picture, whose buffer came in a message. */
+  /** The views of another thread's zone database, whose buffer came in a message. */
   constructor(buffer: SharedArrayBuffer) {
     this.buffer = buffer;
     this.octets = new Uint8Array(buffer, 0, buffer.byteLength);
     this.words = new Int32Array(buffer, 0, buffer.byteLength >> 2);
   }
 
-  /** An empty picture with hash keys of its own. */
-  static create(maxOctets: number = MAX_PICTURE_OCTETS): PictureMemory {
-    if (maxOctets % 8 !== 0 || maxOctets > MAX_PICTURE_OCTETS)
-      throw new RangeError(`no picture has ${maxOctets} octets`);
+  /** An empty zone database with hash keys of its own. */
+  static create(maxOctets: number = MAX_ZONE_DATABASE_OCTETS): ZoneDatabaseMemory {
+    if (maxOctets % 8 !== 0 || maxOctets > MAX_ZONE_DATABASE_OCTETS)
+      throw new RangeError(`no zone database has ${maxOctets} octets`);
     const buffer = new (SharedArrayBuffer as unknown as GrowableConstructor)(Math.min(GROWTH_OCTETS, maxOctets), {
       maxByteLength: maxOctets,
     });
-    const memory = new PictureMemory(buffer);
+    const memory = new ZoneDatabaseMemory(buffer);
     const keys = randomBytes(8);
     memory.words[HEADER.HASH_KEY_0] = keys.readInt32LE(0);
     memory.words[HEADER.HASH_KEY_1] = keys.readInt32LE(4);

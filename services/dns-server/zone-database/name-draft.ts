@@ -11,7 +11,7 @@ export interface DraftZone {
 }
 
 /**
- * The records of a name while they come in, one by one: encoded for the picture, those of the NSEC3 chain apart.
+ * The records of a name while they come in, one by one: encoded for the zone database, those of the NSEC3 chain apart.
  * Kept and begun anew for each name. Whoever fills a zone while others change has a draft of its own.
  */
 export class NameDraft {

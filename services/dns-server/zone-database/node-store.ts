@@ -1,7 +1,7 @@
 import type { Arena } from "./arena.ts";
 import { APEX_TAIL, CHANGE, FLAG, FLAG_BITS, NODE, ZONE } from "./layout.ts";
 import type { LookupName } from "./lookup-name.ts";
-import type { PictureMemory } from "./memory.ts";
+import type { ZoneDatabaseMemory } from "./memory.ts";
 import type { RrsetEncoder } from "./stored-rrset.ts";
 
 export type EncodedRrsets = Pick<RrsetEncoder, "octets" | "length" | "count">;
@@ -22,12 +22,12 @@ export interface NameSpan {
   readonly apexLabel: number;
 }
 
-/** Writes nodes and table entries into the picture's memory, and gives it back (layout.ts, `NODE` and `CHANGE`). */
+/** Writes nodes and table entries into the zone database's memory, and gives it back (layout.ts, `NODE` and `CHANGE`). */
 export class NodeStore {
-  readonly #memory: PictureMemory;
+  readonly #memory: ZoneDatabaseMemory;
   readonly #arena: Arena;
 
-  constructor(memory: PictureMemory, arena: Arena) {
+  constructor(memory: ZoneDatabaseMemory, arena: Arena) {
     this.#memory = memory;
     this.#arena = arena;
   }

@@ -3,7 +3,7 @@ import { HashTable } from "./hash-table.ts";
 import { CHANGE, HEADER, NODE_SHARD_BITS } from "./layout.ts";
 import type { LocatedName } from "./located-name.ts";
 import type { NodeStore } from "./node-store.ts";
-import type { PictureReader } from "./reader.ts";
+import type { ZoneDatabaseReader } from "./reader.ts";
 import type { ChangedName, ZoneChange } from "./zone-change.ts";
 
 /**
@@ -11,13 +11,13 @@ import type { ChangedName, ZoneChange } from "./zone-change.ts";
  * is put beside what it is (layout.ts, `CHANGE`), until no reader is left that has the version before open.
  */
 export class NodeTable {
-  readonly #reader: PictureReader;
+  readonly #reader: ZoneDatabaseReader;
   readonly #table: HashTable;
   readonly #store: NodeStore;
   /** By reference, the entries that stand for two versions of a name. */
   readonly #changedNames = new Map<number, ChangedName>();
 
-  constructor(reader: PictureReader, arena: Arena, store: NodeStore) {
+  constructor(reader: ZoneDatabaseReader, arena: Arena, store: NodeStore) {
     this.#reader = reader;
     this.#store = store;
     const place = { shards: HEADER.NODE_SHARDS, shardBits: NODE_SHARD_BITS };
@@ -26,7 +26,7 @@ export class NodeTable {
 
   /**
    * To be called before a name gets its first node.
-   * @throws PictureFullError, and then nothing has changed
+   * @throws ZoneDatabaseFullError, and then nothing has changed
    */
   makeRoom(hash: number): void {
     this.#table.makeRoom(hash);
@@ -41,7 +41,7 @@ export class NodeTable {
 
   /**
    * In a zone that readers see: gives the name at a label another node, or none (0), from the change's version on.
-   * @throws PictureFullError, and then nothing has changed
+   * @throws ZoneDatabaseFullError, and then nothing has changed
    */
   exchangeLater(change: ZoneChange, located: LocatedName, label: number, node: number): void {
     const { zone, version } = change;

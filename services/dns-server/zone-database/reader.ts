@@ -17,18 +17,18 @@ import {
   ZONE_SHARD_BITS,
 } from "./layout.ts";
 import type { LookupName } from "./lookup-name.ts";
-import type { PictureMemory } from "./memory.ts";
+import type { ZoneDatabaseMemory } from "./memory.ts";
 import { hashLabel } from "./name-hash.ts";
 
 /** The label `*` in wire form, for hashing. */
 const WILDCARD_LABEL = Uint8Array.of(1, 0x2a);
 
 /**
- * Look-ups in the picture, as one thread makes them. References that it returns stay valid until `leave`.
+ * Look-ups in the zone database, as one thread makes them. References that it returns stay valid until `leave`.
  * On the writer's own thread neither `enter` nor `leave` is needed as long as the caller does not await.
  */
-export class PictureReader {
-  readonly memory: PictureMemory;
+export class ZoneDatabaseReader {
+  readonly memory: ZoneDatabaseMemory;
   readonly #epochWord: number;
   #key0: number;
   #key1: number;
@@ -38,7 +38,7 @@ export class PictureReader {
   apex = 0;
 
   /** @param index this thread's number among the readers, for `enter` and `leave` */
-  constructor(memory: PictureMemory, index = 0) {
+  constructor(memory: ZoneDatabaseMemory, index = 0) {
     this.memory = memory;
     this.#epochWord = HEADER.READERS + index * READER_STRIDE;
     this.#key0 = memory.words[HEADER.HASH_KEY_0]!;
@@ -55,7 +55,7 @@ export class PictureReader {
     Atomics.store(this.memory.words, this.#epochWord, 0);
   }
 
-  /** Whether a first picture stands. */
+  /** Whether a first zone database stands. */
   get isReady(): boolean {
     return Atomics.load(this.memory.words, HEADER.READY) === 1;
   }
@@ -294,7 +294,7 @@ export class PictureReader {
     return reference;
   }
 
-  /** Whether octets of the picture equal those of a name in lower case, ASCII case aside. */
+  /** Whether octets of the zone database equal those of a name in lower case, ASCII case aside. */
   #sameOctets(stored: number, lowerCase: Uint8Array, start: number, length: number): boolean {
     const { octets } = this.memory;
     for (let index = 0; index < length; index += 1) {

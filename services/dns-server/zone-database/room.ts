@@ -1,6 +1,6 @@
 /**
- * What of the picture's memory whom is kept for, as shares of all of it. A zone that grows without end thus leaves room
- * for the changes of its neighbours, and for place-holders (`PictureWriter.withholdZone`) there is always some.
+ * What of the zone database's memory whom is kept for, as shares of all of it. A zone that grows without end thus leaves room
+ * for the changes of its neighbours, and for place-holders (`ZoneDatabaseWriter.withholdZone`) there is always some.
  */
 const KEPT = { forPlaceHolders: 1 / 32, forSmallZones: 1 / 32, forSmallChanges: 1 / 32 } as const;
 /** A zone is small as long as its names take no more than this share of the memory: 8 MiB of 2 GiB, some 80,000 records. */

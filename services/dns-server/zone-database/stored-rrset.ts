@@ -1,8 +1,8 @@
 import { CLASS, TYPE } from "../../core/dns/rr-types.ts";
 import { EMBEDDED_NAMES, RECORD_FIXED_OCTETS, RRSET } from "./layout.ts";
 
-/** A record at a name, as the picture takes it in. */
-export interface PictureRecord {
+/** A record at a name, as the zone database takes it in. */
+export interface CompiledRecord {
   readonly type: number;
   /** Seconds. */
   readonly ttl: number;
@@ -181,7 +181,7 @@ interface Signature {
 }
 
 /** The order in which an encoder takes the records of a name. */
-export function inEncodingOrder(records: readonly PictureRecord[]): readonly PictureRecord[] {
+export function inEncodingOrder(records: readonly CompiledRecord[]): readonly CompiledRecord[] {
   return records.length < 2 ? records : records.toSorted((a, b) => typeOrder(a.type) - typeOrder(b.type));
 }
 

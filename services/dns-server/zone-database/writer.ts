@@ -3,15 +3,15 @@ import { type Denial, DenialFinder, isSameDenial } from "./denial.ts";
 import { HashTable } from "./hash-table.ts";
 import { DENIAL, EXCEPTION, HEADER, NODE, NSEC3_PARAMETERS, ZONE, ZONE_SHARD_BITS } from "./layout.ts";
 import { LookupName } from "./lookup-name.ts";
-import { PictureMemory } from "./memory.ts";
+import { ZoneDatabaseMemory } from "./memory.ts";
 import { NameDraft } from "./name-draft.ts";
-import { PictureReader } from "./reader.ts";
+import { ZoneDatabaseReader } from "./reader.ts";
 import { allowanceFor, type Writing } from "./room.ts";
-import { inEncodingOrder, type PictureRecord } from "./stored-rrset.ts";
+import { type CompiledRecord, inEncodingOrder } from "./stored-rrset.ts";
 import { ZoneNodes } from "./zone-nodes.ts";
 
-/** What the picture needs to know of a zone beside its records. */
-export interface PictureZone {
+/** What the zone database needs to know of a zone beside its records. */
+export interface ServedZone {
   /** Wire form, lower case. */
   readonly apex: Uint8Array;
   /** min(SOA TTL, MINIMUM) in seconds (RFC 2308 §5). */
@@ -38,18 +38,18 @@ interface DiscardedZone {
 }
 
 /**
- * The only writer of the picture. Readers on other threads never wait and never see a change in part: a new zone is
+ * The only writer of the zone database. Readers on other threads never wait and never see a change in part: a new zone is
  * built aside and swapped in by one store; so is a new version of a zone, of which only what changes is written.
  *
- * What adds to a zone throws a `PictureFullError` when there is no room. Readers have then seen nothing, and the zone is
+ * What adds to a zone throws a `ZoneDatabaseFullError` when there is no room. Readers have then seen nothing, and the zone is
  * to be given up by `discardZone`, which returns all that was taken for it.
  */
-export class PictureWriter {
-  readonly memory: PictureMemory;
+export class ZoneDatabaseWriter {
+  readonly memory: ZoneDatabaseMemory;
   readonly #arena: Arena;
   readonly #zones: HashTable;
   readonly #nodes: ZoneNodes;
-  readonly #reader: PictureReader;
+  readonly #reader: ZoneDatabaseReader;
   /** For names whose records come all at once. */
   readonly #draft = new NameDraft();
   readonly #denialFinder = new DenialFinder();
@@ -67,11 +67,11 @@ export class PictureWriter {
   readonly #resellers: (string | null)[] = [null];
   readonly #resellerNumbers = new Map<string | null, number>([[null, 0]]);
 
-  constructor(memory: PictureMemory = PictureMemory.create()) {
+  constructor(memory: ZoneDatabaseMemory = ZoneDatabaseMemory.create()) {
     this.memory = memory;
     this.#arena = new Arena(memory);
     this.#zones = new HashTable(memory, this.#arena, { shards: HEADER.ZONE_SHARDS, shardBits: ZONE_SHARD_BITS });
-    this.#reader = new PictureReader(memory);
+    this.#reader = new ZoneDatabaseReader(memory);
     this.#nodes = new ZoneNodes(this.#reader, this.#arena);
   }
 
@@ -130,7 +130,7 @@ export class PictureWriter {
    * then `publishZone` or `discardZone`.
    * @returns its reference
    */
-  createZone(zone: PictureZone): number {
+  createZone(zone: ServedZone): number {
     this.#admit({ zoneOctets: 0 });
     return this.#create(zone, zone.restricted ? EXCEPTION.RESTRICTED : 0);
   }
@@ -139,7 +139,7 @@ export class PictureWriter {
    * Puts a place-holder where a zone ought to be, or in the place of the one that is there: all that is asked at and
    * below its apex is then SERVFAIL. There is room for it when there is none for zones.
    */
-  withholdZone(zone: PictureZone): void {
+  withholdZone(zone: ServedZone): void {
     this.#arena.allowance = this.#arena.totalOctets;
     const exceptions = EXCEPTION.WITHHELD | (zone.restricted ? EXCEPTION.RESTRICTED : 0);
     const reference = this.#create(zone, exceptions);
@@ -192,7 +192,7 @@ export class PictureWriter {
    * Whether a published zone can be given these records at its apex. If not, because they begin or end its signing or
    * say that its names are hashed otherwise, the zone has to be built anew.
    */
-  takesApex(zone: number, records: readonly PictureRecord[]): boolean {
+  takesApex(zone: number, records: readonly CompiledRecord[]): boolean {
     this.#denialFinder.begin();
     for (const { type, rdata } of records) this.#denialFinder.add(type, rdata, 0, rdata.length);
     return isSameDenial(this.#denialFinder.denial, this.#denialAt(zone));
@@ -206,7 +206,7 @@ export class PictureWriter {
    * Replaces all records at one name of a zone; none removes the name. Empty non-terminals come and go by themselves.
    * @param owner wire form, at or below the zone's apex, case kept
    */
-  setName(zone: number, owner: Uint8Array, records: readonly PictureRecord[]): void {
+  setName(zone: number, owner: Uint8Array, records: readonly CompiledRecord[]): void {
     this.beginName(zone, this.#draft);
     for (const { type, ttl, rdata } of inEncodingOrder(records)) this.#draft.add(type, ttl, rdata, 0, rdata.length);
     this.endName(zone, owner, this.#draft);
@@ -216,7 +216,7 @@ export class PictureWriter {
    * Adds records to a zone that nobody sees yet: all that a name has, but that of an NSEC3 chain may come apart from
    * what else its owner has.
    */
-  addName(zone: number, owner: Uint8Array, records: readonly PictureRecord[]): void {
+  addName(zone: number, owner: Uint8Array, records: readonly CompiledRecord[]): void {
     this.beginName(zone, this.#draft);
     for (const { type, ttl, rdata } of inEncodingOrder(records)) this.#draft.add(type, ttl, rdata, 0, rdata.length);
     this.endName(zone, owner, this.#draft, true);
@@ -287,7 +287,7 @@ export class PictureWriter {
     return { zoneOctets: this.#nodes.octetsOf(zone), grownBy: this.#nodes.grownBy(zone) };
   }
 
-  #create({ apex, negativeTtlSeconds, resellerId = null }: PictureZone, exceptions: number): number {
+  #create({ apex, negativeTtlSeconds, resellerId = null }: ServedZone, exceptions: number): number {
     const size = this.#arena.blockSize(ZONE.APEX * 4 + apex.length);
     const zone = this.#arena.allocate(size);
     // The block may have been another zone's before.

@@ -2,7 +2,7 @@ import type { Arena } from "./arena.ts";
 import { IndexReader } from "./index-reader.ts";
 import { INDEX } from "./layout.ts";
 import type { LookupName } from "./lookup-name.ts";
-import type { PictureReader } from "./reader.ts";
+import type { ZoneDatabaseReader } from "./reader.ts";
 
 /** What a block takes, and the entries that it has room for: of a leaf, and of a block above. */
 const BLOCK_OCTETS = (INDEX.ENTRIES + INDEX.ENTRY_WORDS) * 4;
@@ -24,7 +24,7 @@ export interface IndexDraft {
  * is one for each level: four for 100,000 names.
  */
 export class ZoneIndex {
-  readonly #reader: PictureReader;
+  readonly #reader: ZoneDatabaseReader;
   readonly #order: IndexReader;
   readonly #arena: Arena;
   #draft!: IndexDraft;
@@ -37,7 +37,7 @@ export class ZoneIndex {
   /** Blocks for the change at hand: they are there before it begins, so that it does not end half-way. */
   readonly #spare: number[] = [];
 
-  constructor(reader: PictureReader, arena: Arena) {
+  constructor(reader: ZoneDatabaseReader, arena: Arena) {
     this.#reader = reader;
     this.#order = new IndexReader(reader);
     this.#arena = arena;
@@ -50,7 +50,7 @@ export class ZoneIndex {
 
   /**
    * Adds the node of a name, or puts it in the place of that name's last one.
-   * @throws PictureFullError, and then nothing has changed
+   * @throws ZoneDatabaseFullError, and then nothing has changed
    */
   put(draft: IndexDraft, name: LookupName, apexLabel: number, node: number): void {
     this.#begin(draft, name, apexLabel);
@@ -83,7 +83,7 @@ export class ZoneIndex {
 
   /**
    * Takes a name out; does nothing when it is not there.
-   * @throws PictureFullError, and then nothing has changed
+   * @throws ZoneDatabaseFullError, and then nothing has changed
    */
   remove(draft: IndexDraft, name: LookupName, apexLabel: number): void {
     this.#begin(draft, name, apexLabel);

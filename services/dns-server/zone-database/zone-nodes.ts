@@ -3,7 +3,7 @@ import { APEX_TAIL, DENIAL, FLAG, FLAG_BITS, NODE, ZONE } from "./layout.ts";
 import { LocatedName } from "./located-name.ts";
 import { type EncodedRrsets, NO_RRSETS, NodeStore, type Place } from "./node-store.ts";
 import { NodeTable } from "./node-table.ts";
-import type { PictureReader } from "./reader.ts";
+import type { ZoneDatabaseReader } from "./reader.ts";
 import type { ChangedName, UnsettledChange, ZoneChange } from "./zone-change.ts";
 import { ZoneIndex } from "./zone-index.ts";
 
@@ -13,7 +13,7 @@ import { ZoneIndex } from "./zone-index.ts";
  * the version before open, the table has both versions of a name (layout.ts, `CHANGE`).
  */
 export class ZoneNodes {
-  readonly #reader: PictureReader;
+  readonly #reader: ZoneDatabaseReader;
   readonly #arena: Arena;
   readonly #table: NodeTable;
   readonly #index: ZoneIndex;
@@ -30,7 +30,7 @@ export class ZoneNodes {
   /** The change at hand. */
   #change!: ZoneChange;
 
-  constructor(reader: PictureReader, arena: Arena) {
+  constructor(reader: ZoneDatabaseReader, arena: Arena) {
     this.#reader = reader;
     this.#arena = arena;
     this.#index = new ZoneIndex(reader, arena);
@@ -105,7 +105,7 @@ export class ZoneNodes {
 
   /**
    * Makes what was done to a zone visible, by one store.
-   * @throws PictureFullError, and then readers see what they saw
+   * @throws ZoneDatabaseFullError, and then readers see what they saw
    */
   publish(zone: number): void {
     const change = this.#changes.get(zone);

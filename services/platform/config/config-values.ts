@@ -58,7 +58,7 @@ export const octets: Parse<number> = (value) => {
 };
 
 /** As `octets`, for the memory of the zones: whole words, and no more than references of 31 bits reach. */
-export const pictureOctets: Parse<number> = (value) => {
+export const zoneDatabaseOctets: Parse<number> = (value) => {
   const size = octets(value);
   if (!size.ok) return size;
   const isPossible = size.value >= 8 * 2 ** 20 && size.value <= 2047 * 2 ** 20;

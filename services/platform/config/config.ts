@@ -20,13 +20,13 @@ import {
   optional,
   type Parse,
   path,
-  pictureOctets,
   postgresUrl,
   secondsList,
   secretList,
   share,
   text,
   wholeNumber,
+  zoneDatabaseOctets,
 } from "./config-values.ts";
 
 /** One variable: how it is written, what it is when unset, what it is for. The reference in the docs is made from this table. */
@@ -183,7 +183,7 @@ export const VARIABLES = {
   PALOMAR_DNS_WORKERS: variable(wholeNumber(0, 256), "0", "UDP workers; 0: one per core"),
   PALOMAR_DNS_NOTIFY_NS: variable(trueFalse, "false", "notify the addresses of a zone's NS as well"),
   PALOMAR_DNS_MEMORY: variable(
-    pictureOctets,
+    zoneDatabaseOctets,
     "2047MiB",
     "what the zones of dns-server may take of memory, 8MiB to 2047MiB; a zone that does not fit is left out alone",
   ),

@@ -3,9 +3,9 @@ import { describe, expect, it } from "vitest";
 import { TYPE } from "../../../services/core/dns/rr-types.ts";
 import { Client, TRANSPORT } from "../../../services/dns-server/message/client.ts";
 import { DEFER } from "../../../services/dns-server/pipeline.ts";
-import { PictureWriter } from "../../../services/dns-server/zone-database/writer.ts";
+import { ZoneDatabaseWriter } from "../../../services/dns-server/zone-database/writer.ts";
 import { ask, askOctets, readAnswer, respond } from "./ask.ts";
-import { pictureOf, pipelineOn } from "./test-zone-database.ts";
+import { pipelineOn, zoneDatabaseOf } from "./test-zone-database.ts";
 
 const manyAddresses = Array.from({ length: 60 }, (_, index) => `many A 192.0.2.${index + 1}`).join("\n");
 const manyTexts = Array.from({ length: 9 }, (_, index) => `texts TXT "${String(index).repeat(250)}"`).join("\n");
@@ -16,11 +16,11 @@ const manyServers = Array.from({ length: 40 }, (_, index) => `cut NS ns${index}.
   "\n",
 );
 const manyMails = Array.from({ length: 30 }, (_, index) => `mails MX 1 m${index}\nm${index} A 192.0.2.9`).join("\n");
-const picture = pictureOf({
+const zoneDatabase = zoneDatabaseOf({
   origin: "example.org.",
   text: `$TTL 60\n@ SOA ns hostmaster 1 2 3 4 5\n@ NS ns\nns A 192.0.2.53\n${manyAddresses}\n${manyTexts}\n${hugeTexts}\n${manyServers}\n${manyMails}\n`,
 });
-const pipeline = pipelineOn(picture);
+const pipeline = pipelineOn(zoneDatabase);
 
 /** A query for example.org SOA with octets of the header, or more, put otherwise. */
 function packet(change: (octets: Buffer) => Buffer | undefined = () => undefined): Buffer {
@@ -188,7 +188,7 @@ describe("the header matrix", () => {
       const octets = packet((query) => void query.writeUInt16BE(qclass, query.length - 2));
       expect(askOctets(pipeline, octets)!.rcode).toBe("REFUSED");
     }
-    const telling = pipelineOn(picture, { identity: { version: "Palomar", id: "one" } });
+    const telling = pipelineOn(zoneDatabase, { identity: { version: "Palomar", id: "one" } });
     for (const [name, text] of [
       ["version.bind", "Palomar"],
       ["ID.server", "one"],
@@ -200,8 +200,8 @@ describe("the header matrix", () => {
     }
   });
 
-  it("says SERVFAIL before the first picture", () => {
-    const empty = pipelineOn(new PictureWriter());
+  it("says SERVFAIL before the first zone database", () => {
+    const empty = pipelineOn(new ZoneDatabaseWriter());
     expect(ask(empty, "example.org", "SOA")!.rcode).toBe("SERVFAIL");
   });
 });
@@ -238,7 +238,7 @@ describe("EDNS (RFC 6891)", () => {
     const options = askOctets(pipeline, withOpt([0, 3, 0, 0]))!.opt!.options;
     expect(options).toMatchObject([{ code: 3, data: Buffer.from("test") }]);
     const edns = { nsid: new Uint8Array(0), cookieSecret: new Uint8Array(16), tcpIdleSeconds: 15 };
-    expect(askOctets(pipelineOn(picture, { edns }), withOpt([0, 3, 0, 0]))!.opt!.options).toEqual([]);
+    expect(askOctets(pipelineOn(zoneDatabase, { edns }), withOpt([0, 3, 0, 0]))!.opt!.options).toEqual([]);
   });
 
   it("answers keepalive (RFC 7828) over TCP only, and pads (RFC 8467) over TLS only", () => {

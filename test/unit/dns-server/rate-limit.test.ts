@@ -4,15 +4,15 @@ import { Client } from "../../../services/dns-server/message/client.ts";
 import type { Pipeline } from "../../../services/dns-server/pipeline.ts";
 import { createRateLimitTable } from "../../../services/dns-server/rate-limit.ts";
 import { ask, respond } from "./ask.ts";
-import { pictureOf, pipelineOn } from "./test-zone-database.ts";
+import { pipelineOn, zoneDatabaseOf } from "./test-zone-database.ts";
 
-const picture = pictureOf({
+const zoneDatabase = zoneDatabaseOf({
   origin: "example.org.",
   text: "$TTL 60\n@ SOA ns hostmaster 1 2 3 4 5\n@ NS ns\nns A 192.0.2.53\nwww A 192.0.2.1\n*.wild A 192.0.2.2\n",
 });
 
 function limited(allow: readonly string[] = [], limitLoopback = false): Pipeline {
-  return pipelineOn(picture, {
+  return pipelineOn(zoneDatabase, {
     rateLimit: { answersPerSecond: 10, allow, limitLoopback, seed: 7, table: createRateLimitTable() },
   });
 }

@@ -5,8 +5,8 @@ import { parseZoneFile } from "../../../services/core/dns/zone-file/zone-file.ts
 import { Pipeline, type PipelineSettings } from "../../../services/dns-server/pipeline.ts";
 import { createRateLimitTable } from "../../../services/dns-server/rate-limit.ts";
 import { Statistics } from "../../../services/dns-server/reports/statistics.ts";
-import { PictureReader } from "../../../services/dns-server/zone-database/reader.ts";
-import { PictureWriter } from "../../../services/dns-server/zone-database/writer.ts";
+import { ZoneDatabaseReader } from "../../../services/dns-server/zone-database/reader.ts";
+import { ZoneDatabaseWriter } from "../../../services/dns-server/zone-database/writer.ts";
 
 /** A zone as a master file. */
 export interface ZoneText {
@@ -14,16 +14,16 @@ export interface ZoneText {
   readonly text: string;
 }
 
-/** A picture of these zones, ready to be asked. */
-export function pictureOf(...zones: readonly ZoneText[]): PictureWriter {
-  const writer = new PictureWriter();
+/** A zone database of these zones, ready to be asked. */
+export function zoneDatabaseOf(...zones: readonly ZoneText[]): ZoneDatabaseWriter {
+  const writer = new ZoneDatabaseWriter();
   for (const zone of zones) publishZoneText(writer, zone);
   writer.setReady();
   return writer;
 }
 
-/** Puts a zone into a picture, in the place of the one of that name. */
-export function publishZoneText(writer: PictureWriter, text: ZoneText): number {
+/** Puts a zone into a zone database, in the place of the one of that name. */
+export function publishZoneText(writer: ZoneDatabaseWriter, text: ZoneText): number {
   const records = recordsOf(text);
   const soa = records[0]!;
   const zone = writer.createZone({
@@ -46,15 +46,15 @@ export function recordsOf({ origin, text }: ZoneText): ResourceRecord[] {
   return [soa, ...records];
 }
 
-/** A pipeline on this picture, with settings of a test's own. */
-export function pipelineOn(writer: PictureWriter, overrides: Partial<PipelineSettings> = {}): Pipeline {
+/** A pipeline on this zone database, with settings of a test's own. */
+export function pipelineOn(writer: ZoneDatabaseWriter, overrides: Partial<PipelineSettings> = {}): Pipeline {
   const settings: PipelineSettings = {
     identity: { version: null, id: null },
     edns: { nsid: Buffer.from("test"), cookieSecret: new Uint8Array(16), tcpIdleSeconds: 15 },
     rateLimit: { answersPerSecond: 0, allow: [], limitLoopback: false, seed: 1, table: createRateLimitTable() },
     ...overrides,
   };
-  return new Pipeline(new PictureReader(writer.memory), settings, new Statistics(1).row(0));
+  return new Pipeline(new ZoneDatabaseReader(writer.memory), settings, new Statistics(1).row(0));
 }
 
 /** Records in groups of one name each. */

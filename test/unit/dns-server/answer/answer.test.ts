@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { TRANSPORT } from "../../../../services/dns-server/message/client.ts";
 import { ask } from "../ask.ts";
-import { pictureOf, pipelineOn } from "../test-zone-database.ts";
+import { pipelineOn, zoneDatabaseOf } from "../test-zone-database.ts";
 
 const EXAMPLE = {
   origin: "example.org.",
@@ -62,7 +62,7 @@ const CHILD = {
   text: `$TTL 60\n@ SOA ns1.example.org. hostmaster 9 7200 3600 1209600 30\n@ NS ns1.example.org.\nx A 192.0.2.77\n`,
 };
 
-const pipeline = pipelineOn(pictureOf(EXAMPLE, CHILD));
+const pipeline = pipelineOn(zoneDatabaseOf(EXAMPLE, CHILD));
 const udp = (name: string, type: string) => ask(pipeline, name, type)!;
 const SOA = "example.org SOA ns1.example.org 7";
 

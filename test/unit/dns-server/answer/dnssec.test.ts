@@ -6,11 +6,11 @@ import { Nsec3Hash } from "../../../../services/dns-server/answer/nsec3-hash.ts"
 import { TRANSPORT } from "../../../../services/dns-server/message/client.ts";
 import type { Pipeline } from "../../../../services/dns-server/pipeline.ts";
 import { LookupName } from "../../../../services/dns-server/zone-database/lookup-name.ts";
-import type { PictureRecord } from "../../../../services/dns-server/zone-database/stored-rrset.ts";
-import { PictureWriter } from "../../../../services/dns-server/zone-database/writer.ts";
+import type { CompiledRecord } from "../../../../services/dns-server/zone-database/stored-rrset.ts";
+import { ZoneDatabaseWriter } from "../../../../services/dns-server/zone-database/writer.ts";
 import { queryOctets, readSections, type Sections } from "../../../support/dnssec-questions.ts";
 import { respond } from "../ask.ts";
-import { pictureOf, pipelineOn } from "../test-zone-database.ts";
+import { pipelineOn, zoneDatabaseOf } from "../test-zone-database.ts";
 
 const signature = (type: string, labels: number) =>
   `RRSIG ${type} 13 ${labels} 60 20300101000000 20200101000000 1 example.org. AAAA`;
@@ -47,7 +47,7 @@ function typesOf(records: Sections["answers"]): string[] {
 }
 
 describe("a signed zone", () => {
-  const pipeline = pipelineOn(pictureOf({ origin: "example.org.", text: HEAD + NSEC }));
+  const pipeline = pipelineOn(zoneDatabaseOf({ origin: "example.org.", text: HEAD + NSEC }));
 
   it("answers ANY with one RRset and its signature over UDP, with all over TCP", () => {
     expect(typesOf(ask(pipeline, "www.example.org", "ANY").answers)).toEqual(["A", "RRSIG A"]);
@@ -99,7 +99,7 @@ describe("a zone that is not signed, with records of DNSSEC in it", () => {
     ["parameters of an unknown algorithm", `${HEAD}@ NSEC3PARAM 2 0 0 -\n`],
     ["more iterations than anybody accepts", `${HEAD}@ NSEC3PARAM 1 0 2501 -\n`],
   ])("denies without proofs: %s", (_, text) => {
-    const pipeline = pipelineOn(pictureOf({ origin: "example.org.", text }));
+    const pipeline = pipelineOn(zoneDatabaseOf({ origin: "example.org.", text }));
     expect(ask(pipeline, "none.example.org", "A")).toMatchObject({ rcode: 3 });
     expect(typesOf(ask(pipeline, "none.example.org", "A").authorities).filter((type) => /NSEC/.test(type))).toEqual([]);
     expect(ask(pipeline, "www.example.org", "AAAA")).toMatchObject({ rcode: 0, answers: [] });
@@ -107,7 +107,7 @@ describe("a zone that is not signed, with records of DNSSEC in it", () => {
 
   it("serves them as the data that they are", () => {
     const stray = `$TTL 60\n@ SOA ns h 1 2 3 4 5\n@ NS ns\nx ${signature("A", 3)}\nx NSEC y A\nh NSEC3 1 0 0 - ${"0".repeat(32)} A\n`;
-    const pipeline = pipelineOn(pictureOf({ origin: "example.org.", text: stray }));
+    const pipeline = pipelineOn(zoneDatabaseOf({ origin: "example.org.", text: stray }));
     const plain = { dnssecOk: false };
     expect(typesOf(ask(pipeline, "x.example.org", "RRSIG", plain).answers)).toEqual(["RRSIG A"]);
     expect(typesOf(ask(pipeline, "x.example.org", "NSEC", plain).answers)).toEqual(["NSEC"]);
@@ -125,7 +125,7 @@ describe("names of NSEC3 records", () => {
   const chain = `@ NSEC3PARAM 1 0 0 -\n${own} NSEC3 1 0 0 - ${own} NS SOA\n${own} ${signature("NSEC3", 3)}\n`;
 
   it("do not exist (RFC 5155 §7.2.8)", () => {
-    const pipeline = pipelineOn(pictureOf({ origin: "example.org.", text: HEAD + chain }));
+    const pipeline = pipelineOn(zoneDatabaseOf({ origin: "example.org.", text: HEAD + chain }));
     for (const type of ["NSEC3", "RRSIG", "A"]) {
       const response = ask(pipeline, `${own}.example.org`, type);
       expect(response.rcode).toBe(3);
@@ -134,7 +134,9 @@ describe("names of NSEC3 records", () => {
   });
 
   it("exist with other records, which are their own", () => {
-    const pipeline = pipelineOn(pictureOf({ origin: "example.org.", text: `${HEAD}${chain}${own} A 192.0.2.9\n` }));
+    const pipeline = pipelineOn(
+      zoneDatabaseOf({ origin: "example.org.", text: `${HEAD}${chain}${own} A 192.0.2.9\n` }),
+    );
     expect(typesOf(ask(pipeline, `${own}.example.org`, "A").answers)).toEqual(["A"]);
     expect(ask(pipeline, `${own}.example.org`, "NSEC3")).toMatchObject({ rcode: 0, answers: [] });
   });
@@ -142,11 +144,11 @@ describe("names of NSEC3 records", () => {
 
 describe("a chain of many names", () => {
   it("has the record before a name at hand, whatever comes and goes", () => {
-    const writer = pictureOf({ origin: "example.org.", text: HEAD + NSEC });
+    const writer = zoneDatabaseOf({ origin: "example.org.", text: HEAD + NSEC });
     const pipeline = pipelineOn(writer);
     const zone = writer.publishedZone(wireOf("example.org"));
     const present = new Set(["mx", "www"]);
-    const nsec: PictureRecord = { type: TYPE.NSEC, ttl: 60, rdata: Uint8Array.of(0, 0, 1, 0x40) };
+    const nsec: CompiledRecord = { type: TYPE.NSEC, ttl: 60, rdata: Uint8Array.of(0, 0, 1, 0x40) };
     const set = (name: string, isThere: boolean) => {
       writer.setName(zone, wireOf(`${name}.example.org`), isThere ? [nsec] : []);
       if (isThere) present.add(name);
@@ -195,7 +197,7 @@ describe("hashed owner names", () => {
     [`${"l".repeat(63)}.${"m".repeat(63)}.${"n".repeat(63)}.example.org`, 1, "ff".repeat(255)],
     ["*.A.example.org", 3, "00"],
   ])("are those of the platform's SHA-1: %s, %d iterations, salt %s", (name, iterations, salt) => {
-    const writer = new PictureWriter();
+    const writer = new ZoneDatabaseWriter();
     const zone = writer.createZone({ apex: wireOf("example.org"), negativeTtlSeconds: 60 });
     const parameters = [1, 0, iterations >> 8, iterations & 255, salt.length / 2, ...Buffer.from(salt, "hex")];
     const rdata = (octets: readonly number[]) => Uint8Array.from(octets);

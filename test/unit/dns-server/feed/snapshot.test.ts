@@ -6,15 +6,15 @@ import { afterEach, beforeEach, expect, it } from "vitest";
 import { encodeMessage } from "../../../../services/core/dns/message.ts";
 import type { ResourceRecord } from "../../../../services/core/dns/record.ts";
 import { CLASS, TYPE } from "../../../../services/core/dns/rr-types.ts";
-import { PictureSnapshot } from "../../../../services/dns-server/feed/snapshot.ts";
+import { ZoneDatabaseSnapshot } from "../../../../services/dns-server/feed/snapshot.ts";
 import { SnapshotWriter } from "../../../../services/dns-server/feed/snapshot-file.ts";
 import { ZonePublisher } from "../../../../services/dns-server/feed/zone-publisher.ts";
-import { PictureMemory } from "../../../../services/dns-server/zone-database/memory.ts";
-import type { PictureRecord } from "../../../../services/dns-server/zone-database/stored-rrset.ts";
-import { PictureWriter } from "../../../../services/dns-server/zone-database/writer.ts";
+import { ZoneDatabaseMemory } from "../../../../services/dns-server/zone-database/memory.ts";
+import type { CompiledRecord } from "../../../../services/dns-server/zone-database/stored-rrset.ts";
+import { ZoneDatabaseWriter } from "../../../../services/dns-server/zone-database/writer.ts";
 import { type Question, queryOctets, readSections } from "../../../support/dnssec-questions.ts";
 import { respond } from "../ask.ts";
-import { pictureOf, pipelineOn, recordsOf, type ZoneText } from "../test-zone-database.ts";
+import { pipelineOn, recordsOf, type ZoneText, zoneDatabaseOf } from "../test-zone-database.ts";
 
 const NOW_MS = 1_790_000_000_000;
 /** A last file is waited for, however busy the machine. */
@@ -54,25 +54,33 @@ www ${signature("A", 3)}
 };
 const ZONE_WIRE = Buffer.from("\x07example\x03org\0", "latin1");
 
-/** A picture with a snapshot beside it, whose zones are numbered in order. */
-function snapshotOf(writer: PictureWriter, apexes: readonly Uint8Array[], nowMs = NOW_MS): PictureSnapshot {
+/** A zone database with a snapshot beside it, whose zones are numbered in order. */
+function snapshotOf(writer: ZoneDatabaseWriter, apexes: readonly Uint8Array[], nowMs = NOW_MS): ZoneDatabaseSnapshot {
   const publisher = new ZonePublisher(writer, () => {});
   publisher.follow("first life");
   for (const [index, apex] of apexes.entries()) publisher.adopt(index + 1, { apex, version: 7 });
   const observe = ({ kind }: { readonly kind: string }) => observed.push(kind);
   const file = join(folder, "zones.snapshot");
   const access = { table: undefined, sealed: () => undefined, restore: () => {} };
-  return new PictureSnapshot({ file, writer, publisher, access, isCurrent: () => true, nowMs: () => nowMs, observe });
+  return new ZoneDatabaseSnapshot({
+    file,
+    writer,
+    publisher,
+    access,
+    isCurrent: () => true,
+    nowMs: () => nowMs,
+    observe,
+  });
 }
 
-/** What a picture says that comes from the snapshot alone. */
-async function reload(afterMs = 0): Promise<PictureWriter> {
-  const writer = new PictureWriter();
+/** What a zone database says that comes from the snapshot alone. */
+async function reload(afterMs = 0): Promise<ZoneDatabaseWriter> {
+  const writer = new ZoneDatabaseWriter();
   expect(await snapshotOf(writer, [], NOW_MS + afterMs).load()).toBe(true);
   return writer;
 }
 
-function expectSameAnswers(reloaded: PictureWriter, writer: PictureWriter): void {
+function expectSameAnswers(reloaded: ZoneDatabaseWriter, writer: ZoneDatabaseWriter): void {
   const questions: readonly Question[] = [
     { name: `${OWN}.example.org`, type: "TXT" },
     { name: `${OWN}.example.org`, type: "RRSIG" },
@@ -99,12 +107,12 @@ function messageOf(answers: readonly ResourceRecord[]): Uint8Array {
   });
 }
 
-function answer(writer: PictureWriter, question: Question) {
+function answer(writer: ZoneDatabaseWriter, question: Question) {
   return readSections(respond(pipelineOn(writer), queryOctets(question))!);
 }
 
 it("keeps both of an NSEC3 and what else its owner has", async () => {
-  const writer = pictureOf(SIGNED_ZONE);
+  const writer = zoneDatabaseOf(SIGNED_ZONE);
   await snapshotOf(writer, [ZONE_WIRE]).stop(PATIENCE_MS);
   expectSameAnswers(await reload(), writer);
 });
@@ -128,21 +136,21 @@ it("keeps both where they stand apart, as an AXFR has no order", async () => {
     draft.addMessage(messageOf([soa, ...middle, soa]));
     draft.endZone();
     await draft.finish();
-    expectSameAnswers(await reload(), pictureOf(SIGNED_ZONE));
+    expectSameAnswers(await reload(), zoneDatabaseOf(SIGNED_ZONE));
   }
 });
 
 it("is too old for a zone when its SOA's EXPIRE has passed", async () => {
-  await snapshotOf(pictureOf(SIGNED_ZONE), [ZONE_WIRE]).stop(PATIENCE_MS);
+  await snapshotOf(zoneDatabaseOf(SIGNED_ZONE), [ZONE_WIRE]).stop(PATIENCE_MS);
   expect((await reload(600_000)).zoneCount).toBe(1);
   expect((await reload(601_000)).zoneCount).toBe(0);
 });
 
 it("leaves a zone out that has a record too long for any message, and keeps the others", async () => {
-  const writer = pictureOf(SIGNED_ZONE);
+  const writer = zoneDatabaseOf(SIGNED_ZONE);
   const apex = Buffer.from("\x04long\x04test\0", "latin1");
   const zone = writer.createZone({ apex, negativeTtlSeconds: 60 });
-  const soa: PictureRecord = { type: 6, ttl: 60, rdata: new Uint8Array(22) };
+  const soa: CompiledRecord = { type: 6, ttl: 60, rdata: new Uint8Array(22) };
   writer.setName(zone, apex, [soa, { type: 65_280, ttl: 60, rdata: new Uint8Array(65_535) }]);
   writer.publishZone(zone);
   await snapshotOf(writer, [apex, ZONE_WIRE]).stop(PATIENCE_MS);
@@ -153,10 +161,10 @@ it("leaves a zone out that has a record too long for any message, and keeps the 
 });
 
 it("goes on with a zone as it was when its first message was written, whatever changes meanwhile", async () => {
-  const writer = pictureOf(SIGNED_ZONE);
+  const writer = zoneDatabaseOf(SIGNED_ZONE);
   const zone = writer.publishedZone(ZONE_WIRE);
   const name = (index: number) => Buffer.from(`\x07${String(index).padStart(7, "0")}\x07example\x03org\0`, "latin1");
-  const text: PictureRecord = { type: 16, ttl: 60, rdata: new Uint8Array(1_000).fill(1) };
+  const text: CompiledRecord = { type: 16, ttl: 60, rdata: new Uint8Array(1_000).fill(1) };
   for (let index = 0; index < 8_000; index += 1) writer.setName(zone, name(index), [text]);
   writer.publishZone(zone);
   const saved = snapshotOf(writer, [ZONE_WIRE]).stop(PATIENCE_MS);
@@ -176,10 +184,10 @@ it("loads the smaller zones of a file that was written with more memory", async 
     origin: `${name}.`,
     text: `$TTL 60\n@ SOA ns h 1 2 3 600 5\n@ NS ns.test.\n${many(count)}\n`,
   });
-  const writer = pictureOf(text("a", 14_000), text("b", 10_000), text("c", 10));
+  const writer = zoneDatabaseOf(text("a", 14_000), text("b", 10_000), text("c", 10));
   const wire = (name: string) => Buffer.from(`\x01${name}\0`, "latin1");
   await snapshotOf(writer, ["a", "b", "c"].map(wire)).stop(PATIENCE_MS);
-  const smaller = new PictureWriter(PictureMemory.create(1_200_000));
+  const smaller = new ZoneDatabaseWriter(ZoneDatabaseMemory.create(1_200_000));
   expect(await snapshotOf(smaller, []).load()).toBe(true);
   const rcodes = ["a", "b", "c"].map(
     (name) => respond(pipelineOn(smaller), queryOctets({ name: `h1.${name}`, type: "A" }))![3]! & 15,

@@ -1,12 +1,12 @@
 import { describe, expect, it } from "vitest";
 import { parseDomainName } from "../../../../services/core/dns/name.ts";
 import { TYPE } from "../../../../services/core/dns/rr-types.ts";
-import { PictureMemory } from "../../../../services/dns-server/zone-database/memory.ts";
-import { PictureReader } from "../../../../services/dns-server/zone-database/reader.ts";
-import type { PictureRecord } from "../../../../services/dns-server/zone-database/stored-rrset.ts";
-import { PictureWriter } from "../../../../services/dns-server/zone-database/writer.ts";
+import { ZoneDatabaseMemory } from "../../../../services/dns-server/zone-database/memory.ts";
+import { ZoneDatabaseReader } from "../../../../services/dns-server/zone-database/reader.ts";
+import type { CompiledRecord } from "../../../../services/dns-server/zone-database/stored-rrset.ts";
+import { ZoneDatabaseWriter } from "../../../../services/dns-server/zone-database/writer.ts";
 import { ask } from "../ask.ts";
-import { pictureOf, pipelineOn, publishZoneText } from "../test-zone-database.ts";
+import { pipelineOn, publishZoneText, zoneDatabaseOf } from "../test-zone-database.ts";
 
 const HEAD = "$TTL 60\n@ SOA ns hostmaster 1 2 3 4 5\n@ NS ns\n";
 const zone = (records: string) => ({ origin: "example.org.", text: `${HEAD}${records}\n` });
@@ -18,7 +18,12 @@ function wire(text: string): Uint8Array {
 }
 
 /** Changes one name of a zone and lets it be seen. */
-function changeName(writer: PictureWriter, reference: number, name: string, records: readonly PictureRecord[]): void {
+function changeName(
+  writer: ZoneDatabaseWriter,
+  reference: number,
+  name: string,
+  records: readonly CompiledRecord[],
+): void {
   writer.setName(reference, wire(name), records);
   writer.publishZone(reference);
 }
@@ -27,7 +32,7 @@ const address = (last: number) => ({ type: TYPE.A, ttl: 60, rdata: Uint8Array.of
 
 describe("changes of single names", () => {
   it("come and go with the empty non-terminals above them", () => {
-    const writer = pictureOf(zone("keep A 192.0.2.1"));
+    const writer = zoneDatabaseOf(zone("keep A 192.0.2.1"));
     const pipeline = pipelineOn(writer);
     const reference = writer.publishedZone(wire("example.org"));
     const rcode = (name: string) => ask(pipeline, name, "A")!.rcode;
@@ -55,13 +60,13 @@ describe("changes of single names", () => {
   });
 
   it("leave an empty non-terminal where names stand below", () => {
-    const writer = pictureOf(zone("b A 192.0.2.1\na.b A 192.0.2.2"));
+    const writer = zoneDatabaseOf(zone("b A 192.0.2.1\na.b A 192.0.2.2"));
     changeName(writer, writer.publishedZone(wire("example.org")), "b.example.org", []);
     expect(ask(pipelineOn(writer), "b.example.org", "A")).toMatchObject({ rcode: "NOERROR", answers: [] });
   });
 
   it("bring wildcards into force and out of it, in any case of their owner", () => {
-    const writer = pictureOf(zone("x A 192.0.2.1"));
+    const writer = zoneDatabaseOf(zone("x A 192.0.2.1"));
     const pipeline = pipelineOn(writer);
     const reference = writer.publishedZone(wire("example.org"));
     changeName(writer, reference, "*.X.example.org", [address(9)]);
@@ -74,7 +79,7 @@ describe("changes of single names", () => {
   });
 
   it("can take the apex' records and give them back", () => {
-    const writer = pictureOf(zone("@ A 192.0.2.1\n* A 192.0.2.3"));
+    const writer = zoneDatabaseOf(zone("@ A 192.0.2.1\n* A 192.0.2.3"));
     const reference = writer.publishedZone(wire("example.org"));
     changeName(writer, reference, "example.org", [address(2)]);
     expect(ask(pipelineOn(writer), "example.org", "A")!.answers).toEqual(["example.org A 192.0.2.2"]);
@@ -84,7 +89,7 @@ describe("changes of single names", () => {
 
 describe("whole zones", () => {
   it("are replaced in one step, withdrawn in one step", () => {
-    const writer = pictureOf(zone("old A 192.0.2.1"));
+    const writer = zoneDatabaseOf(zone("old A 192.0.2.1"));
     const pipeline = pipelineOn(writer);
     publishZoneText(writer, zone("new A 192.0.2.2"));
     expect(ask(pipeline, "old.example.org", "A")!.rcode).toBe("NXDOMAIN");
@@ -95,7 +100,7 @@ describe("whole zones", () => {
   });
 
   it("hide nothing of the parent when they go", () => {
-    const writer = pictureOf(zone("*.child A 192.0.2.1"), {
+    const writer = zoneDatabaseOf(zone("*.child A 192.0.2.1"), {
       origin: "child.example.org.",
       text: `${HEAD}x A 192.0.2.2`,
     });
@@ -106,7 +111,7 @@ describe("whole zones", () => {
   });
 
   it("may be the root and top-level domains", () => {
-    const writer = pictureOf(
+    const writer = zoneDatabaseOf(
       {
         origin: ".",
         text: `$TTL 60\n@ SOA ns.test. host.test. 1 2 3 4 5\n@ NS ns.test.\nns.test. A 192.0.2.1\nx.y A 192.0.2.2\n`,
@@ -123,7 +128,7 @@ describe("whole zones", () => {
 
 describe("memory", () => {
   it("stays flat however often names and zones change", () => {
-    const writer = pictureOf(zone("a A 192.0.2.1"));
+    const writer = zoneDatabaseOf(zone("a A 192.0.2.1"));
     const churn = () => {
       const reference = writer.publishedZone(wire("example.org"));
       for (let round = 0; round < 2_000; round += 1) {
@@ -142,8 +147,8 @@ describe("memory", () => {
   });
 
   it("is not given back while a reader is inside", () => {
-    const writer = pictureOf(zone("a A 192.0.2.1"));
-    const reader = new PictureReader(new PictureMemory(writer.memory.buffer), 1);
+    const writer = zoneDatabaseOf(zone("a A 192.0.2.1"));
+    const reader = new ZoneDatabaseReader(new ZoneDatabaseMemory(writer.memory.buffer), 1);
     const reference = writer.publishedZone(wire("example.org"));
     reader.enter();
     const before = writer.usedOctets;
@@ -159,10 +164,10 @@ describe("memory", () => {
   });
 
   it("keeps a snapshot whole while its names change", () => {
-    const writer = pictureOf(zone("a A 192.0.2.1\nb A 192.0.2.2"));
+    const writer = zoneDatabaseOf(zone("a A 192.0.2.1\nb A 192.0.2.2"));
     const reference = writer.publishedZone(wire("example.org"));
     const { nodes, release } = writer.snapshot(reference);
-    const reader = new PictureReader(writer.memory);
+    const reader = new ZoneDatabaseReader(writer.memory);
     const addresses = () => [...nodes].map((node) => reader.findRrset(node, TYPE.A)).filter((rrset) => rrset !== 0);
     const octetsOf = (rrset: number) => [...writer.memory.octets.subarray(rrset + 8, rrset + 8 + 16)].join();
     const before = addresses().map(octetsOf);
@@ -176,10 +181,10 @@ describe("memory", () => {
   });
 
   it("grows under readers that have mapped less", () => {
-    const writer = new PictureWriter(PictureMemory.create());
+    const writer = new ZoneDatabaseWriter(ZoneDatabaseMemory.create());
     writer.setReady();
     const pipeline = pipelineOn(writer);
-    const other = pipelineOn({ memory: new PictureMemory(writer.memory.buffer) } as PictureWriter);
+    const other = pipelineOn({ memory: new ZoneDatabaseMemory(writer.memory.buffer) } as ZoneDatabaseWriter);
     publishZoneText(writer, zone("a A 192.0.2.1"));
     const reference = writer.publishedZone(wire("example.org"));
     const text = { type: TYPE.TXT, ttl: 60, rdata: new Uint8Array(50_000) };
@@ -192,7 +197,7 @@ describe("memory", () => {
   });
 
   it("refuses what would pass its limit", () => {
-    const writer = new PictureWriter(PictureMemory.create(1024 * 1024));
+    const writer = new ZoneDatabaseWriter(ZoneDatabaseMemory.create(1024 * 1024));
     const fill = () => {
       for (let index = 0; index < 20_000; index += 1)
         publishZoneText(writer, { origin: `z${index}.test.`, text: HEAD });

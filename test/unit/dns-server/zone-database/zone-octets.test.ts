@@ -3,7 +3,7 @@ import { parseDomainName } from "../../../../services/core/dns/name.ts";
 import { decodeSoaRdata } from "../../../../services/core/dns/soa.ts";
 import { parseZoneFile } from "../../../../services/core/dns/zone-file/zone-file.ts";
 import { recordOctets, zoneOctets } from "../../../../services/core/dns/zone-octets.ts";
-import { PictureWriter } from "../../../../services/dns-server/zone-database/writer.ts";
+import { ZoneDatabaseWriter } from "../../../../services/dns-server/zone-database/writer.ts";
 
 const HEAD = "$TTL 60\n@ SOA ns hostmaster 1 2 3 4 5\n@ NS ns\n";
 
@@ -15,7 +15,7 @@ const scattered = (index: number) =>
 
 /** Octets that the zone database takes for a zone, and what is estimated. */
 function measure(origin: string, text: string, zones = 1): { taken: number; estimated: number } {
-  const writer = new PictureWriter();
+  const writer = new ZoneDatabaseWriter();
   const before = writer.usedOctets;
   let estimated = 0;
   for (let number = 0; number < zones; number += 1) {

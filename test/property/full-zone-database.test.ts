@@ -1,12 +1,12 @@
 import { describe, expect, it } from "vitest";
 import { parseDomainName } from "../../services/core/dns/name.ts";
 import { TYPE } from "../../services/core/dns/rr-types.ts";
-import { PictureFullError, PictureMemory } from "../../services/dns-server/zone-database/memory.ts";
-import { PictureReader } from "../../services/dns-server/zone-database/reader.ts";
-import type { PictureRecord } from "../../services/dns-server/zone-database/stored-rrset.ts";
-import { PictureWriter } from "../../services/dns-server/zone-database/writer.ts";
-import { findBookErrors } from "../support/picture-books.ts";
+import { ZoneDatabaseFullError, ZoneDatabaseMemory } from "../../services/dns-server/zone-database/memory.ts";
+import { ZoneDatabaseReader } from "../../services/dns-server/zone-database/reader.ts";
+import type { CompiledRecord } from "../../services/dns-server/zone-database/stored-rrset.ts";
+import { ZoneDatabaseWriter } from "../../services/dns-server/zone-database/writer.ts";
 import { fc } from "../support/property.ts";
+import { findBookErrors } from "../support/zone-database-books.ts";
 import { ask } from "../unit/dns-server/ask.ts";
 import { pipelineOn } from "../unit/dns-server/test-zone-database.ts";
 
@@ -22,7 +22,7 @@ const wireOf = (text: string): Uint8Array => {
   if (!name.ok) throw new Error(name.error.message);
   return name.value.wire;
 };
-const record = (type: number, rdata: ArrayLike<number>): PictureRecord => ({
+const record = (type: number, rdata: ArrayLike<number>): CompiledRecord => ({
   type,
   ttl: 60,
   rdata: Uint8Array.from(rdata),
@@ -30,7 +30,7 @@ const record = (type: number, rdata: ArrayLike<number>): PictureRecord => ({
 /** RFC 4034 §3.1: what covers a type, its signature a few octets that nobody checks. */
 const signature = (covered: number) => record(TYPE.RRSIG, [covered >> 8, covered & 255, ...new Array(30).fill(1)]);
 
-function apexRecords(kind: Kind, serial: number): PictureRecord[] {
+function apexRecords(kind: Kind, serial: number): CompiledRecord[] {
   const numbers = [serial >> 8, serial & 255].concat(new Array(16).fill(1));
   const soa = record(TYPE.SOA, [...wireOf("ns.test"), ...wireOf("h.test"), 0, 0, ...numbers]);
   if (kind === "plain") return [soa];
@@ -40,23 +40,23 @@ function apexRecords(kind: Kind, serial: number): PictureRecord[] {
 }
 
 /** Some records of a name, of a length that differs. */
-function contentOf(kind: Kind, seed: number): PictureRecord[] {
+function contentOf(kind: Kind, seed: number): CompiledRecord[] {
   const address = record(TYPE.A, [192, 0, 2, seed & 255]);
   const text = record(TYPE.TXT, [200, ...new Array(200).fill(65 + (seed % 26))]);
-  const records = seed % 3 === 0 ? new Array<PictureRecord>(1 + (seed % 11)).fill(text) : [address];
+  const records = seed % 3 === 0 ? new Array<CompiledRecord>(1 + (seed % 11)).fill(text) : [address];
   if (kind === "plain") return records;
   const next = kind === "nsec" ? record(TYPE.NSEC, [...wireOf("z.test"), 0, 1, 64]) : undefined;
   return [...records, signature(records[0]!.type), ...(next ? [next] : [])];
 }
 
-function nsec3Of(seed: number): PictureRecord[] {
+function nsec3Of(seed: number): CompiledRecord[] {
   return [record(TYPE.NSEC3, [1, 0, 0, 1, 1, 7, 20, ...new Array(20).fill(seed & 255)]), signature(TYPE.NSEC3)];
 }
 
-/** Two pictures that are told the same, of which one has hardly any room; it may refuse a step, and then the other is spared it. */
+/** Two zone databases that are told the same, of which one has hardly any room; it may refuse a step, and then the other is spared it. */
 class Pair {
-  readonly tight = new PictureWriter(PictureMemory.create(OCTETS));
-  readonly roomy = new PictureWriter();
+  readonly tight = new ZoneDatabaseWriter(ZoneDatabaseMemory.create(OCTETS));
+  readonly roomy = new ZoneDatabaseWriter();
   readonly kinds = new Map<string, Kind>();
   refusals = 0;
 
@@ -66,17 +66,17 @@ class Pair {
   }
 
   /** Does a step to the one with hardly any room, then to the other, or to neither. */
-  step(apex: string, work: (writer: PictureWriter) => number): boolean {
+  step(apex: string, work: (writer: ZoneDatabaseWriter) => number): boolean {
     const before = this.tight.publishedZone(wireOf(apex));
     let zone = 0;
-    const attempt = (writer: PictureWriter) => {
+    const attempt = (writer: ZoneDatabaseWriter) => {
       zone = 0;
       zone = work(writer);
     };
     try {
       attempt(this.tight);
     } catch (error) {
-      if (!(error instanceof PictureFullError)) throw error;
+      if (!(error instanceof ZoneDatabaseFullError)) throw error;
       this.refusals += 1;
       expect(this.tight.publishedZone(wireOf(apex))).toBe(before);
       return false;
@@ -144,12 +144,12 @@ function hashLike(seed: number): string {
   return (seed % 4_096).toString(32).padStart(32, "0");
 }
 
-describe("a picture with hardly any room", () => {
+describe("a zone database with hardly any room", () => {
   it("keeps its books, and answers like one with room enough", { timeout: 300_000 }, () => {
     const random = fc.sample(fc.nat(0x7fffffff), STEPS * 4);
     const pair = new Pair();
     const [onTight, onRoomy] = [pipelineOn(pair.tight), pipelineOn(pair.roomy)];
-    const straggler = new PictureReader(pair.tight.memory, 1);
+    const straggler = new ZoneDatabaseReader(pair.tight.memory, 1);
     let loads = 0;
     for (let step = 0; step < STEPS; step += 1) {
       const [what, which, seed, size] = random.slice(step * 4, step * 4 + 4) as [number, number, number, number];

@@ -12,16 +12,16 @@ import {
   ZONE,
   ZONE_SHARD_BITS,
 } from "../../services/dns-server/zone-database/layout.ts";
-import type { PictureWriter } from "../../services/dns-server/zone-database/writer.ts";
+import type { ZoneDatabaseWriter } from "../../services/dns-server/zone-database/writer.ts";
 
 const INDEX_BLOCK_OCTETS = (INDEX.ENTRIES + INDEX.ENTRY_WORDS) * 4;
 
 /**
- * Checks the books of a picture in which nothing is under way and that no reader is in: every block is of exactly one
+ * Checks the books of a zone database in which nothing is under way and that no reader is in: every block is of exactly one
  * thing or free, every node is found by its table, and the octets in use are those of the blocks that are reached.
  * @returns what is wrong; empty where nothing is
  */
-export function findBookErrors(writer: PictureWriter): string[] {
+export function findBookErrors(writer: ZoneDatabaseWriter): string[] {
   while (writer.collect());
   const { words } = writer.memory;
   const errors: string[] = [];
