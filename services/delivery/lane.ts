@@ -20,6 +20,7 @@ import type { OutcomeWriter } from "./outcome-writer.ts";
 import type { FindRoute } from "./routing/route.ts";
 import type { SourcePlace, SourcePools } from "./routing/source-pools.ts";
 import type { PooledSession, SessionPool } from "./session-pool.ts";
+import type { TrafficShaping } from "./shaping.ts";
 
 /** What every lane of a worker shares. */
 export interface LaneTools {
@@ -34,17 +35,11 @@ export interface LaneTools {
   readonly clock: Clock;
   readonly random: () => number;
   readonly observe: Observe;
-  /** Limits of the destination's group. */
-  messagesPerConnection(destination: string): number;
-  /**
-   * False when the lease is no longer certain, the partition or the worker stops, there are too many lanes, or the
-   * destination's rate is used up.
-   */
-  mayGoOn(partition: LeasedPartition): boolean;
+  readonly shaping: TrafficShaping;
   /** False when the lease is no longer certain, or the partition's batch, its destination or the worker stops. */
   mayLeave(partition: LeasedPartition): boolean;
-  /** Takes note of a destination's exchangers. False when their provider has its sessions already. */
-  admits(destination: string, exchangers: readonly string[]): boolean;
+  /** Ends a lane where there are too many. @returns whether the one that asks is to end */
+  giveWay(): boolean;
   /** The destination took mail, or is in trouble. */
   noteDestination(destination: string, trouble: string | undefined): void;
 }
@@ -101,12 +96,15 @@ export class Lane {
   }
 
   async run(deliveries: readonly DueDelivery[]): Promise<void> {
-    const { writer, mayGoOn } = this.#tools;
+    const { writer, mayLeave, giveWay } = this.#tools;
     try {
       for (const delivery of deliveries) {
         await writer.waitForRoom();
-        if (this.#trouble === undefined && this.#isCrowdedOut()) break;
-        if (!mayGoOn(this.#partition)) break;
+        if (this.#trouble === undefined && this.#mustWait()) {
+          this.#comeBack();
+          break;
+        }
+        if (!mayLeave(this.#partition) || giveWay()) break;
         if (!(await this.#deliverTraced(delivery))) break;
       }
     } catch (error) {
@@ -138,12 +136,12 @@ export class Lane {
 
   async #composeAndSend(delivery: DueDelivery): Promise<Attempt | undefined> {
     const source = this.#enterPool();
-    if (!source?.takeToken()) return this.#putOff();
+    if (!source?.hasToken()) return this.#putOff();
     // First of all: a destination that does not answer is to take no memory for messages.
     const reached = await this.#acquire(source);
     if (reached === undefined) return this.#putOff();
     if (!reached.ok) return { result: reached.error };
-    if (this.#isCrowdedOut()) return undefined; // others were quicker
+    if (this.#mustWait()) return this.#comeBack(); // others were quicker
     const giveBack = await this.#tools.budget.take(this.#composingOctets);
     let attempt: Attempt | undefined;
     try {
@@ -167,12 +165,28 @@ export class Lane {
     return composingOctets(this.#partition.message.contentOctets);
   }
 
-  /** Puts the partition off when there is no memory for its message, and no place to wait for it. */
-  #isCrowdedOut(): boolean {
+  /** Whether there is no memory for the message, and no place to wait for it, or the provider's rate is used up. */
+  #mustWait(): boolean {
+    const { budget, shaping } = this.#tools;
+    return budget.isCrowdedFor(this.#composingOctets) || !shaping.hasToken(this.#partition.destination);
+  }
+
+  /** Takes a turn for memory; a destination whose rate is used up is not leased before it has room anyway. */
+  #comeBack(): undefined {
     const { budget } = this.#tools;
-    if (!budget.isCrowdedFor(this.#composingOctets)) return false;
-    this.#putOff(budget.secondsUntilTurn());
-    return true;
+    if (budget.isCrowdedFor(this.#composingOctets)) this.#putOff(budget.secondsUntilTurn());
+  }
+
+  /**
+   * Takes leave to send one message, of the provider's rate and of the pool's, or of neither. What is not sent has taken
+   * nothing: this comes when the message is ready, and the session stands.
+   */
+  #takeTokens(source: SourcePlace): boolean {
+    const { shaping } = this.#tools;
+    const { destination } = this.#partition;
+    if (!source.hasToken()) this.#putOff();
+    if (!source.hasToken() || !shaping.hasToken(destination)) return false;
+    return source.takeToken() && shaping.takeToken(destination);
   }
 
   #enterPool(): SourcePlace | undefined {
@@ -234,18 +248,18 @@ export class Lane {
    * @returns undefined when it was not tried
    */
   async #attempt(composed: ComposedMessage, source: SourcePlace): Promise<AttemptResult | undefined> {
-    const { messagesPerConnection, mayLeave } = this.#tools;
-    for (;;) {
+    const { mayLeave } = this.#tools;
+    for (let isFirst = true; ; isFirst = false) {
       const acquired = await this.#acquire(source);
       if (acquired === undefined) return this.#putOff();
       if (!acquired.ok) return acquired.error;
       // The last moment: making ready may have taken long, and what was stopped, or may be another's by now, does not leave.
-      if (!mayLeave(this.#partition)) return undefined;
+      if (!mayLeave(this.#partition) || (isFirst && !this.#takeTokens(source))) return undefined;
       const pooled = acquired.value;
       const mayBeStale = pooled.messages > 0 || performance.now() - pooled.openedAtMs > STALE_AFTER_MS;
       pooled.messages += 1;
       const sent = await this.#waitFor(pooled.session.send(composed.envelope, composed.octets));
-      if (!pooled.session.usable || pooled.messages >= messagesPerConnection(this.#partition.destination)) {
+      if (!pooled.session.usable || pooled.messages >= this.#messagesPerConnection) {
         this.#giveSessionBack();
       }
       if (sent.ok) return { kind: "accepted", reply: sent.value };
@@ -257,13 +271,14 @@ export class Lane {
   async #acquire(source: SourcePlace): Promise<Result<PooledSession, AttemptResult> | undefined> {
     if (this.#session?.session.usable) return ok(this.#session);
     this.#giveSessionBack();
-    const { findRoute, admits, sessions } = this.#tools;
+    const { findRoute, shaping, sessions } = this.#tools;
     const { destination } = this.#partition;
     const route = await this.#waitFor(findRoute(destination));
     if (!route.ok) return refuse({ kind: "unroutable", reply: route.error });
     this.#path = route.value.key;
     const exchangers = route.value.peers.map(({ name }) => name);
-    if (!admits(destination, exchangers)) return undefined;
+    shaping.learn(destination, exchangers);
+    if (shaping.hasTooManySessions(destination)) return undefined;
     const acquired = await this.#waitFor(sessions.acquire(route.value, source));
     if (!acquired.ok) return refuse({ kind: "failed", failure: acquired.error });
     this.#session = acquired.value;
@@ -272,9 +287,12 @@ export class Lane {
 
   #giveSessionBack(): void {
     if (this.#session === undefined) return;
-    const { sessions, messagesPerConnection } = this.#tools;
-    sessions.release(this.#session, messagesPerConnection(this.#partition.destination));
+    this.#tools.sessions.release(this.#session, this.#messagesPerConnection);
     this.#session = undefined;
+  }
+
+  get #messagesPerConnection(): number {
+    return this.#tools.shaping.policyOf(this.#partition.destination).messagesPerConnection;
   }
 
   async #waitFor<T>(farSide: Promise<T>): Promise<T> {

@@ -49,18 +49,18 @@ export class TrafficShaping {
     else this.#active.set(destination, left);
   }
 
-  /**
-   * Takes note of the exchangers of a destination that was begun.
-   * @returns false when its provider turns out to have more sessions than it is to have: the partition has to wait
-   */
-  learn(destination: string, exchangers: readonly string[]): boolean {
-    if (this.#groups.ofDomain(destination) === 0) {
-      const group = exchangers.map((name) => this.#groups.ofMxHost(name)).find((id) => id !== 0);
-      this.#learnt.delete(destination);
-      if (this.#learnt.size >= MOST_LEARNT) this.#learnt.clear();
-      if (group !== undefined) this.#learnt.set(destination, group);
-    }
-    return this.#sessionsOf(this.#shareOf(destination)) <= this.policyOf(destination).connections;
+  /** Takes note of the exchangers of a destination, which tell whose limits it shares. */
+  learn(destination: string, exchangers: readonly string[]): void {
+    if (this.#groups.ofDomain(destination) !== 0) return;
+    const group = exchangers.map((name) => this.#groups.ofMxHost(name)).find((id) => id !== 0);
+    this.#learnt.delete(destination);
+    if (this.#learnt.size >= MOST_LEARNT) this.#learnt.clear();
+    if (group !== undefined) this.#learnt.set(destination, group);
+  }
+
+  /** Whether the provider of a destination that was begun has more sessions than it is to have: the partition has to wait. */
+  hasTooManySessions(destination: string): boolean {
+    return this.#sessionsOf(this.#shareOf(destination)) > this.policyOf(destination).connections;
   }
 
   /** How many more partitions the domains may have that are delivered to, were slowed down, or are hosted. */
@@ -77,9 +77,14 @@ export class TrafficShaping {
   }
 
   #roomOf(destination: string, sessions: ReadonlyMap<string, number>): number {
-    if (this.#rateOf(destination)?.hasToken() === false) return 0;
+    if (!this.hasToken(destination)) return 0;
     const used = sessions.get(this.#shareOf(destination)) ?? 0;
     return Math.min(PARTITIONS_AT_ONCE, Math.max(0, this.policyOf(destination).connections - used));
+  }
+
+  /** Whether one more message may be sent to a destination now. */
+  hasToken(destination: string): boolean {
+    return this.#rateOf(destination)?.hasToken() ?? true;
   }
 
   /** Takes leave to send one message. @returns false when this minute's are used up */

@@ -26,10 +26,7 @@ export interface WorkerOptions {
   readonly schedule: RetrySchedule;
   readonly hardBouncesToInvalidate: number;
   readonly observe: Observe;
-  readonly tools: Omit<
-    LaneTools,
-    "writer" | "messagesPerConnection" | "mayGoOn" | "mayLeave" | "admits" | "noteDestination"
-  >;
+  readonly tools: Omit<LaneTools, "writer" | "shaping" | "mayLeave" | "giveWay" | "noteDestination">;
 }
 
 /** How often the queue is looked at when nobody tells of new mail. */
@@ -219,8 +216,8 @@ export class DeliveryWorker {
     return lanes + Math.min(makeRoom, waitingLanes) - this.#lanes.size;
   }
 
-  /** Whether this lane is to end, so that there are as many again as there should be. */
-  #isInExcess(): boolean {
+  /** Has one lane end where there are more than there should be. @returns whether the one that asks is it */
+  #giveWay(): boolean {
     if (this.#excess === 0) return false;
     this.#excess -= 1;
     return true;
@@ -273,10 +270,9 @@ export class DeliveryWorker {
     return {
       ...tools,
       writer: this.#writer,
-      messagesPerConnection: (destination) => shaping.policyOf(destination).messagesPerConnection,
-      mayGoOn: ({ id, destination }) => this.#mayLeave(id) && !this.#isInExcess() && shaping.takeToken(destination),
+      shaping,
       mayLeave: ({ id }) => this.#mayLeave(id),
-      admits: (destination, exchangers) => shaping.learn(destination, exchangers),
+      giveWay: () => this.#giveWay(),
       noteDestination: (destination, trouble) => this.#noteDestination(destination, trouble),
     };
   }

@@ -148,7 +148,7 @@ function hashLike(seed: number): string {
 describe("a zone database with hardly any room", () => {
   it("keeps its books, and answers like one with room enough", { timeout: 300_000 }, () => {
     const seed = Number(process.env.FULL_ZONE_DATABASE_SEED ?? randomInt(2 ** 31));
-    onTestFailed(() => console.log(`FULL_ZONE_DATABASE_SEED=${seed}`));
+    onTestFailed(() => void process.stderr.write(`FULL_ZONE_DATABASE_SEED=${seed}\n`));
     const random = fc.sample(fc.nat(0x7fffffff), { numRuns: STEPS * 4, seed });
     const pair = new Pair();
     const [onTight, onRoomy] = [pipelineOn(pair.tight), pipelineOn(pair.roomy)];

@@ -81,14 +81,21 @@ const routes =
     return ok({ key: `port ${port}`, peers: [{ host: "127.0.0.1", port, name: "localhost", tls: "opportunistic" }] });
   };
 
+interface WorkerSurroundings {
+  readonly clock?: Clock;
+  readonly timeouts?: typeof TIMEOUTS;
+  /** As config/domain-groups.json has them. */
+  readonly providers?: readonly object[];
+}
+
 function makeWorker(
   findRoute: FindRoute,
   changes: Partial<DeliveryPolicy> = {},
   waitSeconds = [1],
-  { clock = systemClock, timeouts = TIMEOUTS }: { clock?: Clock; timeouts?: typeof TIMEOUTS } = {},
+  { clock = systemClock, timeouts = TIMEOUTS, providers = [] }: WorkerSurroundings = {},
 ): DeliveryWorker {
   const read = readDeliveryPolicy(JSON.parse(readFileSync("config/delivery.json", "utf8")));
-  const groups = compileDomainGroups([]);
+  const groups = compileDomainGroups(providers);
   if (!read.ok || !groups.ok) throw new Error("unreadable");
   const policy = { ...read.value, ...changes };
   const { db } = database;
@@ -129,6 +136,7 @@ async function accept(
   html = "<p>Hi</p>",
   archive = false,
   attachments: Attachment[] = [],
+  campaignNumid = 1,
 ): Promise<string> {
   const recipients = emails.map((email) => {
     const address = validateAddress(email, { allowSmtputf8: true });
@@ -138,7 +146,7 @@ async function accept(
   const { eeid } = await database.db.transaction((transaction) =>
     acceptSend(transaction, {
       instanceId,
-      campaignNumid: 1,
+      campaignNumid,
       creator: "api",
       senderDomain: DOMAIN,
       content: {
@@ -960,4 +968,60 @@ test("mail leaves from the addresses of its instance's pool, within the pool's l
   expect([...from.keys()].filter((address) => !["127.0.0.9", "127.0.0.10"].includes(address))).toEqual([]);
   expect(most).toBeLessThanOrEqual(3);
   expect(recipientsOf(far)).toHaveLength(900);
+});
+
+describe("a provider's messages a minute", () => {
+  const PROVIDER = { id: 1, name: "big", domains: ["dead.example.net", "alive.example.net"], mxDomains: [] };
+  const UNLIMITED = { connections: 9, messagesPerConnection: 100, messagesPerMinute: null };
+  const RATE = 4;
+  const groups = { default: UNLIMITED, big: { ...UNLIMITED, messagesPerMinute: RATE } };
+  /** Within the minute: nothing comes back. */
+  const frozen = { clock: { nowMs: () => 0 }, providers: [PROVIDER] };
+
+  async function expectAllOfTheRate(far: SmtpSink): Promise<void> {
+    await accept(numbered(RATE + 2, "alive.example.net"));
+    await eventually(
+      async () => far.messages.length,
+      (count) => count === RATE,
+    );
+    await sleep(1_500);
+    expect(far.messages).toHaveLength(RATE);
+  }
+
+  test("are not used up by a destination of it that is dead", async () => {
+    const far = await sink();
+    run(makeWorker(routes({ "dead.example.net": 1, "alive.example.net": far.port }), { groups }, [1], frozen));
+    const eeid = await accept(numbered(3 * RATE, "dead.example.net"));
+    await eventually(
+      () => database.db("deliveries").min("attempts as least").first(),
+      (found) => found!.least > 0,
+    );
+    await holdBatch(database.db, eeid);
+    await expectAllOfTheRate(far);
+  });
+
+  test("are not used up by what its source's limit puts off", async () => {
+    const far = await sink();
+    const unlimited = { addresses: [], connections: null, messagesPerMinute: null };
+    const worker = makeWorker(
+      routes({ "alive.example.net": far.port }),
+      {
+        groups,
+        pools: { default: unlimited, slow: { ...unlimited, messagesPerMinute: 1 } },
+        poolOf: [{ instance: "test", campaign: 2, pool: "slow" }],
+      },
+      [1],
+      frozen,
+    );
+    run(worker);
+    for (let message = 0; message < RATE + 2; message += 1) {
+      await accept(["slow@alive.example.net"], "<p>Hi</p>", false, [], 2);
+    }
+    await eventually(
+      async () => far.messages.length,
+      (count) => count === 1,
+    );
+    await sleep(2_500); // each is put off and taken again
+    await expectAllOfTheRate(far);
+  });
 });

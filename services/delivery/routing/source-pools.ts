@@ -14,6 +14,8 @@ export interface SourceAddress {
 export interface SourcePlace {
   /** Sessions are shared only within a pool. */
   readonly pool: string;
+  /** Whether one more message may leave now. */
+  hasToken(): boolean;
   /** Takes leave to send one message. @returns false when this minute's are used up */
   takeToken(): boolean;
   /**
@@ -60,6 +62,7 @@ export class SourcePools {
     pool.lanes += 1;
     return {
       pool: name,
+      hasToken: () => pool.rate?.hasToken() ?? true,
       takeToken: () => pool.rate?.takeToken() ?? true,
       pick: (host) => (addresses.length === 0 ? undefined : pickAddress(addresses, host, this.#random())),
       leave: () => {

@@ -6,7 +6,13 @@ import { SessionPool } from "../../../services/delivery/session-pool.ts";
 import type { SmtpPeer } from "../../../services/platform/smtp/client.ts";
 
 const TIMEOUTS = { connectMs: 60_000, greetingMs: 60_000, commandMs: 60_000 };
-const anywhere: SourcePlace = { pool: "default", takeToken: () => true, pick: () => undefined, leave() {} };
+const anywhere: SourcePlace = {
+  pool: "default",
+  hasToken: () => true,
+  takeToken: () => true,
+  pick: () => undefined,
+  leave() {},
+};
 
 test("of several servers the words of one that refused are told, not that another is away", async () => {
   const busy = createServer((socket) => socket.on("error", () => {}).end("421 4.3.2 busy\r\n"));
