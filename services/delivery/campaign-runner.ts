@@ -2,29 +2,27 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { validateAddress } from "../core/mail/address.ts";
 import type { FilterCondition } from "../core/mail/filter-condition.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
-import { readBatchProgress } from "../operations/mail/batches.ts";
-import {
-  beginCampaign,
-  type CampaignStart,
-  type CampaignUnderWay,
-  claimDueCampaign,
-  continueResumed,
-  type DueCampaign,
-  finishCampaigns,
-  gatherPortion,
-  listCampaignsUnderWay,
-  listCancellations,
-  withdrawCancelled,
-} from "../operations/mail/campaign-runs.ts";
+import { beginCampaign, type CampaignStart, gatherPortion } from "../operations/mail/campaign-start.ts";
 import type { Clock } from "../platform/clock.ts";
 import { readCampaignText } from "../platform/lookups/campaign-text.ts";
 import type { FetchSurroundings } from "../platform/lookups/pinned-agent.ts";
 import type { Observe } from "../platform/observability/observation.ts";
 import type { Db } from "../platform/postgres/db.ts";
+import {
+  type CampaignUnderWay,
+  claimDueCampaign,
+  continueResumed,
+  type DueCampaign,
+  finishCampaigns,
+  listCampaignsUnderWay,
+  listCancellations,
+  withdrawCancelled,
+} from "../store/mail/campaigns/campaign-runs.ts";
 import { campaignTemplate, completeCancellation, pauseCampaign } from "../store/mail/campaigns/campaign-sends.ts";
 import { findFilter } from "../store/mail/contacts/filters.ts";
 import { allowedDomains } from "../store/mail/instances/instances.ts";
 import { announceMail } from "../store/mail/queue/queue.ts";
+import { readBatchProgress } from "../store/mail/sends/batches.ts";
 import { judgeBounces } from "./bounce-spike.ts";
 import type { BounceSpikeRule } from "./policy.ts";
 

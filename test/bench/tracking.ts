@@ -17,7 +17,7 @@ import { KeyRing } from "../../services/core/key-ring.ts";
 import { validateAddress } from "../../services/core/mail/address.ts";
 import { trackHtml } from "../../services/core/mail/tracking-html.ts";
 import { makeClickToken } from "../../services/core/mail/tracking-tokens.ts";
-import { acceptSend } from "../../services/operations/mail/batches.ts";
+import { acceptSend } from "../../services/operations/mail/accept-sends.ts";
 import { systemClock } from "../../services/platform/clock.ts";
 import { loadConfig } from "../../services/platform/config/config.ts";
 import { makeLogger } from "../../services/platform/observability/logger.ts";

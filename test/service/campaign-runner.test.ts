@@ -2,19 +2,17 @@ import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { KeyRing } from "../../services/core/key-ring.ts";
 import { CampaignRunner } from "../../services/delivery/campaign-runner.ts";
-import { findBatch, readBatchProgress } from "../../services/operations/mail/batches.ts";
-import {
-  beginCampaign,
-  claimDueCampaign,
-  continueResumed,
-  gatherPortion,
-  withdrawCancelled,
-} from "../../services/operations/mail/campaign-runs.ts";
+import { beginCampaign, gatherPortion } from "../../services/operations/mail/campaign-start.ts";
 import { recordOutcomes } from "../../services/operations/mail/deliveries.ts";
 import { systemClock } from "../../services/platform/clock.ts";
 import { loadConfig } from "../../services/platform/config/config.ts";
 import { makeResolver } from "../../services/platform/lookups/resolver.ts";
 import type { Observation } from "../../services/platform/observability/observation.ts";
+import {
+  claimDueCampaign,
+  continueResumed,
+  withdrawCancelled,
+} from "../../services/store/mail/campaigns/campaign-runs.ts";
 import {
   campaignTemplate,
   completeCancellation,
@@ -36,6 +34,7 @@ import {
   wakePartitions,
 } from "../../services/store/mail/queue/queue-leases.ts";
 import { acknowledgeStops, findStops, isQuiet } from "../../services/store/mail/queue/queue-stops.ts";
+import { findBatch, readBatchProgress } from "../../services/store/mail/sends/batches.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { eventually } from "../support/stack.ts";
 

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type EmailAddress, validateAddress } from "../../services/core/mail/address.ts";
-import { acceptSend, type Send } from "../../services/operations/mail/batches.ts";
+import { acceptSend, type Send } from "../../services/operations/mail/accept-sends.ts";
 import { eraseAddress } from "../../services/operations/mail/contact-erasure.ts";
 import { readAddressRecords } from "../../services/operations/mail/contact-export.ts";
 import { recordBounces, recordComplaint, recordOutcomes } from "../../services/operations/mail/deliveries.ts";

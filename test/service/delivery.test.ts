@@ -19,7 +19,7 @@ import { SourcePools } from "../../services/delivery/routing/source-pools.ts";
 import { SessionPool } from "../../services/delivery/session-pool.ts";
 import { TrafficShaping } from "../../services/delivery/shaping.ts";
 import { DeliveryWorker } from "../../services/delivery/worker.ts";
-import { acceptSend, findBatch } from "../../services/operations/mail/batches.ts";
+import { acceptSend } from "../../services/operations/mail/accept-sends.ts";
 import { type Clock, systemClock } from "../../services/platform/clock.ts";
 import type { Observation } from "../../services/platform/observability/observation.ts";
 import { openSmtpSession } from "../../services/platform/smtp/client.ts";
@@ -27,6 +27,7 @@ import { addInstance, findInstanceByName } from "../../services/store/mail/insta
 import { leasePartitions } from "../../services/store/mail/queue/lease-partitions.ts";
 import { holdDestination, releaseDestination } from "../../services/store/mail/queue/queue-destinations.ts";
 import { holdBatch, resumeBatch } from "../../services/store/mail/queue/queue-stops.ts";
+import { findBatch } from "../../services/store/mail/sends/batches.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { type SmtpSink, startSmtpSink } from "../support/smtp-sink.ts";
 import { eventually as eventuallyWithin } from "../support/stack.ts";

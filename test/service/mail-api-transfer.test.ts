@@ -2,7 +2,7 @@ import { Readable } from "node:stream";
 import { parse } from "csv-parse/sync";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type EmailAddress, validateAddress } from "../../services/core/mail/address.ts";
-import { acceptSend } from "../../services/operations/mail/batches.ts";
+import { acceptSend } from "../../services/operations/mail/accept-sends.ts";
 import { eraseAddress } from "../../services/operations/mail/contact-erasure.ts";
 import { exportContacts, readAddressRecords } from "../../services/operations/mail/contact-export.ts";
 import { importContacts } from "../../services/operations/mail/contact-import.ts";

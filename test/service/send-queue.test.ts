@@ -1,12 +1,13 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { KeyRing } from "../../services/core/key-ring.ts";
 import { validateAddress } from "../../services/core/mail/address.ts";
-import { acceptSends, findBatch, type Send } from "../../services/operations/mail/batches.ts";
+import { acceptSends, type Send } from "../../services/operations/mail/accept-sends.ts";
 import { recordOutcomes } from "../../services/operations/mail/deliveries.ts";
 import { SendQueue } from "../../services/operations/mail/send-queue.ts";
 import { saveContacts } from "../../services/store/mail/contacts/contact-profiles.ts";
 import { resolveRecipients } from "../../services/store/mail/contacts/recipients.ts";
 import { addInstance, findInstanceByName } from "../../services/store/mail/instances/instances.ts";
+import { findBatch } from "../../services/store/mail/sends/batches.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 
 const DOMAIN = "sender.example.org";

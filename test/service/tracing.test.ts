@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { KeyRing } from "../../services/core/key-ring.ts";
 import { validateAddress } from "../../services/core/mail/address.ts";
-import type { Send } from "../../services/operations/mail/batches.ts";
+import type { Send } from "../../services/operations/mail/accept-sends.ts";
 import { SendQueue } from "../../services/operations/mail/send-queue.ts";
 import { loadConfig } from "../../services/platform/config/config.ts";
 import { inSpan, startTracing } from "../../services/platform/observability/tracing.ts";

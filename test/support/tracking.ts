@@ -7,7 +7,7 @@ import { type EmailAddress, validateAddress } from "../../services/core/mail/add
 import type { EventKind } from "../../services/core/mail/event-kind.ts";
 import { trackHtml } from "../../services/core/mail/tracking-html.ts";
 import { makeClickToken, makeDeliveryToken } from "../../services/core/mail/tracking-tokens.ts";
-import { acceptSend } from "../../services/operations/mail/batches.ts";
+import { acceptSend } from "../../services/operations/mail/accept-sends.ts";
 import { type Config, loadConfig } from "../../services/platform/config/config.ts";
 import { makeLogger } from "../../services/platform/observability/logger.ts";
 import type { Observation } from "../../services/platform/observability/observation.ts";

@@ -2,7 +2,6 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { z } from "zod";
 import { missingField, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import { readBatchProgress } from "../../operations/mail/batches.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import {
   completeCancellation,
@@ -13,6 +12,7 @@ import {
   scheduleCampaign,
 } from "../../store/mail/campaigns/campaign-sends.ts";
 import { awaitQuiet } from "../../store/mail/queue/queue-stops.ts";
+import { readBatchProgress } from "../../store/mail/sends/batches.ts";
 import { type AdminCaller, areaOf } from "../caller.ts";
 import { type ConsoleEndpoint, consoleEndpoint, type MakeConsoleEndpoints } from "../endpoint.ts";
 import { problem } from "../problems.ts";

@@ -6,8 +6,8 @@ import { escapeHtml, parseTemplate, renderTemplate, UNSUBSCRIBE_TAG } from "../.
 import { withUnsubscribeLink } from "../../core/mail/template.ts";
 import { invalidField, missingField, type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
+import { acceptSend } from "../../operations/mail/accept-sends.ts";
 import { makePersonalise } from "../../operations/mail/audience.ts";
-import { acceptSend } from "../../operations/mail/batches.ts";
 import { judgeSender } from "../../operations/mail/senders.ts";
 import { readCampaignText } from "../../platform/lookups/campaign-text.ts";
 import { isHttpUrl } from "../../platform/lookups/fetch-html.ts";

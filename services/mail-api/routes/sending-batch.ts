@@ -4,10 +4,10 @@ import { EVENT_NAMES } from "../../core/mail/event-kind.ts";
 import { formatTimestamp } from "../../core/mail/timestamps.ts";
 import { notFound, type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import { type Batch, type BatchContact, findBatch, listBatchContacts } from "../../operations/mail/batches.ts";
 import { type AnyEndpoint, endpoint } from "../../platform/http/endpoint.ts";
 import type { Instance } from "../../store/mail/instances/instances.ts";
 import { isArchivedFor, readArchivedMessage } from "../../store/mail/sends/archive.ts";
+import { type Batch, type BatchContact, findBatch, listBatchContacts } from "../../store/mail/sends/batches.ts";
 import type { MailCaller } from "../dialect.ts";
 import type { MailServices } from "../services.ts";
 

@@ -4,7 +4,7 @@ import type { z } from "zod";
 import type { Attachment } from "../../core/mail/mime.ts";
 import { invalidField, notFound, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import { acceptSend, UnknownBatch } from "../../operations/mail/batches.ts";
+import { acceptSend, UnknownBatch } from "../../operations/mail/accept-sends.ts";
 import { SendQueue } from "../../operations/mail/send-queue.ts";
 import { type AnyEndpoint, endpoint } from "../../platform/http/endpoint.ts";
 import { cleanFields, validateFields } from "../../platform/http/fields.ts";

@@ -6,7 +6,7 @@ import type { Db } from "../../platform/postgres/db.ts";
 import { announceMail } from "../../store/mail/queue/queue.ts";
 import { sizeOf } from "../../store/mail/sends/messages.ts";
 import { inTransaction } from "../../store/transactions.ts";
-import { type AcceptedSend, acceptSends, type Send } from "./batches.ts";
+import { type AcceptedSend, acceptSends, type Send } from "./accept-sends.ts";
 
 /** Of one transaction: above this a failure would be too much to do again, and the others would wait for too long. */
 const MOST_RECIPIENTS = 500;

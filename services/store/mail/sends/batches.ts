@@ -1,68 +1,7 @@
-import { randomUUID } from "node:crypto";
-import type { EventKind } from "../../core/mail/event-kind.ts";
-import { traced } from "../../platform/observability/tracing.ts";
-import { type Db, queryRows, type Transaction } from "../../platform/postgres/db.ts";
-import type { RecipientAddress } from "../../store/mail/contacts/recipients.ts";
-import { eventKindOf } from "../../store/mail/events/event-kinds.ts";
-import { type ArchiveSummary, summariseArchive } from "../../store/mail/sends/archive.ts";
-import { addMessages, type MessageContent } from "../../store/mail/sends/messages.ts";
-import { gatherAudiences, queueAudiences, type SendCopy } from "./audience.ts";
-
-/** One call that sends: an operation of the API, or a message submitted by SMTP. */
-export interface Send {
-  readonly instanceId: number;
-  readonly campaignNumid: number;
-  /** `api`, `smtp`, or the console user's login. */
-  readonly creator: string;
-  readonly content: MessageContent;
-  /** Domain of the From field as A-labels: whose DKIM key signs. */
-  readonly senderDomain: string;
-  /** An address given twice gets one message. */
-  readonly recipients: readonly RecipientAddress[];
-  readonly copies: readonly SendCopy[];
-  /** Keep the exact octets that each recipient gets. */
-  readonly archive: boolean;
-  /** An earlier batch of the same instance (see `findBatch`) that this send joins. */
-  readonly reuseEeid?: string | undefined;
-  /** What it follows from; `acceptSend` finds it out, where traces are made. */
-  readonly traceParent?: string | undefined;
-}
-
-export interface AcceptedSend {
-  readonly eeid: string;
-  /** Messages that will be sent, copies included; invalid and unsubscribed contacts are left out. */
-  readonly sent: number;
-}
-
-/**
- * Accepts a send: recipients become contacts, and batch, message, partitions, deliveries and events are stored.
- * Durable, and visible to the delivery workers, when the caller's transaction commits: then `announceMail`, and answer.
- * An invalid contact gets a `not-sent` event and no message; one that unsubscribed from the campaign gets neither,
- * recipient or copy.
- * @throws UnknownBatch when `reuseEeid` is no batch of the instance, or none any more
- */
-export async function acceptSend(transaction: Transaction, send: Send): Promise<AcceptedSend> {
-  return (await acceptSends(transaction, [traced(send)]))[0]!;
-}
-
-/** There is nothing to join. Who looks before (`findBatch`) meets it where the batch's time ended in between. */
-export class UnknownBatch extends Error {}
-
-/** As `acceptSend`, several at once, in as many statements as one takes. */
-export async function acceptSends(transaction: Transaction, sends: readonly Send[]): Promise<AcceptedSend[]> {
-  const { eeids, at } = await openBatches(transaction, sends);
-  const audiences = await gatherAudiences(transaction, sends);
-  const addressed = sends.map((send, index) => ({ ...send, eeid: eeids[index]!, audience: audiences[index]! }));
-  const going = addressed.filter(({ audience }) => audience.addressees.length > 0);
-  const ids = await addMessages(transaction, going);
-  const messageIds = new Map(going.map((message, index) => [message, ids[index]!]));
-  await queueAudiences(
-    transaction,
-    addressed.map((message) => ({ ...message, messageId: messageIds.get(message) })),
-    at,
-  );
-  return addressed.map(({ eeid, audience }) => ({ eeid, sent: audience.addressees.length }));
-}
+import type { EventKind } from "../../../core/mail/event-kind.ts";
+import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+import { eventKindOf } from "../events/event-kinds.ts";
+import { type ArchiveSummary, summariseArchive } from "./archive.ts";
 
 /** A batch as `eeid_info` shows it. */
 export interface Batch {
@@ -232,48 +171,54 @@ function stateOf(row: BatchRow): Batch["state"] {
   return row.taken === 0 ? "queued" : "sending";
 }
 
-/** @returns the batches of the sends, and the moment of acceptance by the database's clock */
-async function openBatches(
-  transaction: Transaction,
-  sends: readonly Send[],
-): Promise<{ readonly eeids: readonly string[]; readonly at: Date }> {
-  const eeids = sends.map(({ reuseEeid }) => reuseEeid ?? randomUUID());
-  const fresh = sends.flatMap((send, index) =>
-    send.reuseEeid === undefined ? [{ ...send, eeid: eeids[index]! }] : [],
-  );
-  let at: Date | undefined;
-  if (fresh.length > 0) {
-    const [row] = await queryRows<{ created_at: Date }>(
-      transaction,
-      `insert into batches (eeid, instance_id, campaign_numid, creator)
-       select * from unnest(?::uuid[], ?::bigint[], ?::bigint[], ?::text[]) returning created_at`,
-      [
-        fresh.map(({ eeid }) => eeid),
-        fresh.map(({ instanceId }) => instanceId),
-        fresh.map(({ campaignNumid }) => campaignNumid),
-        fresh.map(({ creator }) => creator),
-      ],
-      { name: "open-batches" },
-    );
-    at = row!.created_at;
-  }
-  const joined = sends.flatMap(({ reuseEeid, instanceId }) =>
-    reuseEeid === undefined ? [] : { reuseEeid, instanceId },
-  );
-  // In one order, as all who lock several rows do.
-  for (const { reuseEeid, instanceId } of joined.sort((a, b) => (a.reuseEeid < b.reuseEeid ? -1 : 1))) {
-    at = await joinBatch(reuseEeid, instanceId);
-  }
-  return { eeids, at: at! };
+/** What is stored of a batch when it begins. */
+export interface NewBatch {
+  readonly eeid: string;
+  readonly instanceId: number;
+  readonly campaignNumid: number;
+  readonly creator: string;
+}
 
-  async function joinBatch(eeid: string, instanceId: number): Promise<Date> {
-    const rows = await queryRows<{ modified_at: Date }>(
-      transaction,
-      `update batches set modified_at = now() where eeid = ? and instance_id = ? and expired_at is null
-       returning modified_at`,
-      [eeid, instanceId],
-    );
-    if (rows.length === 0) throw new UnknownBatch(`${eeid} is no batch of instance ${instanceId}`);
-    return rows[0]!.modified_at;
-  }
+/** @returns when, by the database's clock; undefined for none */
+export async function addBatches(transaction: Transaction, batches: readonly NewBatch[]): Promise<Date | undefined> {
+  if (batches.length === 0) return undefined;
+  const [row] = await queryRows<{ created_at: Date }>(
+    transaction,
+    `insert into batches (eeid, instance_id, campaign_numid, creator)
+     select * from unnest(?::uuid[], ?::bigint[], ?::bigint[], ?::text[]) returning created_at`,
+    [
+      batches.map(({ eeid }) => eeid),
+      batches.map(({ instanceId }) => instanceId),
+      batches.map(({ campaignNumid }) => campaignNumid),
+      batches.map(({ creator }) => creator),
+    ],
+    { name: "open-batches" },
+  );
+  return row!.created_at;
+}
+
+/** Opens a batch whose recipients come portion by portion. */
+export async function addGatheringBatch(transaction: Transaction, batch: NewBatch): Promise<void> {
+  const { eeid, instanceId: instance_id, campaignNumid: campaign_numid, creator } = batch;
+  await transaction("batches").insert({ eeid, instance_id, campaign_numid, creator, gathering: true });
+}
+
+/** Notes that the last portion has come. */
+export async function endGathering(transaction: Transaction, eeid: string): Promise<void> {
+  await transaction("batches").where({ eeid }).update({ gathering: false, modified_at: transaction.fn.now() });
+}
+
+/** Locks a batch that a send joins. @returns when, by the database's clock; undefined where it is not kept any more */
+export async function touchBatch(
+  transaction: Transaction,
+  instanceId: number,
+  eeid: string,
+): Promise<Date | undefined> {
+  const [row] = await queryRows<{ modified_at: Date }>(
+    transaction,
+    `update batches set modified_at = now() where eeid = ? and instance_id = ? and expired_at is null
+     returning modified_at`,
+    [eeid, instanceId],
+  );
+  return row?.modified_at;
 }

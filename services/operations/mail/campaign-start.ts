@@ -1,0 +1,91 @@
+import { randomUUID } from "node:crypto";
+import type { FilterCondition } from "../../core/mail/filter-condition.ts";
+import type { Db, Transaction } from "../../platform/postgres/db.ts";
+import {
+  beginGathering,
+  type DueCampaign,
+  type GatheringCampaign,
+  listNextRecipients,
+  lockClaimedCampaign,
+  lockGatheringCampaign,
+  noteAllGathered,
+  noteCampaignRecipients,
+  noteGathered,
+} from "../../store/mail/campaigns/campaign-runs.ts";
+import { addGatheringBatch, endGathering } from "../../store/mail/sends/batches.ts";
+import { addMessages, loadMessage, type StoredTemplate } from "../../store/mail/sends/messages.ts";
+import { gatherContacts, queueAudiences } from "./audience.ts";
+
+/** Contacts of one transaction: little enough to be done in a second, and to be done again after a crash. */
+const CONTACTS_PER_PORTION = 5_000;
+
+/** What the start of a campaign has found out. */
+export interface CampaignStart {
+  readonly template: StoredTemplate;
+  /** As A-labels. */
+  readonly senderDomain: string;
+  /** Who gets it. */
+  readonly audience: FilterCondition;
+  readonly now: Date;
+}
+
+/**
+ * Starts a campaign: its batch and message are stored, and its recipients noted as they are at this moment, in one
+ * transaction. Queueing them follows, portion by portion (`gatherPortion`).
+ * @returns false when it was paused, cancelled, started or written anew in the meantime
+ */
+export async function beginCampaign(db: Db, send: DueCampaign, start: CampaignStart): Promise<boolean> {
+  const { campaignNumid, instanceId, creator, claim } = send;
+  return db.transaction(async (transaction) => {
+    if (!(await lockClaimedCampaign(transaction, campaignNumid, claim))) return false;
+    const eeid = randomUUID();
+    await addGatheringBatch(transaction, { eeid, instanceId, campaignNumid, creator });
+    const [messageId] = await addMessages(transaction, [
+      {
+        instanceId,
+        eeid,
+        campaignNumid,
+        senderDomain: start.senderDomain,
+        archive: false,
+        content: { kind: "template", template: start.template, attachments: [] },
+      },
+    ]);
+    const recipients = await noteCampaignRecipients(transaction, send, start);
+    await beginGathering(transaction, campaignNumid, { eeid, messageId: messageId!, recipients });
+    return true;
+  });
+}
+
+/**
+ * Queues the next recipients of a campaign that is being gathered, in one transaction with the note of how far it has
+ * come: whoever dies meanwhile, nobody is lost and nobody gets it twice. Different nodes take different campaigns.
+ * @returns how many contacts; undefined when no campaign has any left
+ */
+export async function gatherPortion(db: Db): Promise<number | undefined> {
+  return db.transaction(async (transaction) => {
+    const row = await lockGatheringCampaign(transaction);
+    if (row === undefined) return undefined;
+    const contactIds = await listNextRecipients(transaction, row, CONTACTS_PER_PORTION);
+    await queueContacts(transaction, row, contactIds);
+    if (contactIds.length === CONTACTS_PER_PORTION) {
+      await noteGathered(transaction, row.campaign_numid, contactIds.at(-1)!);
+    } else {
+      await endGathering(transaction, row.eeid!);
+      await noteAllGathered(transaction, row.campaign_numid);
+    }
+    return contactIds.length;
+  });
+}
+
+async function queueContacts(
+  transaction: Transaction,
+  row: GatheringCampaign,
+  contactIds: readonly number[],
+): Promise<void> {
+  if (contactIds.length === 0) return;
+  const { content } = await loadMessage(transaction, row.message_id!);
+  const source = { instanceId: row.instance_id, campaignNumid: row.campaign_numid, content };
+  const audience = await gatherContacts(transaction, source, contactIds);
+  const messageId = audience.addressees.length > 0 ? row.message_id! : undefined;
+  await queueAudiences(transaction, [{ ...source, eeid: row.eeid!, messageId, audience }], row.at);
+}

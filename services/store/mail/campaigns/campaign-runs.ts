@@ -1,0 +1,199 @@
+import type { FilterCondition } from "../../../core/mail/filter-condition.ts";
+import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+import { compileCondition } from "../contacts/filter-conditions.ts";
+import { continueBatch, withdrawBatch } from "../queue/queue-stops.ts";
+import { type CampaignSend, type CampaignSendRow, toCampaignSend } from "./campaign-sends.ts";
+import type { Campaign } from "./campaigns.ts";
+
+/** Longer than everything that is fetched for a start takes: after it, somebody else may try. */
+const CLAIM_SECONDS = 60;
+/** A campaign whose time has come, with what its campaign says of every message. */
+export interface DueCampaign extends CampaignSend, Pick<Campaign, "subjectUri" | "replyTo" | "unsubscribe"> {
+  /** Ends when it is written anew, or somebody else may try. */
+  readonly claim: string;
+}
+
+/** Claims a campaign that is to start now, so that no other node fetches for it; undefined when there is none. */
+export async function claimDueCampaign(db: Db): Promise<DueCampaign | undefined> {
+  const [row] = await queryRows<
+    CampaignSendRow & { subject_uri: string; reply_to: string; unsubscribe: Campaign["unsubscribe"]; claim: string }
+  >(
+    db,
+    `update campaign_sends s set claimed_until = now() + make_interval(secs => ?)
+     from campaigns c
+     where c.instance_id = s.instance_id and c.numid = s.campaign_numid and s.campaign_numid = (
+       select campaign_numid from campaign_sends
+       where state = 'scheduled' and paused_at is null and starts_at <= now()
+         and (claimed_until is null or claimed_until < now())
+       order by starts_at limit 1 for update skip locked)
+     returning s.*, c.subject_uri, c.reply_to, c.unsubscribe, s.claimed_until::text as claim`,
+    [CLAIM_SECONDS],
+  );
+  return (
+    row && {
+      ...toCampaignSend(row),
+      subjectUri: row.subject_uri,
+      replyTo: row.reply_to,
+      unsubscribe: row.unsubscribe,
+      claim: row.claim,
+    }
+  );
+}
+
+/** Locks a campaign that was claimed. @returns false when it was paused, cancelled, started or written anew meanwhile */
+export async function lockClaimedCampaign(
+  transaction: Transaction,
+  campaignNumid: number,
+  claim: string,
+): Promise<boolean> {
+  const rows = await queryRows(
+    transaction,
+    `select 1 from campaign_sends
+     where campaign_numid = ? and state = 'scheduled' and paused_at is null and starts_at <= now()
+       and claimed_until = ?::timestamptz for update`,
+    [campaignNumid, claim],
+  );
+  return rows.length > 0;
+}
+
+/** Notes the contacts that a campaign goes to, as they are now. @returns how many */
+export async function noteCampaignRecipients(
+  transaction: Transaction,
+  { campaignNumid, instanceId }: CampaignSend,
+  { audience, now }: { readonly audience: FilterCondition; readonly now: Date },
+): Promise<number> {
+  const { sql, values } = compileCondition(audience, now);
+  const [row] = await queryRows<{ recipients: number }>(
+    transaction,
+    `with noted as (
+       insert into campaign_recipients (instance_id, campaign_numid, contact_id)
+       select contact.instance_id, ?::bigint, contact.id from contacts as contact where contact.instance_id = ? and ${sql}
+       returning 1
+     )
+     select count(*)::int as recipients from noted`,
+    [campaignNumid, instanceId, ...values],
+  );
+  return row!.recipients;
+}
+
+/** Notes that a campaign's recipients stand, and are to be queued. */
+export async function beginGathering(
+  transaction: Transaction,
+  campaignNumid: number,
+  { eeid, messageId, recipients }: { readonly eeid: string; readonly messageId: number; readonly recipients: number },
+): Promise<void> {
+  await transaction("campaign_sends")
+    .where({ campaign_numid: campaignNumid })
+    .update({ state: "gathering", eeid, message_id: messageId, recipients, modified_at: transaction.fn.now() });
+}
+
+/** A campaign that is being gathered, and now, by the database's clock. */
+export type GatheringCampaign = CampaignSendRow & { readonly at: Date };
+
+/** Locks one of those that are being gathered, the longest untouched first; undefined when there is none. */
+export async function lockGatheringCampaign(transaction: Transaction): Promise<GatheringCampaign | undefined> {
+  const [row] = await queryRows<GatheringCampaign>(
+    transaction,
+    `select *, now() as at from campaign_sends where state = 'gathering' and paused_at is null
+     order by modified_at limit 1 for update skip locked`,
+  );
+  return row;
+}
+
+/** The next of a campaign's recipients that are not queued yet. @returns ids of contacts, ascending */
+export async function listNextRecipients(
+  transaction: Transaction,
+  { campaign_numid, gathered_through }: CampaignSendRow,
+  limit: number,
+): Promise<number[]> {
+  const rows = await queryRows<{ id: number }>(
+    transaction,
+    `select contact_id as id from campaign_recipients where campaign_numid = ? and contact_id > ?
+     order by contact_id limit ?`,
+    [campaign_numid, gathered_through, limit],
+  );
+  return rows.map(({ id }) => id);
+}
+
+/** Notes up to which contact a campaign's recipients are queued. */
+export async function noteGathered(transaction: Transaction, campaign_numid: number, through: number): Promise<void> {
+  await transaction("campaign_sends")
+    .where({ campaign_numid })
+    .update({ gathered_through: through, modified_at: transaction.fn.now() });
+}
+
+/** Notes that all of a campaign's recipients are queued; who they were is in the deliveries now. */
+export async function noteAllGathered(transaction: Transaction, campaign_numid: number): Promise<void> {
+  await transaction("campaign_sends")
+    .where({ campaign_numid })
+    .update({ state: "sending", modified_at: transaction.fn.now() });
+  await transaction("campaign_recipients").where({ campaign_numid }).delete();
+}
+
+/** A campaign that is under way, and what had happened when a person last let it go on. */
+export interface CampaignUnderWay {
+  readonly campaignNumid: number;
+  readonly eeid: string;
+  readonly judged: { readonly tried: number; readonly bounced: number };
+}
+
+/** Campaigns that workers are sending, paused ones left out. */
+export async function listCampaignsUnderWay(db: Db): Promise<CampaignUnderWay[]> {
+  const rows = await queryRows<CampaignSendRow>(
+    db,
+    "select * from campaign_sends where state in ('gathering', 'sending') and paused_at is null",
+  );
+  return rows.map((row) => ({
+    campaignNumid: row.campaign_numid,
+    eeid: row.eeid!,
+    judged: { tried: row.judged_tried, bounced: row.judged_bounced },
+  }));
+}
+
+/** Notes which campaigns have come to their end: the last recipient has a last outcome. */
+export async function finishCampaigns(db: Db): Promise<void> {
+  await queryRows(
+    db,
+    `update campaign_sends s set state = 'sent', finished_at = now(), modified_at = now()
+     where state = 'sending' and paused_at is null
+       and not exists (select from partitions p where p.eeid = s.eeid and p.state <> 'finished')`,
+  );
+}
+
+/**
+ * Lets go on what is still held of campaigns that were resumed: a worker may have put a partition back, or somebody
+ * have been changing one, just as they were; or whoever resumed them died half-way.
+ */
+export async function continueResumed(db: Db): Promise<void> {
+  const rows = await queryRows<{ eeid: string }>(
+    db,
+    // From the side of what is held, which has an index of its own: mostly there is nothing.
+    `select eeid from batches
+     where eeid in (select eeid from partitions where state = 'held') and held_at is null and cancelled_at is null`,
+  );
+  for (const { eeid } of rows) await continueBatch(db, eeid);
+}
+
+/** Campaigns whose cancellation was asked for and is not complete. */
+export async function listCancellations(db: Db): Promise<number[]> {
+  return db("campaign_sends").where({ state: "cancelling" }).pluck("campaign_numid");
+}
+
+/**
+ * Takes back what cancelled campaigns still have in the queue: a worker may have put a partition back just as the
+ * cancellation became known. It is looked for until the last one is finished.
+ */
+export async function withdrawCancelled(db: Db): Promise<void> {
+  const sends: { campaign_numid: number; eeid: string | null }[] = await db("campaign_sends")
+    .where({ state: "cancelled", withdrawn: false })
+    .select("campaign_numid", "eeid");
+  for (const { campaign_numid, eeid } of sends) {
+    if (eeid !== null) await withdrawBatch(db, eeid);
+    await queryRows(
+      db,
+      `update campaign_sends set withdrawn = true where campaign_numid = ?
+         and not exists (select from partitions where partitions.eeid = campaign_sends.eeid and state <> 'finished')`,
+      [campaign_numid],
+    );
+  }
+}
