@@ -1,10 +1,10 @@
 import type { RetrySchedule } from "../core/mail/retry.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
-import type { DeliveryOutcome } from "../operations/mail/deliveries.ts";
 import type { Clock } from "../platform/clock.ts";
 import type { Observe } from "../platform/observability/observation.ts";
 import { inSpan } from "../platform/observability/tracing.ts";
 import type { SmtpFailure } from "../platform/smtp/client.ts";
+import type { DeliveryOutcome } from "../store/mail/queue/deliveries.ts";
 import type { DueDelivery, LeasedPartition } from "../store/mail/queue/queue-leases.ts";
 import {
   type ComposedMessage,

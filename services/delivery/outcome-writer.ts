@@ -1,7 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { type DeliveryOutcome, type InvalidationRule, recordOutcomes } from "../operations/mail/deliveries.ts";
+import { type InvalidationRule, recordOutcomes } from "../operations/mail/outcomes.ts";
 import type { Observe } from "../platform/observability/observation.ts";
 import type { Db } from "../platform/postgres/db.ts";
+import type { DeliveryOutcome } from "../store/mail/queue/deliveries.ts";
 import { type PartitionRelease, releasePartitions } from "../store/mail/queue/queue-leases.ts";
 import { WakeUp } from "./wake-up.ts";
 

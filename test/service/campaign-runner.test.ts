@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { KeyRing } from "../../services/core/key-ring.ts";
 import { CampaignRunner } from "../../services/delivery/campaign-runner.ts";
 import { beginCampaign, gatherPortion } from "../../services/operations/mail/campaign-start.ts";
-import { recordOutcomes } from "../../services/operations/mail/deliveries.ts";
+import { recordOutcomes } from "../../services/operations/mail/outcomes.ts";
 import { systemClock } from "../../services/platform/clock.ts";
 import { loadConfig } from "../../services/platform/config/config.ts";
 import { makeResolver } from "../../services/platform/lookups/resolver.ts";

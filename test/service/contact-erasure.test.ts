@@ -3,7 +3,7 @@ import { type EmailAddress, validateAddress } from "../../services/core/mail/add
 import { acceptSend, type Send } from "../../services/operations/mail/accept-sends.ts";
 import { eraseAddress } from "../../services/operations/mail/contact-erasure.ts";
 import { readAddressRecords } from "../../services/operations/mail/contact-export.ts";
-import { recordBounces, recordComplaint, recordOutcomes } from "../../services/operations/mail/deliveries.ts";
+import { recordBounces, recordComplaint, recordOutcomes } from "../../services/operations/mail/outcomes.ts";
 import { beginAudit } from "../../services/store/console/audit.ts";
 import { addFilter } from "../../services/store/mail/contacts/filters.ts";
 import { addInboundMessages } from "../../services/store/mail/inbound/inbound.ts";

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { EventKind } from "../../services/core/mail/event-kind.ts";
-import { findDelivery, recordBounces, recordComplaint } from "../../services/operations/mail/deliveries.ts";
+import { recordBounces, recordComplaint } from "../../services/operations/mail/outcomes.ts";
 import { storeTouches } from "../../services/operations/mail/tracking-events.ts";
 import { countEvents, foldEventCounts } from "../../services/store/mail/events/event-counts.ts";
 import { prepareEventMonths } from "../../services/store/mail/events/event-partitions.ts";
@@ -8,6 +8,7 @@ import { applyRetention } from "../../services/store/mail/events/event-retention
 import { type NewEvent, recordEvents } from "../../services/store/mail/events/events.ts";
 import { readSeries } from "../../services/store/mail/events/statistics.ts";
 import { findInstanceByName, setInstanceSettings } from "../../services/store/mail/instances/instances.ts";
+import { findDelivery } from "../../services/store/mail/queue/deliveries.ts";
 import { removeMessages } from "../../services/store/mail/sends/message-retention.ts";
 import { startMailApi, type TestMailApi } from "../support/mail-api.ts";
 import { eventually } from "../support/stack.ts";

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { KeyRing } from "../../services/core/key-ring.ts";
 import { validateAddress } from "../../services/core/mail/address.ts";
 import { acceptSends, type Send } from "../../services/operations/mail/accept-sends.ts";
-import { recordOutcomes } from "../../services/operations/mail/deliveries.ts";
+import { recordOutcomes } from "../../services/operations/mail/outcomes.ts";
 import { SendQueue } from "../../services/operations/mail/send-queue.ts";
 import { saveContacts } from "../../services/store/mail/contacts/contact-profiles.ts";
 import { resolveRecipients } from "../../services/store/mail/contacts/recipients.ts";

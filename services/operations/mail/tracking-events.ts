@@ -1,4 +1,5 @@
 import { type Db, queryRows, type Transaction } from "../../platform/postgres/db.ts";
+import { lockContacts } from "../../store/mail/contacts/contacts.ts";
 import { COUNT_COLUMNS, countColumn, EVENT_KINDS } from "../../store/mail/events/event-kinds.ts";
 import { type NewEvent, recordEvents } from "../../store/mail/events/events.ts";
 import {
@@ -257,11 +258,7 @@ async function lockSubscribers(
 ): Promise<void> {
   if (!touches.some(({ kind }) => kind === "subscription")) return;
   const contactIds = touches.flatMap(({ deliveryId }) => owners.get(deliveryId)?.contactId ?? []);
-  await queryRows(
-    transaction,
-    "select from contacts where id = any(?::bigint[]) order by instance_id, email_key for no key update",
-    [contactIds],
-  );
+  await lockContacts(transaction, contactIds);
 }
 
 /**

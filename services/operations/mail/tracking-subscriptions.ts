@@ -3,7 +3,7 @@ import { type Db, queryRows, type Transaction } from "../../platform/postgres/db
 import { findContactId } from "../../store/mail/contacts/contact-profiles.ts";
 import { unsubscribeContact } from "../../store/mail/contacts/contacts.ts";
 import { addMissingContacts } from "../../store/mail/contacts/recipients.ts";
-import { type DeliveryOwner, findDelivery } from "./deliveries.ts";
+import { type DeliveryOwner, findDelivery } from "../../store/mail/queue/deliveries.ts";
 
 /** What the recipient of a delivery may see and change. */
 export interface Subscription {

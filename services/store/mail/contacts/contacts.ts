@@ -149,3 +149,12 @@ async function withUnlistedContact<Outcome>(
     return contact === undefined ? "unknown" : change(transaction, contact);
   });
 }
+
+/** Locks contacts, in the order in which everything does. */
+export async function lockContacts(transaction: Transaction, ids: readonly number[]): Promise<void> {
+  await queryRows(
+    transaction,
+    "select from contacts where id = any(?::bigint[]) order by instance_id, email_key for no key update",
+    [ids],
+  );
+}

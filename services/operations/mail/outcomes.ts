@@ -1,0 +1,171 @@
+import type { Transaction } from "../../platform/postgres/db.ts";
+import {
+  countHardBouncedMessages,
+  invalidateContact,
+  lockAddresses,
+  lockContacts,
+} from "../../store/mail/contacts/contacts.ts";
+import { recordEvents } from "../../store/mail/events/events.ts";
+import {
+  archiveMessages,
+  countRefusals,
+  type DeliveryBounce,
+  type DeliveryOutcome,
+  type DeliveryOwner,
+  findDeliveries,
+  findDelivery,
+  listContactsOf,
+  markBounced,
+  markComplained,
+  settleDeliveries,
+} from "../../store/mail/queue/deliveries.ts";
+import { lockPartitions } from "../../store/mail/queue/queue-leases.ts";
+
+/** How many hard bounces of different messages make a contact invalid. */
+export interface InvalidationRule {
+  readonly hardBouncesToInvalidate: number;
+}
+
+/**
+ * Stores outcomes, with everything that follows from them. What is settled stays settled: an outcome for a delivery
+ * that another worker has finished in the meantime changes nothing.
+ * @param alsoChanged partitions that the transaction goes on to change: they are locked together with those of refused
+ *   recipients
+ */
+export async function recordOutcomes(
+  transaction: Transaction,
+  outcomes: readonly DeliveryOutcome[],
+  rule: InvalidationRule,
+  alsoChanged: readonly number[] = [],
+): Promise<void> {
+  if (outcomes.length === 0) return lockPartitions(transaction, alsoChanged);
+  await lockRecipients(
+    transaction,
+    outcomes.filter(({ bounce }) => bounce?.hard).map(({ deliveryId }) => deliveryId),
+  );
+  const rows = await settleDeliveries(transaction, outcomes);
+  const settledAt = new Map(rows.map(({ id, at }) => [id, at]));
+  const settled = outcomes.filter(({ deliveryId }) => settledAt.has(deliveryId));
+  const refused = rows.filter(({ state }) => state === "refused");
+  await lockPartitions(transaction, [...refused.map(({ partition_id }) => partition_id), ...alsoChanged]);
+  await countRefusals(transaction, refused);
+  await archiveMessages(transaction, settled);
+  const bounces = settled.flatMap(({ instanceId, deliveryId, bounce }) =>
+    bounce ? [{ ...bounce, instanceId, deliveryId, at: settledAt.get(deliveryId)! }] : [],
+  );
+  await storeBounces(transaction, bounces, rule);
+}
+
+/**
+ * Records bounces: the event, and after enough hard ones of different deliveries the contact's invalidation
+ * (never of a whitelisted one). A delivery bounces once, whoever tells first; a later telling changes nothing.
+ * @returns the deliveries that were recorded now
+ */
+export async function recordBounces(
+  transaction: Transaction,
+  bounces: readonly DeliveryBounce[],
+  rule: InvalidationRule,
+): Promise<number[]> {
+  await lockRecipients(
+    transaction,
+    bounces.filter(({ hard }) => hard).map(({ deliveryId }) => deliveryId),
+  );
+  return storeBounces(transaction, bounces, rule);
+}
+
+/** With the contacts of hard bounces locked already. */
+async function storeBounces(
+  transaction: Transaction,
+  bounces: readonly DeliveryBounce[],
+  rule: InvalidationRule,
+): Promise<number[]> {
+  if (bounces.length === 0) return [];
+  const recorded = await markBounced(transaction, bounces);
+  const owners = new Map((await findDeliveries(transaction, recorded)).map((owner) => [owner.deliveryId, owner]));
+  const fresh = bounces.flatMap((bounce) => {
+    const owner = owners.get(bounce.deliveryId);
+    return owner === undefined ? [] : [{ bounce, owner }];
+  });
+  await recordEvents(
+    transaction,
+    fresh.map(({ bounce, owner }) => ({
+      ...eventBase(owner),
+      kind: bounce.hard ? ("hard-bounce" as const) : ("soft-bounce" as const),
+      at: bounce.at,
+      detail: bounce.detail,
+    })),
+  );
+  await invalidateWhereDue(
+    transaction,
+    fresh.filter(({ bounce }) => bounce.hard),
+    rule,
+  );
+  return recorded;
+}
+
+/**
+ * Records a spam complaint and invalidates the contact, unless it is whitelisted; once for a delivery.
+ * @returns whether it was recorded now
+ */
+export async function recordComplaint(
+  transaction: Transaction,
+  complaint: { readonly deliveryId: number; readonly at: Date; readonly detail: Readonly<Record<string, unknown>> },
+): Promise<boolean> {
+  const { deliveryId, at, detail } = complaint;
+  await lockRecipients(transaction, [deliveryId]);
+  const isNew = await markComplained(transaction, deliveryId, at);
+  const owner = isNew ? await findDelivery(transaction, deliveryId) : undefined;
+  if (owner === undefined) return false;
+  await recordEvents(transaction, [{ ...eventBase(owner), kind: "complained", at, detail }]);
+  if (owner.contactId !== null) {
+    await invalidateContact(transaction, owner.instanceId, owner.contactId, {
+      ...causeOf(owner, at),
+      reason: "complaint",
+    });
+  }
+  return true;
+}
+
+/**
+ * Counting bounces and judging by the count must not run beside another that does the same for the contact.
+ * All locks are taken first, and in one order: addresses, contacts, and then deliveries and their partitions.
+ */
+async function lockRecipients(transaction: Transaction, deliveryIds: readonly number[]): Promise<void> {
+  if (deliveryIds.length === 0) return;
+  const contacts = await listContactsOf(transaction, deliveryIds);
+  await lockAddresses(transaction, contacts);
+  await lockContacts(
+    transaction,
+    contacts.map(({ id }) => id),
+  );
+}
+
+/** Invalidates the contacts that have bounced hard often enough, these bounces included. */
+async function invalidateWhereDue(
+  transaction: Transaction,
+  hardBounces: readonly { readonly bounce: DeliveryBounce; readonly owner: DeliveryOwner }[],
+  rule: InvalidationRule,
+): Promise<void> {
+  const contactIds = hardBounces.flatMap(({ owner: { contactId } }) => (contactId === null ? [] : [contactId]));
+  const bounced = await countHardBouncedMessages(transaction, contactIds);
+  for (const { bounce, owner } of hardBounces) {
+    if (owner.contactId === null || (bounced.get(owner.contactId) ?? 0) < rule.hardBouncesToInvalidate) continue;
+    const cause = { ...causeOf(owner, bounce.at), reason: "hard-bounces" as const };
+    await invalidateContact(transaction, owner.instanceId, owner.contactId, cause);
+  }
+}
+
+function eventBase(owner: DeliveryOwner) {
+  return {
+    instanceId: owner.instanceId,
+    contactId: owner.contactId,
+    email: owner.recipient,
+    campaignNumid: owner.campaignNumid,
+    eeid: owner.eeid,
+    deliveryId: owner.deliveryId,
+  };
+}
+
+function causeOf(owner: DeliveryOwner, at: Date) {
+  return { at, campaignNumid: owner.campaignNumid, eeid: owner.eeid, deliveryId: owner.deliveryId };
+}

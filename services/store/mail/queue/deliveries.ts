@@ -1,0 +1,208 @@
+import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+
+/** What a return path's token stands for. */
+export interface DeliveryOwner {
+  readonly deliveryId: number;
+  readonly instanceId: number;
+  /** Null for a copy to an address that is no contact. */
+  readonly contactId: number | null;
+  readonly eeid: string;
+  readonly campaignNumid: number;
+  /** Address as it was given. */
+  readonly recipient: string;
+}
+
+/** @returns undefined when there is no such delivery, or no more */
+export async function findDelivery(db: Db, deliveryId: number | string): Promise<DeliveryOwner | undefined> {
+  return (await findDeliveries(db, [deliveryId]))[0];
+}
+
+/** @returns those that there are, in no order */
+export async function findDeliveries(db: Db, deliveryIds: readonly (number | string)[]): Promise<DeliveryOwner[]> {
+  return queryRows<DeliveryOwner>(
+    db,
+    `select d.id as "deliveryId", d.instance_id as "instanceId", d.contact_id as "contactId", m.eeid,
+            m.campaign_numid as "campaignNumid", d.recipient
+     from deliveries d
+     join partitions p on p.instance_id = d.instance_id and p.id = d.partition_id
+     join messages m on m.instance_id = p.instance_id and m.id = p.message_id
+     where d.id = any(?::bigint[])`,
+    [deliveryIds],
+  );
+}
+
+/** What became of a recipient in one attempt. */
+export interface DeliveryOutcome {
+  readonly instanceId: number;
+  readonly deliveryId: number;
+  /** `queued`: put off for `retryInSeconds`. */
+  readonly state: "delivered" | "refused" | "queued";
+  /** Completed attempts, this one included. */
+  readonly attempts: number;
+  readonly retryInSeconds?: number;
+  /** The far side's words, on one line. */
+  readonly reply: string;
+  /** Of a refusal. */
+  readonly bounce?: { readonly hard: boolean; readonly detail: Readonly<Record<string, unknown>> };
+  /** Exact octets that left, of a message sent with `archive`. */
+  readonly archived?: { readonly eeid: string; readonly recipientKey: string; readonly octets: Buffer };
+}
+
+/** A delivery whose outcome was stored. */
+export interface SettledDelivery {
+  readonly instance_id: number;
+  readonly id: number;
+  readonly partition_id: number;
+  readonly state: DeliveryOutcome["state"];
+  readonly at: Date;
+}
+
+/** Stores outcomes of deliveries that are not settled yet. @returns those that were stored */
+export async function settleDeliveries(
+  transaction: Transaction,
+  outcomes: readonly DeliveryOutcome[],
+): Promise<SettledDelivery[]> {
+  const inOrder = outcomes.toSorted((a, b) => a.deliveryId - b.deliveryId);
+  return queryRows<SettledDelivery>(
+    transaction,
+    `update deliveries d
+     set state = o.state, attempts = o.attempts, due_at = coalesce(now() + make_interval(secs => o.retry_in), d.due_at), reply = o.reply,
+         finished_at = case when o.state <> 'queued' then now() end,
+         personal = case when o.state = 'queued' then d.personal end
+     from unnest(?::bigint[], ?::bigint[], ?::text[], ?::integer[], ?::float8[], ?::text[])
+       as o (instance_id, id, state, attempts, retry_in, reply)
+     where d.instance_id = o.instance_id and d.id = o.id and d.state = 'queued'
+     returning d.instance_id, d.id, d.partition_id, d.state, now() as at`,
+    [
+      inOrder.map(({ instanceId }) => instanceId),
+      inOrder.map(({ deliveryId }) => deliveryId),
+      inOrder.map(({ state }) => state),
+      inOrder.map(({ attempts }) => attempts),
+      inOrder.map(({ retryInSeconds }) => retryInSeconds ?? null),
+      inOrder.map(({ reply }) => reply),
+    ],
+  );
+}
+
+/** Adds to the counts of partitions. @param refused recipients whose partitions are locked already */
+export async function countRefusals(transaction: Transaction, refused: readonly SettledDelivery[]): Promise<void> {
+  if (refused.length === 0) return;
+  await queryRows(
+    transaction,
+    `update partitions p set refused = p.refused + refusals.refused, modified_at = now()
+     from (select instance_id, id, count(*) as refused
+           from unnest(?::bigint[], ?::bigint[]) as given (instance_id, id) group by 1, 2) refusals
+     where p.instance_id = refusals.instance_id and p.id = refusals.id`,
+    [refused.map((row) => row.instance_id), refused.map((row) => row.partition_id)],
+  );
+}
+
+/** A failure for good, learnt in the SMTP session or from a report. */
+export interface DeliveryBounce {
+  readonly instanceId: number;
+  readonly deliveryId: number;
+  readonly hard: boolean;
+  readonly at: Date;
+  /** Kept with the event: reason, status, the far side's words. */
+  readonly detail: Readonly<Record<string, unknown>>;
+}
+
+/**
+ * Marks deliveries that have not bounced yet, and counts the hard ones in their partitions.
+ * @returns the ids of those that were marked
+ */
+export async function markBounced(transaction: Transaction, bounces: readonly DeliveryBounce[]): Promise<number[]> {
+  // Partitions are locked in one order, as by lockPartitions: reports come while they are being delivered.
+  const rows = await queryRows<{ id: number }>(
+    transaction,
+    `with changed as (
+       update deliveries d set bounce = b.bounce, bounced_at = b.at
+       from unnest(?::bigint[], ?::bigint[], ?::text[], ?::timestamptz[]) as b (instance_id, id, bounce, at)
+       where d.instance_id = b.instance_id and d.id = b.id and d.bounce is null returning d.instance_id, d.id, d.partition_id, d.bounce
+     ), hard as (
+       select instance_id, partition_id as id, count(*) as bounces from changed where bounce = 'hard' group by 1, 2
+     ), locked as (
+       select instance_id, id from partitions where (instance_id, id) in (select instance_id, id from hard)
+       order by id for no key update
+     ), counted as (
+       update partitions p set hard_bounces = p.hard_bounces + hard.bounces
+       from locked join hard using (instance_id, id) where p.instance_id = locked.instance_id and p.id = locked.id
+     )
+     select id from changed`,
+    [
+      bounces.map(({ instanceId }) => instanceId),
+      bounces.map(({ deliveryId }) => deliveryId),
+      bounces.map(({ hard }) => (hard ? "hard" : "soft")),
+      bounces.map(({ at }) => at.toISOString()),
+    ],
+  );
+  return rows.map(({ id }) => id);
+}
+
+/** Notes a spam complaint. @returns false where there was one before, or there is no such delivery */
+export async function markComplained(transaction: Transaction, deliveryId: number, at: Date): Promise<boolean> {
+  const marked = await transaction("deliveries")
+    .where({ id: deliveryId, complained_at: null })
+    .update({ complained_at: at });
+  return marked > 0;
+}
+
+/** A contact with the address by which it is locked. */
+export interface AddressedContact {
+  readonly id: number;
+  readonly instanceId: number;
+  readonly emailKey: string;
+}
+
+/** Contacts that deliveries went to, in the order in which everything locks them. */
+export async function listContactsOf(db: Db, deliveryIds: readonly number[]): Promise<AddressedContact[]> {
+  return queryRows<AddressedContact>(
+    db,
+    `select distinct contacts.id, contacts.instance_id as "instanceId", contacts.email_key as "emailKey"
+     from deliveries
+     join contacts on contacts.instance_id = deliveries.instance_id and contacts.id = deliveries.contact_id
+     where deliveries.id = any(?::bigint[]) order by "instanceId", "emailKey"`,
+    [deliveryIds],
+  );
+}
+
+/** Keeps the octets that left, for messages sent with `archive`; what is kept already stays. */
+export async function archiveMessages(transaction: Transaction, outcomes: readonly DeliveryOutcome[]): Promise<void> {
+  const kept = outcomes.flatMap(({ deliveryId, instanceId, archived }) =>
+    archived ? [{ deliveryId, instanceId, ...archived }] : [],
+  );
+  for (const portion of portionsOf(kept, ({ octets }) => octets.length, ARCHIVE_PORTION_OCTETS)) {
+    await transaction("archived_messages")
+      .insert(
+        portion.map(({ deliveryId, instanceId, eeid, recipientKey, octets }) => ({
+          delivery_id: deliveryId,
+          instance_id: instanceId,
+          eeid,
+          recipient_key: recipientKey,
+          octets,
+          sent_at: transaction.fn.now(),
+        })),
+      )
+      .onConflict(["delivery_id", "instance_id"])
+      .ignore();
+  }
+}
+
+/** Of one statement: PostgreSQL takes no message above 1 GiB, and copies what it takes. */
+const ARCHIVE_PORTION_OCTETS = 32 * 1024 * 1024;
+
+/** Things in order, in portions of at most so much together; what alone is more is a portion of its own. */
+function* portionsOf<T>(things: readonly T[], sizeOf: (thing: T) => number, most: number): Generator<T[]> {
+  let portion: T[] = [];
+  let size = 0;
+  for (const thing of things) {
+    if (portion.length > 0 && size + sizeOf(thing) > most) {
+      yield portion;
+      portion = [];
+      size = 0;
+    }
+    portion.push(thing);
+    size += sizeOf(thing);
+  }
+  if (portion.length > 0) yield portion;
+}
