@@ -1,7 +1,8 @@
 import { createHash } from "node:crypto";
 import type { Context } from "koa";
 import { escapeHtml } from "../core/mail/personalise.ts";
-import type { Subscription, SubscriptionChoice } from "../operations/mail/tracking-subscriptions.ts";
+import type { SubscriptionChoice } from "../operations/mail/tracking-subscriptions.ts";
+import type { Subscription } from "../store/mail/tracking/subscriptions.ts";
 
 export type Language = "es" | "en";
 

@@ -1,9 +1,10 @@
 import type { EmailAddress } from "../../core/mail/address.ts";
 import { builtInValues, parseTemplate } from "../../core/mail/personalise.ts";
-import { type Db, queryRows, type Transaction } from "../../platform/postgres/db.ts";
+import type { Db, Transaction } from "../../platform/postgres/db.ts";
 import {
   findContacts,
   type KnownContact,
+  listEmailKeys,
   type Recipient,
   type RecipientAddress,
   resolveRecipients,
@@ -87,17 +88,8 @@ export async function gatherContacts(
   source: AudienceSource,
   contactIds: readonly number[],
 ): Promise<Audience> {
-  const keys = await queryRows<{ email_key: string }>(
-    transaction,
-    "select email_key from contacts where id = any(?) and instance_id = ?",
-    [contactIds, source.instanceId],
-  );
-  const contacts = await findContacts(
-    transaction,
-    source.instanceId,
-    source.campaignNumid,
-    keys.map((row) => row.email_key),
-  );
+  const keys = await listEmailKeys(transaction, source.instanceId, contactIds);
+  const contacts = await findContacts(transaction, source.instanceId, source.campaignNumid, keys);
   return sortOut([...contacts.values()], await makePersonalise(transaction, source));
 }
 

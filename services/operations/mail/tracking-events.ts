@@ -1,7 +1,15 @@
-import { type Db, queryRows, type Transaction } from "../../platform/postgres/db.ts";
+import type { Transaction } from "../../platform/postgres/db.ts";
 import { lockContacts } from "../../store/mail/contacts/contacts.ts";
-import { COUNT_COLUMNS, countColumn, EVENT_KINDS } from "../../store/mail/events/event-kinds.ts";
 import { type NewEvent, recordEvents } from "../../store/mail/events/events.ts";
+import {
+  addConversion,
+  countLinks,
+  findAllLinkClicks,
+  findLastClick,
+  findTouchOwners,
+  markAllLinkClicks,
+  type TouchOwner,
+} from "../../store/mail/tracking/touches.ts";
 import {
   type CaughtClicks,
   type KeptOfRequest,
@@ -37,9 +45,6 @@ export interface MachineRule {
   readonly recall: RecallReader;
 }
 
-/** A conversion belongs to the last click of so many days. */
-const ATTRIBUTION_DAYS = 30;
-
 /**
  * Stores touches in the order of their happening. What belongs to a delivery that is gone, or to a contact that wants
  * no tracking, is dropped.
@@ -49,7 +54,7 @@ export async function storeTouches(
   touches: readonly Touch[],
   rule: MachineRule,
 ): Promise<void> {
-  const owners = await findOwners(
+  const owners = await findTouchOwners(
     transaction,
     touches.map(({ deliveryId }) => deliveryId),
   );
@@ -62,9 +67,9 @@ export async function storeTouches(
   });
   await recordEvents(transaction, views.map(toEvent));
   await lockSubscribers(transaction, touches, owners);
-  const caught = await findAllLinkClicks(transaction, views, rule);
+  const caught = await catchMachines(transaction, views, rule);
   await updateReaders(transaction, await lastSeen(transaction, views, caught, rule));
-  await markAllLinkClicks(transaction, caught, rule);
+  await markAllLinkClicks(transaction, caught, rule.allLinks.withinSeconds);
   for (const touch of touches) {
     if (touch.kind !== "subscription" || !owners.has(touch.deliveryId)) continue;
     await changeSubscription(transaction, touch.deliveryId, touch.choice, new Date(touch.atMs));
@@ -87,40 +92,10 @@ function byOrder(one: OwnedConversion, other: OwnedConversion): number {
   return one.owner.instanceId - other.owner.instanceId || Buffer.compare(...references);
 }
 
-interface TouchOwner {
-  readonly deliveryId: number;
-  readonly messageId: number;
-  readonly instanceId: number;
-  readonly contactId: number | null;
-  readonly eeid: string;
-  readonly campaignNumid: number;
-  readonly recipient: string;
-  readonly finishedAt: Date | null;
-  readonly conversions: boolean;
-  readonly untracked: boolean;
-}
-
 interface OwnedView {
   readonly touch: View;
   readonly owner: TouchOwner;
   readonly machine: string | undefined;
-}
-
-async function findOwners(db: Db, deliveryIds: readonly number[]): Promise<Map<number, TouchOwner>> {
-  const rows = await queryRows<TouchOwner>(
-    db,
-    `select d.id as "deliveryId", m.id as "messageId", d.instance_id as "instanceId", d.contact_id as "contactId",
-       m.eeid, m.campaign_numid as "campaignNumid", d.recipient, d.finished_at as "finishedAt", i.conversions,
-       coalesce(c.untracked, false) as untracked
-     from deliveries d
-     join partitions p on p.instance_id = d.instance_id and p.id = d.partition_id
-     join messages m on m.instance_id = p.instance_id and m.id = p.message_id
-     join instances i on i.id = d.instance_id
-     left join contacts c on c.instance_id = d.instance_id and c.id = d.contact_id
-     where d.id = any(?::bigint[])`,
-    [[...new Set(deliveryIds)]],
-  );
-  return new Map(rows.map((owner) => [owner.deliveryId, owner]));
 }
 
 /** Filters look at a message while it is still being handed over. */
@@ -150,13 +125,8 @@ function toEvent({ touch, owner, machine }: OwnedView): NewEvent {
   };
 }
 
-/** What it changes in the counts when clicks turn out to be a machine's. */
-const CLICKS_OF_MACHINES = COUNT_COLUMNS.map((column) =>
-  column === countColumn("clicked") ? "-count(*)" : column === "machine" ? "count(*)" : "0",
-).join(", ");
-
 /** A filter that follows every link gives itself away with the last one only. @returns whose clicks were a filter's */
-async function findAllLinkClicks(
+async function catchMachines(
   transaction: Transaction,
   views: readonly OwnedView[],
   { allLinks }: MachineRule,
@@ -171,80 +141,16 @@ async function findAllLinkClicks(
     transaction,
     [...clicks.values()].map(({ owner }) => owner.messageId),
   );
-  const suspects = [...clicks.values()].filter(
-    ({ owner }) => (linkCounts.get(owner.messageId) ?? 0) >= allLinks.atLeast,
+  const suspects = [...clicks.values()].flatMap(
+    ({ owner: { instanceId, contactId, deliveryId, messageId }, touch }) => {
+      const links = linkCounts.get(messageId) ?? 0;
+      if (contactId === null || links < allLinks.atLeast) return [];
+      return [{ instanceId, contactId, deliveryId, links, until: new Date(touch.atMs) }];
+    },
   );
   if (suspects.length === 0) return [];
-  // Laterally, contact by contact: joined otherwise, a large batch could cost its square.
-  const caught = await queryRows<Omit<CaughtClicks, "visitor">>(
-    transaction,
-    `select suspect.instance_id as "instanceId", suspect.contact_id as "contactId", suspect.delivery_id as "deliveryId",
-       suspect.until
-     from unnest(?::bigint[], ?::bigint[], ?::bigint[], ?::integer[], ?::timestamptz[])
-       as suspect (instance_id, contact_id, delivery_id, links, until)
-     cross join lateral (
-       select e.detail ->> 'link' as link from events e
-       where e.contact_id = suspect.contact_id and e.delivery_id = suspect.delivery_id and e.kind = ?
-         and e.at between suspect.until - make_interval(secs => ?) and suspect.until
-       offset 0
-     ) as clicks
-     group by 1, 2, 3, 4, suspect.links having count(distinct link) >= suspect.links`,
-    [
-      suspects.map(({ owner }) => owner.instanceId),
-      suspects.map(({ owner }) => owner.contactId),
-      suspects.map(({ owner }) => owner.deliveryId),
-      suspects.map(({ owner }) => linkCounts.get(owner.messageId)),
-      suspects.map(({ touch }) => new Date(touch.atMs).toISOString()),
-      EVENT_KINDS.clicked,
-      allLinks.withinSeconds,
-    ],
-  );
+  const caught = await findAllLinkClicks(transaction, suspects, allLinks.withinSeconds);
   return caught.map((whose) => ({ ...whose, visitor: clicks.get(whose.deliveryId)!.touch.visitor }));
-}
-
-/** Marks what had been taken for a person's until then. */
-async function markAllLinkClicks(
-  transaction: Transaction,
-  caught: readonly CaughtClicks[],
-  { allLinks }: MachineRule,
-): Promise<void> {
-  if (caught.length === 0) return;
-  await queryRows(
-    transaction,
-    `with recent as (
-       select clicks.* from unnest(?::bigint[], ?::bigint[], ?::timestamptz[]) as caught (contact_id, delivery_id, until)
-       cross join lateral (
-         select e.instance_id, e.at, e.id from events e
-         where e.contact_id = caught.contact_id and e.delivery_id = caught.delivery_id and e.kind = ?
-           and e.at between caught.until - make_interval(secs => ?) and caught.until
-         offset 0
-       ) as clicks
-     ), marked as (
-       update events e set machine = true, detail = e.detail || '{"machine": "all-links"}'
-       from recent
-       where e.instance_id = recent.instance_id and e.at = recent.at and e.id = recent.id and not e.machine
-       returning e.instance_id, e.at
-     )
-     insert into event_count_deltas (instance_id, minute, ${COUNT_COLUMNS.join(", ")})
-     select instance_id, date_trunc('minute', at, 'UTC'), ${CLICKS_OF_MACHINES} from marked group by 1, 2`,
-    [
-      caught.map(({ contactId }) => contactId),
-      caught.map(({ deliveryId }) => deliveryId),
-      caught.map(({ until }) => until.toISOString()),
-      EVENT_KINDS.clicked,
-      allLinks.withinSeconds,
-    ],
-  );
-}
-
-async function countLinks(db: Db, messageIds: readonly number[]): Promise<Map<number, number>> {
-  const rows = await queryRows<{ messageId: number; links: number }>(
-    db,
-    `select message_id as "messageId", count(*)::int as links from tracked_links where message_id = any(?::bigint[])
-     group by message_id`,
-    [[...new Set(messageIds)]],
-  );
-  return new Map(rows.map(({ messageId, links }) => [messageId, links]));
 }
 
 /**
@@ -289,33 +195,10 @@ async function lastSeen(
 /** Once for an order, and only after a click; a click that may be a machine's counts where there is no other. */
 async function storeConversion(transaction: Transaction, touch: Conversion, owner: TouchOwner): Promise<void> {
   const at = new Date(touch.atMs);
-  const [click] = await queryRows<{ eeid: string; campaign_numid: number; delivery_id: number }>(
-    transaction,
-    `select eeid, campaign_numid, delivery_id from events
-     where ${owner.contactId === null ? "eeid = ? and delivery_id = ?" : "contact_id = ?"} and kind = ?
-       and at between ?::timestamptz - make_interval(days => ?) and ?
-     order by machine, at desc, id desc limit 1`,
-    [
-      ...(owner.contactId === null ? [owner.eeid, owner.deliveryId] : [owner.contactId]),
-      EVENT_KINDS.clicked,
-      at,
-      ATTRIBUTION_DAYS,
-      at,
-    ],
-  );
+  const click = await findLastClick(transaction, owner, at);
   if (click === undefined) return;
-  const added = await transaction("conversions")
-    .insert({
-      instance_id: owner.instanceId,
-      reference: touch.reference,
-      contact_id: owner.contactId,
-      delivery_id: click.delivery_id,
-      at,
-    })
-    .onConflict(["instance_id", "reference"])
-    .ignore()
-    .returning("reference");
-  if (added.length === 0) return;
+  const { reference } = touch;
+  if (!(await addConversion(transaction, owner, { reference, deliveryId: click.deliveryId, at }))) return;
   await recordEvents(transaction, [
     {
       instanceId: owner.instanceId,
@@ -323,10 +206,10 @@ async function storeConversion(transaction: Transaction, touch: Conversion, owne
       kind: "converted",
       contactId: owner.contactId,
       email: owner.recipient,
-      campaignNumid: click.campaign_numid,
+      campaignNumid: click.campaignNumid,
       eeid: click.eeid,
-      deliveryId: click.delivery_id,
-      detail: { reference: touch.reference },
+      deliveryId: click.deliveryId,
+      detail: { reference },
     },
   ]);
 }

@@ -3,11 +3,10 @@ import type { Context } from "koa";
 import { readDeliveryToken } from "../../core/mail/tracking-tokens.ts";
 import {
   changeSubscription,
-  findSubscription,
   SUBSCRIPTION_CHOICES,
-  type Subscription,
   type SubscriptionChoice,
 } from "../../operations/mail/tracking-subscriptions.ts";
+import { findSubscription, type Subscription } from "../../store/mail/tracking/subscriptions.ts";
 import { withDeadline } from "../deadline.ts";
 import { sendErrorPage, sendPreferencePage } from "../pages.ts";
 import { type Route, refuseToken, type TrackingTools } from "../tools.ts";

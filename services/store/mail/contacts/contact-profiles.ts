@@ -221,3 +221,28 @@ function toContact(row: ContactRow, names: ReadonlyMap<number, CampaignName>): C
     unsubscribedCampaigns: campaignsOf(row.unsubscribed_numids),
   };
 }
+
+/** What some contact of an instance has: columns of a CSV by their names, and custom fields. */
+export interface UsedColumns {
+  readonly profile: readonly string[];
+  readonly fields: readonly string[];
+}
+
+/** What of an instance's contacts is filled anywhere. */
+export async function listUsedColumns(db: Db, instanceId: number): Promise<UsedColumns> {
+  const [used] = await queryRows<UsedColumns>(
+    db,
+    `select
+       array_remove(array[
+         case when bool_or(country_code <> '') then 'codigo_pais' end,
+         case when bool_or(region_code <> '') then 'codigo_region' end,
+         case when bool_or(city <> '') then 'ciudad' end,
+         case when bool_or(device <> '') then 'dispositivo' end,
+         case when bool_or(device_subtype_id is not null) then 'subtipo_dispositivo_id' end], null) as profile,
+       array(select distinct name from contacts as contact, jsonb_object_keys(contact.fields) as name
+         where contact.instance_id = ? order by name) as fields
+     from contacts where instance_id = ?`,
+    [instanceId, instanceId],
+  );
+  return used!;
+}

@@ -270,3 +270,13 @@ function toSubscriber(row: RecipientRow): Subscriber {
     unsubscribedFrom: new Set(),
   };
 }
+
+/** The keys of contacts' addresses, in no order; of those that are gone there is none. */
+export async function listEmailKeys(db: Db, instanceId: number, contactIds: readonly number[]): Promise<string[]> {
+  const rows = await queryRows<{ email_key: string }>(
+    db,
+    "select email_key from contacts where id = any(?) and instance_id = ?",
+    [contactIds, instanceId],
+  );
+  return rows.map(({ email_key }) => email_key);
+}

@@ -147,6 +147,11 @@ export async function markComplained(transaction: Transaction, deliveryId: numbe
   return marked > 0;
 }
 
+/** A copy's address has become a contact. */
+export async function assignContact(transaction: Transaction, deliveryId: number, contactId: number): Promise<void> {
+  await transaction("deliveries").where({ id: deliveryId }).update({ contact_id: contactId });
+}
+
 /** A contact with the address by which it is locked. */
 export interface AddressedContact {
   readonly id: number;

@@ -1,0 +1,53 @@
+import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+
+/** What the recipient of a delivery may see and change. */
+export interface Subscription {
+  readonly instanceName: string;
+  readonly campaignName: string;
+  readonly unsubscribedFromCampaign: boolean;
+  readonly unsubscribedFromInstance: boolean;
+  /** Opens and clicks are not stored. */
+  readonly untracked: boolean;
+}
+
+/** @returns undefined when there is no such delivery any more */
+export async function findSubscription(db: Db, deliveryId: number): Promise<Subscription | undefined> {
+  const [row] = await queryRows<Subscription>(
+    db,
+    `select i.name as "instanceName", coalesce(c.name, '') as "campaignName",
+       u.contact_id is not null or contacts.unsubscribed_at is not null as "unsubscribedFromCampaign",
+       contacts.unsubscribed_at is not null as "unsubscribedFromInstance",
+       coalesce(contacts.untracked, false) as untracked
+     from deliveries d
+     join partitions p on p.instance_id = d.instance_id and p.id = d.partition_id
+     join messages m on m.instance_id = p.instance_id and m.id = p.message_id
+     join instances i on i.id = d.instance_id
+     left join campaigns c on c.instance_id = m.instance_id and c.numid = m.campaign_numid
+     left join contacts on contacts.instance_id = d.instance_id and contacts.id = d.contact_id
+     left join campaign_unsubscriptions u on u.instance_id = d.instance_id and u.contact_id = d.contact_id
+       and u.campaign_numid = m.campaign_numid
+     where d.id = ?`,
+    [deliveryId],
+  );
+  return row;
+}
+
+/** Whether a contact's openings and clicks are stored from now on. */
+export async function setUntracked(transaction: Transaction, contactId: number, untracked: boolean): Promise<void> {
+  await transaction("contacts").where({ id: contactId }).update({ untracked });
+}
+
+/** Unsubscribes a contact from all campaigns. Those that are made later are covered by the contact's own mark. */
+export async function unsubscribeFromInstance(transaction: Transaction, contactId: number, at: Date): Promise<void> {
+  await queryRows(
+    transaction,
+    `with marked as (
+       update contacts set unsubscribed_at = coalesce(unsubscribed_at, ?), last_operation = 'unsubscribed',
+         updated_at = now()
+       where id = ? returning id, instance_id
+     )
+     insert into campaign_unsubscriptions (instance_id, contact_id, campaign_numid, at)
+     select instance_id, marked.id, campaigns.numid, ? from marked join campaigns using (instance_id) on conflict do nothing`,
+    [at, contactId, at],
+  );
+}
