@@ -49,6 +49,13 @@ describe("core is pure", () => {
   });
 });
 
+describe("use cases of mail hold no SQL", () => {
+  it.each(files.filter((file) => file.startsWith("operations/mail/")))("%s", (file) => {
+    const text = readFileSync(join(services, file), "utf8");
+    expect(text).not.toMatch(/\bqueryRows\b|\b(?:db|transaction)(?:<[^>]*>)?\(\s*["`]|\.raw\(/);
+  });
+});
+
 it("reads the environment in one file", () => {
   const readers = files.filter((file) => /process\.env\b/.test(readFileSync(join(services, file), "utf8")));
   expect(readers).toEqual(["platform/config/config.ts"]);

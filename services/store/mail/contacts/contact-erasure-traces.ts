@@ -1,0 +1,115 @@
+import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+import { addressKeyOf, findCopySpellings } from "../events/event-copies.ts";
+import { COUNT_AGGREGATES, COUNT_COLUMNS } from "../events/event-kinds.ts";
+import { type ErasureSubject, redacted } from "./contact-erasure-messages.ts";
+
+/** Removes the events of an address, and what they add to the counts. @returns how many */
+export async function removeEvents(transaction: Transaction, subject: ErasureSubject): Promise<number> {
+  const spellings = await findCopySpellings(transaction, subject.instanceId, subject.address);
+  const rows = await queryRows<{ events: number }>(
+    transaction,
+    `with removed as (
+       delete from events where instance_id = ? and (contact_id = ? or contact_id is null and email = any(?))
+       returning instance_id, at, kind, machine
+     ), uncounted as (
+       insert into event_count_deltas (instance_id, minute, ${COUNT_COLUMNS.join(", ")})
+       select instance_id, minute, ${COUNT_COLUMNS.map((column) => `-${column}`).join(", ")}
+       from (select instance_id, date_trunc('minute', at, 'UTC') as minute, ${COUNT_AGGREGATES}
+         from removed group by 1, 2) as counts
+     )
+     select count(*) as events from removed`,
+    [subject.instanceId, subject.contactId, spellings],
+  );
+  return rows[0]!.events;
+}
+
+/** What is to be told, and the log of what was told, without the events of an address. */
+export async function removeFromWebhooks(transaction: Transaction, subject: ErasureSubject): Promise<void> {
+  const batches = await queryRows<{ id: number; body: string }>(
+    transaction,
+    `select id, body from webhook_batches
+     where instance_id = ? and exists (select from unnest(?::text[]) as name where strpos(body, name) > 0)
+     order by id for update`,
+    [subject.instanceId, subject.spellings],
+  );
+  for (const { id, body } of batches) {
+    const told = JSON.parse(body) as { readonly eventos: readonly { readonly email: string }[] };
+    const eventos = told.eventos.filter(({ email }) => addressKeyOf(email) !== subject.address.key);
+    const whole = transaction("webhook_batches").where({ id });
+    if (eventos.length === 0) await whole.delete();
+    else await whole.update({ body: JSON.stringify({ ...told, eventos }), events: eventos.length });
+  }
+}
+
+/** Callers choose their Idempotency-Keys, and some put the address into them. */
+export async function removeCalls(
+  transaction: Transaction,
+  instanceId: number,
+  spellings: readonly string[],
+): Promise<void> {
+  await queryRows(
+    transaction,
+    `delete from idempotency_keys
+     where instance_id = ? and exists (
+       select from unnest(?::text[]) as name where strpos(key, name) > 0 or strpos(answer::text, name) > 0)`,
+    [instanceId, spellings],
+  );
+}
+
+/** The log of what the console did, and its jobs, say what was done; to whom, they say no more. */
+export async function redactConsole(
+  transaction: Transaction,
+  { instanceId, spellings }: ErasureSubject,
+): Promise<void> {
+  for (const name of spellings) {
+    for (const [table, column] of CONSOLE_TEXTS) {
+      await queryRows(
+        transaction,
+        `update ?? set ?? = replace(??::text, ?, ?)::${column === "object" ? "text" : "jsonb"}
+         where scope_role = 'instance' and scope = (select name from instances where id = ?)
+           and strpos(??::text, ?) > 0`,
+        [table, column, column, name, redacted(name), instanceId, column, name],
+      );
+    }
+  }
+}
+
+const CONSOLE_TEXTS = [
+  ["console_audit", "object"],
+  ["console_audit", "detail"],
+  ["console_jobs", "object"],
+  ["console_jobs", "result"],
+  ["console_jobs", "errors"],
+] as const;
+
+/** Forgets what was ordered after a contact's clicks. */
+export async function removeConversions(transaction: Transaction, contactId: number): Promise<void> {
+  await transaction("conversions").where({ contact_id: contactId }).delete();
+}
+
+/** How a contact's address was given; undefined where the address is no contact's. */
+export async function findGivenEmail(db: Db, instanceId: number, emailKey: string): Promise<string | undefined> {
+  const row = await db("contacts").where({ instance_id: instanceId, email_key: emailKey }).first("email");
+  return row?.email;
+}
+
+/** Locks the contact of an address. @returns its id, or null where there is none */
+export async function lockContactOf(
+  transaction: Transaction,
+  instanceId: number,
+  emailKey: string,
+): Promise<number | null> {
+  const whose = { instance_id: instanceId, email_key: emailKey };
+  return (await transaction("contacts").where(whose).forUpdate().first("id"))?.id ?? null;
+}
+
+/** Removes the contact of an address, and its place on the whitelist. @returns what there was */
+export async function removeContact(
+  transaction: Transaction,
+  instanceId: number,
+  emailKey: string,
+): Promise<{ readonly contacts: number; readonly whitelisted: boolean }> {
+  const whose = { instance_id: instanceId, email_key: emailKey };
+  const whitelisted = (await transaction("whitelist").where(whose).delete()) > 0;
+  return { contacts: await transaction("contacts").where(whose).delete(), whitelisted };
+}
