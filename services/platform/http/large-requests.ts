@@ -140,7 +140,15 @@ export async function serveLargeRequests(
   // biome-ignore lint/suspicious/noExplicitAny: callers are what the endpoints of the service take them for
   start: (observe: Observe) => Promise<LargeRequestsService<any>>,
 ): Promise<void> {
-  const observe = (observation: Observation) => tell({ kind: "observed", observation });
+  const observe = (observation: Observation) => {
+    try {
+      tell({ kind: "observed", observation });
+    } catch (error) {
+      // Some detail cannot leave the thread: what happened is told all the same, and who observes goes on.
+      const { kind, level = "error" } = observation;
+      tell({ kind: "observed", observation: { kind, level, notTold: (error as Error).message } });
+    }
+  };
   const starting = start(observe).then((service) => ({
     service,
     byKey: new Map(service.endpoints.map((declared) => [keyOf(declared), declared])),
@@ -164,7 +172,11 @@ export async function serveLargeRequests(
       refuse(failureOf(error, observe, asked)),
     );
     const answered = answerOf(outcome);
-    tell({ kind: "answer", id, answer: answered }, "stream" in answered ? [answered.stream] : []);
+    try {
+      tell({ kind: "answer", id, answer: answered }, "stream" in answered ? [answered.stream] : []);
+    } catch (error) {
+      tell({ kind: "answer", id, answer: { refusal: failureOf(error, observe, asked) } });
+    }
   }
 
   function tell(message: FromThread, transferred: readonly ReadableStream[] = []): void {

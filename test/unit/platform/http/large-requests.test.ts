@@ -166,3 +166,14 @@ test("when the other thread ends, those who wait are told, and the next begins a
   expect(ports).toHaveLength(2);
   await large.stop();
 });
+
+test("an answer that cannot leave the thread is a failure of its request alone", async () => {
+  const { call, large, observed } = makeSides((side) => async ({ fields }) => {
+    const { text } = fields as { text: string };
+    return ok({ side, characters: text.length, more: text.startsWith("y") ? () => "a function" : undefined });
+  });
+  expect(await call({ text: "y".repeat(LARGE) })).toEqual(refuse({ kind: "internal" }));
+  expect(observed).toMatchObject([{ kind: "request-failed", level: "error", requestId: "r1" }]);
+  expect(await call({ text: "x".repeat(LARGE) })).toMatchObject(ok({ side: "there", characters: LARGE }));
+  await large.stop();
+});
