@@ -28,6 +28,8 @@ export class Arena {
   #retired: Retired[] = [];
   readonly #pins = new Map<symbol, number>();
   #waitingOctets = 0;
+  /** The epoch of the oldest reader that was inside when the last step ended. */
+  #oldestInside = 0;
   /** Former ends of the mapped memory, which no block lies across. */
   readonly #boundaries = new Set<number>();
   /** Octets that blocks may take, for what is written now; at most `totalOctets`. */
@@ -92,6 +94,7 @@ export class Arena {
   advance(): void {
     // 0 stands for a reader that is outside, so the count leaves it out when it wraps.
     if (Atomics.add(this.#memory.words, HEADER.EPOCH, 1) === -1) Atomics.add(this.#memory.words, HEADER.EPOCH, 1);
+    this.#oldestInside = this.#oldestReader();
     if (this.#retired.length === 0) return;
     const oldest = this.#oldestHolder();
     const waiting: Retired[] = [];
@@ -107,9 +110,12 @@ export class Arena {
     return this.#memory.words[HEADER.EPOCH]!;
   }
 
-  /** Whether all readers that are inside have entered after a step. */
+  /**
+   * Whether all readers that were inside when the last step ended had entered after a step. Readers that leave
+   * meanwhile change nothing, so that what is done in one step sees one state of them.
+   */
   hasPassed(epoch: number): boolean {
-    return isBefore(epoch, this.#oldestReader());
+    return isBefore(epoch, this.#oldestInside);
   }
 
   /** Keeps everything that is visible now from being freed, until the returned function is called. */
@@ -195,7 +201,7 @@ export class Arena {
 
   /** As `#oldestReader`, pins included. */
   #oldestHolder(): number {
-    let oldest = this.#oldestReader();
+    let oldest = this.#oldestInside;
     for (const pinned of this.#pins.values()) if (isBefore(pinned, oldest)) oldest = pinned;
     return oldest;
   }

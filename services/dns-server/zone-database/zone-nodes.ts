@@ -327,8 +327,9 @@ export class ZoneNodes {
   #exchange(label: number, former: number, node: number): void {
     if (this.#change.isVisible) this.#table.exchangeLater(this.#change, this.#name, label, node);
     else this.#table.exchange(this.#name.hashAt(label), former, node);
-    if (label === 0) this.#updateIndex(former, node);
+    // Before the index, for which there may be no room: a node of the zone's list that is not in the table could not be taken apart.
     if (former !== 0) this.#giveUp(former);
+    if (label === 0) this.#updateIndex(former, node);
   }
 
   /** Leaves the table the node alone that a change has given a name. */

@@ -1,10 +1,11 @@
 import { describe, expect, it } from "vitest";
 import { parseDomainName } from "../../../../services/core/dns/name.ts";
 import { TYPE } from "../../../../services/core/dns/rr-types.ts";
-import { ZoneDatabaseMemory } from "../../../../services/dns-server/zone-database/memory.ts";
+import { ZoneDatabaseFullError, ZoneDatabaseMemory } from "../../../../services/dns-server/zone-database/memory.ts";
 import { ZoneDatabaseReader } from "../../../../services/dns-server/zone-database/reader.ts";
 import type { CompiledRecord } from "../../../../services/dns-server/zone-database/stored-rrset.ts";
 import { ZoneDatabaseWriter } from "../../../../services/dns-server/zone-database/writer.ts";
+import { findBookErrors } from "../../../support/zone-database-books.ts";
 import { ask } from "../ask.ts";
 import { pipelineOn, publishZoneText, zoneDatabaseOf } from "../test-zone-database.ts";
 
@@ -194,6 +195,31 @@ describe("memory", () => {
       for (const asked of [pipeline, other]) expect(ask(asked, `a${index}.example.org`, "A")!.answers).toHaveLength(1);
     }
     expect(writer.memory.octets.length).toBeGreaterThan(32 * 1024 * 1024);
+  });
+
+  it("gives a new zone back wherever its room ends", () => {
+    const dnskey = { type: TYPE.DNSKEY, ttl: 60, rdata: Uint8Array.of(1, 1, 3, 13, 9, 9) };
+    const signedSoa = { type: TYPE.RRSIG, ttl: 60, rdata: Uint8Array.of(0, TYPE.SOA, ...new Array(30).fill(1)) };
+    const nsec = { type: TYPE.NSEC, ttl: 60, rdata: Uint8Array.of(0, 0, 1, 64) };
+    for (let taken = 0; taken < 400; taken += 1) {
+      const writer = new ZoneDatabaseWriter(ZoneDatabaseMemory.create(128 * 1024));
+      const other = writer.createZone({ apex: wire("other.test"), negativeTtlSeconds: 60 });
+      writer.setName(other, wire("other.test"), [address(1)]);
+      for (let index = 0; index < taken; index += 1) writer.setName(other, wire(`n${index}.other.test`), [address(1)]);
+      writer.publishZone(other);
+      const signed = writer.createZone({ apex: wire("test"), negativeTtlSeconds: 60 });
+      writer.setName(signed, wire("test"), [dnskey, signedSoa, nsec]);
+      const fill = () => {
+        for (let index = 0; index < 1_000; index += 1) {
+          for (const name of [`a.n${index}.test`, `n${index}.test`, `a.n${index}.test`]) {
+            writer.setName(signed, wire(name), [address(1), nsec]);
+          }
+        }
+      };
+      expect(fill, `${taken} names`).toThrow(ZoneDatabaseFullError);
+      writer.discardZone(signed);
+      expect(findBookErrors(writer), `${taken} names`).toEqual([]);
+    }
   });
 
   it("refuses what would pass its limit", () => {
