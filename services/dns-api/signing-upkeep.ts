@@ -1,13 +1,14 @@
 import { Counter } from "prom-client";
 import type { DomainName } from "../core/dns/name.ts";
 import type { ZoneSigner } from "../operations/dns/zone-signing.ts";
-import { listUncheckedZones, noteChecked, repairZone } from "../operations/dns/zone-signing-repair.ts";
-import { listDueZones, maintainZone, postponeZone, withUpkeepLock } from "../operations/dns/zone-signing-upkeep.ts";
+import { repairZone } from "../operations/dns/zone-signing-repair.ts";
+import { maintainZone, postponeZone, withUpkeepLock } from "../operations/dns/zone-signing-upkeep.ts";
 import type { LookUpDs } from "../platform/lookups/ds-lookup.ts";
 import { registry } from "../platform/observability/metrics.ts";
 import type { Observe } from "../platform/observability/observation.ts";
 import type { Db } from "../platform/postgres/db.ts";
 import { RepeatedWork } from "../platform/repeated-work.ts";
+import { listDueZones, listUncheckedZones, noteChecked } from "../store/dns/dnssec-zones.ts";
 import { zoneName } from "../store/dns/zones.ts";
 import type { ZoneAnnouncer } from "./zone-announcer.ts";
 

@@ -1,10 +1,11 @@
 import { type DomainName, parseDomainName } from "../core/dns/name.ts";
 import type { Refusal } from "../core/refusal.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
-import type { ZoneChanged, ZoneSize, ZoneTarget } from "../operations/dns/zone-changes.ts";
-import { readZoneUsage } from "../operations/dns/zone-file-size.ts";
+import type { ZoneChanged, ZoneTarget } from "../operations/dns/zone-changes.ts";
 import type { SigningTarget } from "../operations/dns/zone-signing-state.ts";
 import type { DnsCaller } from "../store/dns/dns-callers.ts";
+import type { ZoneSize } from "../store/dns/zone-usage.ts";
+import { readZoneUsage } from "../store/dns/zone-usage.ts";
 import { zoneDoesNotExist } from "../store/dns/zones.ts";
 import { actorOf, scopeOf } from "./caller.ts";
 import type { DnsApiContext } from "./context.ts";

@@ -1,8 +1,8 @@
 import { nameSortKey, parseDomainName } from "../../services/core/dns/name.ts";
 import { decodeSoaRdata } from "../../services/core/dns/soa.ts";
 import { parseZoneFile } from "../../services/core/dns/zone-file/zone-file.ts";
-import { insertRecords } from "../../services/operations/dns/zone-changes.ts";
 import type { Db } from "../../services/platform/postgres/db.ts";
+import { insertRecords } from "../../services/store/dns/zone-changes.ts";
 import { zoneName } from "../../services/store/dns/zones.ts";
 import type { BenchZone } from "./dns-data.ts";
 

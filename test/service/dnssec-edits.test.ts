@@ -4,7 +4,7 @@ import { isSignedBy, readRrsig } from "../../services/core/dns/dnssec/rrsig.ts";
 import { parseRdata } from "../../services/core/dns/rdata/rdata.ts";
 import { type ResourceRecord, rrsetKey } from "../../services/core/dns/record.ts";
 import { TYPE, typeCode } from "../../services/core/dns/rr-types.ts";
-import { soaRecord } from "../../services/operations/dns/zone-changes.ts";
+import { soaRecord } from "../../services/core/dns/soa.ts";
 import { changeRecords } from "../../services/operations/dns/zone-records.ts";
 import { deriveChange } from "../../services/operations/dns/zone-signing.ts";
 import { nextVersion } from "../../services/operations/dns/zone-signing-state.ts";

@@ -7,11 +7,12 @@ import { importZone, replaceZone } from "../../services/operations/dns/zone-file
 import { changeRecords } from "../../services/operations/dns/zone-records.ts";
 import { rollBackZone } from "../../services/operations/dns/zone-rollback.ts";
 import { exportSignedZone } from "../../services/operations/dns/zone-signed-file.ts";
-import { listUncheckedZones, repairZone } from "../../services/operations/dns/zone-signing-repair.ts";
+import { repairZone } from "../../services/operations/dns/zone-signing-repair.ts";
 import { disableSigning, enableSigning } from "../../services/operations/dns/zone-signing-switch.ts";
 import { changeSoa } from "../../services/operations/dns/zone-soa.ts";
 import type { Observation } from "../../services/platform/observability/observation.ts";
 import { readAllDerived } from "../../services/store/dns/dnssec-records.ts";
+import { listUncheckedZones } from "../../services/store/dns/dnssec-zones.ts";
 import { readAllRecords } from "../../services/store/dns/records.ts";
 import type { RecordEdits } from "../../services/store/dns/zone-edit.ts";
 import { REPAIR_ACTOR, readHistory } from "../../services/store/dns/zone-history.ts";

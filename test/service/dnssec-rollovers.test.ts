@@ -13,10 +13,11 @@ import {
   type SigningWish,
   startRollover,
 } from "../../services/operations/dns/zone-signing-switch.ts";
-import { listDueZones, maintainZone } from "../../services/operations/dns/zone-signing-upkeep.ts";
+import { maintainZone } from "../../services/operations/dns/zone-signing-upkeep.ts";
 import type { LookUpDs } from "../../services/platform/lookups/ds-lookup.ts";
 import { readSigning, type StoredKey } from "../../services/store/dns/dnssec-keys.ts";
 import { firstExpiry, readAllDerived } from "../../services/store/dns/dnssec-records.ts";
+import { listDueZones } from "../../services/store/dns/dnssec-zones.ts";
 import { readHistory } from "../../services/store/dns/zone-history.ts";
 import { findAnyZone, type Zone } from "../../services/store/dns/zones.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";

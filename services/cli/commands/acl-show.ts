@@ -11,10 +11,10 @@ import {
   secondaryStanza,
 } from "../../core/dns/acl-stanzas.ts";
 import { parseDomainName } from "../../core/dns/name.ts";
-import { findFeed } from "../../operations/dns/rpz-feeds.ts";
 import type { Config } from "../../platform/config/config.ts";
 import { type HostPort, hostPort } from "../../platform/config/config-values.ts";
 import { findAcl } from "../../store/dns/acls.ts";
+import { findFeed } from "../../store/dns/rpz-feeds.ts";
 import { listAclZones } from "../../store/dns/transfer-zones.ts";
 import { zoneName } from "../../store/dns/zones.ts";
 import type { CommandDatabase } from "../database.ts";

@@ -9,10 +9,12 @@ import {
   parseRpzTrigger,
   type RpzTrigger,
 } from "../../core/dns/rpz/rules.ts";
-import { addFeed, listFeeds, removeFeed, setFeedActive } from "../../operations/dns/rpz-feeds.ts";
+import { addFeed, removeFeed, setFeedActive } from "../../operations/dns/rpz-feeds.ts";
 import { type ImportReport, importRules } from "../../operations/dns/rpz-import.ts";
 import { addRule, removeRule } from "../../operations/dns/rpz-rules.ts";
-import { addSafeName, listSafeNames, removeSafeName } from "../../operations/dns/rpz-safe-names.ts";
+import { addSafeName } from "../../operations/dns/rpz-safe-names.ts";
+import { listFeeds } from "../../store/dns/rpz-feeds.ts";
+import { listSafeNames, removeSafeName } from "../../store/dns/rpz-safe-names.ts";
 import { notifyZones } from "../../store/dns/zone-notices.ts";
 import { zoneName } from "../../store/dns/zones.ts";
 import { orRefuse } from "../input.ts";

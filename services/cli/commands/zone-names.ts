@@ -1,7 +1,8 @@
 import type { Command } from "commander";
 import { type DomainName, parseDomainName } from "../../core/dns/name.ts";
-import { type AccountedFinding, type AccountedZone, auditZones } from "../../operations/dns/zone-audit.ts";
+import { type AccountedFinding, auditZones } from "../../operations/dns/zone-audit.ts";
 import { allowZone, disallowZone, listAllowances, type ZoneAllowance } from "../../store/dns/zone-allowances.ts";
+import type { AccountedZone } from "../../store/dns/zone-names.ts";
 import { zoneName } from "../../store/dns/zones.ts";
 import type { CommandRuntime } from "../runtime.ts";
 

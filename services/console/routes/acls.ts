@@ -9,11 +9,11 @@ import {
 } from "../../core/dns/acl-stanzas.ts";
 import { invalidField, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import { findFeed } from "../../operations/dns/rpz-feeds.ts";
 import { hostPort } from "../../platform/config/config-values.ts";
 import { RawReply } from "../../platform/http/endpoint.ts";
 import { runInTurns } from "../../platform/turns.ts";
 import { addAcl, findAcl, listAcls, removeAcl } from "../../store/dns/acls.ts";
+import { findFeed } from "../../store/dns/rpz-feeds.ts";
 import { listAclZones } from "../../store/dns/transfer-zones.ts";
 import { zoneName } from "../../store/dns/zones.ts";
 import { areaOf, visibleReseller } from "../caller.ts";

@@ -1,8 +1,9 @@
 import { z } from "zod";
 
 import { ok, refuse } from "../../core/result.ts";
-import { addCatalog, listCatalogs, removeCatalog } from "../../operations/dns/catalogs.ts";
+import { addCatalog, removeCatalog } from "../../operations/dns/catalogs.ts";
 import { warnings, withWarnings } from "../../platform/http/warnings.ts";
+import { listCatalogs } from "../../store/dns/catalogs.ts";
 import { notifyZones } from "../../store/dns/zone-notices.ts";
 import { areaOf, visibleReseller } from "../caller.ts";
 import { readDomainName } from "../domain-name.ts";

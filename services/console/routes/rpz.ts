@@ -9,12 +9,12 @@ import {
 } from "../../core/dns/rpz/rules.ts";
 import { invalidField, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import { addFeed, findFeed, listFeeds, removeFeed, setFeedActive } from "../../operations/dns/rpz-feeds.ts";
+import { addFeed, removeFeed, setFeedActive } from "../../operations/dns/rpz-feeds.ts";
 import { importRules } from "../../operations/dns/rpz-import.ts";
 import { addRule, removeRule } from "../../operations/dns/rpz-rules.ts";
 import { warnings, withWarnings } from "../../platform/http/warnings.ts";
 import { searchRules } from "../../store/dns/console-rpz.ts";
-import { listActiveFeeds } from "../../store/dns/dns-rpz.ts";
+import { findFeed, listActiveFeeds, listFeeds } from "../../store/dns/rpz-feeds.ts";
 import { notifyZones } from "../../store/dns/zone-notices.ts";
 import { type Zone, zoneName } from "../../store/dns/zones.ts";
 import { areaOf, visibleReseller } from "../caller.ts";

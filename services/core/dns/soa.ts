@@ -1,4 +1,6 @@
 import { type DomainName, domainNameFromWire } from "./name.ts";
+import type { ResourceRecord } from "./record.ts";
+import { TYPE } from "./rr-types.ts";
 
 /** The fields of a SOA record; times in seconds. @see RFC 1035 §3.3.13, RFC 2308 §4 */
 export interface SoaRdata {
@@ -46,4 +48,9 @@ export function decodeSoaRdata(rdata: Uint8Array): SoaRdata {
     expire: view.getUint32(12),
     minimum: view.getUint32(16),
   };
+}
+
+/** The SOA record of a zone. */
+export function soaRecord(apex: DomainName, soa: SoaRdata, ttl: number): ResourceRecord {
+  return { owner: apex, type: TYPE.SOA, ttl, rdata: encodeSoaRdata(soa) };
 }

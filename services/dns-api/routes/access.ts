@@ -2,8 +2,8 @@ import { z } from "zod";
 import { ok } from "../../core/result.ts";
 import { endpoint } from "../../platform/http/endpoint.ts";
 import { listAcls } from "../../store/dns/acls.ts";
-import { listActiveFeeds } from "../../store/dns/dns-rpz.ts";
 import { listResolverBlocks } from "../../store/dns/resolver-blocks.ts";
+import { listActiveFeeds } from "../../store/dns/rpz-feeds.ts";
 import { licensedOnly, resellerOnly } from "../caller.ts";
 import type { MakeEndpoints } from "../context.ts";
 

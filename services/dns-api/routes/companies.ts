@@ -3,17 +3,9 @@ import { LEAST_KEY_BITS, LEAST_KEY_CHARACTERS } from "../../core/chosen-key.ts";
 import { readChosenKey } from "../../core/customer-input.ts";
 import { invalidField, type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import {
-  addCompany,
-  type Company,
-  type CompanySummary,
-  changeCompany,
-  cleanCompanyKey,
-  deleteCompany,
-  findCompany,
-  listCompanies,
-} from "../../operations/dns/companies.ts";
+import { addCompany, changeCompany, cleanCompanyKey, deleteCompany } from "../../operations/dns/companies.ts";
 import { endpoint } from "../../platform/http/endpoint.ts";
+import { type Company, type CompanySummary, findCompany, listCompanies } from "../../store/dns/companies.ts";
 import { resellerOnly } from "../caller.ts";
 import type { MakeEndpoints } from "../context.ts";
 import { anyCrmId, crmId, text } from "../schemas.ts";

@@ -1,9 +1,10 @@
-import { listCatalogIds, lookForZoneChanges, refreshCatalog } from "../../operations/dns/catalogs.ts";
+import { refreshCatalog } from "../../operations/dns/catalogs.ts";
 import { removeExpiredRules } from "../../operations/dns/rpz-expiries.ts";
 import type { Clock } from "../../platform/clock.ts";
 import type { Observe } from "../../platform/observability/observation.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { repeatTasks } from "../../platform/repeated-work.ts";
+import { listCatalogIds, lookForZoneChanges } from "../../store/dns/catalogs.ts";
 import { notifyZones } from "../../store/dns/zone-notices.ts";
 
 /** Who is named in the journal. */

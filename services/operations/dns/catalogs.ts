@@ -1,12 +1,19 @@
-import { type DomainName, labelsOf, nameFromLabels, nameFromStoredWire } from "../../core/dns/name.ts";
+import { type DomainName, labelsOf, nameFromLabels } from "../../core/dns/name.ts";
 import type { ResourceRecord } from "../../core/dns/record.ts";
 import { TYPE } from "../../core/dns/rr-types.ts";
 import { addSerial } from "../../core/dns/serial.ts";
 import type { ZoneMaker } from "../../core/dns/zone-tenancy.ts";
 import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import { type Db, queryRows, type Transaction } from "../../platform/postgres/db.ts";
-import { type RecordRow, recordOf } from "../../store/dns/records.ts";
+import type { Db, Transaction } from "../../platform/postgres/db.ts";
+import {
+  insertMembers,
+  listUnlistedZones,
+  lockCatalog,
+  readFormerMembers,
+  type UnlistedZone,
+} from "../../store/dns/catalogs.ts";
+import { findReseller } from "../../store/dns/resellers.ts";
 import type { StoredRecord } from "../../store/dns/zone-edit.ts";
 import { deleteZonesWhere, findAnyZone, type Zone, zoneName } from "../../store/dns/zones.ts";
 import { inTransaction } from "../../store/transactions.ts";
@@ -39,8 +46,8 @@ export function addCatalog(
   const lawful = checkOperatorZoneName(apex, MOST_APEX_OCTETS);
   if (!lawful.ok) return Promise.resolve(lawful);
   return inTransaction(db, async (transaction) => {
-    const reseller = await transaction("resellers").where({ id: resellerId }).first("id");
-    if (!reseller) return refuse(unacceptable(`reseller ${resellerId} does not exist`));
+    if (!(await findReseller(transaction, resellerId)))
+      return refuse(unacceptable(`reseller ${resellerId} does not exist`));
     const times = { refresh: REFRESH_SECONDS, retry: REFRESH_SECONDS, expire: EXPIRE_SECONDS, minimum: 0 };
     const soa = { mname: INVALID, rname: INVALID, serial: 1, ...times };
     const ttl = CATALOG_TTL_SECONDS;
@@ -60,104 +67,26 @@ export async function removeCatalog(db: Db, resellerId: string, apex: DomainName
   return id === undefined ? refuse(unacceptable(`catalog ${zoneName(apex)} does not exist`)) : ok(id);
 }
 
-/** A reseller's catalogs, in canonical order, with how many zones each lists. */
-export function listCatalogs(
-  db: Db,
-  resellerId: string,
-): Promise<{ readonly zone: string; readonly serial: number; readonly members: number }[]> {
-  return queryRows(
-    db,
-    `select name as zone, serial, (select count(*) from catalog_members where catalog_id = zones.id) as members
-       from zones where reseller_id = ? and kind = 'catalog' order by name_key`,
-    [resellerId],
-  );
-}
-
-/** The catalogs of the deployment, by id. */
-export async function listCatalogIds(db: Db): Promise<number[]> {
-  const rows = await queryRows<{ id: number }>(db, "select id from zones where kind = 'catalog' order by id", [], {
-    name: "list-catalogs",
-  });
-  return rows.map(({ id }) => id);
-}
-
-/**
- * Where a look for changed zones begins next, and whether anything changed since the last one.
- * @param sinceXid what the last look gave; null for the first
- */
-export async function lookForZoneChanges(
-  db: Db,
-  sinceXid: string | null,
-): Promise<{ readonly sinceXid: string; readonly changed: boolean }> {
-  const [row] = await queryRows<{ xmin: string; changed: boolean }>(
-    db,
-    `select pg_snapshot_xmin(pg_current_snapshot())::text as xmin,
-            exists (select 1 from zones where changed_xid >= ?::xid8)
-            or exists (select 1 from zone_deletions where changed_xid >= ?::xid8) as changed`,
-    [sinceXid ?? "0", sinceXid ?? "0"],
-    { name: "look-for-zone-changes" },
-  );
-  return { sinceXid: row!.xmin, changed: row!.changed };
-}
-
 /** Brings a catalog to list just the reseller's active zones, as one change. @returns whether that changed anything */
 export async function refreshCatalog(db: Db, catalogId: number, actor: string): Promise<boolean> {
   return inTransaction(db, async (transaction) => {
-    const [row] = await queryRows<{ apex: Buffer }>(
-      transaction,
-      "select apex from zones where id = ? and kind = 'catalog' for update",
-      [catalogId],
-    );
-    if (!row) return false;
-    const catalog = (await findAnyZone(transaction, nameFromStoredWire(row.apex))) as Zone;
-    const { appeared, gone } = await findDifference(transaction, catalog);
+    const catalog = await lockCatalog(transaction, catalogId);
+    if (!catalog) return false;
+    const appeared = await listUnlistedZones(transaction, catalogId);
+    const gone = await readFormerMembers(transaction, catalogId);
     if (appeared.length + gone.length === 0) return false;
     await writeDifference(transaction, catalog, { appeared, gone }, actor);
     return true;
   });
 }
 
-interface Member {
-  readonly zoneId: number;
-  readonly record: ResourceRecord;
-}
-
-interface CatalogDifference {
-  readonly appeared: readonly Member[];
-  readonly gone: readonly StoredRecord[];
-}
-
-async function findDifference(transaction: Transaction, catalog: Zone): Promise<CatalogDifference> {
-  const appeared = await queryRows<{ id: number; apex: Buffer }>(
-    transaction,
-    `select z.id, z.apex from zones z
-      where z.reseller_id = (select reseller_id from zones where id = ?) and z.kind = 'primary'
-        and not z.suspended and not z.company_suspended
-        and not exists (select 1 from catalog_members m where m.catalog_id = ? and m.zone_id = z.id)
-      order by z.id`,
-    [catalog.id, catalog.id],
-  );
-  const gone = await queryRows<RecordRow>(
-    transaction,
-    `select r.id, r.owner, r.type, r.ttl, r.rdata
-       from catalog_members m join records r on r.id = m.record_id left join zones z on z.id = m.zone_id
-      where m.catalog_id = ? and (z.id is null or z.suspended or z.company_suspended) order by r.id`,
-    [catalog.id],
-    { rowMode: "array" },
-  );
-  return {
-    appeared: appeared.map(({ id, apex }) => ({ zoneId: id, record: memberRecord(catalog.apex, id, apex) })),
-    gone: gone.map(recordOf),
-  };
-}
-
 async function writeDifference(
   transaction: Transaction,
   catalog: Zone,
-  { appeared, gone }: CatalogDifference,
+  { appeared, gone }: { readonly appeared: readonly UnlistedZone[]; readonly gone: readonly StoredRecord[] },
   actor: string,
 ): Promise<void> {
-  const created = appeared.map(({ record }) => record);
+  const created = appeared.map(({ id, apex }) => memberRecord(catalog.apex, id, apex));
   const change = {
     soa: { ...catalog.soa, serial: addSerial(catalog.soa.serial, 1) },
     ttl: catalog.ttl,
@@ -167,12 +96,8 @@ async function writeDifference(
   const target = { scope: {}, apex: catalog.apex, domain: catalog.name, actor };
   const changed = await changeZone(transaction, target, async () => ok({ zone: catalog, change, warnings: [] }));
   if (!changed.ok) throw new Error(`a locked catalog could not be changed: ${JSON.stringify(changed.error)}`);
-  await queryRows(
-    transaction,
-    `insert into catalog_members (catalog_id, zone_id, record_id)
-     select ?, zone_id, record_id from unnest(?::bigint[], ?::bigint[]) as member (zone_id, record_id)`,
-    [catalog.id, appeared.map(({ zoneId }) => zoneId), changed.value.createdIds],
-  );
+  const ids = appeared.map(({ id }) => id);
+  await insertMembers(transaction, catalog.id, ids, changed.value.createdIds);
 }
 
 /** NS and schema version (RFC 9432 §4.1, §4.2.1). */

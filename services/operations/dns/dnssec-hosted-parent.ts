@@ -7,17 +7,17 @@ import { TYPE } from "../../core/dns/rr-types.ts";
 import { areInOneHand } from "../../core/dns/zone-tenancy.ts";
 import { ok } from "../../core/result.ts";
 import type { ParentDs } from "../../platform/lookups/ds-lookup.ts";
-import { type Db, queryRows, type Transaction } from "../../platform/postgres/db.ts";
+import type { Db, Transaction } from "../../platform/postgres/db.ts";
 import type { SigningState } from "../../store/dns/dnssec-keys.ts";
 import { readRecordsAt } from "../../store/dns/records.ts";
 import type { StoredRecord } from "../../store/dns/zone-edit.ts";
-import { findZone, lockZones, ZONE_COLUMNS, type Zone, type ZoneRow, zoneName, zoneOf } from "../../store/dns/zones.ts";
+import { findWithParent } from "../../store/dns/zone-names.ts";
+import { findZone, lockZones, type Zone, zoneName } from "../../store/dns/zones.ts";
 import { inTransaction } from "../../store/transactions.ts";
 import { changeZone } from "./zone-changes.ts";
 import { changeRecords } from "./zone-records.ts";
 import type { ZoneSigner } from "./zone-signing.ts";
 import { findSignedZone, nextVersion, type SigningTarget } from "./zone-signing-state.ts";
-import { namesAbove, type PlacedRow, placedZone } from "./zone-tenancy.ts";
 
 /**
  * Makes the DS in a zone's parent what the zone's CDS says (RFC 7344 §6), the first one and the removal included
@@ -94,17 +94,8 @@ export async function findHostedParent(
   db: Db,
   apex: DomainName,
 ): Promise<{ readonly zone: Zone; readonly isServed: boolean } | undefined> {
-  const [zone, closest] = await queryRows<ZoneRow & PlacedRow & { readonly kind: string; readonly is_served: boolean }>(
-    db,
-    `select ${ZONE_COLUMNS}, z.reseller_id, z.company_id, z.made_by, z.kind,
-            not z.suspended and not z.company_suspended as is_served
-       from zones z left join companies c on c.id = z.company_id
-      where z.name = any(?::text[]) order by octet_length(z.apex) desc limit 2`,
-    [[zoneName(apex), ...namesAbove(apex)]],
-  );
-  if (zone?.name !== zoneName(apex) || closest?.kind !== "primary") return undefined;
-  if (!areInOneHand(placedZone(zone), placedZone(closest))) return undefined;
-  return { zone: zoneOf(closest), isServed: closest.is_served };
+  const pair = await findWithParent(db, apex);
+  return pair?.above.kind === "primary" && areInOneHand(pair.place, pair.above) ? pair.above : undefined;
 }
 
 async function findServedParent(db: Db, apex: DomainName): Promise<Zone | undefined> {

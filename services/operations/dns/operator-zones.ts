@@ -1,4 +1,4 @@
-import { type DomainName, nameFromLabels, nameSortKey } from "../../core/dns/name.ts";
+import { type DomainName, nameFromLabels } from "../../core/dns/name.ts";
 import type { ResourceRecord } from "../../core/dns/record.ts";
 import type { SoaRdata } from "../../core/dns/soa.ts";
 import { checkZoneName } from "../../core/dns/zone-checks.ts";
@@ -6,9 +6,9 @@ import { duplicatedZone, type ZoneMaker } from "../../core/dns/zone-tenancy.ts";
 import { invalidField, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { Transaction } from "../../platform/postgres/db.ts";
+import { insertZone } from "../../store/dns/zone-changes.ts";
 import { zoneName } from "../../store/dns/zones.ts";
-import { insertRecords, journalColumns, soaRecord } from "./zone-changes.ts";
-import { claimName, notePredecessors } from "./zone-tenancy.ts";
+import { claimName } from "./zone-tenancy.ts";
 
 /** A zone that no customer edits. */
 export interface NewOperatorZone {
@@ -47,35 +47,12 @@ export async function insertOperatorZone(
   zone: NewOperatorZone,
   actor: string,
 ): Promise<Result<{ readonly id: number; readonly warnings: readonly string[] }, Refusal>> {
-  const { apex, soa, maker, resellerId } = zone;
+  const { apex, maker, resellerId } = zone;
   const name = zoneName(apex);
   const claimed = await claimName(transaction, apex, { resellerId, companyId: null, domain: name, name, maker });
   if (!claimed.ok) return claimed;
-  const [inserted] = await transaction("zones")
-    .insert({
-      kind: zone.kind,
-      reseller_id: resellerId,
-      made_by: maker,
-      name,
-      name_key: nameSortKey(apex.wire),
-      apex: Buffer.from(apex.key, "latin1"),
-      serial_type: "numeric",
-      ttl: zone.ttl,
-      ...{ ...soa, mname: soa.mname.wire, rname: soa.rname.wire },
-    })
-    .onConflict()
-    .ignore()
-    .returning("id");
-  if (!inserted) return refuse(duplicatedZone(name));
-  const id: number = inserted.id;
-  await notePredecessors(transaction, { zoneId: id, apex, resellerId });
-  await insertRecords(transaction, id, zone.records);
-  const difference = { deleted: [], added: zone.records };
-  const [deleted, added] = journalColumns(undefined, soaRecord(apex, soa, zone.ttl), difference);
-  await transaction("zone_journal").insert({
-    ...{ zone_id: id, version: 1, serial_before: null, serial: soa.serial },
-    ...{ actor, deleted, added },
-  });
+  const id = await insertZone(transaction, { ...zone, companyId: null, serialType: "numeric" }, actor);
+  if (id === undefined) return refuse(duplicatedZone(name));
   return ok({ id, warnings: claimed.value });
 }
 

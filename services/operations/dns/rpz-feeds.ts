@@ -1,24 +1,25 @@
-import { type DomainName, nameSortKey } from "../../core/dns/name.ts";
+import type { DomainName } from "../../core/dns/name.ts";
 import { RPZ_TTL_SECONDS } from "../../core/dns/rpz/rules.ts";
 import { TYPE } from "../../core/dns/rr-types.ts";
 import { nextSerial } from "../../core/dns/serial.ts";
 import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import { type Db, queryRows, type Transaction } from "../../platform/postgres/db.ts";
+import type { Db, Transaction } from "../../platform/postgres/db.ts";
+import { findReseller } from "../../store/dns/resellers.ts";
+import {
+  addTriggers,
+  countTriggersLeft,
+  findFeed,
+  insertFeed,
+  lockFeed,
+  writeActivation,
+} from "../../store/dns/rpz-feeds.ts";
 import type { RecordRows, StoredRecord } from "../../store/dns/zone-edit.ts";
-import { deleteZonesWhere, findAnyZone, type Zone, zoneName } from "../../store/dns/zones.ts";
+import { deleteZonesWhere, type Zone, zoneName } from "../../store/dns/zones.ts";
 import { inTransaction } from "../../store/transactions.ts";
 import { checkOperatorZoneName, insertOperatorZone, topLevelName } from "./operator-zones.ts";
 import { changeZone, type ZoneTarget } from "./zone-changes.ts";
 import type { ZoneCreated } from "./zone-creation.ts";
-
-/** A response policy zone as lists show it. */
-export interface FeedSummary {
-  readonly zone: string;
-  readonly serial: number;
-  /** Distinct triggers. */
-  readonly rules: number;
-}
 
 const DAY_SECONDS = 86_400;
 
@@ -49,7 +50,7 @@ export function addFeed(db: Db, apex: DomainName, actor: string): Promise<Result
     const added = await insertOperatorZone(transaction, zone, actor);
     if (!added.ok) return added;
     const { id, warnings } = added.value;
-    await transaction("rpz_feeds").insert({ zone_id: id });
+    await insertFeed(transaction, id);
     return ok({ zone: (await findFeed(transaction, apex)) as Zone, warnings });
   });
 }
@@ -58,21 +59,6 @@ export function addFeed(db: Db, apex: DomainName, actor: string): Promise<Result
 export async function removeFeed(db: Db, apex: DomainName): Promise<Result<number, Refusal>> {
   const [id] = await deleteZonesWhere(db, "name = ? and kind = 'feed'", [zoneName(apex)]);
   return id === undefined ? refuse(feedDoesNotExist(apex)) : ok(id);
-}
-
-/** All feeds, in canonical order of names. */
-export function listFeeds(db: Db): Promise<FeedSummary[]> {
-  return db("rpz_feeds")
-    .join("zones", "zones.id", "rpz_feeds.zone_id")
-    .select("zones.name as zone", "zones.serial", "rpz_feeds.rules")
-    .orderBy("zones.name_key");
-}
-
-export async function findFeed(db: Db, apex: DomainName): Promise<Zone | undefined> {
-  const isFeed = await db("zones")
-    .where({ name: zoneName(apex), kind: "feed" })
-    .first("id");
-  return isFeed && findAnyZone(db, apex);
 }
 
 export function feedDoesNotExist(apex: DomainName): Refusal {
@@ -88,15 +74,12 @@ export async function setFeedActive(
 ): Promise<Result<void, Refusal>> {
   const feed = await findFeed(db, apex);
   if (!feed) return refuse(feedDoesNotExist(apex));
-  const reseller = await db("resellers").where({ id: resellerId }).first("rpz_licence");
+  const reseller = await findReseller(db, resellerId);
   if (!reseller) return refuse(unacceptable(`reseller ${resellerId} does not exist`));
-  const activation = { zone_id: feed.id, reseller_id: resellerId };
-  if (!active) {
-    await db("rpz_activations").where(activation).delete();
-    return ok(undefined);
+  if (active && !reseller.rpzLicence) {
+    return refuse(unacceptable(`reseller ${resellerId} has no licence for policy zones`));
   }
-  if (!reseller.rpz_licence) return refuse(unacceptable(`reseller ${resellerId} has no licence for policy zones`));
-  await db("rpz_activations").insert(activation).onConflict().ignore();
+  await writeActivation(db, feed.id, resellerId, active);
   return ok(undefined);
 }
 
@@ -110,8 +93,7 @@ export function withLockedFeed<T>(
   work: (transaction: Transaction, feed: Zone) => Promise<Result<T, Refusal>>,
 ): Promise<Result<T, Refusal>> {
   return inTransaction(db, async (transaction) => {
-    await transaction.raw("select 1 from zones where name = ? and kind = 'feed' for update", [zoneName(apex)]);
-    const feed = await findFeed(transaction, apex);
+    const feed = await lockFeed(transaction, apex);
     return feed ? work(transaction, feed) : refuse(feedDoesNotExist(apex));
   });
 }
@@ -147,18 +129,6 @@ export async function changeFeed(
   return { feed: changed.value.zone, createdIds: changed.value.createdIds };
 }
 
-/** Distinct triggers of a feed. */
-export async function countRules(db: Db, feed: Zone): Promise<number> {
-  const row = await db("rpz_feeds").where({ zone_id: feed.id }).first("rules");
-  return row.rules;
-}
-
-/** Counts triggers that came, or with a negative number went. */
-export async function addTriggers(transaction: Transaction, feed: Zone, more: number): Promise<void> {
-  if (more === 0) return;
-  await queryRows(transaction, "update rpz_feeds set rules = rules + ? where zone_id = ?", [more, feed.id]);
-}
-
 /** Removes records of a locked feed. @returns the feed as it is now */
 export async function removeFeedRecords(
   transaction: Transaction,
@@ -166,14 +136,10 @@ export async function removeFeedRecords(
   records: readonly StoredRecord[],
   actor: string,
 ): Promise<Zone> {
-  const owners = [...new Map(records.map(({ owner }) => [owner.key, nameSortKey(owner.wire)])).values()];
-  const [left] = await queryRows<{ count: number }>(
-    transaction,
-    `select count(distinct owner_key) as count from records
-      where zone_id = ? and owner_key = any(?::bytea[]) and not id = any(?::bigint[])`,
-    [feed.id, owners, records.map(({ id }) => id)],
-  );
-  const rows = { created: [], deleted: records, triggers: left!.count - owners.length };
+  const owners = [...new Map(records.map(({ owner }) => [owner.key, owner])).values()];
+  const ids = records.map(({ id }) => id);
+  const left = await countTriggersLeft(transaction, feed, owners, ids);
+  const rows = { created: [], deleted: records, triggers: left - owners.length };
   return (await changeFeed(transaction, feed, rows, actor)).feed;
 }
 

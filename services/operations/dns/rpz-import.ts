@@ -1,4 +1,4 @@
-import { type DomainName, nameSortKey } from "../../core/dns/name.ts";
+import type { DomainName } from "../../core/dns/name.ts";
 import type { ResourceRecord } from "../../core/dns/record.ts";
 import type { ImportedLine, ImportedRule } from "../../core/dns/rpz/import.ts";
 import { compareRule } from "../../core/dns/rpz/rule-conflict.ts";
@@ -7,11 +7,11 @@ import type { SafeNames } from "../../core/dns/rpz/safe-names.ts";
 import { addSerial } from "../../core/dns/serial.ts";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result } from "../../core/result.ts";
-import { type Db, queryRows, type Transaction } from "../../platform/postgres/db.ts";
-import { copyIn } from "../../store/copy-in.ts";
-import { readRecordsAt } from "../../store/dns/records.ts";
+import type { Db, Transaction } from "../../platform/postgres/db.ts";
+import { copyRecords, readRecordsAt } from "../../store/dns/records.ts";
+import { addTriggers, countRules, writeFeedVersion } from "../../store/dns/rpz-feeds.ts";
 import type { Zone } from "../../store/dns/zones.ts";
-import { addTriggers, changeFeed, countRules, withLockedFeed } from "./rpz-feeds.ts";
+import { changeFeed, withLockedFeed } from "./rpz-feeds.ts";
 import { actionText, coversSafeName, ruleRecord } from "./rpz-rules.ts";
 import { readSafeNames } from "./rpz-safe-names.ts";
 
@@ -189,14 +189,9 @@ class Importer {
 
   async #write(): Promise<void> {
     for (const { owner } of this.#unwritten) this.#owners?.add(owner.key);
-    const zoneId = { int8: this.#feed.id };
-    const rows = this.#unwritten.map(({ owner, type, ttl, rdata }) => [
-      ...[zoneId, owner.wire, nameSortKey(owner.wire)],
-      ...[{ int4: type }, { int8: ttl }, rdata],
-    ]);
+    const records = this.#unwritten;
     this.#unwritten = [];
-    const target = "records (zone_id, owner, owner_key, type, ttl, rdata)";
-    ({ finished: this.#writing } = await copyIn(this.#transaction, target, rows));
+    ({ finished: this.#writing } = await copyRecords(this.#transaction, this.#feed.id, records));
   }
 
   /** One change of the zone for the whole file: with a journal entry when that is worth it. */
@@ -208,11 +203,7 @@ class Importer {
     }
     await addTriggers(this.#transaction, this.#feed, this.#triggers);
     const serial = addSerial(this.#feed.soa.serial, 1);
-    await queryRows(
-      this.#transaction,
-      `update zones set serial = ?, version = version + 1, changed_xid = pg_current_xact_id() where id = ?`,
-      [serial, this.#feed.id],
-    );
+    await writeFeedVersion(this.#transaction, this.#feed, serial);
     return { ...this.#feed, version: this.#feed.version + 1, soa: { ...this.#feed.soa, serial } };
   }
 }

@@ -13,6 +13,7 @@ import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { readRecordsAt } from "../../store/dns/records.ts";
+import { insertExpiry, readExpiry } from "../../store/dns/rpz-feeds.ts";
 import type { Zone } from "../../store/dns/zones.ts";
 import { changeFeed, removeFeedRecords, withLockedFeed } from "./rpz-feeds.ts";
 import { readSafeNames } from "./rpz-safe-names.ts";
@@ -50,7 +51,7 @@ export function addRule(
     const existing = await readRecordsAt(transaction, feed.id, [record.value.owner]);
     const comparison = compareRule(existing, record.value);
     if (comparison.kind === "duplicate") {
-      return ok({ feed, changed: false, expiresAt: await expiryOf(transaction, comparison.of.id) });
+      return ok({ feed, changed: false, expiresAt: await readExpiry(transaction, comparison.of.id) });
     }
     if (comparison.kind === "conflict") {
       const has = actionText(comparison.with, feed.apex);
@@ -58,17 +59,10 @@ export function addRule(
     }
     const rows = { created: [record.value], deleted: [], triggers: existing.length === 0 ? 1 : 0 };
     const changed = await changeFeed(transaction, feed, rows, actor);
-    if (expiresAt) {
-      const [id] = changed.createdIds;
-      await transaction("rpz_expiries").insert({ record_id: id, zone_id: feed.id, expires_at: expiresAt });
-    }
+    const [recordId] = changed.createdIds;
+    if (expiresAt) await insertExpiry(transaction, { recordId: recordId!, zoneId: feed.id, expiresAt });
     return ok({ feed: changed.feed, changed: true, expiresAt });
   });
-}
-
-async function expiryOf(db: Db, recordId: number): Promise<Date | null> {
-  const [row] = await db("rpz_expiries").where({ record_id: recordId }).select<{ expires_at: Date }[]>("expires_at");
-  return row?.expires_at ?? null;
 }
 
 /** Removes all that a trigger does; refuses one that has no rule. */

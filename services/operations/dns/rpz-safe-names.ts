@@ -1,17 +1,12 @@
-import {
-  type DomainName,
-  labelsOf,
-  nameFromLabels,
-  nameSortKey,
-  parentOf,
-  parseDomainName,
-} from "../../core/dns/name.ts";
+import { type DomainName, labelsOf, nameFromLabels, parentOf, parseDomainName } from "../../core/dns/name.ts";
 import { decodeRpzRule, formatRpzTrigger } from "../../core/dns/rpz/rules.ts";
 import { SafeNames } from "../../core/dns/rpz/safe-names.ts";
 import type { Db, Transaction } from "../../platform/postgres/db.ts";
 import { readRecordsAt, readRecordsBelow } from "../../store/dns/records.ts";
+import { lockAllFeeds } from "../../store/dns/rpz-feeds.ts";
+import { insertSafeName, listSafeNames } from "../../store/dns/rpz-safe-names.ts";
 import type { StoredRecord } from "../../store/dns/zone-edit.ts";
-import { findAnyZone, type Zone, zoneName } from "../../store/dns/zones.ts";
+import { findAnyZone, type Zone } from "../../store/dns/zones.ts";
 import { inTransaction } from "../../store/transactions.ts";
 import { removeFeedRecords } from "./rpz-feeds.ts";
 
@@ -30,12 +25,6 @@ export async function readSafeNames(db: Db): Promise<SafeNames> {
   return new SafeNames((await listSafeNames(db)).map(storedName));
 }
 
-/** In canonical order. */
-export async function listSafeNames(db: Db): Promise<string[]> {
-  const rows = await db("rpz_safe_names").select("name").orderBy("name_key");
-  return rows.map(({ name }) => name);
-}
-
 /** Makes a name safe. Rules of any feed that cover it, or names below it, are removed: nothing blocks it from now on. */
 export function addSafeName(
   db: Db,
@@ -43,16 +32,12 @@ export function addSafeName(
   actor: string,
 ): Promise<{ readonly removed: RemovedRule[]; readonly zoneIds: number[] }> {
   return inTransaction(db, async (transaction) => {
-    // All feeds are locked first, so that no rule comes in between.
-    const feeds = await transaction("zones").where({ kind: "feed" }).orderBy("id").forUpdate().select("name");
-    await transaction("rpz_safe_names")
-      .insert({ name: zoneName(name), name_key: nameSortKey(name.wire) })
-      .onConflict()
-      .ignore();
+    const feeds = await lockAllFeeds(transaction);
+    await insertSafeName(transaction, name);
     const removed: RemovedRule[] = [];
     const zoneIds: number[] = [];
-    for (const { name: feedName } of feeds) {
-      const feed = (await findAnyZone(transaction, storedName(feedName))) as Zone;
+    for (const apex of feeds) {
+      const feed = (await findAnyZone(transaction, apex)) as Zone;
       const records = await findCoveringRules(transaction, feed, name);
       if (records.length === 0) continue;
       await removeFeedRecords(transaction, feed, records, actor);
@@ -61,15 +46,6 @@ export function addSafeName(
     }
     return { removed, zoneIds };
   });
-}
-
-/** @returns false when the name was not safe */
-export async function removeSafeName(db: Db, name: DomainName): Promise<boolean> {
-  return (
-    (await db("rpz_safe_names")
-      .where({ name: zoneName(name) })
-      .delete()) > 0
-  );
 }
 
 /** The rules whose trigger is the name, below it, or a wildcard above it. */

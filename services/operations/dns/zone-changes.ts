@@ -1,12 +1,10 @@
 import type { DomainName } from "../../core/dns/name.ts";
-import { encodeRecords, type ResourceRecord, recordWireLength } from "../../core/dns/record.ts";
-import { TYPE } from "../../core/dns/rr-types.ts";
-import { encodeSoaRdata, type SoaRdata } from "../../core/dns/soa.ts";
+import type { ResourceRecord } from "../../core/dns/record.ts";
 import { recordOctets, zoneOctets } from "../../core/dns/zone-octets.ts";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { Clock } from "../../platform/clock.ts";
-import { type Db, isTransient, queryRows } from "../../platform/postgres/db.ts";
+import { type Db, isTransient } from "../../platform/postgres/db.ts";
 import { copyDerived } from "../../store/dns/dnssec-records.ts";
 import {
   checkRecordsOfChange,
@@ -17,20 +15,18 @@ import {
   withinQuotas,
 } from "../../store/dns/quotas.ts";
 import {
-  deletionOf,
-  derivedDeletionOf,
-  derivedInsertionOf,
-  insertionOf,
-  JOURNAL,
-  overwritingOf,
-  RESERVES,
-  SIGNED_JOURNAL,
-  type StatementPart,
-  writeChangeSql,
-} from "../../store/dns/zone-change-sql.ts";
-import type { RecordDifference, ZoneChange } from "../../store/dns/zone-edit.ts";
+  differenceOf,
+  type Growth,
+  insertRecords,
+  type JournalColumns,
+  lockZoneNamed,
+  RECORDS_A_STATEMENT,
+  writeZoneChange,
+} from "../../store/dns/zone-changes.ts";
+import type { ZoneChange } from "../../store/dns/zone-edit.ts";
 import { boundJournal } from "../../store/dns/zone-journal.ts";
-import { type Zone, type ZoneScope, zoneName } from "../../store/dns/zones.ts";
+import type { ZoneSize } from "../../store/dns/zone-usage.ts";
+import type { Zone, ZoneScope } from "../../store/dns/zones.ts";
 import { leftOutWarnings } from "../../store/dns/zones-left-out.ts";
 import { inSnapshot, inTransaction } from "../../store/transactions.ts";
 import { deriveChange, type ZoneSigner } from "./zone-signing.ts";
@@ -51,13 +47,6 @@ export interface ZoneTarget {
   readonly admitWhole?: (zone: ZoneSize) => void;
 }
 
-/** What a zone comes to. */
-export interface ZoneSize {
-  readonly records: number;
-  /** Of its RDATA and owner names, as the zone database counts them. */
-  readonly octets: number;
-}
-
 /** What a change comes to, from the zone as it was read; without `change` all stays as it is. */
 export interface ZonePlan {
   readonly zone: Zone;
@@ -76,21 +65,6 @@ export interface ZoneChanged {
   /** Of a change that was only looked at (`quotas: "look"`): what its row of the journal would hold. */
   readonly difference?: JournalColumns;
 }
-
-/** What a row of the journal holds: the SOA first, then the records; nulls for a change that is too large to keep. */
-export type JournalColumns = readonly [deleted: Uint8Array | null, added: Uint8Array | null];
-
-/** A journal row above this is left out; readers of the journal then take the whole zone. */
-export const MOST_JOURNAL_OCTETS = 64 * 2 ** 20;
-
-/** From so many derived records on that come and go, readers of the journal take the whole zone as well. */
-const MOST_DERIVED_JOURNALLED = 50_000;
-
-/** Records that one statement inserts: to write out more of them would hold up everybody else. */
-const RECORDS_A_STATEMENT = 2_000;
-
-/** And no more octets of them, in wire form. */
-const OCTETS_A_STATEMENT = 2 ** 20;
 
 /**
  * Changes a zone: plans on what it reads, then writes if the zone's version is still the one that was read, records,
@@ -134,7 +108,7 @@ async function changeWithinQuotas(
     return createdIds ? ok({ ...changed, createdIds }) : "overtaken";
   };
   const attemptLocked = async (transaction: Db) => {
-    await queryRows(transaction, "select 1 from zones where name = ? for update", [zoneName(target.apex)]);
+    await lockZoneNamed(transaction, target.apex);
     return attempt(transaction);
   };
   let outcome = target.quotas === "look" ? await inSnapshot(db, attempt) : await unlessVictim(db, attempt);
@@ -163,11 +137,6 @@ async function unlessVictim(db: Db, attempt: (db: Db) => Promise<Attempt>): Prom
   }
 }
 
-/** The SOA record of a zone. */
-export function soaRecord(apex: DomainName, soa: SoaRdata, ttl: number): ResourceRecord {
-  return { owner: apex, type: TYPE.SOA, ttl, rdata: encodeSoaRdata(soa) };
-}
-
 function checkRecords(db: Db, { quotas }: ZoneTarget, zone: Zone, { rows }: ZoneChange): Promise<Refusal | undefined> {
   return quotas === "count" ? Promise.resolve(undefined) : checkRecordsOfChange(db, zone.id, rows.created.length);
 }
@@ -188,7 +157,7 @@ async function writeChange(
   const isSmall = created.length + derived.length <= RECORDS_A_STATEMENT;
   if (isSmall) {
     const grows = growth.records > 0 || growth.octets > 0;
-    const createdIds = await writeStatement(db, zone, change, actor, { growth, withinHeld: grows });
+    const createdIds = await writeZoneChange(db, zone, change, actor, { growth, withinHeld: grows });
     if (createdIds || !grows) {
       if (createdIds && isLarge(change)) await boundJournal(db, zone.id);
       return createdIds;
@@ -197,7 +166,7 @@ async function writeChange(
   if (!isSmall && !db.isTransaction) await holdGrowth(db, zone.id, quotas, growth);
   return db.transaction(async (transaction) => {
     const options = { growth, withinHeld: false, insertsRecords: isSmall };
-    const createdIds = await writeStatement(transaction, zone, change, actor, options);
+    const createdIds = await writeZoneChange(transaction, zone, change, actor, options);
     if (!createdIds || isSmall) {
       if (createdIds && isLarge(change)) await boundJournal(transaction, zone.id);
       if (createdIds) await settleZone(transaction, zone.id, quotas);
@@ -222,12 +191,6 @@ function isLarge({ difference, derived }: ZoneChange): boolean {
 
 /** Records of a change from which on the journal is looked at at once; smaller ones come to much only by their number. */
 const LARGE_CHANGE_RECORDS = 10_000;
-
-/** By how much a zone grows: its customer's records, and octets of the zone database, signatures included. */
-interface Growth {
-  readonly records: number;
-  readonly octets: number;
-}
 
 function growthOf(zone: Zone, { soa, difference, derived }: ZoneChange): Growth {
   const apexOctets = zone.apex.wire.length;
@@ -266,93 +229,4 @@ async function signChange(
 function cachedUntil(zone: Zone, { ttl, difference }: ZoneChange, clock: Clock): Date | undefined {
   const largest = difference.deleted.reduce((most, record) => Math.max(most, record.ttl), zone.ttl);
   return largest > ttl ? new Date(clock.nowMs() + largest * 1000) : undefined;
-}
-
-/** Inserts records of a zone that the transaction has made or locked. @returns their ids, in order */
-export async function insertRecords(db: Db, zoneId: number, records: readonly ResourceRecord[]): Promise<number[]> {
-  const ids: number[] = [];
-  for (const part of portionsOf(records)) {
-    const insertion = insertionOf(part, "(select ?::bigint as id) as zone");
-    for (const { id } of await queryRows<{ id: number }>(db, insertion.sql, [zoneId, ...insertion.values]))
-      ids.push(id);
-  }
-  return ids.sort((a, b) => a - b);
-}
-
-/** Records in portions of a statement: a statement's text has each octet twice, and is held several times. */
-function* portionsOf(records: readonly ResourceRecord[]): Generator<readonly ResourceRecord[]> {
-  let start = 0;
-  let octets = 0;
-  for (const [index, record] of records.entries()) {
-    octets += recordWireLength(record);
-    if (index + 1 - start < RECORDS_A_STATEMENT && octets < OCTETS_A_STATEMENT) continue;
-    yield records.slice(start, index + 1);
-    start = index + 1;
-    octets = 0;
-  }
-  if (start < records.length) yield records.slice(start);
-}
-
-/** The journal row of a change, or nulls when it is too large to keep. */
-export function journalColumns(
-  before: ResourceRecord | undefined,
-  after: ResourceRecord,
-  difference: RecordDifference,
-): JournalColumns {
-  const deleted = before ? [before, ...difference.deleted] : [];
-  const added = [after, ...difference.added];
-  if (wireOctets(deleted) + wireOctets(added) > MOST_JOURNAL_OCTETS) return [null, null];
-  return [encodeRecords(deleted), encodeRecords(added)];
-}
-
-function wireOctets(records: readonly ResourceRecord[]): number {
-  return records.reduce((sum, record) => sum + recordWireLength(record), 0);
-}
-
-function differenceOf(zone: Zone, { soa, ttl, difference }: ZoneChange): JournalColumns {
-  return journalColumns(soaRecord(zone.apex, zone.soa, zone.ttl), soaRecord(zone.apex, soa, ttl), difference);
-}
-
-async function writeStatement(
-  db: Db,
-  zone: Zone,
-  change: ZoneChange,
-  actor: string,
-  options: { readonly growth: Growth; readonly withinHeld: boolean; readonly insertsRecords?: boolean },
-): Promise<readonly number[] | undefined> {
-  const { soa, ttl, rows, derived } = change;
-  const { growth, withinHeld, insertsRecords = true } = options;
-  const times = [soa.refresh, soa.retry, soa.expire, soa.minimum, ttl, change.cachedUntil ?? null];
-  const parts: StatementPart[] = [];
-  if (rows.deletedIds.length > 0) parts.push(deletionOf(rows.deletedIds));
-  if (rows.updated.length > 0) parts.push(overwritingOf(rows.updated));
-  if (rows.created.length > 0 && insertsRecords) parts.push(insertionOf(rows.created, "zone"));
-  if (derived && derived.deleted.length > 0) parts.push(derivedDeletionOf(derived.deleted));
-  if (derived && derived.added.length > 0 && insertsRecords) parts.push(derivedInsertionOf(derived.added));
-  if (growth.records < 0 || growth.octets < 0) parts.push(RESERVES);
-  const journal = journalPart(zone, change, actor);
-  if (journal) parts.push(journal);
-  const written = await queryRows<{ created_ids: string[] }>(
-    db,
-    writeChangeSql(parts, { withinHeld }),
-    [
-      ...[soa.serial, soa.mname.wire, soa.rname.wire, ...times, growth.records, growth.octets, zone.id, zone.version],
-      ...(withinHeld ? [growth.records, growth.octets] : []),
-      ...parts.flatMap(({ values }) => values),
-    ],
-    { name: `write zone${withinHeld ? "+" : ""}: ${parts.map(({ name }) => name).join(" ")}` },
-  );
-  // An array of bigint arrives as texts.
-  return written[0]?.created_ids.map(Number);
-}
-
-/** The step that writes the journal row; undefined when it would be too large to keep. */
-function journalPart(zone: Zone, change: ZoneChange, actor: string): StatementPart | undefined {
-  const { derived } = change;
-  const [deleted, added] = differenceOf(zone, change);
-  if (!deleted || !added) return undefined;
-  const values = [zone.soa.serial, actor, deleted, added];
-  if (!derived) return { ...JOURNAL, values };
-  if (derived.deleted.length + derived.added.length > MOST_DERIVED_JOURNALLED) return undefined;
-  return { ...SIGNED_JOURNAL, values: [...values, encodeRecords(derived.deleted), encodeRecords(derived.added)] };
 }

@@ -1,4 +1,4 @@
-import { type DomainName, nameSortKey } from "../../core/dns/name.ts";
+import type { DomainName } from "../../core/dns/name.ts";
 import { NO_USAGE, type Usage } from "../../core/dns/quotas.ts";
 import type { ResourceRecord } from "../../core/dns/record.ts";
 import type { SerialType } from "../../core/dns/serial.ts";
@@ -7,13 +7,15 @@ import { zoneOctets } from "../../core/dns/zone-octets.ts";
 import { duplicatedZone, type ZoneMaker } from "../../core/dns/zone-tenancy.ts";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import type { Db, Transaction } from "../../platform/postgres/db.ts";
+import type { Db } from "../../platform/postgres/db.ts";
+import { holdCompany } from "../../store/dns/companies.ts";
 import { charge, checkOneChange, type QuotaMode, withinQuotas } from "../../store/dns/quotas.ts";
+import { insertZone } from "../../store/dns/zone-changes.ts";
 import { type Zone, zoneName } from "../../store/dns/zones.ts";
 import { inTransaction } from "../../store/transactions.ts";
 import { companyDoesNotExist } from "./companies.ts";
-import { insertRecords, journalColumns, octetsOfRecords, soaRecord } from "./zone-changes.ts";
-import { claimName, notePredecessors } from "./zone-tenancy.ts";
+import { octetsOfRecords } from "./zone-changes.ts";
+import { claimName } from "./zone-tenancy.ts";
 
 export interface NewZone {
   readonly apex: DomainName;
@@ -64,11 +66,11 @@ function createWithinQuotas(
   added: NewZone,
   actor: string,
 ): Promise<Result<ZoneCreated, Refusal>> {
-  const maker = owner.companyId !== undefined ? "company" : owner.byOperator ? "operator" : "reseller";
+  const maker: ZoneMaker = owner.companyId !== undefined ? "company" : owner.byOperator ? "operator" : "reseller";
   return inTransaction(db, async (transaction): Promise<Result<ZoneCreated, Refusal>> => {
     const company = await holdCompany(transaction, owner);
     if (!company) return refuse(companyDoesNotExist(owner.crmId));
-    const { apex, domain } = added;
+    const { apex, domain, serialType, soa, ttl } = added;
     const name = zoneName(apex);
     const holder = { resellerId: owner.resellerId, companyId: company.id };
     const claimed = await claimName(transaction, apex, { ...holder, domain, name, maker });
@@ -80,75 +82,14 @@ function createWithinQuotas(
       // What is refused is better not written first.
       await charge(transaction, holder, usage, { mode: "look" });
     }
-    const id = await insertZone(transaction, { ...holder, isSuspended: company.suspended, maker, usage }, added);
+    const { records, octets } = usage;
+    const place = { kind: "primary" as const, ...holder, companySuspended: company.suspended, maker };
+    const id = await insertZone(transaction, { ...added, ...place, usage: { records, octets } }, actor);
     if (id === undefined) return refuse(duplicatedZone(domain));
-    await notePredecessors(transaction, { zoneId: id, apex, resellerId: owner.resellerId });
-    await insertRecords(transaction, id, added.records);
-    await writeCreation(transaction, id, added, actor);
     await charge(transaction, holder, usage, { mode: owner.quotas });
-    const { serialType, soa, ttl } = added;
     const crmId = owner.crmId.toLowerCase();
     const zone = { id, name, apex, crmId, suspended: false, serialType, soa, ttl, version: 1, signed: false };
     return ok({ zone, warnings: claimed.value });
-  });
-}
-
-/** @returns its id; undefined when the deployment has a zone of that name */
-async function insertZone(
-  transaction: Transaction,
-  owner: {
-    readonly resellerId: string;
-    readonly companyId: number;
-    readonly isSuspended: boolean;
-    readonly maker: ZoneMaker;
-    readonly usage: Usage;
-  },
-  { apex, serialType, ttl, soa }: NewZone,
-): Promise<number | undefined> {
-  const inserted = await transaction("zones")
-    .insert({
-      reseller_id: owner.resellerId,
-      company_id: owner.companyId,
-      made_by: owner.maker,
-      name: zoneName(apex),
-      name_key: nameSortKey(apex.wire),
-      apex: lowerCased(apex),
-      company_suspended: owner.isSuspended,
-      serial_type: serialType,
-      ttl,
-      ...soaColumns(soa),
-      ...heldColumns(owner.usage),
-    })
-    .onConflict()
-    .ignore()
-    .returning("id");
-  return inserted[0]?.id;
-}
-
-/** The company, kept from being suspended or deleted until the zone is there. */
-function holdCompany(
-  transaction: Transaction,
-  owner: ZoneOwner,
-): Promise<{ id: number; suspended: boolean } | undefined> {
-  const mine = owner.companyId === undefined ? {} : { id: owner.companyId };
-  return transaction("companies")
-    .where({ reseller_id: owner.resellerId, crm_id: owner.crmId.toLowerCase(), ...mine })
-    .forShare()
-    .first("id", "suspended");
-}
-
-async function writeCreation(transaction: Transaction, id: number, added: NewZone, actor: string): Promise<void> {
-  const soa = soaRecord(added.apex, added.soa, added.ttl);
-  const [deleted, appeared] = journalColumns(undefined, soa, { deleted: [], added: added.records });
-  if (deleted === null) return;
-  await transaction("zone_journal").insert({
-    zone_id: id,
-    version: 1,
-    serial_before: null,
-    serial: added.soa.serial,
-    actor,
-    deleted,
-    added: appeared,
   });
 }
 
@@ -156,16 +97,4 @@ async function writeCreation(transaction: Transaction, id: number, added: NewZon
 function usageOf({ apex, soa, records }: NewZone): Usage {
   const octets = zoneOctets(apex, soa) + octetsOfRecords(records, apex.wire.length);
   return { ...NO_USAGE, zones: 1, records: records.length, octets };
-}
-
-function heldColumns({ records, octets }: Usage) {
-  return { records, octets, records_held: records, octets_held: octets };
-}
-
-function soaColumns({ serial, mname, rname, refresh, retry, expire, minimum }: SoaRdata) {
-  return { serial, mname: mname.wire, rname: rname.wire, refresh, retry, expire, minimum };
-}
-
-function lowerCased(name: DomainName): Buffer {
-  return Buffer.from(name.key, "latin1");
 }

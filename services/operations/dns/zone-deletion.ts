@@ -1,10 +1,10 @@
-import { type DomainName, nameFromStoredWire } from "../../core/dns/name.ts";
-import type { Usage } from "../../core/dns/quotas.ts";
+import type { DomainName } from "../../core/dns/name.ts";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import { type Binding, type Db, queryRows, type Transaction } from "../../platform/postgres/db.ts";
-import { type ChargedOwner, charge } from "../../store/dns/quotas.ts";
-import { deleteZonesWhere, lockZones, zoneDoesNotExist, zoneName } from "../../store/dns/zones.ts";
+import type { Binding, Db, Transaction } from "../../platform/postgres/db.ts";
+import { charge } from "../../store/dns/quotas.ts";
+import { readHeld } from "../../store/dns/zone-usage.ts";
+import { deleteZonesWhere, listZonesWhere, lockZones, zoneDoesNotExist, zoneName } from "../../store/dns/zones.ts";
 import { inTransaction } from "../../store/transactions.ts";
 import { findHostedParent, withdrawDs } from "./dnssec-hosted-parent.ts";
 import type { ZoneSigner } from "./zone-signing.ts";
@@ -48,13 +48,9 @@ async function deleteZones(
   bindings: readonly Binding[],
   signer: ZoneSigner,
 ): Promise<ZonesDeleted> {
-  const going = await queryRows<{ id: number; apex: Buffer; signed: boolean }>(
-    transaction,
-    `select id, apex, signed from zones where ${condition}`,
-    bindings,
-  );
+  const going = await listZonesWhere(transaction, condition, bindings);
   const ids = going.map(({ id }) => id);
-  const signed = going.filter((zone) => zone.signed).map(({ apex }) => nameFromStoredWire(apex));
+  const signed = going.filter((zone) => zone.signed).map(({ apex }) => apex);
   const staying = await parentsOf(transaction, signed, new Set(ids));
   await lockZones(transaction, "id = any(?::bigint[])", [[...ids, ...staying.values()]]);
   const parentIds = new Set<number>();
@@ -66,25 +62,6 @@ async function deleteZones(
   const zoneIds = await deleteZonesWhere(transaction, "id = any(?::bigint[])", [ids]);
   for (const { owner, usage } of freed) await charge(transaction, owner, usage, { mode: "count" });
   return { zoneIds, parentIds: [...parentIds] };
-}
-
-/** What zones hold, as what their companies are charged less without them. */
-async function readHeld(
-  transaction: Transaction,
-  ids: readonly number[],
-): Promise<{ readonly owner: ChargedOwner; readonly usage: Usage }[]> {
-  const rows = await queryRows<Usage & { readonly reseller_id: string; readonly company_id: number }>(
-    transaction,
-    `select reseller_id, company_id, -count(*) as zones, -count(*) filter (where signed) as signed_zones,
-            (-sum(records_held))::bigint as records, (-sum(octets_held))::bigint as octets
-       from zones where id = any(?::bigint[]) and company_id is not null
-      group by reseller_id, company_id order by company_id`,
-    [ids],
-  );
-  return rows.map(({ reseller_id: resellerId, company_id: companyId, ...usage }) => ({
-    owner: { resellerId, companyId },
-    usage,
-  }));
 }
 
 /** The hosted parents of zones, without those that are going as well. */

@@ -2,29 +2,13 @@ import type { DomainName } from "../../core/dns/name.ts";
 import { measureZoneFile, type ZoneFileSize } from "../../core/dns/zone-file/size.ts";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import { type Db, queryRows } from "../../platform/postgres/db.ts";
+import type { Db } from "../../platform/postgres/db.ts";
 import { runInTurns } from "../../platform/turns.ts";
 import { type ChargedOwner, readRoom, withinQuotas } from "../../store/dns/quotas.ts";
-import { type ZoneScope, zoneDoesNotExist, zoneName } from "../../store/dns/zones.ts";
-import { MOST_JOURNAL_OCTETS, type ZoneSize, type ZoneTarget } from "./zone-changes.ts";
-
-/** What a zone takes, and whose it is. */
-export interface ZoneUsage extends ChargedOwner, ZoneSize {
-  readonly id: number;
-}
-
-/** What a zone of the scope takes as it is; undefined when there is none. */
-export async function readZoneUsage(db: Db, scope: ZoneScope, apex: DomainName): Promise<ZoneUsage | undefined> {
-  const [zone] = await queryRows<ZoneUsage>(
-    db,
-    `select id, reseller_id as "resellerId", company_id as "companyId", records, octets from zones
-      where name = ? and company_id is not null
-        and reseller_id = coalesce(?, reseller_id) and company_id = coalesce(?, company_id)`,
-    [zoneName(apex), scope.resellerId ?? null, scope.companyId ?? null],
-    { name: "read-usage-of-zone" },
-  );
-  return zone;
-}
+import { MOST_JOURNAL_OCTETS } from "../../store/dns/zone-changes.ts";
+import { readZoneUsage, type ZoneUsage } from "../../store/dns/zone-usage.ts";
+import { zoneDoesNotExist } from "../../store/dns/zones.ts";
+import type { ZoneTarget } from "./zone-changes.ts";
 
 /** Asks whether all of a zone, which is locked, may be gone over here. @throws what `admitWhole` throws */
 export async function admitWhole(db: Db, { scope, apex, admitWhole }: ZoneTarget): Promise<void> {

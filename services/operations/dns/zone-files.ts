@@ -2,7 +2,7 @@ import { DERIVED_TYPES } from "../../core/dns/dnssec/signature-plan.ts";
 import type { DomainName } from "../../core/dns/name.ts";
 import type { ResourceRecord } from "../../core/dns/record.ts";
 import { nextSerial, serialIsAhead } from "../../core/dns/serial.ts";
-import { decodeSoaRdata, type SoaRdata } from "../../core/dns/soa.ts";
+import { decodeSoaRdata, type SoaRdata, soaRecord } from "../../core/dns/soa.ts";
 import { checkWholeZoneSteps, checkZoneName } from "../../core/dns/zone-checks.ts";
 import {
   formatRecordLines,
@@ -20,12 +20,14 @@ import type { Db } from "../../platform/postgres/db.ts";
 import { runInTurns } from "../../platform/turns.ts";
 import { findQuotaOwner } from "../../store/dns/quota-settings.ts";
 import { readAllRecords, recordPages, wholeNames } from "../../store/dns/records.ts";
+import type { JournalColumns } from "../../store/dns/zone-changes.ts";
 import { differenceSteps, type StoredRecord } from "../../store/dns/zone-edit.ts";
+import { readZoneUsage } from "../../store/dns/zone-usage.ts";
 import { findZone, type Zone, zoneDoesNotExist } from "../../store/dns/zones.ts";
 import { inSnapshot } from "../../store/transactions.ts";
-import { changeZone, type JournalColumns, soaRecord, type ZonePlan, type ZoneTarget } from "./zone-changes.ts";
+import { changeZone, type ZonePlan, type ZoneTarget } from "./zone-changes.ts";
 import { createZone, type ZoneOwner } from "./zone-creation.ts";
-import { measureNewZone, measureReplacement, readZoneUsage } from "./zone-file-size.ts";
+import { measureNewZone, measureReplacement } from "./zone-file-size.ts";
 import { madeBySigning } from "./zone-signing.ts";
 import { checkSoaNames, MOST_SECONDS } from "./zone-soa.ts";
 

@@ -1,9 +1,9 @@
 import { type ResourceRecord, readRecords } from "../../core/dns/record.ts";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
+import type { JournalColumns } from "../../store/dns/zone-changes.ts";
 import type { HistoryEntry } from "../../store/dns/zone-history.ts";
 import type { Zone } from "../../store/dns/zones.ts";
-import type { JournalColumns } from "./zone-changes.ts";
 import { TOO_LARGE_TO_SHOW } from "./zone-file-size.ts";
 
 /** What a change would come to. */

@@ -6,10 +6,11 @@ import { checkWholeZoneSteps } from "../../core/dns/zone-checks.ts";
 import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { Steps } from "../../core/steps.ts";
-import { type Db, queryRows } from "../../platform/postgres/db.ts";
+import type { Db } from "../../platform/postgres/db.ts";
 import { runInTurns } from "../../platform/turns.ts";
 import { readAllRecords } from "../../store/dns/records.ts";
 import { differenceSteps, exactKey } from "../../store/dns/zone-edit.ts";
+import { listVersionsSince, readVersion, type StoredVersion } from "../../store/dns/zone-history.ts";
 import { findZone, type Zone, zoneDoesNotExist } from "../../store/dns/zones.ts";
 import { changeZone, type ZoneChanged, type ZonePlan, type ZoneTarget } from "./zone-changes.ts";
 
@@ -46,30 +47,13 @@ export function rollBackZone(
   });
 }
 
-/** Octets of the history that a way back to a serial goes through, as far as there is any. */
-export async function readHistoryOctets(db: Db, zoneId: number, serial: number): Promise<number> {
-  const [row] = await queryRows<{ octets: number }>(
-    db,
-    `select coalesce(sum(octet_length(deleted) + octet_length(added)), 0)::bigint as octets from zone_journal
-      where zone_id = ? and version > (select max(version) from zone_journal where zone_id = ? and serial = ?)`,
-    [zoneId, zoneId, serial],
-  );
-  return row!.octets;
-}
-
 /** The versions since the zone last had a serial, newest first; undefined when the journal does not hold all of them. */
 async function findVersionsBack(db: Db, zone: Zone, serial: number): Promise<number[] | undefined> {
-  const rows = await queryRows<{ version: number; serial: number; serial_before: number | null }>(
-    db,
-    `select version, serial, serial_before from zone_journal
-      where zone_id = ? and version > (select max(version) from zone_journal where zone_id = ? and serial = ?)
-      order by version desc`,
-    [zone.id, zone.id, serial],
-  );
+  const rows = await listVersionsSince(db, zone.id, serial);
   let expected: number | null = zone.soa.serial;
   for (const row of rows) {
     if (row.serial !== expected) return undefined;
-    expected = row.serial_before;
+    expected = row.serialBefore;
   }
   return rows.length > 0 && expected === serial ? rows.map(({ version }) => version) : undefined;
 }
@@ -93,26 +77,17 @@ async function undoVersions(
   const records = new Map(current.map((record) => [exactKey(record), record]));
   let soa: ResourceRecord | undefined;
   for (const version of versions) {
-    const [change] = await queryRows<JournalRow>(
-      db,
-      "select deleted, added from zone_journal where zone_id = ? and version = ?",
-      [zone.id, version],
-    );
+    const change = await readVersion(db, zone.id, version);
     soa = change && (await runInTurns(undoSteps(records, change)));
     if (!soa) return undefined;
   }
   return soa && { soa, records: [...records.values()] };
 }
 
-interface JournalRow {
-  readonly deleted: Buffer;
-  readonly added: Buffer;
-}
-
 /** Undoes one change. @returns the SOA before it */
 function* undoSteps(
   records: Map<string, ResourceRecord>,
-  { deleted, added }: JournalRow,
+  { deleted, added }: StoredVersion,
 ): Steps<ResourceRecord | undefined> {
   let soa: ResourceRecord | undefined;
   for (const record of readRecords(added)) {

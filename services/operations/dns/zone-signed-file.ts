@@ -1,9 +1,9 @@
+import { soaRecord } from "../../core/dns/soa.ts";
 import { formatZoneFile } from "../../core/dns/zone-file/zone-file.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { readAllDerived } from "../../store/dns/dnssec-records.ts";
 import { readAllRecords } from "../../store/dns/records.ts";
 import type { Zone } from "../../store/dns/zones.ts";
-import { soaRecord } from "./zone-changes.ts";
 import { exportZone } from "./zone-files.ts";
 
 /**

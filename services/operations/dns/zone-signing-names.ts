@@ -3,9 +3,9 @@ import { hidesBelow, type NameToSign, roleOf } from "../../core/dns/dnssec/name-
 import type { SigningView } from "../../core/dns/dnssec/signature-plan.ts";
 import { ancestorOf, type DomainName, isSubdomain, nameSortKey, sameName } from "../../core/dns/name.ts";
 import type { ResourceRecord } from "../../core/dns/record.ts";
-import { type Db, queryRows } from "../../platform/postgres/db.ts";
+import type { Db } from "../../platform/postgres/db.ts";
 import { readDerivedAround } from "../../store/dns/dnssec-records.ts";
-import { readRecordsAt, readRecordsBelow } from "../../store/dns/records.ts";
+import { findNamesWithBelow, readRecordsAt, readRecordsBelow } from "../../store/dns/records.ts";
 import type { StoredRecord, ZoneChange } from "../../store/dns/zone-edit.ts";
 import type { Zone } from "../../store/dns/zones.ts";
 
@@ -112,19 +112,8 @@ class TouchedZone {
   async findBelow(db: Db, names: readonly DomainName[]): Promise<void> {
     const empty = names.filter((name) => this.after(name).length === 0);
     if (empty.length === 0) return;
-    const found = await queryRows<{ place: number }>(
-      db,
-      `select wanted.place
-         from unnest(?::bytea[]) with ordinality as wanted (owner_key, place)
-        where exists (
-          select from records
-           where zone_id = ? and owner_key > wanted.owner_key
-             and owner_key < substr(wanted.owner_key, 1, octet_length(wanted.owner_key) - 1) || '\\x01'::bytea
-             and id <> all (?::bigint[])
-          offset 0)`,
-      [empty.map(({ wire }) => nameSortKey(wire)), this.#zoneId, [...this.#moved]],
-    );
-    for (const { place } of found) this.#withBelow.add(empty[place - 1]!.key);
+    const found = await findNamesWithBelow(db, this.#zoneId, empty, [...this.#moved]);
+    for (const place of found) this.#withBelow.add(empty[place]!.key);
   }
 
   #addAfter(record: ResourceRecord): void {

@@ -1,6 +1,6 @@
-import { type DomainName, nameFromStoredWire } from "../../core/dns/name.ts";
+import type { DomainName } from "../../core/dns/name.ts";
 import { ok, refuse } from "../../core/result.ts";
-import { type Db, queryRows } from "../../platform/postgres/db.ts";
+import type { Db } from "../../platform/postgres/db.ts";
 import { REPAIR_ACTOR } from "../../store/dns/zone-history.ts";
 import { type Zone, zoneName } from "../../store/dns/zones.ts";
 import { inSnapshot } from "../../store/transactions.ts";
@@ -8,33 +8,6 @@ import { changeZone } from "./zone-changes.ts";
 import { deriveChange, isWellSigned, type ZoneSigner } from "./zone-signing.ts";
 import { findSignedZone, nextVersion, type SigningTarget } from "./zone-signing-state.ts";
 import { isNotSigned } from "./zone-signing-switch.ts";
-
-/**
- * The signed zones that were not compared with what they should be since a time, those first that never were.
- * @param limit so many at most
- */
-export async function listUncheckedZones(
-  db: Db,
-  since: Date,
-  limit: number,
-): Promise<{ readonly id: number; readonly apex: DomainName }[]> {
-  const rows = await queryRows<{ id: number; apex: Buffer }>(
-    db,
-    `select z.id, z.apex
-       from (select zone_id, checked_at from zone_signing
-              where checked_at is null or checked_at < ? order by checked_at nulls first, zone_id limit ?) s
-       join zones z on z.id = s.zone_id order by s.checked_at nulls first, s.zone_id`,
-    [since, limit],
-    { name: "list-unchecked-zones" },
-  );
-  return rows.map(({ id, apex }) => ({ id, apex: nameFromStoredWire(apex) }));
-}
-
-/** Notes when zones were compared with what they should be. */
-export async function noteChecked(db: Db, zoneIds: readonly number[], now: Date): Promise<void> {
-  if (zoneIds.length === 0) return;
-  await queryRows(db, "update zone_signing set checked_at = ? where zone_id = any(?::bigint[])", [now, zoneIds]);
-}
 
 /**
  * Compares a signed zone with what it should be, and makes it so: a version of its own, which the history shows.

@@ -6,7 +6,7 @@ import { addSerial, nextSerial } from "../../core/dns/serial.ts";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { signingPolicy } from "../../platform/config/dnssec-policy.ts";
-import { type Db, queryRows, type Transaction } from "../../platform/postgres/db.ts";
+import type { Db, Transaction } from "../../platform/postgres/db.ts";
 import {
   deleteSigning,
   readSigning,
@@ -17,8 +17,10 @@ import {
   writeSigning,
 } from "../../store/dns/dnssec-keys.ts";
 import { firstExpiry, readAllDerived } from "../../store/dns/dnssec-records.ts";
+import { readCaching, writeDue, writeSigned } from "../../store/dns/dnssec-zones.ts";
 import { charge, type QuotaMode, withinQuotas } from "../../store/dns/quotas.ts";
 import type { ZoneChange } from "../../store/dns/zone-edit.ts";
+import { readOwner } from "../../store/dns/zone-usage.ts";
 import { findZone, lockZones, type Zone, zoneDoesNotExist } from "../../store/dns/zones.ts";
 import { inTransaction } from "../../store/transactions.ts";
 import { changeZone, type ZoneTarget } from "./zone-changes.ts";
@@ -85,8 +87,7 @@ function changeWithinQuotas(
       await writeSigning(transaction, zone.id, state, await nextDue(transaction, zone.id, state, target.signer));
     else if (before.value.state) await deleteSigning(transaction, zone.id);
     const signed = state !== undefined;
-    if (signed !== zone.signed)
-      await queryRows(transaction, "update zones set signed = ? where id = ?", [signed, zone.id]);
+    if (signed !== zone.signed) await writeSigned(transaction, zone.id, signed);
     if (extent === "nothing") return ok({ zone: { ...zone, signed }, state });
     if (extent === "zone") await admitWhole(transaction, target);
     const changed = await writeVersion(transaction, { ...zone, signed }, target, extent);
@@ -100,12 +101,7 @@ function changeWithinQuotas(
 
 /** Counts a zone as one that is signed, or no longer. */
 async function chargeSigned(db: Db, zoneId: number, signed: boolean, mode: QuotaMode | undefined): Promise<void> {
-  const [zone] = await queryRows<{ reseller_id: string; company_id: number }>(
-    db,
-    "select reseller_id, company_id from zones where id = ?",
-    [zoneId],
-  );
-  const owner = { resellerId: zone!.reseller_id, companyId: zone!.company_id };
+  const owner = await readOwner(db, zoneId);
   await charge(db, owner, { ...NO_USAGE, signed_zones: signed ? 1 : -1 }, { mode });
 }
 
@@ -118,18 +114,11 @@ export async function timingOf(
   { id, ttl }: Pick<Zone, "id" | "ttl">,
   { now, parent }: { readonly now: Date; readonly parent?: SeenParent | undefined },
 ): Promise<ZoneTiming> {
-  const [row] = await queryRows<{ largest: number | null; cached_until: Date | null }>(
-    db,
-    // Until all nodes are upgraded, one of the release before notes it in zone_signing.
-    `select (select max(ttl) from records where zone_id = zones.id) as largest,
-            greatest(cached_until, (select cached_until from zone_signing where zone_id = zones.id)) as cached_until
-       from zones where id = ?`,
-    [id],
-  );
-  const cachedSeconds = Math.ceil(((row?.cached_until?.getTime() ?? 0) - now.getTime()) / 1000);
+  const cached = await readCaching(db, id);
+  const cachedSeconds = Math.ceil(((cached?.until?.getTime() ?? 0) - now.getTime()) / 1000);
   return {
     policy: signingPolicy,
-    largestTtlSeconds: Math.max(ttl, row?.largest ?? 0, cachedSeconds),
+    largestTtlSeconds: Math.max(ttl, cached?.largestTtlSeconds ?? 0, cachedSeconds),
     parentDsTtlSeconds: parent?.dsTtlSeconds ?? null,
   };
 }
@@ -189,10 +178,6 @@ export async function nextDue(db: Db, zoneId: number, state: SigningState, { clo
   if (expires !== undefined) times.push(new Date((expires - signingPolicy.signatures.refreshSeconds) * 1000));
   const wanted = times.filter((time) => time !== null).map((time) => time.getTime());
   return new Date(Math.min(...wanted, clock.nowMs() + LONGEST_REST_MS));
-}
-
-export async function writeDue(db: Db, zoneId: number, dueAt: Date): Promise<void> {
-  await queryRows(db, "update zone_signing set due_at = ? where zone_id = ?", [dueAt, zoneId]);
 }
 
 /**

@@ -14,8 +14,9 @@ import { typeMnemonic } from "../../core/dns/rr-types.ts";
 import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { signingPolicy } from "../../platform/config/dnssec-policy.ts";
-import { type Db, queryRows } from "../../platform/postgres/db.ts";
+import type { Db } from "../../platform/postgres/db.ts";
 import type { SigningState } from "../../store/dns/dnssec-keys.ts";
+import { findRecordOfType } from "../../store/dns/records.ts";
 import type { Zone } from "../../store/dns/zones.ts";
 import {
   changeSigning,
@@ -106,7 +107,7 @@ async function begin(
   zone: Zone,
   wish: SigningWish & { readonly denial: Denial },
 ): Promise<Result<SigningDecision, Refusal>> {
-  const foreign = await findForeignType(db, zone.id);
+  const foreign = await findRecordOfType(db, zone.id, DERIVED_TYPES);
   if (foreign !== undefined) {
     const text = `${domain} has ${typeMnemonic(foreign)} records of its own, which are served as they are`;
     return refuse(unacceptable(`${text}: remove its DNSSEC records before it is signed here`));
@@ -214,14 +215,4 @@ function checkRoomForHashes({ apex }: Zone): Refusal | undefined {
   const hashedLabelOctets = 1 + 32;
   if (apex.wire.length + hashedLabelOctets <= MAX_NAME_OCTETS) return undefined;
   return unacceptable("the name is too long for NSEC3: use NSEC");
-}
-
-/** A type that only signing makes, among the customer's records. */
-async function findForeignType(db: Db, zoneId: number): Promise<number | undefined> {
-  const [row] = await queryRows<{ type: number }>(
-    db,
-    "select type from records where zone_id = ? and type = any (?::integer[]) limit 1",
-    [zoneId, [...DERIVED_TYPES]],
-  );
-  return row?.type;
 }

@@ -1,61 +1,34 @@
 import { rolesOutlived } from "../../core/dns/dnssec/rollover.ts";
 import { readRrsig } from "../../core/dns/dnssec/rrsig.ts";
 import { keysFor } from "../../core/dns/dnssec/signature-plan.ts";
-import { type DomainName, nameFromStoredWire, nameSortKey } from "../../core/dns/name.ts";
+import { type DomainName, nameSortKey } from "../../core/dns/name.ts";
 import { type ResourceRecord, rrsetKey } from "../../core/dns/record.ts";
 import { TYPE } from "../../core/dns/rr-types.ts";
+import { soaRecord } from "../../core/dns/soa.ts";
 import { ok, refuse } from "../../core/result.ts";
 import { signingPolicy } from "../../platform/config/dnssec-policy.ts";
 import type { LookUpDs } from "../../platform/lookups/ds-lookup.ts";
-import { type Db, queryRows } from "../../platform/postgres/db.ts";
+import type { Db } from "../../platform/postgres/db.ts";
 import { readDerivedAround, readExpiring } from "../../store/dns/dnssec-records.ts";
+import { takeUpkeepLock, writeDue, writeDueOf, writeParentChecked } from "../../store/dns/dnssec-zones.ts";
 import { readRecordsAt } from "../../store/dns/records.ts";
 import type { StoredRecord } from "../../store/dns/zone-edit.ts";
 import { SIGNING_ACTOR } from "../../store/dns/zone-history.ts";
 import { type Zone, zoneName } from "../../store/dns/zones.ts";
 import { inTransaction } from "../../store/transactions.ts";
 import { advanceZoneKeys, askParent, noteParentDs, updateHostedParent } from "./dnssec-parent.ts";
-import { changeZone, soaRecord } from "./zone-changes.ts";
+import { changeZone } from "./zone-changes.ts";
 import { openSigningKeys, signAll, type ZoneSigner } from "./zone-signing.ts";
-import {
-  findSignedZone,
-  nextDue,
-  nextParentCheck,
-  nextVersion,
-  type SigningTarget,
-  writeDue,
-} from "./zone-signing-state.ts";
+import { findSignedZone, nextDue, nextParentCheck, nextVersion, type SigningTarget } from "./zone-signing-state.ts";
 import { isNotSigned, startRollover } from "./zone-signing-switch.ts";
 
 /** Signatures that one version makes anew. */
 const SIGNATURES_A_VERSION = 2_000;
 
-const LOCK_KEY = "palomar dnssec upkeep";
-
-/**
- * The signed zones that somebody has to look at, the longest overdue first.
- * @param limit so many at most
- */
-export async function listDueZones(db: Db, now: Date, limit: number): Promise<DomainName[]> {
-  const rows = await queryRows<{ apex: Buffer }>(
-    db,
-    `select z.apex from zone_signing s join zones z on z.id = s.zone_id
-      where s.due_at <= ? order by s.due_at limit ?`,
-    [now, limit],
-    { name: "list-due-zones" },
-  );
-  return rows.map(({ apex }) => nameFromStoredWire(apex));
-}
-
 /** Runs while nobody else in the deployment does; undefined when somebody does. */
 export function withUpkeepLock<T>(db: Db, run: () => Promise<T>): Promise<T | undefined> {
   return db.transaction(async (transaction) => {
-    const [row] = await queryRows<{ locked: boolean }>(
-      transaction,
-      "select pg_try_advisory_xact_lock(hashtextextended(?, 0)) as locked",
-      [LOCK_KEY],
-    );
-    return row?.locked ? run() : undefined;
+    return (await takeUpkeepLock(transaction)) ? run() : undefined;
   });
 }
 
@@ -159,16 +132,12 @@ async function checkParent(db: Db, target: SigningTarget, lookUpDs: LookUpDs): P
   if (!checkAt || checkAt > now) return;
   const parentDs = await askParent(db, target.apex, lookUpDs);
   if (parentDs) await noteParentDs(db, target, parentDs);
-  else
-    await queryRows(db, "update zone_signing set parent_checked_at = ? where zone_id = ?", [now, found.value.zone.id]);
+  else await writeParentChecked(db, found.value.zone.id, now);
 }
 
 /** Leaves a zone alone for a while, after a failure. */
 export async function postponeZone(db: Db, apex: DomainName, now: Date): Promise<void> {
-  await queryRows(db, "update zone_signing set due_at = ? where zone_id = (select id from zones where name = ?)", [
-    new Date(now.getTime() + REST_MS),
-    zoneName(apex),
-  ]);
+  await writeDueOf(db, apex, new Date(now.getTime() + REST_MS));
 }
 
 async function changeKeys(db: Db, target: SigningTarget): Promise<void> {

@@ -1,5 +1,7 @@
 import { type DomainName, nameFromStoredWire, nameSortKey } from "../../core/dns/name.ts";
-import { type Db, queryRows } from "../../platform/postgres/db.ts";
+import type { ResourceRecord } from "../../core/dns/record.ts";
+import { type Db, queryRows, type Transaction } from "../../platform/postgres/db.ts";
+import { copyIn } from "../copy-in.ts";
 import type { StoredRecord } from "./zone-edit.ts";
 
 /** A row as the queries of records give it: id, owner, type, ttl, rdata. */
@@ -117,4 +119,53 @@ export async function readRecordsPointingTo(
     { rowMode: "array" },
   );
   return rows.map(recordOf);
+}
+
+/**
+ * Which of the names have records strictly below them.
+ * @param without ids of records that do not count
+ * @returns their places among the names
+ */
+export async function findNamesWithBelow(
+  db: Db,
+  zoneId: number,
+  names: readonly DomainName[],
+  without: readonly number[],
+): Promise<number[]> {
+  const found = await queryRows<{ place: number }>(
+    db,
+    `select wanted.place
+       from unnest(?::bytea[]) with ordinality as wanted (owner_key, place)
+      where exists (
+        select from records
+         where zone_id = ? and owner_key > wanted.owner_key
+           and owner_key < substr(wanted.owner_key, 1, octet_length(wanted.owner_key) - 1) || '\\x01'::bytea
+           and id <> all (?::bigint[])
+        offset 0)`,
+    [names.map(({ wire }) => nameSortKey(wire)), zoneId, without],
+  );
+  return found.map(({ place }) => place - 1);
+}
+
+/** One of some types that a zone has among its customer's records; undefined when it has none of them. */
+export async function findRecordOfType(db: Db, zoneId: number, types: Iterable<number>): Promise<number | undefined> {
+  const [row] = await queryRows<{ type: number }>(
+    db,
+    "select type from records where zone_id = ? and type = any (?::integer[]) limit 1",
+    [zoneId, [...types]],
+  );
+  return row?.type;
+}
+
+/** Writes records through COPY, into a zone that the transaction has locked; as {@link copyIn} ends. */
+export function copyRecords(
+  transaction: Transaction,
+  zoneId: number,
+  records: readonly ResourceRecord[],
+): Promise<{ readonly finished: Promise<void> }> {
+  const rows = records.map(({ owner, type, ttl, rdata }) => [
+    ...[{ int8: zoneId }, owner.wire, nameSortKey(owner.wire)],
+    ...[{ int4: type }, { int8: ttl }, rdata],
+  ]);
+  return copyIn(transaction, "records (zone_id, owner, owner_key, type, ttl, rdata)", rows);
 }

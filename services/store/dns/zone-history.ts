@@ -74,3 +74,44 @@ function pageValues(zoneId: number, before: number | undefined, limit: number) {
 function recordsIn(octets: Buffer): Iterable<ResourceRecord> {
   return { [Symbol.iterator]: () => readRecords(octets) };
 }
+
+/** Octets of the history that a way back to a serial goes through, as far as there is any. */
+export async function readHistoryOctets(db: Db, zoneId: number, serial: number): Promise<number> {
+  const [row] = await queryRows<{ octets: number }>(
+    db,
+    `select coalesce(sum(octet_length(deleted) + octet_length(added)), 0)::bigint as octets from zone_journal
+      where zone_id = ? and version > (select max(version) from zone_journal where zone_id = ? and serial = ?)`,
+    [zoneId, zoneId, serial],
+  );
+  return row!.octets;
+}
+
+/** The changes of a zone since it last had a serial, newest first; none when the journal does not know the serial. */
+export async function listVersionsSince(
+  db: Db,
+  zoneId: number,
+  serial: number,
+): Promise<{ readonly version: number; readonly serial: number; readonly serialBefore: number | null }[]> {
+  return queryRows(
+    db,
+    `select version, serial, serial_before as "serialBefore" from zone_journal
+      where zone_id = ? and version > (select max(version) from zone_journal where zone_id = ? and serial = ?)
+      order by version desc`,
+    [zoneId, zoneId, serial],
+  );
+}
+
+/** What one change deleted and added, as encoded records. */
+export interface StoredVersion {
+  readonly deleted: Buffer;
+  readonly added: Buffer;
+}
+
+export async function readVersion(db: Db, zoneId: number, version: number): Promise<StoredVersion | undefined> {
+  const [row] = await queryRows<StoredVersion>(
+    db,
+    "select deleted, added from zone_journal where zone_id = ? and version = ?",
+    [zoneId, version],
+  );
+  return row;
+}

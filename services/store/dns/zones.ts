@@ -191,6 +191,20 @@ export async function lockZones(
   await queryRows(transaction, `select 1 from zones where ${condition} order by name_key desc for update`, bindings);
 }
 
+/** Zones by a condition on their columns, and whether they are signed. */
+export async function listZonesWhere(
+  db: Db,
+  condition: string,
+  bindings: readonly Binding[],
+): Promise<{ readonly id: number; readonly apex: DomainName; readonly signed: boolean }[]> {
+  const rows = await queryRows<{ id: number; apex: Buffer; signed: boolean }>(
+    db,
+    `select id, apex, signed from zones where ${condition}`,
+    bindings,
+  );
+  return rows.map((row) => ({ ...row, apex: nameFromStoredWire(row.apex) }));
+}
+
 /** Deletes zones and notes for the readers what they must forget. */
 export async function deleteZonesWhere(db: Db, condition: string, bindings: readonly Binding[]): Promise<number[]> {
   const gone = await queryRows<{ zone_id: number }>(

@@ -1,0 +1,96 @@
+import { type DomainName, nameFromStoredWire } from "../../core/dns/name.ts";
+import { type Db, queryRows, type Transaction } from "../../platform/postgres/db.ts";
+import { zoneName } from "./zones.ts";
+
+const LOCK_KEY = "palomar dnssec upkeep";
+
+/** Keeps all others in the deployment from the upkeep of signed zones until the transaction ends. @returns false when somebody has the lock */
+export async function takeUpkeepLock(transaction: Transaction): Promise<boolean> {
+  const [row] = await queryRows<{ locked: boolean }>(
+    transaction,
+    "select pg_try_advisory_xact_lock(hashtextextended(?, 0)) as locked",
+    [LOCK_KEY],
+  );
+  return row!.locked;
+}
+
+/**
+ * The signed zones that somebody has to look at, the longest overdue first.
+ * @param limit so many at most
+ */
+export async function listDueZones(db: Db, now: Date, limit: number): Promise<DomainName[]> {
+  const rows = await queryRows<{ apex: Buffer }>(
+    db,
+    `select z.apex from zone_signing s join zones z on z.id = s.zone_id
+      where s.due_at <= ? order by s.due_at limit ?`,
+    [now, limit],
+    { name: "list-due-zones" },
+  );
+  return rows.map(({ apex }) => nameFromStoredWire(apex));
+}
+
+/** Notes when somebody has to look at a signed zone next. */
+export async function writeDue(db: Db, zoneId: number, dueAt: Date): Promise<void> {
+  await queryRows(db, "update zone_signing set due_at = ? where zone_id = ?", [dueAt, zoneId]);
+}
+
+/** As {@link writeDue}, by name. */
+export async function writeDueOf(db: Db, apex: DomainName, dueAt: Date): Promise<void> {
+  await queryRows(db, "update zone_signing set due_at = ? where zone_id = (select id from zones where name = ?)", [
+    dueAt,
+    zoneName(apex),
+  ]);
+}
+
+/** Notes that a zone's parent was asked, and nothing learnt. */
+export async function writeParentChecked(db: Db, zoneId: number, now: Date): Promise<void> {
+  await queryRows(db, "update zone_signing set parent_checked_at = ? where zone_id = ?", [now, zoneId]);
+}
+
+/** Notes whether a zone's data is signed here. */
+export async function writeSigned(transaction: Transaction, zoneId: number, signed: boolean): Promise<void> {
+  await queryRows(transaction, "update zones set signed = ? where id = ?", [signed, zoneId]);
+}
+
+/** How long caches may keep what a zone has and had: the largest TTL of its records, and until when they have what is gone. */
+export async function readCaching(
+  db: Db,
+  zoneId: number,
+): Promise<{ readonly largestTtlSeconds: number | null; readonly until: Date | null } | undefined> {
+  const [row] = await queryRows<{ largest: number | null; cached_until: Date | null }>(
+    db,
+    // Until all nodes are upgraded, one of the release before notes it in zone_signing.
+    `select (select max(ttl) from records where zone_id = zones.id) as largest,
+            greatest(cached_until, (select cached_until from zone_signing where zone_id = zones.id)) as cached_until
+       from zones where id = ?`,
+    [zoneId],
+  );
+  return row && { largestTtlSeconds: row.largest, until: row.cached_until };
+}
+
+/**
+ * The signed zones that were not compared with what they should be since a time, those first that never were.
+ * @param limit so many at most
+ */
+export async function listUncheckedZones(
+  db: Db,
+  since: Date,
+  limit: number,
+): Promise<{ readonly id: number; readonly apex: DomainName }[]> {
+  const rows = await queryRows<{ id: number; apex: Buffer }>(
+    db,
+    `select z.id, z.apex
+       from (select zone_id, checked_at from zone_signing
+              where checked_at is null or checked_at < ? order by checked_at nulls first, zone_id limit ?) s
+       join zones z on z.id = s.zone_id order by s.checked_at nulls first, s.zone_id`,
+    [since, limit],
+    { name: "list-unchecked-zones" },
+  );
+  return rows.map(({ id, apex }) => ({ id, apex: nameFromStoredWire(apex) }));
+}
+
+/** Notes when zones were compared with what they should be. */
+export async function noteChecked(db: Db, zoneIds: readonly number[], now: Date): Promise<void> {
+  if (zoneIds.length === 0) return;
+  await queryRows(db, "update zone_signing set checked_at = ? where zone_id = any(?::bigint[])", [now, zoneIds]);
+}

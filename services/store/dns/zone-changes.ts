@@ -1,0 +1,204 @@
+import type { DomainName } from "../../core/dns/name.ts";
+import { nameSortKey } from "../../core/dns/name.ts";
+import { encodeRecords, type ResourceRecord, recordWireLength } from "../../core/dns/record.ts";
+import type { SerialType } from "../../core/dns/serial.ts";
+import { type SoaRdata, soaRecord } from "../../core/dns/soa.ts";
+import type { ZoneMaker } from "../../core/dns/zone-tenancy.ts";
+import { type Db, queryRows, type Transaction } from "../../platform/postgres/db.ts";
+import {
+  deletionOf,
+  derivedDeletionOf,
+  derivedInsertionOf,
+  insertionOf,
+  JOURNAL,
+  overwritingOf,
+  RESERVES,
+  SIGNED_JOURNAL,
+  type StatementPart,
+  writeChangeSql,
+} from "./zone-change-sql.ts";
+import type { RecordDifference, ZoneChange } from "./zone-edit.ts";
+import { notePredecessors } from "./zone-names.ts";
+import { type Zone, zoneName } from "./zones.ts";
+
+/** What a row of the journal holds: the SOA first, then the records; nulls for a change that is too large to keep. */
+export type JournalColumns = readonly [deleted: Uint8Array | null, added: Uint8Array | null];
+
+/** A journal row above this is left out; readers of the journal then take the whole zone. */
+export const MOST_JOURNAL_OCTETS = 64 * 2 ** 20;
+
+/** From so many derived records on that come and go, readers of the journal take the whole zone as well. */
+const MOST_DERIVED_JOURNALLED = 50_000;
+
+/** Records that one statement inserts: to write out more of them would hold up everybody else. */
+export const RECORDS_A_STATEMENT = 2_000;
+
+/** And no more octets of them, in wire form. */
+const OCTETS_A_STATEMENT = 2 ** 20;
+
+/** By how much a zone grows: its customer's records, and octets of the zone database, signatures included. */
+export interface Growth {
+  readonly records: number;
+  readonly octets: number;
+}
+
+/** A zone that is to be made. */
+export interface ZoneToInsert {
+  readonly apex: DomainName;
+  readonly kind: "primary" | "feed" | "catalog";
+  /** Null for nobody's: a feed. */
+  readonly resellerId: string | null;
+  /** Null for the operator's: feeds and catalogs. */
+  readonly companyId: number | null;
+  readonly maker: ZoneMaker;
+  readonly companySuspended?: boolean;
+  readonly serialType: SerialType;
+  readonly soa: SoaRdata;
+  readonly ttl: number;
+  /** All but the SOA. */
+  readonly records: readonly ResourceRecord[];
+  /** What it takes, and holds, of its company's quotas. */
+  readonly usage?: { readonly records: number; readonly octets: number };
+}
+
+/**
+ * Makes a zone with all its records, and the first row of its journal.
+ * @returns its id; undefined when the deployment has a zone of that name
+ */
+export async function insertZone(
+  transaction: Transaction,
+  zone: ZoneToInsert,
+  actor: string,
+): Promise<number | undefined> {
+  const { apex, soa, ttl, records, resellerId, usage } = zone;
+  const [inserted] = await transaction("zones")
+    .insert({
+      kind: zone.kind,
+      reseller_id: resellerId,
+      company_id: zone.companyId,
+      made_by: zone.maker,
+      name: zoneName(apex),
+      name_key: nameSortKey(apex.wire),
+      apex: Buffer.from(apex.key, "latin1"),
+      company_suspended: zone.companySuspended ?? false,
+      serial_type: zone.serialType,
+      ttl,
+      ...{ ...soa, mname: soa.mname.wire, rname: soa.rname.wire },
+      ...(usage && { ...usage, records_held: usage.records, octets_held: usage.octets }),
+    })
+    .onConflict()
+    .ignore()
+    .returning("id");
+  if (!inserted) return undefined;
+  const id: number = inserted.id;
+  await notePredecessors(transaction, { zoneId: id, apex, resellerId });
+  await insertRecords(transaction, id, records);
+  const [deleted, added] = journalColumns(undefined, soaRecord(apex, soa, ttl), { deleted: [], added: records });
+  if (added === null) return id;
+  await transaction("zone_journal").insert({
+    ...{ zone_id: id, version: 1, serial_before: null, serial: soa.serial },
+    ...{ actor, deleted, added },
+  });
+  return id;
+}
+
+/** Keeps a zone from being changed until the transaction ends, when there is one of this name. */
+export async function lockZoneNamed(transaction: Db, apex: DomainName): Promise<void> {
+  await queryRows(transaction, "select 1 from zones where name = ? for update", [zoneName(apex)]);
+}
+
+/** Inserts records of a zone that the transaction has made or locked. @returns their ids, in order */
+export async function insertRecords(db: Db, zoneId: number, records: readonly ResourceRecord[]): Promise<number[]> {
+  const ids: number[] = [];
+  for (const part of portionsOf(records)) {
+    const insertion = insertionOf(part, "(select ?::bigint as id) as zone");
+    for (const { id } of await queryRows<{ id: number }>(db, insertion.sql, [zoneId, ...insertion.values]))
+      ids.push(id);
+  }
+  return ids.sort((a, b) => a - b);
+}
+
+/** Records in portions of a statement: a statement's text has each octet twice, and is held several times. */
+function* portionsOf(records: readonly ResourceRecord[]): Generator<readonly ResourceRecord[]> {
+  let start = 0;
+  let octets = 0;
+  for (const [index, record] of records.entries()) {
+    octets += recordWireLength(record);
+    if (index + 1 - start < RECORDS_A_STATEMENT && octets < OCTETS_A_STATEMENT) continue;
+    yield records.slice(start, index + 1);
+    start = index + 1;
+    octets = 0;
+  }
+  if (start < records.length) yield records.slice(start);
+}
+
+/** The journal row of a change, or nulls when it is too large to keep. */
+function journalColumns(
+  before: ResourceRecord | undefined,
+  after: ResourceRecord,
+  difference: RecordDifference,
+): JournalColumns {
+  const deleted = before ? [before, ...difference.deleted] : [];
+  const added = [after, ...difference.added];
+  if (wireOctets(deleted) + wireOctets(added) > MOST_JOURNAL_OCTETS) return [null, null];
+  return [encodeRecords(deleted), encodeRecords(added)];
+}
+
+function wireOctets(records: readonly ResourceRecord[]): number {
+  return records.reduce((sum, record) => sum + recordWireLength(record), 0);
+}
+
+/** The journal's row of a change. */
+export function differenceOf(zone: Zone, { soa, ttl, difference }: ZoneChange): JournalColumns {
+  return journalColumns(soaRecord(zone.apex, zone.soa, zone.ttl), soaRecord(zone.apex, soa, ttl), difference);
+}
+
+/**
+ * Writes a change of a zone by one statement: records, serial, journal.
+ * @param options.withinHeld only when the zone holds what it grows by (quotas.ts)
+ * @param options.insertsRecords whether what is created is written as well; else it is for the caller to insert
+ * @returns the ids of the records created, or undefined when the zone has changed since it was read
+ */
+export async function writeZoneChange(
+  db: Db,
+  zone: Zone,
+  change: ZoneChange,
+  actor: string,
+  options: { readonly growth: Growth; readonly withinHeld: boolean; readonly insertsRecords?: boolean },
+): Promise<readonly number[] | undefined> {
+  const { soa, ttl, rows, derived } = change;
+  const { growth, withinHeld, insertsRecords = true } = options;
+  const times = [soa.refresh, soa.retry, soa.expire, soa.minimum, ttl, change.cachedUntil ?? null];
+  const parts: StatementPart[] = [];
+  if (rows.deletedIds.length > 0) parts.push(deletionOf(rows.deletedIds));
+  if (rows.updated.length > 0) parts.push(overwritingOf(rows.updated));
+  if (rows.created.length > 0 && insertsRecords) parts.push(insertionOf(rows.created, "zone"));
+  if (derived && derived.deleted.length > 0) parts.push(derivedDeletionOf(derived.deleted));
+  if (derived && derived.added.length > 0 && insertsRecords) parts.push(derivedInsertionOf(derived.added));
+  if (growth.records < 0 || growth.octets < 0) parts.push(RESERVES);
+  const journal = journalPart(zone, change, actor);
+  if (journal) parts.push(journal);
+  const written = await queryRows<{ created_ids: string[] }>(
+    db,
+    writeChangeSql(parts, { withinHeld }),
+    [
+      ...[soa.serial, soa.mname.wire, soa.rname.wire, ...times, growth.records, growth.octets, zone.id, zone.version],
+      ...(withinHeld ? [growth.records, growth.octets] : []),
+      ...parts.flatMap(({ values }) => values),
+    ],
+    { name: `write zone${withinHeld ? "+" : ""}: ${parts.map(({ name }) => name).join(" ")}` },
+  );
+  // An array of bigint arrives as texts.
+  return written[0]?.created_ids.map(Number);
+}
+
+/** The step that writes the journal row; undefined when it would be too large to keep. */
+function journalPart(zone: Zone, change: ZoneChange, actor: string): StatementPart | undefined {
+  const { derived } = change;
+  const [deleted, added] = differenceOf(zone, change);
+  if (!deleted || !added) return undefined;
+  const values = [zone.soa.serial, actor, deleted, added];
+  if (!derived) return { ...JOURNAL, values };
+  if (derived.deleted.length + derived.added.length > MOST_DERIVED_JOURNALLED) return undefined;
+  return { ...SIGNED_JOURNAL, values: [...values, encodeRecords(derived.deleted), encodeRecords(derived.added)] };
+}
