@@ -4,9 +4,9 @@ import { hasPriority, joinPriority, parseRdata, splitPriority } from "../core/dn
 import type { ResourceRecord } from "../core/dns/record.ts";
 import { typeCode, typeMnemonic } from "../core/dns/rr-types.ts";
 import { checkRecordType } from "../core/dns/zone-checks.ts";
+import type { Modification, RecordDraft } from "../core/dns/zone-edit.ts";
 import { invalidField, missingField, type Refusal } from "../core/refusal.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
-import type { Modification, RecordDraft } from "../store/dns/zone-edit.ts";
 import { nameText, seconds } from "./schemas.ts";
 
 /** Presentation format of the longest RDATA: 65,535 octets, each as `\DDD`, and the quotes of 257 strings. */

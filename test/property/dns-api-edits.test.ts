@@ -2,7 +2,6 @@ import { expect, test } from "vitest";
 import { type DomainName, parseDomainName } from "../../services/core/dns/name.ts";
 import { type ResourceRecord, recordIdentity, rrsetKey } from "../../services/core/dns/record.ts";
 import { TYPE } from "../../services/core/dns/rr-types.ts";
-import { ok } from "../../services/core/result.ts";
 import {
   differenceBetween,
   editRecords,
@@ -10,7 +9,8 @@ import {
   type RecordDraft,
   type RecordEdits,
   type StoredRecord,
-} from "../../services/store/dns/zone-edit.ts";
+} from "../../services/core/dns/zone-edit.ts";
+import { ok } from "../../services/core/result.ts";
 import { fc } from "../support/property.ts";
 
 const zone = { apex: name("example.org"), ttl: 3600 };

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { parseRdata } from "../../services/core/dns/rdata/rdata.ts";
 import { TYPE } from "../../services/core/dns/rr-types.ts";
+import type { RecordEdits } from "../../services/core/dns/zone-edit.ts";
 import { startSigningUpkeep } from "../../services/dns-api/signing-upkeep.ts";
 import { ZoneAnnouncer } from "../../services/dns-api/zone-announcer.ts";
 import { importZone, replaceZone } from "../../services/operations/dns/zone-files.ts";
@@ -14,7 +15,6 @@ import type { Observation } from "../../services/platform/observability/observat
 import { readAllDerived } from "../../services/store/dns/dnssec-records.ts";
 import { listUncheckedZones } from "../../services/store/dns/dnssec-zones.ts";
 import { readAllRecords } from "../../services/store/dns/records.ts";
-import type { RecordEdits } from "../../services/store/dns/zone-edit.ts";
 import { REPAIR_ACTOR, readHistory } from "../../services/store/dns/zone-history.ts";
 import { findAnyZone, type Zone } from "../../services/store/dns/zones.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { parseRdata } from "../../services/core/dns/rdata/rdata.ts";
 import { typeCode } from "../../services/core/dns/rr-types.ts";
+import type { RecordEdits } from "../../services/core/dns/zone-edit.ts";
 import { ok } from "../../services/core/result.ts";
 import { changeZone } from "../../services/operations/dns/zone-changes.ts";
 import { changeRecords } from "../../services/operations/dns/zone-records.ts";
@@ -10,7 +11,6 @@ import { disableSigning, enableSigning } from "../../services/operations/dns/zon
 import type { Db } from "../../services/platform/postgres/db.ts";
 import { readAllDerived } from "../../services/store/dns/dnssec-records.ts";
 import { readAllRecords } from "../../services/store/dns/records.ts";
-import type { RecordEdits } from "../../services/store/dns/zone-edit.ts";
 import { findAnyZone } from "../../services/store/dns/zones.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { addZoneOwner, eventually, nameOf, putZone, SCOPE, SIGNER } from "../support/dns-server.ts";

@@ -4,7 +4,7 @@ import { formatBase32Hex } from "../../services/core/dns/rdata/encoded-fields.ts
 import { parseRdata } from "../../services/core/dns/rdata/rdata.ts";
 import { type ResourceRecord, recordIdentity, rrsetKey } from "../../services/core/dns/record.ts";
 import { TYPE, typeCode } from "../../services/core/dns/rr-types.ts";
-import type { RecordDraft } from "../../services/store/dns/zone-edit.ts";
+import type { RecordDraft } from "../../services/core/dns/zone-edit.ts";
 import type { Random } from "./random.ts";
 
 /** Few labels, so that names meet: of either case, with escapes, wildcards, and what sorts before and after all. */

@@ -1,6 +1,7 @@
 import type { DomainName } from "../../services/core/dns/name.ts";
 import { type ResourceRecord, rrsetKey } from "../../services/core/dns/record.ts";
 import { TYPE } from "../../services/core/dns/rr-types.ts";
+import type { RecordEdits, StoredRecord } from "../../services/core/dns/zone-edit.ts";
 import { ok, type Result } from "../../services/core/result.ts";
 import { deleteZone } from "../../services/operations/dns/zone-deletion.ts";
 import { importZone, replaceZone } from "../../services/operations/dns/zone-files.ts";
@@ -8,7 +9,6 @@ import { changeRecords } from "../../services/operations/dns/zone-records.ts";
 import { rollBackZone } from "../../services/operations/dns/zone-rollback.ts";
 import { changeSoa } from "../../services/operations/dns/zone-soa.ts";
 import { readAllRecords } from "../../services/store/dns/records.ts";
-import type { RecordEdits, StoredRecord } from "../../services/store/dns/zone-edit.ts";
 import { setZoneSuspended, type Zone } from "../../services/store/dns/zones.ts";
 import { SCOPE } from "../support/dns-server.ts";
 import type { Random } from "./random.ts";

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import type { Modification, RecordDraft, RecordEdits, StoredRecord } from "../../core/dns/zone-edit.ts";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { ZoneChanged } from "../../operations/dns/zone-changes.ts";
@@ -7,7 +8,6 @@ import { endpoint } from "../../platform/http/endpoint.ts";
 import { streamedReply } from "../../platform/http/streamed-reply.ts";
 import type { DnsCaller } from "../../store/dns/dns-callers.ts";
 import { recordPages } from "../../store/dns/records.ts";
-import type { Modification, RecordDraft, RecordEdits, StoredRecord } from "../../store/dns/zone-edit.ts";
 import { findZone, type Zone, zoneDoesNotExist } from "../../store/dns/zones.ts";
 import { streamInSnapshot } from "../../store/transactions.ts";
 import type { DnsApiContext, MakeEndpoints } from "../context.ts";

@@ -2,6 +2,7 @@ import { type DomainName, labelsOf, nameFromLabels } from "../../core/dns/name.t
 import type { ResourceRecord } from "../../core/dns/record.ts";
 import { TYPE } from "../../core/dns/rr-types.ts";
 import { addSerial } from "../../core/dns/serial.ts";
+import type { StoredRecord } from "../../core/dns/zone-edit.ts";
 import type { ZoneMaker } from "../../core/dns/zone-tenancy.ts";
 import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
@@ -14,7 +15,6 @@ import {
   type UnlistedZone,
 } from "../../store/dns/catalogs.ts";
 import { findReseller } from "../../store/dns/resellers.ts";
-import type { StoredRecord } from "../../store/dns/zone-edit.ts";
 import { deleteZonesWhere, findAnyZone, type Zone, zoneName } from "../../store/dns/zones.ts";
 import { inTransaction } from "../../store/transactions.ts";
 import { checkOperatorZoneName, insertOperatorZone, topLevelName } from "./operator-zones.ts";

@@ -2,6 +2,7 @@ import type { DomainName } from "../../core/dns/name.ts";
 import { RPZ_TTL_SECONDS } from "../../core/dns/rpz/rules.ts";
 import { TYPE } from "../../core/dns/rr-types.ts";
 import { nextSerial } from "../../core/dns/serial.ts";
+import type { RecordRows, StoredRecord } from "../../core/dns/zone-edit.ts";
 import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { Db, Transaction } from "../../platform/postgres/db.ts";
@@ -14,7 +15,6 @@ import {
   lockFeed,
   writeActivation,
 } from "../../store/dns/rpz-feeds.ts";
-import type { RecordRows, StoredRecord } from "../../store/dns/zone-edit.ts";
 import { deleteZonesWhere, type Zone, zoneName } from "../../store/dns/zones.ts";
 import { inTransaction } from "../../store/transactions.ts";
 import { checkOperatorZoneName, insertOperatorZone, topLevelName } from "./operator-zones.ts";

@@ -1,11 +1,11 @@
 import { type DomainName, labelsOf, nameFromLabels, parentOf, parseDomainName } from "../../core/dns/name.ts";
 import { decodeRpzRule, formatRpzTrigger } from "../../core/dns/rpz/rules.ts";
 import { SafeNames } from "../../core/dns/rpz/safe-names.ts";
+import type { StoredRecord } from "../../core/dns/zone-edit.ts";
 import type { Db, Transaction } from "../../platform/postgres/db.ts";
 import { readRecordsAt, readRecordsBelow } from "../../store/dns/records.ts";
 import { lockAllFeeds } from "../../store/dns/rpz-feeds.ts";
 import { insertSafeName, listSafeNames } from "../../store/dns/rpz-safe-names.ts";
-import type { StoredRecord } from "../../store/dns/zone-edit.ts";
 import { findAnyZone, type Zone } from "../../store/dns/zones.ts";
 import { inTransaction } from "../../store/transactions.ts";
 import { removeFeedRecords } from "./rpz-feeds.ts";

@@ -1,5 +1,6 @@
 import type { DomainName } from "../../core/dns/name.ts";
 import type { ResourceRecord } from "../../core/dns/record.ts";
+import type { ZoneChange } from "../../core/dns/zone-edit.ts";
 import { recordOctets, zoneOctets } from "../../core/dns/zone-octets.ts";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
@@ -23,7 +24,6 @@ import {
   RECORDS_A_STATEMENT,
   writeZoneChange,
 } from "../../store/dns/zone-changes.ts";
-import type { ZoneChange } from "../../store/dns/zone-edit.ts";
 import { boundJournal } from "../../store/dns/zone-journal.ts";
 import type { ZoneSize } from "../../store/dns/zone-usage.ts";
 import type { Zone, ZoneScope } from "../../store/dns/zones.ts";

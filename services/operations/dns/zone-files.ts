@@ -4,6 +4,7 @@ import type { ResourceRecord } from "../../core/dns/record.ts";
 import { nextSerial, serialIsAhead } from "../../core/dns/serial.ts";
 import { decodeSoaRdata, type SoaRdata, soaRecord } from "../../core/dns/soa.ts";
 import { checkWholeZoneSteps, checkZoneName } from "../../core/dns/zone-checks.ts";
+import { differenceSteps, type StoredRecord } from "../../core/dns/zone-edit.ts";
 import {
   formatRecordLines,
   formatZoneFileHead,
@@ -21,7 +22,6 @@ import { runInTurns } from "../../platform/turns.ts";
 import { findQuotaOwner } from "../../store/dns/quota-settings.ts";
 import { readAllRecords, recordPages, wholeNames } from "../../store/dns/records.ts";
 import type { JournalColumns } from "../../store/dns/zone-changes.ts";
-import { differenceSteps, type StoredRecord } from "../../store/dns/zone-edit.ts";
 import { readZoneUsage } from "../../store/dns/zone-usage.ts";
 import { findZone, type Zone, zoneDoesNotExist } from "../../store/dns/zones.ts";
 import { inSnapshot } from "../../store/transactions.ts";

@@ -1,12 +1,12 @@
 import type { DomainName } from "../../core/dns/name.ts";
 import type { ResourceRecord } from "../../core/dns/record.ts";
 import { nextSerial } from "../../core/dns/serial.ts";
+import { editRecords, type RecordEdits } from "../../core/dns/zone-edit.ts";
 import { alteredTargets, findWarnings, surroundingsOf } from "../../core/dns/zone-warnings.ts";
 import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { readRecordsAt, readRecordsBelow, readRecordsPointingTo } from "../../store/dns/records.ts";
-import { editRecords, type RecordEdits } from "../../store/dns/zone-edit.ts";
 import { readExcerpt } from "../../store/dns/zone-excerpts.ts";
 import { type Zone, zoneDoesNotExist } from "../../store/dns/zones.ts";
 import { changeZone, type ZoneChanged, type ZonePlan, type ZoneTarget } from "./zone-changes.ts";

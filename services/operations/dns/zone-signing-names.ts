@@ -3,10 +3,10 @@ import { hidesBelow, type NameToSign, roleOf } from "../../core/dns/dnssec/name-
 import type { SigningView } from "../../core/dns/dnssec/signature-plan.ts";
 import { ancestorOf, type DomainName, isSubdomain, nameSortKey, sameName } from "../../core/dns/name.ts";
 import type { ResourceRecord } from "../../core/dns/record.ts";
+import type { StoredRecord, ZoneChange } from "../../core/dns/zone-edit.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { readDerivedAround } from "../../store/dns/dnssec-records.ts";
 import { findNamesWithBelow, readRecordsAt, readRecordsBelow } from "../../store/dns/records.ts";
-import type { StoredRecord, ZoneChange } from "../../store/dns/zone-edit.ts";
 import type { Zone } from "../../store/dns/zones.ts";
 
 /** Below a new or former zone cut or DNAME, from so many records on the whole zone is gone through. */

@@ -3,6 +3,7 @@ import { dnskeyRdata, type KeyRole, keyTag } from "../../core/dns/dnssec/dnskey.
 import { type KeyLife, nextStepAt, type ZoneTiming } from "../../core/dns/dnssec/rollover.ts";
 import { NO_USAGE } from "../../core/dns/quotas.ts";
 import { addSerial, nextSerial } from "../../core/dns/serial.ts";
+import type { ZoneChange } from "../../core/dns/zone-edit.ts";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { signingPolicy } from "../../platform/config/dnssec-policy.ts";
@@ -19,7 +20,6 @@ import {
 import { firstExpiry, readAllDerived } from "../../store/dns/dnssec-records.ts";
 import { readCaching, writeDue, writeSigned } from "../../store/dns/dnssec-zones.ts";
 import { charge, type QuotaMode, withinQuotas } from "../../store/dns/quotas.ts";
-import type { ZoneChange } from "../../store/dns/zone-edit.ts";
 import { readOwner } from "../../store/dns/zone-usage.ts";
 import { findZone, lockZones, type Zone, zoneDoesNotExist } from "../../store/dns/zones.ts";
 import { inTransaction } from "../../store/transactions.ts";

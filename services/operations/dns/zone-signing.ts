@@ -17,6 +17,7 @@ import type { DomainName } from "../../core/dns/name.ts";
 import { type ResourceRecord, rrsetKey } from "../../core/dns/record.ts";
 import { TYPE, typeMnemonic } from "../../core/dns/rr-types.ts";
 import { encodeSoaRdata } from "../../core/dns/soa.ts";
+import type { DerivedChange, StoredRecord, ZoneChange } from "../../core/dns/zone-edit.ts";
 import { inCanonicalOrder } from "../../core/dns/zone-file/writer.ts";
 import type { KeyRing } from "../../core/key-ring.ts";
 import { type Refusal, unacceptable } from "../../core/refusal.ts";
@@ -29,7 +30,6 @@ import { runInTurns } from "../../platform/turns.ts";
 import { openSigningKey, readSigning, type SigningState } from "../../store/dns/dnssec-keys.ts";
 import { readAllDerived } from "../../store/dns/dnssec-records.ts";
 import { readAllRecords } from "../../store/dns/records.ts";
-import type { DerivedChange, StoredRecord, ZoneChange } from "../../store/dns/zone-edit.ts";
 import type { Zone } from "../../store/dns/zones.ts";
 import { readTouchedNames } from "./zone-signing-names.ts";
 

@@ -1,7 +1,7 @@
 import { nameFromStoredWire } from "../../core/dns/name.ts";
+import type { StoredRecord } from "../../core/dns/zone-edit.ts";
 import { type Db, queryRows, type Transaction } from "../../platform/postgres/db.ts";
 import { type RecordRow, recordOf } from "./records.ts";
-import type { StoredRecord } from "./zone-edit.ts";
 import { findAnyZone, type Zone } from "./zones.ts";
 
 /** A catalog zone (RFC 9432) as lists show it. */

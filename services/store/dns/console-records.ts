@@ -1,10 +1,10 @@
 import { type DomainName, formatRelative, nameSortKey } from "../../core/dns/name.ts";
 import { splitPriority } from "../../core/dns/rdata/rdata.ts";
 import { TYPE, typeCode } from "../../core/dns/rr-types.ts";
+import type { StoredRecord } from "../../core/dns/zone-edit.ts";
 import { type Binding, type Db, queryRows } from "../../platform/postgres/db.ts";
 import { escapeLike } from "./console-zones.ts";
 import { type RecordRow, recordOf } from "./records.ts";
-import type { StoredRecord } from "./zone-edit.ts";
 import type { Zone } from "./zones.ts";
 
 export interface RecordSearch {

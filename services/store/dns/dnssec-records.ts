@@ -2,9 +2,9 @@ import { readRrsig } from "../../core/dns/dnssec/rrsig.ts";
 import { nameFromStoredWire, nameSortKey } from "../../core/dns/name.ts";
 import type { ResourceRecord } from "../../core/dns/record.ts";
 import { TYPE } from "../../core/dns/rr-types.ts";
+import type { StoredRecord } from "../../core/dns/zone-edit.ts";
 import { type Db, queryRows, type Transaction } from "../../platform/postgres/db.ts";
 import { type CopyField, copyIn } from "../copy-in.ts";
-import type { StoredRecord } from "./zone-edit.ts";
 
 /** The columns of `derived_records` that take what {@link derivedColumns} gives, and their types. */
 export const DERIVED_COLUMNS = ["owner", "owner_key", "type", "ttl", "rdata", "expires"] as const;

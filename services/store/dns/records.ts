@@ -1,8 +1,8 @@
 import { type DomainName, nameFromStoredWire, nameSortKey } from "../../core/dns/name.ts";
 import type { ResourceRecord } from "../../core/dns/record.ts";
+import type { StoredRecord } from "../../core/dns/zone-edit.ts";
 import { type Db, queryRows, type Transaction } from "../../platform/postgres/db.ts";
 import { copyIn } from "../copy-in.ts";
-import type { StoredRecord } from "./zone-edit.ts";
 
 /** A row as the queries of records give it: id, owner, type, ttl, rdata. */
 export type RecordRow = readonly [id: number, owner: Buffer, type: number, ttl: number, rdata: Buffer];

@@ -1,7 +1,7 @@
 import { type DomainName, nameFromStoredWire, nameSortKey } from "../../core/dns/name.ts";
+import type { StoredRecord } from "../../core/dns/zone-edit.ts";
 import { type Db, queryRows, type Transaction } from "../../platform/postgres/db.ts";
 import { type RecordRow, recordOf } from "./records.ts";
-import type { StoredRecord } from "./zone-edit.ts";
 import { findAnyZone, type Zone, zoneName } from "./zones.ts";
 
 /** A response policy zone as lists show it. */

@@ -3,9 +3,9 @@ import { decodeRecords, type ResourceRecord } from "../../core/dns/record.ts";
 import { TYPE } from "../../core/dns/rr-types.ts";
 import { serialIsAhead } from "../../core/dns/serial.ts";
 import { encodeSoaRdata } from "../../core/dns/soa.ts";
+import { exactKey } from "../../core/dns/zone-edit.ts";
 import { type Db, queryRows } from "../../platform/postgres/db.ts";
 import { inSnapshot } from "../transactions.ts";
-import { exactKey } from "./zone-edit.ts";
 import { type SoaRow, soaOf } from "./zones.ts";
 
 /** A zone as whoever asks for a transfer names it. */

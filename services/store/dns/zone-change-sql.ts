@@ -1,8 +1,8 @@
 import { nameSortKey } from "../../core/dns/name.ts";
 import type { ResourceRecord } from "../../core/dns/record.ts";
+import type { StoredRecord } from "../../core/dns/zone-edit.ts";
 import { type Binding, rowsTable } from "../../platform/postgres/db.ts";
 import { DERIVED_COLUMNS, DERIVED_SQL_TYPES, derivedColumns } from "./dnssec-records.ts";
-import type { StoredRecord } from "./zone-edit.ts";
 
 /** One step of the statement that writes a change. */
 export interface StatementPart {

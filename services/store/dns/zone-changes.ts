@@ -3,6 +3,7 @@ import { nameSortKey } from "../../core/dns/name.ts";
 import { encodeRecords, type ResourceRecord, recordWireLength } from "../../core/dns/record.ts";
 import type { SerialType } from "../../core/dns/serial.ts";
 import { type SoaRdata, soaRecord } from "../../core/dns/soa.ts";
+import type { RecordDifference, ZoneChange } from "../../core/dns/zone-edit.ts";
 import type { ZoneMaker } from "../../core/dns/zone-tenancy.ts";
 import { type Db, queryRows, type Transaction } from "../../platform/postgres/db.ts";
 import {
@@ -17,7 +18,6 @@ import {
   type StatementPart,
   writeChangeSql,
 } from "./zone-change-sql.ts";
-import type { RecordDifference, ZoneChange } from "./zone-edit.ts";
 import { notePredecessors } from "./zone-names.ts";
 import { type Zone, zoneName } from "./zones.ts";
 

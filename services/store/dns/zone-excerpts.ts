@@ -1,7 +1,7 @@
 import { type DomainName, nameSortKey } from "../../core/dns/name.ts";
+import type { StoredRecord } from "../../core/dns/zone-edit.ts";
 import { type Db, queryRows, rowsTable } from "../../platform/postgres/db.ts";
 import { recordOf } from "./records.ts";
-import type { StoredRecord } from "./zone-edit.ts";
 import { ZONE_COLUMNS, type Zone, type ZoneRow, type ZoneScope, zoneName, zoneOf } from "./zones.ts";
 
 /** A zone, and all records at some of its names. */

@@ -1,12 +1,11 @@
-import type { DomainName } from "../../core/dns/name.ts";
-import { encodeRecords, type ResourceRecord, recordIdentity, rrsetKey } from "../../core/dns/record.ts";
-import { TYPE } from "../../core/dns/rr-types.ts";
-import type { SoaRdata } from "../../core/dns/soa.ts";
-import { checkTouchedNames } from "../../core/dns/zone-checks.ts";
-import { type Refusal, unacceptable } from "../../core/refusal.ts";
-import { ok, type Result, refuse } from "../../core/result.ts";
-import { runAtOnce, type Steps } from "../../core/steps.ts";
-import type { Zone } from "./zones.ts";
+import { type Refusal, unacceptable } from "../refusal.ts";
+import { ok, type Result, refuse } from "../result.ts";
+import { runAtOnce, type Steps } from "../steps.ts";
+import type { DomainName } from "./name.ts";
+import { encodeRecords, type ResourceRecord, recordIdentity, rrsetKey } from "./record.ts";
+import { TYPE } from "./rr-types.ts";
+import type { SoaRdata } from "./soa.ts";
+import { checkTouchedNames } from "./zone-checks.ts";
 
 /** A record with the id by which the API knows it. */
 export interface StoredRecord extends ResourceRecord {
@@ -93,7 +92,7 @@ interface Line {
  * @returns refused when an id is not there, a record would be there twice, or the zone may not be so
  */
 export function editRecords(
-  zone: Pick<Zone, "apex" | "ttl">,
+  zone: { readonly apex: DomainName; readonly ttl: number },
   current: readonly StoredRecord[],
   edits: RecordEdits,
 ): Result<EditedRecords, Refusal> {
@@ -195,7 +194,11 @@ function isAlready(record: ResourceRecord, draft: RecordDraft): boolean {
 }
 
 /** RFC 2181 §5.2: an RRset has one TTL, so the last one asked for becomes that of all its records. */
-function applyDrafts(zone: Pick<Zone, "ttl">, lines: readonly Line[], drafts: readonly [Line, RecordDraft][]): void {
+function applyDrafts(
+  zone: { readonly ttl: number },
+  lines: readonly Line[],
+  drafts: readonly [Line, RecordDraft][],
+): void {
   const drafted = new Set(drafts.map(([line]) => line));
   const rrsetTtls = new Map<string, number>();
   for (const line of lines) {
