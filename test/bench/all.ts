@@ -1,23 +1,23 @@
 /**
  * `npm run bench -- [name…] [--quick]`: runs every benchmark, one after another on an otherwise quiet machine, and writes
- * what they measured into docs/benchmarks.md: one table, with versions, machine and date. Peers take part where they are
- * installed.
- * A benchmark that fails is in the table as failed, and the exit status is then 1. With `--quick` each does little, which
- * shows that it works and nothing else: the table is printed and not written.
+ * what they measured into docs/benchmarks.json, and from it the page docs/benchmarks.md with its charts; what did not run
+ * stays as it was. Peers take part where they are installed.
+ * Of a benchmark that fails the former figures stay, and the exit status is then 1. With `--quick` each does little,
+ * which shows that it works and nothing else: the page is printed, and nothing written.
  */
 import { spawn, spawnSync } from "node:child_process";
-import { writeFileSync } from "node:fs";
+import { once } from "node:events";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { cpus, release, type as systemName, totalmem } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { packageFolder, packageVersion } from "../../services/platform/package-folder.ts";
+import { makePage } from "./page/page.ts";
+import type { BenchmarkName, Run, Runs } from "./page/results.ts";
 
-/**
- * With what makes each of them quick. What it prints as its last line as JSON is its result; of the others the last lines
- * as they are.
- */
-const BENCHMARKS: readonly (readonly [name: string, ...quick: string[]])[] = [
+/** With what makes each of them quick. What it prints as its last line is its result, in JSON. */
+const BENCHMARKS: readonly (readonly [name: BenchmarkName, ...quick: string[]])[] = [
   ["dns", "--seconds", "2", "--rounds", "1", "--small", "20", "--large", "20"],
   ["dnssec", "--names", "1000", "--seconds", "2", "--rounds", "1", "--changes", "20"],
   ["transfer", "--records", "10000", "--rounds", "1"],
@@ -37,12 +37,8 @@ const PEERS: readonly (readonly [name: string, program: string, ...version: stri
   ["dnsperf", "dnsperf", "-h"],
 ];
 
-interface Run {
-  readonly name: string;
-  readonly status: number | null;
-  readonly seconds: number;
-  readonly output: string;
-}
+const DOCS = join(packageFolder, "docs");
+const RUNS_FILE = join(DOCS, "benchmarks.json");
 
 const { values, positionals: wanted } = parseArgs({
   allowPositionals: true,
@@ -53,17 +49,29 @@ if (unknown.length > 0) {
   process.stderr.write(`bench: no such benchmark: ${unknown.join(", ")}\n`);
   process.exit(2);
 }
-const runs: Run[] = [];
+const measured: Partial<Record<BenchmarkName, Run>> = {};
+const failed: string[] = [];
 for (const [name, ...quick] of BENCHMARKS) {
-  if (wanted.length === 0 || wanted.includes(name)) runs.push(await run(name, values.quick ? quick : []));
+  if (wanted.length > 0 && !wanted.includes(name)) continue;
+  const result = await run(name, values.quick ? quick : []);
+  if (result === undefined) failed.push(name);
+  else measured[name] = { ...describeRun(), result };
 }
-const table = compose(runs);
-if (!values.quick) writeFileSync(join(packageFolder, "docs", "benchmarks.md"), table);
-process.stdout.write(`${table}\n`);
-process.exitCode = runs.every(({ status }) => status === 0) ? 0 : 1;
+const former: Runs = values.quick ? {} : JSON.parse(readFileSync(RUNS_FILE, "utf8"));
+const runs = { ...former, ...measured } as Runs;
+const { markdown, charts } = makePage(runs);
+if (!values.quick) {
+  writeFileSync(RUNS_FILE, `${JSON.stringify(runs, null, 2)}\n`);
+  writeFileSync(join(DOCS, "benchmarks.md"), markdown);
+  mkdirSync(join(DOCS, "charts"), { recursive: true });
+  for (const [file, svg] of charts) writeFileSync(join(DOCS, "charts", file), svg);
+}
+process.stdout.write(markdown);
+for (const name of failed) process.stderr.write(`bench: ${name} failed\n`);
+process.exitCode = failed.length === 0 ? 0 : 1;
 
-function run(name: string, options: readonly string[]): Promise<Run> {
-  const startedAt = performance.now();
+/** @returns undefined where it failed */
+async function run(name: BenchmarkName, options: readonly string[]): Promise<Run["result"] | undefined> {
   const program = fileURLToPath(new URL(`./${name}.js`, import.meta.url));
   const child = spawn(process.execPath, [program, ...options], { stdio: ["ignore", "pipe", "inherit"] });
   let output = "";
@@ -71,57 +79,20 @@ function run(name: string, options: readonly string[]): Promise<Run> {
     output += chunk;
     process.stderr.write(chunk);
   });
-  return new Promise((resolve) =>
-    child.once("close", (status) =>
-      resolve({ name, status, seconds: Math.round((performance.now() - startedAt) / 1_000), output }),
-    ),
-  );
+  const [status] = await once(child, "close");
+  return status === 0 ? JSON.parse(output.trim().split("\n").at(-1)!) : undefined;
 }
 
-function compose(results: readonly Run[]): string {
+function describeRun(): Omit<Run, "result"> {
   const processor = cpus()[0]?.model.trim() ?? "unknown";
   const memory = Math.round(totalmem() / 2 ** 30);
-  const versions = PEERS.flatMap((peer) => versionOf(peer) ?? []);
-  const rows = results.flatMap(({ name, status, seconds, output }) =>
-    status === 0
-      ? figuresOf(output).map(([what, value]) => `| ${name} | ${what} | ${value} |`)
-      : [`| ${name} | **failed** with status ${status} after ${seconds} s | |`],
-  );
-  return `# Benchmarks
-
-Written by \`npm run bench\`. Figures of one machine on one day: what counts is the ratio to the peers of the same run, and
-whether a later run on the same machine is worse.
-
-| | |
-|---|---|
-| date | ${new Date().toISOString().slice(0, 10)} |
-| Palomar | ${packageVersion} |
-| Node | ${process.versions.node} |
-| machine | ${cpus().length} × ${processor}, ${memory} GiB, ${systemName()} ${release()} |
-| peers | ${versions.join("; ") || "none installed"} |
-
-| benchmark | what | figure |
-|---|---|---|
-${rows.join("\n")}
-`;
-}
-
-/** Of a benchmark's JSON line every number and text, by its path; else its last lines. */
-function figuresOf(output: string): (readonly [string, string])[] {
-  const lines = output.trim().split("\n");
-  try {
-    return flatten(JSON.parse(lines.at(-1) ?? ""), []);
-  } catch {
-    return lines.slice(-20).map((line) => [line.replaceAll("|", "/").trim(), ""] as const);
-  }
-}
-
-function flatten(value: unknown, path: readonly string[]): (readonly [string, string])[] {
-  if (value !== null && typeof value === "object") {
-    return Object.entries(value).flatMap(([key, inner]) => flatten(inner, [...path, key]));
-  }
-  const figure = typeof value === "number" ? String(Number(value.toPrecision(4))) : String(value);
-  return [[path.join(" · "), figure]];
+  return {
+    date: new Date().toISOString().slice(0, 10),
+    version: packageVersion,
+    node: process.versions.node,
+    machine: `${cpus().length} × ${processor}, ${memory} GiB, ${systemName()} ${release()}`,
+    peers: PEERS.flatMap((peer) => versionOf(peer) ?? []).join("; ") || "none installed",
+  };
 }
 
 function versionOf([name, program, ...args]: (typeof PEERS)[number]): string | undefined {

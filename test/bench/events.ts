@@ -55,9 +55,11 @@ try {
   const small = Math.ceil(EVENTS / 10);
   await fill(instanceId, 0, small);
   const before = await measure(url, small);
-  await fill(instanceId, small, EVENTS);
+  const ingestedPerSecond = await fill(instanceId, small, EVENTS);
   const after = await measure(url, EVENTS);
   report(before, after);
+  const queries = after.map(({ bar, p50Ms, p95Ms }) => ({ name: bar.name, p50Ms, p95Ms }));
+  process.stdout.write(`${JSON.stringify({ events: EVENTS, ingestedPerSecond, queries })}\n`);
   await stop();
 } finally {
   await db.destroy();
@@ -95,8 +97,8 @@ async function serve() {
   return { url: service.addresses.mail_api!, stop: service.stop };
 }
 
-/** Events in the order of time, spread over the year in bursts as mailings make them. */
-async function fill(instanceId: number, from: number, until: number): Promise<void> {
+/** Events in the order of time, spread over the year in bursts as mailings make them. @returns events a second */
+async function fill(instanceId: number, from: number, until: number): Promise<number> {
   const startedAt = performance.now();
   for (let first = from; first < until; first += EVENTS_PER_BATCH) {
     const count = Math.min(EVENTS_PER_BATCH, until - first);
@@ -114,6 +116,7 @@ async function fill(instanceId: number, from: number, until: number): Promise<vo
   // What autovacuum would have done in the course of the year.
   await foldEventCounts(db);
   await db.raw("vacuum analyze");
+  return perSecond;
 }
 
 /** Event `index` of all: the first tenth covers the whole year already, the rest is put between. */

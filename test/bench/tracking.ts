@@ -48,6 +48,13 @@ const CAMPAIGN = {
   unsubscribe: "no",
 } as const;
 
+/** How fast clicks are answered. */
+interface Speed {
+  readonly clicksPerSecond: number;
+  readonly p50Ms: number;
+  readonly p99Ms: number;
+}
+
 if (process.argv[2] === "serve") await serve(process.argv[3] as string, process.argv[4] as string);
 else await measure(Number(process.argv[2] ?? 10));
 
@@ -82,8 +89,14 @@ async function measure(seconds: number): Promise<void> {
     const paths = await makeClickPaths(db);
     const first = await startService(postgres.url, folder);
     const cpuAtStartMs = cpuMs(first.process);
-    if (spawnSync("wrk", ["-v"]).error === undefined) await measureWithWrk(first.url, paths, { seconds, folder });
-    else await measureWithClient(first.url, paths, seconds);
+    const hasWrk = spawnSync("wrk", ["-v"]).error === undefined;
+    const speed = hasWrk
+      ? await measureWithWrk(first.url, paths, { seconds, folder })
+      : await measureWithClient(first.url, paths, seconds);
+    const { clicksPerSecond, p50Ms, p99Ms } = speed;
+    print(
+      `${clicksPerSecond} clicks a second answered; p50 ${p50Ms} ms, p99 ${p99Ms} ms${hasWrk ? "" : " (no wrk here)"}`,
+    );
     const storedMs = await untilSettled(db);
     const clicks = await countClicks(db);
     const cpuMicroseconds = Math.round((cpuMs(first.process) - cpuAtStartMs) * (1_000 / clicks));
@@ -98,6 +111,7 @@ async function measure(seconds: number): Promise<void> {
     const stored = (await countClicks(db)) - before;
     print(`killed under load: ${answered} clicks answered, ${stored} stored`);
     if (stored < answered) throw new Error(`${answered - stored} answered clicks are lost`);
+    print(JSON.stringify({ ...speed, cpuMicroseconds, storedMs, killed: { answered, stored } }));
     second.process.disconnect();
     await once(second.process, "exit");
   } finally {
@@ -159,22 +173,27 @@ async function measureWithWrk(
   url: string,
   paths: readonly string[],
   { seconds, folder }: { readonly seconds: number; readonly folder: string },
-): Promise<void> {
+): Promise<Speed> {
   const script = join(folder, "clicks.lua");
   writeFileSync(
     script,
     `local paths = {${paths.map((path) => `"${path}"`).join(",")}}\nlocal n = math.random(#paths)
-request = function() n = n % #paths + 1; return wrk.format("GET", paths[n]) end\n`,
+request = function() n = n % #paths + 1; return wrk.format("GET", paths[n]) end
+done = function(summary, latency)
+  print(string.format("%f %f %f", summary.requests / summary.duration * 1e6, latency:percentile(50) / 1e3, latency:percentile(99) / 1e3))
+end\n`,
   );
   const options = ["-t1", `-c${CONNECTIONS}`, `-d${seconds}s`, "--latency", "-s", script, url];
-  print((await promisify(execFile)("wrk", options)).stdout);
+  const { stdout } = await promisify(execFile)("wrk", options);
+  const [clicksPerSecond, p50Ms, p99Ms] = stdout.trim().split("\n").at(-1)!.split(" ").map(Number) as number[];
+  return { clicksPerSecond: Math.round(clicksPerSecond!), p50Ms: p50Ms!, p99Ms: p99Ms! };
 }
 
-async function measureWithClient(url: string, paths: readonly string[], seconds: number): Promise<void> {
+async function measureWithClient(url: string, paths: readonly string[], seconds: number): Promise<Speed> {
   const { answered, latenciesMs } = await load(url, paths, seconds);
   const sorted = latenciesMs.sort((a, b) => a - b);
-  const at = (share: number) => sorted[Math.floor(sorted.length * share)]?.toFixed(1);
-  print(`${Math.round(answered / seconds)} clicks/s answered; p50 ${at(0.5)} ms, p99 ${at(0.99)} ms (no wrk here)`);
+  const at = (share: number) => sorted[Math.floor(sorted.length * share)] ?? Number.NaN;
+  return { clicksPerSecond: Math.round(answered / seconds), p50Ms: at(0.5), p99Ms: at(0.99) };
 }
 
 /** Clicks on one link after the other over some connections; ends early when the server does. */

@@ -2,6 +2,8 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, it } from "vitest";
 import { packageFolder } from "../../services/platform/package-folder.ts";
+import { makePage } from "../bench/page/page.ts";
+import type { Runs } from "../bench/page/results.ts";
 
 const read = (path: string) => readFileSync(join(packageFolder, path), "utf8");
 const exists = (path: string) => existsSync(join(packageFolder, path));
@@ -42,4 +44,11 @@ it("the code map has a paragraph for every folder", () => {
     entry.isDirectory(),
   );
   expect(folders.map(({ name }) => name).filter((name) => !map.includes(`**\`${name}/\`**`))).toEqual([]);
+});
+
+it("the page of benchmarks and its charts are made of docs/benchmarks.json", () => {
+  const { markdown, charts } = makePage(JSON.parse(read("docs/benchmarks.json")) as Runs);
+  expect(read("docs/benchmarks.md")).toBe(markdown);
+  expect(readdirSync(join(packageFolder, "docs/charts")).sort()).toEqual([...charts.keys()].sort());
+  for (const [file, svg] of charts) expect(read(`docs/charts/${file}`), file).toBe(svg);
 });

@@ -1,0 +1,66 @@
+import type { ChangeResult } from "../dns-changes.ts";
+import type { Row } from "../dns-report.ts";
+
+/** What each benchmark prints as its last line, in JSON. */
+export interface Results {
+  readonly dns: {
+    readonly small?: readonly Row[];
+    readonly large?: { readonly rows: readonly Row[]; readonly changes: readonly ChangeResult[] };
+  };
+  readonly dnssec: {
+    readonly names: number;
+    readonly signing: { readonly seconds: number; readonly signzoneSeconds?: number };
+    readonly changes: { readonly wireP50Ms: number; readonly wireP99Ms: number };
+    readonly serving: readonly Row[];
+  };
+  readonly transfer: {
+    readonly records: number;
+    readonly results: Readonly<Record<string, { readonly ms: number; readonly octets: number }>>;
+  };
+  readonly api: { readonly palomar: ApiLoad & { readonly listMs: number }; readonly powerDns?: ApiLoad };
+  readonly mail: {
+    readonly recipients: number;
+    readonly palomar: {
+      readonly callMs?: number;
+      readonly deliveredPerSecond?: number;
+      readonly submittedPerSecond?: number;
+      readonly queue?: readonly { readonly queued: number; readonly workerMs: number; readonly postgresMs: number }[];
+    };
+    readonly postfix?: { readonly relayedPerSecond: number; readonly acceptedPerSecond: number };
+  };
+  readonly tracking: {
+    readonly clicksPerSecond: number;
+    readonly p50Ms: number;
+    readonly p99Ms: number;
+    readonly cpuMicroseconds: number;
+    readonly storedMs: number;
+    readonly killed: { readonly answered: number; readonly stored: number };
+  };
+  readonly events: {
+    readonly events: number;
+    readonly ingestedPerSecond: number;
+    readonly queries: readonly { readonly name: string; readonly p50Ms: number; readonly p95Ms: number }[];
+  };
+}
+
+interface ApiLoad {
+  readonly perSecond: number;
+  readonly p50Ms: number;
+  readonly p99Ms: number;
+}
+
+export type BenchmarkName = keyof Results;
+
+/** The newest run of a benchmark that came to its end. */
+export interface Run<Name extends BenchmarkName = BenchmarkName> {
+  /** ISO date. */
+  readonly date: string;
+  readonly version: string;
+  readonly node: string;
+  readonly machine: string;
+  /** Programs that took part, with versions. */
+  readonly peers: string;
+  readonly result: Results[Name];
+}
+
+export type Runs = { readonly [Name in BenchmarkName]?: Run<Name> };

@@ -1,0 +1,186 @@
+import type { BarChart } from "./bar-chart.ts";
+import type { BenchmarkName, Results } from "./results.ts";
+import { type ComparedRow, type Comparison, formatComparison, formatFigure, formatTable } from "./table.ts";
+
+/** A part of the page: what it is about, its table, and a chart with the name of its files. */
+export interface Subject {
+  readonly title: string;
+  readonly text: string;
+  readonly table: string;
+  readonly chart?: BarChart & { readonly file: string };
+}
+
+type ServerRow = NonNullable<Results["dns"]["small"]>[number];
+
+/** What is compared with is the better of these two: BIND and PowerDNS are slower by far. */
+const FAST_PEERS = ["NSD", "Knot"];
+
+/** The subjects that a benchmark's result is shown under. */
+export const SUBJECTS: { readonly [Name in BenchmarkName]: (result: Results[Name]) => Subject[] } = {
+  dns: ({ small, large }) => [
+    ...(small ? [answers("Answers from small zones", "dns-small", small)] : []),
+    ...(large ? [answers("Answers from a million records", "dns-large", large.rows), changes(large.changes)] : []),
+  ],
+  dnssec: ({ names, signing, changes: signed, serving }) => {
+    const programs = ["Palomar", ...(signing.signzoneSeconds === undefined ? [] : ["dnssec-signzone"])];
+    const figures = [signing.seconds, signing.signzoneSeconds].slice(0, programs.length);
+    const own = { programs, rows: [less(`signing ${formatFigure(names)} names`, "s", figures)] };
+    const answered = serverRows(serving);
+    const [p50, p99] = [formatFigure(signed.wireP50Ms), formatFigure(signed.wireP99Ms)];
+    return [
+      {
+        title: "Signing",
+        text: `A zone is signed as a whole, and changed while it is signed: a change is on the wire after ${p50} ms (p50), ${p99} ms (p99).`,
+        table: formatComparison(own),
+        chart: chartOf("signing", own),
+      },
+      {
+        title: "Signed answers",
+        text: "Queries with DO, answers with signatures.",
+        table: formatComparison(answered),
+        chart: chartOf("dns-signed", answered),
+      },
+    ];
+  },
+  transfer: ({ records, results }) => {
+    const programs = ["Palomar", ...Object.keys(results).filter((name) => name !== "Palomar")];
+    const rows = [
+      less(
+        "time, the fastest round",
+        "ms",
+        programs.map((name) => results[name]?.ms),
+        FAST_PEERS,
+      ),
+      less(
+        "size",
+        "MB",
+        programs.map((name) => (results[name]?.octets ?? Number.NaN) / 1e6),
+        FAST_PEERS,
+      ),
+    ];
+    return [
+      {
+        title: "Zone transfer",
+        text: `AXFR of a zone of ${formatFigure(records)} records.`,
+        table: formatComparison({ programs, rows }),
+        chart: chartOf("transfer", { programs, rows }),
+      },
+    ];
+  },
+  api: ({ palomar, powerDns }) => {
+    const rows = [
+      more("records created", "a second", [palomar.perSecond, powerDns?.perSecond]),
+      less("a request, p50", "ms", [palomar.p50Ms, powerDns?.p50Ms]),
+      less("a request, p99", "ms", [palomar.p99Ms, powerDns?.p99Ms]),
+    ];
+    const own = { programs: ["Palomar", "PowerDNS"], rows };
+    return [
+      {
+        title: "Changes by the API",
+        text: "Each request creates one record, and is answered once it is on the disk.",
+        table: formatComparison(own),
+        chart: chartOf("api", own),
+      },
+    ];
+  },
+  mail: ({ recipients, palomar, postfix }) => {
+    const own = {
+      programs: ["Palomar", "Postfix with OpenDKIM"],
+      rows: [
+        more("signed and delivered", "messages a second", [palomar.deliveredPerSecond, postfix?.relayedPerSecond]),
+        more("submitted with AUTH", "messages a second", [palomar.submittedPerSecond, postfix?.acceptedPerSecond]),
+      ],
+    };
+    const queues = (palomar.queue ?? []).map(({ queued, workerMs, postgresMs }) => [
+      ...[formatFigure(queued), formatFigure(workerMs), formatFigure(postgresMs)],
+    ]);
+    const queued = formatTable(["recipients queued", "worker, ms a message", "PostgreSQL, ms a message"], queues);
+    const call =
+      palomar.callMs === undefined ? "" : `; the API's slowest call returns after ${formatFigure(palomar.callMs)} ms`;
+    return [
+      {
+        title: "Mail",
+        text: `Batches to ${formatFigure(recipients)} recipients${call}. Every message is composed, signed with DKIM and delivered to a sink.`,
+        table: queues.length === 0 ? formatComparison(own) : `${formatComparison(own)}\n\n${queued}`,
+        chart: chartOf("mail", own),
+      },
+    ];
+  },
+  tracking: ({ clicksPerSecond, p50Ms, p99Ms, cpuMicroseconds, storedMs, killed }) => [
+    {
+      title: "Tracking",
+      text: `Clicks on links of messages, on one core. All were in the database ${storedMs} ms after the load ended. Killed under load, the service had answered ${formatFigure(killed.answered)} clicks and stored ${formatFigure(killed.stored)}.`,
+      table: formatTable(
+        ["clicks a second", "p50, ms", "p99, ms", "processor time a click, µs"],
+        [[clicksPerSecond, p50Ms, p99Ms, cpuMicroseconds].map(formatFigure)],
+      ),
+    },
+  ],
+  events: ({ events, ingestedPerSecond, queries }) => [
+    {
+      title: "Events",
+      text: `Queries over ${formatFigure(events)} events, taken in at ${formatFigure(ingestedPerSecond)} a second.`,
+      table: formatTable(
+        ["query", "p50, ms", "p95, ms"],
+        queries.map(({ name, p50Ms, p95Ms }) => [name, formatFigure(p50Ms), formatFigure(p95Ms)]),
+      ),
+    },
+  ],
+};
+
+function answers(title: string, file: string, measured: readonly ServerRow[]): Subject {
+  const comparison = serverRows(measured);
+  const text =
+    "A query for a name that is there, over UDP, the server on one core. Lost are queries without an answer.";
+  return { title, text, table: formatComparison(comparison), chart: chartOf(file, comparison) };
+}
+
+function serverRows(measured: readonly ServerRow[]): Comparison {
+  const sorted = measured.toSorted((a, b) => Number(b.name === "Palomar") - Number(a.name === "Palomar"));
+  const of = (field: keyof ServerRow) => sorted.map((row) => row[field] as number | undefined);
+  const all = [
+    less("processor time a query", "µs", of("cpuMicroseconds"), FAST_PEERS),
+    more("answers", "a second", of("queriesPerSecond"), FAST_PEERS),
+    less("lost", "", of("lost"), []),
+    less(
+      "start",
+      "s",
+      of("startMs").map((ms) => ms && ms / 1_000),
+      FAST_PEERS,
+    ),
+    less("memory a record", "octets", of("octetsPerRecord"), FAST_PEERS),
+  ];
+  const rows = all.filter(({ figures }) => figures.some((figure) => figure !== undefined));
+  return { programs: sorted.map(({ name }) => name), rows };
+}
+
+function changes(measured: NonNullable<Results["dns"]["large"]>["changes"]): Subject {
+  const lines = measured.map((change) => [
+    ...[change.changesPerSecond, change.wireP50Ms, change.wireP99Ms, change.answerP999Ms].map(formatFigure),
+    ...[change.knotAnswerP999Ms, change.unanswered].map(formatFigure),
+  ]);
+  const head = ["changes a second", "on the wire p50, ms", "p99, ms", "answers meanwhile p99.9, ms"];
+  return {
+    title: "Changes to a million records",
+    text: "From the commit to the first answer that has it, while queries go on; beside it Knot's answers, which has no changes.",
+    table: formatTable([...head, "Knot's p99.9, ms", "unanswered"], lines),
+  };
+}
+
+function less(what: string, unit: string, figures: ComparedRow["figures"], peers?: readonly string[]): ComparedRow {
+  return { what, unit, better: "less", figures, ...(peers && { peers }) };
+}
+
+function more(what: string, unit: string, figures: ComparedRow["figures"], peers?: readonly string[]): ComparedRow {
+  return { what, unit, better: "more", figures, ...(peers && { peers }) };
+}
+
+/** The first row of a comparison, drawn. */
+function chartOf(file: string, { programs, rows: [row] }: Comparison): Subject["chart"] & {} {
+  const { what, unit, better, figures } = row!;
+  const bars = programs.flatMap((name, place) => {
+    const figure = figures[place];
+    return figure === undefined ? [] : { name, figure };
+  });
+  return { file, title: `${what[0]!.toUpperCase()}${what.slice(1)}, ${unit}: ${better} is better`, bars };
+}
