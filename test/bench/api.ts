@@ -53,7 +53,7 @@ async function serve(databaseUrl: string): Promise<void> {
     clock: systemClock,
     logger: makeLogger("bench", "silent"),
     observe: ({ level, ...event }) => {
-      if (level === "error") process.stderr.write(`${JSON.stringify(event)} ${event.err}\n`);
+      if (level === "error") process.stderr.write(`${JSON.stringify(event)} ${"err" in event ? event.err : ""}\n`);
     },
     openListenConnection: () => Promise.reject(new Error("not used")),
     addressOf: () => Promise.reject(new Error("not used")),

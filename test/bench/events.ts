@@ -88,8 +88,8 @@ async function serve() {
     db: openDb(postgres.url, { connections: 4, name: "mail-api" }),
     clock: systemClock,
     logger,
-    observe: ({ level, kind, err }) => {
-      if (level === "error" || level === "warn") logger.warn({ err }, kind);
+    observe: ({ level, kind, ...detail }) => {
+      if (level === "error" || level === "warn") logger.warn(detail, kind);
     },
     openListenConnection: () => openListenConnection(postgres.url, "mail-api"),
     addressOf: () => Promise.reject(new Error("the mail API asks for no sibling")),

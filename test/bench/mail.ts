@@ -77,7 +77,7 @@ async function serve(name: string): Promise<void> {
     clock: systemClock,
     logger: makeLogger(name, "warn"),
     observe: ({ level, ...event }) => {
-      if (level === "error") process.stderr.write(`${JSON.stringify(event)} ${event.err}\n`);
+      if (level === "error") process.stderr.write(`${JSON.stringify(event)} ${"err" in event ? event.err : ""}\n`);
     },
     openListenConnection: () => openListenConnection(url, name),
     addressOf: async () => "http://track.example.org",

@@ -11,7 +11,6 @@ import { start as startMailApi } from "../../services/mail-api/main.ts";
 import { systemClock } from "../../services/platform/clock.ts";
 import { loadConfig } from "../../services/platform/config/config.ts";
 import { makeLogger } from "../../services/platform/observability/logger.ts";
-import type { Observation } from "../../services/platform/observability/observation.ts";
 import { type Db, openDb, openListenConnection } from "../../services/platform/postgres/db.ts";
 import type { AddressName, RunningService, StartService } from "../../services/platform/service.ts";
 import { start as startSandbox } from "../../services/sandbox/main.ts";
@@ -60,7 +59,7 @@ let urls: Map<string, string>;
 const dataDir = makeDataDir();
 const running: RunningService[] = [];
 const pools: Db[] = [];
-const failures: Observation[] = [];
+const failures: Readonly<Record<string, unknown>>[] = [];
 const addresses = new Map<AddressName, string>();
 
 beforeAll(async () => {

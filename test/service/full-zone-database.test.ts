@@ -78,7 +78,7 @@ const untilRcode = (name: string, rcode: string) =>
   eventually(async () => (await rcodeAt(name, "TXT")) === rcode, PATIENCE_MS);
 const untilAddress = (name: string, address: string, deadlineMs = PATIENCE_MS) =>
   eventually(async () => dataOf(await ask(name)).includes(address), deadlineMs);
-const told = (kind: string) => observed.filter((one) => one.kind === kind).map((one) => one.zone);
+const told = (kind: string) => observed.filter((one) => one.kind === kind).map((one) => "zone" in one && one.zone);
 async function gauge(name: string): Promise<number> {
   const metric = await registry.getSingleMetric(name)!.get();
   return metric.values[0]?.value ?? 0;

@@ -47,9 +47,9 @@ beforeAll(async () => {
   campaign = await stack.addCampaign();
   const { observe } = stack.context;
   Object.assign(stack.context, {
-    observe: ({ kind, ...detail }: Observation) => {
-      observe({ kind, ...detail });
-      measure(kind, detail, "bounce");
+    observe: (observation: Observation) => {
+      observe(observation);
+      measure(observation, "bounce");
     },
   });
 });

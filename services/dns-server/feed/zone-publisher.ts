@@ -311,7 +311,7 @@ export class ZonePublisher {
 
   #notePublished(zone: ZoneState): void {
     this.#published.set(zone.id, { apex: zone.apex, version: zone.version });
-    if (this.#leftOut.remove(zone.id)) this.#tell("zone-fits-again", "info", zone);
+    if (this.#leftOut.remove(zone.id)) this.#observe({ kind: "zone-fits-again", level: "info", ...nameOf(zone) });
   }
 
   /** @throws what is no fault of the zone's */
@@ -319,8 +319,9 @@ export class ZonePublisher {
     if (error instanceof ZoneDatabaseFullError) {
       // Gone while it was loaded: nobody misses it.
       if (this.#heldBack.get(zone.id)?.withdrawn !== true) this.#leaveOut(zone, attempt.takenOctets, attempt.ms);
-    } else if (error instanceof CorruptRecordError) this.#tell("zone-corrupt", "error", zone, { err: error });
-    else throw error;
+    } else if (error instanceof CorruptRecordError) {
+      this.#observe({ kind: "zone-corrupt", level: "error", ...nameOf(zone), err: error });
+    } else throw error;
   }
 
   /** Leaves a zone as it is answered, or all of it SERVFAIL where it is not: it does not fit. */
@@ -330,8 +331,8 @@ export class ZonePublisher {
     if (servedVersion === undefined) this.#withhold(zone);
     if (this.#leftOut.add(zone, { servedVersion, takenOctets, ms })) {
       const { usedOctets, totalOctets } = writer;
-      const isServed = servedVersion !== undefined;
-      this.#tell("zone-left-out", "error", zone, { servesLastVersion: isServed, takenOctets, usedOctets, totalOctets });
+      const memory = { servesLastVersion: servedVersion !== undefined, takenOctets, usedOctets, totalOctets };
+      this.#observe({ kind: "zone-left-out", level: "error", ...nameOf(zone), ...memory });
     }
     // What the attempt had taken is for others.
     if (this.#isFirst) this.#collectAll();
@@ -348,7 +349,7 @@ export class ZonePublisher {
         if (!(error instanceof ZoneDatabaseFullError)) throw error;
       }
     } while (this.#writer.collect(COLLECT_NODES));
-    this.#tell("zone-not-withheld", "error", zone);
+    this.#observe({ kind: "zone-not-withheld", level: "error", ...nameOf(zone) });
   }
 
   /** Takes larger zones out again for smaller ones that came after them. */
@@ -369,11 +370,11 @@ export class ZonePublisher {
       waiting.filter(({ id }) => smaller.has(id)),
     );
   }
+}
 
-  #tell(kind: string, level: "info" | "error", { id, apex }: ZoneState, detail: object = {}): void {
-    const zone = formatDomainName(nameFromStoredWire(apex));
-    this.#observe({ kind, level, zone, zoneId: id, ...detail });
-  }
+/** A zone as observations name it. */
+function nameOf({ id, apex }: ZoneState): { readonly zone: string; readonly zoneId: number } {
+  return { zone: formatDomainName(nameFromStoredWire(apex)), zoneId: id };
 }
 
 /** The ids of those zones that take long to load whole: large ones, or all where they are many. */

@@ -78,7 +78,8 @@ export class Notifier {
       (news, timeoutMs, signal) => this.#tell(server.target, news, { timeoutMs, signal }),
       this.#options.policy,
       {
-        givenUp: (news) => this.#observe("notify-given-up", server.target, news),
+        givenUp: (news) =>
+          this.#options.observe({ kind: "notify-given-up", level: "warn", ...toldTo(server.target, news) }),
         idle: () => this.#servers.delete(key),
       },
     );
@@ -102,7 +103,7 @@ export class Notifier {
       // A name with several addresses is one server: all are told, one acknowledgement is enough.
       if (told.length > 0) return (await Promise.all(told)).includes(true);
     } catch (err) {
-      this.#observe("notify-failed", target, news, err);
+      this.#options.observe({ kind: "notify-failed", level: "warn", ...toldTo(target, news), err });
     }
     await sleep(patience.timeoutMs, undefined, { signal: patience.signal }).catch(() => {});
     return false;
@@ -124,7 +125,7 @@ export class Notifier {
         }
       }
     } catch (err) {
-      this.#options.observe({ kind: "notify-failed", level: "warn", err });
+      this.#options.observe({ kind: "notify-failed", level: "warn", zone: nameOf(news), err });
     }
   }
 
@@ -155,17 +156,15 @@ export class Notifier {
     }
     return socket;
   }
+}
 
-  #observe(kind: string, target: NotifyTarget, news: ZoneNews, err?: unknown): void {
-    const zone = formatDomainName(nameFromStoredWire(news.apex));
-    this.#options.observe({
-      kind,
-      level: "warn",
-      zone,
-      server: `${target.host}:${target.port}`,
-      ...(err ? { err } : {}),
-    });
-  }
+function nameOf({ apex }: ZoneNews): string {
+  return formatDomainName(nameFromStoredWire(apex));
+}
+
+/** Whom a notice of what zone is for, as observations name them. */
+function toldTo({ host, port }: NotifyTarget, news: ZoneNews): { readonly zone: string; readonly server: string } {
+  return { zone: nameOf(news), server: `${host}:${port}` };
 }
 
 /** The address as the system writes those that answers come from. */

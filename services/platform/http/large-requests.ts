@@ -144,9 +144,10 @@ export async function serveLargeRequests(
     try {
       tell({ kind: "observed", observation });
     } catch (error) {
-      // Some detail cannot leave the thread: what happened is told all the same, and who observes goes on.
-      const { kind, level = "error" } = observation;
-      tell({ kind: "observed", observation: { kind, level, notTold: (error as Error).message } });
+      // Some detail cannot leave the thread: that something happened is told all the same, and who observes goes on.
+      const { kind: of, level = "error" } = observation;
+      const reason = (error as Error).message;
+      tell({ kind: "observed", observation: { kind: "observation-not-told", level, of, reason } });
     }
   };
   const starting = start(observe).then((service) => ({

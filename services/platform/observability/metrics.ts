@@ -1,4 +1,11 @@
 import { AggregatorRegistry, Counter, Histogram, Registry } from "prom-client";
+import {
+  type Consequences,
+  consequenceOf,
+  type InboundClass,
+  type Observation,
+  type ObservedBounce,
+} from "./observation.ts";
 
 /** The metrics of this process; the supervisor gathers those of all services (see services/cli/supervisor.ts). */
 export const registry = new Registry();
@@ -63,7 +70,7 @@ const inboundDropped = new Counter({
   registers: [registry],
 });
 
-const INBOUND_CLASSES: Readonly<Record<string, string>> = { returnPath: "return-path", feedback: "feedback" };
+const INBOUND_CLASSES: Readonly<Record<InboundClass, string>> = { returnPath: "return-path", feedback: "feedback" };
 for (const one of Object.values(INBOUND_CLASSES)) {
   for (const reason of ["size", "source-rate", "rate", "waiting"]) inboundRefused.inc({ class: one, reason }, 0);
 }
@@ -74,45 +81,40 @@ const repeats = new Counter({
   registers: [registry],
 });
 
-/** What an observation adds to the metrics beside its count. Details have the types that who observes gives them. */
-const MEASURED: { readonly [kind: string]: (detail: Readonly<Record<string, unknown>>, service: string) => void } = {
+/** What an observation adds to the metrics beside its count. */
+const MEASURED: Consequences<[service: string], void> = {
   "http-request": ({ method, status, ms }, service) =>
-    httpSeconds.observe({ service, method: String(method), status: `${String(status)[0]}xx` }, Number(ms) / 1_000),
+    httpSeconds.observe({ service, method, status: `${String(status)[0]}xx` }, ms / 1_000),
   "zones-published": ({ changed, ms }) => {
-    if (Number(changed) > 0) publicationSeconds.observe(Number(ms) / 1_000);
+    if (changed > 0) publicationSeconds.observe(ms / 1_000);
   },
   "delivery-delivered": () => deliveries.inc({ outcome: "delivered" }),
   "delivery-deferred": () => deliveries.inc({ outcome: "deferred" }),
   "delivery-bounced": ({ bounceClass }) => {
     deliveries.inc({ outcome: "bounced" });
-    countBounce("session", bounceClass as ObservedBounce | undefined);
+    countBounce("session", bounceClass);
   },
-  "leases-taken-over": ({ mostRepeated }) => repeats.inc(Number(mostRepeated)),
+  "leases-taken-over": ({ mostRepeated }) => repeats.inc(mostRepeated),
   "inbound-refused": ({ recipientClass, reason }) =>
-    inboundRefused.inc({ class: INBOUND_CLASSES[String(recipientClass)]!, reason: String(reason) }),
+    inboundRefused.inc({ class: INBOUND_CLASSES[recipientClass], reason }),
   "inbound-dropped": ({ recipientClass, reason }) =>
-    inboundDropped.inc({ class: INBOUND_CLASSES[String(recipientClass)]!, reason: String(reason) }),
+    inboundDropped.inc({ class: INBOUND_CLASSES[recipientClass], reason }),
   // What is about no delivery of ours, as anybody may write it, says nothing about our mail.
-  "inbound-applied": ({ consequence, bounces: reported = [] }) => {
+  "inbound-applied": ({ consequence, bounces: reported }) => {
     if (consequence === "complaint") complaints.inc();
     if (consequence !== "bounce") return;
-    for (const bounce of reported as readonly ObservedBounce[]) countBounce("report", bounce);
+    for (const bounce of reported) countBounce("report", bounce);
   },
 };
-
-interface ObservedBounce {
-  readonly hard: boolean;
-  readonly reason: string;
-}
 
 function countBounce(noticed: "session" | "report", bounce: ObservedBounce | undefined): void {
   if (bounce) bounces.inc({ noticed, class: bounce.hard ? "hard" : "soft", reason: bounce.reason });
 }
 
 /** Adds an observation to the metrics. */
-export function measure(kind: string, detail: Readonly<Record<string, unknown>>, service: string): void {
-  observations.inc({ kind });
-  MEASURED[kind]?.(detail, service);
+export function measure(observation: Observation, service: string): void {
+  observations.inc({ kind: observation.kind });
+  consequenceOf(MEASURED, observation, service);
 }
 
 /** The metric families of one process as prom-client hands them between processes. */

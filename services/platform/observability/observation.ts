@@ -1,12 +1,212 @@
-/**
- * Something worth knowing happened. `kind` is stable and in kebab-case; the rest is its detail.
- * Never a credential, never a message body.
- */
-export interface Observation {
-  readonly kind: string;
-  /** How loud it is in the log; `debug` unless said. */
-  readonly level?: "debug" | "info" | "warn" | "error";
-  readonly [detail: string]: unknown;
+/** What went wrong, as it was thrown. */
+interface Failure {
+  readonly err: unknown;
 }
 
+/** A bounce of one recipient, as far as figures are made of it. */
+export interface ObservedBounce {
+  readonly hard: boolean;
+  readonly reason: string;
+}
+
+/** What becomes of one attempt at a delivery. */
+interface Attempt {
+  readonly deliveryId: number;
+  /** The far side's, or ours. */
+  readonly words: string;
+  readonly bounceClass: ObservedBounce | undefined;
+}
+
+/** A batch of events that was to go to a webhook. */
+interface WebhookBatch {
+  readonly instanceId: number;
+  readonly batchId: number;
+  readonly outcome: string;
+}
+
+/** Whom a message that comes in is for. */
+export type InboundClass = "returnPath" | "feedback";
+
+/** A zone that a name server is to serve. */
+interface PublishedZone {
+  readonly zone: string;
+  readonly zoneId: number;
+}
+
+/** A request that a service answers. */
+interface Request {
+  readonly requestId: string;
+  readonly method: string;
+  readonly path: string;
+}
+
+/** By its kind, in kebab-case, the detail of all that is worth knowing. Never a credential, never a message body. */
+export interface ObservationDetails {
+  // HTTP services
+  "http-request": Request & { readonly status: number; readonly ms: number };
+  "http-response-failed": Failure;
+  "request-failed": Request & Failure;
+  "database-away": Request & Failure;
+  "large-requests-failed": Failure;
+  "observation-not-told": { readonly of: string; readonly reason: string };
+  "certificate-reloaded": { readonly file: string };
+  "certificate-not-reloaded": Failure & { readonly file: string };
+  "traces-lost": Failure;
+  "traces-sent-again": object;
+
+  // Keys and logins
+  "key-wrong": { readonly client: string; readonly failures?: number };
+  "key-not-looked-at": { readonly client: string };
+  "submission-login-failed": { readonly client: string; readonly user: string; readonly failures: number };
+
+  // SMTP listeners
+  "smtp-connections-limited": { readonly listener: string | undefined; readonly client: string };
+  "smtp-session-failed": Failure & { readonly listener: string };
+  "smtp-handler-failed": Failure & { readonly listener: string; readonly session: string };
+  "smtp-dialogue-ended": { readonly listener: string | undefined; readonly client: string; readonly said: string };
+  "submission-accepted": { readonly eeid: string; readonly recipients: number; readonly octets: number };
+
+  // Delivery
+  "queue-not-read": Failure;
+  "queue-notices-lost": Failure;
+  "stops-not-read": Failure;
+  "leases-not-prolonged": Failure;
+  "leases-taken-over": {
+    readonly worker: string;
+    readonly partitions: number;
+    readonly recipients: number;
+    /** At most so many messages are sent a second time. */
+    readonly mostRepeated: number;
+  };
+  "lane-failed": Failure & { readonly partition: number };
+  "back-off-not-stored": Failure;
+  "message-not-composed": Failure & { readonly deliveryId: number };
+  "delivery-delivered": Attempt;
+  "delivery-deferred": Attempt;
+  "delivery-bounced": Attempt;
+  "outcomes-not-stored": Failure & { readonly outcomes: number };
+  "sts-policy-not-read": { readonly domain: string; readonly reason: string };
+  "housekeeping-failed": Failure;
+  "campaigns-not-run": Failure;
+  "campaign-not-started": { readonly campaign: number; readonly reason: string };
+  "campaign-started": { readonly campaign: number };
+  "campaign-paused": { readonly campaign: number; readonly reason: string };
+
+  // The way back
+  "inbound-recipient-refused": { readonly client: string; readonly reason: string | undefined };
+  "inbound-refused": { readonly client?: string; readonly recipientClass: InboundClass; readonly reason: string };
+  "inbound-dropped": { readonly recipientClass: InboundClass; readonly reason: string };
+  "inbound-stored": { readonly recipients: number; readonly octets: number };
+  "inbound-trimmed": { readonly recipientClass: InboundClass; readonly messages: number };
+  "inbound-not-applied": Failure & { readonly id: number };
+  "inbound-applied": {
+    readonly id: number;
+    readonly finding: string;
+    readonly consequence: string;
+    readonly bounces: readonly ObservedBounce[];
+  };
+  "bounce-worker-failed": Failure;
+  "mailbox-polled": { readonly mailbox: string; readonly taken: number };
+  "mailbox-not-polled": Failure & { readonly mailbox: string };
+  "mailbox-not-watched": Failure & { readonly mailbox: string };
+  "mailbox-poller-failed": Failure;
+  "mailbox-watcher-failed": Failure;
+
+  // Tracking, webhooks, maintenance of the mail API
+  "tracking-request-failed": Failure;
+  "tracking-events-wait": Failure;
+  "tracking-events-stored-again": object;
+  "tracking-event-dropped": Failure & { readonly touchKind: string; readonly deliveryId: number };
+  "tracking-event-lost": Failure & { readonly touchKind: string };
+  "tracked-links-not-refreshed": Failure;
+  "subscription-change-waits": Failure;
+  "preferences-not-shown": Failure;
+  "webhook-work-failed": Failure;
+  "webhook-not-served": Failure;
+  "webhook-delivered": WebhookBatch;
+  "webhook-waiting": WebhookBatch;
+  "webhook-failed": WebhookBatch;
+  "maintenance-failed": Failure & { readonly task: string };
+
+  // Zones
+  "zones-published": {
+    readonly changed: number;
+    readonly zones: number;
+    readonly octets: number;
+    readonly ms: number;
+  };
+  "zones-unreadable": Failure & { readonly retryMs: number };
+  "zones-from-snapshot": { readonly zones: number; readonly ageSeconds: number; readonly ms: number };
+  "snapshot-written": { readonly zones: number; readonly ms: number };
+  "snapshot-not-written": Failure;
+  "snapshot-unreadable": Failure;
+  "zone-fits-again": PublishedZone;
+  "zone-corrupt": PublishedZone & Failure;
+  "zone-left-out": PublishedZone & {
+    readonly servesLastVersion: boolean;
+    readonly takenOctets: number;
+    readonly usedOctets: number;
+    readonly totalOctets: number;
+  };
+  "zone-not-withheld": PublishedZone;
+  "zone-not-kept": Failure & { readonly zone: string };
+  "zone-notice-failed": Failure;
+  "zone-journal-pruned": { readonly removed: number };
+  "zone-journal-pruning-failed": Failure;
+  "upkeep-failed": Failure & { readonly task: string };
+  "traffic-report-failed": Failure;
+  "zone-signed": { readonly zone: string; readonly serial: number };
+  "zone-signing-failed": Failure & { readonly zone: string };
+  "zone-check-failed": Failure & { readonly zone: string };
+  "zone-repaired": { readonly zone: string; readonly serial: number };
+  "dnssec-upkeep-failed": Failure;
+
+  // DNS listeners and secondaries
+  "dns-udp-portable": { readonly reason: string };
+  "answer-failed": Failure;
+  "tsig-refused": { readonly error: string; readonly keyName: string };
+  "transfer-sent": { readonly zone: string; readonly asked: string; readonly isWhole: boolean };
+  "transfer-failed": Failure;
+  "transfer-access-read": { readonly version: number };
+  "transfer-access-unreadable": Failure;
+  "notify-failed": Failure & { readonly zone: string; readonly server?: string };
+  "notify-given-up": { readonly zone: string; readonly server: string };
+
+  // Console and sandbox
+  "api-away": Failure & { readonly address: string };
+  "console-job-failed": Failure & { readonly job: string };
+  "console-job-unsettled": Failure & { readonly job: string };
+  "console-job-heartbeat-failed": Failure & { readonly job: string };
+  "sandbox-session-failed": Failure;
+  "sandbox-not-stored": Failure;
+  "sandbox-not-purged": Failure;
+  "sandbox-reports-waiting": { readonly err?: unknown; readonly failure?: unknown };
+  "sandbox-report-refused": { readonly reply: string };
+}
+
+export type ObservationKind = keyof ObservationDetails;
+
+/** Something worth knowing happened. */
+export type Observation<Kind extends ObservationKind = ObservationKind> = {
+  [K in Kind]: ObservationDetails[K] & {
+    readonly kind: K;
+    /** How loud it is in the log; `debug` unless said. */
+    readonly level?: "debug" | "info" | "warn" | "error";
+  };
+}[Kind];
+
 export type Observe = (observation: Observation) => void;
+
+/** For some kinds, what follows from an observation of theirs. */
+export type Consequences<Arguments extends readonly unknown[], Outcome> = {
+  readonly [Kind in ObservationKind]?: (observation: Observation<Kind>, ...rest: Arguments) => Outcome;
+};
+
+/** What follows from an observation; undefined where nothing does. */
+export function consequenceOf<Kind extends ObservationKind, Arguments extends readonly unknown[], Outcome>(
+  consequences: Consequences<Arguments, Outcome>,
+  observation: Observation<Kind>,
+  ...rest: Arguments
+): Outcome | undefined {
+  return consequences[observation.kind as Kind]?.(observation, ...rest);
+}

@@ -8,7 +8,7 @@ export function makeObserve(logger: Logger, service = ""): Observe {
   return (observation) => {
     const { kind, level = "debug", ...detail } = observation;
     logger[level]({ kind, ...detail }, kind);
-    measure(kind, detail, service);
+    measure(observation, service);
     trace(observation);
   };
 }

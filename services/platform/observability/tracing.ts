@@ -1,6 +1,6 @@
 import type pg from "pg";
 import type { Config } from "../config/config.ts";
-import type { Observation, Observe } from "./observation.ts";
+import { type Consequences, consequenceOf, type Observation, type Observe } from "./observation.ts";
 import { errorType, type SpanAttributes, type SpanOptions, type Tracer, type WithinSpan } from "./tracer.ts";
 
 /** Undefined: no traces are made, and nothing of OpenTelemetry is loaded. */
@@ -63,40 +63,38 @@ export function tracedConnections(): { afterCreate?(connection: pg.Client, done:
   };
 }
 
-/** What an observation says of the span under way. Details have the types that who observes gives them. */
-const NOTED: { readonly [kind: string]: (detail: Readonly<Record<string, unknown>>) => SpanAttributes } = {
+/** What an observation says of the span under way. */
+const NOTED: Consequences<[], SpanAttributes> = {
   "request-failed": ({ err }) => ({ "exception.type": errorType(err) }),
   "database-away": ({ err }) => ({ "exception.type": errorType(err) }),
   "tracking-request-failed": ({ err }) => ({ "exception.type": errorType(err) }),
   "message-not-composed": ({ err }) => ({ "error.type": errorType(err) }),
   "submission-accepted": ({ eeid, recipients, octets }) => ({
-    "palomar.eeid": String(eeid),
-    "palomar.recipients": Number(recipients),
-    "palomar.octets": Number(octets),
+    "palomar.eeid": eeid,
+    "palomar.recipients": recipients,
+    "palomar.octets": octets,
   }),
-  "inbound-stored": ({ recipients, octets }) => ({
-    "palomar.recipients": Number(recipients),
-    "palomar.octets": Number(octets),
-  }),
+  "inbound-stored": ({ recipients, octets }) => ({ "palomar.recipients": recipients, "palomar.octets": octets }),
   "inbound-applied": ({ finding, consequence }) => ({
-    "palomar.finding": String(finding),
-    "palomar.consequence": String(consequence),
+    "palomar.finding": finding,
+    "palomar.consequence": consequence,
   }),
   "delivery-delivered": () => ({ "palomar.outcome": "delivered" }),
   "delivery-deferred": () => ({ "palomar.outcome": "deferred" }),
-  "delivery-bounced": ({ bounceClass }) => {
-    const { hard, reason } = (bounceClass ?? {}) as { hard?: boolean; reason?: string };
-    return { "palomar.outcome": "bounced", "palomar.bounce.hard": hard, "palomar.bounce.reason": reason };
-  },
+  "delivery-bounced": ({ bounceClass }) => ({
+    "palomar.outcome": "bounced",
+    "palomar.bounce.hard": bounceClass?.hard,
+    "palomar.bounce.reason": bounceClass?.reason,
+  }),
 };
 
 /** Adds an observation to the traces. */
-export function trace({ kind, ...detail }: Observation): void {
+export function trace(observation: Observation): void {
   if (tracer === undefined) return;
-  const attributes = NOTED[kind]?.(detail);
+  const attributes = consequenceOf(NOTED, observation);
   if (attributes !== undefined) tracer.note(attributes);
   // Zones are published of what many requests have changed, so it is a trace of its own.
-  if (kind === "zones-published" && Number(detail.changed) > 0) {
-    tracer.addSpan("publish zones", Number(detail.ms), { "palomar.zones.changed": Number(detail.changed) });
+  if (observation.kind === "zones-published" && observation.changed > 0) {
+    tracer.addSpan("publish zones", observation.ms, { "palomar.zones.changed": observation.changed });
   }
 }

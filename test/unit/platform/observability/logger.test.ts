@@ -16,7 +16,8 @@ it.each(["key", "apikey", "password", "secret", "authorization", "cookie"])("a l
 
 it("nor does that of an observation", () => {
   const text = logged((logger) =>
-    makeObserve(logger)({ kind: "signed-in", level: "warn", login: "ana", password: "hush" }),
+    makeObserve(logger)({ kind: "key-wrong", level: "warn", client: "192.0.2.1", ...{ password: "hush" } }),
   );
-  expect(JSON.parse(text)).toMatchObject({ kind: "signed-in", login: "ana", password: "[Redacted]", service: "test" });
+  const shown = { kind: "key-wrong", client: "192.0.2.1", password: "[Redacted]", service: "test" };
+  expect(JSON.parse(text)).toMatchObject(shown);
 });

@@ -8,14 +8,18 @@ import {
 } from "../../../../services/platform/observability/metrics.ts";
 
 it("observations become counts, latencies and bounces by class, summed over processes", async () => {
-  measure("http-request", { method: "GET", status: 204, ms: 7 }, "dns-api");
-  measure("zones-published", { changed: 2, ms: 30 }, "dns-server");
-  measure("zones-published", { changed: 0, ms: 5_000 }, "dns-server");
-  measure("delivery-deferred", {}, "delivery");
-  measure("delivery-bounced", { bounceClass: { hard: true, reason: "userunknown" } }, "delivery");
+  measure({ kind: "http-request", requestId: "r1", method: "GET", path: "/", status: 204, ms: 7 }, "dns-api");
+  const published = { kind: "zones-published", zones: 3, octets: 9_000 } as const;
+  measure({ ...published, changed: 2, ms: 30 }, "dns-server");
+  measure({ ...published, changed: 0, ms: 5_000 }, "dns-server");
+  const attempt = { deliveryId: 1, words: "" };
+  measure({ kind: "delivery-deferred", ...attempt, bounceClass: undefined }, "delivery");
+  const bounceClass = { hard: true, reason: "userunknown" };
+  measure({ kind: "delivery-bounced", ...attempt, bounceClass }, "delivery");
   const bounces = [{ hard: false, reason: "mailboxfull" }];
   for (const consequence of ["bounce", "complaint", "unidentified"]) {
-    measure("inbound-applied", { consequence, bounces: consequence === "complaint" ? [] : bounces }, "bounce");
+    const applied = { id: 1, finding: "dsn", consequence, bounces: consequence === "complaint" ? [] : bounces };
+    measure({ kind: "inbound-applied", ...applied }, "bounce");
   }
   const families = await collectMetrics();
   const text = await aggregateMetrics([families, families]);

@@ -75,13 +75,15 @@ it("spans have their parents, attributes and failures, and what made them says w
       traceparent: expect.stringMatching(new RegExp(`^00-${TRACE}-[0-9a-f]{16}-01$`)),
       tracestate: "vendor=1",
     });
-    trace({ kind: "delivery-bounced", bounceClass: { hard: true, reason: "no such mailbox" } });
+    const bounceClass = { hard: true, reason: "no such mailbox" };
+    trace({ kind: "delivery-bounced", deliveryId: 1, words: "550", bounceClass });
     const failure = Object.assign(new Error("a detail: someone@example.net"), { code: "23505" });
     await expect(inSpan("inner", {}, () => Promise.reject(failure))).rejects.toBe(failure);
     await inSpan("refused", { outcome: (value) => ({ "error.type": value }) }, async () => "550");
   });
-  trace({ kind: "zones-published", changed: 0, ms: 3 });
-  trace({ kind: "zones-published", changed: 2, ms: 30 });
+  const published = { kind: "zones-published", zones: 3, octets: 9_000 } as const;
+  trace({ ...published, changed: 0, ms: 3 });
+  trace({ ...published, changed: 2, ms: 30 });
   await stop?.();
 
   const span = (name: string) => collector.spans.find((one) => one.name === name)!;
