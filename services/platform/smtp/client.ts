@@ -1,12 +1,11 @@
 import type { X509Certificate } from "node:crypto";
-import { isIP, type Socket } from "node:net";
-import { TLSSocket } from "node:tls";
-import SMTPConnection, { type SMTPError } from "nodemailer/lib/smtp-connection";
+import net, { isIP, type Socket } from "node:net";
+import { connect as connectTls, TLSSocket } from "node:tls";
 import type { SmtpStage } from "../../core/mail/bounce/class.ts";
 import { type DaneRequirement, judgeChain } from "../../core/mail/dane.ts";
 import type { Envelope } from "../../core/mail/envelope.ts";
-import { parseSmtpReply, type SmtpReply } from "../../core/mail/smtp-reply.ts";
-import { ok, type Result } from "../../core/result.ts";
+import type { SmtpReply } from "../../core/mail/smtp-reply.ts";
+import { ok, type Result, refuse } from "../../core/result.ts";
 import type { SpanAttributes } from "../observability/tracer.ts";
 import { inSpan } from "../observability/tracing.ts";
 import { SmtpDialogue } from "./dialogue.ts";
@@ -57,6 +56,9 @@ export interface SmtpSession {
   close(): void;
 }
 
+/** So long a server has to close its side after QUIT. */
+const LAST_WORDS_MS = 5_000;
+
 /** Opens a session up to the reply to EHLO, inside TLS where that is to be. */
 export function openSmtpSession(peer: SmtpPeer, options: SmtpClientOptions): Promise<Result<SmtpSession, SmtpFailure>> {
   const attributes = { "server.address": peer.name, "server.port": peer.port };
@@ -71,66 +73,107 @@ async function open(peer: SmtpPeer, options: SmtpClientOptions): Promise<Result<
 
 type Attempt =
   | { readonly ok: true; readonly value: SmtpSession }
-  | { readonly ok: false; readonly error: SmtpFailure; readonly handshakeFailed: boolean };
+  | { readonly ok: false; readonly error: SmtpFailure; readonly handshakeFailed?: boolean };
 
-function attempt(peer: SmtpPeer, options: SmtpClientOptions): Promise<Attempt> {
+async function attempt(peer: SmtpPeer, options: SmtpClientOptions): Promise<Attempt> {
   const { connectMs, greetingMs, commandMs } = options.timeouts;
+  const socket = net.connect({ host: peer.host, port: peer.port, localAddress: options.localAddress });
+  const connected = await untilReady(socket, "connect", { ms: connectMs, text: "Connection timeout" });
+  if (!connected.ok) return broken("connect", connected.error);
+  socket.setKeepAlive(true);
+  // Each wait has an end of its own; a server may still have each reply take its whole time.
+  const setUpMs = 2 * greetingMs + 3 * commandMs;
+  const timer = setTimeout(() => socket.destroy(new Error("no session in time")), setUpMs);
+  const outcome = await setUpSession(socket, peer, options);
+  clearTimeout(timer);
+  if (!outcome.ok) socket.destroy();
+  return outcome;
+}
+
+/** From the greeting to the reply to EHLO that counts: within TLS the second one (RFC 3207 §4.2). */
+async function setUpSession(socket: Socket, peer: SmtpPeer, options: SmtpClientOptions): Promise<Attempt> {
+  const { greetingMs, commandMs } = options.timeouts;
+  const dialogue = dialogueOn(socket, commandMs);
+  const greeting = answerOf(await dialogue.readGreeting(greetingMs), "connect");
+  if (!greeting.ok) return greeting;
+  const offered = await introduce(dialogue, options.hostname);
+  if (!offered.ok) return offered;
+  const clear = ok(new Session(socket, dialogue, offered.value));
+  if (peer.tls === "never" || (peer.tls === "opportunistic" && !offered.value.startTls)) return clear;
+  dialogue.command("STARTTLS");
+  const invited = answerOf(await dialogue.readReply(), "starttls");
+  if (!invited.ok)
+    return peer.tls === "opportunistic" && !dialogue.isOver ? clear : { ...invited, handshakeFailed: true };
+  // RFC 3207 §6: whoever stands between may have put it there.
+  if (!dialogue.leave()) return { ...broken("starttls", "more than a reply to STARTTLS"), handshakeFailed: true };
+  const secured = await handshake(socket, peer, greetingMs);
+  if (!secured.ok) return { ...broken("starttls", secured.error), handshakeFailed: true };
+  const doubt = peer.dane && judgeChain(peer.dane, presentedChain(secured.value), new Date());
+  if (doubt !== undefined) return broken("starttls", `DANE: ${doubt}`);
+  const within = dialogueOn(secured.value, commandMs);
+  const extensions = await introduce(within, options.hostname);
+  return extensions.ok ? ok(new Session(secured.value, within, extensions.value)) : extensions;
+}
+
+/** A dialogue that ends with its socket. */
+function dialogueOn(socket: Socket, replyMs: number): SmtpDialogue {
+  const dialogue = new SmtpDialogue(socket, replyMs);
+  socket.on("error", (error) => dialogue.end(error.message));
+  socket.on("close", () => dialogue.end("Connection closed unexpectedly"));
+  return dialogue;
+}
+
+/** EHLO, or HELO to who does not know it (RFC 5321 §3.2). */
+async function introduce(dialogue: SmtpDialogue, hostname: string): Promise<Result<SmtpExtensions, SmtpFailure>> {
+  dialogue.command(`EHLO ${hostname}`);
+  const greeted = answerOf(await dialogue.readReply(), "ehlo");
+  if (greeted.ok) return ok(readExtensions(greeted.value));
+  if (greeted.error.kind !== "reply" || greeted.error.reply.code === 421) return greeted;
+  dialogue.command(`HELO ${hostname}`);
+  const plain = answerOf(await dialogue.readReply(), "ehlo");
+  return plain.ok ? ok(readExtensions({ code: 250, lines: [] })) : plain;
+}
+
+async function handshake(socket: Socket, peer: SmtpPeer, ms: number): Promise<Result<TLSSocket, string>> {
   // RFC 7672 §8.1: the name whose TLSA records count. An address is no server name.
-  const tlsName = peer.dane?.names[0] ?? peer.name;
-  // Greeting, EHLO, STARTTLS, TLS, EHLO.
-  const setUpMs = connectMs + 2 * greetingMs + 3 * commandMs;
-  const connection = new SMTPConnection({
+  const name = peer.dane?.names[0] ?? peer.name;
+  const secured = connectTls({
+    socket,
     host: peer.host,
-    port: peer.port,
-    servername: isIP(tlsName) ? undefined : tlsName,
-    name: options.hostname,
-    localAddress: options.localAddress,
-    ignoreTLS: peer.tls === "never",
-    requireTLS: peer.tls === "required" || peer.tls === "dane",
-    opportunisticTLS: peer.tls === "opportunistic",
-    tls: { rejectUnauthorized: peer.tls === "required", minVersion: "TLSv1.2" },
-    // It goes on while greeting and TLS handshake are waited for, and would cut them short.
-    connectionTimeout: setUpMs,
-    greetingTimeout: greetingMs,
-    socketTimeout: commandMs,
-    allowInternalNetworkInterfaces: true,
+    ...(isIP(name) ? {} : { servername: name }),
+    rejectUnauthorized: peer.tls === "required",
+    minVersion: "TLSv1.2",
   });
-  return new Promise((settle) => {
-    const giveUp = (stage: SmtpStage, text: string) => {
-      connection.close();
-      resolve({ ok: false, error: { kind: "broken", stage, text }, handshakeFailed: false });
+  const ready = await untilReady(secured, "secureConnect", { ms, text: "TLS handshake timeout" });
+  return ready.ok ? ok(secured) : ready;
+}
+
+/** Waits for a socket's event; refused with words when it fails, closes or takes too long, and then it is destroyed. */
+function untilReady(
+  socket: Socket,
+  event: "connect" | "secureConnect",
+  patience: { readonly ms: number; readonly text: string },
+): Promise<Result<void, string>> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(() => socket.destroy(new Error(patience.text)), patience.ms);
+    const settle = (outcome: Result<void, string>) => {
+      clearTimeout(timer);
+      resolve(outcome);
     };
-    const timers = [
-      setTimeout(() => connection.stage === "init" && giveUp("connect", "Connection timeout"), connectMs),
-      // Its own time-out starts anew with each octet.
-      setTimeout(() => giveUp("ehlo", "no session in time"), setUpMs),
-    ];
-    const resolve = (outcome: Attempt) => {
-      for (const timer of timers) clearTimeout(timer);
-      settle(outcome);
-    };
-    const fail = (error: SMTPError) => {
-      const handshakeFailed = error.code === "ETLS" || connection.upgrading === true;
-      const stage = handshakeFailed ? "starttls" : stageOfSetUp(error);
-      resolve({ ok: false, error: describeFailure(error, stage), handshakeFailed });
-    };
-    connection.once("error", fail);
-    connection.connect((error) => {
-      if (error) return fail(error);
-      connection.off("error", fail);
-      const session = new Session(connection, commandMs);
-      const doubt = peer.dane && judgeServer(connection, peer.dane);
-      if (doubt === undefined) return resolve(ok(session));
-      session.close();
-      const failure = { kind: "broken", stage: "starttls", text: `DANE: ${doubt}` } as const;
-      resolve({ ok: false, error: failure, handshakeFailed: false });
-    });
+    socket.on("error", (error) => settle(refuse(error.message)));
+    socket.once("close", () => settle(refuse("Connection closed unexpectedly")));
+    socket.once(event, () => settle(ok(undefined)));
   });
 }
 
-function judgeServer({ _socket: socket }: SMTPConnection, requirement: DaneRequirement): string | undefined {
-  if (!(socket instanceof TLSSocket)) return "the session is not encrypted";
-  return judgeChain(requirement, presentedChain(socket), new Date());
+/** A reply as the answer to a step of the set-up; of one that refuses, code and words count. */
+function answerOf(read: Result<SmtpReply, string>, stage: SmtpStage): Result<SmtpReply, SmtpFailure> {
+  if (!read.ok) return refuse({ kind: "broken", stage, text: read.error });
+  return read.value.code < 300 ? read : refuse({ kind: "reply", stage, reply: read.value });
+}
+
+function broken(stage: SmtpStage, text: string): { readonly ok: false; readonly error: SmtpFailure } {
+  return refuse({ kind: "broken", stage, text });
 }
 
 function presentedChain(socket: TLSSocket): X509Certificate[] {
@@ -146,22 +189,18 @@ function presentedChain(socket: TLSSocket): X509Certificate[] {
 
 class Session implements SmtpSession {
   readonly encrypted: boolean;
-  readonly #connection: SMTPConnection;
+  readonly #socket: Socket;
   readonly #dialogue: SmtpDialogue;
   readonly #extensions: SmtpExtensions;
   #isClosed = false;
   #needsReset = false;
 
-  /** @param connection up to the reply to EHLO; from there on the dialogue hears what the server says */
-  constructor(connection: SMTPConnection, replyMs: number) {
-    this.#connection = connection;
-    this.encrypted = connection.secure;
-    this.#extensions = readExtensions(String(connection.lastServerResponse));
-    const socket = connection._socket as Socket;
-    socket.removeAllListeners("data");
-    this.#dialogue = new SmtpDialogue(socket, replyMs);
-    connection.on("error", (error) => this.#dialogue.end(error.message));
-    connection.on("end", () => this.#dialogue.end("Connection closed unexpectedly"));
+  /** @param dialogue behind the reply to EHLO */
+  constructor(socket: Socket, dialogue: SmtpDialogue, extensions: SmtpExtensions) {
+    this.#socket = socket;
+    this.#dialogue = dialogue;
+    this.#extensions = extensions;
+    this.encrypted = socket instanceof TLSSocket;
   }
 
   get usable(): boolean {
@@ -181,7 +220,9 @@ class Session implements SmtpSession {
   close(): void {
     if (this.usable) this.#dialogue.command("QUIT");
     this.#isClosed = true;
-    this.#connection.close();
+    this.#socket.end();
+    // Who never closes its side is left.
+    this.#socket.setTimeout(LAST_WORDS_MS, () => this.#socket.destroy());
   }
 }
 
@@ -190,15 +231,4 @@ function traceFailure(outcome: Result<unknown, SmtpFailure>): SpanAttributes {
   if (outcome.ok) return {};
   const failure = outcome.error;
   return { "error.type": failure.kind === "broken" ? `broken at ${failure.stage}` : String(failure.reply.code) };
-}
-
-function describeFailure(error: SMTPError, stage: SmtpStage): SmtpFailure {
-  const text = typeof error.response === "string" ? error.response : "";
-  const reply = parseSmtpReply(text);
-  if (reply && reply.code >= 400) return { kind: "reply", stage, reply };
-  return { kind: "broken", stage, text: error.message };
-}
-
-function stageOfSetUp(error: SMTPError): SmtpStage {
-  return error.command === "EHLO" || error.command === "HELO" ? "ehlo" : "connect";
 }

@@ -11,7 +11,7 @@ const OCTETS_PER_WAIT = 2 ** 20;
 const LAST_LINE = /^\d{3}(?:[ \r]|$)/;
 
 /**
- * What is said on an established SMTP session: commands go out, alone or in groups (RFC 2920), and their replies are
+ * What is said on an SMTP connection: commands go out, alone or in groups (RFC 2920), and their replies are
  * read one after another. It ends with the connection, and with a reply that cannot be understood or that nobody asked
  * for, since from there on no reply can be told to belong to its command.
  */
@@ -55,17 +55,32 @@ export class SmtpDialogue {
     this.#socket.uncork();
   }
 
+  /** What the server says by itself, once and first. */
+  readGreeting(ms: number): Promise<Result<SmtpReply, string>> {
+    this.#expected += 1;
+    return this.#readWithin(ms);
+  }
+
   /**
    * The reply to the first command whose reply was not read yet; refused with words when none can come any more.
    * @param sentOctets of a message that it is the reply to, and that may still be on its way out
    */
   readReply(sentOctets = 0): Promise<Result<SmtpReply, string>> {
+    return this.#readWithin((1 + Math.floor(sentOctets / OCTETS_PER_WAIT)) * this.#replyMs);
+  }
+
+  /** Leaves the socket to somebody else. @returns whether all that the server said has been read as replies */
+  leave(): boolean {
+    this.#socket.off("data", this.#hear);
+    return this.#endedBy === undefined && this.#heldCharacters === 0 && this.#partialLine === "";
+  }
+
+  #readWithin(ms: number): Promise<Result<SmtpReply, string>> {
     const reply = this.#replies.shift();
     if (reply !== undefined) return Promise.resolve(ok(reply));
     if (this.#endedBy !== undefined) return Promise.resolve(refuse(this.#endedBy));
     return new Promise((resolve) => {
-      const waits = 1 + Math.floor(sentOctets / OCTETS_PER_WAIT);
-      const timer = setTimeout(() => this.end("no whole reply in time"), waits * this.#replyMs);
+      const timer = setTimeout(() => this.end("no whole reply in time"), ms);
       this.#waiting = (reply) => {
         clearTimeout(timer);
         resolve(reply);

@@ -16,6 +16,8 @@ export type SmtpFailure =
 
 /** What the server's reply to EHLO offers, as far as sending a message asks. */
 export interface SmtpExtensions {
+  /** RFC 3207 */
+  readonly startTls: boolean;
   /** RFC 2920 */
   readonly pipelining: boolean;
   /** RFC 6152 */
@@ -26,14 +28,17 @@ export interface SmtpExtensions {
   readonly size: { readonly mostOctets: number } | undefined;
 }
 
-/** Reads the reply to EHLO, as it came. */
-export function readExtensions(greeting: string): SmtpExtensions {
+/** Reads the reply to EHLO. */
+export function readExtensions({ lines }: SmtpReply): SmtpExtensions {
   // RFC 5321 §4.1.1.1: the first line is the server's name, whatever it is called.
-  const [, ...lines] = greeting.split("\n");
-  const offered = lines.join("\n");
-  const offers = (keyword: string) => new RegExp(`^250[ -]${keyword}\\b(?: +(\\d+))?`, "im").exec(offered);
+  const offered = lines.slice(1);
+  const offers = (keyword: string) => {
+    const pattern = new RegExp(`^${keyword}\\b(?: +(\\d+))?`, "i");
+    return offered.map((line) => pattern.exec(line)).find((match) => match !== null) ?? null;
+  };
   const size = offers("SIZE");
   return {
+    startTls: offers("STARTTLS") !== null,
     pipelining: offers("PIPELINING") !== null,
     eightBitMime: offers("8BITMIME") !== null,
     smtpUtf8: offers("SMTPUTF8") !== null,
