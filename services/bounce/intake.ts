@@ -119,10 +119,10 @@ export class Intake {
     });
   }
 
-  #judgeFeedback({ octets }: ReceivedMessage): Judged {
+  async #judgeFeedback({ octets }: ReceivedMessage): Promise<Judged> {
     const { keyRing, clock } = this.#context;
     const startedAt = performance.now();
-    const complaint = readComplaint(octets);
+    const complaint = await readComplaint(octets);
     const now = new Date(clock.nowMs());
     const about = complaint && deliveryOf({ deliveryId: null }, complaint, { keyRing, now });
     const tookMs = performance.now() - startedAt;

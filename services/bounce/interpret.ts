@@ -8,7 +8,7 @@ import {
   findReturnedHeaders,
 } from "../core/mail/bounce/dsn.ts";
 import { findFeedbackReport } from "../core/mail/bounce/feedback-report.ts";
-import { type HeaderField, headerValue, type MimePart, readMimeMessage } from "../core/mail/bounce/mime.ts";
+import { type HeaderField, headerValue, type MimePart } from "../core/mail/bounce/mime.ts";
 import {
   type BounceNotice,
   isBounceNotice,
@@ -23,6 +23,7 @@ import type { BounceReason } from "../core/mail/bounce/reason.ts";
 import { findReturnedTokens, type ReturnedTokens } from "../core/mail/bounce/returned-tokens.ts";
 import { bounceRules } from "../core/mail/bounce/rules.ts";
 import { type EnhancedStatus, statusClass } from "../core/mail/enhanced-status.ts";
+import { readMimeMessage } from "../platform/read-mime.ts";
 
 /** What an inbound message is: a delivery report, a complaint, an automatic reply, or ordinary mail. */
 export type FindingKind = "dsn" | "arf" | "vacation" | "not-bounce";
@@ -57,20 +58,20 @@ export interface Finding {
 }
 
 /**
- * Says what a message that came in on a return path or feedback address means: a pure function of its octets, in
- * bounded time and memory whatever they are; it never throws.
+ * Says what a message that came in on a return path or feedback address means, in bounded time and memory whatever
+ * its octets are; it never rejects.
  *
  * The order matters. A complaint may enclose a bounce, a bounce may look like an automatic reply (most carry
  * Auto-Submitted), and a person may quote both.
  */
-export function interpret(message: Uint8Array): Finding {
-  const root = readMimeMessage(message);
+export async function interpret(message: Uint8Array): Promise<Finding> {
+  const root = await readMimeMessage(message);
   return complaint(root) ?? deliveryReport(root) ?? textNotice(root) ?? ordinary(root);
 }
 
 /** The complaint that a message is; undefined where it is none, whatever else it may be. As bounded as `interpret`. */
-export function readComplaint(message: Uint8Array): Finding | undefined {
-  return complaint(readMimeMessage(message));
+export async function readComplaint(message: Uint8Array): Promise<Finding | undefined> {
+  return complaint(await readMimeMessage(message));
 }
 
 function complaint(root: MimePart): Finding | undefined {

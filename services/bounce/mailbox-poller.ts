@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import type { LookupFunction } from "node:net";
 import addressparser from "nodemailer/lib/addressparser";
-import { readMimeMessage } from "../core/mail/bounce/mime.ts";
+import { readMimeMessage } from "../platform/read-mime.ts";
 import { RepeatedWork } from "../platform/repeated-work.ts";
 import type { ServiceContext } from "../platform/service.ts";
 import { type LeasedMailbox, leaseMailbox, settleMailbox } from "../store/mail/inbound/mailboxes.ts";
@@ -87,7 +87,7 @@ export class MailboxPoller {
 
   /** @returns false when there is no room: the message stays where it is */
   async #store(mailbox: LeasedMailbox, { source, octets, size }: MailboxMessage): Promise<boolean> {
-    const target = this.#findTarget(octets) ?? { feedbackAddress: mailbox.feedback };
+    const target = (await this.#findTarget(octets)) ?? { feedbackAddress: mailbox.feedback };
     const recipientClass = classOf(target);
     const { observe } = this.#context;
     if (this.#admission.judgeSize(recipientClass, size)) {
@@ -102,10 +102,10 @@ export class MailboxPoller {
   }
 
   /** Whoever writes a header may write an address; a return path counts for its token alone, here as in a session. */
-  #findTarget(octets: Buffer): InboundTarget | undefined {
+  async #findTarget(octets: Buffer): Promise<InboundTarget | undefined> {
     const { config, keyRing, clock } = this.#context;
     const key = { keyRing, now: new Date(clock.nowMs()) };
-    const { headers } = readMimeMessage(octets);
+    const { headers } = await readMimeMessage(octets);
     for (const field of RECIPIENT_FIELDS) {
       for (const { value } of headers.filter(({ name }) => name === field)) {
         for (const { address } of addressparser(value, { flatten: true })) {

@@ -127,7 +127,7 @@ export class BounceWorker {
 
   async #apply(message: LeasedInboundMessage): Promise<void> {
     const { db, keyRing, config, clock, observe } = this.#context;
-    const finding = interpretOrPoison(message.octets);
+    const finding = await interpretOrPoison(message.octets);
     const at = new Date(clock.nowMs());
     const delivery = deliveryOf(message, finding, { keyRing, now: at });
     const { hardBouncesToInvalidate } = config;
@@ -183,9 +183,9 @@ class PoisonMessage extends Error {}
 /** Another worker has the message, or it was erased: nothing of ours is kept. */
 class LeaseLost extends Error {}
 
-function interpretOrPoison(octets: Buffer) {
+async function interpretOrPoison(octets: Buffer): Promise<Finding> {
   try {
-    return interpret(octets);
+    return await interpret(octets);
   } catch (error) {
     throw new PoisonMessage(`cannot be interpreted: ${error}`, { cause: error });
   }

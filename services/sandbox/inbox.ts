@@ -1,7 +1,7 @@
 import addressparser from "nodemailer/lib/addressparser";
 import { SMTPServer, type SMTPServerDataStream, type SMTPServerSession } from "smtp-server";
-import { decodeEncodedWords } from "../core/mail/bounce/decode.ts";
-import { fieldValue, splitMessage } from "../core/mail/message.ts";
+import { headerValue, type MimePart } from "../core/mail/bounce/mime.ts";
+import { readMimeMessage } from "../platform/read-mime.ts";
 import type { ServiceContext } from "../platform/service.ts";
 import { addSandboxMessages, countDeferral, type NewSandboxMessage } from "../store/mail/inbound/sandbox-messages.ts";
 import { behaviourOf } from "./behaviour.ts";
@@ -46,7 +46,9 @@ export function makeInbox({ config, db, observe }: ServiceContext, onStored: () 
     for await (const chunk of stream) if (!stream.sizeExceeded) chunks.push(chunk);
     if (stream.sizeExceeded) return; // the server answers 552 by itself
     const octets = Buffer.concat(chunks);
-    const messages = session.envelope.rcptTo.map(({ address }) => describe(returnPathOf(session), address, octets));
+    const root = await readMimeMessage(octets);
+    const mailFrom = returnPathOf(session);
+    const messages = session.envelope.rcptTo.map(({ address }) => ({ ...describe(mailFrom, address, root), octets }));
     await addSandboxMessages(db, messages);
     if (messages.some(({ reportDue }) => reportDue)) onStored();
   }
@@ -58,22 +60,17 @@ export function makeInbox({ config, db, observe }: ServiceContext, onStored: () 
   }
 }
 
-function describe(mailFrom: string, rcptTo: string, octets: Buffer): NewSandboxMessage {
-  const { fields } = splitMessage(octets);
-  const header = (name: string) => {
-    const field = fields.find((candidate) => candidate.name === name);
-    return field === undefined
-      ? ""
-      : Buffer.from(fieldValue(field).slice(0, MOST_HEADER_TEXT), "latin1").toString("utf8");
-  };
+function describe(mailFrom: string, rcptTo: string, root: MimePart): Omit<NewSandboxMessage, "octets"> {
+  const header = (name: string) => withoutNul(headerValue(root, name).slice(0, MOST_HEADER_TEXT));
+  const authors = addressparser(header("from"), { flatten: true });
   const behaviour = behaviourOf(rcptTo);
   const outcome = behaviour.kind === "take" ? behaviour.outcome : "accepted";
   return {
     mailFrom,
     rcptTo,
-    sender: withoutNul(addressparser(header("from"), { flatten: true })[0]?.address ?? ""),
-    subject: withoutNul(decodeEncodedWords(header("subject"))),
-    octets,
+    // A name that was decoded may have a comma.
+    sender: authors.find(({ address }) => address?.includes("@"))?.address ?? "",
+    subject: header("subject"),
     outcome,
     // Nothing answers a message from the null sender (RFC 5321 §4.5.5).
     reportDue: outcome !== "accepted" && mailFrom !== "",

@@ -16,7 +16,7 @@ export function registerBounceCommand(program: Command, runtime: CommandRuntime)
     .action(async (paths: string[]) => {
       for (const path of paths) {
         for (const file of await filesOf(path, runtime)) {
-          const { kind, results } = interpret(await readFile(file).catch(cannotRead(runtime, file)));
+          const { kind, results } = await interpret(await readFile(file).catch(cannotRead(runtime, file)));
           const finding = { file: basename(file), kind, results };
           runtime.print(finding, JSON.stringify(finding));
         }

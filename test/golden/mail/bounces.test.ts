@@ -19,11 +19,11 @@ describe("replies", () => {
         const [reason, hardness, status, ...words] = line.split("|");
         return { reason, hardness, status, words: words.join("|") };
       }),
-  )("$reason, $hardness: $words", ({ reason, hardness, status, words }) => {
+  )("$reason, $hardness: $words", async ({ reason, hardness, status, words }) => {
     const statusField = status === "-" ? "" : `Status: ${status}\n`;
     const fields = `Final-Recipient: rfc822; jane@example.net\nAction: failed\n${statusField}Diagnostic-Code: smtp; ${words}\n`;
     const header = "From: MAILER-DAEMON@mx.example.org\nSubject: Delivery report";
-    const { results } = interpret(octets(report(header, "Your message could not be delivered.\n", fields)));
+    const { results } = await interpret(octets(report(header, "Your message could not be delivered.\n", fields)));
     expect(results.map((result) => [result.reason, result.hard])).toEqual([[reason, hardness === "hard"]]);
   });
 });
@@ -31,17 +31,20 @@ describe("replies", () => {
 describe("messages", () => {
   const blocks = fixture("messages.txt").split(/^=====\n/m);
 
-  test.each(blocks.map((block) => [block.slice(2, block.indexOf("\n")), block] as const))("%s", (title, block) => {
-    const lines = block.split("\n").slice(1);
-    const expected = lines.filter((line) => line.startsWith("> "));
-    // The labels stand before the message, which may quote in the same way.
-    const labels = expected.slice(
-      0,
-      lines.findIndex((line) => !line.startsWith("> ")),
-    );
-    const finding = interpret(octets(message(lines.slice(labels.length).join("\n"))));
-    expect([finding.kind, ...finding.results.map(labelOf)]).toEqual([title.split(":")[0], ...labels]);
-  });
+  test.each(blocks.map((block) => [block.slice(2, block.indexOf("\n")), block] as const))(
+    "%s",
+    async (title, block) => {
+      const lines = block.split("\n").slice(1);
+      const expected = lines.filter((line) => line.startsWith("> "));
+      // The labels stand before the message, which may quote in the same way.
+      const labels = expected.slice(
+        0,
+        lines.findIndex((line) => !line.startsWith("> ")),
+      );
+      const finding = await interpret(octets(message(lines.slice(labels.length).join("\n"))));
+      expect([finding.kind, ...finding.results.map(labelOf)]).toEqual([title.split(":")[0], ...labels]);
+    },
+  );
 });
 
 function labelOf({ recipient, action, reason, hard }: BounceResult): string {

@@ -36,10 +36,10 @@ ${original}
 }
 
 describe("delivery reports", () => {
-  test("the fields alone", () => {
+  test("the fields alone", async () => {
     const fields =
       "Final-Recipient: rfc822; jane@example.net\nAction: failed\nStatus: 5.1.1\nDiagnostic-Code: smtp; 550 5.1.1 no such user";
-    expect(interpret(dsn({ fields }))).toEqual({
+    expect(await interpret(dsn({ fields }))).toEqual({
       kind: "dsn",
       results: [
         {
@@ -62,12 +62,12 @@ describe("delivery reports", () => {
     });
   });
 
-  test("what the fields leave open stands in the notice, recipient by recipient", () => {
+  test("what the fields leave open stands in the notice, recipient by recipient", async () => {
     const fields =
       "Final-Recipient: rfc822; jane@example.net\nAction: failed\nStatus: 5.0.0\n\nFinal-Recipient: rfc822; joe@example.net\nAction: failed\nStatus: 5.0.0";
     const notice =
       "jane@example.net: 550 5.1.1 <jane@example.net>: User unknown\njoe@example.net: 552 5.2.2 Mailbox full";
-    expect(interpret(dsn({ fields, notice })).results).toMatchObject([
+    expect((await interpret(dsn({ fields, notice }))).results).toMatchObject([
       { recipient: "jane@example.net", status: "5.1.1", replycode: "550", reason: "userunknown", hard: true },
       { recipient: "joe@example.net", status: "5.2.2", replycode: "552", reason: "mailboxfull", hard: false },
     ]);
@@ -82,9 +82,9 @@ describe("delivery reports", () => {
     ["deliverable", "delivered"],
     ["relayed (to mx.example.net)", "relayed"],
     ["expanded", "expanded"],
-  ])("the action %s means %s", (stated, action) => {
+  ])("the action %s means %s", async (stated, action) => {
     const fields = `Final-Recipient: rfc822; jane@example.net\nAction: ${stated}\nStatus: 5.1.1`;
-    expect(interpret(dsn({ fields })).results[0]?.action).toBe(action);
+    expect((await interpret(dsn({ fields }))).results[0]?.action).toBe(action);
   });
 
   test.each([
@@ -93,44 +93,45 @@ describe("delivery reports", () => {
     ["Status: 4.4.7", "Delivery failed, giving up.", "failed"],
     ["Status: 5.2.1", "", "failed"],
     ["", "", "failed"],
-  ])("without an action, %j beside %j means %s", (status, notice, action) => {
+  ])("without an action, %j beside %j means %s", async (status, notice, action) => {
     expect(
-      interpret(dsn({ fields: `Final-Recipient: rfc822; jane@example.net\n${status}`, notice })).results[0]?.action,
+      (await interpret(dsn({ fields: `Final-Recipient: rfc822; jane@example.net\n${status}`, notice }))).results[0]
+        ?.action,
     ).toBe(action);
   });
 
-  test.each(["delayed", "delivered", "relayed", "expanded"])("what is %s is never hard", (action) => {
+  test.each(["delayed", "delivered", "relayed", "expanded"])("what is %s is never hard", async (action) => {
     const fields = `Final-Recipient: rfc822; jane@example.net\nAction: ${action}\nStatus: 5.1.1\nDiagnostic-Code: smtp; 550 5.1.1 user unknown`;
-    expect(interpret(dsn({ fields })).results[0]?.hard).toBe(false);
+    expect((await interpret(dsn({ fields }))).results[0]?.hard).toBe(false);
   });
 
-  test("the notice names the mailbox where the fields name an account", () => {
+  test("the notice names the mailbox where the fields name an account", async () => {
     const fields = "Final-Recipient: LOCAL;<jane>\nAction: failed\nStatus: 5.2.2";
     const notice = "Failed to deliver to '<jane@example.net>'\naccount is full";
-    expect(interpret(dsn({ fields, notice })).results[0]?.recipient).toBe("jane@example.net");
+    expect((await interpret(dsn({ fields, notice }))).results[0]?.recipient).toBe("jane@example.net");
   });
 
-  test("a refusal that asks for confirmation is a challenge", () => {
+  test("a refusal that asks for confirmation is a challenge", async () => {
     const fields =
       "Final-Recipient: rfc822; jane@example.net\nAction: failed\nStatus: 5.0.0\nDiagnostic-Code: smtp; 550 Your server requires confirmation, visit https://example.net/ to confirm it";
-    expect(interpret(dsn({ fields }))).toEqual({ kind: "vacation", results: [] });
+    expect(await interpret(dsn({ fields }))).toEqual({ kind: "vacation", results: [] });
   });
 
-  test("a report in lines of a text part, from a mail system", () => {
+  test("a report in lines of a text part, from a mail system", async () => {
     const message = octets(
       "From: MAILER-DAEMON@mx.example.org\nSubject: Delivery Status Notification (Failure)\n\nTechnical report:\n\nAction: failed\nFinal-Recipient: rfc822; jane@example.net\nStatus: 5.2.2\n",
     );
-    expect(interpret(message)).toMatchObject({
+    expect(await interpret(message)).toMatchObject({
       kind: "dsn",
       results: [{ recipient: "jane@example.net", reason: "mailboxfull" }],
     });
   });
 
-  test("an HTML notice alone", () => {
+  test("an HTML notice alone", async () => {
     const message = octets(
       "From: MAILER-DAEMON@mx.example.org\nSubject: failure notice\nContent-Type: text/html\n\n<p>Your mail could not be delivered to</p><p>jane@example.net</p><p>No such mailbox</p>",
     );
-    expect(interpret(message)).toMatchObject({
+    expect(await interpret(message)).toMatchObject({
       kind: "dsn",
       results: [{ recipient: "jane@example.net", reason: "userunknown" }],
     });
@@ -147,39 +148,41 @@ describe("notifications of Amazon SES", () => {
     diagnosticCode: "smtp; 550 5.1.1 user unknown",
   };
 
-  test("a bounce", () => {
+  test("a bounce", async () => {
     const message = { notificationType: "Bounce", bounce: { bounceType: "Permanent", bouncedRecipients: [bounced] } };
     const expected = { kind: "dsn", results: [{ recipient: "jane@example.net", reason: "userunknown", hard: true }] };
-    expect(interpret(notification(message))).toMatchObject(expected);
-    expect(interpret(notification({ Type: "Notification", Message: JSON.stringify(message) }))).toMatchObject(expected);
+    expect(await interpret(notification(message))).toMatchObject(expected);
+    expect(await interpret(notification({ Type: "Notification", Message: JSON.stringify(message) }))).toMatchObject(
+      expected,
+    );
   });
 
-  test("a complaint", () => {
+  test("a complaint", async () => {
     const complaint = { complainedRecipients: [{ emailAddress: "jane@example.net" }] };
-    expect(interpret(notification({ notificationType: "Complaint", complaint }))).toMatchObject({
+    expect(await interpret(notification({ notificationType: "Complaint", complaint }))).toMatchObject({
       kind: "arf",
       feedbackType: "abuse",
       results: [{ recipient: "jane@example.net", reason: "feedback", hard: false }],
     });
   });
 
-  test("a delivery", () => {
+  test("a delivery", async () => {
     expect(
-      interpret(notification({ notificationType: "Delivery", delivery: { recipients: ["jane@example.net"] } })),
+      await interpret(notification({ notificationType: "Delivery", delivery: { recipients: ["jane@example.net"] } })),
     ).toMatchObject({
       kind: "dsn",
       results: [{ recipient: "jane@example.net", action: "delivered", reason: "delivered", hard: false }],
     });
   });
 
-  test("anything else in JSON", () => {
-    expect(interpret(notification({ Message: "{" })).kind).toBe("not-bounce");
-    expect(interpret(notification({ notificationType: "Bounce", bounce: [1] })).results).toEqual([]);
+  test("anything else in JSON", async () => {
+    expect((await interpret(notification({ Message: "{" }))).kind).toBe("not-bounce");
+    expect((await interpret(notification({ notificationType: "Bounce", bounce: [1] }))).results).toEqual([]);
   });
 });
 
 describe("complaints", () => {
-  test("go before everything that they enclose", () => {
+  test("go before everything that they enclose", async () => {
     const message = octets(`From: fbl@isp.example
 Content-Type: multipart/report; report-type=feedback-report; boundary=b
 
@@ -196,7 +199,7 @@ Content-Type: message/rfc822
 ${dsn({ fields: "Final-Recipient: rfc822; joe@example.net\nAction: failed" }).toString()}
 --b--
 `);
-    expect(interpret(message)).toMatchObject({
+    expect(await interpret(message)).toMatchObject({
       kind: "arf",
       feedbackType: "abuse",
       results: [{ recipient: "jane@example.net" }],
@@ -219,8 +222,8 @@ describe("automatic replies", () => {
       "a challenge",
       "From: jane@example.net\nSubject: Re: News\n\nMy mailbox is protected by Example. Click here to have your address added to the allowed list.",
     ],
-  ])("known by %s", (_, text) => {
-    expect(interpret(octets(text))).toEqual({ kind: "vacation", results: [] });
+  ])("known by %s", async (_, text) => {
+    expect(await interpret(octets(text))).toEqual({ kind: "vacation", results: [] });
   });
 });
 
@@ -259,7 +262,7 @@ describe("ordinary mail", () => {
       "From: jane@example.net\nSubject: Read: News\nContent-Type: multipart/report; report-type=disposition-notification; boundary=b\n\n--b\n\nYour message was read.\n--b\nContent-Type: message/disposition-notification\n\nFinal-Recipient: rfc822; jane@example.net\nDisposition: manual-action/MDN-sent-manually; displayed\n--b--",
     ],
     ["nothing at all", ""],
-  ])("%s", (_, text) => {
-    expect(interpret(octets(text))).toEqual({ kind: "not-bounce", results: [] });
+  ])("%s", async (_, text) => {
+    expect(await interpret(octets(text))).toEqual({ kind: "not-bounce", results: [] });
   });
 });

@@ -594,8 +594,8 @@ function rawMessage(notice: Notice): Buffer {
 
 describe("notices that are no standard report", () => {
   for (const notice of NOTICES) {
-    test(notice.system, () => {
-      const { kind, results } = interpret(rawMessage(notice));
+    test(notice.system, async () => {
+      const { kind, results } = await interpret(rawMessage(notice));
       expect(kind).toBe("dsn");
       const found = results.map((result) => [
         result.recipient,

@@ -7,7 +7,7 @@ const surroundings = { hostname: "mx.example.org", feedbackAddress: "fbl@example
 
 test.each([10, 20 * 2 ** 20])(
   "a complaint about a message of %d octets is one that feedback addresses take",
-  (size) => {
+  async (size) => {
     const { octets, rcptTo } = makeReport(
       {
         id: 1,
@@ -21,7 +21,7 @@ test.each([10, 20 * 2 ** 20])(
     );
     expect(rcptTo).toBe("fbl@example.org");
     expect(octets.length).toBeLessThan(2 ** 20);
-    const finding = interpret(octets);
+    const finding = await interpret(octets);
     expect(finding.kind).toBe("arf");
     expect(finding.original?.headers.get("x-delivery-token")).toBe(TOKEN);
   },

@@ -5,7 +5,7 @@ import {
   findReturnedHeaders,
   parseDeliveryStatus,
 } from "../../../../../services/core/mail/bounce/dsn.ts";
-import { readMimeMessage } from "../../../../../services/core/mail/bounce/mime.ts";
+import { readMimeMessage } from "../../../../../services/platform/read-mime.ts";
 
 const mime = (text: string) => readMimeMessage(Buffer.from(text.replaceAll("\n", "\r\n")));
 
@@ -120,36 +120,36 @@ Subject: News
 `;
 
 describe("the report in a message", () => {
-  test("at the surface", () => {
-    expect(findDeliveryReport(mime(report))?.recipients).toMatchObject([{ address: "jane@example.net" }]);
+  test("at the surface", async () => {
+    expect(findDeliveryReport(await mime(report))?.recipients).toMatchObject([{ address: "jane@example.net" }]);
   });
 
-  test("forwarded as an attachment", () => {
+  test("forwarded as an attachment", async () => {
     const forwarded = `Content-Type: multipart/mixed; boundary=f\n\n--f\n\nsee below\n--f\nContent-Type: message/rfc822\n\n${report}\n--f--\n`;
-    const found = findDeliveryReport(mime(forwarded));
+    const found = findDeliveryReport(await mime(forwarded));
     expect(found?.recipients).toMatchObject([{ address: "jane@example.net" }]);
     expect(found?.container.type).toBe("multipart/report");
   });
 
-  test("in UTF-8 and base64 (RFC 6533)", () => {
+  test("in UTF-8 and base64 (RFC 6533)", async () => {
     const fields = Buffer.from("Final-Recipient: utf-8; josé@example.net\nAction: failed\nStatus: 5.1.1\n").toString(
       "base64",
     );
     const message = `Content-Type: message/global-delivery-status\nContent-Transfer-Encoding: base64\n\n${fields}\n`;
-    expect(findDeliveryReport(mime(message))?.recipients).toMatchObject([{ address: "josé@example.net" }]);
+    expect(findDeliveryReport(await mime(message))?.recipients).toMatchObject([{ address: "josé@example.net" }]);
   });
 
-  test("a person who quotes one has sent none", () => {
+  test("a person who quotes one has sent none", async () => {
     expect(
       findDeliveryReport(
-        mime("From: jane@example.net\n\n> Final-Recipient: rfc822; joe@example.net\n> Action: failed\n"),
+        await mime("From: jane@example.net\n\n> Final-Recipient: rfc822; joe@example.net\n> Action: failed\n"),
       ),
     ).toBeUndefined();
   });
 });
 
-test("the header of the returned message", () => {
-  expect(findReturnedHeaders(mime(report))).toEqual([
+test("the header of the returned message", async () => {
+  expect(findReturnedHeaders(await mime(report))).toEqual([
     { name: "message-id", value: "<1@example.org>" },
     { name: "subject", value: "News" },
   ]);

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { findFeedbackReport } from "../../../../../services/core/mail/bounce/feedback-report.ts";
-import { readMimeMessage } from "../../../../../services/core/mail/bounce/mime.ts";
+import { readMimeMessage } from "../../../../../services/platform/read-mime.ts";
 
-const mime = (text: string) => readMimeMessage(Buffer.from(text.replaceAll("\n", "\r\n")));
+const mime = async (text: string) => readMimeMessage(Buffer.from(text.replaceAll("\n", "\r\n")));
 
 function complaint({
   fields,
@@ -39,43 +39,45 @@ News
 describe("ARF (RFC 5965)", () => {
   test.each(["abuse", "fraud", "not-spam", "auth-failure", "opt-out", "virus", "other"])(
     "of type %s",
-    (feedbackType) => {
+    async (feedbackType) => {
       const found = findFeedbackReport(
-        complaint({ fields: `Feedback-Type: ${feedbackType}\nUser-Agent: X/1\nVersion: 1` }),
+        await complaint({ fields: `Feedback-Type: ${feedbackType}\nUser-Agent: X/1\nVersion: 1` }),
       );
       expect(found?.feedbackType).toBe(feedbackType);
     },
   );
 
-  test("Original-Rcpt-To names the recipients", () => {
+  test("Original-Rcpt-To names the recipients", async () => {
     const fields =
       "Feedback-Type: abuse\nUser-Agent: X/1\nOriginal-Rcpt-To: <a@example.net>\nOriginal-Rcpt-To: b@example.net";
-    expect(findFeedbackReport(complaint({ fields }))?.recipients).toEqual(["a@example.net", "b@example.net"]);
+    expect(findFeedbackReport(await complaint({ fields }))?.recipients).toEqual(["a@example.net", "b@example.net"]);
   });
 
-  test("else the returned message does", () => {
-    expect(findFeedbackReport(complaint({ fields: "Feedback-Type: abuse\nUser-Agent: X/1" }))?.recipients).toEqual([
-      "jane@example.net",
-    ]);
+  test("else the returned message does", async () => {
+    expect(
+      findFeedbackReport(await complaint({ fields: "Feedback-Type: abuse\nUser-Agent: X/1" }))?.recipients,
+    ).toEqual(["jane@example.net"]);
   });
 
-  test("a redacted recipient is none", () => {
-    const found = findFeedbackReport(complaint({ fields: "Feedback-Type: abuse\nUser-Agent: X/1", to: "[redacted]" }));
+  test("a redacted recipient is none", async () => {
+    const found = findFeedbackReport(
+      await complaint({ fields: "Feedback-Type: abuse\nUser-Agent: X/1", to: "[redacted]" }),
+    );
     expect(found?.recipients).toEqual([]);
   });
 
-  test("a part that a gateway relabelled", () => {
+  test("a part that a gateway relabelled", async () => {
     const found = findFeedbackReport(
-      complaint({ fields: "Feedback-Type: abuse\nUser-Agent: X/1", type: "text/plain" }),
+      await complaint({ fields: "Feedback-Type: abuse\nUser-Agent: X/1", type: "text/plain" }),
     );
     expect(found?.feedbackType).toBe("abuse");
   });
 });
 
 describe("complaints that are no ARF", () => {
-  test("Junk Mail Reporting Program", () => {
+  test("Junk Mail Reporting Program", async () => {
     const found = findFeedbackReport(
-      mime(`From: <staff@hotmail.com>
+      await mime(`From: <staff@hotmail.com>
 Subject: complaint about message from 192.0.2.1
 Content-Type: multipart/mixed; boundary=b
 
@@ -93,12 +95,14 @@ News
     expect(found).toMatchObject({ feedbackType: "abuse", recipients: ["jane@example.net"] });
   });
 
-  test("a person who quotes a report, or forwards a message, does not complain", () => {
+  test("a person who quotes a report, or forwards a message, does not complain", async () => {
     expect(
-      findFeedbackReport(mime("From: jane@example.net\n\nFeedback-Type: abuse\nUser-Agent: X/1\n")),
+      findFeedbackReport(await mime("From: jane@example.net\n\nFeedback-Type: abuse\nUser-Agent: X/1\n")),
     ).toBeUndefined();
     expect(
-      findFeedbackReport(mime("From: jane@example.net\nContent-Type: message/rfc822\n\nTo: joe@example.net\n\nhi\n")),
+      findFeedbackReport(
+        await mime("From: jane@example.net\nContent-Type: message/rfc822\n\nTo: joe@example.net\n\nhi\n"),
+      ),
     ).toBeUndefined();
   });
 });

@@ -1,12 +1,8 @@
 import { describe, expect, test } from "vitest";
-import { decodeCharset, decodeEncodedWords, htmlToPlainText } from "../../../../../services/core/mail/bounce/decode.ts";
-import {
-  headerValue,
-  MIME_LIMITS,
-  type MimePart,
-  partsByDepth,
-  readMimeMessage,
-} from "../../../../../services/core/mail/bounce/mime.ts";
+import { decodeCharset, decodeEncodedWords, htmlToPlainText } from "../../../services/core/mail/bounce/decode.ts";
+import { headerValue, MIME_LIMITS, type MimePart, partsByDepth } from "../../../services/core/mail/bounce/mime.ts";
+
+import { readMimeMessage } from "../../../services/platform/read-mime.ts";
 
 const mime = (text: string) => readMimeMessage(Buffer.from(text, "latin1"));
 
@@ -16,8 +12,8 @@ function shape(part: MimePart): string {
 }
 
 describe("structure", () => {
-  test("nested multiparts and messages", () => {
-    const message = mime(
+  test("nested multiparts and messages", async () => {
+    const message = await mime(
       'Content-Type: multipart/mixed; boundary="a"\n\npreamble\n--a\n\none\n--a\nContent-Type: message/rfc822\n\nSubject: x\n' +
         "Content-Type: multipart/alternative; boundary=b\n\n--b\nContent-Type: text/plain\n\nt\n--b\nContent-Type: text/html\n\nh\n--b--\n--a--\nepilogue",
     );
@@ -42,13 +38,13 @@ describe("structure", () => {
       "a delimiter that another one begins with",
       "Content-Type: multipart/mixed; boundary=a\n\n--a\n\none\n--ab\nstill one\n--a\n\ntwo\n--a--",
     ],
-  ])("tolerated: %s", (_, text) => {
-    const { children } = mime(text);
+  ])("tolerated: %s", async (_, text) => {
+    const { children } = await mime(text);
     expect(children.map((part) => part.text.trim().slice(0, 3))).toEqual(["one", "two"]);
   });
 
-  test("a multipart without any delimiter is text", () => {
-    expect(mime("Content-Type: multipart/mixed; boundary=a\n\njust words").text).toBe("just words");
+  test("a multipart without any delimiter is text", async () => {
+    expect((await mime("Content-Type: multipart/mixed; boundary=a\n\njust words")).text).toBe("just words");
   });
 });
 
@@ -64,8 +60,8 @@ describe("decoding", () => {
     ["a label that no one knows", "Content-Type: text/plain; charset=x-klingon\n\ncaf\xe9", "café"],
     ["ISO-2022-JP without a label", "Subject: x\n\n\x1b$B%(%i!<\x1b(B", "エラー"],
     ["a comment behind the encoding", "Content-Transfer-Encoding: base64; x\n\ncGxhaW4=\n", "plain"],
-  ])("%s", (_, text, decoded) => {
-    expect(mime(text).text).toBe(decoded);
+  ])("%s", async (_, text, decoded) => {
+    expect((await mime(text)).text).toBe(decoded);
   });
 
   test.each([
@@ -78,8 +74,8 @@ describe("decoding", () => {
     expect(decodeEncodedWords(value)).toBe(decoded);
   });
 
-  test("header fields are unfolded; malformed lines are passed over", () => {
-    const message = mime("Subject: a\n  b\nnot a field\nX-Y : c\n\nbody");
+  test("header fields are unfolded; malformed lines are passed over", async () => {
+    const message = await mime("Subject: a\n  b\nnot a field\nX-Y : c\n\nbody");
     expect(headerValue(message, "subject")).toBe("a b");
     expect(headerValue(message, "x-y")).toBe("c");
   });
@@ -96,22 +92,22 @@ test("HTML becomes its visible text", () => {
 });
 
 describe("limits", () => {
-  test("depth", () => {
-    const message = mime("Content-Type: message/rfc822\n\n".repeat(1000));
+  test("depth", async () => {
+    const message = await mime("Content-Type: message/rfc822\n\n".repeat(1000));
     expect([...partsByDepth(message)].length).toBeLessThanOrEqual(MIME_LIMITS.depth + 1);
   });
 
-  test("parts", () => {
-    const message = mime(`Content-Type: multipart/mixed; boundary=a\n\n${"--a\n\nx\n".repeat(5000)}`);
+  test("parts", async () => {
+    const message = await mime(`Content-Type: multipart/mixed; boundary=a\n\n${"--a\n\nx\n".repeat(5000)}`);
     expect([...partsByDepth(message)].length).toBeLessThanOrEqual(MIME_LIMITS.parts);
   });
 
-  test("fields", () => {
-    expect(mime("A: b\n".repeat(100_000)).headers.length).toBe(MIME_LIMITS.headerFields);
+  test("fields", async () => {
+    expect((await mime("A: b\n".repeat(100_000))).headers.length).toBe(MIME_LIMITS.headerFields);
   });
 
-  test("the length of a field", () => {
-    const { headers } = mime(`Subject: ${"x".repeat(100_000)}\n${" y\n".repeat(100_000)}\n`);
+  test("the length of a field", async () => {
+    const { headers } = await mime(`Subject: ${"x".repeat(100_000)}\n${" y\n".repeat(100_000)}\n`);
     expect(headers[0]?.value.length).toBeLessThanOrEqual(MIME_LIMITS.fieldCharacters);
   });
 });
