@@ -1,22 +1,7 @@
 -- Spreads the tables of a deployment over a Citus cluster, by instance (docs/scaling.md). For psql, on the coordinator, as
--- the owner of the tables, once `palomar migrate` has run and no process of an older release is left. Tables that are not
--- named here stay on the coordinator. test/service/citus-layout.test.ts holds this file to Citus's rules.
+-- the owner of the tables, once `palomar migrate` has run. Tables that are not named here stay on the coordinator. test/service/citus-layout.test.ts holds this file to Citus's rules.
 
 begin;
-
--- What served the release before this one: Citus takes no tables with triggers, and no unique index without instance_id.
-drop trigger contact_groups_instance on contact_groups;
-drop trigger campaign_unsubscriptions_instance on campaign_unsubscriptions;
-drop trigger campaign_recipients_instance on campaign_recipients;
-drop trigger messages_instance on messages;
-drop trigger message_attachments_instance on message_attachments;
-drop trigger partitions_instance on partitions;
-drop trigger deliveries_instance on deliveries;
-drop trigger archived_messages_instance on archived_messages;
-drop trigger tracked_links_instance on tracked_links;
-drop trigger events_webhooks on events;
-drop function fill_instance(), fill_message_instance(), fill_delivery_instance(), queue_webhook_events();
-drop index campaign_sends_numid, archived_messages_delivery;
 
 -- From here on whoever deletes a row of instances deletes its users as well: their scope is the instance's name.
 drop trigger instances_users_deleted on instances;

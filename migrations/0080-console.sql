@@ -1,13 +1,56 @@
--- The console: who is signed in, who did what, what takes long, and API keys that are on their way out.
+-- The console: its users, who is signed in, who did what, and what takes long.
 
--- Second factors (RFC 6238). A new secret is pending until a code of it was given once. `totp_step` is the time step
--- of the last code that was accepted: neither it nor an earlier one is accepted again.
-alter table users
-  add column totp_sealed         text,
-  add column totp_pending_sealed text,
-  add column totp_step           bigint not null default 0,
-  add column recovery_hashes     bytea[] not null default '{}',
-  add column password_changed_at timestamptz not null default now();
+create table users (
+  id                  bigint generated always as identity primary key,
+  login               text        not null unique,
+  password_hash       text        not null, -- scrypt$N$r$p$salt$hash
+  password_changed_at timestamptz not null default now(),
+  role                text        not null check (role in ('operator', 'reseller', 'company', 'instance')),
+  scope               text, -- reseller id, reseller id/crm_id, or instance name
+  -- The second factor (RFC 6238). A new secret is pending until a code of it was given once. `totp_step` is the time step
+  -- of the last code that was accepted: neither it nor an earlier one is accepted again.
+  totp_sealed         text,
+  totp_pending_sealed text,
+  totp_step           bigint      not null default 0,
+  recovery_hashes     bytea[]     not null default '{}',
+  created_at          timestamptz not null default now()
+);
+
+-- Accounts go with what they are confined to, and follow a company's crm_id: one that stayed behind would open the next
+-- company, reseller or instance of the same name. Whoever changes those tables need have no rights on accounts.
+create function users_follow_company() returns trigger language plpgsql security definer set search_path from current as $$
+begin
+  if tg_op = 'DELETE' then
+    delete from users where role = 'company' and scope = old.reseller_id || '/' || old.crm_id;
+  else
+    update users set scope = new.reseller_id || '/' || new.crm_id
+     where role = 'company' and scope = old.reseller_id || '/' || old.crm_id;
+  end if;
+  return null;
+end
+$$;
+create trigger companies_users_deleted after delete on companies
+  for each row execute function users_follow_company();
+create trigger companies_users_renamed after update of crm_id on companies
+  for each row when (old.crm_id <> new.crm_id) execute function users_follow_company();
+
+create function users_follow_reseller() returns trigger language plpgsql security definer set search_path from current as $$
+begin
+  delete from users where role = 'reseller' and scope = old.id;
+  return null;
+end
+$$;
+create trigger resellers_users_deleted after delete on resellers
+  for each row execute function users_follow_reseller();
+
+create function users_follow_instance() returns trigger language plpgsql security definer set search_path from current as $$
+begin
+  delete from users where role = 'instance' and scope = old.name;
+  return null;
+end
+$$;
+create trigger instances_users_deleted after delete on instances
+  for each row execute function users_follow_instance();
 
 -- Sessions by the digest of their token: what is stored here opens nothing.
 create table console_sessions (
@@ -68,12 +111,3 @@ create table console_jobs (
 create index console_jobs_running on console_jobs (heartbeat_at) where state = 'running';
 create index console_jobs_scope on console_jobs (scope_role, scope, created_at);
 create index console_jobs_created on console_jobs (created_at);
-
--- A key that was rotated is accepted until its grace ends.
-alter table resellers
-  add column previous_key_hash  bytea,
-  add column previous_key_until timestamptz;
-alter table instances
-  add column previous_key_hash  bytea unique,
-  add column previous_key_until timestamptz,
-  add column creates_records    boolean not null default false; -- its users may add records to zones that are hosted here

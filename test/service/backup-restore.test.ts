@@ -253,7 +253,7 @@ describe("a file of the former format", () => {
     [
       "a migration of ours that it does not have",
       "newer",
-      (text) => text.replace("0001-accounts.sql", "../0001-accounts.sql"),
+      (text) => text.replace("0010-accounts.sql", "../0010-accounts.sql"),
     ],
   ])("with %s is refused (%s), and nothing has changed", async (_what, kind, edit) => {
     await expect(restoring(edit)).rejects.toMatchObject({ refusal: { kind } });

@@ -165,7 +165,7 @@ describe.skipIf(!isRoot)(`the containers of docker-compose.yml as processes${why
     const { process: child, output } = running.get("migrate")!;
     expect({ status: await exitOf(child), output: output() }).toEqual({
       status: 0,
-      output: expect.stringContaining("applied 0001-accounts.sql"),
+      output: expect.stringContaining("applied 0010-accounts.sql"),
     });
     running.delete("migrate");
   });

@@ -22,7 +22,7 @@ export function zoneOctets(apex: DomainName, { mname, rname }: Pick<SoaRdata, "m
 }
 
 /**
- * Octets of one record, with the names between its own and the apex. The migration 0172-zone-usage has the same in SQL.
+ * Octets of one record, with the names between its own and the apex.
  * @param owner wire form, at or below the apex
  * @param apexOctets octets of the apex in wire form
  */

@@ -21,6 +21,8 @@ interface MigrationStep {
   readonly isOutsideTransaction: boolean;
 }
 
+const MIGRATIONS = join(packageFolder, "migrations");
+
 /** Any number, the same in every release: the lock that keeps two migrators apart. */
 const MIGRATION_LOCK = 7_262_001;
 /** The same for steps outside transactions. Nobody waits for it: `create index concurrently` would wait for the waiter. */
@@ -40,16 +42,17 @@ const LOCK_PATIENCE_MS = 300_000;
  * in one transaction, or step by step where the file says so; an interrupted run leaves no step half done, and the next
  * goes on from there.
  * @param db past a pooler: a step may take long, and holds a lock of its session
+ * @param folder of files such as `0010-accounts.sql`; all of ours unless said
  * @returns the names applied now
  * @throws UnsuitableDatabase when a file that was applied has been changed since, or the database is newer than this
  *   release; and when a table that a migration needs stayed locked for five minutes
  */
-export async function migrate(db: Db): Promise<string[]> {
+export async function migrate(db: Db, folder = MIGRATIONS): Promise<string[]> {
   const applied: string[] = [];
   let deadline = Date.now() + LOCK_PATIENCE_MS;
   for (;;) {
     try {
-      const next = await applyNext(db);
+      const next = await applyNext(db, folder);
       if (next === undefined) return applied;
       if (next.isComplete) applied.push(next.name);
       deadline = Date.now() + LOCK_PATIENCE_MS;
@@ -64,10 +67,13 @@ export async function migrate(db: Db): Promise<string[]> {
 const STEPS_BACK: readonly unknown[] = ["55P03", "40P01"];
 
 /** @returns the migration of which a step was applied; undefined when there is none left */
-async function applyNext(db: Db): Promise<{ readonly name: string; readonly isComplete: boolean } | undefined> {
+async function applyNext(
+  db: Db,
+  folder: string,
+): Promise<{ readonly name: string; readonly isComplete: boolean } | undefined> {
   const next = await db.transaction(async (transaction) => {
     await begin(transaction);
-    const [migration] = await pendingMigrations(transaction);
+    const [migration] = await pendingMigrations(transaction, folder);
     if (migration === undefined) return undefined;
     const done = migration.steps.length > 1 ? await countSteps(transaction, migration) : 0;
     const { sql, isOutsideTransaction } = migration.steps[done]!;
@@ -114,7 +120,7 @@ async function applyOutside(db: Db, migration: Migration, done: number): Promise
  * @returns those of them that this release does not know; nothing has been done then
  */
 export async function migrateTo(transaction: Transaction, names: readonly string[]): Promise<string[]> {
-  const known = new Map(readMigrations().map((migration) => [migration.name, migration]));
+  const known = new Map(readMigrations(MIGRATIONS).map((migration) => [migration.name, migration]));
   const unknown = names.filter((name) => !known.has(name));
   if (unknown.length > 0) return unknown;
   await begin(transaction);
@@ -165,14 +171,14 @@ function composeNote({ name, checksum, steps }: Migration, done: number): string
 export async function isBehind(db: Db): Promise<boolean> {
   const table = await db.raw("select to_regclass('schema_migrations') as name");
   if (table.rows[0].name === null) return true;
-  return (await pendingMigrations(db)).length > 0;
+  return (await pendingMigrations(db, MIGRATIONS)).length > 0;
 }
 
-async function pendingMigrations(db: Db): Promise<Migration[]> {
+async function pendingMigrations(db: Db, folder: string): Promise<Migration[]> {
   const applied = new Map<string, string>(
     (await db("schema_migrations").select("name", "checksum")).map((row) => [row.name, row.checksum]),
   );
-  const known = readMigrations();
+  const known = readMigrations(folder);
   const changed = known.find(({ name, checksum }) => applied.has(name) && applied.get(name) !== checksum);
   if (changed) throw new UnsuitableDatabase(`migration ${changed.name} was changed after it was applied`);
   const names = new Set(known.map(({ name }) => name));
@@ -183,8 +189,7 @@ async function pendingMigrations(db: Db): Promise<Migration[]> {
   return known.filter(({ name }) => !applied.has(name));
 }
 
-function readMigrations(): Migration[] {
-  const folder = join(packageFolder, "migrations");
+function readMigrations(folder: string): Migration[] {
   return readdirSync(folder)
     .filter((file) => /^\d{4}-[a-z0-9-]+\.sql$/.test(file))
     .sort()

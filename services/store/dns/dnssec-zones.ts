@@ -59,10 +59,7 @@ export async function readCaching(
 ): Promise<{ readonly largestTtlSeconds: number | null; readonly until: Date | null } | undefined> {
   const [row] = await queryRows<{ largest: number | null; cached_until: Date | null }>(
     db,
-    // Until all nodes are upgraded, one of the release before notes it in zone_signing.
-    `select (select max(ttl) from records where zone_id = zones.id) as largest,
-            greatest(cached_until, (select cached_until from zone_signing where zone_id = zones.id)) as cached_until
-       from zones where id = ?`,
+    "select (select max(ttl) from records where zone_id = zones.id) as largest, cached_until from zones where id = ?",
     [zoneId],
   );
   return row && { largestTtlSeconds: row.largest, until: row.cached_until };

@@ -41,8 +41,7 @@ async function insertEvents(db: Db, events: readonly NewEvent[]): Promise<void> 
        insert into events
          (instance_id, at, kind, machine, contact_id, campaign_numid, delivery_id, eeid, email, detail)
        select given.* from unnest(?::bigint[], ?::timestamptz[], ?::smallint[], ?::boolean[], ?::bigint[], ?::bigint[],
-         ?::bigint[], ?::uuid[], ?::text[], ?::jsonb[]) as given,
-         (select set_config('palomar.queues_webhooks', 'on', true)) as word_to_the_trigger
+         ?::bigint[], ?::uuid[], ?::text[], ?::jsonb[]) as given
        returning instance_id, at, id, kind, machine
      ), told as (
        insert into webhook_events (instance_id, at, event_id)

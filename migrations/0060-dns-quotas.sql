@@ -13,7 +13,3 @@ create table quotas (
   has_reserves boolean not null default false -- zones may hold more than they take
 );
 create unique index quotas_reseller on quotas (reseller_id) where company_id is null;
-
-insert into quotas (reseller_id, company_id, zones, signed_zones, records, octets)
-select reseller_id, company_id, count(*), count(*) filter (where signed), sum(records_held), sum(octets_held)
-  from zones where kind = 'primary' group by grouping sets ((reseller_id), (reseller_id, company_id));

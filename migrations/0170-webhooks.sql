@@ -11,7 +11,10 @@ create table webhooks (
   created_at      timestamptz not null default now()
 );
 
--- Events that are to be told and stand in no batch yet; put here by whatever stores an event, in its transaction.
+-- Who has a webhook, and nothing else of it, for whoever stores events.
+create view webhook_instances as select distinct instance_id from webhooks;
+
+-- Events that are to be told and stand in no batch yet; put here by the statement that stores an event.
 create table webhook_events (
   serial      bigint generated always as identity,
   instance_id bigint      not null references webhooks on delete cascade,
@@ -20,20 +23,9 @@ create table webhook_events (
   primary key (instance_id, serial)
 );
 
-create function queue_webhook_events() returns trigger language plpgsql as $$
-begin
-  if exists (select from webhooks) then
-    insert into webhook_events (instance_id, at, event_id)
-    select instance_id, at, id from added where instance_id in (select instance_id from webhooks) order by at, id;
-  end if;
-  return null;
-end $$;
-create trigger events_webhooks after insert on events referencing new table as added
-  for each statement execute function queue_webhook_events();
-
 -- What was sent, or will be: the log, and what a replay repeats.
 create table webhook_batches (
-  id          bigint generated always as identity primary key,
+  id          bigint generated always as identity,
   instance_id bigint      not null references webhooks on delete cascade,
   body        text        not null,
   events      integer     not null,
@@ -42,7 +34,8 @@ create table webhook_batches (
   give_up_at  timestamptz not null,
   outcome     text, -- of the last attempt
   created_at  timestamptz not null default now(),
-  finished_at timestamptz
+  finished_at timestamptz,
+  primary key (id, instance_id)
 );
 create index webhook_batches_waiting on webhook_batches (instance_id, id) where state = 'waiting';
 create index webhook_batches_log on webhook_batches (instance_id, id);

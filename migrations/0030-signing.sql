@@ -1,18 +1,22 @@
 -- DNSSEC. What signing makes of a zone lies apart from what its customer put there, and is published and transferred
--- with it. No table is rewritten: the columns that are added are null, or have a constant default.
-
-alter table zones add column signed boolean not null default false;
+-- with it.
 
 create table zone_signing (
-  zone_id           bigint primary key references zones on delete cascade,
-  denial            text        not null check (denial in ('nsec', 'nsec3')),
-  ds_wanted         boolean     not null default true, -- false: CDS and CDNSKEY ask the parent to remove its DS
-  ds_gone_at        timestamptz,                       -- since when the parent has no DS any more
-  parent_ds         bytea[],                           -- RDATA of its DS records as last seen; null: nobody saw any answer
-  parent_checked_at timestamptz,
-  due_at            timestamptz not null               -- when somebody has to look at the zone next
+  zone_id              bigint primary key references zones on delete cascade,
+  denial               text        not null check (denial in ('nsec', 'nsec3')),
+  ds_wanted            boolean     not null default true, -- false: CDS and CDNSKEY ask the parent to remove its DS
+  ds_wished_at         timestamptz,                       -- when ds_wanted was changed last; null: never
+  ds_automatic         boolean     not null default true, -- the DS in a parent of the same reseller follows CDS
+  ds_gone_at           timestamptz,                       -- since when the parent has no DS any more
+  parent_ds            bytea[],                           -- RDATA of its DS records as last seen; null: nobody saw any answer
+  parent_authenticated boolean,                           -- whether parent_ds was validated; null: nobody said
+  parent_ds_ttl        bigint,                            -- TTL of the last DS that was seen there
+  parent_checked_at    timestamptz,
+  due_at               timestamptz not null,              -- when somebody has to look at the zone next
+  checked_at           timestamptz                        -- when chain and signatures were last compared with what they should be
 );
 create index zone_signing_due on zone_signing (due_at);
+create index zone_signing_checks on zone_signing (checked_at nulls first, zone_id);
 
 create table zone_keys (
   zone_id            bigint      not null references zone_signing on delete cascade,
@@ -47,6 +51,3 @@ create index derived_records_place on derived_records (zone_id, owner_key, type)
 -- The chain of denial: NSEC (47) or NSEC3 (50).
 create index derived_records_chain on derived_records (zone_id, owner_key) where type in (47, 50);
 create index derived_records_expiry on derived_records (zone_id, expires) where type = 46;
-
--- What signing adds to a version: readers of zones take it with the rest, the history shows what customers did.
-alter table zone_journal add column derived_deleted bytea, add column derived_added bytea;

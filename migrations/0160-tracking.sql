@@ -1,13 +1,15 @@
--- What recipients touch: where links lead, what was already taken from the spool files, conversions, preferences.
+-- What recipients touch: where links lead, what was already taken from the spool files, conversions.
 
 -- The targets of a message's links, before its first copy leaves. A link's name follows from its target alone, so that
--- several workers, and later releases, agree on it.
+-- all workers agree on it.
 create table tracked_links (
-  serial     bigint generated always as identity, -- about the order in which they became known
-  message_id bigint not null references messages on delete cascade,
-  link       text   not null, -- LinkId of services/core/mail/tracking-html.ts
-  target     text   not null, -- as written, personal tags included
-  primary key (message_id, link)
+  serial      bigint generated always as identity, -- about the order in which they became known
+  message_id  bigint not null,
+  link        text   not null, -- LinkId of services/core/mail/tracking-html.ts
+  instance_id bigint not null,
+  target      text   not null, -- as written, personal tags included
+  primary key (message_id, link, instance_id),
+  foreign key (message_id, instance_id) references messages (id, instance_id) on delete cascade
 );
 create index tracked_links_serial on tracked_links (serial);
 
@@ -24,13 +26,10 @@ create table tracking_positions (
 create table conversions (
   instance_id bigint      not null references instances on delete cascade,
   reference   text        not null,
-  contact_id  bigint references contacts on delete set null,
+  contact_id  bigint,
   delivery_id bigint      not null,
   at          timestamptz not null,
-  primary key (instance_id, reference)
+  primary key (instance_id, reference),
+  foreign key (contact_id, instance_id) references contacts (id, instance_id) on delete cascade
 );
 create index conversions_contact on conversions (contact_id);
-
-alter table contacts
-  add column unsubscribed_at timestamptz,                 -- from everything of the instance
-  add column untracked       boolean not null default false; -- wants no opens and clicks stored
