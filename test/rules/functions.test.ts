@@ -10,7 +10,6 @@ const MOST_PARAMETERS = 4;
 const services = join(packageFolder, "services");
 const files = readdirSync(services, { recursive: true, encoding: "utf8" }).filter((file) => /\.tsx?$/.test(file));
 
-const TO_BE_SPLIT = "not split yet";
 const MARKUP = "a component of the console: mostly the markup of one page, and what its parts share";
 const HOT_PATH =
   "runs for each question or record of a zone: an object for its parameters would be an allocation each time";
@@ -27,11 +26,8 @@ const LONG: Readonly<Record<string, string>> = {
   "console/web/src/operator/rules-page.tsx RulesPage": MARKUP,
   "console/web/src/operator/users-page.tsx UsersPage": MARKUP,
   "console/web/src/shell.tsx Shell": MARKUP,
-  "dns-server/main.ts startWithin": TO_BE_SPLIT,
   "dns-server/reports/metrics.ts exportStatistics": "a table: each metric and where its value comes from",
   "platform/config/config.ts arrange": "a table: each setting and its variable",
-  "platform/http/app.ts makeApp": TO_BE_SPLIT,
-  "platform/smtp/server.ts makeServer": TO_BE_SPLIT,
   "store/mail/queue/lease-partitions.ts leasePartitions": "one SQL statement",
 };
 
