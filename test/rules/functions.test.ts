@@ -10,22 +10,12 @@ const MOST_PARAMETERS = 4;
 const services = join(packageFolder, "services");
 const files = readdirSync(services, { recursive: true, encoding: "utf8" }).filter((file) => /\.tsx?$/.test(file));
 
-const MARKUP = "a component of the console: mostly the markup of one page, and what its parts share";
 const HOT_PATH =
   "runs for each question or record of a zone: an object for its parameters would be an allocation each time";
 
 /** Functions that may be longer, as `file name`, each with the reason. */
 const LONG: Readonly<Record<string, string>> = {
   "bounce/mx-session.ts makeMxSession": "owned elsewhere",
-  "console/web/src/components/chart.tsx Chart": MARKUP,
-  "console/web/src/components/list-page.tsx ListPage": MARKUP,
-  "console/web/src/dns/new-zone-dialog.tsx NewZoneDialog": MARKUP,
-  "console/web/src/dns/zone/history-tab.tsx HistoryTab": MARKUP,
-  "console/web/src/dns/zone/records-tab.tsx RecordsTab": MARKUP,
-  "console/web/src/dns/zone/signing-keys.tsx SigningKeys": MARKUP,
-  "console/web/src/operator/rules-page.tsx RulesPage": MARKUP,
-  "console/web/src/operator/users-page.tsx UsersPage": MARKUP,
-  "console/web/src/shell.tsx Shell": MARKUP,
   "dns-server/reports/metrics.ts exportStatistics": "a table: each metric and where its value comes from",
   "platform/config/config.ts arrange": "a table: each setting and its variable",
   "store/mail/queue/lease-partitions.ts leasePartitions": "one SQL statement",
