@@ -5,7 +5,7 @@ import { readBounceToken } from "../core/mail/tokens.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
 import { isLoopback } from "../platform/http/limits.ts";
 import type { ServiceContext } from "../platform/service.ts";
-import type { SmtpHandlers } from "../platform/smtp/server.ts";
+import type { SmtpHandlers } from "../platform/smtp/handlers.ts";
 import { findTraceParent } from "../store/mail/sends/trace-parents.ts";
 import { Admission, NO_ROOM, type NotAdmitted, type RecipientClass } from "./admission.ts";
 import { classOf, type InboundTarget, Intake } from "./intake.ts";

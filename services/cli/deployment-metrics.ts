@@ -1,7 +1,13 @@
 import { Counter, Gauge } from "prom-client";
 import { registry } from "../platform/observability/metrics.ts";
 import { type Db, isForbidden } from "../platform/postgres/db.ts";
-import { readQueueStatus, readReplicationLag, readSigningStatus, readZoneStatus } from "../store/status.ts";
+import {
+  type QueueStatus,
+  readQueueStatus,
+  readReplicationLag,
+  readSigningStatus,
+  readZoneStatus,
+} from "../store/status.ts";
 import { databaseAnswers, inTime } from "./database-answers.ts";
 import type { Supervisor } from "./supervisor.ts";
 
@@ -23,7 +29,6 @@ export interface WatchedDeployment {
 export function exportDeployment({ supervisor, db, countingDb }: WatchedDeployment): () => void {
   const zones = remember(() => readZoneStatus(countingDb));
   const signing = remember(() => readSigningStatus(countingDb));
-  const queue = remember(() => readQueueStatus(countingDb));
   const lags = remember(() => readReplicationLag(countingDb));
   const gauges = [
     gauge("palomar_service_ready", "Whether a service of this node is ready", ["service"], async (set) => {
@@ -33,49 +38,71 @@ export function exportDeployment({ supervisor, db, countingDb }: WatchedDeployme
     gauge("palomar_database_up", "Whether the database answers this node", [], async (set) =>
       set((await databaseAnswers(db)) ? 1 : 0),
     ),
-    known(zones, "palomar_zones", "Zones in the database, by state (published, suspended)", ["state"], (read, set) => {
-      set(read.published, { state: "published" });
-      set(read.suspended, { state: "suspended" });
-    }),
-    known(
-      signing,
+    gauge(
+      "palomar_zones",
+      "Zones in the database, by state (published, suspended)",
+      ["state"],
+      whenKnown(zones, (read, set) => {
+        set(read.published, { state: "published" });
+        set(read.suspended, { state: "suspended" });
+      }),
+    ),
+    gauge(
       "palomar_dnssec_overdue_seconds",
       "For how long the signed zone that has waited longest has been due for its upkeep",
       [],
-      (read, set) => set(read.overdueSeconds),
+      whenKnown(signing, (read, set) => set(read.overdueSeconds)),
     ),
-    known(queue, "palomar_queue_recipients", "Recipients that still have to be delivered", [], (read, set) =>
-      set(read.recipients),
-    ),
-    known(queue, "palomar_queue_oldest_seconds", "Age of the oldest message with recipients left", [], (read, set) =>
-      set(read.oldestSeconds),
-    ),
-    known(
-      queue,
-      "palomar_queue_ready_seconds",
-      "For how long the mail that waits longest could have been taken by a worker",
-      [],
-      (read, set) => set(read.readySeconds),
-    ),
-    known(queue, "palomar_queue_partitions", "Unfinished partitions of the queue, by state", ["state"], (read, set) => {
-      for (const [state, count] of Object.entries(read.partitions)) set(count, { state });
-    }),
-    known(queue, "palomar_queue_backoffs", "Destinations that are left alone for now", [], (read, set) =>
-      set(read.backoffs),
-    ),
-    known(
-      lags,
+    ...queueGauges(remember(() => readQueueStatus(countingDb))),
+    gauge(
       "palomar_database_replication_lag_seconds",
       "How far a standby is behind, by its application_name",
       ["standby"],
-      (read, set) => {
+      whenKnown(lags, (read, set) => {
         for (const { standby, seconds } of read) set(seconds, { standby });
-      },
+      }),
     ),
   ];
   return () => {
     for (const name of gauges) registry.removeSingleMetric(name);
   };
+}
+
+function queueGauges(queue: () => Promise<QueueStatus | undefined>): string[] {
+  return [
+    gauge(
+      "palomar_queue_recipients",
+      "Recipients that still have to be delivered",
+      [],
+      whenKnown(queue, (read, set) => set(read.recipients)),
+    ),
+    gauge(
+      "palomar_queue_oldest_seconds",
+      "Age of the oldest message with recipients left",
+      [],
+      whenKnown(queue, (read, set) => set(read.oldestSeconds)),
+    ),
+    gauge(
+      "palomar_queue_ready_seconds",
+      "For how long the mail that waits longest could have been taken by a worker",
+      [],
+      whenKnown(queue, (read, set) => set(read.readySeconds)),
+    ),
+    gauge(
+      "palomar_queue_partitions",
+      "Unfinished partitions of the queue, by state",
+      ["state"],
+      whenKnown(queue, (read, set) => {
+        for (const [state, count] of Object.entries(read.partitions)) set(count, { state });
+      }),
+    ),
+    gauge(
+      "palomar_queue_backoffs",
+      "Destinations that are left alone for now",
+      [],
+      whenKnown(queue, (read, set) => set(read.backoffs)),
+    ),
+  ];
 }
 
 type SetValue = (value: number, labels?: Readonly<Record<string, string>>) => void;
@@ -112,18 +139,12 @@ function countRestarts(supervisor: Supervisor): string {
   return RESTARTS;
 }
 
-/** A gauge of what the database knows, where it tells. */
-function known<T>(
-  ask: () => Promise<T | undefined>,
-  name: string,
-  help: string,
-  labels: readonly string[],
-  show: (read: T, set: SetValue) => void,
-): string {
-  return gauge(name, help, labels, async (set) => {
+/** Shows what the database knows, where it tells. */
+function whenKnown<T>(ask: () => Promise<T | undefined>, show: (read: T, set: SetValue) => void) {
+  return async (set: SetValue) => {
     const read = await ask();
     if (read !== undefined) show(read, set);
-  });
+  };
 }
 
 /**

@@ -1,6 +1,7 @@
 import { createHash, createHmac, randomBytes } from "node:crypto";
 import type { KeyRing } from "../core/key-ring.ts";
 import { passwordMatches } from "../core/password.ts";
+import { recentMap } from "../core/recent-map.ts";
 import type { Refusal } from "../core/refusal.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
 import type { Clock } from "../platform/clock.ts";
@@ -68,7 +69,7 @@ export class SignIn {
   readonly #keyRing: KeyRing;
   readonly #clock: Clock;
   /** Digests of what was right lately, with the moment until which that is believed. */
-  readonly #remembered = new Map<string, number>();
+  readonly #remembered = recentMap<string, number>(MOST_REMEMBERED);
   /** Checks under way: many requests at the same moment with the same password are one check. */
   readonly #underWay = new Map<string, Promise<Result<StoredUser, Refusal>>>();
   readonly #digestKey = randomBytes(32);
@@ -188,7 +189,6 @@ export class SignIn {
   }
 
   #remember(digest: string): void {
-    if (this.#remembered.size >= MOST_REMEMBERED) this.#remembered.clear();
     this.#remembered.set(digest, this.#clock.nowMs() + REMEMBER_MS);
   }
 

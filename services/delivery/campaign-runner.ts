@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { validateAddress } from "../core/mail/address.ts";
 import type { FilterCondition } from "../core/mail/filter-condition.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
 import { beginCampaign, type CampaignStart, gatherPortion } from "../operations/mail/campaign-start.ts";
+import { permittedSender } from "../operations/mail/senders.ts";
 import type { Clock } from "../platform/clock.ts";
 import { readCampaignText } from "../platform/lookups/campaign-text.ts";
 import type { FetchSurroundings } from "../platform/lookups/pinned-agent.ts";
@@ -20,7 +20,6 @@ import {
 } from "../store/mail/campaigns/campaign-runs.ts";
 import { campaignTemplate, completeCancellation, pauseCampaign } from "../store/mail/campaigns/campaign-sends.ts";
 import { findFilter } from "../store/mail/contacts/filters.ts";
-import { allowedDomains } from "../store/mail/instances/instances.ts";
 import { announceMail } from "../store/mail/queue/queue.ts";
 import { readBatchProgress } from "../store/mail/sends/batches.ts";
 import { judgeBounces } from "./bounce-spike.ts";
@@ -110,18 +109,19 @@ export class CampaignRunner {
 
   async #prepare(due: DueCampaign): Promise<Result<CampaignStart, string>> {
     const { db, clock, fetch } = this.#options;
-    const sender = validateAddress(due.sender, { allowSmtputf8: false });
-    if (!sender.ok) return refuse(`remitente invalido ${sender.error}`);
-    const senderDomain = sender.value.asciiDomain;
-    if (!(await allowedDomains(db, due.instanceId)).includes(senderDomain)) {
-      return refuse("dominio remitente no permitido");
-    }
+    const sender = await permittedSender(db, due.instanceId, due.sender);
+    if (!sender.ok) return sender;
     const audience = await this.#readAudience(due);
     if (!audience.ok) return audience;
     const text = await readCampaignText(due, fetch);
     if (!text.ok) return text;
     const template = campaignTemplate(due, due, text.value);
-    return ok({ template, senderDomain, audience: audience.value, now: new Date(clock.nowMs()) });
+    return ok({
+      template,
+      senderDomain: sender.value.asciiDomain,
+      audience: audience.value,
+      now: new Date(clock.nowMs()),
+    });
   }
 
   async #readAudience({ instanceId, groups, filters }: DueCampaign): Promise<Result<FilterCondition, string>> {

@@ -1,4 +1,5 @@
 import type { DomainGroups } from "../core/mail/address-group.ts";
+import { recentMap } from "../core/recent-map.ts";
 import type { Clock } from "../platform/clock.ts";
 import type { DeliveryPolicy, GroupPolicy } from "./policy.ts";
 import { RateLimit } from "./rate-limit.ts";
@@ -27,7 +28,7 @@ export class TrafficShaping {
   readonly #active = new Map<string, number>();
   readonly #rates = new Map<string, SharedRate>();
   /** Groups of hosted domains, as their exchangers told. */
-  readonly #learnt = new Map<string, number>();
+  readonly #learnt = recentMap<string, number>(MOST_LEARNT);
 
   constructor(policy: DeliveryPolicy, groups: DomainGroups, clock: Clock) {
     this.#policy = policy;
@@ -53,9 +54,8 @@ export class TrafficShaping {
   learn(destination: string, exchangers: readonly string[]): void {
     if (this.#groups.ofDomain(destination) !== 0) return;
     const group = exchangers.map((name) => this.#groups.ofMxHost(name)).find((id) => id !== 0);
-    this.#learnt.delete(destination);
-    if (this.#learnt.size >= MOST_LEARNT) this.#learnt.clear();
-    if (group !== undefined) this.#learnt.set(destination, group);
+    if (group === undefined) this.#learnt.delete(destination);
+    else this.#learnt.set(destination, group);
   }
 
   /** Whether the provider of a destination that was begun has more sessions than it is to have: the partition has to wait. */

@@ -2,6 +2,7 @@ import { createPrivateKey } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { KeyRing } from "../core/key-ring.ts";
 import { DkimSigner } from "../core/mail/dkim.ts";
+import { recentMap } from "../core/recent-map.ts";
 import type { Db } from "../platform/postgres/db.ts";
 import { findDkimKey } from "../store/mail/instances/instances.ts";
 
@@ -18,7 +19,9 @@ const MOST_KEPT = 1_000;
 export class Signers {
   readonly #db: Db;
   readonly #keyRing: KeyRing;
-  readonly #kept = new Map<string, { readonly signer: Promise<DkimSigner | undefined>; readonly untilMs: number }>();
+  readonly #kept = recentMap<string, { readonly signer: Promise<DkimSigner | undefined>; readonly untilMs: number }>(
+    MOST_KEPT,
+  );
 
   constructor(db: Db, keyRing: KeyRing) {
     this.#db = db;
@@ -39,7 +42,6 @@ export class Signers {
   }
 
   #keep(name: string, signer: Promise<DkimSigner | undefined>): void {
-    if (this.#kept.size >= MOST_KEPT) this.#kept.clear();
     this.#kept.set(name, { signer, untilMs: performance.now() + KEPT_MS });
   }
 

@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { nextAttempt, type RetrySchedule } from "../core/mail/retry.ts";
+import { recentMap } from "../core/recent-map.ts";
 import type { Observe } from "../platform/observability/observation.ts";
 import type { Db } from "../platform/postgres/db.ts";
 import { type InstanceShare, leasePartitions } from "../store/mail/queue/lease-partitions.ts";
@@ -72,7 +73,7 @@ export class DeliveryWorker {
   /** Partitions of which no further message may begin. */
   readonly #stopped = new Set<number>();
   /** Destinations in back-off, as far as this worker knows. */
-  readonly #troubled = new Set<string>();
+  readonly #troubled = recentMap<string, true>(MOST_TROUBLED);
   /** Lanes that are to end after their message: their far sides answer again, and new mail waits for its turn. */
   #excess = 0;
   /** Where the next look goes on: after this instance, and of each instance after this destination. */
@@ -317,8 +318,7 @@ export class DeliveryWorker {
 
   async #backOff(destination: string, reason: string): Promise<void> {
     const { db, schedule, policy, tools } = this.#options;
-    if (this.#troubled.size >= MOST_TROUBLED) this.#troubled.clear();
-    this.#troubled.add(destination);
+    this.#troubled.set(destination, true);
     const seconds = nextAttempt(1, schedule, tools.random) / 1000;
     await backOffDestination(db, destination, { seconds: Math.min(seconds, policy.mostBackOffSeconds), reason });
   }

@@ -12,11 +12,11 @@ import { ZoneFeed } from "./feed/zone-feed.ts";
 import { ZonePublisher } from "./feed/zone-publisher.ts";
 import { listenDns, listenOnAll } from "./listeners/listen-dns.ts";
 import { listenHttps } from "./listeners/listen-https.ts";
-import { DEFAULT_TCP_LIMITS, listenTcp } from "./listeners/listen-tcp.ts";
+import { DEFAULT_TCP_LIMITS, listenTcp, type TcpListenerOptions } from "./listeners/listen-tcp.ts";
 import { openUdp, udpWorkerCount } from "./listeners/open-udp.ts";
 import { Notifier } from "./notify/notifier.ts";
 import { loadNotifyPolicy } from "./notify/policy.ts";
-import { Pipeline } from "./pipeline.ts";
+import { Pipeline, type PipelineSettings } from "./pipeline.ts";
 import { exportLag } from "./reports/lag-metric.ts";
 import { startLeftOutReports } from "./reports/left-out-reports.ts";
 import { exportStatistics, type ZoneCompleteness } from "./reports/metrics.ts";
@@ -45,56 +45,70 @@ export async function start(context: ServiceContext): Promise<RunningService> {
 }
 
 async function startWithin(lifecycle: Lifecycle, context: ServiceContext): Promise<RunningService["addresses"]> {
+  const zones = await openZones(lifecycle, context);
+  const answering = prepareAnswers(context, zones);
+  const dns = await listenPlainly(lifecycle, context, zones, answering);
+  const { dnsTls, dnsHttps } = await listenSecurely(lifecycle, context, answering);
+  await follow(lifecycle, context, { zones, statistics: answering.statistics, listen: dns });
+  return {
+    ...inAddresses("dns", dns),
+    ...inAddresses("dns_tls", dnsTls),
+    ...inAddresses("dns_https", dnsHttps),
+  };
+}
+
+/** The zones, who may transfer them, and what keeps both as the database has them. */
+interface Zones {
+  readonly writer: ZoneDatabaseWriter;
+  readonly publisher: ZonePublisher;
+  readonly accessFeed: AccessFeed;
+  readonly feed: ZoneFeed;
+}
+
+async function openZones(lifecycle: Lifecycle, context: ServiceContext): Promise<Zones> {
   const { config, observe, clock, db } = context;
   const writer = new ZoneDatabaseWriter(ZoneDatabaseMemory.create(config.dns.memoryOctets));
   await useHugePages(writer.memory);
+  const accessFeed = new AccessFeed(db, context.keyRing, observe);
+  lifecycle.onStop("transfer access", () => accessFeed.stop());
+  const nowMs = () => clock.nowMs();
+  const publisher = new ZonePublisher(writer, observe, nowMs);
+  const feed = new ZoneFeed({ writer, publisher, openConnection: context.openListenConnection, nowMs, observe });
+  return { writer, publisher, accessFeed, feed };
+}
+
+/** What every listener answers with. */
+interface Answering {
+  readonly settings: PipelineSettings;
+  readonly statistics: Statistics;
+  readonly tcp: TcpListenerOptions;
+}
+
+function prepareAnswers(context: ServiceContext, { writer, publisher, accessFeed, feed }: Zones): Answering {
+  const { config, observe, clock, db } = context;
   const settings = pipelineSettings(config, context.keyRing);
   // Row 0 is this thread's, which answers TCP; the UDP workers have one each.
   const statistics = new Statistics(1 + udpWorkerCount(config));
   const pipeline = new Pipeline(new ZoneDatabaseReader(writer.memory), settings, statistics.row(0));
   const nowSeconds = () => Math.floor(clock.nowMs() / 1000);
-  const accessFeed = new AccessFeed(db, context.keyRing, observe);
-  lifecycle.onStop("transfer access", () => accessFeed.stop());
-  const access = () => accessFeed.table;
-  const publisher = new ZonePublisher(writer, observe, () => clock.nowMs());
-  const snapshot = new ZoneDatabaseSnapshot({
-    file: join(config.dataDir, "zones.snapshot"),
-    writer,
-    publisher,
-    access: accessFeed,
-    isCurrent: () => feed.isCurrent,
-    nowMs: () => clock.nowMs(),
-    observe,
-  });
-  const feed = new ZoneFeed({
-    writer,
-    publisher,
-    loadSnapshot: () => snapshot.load(),
-    openConnection: context.openListenConnection,
-    nowMs: () => clock.nowMs(),
-    // A slow database may have said what the zones are before it says whom to tell of them.
-    onPublished: (zones) => void accessFeed.known.then(() => notifier.zonesPublished(zones)),
-    observe,
-  });
-  const isDatabaseAway = () => !feed.isFollowing;
-  const isLeftOut = (zoneId: number) => publisher.isLeftOut(zoneId);
   const authorised = new AuthorisedResponder({
-    pipeline,
-    writer,
-    db,
-    isDatabaseAway,
-    isLeftOut,
-    access,
-    nowSeconds,
-    observe,
+    ...{ pipeline, writer, db, nowSeconds, observe },
+    isDatabaseAway: () => !feed.isFollowing,
+    isLeftOut: (zoneId) => publisher.isLeftOut(zoneId),
+    access: () => accessFeed.table,
   });
-  const tcp = {
-    pipeline,
-    authorised,
-    nowSeconds,
-    limits: { ...DEFAULT_TCP_LIMITS, limitLoopback: config.limitLoopback },
-  };
+  const limits = { ...DEFAULT_TCP_LIMITS, limitLoopback: config.limitLoopback };
+  return { settings, statistics, tcp: { pipeline, authorised, nowSeconds, limits } };
+}
 
+/** DNS over UDP and TCP. @returns where it is answered */
+async function listenPlainly(
+  lifecycle: Lifecycle,
+  { config, observe }: ServiceContext,
+  { writer }: Zones,
+  { settings, statistics, tcp }: Answering,
+): Promise<readonly HostPort[]> {
+  const { pipeline, authorised, nowSeconds } = tcp;
   const dns = await listenDns(config.listen.dns, {
     tcp,
     openUdp: (addresses) =>
@@ -106,63 +120,88 @@ async function startWithin(lifecycle: Lifecycle, context: ServiceContext): Promi
       }),
   });
   lifecycle.onStop("DNS", () => dns.stop());
-  const { dnsTls, dnsHttps } = await listenSecurely();
+  return dns.addresses;
+}
 
+/** DNS over TLS and over HTTPS, where they are wanted; both have the same certificate. */
+async function listenSecurely(
+  lifecycle: Lifecycle,
+  { config, observe }: ServiceContext,
+  { tcp }: Answering,
+): Promise<{ dnsTls: readonly HostPort[]; dnsHttps: readonly HostPort[] }> {
+  const { dnsTls, dnsHttps } = config.listen;
+  if (dnsTls.length + dnsHttps.length === 0) return { dnsTls, dnsHttps };
+  const certificate = await openCertificate(config, observe);
+  lifecycle.onStop("certificate", () => certificate.close());
+  const listen = async (name: string, addresses: readonly HostPort[], open: typeof listenHttps) => {
+    const listeners = await listenOnAll(addresses, (address) => open(address, { ...tcp, tls: certificate.current() }));
+    for (const listener of listeners) {
+      lifecycle.onStop(name, () => listener.stop());
+      certificate.onChange((pair) => listener.renewCertificate(pair));
+    }
+    return addresses.map(({ host }, index) => ({ host, port: listeners[index]!.port }));
+  };
+  return {
+    dnsTls: await listen("DNS over TLS", dnsTls, listenTcp),
+    dnsHttps: await listen("DNS over HTTPS", dnsHttps, listenHttps),
+  };
+}
+
+/** Everything that goes on beside the answers: the database is followed, and others are told what is new. */
+async function follow(
+  lifecycle: Lifecycle,
+  context: ServiceContext,
+  { zones, statistics, listen }: { zones: Zones; statistics: Statistics; listen: readonly HostPort[] },
+): Promise<void> {
+  const { config, observe, clock, db } = context;
+  const { writer, publisher, accessFeed, feed } = zones;
   const notifier = new Notifier({
     policy: loadNotifyPolicy(),
-    access,
-    listen: dns.addresses,
+    access: () => accessFeed.table,
+    listen,
     notifyNs: config.dns.notifyNs,
     db,
     resolver: await makeResolver(config.resolver),
-    nowSeconds,
+    nowSeconds: () => Math.floor(clock.nowMs() / 1000),
     observe,
   });
   lifecycle.onStop("notifications", () => notifier.stop());
   const upkeep = startUpkeep({ db, clock, observe });
   lifecycle.onStop("catalogs and feeds", () => upkeep.stop());
   lifecycle.onStop("zone feed", () => feed.stop());
-  lifecycle.onStop("metrics", exportStatistics(statistics, writer, completenessOf(feed, publisher)));
-  const leftOutReports = startLeftOutReports({ db, observe, node: config.node, leftOut: () => publisher.leftOut });
-  lifecycle.onStop("reports of zones left out", () => leftOutReports.stop());
-  const traffic = startTrafficReports({ db, clock, observe, statistics });
-  lifecycle.onStop("traffic reports", () => traffic.stop());
+  startReports(lifecycle, context, zones, statistics);
+  const snapshot = new ZoneDatabaseSnapshot({
+    file: join(config.dataDir, "zones.snapshot"),
+    ...{ writer, publisher, access: accessFeed, observe },
+    isCurrent: () => feed.isCurrent,
+    nowMs: () => clock.nowMs(),
+  });
   // Who may transfer is known before the first zones are; a silent database does not hold up the snapshot for long.
   await Promise.race([accessFeed.start(), sleep(ACCESS_PATIENCE_MS, undefined, { ref: false })]);
-  await feed.start();
+  await feed.start({
+    loadSnapshot: () => snapshot.load(),
+    // A slow database may have said what the zones are before it says whom to tell of them.
+    onPublished: (published) => void accessFeed.known.then(() => notifier.zonesPublished(published)),
+  });
   lifecycle.onStop(
     "lag",
     exportLag(() => feed.confirmedAtMs),
   );
   snapshot.start();
   lifecycle.onStop("snapshot of the zones", () => snapshot.stop());
-  return {
-    ...inAddresses("dns", dns.addresses),
-    ...inAddresses("dns_tls", dnsTls),
-    ...inAddresses("dns_https", dnsHttps),
-  };
+}
 
-  /** DNS over TLS and over HTTPS, where they are wanted; both have the same certificate. */
-  async function listenSecurely(): Promise<{ dnsTls: readonly HostPort[]; dnsHttps: readonly HostPort[] }> {
-    const { dnsTls, dnsHttps } = config.listen;
-    if (dnsTls.length + dnsHttps.length === 0) return { dnsTls, dnsHttps };
-    const certificate = await openCertificate(config, observe);
-    lifecycle.onStop("certificate", () => certificate.close());
-    const listen = async (name: string, addresses: readonly HostPort[], open: typeof listenHttps) => {
-      const listeners = await listenOnAll(addresses, (address) =>
-        open(address, { ...tcp, tls: certificate.current() }),
-      );
-      for (const listener of listeners) {
-        lifecycle.onStop(name, () => listener.stop());
-        certificate.onChange((pair) => listener.renewCertificate(pair));
-      }
-      return addresses.map(({ host }, index) => ({ host, port: listeners[index]!.port }));
-    };
-    return {
-      dnsTls: await listen("DNS over TLS", dnsTls, listenTcp),
-      dnsHttps: await listen("DNS over HTTPS", dnsHttps, listenHttps),
-    };
-  }
+function startReports(
+  lifecycle: Lifecycle,
+  { config, observe, clock, db }: ServiceContext,
+  { writer, publisher, feed }: Zones,
+  statistics: Statistics,
+): void {
+  lifecycle.onStop("metrics", exportStatistics(statistics, writer, completenessOf(feed, publisher)));
+  const leftOutReports = startLeftOutReports({ db, observe, node: config.node, leftOut: () => publisher.leftOut });
+  lifecycle.onStop("reports of zones left out", () => leftOutReports.stop());
+  const traffic = startTrafficReports({ db, clock, observe, statistics });
+  lifecycle.onStop("traffic reports", () => traffic.stop());
 }
 
 function completenessOf(feed: ZoneFeed, publisher: ZonePublisher): ZoneCompleteness {

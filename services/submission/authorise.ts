@@ -9,7 +9,7 @@ import { SUBMISSION_GUESSES } from "../platform/guesses/policy.ts";
 import { sourceOf } from "../platform/lookups/address-blocks.ts";
 import type { Observe } from "../platform/observability/observation.ts";
 import type { Db } from "../platform/postgres/db.ts";
-import type { SmtpCredentials } from "../platform/smtp/server.ts";
+import type { SmtpCredentials } from "../platform/smtp/handlers.ts";
 import { authenticateCampaign, type Campaign } from "../store/mail/campaigns/campaigns.ts";
 
 /** Failures within this time count together, and locks last as long. */

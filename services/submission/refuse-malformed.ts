@@ -1,6 +1,6 @@
 import { splitMessage } from "../core/mail/message.ts";
 import type { SmtpReply } from "../core/mail/smtp-reply.ts";
-import type { SmtpHandlers } from "../platform/smtp/server.ts";
+import type { SmtpHandlers } from "../platform/smtp/handlers.ts";
 
 /** Without the CRLF (RFC 5322 §2.1.1). */
 const MOST_LINE_OCTETS = 998;

@@ -3,7 +3,7 @@ import type { SmtpReply } from "../core/mail/smtp-reply.ts";
 import { SendQueue } from "../operations/mail/send-queue.ts";
 import { SharedLookups } from "../platform/lookups/shared-lookups.ts";
 import type { ServiceContext } from "../platform/service.ts";
-import type { SmtpHandlers, SmtpSession } from "../platform/smtp/server.ts";
+import type { SmtpHandlers, SmtpSession } from "../platform/smtp/handlers.ts";
 import { readSubmissionRules, type SubmissionRules } from "../store/mail/instances/submission-settings.ts";
 import { acceptMessage } from "./accept.ts";
 import { Authoriser, type Submitter } from "./authorise.ts";

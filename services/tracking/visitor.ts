@@ -2,6 +2,7 @@ import type { IncomingHttpHeaders } from "node:http";
 import ipaddr from "ipaddr.js";
 import { UAParser } from "ua-parser-js";
 import { z } from "zod";
+import { recentMap } from "../core/recent-map.ts";
 import type { MachineRule, Visitor } from "../operations/mail/tracking-events.ts";
 import type { Place, RecallReader } from "../store/mail/tracking/tracking-readers.ts";
 
@@ -101,12 +102,10 @@ function readProgram({ machines, devices }: RulesFile, agent: string): Program {
 
 /** Keeps the answers to the questions that were asked last. */
 function remember<Answer>(answer: (question: string) => Answer): (question: string) => Answer {
-  const known = new Map<string, Answer>();
+  const known = recentMap<string, Answer>(REMEMBERED);
   return (question) => {
     const found = known.get(question) ?? answer(question);
-    known.delete(question);
     known.set(question, found);
-    if (known.size > REMEMBERED) known.delete(known.keys().next().value!);
     return found;
   };
 }

@@ -6,7 +6,7 @@ import { start as startBounce } from "../../services/bounce/main.ts";
 import { makeMxSession } from "../../services/bounce/mx-session.ts";
 import { KeyRing } from "../../services/core/key-ring.ts";
 import { makeBounceToken } from "../../services/core/mail/tokens.ts";
-import type { SmtpSession } from "../../services/platform/smtp/server.ts";
+import type { SmtpSession } from "../../services/platform/smtp/handlers.ts";
 import { lockAddress } from "../../services/store/mail/contacts/contacts.ts";
 import { MAIL_SERVICES, type MailStack, startMailStack } from "../support/mail-stack.ts";
 import { playDialogue, readDialogue } from "../support/smtp-dialogue.ts";

@@ -9,7 +9,7 @@ import { makeBounceToken } from "../../services/core/mail/tokens.ts";
 import { makeDeliveryToken } from "../../services/core/mail/tracking-tokens.ts";
 import { measure, registry } from "../../services/platform/observability/metrics.ts";
 import type { Observation } from "../../services/platform/observability/observation.ts";
-import type { SmtpSession } from "../../services/platform/smtp/server.ts";
+import type { SmtpSession } from "../../services/platform/smtp/handlers.ts";
 import { leaseInboundMessages, measureWaiting } from "../../services/store/mail/inbound/inbound.ts";
 import { listUnexplained, trimInboundMessages } from "../../services/store/mail/inbound/inbound-retention.ts";
 import { MAIL_SERVICES, type MailStack, startMailStack } from "../support/mail-stack.ts";

@@ -8,7 +8,7 @@ const LONGEST = [
   "system/console-mail",
   "system/mail-faults",
   "system/crash",
-  "service/delivery",
+  "service/delivery-far-sides",
   "service/dnssec-sequences",
   "system/docs",
   "service/notify",

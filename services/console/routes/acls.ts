@@ -44,85 +44,90 @@ const newAcl = z.object({
 });
 
 /** Who may transfer a reseller's zones, and what to paste into the other side's configuration. */
-export const makeAclEndpoints: MakeConsoleEndpoints = (context) => [...aclEndpoints(context), stanzaEndpoint(context)];
+export const makeAclEndpoints: MakeConsoleEndpoints = (context) => [
+  ...listing(context),
+  ...changing(context),
+  stanzaEndpoint(context),
+];
 
-function aclEndpoints({ db, keyRing }: ConsoleContext): ConsoleEndpoint[] {
-  return [
-    consoleEndpoint({
-      method: "GET",
-      path: "/resellers/:id/acls",
-      summary: "Transfer ACLs, without the secrets of their keys",
-      authorise: area,
-      params: idParam,
-      reply: z.object({
-        acls: z.array(
-          z.object({
-            name: z.string(),
-            blocks: z.array(z.string()),
-            tsig: z.object({ name: z.string(), algorithm: z.string() }).nullable(),
-            zones: z.array(z.string()).nullable(),
-            notify: z.array(z.string()),
-          }),
-        ),
-      }),
-      act: async ({ caller, params }) => {
-        const reseller = await visibleReseller(db, caller, params.id);
-        if (!reseller.ok) return reseller;
-        const acls = await listAcls(db, params.id);
-        return ok({
-          acls: acls.map(({ name, blocks, tsig, zones, notify }) => ({
-            ...{ name, blocks: [...blocks], tsig, notify: [...notify] },
-            zones: zones && [...zones],
-          })),
-        });
-      },
+const listing: MakeConsoleEndpoints = ({ db }) => [
+  consoleEndpoint({
+    method: "GET",
+    path: "/resellers/:id/acls",
+    summary: "Transfer ACLs, without the secrets of their keys",
+    authorise: area,
+    params: idParam,
+    reply: z.object({
+      acls: z.array(
+        z.object({
+          name: z.string(),
+          blocks: z.array(z.string()),
+          tsig: z.object({ name: z.string(), algorithm: z.string() }).nullable(),
+          zones: z.array(z.string()).nullable(),
+          notify: z.array(z.string()),
+        }),
+      ),
     }),
-    consoleEndpoint({
-      method: "POST",
-      path: "/resellers/:id/acls",
-      summary: "Allow transfers; gives the key's secret, once",
-      authorise: area,
-      params: idParam,
-      fields: newAcl,
-      change: {
-        action: "acl.add",
-        object: ({ fields }) => fields.name,
-        detail: ({ fields: { blocks, zones, notify, tsig } }) => ({ blocks, zones, notify, tsig: tsig?.name ?? null }),
-      },
-      reply: z.object({
-        name: z.string(),
-        tsig: z.object({ name: z.string(), algorithm: z.string(), secret: z.string() }).nullable(),
-      }),
-      act: async ({ caller, params, fields }) => {
-        const reseller = await visibleReseller(db, caller, params.id);
-        if (!reseller.ok) return reseller;
-        const parts = readAcl({ ...fields, zones: fields.zones ?? [] });
-        if (!parts.ok) return parts;
-        const key = fields.tsig === null ? ok(null) : readTsigKey(fields.tsig);
-        if (!key.ok) return key;
-        const tsig = key.value;
-        const added = await addAcl(db, keyRing, { ...parts.value, resellerId: params.id, tsig });
-        if (!added.ok) return added;
-        return ok({ name: fields.name, tsig: tsig && { ...tsig, secret: tsig.secret.toString("base64") } });
-      },
+    act: async ({ caller, params }) => {
+      const reseller = await visibleReseller(db, caller, params.id);
+      if (!reseller.ok) return reseller;
+      const acls = await listAcls(db, params.id);
+      return ok({
+        acls: acls.map(({ name, blocks, tsig, zones, notify }) => ({
+          ...{ name, blocks: [...blocks], tsig, notify: [...notify] },
+          zones: zones && [...zones],
+        })),
+      });
+    },
+  }),
+];
+
+const changing: MakeConsoleEndpoints = ({ db, keyRing }) => [
+  consoleEndpoint({
+    method: "POST",
+    path: "/resellers/:id/acls",
+    summary: "Allow transfers; gives the key's secret, once",
+    authorise: area,
+    params: idParam,
+    fields: newAcl,
+    change: {
+      action: "acl.add",
+      object: ({ fields }) => fields.name,
+      detail: ({ fields: { blocks, zones, notify, tsig } }) => ({ blocks, zones, notify, tsig: tsig?.name ?? null }),
+    },
+    reply: z.object({
+      name: z.string(),
+      tsig: z.object({ name: z.string(), algorithm: z.string(), secret: z.string() }).nullable(),
     }),
-    consoleEndpoint({
-      method: "DELETE",
-      path: "/resellers/:id/acls/:name",
-      summary: "Remove an ACL, and its key with it",
-      authorise: area,
-      params: nameParam,
-      change: { action: "acl.remove", object: ({ params }) => params.name },
-      reply: z.object({ msg: z.literal("removed") }),
-      act: async ({ caller, params }) => {
-        const reseller = await visibleReseller(db, caller, params.id);
-        if (!reseller.ok) return reseller;
-        const removed = await removeAcl(db, params.id, params.name);
-        return removed ? ok({ msg: "removed" as const }) : refuse(NO_SUCH_ACL);
-      },
-    }),
-  ];
-}
+    act: async ({ caller, params, fields }) => {
+      const reseller = await visibleReseller(db, caller, params.id);
+      if (!reseller.ok) return reseller;
+      const parts = readAcl({ ...fields, zones: fields.zones ?? [] });
+      if (!parts.ok) return parts;
+      const key = fields.tsig === null ? ok(null) : readTsigKey(fields.tsig);
+      if (!key.ok) return key;
+      const tsig = key.value;
+      const added = await addAcl(db, keyRing, { ...parts.value, resellerId: params.id, tsig });
+      if (!added.ok) return added;
+      return ok({ name: fields.name, tsig: tsig && { ...tsig, secret: tsig.secret.toString("base64") } });
+    },
+  }),
+  consoleEndpoint({
+    method: "DELETE",
+    path: "/resellers/:id/acls/:name",
+    summary: "Remove an ACL, and its key with it",
+    authorise: area,
+    params: nameParam,
+    change: { action: "acl.remove", object: ({ params }) => params.name },
+    reply: z.object({ msg: z.literal("removed") }),
+    act: async ({ caller, params }) => {
+      const reseller = await visibleReseller(db, caller, params.id);
+      if (!reseller.ok) return reseller;
+      const removed = await removeAcl(db, params.id, params.name);
+      return removed ? ok({ msg: "removed" as const }) : refuse(NO_SUCH_ACL);
+    },
+  }),
+];
 
 const NO_SUCH_ACL = problem("no-such-acl");
 

@@ -46,31 +46,7 @@ export const makeCampaignControlEndpoints: MakeConsoleEndpoints = ({ db }) => {
       act: async ({ caller, params }) => controlled(db, caller, params, (found) => act(found, caller.login)),
     });
   return [
-    consoleEndpoint({
-      method: "POST",
-      path: "/instances/:name/campaigns/:numid/start",
-      summary: "Start a campaign, at once or at a moment",
-      authorise: areaOf("instance"),
-      params: campaignParams,
-      fields: z.object({
-        at: z.iso
-          .datetime({ offset: true, error: "must be ISO 8601 with an offset, such as 2030-01-31T09:00:00Z" })
-          .optional(),
-      }),
-      change: {
-        action: "campaign.start",
-        object: ({ params }) => String(params.numid),
-        detail: ({ fields: { at } }) => ({ at: at ?? "now" }),
-      },
-      reply: campaignJson,
-      act: ({ caller, params, fields: { at } }) =>
-        controlled(db, caller, params, async ({ campaign, send }) => {
-          if (send === undefined) return problem("campaign-not-written");
-          if (send.groups.length + send.filters.length === 0) return missingField("grupos");
-          const start = { at: at === undefined ? null : new Date(at), login: caller.login };
-          return (await scheduleCampaign(db, campaign.numid, start)) ? undefined : problem("campaign-started");
-        }),
-    }),
+    startEndpoint(db),
     control(
       "pause",
       "Pause a campaign: answers once nothing more of it leaves",
@@ -95,6 +71,34 @@ export const makeCampaignControlEndpoints: MakeConsoleEndpoints = ({ db }) => {
     }),
   ];
 };
+
+function startEndpoint(db: Db): ConsoleEndpoint {
+  return consoleEndpoint({
+    method: "POST",
+    path: "/instances/:name/campaigns/:numid/start",
+    summary: "Start a campaign, at once or at a moment",
+    authorise: areaOf("instance"),
+    params: campaignParams,
+    fields: z.object({
+      at: z.iso
+        .datetime({ offset: true, error: "must be ISO 8601 with an offset, such as 2030-01-31T09:00:00Z" })
+        .optional(),
+    }),
+    change: {
+      action: "campaign.start",
+      object: ({ params }) => String(params.numid),
+      detail: ({ fields: { at } }) => ({ at: at ?? "now" }),
+    },
+    reply: campaignJson,
+    act: ({ caller, params, fields: { at } }) =>
+      controlled(db, caller, params, async ({ campaign, send }) => {
+        if (send === undefined) return problem("campaign-not-written");
+        if (send.groups.length + send.filters.length === 0) return missingField("grupos");
+        const start = { at: at === undefined ? null : new Date(at), login: caller.login };
+        return (await scheduleCampaign(db, campaign.numid, start)) ? undefined : problem("campaign-started");
+      }),
+  });
+}
 
 const NOTHING_YET = { recipients: 0, queued: 0, hardBounces: 0 };
 

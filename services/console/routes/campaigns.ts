@@ -55,44 +55,55 @@ type MessageFields = z.output<typeof message>;
 const instanceArea = areaOf("instance");
 
 /** Campaigns, and what those of type `normal` send. Starting and stopping them: campaign-control.ts. */
-export const makeCampaignEndpoints: MakeConsoleEndpoints = (context) => {
-  const { db, config } = context;
+export const makeCampaignEndpoints: MakeConsoleEndpoints = (context) => [
+  ...lists(context),
+  ...writing(context),
+  ...testSends(context),
+];
+
+/** Which campaigns there are. */
+const lists: MakeConsoleEndpoints = ({ db }) => [
+  consoleEndpoint({
+    method: "GET",
+    path: "/instances/:name/campaigns",
+    summary: "Campaigns of an instance, newest first",
+    authorise: instanceArea,
+    params: z.object({ name: z.string() }),
+    fields: z.object({ search: searchText, before: z.int().optional(), limit: pageLimit }),
+    reply: z.object({ campaigns: z.array(campaignJson) }),
+    act: async ({ caller, params, fields }) => {
+      const instance = await visibleInstance(db, caller, params.name);
+      if (!instance.ok) return instance;
+      const campaigns = await pageCampaigns(db, instance.value.id, fields);
+      const sends = await listCampaignSends(
+        db,
+        instance.value.id,
+        campaigns.map(({ numid }) => numid),
+      );
+      return ok({ campaigns: campaigns.map((campaign) => toCampaignJson(campaign, sends.get(campaign.numid))) });
+    },
+  }),
+  consoleEndpoint({
+    method: "GET",
+    path: "/instances/:name/campaigns/:numid",
+    summary: "One campaign, with the HTML that it holds",
+    authorise: instanceArea,
+    params: campaignParams,
+    reply: campaignJson.extend({ html: z.string().nullable() }),
+    act: async ({ caller, params }) => {
+      const found = await visibleCampaign(db, caller, params);
+      if (!found.ok) return found;
+      const { campaign, send } = found.value;
+      const html = send && "html" in send.body ? send.body.html : null;
+      return ok({ ...toCampaignJson(campaign, send), html });
+    },
+  }),
+];
+
+/** What a campaign of type `normal` sends, and what that looks like. */
+const writing: MakeConsoleEndpoints = (context) => {
+  const { db } = context;
   return [
-    consoleEndpoint({
-      method: "GET",
-      path: "/instances/:name/campaigns",
-      summary: "Campaigns of an instance, newest first",
-      authorise: instanceArea,
-      params: z.object({ name: z.string() }),
-      fields: z.object({ search: searchText, before: z.int().optional(), limit: pageLimit }),
-      reply: z.object({ campaigns: z.array(campaignJson) }),
-      act: async ({ caller, params, fields }) => {
-        const instance = await visibleInstance(db, caller, params.name);
-        if (!instance.ok) return instance;
-        const campaigns = await pageCampaigns(db, instance.value.id, fields);
-        const sends = await listCampaignSends(
-          db,
-          instance.value.id,
-          campaigns.map(({ numid }) => numid),
-        );
-        return ok({ campaigns: campaigns.map((campaign) => toCampaignJson(campaign, sends.get(campaign.numid))) });
-      },
-    }),
-    consoleEndpoint({
-      method: "GET",
-      path: "/instances/:name/campaigns/:numid",
-      summary: "One campaign, with the HTML that it holds",
-      authorise: instanceArea,
-      params: campaignParams,
-      reply: campaignJson.extend({ html: z.string().nullable() }),
-      act: async ({ caller, params }) => {
-        const found = await visibleCampaign(db, caller, params);
-        if (!found.ok) return found;
-        const { campaign, send } = found.value;
-        const html = send && "html" in send.body ? send.body.html : null;
-        return ok({ ...toCampaignJson(campaign, send), html });
-      },
-    }),
     consoleEndpoint({
       method: "PUT",
       path: "/instances/:name/campaigns/:numid/message",
@@ -139,6 +150,13 @@ export const makeCampaignEndpoints: MakeConsoleEndpoints = (context) => {
         return template.ok ? preview(context, found.value, template.value, fields.email) : template;
       },
     }),
+  ];
+};
+
+/** The message on its way to one address. */
+const testSends: MakeConsoleEndpoints = (context) => {
+  const { db, config } = context;
+  return [
     consoleEndpoint({
       method: "POST",
       path: "/instances/:name/campaigns/:numid/test",

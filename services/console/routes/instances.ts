@@ -52,48 +52,59 @@ const CONFLICTS: Readonly<Record<InstanceConflict, Refusal>> = {
 const OPERATORS_SETTINGS = ["archive", "records", "event_days", "archive_days", "message_days"] as const;
 
 /** Instances of the mail side: settings and keys. */
-export const makeInstanceEndpoints: MakeConsoleEndpoints = (context) => {
-  const { db, keyRing, clock } = context;
+export const makeInstanceEndpoints: MakeConsoleEndpoints = (context) => [
+  ...listAndAddition(context),
+  ...settings(context),
+  ...keys(context),
+];
+
+/** Which instances there are. */
+const listAndAddition: MakeConsoleEndpoints = ({ db, keyRing }) => [
+  consoleEndpoint({
+    method: "GET",
+    path: "/instances",
+    summary: "Instances: all for the operator, an instance's user its own",
+    authorise: areaOf("instance"),
+    reply: z.object({ instances: z.array(instance) }),
+    act: async ({ caller }) => {
+      const all = await listInstances(db);
+      const visible = all.filter(({ name }) => caller.role === "operator" || name === caller.scope);
+      return ok({ instances: visible.map((one) => showInstance(one, one.domains)) });
+    },
+  }),
+  consoleEndpoint({
+    method: "POST",
+    path: "/instances",
+    summary: "Add an instance; gives its key, once",
+    authorise: areaOf(),
+    fields: z.object({
+      name: z.string(),
+      host: z.string(),
+      domains: z.array(z.string()).default([]),
+      key: z.string().optional(),
+      archive: z.boolean().default(false),
+      time_zone: z.string().optional(),
+    }),
+    change: {
+      action: "instance.add",
+      object: ({ fields }) => fields.name,
+      detail: ({ fields: { host, domains, archive } }) => ({ host, domains, archive }),
+    },
+    reply: z.object({ name: z.string(), host: z.string(), key: z.string(), domains: z.array(z.string()) }),
+    act: async ({ fields }) => {
+      const read = readNewInstance(fields);
+      if (!read.ok) return read;
+      const { name, host, key, domains } = read.value;
+      const conflict = await addInstance(db, keyRing, { ...read.value, archive: fields.archive });
+      return conflict ? refuse(CONFLICTS[conflict]) : ok({ name, host, key, domains });
+    },
+  }),
+];
+
+/** What an instance is like. */
+const settings: MakeConsoleEndpoints = (context) => {
+  const { db } = context;
   return [
-    consoleEndpoint({
-      method: "GET",
-      path: "/instances",
-      summary: "Instances: all for the operator, an instance's user its own",
-      authorise: areaOf("instance"),
-      reply: z.object({ instances: z.array(instance) }),
-      act: async ({ caller }) => {
-        const all = await listInstances(db);
-        const visible = all.filter(({ name }) => caller.role === "operator" || name === caller.scope);
-        return ok({ instances: visible.map((one) => showInstance(one, one.domains)) });
-      },
-    }),
-    consoleEndpoint({
-      method: "POST",
-      path: "/instances",
-      summary: "Add an instance; gives its key, once",
-      authorise: areaOf(),
-      fields: z.object({
-        name: z.string(),
-        host: z.string(),
-        domains: z.array(z.string()).default([]),
-        key: z.string().optional(),
-        archive: z.boolean().default(false),
-        time_zone: z.string().optional(),
-      }),
-      change: {
-        action: "instance.add",
-        object: ({ fields }) => fields.name,
-        detail: ({ fields: { host, domains, archive } }) => ({ host, domains, archive }),
-      },
-      reply: z.object({ name: z.string(), host: z.string(), key: z.string(), domains: z.array(z.string()) }),
-      act: async ({ fields }) => {
-        const read = readNewInstance(fields);
-        if (!read.ok) return read;
-        const { name, host, key, domains } = read.value;
-        const conflict = await addInstance(db, keyRing, { ...read.value, archive: fields.archive });
-        return conflict ? refuse(CONFLICTS[conflict]) : ok({ name, host, key, domains });
-      },
-    }),
     consoleEndpoint({
       method: "PATCH",
       path: "/instances/:name",
@@ -133,6 +144,13 @@ export const makeInstanceEndpoints: MakeConsoleEndpoints = (context) => {
           return ok(showInstance(changed, await allowedDomains(db, id)));
         }),
     }),
+  ];
+};
+
+/** What its programs show to the API. */
+const keys: MakeConsoleEndpoints = (context) => {
+  const { db, keyRing, clock } = context;
+  return [
     consoleEndpoint({
       method: "POST",
       path: "/instances/:name/key",

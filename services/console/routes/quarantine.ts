@@ -31,7 +31,10 @@ const operatorsOnly = areaOf();
 const NO_SUCH_MESSAGE = problem("no-such-quarantined");
 
 /** Messages that came back and that no bounce worker could cope with. */
-export const makeQuarantineEndpoints: MakeConsoleEndpoints = ({ db }) => [
+export const makeQuarantineEndpoints: MakeConsoleEndpoints = (context) => [...reading(context), ...leaving(context)];
+
+/** What is in quarantine. */
+const reading: MakeConsoleEndpoints = ({ db }) => [
   consoleEndpoint({
     method: "GET",
     path: "/quarantine",
@@ -72,6 +75,10 @@ export const makeQuarantineEndpoints: MakeConsoleEndpoints = ({ db }) => [
       return octets ? ok(new RawReply("message/rfc822", octets)) : refuse(NO_SUCH_MESSAGE);
     },
   }),
+];
+
+/** The two ways out of it. */
+const leaving: MakeConsoleEndpoints = ({ db }) => [
   consoleEndpoint({
     method: "POST",
     path: "/quarantine/:id/retry",

@@ -15,7 +15,13 @@ const idParam = z.object({ id: z.string() });
 const nameText = z.string().min(1, "must not be empty").max(255, "must not be longer than 255 characters");
 
 /** Resellers, their licences and their keys. */
-export const makeResellerEndpoints: MakeConsoleEndpoints = ({ db, keyRing, clock }) => [
+export const makeResellerEndpoints: MakeConsoleEndpoints = (context) => [
+  ...listAndAddition(context),
+  ...settingsAndKeys(context),
+];
+
+/** Which resellers there are. */
+const listAndAddition: MakeConsoleEndpoints = ({ db, keyRing }) => [
   consoleEndpoint({
     method: "GET",
     path: "/resellers",
@@ -57,6 +63,10 @@ export const makeResellerEndpoints: MakeConsoleEndpoints = ({ db, keyRing, clock
       return ok({ reseller_id: id.value, key: key.value });
     },
   }),
+];
+
+/** What a reseller is like, and what its programs show to the API. */
+const settingsAndKeys: MakeConsoleEndpoints = ({ db, keyRing, clock }) => [
   consoleEndpoint({
     method: "PATCH",
     path: "/resellers/:id",

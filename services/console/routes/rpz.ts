@@ -11,7 +11,7 @@ import { invalidField, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { addFeed, removeFeed, setFeedActive } from "../../operations/dns/rpz-feeds.ts";
 import { importRules } from "../../operations/dns/rpz-import.ts";
-import { addRule, removeRule } from "../../operations/dns/rpz-rules.ts";
+import { addRule, type NewRule, removeRule } from "../../operations/dns/rpz-rules.ts";
 import { warnings, withWarnings } from "../../platform/http/warnings.ts";
 import { searchRules } from "../../store/dns/console-rpz.ts";
 import { findFeed, listActiveFeeds, listFeeds } from "../../store/dns/rpz-feeds.ts";
@@ -26,13 +26,18 @@ import { jobReply, pageLimit, searchText } from "../schemas.ts";
 
 const feed = z.object({ zone: z.string(), serial: z.int(), rules: z.int() });
 const zoneParam = z.object({ zone: z.string() });
+const trigger = z
+  .string()
+  .meta({ description: "qname:NAME, qname:*.NAME, ip:BLOCK, client-ip:BLOCK, nsdname:NAME or nsip:BLOCK" });
+const changedRule = z.object({ zone: z.string(), serial: z.int(), trigger: z.string() });
 const resellerParam = z.object({ id: z.string() });
 const operator = areaOf();
 
 /** Response policy zones: the operator keeps them, resellers with the licence use them. */
 export const makeRpzEndpoints: MakeConsoleEndpoints = (context) => [
   ...feedEndpoints(context),
-  ...ruleEndpoints(context),
+  ...ruleSearch(context),
+  ...ruleChanges(context),
   importEndpoint(context),
   ...activationEndpoints(context),
 ];
@@ -93,96 +98,101 @@ async function feedOf({ db }: Pick<ConsoleContext, "db">, zone: string): Promise
   return found ? ok(found) : refuse(NO_SUCH_FEED);
 }
 
-function ruleEndpoints({ db, clock }: ConsoleContext): ConsoleEndpoint[] {
-  const trigger = z
-    .string()
-    .meta({ description: "qname:NAME, qname:*.NAME, ip:BLOCK, client-ip:BLOCK, nsdname:NAME or nsip:BLOCK" });
-  const changed = z.object({ zone: z.string(), serial: z.int(), trigger: z.string() });
-  return [
-    consoleEndpoint({
-      method: "GET",
-      path: "/rpz/:zone/rules",
-      summary: "Rules whose trigger contains a text, oldest first; go on after the last one's id",
-      authorise: operator,
-      params: zoneParam,
-      fields: z.object({ search: searchText, after: z.int().min(0).default(0), limit: pageLimit }),
-      reply: z.object({
-        rules: z.array(
-          z.object({ id: z.int(), trigger: z.string(), action: z.string(), expires: z.string().nullable() }),
-        ),
-        next: z.int().nullable(),
-      }),
-      act: async ({ params, fields }) => {
-        const found = await feedOf({ db }, params.zone);
-        if (!found.ok) return found;
-        const rules = await searchRules(db, found.value, fields.search, fields);
-        return ok({
-          rules: rules.map(({ expiresAt, ...rule }) => ({ ...rule, expires: expiresAt?.toISOString() ?? null })),
-          next: rules.length < fields.limit ? null : (rules.at(-1)?.id ?? null),
-        });
-      },
+const ruleSearch: MakeConsoleEndpoints = ({ db }) => [
+  consoleEndpoint({
+    method: "GET",
+    path: "/rpz/:zone/rules",
+    summary: "Rules whose trigger contains a text, oldest first; go on after the last one's id",
+    authorise: operator,
+    params: zoneParam,
+    fields: z.object({ search: searchText, after: z.int().min(0).default(0), limit: pageLimit }),
+    reply: z.object({
+      rules: z.array(
+        z.object({ id: z.int(), trigger: z.string(), action: z.string(), expires: z.string().nullable() }),
+      ),
+      next: z.int().nullable(),
     }),
-    consoleEndpoint({
-      method: "POST",
-      path: "/rpz/:zone/rules",
-      summary: "Add a rule; the identical one again changes nothing",
-      authorise: operator,
-      params: zoneParam,
-      fields: z.object({
-        trigger,
-        action: z.string().meta({ description: 'nxdomain, nodata, passthru, drop, tcp-only, or "TYPE value"' }),
-        expires: z.iso.datetime({ offset: true, error: "must be a time like 2026-12-01T00:00:00Z" }).optional(),
-      }),
-      change: {
-        action: "rule.add",
-        object: ({ params, fields }) => `${params.zone} ${fields.trigger}`,
-        detail: ({ fields }) => ({ action: fields.action, expires: fields.expires ?? null }),
-      },
-      reply: changed.extend({ action: z.string(), expires: z.string().nullable() }),
-      act: async ({ caller, params, fields }) => {
-        const found = await feedOf({ db }, params.zone);
-        if (!found.ok) return found;
-        const readTo = readTrigger(fields.trigger);
-        if (!readTo.ok) return readTo;
-        const action = parseRpzAction(fields.action);
-        if (!action.ok) return refuse(invalidField("action", action.error.message));
-        const expiresAt = fields.expires === undefined ? null : new Date(fields.expires);
-        if (expiresAt && expiresAt.getTime() <= clock.nowMs()) return refuse(invalidField("expires", "is past"));
-        const rule = { trigger: readTo.value, action: action.value, expiresAt };
-        const added = await addRule(db, found.value.apex, rule, caller.login);
-        if (!added.ok) return added;
-        if (added.value.changed) await notifyZones(db, [found.value.id]);
-        return ok({
-          zone: found.value.name,
-          serial: added.value.feed.soa.serial,
-          trigger: formatRpzTrigger(readTo.value),
-          action: formatRpzAction(action.value),
-          expires: added.value.expiresAt?.toISOString() ?? null,
-        });
-      },
+    act: async ({ params, fields }) => {
+      const found = await feedOf({ db }, params.zone);
+      if (!found.ok) return found;
+      const rules = await searchRules(db, found.value, fields.search, fields);
+      return ok({
+        rules: rules.map(({ expiresAt, ...rule }) => ({ ...rule, expires: expiresAt?.toISOString() ?? null })),
+        next: rules.length < fields.limit ? null : (rules.at(-1)?.id ?? null),
+      });
+    },
+  }),
+];
+
+const ruleChanges: MakeConsoleEndpoints = ({ db, clock }) => [
+  consoleEndpoint({
+    method: "POST",
+    path: "/rpz/:zone/rules",
+    summary: "Add a rule; the identical one again changes nothing",
+    authorise: operator,
+    params: zoneParam,
+    fields: z.object({
+      trigger,
+      action: z.string().meta({ description: 'nxdomain, nodata, passthru, drop, tcp-only, or "TYPE value"' }),
+      expires: z.iso.datetime({ offset: true, error: "must be a time like 2026-12-01T00:00:00Z" }).optional(),
     }),
-    consoleEndpoint({
-      method: "DELETE",
-      path: "/rpz/:zone/rules",
-      summary: "Remove all that a trigger does",
-      authorise: operator,
-      params: zoneParam,
-      fields: z.object({ trigger }),
-      change: { action: "rule.remove", object: ({ params, fields }) => `${params.zone} ${fields.trigger}` },
-      reply: changed,
-      act: async ({ caller, params, fields }) => {
-        const found = await feedOf({ db }, params.zone);
-        if (!found.ok) return found;
-        const readTo = readTrigger(fields.trigger);
-        if (!readTo.ok) return readTo;
-        const removed = await removeRule(db, found.value.apex, readTo.value, caller.login);
-        if (!removed.ok) return removed;
-        await notifyZones(db, [removed.value.id]);
-        const { name, soa } = removed.value;
-        return ok({ zone: name, serial: soa.serial, trigger: formatRpzTrigger(readTo.value) });
-      },
-    }),
-  ];
+    change: {
+      action: "rule.add",
+      object: ({ params, fields }) => `${params.zone} ${fields.trigger}`,
+      detail: ({ fields }) => ({ action: fields.action, expires: fields.expires ?? null }),
+    },
+    reply: changedRule.extend({ action: z.string(), expires: z.string().nullable() }),
+    act: async ({ caller, params, fields }) => {
+      const found = await feedOf({ db }, params.zone);
+      if (!found.ok) return found;
+      const rule = readRule(fields, clock.nowMs());
+      if (!rule.ok) return rule;
+      const added = await addRule(db, found.value.apex, rule.value, caller.login);
+      if (!added.ok) return added;
+      if (added.value.changed) await notifyZones(db, [found.value.id]);
+      return ok({
+        zone: found.value.name,
+        serial: added.value.feed.soa.serial,
+        trigger: formatRpzTrigger(rule.value.trigger),
+        action: formatRpzAction(rule.value.action),
+        expires: added.value.expiresAt?.toISOString() ?? null,
+      });
+    },
+  }),
+  consoleEndpoint({
+    method: "DELETE",
+    path: "/rpz/:zone/rules",
+    summary: "Remove all that a trigger does",
+    authorise: operator,
+    params: zoneParam,
+    fields: z.object({ trigger }),
+    change: { action: "rule.remove", object: ({ params, fields }) => `${params.zone} ${fields.trigger}` },
+    reply: changedRule,
+    act: async ({ caller, params, fields }) => {
+      const found = await feedOf({ db }, params.zone);
+      if (!found.ok) return found;
+      const readTo = readTrigger(fields.trigger);
+      if (!readTo.ok) return readTo;
+      const removed = await removeRule(db, found.value.apex, readTo.value, caller.login);
+      if (!removed.ok) return removed;
+      await notifyZones(db, [removed.value.id]);
+      const { name, soa } = removed.value;
+      return ok({ zone: name, serial: soa.serial, trigger: formatRpzTrigger(readTo.value) });
+    },
+  }),
+];
+
+function readRule(
+  fields: { readonly trigger: string; readonly action: string; readonly expires?: string | undefined },
+  nowMs: number,
+): Result<NewRule, Refusal> {
+  const readTo = readTrigger(fields.trigger);
+  if (!readTo.ok) return readTo;
+  const action = parseRpzAction(fields.action);
+  if (!action.ok) return refuse(invalidField("action", action.error.message));
+  const expiresAt = fields.expires === undefined ? null : new Date(fields.expires);
+  if (expiresAt && expiresAt.getTime() <= nowMs) return refuse(invalidField("expires", "is past"));
+  return ok({ trigger: readTo.value, action: action.value, expiresAt });
 }
 
 function readTrigger(text: string): Result<RpzTrigger, Refusal> {

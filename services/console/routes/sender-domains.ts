@@ -2,6 +2,7 @@ import { z } from "zod";
 import { readSenderDomain } from "../../core/customer-input.ts";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
+import type { Config } from "../../platform/config/config.ts";
 import { makeResolver } from "../../platform/lookups/resolver.ts";
 import { makeTxtLookup } from "../../platform/lookups/txt-lookup.ts";
 import {
@@ -14,7 +15,7 @@ import {
 import { makeAddRecord } from "../add-record.ts";
 import { type AdminCaller, areaOf } from "../caller.ts";
 import type { ConsoleContext } from "../context.ts";
-import { consoleEndpoint, type MakeConsoleEndpoints } from "../endpoint.ts";
+import { type ConsoleEndpoint, consoleEndpoint, type MakeConsoleEndpoints } from "../endpoint.ts";
 import { problem } from "../problems.ts";
 import { checkSenderDomain, createMissingRecords, hostingZone, type SenderLookups } from "../sender-domain.ts";
 import { withInstance } from "../with-instance.ts";
@@ -34,12 +35,22 @@ const senderDomain = z.object({
 
 /** Sender domains of an instance, and whether what they publish makes their mail believed. */
 export const makeSenderDomainEndpoints: MakeConsoleEndpoints = (context) => {
-  const { db, keyRing, config } = context;
   let made: Promise<SenderLookups> | undefined;
   const lookups = () => {
-    made ??= makeLookups(config.resolver);
+    made ??= makeLookups(context.config);
     return made;
   };
+  return [...allowing(context), checkEndpoint(context, lookups), creationEndpoint(context, lookups)];
+};
+
+async function makeLookups({ resolver: server }: Config): Promise<SenderLookups> {
+  const [texts, resolver] = await Promise.all([makeTxtLookup(server), makeResolver(server)]);
+  return { texts, resolver };
+}
+
+/** Which domains an instance may send from. */
+const allowing: MakeConsoleEndpoints = (context) => {
+  const { db, keyRing } = context;
   return [
     consoleEndpoint({
       method: "GET",
@@ -88,70 +99,71 @@ export const makeSenderDomainEndpoints: MakeConsoleEndpoints = (context) => {
           return removed ? ok({ msg: "removed" as const }) : refuse(NO_SUCH_DOMAIN);
         }),
     }),
-    consoleEndpoint({
-      method: "GET",
-      path: "/instances/:name/domains/:domain/check",
-      summary: "The check-list: SPF, DKIM, DMARC, and the bounce domain, by look-up",
-      authorise: areaOf("instance"),
-      params: domainParam,
-      reply: z.object({
-        checks: z.array(
-          z.object({
-            name: z.enum(["spf", "dkim", "dmarc", "bounce"]),
-            expected: z.array(expectedRecord),
-            found: z.array(z.string()),
-            ok: z.boolean(),
-          }),
-        ),
-        hosted: z.boolean().meta({ description: "whether the domain lies in a zone of this deployment" }),
-        may_create: z.boolean().meta({ description: "whether the caller may have the missing records created" }),
-      }),
-      act: ({ caller, params }) =>
-        withInstance(context, caller, params.name, async (instance) => {
-          const domain = await domainOf(context, instance, params.domain);
-          if (!domain.ok) return domain;
-          const checks = await checkSenderDomain(context, domain.value, await lookups());
-          const hosted = (await hostingZone(context, domain.value.domain)) !== undefined;
-          return ok({
-            checks: checks.map((check) => ({ ...check, expected: [...check.expected], found: [...check.found] })),
-            hosted,
-            may_create: hosted && mayCreate(caller, instance),
-          });
-        }),
-    }),
-    consoleEndpoint({
-      method: "POST",
-      path: "/instances/:name/domains/:domain/records",
-      summary: "Create the missing records in the zones that are hosted here; others' contents are left alone",
-      authorise: areaOf("instance"),
-      params: domainParam,
-      change: { action: "sender-domain.records", object: ({ params }) => params.domain },
-      reply: z.object({ created: z.array(expectedRecord), conflicts: z.array(z.string()) }),
-      act: ({ caller, params }) =>
-        withInstance(context, caller, params.name, async (instance) => {
-          if (!mayCreate(caller, instance)) {
-            return refuse(problem("records-not-allowed"));
-          }
-          const domain = await domainOf(context, instance, params.domain);
-          if (!domain.ok) return domain;
-          if (!(await hostingZone(context, domain.value.domain))) {
-            return refuse(problem("not-hosted-here", { domain: domain.value.domain }));
-          }
-          const checks = await checkSenderDomain(context, domain.value, await lookups());
-          // The bounce domain is the deployment's, whoever's mail comes back to it.
-          const own = caller.role === "operator" ? checks : checks.filter(({ name }) => name !== "bounce");
-          const wanted = { domain: domain.value.domain, checks: own };
-          const made = await createMissingRecords(context, wanted, makeAddRecord(context, caller.login));
-          return made.ok ? ok({ created: [...made.value.created], conflicts: [...made.value.conflicts] }) : made;
-        }),
-    }),
   ];
-
-  async function makeLookups(server: typeof config.resolver): Promise<SenderLookups> {
-    const [texts, resolver] = await Promise.all([makeTxtLookup(server), makeResolver(server)]);
-    return { texts, resolver };
-  }
 };
+
+function checkEndpoint(context: ConsoleContext, lookups: () => Promise<SenderLookups>): ConsoleEndpoint {
+  return consoleEndpoint({
+    method: "GET",
+    path: "/instances/:name/domains/:domain/check",
+    summary: "The check-list: SPF, DKIM, DMARC, and the bounce domain, by look-up",
+    authorise: areaOf("instance"),
+    params: domainParam,
+    reply: z.object({
+      checks: z.array(
+        z.object({
+          name: z.enum(["spf", "dkim", "dmarc", "bounce"]),
+          expected: z.array(expectedRecord),
+          found: z.array(z.string()),
+          ok: z.boolean(),
+        }),
+      ),
+      hosted: z.boolean().meta({ description: "whether the domain lies in a zone of this deployment" }),
+      may_create: z.boolean().meta({ description: "whether the caller may have the missing records created" }),
+    }),
+    act: ({ caller, params }) =>
+      withInstance(context, caller, params.name, async (instance) => {
+        const domain = await domainOf(context, instance, params.domain);
+        if (!domain.ok) return domain;
+        const checks = await checkSenderDomain(context, domain.value, await lookups());
+        const hosted = (await hostingZone(context, domain.value.domain)) !== undefined;
+        return ok({
+          checks: checks.map((check) => ({ ...check, expected: [...check.expected], found: [...check.found] })),
+          hosted,
+          may_create: hosted && mayCreate(caller, instance),
+        });
+      }),
+  });
+}
+
+function creationEndpoint(context: ConsoleContext, lookups: () => Promise<SenderLookups>): ConsoleEndpoint {
+  return consoleEndpoint({
+    method: "POST",
+    path: "/instances/:name/domains/:domain/records",
+    summary: "Create the missing records in the zones that are hosted here; others' contents are left alone",
+    authorise: areaOf("instance"),
+    params: domainParam,
+    change: { action: "sender-domain.records", object: ({ params }) => params.domain },
+    reply: z.object({ created: z.array(expectedRecord), conflicts: z.array(z.string()) }),
+    act: ({ caller, params }) =>
+      withInstance(context, caller, params.name, async (instance) => {
+        if (!mayCreate(caller, instance)) {
+          return refuse(problem("records-not-allowed"));
+        }
+        const domain = await domainOf(context, instance, params.domain);
+        if (!domain.ok) return domain;
+        if (!(await hostingZone(context, domain.value.domain))) {
+          return refuse(problem("not-hosted-here", { domain: domain.value.domain }));
+        }
+        const checks = await checkSenderDomain(context, domain.value, await lookups());
+        // The bounce domain is the deployment's, whoever's mail comes back to it.
+        const own = caller.role === "operator" ? checks : checks.filter(({ name }) => name !== "bounce");
+        const wanted = { domain: domain.value.domain, checks: own };
+        const made = await createMissingRecords(context, wanted, makeAddRecord(context, caller.login));
+        return made.ok ? ok({ created: [...made.value.created], conflicts: [...made.value.conflicts] }) : made;
+      }),
+  });
+}
 
 const NO_SUCH_DOMAIN = problem("no-such-sender-domain");
 

@@ -39,7 +39,14 @@ const sessionReply = z.object({
 });
 
 /** Signing in and out, passwords, and one's own sessions. */
-export const makeSessionEndpoints: MakeConsoleEndpoints = (context) => {
+export const makeSessionEndpoints: MakeConsoleEndpoints = (context) => [
+  ...signingIn(context),
+  ...passwordChange(context),
+  ...ownSessions(context),
+];
+
+/** The session of this browser. */
+const signingIn: MakeConsoleEndpoints = (context) => {
   const { db, signIn } = context;
   return [
     consoleEndpoint({
@@ -89,64 +96,71 @@ export const makeSessionEndpoints: MakeConsoleEndpoints = (context) => {
         return ok(jsonReply(200, { msg: "signed out" }, { "Set-Cookie": endedSessionCookie(cameOverTls(incoming)) }));
       },
     }),
-    consoleEndpoint({
-      method: "PUT",
-      path: "/password",
-      summary: "Change one's own password; ends the other sessions",
-      change: { action: "password.change", object: ({ caller }) => caller.login },
-      fields: z.object({ current: z.string().max(1024), new: newPassword }),
-      reply: z.object({ msg: z.literal("password changed") }),
-      act: async ({ caller, fields, clientAddress: address }) => {
-        const confirmed = await signIn.confirmPassword({ login: caller.login, password: fields.current, address });
-        if (!confirmed.ok) return confirmed;
-        await setPassword(db, caller.login, await hashPassword(fields.new), caller.session?.id ?? null);
-        return ok({ msg: "password changed" as const });
-      },
-    }),
-    consoleEndpoint({
-      method: "GET",
-      path: "/sessions",
-      summary: "One's own sessions, the latest first",
-      reply: z.object({
-        sessions: z.array(
-          z.object({
-            id: z.int(),
-            created: z.string(),
-            seen: z.string(),
-            address: z.string(),
-            agent: z.string(),
-            current: z.boolean(),
-          }),
-        ),
-      }),
-      act: async ({ caller }) => {
-        const sessions = await listSessions(db, caller.userId);
-        return ok({
-          sessions: sessions.map(({ id, createdAt, seenAt, address, agent }) => ({
-            id,
-            created: createdAt.toISOString(),
-            seen: seenAt.toISOString(),
-            address,
-            agent,
-            current: id === caller.session?.id,
-          })),
-        });
-      },
-    }),
-    consoleEndpoint({
-      method: "DELETE",
-      path: "/sessions/:id",
-      summary: "End one of one's own sessions",
-      params: z.object({ id: z.string().regex(/^[1-9]\d{0,14}$/, "must be a session's number") }),
-      change: { action: "session.end", object: ({ params }) => params.id },
-      reply: z.object({ msg: z.literal("ended") }),
-      act: async ({ caller, params }) =>
-        (await endSession(db, caller.userId, Number(params.id)))
-          ? ok({ msg: "ended" as const })
-          : refuse(problem("no-such-session")),
-    }),
   ];
 };
+
+const passwordChange: MakeConsoleEndpoints = ({ db, signIn }) => [
+  consoleEndpoint({
+    method: "PUT",
+    path: "/password",
+    summary: "Change one's own password; ends the other sessions",
+    change: { action: "password.change", object: ({ caller }) => caller.login },
+    fields: z.object({ current: z.string().max(1024), new: newPassword }),
+    reply: z.object({ msg: z.literal("password changed") }),
+    act: async ({ caller, fields, clientAddress: address }) => {
+      const confirmed = await signIn.confirmPassword({ login: caller.login, password: fields.current, address });
+      if (!confirmed.ok) return confirmed;
+      await setPassword(db, caller.login, await hashPassword(fields.new), caller.session?.id ?? null);
+      return ok({ msg: "password changed" as const });
+    },
+  }),
+];
+
+/** The sessions of all browsers of the same login. */
+const ownSessions: MakeConsoleEndpoints = ({ db }) => [
+  consoleEndpoint({
+    method: "GET",
+    path: "/sessions",
+    summary: "One's own sessions, the latest first",
+    reply: z.object({
+      sessions: z.array(
+        z.object({
+          id: z.int(),
+          created: z.string(),
+          seen: z.string(),
+          address: z.string(),
+          agent: z.string(),
+          current: z.boolean(),
+        }),
+      ),
+    }),
+    act: async ({ caller }) => {
+      const sessions = await listSessions(db, caller.userId);
+      return ok({
+        sessions: sessions.map(({ id, createdAt, seenAt, address, agent }) => ({
+          id,
+          created: createdAt.toISOString(),
+          seen: seenAt.toISOString(),
+          address,
+          agent,
+          current: id === caller.session?.id,
+        })),
+      });
+    },
+  }),
+  consoleEndpoint({
+    method: "DELETE",
+    path: "/sessions/:id",
+    summary: "End one of one's own sessions",
+    params: z.object({ id: z.string().regex(/^[1-9]\d{0,14}$/, "must be a session's number") }),
+    change: { action: "session.end", object: ({ params }) => params.id },
+    reply: z.object({ msg: z.literal("ended") }),
+    act: async ({ caller, params }) =>
+      (await endSession(db, caller.userId, Number(params.id)))
+        ? ok({ msg: "ended" as const })
+        : refuse(problem("no-such-session")),
+  }),
+];
 
 /** A session of its own for every sign-in: the one that the visitor had before ends, so that none can be planted. */
 async function beginSession(

@@ -18,15 +18,21 @@ import { consoleEndpoint, type MakeConsoleEndpoints } from "../endpoint.ts";
 import { problem } from "../problems.ts";
 import { newPassword } from "./session.ts";
 
+const manages = areaOf("reseller");
 const role = z.enum(["operator", "reseller", "company", "instance"]);
 const user = z.object({ login: z.string(), role, scope: z.string().nullable() });
 const loginParam = z.object({ login: z.string() });
 const withPassword = user.extend({ password: z.string().meta({ description: "shown this once" }) });
 
 /** Accounts of the console: the operator's all, a reseller those of its companies' people. */
-export const makeUserEndpoints: MakeConsoleEndpoints = (context) => {
+export const makeUserEndpoints: MakeConsoleEndpoints = (context) => [
+  ...listAndAddition(context),
+  ...singleAccounts(context),
+];
+
+/** Which accounts there are. */
+const listAndAddition: MakeConsoleEndpoints = (context) => {
   const { db } = context;
-  const manages = areaOf("reseller");
   return [
     consoleEndpoint({
       method: "GET",
@@ -75,6 +81,13 @@ export const makeUserEndpoints: MakeConsoleEndpoints = (context) => {
         return isNew ? ok({ ...added.value, password }) : refuse(problem("user-exists", { login: fields.login }));
       },
     }),
+  ];
+};
+
+/** The end of an account, and its new beginning. */
+const singleAccounts: MakeConsoleEndpoints = (context) => {
+  const { db } = context;
+  return [
     consoleEndpoint({
       method: "DELETE",
       path: "/users/:login",

@@ -17,7 +17,9 @@ const area = areaOf("reseller", "company");
 const zoneParam = z.object({ id: z.string(), domain: z.string() });
 
 /** A zone of any size: its records, found by name or value and by type, page by page; and whether it is published. */
-export const makeZoneRecordEndpoints: MakeConsoleEndpoints = (context) => [
+export const makeZoneRecordEndpoints: MakeConsoleEndpoints = (context) => [...search(context), ...counts(context)];
+
+const search: MakeConsoleEndpoints = (context) => [
   consoleEndpoint({
     method: "GET",
     path: "/resellers/:id/zones/:domain/records",
@@ -65,6 +67,10 @@ export const makeZoneRecordEndpoints: MakeConsoleEndpoints = (context) => [
       });
     },
   }),
+];
+
+/** Numbers about a whole zone. */
+const counts: MakeConsoleEndpoints = (context) => [
   consoleEndpoint({
     method: "GET",
     path: "/resellers/:id/zones/:domain/record_types",

@@ -25,6 +25,11 @@ const leftOutJson = z.enum(["withheld", "outdated"]).nullable().meta({
 
 /** Zones of a reseller or a company: the search, previews and the way back. */
 export const makeZoneEndpoints: MakeConsoleEndpoints = (context) => [
+  ...search(context),
+  ...previewAndRollback(context),
+];
+
+const search: MakeConsoleEndpoints = (context) => [
   consoleEndpoint({
     method: "GET",
     path: "/resellers/:id/zones",
@@ -68,6 +73,10 @@ export const makeZoneEndpoints: MakeConsoleEndpoints = (context) => [
       });
     },
   }),
+];
+
+/** What the DNS API does for them. */
+const previewAndRollback: MakeConsoleEndpoints = (context) => [
   consoleEndpoint({
     method: "POST",
     path: "/resellers/:id/zones/:domain/preview",

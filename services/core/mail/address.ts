@@ -2,6 +2,7 @@
  * Email addresses as python-email-validator 1.1.3 judges and words them: dot-atom local parts, IDNA 2008 domains,
  * no quoted local parts, comments or domain literals. The API's error texts are these, octet for octet.
  */
+import { recentMap } from "../recent-map.ts";
 import { ok, type Result, refuse } from "../result.ts";
 import { DOMAIN_TOO_LONG, encodeDomain, type IdnaDomain, mapDomain } from "./idna.ts";
 
@@ -101,16 +102,15 @@ function invalidLocalText(local: string, allowed: RegExp): string {
   return `The email address contains invalid characters before the @-sign: ${refused.join(", ")}.`;
 }
 
-/** What was found of the domains that came last: lists of addresses name the same ones again and again. */
-const judgedDomains = new Map<string, Result<ValidDomain, string>>();
 const MOST_JUDGED_DOMAINS = 1_000;
+/** What was found of the domains that came last: lists of addresses name the same ones again and again. */
+const judgedDomains = recentMap<string, Result<ValidDomain, string>>(MOST_JUDGED_DOMAINS);
 
 function validateDomain(domain: string): Result<ValidDomain, string> {
   const known = judgedDomains.get(domain);
   if (known !== undefined) return known;
   const judged = judgeDomain(domain);
   if (domain.length > MAX_DOMAIN_INPUT) return judged;
-  if (judgedDomains.size >= MOST_JUDGED_DOMAINS) judgedDomains.clear();
   judgedDomains.set(domain, judged);
   return judged;
 }

@@ -1,3 +1,4 @@
+import { type RecentMap, recentMap } from "../../core/recent-map.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { LookUpTexts } from "../../platform/lookups/txt-lookup.ts";
 import type { Observe } from "../../platform/observability/observation.ts";
@@ -30,8 +31,8 @@ const MOST_CHARACTERS = 65_536;
 export function makeFindPolicy(surroundings: StsSurroundings): FindPolicy {
   const { db, lookUpTexts, observe } = surroundings;
   /** Domains without a policy, and those whose policy could not be compared, and until when that is believed. */
-  const absent = new Map<string, number>();
-  const uncompared = new Map<string, number>();
+  const absent = recentMap<string, number>(MOST_NOTED);
+  const uncompared = recentMap<string, number>(MOST_NOTED);
   const underWay = new Map<string, ReturnType<FindPolicy>>();
 
   // The lanes of a destination ask together.
@@ -71,11 +72,10 @@ export function makeFindPolicy(surroundings: StsSurroundings): FindPolicy {
   }
 }
 
-function isNoted(notes: ReadonlyMap<string, number>, domain: string): boolean {
+function isNoted(notes: RecentMap<string, number>, domain: string): boolean {
   return (notes.get(domain) ?? 0) > performance.now();
 }
 
-function note(notes: Map<string, number>, domain: string, seconds: number): void {
-  if (notes.size >= MOST_NOTED) notes.clear();
+function note(notes: RecentMap<string, number>, domain: string, seconds: number): void {
   notes.set(domain, performance.now() + seconds * 1_000);
 }

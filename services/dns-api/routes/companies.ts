@@ -20,7 +20,9 @@ const chosenKey = text.meta({
 });
 
 /** Companies of a reseller. */
-export const makeCompanyEndpoints: MakeEndpoints = ({ db, keyRing, clock, announcer }) => [
+export const makeCompanyEndpoints: MakeEndpoints = (context) => [...reading(context), ...changing(context)];
+
+const reading: MakeEndpoints = ({ db, keyRing }) => [
   endpoint({
     method: "GET",
     path: "/companies",
@@ -46,6 +48,9 @@ export const makeCompanyEndpoints: MakeEndpoints = ({ db, keyRing, clock, announ
       return company ? ok(showCompany(company)) : refuse(unacceptable(`${params.crm_id} does not exist`));
     },
   }),
+];
+
+const changing: MakeEndpoints = ({ db, keyRing, clock, announcer }) => [
   endpoint({
     method: "POST",
     path: "/company",

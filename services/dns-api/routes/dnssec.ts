@@ -39,6 +39,14 @@ const keyFiles = z.object({
 
 /** How zones are signed. */
 export const makeDnssecEndpoints: MakeEndpoints = (context) => [
+  ...state(context),
+  ...keyChanges(context),
+  ...parentDs(context),
+  ...keysInAndOut(context),
+];
+
+/** Whether and with what a zone is signed. */
+const state: MakeEndpoints = (context) => [
   endpoint({
     method: "GET",
     path: "/dnssec/:domain",
@@ -80,6 +88,10 @@ export const makeDnssecEndpoints: MakeEndpoints = (context) => [
       return found.ok ? showDetails(found.value) : found;
     },
   }),
+];
+
+/** Keys that come into use and replace others. */
+const keyChanges: MakeEndpoints = (context) => [
   endpoint({
     method: "POST",
     path: "/dnssec/:domain/check",
@@ -108,6 +120,10 @@ export const makeDnssecEndpoints: MakeEndpoints = (context) => [
         return fields.role ? rollOverRole(context.db, target, fields.role) : refuse(missingField("role"));
       }),
   }),
+];
+
+/** The DS at the parent. */
+const parentDs: MakeEndpoints = (context) => [
   endpoint({
     method: "POST",
     path: "/dnssec/:domain/ds_seen",
@@ -147,6 +163,9 @@ export const makeDnssecEndpoints: MakeEndpoints = (context) => [
     act: ({ caller, params: { domain }, fields }) =>
       change(context, caller, domain, (target) => setDsAutomatic(context.db, target, fields.automatic)),
   }),
+];
+
+const keysInAndOut: MakeEndpoints = (context) => [
   endpoint({
     method: "POST",
     path: "/dnssec/:domain/keys",

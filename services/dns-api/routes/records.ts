@@ -35,7 +35,9 @@ export const batchFields = z.object({
 });
 
 /** Resource records. */
-export const makeRecordEndpoints: MakeEndpoints = (context) => [
+export const makeRecordEndpoints: MakeEndpoints = (context) => [...listing(context), ...editing(context)];
+
+const listing: MakeEndpoints = (context) => [
   endpoint({
     method: "GET",
     path: "/rr/:domain",
@@ -55,6 +57,10 @@ export const makeRecordEndpoints: MakeEndpoints = (context) => [
       return reply.value ? ok(reply.value) : refuse(zoneDoesNotExist(domain));
     },
   }),
+];
+
+/** Each a change of the zone with a serial of its own. */
+const editing: MakeEndpoints = (context) => [
   endpoint({
     method: "POST",
     path: "/rr/:domain",

@@ -21,7 +21,9 @@ const LARGEST_HISTORY_PAGE = 1_000;
 const recordJson = recordReply.omit({ rr_id: true });
 
 /** Whole zones: as master files, and through time. */
-export const makeZoneFileEndpoints: MakeEndpoints = (context) => [
+export const makeZoneFileEndpoints: MakeEndpoints = (context) => [...masterFiles(context), ...history(context)];
+
+const masterFiles: MakeEndpoints = (context) => [
   endpoint({
     method: "GET",
     path: "/zone_file/:domain",
@@ -65,6 +67,9 @@ export const makeZoneFileEndpoints: MakeEndpoints = (context) => [
       return ok({ serial: zone.soa.serial, records, ...withWarnings(found) });
     },
   }),
+];
+
+const history: MakeEndpoints = (context) => [
   endpoint({
     method: "GET",
     path: "/zone_history/:domain",

@@ -19,13 +19,17 @@ const COLLECT_NODES = 2_000;
 export interface ZoneFeedOptions {
   readonly writer: ZoneDatabaseWriter;
   readonly publisher: ZonePublisher;
-  /** Fills the zone database from elsewhere where the database is away at the start; tells whether it could. */
-  readonly loadSnapshot: () => Promise<boolean>;
   readonly openConnection: () => Promise<pg.Client>;
   readonly nowMs: () => number;
+  readonly observe: Observe;
+}
+
+/** What a running feed turns to. */
+export interface ZoneFeedUses {
+  /** Fills the zone database from elsewhere where the database is away at the start; tells whether it could. */
+  readonly loadSnapshot: () => Promise<boolean>;
   /** Told of zones whose new version is answered from now on; after a start, of all of them. */
   readonly onPublished: (zones: readonly ZoneState[]) => void;
-  readonly observe: Observe;
 }
 
 /**
@@ -34,6 +38,7 @@ export interface ZoneFeedOptions {
  */
 export class ZoneFeed {
   readonly #options: ZoneFeedOptions;
+  #uses: ZoneFeedUses = { loadSnapshot: async () => false, onPublished: () => {} };
   readonly #stopping = new AbortController();
   /** Where the next reading begins; null while nothing has been read on this connection. */
   #sinceXid: string | null = null;
@@ -70,7 +75,8 @@ export class ZoneFeed {
   }
 
   /** Starts following the database; resolves when the first attempt to load the zones has ended, well or not. */
-  start(): Promise<void> {
+  start(uses: ZoneFeedUses): Promise<void> {
+    this.#uses = uses;
     return new Promise((resolve) => {
       this.#running = this.#run(resolve);
     });
@@ -94,7 +100,7 @@ export class ZoneFeed {
       } catch (error) {
         if (this.#stopping.signal.aborted) break;
         this.#options.observe({ kind: "zones-unreadable", level: "warn", err: error, retryMs });
-        if (!this.#isLoaded) this.#isLoaded = await this.#options.loadSnapshot();
+        if (!this.#isLoaded) this.#isLoaded = await this.#uses.loadSnapshot();
         onFirstAttempt();
         await sleep(retryMs, undefined, { signal: this.#stopping.signal }).catch(() => {});
         retryMs = Math.min(retryMs * 2, MAX_RETRY_MS);
@@ -169,8 +175,8 @@ export class ZoneFeed {
   }
 
   #tell(changed: readonly ZoneState[], startedMs: number, level: "info" | "debug"): void {
-    const { writer, onPublished, observe } = this.#options;
-    onPublished(changed);
+    const { writer, observe } = this.#options;
+    this.#uses.onPublished(changed);
     if (level === "debug" && changed.length === 0) return;
     observe({
       kind: "zones-published",

@@ -1,6 +1,6 @@
 import { domainDoesNotExistText, type EmailAddress, validateAddress } from "../../core/mail/address.ts";
 import { type Refusal, unacceptable } from "../../core/refusal.ts";
-import { ok, type Result, refuse } from "../../core/result.ts";
+import { type Result, refuse } from "../../core/result.ts";
 import type { Config } from "../../platform/config/config.ts";
 import { domainExists, type Resolver } from "../../platform/lookups/resolver.ts";
 import type { Db } from "../../platform/postgres/db.ts";
@@ -22,14 +22,19 @@ export async function judgeSender(
   instanceId: number,
   text: string,
 ): Promise<Result<EmailAddress, Refusal>> {
-  const address = validateAddress(text, { allowSmtputf8: false });
-  if (!address.ok) return refuse(unacceptable(`remitente invalido ${address.error}`));
+  const address = await permittedSender(db, instanceId, text);
+  if (!address.ok) return refuse(unacceptable(address.error));
   const { asciiDomain, domain } = address.value;
-  if (!(await allowedDomains(db, instanceId)).includes(asciiDomain)) {
-    return refuse(unacceptable("dominio remitente no permitido"));
-  }
   if (config.senderDomainCheck && !(await domainExists(resolver, asciiDomain))) {
     return refuse(unacceptable(`remitente invalido ${domainDoesNotExistText(domain)}`));
   }
-  return ok(address.value);
+  return address;
+}
+
+/** A sender address whose domain an instance may use, whether that exists or not. Refused in the API's words. */
+export async function permittedSender(db: Db, instanceId: number, text: string): Promise<Result<EmailAddress, string>> {
+  const address = validateAddress(text, { allowSmtputf8: false });
+  if (!address.ok) return refuse(`remitente invalido ${address.error}`);
+  const isAllowed = (await allowedDomains(db, instanceId)).includes(address.value.asciiDomain);
+  return isAllowed ? address : refuse("dominio remitente no permitido");
 }

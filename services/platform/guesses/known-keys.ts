@@ -1,4 +1,4 @@
-import { RecentMap } from "../recent-map.ts";
+import { type RecentMap, recentMap } from "../../core/recent-map.ts";
 
 /** Keys that are remembered, and for each the sources that it was right from. */
 const MOST_KEYS = 20_000;
@@ -8,7 +8,7 @@ const RENEW_MS = 60_000;
 
 /** Remembers which key was right from which source lately. Only that very key is known from there, and from there alone. */
 export class KnownKeys {
-  readonly #keys = new RecentMap<string, RecentMap<string, number>>(MOST_KEYS);
+  readonly #keys = recentMap<string, RecentMap<string, number>>(MOST_KEYS);
   readonly #knownMs: number;
 
   constructor(knownMs: number) {
@@ -22,7 +22,7 @@ export class KnownKeys {
   note(source: string, digest: string, now: number): void {
     let sources = this.#keys.get(digest);
     if (!sources) {
-      sources = new RecentMap(MOST_SOURCES_OF_A_KEY);
+      sources = recentMap(MOST_SOURCES_OF_A_KEY);
       this.#keys.set(digest, sources);
     }
     if ((sources.get(source) ?? 0) < now + this.#knownMs - RENEW_MS) sources.set(source, now + this.#knownMs);

@@ -1,4 +1,4 @@
-import { RecentMap } from "../recent-map.ts";
+import { recentMap } from "../../core/recent-map.ts";
 import type { GuessPolicy } from "./policy.ts";
 import { TokenBuckets } from "./token-buckets.ts";
 
@@ -30,7 +30,7 @@ const MOST_NETWORKS = 50_000;
  */
 export class SourceBudgets {
   readonly #policy: GuessPolicy["source"];
-  readonly #sources = new RecentMap<string, Record>(MOST_SOURCES);
+  readonly #sources = recentMap<string, Record>(MOST_SOURCES);
   readonly #networks: TokenBuckets;
   readonly #countsNetworks: boolean;
 

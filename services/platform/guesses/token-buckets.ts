@@ -1,4 +1,4 @@
-import { RecentMap } from "../recent-map.ts";
+import { type RecentMap, recentMap } from "../../core/recent-map.ts";
 
 interface Bucket {
   tokens: number;
@@ -15,7 +15,7 @@ export class TokenBuckets {
   constructor({ atOnce, refillMs }: { readonly atOnce: number; readonly refillMs: number }, mostNames: number) {
     this.#atOnce = atOnce;
     this.#refillMs = refillMs;
-    this.#buckets = new RecentMap(mostNames);
+    this.#buckets = recentMap(mostNames);
   }
 
   /** Takes a token. @returns 0, or the milliseconds until there is one, none being taken */

@@ -1,5 +1,5 @@
 import { Router } from "@koa/router";
-import Koa, { type Context } from "koa";
+import Koa, { type Context, type Next } from "koa";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { KeyGuesses } from "../guesses/key-guesses.ts";
@@ -43,11 +43,6 @@ export interface AppOptions<Caller> {
   readonly trustedProxies?: readonly string[];
 }
 
-interface OpenapiPages {
-  readonly document: object;
-  readonly page: string;
-}
-
 /**
  * Runs declared endpoints. Every request takes the same steps, cheapest refusal first: path, method, credentials,
  * JSON and fields, then the act; nothing touches the database before the credentials.
@@ -60,6 +55,46 @@ export function makeApp<Caller>(options: AppOptions<Caller>): HttpApp {
     const path = dialect.base + declared.path;
     router.register(path, [declared.method], (ctx) => answer(ctx, path, () => run(declared, ctx, ctx.params)));
   }
+  addOpenapi(router, options, answer);
+  if (options.home) router.get("/", (ctx) => answer(ctx, "/", async () => ctx.redirect(options.home!)));
+
+  const app: HttpApp = Object.assign(new Koa(), { describeRefusal: dialect.toHttp });
+  app.silent = true;
+  app.on("error", (error: Error) => observe({ kind: "http-response-failed", level: "debug", err: error }));
+  app.use((ctx, next) => observeRequest(ctx, next, observe));
+  app.use(router.routes());
+  app.use((ctx) =>
+    answer(ctx, undefined, async () => {
+      const allowed = allowedMethods(router, ctx.path);
+      const isRead = ctx.method === "GET" || ctx.method === "HEAD";
+      if (allowed.length > 0) send(ctx, dialect, { kind: "wrong-method", allowed });
+      else if (!isRead || !(await options.fallback?.(ctx))) send(ctx, dialect, { kind: "unknown-path" });
+    }),
+  );
+  return app;
+
+  function answer(ctx: Context, route: string | undefined, handle: () => Promise<void>): Promise<void> {
+    return traceRequest(ctx, route, async () => {
+      try {
+        await handle();
+      } catch (error) {
+        const { method, path } = ctx;
+        send(ctx, dialect, failureOf(error, observe, { requestId: requestIdOf(ctx.req), method, path }));
+      }
+    });
+  }
+}
+
+/** Answers a request, whatever becomes of it. @param route the path as it was declared, where there is one */
+type Answer = (ctx: Context, route: string | undefined, handle: () => Promise<void>) => Promise<void>;
+
+interface OpenapiPages {
+  readonly document: object;
+  readonly page: string;
+}
+
+/** The pages by which an API describes itself. */
+function addOpenapi<Caller>(router: Router, { dialect, endpoints }: AppOptions<Caller>, answer: Answer): void {
   // Made when first asked for: a start has better things to do.
   let openapi: Promise<OpenapiPages> | undefined;
   const pages = () => {
@@ -81,49 +116,24 @@ export function makeApp<Caller>(options: AppOptions<Caller>): HttpApp {
       ctx.body = (await pages()).page;
     }),
   );
-  if (options.home) router.get("/", (ctx) => answer(ctx, "/", async () => ctx.redirect(options.home!)));
+}
 
-  const app: HttpApp = Object.assign(new Koa(), { describeRefusal: dialect.toHttp });
-  app.silent = true;
-  app.on("error", (error: Error) => observe({ kind: "http-response-failed", level: "debug", err: error }));
-  app.use(async (ctx, next) => {
-    const startedAt = performance.now();
-    const requestId = requestIdOf(ctx.req);
-    ctx.set("X-Request-Id", requestId);
-    ctx.set("X-Content-Type-Options", "nosniff");
-    ctx.set("Cache-Control", "no-store");
-    await next();
-    observe({
-      kind: "http-request",
-      requestId,
-      method: ctx.method,
-      path: ctx.path,
-      status: ctx.status,
-      ms: Math.round(performance.now() - startedAt),
-    });
+/** Puts the headers around a request that all have, and says what became of it. */
+async function observeRequest(ctx: Context, next: Next, observe: Observe): Promise<void> {
+  const startedAt = performance.now();
+  const requestId = requestIdOf(ctx.req);
+  ctx.set("X-Request-Id", requestId);
+  ctx.set("X-Content-Type-Options", "nosniff");
+  ctx.set("Cache-Control", "no-store");
+  await next();
+  observe({
+    kind: "http-request",
+    requestId,
+    method: ctx.method,
+    path: ctx.path,
+    status: ctx.status,
+    ms: Math.round(performance.now() - startedAt),
   });
-  app.use(router.routes());
-  app.use((ctx) =>
-    answer(ctx, undefined, async () => {
-      const allowed = allowedMethods(router, ctx.path);
-      const isRead = ctx.method === "GET" || ctx.method === "HEAD";
-      if (allowed.length > 0) send(ctx, dialect, { kind: "wrong-method", allowed });
-      else if (!isRead || !(await options.fallback?.(ctx))) send(ctx, dialect, { kind: "unknown-path" });
-    }),
-  );
-  return app;
-
-  /** @param route the path as it was declared, where there is one */
-  function answer(ctx: Context, route: string | undefined, handle: () => Promise<void>): Promise<void> {
-    return traceRequest(ctx, route, async () => {
-      try {
-        await handle();
-      } catch (error) {
-        const { method, path } = ctx;
-        send(ctx, dialect, failureOf(error, observe, { requestId: requestIdOf(ctx.req), method, path }));
-      }
-    });
-  }
 }
 
 const NO_BODY = Buffer.alloc(0);

@@ -1,6 +1,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useErrorBoundary, useRef, useState } from "preact/hooks";
 import { Route, Router, useLocation } from "preact-iso";
+import type { Area } from "./area.ts";
 import { AREAS } from "./areas.ts";
 import { Button } from "./components/button.tsx";
 import { EmptyState } from "./components/empty-state.tsx";
@@ -63,22 +64,34 @@ export function Shell({ session }: { readonly session: Session }) {
       <Navigation session={session} areas={areas} open={navigationOpen} close={closeNavigation} />
       {/* Behind the open navigation nothing can be reached. */}
       <main id="content" class="content" ref={main} tabIndex={-1} inert={navigationOpen}>
-        <FailureBoundary path={path}>
-          {pathSegments(path) === undefined ? (
-            <NotFound />
-          ) : (
-            <Router onRouteChange={arrived}>
-              <Route path="/" component={Home} />
-              <Route path="/account" component={Account} />
-              <Route path="/jobs" component={Jobs} />
-              <Route path="/jobs/:id" component={Job} />
-              {areas.flatMap(({ pages }) => pages.map((page) => <Route key={page.path} {...page} />))}
-              <Route default component={NotFound} />
-            </Router>
-          )}
-        </FailureBoundary>
+        <Pages areas={areas} path={path} onArrival={arrived} />
       </main>
     </div>
+  );
+}
+
+interface PagesProps {
+  readonly areas: readonly Area[];
+  readonly path: string;
+  readonly onArrival: () => void;
+}
+
+function Pages({ areas, path, onArrival }: PagesProps) {
+  return (
+    <FailureBoundary path={path}>
+      {pathSegments(path) === undefined ? (
+        <NotFound />
+      ) : (
+        <Router onRouteChange={onArrival}>
+          <Route path="/" component={Home} />
+          <Route path="/account" component={Account} />
+          <Route path="/jobs" component={Jobs} />
+          <Route path="/jobs/:id" component={Job} />
+          {areas.flatMap(({ pages }) => pages.map((page) => <Route key={page.path} {...page} />))}
+          <Route default component={NotFound} />
+        </Router>
+      )}
+    </FailureBoundary>
   );
 }
 

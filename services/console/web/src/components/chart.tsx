@@ -36,7 +36,6 @@ const TICKS_SECONDS = [
 
 /** Lines over time, broken where nothing is known; the same figures as a table for those who cannot see it. */
 export function Chart({ label, times, series, fractionDigits = 0 }: ChartProps) {
-  const words = texts().shell.chart;
   const frame = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot>();
   // A chart is drawn anew when its look changes; new figures only move its lines.
@@ -67,36 +66,43 @@ export function Chart({ label, times, series, fractionDigits = 0 }: ChartProps) 
         ))}
       </figcaption>
       <div ref={frame} class="chart" role="img" aria-label={label} />
-      <details>
-        <summary>{words.table}</summary>
-        <TableFrame label={label}>
-          <table class="table">
-            <thead>
-              <tr>
-                <th scope="col">{words.time}</th>
+      <FigureTable label={label} times={times} series={series} fractionDigits={fractionDigits} />
+    </figure>
+  );
+}
+
+function FigureTable({ label, times, series, fractionDigits }: Required<ChartProps>) {
+  const words = texts().shell.chart;
+  return (
+    <details>
+      <summary>{words.table}</summary>
+      <TableFrame label={label}>
+        <table class="table">
+          <thead>
+            <tr>
+              <th scope="col">{words.time}</th>
+              {series.map((line) => (
+                <th key={line.label} scope="col" class="end">
+                  {line.label}
+                </th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {times.map((time, index) => (
+              <tr key={time}>
+                <td>{formatTime(time * 1_000)}</td>
                 {series.map((line) => (
-                  <th key={line.label} scope="col" class="end">
-                    {line.label}
-                  </th>
+                  <td key={line.label} class="end">
+                    {shown(line.values[index] ?? null, fractionDigits)}
+                  </td>
                 ))}
               </tr>
-            </thead>
-            <tbody>
-              {times.map((time, index) => (
-                <tr key={time}>
-                  <td>{formatTime(time * 1_000)}</td>
-                  {series.map((line) => (
-                    <td key={line.label} class="end">
-                      {shown(line.values[index] ?? null, fractionDigits)}
-                    </td>
-                  ))}
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </TableFrame>
-      </details>
-    </figure>
+            ))}
+          </tbody>
+        </table>
+      </TableFrame>
+    </details>
   );
 }
 

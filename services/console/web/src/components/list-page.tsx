@@ -89,18 +89,7 @@ export function ListPage<Row>(props: ListPageProps<Row>) {
     ),
   };
   return (
-    <Page
-      title={words.title}
-      {...(crumbs ? { crumbs } : {})}
-      actions={
-        (actions || addButton) && (
-          <>
-            {actions}
-            {addButton}
-          </>
-        )
-      }
-    >
+    <Page title={words.title} {...(crumbs ? { crumbs } : {})} actions={(actions || addButton) && [actions, addButton]}>
       {tabs}
       {words.intro !== undefined && <p class="intro">{words.intro}</p>}
       {(search || toolbar) && (
@@ -114,16 +103,7 @@ export function ListPage<Row>(props: ListPageProps<Row>) {
         {...list}
         rowKey={rowName}
         columns={rowActions || removal ? [...columns, buttons] : columns}
-        empty={
-          narrowed ? (
-            <NothingFound />
-          ) : (
-            <EmptyState icon={icon} title={words.empty}>
-              <p>{words.emptyHint}</p>
-              {addButton}
-            </EmptyState>
-          )
-        }
+        empty={narrowed ? <NothingFound /> : <NothingYet words={words} icon={icon} addButton={addButton} />}
       />
       {props.children}
       {adding && add?.dialog?.(() => setAdding(false))}
@@ -137,6 +117,19 @@ export function ListPage<Row>(props: ListPageProps<Row>) {
         />
       )}
     </Page>
+  );
+}
+
+interface NothingYetProps extends Pick<ListPageProps<never>, "words" | "icon"> {
+  readonly addButton: ComponentChildren;
+}
+
+function NothingYet({ words, icon, addButton }: NothingYetProps) {
+  return (
+    <EmptyState icon={icon} title={words.empty}>
+      <p>{words.emptyHint}</p>
+      {addButton}
+    </EmptyState>
   );
 }
 

@@ -31,32 +31,9 @@ export function NewZoneDialog({ reseller, onClose, onCreated }: NewZoneDialogPro
     confinedTo === undefined ? dnsApi(reseller, "companies") : undefined,
   );
   const choices = confinedTo === undefined ? companies.value?.companies.map(({ crm_id }) => crm_id) : [confinedTo];
-  const form = useForm(
-    { fqdn: "", crm_id: "", mname: "", rname: "", serial_type: "numeric", ...USUAL_TIMES },
-    ({ fqdn, ...values }) => {
-      const times = Object.fromEntries(TIMES.map((name) => [name, wholeNumber(values[name])]));
-      const body = { ...values, ...times, crm_id: values.crm_id || choices?.[0] };
-      return request<Soa & { readonly warnings?: readonly string[] }>(
-        "POST",
-        dnsApi(reseller, "master_zone", fqdn.trim()),
-        { body },
-      );
-    },
-    ({ domain, ...answer }) => {
-      showToast(words.created(domain));
-      showWarnings(answer);
-      onCreated(domain);
-    },
-  );
+  const form = useNewZone(reseller, choices, onCreated);
   const { fqdn } = form.values;
-  if (choices?.length === 0) {
-    return (
-      <FormDialog title={words.action} form={form} submitLabel={words.action} disabled onClose={onClose}>
-        <p>{dns.zoneList.noCompanies}</p>
-        <a href={dnsPages.companies(reseller)}>{dns.zoneList.toCompanies}</a>
-      </FormDialog>
-    );
-  }
+  if (choices?.length === 0) return <NoCompanies reseller={reseller} form={form} onClose={onClose} />;
   return (
     <FormDialog title={words.action} form={form} submitLabel={words.action} disabled={fqdn === ""} onClose={onClose}>
       <TextField {...form.field("fqdn")} label={words.fqdn} hint={words.fqdnHint} mono required autofocus />
@@ -97,6 +74,46 @@ export function NewZoneDialog({ reseller, onClose, onCreated }: NewZoneDialogPro
           ))}
         </div>
       </details>
+    </FormDialog>
+  );
+}
+
+/** @param choices the companies that it may be for; the first one unless another is chosen */
+function useNewZone(
+  reseller: string,
+  choices: readonly string[] | undefined,
+  onCreated: NewZoneDialogProps["onCreated"],
+) {
+  const words = texts().dns.newZone;
+  return useForm(
+    { fqdn: "", crm_id: "", mname: "", rname: "", serial_type: "numeric", ...USUAL_TIMES },
+    ({ fqdn, ...values }) => {
+      const times = Object.fromEntries(TIMES.map((name) => [name, wholeNumber(values[name])]));
+      const body = { ...values, ...times, crm_id: values.crm_id || choices?.[0] };
+      return request<Soa & { readonly warnings?: readonly string[] }>(
+        "POST",
+        dnsApi(reseller, "master_zone", fqdn.trim()),
+        { body },
+      );
+    },
+    ({ domain, ...answer }) => {
+      showToast(words.created(domain));
+      showWarnings(answer);
+      onCreated(domain);
+    },
+  );
+}
+
+interface NoCompaniesProps extends Pick<NewZoneDialogProps, "reseller" | "onClose"> {
+  readonly form: ReturnType<typeof useNewZone>;
+}
+
+function NoCompanies({ reseller, form, onClose }: NoCompaniesProps) {
+  const { newZone: words, zoneList } = texts().dns;
+  return (
+    <FormDialog title={words.action} form={form} submitLabel={words.action} disabled onClose={onClose}>
+      <p>{zoneList.noCompanies}</p>
+      <a href={dnsPages.companies(reseller)}>{zoneList.toCompanies}</a>
     </FormDialog>
   );
 }

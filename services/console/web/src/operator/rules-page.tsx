@@ -4,6 +4,7 @@ import { Button } from "../components/button.tsx";
 import { Dialog, FormDialog } from "../components/dialog.tsx";
 import { TextField } from "../components/field.tsx";
 import { ListPage } from "../components/list-page.tsx";
+import type { Column } from "../components/table.tsx";
 import { showToast } from "../components/toasts.tsx";
 import { usePages } from "../fetched.ts";
 import { useForm } from "../form.ts";
@@ -64,21 +65,7 @@ export function RulesPage({ zone }: { readonly zone: string }) {
           {shell.remove}
         </Button>
       )}
-      columns={[
-        {
-          id: "trigger",
-          label: words.trigger,
-          cell: ({ trigger }) => <span class="mono clamped">{trigger}</span>,
-          grows: true,
-        },
-        { id: "action", label: words.action, cell: ({ action }) => <span class="mono">{action}</span> },
-        {
-          id: "expires",
-          label: words.expires,
-          cell: ({ expires }) => (expires === null ? shell.never : formatTime(expires)),
-          optional: true,
-        },
-      ]}
+      columns={columnsOfRules()}
     >
       {importing && (
         <RuleImportDialog
@@ -91,14 +78,47 @@ export function RulesPage({ zone }: { readonly zone: string }) {
         />
       )}
       {job !== undefined && (
-        <Dialog title={words.import} onClose={() => changeQuery({ job: undefined })}>
-          <div class="dialog-body">
-            <p class="hint">{words.importHint}</p>
-            <JobProgress id={job} onEnd={pages.reload} />
-          </div>
-        </Dialog>
+        <ImportProgress job={job} onEnd={pages.reload} onClose={() => changeQuery({ job: undefined })} />
       )}
     </ListPage>
+  );
+}
+
+function columnsOfRules(): Column<Rule>[] {
+  const { operator, shell } = texts();
+  const words = operator.feeds;
+  return [
+    {
+      id: "trigger",
+      label: words.trigger,
+      cell: ({ trigger }) => <span class="mono clamped">{trigger}</span>,
+      grows: true,
+    },
+    { id: "action", label: words.action, cell: ({ action }) => <span class="mono">{action}</span> },
+    {
+      id: "expires",
+      label: words.expires,
+      cell: ({ expires }) => (expires === null ? shell.never : formatTime(expires)),
+      optional: true,
+    },
+  ];
+}
+
+interface ImportProgressProps {
+  readonly job: string;
+  readonly onEnd: () => void;
+  readonly onClose: () => void;
+}
+
+function ImportProgress({ job, onEnd, onClose }: ImportProgressProps) {
+  const { feeds: words } = texts().operator;
+  return (
+    <Dialog title={words.import} onClose={onClose}>
+      <div class="dialog-body">
+        <p class="hint">{words.importHint}</p>
+        <JobProgress id={job} onEnd={onEnd} />
+      </div>
+    </Dialog>
   );
 }
 

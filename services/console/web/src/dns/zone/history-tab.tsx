@@ -49,21 +49,7 @@ export function HistoryTab({ reseller, soa, changed }: ZoneTabProps) {
       <ol class="history">
         {rows.map((entry) => (
           <li key={entry.serial}>
-            <details>
-              <summary>
-                <span class="history-serial mono">{entry.serial}</span>
-                <time dateTime={entry.timestamp}>{formatTime(entry.timestamp)}</time>
-                <span>{words.by(entry.actor)}</span>
-                <span class="hint">
-                  {dns.difference.figures(formatNumber(entry.added.length), formatNumber(entry.deleted.length))}
-                </span>
-              </summary>
-              <Difference
-                deleted={entry.deleted.map(formatRecord)}
-                added={entry.added.map(formatRecord)}
-                counted={false}
-              />
-            </details>
+            <ChangeDetails entry={entry} />
             {entry.serial === soa.serial ? (
               <Badge tone="quiet">{words.current}</Badge>
             ) : (
@@ -82,25 +68,60 @@ export function HistoryTab({ reseller, soa, changed }: ZoneTabProps) {
         </div>
       )}
       {target !== undefined && (
-        <ConfirmDialog
-          title={words.rollbackTitle(String(target))}
-          confirmLabel={words.rollback}
-          danger={false}
-          confirm={async () => {
-            const path = resellerApi(reseller, "zones", soa.domain, "rollback");
-            const answer = await request<{ serial: number }>("POST", path, { body: { serial: target } });
-            if (answer.ok) showToast(words.rolledBack(String(answer.value.serial)));
-            return answer;
-          }}
+        <RollbackDialog
+          path={resellerApi(reseller, "zones", soa.domain, "rollback")}
+          serial={target}
           done={() => {
             reload();
             changed();
           }}
           onClose={() => setTarget(undefined)}
-        >
-          <p>{words.rollbackHint}</p>
-        </ConfirmDialog>
+        />
       )}
     </>
+  );
+}
+
+function ChangeDetails({ entry }: { readonly entry: HistoryEntry }) {
+  const { dns } = texts();
+  return (
+    <details>
+      <summary>
+        <span class="history-serial mono">{entry.serial}</span>
+        <time dateTime={entry.timestamp}>{formatTime(entry.timestamp)}</time>
+        <span>{dns.history.by(entry.actor)}</span>
+        <span class="hint">
+          {dns.difference.figures(formatNumber(entry.added.length), formatNumber(entry.deleted.length))}
+        </span>
+      </summary>
+      <Difference deleted={entry.deleted.map(formatRecord)} added={entry.added.map(formatRecord)} counted={false} />
+    </details>
+  );
+}
+
+interface RollbackDialogProps {
+  readonly path: string;
+  readonly serial: number;
+  readonly done: () => void;
+  readonly onClose: () => void;
+}
+
+function RollbackDialog({ path, serial, done, onClose }: RollbackDialogProps) {
+  const words = texts().dns.history;
+  return (
+    <ConfirmDialog
+      title={words.rollbackTitle(String(serial))}
+      confirmLabel={words.rollback}
+      danger={false}
+      confirm={async () => {
+        const answer = await request<{ serial: number }>("POST", path, { body: { serial } });
+        if (answer.ok) showToast(words.rolledBack(String(answer.value.serial)));
+        return answer;
+      }}
+      done={done}
+      onClose={onClose}
+    >
+      <p>{words.rollbackHint}</p>
+    </ConfirmDialog>
   );
 }

@@ -36,77 +36,25 @@ const PAGE_SIZE = 200;
 
 /** The record editor: changes are gathered, looked at, and applied in one step. */
 export function RecordsTab({ reseller, soa, changed }: ZoneTabProps) {
-  const { dns } = texts();
   const zoneKey = `${reseller} ${soa.domain}`;
   const [changes, setChanges] = useState<PendingChanges>(keptChanges(zoneKey));
   // undefined: closed; null: for a new record.
   const [editing, setEditing] = useState<EditorRow | null>();
   const [reviewing, setReviewing] = useState(false);
-  const [{ search = "", type = "" }, changeQuery] = useQuery();
-  const path = (...segments: string[]) => resellerApi(reseller, "zones", soa.domain, ...segments);
-  const types = useRows<RecordType>(path("record_types"), "types");
-  const { rows: records, ...pages } = usePages<StoredRecord, RecordsBody>(JSON.stringify([zoneKey, search, type]), {
-    path: (after) => path("records") + queryOf({ search, type, after, limit: PAGE_SIZE }),
-    rows: (body) => body.records,
-    next: ({ next }) => next ?? undefined,
-  });
+  const found = useZoneRecords(reseller, soa.domain);
   useEffect(() => keepChanges(zoneKey, changes), [zoneKey, changes]);
 
   const pending = countChanges(changes);
-  const onSearch = useCallback((wanted: string) => changeQuery({ search: wanted }), [changeQuery]);
   const applied = () => {
     setChanges(NO_CHANGES);
-    pages.reload();
-    types.reload();
+    found.reload();
     changed();
   };
-  const add = (
-    <Button kind="primary" icon="add" onClick={() => setEditing(null)}>
-      {dns.record.add}
-    </Button>
-  );
   return (
     <>
-      <div class="toolbar">
-        <SearchField label={dns.record.search} value={search} onSearch={onSearch} />
-        <TypeChoice types={types.rows} chosen={type} choose={(wanted) => changeQuery({ type: wanted })} />
-        {add}
-      </div>
-      <Table
-        label={dns.records}
-        rows={editorRows(records, changes)}
-        rowKey={({ key }) => key}
-        rowClass={({ state }) => state}
-        {...pages}
-        columns={columnsOf({
-          edit: setEditing,
-          remove: (row) => setChanges(withDeleted(changes, row)),
-          undo: (row) => setChanges(withUndone(changes, row)),
-        })}
-        empty={
-          search !== "" || type !== "" ? (
-            <NothingFound />
-          ) : (
-            <EmptyState icon="globe" title={dns.record.empty}>
-              <p>{dns.record.emptyHint}</p>
-              {add}
-            </EmptyState>
-          )
-        }
-      />
+      <RecordsTable found={found} changes={changes} setChanges={setChanges} edit={setEditing} />
       {pending > 0 && (
-        <section class="pending-bar" aria-label={dns.pending.title}>
-          <div>
-            <strong>{dns.pending.count(formatNumber(pending))}</strong>
-            <p class="hint">{dns.pending.hint}</p>
-          </div>
-          <div class="row">
-            <Button onClick={() => setChanges(NO_CHANGES)}>{dns.pending.discard}</Button>
-            <Button kind="primary" onClick={() => setReviewing(true)}>
-              {dns.pending.review}
-            </Button>
-          </div>
-        </section>
+        <PendingBar count={pending} discard={() => setChanges(NO_CHANGES)} review={() => setReviewing(true)} />
       )}
       {editing !== undefined && (
         <RecordDialog
@@ -128,6 +76,109 @@ export function RecordsTab({ reseller, soa, changed }: ZoneTabProps) {
         />
       )}
     </>
+  );
+}
+
+/** The records that are searched for, and the types that there are. */
+function useZoneRecords(reseller: string, domain: string) {
+  const [{ search = "", type = "" }, changeQuery] = useQuery();
+  const path = (...segments: string[]) => resellerApi(reseller, "zones", domain, ...segments);
+  const types = useRows<RecordType>(path("record_types"), "types");
+  const { rows: records, ...pages } = usePages<StoredRecord, RecordsBody>(
+    JSON.stringify([`${reseller} ${domain}`, search, type]),
+    {
+      path: (after) => path("records") + queryOf({ search, type, after, limit: PAGE_SIZE }),
+      rows: (body) => body.records,
+      next: ({ next }) => next ?? undefined,
+    },
+  );
+  const onSearch = useCallback((wanted: string) => changeQuery({ search: wanted }), [changeQuery]);
+  const reload = () => {
+    pages.reload();
+    types.reload();
+  };
+  return {
+    search,
+    onSearch,
+    type,
+    chooseType: (wanted: string) => changeQuery({ type: wanted }),
+    types,
+    records,
+    pages,
+    reload,
+  };
+}
+
+interface RecordsTableProps {
+  readonly found: ReturnType<typeof useZoneRecords>;
+  readonly changes: PendingChanges;
+  readonly setChanges: (changes: PendingChanges) => void;
+  /** Null: a new record. */
+  readonly edit: (row: EditorRow | null) => void;
+}
+
+function RecordsTable({ found, changes, setChanges, edit }: RecordsTableProps) {
+  const { dns } = texts();
+  const { search, type, types, records, pages } = found;
+  const add = (
+    <Button kind="primary" icon="add" onClick={() => edit(null)}>
+      {dns.record.add}
+    </Button>
+  );
+  return (
+    <>
+      <div class="toolbar">
+        <SearchField label={dns.record.search} value={search} onSearch={found.onSearch} />
+        <TypeChoice types={types.rows} chosen={type} choose={found.chooseType} />
+        {add}
+      </div>
+      <Table
+        label={dns.records}
+        rows={editorRows(records, changes)}
+        rowKey={({ key }) => key}
+        rowClass={({ state }) => state}
+        {...pages}
+        columns={columnsOf({
+          edit,
+          remove: (row) => setChanges(withDeleted(changes, row)),
+          undo: (row) => setChanges(withUndone(changes, row)),
+        })}
+        empty={
+          search !== "" || type !== "" ? (
+            <NothingFound />
+          ) : (
+            <EmptyState icon="globe" title={dns.record.empty}>
+              <p>{dns.record.emptyHint}</p>
+              {add}
+            </EmptyState>
+          )
+        }
+      />
+    </>
+  );
+}
+
+interface PendingBarProps {
+  readonly count: number;
+  readonly discard: () => void;
+  readonly review: () => void;
+}
+
+function PendingBar({ count, discard, review }: PendingBarProps) {
+  const { pending: words } = texts().dns;
+  return (
+    <section class="pending-bar" aria-label={words.title}>
+      <div>
+        <strong>{words.count(formatNumber(count))}</strong>
+        <p class="hint">{words.hint}</p>
+      </div>
+      <div class="row">
+        <Button onClick={discard}>{words.discard}</Button>
+        <Button kind="primary" onClick={review}>
+          {words.review}
+        </Button>
+      </div>
+    </section>
   );
 }
 

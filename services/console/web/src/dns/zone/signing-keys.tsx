@@ -45,50 +45,20 @@ export function SigningKeys({ path, signing, details, reload }: SigningKeysProps
             label: "",
             align: "end",
             cell: ({ key_tag, role, state }) => (
-              <span class="row-actions">
-                {state === "ready" && (
-                  <Button
-                    small
-                    busy={confirmDs.busy}
-                    label={`${words.confirmDs}: ${key_tag}. ${words.confirmDsHint}`}
-                    onClick={() => void confirmDs.run(key_tag)}
-                  >
-                    {words.confirmDs}
-                  </Button>
-                )}
-                {state === "active" && (
-                  <Button small label={`${words.rollOver}: ${key_tag}`} onClick={() => setReplacing(role)}>
-                    {words.rollOver}
-                  </Button>
-                )}
-                <Button
-                  small
-                  busy={exportKey.busy}
-                  label={`${words.exportKey}: ${key_tag}`}
-                  onClick={() => void exportKey.run(key_tag)}
-                >
-                  {words.exportKey}
-                </Button>
-              </span>
+              <KeyButtons
+                keyTag={key_tag}
+                state={state}
+                confirmDs={confirmDs}
+                exportKey={exportKey}
+                rollOver={() => setReplacing(role)}
+              />
             ),
           },
         ]}
       />
       {exported && <ExportedKeyDialog files={exported} onClose={() => setExported(undefined)} />}
       {replacing !== undefined && (
-        <ConfirmDialog
-          title={words.rollOverTitle(replacing.toUpperCase())}
-          confirmLabel={words.rollOver}
-          danger={false}
-          confirm={() => request("POST", `${path}/rollover`, { body: { role: replacing } })}
-          done={() => {
-            showToast(words.rolledOver);
-            reload();
-          }}
-          onClose={() => setReplacing(undefined)}
-        >
-          <p>{words.rollOverHint}</p>
-        </ConfirmDialog>
+        <RollOverDialog path={path} role={replacing} reload={reload} onClose={() => setReplacing(undefined)} />
       )}
     </>
   );
@@ -109,4 +79,72 @@ function columnsOf(details: SigningDetails | undefined): Column<SigningKey>[] {
     { id: "since", label: words.since, cell: (key) => formatTime(timesOf(key)?.since), optional: true },
     { id: "until", label: words.until, cell: (key) => formatTime(timesOf(key)?.until), optional: true },
   ];
+}
+
+interface KeyButtonsProps {
+  readonly keyTag: number;
+  readonly state: SigningKey["state"];
+  readonly confirmDs: KeyAction;
+  readonly exportKey: KeyAction;
+  readonly rollOver: () => void;
+}
+
+interface KeyAction {
+  readonly busy: boolean;
+  readonly run: (keyTag: number) => Promise<unknown>;
+}
+
+function KeyButtons({ keyTag, state, confirmDs, exportKey, rollOver }: KeyButtonsProps) {
+  const { dnssec: words } = texts().dns;
+  return (
+    <span class="row-actions">
+      {state === "ready" && (
+        <Button
+          small
+          busy={confirmDs.busy}
+          label={`${words.confirmDs}: ${keyTag}. ${words.confirmDsHint}`}
+          onClick={() => void confirmDs.run(keyTag)}
+        >
+          {words.confirmDs}
+        </Button>
+      )}
+      {state === "active" && (
+        <Button small label={`${words.rollOver}: ${keyTag}`} onClick={rollOver}>
+          {words.rollOver}
+        </Button>
+      )}
+      <Button
+        small
+        busy={exportKey.busy}
+        label={`${words.exportKey}: ${keyTag}`}
+        onClick={() => void exportKey.run(keyTag)}
+      >
+        {words.exportKey}
+      </Button>
+    </span>
+  );
+}
+
+interface RollOverDialogProps extends Pick<SigningKeysProps, "path" | "reload"> {
+  readonly role: KeyRole;
+  readonly onClose: () => void;
+}
+
+function RollOverDialog({ path, role, reload, onClose }: RollOverDialogProps) {
+  const { dnssec: words } = texts().dns;
+  return (
+    <ConfirmDialog
+      title={words.rollOverTitle(role.toUpperCase())}
+      confirmLabel={words.rollOver}
+      danger={false}
+      confirm={() => request("POST", `${path}/rollover`, { body: { role } })}
+      done={() => {
+        showToast(words.rolledOver);
+        reload();
+      }}
+      onClose={onClose}
+    >
+      <p>{words.rollOverHint}</p>
+    </ConfirmDialog>
+  );
 }

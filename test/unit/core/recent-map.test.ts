@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
-import { RecentMap } from "../../../services/platform/recent-map.ts";
+import { recentMap } from "../../../services/core/recent-map.ts";
 
 test("keeps what is used, and at most so many", () => {
-  const map = new RecentMap<number, string>(10);
+  const map = recentMap<number, string>(10);
   map.set(0, "used");
   for (let key = 1; key < 1_000; key += 1) {
     map.set(key, `value ${key}`);
@@ -15,7 +15,7 @@ test("keeps what is used, and at most so many", () => {
 });
 
 test("has each key once, and forgets what is deleted", () => {
-  const map = new RecentMap<string, number>(4);
+  const map = recentMap<string, number>(6);
   map.set("a", 1);
   map.set("b", 1);
   map.set("c", 1);

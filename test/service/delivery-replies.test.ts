@@ -1,0 +1,92 @@
+import { describe, expect, test } from "vitest";
+import { openSmtpSession } from "../../services/platform/smtp/client.ts";
+import {
+  accept,
+  DOMAIN,
+  database,
+  makeWorker,
+  numbered,
+  routes,
+  run,
+  setUpDelivery,
+  sink,
+  stops,
+  TIMEOUTS,
+  untilSent,
+} from "../support/delivery.ts";
+import type { startSmtpSink } from "../support/smtp-sink.ts";
+
+setUpDelivery();
+
+describe("replies", () => {
+  test("some recipients of a server are refused, the others get it", async () => {
+    const far = await sink({
+      onRcptTo: ({ address }, _session, done) =>
+        done(/^r\d*[05]@/.test(address) ? Object.assign(new Error("5.1.1 no such user"), { responseCode: 550 }) : null),
+    });
+    run(makeWorker(routes({ "a.example.net": far.port })));
+    const batch = await untilSent(await accept(numbered(50, "a.example.net")));
+    expect(batch?.refused).toBe(10);
+    expect(far.messages).toHaveLength(40);
+    const events = await database.db("events").where({ kind: 4 }).select("detail");
+    expect(events).toHaveLength(10);
+    expect(events[0].detail).toMatchObject({ reason: "userunknown" });
+  });
+
+  test("a domain that does not exist bounces at once", async () => {
+    run(makeWorker(routes({})));
+    expect((await untilSent(await accept(numbered(5, "gone.example.net"))))?.refused).toBe(5);
+  });
+
+  test("a server without TLS that works, and one whose handshake fails, both get the mail", async () => {
+    const clear = await sink();
+    const broken = await sink({
+      disabledCommands: ["AUTH"],
+      minVersion: "TLSv1.3",
+      ciphers: "TLS_AES_128_GCM_SHA256",
+      sigalgs: "ed25519",
+    });
+    run(makeWorker(routes({ "a.example.net": clear.port, "b.example.net": broken.port })));
+    await untilSent(await accept(["one@a.example.net", "one@b.example.net"]));
+    expect(clear.messages).toHaveLength(1);
+    expect(broken.messages).toHaveLength(1);
+    expect(broken.sessions()).toBe(2);
+  });
+});
+
+describe("8-bit octets", () => {
+  const client = { hostname: "localhost", timeouts: TIMEOUTS };
+  const envelope = { mailFrom: `a@${DOMAIN}`, rcptTo: ["b@example.net"], needsSmtputf8: false };
+  const eightBit = Buffer.from("Subject: x\r\n\r\nñ\r\n");
+  const sevenBit = Buffer.from("Subject: x\r\n\r\nn\r\n");
+
+  async function open(options: Parameters<typeof startSmtpSink>[0]) {
+    const { port } = await sink(options);
+    const session = await openSmtpSession({ host: "127.0.0.1", port, name: "localhost", tls: "never" }, client);
+    if (!session.ok) throw new Error("no session");
+    stops.push(() => session.value.close());
+    return session.value;
+  }
+
+  test("are announced to a server that offers 8BITMIME, and only they", async () => {
+    const announced: unknown[] = [];
+    const session = await open({
+      onMailFrom: ({ args }, _session, done) => {
+        announced.push(args ? args.BODY : undefined);
+        done();
+      },
+    });
+    expect((await session.send(envelope, eightBit)).ok).toBe(true);
+    expect((await session.send(envelope, sevenBit)).ok).toBe(true);
+    expect(announced).toEqual(["8BITMIME", undefined]);
+  });
+
+  test("are kept from a server that does not, which still gets the rest", async () => {
+    const session = await open({ hide8BITMIME: true });
+    expect(await session.send(envelope, eightBit)).toMatchObject({
+      ok: false,
+      error: { kind: "unsuited", reply: { code: 550, enhancedStatus: "5.6.3" } },
+    });
+    expect((await session.send(envelope, sevenBit)).ok).toBe(true);
+  });
+});
