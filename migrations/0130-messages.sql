@@ -32,7 +32,7 @@ create table messages (
   unsubscribe    boolean     not null default false,
   tracking       jsonb,
   archive        boolean     not null default false,
-  content_octets bigint,      -- of the content with its attachments: a worker makes room for them before it loads them
+  content_octets bigint      not null, -- of the content with its attachments: a worker makes room for them before it loads them
   held_for       interval    not null default '0', -- how long its batch was paused: that time is no part of its age
   trace_parent   text,        -- W3C trace context of the call; null where no traces are made
   created_at     timestamptz not null default now(),

@@ -7,7 +7,7 @@ import { listenSmtp } from "../platform/smtp/server.ts";
 import { MailboxPoller } from "./mailbox-poller.ts";
 import { MailboxWatcher } from "./mailbox-watcher.ts";
 import { exportInboundCounts } from "./metrics.ts";
-import { makeMxSession } from "./mx-session.ts";
+import { MxSession } from "./mx-session.ts";
 import { type InboundPolicy, loadInboundPolicy } from "./policy.ts";
 import { BounceWorker } from "./worker.ts";
 
@@ -35,7 +35,7 @@ async function startBounce(context: ServiceContext, policy: InboundPolicy): Prom
     lifecycle.onStop("mailbox poller", () => poller.stop());
     const watcher = new MailboxWatcher(context, lookup);
     lifecycle.onStop("mailbox watcher", () => watcher.stop());
-    const session = makeMxSession(context, () => worker.wake(), policy);
+    const session = new MxSession(context, () => worker.wake(), policy);
     const listener = await listenSmtp(config.listen.mx, session, {
       name: "mx",
       hostname: config.hostname,

@@ -5,93 +5,116 @@ import { readBounceToken } from "../core/mail/tokens.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
 import { isLoopback } from "../platform/http/limits.ts";
 import type { ServiceContext } from "../platform/service.ts";
-import type { SmtpHandlers } from "../platform/smtp/handlers.ts";
+import type { SmtpHandlers, SmtpSession } from "../platform/smtp/handlers.ts";
+import type { MessageSize } from "../platform/smtp/message-collector.ts";
 import { findTraceParent } from "../store/mail/sends/trace-parents.ts";
-import { Admission, NO_ROOM, type NotAdmitted, type RecipientClass } from "./admission.ts";
+import { Admission, NO_ROOM, type NotAdmitted } from "./admission.ts";
 import { classOf, type InboundTarget, Intake } from "./intake.ts";
 import { type InboundPolicy, loadInboundPolicy } from "./policy.ts";
 
 /**
  * The MX listener, a method for each verb. Only return paths with a valid token and the feedback addresses are taken;
  * everything else is refused in the session, so that nothing ever has to be bounced from here.
- * @param onStored called after each message that is safe
  */
-export function makeMxSession(
-  context: ServiceContext,
-  onStored: () => void,
-  policy: InboundPolicy = loadInboundPolicy(),
-): SmtpHandlers<never> {
-  const { db, keyRing, config, clock, observe } = context;
-  const addresses = { bounceDomain: config.bounceDomain, feedbackAddresses: config.feedbackAddresses };
-  const isLimited = (clientAddress: string) => config.limitLoopback || !isLoopback(clientAddress);
-  const admission = new Admission({ db, policy, mostOctets: config.mxMaxOctets, isLimited });
-  const intake = new Intake(context, policy, admission);
-  const target = (recipient: string) => findTarget(recipient, addresses, { keyRing, now: new Date(clock.nowMs()) });
-  const targetsOf = (rcptTo: readonly string[]) =>
-    rcptTo.map(target).flatMap((result) => (result.ok ? [result.value] : []));
+export class MxSession implements SmtpHandlers<never> {
+  readonly #context: ServiceContext;
+  readonly #onStored: () => void;
+  readonly #admission: Admission;
+  readonly #intake: Intake;
 
-  return {
-    mailFrom: async () => undefined,
+  /** @param onStored called after each message that is safe */
+  constructor(context: ServiceContext, onStored: () => void, policy: InboundPolicy = loadInboundPolicy()) {
+    this.#context = context;
+    this.#onStored = onStored;
+    const isLimited = (clientAddress: string) => this.#isLimited(clientAddress);
+    this.#admission = new Admission({ db: context.db, policy, mostOctets: context.config.mxMaxOctets, isLimited });
+    this.#intake = new Intake(context, policy, this.#admission);
+  }
 
-    async traceParent({ rcptTo: [recipient = ""] }) {
-      const found = target(recipient);
-      return found.ok && "deliveryId" in found.value ? findTraceParent(db, found.value.deliveryId) : undefined;
-    },
+  async mailFrom(): Promise<undefined> {}
 
-    async rcptTo(recipient, { clientAddress: client, declaredOctets }) {
-      const found = target(recipient);
-      if (!found.ok) {
-        observe({ kind: "inbound-recipient-refused", client, reason: found.error.lines[0] });
-        return found.error;
-      }
-      const recipientClass = classOf(found.value);
-      const refusal = await judge(found.value, client, declaredOctets);
-      if (refusal) observe({ kind: "inbound-refused", client, recipientClass, reason: refusal.limit });
-      return refusal?.reply;
-    },
+  async traceParent({ rcptTo: [recipient = ""] }: SmtpSession<never>): Promise<string | undefined> {
+    const found = this.#findTarget(recipient);
+    if (!found.ok || !("deliveryId" in found.value)) return undefined;
+    return findTraceParent(this.#context.db, found.value.deliveryId);
+  }
 
-    messageSize: ({ rcptTo }) => admission.sizeFor(targetsOf(rcptTo).map(classOf)),
+  async rcptTo(
+    recipient: string,
+    { clientAddress, declaredOctets }: SmtpSession<never>,
+  ): Promise<SmtpReply | undefined> {
+    const found = this.#findTarget(recipient);
+    if (!found.ok) {
+      this.#context.observe({
+        kind: "inbound-recipient-refused",
+        client: clientAddress,
+        reason: found.error.lines[0],
+      });
+      return found.error;
+    }
+    const refusal = await this.#judge(found.value, clientAddress, declaredOctets);
+    if (refusal) this.#tellRefused([found.value], clientAddress, refusal.limit);
+    return refusal?.reply;
+  }
 
-    messageRefused({ code }, { rcptTo, clientAddress: client }) {
-      const reason = code === 552 ? "size" : "memory";
-      for (const recipientClass of classesOf(targetsOf(rcptTo))) {
-        observe({ kind: "inbound-refused", client, recipientClass, reason });
-      }
-    },
+  messageSize({ rcptTo }: SmtpSession<never>): MessageSize {
+    return this.#admission.sizeFor(this.#targetsOf(rcptTo).map(classOf));
+  }
 
-    async message(octets, { mailFrom, rcptTo, clientAddress }) {
-      // However many spellings of an address were given, it is one.
-      const targets = new Map(
-        targetsOf(rcptTo).map((to) => ["deliveryId" in to ? to.deliveryId : to.feedbackAddress, to]),
-      );
-      const received = { mailFrom, clientAddress, octets };
-      const stored = await intake.store(received, [...targets.values()], { isLimited: isLimited(clientAddress) });
-      if (stored === "no-room") {
-        for (const recipientClass of classesOf([...targets.values()])) {
-          observe({ kind: "inbound-refused", client: clientAddress, recipientClass, reason: "waiting" });
-        }
-        return NO_ROOM;
-      }
-      observe({ kind: "inbound-stored", recipients: targets.size, octets: octets.length });
-      onStored();
-      return { code: 250, lines: ["stored"] };
-    },
-  };
+  messageRefused({ code }: SmtpReply, { rcptTo, clientAddress }: SmtpSession<never>): void {
+    this.#tellRefused(this.#targetsOf(rcptTo), clientAddress, code === 552 ? "size" : "memory");
+  }
 
-  async function judge(
+  async message(octets: Buffer, { mailFrom, rcptTo, clientAddress }: SmtpSession<never>): Promise<SmtpReply> {
+    // However many spellings of an address were given, it is one.
+    const targets = new Map(
+      this.#targetsOf(rcptTo).map((to) => ["deliveryId" in to ? to.deliveryId : to.feedbackAddress, to]),
+    );
+    const received = { mailFrom, clientAddress, octets };
+    const stored = await this.#intake.store(received, [...targets.values()], {
+      isLimited: this.#isLimited(clientAddress),
+    });
+    if (stored === "no-room") {
+      this.#tellRefused([...targets.values()], clientAddress, "waiting");
+      return NO_ROOM;
+    }
+    this.#context.observe({ kind: "inbound-stored", recipients: targets.size, octets: octets.length });
+    this.#onStored();
+    return { code: 250, lines: ["stored"] };
+  }
+
+  #isLimited(clientAddress: string): boolean {
+    return this.#context.config.limitLoopback || !isLoopback(clientAddress);
+  }
+
+  #findTarget(recipient: string): Result<InboundTarget, SmtpReply> {
+    const { config, keyRing, clock } = this.#context;
+    return findTarget(recipient, config, { keyRing, now: new Date(clock.nowMs()) });
+  }
+
+  #targetsOf(rcptTo: readonly string[]): InboundTarget[] {
+    return rcptTo.flatMap((recipient) => {
+      const found = this.#findTarget(recipient);
+      return found.ok ? [found.value] : [];
+    });
+  }
+
+  async #judge(
     to: InboundTarget,
     clientAddress: string,
     declaredOctets: number | undefined,
   ): Promise<NotAdmitted | undefined> {
     const of = classOf(to);
-    const tooBig = declaredOctets === undefined ? undefined : admission.judgeSize(of, declaredOctets);
-    if (tooBig) return tooBig;
-    return admission.admit(of, { clientAddress, deliveryId: "deliveryId" in to ? to.deliveryId : undefined });
+    const tooBig = declaredOctets === undefined ? undefined : this.#admission.judgeSize(of, declaredOctets);
+    const deliveryId = "deliveryId" in to ? to.deliveryId : undefined;
+    return tooBig ?? this.#admission.admit(of, { clientAddress, deliveryId });
   }
-}
 
-function classesOf(targets: readonly InboundTarget[]): Set<RecipientClass> {
-  return new Set(targets.map(classOf));
+  #tellRefused(targets: readonly InboundTarget[], client: string, reason: string): void {
+    for (const recipientClass of new Set(targets.map(classOf))) {
+      this.#context.observe({ kind: "inbound-refused", client, recipientClass, reason });
+    }
+  }
 }
 
 /** Decides who a recipient is. What is wrong with a token is not told: it would help to forge one. */

@@ -101,7 +101,7 @@ async function noteFirst(
     `select has_table_privilege('deployment_facts', 'insert') as "mayNote"`,
   );
   if (keyRing.secretCount !== 1 || !role!.mayNote) return undefined;
-  // The database of a release that noted nothing: the wrong secret, noted, would lock the right one out.
+  // A database that has sealed values and no note of its keys: the wrong secret, noted, would lock the right one out.
   if (!replacesLost && !(await opensWhatIsSealed(db, keyRing))) throw notOurs(keyRing, "backup");
   await queryRows(
     db,

@@ -15,7 +15,6 @@ const HOT_PATH =
 
 /** Functions that may be longer, as `file name`, each with the reason. */
 const LONG: Readonly<Record<string, string>> = {
-  "bounce/mx-session.ts makeMxSession": "owned elsewhere",
   "dns-server/reports/metrics.ts exportStatistics": "a table: each metric and where its value comes from",
   "platform/config/config.ts arrange": "a table: each setting and its variable",
   "store/mail/queue/lease-partitions.ts leasePartitions": "one SQL statement",
@@ -24,8 +23,6 @@ const LONG: Readonly<Record<string, string>> = {
 /** Functions that may have more parameters, likewise. */
 const MANY_PARAMETERS: Readonly<Record<string, string>> = {
   "cli/commands/zone.ts registerImport": "commander gives arguments and options by position",
-  "operations/dns/zone-changes.ts writeStatement": "owned elsewhere",
-  "operations/dns/zone-files.ts importZone": "owned elsewhere",
   "dns-server/message/cookies.ts Cookies.write": HOT_PATH,
   "dns-server/message/response.ts Response.#writeRecords": HOT_PATH,
   "dns-server/pipeline.ts Pipeline.respond": HOT_PATH,

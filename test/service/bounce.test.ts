@@ -3,7 +3,7 @@ import { connect } from "node:net";
 import { createTransport } from "nodemailer";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { start as startBounce } from "../../services/bounce/main.ts";
-import { makeMxSession } from "../../services/bounce/mx-session.ts";
+import { MxSession } from "../../services/bounce/mx-session.ts";
 import { KeyRing } from "../../services/core/key-ring.ts";
 import { makeBounceToken } from "../../services/core/mail/tokens.ts";
 import type { SmtpSession } from "../../services/platform/smtp/handlers.ts";
@@ -117,7 +117,7 @@ describe("the MX session", () => {
   const stored = (deliveryId: string) => stack.context.db("inbound_messages").where({ delivery_id: deliveryId });
 
   it("stores a message once for each address, however often and in whatever case it is given", async () => {
-    const mxSession = makeMxSession(stack.context, () => {});
+    const mxSession = new MxSession(stack.context, () => {});
     const [one, other] = ["900001", "900002"].map((id) => `${tokenFor(id)}@bounces.localhost`) as [string, string];
     const spellings = [one, one.toUpperCase(), other, one.replace("b+", "B+")];
     expect(await mxSession.message(Buffer.from("Subject: x\r\n\r\n"), session(spellings))).toMatchObject({ code: 250 });
@@ -126,7 +126,7 @@ describe("the MX session", () => {
   });
 
   it("puts off whoever floods a return path, and nobody else", async () => {
-    const mxSession = makeMxSession(stack.context, () => {});
+    const mxSession = new MxSession(stack.context, () => {});
     const flooded = `${tokenFor("900003")}@bounces.localhost`;
     for (let message = 0; message < 20; message += 1) {
       expect(await mxSession.rcptTo(flooded, session([]))).toBeUndefined();

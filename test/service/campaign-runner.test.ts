@@ -64,7 +64,7 @@ beforeAll(async () => {
        select ?, e, e, 'N' || n from (select n, 'c' || n || '@d' || n % 11 || '.example.net' as e
          from generate_series(1, ${CONTACTS}) as n) as given returning id, instance_id
      ), base as (insert into groups (instance_id, name) values (?, 'all') returning id)
-     insert into contact_groups (contact_id, group_id) select added.id, base.id from added, base`,
+     insert into contact_groups (instance_id, contact_id, group_id) select instance_id, added.id, base.id from added, base`,
     [instanceId, instanceId],
   );
   await db.raw("insert into groups (instance_id, name) values (?, 'nobody')", [instanceId]);
@@ -167,7 +167,8 @@ describe("gathering a campaign's recipients", () => {
     await db.raw(
       `with added as (insert into contacts (instance_id, email, email_key) values (?, 'late@example.net', 'late@example.net')
          returning id)
-       insert into contact_groups (contact_id, group_id) select added.id, groups.id from added, groups where name = 'all'`,
+       insert into contact_groups (instance_id, contact_id, group_id)
+         select instance_id, added.id, groups.id from added, groups where name = 'all'`,
       [instanceId],
     );
     const { eeid } = (await sendOf(numid))!;

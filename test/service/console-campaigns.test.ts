@@ -72,7 +72,7 @@ describe("a campaign of type normal", () => {
     await stack.call("GET", "/invalidar/gone@example.net");
     const { db } = stack.context;
     await db.raw(
-      "insert into campaign_unsubscriptions (contact_id, campaign_numid) select id, ? from contacts where email = 'out@example.net'",
+      "insert into campaign_unsubscriptions (instance_id, contact_id, campaign_numid) select instance_id, id, ? from contacts where email = 'out@example.net'",
       [numid],
     );
     const [filter] = await db("filters")
@@ -155,7 +155,8 @@ describe("a campaign of type normal", () => {
          select ?, 'm' || n || '@d' || n % 7 || '.example.net', 'm' || n || '@d' || n % 7 || '.example.net'
          from generate_series(1, 3000) as n returning id
        )
-       insert into contact_groups (contact_id, group_id) select added.id, groups.id from added, groups where name = 'many'`,
+       insert into contact_groups (instance_id, contact_id, group_id)
+         select instance_id, added.id, groups.id from added, groups where name = 'many'`,
       [stack.instanceId],
     );
     await ana("PUT", `/campaigns/${numid}/message`, { ...MESSAGE, grupos: ["many"] });
@@ -216,7 +217,8 @@ describe("a campaign of type normal", () => {
          select ?, 'reject+' || n || '@s' || n % 9 || '.example.net', 'reject+' || n || '@s' || n % 9 || '.example.net'
          from generate_series(1, 900) as n returning id
        )
-       insert into contact_groups (contact_id, group_id) select added.id, groups.id from added, groups where name = 'bad'`,
+       insert into contact_groups (instance_id, contact_id, group_id)
+         select instance_id, added.id, groups.id from added, groups where name = 'bad'`,
       [stack.instanceId],
     );
     await ana("PUT", `/campaigns/${numid}/message`, { ...MESSAGE, grupos: ["bad"] });

@@ -254,7 +254,7 @@ describe("a zone below another company's", () => {
     expect(await enableSigning(database.db, targetOf(parent), {})).toMatchObject({ ok: true });
     const child = targetOf(`sub.${parent}`);
     const text = `$TTL 300\n@ SOA ns1 hostmaster 7 7200 3600 1209600 60\n${CHILD.join("\n")}\n`;
-    expect(await importZone(database.db, company, child, text, new Date(nowMs))).toMatchObject({ ok: true });
+    expect(await importZone(database.db, company, child, { text, now: new Date(nowMs) })).toMatchObject({ ok: true });
     await database.db("zones").where({ name: child.domain }).update({ made_by: madeBy });
     expect(await enableSigning(database.db, child, {})).toMatchObject({ ok: true });
     return child;
@@ -293,7 +293,7 @@ it("another reseller's zone above is no parent: neither written to nor believed"
   await addCompany(database.db, SIGNER.keyRing, { ...owner, name: "O", apikey: "key of the other" });
   const text = `$TTL 300\n@ SOA ns1 hostmaster 7 7200 3600 1209600 60\n${PARENT.join("\n")}\n`;
   const target = { ...targetOf(parent), scope: { resellerId: owner.resellerId } };
-  expect(await importZone(database.db, owner, target, text, new Date(nowMs))).toMatchObject({ ok: true });
+  expect(await importZone(database.db, owner, target, { text, now: new Date(nowMs) })).toMatchObject({ ok: true });
   await enableSigning(database.db, targetOf(child), {});
   await pass(targetOf(child), 3 * HOUR);
   expect(await dsTags(parent)).toEqual([]);

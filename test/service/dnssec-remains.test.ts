@@ -146,13 +146,16 @@ describe.each(["nsec", "nsec3"] as const)("a zone signed with %s of which names 
     const name = `import-${denial}.example.org`;
     await makeSigned(name, denial, ["a A 192.0.2.1", "b A 192.0.2.2"]);
     const owner = { resellerId: SCOPE.resellerId, crmId: "company" };
-    const imported = await importZone(database.db, owner, targetOf(name), file(["c A 192.0.2.1"], 30), new Date());
+    const imported = await importZone(database.db, owner, targetOf(name), {
+      text: file(["c A 192.0.2.1"], 30),
+      now: new Date(),
+    });
     expect(imported).toMatchObject({ ok: true });
     await expectSound(name);
   });
 });
 
-/** Leaves in a zone what releases before this one left: the chain and the signatures of a name that is gone. */
+/** Leaves in a zone what a fault in signing might: the chain and the signatures of a name that is gone. */
 async function leaveRemains(name: string): Promise<void> {
   const { id } = await zoneOf(name);
   await database

@@ -209,20 +209,23 @@ describe("privacy", () => {
     await api.north.call("POST", `/v1/whitelist/${email}`);
     const eeid = "6f9619ff-8b86-4d01-b42d-00c04fc964ff";
     const db = api.db;
-    await db("batches").insert({ eeid, instance_id: api.north.id, campaign_numid: 1, creator: "smtp" });
+    const instance_id = api.north.id;
+    await db("batches").insert({ eeid, instance_id, campaign_numid: 1, creator: "smtp" });
+    const octets = Buffer.from("To: subject@example.org\r\n\r\n");
     const [message] = await db("messages").insert(
-      { eeid, campaign_numid: 1, sender_domain: "example.org", octets: Buffer.from("To: subject@example.org\r\n\r\n") },
+      { instance_id, eeid, campaign_numid: 1, sender_domain: "example.org", octets, content_octets: octets.length },
       ["id"],
     );
     const [partition] = await db("partitions").insert(
-      { eeid, message_id: message.id, destination: "example.org", recipients: 1 },
+      { instance_id, eeid, message_id: message.id, destination: "example.org", recipients: 1 },
       ["id"],
     );
     const [delivery] = await db("deliveries").insert(
-      { partition_id: partition.id, contact_id: numid, role: "to", recipient: email },
+      { instance_id, partition_id: partition.id, contact_id: numid, role: "to", recipient: email },
       ["id"],
     );
     await db("archived_messages").insert({
+      instance_id,
       delivery_id: delivery.id,
       eeid,
       recipient_key: email,

@@ -37,8 +37,8 @@ async function queueFor(name: string, destinations: readonly string[]): Promise<
        insert into batches (eeid, instance_id, campaign_numid, creator) values (gen_random_uuid(), :id, 1, 'api')
        returning eeid
      ), message as (
-       insert into messages (eeid, instance_id, campaign_numid, sender_domain, archive, template)
-       select eeid, :id, 1, 'example.org', false, '{}' from batch returning id, eeid
+       insert into messages (eeid, instance_id, campaign_numid, sender_domain, archive, template, content_octets)
+       select eeid, :id, 1, 'example.org', false, '{}', 2 from batch returning id, eeid
      )
      insert into partitions (instance_id, eeid, message_id, destination, state, due_at, recipients)
      select :id, message.eeid, message.id, destination, 'ready', now(), 1

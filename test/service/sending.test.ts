@@ -197,7 +197,11 @@ describe("send_one_inline", () => {
     await stack.call("POST", "/contacto/", { email: "left@one.example.net" });
     const { db } = stack.context;
     const { id } = await db("contacts").where({ email: "left@one.example.net" }).first("id");
-    await db("campaign_unsubscriptions").insert({ contact_id: id, campaign_numid: campaign });
+    await db("campaign_unsubscriptions").insert({
+      instance_id: stack.instanceId,
+      contact_id: id,
+      campaign_numid: campaign,
+    });
     const { body } = await sendOne({ contacto: { email: "left@one.example.net" } });
     expect(body.sent).toBe(0);
     expect((await info(body.eeid)).contactos).toEqual([]);
@@ -210,7 +214,11 @@ describe("send_one_inline", () => {
       return (await db("contacts").where({ email }).first("id")).id;
     };
     const left = await contact("left.copy@one.example.net");
-    await db("campaign_unsubscriptions").insert({ contact_id: left, campaign_numid: campaign });
+    await db("campaign_unsubscriptions").insert({
+      instance_id: stack.instanceId,
+      contact_id: left,
+      campaign_numid: campaign,
+    });
     const gone = await contact("gone.copy@one.example.net");
     await db("contacts").where({ id: gone }).update({ unsubscribed_at: new Date() });
     const fields = {

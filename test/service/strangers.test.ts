@@ -2,7 +2,7 @@ import { connect, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { startWith } from "../../services/bounce/main.ts";
-import { makeMxSession } from "../../services/bounce/mx-session.ts";
+import { MxSession } from "../../services/bounce/mx-session.ts";
 import { type InboundPolicy, loadInboundPolicy } from "../../services/bounce/policy.ts";
 import { KeyRing } from "../../services/core/key-ring.ts";
 import { makeBounceToken } from "../../services/core/mail/tokens.ts";
@@ -107,7 +107,7 @@ const COSTLY = complaintOf(
 );
 
 /** The MX session as a process that has just started has it; nobody understands what it stores. */
-const freshSession = () => makeMxSession(stack.context, () => {}, POLICY);
+const freshSession = () => new MxSession(stack.context, () => {}, POLICY);
 const sessionOf = (clientAddress: string, rcptTo: readonly string[] = []): SmtpSession<never> => ({
   ...{ id: "a", clientAddress, helloName: "mta.example.net", secure: false, protocol: "ESMTP", user: undefined },
   ...{ mailFrom: "", rcptTo, smtpUtf8: false },

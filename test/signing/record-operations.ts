@@ -117,7 +117,10 @@ export const putFile: Operation = async (place) =>
   replaceZone(place.world.ground.db, place.world.target(place.apex), { text: await someFile(place) }, place.world.now);
 
 export const importOver: Operation = async (place) =>
-  importZone(place.world.ground.db, OWNER, place.world.target(place.apex), await someFile(place), place.world.now);
+  importZone(place.world.ground.db, OWNER, place.world.target(place.apex), {
+    text: await someFile(place),
+    now: place.world.now,
+  });
 
 export const updateSoa: Operation = async ({ world, random, apex, zone }) => {
   const { ground, now } = world;
@@ -173,7 +176,7 @@ export const childZone: Operation = async ({ world, random }) => {
     return deleted;
   }
   const text = world.fileOf(child, randomZone(random, child, random.from(1, 5)), { minimum: 60, ttl: 300 });
-  const made = await importZone(db, OWNER, target, text, now);
+  const made = await importZone(db, OWNER, target, { text, now });
   if (!made.ok) return made;
   const [ns] = randomZone(random, child, 0);
   const cut = { owner: child, type: TYPE.NS, ttl: 300, rdata: ns!.rdata };

@@ -141,13 +141,10 @@ async function isAccepted(world: World, random: Random, run: Operation): Promise
 async function begin(world: World, random: Random): Promise<void> {
   const { db } = world.ground;
   const text = world.fileOf(world.zone, randomZone(random, world.zone, world.size), { minimum: 60, ttl: 300 });
-  const made = await importZone(
-    db,
-    { resellerId: SCOPE.resellerId, crmId: "company" },
-    world.target(world.zone),
+  const made = await importZone(db, { resellerId: SCOPE.resellerId, crmId: "company" }, world.target(world.zone), {
     text,
-    world.now,
-  );
+    now: world.now,
+  });
   if (!made.ok) throw new Error(JSON.stringify(made.error));
   const complaints = await world.judge();
   if (complaints.length > 0) throw new Error(complaints.join("\n"));

@@ -144,7 +144,7 @@ export const ageKeys: Operation = async (place: Place) => {
   return passTime(place);
 };
 
-/** What a release of before could leave: part of the chain and of the signatures missing, others of names that are not there. */
+/** What a fault in signing might leave: part of the chain and of the signatures missing, others of names that are not there. */
 export const damageAndRepair: Operation = async ({ world, random, apex, zone }) => {
   if (!zone.signed) return refuse("the zone is not signed");
   const { db } = world.ground;

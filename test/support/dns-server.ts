@@ -90,7 +90,7 @@ export async function putZoneFile(
   reasonForSilence?: string,
 ): Promise<void> {
   const target = { scope: SCOPE, apex: nameOf(name), domain: name, actor: "test", signer: SIGNER };
-  const applied = await importZone(db, COMPANY, target, text, new Date());
+  const applied = await importZone(db, COMPANY, target, { text, now: new Date() });
   if (!applied.ok) throw new Error(JSON.stringify(applied.error));
   if (reasonForSilence === undefined) await notifyZones(db, [applied.value.zone.id]);
 }

@@ -147,7 +147,7 @@ async function importOne({ db, keyRing }: CommandDatabase, owner: ZoneOwner, sou
   const signer = { keyRing, clock: systemClock };
   const scope = { resellerId: owner.resellerId };
   const target = { scope, apex: apex.value, domain, actor: ACTOR, signer, quotas: owner.quotas ?? "enforce" };
-  const imported = await importZone(db, owner, target, text, new Date());
+  const imported = await importZone(db, owner, target, { text, now: new Date() });
   if (!imported.ok) return { domain, error: refusalText(imported.error) };
   const { zone, records, warnings } = imported.value;
   await notifyZones(db, [zone.id]);

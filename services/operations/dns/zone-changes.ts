@@ -157,7 +157,7 @@ async function writeChange(
   const isSmall = created.length + derived.length <= RECORDS_A_STATEMENT;
   if (isSmall) {
     const grows = growth.records > 0 || growth.octets > 0;
-    const createdIds = await writeZoneChange(db, zone, change, actor, { growth, withinHeld: grows });
+    const createdIds = await writeZoneChange(db, zone, change, { actor, growth, withinHeld: grows });
     if (createdIds || !grows) {
       if (createdIds && isLarge(change)) await boundJournal(db, zone.id);
       return createdIds;
@@ -165,8 +165,8 @@ async function writeChange(
   }
   if (!isSmall && !db.isTransaction) await holdGrowth(db, zone.id, quotas, growth);
   return db.transaction(async (transaction) => {
-    const options = { growth, withinHeld: false, insertsRecords: isSmall };
-    const createdIds = await writeZoneChange(transaction, zone, change, actor, options);
+    const options = { actor, growth, withinHeld: false, insertsRecords: isSmall };
+    const createdIds = await writeZoneChange(transaction, zone, change, options);
     if (!createdIds || isSmall) {
       if (createdIds && isLarge(change)) await boundJournal(transaction, zone.id);
       if (createdIds) await settleZone(transaction, zone.id, quotas);

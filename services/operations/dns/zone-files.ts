@@ -112,8 +112,7 @@ export async function importZone(
   db: Db,
   owner: ZoneOwner,
   target: ZoneTarget,
-  text: string,
-  now: Date,
+  { text, now }: { readonly text: string; readonly now: Date },
 ): Promise<Result<ZoneFileApplied, Refusal>> {
   const existing = await findZone(db, target.scope, target.apex);
   const size = target.quotas === "count" ? ok(undefined) : await measureImport(db, owner, target, text);

@@ -153,21 +153,26 @@ export function differenceOf(zone: Zone, { soa, ttl, difference }: ZoneChange): 
   return journalColumns(soaRecord(zone.apex, zone.soa, zone.ttl), soaRecord(zone.apex, soa, ttl), difference);
 }
 
+export interface WriteOptions {
+  readonly actor: string;
+  readonly growth: Growth;
+  /** Only when the zone holds what it grows by (quotas.ts). */
+  readonly withinHeld: boolean;
+  /** Whether what is created is written as well; else it is for the caller to insert. */
+  readonly insertsRecords?: boolean;
+}
+
 /**
  * Writes a change of a zone by one statement: records, serial, journal.
- * @param options.withinHeld only when the zone holds what it grows by (quotas.ts)
- * @param options.insertsRecords whether what is created is written as well; else it is for the caller to insert
  * @returns the ids of the records created, or undefined when the zone has changed since it was read
  */
 export async function writeZoneChange(
   db: Db,
   zone: Zone,
   change: ZoneChange,
-  actor: string,
-  options: { readonly growth: Growth; readonly withinHeld: boolean; readonly insertsRecords?: boolean },
+  { actor, growth, withinHeld, insertsRecords = true }: WriteOptions,
 ): Promise<readonly number[] | undefined> {
   const { soa, ttl, rows, derived } = change;
-  const { growth, withinHeld, insertsRecords = true } = options;
   const times = [soa.refresh, soa.retry, soa.expire, soa.minimum, ttl, change.cachedUntil ?? null];
   const parts: StatementPart[] = [];
   if (rows.deletedIds.length > 0) parts.push(deletionOf(rows.deletedIds));

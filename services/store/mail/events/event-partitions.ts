@@ -5,7 +5,7 @@ const PARTITION_LOCK = 7_262_003;
 
 /**
  * Makes the monthly partitions (UTC) that these moments fall into, where they are missing. Only the owner of the table
- * may, so functions of the database do it (migration 0121).
+ * may, so functions of the database do it (migrations/0019-events.sql).
  */
 export async function ensureEventMonths(db: Db, moments: Iterable<Date>): Promise<void> {
   const months = new Set<string>();

@@ -110,9 +110,8 @@ export async function leasePartitions(db: Db, request: LeaseRequest): Promise<Le
        from chosen join messages m using (instance_id)
        where p.instance_id = chosen.instance_id and p.id = chosen.id and m.id = p.message_id
        returning p.instance_id, p.id, p.message_id, p.destination, m.campaign_numid, m.archive, m.trace_parent,
+         m.content_octets,
          (select name from instances where id = m.instance_id) as instance_name,
-         coalesce(m.content_octets, octet_length(m.octets), octet_length(m.template::text) +
-           (select coalesce(sum(octet_length(octets)), 0) from message_attachments where message_id = m.id)) as content_octets,
          extract(epoch from m.created_at)::float8 as accepted_at,
          extract(epoch from least(now() - m.created_at - m.held_for, now() - p.taken_at))::float8 as age_seconds
      )
