@@ -52,11 +52,9 @@ export interface BackupTable extends BackupTableShape {
   readonly rows: AsyncIterable<Buffer>;
 }
 
-/** What a backup holds, whatever its format. */
+/** What a backup holds; every octet is verified before it is given. */
 export interface BackupContent {
-  readonly head: Omit<BackupHead, "tables">;
-  /** Whether every octet is verified before it is given. */
-  readonly isAuthenticated: boolean;
+  readonly head: BackupHead;
   /** One after another, to be read once; the rows of one before the next. @throws BackupRefused */
   readonly tables: AsyncIterable<BackupTable>;
   /** What stands behind the rows, once those have been read and the file was whole. @throws BackupRefused */
@@ -66,7 +64,6 @@ export interface BackupContent {
 /** Why a backup is not taken; nothing has changed then. */
 export type BackupRefusal =
   | { readonly kind: "no-backup" }
-  | { readonly kind: "former-format" }
   | { readonly kind: "other-format"; readonly version: number }
   | { readonly kind: "other-secret" }
   | { readonly kind: "altered" }

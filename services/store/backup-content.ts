@@ -12,15 +12,6 @@ import {
 import type { KeyRing } from "../core/key-ring.ts";
 import { openFrames } from "../platform/backup-file.ts";
 import { OctetReader } from "../platform/octet-reader.ts";
-import { isFormerBackup, openFormerBackup } from "./backup-former.ts";
-
-/** How a backup is read. */
-export interface BackupReading {
-  /** The backup may have been written under any of its keys. */
-  readonly keyRing: KeyRing;
-  /** Whether a file of the former format, which nothing protects from being altered, is taken. */
-  readonly trustUnauthenticated: boolean;
-}
 
 /** The longest piece of rows, and its length before it: four octets; a length of 0 ends a table's rows. */
 export const MAX_PIECE_OCTETS = 1024 * 1024;
@@ -28,19 +19,14 @@ export const PIECE_HEAD_OCTETS = 4;
 
 /**
  * Opens a backup and verifies its head; its rows are verified as they are read.
+ * @param keyRing it may have been written under any of its keys
  * @throws BackupRefused
  */
-export async function openBackup(source: Readable, reading: BackupReading): Promise<BackupContent> {
-  const octets = new OctetReader(source);
-  if (await isFormerBackup(octets)) {
-    if (!reading.trustUnauthenticated) throw new BackupRefused({ kind: "former-format" });
-    return openFormerBackup(inflate(octets.rest()).octets, reading.keyRing);
-  }
-  const frames = await openFrames(octets, reading.keyRing);
+export async function openBackup(source: Readable, keyRing: KeyRing): Promise<BackupContent> {
+  const frames = await openFrames(new OctetReader(source), keyRing);
   const { octets: rows, ended } = inflate(frames.rows());
   return {
     head: frames.head,
-    isAuthenticated: true,
     tables: readTables(frames.head.tables, new OctetReader(rows)),
     readTail: async () => {
       await ended;
@@ -62,9 +48,7 @@ export interface VerifiedBackup {
  * @throws BackupRefused
  */
 export async function verifyBackup(source: Readable, keyRing: KeyRing): Promise<VerifiedBackup> {
-  const octets = new OctetReader(source);
-  if (await isFormerBackup(octets)) throw new BackupRefused({ kind: "former-format" });
-  const { head, rows, tail } = await openFrames(octets, keyRing);
+  const { head, rows, tail } = await openFrames(new OctetReader(source), keyRing);
   for await (const _ of rows());
   return { head, tail: tail() as BackupTail };
 }

@@ -65,7 +65,7 @@ test("a backup holds little of a table in memory at a time, and so does a restor
   try {
     const written = await mostHeldDuring(() => writeBackup(database.db, createWriteStream(file), ABOUT));
     const read = await mostHeldDuring(async () => {
-      const content = await openBackup(createReadStream(file), { keyRing: ABOUT.keyRing, trustUnauthenticated: false });
+      const content = await openBackup(createReadStream(file), ABOUT.keyRing);
       expect(await restoreBackup(empty.db, content, { migrateTo })).toMatchObject({ deployment_facts: 100_001 });
     });
     // Of 100 MB of rows.

@@ -117,7 +117,7 @@ describe("what is put together otherwise", () => {
     ["another version", "other-format", () => withOctets(backup, 15, [BACKUP_VERSION + 1])],
     ["no backup at all", "no-backup", () => Buffer.from("select 1;\n")],
     ["an empty file", "no-backup", () => Buffer.alloc(0)],
-    ["a file of the former format", "former-format", () => gzipSync("-- Palomar backup: {}\n")],
+    ["gzip of lines of SQL", "no-backup", () => gzipSync("-- Palomar backup: {}\n")],
   ])("%s is refused (%s)", async (_what, kind, make) => {
     expect(await refusalOf(make())).toBe(kind);
   });

@@ -15,8 +15,6 @@ import { openBackup, type VerifiedBackup, verifyBackup } from "../../store/backu
 import { cannotRead, refuseFolder } from "../input.ts";
 import type { CommandRuntime } from "../runtime.ts";
 
-/** The option that takes a file which nothing protects. */
-const TRUST = "--trust-unauthenticated-file";
 /** In the place of a file: standard input. */
 const STANDARD_INPUT = "-";
 
@@ -59,15 +57,13 @@ export function registerRestoreCommand(program: Command, runtime: CommandRuntime
   program
     .command("restore")
     .argument("<file>", "a backup; - for standard input")
-    .option(TRUST, "take a backup of the former format, in which whoever could write to it may have put any rows")
     .description("fill an empty database from a backup, and bring it up to date; - is standard input")
-    .action(async (file: string, options: { readonly trustUnauthenticatedFile?: boolean }) => {
+    .action(async (file: string) => {
       await refuseUnreadable(runtime, file);
-      const trusts = options.trustUnauthenticatedFile === true;
       // Of a file nothing is used before all of it has been verified; a stream is verified on its way.
       const unchanged = inWords(runtime, file, "; nothing was restored");
-      if (!trusts && (await isRegularFile(file))) await verify(file, runtime).catch(unchanged);
-      const rows = await restore(file, trusts, runtime).catch(unchanged);
+      if (await isRegularFile(file)) await verify(file, runtime).catch(unchanged);
+      const rows = await restore(file, runtime).catch(unchanged);
       runtime.print({ file, rows }, `${sum(rows)} rows from ${file}`);
     });
 }
@@ -98,10 +94,9 @@ function verify(file: string, runtime: CommandRuntime): Promise<VerifiedBackup> 
   return withSource(file, (source) => verifyBackup(source, keysOf(runtime)));
 }
 
-function restore(file: string, trustUnauthenticated: boolean, runtime: CommandRuntime): Promise<RowCounts> {
+function restore(file: string, runtime: CommandRuntime): Promise<RowCounts> {
   return withSource(file, async (source) => {
-    const content = await openBackup(source, { keyRing: keysOf(runtime), trustUnauthenticated });
-    if (!content.isAuthenticated) runtime.note(`${file}: nothing tells whether its rows were altered`);
+    const content = await openBackup(source, keysOf(runtime));
     return withEmptyDatabase(runtime, async (db) => {
       const rows = await restoreBackup(db, content, { migrateTo });
       await migrate(db);
@@ -149,8 +144,6 @@ function explain(refusal: BackupRefusal, file: string): string {
   switch (refusal.kind) {
     case "no-backup":
       return `${file} is no backup`;
-    case "former-format":
-      return `${file} is of the former format, if it is a backup: nothing in it tells whether it was altered. Where you know that nobody else could write to it, restore it with ${TRUST}`;
     case "other-format":
       return `${file} is of format ${refusal.version}, which this release does not know`;
     case "other-secret":
