@@ -8,6 +8,7 @@ create table tracked_links (
   link        text   not null, -- LinkId of services/core/mail/tracking-html.ts
   instance_id bigint not null,
   target      text   not null, -- as written, personal tags included
+  hidden      boolean not null default false, -- where no reader can see it
   primary key (message_id, link, instance_id),
   foreign key (message_id, instance_id) references messages (id, instance_id) on delete cascade
 );

@@ -65,15 +65,16 @@ export async function prepareMessage(
 ): Promise<PreparedMessage> {
   const shared = { message, findSigner: () => signers.find(message.instanceId, message.senderDomain) };
   if (message.content.kind === "finished") {
-    const links = new Map(Object.entries(message.content.tracking?.links ?? {}));
-    await saveTrackedLinks(db, message, links);
+    const { links: targets = {}, hidden } = message.content.tracking ?? {};
+    const links = new Map(Object.entries(targets));
+    await saveTrackedLinks(db, message, { links, hidden: new Set(hidden) });
     return { ...shared, links: [...links.keys()] };
   }
   const { template, attachments } = message.content;
   const html = template.unsubscribe ? withUnsubscribeLink(template.html) : template.html;
   const tracked = await runInTurns(trackHtmlSteps(html));
   // Before the first copy leaves: a click must find where its link leads.
-  await saveTrackedLinks(db, message, tracked.links);
+  await saveTrackedLinks(db, message, tracked);
   const compiled = compileTemplate({
     from: toMailbox(template.from),
     ...(template.replyTo === undefined ? {} : { replyTo: toMailbox(template.replyTo) }),

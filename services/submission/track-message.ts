@@ -4,7 +4,7 @@ import { type MessagePlace, type MessageTracking, SOFT_BREAK } from "../core/mai
 import { encodeQuotedPrintable, toCrlf } from "../core/mail/mime.ts";
 import { parseTemplate, UNSUBSCRIBE_TAG, wrappedTagName } from "../core/mail/personalise.ts";
 import { withUnsubscribeLink } from "../core/mail/template.ts";
-import { clickTag, OPEN_TAG, trackHtmlSteps } from "../core/mail/tracking-html.ts";
+import { clickTag, OPEN_TAG, type TrackedHtml, trackHtmlSteps } from "../core/mail/tracking-html.ts";
 import type { Steps } from "../core/steps.ts";
 import { findDelimiters, MOST_LEVELS, mediaTypeOf, readBoundary, readField, withField } from "./mime-tree.ts";
 
@@ -43,7 +43,7 @@ export function* trackMessage(octets: Buffer, settings: TrackingSettings): Steps
   const places = entity.places.map(({ offset, tag }) => ({ offset: offset + found.start, tag }));
   return {
     octets: Buffer.concat([octets.subarray(0, found.start), entity.octets, octets.subarray(found.end)]),
-    tracking: { places, links: rewritten.links },
+    tracking: { places, links: rewritten.links, ...(rewritten.hidden.length > 0 ? { hidden: rewritten.hidden } : {}) },
   };
 }
 
@@ -106,18 +106,19 @@ function decodeBody(entity: MessageParts): Buffer | undefined {
 function* rewriteHtml(
   given: string,
   { tracking, unsubscribe }: TrackingSettings,
-): Steps<{ readonly html: string; readonly links: Readonly<Record<string, string>> } | undefined> {
+): Steps<({ readonly html: string } & Required<Omit<MessageTracking, "places">>) | undefined> {
   const html = unsubscribe ? withUnsubscribeLink(given) : given;
   // A submitted message is nobody's template: what looks like a tag in its links is part of them.
   const hasTag = (target: string) => parseTemplate(target).some((part) => typeof part !== "string");
-  const tracked = tracking ? yield* trackHtmlSteps(html, hasTag) : { html, links: new Map<string, string>() };
+  const untracked: TrackedHtml = { html, links: new Map(), hidden: new Set() };
+  const tracked = tracking ? yield* trackHtmlSteps(html, hasTag) : untracked;
   if (tracked.html === given && !given.includes(wrappedTagName(UNSUBSCRIBE_TAG))) return undefined;
   const links: Record<string, string> = {};
   for (const [link, target] of tracked.links) {
     links[link] = target;
     yield;
   }
-  return { html: tracked.html, links };
+  return { html: tracked.html, links, hidden: [...tracked.hidden] };
 }
 
 /** The part again, as quoted-printable UTF-8, with room for each place at the beginning of a line. */

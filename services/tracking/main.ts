@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import { recentMap } from "../core/recent-map.ts";
 import type { Touch } from "../operations/mail/tracking-events.ts";
 import { LOOPBACK_PROXIES, makeClientAddress } from "../platform/http/client-address.ts";
 import { makeRateLimits } from "../platform/http/limits.ts";
@@ -14,6 +15,9 @@ import { openPlaces } from "./places.ts";
 import { Spool } from "./spool.ts";
 import { compileVisitorRules } from "./visitor.ts";
 import { WebhookWorker } from "./webhooks/worker.ts";
+
+/** Machines that look before they leap, as many as come within seconds. */
+const REMEMBERED_HEADS = 10_000;
 
 /** What recipients touch: opens, clicks, unsubscriptions, conversions; and the webhooks that tell of all events. */
 export const start: StartService = async ({ config, keyRing, db, clock, observe }) => {
@@ -31,6 +35,7 @@ export const start: StartService = async ({ config, keyRing, db, clock, observe 
     clock,
     links,
     visitors,
+    heads: recentMap<string, number>(REMEMBERED_HEADS),
     limits: makeRateLimits(config.apiRequestsPerSecond, config.limitLoopback),
     clientAddress: makeClientAddress([...LOOPBACK_PROXIES, ...config.trustedProxies]),
     observe,

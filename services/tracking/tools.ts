@@ -17,6 +17,8 @@ export interface TrackingTools {
   readonly clock: Clock;
   readonly links: LinkDirectory;
   readonly visitors: VisitorRules;
+  /** When whom asked by HEAD, which stores nothing: by delivery and network, in milliseconds. */
+  readonly heads: Pick<Map<string, number>, "get" | "set">;
   readonly limits: RateLimits;
   /** Who asks (see platform/http/client-address.ts). */
   clientAddress(request: IncomingMessage): string;
@@ -29,6 +31,18 @@ export interface TrackingTools {
 export interface Route {
   readonly methods: readonly string[];
   handle(ctx: Context, token: string, tools: TrackingTools): Promise<void>;
+}
+
+/** Who looks at a delivery, and when. Whoever asks by HEAD first is a machine: no reader's program does. */
+export function visitOf(ctx: Context, deliveryId: number, tools: TrackingTools) {
+  const { visitors, heads } = tools;
+  const visitor = visitors.describe({ headers: ctx.headers, address: tools.clientAddress(ctx.req) });
+  const atMs = tools.clock.nowMs();
+  const key = `${deliveryId} ${visitor.network}`;
+  if (ctx.method === "HEAD") heads.set(key, atMs);
+  const sinceHead = atMs - (heads.get(key) ?? Number.NEGATIVE_INFINITY);
+  const machine = visitor.machine ?? (sinceHead <= visitors.headFirst.withinSeconds * 1_000 ? "head-first" : undefined);
+  return { deliveryId, atMs, visitor: { ...visitor, machine } };
 }
 
 /**

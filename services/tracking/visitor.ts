@@ -1,5 +1,6 @@
 import type { IncomingHttpHeaders } from "node:http";
 import ipaddr from "ipaddr.js";
+import { isbot } from "isbot";
 import { UAParser } from "ua-parser-js";
 import { z } from "zod";
 import { recentMap } from "../core/recent-map.ts";
@@ -9,6 +10,8 @@ import type { Place, RecallReader } from "../store/mail/tracking/tracking-reader
 /** Judges requests by config/user-agents.json. */
 export interface VisitorRules {
   readonly allLinks: MachineRule["allLinks"];
+  /** A HEAD that came so shortly before shows a machine. */
+  readonly headFirst: { readonly withinSeconds: number };
   describe(request: VisitorRequest): Visitor;
   readonly recall: RecallReader;
 }
@@ -26,8 +29,10 @@ const block = z.string().transform((text) => ipaddr.parseCIDR(text));
 const rulesFile = z.object({
   machines: z.object({
     agents: z.array(z.object({ name: z.string(), pattern })),
+    mailPrograms: pattern,
     networks: z.array(z.object({ name: z.string(), block })),
-    allLinks: z.object({ atLeast: z.int().min(2), withinSeconds: z.int().min(1) }),
+    allLinks: z.array(z.object({ atLeast: z.int().min(2), withinSeconds: z.int().min(1) })),
+    headFirst: z.object({ withinSeconds: z.int().min(0) }),
   }),
   devices: z.array(
     z.object({
@@ -66,6 +71,7 @@ export function compileVisitorRules(data: unknown, findPlace: FindPlace): Visito
   }));
   return {
     allLinks: rules.machines.allLinks,
+    headFirst: rules.machines.headFirst,
     describe: ({ headers, address }) => {
       const agent = (headers["user-agent"] ?? "").slice(0, MOST_AGENT_CHARACTERS);
       const { machine, device, deviceSubtypeId } = programOf(agent);
@@ -94,10 +100,17 @@ function readProgram({ machines, devices }: RulesFile, agent: string): Program {
     (rule) => (rule.type?.test(type) ?? true) && (rule.os?.test(os) ?? true) && (rule.agent?.test(agent) ?? true),
   );
   return {
-    machine: machines.agents.find((known) => known.pattern.test(agent))?.name,
+    machine: findMachineAgent(machines, agent),
     device: device?.device ?? "",
     deviceSubtypeId: device?.id ?? null,
   };
+}
+
+/** Mail programs that name themselves as programs do are read by people all the same. */
+function findMachineAgent({ agents, mailPrograms }: RulesFile["machines"], agent: string): string | undefined {
+  if (agent === "") return "no-agent";
+  const known = agents.find(({ pattern }) => pattern.test(agent))?.name;
+  return known ?? (isbot(agent) && !mailPrograms.test(agent) ? "program" : undefined);
 }
 
 /** Keeps the answers to the questions that were asked last. */

@@ -155,10 +155,10 @@ async function makeClickPaths(db: Db): Promise<string[]> {
   );
   await db("deliveries").update({ state: "delivered", finished_at: new Date(Date.now() - 60_000) });
   await db.raw("vacuum analyze");
-  const { links } = trackHtml(html);
-  const [link] = links.keys();
+  const tracked = trackHtml(html);
+  const [link] = tracked.links.keys();
   const { id: messageId } = await db("messages").first("id");
-  await saveTrackedLinks(db, { id: messageId, instanceId }, links);
+  await saveTrackedLinks(db, { id: messageId, instanceId }, tracked);
   const deliveryIds: number[] = await db("deliveries").pluck("id");
   return deliveryIds.map((deliveryId) => `/c/${makeClickToken(KEY_RING, { deliveryId, messageId, link: link! })}`);
 }

@@ -126,7 +126,8 @@ async function leaveTracesEverywhere(): Promise<void> {
     octets: `From: a@example.org\r\nTo: ${OTHER}, ${SPELLINGS[1]}\r\n\r\nHello\r\n`,
   });
   const ofCopy = { id: withCopy.messageId, instanceId: north.id };
-  await saveTrackedLinks(db, ofCopy, new Map([["0123456789ab", `https://example.org/?who=${SUBJECT}`]]));
+  const links = new Map([["0123456789ab", `https://example.org/?who=${SUBJECT}`]]);
+  await saveTrackedLinks(db, ofCopy, { links, hidden: new Set() });
 
   const deliveryId = alone.deliveries.get(SUBJECT)!;
   const at = new Date();

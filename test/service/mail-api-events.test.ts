@@ -425,7 +425,7 @@ describe("retention of messages", () => {
         [{ kind: "conversion", deliveryId: deliveryId!, atMs: at.getTime(), reference: "order" }],
         {
           machineSeconds: 0,
-          allLinks: { atLeast: 3, withinSeconds: 10 },
+          allLinks: [{ atLeast: 3, withinSeconds: 10 }],
           recall: () => ({ device: "", deviceSubtypeId: null }),
         },
       );

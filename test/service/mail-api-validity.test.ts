@@ -207,15 +207,17 @@ describe("races", () => {
   });
 
   test("invalidations and revalidations at once: the state is that of the last event", async () => {
-    const { email } = await makeContact();
-    await Promise.all(
-      Array.from({ length: 24 }, (_, index) =>
-        api.north.call("GET", `/v1/${index % 2 ? "invalidar" : "revalidar"}/${email}`),
-      ),
-    );
-    const { invalido, operacion, eventos } = await readContact(email);
-    expect(eventos).toHaveLength(24);
-    expect([operacion, invalido]).toEqual([eventos.at(-1), eventos.at(-1) === "invalidacion"]);
+    for (let round = 0; round < 20; round += 1) {
+      const { email } = await makeContact();
+      await Promise.all(
+        Array.from({ length: 10 }, (_, index) =>
+          api.north.call("GET", `/v1/${index % 2 ? "invalidar" : "revalidar"}/${email}`),
+        ),
+      );
+      const { invalido, operacion, eventos } = await readContact(email);
+      expect(eventos).toHaveLength(10);
+      expect([operacion, invalido]).toEqual([eventos.at(-1), eventos.at(-1) === "invalidacion"]);
+    }
   });
 
   test("who had to wait comes last in the history as well", async () => {

@@ -1,5 +1,6 @@
 import { connect } from "node:net";
 import { text } from "node:stream/consumers";
+import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { storeTouches } from "../../services/operations/mail/tracking-events.ts";
 import { EVENT_KINDS } from "../../services/store/mail/events/event-kinds.ts";
@@ -129,6 +130,12 @@ describe("machines are told from people", () => {
       { "User-Agent": "Mozilla/5.0 (Windows NT 5.1; rv:11.0) Gecko Firefox/11.0 (via ggpht.com GoogleImageProxy)" },
     ],
     ["a link scanner", { "User-Agent": "Mozilla/5.0 (compatible; Barracuda Sentinel (EE))" }],
+    ["an HTTP library", { "User-Agent": "python-requests/2.32.3" }],
+    [
+      "a browser without a screen",
+      { "User-Agent": "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 HeadlessChrome/140.0.0.0 Safari/537.36" },
+    ],
+    ["who does not say what it is", { "User-Agent": "" }],
     ["a prefetching browser", { "Sec-Purpose": "prefetch;prerender" }],
     ["a scanner's network", { "X-Forwarded-For": "203.0.113.9, 67.231.144.7" }],
   ])("%s", async (name, headers) => {
@@ -160,6 +167,58 @@ describe("machines are told from people", () => {
     expect(events.map(({ detail }) => detail?.machine)).toEqual(Array(4).fill("all-links"));
     const counts = await clickCounts();
     expect([counts.people - countsBefore.people, counts.machines - countsBefore.machines]).toEqual([0, 4]);
+  });
+
+  test("who follows the few links of a message within a second", async () => {
+    const links = [1, 2, 3].map((n) => `https://shop.example.org/${n}`);
+    const html = links.map((link) => `<a href="${link}">x</a>`).join("");
+    const scanned = await tracking.deliver("quick@machines.example.net", html);
+    await Promise.all(links.map((link) => tracking.get(scanned.clicks[link]!)));
+    await eventually(
+      () => tracking.eventsOf(scanned),
+      (found) => found.length === 3 && found.every(({ machine }) => machine),
+    );
+    const read = await tracking.deliver("slow@machines.example.net", html);
+    for (const link of links) {
+      await tracking.get(read.clicks[link]!);
+      await sleep(700);
+    }
+    expect((await stored(read, 3)).map(({ machine }) => machine)).toEqual([false, false, false]);
+  });
+
+  test("who follows a link that no reader sees; a person afterwards counts", async () => {
+    const html = `<a href="${TARGET}">x</a><div style="display:none"><a href="https://shop.example.org/trap">y</a></div>`;
+    const ana = await tracking.deliver("trapped@machines.example.net", html);
+    await tracking.get(ana.clicks["https://shop.example.org/trap"]!);
+    await tracking.get(ana.clicks[TARGET]!);
+    expect(await stored(ana, 2)).toMatchObject([
+      { kind: "clicked", machine: true, detail: { machine: "hidden-link" } },
+      { kind: "clicked", machine: false },
+    ]);
+  });
+
+  test("who asks by HEAD first, which stores nothing; from elsewhere a person counts", async () => {
+    const ana = await tracking.deliver("head@machines.example.net", HTML);
+    await tracking.head(ana.clicks[TARGET]!);
+    await tracking.get(ana.clicks[TARGET]!);
+    await tracking.get(ana.clicks[TARGET]!, { "X-Forwarded-For": "198.51.100.7" });
+    expect(await stored(ana, 2)).toMatchObject([
+      { kind: "clicked", machine: true, detail: { machine: "head-first" } },
+      { kind: "clicked", machine: false },
+    ]);
+  });
+
+  test("who clicks first and opens then, within seconds; whoever opens again afterwards counts", async () => {
+    const ana = await tracking.deliver("before@machines.example.net", HTML);
+    await tracking.get(ana.clicks[TARGET]!);
+    await tracking.get(ana.open);
+    await eventually(
+      () => tracking.eventsOf(ana),
+      (events) => events.length === 2 && events.every(({ detail }) => detail?.machine === "click-first"),
+    );
+    await tracking.get(ana.open);
+    await tracking.get(ana.clicks[TARGET]!);
+    expect((await stored(ana, 4)).map(({ machine }) => machine)).toEqual([true, true, false, false]);
   });
 
   test("who follows every link leaves the contact as its owner was last seen; what a request does not tell stays", async () => {
@@ -196,7 +255,7 @@ describe("machines are told from people", () => {
     const ana = await tracking.deliver("once@machines.example.net", HTML);
     const open = { kind: "open", deliveryId: ana.id, atMs: Date.now() } as const;
     const place = { countryCode: "ES", regionCode: "MD", city: "Madrid" };
-    const rule = { machineSeconds: 0, allLinks: { atLeast: 3, withinSeconds: 10 }, recall: () => NO_READER };
+    const rule = { machineSeconds: 0, allLinks: [{ atLeast: 3, withinSeconds: 10 }], recall: () => NO_READER };
     await tracking.db.transaction((transaction) =>
       storeTouches(
         transaction,
@@ -227,9 +286,9 @@ describe("machines are told from people", () => {
   });
 
   const clickCounts = async () => {
-    const rows = await tracking.db("event_totals").where({ grain: "day" }).select("clicked", "machine");
+    const rows = await tracking.db("event_totals").where({ grain: "day" }).select("clicked", "machine_clicked");
     const sum = (column: string) => rows.reduce((total, row) => total + row[column], 0);
-    return { people: sum("clicked"), machines: sum("machine") };
+    return { people: sum("clicked"), machines: sum("machine_clicked") };
   };
 });
 

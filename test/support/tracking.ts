@@ -65,6 +65,7 @@ export interface TestTracking {
   readonly gate: TcpGate;
   readonly failures: readonly Observation[];
   get(path: string, headers?: Readonly<Record<string, string>>): Promise<TrackingAnswer>;
+  head(path: string): Promise<TrackingAnswer>;
   call(method: string, path: string, options?: CallOptions): Promise<TrackingAnswer>;
   deliver(email: string, html: string, options?: DeliverOptions): Promise<TestDelivery>;
   addCampaign(name: string): Promise<AddedCampaign>;
@@ -133,6 +134,7 @@ export async function startTestTracking(environment: Readonly<Record<string, str
     failures,
     call,
     get: (path, headers = {}) => call("GET", path, { headers }),
+    head: (path) => call("HEAD", path, {}),
     addCampaign: newCampaign,
     deliver: (email, html, options = {}) =>
       deliver(db, { instanceId: instance.id, campaignNumid: campaign.numid, email, html, ...options }),
@@ -186,8 +188,8 @@ async function deliver(
   await db("deliveries")
     .where({ id: row.id })
     .update({ state: "delivered", finished_at: new Date(Date.now() - (given.deliveredSecondsAgo ?? 60) * 1000) });
-  const { links } = trackHtml(given.html);
-  await saveTrackedLinks(db, { id: row.message_id, instanceId: given.instanceId }, links);
+  const tracked = trackHtml(given.html);
+  await saveTrackedLinks(db, { id: row.message_id, instanceId: given.instanceId }, tracked);
   const ids = { deliveryId: row.id, messageId: row.message_id };
   return {
     id: row.id,
@@ -198,7 +200,7 @@ async function deliver(
     unsubscribe: `/u/${makeDeliveryToken(KEY_RING, "unsubscribe", row.id)}`,
     conversion: `/v/${makeDeliveryToken(KEY_RING, "conversion", row.id)}`,
     clicks: Object.fromEntries(
-      [...links].map(([link, target]) => [target, `/c/${makeClickToken(KEY_RING, { ...ids, link })}`]),
+      [...tracked.links].map(([link, target]) => [target, `/c/${makeClickToken(KEY_RING, { ...ids, link })}`]),
     ),
   };
 }

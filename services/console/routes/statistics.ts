@@ -20,7 +20,14 @@ const selection = z.object({
   to: moment.optional().meta({ description: "until just before it; now unless given" }),
 });
 const params = z.object({ name: z.string() });
-const counts = { sent: z.int(), views: z.int(), clicks: z.int(), bounces: z.int() };
+const counts = {
+  sent: z.int(),
+  views: z.int(),
+  clicks: z.int(),
+  bounces: z.int(),
+  machineViews: z.int().meta({ description: "not among the views: proxies and filters opened these" }),
+  machineClicks: z.int(),
+};
 
 /** What the charts of an instance and its campaigns show. */
 export const makeStatisticsEndpoints: MakeConsoleEndpoints = ({ db, clock }) => [

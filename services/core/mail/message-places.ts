@@ -17,6 +17,8 @@ export interface MessageTracking {
   readonly places: readonly MessagePlace[];
   /** Targets by link. */
   readonly links: Readonly<Record<LinkId, string>>;
+  /** Those of them that no reader can see. */
+  readonly hidden?: readonly LinkId[];
 }
 
 /** Ends a line that goes on (RFC 2045 §6.7, rule 5): before a value and after it, so that its length moves nothing. */

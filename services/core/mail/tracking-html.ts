@@ -10,6 +10,8 @@ export interface TrackedHtml {
   readonly html: string;
   /** Targets as they were written (entities decoded, personal tags kept), by link id. */
   readonly links: ReadonlyMap<LinkId, string>;
+  /** Those of them that no reader can see, wherever they stand. */
+  readonly hidden: ReadonlySet<LinkId>;
 }
 
 /** Names a target within its message: twelve hexadecimal digits that follow from the target alone. */
@@ -42,19 +44,22 @@ export function* trackHtmlSteps(
   isLeftAlone: (target: string) => boolean = () => false,
 ): Steps<TrackedHtml> {
   const found = yield* findLinks(html);
-  if (found.isAmp) return { html, links: new Map() };
+  if (found.isAmp) return { html, links: new Map(), hidden: new Set() };
   const links = new Map<LinkId, string>();
+  const visible = new Set<LinkId>();
   const edits: Edit[] = [];
-  for (const { start, end, target } of found.links) {
+  for (const { start, end, target, isHidden } of found.links) {
     if (isLeftAlone(target)) continue;
     const link = linkIdOf(target);
     links.set(link, target);
+    if (!isHidden) visible.add(link);
     edits.push({ start, end, text: wrappedTagName(clickTag(link)) });
     yield;
   }
   const pixel = `<img src="${wrappedTagName(OPEN_TAG)}" width="1" height="1" alt="" style="display:block;border:0">`;
   edits.push({ start: found.bodyEnd, end: found.bodyEnd, text: pixel });
-  return { html: yield* applyEdits(html, edits), links };
+  const hidden = new Set([...links.keys()].filter((link) => !visible.has(link)));
+  return { html: yield* applyEdits(html, edits), links, hidden };
 }
 
 export function linkIdOf(target: string): LinkId {
@@ -66,6 +71,7 @@ interface FoundLink {
   readonly start: number;
   readonly end: number;
   readonly target: string;
+  readonly isHidden: boolean;
 }
 
 interface Found {
@@ -74,6 +80,9 @@ interface Found {
   readonly bodyEnd: number;
   readonly isAmp: boolean;
 }
+
+/** Elements that hide what is in them, and that nobody leaves open. */
+const HIDING = new Set(["a", "div", "span", "table", "section"]);
 
 /** Of a page, read in one step. */
 const STEP_CHARACTERS = 16_384;
@@ -103,6 +112,12 @@ class LinkReader implements TokenizerCallbacks {
   #open: (FoundLink & { text: string }) | undefined;
   /** The link of the tag that is being read. */
   #next: FoundLink | undefined;
+  /** What the tag that is being read says of its being seen. */
+  #saysHidden = false;
+  /** Classes and ids may show an element after all: on telephones, many a message does so. */
+  #isStyledElsewhere = false;
+  /** The element that hides all that is being read, and how many of its name are open within it, itself included. */
+  #hiddenBy: { readonly name: string; open: number } | undefined;
 
   constructor(html: string) {
     this.#html = html;
@@ -111,6 +126,8 @@ class LinkReader implements TokenizerCallbacks {
   onopentagname(start: number, end: number): void {
     this.#element = this.#html.slice(start, end).toLowerCase();
     this.#next = undefined;
+    this.#saysHidden = false;
+    this.#isStyledElsewhere = false;
   }
 
   onattribname(start: number, end: number): void {
@@ -130,15 +147,23 @@ class LinkReader implements TokenizerCallbacks {
   }
 
   onattribend(quote: QuoteType, end: number): void {
+    if (this.#attribute === "class" || this.#attribute === "id") this.#isStyledElsewhere = true;
+    if (this.#attribute === "hidden") this.#saysHidden = true;
+    if (this.#attribute === "style" && INVISIBLE.test(this.#value)) this.#saysHidden = true;
     if (this.#attribute !== "href" || this.#next !== undefined) return;
     if (this.#element !== "a" && this.#element !== "area") return;
     const target = this.#value.trim();
     // A value that begins with an entity has no known start; nobody writes "http" so.
     if (this.#valueStart === undefined || !isTrackable(target)) return;
-    this.#next = { start: this.#valueStart, end: quote === QuoteType.Unquoted ? end : end - 1, target };
+    const isHidden = this.#hiddenBy !== undefined;
+    this.#next = { start: this.#valueStart, end: quote === QuoteType.Unquoted ? end : end - 1, target, isHidden };
   }
 
   onopentagend(): void {
+    const isHidden = this.#saysHidden && !this.#isStyledElsewhere;
+    if (this.#hiddenBy?.name === this.#element) this.#hiddenBy.open += 1;
+    else if (isHidden && HIDING.has(this.#element)) this.#hiddenBy ??= { name: this.#element, open: 1 };
+    if (isHidden && this.#next !== undefined) this.#next = { ...this.#next, isHidden };
     if (this.#element === "a") {
       this.#finishLink();
       if (this.#next !== undefined) this.#open = { ...this.#next, text: "" };
@@ -152,6 +177,7 @@ class LinkReader implements TokenizerCallbacks {
 
   onclosetag(start: number, end: number): void {
     const name = this.#html.slice(start, end).toLowerCase();
+    if (this.#hiddenBy?.name === name && --this.#hiddenBy.open === 0) this.#hiddenBy = undefined;
     if (name === "a") this.#finishLink();
     else if (name === "body" || (name === "html" && this.bodyEnd === undefined)) {
       this.bodyEnd = this.#html.lastIndexOf("<", start);
@@ -177,12 +203,14 @@ class LinkReader implements TokenizerCallbacks {
 
   #finishLink(): void {
     if (this.#open !== undefined && !showsUrl(this.#open.text)) {
-      const { start, end, target } = this.#open;
-      this.links.push({ start, end, target });
+      const { text: _, ...link } = this.#open;
+      this.links.push(link);
     }
     this.#open = undefined;
   }
 }
+
+const INVISIBLE = /(?:^|;)\s*(?:display\s*:\s*none|visibility\s*:\s*hidden)\b/i;
 
 function isTrackable(target: string): boolean {
   if (!/^https?:\/\//i.test(target)) return false;

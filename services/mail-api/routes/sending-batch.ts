@@ -32,7 +32,10 @@ const batchJson = z.object({
   salidas_con_error: z.int().nullable(),
   creador_id: z.string(),
   contactos: z.array(
-    z.object({ email: z.string(), eventos: z.array(z.object({ eventos: z.string(), timestamp: z.string() })) }),
+    z.object({
+      email: z.string(),
+      eventos: z.array(z.object({ eventos: z.string(), timestamp: z.string(), maquina: z.literal(true).optional() })),
+    }),
   ),
   archive: z.object({ mensajes: z.int(), octetos: z.int(), timestamp: z.string() }).optional(),
 });
@@ -98,7 +101,11 @@ function toBatchJson(batch: Batch, contacts: readonly BatchContact[], timeZone: 
     creador_id: batch.creator,
     contactos: contacts.map(({ email, events }) => ({
       email,
-      eventos: events.map(({ kind, at }) => ({ eventos: EVENT_NAMES[kind], timestamp: format(at) })),
+      eventos: events.map(({ kind, at, machine }) => ({
+        eventos: EVENT_NAMES[kind],
+        timestamp: format(at),
+        ...(machine ? { maquina: true as const } : {}),
+      })),
     })),
     ...(batch.archive === undefined
       ? {}

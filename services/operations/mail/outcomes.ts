@@ -119,7 +119,7 @@ export async function recordComplaint(
   await recordEvents(transaction, [{ ...eventBase(owner), kind: "complained", at, detail }]);
   if (owner.contactId !== null) {
     await invalidateContact(transaction, owner.instanceId, owner.contactId, {
-      ...causeOf(owner, at),
+      ...causeOf(owner),
       reason: "complaint",
     });
   }
@@ -150,7 +150,7 @@ async function invalidateWhereDue(
   const bounced = await countHardBouncedMessages(transaction, contactIds);
   for (const { bounce, owner } of hardBounces) {
     if (owner.contactId === null || (bounced.get(owner.contactId) ?? 0) < rule.hardBouncesToInvalidate) continue;
-    const cause = { ...causeOf(owner, bounce.at), reason: "hard-bounces" as const };
+    const cause = { ...causeOf(owner), reason: "hard-bounces" as const };
     await invalidateContact(transaction, owner.instanceId, owner.contactId, cause);
   }
 }
@@ -166,6 +166,6 @@ function eventBase(owner: DeliveryOwner) {
   };
 }
 
-function causeOf(owner: DeliveryOwner, at: Date) {
-  return { at, campaignNumid: owner.campaignNumid, eeid: owner.eeid, deliveryId: owner.deliveryId };
+function causeOf(owner: DeliveryOwner) {
+  return { campaignNumid: owner.campaignNumid, eeid: owner.eeid, deliveryId: owner.deliveryId };
 }

@@ -5,13 +5,17 @@ import {
   addConversion,
   countLinks,
   findAllLinkClicks,
+  findClicksBeforeOpening,
   findLastClick,
   findTouchOwners,
-  markAllLinkClicks,
+  type MachineStretch,
+  type MessageLinks,
+  markMachineTouches,
+  type SuspectTouch,
   type TouchOwner,
 } from "../../store/mail/tracking/touches.ts";
 import {
-  type CaughtClicks,
+  type CaughtMachine,
   type KeptOfRequest,
   type LastSeen,
   type ReaderTraits,
@@ -38,10 +42,10 @@ type View = Extract<Touch, { readonly visitor: Visitor }>;
 type Conversion = Extract<Touch, { readonly kind: "conversion" }>;
 
 export interface MachineRule {
-  /** An open or click sooner after the delivery is a machine's. */
+  /** An open or click sooner after the delivery is a machine's, as is a click so long before the first opening; 0 is off. */
   readonly machineSeconds: number;
-  /** All links of a message, when they are at least so many, clicked within so many seconds: a machine did that. */
-  readonly allLinks: { readonly atLeast: number; readonly withinSeconds: number };
+  /** All visible links of a message, when they are at least so many, clicked within so many seconds: a machine did that. */
+  readonly allLinks: readonly { readonly atLeast: number; readonly withinSeconds: number }[];
   readonly recall: RecallReader;
 }
 
@@ -58,18 +62,21 @@ export async function storeTouches(
     transaction,
     touches.map(({ deliveryId }) => deliveryId),
   );
-  const views = touches.flatMap((touch): OwnedView[] => {
+  const owned = touches.flatMap((touch) => {
     const owner = owners.get(touch.deliveryId);
     const isView = touch.kind === "open" || touch.kind === "click";
-    if (!isView || owner === undefined || owner.untracked) return [];
-    const machine = touch.visitor.machine ?? (isTooSoon(touch, owner, rule) ? "too-soon" : undefined);
-    return [{ touch, owner, machine }];
+    return isView && owner !== undefined && !owner.untracked ? [{ touch, owner }] : [];
   });
+  const links = await countLinks(
+    transaction,
+    owned.flatMap(({ touch, owner }) => (touch.kind === "click" ? [owner.messageId] : [])),
+  );
+  const views = owned.map((view): OwnedView => ({ ...view, machine: findMachine(view, links, rule) }));
   await recordEvents(transaction, views.map(toEvent));
   await lockSubscribers(transaction, touches, owners);
-  const caught = await catchMachines(transaction, views, rule);
+  const caught = await catchMachines(transaction, views, { links, rule });
   await updateReaders(transaction, await lastSeen(transaction, views, caught, rule));
-  await markAllLinkClicks(transaction, caught, rule.allLinks.withinSeconds);
+  await markMachineTouches(transaction, caught);
   for (const touch of touches) {
     if (touch.kind !== "subscription" || !owners.has(touch.deliveryId)) continue;
     await changeSubscription(transaction, touch.deliveryId, touch.choice, new Date(touch.atMs));
@@ -96,6 +103,17 @@ interface OwnedView {
   readonly touch: View;
   readonly owner: TouchOwner;
   readonly machine: string | undefined;
+}
+
+/** What tells at once that no person did it. */
+function findMachine(
+  { touch, owner }: Pick<OwnedView, "touch" | "owner">,
+  links: ReadonlyMap<number, MessageLinks>,
+  rule: MachineRule,
+): string | undefined {
+  if (touch.visitor.machine !== undefined) return touch.visitor.machine;
+  if (touch.kind === "click" && links.get(owner.messageId)?.hidden.includes(touch.link)) return "hidden-link";
+  return isTooSoon(touch, owner, rule) ? "too-soon" : undefined;
 }
 
 /** Filters look at a message while it is still being handed over. */
@@ -125,32 +143,44 @@ function toEvent({ touch, owner, machine }: OwnedView): NewEvent {
   };
 }
 
-/** A filter that follows every link gives itself away with the last one only. @returns whose clicks were a filter's */
+/** What gives itself away only by the last thing it did. @returns what was taken for a person's and is a machine's */
 async function catchMachines(
   transaction: Transaction,
   views: readonly OwnedView[],
-  { allLinks }: MachineRule,
-): Promise<CaughtClicks[]> {
+  { links, rule }: { readonly links: ReadonlyMap<number, MessageLinks>; readonly rule: MachineRule },
+): Promise<CaughtMachine[]> {
   const clicks = new Map<number, OwnedView>();
+  const openings = new Map<number, OwnedView>();
   for (const view of views) {
-    if (view.touch.kind === "click" && view.machine === undefined && view.owner.contactId !== null) {
-      clicks.set(view.owner.deliveryId, view);
-    }
+    const { deliveryId, contactId } = view.owner;
+    if (view.machine !== undefined || contactId === null) continue;
+    if (view.touch.kind === "click") clicks.set(deliveryId, view);
+    else if (!openings.has(deliveryId)) openings.set(deliveryId, view);
   }
-  const linkCounts = await countLinks(
-    transaction,
-    [...clicks.values()].map(({ owner }) => owner.messageId),
-  );
-  const suspects = [...clicks.values()].flatMap(
-    ({ owner: { instanceId, contactId, deliveryId, messageId }, touch }) => {
-      const links = linkCounts.get(messageId) ?? 0;
-      if (contactId === null || links < allLinks.atLeast) return [];
-      return [{ instanceId, contactId, deliveryId, links, until: new Date(touch.atMs) }];
-    },
-  );
-  if (suspects.length === 0) return [];
-  const caught = await findAllLinkClicks(transaction, suspects, allLinks.withinSeconds);
-  return caught.map((whose) => ({ ...whose, visitor: clicks.get(whose.deliveryId)!.touch.visitor }));
+  const caught: CaughtMachine[] = [];
+  const add = (stretches: readonly MachineStretch[], of: Map<number, OwnedView>, machine: string, opens: boolean) => {
+    for (const stretch of stretches) {
+      caught.push({ ...stretch, machine, opens, visitor: of.get(stretch.deliveryId)!.touch.visitor });
+    }
+  };
+  for (const { atLeast, withinSeconds } of rule.allLinks) {
+    const suspects = [...clicks.values()].flatMap((view) => {
+      const { visible = 0 } = links.get(view.owner.messageId) ?? {};
+      return visible < atLeast ? [] : [{ ...suspectOf(view), links: visible }];
+    });
+    add(await findAllLinkClicks(transaction, suspects, withinSeconds), clicks, "all-links", false);
+  }
+  if (rule.machineSeconds > 0) {
+    const suspects = [...openings.values()].map(suspectOf);
+    const early = await findClicksBeforeOpening(transaction, suspects, rule.machineSeconds);
+    add(early, openings, "click-first", true);
+  }
+  return caught;
+}
+
+/** Of a contact's view. */
+function suspectOf({ owner: { instanceId, contactId, deliveryId }, touch }: OwnedView): SuspectTouch {
+  return { instanceId, contactId: contactId!, deliveryId, at: new Date(touch.atMs) };
 }
 
 /**
@@ -174,14 +204,15 @@ async function lockSubscribers(
 async function lastSeen(
   transaction: Transaction,
   views: readonly OwnedView[],
-  caught: readonly CaughtClicks[],
-  rule: MachineRule,
+  caught: readonly CaughtMachine[],
+  { recall }: MachineRule,
 ): Promise<LastSeen[]> {
-  const caughtIds = new Set(caught.map(({ deliveryId }) => deliveryId));
+  const clickers = new Set(caught.map(({ deliveryId }) => deliveryId));
+  const openers = new Set(caught.flatMap(({ deliveryId, opens }) => (opens ? [deliveryId] : [])));
   const seen = new Map<number, LastSeen>();
   for (const { touch, owner, machine } of views) {
     const { instanceId, contactId, deliveryId } = owner;
-    const isPerson = machine === undefined && !(touch.kind === "click" && caughtIds.has(deliveryId));
+    const isPerson = machine === undefined && !(touch.kind === "click" ? clickers : openers).has(deliveryId);
     if (!isPerson || contactId === null) continue;
     const { device, deviceSubtypeId, place = null } = touch.visitor;
     const before = seen.get(contactId) ?? { device: null, deviceSubtypeId: null, place: null };
@@ -189,7 +220,7 @@ async function lastSeen(
     seen.set(contactId, { ...before, ...reader, instanceId, contactId, place: place ?? before.place });
   }
   const unmasked = caught.filter(({ contactId }) => !seen.has(contactId));
-  return [...seen.values(), ...(await recallReaders(transaction, unmasked, rule))];
+  return [...seen.values(), ...(await recallReaders(transaction, unmasked, recall))];
 }
 
 /** Once for an order, and only after a click; a click that may be a machine's counts where there is no other. */

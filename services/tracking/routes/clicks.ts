@@ -8,7 +8,7 @@ import { type ClickClaims, makeDeliveryToken, readClickToken } from "../../core/
 import { findPersonalValues } from "../../store/mail/tracking/tracking.ts";
 import { withDeadline } from "../deadline.ts";
 import { sendErrorPage } from "../pages.ts";
-import { type Route, recordVisit, refuseToken, type TrackingTools } from "../tools.ts";
+import { type Route, recordVisit, refuseToken, type TrackingTools, visitOf } from "../tools.ts";
 
 const PROFILE_DEADLINE_MS = 3_000;
 
@@ -21,9 +21,7 @@ export const clickRoute: Route = {
     const location = await findLocation(claims.value, tools);
     if (location === undefined) return sendErrorPage(ctx, 410, "gone");
     const { deliveryId, link } = claims.value;
-    const visitor = tools.visitors.describe({ headers: ctx.headers, address: tools.clientAddress(ctx.req) });
-    const atMs = tools.clock.nowMs();
-    await recordVisit(ctx, tools, { kind: "click", deliveryId, atMs, link, visitor });
+    await recordVisit(ctx, tools, { kind: "click", link, ...visitOf(ctx, deliveryId, tools) });
     ctx.status = 302;
     ctx.set("Location", location);
     ctx.body = "";

@@ -89,8 +89,7 @@ it.each([
   ["KaiOS", "Mozilla/5.0 (Mobile; Nokia 2720 Flip; rv:48.0) Gecko/48.0 Firefox/48.0 KAIOS/2.5.2", "movil", 14],
   ["Opera Mini", "Opera/9.80 (J2ME/MIDP; Opera Mini/9.80 (S60; SymbOS; Opera Mobi/23.348; U; en)", "movil", 10],
   ["FreeBSD", "Mozilla/5.0 (X11; FreeBSD amd64; rv:128.0) Gecko/20100101 Firefox/128.0", "escritorio", 33],
-  ["a program", "curl/8.14.1", "", null],
-  ["nothing", undefined, "", null],
+  ["a mail program that names itself as programs do", "SamsungEmail/6.1", "", null],
 ])("knows what people read with: %s", (_name, agent, device, deviceSubtypeId) => {
   expect(describe(agent)).toMatchObject({ machine: undefined, device, deviceSubtypeId, place });
 });
@@ -104,6 +103,15 @@ it.each([
   ["link-preview", "Slackbot-LinkExpanding 1.0 (+https://api.slack.com/robots)"],
   ["link-preview", "facebookexternalhit/1.1"],
   ["crawler", "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)"],
+  ["program", "curl/8.14.1"],
+  ["program", "python-requests/2.32.3"],
+  ["program", "Go-http-client/2.0"],
+  [
+    "program",
+    "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) HeadlessChrome/140.0.0.0 Safari/537.36",
+  ],
+  ["no-agent", ""],
+  ["no-agent", undefined],
 ])("takes for a machine: %s", (machine, agent) => {
   expect(describe(agent).machine).toBe(machine);
 });

@@ -6,8 +6,6 @@ import { recordEvents } from "../events/events.ts";
 export interface InvalidationCause {
   /** Only a `request` confirms a contact that is invalid already with another event. */
   readonly reason: "request" | "hard-bounces" | "complaint";
-  /** Absent: the moment of the change. */
-  readonly at?: Date;
   readonly campaignNumid?: number;
   readonly eeid?: string;
   readonly deliveryId?: number;
@@ -30,8 +28,8 @@ export async function invalidateContact(
     await transaction("contacts")
       .where({ id: contactId })
       .update({ invalid: true, last_operation: "invalidated", updated_at: transaction.fn.now() });
-    const at = cause.at ?? contact.at;
-    await recordEvents(transaction, [{ ...cause, at, instanceId, contactId, kind: "invalidated", detail: { reason } }]);
+    const event = { ...cause, at: contact.at, instanceId, contactId, detail: { reason } };
+    await recordEvents(transaction, [{ ...event, kind: "invalidated" }]);
     return "done";
   });
 }

@@ -26,18 +26,38 @@ export function eventKindOf(number: number): EventKind {
   return kind;
 }
 
-/** Columns of the count tables: one for each kind, and one for what machines did, whatever it was. */
-export const COUNT_COLUMNS: readonly string[] = [...Object.keys(EVENT_KINDS).map(countColumn), "machine"];
+/** What machines do as well as people. */
+const MACHINE_KINDS = ["viewed", "clicked"] as const satisfies readonly EventKind[];
+
+/** Columns of the count tables: one for each kind as people did it, and one for each that machines did. */
+export const COUNT_COLUMNS: readonly string[] = [
+  ...Object.keys(EVENT_KINDS).map(countColumn),
+  ...MACHINE_KINDS.map(machineColumn),
+];
 
 /** Where the count tables keep a kind. */
 export function countColumn(kind: string): string {
   return kind.replaceAll("-", "_");
 }
 
+function machineColumn(kind: string): string {
+  return `machine_${countColumn(kind)}`;
+}
+
 /** The count columns, as they are summed up from rows of `events`. */
 export const COUNT_AGGREGATES: string = [
   ...Object.entries(EVENT_KINDS).map(([kind, number]) => {
-    return `count(*) filter (where kind = ${number} and not machine) as ${countColumn(kind)}`;
+    const isPersons = (MACHINE_KINDS as readonly string[]).includes(kind) ? " and not machine" : "";
+    return `count(*) filter (where kind = ${number}${isPersons}) as ${countColumn(kind)}`;
   }),
-  "count(*) filter (where machine) as machine",
+  ...MACHINE_KINDS.map((kind) => {
+    return `count(*) filter (where kind = ${EVENT_KINDS[kind]} and machine) as ${machineColumn(kind)}`;
+  }),
 ].join(", ");
+
+/** What it changes in the counts when rows of `events` turn out to be a machine's. */
+export const MACHINE_CORRECTIONS: string = COUNT_COLUMNS.map((column) => {
+  const isMachines = column.startsWith("machine_");
+  const kind = MACHINE_KINDS.find((one) => column === (isMachines ? machineColumn(one) : countColumn(one)));
+  return kind === undefined ? "0" : `${isMachines ? "" : "-"}count(*) filter (where kind = ${EVENT_KINDS[kind]})`;
+}).join(", ");

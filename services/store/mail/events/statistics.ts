@@ -10,7 +10,7 @@ export interface StatisticsSelection extends Period {
 
 export type Step = "minute" | "hour" | "day";
 
-/** Events within one step, machines' left out. */
+/** Events within one step; what machines opened and clicked is counted apart. */
 export interface StatisticsPoint {
   readonly at: Date;
   readonly sent: number;
@@ -18,6 +18,8 @@ export interface StatisticsPoint {
   readonly clicks: number;
   /** Hard and soft ones. */
   readonly bounces: number;
+  readonly machineViews: number;
+  readonly machineClicks: number;
 }
 
 /** Steps of a period in the order of time, empty ones included; steps are those of UTC. */
@@ -29,7 +31,8 @@ export async function readSeries(db: Db, selection: StatisticsSelection, step: S
   return queryRows<StatisticsPoint>(
     db,
     `select steps.at, coalesce(sent, 0)::int as sent, coalesce(views, 0)::int as views,
-       coalesce(clicks, 0)::int as clicks, coalesce(bounces, 0)::int as bounces
+       coalesce(clicks, 0)::int as clicks, coalesce(bounces, 0)::int as bounces,
+       coalesce(machine_views, 0)::int as "machineViews", coalesce(machine_clicks, 0)::int as "machineClicks"
      from generate_series(date_trunc(?, ?::timestamptz, 'UTC'), ?::timestamptz - interval '1 microsecond', ?::interval)
        as steps (at)
      left join (${counts.sql}) as counts on counts.at = steps.at order by steps.at`,
@@ -41,7 +44,8 @@ export async function readSeries(db: Db, selection: StatisticsSelection, step: S
 function instanceCounts({ instanceId, from, until }: StatisticsSelection, step: Step) {
   return {
     sql: `select bucket as at, sum(sent) as sent, sum(viewed) as views, sum(clicked) as clicks,
-        sum(hard_bounce + soft_bounce) as bounces
+        sum(hard_bounce + soft_bounce) as bounces, sum(machine_viewed) as machine_views,
+        sum(machine_clicked) as machine_clicks
       from event_totals
       where instance_id = ? and grain = ? and bucket >= date_trunc(?, ?::timestamptz, 'UTC') and bucket < ? group by 1`,
     values: [instanceId, step, step, from, until],
@@ -53,9 +57,12 @@ function campaignCounts({ from, until }: StatisticsSelection, step: Step, events
   const { sent, viewed, clicked, "hard-bounce": hard, "soft-bounce": soft } = EVENT_KINDS;
   return {
     sql: `select date_trunc(?, events.at, 'UTC') as at, count(*) filter (where kind = ${sent}) as sent,
-        count(*) filter (where kind = ${viewed}) as views, count(*) filter (where kind = ${clicked}) as clicks,
-        count(*) filter (where kind in (${hard}, ${soft})) as bounces
-      from ${events.tables} where ${events.condition} and not events.machine and events.at >= ? and events.at < ? group by 1`,
+        count(*) filter (where kind = ${viewed} and not machine) as views,
+        count(*) filter (where kind = ${clicked} and not machine) as clicks,
+        count(*) filter (where kind in (${hard}, ${soft})) as bounces,
+        count(*) filter (where kind = ${viewed} and machine) as machine_views,
+        count(*) filter (where kind = ${clicked} and machine) as machine_clicks
+      from ${events.tables} where ${events.condition} and events.at >= ? and events.at < ? group by 1`,
     values: [step, ...events.values, from, until],
   };
 }

@@ -1,4 +1,4 @@
-import type { EventKind } from "../../../core/mail/event-kind.ts";
+import type { ContactEvent } from "../../../core/mail/contact.ts";
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
 import { eventKindOf } from "../events/event-kinds.ts";
 import { type ArchiveSummary, summariseArchive } from "./archive.ts";
@@ -109,22 +109,22 @@ export async function readBatchProgress(db: Db, eeid: string): Promise<BatchProg
 /** Somebody that a batch was for, with what happened since, oldest first. */
 export interface BatchContact {
   readonly email: string;
-  readonly events: readonly { readonly kind: EventKind; readonly at: Date }[];
+  readonly events: readonly Pick<ContactEvent, "kind" | "at" | "machine">[];
 }
 
 /** Everybody who has an event of a batch, copies and invalid contacts included. */
 export async function listBatchContacts(db: Db, instanceId: number, eeid: string): Promise<BatchContact[]> {
-  const rows = await queryRows<{ email: string; kind: number; at: Date }>(
+  const rows = await queryRows<{ email: string; kind: number; at: Date; machine: boolean }>(
     db,
-    `select coalesce(contacts.email, events.email) as email, events.kind, events.at
+    `select coalesce(contacts.email, events.email) as email, events.kind, events.at, events.machine
      from events left join contacts on contacts.instance_id = events.instance_id and contacts.id = events.contact_id
      where events.eeid = ? and events.instance_id = ? order by events.at, events.id`,
     [eeid, instanceId],
   );
-  const contacts = new Map<string, { kind: EventKind; at: Date }[]>();
-  for (const { email, kind, at } of rows) {
+  const contacts = new Map<string, BatchContact["events"][number][]>();
+  for (const { email, kind, at, machine } of rows) {
     const events = contacts.get(email) ?? [];
-    events.push({ kind: eventKindOf(kind), at });
+    events.push({ kind: eventKindOf(kind), at, machine });
     contacts.set(email, events);
   }
   return [...contacts].map(([email, events]) => ({ email, events }));

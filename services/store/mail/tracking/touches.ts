@@ -1,5 +1,5 @@
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
-import { COUNT_COLUMNS, countColumn, EVENT_KINDS } from "../events/event-kinds.ts";
+import { COUNT_COLUMNS, EVENT_KINDS, MACHINE_CORRECTIONS } from "../events/event-kinds.ts";
 
 /** A conversion belongs to the last click of so many days. */
 const ATTRIBUTION_DAYS = 30;
@@ -36,95 +36,129 @@ export async function findTouchOwners(db: Db, deliveryIds: readonly number[]): P
   return new Map(rows.map((owner) => [owner.deliveryId, owner]));
 }
 
-/** How many links of each message are counted. */
-export async function countLinks(db: Db, messageIds: readonly number[]): Promise<Map<number, number>> {
-  const rows = await queryRows<{ messageId: number; links: number }>(
-    db,
-    `select message_id as "messageId", count(*)::int as links from tracked_links where message_id = any(?::bigint[])
-     group by message_id`,
-    [[...new Set(messageIds)]],
-  );
-  return new Map(rows.map(({ messageId, links }) => [messageId, links]));
+/** Of a message, what tells a machine's clicks. */
+export interface MessageLinks {
+  /** Those that a reader can see. */
+  readonly visible: number;
+  readonly hidden: readonly string[];
 }
 
-/** A delivery whose links a machine may have followed, as of its last click. */
-export interface SuspectClicks {
+/** The links of each message that are counted. */
+export async function countLinks(db: Db, messageIds: readonly number[]): Promise<Map<number, MessageLinks>> {
+  if (messageIds.length === 0) return new Map();
+  const rows = await queryRows<MessageLinks & { messageId: number }>(
+    db,
+    `select message_id as "messageId", (count(*) filter (where not hidden))::int as visible,
+       coalesce(array_agg(link) filter (where hidden), '{}') as hidden
+     from tracked_links where message_id = any(?::bigint[]) group by message_id`,
+    [[...new Set(messageIds)]],
+  );
+  return new Map(rows.map(({ messageId, ...links }) => [messageId, links]));
+}
+
+/** A delivery whose touches may be a machine's, as of one of them. */
+export interface SuspectTouch {
   readonly instanceId: number;
   readonly contactId: number;
   readonly deliveryId: number;
-  /** Of the message. */
-  readonly links: number;
+  readonly at: Date;
+}
+
+/** What a machine did with a delivery, from a moment until another, both included. */
+export interface MachineStretch extends Omit<SuspectTouch, "at"> {
+  readonly since: Date;
   readonly until: Date;
 }
 
-/** Those of whose messages all links were clicked within so many seconds. */
+/** Those of whose messages all visible links were clicked within so many seconds. */
 export async function findAllLinkClicks(
   transaction: Transaction,
-  suspects: readonly SuspectClicks[],
+  suspects: readonly (SuspectTouch & { readonly links: number })[],
   withinSeconds: number,
-): Promise<Omit<SuspectClicks, "links">[]> {
+): Promise<MachineStretch[]> {
+  if (suspects.length === 0) return [];
   // Laterally, contact by contact: joined otherwise, a large batch could cost its square.
-  return queryRows<Omit<SuspectClicks, "links">>(
+  return queryRows<MachineStretch>(
     transaction,
     `select suspect.instance_id as "instanceId", suspect.contact_id as "contactId", suspect.delivery_id as "deliveryId",
-       suspect.until
-     from unnest(?::bigint[], ?::bigint[], ?::bigint[], ?::integer[], ?::timestamptz[])
-       as suspect (instance_id, contact_id, delivery_id, links, until)
+       suspect.at - make_interval(secs => ?) as since, suspect.at as until
+     from unnest(?::bigint[], ?::bigint[], ?::bigint[], ?::timestamptz[], ?::integer[])
+       as suspect (instance_id, contact_id, delivery_id, at, links)
      cross join lateral (
        select e.detail ->> 'link' as link from events e
        where e.contact_id = suspect.contact_id and e.delivery_id = suspect.delivery_id and e.kind = ?
-         and e.at between suspect.until - make_interval(secs => ?) and suspect.until
+         and e.at between suspect.at - make_interval(secs => ?) and suspect.at
        offset 0
      ) as clicks
-     group by 1, 2, 3, 4, suspect.links having count(distinct link) >= suspect.links`,
-    [
-      suspects.map(({ instanceId }) => instanceId),
-      suspects.map(({ contactId }) => contactId),
-      suspects.map(({ deliveryId }) => deliveryId),
-      suspects.map(({ links }) => links),
-      suspects.map(({ until }) => until.toISOString()),
-      EVENT_KINDS.clicked,
-      withinSeconds,
-    ],
+     group by 1, 2, 3, 4, 5, suspect.links having count(distinct link) >= suspect.links`,
+    [withinSeconds, ...columnsOf(suspects), suspects.map(({ links }) => links), EVENT_KINDS.clicked, withinSeconds],
   );
 }
 
-/** What it changes in the counts when clicks turn out to be a machine's. */
-const CLICKS_OF_MACHINES = COUNT_COLUMNS.map((column) =>
-  column === countColumn("clicked") ? "-count(*)" : column === "machine" ? "count(*)" : "0",
-).join(", ");
-
-/** Marks what had been taken for a person's until then. */
-export async function markAllLinkClicks(
+/** Those openings that no other came before, and a click did, at most so many seconds: nobody clicks unseen links. */
+export async function findClicksBeforeOpening(
   transaction: Transaction,
-  caught: readonly Omit<SuspectClicks, "links">[],
+  openings: readonly SuspectTouch[],
   withinSeconds: number,
+): Promise<MachineStretch[]> {
+  if (openings.length === 0) return [];
+  return queryRows<MachineStretch>(
+    transaction,
+    `select opening.instance_id as "instanceId", opening.contact_id as "contactId", opening.delivery_id as "deliveryId",
+       first.click as since, opening.at as until
+     from unnest(?::bigint[], ?::bigint[], ?::bigint[], ?::timestamptz[]) as opening (instance_id, contact_id, delivery_id, at)
+     cross join lateral (
+       select min(e.at) filter (where e.kind = ?) as click, min(e.at) filter (where e.kind = ?) as opening from events e
+       where e.contact_id = opening.contact_id and e.delivery_id = opening.delivery_id and e.at <= opening.at
+     ) as first
+     where first.opening = opening.at and first.click >= opening.at - make_interval(secs => ?)`,
+    [...columnsOf(openings), EVENT_KINDS.clicked, EVENT_KINDS.viewed, withinSeconds],
+  );
+}
+
+function columnsOf(touches: readonly SuspectTouch[]) {
+  return [
+    touches.map(({ instanceId }) => instanceId),
+    touches.map(({ contactId }) => contactId),
+    touches.map(({ deliveryId }) => deliveryId),
+    touches.map(({ at }) => at.toISOString()),
+  ];
+}
+
+/** Marks what had been taken for a person's until then. @param caught `opens`: openings as well as clicks */
+export async function markMachineTouches(
+  transaction: Transaction,
+  caught: readonly (MachineStretch & { readonly machine: string; readonly opens: boolean })[],
 ): Promise<void> {
   if (caught.length === 0) return;
   await queryRows(
     transaction,
     `with recent as (
-       select clicks.* from unnest(?::bigint[], ?::bigint[], ?::timestamptz[]) as caught (contact_id, delivery_id, until)
+       select touches.*, caught.machine from unnest(?::bigint[], ?::bigint[], ?::timestamptz[], ?::timestamptz[], ?::text[], ?::boolean[])
+         as caught (contact_id, delivery_id, since, until, machine, opens)
        cross join lateral (
          select e.instance_id, e.at, e.id from events e
-         where e.contact_id = caught.contact_id and e.delivery_id = caught.delivery_id and e.kind = ?
-           and e.at between caught.until - make_interval(secs => ?) and caught.until
+         where e.contact_id = caught.contact_id and e.delivery_id = caught.delivery_id
+           and (e.kind = ? or e.kind = ? and caught.opens) and e.at between caught.since and caught.until
          offset 0
-       ) as clicks
+       ) as touches
      ), marked as (
-       update events e set machine = true, detail = e.detail || '{"machine": "all-links"}'
+       update events e set machine = true, detail = e.detail || jsonb_build_object('machine', recent.machine)
        from recent
        where e.instance_id = recent.instance_id and e.at = recent.at and e.id = recent.id and not e.machine
-       returning e.instance_id, e.at
+       returning e.instance_id, e.at, e.kind
      )
      insert into event_count_deltas (instance_id, minute, ${COUNT_COLUMNS.join(", ")})
-     select instance_id, date_trunc('minute', at, 'UTC'), ${CLICKS_OF_MACHINES} from marked group by 1, 2`,
+     select instance_id, date_trunc('minute', at, 'UTC'), ${MACHINE_CORRECTIONS} from marked group by 1, 2`,
     [
       caught.map(({ contactId }) => contactId),
       caught.map(({ deliveryId }) => deliveryId),
+      caught.map(({ since }) => since.toISOString()),
       caught.map(({ until }) => until.toISOString()),
+      caught.map(({ machine }) => machine),
+      caught.map(({ opens }) => opens),
       EVENT_KINDS.clicked,
-      withinSeconds,
+      EVENT_KINDS.viewed,
     ],
   );
 }

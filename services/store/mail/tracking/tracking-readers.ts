@@ -1,5 +1,6 @@
 import { queryRows, type Transaction } from "../../../platform/postgres/db.ts";
 import { EVENT_KINDS } from "../events/event-kinds.ts";
+import type { MachineStretch } from "./touches.ts";
 
 /** Where a reader was; empty texts where that is not known. */
 export interface Place {
@@ -34,13 +35,12 @@ export interface LastSeen {
   readonly place: Place | null;
 }
 
-/** Clicks of a contact on the links of one message, up to the last of them, that a machine made. */
-export interface CaughtClicks {
-  readonly instanceId: number;
-  readonly contactId: number;
-  readonly deliveryId: number;
-  readonly until: Date;
-  /** As whom the machine posed. */
+/** What a machine did that was taken for a person. */
+export interface CaughtMachine extends MachineStretch {
+  readonly machine: string;
+  /** Whether its openings are among what is known to be its own, and not its clicks alone. */
+  readonly opens: boolean;
+  /** As whom it posed. */
   readonly visitor: ReaderTraits;
 }
 
@@ -53,34 +53,35 @@ const NOWHERE: Place = { countryCode: "", regionCode: "", city: "" };
  */
 export async function recallReaders(
   transaction: Transaction,
-  caught: readonly CaughtClicks[],
-  { allLinks, recall }: { readonly allLinks: { readonly withinSeconds: number }; readonly recall: RecallReader },
+  caught: readonly CaughtMachine[],
+  recall: RecallReader,
 ): Promise<LastSeen[]> {
   if (caught.length === 0) return [];
   const rows = await queryRows<{ contactId: number; detail: KeptOfRequest | null }>(
     transaction,
     `with caught as materialized (
-       select * from unnest(?::bigint[], ?::bigint[], ?::bigint[], ?::timestamptz[])
-         as given (instance_id, contact_id, delivery_id, until)
+       select * from unnest(?::bigint[], ?::bigint[], ?::bigint[], ?::timestamptz[], ?::timestamptz[], ?::boolean[])
+         as given (instance_id, contact_id, delivery_id, since, until, opens)
      )
      select whose.contact_id as "contactId", last.detail
      from (select distinct instance_id, contact_id from caught) as whose
      cross join lateral (
        select e.detail from events e
        where e.instance_id = whose.instance_id and e.contact_id = whose.contact_id and e.kind in (?, ?) and not e.machine
-         and not exists (select from caught where caught.delivery_id = e.delivery_id and e.kind = ?
-           and e.at between caught.until - make_interval(secs => ?) and caught.until)
+         and not exists (select from caught where caught.delivery_id = e.delivery_id and (e.kind = ? or caught.opens)
+           and e.at between caught.since and caught.until)
        order by e.at desc, e.id desc limit 1
      ) as last`,
     [
       caught.map(({ instanceId }) => instanceId),
       caught.map(({ contactId }) => contactId),
       caught.map(({ deliveryId }) => deliveryId),
+      caught.map(({ since }) => since.toISOString()),
       caught.map(({ until }) => until.toISOString()),
+      caught.map(({ opens }) => opens),
       EVENT_KINDS.viewed,
       EVENT_KINDS.clicked,
       EVENT_KINDS.clicked,
-      allLinks.withinSeconds,
     ],
   );
   const kept = new Map(rows.map(({ contactId, detail }) => [contactId, detail ?? UNKNOWN]));

@@ -1,5 +1,6 @@
 import type { PersonalValues } from "../../../core/mail/personalise.ts";
 import { builtInValues } from "../../../core/mail/personalise.ts";
+import type { TrackedHtml } from "../../../core/mail/tracking-html.ts";
 import { type Db, queryRows } from "../../../platform/postgres/db.ts";
 import { globalValues } from "../instances/globals.ts";
 
@@ -18,14 +19,15 @@ export interface TrackedLink {
 export async function saveTrackedLinks(
   db: Db,
   message: { readonly id: number; readonly instanceId: number },
-  links: ReadonlyMap<string, string>,
+  { links, hidden }: Pick<TrackedHtml, "links" | "hidden">,
 ): Promise<void> {
   if (links.size === 0) return;
+  const names = [...links.keys()];
   await queryRows(
     db,
-    `insert into tracked_links (instance_id, message_id, link, target) select ?, ?, * from unnest(?::text[], ?::text[])
-     on conflict do nothing`,
-    [message.instanceId, message.id, [...links.keys()], [...links.values()]],
+    `insert into tracked_links (instance_id, message_id, link, target, hidden)
+     select ?, ?, * from unnest(?::text[], ?::text[], ?::boolean[]) on conflict do nothing`,
+    [message.instanceId, message.id, names, [...links.values()], names.map((link) => hidden.has(link))],
   );
 }
 

@@ -107,7 +107,7 @@ it.each([
 
 it.each(["⚡4email", "amp4email", "⚡", "AMP"])("leaves an AMP page alone: %s", (attribute) => {
   const html = `<!doctype html><html ${attribute}><body><a href="https://example.org/">x</a></body></html>`;
-  expect(trackHtml(html)).toEqual({ html, links: new Map() });
+  expect(trackHtml(html)).toEqual({ html, links: new Map(), hidden: new Set() });
 });
 
 it("names equal targets alike, and a target alike in every message", () => {
@@ -160,10 +160,10 @@ it("reads a long page piece by piece, and finds the same wherever the pieces end
     '<a class="x" href="https://example.org/?a&amp;b=&ntilde;">uno &amp; dos</a><!-- <a href="https://example.org/no"> -->' +
     "<script>if (1 < 2) '<a href=\"https://example.org/no\">'</script><a href='https://example.org/2'>https://shown.example</a>" +
     "<area href=https://example.org/3></body></html>";
-  const { html: expected, links } = trackHtml(page);
+  const { html: expected, ...found } = trackHtml(page);
   for (let shift = 0; shift < page.length; shift += 1) {
     const padding = " ".repeat(16_384 - shift);
-    expect(trackHtml(padding + page)).toEqual({ html: padding + expected, links });
+    expect(trackHtml(padding + page)).toEqual({ html: padding + expected, ...found });
   }
 });
 
@@ -179,4 +179,31 @@ it("does a page with very many links in steps that are short each", () => {
 
 it("makes URLs that need no escaping where they are put", () => {
   expect(escapeHtml("https://track.example.org/c/AZaz09-_")).toBe("https://track.example.org/c/AZaz09-_");
+});
+
+it.each([
+  [
+    "in an element that is not displayed",
+    '<div style="color: red; DISPLAY: none"><p><a href="https://a.test/">x</a></p></div>',
+    true,
+  ],
+  ["itself not displayed", '<a href="https://a.test/" style="display:none">x</a>', true],
+  ["itself invisible, style first", '<a style="visibility:hidden" href="https://a.test/">x</a>', true],
+  ["hidden by its attribute", '<a href="https://a.test/" hidden>x</a>', true],
+  ["nested deeper", '<div hidden><div></div><a href="https://a.test/">x</a></div>', true],
+  ["behind what is hidden", '<div hidden><div></div></div><a href="https://a.test/">x</a>', false],
+  [
+    "where a style sheet may show it",
+    '<div class="phone" style="display:none"><a href="https://a.test/">x</a></div>',
+    false,
+  ],
+  [
+    "hidden in one place and shown in another",
+    '<a href="https://a.test/" hidden>x</a><a href="https://a.test/">x</a>',
+    false,
+  ],
+  ["in a paragraph that may have been left open", '<p hidden><a href="https://a.test/">x</a>', false],
+])("knows whether a reader can see a link: %s", (_where, html, hidden) => {
+  const tracked = trackHtml(html);
+  expect([...tracked.hidden]).toEqual(hidden ? [...tracked.links.keys()] : []);
 });

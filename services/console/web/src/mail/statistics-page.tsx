@@ -18,6 +18,8 @@ interface Point {
   readonly views: number;
   readonly clicks: number;
   readonly bounces: number;
+  readonly machineViews: number;
+  readonly machineClicks: number;
 }
 
 interface BounceCount {
@@ -103,6 +105,8 @@ function Curves({ points }: { readonly points: readonly Point[] }) {
     [words.views, sum(({ views }) => views)],
     [words.clicks, sum(({ clicks }) => clicks)],
     [words.bounces, sum(({ bounces }) => bounces)],
+    [words.machineViews, sum(({ machineViews }) => machineViews)],
+    [words.machineClicks, sum(({ machineClicks }) => machineClicks)],
   ];
   if (totals.every(([, total]) => total === 0)) {
     return (
@@ -129,6 +133,7 @@ function Curves({ points }: { readonly points: readonly Point[] }) {
           { label: words.views, colour: "--accent", values: points.map(({ views }) => views) },
           { label: words.clicks, colour: "--good", values: points.map(({ clicks }) => clicks) },
           { label: words.bounces, colour: "--bad", values: points.map(({ bounces }) => bounces) },
+          { label: words.machineViews, colour: "--warn", values: points.map(({ machineViews }) => machineViews) },
         ]}
       />
     </>

@@ -362,6 +362,8 @@ export const mail = {
     views: "Views",
     clicks: "Clicks",
     bounces: "Bounces",
+    machineViews: "Opened by machines",
+    machineClicks: "Clicked by machines",
     byReason: "Bounces by reason",
     byReasonHint: "In this period, as the receiving side explained them.",
     byDestination: "Bounces by destination",

@@ -370,6 +370,8 @@ export const mail: Texts["mail"] = {
     views: "Vistas",
     clicks: "Clics",
     bounces: "Rebotes",
+    machineViews: "Abiertos por máquinas",
+    machineClicks: "Clics de máquinas",
     byReason: "Rebotes por motivo",
     byReasonHint: "En este período, como los explicó el otro lado.",
     byDestination: "Rebotes por destino",
