@@ -143,12 +143,12 @@ async function lockRecipients(transaction: Transaction, deliveryIds: readonly nu
 /** Invalidates the contacts that have bounced hard often enough, these bounces included. */
 async function invalidateWhereDue(
   transaction: Transaction,
-  hardBounces: readonly { readonly bounce: DeliveryBounce; readonly owner: DeliveryOwner }[],
+  hardBounces: readonly { readonly owner: DeliveryOwner }[],
   rule: InvalidationRule,
 ): Promise<void> {
   const contactIds = hardBounces.flatMap(({ owner: { contactId } }) => (contactId === null ? [] : [contactId]));
   const bounced = await countHardBouncedMessages(transaction, contactIds);
-  for (const { bounce, owner } of hardBounces) {
+  for (const { owner } of hardBounces) {
     if (owner.contactId === null || (bounced.get(owner.contactId) ?? 0) < rule.hardBouncesToInvalidate) continue;
     const cause = { ...causeOf(owner), reason: "hard-bounces" as const };
     await invalidateContact(transaction, owner.instanceId, owner.contactId, cause);
