@@ -3,6 +3,7 @@ import type { EventKind } from "../../services/core/mail/event-kind.ts";
 import { recordBounces, recordComplaint } from "../../services/operations/mail/outcomes.ts";
 import { storeTouches } from "../../services/operations/mail/tracking-events.ts";
 import { countEvents, foldEventCounts } from "../../services/store/mail/events/event-counts.ts";
+import { listContactEvents } from "../../services/store/mail/events/event-pages.ts";
 import { prepareEventMonths } from "../../services/store/mail/events/event-partitions.ts";
 import { applyRetention } from "../../services/store/mail/events/event-retention.ts";
 import { type NewEvent, recordEvents } from "../../services/store/mail/events/events.ts";
@@ -176,6 +177,23 @@ describe("cantidad_eventos", () => {
     await all;
     expect(await countEvents(api.db, api.north.id, period)).toEqual([{ kind: "sent", count: 4_000 }]);
   });
+});
+
+test("events of one moment are listed in the order in which they were stored, by whatever connections", async () => {
+  const email = "moment@example.org";
+  const { numid } = (await api.north.call("POST", "/v1/contacto", { email })).body.contacto;
+  const kinds = ["sent", "viewed", "clicked", "soft-bounce", "hard-bounce", "invalidated"] as const;
+  await prepareEventMonths(api.db, new Date("2024-07-01"));
+  await api.db.transaction((one) =>
+    api.db.transaction(async (other) => {
+      for (const [index, kind] of kinds.entries()) {
+        const stored = event("2024-07-01T00:00:00.000Z", kind, { contactId: numid });
+        await recordEvents(index % 2 ? one : other, [stored]);
+      }
+    }),
+  );
+  const events = await listContactEvents(api.db, numid);
+  expect(events.map(({ kind }) => kind)).toEqual(kinds);
 });
 
 describe("ver_eventos", () => {
