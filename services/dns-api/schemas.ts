@@ -18,7 +18,7 @@ export const crmId = z
   .regex(/^[A-Za-z0-9_-]+$/, "must consist of letters, digits, - and _");
 
 /** A crm_id of a body that only has to be found: any text may be asked for. */
-export const anyCrmId = z.string();
+export const anyCrmId = z.string().min(1, "must not be empty");
 
 export const seconds = z
   .int("must be a whole number of seconds")

@@ -205,6 +205,20 @@ describe("safe names", () => {
   });
 });
 
+describe("palomar rpz rule list", () => {
+  it("shows what a feed blocks, oldest first, and what it is searched for", async () => {
+    await add("qname:listed.example", "nodata");
+    await add("ip:198.51.100.128/25", "drop", "--expires", "2199-01-01T00:00:00Z");
+    const all = (await palomar("rpz", "rule", "list", FEED)).json as { trigger: string }[];
+    expect(all.slice(-2)).toEqual([
+      { trigger: "qname:listed.example", action: "nodata" },
+      { trigger: "ip:198.51.100.128/25", action: "drop", expires: "2199-01-01T00:00:00.000Z" },
+    ]);
+    expect((await palomar("rpz", "rule", "list", FEED, "--match", "listed")).json).toEqual([all.at(-2)]);
+    expect((await palomar("rpz", "rule", "list", "no.feed.test")).refused).toContain("does not exist");
+  });
+});
+
 describe("imports", () => {
   it("report duplicates, conflicts and rejected lines, and keep the rest", async () => {
     await add("qname:held.example", "passthru");
@@ -232,7 +246,13 @@ describe("imports", () => {
   });
 
   it("one rule a line of a hosts file; again changes nothing", async () => {
-    const lines = ["0.0.0.0 first.ads.example", "127.0.0.1\tsecond.ads.example # seen", ""];
+    const lines = [
+      "127.0.0.1 localhost",
+      "::1 ip6-localhost",
+      "0.0.0.0 first.ads.example",
+      "127.0.0.1\tsecond.ads.example # seen",
+      "",
+    ];
     expect(await importFile(lines, "hosts")).toMatchObject({ status: 0, json: { added: 2, duplicates: 0 } });
     const before = await feed();
     expect(await importFile(lines, "hosts")).toMatchObject({ status: 0, json: { added: 0, duplicates: 2 } });

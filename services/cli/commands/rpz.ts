@@ -9,14 +9,17 @@ import {
   parseRpzTrigger,
   type RpzTrigger,
 } from "../../core/dns/rpz/rules.ts";
-import { addFeed, removeFeed, setFeedActive } from "../../operations/dns/rpz-feeds.ts";
+import { ok, refuse } from "../../core/result.ts";
+import { addFeed, feedDoesNotExist, removeFeed, setFeedActive } from "../../operations/dns/rpz-feeds.ts";
 import { type ImportReport, importRules } from "../../operations/dns/rpz-import.ts";
 import { addRule, removeRule } from "../../operations/dns/rpz-rules.ts";
 import { addSafeName } from "../../operations/dns/rpz-safe-names.ts";
-import { listFeeds } from "../../store/dns/rpz-feeds.ts";
+import type { Db } from "../../platform/postgres/db.ts";
+import { searchRules } from "../../store/dns/console-rpz.ts";
+import { findFeed, listFeeds } from "../../store/dns/rpz-feeds.ts";
 import { listSafeNames, removeSafeName } from "../../store/dns/rpz-safe-names.ts";
 import { notifyZones } from "../../store/dns/zone-notices.ts";
-import { zoneName } from "../../store/dns/zones.ts";
+import { type Zone, zoneName } from "../../store/dns/zones.ts";
 import { orRefuse } from "../input.ts";
 import type { CommandRuntime } from "../runtime.ts";
 
@@ -33,6 +36,7 @@ export function registerRpzCommand(program: Command, runtime: CommandRuntime): v
   registerRuleAdd(rule, runtime);
   registerRuleRemove(rule, runtime);
   registerRuleImport(rule, runtime);
+  registerRuleList(rule, runtime);
   registerActivation(rpz, runtime, "activate", "let a reseller with the licence use a feed");
   registerActivation(rpz, runtime, "deactivate", "let a reseller use a feed no longer");
   registerSafe(rpz.command("safe").description("names that no rule may cover"), runtime);
@@ -151,6 +155,37 @@ function registerRuleImport(rule: Command, runtime: CommandRuntime): void {
       if (conflicts.length + rejected.length > 0) runtime.exitWith(1);
     });
 }
+
+function registerRuleList(rule: Command, runtime: CommandRuntime): void {
+  rule
+    .command("list")
+    .argument("<zone>")
+    .option("--match <text>", "only rules whose trigger contains it", "")
+    .description("list the rules of a feed, oldest first")
+    .action(async (zone: string, { match }: { match: string }) => {
+      const apex = readName(runtime, zone);
+      await runtime.withDatabase(async ({ db }) => {
+        const found = await findFeed(db, apex);
+        const feed = orRefuse(runtime, found ? ok(found) : refuse(feedDoesNotExist(apex)));
+        await runtime.printEach(rulesOf(db, feed, match), ({ trigger, action, expires }) => {
+          return [trigger, action, ...(expires === undefined ? [] : [expires])].join("\t");
+        });
+      });
+    });
+}
+
+async function* rulesOf(db: Db, feed: Zone, match: string) {
+  for (let after = 0; ; ) {
+    const page = await searchRules(db, feed, match, { after, limit: RULES_A_PAGE });
+    for (const { id, trigger, action, expiresAt } of page) {
+      yield { trigger, action, ...(expiresAt && { expires: expiresAt.toISOString() }) };
+      after = id;
+    }
+    if (page.length < RULES_A_PAGE) return;
+  }
+}
+
+const RULES_A_PAGE = 10_000;
 
 function describe({ feed, added, duplicates, conflicts, rejected }: ImportReport): string {
   return [

@@ -21,7 +21,7 @@ export interface ImportedRule {
 /**
  * Reads rules out of a file line by line; lines without a rule are passed over, bad ones do not stop good ones.
  * `rpz`: a policy zone in master file format, its apex its SOA's owner, else the feed's. `hosts`: an address that
- * stands for nothing, and names. `domains`: a name a line, blocked together with everything below it.
+ * stands for nothing, and names; names of the host itself are passed over. `domains`: a name a line, blocked together with everything below it.
  * @param feedApex apex of the zone that the rules are for
  */
 export function readRpzRules(text: string, format: RpzImportFormat, feedApex: DomainName): Iterable<ImportedLine> {
@@ -74,7 +74,29 @@ function wordsOf(line: string): string[] {
     .filter((word) => word !== "");
 }
 
-function readHostsLine([address, ...names]: readonly string[]): Result<ImportedRule[], string> {
+/** What every hosts file has for the host itself (hosts(5)): no list of names to block. */
+const HOST_NAMES = new Set([
+  "localhost",
+  "localhost.localdomain",
+  "localhost4",
+  "localhost4.localdomain4",
+  "localhost6",
+  "localhost6.localdomain6",
+  "local",
+  "broadcasthost",
+  "ip6-localhost",
+  "ip6-loopback",
+  "ip6-localnet",
+  "ip6-mcastprefix",
+  "ip6-allnodes",
+  "ip6-allrouters",
+  "ip6-allhosts",
+  "0.0.0.0",
+]);
+
+function readHostsLine([address, ...all]: readonly string[]): Result<ImportedRule[], string> {
+  const names = all.filter((name) => !HOST_NAMES.has(name.toLowerCase()));
+  if (all.length > 0 && names.length === 0) return ok([]);
   if (!isSink(address!))
     return refuse(`${address} is not an address that stands for nothing (0.0.0.0, 127.0.0.1, ::, ::1)`);
   if (names.length === 0) return refuse("the line has no name");

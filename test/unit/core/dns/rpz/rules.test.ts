@@ -178,14 +178,22 @@ garden A 192.0.2.80
 
   it("reads a hosts file", () => {
     const text =
-      "# a list\r\n127.0.0.1 localhost\r\n0.0.0.0 bad.example Worse.example # two\n\n:: bad6.example\n192.0.2.1 nas.example\n0.0.0.0\nnonsense";
+      "# a list\r\n127.0.0.1 localhost localhost.localdomain\r\n0.0.0.0 bad.example Worse.example # two\n\n:: bad6.example\n192.0.2.1 nas.example\n0.0.0.0\nnonsense\n" +
+      "255.255.255.255 broadcasthost\nfe80::1%lo0 localhost\nff02::1 ip6-allnodes\n0.0.0.0 0.0.0.0\n" +
+      "::1 localhost bad7.example\n0.0.0.0 foo.localhost";
     expect(linesOf(text, "hosts")).toEqual([
-      "2: ! localhost must not be blocked",
+      "2: ",
       "3: qname:bad.example nxdomain, qname:worse.example nxdomain",
       "5: qname:bad6.example nxdomain",
       "6: ! 192.0.2.1 is not an address that stands for nothing (0.0.0.0, 127.0.0.1, ::, ::1)",
       "7: ! the line has no name",
       "8: ! nonsense is not an address that stands for nothing (0.0.0.0, 127.0.0.1, ::, ::1)",
+      "9: ",
+      "10: ",
+      "11: ",
+      "12: ",
+      "13: qname:bad7.example nxdomain",
+      "14: ! foo.localhost must not be blocked",
     ]);
   });
 
