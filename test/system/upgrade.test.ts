@@ -76,8 +76,8 @@ async function fill(db: Db): Promise<void> {
     "insert into groups (instance_id, name) select id, 'all' from instances",
     "insert into contact_groups select contacts.id, groups.id, groups.instance_id from contacts, groups",
     "insert into batches (eeid, instance_id, campaign_numid, creator) select gen_random_uuid(), id, 1, 'api' from instances",
-    `insert into messages (eeid, instance_id, campaign_numid, sender_domain, template)
-       select eeid, instance_id, 1, 'example.org', '{}' from batches, generate_series(1, ${SENT})`,
+    `insert into messages (eeid, instance_id, campaign_numid, sender_domain, template, content_octets)
+       select eeid, instance_id, 1, 'example.org', '{}', 2 from batches, generate_series(1, ${SENT})`,
     `insert into partitions (eeid, instance_id, message_id, destination, recipients)
        select eeid, instance_id, id, 'example.net', 1 from messages`,
     `insert into deliveries (partition_id, instance_id, role, recipient)
@@ -93,8 +93,8 @@ const ACCEPT = `
     insert into batches (eeid, instance_id, campaign_numid, creator)
     select gen_random_uuid(), id, 1, 'api' from instances returning eeid, instance_id
   )
-  insert into messages (eeid, instance_id, campaign_numid, sender_domain, template)
-  select eeid, instance_id, 1, 'example.org', '{}' from batch`;
+  insert into messages (eeid, instance_id, campaign_numid, sender_domain, template, content_octets)
+  select eeid, instance_id, 1, 'example.org', '{}', 2 from batch`;
 const SETTLE = `
   update deliveries set state = 'delivered', attempts = 1, reply = '250 ok', finished_at = now()
    where id = (select id from deliveries where state = 'queued' order by id limit 1 for update skip locked)`;
