@@ -53,7 +53,7 @@ create table campaign_sends (
   starts_at        timestamptz,
   claimed_until    timestamptz, -- somebody is starting it
   paused_at        timestamptz,
-  pause_reason     text,
+  pause_reason     jsonb, -- a sentence: code, values, message
   eeid             uuid,    -- from the start on
   message_id       bigint,
   recipients       integer, -- of the snapshot taken at the start
@@ -66,7 +66,8 @@ create table campaign_sends (
   modified_at      timestamptz not null default now(),
   primary key (campaign_numid, instance_id),
   foreign key (campaign_numid, instance_id) references campaigns (numid, instance_id) on delete cascade,
-  check ((html is null) <> (url is null))
+  check ((html is null) <> (url is null)),
+  check ((paused_at is null) = (pause_reason is null))
 );
 create index campaign_sends_instance on campaign_sends (instance_id);
 create index campaign_sends_open on campaign_sends (state)

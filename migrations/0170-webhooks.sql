@@ -32,7 +32,7 @@ create table webhook_batches (
   state       text        not null default 'waiting' check (state in ('waiting', 'delivered', 'failed')),
   attempts    integer     not null default 0,
   give_up_at  timestamptz not null,
-  outcome     text, -- of the last attempt
+  outcome     jsonb, -- of the last attempt: a sentence (code, values, message)
   created_at  timestamptz not null default now(),
   finished_at timestamptz,
   primary key (id, instance_id)

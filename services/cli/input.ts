@@ -36,9 +36,9 @@ export function refusalText(refusal: Refusal): string {
     case "not-found":
     case "conflict":
     case "forbidden":
-      return refusal.text;
+      return refusal.message;
     case "invalid-field":
-      return `${refusal.field}: ${refusal.reason}`;
+      return `${refusal.field}: ${refusal.reason.message}`;
     default:
       return refusal.kind;
   }

@@ -52,12 +52,12 @@ async function addRecord(
   { name, type, value }: ExpectedRecord,
 ): Promise<Result<void, Refusal>> {
   if (zone.signed && !keyRing.holds("dnssec-key")) {
-    return refuse(unacceptable(`${zone.name} is signed, and its keys are not here: run this where PALOMAR_SECRET is`));
+    return refuse(unacceptable("signed-without-keys", { domain: zone.name }));
   }
   const owner = parseDomainName(name);
-  if (!owner.ok) return refuse(unacceptable(`${name}: ${owner.error.message}`));
+  if (!owner.ok) return refuse(unacceptable("for-name", { name, reason: owner.error.message }));
   const rdata = parseRdata(TYPE[type], value, owner.value, "value");
-  if (!rdata.ok) return refuse(unacceptable(`${name}: ${rdata.error.message}`));
+  if (!rdata.ok) return refuse(unacceptable("for-name", { name, reason: rdata.error.message }));
   const signer = { keyRing, clock: systemClock };
   const target = { scope: {}, apex: zone.apex, domain: zone.name, actor: ACTOR, signer };
   const creation = { owner: owner.value, type: TYPE[type], ttl: undefined, rdata: rdata.value };

@@ -6,6 +6,7 @@ import { findSession, type SessionLifetime } from "../store/console/sessions.ts"
 import type { AdminCaller } from "./caller.ts";
 import type { ConsoleContext } from "./context.ts";
 import { refusalBody, refusalJson } from "./refusal-body.ts";
+import { refusalText } from "./refusal-text.ts";
 import { csrfTokenMatches, csrfTokenOf, hashSessionToken, readSessionToken } from "./session-cookie.ts";
 
 const DESCRIPTION =
@@ -26,6 +27,7 @@ export function makeAdminDialect(context: ConsoleContext): Dialect<AdminCaller> 
         : authenticateBasic(context, headers.authorization, address),
     callerKey: ({ login }) => login,
     refusal: refusalJson,
+    say: refusalText,
     toHttp: (refusal) => {
       const body = refusalBody(refusal);
       if (refusal.kind !== "unauthenticated") return { status: statusOf(refusal), body };

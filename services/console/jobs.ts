@@ -1,11 +1,11 @@
 import { randomUUID } from "node:crypto";
-import type { Refusal } from "../core/refusal.ts";
+import { type Refusal, sentenceOf } from "../core/refusal.ts";
 import type { Result } from "../core/result.ts";
+import { sentence } from "../core/sentences.ts";
 import type { Observe } from "../platform/observability/observation.ts";
 import type { Db } from "../platform/postgres/db.ts";
 import type { ConsoleScope } from "../store/console/console-scope.ts";
-import { addJob, failSilentJobs, finishJob, type JobError, noteProgress } from "../store/jobs.ts";
-import { refusalText } from "./refusal-text.ts";
+import { addJob, failSilentJobs, finishJob, type JobError, jobError, noteProgress } from "../store/jobs.ts";
 
 /** What a job is told to the user as. */
 export interface JobDescription {
@@ -39,7 +39,7 @@ const HEARTBEAT_MS = 2_000;
 const SILENT_SECONDS = 20;
 const MOST_ERRORS = 1_000;
 const STOP_GRACE_MS = 3_000;
-const INTERRUPTED: JobError = { msg: "interrupted: the console was stopped or restarted; start it again" };
+const INTERRUPTED: JobError = jobError(sentence("job-interrupted"));
 
 /** Runs long work in this process, with what is known of it in the database: it can be left, and found again. */
 export class JobRunner {
@@ -94,7 +94,7 @@ export class JobRunner {
     const heartbeat = setInterval(() => this.#beat(id, progress), HEARTBEAT_MS);
     try {
       const outcome = await work(reporter);
-      if (!outcome.ok) errors.push({ msg: refusalText(outcome.error) });
+      if (!outcome.ok) errors.push(jobError(sentenceOf(outcome.error)));
       const [state, result] = outcome.ok ? (["done", outcome.value] as const) : (["failed", null] as const);
       clearInterval(heartbeat);
       await finishJob(this.#db, id, { ...progress, state, result, errors });
@@ -102,7 +102,7 @@ export class JobRunner {
       clearInterval(heartbeat);
       const interrupted = this.#abort.signal.aborted;
       if (!interrupted) this.#observe({ kind: "console-job-failed", level: "error", job: id, err });
-      errors.push(interrupted ? INTERRUPTED : { msg: "internal error" });
+      errors.push(interrupted ? INTERRUPTED : jobError(sentence("internal")));
       await finishJob(this.#db, id, { ...progress, state: "failed", result: null, errors }).catch(
         // With the database away nobody can be told; the sweep of whoever is there next will.
         (error) => this.#observe({ kind: "console-job-unsettled", level: "error", job: id, err: error }),

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import type { Refusal } from "../core/refusal.ts";
+import type { Sentence } from "../core/sentences.ts";
 import { refusalText } from "./refusal-text.ts";
 
 /** What a refused request is told. The two APIs' own refusals come through in their words, the mail API's included. */
@@ -22,15 +23,21 @@ export function refusalBody(refusal: Refusal): RefusalBody {
     case "unacceptable":
     case "not-found":
     case "conflict": {
-      const { code, values = {} } = refusal;
-      if (code === undefined) return { msg };
-      return Object.keys(values).length === 0 ? { msg, code } : { msg, code, values };
+      const { code, values } = refusal;
+      if (code === "as-stated") return { msg };
+      return Object.keys(values).length === 0 ? { msg, code } : { msg, code, values: inWords(values) };
     }
     case "missing-field":
       return { msg, code: refusal.kind, values: { field: refusal.field } };
     case "invalid-field":
-      return { msg, code: refusal.kind, values: { field: refusal.field, reason: refusal.reason } };
+      return { msg, code: refusal.kind, values: { field: refusal.field, reason: refusal.reason.message } };
     default:
       return { msg, code: refusal.kind };
   }
+}
+
+/** Reasons as the table words them. */
+function inWords(values: Sentence["values"]): Record<string, string> {
+  const told = Object.entries(values).map(([gap, value]) => [gap, typeof value === "string" ? value : value.message]);
+  return Object.fromEntries(told);
 }

@@ -4,5 +4,5 @@ import { type Refusal, sentenceOf } from "../core/refusal.ts";
 export function refusalText(refusal: Refusal): string {
   if (refusal.kind === "unauthenticated") return "sign in first: login or password is missing or wrong";
   if (refusal.kind === "rate-limited") return `too many requests, try again in ${refusal.retryAfterSeconds} s`;
-  return sentenceOf(refusal);
+  return sentenceOf(refusal).message;
 }

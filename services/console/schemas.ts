@@ -2,14 +2,10 @@ import { z } from "zod";
 import type { Clock } from "../platform/clock.ts";
 
 /** Entries in a page, and at most. */
-export const pageLimit = z
-  .int("must be a whole number")
-  .min(1, "must be at least 1")
-  .max(1_000, "must be at most 1000")
-  .default(100);
+export const pageLimit = z.int("whole-number").min(1, "at-least").max(1_000, "at-most").default(100);
 
 /** A text to look for. */
-export const searchText = z.string().max(255, "must not be longer than 255 characters").default("");
+export const searchText = z.string().max(255, "not-longer-than-characters").default("");
 
 /** The reply of a request that began a job: see `GET /jobs/{id}`. */
 export const jobReply = z.object({ job: z.string() });
@@ -17,8 +13,8 @@ export const jobReply = z.object({ job: z.string() });
 /** For how many hours a key that is replaced stays good; none: it ends at once. */
 export const graceHours = z
   .number()
-  .min(0, "must not be negative")
-  .max(365 * 24, "must be at most a year")
+  .min(0, "not-negative")
+  .max(365 * 24, "at-most-a-year")
   .default(0);
 
 /** The moment at which a grace ends; null when there is none. */

@@ -149,7 +149,7 @@ export async function createMissingRecords(
       const added = await addRecord(zone, expected);
       if (added.ok) created.push(expected);
       // It is stored already, and not to be seen yet: look-ups of a moment ago may be remembered.
-      else if (added.error.kind !== "unacceptable" || added.error.text !== "duplicated record") return added;
+      else if (added.error.kind !== "unacceptable" || added.error.code !== "record-exists") return added;
     }
   }
   return ok({ created, conflicts });

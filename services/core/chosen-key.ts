@@ -23,13 +23,11 @@ const CLASSES = [
  */
 export function judgeChosenKey(field: string, key: string): Result<string, Refusal> {
   if (key.length < LEAST_KEY_CHARACTERS) {
-    return refuse(invalidField(field, `must have at least ${LEAST_KEY_CHARACTERS} characters`));
+    return refuse(invalidField(field, "has-at-least-characters", { least: LEAST_KEY_CHARACTERS }));
   }
   const bits = Math.floor(estimateKeyBits(key));
   if (bits >= LEAST_KEY_BITS) return ok(key);
-  return refuse(
-    invalidField(field, `is too easy to guess: an estimated ${bits} bits of the ${LEAST_KEY_BITS} that it needs`),
-  );
+  return refuse(invalidField(field, "key-too-easy", { bits, least: LEAST_KEY_BITS }));
 }
 
 /**

@@ -8,9 +8,7 @@ const LONGEST_KEY = 256;
 
 /** What identifies a reseller. */
 export function readResellerId(text: string): Result<string, Refusal> {
-  return /^[A-Za-z0-9._-]{1,64}$/.test(text)
-    ? ok(text)
-    : refuse(invalidField("reseller_id", "must have 1 to 64 letters, digits and . _ -"));
+  return /^[A-Za-z0-9._-]{1,64}$/.test(text) ? ok(text) : refuse(invalidField("reseller_id", "reseller-id-form"));
 }
 
 /**
@@ -18,15 +16,13 @@ export function readResellerId(text: string): Result<string, Refusal> {
  * @param field the field that a refusal names
  */
 export function readChosenKey(field: string, text: string): Result<string, Refusal> {
-  if (!/^[\x21-\x7e]*$/.test(text)) return refuse(invalidField(field, "must be visible ASCII, without spaces"));
-  if (text.length > LONGEST_KEY) return refuse(invalidField(field, `must be at most ${LONGEST_KEY} characters`));
+  if (!/^[\x21-\x7e]*$/.test(text)) return refuse(invalidField(field, "visible-ascii"));
+  if (text.length > LONGEST_KEY) return refuse(invalidField(field, "at-most-characters", { most: LONGEST_KEY }));
   return judgeChosenKey(field, text);
 }
 
 export function readInstanceName(text: string): Result<string, Refusal> {
-  return /^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$/.test(text)
-    ? ok(text)
-    : refuse(invalidField("name", "must have 1 to 63 letters, digits and - _, the first one no sign"));
+  return /^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$/.test(text) ? ok(text) : refuse(invalidField("name", "instance-name-form"));
 }
 
 /** A host by which an instance's requests are told apart: by the name alone, whatever the port. */
@@ -34,7 +30,7 @@ export function readInstanceHost(text: string): Result<string, Refusal> {
   const host = text.toLowerCase().replace(/:\d+$/, "").replace(/\.$/, "");
   return /^([a-z0-9_-]+(\.[a-z0-9_-]+)*|\[[0-9a-f:]+\])$/.test(host)
     ? ok(host)
-    : refuse(invalidField("host", `${text} is no host name`));
+    : refuse(invalidField("host", "no-host", { text }));
 }
 
 /** A sender domain is one that a sender address can have. @returns A-labels in lower case */
@@ -50,6 +46,6 @@ export function readTimeZone(text: string): Result<string, Refusal> {
     const { timeZone } = new Intl.DateTimeFormat("en", { timeZone: text }).resolvedOptions();
     return ok(timeZone.toLowerCase() === text.toLowerCase() ? timeZone : text);
   } catch {
-    return refuse(invalidField("time_zone", `${text} is no time zone`));
+    return refuse(invalidField("time_zone", "no-time-zone", { text }));
   }
 }

@@ -1,3 +1,4 @@
+import { type Sentence, sentence } from "../core/sentences.ts";
 import type { BounceSpikeRule } from "./policy.ts";
 
 /** Recipients that have a last outcome, and hard bounces among them. */
@@ -15,9 +16,9 @@ export function judgeBounces(
   counts: BounceCounts,
   judged: BounceCounts,
   { leastTried, hardBouncePercent }: BounceSpikeRule,
-): string | undefined {
+): Sentence | undefined {
   const tried = counts.tried - judged.tried;
   const bounced = counts.bounced - judged.bounced;
   if (tried < leastTried || bounced * 100 < tried * hardBouncePercent) return undefined;
-  return `rebotes: ${bounced} de ${tried} destinatarios (limite ${hardBouncePercent} %)`;
+  return sentence("bounces-above", { bounced, tried, limit: hardBouncePercent });
 }

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { FilterCondition } from "../core/mail/filter-condition.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
+import { type Sentence, sentence } from "../core/sentences.ts";
 import { beginCampaign, type CampaignStart, gatherPortion } from "../operations/mail/campaign-start.ts";
 import { permittedSender } from "../operations/mail/senders.ts";
 import type { Clock } from "../platform/clock.ts";
@@ -101,13 +102,13 @@ export class CampaignRunner {
     if (!start.ok) {
       // A person has to look at it; letting it go on tries again.
       await pauseCampaign(db, campaignNumid, start.error);
-      observe({ kind: "campaign-not-started", level: "warn", campaign: campaignNumid, reason: start.error });
+      observe({ kind: "campaign-not-started", level: "warn", campaign: campaignNumid, reason: start.error.message });
     } else if (await beginCampaign(db, due, start.value)) {
       observe({ kind: "campaign-started", level: "info", campaign: campaignNumid });
     }
   }
 
-  async #prepare(due: DueCampaign): Promise<Result<CampaignStart, string>> {
+  async #prepare(due: DueCampaign): Promise<Result<CampaignStart, Sentence>> {
     const { db, clock, fetch } = this.#options;
     const sender = await permittedSender(db, due.instanceId, due.sender);
     if (!sender.ok) return sender;
@@ -124,11 +125,11 @@ export class CampaignRunner {
     });
   }
 
-  async #readAudience({ instanceId, groups, filters }: DueCampaign): Promise<Result<FilterCondition, string>> {
+  async #readAudience({ instanceId, groups, filters }: DueCampaign): Promise<Result<FilterCondition, Sentence>> {
     const any: FilterCondition[] = groups.map((group) => ({ group }));
     for (const id of filters) {
       const filter = await findFilter(this.#options.db, instanceId, id);
-      if (filter === undefined) return refuse(`filtro ${id} no existe`);
+      if (filter === undefined) return refuse(sentence("filter-gone", { filter: id }));
       any.push(filter.condition);
     }
     return ok({ any });
@@ -139,6 +140,6 @@ export class CampaignRunner {
     const { recipients, queued, hardBounces } = await readBatchProgress(db, eeid);
     const verdict = judgeBounces({ tried: recipients - queued, bounced: hardBounces }, judged, bounceSpike);
     if (verdict === undefined || !(await pauseCampaign(db, campaignNumid, verdict))) return;
-    observe({ kind: "campaign-paused", level: "warn", campaign: campaignNumid, reason: verdict });
+    observe({ kind: "campaign-paused", level: "warn", campaign: campaignNumid, reason: verdict.message });
   }
 }

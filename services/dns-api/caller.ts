@@ -1,4 +1,4 @@
-import type { Refusal } from "../core/refusal.ts";
+import { forbidden, type Refusal } from "../core/refusal.ts";
 import type { DnsCaller } from "../store/dns/dns-callers.ts";
 import type { ZoneScope } from "../store/dns/zones.ts";
 
@@ -16,7 +16,7 @@ export function actorOf(caller: DnsCaller): string {
 
 /** Companies, ACLs, resolver blocks and policy zones are the reseller's alone. */
 export function resellerOnly(caller: DnsCaller): Refusal | undefined {
-  return caller.mode === "reseller" ? undefined : { kind: "forbidden", text: "this needs the reseller's key" };
+  return caller.mode === "reseller" ? undefined : forbidden("reseller-key-needed");
 }
 
 /** Only for resellers with the licence for policy zones. */
@@ -24,5 +24,5 @@ export function licensedOnly(caller: DnsCaller): Refusal | undefined {
   const notReseller = resellerOnly(caller);
   if (notReseller) return notReseller;
   const licensed = caller.mode === "reseller" && caller.rpzLicence;
-  return licensed ? undefined : { kind: "forbidden", text: "this needs an RPZ feed licence" };
+  return licensed ? undefined : forbidden("no-rpz-licence");
 }

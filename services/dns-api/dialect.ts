@@ -37,7 +37,8 @@ export function makeDialect(db: Db, keyRing: KeyRing): Dialect<DnsCaller> {
     },
     callerKey: (caller) =>
       caller.mode === "reseller" ? `reseller ${caller.resellerId}` : `company ${caller.companyId}`,
-    toHttp: (refusal) => ({ status: statusOf(refusal), body: { msg: textOf(refusal) } }),
+    say,
+    toHttp: (refusal) => ({ status: statusOf(refusal), body: { msg: say(refusal) } }),
   };
 }
 
@@ -75,8 +76,6 @@ async function authenticateDelegation(db: Db, keyRing: KeyRing, token: string): 
   return caller ? ok(caller) : refuse({ kind: "unauthenticated" });
 }
 
-function textOf(refusal: Refusal): string {
-  if (refusal.kind === "unauthenticated") return "invalid credentials";
-  if (refusal.kind === "rate-limited") return refusal.text ?? "too many requests";
-  return sentenceOf(refusal);
+function say(refusal: Refusal): string {
+  return sentenceOf(refusal).message;
 }

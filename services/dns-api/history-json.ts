@@ -1,3 +1,4 @@
+import type { IncomingHttpHeaders } from "node:http";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { DomainName } from "../core/dns/name.ts";
 import type { ResourceRecord } from "../core/dns/record.ts";
@@ -7,6 +8,7 @@ import type { Refusal } from "../core/refusal.ts";
 import { ok, type Result } from "../core/result.ts";
 import type { ZonePreview } from "../operations/dns/zone-preview.ts";
 import type { RawReply } from "../platform/http/endpoint.ts";
+import { tellWarnings } from "../platform/http/problem.ts";
 import { streamedReply } from "../platform/http/streamed-reply.ts";
 import type { HistoryEntry } from "../store/dns/zone-history.ts";
 import { showRecord } from "./record-json.ts";
@@ -26,8 +28,12 @@ export function replyHistory(
 }
 
 /** A preview, sent piece by piece as well. */
-export function replyPreview(preview: ZonePreview, callerKey: string): Promise<Result<RawReply, Refusal>> {
-  return replyJson(previewPieces(preview), callerKey);
+export function replyPreview(
+  preview: ZonePreview,
+  callerKey: string,
+  headers: IncomingHttpHeaders,
+): Promise<Result<RawReply, Refusal>> {
+  return replyJson(previewPieces(preview, headers), callerKey);
 }
 
 async function replyJson(pieces: Iterable<string>, callerKey: string): Promise<Result<RawReply, Refusal>> {
@@ -57,12 +63,12 @@ function* historyPieces(entries: readonly HistoryEntry[], apex: DomainName): Gen
   yield separator === "," ? "]}" : `${separator}]}`;
 }
 
-function* previewPieces({ zone, entry, warnings }: ZonePreview): Generator<string, void> {
+function* previewPieces({ zone, entry, warnings }: ZonePreview, headers: IncomingHttpHeaders): Generator<string, void> {
   const difference = entry ?? { deleted: [], added: [] };
   yield `{"serial":${zone.soa.serial}`;
   yield* memberPieces("added", difference, zone.apex);
   yield* memberPieces("deleted", difference, zone.apex);
-  yield `,"warnings":${JSON.stringify(warnings)}}`;
+  yield `,"warnings":${JSON.stringify(tellWarnings(warnings, headers))}}`;
 }
 
 /** One side of a difference as a member of an object, with the comma before it. */

@@ -13,7 +13,7 @@ import { nameText, seconds } from "./schemas.ts";
 const MOST_VALUE_CHARACTERS = 4 * 65_535 + 3 * 257;
 
 const MOST_PRIORITY = 65_535;
-const NO_PRIORITY = `must be a whole number from 0 to ${MOST_PRIORITY}`;
+const NO_PRIORITY = "priority-form";
 
 /** A number or digits; the priority as text. */
 const priority = z
@@ -28,7 +28,7 @@ const priority = z
 export const recordFields = z.object({
   name: nameText,
   type: z.string(),
-  value: z.string().max(MOST_VALUE_CHARACTERS, "is longer than any record"),
+  value: z.string().max(MOST_VALUE_CHARACTERS, "too-long-for-a-record"),
   ttl: seconds.optional(),
   rr_prio: priority.optional(),
 });
@@ -90,23 +90,27 @@ export function readModification(
 
 function readOwner(text: string, apex: DomainName): Result<DomainName, Refusal> {
   const owner = parseDomainName(text, apex);
-  return owner.ok ? owner : refuse(invalidField("name", owner.error.message));
+  return owner.ok ? owner : refuse(invalidField("name", owner.error));
 }
 
 function readType(text: string, apex: DomainName): Result<number, Refusal> {
   const type = typeCode(text);
-  if (type === undefined) return refuse(invalidField("type", `${text.slice(0, 40)} is not a record type`));
+  if (type === undefined) return refuse(invalidField("type", "no-record-type", { text: text.slice(0, 40) }));
   const lawful = checkRecordType(apex, type);
-  return lawful.ok ? ok(type) : refuse(invalidField("type", lawful.error.message));
+  return lawful.ok ? ok(type) : refuse(invalidField("type", lawful.error));
 }
 
 function readRdata(type: number, value: string, prio: string | null, apex: DomainName): Result<Uint8Array, Refusal> {
   if (hasPriority(type) && prio === null) return refuse(missingField("rr_prio"));
   if (!hasPriority(type) && prio !== null) {
-    return refuse(invalidField("rr_prio", `${typeMnemonic(type)} has no priority`));
+    return refuse(invalidField("rr_prio", "no-priority", { type: typeMnemonic(type) }));
   }
   const rdata = parseRdata(type, joinPriority(type, prio, value), apex, "value");
   if (rdata.ok) return rdata;
-  const { field, message } = rdata.error;
-  return refuse(invalidField("value", field === "value" ? message : `${field}: ${message}`));
+  const { field: part } = rdata.error;
+  return refuse(
+    part === "value"
+      ? invalidField("value", rdata.error)
+      : invalidField("value", "of-a-part", { part, reason: rdata.error }),
+  );
 }

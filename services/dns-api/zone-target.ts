@@ -1,5 +1,5 @@
 import { type DomainName, parseDomainName } from "../core/dns/name.ts";
-import type { Refusal } from "../core/refusal.ts";
+import { invalidField, type Refusal } from "../core/refusal.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
 import type { ZoneChanged, ZoneTarget } from "../operations/dns/zone-changes.ts";
 import type { SigningTarget } from "../operations/dns/zone-signing-state.ts";
@@ -21,7 +21,7 @@ export function zoneTarget(caller: DnsCaller, domain: string): Result<ZoneTarget
 /** A name that is absolute with or without its final dot. */
 export function absoluteName(field: string, text: string): Result<DomainName, Refusal> {
   const name = parseDomainName(text);
-  return name.ok ? name : refuse({ kind: "invalid-field", field, reason: name.error.message });
+  return name.ok ? name : refuse(invalidField(field, name.error));
 }
 
 /** Runs a change of the zone that a path names, and announces it. */

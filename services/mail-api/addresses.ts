@@ -1,6 +1,7 @@
 import { type EmailAddress, validateAddress } from "../core/mail/address.ts";
 import { type Refusal, unacceptable } from "../core/refusal.ts";
 import { type Result, refuse } from "../core/result.ts";
+import type { Sentence } from "../core/sentences.ts";
 import type { Db } from "../platform/postgres/db.ts";
 import { judgeContactAddress } from "../store/mail/contacts/contact-profiles.ts";
 
@@ -14,6 +15,6 @@ export async function readKnownEmail(db: Db, instanceId: number, text: string): 
   return worded(await judgeContactAddress(db, instanceId, text));
 }
 
-function worded(address: Result<EmailAddress, string>): Result<EmailAddress, Refusal> {
-  return address.ok ? address : refuse(unacceptable(`invalid email ${address.error}`));
+function worded(address: Result<EmailAddress, Sentence>): Result<EmailAddress, Refusal> {
+  return address.ok ? address : refuse(unacceptable("email-invalid", { reason: address.error }));
 }

@@ -54,7 +54,8 @@ export function makeMailDialect(db: Db, keyRing: KeyRing): Dialect<MailCaller> {
       return { digest: digestOf(key, host), target };
     },
     callerKey: ({ instance }) => `instance ${instance.id}`,
-    toHttp: (refusal) => ({ status: statusOf(refusal), body: { status: "err", on: textOf(refusal) } }),
+    say,
+    toHttp: (refusal) => ({ status: statusOf(refusal), body: { status: "err", on: say(refusal) } }),
   };
 }
 
@@ -72,7 +73,7 @@ function readHost(headers: IncomingHttpHeaders): string {
   return (headers.host ?? "").toLowerCase().replace(/:\d*$/, "").replace(/\.$/, "");
 }
 
-function textOf(refusal: Refusal): string {
+function say(refusal: Refusal): string {
   switch (refusal.kind) {
     case "unauthenticated":
       return "apikey invalida";
@@ -80,7 +81,7 @@ function textOf(refusal: Refusal): string {
     case "unacceptable":
     case "not-found":
     case "conflict":
-      return refusal.text;
+      return refusal.message;
     case "unknown-path":
       return "no existe";
     case "wrong-method":

@@ -1,3 +1,4 @@
+import type { Sentence } from "../core/sentences.ts";
 import { type Db, queryRows } from "../platform/postgres/db.ts";
 import { type ConsoleScope, visibleTo } from "./console/console-scope.ts";
 import { deleteUnlocked } from "./transactions.ts";
@@ -5,9 +6,15 @@ import { deleteUnlocked } from "./transactions.ts";
 export type JobState = "running" | "done" | "failed";
 
 /** Something that went wrong in a job: a line that was not taken, or why the whole failed. */
-export interface JobError {
+export interface JobError extends Pick<Sentence, "code" | "values"> {
   readonly line?: number;
+  /** The sentence in the words of the table. */
   readonly msg: string;
+}
+
+/** @param line of the file that the job reads, from 1 */
+export function jobError({ code, values, message: msg }: Sentence, line?: number): JobError {
+  return { ...(line === undefined ? {} : { line }), msg, code, values };
 }
 
 /** Long work of the console. */

@@ -35,7 +35,7 @@ export function makeSubmission(context: ServiceContext): SmtpHandlers<Submitter>
 
     async rcptTo(address, { smtpUtf8 }) {
       const recipient = validateAddress(address, { allowSmtputf8: true });
-      if (!recipient.ok) return reply(553, "5.1.3", recipient.error);
+      if (!recipient.ok) return reply(553, "5.1.3", recipient.error.message);
       return recipient.value.needsSmtputf8 && !smtpUtf8 ? NEEDS_SMTPUTF8 : undefined;
     },
 

@@ -18,7 +18,7 @@ describe("validation of any text", () => {
     fc.assert(
       fc.property(fc.oneof(anyText, likelyAddress), fc.boolean(), (text, allowSmtputf8) => {
         const result = validateAddress(text, { allowSmtputf8 });
-        if (!result.ok) return result.error.endsWith(".");
+        if (!result.ok) return result.error.message.endsWith(".");
         const { key, text: normalised, asciiDomain, needsSmtputf8 } = result.value;
         expect(key + normalised).not.toMatch(/[\s<>"(),:;\\[\]\x00-\x1F\x7F]/);
         expect(asciiDomain).toMatch(/^[a-z0-9.-]+$/);

@@ -8,7 +8,7 @@ import { fc } from "../support/property.ts";
 
 function address(text: string) {
   const result = validateAddress(text, { allowSmtputf8: false });
-  if (!result.ok) throw new Error(result.error);
+  if (!result.ok) throw new Error(result.error.message);
   return result.value;
 }
 

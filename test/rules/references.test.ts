@@ -4,7 +4,16 @@ import { Command } from "commander";
 import { expect, it } from "vitest";
 import type { CommandRuntime } from "../../services/cli/runtime.ts";
 import { KeyRing } from "../../services/core/key-ring.ts";
-import type { Refusal } from "../../services/core/refusal.ts";
+import {
+  conflict,
+  forbidden,
+  invalidField,
+  missingField,
+  notFound,
+  type Refusal,
+  unacceptable,
+} from "../../services/core/refusal.ts";
+import { sentence as sentenceOf } from "../../services/core/sentences.ts";
 import { makeDialect as makeDnsDialect } from "../../services/dns-api/dialect.ts";
 import { makeMailDialect } from "../../services/mail-api/dialect.ts";
 import { FILE_VARIABLES, VARIABLES } from "../../services/platform/config/config.ts";
@@ -180,27 +189,26 @@ const REFUSALS: readonly (readonly [Refusal, string])[] = [
   [{ kind: "unknown-path" }, "the path does not exist"],
   [{ kind: "wrong-method", allowed: [] }, "the path does not take this method; `Allow` has those that it takes"],
   [{ kind: "unauthenticated" }, "no credentials, or wrong ones"],
-  [{ kind: "forbidden", text: "…" }, "known, but not entitled; the text says to what"],
+  [forbidden("as-stated", { text: "…" }), "known, but not entitled; the text says to what"],
   [{ kind: "malformed-json" }, "the body is no JSON object in UTF-8"],
-  [{ kind: "missing-field", field: "<field>" }, "a field is absent or null"],
-  [{ kind: "invalid-field", field: "<field>", reason: "<reason>" }, "a field has the wrong type or form"],
-  [{ kind: "unacceptable", text: "…" }, "well-formed, but not acceptable; the text says why"],
-  [{ kind: "not-found", text: "…" }, "no such object, or one of somebody else's"],
-  [{ kind: "conflict", text: "…" }, "it contradicts what is there"],
+  [missingField("<field>"), "a field is absent or null"],
+  [invalidField("<field>", "as-stated", { text: "<reason>" }), "a field has the wrong type or form"],
+  [unacceptable("as-stated", { text: "…" }), "well-formed, but not acceptable; the text says why"],
+  [notFound("as-stated", { text: "…" }), "no such object, or one of somebody else's"],
+  [conflict("as-stated", { text: "…" }), "it contradicts what is there"],
   [{ kind: "too-large" }, "the body is larger than `PALOMAR_API_BODY_LIMIT`"],
   [
     { kind: "rate-limited", retryAfterSeconds: 1 },
     "too many requests for one key, or guesses at keys from one address, or at one reseller or instance; `Retry-After` says how long",
   ],
   [
-    { kind: "rate-limited", retryAfterSeconds: 1, text: "quota exceeded for now: …" },
+    { kind: "rate-limited", retryAfterSeconds: 1, ...sentenceOf("as-stated", { text: "quota exceeded for now: …" }) },
     "changes a minute, or large zone files at a time, of a company or a reseller; `Retry-After` says how long (DNS API)",
   ],
   [
-    {
-      kind: "unacceptable",
-      text: "quota exceeded: <quota> of <whose>: <allowed> allowed, <used> in use, <wanted> more wanted",
-    },
+    unacceptable("quota-exceeded", {
+      ...{ quota: "<quota>", holder: "<whose>", allowed: "<allowed>", used: "<used>", wanted: "<wanted>" },
+    }),
     "more than the quotas of a company or a reseller allow; in zone files with line and column (DNS API)",
   ],
   [{ kind: "unavailable" }, "the database or another part is away for now; `Retry-After` says when to come again"],
@@ -218,7 +226,9 @@ function composeErrors(): string {
   return `# Errors
 
 Both APIs answer every refusal with a status and one text. Where the table has \`…\`, the text is the refusal's own and says
-what is wrong; it never says whether something that the caller may not see exists.
+what is wrong; it never says whether something that the caller may not see exists. Whoever accepts
+\`application/problem+json\` gets the same text as \`detail\` of a problem (RFC 9457), with a \`code\` that stays what it is and
+the \`values\` that fill the text.
 
 | DNS API | body | mail API | body | when |
 |---|---|---|---|---|

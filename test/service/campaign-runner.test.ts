@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { KeyRing } from "../../services/core/key-ring.ts";
+import { sentence } from "../../services/core/sentences.ts";
 import { CampaignRunner } from "../../services/delivery/campaign-runner.ts";
 import { beginCampaign, gatherPortion } from "../../services/operations/mail/campaign-start.ts";
 import { recordOutcomes } from "../../services/operations/mail/outcomes.ts";
@@ -37,6 +38,8 @@ import { acknowledgeStops, findStops, isQuiet } from "../../services/store/mail/
 import { findBatch, readBatchProgress } from "../../services/store/mail/sends/batches.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { eventually } from "../support/stack.ts";
+
+const PAUSED = sentence("paused-by", { login: "ana" });
 
 const KEY_RING = KeyRing.ofSecret("a secret for tests only");
 const DOMAIN = "sender.example.org";
@@ -317,7 +320,7 @@ describe("stopping", () => {
     const { db } = database;
     const { numid, eeid } = await sendCampaign();
     const { partitions } = await lease();
-    await pauseCampaign(db, numid, "for the test");
+    await pauseCampaign(db, numid, PAUSED);
     expect(await loadDueDeliveries(db, [partitions[0]!.id])).toEqual([]);
     await db.transaction((transaction) =>
       releasePartitions(transaction, worker, [{ instanceId, partitionId: partitions[0]!.id, putOffSeconds: 0 }]),
@@ -332,7 +335,7 @@ describe("stopping", () => {
   test("a partition that is being changed while its campaign is resumed goes on as well", async () => {
     const { db } = database;
     const { numid, eeid } = await sendCampaign();
-    await pauseCampaign(db, numid, "for the test");
+    await pauseCampaign(db, numid, PAUSED);
     const { id } = await db("partitions").where({ eeid }).first("id");
     // As a report does that a message of it has bounced.
     await db.transaction(async (report) => {
@@ -342,7 +345,7 @@ describe("stopping", () => {
     expect(await db("partitions").where({ eeid, state: "held" }).pluck("id")).toEqual([id]);
     await continueResumed(db);
     expect(await db("partitions").where({ eeid, state: "held" })).toEqual([]);
-    await pauseCampaign(db, numid, "again");
+    await pauseCampaign(db, numid, PAUSED);
     await continueResumed(db);
     expect(await db("partitions").where({ eeid }).whereNot({ state: "held" })).toEqual([]);
     await resumeCampaign(db, numid, { tried: 0, bounced: 0 });

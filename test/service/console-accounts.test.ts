@@ -3,6 +3,8 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { JobRunner } from "../../services/console/jobs.ts";
 import { unacceptable } from "../../services/core/refusal.ts";
 import { ok, refuse } from "../../services/core/result.ts";
+import { sentence } from "../../services/core/sentences.ts";
+import { jobError } from "../../services/store/jobs.ts";
 import { PASSWORD, startConsole, type TestConsole } from "../support/console.ts";
 import { operatorOf } from "../support/operator.ts";
 import { eventually } from "../support/stack.ts";
@@ -202,7 +204,7 @@ describe("jobs", () => {
       { kind: "test", object: "thing", owner: "one", about, total: 10 },
       async (reporter) => {
         reporter.progress(4);
-        reporter.problem({ line: 3, msg: "not good" });
+        reporter.problem(jobError(sentence("not-acceptable"), 3));
         await finished;
         reporter.progress(10);
         return ok({ added: 9 });
@@ -218,7 +220,11 @@ describe("jobs", () => {
       () => show(id),
       ({ state }) => state === "done",
     );
-    expect(await show(id)).toMatchObject({ done: 10, result: { added: 9 }, errors: [{ line: 3, msg: "not good" }] });
+    expect(await show(id)).toMatchObject({
+      done: 10,
+      result: { added: 9 },
+      errors: [{ line: 3, msg: "is not acceptable", code: "not-acceptable" }],
+    });
     expect((await palomar.users.two.call("GET", `/jobs/${id}`)).status).toBe(404);
     expect((await palomar.users.operator.call("GET", `/jobs/${id}`)).status).toBe(200);
     expect((await palomar.users.one.call("GET", "/jobs")).body.jobs[0].job).toBe(id);
@@ -228,7 +234,7 @@ describe("jobs", () => {
 
   test("that are refused or break say so", async () => {
     const refused = await runner().start({ kind: "test", object: "x", owner: "one", about }, async () =>
-      refuse(unacceptable("the feed is full")),
+      refuse(unacceptable("as-stated", { text: "the feed is full" })),
     );
     const broken = await runner().start({ kind: "test", object: "x", owner: "one", about }, async () => {
       throw new Error("secret detail");
@@ -237,12 +243,12 @@ describe("jobs", () => {
       () => show(refused),
       ({ state }) => state === "failed",
     );
-    expect((await show(refused)).errors).toEqual([{ msg: "the feed is full" }]);
+    expect((await show(refused)).errors).toMatchObject([{ msg: "the feed is full" }]);
     await eventually(
       () => show(broken),
       ({ state }) => state === "failed",
     );
-    expect((await show(broken)).errors).toEqual([{ msg: "internal error" }]);
+    expect((await show(broken)).errors).toMatchObject([{ msg: "internal error" }]);
     expect(palomar.failures).toContainEqual(expect.objectContaining({ kind: "console-job-failed", job: broken }));
   });
 

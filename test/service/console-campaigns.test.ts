@@ -166,7 +166,10 @@ describe("a campaign of type normal", () => {
     await eventually(delivered, (count) => count > 50);
 
     const paused = await ana("POST", `/campaigns/${numid}/pause`);
-    expect(paused.body).toMatchObject({ estado: "pausado", pausa: { motivo: "pausado por ana" } });
+    expect(paused.body).toMatchObject({
+      estado: "pausado",
+      pausa: { motivo: { code: "paused-by", message: "pausado por ana" } },
+    });
     await eventually(onTheWire, (count) => count === 0, 60_000);
     const atPause = await delivered();
     await new Promise((resolve) => setTimeout(resolve, 1_500));
@@ -229,7 +232,7 @@ describe("a campaign of type normal", () => {
       240_000,
     );
     expect(outcome.body.estado).toBe("pausado");
-    expect(outcome.body.pausa.motivo).toMatch(/^rebotes: \d+ de \d+ destinatarios \(limite 10 %\)$/);
+    expect(outcome.body.pausa.motivo.message).toMatch(/^rebotes: \d+ de \d+ destinatarios \(limite 10 %\)$/);
     const bounces = await ana("GET", `/bounces?by=reason&campaign=${numid}`);
     expect(bounces.body.bounces[0]).toMatchObject({ reason: "userunknown", soft: 0 });
     const byDomain = await ana("GET", `/bounces?by=destination&campaign=${numid}`);
@@ -249,7 +252,7 @@ describe("a campaign of type normal", () => {
     expect(put.body).toMatchObject({ url: "http://127.0.0.1:1/" });
     await ana("POST", `/campaigns/${numid}/start`);
     const { body } = await until(numid, "pausado");
-    expect(body.pausa.motivo).toMatch(/^url inaccesible: /);
+    expect(body.pausa.motivo.message).toMatch(/^url inaccesible: /);
     const html = await ana("PUT", `/campaigns/${numid}/message`, { ...MESSAGE, grupos: ["page"] });
     expect(html.body.estado).toBe("pausado");
     await ana("POST", `/campaigns/${numid}/resume`);

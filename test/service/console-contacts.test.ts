@@ -310,6 +310,6 @@ async function settled(job: string) {
 
 function address(text: string) {
   const valid = validateAddress(text, { allowSmtputf8: true });
-  if (!valid.ok) throw new Error(valid.error);
+  if (!valid.ok) throw new Error(valid.error.message);
   return valid.value;
 }

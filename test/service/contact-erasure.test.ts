@@ -288,6 +288,6 @@ async function findTraces(): Promise<string[]> {
 
 function address(text: string): EmailAddress {
   const valid = validateAddress(text, { allowSmtputf8: true });
-  if (!valid.ok) throw new Error(valid.error);
+  if (!valid.ok) throw new Error(valid.error.message);
   return valid.value;
 }

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { ok, type Result, refuse } from "../../services/core/result.ts";
+import { type Sentence, sentence } from "../../services/core/sentences.ts";
 import { makeFindPolicy } from "../../services/delivery/routing/sts-policies.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 
@@ -14,7 +15,7 @@ const policyFile = (mode: string) => ok(`version: STSv1\nmode: ${mode}\nmx: mail
 function makeWorld() {
   const world = {
     texts: ["v=STSv1; id=1;"],
-    file: policyFile("enforce") as Result<string, string>,
+    file: policyFile("enforce") as Result<string, Sentence>,
     asked: 0,
     fetched: [] as string[],
   };
@@ -27,7 +28,7 @@ function makeWorld() {
     },
     fetchPolicy: async (url) => {
       world.fetched.push(url);
-      return world.file;
+      return world.file.ok ? world.file : world.file;
     },
   });
   return { world, find };
@@ -63,7 +64,7 @@ test("who hides the record or the file does not get rid of the policy", async ()
   world.texts = [];
   expect(await find("c.example.org")).toMatchObject({ mode: "enforce" });
   world.texts = ["v=STSv1; id=3;"];
-  world.file = refuse("ECONNREFUSED");
+  world.file = refuse(sentence("as-stated", { text: "ECONNREFUSED" }));
   expect(await find("c.example.org")).toMatchObject({ mode: "enforce" });
   await database
     .db("sts_policies")
@@ -86,7 +87,7 @@ test("a policy that cannot be compared is not asked for with every session, and 
   await Promise.all([find("e.example.org"), find("e.example.org"), find("e.example.org")]);
   expect(world.fetched).toHaveLength(1);
   await age("e.example.org", 4_000);
-  Object.assign(world, { asked: 0, texts: ["v=STSv1; id=5;"], file: refuse("timeout") });
+  Object.assign(world, { asked: 0, texts: ["v=STSv1; id=5;"], file: refuse(sentence("timeout")) });
   for (let session = 0; session < 3; session += 1) {
     expect(await find("e.example.org")).toMatchObject({ mode: "enforce" });
   }

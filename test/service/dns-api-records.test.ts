@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { makeZone, type RunningApi, startApiWithCompany, zoneFields } from "../support/dns-api.ts";
+import { makeZone, RESELLER_ONE, type RunningApi, startApiWithCompany, zoneFields } from "../support/dns-api.ts";
 
 let api: RunningApi;
 let zone: string;
@@ -196,6 +196,25 @@ describe("creating a record", () => {
     expect(await warned({ name: "www.sub", type: "A", value: "192.0.2.1" })).toContain("zone cut");
     await make({ name: "host.tree", type: "A", value: "192.0.2.1" });
     expect(await warned({ name: "tree", type: "DNAME", value: "example.net." })).toContain("DNAME");
+  });
+
+  test("warnings and refusals come with their codes to whoever accepts problems", async () => {
+    await make({ name: "alias", type: "CNAME", value: "www" });
+    const told = (record: object) =>
+      api.call("POST", `/api/v1/rr/${zone}`, record, { ...RESELLER_ONE, accept: "application/problem+json" });
+    const values = { type: "MX", owner: `${zone}.`, target: `alias.${zone}.` };
+    expect((await told({ name: "@", type: "MX", rr_prio: 1, value: "alias" })).body.warnings).toEqual([
+      { code: "target-is-alias", values, message: expect.stringContaining("which is a CNAME") },
+    ]);
+    const reason = {
+      code: "of-a-part",
+      values: { part: "address", reason: expect.objectContaining({ code: "no-ipv4-address" }) },
+      message: "address: x is not an IPv4 address",
+    };
+    expect((await told({ name: "www", type: "A", value: "x" })).body).toEqual({
+      ...{ title: "Bad Request", status: 400, detail: `invalid field: value: ${reason.message}` },
+      ...{ code: "invalid-field", values: { field: "value", reason } },
+    });
   });
 
   test("so is what makes data elsewhere doubtful", async () => {

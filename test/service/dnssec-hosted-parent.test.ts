@@ -131,7 +131,7 @@ describe("a parent that is hosted here for the same company", () => {
     await updateHostedParent(database.db, child);
     expect(await dsTags(parentName)).toEqual([]);
     expect(await disableSigning(database.db, child, { force: false })).toMatchObject({
-      error: { text: expect.stringContaining("caches may have the DS") },
+      error: { message: expect.stringContaining("caches may have the DS") },
     });
     nowMs += 2 * DAY;
     expect(await disableSigning(database.db, child, { force: false })).toMatchObject({ ok: true });

@@ -245,7 +245,7 @@ describe("races", () => {
 describe("what delivery and bounces call", () => {
   const address = (text: string) => {
     const parsed = validateAddress(text, { allowSmtputf8: false });
-    if (!parsed.ok) throw new Error(parsed.error);
+    if (!parsed.ok) throw new Error(parsed.error.message);
     return parsed.value;
   };
 

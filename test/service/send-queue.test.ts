@@ -29,7 +29,7 @@ afterAll(() => database.drop());
 
 function makeSend(email: string, changes: Partial<Send> = {}): Send {
   const address = validateAddress(email, { allowSmtputf8: true });
-  if (!address.ok) throw new Error(address.error);
+  if (!address.ok) throw new Error(address.error.message);
   return {
     instanceId,
     campaignNumid: 1,

@@ -109,7 +109,7 @@ test("a message knows the span that it was accepted in, and so does whatever com
   const sends = new SendQueue(db);
   const accept = (content: Send["content"]) => {
     const address = validateAddress("someone@example.net", { allowSmtputf8: false });
-    if (!address.ok) throw new Error(address.error);
+    if (!address.ok) throw new Error(address.error.message);
     return sends.accept({
       ...{ instanceId, campaignNumid: 1, creator: "api", senderDomain: "sender.example.org", content },
       ...{ recipients: [{ address: address.value }], copies: [], archive: false },

@@ -98,7 +98,7 @@ test.each([500, 404, 302])("keeps what is answered with %i, tries again, and can
   const ana = await tracking.deliver(`status${refusal}@hooks.example.net`, "<p>Hi</p>");
   await tracking.get(ana.open);
   const [batch] = await eventually(log, ([newest]) => newest !== undefined && newest.attempts > 0);
-  expect(batch).toMatchObject({ state: "waiting", outcome: `status ${refusal}` });
+  expect(batch).toMatchObject({ state: "waiting", outcome: { message: `status ${refusal}` } });
   const { failures, nextAttemptAt } = (await findWebhook(tracking.db, tracking.instance.id))!;
   expect(failures).toBe(1);
   expect(nextAttemptAt.getTime()).toBeGreaterThan(before + 1_000);
@@ -138,7 +138,7 @@ test("does not reach private addresses", async () => {
   await setTestWebhook();
   await tracking.deliver("private@hooks.example.net", "<p>Hi</p>");
   const [batch] = await eventually(log, ([newest]) => newest !== undefined && newest.attempts > 0);
-  expect(batch).toMatchObject({ state: "waiting", outcome: "address not allowed" });
+  expect(batch).toMatchObject({ state: "waiting", outcome: { code: "address-not-allowed" } });
   expect(received).toEqual([]);
 });
 

@@ -163,7 +163,8 @@ export const damageAndRepair: Operation = async ({ world, random, apex, zone }) 
     const change = nextVersion(found.value.zone, target.signer);
     const wrong = { deleted: random.some(derived, 10), added: moved.filter(({ owner }) => !owners.has(owner.key)) };
     // A version in which nothing but the SOA is wrong is none that a release could leave.
-    if (wrong.deleted.length + wrong.added.length === 0) return refuse(unacceptable("nothing is damaged"));
+    if (wrong.deleted.length + wrong.added.length === 0)
+      return refuse(unacceptable("as-stated", { text: "nothing is damaged" }));
     return ok({ zone: found.value.zone, change: { ...change, derived: wrong }, warnings: [] });
   });
   if (!damaged.ok) return damaged;

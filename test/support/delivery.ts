@@ -136,7 +136,7 @@ export async function accept(
 ): Promise<string> {
   const recipients = emails.map((email) => {
     const address = validateAddress(email, { allowSmtputf8: true });
-    if (!address.ok) throw new Error(address.error);
+    if (!address.ok) throw new Error(address.error.message);
     return { address: address.value };
   });
   const { eeid } = await database.db.transaction((transaction) =>

@@ -14,6 +14,7 @@ export const KEY_RING = KeyRing.ofSecret("a secret of the tests, long enough");
 export interface Credentials {
   readonly reseller?: string | undefined;
   readonly key?: string | undefined;
+  readonly accept?: string;
 }
 
 export interface Answer {
@@ -102,11 +103,12 @@ function settableClock() {
 }
 
 /** One request by node:http, which sends bodies with GET as well. */
-function call(url: string, method: string, body: unknown, { reseller, key }: Credentials): Promise<Answer> {
+function call(url: string, method: string, body: unknown, { reseller, key, accept }: Credentials): Promise<Answer> {
   const payload = body === undefined || typeof body === "string" || Buffer.isBuffer(body) ? body : JSON.stringify(body);
   const headers = {
     ...(key === undefined ? {} : { Authorization: key }),
     ...(reseller === undefined ? {} : { Reseller: reseller }),
+    ...(accept === undefined ? {} : { Accept: accept }),
     ...(payload === undefined ? {} : { "Content-Length": Buffer.byteLength(payload) }),
     ...(typeof body === "object" && !Buffer.isBuffer(body) ? { "Content-Type": "application/json" } : {}),
   };
@@ -117,7 +119,7 @@ function call(url: string, method: string, body: unknown, { reseller, key }: Cre
       response.on("error", reject);
       response.on("end", () => {
         const text = Buffer.concat(chunks).toString("utf8");
-        const isJson = response.headers["content-type"]?.startsWith("application/json");
+        const isJson = response.headers["content-type"]?.match(/^application\/(problem\+)?json/);
         resolve({
           status: response.statusCode as number,
           headers: response.headers,

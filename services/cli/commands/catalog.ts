@@ -24,7 +24,7 @@ export function registerCatalogCommand(program: Command, runtime: CommandRuntime
         await notifyZones(db, [added.zone.id]);
         return added.warnings;
       });
-      for (const warning of warnings) runtime.note(`warning: ${warning}`);
+      for (const warning of warnings) runtime.note(`warning: ${warning.message}`);
       runtime.print({ reseller_id: resellerId, zone: zoneName(apex) }, `${resellerId} ${zoneName(apex)}`);
     });
   catalog

@@ -29,12 +29,13 @@ function registerImport(contact: Command, runtime: CommandRuntime): void {
     .action(async (name: string, file: string, options: { readonly dryRun: boolean }) => {
       const csv = await openInput(runtime, file);
       const report = await withInstance(runtime, name, ({ db }, { id }) => importContacts(db, id, csv, options));
-      const { created, updated, rejected, errors } = report;
+      const { created, updated, rejected } = report;
+      const errors = report.errors.map(({ line, reason }) => ({ line, on: reason.message }));
       const lines = [
         `${created} created, ${updated} updated, ${rejected} rejected`,
         ...errors.map(({ line, on }) => `line ${line}: ${on}`),
       ];
-      runtime.print(report, lines.join("\n"));
+      runtime.print({ ...report, errors }, lines.join("\n"));
       if (errors.length > 0) runtime.exitWith(1);
     });
 }
@@ -100,7 +101,7 @@ async function readAll(lines: AsyncIterable<string>): Promise<string> {
 
 function readAddress(runtime: CommandRuntime, email: string): EmailAddress {
   const address = validateAddress(email, { allowSmtputf8: true });
-  return address.ok ? address.value : runtime.refuse(address.error);
+  return address.ok ? address.value : runtime.refuse(address.error.message);
 }
 
 function isSomething({ contact, events, whitelisted, messages }: AddressRecords): boolean {

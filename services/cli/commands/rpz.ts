@@ -52,7 +52,7 @@ function registerFeed(feed: Command, runtime: CommandRuntime): void {
       const added = await runtime.withDatabase(async ({ db }) => {
         const result = orRefuse(runtime, await addFeed(db, apex, ACTOR));
         await notifyZones(db, [result.zone.id]);
-        for (const warning of result.warnings) runtime.note(`warning: ${warning}`);
+        for (const warning of result.warnings) runtime.note(`warning: ${warning.message}`);
         return result.zone;
       });
       runtime.print({ zone: added.name, serial: added.soa.serial, rules: 0 }, added.name);
@@ -147,7 +147,8 @@ function registerRuleImport(rule: Command, runtime: CommandRuntime): void {
         return imported;
       });
       runtime.note(`${report.added} rules added`);
-      const { feed, added, duplicates, conflicts, rejected } = report;
+      const { feed, added, duplicates, conflicts } = report;
+      const rejected = report.rejected.map(({ line, reason }) => ({ line, msg: reason.message }));
       runtime.print(
         { zone: feed.name, serial: feed.soa.serial, added, duplicates, conflicts, rejected },
         describe(report),
@@ -191,7 +192,7 @@ function describe({ feed, added, duplicates, conflicts, rejected }: ImportReport
   return [
     `${feed.name} ${feed.soa.serial}: ${added} added, ${duplicates} duplicates`,
     ...conflicts.map(({ line, trigger, has, wanted }) => `line ${line}: ${trigger} has ${has}, wanted ${wanted}`),
-    ...rejected.map(({ line, msg }) => `line ${line}: ${msg}`),
+    ...rejected.map(({ line, reason }) => `line ${line}: ${reason.message}`),
   ].join("\n");
 }
 

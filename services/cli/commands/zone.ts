@@ -151,7 +151,12 @@ async function importOne({ db, keyRing }: CommandDatabase, owner: ZoneOwner, sou
   if (!imported.ok) return { domain, error: refusalText(imported.error) };
   const { zone, records, warnings } = imported.value;
   await notifyZones(db, [zone.id]);
-  return { domain, serial: zone.soa.serial, records, ...(warnings.length > 0 ? { warnings } : {}) };
+  return {
+    domain,
+    serial: zone.soa.serial,
+    records,
+    ...(warnings.length > 0 ? { warnings: warnings.map(({ message }) => message) } : {}),
+  };
 }
 
 function describe(result: Imported): string {

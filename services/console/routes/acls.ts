@@ -155,13 +155,13 @@ function stanzaEndpoint(context: ConsoleContext): ConsoleEndpoint {
       const facts = { aclName: params.name, key: acl.tsig, primary: primary.value, zones: [] };
       const shown = { name: params.name, for: fields.for };
       if (fields.rpz === undefined) {
-        if (!isOneOf(SECONDARIES, fields.for)) return refuse(invalidField("for", `${fields.for} is no secondary`));
+        if (!isOneOf(SECONDARIES, fields.for)) return refuse(invalidField("for", "no-secondary", { text: fields.for }));
         const zones = await listAclZones(db, params.id, acl.zones);
         const lines = secondaryStanzaLines(fields.for, { ...facts, zones });
         return ok(new RawReply("application/json", await runInTurns(stanzaJson(shown, lines))));
       }
       if (!isOneOf(POLICY_CONSUMERS, fields.for)) {
-        return refuse(invalidField("for", `${fields.for} applies no policy zones`));
+        return refuse(invalidField("for", "no-policy-zones", { text: fields.for }));
       }
       const apex = readDomainName("rpz", fields.rpz);
       if (!apex.ok) return apex;
@@ -177,7 +177,7 @@ async function readPrimary(
   given: string | undefined,
 ): Promise<Result<ServerAddress, Refusal>> {
   const address = hostPort(given ?? (await addressOf("dns")).split(",")[0] ?? null);
-  if (!address.ok) return refuse(invalidField("primary", "must be host:port"));
+  if (!address.ok) return refuse(invalidField("primary", "host-port"));
   if (address.value.host === "0.0.0.0" || address.value.host === "::") {
     return refuse(problem("primary-needed"));
   }

@@ -50,7 +50,7 @@ export const makeBatchEndpoints: MakeConsoleEndpoints = ({ db }) => [
     params: z.object({ name: z.string() }),
     fields: z.object({
       campaign: z.int().optional(),
-      before: z.guid("must be an eeid").optional().meta({ description: "only batches older than this one" }),
+      before: z.guid("eeid-form").optional().meta({ description: "only batches older than this one" }),
       limit: pageLimit,
     }),
     reply: z.object({ batches: z.array(batchJson) }),

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { z } from "zod";
 import { missingField, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
+import { sentence } from "../../core/sentences.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import {
   completeCancellation,
@@ -51,7 +52,7 @@ export const makeCampaignControlEndpoints: MakeConsoleEndpoints = ({ db }) => {
       "pause",
       "Pause a campaign: answers once nothing more of it leaves",
       async ({ campaign, instance }, login) => {
-        if (!(await pauseCampaign(db, campaign.numid, `pausado por ${login}`)))
+        if (!(await pauseCampaign(db, campaign.numid, sentence("paused-by", { login }))))
           return problem("campaign-not-under-way");
         // Read now: before the pause it may have been about to start.
         const send = await findCampaignSend(db, instance.id, campaign.numid);
@@ -80,9 +81,7 @@ function startEndpoint(db: Db): ConsoleEndpoint {
     authorise: areaOf("instance"),
     params: campaignParams,
     fields: z.object({
-      at: z.iso
-        .datetime({ offset: true, error: "must be ISO 8601 with an offset, such as 2030-01-31T09:00:00Z" })
-        .optional(),
+      at: z.iso.datetime({ offset: true, error: "moment-form" }).optional(),
     }),
     change: {
       action: "campaign.start",

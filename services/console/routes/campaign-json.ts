@@ -1,6 +1,7 @@
 import { z } from "zod";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
+import { sentenceJson } from "../../platform/http/problem.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { type CampaignSend, findCampaignSend } from "../../store/mail/campaigns/campaign-sends.ts";
 import { type Campaign, findCampaign } from "../../store/mail/campaigns/campaigns.ts";
@@ -39,7 +40,7 @@ export const campaignJson = z.object({
   grupos: z.array(z.string()),
   filtros: z.array(z.int()),
   inicio: moment.nullable(),
-  pausa: z.object({ timestamp: moment, motivo: z.string() }).nullable(),
+  pausa: z.object({ timestamp: moment, motivo: sentenceJson }).nullable(),
   eeid: z.string().nullable().meta({ description: "its batch, once it was started" }),
   destinatarios: z.int().nullable().meta({ description: "contacts that it went out for, noted at the start" }),
   fin: moment.nullable(),
@@ -50,7 +51,7 @@ export const campaignParams = z.object({
   name: z.string(),
   numid: z
     .string()
-    .regex(/^[1-9]\d{0,14}$/, "must be a whole number")
+    .regex(/^[1-9]\d{0,14}$/, "whole-number")
     .transform(Number),
 });
 

@@ -174,7 +174,7 @@ const testSends: MakeConsoleEndpoints = (context) => {
         const found = await visibleNormalCampaign(db, caller, params);
         if (!found.ok) return found;
         const address = validateAddress(email, { allowSmtputf8: false });
-        if (!address.ok) return refuse(unacceptable(`invalid email ${address.error}`));
+        if (!address.ok) return refuse(unacceptable("email-invalid", { reason: address.error }));
         const template = await makeTemplate(context, found.value);
         if (!template.ok) return template;
         const { instance, campaign } = found.value;
@@ -218,10 +218,10 @@ async function readMessage(
   const sender = await judgeSender({ db, config, resolver: await makeResolver(config.resolver) }, instance.id, given);
   if (!sender.ok) return sender;
   const missingGroup = await findMissingGroup(db, instance.id, fields.grupos);
-  if (missingGroup !== undefined) return refuse(invalidField("grupos", `there is no group ${missingGroup}`));
+  if (missingGroup !== undefined) return refuse(invalidField("grupos", "group-unknown", { name: missingGroup }));
   for (const id of fields.filtros) {
     if ((await findFilter(db, instance.id, id)) === undefined) {
-      return refuse(invalidField("filtros", `there is no filter ${id}`));
+      return refuse(invalidField("filtros", "filter-unknown", { name: id }));
     }
   }
   return ok({
@@ -235,11 +235,11 @@ async function readMessage(
 }
 
 function readBody({ html, url }: MessageFields, campaignUrl: string): Result<CampaignMessage["body"], Refusal> {
-  if (html !== undefined && url) return refuse(invalidField("url", "html and url exclude each other"));
+  if (html !== undefined && url) return refuse(invalidField("url", "html-or-url"));
   if (html !== undefined) return ok({ html });
   const fetched = url || campaignUrl;
   if (fetched === "") return refuse(missingField("html"));
-  return isHttpUrl(fetched) ? ok({ url: fetched }) : refuse(invalidField("url", "must be an http or https URL"));
+  return isHttpUrl(fetched) ? ok({ url: fetched }) : refuse(invalidField("url", "http-url"));
 }
 
 async function makeTemplate(
@@ -262,7 +262,7 @@ async function preview(
   let tags: Readonly<Record<string, string>> = {};
   if (email !== undefined) {
     const address = validateAddress(email, { allowSmtputf8: true });
-    if (!address.ok) return refuse(unacceptable(`invalid email ${address.error}`));
+    if (!address.ok) return refuse(unacceptable("email-invalid", { reason: address.error }));
     const contacts = await findContacts(db, instance.id, campaign.numid, [address.value.key]);
     const contact = contacts.get(address.value.key);
     if (contact === undefined) return refuse(problem("no-such-contact"));

@@ -2,7 +2,7 @@ import { z } from "zod";
 
 import { ok, refuse } from "../../core/result.ts";
 import { addCatalog, removeCatalog } from "../../operations/dns/catalogs.ts";
-import { warnings, withWarnings } from "../../platform/http/warnings.ts";
+import { warnings, withWarnings } from "../../platform/http/problem.ts";
 import { listCatalogs } from "../../store/dns/catalogs.ts";
 import { notifyZones } from "../../store/dns/zone-notices.ts";
 import { areaOf, visibleReseller } from "../caller.ts";
@@ -39,7 +39,7 @@ export const makeCatalogEndpoints: MakeConsoleEndpoints = ({ db }) => {
       fields: zoneFields,
       change: { action: "catalog.add", object: ({ fields }) => fields.zone },
       reply: z.object({ zone: z.string(), warnings }),
-      act: async ({ caller, params, fields }) => {
+      act: async ({ caller, params, fields, headers }) => {
         const reseller = await visibleReseller(db, caller, params.id);
         if (!reseller.ok) return reseller;
         const apex = readDomainName("zone", fields.zone);
@@ -49,7 +49,7 @@ export const makeCatalogEndpoints: MakeConsoleEndpoints = ({ db }) => {
         if (!added.ok) return added;
         const { zone, warnings: found } = added.value;
         await notifyZones(db, [zone.id]);
-        return ok({ zone: zone.name, ...withWarnings(found) });
+        return ok({ zone: zone.name, ...withWarnings(found, headers) });
       },
     }),
     consoleEndpoint({

@@ -9,6 +9,7 @@ import { eraseAddress, isNothing } from "../../operations/mail/contact-erasure.t
 import { exportContacts } from "../../operations/mail/contact-export.ts";
 import { type ImportReport, importContacts } from "../../operations/mail/contact-import.ts";
 import { RawReply } from "../../platform/http/endpoint.ts";
+import { jobError } from "../../store/jobs.ts";
 import { findContact } from "../../store/mail/contacts/contact-profiles.ts";
 import { type ContactSearch, searchContacts } from "../../store/mail/contacts/contact-search.ts";
 import { findFilter } from "../../store/mail/contacts/filters.ts";
@@ -138,7 +139,7 @@ async function startImport(
     // The lines that are stored stay so: the same file again goes on where this ended.
     const csv = addAbortSignal(signal, upload.read());
     const report = await importContacts(db, instance.id, csv, { dryRun, onProgress: (lines) => progress(lines) });
-    for (const { line, on } of report.errors) problem({ line, msg: on });
+    for (const { line, reason } of report.errors) problem(jobError(reason, line));
     progress(report.created + report.updated + report.rejected);
     return ok(summarise(report, dryRun));
   };

@@ -21,7 +21,7 @@ import { problem } from "../problems.ts";
 import { withInstance } from "../with-instance.ts";
 
 const instanceParams = z.object({ name: z.string() });
-const filterParams = z.object({ name: z.string(), id: z.string().regex(/^[1-9]\d{0,14}$/, "must be a whole number") });
+const filterParams = z.object({ name: z.string(), id: z.string().regex(/^[1-9]\d{0,14}$/, "whole-number") });
 const conditionJson = z.record(z.string(), z.unknown()).meta({
   description:
     'A condition: {"todas":[…]}, {"alguna":[…]}, {"no":…}, {"campo","es","valor"} (a field of contacts, or a custom ' +
@@ -148,7 +148,7 @@ const NO_SUCH_FILTER = problem("no-such-filter");
 
 function readCondition(json: unknown): Result<FilterCondition, Refusal> {
   const condition = readConditionJson(json);
-  return condition.ok ? condition : refuse(invalidField(condition.error, "is no condition"));
+  return condition.ok ? condition : refuse(invalidField(condition.error, "no-condition"));
 }
 
 async function toJson(context: ConsoleContext, instance: Instance, { id, name, condition }: Filter) {

@@ -40,7 +40,7 @@ const instance = z.object({
 });
 const nameParam = z.object({ name: z.string() });
 const daysFrom = (least: number) =>
-  z.int("must be a whole number of days").min(least, `must be at least ${least}`).max(99_999).nullable().optional();
+  z.int("whole-number-of-days").min(least, "at-least").max(99_999).nullable().optional();
 
 const CONFLICTS: Readonly<Record<InstanceConflict, Refusal>> = {
   "name-taken": problem("instance-name-taken"),

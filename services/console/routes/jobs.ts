@@ -1,6 +1,6 @@
 import { z } from "zod";
-
 import { ok, refuse } from "../../core/result.ts";
+import { sentenceJson } from "../../platform/http/problem.ts";
 import { findJob, type Job, listJobs } from "../../store/jobs.ts";
 import { consoleEndpoint, type MakeConsoleEndpoints } from "../endpoint.ts";
 import { problem } from "../problems.ts";
@@ -15,7 +15,7 @@ const job = z.object({
   done: z.int(),
   total: z.int().nullable(),
   result: z.record(z.string(), z.unknown()).nullable(),
-  errors: z.array(z.object({ line: z.int().optional(), msg: z.string() })),
+  errors: z.array(sentenceJson.omit({ message: true }).extend({ line: z.int().optional(), msg: z.string() })),
   created: z.string(),
   finished: z.string().nullable(),
 });
@@ -34,7 +34,7 @@ export const makeJobEndpoints: MakeConsoleEndpoints = ({ db }) => [
     method: "GET",
     path: "/jobs/:id",
     summary: "How far a job is, and what came of it",
-    params: z.object({ id: z.uuid("must be a job's id") }),
+    params: z.object({ id: z.uuid("job-id-form") }),
     reply: job,
     act: async ({ caller, params }) => {
       const found = await findJob(db, caller, params.id);

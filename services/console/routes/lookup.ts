@@ -46,13 +46,14 @@ export const makeLookupEndpoints: MakeConsoleEndpoints = (context) => [
       const name = readDomainName("name", fields.name);
       if (!name.ok) return name;
       const type = typeCode(fields.type);
-      if (type === undefined) return refuse(invalidField("type", `${fields.type.slice(0, 40)} is no record type`));
+      if (type === undefined)
+        return refuse(invalidField("type", "record-type-unknown", { text: fields.type.slice(0, 40) }));
       // Transfers above all (RFC 6895 §3.1); ANY gets data.
       if (isMetaType(type) && type !== TYPE.ANY)
-        return refuse(invalidField("type", `${typeMnemonic(type)} is not a type of data`));
+        return refuse(invalidField("type", "no-data-type", { type: typeMnemonic(type) }));
       const server = (await context.addressOf("dns")).split(",")[0]!;
       const address = hostPort(server.replace(/^0\.0\.0\.0:/, "127.0.0.1:").replace(/^\[::\]:/, "[::1]:"));
-      if (!address.ok) return refuse(unacceptable(`the DNS server's address ${server} is not host:port`));
+      if (!address.ok) return refuse(unacceptable("dns-address-malformed", { server }));
       const startedAt = performance.now();
       const question = { name: name.value, type, dnssec: fields.dnssec === "true" };
       const mayAsk = await maySee(context, caller, name.value);

@@ -26,7 +26,7 @@ const message = z.object({
   quarantined: z.string(),
 });
 const done = z.object({ msg: z.string() });
-const idParams = z.object({ id: z.string().regex(/^[1-9]\d{0,14}$/, "must be a whole number") });
+const idParams = z.object({ id: z.string().regex(/^[1-9]\d{0,14}$/, "whole-number") });
 const operatorsOnly = areaOf();
 const NO_SUCH_MESSAGE = problem("no-such-quarantined");
 

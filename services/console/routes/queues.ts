@@ -25,7 +25,7 @@ const params = z.object({
     const mapped = mapDomain(given);
     const domain = mapped.ok ? encodeDomain(mapped.value) : mapped;
     if (domain.ok) return domain.value.ascii;
-    check.addIssue({ code: "custom", message: "must be a domain" });
+    check.addIssue({ code: "custom", message: "domain" });
     return z.NEVER;
   }),
 });

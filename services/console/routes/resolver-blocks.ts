@@ -44,7 +44,7 @@ export const makeResolverBlockEndpoints: MakeConsoleEndpoints = ({ db }) => {
         if (!reseller.ok) return reseller;
         const block = canonicalBlock(fields.block);
         if (block === undefined) {
-          return refuse(invalidField("block", `${fields.block} is not an address block, or has host bits set`));
+          return refuse(invalidField("block", "no-address-block", { text: fields.block }));
         }
         const stored = await putResolverBlock(db, params.id, { block, description: fields.description });
         return stored ? ok(stored) : refuse(problem("no-such-reseller"));

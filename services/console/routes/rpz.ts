@@ -9,14 +9,16 @@ import {
 } from "../../core/dns/rpz/rules.ts";
 import { invalidField, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
+import { sentence } from "../../core/sentences.ts";
 import { addFeed, removeFeed, setFeedActive } from "../../operations/dns/rpz-feeds.ts";
 import { importRules } from "../../operations/dns/rpz-import.ts";
 import { addRule, type NewRule, removeRule } from "../../operations/dns/rpz-rules.ts";
-import { warnings, withWarnings } from "../../platform/http/warnings.ts";
+import { warnings, withWarnings } from "../../platform/http/problem.ts";
 import { searchRules } from "../../store/dns/console-rpz.ts";
 import { findFeed, listActiveFeeds, listFeeds } from "../../store/dns/rpz-feeds.ts";
 import { notifyZones } from "../../store/dns/zone-notices.ts";
 import { type Zone, zoneName } from "../../store/dns/zones.ts";
+import { jobError } from "../../store/jobs.ts";
 import { areaOf, visibleReseller } from "../caller.ts";
 import type { ConsoleContext } from "../context.ts";
 import { readDomainName } from "../domain-name.ts";
@@ -60,14 +62,14 @@ function feedEndpoints({ db }: ConsoleContext): ConsoleEndpoint[] {
       fields: z.object({ zone: z.string() }),
       change: { action: "feed.add", object: ({ fields }) => fields.zone },
       reply: feed.extend({ warnings }),
-      act: async ({ caller, fields }) => {
+      act: async ({ caller, fields, headers }) => {
         const apex = readDomainName("zone", fields.zone);
         if (!apex.ok) return apex;
         const added = await addFeed(db, apex.value, caller.login);
         if (!added.ok) return added;
         const { zone, warnings } = added.value;
         await notifyZones(db, [zone.id]);
-        return ok({ zone: zone.name, serial: zone.soa.serial, rules: 0, ...withWarnings(warnings) });
+        return ok({ zone: zone.name, serial: zone.soa.serial, rules: 0, ...withWarnings(warnings, headers) });
       },
     }),
     consoleEndpoint({
@@ -134,7 +136,7 @@ const ruleChanges: MakeConsoleEndpoints = ({ db, clock }) => [
     fields: z.object({
       trigger,
       action: z.string().meta({ description: 'nxdomain, nodata, passthru, drop, tcp-only, or "TYPE value"' }),
-      expires: z.iso.datetime({ offset: true, error: "must be a time like 2026-12-01T00:00:00Z" }).optional(),
+      expires: z.iso.datetime({ offset: true, error: "time-form" }).optional(),
     }),
     change: {
       action: "rule.add",
@@ -189,15 +191,15 @@ function readRule(
   const readTo = readTrigger(fields.trigger);
   if (!readTo.ok) return readTo;
   const action = parseRpzAction(fields.action);
-  if (!action.ok) return refuse(invalidField("action", action.error.message));
+  if (!action.ok) return refuse(invalidField("action", action.error));
   const expiresAt = fields.expires === undefined ? null : new Date(fields.expires);
-  if (expiresAt && expiresAt.getTime() <= nowMs) return refuse(invalidField("expires", "is past"));
+  if (expiresAt && expiresAt.getTime() <= nowMs) return refuse(invalidField("expires", "past"));
   return ok({ trigger: readTo.value, action: action.value, expiresAt });
 }
 
 function readTrigger(text: string): Result<RpzTrigger, Refusal> {
   const trigger = parseRpzTrigger(text);
-  return trigger.ok ? trigger : refuse(invalidField("trigger", trigger.error.message));
+  return trigger.ok ? trigger : refuse(invalidField("trigger", trigger.error));
 }
 
 function importEndpoint({ db, jobs }: ConsoleContext): ConsoleEndpoint {
@@ -231,9 +233,9 @@ function importEndpoint({ db, jobs }: ConsoleContext): ConsoleEndpoint {
           const { feed: changed, added, duplicates, conflicts, rejected } = imported.value;
           if (added > 0) await notifyZones(db, [changed.id]);
           for (const { line, trigger, has, wanted } of conflicts) {
-            reporter.problem({ line, msg: `${trigger} has ${has}, wanted ${wanted}` });
+            reporter.problem(jobError(sentence("rule-conflict", { trigger, has, wanted }), line));
           }
-          for (const problem of rejected) reporter.problem(problem);
+          for (const { line, reason } of rejected) reporter.problem(jobError(reason, line));
           reporter.progress(countLines(text));
           const counts = { conflicts: conflicts.length, rejected: rejected.length };
           return ok({ zone: name, serial: changed.soa.serial, added, duplicates, ...counts });

@@ -48,7 +48,7 @@ export const makeSandboxEndpoints: MakeConsoleEndpoints = ({ db }) => [
     path: "/sandbox/messages/:id",
     summary: "The octets of a message, exactly as received",
     authorise: areaOf(),
-    params: z.object({ id: z.string().regex(/^[1-9]\d{0,14}$/, "must be a whole number") }),
+    params: z.object({ id: z.string().regex(/^[1-9]\d{0,14}$/, "whole-number") }),
     reply: z.string(),
     act: async ({ params }) => {
       const octets = await readSandboxMessage(db, Number(params.id));

@@ -25,10 +25,7 @@ const SESSION_TOKEN_OCTETS = 32;
 const LONGEST_AGENT = 200;
 
 /** NIST SP 800-63B-4 §3.1.1.2 wants length and nothing else. */
-export const newPassword = z
-  .string()
-  .min(12, "must have at least 12 characters")
-  .max(512, "must not be longer than 512 characters");
+export const newPassword = z.string().min(12, "has-at-least-characters").max(512, "not-longer-than-characters");
 
 const sessionReply = z.object({
   login: z.string(),
@@ -152,7 +149,7 @@ const ownSessions: MakeConsoleEndpoints = ({ db }) => [
     method: "DELETE",
     path: "/sessions/:id",
     summary: "End one of one's own sessions",
-    params: z.object({ id: z.string().regex(/^[1-9]\d{0,14}$/, "must be a session's number") }),
+    params: z.object({ id: z.string().regex(/^[1-9]\d{0,14}$/, "session-number-form") }),
     change: { action: "session.end", object: ({ params }) => params.id },
     reply: z.object({ msg: z.literal("ended") }),
     act: async ({ caller, params }) =>

@@ -12,7 +12,7 @@ const MOST_STEPS = 2_000;
 const DEFAULT_DAYS = 30;
 
 const moment = z.union([z.iso.datetime({ offset: true }), z.iso.date()], {
-  error: "must be a date, or a moment with an offset, in ISO 8601",
+  error: "date-or-moment-form",
 });
 const selection = z.object({
   campaign: z.int().optional(),
@@ -46,7 +46,7 @@ export const makeStatisticsEndpoints: MakeConsoleEndpoints = ({ db, clock }) => 
       if (!period.ok) return period;
       const { step } = fields;
       if (period.value.until.getTime() - period.value.from.getTime() > MOST_STEPS * STEP_MS[step]) {
-        return refuse(invalidField("step", `must not give more than ${MOST_STEPS} steps`));
+        return refuse(invalidField("step", "too-many-steps", { most: MOST_STEPS }));
       }
       const series = await readSeries(db, { ...selectionOf(instance.value.id, fields), ...period.value }, step);
       return ok({ step, series: series.map(({ at, ...point }) => ({ at: at.toISOString(), ...point })) });
@@ -89,6 +89,6 @@ function selectionOf(instanceId: number, { campaign }: z.output<typeof selection
 function readPeriod({ from, to }: z.output<typeof selection>, clock: Clock): Result<Period, Refusal> {
   const until = to === undefined ? new Date(clock.nowMs()) : new Date(to);
   const start = from === undefined ? new Date(until.getTime() - DEFAULT_DAYS * STEP_MS.day) : new Date(from);
-  if (start >= until) return refuse(invalidField("from", "must be before to"));
+  if (start >= until) return refuse(invalidField("from", "from-before-to"));
   return ok({ from: start, until });
 }

@@ -59,7 +59,7 @@ const listAndAddition: MakeConsoleEndpoints = (context) => {
       summary: "Add an account; without a password it gets a random one",
       authorise: manages,
       fields: z.object({
-        login: z.string().regex(LOGIN, "must have 1 to 64 letters, digits and . _ @ -"),
+        login: z.string().regex(LOGIN, "login-form"),
         role,
         scope: z
           .string()
@@ -134,13 +134,13 @@ async function readNewUser(
 ): Promise<Result<User, Refusal>> {
   const { login, role: of, scope = null } = fields;
   if (of === "operator") {
-    if (scope !== null) return refuse(invalidField("scope", "operators have none"));
+    if (scope !== null) return refuse(invalidField("scope", "operators-without-scope"));
   } else if (scope === null) return refuse(missingField("scope"));
   if (!mayManage(caller, { login, role: of, scope })) {
     return refuse(problem("users-of-companies-only"));
   }
   if (scope !== null && !(await scopeExists(db, of, scope))) {
-    return refuse(invalidField("scope", `there is no ${of} ${scope}`));
+    return refuse(invalidField("scope", "no-such-scope", { role: of, name: scope }));
   }
   return ok({ login, role: of, scope });
 }

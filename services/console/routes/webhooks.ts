@@ -1,6 +1,6 @@
 import { z } from "zod";
-
 import { ok, refuse } from "../../core/result.ts";
+import { sentenceJson } from "../../platform/http/problem.ts";
 import {
   findWebhook,
   listWebhookBatches,
@@ -33,7 +33,7 @@ const deliveryJson = z.object({
   events: z.int(),
   state: z.enum(["waiting", "delivered", "failed"]),
   attempts: z.int(),
-  outcome: z.string().nullable().meta({ description: "of the last attempt: `status 200`, or why there was none" }),
+  outcome: sentenceJson.nullable().meta({ description: "of the last attempt: `status 200`, or why there was none" }),
   created: z.string(),
   finished: z.string().nullable(),
 });
@@ -71,7 +71,7 @@ function setEndpoint({ db, keyRing, ...context }: ConsoleContext): ConsoleEndpoi
     summary: "Have events told to a URL, in place of another; the answer has the secret that signs",
     authorise: areaOf("instance"),
     params: instanceParams,
-    fields: z.object({ url: z.url({ protocol: /^https?$/, message: "must be an http or https URL" }).max(2_000) }),
+    fields: z.object({ url: z.url({ protocol: /^https?$/, message: "http-url" }).max(2_000) }),
     reply: z.object({ id: z.string(), url: z.string(), secret: z.string() }),
     change: { action: "webhook.set", object: ({ fields }) => withoutSecrets(fields.url) },
     act: ({ caller, params, fields: { url } }) =>

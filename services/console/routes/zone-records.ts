@@ -50,10 +50,10 @@ const search: MakeConsoleEndpoints = (context) => [
       if (!zone.ok) return zone;
       const type = fields.type === undefined ? undefined : typeCode(fields.type);
       if (fields.type !== undefined && type === undefined) {
-        return refuse(invalidField("type", `${fields.type.slice(0, 40)} is no record type`));
+        return refuse(invalidField("type", "record-type-unknown", { text: fields.type.slice(0, 40) }));
       }
       const after = fields.after === undefined ? undefined : readPlace(fields.after);
-      if (fields.after !== undefined && !after) return refuse(invalidField("after", "is not the `next` of a page"));
+      if (fields.after !== undefined && !after) return refuse(invalidField("after", "no-next"));
       const found = await searchRecords(context.db, zone.value, {
         ...{ text: fields.search, type, after, limit: fields.limit },
       });

@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { ok } from "../../core/result.ts";
 import type { Request } from "../../platform/http/endpoint.ts";
+import { warnings } from "../../platform/http/problem.ts";
 import { searchZones } from "../../store/dns/console-zones.ts";
 import { type AdminCaller, areaOf, delegateDns, visibleZones } from "../caller.ts";
 import type { ConsoleContext } from "../context.ts";
@@ -90,7 +91,7 @@ const previewAndRollback: MakeConsoleEndpoints = (context) => [
       serial: z.int(),
       added: z.array(recordJson),
       deleted: z.array(recordJson),
-      warnings: z.array(z.string()),
+      warnings: warnings.unwrap(),
     }),
     act: async (request) => passToZone(context, request, "zone_preview"),
   }),

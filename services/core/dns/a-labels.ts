@@ -1,5 +1,6 @@
 import { toASCII } from "tr46";
 import { ok, type Result, refuse } from "../result.ts";
+import { sentence } from "../sentences.ts";
 import type { NameError } from "./name-error.ts";
 
 /**
@@ -12,7 +13,7 @@ export function toAscii(text: string): Result<string, NameError> {
   // UTS #46 §2.3: the ideographic and full-width full stops separate labels as well.
   for (const label of splitLabels(text.replace(/[\u3002\uff0e\uff61]/gu, "."))) {
     const ascii = NON_ASCII.test(label) ? labelToAscii(label) : label;
-    if (ascii === undefined) return refuse({ message: `"${label}" is not a valid internationalised label` });
+    if (ascii === undefined) return refuse(sentence("no-a-label", { text: label }));
     labels.push(ascii);
   }
   return ok(labels.join("."));

@@ -45,13 +45,13 @@ const DNS_PORT = 53;
 /** Refuses names with control characters, what is no block or has host bits set, and what is no name or server. */
 export function readAcl({ name, blocks, zones, notify }: AclInput): Result<AclParts, Refusal> {
   if (!/^[^\p{Cc}]{1,128}$/u.test(name)) {
-    return refuse(invalidField("name", "must have 1 to 128 characters, and no control characters"));
+    return refuse(invalidField("name", "acl-name-form"));
   }
-  const readBlocks = readEach("blocks", blocks, canonicalBlock, "is not an address block, or has host bits set");
+  const readBlocks = readEach("blocks", blocks, canonicalBlock, "no-address-block");
   if (!readBlocks.ok) return readBlocks;
-  const readZones = readEach("zones", zones, canonicalName, "is not a domain name");
+  const readZones = readEach("zones", zones, canonicalName, "no-domain-name");
   if (!readZones.ok) return readZones;
-  const readServers = readEach("notify", notify, canonicalServer, "is not HOST or HOST:PORT");
+  const readServers = readEach("notify", notify, canonicalServer, "host-or-host-port");
   if (!readServers.ok) return readServers;
   const named = readZones.value.length > 0 ? readZones.value : null;
   return ok({ name, blocks: readBlocks.value, zones: named, notify: readServers.value });
@@ -68,14 +68,14 @@ export function readTsigKey(given: {
   readonly secret?: string | undefined;
 }): Result<TsigKeyParts, Refusal> {
   const name = parseDomainName(given.name);
-  if (!name.ok) return refuse(invalidField("tsig", `${given.name}: ${name.error.message}`));
-  if (name.value.labelCount === 0) return refuse(invalidField("tsig", "the root is not the name of a key"));
+  if (!name.ok) return refuse(invalidField("tsig", "for-name", { name: given.name, reason: name.error }));
+  if (name.value.labelCount === 0) return refuse(invalidField("tsig", "root-as-key-name"));
   const algorithm = (given.algorithm ?? DEFAULT_ALGORITHM).toLowerCase();
   if (!isAlgorithm(algorithm)) {
-    return refuse(invalidField("tsig", `${algorithm} is not one of ${Object.keys(SECRET_OCTETS).join(", ")}`));
+    return refuse(invalidField("tsig", "none-of", { text: algorithm, choices: Object.keys(SECRET_OCTETS).join(", ") }));
   }
   const secret = given.secret === undefined ? randomBytes(SECRET_OCTETS[algorithm]) : decodeBase64(given.secret);
-  if (!secret?.length) return refuse(invalidField("tsig", "the secret is not base64"));
+  if (!secret?.length) return refuse(invalidField("tsig", "no-base64-secret"));
   return ok({ name: lowerCase(name.value), algorithm, secret });
 }
 
@@ -90,12 +90,12 @@ function readEach(
   field: string,
   texts: readonly string[],
   read: (text: string) => string | undefined,
-  reason: string,
+  code: "no-address-block" | "no-domain-name" | "host-or-host-port",
 ): Result<string[], Refusal> {
   const values: string[] = [];
   for (const text of texts) {
     const value = read(text);
-    if (value === undefined) return refuse(invalidField(field, `${text} ${reason}`));
+    if (value === undefined) return refuse(invalidField(field, code, { text }));
     values.push(value);
   }
   return ok([...new Set(values)]);

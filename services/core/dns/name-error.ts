@@ -1,4 +1,4 @@
+import type { Sentence } from "../sentences.ts";
+
 /** Why a name was refused, in words for whoever wrote it. */
-export interface NameError {
-  readonly message: string;
-}
+export type NameError = Sentence;

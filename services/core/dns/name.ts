@@ -1,4 +1,5 @@
 import { ok, type Result, refuse } from "../result.ts";
+import { sentence } from "../sentences.ts";
 import { NON_ASCII, toAscii } from "./a-labels.ts";
 import type { NameError } from "./name-error.ts";
 import { BAD_ESCAPE, readEscape } from "./octet-text.ts";
@@ -42,7 +43,7 @@ export const ROOT = new DomainName(new Uint8Array(1), 0);
 export function parseDomainName(text: string, origin?: DomainName): Result<DomainName, NameError> {
   if (text === "@" && origin !== undefined) return ok(origin);
   if (text === ".") return ok(ROOT);
-  if (text === "") return refuse({ message: "the name is empty" });
+  if (text === "") return refuse(sentence("name-empty"));
   if (NON_ASCII.test(text)) {
     const ascii = toAscii(text);
     return ascii.ok ? parseAsciiName(ascii.value, origin) : ascii;
@@ -59,8 +60,8 @@ export function domainNameFromWire(octets: Uint8Array, offset = 0): Result<Domai
   let labelCount = 0;
   for (;;) {
     const length = octets[position];
-    if (length === undefined) return refuse({ message: "the name runs past the end" });
-    if (length > MAX_LABEL_OCTETS) return refuse({ message: `${length} is not the length of a label` });
+    if (length === undefined) return refuse(sentence("name-cut-off"));
+    if (length > MAX_LABEL_OCTETS) return refuse(sentence("label-length", { octets: length }));
     position += length + 1;
     if (position - offset > MAX_NAME_OCTETS) return refuse(TOO_LONG);
     if (length === 0) break;
@@ -196,12 +197,10 @@ const BACKSLASH = 0x5c;
 const DOT = 0x2e;
 const SPACE = 0x20;
 const DELETE = 0x7f;
-const TOO_LONG: NameError = { message: `the name is longer than ${MAX_NAME_OCTETS} octets` };
+const TOO_LONG: NameError = sentence("name-too-long", { most: MAX_NAME_OCTETS });
 
 function labelLengthError(length: number): NameError {
-  return {
-    message: length === 0 ? "the name has an empty label" : `a label is longer than ${MAX_LABEL_OCTETS} octets`,
-  };
+  return length === 0 ? sentence("empty-label") : sentence("label-too-long", { most: MAX_LABEL_OCTETS });
 }
 
 function parseAsciiName(text: string, origin: DomainName | undefined): Result<DomainName, NameError> {
@@ -222,11 +221,11 @@ function parseAsciiName(text: string, origin: DomainName | undefined): Result<Do
       absolute = position === text.length - 1;
     } else if (code === BACKSLASH) {
       const escaped = readEscape(text, position);
-      if (escaped === undefined) return refuse({ message: BAD_ESCAPE });
+      if (escaped === undefined) return refuse(BAD_ESCAPE);
       wire[written++] = escaped.octet;
       position += escaped.length - 1;
     } else if (code <= SPACE || code === DELETE) {
-      return refuse({ message: "a blank or control character needs an escape" });
+      return refuse(sentence("blank-in-name"));
     } else {
       wire[written++] = code;
     }

@@ -1,3 +1,5 @@
+import { sentence } from "../sentences.ts";
+
 /**
  * The octets of a text in presentation format: escapes resolved, all else in UTF-8.
  * @returns undefined when an escape is malformed
@@ -31,7 +33,7 @@ const QUOTED_OCTET_TEXT: readonly string[] = Array.from({ length: 256 }, (_, oct
 });
 
 /** What is said of an escape that is neither `\DDD` (000 to 255) nor a backslash before a character. */
-export const BAD_ESCAPE = "a backslash must be followed by a character or by three digits of at most 255";
+export const BAD_ESCAPE = sentence("bad-escape");
 
 /**
  * The octet that the escape at `position` (its backslash) stands for, and how many characters it takes;

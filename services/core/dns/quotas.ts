@@ -1,4 +1,5 @@
-import type { Refusal } from "../refusal.ts";
+import { type Refusal, unacceptable } from "../refusal.ts";
+import { sentence } from "../sentences.ts";
 
 /** What a company or a reseller may have or do so much of. A quota more is a name here, a number in config/quotas.json. */
 export const QUOTA_NAMES = [
@@ -45,12 +46,7 @@ export function quotaExceeded(
   { allowed, used, wanted }: { readonly allowed: number; readonly used: number; readonly wanted: number },
 ): Refusal {
   const [[kind, name]] = Object.entries(holder) as [[string, string]];
-  return {
-    kind: "unacceptable",
-    code: "quota-exceeded",
-    values: { quota, holder: `${kind} ${name}`, allowed: `${allowed}`, used: `${used}`, wanted: `${wanted}` },
-    text: `quota exceeded: ${quota} of ${kind} ${name}: ${allowed} allowed, ${used} in use, ${wanted} more wanted`,
-  };
+  return unacceptable("quota-exceeded", { quota, holder: `${kind} ${name}`, allowed, used, wanted });
 }
 
 /** What is said of who does too much at a time: it may be done later. */
@@ -63,9 +59,7 @@ export function quotaExceededForNow(
   return {
     kind: "rate-limited",
     retryAfterSeconds,
-    code: "quota-exceeded-for-now",
-    values: { quota, holder: `${kind} ${name}`, allowed: `${allowed}`, seconds: `${retryAfterSeconds}` },
-    text: `quota exceeded for now: ${quota} of ${kind} ${name}: ${allowed} allowed, try again in ${retryAfterSeconds} s`,
+    ...sentence("quota-exceeded-for-now", { quota, holder: `${kind} ${name}`, allowed, seconds: retryAfterSeconds }),
   };
 }
 

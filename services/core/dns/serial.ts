@@ -1,12 +1,11 @@
 import { ok, type Result, refuse } from "../result.ts";
+import { type Sentence, sentence } from "../sentences.ts";
 
 /** How the serials of a zone run: plain numbers, or `YYYYMMDDSS` in UTC. */
 export type SerialType = "numeric" | "calendar";
 
 /** Why a serial cannot be given. */
-export interface SerialError {
-  readonly message: string;
-}
+export type SerialError = Sentence;
 
 /** Serials live in 32-bit sequence space (RFC 1982 §2). */
 const SERIAL_SPACE = 2 ** 32;
@@ -72,12 +71,12 @@ export function initialSerial(serialType: SerialType, now: Date, given?: number)
   if (serialType === "numeric") return ok(given ?? 1);
   const firstOfToday = calendarSerial(now);
   if (given === undefined) return ok(firstOfToday);
-  if (!isCalendarSerial(given)) return refuse({ message: "a calendar serial has the form YYYYMMDDSS" });
-  if (given >= firstOfToday + CHANGES_A_DAY) return refuse({ message: "a calendar serial cannot lie in the future" });
+  if (!isCalendarSerial(given)) return refuse(sentence("serial-form"));
+  if (given >= firstOfToday + CHANGES_A_DAY) return refuse(sentence("serial-in-future"));
   return ok(given);
 }
 
-const DAY_IS_FULL: SerialError = { message: "the calendar serial allows only 100 changes a day" };
+const DAY_IS_FULL: SerialError = sentence("serial-day-full");
 
 /** Today's first serial, `YYYYMMDD00`. */
 function calendarSerial(now: Date): number {

@@ -1,4 +1,5 @@
 import { ok, type Result, refuse } from "../result.ts";
+import { type Sentence, sentence } from "../sentences.ts";
 import { runAtOnce, type Steps } from "../steps.ts";
 import { ancestorOf, type DomainName, formatDomainName, isSubdomain, labelsOf } from "./name.ts";
 import { MAX_TTL_SECONDS, type ResourceRecord } from "./record.ts";
@@ -6,8 +7,7 @@ import { isMetaType, TYPE, typeMnemonic } from "./rr-types.ts";
 import { findWarningsSteps, type ZoneView } from "./zone-warnings.ts";
 
 /** Why a zone may not be as a change would leave it. */
-export interface ZoneRefusal {
-  readonly message: string;
+export interface ZoneRefusal extends Sentence {
   /** The record that is in the way, where there is one. */
   readonly record?: ResourceRecord;
 }
@@ -35,8 +35,8 @@ export function checkTouchedNames(apex: DomainName, touched: RecordsByOwner): Re
 
 /** Whether records of the type can be put into the zone: not SOA, no meta types, in reverse zones NS and PTR only. */
 export function checkRecordType(apex: DomainName, type: number): Result<void, ZoneRefusal> {
-  const message = typeRefusal(type, isReverseName(apex));
-  return message === undefined ? ok(undefined) : refuse({ message });
+  const refusal = typeRefusal(type, isReverseName(apex));
+  return refusal === undefined ? ok(undefined) : refuse(refusal);
 }
 
 /**
@@ -44,21 +44,21 @@ export function checkRecordType(apex: DomainName, type: number): Result<void, Zo
  * in all others a label consists of letters, digits, `-` and `_`, or of the `*` and `/` that some zones have. Any octet
  * is lawful in a label (RFC 2181 §11), but in the name of a zone a space or an `@` is a mistake.
  */
-export function checkZoneName(name: DomainName): Result<{ readonly reverse: boolean }, { readonly message: string }> {
+export function checkZoneName(name: DomainName): Result<{ readonly reverse: boolean }, Sentence> {
   const text = formatDomainName(name);
-  if (name.labelCount === 0) return refuse({ message: "the root cannot be a zone here" });
+  if (name.labelCount === 0) return refuse(sentence("root-as-zone"));
   if (!isReverseName(name)) {
     const isOrdinary = labelsOf(name).every((label) => /^[a-z0-9_*/-]+$/i.test(Buffer.from(label).toString("latin1")));
-    return isOrdinary ? ok({ reverse: false }) : refuse({ message: `${text} is not the name of a zone` });
+    return isOrdinary ? ok({ reverse: false }) : refuse(sentence("no-zone-name", { text }));
   }
   const labels = labelsOf(name).map((label) => Buffer.from(label).toString("latin1").toLowerCase());
   const prefix = labels.slice(0, -2);
   if (labels.at(-2) === "in-addr") {
     const isSlash24 =
       prefix.length === 3 && prefix.every((label) => /^(?:0|[1-9]\d{0,2})$/.test(label) && Number(label) <= 255);
-    if (!isSlash24) return refuse({ message: `${text} is not the reverse name of an IPv4 /24` });
+    if (!isSlash24) return refuse(sentence("no-reverse-24", { text }));
   } else if (prefix.length === 0 || prefix.length > 32 || !prefix.every((label) => /^[0-9a-f]$/.test(label))) {
-    return refuse({ message: `${text} is not the nibble-reversed name of an IPv6 prefix` });
+    return refuse(sentence("no-reverse-ipv6", { text }));
   }
   return ok({ reverse: true });
 }
@@ -88,12 +88,12 @@ export interface WholeZone {
  * Every check on a whole zone, for imports.
  * @returns the warnings, or the first refusal
  */
-export function checkWholeZone(zone: WholeZone): Result<string[], ZoneRefusal> {
+export function checkWholeZone(zone: WholeZone): Result<Sentence[], ZoneRefusal> {
   return runAtOnce(checkWholeZoneSteps(zone));
 }
 
 /** As {@link checkWholeZone}, in steps. */
-export function* checkWholeZoneSteps({ apex, mname, records }: WholeZone): Steps<Result<string[], ZoneRefusal>> {
+export function* checkWholeZoneSteps({ apex, mname, records }: WholeZone): Steps<Result<Sentence[], ZoneRefusal>> {
   const byOwner = new Map<string, ResourceRecord[]>([[apex.key, []]]);
   for (const record of records) {
     const siblings = byOwner.get(record.owner.key);
@@ -126,11 +126,11 @@ const ALLOWED_BESIDE_CNAME: ReadonlySet<number> = new Set([
   TYPE.NXT,
 ]);
 
-function typeRefusal(type: number, isReverse: boolean): string | undefined {
-  if (type === TYPE.SOA) return "the SOA record is no ordinary record: it has an operation of its own";
-  if (isMetaType(type)) return `${typeMnemonic(type)} is not a type of data`;
+function typeRefusal(type: number, isReverse: boolean): Sentence | undefined {
+  if (type === TYPE.SOA) return sentence("soa-elsewhere");
+  if (isMetaType(type)) return sentence("no-data-type", { type: typeMnemonic(type) });
   if (!isReverse || type === TYPE.NS || type === TYPE.PTR) return undefined;
-  return `a reverse zone accepts only NS and PTR records, not ${typeMnemonic(type)}`;
+  return sentence("reverse-types", { type: typeMnemonic(type) });
 }
 
 /** What is wrong with a record by itself. */
@@ -141,10 +141,10 @@ function recordRefusal(
 ): ZoneRefusal | undefined {
   for (const record of records) {
     const { owner, type, ttl } = record;
-    if (!isSubdomain(owner, apex)) return { message: `${formatDomainName(owner)} is outside the zone`, record };
-    if (ttl > MAX_TTL_SECONDS) return { message: `the TTL ${ttl} is above ${MAX_TTL_SECONDS}`, record };
-    const message = typeRefusal(type, isReverse);
-    if (message !== undefined) return { message, record };
+    if (!isSubdomain(owner, apex)) return { ...sentence("outside-zone", { owner: formatDomainName(owner) }), record };
+    if (ttl > MAX_TTL_SECONDS) return { ...sentence("ttl-above", { ttl, most: MAX_TTL_SECONDS }), record };
+    const refusal = typeRefusal(type, isReverse);
+    if (refusal !== undefined) return { ...refusal, record };
   }
   return undefined;
 }
@@ -156,17 +156,20 @@ function nameRefusal(apex: DomainName, isApex: boolean, records: readonly Resour
   const other = records.find(({ type }) => !ALLOWED_BESIDE_CNAME.has(type));
   const second = secondCname ?? secondDname;
   if (second !== undefined) {
-    return { message: `a second ${typeMnemonic(second.type)} at ${formatDomainName(second.owner)}`, record: second };
+    return {
+      ...sentence("second-record", { type: typeMnemonic(second.type), owner: formatDomainName(second.owner) }),
+      record: second,
+    };
   }
   if (cname !== undefined && isApex) {
-    return { message: "a CNAME cannot stand at the apex, beside the SOA", record: cname };
+    return { ...sentence("cname-at-apex"), record: cname };
   }
   if (cname !== undefined && other !== undefined) {
     const at = formatDomainName(cname.owner);
-    return { message: `a CNAME beside other data (${typeMnemonic(other.type)}) at ${at}`, record: cname };
+    return { ...sentence("cname-beside-data", { type: typeMnemonic(other.type), owner: at }), record: cname };
   }
   if (isApex && !records.some(({ type }) => type === TYPE.NS)) {
-    return { message: `the apex ${formatDomainName(apex)} needs an NS record` };
+    return { ...sentence("apex-without-ns", { domain: formatDomainName(apex) }) };
   }
   return sizeRefusal(records);
 }
@@ -187,8 +190,8 @@ function sizeRefusal(records: readonly ResourceRecord[]): ZoneRefusal | undefine
     const octets = (octetsByType.get(record.type) ?? 0) + RECORD_HEAD_OCTETS + record.rdata.length;
     octetsByType.set(record.type, octets);
     if (octets <= MAX_RRSET_OCTETS) continue;
-    const rrset = `the ${typeMnemonic(record.type)} data of ${formatDomainName(record.owner)}`;
-    return { message: `${rrset} is more than a DNS message can carry (${MAX_RRSET_OCTETS} octets)`, record };
+    const [rrtype, owner] = [typeMnemonic(record.type), formatDomainName(record.owner)];
+    return { ...sentence("rrset-too-large", { type: rrtype, owner, most: MAX_RRSET_OCTETS }), record };
   }
   return undefined;
 }

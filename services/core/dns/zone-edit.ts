@@ -142,7 +142,7 @@ export function editRecords(
 }
 
 export function recordDoesNotExist(id: number): Refusal {
-  return unacceptable(`record ${id} does not exist`);
+  return unacceptable("record-unknown", { record: id });
 }
 
 /** What only one of two sets of records has. */
@@ -186,7 +186,7 @@ export function exactKey(record: ResourceRecord): string {
 }
 
 function namedTwice(id: number): Refusal {
-  return unacceptable(`record ${id} is named twice`);
+  return unacceptable("record-twice", { record: id });
 }
 
 function isAlready(record: ResourceRecord, draft: RecordDraft): boolean {
@@ -232,14 +232,14 @@ function touchedNames(lines: readonly Line[]): Map<string, ResourceRecord[]> {
 
 function findDuplicate(touched: ReadonlyMap<string, readonly ResourceRecord[]>): Refusal | undefined {
   for (const records of touched.values()) {
-    if (new Set(records.map(recordIdentity)).size < records.length) return unacceptable("duplicated record");
+    if (new Set(records.map(recordIdentity)).size < records.length) return unacceptable("record-exists");
   }
   return undefined;
 }
 
 function checkNames(apex: DomainName, touched: ReadonlyMap<string, readonly ResourceRecord[]>): Refusal | undefined {
   const checked = checkTouchedNames(apex, touched);
-  return checked.ok ? undefined : unacceptable(checked.error.message);
+  return checked.ok ? undefined : unacceptable(checked.error);
 }
 
 function rowsOf(lines: readonly Line[]): RecordRows {

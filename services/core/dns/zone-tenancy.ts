@@ -1,5 +1,6 @@
-import type { Refusal } from "../refusal.ts";
+import { type Refusal, unacceptable } from "../refusal.ts";
 import { ok, type Result, refuse } from "../result.ts";
+import { type Sentence, sentence } from "../sentences.ts";
 import { WarningList } from "./warning-list.ts";
 
 /** By whose leave a zone is made: the operator's command, the reseller's key, or the key of one of its companies. */
@@ -53,9 +54,7 @@ export interface NameSurroundings {
  */
 export function judgeSuffix(asked: AskedZone, isAllowed: boolean): Result<void, Refusal> {
   if (isAllowed || isOperatorsOwn(asked)) return ok(undefined);
-  const { domain } = asked;
-  const text = `${domain} is a public suffix or has one label: the operator has to allow it first`;
-  return refuse({ kind: "unacceptable", text, code: "public-suffix", values: { domain } });
+  return refuse(unacceptable("public-suffix", { domain: asked.domain }));
 }
 
 /**
@@ -68,7 +67,7 @@ export function judgeSuffix(asked: AskedZone, isAllowed: boolean): Result<void, 
  * Whatever is in the way, the refusal is the same: it tells neither whose it is nor where.
  * @returns the warnings; those for a reseller do not name what belongs to another one
  */
-export function judgeName(asked: AskedZone, around: NameSurroundings): Result<string[], Refusal> {
+export function judgeName(asked: AskedZone, around: NameSurroundings): Result<Sentence[], Refusal> {
   const warnings = new WarningList();
   const mayBeBelow = asked.resellerId === null || around.isAllowed || around.wasFirst;
   for (const [index, above] of around.above.entries()) {
@@ -82,7 +81,7 @@ export function judgeName(asked: AskedZone, around: NameSurroundings): Result<st
     if (verdict === "refused") return refuse(duplicatedZone(asked.domain));
     if (verdict === "warned") warnings.add(warningOf(asked, below, "above"));
   }
-  return ok(around.isCut ? [...warnings.texts(), "further warnings are left out"] : warnings.texts());
+  return ok(around.isCut ? [...warnings.sentences(), sentence("warnings-left-out")] : warnings.sentences());
 }
 
 /** What two zones are to each other, one of which lies below the other. */
@@ -131,18 +130,21 @@ export function areInOneHand(one: PlacedZone, other: PlacedZone): boolean {
 
 /** Says that a name is not free, whatever stands in the way. */
 export function duplicatedZone(domain: string): Refusal {
-  return { kind: "unacceptable", text: `duplicated zone: ${domain}`, code: "zone-exists", values: { domain } };
+  return unacceptable("zone-exists", { domain });
 }
 
 function isOperatorsOwn({ maker, companyId }: AskedZone): boolean {
   return maker === "operator" && companyId === null;
 }
 
-function warningOf({ name, maker, resellerId }: AskedZone, other: RelatedZone, lies: "above" | "below"): string {
-  const means = lies === "below" ? " and answers in its place" : ", which answers for its own names";
-  if (maker !== "operator" && other.resellerId !== resellerId) {
-    return `${name} lies ${lies} a zone of another reseller${means}`;
-  }
-  const owner = maker === "operator" ? `${other.crmId} of reseller ${other.resellerId}` : other.crmId;
-  return `${name} lies ${lies} ${other.domain} of company ${owner}${means}`;
+function warningOf(
+  { name: domain, maker, resellerId }: AskedZone,
+  other: RelatedZone,
+  lies: "above" | "below",
+): Sentence {
+  if (maker !== "operator" && other.resellerId !== resellerId) return sentence(`${lies}-zone-of-others`, { domain });
+  const company = maker === "operator" ? `${other.crmId} of reseller ${other.resellerId}` : `${other.crmId}`;
+  return lies === "below"
+    ? sentence("below-zone-of-company", { domain, above: other.domain, company })
+    : sentence("above-zone-of-company", { domain, below: other.domain, company });
 }

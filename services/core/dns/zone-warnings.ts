@@ -1,3 +1,4 @@
+import { type Sentence, sentence } from "../sentences.ts";
 import { runAtOnce, type Steps } from "../steps.ts";
 import { ancestorOf, type DomainName, domainNameFromWire, formatDomainName, isSubdomain, sameName } from "./name.ts";
 import { rdataNames } from "./rdata/rdata.ts";
@@ -74,11 +75,11 @@ export interface DoubtfulChange {
 }
 
 /**
- * Doubtful but lawful data, in words, each once: data below a DNAME or a zone cut, MX, NS or SRV targets that are
+ * Doubtful but lawful data, each once: data below a DNAME or a zone cut, MX, NS or SRV targets that are
  * CNAMEs in the zone, name servers of the zone without an address in it, and the same for `mname`. The list is bounded
  * ({@link WarningList}).
  */
-export function findWarnings(change: DoubtfulChange, view: ZoneView): string[] {
+export function findWarnings(change: DoubtfulChange, view: ZoneView): Sentence[] {
   return runAtOnce(findWarningsSteps(change, view));
 }
 
@@ -86,7 +87,7 @@ export function findWarnings(change: DoubtfulChange, view: ZoneView): string[] {
 export function* findWarningsSteps(
   { apex, changed, pointing = [], mname }: DoubtfulChange,
   view: ZoneView,
-): Steps<string[]> {
+): Steps<Sentence[]> {
   const warnings = new WarningList();
   const factsAt = rememberFacts(apex, view);
   for (const record of changed) {
@@ -101,9 +102,9 @@ export function* findWarningsSteps(
     yield;
   }
   if (mname !== undefined && isSubdomain(mname, apex) && !factsAt(mname).hasAddress) {
-    warnings.add(`mname ${formatDomainName(mname)} has no address in the zone`);
+    warnings.add(sentence("mname-without-address", { name: formatDomainName(mname) }));
   }
-  return warnings.texts();
+  return warnings.sentences();
 }
 
 /** The proper ancestors of a name from the apex down. */
@@ -120,8 +121,8 @@ function occludes({ owner, type }: ResourceRecord, apex: DomainName): boolean {
 interface NameFacts {
   readonly hasAddress: boolean;
   readonly hasCname: boolean;
-  /** What hides the names below: a DNAME or a zone cut. */
-  readonly hiding: "the DNAME" | "the zone cut" | undefined;
+  /** What hides the names below, a DNAME or a zone cut: by what is said of them. */
+  readonly hiding: "below-dname" | "below-zone-cut" | undefined;
   /** Keys of the names that the NS records of a cut point to: their addresses are glue. */
   readonly glueKeys: ReadonlySet<string>;
 }
@@ -153,7 +154,7 @@ function factsOf(apex: DomainName, records: readonly ResourceRecord[]): NameFact
   return {
     hasAddress: records.some(isAddress),
     hasCname: records.some(isCname),
-    hiding: hasDname ? "the DNAME" : cut.length > 0 ? "the zone cut" : undefined,
+    hiding: hasDname ? "below-dname" : cut.length > 0 ? "below-zone-cut" : undefined,
     glueKeys: new Set(cut.flatMap((record) => targetOf(record)?.key ?? [])),
   };
 }
@@ -162,7 +163,7 @@ function occlusionWarnings(
   apex: DomainName,
   record: ResourceRecord,
   { factsAt, view }: { readonly factsAt: FactsAt; readonly view: ZoneView },
-): string[] {
+): Sentence[] {
   const hider = hiderAbove(apex, record.owner, factsAt) ?? (occludes(record, apex) ? record.owner : undefined);
   if (!hider) return [];
   const hidden = hider === record.owner ? view.recordsBelow(hider) : [record];
@@ -180,21 +181,23 @@ function hiddenBelow(
   ancestor: DomainName,
   { hiding, glueKeys }: NameFacts,
   record: ResourceRecord,
-): string | undefined {
+): Sentence | undefined {
   if (hiding === undefined || (isAddress(record) && glueKeys.has(record.owner.key))) return undefined;
-  const data = `${formatDomainName(record.owner)} ${typeMnemonic(record.type)}`;
-  return `${data} lies below ${hiding} at ${formatDomainName(ancestor)} and is not served as an answer`;
+  const [owner, above] = [formatDomainName(record.owner), formatDomainName(ancestor)];
+  return sentence(hiding, { owner, type: typeMnemonic(record.type), above });
 }
 
-function targetWarning(apex: DomainName, record: ResourceRecord, factsAt: FactsAt): string | undefined {
+function targetWarning(apex: DomainName, record: ResourceRecord, factsAt: FactsAt): Sentence | undefined {
   const target = targetOf(record);
   if (target === undefined || !isSubdomain(target, apex)) return undefined;
   const { hasCname, hasAddress } = factsAt(target);
-  const data = `the ${typeMnemonic(record.type)} of ${formatDomainName(record.owner)}`;
-  const place = `${data} points to ${formatDomainName(target)}`;
-  if (hasCname) return `${place}, which is a CNAME`;
-  if (record.type !== TYPE.NS || hasAddress) return undefined;
-  return `${place}, which has no address in the zone (missing glue)`;
+  const place = {
+    type: typeMnemonic(record.type),
+    owner: formatDomainName(record.owner),
+    target: formatDomainName(target),
+  };
+  if (hasCname) return sentence("target-is-alias", place);
+  return record.type !== TYPE.NS || hasAddress ? undefined : sentence("no-glue", place);
 }
 
 /** The types whose targets must be no aliases (RFC 2181 §10.3, RFC 2782). */

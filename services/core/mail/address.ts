@@ -2,8 +2,10 @@
  * Email addresses as python-email-validator 1.1.3 judges and words them: dot-atom local parts, IDNA 2008 domains,
  * no quoted local parts, comments or domain literals. The API's error texts are these, octet for octet.
  */
+
 import { recentMap } from "../recent-map.ts";
 import { ok, type Result, refuse } from "../result.ts";
+import { type Sentence, sentence } from "../sentences.ts";
 import { DOMAIN_TOO_LONG, encodeDomain, type IdnaDomain, mapDomain } from "./idna.ts";
 
 /** An address that is well formed: safe in an SMTP command and in a header. */
@@ -28,7 +30,7 @@ const MAX_LOCAL_CHARACTERS = 64; // RFC 5321 §4.5.3.1.1
 const MAX_ADDRESS_OCTETS = 254; // RFC 5321 §4.5.3.1.3 less the angle brackets
 /** Far above what any spelling of 253 octets needs; it bounds the work that a stranger's text can cause. */
 const MAX_DOMAIN_INPUT = 1_024;
-const DOMAIN_TOO_LONG_TEXT = "The email address is too long after the @-sign.";
+const DOMAIN_TOO_LONG_SENTENCE = sentence("address-too-long", { excess: "after the @-sign" });
 const ASCII_ATEXT = "[a-zA-Z0-9_!#$%&'*+\\-/=?^`{|}~]";
 const INTERNATIONAL_ATEXT = "[a-zA-Z0-9_!#$%&'*+\\-/=?^`{|}~\\u0080-\\uD7FF\\uE000-\\u{10FFFF}]"; // RFC 6532 §3.2
 const ASCII_DOT_ATOM = new RegExp(`^${ASCII_ATEXT}+(?:\\.${ASCII_ATEXT}+)*$`);
@@ -44,10 +46,10 @@ const INTERNATIONAL_CHARACTER = new RegExp(`^${INTERNATIONAL_ATEXT}$`, "u");
 export function validateAddress(
   text: string,
   options: { readonly allowSmtputf8: boolean },
-): Result<EmailAddress, string> {
+): Result<EmailAddress, Sentence> {
   const [givenLocal, givenDomain, more] = text.split("@", 3);
   if (givenLocal === undefined || givenDomain === undefined || more !== undefined) {
-    return refuse("The email address is not valid. It must have exactly one @-sign.");
+    return refuse(sentence("one-at-sign"));
   }
   const local = validateLocalPart(givenLocal, options.allowSmtputf8);
   if (!local.ok) return local;
@@ -56,12 +58,12 @@ export function validateAddress(
 
   const address = makeAddress(local.value, domain.value);
   const tooLong = describeExcessLength(address);
-  return tooLong === null ? ok(address) : refuse(`The email address is too long ${tooLong}.`);
+  return tooLong === null ? ok(address) : refuse(sentence("address-too-long", { excess: tooLong }));
 }
 
 /** Sentence for a domain that has neither MX nor address; the look-up itself is the caller's. */
-export function domainDoesNotExistText(domain: string): string {
-  return `The domain name ${domain} does not exist.`;
+export function domainDoesNotExist(domain: string): Sentence {
+  return sentence("domain-nowhere", { domain });
 }
 
 interface ValidDomain extends IdnaDomain {
@@ -80,33 +82,35 @@ function makeAddress(local: string, { mapped, ascii, unicode }: ValidDomain): Em
   };
 }
 
-function validateLocalPart(local: string, allowSmtputf8: boolean): Result<string, string> {
-  if (local === "") return refuse("There must be something before the @-sign.");
+function validateLocalPart(local: string, allowSmtputf8: boolean): Result<string, Sentence> {
+  if (local === "") return refuse(sentence("before-at-sign"));
   const length = countCharacters(local);
   if (length > MAX_LOCAL_CHARACTERS) {
-    return refuse(`The email address is too long before the @-sign (${excess(length - MAX_LOCAL_CHARACTERS)}).`);
+    return refuse(
+      sentence("address-too-long", { excess: `before the @-sign (${excess(length - MAX_LOCAL_CHARACTERS)})` }),
+    );
   }
   if (ASCII_DOT_ATOM.test(local)) return ok(local);
   if (!INTERNATIONAL_DOT_ATOM.test(local)) {
-    return refuse(invalidLocalText(local, allowSmtputf8 ? INTERNATIONAL_CHARACTER : ASCII_CHARACTER));
+    return refuse(invalidLocalPart(local, allowSmtputf8 ? INTERNATIONAL_CHARACTER : ASCII_CHARACTER));
   }
-  if (!allowSmtputf8) return refuse("Internationalized characters before the @-sign are not supported.");
+  if (!allowSmtputf8) return refuse(sentence("local-ascii"));
   const normalised = local.normalize("NFC"); // RFC 6532 §3.1
   // U+037E becomes a semicolon.
-  if (!INTERNATIONAL_DOT_ATOM.test(normalised)) return refuse(invalidLocalText(normalised, INTERNATIONAL_CHARACTER));
+  if (!INTERNATIONAL_DOT_ATOM.test(normalised)) return refuse(invalidLocalPart(normalised, INTERNATIONAL_CHARACTER));
   return ok(normalised);
 }
 
-function invalidLocalText(local: string, allowed: RegExp): string {
+function invalidLocalPart(local: string, allowed: RegExp): Sentence {
   const refused = [...new Set(local)].filter((character) => !allowed.test(character)).sort(byCodePoint);
-  return `The email address contains invalid characters before the @-sign: ${refused.join(", ")}.`;
+  return sentence("local-characters", { characters: refused.join(", ") });
 }
 
 const MOST_JUDGED_DOMAINS = 1_000;
 /** What was found of the domains that came last: lists of addresses name the same ones again and again. */
-const judgedDomains = recentMap<string, Result<ValidDomain, string>>(MOST_JUDGED_DOMAINS);
+const judgedDomains = recentMap<string, Result<ValidDomain, Sentence>>(MOST_JUDGED_DOMAINS);
 
-function validateDomain(domain: string): Result<ValidDomain, string> {
+function validateDomain(domain: string): Result<ValidDomain, Sentence> {
   const known = judgedDomains.get(domain);
   if (known !== undefined) return known;
   const judged = judgeDomain(domain);
@@ -115,34 +119,34 @@ function validateDomain(domain: string): Result<ValidDomain, string> {
   return judged;
 }
 
-function judgeDomain(domain: string): Result<ValidDomain, string> {
-  if (domain === "") return refuse("There must be something after the @-sign.");
-  if (domain.length > MAX_DOMAIN_INPUT) return refuse(DOMAIN_TOO_LONG_TEXT);
+function judgeDomain(domain: string): Result<ValidDomain, Sentence> {
+  if (domain === "") return refuse(sentence("after-at-sign"));
+  if (domain.length > MAX_DOMAIN_INPUT) return refuse(DOMAIN_TOO_LONG_SENTENCE);
   const mapping = mapDomain(domain);
-  if (!mapping.ok) return refuse(invalidCharactersText(domain, mapping.error));
+  if (!mapping.ok) return refuse(invalidCharacters(domain, mapping.error));
   const mapped = mapping.value;
-  if (mapped.endsWith(".")) return refuse("An email address cannot end with a period.");
+  if (mapped.endsWith(".")) return refuse(sentence("address-ends-with-period"));
   if (mapped.startsWith(".")) {
-    return refuse("An email address cannot have a period immediately after the @-sign.");
+    return refuse(sentence("address-period-after-at"));
   }
-  if (mapped.includes("..")) return refuse("An email address cannot have two periods in a row.");
+  if (mapped.includes("..")) return refuse(sentence("address-two-periods"));
 
   const encoded = encodeDomain(mapped);
   if (!encoded.ok) {
     return refuse(
-      encoded.error === DOMAIN_TOO_LONG ? DOMAIN_TOO_LONG_TEXT : invalidCharactersText(mapped, encoded.error),
+      encoded.error === DOMAIN_TOO_LONG ? DOMAIN_TOO_LONG_SENTENCE : invalidCharacters(mapped, encoded.error),
     );
   }
   const { ascii, unicode } = encoded.value;
-  if (!ascii.includes(".")) return refuse(`The domain name ${unicode} is not valid. It should have a period.`);
+  if (!ascii.includes(".")) return refuse(sentence("domain-without-period", { domain: unicode }));
   if (!/[a-z]$/.test(ascii)) {
-    return refuse(`The domain name ${unicode} is not valid. It is not within a valid top-level domain.`);
+    return refuse(sentence("domain-top-level", { domain: unicode }));
   }
   return ok({ mapped, ascii, unicode });
 }
 
-function invalidCharactersText(domain: string, reason: string): string {
-  return `The domain name ${domain} contains invalid characters (${reason}).`;
+function invalidCharacters(domain: string, reason: string): Sentence {
+  return sentence("domain-characters", { domain, reason });
 }
 
 /** @returns why the whole address is too long for SMTP, or null when it is not */

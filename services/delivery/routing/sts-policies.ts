@@ -1,5 +1,6 @@
 import { type RecentMap, recentMap } from "../../core/recent-map.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
+import type { Sentence } from "../../core/sentences.ts";
 import type { LookUpTexts } from "../../platform/lookups/txt-lookup.ts";
 import type { Observe } from "../../platform/observability/observation.ts";
 import type { Db } from "../../platform/postgres/db.ts";
@@ -10,7 +11,7 @@ export interface StsSurroundings {
   readonly db: Db;
   readonly lookUpTexts: LookUpTexts;
   /** Fetches a policy file over HTTPS with a valid certificate, following no redirect (RFC 8461 §3.3). */
-  fetchPolicy(url: string): Promise<Result<string, string>>;
+  fetchPolicy(url: string): Promise<Result<string, Sentence>>;
   readonly observe: Observe;
 }
 
@@ -59,7 +60,7 @@ export function makeFindPolicy(surroundings: StsSurroundings): FindPolicy {
 
   async function fetchPolicy(domain: string): Promise<Result<StsPolicy, string>> {
     const text = await surroundings.fetchPolicy(`https://mta-sts.${domain}/.well-known/mta-sts.txt`);
-    if (!text.ok) return text;
+    if (!text.ok) return refuse(text.error.message);
     if (text.value.length > MOST_CHARACTERS) return refuse("larger than 64 KiB");
     const policy = readStsPolicy(text.value);
     return policy.ok ? ok(policy.value) : refuse(policy.error);

@@ -42,10 +42,10 @@ const reading: MakeEndpoints = ({ db, keyRing }) => [
     act: async ({ caller, params, fields }) => {
       const asked = fields.crm_id ?? params.crm_id;
       if (asked.toLowerCase() !== params.crm_id.toLowerCase()) {
-        return refuse(invalidField("crm_id", "is not the one of the path"));
+        return refuse(invalidField("crm_id", "not-of-the-path"));
       }
       const company = await findCompany(db, keyRing, caller.resellerId, params.crm_id);
-      return company ? ok(showCompany(company)) : refuse(unacceptable(`${params.crm_id} does not exist`));
+      return company ? ok(showCompany(company)) : refuse(unacceptable("holder-unknown", { id: params.crm_id }));
     },
   }),
 ];

@@ -25,16 +25,16 @@ import { changeAndAnnounce, changeWholeZone, zoneTarget } from "../zone-target.t
 
 const algorithm = z.union(
   SIGNING_ALGORITHMS.map((number) => z.literal(number)),
-  "must be 8, 13 or 15",
+  "one-of",
 );
-const role = z.enum(KEY_ROLES, "must be ksk, zsk or csk");
+const role = z.enum(KEY_ROLES, "one-of");
 
 const MOST_KEY_CHARACTERS = 20_000;
 
 /** A key pair as BIND's tools keep it: the texts of `K….key` and `K….private`. */
 const keyFiles = z.object({
-  key: z.string("must be the text of a .key file").max(MOST_KEY_CHARACTERS, "is too long"),
-  private: z.string("must be the text of a .private file").max(MOST_KEY_CHARACTERS, "is too long"),
+  key: z.string("key-text-form").max(MOST_KEY_CHARACTERS, "too-long"),
+  private: z.string("private-text-form").max(MOST_KEY_CHARACTERS, "too-long"),
 });
 
 /** How zones are signed. */
@@ -64,10 +64,10 @@ const state: MakeEndpoints = (context) => [
     summary: "Sign a zone, change how it is signed, or stop; stopping is refused while the parent has a DS",
     params: domainParam,
     fields: z.object({
-      enabled: z.boolean("must be true or false"),
-      denial: z.enum(DENIALS, "must be nsec or nsec3").optional(),
+      enabled: z.boolean("one-of"),
+      denial: z.enum(DENIALS, "one-of").optional(),
       algorithm: algorithm.optional(),
-      keys: z.enum(KEY_LAYOUTS, "must be csk or ksk-zsk").optional(),
+      keys: z.enum(KEY_LAYOUTS, "one-of").optional(),
     }),
     reply: signingReply,
     act: ({ caller, params: { domain }, fields }) =>
@@ -148,7 +148,7 @@ const parentDs: MakeEndpoints = (context) => [
     path: "/dnssec/:domain/ds_wanted",
     summary: "Whether CDS and CDNSKEY tell the parent to have the zone's DS, or to remove it (RFC 8078)",
     params: domainParam,
-    fields: z.object({ wanted: z.boolean("must be true or false") }),
+    fields: z.object({ wanted: z.boolean("one-of") }),
     reply: signingReply,
     act: ({ caller, params: { domain }, fields }) =>
       change(context, caller, domain, (target) => wishForDs(context.db, target, fields.wanted)),
@@ -158,7 +158,7 @@ const parentDs: MakeEndpoints = (context) => [
     path: "/dnssec/:domain/ds_automatic",
     summary: "Whether the DS in a parent zone of yours that is hosted here follows CDS by itself",
     params: domainParam,
-    fields: z.object({ automatic: z.boolean("must be true or false") }),
+    fields: z.object({ automatic: z.boolean("one-of") }),
     reply: signingReply,
     act: ({ caller, params: { domain }, fields }) =>
       change(context, caller, domain, (target) => setDsAutomatic(context.db, target, fields.automatic)),
@@ -171,7 +171,7 @@ const keysInAndOut: MakeEndpoints = (context) => [
     path: "/dnssec/:domain/keys",
     summary: "Sign a zone with keys that it has elsewhere, or bring keys into a signed zone as a rollover does",
     params: domainParam,
-    fields: z.object({ keys: z.array(keyFiles).min(1, "must be one key or more").max(2, "must be two keys at most") }),
+    fields: z.object({ keys: z.array(keyFiles).min(1, "one-key-or-more").max(2, "two-keys-at-most") }),
     reply: signingReply,
     act: ({ caller, params: { domain }, fields }) =>
       change(context, caller, domain, (target) => importFiles(context, target, fields.keys)),
@@ -183,7 +183,7 @@ const keysInAndOut: MakeEndpoints = (context) => [
     params: domainParam.extend({
       key_tag: z
         .string()
-        .regex(/^\d{1,5}$/, "must be a key tag")
+        .regex(/^\d{1,5}$/, "key-tag-form")
         .transform(Number),
     }),
     reply: z.object({ name: z.string(), key: z.string(), private: z.string() }),

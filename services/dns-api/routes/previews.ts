@@ -45,7 +45,7 @@ export const makePreviewEndpoints: MakeEndpoints = (context) => [
       serial: z.int().meta({ description: "that the zone would have" }),
       added: z.array(recordJson),
       deleted: z.array(recordJson),
-      warnings: z.array(z.string()),
+      warnings: warnings.unwrap(),
     }),
     admit: async (caller, octets, headers) => {
       if (!isBatch(headers)) return ok(() => {});
@@ -64,7 +64,7 @@ export const makePreviewEndpoints: MakeEndpoints = (context) => [
         ? await changeByBatch(db, target, text, now)
         : await replaceInPlace(context, caller, { target, text, now });
       const preview = looked.ok ? previewOf(looked.value) : looked;
-      return preview.ok ? replyPreview(preview.value, callerKey) : preview;
+      return preview.ok ? replyPreview(preview.value, callerKey, headers) : preview;
     },
   }),
   endpoint({
@@ -74,7 +74,7 @@ export const makePreviewEndpoints: MakeEndpoints = (context) => [
     params: domainParam,
     fields: z.object({ serial }),
     reply: z.object({ serial: z.int(), warnings }),
-    act: async ({ caller, params: { domain }, fields }) => {
+    act: async ({ caller, params: { domain }, fields, headers }) => {
       const named = zoneTarget(caller, domain);
       if (!named.ok) return named;
       const usage = await readZoneUsage(context.db, named.value.scope, named.value.apex);
@@ -89,7 +89,7 @@ export const makePreviewEndpoints: MakeEndpoints = (context) => [
       );
       if (!rolledBack.ok) return rolledBack;
       const { zone, warnings: found } = rolledBack.value;
-      return ok({ serial: zone.soa.serial, ...withWarnings(found) });
+      return ok({ serial: zone.soa.serial, ...withWarnings(found, headers) });
     },
   }),
 ];

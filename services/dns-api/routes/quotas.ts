@@ -63,5 +63,5 @@ function showQuota({ name, allowed, used, isDefault }: QuotaState) {
 }
 
 function doesNotExist(crmId: string): Refusal {
-  return unacceptable(`${crmId} does not exist`);
+  return unacceptable("holder-unknown", { id: crmId });
 }

@@ -1,3 +1,4 @@
+import type { IncomingHttpHeaders } from "node:http";
 import { z } from "zod";
 import type { Modification, RecordDraft, RecordEdits, StoredRecord } from "../../core/dns/zone-edit.ts";
 import type { Refusal } from "../../core/refusal.ts";
@@ -16,11 +17,11 @@ import { readModification, readRecord, recordChanges, recordFields, recordReply,
 import { domainParam, warnings, withWarnings } from "../schemas.ts";
 import { changeAndAnnounce, zoneTarget } from "../zone-target.ts";
 
-const recordId = z.int("must be a record's number").positive("must be a record's number");
+const recordId = z.int("record-number-form").positive("record-number-form");
 const recordParam = domainParam.extend({
   rr_id: z
     .string()
-    .regex(/^[1-9]\d{0,14}$/, "must be a record's number")
+    .regex(/^[1-9]\d{0,14}$/, "record-number-form")
     .transform(Number),
 });
 const serialReply = z.object({ serial: z.int(), warnings });
@@ -68,13 +69,13 @@ const editing: MakeEndpoints = (context) => [
     params: domainParam,
     fields: recordFields,
     reply: changedReply,
-    act: async ({ caller, params, fields }) => {
+    act: async ({ caller, params, fields, headers }) => {
       const changed = await edit(context, caller, params.domain, (apex) => {
         const draft = readRecord(fields, apex);
         return draft.ok ? ok({ ...NO_EDITS, creations: [draft.value] }) : draft;
       });
       if (!changed.ok) return changed;
-      return ok({ rr_id: changed.value.createdIds[0] as number, ...showChange(changed.value) });
+      return ok({ rr_id: changed.value.createdIds[0] as number, ...showChange(changed.value, headers) });
     },
   }),
   endpoint({
@@ -86,9 +87,11 @@ const editing: MakeEndpoints = (context) => [
     admit: async (caller, octets) =>
       context.largeWork.enter(await context.quotas.workerOf(caller), weightOfJson(octets)),
     reply: serialReply.extend({ created: z.array(z.int()) }),
-    act: async ({ caller, params, fields }) => {
+    act: async ({ caller, params, fields, headers }) => {
       const changed = await edit(context, caller, params.domain, (apex) => readBatch(fields, apex));
-      return changed.ok ? ok({ ...showChange(changed.value), created: [...changed.value.createdIds] }) : changed;
+      return changed.ok
+        ? ok({ ...showChange(changed.value, headers), created: [...changed.value.createdIds] })
+        : changed;
     },
   }),
   endpoint({
@@ -98,12 +101,12 @@ const editing: MakeEndpoints = (context) => [
     params: recordParam,
     fields: recordChanges,
     reply: changedReply,
-    act: async ({ caller, params: { domain, rr_id }, fields }) => {
+    act: async ({ caller, params: { domain, rr_id }, fields, headers }) => {
       const changed = await edit(context, caller, domain, (apex) => {
         const modification = readModification(rr_id, fields, apex);
         return modification.ok ? ok({ ...NO_EDITS, modifications: [modification.value] }) : modification;
       });
-      return changed.ok ? ok({ rr_id, ...showChange(changed.value) }) : changed;
+      return changed.ok ? ok({ rr_id, ...showChange(changed.value, headers) }) : changed;
     },
   }),
   endpoint({
@@ -112,9 +115,9 @@ const editing: MakeEndpoints = (context) => [
     summary: "Delete a record",
     params: recordParam,
     reply: serialReply.extend({ msg: z.literal("deleted") }),
-    act: async ({ caller, params: { domain, rr_id } }) => {
+    act: async ({ caller, params: { domain, rr_id }, headers }) => {
       const changed = await edit(context, caller, domain, () => ok({ ...NO_EDITS, deletionIds: [rr_id] }));
-      return changed.ok ? ok({ msg: "deleted" as const, ...showChange(changed.value) }) : changed;
+      return changed.ok ? ok({ msg: "deleted" as const, ...showChange(changed.value, headers) }) : changed;
     },
   }),
 ];
@@ -149,8 +152,8 @@ export function readBatch(fields: z.output<typeof batchFields>, apex: Zone["apex
   return ok({ creations, modifications, deletionIds: fields.delete });
 }
 
-function showChange({ zone, warnings: found }: ZoneChanged) {
-  return { serial: zone.soa.serial, ...withWarnings(found) };
+function showChange({ zone, warnings: found }: ZoneChanged, headers: IncomingHttpHeaders) {
+  return { serial: zone.soa.serial, ...withWarnings(found, headers) };
 }
 
 /** The list's text piece by piece: that of a large zone is never held as a whole. */

@@ -40,7 +40,7 @@ export const makeSoaEndpoints: MakeEndpoints = (context) => [
       ttl: secondsInPath,
     }),
     reply: soaReply,
-    act: async ({ caller, params }) => {
+    act: async ({ caller, params, headers }) => {
       const { company_short: crmId, domain, ttl, ...times } = params;
       const mname = absoluteName("mname", params.mname);
       if (!mname.ok) return mname;
@@ -54,7 +54,7 @@ export const makeSoaEndpoints: MakeEndpoints = (context) => [
       );
       if (!changed.ok) return changed;
       const { zone, warnings } = changed.value;
-      return ok({ ...showSoa(zone), ...withWarnings(warnings) });
+      return ok({ ...showSoa(zone), ...withWarnings(warnings, headers) });
     },
   }),
 ];

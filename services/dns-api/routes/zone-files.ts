@@ -52,7 +52,7 @@ const masterFiles: MakeEndpoints = (context) => [
     input: "text",
     bodyType: "text/dns",
     reply: z.object({ serial: z.int(), records: z.int(), warnings }),
-    act: async ({ caller, params, text }) => {
+    act: async ({ caller, params, text, headers }) => {
       const named = zoneTarget(caller, params.domain);
       if (!named.ok) return named;
       const size = await measureReplacement(context.db, named.value, text);
@@ -64,7 +64,7 @@ const masterFiles: MakeEndpoints = (context) => [
       );
       if (!replaced.ok) return replaced;
       const { zone, records, warnings: found } = replaced.value;
-      return ok({ serial: zone.soa.serial, records, ...withWarnings(found) });
+      return ok({ serial: zone.soa.serial, records, ...withWarnings(found, headers) });
     },
   }),
 ];

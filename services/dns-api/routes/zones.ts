@@ -9,6 +9,7 @@ import { checkZoneName } from "../../core/dns/zone-checks.ts";
 import { findWarnings } from "../../core/dns/zone-warnings.ts";
 import { invalidField, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
+import type { Sentence } from "../../core/sentences.ts";
 import { createZone, type NewZone } from "../../operations/dns/zone-creation.ts";
 import { deleteZone } from "../../operations/dns/zone-deletion.ts";
 import { checkSoaNames } from "../../operations/dns/zone-soa.ts";
@@ -33,7 +34,7 @@ const newZoneFields = z.object({
   expire: seconds,
   minimum: seconds,
   ttl: seconds,
-  serial_type: z.enum(["numeric", "calendar"], "must be numeric or calendar"),
+  serial_type: z.enum(["numeric", "calendar"], "one-of"),
   serial: serial.optional(),
 });
 
@@ -72,7 +73,7 @@ export const makeZoneEndpoints: MakeEndpoints = (context) => {
       params: fqdnParam,
       fields: newZoneFields,
       reply: soaReply.extend({ warnings: warnings.meta({ description: WARNINGS }) }),
-      act: async ({ caller, params, fields }) => {
+      act: async ({ caller, params, fields, headers }) => {
         const planned = planZone(params.fqdn, fields, new Date(clock.nowMs()));
         if (!planned.ok) return planned;
         const owner = { ...scopeOf(caller), crmId: fields.crm_id };
@@ -80,7 +81,7 @@ export const makeZoneEndpoints: MakeEndpoints = (context) => {
         if (!created.ok) return created;
         const { zone, warnings: ofPlace } = created.value;
         announcer.announce([zone.id]);
-        return ok({ ...showSoa(zone), ...withWarnings([...ofPlace, ...warningsOf(planned.value)]) });
+        return ok({ ...showSoa(zone), ...withWarnings([...ofPlace, ...warningsOf(planned.value)], headers) });
       },
     }),
     suspensionEndpoint(context, "/suspend_zone/:domain", "Suspend a zone: it is no longer published", true),
@@ -132,7 +133,7 @@ function planZone(fqdn: string, fields: z.output<typeof newZoneFields>, now: Dat
   const apex = absoluteName("fqdn", fqdn);
   if (!apex.ok) return apex;
   const lawful = checkZoneName(apex.value);
-  if (!lawful.ok) return refuse(invalidField("fqdn", lawful.error.message));
+  if (!lawful.ok) return refuse(invalidField("fqdn", lawful.error));
   const mname = absoluteName("mname", fields.mname);
   if (!mname.ok) return mname;
   const rname = absoluteName("rname", fields.rname);
@@ -141,7 +142,7 @@ function planZone(fqdn: string, fields: z.output<typeof newZoneFields>, now: Dat
   const problem = checkSoaNames(names);
   if (problem) return refuse(problem);
   const first = initialSerial(fields.serial_type, now, fields.serial);
-  if (!first.ok) return refuse(invalidField("serial", first.error.message));
+  if (!first.ok) return refuse(invalidField("serial", first.error));
   const { refresh, retry, expire, minimum, ttl, serial_type: serialType } = fields;
   const soa: SoaRdata = { ...names, serial: first.value, refresh, retry, expire, minimum };
   const ns: ResourceRecord = { owner: apex.value, type: TYPE.NS, ttl, rdata: mname.value.wire };
@@ -149,7 +150,7 @@ function planZone(fqdn: string, fields: z.output<typeof newZoneFields>, now: Dat
 }
 
 /** In a new zone there is nothing around its NS record. */
-function warningsOf({ apex, soa: { mname }, records }: NewZone): string[] {
+function warningsOf({ apex, soa: { mname }, records }: NewZone): Sentence[] {
   const nothing = { recordsAt: () => records.filter(() => false), recordsBelow: () => [] };
   return isSubdomain(mname, apex) ? findWarnings({ apex, changed: records, mname }, nothing) : [];
 }

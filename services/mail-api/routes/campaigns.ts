@@ -2,7 +2,7 @@ import { z } from "zod";
 import { validateAddress } from "../../core/mail/address.ts";
 import { lineOfText } from "../../core/mail/contact-input.ts";
 import { DYNAMIC_SUBJECT } from "../../core/mail/personalise.ts";
-import { invalidField, missingField, notFound, type Refusal } from "../../core/refusal.ts";
+import { forbidden, invalidField, missingField, notFound, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { parseUrl } from "../../core/url.ts";
 import { judgeSender } from "../../operations/mail/senders.ts";
@@ -65,7 +65,7 @@ const campaignJson = z.object({
   desusc: z.string(),
 });
 
-const NO_ARCHIVE_LICENCE: Refusal = { kind: "forbidden", text: "licencia de archivo requerida" };
+const NO_ARCHIVE_LICENCE = forbidden("archive-licence-needed");
 
 const apikeyReply = z.object({ status: z.literal("ok"), numid: z.int(), camp_apikey: z.string() });
 type ApikeyReply = z.infer<typeof apikeyReply>;
@@ -125,8 +125,8 @@ function definitionEndpoints(services: MailServices): AnyEndpoint<MailCaller>[] 
 function apikeyEndpoints({ db, keyRing }: MailServices): AnyEndpoint<MailCaller>[] {
   async function replyWithApikey(instanceId: number, numid: number): Promise<Result<ApikeyReply, Refusal>> {
     const key = await readCampaignApikey(db, keyRing, instanceId, numid);
-    if (key === undefined) return refuse(notFound("no existe"));
-    if (key === null) return refuse(invalidField("numid", "only campaigns of type api have a key"));
+    if (key === undefined) return refuse(notFound("object-unknown"));
+    if (key === null) return refuse(invalidField("numid", "campaigns-of-the-api-only"));
     return ok({ status: "ok", numid, camp_apikey: key });
   }
   return [
@@ -185,9 +185,7 @@ async function readCampaign(
 function readSubjectUri({ asunto, asunto_uri }: NewCampaignFields): Result<string, Refusal> {
   if (asunto !== DYNAMIC_SUBJECT) return ok("");
   if (asunto_uri === undefined) return refuse(missingField("asunto_uri"));
-  return httpUrl.safeParse(asunto_uri).success
-    ? ok(asunto_uri)
-    : refuse(invalidField("asunto_uri", "an http or https URL"));
+  return httpUrl.safeParse(asunto_uri).success ? ok(asunto_uri) : refuse(invalidField("asunto_uri", "http-url"));
 }
 
 function readReplyTo(given: string | undefined): Result<string, Refusal> {

@@ -32,7 +32,7 @@ function readEndpoint({ db }: MailServices): AnyEndpoint<MailCaller> {
     act: async ({ caller, params }) => {
       // An address that cannot be one is no contact's.
       const address = validateAddress(params.email, { allowSmtputf8: true });
-      return address.ok ? readContact(db, caller.instance, address.value.key) : refuse(notFound("no existe"));
+      return address.ok ? readContact(db, caller.instance, address.value.key) : refuse(notFound("object-unknown"));
     },
   });
 }
@@ -81,7 +81,7 @@ async function readContact(
   emailKey: string,
 ): Promise<Result<z.input<typeof contactReply>, Refusal>> {
   const contact = await findContact(db, instance.id, emailKey);
-  if (contact === undefined) return refuse(notFound("no existe"));
+  if (contact === undefined) return refuse(notFound("object-unknown"));
   const events = await listContactEvents(db, contact.id);
   return ok({ status: "ok" as const, contacto: toContactJson(contact, events, instance.timeZone) });
 }

@@ -76,11 +76,11 @@ export function eventEndpoints({ db }: MailServices): AnyEndpoint<MailCaller>[] 
  */
 function readPeriod(fields: z.output<typeof periodFields>, timeZone: string): Result<Period, Refusal> {
   const from = parseTimestamp(fields.fechahora_desde, timeZone);
-  if (from === undefined) return refuse(invalidField("fechahora_desde", "no timestamp"));
+  if (from === undefined) return refuse(invalidField("fechahora_desde", "no-timestamp"));
   const last = parseTimestamp(fields.fechahora_hasta, timeZone, "last");
-  if (last === undefined) return refuse(invalidField("fechahora_hasta", "no timestamp"));
+  if (last === undefined) return refuse(invalidField("fechahora_hasta", "no-timestamp"));
   const isAfter = fields.fechahora_desde.replace("_", "T") > fields.fechahora_hasta.replace("_", "T");
-  if (isAfter && from > last) return refuse(invalidField("fechahora_desde", "after fechahora_hasta"));
+  if (isAfter && from > last) return refuse(invalidField("fechahora_desde", "after-end"));
   return ok({ from, until: new Date(last.getTime() + 1_000) });
 }
 

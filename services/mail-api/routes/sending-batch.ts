@@ -18,7 +18,7 @@ const STATE_NAMES: Readonly<Record<Batch["state"], string>> = {
   cancelled: "cancelado",
 };
 
-const NOT_ARCHIVED = unacceptable("envio no archivado");
+const NOT_ARCHIVED = unacceptable("send-not-archived");
 
 const batchJson = z.object({
   envio_id: z.string(),
@@ -70,19 +70,19 @@ export function batchEndpoints({ db }: MailServices): AnyEndpoint<MailCaller>[] 
         if (!batch.ok) return batch;
         if (batch.value.archive === undefined) return refuse(NOT_ARCHIVED);
         const address = validateAddress(params.email, { allowSmtputf8: true }); // submission takes them (RFC 6531)
-        if (!address.ok) return refuse(unacceptable(`invalid email ${address.error}`));
+        if (!address.ok) return refuse(unacceptable("email-invalid", { reason: address.error }));
         const octets = await readArchivedMessage(db, batch.value.eeid, address.value.key);
         if (octets !== undefined) return ok({ status: "ok" as const, msg: octets.toString("utf8") });
         const archived = await isArchivedFor(db, batch.value.eeid, address.value);
-        if (archived === undefined) return refuse(unacceptable("destinatario ajeno al envio"));
-        return refuse(archived ? notFound("todavia no enviado") : NOT_ARCHIVED);
+        if (archived === undefined) return refuse(unacceptable("recipient-of-another-send"));
+        return refuse(archived ? notFound("not-sent-yet") : NOT_ARCHIVED);
       },
     }),
   ];
 
   async function readBatch(eeid: string, instance: Instance): Promise<Result<Batch, Refusal>> {
     const batch = z.guid().safeParse(eeid).success ? await findBatch(db, instance.id, eeid) : undefined;
-    return batch === undefined ? refuse(notFound("no existe")) : ok(batch);
+    return batch === undefined ? refuse(notFound("object-unknown")) : ok(batch);
   }
 }
 

@@ -16,7 +16,7 @@ const ATTACHMENT_FIELD = /^attach\d{1,2}$/;
 const MOST_FIELDS = 50;
 const MOST_PARTS = MOST_FIELDS + MOST_ATTACHMENTS;
 const MOST_HEADER_OCTETS = 8 * 1024;
-const UNREADABLE = unacceptable("formulario invalido");
+const UNREADABLE = unacceptable("form-invalid");
 
 /**
  * Reads a multipart form.

@@ -2,7 +2,7 @@ import type { EmailAddress } from "../../core/mail/address.ts";
 import { isHeaderSafe, toHeaderText } from "../../core/mail/headers.ts";
 import { type Attachment, isAttachmentSafe } from "../../core/mail/mime.ts";
 import { DYNAMIC_SUBJECT } from "../../core/mail/personalise.ts";
-import { invalidField, missingField, notFound, type Refusal, unacceptable } from "../../core/refusal.ts";
+import { forbidden, invalidField, missingField, notFound, type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { Send } from "../../operations/mail/accept-sends.ts";
 import type { SendCopy } from "../../operations/mail/audience.ts";
@@ -33,7 +33,7 @@ export async function readSend(
 ): Promise<Result<Send, Refusal>> {
   const { instance, login } = caller;
   if ((fields.contactos?.length ?? 0) > MOST_CONTACTS) return refuse({ kind: "too-large" });
-  if (fields.archive && !instance.archive) return refuse({ kind: "forbidden", text: "licencia de archivo requerida" });
+  if (fields.archive && !instance.archive) return refuse(forbidden("archive-licence-needed"));
   const audience = readAudience(fields);
   if (!audience.ok) return audience;
   const attachments = readAttachments(fields, files);
@@ -41,7 +41,7 @@ export async function readSend(
   const reused = await readReuse(services, instance, fields);
   if (!reused.ok) return reused;
   const campaign = await findCampaign(services.db, instance.id, fields.campana_id);
-  if (campaign === undefined) return refuse(notFound("no existe"));
+  if (campaign === undefined) return refuse(notFound("object-unknown"));
   const envelope = await readSenders(services, instance, { fields, campaign });
   if (!envelope.ok) return envelope;
   const text = fields.email ? await readText(services, { fields, campaign }) : ok({ subject: "", html: "" });
@@ -131,7 +131,7 @@ function readAttachments(
     if (!isBase64(encoded)) return refuse(invalidField("content", "base64"));
     attachments.push({ filename, content: Buffer.from(encoded, "base64") });
   }
-  return attachments.every(isAttachmentSafe) ? ok(attachments) : refuse(invalidField("filename", "no line breaks"));
+  return attachments.every(isAttachmentSafe) ? ok(attachments) : refuse(invalidField("filename", "one-line"));
 }
 
 function isBase64(text: string): boolean {
@@ -147,9 +147,9 @@ async function readReuse(
   if (!reuse_eeid) return ok(undefined);
   if (eeid === undefined) return refuse(missingField("eeid"));
   const batch = await findBatch(db, instance.id, eeid);
-  if (batch === undefined) return refuse(notFound("no existe"));
+  if (batch === undefined) return refuse(notFound("object-unknown"));
   // Nothing leaves of a cancelled batch any more: who joined it would wait for ever.
-  return batch.state === "cancelled" ? refuse(unacceptable("envio cancelado")) : ok(batch.eeid);
+  return batch.state === "cancelled" ? refuse(unacceptable("send-cancelled")) : ok(batch.eeid);
 }
 
 interface Call {
@@ -193,20 +193,20 @@ async function readHtml(services: MailServices, { fields, campaign }: Call): Pro
   if (fields.html !== undefined) return ok(fields.html);
   const url = fields.html_url ?? campaign.url;
   if (fields.html_url === undefined && url === "") return refuse(missingField("html_url"));
-  if (!isHttpUrl(url)) return refuse(invalidField("html_url", "an http or https URL"));
+  if (!isHttpUrl(url)) return refuse(invalidField("html_url", "http-url"));
   const fetched = await fetchText(url, "html", services);
-  return fetched.ok ? fetched : refuse(unacceptable(`html_url inaccesible: ${fetched.error}`));
+  return fetched.ok ? fetched : refuse(unacceptable("url-unreachable", { field: "html_url", reason: fetched.error }));
 }
 
 async function readSubject(services: MailServices, { fields, campaign }: Call): Promise<Result<string, Refusal>> {
   const subject = fields.asunto || campaign.subject;
   if (subject !== DYNAMIC_SUBJECT)
-    return isHeaderSafe(subject) ? ok(subject) : refuse(invalidField("asunto", "one line"));
+    return isHeaderSafe(subject) ? ok(subject) : refuse(invalidField("asunto", "one-line"));
   if (campaign.subjectUri === "") return refuse(missingField("asunto_uri"));
   const fetched = await fetchText(campaign.subjectUri, "text", services);
   return fetched.ok
     ? ok(toHeaderText(fetched.value))
-    : refuse(unacceptable(`asunto_uri inaccesible: ${fetched.error}`));
+    : refuse(unacceptable("url-unreachable", { field: "asunto_uri", reason: fetched.error }));
 }
 
 function fullName(first = "", last = ""): string {

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import type { IncomingHttpHeaders } from "node:http";
 import type { z } from "zod";
 import type { Attachment } from "../../core/mail/mime.ts";
-import { invalidField, notFound, type Refusal } from "../../core/refusal.ts";
+import { conflict, invalidField, notFound, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { acceptSend, UnknownBatch } from "../../operations/mail/accept-sends.ts";
 import { SendQueue } from "../../operations/mail/send-queue.ts";
@@ -105,7 +105,7 @@ async function acceptJoining(sending: Sending, call: Call, key: IdempotentCall |
   try {
     return await acceptCall(sending, call, key);
   } catch (error) {
-    if (error instanceof UnknownBatch) return refuse(notFound("no existe"));
+    if (error instanceof UnknownBatch) return refuse(notFound("object-unknown"));
     throw error;
   }
 }
@@ -127,7 +127,7 @@ async function acceptCall({ services, sends }: Sending, call: Call, key: Idempot
 }
 
 function answerAgain(known: Exclude<Claim<SentReply>, { kind: "new" }>): Outcome {
-  if (known.kind === "conflict") return refuse({ kind: "conflict", text: "Idempotency-Key repetida" });
+  if (known.kind === "conflict") return refuse(conflict("idempotency-key-reused"));
   return ok(toReply(known.answer)); // jsonb has an order of members of its own
 }
 
@@ -164,7 +164,7 @@ function readIdempotencyKey({
   const key = headers["idempotency-key"];
   if (key === undefined) return ok(undefined);
   if (typeof key !== "string" || !IDEMPOTENCY_KEY.test(key)) {
-    return refuse(invalidField("Idempotency-Key", "1 to 255 printable characters"));
+    return refuse(invalidField("Idempotency-Key", "printable-characters", { least: 1, most: 255 }));
   }
   const bodyHash = createHash("sha256").update(JSON.stringify([operation, fields]));
   for (const { filename, contentType, content } of files) {

@@ -34,10 +34,10 @@ function changeEndpoints({ db }: MailServices): AnyEndpoint<MailCaller>[] {
       act: async ({ caller, params }): Promise<Result<Message, Refusal>> => {
         const address = validateAddress(params.email, { allowSmtputf8: true });
         const contactId = address.ok ? await findContactId(db, caller.instance.id, address.value.key) : undefined;
-        if (contactId === undefined) return refuse(notFound("no existe"));
+        if (contactId === undefined) return refuse(notFound("object-unknown"));
         switch (await apply(caller.instance.id, contactId)) {
           case "unknown":
-            return refuse(notFound("no existe"));
+            return refuse(notFound("object-unknown"));
           case "whitelisted":
             return ok({ status: "ok", msg: "whitelisted" });
           default:

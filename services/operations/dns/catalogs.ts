@@ -47,7 +47,7 @@ export function addCatalog(
   if (!lawful.ok) return Promise.resolve(lawful);
   return inTransaction(db, async (transaction) => {
     if (!(await findReseller(transaction, resellerId)))
-      return refuse(unacceptable(`reseller ${resellerId} does not exist`));
+      return refuse(unacceptable("reseller-unknown", { id: resellerId }));
     const times = { refresh: REFRESH_SECONDS, retry: REFRESH_SECONDS, expire: EXPIRE_SECONDS, minimum: 0 };
     const soa = { mname: INVALID, rname: INVALID, serial: 1, ...times };
     const ttl = CATALOG_TTL_SECONDS;
@@ -64,7 +64,7 @@ export function addCatalog(
 export async function removeCatalog(db: Db, resellerId: string, apex: DomainName): Promise<Result<number, Refusal>> {
   const condition = "name = ? and reseller_id = ? and kind = 'catalog'";
   const [id] = await deleteZonesWhere(db, condition, [zoneName(apex), resellerId]);
-  return id === undefined ? refuse(unacceptable(`catalog ${zoneName(apex)} does not exist`)) : ok(id);
+  return id === undefined ? refuse(unacceptable("catalog-unknown", { zone: zoneName(apex) })) : ok(id);
 }
 
 /** Brings a catalog to list just the reseller's active zones, as one change. @returns whether that changed anything */

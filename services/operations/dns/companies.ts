@@ -85,7 +85,7 @@ export async function deleteCompany(
     const locked = await lockCompany(transaction, which);
     if (locked === undefined) return refuse(companyDoesNotExist(which.crmId));
     if (!timingSafeEqual(locked.apikeyHash, hashApiKey(signer.keyRing, "dns", apikey))) {
-      return refuse(unacceptable("apikey does not match"));
+      return refuse(unacceptable("company-key-wrong"));
     }
     const deleted = await deleteCompanyZones(transaction, locked.id, signer);
     await deleteCompanyRow(transaction, locked.id);
@@ -94,13 +94,13 @@ export async function deleteCompany(
 }
 
 export function companyDoesNotExist(crmId: string): Refusal {
-  return unacceptable(`Company ${crmId} does not exist`);
+  return unacceptable("company-unknown", { company: crmId });
 }
 
-const KEY_TAKEN = unacceptable("apikey is already in use");
+const KEY_TAKEN = unacceptable("company-key-taken");
 
 function refusalOf(error: unknown, crmId: string): Refusal {
   const taken = takenBy(error);
   if (taken === undefined) throw error;
-  return taken === "crm-id" ? unacceptable(`Company ${crmId} already exists`) : KEY_TAKEN;
+  return taken === "crm-id" ? unacceptable("company-exists", { company: crmId }) : KEY_TAKEN;
 }

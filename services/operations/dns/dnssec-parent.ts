@@ -88,7 +88,7 @@ export function wishForDs(db: Db, target: SigningTarget, dsWanted: boolean): Pro
       (key) => key.state === "generated" || key.state === "retired" || key.state === "removed",
     );
     if (moving && !dsWanted)
-      return refuse(unacceptable(`key ${moving.keyTag} is ${moving.state}: a rollover is under way`));
+      return refuse(unacceptable("rollover-under-way", { tag: moving.keyTag, state: moving.state }));
     return ok(dsWanted === state.dsWanted ? state : { ...state, dsWanted, dsWishedAt: now });
   });
 }

@@ -5,6 +5,7 @@ import { checkZoneName } from "../../core/dns/zone-checks.ts";
 import { duplicatedZone, type ZoneMaker } from "../../core/dns/zone-tenancy.ts";
 import { invalidField, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
+import type { Sentence } from "../../core/sentences.ts";
 import type { Transaction } from "../../platform/postgres/db.ts";
 import { insertZone } from "../../store/dns/zone-changes.ts";
 import { zoneName } from "../../store/dns/zones.ts";
@@ -30,10 +31,10 @@ export interface NewOperatorZone {
  */
 export function checkOperatorZoneName(apex: DomainName, mostOctets: number): Result<void, Refusal> {
   const lawful = checkZoneName(apex);
-  if (!lawful.ok) return refuse(invalidField("zone", lawful.error.message));
-  if (lawful.value.reverse) return refuse(invalidField("zone", "a reverse name is for PTR records"));
+  if (!lawful.ok) return refuse(invalidField("zone", lawful.error));
+  if (lawful.value.reverse) return refuse(invalidField("zone", "reverse-for-ptr"));
   if (apex.wire.length > mostOctets) {
-    return refuse(invalidField("zone", `the name has ${apex.wire.length} octets, at most ${mostOctets} leave room`));
+    return refuse(invalidField("zone", "name-leaves-no-room", { has: apex.wire.length, most: mostOctets }));
   }
   return ok(undefined);
 }
@@ -46,7 +47,7 @@ export async function insertOperatorZone(
   transaction: Transaction,
   zone: NewOperatorZone,
   actor: string,
-): Promise<Result<{ readonly id: number; readonly warnings: readonly string[] }, Refusal>> {
+): Promise<Result<{ readonly id: number; readonly warnings: readonly Sentence[] }, Refusal>> {
   const { apex, maker, resellerId } = zone;
   const name = zoneName(apex);
   const claimed = await claimName(transaction, apex, { resellerId, companyId: null, domain: name, name, maker });

@@ -62,7 +62,7 @@ export async function removeFeed(db: Db, apex: DomainName): Promise<Result<numbe
 }
 
 export function feedDoesNotExist(apex: DomainName): Refusal {
-  return unacceptable(`feed ${zoneName(apex)} does not exist`);
+  return unacceptable("feed-unknown", { zone: zoneName(apex) });
 }
 
 /** Lets a reseller that has the licence use a feed, or no longer. Doing so again changes nothing. */
@@ -75,10 +75,8 @@ export async function setFeedActive(
   const feed = await findFeed(db, apex);
   if (!feed) return refuse(feedDoesNotExist(apex));
   const reseller = await findReseller(db, resellerId);
-  if (!reseller) return refuse(unacceptable(`reseller ${resellerId} does not exist`));
-  if (active && !reseller.rpzLicence) {
-    return refuse(unacceptable(`reseller ${resellerId} has no licence for policy zones`));
-  }
+  if (!reseller) return refuse(unacceptable("reseller-unknown", { id: resellerId }));
+  if (active && !reseller.rpzLicence) return refuse(unacceptable("reseller-without-rpz-licence", { id: resellerId }));
   await writeActivation(db, feed.id, resellerId, active);
   return ok(undefined);
 }

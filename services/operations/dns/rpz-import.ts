@@ -7,6 +7,7 @@ import type { SafeNames } from "../../core/dns/rpz/safe-names.ts";
 import { addSerial } from "../../core/dns/serial.ts";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result } from "../../core/result.ts";
+import { type Sentence, sentence } from "../../core/sentences.ts";
 import type { Db, Transaction } from "../../platform/postgres/db.ts";
 import { copyRecords, readRecordsAt } from "../../store/dns/records.ts";
 import { addTriggers, countRules, writeFeedVersion } from "../../store/dns/rpz-feeds.ts";
@@ -31,7 +32,7 @@ export interface ImportReport {
   /** Lines of which every rule was there already. */
   readonly duplicates: number;
   readonly conflicts: readonly ImportConflict[];
-  readonly rejected: readonly { readonly line: number; readonly msg: string }[];
+  readonly rejected: readonly { readonly line: number; readonly reason: Sentence }[];
 }
 
 export interface ImportOptions {
@@ -79,7 +80,7 @@ class Importer {
   readonly #feed: Zone;
   readonly #safeNames: SafeNames;
   readonly #conflicts: ImportConflict[] = [];
-  readonly #rejected: { line: number; msg: string }[] = [];
+  readonly #rejected: { line: number; reason: Sentence }[] = [];
   /** New rules that are not written yet, for the journal; what is beyond it has been written. */
   #unwritten: ResourceRecord[] = [];
   /** The owners written so far, while these are all that the feed has: others need not be looked up. */
@@ -133,7 +134,7 @@ class Importer {
 
   /** The rules of a line, or none when it is rejected. */
   #candidatesOf(line: ImportedLine): Candidate[] {
-    if ("message" in line) return this.#reject(line.line, line.message);
+    if ("reason" in line) return this.#reject(line.line, line.reason);
     const candidates: Candidate[] = [];
     for (const rule of line.rules) {
       const obstacle = this.#obstacleTo(rule.trigger);
@@ -145,16 +146,16 @@ class Importer {
     return candidates;
   }
 
-  #obstacleTo(trigger: RpzTrigger): string | undefined {
+  #obstacleTo(trigger: RpzTrigger): Sentence | undefined {
     const safe = this.#safeNames.coveredBy(trigger);
     if (safe) return coversSafeName(trigger, safe);
     // RFC 6761 §6.3: localhost and what is below it always mean the host itself.
     const isLocalhost = "name" in trigger && trigger.name.key.endsWith("\x09localhost\0");
-    return isLocalhost ? `${formatRpzTrigger(trigger)} must not be blocked` : undefined;
+    return isLocalhost ? sentence("blocked-name", { text: formatRpzTrigger(trigger) }) : undefined;
   }
 
-  #reject(line: number, msg: string): Candidate[] {
-    this.#rejected.push({ line, msg });
+  #reject(line: number, reason: Sentence): Candidate[] {
+    this.#rejected.push({ line, reason });
     return [];
   }
 

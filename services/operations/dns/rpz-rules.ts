@@ -11,6 +11,7 @@ import {
 } from "../../core/dns/rpz/rules.ts";
 import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
+import { type Sentence, sentence } from "../../core/sentences.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { readRecordsAt } from "../../store/dns/records.ts";
 import { insertExpiry, readExpiry } from "../../store/dns/rpz-feeds.ts";
@@ -55,7 +56,7 @@ export function addRule(
     }
     if (comparison.kind === "conflict") {
       const has = actionText(comparison.with, feed.apex);
-      return refuse(unacceptable(`${formatRpzTrigger(trigger)} already has the action ${has}`));
+      return refuse(unacceptable("rule-exists", { trigger: formatRpzTrigger(trigger), action: has }));
     }
     const rows = { created: [record.value], deleted: [], triggers: existing.length === 0 ? 1 : 0 };
     const changed = await changeFeed(transaction, feed, rows, actor);
@@ -77,16 +78,15 @@ export function removeRule(
     const record = ruleRecord(trigger, { kind: "nxdomain" }, feed.apex);
     if (!record.ok) return refuse(unacceptable(record.error));
     const existing = await readRecordsAt(transaction, feed.id, [record.value.owner]);
-    if (existing.length === 0) return refuse(unacceptable(`${formatRpzTrigger(trigger)} has no rule`));
+    if (existing.length === 0) return refuse(unacceptable("no-such-rule", { trigger: formatRpzTrigger(trigger) }));
     return ok(await removeFeedRecords(transaction, feed, existing, actor));
   });
 }
 
 /** The record of a rule as it is stored: canonical, so that equal rules are equal octets. */
-export function ruleRecord(trigger: RpzTrigger, action: RpzAction, apex: DomainName): Result<ResourceRecord, string> {
+export function ruleRecord(trigger: RpzTrigger, action: RpzAction, apex: DomainName): Result<ResourceRecord, Sentence> {
   const record = encodeRpzRule(trigger, action, apex);
-  if (!record.ok) return refuse(record.error.message);
-  if (action.kind !== "local-data") return record;
+  if (!record.ok || action.kind !== "local-data") return record;
   const { type, rdata } = record.value;
   return ok({ ...record.value, rdata: canonicalRdata(type, rdata) });
 }
@@ -98,6 +98,9 @@ export function actionText(record: ResourceRecord, apex: DomainName): string {
   return formatRpzAction(rule.value.action);
 }
 
-export function coversSafeName(trigger: RpzTrigger, safe: DomainName): string {
-  return `${formatRpzTrigger(trigger)} covers the safe name ${formatDomainName(safe).slice(0, -1)}`;
+export function coversSafeName(trigger: RpzTrigger, safe: DomainName): Sentence {
+  return sentence("covers-safe-name", {
+    trigger: formatRpzTrigger(trigger),
+    name: formatDomainName(safe).slice(0, -1),
+  });
 }

@@ -4,6 +4,7 @@ import type { ZoneChange } from "../../core/dns/zone-edit.ts";
 import { recordOctets, zoneOctets } from "../../core/dns/zone-octets.ts";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
+import type { Sentence } from "../../core/sentences.ts";
 import type { Clock } from "../../platform/clock.ts";
 import { type Db, isTransient } from "../../platform/postgres/db.ts";
 import { copyDerived } from "../../store/dns/dnssec-records.ts";
@@ -51,7 +52,7 @@ export interface ZoneTarget {
 export interface ZonePlan {
   readonly zone: Zone;
   readonly change?: ZoneChange;
-  readonly warnings: readonly string[];
+  readonly warnings: readonly Sentence[];
 }
 
 export interface ZoneChanged {
@@ -59,7 +60,7 @@ export interface ZoneChanged {
   readonly zone: Zone;
   /** The ids of the records created, in the plan's order. */
   readonly createdIds: readonly number[];
-  readonly warnings: readonly string[];
+  readonly warnings: readonly Sentence[];
   /** False when all stayed as it was. */
   readonly changed: boolean;
   /** Of a change that was only looked at (`quotas: "look"`): what its row of the journal would hold. */

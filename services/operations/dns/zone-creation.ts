@@ -7,6 +7,7 @@ import { zoneOctets } from "../../core/dns/zone-octets.ts";
 import { duplicatedZone, type ZoneMaker } from "../../core/dns/zone-tenancy.ts";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
+import type { Sentence } from "../../core/sentences.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { holdCompany } from "../../store/dns/companies.ts";
 import { charge, checkOneChange, type QuotaMode, withinQuotas } from "../../store/dns/quotas.ts";
@@ -43,7 +44,7 @@ export interface ZoneOwner {
 /** A zone, and what is doubtful about its place among others. */
 export interface ZoneCreated {
   readonly zone: Zone;
-  readonly warnings: readonly string[];
+  readonly warnings: readonly Sentence[];
 }
 
 /**

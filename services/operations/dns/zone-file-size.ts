@@ -1,6 +1,6 @@
 import type { DomainName } from "../../core/dns/name.ts";
 import { measureZoneFile, type ZoneFileSize } from "../../core/dns/zone-file/size.ts";
-import type { Refusal } from "../../core/refusal.ts";
+import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { runInTurns } from "../../platform/turns.ts";
@@ -39,7 +39,7 @@ export function measureReplacement(
 const MOST_NAME_OCTETS = 255;
 
 /** What is said of a change that no history could hold. */
-export const TOO_LARGE_TO_SHOW: Refusal = { kind: "unacceptable", text: "the change is too large to be shown" };
+export const TOO_LARGE_TO_SHOW: Refusal = unacceptable("change-too-large");
 
 /** As {@link measureReplacement}, of a file that a new zone of a company is to be made of. */
 export function measureNewZone(
@@ -64,6 +64,6 @@ async function measureWithin(
   if (!size.excess) return ok(size);
   const { position, of } = size.excess;
   const refusal = room.refusalOf(of, of === "records" ? size.records : size.octets.least);
-  const place = `line ${position.line}, column ${position.column}`;
-  return refuse("text" in refusal ? ({ ...refusal, text: `${place}: ${refusal.text}` } as Refusal) : refusal);
+  if (refusal.kind !== "unacceptable") return refuse(refusal);
+  return refuse(unacceptable("file-line", { line: position.line, column: position.column, reason: refusal }));
 }

@@ -16,6 +16,7 @@ import {
 import { duplicatedZone } from "../../core/dns/zone-tenancy.ts";
 import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
+import { type Sentence, sentence } from "../../core/sentences.ts";
 import type { Steps } from "../../core/steps.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { runInTurns } from "../../platform/turns.ts";
@@ -36,7 +37,7 @@ export interface ZoneFileApplied {
   readonly zone: Zone;
   /** How many records the zone has now, its SOA not counted. */
   readonly records: number;
-  readonly warnings: readonly string[];
+  readonly warnings: readonly Sentence[];
   /** As of {@link ZoneChanged}. */
   readonly difference?: JournalColumns | undefined;
 }
@@ -46,7 +47,7 @@ interface CheckedFile {
   readonly soa: SoaRdata | undefined;
   readonly soaTtl: number | undefined;
   readonly records: readonly ResourceRecord[];
-  readonly warnings: readonly string[];
+  readonly warnings: readonly Sentence[];
 }
 
 /**
@@ -120,11 +121,11 @@ export async function importZone(
   if (existing?.crmId === owner.crmId.toLowerCase()) return replaceZone(db, target, { text }, now);
   if (existing) return refuse(duplicatedZone(target.domain));
   const lawful = checkZoneName(target.apex);
-  if (!lawful.ok) return refuse(unacceptable(lawful.error.message));
+  if (!lawful.ok) return refuse(unacceptable(lawful.error));
   const file = await runInTurns(readZoneFile({ text }, target.apex, undefined));
   if (!file.ok) return file;
   const { soa, soaTtl: ttl, records, warnings } = file.value;
-  if (!soa || ttl === undefined) return refuse(unacceptable("the file has no SOA record"));
+  if (!soa || ttl === undefined) return refuse(unacceptable("file-without-soa"));
   const { apex, domain } = target;
   const added = { apex, domain, serialType: "numeric", soa, ttl, records } as const;
   const charged = { ...owner, byOperator: true, quotas: target.quotas };
@@ -159,7 +160,7 @@ function* readZoneFile(
     bounds,
     ...(zone ? { defaultTtlSeconds: zone.ttl } : {}),
   });
-  if (!parsed.ok) return refuse(atPosition(parsed.error, parsed.error.message));
+  if (!parsed.ok) return refuse(atPosition(parsed.error, parsed.error));
   const { soa: soaInFile, records } = parsed.value;
   const soa = soaInFile && decodeSoaRdata(soaInFile.rdata);
   const problem = soa && checkSoa(soa);
@@ -169,7 +170,7 @@ function* readZoneFile(
   if (!checked.ok) {
     // What is missing from the file is missed at its end.
     const position = positionOf(parsed.value, checked.error.record) ?? { line: text.split("\n").length, column: 1 };
-    return refuse(atPosition(position, checked.error.message));
+    return refuse(atPosition(position, checked.error));
   }
   // Whether it is signed may change until the file is applied, where the same is refused without a place.
   const derived = zone?.signed ? records.find(({ type }) => DERIVED_TYPES.has(type)) : undefined;
@@ -177,12 +178,12 @@ function* readZoneFile(
   return ok({ soa, soaTtl: soaInFile?.ttl, records, warnings: [...parsed.value.warnings, ...checked.value] });
 }
 
-function checkSoa(soa: SoaRdata): string | undefined {
+function checkSoa(soa: SoaRdata): Sentence | undefined {
   const names = checkSoaNames(soa);
-  if (names?.kind === "invalid-field") return `${names.field}: ${names.reason}`;
+  if (names?.kind === "invalid-field") return sentence("of-a-part", { part: names.field, reason: names.reason });
   const { refresh, retry, expire, minimum } = soa;
   const long = Object.entries({ refresh, retry, expire, minimum }).find(([, seconds]) => seconds > MOST_SECONDS);
-  return long && `${long[0]}: must not be above ${MOST_SECONDS}`;
+  return long && sentence("of-a-part", { part: long[0], reason: sentence("not-above", { most: MOST_SECONDS }) });
 }
 
 async function planReplacement(
@@ -195,7 +196,7 @@ async function planReplacement(
     file.soa && serialIsAhead(file.soa.serial, zone.soa.serial)
       ? ok(file.soa.serial)
       : nextSerial(zone.soa.serial, zone.serialType, now);
-  if (!serial.ok) return refuse(unacceptable(serial.error.message));
+  if (!serial.ok) return refuse(unacceptable(serial.error));
   const difference = await runInTurns(differenceSteps(current, file.records));
   const rows = { deletedIds: difference.deleted.map(({ id }) => id), updated: [], created: difference.added };
   const soa = { ...(file.soa ?? zone.soa), serial: serial.value };
@@ -206,6 +207,7 @@ function positionOf(file: ZoneFile, record: ResourceRecord | undefined): TextPos
   return record && file.positions.get(record);
 }
 
-function atPosition(position: TextPosition | undefined, message: string): Refusal {
-  return unacceptable(position ? `line ${position.line}, column ${position.column}: ${message}` : message);
+function atPosition(position: TextPosition | undefined, reason: Sentence): Refusal {
+  if (!position) return unacceptable(reason);
+  return unacceptable("file-line", { line: position.line, column: position.column, reason });
 }

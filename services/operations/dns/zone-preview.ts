@@ -1,6 +1,7 @@
 import { type ResourceRecord, readRecords } from "../../core/dns/record.ts";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
+import type { Sentence } from "../../core/sentences.ts";
 import type { JournalColumns } from "../../store/dns/zone-changes.ts";
 import type { HistoryEntry } from "../../store/dns/zone-history.ts";
 import type { Zone } from "../../store/dns/zones.ts";
@@ -12,7 +13,7 @@ export interface ZonePreview {
   readonly zone: Zone;
   /** What the history would show of it; undefined when nothing would change. */
   readonly entry: Pick<HistoryEntry, "deleted" | "added"> | undefined;
-  readonly warnings: readonly string[];
+  readonly warnings: readonly Sentence[];
 }
 
 /**
@@ -25,7 +26,7 @@ export function previewOf({
   difference,
 }: {
   readonly zone: Zone;
-  readonly warnings: readonly string[];
+  readonly warnings: readonly Sentence[];
   readonly difference?: JournalColumns | undefined;
 }): Result<ZonePreview, Refusal> {
   if (!difference) return ok({ zone, entry: undefined, warnings });

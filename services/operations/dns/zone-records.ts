@@ -5,6 +5,7 @@ import { editRecords, type RecordEdits } from "../../core/dns/zone-edit.ts";
 import { alteredTargets, findWarnings, surroundingsOf } from "../../core/dns/zone-warnings.ts";
 import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
+import type { Sentence } from "../../core/sentences.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { readRecordsAt, readRecordsBelow, readRecordsPointingTo } from "../../store/dns/records.ts";
 import { readExcerpt } from "../../store/dns/zone-excerpts.ts";
@@ -41,7 +42,7 @@ export function changeRecords(
     const { changeCount, changed, touched, rows, difference } = edited.value;
     if (changeCount === 0) return ok({ zone, warnings: [] });
     const serial = nextSerial(zone.soa.serial, zone.serialType, now, changeCount);
-    if (!serial.ok) return refuse(unacceptable(serial.error.message));
+    if (!serial.ok) return refuse(unacceptable(serial.error));
     const known = new Map([...byOwner(names, excerpt.records), ...touched]);
     const targets = alteredTargets(difference, touched);
     const mname = targets.some(({ key }) => key === zone.soa.mname.key) ? zone.soa.mname : undefined;
@@ -70,7 +71,7 @@ export async function warningsOf(
     readonly rewritten?: ReadonlySet<number>;
     readonly mname?: DomainName | undefined;
   },
-): Promise<string[]> {
+): Promise<Sentence[]> {
   const { names, subtrees } = surroundingsOf(zone.apex, what.changed, what.mname);
   const unread = names.filter(({ key }) => !what.known.has(key));
   const around = byOwner(unread, await readRecordsAt(db, zone.id, unread));

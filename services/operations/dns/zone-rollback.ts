@@ -28,7 +28,7 @@ export function rollBackZone(
     const zone = await findZone(on, target.scope, target.apex);
     if (!zone) return refuse(zoneDoesNotExist(target.domain));
     if (zone.soa.serial === serial) return ok({ zone, warnings: [] });
-    const forgotten = unacceptable(`the history does not reach back to serial ${serial}`);
+    const forgotten = unacceptable("history-too-short", { serial });
     const versions = await findVersionsBack(on, zone, serial);
     if (!versions) return refuse(forgotten);
     const current = await readAllRecords(on, zone.id);
@@ -37,9 +37,9 @@ export function rollBackZone(
     const { soa: soaThen, records } = then;
     const mname = decodeSoaRdata(soaThen.rdata).mname;
     const checked = await runInTurns(checkWholeZoneSteps({ apex: zone.apex, records, mname }));
-    if (!checked.ok) return refuse(unacceptable(checked.error.message));
+    if (!checked.ok) return refuse(unacceptable(checked.error));
     const next = nextSerial(zone.soa.serial, zone.serialType, now);
-    if (!next.ok) return refuse(unacceptable(next.error.message));
+    if (!next.ok) return refuse(unacceptable(next.error));
     const difference = await runInTurns(differenceSteps(current, records));
     const rows = { deletedIds: difference.deleted.map(({ id }) => id), updated: [], created: difference.added };
     const soa = { ...decodeSoaRdata(soaThen.rdata), serial: next.value };

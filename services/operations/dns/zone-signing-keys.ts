@@ -38,7 +38,7 @@ export async function exportKey(
   const found = await findSignedZone(db, target);
   if (!found.ok) return found;
   const key = found.value.state?.keys.find((candidate) => candidate.keyTag === keyTag);
-  if (!key) return refuse(unacceptable(`${target.domain} has no key ${keyTag}`));
+  if (!key) return refuse(unacceptable("no-such-key", { domain: target.domain, tag: keyTag }));
   const { privateKey, algorithm } = openSigningKey(target.signer.keyRing, key);
   const { role, createdAt: created, isPublished } = key;
   const use = { created, isPublished, signs: key.signsKeySet || key.signsZone };

@@ -98,7 +98,7 @@ export function rollOverRole(db: Db, target: SigningTarget, role: KeyRole): Prom
 
 /** What is said of a zone that would have to be signed. */
 export function isNotSigned(domain: string): Refusal {
-  return unacceptable(`${domain} is not signed`);
+  return unacceptable("not-signed", { domain });
 }
 
 async function begin(
@@ -109,8 +109,7 @@ async function begin(
 ): Promise<Result<SigningDecision, Refusal>> {
   const foreign = await findRecordOfType(db, zone.id, DERIVED_TYPES);
   if (foreign !== undefined) {
-    const text = `${domain} has ${typeMnemonic(foreign)} records of its own, which are served as they are`;
-    return refuse(unacceptable(`${text}: remove its DNSSEC records before it is signed here`));
+    return refuse(unacceptable("signed-by-others", { domain, type: typeMnemonic(foreign) }));
   }
   const now = new Date(signer.clock.nowMs());
   const roles = wish.layout === "ksk-zsk" ? (["ksk", "zsk"] as const) : (["csk"] as const);
@@ -133,14 +132,14 @@ async function changeWish(
 ): Promise<Result<SigningDecision, Refusal>> {
   const current = state.keys.at(-1)!.algorithm;
   const hasLayout: KeyLayout = state.keys.some(({ role }) => role === "csk") ? "csk" : "ksk-zsk";
-  if (keys) return refuse(unacceptable(`${target.domain} is signed already: a rollover brings keys in`));
+  if (keys) return refuse(unacceptable("signed-already", { domain: target.domain }));
   if (algorithm !== undefined && algorithm !== current) {
-    if (denial !== state.denial) return refuse(unacceptable("change the denial and the algorithm one after the other"));
+    if (denial !== state.denial) return refuse(unacceptable("denial-and-algorithm"));
     const roles = (layout ?? hasLayout) === "csk" ? (["csk"] as const) : (["ksk", "zsk"] as const);
     return planRollover(db, target, { zone, state }, { request: { roles, algorithm } });
   }
   if (layout !== undefined && layout !== hasLayout) {
-    return refuse(unacceptable(`the keys are ${hasLayout}: they can become ${layout} with another algorithm`));
+    return refuse(unacceptable("key-layout", { has: hasLayout, wanted: layout }));
   }
   const wished = state.dsWanted ? {} : { dsWanted: true, dsWishedAt: new Date(target.signer.clock.nowMs()) };
   const next = { ...state, ...wished, denial };
@@ -156,14 +155,14 @@ async function planRollover(
 ): Promise<Result<SigningDecision, Refusal>> {
   if (!state) return refuse(isNotSigned(domain));
   const { algorithm } = request;
-  if (!isSigningAlgorithm(algorithm)) return refuse(unacceptable(`algorithm ${algorithm} is not one of 8, 13 and 15`));
+  if (!isSigningAlgorithm(algorithm)) return refuse(unacceptable("signing-algorithm", { algorithm }));
   const problem = checkRollover(state.keys, request) ?? obstacleOfWithdrawal(state, request);
   if (problem) return refuse(problem);
   const keys = material
     ? material.map((key) => keyFrom(key, signer))
     : await makeKeys(request.roles, algorithm, state.keys, signer);
   const known = keys.find(({ keyTag }) => state.keys.some((key) => key.keyTag === keyTag));
-  if (known) return refuse(unacceptable(`${domain} has a key ${known.keyTag} already`));
+  if (known) return refuse(unacceptable("key-exists", { domain, tag: known.keyTag }));
   const changesAlgorithm = state.keys.some((key) => key.algorithm !== algorithm);
   const incomplete = changesAlgorithm ? checkKeySet(keys) : undefined;
   if (incomplete) return refuse(incomplete);
@@ -176,43 +175,40 @@ async function planRollover(
 /** A key that a DS points to cannot come while CDS asks the parent to have none. */
 function obstacleOfWithdrawal({ keys, dsWanted }: SigningState, request: RolloverRequest): Refusal | undefined {
   const isForZoneAlone = request.roles.every((role) => role === "zsk") && keys[0]!.algorithm === request.algorithm;
-  return dsWanted || isForZoneAlone
-    ? undefined
-    : unacceptable("CDS asks the parent to remove its DS: have it ask for the DS again first");
+  return dsWanted || isForZoneAlone ? undefined : unacceptable("ds-being-withdrawn");
 }
 
 /** Whether keys by themselves can sign a zone: one for the key set, one for all else, both of one algorithm. */
 function checkKeySet(keys: readonly NewKey[]): Refusal | undefined {
   const roles = keys.map(({ role }) => role).sort();
   const isComplete = roles.join() === "csk" || roles.join() === "ksk,zsk";
-  if (!isComplete) return unacceptable("a zone is signed with one csk, or with a ksk and a zsk");
+  if (!isComplete) return unacceptable("key-set-incomplete");
   const isOne = keys.every(({ algorithm }) => algorithm === keys[0]!.algorithm);
-  return isOne ? undefined : unacceptable("the keys are of different algorithms");
+  return isOne ? undefined : unacceptable("key-algorithms-differ");
 }
 
 function obstacleToDisabling(
   { keys, dsGoneAt, parent }: SigningState,
   { domain, signer }: SigningTarget,
 ): Refusal | undefined {
-  const withdraw = "have it removed there first, for which CDS and CDNSKEY can ask";
   if (parent.ds && parent.ds.length > 0) {
     const tags = [...new Set(parent.ds.map(readDsKeyTag))].join(", ");
-    return unacceptable(`the parent of ${domain} has a DS (key ${tags}): ${withdraw}`);
+    return unacceptable("parent-has-ds", { domain, tags });
   }
   const known = keys.find(({ hasDs }) => hasDs);
   if (known) {
-    return unacceptable(`the parent of ${domain} was seen with the DS of key ${known.keyTag}: ${withdraw}`);
+    return unacceptable("parent-had-ds", { domain, tags: known.keyTag });
   }
   if (!dsGoneAt) return undefined;
   const timing = { policy: signingPolicy, parentDsTtlSeconds: parent.dsTtlSeconds };
   const free = dsGoneAt.getTime() + dsWaitSeconds(timing) * 1000;
   if (free <= signer.clock.nowMs()) return undefined;
   const until = new Date(free).toISOString();
-  return unacceptable(`caches may have the DS of ${domain} until ${until}: signing can stop after that`);
+  return unacceptable("ds-in-caches", { domain, until });
 }
 
 function checkRoomForHashes({ apex }: Zone): Refusal | undefined {
   const hashedLabelOctets = 1 + 32;
   if (apex.wire.length + hashedLabelOctets <= MAX_NAME_OCTETS) return undefined;
-  return unacceptable("the name is too long for NSEC3: use NSEC");
+  return unacceptable("too-long-for-nsec3");
 }

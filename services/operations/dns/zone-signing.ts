@@ -22,6 +22,7 @@ import { inCanonicalOrder } from "../../core/dns/zone-file/writer.ts";
 import type { KeyRing } from "../../core/key-ring.ts";
 import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
+import { type Sentence, sentence } from "../../core/sentences.ts";
 import type { Steps } from "../../core/steps.ts";
 import type { Clock } from "../../platform/clock.ts";
 import { signingPolicy } from "../../platform/config/dnssec-policy.ts";
@@ -116,8 +117,8 @@ async function planChange(
 }
 
 /** What is said of a record that a customer would add to a signed zone, where signing makes those of its type. */
-export function madeBySigning({ name }: Zone, type: number): string {
-  return `${name} is signed: its ${typeMnemonic(type)} records are made by signing`;
+export function madeBySigning({ name }: Zone, type: number): Sentence {
+  return sentence("made-by-signing", { domain: name, type: typeMnemonic(type) });
 }
 
 /** Signs RRsets, each for a time of its own. */

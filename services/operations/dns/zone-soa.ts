@@ -5,6 +5,7 @@ import type { SoaRdata } from "../../core/dns/soa.ts";
 import { isHostName } from "../../core/dns/zone-checks.ts";
 import { invalidField, type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
+import { sentence } from "../../core/sentences.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { doesNotOwn, findZone, type Zone, zoneDoesNotExist } from "../../store/dns/zones.ts";
 import { changeZone, type ZoneChanged, type ZonePlan, type ZoneTarget } from "./zone-changes.ts";
@@ -33,7 +34,7 @@ export function changeSoa(
     if (zone.crmId !== wanted.crmId.toLowerCase()) return refuse(doesNotOwn(wanted.crmId, target.domain));
     await admitWhole(on, target);
     const serial = serialAfter(zone, wanted.soa.serial, now);
-    if (!serial.ok) return refuse(unacceptable(serial.error.message));
+    if (!serial.ok) return refuse(unacceptable(serial.error));
     const { mname } = wanted.soa;
     const isNew = !sameName(mname, zone.soa.mname);
     const warnings = await warningsOf(on, zone, { changed: [], known: new Map(), ...(isNew ? { mname } : {}) });
@@ -47,10 +48,10 @@ export function changeSoa(
  * a mailbox in DNS form, without `@` (RFC 1035 §8).
  */
 export function checkSoaNames({ mname, rname }: Pick<SoaRdata, "mname" | "rname">): Refusal | undefined {
-  if (!isHostName(mname)) return invalidField("mname", `${formatDomainName(mname)} is not a host name`);
-  if (parseIpv4(formatDomainName(mname).slice(0, -1))) return invalidField("mname", "must be a name, not an address");
-  if (rname.labelCount === 0) return invalidField("rname", "must name a mailbox");
-  if (hasAtSign(rname)) return invalidField("rname", "must be in DNS form, without @");
+  if (!isHostName(mname)) return invalidField("mname", "no-host-name", { text: formatDomainName(mname) });
+  if (parseIpv4(formatDomainName(mname).slice(0, -1))) return invalidField("mname", "name-not-address");
+  if (rname.labelCount === 0) return invalidField("rname", "mailbox");
+  if (hasAtSign(rname)) return invalidField("rname", "mailbox-without-at");
   return undefined;
 }
 
@@ -62,7 +63,7 @@ function serialAfter(zone: Zone, wanted: number, now: Date): Result<number, Seri
   const order = compareSerial(wanted, zone.soa.serial);
   if (order === 1) return ok(wanted);
   if (order === 0) return nextSerial(wanted, zone.serialType, now);
-  return refuse({ message: `serial ${wanted} is behind ${zone.soa.serial}` });
+  return refuse(sentence("serial-behind", { wanted, has: zone.soa.serial }));
 }
 
 const NO_RECORDS = {

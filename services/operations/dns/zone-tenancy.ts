@@ -3,6 +3,7 @@ import { isPublicSuffix } from "../../core/dns/public-suffix.ts";
 import { type AskedZone, areInOneHand, judgeName, judgeSuffix } from "../../core/dns/zone-tenancy.ts";
 import type { Refusal } from "../../core/refusal.ts";
 import type { Result } from "../../core/result.ts";
+import type { Sentence } from "../../core/sentences.ts";
 import type { Db, Transaction } from "../../platform/postgres/db.ts";
 import { isZoneAllowed } from "../../store/dns/zone-allowances.ts";
 import { lockName, readPlaces, surveyName } from "../../store/dns/zone-names.ts";
@@ -15,7 +16,7 @@ export async function claimName(
   transaction: Transaction,
   apex: DomainName,
   asked: AskedZone,
-): Promise<Result<string[], Refusal>> {
+): Promise<Result<Sentence[], Refusal>> {
   const isAllowed = asked.resellerId !== null && (await isZoneAllowed(transaction, apex, asked.resellerId));
   if (isPublicSuffix(apex)) {
     // Before any lock: a suffix is what many names wait for.

@@ -4,14 +4,15 @@ import { z } from "zod";
 import { type ContactChange, contactFields, toContactChange } from "../../core/mail/contact-input.ts";
 import { restoreCell } from "../../core/mail/csv-cell.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
+import { type Sentence, sentence } from "../../core/sentences.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { findKnownKeys, judgeContactAddress, saveContacts } from "../../store/mail/contacts/contact-profiles.ts";
 
-/** A line that was left out, and why, in the API's words. */
+/** A line that was left out, and why. */
 export interface ImportError {
   /** Counted from 1, the header's line. */
   readonly line: number;
-  readonly on: string;
+  readonly reason: Sentence;
 }
 
 export interface ImportReport {
@@ -22,7 +23,7 @@ export interface ImportReport {
 }
 
 const LINES_PER_WRITE = 1_000;
-const MISSING_EMAIL = "falta email";
+const MISSING_EMAIL = sentence("column-missing", { field: "email" });
 
 /**
  * Reads contacts from CSV: UTF-8, commas, a header of API field names; columns of other names are custom fields. An
@@ -58,7 +59,7 @@ export async function importContacts(
       continue;
     }
     const change = await readLine({ db, instanceId }, header, record);
-    if (!change.ok) errors.push({ line, on: change.error });
+    if (!change.ok) errors.push({ line, reason: change.error });
     else {
       // A later line about the same address has to find the earlier one done.
       if (waiting.has(change.value.address.key) || waiting.size >= LINES_PER_WRITE) {
@@ -95,8 +96,8 @@ function makeRehearsal(db: Db, instanceId: number): Write {
 }
 
 /** Without the names of the columns no line can be read, so none counts. */
-function withoutHeader(line: number, on: string): ImportReport {
-  return { created: 0, updated: 0, rejected: 0, errors: [{ line, on }] };
+function withoutHeader(line: number, reason: Sentence): ImportReport {
+  return { created: 0, updated: 0, rejected: 0, errors: [{ line, reason }] };
 }
 
 /** Records with the lines they begin on; what is no CSV goes to `errors`. */
@@ -113,7 +114,7 @@ async function* readRecords(
     skip_empty_lines: true,
     skip_records_with_error: true,
     on_skip: (error: CsvError | undefined) => {
-      errors.push({ line: Number(error?.lines ?? 0), on: "csv invalido" });
+      errors.push({ line: Number(error?.lines ?? 0), reason: sentence("csv-invalid") });
       return undefined;
     },
   });
@@ -133,10 +134,10 @@ async function* readRecords(
   }
 }
 
-function findHeaderFault(header: readonly string[]): string | undefined {
+function findHeaderFault(header: readonly string[]): Sentence | undefined {
   if (!header.includes("email")) return MISSING_EMAIL;
   const repeated = header.find((name, index) => header.indexOf(name) < index);
-  return repeated === undefined ? undefined : `${repeated} invalido`;
+  return repeated === undefined ? undefined : sentence("column-invalid", { field: repeated });
 }
 
 const profile = z.object(contactFields);
@@ -148,20 +149,20 @@ async function readLine(
   { db, instanceId }: { readonly db: Db; readonly instanceId: number },
   header: readonly string[],
   record: readonly string[],
-): Promise<Result<ContactChange, string>> {
-  if (record.length > header.length) return refuse("demasiadas columnas");
+): Promise<Result<ContactChange, Sentence>> {
+  if (record.length > header.length) return refuse(sentence("csv-too-many-columns"));
   // U+FFFD is what octets that are no UTF-8 have become.
-  if (record.some((cell) => UNREADABLE.test(cell))) return refuse("linea invalida");
+  if (record.some((cell) => UNREADABLE.test(cell))) return refuse(sentence("csv-line-invalid"));
   const cells = new Map(header.map((name, index) => [name, record[index] ?? ""]));
   const email = cells.get("email") ?? "";
   if (email === "") return refuse(MISSING_EMAIL);
   const address = await judgeContactAddress(db, instanceId, email);
-  if (!address.ok) return refuse(`invalid email ${address.error}`);
+  if (!address.ok) return refuse(sentence("email-invalid", { reason: address.error }));
   cells.delete("email");
   const fields = profile.safeParse(toFields(cells));
   if (fields.success) return ok(toContactChange(address.value, fields.data));
   const path = fields.error.issues[0]!.path;
-  return refuse(`${String(path.findLast((key) => typeof key === "string"))} invalido`);
+  return refuse(sentence("column-invalid", { field: String(path.findLast((key) => typeof key === "string")) }));
 }
 
 /** Cells as the API's JSON would have them; empty ones are left out. */

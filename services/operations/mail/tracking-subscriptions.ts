@@ -45,7 +45,7 @@ async function choose(
 async function makeContactOfCopy(transaction: Transaction, copy: DeliveryOwner): Promise<number> {
   const { deliveryId, instanceId, recipient } = copy;
   const address = validateAddress(recipient, { allowSmtputf8: true });
-  if (!address.ok) throw new Error(`delivery ${deliveryId} went to no address: ${address.error}`);
+  if (!address.ok) throw new Error(`delivery ${deliveryId} went to no address: ${address.error.message}`);
   await addMissingContacts(transaction, instanceId, [{ address: address.value }]);
   return (await findContactId(transaction, instanceId, address.value.key))!;
 }

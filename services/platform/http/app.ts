@@ -13,6 +13,7 @@ import { type HeavyLimits, HeavyRequests } from "./heavy-requests.ts";
 import type { LargeRequests } from "./large-requests.ts";
 import { noLimits, type RateLimits } from "./limits.ts";
 import type { HttpApp } from "./listen.ts";
+import { PROBLEM_TYPE, problemOf, wantsProblems } from "./problem.ts";
 import { readBody } from "./request-body.ts";
 import { requestIdOf } from "./request-id.ts";
 import { traceRequest } from "./trace-request.ts";
@@ -191,7 +192,10 @@ function send<Caller>(ctx: Context, dialect: Dialect<Caller>, refusal: Refusal):
   const { status, body, headers = {} } = dialect.toHttp(refusal);
   ctx.status = status;
   ctx.set(headers);
-  ctx.body = body;
+  if (wantsProblems(ctx.headers)) {
+    ctx.type = PROBLEM_TYPE;
+    ctx.body = problemOf(refusal, status, dialect.say(refusal));
+  } else ctx.body = body;
   if (refusal.kind === "wrong-method") ctx.set("Allow", refusal.allowed.join(", "));
   if (refusal.kind === "rate-limited") ctx.set("Retry-After", String(refusal.retryAfterSeconds));
   if (refusal.kind === "unavailable") ctx.set("Retry-After", "2");

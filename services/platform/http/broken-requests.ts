@@ -1,6 +1,6 @@
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
-import type { Refusal } from "../../core/refusal.ts";
+import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import type { HttpRefusal } from "./dialect.ts";
 
 /** How an API words a refusal; what is no API answers with the bare status. */
@@ -58,12 +58,12 @@ const STATUS_OF_ERROR: Readonly<Record<string, number>> = {
   HPE_HEADER_OVERFLOW: 431,
 };
 
-const TEXTS: Readonly<Record<number, string>> = {
-  400: "malformed HTTP request",
-  408: "the request took too long",
-  413: "the request is too large",
-  417: "the expectation cannot be met",
-  431: "the header fields are too large",
+const REFUSALS: Readonly<Record<number, Refusal>> = {
+  400: unacceptable("http-malformed"),
+  408: unacceptable("http-too-slow"),
+  413: unacceptable("http-body-too-large"),
+  417: unacceptable("http-expectation"),
+  431: unacceptable("http-fields-too-large"),
 };
 
 function answer(response: ServerResponse, status: number, describe: DescribeRefusal | undefined): void {
@@ -77,5 +77,5 @@ function headersOf(body: string): Record<string, string | number> {
 }
 
 function bodyOf(status: number, describe: DescribeRefusal | undefined): string {
-  return describe ? JSON.stringify(describe({ kind: "unacceptable", text: TEXTS[status]! }).body) : "";
+  return describe ? JSON.stringify(describe(REFUSALS[status]!).body) : "";
 }

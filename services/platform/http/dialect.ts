@@ -22,6 +22,8 @@ export interface Dialect<Caller> {
   keyOf?(headers: IncomingHttpHeaders): Pick<KeyAttempt, "digest" | "target"> | undefined;
   /** A name for the caller that rate limits are counted by. */
   callerKey(caller: Caller): string;
+  /** A refusal in this API's documented words. */
+  say(refusal: Refusal): string;
   toHttp(refusal: Refusal): HttpRefusal;
   /** What the bodies of refusals have, where it is not the same for all of them. */
   readonly refusal?: ZodObject;

@@ -1,6 +1,7 @@
 import { ZodArray, ZodDefault, ZodObject, ZodOptional, type ZodType, type z } from "zod";
 import { invalidField, missingField, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
+import { isSentenceCode, type Sentence, type SentenceCode, sentence } from "../../core/sentences.ts";
 
 type Path = readonly (string | number)[];
 
@@ -29,7 +30,7 @@ export function cleanFields(
     if (problem) return undefined;
     if (path.length > MOST_LEVELS) problem = { kind: "malformed-json" };
     else if (typeof value === "string" && UNSTORABLE.test(value) && !judgedFields.has(fieldName(path))) {
-      problem = invalidField(fieldName(path), "must not contain NUL or lone surrogates");
+      problem = invalidField(fieldName(path), "no-nul");
     } else if (value !== null && typeof value === "object") {
       const entries = Array.isArray(value) ? value : Object.entries(value);
       values += entries.length;
@@ -112,16 +113,41 @@ function holdsLists(schema: ZodType): boolean {
   return schema instanceof ZodObject && Object.values(schema.shape as Record<string, ZodType>).some(holdsLists);
 }
 
-/** In words of our own where the schema brings none: zod's are for programmers. */
-function reasonOf(issue: z.core.$ZodIssue): string {
-  const isZodsOwn = /^Invalid (input|string)|^Too (big|small)/.test(issue.message);
-  if (!isZodsOwn) return issue.message;
-  if (issue.code === "invalid_type") return `must be a JSON ${issue.expected === "int" ? "integer" : issue.expected}`;
-  if (issue.code === "too_big")
-    return `must be at most ${issue.maximum}${issue.origin === "string" ? " characters" : ""}`;
-  if (issue.code === "too_small")
-    return `must be at least ${issue.minimum}${issue.origin === "string" ? " characters" : ""}`;
-  return "is not acceptable";
+/** A schema's own message is the code of a sentence, with `least` and `most` for its gaps; zod's are for programmers. */
+function reasonOf(issue: z.core.$ZodIssue): Sentence {
+  const { message, minimum = 0, maximum = 0, origin } = issue as z.core.$ZodIssue & Bounds;
+  const bounds = { least: `${minimum}`, most: `${maximum}` };
+  if (isSentenceCode(message)) return (sentence as LooseSentence)(message, { ...bounds, choices: choicesOf(issue) });
+  if (!/^Invalid (input|string)|^Too (big|small)/.test(message)) return sentence("as-stated", { text: message });
+  if (issue.code === "too_big") return sentence(origin === "string" ? "at-most-characters" : "at-most", bounds);
+  if (issue.code === "too_small") return sentence(origin === "string" ? "at-least-characters" : "at-least", bounds);
+  if (issue.code !== "invalid_type") return sentence("not-acceptable");
+  if (issue.expected === "int") return sentence("json-integer");
+  return issue.expected === "number" ? sentence("json-number") : sentence("json-type", { type: issue.expected });
+}
+
+/** Codes of schemas have no other gaps than those that issues fill. */
+type LooseSentence = (code: SentenceCode, values: Readonly<Record<string, string>>) => Sentence;
+
+/** What a field may be, as `a, b or c`. */
+function choicesOf(issue: z.core.$ZodIssue): string {
+  if (issue.code === "invalid_type") return "true or false";
+  if (issue.code === "invalid_union") return listOf(issue.errors.flat().flatMap(valuesOf));
+  return listOf(valuesOf(issue));
+}
+
+function valuesOf(issue: z.core.$ZodIssue): string[] {
+  return issue.code === "invalid_value" ? issue.values.map(String) : [];
+}
+
+function listOf(choices: readonly string[]): string {
+  return [choices.slice(0, -1).join(", "), ...choices.slice(-1)].join(" or ");
+}
+
+interface Bounds {
+  readonly minimum?: number | bigint;
+  readonly maximum?: number | bigint;
+  readonly origin?: string;
 }
 
 function valueAt(input: unknown, path: Path): unknown {

@@ -3,6 +3,7 @@ import { createDocument, type ZodOpenApiOperationObject, type ZodOpenApiPathsObj
 import { packageVersion } from "../package-folder.ts";
 import type { Dialect } from "./dialect.ts";
 import type { AnyEndpoint } from "./endpoint.ts";
+import { PROBLEM_TYPE, problemJson } from "./problem.ts";
 
 type OpenapiDocument = ReturnType<typeof createDocument>;
 
@@ -35,7 +36,10 @@ function describeOperation<Caller>(
   declared: AnyEndpoint<Caller>,
   refusal: ZodType,
 ): ZodOpenApiOperationObject {
-  const refused = (why: string) => ({ description: why, content: { "application/json": { schema: refusal } } });
+  const refused = (why: string) => ({
+    description: why,
+    content: { "application/json": { schema: refusal }, [PROBLEM_TYPE]: { schema: problemJson } },
+  });
   const body = requestBody(declared);
   const inQuery =
     declared.queryFields ??

@@ -15,7 +15,7 @@ export function parseJsonBody(body: Buffer): Result<unknown, Refusal> {
 
 /** A body of text, which must be UTF-8. */
 export function parseTextBody(body: Buffer): Result<string, Refusal> {
-  return isUtf8(body) ? ok(body.toString("utf8")) : refuse(invalidField("body", "is not UTF-8"));
+  return isUtf8(body) ? ok(body.toString("utf8")) : refuse(invalidField("body", "not-utf8"));
 }
 
 function parseJson(text: string): Result<unknown, Refusal> {

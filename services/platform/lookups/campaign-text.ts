@@ -1,6 +1,7 @@
 import { toHeaderText } from "../../core/mail/headers.ts";
 import { DYNAMIC_SUBJECT } from "../../core/mail/personalise.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
+import { type Sentence, sentence } from "../../core/sentences.ts";
 import { fetchText } from "./fetch-html.ts";
 import type { FetchSurroundings } from "./pinned-agent.ts";
 
@@ -19,13 +20,13 @@ export interface CampaignTextSource {
 export async function readCampaignText(
   { subject, subjectUri, body }: CampaignTextSource,
   surroundings: FetchSurroundings,
-): Promise<Result<{ readonly subject: string; readonly html: string }, string>> {
+): Promise<Result<{ readonly subject: string; readonly html: string }, Sentence>> {
   const html = "html" in body ? ok(body.html) : await fetchText(body.url, "html", surroundings);
-  if (!html.ok) return refuse(`url inaccesible: ${html.error}`);
+  if (!html.ok) return refuse(sentence("url-unreachable", { field: "url", reason: html.error }));
   if (subject !== DYNAMIC_SUBJECT) return ok({ subject, html: html.value });
-  if (subjectUri === "") return refuse("falta asunto_uri");
+  if (subjectUri === "") return refuse(sentence("subject-uri-missing"));
   const fetched = await fetchText(subjectUri, "text", surroundings);
   return fetched.ok
     ? ok({ subject: toHeaderText(fetched.value), html: html.value })
-    : refuse(`asunto_uri inaccesible: ${fetched.error}`);
+    : refuse(sentence("url-unreachable", { field: "asunto_uri", reason: fetched.error }));
 }

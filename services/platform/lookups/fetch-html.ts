@@ -1,5 +1,6 @@
 import { request } from "undici";
 import { ok, type Result, refuse } from "../../core/result.ts";
+import { type Sentence, sentence } from "../../core/sentences.ts";
 import { parseHttpUrl, parseUrl } from "../../core/url.ts";
 import { type FetchSurroundings, openPinnedAgent } from "./pinned-agent.ts";
 
@@ -31,7 +32,7 @@ export async function fetchText(
   url: string,
   kind: FetchedKind,
   surroundings: FetchOptions,
-): Promise<Result<string, string>> {
+): Promise<Result<string, Sentence>> {
   const { deadlineMs = DEADLINE_MS, mostRedirects = MOST_REDIRECTS } = surroundings;
   const endsAtMs = performance.now() + deadlineMs;
   const signal = AbortSignal.timeout(deadlineMs);
@@ -43,9 +44,9 @@ export async function fetchText(
       if ("text" in answer.value) return ok(answer.value.text);
       target = answer.value.location;
     }
-    return refuse("too many redirects");
+    return refuse(sentence("redirects"));
   } catch (error) {
-    return refuse(signal.aborted || performance.now() >= endsAtMs ? "timeout" : describe(error));
+    return refuse(signal.aborted || performance.now() >= endsAtMs ? sentence("timeout") : describeError(error));
   }
 }
 
@@ -60,7 +61,7 @@ interface Hop extends FetchSurroundings {
   readonly signal: AbortSignal;
 }
 
-async function fetchHop(target: URL, hop: Hop): Promise<Result<{ text: string } | { location: URL }, string>> {
+async function fetchHop(target: URL, hop: Hop): Promise<Result<{ text: string } | { location: URL }, Sentence>> {
   const agent = await openPinnedAgent(target, hop, Math.max(1, Math.ceil(hop.endsAtMs - performance.now())));
   if (!agent.ok) return agent;
   try {
@@ -70,47 +71,61 @@ async function fetchHop(target: URL, hop: Hop): Promise<Result<{ text: string } 
       headers: { accept: "text/html, text/plain, */*;q=0.1", "accept-encoding": "identity", "user-agent": "Palomar" },
     });
     if (statusCode === 301 || statusCode === 302) return readLocation(target, headers.location);
-    if (statusCode !== 200) return refuse(`status ${statusCode}`);
+    if (statusCode !== 200) return refuse(sentence("http-status", { status: statusCode }));
     const unfit = judgeContent(String(headers["content-type"] ?? ""), hop.kind);
     if (unfit !== undefined) return refuse(unfit);
-    if (headers["content-encoding"] !== undefined) return refuse("content encoding not supported");
+    if (headers["content-encoding"] !== undefined) return refuse(sentence("content-encoding"));
     return await readText(body);
   } finally {
     await agent.value.destroy();
   }
 }
 
-function readLocation(target: URL, location: string | string[] | undefined): Result<{ location: URL }, string> {
+function readLocation(target: URL, location: string | string[] | undefined): Result<{ location: URL }, Sentence> {
   const next = typeof location === "string" ? parseUrl(location, target) : undefined;
-  if (next === undefined) return refuse("redirect without a location");
-  return isHttpUrl(next.href) ? ok({ location: next }) : refuse("redirect to another scheme");
+  if (next === undefined) return refuse(sentence("redirect-nowhere"));
+  return isHttpUrl(next.href) ? ok({ location: next }) : refuse(sentence("redirect-scheme"));
 }
 
-function judgeContent(contentType: string, kind: FetchedKind): string | undefined {
+function judgeContent(contentType: string, kind: FetchedKind): Sentence | undefined {
   if (contentType === "") return undefined;
   const [type = "", ...parameters] = contentType.toLowerCase().split(";");
-  if (!TYPES[kind].test(type.trim())) return "content type not supported";
+  if (!TYPES[kind].test(type.trim())) return sentence("content-type");
   const charset = /^\s*charset\s*=\s*"?([^"\s]*)/.exec(parameters.find((p) => /^\s*charset/.test(p)) ?? "")?.[1];
-  return charset === undefined || /^(utf-?8|us-ascii)$/.test(charset) ? undefined : "not UTF-8";
+  return charset === undefined || /^(utf-?8|us-ascii)$/.test(charset) ? undefined : sentence("no-utf8");
 }
 
-async function readText(body: AsyncIterable<Buffer>): Promise<Result<{ text: string }, string>> {
+async function readText(body: AsyncIterable<Buffer>): Promise<Result<{ text: string }, Sentence>> {
   const chunks: Buffer[] = [];
   let size = 0;
   for await (const chunk of body) {
     size += chunk.length;
-    if (size > MOST_OCTETS) return refuse("larger than 5 MiB");
+    if (size > MOST_OCTETS) return refuse(sentence("larger-than", { most: "5 MiB" }));
     chunks.push(chunk);
   }
   try {
     const text = new TextDecoder("utf-8", { fatal: true }).decode(Buffer.concat(chunks));
-    return text.includes("\0") ? refuse("not text") : ok({ text });
+    return text.includes("\0") ? refuse(sentence("no-text")) : ok({ text });
   } catch {
-    return refuse("not UTF-8");
+    return refuse(sentence("no-utf8"));
   }
 }
 
-function describe(error: unknown): string {
+/** Node's codes of what goes wrong with connections. */
+const CONNECTION_ERRORS = {
+  ECONNREFUSED: "connection-refused",
+  ECONNRESET: "connection-lost",
+  EPIPE: "connection-lost",
+  UND_ERR_SOCKET: "connection-lost",
+  EHOSTUNREACH: "host-unreachable",
+  ENETUNREACH: "host-unreachable",
+} as const;
+
+/** What an error of a request says. */
+export function describeError(error: unknown): Sentence {
   const { code, message } = error as NodeJS.ErrnoException;
-  return code ?? message;
+  if (code === undefined) return sentence("as-stated", { text: message });
+  if (/^(?:\w*CERT\w*|UNABLE_TO_\w+)$/.test(code)) return sentence("certificate", { error: code });
+  const known = CONNECTION_ERRORS[code as keyof typeof CONNECTION_ERRORS];
+  return known === undefined ? sentence("as-stated", { text: code }) : sentence(known, { error: code });
 }

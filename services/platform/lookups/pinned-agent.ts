@@ -2,6 +2,7 @@ import { isIP } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Agent } from "undici";
 import { ok, type Result, refuse } from "../../core/result.ts";
+import { type Sentence, sentence } from "../../core/sentences.ts";
 import type { Config } from "../config/config.ts";
 import { isReachable } from "./address-blocks.ts";
 import { findHostAddresses, type HostSurroundings } from "./host-addresses.ts";
@@ -22,7 +23,7 @@ export async function openPinnedAgent(
   target: URL,
   surroundings: FetchSurroundings,
   timeoutMs: number,
-): Promise<Result<Agent, string>> {
+): Promise<Result<Agent, Sentence>> {
   const host = target.hostname.replace(/^\[|\]$/g, "");
   const found = await within(timeoutMs, findAddress(host, surroundings));
   if (!found.ok) return found;
@@ -42,9 +43,9 @@ export async function openPinnedAgent(
 }
 
 /** A resolver may take longer than there is time, and nothing stops it: its answer is then not waited for. */
-async function within<T>(timeoutMs: number, found: Promise<Result<T, string>>): Promise<Result<T, string>> {
+async function within<T>(timeoutMs: number, found: Promise<Result<T, Sentence>>): Promise<Result<T, Sentence>> {
   const timer = new AbortController();
-  const late = sleep(timeoutMs, refuse("timeout"), { signal: timer.signal });
+  const late = sleep(timeoutMs, refuse(sentence("timeout")), { signal: timer.signal });
   try {
     return await Promise.race([found, late]);
   } finally {
@@ -53,9 +54,9 @@ async function within<T>(timeoutMs: number, found: Promise<Result<T, string>>): 
   }
 }
 
-async function findAddress(host: string, surroundings: FetchSurroundings): Promise<Result<string, string>> {
+async function findAddress(host: string, surroundings: FetchSurroundings): Promise<Result<string, Sentence>> {
   const addresses = await findHostAddresses(host, surroundings);
-  if (addresses.length === 0) return refuse("host not found");
+  if (addresses.length === 0) return refuse(sentence("host-not-found"));
   const reachable = addresses.find((address) => isReachable(address, surroundings.config.fetchAllow));
-  return reachable === undefined ? refuse("address not allowed") : ok(reachable);
+  return reachable === undefined ? refuse(sentence("address-not-allowed")) : ok(reachable);
 }

@@ -51,13 +51,13 @@ export async function findAcl(
  */
 export async function addAcl(db: Db, keyRing: KeyRing, added: NewAcl): Promise<Result<void, Refusal>> {
   const known = await db("resellers").where({ id: added.resellerId }).first("id");
-  if (!known) return refuse(unacceptable(`reseller ${added.resellerId} does not exist`));
+  if (!known) return refuse(unacceptable("reseller-unknown", { id: added.resellerId }));
   try {
     return await db.transaction(async (transaction) => {
       const tooMany = await checkAclQuota(transaction, added.resellerId);
       if (tooMany) return refuse(tooMany);
       const keyId = added.tsig && (await addTsigKey(transaction, keyRing, added.tsig));
-      if (keyId === undefined) return refuse(unacceptable(`TSIG key ${added.tsig?.name} already exists`));
+      if (keyId === undefined) return refuse(unacceptable("tsig-key-exists", { name: `${added.tsig?.name}` }));
       await transaction("acls").insert({
         reseller_id: added.resellerId,
         name: added.name,
@@ -69,7 +69,7 @@ export async function addAcl(db: Db, keyRing: KeyRing, added: NewAcl): Promise<R
       return ok(undefined);
     });
   } catch (error) {
-    if (isUniqueViolation(error)) return refuse(unacceptable(`ACL ${added.name} already exists`));
+    if (isUniqueViolation(error)) return refuse(unacceptable("acl-exists", { name: added.name }));
     throw error;
   }
 }

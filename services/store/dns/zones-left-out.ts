@@ -1,3 +1,4 @@
+import { type Sentence, sentence } from "../../core/sentences.ts";
 import { type Db, queryRows } from "../../platform/postgres/db.ts";
 
 /** A server that has said nothing for so long is not believed any more. */
@@ -66,19 +67,13 @@ export async function countLeftOut(db: Db, zoneId: number): Promise<LeftOutCount
   return row!;
 }
 
-/** The sentences that tell a zone's owner; empty where the zone is answered everywhere as it ought to be. */
-export async function leftOutWarnings(db: Db, zoneId: number): Promise<string[]> {
+/** What tells a zone's owner; empty where the zone is answered everywhere as it ought to be. */
+export async function leftOutWarnings(db: Db, zoneId: number): Promise<Sentence[]> {
   const { withheld, outdated } = await countLeftOut(db, zoneId);
   return [
-    ...(withheld > 0 ? [`the zone is not published on ${serversOf(withheld)}: it does not fit into their memory`] : []),
-    ...(outdated > 0
-      ? [`the zone is published as it was on ${serversOf(outdated)}: its latest version does not fit into their memory`]
-      : []),
+    ...(withheld > 0 ? [sentence(withheld > 1 ? "zone-left-out" : "zone-left-out-of-one", { count: withheld })] : []),
+    ...(outdated > 0 ? [sentence(outdated > 1 ? "zone-outdated" : "zone-outdated-on-one", { count: outdated })] : []),
   ];
-}
-
-function serversOf(count: number): string {
-  return count === 1 ? "1 name server" : `${count} name servers`;
 }
 
 /** A zone that does not fit, as an operator reads of it. */

@@ -48,12 +48,12 @@ export function zoneName(apex: DomainName): string {
 
 /** What is said of a zone that is not there, and of one that the caller may not see: the same. */
 export function zoneDoesNotExist(domain: string): Refusal {
-  return unacceptable(`${domain} does not exist`);
+  return unacceptable("zone-unknown", { domain });
 }
 
 /** What is said of a company that is not the zone's. */
 export function doesNotOwn(crmId: string, domain: string): Refusal {
-  return unacceptable(`${crmId} does not own ${domain}`);
+  return unacceptable("zone-of-another-company", { company: crmId, domain });
 }
 
 /** The columns that {@link zoneOf} reads; for a query of `zones z` joined with `companies c`. */

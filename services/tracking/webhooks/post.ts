@@ -1,5 +1,7 @@
 import { request } from "undici";
 import { ok, type Result, refuse } from "../../core/result.ts";
+import { type Sentence, sentence } from "../../core/sentences.ts";
+import { describeError } from "../../platform/lookups/fetch-html.ts";
 import { type FetchSurroundings, openPinnedAgent } from "../../platform/lookups/pinned-agent.ts";
 
 const DEADLINE_MS = 10_000;
@@ -13,7 +15,7 @@ export async function postJson(
   url: string,
   { body, headers }: { readonly body: string; readonly headers: Readonly<Record<string, string>> },
   surroundings: FetchSurroundings,
-): Promise<Result<number, string>> {
+): Promise<Result<number, Sentence>> {
   const target = new URL(url);
   const agent = await openPinnedAgent(target, surroundings, DEADLINE_MS);
   if (!agent.ok) return agent;
@@ -29,8 +31,7 @@ export async function postJson(
     answer.body.on("error", () => {}).destroy();
     return ok(answer.statusCode);
   } catch (error) {
-    const { code, message } = error as NodeJS.ErrnoException;
-    return refuse(signal.aborted ? "timeout" : (code ?? message));
+    return refuse(signal.aborted ? sentence("timeout") : describeError(error));
   } finally {
     await agent.value.destroy();
   }

@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import type { KeyRing } from "../../core/key-ring.ts";
 import { EVENT_NAMES } from "../../core/mail/event-kind.ts";
 import { formatTimestamp } from "../../core/mail/timestamps.ts";
+import { sentence } from "../../core/sentences.ts";
 import type { Clock } from "../../platform/clock.ts";
 import type { FetchSurroundings } from "../../platform/lookups/pinned-agent.ts";
 import type { Observe } from "../../platform/observability/observation.ts";
@@ -16,8 +17,8 @@ import {
   removeOldWebhookBatches,
   settleWebhookBatch,
   type WaitingBatch,
+  type WebhookAttempt,
   type WebhookEvent,
-  type WebhookOutcome,
 } from "../../store/mail/tracking/webhooks.ts";
 import { postJson } from "./post.ts";
 import { SIGNATURE_HEADER, signWebhook } from "./signature.ts";
@@ -109,22 +110,22 @@ export class WebhookWorker {
     const { instanceId } = webhook;
     const batch = await nextWebhookBatch(db, instanceId, EVENTS_PER_BATCH, (events) => writeBody(webhook, events));
     if (batch === undefined) return releaseWebhook(db, instanceId, this.#id);
-    const outcome = await this.#post(webhook, batch);
-    await settleWebhookBatch(db, { instanceId, batchId: batch.id, workerId: this.#id }, outcome);
-    observe({ kind: `webhook-${outcome.state}`, instanceId, batchId: batch.id, outcome: outcome.text });
+    const attempt = await this.#post(webhook, batch);
+    await settleWebhookBatch(db, { instanceId, batchId: batch.id, workerId: this.#id }, attempt);
+    observe({ kind: `webhook-${attempt.state}`, instanceId, batchId: batch.id, outcome: attempt.outcome.message });
   }
 
-  async #post(webhook: LeasedWebhook, batch: WaitingBatch): Promise<WebhookOutcome> {
+  async #post(webhook: LeasedWebhook, batch: WaitingBatch): Promise<WebhookAttempt> {
     const now = new Date(this.#options.clock.nowMs());
     const headers = {
       [SIGNATURE_HEADER]: signWebhook(webhook.signingSecret, batch.body, now),
       "Palomar-Batch": String(batch.id),
     };
     const answer = await postJson(webhook.url, { body: batch.body, headers }, this.#options.surroundings);
-    const text = answer.ok ? `status ${answer.value}` : answer.error;
-    if (answer.ok && answer.value >= 200 && answer.value < 300) return { state: "delivered", text };
-    if (batch.isPastTime) return { state: "failed", text };
-    return { state: "waiting", text, retryInSeconds: webhookWaitSeconds(webhook.failures) };
+    const outcome = answer.ok ? sentence("http-status", { status: answer.value }) : answer.error;
+    if (answer.ok && answer.value >= 200 && answer.value < 300) return { state: "delivered", outcome };
+    if (batch.isPastTime) return { state: "failed", outcome };
+    return { state: "waiting", outcome, retryInSeconds: webhookWaitSeconds(webhook.failures) };
   }
 }
 

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { makeApiKey } from "../../../services/core/api-key.ts";
 import { estimateKeyBits, judgeChosenKey } from "../../../services/core/chosen-key.ts";
+import { saying } from "../../support/said.ts";
 
 describe("keys that are taken", () => {
   it.each([
@@ -39,14 +40,14 @@ describe("keys that are refused", () => {
       error: {
         kind: "invalid-field",
         field: "apikey",
-        reason: `is too easy to guess: an estimated ${bits} bits of the 64 that it needs`,
+        reason: saying(`is too easy to guess: an estimated ${bits} bits of the 64 that it needs`),
       },
     });
   });
 
   it.each(["", "k", "acme-key", "0123456789abcde"])("%j is too short", (key) => {
     expect(judgeChosenKey("key", key)).toMatchObject({
-      error: { kind: "invalid-field", field: "key", reason: "must have at least 16 characters" },
+      error: { kind: "invalid-field", field: "key", reason: saying("must have at least 16 characters") },
     });
   });
 });

@@ -19,5 +19,7 @@ test.each([
 });
 
 test("says how many of how many", () => {
-  expect(judgeBounces({ tried: 200, bounced: 50 }, none, rule)).toBe("rebotes: 50 de 200 destinatarios (limite 10 %)");
+  expect(judgeBounces({ tried: 200, bounced: 50 }, none, rule)?.message).toBe(
+    "rebotes: 50 de 200 destinatarios (limite 10 %)",
+  );
 });

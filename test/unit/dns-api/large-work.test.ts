@@ -1,11 +1,12 @@
 import { expect, it } from "vitest";
+import { unacceptable } from "../../../services/core/refusal.ts";
 import { LargeWork, type Worker } from "../../../services/dns-api/large-work.ts";
 
 const MIB = 2 ** 20;
 const worker = (key: string, mostLarge = 9): Worker => ({
   key,
   mostLarge,
-  tooMuch: () => ({ kind: "unacceptable", text: `${key} has enough` }),
+  tooMuch: () => unacceptable("as-stated", { text: `${key} has enough` }),
 });
 
 /** A work that is under way until it is told to end. */
@@ -72,7 +73,7 @@ it("refuses a caller more large works than it may have under way or waiting, and
   const works = [1, 2].map(() => startWork(largeWork, "a", 32 * MIB, log, 2));
   expect(await startWork(largeWork, "a", 32 * MIB, log, 2).done).toMatchObject({
     ok: false,
-    error: { text: "a has enough" },
+    error: { values: { text: "a has enough" } },
   });
   // What is not large is not counted.
   const middling = startWork(largeWork, "a", 8 * MIB, log, 2);

@@ -1,16 +1,16 @@
 import { ok, type Result, refuse } from "../../../core/result.ts";
-import { FIELDS, knownSentence } from "./known-sentences.ts";
+import type { Sentence, SentenceCode } from "../../../core/sentences.ts";
 
 /** What the console's HTTP refused, or why it could not be asked. */
 export interface Problem {
   /** The HTTP status; 0 when no answer came. */
   readonly status: number;
   /** The server's own sentence; empty when there is none. */
-  readonly msg: string;
-  /** Which refusal it is, where that is known: the reader's language has words for it. */
-  readonly code?: string;
+  readonly message: string;
+  /** Which refusal it is, where it came as a problem (RFC 9457): the reader's language has words for it. */
+  readonly code?: SentenceCode;
   /** What fills the gaps of those words. */
-  readonly values?: Readonly<Record<string, string>>;
+  readonly values: Sentence["values"];
   /** The field that the sentence is about, where it is about one. */
   readonly field?: string;
   /** Seconds to wait before the next attempt, where the server says so. */
@@ -50,7 +50,7 @@ export function useCredentials(csrf: string, signedOut: () => void): void {
  * @returns the parsed body (text where the answer is no JSON), or the problem; never throws but for an abort
  */
 export async function request<T>(method: Method, path: string, options: RequestOptions = {}): Promise<Answer<T>> {
-  const headers: Record<string, string> = { Accept: "application/json" };
+  const headers: Record<string, string> = { Accept: "application/json, application/problem+json" };
   // With reads too: some GETs of the mail API change something.
   if (csrfToken !== "") headers["X-CSRF-Token"] = csrfToken;
   if (options.body !== undefined) headers["Content-Type"] = "application/json";
@@ -70,7 +70,7 @@ export async function request<T>(method: Method, path: string, options: RequestO
     content = await readBody(response);
   } catch (error) {
     if ((error as Error).name === "AbortError") throw error;
-    return refuse({ status: 0, msg: "", body: undefined });
+    return refuse({ status: 0, message: "", values: {}, body: undefined });
   }
   if (response.ok) return ok(content as T);
   if (response.status === 401 && path !== "/session") whenSignedOut();
@@ -99,28 +99,43 @@ async function readBody(response: Response): Promise<unknown> {
   }
 }
 
-/** The console's own refusals bring their code; those of the two APIs are known by their words. */
+/** Problems bring their code; what stands between us and the server may refuse in words of its own. */
 function problemOf(response: Response, body: unknown): Problem {
   const told = (typeof body === "object" && body !== null ? body : {}) as RefusedBody;
-  const msg = typeof told.msg === "string" ? told.msg : typeof told.on === "string" ? told.on : "";
-  const { code, values } = typeof told.code === "string" ? told : (knownSentence(msg) ?? {});
-  const field = values?.field ?? FIELDS[code ?? ""];
+  const { detail, msg, code, values = {} } = told;
+  const named = typeof values.field === "string" ? values.field : undefined;
+  const field = named ?? (code === undefined ? undefined : FIELDS[code]);
   const retryAfterSeconds = Number(response.headers.get("Retry-After"));
   return {
     status: response.status,
-    msg,
+    message: detail ?? msg ?? "",
+    values,
     body,
     ...(code === undefined ? {} : { code }),
-    ...(values === undefined ? {} : { values }),
     ...(field === undefined ? {} : { field }),
     ...(retryAfterSeconds > 0 ? { retryAfterSeconds } : {}),
   };
 }
 
-/** As the console (`msg`, `code`), the DNS API (`msg`) and the mail API (`on`) refuse. */
-interface RefusedBody {
-  readonly msg?: unknown;
-  readonly on?: unknown;
-  readonly code?: string;
-  readonly values?: Readonly<Record<string, string>>;
+/** A problem (RFC 9457), or an answer of a sign-in (`msg`). */
+interface RefusedBody extends Partial<Pick<Sentence, "code" | "values">> {
+  readonly detail?: string;
+  readonly msg?: string;
 }
+
+/** The field that a refusal is about which names none, by the refusal's code. */
+const FIELDS: { readonly [C in SentenceCode]?: string } = {
+  "acl-exists": "name",
+  "company-exists": "crm_id",
+  "company-key-taken": "apikey",
+  "email-invalid": "email",
+  "filter-exists": "nombre",
+  "instance-host-taken": "host",
+  "instance-name-taken": "name",
+  "public-suffix": "fqdn",
+  "reseller-exists": "reseller_id",
+  "sender-domain-exists": "domain",
+  "serial-behind": "serial",
+  "user-exists": "login",
+  "zone-exists": "fqdn",
+};

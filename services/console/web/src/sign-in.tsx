@@ -64,6 +64,6 @@ interface SignInProblemProps {
 function SignInProblem({ problem, codeRefused }: SignInProblemProps) {
   const { signIn: words } = texts().shell;
   if (problem?.status !== 401) return <ProblemNote problem={problem} />;
-  if (!wantsCode(problem)) return <ProblemNote problem={{ ...problem, msg: words.wrong }} />;
-  return codeRefused ? <ProblemNote problem={{ ...problem, msg: words.wrongCode }} /> : null;
+  if (!wantsCode(problem)) return <ProblemNote problem={{ ...problem, message: words.wrong }} />;
+  return codeRefused ? <ProblemNote problem={{ ...problem, message: words.wrongCode }} /> : null;
 }

@@ -1,6 +1,7 @@
 import type { KeyObject } from "node:crypto";
 import { type Refusal, unacceptable } from "../../refusal.ts";
 import { ok, type Result, refuse } from "../../result.ts";
+import { sentence } from "../../sentences.ts";
 import { type DomainName, formatDomainName } from "../name.ts";
 import { formatBase64 } from "../rdata/encoded-fields.ts";
 import { formatRdata } from "../rdata/rdata.ts";
@@ -78,32 +79,29 @@ export function parseBindKey(
   files: Pick<BindKeyFiles, "keyText" | "privateText">,
 ): Result<BindKey, Refusal> {
   const parsed = parseZoneFile(files.keyText, { origin: apex, defaultTtlSeconds: 0 });
-  if (!parsed.ok) return refuse(unacceptable(`the .key file: line ${parsed.error.line}: ${parsed.error.message}`));
-  const record = parsed.value.records.find(({ type, owner }) => type === TYPE.DNSKEY && owner.key === apex.key);
-  if (!record) return refuse(unacceptable(`the .key file has no DNSKEY of ${formatDomainName(apex)}`));
-  const { flags, protocol, algorithm, isEntryPoint, isRevoked, publicKey } = readDnskey(record.rdata);
-  if (isRevoked) return refuse(unacceptable(revoked(keyTag(record.rdata), flags)));
-  if (!isZoneKey(flags) || protocol !== DNSSEC_PROTOCOL) {
-    const text = `flags ${flags} and protocol ${protocol} are not those of a zone's key, which are 256 or 257, and 3`;
-    return refuse(unacceptable(`the .key file: ${text}`));
+  if (!parsed.ok) {
+    const reason = sentence("line", { line: parsed.error.line, reason: parsed.error });
+    return refuse(unacceptable("key-file", { file: ".key", reason }));
   }
-  if (!isSigningAlgorithm(algorithm)) return refuse(unacceptable(`algorithm ${algorithm} is not one of 8, 13 and 15`));
+  const record = parsed.value.records.find(({ type, owner }) => type === TYPE.DNSKEY && owner.key === apex.key);
+  if (!record) return refuse(unacceptable("key-file-of-another-zone", { domain: formatDomainName(apex) }));
+  const { flags, protocol, algorithm, isEntryPoint, isRevoked, publicKey } = readDnskey(record.rdata);
+  if (isRevoked) return refuse(unacceptable("key-revoked", { tag: keyTag(record.rdata), flags }));
+  if (!isZoneKey(flags) || protocol !== DNSSEC_PROTOCOL) {
+    return refuse(unacceptable("key-file", { file: ".key", reason: sentence("key-flags", { flags, protocol }) }));
+  }
+  if (!isSigningAlgorithm(algorithm)) return refuse(unacceptable("signing-algorithm", { algorithm }));
   const fields = readFields(files.privateText);
   const stated = Number.parseInt(fields.get("algorithm") ?? "", 10);
-  if (stated !== algorithm) return refuse(unacceptable("the .private file is of another algorithm than the .key file"));
+  if (stated !== algorithm) return refuse(unacceptable("key-files-of-two-algorithms"));
   const privateKey = readPrivateKey(algorithm, publicKey, fields);
-  if (!privateKey.ok) return refuse(unacceptable(sayProblem(privateKey.error)));
+  if (!privateKey.ok) return refuse(sayProblem(privateKey.error));
   return ok({ algorithm, isEntryPoint, privateKey: privateKey.value, publicKey: new Uint8Array(publicKey) });
 }
 
-/** RFC 5011 §2.1: who has a revoked key for a trust anchor gives it up for good; without the bit it would be another key. */
-function revoked(tag: number, flags: number): string {
-  return `key ${tag} is revoked (flags ${flags}, RFC 5011): a zone is not signed with such a key, make a new one`;
-}
-
-function sayProblem({ half, reason }: KeyProblem): string {
-  if (reason === undefined) return "the .private file does not go with the .key file";
-  return `the ${half === "public" ? ".key" : ".private"} file: ${reason}`;
+function sayProblem({ half, reason }: KeyProblem): Refusal {
+  if (reason === undefined) return unacceptable("key-files-unlike");
+  return unacceptable("key-file", { file: half === "public" ? ".key" : ".private", reason });
 }
 
 function readFields(text: string): Map<string, string> {

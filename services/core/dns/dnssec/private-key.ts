@@ -7,6 +7,7 @@ import {
   type KeyObject,
 } from "node:crypto";
 import { ok, type Result, refuse } from "../../result.ts";
+import { type Sentence, sentence } from "../../sentences.ts";
 import { parseBase64 } from "../rdata/encoded-fields.ts";
 import { publicKeyFrom, publicKeyOctets, type SigningAlgorithm, toBase64Url } from "./algorithm.ts";
 
@@ -33,7 +34,7 @@ export const PRIVATE_FIELDS: { readonly [algorithm in SigningAlgorithm]: readonl
 export interface KeyProblem {
   readonly half: "public" | "private";
   /** Undefined: they are of different keys. */
-  readonly reason?: string;
+  readonly reason?: Sentence;
 }
 
 type Checked = Result<Readonly<Record<string, Uint8Array>>, KeyProblem>;
@@ -50,10 +51,10 @@ export function readPrivateKey(
   fields: ReadonlyMap<string, string>,
 ): Result<KeyObject, KeyProblem> {
   const published = publicKeyFrom(algorithm, publicKey);
-  if (!published) return refuse({ half: "public", reason: "it has no public key of its algorithm" });
+  if (!published) return refuse({ half: "public", reason: sentence("no-public-key") });
   // RFC 3110 §2: a second form of the same numbers would be another DNSKEY, with another tag.
   if (Buffer.compare(publicKeyOctets(algorithm, published), publicKey) !== 0) {
-    return refuse({ half: "public", reason: "the public key has octets too many" });
+    return refuse({ half: "public", reason: sentence("public-key-octets") });
   }
   const jwk = published.export({ format: "jwk" });
   const read = readFields(algorithm, fields);
@@ -68,15 +69,15 @@ function readFields(algorithm: SigningAlgorithm, fields: ReadonlyMap<string, str
   const read: Record<string, Uint8Array> = {};
   for (const [label, parameter] of PRIVATE_FIELDS[algorithm]) {
     const text = fields.get(label.toLowerCase());
-    if (!text) return wrong(`${label} is missing`);
+    if (!text) return wrong(sentence("key-number-missing", { name: label }));
     const octets = parseBase64(text);
-    if (!octets?.length) return wrong(`${label} is not base64`);
+    if (!octets?.length) return wrong(sentence("key-number-not-base64", { name: label }));
     read[parameter] = octets;
   }
   return ok(read);
 }
 
-function wrong(reason: string): Result<never, KeyProblem> {
+function wrong(reason: Sentence): Result<never, KeyProblem> {
   return refuse({ half: "private", reason });
 }
 
@@ -96,9 +97,13 @@ const P256_ORDER = 0xffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc6
 
 function checkP256({ d }: Readonly<Record<string, Uint8Array>>, { x, y }: JsonWebKey): Checked {
   // BIND's tools of old leave leading zeros out.
-  if (d!.length > KEY_OCTETS) return wrong(`PrivateKey has ${d!.length} octets, not ${KEY_OCTETS}`);
+  if (d!.length > KEY_OCTETS)
+    return wrong(sentence("key-number-length", { name: "PrivateKey", octets: d!.length, wanted: KEY_OCTETS }));
   const number = numberOf(d!);
-  if (number === 0n || number >= P256_ORDER) return wrong("PrivateKey is not between 1 and the order of the curve");
+  if (number === 0n || number >= P256_ORDER)
+    return wrong(
+      sentence("key-number-wrong", { name: "PrivateKey", what: "is not between 1 and the order of the curve" }),
+    );
   const padded = Buffer.concat([Buffer.alloc(KEY_OCTETS - d!.length), d!]);
   const pair = createECDH("prime256v1");
   pair.setPrivateKey(padded);
@@ -111,7 +116,8 @@ function checkP256({ d }: Readonly<Record<string, Uint8Array>>, { x, y }: JsonWe
 const ED25519_HEAD = Buffer.from("302e020100300506032b657004220420", "hex");
 
 function checkEd25519({ d }: Readonly<Record<string, Uint8Array>>, { x }: JsonWebKey): Checked {
-  if (d!.length !== KEY_OCTETS) return wrong(`PrivateKey has ${d!.length} octets, not ${KEY_OCTETS}`);
+  if (d!.length !== KEY_OCTETS)
+    return wrong(sentence("key-number-length", { name: "PrivateKey", octets: d!.length, wanted: KEY_OCTETS }));
   const key = createPrivateKey({ key: Buffer.concat([ED25519_HEAD, d!]), format: "der", type: "pkcs8" });
   return createPublicKey(key).export({ format: "jwk" }).x === x ? ok({ d: d! }) : UNLIKE;
 }
@@ -123,28 +129,37 @@ const MOST_EXPONENT_BITS = 64;
 
 function checkRsa(read: Readonly<Record<string, Uint8Array>>, published: JsonWebKey): Checked {
   const padded = PRIVATE_FIELDS[8].find(([, parameter]) => read[parameter]![0] === 0);
-  if (padded) return wrong(`${padded[0]} has leading octets of zero`);
+  if (padded) return wrong(sentence("key-number-wrong", { name: padded[0], what: "has leading octets of zero" }));
   if (toBase64Url(read.n!) !== published.n || toBase64Url(read.e!) !== published.e) return UNLIKE;
   const [n, e, d, p, q, dp, dq, qi] = PRIVATE_FIELDS[8].map(([, parameter]) => numberOf(read[parameter]!)) as Rsa;
   const bits = n.toString(2).length;
   if (bits < RSA_BITS.least || bits > RSA_BITS.most) {
-    return wrong(`Modulus has ${bits} bits, not ${RSA_BITS.least} to ${RSA_BITS.most}`);
+    return wrong(sentence("key-modulus-bits", { bits, least: RSA_BITS.least, most: RSA_BITS.most }));
   }
-  if (n % 2n === 0n) return wrong("Modulus is even");
+  if (n % 2n === 0n) return wrong(sentence("key-number-wrong", { name: "Modulus", what: "is even" }));
   if (e < 3n || e % 2n === 0n || e.toString(2).length > MOST_EXPONENT_BITS) {
-    return wrong(`PublicExponent is not an odd number from 3 on of up to ${MOST_EXPONENT_BITS} bits`);
+    return wrong(
+      sentence("key-number-wrong", {
+        name: "PublicExponent",
+        what: `is not an odd number from 3 on of up to ${MOST_EXPONENT_BITS} bits`,
+      }),
+    );
   }
   // Before whether they are primes, which takes time with numbers of any size.
-  if (p * q !== n) return wrong("Prime1 and Prime2 do not multiply to Modulus");
-  if (p === q) return wrong("Prime1 and Prime2 are the same");
-  if (!checkPrimeSync(p)) return wrong("Prime1 is no prime");
-  if (!checkPrimeSync(q)) return wrong("Prime2 is no prime");
+  if (p * q !== n)
+    return wrong(sentence("key-number-wrong", { name: "Prime1", what: "and Prime2 do not multiply to Modulus" }));
+  if (p === q) return wrong(sentence("key-number-wrong", { name: "Prime1", what: "and Prime2 are the same" }));
+  if (!checkPrimeSync(p)) return wrong(sentence("key-number-wrong", { name: "Prime1", what: "is no prime" }));
+  if (!checkPrimeSync(q)) return wrong(sentence("key-number-wrong", { name: "Prime2", what: "is no prime" }));
   if (d >= n || (e * d) % (p - 1n) !== 1n || (e * d) % (q - 1n) !== 1n) {
-    return wrong("PrivateExponent does not invert PublicExponent");
+    return wrong(sentence("key-number-wrong", { name: "PrivateExponent", what: "does not invert PublicExponent" }));
   }
-  if (dp !== d % (p - 1n)) return wrong("Exponent1 is not PrivateExponent modulo Prime1 - 1");
-  if (dq !== d % (q - 1n)) return wrong("Exponent2 is not PrivateExponent modulo Prime2 - 1");
-  if (qi >= p || (qi * q) % p !== 1n) return wrong("Coefficient does not invert Prime2 modulo Prime1");
+  if (dp !== d % (p - 1n))
+    return wrong(sentence("key-number-wrong", { name: "Exponent1", what: "is not PrivateExponent modulo Prime1 - 1" }));
+  if (dq !== d % (q - 1n))
+    return wrong(sentence("key-number-wrong", { name: "Exponent2", what: "is not PrivateExponent modulo Prime2 - 1" }));
+  if (qi >= p || (qi * q) % p !== 1n)
+    return wrong(sentence("key-number-wrong", { name: "Coefficient", what: "does not invert Prime2 modulo Prime1" }));
   return ok(read);
 }
 

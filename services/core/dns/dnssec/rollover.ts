@@ -67,13 +67,13 @@ export interface RolloverRequest {
 /** Whether keys may be replaced now, and by keys of which roles: one rollover at a time, and none before the first DS. */
 export function checkRollover(lives: readonly KeyLife[], { roles, algorithm }: RolloverRequest): Refusal | undefined {
   const moving = lives.find((life) => isMoving(life, lives));
-  if (moving) return unacceptable(`key ${moving.keyTag} is ${moving.state}: a rollover is under way`);
+  if (moving) return unacceptable("rollover-under-way", { tag: moving.keyTag, state: moving.state });
   const changesAlgorithm = lives.some((life) => life.algorithm !== algorithm);
   for (const role of roles) {
-    if (!changesAlgorithm && !lives.some((life) => life.role === role)) return unacceptable(`the zone has no ${role}`);
+    if (!changesAlgorithm && !lives.some((life) => life.role === role)) return unacceptable("no-such-role", { role });
     if (role === "zsk" && !changesAlgorithm) continue;
     const waiting = lives.find((life) => life.role !== "zsk" && !life.hasDs);
-    if (waiting) return unacceptable(`the DS of key ${waiting.keyTag} has not been seen at the parent yet`);
+    if (waiting) return unacceptable("ds-not-seen", { tag: waiting.keyTag });
   }
   return undefined;
 }
@@ -128,12 +128,12 @@ export function noteDsSeen<Key extends KeyLife>(
   timing: ZoneTiming,
 ): Result<readonly Key[], Refusal> {
   const key = keys.find((candidate) => candidate.keyTag === keyTag && candidate.role !== "zsk");
-  if (!key) return refuse(unacceptable(`the zone has no key ${keyTag} that a DS points to`));
+  if (!key) return refuse(unacceptable("no-key-for-ds", { tag: keyTag }));
   if (key.hasDs) return ok(keys);
   // It was gone for a while.
   if (key.state === "active") return ok(keys.map((other) => (other === key ? { ...key, hasDs: true } : other)));
   if (key.state !== "published" && key.state !== "ready") {
-    return refuse(unacceptable(`key ${keyTag} is ${key.state}: its DS would break the zone`));
+    return refuse(unacceptable("ds-would-break", { tag: keyTag, state: key.state }));
   }
   return ok(keys.map((other) => afterDsOf(key, other, now, timing)));
 }

@@ -1,3 +1,4 @@
+import { sentence } from "../../sentences.ts";
 import { formatIpv4, formatIpv6, parseIpv4, parseIpv6 } from "../ip-address.ts";
 import type { Field } from "./field.ts";
 
@@ -17,7 +18,7 @@ export const addressPrefixesField: Field = {
   parse(tokens, out) {
     for (const { text } of tokens.takeRest()) {
       const item = parseItem(text);
-      if (item === undefined) return `${text} is not of the form [!]family:address/prefix`;
+      if (item === undefined) return sentence("no-prefix-item", { text });
       out.bytes(item);
     }
     return undefined;

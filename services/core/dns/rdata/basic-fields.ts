@@ -1,3 +1,4 @@
+import { type Sentence, sentence } from "../../sentences.ts";
 import { formatIpv4, formatIpv6, parseIpv4, parseIpv6 } from "../ip-address.ts";
 import { domainNameFromWire, formatDomainName, parseDomainName, portableName } from "../name.ts";
 import { BAD_ESCAPE, octetsOfText, quotedText } from "../octet-text.ts";
@@ -22,7 +23,7 @@ export function numberField(
   return wordField(name, bits / 8, {
     parse(text, out) {
       const number = mnemonics?.[text.toUpperCase()] ?? (/^\d{1,10}$/.test(text) ? Number(text) : Number.NaN);
-      if (!(number <= maximum)) return `${text} is not a number from 0 to ${maximum}`;
+      if (!(number <= maximum)) return sentence("number-from-to", { text, least: 0, most: maximum });
       writeNumber(out, number, bits);
       return undefined;
     },
@@ -38,7 +39,7 @@ export function periodField(name: string): Field {
   return wordField(name, 4, {
     parse(text, out) {
       const seconds = parsePeriodSeconds(text, 0xffff_ffff);
-      if (seconds === undefined) return `${text} is not a time in seconds`;
+      if (seconds === undefined) return sentence("no-seconds", { text });
       out.u32(seconds);
       return undefined;
     },
@@ -51,7 +52,7 @@ export function nameField(name: string, options: { readonly compressible?: boole
   const field = wordField(name, "name", {
     parse(text, out, scope) {
       const parsed = parseDomainName(text, scope.origin);
-      if (!parsed.ok) return `${text} is not a domain name: ${parsed.error.message}`;
+      if (!parsed.ok) return sentence("bad-domain-name", { text, reason: parsed.error });
       out.uncompressedName(parsed.value);
       return undefined;
     },
@@ -68,7 +69,7 @@ export function nameField(name: string, options: { readonly compressible?: boole
 /** An IPv4 address. */
 export function ipv4Field(name: string): Field {
   return wordField(name, 4, {
-    parse: (text, out) => writeOr(out, parseIpv4(text), `${text} is not an IPv4 address`),
+    parse: (text, out) => writeOr(out, parseIpv4(text), sentence("no-ipv4-address", { text })),
     format: formatIpv4,
   });
 }
@@ -76,7 +77,7 @@ export function ipv4Field(name: string): Field {
 /** An IPv6 address. */
 export function ipv6Field(name: string): Field {
   return wordField(name, 16, {
-    parse: (text, out) => writeOr(out, parseIpv6(text), `${text} is not an IPv6 address`),
+    parse: (text, out) => writeOr(out, parseIpv6(text), sentence("no-ipv6-address", { text })),
     format: formatIpv6,
   });
 }
@@ -150,7 +151,7 @@ export function textField(name: string, options: { readonly mayBeEmpty: boolean 
       if (token === undefined) return missing(name);
       const octets = octetsOfText(token.text);
       if (octets === undefined) return BAD_ESCAPE;
-      if (octets.length === 0 && !options.mayBeEmpty) return `the ${name} is empty`;
+      if (octets.length === 0 && !options.mayBeEmpty) return sentence("part-empty", { part: name });
       out.bytes(octets);
       return undefined;
     },
@@ -158,9 +159,9 @@ export function textField(name: string, options: { readonly mayBeEmpty: boolean 
   };
 }
 
-/** Writes the octets, or gives back the message when there are none. */
-export function writeOr(out: WireWriter, octets: Uint8Array | undefined, message: string): string | undefined {
-  if (octets === undefined) return message;
+/** Writes the octets, or gives back the problem when there are none. */
+export function writeOr(out: WireWriter, octets: Uint8Array | undefined, problem: Sentence): Sentence | undefined {
+  if (octets === undefined) return problem;
   out.bytes(octets);
   return undefined;
 }
@@ -181,6 +182,6 @@ function writeString(out: WireWriter, octets: Uint8Array): void {
   out.bytes(octets);
 }
 
-function tooLongString(octets: number): string {
-  return `a string has ${octets} octets, at most ${MAX_STRING_OCTETS} are allowed`;
+function tooLongString(octets: number): Sentence {
+  return sentence("string-too-long", { octets, most: MAX_STRING_OCTETS });
 }

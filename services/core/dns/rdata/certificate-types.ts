@@ -1,3 +1,4 @@
+import { sentence } from "../../sentences.ts";
 import { TYPE } from "../rr-types.ts";
 import { numberField, textField } from "./basic-fields.ts";
 import { checkLength, DNSSEC_ALGORITHMS } from "./dnssec-types.ts";
@@ -73,7 +74,7 @@ const PORTABLE_TAG = /^[a-z0-9]{1,15}$/;
 function propertyTagField(name: string): Field {
   return wordField(name, "counted", {
     parse(text, out) {
-      if (!/^[A-Za-z0-9]{1,255}$/.test(text)) return `${text} is not a tag of letters and digits`;
+      if (!/^[A-Za-z0-9]{1,255}$/.test(text)) return sentence("no-tag", { text });
       out.u8(text.length);
       out.bytes(Buffer.from(text, "latin1"));
       return undefined;

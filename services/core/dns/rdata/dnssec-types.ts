@@ -1,3 +1,4 @@
+import { sentence } from "../../sentences.ts";
 import { TYPE } from "../rr-types.ts";
 import { nameField, numberField } from "./basic-fields.ts";
 import {
@@ -9,7 +10,7 @@ import {
   typeBitmapField,
   typeField,
 } from "./encoded-fields.ts";
-import { fieldEnd, type RdataShape } from "./field.ts";
+import { type FieldProblem, fieldEnd, type RdataShape } from "./field.ts";
 
 /** DNSSEC algorithm mnemonics that a master file may use (RFC 4034 appendix A.1 and the registry after it). */
 export const DNSSEC_ALGORITHMS: Readonly<Record<string, number>> = {
@@ -56,7 +57,7 @@ const publicKey: RdataShape = {
   ],
   // RFC 4034 §2.1.2: the protocol field must have the value 3.
   check: (rdata) =>
-    rdata[2] === 3 ? undefined : { field: "protocol", message: `the protocol must be 3, not ${rdata[2]}` },
+    rdata[2] === 3 ? undefined : { field: "protocol", ...sentence("dnskey-protocol", { text: rdata[2]! }) },
 };
 
 const delegationSigner: RdataShape = {
@@ -97,7 +98,7 @@ export const DNSSEC_TYPES: ReadonlyMap<number, RdataShape> = new Map<number, Rda
       fields: [nameField("next domain name"), typeBitmapField("types")],
       // RFC 4034 §4.1.2: where there is an NSEC record, there is its type at least.
       check: (rdata) =>
-        fieldEnd("name", rdata, 0) === rdata.length ? { field: "types", message: "the types are missing" } : undefined,
+        fieldEnd("name", rdata, 0) === rdata.length ? { field: "types", ...sentence("types-missing") } : undefined,
     },
   ],
   [
@@ -137,8 +138,8 @@ export const DNSSEC_TYPES: ReadonlyMap<number, RdataShape> = new Map<number, Rda
       check(rdata) {
         const octets = rdata.length - 6;
         if (octets < LEAST_ZONE_DIGEST_OCTETS) {
-          const message = `the digest has ${octets} octets, at least ${LEAST_ZONE_DIGEST_OCTETS} are needed`;
-          return { field: "digest", message };
+          const least = LEAST_ZONE_DIGEST_OCTETS;
+          return { field: "digest", ...sentence("part-octets-least", { part: "digest", octets, least }) };
         }
         return checkLength("digest", octets, ZONE_DIGEST_OCTETS.get(rdata[5]!));
       },
@@ -148,11 +149,7 @@ export const DNSSEC_TYPES: ReadonlyMap<number, RdataShape> = new Map<number, Rda
 ]);
 
 /** Refuses a digest whose length is not the one that its algorithm has; unknown algorithms pass. */
-export function checkLength(
-  field: string,
-  octets: number,
-  expected: number | undefined,
-): { field: string; message: string } | undefined {
+export function checkLength(field: string, octets: number, expected: number | undefined): FieldProblem | undefined {
   if (expected === undefined || octets === expected) return undefined;
-  return { field, message: `the ${field} has ${octets} octets, its algorithm makes ${expected}` };
+  return { field, ...sentence("part-octets", { part: field, octets, wanted: expected }) };
 }

@@ -1,3 +1,4 @@
+import { sentence } from "../../sentences.ts";
 import { isMetaType, portableMnemonic, TYPE, typeCode, typeMnemonic } from "../rr-types.ts";
 import { numberOf, writeOr } from "./basic-fields.ts";
 import { type Field, missing, type TextForm, wordField } from "./field.ts";
@@ -10,7 +11,7 @@ export function hexField(name: string): Field {
     parse(tokens, out) {
       const text = joinTokens(tokens.takeRest());
       if (text === "") return missing(name);
-      return writeOr(out, parseHex(text), `the ${name} is not hexadecimal: ${abridge(text)}`);
+      return writeOr(out, parseHex(text), sentence("part-not-hexadecimal", { part: name, text: abridge(text) }));
     },
     format: (octets) => (octets.length === 0 ? undefined : formatHex(octets)),
   };
@@ -24,7 +25,7 @@ export function base64Field(name: string, options: { readonly mayBeEmpty?: boole
     parse(tokens, out) {
       const text = joinTokens(tokens.takeRest());
       if (text === "" && !options.mayBeEmpty) return missing(name);
-      return writeOr(out, parseBase64(text), `the ${name} is not base64: ${abridge(text)}`);
+      return writeOr(out, parseBase64(text), sentence("part-not-base64", { part: name, text: abridge(text) }));
     },
     format(octets) {
       if (octets.length === 0 && !options.mayBeEmpty) return undefined;
@@ -38,7 +39,7 @@ export function saltField(name: string): Field {
   return wordField(name, "counted", {
     parse(text, out) {
       const salt = text === "-" ? new Uint8Array(0) : parseHex(text);
-      if (salt === undefined || salt.length > 255) return `${abridge(text)} is not a salt in hexadecimal`;
+      if (salt === undefined || salt.length > 255) return sentence("no-salt", { text: abridge(text) });
       out.u8(salt.length);
       out.bytes(salt);
       return undefined;
@@ -53,7 +54,7 @@ export function base32Field(name: string): Field {
     parse(text, out) {
       const octets = parseBase32Hex(text);
       if (octets === undefined || octets.length === 0 || octets.length > 255)
-        return `${abridge(text)} is not base32hex`;
+        return sentence("no-base32", { text: abridge(text) });
       out.u8(octets.length);
       out.bytes(octets);
       return undefined;
@@ -68,7 +69,7 @@ export function euiField(name: string, octetCount: 6 | 8): Field {
   return wordField(name, octetCount, {
     parse(text, out) {
       const octets = pattern.test(text) ? parseHex(text.replaceAll("-", "")) : undefined;
-      return writeOr(out, octets, `${text} is not ${octetCount} octets in hexadecimal parted by hyphens`);
+      return writeOr(out, octets, sentence("hyphened-octets", { text, count: octetCount }));
     },
     format: (octets) => Array.from(octets, (octet) => octet.toString(16).padStart(2, "0")).join("-"),
   });
@@ -80,7 +81,7 @@ export function locatorField(name: string): Field {
     parse(text, out) {
       const groups = text.split(":");
       if (groups.length !== 4 || !groups.every((group) => /^[0-9a-f]{1,4}$/i.test(group))) {
-        return `${text} is not four groups of hexadecimal digits`;
+        return sentence("no-locator", { text });
       }
       for (const group of groups) out.u16(Number.parseInt(group, 16));
       return undefined;
@@ -101,7 +102,7 @@ export function typeField(name: string): Field {
   return wordField(name, 2, {
     parse(text, out) {
       const code = typeCode(text);
-      if (code === undefined) return `${text} is not a record type`;
+      if (code === undefined) return sentence("no-record-type", { text });
       out.u16(code);
       return undefined;
     },
@@ -118,7 +119,7 @@ export function timeField(name: string): Field {
         : /^\d{1,10}$/.test(text)
           ? Number(text)
           : undefined;
-      if (seconds === undefined || seconds > 0xffff_ffff) return `${text} is not a time of the form YYYYMMDDHHmmSS`;
+      if (seconds === undefined || seconds > 0xffff_ffff) return sentence("no-time", { text });
       out.u32(seconds);
       return undefined;
     },
@@ -135,7 +136,7 @@ export function typeBitmapField(name: string): Field {
       const codes = new Set<number>();
       for (const { text } of tokens.takeRest()) {
         const code = typeCode(text);
-        if (code === undefined || !isBitmapType(code)) return `${text} is not a type of data`;
+        if (code === undefined || !isBitmapType(code)) return sentence("no-data-type", { type: text });
         codes.add(code);
       }
       out.bytes(encodeTypeBitmap(codes));

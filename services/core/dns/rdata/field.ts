@@ -1,3 +1,4 @@
+import { type Sentence, sentence } from "../../sentences.ts";
 import type { DomainName } from "../name.ts";
 import type { WireWriter } from "../wire-writer.ts";
 import type { Token } from "../zone-file/lexer.ts";
@@ -33,17 +34,23 @@ export interface Field {
   readonly layout: FieldLayout;
   /** For names: whether RFC 1035 lets a message compress them (RFC 3597 §4). */
   readonly compressible?: boolean;
-  /** Takes its tokens and writes its octets; gives back what is wrong with them, in words. */
-  parse(tokens: TokenCursor, out: WireWriter, scope: FieldScope): string | undefined;
+  /** Takes its tokens and writes its octets; gives back what is wrong with them. */
+  parse(tokens: TokenCursor, out: WireWriter, scope: FieldScope): Sentence | undefined;
   /** The field's octets in presentation format; undefined when they are not lawful, or cannot be said in this form. */
   format(octets: Uint8Array, form: TextForm): string | undefined;
+}
+
+/** What is wrong with a field. */
+export interface FieldProblem extends Sentence {
+  /** As {@link Field.name}. */
+  readonly field: string;
 }
 
 /** A type's RDATA: its fields in order, and what must hold between them. */
 export interface RdataShape {
   readonly fields: readonly Field[];
   /** What is wrong with fields that are well-formed one by one. */
-  readonly check?: (rdata: Uint8Array) => { readonly field: string; readonly message: string } | undefined;
+  readonly check?: (rdata: Uint8Array) => FieldProblem | undefined;
 }
 
 /** Walks the tokens of one entry. */
@@ -85,7 +92,7 @@ export function wordField(
   name: string,
   layout: FieldLayout,
   codec: {
-    parse(text: string, out: WireWriter, scope: FieldScope): string | undefined;
+    parse(text: string, out: WireWriter, scope: FieldScope): Sentence | undefined;
     format(octets: Uint8Array, form: TextForm): string | undefined;
   },
 ): Field {
@@ -96,15 +103,15 @@ export function wordField(
     parse(tokens, out, scope) {
       const token = tokens.take();
       if (token === undefined) return missing(name);
-      if (token.quoted) return `the ${name} must not be quoted`;
+      if (token.quoted) return sentence("part-quoted", { part: name });
       return codec.parse(token.text, out, scope);
     },
   };
 }
 
 /** What is said of a field that is not there. */
-export function missing(name: string): string {
-  return `the ${name} is missing`;
+export function missing(name: string): Sentence {
+  return sentence("part-missing", { part: name });
 }
 
 /** Where the field that starts at `offset` ends; undefined when the octets do not suffice. */

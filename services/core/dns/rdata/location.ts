@@ -1,3 +1,4 @@
+import { type Sentence, sentence } from "../../sentences.ts";
 import type { WireWriter } from "../wire-writer.ts";
 import { type Field, missing, type TokenCursor } from "./field.ts";
 
@@ -20,20 +21,20 @@ export const locationField: Field = {
   layout: 16,
   parse(tokens, out) {
     const latitude = parseAngle(tokens, { name: "latitude", maximumDegrees: 90, positive: "N", negative: "S" });
-    if (typeof latitude === "string") return latitude;
+    if (typeof latitude === "object") return latitude;
     const longitude = parseAngle(tokens, { name: "longitude", maximumDegrees: 180, positive: "E", negative: "W" });
-    if (typeof longitude === "string") return longitude;
+    if (typeof longitude === "object") return longitude;
     const altitudeText = tokens.take()?.text;
     if (altitudeText === undefined) return missing("altitude");
     const altitude = parseCentimetres(altitudeText);
     if (altitude === undefined || altitude < -ALTITUDE_BASE_CENTIMETRES || altitude > 4_284_967_295) {
-      return `${altitudeText} is not an altitude in metres`;
+      return sentence("no-altitude", { text: altitudeText });
     }
     const precisions: number[] = [];
     for (const initial of [DEFAULT_SIZE, DEFAULT_HORIZONTAL_PRECISION, DEFAULT_VERTICAL_PRECISION]) {
       const text = tokens.take()?.text ?? initial;
       const precision = encodePrecision(parseCentimetres(text));
-      if (precision === undefined) return `${text} is not a size or precision in metres`;
+      if (precision === undefined) return sentence("no-precision", { text });
       precisions.push(precision);
     }
     writeLocation(out, { latitude, longitude, altitude, precisions });
@@ -65,19 +66,19 @@ interface AngleForm {
 }
 
 /** Thousandths of an arc second, or what is wrong. */
-function parseAngle(tokens: TokenCursor, form: AngleForm): number | string {
+function parseAngle(tokens: TokenCursor, form: AngleForm): number | Sentence {
   const parts: string[] = [];
   for (let token = tokens.take(); token !== undefined; token = tokens.take()) {
     const hemisphere = token.text.toUpperCase();
     if (hemisphere === form.positive || hemisphere === form.negative) {
       const angle = angleOf(parts, form.maximumDegrees);
-      if (angle === undefined) return `${parts.join(" ")} is not a ${form.name} of degrees, minutes and seconds`;
+      if (angle === undefined) return sentence("no-angle", { text: parts.join(" "), part: form.name });
       return hemisphere === form.positive ? angle : -angle;
     }
     parts.push(token.text);
     if (parts.length > 3) break;
   }
-  return `the ${form.name} does not end in ${form.positive} or ${form.negative}`;
+  return sentence("angle-without-end", { part: form.name, positive: form.positive, negative: form.negative });
 }
 
 function angleOf(parts: readonly string[], maximumDegrees: number): number | undefined {

@@ -1,4 +1,5 @@
 import { ok, type Result, refuse } from "../../result.ts";
+import { type Sentence, sentence } from "../../sentences.ts";
 import type { DomainName } from "../name.ts";
 import { BAD_ESCAPE, octetsOfText } from "../octet-text.ts";
 import { TYPE, typeMnemonic } from "../rr-types.ts";
@@ -15,10 +16,9 @@ import { SERVICE_TYPES } from "./service-types.ts";
 export type { RdataContext } from "./field.ts";
 
 /** What is wrong with the text or the octets of a record's data. */
-export interface RdataError {
+export interface RdataError extends Sentence {
   /** The field's name as its RFC has it, such as `address`; `value` when it is the whole. */
   readonly field: string;
-  readonly message: string;
   /** Line of the text, from 1. */
   readonly line?: number;
   /** Column of the text, from 1. */
@@ -66,20 +66,20 @@ export function parseRdataTokens(
   if (shape === undefined) {
     return refuse({
       field: "value",
-      message: `${typeMnemonic(type)} needs the form \\# length hex`,
+      ...sentence("generic-form", { type: typeMnemonic(type) }),
       ...positionOf(first),
     });
   }
   const out = new WireWriter(64);
   for (const field of shape.fields) {
     const problem = field.parse(cursor, out, scope);
-    if (problem !== undefined) return refuse({ field: field.name, message: problem, ...positionOf(cursor.last) });
+    if (problem !== undefined) return refuse({ field: field.name, ...problem, ...positionOf(cursor.last) });
   }
   const extra = cursor.peek();
   if (extra !== undefined) {
     return refuse({
       field: "value",
-      message: `${extra.text} is more than ${typeMnemonic(type)} has`,
+      ...sentence("too-many-parts", { text: extra.text, type: typeMnemonic(type) }),
       ...positionOf(extra),
     });
   }
@@ -172,7 +172,7 @@ export function splitPriority(type: number, rdata: Uint8Array): { prio: string |
 
 /** RDLENGTH has 16 bits (RFC 1035 §4.1.3). */
 const MAX_RDATA_OCTETS = 0xffff;
-const TOO_LONG = { field: "value", message: `the data is longer than ${MAX_RDATA_OCTETS} octets` };
+const TOO_LONG = { field: "value", ...sentence("data-too-long", { most: MAX_RDATA_OCTETS }) };
 
 /** What is known of each type. */
 const SHAPES: ReadonlyMap<number, RdataShape> = new Map([
@@ -194,11 +194,12 @@ function formatFields(shape: RdataShape, rdata: Uint8Array, form: TextForm = "ap
   for (const field of shape.fields) {
     const end = fieldEnd(field.layout, rdata, offset);
     const text = end === undefined ? undefined : field.format(rdata.subarray(offset, end), form);
-    if (text === undefined) return { field: field.name, message: `the octets of the ${field.name} are not lawful` };
+    if (text === undefined) return { field: field.name, ...sentence("part-unlawful", { part: field.name }) };
     texts.push(text);
     offset = end!;
   }
-  if (offset < rdata.length) return { field: "value", message: `${rdata.length - offset} octets too many` };
+  if (offset < rdata.length)
+    return { field: "value", ...sentence("octets-too-many", { octets: rdata.length - offset }) };
   return texts;
 }
 
@@ -212,12 +213,11 @@ function parseGenericRdata(type: number, cursor: TokenCursor): Result<Uint8Array
       .map((token) => token.text)
       .join(""),
   );
-  if (rdata === undefined)
-    return refuse({ field: "value", message: "the data after \\# is not hexadecimal", ...position });
+  if (rdata === undefined) return refuse({ field: "value", ...sentence("generic-data"), ...position });
   if (!/^\d{1,5}$/.test(length) || Number(length) !== rdata.length) {
     return refuse({
       field: "value",
-      message: `\\# says ${length || "no"} octets, ${rdata.length} follow`,
+      ...sentence("generic-length", { octets: length || "no", has: rdata.length }),
       ...position,
     });
   }
@@ -234,7 +234,7 @@ function isUnquotedText(text: string): boolean {
 
 function parseUnquotedText(text: string): Result<Uint8Array, RdataError> {
   const octets = octetsOfText(text);
-  if (octets === undefined) return refuse({ field: "text", message: BAD_ESCAPE });
+  if (octets === undefined) return refuse({ field: "text", ...BAD_ESCAPE });
   const out = new WireWriter(octets.length + 16);
   writeSplitText(out, octets);
   return out.length > MAX_RDATA_OCTETS ? refuse(TOO_LONG) : ok(out.finish());

@@ -1,3 +1,4 @@
+import { type Sentence, sentence } from "../../sentences.ts";
 import { formatIpv4, formatIpv6, parseIpv4, parseIpv6 } from "../ip-address.ts";
 import { BAD_ESCAPE, octetsOfText, quotedText } from "../octet-text.ts";
 import { numberOf } from "./basic-fields.ts";
@@ -46,7 +47,7 @@ export const serviceParametersField: Field = {
     const parameters: ServiceParameter[] = [];
     for (let word = takeWord(tokens); word !== undefined; word = takeWord(tokens)) {
       const parameter = parseParameter(word.text, word.quotedValue);
-      if (typeof parameter === "string") return parameter;
+      if ("code" in parameter) return parameter;
       parameters.push(parameter);
     }
     parameters.sort((a, b) => a.key - b.key);
@@ -79,16 +80,18 @@ function takeWord(tokens: TokenCursor): { text: string; quotedValue?: string } |
   return { text: token.text, quotedValue: next.text };
 }
 
-function parseParameter(text: string, quotedValue: string | undefined): ServiceParameter | string {
+function parseParameter(text: string, quotedValue: string | undefined): ServiceParameter | Sentence {
   const equals = text.indexOf("=");
   const name = equals < 0 ? text : text.slice(0, equals);
   const key = keyOf(name);
-  if (key === undefined) return `${name} is not a service parameter`;
+  if (key === undefined) return sentence("no-service-parameter", { text: name });
   const octets = octetsOfText(quotedValue ?? (equals < 0 ? "" : text.slice(equals + 1)));
   if (octets === undefined) return BAD_ESCAPE;
   // RFC 9460 §2.1: a keyNNN has its value as it is, without the key's own format.
   const value = name.toLowerCase().startsWith("key") ? octets : CODECS[key]!.parse(octets);
-  return value === undefined ? `${text}${quotedValue ?? ""} has no lawful value for ${name}` : { key, value };
+  return value === undefined
+    ? sentence("parameter-value", { text: `${text}${quotedValue ?? ""}`, name })
+    : { key, value };
 }
 
 function keyOf(name: string): number | undefined {
@@ -112,21 +115,21 @@ function splitParameters(octets: Uint8Array): ServiceParameter[] | undefined {
 }
 
 /** What is wrong with parameters in the order of the wire (RFC 9460 §2.2, §7, §8). */
-function problemWith(parameters: readonly ServiceParameter[]): string | undefined {
+function problemWith(parameters: readonly ServiceParameter[]): Sentence | undefined {
   const keys = new Set<number>();
   let previous = -1;
   for (const { key, value } of parameters) {
-    if (key === previous) return `${nameOf(key)} stands twice`;
-    if (key < previous) return "the parameters are not in ascending order";
+    if (key === previous) return sentence("parameter-twice", { name: nameOf(key) });
+    if (key < previous) return sentence("parameter-order");
     if (CODECS[key] !== undefined && CODECS[key].format(value) === undefined)
-      return `${nameOf(key)} has no lawful value`;
+      return sentence("parameter-unlawful", { name: nameOf(key) });
     keys.add(key);
     previous = key;
   }
   const mandatory = parameters.find(({ key }) => key === MANDATORY);
   const absent = mandatory && keysIn(mandatory.value).find((key) => !keys.has(key));
-  if (absent !== undefined) return `${nameOf(absent)} is mandatory and missing`;
-  if (keys.has(NO_DEFAULT_ALPN) && !keys.has(ALPN)) return "no-default-alpn stands without alpn";
+  if (absent !== undefined) return sentence("parameter-mandatory", { name: nameOf(absent) });
+  if (keys.has(NO_DEFAULT_ALPN) && !keys.has(ALPN)) return sentence("no-default-alpn");
   return undefined;
 }
 

@@ -1,6 +1,7 @@
+import { sentence } from "../../sentences.ts";
 import { TYPE } from "../rr-types.ts";
 import { nameField, numberField, stringField } from "./basic-fields.ts";
-import { type Field, fieldEnd, type RdataShape } from "./field.ts";
+import { type Field, type FieldProblem, fieldEnd, type RdataShape } from "./field.ts";
 import { serviceParametersField } from "./service-parameters.ts";
 
 const serviceBinding: RdataShape = {
@@ -9,9 +10,7 @@ const serviceBinding: RdataShape = {
     // RFC 9460 §2.4.2: in AliasMode there is nothing that parameters could say.
     const isAlias = rdata[0] === 0 && rdata[1] === 0;
     const hasParameters = fieldEnd("name", rdata, 2) !== rdata.length;
-    return isAlias && hasParameters
-      ? { field: "SvcParams", message: "a SvcPriority of 0 takes no parameters" }
-      : undefined;
+    return isAlias && hasParameters ? { field: "SvcParams", ...sentence("alias-parameters") } : undefined;
   },
 };
 
@@ -46,7 +45,7 @@ function naptrFlagsField(): Field {
     ...field,
     parse(tokens, out, scope) {
       const text = tokens.peek()?.text ?? "";
-      return FLAGS.test(text) ? field.parse(tokens, out, scope) : `${text} holds more than letters and digits`;
+      return FLAGS.test(text) ? field.parse(tokens, out, scope) : sentence("no-naptr-flags", { text });
     },
     format(octets, form) {
       const flags = Buffer.from(octets.subarray(1)).toString("latin1");
@@ -57,13 +56,11 @@ function naptrFlagsField(): Field {
 
 const FLAGS = /^[A-Za-z0-9]*$/;
 
-function checkNaptr(rdata: Uint8Array): { field: string; message: string } | undefined {
+function checkNaptr(rdata: Uint8Array): FieldProblem | undefined {
   const services = fieldEnd("counted", rdata, 4)!;
   const regexp = fieldEnd("counted", rdata, services)!;
   const text = Buffer.from(rdata.subarray(regexp + 1, fieldEnd("counted", rdata, regexp))).toString("latin1");
-  return isSubstitution(text)
-    ? undefined
-    : { field: "regexp", message: `${text} is not of the form !expression!replacement!` };
+  return isSubstitution(text) ? undefined : { field: "regexp", ...sentence("no-substitution", { text }) };
 }
 
 /**

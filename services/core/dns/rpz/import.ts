@@ -1,4 +1,5 @@
 import { ok, type Result, refuse } from "../../result.ts";
+import { type Sentence, sentence } from "../../sentences.ts";
 import { parseIpv4, parseIpv6 } from "../ip-address.ts";
 import { type DomainName, labelsOf, nameFromLabels, parseDomainName, toAscii } from "../name.ts";
 import { TYPE } from "../rr-types.ts";
@@ -11,7 +12,7 @@ export type RpzImportFormat = "rpz" | "hosts" | "domains";
 /** A rule of an imported file, or why a line was rejected; lines count from 1. */
 export type ImportedLine =
   | { readonly line: number; readonly rules: readonly ImportedRule[] }
-  | { readonly line: number; readonly message: string };
+  | { readonly line: number; readonly reason: Sentence };
 
 export interface ImportedRule {
   readonly trigger: RpzTrigger;
@@ -36,7 +37,8 @@ function* readPolicyZone(text: string, feedApex: DomainName): Generator<Imported
   let apex = feedApex;
   for (const next of reader.records()) {
     if (!next.ok) {
-      yield { line: next.error.line, message: `column ${next.error.column}: ${next.error.message}` };
+      const { line, column } = next.error;
+      yield { line, reason: sentence("file-column", { column, reason: next.error }) };
       continue;
     }
     const { record, position } = next.value;
@@ -44,13 +46,13 @@ function* readPolicyZone(text: string, feedApex: DomainName): Generator<Imported
     // The zone's own SOA and NS say nothing to those who apply it.
     if (record.type === TYPE.SOA || (record.type === TYPE.NS && record.owner.key === apex.key)) continue;
     const rule = decodeRpzRule(record, apex);
-    yield rule.ok ? { line: position.line, rules: [rule.value] } : { line: position.line, message: rule.error.message };
+    yield rule.ok ? { line: position.line, rules: [rule.value] } : { line: position.line, reason: rule.error };
   }
 }
 
 function* readLines(
   text: string,
-  readLine: (words: readonly string[]) => Result<ImportedRule[], string>,
+  readLine: (words: readonly string[]) => Result<ImportedRule[], Sentence>,
 ): Generator<ImportedLine> {
   let line = 0;
   for (let start = 0; start < text.length; ) {
@@ -61,7 +63,7 @@ function* readLines(
     start = end + 1;
     if (words.length === 0) continue;
     const rules = readLine(words);
-    yield rules.ok ? { line, rules: rules.value } : { line, message: rules.error };
+    yield rules.ok ? { line, rules: rules.value } : { line, reason: rules.error };
   }
 }
 
@@ -94,12 +96,11 @@ const HOST_NAMES = new Set([
   "0.0.0.0",
 ]);
 
-function readHostsLine([address, ...all]: readonly string[]): Result<ImportedRule[], string> {
+function readHostsLine([address, ...all]: readonly string[]): Result<ImportedRule[], Sentence> {
   const names = all.filter((name) => !HOST_NAMES.has(name.toLowerCase()));
   if (all.length > 0 && names.length === 0) return ok([]);
-  if (!isSink(address!))
-    return refuse(`${address} is not an address that stands for nothing (0.0.0.0, 127.0.0.1, ::, ::1)`);
-  if (names.length === 0) return refuse("the line has no name");
+  if (!isSink(address!)) return refuse(sentence("no-sink", { text: address! }));
+  if (names.length === 0) return refuse(sentence("line-without-name"));
   const rules: ImportedRule[] = [];
   for (const text of names) {
     const name = readBlockedName(text);
@@ -109,12 +110,14 @@ function readHostsLine([address, ...all]: readonly string[]): Result<ImportedRul
   return ok(rules);
 }
 
-function readDomainsLine([text, ...extra]: readonly string[]): Result<ImportedRule[], string> {
-  if (extra.length > 0) return refuse(`${extra[0]} is more than a name`);
+function readDomainsLine([text, ...extra]: readonly string[]): Result<ImportedRule[], Sentence> {
+  if (extra.length > 0) return refuse(sentence("more-than-a-name", { text: extra[0]! }));
   const name = readBlockedName(text!);
   if (!name.ok) return name;
   const below = nameFromLabels([Uint8Array.of(ASTERISK), ...labelsOf(name.value)]);
-  return below.ok ? ok([blockRule(name.value), blockRule(below.value)]) : refuse(`*.${text}: ${below.error.message}`);
+  return below.ok
+    ? ok([blockRule(name.value), blockRule(below.value)])
+    : refuse(sentence("for-name", { name: `*.${text}`, reason: below.error }));
 }
 
 const ASTERISK = 0x2a;
@@ -124,13 +127,13 @@ function blockRule(name: DomainName): ImportedRule {
 }
 
 /** A name to block; addresses, URLs, patterns and localhost are refused. */
-function readBlockedName(text: string): Result<DomainName, string> {
+function readBlockedName(text: string): Result<DomainName, Sentence> {
   const ascii = toAscii(text);
   const isPlain = ascii.ok && PLAIN_NAME.test(ascii.value) && parseIpv4(ascii.value) === undefined;
   const name = isPlain ? parseDomainName(ascii.value) : undefined;
-  if (!name?.ok) return refuse(`${text} is not a domain name`);
+  if (!name?.ok) return refuse(sentence("no-domain-name", { text }));
   // RFC 6761 §6.3: localhost and what is below it always mean the host itself.
-  if (name.value.key.endsWith("\x09localhost\0")) return refuse(`${text} must not be blocked`);
+  if (name.value.key.endsWith("\x09localhost\0")) return refuse(sentence("blocked-name", { text }));
   return name;
 }
 

@@ -1,4 +1,5 @@
 import { ok, type Result, refuse } from "../../result.ts";
+import { type Sentence, sentence } from "../../sentences.ts";
 import { formatIpv4, formatIpv6, longestZeroRun, parseIpv4, parseIpv6 } from "../ip-address.ts";
 import {
   ancestorOf,
@@ -39,9 +40,7 @@ export type RpzAction =
   | { readonly kind: "local-data"; readonly type: number; readonly rdata: Uint8Array };
 
 /** Why a rule was refused, in words. */
-export interface RpzError {
-  readonly message: string;
-}
+export type RpzError = Sentence;
 
 /** Reads `kind:what`, such as `qname:*.bad.example` or `client-ip:2001:db8::/32`. */
 export function parseRpzTrigger(text: string): Result<RpzTrigger, RpzError> {
@@ -59,9 +58,7 @@ export function parseRpzTrigger(text: string): Result<RpzTrigger, RpzError> {
       return block.ok ? ok({ kind, block: block.value }) : block;
     }
     default:
-      return refuse({
-        message: `${text} is not a trigger: qname, ip, client-ip, nsdname or nsip, a colon, and what to match`,
-      });
+      return refuse(sentence("no-trigger", { text }));
   }
 }
 
@@ -79,15 +76,15 @@ export function parseRpzAction(text: string): Result<RpzAction, RpzError> {
   const [, mnemonic, value] = /^\s*(\S+)\s+(\S.*)$/s.exec(text) ?? [];
   const type = typeCode(mnemonic ?? "");
   if (type === undefined || value === undefined) {
-    return refuse({ message: `${text} is not an action: ${[...ACTION_TARGETS.keys()].join(", ")}, or TYPE value` });
+    return refuse(sentence("no-action", { text }));
   }
   if (isMetaType(type) || TYPES_WITHOUT_POLICY.has(type)) {
-    return refuse({ message: `${typeMnemonic(type)} records cannot be local data` });
+    return refuse(sentence("no-local-data", { type: typeMnemonic(type) }));
   }
   const rdata = parseRdata(type, value, undefined, "value");
   return rdata.ok
     ? ok(actionOfRecord(type, rdata.value))
-    : refuse({ message: `${rdata.error.field}: ${rdata.error.message}` });
+    : refuse(sentence("of-a-part", { part: rdata.error.field, reason: rdata.error }));
 }
 
 /** The action in the form that {@link parseRpzAction} reads. */
@@ -107,8 +104,7 @@ export function encodeRpzRule(
   apex: DomainName,
 ): Result<ResourceRecord, RpzError> {
   const owner = nameFromLabels([...triggerLabels(trigger), ...labelsOf(apex)]);
-  if (!owner.ok)
-    return refuse({ message: `${formatRpzTrigger(trigger)} does not fit into the feed: ${owner.error.message}` });
+  if (!owner.ok) return refuse(sentence("rule-too-long", { trigger: formatRpzTrigger(trigger), reason: owner.error }));
   const data =
     action.kind === "local-data" ? action : { type: TYPE.CNAME, rdata: ACTION_TARGETS.get(action.kind)!.wire };
   return ok({ owner: owner.value, type: data.type, ttl: RPZ_TTL_SECONDS, rdata: data.rdata });
@@ -121,7 +117,7 @@ export function decodeRpzRule(
 ): Result<{ readonly trigger: RpzTrigger; readonly action: RpzAction }, RpzError> {
   const { owner, type, rdata } = record;
   if (!isSubdomain(owner, apex) || owner.labelCount === apex.labelCount || TYPES_WITHOUT_POLICY.has(type)) {
-    return refuse({ message: `${formatDomainName(owner)} ${typeMnemonic(type)} is no rule` });
+    return refuse(sentence("no-rule", { text: `${formatDomainName(owner)} ${typeMnemonic(type)}` }));
   }
   const trigger = triggerOfLabels(labelsOf(owner).slice(0, owner.labelCount - apex.labelCount));
   return trigger.ok ? ok({ trigger: trigger.value, action: actionOfRecord(type, rdata) }) : trigger;
@@ -181,11 +177,10 @@ function wellKnownName(label: string): DomainName {
 
 function nameTrigger(kind: "qname" | "nsdname", text: string): Result<RpzTrigger, RpzError> {
   const name = parseDomainName(text);
-  if (!name.ok) return refuse({ message: `${text} is not a domain name: ${name.error.message}` });
-  if (name.value.labelCount === 0) return refuse({ message: "a rule cannot be for the root" });
+  if (!name.ok) return refuse(sentence("bad-domain-name", { text, reason: name.error }));
+  if (name.value.labelCount === 0) return refuse(sentence("rule-for-root"));
   const lastLabel = textOf(labelsOf(ancestorOf(name.value, 1))[0]!);
-  if (KIND_BY_LABEL.has(lastLabel))
-    return refuse({ message: `${text} ends in ${lastLabel}, which marks another kind of trigger` });
+  if (KIND_BY_LABEL.has(lastLabel)) return refuse(sentence("trigger-mark", { text, label: lastLabel }));
   return ok({ kind, name: name.value });
 }
 
@@ -193,15 +188,13 @@ function nameTrigger(kind: "qname" | "nsdname", text: string): Result<RpzTrigger
 function parseBlock(text: string): Result<AddressBlock, RpzError> {
   const [addressText, prefixText, ...extra] = text.split("/");
   const address = parseIpv4(addressText!) ?? parseIpv6(addressText!);
-  if (address === undefined || extra.length > 0)
-    return refuse({ message: `${text} is not an address or a block of addresses` });
+  if (address === undefined || extra.length > 0) return refuse(sentence("no-address-or-block", { text }));
   const bits = address.length * 8;
   const prefixLength = Number(prefixText ?? bits);
   if (!/^\d{1,3}$/.test(prefixText ?? "0") || prefixLength < 1 || prefixLength > bits) {
-    return refuse({ message: `${text} has no prefix from 1 to ${bits}` });
+    return refuse(sentence("no-prefix", { text, most: bits }));
   }
-  if (hasHostBits(address, prefixLength))
-    return refuse({ message: `${text} has host bits set beyond /${prefixLength}` });
+  if (hasHostBits(address, prefixLength)) return refuse(sentence("host-bits", { text, prefix: `/${prefixLength}` }));
   return ok({ address, prefixLength });
 }
 
@@ -234,8 +227,8 @@ function triggerOfLabels(labels: readonly Uint8Array[]): Result<RpzTrigger, RpzE
   const kind = KIND_BY_LABEL.get(textOf(labels.at(-1)!));
   if (kind === undefined || kind === "nsdname") {
     const name = nameFromLabels(kind === undefined ? labels : labels.slice(0, -1));
-    if (!name.ok) return refuse({ message: name.error.message });
-    if (name.value.labelCount === 0) return refuse({ message: "the rule has no name" });
+    if (!name.ok) return refuse(name.error);
+    if (name.value.labelCount === 0) return refuse(sentence("rule-without-name"));
     return ok({ kind: kind ?? "qname", name: name.value });
   }
   const texts = labels.slice(0, -1).map(textOf);
@@ -243,9 +236,7 @@ function triggerOfLabels(labels: readonly Uint8Array[]): Result<RpzTrigger, RpzE
   if (!block.ok) return block;
   // Consumers ignore what is not in the canonical form.
   const isCanonical = blockLabels(block.value).join(".") === texts.join(".");
-  return isCanonical
-    ? ok({ kind, block: block.value })
-    : refuse({ message: `${texts.join(".")} is not in canonical form` });
+  return isCanonical ? ok({ kind, block: block.value }) : refuse(sentence("not-canonical", { text: texts.join(".") }));
 }
 
 function blockText([prefix = "", ...reversed]: readonly string[]): string {

@@ -1,4 +1,5 @@
 import { ok, type Result, refuse } from "../../result.ts";
+import { type Sentence, sentence } from "../../sentences.ts";
 
 /** Where something stands in a text, both from 1. */
 export interface TextPosition {
@@ -20,9 +21,7 @@ export interface Entry {
 }
 
 /** What cannot be read, and where. */
-export interface LexError extends TextPosition {
-  readonly message: string;
-}
+export interface LexError extends TextPosition, Sentence {}
 
 /**
  * Parts text in master file format into entries (RFC 1035 §5.1).
@@ -68,8 +67,7 @@ export class MasterLexer {
         open.push(this.#here());
         this.#position += 1;
       } else if (code === CLOSE) {
-        if (open.pop() === undefined)
-          return refuse({ ...this.#here(), message: "a parenthesis closes that was not opened" });
+        if (open.pop() === undefined) return refuse({ ...this.#here(), ...sentence("unopened-parenthesis") });
         this.#position += 1;
       } else {
         const token = code === QUOTE ? this.#readQuoted() : this.#readWord();
@@ -78,7 +76,7 @@ export class MasterLexer {
       }
     }
     const unclosed = open.pop();
-    if (unclosed !== undefined) return refuse({ ...unclosed, message: "the parenthesis is never closed" });
+    if (unclosed !== undefined) return refuse({ ...unclosed, ...sentence("unclosed-parenthesis") });
     return ok({ tokens, startsWithBlank });
   }
 
@@ -95,7 +93,7 @@ export class MasterLexer {
     this.#position = Math.min(position, text.length);
     const word = text.slice(start, this.#position);
     // A backslash cannot take a line end with it.
-    if (word.includes("\n")) return refuse({ ...here, message: "a backslash stands at the end of a line" });
+    if (word.includes("\n")) return refuse({ ...here, ...sentence("backslash-at-end") });
     return ok({ text: word, quoted: false, line: here.line, column: here.column });
   }
 
@@ -109,7 +107,7 @@ export class MasterLexer {
       if (code === NEWLINE && this.#isFile) position = text.length;
       else if (code === BACKSLASH && text.charCodeAt(position + 1) !== NEWLINE) position += 1;
     }
-    if (position >= text.length) return refuse({ ...here, message: "the quoted string is never closed" });
+    if (position >= text.length) return refuse({ ...here, ...sentence("unclosed-quote") });
     const quoted = text.slice(this.#position + 1, position);
     this.#position = position + 1;
     return ok({ text: quoted, quoted: true, line: here.line, column: here.column });

@@ -1,4 +1,5 @@
 import { ok, type Result, refuse } from "../../result.ts";
+import { onlySentence, type Sentence, sentence } from "../../sentences.ts";
 import { type DomainName, parseDomainName } from "../name.ts";
 import { parsePeriodSeconds } from "../period.ts";
 import { isTextType, parseRdataTokens } from "../rdata/rdata.ts";
@@ -16,9 +17,7 @@ import {
 import { type Entry, MasterLexer, type TextPosition, type Token } from "./lexer.ts";
 
 /** What is wrong with an entry of a master file, and where. */
-export interface MasterFileError extends TextPosition {
-  readonly message: string;
-}
+export interface MasterFileError extends TextPosition, Sentence {}
 
 /** A record, and where its entry starts. */
 export interface PlacedRecord {
@@ -101,16 +100,16 @@ export class MasterFileReader {
   #readDirective(tokens: readonly Token[]): MasterFileError | undefined {
     const [directive, argument, extra] = tokens as [Token, Token | undefined, Token | undefined];
     const name = directive.text.toUpperCase();
-    if (name === "$INCLUDE") return at(directive, "$INCLUDE is not allowed");
-    if (name !== "$ORIGIN" && name !== "$TTL") return at(directive, `${directive.text} is not a directive`);
-    if (argument === undefined) return at(directive, `${name} needs an argument`);
-    if (extra !== undefined) return at(extra, `${extra.text} is more than ${name} takes`);
+    if (name === "$INCLUDE") return at(directive, sentence("no-include"));
+    if (name !== "$ORIGIN" && name !== "$TTL") return at(directive, sentence("no-directive", { text: directive.text }));
+    if (argument === undefined) return at(directive, sentence("directive-argument", { name }));
+    if (extra !== undefined) return at(extra, sentence("directive-extra", { text: extra.text, name }));
     return name === "$ORIGIN" ? this.#setOrigin(argument) : this.#setTtl(argument);
   }
 
   #setOrigin(argument: Token): MasterFileError | undefined {
     const origin = parseDomainName(argument.text, this.#origin);
-    if (!origin.ok) return at(argument, origin.error.message);
+    if (!origin.ok) return at(argument, origin.error);
     this.#origin = origin.value;
     this.#ownerText = "";
     return undefined;
@@ -118,7 +117,8 @@ export class MasterFileReader {
 
   #setTtl(argument: Token): MasterFileError | undefined {
     const seconds = parsePeriodSeconds(argument.text, MAX_TTL_SECONDS);
-    if (seconds === undefined) return at(argument, `${argument.text} is not a TTL from 0 to ${MAX_TTL_SECONDS}`);
+    if (seconds === undefined)
+      return at(argument, sentence("no-ttl", { text: argument.text, least: 0, most: MAX_TTL_SECONDS }));
     this.#ttlDirective = seconds;
     this.#firstTtlDirective ??= seconds;
     return undefined;
@@ -167,15 +167,17 @@ export class MasterFileReader {
   #planGenerate(tokens: readonly Token[]): Result<GeneratePlan, MasterFileError> {
     const [directive, rangeToken] = tokens as [Token, Token | undefined];
     const range = parseGenerateRange(rangeToken?.text ?? "");
-    if (range === undefined) return refuse(at(rangeToken ?? directive, "$GENERATE needs a range start-stop/step"));
+    if (range === undefined) return refuse(at(rangeToken ?? directive, sentence("generate-range")));
     this.#generated += rangeSize(range);
     const maximum = this.#options.maxGenerated ?? DEFAULT_MAX_GENERATED;
-    if (this.#generated > maximum) return refuse(at(directive, `$GENERATE may make ${maximum} records in all`));
+    if (this.#generated > maximum) return refuse(at(directive, sentence("generate-too-many", { most: maximum })));
     const templates = generateTemplates(tokens);
     if (!templates.ok) return templates;
     const malformed = templates.value.find(({ text }) => !isTemplate(text, range));
     if (malformed !== undefined)
-      return refuse(at(malformed, `${malformed.text} has no \${offset,width,base} that can be counted`));
+      return refuse(
+        at(malformed, sentence("generate-template", { text: malformed.text, form: `\${offset,width,base}` })),
+      );
     return ok({ range, templates: templates.value });
   }
 
@@ -187,11 +189,15 @@ export class MasterFileReader {
     const rdata = parseRdataTokens(type, tokens, { origin: this.#origin, context: "master-file" }, rdataStart);
     if (!rdata.ok) {
       const { line, column } = { ...tokens.at(-1)!, ...rdata.error };
-      return refuse({ line, column, message: `${typeMnemonic(type)} ${rdata.error.field}: ${rdata.error.message}` });
+      return refuse({
+        line,
+        column,
+        ...sentence("of-a-record", { type: typeMnemonic(type), part: rdata.error.field, reason: rdata.error }),
+      });
     }
     const ttl = this.#ttlOf(head.value, rdata.value);
     const { line, column } = tokens[0]!;
-    if (ttl === undefined) return refuse({ line, column, message: "the record has no TTL, and there is no $TTL" });
+    if (ttl === undefined) return refuse({ line, column, ...sentence("record-without-ttl") });
     return ok({ record: { owner, type, ttl, rdata: rdata.value }, position: { line, column } });
   }
 
@@ -205,32 +211,33 @@ export class MasterFileReader {
     for (let token = tokens[index]; token !== undefined; index += 1, token = tokens[index]) {
       if (!hasClass && /^(?:IN|CH|HS|CLASS\d+)$/i.test(token.text)) {
         if (!/^(?:IN|CLASS1)$/i.test(token.text))
-          return refuse(at(token, `class ${token.text} is not served, only IN`));
+          return refuse(at(token, sentence("class-not-served", { text: token.text })));
         hasClass = true;
       } else if (ttlSeconds === undefined && /^\d/.test(token.text)) {
         ttlSeconds = parsePeriodSeconds(token.text, MAX_TTL_SECONDS);
         if (ttlSeconds === undefined)
-          return refuse(at(token, `${token.text} is not a TTL from 0 to ${MAX_TTL_SECONDS}`));
+          return refuse(at(token, sentence("no-ttl", { text: token.text, least: 0, most: MAX_TTL_SECONDS })));
       } else {
         const type = typeCode(token.text);
-        if (type === undefined || token.quoted) return refuse(at(token, `${token.text} is not a record type`));
-        if (isMetaType(type)) return refuse(at(token, `${token.text} is not a type of data`));
+        if (type === undefined || token.quoted)
+          return refuse(at(token, sentence("no-record-type", { text: token.text })));
+        if (isMetaType(type)) return refuse(at(token, sentence("no-data-type", { type: token.text })));
         return ok({ owner: owner.value, ttlSeconds, type, rdataStart: index + 1 });
       }
     }
-    return refuse(at(tokens.at(-1)!, "the record has no type"));
+    return refuse(at(tokens.at(-1)!, sentence("record-without-type")));
   }
 
   #readOwner(token: Token | undefined, entryStart: Token): Result<DomainName, MasterFileError> {
     if (token === undefined) {
-      return this.#owner === undefined ? refuse(at(entryStart, "the record has no owner")) : ok(this.#owner);
+      return this.#owner === undefined ? refuse(at(entryStart, sentence("record-without-owner"))) : ok(this.#owner);
     }
     if (token.text === this.#ownerText && this.#owner !== undefined && !token.quoted) return ok(this.#owner);
     const owner = parseDomainName(token.text, this.#origin);
     if (!owner.ok || token.quoted) {
       // Records without owner that follow must not go to the one before.
       this.#owner = undefined;
-      return refuse(at(token, owner.ok ? "an owner must not be quoted" : owner.error.message));
+      return refuse(at(token, owner.ok ? sentence("owner-quoted") : owner.error));
     }
     this.#owner = owner.value;
     this.#ownerText = token.text;
@@ -267,15 +274,14 @@ interface RecordHead {
 function generateTemplates(tokens: readonly Token[]): Result<readonly Token[], MasterFileError> {
   const templates = tokens.slice(2);
   const [typeToken, data] = templates.slice(-2);
-  if (typeToken === undefined || data === undefined)
-    return refuse(at(tokens[0]!, "$GENERATE needs an owner, a type and data"));
+  if (typeToken === undefined || data === undefined) return refuse(at(tokens[0]!, sentence("generate-parts")));
   if (!data.quoted || isTextType(typeCode(typeToken.text) ?? 0)) return ok(templates);
   const entry = new MasterLexer(data.text, "value").nextEntry();
-  if (!entry.ok) return refuse(at(data, entry.error.message));
+  if (!entry.ok) return refuse(at(data, entry.error));
   const fields = (entry.value?.tokens ?? []).map((field) => ({ ...field, line: data.line, column: data.column }));
   return ok([...templates.slice(0, -1), ...fields]);
 }
 
-function at({ line, column }: TextPosition, message: string): MasterFileError {
-  return { line, column, message };
+function at({ line, column }: TextPosition, what: Sentence): MasterFileError {
+  return { line, column, ...onlySentence(what) };
 }

@@ -1,4 +1,5 @@
 import { ok, type Result, refuse } from "../../result.ts";
+import { type Sentence, sentence } from "../../sentences.ts";
 import { runAtOnce, type Steps } from "../../steps.ts";
 import { type DomainName, formatDomainName, isSubdomain } from "../name.ts";
 import { type ResourceRecord, recordIdentity, recordWireLength, rrsetKey } from "../record.ts";
@@ -34,7 +35,7 @@ export interface ZoneFile {
   readonly records: readonly ResourceRecord[];
   /** The first `$TTL`, seconds. */
   readonly ttlSeconds: number | undefined;
-  readonly warnings: readonly string[];
+  readonly warnings: readonly Sentence[];
   /** Where each record stands, the SOA too, for whoever refuses one later. */
   readonly positions: ReadonlyMap<ResourceRecord, TextPosition>;
 }
@@ -54,11 +55,11 @@ export function* parseZoneFileSteps(text: string, options: ZoneFileOptions): Ste
   for (const next of reader.records()) {
     if (!next.ok) return next;
     const problem = collector.add(next.value);
-    if (problem !== undefined) return refuse({ ...next.value.position, message: problem });
+    if (problem !== undefined) return refuse({ ...next.value.position, ...problem });
     yield;
   }
   const { soa, records, warnings, positions } = collector;
-  return ok({ soa, records, warnings: warnings.texts(), positions, ttlSeconds: reader.firstTtlSeconds });
+  return ok({ soa, records, warnings: warnings.sentences(), positions, ttlSeconds: reader.firstTtlSeconds });
 }
 
 /** An RRset as far as it has been read. */
@@ -85,8 +86,9 @@ class ZoneCollector {
   }
 
   /** Takes a record, or gives back why the zone cannot have it. */
-  add({ record, position }: PlacedRecord): string | undefined {
-    if (!isSubdomain(record.owner, this.#apex)) return `${formatDomainName(record.owner)} is outside the zone`;
+  add({ record, position }: PlacedRecord): Sentence | undefined {
+    if (!isSubdomain(record.owner, this.#apex))
+      return sentence("outside-zone", { owner: formatDomainName(record.owner) });
     if (record.type === TYPE.SOA) return this.#setSoa(record, position);
     const key = rrsetKey(record.owner, record.type);
     const rrset = this.#rrsets.get(key);
@@ -99,11 +101,11 @@ class ZoneCollector {
     return this.#sizeProblem();
   }
 
-  #sizeProblem(): string | undefined {
+  #sizeProblem(): Sentence | undefined {
     if (!this.#bounds) return undefined;
     const { records, octets } = this.#bounds;
-    if (this.records.length > records) return `the zone has more than ${records} records`;
-    return this.#octets > octets ? `the zone is larger than ${octets} octets` : undefined;
+    if (this.records.length > records) return sentence("zone-too-many-records", { most: records });
+    return this.#octets > octets ? sentence("zone-too-large", { most: octets }) : undefined;
   }
 
   /** The record as the RRset takes it; undefined when it is there already. */
@@ -111,27 +113,27 @@ class ZoneCollector {
     rrset.identities ??= new Set([recordIdentity(rrset.first)]);
     const identity = recordIdentity(record);
     if (rrset.identities.has(identity)) {
-      this.#warn(position, `duplicated record ${describe(record)}`);
+      this.#warn(position, sentence("record-twice-in-file", { record: describe(record) }));
       return undefined;
     }
     rrset.identities.add(identity);
     const { ttl } = rrset.first;
     // RFC 2181 §5.2: an RRset has one TTL, here the first. Signatures follow what they cover (RFC 4034 §3).
     if (record.ttl === ttl || record.type === TYPE.RRSIG) return record;
-    this.#warn(position, `TTL ${record.ttl} of ${describe(record)} set to that of its RRset, ${ttl}`);
+    this.#warn(position, sentence("ttl-of-its-rrset", { ttl: record.ttl, record: describe(record), has: ttl }));
     return { ...record, ttl };
   }
 
-  #setSoa(record: ResourceRecord, position: TextPosition): string | undefined {
-    if (record.owner.key !== this.#apex.key) return "a SOA stands at the apex only";
-    if (this.soa !== undefined) return "a second SOA";
+  #setSoa(record: ResourceRecord, position: TextPosition): Sentence | undefined {
+    if (record.owner.key !== this.#apex.key) return sentence("soa-not-at-apex");
+    if (this.soa !== undefined) return sentence("second-soa");
     this.soa = record;
     this.positions.set(record, position);
     return undefined;
   }
 
-  #warn(position: TextPosition, message: string): void {
-    this.warnings.add(`line ${position.line}: ${message}`);
+  #warn({ line }: TextPosition, reason: Sentence): void {
+    this.warnings.add(sentence("line", { line, reason }));
   }
 }
 

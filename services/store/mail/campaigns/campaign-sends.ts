@@ -1,3 +1,4 @@
+import type { Sentence } from "../../../core/sentences.ts";
 import { type Db, queryRows } from "../../../platform/postgres/db.ts";
 import { announceStop } from "../queue/queue.ts";
 import { continueBatch, endHold, isQuiet, markHeld, stopHeld, withdrawBatch } from "../queue/queue-stops.ts";
@@ -30,7 +31,7 @@ export interface CampaignSend extends CampaignMessage {
   readonly state: CampaignSendState;
   readonly creator: string;
   readonly startsAt: Date | null;
-  readonly paused: { readonly at: Date; readonly reason: string } | null;
+  readonly paused: { readonly at: Date; readonly reason: Sentence } | null;
   /** Its batch, once it was started. */
   readonly eeid: string | null;
   /** How many contacts the snapshot holds that was taken at the start, invalid and unsubscribed ones included. */
@@ -121,13 +122,13 @@ export async function scheduleCampaign(
  * Pauses a campaign that was started or scheduled. What is on the wire goes on; see `awaitQuiet`.
  * @returns false when there is nothing to pause
  */
-export async function pauseCampaign(db: Db, campaignNumid: number, reason: string): Promise<boolean> {
+export async function pauseCampaign(db: Db, campaignNumid: number, reason: Sentence): Promise<boolean> {
   const paused = await db.transaction(async (transaction) => {
     const [row] = await queryRows<{ eeid: string | null }>(
       transaction,
-      `update campaign_sends set paused_at = now(), pause_reason = ?, modified_at = now()
+      `update campaign_sends set paused_at = now(), pause_reason = ?::jsonb, modified_at = now()
        where campaign_numid = ? and paused_at is null and state in ('scheduled', 'gathering', 'sending') returning eeid`,
-      [reason, campaignNumid],
+      [JSON.stringify(reason), campaignNumid],
     );
     if (row?.eeid) await markHeld(transaction, row.eeid);
     return row;
@@ -240,7 +241,7 @@ export interface CampaignSendRow {
   creator: string;
   starts_at: Date | null;
   paused_at: Date | null;
-  pause_reason: string | null;
+  pause_reason: Sentence | null;
   eeid: string | null;
   message_id: number | null;
   recipients: number | null;
@@ -263,7 +264,7 @@ export function toCampaignSend(row: CampaignSendRow): CampaignSend {
     state: row.state,
     creator: row.creator,
     startsAt: row.starts_at,
-    paused: row.paused_at && { at: row.paused_at, reason: row.pause_reason ?? "" },
+    paused: row.paused_at && { at: row.paused_at, reason: row.pause_reason! },
     eeid: row.eeid,
     recipients: row.recipients,
     finishedAt: row.finished_at,

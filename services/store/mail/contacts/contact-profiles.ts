@@ -2,6 +2,7 @@ import { type EmailAddress, validateAddress } from "../../../core/mail/address.t
 import type { CampaignName, Contact, ContactOperation } from "../../../core/mail/contact.ts";
 import type { ContactChange } from "../../../core/mail/contact-input.ts";
 import type { Result } from "../../../core/result.ts";
+import type { Sentence } from "../../../core/sentences.ts";
 import { type Db, queryRows } from "../../../platform/postgres/db.ts";
 import { joinGroups } from "./groups.ts";
 import { addMissingContacts } from "./recipients.ts";
@@ -55,7 +56,7 @@ export async function judgeContactAddress(
   db: Db,
   instanceId: number,
   text: string,
-): Promise<Result<EmailAddress, string>> {
+): Promise<Result<EmailAddress, Sentence>> {
   const address = validateAddress(text, { allowSmtputf8: true });
   if (address.ok && !address.value.needsSmtputf8) return address;
   const isKnown = address.ok && (await findContactId(db, instanceId, address.value.key)) !== undefined;

@@ -1,6 +1,7 @@
 import { randomBytes } from "node:crypto";
 import type { KeyRing } from "../../../core/key-ring.ts";
 import { open, seal } from "../../../core/secret-box.ts";
+import type { Sentence } from "../../../core/sentences.ts";
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
 
 /** Where an instance wants its events told. */
@@ -18,7 +19,7 @@ export interface WebhookBatch {
   readonly state: "waiting" | "delivered" | "failed";
   readonly attempts: number;
   /** Of the last attempt: `status 200`, or why there was none. */
-  readonly outcome: string | null;
+  readonly outcome: Sentence | null;
   readonly createdAt: Date;
   readonly finishedAt: Date | null;
 }
@@ -211,10 +212,9 @@ export async function nextWebhookBatch(
 }
 
 /** What an attempt came to. */
-export type WebhookOutcome =
-  | { readonly state: "delivered"; readonly text: string }
-  | { readonly state: "failed"; readonly text: string }
-  | { readonly state: "waiting"; readonly text: string; readonly retryInSeconds: number };
+export type WebhookAttempt =
+  | { readonly state: "delivered" | "failed"; readonly outcome: Sentence }
+  | { readonly state: "waiting"; readonly outcome: Sentence; readonly retryInSeconds: number };
 
 /** Stores the outcome of an attempt, and gives the webhook back. What was removed meanwhile stays removed. */
 export async function settleWebhookBatch(
@@ -224,23 +224,23 @@ export async function settleWebhookBatch(
     batchId,
     workerId,
   }: { readonly instanceId: number; readonly batchId: number; readonly workerId: string },
-  outcome: WebhookOutcome,
+  attempt: WebhookAttempt,
 ): Promise<void> {
-  const { state, text } = outcome;
+  const { state, outcome } = attempt;
   await db.transaction(async (transaction) => {
     await queryRows(
       transaction,
       `update webhooks set failures = case when ? then 0 else failures + 1 end,
          next_attempt_at = now() + make_interval(secs => ?), lease_owner = null, lease_until = null
        where instance_id = ? and lease_owner = ?`,
-      [state === "delivered", state === "waiting" ? outcome.retryInSeconds : 0, instanceId, workerId],
+      [state === "delivered", state === "waiting" ? attempt.retryInSeconds : 0, instanceId, workerId],
     );
     await queryRows(
       transaction,
-      `update webhook_batches set state = ?, outcome = ?, attempts = attempts + 1,
+      `update webhook_batches set state = ?, outcome = ?::jsonb, attempts = attempts + 1,
          finished_at = case when ? then null else now() end
        where id = ? and instance_id = ?`,
-      [state, text, state === "waiting", batchId, instanceId],
+      [state, JSON.stringify(outcome), state === "waiting", batchId, instanceId],
     );
   });
 }

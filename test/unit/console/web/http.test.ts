@@ -1,5 +1,8 @@
 import { afterEach, expect, test, vi } from "vitest";
 import { request } from "../../../../services/console/web/src/http.ts";
+import { invalidField, sentenceOf, unacceptable } from "../../../../services/core/refusal.ts";
+import { sentence } from "../../../../services/core/sentences.ts";
+import { PROBLEM_TYPE, problemOf } from "../../../../services/platform/http/problem.ts";
 
 afterEach(() => vi.unstubAllGlobals());
 
@@ -14,7 +17,10 @@ test("an answer whose connection breaks in the middle is one that did not come",
     },
   });
   answerWith(broken);
-  expect(await request("GET", "/zones")).toEqual({ ok: false, error: { status: 0, msg: "", body: undefined } });
+  expect(await request("GET", "/zones")).toEqual({
+    ok: false,
+    error: { status: 0, message: "", values: {}, body: undefined },
+  });
 });
 
 test("who gave up waiting is told nothing", async () => {
@@ -32,13 +38,17 @@ test("JSON is parsed, other text is given as it is", async () => {
 });
 
 test.each([
-  [{ msg: "user ana already exists", code: "user-exists", values: { login: "ana" } }, "login"],
-  [{ msg: "duplicated zone: example.org" }, "fqdn"],
-  [{ status: "err", on: "invalid email The email address is not valid. It must have exactly one @-sign." }, "email"],
-  [{ msg: "invalid field: host: is too long" }, "host"],
-  [{ msg: "apikey does not match" }, undefined],
-])("a refusal is about a field, also one that names none: %j", async (body, field) => {
-  answerWith(JSON.stringify(body), "application/json", 400);
+  [unacceptable("user-exists", { login: "ana" }), "login"],
+  [unacceptable("zone-exists", { domain: "example.org" }), "fqdn"],
+  [unacceptable("email-invalid", { reason: sentence("one-at-sign") }), "email"],
+  [invalidField("host", "too-long"), "host"],
+  [unacceptable("company-key-wrong"), undefined],
+])("a refusal is about a field, also one that names none: %j", async (refusal, field) => {
+  answerWith(JSON.stringify(problemOf(refusal, 400, "in words")), PROBLEM_TYPE, 400);
   const answer = await request("POST", "/x");
+  expect(answer).toMatchObject({
+    ok: false,
+    error: { status: 400, message: "in words", code: sentenceOf(refusal).code },
+  });
   expect(answer.ok ? undefined : answer.error.field).toBe(field);
 });

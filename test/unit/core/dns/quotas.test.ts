@@ -9,6 +9,7 @@ import {
   readQuotaSetting,
   reserveOf,
 } from "../../../../services/core/dns/quotas.ts";
+import type { SentenceRefusal } from "../../../../services/core/refusal.ts";
 import { quotaDefaults, quotaNamesOf } from "../../../../services/platform/config/quotas.ts";
 
 it.each([
@@ -67,12 +68,14 @@ it.each([
 describe("sentences", () => {
   it("carry a code and values", () => {
     const refusal = quotaExceeded({ company: "acme" }, "records", { allowed: 10, used: 9, wanted: 2 });
-    expect(refusal).toEqual({
+    expect(refusal).toMatchObject({
       kind: "unacceptable",
       code: "quota-exceeded",
       values: { quota: "records", holder: "company acme", allowed: "10", used: "9", wanted: "2" },
-      text: "quota exceeded: records of company acme: 10 allowed, 9 in use, 2 more wanted",
     });
+    expect((refusal as SentenceRefusal).message).toBe(
+      "quota exceeded: records of company acme: 10 allowed, 9 in use, 2 more wanted",
+    );
     const forNow = quotaExceededForNow({ reseller: "one" }, "changes_per_minute", { allowed: 6, retryAfterSeconds: 7 });
     expect(forNow).toMatchObject({ kind: "rate-limited", code: "quota-exceeded-for-now", retryAfterSeconds: 7 });
   });

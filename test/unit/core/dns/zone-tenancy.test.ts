@@ -9,6 +9,7 @@ import {
   type RelatedZone,
   type ZoneMaker,
 } from "../../../../services/core/dns/zone-tenancy.ts";
+import { saying } from "../../../support/said.ts";
 import { nameOf } from "./support.ts";
 
 /** Companies 1 and 2 are those of reseller `one`, 3 that of reseller `two`. */
@@ -113,11 +114,10 @@ describe("a name among those that are there", () => {
     ],
   ])("%s, asked by %s", (_, maker, around, outcome) => {
     const judged = judgeName(asked(maker), { ...NOTHING, ...around });
-    if (outcome !== REFUSED) return expect(judged).toEqual({ ok: true, value: outcome });
+    if (outcome !== REFUSED) return expect(judged).toEqual({ ok: true, value: (outcome as string[]).map(saying) });
     // Whatever stands in the way, and whoever asks, it is the same sentence.
     expect(judged).toMatchObject({
       error: {
-        text: "duplicated zone: Asked.Example.org",
         code: "zone-exists",
         values: { domain: "Asked.Example.org" },
       },
@@ -131,7 +131,7 @@ describe("a name among those that are there", () => {
       value: [
         "asked.example.org lies below example.org of company c3 of reseller two and answers in its place",
         "asked.example.org lies above x.asked.example.org of company c1 of reseller one, which answers for its own names",
-      ],
+      ].map(saying),
     });
   });
 });

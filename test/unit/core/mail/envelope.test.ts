@@ -4,7 +4,7 @@ import { makeEnvelope } from "../../../../services/core/mail/envelope.ts";
 
 function address(text: string): EmailAddress {
   const result = validateAddress(text, { allowSmtputf8: true });
-  if (!result.ok) throw new Error(result.error);
+  if (!result.ok) throw new Error(result.error.message);
   return result.value;
 }
 

@@ -12,7 +12,7 @@ import {
 
 function address(text: string): EmailAddress {
   const result = validateAddress(text, { allowSmtputf8: true });
-  if (!result.ok) throw new Error(result.error);
+  if (!result.ok) throw new Error(result.error.message);
   return result.value;
 }
 

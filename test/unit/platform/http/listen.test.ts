@@ -22,7 +22,7 @@ const closings = new EventEmitter();
 
 beforeAll(async () => {
   const app = Object.assign(new Koa(), {
-    describeRefusal: (refusal: unknown) => ({ status: 400, body: { on: (refusal as { text: string }).text } }),
+    describeRefusal: (refusal: unknown) => ({ status: 400, body: { on: (refusal as { message: string }).message } }),
   });
   app.silent = true;
   app.use(async (ctx) => {

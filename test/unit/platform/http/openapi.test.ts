@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { z } from "zod";
-import type { Refusal } from "../../../../services/core/refusal.ts";
+import { forbidden } from "../../../../services/core/refusal.ts";
 import { ok, refuse } from "../../../../services/core/result.ts";
 import { type Dialect, statusOf } from "../../../../services/platform/http/dialect.ts";
 import { type AnyEndpoint, endpoint } from "../../../../services/platform/http/endpoint.ts";
@@ -14,6 +14,7 @@ const dialect: Dialect<null> = {
   queryFields: true,
   authenticate: async () => refuse({ kind: "unauthenticated" }),
   callerKey: () => "",
+  say: ({ kind }) => kind,
   toHttp: (refusal) => ({ status: refusal.kind === "unauthenticated" ? 401 : statusOf(refusal), body: { msg: "" } }),
 };
 
@@ -26,7 +27,7 @@ const base: Pick<AnyEndpoint<null>, "summary" | "reply" | "act"> = {
 describe("what an operation may answer", () => {
   test("is what the API answers to a stranger, and what goes with its declaration", () => {
     expect(responsesOf({ ...base, method: "GET", path: "/a" })).toEqual(["200", "400", "401", "429", "default"]);
-    const barred: Refusal = { kind: "forbidden", text: "" };
+    const barred = forbidden("reseller-key-needed");
     const fields = z.object({ name: z.string() });
     expect(responsesOf({ ...base, method: "POST", path: "/a", authorise: () => barred, fields })).toEqual(
       ["200", "400", "401", "403", "413", "429", "default"], // a body, and not for everybody

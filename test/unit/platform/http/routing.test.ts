@@ -39,6 +39,7 @@ beforeAll(async () => {
       queryFields: false,
       authenticate: async () => ok(undefined),
       callerKey: () => "",
+      say: ({ kind }) => kind,
       toHttp: ({ kind }: Refusal) => ({ status: kind === "wrong-method" ? 405 : 404, body: { kind } }),
     },
     endpoints,
@@ -115,4 +116,23 @@ describe("another method is 405, with those that there are", () => {
   test("what has GET has HEAD", async () => {
     expect(await ask("HEAD", "/v1/rr/a.test")).toEqual({ status: 200, allow: null, body: null });
   });
+});
+
+test("whoever accepts problems is refused in one, with the API's words and what they are made of (RFC 9457)", async () => {
+  const accepting = (accept: string) =>
+    fetch(`${listener.url}/v1/rr/a.test`, { method: "DELETE", headers: { accept } });
+  const told = await accepting("application/json, application/problem+json;q=0.5");
+  expect(told.headers.get("Content-Type")).toBe("application/problem+json");
+  expect([told.status, told.headers.get("Allow"), await told.json()]).toEqual([
+    405,
+    "HEAD, GET, POST",
+    {
+      title: "Method Not Allowed",
+      status: 405,
+      detail: "wrong-method",
+      code: "wrong-method",
+      values: { methods: "HEAD, GET, POST" },
+    },
+  ]);
+  expect(await (await accepting("application/json, */*")).json()).toEqual({ kind: "wrong-method" });
 });

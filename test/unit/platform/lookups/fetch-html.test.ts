@@ -5,6 +5,7 @@ import { refuse } from "../../../../services/core/result.ts";
 import { loadConfig } from "../../../../services/platform/config/config.ts";
 import { fetchText } from "../../../../services/platform/lookups/fetch-html.ts";
 import type { Resolver } from "../../../../services/platform/lookups/resolver.ts";
+import { saying } from "../../../support/said.ts";
 
 const DEADLINE_MS = 200;
 const servers: Server[] = [];
@@ -38,21 +39,21 @@ function fetchWithin(url: string, mostRedirects?: number) {
 
 describe("one deadline covers", () => {
   test("the look-up of the name", async () => {
-    expect(await fetchWithin("http://slow.example.org/")).toEqual(refuse("timeout"));
+    expect(await fetchWithin("http://slow.example.org/")).toEqual(refuse(saying("timeout")));
   });
 
   test("the look-up of a name that a redirect leads to", async () => {
     const url = await serve((_request, response) =>
       response.writeHead(302, { Location: "http://slow.example.org/" }).end(),
     );
-    expect(await fetchWithin(url)).toEqual(refuse("timeout"));
+    expect(await fetchWithin(url)).toEqual(refuse(saying("timeout")));
   });
 
   test("all redirects together", async () => {
     const url = await serve((_request, response) => {
       setTimeout(() => response.writeHead(302, { Location: "/" }).end(), DEADLINE_MS / 4);
     });
-    expect(await fetchWithin(url, 1_000)).toEqual(refuse("timeout"));
+    expect(await fetchWithin(url, 1_000)).toEqual(refuse(saying("timeout")));
   });
 
   test("a page that comes drop by drop", async () => {
@@ -61,7 +62,7 @@ describe("one deadline covers", () => {
       const drops = setInterval(() => response.write("."), DEADLINE_MS / 10);
       response.on("close", () => clearInterval(drops));
     });
-    expect(await fetchWithin(url)).toEqual(refuse("timeout"));
+    expect(await fetchWithin(url)).toEqual(refuse(saying("timeout")));
   });
 });
 
@@ -75,12 +76,12 @@ describe("servers of clouds are not fetched from", () => {
     "http://[::ffff:168.63.129.16]/",
     "http://[64:ff9b::a83f:8110]/",
     "http://[fd00:ec2::254]/latest/meta-data/",
-  ])("%s", async (url) => expect(await fetchWithin(url)).toEqual(refuse("address not allowed")));
+  ])("%s", async (url) => expect(await fetchWithin(url)).toEqual(refuse(saying("address not allowed"))));
 
   test("by a redirect", async () => {
     const url = await serve((_request, response) =>
       response.writeHead(302, { Location: "http://168.63.129.16/" }).end(),
     );
-    expect(await fetchWithin(url)).toEqual(refuse("address not allowed"));
+    expect(await fetchWithin(url)).toEqual(refuse(saying("address not allowed")));
   });
 });

@@ -6,7 +6,7 @@ import { useRows } from "../fetched.ts";
 import { useForm } from "../form.ts";
 import { formatNumber } from "../format.ts";
 import { queryOf, request } from "../http.ts";
-import { showWarnings } from "../show-warnings.ts";
+import { showWarnings, type Warned } from "../show-warnings.ts";
 import { texts } from "../texts.ts";
 import { resellerApi } from "./paths.ts";
 
@@ -51,7 +51,7 @@ function NewCatalogDialog({ path, onAdded, onClose }: NewCatalogDialogProps) {
   const { catalogs: words } = texts().dns;
   const form = useForm(
     { zone: "" },
-    (body) => request<{ readonly warnings?: readonly string[] }>("POST", path, { body }),
+    (body) => request<Warned>("POST", path, { body }),
     (added, { zone }) => {
       showToast(words.added(zone));
       showWarnings(added);

@@ -5,7 +5,7 @@ import { useFetched } from "../fetched.ts";
 import { useForm } from "../form.ts";
 import { request } from "../http.ts";
 import { ownCompany, session } from "../session.ts";
-import { showWarnings } from "../show-warnings.ts";
+import { showWarnings, type Warned } from "../show-warnings.ts";
 import { texts } from "../texts.ts";
 import { wholeNumber } from "../typed-number.ts";
 import type { CompanySummary } from "./company.ts";
@@ -90,11 +90,7 @@ function useNewZone(
     ({ fqdn, ...values }) => {
       const times = Object.fromEntries(TIMES.map((name) => [name, wholeNumber(values[name])]));
       const body = { ...values, ...times, crm_id: values.crm_id || choices?.[0] };
-      return request<Soa & { readonly warnings?: readonly string[] }>(
-        "POST",
-        dnsApi(reseller, "master_zone", fqdn.trim()),
-        { body },
-      );
+      return request<Soa & Warned>("POST", dnsApi(reseller, "master_zone", fqdn.trim()), { body });
     },
     ({ domain, ...answer }) => {
       showToast(words.created(domain));

@@ -1,3 +1,4 @@
+import type { Sentence } from "../../../../core/sentences.ts";
 /** A record as the DNS API gives and takes it. */
 export interface ZoneRecord {
   /** Relative to the zone; `@` is the zone itself. */
@@ -42,7 +43,7 @@ export interface Soa {
 export interface ZonePreview {
   readonly added: readonly ZoneRecord[];
   readonly deleted: readonly ZoneRecord[];
-  readonly warnings: readonly string[];
+  readonly warnings: readonly Sentence[];
   /** The zone's serial afterwards. */
   readonly serial: number;
 }

@@ -81,7 +81,12 @@ function Errors({ errors }: { readonly errors: readonly JobError[] }) {
       rowKey={({ index }) => index}
       columns={[
         { id: "line", label: words.line, align: "end", cell: ({ line }) => line ?? "" },
-        { id: "reason", label: words.reason, grows: true, cell: ({ msg }) => describeSentence(msg) },
+        {
+          id: "reason",
+          label: words.reason,
+          grows: true,
+          cell: ({ msg: message, ...told }) => describeSentence({ ...told, message }),
+        },
       ]}
       empty={<p>{words.noErrors}</p>}
     />

@@ -1,3 +1,4 @@
+import type { Sentence } from "../../../../core/sentences.ts";
 import type { Tone } from "../components/badge.tsx";
 import type { Texts } from "../texts/en/index.ts";
 
@@ -15,7 +16,7 @@ export interface Job {
 }
 
 /** A line that was left out, or why the whole work failed. */
-export interface JobError {
+export interface JobError extends Pick<Sentence, "code" | "values"> {
   readonly line?: number;
   readonly msg: string;
 }

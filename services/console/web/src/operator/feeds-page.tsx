@@ -7,7 +7,7 @@ import { useRows } from "../fetched.ts";
 import { useForm } from "../form.ts";
 import { formatNumber } from "../format.ts";
 import { pathOf, request } from "../http.ts";
-import { showWarnings } from "../show-warnings.ts";
+import { showWarnings, type Warned } from "../show-warnings.ts";
 import { texts } from "../texts.ts";
 
 interface Feed {
@@ -62,7 +62,7 @@ function NewFeedDialog({ onAdded, onClose }: NewFeedDialogProps) {
   const { feeds: words } = texts().operator;
   const form = useForm(
     { zone: "" },
-    (body) => request<Feed & { readonly warnings?: readonly string[] }>("POST", "/rpz", { body }),
+    (body) => request<Feed & Warned>("POST", "/rpz", { body }),
     ({ zone, ...answer }) => {
       showToast(words.added(zone));
       showWarnings(answer);

@@ -145,7 +145,7 @@ describe("readRpzRules", () => {
   }
 
   function describeLine(line: ImportedLine): string {
-    if ("message" in line) return `${line.line}: ! ${line.message}`;
+    if ("reason" in line) return `${line.line}: ! ${line.reason.message}`;
     return `${line.line}: ${line.rules.map(({ trigger, action }) => `${formatRpzTrigger(trigger)} ${formatRpzAction(action)}`).join(", ")}`;
   }
 

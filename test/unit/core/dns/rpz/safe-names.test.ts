@@ -28,7 +28,7 @@ function recordOf(trigger: string, action: string): ResourceRecord {
   const read = parseRpzAction(action);
   if (!read.ok) throw new Error(read.error.message);
   const record = ruleRecord(triggerOf(trigger), read.value, nameOf("policy.example"));
-  if (!record.ok) throw new Error(record.error);
+  if (!record.ok) throw new Error(record.error.message);
   return record.value;
 }
 

@@ -17,7 +17,7 @@ export function PreviewDifference({ preview }: { readonly preview: ZonePreview }
             <strong>{difference.warnings}</strong>
             <ul>
               {preview.warnings.map((warning) => (
-                <li key={warning}>{describeSentence(warning)}</li>
+                <li key={warning.message}>{describeSentence(warning)}</li>
               ))}
             </ul>
           </div>

@@ -1,3 +1,4 @@
+import type { Sentence } from "../../../../../core/sentences.ts";
 import type { Tone } from "../../components/badge.tsx";
 
 /** A campaign, and what it sends where it is of type `normal`. */
@@ -17,7 +18,7 @@ export interface Campaign {
   readonly grupos: readonly string[];
   readonly filtros: readonly number[];
   readonly inicio: string | null;
-  readonly pausa: { readonly timestamp: string; readonly motivo: string } | null;
+  readonly pausa: { readonly timestamp: string; readonly motivo: Sentence } | null;
   readonly eeid: string | null;
   readonly destinatarios: number | null;
   readonly fin: string | null;

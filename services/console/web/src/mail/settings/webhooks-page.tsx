@@ -1,4 +1,5 @@
 import { useState } from "preact/hooks";
+import type { Sentence } from "../../../../../core/sentences.ts";
 import { useAction } from "../../action.ts";
 import { Badge, type Tone } from "../../components/badge.tsx";
 import { Button } from "../../components/button.tsx";
@@ -30,7 +31,7 @@ interface Delivery {
   readonly events: number;
   readonly state: "waiting" | "delivered" | "failed";
   readonly attempts: number;
-  readonly outcome: string | null;
+  readonly outcome: Sentence | null;
   readonly created: string;
 }
 
@@ -153,7 +154,12 @@ function Deliveries({ instance, webhook }: { readonly instance: string; readonly
             cell: ({ state }) => <Badge tone={TONES[state]}>{words.states[state]}</Badge>,
           },
           { id: "attempts", label: words.attempts, align: "end", optional: true, cell: ({ attempts }) => attempts },
-          { id: "outcome", label: words.outcome, grows: true, cell: ({ outcome }) => describeReason(outcome ?? "") },
+          {
+            id: "outcome",
+            label: words.outcome,
+            grows: true,
+            cell: ({ outcome }) => outcome && describeReason(outcome),
+          },
           {
             id: "replay",
             label: "",

@@ -1,3 +1,8 @@
+import type { SentenceCode } from "../../../../../core/sentences.ts";
+
+/** The words of a code; without any the server's own are shown, which English readers understand but for the mail API's. */
+type Words = { readonly [Code in SentenceCode]?: string };
+
 /** What was refused and what to do, by the refusal's code; gaps as `{name}`. */
 export const problems = {
   sentences: {
@@ -7,8 +12,8 @@ export const problems = {
     "malformed-json": "The server could not read the request. Reload the page and try again.",
     "missing-field": "{field}: fill this in first.",
     "invalid-field": "{field}: {reason}.",
-    "malformed-field": "{field}: not valid.",
     "no-such-reseller": "There is no such reseller, or it is not yours to see. Choose one beside the pages.",
+    "reseller-unknown": "There is no such reseller, or it is not yours to see. Choose one beside the pages.",
     "no-such-company": "There is no such company, or it is not yours to see. Look in the list of companies.",
     "no-such-instance": "There is no such instance, or it is not yours to see. Choose one beside the pages.",
     "no-such-user": "There is no such user. Somebody may have deleted it; reload the list.",
@@ -17,7 +22,9 @@ export const problems = {
     "no-such-acl": "There is no such access list. Somebody may have deleted it; reload the list.",
     "no-such-block": "There is no such block. Somebody may have removed it; reload the list.",
     "no-such-catalog": "There is no such catalog. Somebody may have removed it; reload the list.",
+    "catalog-unknown": "There is no such catalog. Somebody may have removed it; reload the list.",
     "no-such-feed": "There is no such policy feed. Somebody may have deleted it; reload the list.",
+    "feed-unknown": "There is no such policy feed. Somebody may have deleted it; reload the list.",
     "no-such-campaign": "There is no such campaign. Look in the list of campaigns.",
     "no-such-batch": "There is no such send, or it is kept no longer. Look in the list of sends.",
     "no-such-message": "There is no such message. It may have been removed when its time was over.",
@@ -36,6 +43,7 @@ export const problems = {
     "users-of-companies-only": "You may add accounts for your own companies only.",
     "operators-setting": "Only the operator changes {setting}. Ask your operator.",
     "no-rpz-licence": "This needs a licence for policy feeds. The operator grants it.",
+    "reseller-without-rpz-licence": "This needs a licence for policy feeds. The operator grants it.",
     "records-not-allowed":
       "The operator has not allowed this instance to create records. Ask for it, or create them by hand.",
     "password-wrong": "The password is wrong. Type it again.",
@@ -97,6 +105,8 @@ export const problems = {
     "ds-not-seen": "The DS record of key {tag} has not been seen in the parent zone yet. Hand it in there first.",
     "parent-has-ds":
       "The parent zone has a DS record of {domain} (key {tags}). Have it removed there first, for which CDS can ask.",
+    "parent-had-ds":
+      "The parent zone has a DS record of {domain} (key {tags}). Have it removed there first, for which CDS can ask.",
     "ds-in-caches": "Caches may have the DS record of {domain} until {until}. Signing can stop after that.",
     "ds-being-withdrawn": "CDS asks the parent zone to remove its DS record. Have it ask for the DS again first.",
     "denial-and-algorithm": "Change the proof of absence and the algorithm one after the other.",
@@ -106,6 +116,7 @@ export const problems = {
     "key-algorithms-differ": "The keys are of different algorithms. Choose keys of one.",
     "key-file-of-another-zone": "The .key file has no DNSKEY of {domain}. Choose the zone's own.",
     "key-files-unlike": "The .key file and the .private file are not the two whole files of one key.",
+    "key-files-of-two-algorithms": "The .key file and the .private file are not the two whole files of one key.",
     "key-revoked": "Key {tag} is revoked (flags {flags}): a zone is not signed with such a key. Make a new one.",
     "history-too-short": "The history does not reach back to serial {serial}.",
     "change-too-large": "The change is too large to be shown. Apply it in smaller parts.",
@@ -142,7 +153,20 @@ export const problems = {
     "url-unreachable": "{field} could not be fetched: {reason}. Look whether it opens in a browser.",
     "send-not-archived": "This send was not archived: there is no copy of its messages.",
     "send-cancelled": "This send was cancelled.",
-  },
+    "object-unknown": "It does not exist any more, or you may not see it.",
+    "form-invalid": "The server could not read the form. Reload the page and try again.",
+    "archive-licence-needed": "This needs the archive licence.",
+    "idempotency-key-reused": "This idempotency key was used for something else.",
+    "recipient-of-another-send": "The recipient belongs to another send.",
+    "not-sent-yet": "It has not been sent yet.",
+    "subject-uri-missing": "The address of the subject is missing.",
+    "filter-gone": "The filter {filter} does not exist any more.",
+    "paused-by": "Paused by {login}.",
+    "bounces-above": "Bounces: {bounced} of {tried} recipients (limit: {limit} %).",
+    "zone-left-out-of-one": "A name server without room for this zone does not answer for it.",
+    "zone-outdated-on-one": "A name server without room for this version goes on with the one before.",
+  } satisfies Words as Words,
+  /** Parts of sentences: why a field was refused, what a host answered. */
   reasons: {
     "at-least": "must be at least {least}",
     "at-most": "must be at most {most}",
@@ -159,7 +183,7 @@ export const problems = {
     "company-id-form": "takes letters, digits, - and _ only",
     "instance-name-form": "1 to 63 letters, digits and - _, the first one no sign",
     "acl-name-form": "1 to 128 characters",
-    "moment-form": "must be a moment such as {example}",
+    "moment-form": "must be a moment such as 2030-01-31T09:00:00Z",
     "one-of": "must be one of these: {choices}",
     "operators-without-scope": "operators are confined to nothing",
     "html-or-url": "either the HTML or its address, not both",
@@ -192,7 +216,6 @@ export const problems = {
     "soa-elsewhere": "the SOA record is changed under “Settings”",
     "no-data-type": "{type} is not a type of data",
     "no-priority": "{type} records have no priority",
-    "value-missing": "the value is missing",
     "part-missing": "{part} is missing",
     "part-not-hexadecimal": "{part} is not hexadecimal",
     "part-not-base64": "{part} is not base64",
@@ -213,11 +236,9 @@ export const problems = {
     "after-at-sign": "something must stand after the @",
     "local-characters": "before the @ stand characters that are not allowed: {characters}",
     "local-ascii": "before the @ only ASCII letters are supported",
-    "local-too-long": "the address is too long",
     "domain-without-period": "{domain} has no dot",
     "domain-characters": "{domain} has characters that are not allowed",
     "domain-nowhere": "the domain {domain} does not exist",
-    "address-periods": "two dots in a row, or one at an end",
     "of-a-part": "{part}: {reason}",
     "no-record-type": "“{text}” is not a record type",
     "no-ipv4-address": "“{text}” is not an IPv4 address",
@@ -252,7 +273,29 @@ export const problems = {
     "name-too-long": "the name is longer than {most} octets",
     "login-form": "1 to 64 letters, digits and . _ @ -",
     "reseller-id-form": "1 to 64 letters, digits and . _ -",
-  },
+    "of-a-record": "{part}: {reason}",
+    "has-at-least-characters": "needs at least {least} characters",
+    "not-longer-than-characters": "takes at most {most} characters",
+    "json-integer": "must be a whole number",
+    "json-number": "must be a number",
+    "time-form": "must be a moment such as 2026-12-01T00:00:00Z",
+    "part-empty": "{part} is missing",
+    "no-host": "“{text}” is not a host name",
+    "record-type-unknown": "“{text}” is not a record type",
+    "address-too-long": "the address is too long",
+    "domain-top-level": "the domain {domain} does not exist",
+    "address-ends-with-period": "two dots in a row, or one at an end",
+    "address-period-after-at": "two dots in a row, or one at an end",
+    "address-two-periods": "two dots in a row, or one at an end",
+    "content-type": "what came is not text in UTF-8",
+    "content-encoding": "what came is not text in UTF-8",
+    "no-utf8": "what came is not text in UTF-8",
+    "csv-invalid": "is not CSV",
+    "csv-line-invalid": "the line is not text in UTF-8",
+    "csv-too-many-columns": "has more columns than the header",
+    "column-missing": "{field} is missing",
+    "column-invalid": "{field} is not valid",
+  } satisfies Words as Words,
   /** What fields are called in a sentence that does not stand beside them. */
   fields: {
     grupos: "Whom to send to (groups or filters)",
@@ -314,5 +357,4 @@ export const problems = {
     prefixes: "prefixes",
   },
   fillIn: "Fill this in.",
-  notValid: "This is not valid.",
 };

@@ -1,0 +1,54 @@
+import { type IncomingHttpHeaders, STATUS_CODES } from "node:http";
+import { z } from "zod";
+import { type Refusal, sentenceOf } from "../../core/refusal.ts";
+import { onlySentence, type Sentence } from "../../core/sentences.ts";
+
+/** RFC 9457 §3: what a refusal is told in to whoever names this type in Accept, instead of the API's own body. */
+export const PROBLEM_TYPE = "application/problem+json";
+
+const value: z.ZodType<Sentence["values"][string]> = z.lazy(() => z.union([z.string(), sentenceJson]));
+
+/** A sentence with what it is made of, so that it can be said in other languages. */
+export const sentenceJson = z.object({
+  code: z.string() as unknown as z.ZodType<Sentence["code"]>,
+  values: z.record(z.string(), value).meta({ description: "what fills the gaps; some are sentences themselves" }),
+  message: z.string(),
+});
+
+/** RFC 9457 §3.1, with the sentence's code and values as extension members (§3.2). */
+export const problemJson = z
+  .object({ title: z.string(), status: z.int(), detail: z.string(), ...sentenceJson.omit({ message: true }).shape })
+  .meta({ id: "Problem" });
+
+/** Whether who asks wants sentences with what they are made of: its Accept names {@link PROBLEM_TYPE}. */
+export function wantsProblems({ accept = "" }: Pick<IncomingHttpHeaders, "accept">): boolean {
+  return accept.includes(PROBLEM_TYPE);
+}
+
+/** @param detail the refusal in the words of the API that refuses */
+export function problemOf(refusal: Refusal, status: number, detail: string): z.input<typeof problemJson> {
+  const { code, values } = sentenceOf(refusal);
+  return { title: STATUS_CODES[status] ?? "", status, detail, code, values };
+}
+
+/** Doubtful but lawful data, in words; absent when there is nothing to say. */
+export const warnings = z
+  .array(z.union([z.string(), sentenceJson]))
+  .meta({ description: `in words; with what they are made of when Accept names ${PROBLEM_TYPE}` })
+  .optional();
+
+/** Warnings as whoever sent these headers reads them. */
+export function tellWarnings(
+  found: readonly Sentence[],
+  headers: Pick<IncomingHttpHeaders, "accept">,
+): (string | Sentence)[] {
+  return wantsProblems(headers) ? found.map(onlySentence) : found.map(({ message }) => message);
+}
+
+/** Warnings as an answer carries them: not at all when there are none. */
+export function withWarnings(
+  found: readonly Sentence[],
+  headers: Pick<IncomingHttpHeaders, "accept">,
+): { warnings?: (string | Sentence)[] } {
+  return found.length > 0 ? { warnings: tellWarnings(found, headers) } : {};
+}
