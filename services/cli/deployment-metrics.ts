@@ -1,6 +1,7 @@
 import { Counter, Gauge } from "prom-client";
 import { registry } from "../platform/observability/metrics.ts";
-import { type Db, isForbidden } from "../platform/postgres/db.ts";
+import type { Db } from "../platform/postgres/db.ts";
+import { mayRead } from "../store/database-roles.ts";
 import {
   type QueueStatus,
   readQueueStatus,
@@ -27,8 +28,9 @@ export interface WatchedDeployment {
  * @returns takes it off again
  */
 export function exportDeployment({ supervisor, db, countingDb }: WatchedDeployment): () => void {
-  const zones = remember(() => readZoneStatus(countingDb));
-  const signing = remember(() => readSigningStatus(countingDb));
+  const where = (areas: readonly string[]) => () => mayRead(countingDb, areas);
+  const zones = remember(() => readZoneStatus(countingDb), where(["zones"]));
+  const signing = remember(() => readSigningStatus(countingDb), where(["zones"]));
   const lags = remember(() => readReplicationLag(countingDb));
   const gauges = [
     gauge("palomar_service_ready", "Whether a service of this node is ready", ["service"], async (set) => {
@@ -53,7 +55,7 @@ export function exportDeployment({ supervisor, db, countingDb }: WatchedDeployme
       [],
       whenKnown(signing, (read, set) => set(read.overdueSeconds)),
     ),
-    ...queueGauges(remember(() => readQueueStatus(countingDb))),
+    ...queueGauges(remember(() => readQueueStatus(countingDb), where(["queue", "routes"]))),
     gauge(
       "palomar_database_replication_lag_seconds",
       "How far a standby is behind, by its application_name",
@@ -148,20 +150,16 @@ function whenKnown<T>(ask: () => Promise<T | undefined>, show: (read: T, set: Se
 }
 
 /**
- * Asks at most every few seconds, and keeps nobody waiting for long; undefined while the database is away, and for good
- * where it does not tell this node's role.
+ * Asks at most every few seconds, and keeps nobody waiting for long; undefined while the database is away, and where this
+ * node's role may not know.
  */
-function remember<T>(ask: () => Promise<T>): () => Promise<T | undefined> {
+function remember<T>(ask: () => Promise<T>, may = async () => true): () => Promise<T | undefined> {
   let last: { readonly atMs: number; readonly answer: Promise<T | undefined> } | undefined;
-  let isSecret = false;
   return () => {
-    if (!isSecret && (!last || performance.now() - last.atMs > KEPT_MS)) {
-      const answer = ask().catch((error: unknown) => {
-        isSecret = isForbidden(error);
-        return undefined;
-      });
-      last = { atMs: performance.now(), answer };
+    if (!last || performance.now() - last.atMs > KEPT_MS) {
+      const answer = may().then((allowed) => (allowed ? ask() : undefined));
+      last = { atMs: performance.now(), answer: answer.catch(() => undefined) };
     }
-    return last ? inTime(last.answer, undefined) : Promise.resolve(undefined);
+    return inTime(last.answer, undefined);
   };
 }

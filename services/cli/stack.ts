@@ -13,6 +13,7 @@ import { openEmbeddedPostgres } from "../platform/postgres/embedded-postgres.ts"
 import { isBehind, migrate } from "../platform/postgres/migrations.ts";
 import { acquireProcessLock } from "../platform/process-lock.ts";
 import { SERVICE_NAMES, type ServiceName } from "../platform/service.ts";
+import { applyRoles, roleOf } from "../store/database-roles.ts";
 import { completeKeyRing } from "../store/deployment-keys.ts";
 import { AddressesFile } from "./addresses-file.ts";
 import { composeBanner } from "./banner.ts";
@@ -80,7 +81,12 @@ export class Stack {
     const credentials = config.databaseUrl === null ? await makeDemoOnce(db, keyRing, config.dataDir) : undefined;
     if (this.#stopping) return undefined;
 
-    const supervisor = new Supervisor({ config, databaseUrl, keyRing, services: this.#services, logger: this.#logger });
+    // The embedded server is ours: there each service has its own role without anybody's doing.
+    if (config.databaseUrl === null) await applyRoles(db);
+    const databaseUrlOf = (name: ServiceName) =>
+      config.databaseUrl === null ? inRole(databaseUrl, name) : databaseUrl;
+    const options = { config, databaseUrlOf, keyRing, services: this.#services, logger: this.#logger };
+    const supervisor = new Supervisor(options);
     this.#supervisor = supervisor;
     this.#lifecycle.onStop("services", () => supervisor.stop());
     await supervisor.start();
@@ -225,6 +231,13 @@ async function lockDataFolder(config: Config, services: readonly ServiceName[], 
     }
     lifecycle.onStop(`lock of ${name}`, () => lock.value.release());
   }
+}
+
+/** The owner's URL, of whose rights its connections keep those of a service's role. The sandbox's inbox is part of delivery. */
+function inRole(url: string, name: ServiceName): string {
+  const own = new URL(url);
+  own.searchParams.set("options", `-c role=${roleOf(name === "sandbox" ? "delivery" : name)}`);
+  return own.href;
 }
 
 async function openDatabase(config: Config, lifecycle: Lifecycle, logger: Logger): Promise<string> {

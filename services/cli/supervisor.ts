@@ -14,7 +14,8 @@ import type { FromService, ToService } from "./service-messages.ts";
 
 export interface SupervisorOptions {
   readonly config: Config;
-  readonly databaseUrl: string;
+  /** What a service connects with. */
+  readonly databaseUrlOf: (name: ServiceName) => string;
   readonly keyRing: KeyRing;
   readonly services: readonly ServiceName[];
   readonly logger: Logger;
@@ -192,7 +193,7 @@ export class Supervisor {
   }
 
   #fork(name: ServiceName): ChildProcess {
-    const { databaseUrl } = this.#options;
+    const databaseUrl = this.#options.databaseUrlOf(name);
     return fork(fileURLToPath(new URL("./service-process.js", import.meta.url)), [name], {
       env: environmentWith({ ...WITHOUT_SECRETS, DATABASE_URL: databaseUrl, ...this.#chosenPorts(name) }),
       stdio: ["ignore", "inherit", "inherit", "ipc"],

@@ -9,7 +9,14 @@ export interface RolePolicy {
   /** Tables by area; every table is in one of them. */
   readonly areas: Readonly<Record<string, readonly string[]>>;
   /** Areas by service. What a service writes it also reads; everybody reads `deployment` and writes `nodes`. */
-  readonly services: Readonly<Record<string, { readonly read: readonly string[]; readonly write: readonly string[] }>>;
+  readonly services: Readonly<Record<string, ServiceRights>>;
+}
+
+interface ServiceRights {
+  readonly read: readonly string[];
+  readonly write: readonly string[];
+  /** Columns that it may read of tables that are otherwise none of its business. */
+  readonly columns?: Readonly<Record<string, readonly string[]>>;
 }
 
 /** A service's role in the database, and the statements that give it its rights. */
@@ -39,7 +46,7 @@ export async function composeRoles(db: Db, policy: RolePolicy = rolePolicy): Pro
   const [place] = await queryRows<{ schema: string }>(db, "select current_schema() as schema");
   const namesOf = (areas: readonly string[]) =>
     areas.flatMap((area) => policy.areas[area] ?? []).filter((table) => tables.has(table));
-  return Object.entries(policy.services).map(([service, { read, write }]) => {
+  return Object.entries(policy.services).map(([service, { read, write, columns = {} }]) => {
     const role = roleOf(service);
     const on = (names: readonly string[]) => names.map((name) => `${place!.schema}.${name}`).join(", ");
     const readable = namesOf(["deployment", ...read]);
@@ -52,6 +59,9 @@ export async function composeRoles(db: Db, policy: RolePolicy = rolePolicy): Pro
         `grant usage on schema ${place!.schema} to ${role}`,
         `grant select on ${on(readable)} to ${role}`,
         `grant select, insert, update, delete on ${on(namesOf(["nodes", ...write]))} to ${role}`,
+        ...Object.entries(columns).map(
+          ([table, names]) => `grant select (${names.join(", ")}) on ${on([table])} to ${role}`,
+        ),
         // Numbers alone; what they number is guarded above.
         `grant usage on all sequences in schema ${place!.schema} to ${role}`,
       ],
@@ -82,6 +92,16 @@ export async function applyRoles(db: Db, chosen: ReadonlyMap<string, string> = n
     }
     return applied;
   });
+}
+
+/** Whether whoever asks may read all tables of these areas: what is not allowed leaves an error in the server's log. */
+export async function mayRead(db: Db, areas: readonly string[]): Promise<boolean> {
+  const [row] = await queryRows<{ may: boolean }>(
+    db,
+    "select bool_and(has_table_privilege(name, 'select')) as may from unnest(?::text[]) as name",
+    [areas.flatMap((area) => rolePolicy.areas[area]!)],
+  );
+  return row!.may;
 }
 
 /** The role of a service. */

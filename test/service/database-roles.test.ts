@@ -3,11 +3,14 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { start as startBounce } from "../../services/bounce/main.ts";
 import { start as startConsole } from "../../services/console/main.ts";
 import { hashApiKey } from "../../services/core/api-key.ts";
+import { type DomainName, parseDomainName } from "../../services/core/dns/name.ts";
 import { KeyRing } from "../../services/core/key-ring.ts";
 import { start as startDelivery } from "../../services/delivery/main.ts";
 import { start as startDnsApi } from "../../services/dns-api/main.ts";
 import { start as startDnsServer } from "../../services/dns-server/main.ts";
 import { start as startMailApi } from "../../services/mail-api/main.ts";
+import { addCatalog } from "../../services/operations/dns/catalogs.ts";
+import { addFeed } from "../../services/operations/dns/rpz-feeds.ts";
 import { systemClock } from "../../services/platform/clock.ts";
 import { loadConfig } from "../../services/platform/config/config.ts";
 import { makeLogger } from "../../services/platform/observability/logger.ts";
@@ -35,6 +38,12 @@ import {
 import { askDns, dataOf } from "../support/dns-client.ts";
 import { keyRingOfFile, makeRoles } from "../support/service-roles.ts";
 import { eventually, makeDataDir, removeDataDir } from "../support/stack.ts";
+
+const named = (text: string): DomainName => {
+  const parsed = parseDomainName(text);
+  if (!parsed.ok) throw new Error(text);
+  return parsed.value;
+};
 
 const KEY_RING = KeyRing.ofSecret("a secret that only tests know");
 const ACCOUNTS: Accounts = {
@@ -142,6 +151,26 @@ describe("with a role for each service", () => {
       (answer) => dataOf(answer)[0] === "192.0.2.7",
     );
     expect((await dnsApi("DELETE", "/master_zone/roles.test", { crm_id: "company" })).status).toBe(200);
+  });
+
+  it("a catalog takes new zones in, and a rule of a feed ends, by the name server's own doing", async () => {
+    const { db } = database;
+    const made = await addCatalog(db, "acme", named("catalog.acme.test"), { actor: "test", maker: "operator" });
+    if (!made.ok) throw new Error(JSON.stringify(made.error));
+    const feed = await addFeed(db, named("feed.acme.test"), "test");
+    if (!feed.ok) throw new Error(JSON.stringify(feed.error));
+    const dnsApi = dnsApiOf(addresses.get("dns_api")!, ACCOUNTS);
+    expect((await dnsApi("POST", "/master_zone/member.test", zoneBody("member.test"))).status).toBe(200);
+    await eventually(
+      () => db("catalog_members").count({ n: "*" }).first(),
+      (row) => Number(row?.n) === 1,
+    );
+    expect((await dnsApi("DELETE", "/master_zone/member.test", { crm_id: "company" })).status).toBe(200);
+    await eventually(
+      () => db("catalog_members").count({ n: "*" }).first(),
+      (row) => Number(row?.n) === 0,
+    );
+    expect(failures).toEqual([]);
   });
 
   it("mail goes out, bounces, complaints and touches come back", async () => {

@@ -60,8 +60,15 @@ export function makeDataDir(): string {
   return mkdtempSync(join(tmpdir(), "palomar-system-"));
 }
 
+/**
+ * Removes what `makeDataDir` made.
+ * @throws Error when a service asked its database for more than its role may (config/database-roles.json)
+ */
 export function removeDataDir(dataDir: string): void {
+  const log = join(dataDir, "postgres.log");
+  const forbidden = existsSync(log) ? (readFileSync(log, "utf8").match(/^.*permission denied.*$/gm) ?? []) : [];
   rmSync(dataDir, { recursive: true, force: true });
+  if (forbidden.length > 0) throw new Error(`beyond the role of a service:\n${[...new Set(forbidden)].join("\n")}`);
 }
 
 /** Starts the built product as an operator does, on free ports, and waits until it is ready. */

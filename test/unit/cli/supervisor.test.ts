@@ -38,7 +38,7 @@ function makeSupervisor(): Supervisor {
   if (!config.ok) throw new Error(config.error.join("\n"));
   return new Supervisor({
     config: config.value,
-    databaseUrl: "postgres://127.0.0.1:9/none",
+    databaseUrlOf: () => "postgres://127.0.0.1:9/none",
     keyRing: KeyRing.ofSecret("a secret for tests only"),
     services: ["tracking"],
     logger: makeLogger("test", "silent"),
