@@ -1,6 +1,9 @@
 import { defineConfig } from "vitest/config";
 import { LongestFirst } from "./test/support/longest-first.ts";
 
+/** Has an engine to itself, and takes minutes: `npm run test:compose`. */
+const CONTAINERS = "test/system/compose.test.ts";
+
 /** Pure tests need no database; service and system tests get a real one (test/support/global-set-up.ts). */
 export default defineConfig({
   test: {
@@ -26,9 +29,11 @@ export default defineConfig({
         test: {
           name: "service",
           include: ["test/{service,system}/**/*.test.ts"],
+          exclude: [CONTAINERS],
           globalSetup: ["test/support/global-set-up.ts"],
         },
       },
+      { extends: true, test: { name: "containers", include: [CONTAINERS] } },
     ],
   },
 });

@@ -18,7 +18,7 @@ import { SERVICE_NAMES } from "../../services/platform/service.ts";
 interface ComposeService {
   readonly profiles?: readonly string[];
   readonly mem_limit: string;
-  readonly cpus: number;
+  readonly cpus?: number;
   readonly pids_limit: number;
   readonly secrets?: readonly string[];
   readonly group_add?: readonly string[];
@@ -77,7 +77,7 @@ function configOf(name: string, given: Readonly<Record<string, string>> = {}): C
 const publishedBy = (name: string) =>
   (services[name]!.ports ?? []).map((port) => {
     const [, hostAddress, hostPort, containerPort, protocol] =
-      /^([\d.]+):(\d+):(\d+)(?:\/(tcp|udp))?$/.exec(port) ?? [];
+      /^(?:([\d.]+):)?(\d+):(\d+)(?:\/(tcp|udp))?$/.exec(port) ?? [];
     return {
       hostAddress,
       hostPort: Number(hostPort),
@@ -95,6 +95,8 @@ test("docker-compose.yml follows the compose schema and the linter's rules", () 
       "top-level-properties-order": 0,
       "service-ports-alphabetical-order": 0,
       // Each service is built and named, and `pull_policy` says that the name is never fetched.
+      // Ours are for all addresses, IPv6 ones too; which they are, and that all others are this machine's, is tested below.
+      "no-unbound-port-interfaces": 0,
       "no-build-and-image": [2, { checkPullPolicy: true }],
       "require-quotes-in-ports": [2, { quoteType: "double" }],
     },
@@ -125,14 +127,15 @@ test("the ports of the documentation are published; what has no proxy before it 
     ].sort(),
   );
   for (const { hostAddress, hostPort } of published) {
-    expect(hostAddress).toBe(hostPort >= 1024 ? "127.0.0.1" : "0.0.0.0");
+    expect(hostAddress).toBe(hostPort >= 1024 ? "127.0.0.1" : undefined);
   }
 });
 
 test.each(Object.keys(services))("%s has limits, no privileges to gain, and a health check", (name) => {
-  const { mem_limit, cpus, pids_limit, healthcheck } = services[name]!;
+  const { mem_limit, cpus = 1, pids_limit, healthcheck } = services[name]!;
   expect(mem_limit).toMatch(/^\d+[mg]$/);
-  expect(cpus).toBeGreaterThan(0);
+  // An engine refuses more than the machine has.
+  expect(cpus).toBe(1);
   expect(pids_limit).toBeGreaterThan(0);
   expect(services[name]).toMatchObject({ security_opt: ["no-new-privileges:true"] });
   if (name !== "migrate") expect(healthcheck.test?.[0]).toBe("CMD");
@@ -199,7 +202,7 @@ test("a secret that takes another's place is told with the other, and every serv
 test("the migration is the owner's, and makes every role", () => {
   const roles = ownContainers.map((name) => `database_url_${name.replaceAll("-", "_")}`);
   expect([...services.migrate!.secrets!].sort()).toEqual(
-    ["database_url", ...roles, "palomar_secret", "palomar_secret_previous"].sort(),
+    ["database_url", ...roles, "palomar_secret", "palomar_secret_previous", "tls_certificate", "tls_key"].sort(),
   );
   expect(new URL(configOf("migrate").databaseUrl!).username).toBe("palomar");
 });

@@ -16,18 +16,21 @@ import { cannotRead, refuseFolder } from "../input.ts";
 import type { CommandRuntime } from "../runtime.ts";
 
 /** In the place of a file: standard input. */
-const STANDARD_INPUT = "-";
+/** Standard input, or output. */
+const STANDARD_STREAM = "-";
 
 export function registerBackupCommand(program: Command, runtime: CommandRuntime): void {
   const backup = program
     .command("backup")
-    .argument("<file>", "where to")
+    .argument("<file>", "where to; - is standard output")
     .description("write the whole content of the database as it is now, while everything goes on")
     .action(async (file: string) => {
       refuseFolder(runtime, file);
       const { rows, leftOut } = await runtime.withDatabase(({ db, keyRing }) => backUp(db, keyRing, file, runtime));
       if (leftOut.length > 0) runtime.note(`left out, as they are not of this product: ${leftOut.join(", ")}`);
-      runtime.print({ file, rows }, `${sum(rows)} rows in ${file}; without the secret, which belongs elsewhere`);
+      const text = `${sum(rows)} rows in ${file}; without the secret, which belongs elsewhere`;
+      if (file === STANDARD_STREAM) runtime.note(text);
+      else runtime.print({ file, rows }, text);
     });
   backup
     .command("verify")
@@ -72,6 +75,8 @@ export function registerRestoreCommand(program: Command, runtime: CommandRuntime
 async function backUp(db: Db, keyRing: KeyRing, file: string, runtime: CommandRuntime): Promise<WrittenBackup> {
   const draft = `${file}.new`;
   const about = { version: packageVersion, keyRing, now: new Date() };
+  // Whoever reads it sees by its end whether it is whole (`backup verify`).
+  if (file === STANDARD_STREAM) return writeBackup(db, process.stdout, about);
   let unwritable: Error | undefined;
   try {
     await rm(draft, { force: true });
@@ -107,7 +112,7 @@ function restore(file: string, runtime: CommandRuntime): Promise<RowCounts> {
 }
 
 async function withSource<T>(file: string, use: (source: Readable) => Promise<T>): Promise<T> {
-  const source = file === STANDARD_INPUT ? process.stdin : createReadStream(file, { highWaterMark: 256 * 1024 });
+  const source = file === STANDARD_STREAM ? process.stdin : createReadStream(file, { highWaterMark: 256 * 1024 });
   try {
     return await use(source);
   } finally {
@@ -124,13 +129,13 @@ function inWords(runtime: CommandRuntime, file: string, consequence = ""): (erro
 }
 
 async function refuseUnreadable(runtime: CommandRuntime, file: string): Promise<void> {
-  if (file === STANDARD_INPUT) return;
+  if (file === STANDARD_STREAM) return;
   refuseFolder(runtime, file);
   await access(file, constants.R_OK).catch(cannotRead(runtime, file));
 }
 
 async function isRegularFile(file: string): Promise<boolean> {
-  return file !== STANDARD_INPUT && (await stat(file)).isFile();
+  return file !== STANDARD_STREAM && (await stat(file)).isFile();
 }
 
 function keysOf(runtime: CommandRuntime): KeyRing {

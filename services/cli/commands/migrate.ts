@@ -7,6 +7,7 @@ import { migrate } from "../../platform/postgres/migrations.ts";
 import { applyRoles, roleOf, rolePolicy } from "../../store/database-roles.ts";
 import { completeKeyRing } from "../../store/deployment-keys.ts";
 import type { CommandRuntime } from "../runtime.ts";
+import { checkSurroundings } from "../stack.ts";
 
 export function registerMigrateCommand(program: Command, runtime: CommandRuntime): void {
   program
@@ -17,6 +18,8 @@ export function registerMigrateCommand(program: Command, runtime: CommandRuntime
     )
     .description("bring the database up to date (start does it as well)")
     .action(async ({ roles: folder }: { roles?: string }) => {
+      const problems = await checkSurroundings(runtime.config, []);
+      if (problems.length > 0) runtime.refuse(problems.join("\n"));
       const passwords = folder === undefined ? undefined : readPasswords(runtime, folder);
       const applied = await withOwner(runtime, async (db) => {
         const applied = await migrate(db);

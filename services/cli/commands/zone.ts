@@ -17,7 +17,7 @@ import { readZoneName, registerZoneNames } from "./zone-names.ts";
 
 /** A zone to import, and where its master file is. */
 type ZoneSource =
-  | { readonly fqdn: string; readonly file: string }
+  | { readonly fqdn: string; readonly file: string | typeof STANDARD_INPUT }
   /** A line of a manifest that names no file. */
   | { readonly fqdn: string; readonly problem: string };
 
@@ -67,7 +67,7 @@ function registerImport(zone: Command, runtime: CommandRuntime): void {
     .argument("<reseller_id>")
     .argument("<crm_id>")
     .argument("[fqdn]")
-    .argument("[file]", "a master file (RFC 1035)")
+    .argument("[file]", "a master file (RFC 1035); - reads standard input")
     .option("--manifest <file>", "many zones: lines of fqdn, TAB, file")
     .option("--named-conf <file>", "every primary zone of a BIND configuration")
     .option("--over-quota", "also what the quotas of the company or the reseller do not allow")
@@ -87,6 +87,9 @@ function registerImport(zone: Command, runtime: CommandRuntime): void {
     });
 }
 
+/** Its descriptor: a folder may well have a file called `-`. */
+const STANDARD_INPUT = 0;
+
 function readSources(
   runtime: CommandRuntime,
   fqdn: string | undefined,
@@ -98,7 +101,8 @@ function readSources(
     runtime.misused("give either fqdn and file, or --manifest, or --named-conf");
   }
   if (manifest !== undefined) return readManifest(runtime, manifest);
-  if (namedConf === undefined) return [{ fqdn: fqdn as string, file: resolve(file as string) }];
+  if (namedConf === undefined)
+    return [{ fqdn: fqdn as string, file: file === "-" ? STANDARD_INPUT : resolve(file as string) }];
   const zones = readNamedConf(namedConf, (path) => readText(runtime, path));
   return zones.ok
     ? zones.value.map(({ name, file: path }) => ({ fqdn: name, file: path }))

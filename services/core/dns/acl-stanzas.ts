@@ -38,13 +38,19 @@ export function secondaryStanza(program: Secondary, facts: StanzaFacts): string 
 
 /** The lines of a secondary's stanza, each made when it is asked for: of 100,000 zones there are a million. */
 export function secondaryStanzaLines(program: Secondary, facts: StanzaFacts): Iterable<string> {
-  return SECONDARY_STANZAS[program](facts);
+  const catalogs = facts.zones.filter(({ isCatalog }) => isCatalog);
+  // Beside its catalog a zone of its own would stay, and be answered, after it left the catalog (RFC 9432 §5.1).
+  const zones = KNOW_CATALOGS.has(program) && catalogs.length > 0 ? catalogs : facts.zones;
+  return SECONDARY_STANZAS[program]({ ...facts, zones });
 }
 
 /** What to paste into a resolver's configuration, for one policy zone. */
 export function policyStanza(program: PolicyConsumer, facts: StanzaFacts, feed: string): string {
   return POLICY_STANZAS[program](facts, feed).join("\n");
 }
+
+/** NSD does from 4.9 on; its stanza has both, the catalog's words behind a `#`. */
+const KNOW_CATALOGS: ReadonlySet<Secondary> = new Set(["bind", "knot", "pdns"]);
 
 type Stanza = (facts: StanzaFacts) => Iterable<string>;
 

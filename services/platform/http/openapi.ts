@@ -102,7 +102,7 @@ export function makeDocsPage(document: OpenapiDocument): string {
   const title = escapeHtml(document.info.title);
   return `<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>${title}</title><style>${STYLE}</style><h1>${title} ${escapeHtml(document.info.version)}</h1>
-<p>${escapeHtml(document.info.description ?? "")}</p><p><a href="/openapi.json">openapi.json</a></p>
+<p>${escapeHtml(document.info.description ?? "")}</p><p><a href="openapi.json">openapi.json</a></p>
 ${operations.join("\n")}</html>`;
 }
 

@@ -83,3 +83,15 @@ describe("what the stanzas say", () => {
     );
   });
 });
+
+it.each(["bind", "knot", "pdns"] as const)("%s has a catalog's members by the catalog alone", (program) => {
+  const zones = [
+    { name: "catalog.example.org", isCatalog: true },
+    { name: "member.example.org", isCatalog: false },
+  ];
+  const primary = { host: "192.0.2.1", port: 53 };
+  const stanza = secondaryStanza(program, { aclName: "one", key: null, primary, zones });
+  expect(stanza).toContain("catalog.example.org");
+  expect(stanza).not.toContain("member.example.org");
+  expect(secondaryStanza(program, { aclName: "one", key: null, primary, zones: zones.slice(1) })).toContain("member.");
+});
