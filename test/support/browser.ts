@@ -83,9 +83,19 @@ export async function expectToast(page: Page, text: string | RegExp): Promise<vo
   await page.locator(".toast").filter({ hasText: text }).first().waitFor();
 }
 
-/** Waits until the page has drawn what it asked for. */
+/**
+ * Waits until the page has drawn what it asked for.
+ * @throws Error with what it shows instead
+ */
 export async function settled(page: Page): Promise<void> {
-  await page.locator("main h1").first().waitFor();
+  await page
+    .locator("main h1")
+    .first()
+    .waitFor()
+    .catch(async (cause) => {
+      const shown = await page.evaluate<string>("document.body.innerText");
+      throw new Error(`${page.url()} has no heading; it shows: ${shown.slice(0, 1_000)}`, { cause });
+    });
   await page.locator(".skeleton").first().waitFor({ state: "detached" });
 }
 

@@ -59,6 +59,8 @@ export class ContainerEngine {
   }
 
   async stop(): Promise<void> {
+    // What was built before under the same names.
+    this.run("docker", ["image", "prune", "--force"]);
     for (const daemon of this.#daemons.reverse()) {
       daemon.kill("SIGTERM");
       if (daemon.exitCode === null) await new Promise((resolve) => daemon.once("exit", resolve));

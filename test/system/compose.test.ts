@@ -75,7 +75,6 @@ describe.skipIf(reason !== undefined)(`docker-compose.yml in a container engine$
     must("deploy/prepare && docker compose up --detach");
     await allHealthy();
     expect(states().get("migrate")).toMatch(/^Exited \(0\)/);
-    expect(must("docker image ls --quiet --filter dangling=true --filter label=none palomar").trim()).toBe("");
   });
 
   it("every container of ours is an ordinary user without capabilities on a root that nobody writes", () => {
@@ -90,9 +89,11 @@ describe.skipIf(reason !== undefined)(`docker-compose.yml in a container engine$
     }
   });
 
-  it("one image is built, and no second of the same", () => {
+  it("one image is built for all of them", () => {
     const images = must("docker ps --all --format '{{.Image}}'").trim().split("\n");
     expect(images.filter((name) => name === "palomar:local")).toHaveLength(OWN.length + 1);
+    // What an earlier run of the test built went with it.
+    expect(must("docker image ls --quiet --filter dangling=true").trim()).toBe("");
   });
 
   it("the proxy speaks TLS, and shows the pages and both APIs with their documentation", async () => {

@@ -20,7 +20,10 @@ const documents = [
 const ELSEWHERE: readonly (readonly [RegExp, string])[] = [
   [/\bnpm start\b/, "story.test.ts and set-up.test.ts start a clone"],
   [/\bnpm (test|run (bench|soak|lint|typecheck))/, "continuous integration runs them"],
-  [/^\s*docker compose (--profile \w+ )?(up|restart)\b/, "cluster-compose.test.ts runs what it starts"],
+  [
+    /^\s*docker compose (--profile \w+ )?(up|restart)\b/,
+    "compose.test.ts runs it in an engine, cluster-compose.test.ts what it starts",
+  ],
 ];
 
 const NEEDED = ["bash", "curl", "openssl", "dig"];
@@ -66,7 +69,7 @@ function adapt(commands: string, index: number): string {
     .replaceAll("sudo ", "") // whoever runs the tests is who they need to be
     .replaceAll("npm run -s palomar --", "palomar")
     .replaceAll("docker compose exec console palomar", "palomar")
-    .replaceAll("docker compose run --rm migrate", "palomar")
+    .replaceAll(/docker compose run --rm (--no-TTY )?migrate/g, "palomar")
     .replaceAll("http://127.0.0.1:8053", addresses.dns_api)
     .replaceAll("http://127.0.0.1:8025", addresses.mail_api)
     .replaceAll("-p 5300", `-p ${dnsPort}`)
