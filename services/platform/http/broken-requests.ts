@@ -1,5 +1,5 @@
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
-import type { Socket } from "node:net";
+import type { Duplex } from "node:stream";
 import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import type { HttpRefusal } from "./dialect.ts";
 
@@ -19,9 +19,17 @@ const REASONS: Readonly<Record<number, string>> = {
  * else: requests that are no HTTP, that take too long, or whose headers are too large.
  */
 export function answerBrokenRequests(server: Server, describe: DescribeRefusal | undefined): void {
-  server.on("clientError", (error: NodeJS.ErrnoException, socket: Socket & { _httpMessage?: ServerResponse }) => {
+  const unfinished = new WeakMap<Duplex, Set<ServerResponse>>();
+  server.on("request", ({ socket }, response) => {
+    const responses = unfinished.get(socket) ?? new Set();
+    unfinished.set(socket, responses.add(response));
+    response.once("close", () => responses.delete(response));
+  });
+  server.on("clientError", (error: NodeJS.ErrnoException, socket) => {
+    // Of pipelined requests, the response whose turn it is has the socket.
+    const isAnswering = [...(unfinished.get(socket) ?? [])].some((one) => one.socket === socket && one.headersSent);
     // Half an answer is on its way, or nobody is there any more.
-    if (error.code === "ECONNRESET" || !socket.writable || socket._httpMessage?.headersSent) {
+    if (error.code === "ECONNRESET" || !socket.writable || isAnswering) {
       socket.destroy();
       return;
     }
