@@ -33,6 +33,19 @@ create unique index inbound_messages_source on inbound_messages (source) where s
 create index inbound_messages_unexplained on inbound_messages (id) where unexplained is not null;
 create index inbound_messages_quarantined on inbound_messages (received_at) where state = 'quarantined';
 
+-- Newest first, for what operators look at of the words that nobody understood.
+create index inbound_messages_unknown on inbound_messages (id) where finding -> 'unknown' is not null;
+
+-- What an operator says that words of mail systems mean; before everything that the tables of config/bounces say.
+create table bounce_wordings (
+  id         bigint generated always as identity primary key,
+  words      text        not null unique, -- lower case, single blanks; * stands for what varies
+  reason     text        not null,
+  command    text, -- only in a reply to it; null: in any
+  created_at timestamptz not null default now(),
+  created_by text        not null
+);
+
 -- Mailboxes at providers whose messages are taken like those of the MX listener.
 create table mailboxes (
   name            text        primary key,

@@ -1,11 +1,11 @@
 import type { KeyRing } from "../core/key-ring.ts";
 import { readBounceToken } from "../core/mail/tokens.ts";
 import { readDeliveryToken } from "../core/mail/tracking-tokens.ts";
+import type { BounceResult, Finding } from "../operations/mail/interpret.ts";
 import { recordBounces, recordComplaint } from "../operations/mail/outcomes.ts";
 import type { Transaction } from "../platform/postgres/db.ts";
 import { unsubscribeContact } from "../store/mail/contacts/contacts.ts";
 import { type DeliveryOwner, findDelivery } from "../store/mail/queue/deliveries.ts";
-import type { BounceResult, Finding } from "./interpret.ts";
 
 /** What a finding does to the delivery that it is about. */
 export type Consequence =

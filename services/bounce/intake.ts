@@ -1,11 +1,11 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { RateLimiterMemory } from "rate-limiter-flexible";
+import { readComplaint } from "../operations/mail/interpret.ts";
 import type { ServiceContext } from "../platform/service.ts";
 import { addInboundMessages, type NewInboundMessage } from "../store/mail/inbound/inbound.ts";
 import { addUnexplained, type UnexplainedSample } from "../store/mail/inbound/inbound-retention.ts";
 import type { Admission, RecipientClass } from "./admission.ts";
 import { deliveryOf } from "./apply.ts";
-import { readComplaint } from "./interpret.ts";
 import type { InboundPolicy } from "./policy.ts";
 
 /** Who an accepted recipient is: a delivery of ours that something came back for, or a feedback address. */

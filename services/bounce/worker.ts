@@ -1,4 +1,7 @@
 import { randomUUID } from "node:crypto";
+import type { Phrases } from "../core/mail/bounce/phrases.ts";
+import { readPhrases } from "../operations/mail/bounce-wordings.ts";
+import { type Finding, interpret } from "../operations/mail/interpret.ts";
 import { inSpan } from "../platform/observability/tracing.ts";
 import type { Transaction } from "../platform/postgres/db.ts";
 import { RepeatedWork } from "../platform/repeated-work.ts";
@@ -20,7 +23,6 @@ import { findTraceParent } from "../store/mail/sends/trace-parents.ts";
 import { inTransaction } from "../store/transactions.ts";
 import { applyFinding, deliveryOf } from "./apply.ts";
 import { makeSampler, type UnexplainedReason } from "./intake.ts";
-import { type Finding, interpret } from "./interpret.ts";
 import { type InboundPolicy, loadInboundPolicy } from "./policy.ts";
 
 const LEASE_SECONDS = 120;
@@ -104,18 +106,20 @@ export class BounceWorker {
       seconds: LEASE_SECONDS,
       limit: MESSAGES_PER_LEASE,
     });
+    if (messages.length === 0) return 0;
+    const phrases = await readPhrases(this.#context.db);
     for (const message of messages) {
       if (signal.aborted) await releaseInboundMessage(this.#context.db, message.id, this.#owner);
-      else await this.#handle(message);
+      else await this.#handle(message, phrases);
     }
     return messages.length;
   }
 
-  async #handle(message: LeasedInboundMessage): Promise<void> {
+  async #handle(message: LeasedInboundMessage, phrases: Phrases): Promise<void> {
     const { db, observe } = this.#context;
     try {
       if (message.attempts > MOST_ATTEMPTS) throw new PoisonMessage("its workers never finished");
-      await this.#apply(message);
+      await this.#apply(message, phrases);
     } catch (error) {
       if (error instanceof LeaseLost) return;
       const isPoison = error instanceof PoisonMessage || message.attempts >= MOST_ATTEMPTS;
@@ -125,9 +129,9 @@ export class BounceWorker {
     }
   }
 
-  async #apply(message: LeasedInboundMessage): Promise<void> {
+  async #apply(message: LeasedInboundMessage, phrases: Phrases): Promise<void> {
     const { db, keyRing, config, clock, observe } = this.#context;
-    const finding = await interpretOrPoison(message.octets);
+    const finding = await interpretOrPoison(message.octets, phrases);
     const at = new Date(clock.nowMs());
     const delivery = deliveryOf(message, finding, { keyRing, now: at });
     const { hardBouncesToInvalidate } = config;
@@ -157,8 +161,8 @@ export class BounceWorker {
     finding: Finding,
     { done, deliveryId }: { readonly done: Done; readonly deliveryId: string | undefined },
   ): Promise<boolean> {
-    const { kind, results, feedbackType } = finding;
-    const end = { id, owner: this.#owner, finding: { kind, results, feedbackType } };
+    const { kind, results, feedbackType, unknown } = finding;
+    const end = { id, owner: this.#owner, finding: { kind, results, feedbackType, unknown } };
     const reason = unexplainedReason(finding, done);
     if (reason !== undefined) {
       return finishUnexplained(transaction, { ...end, reason, sample: await this.#nextSample() });
@@ -183,9 +187,9 @@ class PoisonMessage extends Error {}
 /** Another worker has the message, or it was erased: nothing of ours is kept. */
 class LeaseLost extends Error {}
 
-async function interpretOrPoison(octets: Buffer): Promise<Finding> {
+async function interpretOrPoison(octets: Buffer, phrases: Phrases): Promise<Finding> {
   try {
-    return await interpret(octets);
+    return await interpret(octets, phrases);
   } catch (error) {
     throw new PoisonMessage(`cannot be interpreted: ${error}`, { cause: error });
   }

@@ -8,6 +8,7 @@ import { makeAclEndpoints } from "./routes/acls.ts";
 import { makeApiEndpoints } from "./routes/apis.ts";
 import { makeAuditEndpoints } from "./routes/audit.ts";
 import { makeBatchEndpoints } from "./routes/batches.ts";
+import { makeBounceWordingEndpoints } from "./routes/bounce-wordings.ts";
 import { makeCampaignControlEndpoints } from "./routes/campaign-control.ts";
 import { makeCampaignEndpoints } from "./routes/campaigns.ts";
 import { makeCatalogEndpoints } from "./routes/catalogs.ts";
@@ -65,6 +66,7 @@ const ROUTES: readonly MakeConsoleEndpoints[] = [
   makeGroupEndpoints,
   makeWebhookEndpoints,
   makeQuarantineEndpoints,
+  makeBounceWordingEndpoints,
   makeNodeEndpoints,
 ];
 

@@ -17,6 +17,7 @@ export const PROBLEMS = {
   "no-such-batch": "not-found",
   "no-such-message": "not-found",
   "no-such-quarantined": "not-found",
+  "no-such-wording": "not-found",
   "no-such-contact": "not-found",
   "no-such-member": "not-found",
   "no-such-group": "not-found",

@@ -1,4 +1,5 @@
 import { type BounceClass, classifyBounce, classifyReply, type SmtpStage } from "../core/mail/bounce/class.ts";
+import type { Phrases } from "../core/mail/bounce/phrases.ts";
 import type { BounceReason } from "../core/mail/bounce/reason.ts";
 import { type DeliveryProgress, decideRetry, type RetrySchedule } from "../core/mail/retry.ts";
 import { describeSmtpReply, type SmtpReply } from "../core/mail/smtp-reply.ts";
@@ -26,13 +27,13 @@ export type Outcome =
 export function decide(
   result: AttemptResult,
   progress: DeliveryProgress,
-  retries: { readonly schedule: RetrySchedule; readonly random: () => number },
+  policy: { readonly schedule: RetrySchedule; readonly random: () => number; readonly phrases?: Phrases },
 ): Outcome {
   const words = readable(describeResult(result));
   if (result.kind === "accepted") return { kind: "delivered", words };
-  const verdict = judge(result);
+  const verdict = judge(result, policy.phrases);
   if (verdict.final) return { kind: "bounced", words, bounceClass: verdict.bounceClass };
-  const decision = decideRetry(progress, retries.schedule, retries.random);
+  const decision = decideRetry(progress, policy.schedule, policy.random);
   if (decision.kind === "retry") return { kind: "deferred", words, retryAt: decision.at };
   return { kind: "bounced", words, bounceClass: { reason: verdict.bounceClass.reason, hard: false } };
 }
@@ -41,13 +42,13 @@ export function decide(
  * Whether a result is the same for every recipient of the destination, so that the others need not be tried now.
  * A transient refusal of a recipient is not: who greylists wants to see each recipient once.
  */
-export function concernsDestination(result: AttemptResult): boolean {
+export function concernsDestination(result: AttemptResult, phrases?: Phrases): boolean {
   if (result.kind === "accepted") return false;
   if (result.kind === "unroutable") return true;
   const { failure } = result;
   if (failure.kind === "unsuited") return false;
   if (failure.kind === "broken") return failure.stage !== "message";
-  const { aboutUs, reason } = classifyReply(failure.reply, { stage: failure.stage });
+  const { aboutUs, reason } = classifyReply(failure.reply, { stage: failure.stage, phrases });
   if (failure.reply.code === 421 || PACE_REASONS.has(reason)) return true;
   // As early as MAIL a message may be refused for its own sake (RFC 1870 §6): others are not concerned.
   return failure.reply.code >= 500 ? aboutUs : SESSION_STAGES.has(failure.stage);
@@ -57,26 +58,32 @@ const SESSION_STAGES: ReadonlySet<SmtpStage> = new Set(["connect", "ehlo", "star
 /** The far side wants less of us at a time. */
 const PACE_REASONS: ReadonlySet<BounceReason> = new Set(["ratelimited", "toomanyconn", "speeding"]);
 
-function judge(result: Exclude<AttemptResult, { kind: "accepted" }>): {
+function judge(
+  result: Exclude<AttemptResult, { kind: "accepted" }>,
+  phrases?: Phrases,
+): {
   final: boolean;
   bounceClass: BounceClass;
 } {
-  if (result.kind === "unroutable") return { final: result.reply.code >= 500, bounceClass: classify(result.reply) };
+  if (result.kind === "unroutable") {
+    return { final: result.reply.code >= 500, bounceClass: classify(result.reply, phrases) };
+  }
   const { failure } = result;
   switch (failure.kind) {
     case "broken":
       return { final: false, bounceClass: { reason: "expired", hard: false } };
     case "unsuited":
-      return { final: true, bounceClass: { ...classify(failure.reply), hard: false } };
+      return { final: true, bounceClass: { ...classify(failure.reply, phrases), hard: false } };
     case "reply": {
-      const { aboutUs, ...bounceClass } = classifyReply(failure.reply, { stage: failure.stage });
+      const { aboutUs, ...bounceClass } = classifyReply(failure.reply, { stage: failure.stage, phrases });
       return { final: failure.reply.code >= 500 && !aboutUs, bounceClass };
     }
   }
 }
 
-function classify(reply: SmtpReply): BounceClass {
-  return classifyBounce({ status: reply.enhancedStatus, replycode: reply.code, text: describeSmtpReply(reply) });
+function classify(reply: SmtpReply, phrases?: Phrases): BounceClass {
+  const evidence = { status: reply.enhancedStatus, replycode: reply.code, text: describeSmtpReply(reply) };
+  return classifyBounce(evidence, phrases);
 }
 
 function describeResult(result: AttemptResult): string {

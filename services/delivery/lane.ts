@@ -1,3 +1,4 @@
+import type { Phrases } from "../core/mail/bounce/phrases.ts";
 import type { RetrySchedule } from "../core/mail/retry.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
 import type { Clock } from "../platform/clock.ts";
@@ -32,6 +33,7 @@ export interface LaneTools {
   readonly findRoute: FindRoute;
   readonly compose: ComposeOptions;
   readonly schedule: RetrySchedule;
+  readonly wordings: { readonly phrases: Phrases };
   readonly clock: Clock;
   readonly random: () => number;
   readonly observe: Observe;
@@ -200,13 +202,13 @@ export class Lane {
   }
 
   #record(delivery: DueDelivery, { result, archived, giveBack }: Attempt): void {
-    const { schedule, writer, observe } = this.#tools;
+    const { schedule, wordings, writer, observe } = this.#tools;
     const attemptsMade = delivery.attempts + 1;
     const { acceptedAt, ageMs } = this.#partition;
     // This machine's clock may jump; mail must not be given up for that.
     const now = new Date(acceptedAt.getTime() + ageMs + performance.now() - this.#leasedAtMs);
     const progress = { attemptsMade, acceptedAt, now };
-    const outcome = decide(result, progress, { schedule, random: () => this.#draw });
+    const outcome = decide(result, progress, { schedule, random: () => this.#draw, phrases: wordings.phrases });
     const attempted = {
       instanceId: this.#partition.instanceId,
       deliveryId: delivery.id,
@@ -308,7 +310,7 @@ export class Lane {
   #note(result: AttemptResult): void {
     if (this.#trouble) return;
     const { destination } = this.#partition;
-    if (concernsDestination(result)) {
+    if (concernsDestination(result, this.#tools.wordings.phrases)) {
       this.#trouble = result;
       this.#tools.noteDestination(destination, result.kind === "failed" ? describe(result.failure) : "no route");
     } else if (result.kind === "accepted") this.#tools.noteDestination(destination, undefined);

@@ -22,13 +22,15 @@ import { SourcePools } from "./routing/source-pools.ts";
 import { makeFindPolicy } from "./routing/sts-policies.ts";
 import { SessionPool } from "./session-pool.ts";
 import { TrafficShaping } from "./shaping.ts";
+import { WordingsInForce } from "./wordings-in-force.ts";
 import { DeliveryWorker } from "./worker.ts";
 
 /** Takes mail from the queue to where it goes. */
 export const start: StartService = async (context) => {
   const policy = readConfigFile("delivery.json", readDeliveryPolicy);
   const resolver = await makeResolver(context.config.resolver);
-  const worker = await makeWorker(context, policy, resolver);
+  const wordings = new WordingsInForce(context);
+  const worker = await makeWorker(context, { policy, resolver, wordings });
   const campaigns = new CampaignRunner({
     ...context,
     fetch: { config: context.config, resolver },
@@ -45,15 +47,20 @@ export const start: StartService = async (context) => {
     addresses: {},
     stop: async () => {
       await Promise.all([housekeeping.stop(), listening.stop(), campaigns.stop()]);
-      await worker.stop();
+      await Promise.all([worker.stop(), wordings.stop()]);
     },
   };
 };
 
+interface WorkerParts {
+  readonly policy: DeliveryPolicy;
+  readonly resolver: Resolver;
+  readonly wordings: WordingsInForce;
+}
+
 async function makeWorker(
   context: ServiceContext,
-  policy: DeliveryPolicy,
-  resolver: Resolver,
+  { policy, resolver, wordings }: WorkerParts,
 ): Promise<DeliveryWorker> {
   const { config, keyRing, db, clock, observe } = context;
   const { jitter } = readConfigFile("retry.json", readRetrySchedule);
@@ -91,6 +98,7 @@ async function makeWorker(
         trackingUrl: config.trackingUrl ?? (await context.addressOf("tracking")),
       },
       schedule,
+      wordings,
       clock,
       random: Math.random,
       observe,

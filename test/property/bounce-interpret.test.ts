@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
-import { type Finding, interpret } from "../../services/bounce/interpret.ts";
 import { DSN_ACTIONS } from "../../services/core/mail/bounce/dsn.ts";
 import { BOUNCE_REASONS } from "../../services/core/mail/bounce/reason.ts";
+import { type Finding, interpret } from "../../services/operations/mail/interpret.ts";
 import { processorMs } from "../support/processor-time.ts";
 import { fc } from "../support/property.ts";
 

@@ -1,8 +1,8 @@
 import { randomBytes } from "node:crypto";
 import { connect } from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { interpret } from "../../services/bounce/interpret.ts";
 import { readBounceToken } from "../../services/core/mail/tokens.ts";
+import { interpret } from "../../services/operations/mail/interpret.ts";
 import { type MailStack, startMailStack } from "../support/mail-stack.ts";
 import { type SmtpSink, startSmtpSink } from "../support/smtp-sink.ts";
 import { eventually } from "../support/stack.ts";

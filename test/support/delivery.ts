@@ -3,6 +3,7 @@ import { afterEach, beforeEach, vi } from "vitest";
 import { KeyRing } from "../../services/core/key-ring.ts";
 import { validateAddress } from "../../services/core/mail/address.ts";
 import { compileDomainGroups } from "../../services/core/mail/address-group.ts";
+import { knownPhrases } from "../../services/core/mail/bounce/class.ts";
 import type { Attachment } from "../../services/core/mail/mime.ts";
 import { ok, refuse } from "../../services/core/result.ts";
 import { MessageCache } from "../../services/delivery/message-cache.ts";
@@ -114,6 +115,7 @@ export function makeWorker(
       findRoute,
       compose: { keyRing: KEY_RING, bounceDomain: "bounces.example.org", trackingUrl: "http://track.example.org" },
       schedule,
+      wordings: { phrases: knownPhrases },
       clock,
       random: Math.random,
       observe,

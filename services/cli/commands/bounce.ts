@@ -2,9 +2,18 @@ import { statSync } from "node:fs";
 import { mkdir, readdir, readFile, stat, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import type { Command } from "commander";
-import { interpret } from "../../bounce/interpret.ts";
+import { readOwnWording } from "../../core/mail/bounce/own-wording.ts";
+import { OWN_REASONS, SMTP_COMMANDS } from "../../core/mail/bounce/reason.ts";
+import {
+  listUnknownWordings,
+  makeWording,
+  tryWording,
+  type WordingTrial,
+} from "../../operations/mail/bounce-wordings.ts";
+import { interpret } from "../../operations/mail/interpret.ts";
 import { listUnexplained } from "../../store/mail/inbound/inbound-retention.ts";
-import { cannotRead } from "../input.ts";
+import { listWordings, removeWording } from "../../store/mail/inbound/wordings.ts";
+import { cannotRead, orRefuse } from "../input.ts";
 import type { CommandRuntime } from "../runtime.ts";
 
 export function registerBounceCommand(program: Command, runtime: CommandRuntime): void {
@@ -27,6 +36,72 @@ export function registerBounceCommand(program: Command, runtime: CommandRuntime)
     .option("--out <folder>", "write the beginning of each message to a file there, for bounce classify")
     .description("list the newest messages from which nothing followed, and why")
     .action((options: { readonly out?: string }) => listSample(runtime, options.out));
+  bounce
+    .command("unknown")
+    .description("words of the newest 10,000 messages and refusals that no table knows, most often said first")
+    .action(() => listUnknown(runtime));
+  registerWordings(bounce, runtime);
+}
+
+/** `palomar bounce wording`: what an operator says that words mean. */
+function registerWordings(bounce: Command, runtime: CommandRuntime): void {
+  const wording = bounce.command("wording").description("what words of mail systems mean, before what the tables say");
+  const told = (command: Command) =>
+    command
+      .argument("<words>", "as the mail system says it; * stands for what varies")
+      .requiredOption("--reason <reason>", `one of ${OWN_REASONS.join(", ")}`)
+      .option("--command <command>", `only in a reply to it: ${SMTP_COMMANDS.join(", ")}`);
+  told(wording.command("try"))
+    .description("say what a wording would change in the newest 10,000 messages")
+    .action(async (words: string, options: WordingOptions) => {
+      const phrase = orRefuse(runtime, readOwnWording({ words, ...options }));
+      const trial = await runtime.withDatabase(({ db }) => tryWording(db, phrase));
+      runtime.print(trial, describeTrial(trial));
+    });
+  told(wording.command("add"))
+    .description("try a wording and have it in force at once")
+    .action(async (words: string, options: WordingOptions) => {
+      const made = await runtime.withDatabase(({ db }) => makeWording(db, { words, ...options }, "operator"));
+      const { id, trial } = orRefuse(runtime, made);
+      runtime.print({ id, trial }, `wording ${id} is in force\n${describeTrial(trial)}`);
+    });
+  wording
+    .command("list")
+    .description("the wordings in force, newest first")
+    .action(async () => {
+      const found = await runtime.withDatabase(({ db }) => listWordings(db));
+      const lines = found.map(({ id, words, reason, at }) => [id, reason, at ?? "-", words].join("\t"));
+      runtime.print(found, lines.length === 0 ? "nothing" : lines.join("\n"));
+    });
+  wording
+    .command("remove")
+    .argument("<id>")
+    .description("take a wording out of force")
+    .action(async (id: string) => {
+      const isId = /^[1-9]\d{0,14}$/.test(id);
+      const removed = isId && (await runtime.withDatabase(({ db }) => removeWording(db, Number(id))));
+      if (!removed) runtime.refuse(`there is no wording ${id}`);
+      runtime.print({ id: Number(id) }, `wording ${id} is removed`);
+    });
+}
+
+interface WordingOptions {
+  readonly reason: string;
+  readonly command?: string;
+}
+
+async function listUnknown(runtime: CommandRuntime): Promise<void> {
+  const unknown = await runtime.withDatabase(({ db }) => listUnknownWordings(db));
+  const lines = unknown.map(({ count, latest, shape }) => [count, latest.toISOString(), shape].join("\t"));
+  runtime.print(unknown, lines.length === 0 ? "nothing" : lines.join("\n"));
+}
+
+function describeTrial({ messages, matches, changes }: WordingTrial): string {
+  const lines = changes.map(
+    ({ from, to, count, newlyHard }) =>
+      `${count}\t${from} becomes ${to}${newlyHard > 0 ? `, ${newlyHard} addresses newly dead` : ""}`,
+  );
+  return [`said in ${matches} of the newest ${messages} messages`, ...lines].join("\n");
 }
 
 async function listSample(runtime: CommandRuntime, folder: string | undefined): Promise<void> {

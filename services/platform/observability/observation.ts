@@ -106,6 +106,7 @@ export interface ObservationDetails {
     readonly bounces: readonly ObservedBounce[];
   };
   "bounce-worker-failed": Failure;
+  "wordings-not-read": Failure;
   "mailbox-polled": { readonly mailbox: string; readonly taken: number };
   "mailbox-not-polled": Failure & { readonly mailbox: string };
   "mailbox-not-watched": Failure & { readonly mailbox: string };

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
-import { type BounceResult, interpret } from "../../../services/bounce/interpret.ts";
+import { type BounceResult, interpret } from "../../../services/operations/mail/interpret.ts";
 
 /**
  * What some 90 mail systems send back, in their layouts and languages. The labels were given before the rules were

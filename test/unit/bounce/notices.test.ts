@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { interpret } from "../../../services/bounce/interpret.ts";
+import { interpret } from "../../../services/operations/mail/interpret.ts";
 
 /**
  * Notices that are no standard report, one per layout. Each says the sender's fields, the text as that mail system

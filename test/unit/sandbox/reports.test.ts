@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { interpret } from "../../../services/bounce/interpret.ts";
+import { interpret } from "../../../services/operations/mail/interpret.ts";
 import { makeReport } from "../../../services/sandbox/reports.ts";
 
 const TOKEN = `b+${"a".repeat(12)}.${"b".repeat(24)}`;

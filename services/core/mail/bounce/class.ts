@@ -1,14 +1,20 @@
 import { type EnhancedStatus, findEnhancedStatuses, isSpecific, parseEnhancedStatus } from "../enhanced-status.ts";
 import { describeSmtpReply, type SmtpReply } from "../smtp-reply.ts";
-import type { BounceReason } from "./reason.ts";
+import { type Phrases, PhraseTable } from "./phrases.ts";
+import type { BounceReason, SmtpCommand } from "./reason.ts";
 import {
   bounceRules,
   comparable,
   reasonOfReplyCode,
   reasonOfStatus,
-  type SmtpCommand,
+  reasonOfSubject,
+  settleConflict,
+  systemPhrases,
   type WordingRule,
 } from "./rules.ts";
+
+/** Every phrase that `config/bounces/systems/` knows. */
+export const knownPhrases = new PhraseTable([...systemPhrases.values()].flat());
 
 /** `hard`: the address will never take mail. */
 export interface BounceClass {
@@ -33,21 +39,36 @@ export interface BounceEvidence {
 export type SmtpStage = "connect" | "ehlo" | "starttls" | "auth" | "mail" | "rcpt" | "data" | "message";
 
 /**
- * Reason and hardness of a failure: the words first, then the enhanced status, then words that only hint, then what
- * is said around them, then the reply code; the codes of many systems are too coarse (`550 5.0.0`) and some are wrong.
+ * Reason and hardness of a failure. The evidence in the order in which it counts: words that are the known text of one
+ * system, words that many use, that the queue's time is over, the enhanced status by its registered meaning, words that
+ * only hint, the words around them, the subject of the status, the reply code. Words come first since the codes of many
+ * systems are too coarse (`550 5.0.0`) and some are wrong; where a reason cannot stand beside a code or the command that
+ * was answered, the table of conflicts decides.
  *
  * What is classified is a delivery that was given up, so an unknown user is hard although each attempt got a 4xx;
  * a domain that only for now is not found, or takes no mail, is not. Nor is a refusal of the sender ever hard.
  */
-export function classifyBounce(evidence: BounceEvidence): BounceClass {
+export function classifyBounce(evidence: BounceEvidence, phrases: Phrases = knownPhrases): BounceClass {
+  const { reason, hard } = explainBounce(evidence, phrases);
+  return { reason, hard };
+}
+
+/** Reason and hardness, and whether words or an enhanced status told them, or nothing but the reply code if at all. */
+export function explainBounce(
+  evidence: BounceEvidence,
+  phrases: Phrases,
+): BounceClass & { readonly by: "words" | "status" | "code" } {
   const text = comparable(evidence.text.slice(0, MAX_TEXT_CHARACTERS));
   const context = comparable((evidence.context ?? "").slice(0, MAX_TEXT_CHARACTERS));
   const status = mostSpecificStatus(evidence.status, evidence.text);
   const replycode = Number(evidence.replycode ?? findReplyCode(evidence.text) ?? 0);
   const command = evidence.command ?? findCommand(text) ?? findCommand(context);
-  const reason = asOfSender(findReason({ text, context, status, replycode, command }), command, status);
+  const gaveUp = bounceRules.givenUp.test(text) || bounceRules.givenUp.test(context);
+  const read = { text, context, status, replycode, command, gaveUp, phrases };
+  const found = findReason(read);
+  const reason = settleConflict(found.reason, read);
   const transient = status ? status.startsWith("4") : replycode >= 400 && replycode < 500;
-  return { reason, hard: HARD_REASONS.has(reason) && !(transient && REASONS_OF_DOMAIN.has(reason)) };
+  return { reason, hard: HARD_REASONS.has(reason) && !(transient && REASONS_OF_DOMAIN.has(reason)), by: found.by };
 }
 
 /**
@@ -56,14 +77,17 @@ export function classifyBounce(evidence: BounceEvidence): BounceClass {
  */
 export function classifyReply(
   reply: SmtpReply,
-  context: { readonly stage: SmtpStage },
+  context: { readonly stage: SmtpStage; readonly phrases?: Phrases | undefined },
 ): BounceClass & { readonly aboutUs: boolean } {
-  const { reason, hard } = classifyBounce({
-    status: reply.enhancedStatus,
-    replycode: reply.code,
-    text: describeSmtpReply(reply),
-    command: COMMAND_OF_STAGE[context.stage],
-  });
+  const { reason, hard } = classifyBounce(
+    {
+      status: reply.enhancedStatus,
+      replycode: reply.code,
+      text: describeSmtpReply(reply),
+      command: COMMAND_OF_STAGE[context.stage],
+    },
+    context.phrases,
+  );
   const beforeRecipient = !["rcpt", "data", "message"].includes(context.stage);
   const aboutUs = REASONS_ABOUT_US.has(reason) || (beforeRecipient && !REASONS_ABOUT_MESSAGE.has(reason));
   return { reason, hard: hard && !beforeRecipient && reply.code >= 500, aboutUs };
@@ -121,36 +145,56 @@ interface ReadEvidence {
   readonly status: EnhancedStatus | undefined;
   readonly replycode: number;
   readonly command: SmtpCommand | undefined;
+  readonly gaveUp: boolean;
+  readonly phrases: Phrases;
 }
 
-function findReason(evidence: ReadEvidence): BounceReason {
-  const { text, context, status, replycode } = evidence;
-  const reasonIn = (rules: readonly WordingRule[], words: string) =>
-    words === "" ? undefined : rules.find((rule) => rule.pattern.test(words) && appliesTo(rule, evidence))?.reason;
+function findReason(evidence: ReadEvidence): {
+  readonly reason: BounceReason;
+  readonly by: "words" | "status" | "code";
+} {
+  const { text, context, status, replycode, gaveUp } = evidence;
+  const hasStatus = status !== undefined && isSpecific(status);
+  const byStatus = hasStatus ? reasonOfStatus(status) : undefined;
+  // What relays write over the remote system's own code says little.
+  const byOwnStatus = status?.endsWith(".5.0") ? undefined : byStatus;
+  const inText = reasonInWords(text, evidence) ?? (gaveUp && !status?.startsWith("5") ? "expired" : undefined);
+  if (inText) return { reason: inText, by: "words" };
+  if (byOwnStatus) return { reason: byOwnStatus, by: "status" };
+  const hinted = reasonInHints(text, evidence) ?? reasonInWords(context, evidence) ?? reasonInHints(context, evidence);
+  if (hinted) return { reason: hinted, by: "words" };
+  const bySubject = hasStatus ? reasonOfSubject(status) : undefined;
+  if (bySubject) return { reason: bySubject, by: "status" };
+  return { reason: reasonOfReplyCode(replycode) ?? "undefined", by: "code" };
+}
+
+function reasonInWords(words: string, evidence: ReadEvidence): BounceReason | undefined {
+  const phrase = evidence.phrases.longestIn(words, evidence.command);
   return (
-    reasonIn(bounceRules.wordings, text) ??
-    (status && isSpecific(status) ? reasonOfStatus(status) : undefined) ??
-    reasonIn(bounceRules.hints, text) ??
-    reasonIn(bounceRules.wordings, context) ??
-    reasonIn(bounceRules.hints, context) ??
-    reasonOfReplyCode(replycode) ??
-    "undefined"
+    (phrase && phrase.weight >= CERTAIN_WEIGHT ? phrase.reason : undefined) ??
+    reasonIn(bounceRules.wordings, words, evidence)
   );
 }
 
-function appliesTo(rule: WordingRule, { status, command }: ReadEvidence): boolean {
-  if (rule.onlyAtRcpt && command !== "rcpt" && !status?.startsWith("5.1.")) return false;
-  return !(rule.unlessStatus && status?.startsWith(rule.unlessStatus) && command !== "rcpt");
+function reasonInHints(words: string, evidence: ReadEvidence): BounceReason | undefined {
+  return evidence.phrases.longestIn(words, evidence.command)?.reason ?? reasonIn(bounceRules.hints, words, evidence);
 }
 
-/**
- * What is refused at MAIL FROM, or by a status about the sender (X.1.7 to X.1.9, RFC 3463 §3.2), is the sender, and
- * before that the connection: words such as "unknown" or "does not exist" are then not about the recipient.
- */
-function asOfSender(reason: BounceReason, command?: SmtpCommand, status?: EnhancedStatus): BounceReason {
-  if (!HARD_REASONS.has(reason) && reason !== "filtered") return reason;
-  if (command === "mail" || /^[45]\.1\.[789]$/.test(status ?? "")) return "rejected";
-  return command === "connect" ? "blocked" : reason;
+function reasonIn(rules: readonly WordingRule[], words: string, evidence: ReadEvidence): BounceReason | undefined {
+  if (words === "") return undefined;
+  return rules.find((rule) => rule.pattern.test(words) && appliesTo(rule, evidence))?.reason;
+}
+
+/** Shorter phrases ("message rejected") are said by many systems of many things: they only hint. */
+const CERTAIN_WEIGHT = 18;
+
+function appliesTo(rule: WordingRule, { status, command }: ReadEvidence): boolean {
+  if (rule.onlyAtRcpt && command !== "rcpt") {
+    const aboutRecipient = status?.startsWith("5.1.") || (status === "5.7.1" && command !== "data");
+    if (!aboutRecipient) return false;
+  }
+  if (rule.onlyStatus && !status?.startsWith(rule.onlyStatus)) return false;
+  return !(rule.unlessStatus && status?.startsWith(rule.unlessStatus) && command !== "rcpt");
 }
 
 function findCommand(text: string): SmtpCommand | undefined {

@@ -57,6 +57,11 @@ export function findRelabelledReport(message: MimePart): DeliveryReport | undefi
   );
 }
 
+/** The report of a disposition notification, as Sieve's `reject` sends one. @see RFC 5429 §2.1.1 */
+export function findDispositionReport(message: MimePart): DeliveryReport | undefined {
+  return findReport(message, (part) => part.type === "message/disposition-notification");
+}
+
 function findReport(message: MimePart, isReport: (part: MimePart) => boolean): DeliveryReport | undefined {
   const parts = [...partsByDepth(message)];
   for (const part of parts.filter(isReport)) {
@@ -168,7 +173,8 @@ function completeLast(groups: readonly FieldGroup[], rest: FieldGroup): void {
   for (const [name, value] of rest) if (last && !last.has(name)) last.set(name, value);
 }
 
-function isMailbox(address: string): boolean {
+/** Whether a recipient is named as a mailbox, and not as a pipe, a host, a local account or in another mail system's form. */
+export function isMailbox(address: string): boolean {
   return /^[^\s@]+@[^\s@]+$/.test(address) || /^"[^"]+"@[^\s@]+$/.test(address);
 }
 

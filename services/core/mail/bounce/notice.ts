@@ -9,6 +9,8 @@ export interface BounceNotice {
   /** What stands right before the first recipient, and so may be said of all of them. */
   readonly introduction: string;
   readonly recipients: readonly NoticeRecipient[];
+  /** The subject and what other text parts say, for what the notice leaves open. */
+  readonly elsewhere: string;
 }
 
 /** `passage` is what the notice says from each place that names the recipient up to the next one; "" if none does. */
@@ -34,32 +36,53 @@ const MAX_NOTICE_RECIPIENTS = 1000;
  * rules that finds any; never from the returned message.
  */
 export function readNotice(message: MimePart): BounceNotice {
-  const text = cutReturnedMessage(firstText(message) ?? "");
+  const [first = "", ...others] = textParts(message);
+  const text = cutReturnedMessage(first);
+  const elsewhere = [headerValue(message, "subject"), ...others.map(cutReturnedMessage)].join("\n");
   const recipients = passagesOf(text, failedRecipients(message) ?? findAddresses(text, message));
   const beginning = Math.min(...recipients.map(({ start }) => start), text.length);
   const introduction = text.slice(Math.max(0, beginning - MAX_INTRODUCTION_CHARACTERS), beginning);
-  return { text, introduction, recipients };
+  return { text, introduction, recipients, elsewhere };
 }
 
 /**
  * Whether a message that is no standard report is a notice of failure or delay. People write about undelivered mail
- * too, so its words count only from a mail system, or under a null return path.
+ * too, so no sign alone is enough: what it says, and how it was sent, count together.
  */
 export function isBounceNotice(message: MimePart, notice: BounceNotice): boolean {
   if (headerValue(message, "x-failed-recipients") !== "") return true;
   const title = comparable(headerValue(message, "subject")).trim();
   if (bounceRules.automaticSubjects.test(title)) return false;
+  if (message.children.some((part) => part.type === "message/disposition-notification")) return false;
   const opening = bounceRules.openings.test(comparable(notice.text.slice(0, 2000)));
   const subject = bounceRules.subjects.test(title) || bounceRules.delays.test(title);
-  const named = notice.recipients.length > 0;
-  if (isFromMailSystem(message)) return [opening, subject, named].filter(Boolean).length >= 2;
-  const nullReturnPath = /^\s*<\s*>/.test(headerValue(message, "return-path"));
-  return opening && subject && named && (nullReturnPath || message.type === "multipart/report");
+  if (!opening && !subject) return false;
+  const fromMailSystem = isFromMailSystem(message);
+  const signs: readonly (readonly [boolean, number])[] = [
+    [opening, 1],
+    [subject, 1],
+    [notice.recipients.length > 0, 1],
+    [fromMailSystem, 2],
+    [/^\s*<\s*>/.test(headerValue(message, "return-path")), 1],
+    [!fromMailSystem && /^auto-(?:generated|replied)/i.test(headerValue(message, "auto-submitted")), 1],
+    [message.type === "multipart/report", 1],
+    [message.children.some((part) => part.type === "message/rfc822"), 2],
+    [isReply(title) && !fromMailSystem, -2],
+  ];
+  return signs.reduce((sum, [holds, weight]) => sum + (holds ? weight : 0), 0) >= ENOUGH_SIGNS;
+}
+
+const ENOUGH_SIGNS = 4;
+
+/** A person who answers or forwards says so in the subject. */
+function isReply(subject: string): boolean {
+  return /^(?:re|aw|sv|antw|rif|odp|fwd?|wg|tr|rv|enc)\s?:/.test(subject);
 }
 
 /** Whether a message claims to come from a mail system and not from a person. */
 export function isFromMailSystem(message: MimePart): boolean {
-  return bounceRules.senders.test(comparable(headerValue(message, "from")).trim());
+  const isMailSystem = (name: string) => bounceRules.senders.test(comparable(headerValue(message, name)).trim());
+  return isMailSystem("from") || /mailer-daemon/i.test(headerValue(message, "return-path"));
 }
 
 /** Whether a notice announces further attempts instead of giving up. */
@@ -82,18 +105,18 @@ function failedRecipients(message: MimePart): string[] | undefined {
   return addresses.length > 0 ? addresses.slice(0, MAX_NOTICE_RECIPIENTS) : undefined;
 }
 
-function firstText(part: MimePart): string | undefined {
-  if (part.type.startsWith("message/")) return undefined;
+/** The texts of a message in their order; of alternatives the plain one, none of an enclosed message or its header. */
+function textParts(part: MimePart): string[] {
+  if (part.type.startsWith("message/")) return [];
   if (part.type === "multipart/alternative") {
     const plain = part.children.find((child) => child.type === "text/plain" && child.text.trim() !== "");
-    if (plain) return plain.text;
+    if (plain) return [plain.text];
+    return part.children.flatMap(textParts).slice(0, 1);
   }
-  for (const child of part.children) {
-    const text = firstText(child);
-    if (text !== undefined) return text;
-  }
-  if (part.text.trim() === "" || /^text\/(rfc822-headers|delivery-status)$/.test(part.type)) return undefined;
-  return part.type === "text/html" ? htmlToPlainText(part.text.slice(0, MIME_LIMITS.htmlCharacters)) : part.text;
+  const children = part.children.flatMap(textParts);
+  if (children.length > 0 || part.text.trim() === "" || /^text\/(rfc822-headers|delivery-status)$/.test(part.type))
+    return children;
+  return [part.type === "text/html" ? htmlToPlainText(part.text.slice(0, MIME_LIMITS.htmlCharacters)) : part.text];
 }
 
 function cutReturnedMessage(text: string): string {
@@ -109,12 +132,18 @@ function findAddresses(text: string, message: MimePart): string[] {
   const from = addressesOfHeader(headerValue(message, "from"));
   const own = new Set([...from, ...addressesOfHeader(headerValue(message, "to"))]);
   const senderDomain = from[0]?.split("@")[1];
-  for (const contacts of [STAFF_MAILBOX, /^$/]) {
+  // Some people write to themselves: their own address counts where no other is left.
+  const passes = [
+    { others: own, contacts: STAFF_MAILBOX },
+    { others: own, contacts: /^$/ },
+    { others: new Set(from), contacts: STAFF_MAILBOX },
+  ];
+  for (const { others, contacts } of passes) {
     for (const { pattern, loose, domainOfSender } of bounceRules.recipients) {
       const addresses = [...text.matchAll(pattern)]
         .slice(0, MAX_NOTICE_RECIPIENTS)
         .map((match) => (domainOfSender ? `${match[1]}@${senderDomain}` : (match[1] ?? "")))
-        .filter((address) => !loose || !(own.has(address.toLowerCase()) || contacts.test(address)));
+        .filter((address) => !loose || !(others.has(address.toLowerCase()) || contacts.test(address)));
       if (addresses.length > 0) return withoutRepetition(addresses);
     }
   }

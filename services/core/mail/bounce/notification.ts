@@ -29,7 +29,10 @@ export function findJsonNotification(message: MimePart): JsonNotification | unde
   if (!inner || (type !== "bounce" && type !== "complaint" && type !== "delivery")) return undefined;
   const detail = asObject(inner[type]);
   const listed = detail[LIST_OF_TYPE[type]];
-  const recipients = (Array.isArray(listed) ? listed : []).slice(0, MAX_RECIPIENTS).map(toRecipient);
+  const reply = typeof detail.smtpResponse === "string" ? detail.smtpResponse : "";
+  const recipients = (Array.isArray(listed) ? listed : [])
+    .slice(0, MAX_RECIPIENTS)
+    .map((one) => toRecipient(one, reply));
   return { type, recipients: recipients.filter(({ address }) => address.includes("@")) };
 }
 
@@ -42,8 +45,8 @@ const LIST_OF_TYPE = {
   delivery: "recipients",
 } as const;
 
-function toRecipient(value: unknown): NotifiedRecipient {
-  if (typeof value === "string") return { address: value, action: "", status: "", diagnostic: "" };
+function toRecipient(value: unknown, reply: string): NotifiedRecipient {
+  if (typeof value === "string") return { address: value, action: "", status: "", diagnostic: reply };
   const fields = asObject(value);
   const text = (name: string) => (typeof fields[name] === "string" ? fields[name] : "");
   return {

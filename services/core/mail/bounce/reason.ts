@@ -39,3 +39,13 @@ export const BOUNCE_REASONS = [
 ] as const;
 
 export type BounceReason = (typeof BOUNCE_REASONS)[number];
+
+/** What an operator may say that words mean: every reason that a refusal has. */
+export const OWN_REASONS: readonly BounceReason[] = BOUNCE_REASONS.filter(
+  (reason) => !["vacation", "feedback", "delivered", "undefined"].includes(reason),
+);
+
+/** The SMTP command that a reply answered; `connect` stands for everything before MAIL FROM. */
+export const SMTP_COMMANDS = ["connect", "mail", "rcpt", "data"] as const;
+
+export type SmtpCommand = (typeof SMTP_COMMANDS)[number];

@@ -1,7 +1,8 @@
 import { createRequire } from "node:module";
 import type { EnhancedStatus } from "../enhanced-status.ts";
 import type { DsnAction } from "./dsn.ts";
-import type { BounceReason } from "./reason.ts";
+import type { Phrase } from "./phrases.ts";
+import type { BounceReason, SmtpCommand } from "./reason.ts";
 
 interface Patterns {
   readonly patterns: readonly string[];
@@ -9,6 +10,7 @@ interface Patterns {
 interface Wording extends Patterns {
   readonly reason: string;
   readonly onlyAtRcpt?: boolean;
+  readonly onlyStatus?: string;
   readonly unlessStatus?: string;
 }
 interface Layout {
@@ -19,19 +21,28 @@ interface Layout {
 interface Rules<Rule> {
   readonly rules: readonly Rule[];
 }
+interface Conflict {
+  readonly of: readonly string[];
+  readonly command?: SmtpCommand;
+  readonly statuses?: readonly string[];
+  readonly replycodes?: readonly number[];
+  readonly is: string;
+}
 interface Reasons {
   /** By code, or by the first and the last code of a range. */
   readonly reasons: Readonly<Record<string, string>>;
 }
 
-/** `config/bounce-rules.json`. Its type is written out: the compiler would copy a file that it takes one from. */
-interface RulesFile {
+/** `config/bounces/layouts.json`. The types are written out: the compiler would copy a file that it takes one from. */
+interface Layouts {
   readonly actions: Rules<Patterns & { readonly action: string }>;
   readonly delays: Patterns;
   readonly finalities: Patterns;
+  readonly givenUp: Patterns;
   readonly senders: Patterns;
   readonly subjects: Patterns;
   readonly openings: Patterns;
+  readonly refusals: Patterns;
   readonly returned: Patterns;
   readonly recipients: Rules<Layout>;
   readonly diagnostics: Rules<{ readonly pattern: string }>;
@@ -39,26 +50,45 @@ interface RulesFile {
   readonly automaticSubjects: Patterns;
   readonly automaticTexts: Patterns;
   readonly challenges: Patterns;
+}
+
+/** `config/bounces/wordings.json` */
+interface Wordings {
   readonly wordings: Rules<Wording>;
-  readonly statuses: Reasons;
   readonly hints: Rules<Wording>;
+}
+
+/** `config/bounces/codes.json` */
+interface Codes {
+  readonly statuses: Reasons;
   readonly replycodes: Reasons;
+  readonly conflicts: Rules<Conflict>;
+}
+
+/** A file of `config/bounces/systems/` */
+interface SystemTable {
+  readonly source: string;
+  readonly rules: readonly { readonly reason: string; readonly says: readonly string[]; readonly at?: SmtpCommand }[];
 }
 
 /** Policy is a module like any other; `import` of JSON still warns on Node 20. */
-const data: RulesFile = createRequire(import.meta.url)("../../../../config/bounce-rules.json");
-
-/** The SMTP command that a reply answered; `connect` stands for everything before MAIL FROM. */
-export type SmtpCommand = "connect" | "mail" | "rcpt" | "data";
+const load = createRequire(import.meta.url);
+const table = (name: string): unknown => load(`../../../../config/bounces/${name}.json`);
+const layouts = table("layouts") as Layouts;
+const words = table("wordings") as Wordings;
+const codes = table("codes") as Codes;
+const { systems } = table("systems") as { systems: readonly string[] };
 
 /**
- * `onlyAtRcpt`: the words count only in a reply to RCPT TO, or beside a status 5.1.x.
+ * `onlyAtRcpt`: the words count only in a reply to RCPT TO, or beside a status 5.1.x or, before the message, 5.7.1.
+ * `onlyStatus`: only beside a status that starts so.
  * `unlessStatus`: unless it is a reply to RCPT TO, they do not count beside a status that starts so.
  */
 export interface WordingRule {
   readonly reason: BounceReason;
   readonly pattern: RegExp;
   readonly onlyAtRcpt: boolean;
+  readonly onlyStatus: string | undefined;
   readonly unlessStatus: string | undefined;
 }
 
@@ -80,29 +110,45 @@ const MAILBOX = String.raw`(?:"[^"@\s]{1,64}"|[^\s<>()\[\]"':;,@|\u0300-\uffff][
 /** Separators are drawn with these; the words of {@link bounceRules.returned} follow them. */
 const RULER = String.raw`^[ \t>|*=#_-]{0,100}`;
 
-/** The tables of `config/bounce-rules.json`, which says what each is for, compiled once. */
+/** The tables of `config/bounces/`, which say what each is for, compiled once. */
 export const bounceRules = {
-  actions: data.actions.rules.map((rule) => ({ action: rule.action as DsnAction, pattern: anyOf(rule.patterns) })),
-  delays: anyOf(data.delays.patterns),
-  finalities: anyOf(data.finalities.patterns),
-  senders: anyOf(data.senders.patterns),
-  subjects: anyOf(data.subjects.patterns),
-  openings: anyOf(data.openings.patterns),
-  returned: new RegExp(`${RULER}(?:${data.returned.patterns.join("|")})`, "im"),
-  recipients: data.recipients.rules.map(recipientLayout),
-  diagnostics: data.diagnostics.rules.map(({ pattern }) => new RegExp(pattern, "im")),
-  commands: data.commands.rules.map((rule) => ({
+  actions: layouts.actions.rules.map((rule) => ({ action: rule.action as DsnAction, pattern: anyOf(rule.patterns) })),
+  delays: anyOf(layouts.delays.patterns),
+  finalities: anyOf(layouts.finalities.patterns),
+  givenUp: anyOf(layouts.givenUp.patterns),
+  senders: anyOf(layouts.senders.patterns),
+  subjects: anyOf(layouts.subjects.patterns),
+  openings: anyOf(layouts.openings.patterns),
+  refusals: anyOf(layouts.refusals.patterns),
+  returned: new RegExp(`${RULER}(?:${layouts.returned.patterns.join("|")})`, "im"),
+  recipients: layouts.recipients.rules.map(recipientLayout),
+  diagnostics: layouts.diagnostics.rules.map(({ pattern }) => new RegExp(pattern, "im")),
+  commands: layouts.commands.rules.map((rule) => ({
     command: rule.command as SmtpCommand,
     pattern: anyOf(rule.patterns),
   })),
-  automaticSubjects: anyOf(data.automaticSubjects.patterns),
-  automaticTexts: anyOf(data.automaticTexts.patterns),
-  challenges: anyOf(data.challenges.patterns),
-  wordings: data.wordings.rules.map(wordingRule),
-  statuses: Object.entries(data.statuses.reasons).map(codeRange),
-  hints: data.hints.rules.map(wordingRule),
-  replycodes: Object.entries(data.replycodes.reasons).map(codeRange),
+  automaticSubjects: anyOf(layouts.automaticSubjects.patterns),
+  automaticTexts: anyOf(layouts.automaticTexts.patterns),
+  challenges: anyOf(layouts.challenges.patterns),
+  wordings: words.wordings.rules.map(wordingRule),
+  statuses: Object.entries(codes.statuses.reasons).map(codeRange),
+  hints: words.hints.rules.map(wordingRule),
+  replycodes: Object.entries(codes.replycodes.reasons).map(codeRange),
+  conflicts: codes.conflicts.rules.map((rule) => ({
+    ...rule,
+    of: new Set(rule.of as BounceReason[]),
+    statuses: rule.statuses?.map((range) => codeRange([range, rule.is])),
+    is: rule.is as BounceReason,
+  })),
 };
+
+/** What single systems say, by the name of their table. */
+export const systemPhrases: ReadonlyMap<string, readonly Phrase[]> = new Map(
+  systems.map((name) => {
+    const { rules } = table(`systems/${name}`) as SystemTable;
+    return [name, rules.flatMap(({ reason, says, at }) => says.map((words) => ({ reason, words, at }) as Phrase))];
+  }),
+);
 
 /** The form in which texts meet most patterns: lower case, runs of blanks and line breaks as one blank. */
 export function comparable(text: string): string {
@@ -112,6 +158,30 @@ export function comparable(text: string): string {
 /** The reason that the table of enhanced statuses has for a code. */
 export function reasonOfStatus(status: EnhancedStatus): BounceReason | undefined {
   return reasonInRanges(bounceRules.statuses, status);
+}
+
+/** The reason that the table has for the subject of a code: what an unregistered detail means. @see RFC 3463 §2 */
+export function reasonOfSubject(status: EnhancedStatus): BounceReason | undefined {
+  return reasonInRanges(bounceRules.statuses, status.replace(/\d+$/, "0"));
+}
+
+/** What counts where a reason, however it was found, meets evidence that it cannot stand beside. */
+export function settleConflict(
+  reason: BounceReason,
+  evidence: {
+    readonly command: SmtpCommand | undefined;
+    readonly status: EnhancedStatus | undefined;
+    readonly replycode: number;
+  },
+): BounceReason {
+  const rule = bounceRules.conflicts.find(
+    ({ of, command, statuses, replycodes }) =>
+      of.has(reason) &&
+      (!command || command === evidence.command) &&
+      (!statuses || (evidence.status && reasonInRanges(statuses, evidence.status))) &&
+      (!replycodes || replycodes.includes(evidence.replycode)),
+  );
+  return rule?.is ?? reason;
 }
 
 /** The reason that the table of reply codes has for a code. */
@@ -153,6 +223,7 @@ function wordingRule(rule: Wording): WordingRule {
     reason: rule.reason as BounceReason,
     pattern: anyOf(rule.patterns),
     onlyAtRcpt: rule.onlyAtRcpt ?? false,
+    onlyStatus: rule.onlyStatus,
     unlessStatus: rule.unlessStatus,
   };
 }

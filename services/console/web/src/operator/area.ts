@@ -10,6 +10,8 @@ const Statistics = lazy(() => import("./dns-statistics-page.tsx").then((module) 
 const Queues = lazy(() => import("./queues-page.tsx").then((module) => module.QueuesPage));
 const Nodes = lazy(() => import("./nodes-page.tsx").then((module) => module.NodesPage));
 const Quarantine = lazy(() => import("./quarantine-page.tsx").then((module) => module.QuarantinePage));
+const UnknownWordings = lazy(() => import("./bounce-wordings-page.tsx").then((module) => module.UnknownWordingsPage));
+const Wordings = lazy(() => import("./bounce-wordings-page.tsx").then((module) => module.WordingsPage));
 const Audit = lazy(() => import("./audit-page.tsx").then((module) => module.AuditPage));
 
 const OPERATOR = ["operator"] as const;
@@ -28,6 +30,8 @@ export const operatorArea: Area = {
     { path: "/operator/queues", component: Queues },
     { path: "/operator/nodes", component: Nodes },
     { path: "/operator/quarantine", component: Quarantine },
+    { path: "/operator/bounces", component: UnknownWordings },
+    { path: "/operator/bounces/wordings", component: Wordings },
     { path: "/operator/audit", component: Audit },
   ],
   navigation: [
@@ -62,6 +66,12 @@ export const operatorArea: Area = {
       label: ({ operator }) => operator.quarantine.title,
       icon: "inbox",
       href: () => "/operator/quarantine",
+      roles: OPERATOR,
+    },
+    {
+      label: ({ operator }) => operator.wordings.unknown.title,
+      icon: "search",
+      href: () => "/operator/bounces",
       roles: OPERATOR,
     },
     { label: ({ operator }) => operator.audit.title, icon: "audit", href: () => "/operator/audit" },

@@ -29,6 +29,7 @@ export const problems = {
     "no-such-batch": "There is no such send, or it is kept no longer. Look in the list of sends.",
     "no-such-message": "There is no such message. It may have been removed when its time was over.",
     "no-such-quarantined": "This message is in quarantine no longer. Reload the list.",
+    "no-such-wording": "This wording is gone already. Reload the list.",
     "no-such-contact": "There is no such contact. Perhaps somebody erased it; search the contacts.",
     "no-such-member": "This contact is no longer in the group. Load the page again.",
     "no-such-group": "There is no such group. Somebody may have deleted it; reload the list.",

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { interpret } from "../../../services/bounce/interpret.ts";
+import { interpret } from "../../../../services/operations/mail/interpret.ts";
 
 const octets = (text: string) => Buffer.from(text.replaceAll("\n", "\r\n"));
 
