@@ -15,6 +15,37 @@ export async function readMimeMessage(octets: Uint8Array): Promise<MimePart> {
   return readMessage(source, { depth: 0, budget });
 }
 
+/**
+ * The headers of a multipart body's own parts, unfolded, in their order; what lies beyond the bounds is left out.
+ * @param contentType of the body, with its boundary
+ */
+export async function readPartHeaders(body: Buffer, contentType: string, mostParts: number): Promise<string[]> {
+  const splitter = makeSplitter(mostParts);
+  const nodes: MimeNode[] = [];
+  splitter.on("data", (chunk: MimeNode | MessageChunk) => {
+    if (chunk.type === "node") nodes.push(chunk);
+  });
+  splitter.write(`Content-Type: ${contentType}\r\n\r\n`);
+  splitter.end(body);
+  await finished(splitter).catch(() => {});
+  const [root, ...parts] = nodes;
+  const own = parts.filter(({ parentNode }) => parentNode === root);
+  return own.map((part) =>
+    part
+      .getHeaders()
+      .toString("latin1")
+      .replaceAll(/\r?\n[ \t]+/g, " "),
+  );
+}
+
+function makeSplitter(mostParts: number): mailsplit.Splitter {
+  return new mailsplit.Splitter({
+    ignoreEmbedded: true,
+    maxHeadSize: MIME_LIMITS.headOctets,
+    maxChildNodes: mostParts,
+  });
+}
+
 interface Position {
   readonly depth: number;
   readonly budget: { parts: number; headerOctets: number };
@@ -34,11 +65,7 @@ async function readMessage(source: Buffer, position: Position): Promise<MimePart
 
 /** @returns the root; undefined when not even its header is within bounds */
 async function split(source: Buffer, mostParts: number): Promise<SplitPart | undefined> {
-  const splitter = new mailsplit.Splitter({
-    ignoreEmbedded: true,
-    maxHeadSize: MIME_LIMITS.headOctets,
-    maxChildNodes: mostParts,
-  });
+  const splitter = makeSplitter(mostParts);
   const parts = new Map<MimeNode | false, SplitPart>();
   splitter.on("data", (chunk: MimeNode | MessageChunk) => {
     if (chunk.type !== "node") {

@@ -3,6 +3,7 @@ import busboy from "busboy";
 import { type Attachment, isContentType } from "../../core/mail/mime.ts";
 import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
+import { readPartHeaders } from "../../platform/read-mime.ts";
 import { MOST_ATTACHMENTS } from "./sending-fields.ts";
 
 /** A multipart form, read whole. */
@@ -15,7 +16,6 @@ export interface SubmittedForm {
 const ATTACHMENT_FIELD = /^attach\d{1,2}$/;
 const MOST_FIELDS = 50;
 const MOST_PARTS = MOST_FIELDS + MOST_ATTACHMENTS;
-const MOST_HEADER_OCTETS = 8 * 1024;
 const UNREADABLE = unacceptable("form-invalid");
 
 /**
@@ -64,9 +64,10 @@ export async function readForm(
       });
     });
     parser.once("error", () => give(refuse(UNREADABLE)));
-    parser.once("close", () =>
-      give(ok({ fields, attachments: toAttachments(files, readContentTypes(Buffer.concat(body), formType)) })),
-    );
+    parser.once("close", async () => {
+      const declared = await readContentTypes(Buffer.concat(body), formType);
+      give(ok({ fields, attachments: toAttachments(files, declared) }));
+    });
     incoming.pipe(parser);
   });
 }
@@ -90,29 +91,18 @@ function toAttachments(files: readonly FormFile[], declared: ReadonlyMap<string,
   });
 }
 
-/** The Content-Type fields of a form's files as they were written, by the names of the form's fields, in its order. */
-function readContentTypes(body: Buffer, formType: string): Map<string, string[]> {
+/**
+ * The Content-Type fields of a form's files as they were written, by the names of the form's fields, in its order: the
+ * parser of forms leaves out their parameters.
+ */
+async function readContentTypes(body: Buffer, formType: string): Promise<Map<string, string[]>> {
   const types = new Map<string, string[]>();
-  for (const header of readPartHeaders(body, formType)) {
+  for (const header of await readPartHeaders(body, formType, MOST_PARTS)) {
     const name = /^content-disposition:.*?; *name="?(attach\d{1,2})"?(?:;| *$)/im.exec(header)?.[1];
     const type = /^content-type:(.*)$/im.exec(header)?.[1]?.trim();
     if (name !== undefined) types.set(name, [...(types.get(name) ?? []), type ?? ""]);
   }
   return types;
-}
-
-/** The headers of a form's parts, unfolded. */
-function* readPartHeaders(body: Buffer, formType: string): Generator<string> {
-  const [, quoted, token] = /boundary=(?:"([^"]+)"|([^\s;"]+))/i.exec(formType) ?? [];
-  // RFC 2046 §5.1.1: it begins a line. Anywhere else a file may hold it, as often as it likes.
-  const delimiter = `\r\n--${quoted ?? token}\r\n`;
-  let at = body.indexOf(delimiter.trimStart());
-  for (let parts = 0; at >= 0 && parts < MOST_PARTS; parts++) {
-    const beginning = body.subarray(at, at + MOST_HEADER_OCTETS);
-    const end = beginning.indexOf("\r\n\r\n");
-    yield beginning.toString("latin1", 0, end < 0 ? undefined : end).replaceAll(/\r\n[ \t]+/g, " ");
-    at = body.indexOf(delimiter, at + 1);
-  }
 }
 
 function openParser(incoming: IncomingMessage): busboy.Busboy | undefined {
