@@ -3,6 +3,8 @@ import { LongestFirst } from "./test/support/longest-first.ts";
 
 /** Has an engine to itself, and takes minutes: `npm run test:compose`. */
 const CONTAINERS = "test/system/compose.test.ts";
+/** Play whole machines, which are killed, cut off and filled up for minutes: `npm run test:cluster`. */
+const MACHINES = ["test/system/failover.test.ts", "test/system/systemd.test.ts"];
 
 /** Pure tests need no database; service and system tests get a real one (test/support/global-set-up.ts). */
 export default defineConfig({
@@ -29,11 +31,12 @@ export default defineConfig({
         test: {
           name: "service",
           include: ["test/{service,system}/**/*.test.ts"],
-          exclude: [CONTAINERS],
+          exclude: [CONTAINERS, ...MACHINES],
           globalSetup: ["test/support/global-set-up.ts"],
         },
       },
       { extends: true, test: { name: "containers", include: [CONTAINERS] } },
+      { extends: true, test: { name: "cluster", include: MACHINES, fileParallelism: false } },
     ],
   },
 });

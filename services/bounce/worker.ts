@@ -3,7 +3,7 @@ import type { Phrases } from "../core/mail/bounce/phrases.ts";
 import { readPhrases } from "../operations/mail/bounce-wordings.ts";
 import { type Finding, interpret } from "../operations/mail/interpret.ts";
 import { inSpan } from "../platform/observability/tracing.ts";
-import type { Transaction } from "../platform/postgres/db.ts";
+import { isDatabaseAway, type Transaction } from "../platform/postgres/db.ts";
 import { RepeatedWork } from "../platform/repeated-work.ts";
 import type { ServiceContext } from "../platform/service.ts";
 import {
@@ -122,6 +122,8 @@ export class BounceWorker {
       await this.#apply(message, phrases);
     } catch (error) {
       if (error instanceof LeaseLost) return;
+      // It is no fault of the message: it stays this worker's, who takes it again with the next lease.
+      if (isDatabaseAway(error)) throw error;
       const isPoison = error instanceof PoisonMessage || message.attempts >= MOST_ATTEMPTS;
       observe({ kind: "inbound-not-applied", level: isPoison ? "error" : "warn", id: message.id, err: error });
       if (isPoison) await quarantineInboundMessage(db, { id: message.id, owner: this.#owner, problem: String(error) });

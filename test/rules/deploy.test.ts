@@ -14,7 +14,7 @@ import { createServer, type IncomingHttpHeaders, type IncomingMessage } from "no
 import { type RequestOptions, request as secureRequest } from "node:https";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { afterAll, afterEach, beforeEach, describe, expect, test } from "vitest";
 import { packageFolder } from "../../services/platform/package-folder.ts";
 import { freePort, isInstalled } from "../support/peers-processes.ts";
@@ -392,6 +392,27 @@ test.skipIf(!isInstalled("knotc"))(
     expect(run("knotc", "-c", file, "conf-check")).toMatchObject({ status: 0 });
   },
 );
+
+describe.skipIf(!isInstalled("systemd-analyze"))(`the units${skipNote("systemd-analyze")}`, () => {
+  /** Of `systemd-analyze security`: 0 is shut up, 10 is wide open. */
+  const MOST_EXPOSED = 2;
+  const units = ["systemd", "patroni"].flatMap((part) =>
+    readdirSync(join(deploy, part)).flatMap((name) => (name.endsWith(".service") ? [join(part, name)] : [])),
+  );
+
+  test.each(units)("%s is one that systemd takes, and is hardened", (name) => {
+    const place = join(folder, basename(name));
+    // Programs are looked at: where they are on this machine.
+    const text = readFileSync(join(deploy, name), "utf8")
+      .replace("/usr/bin/node", process.execPath)
+      .replace("/etc/patroni/watch-disk", join(deploy, "patroni/watch-disk"));
+    writeFileSync(place, text);
+    expect(run("systemd-analyze", "verify", "--man=no", place)).toEqual({ status: 0, output: "" });
+    const { output } = run("systemd-analyze", "security", "--offline=true", place);
+    const [, level] = /Overall exposure level for \S+ ([\d.]+)/.exec(output) ?? [];
+    expect(Number(level)).toBeLessThanOrEqual(MOST_EXPOSED);
+  });
+});
 
 /** As `palomar acl show --for knot` writes it; test/system/peers-catalogs.test.ts has Knot take zones by one. */
 const STANZA = `key:

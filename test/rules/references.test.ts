@@ -120,7 +120,7 @@ function composeVariables(): string {
   return `# Variables
 
 Every setting is an environment variable. All problems are reported together, at start, with exit status 2.
-A listen value is \`host:port\`, several parted by commas, or \`off\`; port 0 picks a free one. An empty variable counts as unset.
+A listen value is \`host:port\`, several parted by commas, or \`off\`; port 0 picks a free one. IPv6 has brackets: \`0.0.0.0:25,[::]:25\`. An empty variable counts as unset.
 What is secret may stand in a file instead, which a variable of its own names: ${files}.
 
 | variable | default | meaning |

@@ -56,6 +56,32 @@ test("what no worker copes with is put aside with its reason, holds up nobody, a
   expect(await dropQuarantined(db, aside!.id)).toBe(false);
 });
 
+test("a database without room is no fault of the message, however often it says so", async () => {
+  const { db } = stack.context;
+  const unlucky = await acceptMessage("unlucky@example.net");
+  await db.raw(`
+    create function refuse_all() returns trigger language plpgsql as $$
+    begin
+      raise exception 'could not extend file' using errcode = 'disk_full';
+    end $$;
+    create trigger no_room before update on deliveries for each row execute function refuse_all()`);
+  const failed = () => stack.failures.filter(({ kind }) => kind === "bounce-worker-failed").length;
+  const before = failed();
+  await addInboundMessages(db, [reportOf(unlucky, "unlucky@example.net")]);
+  await eventually(
+    async () => failed() - before,
+    (times) => times > 5,
+  );
+  await db.raw("drop trigger no_room on deliveries");
+  await eventually(
+    () => stack.call("GET", "/contacto/unlucky@example.net"),
+    ({ body }) => body.contacto.eventos.some(({ evento }: { evento: string }) => evento === "rebote_hard"),
+  );
+  expect(await db("inbound_messages").where({ delivery_id: unlucky }).select("state", "attempts")).toEqual([
+    { state: "applied", attempts: 1 },
+  ]);
+});
+
 async function acceptMessage(email: string): Promise<number> {
   const campaign = await stack.addCampaign();
   const sent = await stack.call("POST", "/envio/send_one_inline/", {

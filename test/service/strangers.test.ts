@@ -264,6 +264,21 @@ describe("with nobody at work", () => {
     expect(leased.map(({ deliveryId }) => deliveryId !== null)).toEqual([true, false, false, false]);
   });
 
+  test("what a worker could not give back, it takes again at once, and nobody else does before its lease ends", async () => {
+    const path = returnPath(await accept("held@example.net"));
+    await freshSession().message(bounceOf("held@example.net"), sessionOf("192.0.2.10", [path]));
+    const lease = async (owner: string) =>
+      new Map(
+        (await leaseInboundMessages(db(), { owner, seconds: 60, limit: 50 })).map(({ id, attempts }) => [id, attempts]),
+      );
+    const [one, another] = [crypto.randomUUID(), crypto.randomUUID()];
+    const held = await lease(one);
+    expect(held.size).toBeGreaterThan(0);
+    expect((await lease(another)).size).toBe(0);
+    // The database's fault is no attempt.
+    expect(await lease(one)).toEqual(held);
+  });
+
   test("a valid token is good for a few reports, whatever process takes them", async () => {
     const id = await accept("often@example.net");
     const path = returnPath(id);

@@ -1,23 +1,17 @@
 import { execFileSync } from "node:child_process";
-import { chmodSync, cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { chmodSync, cpSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { packageFolder } from "../../services/platform/package-folder.ts";
 import { ContainerEngine, type Ran, whyNoEngine } from "../support/container-engine.ts";
+import { blocksOf } from "../support/deploy-readme.ts";
 import { eventually } from "../support/stack.ts";
 
 const reason = whyNoEngine();
 const why = reason === undefined ? "" : ` (skipped: ${reason})`;
 const OWN = ["bounce", "console", "delivery", "dns-api", "dns-server", "mail-api", "submission", "tracking"];
 const PATIENCE_MS = 120_000;
-
-/** The blocks of commands below a heading of deploy/README.md, as printed. */
-function blocksOf(heading: string): string {
-  const readme = readFileSync(join(packageFolder, "deploy/README.md"), "utf8");
-  const section = readme.split(/^## /m).find((text) => text.startsWith(`${heading}\n`))!;
-  return [...section.matchAll(/^```sh\n([\s\S]*?)^```/gm)].map(([, commands]) => commands).join("");
-}
 
 describe.skipIf(reason !== undefined)(`docker-compose.yml in a container engine${why}`, () => {
   const engine = new ContainerEngine();
@@ -141,7 +135,7 @@ describe.skipIf(reason !== undefined)(`docker-compose.yml in a container engine$
   });
 
   it("a Knot takes every zone by catalog, as printed, and drops what is deleted", async () => {
-    must(blocksOf("The Knot secondary"));
+    must(blocksOf("The Knot secondary").join(""));
     const knot = (name: string) => run(`dig +time=1 +tries=1 @127.0.0.1 -p 5353 ${name}`).stdout;
     await eventually(
       async () => knot("www.example.org A"),
@@ -172,9 +166,9 @@ describe.skipIf(reason !== undefined)(`docker-compose.yml in a container engine$
   });
 
   it("commands of the README run as printed", () => {
-    must(blocksOf("Keys for each service"));
-    expect(must(blocksOf("A role for each service"))).toContain("palomar_dns_server");
-    must(blocksOf("Backup"));
+    must(blocksOf("Keys for each service").join(""));
+    expect(must(blocksOf("A role for each service").join(""))).toContain("palomar_dns_server");
+    must(blocksOf("Backup").join(""));
     expect(must("ls -l backups")).toMatch(/palomar\.backup/);
   });
 

@@ -12,6 +12,8 @@ export type Parse<T> = (text: string | null) => Result<T, string>;
 export interface HostPort {
   readonly host: string;
   readonly port: number;
+  /** Of `[::]` beside an IPv4 address with the same port: it leaves IPv4 to that one. Alone it takes both. */
+  readonly ipv6Only?: boolean;
 }
 
 /** Where outgoing mail goes. */
@@ -114,7 +116,10 @@ export const listenList: Parse<readonly HostPort[]> = (value) => {
     if (!address.ok) return refuse("must be host:port, several parted by commas, or off");
     addresses.push(address.value);
   }
-  return ok(addresses);
+  const besides = ({ port }: HostPort) => addresses.some((other) => other.port === port && isIP(other.host) === 4);
+  return ok(
+    addresses.map((address) => (address.host === "::" && besides(address) ? { ...address, ipv6Only: true } : address)),
+  );
 };
 
 export const httpUrl: Parse<string> = (value) => {

@@ -88,27 +88,28 @@ function endWhenUnread(response: ServerResponse, unreadMs: number): void {
 
 /** What `listen` and its events of node's servers have in common. */
 interface Bindable {
-  listen(port: number, host: string): unknown;
+  listen(options: HostPort): unknown;
   once(event: "error" | "listening", listener: (error: Error) => void): unknown;
   off(event: "error" | "listening", listener: (error: Error) => void): unknown;
 }
 
 /** A port that a predecessor is just giving up is waited for; one that stays taken is an error that names it. */
-export async function bindWithPatience(server: Bindable, { host, port }: HostPort, patienceMs = 3_000): Promise<void> {
+export async function bindWithPatience(server: Bindable, address: HostPort, patienceMs = 3_000): Promise<void> {
   const deadline = Date.now() + patienceMs;
   for (;;) {
     try {
-      return await bind(server, { host, port });
+      return await bind(server, address);
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== "EADDRINUSE" || Date.now() > deadline) {
-        throw new Error(`cannot listen on ${host}:${port}: ${(error as Error).message}`, { cause: error });
+        const where = formatBound({ address: address.host, port: address.port });
+        throw new Error(`cannot listen on ${where}: ${(error as Error).message}`, { cause: error });
       }
     }
     await sleep(100);
   }
 }
 
-function bind(server: Bindable, { host, port }: HostPort): Promise<void> {
+function bind(server: Bindable, address: HostPort): Promise<void> {
   return new Promise((resolve, reject) => {
     const listening = () => {
       server.off("error", failed);
@@ -120,7 +121,7 @@ function bind(server: Bindable, { host, port }: HostPort): Promise<void> {
     };
     server.once("error", failed);
     server.once("listening", listening);
-    server.listen(port, host);
+    server.listen(address);
   });
 }
 

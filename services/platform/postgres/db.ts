@@ -174,11 +174,11 @@ const AWAY_CODES = [
   ...["ECONNREFUSED", "ECONNRESET", "EPIPE", "ETIMEDOUT", "EHOSTUNREACH", "ENETUNREACH", "ENOTFOUND", "EAI_AGAIN"],
   // Shutting down, crashed, starting up, out of connections, connection failure.
   ...["57P01", "57P02", "57P03", "53300", "08000", "08003", "08006", "08P01"],
-  // A primary that has just become a standby.
-  "25006",
+  // A primary that has just become a standby; one whose disk is full.
+  ...["25006", "53100"],
 ];
 
-/** Whether an error says that the database cannot be reached, rather than that it refuses something. */
+/** Whether an error says that the database cannot be reached, or has no room, rather than that it refuses something. */
 export function isDatabaseAway(error: unknown): boolean {
   const { code, name } = (error ?? {}) as { code?: string; name?: string };
   return name === "KnexTimeoutError" || AWAY_CODES.includes(code ?? "") || AWAY_TEXT.test(String(error));

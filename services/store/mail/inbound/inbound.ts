@@ -102,36 +102,40 @@ const SHARE_OF_RETURN_PATHS = 0.75;
 
 /**
  * Takes waiting messages, and those whose holder has not been heard of since its lease ran out: return paths before
- * feedback addresses, the oldest of each first.
+ * feedback addresses, the oldest of each first. Before them comes what this owner holds already: it has nothing in hand
+ * when it asks, so the database was away when it was to apply them, which is no attempt.
  */
 export async function leaseInboundMessages(
   db: Db,
   lease: { readonly owner: string; readonly seconds: number; readonly limit: number },
 ): Promise<LeasedInboundMessage[]> {
-  const ofReturnPaths = Math.ceil(lease.limit * SHARE_OF_RETURN_PATHS);
+  const held = await leaseOf(db, lease, "state = 'leased' and lease_owner = ?", { values: [lease.owner], attempts: 0 });
+  const limit = lease.limit - held.length;
+  const ofReturnPaths = Math.ceil(limit * SHARE_OF_RETURN_PATHS);
   const first = await leaseOf(db, { ...lease, limit: ofReturnPaths }, "state = 'waiting' and delivery_id is not null");
-  const rest = lease.limit - first.length;
+  const rest = limit - first.length;
   const feedback = await leaseOf(db, { ...lease, limit: rest }, "state = 'waiting' and delivery_id is null");
   const left = rest - feedback.length;
   const lost = left > 0 ? await leaseOf(db, { ...lease, limit: left }, "state = 'leased' and lease_until < now()") : [];
-  return [...first, ...feedback, ...lost];
+  return [...held, ...first, ...feedback, ...lost];
 }
 
-/** @param which a condition of ours */
+/** @param which a condition of ours, with values for its parameters; attempts are what this adds to those made */
 async function leaseOf(
   db: Db,
   lease: { readonly owner: string; readonly seconds: number; readonly limit: number },
   which: string,
+  { values = [], attempts = 1 }: { readonly values?: readonly string[]; readonly attempts?: number } = {},
 ): Promise<LeasedInboundMessage[]> {
   const rows = await queryRows<LeasedInboundMessage>(
     db,
     `update inbound_messages m
-     set state = 'leased', lease_owner = ?, lease_until = now() + make_interval(secs => ?), attempts = attempts + 1
+     set state = 'leased', lease_owner = ?, lease_until = now() + make_interval(secs => ?), attempts = attempts + ?
      where id in (
        select id from inbound_messages where ${which} order by id limit ? for update skip locked)
      returning id, delivery_id as "deliveryId", feedback_address as "feedbackAddress", octets,
        received_at as "receivedAt", attempts`,
-    [lease.owner, lease.seconds, lease.limit],
+    [lease.owner, lease.seconds, attempts, ...values, lease.limit],
   );
   return rows.sort((a, b) => a.id - b.id);
 }

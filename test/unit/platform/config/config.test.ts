@@ -38,6 +38,21 @@ it("secrets before the one in force are a list", () => {
   });
 });
 
+it("[::] beside an IPv4 address leaves IPv4 to that one, and alone takes both", () => {
+  const loaded = loadConfig({
+    PALOMAR_MX_LISTEN: "0.0.0.0:25,[::]:25",
+    PALOMAR_SUBMISSION_LISTEN: "[::]:587",
+    PALOMAR_SUBMISSIONS_LISTEN: "192.0.2.1:465,[2001:db8::1]:465",
+  });
+  expect(loaded.ok && loaded.value.listen).toMatchObject({
+    mx: [
+      { host: "0.0.0.0", port: 25 },
+      { host: "::", port: 25, ipv6Only: true },
+    ],
+    submission: [{ host: "::", port: 587 }],
+  });
+});
+
 it("knows its own variables, files included", () => {
   expect(unknownVariables({ PALOMAR_SECRET_FILE: "", PALOMAR_NODE_FILE: "", PALOMAR_NODE: "", PATH: "" })).toEqual([
     "PALOMAR_NODE_FILE",

@@ -10,6 +10,8 @@ import {
   listenHttp,
 } from "../../../../services/platform/http/listen.ts";
 
+import { freePort } from "../../../support/peers-processes.ts";
+
 /** More than the buffers of a connection take. */
 const LARGE_OCTETS = 32 * 1024 * 1024;
 const UNREAD_MS = 300;
@@ -115,4 +117,27 @@ describe("the Host field (RFC 9112 §3.2)", () => {
     expect(await sendAndWait("GET / HTTP/1.0\r\n\r\n")).toMatch(/^HTTP\/1\.1 200 /);
     expect(await sendAndWait("GET / HTTP/1.0\r\nHost: a\r\nHost: b\r\n\r\n")).toMatch(/^HTTP\/1\.1 400 /);
   });
+});
+
+it("serves IPv4 and IPv6 on one port, each client with its own address", async () => {
+  const app = new Koa();
+  app.use((ctx) => {
+    ctx.body = ctx.req.socket.remoteAddress;
+  });
+  const port = await freePort();
+  const both = [
+    { host: "0.0.0.0", port },
+    { host: "::", port, ipv6Only: true },
+  ];
+  const listener = (await listenHttp(app, both))!;
+  try {
+    for (const [host, address] of [
+      ["127.0.0.1", "127.0.0.1"],
+      ["[::1]", "::1"],
+    ]) {
+      expect(await (await fetch(`http://${host}:${port}/`)).text()).toBe(address);
+    }
+  } finally {
+    await listener.close(0);
+  }
 });
