@@ -54,7 +54,7 @@ export async function listBatches(
 ): Promise<Batch[]> {
   const rows = await queryRows<BatchRow>(
     db,
-    `select b.*, p.*, null as archive from (
+    `select b.*, p.*, null::boolean as archive from (
        select * from batches
        where instance_id = ? and expired_at is null and (?::bigint is null or campaign_numid = ?)
          and (?::uuid is null or (created_at, eeid) < (select created_at, eeid from batches where eeid = ?))
