@@ -26,6 +26,12 @@ const ELSEWHERE: readonly (readonly [RegExp, string])[] = [
   ],
 ];
 
+/** Sections that set up machines, and the tests that run them on machines of their own. */
+const MACHINES: readonly (readonly [heading: string, where: string])[] = [
+  ["A database that fails over", "failover.test.ts"],
+  ["Without containers", "systemd.test.ts"],
+];
+
 const NEEDED = ["bash", "curl", "openssl", "dig"];
 const missing = NEEDED.filter((program) => !isInstalled(program));
 const why = missing.length > 0 ? ` (skipped: ${missing.join(", ")} not installed)` : "";
@@ -52,7 +58,10 @@ afterAll(async () => {
 });
 
 function commandsOf(document: string): string {
-  const text = readFileSync(join(packageFolder, document), "utf8");
+  const sections = readFileSync(join(packageFolder, document), "utf8").split(/^## /m);
+  const isOfMachines = (section: string) => MACHINES.some(([heading]) => section.startsWith(`${heading}\n`));
+  const text =
+    document === "deploy/README.md" ? sections.filter((section) => !isOfMachines(section)).join("") : sections.join("");
   const blocks = [...text.matchAll(/^```sh\n([\s\S]*?)^```$/gm)].map(([, block]) => block!);
   return blocks
     .join("")
@@ -103,5 +112,6 @@ async function run(script: string, cwd: string): Promise<{ status: number | null
 
 it("what is left to other tests is still in a document", () => {
   const lines = documents.flatMap((document) => readFileSync(join(packageFolder, document), "utf8").split("\n"));
+  for (const [heading] of MACHINES) expect(lines).toContain(`## ${heading}`);
   expect(ELSEWHERE.filter(([pattern]) => !lines.some((line) => pattern.test(line)))).toEqual([]);
 });
