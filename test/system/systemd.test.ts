@@ -23,10 +23,23 @@ describe.skipIf(reason !== undefined)(`the units of deploy/systemd, started by s
   const steps = blocksOf("Without containers").map((block) => block.replaceAll("sudo ", ""));
   let machine: ChildProcess;
 
-  /** Runs shell commands on the machine, as root. @returns what they printed */
-  function must(commands: string): string {
+  /** The machine's first process, as it is numbered here; undefined when there is none. */
+  function firstProcess(): number | undefined {
     const { pid } = machine;
     const [first] = readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").trim().split(" ");
+    return first ? Number(first) : undefined;
+  }
+
+  /** With the first process all that runs on the machine goes; who started it does not take it along. */
+  function powerOff(): void {
+    if (machine === undefined || machine.exitCode !== null || machine.signalCode !== null) return;
+    const first = firstProcess();
+    if (first !== undefined) process.kill(first, "SIGKILL");
+  }
+
+  /** Runs shell commands on the machine, as root. @returns what they printed */
+  function must(commands: string): string {
+    const first = firstProcess();
     const namespaces = ["--mount", "--uts", "--ipc", "--net", "--pid"];
     const words = [
       `--target=${first}`,
@@ -61,10 +74,7 @@ describe.skipIf(reason !== undefined)(`the units of deploy/systemd, started by s
       `--overlay=${packageFolder}:${folder}/release:/opt/palomar`,
     ];
     machine = spawn("systemd-nspawn", [`--directory=${root}`, ...options, ...files], { stdio: "ignore" });
-    machine.once(
-      "exit",
-      atExit(() => machine.kill("SIGKILL")),
-    );
+    machine.once("exit", atExit(powerOff));
     await eventually(
       async () => attempt("systemctl is-system-running; pg_lsclusters --no-header"),
       (said) => said?.includes("online") ?? false,
@@ -80,7 +90,7 @@ describe.skipIf(reason !== undefined)(`the units of deploy/systemd, started by s
   });
 
   afterAll(async () => {
-    machine?.kill("SIGKILL");
+    powerOff();
     if (machine !== undefined) await ended(machine);
     spawnSync("umount", ["--lazy", root]);
     rmSync(folder, { recursive: true, force: true });
