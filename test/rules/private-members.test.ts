@@ -7,18 +7,9 @@ import { packageFolder } from "../../services/platform/package-folder.ts";
 const services = join(packageFolder, "services");
 const files = readdirSync(services, { recursive: true, encoding: "utf8" }).filter((file) => /\.tsx?$/.test(file));
 
-/** Members that smtp-server keeps for itself and that its strict front still needs, by file. */
-const EXCEPTIONS: Readonly<Record<string, readonly string[]>> = {
-  "platform/smtp/command-syntax.ts": ["_nextHandler", "_server"],
-  "platform/smtp/strict-server.ts": [
-    ...["_acceptSocket", "_dataMode", "_dataStream", "_handlerPending", "_nextHandler", "_onCommand"],
-    ...["_parser", "_pendingSockets", "_remainder", "_socket", "_upgrading"],
-  ],
-};
-
 it("no private member of a library is used", () => {
   const found = files.map((file) => [file, privateMembers(file, readFileSync(join(services, file), "utf8"))] as const);
-  expect(Object.fromEntries(found.filter(([, names]) => names.length > 0))).toEqual(EXCEPTIONS);
+  expect(Object.fromEntries(found.filter(([, names]) => names.length > 0))).toEqual({});
 });
 
 it("finds private members of every form", () => {

@@ -1,58 +1,84 @@
-import type { SMTPServer } from "smtp-server";
-import { describeSmtpReply, type SmtpReply } from "../../core/mail/smtp-reply.ts";
+import type { SmtpReply } from "../../core/mail/smtp-reply.ts";
 
-/** One client's dialogue, as the library has it. */
-export type SmtpConnection = SMTPServer["connections"] extends Set<infer C> ? C : never;
+/** What the judgement of a command depends on. */
+export interface CommandContext {
+  /** AUTH is served. */
+  readonly servesAuth: boolean;
+  /** Credentials may be sent over the connection as it is. */
+  readonly mayAuthenticate: boolean;
+  readonly isSecure: boolean;
+  /** HELO or EHLO was answered, since TLS began where it has. */
+  readonly isIntroduced: boolean;
+}
+
+/** The word that a command begins with, in capitals. */
+export function verbOf(line: string): string {
+  return line.split(" ", 1)[0]!.toUpperCase();
+}
 
 /**
- * Has a connection refuse what the library overlooks: parameters of commands that have none, AUTH without a mechanism,
- * and answers to its challenges that are no base64.
+ * Judges a command (`line`, which begins with `verb`) by what is not left to the library: which commands there are and when, parameters of commands that
+ * have none, AUTH without a mechanism.
+ * @returns the refusal, if any
  */
-export function requireSyntax(connection: SmtpConnection): void {
-  // RFC 5321 §4.1.1; blanks at the end are forgiven.
-  for (const verb of ["DATA", "RSET", "QUIT"] as const) {
-    const handle = connection[`handler_${verb}`].bind(connection);
-    connection[`handler_${verb}`] = (command, done) => {
-      if (wordsOf(command).length === 1) return handle(command, done);
-      refuse(connection, NO_PARAMETERS, done);
-    };
+export function judgeCommand(verb: string, line: string, context: CommandContext): SmtpReply | undefined {
+  if (!SERVED.has(verb) || (verb === "AUTH" && !context.servesAuth)) {
+    return HTTP_REQUEST.test(line) ? NO_HTTP : NOT_RECOGNIZED;
   }
-  const authenticate = connection.handler_AUTH.bind(connection);
-  connection.handler_AUTH = (command, done) => {
-    const [, mechanism, initial] = wordsOf(command);
-    if (mechanism === undefined) return refuse(connection, NO_MECHANISM, done);
-    // Whether anybody may log in here and now is said first.
-    const isHeard = connection.secure || connection._server.options.allowInsecureAuth;
-    if (isHeard && initial !== undefined && !BASE64.test(initial)) return refuse(connection, NO_BASE64, done);
-    authenticate(command, done);
-    requireBase64(connection);
-  };
+  if (INTRODUCED_ONLY.has(verb) && !context.isIntroduced) return INTRODUCTION_REQUIRED;
+  // RFC 5321 §4.1.1; blanks at the end are forgiven.
+  if (WITHOUT_PARAMETERS.has(verb) && line.trimEnd().length > verb.length) return NO_PARAMETERS;
+  if (verb === "STARTTLS" && context.isSecure) return ALREADY_SECURE;
+  return verb === "AUTH" ? judgeAuth(line, context) : undefined;
 }
 
-/** RFC 4954 §4: of what is to come in this exchange; `*` gives it up. */
-function requireBase64(connection: SmtpConnection): void {
-  const next = connection._nextHandler;
-  if (!next) return;
-  connection._nextHandler = (line, done) => {
-    const response = line.toString("latin1").trim();
-    if (response !== "*" && !BASE64.test(response)) return refuse(connection, NO_BASE64, done);
-    next.call(connection, line, done);
-    requireBase64(connection);
-  };
+function judgeAuth(line: string, { mayAuthenticate }: CommandContext): SmtpReply | undefined {
+  const [, mechanism, initial] = line.trim().split(/\s+/);
+  if (mechanism === undefined) return NO_MECHANISM;
+  // Whether anybody may log in here and now is said first.
+  if (!mayAuthenticate) return ENCRYPTION_REQUIRED;
+  return initial === undefined || BASE64.test(initial) ? undefined : NO_BASE64;
 }
 
-function refuse(connection: SmtpConnection, reply: SmtpReply, done: () => void): void {
-  connection.send(reply.code, describeSmtpReply(reply).slice(4), false);
-  done();
+/** Judges the answer to a challenge of AUTH (RFC 4954 §4); `*` gives the exchange up. @returns the refusal, if any */
+export function judgeAuthAnswer(line: string): SmtpReply | undefined {
+  const answer = line.trim();
+  return answer === "*" || BASE64.test(answer) ? undefined : NO_BASE64;
 }
 
-function wordsOf(command: Buffer): string[] {
-  return command.toString("latin1").trim().split(/\s+/);
-}
+const SERVED = new Set([
+  "EHLO",
+  "HELO",
+  "MAIL",
+  "RCPT",
+  "DATA",
+  "RSET",
+  "VRFY",
+  "HELP",
+  "NOOP",
+  "QUIT",
+  "STARTTLS",
+  "AUTH",
+]);
+const INTRODUCED_ONLY = new Set(["MAIL", "RCPT", "DATA", "AUTH"]);
+const WITHOUT_PARAMETERS = new Set(["DATA", "RSET", "QUIT", "STARTTLS"]);
+
+/** What a web page has a browser send; whoever sends it is not listened to. */
+const HTTP_REQUEST = /^(?:OPTIONS|GET|HEAD|POST|PUT|DELETE|TRACE|CONNECT) \/.* HTTP\/\d\.\d$/i;
 
 /** Programs that leave out the padding are understood; an initial response of nothing is a lone `=`. */
 const BASE64 = /^[a-z\d+/]*={0,2}$/i;
 
+const NO_HTTP: SmtpReply = { code: 421, enhancedStatus: "4.7.0", lines: ["HTTP requests not allowed"] };
+const NOT_RECOGNIZED: SmtpReply = { code: 500, enhancedStatus: "5.5.2", lines: ["Error: command not recognized"] };
+const INTRODUCTION_REQUIRED: SmtpReply = { code: 503, enhancedStatus: "5.5.1", lines: ["Error: send HELO/EHLO first"] };
 const NO_PARAMETERS: SmtpReply = { code: 501, enhancedStatus: "5.5.4", lines: ["the command has no parameters"] };
+const ALREADY_SECURE: SmtpReply = { code: 503, enhancedStatus: "5.5.1", lines: ["Error: TLS already active"] };
 const NO_MECHANISM: SmtpReply = { code: 501, enhancedStatus: "5.5.4", lines: ["syntax: AUTH mechanism"] };
 const NO_BASE64: SmtpReply = { code: 501, enhancedStatus: "5.5.2", lines: ["not base64"] };
+/** To AUTH in clear (RFC 4954 §6). */
+const ENCRYPTION_REQUIRED: SmtpReply = {
+  code: 538,
+  enhancedStatus: "5.7.11",
+  lines: ["encryption required for the requested authentication mechanism"],
+};

@@ -7,6 +7,8 @@ export interface SmtpLimits {
   readonly commandsBeforeLogin: number;
   /** Commands that bring no message nearer: NOOP, RSET, VRFY, HELP, EHLO, and all that fail; counted anew after each message. */
   readonly idleCommands: number;
+  /** Commands that do not exist; counted anew after each message. */
+  readonly unknownCommands: number;
   /** RCPT commands of a message, whatever is said to them, for each recipient that it may have. */
   readonly recipientTries: number;
   /** For a TLS handshake, from its beginning to its end. */
@@ -33,6 +35,7 @@ export const SMTP_LIMITS: SmtpLimits = {
   commandOctets: 2_048,
   commandsBeforeLogin: 20,
   idleCommands: 100,
+  unknownCommands: 10,
   // RFC 5321 §4.5.3.1.10: who has too many hears 452 to each of the others, and sends the message all the same.
   recipientTries: 10,
   handshakeMs: 60_000,

@@ -18,14 +18,7 @@ export interface MessageSize {
   readonly keptOctets: number;
 }
 
-/** Why a message was not taken. */
-export interface MessageRefused {
-  readonly reply: SmtpReply;
-  /** The client goes on although it was told the limit: it is not listened to any more. */
-  readonly hangUp: boolean;
-}
-
-/** A client that goes on this far beyond the limit does not listen; its connection is cut. */
+/** A client that goes on this far beyond the limit does not listen; its message is refused before its end. */
 const PATIENCE_FACTOR = 4;
 
 const CR = 0x0d;
@@ -44,11 +37,12 @@ export class MessageCollector {
   /**
    * Reads on when a message is refused, so that the dialogue can go on, up to a multiple of its limit; rejects when the
    * client goes away.
+   * @returns the message, or the reply that refuses it
    */
   async collect(
     stream: SMTPServerDataStream,
     { mostOctets, keptOctets }: MessageSize,
-  ): Promise<Result<CollectedMessage, MessageRefused>> {
+  ): Promise<Result<CollectedMessage, SmtpReply>> {
     const chunks: Buffer[] = [];
     let held = 0;
     let problem: SmtpReply | undefined;
@@ -61,7 +55,7 @@ export class MessageCollector {
       for await (const chunk of stream as AsyncIterable<Buffer>) {
         if (stream.byteLength > PATIENCE_FACTOR * mostOctets) {
           release();
-          return refuse({ reply: TOO_BIG, hangUp: true });
+          return refuse(TOO_BIG);
         }
         const kept = chunk.subarray(0, Math.max(0, keptOctets - held));
         if (stream.byteLength > mostOctets) problem = TOO_BIG;
@@ -83,7 +77,7 @@ export class MessageCollector {
     problem ??= lineEnds?.end();
     if (!problem) return ok({ octets: Buffer.concat(chunks), release });
     release();
-    return refuse({ reply: problem, hangUp: false });
+    return refuse(problem);
   }
 }
 

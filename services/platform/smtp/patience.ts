@@ -2,7 +2,7 @@ import type { SmtpReply } from "../../core/mail/smtp-reply.ts";
 import type { SmtpLimits } from "./limits.ts";
 
 /** What a dialogue is waiting for; `server` when it is our turn. */
-export type Awaited = "handshake" | "command" | "rest of line" | "data" | "server";
+export type Awaited = "command" | "rest of line" | "data" | "server";
 
 /**
  * How long a client is listened to. It judges by what it is told: commands and replies as they come, and from time to
@@ -20,9 +20,13 @@ export class SmtpPatience {
   #graceLeftMs = 0;
   #idleCommands = 0;
   #recipientCommands = 0;
+  #unknownCommands = 0;
+  #commandsBeforeLogin = 0;
+  #lacksLogin: boolean;
 
-  constructor(limits: SmtpLimits, maxRecipients: number, nowMs: number) {
+  constructor(limits: SmtpLimits, maxRecipients: number, nowMs: number, needsLogin = false) {
     this.#limits = limits;
+    this.#lacksLogin = needsLogin;
     this.#mostRecipientCommands = limits.recipientTries * maxRecipients;
     this.#lastMessageAtMs = nowMs;
   }
@@ -35,11 +39,26 @@ export class SmtpPatience {
     return isTooMany ? TOO_MANY_COMMANDS : undefined;
   }
 
-  /** A command was answered. @param verb in capitals */
-  countReply(verb: string, code: number): void {
+  /**
+   * A command is answered.
+   * @param verb in capitals
+   * @returns the reply that ends the dialogue in place of the answer, when there were too many of its kind
+   */
+  countReply(verb: string, code: number): SmtpReply | undefined {
     if (verb === "RCPT") this.#recipientCommands += 1;
     else if (code >= 400 || !USEFUL_COMMANDS.has(verb)) this.#idleCommands += 1;
     else if (verb === "MAIL") this.#recipientCommands = 0;
+    if (code === 500) {
+      this.#unknownCommands += 1;
+      return this.#unknownCommands < this.#limits.unknownCommands ? undefined : TOO_MANY_BAD;
+    }
+    if (verb === "AUTH") {
+      if (code === 235) this.#lacksLogin = false;
+    } else if (this.#lacksLogin) {
+      this.#commandsBeforeLogin += 1;
+      if (this.#commandsBeforeLogin >= this.#limits.commandsBeforeLogin) return TOO_MANY_WITHOUT_LOGIN;
+    }
+    return undefined;
   }
 
   /** A message was taken: all counts begin anew. */
@@ -47,6 +66,7 @@ export class SmtpPatience {
     this.#lastMessageAtMs = nowMs;
     this.#idleCommands = 0;
     this.#recipientCommands = 0;
+    this.#unknownCommands = 0;
   }
 
   /**
@@ -70,8 +90,6 @@ export class SmtpPatience {
         return undefined;
       case "data":
         return this.#keepsPace(dataOctets, passedMs) ? undefined : TIMEOUT;
-      case "handshake":
-        return waitedMs > this.#limits.handshakeMs ? TIMEOUT : undefined;
       case "rest of line":
         return waitedMs > this.#limits.commandLineMs ? TIMEOUT : this.#judgeDialogue(nowMs);
       case "command":
@@ -101,4 +119,10 @@ const TOO_MANY_COMMANDS: SmtpReply = {
   code: 421,
   enhancedStatus: "4.7.0",
   lines: ["too many commands without a message"],
+};
+const TOO_MANY_BAD: SmtpReply = { code: 421, enhancedStatus: "4.7.0", lines: ["too many bad commands"] };
+const TOO_MANY_WITHOUT_LOGIN: SmtpReply = {
+  code: 421,
+  enhancedStatus: "4.7.0",
+  lines: ["too many commands without a login"],
 };

@@ -1,18 +1,15 @@
 import type { SMTPServerAddress, SMTPServerAuthentication, SMTPServerDataStream, SMTPServerSession } from "smtp-server";
 import { describeSmtpReply, type SmtpReply } from "../../core/mail/smtp-reply.ts";
-import type { ConnectionCounts } from "../connection-counts.ts";
-import { isLoopback } from "../http/limits.ts";
 import type { Observe } from "../observability/observation.ts";
 import { inSpan } from "../observability/tracing.ts";
 import type { SmtpHandlers, SmtpSession } from "./handlers.ts";
 import type { MessageCollector } from "./message-collector.ts";
 import { RecipientLists, withPlainDomain } from "./recipient-lists.ts";
-import { ENCRYPTION_REQUIRED } from "./strict-server.ts";
 
 export interface DialogueOptions {
   /** The listener's name, in observations. */
   readonly name: string;
-  readonly hostname: string;
+  readonly tls: "starttls" | "implicit";
   readonly maxMessageOctets: number;
   readonly maxRecipients: number;
   readonly observe: Observe;
@@ -22,39 +19,37 @@ export interface DialogueOptions {
 export class ServerDialogues<User> {
   readonly #handlers: SmtpHandlers<User>;
   readonly #options: DialogueOptions;
-  readonly #sources: ConnectionCounts;
   readonly #collector: MessageCollector;
-  readonly #opened = new WeakSet<SMTPServerSession>();
+  /** By the id of the session. */
+  readonly #opened = new Map<string, SMTPServerSession>();
+  readonly #secured = new WeakSet<SMTPServerSession>();
   readonly #recipients = new RecipientLists();
 
-  constructor(
-    handlers: SmtpHandlers<User>,
-    options: DialogueOptions,
-    { sources, collector }: { readonly sources: ConnectionCounts; readonly collector: MessageCollector },
-  ) {
+  constructor(handlers: SmtpHandlers<User>, options: DialogueOptions, collector: MessageCollector) {
     this.#handlers = handlers;
     this.#options = options;
-    this.#sources = sources;
     this.#collector = collector;
   }
 
-  /** @returns the refusal of a client with too many connections */
-  connect(session: SMTPServerSession): SmtpRefusal | undefined {
-    this.#opened.add(session);
-    if (!this.#sources.isInExcess(session)) return undefined;
-    const { observe, name: listener, hostname } = this.#options;
-    observe({ kind: "smtp-connections-limited", level: "warn", listener, client: session.remoteAddress });
-    return asError({ code: 421, lines: [`${hostname} too many connections from your address`] });
+  connect(session: SMTPServerSession): void {
+    this.#opened.set(session.id, session);
+    if (this.#options.tls === "implicit") this.#secured.add(session);
+  }
+
+  /** STARTTLS has succeeded: who the client was before does not count (RFC 3207 §4.2). */
+  secure(id: string): void {
+    const session = this.#opened.get(id);
+    if (session === undefined) return;
+    session.user = undefined;
+    this.#secured.add(session);
   }
 
   close(session: SMTPServerSession): void {
-    this.#sources.leave(session);
     // A client that left before the greeting has no session to close.
-    if (this.#opened.delete(session)) this.#handlers.closed?.(this.#describe(session));
+    if (this.#opened.delete(session.id)) this.#handlers.closed?.(this.#describe(session));
   }
 
   async authenticate(credentials: SMTPServerAuthentication, session: SMTPServerSession): Promise<User> {
-    if (!session.secure && !isLoopback(session.remoteAddress)) throw asError(ENCRYPTION_REQUIRED);
     const { password, authzid } = credentials;
     const username = credentials.username ?? "";
     const outcome = await this.#handlers.authenticate!(
@@ -81,24 +76,25 @@ export class ServerDialogues<User> {
 
   /** @returns the text of the 250 reply */
   message(stream: SMTPServerDataStream, session: SMTPServerSession): Promise<string> {
-    const parent = async () => ({ traceparent: await this.#handlers.traceParent?.(this.#describe(session)) });
-    const attributes = { "network.protocol.name": "smtp", "palomar.smtp.protocol": session.transmissionType };
+    const described = this.#describe(session);
+    const parent = async () => ({ traceparent: await this.#handlers.traceParent?.(described) });
+    const attributes = { "network.protocol.name": "smtp", "palomar.smtp.protocol": described.protocol };
     return inSpan(`${this.#options.name} message`, { kind: "server", parent, attributes }, () =>
-      this.#takeMessage(stream, session),
+      this.#takeMessage(stream, described),
     );
   }
 
-  async #takeMessage(stream: SMTPServerDataStream, session: SMTPServerSession): Promise<string> {
+  async #takeMessage(stream: SMTPServerDataStream, session: SmtpSession<User>): Promise<string> {
     const { maxMessageOctets } = this.#options;
     const whole = { mostOctets: maxMessageOctets, keptOctets: maxMessageOctets };
-    const size = this.#handlers.messageSize?.(this.#describe(session)) ?? whole;
+    const size = this.#handlers.messageSize?.(session) ?? whole;
     const collected = await this.#collector.collect(stream, size);
     try {
       if (!collected.ok) {
-        this.#handlers.messageRefused?.(collected.error.reply, this.#describe(session));
-        throw asError(collected.error.reply, collected.error.hangUp);
+        this.#handlers.messageRefused?.(collected.error, session);
+        throw asError(collected.error);
       }
-      const reply = await this.#handlers.message(collected.value.octets, this.#describe(session));
+      const reply = await this.#handlers.message(collected.value.octets, session);
       if (reply.code !== 250) throw asError(reply);
       return reply.lines.join(" ");
     } finally {
@@ -127,7 +123,8 @@ export class ServerDialogues<User> {
   }
 
   #describe(session: SMTPServerSession): SmtpSession<User> {
-    return { ...describeSession<User>(session), rcptTo: [...this.#recipients.of(session)] };
+    const isSecure = this.#secured.has(session);
+    return { ...describeSession<User>(session, isSecure), rcptTo: [...this.#recipients.of(session)] };
   }
 }
 
@@ -147,33 +144,31 @@ const LOCAL_ERROR: SmtpReply = { code: 451, enhancedStatus: "4.3.0", lines: ["lo
 /** A reply that refuses, on its way through the library's callbacks. */
 export class SmtpRefusal extends Error {
   readonly responseCode: number;
-  /** The dialogue ends with it. */
-  readonly hangUp: boolean;
 
-  constructor(reply: SmtpReply, hangUp: boolean) {
-    const { code, ...text } = reply;
-    super(describeSmtpReply({ code, ...text }).slice(4));
-    this.responseCode = code;
-    this.hangUp = hangUp;
+  constructor(reply: SmtpReply) {
+    super(describeSmtpReply(reply).slice(4));
+    this.responseCode = reply.code;
   }
 }
 
-function asError(reply: SmtpReply, hangUp = false): SmtpRefusal {
-  return new SmtpRefusal(reply, hangUp);
+function asError(reply: SmtpReply): SmtpRefusal {
+  return new SmtpRefusal(reply);
 }
 
 function throwRefusal(reply: SmtpReply | undefined): void {
   if (reply) throw asError(reply);
 }
 
-function describeSession<User>(session: SMTPServerSession): Omit<SmtpSession<User>, "rcptTo"> {
+/** TLS is not the library's affair: it is not in what it calls the protocol. */
+function describeSession<User>(session: SMTPServerSession, secure: boolean): Omit<SmtpSession<User>, "rcptTo"> {
   const { mailFrom, smtpUtf8 } = session.envelope;
+  const protocol = `${session.openingCommand === "EHLO" ? "E" : ""}SMTP${secure ? "S" : ""}${session.user ? "A" : ""}`;
   return {
     id: session.id,
     clientAddress: session.remoteAddress,
     helloName: session.hostNameAppearsAs || "unknown",
-    secure: session.secure,
-    protocol: session.transmissionType,
+    secure,
+    protocol,
     user: (session.user as User | undefined) || undefined,
     mailFrom: mailFrom === false ? "" : mailFrom.address,
     declaredOctets: mailFrom === false ? undefined : declaredOctetsOf(mailFrom.args),

@@ -1,16 +1,19 @@
-import type { AddressInfo } from "node:net";
+import { type AddressInfo, createServer, type Server, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { SMTPServer } from "smtp-server";
-import { MODERN_CIPHERS, type ServerCertificate } from "../certificate.ts";
+import { SMTPServer } from "smtp-server";
+import { describeSmtpReply, type SmtpReply } from "../../core/mail/smtp-reply.ts";
+import type { ServerCertificate } from "../certificate.ts";
 import type { HostPort } from "../config/config-values.ts";
 import { ConnectionCounts } from "../connection-counts.ts";
 import { bindWithPatience, formatBound } from "../http/listen.ts";
 import type { Observe } from "../observability/observation.ts";
+import { clientOf, endConnection } from "./client-socket.ts";
+import { type GateEvents, type GateOptions, SmtpGate } from "./gate.ts";
 import type { SmtpHandlers } from "./handlers.ts";
 import { SMTP_LIMITS, type SmtpLimits } from "./limits.ts";
 import { MessageCollector } from "./message-collector.ts";
-import { ServerDialogues, SmtpRefusal } from "./server-dialogues.ts";
-import { StrictSmtpServer } from "./strict-server.ts";
+import { ServerDialogues } from "./server-dialogues.ts";
+import { TlsHandshakes } from "./tls-handshakes.ts";
 
 export interface SmtpListenerOptions {
   readonly name: string;
@@ -44,38 +47,159 @@ export async function listenSmtp<User>(
 ): Promise<SmtpListener | undefined> {
   if (addresses.length === 0) return undefined;
   const collector = new MessageCollector(options.lines);
-  const servers: SMTPServer[] = [];
+  const servers: SmtpServer<User>[] = [];
   const close = async () => {
-    await Promise.all(servers.map((server) => closeServer(server, (options.limits ?? SMTP_LIMITS).drainMs)));
+    await Promise.all(servers.map((server) => server.close()));
   };
   try {
     for (const address of addresses) {
-      const server = makeServer(handlers, options, collector);
-      await bindWithPatience(server.server, address);
+      const server = new SmtpServer(handlers, options, collector);
       servers.push(server);
+      await server.listen(address);
     }
   } catch (error) {
     await close();
     throw error;
   }
-  return { address: formatBound(servers[0]!.server.address() as AddressInfo), close };
+  return { address: servers[0]!.address, close };
 }
 
-function makeServer<User>(
-  handlers: SmtpHandlers<User>,
-  options: SmtpListenerOptions,
-  collector: MessageCollector,
+/** Accepts connections on one address, and puts a gate between each and the library. */
+class SmtpServer<User> {
+  readonly #options: SmtpListenerOptions;
+  readonly #limits: SmtpLimits;
+  readonly #sources: ConnectionCounts;
+  readonly #handshakes: TlsHandshakes;
+  readonly #gateOptions: GateOptions;
+  readonly #gateEvents: GateEvents;
+  readonly #library: SMTPServer;
+  readonly #server: Server;
+  readonly #sockets = new Set<Socket>();
+  /** Those that are not refused; undefined during the handshake of implicit TLS. */
+  readonly #admitted = new Map<Socket, SmtpGate | undefined>();
+  #looks: NodeJS.Timeout | undefined;
+
+  constructor(handlers: SmtpHandlers<User>, options: SmtpListenerOptions, collector: MessageCollector) {
+    const { limits = SMTP_LIMITS, maxRecipients, plaintextAuthOnLoopback, observe, name: listener } = options;
+    const servesAuth = handlers.authenticate !== undefined;
+    this.#options = options;
+    this.#limits = limits;
+    this.#sources = new ConnectionCounts(limits.connectionsPerSource, options.limitLoopback);
+    const onFailure = (err: Error) => observe({ kind: "smtp-session-failed", listener, err });
+    this.#handshakes = new TlsHandshakes({
+      certificate: options.certificate,
+      modernCiphersOnly: servesAuth,
+      handshakeMs: limits.handshakeMs,
+      onFailure,
+    });
+    const dialogues = new ServerDialogues(handlers, options, collector);
+    this.#library = makeLibrary(dialogues, options, servesAuth);
+    this.#library.on("error", onFailure);
+    this.#gateOptions = { limits, maxRecipients, servesAuth, plaintextAuthOnLoopback, handshakes: this.#handshakes };
+    this.#gateEvents = {
+      secured: (id) => dialogues.secure(id),
+      ended: (client, reply) =>
+        observe({ kind: "smtp-dialogue-ended", level: "info", listener, client, said: describeSmtpReply(reply) }),
+    };
+    this.#server = createServer((socket) => this.#accept(socket));
+  }
+
+  get address(): string {
+    return formatBound(this.#server.address() as AddressInfo);
+  }
+
+  async listen(address: HostPort): Promise<void> {
+    await bindWithPatience(this.#server, address);
+    // Such as running out of file descriptors while accepting: the listener stays.
+    const { observe, name: listener } = this.#options;
+    this.#server.on("error", (err) => observe({ kind: "smtp-session-failed", listener, err }));
+    this.#looks = setInterval(() => {
+      for (const gate of this.#admitted.values()) gate?.look(performance.now());
+    }, this.#limits.checkEveryMs);
+  }
+
+  /** Stops listening, lets messages that are under way end for a while, then says 421 to the rest. */
+  async close(): Promise<void> {
+    clearInterval(this.#looks);
+    const closed = new Promise<void>((resolve) => this.#server.close(() => resolve()));
+    for (const [socket, gate] of this.#admitted) {
+      if (gate) gate.stop();
+      else socket.destroy();
+    }
+    await Promise.race([closed, sleep(this.#limits.drainMs, undefined, { ref: false })]);
+    for (const gate of this.#admitted.values()) gate?.end();
+    await Promise.race([closed, sleep(1_000, undefined, { ref: false })]);
+    for (const socket of this.#sockets) socket.destroy();
+  }
+
+  /**
+   * A handshake of implicit TLS counts like the dialogue that it leads to. Nothing can be said before it: one beyond
+   * the cap may come as far as its 421, the others are dropped.
+   */
+  #accept(socket: Socket): void {
+    const { tls, observe, name: listener } = this.#options;
+    const client = clientOf(socket);
+    socket.on("error", () => {});
+    socket.once("close", () => {
+      this.#sockets.delete(socket);
+      this.#admitted.delete(socket);
+      this.#sources.leave(socket);
+    });
+    const beyondShare = this.#sources.enter(socket, client);
+    const beyondCap = this.#admitted.size + 1 - this.#limits.connections;
+    this.#sockets.add(socket);
+    this.#admitted.set(socket, undefined);
+    const refusal = this.#refusalFor(beyondShare, beyondCap);
+    if (refusal) observe({ kind: "smtp-connections-limited", level: "warn", listener, client });
+    const proceed = (ready: Socket) => {
+      if (!refusal) return this.#converse(socket, ready);
+      this.#admitted.delete(socket);
+      endConnection(ready, refusal);
+    };
+    if (tls === "starttls") proceed(socket);
+    else if (beyondShare > 1 || beyondCap > 1) socket.destroy();
+    else this.#handshakes.secure(socket, proceed);
+  }
+
+  #refusalFor(beyondShare: number, beyondCap: number): SmtpReply | undefined {
+    const { hostname } = this.#options;
+    if (beyondShare > 0) return { code: 421, lines: [`${hostname} too many connections from your address`] };
+    return beyondCap > 0 ? { code: 421, lines: [`${hostname} too many connections, try again later`] } : undefined;
+  }
+
+  /** @param ready the socket itself, or TLS over it */
+  #converse(socket: Socket, ready: Socket): void {
+    const { localAddress, localPort, remoteAddress, remotePort } = socket;
+    const gate = new SmtpGate(ready, this.#gateOptions, this.#gateEvents);
+    this.#admitted.set(socket, gate);
+    const ends = { localAddress, localPort, remoteAddress, remotePort };
+    this.#library.connect(gate.libraryEnd as Socket, { id: gate.id, ...ends });
+  }
+}
+
+/** The library speaks in clear with the gates, which see to TLS, to lines, to limits, and to who is idle. */
+function makeLibrary<User>(
+  dialogues: ServerDialogues<User>,
+  { hostname, name, maxMessageOctets, maxRecipients }: SmtpListenerOptions,
+  servesAuth: boolean,
 ): SMTPServer {
-  const { observe, limits = SMTP_LIMITS } = options;
-  const sources = new ConnectionCounts(limits.connectionsPerSource, options.limitLoopback);
-  const dialogues = new ServerDialogues(handlers, options, { sources, collector });
-  const server = new StrictSmtpServer({
-    ...settingsOf(options, limits),
-    disabledCommands: handlers.authenticate ? NOT_SERVED : [...NOT_SERVED, "AUTH"],
-    authOptional: handlers.authenticate === undefined,
-    ...(handlers.authenticate ? { ciphers: MODERN_CIPHERS } : {}),
-    sources,
-    onConnect: (session, done) => done(dialogues.connect(session)),
+  return new SMTPServer({
+    name: hostname,
+    banner: name,
+    disabledCommands: ["STARTTLS", ...(servesAuth ? [] : ["AUTH"])],
+    authMethods: ["PLAIN", "LOGIN"],
+    authOptional: !servesAuth,
+    authRequiredMessage: "authentication required",
+    maxAllowedUnauthenticatedCommands: Number.POSITIVE_INFINITY,
+    disableReverseLookup: true,
+    hideENHANCEDSTATUSCODES: false,
+    logger: false,
+    size: maxMessageOctets,
+    maxRecipients,
+    onConnect: (session, done) => {
+      dialogues.connect(session);
+      done();
+    },
     onClose: (session) => dialogues.close(session),
     onAuth: (credentials, session, done) => {
       const user = dialogues.authenticate(credentials, session);
@@ -83,55 +207,6 @@ function makeServer<User>(
     },
     onMailFrom: (address, session, done) => dialogues.answer(dialogues.mailFrom(address, session), session, done),
     onRcptTo: (address, session, done) => dialogues.answer(dialogues.rcptTo(address, session), session, done),
-    onData: (stream, session, done) =>
-      dialogues.answer(dialogues.message(stream, session), session, (error, text) => {
-        done(error, text);
-        if (error instanceof SmtpRefusal && error.hangUp) server.hangUp(session);
-      }),
+    onData: (stream, session, done) => dialogues.answer(dialogues.message(stream, session), session, done),
   });
-  server.on("error", (error: Error) => observe({ kind: "smtp-session-failed", listener: options.name, err: error }));
-  options.certificate.onChange((pair) => server.updateSecureContext(pair));
-  return server;
-}
-
-/** What the library and the checks in front of it are told of a listener. */
-function settingsOf(options: SmtpListenerOptions, limits: SmtpLimits) {
-  return {
-    ...options.certificate.current(),
-    minVersion: "TLSv1.2" as const,
-    secure: options.tls === "implicit",
-    name: options.hostname,
-    banner: options.name,
-    authMethods: ["PLAIN", "LOGIN"],
-    allowInsecureAuth: options.plaintextAuthOnLoopback,
-    plaintextAuthOnLoopback: options.plaintextAuthOnLoopback,
-    limits,
-    observe: options.observe,
-    authRequiredMessage: "authentication required",
-    disableReverseLookup: true,
-    hideENHANCEDSTATUSCODES: false,
-    logger: false as const,
-    size: options.maxMessageOctets,
-    maxClients: limits.connections,
-    maxRecipients: options.maxRecipients,
-    maxCommandLength: limits.commandOctets,
-    maxAllowedUnauthenticatedCommands: limits.commandsBeforeLogin,
-    socketTimeout: limits.nextCommandMs,
-    closeTimeout: limits.drainMs,
-  };
-}
-
-/** Commands for proxies, which nobody is trusted to be, and the jokes of the library. */
-const NOT_SERVED = ["XCLIENT", "XFORWARD", "WIZ", "SHELL", "KILL"];
-
-/** Stops listening, lets running dialogues end for a while, then says 421 to the rest. */
-async function closeServer(server: SMTPServer, drainMs: number): Promise<void> {
-  const closed = new Promise<void>((resolve) => server.close(() => resolve()));
-  // A client that is between two messages need not be waited for.
-  for (const connection of server.connections) {
-    if (!connection.session.envelope?.mailFrom) {
-      connection.send(421, `4.3.2 ${connection.name} closing`);
-    }
-  }
-  await Promise.race([closed, sleep(drainMs + 1_000, undefined, { ref: false })]);
 }

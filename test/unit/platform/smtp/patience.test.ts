@@ -22,7 +22,6 @@ describe("time", () => {
   it.each([
     ["command", 305],
     ["rest of line", 65],
-    ["handshake", 65],
     ["data", 65],
     ["server", Number.POSITIVE_INFINITY],
   ] as const)("while we wait for %s it ends after %d s", (awaited, seconds) => {
@@ -87,6 +86,23 @@ describe("commands", () => {
     const patience = patient();
     expect(useUp(patience, verb, code)).toBe(most);
     expect(patience.takeCommand()).toMatchObject({ code: 421, enhancedStatus: "4.7.0" });
+  });
+
+  const COUNTED = [
+    ["commands that do not exist", "NONSENSE", 500, 10],
+    ["commands without a login", "NOOP", 250, 20],
+  ] as const;
+  it.each(COUNTED)("%s: the last is answered with the end of the dialogue", (_what, verb, code, most) => {
+    const patience = new SmtpPatience(SMTP_LIMITS, RECIPIENTS, 0, true);
+    for (let count = 1; count < most; count += 1) expect(patience.countReply(verb, code)).toBeUndefined();
+    expect(patience.countReply(verb, code)).toMatchObject({ code: 421, enhancedStatus: "4.7.0" });
+  });
+
+  it("a login is counted neither before nor afterwards", () => {
+    const patience = new SmtpPatience(SMTP_LIMITS, RECIPIENTS, 0, true);
+    for (let count = 0; count < 30; count += 1) expect(patience.countReply("AUTH", 535)).toBeUndefined();
+    patience.countReply("AUTH", 235);
+    for (let count = 0; count < 30; count += 1) expect(patience.countReply("NOOP", 250)).toBeUndefined();
   });
 
   it("a message sets all counts back, and so what is needed for one never ends a dialogue", () => {

@@ -3,6 +3,7 @@ import { connect as connectTls } from "node:tls";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { CertificatePair } from "../../../../services/platform/certificate.ts";
 import type { Observation } from "../../../../services/platform/observability/observation.ts";
+import type { SmtpHandlers } from "../../../../services/platform/smtp/handlers.ts";
 import { SMTP_LIMITS, type SmtpLimits } from "../../../../services/platform/smtp/limits.ts";
 import { listenSmtp, type SmtpListener } from "../../../../services/platform/smtp/server.ts";
 import { makeServerCertificate } from "../../../support/certificates.ts";
@@ -19,21 +20,31 @@ beforeAll(async () => {
 });
 afterAll(() => Promise.all(listeners.map((listener) => listener.close())));
 
+const HANDLERS: SmtpHandlers<string> = {
+  mailFrom: async () => undefined,
+  rcptTo: async () => undefined,
+  message: async () => ({ code: 250, enhancedStatus: "2.6.0", lines: ["taken"] }),
+};
+
 /** A listener with one limit of its own: none of the others can come before it, however busy the machine is. */
 async function listen(tls: Kind, limits: Partial<SmtpLimits>): Promise<string> {
+  return (await open(tls, limits)).address;
+}
+
+async function open(
+  tls: Kind,
+  limits: Partial<SmtpLimits> = {},
+  handlers: Partial<SmtpHandlers<string>> = {},
+): Promise<SmtpListener> {
   const listener = await listenSmtp(
     [{ host: "127.0.0.1", port: 0 }],
-    {
-      mailFrom: async () => undefined,
-      rcptTo: async () => undefined,
-      message: async () => ({ code: 250, enhancedStatus: "2.6.0", lines: ["taken"] }),
-    },
+    { ...HANDLERS, ...handlers },
     {
       name: tls,
       hostname: "mx.example.org",
       certificate: { current: () => pair, onChange: () => {}, close: () => {} },
       tls,
-      plaintextAuthOnLoopback: false,
+      plaintextAuthOnLoopback: true,
       maxMessageOctets: 1_000_000,
       maxRecipients: 10,
       lines: "strict",
@@ -43,30 +54,43 @@ async function listen(tls: Kind, limits: Partial<SmtpLimits>): Promise<string> {
     },
   );
   listeners.push(listener!);
-  return listener!.address;
+  return listener!;
 }
 
 /** A client that says what it is told to, and notes what it hears. */
 class Client {
-  readonly closed: Promise<string>;
+  closed: Promise<string>;
   /** All that was heard first, if anything. */
   readonly firstHeard: Promise<string>;
   heard = "";
-  readonly #socket: Socket;
+  #socket: Socket;
 
   constructor(address: string, tls = false) {
     const [host, port] = address.split(":") as [string, string];
     const options = { host, port: Number(port), rejectUnauthorized: false };
     this.#socket = tls ? connectTls(options) : connect(options);
-    this.#socket.on("data", (chunk) => {
-      this.heard += chunk.toString("latin1");
-    });
-    this.#socket.on("error", () => {});
-    this.closed = new Promise((resolve) => this.#socket.once("close", () => resolve(this.heard)));
+    this.closed = this.#listen();
     this.firstHeard = new Promise((resolve) => {
       this.#socket.once("data", () => resolve(this.heard));
       this.#socket.once("close", () => resolve(this.heard));
     });
+  }
+
+  #listen(): Promise<string> {
+    const socket = this.#socket;
+    socket.on("data", (chunk) => {
+      this.heard += chunk.toString("latin1");
+    });
+    socket.on("error", () => {});
+    return new Promise((resolve) => socket.once("close", () => resolve(this.heard)));
+  }
+
+  /** Says STARTTLS, and means it. */
+  async startTls(): Promise<void> {
+    await this.converse("STARTTLS");
+    this.#socket.removeAllListeners("data");
+    this.#socket = connectTls({ socket: this.#socket, rejectUnauthorized: false });
+    this.closed = this.#listen();
   }
 
   say(text: string | Buffer): void {
@@ -210,6 +234,110 @@ describe("handshakes of implicit TLS that are not done yet count as connections"
     await dropped(silent, 3);
     for (const client of [...greeted, ...silent]) client.leave();
   });
+});
+
+describe("commands are told from messages", () => {
+  const PLAIN = `AUTH PLAIN ${Buffer.from("\0user\0password").toString("base64")}`;
+  const MESSAGE = "Subject: x\r\n\r\n..\r\nMAIL FROM:<x@example.org>\r\n.\r\n";
+
+  it.each(KINDS)("octet by octet and in one piece (%s)", async (kind) => {
+    const messages: string[] = [];
+    const listener = await open(
+      kind,
+      {},
+      {
+        message: async (octets) => {
+          messages.push(octets.toString("latin1"));
+          return HANDLERS.message(octets, undefined as never);
+        },
+      },
+    );
+    const group = `${ENVELOPE.slice(1).join("\r\n")}\r\nDATA\r\n${MESSAGE}NOOP\r\n`;
+    const client = new Client(listener.address, kind === "implicit");
+    await client.converse(ENVELOPE[0]!);
+    client.heard = "";
+    for (const octet of Buffer.from(group)) {
+      client.say(Buffer.of(octet));
+      await new Promise((resolve) => setTimeout(resolve, 1));
+    }
+    client.say(`${group}QUIT\r\n`);
+    const replies = ["250 2.1.0", "250 2.1.5", "354 End d", "250 2.6.0", "250 2.0.0"];
+    const heard = (await client.closed).split("\r\n").slice(0, -1);
+    expect(heard.map((line) => line.slice(0, 9).trim())).toEqual([...replies, ...replies, "221 2.0.0"]);
+    expect(messages).toEqual(Array(2).fill("Subject: x\r\n\r\n.\r\nMAIL FROM:<x@example.org>\r\n"));
+  });
+
+  it("STARTTLS has a client introduce itself and log in again, and ends its transaction", async () => {
+    const users: (string | undefined)[] = [];
+    const listener = await open(
+      "starttls",
+      {},
+      {
+        authenticate: async ({ username }) => ({ user: username }),
+        mailFrom: async (_address, { user, secure, protocol }) => {
+          users.push(`${user} ${secure} ${protocol}`);
+          return undefined;
+        },
+      },
+    );
+    const client = new Client(listener.address);
+    await client.converse(ENVELOPE[0]!, PLAIN, ...ENVELOPE.slice(1));
+    await client.startTls();
+    client.heard = "220 greeted\r\n";
+    await client.converse("DATA", PLAIN, ENVELOPE[0]!, "DATA", ENVELOPE[1]!, PLAIN, "DATA", ENVELOPE[1]!, "QUIT");
+    const codes = (await client.closed).match(/^\d{3} (?:\d\.\d\.\d)?/gm);
+    expect(codes?.slice(1)).toEqual([
+      ...["503 5.5.1", "503 5.5.1", "250 ", "530 5.7.0", "530 5.7.0"],
+      ...["235 2.7.0", "503 5.5.1", "250 2.1.0", "221 2.0.0"],
+    ]);
+    expect(users).toEqual(["user false ESMTPA", "user true ESMTPSA"]);
+  });
+
+  it("twenty commands without a login end a dialogue", async () => {
+    const listener = await open("starttls", {}, { authenticate: async () => ({ user: "anybody" }) });
+    const client = new Client(listener.address);
+    await client.converse(...Array(19).fill("NOOP"));
+    client.say("NOOP\r\n");
+    expect(await client.closed).toMatch(/\r\n421 4\.7\.0 too many commands without a login\r\n$/);
+    const user = new Client(listener.address);
+    await user.converse(ENVELOPE[0]!, PLAIN, ...Array(30).fill("NOOP"));
+    user.leave();
+  });
+
+  it.each([
+    ["before the greeting", "EHLO client.example.org", 0],
+    ["as a web page has a browser speak", "POST / HTTP/1.1", 1],
+  ])("who speaks %s is not listened to", async (_how, line, greetings) => {
+    const client = new Client(await listen("starttls", {}));
+    if (greetings > 0) await client.converse();
+    client.say(`${line}\r\nNOOP\r\n`);
+    expect((await client.closed).match(/^\d{3}/gm)).toEqual([...Array(greetings).fill("220"), "421"]);
+  });
+});
+
+it.each(KINDS)("a listener that stops (%s) lets a message come to its end, and nobody begin another", async (kind) => {
+  const listener = await open(kind, { drainMs: 60_000 });
+  const dial = () => new Client(listener.address, kind === "implicit");
+  const [idle, sending, early] = [dial(), dial(), dial()];
+  const inHandshake = new Client(listener.address);
+  await idle.converse(ENVELOPE[0]!);
+  await sending.converse(...ENVELOPE, "DATA");
+  sending.say("Subject: x\r\n");
+  await early.converse(...ENVELOPE);
+  const closing = listener.close();
+  for (const client of [idle, early]) expect(await client.closed).toMatch(/\r\n421 4\.3\.2 closing\r\n$/);
+  sending.say("\r\nx\r\n.\r\nMAIL FROM:<a@example.org>\r\n");
+  expect(await sending.closed).toMatch(/\r\n250 2\.6\.0 taken\r\n421 4\.3\.2 closing\r\n$/);
+  await Promise.all([closing, inHandshake.closed]);
+  await expect(dial().closed).resolves.toBe("");
+});
+
+it("a listener that stops waits no longer than it says", async () => {
+  const listener = await open("starttls", { drainMs: 100 });
+  const client = new Client(listener.address);
+  await client.converse(...ENVELOPE, "DATA");
+  await listener.close();
+  expect(await client.closed).toMatch(/\r\n421 4\.3\.2 closing\r\n$/);
 });
 
 it("tells the log who was ended and why", () => {

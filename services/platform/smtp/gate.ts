@@ -1,0 +1,318 @@
+import { randomUUID } from "node:crypto";
+import type { Socket } from "node:net";
+import { Duplex } from "node:stream";
+import { TLSSocket } from "node:tls";
+import { formatSmtpReply, type SmtpReply } from "../../core/mail/smtp-reply.ts";
+import { isLoopback } from "../http/limits.ts";
+import { clientOf, endConnection } from "./client-socket.ts";
+import { type CommandContext, judgeAuthAnswer, judgeCommand, verbOf } from "./command-syntax.ts";
+import { completeOffers, isWholeReply, withOneStatus } from "./library-replies.ts";
+import type { SmtpLimits } from "./limits.ts";
+import { MessageEnd } from "./message-end.ts";
+import { type Awaited, SmtpPatience } from "./patience.ts";
+import type { TlsHandshakes } from "./tls-handshakes.ts";
+
+export interface GateOptions {
+  readonly limits: SmtpLimits;
+  readonly maxRecipients: number;
+  readonly servesAuth: boolean;
+  /** Loopback clients may authenticate without TLS. */
+  readonly plaintextAuthOnLoopback: boolean;
+  readonly handshakes: TlsHandshakes;
+}
+
+/** What a gate tells of its dialogue. */
+export interface GateEvents {
+  /** STARTTLS has succeeded: what was known of the client does not count any more. */
+  secured(id: string): void;
+  /** It was ended for want of patience. */
+  ended(client: string, reply: SmtpReply): void;
+}
+
+/**
+ * Stands between a client and smtp-server. One command at a time passes, the next when the library has answered, so
+ * that each reply is known by its command; a message passes up to its final dot. Lines, syntax, STARTTLS and the
+ * patience with the client are judged here, and what the library says is completed.
+ */
+export class SmtpGate {
+  readonly id = randomUUID();
+  /** What the library has in the place of its client's socket. */
+  readonly libraryEnd: Duplex;
+  readonly #client: string;
+  readonly #options: GateOptions;
+  readonly #events: GateEvents;
+  readonly #patience: SmtpPatience;
+  #socket: Socket;
+  /** What has come and has not passed yet. */
+  #input: Buffer = NOTHING;
+  /** What the library has said of a reply that is not whole yet. */
+  #said = "";
+  /** The command or message that the library has to answer; `refusal` is said in place of its answer. */
+  #asked: { readonly verb: string; readonly refusal?: SmtpReply | undefined } | undefined;
+  /** While a message comes. */
+  #message: MessageEnd | undefined;
+  #messageOctets = 0;
+  /** Of each connection anew, so that TLS has a client introduce itself again (RFC 3207 §4.2). */
+  #context!: CommandContext;
+  #hasGreeted = false;
+  /** The next line answers a challenge of AUTH. */
+  #isChallenged = false;
+  #isLibraryFull = false;
+  #isGathering = false;
+  #isAdvancing = false;
+  #isUpgrading = false;
+  #isStopping = false;
+  #isOver = false;
+
+  constructor(socket: Socket, options: GateOptions, events: GateEvents) {
+    this.#socket = socket;
+    this.#client = clientOf(socket);
+    this.#options = options;
+    this.#events = events;
+    this.#patience = new SmtpPatience(options.limits, options.maxRecipients, performance.now(), options.servesAuth);
+    this.libraryEnd = Object.assign(
+      new Duplex({
+        decodeStrings: false,
+        read: () => {
+          this.#isLibraryFull = false;
+          this.#advance();
+        },
+        write: (text, _encoding, done) => {
+          this.#hear(String(text));
+          done();
+        },
+        final: (done) => {
+          this.#finish();
+          done();
+        },
+        destroy: (error, done) => {
+          this.#finish();
+          done(error);
+        },
+      }),
+      // What the library asks of a socket beyond a stream; whoever is idle is known here.
+      { readyState: "open", setTimeout: () => {} },
+    );
+    this.#listen(socket);
+  }
+
+  /** Looks whether the client has taken too long. */
+  look(nowMs: number): void {
+    if (this.#isOver) return;
+    const reply = this.#patience.look(this.#awaited, this.#messageOctets, nowMs);
+    if (reply) this.#lose(reply);
+  }
+
+  /** Ends the dialogue as soon as its message, if one is under way, has been answered. */
+  stop(): void {
+    this.#isStopping = true;
+    if (this.#isUpgrading) this.#finish();
+    else this.#advance();
+  }
+
+  /** Ends the dialogue wherever it is. */
+  end(): void {
+    this.#finish(CLOSING);
+  }
+
+  get #awaited(): Awaited {
+    if (!this.#hasGreeted || this.#isOthersTurn) return "server";
+    if (this.#message) return "data";
+    return this.#input.length === 0 ? "command" : "rest of line";
+  }
+
+  /** What comes next has to wait: for the library, or for a handshake. */
+  get #isOthersTurn(): boolean {
+    return this.#isUpgrading || this.#asked !== undefined || this.#isLibraryFull;
+  }
+
+  #listen(socket: Socket): void {
+    const { servesAuth, plaintextAuthOnLoopback } = this.#options;
+    const isSecure = socket instanceof TLSSocket;
+    const mayAuthenticate = isSecure || (plaintextAuthOnLoopback && isLoopback(this.#client));
+    this.#context = { servesAuth, mayAuthenticate, isSecure, isIntroduced: false };
+    this.#socket = socket;
+    socket.setNoDelay(true);
+    socket.on("data", (chunk: Buffer) => {
+      if (this.#isOver) return;
+      this.#input = this.#input.length === 0 ? chunk : Buffer.concat([this.#input, chunk]);
+      this.#advance();
+    });
+    socket.on("drain", () => this.#advance());
+    socket.on("error", (error) => this.libraryEnd.destroy(error));
+    socket.once("close", () => this.#finish());
+  }
+
+  /** Lets pass what may pass now, and reads on when little is left. */
+  #advance(): void {
+    if (this.#isAdvancing) return;
+    this.#isAdvancing = true;
+    while (this.#step());
+    this.#isAdvancing = false;
+    if (this.#isOver || this.#isUpgrading) return;
+    if (this.#isLibraryFull || this.#input.length > READ_AHEAD_OCTETS) this.#socket.pause();
+    else if (this.#socket.isPaused()) this.#socket.resume();
+  }
+
+  /** @returns whether there may be more to do */
+  #step(): boolean {
+    // A client that does not read its replies is not heard.
+    if (this.#isOver || this.#isOthersTurn || this.#socket.writableNeedDrain) return false;
+    if (this.#message) return this.#passMessage(this.#message);
+    if (this.#isStopping && this.#hasGreeted) {
+      this.#finish(CLOSING);
+      return false;
+    }
+    const end = this.#input.indexOf(LF);
+    const line = this.#input.toString("latin1", 0, end < 0 ? undefined : end).replace(/\r$/, "");
+    if (line.length > this.#options.limits.commandOctets) this.#finish(LINE_TOO_LONG);
+    else if (end >= 0) {
+      this.#input = this.#input.subarray(end + 1);
+      this.#takeLine(line);
+      return true;
+    }
+    return false;
+  }
+
+  #passMessage(message: MessageEnd): boolean {
+    if (this.#input.length === 0) return false;
+    const end = message.find(this.#input);
+    const octets = this.#input.subarray(0, end);
+    this.#input = this.#input.subarray(octets.length);
+    this.#messageOctets += octets.length;
+    if (end !== undefined) {
+      this.#message = undefined;
+      this.#asked = { verb: "DATA" };
+    }
+    this.#pass(octets);
+    return true;
+  }
+
+  #takeLine(line: string): void {
+    const verb = this.#isChallenged ? "AUTH" : verbOf(line);
+    const reply = this.#patience.takeCommand();
+    if (reply) {
+      this.#lose(reply);
+      return;
+    }
+    if (this.#isChallenged) {
+      // The library gives the exchange up as well.
+      const refusal = judgeAuthAnswer(line);
+      this.#ask(refusal ? "*" : line, { verb, refusal });
+      return;
+    }
+    // The library refuses who speaks before its greeting.
+    const refusal = this.#hasGreeted ? judgeCommand(verb, line, this.#context) : undefined;
+    if (refusal) this.#answer(verb, refusal.code, formatSmtpReply(refusal));
+    else if (verb === "STARTTLS" && this.#hasGreeted) this.#upgrade();
+    else this.#ask(line, { verb });
+  }
+
+  #ask(line: string, asked: { readonly verb: string; readonly refusal?: SmtpReply | undefined }): void {
+    this.#asked = asked;
+    this.#pass(Buffer.from(`${line}\r\n`, "latin1"));
+  }
+
+  #pass(octets: Buffer): void {
+    this.#isLibraryFull = !this.libraryEnd.push(octets);
+  }
+
+  /** The library has written something: a reply, or a part of one. */
+  #hear(text: string): void {
+    this.#said += text;
+    if (!isWholeReply(this.#said)) return;
+    const reply = withOneStatus(this.#said);
+    this.#said = "";
+    this.#takeReply(Number(reply.slice(0, 3)), reply);
+    this.#advance();
+  }
+
+  #takeReply(code: number, text: string): void {
+    const asked = this.#asked;
+    this.#asked = undefined;
+    this.#isChallenged = code === 334;
+    if (asked?.refusal) this.#answer(asked.verb, asked.refusal.code, formatSmtpReply(asked.refusal));
+    else if (asked) this.#takeAnswer(asked.verb, code, text);
+    // A message that is refused before its end goes on far beyond its limit.
+    else if (this.#message) this.#finish(text);
+    else {
+      this.#hasGreeted = true;
+      this.#say(text);
+    }
+  }
+
+  #takeAnswer(verb: string, code: number, text: string): void {
+    if (code === 354) {
+      this.#message = new MessageEnd();
+      this.#messageOctets = 0;
+    }
+    if (code === 250 && verb === "DATA") this.#patience.countMessage(performance.now());
+    if (code === 250 && (verb === "EHLO" || verb === "HELO")) this.#context = { ...this.#context, isIntroduced: true };
+    this.#answer(verb, code, verb === "EHLO" ? completeOffers(text, this.#context) : text);
+  }
+
+  #answer(verb: string, code: number, text: string): void {
+    const reply = this.#patience.countReply(verb, code);
+    if (reply) this.#lose(reply);
+    else if (code === 421 || code === 221) this.#finish(text);
+    else this.#say(text);
+  }
+
+  /** What is said in this turn of the event loop leaves at once: the replies to a group of commands (RFC 2920 §3.2). */
+  #say(text: string): void {
+    const socket = this.#socket;
+    if (!this.#isGathering) {
+      this.#isGathering = true;
+      socket.cork();
+      setImmediate(() => {
+        this.#isGathering = false;
+        socket.uncork();
+      });
+    }
+    socket.write(text);
+  }
+
+  /** What the client has sent in clear behind the command is never heard (RFC 3207 §4.2). */
+  #upgrade(): void {
+    const socket = this.#socket;
+    this.#answer("STARTTLS", 220, "220 2.0.0 Ready to start TLS\r\n");
+    if (this.#isOver) return;
+    this.#isUpgrading = true;
+    socket.removeAllListeners("data");
+    socket.pause();
+    this.#input = NOTHING;
+    while (socket.read() !== null);
+    socket.write("", () => {
+      if (this.#isOver) return;
+      this.#options.handshakes.secure(socket, (secured) => {
+        this.#isUpgrading = false;
+        this.#listen(secured);
+        this.#events.secured(this.id);
+        this.#advance();
+      });
+    });
+  }
+
+  #lose(reply: SmtpReply): void {
+    this.#events.ended(this.#client, reply);
+    this.#finish(reply);
+  }
+
+  #finish(lastWords: SmtpReply | string = ""): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.libraryEnd.destroy();
+    // Within a handshake nothing can be said.
+    if (this.#isUpgrading) this.#socket.destroy();
+    else endConnection(this.#socket, lastWords);
+  }
+}
+
+const NOTHING = Buffer.alloc(0);
+const LF = 0x0a;
+/** With so much of commands that wait for their turn, no more is read. */
+const READ_AHEAD_OCTETS = 16_384;
+
+/** RFC 5321 §4.5.3.1.9 */
+const LINE_TOO_LONG: SmtpReply = { code: 500, enhancedStatus: "5.5.2", lines: ["line too long"] };
+const CLOSING: SmtpReply = { code: 421, enhancedStatus: "4.3.2", lines: ["closing"] };
