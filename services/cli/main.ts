@@ -23,6 +23,7 @@ const COMMANDS: { readonly [name: string]: readonly (() => Promise<Register>)[] 
   ],
   "resolver-block": [async () => (await import("./commands/resolver-block.ts")).registerResolverBlockCommand],
   rpz: [async () => (await import("./commands/rpz.ts")).registerRpzCommand],
+  token: [async () => (await import("./commands/token.ts")).registerTokenCommand],
   company: [async () => (await import("./commands/quota.ts")).registerCompanyCommand],
   catalog: [async () => (await import("./commands/catalog.ts")).registerCatalogCommand],
   zone: [async () => (await import("./commands/zone.ts")).registerZoneCommand],

@@ -39,7 +39,7 @@ export const KEY_PURPOSES = {
   /** DNSSEC private keys. */
   "dnssec-key": { kind: "seal", makes: ["dns-api"], reads: ["dns-api"] },
   /** TSIG secrets. */
-  "tsig-key": { kind: "seal", makes: ["console"], reads: ["console", "dns-server"] },
+  "tsig-key": { kind: "seal", makes: ["console", "dns-api"], reads: ["console", "dns-api", "dns-server"] },
   /** The snapshot that a name server keeps of ACLs and TSIG secrets. */
   "transfer-access": { kind: "seal", makes: ["dns-server"], reads: ["dns-server"] },
   "dns-cookie": { kind: "token", makes: ["dns-server"], reads: ["dns-server"] },

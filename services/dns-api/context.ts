@@ -1,13 +1,16 @@
+import type { ZodRawShape, ZodType } from "zod";
 import type { KeyRing } from "../core/key-ring.ts";
 import type { Clock } from "../platform/clock.ts";
 import { FairTurns } from "../platform/fair-turns.ts";
-import type { AnyEndpoint } from "../platform/http/endpoint.ts";
+import type { AnyEndpoint, Endpoint } from "../platform/http/endpoint.ts";
 import { type LookUpDs, makeDsLookup } from "../platform/lookups/ds-lookup.ts";
 import type { Db } from "../platform/postgres/db.ts";
 import type { ThreadContext } from "../platform/service.ts";
 import type { DnsCaller } from "../store/dns/dns-callers.ts";
+import type { Needs } from "./caller.ts";
 import { CallerQuotas } from "./caller-quotas.ts";
 import type { LargeWork } from "./large-work.ts";
+import { TokenCallers } from "./token-callers.ts";
 import { ZoneAnnouncer } from "./zone-announcer.ts";
 
 /** What the operations work with. */
@@ -18,6 +21,7 @@ export interface DnsApiContext {
   readonly announcer: ZoneAnnouncer;
   readonly lookUpDs: LookUpDs;
   readonly quotas: CallerQuotas;
+  readonly tokens: TokenCallers;
   readonly largeWork: LargeWork;
   /** By zone: who waits for a change of the same zone holds no connection to the database meanwhile. */
   readonly zoneTurns: FairTurns;
@@ -32,12 +36,22 @@ export async function openContext(
     ...{ db, keyRing, clock, largeWork },
     announcer: new ZoneAnnouncer(db, observe),
     lookUpDs: await makeDsLookup(config.resolver),
+    tokens: new TokenCallers({ db, keyRing, clock, observe }),
     quotas: new CallerQuotas({ db, clock, limitLoopback: config.limitLoopback }),
     zoneTurns: new FairTurns({ atOnce: Number.POSITIVE_INFINITY, perClient: 1 }),
   };
 }
 
-export type DnsEndpoint = AnyEndpoint<DnsCaller>;
+/** An operation of this API, and what it needs of a token. */
+export type DnsEndpoint = AnyEndpoint<DnsCaller> & { readonly needs: Needs };
+
+/** Declares an operation, inferring its types from its schemas. */
+export function dnsEndpoint<Params extends ZodRawShape, Fields extends ZodType, Reply extends ZodType>(
+  needs: Needs,
+  declaration: Endpoint<DnsCaller, Params, Fields, Reply>,
+): DnsEndpoint {
+  return { ...declaration, needs };
+}
 
 /** Every file of `routes/` exports one of these. */
 export type MakeEndpoints = (context: DnsApiContext) => readonly DnsEndpoint[];

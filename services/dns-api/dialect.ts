@@ -4,15 +4,17 @@ import { delegationTokenOf, readDelegationToken } from "../core/delegation-token
 import type { KeyRing } from "../core/key-ring.ts";
 import { type Refusal, sentenceOf } from "../core/refusal.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
+import { TOKEN_PREFIX } from "../operations/dns/tokens.ts";
 import { type Dialect, makeAttemptDigest, readAuthorization, statusOf } from "../platform/http/dialect.ts";
 import { SharedLookups } from "../platform/lookups/shared-lookups.ts";
 import type { Db } from "../platform/postgres/db.ts";
 import { type DnsCaller, findDelegatedDnsCaller, findDnsCaller } from "../store/dns/dns-callers.ts";
+import type { DnsApiContext } from "./context.ts";
 
 type Lookups = SharedLookups<DnsCaller | undefined>;
 
 /** How this API authenticates, and how its refusals read: `{"msg": "<text>"}`. */
-export function makeDialect(db: Db, keyRing: KeyRing): Dialect<DnsCaller> {
+export function makeDialect(context: Pick<DnsApiContext, "db" | "keyRing" | "tokens">): Dialect<DnsCaller> {
   // A busy caller's requests come together, and all with one key.
   const lookups: Lookups = new SharedLookups();
   const digestOf = makeAttemptDigest();
@@ -23,12 +25,13 @@ export function makeDialect(db: Db, keyRing: KeyRing): Dialect<DnsCaller> {
     credentialHeaders: ["Authorization", "Reseller"],
     queryFields: true,
     judgedFields: ZONE_FIELDS,
-    authenticate: (headers) => authenticate({ db, keyRing, lookups }, headers),
+    authenticate: (headers, clientAddress) => authenticate(context, { headers, clientAddress, lookups }),
     keyOf: (headers) => {
       if (delegationTokenOf(headers.authorization) !== undefined) return undefined;
       const key = readAuthorization(headers);
       if (key === undefined) return undefined;
       const resellerId = String(headers.reseller);
+      if (key.startsWith(TOKEN_PREFIX)) return { digest: digestOf(key), target: () => "a token" };
       // One key is tried on the reseller's and on those of all its companies.
       return {
         digest: digestOf(key, resellerId),
@@ -51,16 +54,24 @@ const LONGEST_RESELLER_ID = 64;
 const DESCRIPTION =
   "Companies, master zones, SOA and resource records, zone files and history, transfer ACLs, resolver blocks and " +
   "response policy zones. The key decides the mode: a reseller's key sees all of its companies, a company's key the " +
-  "zones of that company. A zone that does not exist and one that the caller may not see are answered alike.";
+  "zones of that company. A token goes where a key does; it needs no Reseller. A zone that does not exist and one that the caller may not see are answered alike.";
 
 async function authenticate(
-  { db, keyRing, lookups }: { readonly db: Db; readonly keyRing: KeyRing; readonly lookups: Lookups },
-  headers: IncomingHttpHeaders,
+  { db, keyRing, tokens }: Pick<DnsApiContext, "db" | "keyRing" | "tokens">,
+  asked: { readonly headers: IncomingHttpHeaders; readonly clientAddress: string; readonly lookups: Lookups },
 ): Promise<Result<DnsCaller, Refusal>> {
-  const token = delegationTokenOf(headers.authorization);
-  if (token !== undefined) return authenticateDelegation(db, keyRing, token);
+  const { headers, clientAddress, lookups } = asked;
+  const delegation = delegationTokenOf(headers.authorization);
+  if (delegation !== undefined) return authenticateDelegation(db, keyRing, delegation);
   const key = readAuthorization(headers);
   const resellerId = headers.reseller;
+  if (key?.startsWith(TOKEN_PREFIX)) {
+    const found = await tokens.find(key, clientAddress);
+    if (found.ok || found.error.kind !== "unauthenticated") {
+      const isAnothers = found.ok && resellerId !== undefined && found.value.resellerId !== resellerId;
+      return isAnothers ? refuse({ kind: "unauthenticated" }) : found;
+    }
+  }
   if (key === undefined || typeof resellerId !== "string") return refuse({ kind: "unauthenticated" });
   const keyHash = hashApiKey(keyRing, "dns", key);
   const caller = await lookups.find(`${keyHash.toString("latin1")}${resellerId}`, () =>

@@ -1,5 +1,5 @@
 import type { StartLargeRequests } from "../platform/service.ts";
-import { makeDnsEndpoints } from "./app.ts";
+import { makeDnsEndpoints, makePowerdnsEndpoints } from "./app.ts";
 import { openContext } from "./context.ts";
 import { makeDialect } from "./dialect.ts";
 import { LargeWork, ONE_AT_A_TIME } from "./large-work.ts";
@@ -8,8 +8,8 @@ import { LargeWork, ONE_AT_A_TIME } from "./large-work.ts";
 export const start: StartLargeRequests = async (surroundings) => {
   const context = await openContext(surroundings, new LargeWork(ONE_AT_A_TIME));
   return {
-    dialect: makeDialect(context.db, context.keyRing),
-    endpoints: makeDnsEndpoints(context),
+    dialect: makeDialect(context),
+    endpoints: [...makeDnsEndpoints(context), ...makePowerdnsEndpoints(context)],
     stop: () => context.announcer.drained(),
   };
 };

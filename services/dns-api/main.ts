@@ -6,6 +6,7 @@ import { openContext } from "./context.ts";
 import { startJournalUpkeep } from "./journal-upkeep.ts";
 import { LargeWork, SmallWork } from "./large-work.ts";
 import { startSigningUpkeep } from "./signing-upkeep.ts";
+import { startUpdateWorker } from "./updates/update-worker.ts";
 
 /** The DNS management API. */
 export const start: StartService = async (surroundings) => {
@@ -17,11 +18,12 @@ export const start: StartService = async (surroundings) => {
   const listener = await listenHttp(app, config.listen.dnsApi);
   const journalUpkeep = startJournalUpkeep({ db, clock, observe, keep: config.dns });
   const signingUpkeep = startSigningUpkeep({ db, signer: { keyRing, clock }, lookUpDs, announcer, observe });
+  const updates = startUpdateWorker(context, surroundings);
   return {
     addresses: listener ? { dns_api: listener.url } : {},
     stop: async () => {
       await listener?.close();
-      await largeRequests?.stop();
+      await Promise.all([largeRequests?.stop(), updates.stop()]);
       await Promise.all([announcer.drained(), journalUpkeep.stop(), signingUpkeep.stop()]);
     },
   };

@@ -1,4 +1,5 @@
 import { type DomainName, parseDomainName } from "../core/dns/name.ts";
+import { judgeZone } from "../core/dns/token.ts";
 import { invalidField, type Refusal } from "../core/refusal.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
 import type { ZoneChanged, ZoneTarget } from "../operations/dns/zone-changes.ts";
@@ -11,11 +12,17 @@ import { actorOf, scopeOf } from "./caller.ts";
 import type { DnsApiContext } from "./context.ts";
 import { weightOfZone } from "./large-work.ts";
 
-/** The zone that a path names. A text that is no name is refused as a zone that does not exist. */
+/**
+ * The zone that a path names. A text that is no name is refused as a zone that does not exist; one that the caller's token
+ * is not for, whether or not it exists.
+ */
 export function zoneTarget(caller: DnsCaller, domain: string): Result<ZoneTarget, Refusal> {
   const apex = parseDomainName(domain);
   if (!apex.ok) return refuse(zoneDoesNotExist(domain));
-  return ok({ scope: scopeOf(caller), apex: apex.value, domain, actor: actorOf(caller) });
+  const { token } = caller;
+  const barred = token && judgeZone(token, apex.value);
+  if (barred) return refuse(barred);
+  return ok({ scope: scopeOf(caller), apex: apex.value, domain, actor: actorOf(caller), token });
 }
 
 /** A name that is absolute with or without its final dot. */

@@ -25,6 +25,7 @@ import { startTrafficReports } from "./reports/traffic-reports.ts";
 import { pipelineSettings } from "./settings.ts";
 import { AccessFeed } from "./transfer/access-feed.ts";
 import { AuthorisedResponder } from "./transfer/authorised-responder.ts";
+import { UpdateQueue } from "./update/update-queue.ts";
 import { useHugePages } from "./zone-database/huge-pages.ts";
 import { ZoneDatabaseMemory } from "./zone-database/memory.ts";
 import { ZoneDatabaseReader } from "./zone-database/reader.ts";
@@ -46,7 +47,7 @@ export async function start(context: ServiceContext): Promise<RunningService> {
 
 async function startWithin(lifecycle: Lifecycle, context: ServiceContext): Promise<RunningService["addresses"]> {
   const zones = await openZones(lifecycle, context);
-  const answering = prepareAnswers(context, zones);
+  const answering = prepareAnswers(lifecycle, context, zones);
   const dns = await listenPlainly(lifecycle, context, zones, answering);
   const { dnsTls, dnsHttps } = await listenSecurely(lifecycle, context, answering);
   await follow(lifecycle, context, { zones, statistics: answering.statistics, listen: dns });
@@ -84,16 +85,22 @@ interface Answering {
   readonly tcp: TcpListenerOptions;
 }
 
-function prepareAnswers(context: ServiceContext, { writer, publisher, accessFeed, feed }: Zones): Answering {
+function prepareAnswers(
+  lifecycle: Lifecycle,
+  context: ServiceContext,
+  { writer, publisher, accessFeed, feed }: Zones,
+): Answering {
   const { config, observe, clock, db } = context;
   const settings = pipelineSettings(config, context.keyRing);
   // Row 0 is this thread's, which answers TCP; the UDP workers have one each.
   const statistics = new Statistics(1 + udpWorkerCount(config));
   const pipeline = new Pipeline(new ZoneDatabaseReader(writer.memory), settings, statistics.row(0));
   const nowSeconds = () => Math.floor(clock.nowMs() / 1000);
+  const isDatabaseAway = () => !feed.isFollowing;
+  const updates = new UpdateQueue({ db, observe, isDatabaseAway, openConnection: context.openListenConnection });
+  lifecycle.onStop("updates", () => updates.stop());
   const authorised = new AuthorisedResponder({
-    ...{ pipeline, writer, db, nowSeconds, observe },
-    isDatabaseAway: () => !feed.isFollowing,
+    ...{ pipeline, writer, db, updates, nowSeconds, observe, isDatabaseAway },
     isLeftOut: (zoneId) => publisher.isLeftOut(zoneId),
     access: () => accessFeed.table,
   });

@@ -42,6 +42,7 @@ export class Pipeline {
   readonly #query = new Query();
   readonly #response: Response;
   readonly #cookie = { valid: false, nowSeconds: 0 };
+  #isLimited = false;
 
   constructor(reader: ZoneDatabaseReader, settings: PipelineSettings, statistics: Int32Array) {
     this.#reader = reader;
@@ -81,11 +82,13 @@ export class Pipeline {
     }
     this.#cookie.valid = false;
     this.#cookie.nowSeconds = nowSeconds;
+    this.#isLimited = this.#rateLimit.isOn && client.transport === TRANSPORT.UDP;
 
     if (length < HEADER_OCTETS) return this.#drop();
     if ((packet[2]! & FLAG.QR) !== 0) return this.#drop();
     const opcode = packet[2]! & OPCODE_MASK;
-    if (opcode !== OPCODE.QUERY << 3 && opcode !== OPCODE.NOTIFY << 3)
+    const isUpdate = opcode === OPCODE.UPDATE << 3;
+    if (opcode !== OPCODE.QUERY << 3 && opcode !== OPCODE.NOTIFY << 3 && !isUpdate)
       return this.#refuseOpcode(packet, length, out, client);
 
     const wellFormed = query.read(packet, length);
@@ -98,7 +101,11 @@ export class Pipeline {
     if (query.questionCount === 0)
       return this.#finishWith(query.cookieOctets > 0 ? RCODE.NOERROR : RCODE.FORMERR, client);
     if (query.hasTsig && !authority) return DEFER;
+    // An update that is signed costs more than its answer, and is answered once for each time it comes.
+    if (isUpdate && authority !== undefined && authority.reservedOctets > 0) this.#isLimited = false;
     if (authority?.rcode !== undefined) return this.#finishWith(authority.rcode, client);
+    // RFC 3007 §3: who does not sign may change nothing.
+    if (isUpdate) return this.#finishWith(RCODE.REFUSED, client);
     if (query.class === CLASS.CH) return this.#finish(this.#chaos.answer(query, response), client);
     if (query.class !== CLASS.IN) return this.#finishWith(RCODE.REFUSED, client);
     if (opcode === OPCODE.NOTIFY << 3) return this.#finishNotify(client);
@@ -126,15 +133,14 @@ export class Pipeline {
   }
 
   /**
-   * Opcodes that we do not know: UPDATE is refused, as we take none; the rest is not implemented. Nobody knows what
-   * follows their header, so nothing of it comes back but EDNS, where it is to be found.
+   * Opcodes that we do not know. Nobody knows what follows their header, so nothing of it comes back but EDNS, where it
+   * is to be found.
    */
   #refuseOpcode(packet: Uint8Array, length: number, out: Uint8Array, client: Client): number {
     this.#query.read(packet, length);
     this.#query.dropQuestion();
     this.#response.begin(this.#query, out, maxResponseOctets(this.#query, client.transport));
-    const isUpdate = (packet[2]! & OPCODE_MASK) === OPCODE.UPDATE << 3;
-    return this.#finishWith(isUpdate ? RCODE.REFUSED : RCODE.NOTIMP, client);
+    return this.#finishWith(RCODE.NOTIMP, client);
   }
 
   /** QTYPEs that ask for no record: transfers, which nobody has been granted, and the obsolete mail types. */
@@ -162,7 +168,7 @@ export class Pipeline {
   #finish(complete: boolean, client: Client): number {
     const response = this.#response;
     if (!complete) this.#cutShort(client);
-    if (client.transport === TRANSPORT.UDP && this.#rateLimit.isOn && !this.#cookie.valid) {
+    if (this.#isLimited && !this.#cookie.valid) {
       const verdict = this.#judge(client);
       if (verdict === VERDICT.DROP) {
         this.#statistics[STATISTIC.RATE_DROPPED]! += 1;

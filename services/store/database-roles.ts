@@ -15,6 +15,8 @@ export interface RolePolicy {
 interface ServiceRights {
   readonly read: readonly string[];
   readonly write: readonly string[];
+  /** What it reads and adds to, and neither changes nor deletes. */
+  readonly insert?: readonly string[];
   /** Columns that it may read of tables that are otherwise none of its business. */
   readonly columns?: Readonly<Record<string, readonly string[]>>;
 }
@@ -46,7 +48,7 @@ export async function composeRoles(db: Db, policy: RolePolicy = rolePolicy): Pro
   const [place] = await queryRows<{ schema: string }>(db, "select current_schema() as schema");
   const namesOf = (areas: readonly string[]) =>
     areas.flatMap((area) => policy.areas[area] ?? []).filter((table) => tables.has(table));
-  return Object.entries(policy.services).map(([service, { read, write, columns = {} }]) => {
+  return Object.entries(policy.services).map(([service, { read, write, insert = [], columns = {} }]) => {
     const role = roleOf(service);
     const on = (names: readonly string[]) => names.map((name) => `${place!.schema}.${name}`).join(", ");
     const readable = namesOf(["deployment", ...read]);
@@ -59,6 +61,7 @@ export async function composeRoles(db: Db, policy: RolePolicy = rolePolicy): Pro
         `grant usage on schema ${place!.schema} to ${role}`,
         `grant select on ${on(readable)} to ${role}`,
         `grant select, insert, update, delete on ${on(namesOf(["nodes", ...write]))} to ${role}`,
+        ...(insert.length > 0 ? [`grant select, insert on ${on(namesOf(insert))} to ${role}`] : []),
         ...Object.entries(columns).map(
           ([table, names]) => `grant select (${names.join(", ")}) on ${on([table])} to ${role}`,
         ),

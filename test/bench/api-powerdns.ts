@@ -7,7 +7,7 @@ import { openDb } from "../../services/platform/postgres/db.ts";
 
 /** One request, as it goes out. */
 export interface BenchRequest {
-  readonly method: "GET" | "POST" | "PATCH";
+  readonly method: "GET" | "POST" | "PUT" | "PATCH";
   readonly path: string;
   readonly headers: Record<string, string>;
   readonly body?: string;

@@ -2,14 +2,14 @@
  * The benchmark of the DNS API: `npm run bench:api [-- --seconds 10]`.
  *
  * Record creations a second by 16 clients over 1,000 zones, with the database (fsync on) on the same machine; how long
- * the list of 100,000 zones takes; and PowerDNS's API over the same PostgreSQL doing the same, where it is installed:
+ * the list of 100,000 zones takes; DNS UPDATE through a name server, beside BIND and Knot where they are installed; and PowerDNS's API over the same PostgreSQL doing the same, where it is installed:
  * absolute figures are this machine's, the ratio is what counts. CPU time per creation says on a busy machine what a
  * change of the code gains. The last line is JSON, for a history.
  */
 
 import { fork } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -22,17 +22,19 @@ import { addCompany } from "../../services/operations/dns/companies.ts";
 import { systemClock } from "../../services/platform/clock.ts";
 import { loadConfig } from "../../services/platform/config/config.ts";
 import { makeLogger } from "../../services/platform/observability/logger.ts";
-import { type Db, openDb } from "../../services/platform/postgres/db.ts";
+import { type Db, openDb, openListenConnection } from "../../services/platform/postgres/db.ts";
 import { openEmbeddedPostgres } from "../../services/platform/postgres/embedded-postgres.ts";
 import { migrate } from "../../services/platform/postgres/migrations.ts";
 import { addReseller } from "../../services/store/dns/resellers.ts";
 import { type BenchRequest, startPowerDns } from "./api-powerdns.ts";
+import { measureUpdates, type UpdateFigures } from "./api-updates.ts";
 import { cpuSeconds, cpuSecondsWithChildren } from "./cpu-time.ts";
 
 const ZONES = 1_000;
 const CLIENTS = 16;
 const LISTED_ZONES = 100_000;
-const KEY_RING = KeyRing.ofSecret("the secret of the benchmark");
+const SECRET = "the secret of the benchmark";
+const KEY_RING = KeyRing.ofSecret(SECRET);
 const KEY = "key-of-the-benchmark";
 
 const { values, positionals } = parseArgs({ options: { seconds: { type: "string" } }, allowPositionals: true });
@@ -55,7 +57,7 @@ async function serve(databaseUrl: string): Promise<void> {
     observe: ({ level, ...event }) => {
       if (level === "error") process.stderr.write(`${JSON.stringify(event)} ${"err" in event ? event.err : ""}\n`);
     },
-    openListenConnection: () => Promise.reject(new Error("not used")),
+    openListenConnection: () => openListenConnection(databaseUrl, "bench"),
     addressOf: () => Promise.reject(new Error("not used")),
   });
   process.send?.(service.addresses.dns_api);
@@ -73,7 +75,7 @@ async function compare(): Promise<void> {
     await addReseller(db, { id: "bench", name: "Bench", rpzLicence: false, keyHash: hashApiKey(KEY_RING, "dns", KEY) });
     await addCompany(db, KEY_RING, { resellerId: "bench", crmId: "bench", name: "Bench", apikey: "bench" });
     const postmaster = Number(readFileSync(join(folder, "postgres", "postmaster.pid"), "utf8").split("\n")[0]);
-    const palomar = await measurePalomar(db, postgres.url, postmaster);
+    const palomar = await measurePalomar(db, { databaseUrl: postgres.url, postmaster, folder });
     const powerDns = await measurePowerDns(folder, postgres.url);
     print(JSON.stringify({ palomar, powerDns }));
   } finally {
@@ -83,7 +85,14 @@ async function compare(): Promise<void> {
   }
 }
 
-async function measurePalomar(db: Db, databaseUrl: string, postmaster: number): Promise<PalomarFigures> {
+async function measurePalomar(
+  db: Db,
+  {
+    databaseUrl,
+    postmaster,
+    folder,
+  }: { readonly databaseUrl: string; readonly postmaster: number; readonly folder: string },
+): Promise<PalomarFigures> {
   const child = fork(fileURLToPath(import.meta.url), [databaseUrl]);
   const [url] = (await once(child, "message")) as [string];
   const readCpu = () => [cpuSeconds(child.pid as number), cpuSecondsWithChildren(postmaster), cpuSeconds(process.pid)];
@@ -112,6 +121,22 @@ async function measurePalomar(db: Db, databaseUrl: string, postmaster: number): 
     `  CPU time a creation, us: API ${cpuMicroseconds[0]}, database ${cpuMicroseconds[1]}, clients ${cpuMicroseconds[2]}`,
   );
 
+  await send(client, { ...make("updates", { enabled: true }), method: "PUT" });
+  const token = JSON.parse(
+    await send(client, make("token", { name: "updates", access: "write", tsig: "hmac-sha256" })),
+  );
+  const zones = Array.from({ length: ZONES }, (_, zone) => zoneName(zone));
+  const updateFolder = join(folder, "updates");
+  mkdirSync(updateFolder);
+  const updates = await measureUpdates({
+    ...{ folder: updateFolder, databaseUrl, secret: SECRET, zones, key: token.tsig, seconds, clients: CLIENTS },
+  });
+  for (const [server, figures] of Object.entries(updates)) {
+    const said =
+      figures && `${figures.oneZone.toFixed(0)} a second in one zone, ${figures.allZones.toFixed(0)} over ${ZONES}`;
+    print(`DNS UPDATE, ${server}: ${said ?? "not installed"}`);
+  }
+
   await fillZones(db);
   const startedAt = performance.now();
   const list = await send(client, { method: "GET", path: "/api/v1/domain_list", headers });
@@ -120,7 +145,7 @@ async function measurePalomar(db: Db, databaseUrl: string, postmaster: number): 
   print(`Palomar, GET /domain_list: ${JSON.parse(list).domain_list.length} zones in ${listMs.toFixed(0)} ms`);
   child.disconnect();
   await once(child, "exit");
-  return { ...created, cpuMicroseconds, listMs };
+  return { ...created, cpuMicroseconds, listMs, updates };
 }
 
 async function measurePowerDns(folder: string, databaseUrl: string): Promise<Load | undefined> {
@@ -158,6 +183,8 @@ interface PalomarFigures extends Load {
   /** A creation's share of the CPU time of the API, the database and the clients; NaN without /proc. */
   readonly cpuMicroseconds: readonly number[];
   readonly listMs: number;
+  /** DNS UPDATE, by name server. */
+  readonly updates: Record<string, UpdateFigures | undefined>;
 }
 
 interface Load {

@@ -14,7 +14,7 @@ const logger = makeLogger("dns-server", "info");
 const service = await start({
   config: config.value,
   keyRing: findKeys(config.value),
-  db: openDb(url, { connections: 2, name: "bench" }),
+  db: openDb(url, { connections: 5, name: "bench" }),
   clock: systemClock,
   logger,
   observe: makeObserve(logger),

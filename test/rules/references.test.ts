@@ -15,7 +15,9 @@ import {
 } from "../../services/core/refusal.ts";
 import { sentence as sentenceOf } from "../../services/core/sentences.ts";
 import { makeDialect as makeDnsDialect } from "../../services/dns-api/dialect.ts";
+import { TokenCallers } from "../../services/dns-api/token-callers.ts";
 import { makeMailDialect } from "../../services/mail-api/dialect.ts";
+import { systemClock } from "../../services/platform/clock.ts";
 import { FILE_VARIABLES, VARIABLES } from "../../services/platform/config/config.ts";
 import { packageFolder } from "../../services/platform/package-folder.ts";
 import type { Db } from "../../services/platform/postgres/db.ts";
@@ -218,7 +220,8 @@ const REFUSALS: readonly (readonly [Refusal, string])[] = [
 function composeErrors(): string {
   const nowhere = {} as Db;
   const unused = KeyRing.ofSecret("unused");
-  const dialects = [makeDnsDialect(nowhere, unused), makeMailDialect(nowhere, unused)];
+  const tokens = new TokenCallers({ db: nowhere, keyRing: unused, clock: systemClock, observe: () => {} });
+  const dialects = [makeDnsDialect({ db: nowhere, keyRing: unused, tokens }), makeMailDialect(nowhere, unused)];
   const rows = REFUSALS.map(([refusal, meaning]) => {
     const [dns, mail] = dialects.map((dialect) => dialect.toHttp(refusal));
     return `| ${dns!.status} | \`${JSON.stringify(dns!.body)}\` | ${mail!.status} | \`${JSON.stringify(mail!.body)}\` | ${meaning} |`;

@@ -4,6 +4,7 @@ import { start as startBounce } from "../../services/bounce/main.ts";
 import { start as startConsole } from "../../services/console/main.ts";
 import { hashApiKey } from "../../services/core/api-key.ts";
 import { type DomainName, parseDomainName } from "../../services/core/dns/name.ts";
+import { RCODE } from "../../services/core/dns/rr-types.ts";
 import { KeyRing } from "../../services/core/key-ring.ts";
 import { start as startDelivery } from "../../services/delivery/main.ts";
 import { start as startDnsApi } from "../../services/dns-api/main.ts";
@@ -26,6 +27,7 @@ import { start as startSubmission } from "../../services/submission/main.ts";
 import { start as startTracking } from "../../services/tracking/main.ts";
 import { callApi } from "../support/api-client.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { exchangeDatagram } from "../support/datagrams.ts";
 import {
   type Accounts,
   addCampaign,
@@ -36,6 +38,7 @@ import {
   zoneBody,
 } from "../support/deployment.ts";
 import { askDns, dataOf } from "../support/dns-client.ts";
+import { addition, signUpdate } from "../support/dns-updates.ts";
 import { keyRingOfFile, makeRoles } from "../support/service-roles.ts";
 import { eventually, makeDataDir, removeDataDir } from "../support/stack.ts";
 
@@ -125,7 +128,11 @@ it("every table is in one area, and every area of a service is one", async () =>
   const known = Object.values(rolePolicy.areas).flat();
   expect((await listTables(database.db)).filter((table) => !known.includes(table))).toEqual([]);
   expect(new Set(known).size).toBe(known.length);
-  const used = Object.values(rolePolicy.services).flatMap(({ read, write }) => [...read, ...write]);
+  const used = Object.values(rolePolicy.services).flatMap(({ read, write, insert = [] }) => [
+    ...read,
+    ...write,
+    ...insert,
+  ]);
   expect(used.filter((area) => !(area in rolePolicy.areas))).toEqual([]);
 });
 
@@ -151,6 +158,25 @@ describe("with a role for each service", () => {
       (answer) => dataOf(answer)[0] === "192.0.2.7",
     );
     expect((await dnsApi("DELETE", "/master_zone/roles.test", { crm_id: "company" })).status).toBe(200);
+  });
+
+  it("updates reach the DNS API through the name server", async () => {
+    const dnsApi = dnsApiOf(addresses.get("dns_api")!, ACCOUNTS);
+    expect((await dnsApi("POST", "/master_zone/updates.test", zoneBody("updates.test"))).status).toBe(200);
+    expect((await dnsApi("PUT", "/updates/updates.test", { enabled: true })).status).toBe(200);
+    const { tsig } = (await dnsApi("POST", "/token", { name: "t", access: "write", tsig: "hmac-sha256" })).body;
+    const [host, port] = addresses.get("dns")!.split(":") as [string, string];
+    await eventually(
+      () => {
+        const { octets } = signUpdate("updates.test", tsig, {
+          updates: [addition("www.updates.test", "A", "192.0.2.1")],
+        });
+        return exchangeDatagram(octets, { host, port: Number(port) });
+      },
+      // The name server reads keys each half second.
+      (answer) => (answer[3]! & 0xf) === RCODE.NOERROR,
+    );
+    expect((await dnsApi("DELETE", "/master_zone/updates.test", { crm_id: "company" })).status).toBe(200);
   });
 
   it("a catalog takes new zones in, and a rule of a feed ends, by the name server's own doing", async () => {
@@ -228,6 +254,8 @@ describe("what a role must not do, it cannot", () => {
     ["dns_server", "select * from users"],
     ["dns_server", "select * from companies"],
     ["dns_server", "delete from resellers"],
+    ["dns_server", "update dns_updates set rcode = 0"],
+    ["dns_server", "delete from dns_updates"],
     ["dns_api", "select * from contacts"],
     ["dns_api", "select * from instance_domains"],
     ["dns_api", "update resellers set rpz_licence = true"],

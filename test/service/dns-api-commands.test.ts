@@ -4,7 +4,14 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { ServiceContext } from "../../services/platform/service.ts";
 import { findAcl } from "../../services/store/dns/acls.ts";
-import { KEY_RING, RESELLER_TWO, type RunningApi, startApiWithCompany, zoneFields } from "../support/dns-api.ts";
+import {
+  KEY_RING,
+  makeZone,
+  RESELLER_TWO,
+  type RunningApi,
+  startApiWithCompany,
+  zoneFields,
+} from "../support/dns-api.ts";
 import { type CommandOutcome, operatorOf } from "../support/operator.ts";
 
 let api: RunningApi;
@@ -29,6 +36,25 @@ function file(name: string, text: string | Buffer): string {
 }
 
 const ZONE = "$TTL 300\n@ SOA ns1.example.net. h.example.net. 7 1 2 3 4\n@ NS ns1.example.net.\nwww A 192.0.2.1\n";
+
+test("palomar zone updates shows and sets who takes DNS UPDATE", async () => {
+  const name = await makeZone(api);
+  const json = async (...words: string[]) => (await palomar("zone", "updates", ...words)).json;
+  expect(await json(name)).toEqual({ domain: name, enabled: false, default: true });
+  expect(await json("one", "on", "--reseller")).toEqual({ reseller_id: "one", enabled: true });
+  expect(await json(name)).toEqual({ domain: name, enabled: true, default: true });
+  expect(await json(name, "off")).toEqual({ domain: name, enabled: false, default: false });
+  expect(await json(name, "default")).toEqual({ domain: name, enabled: true, default: true });
+  expect(await json("one", "off", "--reseller")).toEqual({ reseller_id: "one", enabled: false });
+  for (const wrong of [
+    ["nowhere.example", "on"],
+    [name, "perhaps"],
+    ["nobody", "on", "--reseller"],
+    ["one", "default", "--reseller"],
+  ]) {
+    expect((await palomar("zone", "updates", ...wrong)).status).not.toBe(0);
+  }
+});
 
 describe("palomar reseller", () => {
   test("adds, lists, rotates the key, and gives the licence", async () => {
@@ -260,8 +286,8 @@ describe("palomar company quota, palomar reseller quota", () => {
   });
 
   test("refuse what is no quota, and whom nobody knows", async () => {
-    expect((await palomar("company", "quota", "one", "acme", "--set", "tokens=1")).refused).toContain(
-      "--set tokens=1: give name=value, a whole number or default; names are zones, records",
+    expect((await palomar("company", "quota", "one", "acme", "--set", "tokenz=1")).refused).toContain(
+      "--set tokenz=1: give name=value, a whole number or default; names are zones, records",
     );
     expect((await palomar("company", "quota", "one", "acme", "--set", "acls=1")).refused).toContain("acls=1");
     expect((await palomar("company", "quota", "one", "nobody")).refused).toBe(

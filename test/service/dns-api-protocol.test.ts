@@ -1,8 +1,9 @@
 import { connect } from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { makeDnsEndpoints } from "../../services/dns-api/app.ts";
+import { makeDnsEndpoints, makePowerdnsEndpoints } from "../../services/dns-api/app.ts";
 import { CallerQuotas } from "../../services/dns-api/caller-quotas.ts";
 import { LargeWork } from "../../services/dns-api/large-work.ts";
+import { TokenCallers } from "../../services/dns-api/token-callers.ts";
 import { ZoneAnnouncer } from "../../services/dns-api/zone-announcer.ts";
 import { FairTurns } from "../../services/platform/fair-turns.ts";
 import { openListenConnection } from "../../services/platform/postgres/db.ts";
@@ -188,16 +189,24 @@ describe("the OpenAPI document", () => {
     );
     const { db } = api.database;
     const announcer = new ZoneAnnouncer(db, () => {});
-    const routes = makeDnsEndpoints({
+    const context = {
       db,
       keyRing: KEY_RING,
       clock: api.clock,
       announcer,
       lookUpDs: async () => undefined,
+      tokens: new TokenCallers({ db, keyRing: KEY_RING, clock: api.clock, observe: () => {} }),
       quotas: new CallerQuotas({ db, clock: api.clock, limitLoopback: false }),
       largeWork: new LargeWork(),
       zoneTurns: new FairTurns({ atOnce: 1, perClient: 1 }),
-    }).map(({ method, path }) => `${method} /api/v1${path.replaceAll(/:(\w+)/g, "{$1}")}`);
+    };
+    const doors = [
+      ["/api/v1", makeDnsEndpoints(context)],
+      ["/api/v1/servers", makePowerdnsEndpoints(context)],
+    ] as const;
+    const routes = doors.flatMap(([base, endpoints]) =>
+      endpoints.map(({ method, path }) => `${method} ${base}${path.replaceAll(/:(\w+)/g, "{$1}")}`),
+    );
     expect(described.sort()).toEqual(routes.sort());
     const bare = routes.map((route) => route.replace("/api/v1", "").replaceAll(/\{\w+\}/g, "*"));
     // OpenAPI 3.1 §4.8.8.2: templates that differ in the names of their parameters alone are the same path twice.
@@ -217,7 +226,9 @@ describe("the OpenAPI document", () => {
     for (const [path, item] of Object.entries(body.paths)) {
       for (const method of Object.keys(item as object)) {
         const url = path.replaceAll(/\{\w+\}/g, "1");
-        expect((await api.call(method.toUpperCase(), url, undefined, {})).status, `${method} ${path}`).toBe(403);
+        expect((await api.call(method.toUpperCase(), url, undefined, {})).status, `${method} ${path}`).toBe(
+          path.startsWith("/api/v1/servers") ? 401 : 403,
+        );
       }
     }
   });

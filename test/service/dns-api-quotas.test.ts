@@ -327,9 +327,9 @@ describe("quotas as they are shown", () => {
     const own = await api.call("GET", "/api/v1/quota");
     expect(own.body.quotas.map(({ name }: { name: string }) => name)).toEqual([
       ...["zones", "records", "octets", "signed_zones", "records_per_change", "changes_per_minute"],
-      ...["zone_files_in_work", "acls"],
+      ...["zone_files_in_work", "acls", "tokens"],
     ]);
-    expect(own.body.quotas.at(-1)).toEqual({ name: "acls", allowed: 1000, used: 0, default: true });
+    expect(own.body.quotas.at(-2)).toEqual({ name: "acls", allowed: 1000, used: 0, default: true });
     await limit({ zones: 7 });
     const expected = { name: "zones", allowed: 7, used: 1, default: false };
     expect((await api.call("GET", `/api/v1/quota?crm_id=${crmId.toUpperCase()}`)).body.quotas[0]).toEqual(expected);

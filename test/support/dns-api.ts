@@ -5,6 +5,7 @@ import { start } from "../../services/dns-api/main.ts";
 import { loadConfig } from "../../services/platform/config/config.ts";
 import { makeLogger } from "../../services/platform/observability/logger.ts";
 import type { Observation } from "../../services/platform/observability/observation.ts";
+import { openListenConnection } from "../../services/platform/postgres/db.ts";
 import { addReseller } from "../../services/store/dns/resellers.ts";
 import { createTestDatabase, type TestDatabase } from "./database.ts";
 
@@ -56,7 +57,7 @@ export async function startApi(environment: Record<string, string> = {}): Promis
     clock,
     logger: makeLogger("test", "silent"),
     observe: (observation) => observations.push(observation),
-    openListenConnection: () => Promise.reject(new Error("not used")),
+    openListenConnection: () => openListenConnection(database.url, "test"),
     addressOf: () => Promise.reject(new Error("not used")),
   });
   const url = service.addresses.dns_api as string;

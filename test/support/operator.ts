@@ -8,6 +8,7 @@ import { registerCompanyCommand } from "../../services/cli/commands/quota.ts";
 import { registerResellerCommand } from "../../services/cli/commands/reseller.ts";
 import { registerResolverBlockCommand } from "../../services/cli/commands/resolver-block.ts";
 import { registerRpzCommand } from "../../services/cli/commands/rpz.ts";
+import { registerTokenCommand } from "../../services/cli/commands/token.ts";
 import { registerUserCommand } from "../../services/cli/commands/user.ts";
 import { registerZoneCommand } from "../../services/cli/commands/zone.ts";
 import type { CommandRuntime } from "../../services/cli/runtime.ts";
@@ -69,6 +70,7 @@ export function operatorOf({ db, keyRing, config }: Pick<ServiceContext, "db" | 
       registerResellerCommand,
       registerResolverBlockCommand,
       registerRpzCommand,
+      registerTokenCommand,
       registerUserCommand,
       registerZoneCommand,
     ]) {

@@ -60,6 +60,39 @@ describe.skipIf(!hasBrowser)(`zones in the console${browserNote}`, () => {
     expect((await dnsApi("GET", "/company/acme")).body).toMatchObject({ name: "Acme", suspended: false });
   });
 
+  it("makes a token after its policy was tried, which then may do that and nothing else", async () => {
+    await open("/dns/demo/tokens");
+    await button("Make a token").first().click();
+    await inDialog().getByLabel("Name", { exact: true }).fill("certbot");
+    await inDialog().getByLabel("Company").fill("acme");
+    await inDialog().getByLabel("Names").fill("_acme-challenge");
+    await inDialog().getByLabel("What may it do with").fill("_acme-challenge.example.org");
+    await inDialog().getByRole("status").getByText("can match nothing").waitFor();
+    await inDialog().getByLabel("Names").fill("_acme-challenge.**");
+    await inDialog().getByRole("status").getByText("create records").waitFor();
+    await inDialog().getByLabel("What may it do with").fill("www.example.org");
+    await inDialog().getByRole("status").getByText("nothing, because of: names").waitFor();
+    await inDialog().getByLabel("TSIG key").selectOption("hmac-sha256");
+    await expectAccessible(page);
+    await inDialog().getByRole("button", { name: "Make a token" }).click();
+    const secret = await inDialog()
+      .locator("pre")
+      .filter({ hasText: /^palomar_/ })
+      .innerText();
+    await inDialog().getByText("dns_rfc2136_secret = ").waitFor();
+    await inDialog().getByLabel("Program", { exact: true }).selectOption("lego-pdns");
+    await inDialog().getByText(`PDNS_API_KEY=${secret}`).waitFor();
+    await expectAccessible(page);
+    await inDialog().getByRole("button", { name: "Close" }).last().click();
+    const list = await callApi("GET", `${stack.addresses.dns_api}/api/v1/domain_list`, { Authorization: secret });
+    expect(list).toMatchObject({ status: 200, body: { domain_list: [] } });
+    await rowOf("certbot").getByRole("button", { name: "Delete: acme/certbot" }).click();
+    await inDialog().getByRole("button", { name: "Delete" }).click();
+    await page.getByText("No tokens yet").waitFor();
+    const gone = await callApi("GET", `${stack.addresses.dns_api}/api/v1/domain_list`, { Authorization: secret });
+    expect(gone.status).toBe(403);
+  });
+
   it("creates a zone, and its primary's NS record is served", async () => {
     await open("/dns/demo/zones");
     await button("Create a zone").first().click();

@@ -14,6 +14,7 @@ import { refusalText } from "../input.ts";
 import { readNamedConf } from "../named-conf.ts";
 import type { CommandRuntime } from "../runtime.ts";
 import { readZoneName, registerZoneNames } from "./zone-names.ts";
+import { registerZoneUpdates } from "./zone-updates.ts";
 
 /** A zone to import, and where its master file is. */
 type ZoneSource =
@@ -59,6 +60,7 @@ export function registerZoneCommand(program: Command, runtime: CommandRuntime): 
       runtime.print({ domain: found.name, serial: found.soa.serial, zone: text }, text);
     });
   registerZoneNames(zone, runtime);
+  registerZoneUpdates(zone, runtime);
 }
 
 function registerImport(zone: Command, runtime: CommandRuntime): void {

@@ -11,6 +11,7 @@ export const QUOTA_NAMES = [
   "changes_per_minute",
   "zone_files_in_work",
   "acls",
+  "tokens",
 ] as const;
 export type QuotaName = (typeof QUOTA_NAMES)[number];
 

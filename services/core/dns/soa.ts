@@ -50,6 +50,11 @@ export function decodeSoaRdata(rdata: Uint8Array): SoaRdata {
   };
 }
 
+/** Whether two are alike but for their serials. */
+export function sameSoaValues(a: SoaRdata, b: SoaRdata): boolean {
+  return Buffer.compare(encodeSoaRdata({ ...a, serial: 0 }), encodeSoaRdata({ ...b, serial: 0 })) === 0;
+}
+
 /** The SOA record of a zone. */
 export function soaRecord(apex: DomainName, soa: SoaRdata, ttl: number): ResourceRecord {
   return { owner: apex, type: TYPE.SOA, ttl, rdata: encodeSoaRdata(soa) };

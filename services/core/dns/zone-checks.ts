@@ -126,6 +126,11 @@ const ALLOWED_BESIDE_CNAME: ReadonlySet<number> = new Set([
   TYPE.NXT,
 ]);
 
+/** Whether records of the type may stand beside a CNAME. */
+export function isAllowedBesideCname(type: number): boolean {
+  return ALLOWED_BESIDE_CNAME.has(type);
+}
+
 function typeRefusal(type: number, isReverse: boolean): Sentence | undefined {
   if (type === TYPE.SOA) return sentence("soa-elsewhere");
   if (isMetaType(type)) return sentence("no-data-type", { type: typeMnemonic(type) });

@@ -1,15 +1,14 @@
 import { z } from "zod";
 import { ok } from "../../core/result.ts";
-import { endpoint } from "../../platform/http/endpoint.ts";
 import { listAcls } from "../../store/dns/acls.ts";
 import { listResolverBlocks } from "../../store/dns/resolver-blocks.ts";
 import { listActiveFeeds } from "../../store/dns/rpz-feeds.ts";
 import { licensedOnly, resellerOnly } from "../caller.ts";
-import type { MakeEndpoints } from "../context.ts";
+import { dnsEndpoint, type MakeEndpoints } from "../context.ts";
 
 /** Who may transfer and resolve: ACLs, resolver blocks, response policy zones. All of it is the operator's to set. */
 export const makeAccessEndpoints: MakeEndpoints = ({ db }) => [
-  endpoint({
+  dnsEndpoint("transfer", {
     method: "GET",
     path: "/resolver_blocks",
     summary: "List the blocks that resolvers may be used from",
@@ -17,7 +16,7 @@ export const makeAccessEndpoints: MakeEndpoints = ({ db }) => [
     reply: z.object({ resolver_blocks: z.array(z.object({ block: z.string(), description: z.string() })) }),
     act: async ({ caller }) => ok({ resolver_blocks: await listResolverBlocks(db, caller.resellerId) }),
   }),
-  endpoint({
+  dnsEndpoint("read", {
     method: "GET",
     path: "/active_rpz",
     summary: "List the active response policy zones; needs the licence",
@@ -25,7 +24,7 @@ export const makeAccessEndpoints: MakeEndpoints = ({ db }) => [
     reply: z.object({ active_rpz: z.array(z.object({ zone: z.string(), serial: z.int(), rules: z.int() })) }),
     act: async ({ caller }) => ok({ active_rpz: await listActiveFeeds(db, caller.resellerId) }),
   }),
-  endpoint({
+  dnsEndpoint("transfer", {
     method: "GET",
     path: "/acls",
     summary: "List transfer ACLs, without the secrets of their keys",

@@ -4,10 +4,9 @@ import { readChosenKey } from "../../core/customer-input.ts";
 import { invalidField, type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { addCompany, changeCompany, cleanCompanyKey, deleteCompany } from "../../operations/dns/companies.ts";
-import { endpoint } from "../../platform/http/endpoint.ts";
 import { type Company, type CompanySummary, findCompany, listCompanies } from "../../store/dns/companies.ts";
 import { resellerOnly } from "../caller.ts";
-import type { MakeEndpoints } from "../context.ts";
+import { dnsEndpoint, type MakeEndpoints } from "../context.ts";
 import { anyCrmId, crmId, text } from "../schemas.ts";
 
 const createdReply = z.object({ crm_id: z.string(), name: z.string(), apikey: z.string(), suspended: z.boolean() });
@@ -23,7 +22,7 @@ const chosenKey = text.meta({
 export const makeCompanyEndpoints: MakeEndpoints = (context) => [...reading(context), ...changing(context)];
 
 const reading: MakeEndpoints = ({ db, keyRing }) => [
-  endpoint({
+  dnsEndpoint("key", {
     method: "GET",
     path: "/companies",
     summary: "List companies",
@@ -31,7 +30,7 @@ const reading: MakeEndpoints = ({ db, keyRing }) => [
     reply: z.object({ companies: z.array(companyReply.omit({ apikey: true })) }),
     act: async ({ caller }) => ok({ companies: (await listCompanies(db, caller.resellerId)).map(showSummary) }),
   }),
-  endpoint({
+  dnsEndpoint("key", {
     method: "GET",
     path: "/company/:crm_id",
     summary: "Read a company",
@@ -51,7 +50,7 @@ const reading: MakeEndpoints = ({ db, keyRing }) => [
 ];
 
 const changing: MakeEndpoints = ({ db, keyRing, clock, announcer }) => [
-  endpoint({
+  dnsEndpoint("key", {
     method: "POST",
     path: "/company",
     summary: "Create a company",
@@ -67,7 +66,7 @@ const changing: MakeEndpoints = ({ db, keyRing, clock, announcer }) => [
       return ok({ crm_id: added.value.crmId, name, apikey: key.value, suspended: false });
     },
   }),
-  endpoint({
+  dnsEndpoint("key", {
     method: "PUT",
     path: "/company/:crm_id",
     summary: "Modify a company; suspended is written to its zones as well",
@@ -90,7 +89,7 @@ const changing: MakeEndpoints = ({ db, keyRing, clock, announcer }) => [
       return ok(showCompany(changed.value.company));
     },
   }),
-  endpoint({
+  dnsEndpoint("key", {
     method: "DELETE",
     path: "/company/:crm_id",
     summary: "Delete a company and all its zones; its apikey confirms",

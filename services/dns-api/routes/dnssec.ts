@@ -10,18 +10,17 @@ import {
   confirmDsGone,
   confirmDsSeen,
   setDsAutomatic,
-  updateHostedParent,
   wishForDs,
 } from "../../operations/dns/dnssec-parent.ts";
 import { exportKey, importKeys } from "../../operations/dns/zone-signing-keys.ts";
 import { findSignedZone, type SignedZone, type SigningTarget } from "../../operations/dns/zone-signing-state.ts";
-import { disableSigning, enableSigning, KEY_LAYOUTS, rollOverRole } from "../../operations/dns/zone-signing-switch.ts";
-import { endpoint } from "../../platform/http/endpoint.ts";
+import { enableSigning, KEY_LAYOUTS, rollOverRole } from "../../operations/dns/zone-signing-switch.ts";
 import type { DnsCaller } from "../../store/dns/dns-callers.ts";
-import type { DnsApiContext, MakeEndpoints } from "../context.ts";
+import { type DnsApiContext, dnsEndpoint, type MakeEndpoints } from "../context.ts";
 import { domainParam } from "../schemas.ts";
+import { changeSigningOf, stopSigning, withParent } from "../signing-changes.ts";
 import { detailsReply, showDetails, showSigning, signingReply } from "../signing-json.ts";
-import { changeAndAnnounce, changeWholeZone, zoneTarget } from "../zone-target.ts";
+import { changeAndAnnounce, zoneTarget } from "../zone-target.ts";
 
 const algorithm = z.union(
   SIGNING_ALGORITHMS.map((number) => z.literal(number)),
@@ -47,7 +46,7 @@ export const makeDnssecEndpoints: MakeEndpoints = (context) => [
 
 /** Whether and with what a zone is signed. */
 const state: MakeEndpoints = (context) => [
-  endpoint({
+  dnsEndpoint("read", {
     method: "GET",
     path: "/dnssec/:domain",
     summary: "Whether the zone is signed, its keys, and the DS for its parent",
@@ -58,7 +57,7 @@ const state: MakeEndpoints = (context) => [
       return found.ok ? ok(showSigning(found.value)) : found;
     },
   }),
-  endpoint({
+  dnsEndpoint("sign", {
     method: "PUT",
     path: "/dnssec/:domain",
     summary: "Sign a zone, change how it is signed, or stop; stopping is refused while the parent has a DS",
@@ -71,13 +70,13 @@ const state: MakeEndpoints = (context) => [
     }),
     reply: signingReply,
     act: ({ caller, params: { domain }, fields }) =>
-      change(context, caller, domain, (target) =>
+      changeSigning(context, caller, domain, (target) =>
         fields.enabled
           ? enableSigning(context.db, target, { ...fields, layout: fields.keys, keys: undefined })
-          : disable(context, target),
+          : stopSigning(context, target),
       ),
   }),
-  endpoint({
+  dnsEndpoint("read", {
     method: "GET",
     path: "/dnssec/:domain/details",
     summary: "The times of the zone's keys, and what its parent was last seen with",
@@ -92,7 +91,7 @@ const state: MakeEndpoints = (context) => [
 
 /** Keys that come into use and replace others. */
 const keyChanges: MakeEndpoints = (context) => [
-  endpoint({
+  dnsEndpoint("sign", {
     method: "POST",
     path: "/dnssec/:domain/check",
     summary: "Ask the parent now which DS it has; keys whose DS is there come into use",
@@ -105,7 +104,7 @@ const keyChanges: MakeEndpoints = (context) => [
       return checked.ok ? showDetails(checked.value) : checked;
     },
   }),
-  endpoint({
+  dnsEndpoint("sign", {
     method: "POST",
     path: "/dnssec/:domain/rollover",
     summary: "Replace the keys of a role, or all of them by those of another algorithm",
@@ -113,7 +112,7 @@ const keyChanges: MakeEndpoints = (context) => [
     fields: z.object({ role: role.optional(), algorithm: algorithm.optional() }),
     reply: signingReply,
     act: ({ caller, params: { domain }, fields }) =>
-      change(context, caller, domain, async (target) => {
+      changeSigning(context, caller, domain, async (target) => {
         if (fields.algorithm !== undefined) {
           return enableSigning(context.db, target, { algorithm: fields.algorithm });
         }
@@ -124,7 +123,7 @@ const keyChanges: MakeEndpoints = (context) => [
 
 /** The DS at the parent. */
 const parentDs: MakeEndpoints = (context) => [
-  endpoint({
+  dnsEndpoint("sign", {
     method: "POST",
     path: "/dnssec/:domain/ds_seen",
     summary: "Your word that the parent has the DS of a key",
@@ -132,18 +131,18 @@ const parentDs: MakeEndpoints = (context) => [
     fields: z.object({ key_tag: z.int().min(0).max(65_535) }),
     reply: signingReply,
     act: ({ caller, params: { domain }, fields }) =>
-      change(context, caller, domain, (target) => confirmDsSeen(context.db, target, fields.key_tag)),
+      changeSigning(context, caller, domain, (target) => confirmDsSeen(context.db, target, fields.key_tag)),
   }),
-  endpoint({
+  dnsEndpoint("sign", {
     method: "POST",
     path: "/dnssec/:domain/ds_gone",
     summary: "Your word that the parent has no DS any more",
     params: domainParam,
     reply: signingReply,
     act: ({ caller, params: { domain } }) =>
-      change(context, caller, domain, (target) => confirmDsGone(context.db, target)),
+      changeSigning(context, caller, domain, (target) => confirmDsGone(context.db, target)),
   }),
-  endpoint({
+  dnsEndpoint("sign", {
     method: "PUT",
     path: "/dnssec/:domain/ds_wanted",
     summary: "Whether CDS and CDNSKEY tell the parent to have the zone's DS, or to remove it (RFC 8078)",
@@ -151,9 +150,9 @@ const parentDs: MakeEndpoints = (context) => [
     fields: z.object({ wanted: z.boolean("one-of") }),
     reply: signingReply,
     act: ({ caller, params: { domain }, fields }) =>
-      change(context, caller, domain, (target) => wishForDs(context.db, target, fields.wanted)),
+      changeSigning(context, caller, domain, (target) => wishForDs(context.db, target, fields.wanted)),
   }),
-  endpoint({
+  dnsEndpoint("sign", {
     method: "PUT",
     path: "/dnssec/:domain/ds_automatic",
     summary: "Whether the DS in a parent zone of yours that is hosted here follows CDS by itself",
@@ -161,12 +160,12 @@ const parentDs: MakeEndpoints = (context) => [
     fields: z.object({ automatic: z.boolean("one-of") }),
     reply: signingReply,
     act: ({ caller, params: { domain }, fields }) =>
-      change(context, caller, domain, (target) => setDsAutomatic(context.db, target, fields.automatic)),
+      changeSigning(context, caller, domain, (target) => setDsAutomatic(context.db, target, fields.automatic)),
   }),
 ];
 
 const keysInAndOut: MakeEndpoints = (context) => [
-  endpoint({
+  dnsEndpoint("sign", {
     method: "POST",
     path: "/dnssec/:domain/keys",
     summary: "Sign a zone with keys that it has elsewhere, or bring keys into a signed zone as a rollover does",
@@ -174,9 +173,9 @@ const keysInAndOut: MakeEndpoints = (context) => [
     fields: z.object({ keys: z.array(keyFiles).min(1, "one-key-or-more").max(2, "two-keys-at-most") }),
     reply: signingReply,
     act: ({ caller, params: { domain }, fields }) =>
-      change(context, caller, domain, (target) => importFiles(context, target, fields.keys)),
+      changeSigning(context, caller, domain, (target) => importFiles(context, target, fields.keys)),
   }),
-  endpoint({
+  dnsEndpoint("key", {
     method: "POST",
     path: "/dnssec/:domain/keys/:key_tag/export",
     summary: "A key pair of a signed zone in BIND's format, its private half included",
@@ -218,33 +217,12 @@ async function find(context: DnsApiContext, caller: DnsCaller, domain: string): 
   return target.ok ? findSignedZone(context.db, target.value) : target;
 }
 
-async function change(
+async function changeSigning(
   context: DnsApiContext,
   caller: DnsCaller,
   domain: string,
   run: (target: SigningTarget) => Promise<Result<SignedZone, Refusal>>,
 ) {
-  const changed = await changeWholeZone(context, caller, domain, (target) => withParent(context, target, run));
+  const changed = await changeSigningOf(context, caller, domain, run);
   return changed.ok ? ok(showSigning(changed.value)) : changed;
-}
-
-/** Makes a change, after which a hosted parent has the DS that CDS asks for. */
-async function withParent(
-  { db, announcer }: DnsApiContext,
-  target: SigningTarget,
-  run: (target: SigningTarget) => Promise<Result<SignedZone, Refusal>>,
-): Promise<Result<SignedZone, Refusal>> {
-  const changed = await run(target);
-  const parent = changed.ok && changed.value.state ? await updateHostedParent(db, target) : undefined;
-  if (!parent) return changed;
-  announcer.announce([parent.id]);
-  return findSignedZone(db, target);
-}
-
-async function disable(context: DnsApiContext, target: SigningTarget): Promise<Result<SignedZone, Refusal>> {
-  const found = await findSignedZone(context.db, target);
-  if (!found.ok || !found.value.state) return found;
-  const checked = await checkParentDs(context.db, target, context.lookUpDs);
-  if (!checked.ok) return checked;
-  return disableSigning(context.db, target, { force: false });
 }

@@ -8,14 +8,13 @@ import { replaceZone, type ZoneFileApplied } from "../../operations/dns/zone-fil
 import { previewOf } from "../../operations/dns/zone-preview.ts";
 import { changeRecords } from "../../operations/dns/zone-records.ts";
 import { rollBackZone } from "../../operations/dns/zone-rollback.ts";
-import { endpoint } from "../../platform/http/endpoint.ts";
 import { cleanFields, validateFields } from "../../platform/http/fields.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import type { DnsCaller } from "../../store/dns/dns-callers.ts";
 import { readHistoryOctets } from "../../store/dns/zone-history.ts";
 import { readZoneUsage } from "../../store/dns/zone-usage.ts";
 import { findZone, zoneDoesNotExist } from "../../store/dns/zones.ts";
-import type { DnsApiContext, MakeEndpoints } from "../context.ts";
+import { type DnsApiContext, dnsEndpoint, type MakeEndpoints } from "../context.ts";
 import { replyPreview } from "../history-json.ts";
 import {
   MOST_BATCH_SHOWN_OCTETS,
@@ -34,7 +33,7 @@ const recordJson = recordReply.omit({ rr_id: true });
 
 /** Changes before they are made, and after: previews and the way back. */
 export const makePreviewEndpoints: MakeEndpoints = (context) => [
-  endpoint({
+  dnsEndpoint("records", {
     method: "POST",
     path: "/zone_preview/:domain",
     summary: "What a master file, or a batch as JSON, would change; nothing is changed",
@@ -67,7 +66,7 @@ export const makePreviewEndpoints: MakeEndpoints = (context) => [
       return preview.ok ? replyPreview(preview.value, callerKey, headers) : preview;
     },
   }),
-  endpoint({
+  dnsEndpoint("records", {
     method: "POST",
     path: "/zone_rollback/:domain",
     summary: "Make a zone what it was when it had a serial, as one change",

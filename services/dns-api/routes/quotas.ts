@@ -2,10 +2,9 @@ import { z } from "zod";
 import { QUOTA_NAMES } from "../../core/dns/quotas.ts";
 import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import { endpoint } from "../../platform/http/endpoint.ts";
 import { findQuotaOwner, type QuotaOwner, type QuotaState, readQuotas } from "../../store/dns/quota-settings.ts";
 import { resellerOnly } from "../caller.ts";
-import type { DnsApiContext, MakeEndpoints } from "../context.ts";
+import { type DnsApiContext, dnsEndpoint, type MakeEndpoints } from "../context.ts";
 import { anyCrmId } from "../schemas.ts";
 
 const quotaReply = z.object({
@@ -21,7 +20,7 @@ const quotaReply = z.object({
 
 /** What callers may have and do, and what of it is used. */
 export const makeQuotaEndpoints: MakeEndpoints = (context) => [
-  endpoint({
+  dnsEndpoint("read", {
     method: "GET",
     path: "/quota",
     summary: "The caller's quotas and what is used of them; with crm_id those of one of a reseller's companies",
@@ -34,7 +33,7 @@ export const makeQuotaEndpoints: MakeEndpoints = (context) => [
       return isOwn ? showOwner(context, caller) : Promise.resolve(refuse(doesNotExist(crm_id)));
     },
   }),
-  endpoint({
+  dnsEndpoint("key", {
     method: "GET",
     path: "/company/:crm_id/quota",
     summary: "The quotas of a company and what is used of them",

@@ -1,17 +1,18 @@
 import type { IncomingHttpHeaders } from "node:http";
 import { z } from "zod";
+import { coversRecord } from "../../core/dns/access-policy.ts";
+import type { Token } from "../../core/dns/token.ts";
 import type { Modification, RecordDraft, RecordEdits, StoredRecord } from "../../core/dns/zone-edit.ts";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { ZoneChanged } from "../../operations/dns/zone-changes.ts";
 import { changeRecords } from "../../operations/dns/zone-records.ts";
-import { endpoint } from "../../platform/http/endpoint.ts";
 import { streamedReply } from "../../platform/http/streamed-reply.ts";
 import type { DnsCaller } from "../../store/dns/dns-callers.ts";
 import { recordPages } from "../../store/dns/records.ts";
 import { findZone, type Zone, zoneDoesNotExist } from "../../store/dns/zones.ts";
 import { streamInSnapshot } from "../../store/transactions.ts";
-import type { DnsApiContext, MakeEndpoints } from "../context.ts";
+import { type DnsApiContext, dnsEndpoint, type MakeEndpoints } from "../context.ts";
 import { weightOfJson } from "../large-work.ts";
 import { readModification, readRecord, recordChanges, recordFields, recordReply, showRecord } from "../record-json.ts";
 import { domainParam, warnings, withWarnings } from "../schemas.ts";
@@ -39,7 +40,7 @@ export const batchFields = z.object({
 export const makeRecordEndpoints: MakeEndpoints = (context) => [...listing(context), ...editing(context)];
 
 const listing: MakeEndpoints = (context) => [
-  endpoint({
+  dnsEndpoint("read", {
     method: "GET",
     path: "/rr/:domain",
     summary: "List the records of a zone, its SOA apart",
@@ -51,7 +52,7 @@ const listing: MakeEndpoints = (context) => [
       const { scope, apex } = target.value;
       const pieces = streamInSnapshot(context.db, async function* (snapshot) {
         const zone = await findZone(snapshot, scope, apex);
-        if (zone) yield* listPieces(zone, recordPages(snapshot, zone.id));
+        if (zone) yield* listPieces(zone, readable(recordPages(snapshot, zone.id), caller.token));
       });
       const reply = await streamedReply("application/json", pieces, { callerKey, holds: "connection" });
       if (!reply.ok) return reply;
@@ -62,7 +63,7 @@ const listing: MakeEndpoints = (context) => [
 
 /** Each a change of the zone with a serial of its own. */
 const editing: MakeEndpoints = (context) => [
-  endpoint({
+  dnsEndpoint("records", {
     method: "POST",
     path: "/rr/:domain",
     summary: "Create a record",
@@ -78,7 +79,7 @@ const editing: MakeEndpoints = (context) => [
       return ok({ rr_id: changed.value.createdIds[0] as number, ...showChange(changed.value, headers) });
     },
   }),
-  endpoint({
+  dnsEndpoint("records", {
     method: "POST",
     path: "/rr/:domain/batch",
     summary: "Create, modify and delete many records at once: all or nothing",
@@ -94,7 +95,7 @@ const editing: MakeEndpoints = (context) => [
         : changed;
     },
   }),
-  endpoint({
+  dnsEndpoint("records", {
     method: "PUT",
     path: "/rr/:domain/:rr_id",
     summary: "Modify a record; what is absent stays",
@@ -109,7 +110,7 @@ const editing: MakeEndpoints = (context) => [
       return changed.ok ? ok({ rr_id, ...showChange(changed.value, headers) }) : changed;
     },
   }),
-  endpoint({
+  dnsEndpoint("records", {
     method: "DELETE",
     path: "/rr/:domain/:rr_id",
     summary: "Delete a record",
@@ -156,10 +157,19 @@ function showChange({ zone, warnings: found }: ZoneChanged, headers: IncomingHtt
   return { serial: zone.soa.serial, ...withWarnings(found, headers) };
 }
 
+/** The records that a token may read; all of them where there is none. */
+async function* readable(
+  pages: AsyncIterable<readonly StoredRecord[]>,
+  token: Token | undefined,
+): AsyncGenerator<readonly StoredRecord[]> {
+  for await (const page of pages) yield token ? page.filter((record) => coversRecord(token.policy, record)) : page;
+}
+
 /** The list's text piece by piece: that of a large zone is never held as a whole. */
 async function* listPieces(zone: Zone, pages: AsyncIterable<readonly StoredRecord[]>): AsyncGenerator<string> {
   let text = `{"domain":${JSON.stringify(zone.name)},"serial":${zone.soa.serial},"rr":[`;
   for await (const page of pages) {
+    if (page.length === 0) continue;
     yield text + page.map((record) => JSON.stringify({ rr_id: record.id, ...showRecord(record, zone.apex) })).join(",");
     text = ",";
   }

@@ -1,16 +1,15 @@
 import { z } from "zod";
 import { ok, refuse } from "../../core/result.ts";
 import { changeSoa, checkSoaNames } from "../../operations/dns/zone-soa.ts";
-import { endpoint } from "../../platform/http/endpoint.ts";
 import { findZone, zoneDoesNotExist } from "../../store/dns/zones.ts";
-import type { MakeEndpoints } from "../context.ts";
+import { dnsEndpoint, type MakeEndpoints } from "../context.ts";
 import { anyCrmId, domainParam, nameText, secondsInPath, serialInPath, withWarnings } from "../schemas.ts";
 import { showSoa, soaReply } from "../soa-json.ts";
 import { absoluteName, changeWholeZone, zoneTarget } from "../zone-target.ts";
 
 /** The SOA record of a zone. */
 export const makeSoaEndpoints: MakeEndpoints = (context) => [
-  endpoint({
+  dnsEndpoint("read", {
     method: "GET",
     path: "/soa/:domain",
     summary: "Read the SOA record",
@@ -23,7 +22,7 @@ export const makeSoaEndpoints: MakeEndpoints = (context) => [
       return zone ? ok(showSoa(zone)) : refuse(zoneDoesNotExist(domain));
     },
   }),
-  endpoint({
+  dnsEndpoint("records", {
     method: "POST",
     path: "/update_soa/:company_short/:domain/:mname/:rname/:serial/:refresh/:retry/:expire/:minimum/:ttl",
     summary: "Update the SOA record; company_short is the crm_id of the zone's company",

@@ -2,12 +2,11 @@ import { z } from "zod";
 import { ok, refuse } from "../../core/result.ts";
 import { measureReplacement } from "../../operations/dns/zone-file-size.ts";
 import { replaceZone, zoneFilePieces } from "../../operations/dns/zone-files.ts";
-import { endpoint } from "../../platform/http/endpoint.ts";
 import { streamedReply } from "../../platform/http/streamed-reply.ts";
 import { measureHistory, readHistory } from "../../store/dns/zone-history.ts";
 import { findZone, zoneDoesNotExist } from "../../store/dns/zones.ts";
 import { streamInSnapshot } from "../../store/transactions.ts";
-import type { MakeEndpoints } from "../context.ts";
+import { dnsEndpoint, type MakeEndpoints } from "../context.ts";
 import { replyHistory } from "../history-json.ts";
 import { weightOfFile, weightOfPage, ZONE_FILE_BOUNDS } from "../large-work.ts";
 import { recordReply } from "../record-json.ts";
@@ -24,7 +23,7 @@ const recordJson = recordReply.omit({ rr_id: true });
 export const makeZoneFileEndpoints: MakeEndpoints = (context) => [...masterFiles(context), ...history(context)];
 
 const masterFiles: MakeEndpoints = (context) => [
-  endpoint({
+  dnsEndpoint("read_all", {
     method: "GET",
     path: "/zone_file/:domain",
     summary: "The zone as a master file (RFC 1035)",
@@ -44,7 +43,7 @@ const masterFiles: MakeEndpoints = (context) => [
       return reply.value ? ok(reply.value) : refuse(zoneDoesNotExist(domain));
     },
   }),
-  endpoint({
+  dnsEndpoint("records", {
     method: "PUT",
     path: "/zone_file/:domain",
     summary: "Replace all records of a zone by those of a master file, in one step",
@@ -70,7 +69,7 @@ const masterFiles: MakeEndpoints = (context) => [
 ];
 
 const history: MakeEndpoints = (context) => [
-  endpoint({
+  dnsEndpoint("read_all", {
     method: "GET",
     path: "/zone_history/:domain",
     summary: "Changes of a zone, newest first: limit of them (100), before a serial to page on",

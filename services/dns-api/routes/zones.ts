@@ -1,10 +1,12 @@
 import { Readable } from "node:stream";
 import { z } from "zod";
-import { isSubdomain } from "../../core/dns/name.ts";
+import { coversZone } from "../../core/dns/access-policy.ts";
+import { isSubdomain, parseDomainName } from "../../core/dns/name.ts";
 import type { ResourceRecord } from "../../core/dns/record.ts";
 import { TYPE } from "../../core/dns/rr-types.ts";
 import { initialSerial } from "../../core/dns/serial.ts";
 import type { SoaRdata } from "../../core/dns/soa.ts";
+import { judgeZone, type Token } from "../../core/dns/token.ts";
 import { checkZoneName } from "../../core/dns/zone-checks.ts";
 import { findWarnings } from "../../core/dns/zone-warnings.ts";
 import { invalidField, type Refusal } from "../../core/refusal.ts";
@@ -13,11 +15,12 @@ import type { Sentence } from "../../core/sentences.ts";
 import { createZone, type NewZone } from "../../operations/dns/zone-creation.ts";
 import { deleteZone } from "../../operations/dns/zone-deletion.ts";
 import { checkSoaNames } from "../../operations/dns/zone-soa.ts";
-import { endpoint, RawReply } from "../../platform/http/endpoint.ts";
+import { RawReply } from "../../platform/http/endpoint.ts";
 import type { Db } from "../../platform/postgres/db.ts";
+import type { DnsCaller } from "../../store/dns/dns-callers.ts";
 import { type ListPosition, listPublishedZones, setZoneSuspended } from "../../store/dns/zones.ts";
 import { actorOf, scopeOf } from "../caller.ts";
-import type { DnsApiContext, DnsEndpoint, MakeEndpoints } from "../context.ts";
+import { type DnsApiContext, type DnsEndpoint, dnsEndpoint, type MakeEndpoints } from "../context.ts";
 import { anyCrmId, domainParam, nameText, seconds, serial, warnings, withWarnings } from "../schemas.ts";
 import { showSoa, soaReply } from "../soa-json.ts";
 import { absoluteName, zoneTarget } from "../zone-target.ts";
@@ -49,7 +52,7 @@ const fqdnParam = z.object({ fqdn: z.string() });
 export const makeZoneEndpoints: MakeEndpoints = (context) => {
   const { db, keyRing, clock, announcer } = context;
   return [
-    endpoint({
+    dnsEndpoint("read", {
       method: "GET",
       path: "/domain_list",
       summary: "List active zones, in canonical order",
@@ -60,10 +63,12 @@ export const makeZoneEndpoints: MakeEndpoints = (context) => {
         const scope = scopeOf(caller);
         // Read before the reply begins: a database that is away then still gives a proper refusal.
         const first = await listPublishedZones(db, scope, LIST_PAGE, undefined);
-        return ok(new RawReply("application/json", Readable.from(writeDomainList(db, scope, first))));
+        return ok(
+          new RawReply("application/json", Readable.from(writeDomainList(db, { scope, token: caller.token }, first))),
+        );
       },
     }),
-    endpoint({
+    dnsEndpoint("zone_create", {
       method: "POST",
       path: "/master_zone/:fqdn",
       summary:
@@ -74,7 +79,7 @@ export const makeZoneEndpoints: MakeEndpoints = (context) => {
       fields: newZoneFields,
       reply: soaReply.extend({ warnings: warnings.meta({ description: WARNINGS }) }),
       act: async ({ caller, params, fields, headers }) => {
-        const planned = planZone(params.fqdn, fields, new Date(clock.nowMs()));
+        const planned = planZone(caller, params.fqdn, fields, new Date(clock.nowMs()));
         if (!planned.ok) return planned;
         const owner = { ...scopeOf(caller), crmId: fields.crm_id };
         const created = await createZone(db, owner, planned.value, actorOf(caller));
@@ -86,7 +91,7 @@ export const makeZoneEndpoints: MakeEndpoints = (context) => {
     }),
     suspensionEndpoint(context, "/suspend_zone/:domain", "Suspend a zone: it is no longer published", true),
     suspensionEndpoint(context, "/resume_zone/:domain", "Resume a zone", false),
-    endpoint({
+    dnsEndpoint("zone_delete", {
       method: "DELETE",
       path: "/master_zone/:fqdn",
       summary: "Delete a zone with all its records",
@@ -110,7 +115,7 @@ function suspensionEndpoint(
   summary: string,
   suspended: boolean,
 ): DnsEndpoint {
-  return endpoint({
+  return dnsEndpoint("zone_delete", {
     method: "PUT",
     path,
     summary,
@@ -129,9 +134,16 @@ function suspensionEndpoint(
 }
 
 /** Checks all that can be checked without looking at other zones. */
-function planZone(fqdn: string, fields: z.output<typeof newZoneFields>, now: Date): Result<NewZone, Refusal> {
+function planZone(
+  { token }: DnsCaller,
+  fqdn: string,
+  fields: z.output<typeof newZoneFields>,
+  now: Date,
+): Result<NewZone, Refusal> {
   const apex = absoluteName("fqdn", fqdn);
   if (!apex.ok) return apex;
+  const barred = token && judgeZone(token, apex.value);
+  if (barred) return refuse(barred);
   const lawful = checkZoneName(apex.value);
   if (!lawful.ok) return refuse(invalidField("fqdn", lawful.error));
   const mname = absoluteName("mname", fields.mname);
@@ -155,17 +167,21 @@ function warningsOf({ apex, soa: { mname }, records }: NewZone): Sentence[] {
   return isSubdomain(mname, apex) ? findWarnings({ apex, changed: records, mname }, nothing) : [];
 }
 
+function isFor({ policy }: Token, zone: string): boolean {
+  const apex = parseDomainName(zone);
+  return apex.ok && coversZone(policy, apex.value);
+}
+
 async function* writeDomainList(
   db: Db,
-  scope: ReturnType<typeof scopeOf>,
+  { scope, token }: { readonly scope: ReturnType<typeof scopeOf>; readonly token: Token | undefined },
   first: Awaited<ReturnType<typeof listPublishedZones>>,
 ): AsyncGenerator<string> {
   let separator = '{"domain_list":[';
   let page = first;
   for (;;) {
-    const lines = page.zones.map(({ name, crmId, reverse }) =>
-      JSON.stringify({ domain: name, crm_id: crmId, reverse }),
-    );
+    const zones = token ? page.zones.filter(({ name }) => isFor(token, name)) : page.zones;
+    const lines = zones.map(({ name, crmId, reverse }) => JSON.stringify({ domain: name, crm_id: crmId, reverse }));
     if (lines.length > 0) {
       yield separator + lines.join(",");
       separator = ",";

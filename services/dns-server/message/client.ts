@@ -36,6 +36,16 @@ export class Client {
     for (const [index, word] of after.entries()) this.#setWord(8 - after.length + index, word);
   }
 
+  /** The address as text. */
+  get addressText(): string {
+    const octets = this.address.subarray(0, this.addressOctets);
+    if (this.addressOctets === 4) return octets.join(".");
+    const text = Array.from({ length: 8 }, (_, word) =>
+      ((octets[2 * word]! << 8) | octets[2 * word + 1]!).toString(16),
+    );
+    return text.join(":");
+  }
+
   get isLoopback(): boolean {
     if (this.addressOctets === 4) return this.address[0] === 127;
     for (let index = 0; index < 15; index += 1) if (this.address[index] !== 0) return false;

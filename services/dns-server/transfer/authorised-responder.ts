@@ -1,5 +1,5 @@
 import { formatDomainName } from "../../core/dns/name.ts";
-import { RCODE } from "../../core/dns/rr-types.ts";
+import { OPCODE, RCODE } from "../../core/dns/rr-types.ts";
 import { serialIsAhead } from "../../core/dns/serial.ts";
 import { appendTsigError, type TsigVerdict, verifyRequest } from "../../core/dns/tsig.ts";
 import type { Observe } from "../../platform/observability/observation.ts";
@@ -9,6 +9,7 @@ import type { Authority } from "../answer/authority.ts";
 import { type Client, TRANSPORT } from "../message/client.ts";
 import { PLAIN_UDP_OCTETS, TCP_MESSAGE_OCTETS, UDP_PAYLOAD_OCTETS } from "../message/edns.ts";
 import { DROP, type Pipeline } from "../pipeline.ts";
+import type { UpdateQueue } from "../update/update-queue.ts";
 import type { ZoneDatabaseWriter } from "../zone-database/writer.ts";
 import type { AccessTable } from "./access-table.ts";
 import { Asker } from "./asker.ts";
@@ -23,6 +24,8 @@ export interface AuthorisedResponderOptions {
   readonly pipeline: Pipeline;
   readonly writer: ZoneDatabaseWriter;
   readonly db: Db;
+  /** Has updates made. */
+  readonly updates: Pick<UpdateQueue, "submit">;
   /** While it is, transfers are of what the zone database has. */
   readonly isDatabaseAway: () => boolean;
   /** Whether the zone database has no room for a zone, or for its latest version: what it has of it is sent then. */
@@ -34,8 +37,8 @@ export interface AuthorisedResponderOptions {
 }
 
 /**
- * Answers what the pipeline defers, because it first matters who asks: transfers, signed queries, and queries for
- * feeds and catalogs. Runs on the thread that writes the zone database.
+ * Answers what the pipeline defers, because it first matters who asks: transfers, signed queries, updates, and queries
+ * for feeds and catalogs. Runs on the thread that writes the zone database.
  */
 export class AuthorisedResponder {
   readonly #options: AuthorisedResponderOptions;
@@ -83,6 +86,7 @@ export class AuthorisedResponder {
       const message = this.#plain(packet, asker.client, authority);
       return message ? send(asker.sign(message)) : true;
     };
+    if (opcodeOf(packet) === OPCODE.UPDATE) return answerWith(await this.#options.updates.submit(packet, asker.client));
     const request = readTransferRequest(packet);
     if (request === undefined) return answerWith();
     if (request === "malformed") return answerWith(RCODE.FORMERR);
@@ -158,6 +162,10 @@ export class AuthorisedResponder {
   #observe({ error, record }: Extract<TsigVerdict, { kind: "invalid" }>): void {
     this.#options.observe({ kind: "tsig-refused", error, keyName: record.keyName.key });
   }
+}
+
+function opcodeOf(packet: Uint8Array): number {
+  return (packet[2]! >> 3) & 0xf;
 }
 
 /** @param resellerId whose the zone is */

@@ -1,5 +1,6 @@
 import type { DomainName } from "../../core/dns/name.ts";
 import type { ResourceRecord } from "../../core/dns/record.ts";
+import { judgeChange, type Token } from "../../core/dns/token.ts";
 import type { ZoneChange } from "../../core/dns/zone-edit.ts";
 import { recordOctets, zoneOctets } from "../../core/dns/zone-octets.ts";
 import type { Refusal } from "../../core/refusal.ts";
@@ -40,6 +41,8 @@ export interface ZoneTarget {
   readonly domain: string;
   /** Who is named in the history. */
   readonly actor: string;
+  /** By whose policy the change is judged; where there is none, all that the scope has may be changed. */
+  readonly token?: Token | undefined;
   /** What signs the change where the zone is signed. Feeds and catalogs, which never are, are changed without. */
   readonly signer?: ZoneSigner;
   /** How the change is judged by the quotas of the zone's company and reseller; enforced unless said. */
@@ -52,6 +55,8 @@ export interface ZoneTarget {
 export interface ZonePlan {
   readonly zone: Zone;
   readonly change?: ZoneChange;
+  /** Whether the SOA itself was asked to be set. */
+  readonly touchesSoa?: boolean;
   readonly warnings: readonly Sentence[];
 }
 
@@ -91,8 +96,10 @@ async function changeWithinQuotas(
   const attempt = async (on: Db): Promise<Attempt> => {
     const planned = await plan(on);
     if (!planned.ok) return planned;
-    const { zone, change, warnings } = planned.value;
+    const { zone, change, touchesSoa, warnings } = planned.value;
     if (!change) return ok({ zone, createdIds: [], warnings, changed: false });
+    const barred = target.token && judgeChange(target.token, zone, { ...change, touchesSoa });
+    if (barred) return refuse(barred);
     const signed = await signChange(on, zone, change, target);
     if (!signed) return "overtaken";
     if (!signed.ok) return signed;

@@ -16,7 +16,7 @@ import {
 import { duplicatedZone } from "../../core/dns/zone-tenancy.ts";
 import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import { type Sentence, sentence } from "../../core/sentences.ts";
+import type { Sentence } from "../../core/sentences.ts";
 import type { Steps } from "../../core/steps.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { runInTurns } from "../../platform/turns.ts";
@@ -27,10 +27,11 @@ import { readZoneUsage } from "../../store/dns/zone-usage.ts";
 import { findZone, type Zone, zoneDoesNotExist } from "../../store/dns/zones.ts";
 import { inSnapshot } from "../../store/transactions.ts";
 import { changeZone, type ZonePlan, type ZoneTarget } from "./zone-changes.ts";
-import { createZone, type ZoneOwner } from "./zone-creation.ts";
+import { createZone, type NewZone, type ZoneOwner } from "./zone-creation.ts";
 import { measureNewZone, measureReplacement } from "./zone-file-size.ts";
+import type { WantedSoa } from "./zone-records.ts";
 import { madeBySigning } from "./zone-signing.ts";
-import { checkSoaNames, MOST_SECONDS } from "./zone-soa.ts";
+import { checkSoa } from "./zone-soa.ts";
 
 /** A zone put in place by a master file. */
 export interface ZoneFileApplied {
@@ -94,15 +95,59 @@ export async function replaceZone(
   const found = await findZone(db, target.scope, target.apex);
   if (!found) return refuse(zoneDoesNotExist(target.domain));
   const file = await runInTurns(readZoneFile({ text, bounds }, target.apex, found));
+  return file.ok ? putInPlace(db, target, file.value, now) : file;
+}
+
+/** Puts records, and a SOA where there is one, in the place of all that a zone has, as one change. */
+export async function replaceRecords(
+  db: Db,
+  target: ZoneTarget,
+  { records, soa }: { readonly records: readonly ResourceRecord[]; readonly soa: WantedSoa | undefined },
+  now: Date,
+): Promise<Result<ZoneFileApplied, Refusal>> {
+  const checked = await checkRecords(target.apex, records, soa?.soa);
+  if (!checked.ok) return checked;
+  return putInPlace(db, target, { soa: soa?.soa, soaTtl: soa?.ttl, records, warnings: checked.value }, now);
+}
+
+/** What is wrong with all records of a zone together; warnings where nothing is. */
+export async function checkRecords(
+  apex: DomainName,
+  records: readonly ResourceRecord[],
+  soa: SoaRdata | undefined,
+): Promise<Result<Sentence[], Refusal>> {
+  const problem = soa && checkSoa(soa);
+  if (problem) return refuse(unacceptable(problem));
+  const checked = await runInTurns(checkWholeZoneSteps({ apex, records, mname: soa?.mname }));
+  return checked.ok ? checked : refuse(unacceptable(checked.error));
+}
+
+/** A new zone of a master file, which has to have a SOA. */
+export async function readNewZone(
+  text: string,
+  { apex, domain, bounds }: { readonly apex: DomainName; readonly domain: string; readonly bounds?: ZoneBounds },
+): Promise<Result<NewZone & { readonly warnings: readonly Sentence[] }, Refusal>> {
+  const file = await runInTurns(readZoneFile({ text, bounds }, apex, undefined));
   if (!file.ok) return file;
+  const { soa, soaTtl: ttl, records, warnings } = file.value;
+  if (!soa || ttl === undefined) return refuse(unacceptable("file-without-soa"));
+  return ok({ apex, domain, serialType: "numeric", soa, ttl, records, warnings });
+}
+
+async function putInPlace(
+  db: Db,
+  target: ZoneTarget,
+  file: CheckedFile,
+  now: Date,
+): Promise<Result<ZoneFileApplied, Refusal>> {
   const changed = await changeZone(db, target, async (on): Promise<Result<ZonePlan, Refusal>> => {
     const zone = await findZone(on, target.scope, target.apex);
     if (!zone) return refuse(zoneDoesNotExist(target.domain));
-    return planReplacement(zone, await readAllRecords(on, zone.id), file.value, now);
+    return planReplacement(zone, await readAllRecords(on, zone.id), file, now);
   });
   if (!changed.ok) return changed;
   const { zone, warnings, difference } = changed.value;
-  return ok({ zone, records: file.value.records.length, warnings, difference });
+  return ok({ zone, records: file.records.length, warnings, difference });
 }
 
 /**
@@ -122,17 +167,13 @@ export async function importZone(
   if (existing) return refuse(duplicatedZone(target.domain));
   const lawful = checkZoneName(target.apex);
   if (!lawful.ok) return refuse(unacceptable(lawful.error));
-  const file = await runInTurns(readZoneFile({ text }, target.apex, undefined));
-  if (!file.ok) return file;
-  const { soa, soaTtl: ttl, records, warnings } = file.value;
-  if (!soa || ttl === undefined) return refuse(unacceptable("file-without-soa"));
-  const { apex, domain } = target;
-  const added = { apex, domain, serialType: "numeric", soa, ttl, records } as const;
+  const added = await readNewZone(text, target);
+  if (!added.ok) return added;
   const charged = { ...owner, byOperator: true, quotas: target.quotas };
-  const created = await createZone(db, charged, added, target.actor);
+  const created = await createZone(db, charged, added.value, target.actor);
   if (!created.ok) return created;
   const { zone, warnings: ofPlace } = created.value;
-  return ok({ zone, records: records.length, warnings: [...ofPlace, ...warnings] });
+  return ok({ zone, records: added.value.records.length, warnings: [...ofPlace, ...added.value.warnings] });
 }
 
 /** Refuses a file that expands to more than the quotas allow; unknown companies are refused where the zone is made. */
@@ -176,14 +217,6 @@ function* readZoneFile(
   const derived = zone?.signed ? records.find(({ type }) => DERIVED_TYPES.has(type)) : undefined;
   if (zone && derived) return refuse(atPosition(positionOf(parsed.value, derived), madeBySigning(zone, derived.type)));
   return ok({ soa, soaTtl: soaInFile?.ttl, records, warnings: [...parsed.value.warnings, ...checked.value] });
-}
-
-function checkSoa(soa: SoaRdata): Sentence | undefined {
-  const names = checkSoaNames(soa);
-  if (names?.kind === "invalid-field") return sentence("of-a-part", { part: names.field, reason: names.reason });
-  const { refresh, retry, expire, minimum } = soa;
-  const long = Object.entries({ refresh, retry, expire, minimum }).find(([, seconds]) => seconds > MOST_SECONDS);
-  return long && sentence("of-a-part", { part: long[0], reason: sentence("not-above", { most: MOST_SECONDS }) });
 }
 
 async function planReplacement(

@@ -1,14 +1,16 @@
 import type { DomainName } from "../../core/dns/name.ts";
 import type { ResourceRecord } from "../../core/dns/record.ts";
-import { nextSerial } from "../../core/dns/serial.ts";
-import { editRecords, type RecordEdits } from "../../core/dns/zone-edit.ts";
+import { editsOfRrsets, type RrsetChange } from "../../core/dns/rrset-edits.ts";
+import { nextSerial, serialIsAhead } from "../../core/dns/serial.ts";
+import type { SoaRdata } from "../../core/dns/soa.ts";
+import { editRecords, type Modification, type RecordDraft, type RecordEdits } from "../../core/dns/zone-edit.ts";
 import { alteredTargets, findWarnings, surroundingsOf } from "../../core/dns/zone-warnings.ts";
 import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { Sentence } from "../../core/sentences.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { readRecordsAt, readRecordsBelow, readRecordsPointingTo } from "../../store/dns/records.ts";
-import { readExcerpt } from "../../store/dns/zone-excerpts.ts";
+import { readExcerpt, type ZoneExcerpt } from "../../store/dns/zone-excerpts.ts";
 import { type Zone, zoneDoesNotExist } from "../../store/dns/zones.ts";
 import { changeZone, type ZoneChanged, type ZonePlan, type ZoneTarget } from "./zone-changes.ts";
 
@@ -31,27 +33,72 @@ export function changeRecords(
   edits: RecordEdits,
   now: Date,
 ): Promise<Result<ZoneChanged, Refusal>> {
-  const names = knownNames(target.apex, edits);
+  const names = knownNames(target.apex, edits.creations, edits.modifications);
   const ids = [...edits.deletionIds, ...edits.modifications.map(({ id }) => id)];
   return changeZone(db, target, async (on): Promise<Result<ZonePlan, Refusal>> => {
     const excerpt = await readExcerpt(on, target, names, ids);
     if (!excerpt) return refuse(zoneDoesNotExist(target.domain));
-    const { zone } = excerpt;
-    const edited = editRecords(zone, excerpt.records, edits);
-    if (!edited.ok) return edited;
-    const { changeCount, changed, touched, rows, difference } = edited.value;
-    if (changeCount === 0) return ok({ zone, warnings: [] });
-    const serial = nextSerial(zone.soa.serial, zone.serialType, now, changeCount);
-    if (!serial.ok) return refuse(unacceptable(serial.error));
-    const known = new Map([...byOwner(names, excerpt.records), ...touched]);
-    const targets = alteredTargets(difference, touched);
-    const mname = targets.some(({ key }) => key === zone.soa.mname.key) ? zone.soa.mname : undefined;
-    const rewritten = new Set([...rows.deletedIds, ...rows.updated.map(({ id }) => id)]);
-    const looked = lookedAt(zone.apex, changed);
-    const warnings = await warningsOf(on, zone, { changed: looked, known, targets, rewritten, mname });
-    const soa = { ...zone.soa, serial: serial.value };
-    return ok({ zone, change: { soa, ttl: zone.ttl, rows, difference }, warnings });
+    return planEdits(on, { ...excerpt, names }, { edits, now });
   });
+}
+
+/** A SOA that is to be the zone's, and its TTL. */
+export interface WantedSoa {
+  readonly soa: SoaRdata;
+  readonly ttl: number;
+}
+
+/** Changes RRsets, one after the other, and the SOA where one is wanted, all in one step with one new serial. */
+export function changeRrsets(
+  db: Db,
+  target: ZoneTarget,
+  { changes, soa }: { readonly changes: readonly RrsetChange[]; readonly soa?: WantedSoa | undefined },
+  now: Date,
+): Promise<Result<ZoneChanged, Refusal>> {
+  const names = knownNames(
+    target.apex,
+    changes.flatMap(({ rdatas, ...rrset }) => rdatas.map((rdata) => ({ ...rrset, rdata }))),
+    [],
+  );
+  const owners = changes.map(({ owner }) => owner);
+  const all = [...new Map([...names, ...owners].map((name) => [name.key, name])).values()];
+  return changeZone(db, target, async (on): Promise<Result<ZonePlan, Refusal>> => {
+    const excerpt = await readExcerpt(on, target, all, []);
+    if (!excerpt) return refuse(zoneDoesNotExist(target.domain));
+    const edits = editsOfRrsets(excerpt.records, changes);
+    return edits.ok ? planEdits(on, { ...excerpt, names: all }, { edits: edits.value, now, soa }) : edits;
+  });
+}
+
+/** What edits of a zone come to, by what it has at the names that they are about. */
+async function planEdits(
+  on: Db,
+  { zone, records, names }: ZoneExcerpt & { readonly names: readonly DomainName[] },
+  {
+    edits,
+    now,
+    soa: wanted,
+  }: { readonly edits: RecordEdits; readonly now: Date; readonly soa?: WantedSoa | undefined },
+): Promise<Result<ZonePlan, Refusal>> {
+  const edited = editRecords(zone, records, edits);
+  if (!edited.ok) return edited;
+  const { changeCount, changed, touched, rows, difference } = edited.value;
+  if (changeCount === 0 && !wanted) return ok({ zone, warnings: [] });
+  const serial =
+    wanted && serialIsAhead(wanted.soa.serial, zone.soa.serial)
+      ? ok(wanted.soa.serial)
+      : nextSerial(zone.soa.serial, zone.serialType, now, Math.max(1, changeCount));
+  if (!serial.ok) return refuse(unacceptable(serial.error));
+  const known = new Map([...byOwner(names, records), ...touched]);
+  const targets = alteredTargets(difference, touched);
+  const primary = wanted?.soa.mname ?? zone.soa.mname;
+  const mname = wanted || targets.some(({ key }) => key === primary.key) ? primary : undefined;
+  const rewritten = new Set([...rows.deletedIds, ...rows.updated.map(({ id }) => id)]);
+  const looked = lookedAt(zone.apex, changed);
+  const warnings = await warningsOf(on, zone, { changed: looked, known, targets, rewritten, mname });
+  const soa = { ...(wanted?.soa ?? zone.soa), serial: serial.value };
+  const change = { soa, ttl: wanted?.ttl ?? zone.ttl, rows, difference };
+  return ok({ zone, change, touchesSoa: wanted !== undefined, warnings });
 }
 
 /**
@@ -87,9 +134,13 @@ export async function warningsOf(
 }
 
 /** The names that the edits show by themselves to be needed, so that one query reads the records of most changes. */
-function knownNames(apex: DomainName, edits: RecordEdits): DomainName[] {
-  const created = edits.creations.map((draft) => ({ ...draft, ttl: 0 }));
-  const moved = edits.modifications.flatMap(({ newOwner }) => newOwner ?? []);
+function knownNames(
+  apex: DomainName,
+  creations: readonly RecordDraft[],
+  modifications: readonly Modification[],
+): DomainName[] {
+  const created = creations.map((draft) => ({ ...draft, ttl: 0 }));
+  const moved = modifications.flatMap(({ newOwner }) => newOwner ?? []);
   const around = surroundingsOf(apex, lookedAt(apex, created)).names;
   const names = [apex, ...created.map(({ owner }) => owner), ...moved, ...around];
   return [...new Map(names.map((name) => [name.key, name])).values()];

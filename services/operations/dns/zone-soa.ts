@@ -5,7 +5,7 @@ import type { SoaRdata } from "../../core/dns/soa.ts";
 import { isHostName } from "../../core/dns/zone-checks.ts";
 import { invalidField, type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import { sentence } from "../../core/sentences.ts";
+import { type Sentence, sentence } from "../../core/sentences.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { doesNotOwn, findZone, type Zone, zoneDoesNotExist } from "../../store/dns/zones.ts";
 import { changeZone, type ZoneChanged, type ZonePlan, type ZoneTarget } from "./zone-changes.ts";
@@ -39,7 +39,7 @@ export function changeSoa(
     const isNew = !sameName(mname, zone.soa.mname);
     const warnings = await warningsOf(on, zone, { changed: [], known: new Map(), ...(isNew ? { mname } : {}) });
     const change = { soa: { ...wanted.soa, serial: serial.value }, ttl: wanted.ttl, ...NO_RECORDS };
-    return ok({ zone, change, warnings });
+    return ok({ zone, change, touchesSoa: true, warnings });
   });
 }
 
@@ -53,6 +53,15 @@ export function checkSoaNames({ mname, rname }: Pick<SoaRdata, "mname" | "rname"
   if (rname.labelCount === 0) return invalidField("rname", "mailbox");
   if (hasAtSign(rname)) return invalidField("rname", "mailbox-without-at");
   return undefined;
+}
+
+/** What is wrong with a SOA: its names, or times that are longer than the API takes. */
+export function checkSoa(soa: SoaRdata): Sentence | undefined {
+  const names = checkSoaNames(soa);
+  if (names?.kind === "invalid-field") return sentence("of-a-part", { part: names.field, reason: names.reason });
+  const { refresh, retry, expire, minimum } = soa;
+  const long = Object.entries({ refresh, retry, expire, minimum }).find(([, seconds]) => seconds > MOST_SECONDS);
+  return long && sentence("of-a-part", { part: long[0], reason: sentence("not-above", { most: MOST_SECONDS }) });
 }
 
 function hasAtSign(name: DomainName): boolean {

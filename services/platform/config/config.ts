@@ -222,6 +222,7 @@ export const VARIABLES = {
     null,
     "what this stack is called among the nodes; when unset the host name, and the services where it runs only some",
   ),
+  PALOMAR_POWERDNS_API: variable(trueFalse, "true", "PowerDNS's API on the listener of the DNS API"),
   PALOMAR_LIMIT_LOOPBACK: variable(trueFalse, "false", "apply rate limits and connection caps to loopback clients too"),
   PALOMAR_LOG_LEVEL: variable(logLevel, "info", "trace, debug, info, warn, error or silent"),
   OTEL_EXPORTER_OTLP_ENDPOINT: variable(
@@ -324,6 +325,8 @@ export interface Config {
     /** UDP workers; 0: one per core. */
     readonly workers: number;
     readonly notifyNs: boolean;
+    /** Whether the DNS API speaks PowerDNS's API as well. */
+    readonly powerdnsApi: boolean;
     /** What the zones may take of memory; a multiple of 8. */
     readonly memoryOctets: number;
     /** What of a zone's journal stays: changes of so many days, and so many versions however old. */
@@ -484,6 +487,7 @@ function arrange(v: Values): Config {
       udp: v.PALOMAR_DNS_UDP,
       workers: v.PALOMAR_DNS_WORKERS,
       notifyNs: v.PALOMAR_DNS_NOTIFY_NS === "true",
+      powerdnsApi: v.PALOMAR_POWERDNS_API === "true",
       memoryOctets: v.PALOMAR_DNS_MEMORY,
       journalDays: v.PALOMAR_DNS_JOURNAL_DAYS,
       journalVersions: v.PALOMAR_DNS_JOURNAL_VERSIONS,

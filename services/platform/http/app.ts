@@ -18,9 +18,15 @@ import { readBody } from "./request-body.ts";
 import { requestIdOf } from "./request-id.ts";
 import { traceRequest } from "./trace-request.ts";
 
-export interface AppOptions<Caller> {
+/** Operations, and how they are spoken to. */
+export interface Door<Caller> {
   readonly dialect: Dialect<Caller>;
   readonly endpoints: readonly AnyEndpoint<Caller>[];
+}
+
+export interface AppOptions<Caller> extends Door<Caller> {
+  /** Operations below this app's that are spoken to otherwise, such as those of another program's API. */
+  readonly otherDoor?: Door<Caller> | undefined;
   readonly bodyLimitOctets: number;
   readonly observe: Observe;
   readonly limits?: Pick<RateLimits, "countRequest">;
@@ -49,12 +55,14 @@ export interface AppOptions<Caller> {
  * JSON and fields, then the act; nothing touches the database before the credentials.
  */
 export function makeApp<Caller>(options: AppOptions<Caller>): HttpApp {
-  const { dialect, endpoints, observe } = options;
+  const { dialect, otherDoor, observe } = options;
   const router = new Router({ sensitive: true });
-  const run = makeRunner(options);
-  for (const declared of endpoints) {
-    const path = dialect.base + declared.path;
-    router.register(path, [declared.method], (ctx) => answer(ctx, path, () => run(declared, ctx, ctx.params)));
+  for (const door of [options, ...(otherDoor ? [otherDoor] : [])]) {
+    const run = makeRunner({ ...options, ...door });
+    for (const declared of door.endpoints) {
+      const path = door.dialect.base + declared.path;
+      router.register(path, [declared.method], (ctx) => answer(ctx, path, () => run(declared, ctx, ctx.params)));
+    }
   }
   addOpenapi(router, options, answer);
   if (options.home) router.get("/", (ctx) => answer(ctx, "/", async () => ctx.redirect(options.home!)));
@@ -68,8 +76,8 @@ export function makeApp<Caller>(options: AppOptions<Caller>): HttpApp {
     answer(ctx, undefined, async () => {
       const allowed = allowedMethods(router, ctx.path);
       const isRead = ctx.method === "GET" || ctx.method === "HEAD";
-      if (allowed.length > 0) send(ctx, dialect, { kind: "wrong-method", allowed });
-      else if (!isRead || !(await options.fallback?.(ctx))) send(ctx, dialect, { kind: "unknown-path" });
+      if (allowed.length > 0) send(ctx, spokenAt(ctx.path), { kind: "wrong-method", allowed });
+      else if (!isRead || !(await options.fallback?.(ctx))) send(ctx, spokenAt(ctx.path), { kind: "unknown-path" });
     }),
   );
   return app;
@@ -80,9 +88,13 @@ export function makeApp<Caller>(options: AppOptions<Caller>): HttpApp {
         await handle();
       } catch (error) {
         const { method, path } = ctx;
-        send(ctx, dialect, failureOf(error, observe, { requestId: requestIdOf(ctx.req), method, path }));
+        send(ctx, spokenAt(path), failureOf(error, observe, { requestId: requestIdOf(ctx.req), method, path }));
       }
     });
+  }
+
+  function spokenAt(path: string): Dialect<Caller> {
+    return otherDoor && `${path}/`.startsWith(`${otherDoor.dialect.base}/`) ? otherDoor.dialect : dialect;
   }
 }
 
@@ -95,12 +107,16 @@ interface OpenapiPages {
 }
 
 /** The pages by which an API describes itself. */
-function addOpenapi<Caller>(router: Router, { dialect, endpoints }: AppOptions<Caller>, answer: Answer): void {
+function addOpenapi<Caller>(
+  router: Router,
+  { dialect, endpoints, otherDoor }: AppOptions<Caller>,
+  answer: Answer,
+): void {
   // Made when first asked for: a start has better things to do.
   let openapi: Promise<OpenapiPages> | undefined;
   const pages = () => {
     openapi ??= import("./openapi.ts").then(({ makeOpenapi, makeDocsPage }) => {
-      const document = makeOpenapi(dialect, endpoints);
+      const document = makeOpenapi({ dialect, endpoints }, otherDoor);
       return { document, page: makeDocsPage(document) };
     });
     return openapi;
@@ -152,7 +168,11 @@ function makeRunner<Caller>(options: AppOptions<Caller>) {
       ctx.set(outcome.value.headers);
       ctx.type = outcome.value.contentType;
       ctx.body = outcome.value.body;
-    } else ctx.body = outcome.value;
+      setJsonType(ctx, dialect);
+    } else {
+      ctx.body = outcome.value;
+      setJsonType(ctx, dialect);
+    }
 
     async function attempt(): Promise<Result<unknown, Refusal>> {
       const caller = await authenticate(declared, ctx);
@@ -195,8 +215,16 @@ function send<Caller>(ctx: Context, dialect: Dialect<Caller>, refusal: Refusal):
   if (wantsProblems(ctx.headers)) {
     ctx.type = PROBLEM_TYPE;
     ctx.body = problemOf(refusal, status, dialect.say(refusal));
-  } else ctx.body = body;
+  } else {
+    ctx.body = body;
+    setJsonType(ctx, dialect);
+  }
   if (refusal.kind === "wrong-method") ctx.set("Allow", refusal.allowed.join(", "));
   if (refusal.kind === "rate-limited") ctx.set("Retry-After", String(refusal.retryAfterSeconds));
   if (refusal.kind === "unavailable") ctx.set("Retry-After", "2");
+}
+
+/** Koa names a charset with every text; JSON has but one (RFC 8259 §8.1). */
+function setJsonType<Caller>(ctx: Context, { jsonType }: Dialect<Caller>): void {
+  if (jsonType !== undefined && ctx.type === "application/json") ctx.set("Content-Type", jsonType);
 }

@@ -13,6 +13,8 @@ export interface Dialect<Caller> {
   readonly base: string;
   /** Header fields that carry credentials, for the OpenAPI document. */
   readonly credentialHeaders: readonly string[];
+  /** Content-Type of JSON where a client of this API wants nothing but its media type, without a charset. */
+  readonly jsonType?: string;
   /** Fields of GET and DELETE may come in the query string. */
   readonly queryFields: boolean;
   /** Fields whose text the operations judge by themselves, NUL and all, because their refusals have words of their own. */

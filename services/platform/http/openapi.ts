@@ -9,26 +9,52 @@ type OpenapiDocument = ReturnType<typeof createDocument>;
 
 /** The OpenAPI 3.1 document of an API, made from the declarations that validate its requests. */
 export function makeOpenapi<Caller>(
-  dialect: Dialect<Caller>,
-  endpoints: readonly AnyEndpoint<Caller>[],
+  { dialect, endpoints }: Described<Caller>,
+  otherDoor?: Described<Caller> | undefined,
 ): OpenapiDocument {
-  const paths: ZodOpenApiPathsObject = {};
-  const refusal = refusalSchema(dialect);
-  for (const declared of endpoints) {
-    const path = dialect.base + declared.path.replaceAll(/[:*](\w+)/g, "{$1}");
-    paths[path] = { ...paths[path], [declared.method.toLowerCase()]: describeOperation(dialect, declared, refusal) };
-  }
+  const paths = describePaths({ dialect, endpoints }, "Refusal");
+  if (otherDoor) Object.assign(paths, describePaths(otherDoor, "OtherRefusal", securityOf(otherDoor.dialect)));
   return createDocument({
     openapi: "3.1.0",
     info: { title: dialect.title, version: packageVersion, description: dialect.description },
     components: {
       securitySchemes: Object.fromEntries(
-        dialect.credentialHeaders.map((name) => [name, { type: "apiKey", in: "header", name }]),
+        [...dialect.credentialHeaders, ...(otherDoor?.dialect.credentialHeaders ?? [])].map((name) => [
+          name,
+          { type: "apiKey", in: "header", name },
+        ]),
       ),
     },
-    security: [Object.fromEntries(dialect.credentialHeaders.map((name) => [name, []]))],
+    security: securityOf(dialect),
     paths,
   });
+}
+
+/** Operations, and how they are spoken to. */
+interface Described<Caller> {
+  readonly dialect: Dialect<Caller>;
+  readonly endpoints: readonly AnyEndpoint<Caller>[];
+}
+
+function securityOf<Caller>({ credentialHeaders }: Dialect<Caller>) {
+  return [Object.fromEntries(credentialHeaders.map((name) => [name, []]))];
+}
+
+/** @param security where it is not that of the whole document */
+function describePaths<Caller>(
+  { dialect, endpoints }: Described<Caller>,
+  refusalId: string,
+  security?: ReturnType<typeof securityOf>,
+): ZodOpenApiPathsObject {
+  const paths: ZodOpenApiPathsObject = {};
+  const refusal = refusalSchema(dialect, refusalId);
+  for (const declared of endpoints) {
+    const path = dialect.base + declared.path.replaceAll(/[:*](\w+)/g, "{$1}");
+    const operation = describeOperation(dialect, declared, refusal);
+    const own = security && !declared.open ? { security } : {};
+    paths[path] = { ...paths[path], [declared.method.toLowerCase()]: { ...own, ...operation } };
+  }
+  return paths;
 }
 
 function describeOperation<Caller>(
@@ -88,10 +114,10 @@ function pathParameters(path: string): ZodObject {
   return z.object(Object.fromEntries([...path.matchAll(/[:*](\w+)/g)].map(([, name]) => [name!, z.string()])));
 }
 
-function refusalSchema<Caller>(dialect: Dialect<Caller>): ZodType {
+function refusalSchema<Caller>(dialect: Dialect<Caller>, id: string): ZodType {
   const sample = dialect.toHttp({ kind: "unauthenticated" }).body as Record<string, unknown>;
   const schema = dialect.refusal ?? z.object(Object.fromEntries(Object.keys(sample).map((key) => [key, z.string()])));
-  return schema.meta({ id: "Refusal" });
+  return schema.meta({ id });
 }
 
 /** The document as a page: no script, nothing loaded from elsewhere. */

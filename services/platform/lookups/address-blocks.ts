@@ -14,7 +14,13 @@ export function isReachable(address: string, allowed: readonly string[]): boolea
   const parsed = ipaddr.process(address);
   if (isCloudAddress(parsed)) return allowed.some((block) => isExactly(parsed, block));
   if (parsed.range() === "unicast" && (parsed.kind() === "ipv4" || parsed.match(GLOBAL_UNICAST))) return true;
-  return allowed.some((block) => {
+  return isInBlocks(address, allowed);
+}
+
+/** Whether an address lies in one of the blocks; mapped IPv4 addresses are what they stand for. */
+export function isInBlocks(address: string, blocks: readonly string[]): boolean {
+  const parsed = ipaddr.process(address);
+  return blocks.some((block) => {
     const [network, bits] = parseBlock(block);
     return network.kind() === parsed.kind() && parsed.match(network, bits);
   });

@@ -56,6 +56,7 @@ export interface ObservationDetails {
 
   // Keys and logins
   "key-wrong": { readonly client: string; readonly failures?: number };
+  "token-use-not-noted": Failure;
   "key-not-looked-at": { readonly client: string };
   "submission-login-failed": { readonly client: string; readonly user: string; readonly failures: number };
 
@@ -166,6 +167,10 @@ export interface ObservationDetails {
   "dns-udp-portable": { readonly reason: string };
   "answer-failed": Failure;
   "tsig-refused": { readonly error: string; readonly keyName: string };
+  "updates-unreadable": Failure;
+  "updates-not-queued": Failure;
+  "update-failed": Failure;
+  "update-refused": { readonly client: string; readonly rcode: number; readonly refusal: string };
   "transfer-sent": { readonly zone: string; readonly asked: string; readonly isWhole: boolean };
   "transfer-failed": Failure;
   "transfer-access-read": { readonly version: number };

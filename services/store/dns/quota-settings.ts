@@ -70,7 +70,10 @@ export async function setLimits(
 }
 
 /** What the zones of somebody take, all of it read at once. */
-async function readUsage(db: Db, owner: QuotaOwner): Promise<Usage & { readonly acls?: number }> {
+async function readUsage(
+  db: Db,
+  owner: QuotaOwner,
+): Promise<Usage & { readonly acls?: number; readonly tokens: number }> {
   const [zones] = await queryRows<Usage>(
     db,
     `select count(*) as zones, count(*) filter (where signed) as signed_zones,
@@ -78,9 +81,9 @@ async function readUsage(db: Db, owner: QuotaOwner): Promise<Usage & { readonly 
        from zones where kind = 'primary' and ${columnOf(owner)} = ?`,
     [keyOf(owner)],
   );
-  if (owner.companyId !== undefined) return zones ?? NO_USAGE;
-  const acls = await countAcls(db, owner.resellerId);
-  return { ...(zones ?? NO_USAGE), acls };
+  const tokens = await countTokens(db, owner);
+  const used = { ...(zones ?? NO_USAGE), tokens };
+  return owner.companyId === undefined ? { ...used, acls: await countAcls(db, owner.resellerId) } : used;
 }
 
 /** The ACLs of a reseller. */
@@ -89,6 +92,16 @@ export async function countAcls(db: Db, resellerId: string): Promise<number> {
     resellerId,
   ]);
   return row!.acls;
+}
+
+/** The tokens of a company, or of a reseller with those of its companies. */
+export async function countTokens(db: Db, { resellerId, companyId }: QuotaOwner): Promise<number> {
+  const [row] = await queryRows<{ tokens: number }>(
+    db,
+    `select count(*) as tokens from dns_tokens where reseller_id = ? and (company_id = ? or ?::bigint is null)`,
+    [resellerId, companyId ?? null, companyId ?? null],
+  );
+  return row!.tokens;
 }
 
 /** Locks a reseller's row, so that what it has is counted by one at a time. */

@@ -1,7 +1,7 @@
 import type { TsigAlgorithm } from "../../core/dns/tsig.ts";
 import type { KeyRing } from "../../core/key-ring.ts";
 import { open, seal } from "../../core/secret-box.ts";
-import type { Db } from "../../platform/postgres/db.ts";
+import { type Db, queryRows } from "../../platform/postgres/db.ts";
 
 /** A shared key of zone transfers (RFC 8945). */
 export interface StoredTsigKey {
@@ -13,14 +13,40 @@ export interface StoredTsigKey {
 
 const SEAL_PURPOSE = "tsig-key";
 
-/** Adds a key. @returns its id; undefined when the deployment has a key of that name */
-export async function addTsigKey(db: Db, keyRing: KeyRing, key: StoredTsigKey): Promise<number | undefined> {
+/**
+ * Adds a key.
+ * @param tokenId the token whose policy it is held to
+ * @returns its id; undefined when the deployment has a key of that name
+ */
+export async function addTsigKey(
+  db: Db,
+  keyRing: KeyRing,
+  key: StoredTsigKey,
+  tokenId?: number,
+): Promise<number | undefined> {
+  const { name, algorithm } = key;
   const [row] = await db("tsig_keys")
-    .insert({ name: key.name, algorithm: key.algorithm, secret_sealed: seal(keyRing, SEAL_PURPOSE, key.secret) })
+    .insert({ name, algorithm, secret_sealed: seal(keyRing, SEAL_PURPOSE, key.secret), token_id: tokenId ?? null })
     .onConflict("name")
     .ignore()
     .returning("id");
   return row?.id;
+}
+
+/** Removes the key of a token. */
+export async function deleteTokenKey(db: Db, tokenId: number): Promise<void> {
+  await db("tsig_keys").where({ token_id: tokenId }).delete();
+}
+
+/** The key of a name. */
+export async function findTsigKey(db: Db, keyRing: KeyRing, name: string): Promise<StoredTsigKey | undefined> {
+  const [row] = await queryRows<Parameters<typeof tsigKeyOf>[1]>(
+    db,
+    "select name, algorithm, secret_sealed from tsig_keys where name = ?",
+    [name],
+    { name: "find-tsig-key" },
+  );
+  return row && tsigKeyOf(keyRing, row);
 }
 
 /** All keys of the deployment, by id. */

@@ -1,6 +1,6 @@
 import * as dnsPacket from "dns-packet";
 import { describe, expect, it } from "vitest";
-import { TYPE } from "../../../services/core/dns/rr-types.ts";
+import { RCODE, TYPE } from "../../../services/core/dns/rr-types.ts";
 import { Client, TRANSPORT } from "../../../services/dns-server/message/client.ts";
 import { DEFER } from "../../../services/dns-server/pipeline.ts";
 import { ZoneDatabaseWriter } from "../../../services/dns-server/zone-database/writer.ts";
@@ -53,7 +53,6 @@ describe("the header matrix", () => {
     [1, 4],
     [2, 4],
     [3, 4],
-    [5, 5],
     [6, 4],
     [15, 4],
   ])("answers opcode %i with rcode %i: id, opcode and RD echoed, all else clear", (opcode, rcode) => {
@@ -66,13 +65,25 @@ describe("the header matrix", () => {
     );
   });
 
-  it.each([1, 2, 3, 5, 6, 15])("answers opcode %i with EDNS where the query has it, and with no question", (opcode) => {
+  it.each([1, 2, 3, 6, 15])("answers opcode %i with EDNS where the query has it, and with no question", (opcode) => {
     const octets = withOpt([0, 10, 0, 8, 1, 2, 3, 4, 5, 6, 7, 8]);
     octets[2] = opcode << 3;
     const answer = respond(pipeline, octets)!;
-    expect([...answer.subarray(2, 12)]).toEqual([0x80 | (opcode << 3), opcode === 5 ? 5 : 4, 0, 0, 0, 0, 0, 0, 0, 1]);
+    expect([...answer.subarray(2, 12)]).toEqual([0x80 | (opcode << 3), 4, 0, 0, 0, 0, 0, 0, 0, 1]);
     expect([...answer.subarray(12, 17)]).toEqual([0, 0, 41, 1232 >> 8, 1232 & 255]);
     expect([...answer.subarray(21, 35)]).toEqual([0, 28, 0, 10, 0, 24, 1, 2, 3, 4, 5, 6, 7, 8]);
+  });
+
+  it.each([
+    ["REFUSED", 1, 1],
+    ["FORMERR", 2, 0],
+    ["FORMERR", 0, 0],
+  ])("answers an UPDATE without a signature with %s when it has %i zones", (rcode, zones, returned) => {
+    const question = { name: "example.org", type: "SOA" } as const;
+    const octets = dnsPacket.encode({ type: "query", id: 7, questions: Array(zones).fill(question) });
+    octets[2] = 5 << 3;
+    const answer = respond(pipeline, octets)!;
+    expect([...answer.subarray(2, 6)]).toEqual([0xa8, RCODE[rcode as keyof typeof RCODE], 0, returned]);
   });
 
   it.each([

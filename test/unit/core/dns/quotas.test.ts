@@ -59,7 +59,7 @@ it.each([
   ["zones=1.5", undefined],
   ["zones", undefined],
   ["zones=1=2", undefined],
-  ["tokens=1", undefined],
+  ["tokenz=1", undefined],
   ["acls=1", undefined],
 ])("reads the setting %s", (text, expected) => {
   expect(readQuotaSetting(text, quotaNamesOf("company"))).toEqual(expected);

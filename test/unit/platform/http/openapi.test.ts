@@ -56,7 +56,7 @@ interface Operation {
 }
 
 function operationOf(declared: AnyEndpoint<null>): Operation {
-  const { paths } = makeOpenapi(dialect, [declared]);
+  const { paths } = makeOpenapi({ dialect, endpoints: [declared] });
   return Object.values(paths!["/v1/a"]!)[0] as Operation;
 }
 

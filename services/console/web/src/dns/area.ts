@@ -7,6 +7,7 @@ const Zone = lazy(() => import("./zone/zone-page.tsx").then((module) => module.Z
 const Companies = lazy(() => import("./companies-page.tsx").then((module) => module.CompaniesPage));
 const Company = lazy(() => import("./company-page.tsx").then((module) => module.CompanyPage));
 const Acls = lazy(() => import("./acls-page.tsx").then((module) => module.AclsPage));
+const Tokens = lazy(() => import("./tokens-page.tsx").then((module) => module.TokensPage));
 const Blocks = lazy(() => import("./resolver-blocks-page.tsx").then((module) => module.ResolverBlocksPage));
 const Feeds = lazy(() => import("./feeds-page.tsx").then((module) => module.FeedsPage));
 const Catalogs = lazy(() => import("./catalogs-page.tsx").then((module) => module.CatalogsPage));
@@ -27,6 +28,7 @@ export const dnsArea: Area = {
     { path: "/dns/:reseller/companies", component: Companies },
     { path: "/dns/:reseller/companies/:crmId", component: Company },
     { path: "/dns/:reseller/transfers", component: Acls },
+    { path: "/dns/:reseller/tokens", component: Tokens },
     { path: "/dns/:reseller/resolver-blocks", component: Blocks },
     { path: "/dns/:reseller/feeds", component: Feeds },
     { path: "/dns/:reseller/catalogs", component: Catalogs },
@@ -37,6 +39,7 @@ export const dnsArea: Area = {
     { label: ({ dns }) => dns.zones, icon: "globe", href: dnsPages.zones },
     { label: ({ dns }) => dns.companies.title, icon: "building", href: dnsPages.companies, roles: WHOLE_RESELLER },
     { label: ({ dns }) => dns.acls.title, icon: "transfer", href: dnsPages.acls, roles: WHOLE_RESELLER },
+    { label: ({ dns }) => dns.tokens.title, icon: "key", href: dnsPages.tokens },
     { label: ({ dns }) => dns.blocks.title, icon: "block", href: dnsPages.blocks, roles: WHOLE_RESELLER },
     { label: ({ dns }) => dns.feeds.title, icon: "shield", href: dnsPages.feeds, roles: WHOLE_RESELLER },
     { label: ({ dns }) => dns.catalogs.title, icon: "feed", href: dnsPages.catalogs, roles: WHOLE_RESELLER },

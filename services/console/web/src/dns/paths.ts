@@ -7,6 +7,7 @@ export const dnsPages = {
   companies: (reseller: string) => `/dns${pathOf(reseller)}/companies`,
   company: (reseller: string, crmId: string) => `/dns${pathOf(reseller, "companies", crmId)}`,
   acls: (reseller: string) => `/dns${pathOf(reseller)}/transfers`,
+  tokens: (reseller: string) => `/dns${pathOf(reseller)}/tokens`,
   blocks: (reseller: string) => `/dns${pathOf(reseller)}/resolver-blocks`,
   feeds: (reseller: string) => `/dns${pathOf(reseller)}/feeds`,
   catalogs: (reseller: string) => `/dns${pathOf(reseller)}/catalogs`,

@@ -1,0 +1,132 @@
+import { z } from "zod";
+import { coversRecord, coversZone } from "../../../core/dns/access-policy.ts";
+import { typeMnemonic } from "../../../core/dns/rr-types.ts";
+import { unacceptable } from "../../../core/refusal.ts";
+import { ok, refuse } from "../../../core/result.ts";
+import type { Db } from "../../../platform/postgres/db.ts";
+import { type FoundRecords, searchRecords } from "../../../store/dns/console-records.ts";
+import type { DnsCaller } from "../../../store/dns/dns-callers.ts";
+import { listPowerdnsZones, type PowerdnsZone, readComments } from "../../../store/dns/powerdns-zones.ts";
+import { scopeOf } from "../../caller.ts";
+import { dnsEndpoint, type MakeEndpoints } from "../../context.ts";
+import { canonical, contentOf, soaOfZone, zoneId } from "../zone-json.ts";
+
+/** In so many zones records are searched: each is a query. */
+const MOST_SEARCHED = 500;
+const MOST_FOUND = 1_000;
+/** And so many records in all. */
+const MOST_LOOKED_AT = 200_000;
+
+const KINDS = ["zone", "record", "comment"] as const;
+type Kind = (typeof KINDS)[number];
+
+const found = z.object({
+  object_type: z.enum(KINDS),
+  ...{ name: z.string(), zone_id: z.string(), zone: z.string().optional(), type: z.string().optional() },
+  ...{ content: z.string().optional(), ttl: z.int().optional(), disabled: z.boolean().optional() },
+});
+type Found = z.input<typeof found>;
+
+interface Search {
+  readonly kinds: readonly Kind[];
+  /** Texts that all that is wanted has. */
+  readonly pieces: readonly string[];
+  readonly isMatch: (text: string) => boolean;
+}
+
+/** What names, contents and remarks are found by. */
+export const makePowerdnsSearchEndpoints: MakeEndpoints = ({ db }) => [
+  dnsEndpoint("read", {
+    method: "GET",
+    path: "/localhost/search-data",
+    summary: "Find zones, records and comments: * stands for any text, ? for one character",
+    fields: z.object({
+      q: z.string().min(1).max(1_000),
+      max: z.int().min(1).max(MOST_FOUND).default(100),
+      object_type: z.enum(["all", ...KINDS]).default("all"),
+    }),
+    reply: z.array(found),
+    act: async ({ caller, fields: { q, max, object_type } }) => {
+      const kinds = object_type === "all" ? KINDS : [object_type];
+      const results: Found[] = [];
+      for await (const one of findAll(db, caller, { kinds, pieces: piecesOf(q), isMatch: matcherOf(q) })) {
+        if (one === "too-much") return refuse(unacceptable("pdns-search", { most: MOST_SEARCHED }));
+        results.push(one);
+        if (results.length === max) break;
+      }
+      return ok(results);
+    },
+  }),
+];
+
+async function* findAll(db: Db, caller: DnsCaller, search: Search): AsyncGenerator<Found | "too-much"> {
+  let searched = 0;
+  const budget = { records: MOST_LOOKED_AT };
+  for (let after = 0; ; ) {
+    const page = await listPowerdnsZones(db, scopeOf(caller), after, MOST_SEARCHED);
+    for (const zone of page) {
+      if (caller.token && !coversZone(caller.token.policy, zone.zone.apex)) continue;
+      const name = canonical(zone.zone.apex);
+      if (search.kinds.includes("zone") && search.isMatch(name)) {
+        yield { object_type: "zone", name, zone_id: zoneId(name) };
+      }
+      if (!search.kinds.includes("record") && !search.kinds.includes("comment")) continue;
+      searched += 1;
+      yield* findInZone(db, caller, zone, { ...search, budget });
+      if (searched > MOST_SEARCHED || budget.records <= 0) return yield "too-much";
+    }
+    const last = page.at(-1);
+    if (!last || page.length < MOST_SEARCHED) return;
+    after = last.zone.id;
+  }
+}
+
+async function* findInZone(
+  db: Db,
+  { token }: DnsCaller,
+  found: PowerdnsZone,
+  { kinds, pieces, isMatch, budget }: Search & { readonly budget: { records: number } },
+): AsyncGenerator<Found> {
+  const zone = canonical(found.zone.apex);
+  const place = { zone, zone_id: zoneId(zone) };
+  // What the zone's own name has says nothing of its records.
+  const [text = ""] = pieces.filter((piece) => !zone.includes(piece.toLowerCase()));
+  for (let page: FoundRecords | undefined; kinds.includes("record"); ) {
+    const isFirst: boolean = page === undefined;
+    page = await searchRecords(db, found.zone, { text, limit: MOST_FOUND, after: page?.next });
+    budget.records -= page.records.length;
+    for (const record of isFirst ? [soaOfZone(found), ...page.records] : page.records) {
+      if (token && !coversRecord(token.policy, record)) continue;
+      const [name, content] = [canonical(record.owner), contentOf(record)];
+      if (!isMatch(name) && !isMatch(content)) continue;
+      const shown = { name, type: typeMnemonic(record.type), content, ttl: record.ttl, disabled: false };
+      yield { object_type: "record", ...shown, ...place };
+    }
+    if (!page.next || budget.records <= 0) break;
+  }
+  if (!kinds.includes("comment")) return;
+  for (const { owner, type, content } of await readComments(db, found.zone.id)) {
+    if (!isMatch(content) || (token && !coversRecord(token.policy, { owner, type }))) continue;
+    yield { object_type: "comment", name: canonical(owner), type: typeMnemonic(type), content, ...place };
+  }
+}
+
+/** Whether a whole text is as a pattern has it, ASCII case and a final dot aside. */
+function matcherOf(pattern: string): (text: string) => boolean {
+  const parts = pattern.replace(/\.$/, "").split(/([*?])/);
+  const expression = parts.map((part) => (part === "*" ? ".*" : part === "?" ? "." : escaped(part))).join("");
+  const whole = new RegExp(`^${expression}\\.?$`, "is");
+  return (text) => whole.test(text);
+}
+
+function escaped(text: string): string {
+  return text.replaceAll(/[.*+?^${}()|[\]\\]/g, "\\$&");
+}
+
+/** What is found has each of these, the longest first: labels and words of the pattern, for a name is shown in part. */
+function piecesOf(pattern: string): string[] {
+  return pattern
+    .split(/[*?.]/)
+    .filter((piece) => piece !== "")
+    .sort((a, b) => b.length - a.length);
+}

@@ -1,0 +1,392 @@
+import { z } from "zod";
+import { coversRecord, coversZone } from "../../../core/dns/access-policy.ts";
+import { parseDomainName } from "../../../core/dns/name.ts";
+import { TYPE, typeCode } from "../../../core/dns/rr-types.ts";
+import { judgeRrset, judgeVerb, type Token } from "../../../core/dns/token.ts";
+import { type Refusal, unacceptable } from "../../../core/refusal.ts";
+import { ok, type Result, refuse } from "../../../core/result.ts";
+import { deleteZone } from "../../../operations/dns/zone-deletion.ts";
+import { exportZone, replaceRecords } from "../../../operations/dns/zone-files.ts";
+import { changeRrsets } from "../../../operations/dns/zone-records.ts";
+import { enableSigning } from "../../../operations/dns/zone-signing-switch.ts";
+import { RawReply } from "../../../platform/http/endpoint.ts";
+import { streamedReply } from "../../../platform/http/streamed-reply.ts";
+import type { Db } from "../../../platform/postgres/db.ts";
+import type { DnsCaller } from "../../../store/dns/dns-callers.ts";
+import { readSigning } from "../../../store/dns/dnssec-keys.ts";
+import {
+  findPowerdnsZone,
+  listPowerdnsZones,
+  type PowerdnsZone,
+  readComments,
+  replaceComments,
+  setPowerdnsSettings,
+  setSerialType,
+} from "../../../store/dns/powerdns-zones.ts";
+import { readRecordsAt, recordPages, wholeNames } from "../../../store/dns/records.ts";
+import { findZone, type Zone, zoneDoesNotExist } from "../../../store/dns/zones.ts";
+import { streamInSnapshot } from "../../../store/transactions.ts";
+import { scopeOf } from "../../caller.ts";
+import { type DnsApiContext, dnsEndpoint, type MakeEndpoints } from "../../context.ts";
+import { weightOfJson } from "../../large-work.ts";
+import { changeSigningOf, stopSigning } from "../../signing-changes.ts";
+import { changeAndAnnounce, zoneTarget } from "../../zone-target.ts";
+import { type CreationFields, createPowerdnsZone, creationFields } from "../create-zone.ts";
+import { type ReadRrsets, readChanges, readWhole, rrsetFields } from "../read-rrsets.ts";
+import {
+  canonical,
+  contentOf,
+  listedZoneJson,
+  nameOfZoneId,
+  type RrsetJson,
+  rrsetsOf,
+  showListedZone,
+  showZone,
+  soaOfZone,
+  zoneJson,
+} from "../zone-json.ts";
+import { readSettings, settingsFields } from "../zone-settings.ts";
+
+/** Zones that one statement of a list reads. */
+const LIST_PAGE = 2_000;
+
+export const zoneParam = z.object({ zone_id: z.string().transform(nameOfZoneId) });
+const truth = z.enum(["true", "false"]);
+const nothing = z.undefined().meta({ description: "no body: 204" });
+
+/** Zones and their RRsets. */
+export const makePowerdnsZoneEndpoints: MakeEndpoints = (context) => [
+  ...listing(context),
+  ...reading(context),
+  ...making(context),
+  ...changing(context),
+];
+
+const listing: MakeEndpoints = ({ db }) => [
+  dnsEndpoint("read", {
+    method: "GET",
+    path: "/localhost/zones",
+    summary: "List zones; with zone one of them",
+    fields: z.object({ zone: z.string().optional(), dnssec: truth.optional() }),
+    reply: z.array(listedZoneJson),
+    act: async ({ caller, callerKey, fields }) => {
+      const withDnssec = fields.dnssec !== "false";
+      const apex = fields.zone === undefined ? undefined : parseDomainName(fields.zone);
+      if (apex && !apex.ok) return ok([]);
+      if (apex) {
+        const found = await findPowerdnsZone(db, scopeOf(caller), apex.value);
+        const isCovered = !caller.token || coversZone(caller.token.policy, apex.value);
+        return ok(found && isCovered ? [showListedZone(found, withDnssec)] : []);
+      }
+      const pieces = listPieces(db, caller, withDnssec);
+      const reply = await streamedReply("application/json", pieces, { callerKey, holds: "memory" });
+      return reply.ok ? ok(reply.value ?? []) : reply;
+    },
+  }),
+];
+
+async function* listPieces(db: Db, caller: DnsCaller, withDnssec: boolean): AsyncGenerator<string> {
+  let separator = "[";
+  for (let after = 0; ; ) {
+    const page = await listPowerdnsZones(db, scopeOf(caller), after, LIST_PAGE);
+    const seen = page.filter(({ zone }) => !caller.token || coversZone(caller.token.policy, zone.apex));
+    if (seen.length > 0) {
+      yield separator + seen.map((zone) => JSON.stringify(showListedZone(zone, withDnssec))).join(",");
+      separator = ",";
+    }
+    const last = page.at(-1);
+    if (!last || page.length < LIST_PAGE) break;
+    after = last.zone.id;
+  }
+  yield separator === "[" ? "[]" : "]";
+}
+
+const zoneQuery = z.object({
+  rrsets: z.string().optional(),
+  rrset_name: z.string().optional(),
+  rrset_type: z.string().optional(),
+  include_disabled: z.string().optional(),
+});
+type ZoneQuery = z.output<typeof zoneQuery>;
+
+const reading: MakeEndpoints = ({ db }) => [
+  dnsEndpoint("read", {
+    method: "GET",
+    path: "/localhost/zones/:zone_id",
+    summary: "A zone with its RRsets; rrsets=false without, rrset_name and rrset_type some of them",
+    params: zoneParam,
+    fields: zoneQuery,
+    reply: zoneJson,
+    act: async ({ caller, callerKey, params: { zone_id: domain }, fields }) => {
+      const wrong = checkTruth("rrsets", fields.rrsets) ?? checkTruth("include_disabled", fields.include_disabled);
+      if (wrong) return refuse(wrong);
+      return showWhole(db, caller, { domain, callerKey, fields });
+    },
+  }),
+  dnsEndpoint("read_all", {
+    method: "GET",
+    path: "/localhost/zones/:zone_id/export",
+    summary: "The zone as a master file; as JSON where the caller accepts that",
+    params: zoneParam,
+    reply: z.string(),
+    replyType: "text/plain",
+    act: async ({ caller, params: { zone_id: domain }, headers }) => {
+      const target = zoneTarget(caller, domain);
+      if (!target.ok) return target;
+      const { scope, apex } = target.value;
+      const exported = await exportZone(db, (snapshot) => findZone(snapshot, scope, apex), exportLines);
+      if (!exported) return refuse(zoneDoesNotExist(domain));
+      const isJson = headers.accept?.includes("application/json") ?? false;
+      return ok(
+        isJson
+          ? new RawReply("application/json", JSON.stringify({ zone: exported.text }))
+          : new RawReply("text/plain", exported.text),
+      );
+    },
+  }),
+];
+
+function checkTruth(name: string, value: string | undefined): Refusal | undefined {
+  if (value === undefined || value === "true" || value === "false") return undefined;
+  return unacceptable("pdns-parameter", { name, value: value.slice(0, 40) });
+}
+
+async function exportLines(snapshot: Db, zone: Zone): Promise<string> {
+  let text = "";
+  const line = (record: Parameters<typeof contentOf>[0]) => {
+    const [rrset] = rrsetsOf([record], []);
+    return `${rrset!.name}\t${record.ttl}\tIN\t${rrset!.type}\t${contentOf(record)}\n`;
+  };
+  text += line(soaOfZone({ zone, settings: { kind: "", soaEditApi: "", metadata: {} } }));
+  for await (const page of recordPages(snapshot, zone.id)) text += page.map(line).join("");
+  return text;
+}
+
+/** A zone as it is: a large one piece by piece. */
+async function showWhole(
+  db: Db,
+  caller: DnsCaller,
+  { domain, callerKey, fields }: { readonly domain: string; readonly callerKey: string; readonly fields: ZoneQuery },
+): Promise<Result<RawReply, Refusal>> {
+  const target = zoneTarget(caller, domain);
+  if (!target.ok) return target;
+  const { scope, apex } = target.value;
+  const pieces = streamInSnapshot(db, async function* (snapshot) {
+    const found = await findPowerdnsZone(snapshot, scope, apex);
+    if (!found) return;
+    const denial = found.zone.signed ? (await readSigning(snapshot, found.zone.id))?.denial : undefined;
+    const head = JSON.stringify(showZone(found, denial));
+    if (fields.rrsets === "false") return yield head;
+    let separator = `${head.slice(0, -1)},"rrsets":[`;
+    for await (const rrsets of rrsetPages(snapshot, found, { fields, token: caller.token })) {
+      if (rrsets.length === 0) continue;
+      yield separator + rrsets.map((rrset) => JSON.stringify(rrset)).join(",");
+      separator = ",";
+    }
+    yield separator === "," ? "]}" : `${separator}]}`;
+  });
+  const reply = await streamedReply("application/json", pieces, { callerKey, holds: "connection" });
+  if (!reply.ok) return reply;
+  return reply.value ? ok(reply.value) : refuse(zoneDoesNotExist(domain));
+}
+
+/** RRsets of a zone that are asked for and that a token may read, the SOA first. */
+async function* rrsetPages(
+  snapshot: Db,
+  found: PowerdnsZone,
+  { fields, token }: { readonly fields: ZoneQuery; readonly token: Token | undefined },
+): AsyncGenerator<RrsetJson[]> {
+  const { zone } = found;
+  const comments = await readComments(snapshot, zone.id);
+  const name = fields.rrset_name === undefined ? undefined : parseDomainName(fields.rrset_name);
+  if (name && !name.ok) return;
+  const type = fields.rrset_type === undefined ? undefined : (typeCode(fields.rrset_type.toUpperCase()) ?? -1);
+  const isAsked = (record: ReturnType<typeof soaOfZone>) =>
+    (!name || record.owner.key === name.value.key) &&
+    (type === undefined || record.type === type) &&
+    (!token || coversRecord(token.policy, record));
+  yield rrsetsOf([soaOfZone(found)].filter(isAsked), comments);
+  if (name) {
+    yield rrsetsOf((await readRecordsAt(snapshot, zone.id, [name.value])).filter(isAsked), comments);
+    return;
+  }
+  for await (const page of wholeNames(recordPages(snapshot, zone.id))) yield rrsetsOf(page.filter(isAsked), comments);
+}
+
+const making: MakeEndpoints = (context) => [
+  dnsEndpoint("zone_create", {
+    method: "POST",
+    path: "/localhost/zones",
+    summary: "Create a zone of nameservers, of RRsets, or of a master file",
+    fields: creationFields.extend({
+      rrsets: z
+        .union([z.array(rrsetFields), z.string()])
+        .nullable()
+        .optional(),
+    }),
+    admit: async (caller, octets) =>
+      context.largeWork.enter(await context.quotas.workerOf(caller), weightOfJson(octets)),
+    queryFields: true,
+    reply: zoneJson,
+    act: async ({ caller, callerKey, fields }) => {
+      // The same word stands in the query string for whether RRsets are shown.
+      const shown = typeof fields.rrsets === "string" ? fields.rrsets : undefined;
+      const rrsets = typeof fields.rrsets === "string" ? undefined : fields.rrsets;
+      const created = await createPowerdnsZone(context, caller, { ...fields, rrsets } satisfies CreationFields);
+      if (!created.ok) return created;
+      const domain = canonical(created.value.apex);
+      if (fields.dnssec) {
+        const wish = { denial: created.value.denial, keys: undefined };
+        const signed = await changeSigningOf(context, caller, domain, (target) =>
+          enableSigning(context.db, target, wish),
+        );
+        if (!signed.ok) return signed;
+      }
+      const reply = await showWhole(context.db, caller, { domain, callerKey, fields: { rrsets: shown } });
+      return reply.ok ? ok(new RawReply(reply.value.contentType, reply.value.body, 201)) : reply;
+    },
+  }),
+  dnsEndpoint("zone_delete", {
+    method: "DELETE",
+    path: "/localhost/zones/:zone_id",
+    summary: "Delete a zone with all that it has",
+    params: zoneParam,
+    reply: nothing,
+    act: async ({ caller, params: { zone_id: domain } }) => {
+      const target = zoneTarget(caller, domain);
+      if (!target.ok) return target;
+      const { db, keyRing, clock, announcer } = context;
+      const deleted = await deleteZone(db, { ...target.value, signer: { keyRing, clock } });
+      if (!deleted.ok) return deleted;
+      announcer.announce([...deleted.value.zoneIds, ...deleted.value.parentIds]);
+      return ok(NO_CONTENT);
+    },
+  }),
+];
+
+const changing: MakeEndpoints = (context) => [
+  dnsEndpoint("records", {
+    method: "PATCH",
+    path: "/localhost/zones/:zone_id",
+    summary: "Change RRsets, all or none: REPLACE, EXTEND, PRUNE, DELETE",
+    params: zoneParam,
+    fields: z.object({ rrsets: z.array(rrsetFields) }),
+    admit: async (caller, octets) =>
+      context.largeWork.enter(await context.quotas.workerOf(caller), weightOfJson(octets)),
+    reply: nothing,
+    act: async ({ caller, params: { zone_id: domain }, fields }) => {
+      const target = zoneTarget(caller, domain);
+      if (!target.ok) return target;
+      const now = new Date(context.clock.nowMs());
+      const read = readChanges(fields.rrsets, target.value.apex, now);
+      if (!read.ok) return read;
+      const barred = judgeComments(caller, read.value);
+      if (barred) return refuse(barred);
+      const before = await findZone(context.db, target.value.scope, target.value.apex);
+      if (!before) return refuse(zoneDoesNotExist(domain));
+      const changed = await changeAndAnnounce(context, caller, domain, (whole) =>
+        changeRrsets(context.db, whole, read.value, now),
+      );
+      if (!changed.ok) return changed;
+      // What is deleted takes its remarks along.
+      const deleted = read.value.changes.filter(({ verb }) => verb === "delete");
+      const emptied = deleted.map(({ owner, type }) => ({ owner, type, comments: [] }));
+      await replaceComments(context.db, changed.value.zone.id, [...emptied, ...read.value.comments]);
+      return ok(
+        new RawReply("application/json", "", 204, {
+          "X-PDNS-Old-Serial": String(before.soa.serial),
+          "X-PDNS-New-Serial": String(changed.value.zone.soa.serial),
+        }),
+      );
+    },
+  }),
+  dnsEndpoint("records", {
+    method: "PUT",
+    path: "/localhost/zones/:zone_id",
+    summary: "Set what is kept with a zone, whether it is signed, or all of its RRsets",
+    params: zoneParam,
+    fields: settingsFields.extend({ rrsets: z.array(rrsetFields).nullable().optional() }),
+    admit: async (caller, octets) =>
+      context.largeWork.enter(await context.quotas.workerOf(caller), weightOfJson(octets)),
+    reply: nothing,
+    act: async ({ caller, params: { zone_id: domain }, fields }) => {
+      const put = await putZone(context, caller, domain, fields);
+      return put.ok ? ok(NO_CONTENT) : put;
+    },
+  }),
+];
+
+const NO_SOA = "Must give SOA record for zone when replacing all RR sets";
+export const NO_CONTENT = new RawReply("application/json", "", 204);
+
+async function putZone(
+  context: DnsApiContext,
+  caller: DnsCaller,
+  domain: string,
+  fields: z.output<typeof settingsFields> & { readonly rrsets?: z.output<typeof rrsetFields>[] | null | undefined },
+): Promise<Result<void, Refusal>> {
+  const target = zoneTarget(caller, domain);
+  if (!target.ok) return target;
+  const settings = readSettings(fields);
+  if (!settings.ok) return settings;
+  const { db, clock } = context;
+  const zone = await findZone(db, target.value.scope, target.value.apex);
+  if (!zone) return refuse(zoneDoesNotExist(domain));
+  const { account } = fields;
+  if (account && account.toLowerCase() !== zone.crmId) return refuse(unacceptable("pdns-account-other", { account }));
+  const { kind, soaEditApi, serialType, dnssec, denial } = settings.value;
+  const isSigned = dnssec ?? zone.signed;
+  if (denial === "nsec3" && !isSigned) return refuse(unacceptable("not-signed", { domain }));
+  const setsMore = kind !== undefined || soaEditApi !== undefined;
+  const barred = caller.token && setsMore && judgeSettings(caller.token, zone);
+  if (barred) return refuse(barred);
+  if (fields.rrsets) {
+    const now = new Date(clock.nowMs());
+    const read = readWhole(fields.rrsets, target.value.apex, now);
+    if (read.ok && !read.value.soa) return refuse(unacceptable("as-stated", { text: NO_SOA }));
+    const unwanted = read.ok ? judgeComments(caller, read.value) : undefined;
+    if (!read.ok || unwanted) return read.ok ? refuse(unwanted!) : read;
+    const replaced = await changeAndAnnounce(context, caller, domain, (whole) =>
+      replaceRecords(db, whole, read.value, now),
+    );
+    if (!replaced.ok) return replaced;
+    await replaceComments(db, zone.id, read.value.comments);
+  }
+  if (dnssec !== undefined || (denial !== undefined && isSigned)) {
+    const signed = await setSigned(context, caller, domain, { isSigned, denial });
+    if (!signed.ok) return signed;
+  }
+  if (setsMore) {
+    await setPowerdnsSettings(db, zone.id, { ...(kind && { kind }), ...(soaEditApi !== undefined && { soaEditApi }) });
+  }
+  if (serialType) await setSerialType(db, zone.id, serialType);
+  return ok(undefined);
+}
+
+function setSigned(
+  context: DnsApiContext,
+  caller: DnsCaller,
+  domain: string,
+  { isSigned, denial }: { readonly isSigned: boolean; readonly denial: "nsec" | "nsec3" | undefined },
+) {
+  const barred = caller.token && judgeVerb(caller.token, "sign");
+  if (barred) return Promise.resolve(refuse(barred));
+  return changeSigningOf(context, caller, domain, (target) =>
+    isSigned ? enableSigning(context.db, target, { denial, keys: undefined }) : stopSigning(context, target),
+  );
+}
+
+/** What is kept with a zone is like its SOA: of the whole of it. */
+function judgeSettings(token: Token, { apex }: Zone): Refusal | undefined {
+  return judgeRrset(token, { owner: apex, type: TYPE.SOA, verb: "modify" });
+}
+
+/** Remarks on an RRset are for who may change it. */
+function judgeComments({ token }: DnsCaller, { comments }: ReadRrsets): Refusal | undefined {
+  if (!token) return undefined;
+  for (const { owner, type } of comments) {
+    const refused = judgeRrset(token, { owner, type, verb: "modify" });
+    if (refused) return refused;
+  }
+  return undefined;
+}

@@ -1,0 +1,73 @@
+import { RCODE } from "../../core/dns/rr-types.ts";
+import { addSerial, nextSerial } from "../../core/dns/serial.ts";
+import type { SoaRdata } from "../../core/dns/soa.ts";
+import { judgeAsked } from "../../core/dns/token.ts";
+import { applyUpdate, changesNothing } from "../../core/dns/update/apply-update.ts";
+import { namesOf, ownerOf, typeOf, type UpdateRequest } from "../../core/dns/update/update-request.ts";
+import { editRecords } from "../../core/dns/zone-edit.ts";
+import { invalidField, type Refusal } from "../../core/refusal.ts";
+import { ok, type Result, refuse } from "../../core/result.ts";
+import type { Db } from "../../platform/postgres/db.ts";
+import { readExcerpt } from "../../store/dns/zone-excerpts.ts";
+import { type Zone, zoneDoesNotExist } from "../../store/dns/zones.ts";
+import { changeZone, type ZonePlan, type ZoneTarget } from "./zone-changes.ts";
+import { checkSoaNames, MOST_SECONDS } from "./zone-soa.ts";
+
+/** What an update came to. */
+export interface ZoneUpdated {
+  /** NOERROR, or what the prerequisites say. */
+  readonly rcode: number;
+  /** The zone as it is now, when something changed. */
+  readonly zone?: Zone;
+}
+
+/**
+ * Makes an update of a zone (RFC 2136), as a change like any other. The serial increases by one; in a calendar zone whose
+ * hundred of the day is used up it goes on by one all the same, as programs cannot wait for tomorrow. Nobody could read
+ * warnings, so none are looked for.
+ * @returns refused when the token's policy, the quotas or the checks of the zone do not allow it
+ */
+export async function updateZone(
+  db: Db,
+  target: ZoneTarget,
+  request: UpdateRequest,
+  now: Date,
+): Promise<Result<ZoneUpdated, Refusal>> {
+  const asked = request.steps.map((step) => ({ owner: ownerOf(step), type: typeOf(step) }));
+  const barred = target.token && judgeAsked(target.token, asked);
+  if (barred) return refuse(barred);
+  const names = namesOf(request);
+  let rcode: number = RCODE.NOERROR;
+  const changed = await changeZone(db, target, async (on): Promise<Result<ZonePlan, Refusal>> => {
+    const excerpt = await readExcerpt(on, target, names, []);
+    if (!excerpt) return refuse(zoneDoesNotExist(target.domain));
+    const { zone, records } = excerpt;
+    const effect = applyUpdate(zone, records, request);
+    rcode = effect.ok ? RCODE.NOERROR : effect.error;
+    if (!effect.ok || changesNothing(effect.value)) return ok({ zone, warnings: [] });
+    const { edits, soa: wanted } = effect.value;
+    const problem = wanted && checkSoa(wanted.rdata, wanted.ttl);
+    if (problem) return refuse(problem);
+    const edited = editRecords(zone, records, edits);
+    if (!edited.ok) return edited;
+    const { rows, difference } = edited.value;
+    const soa = wanted?.rdata ?? { ...zone.soa, serial: serialAfter(zone, now) };
+    const change = { soa, ttl: wanted?.ttl ?? zone.ttl, rows, difference };
+    return ok({ zone, change, touchesSoa: wanted !== undefined, warnings: [] });
+  });
+  if (!changed.ok) return changed;
+  return ok({ rcode, ...(changed.value.changed && { zone: changed.value.zone }) });
+}
+
+function serialAfter({ soa, serialType }: Zone, now: Date): number {
+  const next = nextSerial(soa.serial, serialType, now);
+  return next.ok ? next.value : addSerial(soa.serial, 1);
+}
+
+function checkSoa(soa: SoaRdata, ttl: number): Refusal | undefined {
+  const { refresh, retry, expire, minimum } = soa;
+  for (const [field, seconds] of Object.entries({ refresh, retry, expire, minimum, ttl })) {
+    if (seconds > MOST_SECONDS) return invalidField(field, "whole-number-of-seconds");
+  }
+  return checkSoaNames(soa);
+}

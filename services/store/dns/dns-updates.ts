@@ -1,0 +1,236 @@
+import { type DomainName, nameFromStoredWire } from "../../core/dns/name.ts";
+import { type Db, queryRows } from "../../platform/postgres/db.ts";
+import { type ZoneScope, zoneName } from "./zones.ts";
+
+/** On which workers are told that requests wait. */
+export const UPDATES_CHANNEL = "palomar_updates";
+
+/** On which name servers are told that requests were judged. */
+export const UPDATE_ANSWERS_CHANNEL = "palomar_update_answers";
+
+/** How long a request may wait for its turn: an answer that comes later finds nobody. */
+export const BEGIN_WITHIN_SECONDS = 5;
+
+/**
+ * How long rows stay: a message may be signed 300 s ahead of our clock and is good for 300 s after that, and so long
+ * its row tells that it was made. Workers take no larger fudge.
+ */
+const KEEP_SECONDS = 900;
+
+/** Whether a zone `z` takes updates. */
+const TAKES_UPDATES = `coalesce(z.updates, exists (
+  select from reseller_updates u where u.reseller_id = z.reseller_id))`;
+
+/** A request as a name server got it. */
+export interface ReceivedUpdate {
+  readonly apex: DomainName;
+  readonly message: Uint8Array;
+  /** SHA-256 of the message. */
+  readonly digest: Uint8Array;
+  readonly client: string;
+  /** By the database's clock, when it is over, however late it gets there; null where that clock is not known yet. */
+  readonly beginBy: Date | null;
+}
+
+/**
+ * What became of a request that was to be put in the queue. Waiting ones have the id of their row, which is that of an
+ * earlier one where the same message was put there before.
+ */
+export type QueuedUpdate =
+  | { readonly kind: "no-zone" | "not-taken" | "try-again" }
+  | { readonly kind: "waiting"; readonly id: number }
+  | { readonly kind: "judged"; readonly rcode: number };
+
+/**
+ * Puts requests in the queue, each message once, and tells the workers.
+ * @returns what became of each, in order, and what the database's clock said
+ */
+export async function queueUpdates(
+  db: Db,
+  updates: readonly ReceivedUpdate[],
+): Promise<{ readonly queued: readonly QueuedUpdate[]; readonly at: Date }> {
+  const rows = await queryRows<QueueRow>(
+    db,
+    QUEUE_UPDATES,
+    [
+      updates.map(({ apex }) => zoneName(apex)),
+      updates.map(({ digest }) => digest),
+      updates.map(({ message }) => message),
+      updates.map(({ client }) => client),
+      updates.map(({ beginBy }) => beginBy?.toISOString() ?? null),
+      UPDATES_CHANNEL,
+    ],
+    { name: "queue-updates" },
+  );
+  return { queued: rows.map(queuedUpdate), at: rows[0]!.at };
+}
+
+function queuedUpdate({ zone_id, is_taken, id, rcode }: QueueRow): QueuedUpdate {
+  if (zone_id === null) return { kind: "no-zone" };
+  if (!is_taken) return { kind: "not-taken" };
+  // Another server put it there in the same moment.
+  if (id === null) return { kind: "try-again" };
+  return rcode === null ? { kind: "waiting", id } : { kind: "judged", rcode };
+}
+
+interface QueueRow {
+  readonly at: Date;
+  readonly zone_id: number | null;
+  readonly is_taken: boolean | null;
+  readonly id: number | null;
+  readonly rcode: number | null;
+}
+
+/** A request is lost with the database without harm: it was not answered. What is made of it waits for the disk. */
+const QUEUE_UPDATES = `
+  with wanted as (
+    select * from unnest(?::text[], ?::bytea[], ?::bytea[], ?::text[], ?::timestamptz[])
+      with ordinality as w (name, digest, message, client, begin_by, place)
+  ), placed as (
+    select w.*, z.id as zone_id, ${TAKES_UPDATES} as is_taken
+      from wanted w left join zones z
+        on z.name = w.name and z.kind = 'primary' and not z.suspended and not z.company_suspended
+  ), added as (
+    insert into dns_updates (zone_id, digest, message, client, begin_by)
+    select zone_id, digest, message, client, least(now() + interval '${BEGIN_WITHIN_SECONDS} s', begin_by)
+      from placed where zone_id is not null and is_taken order by place
+    on conflict (digest) do nothing
+    returning id, digest
+  ), told as (
+    select set_config('synchronous_commit', 'off', true), pg_notify(?, '') where exists (select from added)
+  )
+  select now() as at, p.zone_id, p.is_taken, coalesce(a.id, d.id) as id, d.rcode
+    from placed p
+    left join added a on a.digest = p.digest
+    left join dns_updates d on d.digest = p.digest
+    left join told on true
+   order by p.place`;
+
+/** The response codes of those of the requests that were judged, by id. */
+export async function readUpdateAnswers(db: Db, ids: readonly number[]): Promise<Map<number, number>> {
+  const rows = await queryRows<{ id: number; rcode: number }>(
+    db,
+    "select id, rcode from dns_updates where id = any(?::bigint[]) and rcode is not null",
+    [ids],
+    { name: "read-update-answers" },
+  );
+  return new Map(rows.map(({ id, rcode }) => [id, rcode]));
+}
+
+/** A request that waits to be judged. */
+export interface WaitingUpdate {
+  readonly id: number;
+  readonly message: Buffer;
+  readonly digest: Buffer;
+  readonly client: string;
+}
+
+/** The requests that have waited longest. @param without ids that are in work already */
+export function listWaitingUpdates(db: Db, without: readonly number[], limit: number): Promise<WaitingUpdate[]> {
+  return queryRows<WaitingUpdate>(
+    db,
+    `select id, message, digest, client from dns_updates
+      where rcode is null and begin_by > now() and id <> all(?::bigint[]) order by id limit ?`,
+    [without, limit],
+    { name: "list-waiting-updates" },
+  );
+}
+
+/** The zone of a request that this transaction has for itself. */
+export interface ClaimedUpdate {
+  /** Undefined when the zone is gone. */
+  readonly apex: DomainName | undefined;
+  /** Whether the zone takes updates. */
+  readonly isTaken: boolean;
+}
+
+/** Claims a request until the transaction ends. @returns undefined when others have it, or its time is over */
+export async function claimUpdate(transaction: Db, id: number): Promise<ClaimedUpdate | undefined> {
+  const [row] = await queryRows<{ apex: Buffer | null; is_taken: boolean | null }>(
+    transaction,
+    `select z.apex, ${TAKES_UPDATES} and not z.suspended and not z.company_suspended as is_taken
+       from (select zone_id from dns_updates
+              where id = ? and rcode is null and begin_by > now() for update skip locked) claimed
+       left join zones z on z.id = claimed.zone_id and z.kind = 'primary'`,
+    [id],
+    { name: "claim-update" },
+  );
+  return row && { apex: row.apex ? nameFromStoredWire(row.apex) : undefined, isTaken: row.is_taken ?? false };
+}
+
+/** Writes down what became of a request. */
+export async function finishUpdate(db: Db, id: number, rcode: number): Promise<void> {
+  await queryRows(
+    db,
+    "update dns_updates set rcode = ?, judged_at = now(), message = null where id = ? and rcode is null",
+    [rcode, id],
+    { name: "finish-update" },
+  );
+}
+
+/** Tells the name servers that requests were judged: after the commit, as in {@link notifyZones}. */
+export async function notifyUpdateAnswers(db: Db): Promise<void> {
+  await queryRows(
+    db,
+    "select set_config('synchronous_commit', 'off', true), pg_notify(?, '')",
+    [UPDATE_ANSWERS_CHANNEL],
+    { name: "notify-update-answers" },
+  );
+}
+
+/** Removes requests that could not come once more. */
+export async function pruneUpdates(db: Db): Promise<void> {
+  await queryRows(
+    db,
+    `delete from dns_updates
+      where received_at < now() - make_interval(secs => ?) and coalesce(judged_at, received_at) < now() - make_interval(secs => ?)`,
+    [KEEP_SECONDS, KEEP_SECONDS],
+  );
+}
+
+/** Whether a zone takes updates. */
+export interface ZoneUpdates {
+  readonly enabled: boolean;
+  /** What the zone itself says; null: as its reseller's zones do. */
+  readonly own: boolean | null;
+}
+
+/** Undefined when the scope has no such zone. */
+export async function readZoneUpdates(db: Db, scope: ZoneScope, apex: DomainName): Promise<ZoneUpdates | undefined> {
+  const [row] = await queryRows<ZoneUpdates>(
+    db,
+    `select ${TAKES_UPDATES} as enabled, z.updates as own from zones z
+      where z.name = ? and z.kind = 'primary' and z.reseller_id = coalesce(?, z.reseller_id)
+        and z.company_id = coalesce(?, z.company_id)`,
+    [zoneName(apex), scope.resellerId ?? null, scope.companyId ?? null],
+  );
+  return row;
+}
+
+/** @param own null: as its reseller's zones do. @returns whether the scope has such a zone */
+export async function setZoneUpdates(
+  db: Db,
+  scope: ZoneScope,
+  apex: DomainName,
+  own: boolean | null,
+): Promise<boolean> {
+  const rows = await queryRows(
+    db,
+    `update zones set updates = ? where name = ? and kind = 'primary' and reseller_id = coalesce(?, reseller_id)
+        and company_id = coalesce(?, company_id) returning id`,
+    [own, zoneName(apex), scope.resellerId ?? null, scope.companyId ?? null],
+  );
+  return rows.length > 0;
+}
+
+export async function readResellerUpdates(db: Db, resellerId: string): Promise<boolean> {
+  return (await queryRows(db, "select from reseller_updates where reseller_id = ?", [resellerId])).length > 0;
+}
+
+/** Whether the reseller's zones take updates where they do not say otherwise. */
+export async function setResellerUpdates(db: Db, resellerId: string, enabled: boolean): Promise<void> {
+  const sql = enabled
+    ? "insert into reseller_updates (reseller_id) values (?) on conflict do nothing"
+    : "delete from reseller_updates where reseller_id = ?";
+  await queryRows(db, sql, [resellerId]);
+}

@@ -1,0 +1,172 @@
+import { type DomainName, nameFromStoredWire } from "../../core/dns/name.ts";
+import { type Db, queryRows, type Transaction } from "../../platform/postgres/db.ts";
+import { inTransaction } from "../transactions.ts";
+import { ZONE_COLUMNS, type Zone, type ZoneRow, type ZoneScope, zoneName, zoneOf } from "./zones.ts";
+
+/** What PowerDNS's API keeps with a zone beside its records. */
+export interface PowerdnsSettings {
+  readonly kind: string;
+  readonly soaEditApi: string;
+  /** Values by kinds that begin with `X-`. */
+  readonly metadata: Readonly<Record<string, readonly string[]>>;
+}
+
+export interface PowerdnsZone {
+  readonly zone: Zone;
+  readonly settings: PowerdnsSettings;
+}
+
+/** A remark on an RRset. */
+export interface RrsetComment {
+  readonly owner: DomainName;
+  readonly type: number;
+  readonly account: string;
+  readonly content: string;
+  readonly modifiedAt: Date;
+}
+
+interface PowerdnsRow extends ZoneRow {
+  readonly pdns_kind: string | null;
+  readonly soa_edit_api: string | null;
+  readonly metadata: PowerdnsSettings["metadata"] | null;
+}
+
+const COLUMNS = `${ZONE_COLUMNS}, p.kind as pdns_kind, p.soa_edit_api, p.metadata
+  from zones z join companies c on c.id = z.company_id left join powerdns_zones p on p.zone_id = z.id`;
+
+const IN_SCOPE = "z.reseller_id = coalesce(?, z.reseller_id) and z.company_id = coalesce(?, z.company_id)";
+
+export async function findPowerdnsZone(db: Db, scope: ZoneScope, apex: DomainName): Promise<PowerdnsZone | undefined> {
+  const [row] = await queryRows<PowerdnsRow>(db, `select ${COLUMNS} where z.name = ? and ${IN_SCOPE}`, [
+    zoneName(apex),
+    scope.resellerId ?? null,
+    scope.companyId ?? null,
+  ]);
+  return row && powerdnsZone(row);
+}
+
+/** Zones of a scope by id, `limit` of them behind one. */
+export async function listPowerdnsZones(
+  db: Db,
+  scope: ZoneScope,
+  after: number,
+  limit: number,
+): Promise<PowerdnsZone[]> {
+  const rows = await queryRows<PowerdnsRow>(
+    db,
+    `select ${COLUMNS} where z.id > ? and ${IN_SCOPE} order by z.id limit ?`,
+    [after, scope.resellerId ?? null, scope.companyId ?? null, limit],
+  );
+  return rows.map(powerdnsZone);
+}
+
+function powerdnsZone(row: PowerdnsRow): PowerdnsZone {
+  const { pdns_kind: kind, soa_edit_api: soaEditApi, metadata } = row;
+  return {
+    zone: zoneOf(row),
+    settings: { kind: kind ?? "Native", soaEditApi: soaEditApi ?? "", metadata: metadata ?? {} },
+  };
+}
+
+/** Keeps what is given with a zone; the rest stays. */
+export async function setPowerdnsSettings(
+  db: Db,
+  zoneId: number,
+  { kind, soaEditApi, metadata }: Partial<PowerdnsSettings>,
+): Promise<void> {
+  const json = metadata === undefined ? null : JSON.stringify(metadata);
+  await queryRows(
+    db,
+    `insert into powerdns_zones as p (zone_id, kind, soa_edit_api, metadata)
+     values (?, coalesce(?, 'Native'), coalesce(?, ''), coalesce(?::jsonb, '{}'))
+     on conflict (zone_id) do update set kind = coalesce(?, p.kind), soa_edit_api = coalesce(?, p.soa_edit_api),
+       metadata = coalesce(?::jsonb, p.metadata)`,
+    [zoneId, kind ?? null, soaEditApi ?? null, json, kind ?? null, soaEditApi ?? null, json],
+  );
+}
+
+/** Sets how the serials of a zone go on. */
+export async function setSerialType(db: Db, zoneId: number, serialType: "numeric" | "calendar"): Promise<void> {
+  await queryRows(db, "update zones set serial_type = ? where id = ? and serial_type <> ?", [
+    serialType,
+    zoneId,
+    serialType,
+  ]);
+}
+
+/** The remarks of a zone, in the order in which they were made. */
+export async function readComments(db: Db, zoneId: number): Promise<RrsetComment[]> {
+  const rows = await queryRows<{
+    owner: Buffer;
+    type: number;
+    account: string;
+    content: string;
+    modified_at: Date;
+  }>(db, "select owner, type, account, content, modified_at from rrset_comments where zone_id = ? order by id", [
+    zoneId,
+  ]);
+  return rows.map(({ owner, type, account, content, modified_at: modifiedAt }) => ({
+    ...{ owner: nameFromStoredWire(owner), type, account, content, modifiedAt },
+  }));
+}
+
+/** Remarks that take the place of those that an RRset has. */
+export type CommentChange = Pick<RrsetComment, "owner" | "type"> & {
+  readonly comments: readonly Pick<RrsetComment, "account" | "content" | "modifiedAt">[];
+};
+
+/** Puts remarks in place, those of all RRsets or none; of a zone that is gone they are nobody's. */
+export async function replaceComments(db: Db, zoneId: number, changes: readonly CommentChange[]): Promise<void> {
+  if (changes.length === 0) return;
+  await inTransaction(db, async (transaction) => {
+    if (!(await lockZone(transaction, zoneId))) return;
+    for (const change of changes) await replaceCommentsOf(transaction, zoneId, change);
+  });
+}
+
+async function replaceCommentsOf(
+  transaction: Transaction,
+  zoneId: number,
+  { owner, type, comments }: CommentChange,
+): Promise<void> {
+  const wire = Buffer.from(owner.key, "latin1");
+  await queryRows(transaction, "delete from rrset_comments where zone_id = ? and owner = ? and type = ?", [
+    zoneId,
+    wire,
+    type,
+  ]);
+  if (comments.length === 0) return;
+  await queryRows(
+    transaction,
+    `insert into rrset_comments (zone_id, owner, type, account, content, modified_at)
+     select ?::bigint, ?::bytea, ?::integer, account, content, modified_at::timestamptz
+       from unnest(?::text[], ?::text[], ?::text[]) as given (account, content, modified_at)`,
+    [
+      ...[zoneId, wire, type, comments.map(({ account }) => account), comments.map(({ content }) => content)],
+      comments.map(({ modifiedAt }) => modifiedAt.toISOString()),
+    ],
+  );
+}
+
+/** Changes the metadata of a zone by what it is then. */
+export async function changeMetadata(
+  db: Db,
+  zoneId: number,
+  change: (before: PowerdnsSettings["metadata"]) => PowerdnsSettings["metadata"],
+): Promise<void> {
+  await inTransaction(db, async (transaction) => {
+    if (!(await lockZone(transaction, zoneId))) return;
+    const [row] = await queryRows<Pick<PowerdnsSettings, "metadata">>(
+      transaction,
+      "select metadata from powerdns_zones where zone_id = ?",
+      [zoneId],
+    );
+    await setPowerdnsSettings(transaction, zoneId, { metadata: change(row?.metadata ?? {}) });
+  });
+}
+
+/** What is kept with a zone changes one after the other. @returns whether the zone is there */
+async function lockZone(transaction: Transaction, zoneId: number): Promise<boolean> {
+  const rows = await queryRows(transaction, "select 1 from zones where id = ? for no key update", [zoneId]);
+  return rows.length > 0;
+}

@@ -1,0 +1,413 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { callApi } from "../support/api-client.ts";
+import { RESELLER_ONE, type RunningApi, startApiWithCompany } from "../support/dns-api.ts";
+
+let api: RunningApi;
+let made = 0;
+
+beforeAll(async () => {
+  api = await startApiWithCompany();
+  await api.call("POST", "/api/v1/company", { crm_id: "beta", name: "Beta", apikey: "beta-api-key-0001" });
+});
+afterAll(() => api.stop());
+
+const ACME = "acme-api-key-0001";
+
+async function pdns(method: string, path: string, body?: unknown, key: string | null = ACME) {
+  const url = `${api.url}/api/v1/servers${path}`;
+  return callApi(method, url, key === null ? {} : { "X-API-Key": key }, body);
+}
+
+async function newZone(fields: object = {}): Promise<string> {
+  made += 1;
+  const name = `pdns${made}.example.org.`;
+  const answer = await pdns("POST", "/localhost/zones", {
+    name,
+    kind: "Native",
+    nameservers: ["ns1.example.net."],
+    ...fields,
+  });
+  expect([answer.status, answer.body]).toMatchObject([201, { name }]);
+  return name;
+}
+
+const patch = (zone: string, ...rrsets: object[]) => pdns("PATCH", `/localhost/zones/${zone}`, { rrsets });
+const replace = (name: string, type: string, contents: string[], ttl = 300) => ({
+  ...{ name, type, ttl, changetype: "REPLACE" },
+  records: contents.map((content) => ({ content, disabled: false })),
+});
+async function rrset(zone: string, name: string, type: string) {
+  const { body } = await pdns("GET", `/localhost/zones/${zone}?rrset_name=${name}&rrset_type=${type}`);
+  return body.rrsets[0];
+}
+const contents = async (zone: string, name: string, type: string): Promise<string[]> =>
+  ((await rrset(zone, name, type))?.records ?? []).map(({ content }: { content: string }) => content);
+
+describe("PowerDNS's API", () => {
+  test("says what it is, and asks for a key", async () => {
+    expect(await pdns("GET", "", undefined, null)).toMatchObject({ status: 401, body: { error: "Unauthorized" } });
+    expect(await pdns("GET", "/localhost", undefined, "wrong")).toMatchObject({ status: 401 });
+    expect(await pdns("GET", "/localhost")).toMatchObject({
+      status: 200,
+      body: { id: "localhost", daemon_type: "authoritative" },
+    });
+    expect(await pdns("GET", "/remotehost")).toMatchObject({ status: 404, body: { error: "Not Found" } });
+    expect((await callApi("GET", `${api.url}/api`, {})).body).toEqual([{ version: 1, url: "/api/v1" }]);
+    expect(await pdns("GET", "/localhost/statistics?statistic=uptime")).toMatchObject({ body: [{ name: "uptime" }] });
+    expect(await pdns("GET", "/localhost/statistics?statistic=nothing")).toMatchObject({
+      status: 422,
+      body: { error: "Unknown statistic name" },
+    });
+    expect((await pdns("GET", "/localhost/config")).status).toBe(200);
+    expect((await pdns("GET", "/localhost", undefined, RESELLER_ONE.key)).status).toBe(200);
+  });
+
+  test("makes, shows, lists and deletes zones", async () => {
+    const zone = await newZone({
+      rrsets: [replace("www.pdns1.example.org.", "A", ["192.0.2.1"])],
+      soa_edit_api: "DEFAULT",
+    });
+    const shown = (await pdns("GET", `/localhost/zones/${zone}`)).body;
+    expect(shown).toMatchObject({
+      id: zone,
+      name: zone,
+      kind: "Native",
+      account: "acme",
+      dnssec: false,
+      soa_edit_api: "DEFAULT",
+    });
+    expect(shown.rrsets.map(({ name, type }: { name: string; type: string }) => `${name} ${type}`)).toEqual([
+      `${zone} SOA`,
+      `${zone} NS`,
+      `www.${zone} A`,
+    ]);
+    expect(String(shown.serial)).toMatch(/^20\d{8}$/);
+    expect((await pdns("GET", `/localhost/zones?zone=${zone}`)).body).toMatchObject([{ name: zone }]);
+    expect((await pdns("GET", "/localhost/zones")).body).toMatchObject([{ name: zone }]);
+    expect((await pdns("GET", `/localhost/zones/${zone}?rrsets=false`)).body.rrsets).toBeUndefined();
+    expect((await pdns("GET", `/localhost/zones/${zone}?rrsets=maybe`)).status).toBe(422);
+    const file = await pdns("GET", `/localhost/zones/${zone}/export`);
+    expect(file.body ?? "").toBeDefined();
+    expect((await pdns("PUT", `/localhost/zones/${zone}`, { kind: "Master" })).status).toBe(204);
+    expect((await pdns("GET", `/localhost/zones/${zone}`)).body.kind).toBe("Master");
+    expect(
+      await pdns("POST", "/localhost/zones", { name: zone, kind: "Native", nameservers: ["ns1.example.net."] }),
+    ).toMatchObject({ status: 409 });
+    expect(await pdns("POST", "/localhost/zones", { name: zone, kind: "Native" })).toMatchObject({ status: 409 });
+    expect(await pdns("PUT", `/localhost/zones/${zone}`, { rrsets: [] })).toMatchObject({
+      status: 422,
+      body: { error: "Must give SOA record for zone when replacing all RR sets" },
+    });
+    expect((await pdns("DELETE", `/localhost/zones/${zone}`)).status).toBe(204);
+    expect(await pdns("GET", `/localhost/zones/${zone}`)).toMatchObject({ status: 404 });
+    expect(await pdns("DELETE", `/localhost/zones/${zone}`)).toMatchObject({ status: 404 });
+  });
+
+  test("shows nobody another's zones, and makes none for others", async () => {
+    const zone = await newZone();
+    const beta = "beta-api-key-0001";
+    for (const [method, path, body] of [
+      ["GET", `/localhost/zones/${zone}`],
+      ["GET", `/localhost/zones/${zone}/export`],
+      ["GET", `/localhost/zones/${zone}/cryptokeys`],
+      ["GET", `/localhost/zones/${zone}/metadata`],
+      ["PATCH", `/localhost/zones/${zone}`, { rrsets: [replace(`www.${zone}`, "A", ["192.0.2.1"])] }],
+      [
+        "PATCH",
+        `/localhost/zones/${zone}`,
+        { rrsets: [{ name: zone, type: "NS", changetype: "REPLACE", comments: [{ content: "x" }] }] },
+      ],
+      ["PUT", `/localhost/zones/${zone}`, { kind: "Master" }],
+      ["PUT", `/localhost/zones/${zone}/notify`],
+      ["PUT", `/localhost/zones/${zone}/rectify`],
+      ["PUT", `/localhost/zones/${zone}/metadata/X-A`, { metadata: ["x"] }],
+      ["POST", `/localhost/zones/${zone}/cryptokeys`, { keytype: "csk" }],
+      ["DELETE", `/localhost/zones/${zone}`],
+    ] as const) {
+      expect([method, path, (await pdns(method, path, body, beta)).status]).toEqual([method, path, 404]);
+    }
+    expect((await pdns("GET", "/localhost/zones", undefined, beta)).body).toEqual([]);
+    expect((await pdns("GET", `/localhost/search-data?q=*pdns*`, undefined, beta)).body).toEqual([]);
+    const foreign = { name: "x.example.net.", kind: "Native", nameservers: ["ns1.example.net."], account: "acme" };
+    expect(await pdns("POST", "/localhost/zones", foreign, beta)).toMatchObject({ status: 422 });
+    expect(await pdns("POST", "/localhost/zones", { ...foreign, account: undefined }, RESELLER_ONE.key)).toMatchObject({
+      status: 422,
+    });
+    expect(await pdns("POST", "/localhost/zones", foreign, RESELLER_ONE.key)).toMatchObject({
+      status: 201,
+      body: { account: "acme" },
+    });
+  });
+
+  test("changes RRsets: REPLACE, EXTEND, PRUNE, DELETE, one after the other", async () => {
+    const zone = await newZone();
+    const name = `a.${zone}`;
+    const extend = (content: string, ttl?: number) => ({
+      name,
+      type: "A",
+      ttl,
+      changetype: "extend",
+      records: [{ content }],
+    });
+    const prune = (content: string) => ({ name, type: "A", changetype: "PRUNE", records: [{ content }] });
+    const first = await patch(zone, replace(name, "a", ["192.0.2.1", "192.0.2.2"]));
+    expect(first.status).toBe(204);
+    expect(Number(first.headers["x-pdns-new-serial"])).toBeGreaterThan(Number(first.headers["x-pdns-old-serial"]));
+    expect((await patch(zone, extend("192.0.2.3"), prune("192.0.2.1"))).status).toBe(204);
+    expect(await contents(zone, name, "A")).toEqual(["192.0.2.2", "192.0.2.3"]);
+    const before = await pdns("GET", `/localhost/zones/${zone}`);
+    expect((await patch(zone, extend("192.0.2.3"), prune("192.0.2.9"))).status).toBe(204);
+    expect((await pdns("GET", `/localhost/zones/${zone}`)).body).toEqual(before.body);
+    expect(await patch(zone, extend("192.0.2.4", 60))).toMatchObject({
+      status: 422,
+      body: { error: `RRset ${name} IN A: uses a different TTL value than the remainder of the RRset` },
+    });
+    expect((await patch(zone, replace(name, "A", ["192.0.2.3"], 60))).status).toBe(204);
+    expect(await rrset(zone, name, "A")).toMatchObject({ ttl: 60, records: [{ content: "192.0.2.3" }] });
+    expect(
+      (await patch(zone, { name, type: "A", changetype: "DELETE" }, replace(name, "CNAME", ["www.example.net."])))
+        .status,
+    ).toBe(204);
+    expect(await contents(zone, name, "CNAME")).toEqual(["www.example.net."]);
+    expect(await patch(zone, replace(name, "A", ["192.0.2.1"]))).toMatchObject({
+      status: 422,
+      body: { error: expect.stringContaining("Conflicts with pre-existing RRset") },
+    });
+  });
+
+  test("keeps comments", async () => {
+    const zone = await newZone();
+    const comments = [{ content: "of the hostmaster", account: "me", modified_at: 11_112 }];
+    expect((await patch(zone, { name: zone, type: "NS", changetype: "REPLACE", comments })).status).toBe(204);
+    expect(await rrset(zone, zone, "NS")).toMatchObject({ comments, records: [{ content: "ns1.example.net." }] });
+    expect((await pdns("GET", "/localhost/search-data?q=*hostmaster&object_type=comment")).body).toMatchObject([
+      { zone, content: "of the hostmaster" },
+    ]);
+    expect((await patch(zone, { name: zone, type: "NS", changetype: "REPLACE", comments: [] })).status).toBe(204);
+    expect((await rrset(zone, zone, "NS")).comments).toEqual([]);
+    const name = `www.${zone}`;
+    expect((await patch(zone, { ...replace(name, "A", ["192.0.2.1"]), comments })).status).toBe(204);
+    expect((await rrset(zone, name, "A")).comments).toEqual(comments);
+    expect((await patch(zone, { name, type: "A", changetype: "DELETE" })).status).toBe(204);
+    expect((await patch(zone, replace(name, "A", ["192.0.2.1"]))).status).toBe(204);
+    expect((await rrset(zone, name, "A")).comments).toEqual([]);
+  });
+
+  test.each<[string, object, string]>([
+    ["no changetype", { name: "www.$Z", type: "A" }, "Key 'changetype' not present"],
+    [
+      "an unknown one",
+      { ...replace("www.$Z", "A", ["192.0.2.1"]), changetype: "x" },
+      "Changetype 'X' is not a valid value",
+    ],
+    ["a relative name", replace("www", "A", ["192.0.2.1"]), "is not canonical"],
+    ["another zone's name", replace("www.example.net.", "A", ["192.0.2.1"]), "out of zone"],
+    ["an unknown type", replace("www.$Z", "FAFAFA", ["x"]), "unknown type given"],
+    ["a type of messages", replace("www.$Z", "OPT", ["x"]), "invalid type given"],
+    ["a wrong address", replace("www.$Z", "A", ["999.0.2.1"]), "Not in expected format"],
+    ["a relative target", replace("www.$Z", "CNAME", ["example.net"]), "names end in a dot"],
+    ["a record twice", replace("www.$Z", "A", ["192.0.2.1", "192.0.2.1"]), "duplicate record with content"],
+    ["two CNAMEs", replace("www.$Z", "CNAME", ["a.example.", "b.example."]), "IN CNAME: only one such record"],
+    [
+      "a disabled record",
+      { ...replace("www.$Z", "A", []), records: [{ content: "192.0.2.1", disabled: true }] },
+      "disabled records",
+    ],
+    ["no TTL", { ...replace("www.$Z", "A", ["192.0.2.1"]), ttl: undefined }, "Key 'ttl' not present"],
+    ["an EXTEND of nothing", { name: "www.$Z", type: "A", changetype: "EXTEND" }, "No record provided"],
+    ["a DS at the apex", replace("$Z", "DS", [`1 8 2 ${"00".repeat(32)}`]), "not allowed at apex"],
+    ["a SOA elsewhere", replace("www.$Z", "SOA", ["a. b. 1 2 3 4 5"]), "only allowed at apex"],
+    ["no NS", { name: "$Z", type: "NS", changetype: "DELETE" }, "NS"],
+  ])("refuses %s and changes nothing", async (_, change, words) => {
+    const zone = await newZone();
+    const before = await pdns("GET", `/localhost/zones/${zone}`);
+    const given = JSON.parse(JSON.stringify(change).replaceAll("$Z", zone));
+    const answer = await patch(zone, replace(`other.${zone}`, "A", ["192.0.2.1"]), given);
+    expect([answer.status, answer.body.error]).toEqual([422, expect.stringContaining(words)]);
+    expect((await pdns("GET", `/localhost/zones/${zone}`)).body).toEqual(before.body);
+  });
+
+  test.each<[object, string]>([
+    [{ kind: "Slave" }, "kind Slave is not supported"],
+    [{ masters: ["192.0.2.1"] }, "masters has no meaning here"],
+    [{ soa_edit_api: "EPOCH" }, "soa_edit_api has no meaning here"],
+    [{ nsec3param: "1 0 100 ab" }, "nsec3param has no meaning here"],
+    [{ nameservers: ["ns1.example.net"] }, "Nameserver is not canonical"],
+    [{ nameservers: [] }, "Nameservers are missing"],
+    [{ account: "beta" }, "account beta is not that of the key"],
+    [{ name: "x.example.org" }, "is not canonical"],
+    [{ name: "a..example.org." }, "Unable to parse Zone Name"],
+    [
+      { rrsets: [replace("pdns.example.org.", "NS", ["ns1.example.net."])], name: "pdns.example.org." },
+      "MUST NOT be mixed",
+    ],
+  ])("makes no zone with %j", async (fields, words) => {
+    const zone = { name: "refused.example.org.", kind: "Native", nameservers: ["ns1.example.net."], ...fields };
+    const answer = await pdns("POST", "/localhost/zones", zone);
+    expect([answer.status, answer.body.error]).toEqual([422, expect.stringContaining(words)]);
+  });
+
+  test("takes a master file, and signs", async () => {
+    made += 1;
+    const name = `pdns${made}.example.org.`;
+    const zone = `$TTL 1h\n@ SOA ns1.example.net. h.example.net. 7 3h 1h 1w 1h\n@ NS ns1.example.net.\nwww A 192.0.2.1\n`;
+    expect(
+      await pdns("POST", "/localhost/zones", { name, kind: "Master", zone, dnssec: true, nsec3param: "1 0 0 -" }),
+    ).toMatchObject({
+      status: 201,
+      body: { dnssec: true, nsec3param: "1 0 0 -" },
+    });
+    const [key] = (await pdns("GET", `/localhost/zones/${name}/cryptokeys`)).body;
+    expect(key).toMatchObject({ type: "Cryptokey", keytype: "csk", algorithm: "ECDSAP256SHA256", flags: 257 });
+    expect((await pdns("GET", `/localhost/zones/${name}/cryptokeys/${key.id}`)).body).toEqual(key);
+    expect((await pdns("PUT", `/localhost/zones/${name}`, { nsec3param: "" })).status).toBe(204);
+    expect((await pdns("DELETE", `/localhost/zones/${name}/cryptokeys/${key.id}`)).status).toBe(204);
+    expect((await pdns("GET", `/localhost/zones/${name}`)).body.dnssec).toBe(false);
+    expect((await pdns("POST", `/localhost/zones/${name}/cryptokeys`, { keytype: "ksk", active: true })).status).toBe(
+      201,
+    );
+  });
+
+  test.each<[object, string]>([
+    [{ active: false }, "keys are in use from the start"],
+    [{ published: false }, "keys are in use from the start"],
+    [{ bits: "-6" }, "'bits' must be a positive integer value"],
+    [{ algorithm: 8, bits: 512 }, "The algorithm does not support the given bit size"],
+    [{ algorithm: "md5" }, "Unknown algorithm:"],
+  ])("makes no key with %j", async (fields, words) => {
+    const zone = await newZone();
+    const answer = await pdns("POST", `/localhost/zones/${zone}/cryptokeys`, { keytype: "ksk", ...fields });
+    expect([answer.status, answer.body.error]).toEqual([422, expect.stringContaining(words)]);
+    expect((await pdns("GET", `/localhost/zones/${zone}/cryptokeys`)).body).toEqual([]);
+  });
+
+  test("puts all RRsets in place", async () => {
+    const zone = await newZone();
+    const soa = replace(zone, "SOA", ["ns9.example.net. h.example.net. 77 1 2 3 4"], 900);
+    const rrsets = [soa, replace(zone, "NS", ["ns9.example.net."]), replace(`www.${zone}`, "AAAA", ["2001:db8::1"])];
+    expect((await pdns("PUT", `/localhost/zones/${zone}`, { rrsets })).status).toBe(204);
+    const { body } = await pdns("GET", `/localhost/zones/${zone}`);
+    expect(body.serial).toBe(77);
+    expect(body.rrsets.map(({ records }: { records: { content: string }[] }) => records[0]!.content)).toEqual([
+      "ns9.example.net. h.example.net. 77 1 2 3 4",
+      "ns9.example.net.",
+      "2001:db8::1",
+    ]);
+  });
+
+  test("keeps metadata that begins with X-, and says where the rest is set", async () => {
+    const zone = await newZone();
+    expect(await pdns("PUT", `/localhost/zones/${zone}/metadata/X-OWNER`, { metadata: ["a"] })).toMatchObject({
+      status: 200,
+      body: { metadata: ["a"] },
+    });
+    expect(await pdns("POST", `/localhost/zones/${zone}/metadata`, { kind: "X-OWNER", metadata: ["b"] })).toMatchObject(
+      { status: 201, body: { metadata: ["a", "b"] } },
+    );
+    expect((await pdns("GET", `/localhost/zones/${zone}/metadata`)).body).toMatchObject([{ kind: "X-OWNER" }]);
+    expect((await pdns("DELETE", `/localhost/zones/${zone}/metadata/X-OWNER`)).status).toBe(204);
+    expect((await pdns("GET", `/localhost/zones/${zone}/metadata/X-OWNER`)).body.metadata).toEqual([]);
+    expect(
+      await pdns("PUT", `/localhost/zones/${zone}/metadata/ALSO-NOTIFY`, { metadata: ["192.0.2.1"] }),
+    ).toMatchObject({ status: 422 });
+    expect(await pdns("PUT", `/localhost/zones/${zone}/notify`)).toMatchObject({
+      status: 200,
+      body: { result: "Notification queued" },
+    });
+    expect(await pdns("PUT", `/localhost/zones/${zone}/rectify`)).toMatchObject({ status: 200 });
+    expect(await pdns("PUT", `/localhost/zones/${zone}/axfr-retrieve`)).toMatchObject({ status: 422 });
+  });
+
+  test("finds zones and records", async () => {
+    const zone = await newZone({ rrsets: [] });
+    await patch(zone, replace(`findme.${zone}`, "TXT", ['"something rare"']));
+    const find = async (q: string, type = "all") =>
+      (await pdns("GET", `/localhost/search-data?q=${encodeURIComponent(q)}&object_type=${type}`)).body.map(
+        ({ object_type, name }: { object_type: string; name: string }) => `${object_type} ${name}`,
+      );
+    expect(await find("findme*")).toEqual([`record findme.${zone}`]);
+    expect(await find("*RARE*")).toEqual([`record findme.${zone}`]);
+    expect(await find(zone.slice(0, -1), "zone")).toEqual([`zone ${zone}`]);
+    expect(await find(`findme.${zone}`)).toEqual([`record findme.${zone}`]);
+  });
+
+  test("holds tokens to their policy", async () => {
+    const zone = await newZone();
+    const fields = { name: "lego", access: "write", zones: [zone], names: ["_acme-challenge.**"], types: ["TXT"] };
+    const { body } = await api.call("POST", "/api/v1/token", fields, { reseller: "one", key: ACME });
+    const as = (method: string, path: string, given?: object) =>
+      pdns(method, `/localhost/zones/${zone}${path}`, given, body.token);
+    const challenge = replace(`_acme-challenge.${zone}`, "TXT", ['"abc"']);
+    expect((await as("PATCH", "", { rrsets: [challenge] })).status).toBe(204);
+    expect((await as("PUT", "/notify")).status).toBe(200);
+    const others = { name: "reader", access: "read", zones: [zone] };
+    const reader = (await api.call("POST", "/api/v1/token", others, { reseller: "one", key: ACME })).body.token;
+    const elsewhere = await newZone();
+    for (const [path, key] of [
+      [zone, reader],
+      [elsewhere, body.token],
+    ]) {
+      expect((await pdns("PUT", `/localhost/zones/${path}/notify`, undefined, key)).status).toBe(403);
+    }
+    expect((await as("GET", "")).body.rrsets.map(({ name }: { name: string }) => name)).toEqual([
+      `_acme-challenge.${zone}`,
+    ]);
+    for (const [method, path, given] of [
+      ["PATCH", "", { rrsets: [challenge, replace(`www.${zone}`, "A", ["192.0.2.1"])] }],
+      ["PATCH", "", { rrsets: [{ name: zone, type: "NS", changetype: "REPLACE", comments: [{ content: "mine" }] }] }],
+      ["PUT", "", { kind: "Master" }],
+      ["PUT", "", { dnssec: true }],
+      ["PUT", "/metadata/X-A", { metadata: ["x"] }],
+      ["GET", "/export"],
+      ["DELETE", ""],
+      ["POST", "/cryptokeys", {}],
+    ] as const) {
+      const answer = await as(method, path, given);
+      expect([method, path, answer.status, answer.body.error]).toEqual([
+        method,
+        path,
+        403,
+        expect.stringMatching(/^token lego: /),
+      ]);
+    }
+    expect((await pdns("GET", "/localhost/zones", undefined, body.token)).body).toMatchObject([{ name: zone }]);
+    expect((await pdns("GET", "/localhost/tsigkeys", undefined, body.token)).status).toBe(403);
+    expect((await pdns("GET", "/localhost/search-data?q=*example*", undefined, body.token)).body).toMatchObject([
+      { object_type: "zone" },
+      { object_type: "record", name: `_acme-challenge.${zone}` },
+    ]);
+  });
+
+  test("loses and doubles nothing when 16 change one RRset at a time", async () => {
+    const zone = await newZone();
+    const name = `race.${zone}`;
+    const wanted = Array.from({ length: 16 }, (_, index) => `192.0.2.${index + 1}`);
+    const answers = await Promise.all(
+      wanted.map((content) => patch(zone, { name, type: "A", ttl: 60, changetype: "EXTEND", records: [{ content }] })),
+    );
+    expect(answers.map(({ status }) => status)).toEqual(wanted.map(() => 204));
+    expect((await contents(zone, name, "A")).sort()).toEqual(wanted.sort());
+    const serials = answers.map(({ headers }) => headers["x-pdns-new-serial"]);
+    expect(new Set(serials).size).toBe(16);
+    await Promise.all(wanted.map((content) => patch(zone, replace(name, "A", [content]))));
+    expect(await contents(zone, name, "A")).toHaveLength(1);
+  });
+
+  test("loses and doubles no comments and no metadata when 16 change them at a time", async () => {
+    const zone = await newZone();
+    const each = Array.from({ length: 16 }, (_, index) => `${index}`);
+    const change = (content: string) => ({ name: zone, type: "NS", changetype: "REPLACE", comments: [{ content }] });
+    await Promise.all(each.map((content) => patch(zone, change(content))));
+    expect((await rrset(zone, zone, "NS")).comments).toHaveLength(1);
+    const path = `/localhost/zones/${zone}/metadata`;
+    await Promise.all(each.map((value) => pdns("POST", path, { kind: "X-OWNER", metadata: [value] })));
+    expect((await pdns("GET", `${path}/X-OWNER`)).body.metadata.sort()).toEqual(each.sort());
+  });
+
+  test("can be switched off", async () => {
+    const without = await startApiWithCompany({ PALOMAR_POWERDNS_API: "false" });
+    const answer = await callApi("GET", `${without.url}/api/v1/servers`, { "X-API-Key": ACME });
+    expect(answer).toMatchObject({ status: 404, body: { msg: "no such path" } });
+    await without.stop();
+  });
+});
