@@ -1,3 +1,4 @@
+import { spawnSync } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -27,6 +28,8 @@ import { freePort, isInstalled, type Peer, startPeer } from "../support/peers-pr
 import { seedOfRun } from "../support/property.ts";
 import { askOverTcp, asSet } from "../support/transfer-client.ts";
 
+/** Debian's, which has Debian's libraries. */
+const PYTHON = "/usr/bin/python3";
 /** By `npm run check:updates` ten thousand. */
 const UPDATES = Number(process.env.PALOMAR_TEST_UPDATES ?? 300);
 /** One process of a tool makes so many. */
@@ -34,6 +37,8 @@ const AT_A_TIME = 100;
 
 const missing = ["named", "nsupdate"].filter((program) => !isInstalled(program));
 const withoutKnot = isInstalled("knsupdate") ? "" : " (skipped: knsupdate is not installed)";
+const withoutLexicon =
+  spawnSync(PYTHON, ["-c", "import lexicon, dns"]).status === 0 ? "" : " (skipped: python3-lexicon is not installed)";
 const absence = missing.length > 0 ? ` (skipped: ${missing.join(", ")} not installed)` : "";
 
 /** A server to update, and what it is for the tools. */
@@ -307,3 +312,51 @@ function describeSections({ updates, prerequisites = [] }: UpdateSections): stri
   const section = prerequisites.length > 0 ? "prerequisite" : "update";
   return `${section} ${formatDomainName(owner)} ${typeMnemonic(type)} class ${rrClass} TTL ${ttl} ${Buffer.from(rdata).toString("hex")}`;
 }
+
+it.skipIf(withoutLexicon !== "")(`lexicon's DDNS provider keeps records of every type${withoutLexicon}`, async () => {
+  const stack = await startUpdateStack();
+  try {
+    const zone = await stack.makeZone();
+    const { name, secret } = await stack.makeKey();
+    // The name server reads keys each half second.
+    await sleep(1_500);
+    // It looks for what it made in answers, and a delegation's NS are in referrals.
+    const { NS: _, ...data } = DATA;
+    const wanted = Object.fromEntries(
+      Object.entries(data).map(([type, [first]]) => [type, first!.replaceAll("ZONE", `${zone}.`)]),
+    );
+    const given = { zone, host: stack.host, port: stack.port, key: `hmac-sha256:${name}:${secret}`, wanted };
+    const { status, output } = await runProgram(PYTHON, ["-c", LEXICON_DDNS, JSON.stringify(given)], "");
+    if (status !== 0) throw new Error(output);
+    expect(JSON.parse(output)).toEqual({ listed: wanted, updated: ["192.0.2.9"], left: [] });
+  } finally {
+    await stack.stop();
+  }
+});
+
+/** The provider speaks to port 53 of the server that it is given; what it finds is seen a moment after an answer. */
+const LEXICON_DDNS = `
+import functools, json, sys, time
+import dns.query
+from lexicon.client import Client
+from lexicon.config import ConfigResolver
+given = json.loads(sys.argv[1])
+dns.query.tcp = functools.partial(dns.query.tcp, port=given["port"])
+def run(action, type, **more):
+    options = {"provider_name": "ddns", "action": action, "domain": given["zone"], "delegated": given["zone"], "type": type,
+               "name": f"{type.lower()}.{given['zone']}", "ddns": {"auth_token": given["key"], "ddns_server": given["host"], "domain": given["zone"]}, **more}
+    return Client(ConfigResolver().with_dict(options)).execute()
+def contents(type, wanted):
+    for attempt in range(100):
+        found = sorted(one["content"] for one in run("list", type))
+        if found == wanted: break
+        time.sleep(0.05)
+    return found
+for type, content in given["wanted"].items(): assert run("create", type, content=content)
+listed = {type: ", ".join(contents(type, [content])) for type, content in given["wanted"].items()}
+run("update", "A", content="192.0.2.9")
+updated = contents("A", ["192.0.2.9"])
+for type in given["wanted"]: assert run("delete", type)
+left = [one for type in given["wanted"] for one in contents(type, [])]
+print(json.dumps({"listed": listed, "updated": updated, "left": left}))
+`;
