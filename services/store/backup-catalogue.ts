@@ -23,7 +23,7 @@ export async function readCatalogue(db: Db): Promise<BackupCatalogue> {
     `select c.oid::int, c.relname as name, array_agg(a.attname::text order by a.attnum) as columns
        from pg_class c join pg_attribute a on a.attrelid = c.oid
       where c.relnamespace = current_schema()::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
-        and c.relname <> ? and a.attnum > 0 and not a.attisdropped and a.attgenerated = ''
+        and c.relname <> $1 and a.attnum > 0 and not a.attisdropped and a.attgenerated = ''
         and not (a.atttypid = 'xid8'::regtype and a.atthasdef)
         and not exists (select from pg_depend where classid = 'pg_class'::regclass and objid = c.oid and deptype = 'e')
       group by c.oid, c.relname order by c.relname`,

@@ -219,7 +219,7 @@ async function finish(
   const sequences = await readSequences(transaction);
   for (const [sequence, value] of Object.entries(tail.sequences)) {
     if (!Object.hasOwn(sequences, sequence)) throw new BackupRefused({ kind: "unknown-sequence", sequence });
-    await queryRows(transaction, "select setval(quote_ident(?)::regclass, ?::bigint)", [sequence, value]).catch(
+    await queryRows(transaction, "select setval(quote_ident($1)::regclass, $2::bigint)", [sequence, value]).catch(
       (error) => {
         throw refusalOf(error, sequence);
       },

@@ -101,7 +101,7 @@ export async function applyRoles(db: Db, chosen: ReadonlyMap<string, string> = n
 export async function mayRead(db: Db, areas: readonly string[]): Promise<boolean> {
   const [row] = await queryRows<{ may: boolean }>(
     db,
-    "select bool_and(has_table_privilege(name, 'select')) as may from unnest(?::text[]) as name",
+    "select bool_and(has_table_privilege(name, 'select')) as may from unnest($1::text[]) as name",
     [areas.flatMap((area) => rolePolicy.areas[area]!)],
   );
   return row!.may;
@@ -114,7 +114,7 @@ export function roleOf(service: string): string {
 
 /** @returns the password of a role that is new and for which none was chosen */
 async function makeRole(transaction: Transaction, role: string, chosen: string | undefined): Promise<string | null> {
-  const [known] = await queryRows(transaction, "select from pg_roles where rolname = ?", [role]);
+  const [known] = await queryRows(transaction, "select from pg_roles where rolname = $1", [role]);
   if (known !== undefined && chosen === undefined) return null;
   // Letters and digits, so that it stands in a URL as it is.
   const password = chosen ?? randomBytes(24).toString("hex");
@@ -122,7 +122,7 @@ async function makeRole(transaction: Transaction, role: string, chosen: string |
   // Utility statements take no parameters, so the server itself quotes them.
   const [composed] = await queryRows<{ statement: string }>(
     transaction,
-    "select format('%s role %I login password %L', ?::text, ?::text, ?::text) as statement",
+    "select format('%s role %I login password %L', $1::text, $2::text, $3::text) as statement",
     [verb, role, password],
   );
   await transaction.raw(composed!.statement.replaceAll("?", "\\?"));

@@ -44,7 +44,7 @@ export async function completeKeyRing(db: Db, keyRing: KeyRing): Promise<KeyRing
 export async function keepDeploymentKeys(db: Db, keyRing: KeyRing): Promise<void> {
   await queryRows(
     db,
-    "insert into deployment_facts (name, value) values (?, ?) on conflict (name) do update set value = excluded.value",
+    "insert into deployment_facts (name, value) values ($1, $2) on conflict (name) do update set value = excluded.value",
     [NAME, describe(keyRing)],
   );
 }
@@ -86,7 +86,7 @@ function notOurs(keyRing: KeyRing, purpose: KeyPurpose): UnsuitableDatabase {
 }
 
 async function readNoted(db: Db): Promise<string | undefined> {
-  const [row] = await queryRows<{ value: string }>(db, "select value from deployment_facts where name = ?", [NAME]);
+  const [row] = await queryRows<{ value: string }>(db, "select value from deployment_facts where name = $1", [NAME]);
   return row?.value;
 }
 
@@ -105,8 +105,8 @@ async function noteFirst(
   if (!replacesLost && !(await opensWhatIsSealed(db, keyRing))) throw notOurs(keyRing, "backup");
   await queryRows(
     db,
-    `insert into deployment_facts (name, value) values (?, ?)
-     on conflict (name) do update set value = excluded.value where deployment_facts.value = ?`,
+    `insert into deployment_facts (name, value) values ($1, $2)
+     on conflict (name) do update set value = excluded.value where deployment_facts.value = $3`,
     [NAME, describe(keyRing), LOST],
   );
   return readNoted(db);

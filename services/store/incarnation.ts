@@ -17,7 +17,7 @@ export async function readIncarnation(client: pg.Client): Promise<string> {
 export async function beginIncarnation(db: Db): Promise<void> {
   await queryRows(
     db,
-    "insert into deployment_facts (name, value) values (?, ?) on conflict (name) do update set value = excluded.value",
+    "insert into deployment_facts (name, value) values ($1, $2) on conflict (name) do update set value = excluded.value",
     [NAME, randomUUID()],
   );
 }

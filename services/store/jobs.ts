@@ -1,5 +1,5 @@
 import type { Sentence } from "../core/sentences.ts";
-import { type Db, queryRows } from "../platform/postgres/db.ts";
+import { type Db, queryRows, StatementValues } from "../platform/postgres/db.ts";
 import { type ConsoleScope, visibleTo } from "./console/console-scope.ts";
 import { deleteUnlocked } from "./transactions.ts";
 
@@ -98,27 +98,27 @@ export async function failSilentJobs(db: Db, silentSeconds: number, error: JobEr
 
 /** The jobs that a user may see, newest first. */
 export async function listJobs(db: Db, reader: ConsoleScope, limit: number): Promise<Job[]> {
-  const visible = visibleTo(reader);
+  const values = new StatementValues(limit);
   const rows = await queryRows<JobRow>(
     db,
-    `select ${JOB_COLUMNS} from console_jobs where ${visible.sql} order by created_at desc, id limit ?`,
-    [...visible.values, limit],
+    `select ${JOB_COLUMNS} from console_jobs where ${visibleTo(reader, values)} order by created_at desc, id limit $1`,
+    values.all,
   );
   return rows.map(jobOf);
 }
 
 export async function findJob(db: Db, reader: ConsoleScope, id: string): Promise<Job | undefined> {
-  const visible = visibleTo(reader);
+  const values = new StatementValues(id);
   const [row] = await queryRows<JobRow>(
     db,
-    `select ${JOB_COLUMNS} from console_jobs where id = ?::uuid and ${visible.sql}`,
-    [id, ...visible.values],
+    `select ${JOB_COLUMNS} from console_jobs where id = $1::uuid and ${visibleTo(reader, values)}`,
+    values.all,
   );
   return row && jobOf(row);
 }
 
 export async function purgeJobs(db: Db, before: Date): Promise<void> {
-  await deleteUnlocked(db, { table: "console_jobs", key: "id" }, "state <> 'running' and created_at < ?", [before]);
+  await deleteUnlocked(db, { table: "console_jobs", key: "id" }, "state <> 'running' and created_at < $1", [before]);
 }
 
 const JOB_COLUMNS = "id, kind, owner, object, state, done, total, result, errors, created_at, finished_at";

@@ -23,11 +23,10 @@ export const SEALED_COLUMNS: readonly {
 /** Whether a key ring opens what the database has sealed, by one value of each column; true where it has none. */
 export async function opensWhatIsSealed(db: Db, keyRing: KeyRing): Promise<boolean> {
   for (const { table, column, purpose } of SEALED_COLUMNS) {
-    const [row] = await queryRows<{ sealed: string }>(db, "select ?? as sealed from ?? where ?? is not null limit 1", [
-      column,
-      table,
-      column,
-    ]);
+    const [row] = await queryRows<{ sealed: string }>(
+      db,
+      `select ${column} as sealed from ${table} where ${column} is not null limit 1`,
+    );
     if (row && !open(keyRing, purpose, row.sealed).ok) return false;
   }
   return true;

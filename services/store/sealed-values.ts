@@ -32,21 +32,17 @@ async function resealColumn(
   for (let after: string | null = null; ; ) {
     const rows: { sealed: string }[] = await queryRows(
       db,
-      `select distinct ?? as sealed from ?? where ?? is not null and (?::text is null or ?? > ?) order by 1 limit ${BATCH_ROWS}`,
-      [column, table, column, after, column, after],
+      `select distinct ${column} as sealed from ${table}
+        where ${column} is not null and ($1::text is null or ${column} > $1) order by 1 limit ${BATCH_ROWS}`,
+      [after],
     );
     for (const { sealed } of rows) {
       if (open(current, purpose, sealed).ok) continue;
       const opened = open(keyRing, purpose, sealed);
       if (!opened.ok) throw new Error(`${table}.${column}: a value cannot be opened (${opened.error})`);
       // A value that somebody has just changed is sealed with the secret in force already.
-      await queryRows(db, "update ?? set ?? = ? where ?? = ?", [
-        table,
-        column,
-        seal(keyRing, purpose, opened.value),
-        column,
-        sealed,
-      ]);
+      const renewed = seal(keyRing, purpose, opened.value);
+      await queryRows(db, `update ${table} set ${column} = $1 where ${column} = $2`, [renewed, sealed]);
       count += 1;
     }
     const last = rows.at(-1);

@@ -39,39 +39,39 @@ afterAll(() => source.drop());
 
 async function fill(db: Db): Promise<void> {
   for (const [index, value] of HOSTILE.entries()) {
-    await queryRows(db, "insert into deployment_facts (name, value) values (?, ?)", [
+    await queryRows(db, "insert into deployment_facts (name, value) values ($1, $2)", [
       `${index} ${value.slice(0, 40)}`,
       value,
     ]);
   }
-  await queryRows(db, "insert into resellers (id, name, key_hash) values ('acme', ?, ?)", [
+  await queryRows(db, "insert into resellers (id, name, key_hash) values ('acme', $1, $2)", [
     HOSTILE[2],
     randomBytes(32),
   ]);
   await queryRows(
     db,
-    "insert into acls (reseller_id, name, blocks, zones, notify) values ('acme', ?, '{192.0.2.0/24,2001:db8::/32}', ?, ?)",
+    "insert into acls (reseller_id, name, blocks, zones, notify) values ('acme', $1, '{192.0.2.0/24,2001:db8::/32}', $2, $3)",
     [HOSTILE[6], HOSTILE.slice(0, 9), []],
   );
   const [instance] = await queryRows<{ id: number }>(
     db,
-    "insert into instances (name, host, key_hash) values ('news', 'mail.example.org', ?) returning id",
+    "insert into instances (name, host, key_hash) values ('news', 'mail.example.org', $1) returning id",
     [randomBytes(32)],
   );
   await queryRows(
     db,
     `insert into contacts (instance_id, email, email_key, first_name, fields, age)
-      values (?, 'a@example.org', 'a@example.org', ?, ?, null)`,
+      values ($1, 'a@example.org', 'a@example.org', $2, $3, null)`,
     [instance!.id, HOSTILE[9], JSON.stringify(Object.fromEntries(HOSTILE.entries()))],
   );
   await queryRows(
     db,
-    "insert into inbound_messages (feedback_address, mail_from, octets) values ('f@example.org', '', ?)",
+    "insert into inbound_messages (feedback_address, mail_from, octets) values ('f@example.org', '', $1)",
     [Buffer.concat([Buffer.from(Array.from({ length: 256 }, (_, octet) => octet)), randomBytes(2_000_000)])],
   );
-  for (const month of ["2025-12-01", "2026-02-01"]) await queryRows(db, "select make_events_month(?::date)", [month]);
+  for (const month of ["2025-12-01", "2026-02-01"]) await queryRows(db, "select make_events_month($1::date)", [month]);
   for (const at of ["2025-12-31T23:59:59.999999Z", "2026-02-01T00:00:00Z"]) {
-    await queryRows(db, "insert into events (instance_id, at, kind, detail) values (?, ?, 1, ?)", [
+    await queryRows(db, "insert into events (instance_id, at, kind, detail) values ($1, $2, 1, $3)", [
       instance!.id,
       at,
       JSON.stringify({ reply: HOSTILE[1] }),

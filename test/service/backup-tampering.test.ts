@@ -23,7 +23,7 @@ beforeAll(async () => {
   // Octets that do not compress, so that there are frames to take apart.
   for (let row = 0; row < 10; row += 1) {
     const value = randomBytes(100_000).toString("hex");
-    await queryRows(source.db, "insert into deployment_facts (name, value) values (?, ?)", [`fact ${row}`, value]);
+    await queryRows(source.db, "insert into deployment_facts (name, value) values ($1, $2)", [`fact ${row}`, value]);
   }
   backup = await backUp(source.db, KEY_RING);
   later = await backUp(source.db, KEY_RING);

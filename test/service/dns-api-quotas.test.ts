@@ -230,7 +230,7 @@ describe("octets of the zone database", () => {
     const signer = { keyRing: KEY_RING, clock: api.clock };
     const [row] = await queryRows<ZoneRow>(
       api.database.db,
-      `select ${ZONE_COLUMNS} from zones z join companies c on c.id = z.company_id where z.name = ?`,
+      `select ${ZONE_COLUMNS} from zones z join companies c on c.id = z.company_id where z.name = $1`,
       [zone],
     );
     const before = zoneOf(row!);

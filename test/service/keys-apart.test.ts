@@ -104,7 +104,7 @@ async function actAtConsole({ db }: Attacker): Promise<boolean> {
     await queryRows(
       db,
       `insert into console_sessions (token_hash, user_id, created_at, seen_at, address, agent)
-       select ?, id, now(), now(), '', '' from users where login = 'operator'`,
+       select $1, id, now(), now(), '', '' from users where login = 'operator'`,
       [hashSessionToken(token)],
     );
   } catch (error) {
@@ -251,7 +251,7 @@ it("what a service's key opens, its role may read", async () => {
     const readers: readonly string[] = KEY_PURPOSES[purpose].reads;
     for (const service of readers) {
       const { db } = attackers.get(service)!;
-      await expect(queryRows(db, "select ?? from ?? limit 1", [column, table])).resolves.toBeDefined();
+      await expect(queryRows(db, `select ${column} from ${table} limit 1`)).resolves.toBeDefined();
     }
   }
 });

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { isDatabaseAway, queryRows, rowsTable } from "../../services/platform/postgres/db.ts";
+import { isDatabaseAway, queryRows, rowsTable, StatementValues } from "../../services/platform/postgres/db.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 
 let database: TestDatabase;
@@ -9,13 +9,13 @@ beforeAll(async () => {
 afterAll(() => database.drop());
 
 describe("queryRows", () => {
-  test("puts values in the place of ?, an identifier in that of ??, and leaves an escaped one", async () => {
-    const rows = await queryRows(database.db, `select ? as ??, '{"a":1}'::jsonb \\? ? as has`, [7, 'odd "name"', "a"]);
-    expect(rows).toEqual([{ 'odd "name"': "7", has: true }]);
+  test("puts values in the place of $1 and the others, and leaves jsonb's operators", async () => {
+    const rows = await queryRows(database.db, `select $1::text as n, '{"a":1}'::jsonb ? $2 as has`, [7, "a"]);
+    expect(rows).toEqual([{ n: "7", has: true }]);
   });
 
   test("takes an array as one value, nulls in it included", async () => {
-    const sql = "select value from unnest(?::text[]) value";
+    const sql = "select value from unnest($1::text[]) value";
     expect(await queryRows(database.db, sql, [["a", null, "b"]])).toEqual([
       { value: "a" },
       { value: null },
@@ -26,29 +26,29 @@ describe("queryRows", () => {
   test("gives the rows of prepared statements, and tuples where asked", async () => {
     for (const wanted of [1, 2, 3]) {
       const options = { name: "count to", rowMode: "array" } as const;
-      const rows = await queryRows(database.db, "select n from generate_series(1, ?::int) n", [wanted], options);
+      const rows = await queryRows(database.db, "select n from generate_series(1, $1::int) n", [wanted], options);
       expect(rows).toEqual(Array.from({ length: wanted }, (_, index) => [index + 1]));
     }
   });
 
   test.each([
-    ["too few values", "select ?", []],
-    ["too many values", "select ?", [1, 2]],
-    ["an undefined value", "select ?", [undefined]],
+    ["too few values", "select $1", []],
+    ["too many values", "select $1::int", [1, 2]],
+    ["an undefined value", "select $1", [undefined]],
   ])("throws for %s", async (_, sql, values) => {
-    await expect(queryRows(database.db, sql, values)).rejects.toThrow(/value/);
+    await expect(queryRows(database.db, sql, values)).rejects.toThrow(/value|parameter/);
   });
 
   test("keeps to its transaction, gives the connection back, and refuses a completed one", async () => {
     const { db } = database;
     await db.raw("create table marks (n int)");
     const transaction = await db.transaction();
-    await queryRows(transaction, "insert into marks values (?)", [1]);
+    await queryRows(transaction, "insert into marks values ($1)", [1]);
     expect(await queryRows(db, "select n from marks")).toEqual([]);
     await transaction.rollback();
     await expect(queryRows(transaction, "select 1")).rejects.toThrow("completed");
     for (let round = 0; round < 10; round += 1) {
-      await expect(queryRows(db, "select 1 / ?::int", [0])).rejects.toMatchObject({ code: "22012" });
+      await expect(queryRows(db, "select 1 / $1::int", [0])).rejects.toMatchObject({ code: "22012" });
     }
     expect(await queryRows(db, "select n from marks")).toEqual([]);
   });
@@ -57,19 +57,21 @@ describe("queryRows", () => {
 describe("rowsTable", () => {
   test.each([1, 2, 8, 9, 100])("is a table of %d rows, in order", async (count) => {
     const rows = Array.from({ length: count }, (_, index) => [index * 10, Buffer.from([index])]);
-    const table = rowsTable(["bigint", "bytea"], rows);
+    const values = new StatementValues();
+    const table = rowsTable(["bigint", "bytea"], rows, values);
     const found = await queryRows<{ n: number; octets: Buffer; place: number }>(
       database.db,
       `select * from ${table.sql} as t (n, octets, place) order by place`,
-      table.values,
+      values.all,
     );
     expect(found.map(({ n, octets }) => [n, octets])).toEqual(rows);
     expect(found.map(({ place }) => place)).toEqual(rows.map((_, index) => index + 1));
   });
 
   test("is an empty one without rows", async () => {
-    const table = rowsTable(["bigint"], []);
-    expect(await queryRows(database.db, `select * from ${table.sql} as t (n, place)`, table.values)).toEqual([]);
+    const values = new StatementValues();
+    const table = rowsTable(["bigint"], [], values);
+    expect(await queryRows(database.db, `select * from ${table.sql} as t (n, place)`, values.all)).toEqual([]);
   });
 });
 

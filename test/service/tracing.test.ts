@@ -43,10 +43,10 @@ async function spansOf(name: string, run: () => Promise<unknown>): Promise<Colle
 
 test("a transaction is a span that names its statements, and a statement without one is a span of its own", async () => {
   const spans = await spansOf("reads and writes", async () => {
-    await queryRows(db, "select name from instances where name = ?", ["secret-value-1"], { name: "find-instance" });
+    await queryRows(db, "select name from instances where name = $1", ["secret-value-1"], { name: "find-instance" });
     await inTransaction(db, async (transaction) => {
       await transaction("resellers").where({ name: "secret-value-2" }).select("id");
-      await queryRows(transaction, "update companies set name = ? where name = ?", ["secret-value-3", "x"]);
+      await queryRows(transaction, "update companies set name = $1 where name = $2", ["secret-value-3", "x"]);
       await transaction.transaction((savepoint) => queryRows(savepoint, "select 1"));
     });
     await db("companies").where({ name: "secret-value-4" }).delete();

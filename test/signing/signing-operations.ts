@@ -137,10 +137,10 @@ export const ageKeys: Operation = async (place: Place) => {
   await queryRows(
     world.ground.db,
     `update zone_keys set created_at = created_at - interval '91 days', since = since - interval '91 days'
-      where zone_id = ? and state = 'active'`,
+      where zone_id = $1 and state = 'active'`,
     [zone.id],
   );
-  await queryRows(world.ground.db, "update zone_signing set due_at = ? where zone_id = ?", [world.now, zone.id]);
+  await queryRows(world.ground.db, "update zone_signing set due_at = $1 where zone_id = $2", [world.now, zone.id]);
   return passTime(place);
 };
 

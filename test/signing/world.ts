@@ -123,7 +123,7 @@ export class World {
     const due = await queryRows<{ apex: Buffer }>(
       db,
       `select z.apex from zone_signing s join zones z on z.id = s.zone_id
-        where s.due_at <= ? and z.name = any(?::text[]) order by s.due_at`,
+        where s.due_at <= $1 and z.name = any($2::text[]) order by s.due_at`,
       [this.now, [zoneName(this.zone), zoneName(this.child)]],
     );
     for (const { apex } of due) {

@@ -9,10 +9,10 @@ export async function fillZone(db: Db, domain: string, records: number): Promise
     db,
     `with zone as (
        update zones set version = version + 1, serial = serial + 1, changed_xid = pg_current_xact_id()
-        where name = ? returning id, apex, name_key)
+        where name = $1 returning id, apex, name_key)
      insert into records (zone_id, owner, owner_key, type, ttl, rdata)
      select id, '\\x0b'::bytea || label || apex, name_key || label || '\\x00'::bytea, 1, 3600, '\\xc0000201'
-       from zone, generate_series(0, ? - 1) number,
+       from zone, generate_series(0, $2 - 1) number,
             lateral (select convert_to('host-' || lpad(number::text, 6, '0'), 'UTF8') as label) named`,
     [domain, records],
   );

@@ -62,7 +62,7 @@ export function addCatalog(
 
 /** Removes a catalog; the zones that it lists stay. @returns its id */
 export async function removeCatalog(db: Db, resellerId: string, apex: DomainName): Promise<Result<number, Refusal>> {
-  const condition = "name = ? and reseller_id = ? and kind = 'catalog'";
+  const condition = "name = $1 and reseller_id = $2 and kind = 'catalog'";
   const [id] = await deleteZonesWhere(db, condition, [zoneName(apex), resellerId]);
   return id === undefined ? refuse(unacceptable("catalog-unknown", { zone: zoneName(apex) })) : ok(id);
 }

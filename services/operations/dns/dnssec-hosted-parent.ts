@@ -29,7 +29,7 @@ import { findSignedZone, nextVersion, type SigningTarget } from "./zone-signing-
 export function publishDs(db: Db, target: SigningTarget): Promise<Zone | undefined> {
   return inTransaction(db, async (transaction) => {
     // With the zone's row locked no other change of its keys comes in between.
-    await lockZones(transaction, "name = ?", [zoneName(target.apex)]);
+    await lockZones(transaction, "name = $1", [zoneName(target.apex)]);
     const found = await findSignedZone(transaction, target);
     if (!found.ok || !found.value.state?.dsAutomatic) return undefined;
     const wanted = wantedDs(target.apex, found.value.state);

@@ -57,7 +57,7 @@ export function addFeed(db: Db, apex: DomainName, actor: string): Promise<Result
 
 /** Removes a feed with its rules and activations. @returns its id */
 export async function removeFeed(db: Db, apex: DomainName): Promise<Result<number, Refusal>> {
-  const [id] = await deleteZonesWhere(db, "name = ? and kind = 'feed'", [zoneName(apex)]);
+  const [id] = await deleteZonesWhere(db, "name = $1 and kind = 'feed'", [zoneName(apex)]);
   return id === undefined ? refuse(feedDoesNotExist(apex)) : ok(id);
 }
 

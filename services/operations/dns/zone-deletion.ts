@@ -39,7 +39,7 @@ export function deleteCompanyZones(
   companyId: number,
   signer: ZoneSigner,
 ): Promise<ZonesDeleted> {
-  return deleteZones(transaction, "company_id = ?", [companyId], signer);
+  return deleteZones(transaction, "company_id = $1", [companyId], signer);
 }
 
 async function deleteZones(
@@ -52,14 +52,14 @@ async function deleteZones(
   const ids = going.map(({ id }) => id);
   const signed = going.filter((zone) => zone.signed).map(({ apex }) => apex);
   const staying = await parentsOf(transaction, signed, new Set(ids));
-  await lockZones(transaction, "id = any(?::bigint[])", [[...ids, ...staying.values()]]);
+  await lockZones(transaction, "id = any($1::bigint[])", [[...ids, ...staying.values()]]);
   const parentIds = new Set<number>();
   for (const apex of staying.keys()) {
     const parent = await withdrawDs(transaction, apex, signer);
     if (parent) parentIds.add(parent.id);
   }
   const freed = await readHeld(transaction, ids);
-  const zoneIds = await deleteZonesWhere(transaction, "id = any(?::bigint[])", [ids]);
+  const zoneIds = await deleteZonesWhere(transaction, "id = any($1::bigint[])", [ids]);
   for (const { owner, usage } of freed) await charge(transaction, owner, usage, { mode: "count" });
   return { zoneIds, parentIds: [...parentIds] };
 }

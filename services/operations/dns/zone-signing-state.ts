@@ -76,7 +76,7 @@ function changeWithinQuotas(
   return inTransaction(db, async (transaction): Promise<Result<SignedZone, Refusal>> => {
     const found = await findSignedZone(transaction, target);
     if (!found.ok) return found;
-    await lockZones(transaction, "id = ?", [found.value.zone.id]);
+    await lockZones(transaction, "id = $1", [found.value.zone.id]);
     const before = await findSignedZone(transaction, target);
     if (!before.ok) return before;
     const decided = await decide(transaction, before.value);

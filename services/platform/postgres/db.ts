@@ -56,9 +56,9 @@ export function openDb(
 export type Binding = string | number | boolean | null | Uint8Array | readonly (string | number | Uint8Array)[];
 
 /**
- * Runs one statement and gives its rows. `?` stands for a value, `??` for an identifier, `\?` for itself; an array is
- * one value (`= any(?)`, `unnest(?::text[])`) and may hold nulls. It takes its connection from knex's pool or
- * transaction and goes straight to pg from there: of a small request, knex's own way costs more than all else.
+ * Runs one statement and gives its rows. `$1` stands for the first value; an array is one value (`= any($1)`,
+ * `unnest($1::text[])`) and may hold nulls. It takes its connection from knex's pool or transaction and goes straight to
+ * pg from there: of a small request, knex's own way costs more than all else.
  * @param options.name prepares it under this name, for statements that are run all the time
  * @param options.rowMode `array` gives rows as tuples, for results with many of them
  */
@@ -70,13 +70,27 @@ export async function queryRows<Row>(
 ): Promise<Row[]> {
   // To pg it would be a null, which is seldom what was meant.
   if (values.includes(undefined)) throw new Error("a value is undefined");
-  const statement = numberPlaceholders(sql, values, options.name !== undefined);
   if (isCompleted(db)) throw new Error("the transaction is completed");
   const connection: pg.Client = await db.client.acquireConnection();
   try {
-    return (await connection.query({ ...statement, ...lawfulOptions(db, options) })).rows as Row[];
+    const statement = { text: sql, values: values as unknown[], ...lawfulOptions(db, options) };
+    return (await connection.query(statement)).rows as Row[];
   } finally {
     await db.client.releaseConnection(connection);
+  }
+}
+
+/** The values of a statement that is put together of pieces: each piece adds its own, and has `$n` for them. */
+export class StatementValues {
+  readonly all: unknown[];
+
+  constructor(...first: readonly unknown[]) {
+    this.all = [...first];
+  }
+
+  /** @returns what stands for the value in the statement */
+  add(value: unknown): string {
+    return `$${this.all.push(value)}`;
   }
 }
 
@@ -88,20 +102,23 @@ const MOST_WRITTEN_ROWS = 8;
  * PostgreSQL guesses the length until it sees it, so it plans a statement with arrays anew each time; one with `values`
  * it plans once for every connection that prepares it.
  * @param types of the columns, such as `["bigint", "bytea"]`
+ * @param values of the statement, to which those of the rows are added
  * @returns the table's SQL, without a name; its last column numbers the rows from 1
  */
 export function rowsTable(
   types: readonly string[],
   rows: readonly (readonly Binding[])[],
-): { readonly sql: string; readonly values: readonly unknown[]; readonly shape: string } {
+  values: StatementValues,
+): { readonly sql: string; readonly shape: string } {
   if (rows.length === 0 || rows.length > MOST_WRITTEN_ROWS) {
-    const arrays = types.map((type) => `?::${type}[]`).join(", ");
-    const columns = types.map((_, column) => rows.map((row) => row[column]));
-    return { sql: `unnest(${arrays}) with ordinality`, values: columns, shape: "many" };
+    const arrays = types.map((type, column) => `${values.add(rows.map((row) => row[column]))}::${type}[]`);
+    return { sql: `unnest(${arrays.join(", ")}) with ordinality`, shape: "many" };
   }
-  const placeholders = types.map((type) => `?::${type}`).join(", ");
-  const written = rows.map((_, index) => `(${placeholders}, ${index + 1})`).join(", ");
-  return { sql: `(values ${written})`, values: rows.flat(), shape: String(rows.length) };
+  const written = rows.map((row, index) => {
+    const cells = row.map((cell, column) => `${values.add(cell)}::${types[column]}`);
+    return `(${cells.join(", ")}, ${index + 1})`;
+  });
+  return { sql: `(values ${written.join(", ")})`, shape: String(rows.length) };
 }
 
 /** Without the name where a pooler stands between. */
@@ -109,29 +126,6 @@ function lawfulOptions<O extends { readonly name?: string }>(db: Db, options: O)
   if (options.name === undefined || !(db.client.config as PoolConfig).pooled) return options;
   const { name: _name, ...others } = options;
   return others;
-}
-
-/** Statements that are run all the time, with their placeholders as PostgreSQL numbers them. */
-const numberedStatements = new Map<string, string>();
-
-function numberPlaceholders(
-  sql: string,
-  given: readonly unknown[],
-  isFrequent: boolean,
-): { readonly text: string; readonly values: unknown[] } {
-  const known = numberedStatements.get(sql);
-  if (known !== undefined) return { text: known, values: [...given] };
-  const values: unknown[] = [];
-  let taken = 0;
-  const text = sql.replace(/\\?\?\??/g, (placeholder) => {
-    if (placeholder.startsWith("\\")) return placeholder.slice(1);
-    const value = given[taken++];
-    if (placeholder === "??") return pg.escapeIdentifier(String(value));
-    return `$${values.push(value)}`;
-  });
-  if (taken !== given.length) throw new Error(`${taken} placeholders, ${given.length} values`);
-  if (isFrequent && values.length === given.length) numberedStatements.set(sql, text);
-  return { text, values };
 }
 
 function isCompleted(db: Db): boolean {

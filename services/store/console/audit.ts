@@ -1,4 +1,4 @@
-import { type Db, queryRows } from "../../platform/postgres/db.ts";
+import { type Db, queryRows, StatementValues } from "../../platform/postgres/db.ts";
 import { deleteUnlocked } from "../transactions.ts";
 import { type ConsoleScope, visibleTo } from "./console-scope.ts";
 
@@ -60,20 +60,13 @@ export async function withdrawAudit(db: Db, id: number): Promise<void> {
 
 /** What a user may read, newest first. */
 export async function listAudit(db: Db, reader: ConsoleScope, query: AuditQuery): Promise<ListedAuditEntry[]> {
-  const visible = visibleTo(reader);
+  const values = new StatementValues(query.before ?? null, query.actor ?? null, query.limit);
   return queryRows<ListedAuditEntry>(
     db,
     `select id, at, actor, address, action, object, detail, outcome from console_audit
-      where ${visible.sql} and (?::bigint is null or id < ?) and (?::text is null or actor = ?)
-      order by id desc limit ?`,
-    [
-      ...visible.values,
-      query.before ?? null,
-      query.before ?? null,
-      query.actor ?? null,
-      query.actor ?? null,
-      query.limit,
-    ],
+      where ${visibleTo(reader, values)} and ($1::bigint is null or id < $1) and ($2::text is null or actor = $2)
+      order by id desc limit $3`,
+    values.all,
   );
 }
 
@@ -85,5 +78,5 @@ export async function hasSignedInFrom(db: Db, login: string, address: string, si
 
 /** Removes what is older; where several processes do so at once, each takes what no other has. */
 export async function purgeAudit(db: Db, before: Date): Promise<void> {
-  await deleteUnlocked(db, { table: "console_audit", key: "id" }, "at < ?", [before]);
+  await deleteUnlocked(db, { table: "console_audit", key: "id" }, "at < $1", [before]);
 }

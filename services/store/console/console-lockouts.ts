@@ -32,19 +32,15 @@ export async function beginAttempt(db: Db, subject: string, policy: LockoutPolic
   const [counted] = await queryRows<{ failures: number; locked_until: Date | null }>(
     db,
     `insert into console_lockouts as known (subject, failures, last_at, locked_until)
-     values (?, 1, ?::timestamptz, case when ? <= 1 then ?::timestamptz + make_interval(secs => ?) end)
+     values ($1, 1, $2::timestamptz, case when $3 <= 1 then $2::timestamptz + make_interval(secs => $4) end)
      on conflict (subject) do update set
        failures = case when ${FORGOTTEN} then 1 else known.failures + 1 end,
        last_at = excluded.last_at,
-       locked_until = case when not ${FORGOTTEN} and known.failures + 1 >= ?
-         then excluded.last_at + make_interval(secs => least(?, ? * power(2, least(known.failures + 1 - ?, 30)))) end
+       locked_until = case when not ${FORGOTTEN} and known.failures + 1 >= $3
+         then excluded.last_at + make_interval(secs => least($6, $4 * power(2, least(known.failures + 1 - $3, 30)))) end
      where known.locked_until is null or known.locked_until <= excluded.last_at
      returning failures, locked_until`,
-    [
-      ...[subject, at, policy.freeFailures, at, policy.firstWaitSeconds],
-      ...[policy.forgetSeconds, policy.forgetSeconds, policy.freeFailures],
-      ...[policy.mostWaitSeconds, policy.firstWaitSeconds, policy.freeFailures],
-    ],
+    [subject, at, policy.freeFailures, policy.firstWaitSeconds, policy.forgetSeconds, policy.mostWaitSeconds],
   );
   if (counted) return { kind: "counted", failures: counted.failures, lockedUntil: counted.locked_until };
   const row = await db("console_lockouts").where({ subject }).first("locked_until");
@@ -61,14 +57,14 @@ export async function clearFailures(db: Db, subject: string): Promise<void> {
 export async function takeBackAttempt(db: Db, subject: string): Promise<void> {
   await queryRows(
     db,
-    "update console_lockouts set failures = greatest(failures - 1, 0), locked_until = null where subject = ?",
+    "update console_lockouts set failures = greatest(failures - 1, 0), locked_until = null where subject = $1",
     [subject],
   );
 }
 
 /** Removes what nobody will ask for again; what counts at this moment stays. */
 export async function purgeLockouts(db: Db, before: Date): Promise<void> {
-  await deleteUnlocked(db, { table: "console_lockouts", key: "subject" }, "last_at < ?", [before]);
+  await deleteUnlocked(db, { table: "console_lockouts", key: "subject" }, "last_at < $1", [before]);
 }
 
-const FORGOTTEN = "(known.last_at < excluded.last_at - make_interval(secs => ?))";
+const FORGOTTEN = "(known.last_at < excluded.last_at - make_interval(secs => $5))";

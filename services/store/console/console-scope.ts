@@ -1,3 +1,4 @@
+import type { StatementValues } from "../../platform/postgres/db.ts";
 import type { UserRole } from "./users.ts";
 
 /** What something of the console is about, or what a user is confined to: written as in `users`. */
@@ -11,14 +12,11 @@ export interface ConsoleScope {
  * An SQL condition on `scope_role` and `scope` that holds for what a user may see: operators all, resellers what is
  * theirs and their companies', all others what is their own.
  */
-export function visibleTo({ role, scope }: ConsoleScope): { readonly sql: string; readonly values: readonly string[] } {
-  if (role === "operator") return { sql: "true", values: [] };
-  const own = scope ?? "";
+export function visibleTo({ role, scope }: ConsoleScope, values: StatementValues): string {
+  if (role === "operator") return "true";
+  const own = values.add(scope ?? "");
   if (role === "reseller") {
-    return {
-      sql: `(scope_role = 'reseller' and scope = ? or scope_role = 'company' and split_part(scope, '/', 1) = ?)`,
-      values: [own, own],
-    };
+    return `(scope_role = 'reseller' and scope = ${own} or scope_role = 'company' and split_part(scope, '/', 1) = ${own})`;
   }
-  return { sql: "(scope_role = ? and scope = ?)", values: [role, own] };
+  return `(scope_role = ${values.add(role)} and scope = ${own})`;
 }

@@ -60,11 +60,11 @@ export async function findSession(
     `with found as (
        select s.id, s.seen_at, u.id as user_id, u.login, u.role, u.scope, u.totp_sealed is not null as has_totp
          from console_sessions s join users u on u.id = s.user_id
-        where s.token_hash = ? and s.seen_at > ?::timestamptz - make_interval(secs => ?)
-          and s.created_at > ?::timestamptz - make_interval(secs => ?)
+        where s.token_hash = $1 and s.seen_at > $2::timestamptz - make_interval(secs => $3)
+          and s.created_at > $4::timestamptz - make_interval(secs => $5)
      ), noted as (
-       update console_sessions s set seen_at = ?::timestamptz from found
-        where s.id = found.id and found.seen_at <= ?::timestamptz - make_interval(secs => ?)
+       update console_sessions s set seen_at = $6::timestamptz from found
+        where s.id = found.id and found.seen_at <= $7::timestamptz - make_interval(secs => $8)
      )
      select * from found`,
     [tokenHash, at, lifetime.idleSeconds, at, lifetime.mostSeconds, at, at, NOTE_SECONDS],
@@ -112,8 +112,8 @@ export async function purgeSessions(db: Db, lifetime: SessionLifetime, now: Date
   await deleteUnlocked(
     db,
     { table: "console_sessions", key: "id" },
-    "seen_at <= ?::timestamptz - make_interval(secs => ?) or created_at <= ?::timestamptz - make_interval(secs => ?)",
-    [at, lifetime.idleSeconds, at, lifetime.mostSeconds],
+    "seen_at <= $1::timestamptz - make_interval(secs => $2) or created_at <= $1::timestamptz - make_interval(secs => $3)",
+    [at, lifetime.idleSeconds, lifetime.mostSeconds],
   );
 }
 

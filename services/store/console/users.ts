@@ -50,7 +50,7 @@ export async function addUser(db: Db, user: User & { readonly passwordHash: stri
 }
 
 export async function findUser(db: Db, login: string): Promise<StoredUser | undefined> {
-  const [row] = await queryRows<UserRow>(db, `select ${USER_COLUMNS} from users where login = ?`, [login]);
+  const [row] = await queryRows<UserRow>(db, `select ${USER_COLUMNS} from users where login = $1`, [login]);
   return row && storedUserOf(row);
 }
 
@@ -60,7 +60,7 @@ export async function listUsers(db: Db, companiesOf: string | undefined): Promis
     db,
     `select ${USER_COLUMNS}, created_at, (select max(seen_at) from console_sessions where user_id = users.id) as seen_at
        from users
-      where ?::text is null or role = 'company' and split_part(scope, '/', 1) = ?
+      where $1::text is null or role = 'company' and split_part(scope, '/', 1) = $2
       order by login`,
     [companiesOf ?? null, companiesOf ?? null],
   );
@@ -86,9 +86,9 @@ export async function setPassword(
 ): Promise<boolean> {
   const rows = await queryRows(
     db,
-    `with changed as (update users set password_hash = ?, password_changed_at = now() where login = ? returning id),
+    `with changed as (update users set password_hash = $1, password_changed_at = now() where login = $2 returning id),
           ended as (delete from console_sessions
-                     where user_id in (select id from changed) and id is distinct from ?::bigint)
+                     where user_id in (select id from changed) and id is distinct from $3::bigint)
      select id from changed`,
     [passwordHash, login, keptSessionId],
   );
@@ -99,8 +99,8 @@ export async function setPassword(
 export async function resetUser(db: Db, login: string, passwordHash: string): Promise<boolean> {
   const rows = await queryRows(
     db,
-    `with changed as (update users set password_hash = ?, password_changed_at = now(), totp_sealed = null,
-                             totp_pending_sealed = null, recovery_hashes = '{}' where login = ? returning id),
+    `with changed as (update users set password_hash = $1, password_changed_at = now(), totp_sealed = null,
+                             totp_pending_sealed = null, recovery_hashes = '{}' where login = $2 returning id),
           ended as (delete from console_sessions where user_id in (select id from changed))
      select id from changed`,
     [passwordHash, login],
@@ -142,9 +142,9 @@ export async function confirmTotp(
 ): Promise<void> {
   await queryRows(
     db,
-    `with changed as (update users set totp_sealed = totp_pending_sealed, totp_pending_sealed = null, totp_step = ?,
-                             recovery_hashes = ?::bytea[] where id = ? and totp_pending_sealed is not null returning id)
-     delete from console_sessions where user_id in (select id from changed) and id is distinct from ?::bigint`,
+    `with changed as (update users set totp_sealed = totp_pending_sealed, totp_pending_sealed = null, totp_step = $1,
+                             recovery_hashes = $2::bytea[] where id = $3 and totp_pending_sealed is not null returning id)
+     delete from console_sessions where user_id in (select id from changed) and id is distinct from $4::bigint`,
     [step, recoveryHashes, userId, keptSessionId],
   );
 }
@@ -154,15 +154,15 @@ export async function removeTotp(db: Db, userId: number, keptSessionId: number |
   await queryRows(
     db,
     `with changed as (update users set totp_sealed = null, totp_pending_sealed = null, recovery_hashes = '{}'
-                       where id = ? returning id)
-     delete from console_sessions where user_id in (select id from changed) and id is distinct from ?::bigint`,
+                       where id = $1 returning id)
+     delete from console_sessions where user_id in (select id from changed) and id is distinct from $2::bigint`,
     [userId, keptSessionId],
   );
 }
 
 /** Uses up a time step. @returns false when it, or a later one, was used before (RFC 6238 §5.2) */
 export async function takeTotpStep(db: Db, userId: number, step: number): Promise<boolean> {
-  const rows = await queryRows(db, "update users set totp_step = ? where id = ? and totp_step < ? returning id", [
+  const rows = await queryRows(db, "update users set totp_step = $1 where id = $2 and totp_step < $3 returning id", [
     step,
     userId,
     step,
@@ -174,8 +174,8 @@ export async function takeTotpStep(db: Db, userId: number, step: number): Promis
 export async function takeRecoveryCode(db: Db, userId: number, hash: Buffer): Promise<boolean> {
   const rows = await queryRows(
     db,
-    `update users set recovery_hashes = array_remove(recovery_hashes, ?::bytea)
-      where id = ? and ?::bytea = any(recovery_hashes) returning id`,
+    `update users set recovery_hashes = array_remove(recovery_hashes, $1::bytea)
+      where id = $2 and $3::bytea = any(recovery_hashes) returning id`,
     [hash, userId, hash],
   );
   return rows.length > 0;

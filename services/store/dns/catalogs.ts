@@ -24,7 +24,7 @@ export function listCatalogs(db: Db, resellerId: string): Promise<CatalogSummary
   return queryRows(
     db,
     `select name as zone, serial, (select count(*) from catalog_members where catalog_id = zones.id) as members
-       from zones where reseller_id = ? and kind = 'catalog' order by name_key`,
+       from zones where reseller_id = $1 and kind = 'catalog' order by name_key`,
     [resellerId],
   );
 }
@@ -41,7 +41,7 @@ export async function listCatalogIds(db: Db): Promise<number[]> {
 export async function lockCatalog(transaction: Transaction, catalogId: number): Promise<Zone | undefined> {
   const [row] = await queryRows<{ apex: Buffer }>(
     transaction,
-    "select apex from zones where id = ? and kind = 'catalog' for update",
+    "select apex from zones where id = $1 and kind = 'catalog' for update",
     [catalogId],
   );
   return row && findAnyZone(transaction, nameFromStoredWire(row.apex));
@@ -52,9 +52,9 @@ export function listUnlistedZones(transaction: Transaction, catalogId: number): 
   return queryRows(
     transaction,
     `select z.id, z.apex from zones z
-      where z.reseller_id = (select reseller_id from zones where id = ?) and z.kind = 'primary'
+      where z.reseller_id = (select reseller_id from zones where id = $1) and z.kind = 'primary'
         and not z.suspended and not z.company_suspended
-        and not exists (select 1 from catalog_members m where m.catalog_id = ? and m.zone_id = z.id)
+        and not exists (select 1 from catalog_members m where m.catalog_id = $2 and m.zone_id = z.id)
       order by z.id`,
     [catalogId, catalogId],
   );
@@ -66,7 +66,7 @@ export async function readFormerMembers(transaction: Transaction, catalogId: num
     transaction,
     `select r.id, r.owner, r.type, r.ttl, r.rdata
        from catalog_members m join records r on r.id = m.record_id left join zones z on z.id = m.zone_id
-      where m.catalog_id = ? and (z.id is null or z.suspended or z.company_suspended) order by r.id`,
+      where m.catalog_id = $1 and (z.id is null or z.suspended or z.company_suspended) order by r.id`,
     [catalogId],
     { rowMode: "array" },
   );
@@ -83,7 +83,7 @@ export async function insertMembers(
   await queryRows(
     transaction,
     `insert into catalog_members (catalog_id, zone_id, record_id)
-     select ?, zone_id, record_id from unnest(?::bigint[], ?::bigint[]) as member (zone_id, record_id)`,
+     select $1, zone_id, record_id from unnest($2::bigint[], $3::bigint[]) as member (zone_id, record_id)`,
     [catalogId, zoneIds, recordIds],
   );
 }
@@ -99,8 +99,8 @@ export async function lookForZoneChanges(
   const [row] = await queryRows<{ xmin: string; changed: boolean }>(
     db,
     `select pg_snapshot_xmin(pg_current_snapshot())::text as xmin,
-            exists (select 1 from zones where changed_xid >= ?::xid8)
-            or exists (select 1 from zone_deletions where changed_xid >= ?::xid8) as changed`,
+            exists (select 1 from zones where changed_xid >= $1::xid8)
+            or exists (select 1 from zone_deletions where changed_xid >= $2::xid8) as changed`,
     [sinceXid ?? "0", sinceXid ?? "0"],
     { name: "look-for-zone-changes" },
   );

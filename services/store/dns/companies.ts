@@ -139,7 +139,7 @@ export async function suspendZonesOf(
   companyId: number,
   suspended: boolean,
 ): Promise<number[]> {
-  await lockZones(transaction, "company_id = ?", [companyId]);
+  await lockZones(transaction, "company_id = $1", [companyId]);
   const changed = await transaction("zones")
     .where({ company_id: companyId })
     .andWhere((flags) => flags.whereNot({ suspended }).orWhereNot({ company_suspended: suspended }))

@@ -2,7 +2,7 @@ import { type DomainName, formatRelative, nameSortKey } from "../../core/dns/nam
 import { splitPriority } from "../../core/dns/rdata/rdata.ts";
 import { TYPE, typeCode } from "../../core/dns/rr-types.ts";
 import type { StoredRecord } from "../../core/dns/zone-edit.ts";
-import { type Binding, type Db, queryRows } from "../../platform/postgres/db.ts";
+import { type Db, queryRows, StatementValues } from "../../platform/postgres/db.ts";
 import { escapeLike } from "./console-zones.ts";
 import { type RecordRow, recordOf } from "./records.ts";
 import type { Zone } from "./zones.ts";
@@ -39,17 +39,17 @@ const CANDIDATES = 1_000;
  */
 export async function searchRecords(db: Db, zone: Zone, search: RecordSearch): Promise<FoundRecords> {
   const wanted = search.text.trim().toLowerCase();
-  const candidates = candidatesOf(zone, wanted, search.type);
   const size = wanted === "" ? search.limit : Math.max(search.limit, CANDIDATES);
   const records: StoredRecord[] = [];
   let { after } = search;
   for (;;) {
+    const values = new StatementValues(zone.id, after?.ownerKey ?? NO_OCTETS, after?.type ?? 0, after?.id ?? 0, size);
     const rows: PlacedRow[] = await queryRows<PlacedRow>(
       db,
       `select id, owner, type, ttl, rdata, owner_key from records
-        where zone_id = ? and (owner_key, type, id) > (?, ?, ?) ${candidates.sql}
-        order by owner_key, type, id limit ?`,
-      [zone.id, after?.ownerKey ?? NO_OCTETS, after?.type ?? 0, after?.id ?? 0, ...candidates.bindings, size],
+        where zone_id = $1 and (owner_key, type, id) > ($2, $3, $4) ${candidatesOf(zone, wanted, search.type, values)}
+        order by owner_key, type, id limit $5`,
+      values.all,
       { rowMode: "array" },
     );
     for (const [id, owner, type, ttl, rdata, ownerKey] of rows) {
@@ -66,7 +66,7 @@ export async function searchRecords(db: Db, zone: Zone, search: RecordSearch): P
 export async function countRecordTypes(db: Db, zoneId: number): Promise<{ type: number; records: number }[]> {
   return queryRows(
     db,
-    "select type, count(*)::int as records from records where zone_id = ? group by type order by type",
+    "select type, count(*)::int as records from records where zone_id = $1 group by type order by type",
     [zoneId],
   );
 }
@@ -80,37 +80,32 @@ function isMatch({ owner, type, rdata }: StoredRecord, apex: DomainName, wanted:
   return splitPriority(type, rdata).value.toLowerCase().includes(wanted);
 }
 
-/** Part of a WHERE clause. */
-interface Condition {
-  readonly sql: string;
-  readonly bindings: readonly Binding[];
-}
-
 /** What holds for every record that may match, and for few others. */
-function candidatesOf(zone: Zone, wanted: string, type: number | undefined): Condition {
-  const ofType: Condition = type === undefined ? { sql: "", bindings: [] } : { sql: "and type = ?", bindings: [type] };
-  const matching = wanted === "" ? { sql: "", bindings: [] } : wanted === "@" ? atApex(zone) : withText(zone, wanted);
-  return { sql: `${ofType.sql} ${matching.sql}`, bindings: [...ofType.bindings, ...matching.bindings] };
+function candidatesOf(zone: Zone, wanted: string, type: number | undefined, values: StatementValues): string {
+  const ofType = type === undefined ? "" : `and type = ${values.add(type)}`;
+  if (wanted === "") return ofType;
+  return `${ofType} ${wanted === "@" ? atApex(zone, values) : withText(zone, wanted, values)}`;
 }
 
 /** The apex is shown as `@`, which also stands for itself in texts. */
-function atApex(zone: Zone): Condition {
+function atApex(zone: Zone, values: StatementValues): string {
   const noAddress = `type not in (${TYPE.A}, ${TYPE.AAAA})`;
-  return { sql: `and (owner_key = ? or ${noAddress})`, bindings: [nameSortKey(zone.apex.wire)] };
+  return `and (owner_key = ${values.add(nameSortKey(zone.apex.wire))} or ${noAddress})`;
 }
 
-function withText(zone: Zone, wanted: string): Condition {
+function withText(zone: Zone, wanted: string, values: StatementValues): string {
   const pieces = wanted.split(NOT_IN_OCTETS);
   const words = pieces.filter((piece) => !/^\d+$/.test(piece));
   const dotted = /^[\d.]+$/.test(wanted) ? containing([wanted]) : null;
   const hex = /^[\da-f:.]+$/.test(wanted) ? containing(wanted.replace(/[^:]*\..*/, "").split(":")) : null;
-  return {
-    sql: `and (lower(encode(substring(owner for length(owner) - ?), 'escape')) like ?
-      or case when type = ${TYPE.A} then host('0.0.0.0'::inet + ('x' || encode(rdata, 'hex'))::bit(32)::bigint) like ?
-              when type = ${TYPE.AAAA} then encode(rdata, 'hex') like any(array[?, ${WITH_DOTS}])
-              when type in (${WRITTEN_TYPES}) then lower(encode(rdata, 'escape')) like ? else true end)`,
-    bindings: [zone.apex.wire.length, containing(pieces), dotted, hex, containing(words)],
-  };
+  const address = `host('0.0.0.0'::inet + ('x' || encode(rdata, 'hex'))::bit(32)::bigint)`;
+  return `
+    and (lower(encode(substring(owner for length(owner) - ${values.add(zone.apex.wire.length)}), 'escape'))
+        like ${values.add(containing(pieces))}
+      or case when type = ${TYPE.A} then ${address} like ${values.add(dotted)}
+              when type = ${TYPE.AAAA} then encode(rdata, 'hex') like any(array[${values.add(hex)}, ${WITH_DOTS}])
+              when type in (${WRITTEN_TYPES}) then lower(encode(rdata, 'escape')) like ${values.add(containing(words))}
+              else true end)`;
 }
 
 /** What is shown where the octets have something else: a label's length for a dot, one octet for an escape, quotes. */

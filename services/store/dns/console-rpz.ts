@@ -34,9 +34,9 @@ export async function searchRules(
     db,
     `select r.id, r.owner, r.type, r.ttl, r.rdata, e.expires_at
        from records r left join rpz_expiries e on e.record_id = r.id
-      where r.zone_id = ? and r.id > ? and r.owner <> ?
-        and (?::text = '' or r.owner like any (?::bytea[]))
-      order by r.id limit ?`,
+      where r.zone_id = $1 and r.id > $2 and r.owner <> $3
+        and ($4::text = '' or r.owner like any ($5::bytea[]))
+      order by r.id limit $6`,
     [feed.id, page.after, feed.apex.wire, text, patternsOf(text), page.limit],
   );
   return rows.map(({ id, owner, type, ttl, rdata, expires_at }) => {

@@ -44,12 +44,12 @@ export async function searchZones(db: Db, search: ZoneSearch): Promise<FoundZone
     db,
     `select z.name, c.crm_id, z.serial, z.suspended or z.company_suspended as suspended,
             (select count(*) from records r where r.zone_id = z.id) as records,
-            z.signed or exists (select 1 from records r where r.zone_id = z.id and r.owner_key = z.name_key and r.type = ?) as signed,
+            z.signed or exists (select 1 from records r where r.zone_id = z.id and r.owner_key = z.name_key and r.type = $1) as signed,
             ${LEFT_OUT} as left_out
        from (select * from zones
-              where reseller_id = ? and kind = 'primary' and name like ? and name_key > ?
-                and (?::text is null or company_id = (select id from companies where reseller_id = ? and crm_id = ?))
-              order by name_key limit ?) z
+              where reseller_id = $2 and kind = 'primary' and name like $3 and name_key > $4
+                and ($5::text is null or company_id = (select id from companies where reseller_id = $6 and crm_id = $7))
+              order by name_key limit $8) z
        join companies c on c.id = z.company_id order by z.name_key`,
     [
       ...[TYPE.DNSKEY, search.resellerId, `%${escapeLike(search.text.toLowerCase())}%`],

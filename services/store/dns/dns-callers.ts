@@ -21,9 +21,9 @@ export async function findDnsCaller(db: Db, resellerId: string, keyHash: Buffer)
   const [row] = await queryRows<ResellerOrCompanyRow>(
     db,
     `select 'reseller' as mode, rpz_licence, null::bigint as company_id, null as crm_id
-       from resellers where id = ? and (key_hash = ? or previous_key_hash = ? and previous_key_until > now())
+       from resellers where id = $1 and (key_hash = $2 or previous_key_hash = $3 and previous_key_until > now())
      union all
-     select 'company', null, id, crm_id from companies where reseller_id = ? and apikey_hash = ?`,
+     select 'company', null, id, crm_id from companies where reseller_id = $4 and apikey_hash = $5`,
     [resellerId, keyHash, keyHash, resellerId, keyHash],
     { name: "find-dns-caller" },
   );
@@ -38,9 +38,9 @@ export async function findCallerByKey(db: Db, keyHash: Buffer): Promise<DnsCalle
   const rows = await queryRows<ResellerOrCompanyRow & { readonly reseller_id: string }>(
     db,
     `select 'reseller' as mode, rpz_licence, null::bigint as company_id, null as crm_id, id as reseller_id
-       from resellers where key_hash = ? or previous_key_hash = ? and previous_key_until > now()
+       from resellers where key_hash = $1 or previous_key_hash = $2 and previous_key_until > now()
      union all
-     select 'company', null, id, crm_id, reseller_id from companies where apikey_hash = ?
+     select 'company', null, id, crm_id, reseller_id from companies where apikey_hash = $3
      limit 2`,
     [keyHash, keyHash, keyHash],
     { name: "find-caller-by-key" },
@@ -57,8 +57,8 @@ export async function findDelegatedDnsCaller(
   const [row] = await queryRows<ResellerOrCompanyRow>(
     db,
     crmId === undefined
-      ? "select 'reseller' as mode, rpz_licence from resellers where id = ?"
-      : "select 'company' as mode, id as company_id, crm_id from companies where reseller_id = ? and crm_id = ?",
+      ? "select 'reseller' as mode, rpz_licence from resellers where id = $1"
+      : "select 'company' as mode, id as company_id, crm_id from companies where reseller_id = $1 and crm_id = $2",
     crmId === undefined ? [resellerId] : [resellerId, crmId],
   );
   return row && { ...callerOf(resellerId, row), login };

@@ -29,8 +29,8 @@ const KEPT_HOURS = 24;
 export async function addTrafficReport(db: Db, report: TrafficReport): Promise<void> {
   await queryRows(
     db,
-    `with outdated as (delete from dns_traffic where at < ?::timestamptz - make_interval(hours => ?))
-     insert into dns_traffic (source, at, seconds, queries, rcodes, zones) values (?, ?, ?, ?, ?, ?)`,
+    `with outdated as (delete from dns_traffic where at < $1::timestamptz - make_interval(hours => $2))
+     insert into dns_traffic (source, at, seconds, queries, rcodes, zones) values ($3, $4, $5, $6, $7, $8)`,
     [
       ...[report.at.toISOString(), KEPT_HOURS, report.source, report.at.toISOString()],
       ...[report.seconds, report.queries, JSON.stringify(report.rcodes), JSON.stringify(report.zones)],
@@ -45,7 +45,7 @@ export async function zonesOfNames(
   ancestorsOf: (name: DomainName) => readonly DomainName[],
 ): Promise<ReadonlyMap<string, string>> {
   const candidates = new Map(names.map((name) => [name.key, ancestorsOf(name).map(zoneName)]));
-  const rows = await queryRows<{ name: string }>(db, "select name from zones where name = any(?::text[])", [
+  const rows = await queryRows<{ name: string }>(db, "select name from zones where name = any($1::text[])", [
     [...new Set([...candidates.values()].flat())],
   ]);
   const known = new Set(rows.map(({ name }) => name));
@@ -77,25 +77,25 @@ export async function readTraffic(db: Db, now: Date, periods: TrafficPeriods): P
     db,
     `select sum(rate) as rate from (
        select sum(queries) / nullif(sum(seconds), 0) as rate from dns_traffic
-        where at > ?::timestamptz - make_interval(secs => ?) and at <= ?::timestamptz group by source) each_source`,
+        where at > $1::timestamptz - make_interval(secs => $2) and at <= $3::timestamptz group by source) each_source`,
     [at, nowSeconds, at],
   );
   const rcodes = await queryRows<{ rcode: string; responses: number }>(
     db,
     `select key as rcode, sum(value::bigint)::bigint as responses from dns_traffic, jsonb_each_text(rcodes)
-      where at > ?::timestamptz - make_interval(secs => ?) group by key`,
+      where at > $1::timestamptz - make_interval(secs => $2) group by key`,
     [at, lastSeconds],
   );
   const zones = await queryRows<{ name: string; queries: number }>(
     db,
     `select key as name, round(sum(value::numeric))::bigint as queries from dns_traffic, jsonb_each_text(zones)
-      where at > ?::timestamptz - make_interval(secs => ?) group by key order by queries desc, key limit ?`,
+      where at > $1::timestamptz - make_interval(secs => $2) group by key order by queries desc, key limit $3`,
     [at, lastSeconds, topZones],
   );
   const series = await queryRows<{ at: Date; rate: number }>(
     db,
-    `select to_timestamp(floor(extract(epoch from at) / ?) * ?) as at, sum(queries)::float8 / ? as rate from dns_traffic
-      where at > ?::timestamptz - make_interval(secs => ?) group by 1 order by 1`,
+    `select to_timestamp(floor(extract(epoch from at) / $1) * $2) as at, sum(queries)::float8 / $3 as rate from dns_traffic
+      where at > $4::timestamptz - make_interval(secs => $5) group by 1 order by 1`,
     [stepSeconds, stepSeconds, stepSeconds, at, seriesSeconds],
   );
   return {
@@ -119,25 +119,25 @@ export async function readZoneTraffic(
     db,
     `select sum(rate)::float8 as rate from (
        select (select sum(own.queries) from dns_traffic told, ${OWN_ZONES} own
-                where told.source = report.source and told.at > ?::timestamptz - make_interval(secs => ?)
-                  and told.at <= ?) / nullif(sum(report.seconds), 0) as rate
+                where told.source = report.source and told.at > $3::timestamptz - make_interval(secs => $4)
+                  and told.at <= $3) / nullif(sum(report.seconds), 0) as rate
          from dns_traffic report
-        where at > ?::timestamptz - make_interval(secs => ?) and at <= ? group by source) each_source`,
-    [...scope, at, nowSeconds, at, at, nowSeconds, at],
+        where at > $3::timestamptz - make_interval(secs => $4) and at <= $3 group by source) each_source`,
+    [...scope, at, nowSeconds],
   );
   const zones = await queryRows<{ name: string; queries: number }>(
     db,
     `select own.name, round(sum(own.queries))::bigint as queries from dns_traffic told, ${OWN_ZONES} own
-      where told.at > ?::timestamptz - make_interval(secs => ?) group by own.name order by queries desc, name limit ?`,
+      where told.at > $3::timestamptz - make_interval(secs => $4) group by own.name order by queries desc, name limit $5`,
     [...scope, at, lastSeconds, topZones],
   );
   const series = await queryRows<{ at: Date; rate: number }>(
     db,
-    `select to_timestamp(floor(extract(epoch from told.at) / ?) * ?) as at,
-            coalesce(sum(own.queries), 0)::float8 / ? as rate
+    `select to_timestamp(floor(extract(epoch from told.at) / $3::float8) * $3::float8) as at,
+            coalesce(sum(own.queries), 0)::float8 / $3::float8 as rate
        from dns_traffic told left join ${OWN_ZONES} own on true
-      where told.at > ?::timestamptz - make_interval(secs => ?) group by 1 order by 1`,
-    [stepSeconds, stepSeconds, stepSeconds, ...scope, at, seriesSeconds],
+      where told.at > $4::timestamptz - make_interval(secs => $5) group by 1 order by 1`,
+    [...scope, stepSeconds, at, seriesSeconds],
   );
   return {
     queriesPerSecond: rate?.rate ?? 0,
@@ -150,4 +150,4 @@ export async function readZoneTraffic(
 /** What a report `told` tells of the zones of a scope: two bindings, reseller and company. */
 const OWN_ZONES = `lateral (
   select z.name, value::numeric as queries from jsonb_each_text(told.zones) join zones z on z.name = key
-   where z.reseller_id = coalesce(?, z.reseller_id) and z.company_id = coalesce(?, z.company_id))`;
+   where z.reseller_id = coalesce($1, z.reseller_id) and z.company_id = coalesce($2, z.company_id))`;

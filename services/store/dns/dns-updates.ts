@@ -84,7 +84,7 @@ interface QueueRow {
 /** A request is lost with the database without harm: it was not answered. What is made of it waits for the disk. */
 const QUEUE_UPDATES = `
   with wanted as (
-    select * from unnest(?::text[], ?::bytea[], ?::bytea[], ?::text[], ?::timestamptz[])
+    select * from unnest($1::text[], $2::bytea[], $3::bytea[], $4::text[], $5::timestamptz[])
       with ordinality as w (name, digest, message, client, begin_by, place)
   ), placed as (
     select w.*, z.id as zone_id, ${TAKES_UPDATES} as is_taken
@@ -97,7 +97,7 @@ const QUEUE_UPDATES = `
     on conflict (digest) do nothing
     returning id, digest
   ), told as (
-    select set_config('synchronous_commit', 'off', true), pg_notify(?, '') where exists (select from added)
+    select set_config('synchronous_commit', 'off', true), pg_notify($6, '') where exists (select from added)
   )
   select now() as at, p.zone_id, p.is_taken, coalesce(a.id, d.id) as id, d.rcode
     from placed p
@@ -110,7 +110,7 @@ const QUEUE_UPDATES = `
 export async function readUpdateAnswers(db: Db, ids: readonly number[]): Promise<Map<number, number>> {
   const rows = await queryRows<{ id: number; rcode: number }>(
     db,
-    "select id, rcode from dns_updates where id = any(?::bigint[]) and rcode is not null",
+    "select id, rcode from dns_updates where id = any($1::bigint[]) and rcode is not null",
     [ids],
     { name: "read-update-answers" },
   );
@@ -130,7 +130,7 @@ export function listWaitingUpdates(db: Db, without: readonly number[], limit: nu
   return queryRows<WaitingUpdate>(
     db,
     `select id, message, digest, client from dns_updates
-      where rcode is null and begin_by > now() and id <> all(?::bigint[]) order by id limit ?`,
+      where rcode is null and begin_by > now() and id <> all($1::bigint[]) order by id limit $2`,
     [without, limit],
     { name: "list-waiting-updates" },
   );
@@ -150,7 +150,7 @@ export async function claimUpdate(transaction: Db, id: number): Promise<ClaimedU
     transaction,
     `select z.apex, ${TAKES_UPDATES} and not z.suspended and not z.company_suspended as is_taken
        from (select zone_id from dns_updates
-              where id = ? and rcode is null and begin_by > now() for update skip locked) claimed
+              where id = $1 and rcode is null and begin_by > now() for update skip locked) claimed
        left join zones z on z.id = claimed.zone_id and z.kind = 'primary'`,
     [id],
     { name: "claim-update" },
@@ -162,7 +162,7 @@ export async function claimUpdate(transaction: Db, id: number): Promise<ClaimedU
 export async function finishUpdate(db: Db, id: number, rcode: number): Promise<void> {
   await queryRows(
     db,
-    "update dns_updates set rcode = ?, judged_at = now(), message = null where id = ? and rcode is null",
+    "update dns_updates set rcode = $1, judged_at = now(), message = null where id = $2 and rcode is null",
     [rcode, id],
     { name: "finish-update" },
   );
@@ -172,7 +172,7 @@ export async function finishUpdate(db: Db, id: number, rcode: number): Promise<v
 export async function notifyUpdateAnswers(db: Db): Promise<void> {
   await queryRows(
     db,
-    "select set_config('synchronous_commit', 'off', true), pg_notify(?, '')",
+    "select set_config('synchronous_commit', 'off', true), pg_notify($1, '')",
     [UPDATE_ANSWERS_CHANNEL],
     { name: "notify-update-answers" },
   );
@@ -183,7 +183,7 @@ export async function pruneUpdates(db: Db): Promise<void> {
   await queryRows(
     db,
     `delete from dns_updates
-      where received_at < now() - make_interval(secs => ?) and coalesce(judged_at, received_at) < now() - make_interval(secs => ?)`,
+      where received_at < now() - make_interval(secs => $1) and coalesce(judged_at, received_at) < now() - make_interval(secs => $2)`,
     [KEEP_SECONDS, KEEP_SECONDS],
   );
 }
@@ -200,8 +200,8 @@ export async function readZoneUpdates(db: Db, scope: ZoneScope, apex: DomainName
   const [row] = await queryRows<ZoneUpdates>(
     db,
     `select ${TAKES_UPDATES} as enabled, z.updates as own from zones z
-      where z.name = ? and z.kind = 'primary' and z.reseller_id = coalesce(?, z.reseller_id)
-        and z.company_id = coalesce(?, z.company_id)`,
+      where z.name = $1 and z.kind = 'primary' and z.reseller_id = coalesce($2, z.reseller_id)
+        and z.company_id = coalesce($3, z.company_id)`,
     [zoneName(apex), scope.resellerId ?? null, scope.companyId ?? null],
   );
   return row;
@@ -216,21 +216,21 @@ export async function setZoneUpdates(
 ): Promise<boolean> {
   const rows = await queryRows(
     db,
-    `update zones set updates = ? where name = ? and kind = 'primary' and reseller_id = coalesce(?, reseller_id)
-        and company_id = coalesce(?, company_id) returning id`,
+    `update zones set updates = $1 where name = $2 and kind = 'primary' and reseller_id = coalesce($3, reseller_id)
+        and company_id = coalesce($4, company_id) returning id`,
     [own, zoneName(apex), scope.resellerId ?? null, scope.companyId ?? null],
   );
   return rows.length > 0;
 }
 
 export async function readResellerUpdates(db: Db, resellerId: string): Promise<boolean> {
-  return (await queryRows(db, "select from reseller_updates where reseller_id = ?", [resellerId])).length > 0;
+  return (await queryRows(db, "select from reseller_updates where reseller_id = $1", [resellerId])).length > 0;
 }
 
 /** Whether the reseller's zones take updates where they do not say otherwise. */
 export async function setResellerUpdates(db: Db, resellerId: string, enabled: boolean): Promise<void> {
   const sql = enabled
-    ? "insert into reseller_updates (reseller_id) values (?) on conflict do nothing"
-    : "delete from reseller_updates where reseller_id = ?";
+    ? "insert into reseller_updates (reseller_id) values ($1) on conflict do nothing"
+    : "delete from reseller_updates where reseller_id = $1";
   await queryRows(db, sql, [resellerId]);
 }

@@ -50,7 +50,7 @@ export async function readSigning(db: Db, zoneId: number): Promise<SigningState 
     `select s.denial, s.ds_wanted, s.ds_wished_at, s.ds_automatic, s.ds_gone_at, s.parent_ds, s.parent_authenticated,
             s.parent_ds_ttl, s.parent_checked_at, k.*
        from zone_signing s join zone_keys k on k.zone_id = s.zone_id
-      where s.zone_id = ? order by k.created_at, k.role, k.key_tag`,
+      where s.zone_id = $1 order by k.created_at, k.role, k.key_tag`,
     [zoneId],
     { name: "read-signing" },
   );
@@ -79,7 +79,7 @@ export async function writeSigning(db: Db, zoneId: number, state: SigningState, 
     db,
     `insert into zone_signing (zone_id, denial, ds_wanted, ds_wished_at, ds_automatic, ds_gone_at, parent_ds,
                                parent_authenticated, parent_ds_ttl, parent_checked_at, due_at, checked_at)
-     values (?, ?, ?, ?, ?, ?, ?::bytea[], ?, ?, ?, ?, now())
+     values ($1, $2, $3, $4, $5, $6, $7::bytea[], $8, $9, $10, $11, now())
      on conflict (zone_id) do update
         set denial = excluded.denial, ds_wanted = excluded.ds_wanted, ds_wished_at = excluded.ds_wished_at,
             ds_automatic = excluded.ds_automatic, ds_gone_at = excluded.ds_gone_at, parent_ds = excluded.parent_ds,
@@ -91,13 +91,13 @@ export async function writeSigning(db: Db, zoneId: number, state: SigningState, 
       ...[parent.checkedAt, dueAt],
     ],
   );
-  await queryRows(db, "delete from zone_keys where zone_id = ?", [zoneId]);
+  await queryRows(db, "delete from zone_keys where zone_id = $1", [zoneId]);
   for (const key of state.keys) await db("zone_keys").insert({ zone_id: zoneId, ...columnsOf(key) });
 }
 
 /** Forgets how a zone was signed, with its keys. */
 export async function deleteSigning(db: Db, zoneId: number): Promise<void> {
-  await queryRows(db, "delete from zone_signing where zone_id = ?", [zoneId]);
+  await queryRows(db, "delete from zone_signing where zone_id = $1", [zoneId]);
 }
 
 /** Seals a private key for the table. @param pkcs8 DER */

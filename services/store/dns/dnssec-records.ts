@@ -18,7 +18,7 @@ export function derivedColumns({ owner, type, ttl, rdata }: ResourceRecord) {
 export async function readAllDerived(db: Db, zoneId: number): Promise<StoredRecord[]> {
   const rows = await queryRows<DerivedRow>(
     db,
-    "select id, owner, type, ttl, rdata from derived_records where zone_id = ? order by owner_key, type, id",
+    "select id, owner, type, ttl, rdata from derived_records where zone_id = $1 order by owner_key, type, id",
     [zoneId],
     { rowMode: "array" },
   );
@@ -48,7 +48,7 @@ export async function readExpiring(db: Db, zoneId: number, expires: number, limi
   const rows = await queryRows<DerivedRow>(
     db,
     `select id, owner, type, ttl, rdata from derived_records
-      where zone_id = ? and type = 46 and expires < ? order by expires, id limit ?`,
+      where zone_id = $1 and type = 46 and expires < $2 order by expires, id limit $3`,
     [zoneId, expires, limit],
     { rowMode: "array" },
   );
@@ -59,7 +59,7 @@ export async function readExpiring(db: Db, zoneId: number, expires: number, limi
 export async function firstExpiry(db: Db, zoneId: number): Promise<number | undefined> {
   const [row] = await queryRows<{ expires: number | null }>(
     db,
-    "select min(expires) as expires from derived_records where zone_id = ? and type = 46",
+    "select min(expires) as expires from derived_records where zone_id = $1 and type = 46",
     [zoneId],
   );
   return row?.expires ?? undefined;
@@ -81,19 +81,19 @@ type DerivedRow = readonly [id: number, owner: Buffer, type: number, ttl: number
 /** `offset 0` keeps the planner to the index, whatever it believes of the size of zones. */
 const READ_AROUND = `
   with wanted as (
-    select unnest(?::bytea[]) as owner_key
+    select unnest($1::bytea[]) as owner_key
     union
     select coalesce(
         (select d.owner_key from derived_records d
-          where d.zone_id = ? and d.type in (47, 50) and d.owner_key < place.owner_key
+          where d.zone_id = $2 and d.type in (47, 50) and d.owner_key < place.owner_key
           order by d.owner_key desc limit 1),
         (select d.owner_key from derived_records d
-          where d.zone_id = ? and d.type in (47, 50) order by d.owner_key desc limit 1))
-      from unnest(?::bytea[]) as place (owner_key)
+          where d.zone_id = $3 and d.type in (47, 50) order by d.owner_key desc limit 1))
+      from unnest($4::bytea[]) as place (owner_key)
   )
   select d.id, d.owner, d.type, d.ttl, d.rdata
     from wanted cross join lateral (
-      select * from derived_records where zone_id = ? and owner_key = wanted.owner_key offset 0
+      select * from derived_records where zone_id = $5 and owner_key = wanted.owner_key offset 0
     ) d`;
 
 function derivedOf([id, owner, type, ttl, rdata]: DerivedRow): StoredRecord {

@@ -8,7 +8,7 @@ const LOCK_KEY = "palomar dnssec upkeep";
 export async function takeUpkeepLock(transaction: Transaction): Promise<boolean> {
   const [row] = await queryRows<{ locked: boolean }>(
     transaction,
-    "select pg_try_advisory_xact_lock(hashtextextended(?, 0)) as locked",
+    "select pg_try_advisory_xact_lock(hashtextextended($1, 0)) as locked",
     [LOCK_KEY],
   );
   return row!.locked;
@@ -22,7 +22,7 @@ export async function listDueZones(db: Db, now: Date, limit: number): Promise<Do
   const rows = await queryRows<{ apex: Buffer }>(
     db,
     `select z.apex from zone_signing s join zones z on z.id = s.zone_id
-      where s.due_at <= ? order by s.due_at limit ?`,
+      where s.due_at <= $1 order by s.due_at limit $2`,
     [now, limit],
     { name: "list-due-zones" },
   );
@@ -31,12 +31,12 @@ export async function listDueZones(db: Db, now: Date, limit: number): Promise<Do
 
 /** Notes when somebody has to look at a signed zone next. */
 export async function writeDue(db: Db, zoneId: number, dueAt: Date): Promise<void> {
-  await queryRows(db, "update zone_signing set due_at = ? where zone_id = ?", [dueAt, zoneId]);
+  await queryRows(db, "update zone_signing set due_at = $1 where zone_id = $2", [dueAt, zoneId]);
 }
 
 /** As {@link writeDue}, by name. */
 export async function writeDueOf(db: Db, apex: DomainName, dueAt: Date): Promise<void> {
-  await queryRows(db, "update zone_signing set due_at = ? where zone_id = (select id from zones where name = ?)", [
+  await queryRows(db, "update zone_signing set due_at = $1 where zone_id = (select id from zones where name = $2)", [
     dueAt,
     zoneName(apex),
   ]);
@@ -44,12 +44,12 @@ export async function writeDueOf(db: Db, apex: DomainName, dueAt: Date): Promise
 
 /** Notes that a zone's parent was asked, and nothing learnt. */
 export async function writeParentChecked(db: Db, zoneId: number, now: Date): Promise<void> {
-  await queryRows(db, "update zone_signing set parent_checked_at = ? where zone_id = ?", [now, zoneId]);
+  await queryRows(db, "update zone_signing set parent_checked_at = $1 where zone_id = $2", [now, zoneId]);
 }
 
 /** Notes whether a zone's data is signed here. */
 export async function writeSigned(transaction: Transaction, zoneId: number, signed: boolean): Promise<void> {
-  await queryRows(transaction, "update zones set signed = ? where id = ?", [signed, zoneId]);
+  await queryRows(transaction, "update zones set signed = $1 where id = $2", [signed, zoneId]);
 }
 
 /** How long caches may keep what a zone has and had: the largest TTL of its records, and until when they have what is gone. */
@@ -59,7 +59,7 @@ export async function readCaching(
 ): Promise<{ readonly largestTtlSeconds: number | null; readonly until: Date | null } | undefined> {
   const [row] = await queryRows<{ largest: number | null; cached_until: Date | null }>(
     db,
-    "select (select max(ttl) from records where zone_id = zones.id) as largest, cached_until from zones where id = ?",
+    "select (select max(ttl) from records where zone_id = zones.id) as largest, cached_until from zones where id = $1",
     [zoneId],
   );
   return row && { largestTtlSeconds: row.largest, until: row.cached_until };
@@ -78,7 +78,7 @@ export async function listUncheckedZones(
     db,
     `select z.id, z.apex
        from (select zone_id, checked_at from zone_signing
-              where checked_at is null or checked_at < ? order by checked_at nulls first, zone_id limit ?) s
+              where checked_at is null or checked_at < $1 order by checked_at nulls first, zone_id limit $2) s
        join zones z on z.id = s.zone_id order by s.checked_at nulls first, s.zone_id`,
     [since, limit],
     { name: "list-unchecked-zones" },
@@ -89,5 +89,5 @@ export async function listUncheckedZones(
 /** Notes when zones were compared with what they should be. */
 export async function noteChecked(db: Db, zoneIds: readonly number[], now: Date): Promise<void> {
   if (zoneIds.length === 0) return;
-  await queryRows(db, "update zone_signing set checked_at = ? where zone_id = any(?::bigint[])", [now, zoneIds]);
+  await queryRows(db, "update zone_signing set checked_at = $1 where zone_id = any($2::bigint[])", [now, zoneIds]);
 }

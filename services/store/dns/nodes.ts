@@ -19,7 +19,7 @@ export interface SeenNode extends NodeReport {
 export async function reportNode(db: Db, { node, services, version, lagMs }: NodeReport): Promise<void> {
   await queryRows(
     db,
-    `insert into nodes (node, services, version, lag_ms) values (?, ?::jsonb, ?, ?) on conflict (node) do update
+    `insert into nodes (node, services, version, lag_ms) values ($1, $2::jsonb, $3, $4) on conflict (node) do update
        set services = excluded.services, version = excluded.version, lag_ms = excluded.lag_ms, seen = now()`,
     [node, JSON.stringify(services), version, lagMs],
   );
@@ -28,7 +28,7 @@ export async function reportNode(db: Db, { node, services, version, lagMs }: Nod
 
 /** A node that was stopped on purpose is missed by nobody. */
 export async function removeNode(db: Db, node: string): Promise<void> {
-  await queryRows(db, "delete from nodes where node = ?", [node]);
+  await queryRows(db, "delete from nodes where node = $1", [node]);
 }
 
 export async function listNodes(db: Db): Promise<SeenNode[]> {

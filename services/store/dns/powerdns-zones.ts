@@ -34,13 +34,13 @@ interface PowerdnsRow extends ZoneRow {
 const COLUMNS = `${ZONE_COLUMNS}, p.kind as pdns_kind, p.soa_edit_api, p.metadata
   from zones z join companies c on c.id = z.company_id left join powerdns_zones p on p.zone_id = z.id`;
 
-const IN_SCOPE = "z.reseller_id = coalesce(?, z.reseller_id) and z.company_id = coalesce(?, z.company_id)";
+const IN_SCOPE = "z.reseller_id = coalesce($1, z.reseller_id) and z.company_id = coalesce($2, z.company_id)";
 
 export async function findPowerdnsZone(db: Db, scope: ZoneScope, apex: DomainName): Promise<PowerdnsZone | undefined> {
-  const [row] = await queryRows<PowerdnsRow>(db, `select ${COLUMNS} where z.name = ? and ${IN_SCOPE}`, [
-    zoneName(apex),
+  const [row] = await queryRows<PowerdnsRow>(db, `select ${COLUMNS} where ${IN_SCOPE} and z.name = $3`, [
     scope.resellerId ?? null,
     scope.companyId ?? null,
+    zoneName(apex),
   ]);
   return row && powerdnsZone(row);
 }
@@ -54,8 +54,8 @@ export async function listPowerdnsZones(
 ): Promise<PowerdnsZone[]> {
   const rows = await queryRows<PowerdnsRow>(
     db,
-    `select ${COLUMNS} where z.id > ? and ${IN_SCOPE} order by z.id limit ?`,
-    [after, scope.resellerId ?? null, scope.companyId ?? null, limit],
+    `select ${COLUMNS} where ${IN_SCOPE} and z.id > $3 order by z.id limit $4`,
+    [scope.resellerId ?? null, scope.companyId ?? null, after, limit],
   );
   return rows.map(powerdnsZone);
 }
@@ -78,16 +78,16 @@ export async function setPowerdnsSettings(
   await queryRows(
     db,
     `insert into powerdns_zones as p (zone_id, kind, soa_edit_api, metadata)
-     values (?, coalesce(?, 'Native'), coalesce(?, ''), coalesce(?::jsonb, '{}'))
-     on conflict (zone_id) do update set kind = coalesce(?, p.kind), soa_edit_api = coalesce(?, p.soa_edit_api),
-       metadata = coalesce(?::jsonb, p.metadata)`,
+     values ($1, coalesce($2, 'Native'), coalesce($3, ''), coalesce($4::jsonb, '{}'))
+     on conflict (zone_id) do update set kind = coalesce($5, p.kind), soa_edit_api = coalesce($6, p.soa_edit_api),
+       metadata = coalesce($7::jsonb, p.metadata)`,
     [zoneId, kind ?? null, soaEditApi ?? null, json, kind ?? null, soaEditApi ?? null, json],
   );
 }
 
 /** Sets how the serials of a zone go on. */
 export async function setSerialType(db: Db, zoneId: number, serialType: "numeric" | "calendar"): Promise<void> {
-  await queryRows(db, "update zones set serial_type = ? where id = ? and serial_type <> ?", [
+  await queryRows(db, "update zones set serial_type = $1 where id = $2 and serial_type <> $3", [
     serialType,
     zoneId,
     serialType,
@@ -102,7 +102,7 @@ export async function readComments(db: Db, zoneId: number): Promise<RrsetComment
     account: string;
     content: string;
     modified_at: Date;
-  }>(db, "select owner, type, account, content, modified_at from rrset_comments where zone_id = ? order by id", [
+  }>(db, "select owner, type, account, content, modified_at from rrset_comments where zone_id = $1 order by id", [
     zoneId,
   ]);
   return rows.map(({ owner, type, account, content, modified_at: modifiedAt }) => ({
@@ -130,7 +130,7 @@ async function replaceCommentsOf(
   { owner, type, comments }: CommentChange,
 ): Promise<void> {
   const wire = Buffer.from(owner.key, "latin1");
-  await queryRows(transaction, "delete from rrset_comments where zone_id = ? and owner = ? and type = ?", [
+  await queryRows(transaction, "delete from rrset_comments where zone_id = $1 and owner = $2 and type = $3", [
     zoneId,
     wire,
     type,
@@ -139,8 +139,8 @@ async function replaceCommentsOf(
   await queryRows(
     transaction,
     `insert into rrset_comments (zone_id, owner, type, account, content, modified_at)
-     select ?::bigint, ?::bytea, ?::integer, account, content, modified_at::timestamptz
-       from unnest(?::text[], ?::text[], ?::text[]) as given (account, content, modified_at)`,
+     select $1::bigint, $2::bytea, $3::integer, account, content, modified_at::timestamptz
+       from unnest($4::text[], $5::text[], $6::text[]) as given (account, content, modified_at)`,
     [
       ...[zoneId, wire, type, comments.map(({ account }) => account), comments.map(({ content }) => content)],
       comments.map(({ modifiedAt }) => modifiedAt.toISOString()),
@@ -158,7 +158,7 @@ export async function changeMetadata(
     if (!(await lockZone(transaction, zoneId))) return;
     const [row] = await queryRows<Pick<PowerdnsSettings, "metadata">>(
       transaction,
-      "select metadata from powerdns_zones where zone_id = ?",
+      "select metadata from powerdns_zones where zone_id = $1",
       [zoneId],
     );
     await setPowerdnsSettings(transaction, zoneId, { metadata: change(row?.metadata ?? {}) });
@@ -167,6 +167,6 @@ export async function changeMetadata(
 
 /** What is kept with a zone changes one after the other. @returns whether the zone is there */
 async function lockZone(transaction: Transaction, zoneId: number): Promise<boolean> {
-  const rows = await queryRows(transaction, "select 1 from zones where id = ? for no key update", [zoneId]);
+  const rows = await queryRows(transaction, "select 1 from zones where id = $1 for no key update", [zoneId]);
   return rows.length > 0;
 }

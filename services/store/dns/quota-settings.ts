@@ -26,8 +26,8 @@ export async function findQuotaOwner(db: Db, resellerId: string, crmId?: string)
   const [row] = await queryRows<{ company_id: number | null }>(
     db,
     crmId === undefined
-      ? "select null::bigint as company_id from resellers where id = ?"
-      : "select id as company_id from companies where reseller_id = ? and crm_id = ?",
+      ? "select null::bigint as company_id from resellers where id = $1"
+      : "select id as company_id from companies where reseller_id = $1 and crm_id = $2",
     crmId === undefined ? [resellerId] : [resellerId, crmId.toLowerCase()],
   );
   return row && { resellerId, ...(row.company_id === null ? {} : { companyId: row.company_id }) };
@@ -61,8 +61,8 @@ export async function setLimits(
     await makeRow(transaction, owner);
     await queryRows(
       transaction,
-      `update quotas set limits = jsonb_strip_nulls(limits || ?::jsonb) where ${conditionOf(owner)}`,
-      [JSON.stringify(changes), keyOf(owner)],
+      `update quotas set limits = jsonb_strip_nulls(limits || $2::jsonb) where ${conditionOf(owner)}`,
+      [keyOf(owner), JSON.stringify(changes)],
     );
   });
   // What zones hold already they could take whatever the limit is now.
@@ -78,7 +78,7 @@ async function readUsage(
     db,
     `select count(*) as zones, count(*) filter (where signed) as signed_zones,
             coalesce(sum(records), 0)::bigint as records, coalesce(sum(octets), 0)::bigint as octets
-       from zones where kind = 'primary' and ${columnOf(owner)} = ?`,
+       from zones where kind = 'primary' and ${columnOf(owner)} = $1`,
     [keyOf(owner)],
   );
   const tokens = await countTokens(db, owner);
@@ -88,7 +88,7 @@ async function readUsage(
 
 /** The ACLs of a reseller. */
 export async function countAcls(db: Db, resellerId: string): Promise<number> {
-  const [row] = await queryRows<{ acls: number }>(db, "select count(*) as acls from acls where reseller_id = ?", [
+  const [row] = await queryRows<{ acls: number }>(db, "select count(*) as acls from acls where reseller_id = $1", [
     resellerId,
   ]);
   return row!.acls;
@@ -98,7 +98,7 @@ export async function countAcls(db: Db, resellerId: string): Promise<number> {
 export async function countTokens(db: Db, { resellerId, companyId }: QuotaOwner): Promise<number> {
   const [row] = await queryRows<{ tokens: number }>(
     db,
-    `select count(*) as tokens from dns_tokens where reseller_id = ? and (company_id = ? or ?::bigint is null)`,
+    `select count(*) as tokens from dns_tokens where reseller_id = $1 and (company_id = $2 or $3::bigint is null)`,
     [resellerId, companyId ?? null, companyId ?? null],
   );
   return row!.tokens;
@@ -122,7 +122,7 @@ async function readOwnLimits(db: Db, owner: QuotaOwner): Promise<QuotaLimits> {
 }
 
 async function makeRow(db: Db, { resellerId, companyId }: QuotaOwner): Promise<void> {
-  await queryRows(db, "insert into quotas (reseller_id, company_id) values (?, ?) on conflict do nothing", [
+  await queryRows(db, "insert into quotas (reseller_id, company_id) values ($1, $2) on conflict do nothing", [
     resellerId,
     companyId ?? null,
   ]);
@@ -133,5 +133,5 @@ const columnOf = ({ companyId }: QuotaOwner) => (companyId === undefined ? "rese
 const keyOf = ({ resellerId, companyId }: QuotaOwner) => companyId ?? resellerId;
 
 function conditionOf(owner: QuotaOwner): string {
-  return owner.companyId === undefined ? "reseller_id = ? and company_id is null" : "company_id = ?";
+  return owner.companyId === undefined ? "reseller_id = $1 and company_id is null" : "company_id = $1";
 }

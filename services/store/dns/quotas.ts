@@ -94,9 +94,9 @@ export async function charge(
   const reserved = reserve && mode === "enforce" ? reserveFor(rows, added) : NO_RESERVE;
   await queryRows(
     db,
-    `update quotas set zones = zones + ?, signed_zones = signed_zones + ?, records = records + ?, octets = octets + ?,
-            has_reserves = has_reserves or ?
-      where id = any(?::bigint[])`,
+    `update quotas set zones = zones + $1, signed_zones = signed_zones + $2, records = records + $3, octets = octets + $4,
+            has_reserves = has_reserves or $5
+      where id = any($6::bigint[])`,
     [
       ...[added.zones, added.signed_zones, added.records + reserved.records, added.octets + reserved.octets],
       ...[reserved.records + reserved.octets > 0, rows.map(({ id }) => id)],
@@ -140,7 +140,7 @@ export async function settleZone(
   const reserve = await charge(db, owner, { ...NO_USAGE, records, octets }, { mode, reserve: true });
   await queryRows(
     db,
-    "update zones set records_held = records_held + ?, octets_held = octets_held + ? where id = ?",
+    "update zones set records_held = records_held + $1, octets_held = octets_held + $2 where id = $3",
     [records + reserve.records, octets + reserve.octets, zoneId],
     { name: "hold-zone-usage" },
   );
@@ -158,7 +158,7 @@ export function holdGrowth(
   growth: Pick<Usage, "records" | "octets">,
 ): Promise<void> {
   return inTransaction(db, async (transaction) => {
-    await queryRows(transaction, "select 1 from zones where id = ? for update", [zoneId]);
+    await queryRows(transaction, "select 1 from zones where id = $1 for update", [zoneId]);
     await settleZone(transaction, zoneId, mode, growth);
   });
 }
@@ -187,7 +187,7 @@ async function readNeed(
 ): Promise<{ readonly owner: ChargedOwner; readonly records: number; readonly octets: number } | undefined> {
   const [zone] = await queryRows<ZoneUsageRow>(
     db,
-    "select reseller_id, company_id, records, octets, records_held, octets_held from zones where id = ?",
+    "select reseller_id, company_id, records, octets, records_held, octets_held from zones where id = $1",
     [zoneId],
     { name: "read-zone-usage" },
   );
@@ -212,7 +212,7 @@ export async function checkRecordsOfChange(db: Db, zoneId: number, records: numb
   if (records < 2) return undefined;
   const [zone] = await queryRows<{ reseller_id: string; company_id: number | null }>(
     db,
-    "select reseller_id, company_id from zones where id = ?",
+    "select reseller_id, company_id from zones where id = $1",
     [zoneId],
     { name: "read-zone-owner" },
   );
@@ -277,25 +277,25 @@ async function readRows(db: Db, owner: ChargedOwner, locked: boolean): Promise<r
 const LOCK_ROWS = `
   select q.id, q.company_id, q.limits, q.has_reserves, q.zones, q.signed_zones, q.records, q.octets,
          coalesce((select crm_id from companies where id = q.company_id), q.reseller_id) as holder
-    from quotas q where q.company_id = ? or q.company_id is null and q.reseller_id = ?
+    from quotas q where q.company_id = $1 or q.company_id is null and q.reseller_id = $2
    order by q.company_id nulls last for no key update`;
 
 const READ_ROWS = `
   select q.id, h.company_id, h.holder, coalesce(q.limits, '{}') as limits, coalesce(q.has_reserves, false) as has_reserves,
          coalesce(q.zones, 0) as zones, coalesce(q.signed_zones, 0) as signed_zones,
          coalesce(q.records, 0) as records, coalesce(q.octets, 0) as octets
-    from (select id as company_id, reseller_id, crm_id as holder from companies where id = ?
-          union all select null, id, id from resellers where id = ?) as h
+    from (select id as company_id, reseller_id, crm_id as holder from companies where id = $1
+          union all select null, id, id from resellers where id = $2) as h
     left join quotas q on q.company_id = h.company_id
                        or q.company_id is null and h.company_id is null and q.reseller_id = h.reseller_id
    order by h.company_id nulls last`;
 
 async function makeRows(db: Db, { resellerId, companyId }: ChargedOwner): Promise<void> {
-  await queryRows(db, `insert into quotas (reseller_id, company_id) values (?, ?), (?, null) on conflict do nothing`, [
-    resellerId,
-    companyId,
-    resellerId,
-  ]);
+  await queryRows(
+    db,
+    `insert into quotas (reseller_id, company_id) values ($1, $2), ($3, null) on conflict do nothing`,
+    [resellerId, companyId, resellerId],
+  );
 }
 
 function kindOf({ company_id }: Pick<QuotaRow, "company_id">): QuotaKind {
@@ -332,7 +332,7 @@ export function releaseReserves(db: Db, owner: Partial<ChargedOwner>): Promise<v
       `with holding as (
          select id, reseller_id, company_id, records_held - records as records, octets_held - octets as octets
            from zones z
-          where ${column} = ? and kind = 'primary' and (records_held > records or octets_held > octets)
+          where ${column} = $1 and kind = 'primary' and (records_held > records or octets_held > octets)
             for update skip locked
        ), given as (
          update zones set records_held = zones.records, octets_held = zones.octets from holding where zones.id = holding.id
@@ -346,13 +346,13 @@ export function releaseReserves(db: Db, owner: Partial<ChargedOwner>): Promise<v
     // A change under way that makes a zone take less has its note locked: then the note stays.
     const noted = await queryRows<{ id: number }>(
       transaction,
-      `select id from quotas where ${column} = ? and has_reserves for update skip locked`,
+      `select id from quotas where ${column} = $1 and has_reserves for update skip locked`,
       [value],
     );
     await queryRows(
       transaction,
       `update quotas q set has_reserves = false
-        where id = any(?::bigint[]) and not exists (
+        where id = any($1::bigint[]) and not exists (
           select 1 from zones z where z.kind = 'primary' and z.reseller_id = q.reseller_id
              and z.company_id = coalesce(q.company_id, z.company_id)
              and (z.records_held > z.records or z.octets_held > z.octets))`,
@@ -368,17 +368,17 @@ async function giveBack(
   if (released.length === 0) return;
   await queryRows(
     transaction,
-    "select 1 from quotas where company_id = any(?::bigint[]) or company_id is null and reseller_id = ? " +
+    "select 1 from quotas where company_id = any($1::bigint[]) or company_id is null and reseller_id = $2 " +
       "order by company_id nulls last for update",
     [released.map(({ company_id }) => company_id), released[0]!.reseller_id],
   );
   await queryRows(
     transaction,
     `update quotas q set records = q.records - given.records, octets = q.octets - given.octets
-       from (select unnest(?::bigint[]) as company_id, unnest(?::bigint[]) as records, unnest(?::bigint[]) as octets
-              union all select null, ?::bigint, ?::bigint) as given
+       from (select unnest($1::bigint[]) as company_id, unnest($2::bigint[]) as records, unnest($3::bigint[]) as octets
+              union all select null, $4::bigint, $5::bigint) as given
       where q.company_id = given.company_id
-         or q.company_id is null and given.company_id is null and q.reseller_id = ?`,
+         or q.company_id is null and given.company_id is null and q.reseller_id = $6`,
     [
       released.map(({ company_id }) => company_id),
       released.map(({ records }) => records),

@@ -29,7 +29,7 @@ export async function* recordPages(db: Db, zoneId: number): AsyncGenerator<Store
     const rows: PlacedRow[] = await queryRows<PlacedRow>(
       db,
       `select id, owner, type, ttl, rdata, owner_key from records
-        where zone_id = ? and (owner_key, type, id) > (?, ?, ?) order by owner_key, type, id limit ${PAGE}`,
+        where zone_id = $1 and (owner_key, type, id) > ($2, $3, $4) order by owner_key, type, id limit ${PAGE}`,
       [zoneId, ...after],
       { name: "record-pages", rowMode: "array" },
     );
@@ -70,7 +70,7 @@ export async function readRecordsAt(db: Db, zoneId: number, names: readonly Doma
   if (names.length === 0) return [];
   const rows = await queryRows<RecordRow>(
     db,
-    "select id, owner, type, ttl, rdata from records where zone_id = ? and owner_key = any(?::bytea[])",
+    "select id, owner, type, ttl, rdata from records where zone_id = $1 and owner_key = any($2::bytea[])",
     [zoneId, names.map((name) => nameSortKey(name.wire))],
     { rowMode: "array" },
   );
@@ -91,7 +91,7 @@ export async function readRecordsBelow(
   const rows = await queryRows<RecordRow>(
     db,
     `select id, owner, type, ttl, rdata from records
-      where zone_id = ? and owner_key > ? and owner_key < ? order by owner_key, type, id limit ?`,
+      where zone_id = $1 and owner_key > $2 and owner_key < $3 order by owner_key, type, id limit $4`,
     [zoneId, key, end, limit],
     { rowMode: "array" },
   );
@@ -110,11 +110,11 @@ export async function readRecordsPointingTo(
     db,
     // `offset 0` keeps the planner to the index of targets, whatever it believes of the order that is wanted.
     `select id, owner, type, ttl, rdata
-       from unnest(?::bytea[]) wanted (key) cross join lateral (
+       from unnest($1::bytea[]) wanted (key) cross join lateral (
          select * from records
-          where zone_id = ? and type in (2, 15, 33) and record_target(type, rdata) = encode(wanted.key, 'escape') offset 0
+          where zone_id = $2 and type in (2, 15, 33) and record_target(type, rdata) = encode(wanted.key, 'escape') offset 0
        ) pointing
-      order by owner_key, type, id limit ?`,
+      order by owner_key, type, id limit $3`,
     [targets.map(({ key }) => Buffer.from(key, "latin1")), zoneId, limit],
     { rowMode: "array" },
   );
@@ -135,12 +135,12 @@ export async function findNamesWithBelow(
   const found = await queryRows<{ place: number }>(
     db,
     `select wanted.place
-       from unnest(?::bytea[]) with ordinality as wanted (owner_key, place)
+       from unnest($1::bytea[]) with ordinality as wanted (owner_key, place)
       where exists (
         select from records
-         where zone_id = ? and owner_key > wanted.owner_key
+         where zone_id = $2 and owner_key > wanted.owner_key
            and owner_key < substr(wanted.owner_key, 1, octet_length(wanted.owner_key) - 1) || '\\x01'::bytea
-           and id <> all (?::bigint[])
+           and id <> all ($3::bigint[])
         offset 0)`,
     [names.map(({ wire }) => nameSortKey(wire)), zoneId, without],
   );
@@ -151,7 +151,7 @@ export async function findNamesWithBelow(
 export async function findRecordOfType(db: Db, zoneId: number, types: Iterable<number>): Promise<number | undefined> {
   const [row] = await queryRows<{ type: number }>(
     db,
-    "select type from records where zone_id = ? and type = any (?::integer[]) limit 1",
+    "select type from records where zone_id = $1 and type = any ($2::integer[]) limit 1",
     [zoneId, [...types]],
   );
   return row?.type;

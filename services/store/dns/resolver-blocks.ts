@@ -24,8 +24,8 @@ export async function putResolverBlock(
   const [stored] = await queryRows<ResolverBlock>(
     db,
     `insert into resolver_blocks (reseller_id, block, description)
-     select id, ?, coalesce(?::text, '') from resellers where id = ?
-     on conflict (reseller_id, block) do update set description = coalesce(?::text, resolver_blocks.description)
+     select id, $1, coalesce($2::text, '') from resellers where id = $3
+     on conflict (reseller_id, block) do update set description = coalesce($4::text, resolver_blocks.description)
      returning block, description`,
     [block, description ?? null, resellerId, description ?? null],
   );

@@ -64,7 +64,7 @@ export async function countRules(db: Db, feed: Zone): Promise<number> {
 /** Counts triggers that came, or with a negative number went. */
 export async function addTriggers(transaction: Transaction, feed: Zone, more: number): Promise<void> {
   if (more === 0) return;
-  await queryRows(transaction, "update rpz_feeds set rules = rules + ? where zone_id = ?", [more, feed.id]);
+  await queryRows(transaction, "update rpz_feeds set rules = rules + $1 where zone_id = $2", [more, feed.id]);
 }
 
 /** How many of the triggers that some records have would stay without these records. */
@@ -77,7 +77,7 @@ export async function countTriggersLeft(
   const [left] = await queryRows<{ count: number }>(
     transaction,
     `select count(distinct owner_key) as count from records
-      where zone_id = ? and owner_key = any(?::bytea[]) and not id = any(?::bigint[])`,
+      where zone_id = $1 and owner_key = any($2::bytea[]) and not id = any($3::bigint[])`,
     [feed.id, owners.map(({ wire }) => nameSortKey(wire)), recordIds],
   );
   return left!.count;
@@ -87,7 +87,7 @@ export async function countTriggersLeft(
 export async function writeFeedVersion(transaction: Transaction, feed: Zone, serial: number): Promise<void> {
   await queryRows(
     transaction,
-    "update zones set serial = ?, version = version + 1, changed_xid = pg_current_xact_id() where id = ?",
+    "update zones set serial = $1, version = version + 1, changed_xid = pg_current_xact_id() where id = $2",
     [serial, feed.id],
   );
 }
@@ -115,7 +115,7 @@ export async function listFeedsWithExpired(
   const rows = await queryRows<{ id: number; apex: Buffer }>(
     db,
     `select z.id, z.apex from zones z
-      where z.id in (select e.zone_id from rpz_expiries e where e.expires_at <= ?::timestamptz) order by z.id`,
+      where z.id in (select e.zone_id from rpz_expiries e where e.expires_at <= $1::timestamptz) order by z.id`,
     [now.toISOString()],
   );
   return rows.map(({ id, apex }) => ({ id, apex: nameFromStoredWire(apex) }));
@@ -131,7 +131,7 @@ export async function readExpired(
   const rows = await queryRows<RecordRow>(
     transaction,
     `select r.id, r.owner, r.type, r.ttl, r.rdata from rpz_expiries e join records r on r.id = e.record_id
-      where e.zone_id = ? and e.expires_at <= ?::timestamptz order by r.id limit ?`,
+      where e.zone_id = $1 and e.expires_at <= $2::timestamptz order by r.id limit $3`,
     [feed.id, now.toISOString(), limit],
     { rowMode: "array" },
   );

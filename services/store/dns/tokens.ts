@@ -42,7 +42,7 @@ export async function insertToken(db: Db, token: NewToken): Promise<number | und
     const [row] = await queryRows<{ id: number }>(
       db,
       `insert into dns_tokens (reseller_id, company_id, name, policy, made_by, made_by_login, token_hash, created_at, expires_at)
-       values (?, ?, ?, ?::jsonb, ?, ?, ?, ?::timestamptz, ?::timestamptz) returning id`,
+       values ($1, $2, $3, $4::jsonb, $5, $6, $7, $8::timestamptz, $9::timestamptz) returning id`,
       [
         ...[owner.resellerId, owner.companyId ?? null, name, JSON.stringify(showPolicy(policy))],
         ...[token.madeBy, token.madeByLogin, token.tokenHash],
@@ -60,8 +60,8 @@ export async function insertToken(db: Db, token: NewToken): Promise<number | und
 export async function listTokens(db: Db, { resellerId, companyId }: QuotaOwner): Promise<ListedToken[]> {
   const rows = await queryRows<TokenRow>(
     db,
-    `select ${TOKEN_COLUMNS} where t.reseller_id = ? and t.company_id = coalesce(?, t.company_id)
-      or t.reseller_id = ? and t.company_id is null and ?::bigint is null
+    `select ${TOKEN_COLUMNS} where t.reseller_id = $1 and t.company_id = coalesce($2, t.company_id)
+      or t.reseller_id = $3 and t.company_id is null and $4::bigint is null
       order by c.crm_id nulls first, t.name`,
     [resellerId, companyId ?? null, resellerId, companyId ?? null],
   );
@@ -76,7 +76,7 @@ export async function findToken(
 ): Promise<ListedToken | undefined> {
   const [row] = await queryRows<TokenRow>(
     db,
-    `select ${TOKEN_COLUMNS} where t.reseller_id = ? and t.company_id is not distinct from ? and t.name = ?`,
+    `select ${TOKEN_COLUMNS} where t.reseller_id = $1 and t.company_id is not distinct from $2 and t.name = $3`,
     [resellerId, companyId ?? null, name],
   );
   return row && listedToken(row);
@@ -84,7 +84,7 @@ export async function findToken(
 
 /** Deletes a token, and its TSIG key with it. */
 export async function deleteToken(db: Db, id: number): Promise<void> {
-  await queryRows(db, "delete from dns_tokens where id = ?", [id]);
+  await queryRows(db, "delete from dns_tokens where id = $1", [id]);
 }
 
 /** @param graceUntil until when the one before is accepted as well; null: no longer */
@@ -96,8 +96,8 @@ export async function replaceTokenHash(
 ): Promise<void> {
   await queryRows(
     db,
-    `update dns_tokens set previous_hash = case when ?::timestamptz is null then null else token_hash end,
-            previous_until = ?::timestamptz, token_hash = ? where id = ?`,
+    `update dns_tokens set previous_hash = case when $1::timestamptz is null then null else token_hash end,
+            previous_until = $2::timestamptz, token_hash = $3 where id = $4`,
     [graceUntil?.toISOString() ?? null, graceUntil?.toISOString() ?? null, tokenHash, id],
   );
 }
@@ -113,14 +113,14 @@ export async function findTokenCaller(db: Db, tokenHash: Uint8Array): Promise<To
   return findCallerWhere(
     db,
     "find-token-caller",
-    "t.token_hash = ? or t.previous_hash = ? and t.previous_until > now()",
-    [tokenHash, tokenHash],
+    "t.token_hash = $1 or t.previous_hash = $1 and t.previous_until > now()",
+    [tokenHash],
   );
 }
 
 /** Finds whose token has a TSIG key. @param keyName as of `StoredTsigKey` */
 export async function findTsigCaller(db: Db, keyName: string): Promise<TokenCaller | undefined> {
-  return findCallerWhere(db, "find-tsig-caller", "t.id = (select token_id from tsig_keys where name = ?)", [keyName]);
+  return findCallerWhere(db, "find-tsig-caller", "t.id = (select token_id from tsig_keys where name = $1)", [keyName]);
 }
 
 async function findCallerWhere(
@@ -154,8 +154,8 @@ export async function noteUse(db: Db, id: number, address: string, now: Date): P
   const at = now.toISOString();
   await queryRows(
     db,
-    `update dns_tokens set last_used_at = date_trunc('minute', ?::timestamptz), last_used_from = ?
-      where id = ? and (last_used_at is null or last_used_at <= ?::timestamptz - interval '1 minute')`,
+    `update dns_tokens set last_used_at = date_trunc('minute', $1::timestamptz), last_used_from = $2
+      where id = $3 and (last_used_at is null or last_used_at <= $4::timestamptz - interval '1 minute')`,
     [at, address, id, at],
   );
 }

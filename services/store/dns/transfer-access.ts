@@ -87,11 +87,11 @@ export async function isInForbiddenZone(db: Db, name: DomainName, resellerId: st
   for (let at: DomainName | undefined = name; at !== undefined; at = parentOf(at)) names.push(zoneName(at));
   const found = await queryRows(
     db,
-    `select 1 from zones z where z.name = any(?::text[]) and z.kind <> 'primary' and not (
-        exists (select 1 from acls a where a.reseller_id = ? and (a.zones is null or z.name = any(a.zones)))
-        and case z.kind when 'catalog' then z.reseller_id = ? else exists (
+    `select 1 from zones z where z.name = any($1::text[]) and z.kind <> 'primary' and not (
+        exists (select 1 from acls a where a.reseller_id = $2 and (a.zones is null or z.name = any(a.zones)))
+        and case z.kind when 'catalog' then z.reseller_id = $3 else exists (
               select 1 from rpz_activations a join resellers r on r.id = a.reseller_id
-               where a.zone_id = z.id and a.reseller_id = ? and r.rpz_licence) end)
+               where a.zone_id = z.id and a.reseller_id = $4 and r.rpz_licence) end)
       limit 1`,
     [names, resellerId ?? null, resellerId ?? null, resellerId ?? null],
   );

@@ -42,7 +42,7 @@ export async function findTransferableZone(db: Db, apex: Uint8Array): Promise<Tr
   const [row] = await queryRows<{ id: number; name: string; reseller_id: string | null; published: boolean }>(
     db,
     `select id, name, reseller_id, not suspended and not company_suspended as published
-       from zones where apex = ?`,
+       from zones where apex = $1`,
     [apex],
     { name: "find-transferable-zone" },
   );
@@ -77,7 +77,7 @@ interface Version {
 async function readSoa(db: Db, zoneId: number): Promise<{ serial: number; record: ResourceRecord } | undefined> {
   const [row] = await queryRows<SoaRecordRow>(
     db,
-    "select apex, ttl, mname, rname, serial, refresh, retry, expire, minimum from zones where id = ?",
+    "select apex, ttl, mname, rname, serial, refresh, retry, expire, minimum from zones where id = $1",
     [zoneId],
   );
   if (!row) return undefined;
@@ -106,8 +106,8 @@ async function readVersions(
       db,
       `select version, serial_before, serial, octet_length(deleted) + octet_length(added)
               + coalesce(octet_length(derived_deleted), 0) + coalesce(octet_length(derived_added), 0) as octets
-         from zone_journal where zone_id = ? and (?::bigint is null or version < ?)
-        order by version desc limit ?`,
+         from zone_journal where zone_id = $1 and ($2::bigint is null or version < $3)
+        order by version desc limit $4`,
       [zoneId, before, before, VERSIONS_A_PAGE],
     );
     const wanted: number[] = [];
@@ -130,7 +130,7 @@ async function readContents(db: Db, zoneId: number, versions: readonly number[])
   const rows = await queryRows<{ deleted: Buffer; added: Buffer }>(
     db,
     `select deleted || coalesce(derived_deleted, '') as deleted, added || coalesce(derived_added, '') as added
-       from zone_journal where zone_id = ? and version = any(?::bigint[]) order by version`,
+       from zone_journal where zone_id = $1 and version = any($2::bigint[]) order by version`,
     [zoneId, versions],
   );
   return rows.map(({ deleted, added }) => ({ deleted: decodeRecords(deleted), added: decodeRecords(added) }));
@@ -162,7 +162,7 @@ async function hasFewerRecords(db: Db, zoneId: number, limit: number): Promise<b
   const [row] = await queryRows<{ count: number }>(
     db,
     `select count(*) as count from (
-       select 1 from records where zone_id = ? union all select 1 from derived_records where zone_id = ? limit ?
+       select 1 from records where zone_id = $1 union all select 1 from derived_records where zone_id = $2 limit $3
      ) counted`,
     [zoneId, zoneId, limit],
   );

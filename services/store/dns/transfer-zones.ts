@@ -15,9 +15,9 @@ export async function listAclZones(db: Db, resellerId: string, names: readonly s
     db,
     names === null
       ? `select name, kind = 'catalog' as is_catalog from zones
-          where reseller_id = ? and not suspended and not company_suspended order by name_key`
+          where reseller_id = $1 and not suspended and not company_suspended order by name_key`
       : `select wanted.name, coalesce(z.kind = 'catalog', false) as is_catalog
-           from unnest(?::text[]) wanted (name) left join zones z on z.name = wanted.name
+           from unnest($1::text[]) wanted (name) left join zones z on z.name = wanted.name
           order by z.name_key nulls last, wanted.name`,
     [names ?? resellerId],
   );

@@ -42,7 +42,7 @@ export async function deleteTokenKey(db: Db, tokenId: number): Promise<void> {
 export async function findTsigKey(db: Db, keyRing: KeyRing, name: string): Promise<StoredTsigKey | undefined> {
   const [row] = await queryRows<Parameters<typeof tsigKeyOf>[1]>(
     db,
-    "select name, algorithm, secret_sealed from tsig_keys where name = ?",
+    "select name, algorithm, secret_sealed from tsig_keys where name = $1",
     [name],
     { name: "find-tsig-key" },
   );

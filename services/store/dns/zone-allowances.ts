@@ -32,9 +32,9 @@ export async function allowZone(db: Db, apex: DomainName, resellerId: string): P
 export async function disallowZone(db: Db, apex: DomainName, resellerId: string): Promise<boolean> {
   const gone = await queryRows(
     db,
-    `with allowed as (delete from zone_permissions where name = ? and reseller_id = ? returning 1),
+    `with allowed as (delete from zone_permissions where name = $1 and reseller_id = $2 returning 1),
           first as (delete from zone_predecessors p using zones z
-                     where z.id = p.zone_id and z.name = ? and p.reseller_id = ? returning 1)
+                     where z.id = p.zone_id and z.name = $3 and p.reseller_id = $4 returning 1)
      select 1 from allowed union all select 1 from first`,
     [zoneName(apex), resellerId, zoneName(apex), resellerId],
   );

@@ -5,16 +5,15 @@ import type { SerialType } from "../../core/dns/serial.ts";
 import { type SoaRdata, soaRecord } from "../../core/dns/soa.ts";
 import type { RecordDifference, ZoneChange } from "../../core/dns/zone-edit.ts";
 import type { ZoneMaker } from "../../core/dns/zone-tenancy.ts";
-import { type Db, queryRows, type Transaction } from "../../platform/postgres/db.ts";
+import { type Binding, type Db, queryRows, StatementValues, type Transaction } from "../../platform/postgres/db.ts";
 import {
   deletionOf,
   derivedDeletionOf,
   derivedInsertionOf,
   insertionOf,
-  JOURNAL,
+  journalOf,
   overwritingOf,
   RESERVES,
-  SIGNED_JOURNAL,
   type StatementPart,
   writeChangeSql,
 } from "./zone-change-sql.ts";
@@ -104,16 +103,16 @@ export async function insertZone(
 
 /** Keeps a zone from being changed until the transaction ends, when there is one of this name. */
 export async function lockZoneNamed(transaction: Db, apex: DomainName): Promise<void> {
-  await queryRows(transaction, "select 1 from zones where name = ? for update", [zoneName(apex)]);
+  await queryRows(transaction, "select 1 from zones where name = $1 for update", [zoneName(apex)]);
 }
 
 /** Inserts records of a zone that the transaction has made or locked. @returns their ids, in order */
 export async function insertRecords(db: Db, zoneId: number, records: readonly ResourceRecord[]): Promise<number[]> {
   const ids: number[] = [];
   for (const part of portionsOf(records)) {
-    const insertion = insertionOf(part, "(select ?::bigint as id) as zone");
-    for (const { id } of await queryRows<{ id: number }>(db, insertion.sql, [zoneId, ...insertion.values]))
-      ids.push(id);
+    const values = new StatementValues(zoneId);
+    const { sql } = insertionOf(part, "(select $1::bigint as id) as zone", values);
+    for (const { id } of await queryRows<{ id: number }>(db, sql, values.all)) ids.push(id);
   }
   return ids.sort((a, b) => a - b);
 }
@@ -174,36 +173,32 @@ export async function writeZoneChange(
 ): Promise<readonly number[] | undefined> {
   const { soa, ttl, rows, derived } = change;
   const times = [soa.refresh, soa.retry, soa.expire, soa.minimum, ttl, change.cachedUntil ?? null];
-  const parts: StatementPart[] = [];
-  if (rows.deletedIds.length > 0) parts.push(deletionOf(rows.deletedIds));
-  if (rows.updated.length > 0) parts.push(overwritingOf(rows.updated));
-  if (rows.created.length > 0 && insertsRecords) parts.push(insertionOf(rows.created, "zone"));
-  if (derived && derived.deleted.length > 0) parts.push(derivedDeletionOf(derived.deleted));
-  if (derived && derived.added.length > 0 && insertsRecords) parts.push(derivedInsertionOf(derived.added));
-  if (growth.records < 0 || growth.octets < 0) parts.push(RESERVES);
-  const journal = journalPart(zone, change, actor);
-  if (journal) parts.push(journal);
-  const written = await queryRows<{ created_ids: string[] }>(
-    db,
-    writeChangeSql(parts, { withinHeld }),
-    [
-      ...[soa.serial, soa.mname.wire, soa.rname.wire, ...times, growth.records, growth.octets, zone.id, zone.version],
-      ...(withinHeld ? [growth.records, growth.octets] : []),
-      ...parts.flatMap(({ values }) => values),
-    ],
-    { name: `write zone${withinHeld ? "+" : ""}: ${parts.map(({ name }) => name).join(" ")}` },
+  const values = new StatementValues(
+    ...[soa.serial, soa.mname.wire, soa.rname.wire, ...times, growth.records, growth.octets, zone.id, zone.version],
   );
+  const parts: StatementPart[] = [];
+  if (rows.deletedIds.length > 0) parts.push(deletionOf(rows.deletedIds, values));
+  if (rows.updated.length > 0) parts.push(overwritingOf(rows.updated, values));
+  if (rows.created.length > 0 && insertsRecords) parts.push(insertionOf(rows.created, "zone", values));
+  if (derived && derived.deleted.length > 0) parts.push(derivedDeletionOf(derived.deleted, values));
+  if (derived && derived.added.length > 0 && insertsRecords) parts.push(derivedInsertionOf(derived.added, values));
+  if (growth.records < 0 || growth.octets < 0) parts.push(RESERVES);
+  const row = journalRow(zone, change, actor);
+  if (row) parts.push(journalOf(row, values));
+  const written = await queryRows<{ created_ids: string[] }>(db, writeChangeSql(parts, { withinHeld }), values.all, {
+    name: `write zone${withinHeld ? "+" : ""}: ${parts.map(({ name }) => name).join(" ")}`,
+  });
   // An array of bigint arrives as texts.
   return written[0]?.created_ids.map(Number);
 }
 
-/** The step that writes the journal row; undefined when it would be too large to keep. */
-function journalPart(zone: Zone, change: ZoneChange, actor: string): StatementPart | undefined {
+/** The journal's row of a change, for {@link journalOf}; undefined when it would be too large to keep. */
+function journalRow(zone: Zone, change: ZoneChange, actor: string): readonly Binding[] | undefined {
   const { derived } = change;
   const [deleted, added] = differenceOf(zone, change);
   if (!deleted || !added) return undefined;
-  const values = [zone.soa.serial, actor, deleted, added];
-  if (!derived) return { ...JOURNAL, values };
+  const row = [zone.soa.serial, actor, deleted, added];
+  if (!derived) return row;
   if (derived.deleted.length + derived.added.length > MOST_DERIVED_JOURNALLED) return undefined;
-  return { ...SIGNED_JOURNAL, values: [...values, encodeRecords(derived.deleted), encodeRecords(derived.added)] };
+  return [...row, encodeRecords(derived.deleted), encodeRecords(derived.added)];
 }

@@ -1,6 +1,6 @@
 import { type DomainName, nameSortKey } from "../../core/dns/name.ts";
 import type { StoredRecord } from "../../core/dns/zone-edit.ts";
-import { type Db, queryRows, rowsTable } from "../../platform/postgres/db.ts";
+import { type Db, queryRows, rowsTable, StatementValues } from "../../platform/postgres/db.ts";
 import { recordOf } from "./records.ts";
 import { ZONE_COLUMNS, type Zone, type ZoneRow, type ZoneScope, zoneName, zoneOf } from "./zones.ts";
 
@@ -17,24 +17,17 @@ export async function readExcerpt(
   names: readonly DomainName[],
   ids: readonly number[],
 ): Promise<ZoneExcerpt | undefined> {
+  const values = new StatementValues(zoneName(apex), scope.resellerId ?? null, scope.companyId ?? null);
   const keys = rowsTable(
     ["bytea"],
     names.map(({ wire }) => [nameSortKey(wire)]),
+    values,
   );
-  const wanted = rowsTable(
-    ["bigint"],
-    ids.map((id) => [id]),
-  );
-  const hasIds = ids.length > 0;
-  const rows = await queryRows<ExcerptRow>(
-    db,
-    readExcerptSql(keys.sql, hasIds ? wanted.sql : undefined),
-    [
-      ...[zoneName(apex), scope.resellerId ?? null, scope.companyId ?? null],
-      ...[...keys.values, ...(hasIds ? wanted.values : [])],
-    ],
-    { name: `read-zone-excerpt ${keys.shape} ${hasIds ? wanted.shape : 0}` },
-  );
+  const rowsOfIds = ids.map((id) => [id]);
+  const wanted = ids.length > 0 ? rowsTable(["bigint"], rowsOfIds, values) : undefined;
+  const rows = await queryRows<ExcerptRow>(db, readExcerptSql(keys.sql, wanted?.sql), values.all, {
+    name: `read-zone-excerpt ${keys.shape} ${wanted?.shape ?? 0}`,
+  });
   const [first] = rows;
   if (!first) return undefined;
   return {
@@ -65,7 +58,7 @@ function readExcerptSql(keys: string, ids: string | undefined): string {
   return `
   select ${ZONE_COLUMNS}, r.id as record_id, r.owner, r.type, r.ttl as record_ttl, r.rdata
     from (select * from zones
-           where name = ? and reseller_id = coalesce(?, reseller_id) and company_id = coalesce(?, company_id)) z
+           where name = $1 and reseller_id = coalesce($2, reseller_id) and company_id = coalesce($3, company_id)) z
     join companies c on c.id = z.company_id
     left join lateral (
       select found.* from (

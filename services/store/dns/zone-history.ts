@@ -61,14 +61,14 @@ const PAGE = `
     select *, sum(octet_length(deleted) + octet_length(added)) over (order by version desc) as octets,
            row_number() over (order by version desc) as place
       from (select * from zone_journal
-             where zone_id = ? and actor <> ?
-               and (?::bigint is null or ((? - serial) & 4294967295) between 1 and 2147483647)
-             order by version desc limit ?) page
+             where zone_id = $1 and actor <> $2
+               and ($3::bigint is null or (($3 - serial) & 4294967295) between 1 and 2147483647)
+             order by version desc limit $4) page
   ) measured
-  where place = 1 or octets <= ?`;
+  where place = 1 or octets <= $5`;
 
 function pageValues(zoneId: number, before: number | undefined, limit: number) {
-  return [zoneId, SIGNING_ACTOR, before ?? null, before ?? null, limit, PAGE_OCTETS];
+  return [zoneId, SIGNING_ACTOR, before ?? null, limit, PAGE_OCTETS];
 }
 
 function recordsIn(octets: Buffer): Iterable<ResourceRecord> {
@@ -80,7 +80,7 @@ export async function readHistoryOctets(db: Db, zoneId: number, serial: number):
   const [row] = await queryRows<{ octets: number }>(
     db,
     `select coalesce(sum(octet_length(deleted) + octet_length(added)), 0)::bigint as octets from zone_journal
-      where zone_id = ? and version > (select max(version) from zone_journal where zone_id = ? and serial = ?)`,
+      where zone_id = $1 and version > (select max(version) from zone_journal where zone_id = $2 and serial = $3)`,
     [zoneId, zoneId, serial],
   );
   return row!.octets;
@@ -95,7 +95,7 @@ export async function listVersionsSince(
   return queryRows(
     db,
     `select version, serial, serial_before as "serialBefore" from zone_journal
-      where zone_id = ? and version > (select max(version) from zone_journal where zone_id = ? and serial = ?)
+      where zone_id = $1 and version > (select max(version) from zone_journal where zone_id = $2 and serial = $3)
       order by version desc`,
     [zoneId, zoneId, serial],
   );
@@ -110,7 +110,7 @@ export interface StoredVersion {
 export async function readVersion(db: Db, zoneId: number, version: number): Promise<StoredVersion | undefined> {
   const [row] = await queryRows<StoredVersion>(
     db,
-    "select deleted, added from zone_journal where zone_id = ? and version = ?",
+    "select deleted, added from zone_journal where zone_id = $1 and version = $2",
     [zoneId, version],
   );
   return row;

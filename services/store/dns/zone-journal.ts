@@ -50,10 +50,10 @@ export async function boundJournal(db: Db, zoneId: number, mostOctets = MOST_JOU
        select version, row_number() over newest as place,
               sum(octet_length(deleted) + octet_length(added) + coalesce(octet_length(derived_deleted), 0)
                   + coalesce(octet_length(derived_added), 0)) over newest as octets
-         from zone_journal where zone_id = ? window newest as (order by version desc)
+         from zone_journal where zone_id = $1 window newest as (order by version desc)
      ), gone as (
        delete from zone_journal j using sized
-        where j.zone_id = ? and j.version = sized.version and sized.octets > ? and sized.place > 1 returning 1)
+        where j.zone_id = $2 and j.version = sized.version and sized.octets > $3 and sized.place > 1 returning 1)
      select count(*) as removed from gone`,
     [zoneId, zoneId, mostOctets],
   );
@@ -62,7 +62,7 @@ export async function boundJournal(db: Db, zoneId: number, mostOctets = MOST_JOU
 
 /** Forgets deletions of zones that every server has heard of by now. */
 export async function pruneZoneDeletions(db: Db, before: Date): Promise<void> {
-  await queryRows(db, "delete from zone_deletions where deleted_at < ?", [before]);
+  await queryRows(db, "delete from zone_deletions where deleted_at < $1", [before]);
 }
 
 interface PruneStep {
@@ -74,21 +74,21 @@ interface PruneStep {
 
 /** @returns undefined when no zone is left, or another is at it */
 async function pruneStep(transaction: Db, keep: JournalRetention, afterZone: number): Promise<PruneStep | undefined> {
-  const [lock] = await queryRows<{ mine: boolean }>(transaction, "select pg_try_advisory_xact_lock(?) as mine", [
+  const [lock] = await queryRows<{ mine: boolean }>(transaction, "select pg_try_advisory_xact_lock($1) as mine", [
     PRUNING_LOCK,
   ]);
   if (!lock?.mine) return undefined;
   const [step] = await queryRows<{ last_zone: number | null; removed: number; many_versions: string[] | null }>(
     transaction,
-    `with step as (select id, version from zones where id > ? order by id limit ?),
+    `with step as (select id, version from zones where id > $1 order by id limit $2),
           gone as (
             delete from zone_journal where (zone_id, version) in (
               select j.zone_id, j.version
-                from step join zone_journal j on j.zone_id = step.id and j.version <= step.version - ? and j.at < ?
-               limit ?)
+                from step join zone_journal j on j.zone_id = step.id and j.version <= step.version - $3 and j.at < $4
+               limit $5)
             returning 1)
      select (select max(id) from step) as last_zone, (select count(*) from gone) as removed,
-            (select array_agg(id) from step where version > ?) as many_versions`,
+            (select array_agg(id) from step where version > $6) as many_versions`,
     [afterZone, ZONES_A_STEP, keep.versions, keep.before, ROWS_A_STEP, MANY_VERSIONS],
   );
   if (step?.last_zone == null) return undefined;

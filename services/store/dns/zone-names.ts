@@ -34,11 +34,11 @@ export async function notePredecessors(
   await queryRows(
     transaction,
     `insert into zone_predecessors (zone_id, reseller_id, name)
-     select ?::bigint, z.reseller_id, z.name from zones z
-      where z.name_key > ? and z.name_key < ? and z.kind = 'primary' and z.reseller_id is distinct from ?
+     select $1::bigint, z.reseller_id, z.name from zones z
+      where z.name_key > $2 and z.name_key < $3 and z.kind = 'primary' and z.reseller_id is distinct from $4
         and not exists (
           select 1 from zone_permissions p
-           where p.reseller_id = z.reseller_id and right(p.name, ?) = ?
+           where p.reseller_id = z.reseller_id and right(p.name, $5) = $6
              and (p.name = z.name or right(z.name, octet_length(p.name) + 1) = '.' || p.name))`,
     [zoneId, first, end, resellerId, suffix.length, suffix],
     { name: "note-predecessors" },
@@ -74,10 +74,10 @@ export async function lockName(transaction: Transaction, apex: DomainName): Prom
   const shared = names.slice(0, -1);
   await queryRows(
     transaction,
-    "select pg_advisory_xact_lock_shared(hashtextextended('zone ' || name, 0)) from unnest(?::text[]) as above (name)",
+    "select pg_advisory_xact_lock_shared(hashtextextended('zone ' || name, 0)) from unnest($1::text[]) as above (name)",
     [shared],
   );
-  await queryRows(transaction, "select pg_advisory_xact_lock(hashtextextended('zone ' || ?, 0))", [names.at(-1)]);
+  await queryRows(transaction, "select pg_advisory_xact_lock(hashtextextended('zone ' || $1, 0))", [names.at(-1)]);
 }
 
 /** What lies above and below a name, as {@link judgeName} judges it. @param isAllowed whether the operator allowed it */
@@ -92,16 +92,16 @@ export async function surveyName(
     transaction,
     `select ${RELATED_COLUMNS}, exists (
               select 1 from zone_predecessors p
-               where p.zone_id = z.id and p.reseller_id = ? and p.name = any(?::text[])) as is_behind
+               where p.zone_id = z.id and p.reseller_id = $1 and p.name = any($2::text[])) as is_behind
        from zones z left join companies c on c.id = z.company_id
-      where z.name = any(?::text[]) order by octet_length(z.apex) desc`,
+      where z.name = any($3::text[]) order by octet_length(z.apex) desc`,
     [resellerId, [zoneName(apex), ...above], above],
   );
   const below = await queryRows<RelatedRow>(
     transaction,
     `select ${RELATED_COLUMNS} from zones z left join companies c on c.id = z.company_id
-      where z.name_key > ? and z.name_key < ? and z.kind = 'primary' and z.company_id is distinct from ?
-      order by z.name_key limit ?`,
+      where z.name_key > $1 and z.name_key < $2 and z.kind = 'primary' and z.company_id is distinct from $3
+      order by z.name_key limit $4`,
     [...keysBelow(apex), companyId, MOST_WARNED + 1],
   );
   const [closest] = zonesAbove;
@@ -126,10 +126,10 @@ async function answersFor(transaction: Transaction, zoneId: number, name: Domain
   const wildcards = above.map((key) => Buffer.concat([key, WILDCARD_KEY]));
   const [row] = await queryRows<{ holds: boolean }>(
     transaction,
-    `select (exists (select 1 from records where zone_id = ? and owner_key >= ? and owner_key < ?)
-             or exists (select 1 from records where zone_id = ? and owner_key = any(?::bytea[]))
-             or exists (select 1 from records where zone_id = ? and owner_key = any(?::bytea[]) and type = ?))
-            and not exists (select 1 from records where zone_id = ? and owner_key = ? and type = ?) as holds`,
+    `select (exists (select 1 from records where zone_id = $1 and owner_key >= $2 and owner_key < $3)
+             or exists (select 1 from records where zone_id = $4 and owner_key = any($5::bytea[]))
+             or exists (select 1 from records where zone_id = $6 and owner_key = any($7::bytea[]) and type = $8))
+            and not exists (select 1 from records where zone_id = $9 and owner_key = $10 and type = $11) as holds`,
     [zoneId, first, end, zoneId, wildcards, zoneId, above, TYPE.DNAME, zoneId, first, TYPE.NS],
   );
   return row!.holds;
@@ -161,7 +161,7 @@ function relatedZone({ name, reseller_id, company_id, crm_id }: RelatedRow): Rel
 export async function readPlaces(db: Db, ids: readonly number[]): Promise<PlacedZone[]> {
   const rows = await queryRows<PlacedRow>(
     db,
-    "select id, reseller_id, company_id, made_by from zones where id = any(?::bigint[])",
+    "select id, reseller_id, company_id, made_by from zones where id = any($1::bigint[])",
     [ids],
   );
   return rows.map(placedZone);
@@ -180,7 +180,7 @@ export async function findWithParent(db: Db, apex: DomainName): Promise<ZonePair
     `select ${ZONE_COLUMNS}, z.reseller_id, z.company_id, z.made_by, z.kind,
             not z.suspended and not z.company_suspended as is_served
        from zones z left join companies c on c.id = z.company_id
-      where z.name = any(?::text[]) order by octet_length(z.apex) desc limit 2`,
+      where z.name = any($1::text[]) order by octet_length(z.apex) desc limit 2`,
     [[zoneName(apex), ...namesAbove(apex)]],
   );
   if (zone?.name !== zoneName(apex) || !closest) return undefined;
@@ -215,7 +215,7 @@ export async function readAuditPage(
     snapshot,
     `select z.id, z.name, z.name_key, z.apex, z.reseller_id, z.company_id, c.crm_id, z.made_by, z.created_at,
             allowed.name is not null as is_allowed, first.names as predecessors
-       from (select * from zones where kind = 'primary' and name_key > ? order by name_key limit ?) z
+       from (select * from zones where kind = 'primary' and name_key > $1 order by name_key limit $2) z
        join companies c on c.id = z.company_id
        left join zone_permissions allowed on allowed.name = z.name and allowed.reseller_id = z.reseller_id
        left join (select zone_id, array_agg(reseller_id || ' ' || name || '.') as names
@@ -244,7 +244,7 @@ export async function readMakers(db: Db, zoneIds: readonly number[]): Promise<Re
   if (zoneIds.length === 0) return new Map();
   const rows = await queryRows<{ zone_id: number; actor: string }>(
     db,
-    "select zone_id, actor from zone_journal where zone_id = any(?::bigint[]) and version = 1 and serial_before is null",
+    "select zone_id, actor from zone_journal where zone_id = any($1::bigint[]) and version = 1 and serial_before is null",
     [zoneIds],
   );
   return new Map(rows.map(({ zone_id, actor }) => [zone_id, actor]));

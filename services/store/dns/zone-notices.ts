@@ -15,7 +15,7 @@ export async function notifyZones(db: Db, zoneIds: readonly number[]): Promise<v
   // A notice is no data: its commit need not wait for the disk, as that of the change did.
   await queryRows(
     db,
-    `select set_config('synchronous_commit', 'off', true), pg_notify(?, payload) from unnest(?::text[]) payload`,
+    `select set_config('synchronous_commit', 'off', true), pg_notify($1, payload) from unnest($2::text[]) payload`,
     [ZONES_CHANNEL, payloads],
   );
 }

@@ -21,8 +21,8 @@ export async function readZoneUsage(db: Db, scope: ZoneScope, apex: DomainName):
   const [zone] = await queryRows<ZoneUsage>(
     db,
     `select id, reseller_id as "resellerId", company_id as "companyId", records, octets from zones
-      where name = ? and company_id is not null
-        and reseller_id = coalesce(?, reseller_id) and company_id = coalesce(?, company_id)`,
+      where name = $1 and company_id is not null
+        and reseller_id = coalesce($2, reseller_id) and company_id = coalesce($3, company_id)`,
     [zoneName(apex), scope.resellerId ?? null, scope.companyId ?? null],
     { name: "read-usage-of-zone" },
   );
@@ -38,7 +38,7 @@ export async function readHeld(
     transaction,
     `select reseller_id, company_id, -count(*) as zones, -count(*) filter (where signed) as signed_zones,
             (-sum(records_held))::bigint as records, (-sum(octets_held))::bigint as octets
-       from zones where id = any(?::bigint[]) and company_id is not null
+       from zones where id = any($1::bigint[]) and company_id is not null
       group by reseller_id, company_id order by company_id`,
     [ids],
   );
@@ -52,7 +52,7 @@ export async function readHeld(
 export async function readOwner(db: Db, zoneId: number): Promise<ChargedOwner> {
   const [owner] = await queryRows<ChargedOwner>(
     db,
-    `select reseller_id as "resellerId", company_id as "companyId" from zones where id = ?`,
+    `select reseller_id as "resellerId", company_id as "companyId" from zones where id = $1`,
     [zoneId],
   );
   return owner!;

@@ -27,10 +27,10 @@ export async function reportLeftOut(db: Db, node: string, zones: readonly LeftOu
   await queryRows(
     db,
     `with gone as (
-       delete from zones_left_out where node = ? and zone_id <> all (?::bigint[])
+       delete from zones_left_out where node = $1 and zone_id <> all ($2::bigint[])
      )
      insert into zones_left_out (node, zone_id, served_version, since, taken_octets)
-     select ?, * from unnest(?::bigint[], ?::bigint[], ?::timestamptz[], ?::bigint[])
+     select $3, * from unnest($4::bigint[], $5::bigint[], $6::timestamptz[], $7::bigint[])
      on conflict (node, zone_id) do update set served_version = excluded.served_version, since = excluded.since,
        taken_octets = excluded.taken_octets, seen = now()`,
     [
@@ -47,7 +47,7 @@ export async function reportLeftOut(db: Db, node: string, zones: readonly LeftOu
 
 /** A server that stops says nothing any more. */
 export async function removeLeftOut(db: Db, node: string): Promise<void> {
-  await queryRows(db, "delete from zones_left_out where node = ?", [node]);
+  await queryRows(db, "delete from zones_left_out where node = $1", [node]);
 }
 
 /** On how many servers a zone does not fit: all of it, or its latest version. */
@@ -61,7 +61,7 @@ export async function countLeftOut(db: Db, zoneId: number): Promise<LeftOutCount
     db,
     `select count(*) filter (where served_version is null)::int as withheld,
             count(*) filter (where served_version is not null)::int as outdated
-       from zones_left_out where zone_id = ? and seen > now() - make_interval(secs => ?)`,
+       from zones_left_out where zone_id = $1 and seen > now() - make_interval(secs => $2)`,
     [zoneId, BELIEVED_SECONDS],
   );
   return row!;
@@ -90,7 +90,7 @@ export async function listLeftOut(db: Db, limit: number): Promise<LeftOutZoneSta
     db,
     `select l.node, z.name as zone, l.served_version is not null as outdated, l.taken_octets as "takenOctets"
        from zones_left_out l join zones z on z.id = l.zone_id
-      where l.seen > now() - make_interval(secs => ?) order by l.taken_octets desc, l.node, z.name limit ?`,
+      where l.seen > now() - make_interval(secs => $1) order by l.taken_octets desc, l.node, z.name limit $2`,
     [BELIEVED_SECONDS, limit],
   );
 }

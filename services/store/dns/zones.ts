@@ -115,7 +115,7 @@ export async function findZone(db: Db, scope: ZoneScope, apex: DomainName): Prom
   const [row] = await queryRows<ZoneRow>(
     db,
     `select ${ZONE_COLUMNS} from zones z join companies c on c.id = z.company_id
-      where z.name = ? and z.reseller_id = coalesce(?, z.reseller_id) and z.company_id = coalesce(?, z.company_id)`,
+      where z.name = $1 and z.reseller_id = coalesce($2, z.reseller_id) and z.company_id = coalesce($3, z.company_id)`,
     [zoneName(apex), scope.resellerId ?? null, scope.companyId ?? null],
     { name: "find-zone" },
   );
@@ -126,7 +126,7 @@ export async function findZone(db: Db, scope: ZoneScope, apex: DomainName): Prom
 export async function findAnyZone(db: Db, apex: DomainName): Promise<Zone | undefined> {
   const [row] = await queryRows<ZoneRow>(
     db,
-    `select ${ZONE_COLUMNS} from zones z left join companies c on c.id = z.company_id where z.name = ?`,
+    `select ${ZONE_COLUMNS} from zones z left join companies c on c.id = z.company_id where z.name = $1`,
     [zoneName(apex)],
   );
   return row && zoneOf(row);
@@ -142,12 +142,12 @@ export async function listPublishedZones(
   limit: number,
   after: ListPosition,
 ): Promise<{ zones: ListedZone[]; next: ListPosition }> {
-  const mine = scope.companyId === undefined ? "z.reseller_id = ?" : "z.company_id = ?";
+  const mine = scope.companyId === undefined ? "z.reseller_id = $1" : "z.company_id = $1";
   const rows = await queryRows<[name: string, crmId: string, nameKey: Buffer]>(
     db,
     `select z.name, c.crm_id, z.name_key from zones z join companies c on c.id = z.company_id
-      where ${mine} and not z.suspended and not z.company_suspended and z.name_key > ?
-      order by z.name_key limit ?`,
+      where ${mine} and not z.suspended and not z.company_suspended and z.name_key > $2
+      order by z.name_key limit $3`,
     [scope.companyId ?? scope.resellerId, after ?? Buffer.alloc(0), limit],
     { rowMode: "array" },
   );

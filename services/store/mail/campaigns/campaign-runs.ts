@@ -1,5 +1,5 @@
 import type { FilterCondition } from "../../../core/mail/filter-condition.ts";
-import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+import { type Db, queryRows, StatementValues, type Transaction } from "../../../platform/postgres/db.ts";
 import { compileCondition } from "../contacts/filter-conditions.ts";
 import { continueBatch, withdrawBatch } from "../queue/queue-stops.ts";
 import { type CampaignSend, type CampaignSendRow, toCampaignSend } from "./campaign-sends.ts";
@@ -19,7 +19,7 @@ export async function claimDueCampaign(db: Db): Promise<DueCampaign | undefined>
     CampaignSendRow & { subject_uri: string; reply_to: string; unsubscribe: Campaign["unsubscribe"]; claim: string }
   >(
     db,
-    `update campaign_sends s set claimed_until = now() + make_interval(secs => ?)
+    `update campaign_sends s set claimed_until = now() + make_interval(secs => $1)
      from campaigns c
      where c.instance_id = s.instance_id and c.numid = s.campaign_numid and s.campaign_numid = (
        select campaign_numid from campaign_sends
@@ -49,8 +49,8 @@ export async function lockClaimedCampaign(
   const rows = await queryRows(
     transaction,
     `select 1 from campaign_sends
-     where campaign_numid = ? and state = 'scheduled' and paused_at is null and starts_at <= now()
-       and claimed_until = ?::timestamptz for update`,
+     where campaign_numid = $1 and state = 'scheduled' and paused_at is null and starts_at <= now()
+       and claimed_until = $2::timestamptz for update`,
     [campaignNumid, claim],
   );
   return rows.length > 0;
@@ -62,16 +62,17 @@ export async function noteCampaignRecipients(
   { campaignNumid, instanceId }: CampaignSend,
   { audience, now }: { readonly audience: FilterCondition; readonly now: Date },
 ): Promise<number> {
-  const { sql, values } = compileCondition(audience, now);
+  const values = new StatementValues(campaignNumid, instanceId);
   const [row] = await queryRows<{ recipients: number }>(
     transaction,
     `with noted as (
        insert into campaign_recipients (instance_id, campaign_numid, contact_id)
-       select contact.instance_id, ?::bigint, contact.id from contacts as contact where contact.instance_id = ? and ${sql}
+       select contact.instance_id, $1::bigint, contact.id from contacts as contact
+        where contact.instance_id = $2 and ${compileCondition(audience, now, values)}
        returning 1
      )
      select count(*)::int as recipients from noted`,
-    [campaignNumid, instanceId, ...values],
+    values.all,
   );
   return row!.recipients;
 }
@@ -108,8 +109,8 @@ export async function listNextRecipients(
 ): Promise<number[]> {
   const rows = await queryRows<{ id: number }>(
     transaction,
-    `select contact_id as id from campaign_recipients where campaign_numid = ? and contact_id > ?
-     order by contact_id limit ?`,
+    `select contact_id as id from campaign_recipients where campaign_numid = $1 and contact_id > $2
+     order by contact_id limit $3`,
     [campaign_numid, gathered_through, limit],
   );
   return rows.map(({ id }) => id);
@@ -191,7 +192,7 @@ export async function withdrawCancelled(db: Db): Promise<void> {
     if (eeid !== null) await withdrawBatch(db, eeid);
     await queryRows(
       db,
-      `update campaign_sends set withdrawn = true where campaign_numid = ?
+      `update campaign_sends set withdrawn = true where campaign_numid = $1
          and not exists (select from partitions where partitions.eeid = campaign_sends.eeid and state <> 'finished')`,
       [campaign_numid],
     );

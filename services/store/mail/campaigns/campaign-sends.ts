@@ -55,7 +55,7 @@ export async function listCampaignSends(
 ): Promise<ReadonlyMap<number, CampaignSend>> {
   const rows = await queryRows<CampaignSendRow>(
     db,
-    "select * from campaign_sends where instance_id = ? and campaign_numid = any(?)",
+    "select * from campaign_sends where instance_id = $1 and campaign_numid = any($2)",
     [instanceId, campaignNumids],
   );
   return new Map(rows.map((row) => [row.campaign_numid, toCampaignSend(row)]));
@@ -76,7 +76,7 @@ export async function saveCampaignMessage(
     db,
     `insert into campaign_sends as s
        (campaign_numid, instance_id, sender, sender_name, subject, html, url, groups, filters, creator)
-     values (?, ?, ?, ?, ?, ?, ?, ?::text[], ?::bigint[], ?)
+     values ($1, $2, $3, $4, $5, $6, $7, $8::text[], $9::bigint[], $10)
      on conflict (campaign_numid, instance_id) do update
      set sender = excluded.sender, sender_name = excluded.sender_name, subject = excluded.subject, html = excluded.html,
        url = excluded.url, groups = excluded.groups, filters = excluded.filters, claimed_until = null,
@@ -110,9 +110,9 @@ export async function scheduleCampaign(
 ): Promise<boolean> {
   const rows = await queryRows(
     db,
-    `update campaign_sends set state = 'scheduled', starts_at = coalesce(?::timestamptz, now()), creator = ?,
+    `update campaign_sends set state = 'scheduled', starts_at = coalesce($1::timestamptz, now()), creator = $2,
        paused_at = null, pause_reason = null, claimed_until = null, modified_at = now()
-     where campaign_numid = ? and eeid is null and state in ('draft', 'scheduled') returning 1`,
+     where campaign_numid = $3 and eeid is null and state in ('draft', 'scheduled') returning 1`,
     [start.at, start.login, campaignNumid],
   );
   return rows.length > 0;
@@ -126,8 +126,8 @@ export async function pauseCampaign(db: Db, campaignNumid: number, reason: Sente
   const paused = await db.transaction(async (transaction) => {
     const [row] = await queryRows<{ eeid: string | null }>(
       transaction,
-      `update campaign_sends set paused_at = now(), pause_reason = ?::jsonb, modified_at = now()
-       where campaign_numid = ? and paused_at is null and state in ('scheduled', 'gathering', 'sending') returning eeid`,
+      `update campaign_sends set paused_at = now(), pause_reason = $1::jsonb, modified_at = now()
+       where campaign_numid = $2 and paused_at is null and state in ('scheduled', 'gathering', 'sending') returning eeid`,
       [JSON.stringify(reason), campaignNumid],
     );
     if (row?.eeid) await markHeld(transaction, row.eeid);
@@ -146,9 +146,9 @@ export async function resumeCampaign(
   const resumed = await db.transaction(async (transaction) => {
     const [row] = await queryRows<{ eeid: string | null }>(
       transaction,
-      `update campaign_sends set paused_at = null, pause_reason = null, claimed_until = null, judged_tried = ?,
-         judged_bounced = ?, modified_at = now()
-       where campaign_numid = ? and paused_at is not null and state in ('scheduled', 'gathering', 'sending')
+      `update campaign_sends set paused_at = null, pause_reason = null, claimed_until = null, judged_tried = $1,
+         judged_bounced = $2, modified_at = now()
+       where campaign_numid = $3 and paused_at is not null and state in ('scheduled', 'gathering', 'sending')
        returning eeid`,
       [judged.tried, judged.bounced, campaignNumid],
     );
@@ -169,7 +169,7 @@ export async function requestCancellation(db: Db, campaignNumid: number): Promis
     const [row] = await queryRows<{ eeid: string | null }>(
       transaction,
       `update campaign_sends set state = 'cancelling', modified_at = now()
-       where campaign_numid = ? and state in ('draft', 'scheduled', 'gathering', 'sending') returning eeid`,
+       where campaign_numid = $1 and state in ('draft', 'scheduled', 'gathering', 'sending') returning eeid`,
       [campaignNumid],
     );
     if (row?.eeid) await markHeld(transaction, row.eeid);
@@ -192,7 +192,7 @@ export async function completeCancellation(db: Db, campaignNumid: number): Promi
     await queryRows(
       db,
       `update batches set cancelled_at = coalesce(cancelled_at, now()), held_at = null, gathering = false,
-         modified_at = now() where eeid = ?`,
+         modified_at = now() where eeid = $1`,
       [send.eeid],
     );
     await withdrawBatch(db, send.eeid);
@@ -201,7 +201,7 @@ export async function completeCancellation(db: Db, campaignNumid: number): Promi
     await queryRows(
       transaction,
       `update campaign_sends set state = 'cancelled', paused_at = null, pause_reason = null, finished_at = now(),
-         modified_at = now() where campaign_numid = ? and state = 'cancelling'`,
+         modified_at = now() where campaign_numid = $1 and state = 'cancelling'`,
       [campaignNumid],
     );
     await transaction("campaign_recipients").where({ campaign_numid: campaignNumid }).delete();

@@ -85,8 +85,8 @@ export async function pageCampaigns(
 ): Promise<Campaign[]> {
   const rows = await queryRows<CampaignRow>(
     db,
-    `select * from campaigns where instance_id = ? and (?::bigint is null or numid < ?)
-       and strpos(lower(name), lower(?)) > 0 order by numid desc limit ?`,
+    `select * from campaigns where instance_id = $1 and ($2::bigint is null or numid < $3)
+       and strpos(lower(name), lower($4)) > 0 order by numid desc limit $5`,
     [instanceId, page.before ?? null, page.before ?? null, page.search, page.limit],
   );
   return rows.map(toCampaign);

@@ -38,10 +38,10 @@ async function removeDeliveries(transaction: Transaction, { instanceId, contactI
   const removed = await queryRows<{ id: number; messageId: number; role: string }>(
     transaction,
     `delete from deliveries using partitions
-     where deliveries.instance_id = ?
+     where deliveries.instance_id = $1
        and partitions.instance_id = deliveries.instance_id and partitions.id = deliveries.partition_id
-       and (deliveries.contact_id = ? or deliveries.contact_id is null
-         and partitions.destination = ? and split_part(deliveries.recipient, '@', 1) = ?)
+       and (deliveries.contact_id = $2 or deliveries.contact_id is null
+         and partitions.destination = $3 and split_part(deliveries.recipient, '@', 1) = $4)
      returning deliveries.id, partitions.message_id as "messageId", deliveries.role`,
     [instanceId, contactId, address.asciiDomain, address.local],
   );
@@ -59,7 +59,7 @@ async function removeAbandonedMessages(transaction: Transaction, messageIds: rea
   const gone = await queryRows<{ id: number }>(
     transaction,
     `delete from messages using batches
-     where messages.id = any(?::bigint[]) and batches.instance_id = messages.instance_id
+     where messages.id = any($1::bigint[]) and batches.instance_id = messages.instance_id
        and batches.eeid = messages.eeid and not batches.gathering and not exists
        (select from partitions
         join deliveries on deliveries.instance_id = partitions.instance_id and deliveries.partition_id = partitions.id
@@ -78,7 +78,7 @@ async function cancelCopies(transaction: Transaction, messageIds: readonly numbe
     `update deliveries set state = 'cancelled', personal = null, finished_at = now() from partitions, messages
      where partitions.instance_id = deliveries.instance_id and partitions.id = deliveries.partition_id
        and messages.instance_id = partitions.instance_id and messages.id = partitions.message_id
-       and messages.id = any(?::bigint[]) and messages.template -> 'to' is not null
+       and messages.id = any($1::bigint[]) and messages.template -> 'to' is not null
        and deliveries.role <> 'to' and deliveries.state = 'queued'`,
     [messageIds],
   );
@@ -93,8 +93,8 @@ async function findNaming(
   const rows = await queryRows<{ id: number }>(
     transaction,
     `select id from messages
-     where id = any(?::bigint[]) and (octets is not null or template -> 'to' is not null or template -> 'cc' is not null
-       or exists (select from unnest(?::text[]) as name where strpos(template::text, name) > 0))
+     where id = any($1::bigint[]) and (octets is not null or template -> 'to' is not null or template -> 'cc' is not null
+       or exists (select from unnest($2::text[]) as name where strpos(template::text, name) > 0))
      order by id`,
     [messageIds, spellings],
   );
@@ -111,17 +111,17 @@ async function removeMentions(
   for (const table of ["archived_messages", "inbound_messages"]) {
     await queryRows(
       transaction,
-      `delete from ?? as kept using deliveries, partitions
+      `delete from ${table} as kept using deliveries, partitions
        where deliveries.id = kept.delivery_id and partitions.id = deliveries.partition_id
-         and partitions.message_id = any(?::bigint[])
-         and exists (select from unnest(?::bytea[]) as name where position(name in kept.octets) > 0)`,
-      [table, messageIds, names],
+         and partitions.message_id = any($1::bigint[])
+         and exists (select from unnest($2::bytea[]) as name where position(name in kept.octets) > 0)`,
+      [messageIds, names],
     );
   }
   await queryRows(
     transaction,
-    `delete from tracked_links where message_id = any(?::bigint[])
-       and exists (select from unnest(?::text[]) as name where strpos(target, name) > 0)`,
+    `delete from tracked_links where message_id = any($1::bigint[])
+       and exists (select from unnest($2::text[]) as name where strpos(target, name) > 0)`,
     [messageIds, spellings],
   );
 }
@@ -139,7 +139,7 @@ async function redactMessage(transaction: Transaction, id: number, subject: Eras
     `select template, octets, tracking::text, not exists
        (select from partitions join deliveries on deliveries.partition_id = partitions.id
         where partitions.message_id = messages.id and deliveries.state = 'queued') as "isSettled"
-     from messages where id = ? for update`,
+     from messages where id = $1 for update`,
     [id],
   );
   if (row === undefined) return;
@@ -197,7 +197,7 @@ async function removeFeedback(transaction: Transaction, { spellings }: ErasureSu
     transaction,
     `delete from inbound_messages
      where feedback_address is not null and about_delivery_id is null and exists (
-       select from unnest(?::text[], ?::bytea[]) as given (name, octets)
+       select from unnest($1::text[], $2::bytea[]) as given (name, octets)
        where strpos(inbound_messages.finding::text, given.name) > 0
          or position(given.octets in inbound_messages.octets) > 0)`,
     [spellings, spellings.map((name) => Buffer.from(name, "utf8"))],
@@ -210,9 +210,9 @@ async function removeFromSandbox(transaction: Transaction, { instanceId, spellin
     transaction,
     `with gone as (
        delete from sandbox_messages
-       where split_part(sender, '@', 2) in (select domain from instance_domains where instance_id = ?)
-         and (rcpt_to = any(?) or exists (
-           select from unnest(?::bytea[]) as name where position(name in sandbox_messages.octets) > 0))
+       where split_part(sender, '@', 2) in (select domain from instance_domains where instance_id = $1)
+         and (rcpt_to = any($2) or exists (
+           select from unnest($3::bytea[]) as name where position(name in sandbox_messages.octets) > 0))
        returning mail_from, rcpt_to
      )
      delete from sandbox_deferrals using gone

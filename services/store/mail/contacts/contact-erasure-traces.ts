@@ -9,7 +9,7 @@ export async function removeEvents(transaction: Transaction, subject: ErasureSub
   const rows = await queryRows<{ events: number }>(
     transaction,
     `with removed as (
-       delete from events where instance_id = ? and (contact_id = ? or contact_id is null and email = any(?))
+       delete from events where instance_id = $1 and (contact_id = $2 or contact_id is null and email = any($3))
        returning instance_id, at, kind, machine
      ), uncounted as (
        insert into event_count_deltas (instance_id, minute, ${COUNT_COLUMNS.join(", ")})
@@ -28,7 +28,7 @@ export async function removeFromWebhooks(transaction: Transaction, subject: Eras
   const batches = await queryRows<{ id: number; body: string }>(
     transaction,
     `select id, body from webhook_batches
-     where instance_id = ? and exists (select from unnest(?::text[]) as name where strpos(body, name) > 0)
+     where instance_id = $1 and exists (select from unnest($2::text[]) as name where strpos(body, name) > 0)
      order by id for update`,
     [subject.instanceId, subject.spellings],
   );
@@ -50,8 +50,8 @@ export async function removeCalls(
   await queryRows(
     transaction,
     `delete from idempotency_keys
-     where instance_id = ? and exists (
-       select from unnest(?::text[]) as name where strpos(key, name) > 0 or strpos(answer::text, name) > 0)`,
+     where instance_id = $1 and exists (
+       select from unnest($2::text[]) as name where strpos(key, name) > 0 or strpos(answer::text, name) > 0)`,
     [instanceId, spellings],
   );
 }
@@ -65,10 +65,10 @@ export async function redactConsole(
     for (const [table, column] of CONSOLE_TEXTS) {
       await queryRows(
         transaction,
-        `update ?? set ?? = replace(??::text, ?, ?)::${column === "object" ? "text" : "jsonb"}
-         where scope_role = 'instance' and scope = (select name from instances where id = ?)
-           and strpos(??::text, ?) > 0`,
-        [table, column, column, name, redacted(name), instanceId, column, name],
+        `update ${table} set ${column} = replace(${column}::text, $1, $2)::${column === "object" ? "text" : "jsonb"}
+         where scope_role = 'instance' and scope = (select name from instances where id = $3)
+           and strpos(${column}::text, $1) > 0`,
+        [name, redacted(name), instanceId],
       );
     }
   }

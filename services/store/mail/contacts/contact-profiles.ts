@@ -21,7 +21,7 @@ export const CONTACT_COLUMNS = `
 export async function findContact(db: Db, instanceId: number, emailKey: string): Promise<Contact | undefined> {
   const [row] = await queryRows<ContactRow>(
     db,
-    `select ${CONTACT_COLUMNS} from contacts as contact where instance_id = ? and email_key = ?`,
+    `select ${CONTACT_COLUMNS} from contacts as contact where instance_id = $1 and email_key = $2`,
     [instanceId, emailKey],
   );
   return row && (await readContacts(db, instanceId, [row]))[0];
@@ -41,7 +41,7 @@ export async function findKnownKeys(
 ): Promise<ReadonlySet<string>> {
   const rows = await queryRows<{ email_key: string }>(
     db,
-    "select email_key from contacts where instance_id = ? and email_key = any(?)",
+    "select email_key from contacts where instance_id = $1 and email_key = any($2)",
     [instanceId, emailKeys],
   );
   return new Set(rows.map((row) => row.email_key));
@@ -75,7 +75,7 @@ export async function* streamContacts(
     const rows = await queryRows<ContactRow>(
       db,
       `select ${CONTACT_COLUMNS} from contacts as contact
-       where instance_id = ? and id > ? ${only.invalid ? "and invalid" : ""} order by id limit ?`,
+       where instance_id = $1 and id > $2 ${only.invalid ? "and invalid" : ""} order by id limit $3`,
       [instanceId, after, CONTACTS_PER_READ],
     );
     if (rows.length > 0) yield await readContacts(db, instanceId, rows);
@@ -128,10 +128,10 @@ async function applyChanges(
     db,
     `with given as materialized (
        select contact.instance_id, contact.id as contact_id, given.*
-       from jsonb_to_recordset(?::jsonb) as given (email text, "emailKey" text, "firstName" text, "lastName" text,
+       from jsonb_to_recordset($1::jsonb) as given (email text, "emailKey" text, "firstName" text, "lastName" text,
          age smallint, sex text, profession text, locality text, "countryCode" text, "regionCode" text, city text,
          device text, "deviceSubtypeId" integer, invalid boolean, fields jsonb)
-       join contacts as contact on contact.instance_id = ? and contact.email_key = given."emailKey"
+       join contacts as contact on contact.instance_id = $2 and contact.email_key = given."emailKey"
        order by contact.email_key for no key update of contact
      )
      update contacts as contact set
@@ -151,7 +151,7 @@ async function applyChanges(
        invalid = coalesce(given.invalid, contact.invalid),
        bounces_count_from =
          case when contact.invalid and not given.invalid then now() else contact.bounces_count_from end,
-       last_operation = case when contact.id = any(?::bigint[]) and ? = 'modified' then 'created' else ? end,
+       last_operation = case when contact.id = any($3::bigint[]) and $4 = 'modified' then 'created' else $5 end,
        updated_at = now()
      from given where contact.instance_id = given.instance_id and contact.id = given.contact_id`,
     [JSON.stringify(given), instanceId, created, operation, operation],
@@ -188,7 +188,7 @@ export async function readContacts(db: Db, instanceId: number, rows: readonly Co
   const numids = new Set(rows.flatMap((row) => [...row.campaign_numids, ...row.unsubscribed_numids]));
   const named = await queryRows<CampaignName>(
     db,
-    "select numid, name from campaigns where instance_id = ? and numid = any(?::bigint[]) order by numid",
+    "select numid, name from campaigns where instance_id = $1 and numid = any($2::bigint[]) order by numid",
     [instanceId, [...numids]],
   );
   const names = new Map(named.map((campaign) => [campaign.numid, campaign]));
@@ -241,8 +241,8 @@ export async function listUsedColumns(db: Db, instanceId: number): Promise<UsedC
          case when bool_or(device <> '') then 'dispositivo' end,
          case when bool_or(device_subtype_id is not null) then 'subtipo_dispositivo_id' end], null) as profile,
        array(select distinct name from contacts as contact, jsonb_object_keys(contact.fields) as name
-         where contact.instance_id = ? order by name) as fields
-     from contacts where instance_id = ?`,
+         where contact.instance_id = $1 order by name) as fields
+     from contacts where instance_id = $2`,
     [instanceId, instanceId],
   );
   return used!;

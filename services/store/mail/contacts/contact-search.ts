@@ -1,8 +1,8 @@
 import type { Contact } from "../../../core/mail/contact.ts";
 import type { FilterCondition } from "../../../core/mail/filter-condition.ts";
-import { type Db, queryRows } from "../../../platform/postgres/db.ts";
+import { type Db, queryRows, StatementValues } from "../../../platform/postgres/db.ts";
 import { CONTACT_COLUMNS, type ContactRow, readContacts } from "./contact-profiles.ts";
-import { compileCondition, type SqlFragment } from "./filter-conditions.ts";
+import { compileCondition } from "./filter-conditions.ts";
 
 /** Which contacts of an instance; what is absent restricts nothing. */
 export interface ContactSearch {
@@ -25,40 +25,35 @@ export async function searchContacts(
   search: ContactSearch,
   { skip, take, now }: { readonly skip: number; readonly take: number; readonly now: Date },
 ): Promise<ContactPage> {
-  const { sql, values } = compileSearch(search, now);
-  const where = `contact.instance_id = ? and ${sql}`;
+  const values = new StatementValues(instanceId);
+  const where = `contact.instance_id = $1 and ${compileSearch(search, now, values)}`;
   const [count] = await queryRows<{ total: number }>(
     db,
     `select count(*) as total from contacts as contact where ${where}`,
-    [instanceId, ...values],
+    values.all,
   );
   const rows = await queryRows<ContactRow>(
     db,
     `select ${CONTACT_COLUMNS} from (
-       select * from contacts as contact where ${where} order by email_key offset ? limit ?
+       select * from contacts as contact where ${where}
+        order by email_key offset ${values.add(skip)} limit ${values.add(take)}
      ) as contact order by contact.email_key`,
-    [instanceId, ...values, skip, take],
+    values.all,
   );
   return { total: count!.total, contacts: await readContacts(db, instanceId, rows) };
 }
 
-function compileSearch({ text, group, condition }: ContactSearch, now: Date): SqlFragment {
-  const parts: SqlFragment[] = [
-    ...(text === undefined ? [] : [matchText(text)]),
-    ...(group === undefined ? [] : [compileCondition({ group }, now)]),
-    ...(condition === undefined ? [] : [compileCondition(condition, now)]),
+function compileSearch({ text, group, condition }: ContactSearch, now: Date, values: StatementValues): string {
+  const parts = [
+    ...(text === undefined ? [] : [matchText(text, values)]),
+    ...(group === undefined ? [] : [compileCondition({ group }, now, values)]),
+    ...(condition === undefined ? [] : [compileCondition(condition, now, values)]),
   ];
-  return {
-    sql: parts.length === 0 ? "true" : parts.map(({ sql }) => sql).join(" and "),
-    values: parts.flatMap(({ values }) => values),
-  };
+  return parts.length === 0 ? "true" : parts.join(" and ");
 }
 
-function matchText(text: string): SqlFragment {
-  const sought = text.toLowerCase();
-  return {
-    sql: `(strpos(lower(contact.email), ?) > 0
-      or strpos(lower(contact.first_name || ' ' || contact.last_name), ?) > 0)`,
-    values: [sought, sought],
-  };
+function matchText(text: string, values: StatementValues): string {
+  const sought = values.add(text.toLowerCase());
+  return `(strpos(lower(contact.email), ${sought}) > 0
+    or strpos(lower(contact.first_name || ' ' || contact.last_name), ${sought}) > 0)`;
 }

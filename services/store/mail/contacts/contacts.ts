@@ -69,7 +69,7 @@ export async function countHardBouncedMessages(
     db,
     `select contacts.id as "contactId", count(distinct coalesce(events.delivery_id, -events.id))::int as messages
      from events join contacts on contacts.instance_id = events.instance_id and contacts.id = events.contact_id
-     where events.contact_id = any(?::bigint[]) and events.kind = ? and events.at >= contacts.bounces_count_from
+     where events.contact_id = any($1::bigint[]) and events.kind = $2 and events.at >= contacts.bounces_count_from
      group by contacts.id`,
     [contactIds, EVENT_KINDS["hard-bounce"]],
   );
@@ -90,8 +90,8 @@ export async function unsubscribeContact(
     const rows = await queryRows(
       transaction,
       `insert into campaign_unsubscriptions (instance_id, contact_id, campaign_numid, at)
-       select instance_id, contacts.id, campaigns.numid, ? from contacts join campaigns using (instance_id)
-       where instance_id = ? and contacts.id = ? and campaigns.numid = ?
+       select instance_id, contacts.id, campaigns.numid, $1 from contacts join campaigns using (instance_id)
+       where instance_id = $2 and contacts.id = $3 and campaigns.numid = $4
        on conflict do nothing returning 1`,
       [from.at, instanceId, contactId, from.campaignNumid],
     );
@@ -120,7 +120,7 @@ export async function lockAddresses(
   await queryRows(
     transaction,
     `select pg_advisory_xact_lock(hashtextextended(email_key, instance_id))
-     from unnest(?::text[], ?::bigint[]) as address (email_key, instance_id)`,
+     from unnest($1::text[], $2::bigint[]) as address (email_key, instance_id)`,
     [addresses.map(({ emailKey }) => emailKey), addresses.map(({ instanceId }) => instanceId)],
   );
 }
@@ -152,7 +152,7 @@ async function withUnlistedContact<Outcome>(
 export async function lockContacts(transaction: Transaction, ids: readonly number[]): Promise<void> {
   await queryRows(
     transaction,
-    "select from contacts where id = any(?::bigint[]) order by instance_id, email_key for no key update",
+    "select from contacts where id = any($1::bigint[]) order by instance_id, email_key for no key update",
     [ids],
   );
 }

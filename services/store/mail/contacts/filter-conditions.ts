@@ -1,11 +1,6 @@
 import type { Comparison, FilterCondition, FilterField } from "../../../core/mail/filter-condition.ts";
+import type { StatementValues } from "../../../platform/postgres/db.ts";
 import { EVENT_KINDS } from "../events/event-kinds.ts";
-
-/** A fragment of SQL with `?` for each of its values. */
-export interface SqlFragment {
-  readonly sql: string;
-  readonly values: readonly unknown[];
-}
 
 const COLUMNS: Readonly<Record<FilterField, string>> = {
   email: "email",
@@ -29,63 +24,50 @@ const DAY_MS = 86_400_000;
  * A condition as SQL over a row `contact` of contacts. Nothing of the condition becomes part of the SQL text but
  * column names and operators from the tables here; whatever else it asks about is bound to the contact's instance.
  * @param now what `withinDays` counts back from
+ * @param values of the statement, to which those of the condition are added
  */
-export function compileCondition(condition: FilterCondition, now: Date): SqlFragment {
-  if ("all" in condition) return combine(condition.all, " and ", "true", now);
-  if ("any" in condition) return combine(condition.any, " or ", "false", now);
-  if ("not" in condition) {
-    const { sql, values } = compileCondition(condition.not, now);
-    return { sql: `not ${sql}`, values };
-  }
-  if ("field" in condition) return compare(`contact.${COLUMNS[condition.field]}`, [], condition);
-  if ("customField" in condition) return compareCustomField(condition.customField, condition);
-  if ("invalid" in condition) return { sql: "contact.invalid = ?", values: [condition.invalid] };
+export function compileCondition(condition: FilterCondition, now: Date, values: StatementValues): string {
+  const compile = (part: FilterCondition) => compileCondition(part, now, values);
+  if ("all" in condition) return combine(condition.all.map(compile), " and ", "true");
+  if ("any" in condition) return combine(condition.any.map(compile), " or ", "false");
+  if ("not" in condition) return `not ${compile(condition.not)}`;
+  if ("field" in condition) return compare(`contact.${COLUMNS[condition.field]}`, condition, values);
+  if ("customField" in condition) return compareCustomField(condition.customField, condition, values);
+  if ("invalid" in condition) return `contact.invalid = ${values.add(condition.invalid)}`;
   if ("group" in condition) {
-    return {
-      sql: `exists (select 1 from contact_groups join groups
-          on groups.instance_id = contact_groups.instance_id and groups.id = contact_groups.group_id
-        where contact_groups.instance_id = contact.instance_id and contact_groups.contact_id = contact.id
-          and groups.name = ?)`,
-      values: [condition.group],
-    };
+    return `exists (select 1 from contact_groups join groups
+        on groups.instance_id = contact_groups.instance_id and groups.id = contact_groups.group_id
+      where contact_groups.instance_id = contact.instance_id and contact_groups.contact_id = contact.id
+        and groups.name = ${values.add(condition.group)})`;
   }
-  return hasEvent(condition, now);
+  return hasEvent(condition, now, values);
 }
 
-function combine(parts: readonly FilterCondition[], operator: string, whenEmpty: string, now: Date): SqlFragment {
-  if (parts.length === 0) return { sql: whenEmpty, values: [] };
-  const compiled = parts.map((part) => compileCondition(part, now));
-  return {
-    sql: `(${compiled.map(({ sql }) => sql).join(operator)})`,
-    values: compiled.flatMap(({ values }) => values),
-  };
+function combine(parts: readonly string[], operator: string, whenEmpty: string): string {
+  return parts.length === 0 ? whenEmpty : `(${parts.join(operator)})`;
 }
 
 /** SQL's third truth value would make `not` of an unset field false as well: here it counts as false at once. */
-function compare(operand: string, operandValues: readonly unknown[], { is, value }: Comparison): SqlFragment {
-  const values = [...operandValues, value];
+function compare(operand: string, { is, value }: Comparison, values: StatementValues): string {
+  const compared = values.add(value);
+  const typed = `${compared}::${typeof value === "number" ? "numeric" : "text"}`;
   switch (is) {
     case "contains":
-      return { sql: `coalesce(strpos(lower(${operand}), lower(?)) > 0, false)`, values };
+      return `coalesce(strpos(lower(${operand}), lower(${compared})) > 0, false)`;
     case "starts-with":
-      return { sql: `coalesce(starts_with(lower(${operand}), lower(?)), false)`, values };
+      return `coalesce(starts_with(lower(${operand}), lower(${compared})), false)`;
     case "!=":
-      return { sql: `${operand} is distinct from ${placeholder(value)}`, values };
+      return `${operand} is distinct from ${typed}`;
     default:
-      return { sql: `coalesce(${operand} ${is} ${placeholder(value)}, false)`, values };
+      return `coalesce(${operand} ${is} ${typed}, false)`;
   }
 }
 
-function placeholder(value: string | number): string {
-  return typeof value === "number" ? "?::numeric" : "?::text";
-}
-
-function compareCustomField(name: string, comparison: Comparison): SqlFragment {
-  if (typeof comparison.value === "string") {
-    return compare("coalesce(contact.fields ->> ?::text, '')", [name], comparison);
-  }
-  const number = "case when contact.fields ->> ?::text ~ ? then (contact.fields ->> ?::text)::numeric end";
-  return compare(`(${number})`, [name, DECIMAL_NUMBER, name], comparison);
+function compareCustomField(name: string, comparison: Comparison, values: StatementValues): string {
+  const field = `contact.fields ->> ${values.add(name)}::text`;
+  if (typeof comparison.value === "string") return compare(`coalesce(${field}, '')`, comparison, values);
+  const number = `case when ${field} ~ ${values.add(DECIMAL_NUMBER)} then (${field})::numeric end`;
+  return compare(`(${number})`, comparison, values);
 }
 
 const DECIMAL_NUMBER = "^[+-]?[0-9]{1,100}([.][0-9]{1,100})?$";
@@ -94,14 +76,14 @@ const DECIMAL_NUMBER = "^[+-]?[0-9]{1,100}([.][0-9]{1,100})?$";
 function hasEvent(
   { event, campaignNumid, withinDays }: Extract<FilterCondition, { readonly event: unknown }>,
   now: Date,
-): SqlFragment {
-  const clauses: [sql: string, value: unknown][] = [["events.kind = ?", EVENT_KINDS[event]]];
-  if (campaignNumid !== undefined) clauses.push(["events.campaign_numid = ?", campaignNumid]);
-  if (withinDays !== undefined) clauses.push(["events.at >= ?", new Date(now.getTime() - withinDays * DAY_MS)]);
-  return {
-    sql: `exists (select 1 from events where events.contact_id = contact.id
-      and events.instance_id = contact.instance_id and not events.machine
-      and ${clauses.map(([sql]) => sql).join(" and ")})`,
-    values: clauses.map(([, value]) => value),
-  };
+  values: StatementValues,
+): string {
+  const clauses = [`events.kind = ${values.add(EVENT_KINDS[event])}`];
+  if (campaignNumid !== undefined) clauses.push(`events.campaign_numid = ${values.add(campaignNumid)}`);
+  if (withinDays !== undefined) {
+    clauses.push(`events.at >= ${values.add(new Date(now.getTime() - withinDays * DAY_MS))}`);
+  }
+  return `exists (select 1 from events where events.contact_id = contact.id
+    and events.instance_id = contact.instance_id and not events.machine
+    and ${clauses.join(" and ")})`;
 }

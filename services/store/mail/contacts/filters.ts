@@ -1,5 +1,5 @@
 import type { FilterCondition } from "../../../core/mail/filter-condition.ts";
-import { type Db, isUniqueViolation, queryRows } from "../../../platform/postgres/db.ts";
+import { type Db, isUniqueViolation, queryRows, StatementValues } from "../../../platform/postgres/db.ts";
 import { compileCondition } from "./filter-conditions.ts";
 
 /** A saved condition over an instance's contacts. */
@@ -61,11 +61,12 @@ export async function listFilters(db: Db, instanceId: number): Promise<Filter[]>
 
 /** How many contacts of an instance fulfil a condition now. */
 export async function countMatches(db: Db, instanceId: number, condition: FilterCondition, now: Date): Promise<number> {
-  const { sql, values } = compileCondition(condition, now);
+  const values = new StatementValues(instanceId);
+  const where = compileCondition(condition, now, values);
   const [row] = await queryRows<{ count: number }>(
     db,
-    `select count(*) as count from contacts as contact where contact.instance_id = ? and ${sql}`,
-    [instanceId, ...values],
+    `select count(*) as count from contacts as contact where contact.instance_id = $1 and ${where}`,
+    values.all,
   );
   return row!.count;
 }
@@ -79,13 +80,14 @@ export async function* streamMatches(
   condition: FilterCondition,
   now: Date,
 ): AsyncGenerator<readonly { readonly contactId: number; readonly email: string }[]> {
-  const { sql, values } = compileCondition(condition, now);
   for (let after = 0; ; ) {
+    const values = new StatementValues(instanceId, after, MATCHES_PER_READ);
+    const where = compileCondition(condition, now, values);
     const matches = await queryRows<{ contactId: number; email: string }>(
       db,
       `select contact.id as "contactId", contact.email from contacts as contact
-       where contact.instance_id = ? and contact.id > ? and ${sql} order by contact.id limit ?`,
-      [instanceId, after, ...values, MATCHES_PER_READ],
+       where contact.instance_id = $1 and contact.id > $2 and ${where} order by contact.id limit $3`,
+      values.all,
     );
     if (matches.length > 0) yield matches;
     if (matches.length < MATCHES_PER_READ) return;

@@ -6,8 +6,8 @@ export async function addGroups(db: Db, instanceId: number, names: readonly stri
   await queryRows(
     db,
     `insert into groups (instance_id, name)
-     select ?, given.name from unnest(?::text[]) as given (name)
-     where not exists (select 1 from groups as known where known.instance_id = ? and known.name = given.name)
+     select $1, given.name from unnest($2::text[]) as given (name)
+     where not exists (select 1 from groups as known where known.instance_id = $3 and known.name = given.name)
      order by given.name on conflict do nothing`,
     [instanceId, [...new Set(names)], instanceId],
   );
@@ -28,8 +28,8 @@ export async function joinGroups(
   await queryRows(
     db,
     `insert into contact_groups (instance_id, contact_id, group_id)
-     select contacts.instance_id, contacts.id, groups.id from unnest(?::text[], ?::text[]) as given (email_key, group_name)
-     join contacts on contacts.instance_id = ? and contacts.email_key = given.email_key
+     select contacts.instance_id, contacts.id, groups.id from unnest($1::text[], $2::text[]) as given (email_key, group_name)
+     join contacts on contacts.instance_id = $3 and contacts.email_key = given.email_key
      join groups on groups.instance_id = contacts.instance_id and groups.name = given.group_name
      order by 2, 3 on conflict do nothing`,
     [memberships.map(({ emailKey }) => emailKey), memberships.map(({ group }) => group), instanceId],
@@ -48,7 +48,7 @@ export async function listGroups(db: Db, instanceId: number): Promise<GroupSize[
     db,
     `select groups.name, count(contact_groups.contact_id)::int as contacts
      from groups left join contact_groups on contact_groups.instance_id = groups.instance_id and contact_groups.group_id = groups.id
-     where groups.instance_id = ? group by groups.id, groups.name order by lower(groups.name), groups.name`,
+     where groups.instance_id = $1 group by groups.id, groups.name order by lower(groups.name), groups.name`,
     [instanceId],
   );
 }
@@ -73,8 +73,8 @@ export async function leaveGroup(db: Db, contactId: number, instanceId: number, 
   const rows = await queryRows(
     db,
     `delete from contact_groups using groups
-     where groups.instance_id = contact_groups.instance_id and groups.id = contact_groups.group_id and groups.instance_id = ? and groups.name = ?
-       and contact_groups.contact_id = ? returning 1`,
+     where groups.instance_id = contact_groups.instance_id and groups.id = contact_groups.group_id and groups.instance_id = $1 and groups.name = $2
+       and contact_groups.contact_id = $3 returning 1`,
     [instanceId, name, contactId],
   );
   return rows.length > 0;

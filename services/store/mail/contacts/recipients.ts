@@ -90,7 +90,7 @@ async function selectContacts(
   const rows = await queryRows<RecipientRow>(
     db,
     `select ${RECIPIENT_COLUMNS}
-     from (${FIND_CONTACTS}) as contact ${RECIPIENT_JOINS}`,
+     from (${FIND_CONTACTS}) as contact ${RECIPIENT_JOINS} ($3::bigint[])`,
     [instanceId, emailKeys, campaignNumids],
   );
   return toSubscribers(rows);
@@ -109,15 +109,15 @@ async function findOrAddContacts(
        ${FIND_CONTACTS}
      ), added as (
        insert into contacts (instance_id, email, email_key, domain_group_id, first_name, last_name)
-       select ?, email, email_key, domain_group_id, first_name, last_name from given
+       select $1, email, email_key, domain_group_id, first_name, last_name from given
        where email_key not in (select email_key from known)
        order by email_key
        on conflict (instance_id, email_key) do nothing
        returning *
      )
      select ${RECIPIENT_COLUMNS} from (select * from known union all select * from added) as contact
-     ${RECIPIENT_JOINS}`,
-    [...givenAddresses(recipients), instanceId, keysOf(recipients), instanceId, campaignNumids],
+     ${RECIPIENT_JOINS} ($7::bigint[])`,
+    [instanceId, keysOf(recipients), ...givenAddresses(recipients), campaignNumids],
   );
   return toSubscribers(rows);
 }
@@ -126,8 +126,8 @@ async function findOrAddContacts(
  * By all keys at once, and not joined to them: an instance that came after the last statistics is taken for empty, and a
  * join of many keys would then go through all of its contacts for each of them.
  */
-const FIND_CONTACTS = "select * from contacts where instance_id = ? and email_key = any(?::text[]) offset 0";
-/** Of a `contact` as sending needs it: a row for each campaign, of those asked about, that it unsubscribed from. */
+const FIND_CONTACTS = "select * from contacts where instance_id = $1 and email_key = any($2::text[]) offset 0";
+/** Of a `contact` as sending needs it: a row for each campaign, of those that follow the joins, that it unsubscribed from. */
 const RECIPIENT_COLUMNS = `contact.id, contact.email, contact.email_key, first_name, last_name, age, sex, profession,
   locality, fields, invalid, whitelist.email_key is not null as whitelisted,
   contact.unsubscribed_at is not null as unsubscribed, unsubscription.campaign_numid as unsubscribed_from`;
@@ -135,7 +135,7 @@ const RECIPIENT_JOINS = `left join whitelist
     on whitelist.instance_id = contact.instance_id and whitelist.email_key = contact.email_key
   left join campaign_unsubscriptions as unsubscription
     on unsubscription.instance_id = contact.instance_id and unsubscription.contact_id = contact.id
-      and unsubscription.campaign_numid = any(?::bigint[])`;
+      and unsubscription.campaign_numid = any`;
 
 /**
  * Makes contacts of the addresses that are none yet, with the names that come with them.
@@ -149,25 +149,24 @@ export async function addMissingContacts(
   const rows = await queryRows<{ id: number }>(
     db,
     `insert into contacts (instance_id, email, email_key, domain_group_id, first_name, last_name)
-     select ?, email, email_key, domain_group_id, first_name, last_name from ${GIVEN_ADDRESSES}
+     select $1, email, email_key, domain_group_id, first_name, last_name from ${GIVEN_ADDRESSES}
      where not exists
-       (select 1 from contacts as known where known.instance_id = ? and known.email_key = given.email_key)
+       (select 1 from contacts as known where known.instance_id = $1 and known.email_key = given.email_key)
      order by email_key
      on conflict (instance_id, email_key) do nothing
      returning id`,
-    [instanceId, ...givenAddresses(recipients), instanceId],
+    [instanceId, keysOf(recipients), ...givenAddresses(recipients)],
   );
   return rows.map((row) => row.id);
 }
 
-/** Addresses as a table; its values are `givenAddresses`. */
-const GIVEN_ADDRESSES = `unnest(?::text[], ?::text[], ?::smallint[], ?::text[], ?::text[])
+/** Addresses as a table; its values are, after the instance, their keys and `givenAddresses`. */
+const GIVEN_ADDRESSES = `unnest($3::text[], $2::text[], $4::smallint[], $5::text[], $6::text[])
     as given (email, email_key, domain_group_id, first_name, last_name)`;
 
 function givenAddresses(recipients: readonly RecipientAddress[]): unknown[] {
   return [
     recipients.map(({ address }) => address.asGiven),
-    keysOf(recipients),
     recipients.map(({ address }) => domainGroups.ofDomain(address.asciiDomain)),
     recipients.map(({ firstName }) => firstName ?? ""),
     recipients.map(({ lastName }) => lastName ?? ""),
@@ -194,8 +193,8 @@ async function updateNames(
     `with given as materialized (
        select contact.instance_id, contact.id, coalesce(given.first_name, contact.first_name) as first_name,
          coalesce(given.last_name, contact.last_name) as last_name
-       from unnest(?::text[], ?::text[], ?::text[]) as given (email_key, first_name, last_name)
-       join contacts as contact on contact.instance_id = ? and contact.email_key = given.email_key
+       from unnest($1::text[], $2::text[], $3::text[]) as given (email_key, first_name, last_name)
+       join contacts as contact on contact.instance_id = $4 and contact.email_key = given.email_key
        where given.first_name <> contact.first_name or given.last_name <> contact.last_name
        order by contact.email_key for no key update of contact
      )
@@ -275,7 +274,7 @@ function toSubscriber(row: RecipientRow): Subscriber {
 export async function listEmailKeys(db: Db, instanceId: number, contactIds: readonly number[]): Promise<string[]> {
   const rows = await queryRows<{ email_key: string }>(
     db,
-    "select email_key from contacts where id = any(?) and instance_id = ?",
+    "select email_key from contacts where id = any($1) and instance_id = $2",
     [contactIds, instanceId],
   );
   return rows.map(({ email_key }) => email_key);

@@ -8,7 +8,7 @@ export async function findCopySpellings(db: Db, instanceId: number, address: Ema
   const rows = await queryRows<{ email: string }>(
     db,
     `select distinct email from events
-     where instance_id = ? and contact_id is null and split_part(email, '@', 1) = ?`,
+     where instance_id = $1 and contact_id is null and split_part(email, '@', 1) = $2`,
     [instanceId, address.local],
   );
   return rows.map(({ email }) => email).filter((email) => addressKeyOf(email) === address.key);
@@ -26,7 +26,7 @@ export async function listCopyEvents(
     `select ${CONTACT_EVENT_COLUMNS}
      from events left join campaigns
        on campaigns.instance_id = events.instance_id and campaigns.numid = events.campaign_numid
-     where events.instance_id = ? and events.contact_id is null and events.email = any(?)
+     where events.instance_id = $1 and events.contact_id is null and events.email = any($2)
      order by events.at, events.id`,
     [instanceId, spellings],
   );

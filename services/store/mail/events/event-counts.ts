@@ -1,4 +1,4 @@
-import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+import { type Db, queryRows, StatementValues, type Transaction } from "../../../platform/postgres/db.ts";
 import { COUNT_AGGREGATES, COUNT_COLUMNS, countColumn, EVENT_KINDS, type EventKind } from "./event-kinds.ts";
 
 /** A stretch of time: from a moment, until just before another. */
@@ -44,14 +44,11 @@ export async function countEvents(
   instanceId: number,
   period: Period,
 ): Promise<{ readonly kind: EventKind; readonly count: number }[]> {
-  const totals = sumOfTotals(instanceId, coverPeriod(period));
+  const values = new StatementValues(instanceId);
+  const totals = sumOfTotals(coverPeriod(period), values);
   if (totals === undefined) return [];
   const sums = COUNT_COLUMNS.map((column) => `coalesce(sum(${column}), 0)::bigint as ${column}`);
-  const [row] = await queryRows<Record<string, number>>(
-    db,
-    `select ${sums.join(", ")} from ${totals.sql}`,
-    totals.values,
-  );
+  const [row] = await queryRows<Record<string, number>>(db, `select ${sums.join(", ")} from ${totals}`, values.all);
   const kinds = Object.keys(EVENT_KINDS) as EventKind[];
   return kinds.map((kind) => ({ kind, count: row![countColumn(kind)]! })).filter(({ count }) => count > 0);
 }
@@ -63,13 +60,14 @@ export interface BucketCount extends Stretch {
 
 /** Events, machines' included, bucket by bucket in the order of time; stretches of single events are one bucket each. */
 export async function countByBucket(db: Db, instanceId: number, stretches: readonly Stretch[]): Promise<BucketCount[]> {
-  const totals = unionOfTotals(instanceId, stretches);
+  const values = new StatementValues(instanceId);
+  const totals = unionOfTotals(stretches, values);
   if (totals === undefined) return [];
   const rows = await queryRows<{ source: Stretch["source"]; bucket: Date; count: number }>(
     db,
-    `select source, bucket, sum(${COUNT_COLUMNS.join(" + ")})::bigint as count from ${totals.sql}
+    `select source, bucket, sum(${COUNT_COLUMNS.join(" + ")})::bigint as count from ${totals}
      group by source, bucket having sum(${COUNT_COLUMNS.join(" + ")}) > 0 order by bucket`,
-    totals.values,
+    values.all,
   );
   return rows.map(({ source, bucket, count }) => ({ source, count, ...boundsOf(source, bucket, stretches) }));
 }
@@ -98,7 +96,7 @@ export async function holdFolding(transaction: Transaction): Promise<void> {
 /** Folds the deltas that writers left into the counts, so that reading stays quick. Changes no sum. */
 export async function foldEventCounts(db: Db): Promise<void> {
   await db.transaction(async (transaction) => {
-    const [lock] = await queryRows<{ got: boolean }>(transaction, "select pg_try_advisory_xact_lock(?) as got", [
+    const [lock] = await queryRows<{ got: boolean }>(transaction, "select pg_try_advisory_xact_lock($1) as got", [
       FOLD_LOCK,
     ]);
     if (!lock!.got) return;
@@ -115,60 +113,42 @@ export async function foldEventCounts(db: Db): Promise<void> {
   });
 }
 
-interface TableExpression {
-  readonly sql: string;
-  readonly values: readonly unknown[];
-}
-
 /**
  * A table expression of the count columns for all stretches together; undefined for none. Each table is named once:
  * there are a dozen partitions and a handful of stretches, and planning would cost more than the counting.
+ * @param values the first is the instance's id
  */
-function sumOfTotals(instanceId: number, stretches: readonly Stretch[]): TableExpression | undefined {
-  const within = (column: string, { from, until }: Stretch): TableExpression => ({
-    sql: `(${column} >= ? and ${column} < ?)`,
-    values: [from, until],
-  });
-  const counted = stretches.flatMap((stretch) => {
-    if (stretch.source === "events") return [];
-    const { sql, values } = within("bucket", stretch);
-    return [{ sql: `(grain = ? and ${sql})`, values: [stretch.source, ...values] }];
-  });
+function sumOfTotals(stretches: readonly Stretch[], values: StatementValues): string | undefined {
+  const within = (column: string, { from, until }: Stretch) =>
+    `(${column} >= ${values.add(from)} and ${column} < ${values.add(until)})`;
+  const counted = stretches
+    .filter(({ source }) => source !== "events")
+    .map((stretch) => `(grain = ${values.add(stretch.source)} and ${within("bucket", stretch)})`);
   const single = stretches.filter(({ source }) => source === "events").map((stretch) => within("at", stretch));
   const parts = [
     { from: `select ${COUNT_COLUMNS.join(", ")} from event_totals`, any: counted },
     { from: `select ${COUNT_AGGREGATES} from events`, any: single },
   ].filter(({ any }) => any.length > 0);
   if (parts.length === 0) return undefined;
-  const selects = parts.map(({ from, any }) => {
-    return `${from} where instance_id = ? and (${any.map(({ sql }) => sql).join(" or ")})`;
-  });
-  return {
-    sql: `(${selects.join(" union all ")}) as totals`,
-    values: parts.flatMap(({ any }) => [instanceId, ...any.flatMap(({ values }) => values)]),
-  };
+  const selects = parts.map(({ from, any }) => `${from} where instance_id = $1 and (${any.join(" or ")})`);
+  return `(${selects.join(" union all ")}) as totals`;
 }
 
-/** A table expression of counts (source, bucket, and the count columns) for all stretches; undefined for none. */
-function unionOfTotals(instanceId: number, stretches: readonly Stretch[]): TableExpression | undefined {
+/**
+ * A table expression of counts (source, bucket, and the count columns) for all stretches; undefined for none.
+ * @param values the first is the instance's id
+ */
+function unionOfTotals(stretches: readonly Stretch[], values: StatementValues): string | undefined {
   if (stretches.length === 0) return undefined;
-  const parts = stretches.map(({ source, from, until }) =>
-    source === "events"
-      ? {
-          sql: `select 'events' as source, ?::timestamptz as bucket, ${COUNT_AGGREGATES} from events
-            where instance_id = ? and at >= ? and at < ?`,
-          values: [from, instanceId, from, until],
-        }
-      : {
-          sql: `select grain as source, bucket, ${COUNT_COLUMNS.join(", ")} from event_totals
-            where instance_id = ? and grain = ? and bucket >= ? and bucket < ?`,
-          values: [instanceId, source, from, until],
-        },
-  );
-  return {
-    sql: `(${parts.map(({ sql }) => sql).join(" union all ")}) as totals`,
-    values: parts.flatMap(({ values }) => values),
-  };
+  const parts = stretches.map(({ source, from, until }) => {
+    const [start, end] = [values.add(from), values.add(until)];
+    return source === "events"
+      ? `select 'events' as source, ${start}::timestamptz as bucket, ${COUNT_AGGREGATES} from events
+          where instance_id = $1 and at >= ${start} and at < ${end}`
+      : `select grain as source, bucket, ${COUNT_COLUMNS.join(", ")} from event_totals
+          where instance_id = $1 and grain = ${values.add(source)} and bucket >= ${start} and bucket < ${end}`;
+  });
+  return `(${parts.join(" union all ")}) as totals`;
 }
 
 function boundsOf(source: Stretch["source"], bucket: Date, stretches: readonly Stretch[]): Period {

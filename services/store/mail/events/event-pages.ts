@@ -47,7 +47,7 @@ export async function listContactEvents(db: Db, contactId: number): Promise<Cont
     `select ${CONTACT_EVENT_COLUMNS}
      from events left join campaigns
        on campaigns.instance_id = events.instance_id and campaigns.numid = events.campaign_numid
-     where events.contact_id = ? order by events.at, events.id`,
+     where events.contact_id = $1 order by events.at, events.id`,
     [contactId],
   );
   return rows.map(toContactEvent);
@@ -79,7 +79,7 @@ async function selectEvents(
     db,
     `with page as materialized (
        select events.*, ${MOMENT} as at_ms from events
-       where instance_id = ? and at >= ? and at < ? order by at, id offset ? limit ?
+       where instance_id = $1 and at >= $2 and at < $3 order by at, id offset $4 limit $5
      )
      select page.at_ms, page.kind, page.machine, page.campaign_numid, page.eeid, campaigns.name as campaign,
        coalesce(contacts.email, page.email, '') as email

@@ -78,8 +78,8 @@ async function isEmpty(db: Db, name: string): Promise<boolean> {
   const first = firstDayOf(name);
   const [found] = await queryRows<{ empty: boolean }>(
     db,
-    `select not exists (select 1 from events where at >= ?::timestamp at time zone 'UTC'
-       and at < (?::timestamp + interval '1 month') at time zone 'UTC') as empty`,
+    `select not exists (select 1 from events where at >= $1::timestamp at time zone 'UTC'
+       and at < ($2::timestamp + interval '1 month') at time zone 'UTC') as empty`,
     [first, first],
   );
   return found!.empty;
@@ -89,7 +89,7 @@ async function isEmpty(db: Db, name: string): Promise<boolean> {
 async function findMissing(db: Db, months: readonly string[]): Promise<string[]> {
   const rows = await queryRows<{ month: string }>(
     db,
-    `select month from unnest(?::text[]) as month where not exists
+    `select month from unnest($1::text[]) as month where not exists
        (select 1 from pg_inherits join pg_class on pg_class.oid = inhrelid
         where inhparent = 'events'::regclass and relname = 'events_' || replace(month, '-', '_'))`,
     [months],

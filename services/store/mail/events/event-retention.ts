@@ -49,14 +49,14 @@ async function removeEventsBefore(db: Db, instanceId: number, cutoff: Date, sign
 async function endOfOldestDay(db: Db, instanceId: number, cutoff: Date): Promise<Date> {
   const [oldest] = await queryRows<{ at: Date | null }>(
     db,
-    "select min(at) as at from events where instance_id = ? and at < ?",
+    "select min(at) as at from events where instance_id = $1 and at < $2",
     [instanceId, cutoff],
   );
   return oldest?.at ? startOfDay(oldest.at, -1) : cutoff;
 }
 
 async function removeArchivesBefore(db: Db, instanceId: number, cutoff: Date): Promise<void> {
-  await queryRows(db, "delete from archived_messages where instance_id = ? and sent_at < ?", [instanceId, cutoff]);
+  await queryRows(db, "delete from archived_messages where instance_id = $1 and sent_at < $2", [instanceId, cutoff]);
 }
 
 /** Midnight (UTC) some days ago. */

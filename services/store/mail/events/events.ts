@@ -40,8 +40,8 @@ async function insertEvents(db: Db, events: readonly NewEvent[]): Promise<void> 
     `with inserted as (
        insert into events
          (instance_id, at, kind, machine, contact_id, campaign_numid, delivery_id, eeid, email, detail)
-       select given.* from unnest(?::bigint[], ?::timestamptz[], ?::smallint[], ?::boolean[], ?::bigint[], ?::bigint[],
-         ?::bigint[], ?::uuid[], ?::text[], ?::jsonb[]) as given
+       select given.* from unnest($1::bigint[], $2::timestamptz[], $3::smallint[], $4::boolean[], $5::bigint[], $6::bigint[],
+         $7::bigint[], $8::uuid[], $9::text[], $10::jsonb[]) as given
        returning instance_id, at, id, kind, machine
      ), told as (
        insert into webhook_events (instance_id, at, event_id)

@@ -1,4 +1,4 @@
-import { type Db, queryRows } from "../../../platform/postgres/db.ts";
+import { type Db, queryRows, StatementValues } from "../../../platform/postgres/db.ts";
 import type { Period } from "./event-counts.ts";
 import { EVENT_KINDS } from "./event-kinds.ts";
 
@@ -24,73 +24,67 @@ export interface StatisticsPoint {
 
 /** Steps of a period in the order of time, empty ones included; steps are those of UTC. */
 export async function readSeries(db: Db, selection: StatisticsSelection, step: Step): Promise<StatisticsPoint[]> {
+  const { instanceId, campaignNumid, from, until } = selection;
+  const values = new StatementValues(instanceId, step, from, until, `1 ${step}`);
   const counts =
-    selection.campaignNumid === undefined
-      ? instanceCounts(selection, step)
-      : campaignCounts(selection, step, await eventsOfCampaign(db, selection.instanceId, selection.campaignNumid));
+    campaignNumid === undefined
+      ? INSTANCE_COUNTS
+      : campaignCounts(await eventsOfCampaign(db, { instanceId, campaignNumid }, values));
   return queryRows<StatisticsPoint>(
     db,
     `select steps.at, coalesce(sent, 0)::int as sent, coalesce(views, 0)::int as views,
        coalesce(clicks, 0)::int as clicks, coalesce(bounces, 0)::int as bounces,
        coalesce(machine_views, 0)::int as "machineViews", coalesce(machine_clicks, 0)::int as "machineClicks"
-     from generate_series(date_trunc(?, ?::timestamptz, 'UTC'), ?::timestamptz - interval '1 microsecond', ?::interval)
+     from generate_series(date_trunc($2, $3::timestamptz, 'UTC'), $4::timestamptz - interval '1 microsecond', $5::interval)
        as steps (at)
-     left join (${counts.sql}) as counts on counts.at = steps.at order by steps.at`,
-    [step, selection.from, selection.until, `1 ${step}`, ...counts.values],
+     left join (${counts}) as counts on counts.at = steps.at order by steps.at`,
+    values.all,
   );
 }
 
 /** From the counts that every event is added to: its cost depends on the period alone. */
-function instanceCounts({ instanceId, from, until }: StatisticsSelection, step: Step) {
-  return {
-    sql: `select bucket as at, sum(sent) as sent, sum(viewed) as views, sum(clicked) as clicks,
-        sum(hard_bounce + soft_bounce) as bounces, sum(machine_viewed) as machine_views,
-        sum(machine_clicked) as machine_clicks
-      from event_totals
-      where instance_id = ? and grain = ? and bucket >= date_trunc(?, ?::timestamptz, 'UTC') and bucket < ? group by 1`,
-    values: [instanceId, step, step, from, until],
-  };
-}
+const INSTANCE_COUNTS = `
+  select bucket as at, sum(sent) as sent, sum(viewed) as views, sum(clicked) as clicks,
+      sum(hard_bounce + soft_bounce) as bounces, sum(machine_viewed) as machine_views,
+      sum(machine_clicked) as machine_clicks
+    from event_totals
+   where instance_id = $1 and grain = $2 and bucket >= date_trunc($2, $3::timestamptz, 'UTC') and bucket < $4 group by 1`;
 
 /** From the events of the campaign themselves. */
-function campaignCounts({ from, until }: StatisticsSelection, step: Step, events: SelectedEvents) {
+function campaignCounts({ tables, condition }: SelectedEvents): string {
   const { sent, viewed, clicked, "hard-bounce": hard, "soft-bounce": soft } = EVENT_KINDS;
-  return {
-    sql: `select date_trunc(?, events.at, 'UTC') as at, count(*) filter (where kind = ${sent}) as sent,
-        count(*) filter (where kind = ${viewed} and not machine) as views,
-        count(*) filter (where kind = ${clicked} and not machine) as clicks,
-        count(*) filter (where kind in (${hard}, ${soft})) as bounces,
-        count(*) filter (where kind = ${viewed} and machine) as machine_views,
-        count(*) filter (where kind = ${clicked} and machine) as machine_clicks
-      from ${events.tables} where ${events.condition} and events.at >= ? and events.at < ? group by 1`,
-    values: [step, ...events.values, from, until],
-  };
+  return `select date_trunc($2, events.at, 'UTC') as at, count(*) filter (where kind = ${sent}) as sent,
+      count(*) filter (where kind = ${viewed} and not machine) as views,
+      count(*) filter (where kind = ${clicked} and not machine) as clicks,
+      count(*) filter (where kind in (${hard}, ${soft})) as bounces,
+      count(*) filter (where kind = ${viewed} and machine) as machine_views,
+      count(*) filter (where kind = ${clicked} and machine) as machine_clicks
+    from ${tables} where ${condition} and events.at >= $3 and events.at < $4 group by 1`;
 }
 
-/** A part of all events, in SQL. */
+/** A part of all events, in SQL; `$1` is the instance's id. */
 interface SelectedEvents {
   readonly tables: string;
   readonly condition: string;
-  readonly values: readonly number[];
 }
 
 /**
  * Events are found by the campaign's batches, whatever else the instance sends. Where batches of it are gone
  * (see message-retention.ts), all events of the period are looked through for those that the campaign left.
  */
-async function eventsOfCampaign(db: Db, instanceId: number, campaignNumid: number): Promise<SelectedEvents> {
+async function eventsOfCampaign(
+  db: Db,
+  { instanceId, campaignNumid }: { readonly instanceId: number; readonly campaignNumid: number },
+  values: StatementValues,
+): Promise<SelectedEvents> {
+  const numid = values.add(campaignNumid);
   const campaign = await db("campaigns").where({ instance_id: instanceId, numid: campaignNumid }).first("lost_batches");
   if (campaign?.lost_batches) {
-    return {
-      tables: "events",
-      condition: "events.instance_id = ? and events.campaign_numid = ?",
-      values: [instanceId, campaignNumid],
-    };
+    return { tables: "events", condition: `events.instance_id = $1 and events.campaign_numid = ${numid}` };
   }
   return {
     tables: "batches join events using (instance_id, eeid)",
-    condition: "events.instance_id = ? and batches.campaign_numid = ? and events.campaign_numid = ?",
-    values: [instanceId, campaignNumid, campaignNumid],
+    condition: `events.instance_id = $1 and batches.campaign_numid = ${numid} and events.campaign_numid = ${numid}`,
   };
 }
 
@@ -116,17 +110,18 @@ export async function groupBounces(
     by === "reason"
       ? "coalesce(events.detail ->> 'reason', 'undefined')"
       : "lower(split_part(coalesce(contacts.email_key, events.email, ''), '@', 2))";
+  const values = new StatementValues(instanceId, from, until);
   const events: SelectedEvents =
     campaignNumid === undefined
-      ? { tables: "events", condition: "events.instance_id = ?", values: [instanceId] }
-      : await eventsOfCampaign(db, instanceId, campaignNumid);
+      ? { tables: "events", condition: "events.instance_id = $1" }
+      : await eventsOfCampaign(db, { instanceId, campaignNumid }, values);
   return queryRows<BounceGroup>(
     db,
     `select ${key} as key, (count(*) filter (where kind = ${hard}))::int as hard,
        (count(*) filter (where kind = ${soft}))::int as soft
      from ${events.tables} left join contacts on contacts.instance_id = events.instance_id and contacts.id = events.contact_id
-     where ${events.condition} and events.kind in (${hard}, ${soft}) and events.at >= ? and events.at < ?
+     where ${events.condition} and events.kind in (${hard}, ${soft}) and events.at >= $2 and events.at < $3
      group by 1 order by count(*) desc, 1 limit ${MOST_GROUPS}`,
-    [...events.values, from, until],
+    values.all,
   );
 }

@@ -69,7 +69,7 @@ async function trimUnexplained(db: Db, { messages }: UnexplainedSample): Promise
     db,
     `delete from inbound_messages where id in (
        select id from inbound_messages where id in (
-         select id from inbound_messages where unexplained is not null order by id desc offset ?)
+         select id from inbound_messages where unexplained is not null order by id desc offset $1)
        for update skip locked)`,
     [messages],
   );
@@ -111,7 +111,7 @@ export async function purgeInboundMessages(db: Db, days: number): Promise<number
   const rows = await queryRows(
     db,
     `delete from inbound_messages where id in (
-       select id from inbound_messages where received_at < now() - make_interval(days => ?) and state in ('applied', 'quarantined')
+       select id from inbound_messages where received_at < now() - make_interval(days => $1) and state in ('applied', 'quarantined')
        order by received_at limit 1000 for update skip locked)
      returning id`,
     [days],
@@ -135,9 +135,9 @@ export async function trimInboundMessages(
          select id from (
            select id, row_number() over newest as messages, sum(length(octets)) over newest as octets
            from inbound_messages
-           where state in ('applied', 'quarantined') and unexplained is null and (delivery_id is null) = ?
+           where state in ('applied', 'quarantined') and unexplained is null and (delivery_id is null) = $1
            window newest as (order by id desc)
-         ) ranked where messages > ? or octets > ? order by id limit 1000)
+         ) ranked where messages > $2 or octets > $3 order by id limit 1000)
        for update skip locked)
      returning id`,
     [isFeedback, kept.messages, kept.octets],

@@ -74,7 +74,7 @@ async function isEnough(transaction: Transaction, message: NewInboundMessage): P
   const [row] = await queryRows<InboundRoom>(
     transaction,
     `select count(*)::int as messages, coalesce(sum(length(octets)), 0)::float8 as octets from inbound_messages
-     where ${column} = ? and (delivery_id is null) = ?`,
+     where ${column} = $1 and (delivery_id is null) = $2`,
     [deliveryId ?? aboutDeliveryId ?? null, deliveryId === null],
   );
   return row!.messages >= perDelivery.messages || row!.octets + message.octets.length > perDelivery.octets;
@@ -109,7 +109,7 @@ export async function leaseInboundMessages(
   db: Db,
   lease: { readonly owner: string; readonly seconds: number; readonly limit: number },
 ): Promise<LeasedInboundMessage[]> {
-  const held = await leaseOf(db, lease, "state = 'leased' and lease_owner = ?", { values: [lease.owner], attempts: 0 });
+  const held = await leaseOf(db, lease, "state = 'leased' and lease_owner = $1", 0);
   const limit = lease.limit - held.length;
   const ofReturnPaths = Math.ceil(limit * SHARE_OF_RETURN_PATHS);
   const first = await leaseOf(db, { ...lease, limit: ofReturnPaths }, "state = 'waiting' and delivery_id is not null");
@@ -120,22 +120,22 @@ export async function leaseInboundMessages(
   return [...held, ...first, ...feedback, ...lost];
 }
 
-/** @param which a condition of ours, with values for its parameters; attempts are what this adds to those made */
+/** @param which a condition of ours, in which `$1` is the owner @param attempts what this adds to those made */
 async function leaseOf(
   db: Db,
   lease: { readonly owner: string; readonly seconds: number; readonly limit: number },
   which: string,
-  { values = [], attempts = 1 }: { readonly values?: readonly string[]; readonly attempts?: number } = {},
+  attempts = 1,
 ): Promise<LeasedInboundMessage[]> {
   const rows = await queryRows<LeasedInboundMessage>(
     db,
     `update inbound_messages m
-     set state = 'leased', lease_owner = ?, lease_until = now() + make_interval(secs => ?), attempts = attempts + ?
+     set state = 'leased', lease_owner = $1, lease_until = now() + make_interval(secs => $2), attempts = attempts + $3
      where id in (
-       select id from inbound_messages where ${which} order by id limit ? for update skip locked)
+       select id from inbound_messages where ${which} order by id limit $4 for update skip locked)
      returning id, delivery_id as "deliveryId", feedback_address as "feedbackAddress", octets,
        received_at as "receivedAt", attempts`,
-    [lease.owner, lease.seconds, attempts, ...values, lease.limit],
+    [lease.owner, lease.seconds, attempts, lease.limit],
   );
   return rows.sort((a, b) => a.id - b.id);
 }

@@ -59,7 +59,7 @@ export async function leaseMailbox(
 ): Promise<LeasedMailbox | undefined> {
   const [row] = await queryRows<SealedMailbox>(
     db,
-    `update mailboxes set lease_owner = ?, lease_until = now() + make_interval(secs => ?)
+    `update mailboxes set lease_owner = $1, lease_until = now() + make_interval(secs => $2)
      where name = (
        select name from mailboxes
        where next_poll_at <= now() and (lease_until is null or lease_until < now())
@@ -85,8 +85,8 @@ export async function hastenMailbox(db: Db, name: string): Promise<boolean> {
     db,
     `with hastened as (
        update mailboxes set next_poll_at = least(next_poll_at, now())
-       where name = ? and (lease_until is null or lease_until < now()) returning name)
-     select name from mailboxes where name = ? and not exists (select from hastened)`,
+       where name = $1 and (lease_until is null or lease_until < now()) returning name)
+     select name from mailboxes where name = $2 and not exists (select from hastened)`,
     [name, name],
   );
   return leased === undefined;
@@ -102,9 +102,9 @@ export async function settleMailbox(
   const { problem, nextInSeconds } = outcome;
   await queryRows(
     db,
-    `update mailboxes set lease_owner = null, lease_until = null, problem = ?,
-       polled_at = case when ? then now() else polled_at end, next_poll_at = now() + make_interval(secs => ?)
-     where name = ? and lease_owner = ?`,
+    `update mailboxes set lease_owner = null, lease_until = null, problem = $1,
+       polled_at = case when $2 then now() else polled_at end, next_poll_at = now() + make_interval(secs => $3)
+     where name = $4 and lease_owner = $5`,
     [problem, problem === null, nextInSeconds, name, owner],
   );
 }

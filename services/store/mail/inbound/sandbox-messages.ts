@@ -99,7 +99,7 @@ export async function settleReport(db: Db, id: number): Promise<void> {
 export async function countDeferral(db: Db, mailFrom: string, rcptTo: string): Promise<number> {
   const [row] = await queryRows<{ attempts: number }>(
     db,
-    `insert into sandbox_deferrals as known (mail_from, rcpt_to, attempts) values (?, ?, 1)
+    `insert into sandbox_deferrals as known (mail_from, rcpt_to, attempts) values ($1, $2, 1)
      on conflict (mail_from, rcpt_to) do update set attempts = known.attempts + 1, updated_at = now()
      returning attempts`,
     [mailFrom, rcptTo],

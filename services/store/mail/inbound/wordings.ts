@@ -42,7 +42,7 @@ export async function readRecentInbound(
 ): Promise<{ readonly id: number; readonly octets: Buffer }[]> {
   return queryRows(
     db,
-    "select id, octets from inbound_messages where id < coalesce(?, 9223372036854775807) order by id desc limit ?",
+    "select id, octets from inbound_messages where id < coalesce($1, 9223372036854775807) order by id desc limit $2",
     [page.before ?? null, page.limit],
   );
 }
@@ -56,7 +56,7 @@ export async function readUnknownWords(
     db,
     `select words, received_at as "receivedAt"
        from (select received_at, finding from inbound_messages where finding -> 'unknown' is not null
-              order by id desc limit ?) newest, jsonb_array_elements_text(finding -> 'unknown') words
+              order by id desc limit $1) newest, jsonb_array_elements_text(finding -> 'unknown') words
       order by received_at desc`,
     [limit],
   );
@@ -70,8 +70,8 @@ export async function readRefusals(
   return queryRows(
     db,
     `select reply as words, finished_at as "receivedAt" from deliveries
-      where id > (select coalesce(max(id), 0) from deliveries) - ? and state = 'refused' and reply is not null and finished_at is not null
-      order by id desc limit ?`,
+      where id > (select coalesce(max(id), 0) from deliveries) - $1 and state = 'refused' and reply is not null and finished_at is not null
+      order by id desc limit $2`,
     [NEWEST_DELIVERIES, limit],
   );
 }

@@ -91,9 +91,9 @@ export async function findInstanceByKey(db: Db, keyHash: Buffer, host: string): 
   const [row] = await queryRows<InstanceRow>(
     db,
     `select * from instances as own
-      where (key_hash = ? or previous_key_hash = ? and previous_key_until > now())
-        and not exists (select 1 from instances as other where other.host = ? and other.id <> own.id)
-      order by key_hash = ? desc limit 1`,
+      where (key_hash = $1 or previous_key_hash = $2 and previous_key_until > now())
+        and not exists (select 1 from instances as other where other.host = $3 and other.id <> own.id)
+      order by key_hash = $4 desc limit 1`,
     [keyHash, keyHash, host, keyHash],
   );
   return row && toInstance(row);
@@ -102,7 +102,7 @@ export async function findInstanceByKey(db: Db, keyHash: Buffer, host: string): 
 /** @param host lower case, without a port */
 export async function isInstanceHost(db: Db, host: string): Promise<boolean> {
   if (host.includes("\0")) return false;
-  return (await queryRows(db, "select 1 from instances where host = ?", [host])).length > 0;
+  return (await queryRows(db, "select 1 from instances where host = $1", [host])).length > 0;
 }
 
 export async function findInstanceByName(db: Db, name: string): Promise<Instance | undefined> {

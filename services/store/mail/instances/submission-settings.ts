@@ -29,7 +29,7 @@ export async function readSubmissionRules(db: Db, login: CampaignLogin): Promise
     db,
     `select submission_archive and instances.archive as archive, submission_tracking as tracking,
        array(select domain from instance_domains where instance_id = instances.id) as "senderDomains"
-     from campaigns join instances on instances.id = campaigns.instance_id where numid = ? and apikey_hash = ?`,
+     from campaigns join instances on instances.id = campaigns.instance_id where numid = $1 and apikey_hash = $2`,
     [login.numid, login.apikeyHash],
     { name: "read-submission-rules" },
   );

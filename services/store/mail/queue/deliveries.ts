@@ -26,7 +26,7 @@ export async function findDeliveries(db: Db, deliveryIds: readonly (number | str
      from deliveries d
      join partitions p on p.instance_id = d.instance_id and p.id = d.partition_id
      join messages m on m.instance_id = p.instance_id and m.id = p.message_id
-     where d.id = any(?::bigint[])`,
+     where d.id = any($1::bigint[])`,
     [deliveryIds],
   );
 }
@@ -69,7 +69,7 @@ export async function settleDeliveries(
      set state = o.state, attempts = o.attempts, due_at = coalesce(now() + make_interval(secs => o.retry_in), d.due_at), reply = o.reply,
          finished_at = case when o.state <> 'queued' then now() end,
          personal = case when o.state = 'queued' then d.personal end
-     from unnest(?::bigint[], ?::bigint[], ?::text[], ?::integer[], ?::float8[], ?::text[])
+     from unnest($1::bigint[], $2::bigint[], $3::text[], $4::integer[], $5::float8[], $6::text[])
        as o (instance_id, id, state, attempts, retry_in, reply)
      where d.instance_id = o.instance_id and d.id = o.id and d.state = 'queued'
      returning d.instance_id, d.id, d.partition_id, d.state, now() as at`,
@@ -91,7 +91,7 @@ export async function countRefusals(transaction: Transaction, refused: readonly 
     transaction,
     `update partitions p set refused = p.refused + refusals.refused, modified_at = now()
      from (select instance_id, id, count(*) as refused
-           from unnest(?::bigint[], ?::bigint[]) as given (instance_id, id) group by 1, 2) refusals
+           from unnest($1::bigint[], $2::bigint[]) as given (instance_id, id) group by 1, 2) refusals
      where p.instance_id = refusals.instance_id and p.id = refusals.id`,
     [refused.map((row) => row.instance_id), refused.map((row) => row.partition_id)],
   );
@@ -117,7 +117,7 @@ export async function markBounced(transaction: Transaction, bounces: readonly De
     transaction,
     `with changed as (
        update deliveries d set bounce = b.bounce, bounced_at = b.at
-       from unnest(?::bigint[], ?::bigint[], ?::text[], ?::timestamptz[]) as b (instance_id, id, bounce, at)
+       from unnest($1::bigint[], $2::bigint[], $3::text[], $4::timestamptz[]) as b (instance_id, id, bounce, at)
        where d.instance_id = b.instance_id and d.id = b.id and d.bounce is null returning d.instance_id, d.id, d.partition_id, d.bounce
      ), hard as (
        select instance_id, partition_id as id, count(*) as bounces from changed where bounce = 'hard' group by 1, 2
@@ -166,7 +166,7 @@ export async function listContactsOf(db: Db, deliveryIds: readonly number[]): Pr
     `select distinct contacts.id, contacts.instance_id as "instanceId", contacts.email_key as "emailKey"
      from deliveries
      join contacts on contacts.instance_id = deliveries.instance_id and contacts.id = deliveries.contact_id
-     where deliveries.id = any(?::bigint[]) order by "instanceId", "emailKey"`,
+     where deliveries.id = any($1::bigint[]) order by "instanceId", "emailKey"`,
     [deliveryIds],
   );
 }

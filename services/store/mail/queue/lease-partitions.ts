@@ -53,40 +53,40 @@ export async function leasePartitions(db: Db, request: LeaseRequest): Promise<Le
   const rows = await queryRows<{ taken: TakenRow[] | null; looked: LookedRow[] | null }>(
     db,
     `with recursive ready (instance_id) as (
-       (select instance_id, 1 as number from partitions where state = 'ready' and instance_id > ?
+       (select instance_id, 1 as number from partitions where state = 'ready' and instance_id > $1
         order by instance_id limit 1)
        union all
        select next.instance_id, ready.number + 1 from ready cross join lateral (
          select p.instance_id from partitions p where p.state = 'ready' and p.instance_id > ready.instance_id
          order by p.instance_id limit 1
-       ) next where ready.number < ?
+       ) next where ready.number < $2
      ), looked as (
        select ready.instance_id, coalesce(share.partitions, 0) as partitions, look.* from ready
-       left join unnest(?::bigint[], ?::integer[], ?::text[]) as share (instance_id, partitions, after) using (instance_id)
+       left join unnest($3::bigint[], $4::integer[], $5::text[]) as share (instance_id, partitions, after) using (instance_id)
        cross join lateral (
          with recursive hops (destination, number) as (
            (select p.destination, 1 from partitions p
             where p.state = 'ready' and p.instance_id = ready.instance_id and p.destination > coalesce(share.after, '')
-              and coalesce(share.partitions, 0) < ? order by p.destination limit 1)
+              and coalesce(share.partitions, 0) < $6 order by p.destination limit 1)
            union all
            select next.destination, hops.number + 1 from hops cross join lateral (
              select p.destination from partitions p
              where p.state = 'ready' and p.instance_id = ready.instance_id and p.destination > hops.destination
              order by p.destination limit 1
-           ) next where hops.number < greatest(?, ? / (select count(*) from ready))
+           ) next where hops.number < greatest($7, $8 / (select count(*) from ready))
          ), picked as (
            select candidate.id, hops.destination from hops cross join lateral (
              select p.id from partitions p
              where p.state = 'ready' and p.instance_id = ready.instance_id and p.destination = hops.destination
-               and p.id <> all(?::bigint[])
+               and p.id <> all($9::bigint[])
              order by p.id limit case
                when exists (select from destination_backoffs b where b.destination = hops.destination and b.until > now())
                  or exists (select from destination_holds h where h.destination = hops.destination) then 0
-               else coalesce((select room.partitions from unnest(?::text[], ?::integer[]) as room (destination, partitions)
-                              where room.destination = hops.destination), ?)
+               else coalesce((select room.partitions from unnest($10::text[], $11::integer[]) as room (destination, partitions)
+                              where room.destination = hops.destination), $12)
              end for update skip locked
            ) candidate
-           limit greatest(0, least(?, ? - coalesce(share.partitions, 0)))
+           limit greatest(0, least($13, $14 - coalesce(share.partitions, 0)))
          )
          select (select json_agg(picked) from picked) as picked, (select count(*) from picked) as found,
                 (select count(*) from hops) as visited, (select max(destination) from hops) as last_visited
@@ -99,13 +99,13 @@ export async function leasePartitions(db: Db, request: LeaseRequest): Promise<Le
        ) pick
      ), within_room as (
        select in_turn.*, row_number() over (partition by destination order by turn, instance_id) as nth,
-              coalesce(room.partitions, ?) as most
-       from in_turn left join unnest(?::text[], ?::integer[]) as room (destination, partitions) using (destination)
+              coalesce(room.partitions, $15) as most
+       from in_turn left join unnest($16::text[], $17::integer[]) as room (destination, partitions) using (destination)
      ), chosen as (
-       select instance_id, id from within_room where nth <= most order by turn, instance_id limit ?
+       select instance_id, id from within_room where nth <= most order by turn, instance_id limit $18
      ), taken as (
        update partitions p
-       set state = 'leased', lease_owner = ?, lease_until = now() + make_interval(secs => ?),
+       set state = 'leased', lease_owner = $19, lease_until = now() + make_interval(secs => $20),
            stopping = false, taken_at = coalesce(p.taken_at, now()), modified_at = now()
        from chosen join messages m using (instance_id)
        where p.instance_id = chosen.instance_id and p.id = chosen.id and m.id = p.message_id

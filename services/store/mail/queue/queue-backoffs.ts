@@ -9,7 +9,7 @@ export async function backOffDestination(
   await queryRows(
     db,
     `insert into destination_backoffs as b (destination, until, reason)
-     values (?, now() + make_interval(secs => ?), ?)
+     values ($1, now() + make_interval(secs => $2), $3)
      on conflict (destination) do update set until = greatest(b.until, excluded.until), reason = excluded.reason`,
     [destination, backOff.seconds, backOff.reason],
   );

@@ -44,7 +44,7 @@ export async function listDestinationQueues(db: Db, limit: number): Promise<Dest
        coalesce(backoffs.reason, queues.reply) as "lastError"
      from queues full join destination_holds holds using (destination)
      left join destination_backoffs backoffs using (destination)
-     order by waiting desc, destination limit ?`,
+     order by waiting desc, destination limit $1`,
     [limit],
   );
 }
@@ -65,7 +65,7 @@ export async function releaseDestination(db: Db, destination: string): Promise<b
   const released = await db.transaction(async (transaction) => {
     const [hold] = await queryRows<{ held_at: Date }>(
       transaction,
-      "delete from destination_holds where destination = ? returning held_at",
+      "delete from destination_holds where destination = $1 returning held_at",
       [destination],
     );
     if (hold === undefined) return false;
@@ -73,11 +73,11 @@ export async function releaseDestination(db: Db, destination: string): Promise<b
       transaction,
       `with tried as (
          select id from partitions where taken_at is not null and id in (
-           ${UNFINISHED_STATES.map((state) => `select id from partitions where state = '${state}' and destination = ?`).join(" union all ")}
+           ${UNFINISHED_STATES.map((state) => `select id from partitions where state = '${state}' and destination = $1`).join(" union all ")}
          ) order by id for no key update
        )
-       update partitions p set taken_at = p.taken_at + (now() - greatest(?, p.taken_at)) from tried where p.id = tried.id`,
-      [...UNFINISHED_STATES.map(() => destination), hold.held_at],
+       update partitions p set taken_at = p.taken_at + (now() - greatest($2, p.taken_at)) from tried where p.id = tried.id`,
+      [destination, hold.held_at],
     );
     return true;
   });
@@ -94,14 +94,14 @@ export async function retryDestination(db: Db, destination: string): Promise<num
     await transaction("destination_backoffs").where({ destination }).delete();
     const partitions = await queryRows<{ id: number }>(
       transaction,
-      "select id from partitions where state = 'deferred' and destination = ?",
+      "select id from partitions where state = 'deferred' and destination = $1",
       [destination],
     );
     const ids = partitions.map(({ id }) => id);
     const woken = await queryRows(
       transaction,
       `with chosen as (
-         select id from deliveries where partition_id = any(?) and state = 'queued' and due_at > now()
+         select id from deliveries where partition_id = any($1) and state = 'queued' and due_at > now()
          order by id for no key update
        )
        update deliveries set due_at = now() from chosen where deliveries.id = chosen.id returning 1`,
@@ -111,7 +111,7 @@ export async function retryDestination(db: Db, destination: string): Promise<num
     await queryRows(
       transaction,
       `update partitions set state = 'ready', due_at = now(), modified_at = now()
-       where id = any(?) and state = 'deferred'`,
+       where id = any($1) and state = 'deferred'`,
       [ids],
     );
     return woken;

@@ -50,7 +50,7 @@ export async function loadDueDeliveries(db: Db, partitionIds: readonly number[])
   const rows = await queryRows<DeliveryRow>(
     db,
     // Step by step through the primary keys: its plan is kept, and serves however much the tables have grown since.
-    `select d.* from unnest(?::bigint[]) as given (id),
+    `select d.* from unnest($1::bigint[]) as given (id),
      lateral (select id, eeid from partitions where id = given.id offset 0) p,
      lateral (select from batches where eeid = p.eeid and held_at is null and cancelled_at is null offset 0) b,
      lateral (
@@ -96,10 +96,10 @@ export async function extendLeases(
     db,
     `with locked as (
        select id from partitions
-       where id = any(?::bigint[]) and state = 'leased' and lease_owner = ? and lease_until > now()
+       where id = any($1::bigint[]) and state = 'leased' and lease_owner = $2 and lease_until > now()
        order by id for no key update
      )
-     update partitions p set lease_until = now() + make_interval(secs => ?) from locked where p.id = locked.id
+     update partitions p set lease_until = now() + make_interval(secs => $3) from locked where p.id = locked.id
      returning p.id`,
     [partitionIds, workerId, leaseSeconds],
   );
@@ -113,7 +113,7 @@ export async function extendLeases(
  */
 export async function lockPartitions(transaction: Transaction, partitionIds: readonly number[]): Promise<void> {
   if (partitionIds.length === 0) return;
-  await queryRows(transaction, "select from partitions where id = any(?::bigint[]) order by id for no key update", [
+  await queryRows(transaction, "select from partitions where id = any($1::bigint[]) order by id for no key update", [
     partitionIds,
   ]);
 }
@@ -150,9 +150,9 @@ export async function releasePartitions(
              (select case when count(*) > 0
                           then greatest(min(d.due_at), now() + make_interval(secs => nullif(given.put_off, 0))) end
               from deliveries d where d.partition_id = given.id and d.state = 'queued') as due_at
-           from unnest(cast(? as bigint[]), cast(? as bigint[]), cast(? as float8[])) as given (instance_id, id, put_off)
+           from unnest(cast($1 as bigint[]), cast($2 as bigint[]), cast($3 as float8[])) as given (instance_id, id, put_off)
            offset 0) rest join batches b using (instance_id)
-     where p.instance_id = rest.instance_id and p.id = rest.id and p.lease_owner = ? and b.eeid = p.eeid`,
+     where p.instance_id = rest.instance_id and p.id = rest.id and p.lease_owner = $4 and b.eeid = p.eeid`,
     [
       releases.map(({ instanceId }) => instanceId),
       releases.map(({ partitionId }) => partitionId),
@@ -178,10 +178,10 @@ export async function wakePartitions(db: Db, limit: number): Promise<AbandonedLe
   return queryRows<AbandonedLeases>(
     db,
     `with due as (
-       select id from partitions where state = 'deferred' and due_at <= now() order by due_at limit ? for update skip locked
+       select id from partitions where state = 'deferred' and due_at <= now() order by due_at limit $1 for update skip locked
      ), abandoned as (
        select id, lease_owner from partitions where state = 'leased' and lease_until <= now()
-       order by lease_until limit ? for update skip locked
+       order by lease_until limit $2 for update skip locked
      ), woken as (
        update partitions p set state = 'ready', lease_owner = null, lease_until = null, modified_at = now()
        where p.id in (select id from due union all select id from abandoned)

@@ -23,7 +23,7 @@ export async function resumeBatch(db: Db, eeid: string): Promise<void> {
 
 /** The first step of a hold, for the transaction that says why; `stopHeld` follows its commit. */
 export async function markHeld(db: Db, eeid: string): Promise<void> {
-  await queryRows(db, "update batches set held_at = coalesce(held_at, now()), modified_at = now() where eeid = ?", [
+  await queryRows(db, "update batches set held_at = coalesce(held_at, now()), modified_at = now() where eeid = $1", [
     eeid,
   ]);
 }
@@ -38,16 +38,16 @@ export async function endHold(transaction: Transaction, eeid: string): Promise<v
   // As text: a Date would cut off its microseconds.
   const [held] = await queryRows<{ since: string }>(
     transaction,
-    "select held_at::text as since from batches where eeid = ? and held_at is not null for update",
+    "select held_at::text as since from batches where eeid = $1 and held_at is not null for update",
     [eeid],
   );
   if (held === undefined) return;
   await queryRows(
     transaction,
     `with waiting as (
-       select id from messages where eeid = ? order by id for no key update
+       select id from messages where eeid = $1 order by id for no key update
      )
-     update messages m set held_for = m.held_for + (now() - greatest(?::timestamptz, m.created_at))
+     update messages m set held_for = m.held_for + (now() - greatest($2::timestamptz, m.created_at))
      from waiting where m.id = waiting.id`,
     [eeid, held.since],
   );
@@ -55,14 +55,14 @@ export async function endHold(transaction: Transaction, eeid: string): Promise<v
   await queryRows(
     transaction,
     `with tried as (
-       select id from partitions where eeid = ? and taken_at is not null and state <> 'finished'
+       select id from partitions where eeid = $1 and taken_at is not null and state <> 'finished'
        order by id for no key update
      )
-     update partitions p set taken_at = p.taken_at + (now() - greatest(?::timestamptz, p.taken_at))
+     update partitions p set taken_at = p.taken_at + (now() - greatest($2::timestamptz, p.taken_at))
      from tried where p.id = tried.id`,
     [eeid, held.since],
   );
-  await queryRows(transaction, "update batches set held_at = null, modified_at = now() where eeid = ?", [eeid]);
+  await queryRows(transaction, "update batches set held_at = null, modified_at = now() where eeid = $1", [eeid]);
 }
 
 /** Partitions that somebody changes at this moment are left as they are: see `continueResumed`. */
@@ -80,7 +80,7 @@ export async function withdrawBatch(db: Db, eeid: string): Promise<void> {
     taken = await db.transaction(async (transaction) => {
       const rows = await queryRows<{ id: number }>(
         transaction,
-        "select id from partitions where eeid = ? and state in ('ready', 'deferred', 'held') order by id limit ?",
+        "select id from partitions where eeid = $1 and state in ('ready', 'deferred', 'held') order by id limit $2",
         [eeid, PARTITIONS_AT_ONCE],
       );
       const ids = rows.map(({ id }) => id);
@@ -90,7 +90,7 @@ export async function withdrawBatch(db: Db, eeid: string): Promise<void> {
       await queryRows(
         transaction,
         `update partitions set state = 'finished', modified_at = now()
-         where id = any(?) and state in ('ready', 'deferred', 'held')`,
+         where id = any($1) and state in ('ready', 'deferred', 'held')`,
         [ids],
       );
       return ids.length;
@@ -102,7 +102,7 @@ async function cancelDeliveries(transaction: Transaction, partitionIds: readonly
   await queryRows(
     transaction,
     `with locked as (
-       select instance_id, id from deliveries where partition_id = any(?) and state = 'queued'
+       select instance_id, id from deliveries where partition_id = any($1) and state = 'queued'
        order by id for no key update
      )
      update deliveries d set state = 'cancelled', personal = null, finished_at = now()
@@ -115,7 +115,7 @@ async function cancelDeliveries(transaction: Transaction, partitionIds: readonly
 export async function isQuiet(db: Db, eeid: string): Promise<boolean> {
   const rows = await queryRows(
     db,
-    "select 1 from partitions where eeid = ? and state = 'leased' and not stopping and lease_until > now() limit 1",
+    "select 1 from partitions where eeid = $1 and state = 'leased' and not stopping and lease_until > now() limit 1",
     [eeid],
   );
   return rows.length === 0;
@@ -136,7 +136,7 @@ export async function findStops(db: Db, workerId: string): Promise<number[]> {
   const rows = await queryRows<{ id: number }>(
     db,
     `select p.id from partitions p join batches b using (instance_id, eeid)
-     where p.state = 'leased' and p.lease_owner = ? and not p.stopping
+     where p.state = 'leased' and p.lease_owner = $1 and not p.stopping
        and (b.held_at is not null or b.cancelled_at is not null
          or exists (select from destination_holds h where h.destination = p.destination))`,
     [workerId],
@@ -149,7 +149,7 @@ export async function acknowledgeStops(db: Db, workerId: string, partitionIds: r
   await queryRows(
     db,
     `with locked as (
-       select id from partitions where id = any(?) and state = 'leased' and lease_owner = ?
+       select id from partitions where id = any($1) and state = 'leased' and lease_owner = $2
        order by id for no key update
      )
      update partitions p set stopping = true from locked where p.id = locked.id`,
@@ -167,7 +167,7 @@ async function inPortions(db: Db, eeid: string, which: string, change: string): 
     const rows = await queryRows(
       db,
       `update partitions set ${change}, modified_at = now() where id in (
-         select id from partitions where eeid = ? and ${which} limit ? for update skip locked)
+         select id from partitions where eeid = $1 and ${which} limit $2 for update skip locked)
        returning 1`,
       [eeid, PARTITIONS_AT_ONCE],
     );

@@ -71,10 +71,10 @@ export async function enqueue(transaction: Transaction, messages: readonly Messa
     transaction,
     `with cut as (
        insert into partitions (id, instance_id, eeid, message_id, destination, recipients) overriding system value
-       select * from unnest(?::bigint[], ?::bigint[], ?::uuid[], ?::bigint[], ?::text[], ?::integer[])
+       select * from unnest($1::bigint[], $2::bigint[], $3::uuid[], $4::bigint[], $5::text[], $6::integer[])
      )
      insert into deliveries (id, instance_id, partition_id, contact_id, role, recipient, personal) overriding system value
-     select * from unnest(?::bigint[], ?::bigint[], ?::bigint[], ?::bigint[], ?::text[], ?::text[], ?::jsonb[])`,
+     select * from unnest($7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[], $11::text[], $12::text[], $13::jsonb[])`,
     [
       partitionIds,
       chunks.map(({ instanceId }) => instanceId),
@@ -120,8 +120,8 @@ async function takeIds(
 ): Promise<{ readonly partitionIds: readonly number[]; readonly deliveryIds: readonly number[] }> {
   const [row] = await queryRows<{ partition_ids: number[]; delivery_ids: number[] }>(
     transaction,
-    `select (select json_agg(nextval('partitions_id_seq')) from generate_series(1, ?)) as partition_ids,
-            (select json_agg(nextval('deliveries_id_seq')) from generate_series(1, ?)) as delivery_ids`,
+    `select (select json_agg(nextval('partitions_id_seq')) from generate_series(1, $1)) as partition_ids,
+            (select json_agg(nextval('deliveries_id_seq')) from generate_series(1, $2)) as delivery_ids`,
     [partitions, deliveries],
     { name: "take-queue-ids" },
   );

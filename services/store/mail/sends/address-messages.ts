@@ -33,9 +33,9 @@ export async function listSentMessages(
        join messages on messages.instance_id = deliveries.instance_id and messages.id = partitions.message_id
        left join archived_messages on archived_messages.instance_id = deliveries.instance_id
          and archived_messages.delivery_id = deliveries.id
-     where deliveries.instance_id = ?
-       and (deliveries.contact_id = ? or deliveries.contact_id is null
-         and partitions.destination = ? and split_part(deliveries.recipient, '@', 1) = ?)
+     where deliveries.instance_id = $1
+       and (deliveries.contact_id = $2 or deliveries.contact_id is null
+         and partitions.destination = $3 and split_part(deliveries.recipient, '@', 1) = $4)
      order by messages.created_at, deliveries.id`,
     [instanceId, contactId, address.asciiDomain, address.local],
   );
@@ -49,7 +49,7 @@ export async function listReturnedMessages(db: Db, deliveryIds: readonly number[
      from inbound_messages
        join deliveries on deliveries.id = coalesce(inbound_messages.delivery_id, inbound_messages.about_delivery_id)
        join partitions on partitions.instance_id = deliveries.instance_id and partitions.id = deliveries.partition_id
-     where inbound_messages.delivery_id = any(?::bigint[]) or inbound_messages.about_delivery_id = any(?::bigint[])
+     where inbound_messages.delivery_id = any($1::bigint[]) or inbound_messages.about_delivery_id = any($2::bigint[])
      order by inbound_messages.received_at`,
     [deliveryIds, deliveryIds],
   );

@@ -39,7 +39,7 @@ export async function isArchivedFor(db: Db, eeid: string, address: EmailAddress)
      from partitions
        join messages on messages.instance_id = partitions.instance_id and messages.id = partitions.message_id
        join deliveries on deliveries.instance_id = partitions.instance_id and deliveries.partition_id = partitions.id
-     where partitions.eeid = ? and partitions.destination = ? and split_part(deliveries.recipient, '@', 1) = ?`,
+     where partitions.eeid = $1 and partitions.destination = $2 and split_part(deliveries.recipient, '@', 1) = $3`,
     [eeid, address.asciiDomain, address.local],
   );
   return row!.archive ?? undefined;

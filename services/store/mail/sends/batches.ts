@@ -31,7 +31,7 @@ export async function findBatch(db: Db, instanceId: number, eeid: string): Promi
     db,
     `select b.*, p.*, (select bool_or(m.archive) from messages m where m.eeid = b.eeid) as archive
      from batches b cross join lateral (${PARTITION_COUNTS}) p
-     where b.eeid = ? and b.instance_id = ? and b.expired_at is null`,
+     where b.eeid = $1 and b.instance_id = $2 and b.expired_at is null`,
     [eeid, instanceId],
   );
   const [row] = rows;
@@ -56,9 +56,9 @@ export async function listBatches(
     db,
     `select b.*, p.*, null::boolean as archive from (
        select * from batches
-       where instance_id = ? and expired_at is null and (?::bigint is null or campaign_numid = ?)
-         and (?::uuid is null or (created_at, eeid) < (select created_at, eeid from batches where eeid = ?))
-       order by created_at desc, eeid desc limit ?
+       where instance_id = $1 and expired_at is null and ($2::bigint is null or campaign_numid = $3)
+         and ($4::uuid is null or (created_at, eeid) < (select created_at, eeid from batches where eeid = $5))
+       order by created_at desc, eeid desc limit $6
      ) b cross join lateral (${PARTITION_COUNTS}) p order by b.created_at desc, b.eeid desc`,
     [instanceId, campaignNumid ?? null, campaignNumid ?? null, before ?? null, before ?? null, limit],
   );
@@ -99,7 +99,7 @@ export async function readBatchProgress(db: Db, eeid: string): Promise<BatchProg
        select count(*) filter (where deliveries.state = 'queued') as queued from deliveries
        where deliveries.partition_id = p.id and p.state <> 'finished' and p.taken_at is not null
      ) d on true
-     where b.eeid = ? group by b.eeid, b.cancelled_at`,
+     where b.eeid = $1 group by b.eeid, b.cancelled_at`,
     [eeid],
   );
   const { recipients = 0, refused = 0, queued = 0, cancelled = 0, hard_bounces: hardBounces = 0 } = row ?? {};
@@ -118,7 +118,7 @@ export async function listBatchContacts(db: Db, instanceId: number, eeid: string
     db,
     `select coalesce(contacts.email, events.email) as email, events.kind, events.at, events.machine
      from events left join contacts on contacts.instance_id = events.instance_id and contacts.id = events.contact_id
-     where events.eeid = ? and events.instance_id = ? order by events.at, events.id`,
+     where events.eeid = $1 and events.instance_id = $2 order by events.at, events.id`,
     [eeid, instanceId],
   );
   const contacts = new Map<string, BatchContact["events"][number][]>();
@@ -185,7 +185,7 @@ export async function addBatches(transaction: Transaction, batches: readonly New
   const [row] = await queryRows<{ created_at: Date }>(
     transaction,
     `insert into batches (eeid, instance_id, campaign_numid, creator)
-     select * from unnest(?::uuid[], ?::bigint[], ?::bigint[], ?::text[]) returning created_at`,
+     select * from unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::text[]) returning created_at`,
     [
       batches.map(({ eeid }) => eeid),
       batches.map(({ instanceId }) => instanceId),
@@ -216,7 +216,7 @@ export async function touchBatch(
 ): Promise<Date | undefined> {
   const [row] = await queryRows<{ modified_at: Date }>(
     transaction,
-    `update batches set modified_at = now() where eeid = ? and instance_id = ? and expired_at is null
+    `update batches set modified_at = now() where eeid = $1 and instance_id = $2 and expired_at is null
      returning modified_at`,
     [eeid, instanceId],
   );

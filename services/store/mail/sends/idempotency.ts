@@ -23,10 +23,10 @@ const KEPT_HOURS = 24;
 export async function claimCall<Answer>(transaction: Transaction, call: IdempotentCall): Promise<Claim<Answer>> {
   const claimed = await queryRows(
     transaction,
-    `insert into idempotency_keys as known (instance_id, key, body_hash, answer) values (?, ?, ?, '{}')
+    `insert into idempotency_keys as known (instance_id, key, body_hash, answer) values ($1, $2, $3, '{}')
      on conflict (instance_id, key) do update
        set body_hash = excluded.body_hash, answer = excluded.answer, created_at = now()
-       where known.created_at < now() - make_interval(hours => ?)
+       where known.created_at < now() - make_interval(hours => $4)
      returning key`,
     [call.instanceId, call.key, call.bodyHash, KEPT_HOURS],
   );
@@ -45,7 +45,7 @@ export async function findCall<Answer>(
   const [known] = await queryRows<{ body_hash: Buffer; answer: Answer }>(
     db,
     `select body_hash, answer from idempotency_keys
-     where instance_id = ? and key = ? and created_at >= now() - make_interval(hours => ?)`,
+     where instance_id = $1 and key = $2 and created_at >= now() - make_interval(hours => $3)`,
     [instanceId, key, KEPT_HOURS],
   );
   return known && compareCalls(known, bodyHash);

@@ -39,9 +39,9 @@ async function expireBatches(db: Db, { instanceId, before }: ExpiredMessages, si
       db,
       // As a text the moment keeps its microseconds.
       `select eeid, created_at::text as "createdAt" from batches
-       where instance_id = ? and created_at < ? and expired_at is null
-         and (created_at, eeid) > (coalesce(?::timestamptz, '-infinity'), coalesce(?::uuid, '00000000-0000-0000-0000-000000000000'))
-       order by created_at, eeid limit ?`,
+       where instance_id = $1 and created_at < $2 and expired_at is null
+         and (created_at, eeid) > (coalesce($3::timestamptz, '-infinity'), coalesce($4::uuid, '00000000-0000-0000-0000-000000000000'))
+       order by created_at, eeid limit $5`,
       [instanceId, before, last?.createdAt ?? null, last?.eeid ?? null, BATCHES_AT_ONCE],
     );
     last = old.at(-1);
@@ -66,13 +66,13 @@ async function expireAmong(
     transaction,
     `with over as (
        select b.instance_id, b.eeid from batches b
-       where b.instance_id = ? and b.eeid = any(?::uuid[]) and b.expired_at is null and b.modified_at < ?
+       where b.instance_id = $1 and b.eeid = any($2::uuid[]) and b.expired_at is null and b.modified_at < $3
          and not b.gathering and b.held_at is null
          and not exists (select from campaign_sends s
            where s.instance_id = b.instance_id and s.campaign_numid = b.campaign_numid and s.eeid = b.eeid
              and s.state not in ('sent', 'cancelled'))
          and not exists (select from partitions p
-           where p.instance_id = b.instance_id and p.eeid = b.eeid and (p.state <> 'finished' or p.modified_at >= ?) offset 0)
+           where p.instance_id = b.instance_id and p.eeid = b.eeid and (p.state <> 'finished' or p.modified_at >= $4) offset 0)
          and not exists (select from archived_messages a
            where a.instance_id = b.instance_id and a.eeid = b.eeid offset 0)
        order by b.eeid for update skip locked
@@ -84,7 +84,7 @@ async function expireAmong(
   await queryRows(
     transaction,
     `with losing as (
-       select instance_id, numid from campaigns where instance_id = ? and numid = any(?::bigint[]) and not lost_batches
+       select instance_id, numid from campaigns where instance_id = $1 and numid = any($2::bigint[]) and not lost_batches
        order by numid for no key update
      )
      update campaigns c set lost_batches = true
@@ -96,8 +96,8 @@ async function expireAmong(
 async function listExpired(db: Db, instanceId: number, after: string | undefined): Promise<string[]> {
   const rows = await queryRows<{ eeid: string }>(
     db,
-    `select eeid from batches where instance_id = ? and expired_at is not null and (?::uuid is null or eeid > ?::uuid)
-     order by eeid limit ?`,
+    `select eeid from batches where instance_id = $1 and expired_at is not null and ($2::uuid is null or eeid > $3::uuid)
+     order by eeid limit $4`,
     [instanceId, after ?? null, after ?? null, BATCHES_AT_ONCE],
   );
   return rows.map(({ eeid }) => eeid);
@@ -108,7 +108,7 @@ async function removePortion(db: Db, instanceId: number, expired: readonly strin
   return db.transaction(async (transaction) => {
     const rows = await queryRows<{ eeid: string }>(
       transaction,
-      "select eeid from batches where instance_id = ? and eeid = any(?::uuid[]) order by eeid for update skip locked",
+      "select eeid from batches where instance_id = $1 and eeid = any($2::uuid[]) order by eeid for update skip locked",
       [instanceId, expired],
     );
     const owned = { instanceId, eeids: rows.map(({ eeid }) => eeid) };
@@ -136,7 +136,7 @@ async function removeDeliveries(transaction: Transaction, { instanceId, eeids }:
        where d.instance_id = p.instance_id and d.partition_id = p.id and not exists
          (select from inbound_messages i where i.delivery_id = d.id and i.state in ('waiting', 'leased') offset 0)
        for update skip locked
-     ) own where p.instance_id = ? and p.eeid = any(?::uuid[]) limit ?`,
+     ) own where p.instance_id = $1 and p.eeid = any($2::uuid[]) limit $3`,
     [instanceId, eeids, DELIVERIES_AT_ONCE],
   );
   const ids = rows.map(({ id }) => id);
@@ -144,13 +144,13 @@ async function removeDeliveries(transaction: Transaction, { instanceId, eeids }:
     transaction,
     `delete from inbound_messages where id in (
        select id from inbound_messages
-       where (delivery_id = any(?::bigint[]) or about_delivery_id = any(?::bigint[])) and state in ('applied', 'quarantined')
+       where (delivery_id = any($1::bigint[]) or about_delivery_id = any($2::bigint[])) and state in ('applied', 'quarantined')
        for update skip locked)`,
     [ids, ids],
   );
   return countRemoved(
     transaction,
-    `delete from deliveries d where d.instance_id = ? and d.id = any(?::bigint[])
+    `delete from deliveries d where d.instance_id = $1 and d.id = any($2::bigint[])
        and not exists (select from inbound_messages i where i.delivery_id = d.id offset 0)
        and not exists (select from inbound_messages i where i.about_delivery_id = d.id offset 0)`,
     [instanceId, ids],
@@ -160,12 +160,12 @@ async function removeDeliveries(transaction: Transaction, { instanceId, eeids }:
 async function removePartitions(transaction: Transaction, { instanceId, eeids }: OwnedBatches): Promise<number> {
   return countRemoved(
     transaction,
-    `delete from partitions where instance_id = ? and id in (
+    `delete from partitions where instance_id = $1 and id in (
        select p.id from partitions p
-       where p.instance_id = ? and p.eeid = any(?::uuid[]) and not exists
+       where p.instance_id = $1 and p.eeid = any($2::uuid[]) and not exists
          (select from deliveries d where d.instance_id = p.instance_id and d.partition_id = p.id offset 0)
-       limit ? for update skip locked)`,
-    [instanceId, instanceId, eeids, PARTITIONS_AT_ONCE],
+       limit $3 for update skip locked)`,
+    [instanceId, eeids, PARTITIONS_AT_ONCE],
   );
 }
 
@@ -173,19 +173,19 @@ async function removePartitions(transaction: Transaction, { instanceId, eeids }:
 async function removeContents(transaction: Transaction, { instanceId, eeids }: OwnedBatches): Promise<number> {
   return countRemoved(
     transaction,
-    `delete from messages where instance_id = ? and id in (
+    `delete from messages where instance_id = $1 and id in (
        select m.id from messages m
-       where m.instance_id = ? and m.eeid = any(?::uuid[]) and not exists
+       where m.instance_id = $1 and m.eeid = any($2::uuid[]) and not exists
          (select from partitions p where p.instance_id = m.instance_id and p.message_id = m.id offset 0)
-       limit ? for update skip locked)`,
-    [instanceId, instanceId, eeids, MESSAGES_AT_ONCE],
+       limit $3 for update skip locked)`,
+    [instanceId, eeids, MESSAGES_AT_ONCE],
   );
 }
 
 async function removeBatches(transaction: Transaction, { instanceId, eeids }: OwnedBatches): Promise<number> {
   return countRemoved(
     transaction,
-    `delete from batches b where b.instance_id = ? and b.eeid = any(?::uuid[])
+    `delete from batches b where b.instance_id = $1 and b.eeid = any($2::uuid[])
        and not exists (select from messages m where m.instance_id = b.instance_id and m.eeid = b.eeid offset 0)
        and not exists (select from partitions p where p.instance_id = b.instance_id and p.eeid = b.eeid offset 0)`,
     [instanceId, eeids],

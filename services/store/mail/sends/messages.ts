@@ -1,6 +1,6 @@
 import type { MessageTracking } from "../../../core/mail/message-places.ts";
 import type { Attachment } from "../../../core/mail/mime.ts";
-import { type Binding, type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+import { type Binding, type Db, queryRows, StatementValues, type Transaction } from "../../../platform/postgres/db.ts";
 
 /** A display name, possibly empty, and an address as it was given: a `Mailbox` in a form that JSON can hold. */
 export interface StoredMailbox {
@@ -66,14 +66,20 @@ const MOST_PREPARED_ROWS = 50;
 /** Stores the content of calls. @returns their ids, in the given order */
 export async function addMessages(transaction: Transaction, messages: readonly NewMessage[]): Promise<number[]> {
   if (messages.length === 0) return [];
-  const columns = messages.map(toColumns);
+  const values = new StatementValues();
+  const written = messages.map(
+    (message) =>
+      `(${toColumns(message)
+        .map((value) => values.add(value))
+        .join(", ")})`,
+  );
   const rows = await queryRows<{ id: number }>(
     transaction,
     `insert into messages (instance_id, eeid, campaign_numid, sender_domain, archive, trace_parent, content_octets,
        template, octets, unsubscribe, tracking)
-     values ${columns.map((row) => `(${row.map(() => "?").join(", ")})`).join(", ")} returning id`,
-    columns.flat(),
-    columns.length <= MOST_PREPARED_ROWS ? { name: `add-${columns.length}-messages` } : {},
+     values ${written.join(", ")} returning id`,
+    values.all,
+    messages.length <= MOST_PREPARED_ROWS ? { name: `add-${messages.length}-messages` } : {},
   );
   const attachments = messages.flatMap(({ content, instanceId }, index) =>
     content.kind === "template"
@@ -112,7 +118,7 @@ export async function loadMessages(db: Db, ids: readonly number[]): Promise<Read
     // Every column has its name: a prepared `m.*` would fail once a migration adds one.
     `select m.id, m.eeid, m.campaign_numid, m.sender_domain, m.archive, m.created_at, m.template, m.octets,
        m.unsubscribe, m.tracking, m.trace_parent, m.instance_id
-     from unnest(?::bigint[]) as given (id), lateral (select * from messages where id = given.id offset 0) m`,
+     from unnest($1::bigint[]) as given (id), lateral (select * from messages where id = given.id offset 0) m`,
     [ids],
     { name: "load-messages" },
   );
@@ -164,7 +170,7 @@ async function loadAttachments(db: Db, messageIds: readonly number[]): Promise<R
   const rows = await queryRows<AttachmentRow>(
     db,
     `select message_id, filename, content_type, octets from message_attachments
-     where message_id = any(?) order by message_id, position`,
+     where message_id = any($1) order by message_id, position`,
     [messageIds],
   );
   for (const { message_id, filename, content_type, octets } of rows) {

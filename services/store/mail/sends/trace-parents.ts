@@ -12,7 +12,7 @@ export async function findTraceParent(db: Db, deliveryId: string | number | unde
      from deliveries d
      join partitions p on p.id = d.partition_id
      join messages m on m.id = p.message_id
-     where d.id = ?`,
+     where d.id = $1`,
     [deliveryId],
   );
   return row?.traceParent ?? undefined;

@@ -26,7 +26,7 @@ export async function findSubscription(db: Db, deliveryId: number): Promise<Subs
      left join contacts on contacts.instance_id = d.instance_id and contacts.id = d.contact_id
      left join campaign_unsubscriptions u on u.instance_id = d.instance_id and u.contact_id = d.contact_id
        and u.campaign_numid = m.campaign_numid
-     where d.id = ?`,
+     where d.id = $1`,
     [deliveryId],
   );
   return row;
@@ -42,12 +42,12 @@ export async function unsubscribeFromInstance(transaction: Transaction, contactI
   await queryRows(
     transaction,
     `with marked as (
-       update contacts set unsubscribed_at = coalesce(unsubscribed_at, ?), last_operation = 'unsubscribed',
+       update contacts set unsubscribed_at = coalesce(unsubscribed_at, $1), last_operation = 'unsubscribed',
          updated_at = now()
-       where id = ? returning id, instance_id
+       where id = $2 returning id, instance_id
      )
      insert into campaign_unsubscriptions (instance_id, contact_id, campaign_numid, at)
-     select instance_id, marked.id, campaigns.numid, ? from marked join campaigns using (instance_id) on conflict do nothing`,
+     select instance_id, marked.id, campaigns.numid, $3 from marked join campaigns using (instance_id) on conflict do nothing`,
     [at, contactId, at],
   );
 }

@@ -30,7 +30,7 @@ export async function findTouchOwners(db: Db, deliveryIds: readonly number[]): P
      join messages m on m.instance_id = p.instance_id and m.id = p.message_id
      join instances i on i.id = d.instance_id
      left join contacts c on c.instance_id = d.instance_id and c.id = d.contact_id
-     where d.id = any(?::bigint[])`,
+     where d.id = any($1::bigint[])`,
     [[...new Set(deliveryIds)]],
   );
   return new Map(rows.map((owner) => [owner.deliveryId, owner]));
@@ -50,7 +50,7 @@ export async function countLinks(db: Db, messageIds: readonly number[]): Promise
     db,
     `select message_id as "messageId", (count(*) filter (where not hidden))::int as visible,
        coalesce(array_agg(link) filter (where hidden), '{}') as hidden
-     from tracked_links where message_id = any(?::bigint[]) group by message_id`,
+     from tracked_links where message_id = any($1::bigint[]) group by message_id`,
     [[...new Set(messageIds)]],
   );
   return new Map(rows.map(({ messageId, ...links }) => [messageId, links]));
@@ -81,13 +81,13 @@ export async function findAllLinkClicks(
   return queryRows<MachineStretch>(
     transaction,
     `select suspect.instance_id as "instanceId", suspect.contact_id as "contactId", suspect.delivery_id as "deliveryId",
-       suspect.at - make_interval(secs => ?) as since, suspect.at as until
-     from unnest(?::bigint[], ?::bigint[], ?::bigint[], ?::timestamptz[], ?::integer[])
+       suspect.at - make_interval(secs => $1) as since, suspect.at as until
+     from unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::timestamptz[], $6::integer[])
        as suspect (instance_id, contact_id, delivery_id, at, links)
      cross join lateral (
        select e.detail ->> 'link' as link from events e
-       where e.contact_id = suspect.contact_id and e.delivery_id = suspect.delivery_id and e.kind = ?
-         and e.at between suspect.at - make_interval(secs => ?) and suspect.at
+       where e.contact_id = suspect.contact_id and e.delivery_id = suspect.delivery_id and e.kind = $7
+         and e.at between suspect.at - make_interval(secs => $8) and suspect.at
        offset 0
      ) as clicks
      group by 1, 2, 3, 4, 5, suspect.links having count(distinct link) >= suspect.links`,
@@ -106,12 +106,12 @@ export async function findClicksBeforeOpening(
     transaction,
     `select opening.instance_id as "instanceId", opening.contact_id as "contactId", opening.delivery_id as "deliveryId",
        first.click as since, opening.at as until
-     from unnest(?::bigint[], ?::bigint[], ?::bigint[], ?::timestamptz[]) as opening (instance_id, contact_id, delivery_id, at)
+     from unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::timestamptz[]) as opening (instance_id, contact_id, delivery_id, at)
      cross join lateral (
-       select min(e.at) filter (where e.kind = ?) as click, min(e.at) filter (where e.kind = ?) as opening from events e
+       select min(e.at) filter (where e.kind = $5) as click, min(e.at) filter (where e.kind = $6) as opening from events e
        where e.contact_id = opening.contact_id and e.delivery_id = opening.delivery_id and e.at <= opening.at
      ) as first
-     where first.opening = opening.at and first.click >= opening.at - make_interval(secs => ?)`,
+     where first.opening = opening.at and first.click >= opening.at - make_interval(secs => $7)`,
     [...columnsOf(openings), EVENT_KINDS.clicked, EVENT_KINDS.viewed, withinSeconds],
   );
 }
@@ -134,12 +134,12 @@ export async function markMachineTouches(
   await queryRows(
     transaction,
     `with recent as (
-       select touches.*, caught.machine from unnest(?::bigint[], ?::bigint[], ?::timestamptz[], ?::timestamptz[], ?::text[], ?::boolean[])
+       select touches.*, caught.machine from unnest($1::bigint[], $2::bigint[], $3::timestamptz[], $4::timestamptz[], $5::text[], $6::boolean[])
          as caught (contact_id, delivery_id, since, until, machine, opens)
        cross join lateral (
          select e.instance_id, e.at, e.id from events e
          where e.contact_id = caught.contact_id and e.delivery_id = caught.delivery_id
-           and (e.kind = ? or e.kind = ? and caught.opens) and e.at between caught.since and caught.until
+           and (e.kind = $7 or e.kind = $8 and caught.opens) and e.at between caught.since and caught.until
          offset 0
        ) as touches
      ), marked as (
@@ -179,15 +179,12 @@ export async function findLastClick(
   const [click] = await queryRows<AttributedClick>(
     transaction,
     `select eeid, campaign_numid as "campaignNumid", delivery_id as "deliveryId" from events
-     where ${owner.contactId === null ? "eeid = ? and delivery_id = ?" : "contact_id = ?"} and kind = ?
-       and at between ?::timestamptz - make_interval(days => ?) and ?
+     where ${owner.contactId === null ? "eeid = $4 and delivery_id = $5" : "contact_id = $4"} and kind = $1
+       and at between $2::timestamptz - make_interval(days => $3) and $2
      order by machine, at desc, id desc limit 1`,
     [
+      ...[EVENT_KINDS.clicked, at, ATTRIBUTION_DAYS],
       ...(owner.contactId === null ? [owner.eeid, owner.deliveryId] : [owner.contactId]),
-      EVENT_KINDS.clicked,
-      at,
-      ATTRIBUTION_DAYS,
-      at,
     ],
   );
   return click;

@@ -60,15 +60,15 @@ export async function recallReaders(
   const rows = await queryRows<{ contactId: number; detail: KeptOfRequest | null }>(
     transaction,
     `with caught as materialized (
-       select * from unnest(?::bigint[], ?::bigint[], ?::bigint[], ?::timestamptz[], ?::timestamptz[], ?::boolean[])
+       select * from unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::timestamptz[], $5::timestamptz[], $6::boolean[])
          as given (instance_id, contact_id, delivery_id, since, until, opens)
      )
      select whose.contact_id as "contactId", last.detail
      from (select distinct instance_id, contact_id from caught) as whose
      cross join lateral (
        select e.detail from events e
-       where e.instance_id = whose.instance_id and e.contact_id = whose.contact_id and e.kind in (?, ?) and not e.machine
-         and not exists (select from caught where caught.delivery_id = e.delivery_id and (e.kind = ? or caught.opens)
+       where e.instance_id = whose.instance_id and e.contact_id = whose.contact_id and e.kind in ($7, $8) and not e.machine
+         and not exists (select from caught where caught.delivery_id = e.delivery_id and (e.kind = $9 or caught.opens)
            and e.at between caught.since and caught.until)
        order by e.at desc, e.id desc limit 1
      ) as last`,
@@ -106,7 +106,7 @@ export async function updateReaders(transaction: Transaction, seen: readonly Las
     transaction,
     `with seen as (
        select contacts.id, given.*
-       from unnest(?::bigint[], ?::bigint[], ?::text[], ?::integer[], ?::text[], ?::text[], ?::text[])
+       from unnest($1::bigint[], $2::bigint[], $3::text[], $4::integer[], $5::text[], $6::text[], $7::text[])
          as given (instance_id, contact_id, device, subtype, country, region, city)
        join contacts on contacts.instance_id = given.instance_id and contacts.id = given.contact_id
        where (given.device is not null

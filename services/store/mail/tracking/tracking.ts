@@ -26,23 +26,23 @@ export async function saveTrackedLinks(
   await queryRows(
     db,
     `insert into tracked_links (instance_id, message_id, link, target, hidden)
-     select ?, ?, * from unnest(?::text[], ?::text[], ?::boolean[]) on conflict do nothing`,
+     select $1, $2, * from unnest($3::text[], $4::text[], $5::boolean[]) on conflict do nothing`,
     [message.instanceId, message.id, names, [...links.values()], names.map((link) => hidden.has(link))],
   );
 }
 
 export async function loadTrackedLinks(db: Db, messageId: number): Promise<TrackedLink[]> {
-  return selectLinks(db, "where l.message_id = ?", [messageId]);
+  return selectLinks(db, "where l.message_id = $1", [messageId]);
 }
 
 /** Links that became known after one of them, in that order. */
 export async function listTrackedLinks(db: Db, after: number, limit: number): Promise<TrackedLink[]> {
-  return selectLinks(db, "where l.serial > ? order by l.serial limit ?", [after, limit]);
+  return selectLinks(db, "where l.serial > $1 order by l.serial limit $2", [after, limit]);
 }
 
 /** The links that became known last, in that order. */
 export async function listLatestLinks(db: Db, limit: number): Promise<TrackedLink[]> {
-  return (await selectLinks(db, "order by l.serial desc limit ?", [limit])).reverse();
+  return (await selectLinks(db, "order by l.serial desc limit $1", [limit])).reverse();
 }
 
 async function selectLinks(db: Db, rest: string, values: readonly unknown[]): Promise<TrackedLink[]> {
@@ -75,7 +75,7 @@ export async function findPersonalValues(db: Db, deliveryId: number): Promise<Pe
      ) as addressee on true
      join contacts on contacts.instance_id = own.instance_id
        and contacts.id = coalesce(addressee.contact_id, own.contact_id)
-     where own.id = ?`,
+     where own.id = $1`,
     [deliveryId],
   );
   const nothing: ReadonlyMap<string, string> = new Map();

@@ -37,7 +37,7 @@ export async function setWebhook(db: Db, keyRing: KeyRing, instanceId: number, u
   const signingSecret = randomBytes(24).toString("base64url");
   const [row] = await queryRows<{ secret_sealed: string }>(
     db,
-    `insert into webhooks (instance_id, url, secret_sealed) values (?, ?, ?)
+    `insert into webhooks (instance_id, url, secret_sealed) values ($1, $2, $3)
      on conflict (instance_id) do update set url = excluded.url, failures = 0, next_attempt_at = now()
      returning secret_sealed`,
     [instanceId, url, seal(keyRing, SECRET_PURPOSE, signingSecret)],
@@ -74,15 +74,15 @@ export async function replayWebhookBatch(db: Db, instanceId: number, batchId: nu
     const rows = await queryRows(
       transaction,
       `update webhooks set failures = 0, next_attempt_at = now()
-       where instance_id = ? and exists (select from webhook_batches b where b.instance_id = ? and b.id = ?) returning 1`,
+       where instance_id = $1 and exists (select from webhook_batches b where b.instance_id = $2 and b.id = $3) returning 1`,
       [instanceId, instanceId, batchId],
     );
     if (rows.length === 0) return false;
     await queryRows(
       transaction,
       `update webhook_batches set state = 'waiting', attempts = 0, outcome = null, finished_at = null,
-         give_up_at = now() + make_interval(hours => ?)
-       where instance_id = ? and id = ?`,
+         give_up_at = now() + make_interval(hours => $1)
+       where instance_id = $2 and id = $3`,
       [GIVE_UP_HOURS, instanceId, batchId],
     );
     return true;
@@ -93,7 +93,7 @@ export async function replayWebhookBatch(db: Db, instanceId: number, batchId: nu
 export async function removeOldWebhookBatches(db: Db): Promise<void> {
   await queryRows(
     db,
-    "delete from webhook_batches where state <> 'waiting' and created_at < now() - make_interval(days => ?)",
+    "delete from webhook_batches where state <> 'waiting' and created_at < now() - make_interval(days => $1)",
     [KEEP_DAYS],
   );
 }
@@ -127,7 +127,7 @@ export async function leaseWebhook(
 ): Promise<LeasedWebhook | undefined> {
   const [row] = await queryRows<Omit<LeasedWebhook, "signingSecret"> & { sealed: string }>(
     db,
-    `update webhooks set lease_owner = ?, lease_until = now() + make_interval(secs => ?)
+    `update webhooks set lease_owner = $1, lease_until = now() + make_interval(secs => $2)
      from instances i
      where i.id = webhooks.instance_id and webhooks.instance_id = (
        select w.instance_id from webhooks w
@@ -179,20 +179,20 @@ export async function nextWebhookBatch(
     const [waiting] = await queryRows<WaitingBatch>(
       transaction,
       `select id, body, give_up_at < now() as "isPastTime" from webhook_batches
-       where instance_id = ? and state = 'waiting' order by id limit 1`,
+       where instance_id = $1 and state = 'waiting' order by id limit 1`,
       [instanceId],
     );
     if (waiting !== undefined) return waiting;
     const events = await queryRows<WebhookEvent>(
       transaction,
       `with taken as (
-         delete from webhook_events where instance_id = ? and serial in
-           (select serial from webhook_events where instance_id = ? order by serial limit ?)
+         delete from webhook_events where instance_id = $1 and serial in
+           (select serial from webhook_events where instance_id = $2 order by serial limit $3)
          returning at, event_id
        )
        select e.kind, e.at, e.machine, coalesce(contacts.email, e.email, '') as email,
          coalesce(campaigns.name, '') as "campaignName", e.campaign_numid as "campaignNumid", e.eeid
-       from taken join events e on e.instance_id = ? and e.at = taken.at and e.id = taken.event_id
+       from taken join events e on e.instance_id = $4 and e.at = taken.at and e.id = taken.event_id
        left join contacts on contacts.instance_id = e.instance_id and contacts.id = e.contact_id
        left join campaigns on campaigns.instance_id = e.instance_id and campaigns.numid = e.campaign_numid
        order by e.at, e.id`,
@@ -204,7 +204,7 @@ export async function nextWebhookBatch(
     const [row] = await queryRows<WaitingBatch>(
       transaction,
       `insert into webhook_batches (instance_id, body, events, give_up_at)
-       values (?, ?, ?, ?::timestamptz + make_interval(hours => ?)) returning id, body, give_up_at < now() as "isPastTime"`,
+       values ($1, $2, $3, $4::timestamptz + make_interval(hours => $5)) returning id, body, give_up_at < now() as "isPastTime"`,
       [instanceId, writeBody(events), events.length, newest.at, GIVE_UP_HOURS],
     );
     return row;
@@ -230,16 +230,16 @@ export async function settleWebhookBatch(
   await db.transaction(async (transaction) => {
     await queryRows(
       transaction,
-      `update webhooks set failures = case when ? then 0 else failures + 1 end,
-         next_attempt_at = now() + make_interval(secs => ?), lease_owner = null, lease_until = null
-       where instance_id = ? and lease_owner = ?`,
+      `update webhooks set failures = case when $1 then 0 else failures + 1 end,
+         next_attempt_at = now() + make_interval(secs => $2), lease_owner = null, lease_until = null
+       where instance_id = $3 and lease_owner = $4`,
       [state === "delivered", state === "waiting" ? attempt.retryInSeconds : 0, instanceId, workerId],
     );
     await queryRows(
       transaction,
-      `update webhook_batches set state = ?, outcome = ?::jsonb, attempts = attempts + 1,
-         finished_at = case when ? then null else now() end
-       where id = ? and instance_id = ?`,
+      `update webhook_batches set state = $1, outcome = $2::jsonb, attempts = attempts + 1,
+         finished_at = case when $3 then null else now() end
+       where id = $4 and instance_id = $5`,
       [state, JSON.stringify(outcome), state === "waiting", batchId, instanceId],
     );
   });
