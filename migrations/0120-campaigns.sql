@@ -13,7 +13,7 @@ create table campaigns (
   reply_to            text        not null default '',
   url                 text        not null default '',
   charset             text        not null default '',
-  unsubscribe         text        not null default '' check (unsubscribe in ('', 'si', 'no')),
+  unsubscribe         boolean, -- whether its messages carry a link for it; null: not said
   apikey_sealed       text, -- only of type api
   apikey_hash         bytea,
   submission_archive  boolean     not null default false, -- keep the exact octets that each recipient gets

@@ -69,7 +69,7 @@ export class Admission {
    */
   async admit(
     of: RecipientClass,
-    { clientAddress, deliveryId }: { readonly clientAddress: string; readonly deliveryId: string | undefined },
+    { clientAddress, deliveryId }: { readonly clientAddress: string; readonly deliveryId: number | undefined },
   ): Promise<NotAdmitted | undefined> {
     const { bySource, altogether, byDelivery, proven } = this.#rates[of];
     if (this.#options.isLimited(clientAddress)) {
@@ -77,7 +77,7 @@ export class Admission {
       const isProven = (await proven.get(source)) !== null;
       if (!isProven && (await isSpent(altogether, ALL))) return { limit: "rate", reply: TOO_MANY };
       if (!(await spend(bySource, source))) return { limit: "source-rate", reply: TOO_MANY };
-      if (deliveryId !== undefined && (await isSpent(byDelivery, deliveryId))) {
+      if (deliveryId !== undefined && (await isSpent(byDelivery, String(deliveryId)))) {
         return { limit: "delivery-rate", reply: TOO_OFTEN };
       }
       if (!isProven) await altogether.penalty(ALL);
@@ -90,13 +90,13 @@ export class Admission {
   /** Counts a message that was stored for a delivery: its source is not one of the strangers any more. */
   async countStored(
     of: RecipientClass,
-    stored: { readonly deliveryId: string; readonly octets: number; readonly clientAddress: string | null },
+    stored: { readonly deliveryId: number; readonly octets: number; readonly clientAddress: string | null },
   ): Promise<void> {
     const { deliveryId, octets, clientAddress } = stored;
     this.#added[of].messages += 1;
     this.#added[of].octets += octets;
     const { byDelivery, proven } = this.#rates[of];
-    await byDelivery.penalty(deliveryId);
+    await byDelivery.penalty(String(deliveryId));
     if (clientAddress !== null) await proven.set(sourceOf(clientAddress), 1, PROVEN_SECONDS);
   }
 

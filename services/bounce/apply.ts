@@ -1,10 +1,10 @@
 import type { KeyRing } from "../core/key-ring.ts";
 import { readBounceToken } from "../core/mail/tokens.ts";
 import { readDeliveryToken } from "../core/mail/tracking-tokens.ts";
+import { unsubscribeContact } from "../operations/mail/contact-changes.ts";
 import type { BounceResult, Finding } from "../operations/mail/interpret.ts";
 import { recordBounces, recordComplaint } from "../operations/mail/outcomes.ts";
 import type { Transaction } from "../platform/postgres/db.ts";
-import { unsubscribeContact } from "../store/mail/contacts/contacts.ts";
 import { type DeliveryOwner, findDelivery } from "../store/mail/queue/deliveries.ts";
 
 /** What a finding does to the delivery that it is about. */
@@ -47,7 +47,7 @@ function resultsFor(results: readonly BounceResult[], recipient: string): readon
 
 /** Which delivery a message is about, and what says so. */
 export interface Attribution {
-  readonly deliveryId: string;
+  readonly deliveryId: number;
   /** `unsubscribe`: a token that anybody may unsubscribe with, and no more than that. */
   readonly by: "return-path" | "unsubscribe";
 }
@@ -63,16 +63,16 @@ export function deliveryOf(
   finding: Finding,
   key: { readonly keyRing: KeyRing; readonly now: Date },
 ): Attribution | undefined {
-  if (message.deliveryId !== null) return { deliveryId: String(message.deliveryId), by: "return-path" };
+  if (message.deliveryId !== null) return { deliveryId: message.deliveryId, by: "return-path" };
   if (finding.kind !== "arf") return undefined;
   const fields = TOKEN_FIELDS.map((field) => localPartOf(finding.original?.headers.get(field) ?? ""));
   for (const localPart of [...fields, ...(finding.tokens?.returnPaths ?? [])]) {
     const token = readBounceToken(key.keyRing, localPart, key.now);
-    if (token.ok) return { deliveryId: String(token.value.deliveryId), by: "return-path" };
+    if (token.ok) return { deliveryId: token.value.deliveryId, by: "return-path" };
   }
   for (const text of finding.tokens?.unsubscribe ?? []) {
     const token = readDeliveryToken(key.keyRing, "unsubscribe", text);
-    if (token.ok) return { deliveryId: String(token.value), by: "unsubscribe" };
+    if (token.ok) return { deliveryId: token.value, by: "unsubscribe" };
   }
   return undefined;
 }
@@ -124,6 +124,6 @@ function permitted(consequence: Consequence, { by }: Attribution): Consequence {
 }
 
 async function unsubscribe(transaction: Transaction, owner: DeliveryOwner, at: Date): Promise<void> {
-  const { instanceId, contactId, ...cause } = owner;
-  if (contactId !== null) await unsubscribeContact(transaction, instanceId, contactId, { ...cause, at });
+  const { contactId, ...of } = owner;
+  if (contactId !== null) await unsubscribeContact(transaction, { ...of, contactId, at });
 }

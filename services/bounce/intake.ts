@@ -9,7 +9,7 @@ import { deliveryOf } from "./apply.ts";
 import type { InboundPolicy } from "./policy.ts";
 
 /** Who an accepted recipient is: a delivery of ours that something came back for, or a feedback address. */
-export type InboundTarget = { readonly deliveryId: string } | { readonly feedbackAddress: string };
+export type InboundTarget = { readonly deliveryId: number } | { readonly feedbackAddress: string };
 
 /** A message as it came, by SMTP or from a mailbox. */
 export type ReceivedMessage = Pick<NewInboundMessage, "mailFrom" | "clientAddress" | "octets" | "source">;
@@ -23,7 +23,7 @@ export type UnexplainedReason = "not-a-complaint" | "not-ours" | "not-understood
 /** What a message at a feedback address is: about a delivery, or nothing of ours. */
 interface Judged {
   readonly tookMs: number;
-  readonly aboutDeliveryId?: string;
+  readonly aboutDeliveryId?: number;
   readonly finding?: unknown;
   readonly unexplained?: UnexplainedReason;
 }
@@ -104,7 +104,7 @@ export class Intake {
     return "stored";
   }
 
-  #bounceRow(message: ReceivedMessage, { deliveryId }: { readonly deliveryId: string }): NewInboundMessage {
+  #bounceRow(message: ReceivedMessage, { deliveryId }: { readonly deliveryId: number }): NewInboundMessage {
     const { keptOctetsOfMessage } = this.#policy.returnPath;
     return { ...message, octets: message.octets.subarray(0, keptOctetsOfMessage), deliveryId, feedbackAddress: null };
   }
@@ -140,7 +140,7 @@ export class Intake {
   }
 }
 
-function feedbackRow(message: ReceivedMessage, feedbackAddress: string, aboutDeliveryId: string): NewInboundMessage {
+function feedbackRow(message: ReceivedMessage, feedbackAddress: string, aboutDeliveryId: number): NewInboundMessage {
   return { ...message, deliveryId: null, feedbackAddress, aboutDeliveryId };
 }
 

@@ -130,7 +130,7 @@ export function findTarget(
   if (addresses.feedbackAddresses.includes(feedbackAddress)) return ok({ feedbackAddress });
   if (domain !== addresses.bounceDomain) return refuse(NOT_OURS);
   const token = readBounceToken(key.keyRing, localPart, key.now);
-  return token.ok ? ok({ deliveryId: String(token.value.deliveryId) }) : refuse(NO_SUCH_MAILBOX);
+  return token.ok ? ok({ deliveryId: token.value.deliveryId }) : refuse(NO_SUCH_MAILBOX);
 }
 
 const NOT_OURS: SmtpReply = { code: 550, enhancedStatus: "5.7.1", lines: ["relaying denied"] };

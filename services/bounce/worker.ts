@@ -161,7 +161,7 @@ export class BounceWorker {
     transaction: Transaction,
     { id, octets }: LeasedInboundMessage,
     finding: Finding,
-    { done, deliveryId }: { readonly done: Done; readonly deliveryId: string | undefined },
+    { done, deliveryId }: { readonly done: Done; readonly deliveryId: number | undefined },
   ): Promise<boolean> {
     const { kind, results, feedbackType, unknown } = finding;
     const end = { id, owner: this.#owner, finding: { kind, results, feedbackType, unknown } };

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { FilterCondition } from "../core/mail/filter-condition.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
 import { type Sentence, sentence } from "../core/sentences.ts";
+import { campaignTemplate, completeCancellation, pauseCampaign } from "../operations/mail/campaign-control.ts";
 import { beginCampaign, type CampaignStart, gatherPortion } from "../operations/mail/campaign-start.ts";
 import { permittedSender } from "../operations/mail/senders.ts";
 import type { Clock } from "../platform/clock.ts";
@@ -19,7 +20,6 @@ import {
   listCancellations,
   withdrawCancelled,
 } from "../store/mail/campaigns/campaign-runs.ts";
-import { campaignTemplate, completeCancellation, pauseCampaign } from "../store/mail/campaigns/campaign-sends.ts";
 import { findFilter } from "../store/mail/contacts/filters.ts";
 import { announceMail } from "../store/mail/queue/queue.ts";
 import { readBatchProgress } from "../store/mail/sends/batches.ts";

@@ -98,7 +98,7 @@ export async function composeMessage(
 ): Promise<ComposedMessage> {
   const recipient = toAddress(delivery.recipient);
   const expiresAt = new Date(options.now.getTime() + BOUNCE_TOKEN_DAYS * MS_PER_DAY);
-  const token = makeBounceToken(options.keyRing, { deliveryId: String(delivery.id), expiresAt });
+  const token = makeBounceToken(options.keyRing, { deliveryId: delivery.id, expiresAt });
   const envelope = makeEnvelope(`${token}@${options.bounceDomain}`, [recipient]);
   if (!envelope.ok) throw new Error(`delivery ${delivery.id} has no lawful envelope: ${envelope.error}`);
 

@@ -18,7 +18,7 @@ export async function acceptMessage(
   { campaign, settings }: { readonly campaign: Campaign; readonly settings: SubmissionSettings },
   message: PreparedMessage & { readonly recipients: readonly string[] },
 ): Promise<string> {
-  const unsubscribe = campaign.unsubscribe === "si";
+  const unsubscribe = campaign.unsubscribe === true;
   const tracked = await runInTurns(trackMessage(message.octets, { tracking: settings.tracking, unsubscribe }));
   const { eeid } = await sends.accept({
     instanceId: campaign.instanceId,

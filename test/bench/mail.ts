@@ -197,7 +197,7 @@ async function prepare(db: Db): Promise<{ numid: number; apikey: string }> {
     replyTo: "",
     url: "",
     charset: "utf8",
-    unsubscribe: "si",
+    unsubscribe: true,
   });
   return { numid, apikey: apikey! };
 }

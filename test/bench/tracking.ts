@@ -45,7 +45,7 @@ const CAMPAIGN = {
   replyTo: "",
   url: "",
   charset: "utf8",
-  unsubscribe: "no",
+  unsubscribe: false,
 } as const;
 
 /** How fast clicks are answered. */

@@ -111,7 +111,7 @@ Status: 5.1.1
 --cut--
 `;
   return {
-    deliveryId: String(deliveryId),
+    deliveryId,
     feedbackAddress: null,
     mailFrom: "",
     clientAddress: "192.0.2.1",

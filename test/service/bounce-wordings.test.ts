@@ -23,7 +23,7 @@ afterAll(async () => {
 /** A report of these words about a delivery, as the MX listener stores it. @returns what was understood */
 async function understood(recipient: string, words: string): Promise<{ reason: string; hard: boolean }[]> {
   const { db, keyRing } = stack.context;
-  const deliveryId = String(await sentTo(recipient));
+  const deliveryId = await sentTo(recipient);
   const token = makeBounceToken(keyRing, { deliveryId, expiresAt: new Date(Date.now() + DAY_MS) });
   const octets = Buffer.from(
     [

@@ -31,7 +31,7 @@ afterAll(async () => {
 });
 
 const DAY_MS = 86_400_000;
-const tokenFor = (deliveryId: string, days = 30, keyRing = stack.context.keyRing) =>
+const tokenFor = (deliveryId: number, days = 30, keyRing = stack.context.keyRing) =>
   makeBounceToken(keyRing, { deliveryId, expiresAt: new Date(Date.now() + days * DAY_MS) });
 
 /** Sends to a quiet mailbox and waits until it is there. @returns the return path's token, as the far side saw it */
@@ -97,9 +97,9 @@ Diagnostic-Code: smtp; ${diagnostic}
 
 it("takes return paths with a valid token and feedback addresses, and nothing else", () =>
   playDialogue(mx, readDialogue("mx-refuses"), {
-    expired: tokenFor("1", -2),
-    foreign: tokenFor("1", 30, KeyRing.ofSecret("another deployment's secret")),
-    shouted: tokenFor("1").toUpperCase(),
+    expired: tokenFor(1, -2),
+    foreign: tokenFor(1, 30, KeyRing.ofSecret("another deployment's secret")),
+    shouted: tokenFor(1).toUpperCase(),
   }));
 
 describe("the MX session", () => {
@@ -114,27 +114,27 @@ describe("the MX session", () => {
     rcptTo,
     smtpUtf8: false,
   });
-  const stored = (deliveryId: string) => stack.context.db("inbound_messages").where({ delivery_id: deliveryId });
+  const stored = (deliveryId: number) => stack.context.db("inbound_messages").where({ delivery_id: deliveryId });
 
   it("stores a message once for each address, however often and in whatever case it is given", async () => {
     const mxSession = new MxSession(stack.context, () => {});
-    const [one, other] = ["900001", "900002"].map((id) => `${tokenFor(id)}@bounces.localhost`) as [string, string];
+    const [one, other] = [900_001, 900_002].map((id) => `${tokenFor(id)}@bounces.localhost`) as [string, string];
     const spellings = [one, one.toUpperCase(), other, one.replace("b+", "B+")];
     expect(await mxSession.message(Buffer.from("Subject: x\r\n\r\n"), session(spellings))).toMatchObject({ code: 250 });
-    expect(await stored("900001")).toHaveLength(1);
-    expect(await stored("900002")).toHaveLength(1);
+    expect(await stored(900_001)).toHaveLength(1);
+    expect(await stored(900_002)).toHaveLength(1);
   });
 
   it("puts off whoever floods a return path, and nobody else", async () => {
     const mxSession = new MxSession(stack.context, () => {});
-    const flooded = `${tokenFor("900003")}@bounces.localhost`;
+    const flooded = `${tokenFor(900_003)}@bounces.localhost`;
     for (let message = 0; message < 20; message += 1) {
       expect(await mxSession.rcptTo(flooded, session([]))).toBeUndefined();
       await mxSession.message(Buffer.from("Subject: x\r\n\r\n"), session([flooded]));
     }
     expect(await mxSession.rcptTo(flooded, session([]))).toMatchObject({ code: 450, enhancedStatus: "4.2.1" });
     expect(await mxSession.rcptTo(flooded, { ...session([]), clientAddress: "127.0.0.1" })).toBeUndefined();
-    expect(await mxSession.rcptTo(`${tokenFor("900004")}@bounces.localhost`, session([]))).toBeUndefined();
+    expect(await mxSession.rcptTo(`${tokenFor(900_004)}@bounces.localhost`, session([]))).toBeUndefined();
     expect(await mxSession.rcptTo("fbl@bounces.localhost", session([]))).toBeUndefined();
   });
 });

@@ -3,6 +3,13 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { KeyRing } from "../../services/core/key-ring.ts";
 import { sentence } from "../../services/core/sentences.ts";
 import { CampaignRunner } from "../../services/delivery/campaign-runner.ts";
+import {
+  campaignTemplate,
+  completeCancellation,
+  pauseCampaign,
+  requestCancellation,
+  resumeCampaign,
+} from "../../services/operations/mail/campaign-control.ts";
 import { beginCampaign, gatherPortion } from "../../services/operations/mail/campaign-start.ts";
 import { recordOutcomes } from "../../services/operations/mail/outcomes.ts";
 import { systemClock } from "../../services/platform/clock.ts";
@@ -15,12 +22,7 @@ import {
   withdrawCancelled,
 } from "../../services/store/mail/campaigns/campaign-runs.ts";
 import {
-  campaignTemplate,
-  completeCancellation,
   findCampaignSend,
-  pauseCampaign,
-  requestCancellation,
-  resumeCampaign,
   saveCampaignMessage,
   scheduleCampaign,
 } from "../../services/store/mail/campaigns/campaign-sends.ts";
@@ -104,7 +106,7 @@ async function addSend(changes: { groups?: string[]; html?: string } = {}): Prom
     replyTo: "",
     url: "",
     charset: "",
-    unsubscribe: "",
+    unsubscribe: null,
   });
   const body = { html: changes.html ?? "<p>XYZNOMBREXYZ</p>" };
   const message = { sender: `news@${DOMAIN}`, senderName: "", subject: "Hi", body, filters: [] };

@@ -171,10 +171,10 @@ async function leaveTracesEverywhere(): Promise<void> {
   });
   const report = { mailFrom: "", clientAddress: "192.0.2.1", octets: Buffer.from(`Final-Recipient: ${SUBJECT}`) };
   await addInboundMessages(db, [
-    { ...report, deliveryId: String(deliveryId), feedbackAddress: null },
+    { ...report, deliveryId, feedbackAddress: null },
     { ...report, deliveryId: null, feedbackAddress: "fbl@bounces.localhost" },
     { ...report, deliveryId: null, feedbackAddress: "fbl@bounces.localhost" },
-    { ...report, deliveryId: String(withCopy.deliveries.get(OTHER)!), feedbackAddress: null },
+    { ...report, deliveryId: withCopy.deliveries.get(OTHER)!, feedbackAddress: null },
   ]);
   const [identified] = await db("inbound_messages").whereNotNull("feedback_address").orderBy("id").limit(1);
   await db("inbound_messages").where({ id: identified.id }).update({ state: "applied", about_delivery_id: deliveryId });

@@ -130,7 +130,7 @@ function digestCandidates({ keyRing }: Attacker, kind: ApiKeyKind): KeyRing[] {
 }
 
 async function makeReturnPaths({ keyRing }: Attacker): Promise<boolean> {
-  const claims = { deliveryId: 7n, expiresAt: new Date(Date.now() + 86_400_000) };
+  const claims = { deliveryId: 7, expiresAt: new Date(Date.now() + 86_400_000) };
   const bounce = attackers.get("bounce")!.keyRing;
   return anyOf(
     candidates(keyRing, "return-path"),

@@ -1,14 +1,13 @@
 import pg from "pg";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { validateAddress } from "../../services/core/mail/address.ts";
-import { queryRows } from "../../services/platform/postgres/db.ts";
 import {
-  countHardBouncedMessages,
   invalidateContact,
-  lockAddress,
   revalidateContact,
   unsubscribeContact,
-} from "../../services/store/mail/contacts/contacts.ts";
+} from "../../services/operations/mail/contact-changes.ts";
+import { queryRows } from "../../services/platform/postgres/db.ts";
+import { countHardBouncedMessages, lockAddress } from "../../services/store/mail/contacts/contacts.ts";
 import { findContacts, resolveRecipients } from "../../services/store/mail/contacts/recipients.ts";
 import { recordEvents } from "../../services/store/mail/events/events.ts";
 import { startMailApi, type TestMailApi } from "../support/mail-api.ts";
@@ -278,7 +277,9 @@ describe("what delivery and bounces call", () => {
     const invalid = await makeContact({ invalido: true });
     const protectedOne = await makeContact({ whitelisted: true });
     const gone = await makeContact();
-    await unsubscribeContact(api.db, api.north.id, gone.id, { campaignNumid: campaign.numid, at: new Date() });
+    await unsubscribeContact(api.db, {
+      ...{ instanceId: api.north.id, contactId: gone.id, campaignNumid: campaign.numid, at: new Date() },
+    });
     const recipients = [
       { address: address("new@gmail.com"), firstName: "New" },
       { address: address(invalid.email) },
@@ -308,10 +309,10 @@ describe("what delivery and bounces call", () => {
   test("an unsubscription is stored once, and only within the instance", async () => {
     const { numid } = (await api.north.call("POST", "/v1/campania", { tipo: "normal", nombre: "boletín" })).body;
     const { id, email } = await makeContact();
-    const from = { campaignNumid: numid, at: new Date() };
-    expect(await unsubscribeContact(api.db, api.south.id, id, from)).toBe(false);
-    expect(await unsubscribeContact(api.db, api.north.id, id, from)).toBe(true);
-    expect(await unsubscribeContact(api.db, api.north.id, id, from)).toBe(false);
+    const from = { contactId: id, campaignNumid: numid, at: new Date() };
+    expect(await unsubscribeContact(api.db, { ...from, instanceId: api.south.id })).toBe(false);
+    expect(await unsubscribeContact(api.db, { ...from, instanceId: api.north.id })).toBe(true);
+    expect(await unsubscribeContact(api.db, { ...from, instanceId: api.north.id })).toBe(false);
     const { contacto } = (await api.north.call("GET", `/v1/contacto/${email}`)).body;
     expect(contacto).toMatchObject({
       operacion: "desuscripcion",

@@ -117,7 +117,7 @@ describe.skipIf(dovecotMissing !== undefined)(title, () => {
   test("a forged token names nobody, whatever field it stands in", async () => {
     const token = await deliver("safe@example.net");
     const forged = makeBounceToken(KeyRing.ofSecret("another secret"), {
-      deliveryId: "1",
+      deliveryId: 1,
       expiresAt: new Date(Date.now() + 86_400_000),
     });
     const bounceDomain = stack.context.config.bounceDomain;

@@ -51,7 +51,7 @@ it("every sealed column is known, so that none is left behind", async () => {
 
 it("tokens of the secret before are accepted as long as it is named, and new ones are made with the new", () => {
   const now = new Date("2026-11-20T12:00:00Z");
-  const claims = { deliveryId: 7n, expiresAt: new Date("2026-12-20T00:00:00Z") };
+  const claims = { deliveryId: 7, expiresAt: new Date("2026-12-20T00:00:00Z") };
   expect(readToken(BOTH, "tracking-click", makeToken(OLD, "tracking-click", "x")).ok).toBe(true);
   expect(readBounceToken(BOTH, makeBounceToken(OLD, claims), now).ok).toBe(true);
   expect(readToken(NEW, "tracking-click", makeToken(BOTH, "tracking-click", "x")).ok).toBe(true);
@@ -65,7 +65,7 @@ it("tokens of the secret before are accepted as long as it is named, and new one
 
 it("a service with a file of its own, made of both, reads what either made", () => {
   const now = new Date("2026-11-20T12:00:00Z");
-  const claims = { deliveryId: 7n, expiresAt: new Date("2026-12-20T00:00:00Z") };
+  const claims = { deliveryId: 7, expiresAt: new Date("2026-12-20T00:00:00Z") };
   const bounce = fileOf(BOTH, "bounce");
   for (const made of [OLD, NEW].map((keyRing) => makeBounceToken(fileOf(keyRing, "delivery"), claims))) {
     expect(readBounceToken(bounce, made, now).ok).toBe(true);

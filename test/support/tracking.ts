@@ -162,7 +162,7 @@ const CAMPAIGN = {
   replyTo: "",
   url: "",
   charset: "utf8",
-  unsubscribe: "si",
+  unsubscribe: true,
 } as const;
 
 async function deliver(

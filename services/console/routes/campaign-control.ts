@@ -3,15 +3,14 @@ import { z } from "zod";
 import { missingField, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { sentence } from "../../core/sentences.ts";
-import type { Db } from "../../platform/postgres/db.ts";
 import {
   completeCancellation,
-  findCampaignSend,
   pauseCampaign,
   requestCancellation,
   resumeCampaign,
-  scheduleCampaign,
-} from "../../store/mail/campaigns/campaign-sends.ts";
+} from "../../operations/mail/campaign-control.ts";
+import type { Db } from "../../platform/postgres/db.ts";
+import { findCampaignSend, scheduleCampaign } from "../../store/mail/campaigns/campaign-sends.ts";
 import { awaitQuiet } from "../../store/mail/queue/queue-stops.ts";
 import { readBatchProgress } from "../../store/mail/sends/batches.ts";
 import { type AdminCaller, areaOf } from "../caller.ts";

@@ -67,7 +67,7 @@ export function toCampaignJson(campaign: Campaign, send: CampaignSend | undefine
     remitente_nombre: send?.senderName ?? campaign.senderName,
     asunto: send?.subject ?? campaign.subject,
     replyto: campaign.replyTo,
-    desusc: campaign.unsubscribe,
+    desusc: campaign.unsubscribe === null ? "" : campaign.unsubscribe ? "si" : "no",
     url: send === undefined ? campaign.url : "url" in send.body ? send.body.url : "",
     estado: isNormal ? (send?.paused ? "pausado" : STATE_NAMES[send?.state ?? "draft"]) : null,
     grupos: [...(send?.groups ?? [])],

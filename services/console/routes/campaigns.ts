@@ -8,13 +8,13 @@ import { invalidField, missingField, type Refusal, unacceptable } from "../../co
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { acceptSend } from "../../operations/mail/accept-sends.ts";
 import { makePersonalise } from "../../operations/mail/audience.ts";
+import { campaignTemplate } from "../../operations/mail/campaign-control.ts";
 import { judgeSender } from "../../operations/mail/senders.ts";
 import { readCampaignText } from "../../platform/lookups/campaign-text.ts";
 import { isHttpUrl } from "../../platform/lookups/fetch-html.ts";
 import { makeResolver } from "../../platform/lookups/resolver.ts";
 import {
   type CampaignMessage,
-  campaignTemplate,
   listCampaignSends,
   saveCampaignMessage,
 } from "../../store/mail/campaigns/campaign-sends.ts";

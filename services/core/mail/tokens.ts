@@ -9,8 +9,8 @@ import { ok, type Result, refuse } from "../result.ts";
 
 /** What a VERP return path stands for: one delivery, that is one recipient of one batch. */
 export interface BounceTokenClaims {
-  /** Row id of the delivery, unsigned and at most 64 bits; a decimal string is how PostgreSQL hands out a bigint. */
-  readonly deliveryId: bigint | string;
+  /** Row id of the delivery: a whole number that JavaScript has exactly. */
+  readonly deliveryId: number;
   /** Last moment at which a bounce still counts; stored to the day, rounded up. */
   readonly expiresAt: Date;
 }
@@ -23,7 +23,8 @@ export const BOUNCE_TOKEN_DAYS = 30;
 
 const MILLISECONDS_PER_DAY = 86_400_000;
 const EXPIRY_OCTETS = 2;
-const MAX_ID_OCTETS = 8;
+/** Of a whole number that JavaScript has exactly, below 2^53. */
+const MAX_ID_OCTETS = 7;
 /** 120 bits: more than the 80 that resist guessing, and a whole number of base32 characters. */
 const BOUNCE_MAC_OCTETS = 15;
 const TOKEN_MAC_OCTETS = 16;
@@ -33,7 +34,7 @@ const BOUNCE_LOCAL_PART = /^b\+([a-z2-7]+)\.([a-z2-7]{24})$/;
 /**
  * Local part of the VERP return path of one delivery: `b+<id>.<hmac>`.
  * At most 43 octets, lower case, and read back whatever case a relay turned it into.
- * @throws RangeError when the id does not fit 64 bits or the expiry 16 bits of days (year 2149)
+ * @throws RangeError when the id is none or the expiry 16 bits of days (year 2149)
  */
 export function makeBounceToken(keyRing: KeyRing, claims: BounceTokenClaims): string {
   const payload = encodeClaims(claims);
@@ -49,7 +50,7 @@ export function readBounceToken(
   keyRing: KeyRing,
   localPart: string,
   now: Date,
-): Result<{ readonly deliveryId: bigint; readonly expiresAt: Date }, TokenRefusal> {
+): Result<BounceTokenClaims, TokenRefusal> {
   const [, payloadText, macText] = BOUNCE_LOCAL_PART.exec(localPart.toLowerCase()) ?? [];
   if (payloadText === undefined || macText === undefined) return refuse("malformed");
   const payload = fromBase32(payloadText);
@@ -62,7 +63,7 @@ export function readBounceToken(
 
   const expiresAt = new Date(payload.readUInt16BE(0) * MILLISECONDS_PER_DAY);
   if (now > expiresAt) return refuse("expired");
-  return ok({ deliveryId: BigInt(`0x${payload.toString("hex", EXPIRY_OCTETS)}`), expiresAt });
+  return ok({ deliveryId: Number.parseInt(payload.toString("hex", EXPIRY_OCTETS), 16), expiresAt });
 }
 
 /**
@@ -93,19 +94,20 @@ export function readToken(
 
 /**
  * Message-ID of a delivery in the sender's domain, angle brackets included.
- * The same delivery always gets the same one, so that a retry after a lost reply is recognised as a duplicate.
+ * The same identity always gets the same one, so that a retry after a lost reply is recognised as a duplicate.
+ * @param identity what is one message: the delivery's id, or what names the message that its copies share
  * @param asciiDomain the sender's domain as A-labels
  * @see RFC 5322 §3.6.4
  */
-export function makeMessageId(keyRing: KeyRing, deliveryId: bigint | string, asciiDomain: string): string {
-  const digest = createHmac("sha256", keyRing.keyFor("message-id")).update(String(deliveryId)).digest();
+export function makeMessageId(keyRing: KeyRing, identity: string, asciiDomain: string): string {
+  const digest = createHmac("sha256", keyRing.keyFor("message-id")).update(identity).digest();
   return `<${toBase32(digest.subarray(0, BOUNCE_MAC_OCTETS))}@${asciiDomain}>`;
 }
 
 function encodeClaims({ deliveryId, expiresAt }: BounceTokenClaims): Buffer {
-  const id = BigInt(deliveryId);
-  if (id < 0n || id >= 1n << BigInt(8 * MAX_ID_OCTETS)) throw new RangeError(`delivery id out of range: ${id}`);
-  const hex = id.toString(16);
+  if (!Number.isSafeInteger(deliveryId) || deliveryId < 0)
+    throw new RangeError(`delivery id out of range: ${deliveryId}`);
+  const hex = deliveryId.toString(16);
   const idOctets = Buffer.from(hex.padStart(hex.length + (hex.length % 2), "0"), "hex");
   const expiryDay = Buffer.alloc(EXPIRY_OCTETS);
   expiryDay.writeUInt16BE(Math.ceil(expiresAt.getTime() / MILLISECONDS_PER_DAY));

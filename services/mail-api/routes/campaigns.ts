@@ -177,7 +177,7 @@ async function readCampaign(
     replyTo: replyTo.value,
     url: fields.url ?? "",
     charset: fields.charset ?? "",
-    unsubscribe: fields.desusc ?? "",
+    unsubscribe: fields.desusc === undefined ? null : fields.desusc === "si",
   });
 }
 
@@ -211,6 +211,6 @@ function toCampaignJson(campaign: Campaign): z.infer<typeof campaignJson> {
     replyto: campaign.replyTo,
     url: campaign.url,
     charset: campaign.charset,
-    desusc: campaign.unsubscribe,
+    desusc: campaign.unsubscribe === null ? "" : campaign.unsubscribe ? "si" : "no",
   };
 }

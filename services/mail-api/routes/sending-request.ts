@@ -60,7 +60,7 @@ export async function readSend(
         from: { name: senderName, address: sender.asGiven },
         ...(replyTo === undefined ? {} : { replyTo: { name: "", address: replyTo.asGiven } }),
         ...text.value,
-        unsubscribe: campaign.unsubscribe === "si",
+        unsubscribe: campaign.unsubscribe === true,
         ...(copies.length > 0 && to !== undefined ? { to, cc } : {}),
       },
       attachments: attachments.value,

@@ -25,7 +25,7 @@ export function deleteZone(
   return inTransaction(db, async (transaction) => {
     const deleted = await deleteZones(
       transaction,
-      "name = ? and reseller_id = coalesce(?, reseller_id) and company_id = coalesce(?, company_id)",
+      "name = $1 and reseller_id = coalesce($2, reseller_id) and company_id = coalesce($3, company_id)",
       [zoneName(apex), scope.resellerId ?? null, scope.companyId ?? null],
       signer,
     );

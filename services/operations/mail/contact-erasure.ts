@@ -1,6 +1,18 @@
 import type { EmailAddress } from "../../core/mail/address.ts";
-import type { Db } from "../../platform/postgres/db.ts";
-import { type ErasureSubject, eraseFromMessages } from "../../store/mail/contacts/contact-erasure-messages.ts";
+import { redactOctets, redactText } from "../../core/mail/redaction.ts";
+import type { Db, Transaction } from "../../platform/postgres/db.ts";
+import {
+  cancelCopies,
+  type ErasureSubject,
+  findNaming,
+  lockContent,
+  removeAbandonedMessages,
+  removeDeliveries,
+  removeFeedback,
+  removeFromSandbox,
+  removeMentions,
+  replaceContent,
+} from "../../store/mail/contacts/contact-erasure-messages.ts";
 import {
   findGivenEmail,
   lockContactOf,
@@ -12,6 +24,8 @@ import {
   removeFromWebhooks,
 } from "../../store/mail/contacts/contact-erasure-traces.ts";
 import { lockAddress } from "../../store/mail/contacts/contacts.ts";
+import { addressKeyOf } from "../../store/mail/events/event-copies.ts";
+import type { StoredMailbox, StoredTemplate } from "../../store/mail/sends/messages.ts";
 import { inTransaction } from "../../store/transactions.ts";
 
 /** What was removed of an address; see `isNothing`. */
@@ -52,4 +66,64 @@ export async function eraseAddress(db: Db, instanceId: number, address: EmailAdd
 /** Whether an instance held nothing on the address. */
 export function isNothing({ contacts, events, messages, whitelisted }: Erasure): boolean {
   return contacts + events + messages === 0 && !whitelisted;
+}
+
+/**
+ * Removes an address from everything that was sent to it: its deliveries with their archives and reports, and its
+ * name in messages that went to others as well.
+ * @returns how many deliveries were removed
+ */
+async function eraseFromMessages(transaction: Transaction, subject: ErasureSubject): Promise<number> {
+  const removed = await removeDeliveries(transaction, subject);
+  const messageIds = [...new Set(removed.map(({ messageId }) => messageId))].sort((a, b) => a - b);
+  const shared = await removeAbandonedMessages(transaction, messageIds);
+  const addressed = new Set(removed.filter(({ role }) => role === "to").map(({ messageId }) => messageId));
+  await cancelCopies(
+    transaction,
+    shared.filter((id) => addressed.has(id)),
+  );
+  const naming = await findNaming(transaction, shared, subject);
+  await removeMentions(transaction, naming, subject);
+  for (const id of naming) await redactMessage(transaction, id, subject);
+  await removeFeedback(transaction, subject);
+  await removeFromSandbox(transaction, subject);
+  return removed.length;
+}
+
+async function redactMessage(transaction: Transaction, id: number, subject: ErasureSubject): Promise<void> {
+  const content = await lockContent(transaction, id);
+  if (content === undefined) return;
+  const { template, octets, tracking, isSettled } = content;
+  if (template !== null) {
+    const without = redactTemplate(template, subject);
+    if (JSON.stringify(without) !== JSON.stringify(template))
+      await replaceContent(transaction, id, { template: without });
+  } else if (octets !== null) {
+    // What was sent to everybody is not needed any more.
+    if (isSettled) await replaceContent(transaction, id, { octets: Buffer.alloc(0), tracking: null });
+    else {
+      await replaceContent(transaction, id, {
+        octets: redactOctets(octets, subject.spellings),
+        tracking: tracking && redactText(tracking, subject.spellings),
+      });
+    }
+  }
+}
+
+/**
+ * A template without an addressee, and without its name in the text. The sender's own mailboxes stay: they are the
+ * customer's.
+ */
+function redactTemplate(template: StoredTemplate, subject: ErasureSubject): StoredTemplate {
+  const { to, cc, ...rest } = template;
+  const isOther = (mailbox: StoredMailbox) => addressKeyOf(mailbox.address) !== subject.address.key;
+  const isSender = !isOther(template.from) || (template.replyTo !== undefined && !isOther(template.replyTo));
+  const redact = (text: string) => (isSender ? text : redactText(text, subject.spellings));
+  return {
+    ...rest,
+    subject: redact(template.subject),
+    html: redact(template.html),
+    ...(to === undefined || !isOther(to) ? {} : { to }),
+    ...(cc === undefined ? {} : { cc: cc.filter(isOther) }),
+  };
 }

@@ -1,10 +1,5 @@
 import type { Transaction } from "../../platform/postgres/db.ts";
-import {
-  countHardBouncedMessages,
-  invalidateContact,
-  lockAddresses,
-  lockContacts,
-} from "../../store/mail/contacts/contacts.ts";
+import { countHardBouncedMessages, lockAddresses, lockContacts } from "../../store/mail/contacts/contacts.ts";
 import { recordEvents } from "../../store/mail/events/events.ts";
 import {
   archiveMessages,
@@ -20,6 +15,7 @@ import {
   settleDeliveries,
 } from "../../store/mail/queue/deliveries.ts";
 import { lockPartitions } from "../../store/mail/queue/queue-leases.ts";
+import { invalidateContact } from "./contact-changes.ts";
 
 /** How many hard bounces of different messages make a contact invalid. */
 export interface InvalidationRule {

@@ -1,10 +1,10 @@
 import { validateAddress } from "../../core/mail/address.ts";
 import type { Transaction } from "../../platform/postgres/db.ts";
 import { findContactId } from "../../store/mail/contacts/contact-profiles.ts";
-import { unsubscribeContact } from "../../store/mail/contacts/contacts.ts";
 import { addMissingContacts } from "../../store/mail/contacts/recipients.ts";
 import { assignContact, type DeliveryOwner, findDelivery } from "../../store/mail/queue/deliveries.ts";
 import { setUntracked, unsubscribeFromInstance } from "../../store/mail/tracking/subscriptions.ts";
+import { unsubscribeContact } from "./contact-changes.ts";
 
 /** What a recipient chooses: no more of this campaign, nothing of the instance any more, or no tracking. */
 export const SUBSCRIPTION_CHOICES = ["campaign", "instance", "untracked", "tracked"] as const;
@@ -37,7 +37,7 @@ async function choose(
     await setUntracked(transaction, contactId, choice === "untracked");
     return;
   }
-  await unsubscribeContact(transaction, instanceId, contactId, { campaignNumid, eeid, deliveryId, at });
+  await unsubscribeContact(transaction, { instanceId, contactId, campaignNumid, eeid, deliveryId, at });
   if (choice === "instance") await unsubscribeFromInstance(transaction, contactId, at);
 }
 

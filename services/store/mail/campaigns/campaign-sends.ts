@@ -1,9 +1,5 @@
 import type { Sentence } from "../../../core/sentences.ts";
-import { type Db, queryRows } from "../../../platform/postgres/db.ts";
-import { announceStop } from "../queue/queue.ts";
-import { continueBatch, endHold, isQuiet, markHeld, stopHeld, withdrawBatch } from "../queue/queue-stops.ts";
-import type { StoredTemplate } from "../sends/messages.ts";
-import type { Campaign } from "./campaigns.ts";
+import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
 
 /**
  * `draft` until it is started; `scheduled` until its time; `gathering` while the recipients of its snapshot are being
@@ -118,112 +114,71 @@ export async function scheduleCampaign(
   return rows.length > 0;
 }
 
-/**
- * Pauses a campaign that was started or scheduled. What is on the wire goes on; see `awaitQuiet`.
- * @returns false when there is nothing to pause
- */
-export async function pauseCampaign(db: Db, campaignNumid: number, reason: Sentence): Promise<boolean> {
-  const paused = await db.transaction(async (transaction) => {
-    const [row] = await queryRows<{ eeid: string | null }>(
-      transaction,
-      `update campaign_sends set paused_at = now(), pause_reason = $1::jsonb, modified_at = now()
-       where campaign_numid = $2 and paused_at is null and state in ('scheduled', 'gathering', 'sending') returning eeid`,
-      [JSON.stringify(reason), campaignNumid],
-    );
-    if (row?.eeid) await markHeld(transaction, row.eeid);
-    return row;
-  });
-  if (paused?.eeid) await stopHeld(db, paused.eeid);
-  return paused !== undefined;
+/** A campaign whose state was changed; `eeid` is its batch's, null before its start. */
+export interface ChangedCampaign {
+  readonly eeid: string | null;
 }
 
-/** Lets a paused campaign go on. Bounces are judged from here on. @returns false when it is not paused */
-export async function resumeCampaign(
-  db: Db,
+/** @returns undefined when there is nothing to pause */
+export async function setPaused(
+  transaction: Transaction,
+  campaignNumid: number,
+  reason: Sentence,
+): Promise<ChangedCampaign | undefined> {
+  const [row] = await queryRows<ChangedCampaign>(
+    transaction,
+    `update campaign_sends set paused_at = now(), pause_reason = $1::jsonb, modified_at = now()
+     where campaign_numid = $2 and paused_at is null and state in ('scheduled', 'gathering', 'sending') returning eeid`,
+    [JSON.stringify(reason), campaignNumid],
+  );
+  return row;
+}
+
+/** @param judged what its bounces are judged without from here on @returns undefined when it is not paused */
+export async function endPause(
+  transaction: Transaction,
   campaignNumid: number,
   judged: { readonly tried: number; readonly bounced: number },
-): Promise<boolean> {
-  const resumed = await db.transaction(async (transaction) => {
-    const [row] = await queryRows<{ eeid: string | null }>(
-      transaction,
-      `update campaign_sends set paused_at = null, pause_reason = null, claimed_until = null, judged_tried = $1,
-         judged_bounced = $2, modified_at = now()
-       where campaign_numid = $3 and paused_at is not null and state in ('scheduled', 'gathering', 'sending')
-       returning eeid`,
-      [judged.tried, judged.bounced, campaignNumid],
-    );
-    if (row?.eeid) await endHold(transaction, row.eeid);
-    return row;
-  });
-  if (resumed?.eeid) await continueBatch(db, resumed.eeid);
-  return resumed !== undefined;
+): Promise<ChangedCampaign | undefined> {
+  const [row] = await queryRows<ChangedCampaign>(
+    transaction,
+    `update campaign_sends set paused_at = null, pause_reason = null, claimed_until = null, judged_tried = $1,
+       judged_bounced = $2, modified_at = now()
+     where campaign_numid = $3 and paused_at is not null and state in ('scheduled', 'gathering', 'sending')
+     returning eeid`,
+    [judged.tried, judged.bounced, campaignNumid],
+  );
+  return row;
 }
 
-/**
- * Asks for the end of a campaign: nothing more of it is taken. `completeCancellation` does the rest, as soon as no
- * worker begins a further message.
- * @returns false when it is over already, or was never written
- */
-export async function requestCancellation(db: Db, campaignNumid: number): Promise<boolean> {
-  const eeid = await db.transaction(async (transaction) => {
-    const [row] = await queryRows<{ eeid: string | null }>(
-      transaction,
-      `update campaign_sends set state = 'cancelling', modified_at = now()
-       where campaign_numid = $1 and state in ('draft', 'scheduled', 'gathering', 'sending') returning eeid`,
-      [campaignNumid],
-    );
-    if (row?.eeid) await markHeld(transaction, row.eeid);
-    return row?.eeid;
-  });
-  if (eeid) await announceStop(db);
-  return eeid !== undefined;
+/** @returns undefined when it is over already, or was never written */
+export async function setCancelling(
+  transaction: Transaction,
+  campaignNumid: number,
+): Promise<ChangedCampaign | undefined> {
+  const [row] = await queryRows<ChangedCampaign>(
+    transaction,
+    `update campaign_sends set state = 'cancelling', modified_at = now()
+     where campaign_numid = $1 and state in ('draft', 'scheduled', 'gathering', 'sending') returning eeid`,
+    [campaignNumid],
+  );
+  return row;
 }
 
-/**
- * Ends a campaign whose cancellation was asked for, once its batch is quiet. From the commit of `cancelled_at` on
- * nothing leaves any more; what was on the wire is still counted. May be interrupted, and called again, at any time.
- * @returns false while it is not quiet
- */
-export async function completeCancellation(db: Db, campaignNumid: number): Promise<boolean> {
-  const send = await db("campaign_sends").where({ campaign_numid: campaignNumid, state: "cancelling" }).first("eeid");
-  if (send === undefined) return true;
-  if (send.eeid !== null) {
-    if (!(await isQuiet(db, send.eeid))) return false;
-    await queryRows(
-      db,
-      `update batches set cancelled_at = coalesce(cancelled_at, now()), held_at = null, gathering = false,
-         modified_at = now() where eeid = $1`,
-      [send.eeid],
-    );
-    await withdrawBatch(db, send.eeid);
-  }
-  await db.transaction(async (transaction) => {
-    await queryRows(
-      transaction,
-      `update campaign_sends set state = 'cancelled', paused_at = null, pause_reason = null, finished_at = now(),
-         modified_at = now() where campaign_numid = $1 and state = 'cancelling'`,
-      [campaignNumid],
-    );
-    await transaction("campaign_recipients").where({ campaign_numid: campaignNumid }).delete();
-  });
-  return true;
+/** @returns undefined when it is not being cancelled */
+export async function findCancelling(db: Db, campaignNumid: number): Promise<ChangedCampaign | undefined> {
+  return db("campaign_sends").where({ campaign_numid: campaignNumid, state: "cancelling" }).first("eeid");
 }
 
-/**
- * What is rendered for each recipient of a campaign. It carries an unsubscribe link unless the campaign says `no`:
- * who writes to whole groups has to let people go.
- */
-export function campaignTemplate(
-  message: Pick<CampaignMessage, "sender" | "senderName">,
-  campaign: Pick<Campaign, "replyTo" | "unsubscribe">,
-  text: { readonly subject: string; readonly html: string },
-): StoredTemplate {
-  return {
-    ...text,
-    from: { name: message.senderName, address: message.sender },
-    ...(campaign.replyTo === "" ? {} : { replyTo: { name: "", address: campaign.replyTo } }),
-    unsubscribe: campaign.unsubscribe !== "no",
-  };
+/** The last step of a cancellation: what the start had noted of its recipients goes. */
+export async function setCancelled(transaction: Transaction, campaignNumid: number): Promise<void> {
+  await queryRows(
+    transaction,
+    `update campaign_sends set state = 'cancelled', paused_at = null, pause_reason = null, finished_at = now(),
+       modified_at = now() where campaign_numid = $1 and state = 'cancelling'`,
+    [campaignNumid],
+  );
+  await transaction("campaign_recipients").where({ campaign_numid: campaignNumid }).delete();
 }
 
 export interface CampaignSendRow {

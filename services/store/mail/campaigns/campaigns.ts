@@ -22,7 +22,8 @@ export interface Campaign {
   /** Default HTML of its messages. */
   readonly url: string;
   readonly charset: string;
-  readonly unsubscribe: "" | "si" | "no";
+  /** Whether its messages carry an unsubscribe link; null where its owner has not said. */
+  readonly unsubscribe: boolean | null;
 }
 
 export type NewCampaign = Omit<Campaign, "numid" | "id">;
@@ -152,7 +153,7 @@ interface CampaignRow {
   reply_to: string;
   url: string;
   charset: string;
-  unsubscribe: "" | "si" | "no";
+  unsubscribe: boolean | null;
 }
 
 function toCampaign(row: CampaignRow): Campaign {

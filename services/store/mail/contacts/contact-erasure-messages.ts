@@ -1,7 +1,6 @@
 import type { EmailAddress } from "../../../core/mail/address.ts";
 import { queryRows, type Transaction } from "../../../platform/postgres/db.ts";
-import { addressKeyOf } from "../events/event-copies.ts";
-import type { StoredMailbox, StoredTemplate } from "../sends/messages.ts";
+import type { StoredTemplate } from "../sends/messages.ts";
 
 /** Whose traces are removed. */
 export interface ErasureSubject {
@@ -12,29 +11,8 @@ export interface ErasureSubject {
   readonly spellings: readonly string[];
 }
 
-/**
- * Removes an address from everything that was sent to it: its deliveries with their archives and reports, and its
- * name in messages that went to others as well.
- * @returns how many deliveries were removed
- */
-export async function eraseFromMessages(transaction: Transaction, subject: ErasureSubject): Promise<number> {
-  const removed = await removeDeliveries(transaction, subject);
-  const messageIds = [...new Set(removed.map(({ messageId }) => messageId))].sort((a, b) => a - b);
-  const shared = await removeAbandonedMessages(transaction, messageIds);
-  const addressed = new Set(removed.filter(({ role }) => role === "to").map(({ messageId }) => messageId));
-  await cancelCopies(
-    transaction,
-    shared.filter((id) => addressed.has(id)),
-  );
-  const naming = await findNaming(transaction, shared, subject);
-  await removeMentions(transaction, naming, subject);
-  for (const id of naming) await redactMessage(transaction, id, subject);
-  await removeFeedback(transaction, subject);
-  await removeFromSandbox(transaction, subject);
-  return removed.length;
-}
-
-async function removeDeliveries(transaction: Transaction, { instanceId, contactId, address }: ErasureSubject) {
+/** What was sent to it, with the reports and orders that came of it. @returns the deliveries removed */
+export async function removeDeliveries(transaction: Transaction, { instanceId, contactId, address }: ErasureSubject) {
   const removed = await queryRows<{ id: number; messageId: number; role: string }>(
     transaction,
     `delete from deliveries using partitions
@@ -55,7 +33,10 @@ async function removeDeliveries(transaction: Transaction, { instanceId, contactI
  * A message goes with the last of its recipients, unless its recipients are still being gathered.
  * @returns those that others got, or will get, as well
  */
-async function removeAbandonedMessages(transaction: Transaction, messageIds: readonly number[]): Promise<number[]> {
+export async function removeAbandonedMessages(
+  transaction: Transaction,
+  messageIds: readonly number[],
+): Promise<number[]> {
   const gone = await queryRows<{ id: number }>(
     transaction,
     `delete from messages using batches
@@ -72,7 +53,7 @@ async function removeAbandonedMessages(transaction: Transaction, messageIds: rea
 }
 
 /** A copy shows what its addressee got, in the addressee's own words: without the one there is not the other. */
-async function cancelCopies(transaction: Transaction, messageIds: readonly number[]): Promise<void> {
+export async function cancelCopies(transaction: Transaction, messageIds: readonly number[]): Promise<void> {
   await queryRows(
     transaction,
     `update deliveries set state = 'cancelled', personal = null, finished_at = now() from partitions, messages
@@ -85,7 +66,7 @@ async function cancelCopies(transaction: Transaction, messageIds: readonly numbe
 }
 
 /** The messages that name the address to others: a mailing to a million people does not, and is not looked through. */
-async function findNaming(
+export async function findNaming(
   transaction: Transaction,
   messageIds: readonly number[],
   { spellings }: ErasureSubject,
@@ -102,7 +83,7 @@ async function findNaming(
 }
 
 /** Octets are a record of what left, or came back: they cannot be changed, so those that name the address go. */
-async function removeMentions(
+export async function removeMentions(
   transaction: Transaction,
   messageIds: readonly number[],
   { spellings }: ErasureSubject,
@@ -126,73 +107,41 @@ async function removeMentions(
   );
 }
 
-interface MessageRow {
+/** The content of a message that names somebody. */
+export interface NamingContent {
   readonly template: StoredTemplate | null;
   readonly octets: Buffer | null;
+  /** JSON */
   readonly tracking: string | null;
+  /** Nothing of it is to be sent any more. */
   readonly isSettled: boolean;
 }
 
-async function redactMessage(transaction: Transaction, id: number, subject: ErasureSubject): Promise<void> {
-  const [row] = await queryRows<MessageRow>(
+/** Locks a message and gives its content; undefined when it is gone. */
+export async function lockContent(transaction: Transaction, messageId: number): Promise<NamingContent | undefined> {
+  const [row] = await queryRows<NamingContent>(
     transaction,
     `select template, octets, tracking::text, not exists
        (select from partitions join deliveries on deliveries.partition_id = partitions.id
         where partitions.message_id = messages.id and deliveries.state = 'queued') as "isSettled"
      from messages where id = $1 for update`,
-    [id],
+    [messageId],
   );
-  if (row === undefined) return;
-  const message = transaction("messages").where({ id });
-  if (row.template !== null) {
-    const before = JSON.stringify(row.template);
-    const template = JSON.stringify(redactTemplate(row.template, subject));
-    if (template !== before) await message.update({ template });
-  } else if (row.octets !== null) {
-    // What was sent to everybody is not needed any more.
-    if (row.isSettled) await message.update({ octets: Buffer.alloc(0), tracking: null });
-    else {
-      const octets = redactOctets(row.octets, subject.spellings);
-      await message.update({ octets, tracking: row.tracking && redactText(row.tracking, subject.spellings) });
-    }
-  }
+  return row;
 }
 
-/**
- * A template without an addressee, and without its name in the text. The sender's own mailboxes stay: they are the
- * customer's.
- */
-export function redactTemplate(template: StoredTemplate, subject: ErasureSubject): StoredTemplate {
-  const { to, cc, ...rest } = template;
-  const isOther = (mailbox: StoredMailbox) => addressKeyOf(mailbox.address) !== subject.address.key;
-  const isSender = !isOther(template.from) || (template.replyTo !== undefined && !isOther(template.replyTo));
-  const redact = (text: string) => (isSender ? text : redactText(text, subject.spellings));
-  return {
-    ...rest,
-    subject: redact(template.subject),
-    html: redact(template.html),
-    ...(to === undefined || !isOther(to) ? {} : { to }),
-    ...(cc === undefined ? {} : { cc: cc.filter(isOther) }),
-  };
-}
-
-/** Octet for octet, so that nothing else of the message moves: what was an address keeps the form of one. */
-export function redactOctets(octets: Buffer, spellings: readonly string[]): Buffer {
-  const names = spellings.map((name) => Buffer.from(name, "utf8").toString("latin1"));
-  return Buffer.from(redactText(octets.toString("latin1"), names), "latin1");
-}
-
-function redactText(text: string, names: readonly string[]): string {
-  return names.reduce((kept, name) => kept.replaceAll(name, redacted(name)), text);
-}
-
-/** What stands for an address that was erased: something of its length and form. */
-export function redacted(address: string): string {
-  return address.replaceAll(/[^@.]/g, "x");
+export async function replaceContent(
+  transaction: Transaction,
+  messageId: number,
+  content: Partial<Pick<NamingContent, "template" | "octets" | "tracking">>,
+): Promise<void> {
+  const { template, ...others } = content;
+  const columns = template === undefined ? others : { ...others, template: JSON.stringify(template) };
+  await transaction("messages").where({ id: messageId }).update(columns);
 }
 
 /** Complaints at a feedback address that name it, and are about nobody else that is known. */
-async function removeFeedback(transaction: Transaction, { spellings }: ErasureSubject): Promise<void> {
+export async function removeFeedback(transaction: Transaction, { spellings }: ErasureSubject): Promise<void> {
   await queryRows(
     transaction,
     `delete from inbound_messages
@@ -205,7 +154,10 @@ async function removeFeedback(transaction: Transaction, { spellings }: ErasureSu
 }
 
 /** What the sandbox took from this instance for the address, or with its name in it. */
-async function removeFromSandbox(transaction: Transaction, { instanceId, spellings }: ErasureSubject): Promise<void> {
+export async function removeFromSandbox(
+  transaction: Transaction,
+  { instanceId, spellings }: ErasureSubject,
+): Promise<void> {
   await queryRows(
     transaction,
     `with gone as (

@@ -1,7 +1,8 @@
+import { redacted } from "../../../core/mail/redaction.ts";
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
 import { addressKeyOf, findCopySpellings } from "../events/event-copies.ts";
 import { COUNT_AGGREGATES, COUNT_COLUMNS } from "../events/event-kinds.ts";
-import { type ErasureSubject, redacted } from "./contact-erasure-messages.ts";
+import type { ErasureSubject } from "./contact-erasure-messages.ts";
 
 /** Removes the events of an address, and what they add to the counts. @returns how many */
 export async function removeEvents(transaction: Transaction, subject: ErasureSubject): Promise<number> {

@@ -1,59 +1,5 @@
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
 import { EVENT_KINDS } from "../events/event-kinds.ts";
-import { recordEvents } from "../events/events.ts";
-
-/** Why a contact becomes invalid, and what the event says of it. */
-export interface InvalidationCause {
-  /** Only a `request` confirms a contact that is invalid already with another event. */
-  readonly reason: "request" | "hard-bounces" | "complaint";
-  readonly campaignNumid?: number;
-  readonly eeid?: string;
-  readonly deliveryId?: number;
-}
-
-export type ValidityChange = "done" | "already-invalid" | "whitelisted" | "unknown";
-
-/**
- * Makes a contact invalid and stores the event, unless its address is whitelisted.
- * @param db may be a transaction; then the address stays locked until it ends
- */
-export async function invalidateContact(
-  db: Db,
-  instanceId: number,
-  contactId: number,
-  { reason, ...cause }: InvalidationCause,
-): Promise<ValidityChange> {
-  return withUnlistedContact(db, instanceId, contactId, async (transaction, contact) => {
-    if (contact.invalid && reason !== "request") return "already-invalid";
-    await transaction("contacts")
-      .where({ id: contactId })
-      .update({ invalid: true, last_operation: "invalidated", updated_at: transaction.fn.now() });
-    const event = { ...cause, at: contact.at, instanceId, contactId, detail: { reason } };
-    await recordEvents(transaction, [{ ...event, kind: "invalidated" }]);
-    return "done";
-  });
-}
-
-/**
- * Makes a contact valid, starts the count of its hard bounces anew, and stores the event, whatever its validity was;
- * unless its address is whitelisted.
- */
-export async function revalidateContact(
-  db: Db,
-  instanceId: number,
-  contactId: number,
-): Promise<Exclude<ValidityChange, "already-invalid">> {
-  return withUnlistedContact(db, instanceId, contactId, async (transaction, { at }) => {
-    await transaction("contacts").where({ id: contactId }).update({
-      invalid: false,
-      bounces_count_from: at,
-      last_operation: "revalidated",
-      updated_at: transaction.fn.now(),
-    });
-    await recordEvents(transaction, [{ instanceId, contactId, at, kind: "revalidated" }]);
-    return "done" as const;
-  });
-}
 
 /**
  * Different messages to each contact that bounced hard since it was last revalidated. Events without a delivery
@@ -77,34 +23,6 @@ export async function countHardBouncedMessages(
 }
 
 /**
- * Takes a contact off a campaign's recipients and stores the event; a second time does neither.
- * @returns whether it was done now; false also for a contact or campaign that the instance does not have
- */
-export async function unsubscribeContact(
-  db: Db,
-  instanceId: number,
-  contactId: number,
-  from: { readonly campaignNumid: number; readonly eeid?: string; readonly deliveryId?: number; readonly at: Date },
-): Promise<boolean> {
-  return db.transaction(async (transaction) => {
-    const rows = await queryRows(
-      transaction,
-      `insert into campaign_unsubscriptions (instance_id, contact_id, campaign_numid, at)
-       select instance_id, contacts.id, campaigns.numid, $1 from contacts join campaigns using (instance_id)
-       where instance_id = $2 and contacts.id = $3 and campaigns.numid = $4
-       on conflict do nothing returning 1`,
-      [from.at, instanceId, contactId, from.campaignNumid],
-    );
-    if (rows.length === 0) return false;
-    await transaction("contacts")
-      .where({ id: contactId })
-      .update({ last_operation: "unsubscribed", updated_at: transaction.fn.now() });
-    await recordEvents(transaction, [{ ...from, instanceId, contactId, kind: "unsubscribed" }]);
-    return true;
-  });
-}
-
-/**
  * Holds an address until the transaction ends. Whoever whitelists an address or changes a contact's validity does
  * so first: otherwise a contact could become invalid after its whitelisting had been answered.
  */
@@ -125,29 +43,6 @@ export async function lockAddresses(
   );
 }
 
-/** @param change gets the moment at which its turn has come, by the clock that all share: the last event tells the state */
-async function withUnlistedContact<Outcome>(
-  db: Db,
-  instanceId: number,
-  contactId: number,
-  change: (transaction: Transaction, contact: { readonly invalid: boolean; readonly at: Date }) => Promise<Outcome>,
-): Promise<Outcome | "whitelisted" | "unknown"> {
-  return db.transaction(async (transaction) => {
-    const known = await transaction("contacts").where({ instance_id: instanceId, id: contactId }).first("email_key");
-    if (known === undefined) return "unknown";
-    await lockAddress(transaction, instanceId, known.email_key);
-    const listed = await transaction("whitelist")
-      .where({ instance_id: instanceId, email_key: known.email_key })
-      .first("email_key");
-    if (listed !== undefined) return "whitelisted";
-    const contact = await transaction("contacts")
-      .where({ id: contactId })
-      .forNoKeyUpdate()
-      .first("invalid", transaction.raw("clock_timestamp() as at"));
-    return contact === undefined ? "unknown" : change(transaction, contact);
-  });
-}
-
 /** Locks contacts, in the order in which everything does. */
 export async function lockContacts(transaction: Transaction, ids: readonly number[]): Promise<void> {
   await queryRows(
@@ -155,4 +50,75 @@ export async function lockContacts(transaction: Transaction, ids: readonly numbe
     "select from contacts where id = any($1::bigint[]) order by instance_id, email_key for no key update",
     [ids],
   );
+}
+
+/** A contact that may be made valid or invalid, whose address and row the transaction has locked. */
+export interface UnlistedContact {
+  readonly invalid: boolean;
+  /** When its turn has come, by the clock that all share: the last event tells the state. */
+  readonly at: Date;
+}
+
+/** Locks a contact for a change of its validity, unless its address is whitelisted. */
+export async function lockUnlistedContact(
+  transaction: Transaction,
+  instanceId: number,
+  contactId: number,
+): Promise<UnlistedContact | "whitelisted" | "unknown"> {
+  const known = await transaction("contacts").where({ instance_id: instanceId, id: contactId }).first("email_key");
+  if (known === undefined) return "unknown";
+  await lockAddress(transaction, instanceId, known.email_key);
+  const listed = await transaction("whitelist")
+    .where({ instance_id: instanceId, email_key: known.email_key })
+    .first("email_key");
+  if (listed !== undefined) return "whitelisted";
+  const contact = await transaction("contacts")
+    .where({ id: contactId })
+    .forNoKeyUpdate()
+    .first("invalid", transaction.raw("clock_timestamp() as at"));
+  return contact ?? "unknown";
+}
+
+export async function setInvalid(transaction: Transaction, contactId: number): Promise<void> {
+  await transaction("contacts")
+    .where({ id: contactId })
+    .update({ invalid: true, last_operation: "invalidated", updated_at: transaction.fn.now() });
+}
+
+/** Makes a contact valid, and starts the count of its hard bounces anew. */
+export async function setValid(transaction: Transaction, contactId: number, at: Date): Promise<void> {
+  await transaction("contacts").where({ id: contactId }).update({
+    invalid: false,
+    bounces_count_from: at,
+    last_operation: "revalidated",
+    updated_at: transaction.fn.now(),
+  });
+}
+
+/** @returns whether it was done now; false also for a contact or campaign that the instance does not have */
+export async function addUnsubscription(
+  transaction: Transaction,
+  { instanceId, contactId, campaignNumid, at }: Unsubscription,
+): Promise<boolean> {
+  const rows = await queryRows(
+    transaction,
+    `insert into campaign_unsubscriptions (instance_id, contact_id, campaign_numid, at)
+     select instance_id, contacts.id, campaigns.numid, $1 from contacts join campaigns using (instance_id)
+     where instance_id = $2 and contacts.id = $3 and campaigns.numid = $4
+     on conflict do nothing returning 1`,
+    [at, instanceId, contactId, campaignNumid],
+  );
+  if (rows.length === 0) return false;
+  await transaction("contacts")
+    .where({ id: contactId })
+    .update({ last_operation: "unsubscribed", updated_at: transaction.fn.now() });
+  return true;
+}
+
+/** A contact that takes itself off a campaign's recipients. */
+export interface Unsubscription {
+  readonly instanceId: number;
+  readonly contactId: number;
+  readonly campaignNumid: number;
+  readonly at: Date;
 }

@@ -2,10 +2,10 @@ import { type Db, queryRows, type Transaction } from "../../../platform/postgres
 
 /** A message that came back, accepted for a return path's delivery or for a feedback address. */
 export interface NewInboundMessage {
-  readonly deliveryId: string | null;
+  readonly deliveryId: number | null;
   readonly feedbackAddress: string | null;
   /** The delivery that a message at a feedback address is about, where that is known when it comes. */
-  readonly aboutDeliveryId?: string | undefined;
+  readonly aboutDeliveryId?: number | undefined;
   /** Empty for <>. */
   readonly mailFrom: string;
   /** Null for a message from a polled mailbox. */
@@ -151,7 +151,7 @@ export async function finishInboundMessage(
     readonly id: number;
     readonly owner: string;
     readonly finding: unknown;
-    readonly aboutDeliveryId: string | undefined;
+    readonly aboutDeliveryId: number | undefined;
   },
 ): Promise<boolean> {
   const changed = await transaction("inbound_messages")

@@ -13,12 +13,12 @@ export interface DeliveryOwner {
 }
 
 /** @returns undefined when there is no such delivery, or no more */
-export async function findDelivery(db: Db, deliveryId: number | string): Promise<DeliveryOwner | undefined> {
+export async function findDelivery(db: Db, deliveryId: number): Promise<DeliveryOwner | undefined> {
   return (await findDeliveries(db, [deliveryId]))[0];
 }
 
 /** @returns those that there are, in no order */
-export async function findDeliveries(db: Db, deliveryIds: readonly (number | string)[]): Promise<DeliveryOwner[]> {
+export async function findDeliveries(db: Db, deliveryIds: readonly number[]): Promise<DeliveryOwner[]> {
   return queryRows<DeliveryOwner>(
     db,
     `select d.id as "deliveryId", d.instance_id as "instanceId", d.contact_id as "contactId", m.eeid,

@@ -222,3 +222,13 @@ export async function touchBatch(
   );
   return row?.modified_at;
 }
+
+/** From the commit on nothing of the batch leaves any more. */
+export async function setBatchCancelled(db: Db, eeid: string): Promise<void> {
+  await queryRows(
+    db,
+    `update batches set cancelled_at = coalesce(cancelled_at, now()), held_at = null, gathering = false,
+       modified_at = now() where eeid = $1`,
+    [eeid],
+  );
+}

@@ -4,7 +4,7 @@ import { type Db, queryRows } from "../../../platform/postgres/db.ts";
  * The `traceparent` of the call that a delivery's message was accepted by; undefined where that was not traced, or the
  * delivery is gone or unknown.
  */
-export async function findTraceParent(db: Db, deliveryId: string | number | undefined): Promise<string | undefined> {
+export async function findTraceParent(db: Db, deliveryId: number | undefined): Promise<string | undefined> {
   if (deliveryId === undefined) return undefined;
   const [row] = await queryRows<{ traceParent: string | null }>(
     db,

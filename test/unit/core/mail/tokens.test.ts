@@ -13,7 +13,7 @@ const NOW = new Date("2026-03-01T12:00:00Z");
 const EXPIRES_AT = new Date("2026-03-31T12:00:00Z");
 
 describe("bounce token", () => {
-  test.each([0n, 1n, 255n, 256n, 2n ** 63n, 2n ** 64n - 1n])("carries delivery %s and comes back", (deliveryId) => {
+  test.each([0, 1, 255, 256, 2 ** 48, Number.MAX_SAFE_INTEGER])("carries delivery %s and comes back", (deliveryId) => {
     const localPart = makeBounceToken(KEY_RING, { deliveryId, expiresAt: EXPIRES_AT });
     expect(localPart).toMatch(/^b\+[a-z2-7]+\.[a-z2-7]+$/);
     expect(localPart.length).toBeLessThanOrEqual(64);
@@ -21,19 +21,13 @@ describe("bounce token", () => {
     expect(readBounceToken(KEY_RING, localPart.toUpperCase(), NOW)).toMatchObject({ ok: true, value: { deliveryId } });
   });
 
-  test("a decimal string is the same as a bigint", () => {
-    expect(makeBounceToken(KEY_RING, { deliveryId: "4711", expiresAt: EXPIRES_AT })).toBe(
-      makeBounceToken(KEY_RING, { deliveryId: 4711n, expiresAt: EXPIRES_AT }),
-    );
-  });
-
   test("an id that does not fit is a bug of the caller", () => {
-    expect(() => makeBounceToken(KEY_RING, { deliveryId: -1n, expiresAt: EXPIRES_AT })).toThrow(RangeError);
-    expect(() => makeBounceToken(KEY_RING, { deliveryId: 2n ** 64n, expiresAt: EXPIRES_AT })).toThrow(RangeError);
+    expect(() => makeBounceToken(KEY_RING, { deliveryId: -1, expiresAt: EXPIRES_AT })).toThrow(RangeError);
+    expect(() => makeBounceToken(KEY_RING, { deliveryId: 2 ** 53, expiresAt: EXPIRES_AT })).toThrow(RangeError);
   });
 
   test("it holds through its last day and then expires", () => {
-    const localPart = makeBounceToken(KEY_RING, { deliveryId: 1n, expiresAt: EXPIRES_AT });
+    const localPart = makeBounceToken(KEY_RING, { deliveryId: 1, expiresAt: EXPIRES_AT });
     expect(readBounceToken(KEY_RING, localPart, EXPIRES_AT).ok).toBe(true);
     expect(readBounceToken(KEY_RING, localPart, new Date("2026-04-01T00:00:00.001Z"))).toEqual({
       ok: false,
@@ -42,7 +36,7 @@ describe("bounce token", () => {
   });
 
   test("no other character in any place is accepted", () => {
-    const localPart = makeBounceToken(KEY_RING, { deliveryId: 4711n, expiresAt: EXPIRES_AT });
+    const localPart = makeBounceToken(KEY_RING, { deliveryId: 4711, expiresAt: EXPIRES_AT });
     for (let i = 0; i < localPart.length; i++) {
       for (const replacement of ["a", "q", "7", ".", "+", ""]) {
         if (localPart[i] === replacement) continue;
@@ -53,7 +47,7 @@ describe("bounce token", () => {
   });
 
   test("another deployment's token is forged", () => {
-    const localPart = makeBounceToken(KeyRing.ofSecret("another secret"), { deliveryId: 1n, expiresAt: EXPIRES_AT });
+    const localPart = makeBounceToken(KeyRing.ofSecret("another secret"), { deliveryId: 1, expiresAt: EXPIRES_AT });
     expect(readBounceToken(KEY_RING, localPart, NOW)).toEqual({ ok: false, error: "forged" });
   });
 
@@ -100,8 +94,8 @@ describe("opaque token", () => {
 });
 
 test("a delivery has one Message-ID, in the sender's domain, and no other delivery has it", () => {
-  const messageId = makeMessageId(KEY_RING, 1n, "example.org");
+  const messageId = makeMessageId(KEY_RING, "1", "example.org");
   expect(messageId).toMatch(/^<[a-z2-7]{24}@example\.org>$/);
   expect(makeMessageId(KEY_RING, "1", "example.org")).toBe(messageId);
-  expect(makeMessageId(KEY_RING, 2n, "example.org")).not.toBe(messageId);
+  expect(makeMessageId(KEY_RING, "2", "example.org")).not.toBe(messageId);
 });
