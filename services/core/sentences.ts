@@ -143,6 +143,7 @@ export const SENTENCES = {
   "pdns-kind": "kind {kind} is not supported: Native, Master or Primary",
   "pdns-no-meaning": "{field} has no meaning here: {reason}",
   "pdns-parameter": "'{name}' request parameter value '{value}' is not supported",
+  "pdns-too-much": "The {field} of a zone may take {most} octets together",
   "pdns-statistic": "Unknown statistic name",
   "pdns-search":
     "record names and contents are searched in {most} zones at most: use object_type=zone, or narrow the key",

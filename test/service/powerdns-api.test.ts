@@ -175,6 +175,34 @@ describe("PowerDNS's API", () => {
     });
   });
 
+  test("bounds what a zone keeps of comments and metadata, and takes no moment beyond the year 9999", async () => {
+    const zone = await newZone();
+    const remark = (name: string, content: string, modified_at?: number) =>
+      patch(zone, { name, type: "A", changetype: "REPLACE", comments: [{ content, modified_at }] });
+    const large = "x".repeat(60_000);
+    const statuses: number[] = [];
+    for (let host = 0; host < 18; host += 1) statuses.push((await remark(`h${host}.${zone}`, large)).status);
+    expect(statuses).toEqual([...Array(17).fill(204), 422]);
+    expect((await remark(`h0.${zone}`, large)).status).toBe(204);
+    expect((await remark(`h0.${zone}`, "x", 2 ** 52)).status).toBe(422);
+    const path = `/localhost/zones/${zone}/metadata`;
+    const values = Array(10).fill("y".repeat(4_000));
+    expect((await pdns("PUT", `${path}/X-A`, { metadata: values })).status).toBe(200);
+    expect(await pdns("PUT", `${path}/X-B`, { metadata: values })).toMatchObject({ status: 422 });
+    expect((await pdns("GET", `${path}/X-B`)).body.metadata).toEqual([]);
+  });
+
+  test("a pattern of many asterisks takes no longer than another", async () => {
+    const zone = await newZone();
+    expect((await patch(zone, replace(`a.${zone}`, "TXT", [`"${"a".repeat(250)}"`]))).status).toBe(204);
+    const q = `${"*a".repeat(120)}*b`;
+    expect((await pdns("GET", `/localhost/search-data?q=${encodeURIComponent(q)}`)).body).toEqual([]);
+    const all = `${"*a".repeat(120)}*`;
+    expect((await pdns("GET", `/localhost/search-data?q=${encodeURIComponent(all)}`)).body).toMatchObject([
+      { name: `a.${zone}`, type: "TXT" },
+    ]);
+  });
+
   test("keeps comments", async () => {
     const zone = await newZone();
     const comments = [{ content: "of the hostmaster", account: "me", modified_at: 11_112 }];

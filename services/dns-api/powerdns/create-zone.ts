@@ -17,6 +17,7 @@ import { findPowerdnsZone, replaceComments, setPowerdnsSettings } from "../../st
 import { actorOf, scopeOf } from "../caller.ts";
 import type { DnsApiContext } from "../context.ts";
 import { ZONE_FILE_BOUNDS } from "../large-work.ts";
+import { judgeComments } from "./comments.ts";
 import { type ReadRrsets, readCanonical, readWhole, type rrsetFields } from "./read-rrsets.ts";
 import { readSettings, type Settings, settingsFields } from "./zone-settings.ts";
 
@@ -53,6 +54,8 @@ export async function createPowerdnsZone(
   if (!crmId.ok) return crmId;
   const { db, announcer } = context;
   const { added, comments } = planned.value;
+  const tooMuch = await judgeComments(context.db, undefined, comments, undefined);
+  if (tooMuch) return refuse(tooMuch);
   const created = await createZone(db, { ...scopeOf(caller), crmId: crmId.value }, added, actorOf(caller));
   if (!created.ok) return created;
   const { id } = created.value.zone;

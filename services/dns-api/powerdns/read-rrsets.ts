@@ -13,11 +13,13 @@ import { checkSoa } from "../../operations/dns/zone-soa.ts";
 import type { CommentChange } from "../../store/dns/powerdns-zones.ts";
 
 const MOST_SECONDS = 2 ** 31 - 1;
+/** The end of the year 9999. */
+const LATEST_SECONDS = 253_402_300_799;
 
 const comment = z.object({
   content: z.string().max(65_535),
   account: z.string().max(255).default(""),
-  modified_at: z.int().min(0).optional(),
+  modified_at: z.int().min(0).max(LATEST_SECONDS).optional(),
 });
 
 /** An RRset as programs send it. */

@@ -114,19 +114,34 @@ const ENDS_IN_HEX: ReadonlySet<number> = new Set([
 ]);
 
 /** Records that come by name as RRsets, those of a name together. */
-export function rrsetsOf(records: readonly ResourceRecord[], comments: readonly RrsetComment[]): RrsetJson[] {
+export function rrsetsOf(
+  records: readonly ResourceRecord[],
+  comments: ReadonlyMap<string, readonly RrsetComment[]>,
+): RrsetJson[] {
   const rrsets = new Map<string, RrsetJson & { readonly records: z.input<typeof recordJson>[] }>();
   for (const record of records) {
     const key = rrsetKey(record.owner, record.type);
     const rrset = rrsets.get(key) ?? {
       ...{ name: canonical(record.owner), type: typeMnemonic(record.type), ttl: record.ttl, records: [] },
-      comments: comments.filter(({ owner, type }) => rrsetKey(owner, type) === key).map(showComment),
+      comments: (comments.get(key) ?? []).map(showComment),
     };
     rrset.records.push({ content: contentOf(record), disabled: false });
     rrsets.set(key, rrset);
   }
   for (const { records: own } of rrsets.values()) own.sort((a, b) => (a.content < b.content ? -1 : 1));
   return [...rrsets.values()];
+}
+
+/** The remarks of a zone by their RRset. */
+export function commentsByRrset(comments: readonly RrsetComment[]): ReadonlyMap<string, readonly RrsetComment[]> {
+  const grouped = new Map<string, RrsetComment[]>();
+  for (const comment of comments) {
+    const key = rrsetKey(comment.owner, comment.type);
+    const others = grouped.get(key);
+    if (others) others.push(comment);
+    else grouped.set(key, [comment]);
+  }
+  return grouped;
 }
 
 function showComment({ content, account, modifiedAt }: RrsetComment): z.input<typeof commentJson> {

@@ -115,6 +115,37 @@ export type CommentChange = Pick<RrsetComment, "owner" | "type"> & {
   readonly comments: readonly Pick<RrsetComment, "account" | "content" | "modifiedAt">[];
 };
 
+/** What a remark takes beside its words. */
+const COMMENT_HEAD_OCTETS = 100;
+
+/** Octets that remarks take. */
+export function commentOctets(changes: readonly CommentChange[]): number {
+  const remarks = changes.flatMap(({ comments }) => comments);
+  return remarks.reduce(
+    (sum, { account, content }) => sum + COMMENT_HEAD_OCTETS + Buffer.byteLength(account) + Buffer.byteLength(content),
+    0,
+  );
+}
+
+/** Octets that the remarks of a zone take, but for those that changes replace. */
+export async function measureComments(db: Db, zoneId: number, changes: readonly CommentChange[]): Promise<number> {
+  const [row] = await queryRows<{ octets: number }>(
+    db,
+    `select coalesce(sum($4::int + octet_length(account) + octet_length(content)), 0)::bigint as octets
+       from rrset_comments kept
+      where zone_id = $1 and not exists (
+        select from unnest($2::bytea[], $3::integer[]) as replaced (owner, type)
+         where replaced.owner = kept.owner and replaced.type = kept.type)`,
+    [
+      zoneId,
+      changes.map(({ owner }) => Buffer.from(owner.key, "latin1")),
+      changes.map(({ type }) => type),
+      COMMENT_HEAD_OCTETS,
+    ],
+  );
+  return row!.octets;
+}
+
 /** Puts remarks in place, those of all RRsets or none; of a zone that is gone they are nobody's. */
 export async function replaceComments(db: Db, zoneId: number, changes: readonly CommentChange[]): Promise<void> {
   if (changes.length === 0) return;

@@ -111,16 +111,37 @@ async function* findInZone(
   }
 }
 
-/** Whether a whole text is as a pattern has it, ASCII case and a final dot aside. */
+/** Whether a whole text is as a pattern has it, case and a final dot aside. */
 function matcherOf(pattern: string): (text: string) => boolean {
-  const parts = pattern.replace(/\.$/, "").split(/([*?])/);
-  const expression = parts.map((part) => (part === "*" ? ".*" : part === "?" ? "." : escaped(part))).join("");
-  const whole = new RegExp(`^${expression}\\.?$`, "is");
-  return (text) => whole.test(text);
+  const wanted = folded(pattern);
+  return (text) => isWholeMatch(wanted, folded(text));
 }
 
-function escaped(text: string): string {
-  return text.replaceAll(/[.*+?^${}()|[\]\\]/g, "\\$&");
+function folded(text: string): string {
+  return text.replace(/\.$/, "").toLowerCase();
+}
+
+/** Goes back to the last asterisk alone, so that no pattern takes longer than the product of both lengths. */
+function isWholeMatch(pattern: string, text: string): boolean {
+  let [at, place, asterisk, resumed] = [0, 0, -1, 0];
+  while (place < text.length) {
+    if (pattern[at] === "*") {
+      asterisk = at;
+      resumed = place;
+      at += 1;
+    } else if (pattern[at] === "?" || pattern[at] === text[place]) {
+      at += 1;
+      place += 1;
+    } else if (asterisk >= 0) {
+      resumed += 1;
+      place = resumed;
+      at = asterisk + 1;
+    } else {
+      return false;
+    }
+  }
+  while (pattern[at] === "*") at += 1;
+  return at === pattern.length;
 }
 
 /** What is found has each of these, the longest first: labels and words of the pattern, for a name is shown in part. */

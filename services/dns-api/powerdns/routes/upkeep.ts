@@ -130,6 +130,9 @@ const doing: MakeEndpoints = (context) => [
   }),
 ];
 
+/** Of the metadata of a zone together, as JSON. */
+const MOST_METADATA_OCTETS = 2 ** 16;
+
 /** Where kinds of metadata that PowerDNS knows are set here. */
 const ELSEWHERE: Readonly<Record<string, string>> = {
   "ALLOW-AXFR-FROM": "access lists say who may transfer",
@@ -185,11 +188,17 @@ async function keep(
     );
   }
   let values: readonly string[] = [];
-  await changeMetadata(context.db, found.value.zone.id, ({ [kind]: before = [], ...others }) => {
-    values = change(before);
-    return values.length > 0 ? { ...others, [kind]: values } : others;
+  let isTooMuch = false;
+  await changeMetadata(context.db, found.value.zone.id, (before) => {
+    const { [kind]: own = [], ...others } = before;
+    values = change(own);
+    const after = values.length > 0 ? { ...others, [kind]: values } : others;
+    isTooMuch = Buffer.byteLength(JSON.stringify(after)) > MOST_METADATA_OCTETS;
+    return isTooMuch ? before : after;
   });
-  return ok(values);
+  return isTooMuch
+    ? refuse(unacceptable("pdns-too-much", { field: "metadata", most: MOST_METADATA_OCTETS }))
+    : ok(values);
 }
 
 function show(kind: string, metadata: readonly string[]): z.input<typeof metadataJson> {

@@ -31,10 +31,12 @@ import { type DnsApiContext, dnsEndpoint, type MakeEndpoints } from "../../conte
 import { weightOfJson } from "../../large-work.ts";
 import { changeSigningOf, stopSigning } from "../../signing-changes.ts";
 import { changeAndAnnounce, zoneTarget } from "../../zone-target.ts";
+import { judgeComments } from "../comments.ts";
 import { type CreationFields, createPowerdnsZone, creationFields } from "../create-zone.ts";
-import { type ReadRrsets, readChanges, readWhole, rrsetFields } from "../read-rrsets.ts";
+import { readChanges, readWhole, rrsetFields } from "../read-rrsets.ts";
 import {
   canonical,
+  commentsByRrset,
   contentOf,
   listedZoneJson,
   nameOfZoneId,
@@ -154,7 +156,7 @@ function checkTruth(name: string, value: string | undefined): Refusal | undefine
 async function exportLines(snapshot: Db, zone: Zone): Promise<string> {
   let text = "";
   const line = (record: Parameters<typeof contentOf>[0]) => {
-    const [rrset] = rrsetsOf([record], []);
+    const [rrset] = rrsetsOf([record], new Map());
     return `${rrset!.name}\t${record.ttl}\tIN\t${rrset!.type}\t${contentOf(record)}\n`;
   };
   text += line(soaOfZone({ zone, settings: { kind: "", soaEditApi: "", metadata: {} } }));
@@ -197,7 +199,7 @@ async function* rrsetPages(
   { fields, token }: { readonly fields: ZoneQuery; readonly token: Token | undefined },
 ): AsyncGenerator<RrsetJson[]> {
   const { zone } = found;
-  const comments = await readComments(snapshot, zone.id);
+  const comments = commentsByRrset(await readComments(snapshot, zone.id));
   const name = fields.rrset_name === undefined ? undefined : parseDomainName(fields.rrset_name);
   if (name && !name.ok) return;
   const type = fields.rrset_type === undefined ? undefined : (typeCode(fields.rrset_type.toUpperCase()) ?? -1);
@@ -280,10 +282,10 @@ const changing: MakeEndpoints = (context) => [
       const now = new Date(context.clock.nowMs());
       const read = readChanges(fields.rrsets, target.value.apex, now);
       if (!read.ok) return read;
-      const barred = judgeComments(caller, read.value);
-      if (barred) return refuse(barred);
       const before = await findZone(context.db, target.value.scope, target.value.apex);
       if (!before) return refuse(zoneDoesNotExist(domain));
+      const barred = await judgeComments(context.db, caller.token, read.value.comments, before.id);
+      if (barred) return refuse(barred);
       const changed = await changeAndAnnounce(context, caller, domain, (whole) =>
         changeRrsets(context.db, whole, read.value, now),
       );
@@ -344,8 +346,9 @@ async function putZone(
     const now = new Date(clock.nowMs());
     const read = readWhole(fields.rrsets, target.value.apex, now);
     if (read.ok && !read.value.soa) return refuse(unacceptable("as-stated", { text: NO_SOA }));
-    const unwanted = read.ok ? judgeComments(caller, read.value) : undefined;
-    if (!read.ok || unwanted) return read.ok ? refuse(unwanted!) : read;
+    if (!read.ok) return read;
+    const unwanted = await judgeComments(db, caller.token, read.value.comments, zone.id);
+    if (unwanted) return refuse(unwanted);
     const replaced = await changeAndAnnounce(context, caller, domain, (whole) =>
       replaceRecords(db, whole, read.value, now),
     );
@@ -379,14 +382,4 @@ function setSigned(
 /** What is kept with a zone is like its SOA: of the whole of it. */
 function judgeSettings(token: Token, { apex }: Zone): Refusal | undefined {
   return judgeRrset(token, { owner: apex, type: TYPE.SOA, verb: "modify" });
-}
-
-/** Remarks on an RRset are for who may change it. */
-function judgeComments({ token }: DnsCaller, { comments }: ReadRrsets): Refusal | undefined {
-  if (!token) return undefined;
-  for (const { owner, type } of comments) {
-    const refused = judgeRrset(token, { owner, type, verb: "modify" });
-    if (refused) return refused;
-  }
-  return undefined;
 }

@@ -104,6 +104,7 @@ export const problems: Texts["problems"] = {
     "pdns-kind": "No hay zonas de clase {kind}: use Native, Master o Primary.",
     "pdns-no-meaning": "{field} no significa nada aquí: {reason}.",
     "pdns-parameter": "El parámetro {name} no puede ser «{value}».",
+    "pdns-too-much": "«{field}» de una zona puede ocupar {most} octetos en total.",
     "pdns-statistic": "No hay una estadística con ese nombre.",
     "pdns-search":
       "Los registros se buscan en {most} zonas como mucho: use object_type=zone, o una clave de menos zonas.",
