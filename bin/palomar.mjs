@@ -4,4 +4,4 @@ import { requireNodeVersion, setUp } from "./set-up.mjs";
 
 requireNodeVersion();
 setUp();
-await import("../dist/cli/main.js");
+await import("../dist/services/cli/main.js");

@@ -63,7 +63,8 @@ export function setUp() {
 function isInstallation() {
   const isBuildable = existsSync(inPackage("services")) && existsSync(inPackage("tsconfig.build.json"));
   const hasCompiler = existsSync(inPackage("node_modules", "typescript"));
-  const isComplete = existsSync(inPackage("dist", "cli", "main.js")) && existsSync(inPackage("node_modules"));
+  const isComplete =
+    existsSync(inPackage("dist", "services", "cli", "main.js")) && existsSync(inPackage("node_modules"));
   return !isBuildable || (isComplete && !hasCompiler);
 }
 
@@ -123,7 +124,9 @@ function isBuilt() {
 
 /** The contents, not the times: git gives every file it writes a new one. */
 function buildStamp() {
-  const settings = ["package-lock.json", "tsconfig.json", "tsconfig.build.json"].map((name) => inPackage(name));
+  const settings = ["package-lock.json", "tsconfig.json", "tsconfig.build.json", "rolldown.config.mjs"].map((name) =>
+    inPackage(name),
+  );
   return `${digestOf([...settings, ...filesBelow(inPackage("services"))])}\n`;
 }
 
@@ -133,20 +136,11 @@ function build() {
   rmSync(BUILD_STAMP, { force: true });
   const program = (...names) => inPackage("node_modules", ...names);
   run(process.execPath, [program("typescript", "bin", "tsc"), "-p", inPackage("tsconfig.build.json")]);
-  removeOrphans();
+  run(process.execPath, [program("rolldown", "bin", "cli.mjs"), "--config"]);
   if (existsSync(CONSOLE_WEB)) {
     run(process.execPath, [program("vite", "bin", "vite.js"), "build", CONSOLE_WEB, "--logLevel", "warn"]);
   }
   writeAtomically(BUILD_STAMP, stamp);
-}
-
-/** The compiler leaves what it made of sources that are gone; vite empties its folder by itself. */
-function removeOrphans() {
-  for (const file of filesBelow(inPackage("dist"))) {
-    if (file.startsWith(inPackage("dist", "console-web"))) continue;
-    const [, source] = /^(.+)\.js(?:\.map)?$/.exec(relative(inPackage("dist"), file)) ?? [];
-    if (source !== undefined && !existsSync(inPackage("services", `${source}.ts`))) rmSync(file);
-  }
 }
 
 function run(program, options) {

@@ -1,5 +1,3 @@
-import { extname } from "node:path";
-import { fileURLToPath } from "node:url";
 import { Worker } from "node:worker_threads";
 import type { KeyRing } from "../core/key-ring.ts";
 import { systemClock } from "../platform/clock.ts";
@@ -9,6 +7,7 @@ import { type Logger, makeLogger } from "../platform/observability/logger.ts";
 import { collectMetrics } from "../platform/observability/metrics.ts";
 import { makeObserve } from "../platform/observability/observe.ts";
 import { startTracing } from "../platform/observability/tracing.ts";
+import { programFile } from "../platform/package-folder.ts";
 import { openDb, openListenConnection } from "../platform/postgres/db.ts";
 import type { Addresses, ServiceName, StartService } from "../platform/service.ts";
 import { AddressBook } from "./address-book.ts";
@@ -120,15 +119,16 @@ function keysOfSupervisor(): Promise<string> {
   });
 }
 
-/** Beside this file, compiled or not as it is. */
-const THREAD_FILE = new URL(`./service-thread${extname(fileURLToPath(import.meta.url))}`, import.meta.url);
-
 /** The heap of a thread, in MiB: with it the process stays within the memory of its container. */
 const THREAD_HEAP_MB = 512;
 
 function openThread(workerData: ThreadData): Worker {
   const resourceLimits = { maxOldGenerationSizeMb: THREAD_HEAP_MB };
-  return new Worker(THREAD_FILE, { workerData, name: `${workerData.name}-large`, resourceLimits });
+  return new Worker(programFile("cli/service-thread"), {
+    workerData,
+    name: `${workerData.name}-large`,
+    resourceLimits,
+  });
 }
 
 function tell(message: FromService): void {

@@ -8,6 +8,9 @@ export const packageFolder: string = findUpwards(dirname(fileURLToPath(import.me
 /** This release's version, from package.json. */
 export const packageVersion: string = JSON.parse(readFileSync(join(packageFolder, "package.json"), "utf8")).version;
 
+/** What the build makes of a program that runs in a process or a thread of its own, such as `cli/service-thread`. */
+export const programFile = (name: string): string => join(packageFolder, "dist", "services", `${name}.js`);
+
 function findUpwards(folder: string): string {
   if (existsSync(join(folder, "package.json"))) return folder;
   if (dirname(folder) === folder) throw new Error("package.json not found above the program");

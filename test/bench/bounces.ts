@@ -9,20 +9,10 @@
 
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import type { Phrases } from "../../services/core/mail/bounce/phrases.ts";
-import type { BounceResult, Finding } from "../../services/operations/mail/interpret.ts";
-import { packageFolder } from "../../services/platform/package-folder.ts";
-
-// As it is built: the tables are found from there.
-const built = async (module: string) => import(join(packageFolder, "dist", module));
-const { knownPhrases }: typeof import("../../services/core/mail/bounce/class.ts") =
-  await built("core/mail/bounce/class.js");
-const { PhraseTable }: typeof import("../../services/core/mail/bounce/phrases.ts") =
-  await built("core/mail/bounce/phrases.js");
-const { systemPhrases }: typeof import("../../services/core/mail/bounce/rules.ts") =
-  await built("core/mail/bounce/rules.js");
-const { interpret }: typeof import("../../services/operations/mail/interpret.ts") =
-  await built("operations/mail/interpret.js");
+import { knownPhrases } from "../../services/core/mail/bounce/class.ts";
+import { type Phrases, PhraseTable } from "../../services/core/mail/bounce/phrases.ts";
+import { systemPhrases } from "../../services/core/mail/bounce/rules.ts";
+import { type BounceResult, type Finding, interpret } from "../../services/operations/mail/interpret.ts";
 
 interface Expected {
   readonly file: string;

@@ -32,21 +32,25 @@ const ready = mkdtempSync(join(tmpdir(), "palomar-set-up-"));
 beforeAll(() => {
   clone = fresh;
   cpSync(join(packageFolder, "bin"), join(clone, "bin"), { recursive: true });
-  const realCompiler = pathToFileURL(join(packageFolder, "node_modules/typescript/lib/tsc.js")).href;
-  write("compiler/package.json", JSON.stringify({ name: "typescript", version: "1.0.0", type: "module" }));
-  write("compiler/bin/tsc", `import ${JSON.stringify(realCompiler)};\n`);
-  write(
-    "package.json",
-    JSON.stringify({ name: "small", type: "module", devDependencies: { typescript: "file:compiler" } }),
-  );
+  standIn("compiler", "typescript", "bin/tsc", "typescript/lib/tsc.js");
+  standIn("bundler", "rolldown", "bin/cli.mjs", "rolldown/bin/cli.mjs");
+  write("package.json", JSON.stringify({ name: "small", type: "module", devDependencies: BUILDERS }));
   write("tsconfig.json", JSON.stringify({ compilerOptions: COMPILER_OPTIONS }));
   write(
     "tsconfig.build.json",
     JSON.stringify({
       extends: "./tsconfig.json",
-      compilerOptions: { rootDir: "services", outDir: "dist", sourceMap: true },
       include: ["services"],
     }),
+  );
+  write(
+    "rolldown.config.mjs",
+    `export default {
+       input: { "cli/main": "services/cli/main.ts" },
+       platform: "node",
+       logLevel: "warn",
+       output: { dir: "dist/services", cleanDir: true },
+     };`,
   );
   write(
     "services/cli/main.ts",
@@ -72,6 +76,15 @@ afterAll(() => {
   for (const folder of [fresh, ready]) rmSync(folder, { recursive: true, force: true });
 });
 
+const BUILDERS = { typescript: "file:compiler", rolldown: "file:bundler" };
+
+/** A package of the clone that runs a program of the real one. */
+function standIn(folder: string, name: string, program: string, real: string): void {
+  const url = pathToFileURL(join(packageFolder, "node_modules", real)).href;
+  write(`${folder}/package.json`, JSON.stringify({ name, version: "1.0.0", type: "module" }));
+  write(`${folder}/${program}`, `import ${JSON.stringify(url)};\n`);
+}
+
 function copy(from: string, to: string): void {
   cpSync(from, to, { recursive: true, verbatimSymlinks: true });
 }
@@ -83,6 +96,7 @@ const COMPILER_OPTIONS = {
   moduleResolution: "nodenext",
   types: [],
   rewriteRelativeImportExtensions: true,
+  noEmit: true,
 };
 
 function write(name: string, content: string): void {
@@ -122,18 +136,19 @@ test("the second time there is nothing to do", () => {
   copy(ready, clone);
   const outcome = palomar();
   expect(outcome).toMatchObject({ status: 0, stderr: "" });
-  expect(readdirSync(join(clone, "dist")).sort()).toEqual([".palomar-set-up", "cli", "core"]);
+  expect(readdirSync(join(clone, "dist")).sort()).toEqual([".palomar-set-up", "services"]);
 });
 
-test("a changed source is built again, and a removed one leaves nothing behind", () => {
+test("a changed source is built again, and what was built before leaves nothing behind", () => {
   copy(ready, clone);
+  write("dist/services/core/answer.js", "of a release before");
   write("services/cli/main.ts", "console.log('changed');");
   rmSync(join(clone, "services/core"), { recursive: true });
   const outcome = palomar();
   expect(outcome.stderr).toContain(BUILDS);
   expect(outcome.stderr).not.toContain(INSTALLS);
   expect(outcome.stdout).toBe("changed\n");
-  expect(existsSync(join(clone, "dist/core/answer.js"))).toBe(false);
+  expect(existsSync(join(clone, "dist/services/core/answer.js"))).toBe(false);
 });
 
 test("the console's pages are built by vite, and are no leftovers of the compiler's", () => {
@@ -145,7 +160,7 @@ test("the console's pages are built by vite, and are no leftovers of the compile
      if (verb === "build") cpSync(folder + "/src", "dist/console-web", { recursive: true });`,
   );
   write("services/console/web/src/page.js", "first");
-  const devDependencies = { typescript: "file:compiler", vite: "file:builder" };
+  const devDependencies = { ...BUILDERS, vite: "file:builder" };
   write("package.json", JSON.stringify({ name: "small", type: "module", devDependencies }));
   lock();
   expect(palomar().status).toBe(0);
@@ -182,7 +197,7 @@ test("another lockfile, or packages chosen for another Node, are installed anew"
     JSON.stringify({
       name: "small",
       type: "module",
-      devDependencies: { typescript: "file:compiler", second: "file:second" },
+      devDependencies: { ...BUILDERS, second: "file:second" },
     }),
   );
   lock();

@@ -1,12 +1,11 @@
 import { createSocket } from "node:dgram";
 import { existsSync } from "node:fs";
-import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
 import * as dnsPacket from "dns-packet";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Observation } from "../../services/platform/observability/observation.ts";
-import { packageFolder } from "../../services/platform/package-folder.ts";
+import { programFile } from "../../services/platform/package-folder.ts";
 import type { RunningService, StartService } from "../../services/platform/service.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { exchangeDatagram } from "../support/datagrams.ts";
@@ -14,7 +13,7 @@ import { askDns, dataOf } from "../support/dns-client.ts";
 import { addZoneOwner, dnsServerContext, eventually, putZone, throwOctetsAt } from "../support/dns-server.ts";
 
 /** The compiled service: worker threads on Node 20 run nothing else. `npm test` builds it first. */
-const COMPILED = join(packageFolder, "dist", "dns-server", "main.js");
+const COMPILED = programFile("dns-server/main");
 const obstacle = obstacleToWorkers();
 
 describe.skipIf(obstacle !== undefined)(`the batching UDP workers${obstacle ? ` (skipped: ${obstacle})` : ""}`, () => {

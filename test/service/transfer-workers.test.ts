@@ -1,9 +1,8 @@
 import { existsSync } from "node:fs";
-import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { TsigKey } from "../../services/core/dns/tsig.ts";
-import { packageFolder } from "../../services/platform/package-folder.ts";
+import { programFile } from "../../services/platform/package-folder.ts";
 import type { RunningService, StartService } from "../../services/platform/service.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { addZoneOwner, dnsServerContext, eventually, nameOf, putZone, SCOPE } from "../support/dns-server.ts";
@@ -11,7 +10,7 @@ import { operatorOf } from "../support/operator.ts";
 import { askOverUdp, serialOf } from "../support/transfer-client.ts";
 
 /** The compiled service: worker threads on Node 20 run nothing else. `npm test` builds it first. */
-const COMPILED = join(packageFolder, "dist", "dns-server", "main.js");
+const COMPILED = programFile("dns-server/main");
 const obstacle = process.platform !== "linux" ? "not Linux" : existsSync(COMPILED) ? undefined : "not built";
 const title = `the batching UDP workers leave to the main thread${obstacle ? ` (skipped: ${obstacle})` : ""}`;
 

@@ -1,7 +1,6 @@
-import { extname } from "node:path";
-import { fileURLToPath } from "node:url";
 import { Worker } from "node:worker_threads";
 import type { HostPort } from "../../platform/config/config-values.ts";
+import { programFile } from "../../platform/package-folder.ts";
 import { Client } from "../message/client.ts";
 import type { PipelineSettings } from "../pipeline.ts";
 import type { Statistics } from "../reports/statistics.ts";
@@ -46,7 +45,10 @@ export async function listenUdpBatch(addresses: readonly HostPort[], options: Ud
       statistics: options.statistics.buffer,
       control: control.buffer as SharedArrayBuffer,
     };
-    const worker = new Worker(WORKER_FILE, { workerData: data, name: `dns-udp-${index + 1}` });
+    const worker = new Worker(programFile("dns-server/listeners/udp-worker"), {
+      workerData: data,
+      name: `dns-udp-${index + 1}`,
+    });
     ends.push(new Promise((resolve) => worker.once("exit", () => resolve())));
     worker.on("message", (message: UdpWorkerMessage) => {
       if (message.kind === "deferred") void answerDeferred(message);
@@ -78,9 +80,6 @@ export async function listenUdpBatch(addresses: readonly HostPort[], options: Ud
 }
 
 type DeferredQuery = Extract<UdpWorkerMessage, { kind: "deferred" }>;
-
-/** Beside this file, compiled or not as it is. */
-const WORKER_FILE = new URL(`./udp-worker${extname(fileURLToPath(import.meta.url))}`, import.meta.url);
 
 /** Waits for the sockets; whatever goes wrong later is the listener's to hear. */
 function untilListening(worker: Worker, onFailure: (error: Error) => void): Promise<void> {

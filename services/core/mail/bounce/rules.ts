@@ -73,7 +73,7 @@ interface SystemTable {
 
 /** Policy is a module like any other; `import` of JSON still warns on Node 20. */
 const load = createRequire(import.meta.url);
-const table = (name: string): unknown => load(`../../../../config/bounces/${name}.json`);
+const table = (name: string): unknown => load(`#config/bounces/${name}.json`);
 const layouts = table("layouts") as Layouts;
 const words = table("wordings") as Wordings;
 const codes = table("codes") as Codes;

@@ -1,0 +1,32 @@
+/**
+ * How the services are built: each program becomes one file, and what it shares with others stands in chunks beside
+ * it. Node reads a few dozen files then instead of 1,500, which halves the time in which a process starts.
+ */
+import { readdirSync } from "node:fs";
+
+/** What runs in a process or a thread of its own, beside each service's main. */
+const PROGRAMS = ["cli/service-process", "cli/service-thread", "dns-server/listeners/udp-worker"];
+/** What a program in another place may start by itself. */
+const MODULES = ["platform/postgres/embedded-postgres"];
+/** Native code, and the drivers of databases that knex knows and nobody has installed. */
+const EXTERNAL = /^(koffi|better-sqlite3|sqlite3|tedious|mysql2?|mariadb\/callback|oracledb|pg-native)$/;
+
+const mains = readdirSync("services", { recursive: true })
+  .filter((file) => /^[^/]+\/main\.ts$/.test(file))
+  .map((file) => file.replace(/\.ts$/, ""));
+
+export default {
+  input: Object.fromEntries([...mains, ...PROGRAMS, ...MODULES].map((name) => [name, `services/${name}.ts`])),
+  platform: "node",
+  logLevel: "warn",
+  external: EXTERNAL,
+  // A package's own use of eval is its author's to answer for.
+  checks: { eval: false },
+  output: {
+    dir: "dist/services",
+    cleanDir: true,
+    entryFileNames: "[name].js",
+    chunkFileNames: "chunks/[name].js",
+    sourcemap: true,
+  },
+};
