@@ -19,6 +19,7 @@ import { makePowerdnsZoneEndpoints } from "./powerdns/routes/zones.ts";
 import { makeAccessEndpoints } from "./routes/access.ts";
 import { makeCompanyEndpoints } from "./routes/companies.ts";
 import { makeDnssecEndpoints } from "./routes/dnssec.ts";
+import { makeFollowerEndpoints } from "./routes/followers.ts";
 import { makePreviewEndpoints } from "./routes/previews.ts";
 import { makeQuotaEndpoints } from "./routes/quotas.ts";
 import { makeRecordEndpoints } from "./routes/records.ts";
@@ -36,6 +37,7 @@ export function makeDnsEndpoints(context: DnsApiContext): readonly DnsEndpoint[]
     makeZoneEndpoints,
     makeSoaEndpoints,
     makeRecordEndpoints,
+    makeFollowerEndpoints,
     makeZoneFileEndpoints,
     makeDnssecEndpoints,
     makePreviewEndpoints,

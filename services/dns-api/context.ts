@@ -23,6 +23,8 @@ export interface DnsApiContext {
   readonly quotas: CallerQuotas;
   readonly tokens: TokenCallers;
   readonly largeWork: LargeWork;
+  /** Blocks that are not public and that aliases and pools may publish all the same. */
+  readonly followAllow: readonly string[];
   /** By zone: who waits for a change of the same zone holds no connection to the database meanwhile. */
   readonly zoneTurns: FairTurns;
 }
@@ -33,7 +35,7 @@ export async function openContext(
   largeWork: LargeWork,
 ): Promise<DnsApiContext> {
   return {
-    ...{ db, keyRing, clock, largeWork },
+    ...{ db, keyRing, clock, largeWork, followAllow: config.followAllow },
     announcer: new ZoneAnnouncer(db, observe),
     lookUpDs: await makeDsLookup(config.resolver),
     tokens: new TokenCallers({ db, keyRing, clock, observe }),

@@ -1,6 +1,7 @@
 import type { IncomingHttpHeaders } from "node:http";
 import { setImmediate as nextTurn } from "node:timers/promises";
-import type { DomainName } from "../core/dns/name.ts";
+import { storedName } from "../core/dns/follow/follower.ts";
+import { type DomainName, formatRelative } from "../core/dns/name.ts";
 import type { ResourceRecord } from "../core/dns/record.ts";
 import { TYPE } from "../core/dns/rr-types.ts";
 import { decodeSoaRdata } from "../core/dns/soa.ts";
@@ -10,13 +11,13 @@ import type { ZonePreview } from "../operations/dns/zone-preview.ts";
 import type { RawReply } from "../platform/http/endpoint.ts";
 import { tellWarnings } from "../platform/http/problem.ts";
 import { streamedReply } from "../platform/http/streamed-reply.ts";
-import type { HistoryEntry } from "../store/dns/zone-history.ts";
+import type { HistoryEntry, JournalFollower } from "../store/dns/zone-history.ts";
 import { showRecord } from "./record-json.ts";
 
 /** Records in one piece of text: few enough that nobody waits for their making. */
 const RECORDS_A_PIECE = 500;
 
-type Difference = Pick<HistoryEntry, "deleted" | "added">;
+type Difference = Pick<HistoryEntry, "deleted" | "added" | "followers">;
 
 /** A page of a zone's history, sent piece by piece: a change of a large zone is never held as text. */
 export function replyHistory(
@@ -57,22 +58,33 @@ function* historyPieces(entries: readonly HistoryEntry[], apex: DomainName): Gen
     yield `${separator}{"serial":${serial},"timestamp":"${at.toISOString()}","actor":${JSON.stringify(actor)}`;
     yield* memberPieces("deleted", entry, apex);
     yield* memberPieces("added", entry, apex);
-    yield "}";
+    yield `${followersMember(entry, apex)}}`;
     separator = ",";
   }
   yield separator === "," ? "]}" : `${separator}]}`;
 }
 
 function* previewPieces({ zone, entry, warnings }: ZonePreview, headers: IncomingHttpHeaders): Generator<string, void> {
-  const difference = entry ?? { deleted: [], added: [] };
+  const difference = entry ?? { deleted: [], added: [], followers: null };
   yield `{"serial":${zone.soa.serial}`;
   yield* memberPieces("added", difference, zone.apex);
   yield* memberPieces("deleted", difference, zone.apex);
+  yield followersMember(difference, zone.apex);
   yield `,"warnings":${JSON.stringify(tellWarnings(warnings, headers))}}`;
 }
 
+/** Aliases and pools that became others, where some did. */
+function followersMember({ followers }: Difference, apex: DomainName): string {
+  if (!followers) return "";
+  const show = ({ owner, kind, definition }: JournalFollower) => ({
+    ...{ name: formatRelative(storedName(owner), apex), kind },
+    ...definition,
+  });
+  return `,"followers":${JSON.stringify({ deleted: followers.deleted.map(show), added: followers.added.map(show) })}`;
+}
+
 /** One side of a difference as a member of an object, with the comma before it. */
-function* memberPieces(side: keyof Difference, difference: Difference, apex: DomainName): Generator<string, void> {
+function* memberPieces(side: "deleted" | "added", difference: Difference, apex: DomainName): Generator<string, void> {
   const showsSoa = differsBeyondSerial(firstOf(difference.deleted), firstOf(difference.added));
   yield `,"${side}":[`;
   let separator = "";

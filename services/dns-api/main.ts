@@ -3,6 +3,7 @@ import { listenHttp } from "../platform/http/listen.ts";
 import type { StartService } from "../platform/service.ts";
 import { makeDnsApi } from "./app.ts";
 import { openContext } from "./context.ts";
+import { startFollowing } from "./follow/follow-worker.ts";
 import { startJournalUpkeep } from "./journal-upkeep.ts";
 import { LargeWork, SmallWork } from "./large-work.ts";
 import { startSigningUpkeep } from "./signing-upkeep.ts";
@@ -19,11 +20,12 @@ export const start: StartService = async (surroundings) => {
   const journalUpkeep = startJournalUpkeep({ db, clock, observe, keep: config.dns });
   const signingUpkeep = startSigningUpkeep({ db, signer: { keyRing, clock }, lookUpDs, announcer, observe });
   const updates = startUpdateWorker(context, surroundings);
+  const following = await startFollowing(context, surroundings);
   return {
     addresses: listener ? { dns_api: listener.url } : {},
     stop: async () => {
       await listener?.close();
-      await Promise.all([largeRequests?.stop(), updates.stop()]);
+      await Promise.all([largeRequests?.stop(), updates.stop(), following.stop()]);
       await Promise.all([announcer.drained(), journalUpkeep.stop(), signingUpkeep.stop()]);
     },
   };

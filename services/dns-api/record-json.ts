@@ -44,6 +44,7 @@ export const recordReply = z.object({
   ttl: z.int(),
   rr_prio: z.string().nullable(),
   value: z.string(),
+  derived: z.literal(true).optional().meta({ description: "of an alias or a pool: not made or edited by hand" }),
 });
 
 export type RecordJson = Omit<z.input<typeof recordReply>, "rr_id">;

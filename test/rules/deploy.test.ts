@@ -60,6 +60,8 @@ const FIRING: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   },
   RateLimitActive: { palomar_dns_rate_dropped_total: "0+9000x100" },
   SigningBehind: { palomar_dnssec_overdue_seconds: "0+60x100" },
+  PoolMembersDown: { 'palomar_pool_members_turned_total{to="down"}': "0+1x100" },
+  PoolChecksPutOff: { palomar_pool_checks_put_off_total: "0+600x100" },
   MailWaits: { palomar_queue_ready_seconds: "12000+60x100" },
   MailStandsStill: {
     'palomar_queue_partitions{state="ready"}': "5x100",

@@ -198,6 +198,7 @@ describe("the OpenAPI document", () => {
       tokens: new TokenCallers({ db, keyRing: KEY_RING, clock: api.clock, observe: () => {} }),
       quotas: new CallerQuotas({ db, clock: api.clock, limitLoopback: false }),
       largeWork: new LargeWork(),
+      followAllow: [],
       zoneTurns: new FairTurns({ atOnce: 1, perClient: 1 }),
     };
     const doors = [

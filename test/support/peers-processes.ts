@@ -12,6 +12,8 @@ export interface Peer {
   readonly address: string;
   /** What it has said so far. */
   readonly log: () => string;
+  /** Writes other files into its folder and has it read them (SIGHUP). */
+  reload(files: PeerPlan["files"]): void;
   stop(): Promise<void>;
 }
 
@@ -46,7 +48,10 @@ export async function startPeer(
   // Servers that drop their privileges write here as well.
   spawnSync("chmod", ["777", folder]);
   const { files, before = [], command } = plan(folder, port);
-  for (const [file, text] of Object.entries(files)) writeFileSync(join(folder, file), text);
+  const write = (some: PeerPlan["files"]) => {
+    for (const [file, text] of Object.entries(some)) writeFileSync(join(folder, file), text);
+  };
+  write(files);
   let output = "";
   for (const [program, ...args] of before) {
     const run = spawnSync(program as string, args, { cwd: folder, env: { PATH: PEER_PATH }, encoding: "utf8" });
@@ -60,6 +65,10 @@ export async function startPeer(
     port,
     address: `127.0.0.1:${port}`,
     log: () => output,
+    reload: (some) => {
+      write(some);
+      child.kill("SIGHUP");
+    },
     stop: async () => {
       await end(child);
       rmSync(folder, { recursive: true, force: true });

@@ -49,7 +49,7 @@ log:\n  - target: stderr\n    any: info\n${stanza.replace(/^( {4}acl:) (.*)$/gm,
     keepsKeys: true,
     plan: (stanza, folder, port) => ({
       files: {
-        "pdns.conf": `launch=gsqlite3\ngsqlite3-database=${folder}/pdns.sqlite3\nlocal-address=127.0.0.1\nlocal-port=${port}
+        "pdns.conf": `launch=gsqlite3\ngsqlite3-dnssec=yes\ngsqlite3-database=${folder}/pdns.sqlite3\nlocal-address=127.0.0.1\nlocal-port=${port}
 secondary=yes\nxfr-cycle-interval=1\nallow-axfr-ips=127.0.0.0/8\nsocket-dir=${folder}\nsetuid=\nsetgid=\nsecurity-poll-suffix=
 guardian=no\ndaemon=no\nloglevel=5\nlog-dns-queries=no\ncache-ttl=0\nquery-cache-ttl=0\nnegquery-cache-ttl=0\nzone-cache-refresh-interval=0\n`,
         "commands.sh": stanza.replaceAll(/^pdnsutil/gm, `pdnsutil --config-dir=${folder}`),

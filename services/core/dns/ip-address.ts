@@ -32,6 +32,16 @@ export function parseIpv6(text: string): Uint8Array | undefined {
   return octets;
 }
 
+/** The octets of an address of either family, or undefined. */
+export function parseIpAddress(text: string): Uint8Array | undefined {
+  return parseIpv4(text) ?? parseIpv6(text);
+}
+
+/** The text form of 4 or 16 octets. */
+export function formatIpAddress(octets: Uint8Array): string {
+  return octets.length === 4 ? formatIpv4(octets) : formatIpv6(octets);
+}
+
 /** Dotted quad of 4 octets. */
 export function formatIpv4(octets: Uint8Array): string {
   return octets.join(".");

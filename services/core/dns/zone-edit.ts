@@ -1,6 +1,7 @@
 import { type Refusal, unacceptable } from "../refusal.ts";
 import { ok, type Result, refuse } from "../result.ts";
 import { runAtOnce, type Steps } from "../steps.ts";
+import type { FollowerChange, FollowerEdits } from "./follow/follower-edits.ts";
 import type { DomainName } from "./name.ts";
 import { encodeRecords, type ResourceRecord, recordIdentity, rrsetKey } from "./record.ts";
 import { TYPE } from "./rr-types.ts";
@@ -29,6 +30,11 @@ export interface Modification {
 }
 
 /** Changes that come into force together. */
+export interface ZoneEdits extends RecordEdits {
+  readonly followers?: FollowerEdits | undefined;
+}
+
+/** Those of records. */
 export interface RecordEdits {
   readonly creations: readonly RecordDraft[];
   readonly modifications: readonly Modification[];
@@ -63,6 +69,10 @@ export interface ZoneChange {
   readonly difference: RecordDifference;
   /** What signing adds, where the plan has it already; else it is made of the change. */
   readonly derived?: DerivedChange;
+  /** What becomes of the names that follow others. */
+  readonly followers?: FollowerChange | undefined;
+  /** The plan has looked after derived addresses by itself: it makes them, or puts them back as they were. */
+  readonly mindsDerived?: boolean;
   /** Until when caches may have data that leaves the zone, when that is longer than they keep other data. */
   readonly cachedUntil?: Date | undefined;
 }

@@ -9,7 +9,6 @@ import { previewOf } from "../../operations/dns/zone-preview.ts";
 import { changeRecords } from "../../operations/dns/zone-records.ts";
 import { rollBackZone } from "../../operations/dns/zone-rollback.ts";
 import { cleanFields, validateFields } from "../../platform/http/fields.ts";
-import type { Db } from "../../platform/postgres/db.ts";
 import type { DnsCaller } from "../../store/dns/dns-callers.ts";
 import { readHistoryOctets } from "../../store/dns/zone-history.ts";
 import { readZoneUsage } from "../../store/dns/zone-usage.ts";
@@ -60,7 +59,7 @@ export const makePreviewEndpoints: MakeEndpoints = (context) => [
       const now = new Date(clock.nowMs());
       // A batch has its place already.
       const looked = isBatch(headers)
-        ? await changeByBatch(db, target, text, now)
+        ? await changeByBatch(context, target, text, now)
         : await replaceInPlace(context, caller, { target, text, now });
       const preview = looked.ok ? previewOf(looked.value) : looked;
       return preview.ok ? replyPreview(preview.value, callerKey, headers) : preview;
@@ -110,15 +109,15 @@ async function replaceInPlace(
 }
 
 async function changeByBatch(
-  db: Db,
+  context: DnsApiContext,
   target: ZoneTarget,
   text: string,
   now: Date,
 ): Promise<Result<ZoneChanged, Refusal>> {
   const fields = readJson(text);
   if (!fields.ok) return fields;
-  const edits = readBatch(fields.value, target.apex);
-  return edits.ok ? changeRecords(db, target, edits.value, now) : edits;
+  const edits = readBatch(context, fields.value, target.apex);
+  return edits.ok ? changeRecords(context.db, target, edits.value, now) : edits;
 }
 
 function readJson(text: string): Result<z.output<typeof batchFields>, Refusal> {

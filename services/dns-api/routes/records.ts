@@ -1,18 +1,21 @@
 import type { IncomingHttpHeaders } from "node:http";
 import { z } from "zod";
 import { coversRecord } from "../../core/dns/access-policy.ts";
+import { FOLLOWED_TYPES } from "../../core/dns/follow/follower.ts";
 import type { Token } from "../../core/dns/token.ts";
-import type { Modification, RecordDraft, RecordEdits, StoredRecord } from "../../core/dns/zone-edit.ts";
+import type { Modification, RecordDraft, RecordEdits, StoredRecord, ZoneEdits } from "../../core/dns/zone-edit.ts";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { ZoneChanged } from "../../operations/dns/zone-changes.ts";
 import { changeRecords } from "../../operations/dns/zone-records.ts";
 import { streamedReply } from "../../platform/http/streamed-reply.ts";
 import type { DnsCaller } from "../../store/dns/dns-callers.ts";
+import { readAllFollowers } from "../../store/dns/followers.ts";
 import { recordPages } from "../../store/dns/records.ts";
 import { findZone, type Zone, zoneDoesNotExist } from "../../store/dns/zones.ts";
 import { streamInSnapshot } from "../../store/transactions.ts";
 import { type DnsApiContext, dnsEndpoint, type MakeEndpoints } from "../context.ts";
+import { aliasBatch, poolBatch, readFollowerBatch } from "../follower-json.ts";
 import { weightOfJson } from "../large-work.ts";
 import { readModification, readRecord, recordChanges, recordFields, recordReply, showRecord } from "../record-json.ts";
 import { domainParam, warnings, withWarnings } from "../schemas.ts";
@@ -27,13 +30,19 @@ const recordParam = domainParam.extend({
 });
 const serialReply = z.object({ serial: z.int(), warnings });
 const changedReply = serialReply.extend({ rr_id: z.int() });
+const batchReply = serialReply.extend({
+  created: z.array(z.int()),
+  created_followers: z.array(z.int()).optional().meta({ description: "of aliases and pools, in the order of both" }),
+});
 const NO_EDITS: RecordEdits = { creations: [], modifications: [], deletionIds: [] };
 
-/** Changes of many records that come into force together. */
+/** Changes of many records, aliases and pools that come into force together. */
 export const batchFields = z.object({
   create: z.array(recordFields).default([]),
   modify: z.array(recordChanges.extend({ rr_id: recordId })).default([]),
   delete: z.array(recordId).default([]),
+  alias: aliasBatch.optional(),
+  pool: poolBatch.optional(),
 });
 
 /** Resource records. */
@@ -52,7 +61,10 @@ const listing: MakeEndpoints = (context) => [
       const { scope, apex } = target.value;
       const pieces = streamInSnapshot(context.db, async function* (snapshot) {
         const zone = await findZone(snapshot, scope, apex);
-        if (zone) yield* listPieces(zone, readable(recordPages(snapshot, zone.id), caller.token));
+        if (!zone) return;
+        const followers = zone.hasFollowers ? await readAllFollowers(snapshot, zone.id) : [];
+        const derived = new Set(followers.map(({ owner }) => owner.key));
+        yield* listPieces(zone, readable(recordPages(snapshot, zone.id), caller.token), derived);
       });
       const reply = await streamedReply("application/json", pieces, { callerKey, holds: "connection" });
       if (!reply.ok) return reply;
@@ -87,12 +99,10 @@ const editing: MakeEndpoints = (context) => [
     fields: batchFields,
     admit: async (caller, octets) =>
       context.largeWork.enter(await context.quotas.workerOf(caller), weightOfJson(octets)),
-    reply: serialReply.extend({ created: z.array(z.int()) }),
+    reply: batchReply,
     act: async ({ caller, params, fields, headers }) => {
-      const changed = await edit(context, caller, params.domain, (apex) => readBatch(fields, apex));
-      return changed.ok
-        ? ok({ ...showChange(changed.value, headers), created: [...changed.value.createdIds] })
-        : changed;
+      const changed = await edit(context, caller, params.domain, (apex) => readBatch(context, fields, apex));
+      return changed.ok ? ok(showBatch(changed.value, fields, headers)) : changed;
     },
   }),
   dnsEndpoint("records", {
@@ -128,7 +138,7 @@ function edit(
   context: DnsApiContext,
   caller: DnsCaller,
   domain: string,
-  read: (apex: Zone["apex"]) => Result<RecordEdits, Refusal>,
+  read: (apex: Zone["apex"]) => Result<ZoneEdits, Refusal>,
 ): Promise<Result<ZoneChanged, Refusal>> {
   return changeAndAnnounce(context, caller, domain, async (target, now) => {
     const edits = read(target.apex);
@@ -137,7 +147,11 @@ function edit(
 }
 
 /** The edits that the fields of a batch describe. */
-export function readBatch(fields: z.output<typeof batchFields>, apex: Zone["apex"]): Result<RecordEdits, Refusal> {
+export function readBatch(
+  { followAllow: allowed }: Pick<DnsApiContext, "followAllow">,
+  fields: z.output<typeof batchFields>,
+  apex: Zone["apex"],
+): Result<ZoneEdits, Refusal> {
   const creations: RecordDraft[] = [];
   for (const entry of fields.create) {
     const draft = readRecord(entry, apex);
@@ -150,7 +164,15 @@ export function readBatch(fields: z.output<typeof batchFields>, apex: Zone["apex
     if (!modification.ok) return modification;
     modifications.push(modification.value);
   }
-  return ok({ creations, modifications, deletionIds: fields.delete });
+  const followers = readFollowerBatch(fields.alias, fields.pool, { apex, allowed });
+  if (!followers.ok) return followers;
+  return ok({ creations, modifications, deletionIds: fields.delete, followers: followers.value });
+}
+
+function showBatch(changed: ZoneChanged, fields: z.output<typeof batchFields>, headers: IncomingHttpHeaders) {
+  const { createdIds, followerIds } = changed;
+  const followers = (fields.alias || fields.pool) && { created_followers: [...followerIds] };
+  return { ...showChange(changed, headers), created: [...createdIds], ...followers };
 }
 
 function showChange({ zone, warnings: found }: ZoneChanged, headers: IncomingHttpHeaders) {
@@ -166,11 +188,19 @@ async function* readable(
 }
 
 /** The list's text piece by piece: that of a large zone is never held as a whole. */
-async function* listPieces(zone: Zone, pages: AsyncIterable<readonly StoredRecord[]>): AsyncGenerator<string> {
+async function* listPieces(
+  zone: Zone,
+  pages: AsyncIterable<readonly StoredRecord[]>,
+  derived: ReadonlySet<string>,
+): AsyncGenerator<string> {
+  const show = (record: StoredRecord) => {
+    const isDerived = FOLLOWED_TYPES.includes(record.type) && derived.has(record.owner.key);
+    return { rr_id: record.id, ...showRecord(record, zone.apex), ...(isDerived && { derived: true }) };
+  };
   let text = `{"domain":${JSON.stringify(zone.name)},"serial":${zone.soa.serial},"rr":[`;
   for await (const page of pages) {
     if (page.length === 0) continue;
-    yield text + page.map((record) => JSON.stringify({ rr_id: record.id, ...showRecord(record, zone.apex) })).join(",");
+    yield text + page.map((record) => JSON.stringify(show(record))).join(",");
     text = ",";
   }
   yield text === "," ? "]}" : `${text}]}`;

@@ -1,7 +1,9 @@
+import { FOLLOWED_TYPES, type Follower } from "../../core/dns/follow/follower.ts";
+import type { FollowerChange } from "../../core/dns/follow/follower-edits.ts";
 import type { DomainName } from "../../core/dns/name.ts";
 import type { ResourceRecord } from "../../core/dns/record.ts";
 import { judgeChange, type Token } from "../../core/dns/token.ts";
-import type { ZoneChange } from "../../core/dns/zone-edit.ts";
+import type { RecordDifference, ZoneChange } from "../../core/dns/zone-edit.ts";
 import { recordOctets, zoneOctets } from "../../core/dns/zone-octets.ts";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
@@ -24,6 +26,7 @@ import {
   type JournalColumns,
   lockZoneNamed,
   RECORDS_A_STATEMENT,
+  type WrittenChange,
   writeZoneChange,
 } from "../../store/dns/zone-changes.ts";
 import { boundJournal } from "../../store/dns/zone-journal.ts";
@@ -31,6 +34,7 @@ import type { ZoneSize } from "../../store/dns/zone-usage.ts";
 import type { Zone, ZoneScope } from "../../store/dns/zones.ts";
 import { leftOutWarnings } from "../../store/dns/zones-left-out.ts";
 import { inSnapshot, inTransaction } from "../../store/transactions.ts";
+import { guardDerived } from "./zone-followers.ts";
 import { deriveChange, type ZoneSigner } from "./zone-signing.ts";
 
 /** The zone that is to be changed, and who changes it. */
@@ -65,11 +69,15 @@ export interface ZoneChanged {
   readonly zone: Zone;
   /** The ids of the records created, in the plan's order. */
   readonly createdIds: readonly number[];
+  /** The same of the followers. */
+  readonly followerIds: readonly number[];
   readonly warnings: readonly Sentence[];
   /** False when all stayed as it was. */
   readonly changed: boolean;
   /** Of a change that was only looked at (`quotas: "look"`): what its row of the journal would hold. */
   readonly difference?: JournalColumns;
+  /** And what it would hold of followers. */
+  readonly followers?: FollowerChange | undefined;
 }
 
 /**
@@ -94,12 +102,15 @@ async function changeWithinQuotas(
   plan: (db: Db) => Promise<Result<ZonePlan, Refusal>>,
 ): Promise<Result<ZoneChanged, Refusal>> {
   const attempt = async (on: Db): Promise<Attempt> => {
-    const planned = await plan(on);
+    const planned = withoutNothing(await plan(on));
     if (!planned.ok) return planned;
     const { zone, change, touchesSoa, warnings } = planned.value;
-    if (!change) return ok({ zone, createdIds: [], warnings, changed: false });
-    const barred = target.token && judgeChange(target.token, zone, { ...change, touchesSoa });
+    if (!change) return ok({ zone, createdIds: [], followerIds: [], warnings, changed: false });
+    const judged = { ...change, touchesSoa, difference: withFollowed(change) };
+    const barred = target.token && judgeChange(target.token, zone, judged);
     if (barred) return refuse(barred);
+    const derived = await guardDerived(on, zone, change);
+    if (derived) return refuse(derived);
     const signed = await signChange(on, zone, change, target);
     if (!signed) return "overtaken";
     if (!signed.ok) return signed;
@@ -110,10 +121,11 @@ async function changeWithinQuotas(
     const changed = { zone: { ...zone, soa, ttl, version: zone.version + 1 }, warnings: said, changed: true };
     if (target.quotas === "look") {
       await lookForRoom(on, zone.id, growthOf(zone, signed.value));
-      return ok({ ...changed, createdIds: [], difference: differenceOf(zone, change) });
+      const difference = differenceOf(zone, change);
+      return ok({ ...changed, createdIds: [], followerIds: [], difference, followers: change.followers });
     }
-    const createdIds = await writeChange(on, zone, signed.value, target);
-    return createdIds ? ok({ ...changed, createdIds }) : "overtaken";
+    const written = await writeChange(on, zone, signed.value, target);
+    return written ? ok({ ...changed, ...written }) : "overtaken";
   };
   const attemptLocked = async (transaction: Db) => {
     await lockZoneNamed(transaction, target.apex);
@@ -126,6 +138,27 @@ async function changeWithinQuotas(
     outcome = await inTransaction(db, attemptLocked);
   }
   return outcome;
+}
+
+/** A plan of whole zones tells of followers even where none of them changes. */
+function withoutNothing(planned: Result<ZonePlan, Refusal>): Result<ZonePlan, Refusal> {
+  const followers = planned.ok ? planned.value.change?.followers : undefined;
+  if (!planned.ok || !followers || followers.deleted.length + followers.updated.length + followers.created.length > 0) {
+    return planned;
+  }
+  return ok({ ...planned.value, change: { ...planned.value.change!, followers: undefined } });
+}
+
+/** The difference as policies judge it: who makes a name follow something makes its addresses. */
+function withFollowed({ difference, followers }: ZoneChange): RecordDifference {
+  if (!followers) return difference;
+  const addressesOf = (some: readonly Follower[]) =>
+    some.flatMap(({ owner }) => FOLLOWED_TYPES.map((type) => ({ owner, type, ttl: 0, rdata: new Uint8Array() })));
+  const updated = followers.updated.map(({ after }) => after);
+  return {
+    deleted: [...difference.deleted, ...addressesOf([...followers.deleted, ...updated])],
+    added: [...difference.added, ...addressesOf([...updated, ...followers.created])],
+  };
 }
 
 type Attempt = Result<ZoneChanged, Refusal> | "overtaken";
@@ -151,43 +184,43 @@ function checkRecords(db: Db, { quotas }: ZoneTarget, zone: Zone, { rows }: Zone
 
 /**
  * Writes what fits into what the zone holds by one statement; what needs more is settled in the same transaction.
- * @returns the ids of the records created, or undefined when the zone has changed since it was read
+ * @returns undefined when the zone has changed since it was read
  */
 async function writeChange(
   db: Db,
   zone: Zone,
   change: ZoneChange,
   { actor, quotas }: ZoneTarget,
-): Promise<readonly number[] | undefined> {
+): Promise<WrittenChange | undefined> {
   const { created } = change.rows;
   const derived = change.derived?.added ?? [];
   const growth = growthOf(zone, change);
   const isSmall = created.length + derived.length <= RECORDS_A_STATEMENT;
   if (isSmall) {
     const grows = growth.records > 0 || growth.octets > 0;
-    const createdIds = await writeZoneChange(db, zone, change, { actor, growth, withinHeld: grows });
-    if (createdIds || !grows) {
-      if (createdIds && isLarge(change)) await boundJournal(db, zone.id);
-      return createdIds;
+    const written = await writeZoneChange(db, zone, change, { actor, growth, withinHeld: grows });
+    if (written || !grows) {
+      if (written && isLarge(change)) await boundJournal(db, zone.id);
+      return written;
     }
   }
   if (!isSmall && !db.isTransaction) await holdGrowth(db, zone.id, quotas, growth);
   return db.transaction(async (transaction) => {
     const options = { actor, growth, withinHeld: false, insertsRecords: isSmall };
-    const createdIds = await writeZoneChange(transaction, zone, change, options);
-    if (!createdIds || isSmall) {
-      if (createdIds && isLarge(change)) await boundJournal(transaction, zone.id);
-      if (createdIds) await settleZone(transaction, zone.id, quotas);
-      return createdIds;
+    const written = await writeZoneChange(transaction, zone, change, options);
+    if (!written || isSmall) {
+      if (written && isLarge(change)) await boundJournal(transaction, zone.id);
+      if (written) await settleZone(transaction, zone.id, quotas);
+      return written;
     }
     // What is refused is better not written first; what others take meanwhile is seen at the end.
     if (quotas !== "count") await lookForRoom(transaction, zone.id);
     await copyDerived(transaction, zone.id, derived);
-    const ids = await insertRecords(transaction, zone.id, created);
+    const createdIds = await insertRecords(transaction, zone.id, created);
     if (isLarge(change)) await boundJournal(transaction, zone.id);
     // Last, as others wait for the row of the reseller's quotas until the commit.
     await settleZone(transaction, zone.id, quotas);
-    return ids;
+    return { ...written, createdIds };
   });
 }
 

@@ -1,3 +1,4 @@
+import type { Follower } from "../../core/dns/follow/follower.ts";
 import type { DomainName } from "../../core/dns/name.ts";
 import { NO_USAGE, type Usage } from "../../core/dns/quotas.ts";
 import type { ResourceRecord } from "../../core/dns/record.ts";
@@ -27,6 +28,7 @@ export interface NewZone {
   readonly ttl: number;
   /** All but the SOA; checked before. */
   readonly records: readonly ResourceRecord[];
+  readonly followers?: readonly Follower[];
 }
 
 /** Whose the zone is to be. */
@@ -89,7 +91,8 @@ function createWithinQuotas(
     if (id === undefined) return refuse(duplicatedZone(domain));
     await charge(transaction, holder, usage, { mode: owner.quotas });
     const crmId = owner.crmId.toLowerCase();
-    const zone = { id, name, apex, crmId, suspended: false, serialType, soa, ttl, version: 1, signed: false };
+    const fresh = { suspended: false, version: 1, signed: false, hasFollowers: (added.followers ?? []).length > 0 };
+    const zone = { id, name, apex, crmId, serialType, soa, ttl, ...fresh };
     return ok({ zone, warnings: claimed.value });
   });
 }

@@ -1,10 +1,13 @@
 import { DERIVED_TYPES } from "../../core/dns/dnssec/signature-plan.ts";
+import { FOLLOWED_TYPES, type Follower } from "../../core/dns/follow/follower.ts";
+import { clashOf, type FollowerChange, followersBetween, nameOf } from "../../core/dns/follow/follower-edits.ts";
+import { formatFollowers, type PlacedFollower, readFollowers } from "../../core/dns/follow/zone-file-comments.ts";
 import type { DomainName } from "../../core/dns/name.ts";
 import type { ResourceRecord } from "../../core/dns/record.ts";
 import { nextSerial, serialIsAhead } from "../../core/dns/serial.ts";
 import { decodeSoaRdata, type SoaRdata, soaRecord } from "../../core/dns/soa.ts";
 import { checkWholeZoneSteps, checkZoneName } from "../../core/dns/zone-checks.ts";
-import { differenceSteps, type StoredRecord } from "../../core/dns/zone-edit.ts";
+import { differenceSteps } from "../../core/dns/zone-edit.ts";
 import {
   formatRecordLines,
   formatZoneFileHead,
@@ -14,12 +17,13 @@ import {
   type ZoneFile,
 } from "../../core/dns/zone-file/zone-file.ts";
 import { duplicatedZone } from "../../core/dns/zone-tenancy.ts";
-import { type Refusal, unacceptable } from "../../core/refusal.ts";
+import { type Refusal, sentenceOf, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import type { Sentence } from "../../core/sentences.ts";
+import { type Sentence, sentence } from "../../core/sentences.ts";
 import type { Steps } from "../../core/steps.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { runInTurns } from "../../platform/turns.ts";
+import { readAllFollowers } from "../../store/dns/followers.ts";
 import { findQuotaOwner } from "../../store/dns/quota-settings.ts";
 import { readAllRecords, recordPages, wholeNames } from "../../store/dns/records.ts";
 import type { JournalColumns } from "../../store/dns/zone-changes.ts";
@@ -29,6 +33,7 @@ import { inSnapshot } from "../../store/transactions.ts";
 import { changeZone, type ZonePlan, type ZoneTarget } from "./zone-changes.ts";
 import { createZone, type NewZone, type ZoneOwner } from "./zone-creation.ts";
 import { measureNewZone, measureReplacement } from "./zone-file-size.ts";
+import { judgeFollowers, keptBy, withDerivedAsIs } from "./zone-followers.ts";
 import type { WantedSoa } from "./zone-records.ts";
 import { madeBySigning } from "./zone-signing.ts";
 import { checkSoa } from "./zone-soa.ts";
@@ -41,6 +46,7 @@ export interface ZoneFileApplied {
   readonly warnings: readonly Sentence[];
   /** As of {@link ZoneChanged}. */
   readonly difference?: JournalColumns | undefined;
+  readonly followers?: FollowerChange | undefined;
 }
 
 /** A master file that a zone may be made of. */
@@ -48,6 +54,8 @@ interface CheckedFile {
   readonly soa: SoaRdata | undefined;
   readonly soaTtl: number | undefined;
   readonly records: readonly ResourceRecord[];
+  /** The names that are to follow others; undefined: those that do. */
+  readonly followers?: readonly Follower[] | undefined;
   readonly warnings: readonly Sentence[];
 }
 
@@ -78,6 +86,7 @@ async function composeFile(snapshot: Db, zone: Zone): Promise<string> {
 export async function* zoneFilePieces(db: Db, zone: Zone): AsyncGenerator<string> {
   const { apex, ttl } = zone;
   yield formatZoneFileHead({ apex, soa: soaRecord(apex, zone.soa, ttl), ttl });
+  if (zone.hasFollowers) yield formatFollowers(await readAllFollowers(db, zone.id));
   for await (const records of wholeNames(recordPages(db, zone.id))) yield formatRecordLines(records, apex);
 }
 
@@ -129,9 +138,9 @@ export async function readNewZone(
 ): Promise<Result<NewZone & { readonly warnings: readonly Sentence[] }, Refusal>> {
   const file = await runInTurns(readZoneFile({ text, bounds }, apex, undefined));
   if (!file.ok) return file;
-  const { soa, soaTtl: ttl, records, warnings } = file.value;
+  const { soa, soaTtl: ttl, records, followers, warnings } = file.value;
   if (!soa || ttl === undefined) return refuse(unacceptable("file-without-soa"));
-  return ok({ apex, domain, serialType: "numeric", soa, ttl, records, warnings });
+  return ok({ apex, domain, serialType: "numeric", soa, ttl, records, followers, warnings });
 }
 
 async function putInPlace(
@@ -143,11 +152,11 @@ async function putInPlace(
   const changed = await changeZone(db, target, async (on): Promise<Result<ZonePlan, Refusal>> => {
     const zone = await findZone(on, target.scope, target.apex);
     if (!zone) return refuse(zoneDoesNotExist(target.domain));
-    return planReplacement(zone, await readAllRecords(on, zone.id), file, now);
+    return planReplacement(on, zone, file, now);
   });
   if (!changed.ok) return changed;
-  const { zone, warnings, difference } = changed.value;
-  return ok({ zone, records: file.records.length, warnings, difference });
+  const { zone, warnings, difference, followers } = changed.value;
+  return ok({ zone, records: file.records.length, warnings, difference, followers });
 }
 
 /**
@@ -214,26 +223,52 @@ function* readZoneFile(
     return refuse(atPosition(position, checked.error));
   }
   // Whether it is signed may change until the file is applied, where the same is refused without a place.
+  const placed = readFollowers(text, apex);
+  if (!placed.ok) return refuse(atPosition({ line: placed.error.line, column: 1 }, placed.error.reason));
+  const clash = findClash(placed.value, records, apex);
+  if (clash) return refuse(clash);
   const derived = zone?.signed ? records.find(({ type }) => DERIVED_TYPES.has(type)) : undefined;
   if (zone && derived) return refuse(atPosition(positionOf(parsed.value, derived), madeBySigning(zone, derived.type)));
-  return ok({ soa, soaTtl: soaInFile?.ttl, records, warnings: [...parsed.value.warnings, ...checked.value] });
+  const followers = placed.value.map(({ follower }) => follower);
+  const warnings = [...parsed.value.warnings, ...checked.value];
+  return ok({ soa, soaTtl: soaInFile?.ttl, records, followers, warnings });
 }
 
-async function planReplacement(
-  zone: Zone,
-  current: readonly StoredRecord[],
-  file: CheckedFile,
-  now: Date,
-): Promise<Result<ZonePlan, Refusal>> {
+/** What a name that follows something has in the file beside its addresses, which are taken for those it had. */
+function findClash(
+  placed: readonly PlacedFollower[],
+  records: readonly ResourceRecord[],
+  apex: DomainName,
+): Refusal | undefined {
+  const byOwner = new Map(placed.map((one) => [one.follower.owner.key, one]));
+  for (const record of placed.length > 0 ? records : []) {
+    const found = byOwner.get(record.owner.key);
+    if (!found || FOLLOWED_TYPES.includes(record.type)) continue;
+    const clash = clashOf(found.follower, [record], apex);
+    if (clash) return atPosition({ line: found.line, column: 1 }, sentenceOf(clash));
+  }
+  return undefined;
+}
+
+async function planReplacement(db: Db, zone: Zone, file: CheckedFile, now: Date): Promise<Result<ZonePlan, Refusal>> {
   const serial =
     file.soa && serialIsAhead(file.soa.serial, zone.soa.serial)
       ? ok(file.soa.serial)
       : nextSerial(zone.soa.serial, zone.serialType, now);
   if (!serial.ok) return refuse(unacceptable(serial.error));
-  const difference = await runInTurns(differenceSteps(current, file.records));
+  const current = await readAllRecords(db, zone.id);
+  const followersNow = zone.hasFollowers ? await readAllFollowers(db, zone.id) : [];
+  const followers = followersBetween(followersNow, file.followers ?? followersNow);
+  const unlawful = await judgeFollowers(db, zone, followers);
+  if (unlawful) return refuse(unlawful);
+  const records = withDerivedAsIs(file.records, current, keptBy(followers, followersNow));
+  const difference = await runInTurns(differenceSteps(current, records));
   const rows = { deletedIds: difference.deleted.map(({ id }) => id), updated: [], created: difference.added };
   const soa = { ...(file.soa ?? zone.soa), serial: serial.value };
-  return ok({ zone, change: { soa, ttl: file.soaTtl ?? zone.ttl, rows, difference }, warnings: file.warnings });
+  const change = { soa, ttl: file.soaTtl ?? zone.ttl, rows, difference, followers, mindsDerived: true };
+  const gone = followers.deleted.filter(({ owner }) => !followers.created.some((one) => one.owner.key === owner.key));
+  const forgotten = gone.map(({ owner }) => sentence("follower-not-in-file", { name: nameOf(owner) }));
+  return ok({ zone, change, warnings: [...file.warnings, ...forgotten] });
 }
 
 function positionOf(file: ZoneFile, record: ResourceRecord | undefined): TextPosition | undefined {

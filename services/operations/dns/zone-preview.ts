@@ -1,8 +1,9 @@
+import type { FollowerChange } from "../../core/dns/follow/follower-edits.ts";
 import { type ResourceRecord, readRecords } from "../../core/dns/record.ts";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { Sentence } from "../../core/sentences.ts";
-import type { JournalColumns } from "../../store/dns/zone-changes.ts";
+import { followersInJournal, type JournalColumns } from "../../store/dns/zone-changes.ts";
 import type { HistoryEntry } from "../../store/dns/zone-history.ts";
 import type { Zone } from "../../store/dns/zones.ts";
 import { TOO_LARGE_TO_SHOW } from "./zone-file-size.ts";
@@ -12,7 +13,7 @@ export interface ZonePreview {
   /** As the zone would be. */
   readonly zone: Zone;
   /** What the history would show of it; undefined when nothing would change. */
-  readonly entry: Pick<HistoryEntry, "deleted" | "added"> | undefined;
+  readonly entry: Pick<HistoryEntry, "deleted" | "added" | "followers"> | undefined;
   readonly warnings: readonly Sentence[];
 }
 
@@ -24,15 +25,21 @@ export function previewOf({
   zone,
   warnings,
   difference,
+  followers,
 }: {
   readonly zone: Zone;
   readonly warnings: readonly Sentence[];
   readonly difference?: JournalColumns | undefined;
+  readonly followers?: FollowerChange | undefined;
 }): Result<ZonePreview, Refusal> {
   if (!difference) return ok({ zone, entry: undefined, warnings });
   const [deleted, added] = difference;
   if (!deleted || !added) return refuse(TOO_LARGE_TO_SHOW);
-  return ok({ zone, entry: { deleted: recordsIn(deleted), added: recordsIn(added) }, warnings });
+  return ok({
+    zone,
+    entry: { deleted: recordsIn(deleted), added: recordsIn(added), followers: followersInJournal(followers) },
+    warnings,
+  });
 }
 
 /** Read one by one when they are sent: held encoded, a change of a million records takes tens of megabytes. */

@@ -1,9 +1,16 @@
+import type { FollowerChange } from "../../core/dns/follow/follower-edits.ts";
 import type { DomainName } from "../../core/dns/name.ts";
 import type { ResourceRecord } from "../../core/dns/record.ts";
 import { editsOfRrsets, type RrsetChange } from "../../core/dns/rrset-edits.ts";
 import { nextSerial, serialIsAhead } from "../../core/dns/serial.ts";
 import type { SoaRdata } from "../../core/dns/soa.ts";
-import { editRecords, type Modification, type RecordDraft, type RecordEdits } from "../../core/dns/zone-edit.ts";
+import {
+  editRecords,
+  type Modification,
+  type RecordDraft,
+  type RecordEdits,
+  type ZoneEdits,
+} from "../../core/dns/zone-edit.ts";
 import { alteredTargets, findWarnings, surroundingsOf } from "../../core/dns/zone-warnings.ts";
 import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
@@ -13,6 +20,7 @@ import { readRecordsAt, readRecordsBelow, readRecordsPointingTo } from "../../st
 import { readExcerpt, type ZoneExcerpt } from "../../store/dns/zone-excerpts.ts";
 import { type Zone, zoneDoesNotExist } from "../../store/dns/zones.ts";
 import { changeZone, type ZoneChanged, type ZonePlan, type ZoneTarget } from "./zone-changes.ts";
+import { checkPlaces, planFollowers } from "./zone-followers.ts";
 
 /** So many records below a new zone cut are enough to warn of them. */
 const RECORDS_BELOW = 10;
@@ -26,11 +34,11 @@ const RECORDS_POINTING = 20;
  */
 const MOST_NAMES_ABOVE = 50_000;
 
-/** Applies edits to a zone's records; the serial increases once for each record created, modified or deleted. */
+/** Applies edits to a zone's records and followers; the serial increases once for each created, modified or deleted. */
 export function changeRecords(
   db: Db,
   target: ZoneTarget,
-  edits: RecordEdits,
+  edits: ZoneEdits,
   now: Date,
 ): Promise<Result<ZoneChanged, Refusal>> {
   const names = knownNames(target.apex, edits.creations, edits.modifications);
@@ -38,7 +46,14 @@ export function changeRecords(
   return changeZone(db, target, async (on): Promise<Result<ZonePlan, Refusal>> => {
     const excerpt = await readExcerpt(on, target, names, ids);
     if (!excerpt) return refuse(zoneDoesNotExist(target.domain));
-    return planEdits(on, { ...excerpt, names }, { edits, now });
+    if (!edits.followers) return planEdits(on, { ...excerpt, names }, { edits, now });
+    const planned = await planFollowers(on, excerpt.zone, edits.followers);
+    if (!planned.ok) return planned;
+    const { change, records, deletionIds } = planned.value;
+    const all = [...new Map([...excerpt.records, ...records].map((record) => [record.id, record])).values()];
+    const withDerived = { ...edits, deletionIds: [...edits.deletionIds, ...deletionIds] };
+    const derived = { change, deletions: deletionIds.length };
+    return planEdits(on, { zone: excerpt.zone, records: all, names }, { edits: withDerived, now, derived });
   });
 }
 
@@ -78,11 +93,22 @@ async function planEdits(
     edits,
     now,
     soa: wanted,
-  }: { readonly edits: RecordEdits; readonly now: Date; readonly soa?: WantedSoa | undefined },
+    derived,
+  }: {
+    readonly edits: RecordEdits;
+    readonly now: Date;
+    readonly soa?: WantedSoa | undefined;
+    /** What becomes of followers, and how many of the deletions are of what was derived from them. */
+    readonly derived?: { readonly change: FollowerChange; readonly deletions: number };
+  },
 ): Promise<Result<ZonePlan, Refusal>> {
   const edited = editRecords(zone, records, edits);
   if (!edited.ok) return edited;
-  const { changeCount, changed, touched, rows, difference } = edited.value;
+  const { changed, touched, rows, difference } = edited.value;
+  const followers = derived && isEmpty(derived.change) ? undefined : derived?.change;
+  const clash = followers && checkPlaces(followers.created, zone.apex, recordsAtEnd(touched, records));
+  if (clash) return refuse(clash);
+  const changeCount = edited.value.changeCount - (derived?.deletions ?? 0) + countOf(followers);
   if (changeCount === 0 && !wanted) return ok({ zone, warnings: [] });
   const serial =
     wanted && serialIsAhead(wanted.soa.serial, zone.soa.serial)
@@ -97,8 +123,21 @@ async function planEdits(
   const looked = lookedAt(zone.apex, changed);
   const warnings = await warningsOf(on, zone, { changed: looked, known, targets, rewritten, mname });
   const soa = { ...(wanted?.soa ?? zone.soa), serial: serial.value };
-  const change = { soa, ttl: wanted?.ttl ?? zone.ttl, rows, difference };
+  const change = { soa, ttl: wanted?.ttl ?? zone.ttl, rows, difference, followers };
   return ok({ zone, change, touchesSoa: wanted !== undefined, warnings });
+}
+
+function isEmpty(change: FollowerChange): boolean {
+  return countOf(change) === 0;
+}
+
+function countOf(change: FollowerChange | undefined): number {
+  return change ? change.deleted.length + change.updated.length + change.created.length : 0;
+}
+
+/** The records of a name as a change leaves them. */
+function recordsAtEnd(touched: ReadonlyMap<string, readonly ResourceRecord[]>, before: readonly ResourceRecord[]) {
+  return ({ key }: DomainName) => touched.get(key) ?? before.filter(({ owner }) => owner.key === key);
 }
 
 /**

@@ -1,3 +1,5 @@
+import { type Follower, storedName } from "../../core/dns/follow/follower.ts";
+import { followersBetween } from "../../core/dns/follow/follower-edits.ts";
 import { type ResourceRecord, readRecords } from "../../core/dns/record.ts";
 import { TYPE } from "../../core/dns/rr-types.ts";
 import { nextSerial } from "../../core/dns/serial.ts";
@@ -9,10 +11,17 @@ import { ok, type Result, refuse } from "../../core/result.ts";
 import type { Steps } from "../../core/steps.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { runInTurns } from "../../platform/turns.ts";
+import { readAllFollowers } from "../../store/dns/followers.ts";
 import { readAllRecords } from "../../store/dns/records.ts";
-import { listVersionsSince, readVersion, type StoredVersion } from "../../store/dns/zone-history.ts";
+import {
+  type JournalFollowers,
+  listVersionsSince,
+  readVersion,
+  type StoredVersion,
+} from "../../store/dns/zone-history.ts";
 import { findZone, type Zone, zoneDoesNotExist } from "../../store/dns/zones.ts";
 import { changeZone, type ZoneChanged, type ZonePlan, type ZoneTarget } from "./zone-changes.ts";
+import { judgeFollowers, keptBy, withDerivedAsIs } from "./zone-followers.ts";
 
 /**
  * Makes a zone what it was when it had a serial, records and SOA, as one change with a new serial. Refuses a serial
@@ -32,9 +41,14 @@ export function rollBackZone(
     const versions = await findVersionsBack(on, zone, serial);
     if (!versions) return refuse(forgotten);
     const current = await readAllRecords(on, zone.id);
-    const then = await undoVersions(on, zone, versions, current);
+    const followersNow = await readAllFollowers(on, zone.id);
+    const then = await undoVersions(on, zone, versions, { records: current, followers: followersNow });
     if (!then) return refuse(forgotten);
-    const { soa: soaThen, records } = then;
+    const { soa: soaThen } = then;
+    const followers = followersBetween(followersNow, then.followers);
+    const records = withDerivedAsIs(then.records, current, keptBy(followers, followersNow));
+    const unlawful = await judgeFollowers(on, zone, followers);
+    if (unlawful) return refuse(unlawful);
     const mname = decodeSoaRdata(soaThen.rdata).mname;
     const checked = await runInTurns(checkWholeZoneSteps({ apex: zone.apex, records, mname }));
     if (!checked.ok) return refuse(unacceptable(checked.error));
@@ -43,7 +57,8 @@ export function rollBackZone(
     const difference = await runInTurns(differenceSteps(current, records));
     const rows = { deletedIds: difference.deleted.map(({ id }) => id), updated: [], created: difference.added };
     const soa = { ...decodeSoaRdata(soaThen.rdata), serial: next.value };
-    return ok({ zone, change: { soa, ttl: soaThen.ttl, rows, difference }, warnings: checked.value });
+    const change = { soa, ttl: soaThen.ttl, rows, difference, followers, mindsDerived: true };
+    return ok({ zone, change, warnings: checked.value });
   });
 }
 
@@ -62,6 +77,7 @@ async function findVersionsBack(db: Db, zone: Zone, serial: number): Promise<num
 interface FormerZone {
   readonly soa: ResourceRecord;
   readonly records: readonly ResourceRecord[];
+  readonly followers: readonly Follower[];
 }
 
 /**
@@ -72,16 +88,26 @@ async function undoVersions(
   db: Db,
   zone: Zone,
   versions: readonly number[],
-  current: readonly ResourceRecord[],
+  current: Omit<FormerZone, "soa">,
 ): Promise<FormerZone | undefined> {
-  const records = new Map(current.map((record) => [exactKey(record), record]));
+  const records = new Map(current.records.map((record) => [exactKey(record), record]));
+  const followers = new Map(current.followers.map((follower) => [follower.owner.key, follower]));
   let soa: ResourceRecord | undefined;
   for (const version of versions) {
     const change = await readVersion(db, zone.id, version);
     soa = change && (await runInTurns(undoSteps(records, change)));
-    if (!soa) return undefined;
+    if (!change || !soa) return undefined;
+    undoFollowers(followers, change.followers);
   }
-  return soa && { soa, records: [...records.values()] };
+  return soa && { soa, records: [...records.values()], followers: [...followers.values()] };
+}
+
+function undoFollowers(followers: Map<string, Follower>, change: JournalFollowers | null): void {
+  for (const { owner } of change?.added ?? []) followers.delete(storedName(owner).key);
+  for (const { owner, ...definition } of change?.deleted ?? []) {
+    const name = storedName(owner);
+    followers.set(name.key, { owner: name, ...definition } as Follower);
+  }
 }
 
 /** Undoes one change. @returns the SOA before it */

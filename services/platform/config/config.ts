@@ -123,6 +123,16 @@ export const VARIABLES = {
     "",
     "private blocks that fetched URLs and webhooks may reach; metadata servers of clouds only where an entry is that very address",
   ),
+  PALOMAR_FOLLOW_ALLOW: variable(
+    addressBlocks,
+    "",
+    "private blocks that aliases and pools may publish, and whose addresses health checks may go to; no bound of checks is held there",
+  ),
+  PALOMAR_CHECKING_NODE: variable(
+    text(1, 64),
+    "main",
+    "what the health checks of this process are called among those of other places; off: it makes none",
+  ),
   PALOMAR_RESOLVER: variable(
     optional(hostPort),
     null,
@@ -300,6 +310,9 @@ export interface Config {
   readonly giveUpHours: number;
   readonly hardBouncesToInvalidate: number;
   readonly fetchAllow: readonly string[];
+  readonly followAllow: readonly string[];
+  /** Null: this process makes no health checks. */
+  readonly checkingNode: string | null;
   readonly resolver: HostPort | null;
   /** `auto`: where `resolver` validates. */
   readonly dane: "auto" | "off";
@@ -465,6 +478,8 @@ function arrange(v: Values): Config {
     giveUpHours: v.PALOMAR_GIVE_UP_HOURS,
     hardBouncesToInvalidate: v.PALOMAR_HARD_BOUNCES_TO_INVALIDATE,
     fetchAllow: v.PALOMAR_FETCH_ALLOW,
+    followAllow: v.PALOMAR_FOLLOW_ALLOW,
+    checkingNode: v.PALOMAR_CHECKING_NODE === "off" ? null : v.PALOMAR_CHECKING_NODE,
     resolver: v.PALOMAR_RESOLVER,
     dane: v.PALOMAR_DANE,
     feedbackAddresses: v.PALOMAR_FEEDBACK_ADDRESSES ?? [`fbl@${v.PALOMAR_BOUNCE_DOMAIN}`],

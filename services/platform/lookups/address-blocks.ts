@@ -17,6 +17,14 @@ export function isReachable(address: string, allowed: readonly string[]): boolea
   return isInBlocks(address, allowed);
 }
 
+/** Addresses of examples: nobody's, so that whoever publishes them leads nowhere (RFC 5737, RFC 3849, RFC 9637). */
+const DOCUMENTATION = ["192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "2001:db8::/32", "3fff::/20"];
+
+/** Whether a public zone may have an address on behalf of somebody who does not write it out: no inner one. */
+export function isPublishable(address: string, allowed: readonly string[]): boolean {
+  return isReachable(address, allowed) || isInBlocks(address, DOCUMENTATION);
+}
+
 /** Whether an address lies in one of the blocks; mapped IPv4 addresses are what they stand for. */
 export function isInBlocks(address: string, blocks: readonly string[]): boolean {
   const parsed = ipaddr.process(address);

@@ -1,9 +1,8 @@
-import { getServers } from "node:dns";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type DomainName, formatDomainName } from "../../core/dns/name.ts";
 import { TYPE } from "../../core/dns/rr-types.ts";
 import type { HostPort } from "../config/config-values.ts";
-import { makeSecureLookup } from "./secure-lookup.ts";
+import { makeSecureLookup, systemResolver } from "./secure-lookup.ts";
 
 /** The DS records of a name as its parent has them. */
 export interface ParentDs {
@@ -17,7 +16,6 @@ export interface ParentDs {
 /** What a name's parent has as DS; undefined when nobody says. */
 export type LookUpDs = (name: DomainName) => Promise<ParentDs | undefined>;
 
-const DNS_PORT = 53;
 /** Whoever asks has better to do than to wait longer. */
 const TIMEOUT_MS = 3_000;
 
@@ -34,12 +32,4 @@ export async function makeDsLookup(server: HostPort | null): Promise<LookUpDs> {
     if (answer === undefined || answer.kind === "failure") return undefined;
     return { records: answer.records, ttlSeconds: answer.ttlSeconds, authenticated: answer.secure };
   };
-}
-
-function systemResolver(): HostPort | undefined {
-  const [first] = getServers();
-  if (first === undefined) return undefined;
-  // As node writes them: an address, or with another port than 53 `192.0.2.1:5353` or `[2001:db8::1]:5353`.
-  const match = /^(?:\[([^\]]+)\]|([\d.]+)):(\d+)$/.exec(first);
-  return match ? { host: (match[1] ?? match[2])!, port: Number(match[3]) } : { host: first, port: DNS_PORT };
 }

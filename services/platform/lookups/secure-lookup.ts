@@ -1,4 +1,5 @@
 import { randomInt } from "node:crypto";
+import { getServers } from "node:dns";
 import { readRrsig } from "../../core/dns/dnssec/rrsig.ts";
 import { decodeMessage, encodeMessage, type Message } from "../../core/dns/message.ts";
 import { type DomainName, formatDomainName, parseDomainName, sameName } from "../../core/dns/name.ts";
@@ -24,6 +25,7 @@ export interface SecureAnswer {
 /** @param name presentation form, A-labels */
 export type LookUpSecurely = (name: string, type: number) => Promise<SecureAnswer>;
 
+const DNS_PORT = 53;
 const TIMEOUT_MS = 2_500;
 const TRIES = 2;
 /** What passes without fragments (RFC 9715). */
@@ -41,19 +43,20 @@ export async function makeSecureLookup(server: HostPort): Promise<LookUpSecurely
     if (!qname.ok) return nothing;
     const question = { qname: qname.value, type };
     for (let tried = 0; tried < TRIES; tried += 1) {
-      const answer = await ask({ host, port: server.port }, question);
+      const answer = await askResolver({ host, port: server.port }, question);
       if (answer !== undefined) return read(answer, question, nothing);
     }
     return nothing;
   };
 }
 
-interface SecureQuestion {
+/** A question of class IN. */
+export interface ResolverQuestion {
   readonly qname: DomainName;
   readonly type: number;
 }
 
-function read(answer: Message, { type }: SecureQuestion, nothing: SecureAnswer): SecureAnswer {
+function read(answer: Message, { type }: ResolverQuestion, nothing: SecureAnswer): SecureAnswer {
   const secure = answer.flags.ad;
   if (answer.rcode === RCODE.NXDOMAIN) return { ...nothing, kind: "absent", secure };
   if (answer.rcode !== RCODE.NOERROR) return nothing;
@@ -67,7 +70,8 @@ function read(answer: Message, { type }: SecureQuestion, nothing: SecureAnswer):
   return { kind: records.length > 0 ? "found" : "absent", secure, owner, records, ttlSeconds };
 }
 
-async function ask(server: HostPort, question: SecureQuestion): Promise<Message | undefined> {
+/** Asks a resolver once, by UDP and, where that is too small, by TCP. @returns undefined when it does not answer in time */
+export async function askResolver(server: HostPort, question: ResolverQuestion): Promise<Message | undefined> {
   const answer = await askOver(exchangeUdp, server, question);
   return answer?.flags.tc ? askOver(exchangeTcp, server, question) : answer;
 }
@@ -75,7 +79,7 @@ async function ask(server: HostPort, question: SecureQuestion): Promise<Message 
 async function askOver(
   exchange: typeof exchangeUdp,
   server: HostPort,
-  question: SecureQuestion,
+  question: ResolverQuestion,
 ): Promise<Message | undefined> {
   const id = randomInt(0x10000);
   const query = encodeMessage({
@@ -97,9 +101,18 @@ async function askOver(
 }
 
 /** The message, if it answers this question. */
-function readAnswer(octets: Uint8Array, id: number, { qname, type }: SecureQuestion): Message | undefined {
+function readAnswer(octets: Uint8Array, id: number, { qname, type }: ResolverQuestion): Message | undefined {
   const message = decodeMessage(octets);
   if (!message.ok || message.value.id !== id || !message.value.flags.qr) return undefined;
   const [asked] = message.value.questions;
   return asked && asked.type === type && sameName(asked.name, qname) ? message.value : undefined;
+}
+
+/** The first resolver that the system asks. */
+export function systemResolver(): HostPort | undefined {
+  const [first] = getServers();
+  if (first === undefined) return undefined;
+  // As node writes them: an address, or with another port than 53 `192.0.2.1:5353` or `[2001:db8::1]:5353`.
+  const match = /^(?:\[([^\]]+)\]|([\d.]+)):(\d+)$/.exec(first);
+  return match ? { host: (match[1] ?? match[2])!, port: Number(match[3]) } : { host: first, port: DNS_PORT };
 }

@@ -167,6 +167,17 @@ export interface ObservationDetails {
   "dns-udp-portable": { readonly reason: string };
   "answer-failed": Failure;
   "tsig-refused": { readonly error: string; readonly keyName: string };
+  /** Aliases and pools are not looked after for now; their zones stay as they are. */
+  "followers-unreadable": Failure;
+  "follower-failed": Failure & { readonly zone: string };
+  "zone-followed": { readonly zone: string; readonly serial: number };
+  "pool-member-turned": {
+    readonly zone: string;
+    readonly pool: string;
+    readonly member: string;
+    readonly address: string;
+    readonly up: boolean;
+  };
   "updates-unreadable": Failure;
   "updates-not-queued": Failure;
   "update-failed": Failure;

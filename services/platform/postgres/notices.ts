@@ -7,12 +7,12 @@ const RETRY_MS = 1_000;
 /**
  * Hears the notices of a channel over a connection of its own, which is opened anew when it is lost. Notices hasten a
  * poll and replace none: those of the time between are lost.
- * @param onNotice also called once the connection stands, for what was missed
+ * @param onNotice told the payload; also called, without one, once the connection stands, for what was missed
  */
 export function hearNotices(
   openConnection: () => Promise<pg.Client>,
   channel: string,
-  onNotice: () => void,
+  onNotice: (payload?: string) => void,
 ): { stop(): Promise<void> } {
   const stopping = new AbortController();
   const running = (async () => {
@@ -36,7 +36,7 @@ async function hearUntilLost(
     channel,
     onNotice,
     signal,
-  }: { readonly channel: string; readonly onNotice: () => void; readonly signal: AbortSignal },
+  }: { readonly channel: string; readonly onNotice: (payload?: string) => void; readonly signal: AbortSignal },
 ): Promise<void> {
   const client = await openConnection();
   let stop = () => {};
@@ -45,10 +45,10 @@ async function hearUntilLost(
       stop = resolve;
       client.on("error", reject);
       client.on("end", resolve);
-      client.on("notification", onNotice);
+      client.on("notification", ({ payload }) => onNotice(payload));
       signal.addEventListener("abort", stop);
       if (signal.aborted) resolve();
-      client.query(`listen ${channel}`).then(onNotice, reject);
+      client.query(`listen ${channel}`).then(() => onNotice(), reject);
     });
   } finally {
     signal.removeEventListener("abort", stop);

@@ -1,3 +1,4 @@
+import { type Follower, type StoredFollower, targetsOf } from "../../core/dns/follow/follower.ts";
 import { nameSortKey } from "../../core/dns/name.ts";
 import type { ResourceRecord } from "../../core/dns/record.ts";
 import type { StoredRecord } from "../../core/dns/zone-edit.ts";
@@ -6,7 +7,17 @@ import { DERIVED_COLUMNS, DERIVED_SQL_TYPES, derivedColumns } from "./dnssec-rec
 
 /** One step of the statement that writes a change. */
 export interface StatementPart {
-  readonly step: "deleted" | "updated" | "created" | "derived_deleted" | "derived_created" | "reserves" | "journal";
+  readonly step:
+    | "deleted"
+    | "updated"
+    | "created"
+    | "derived_deleted"
+    | "derived_created"
+    | "followers_deleted"
+    | "followers_updated"
+    | "followers_created"
+    | "reserves"
+    | "journal";
   /** Says the same of two parts only if their SQL is the same. Short: PostgreSQL keeps 63 characters of all together. */
   readonly name: string;
   readonly sql: string;
@@ -22,7 +33,8 @@ export interface StatementPart {
 export function writeChangeSql(parts: readonly StatementPart[], options: { readonly withinHeld: boolean }): string {
   const steps = parts.map(({ step, sql }) => `, ${step} as (${sql})`);
   const hasCreated = parts.some(({ step }) => step === "created");
-  const createdIds = hasCreated ? "array(select id from created order by id)" : "'{}'::bigint[]";
+  const hasFollowers = parts.some(({ step }) => step === "followers_created");
+  const idsOf = (step: string, has: boolean) => (has ? `array(select id from ${step} order by id)` : "'{}'::bigint[]");
   return `
     with zone as (
       update zones
@@ -32,7 +44,8 @@ export function writeChangeSql(parts: readonly StatementPart[], options: { reado
        where id = $12 and version = $13${options.withinHeld ? WITHIN_HELD : ""}
       returning id, version, serial, reseller_id, company_id
     )${steps.join("")}
-    select ${createdIds} as created_ids from zone`;
+    select ${idsOf("created", hasCreated)} as created_ids,
+           ${idsOf("followers_created", hasFollowers)} as follower_ids from zone`;
 }
 
 /** Feeds and catalogs are nobody's. */
@@ -99,6 +112,47 @@ export function derivedInsertionOf(records: readonly ResourceRecord[], values: S
   return { step: "derived_created", name: `+d ${table.shape}`, sql };
 }
 
+/** Takes followers away. */
+export function followerDeletionOf(followers: readonly StoredFollower[], values: StatementValues): StatementPart {
+  const ids = values.add(followers.map(({ id }) => id));
+  const sql = `delete from followers using zone where zone_id = zone.id and followers.id = any(${ids}::bigint[])`;
+  return { step: "followers_deleted", name: "-f", sql };
+}
+
+/** Array values within rows: PostgreSQL's `unnest` would take them apart. */
+const TARGET_KEYS = "array(select decode(key, 'hex') from jsonb_array_elements_text(r.target_keys) key)";
+
+/** Gives followers, by their ids, other definitions. */
+export function followerOverwritingOf(followers: readonly StoredFollower[], values: StatementValues): StatementPart {
+  const rows = followers.map((follower) => [follower.id, ...definitionColumns(follower)]);
+  const table = rowsTable(["bigint", "jsonb", "jsonb"], rows, values);
+  const sql = `
+    update followers set definition = r.definition, target_keys = ${TARGET_KEYS}, due_at = 'epoch', stirred = stirred + 1
+      from zone, ${table.sql} as r (id, definition, target_keys, place)
+     where followers.zone_id = zone.id and followers.id = r.id`;
+  return { step: "followers_updated", name: `~f ${table.shape}`, sql };
+}
+
+/** Adds followers; ids are given out in their order. */
+export function followerInsertionOf(followers: readonly Follower[], values: StatementValues): StatementPart {
+  const rows = followers.map((follower) => {
+    const { owner, kind } = follower;
+    return [owner.wire, nameSortKey(owner.wire), kind, ...definitionColumns(follower)];
+  });
+  const table = rowsTable(["bytea", "bytea", "text", "jsonb", "jsonb"], rows, values);
+  const sql = `
+    insert into followers (zone_id, owner, owner_key, kind, definition, target_keys)
+    select zone.id, r.owner, r.owner_key, r.kind, r.definition, ${TARGET_KEYS}
+      from zone, ${table.sql} as r (owner, owner_key, kind, definition, target_keys, place)
+     order by place returning id`;
+  return { step: "followers_created", name: `+f ${table.shape}`, sql };
+}
+
+function definitionColumns(follower: Follower): readonly Binding[] {
+  const targetKeys = targetsOf(follower).map(({ wire }) => Buffer.from(nameSortKey(wire)).toString("hex"));
+  return [JSON.stringify(follower.definition), JSON.stringify(targetKeys)];
+}
+
 /**
  * Notes that zones of the company hold more than they take. The lock keeps whoever has them give that back from noting
  * that none does before this change is there to be seen (quotas.ts, `releaseReserves`).
@@ -116,13 +170,26 @@ export const RESERVES = {
 
 /**
  * Writes the journal's row.
- * @param row serial before, actor, what was deleted and what was added; in a signed zone also what signing deleted and added
+ * @param row its columns, but for those that the zone tells
  */
-export function journalOf(row: readonly Binding[], values: StatementValues): StatementPart {
-  const isSigned = row.length > 4;
-  const [serialBefore, ...others] = row.map((value) => values.add(value));
+export function journalOf(row: JournalRow, values: StatementValues): StatementPart {
+  const columns = Object.keys(row);
+  const cells = Object.values<Binding>({ ...row }).map((value) => values.add(value));
   const sql = `
-    insert into zone_journal (zone_id, version, serial_before, serial, actor, deleted, added${isSigned ? ", derived_deleted, derived_added" : ""})
-    select zone.id, zone.version, ${serialBefore}, zone.serial, ${others.join(", ")} from zone`;
-  return { step: "journal", name: isSigned ? "d" : "journal", sql };
+    insert into zone_journal (zone_id, version, serial, ${columns.join(", ")})
+    select zone.id, zone.version, zone.serial, ${cells.join(", ")} from zone`;
+  return { step: "journal", name: `j${"derived_added" in row ? "d" : ""}${"followers" in row ? "f" : ""}`, sql };
+}
+
+/** What a row of the journal says beside the zone's version and serial. */
+export interface JournalRow {
+  readonly serial_before: number;
+  readonly actor: string;
+  readonly deleted: Uint8Array;
+  readonly added: Uint8Array;
+  /** What signing added to the change. */
+  readonly derived_deleted?: Uint8Array;
+  readonly derived_added?: Uint8Array;
+  /** What became of followers, as JSON. */
+  readonly followers?: string;
 }

@@ -1,22 +1,29 @@
+import type { Follower } from "../../core/dns/follow/follower.ts";
+import type { FollowerChange } from "../../core/dns/follow/follower-edits.ts";
 import type { DomainName } from "../../core/dns/name.ts";
-import { nameSortKey } from "../../core/dns/name.ts";
+import { formatDomainName, nameSortKey } from "../../core/dns/name.ts";
 import { encodeRecords, type ResourceRecord, recordWireLength } from "../../core/dns/record.ts";
 import type { SerialType } from "../../core/dns/serial.ts";
 import { type SoaRdata, soaRecord } from "../../core/dns/soa.ts";
 import type { RecordDifference, ZoneChange } from "../../core/dns/zone-edit.ts";
 import type { ZoneMaker } from "../../core/dns/zone-tenancy.ts";
-import { type Binding, type Db, queryRows, StatementValues, type Transaction } from "../../platform/postgres/db.ts";
+import { type Db, queryRows, StatementValues, type Transaction } from "../../platform/postgres/db.ts";
 import {
   deletionOf,
   derivedDeletionOf,
   derivedInsertionOf,
+  followerDeletionOf,
+  followerInsertionOf,
+  followerOverwritingOf,
   insertionOf,
+  type JournalRow,
   journalOf,
   overwritingOf,
   RESERVES,
   type StatementPart,
   writeChangeSql,
 } from "./zone-change-sql.ts";
+import type { JournalFollowers } from "./zone-history.ts";
 import { notePredecessors } from "./zone-names.ts";
 import { type Zone, zoneName } from "./zones.ts";
 
@@ -56,6 +63,7 @@ export interface ZoneToInsert {
   readonly ttl: number;
   /** All but the SOA. */
   readonly records: readonly ResourceRecord[];
+  readonly followers?: readonly Follower[] | undefined;
   /** What it takes, and holds, of its company's quotas. */
   readonly usage?: { readonly records: number; readonly octets: number };
 }
@@ -69,7 +77,7 @@ export async function insertZone(
   zone: ZoneToInsert,
   actor: string,
 ): Promise<number | undefined> {
-  const { apex, soa, ttl, records, resellerId, usage } = zone;
+  const { apex, soa, ttl, records, resellerId, usage, followers = [] } = zone;
   const [inserted] = await transaction("zones")
     .insert({
       kind: zone.kind,
@@ -92,11 +100,15 @@ export async function insertZone(
   const id: number = inserted.id;
   await notePredecessors(transaction, { zoneId: id, apex, resellerId });
   await insertRecords(transaction, id, records);
+  if (followers.length > 0) await insertFollowers(transaction, id, followers);
   const [deleted, added] = journalColumns(undefined, soaRecord(apex, soa, ttl), { deleted: [], added: records });
   if (added === null) return id;
   await transaction("zone_journal").insert({
     ...{ zone_id: id, version: 1, serial_before: null, serial: soa.serial },
     ...{ actor, deleted, added },
+    ...(followers.length > 0 && {
+      followers: JSON.stringify(followersInJournal({ deleted: [], updated: [], created: followers })),
+    }),
   });
   return id;
 }
@@ -115,6 +127,12 @@ export async function insertRecords(db: Db, zoneId: number, records: readonly Re
     for (const { id } of await queryRows<{ id: number }>(db, sql, values.all)) ids.push(id);
   }
   return ids.sort((a, b) => a - b);
+}
+
+async function insertFollowers(db: Db, zoneId: number, followers: readonly Follower[]): Promise<void> {
+  const values = new StatementValues(zoneId);
+  const { sql } = followerInsertionOf(followers, values);
+  await queryRows(db, `with zone as (select $1::bigint as id) ${sql}`, values.all);
 }
 
 /** Records in portions of a statement: a statement's text has each octet twice, and is held several times. */
@@ -163,15 +181,15 @@ export interface WriteOptions {
 
 /**
  * Writes a change of a zone by one statement: records, serial, journal.
- * @returns the ids of the records created, or undefined when the zone has changed since it was read
+ * @returns undefined when the zone has changed since it was read
  */
 export async function writeZoneChange(
   db: Db,
   zone: Zone,
   change: ZoneChange,
   { actor, growth, withinHeld, insertsRecords = true }: WriteOptions,
-): Promise<readonly number[] | undefined> {
-  const { soa, ttl, rows, derived } = change;
+): Promise<WrittenChange | undefined> {
+  const { soa, ttl, rows, derived, followers } = change;
   const times = [soa.refresh, soa.retry, soa.expire, soa.minimum, ttl, change.cachedUntil ?? null];
   const values = new StatementValues(
     ...[soa.serial, soa.mname.wire, soa.rname.wire, ...times, growth.records, growth.octets, zone.id, zone.version],
@@ -182,23 +200,61 @@ export async function writeZoneChange(
   if (rows.created.length > 0 && insertsRecords) parts.push(insertionOf(rows.created, "zone", values));
   if (derived && derived.deleted.length > 0) parts.push(derivedDeletionOf(derived.deleted, values));
   if (derived && derived.added.length > 0 && insertsRecords) parts.push(derivedInsertionOf(derived.added, values));
+  if (followers && followers.deleted.length > 0) parts.push(followerDeletionOf(followers.deleted, values));
+  if (followers && followers.updated.length > 0) {
+    parts.push(
+      followerOverwritingOf(
+        followers.updated.map(({ after }) => after),
+        values,
+      ),
+    );
+  }
+  if (followers && followers.created.length > 0) parts.push(followerInsertionOf(followers.created, values));
   if (growth.records < 0 || growth.octets < 0) parts.push(RESERVES);
   const row = journalRow(zone, change, actor);
   if (row) parts.push(journalOf(row, values));
-  const written = await queryRows<{ created_ids: string[] }>(db, writeChangeSql(parts, { withinHeld }), values.all, {
-    name: `write zone${withinHeld ? "+" : ""}: ${parts.map(({ name }) => name).join(" ")}`,
-  });
+  const written = await queryRows<{ created_ids: string[]; follower_ids: string[] }>(
+    db,
+    writeChangeSql(parts, { withinHeld }),
+    values.all,
+    {
+      name: `write zone${withinHeld ? "+" : ""}: ${parts.map(({ name }) => name).join(" ")}`,
+    },
+  );
+  const [ids] = written;
   // An array of bigint arrives as texts.
-  return written[0]?.created_ids.map(Number);
+  return ids && { createdIds: ids.created_ids.map(Number), followerIds: ids.follower_ids.map(Number) };
+}
+
+/** The ids of what a change created, in its order. */
+export interface WrittenChange {
+  readonly createdIds: readonly number[];
+  readonly followerIds: readonly number[];
 }
 
 /** The journal's row of a change, for {@link journalOf}; undefined when it would be too large to keep. */
-function journalRow(zone: Zone, change: ZoneChange, actor: string): readonly Binding[] | undefined {
-  const { derived } = change;
+function journalRow(zone: Zone, change: ZoneChange, actor: string): JournalRow | undefined {
+  const { derived, followers } = change;
   const [deleted, added] = differenceOf(zone, change);
   if (!deleted || !added) return undefined;
-  const row = [zone.soa.serial, actor, deleted, added];
-  if (!derived) return row;
-  if (derived.deleted.length + derived.added.length > MOST_DERIVED_JOURNALLED) return undefined;
-  return [...row, encodeRecords(derived.deleted), encodeRecords(derived.added)];
+  if (derived && derived.deleted.length + derived.added.length > MOST_DERIVED_JOURNALLED) return undefined;
+  return {
+    ...{ serial_before: zone.soa.serial, actor, deleted, added },
+    ...(derived && {
+      derived_deleted: encodeRecords(derived.deleted),
+      derived_added: encodeRecords(derived.added),
+    }),
+    ...(followers && { followers: JSON.stringify(followersInJournal(followers)) }),
+  };
+}
+
+/** What the journal holds of followers; null where none changed. */
+export function followersInJournal(change: FollowerChange | undefined): JournalFollowers | null {
+  if (!change) return null;
+  const { deleted, updated, created } = change;
+  const textOf = ({ owner, kind, definition }: Follower) => ({ owner: formatDomainName(owner), kind, definition });
+  return {
+    deleted: [...deleted, ...updated.map(({ before }) => before)].map(textOf),
+    added: [...updated.map(({ after }) => after), ...created].map(textOf),
+  };
 }

@@ -1,3 +1,4 @@
+import type { Follower } from "../../core/dns/follow/follower.ts";
 import { type ResourceRecord, readRecords } from "../../core/dns/record.ts";
 import { type Db, queryRows } from "../../platform/postgres/db.ts";
 
@@ -16,7 +17,17 @@ export interface HistoryEntry {
   readonly deleted: Iterable<ResourceRecord>;
   /** The SOA first. */
   readonly added: Iterable<ResourceRecord>;
+  /** Aliases and pools; null where none changed. */
+  readonly followers: JournalFollowers | null;
 }
+
+/** Followers as the journal has them: owners in presentation form. */
+export interface JournalFollowers {
+  readonly deleted: readonly JournalFollower[];
+  readonly added: readonly JournalFollower[];
+}
+
+export type JournalFollower = Pick<Follower, "kind" | "definition"> & { readonly owner: string };
 
 /** A page ends early when its entries have so many octets together. */
 const PAGE_OCTETS = 4 * 2 ** 20;
@@ -32,12 +43,18 @@ export async function readHistory(
   before: number | undefined,
   limit: number,
 ): Promise<HistoryEntry[]> {
-  const rows = await queryRows<{ serial: number; at: Date; actor: string; deleted: Buffer; added: Buffer }>(
+  const rows = await queryRows<HistoryRow>(
     db,
-    `select serial, at, actor, deleted, added ${PAGE} order by version desc`,
+    `select serial, at, actor, deleted, added, followers ${PAGE} order by version desc`,
     pageValues(zoneId, before, limit),
   );
   return rows.map((row) => ({ ...row, deleted: recordsIn(row.deleted), added: recordsIn(row.added) }));
+}
+
+interface HistoryRow extends StoredVersion {
+  readonly serial: number;
+  readonly at: Date;
+  readonly actor: string;
 }
 
 /** How many octets such a page has, told without reading them. */
@@ -105,12 +122,13 @@ export async function listVersionsSince(
 export interface StoredVersion {
   readonly deleted: Buffer;
   readonly added: Buffer;
+  readonly followers: JournalFollowers | null;
 }
 
 export async function readVersion(db: Db, zoneId: number, version: number): Promise<StoredVersion | undefined> {
   const [row] = await queryRows<StoredVersion>(
     db,
-    "select deleted, added from zone_journal where zone_id = $1 and version = $2",
+    "select deleted, added, followers from zone_journal where zone_id = $1 and version = $2",
     [zoneId, version],
   );
   return row;

@@ -188,6 +188,35 @@ export async function findWithParent(db: Db, apex: DomainName): Promise<ZonePair
   return { place: placedZone(zone), above: { ...placedZone(closest), kind, zone: zoneOf(closest), isServed } };
 }
 
+/** The closest zone at or above a name. */
+export interface EnclosingZone {
+  readonly id: number;
+  readonly apex: DomainName;
+  readonly companyId: number | null;
+  /** Not served: by its own flag, or by its company's. */
+  readonly suspended: boolean;
+  /** Seconds for which it holds that something is not there. */
+  readonly negativeTtl: number;
+}
+
+export async function findEnclosingZone(db: Db, name: DomainName): Promise<EnclosingZone | undefined> {
+  const [row] = await queryRows<{
+    id: number;
+    apex: Buffer;
+    company_id: number | null;
+    suspended: boolean;
+    negative_ttl: number;
+  }>(
+    db,
+    `select id, apex, company_id, suspended or company_suspended as suspended, least(minimum, ttl) as negative_ttl
+       from zones where name = any($1::text[]) order by octet_length(apex) desc limit 1`,
+    [[zoneName(name), ...namesAbove(name)]],
+  );
+  if (!row) return undefined;
+  const { id, apex, company_id: companyId, suspended, negative_ttl: negativeTtl } = row;
+  return { id, apex: nameFromStoredWire(apex), companyId, suspended, negativeTtl };
+}
+
 /** A zone, and whom to ask about it. */
 export interface AccountedZone extends AuditedZone {
   readonly domain: string;

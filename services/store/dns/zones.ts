@@ -23,6 +23,8 @@ export interface Zone {
   readonly version: number;
   /** Whether its data is signed here (RFC 4033). */
   readonly signed: boolean;
+  /** Whether names of it follow others: their addresses are derived. */
+  readonly hasFollowers: boolean;
 }
 
 /** Whose zones a caller sees: a reseller's, those of one of its companies, or those of all companies. */
@@ -58,7 +60,8 @@ export function doesNotOwn(crmId: string, domain: string): Refusal {
 
 /** The columns that {@link zoneOf} reads; for a query of `zones z` joined with `companies c`. */
 export const ZONE_COLUMNS = `z.id, z.name, z.apex, c.crm_id, z.suspended, z.serial_type, z.serial, z.mname, z.rname,
-  z.refresh, z.retry, z.expire, z.minimum, z.ttl, z.version, z.signed`;
+  z.refresh, z.retry, z.expire, z.minimum, z.ttl, z.version, z.signed,
+  exists (select from followers f where f.zone_id = z.id) as has_followers`;
 
 /** What the columns of a zone tell of its SOA. */
 export interface SoaRow {
@@ -81,6 +84,7 @@ export interface ZoneRow extends SoaRow {
   readonly ttl: number;
   readonly version: number;
   readonly signed: boolean;
+  readonly has_followers: boolean;
 }
 
 export function soaOf({ serial, mname, rname, refresh, retry, expire, minimum }: SoaRow): SoaRdata {
@@ -107,6 +111,7 @@ export function zoneOf(row: ZoneRow): Zone {
     ttl: row.ttl,
     version: row.version,
     signed: row.signed,
+    hasFollowers: row.has_followers,
   };
 }
 

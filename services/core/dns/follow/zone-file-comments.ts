@@ -1,0 +1,79 @@
+import type { z } from "zod";
+import { sentenceOf } from "../../refusal.ts";
+import { ok, type Result, refuse } from "../../result.ts";
+import { type Sentence, sentence } from "../../sentences.ts";
+import { type DomainName, formatDomainName, isSubdomain, parseDomainName, portableName } from "../name.ts";
+import { aliasDefinition, type Follower, poolDefinition, readAlias, readPool } from "./follower.ts";
+
+/** How a line begins that says what a name follows: a comment to everybody else (RFC 1035 §5.1). */
+const COMMENT = /^;palomar (alias|pool) (\S+) (.+?)\r?$/gm;
+
+/** A follower of a master file, and where it stands. */
+export interface PlacedFollower {
+  readonly follower: Follower;
+  readonly line: number;
+}
+
+/** Followers as the comments of a master file, a line each. */
+export function formatFollowers(followers: readonly Follower[]): string {
+  return followers
+    .map(({ owner, kind, definition }) => {
+      const name = portableName(formatDomainName(owner));
+      return `;palomar ${kind} ${name} ${JSON.stringify(definition)}\n`;
+    })
+    .join("");
+}
+
+/** The followers that the comments of a master file tell of. */
+export function readFollowers(
+  text: string,
+  apex: DomainName,
+): Result<readonly PlacedFollower[], { readonly line: number; readonly reason: Sentence }> {
+  const followers: PlacedFollower[] = [];
+  const owners = new Set<string>();
+  for (const match of text.matchAll(COMMENT)) {
+    const [, kind, name, definition] = match as unknown as [string, Follower["kind"], string, string];
+    const line = text.slice(0, match.index).split("\n").length;
+    const follower = readFollower({ kind, name, definition }, apex);
+    if (!follower.ok) return refuse({ line, reason: follower.error });
+    const { owner } = follower.value;
+    if (owners.has(owner.key)) return refuse({ line, reason: sentence("follower-exists", { name }) });
+    owners.add(owner.key);
+    followers.push({ follower: follower.value, line });
+  }
+  return ok(followers);
+}
+
+function readFollower(
+  { kind, name, definition }: { readonly kind: Follower["kind"]; readonly name: string; readonly definition: string },
+  apex: DomainName,
+): Result<Follower, Sentence> {
+  const owner = parseDomainName(name, apex);
+  if (!owner.ok) return owner;
+  if (!isSubdomain(owner.value, apex))
+    return refuse(sentence("outside-zone", { owner: formatDomainName(owner.value) }));
+  if (kind === "alias") {
+    const given = parse(aliasDefinition, definition);
+    if (!given.ok) return given;
+    const alias = readAlias(given.value.target, owner.value, apex);
+    return alias.ok ? ok({ owner: owner.value, kind, definition: alias.value }) : refuse(sentenceOf(alias.error));
+  }
+  const given = parse(poolDefinition, definition);
+  if (!given.ok) return given;
+  const pool = readPool(given.value, owner.value, apex);
+  return pool.ok ? ok({ owner: owner.value, kind, definition: pool.value }) : refuse(sentenceOf(pool.error));
+}
+
+function parse<Schema extends z.ZodType>(schema: Schema, text: string): Result<z.output<Schema>, Sentence> {
+  let given: unknown;
+  try {
+    given = JSON.parse(text);
+  } catch {
+    return refuse(sentence("follower-comment", { reason: sentence("malformed-json") }));
+  }
+  const parsed = schema.safeParse(given);
+  if (parsed.success) return ok(parsed.data);
+  const field = parsed.error.issues[0]!.path.join(".");
+  const reason = sentence("invalid-field", { field, reason: sentence("not-acceptable") });
+  return refuse(sentence("follower-comment", { reason }));
+}

@@ -1,0 +1,288 @@
+import { randomUUID } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Counter, Gauge } from "prom-client";
+import type { Sentence } from "../../core/sentences.ts";
+import type { Clock } from "../../platform/clock.ts";
+import { followPolicy } from "../../platform/config/follow-policy.ts";
+import { runCheck } from "../../platform/health/run-check.ts";
+import { isInBlocks, isReachable } from "../../platform/lookups/address-blocks.ts";
+import { registry } from "../../platform/observability/metrics.ts";
+import type { Observe } from "../../platform/observability/observation.ts";
+import type { Db } from "../../platform/postgres/db.ts";
+import { RepeatedWork } from "../../platform/repeated-work.ts";
+import {
+  type NewVerdict,
+  noteWorker,
+  type Probe,
+  readAllProbes,
+  readVerdicts,
+  removeWorker,
+  writeVerdicts,
+} from "../../store/dns/pool-probes.ts";
+
+/** Whoever is not seen for so long has no checks any more: the others of its node make them. */
+const LEASE_MS = 4_000;
+const SEEN_EVERY_MS = 1_000;
+const TICK_MS = 100;
+/** Probes are read anew so often, and at once when pools were changed here. */
+const READ_EVERY_MS = 5_000;
+/** What is over the bounds is put off for so long. */
+const PUT_OFF_MS = 250;
+
+const { checks: policy } = followPolicy;
+
+const checksMade = new Counter({
+  name: "palomar_pool_checks_total",
+  help: "Health checks made, by type and result",
+  labelNames: ["type", "result"],
+  registers: [registry],
+});
+const checksPutOff = new Counter({
+  name: "palomar_pool_checks_put_off_total",
+  help: "Health checks put off by the bounds on one company or one address",
+  registers: [registry],
+});
+const probesHere = new Gauge({
+  name: "palomar_pool_probes",
+  help: "Addresses of pool members that this process checks",
+  registers: [registry],
+});
+
+export interface HealthCheckerOptions {
+  readonly db: Db;
+  readonly clock: Clock;
+  readonly observe: Observe;
+  /** What the place is called that these checks are made from. */
+  readonly node: string;
+  /** Blocks that are not public and may be checked all the same, without bounds. */
+  readonly allowed: readonly string[];
+  /** Told when pools have to be judged anew. */
+  readonly onVerdicts: () => void;
+}
+
+/** A probe on its way through time. */
+interface Run {
+  probe: Probe;
+  /** Failures in a row. */
+  failures: number;
+  /** What this node says of it; undefined until it has said something. */
+  verdict: boolean | undefined;
+  isUnderWay: boolean;
+  isGone: boolean;
+}
+
+/**
+ * Makes the health checks of one node. All processes of a node share them: each says each second that it is there, and takes
+ * its part of the probes by the list of those that did. Each probe has its places in time, whoever checks it, so that one
+ * who takes it over goes on where the other stopped; what was missed meanwhile is checked at once.
+ */
+export class HealthChecker {
+  readonly #options: HealthCheckerOptions;
+  readonly #id = randomUUID();
+  readonly #runs = new Map<number, Run>();
+  readonly #slots = new Map<number, Run[]>();
+  readonly #verdicts = new Map<number, NewVerdict>();
+  readonly #bounds = new SecondBounds();
+  readonly #reading: RepeatedWork;
+  readonly #seen: RepeatedWork;
+  readonly #telling: RepeatedWork;
+  readonly #stopping = new AbortController();
+  readonly #ticking: Promise<void>;
+  #share: { readonly place: number; readonly of: number } | undefined;
+  #lastSlot: number;
+  #underWay = 0;
+  readonly #underWayOf = new Map<string, number>();
+
+  constructor(options: HealthCheckerOptions) {
+    this.#options = options;
+    this.#lastSlot = this.#slotAt(options.clock.nowMs());
+    const failed = (err: unknown) => {
+      options.observe({ kind: "followers-unreadable", level: "warn", err });
+      return SEEN_EVERY_MS;
+    };
+    this.#reading = new RepeatedWork({ take: () => this.#read(), failed });
+    this.#seen = new RepeatedWork({ take: () => this.#beSeen(), failed });
+    this.#telling = new RepeatedWork({ take: () => this.#tell(), failed });
+    this.#ticking = this.#tickOn();
+  }
+
+  /** Pools were changed here. */
+  readAgain(): void {
+    this.#reading.wake();
+  }
+
+  async stop(): Promise<void> {
+    this.#stopping.abort();
+    await Promise.all([this.#reading.stop(), this.#seen.stop(), this.#telling.stop(), this.#ticking]);
+    await removeWorker(this.#options.db, this.#id).catch(() => {});
+  }
+
+  async #beSeen(): Promise<number> {
+    const { db, clock, node } = this.#options;
+    const ids = await noteWorker(db, { id: this.#id, node, leaseMs: LEASE_MS }, new Date(clock.nowMs()));
+    const share = { place: ids.indexOf(this.#id), of: ids.length };
+    if (share.place === this.#share?.place && share.of === this.#share.of) return SEEN_EVERY_MS;
+    this.#share = share;
+    this.#reading.wake();
+    return SEEN_EVERY_MS;
+  }
+
+  async #read(): Promise<number> {
+    const share = this.#share;
+    if (!share || share.place < 0) return SEEN_EVERY_MS;
+    const { db, node } = this.#options;
+    const mine = (await readAllProbes(db)).filter(({ id }) => id % share.of === share.place);
+    const fresh = mine.filter(({ id }) => !this.#runs.has(id));
+    const said = fresh.length > 0 ? await readVerdicts(db, node) : new Map<number, boolean>();
+    const ids = new Set(mine.map(({ id }) => id));
+    for (const [id, run] of this.#runs) {
+      if (ids.has(id)) continue;
+      run.isGone = true;
+      this.#runs.delete(id);
+    }
+    for (const probe of mine) {
+      const run = this.#runs.get(probe.id);
+      if (run) run.probe = probe;
+      else this.#begin(probe, said.get(probe.id));
+    }
+    probesHere.set(this.#runs.size);
+    return READ_EVERY_MS;
+  }
+
+  /** A probe that nobody has looked at, or whose turn may have been missed, has it soon. */
+  #begin(probe: Probe, verdict: boolean | undefined): void {
+    const run = { probe, failures: 0, verdict, isUnderWay: false, isGone: false };
+    this.#runs.set(probe.id, run);
+    const now = this.#options.clock.nowMs();
+    const before = this.#nextPlace(run, now - LEASE_MS - SEEN_EVERY_MS);
+    const spread = probe.id % (SEEN_EVERY_MS / TICK_MS);
+    this.#put(run, verdict === undefined || before <= now ? now + spread * TICK_MS : before);
+  }
+
+  /** The next of a probe's places in time: they are an interval apart, those of different probes all over it. */
+  #nextPlace({ probe }: Run, afterMs: number): number {
+    const intervalMs = probe.health.interval * 1_000;
+    const phase = (Math.imul(probe.id, 0x9e3779b1) >>> 0) % intervalMs;
+    return Math.floor((afterMs - phase) / intervalMs + 1) * intervalMs + phase;
+  }
+
+  #slotAt(ms: number): number {
+    return Math.floor(ms / TICK_MS);
+  }
+
+  #put(run: Run, atMs: number): void {
+    // Never before its time, or the same place in time would come next.
+    const slot = Math.max(Math.ceil(atMs / TICK_MS), this.#lastSlot + 1);
+    const runs = this.#slots.get(slot);
+    if (runs) runs.push(run);
+    else this.#slots.set(slot, [run]);
+  }
+
+  async #tickOn(): Promise<void> {
+    const { signal } = this.#stopping;
+    while (!signal.aborted) {
+      const now = this.#options.clock.nowMs();
+      for (const slot = this.#slotAt(now); this.#lastSlot < slot; ) {
+        this.#lastSlot += 1;
+        const due = this.#slots.get(this.#lastSlot) ?? [];
+        this.#slots.delete(this.#lastSlot);
+        for (const run of due) this.#start(run);
+      }
+      await sleep(TICK_MS, undefined, { signal }).catch(() => {});
+    }
+  }
+
+  #start(run: Run): void {
+    if (run.isGone || run.isUnderWay) return;
+    const { clock, allowed } = this.#options;
+    const { address, tenant } = run.probe;
+    const now = clock.nowMs();
+    // The operator may have taken back what was allowed when the pool was made.
+    if (!isReachable(address, allowed)) {
+      this.#put(run, this.#nextPlace(run, now));
+      return;
+    }
+    const isOwn = isInBlocks(address, allowed);
+    if (!this.#hasRoom(tenant) || !(isOwn || this.#bounds.take(tenant, address, now))) {
+      checksPutOff.inc();
+      this.#put(run, now + PUT_OFF_MS);
+      return;
+    }
+    void this.#check(run);
+  }
+
+  async #check(run: Run): Promise<void> {
+    const { health, tenant } = run.probe;
+    this.#count(tenant, 1);
+    run.isUnderWay = true;
+    try {
+      this.#judge(run, await runCheck(health, run.probe));
+    } catch (err) {
+      // A bug: of this check nothing is known.
+      this.#options.observe({ kind: "followers-unreadable", level: "error", err });
+      this.#put(run, this.#nextPlace(run, this.#options.clock.nowMs()));
+    } finally {
+      run.isUnderWay = false;
+      this.#count(tenant, -1);
+    }
+  }
+
+  /** Members that are silent hold up those of their own company alone. */
+  #hasRoom(tenant: string): boolean {
+    return this.#underWay < policy.atOnce && (this.#underWayOf.get(tenant) ?? 0) < policy.aTenantAtOnce;
+  }
+
+  #count(tenant: string, by: number): void {
+    this.#underWay += by;
+    const count = (this.#underWayOf.get(tenant) ?? 0) + by;
+    if (count === 0) this.#underWayOf.delete(tenant);
+    else this.#underWayOf.set(tenant, count);
+  }
+
+  #judge(run: Run, fault: Sentence | undefined): void {
+    const { health, id } = run.probe;
+    const now = this.#options.clock.nowMs();
+    checksMade.inc({ type: health.type, result: fault ? "failed" : "well" });
+    run.failures = fault ? run.failures + 1 : 0;
+    const isTrying = fault !== undefined && run.verdict !== false && run.failures < health.tries;
+    const verdict = fault === undefined;
+    if (!isTrying && run.verdict !== verdict && !run.isGone) {
+      run.verdict = verdict;
+      this.#verdicts.set(id, { probeId: id, up: verdict, since: new Date(now), reason: fault ?? null });
+      this.#telling.wake();
+    }
+    this.#put(run, isTrying ? now + policy.retryMs : this.#nextPlace(run, now));
+  }
+
+  /** Writes what has come together; kept where that fails, and told later. */
+  async #tell(): Promise<number> {
+    if (this.#verdicts.size === 0) return READ_EVERY_MS;
+    const { db, node, clock, onVerdicts } = this.#options;
+    const told = [...this.#verdicts.values()];
+    await writeVerdicts(db, node, told, new Date(clock.nowMs()));
+    for (const verdict of told) {
+      if (this.#verdicts.get(verdict.probeId) === verdict) this.#verdicts.delete(verdict.probeId);
+    }
+    onVerdicts();
+    return this.#verdicts.size > 0 ? 0 : READ_EVERY_MS;
+  }
+}
+
+/** How many checks of one company, and of one address, begin in the second that passes. */
+class SecondBounds {
+  #second = 0;
+  readonly #counts = new Map<string, number>();
+
+  take(tenant: string, address: string, nowMs: number): boolean {
+    const second = Math.floor(nowMs / 1_000);
+    if (second !== this.#second) {
+      this.#second = second;
+      this.#counts.clear();
+    }
+    const ofTenant = this.#counts.get(tenant) ?? 0;
+    const ofAddress = this.#counts.get(`@${address}`) ?? 0;
+    if (ofTenant >= policy.aTenantASecond || ofAddress >= policy.anAddressASecond) return false;
+    this.#counts.set(tenant, ofTenant + 1).set(`@${address}`, ofAddress + 1);
+    return true;
+  }
+}

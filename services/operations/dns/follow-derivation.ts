@@ -1,0 +1,300 @@
+import {
+  evaluate,
+  type FollowedAddresses,
+  memberAddresses,
+  type TargetAnswer,
+} from "../../core/dns/follow/evaluate.ts";
+import { absoluteText, type StoredFollower, targetsOf } from "../../core/dns/follow/follower.ts";
+import { sameFollower } from "../../core/dns/follow/follower-edits.ts";
+import { judgeProbe } from "../../core/dns/follow/probe-state.ts";
+import { parseIpAddress } from "../../core/dns/ip-address.ts";
+import { type DomainName, formatDomainName, nameSortKey } from "../../core/dns/name.ts";
+import { TYPE } from "../../core/dns/rr-types.ts";
+import { editsOfRrsets, type RrsetChange } from "../../core/dns/rrset-edits.ts";
+import { addSerial, nextSerial } from "../../core/dns/serial.ts";
+import { editRecords } from "../../core/dns/zone-edit.ts";
+import { type Refusal, sentenceOf } from "../../core/refusal.ts";
+import { ok, type Result, refuse } from "../../core/result.ts";
+import { type Sentence, sentence } from "../../core/sentences.ts";
+import { followPolicy } from "../../platform/config/follow-policy.ts";
+import { isPublishable, isReachable } from "../../platform/lookups/address-blocks.ts";
+import type { Db } from "../../platform/postgres/db.ts";
+import { addTargets, readTargetAnswers } from "../../store/dns/follow-targets.ts";
+import {
+  type DueFollower,
+  readFollowers,
+  type SettledFollower,
+  settleFollowers,
+  writeWays,
+} from "../../store/dns/followers.ts";
+import {
+  type ChangedProbe,
+  type JudgedProbe,
+  type Probe,
+  readJudgedProbes,
+  replaceProbes,
+  writeProbeStates,
+} from "../../store/dns/pool-probes.ts";
+import { readRecordsAt } from "../../store/dns/records.ts";
+import { findZone, type Zone, zoneDoesNotExist, zoneName } from "../../store/dns/zones.ts";
+import { followHosted } from "./hosted-addresses.ts";
+import { changeZone, type ZonePlan, type ZoneTarget } from "./zone-changes.ts";
+import type { ZoneSigner } from "./zone-signing.ts";
+
+/** Who is named in the history for what is derived. */
+export const FOLLOW_ACTOR = "follow";
+
+/** A follower that nothing happens to is looked at so often all the same. */
+const LOOK_EVERY_MS = 3_600_000;
+const HELD_BACK_MS = 30_000;
+
+export interface DerivationOptions {
+  readonly signer: ZoneSigner;
+  /** Blocks that are not public and may be published all the same. */
+  readonly allowed: readonly string[];
+}
+
+/** What became of a zone whose followers were due. */
+export interface Derived {
+  /** As it is now, when it changed. */
+  readonly zone?: Zone | undefined;
+  /** Addresses of members that went down or came up. */
+  readonly turned: readonly ChangedProbe[];
+}
+
+/**
+ * Derives the addresses of due followers of one zone from what they follow, and writes those that are others than before
+ * as one version of the zone. What fails leaves the zone as it is.
+ */
+export async function deriveFollowers(
+  db: Db,
+  due: readonly DueFollower[],
+  options: DerivationOptions,
+): Promise<Derived> {
+  const now = new Date(options.signer.clock.nowMs());
+  const answers = await resolveTargets(db, due, options.allowed, now);
+  const { probes, changesAt, turned } = await judgeProbes(db, due, { answers, now, allowed: options.allowed });
+  const up = new Map(
+    probes.map(({ followerId, member, address, state }) => [`${followerId} ${member} ${address}`, state.up]),
+  );
+  const lines = due.map((follower): Line => {
+    const view = {
+      target: (key: string) => answers.get(`${follower.companyId} ${key}`)?.answer,
+      isUp: (member: string, address: string) => up.get(`${follower.id} ${member} ${address}`) ?? true,
+    };
+    const wanted = evaluate(follower, view, now.getTime());
+    const problem = problemOf(follower, wanted, answers);
+    const lawful = wanted === "loop" ? NOTHING : wanted && onlyAllowed(wanted, options.allowed);
+    return { follower, wanted: lawful, problem };
+  });
+  const written = await writeAddresses(db, due[0]!.apex, lines, options);
+  const refused = written.ok ? null : sentenceOf(written.error);
+  const settled = lines.map(({ follower, wanted, problem }): SettledFollower => {
+    const next = [
+      wanted?.changesAtMs,
+      changesAt.get(follower.id),
+      now.getTime() + (refused ? HELD_BACK_MS : LOOK_EVERY_MS),
+    ];
+    const dueAt = new Date(Math.min(...next.filter((ms) => ms !== undefined)));
+    return { id: follower.id, stirred: follower.stirred, dueAt, problem: refused ?? problem };
+  });
+  await settleFollowers(db, settled);
+  return { zone: written.ok ? written.value : undefined, turned };
+}
+
+interface Line {
+  readonly follower: DueFollower;
+  /** Undefined: nothing is known, all stays. */
+  readonly wanted: FollowedAddresses | undefined;
+  readonly problem: Sentence | null;
+}
+
+const NOTHING: FollowedAddresses = { ipv4: [], ipv6: [], ttl: 0 };
+
+/** An answer, and the problem of the target that it came from. */
+interface Known {
+  readonly answer: TargetAnswer | undefined;
+  readonly problem: Sentence | null;
+}
+
+/** What is known of all targets, each by company and key. A target that was never asked for is so from now on. */
+async function resolveTargets(
+  db: Db,
+  due: readonly DueFollower[],
+  allowed: readonly string[],
+  now: Date,
+): Promise<Map<string, Known>> {
+  const ways = new Map<string, Awaited<ReturnType<typeof followHosted>>>();
+  for (const follower of due) {
+    for (const name of targetsOf(follower)) {
+      const key = `${follower.companyId} ${name.key}`;
+      if (!ways.has(key)) ways.set(key, await followHosted(db, follower.companyId, name));
+    }
+  }
+  const wireOf = ({ chain, end }: Way) => (end.kind === "elsewhere" ? [chain.at(-1)!] : []);
+  await writeWays(
+    db,
+    due.map((follower) => {
+      const own = targetsOf(follower).map((name) => ways.get(`${follower.companyId} ${name.key}`)!);
+      return { id: follower.id, wire: own.flatMap(wireOf), hosted: own.flatMap(({ chain }) => chain) };
+    }),
+  );
+  const wire = [...ways.values()].flatMap(wireOf);
+  await addTargets(db, wire, now);
+  const told = await readTargetAnswers(
+    db,
+    wire.map((name) => nameSortKey(name.wire)),
+  );
+  const byKey = new Map(told.map((one) => [one.name.key, one]));
+  return new Map([...ways].map(([key, way]) => [key, knownOf(way, byKey.get(way.chain.at(-1)!.key), allowed)]));
+}
+
+type Way = Awaited<ReturnType<typeof followHosted>>;
+
+function knownOf(
+  { chain, ttl, end }: Way,
+  told: { readonly answer: TargetAnswer | null; readonly problem: Sentence | null } | undefined,
+  allowed: readonly string[],
+): Known {
+  const keys = chain.map(absoluteText);
+  const { least, most } = followPolicy.alias.ttlSeconds;
+  const bounded = (seconds: number) => Math.min(most, Math.max(least, seconds));
+  if (end.kind === "suspended") return { answer: undefined, problem: sentence("target-suspended") };
+  if (end.kind === "loop") return { answer: { ...NOTHING, chain: keys }, problem: sentence("alias-loop") };
+  if (end.kind === "addresses") {
+    const lawful = onlyAllowed({ ...end, ttl: bounded(ttl) }, allowed);
+    const isShort = lawful.ipv4.length + lawful.ipv6.length < end.ipv4.length + end.ipv6.length;
+    return { answer: { ...lawful, chain: keys }, problem: isShort ? sentence("target-private") : null };
+  }
+  const answer = told?.answer ?? undefined;
+  const whole = answer && { ...answer, ttl: bounded(Math.min(ttl, answer.ttl)), chain: [...keys, ...answer.chain] };
+  return { answer: whole, problem: told?.problem ?? null };
+}
+
+function onlyAllowed<Addresses extends Pick<FollowedAddresses, "ipv4" | "ipv6">>(
+  addresses: Addresses,
+  allowed: readonly string[],
+): Addresses {
+  const isLawful = (address: string) => isPublishable(address, allowed);
+  return { ...addresses, ipv4: addresses.ipv4.filter(isLawful), ipv6: addresses.ipv6.filter(isLawful) };
+}
+
+function problemOf(follower: DueFollower, wanted: ReturnType<typeof evaluate>, answers: Map<string, Known>) {
+  if (wanted === "loop") return sentence("alias-loop");
+  const problems = targetsOf(follower).map(({ key }) => answers.get(`${follower.companyId} ${key}`)?.problem);
+  return problems.find((problem) => problem) ?? null;
+}
+
+/** Brings the pools' probes in line with their members, and judges them by what the nodes say. */
+async function judgeProbes(
+  db: Db,
+  due: readonly DueFollower[],
+  {
+    answers,
+    now,
+    allowed,
+  }: { readonly answers: Map<string, Known>; readonly now: Date; readonly allowed: readonly string[] },
+) {
+  const pools = due.filter(({ kind }) => kind === "pool");
+  const ids = pools.map(({ id }) => id);
+  let probes = ids.length > 0 ? await readJudgedProbes(db, ids, now) : [];
+  let isReplaced = false;
+  for (const pool of pools) {
+    const wanted = probesOf(pool, answers).filter(({ address }) => isReachable(address, allowed));
+    const have = probes.filter(({ followerId }) => followerId === pool.id);
+    if (sameProbes(have, wanted)) continue;
+    await replaceProbes(db, pool.id, wanted);
+    isReplaced = true;
+  }
+  if (isReplaced) probes = await readJudgedProbes(db, ids, now);
+  const changesAt = new Map<number, number>();
+  const changed: ChangedProbe[] = [];
+  const judged = probes.map((probe) => {
+    const { state, changesAtMs } = judgeProbe(probe.state, probe.verdicts, probe.health, now.getTime());
+    if (state !== probe.state) changed.push({ probe, state });
+    const { followerId } = probe;
+    if (changesAtMs) changesAt.set(followerId, Math.min(changesAtMs, changesAt.get(followerId) ?? changesAtMs));
+    return { ...probe, state };
+  });
+  const differing = changed.filter(({ probe, state }) => JSON.stringify(probe.state) !== JSON.stringify(state));
+  await writeProbeStates(db, differing, now);
+  return { probes: judged, changesAt, turned: differing.filter(({ probe, state }) => probe.state.up !== state.up) };
+}
+
+type WantedProbe = Omit<Probe, "id" | "followerId">;
+
+function probesOf(pool: DueFollower, answers: Map<string, Known>): WantedProbe[] {
+  if (pool.kind !== "pool") return [];
+  const { definition, companyId, owner } = pool;
+  const name = formatDomainName(owner).toLowerCase().slice(0, -1);
+  const members = memberAddresses(definition, (key) => answers.get(`${companyId} ${key}`)?.answer);
+  return members.flatMap(({ member, addresses }) => {
+    const health = member.check === undefined ? definition.check : member.check;
+    if (!health) return [];
+    return addresses.map((address) => ({ member: member.name, address, name, health, tenant: `${companyId}` }));
+  });
+}
+
+function sameProbes(have: readonly JudgedProbe[], wanted: readonly WantedProbe[]): boolean {
+  const textOf = ({ member, address, health }: WantedProbe) =>
+    `${member} ${address} ${JSON.stringify(Object.entries(health).sort(([a], [b]) => (a < b ? -1 : 1)))}`;
+  const texts = new Set(have.map(textOf));
+  return have.length === wanted.length && wanted.every((probe) => texts.has(textOf(probe)));
+}
+
+/** Writes the addresses that are others than the zone has. @returns the zone, when it changed */
+async function writeAddresses(
+  db: Db,
+  apex: DomainName,
+  lines: readonly Line[],
+  { signer }: DerivationOptions,
+): Promise<Result<Zone | undefined, Refusal>> {
+  const known = lines.filter(({ wanted }) => wanted !== undefined);
+  if (known.length === 0) return ok(undefined);
+  const domain = zoneName(apex);
+  // What follows goes on to do so when the company has used up what it may have: it grows by a few records at most.
+  const target: ZoneTarget = { scope: {}, apex, domain, actor: FOLLOW_ACTOR, signer, quotas: "count" };
+  const changed = await changeZone(db, target, async (on): Promise<Result<ZonePlan, Refusal>> => {
+    const zone = await findZone(on, {}, apex);
+    if (!zone) return refuse(zoneDoesNotExist(domain));
+    const followers = await readFollowers(on, zone.id, { ids: known.map(({ follower }) => follower.id) });
+    const byId = new Map(followers.map((follower) => [follower.id, follower]));
+    // What is another by now was stirred, and is done again.
+    const current = known.filter(({ follower }) => isStill(follower, byId.get(follower.id)));
+    const records = await readRecordsAt(
+      on,
+      zone.id,
+      current.map(({ follower }) => follower.owner),
+    );
+    const edits = editsOfRrsets(records, current.flatMap(rrsetsOf));
+    if (!edits.ok) return edits;
+    const edited = editRecords(zone, records, edits.value);
+    if (!edited.ok) return edited;
+    const { rows, difference } = edited.value;
+    if (difference.added.length + difference.deleted.length === 0) return ok({ zone, warnings: [] });
+    const next = nextSerial(zone.soa.serial, zone.serialType, new Date(signer.clock.nowMs()));
+    // Health cannot wait for the next day's hundred serials.
+    const soa = { ...zone.soa, serial: next.ok ? next.value : addSerial(zone.soa.serial, 1) };
+    return ok({ zone, change: { soa, ttl: zone.ttl, rows, difference, mindsDerived: true }, warnings: [] });
+  });
+  if (!changed.ok) return changed;
+  return ok(changed.value.changed ? changed.value.zone : undefined);
+}
+
+function isStill(follower: DueFollower, stored: StoredFollower | undefined): boolean {
+  return stored !== undefined && sameFollower(follower, stored);
+}
+
+function rrsetsOf({ follower: { owner }, wanted }: Line): RrsetChange[] {
+  const { ipv4, ipv6, ttl } = wanted!;
+  const families = [
+    { type: TYPE.A, addresses: ipv4 },
+    { type: TYPE.AAAA, addresses: ipv6 },
+  ];
+  return families.map(({ type, addresses }) => ({
+    ...{ owner, type },
+    verb: addresses.length > 0 ? "replace" : "delete",
+    ttl: addresses.length > 0 ? ttl : undefined,
+    rdatas: [...new Set(addresses)].map((address) => parseIpAddress(address)!),
+  }));
+}

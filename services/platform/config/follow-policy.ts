@@ -1,0 +1,53 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { z } from "zod";
+import { packageFolder } from "../package-folder.ts";
+
+const count = z.int().min(1);
+const bounds = z
+  .strictObject({ least: count, most: count })
+  .refine(({ least, most }) => least <= most, "least must not be above most");
+
+/**
+ * The content of config/follow.json.
+ * `followersAZone`: aliases and pools that a zone has at most. `targetsACompany`: different names that those of a company
+ * follow.
+ * `alias.ttlSeconds`: between which the TTL of what an alias follows is held; it is asked for again when that is over.
+ * `nodataSeconds`: the same where it has no address. `retrySeconds`: after a question that was not answered; it doubles up
+ * to `most`. `nxdomain`: so many answers in a row, so far apart, that the name does not exist withdraw its addresses.
+ * `questionsAtOnce`: those that wait for the resolver; `troubledAtOnce`: the same of names that had no answer last, which
+ * hold up nobody but each other.
+ * `checks.retryMs`: between the tries that make a member down. `atOnce`, `aTenantAtOnce`: checks under
+ * way, in all and of one company. `aTenantASecond`, `anAddressASecond`: checks that a process begins for one company, and
+ * of one address; those of addresses that the operator allows have no such bound.
+ */
+const followFile = z.strictObject({
+  followersAZone: count,
+  targetsACompany: count,
+  alias: z.strictObject({
+    ttlSeconds: bounds,
+    nodataSeconds: bounds,
+    retrySeconds: z.strictObject({ first: count, most: count }),
+    nxdomain: z.strictObject({ confirmations: count, everySeconds: count }),
+    questionsAtOnce: count,
+    troubledAtOnce: count,
+  }),
+  checks: z.strictObject({
+    retryMs: count,
+    atOnce: count,
+    aTenantAtOnce: count,
+    aTenantASecond: count,
+    anAddressASecond: count,
+  }),
+});
+
+export type FollowPolicy = z.output<typeof followFile>;
+
+/** How aliases and pools follow: config/follow.json. */
+export const followPolicy: FollowPolicy = load();
+
+function load(): FollowPolicy {
+  const parsed = followFile.safeParse(JSON.parse(readFileSync(join(packageFolder, "config/follow.json"), "utf8")));
+  if (!parsed.success) throw new Error(`config/follow.json: ${z.prettifyError(parsed.error)}`);
+  return parsed.data;
+}

@@ -1,0 +1,382 @@
+import { once } from "node:events";
+import { createServer, type Server } from "node:net";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { type AnsweringResolver, startAnsweringResolver } from "../support/answering-resolver.ts";
+import { makeZone, type RunningApi, startApiWithCompany, zoneFields } from "../support/dns-api.ts";
+
+let api: RunningApi;
+let resolver: AnsweringResolver;
+
+beforeAll(async () => {
+  resolver = await startAnsweringResolver();
+  api = await startApiWithCompany({
+    PALOMAR_RESOLVER: resolver.address,
+    PALOMAR_FOLLOW_ALLOW: "127.0.0.0/8",
+  });
+  await api.call("POST", "/api/v1/company", { crm_id: "beta", name: "Beta", apikey: "beta-api-key-0001" });
+});
+afterAll(async () => {
+  await api.stop();
+  await resolver.stop();
+});
+
+const BETA = { reseller: "one", key: "beta-api-key-0001" };
+const ACME = { reseller: "one", key: "acme-api-key-0001" };
+let named = 0;
+
+/** A name that the resolver tells of. */
+function target(...addresses: string[]): string {
+  named += 1;
+  const name = `t${named}.example.net`;
+  say(name, ...addresses);
+  return name;
+}
+
+function say(name: string, ...addresses: string[]): void {
+  resolver.says.set(
+    name,
+    addresses.map((address) => `${name} 5 ${address.includes(":") ? "AAAA" : "A"} ${address}`),
+  );
+}
+
+interface Shown {
+  readonly name: string;
+  readonly type: string;
+  readonly value: string;
+  readonly ttl: number;
+  readonly rr_id: number;
+  readonly derived?: true;
+}
+
+/** All but the NS that each zone has. */
+async function records(zone: string): Promise<Shown[]> {
+  const { body } = await api.call("GET", `/api/v1/rr/${zone}`);
+  return body.rr.filter(({ type }: Shown) => type !== "NS");
+}
+
+async function addresses(zone: string, name = "@"): Promise<string[]> {
+  const at = (await records(zone)).filter((record) => record.name === name && /^A/.test(record.type));
+  return at.map(({ value }) => value).sort();
+}
+
+const serial = async (zone: string): Promise<number> => (await api.call("GET", `/api/v1/rr/${zone}`)).body.serial;
+
+async function alias(zone: string, name: string, to: string): Promise<number> {
+  const made = await api.call("POST", `/api/v1/alias/${zone}`, { name, target: `${to}.` });
+  expect(made).toMatchObject({ status: 200 });
+  return made.body.alias_id;
+}
+
+const becomes = (zone: string, name: string, wanted: readonly string[]) =>
+  expect.poll(() => addresses(zone, name), { timeout: 20_000 }).toEqual(wanted);
+
+describe("an alias", () => {
+  test("at the apex has the addresses of its target, and follows it", async () => {
+    const zone = await makeZone(api);
+    const to = target("192.0.2.1", "2001:db8::1");
+    const id = await alias(zone, "@", to);
+    await becomes(zone, "@", ["192.0.2.1", "2001:db8::1"]);
+    const before = await serial(zone);
+    say(to, "192.0.2.2");
+    await becomes(zone, "@", ["192.0.2.2"]);
+    expect(await serial(zone)).toBe(before + 1);
+    const listed = await api.call("GET", `/api/v1/alias/${zone}`);
+    expect(listed.body.alias).toEqual([
+      {
+        ...{ alias_id: id, name: "@", target: `${to}.`, a: ["192.0.2.2"], aaaa: [], ttl: 5, problem: null },
+        answered: expect.stringMatching(/^\d{4}-/),
+      },
+    ]);
+    expect((await records(zone)).map(({ type, derived }) => [type, derived])).toEqual([["A", true]]);
+    const history = await api.call("GET", `/api/v1/zone_history/${zone}`);
+    expect(history.body.history.map(({ actor }: { actor: string }) => actor).slice(0, 2)).toEqual(["follow", "follow"]);
+    expect(history.body.history.at(-2).followers).toEqual({
+      deleted: [],
+      added: [{ name: "@", kind: "alias", target: `${to}.` }],
+    });
+  });
+
+  test("follows aliases on the way, at the TTL that ends first", async () => {
+    const zone = await makeZone(api);
+    const [first, last] = [target(), target()];
+    resolver.says.set(first, [`${first} 20 CNAME ${last}.`, `${last} 300 A 192.0.2.7`]);
+    await alias(zone, "www", first);
+    await becomes(zone, "www", ["192.0.2.7"]);
+    expect((await records(zone))[0]).toMatchObject({ ttl: 20 });
+  });
+
+  test("is asked for once however many follow the target", async () => {
+    const zone = await makeZone(api);
+    const to = target("192.0.2.10");
+    const create = Array.from({ length: 10_000 }, (_, index) => ({ name: `h${index}`, target: `${to}.` }));
+    const made = await api.call("POST", `/api/v1/alias/${zone}/batch`, { create });
+    expect(made.status).toBe(200);
+    expect(made.body.created).toHaveLength(10_000);
+    await expect.poll(async () => (await records(zone)).length, { timeout: 60_000 }).toBe(10_000);
+    expect(resolver.questions.filter((question) => question === `${to} A`).length).toBeLessThanOrEqual(4);
+  });
+
+  test("keeps the last answer while the target fails, and is withdrawn when it does not exist", async () => {
+    const zone = await makeZone(api);
+    const to = target("192.0.2.20");
+    const other = target("192.0.2.21");
+    await alias(zone, "fails", to);
+    await alias(zone, "gone", other);
+    await becomes(zone, "fails", ["192.0.2.20"]);
+    await becomes(zone, "gone", ["192.0.2.21"]);
+    resolver.says.set(to, "SERVFAIL").set(other, "NXDOMAIN");
+    const problems = async () => {
+      const { body } = await api.call("GET", `/api/v1/alias/${zone}`);
+      return body.alias.map(({ problem }: { problem: string }) => problem);
+    };
+    await expect
+      .poll(problems, { timeout: 20_000 })
+      .toEqual(["the resolver answers SERVFAIL", "the name does not exist"]);
+    expect([await addresses(zone, "fails"), await addresses(zone, "gone")]).toEqual([["192.0.2.20"], ["192.0.2.21"]]);
+    // Two more answers, 20 seconds apart.
+    await expect.poll(() => addresses(zone, "gone"), { timeout: 60_000 }).toEqual([]);
+    expect(await addresses(zone, "fails")).toEqual(["192.0.2.20"]);
+  });
+
+  test("of a name of the same company follows within a second, without a question", async () => {
+    const zone = await makeZone(api);
+    const host = await makeZone(api);
+    await api.call("POST", `/api/v1/rr/${host}`, { name: "lb", type: "A", value: "192.0.2.30", ttl: 600 });
+    await api.call("POST", `/api/v1/rr/${host}`, { name: "*.wild", type: "CNAME", value: "lb" });
+    await alias(zone, "@", `lb.${host}`);
+    await alias(zone, "wild", `any.wild.${host}`);
+    await becomes(zone, "@", ["192.0.2.30"]);
+    await becomes(zone, "wild", ["192.0.2.30"]);
+    const [{ rr_id }] = (await records(host)) as [Shown];
+    const from = performance.now();
+    await api.call("PUT", `/api/v1/rr/${host}/${rr_id}`, { value: "192.0.2.31" });
+    await becomes(zone, "@", ["192.0.2.31"]);
+    expect(performance.now() - from).toBeLessThan(2_000);
+    await becomes(zone, "wild", ["192.0.2.31"]);
+    expect(resolver.questions.filter((question) => question.includes(host))).toEqual([]);
+  });
+
+  test("does not believe the zone that another company made of the target's name", async () => {
+    const zone = await makeZone(api);
+    const to = target("192.0.2.40");
+    await alias(zone, "@", `www.${to}`);
+    say(`www.${to}`, "192.0.2.40");
+    await becomes(zone, "@", ["192.0.2.40"]);
+    expect(await api.call("POST", `/api/v1/master_zone/${to}`, zoneFields({ crm_id: "beta" }))).toMatchObject({
+      status: 200,
+    });
+    await api.call("POST", `/api/v1/rr/${to}`, { name: "www", type: "A", value: "203.0.113.66" }, BETA);
+    await new Promise((resolve) => setTimeout(resolve, 7_000));
+    expect(await addresses(zone, "@")).toEqual(["192.0.2.40"]);
+  });
+
+  test("of inner addresses, of itself and beside others is refused, and so is a hand at what it derives", async () => {
+    const zone = await makeZone(api);
+    const inner = target("10.1.2.3");
+    await alias(zone, "inner", inner);
+    const problem = async () => (await api.call("GET", `/api/v1/alias/${zone}`)).body.alias[0].problem;
+    await expect.poll(problem, { timeout: 20_000 }).toBe("its addresses are not public");
+    expect(await addresses(zone, "inner")).toEqual([]);
+    const post = (path: string, body: object) => api.call("POST", `/api/v1/${path}`, body);
+    expect(await post(`alias/${zone}`, { name: "a", target: "a" })).toMatchObject({ status: 400 });
+    const to = target("192.0.2.50");
+    await alias(zone, "b", `c.${zone}`);
+    const loop = await post(`alias/${zone}`, { name: "c", target: "b" });
+    expect(loop).toMatchObject({ status: 400, body: { msg: "it would follow itself" } });
+    await alias(zone, "x", to);
+    await becomes(zone, "x", ["192.0.2.50"]);
+    const hand = await post(`rr/${zone}`, { name: "x", type: "AAAA", value: "2001:db8::5" });
+    expect(hand.body.msg).toBe(`x.${zone} is an alias or a pool: its AAAA record cannot be made or edited by hand`);
+    const [derived] = (await records(zone)).filter(({ name }) => name === "x") as [Shown];
+    expect(await api.call("DELETE", `/api/v1/rr/${zone}/${derived.rr_id}`)).toMatchObject({ status: 400 });
+    expect(await api.call("PUT", `/api/v1/rr/${zone}/${derived.rr_id}`, { ttl: 9 })).toMatchObject({ status: 400 });
+    expect(await post(`rr/${zone}`, { name: "x", type: "CNAME", value: "y" })).toMatchObject({ status: 400 });
+    expect(await post(`rr/${zone}`, { name: "x", type: "TXT", value: "beside" })).toMatchObject({ status: 200 });
+    await post(`rr/${zone}`, { name: "h", type: "A", value: "192.0.2.1" });
+    const beside = await post(`alias/${zone}`, { name: "h", target: `${to}.` });
+    expect(beside.body.msg).toBe(`h.${zone} has a record of type A, beside which it cannot be an alias or a pool`);
+  });
+
+  test("is changed with records in one batch, previewed, rolled back, and survives a zone file", async () => {
+    const zone = await makeZone(api);
+    const [one, two] = [target("192.0.2.60"), target("192.0.2.61")];
+    await api.call("POST", `/api/v1/rr/${zone}`, { name: "was", type: "A", value: "192.0.2.62" });
+    const [{ rr_id }] = (await records(zone)) as [Shown];
+    const start = await serial(zone);
+    const batch = {
+      delete: [rr_id],
+      create: [{ name: "txt", type: "TXT", value: "text" }],
+      alias: { create: [{ name: "was", target: `${one}.` }] },
+    };
+    const preview = await api.call("POST", `/api/v1/zone_preview/${zone}`, batch);
+    expect(preview.body).toMatchObject({ serial: start + 3, followers: { added: [{ name: "was", kind: "alias" }] } });
+    expect(await serial(zone)).toBe(start);
+    const made = await api.call("POST", `/api/v1/rr/${zone}/batch`, batch);
+    expect(made.body).toMatchObject({ serial: start + 3, created: [expect.any(Number)] });
+    const [id] = made.body.created_followers;
+    await becomes(zone, "was", ["192.0.2.60"]);
+    expect(await api.call("PUT", `/api/v1/alias/${zone}/${id}`, { target: `${two}.` })).toMatchObject({ status: 200 });
+    await becomes(zone, "was", ["192.0.2.61"]);
+
+    const file = await api.call("GET", `/api/v1/zone_file/${zone}`);
+    expect(file.text).toContain(`;palomar alias was.${zone}. {"target":"${two}."}\n`);
+    const again = await api.call("PUT", `/api/v1/zone_file/${zone}`, file.text);
+    expect(again).toMatchObject({ status: 200 });
+    expect((await api.call("GET", `/api/v1/alias/${zone}`)).body.alias[0]).toMatchObject({
+      alias_id: id,
+      a: ["192.0.2.61"],
+    });
+    const bare = await api.call("PUT", `/api/v1/zone_file/${zone}`, file.text.replace(/^;.*\n/m, ""));
+    expect(bare.body.warnings).toEqual([
+      `was.${zone} is no alias or pool any more: the file has no comment that says so`,
+    ]);
+    expect((await api.call("GET", `/api/v1/alias/${zone}`)).body.alias).toEqual([]);
+    expect(await addresses(zone, "was")).toEqual(["192.0.2.61"]);
+
+    expect(await api.call("POST", `/api/v1/zone_rollback/${zone}`, { serial: start + 3 })).toMatchObject({
+      status: 200,
+    });
+    expect((await api.call("GET", `/api/v1/alias/${zone}`)).body.alias).toMatchObject([
+      { name: "was", target: `${one}.` },
+    ]);
+    await becomes(zone, "was", ["192.0.2.60"]);
+    expect(await api.call("POST", `/api/v1/zone_rollback/${zone}`, { serial: start })).toMatchObject({ status: 200 });
+    expect((await api.call("GET", `/api/v1/alias/${zone}`)).body.alias).toEqual([]);
+    expect(await addresses(zone, "was")).toEqual(["192.0.2.62"]);
+  });
+
+  test("is another tenant's in no way, and a token's by its policy", async () => {
+    const zone = await makeZone(api);
+    const id = await alias(zone, "www", target("192.0.2.70"));
+    const unknown = { status: 400, body: { msg: `domain ${zone} does not exist` } };
+    for (const [method, path, body] of [
+      ["GET", `alias/${zone}`, undefined],
+      ["POST", `alias/${zone}`, { name: "a", target: "b." }],
+      ["PUT", `alias/${zone}/${id}`, { target: "b." }],
+      ["DELETE", `alias/${zone}/${id}`, undefined],
+      ["POST", `pool/${zone}`, { name: "p", members: [{ value: "192.0.2.1" }] }],
+    ] as const) {
+      const answer = await api.call(method, `/api/v1/${path}`, body, BETA);
+      expect(answer.status).toBe(unknown.status);
+    }
+    const own = await makeZone(api, { crm_id: "beta" });
+    expect(await api.call("DELETE", `/api/v1/alias/${own}/${id}`, undefined, BETA)).toMatchObject({
+      body: { msg: `alias ${id} does not exist` },
+    });
+    const { body } = await api.call(
+      ...([
+        "POST",
+        "/api/v1/token",
+        { name: "t", access: "write", names: ["allowed.**"], types: ["A", "AAAA"] },
+        ACME,
+      ] as const),
+    );
+    const token = { key: body.token };
+    const make = (name: string) => api.call("POST", `/api/v1/alias/${zone}`, { name, target: "x.example.net." }, token);
+    expect((await make("other")).status).toBe(403);
+    expect((await api.call("GET", `/api/v1/alias/${zone}`, undefined, token)).body.alias).toEqual([]);
+  });
+});
+
+/** Something that listens, until it is taken away. */
+async function backend(address: string, port = 0): Promise<{ port: number; stop(): Promise<void> }> {
+  const server: Server = createServer((socket) => socket.on("error", () => {}).end("hello\r\n"));
+  server.listen(port, address);
+  await once(server, "listening");
+  const stop = () => new Promise<void>((resolve) => server.close(() => resolve()));
+  return { port: (server.address() as { port: number }).port, stop };
+}
+
+describe("a pool", () => {
+  const HEALTH = { type: "tcp", interval: 5, timeout: 1, tries: 2, recovery: 0 } as const;
+
+  test("gives the members that are well, leaves out one that is not, and takes it back", async () => {
+    const zone = await makeZone(api);
+    const first = await backend("127.0.0.2");
+    const second = await backend("127.0.0.3", first.port);
+    const check = { ...HEALTH, port: first.port };
+    const members = [
+      { name: "one", value: "127.0.0.2" },
+      { name: "two", value: "127.0.0.3" },
+    ];
+    const made = await api.call("POST", `/api/v1/pool/${zone}`, { name: "@", members, check, ttl: 10 });
+    expect(made).toMatchObject({ status: 200 });
+    const { pool_id: id } = made.body;
+    await becomes(zone, "@", ["127.0.0.2", "127.0.0.3"]);
+    const state = async () => (await api.call("GET", `/api/v1/pool/${zone}/${id}`)).body;
+    await expect
+      .poll(async () => (await state()).states.flatMap(({ verdicts }: { verdicts: [] }) => verdicts).length)
+      .toBe(2);
+    await second.stop();
+    await becomes(zone, "@", ["127.0.0.2"]);
+    expect(await state()).toMatchObject({
+      ...{ name: "@", a: ["127.0.0.2"], nodes: ["main"] },
+      states: [
+        { member: "one", up: true, verdicts: [{ node: "main", up: true }] },
+        { member: "two", up: false, flaps: 1, verdicts: [{ up: false, reason: "no connection: ECONNREFUSED" }] },
+      ],
+      history: [{ member: "two", address: "127.0.0.3", up: false }],
+    });
+    const back = await backend("127.0.0.3", first.port);
+    await becomes(zone, "@", ["127.0.0.2", "127.0.0.3"]);
+
+    const drain = (verb: string, member: string) => api.call("POST", `/api/v1/pool/${zone}/${id}/${verb}`, { member });
+    expect(await drain("drain", "one")).toMatchObject({ status: 200 });
+    await becomes(zone, "@", ["127.0.0.3"]);
+    expect(await drain("undrain", "one")).toMatchObject({ status: 200 });
+    await becomes(zone, "@", ["127.0.0.2", "127.0.0.3"]);
+    expect((await drain("drain", "nobody")).body.msg).toBe("the pool has no member nobody");
+
+    // With fewer than the minimum, all are given.
+    await Promise.all([first.stop(), back.stop()]);
+    await expect
+      .poll(async () => (await state()).states.every(({ up }: { up: boolean }) => !up), { timeout: 20_000 })
+      .toBe(true);
+    expect(await addresses(zone)).toEqual(["127.0.0.2", "127.0.0.3"]);
+    expect(await api.call("PUT", `/api/v1/pool/${zone}/${id}`, { minimum: 0 })).toMatchObject({ status: 200 });
+    await becomes(zone, "@", []);
+    expect(await api.call("DELETE", `/api/v1/pool/${zone}/${id}`)).toMatchObject({ body: { msg: "deleted" } });
+  });
+
+  test("takes the first of a priority, and members by name", async () => {
+    const zone = await makeZone(api);
+    const to = target("192.0.2.80", "192.0.2.81");
+    const members = [
+      { name: "near", value: `${to}.`, priority: 1 },
+      { name: "far", value: "192.0.2.90", priority: 2 },
+    ];
+    await api.call("POST", `/api/v1/pool/${zone}`, { name: "p", rule: "priority", members });
+    await becomes(zone, "p", ["192.0.2.80", "192.0.2.81"]);
+    const [{ pool_id: id }] = (await api.call("GET", `/api/v1/pool/${zone}`)).body.pool;
+    await api.call("POST", `/api/v1/pool/${zone}/${id}/drain`, { member: "near" });
+    await becomes(zone, "p", ["192.0.2.90"]);
+  });
+
+  test.each([
+    [{ members: [] }, "invalid field: members: must not be empty"],
+    [{ members: [{ value: "10.0.0.1" }] }, "invalid field: members[0].value: address not allowed"],
+    [{ members: [{ value: "169.254.169.254" }] }, "invalid field: members[0].value: address not allowed"],
+    [
+      { members: [{ value: "a..b" }] },
+      "invalid field: members[0].value: must be an IPv4 or IPv6 address or a domain name",
+    ],
+    [
+      { members: [{ value: "192.0.2.1" }, { value: "192.0.2.1" }] },
+      "invalid field: members[1].name: two members are called 192.0.2.1",
+    ],
+    [{ members: [{ value: "192.0.2.1" }], rule: "best" }, "invalid field: rule: must be all, priority or weighted"],
+    [{ members: [{ value: "192.0.2.1" }], check: { type: "tcp" } }, "missing field: port"],
+    [
+      { members: [{ value: "192.0.2.1" }], check: { type: "http", path: "x" } },
+      "invalid field: path: must begin with /, and be printable ASCII without spaces",
+    ],
+    [
+      { members: [{ value: "192.0.2.1" }], check: { type: "tcp", port: 80, interval: 1 } },
+      "invalid field: interval: must be at least 5",
+    ],
+  ])("is refused: %j", async (fields, msg) => {
+    const zone = await makeZone(api);
+    const { status, body } = await api.call("POST", `/api/v1/pool/${zone}`, { name: "p", ...fields });
+    expect({ status, msg: body.msg }).toEqual({ status: 400, msg });
+  });
+});

@@ -1,0 +1,151 @@
+import { once } from "node:events";
+import { createServer, type Server } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { hashApiKey } from "../../services/core/api-key.ts";
+import { KeyRing } from "../../services/core/key-ring.ts";
+import { addReseller } from "../../services/store/dns/resellers.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { zoneFields } from "../support/dns-api.ts";
+import { killStack, makeDataDir, removeDataDir, type StartedPalomar, startPalomar } from "../support/stack.ts";
+
+const SECRET = "a secret of the tests, long enough";
+const HEADERS = { Authorization: "key-of-reseller-one", Reseller: "one", "Content-Type": "application/json" };
+const ZONE = "pools.example.org";
+const INTERVAL_SECONDS = 5;
+const POOLS = 20;
+
+let database: TestDatabase;
+let folders: string[];
+let running: StartedPalomar[];
+let backend: Server;
+/** When each address was connected to. */
+let looks: Map<string, number[]>;
+const away = new Set<string>();
+
+beforeEach(async () => {
+  [folders, running, looks] = [[], [], new Map()];
+  away.clear();
+  database = await createTestDatabase();
+  const keyHash = hashApiKey(KeyRing.ofSecret(SECRET), "dns", HEADERS.Authorization);
+  await addReseller(database.db, { id: "one", name: "One", rpzLicence: false, keyHash });
+  backend = createServer((socket) => {
+    const address = `${socket.localAddress}`;
+    looks.set(address, [...(looks.get(address) ?? []), performance.now()]);
+    socket.on("error", () => {});
+    if (away.has(address)) socket.destroy();
+    else socket.end("220 mail.example.org\r\n");
+  }).listen(0, "0.0.0.0");
+  await once(backend, "listening");
+});
+
+afterEach(async () => {
+  await Promise.all(running.map(({ process }) => killStack(process)));
+  backend.close();
+  await database.drop();
+  folders.forEach(removeDataDir);
+});
+
+async function startWorker(environment: Record<string, string> = {}): Promise<StartedPalomar> {
+  const folder = makeDataDir();
+  folders.push(folder);
+  const own = { PALOMAR_SECRET: SECRET, DATABASE_URL: database.url, PALOMAR_DATA_DIR: folder };
+  const allowed = { PALOMAR_FOLLOW_ALLOW: "127.0.0.0/8", PALOMAR_RESOLVER: "127.0.0.1:9" };
+  const started = await startPalomar(["dns-api"], { ...own, ...allowed, ...environment });
+  running.push(started);
+  return started;
+}
+
+async function call(worker: StartedPalomar, method: string, path: string, body?: object) {
+  const url = `${worker.addresses.dns_api}/api/v1/${path}`;
+  const response = await fetch(url, { method, headers: HEADERS, ...(body && { body: JSON.stringify(body) }) });
+  // biome-ignore lint/suspicious/noExplicitAny: answers of every shape
+  const answer: any = await response.json();
+  expect(response.status, JSON.stringify(answer)).toBe(200);
+  return answer;
+}
+
+const addressOf = (pool: number, member: number) => `127.1.${pool}.${member + 1}`;
+
+async function makePools(worker: StartedPalomar, fields: object = {}): Promise<void> {
+  const { port } = backend.address() as { port: number };
+  const check = { type: "smtp", port, interval: INTERVAL_SECONDS, timeout: 1, tries: 2, recovery: 2, ...fields };
+  await call(worker, "POST", "company", { crm_id: "acme", name: "Acme", apikey: "acme-api-key-0001" });
+  await call(worker, "POST", `master_zone/${ZONE}`, zoneFields());
+  const create = Array.from({ length: POOLS }, (_, pool) => ({
+    name: `p${pool}`,
+    members: [0, 1, 2].map((member) => ({ value: addressOf(pool, member) })),
+    check,
+  }));
+  await call(worker, "POST", `pool/${ZONE}/batch`, { create });
+}
+
+async function given(worker: StartedPalomar, pool: number): Promise<string[]> {
+  const { pool: pools } = await call(worker, "GET", `pool/${ZONE}`);
+  return pools.find(({ name }: { name: string }) => name === `p${pool}`).a;
+}
+
+test("two workers of a node share its checks, and when one is killed none is missed for longer than an interval", async () => {
+  const [first, second] = [await startWorker(), await startWorker()];
+  await makePools(first!);
+  await expect.poll(() => looks.size).toBe(3 * POOLS);
+  await sleep(2_000);
+  // Shared: each address is looked at once in an interval, by one of the two.
+  const before = [...looks.values()].flat().length;
+  await sleep(2 * INTERVAL_SECONDS * 1_000);
+  const made = [...looks.values()].flat().length - before;
+  expect(made).toBeGreaterThanOrEqual(2 * 3 * POOLS - 5);
+  expect(made).toBeLessThanOrEqual(2 * 3 * POOLS + 5);
+  await killStack(second!.process);
+  await sleep(4 * INTERVAL_SECONDS * 1_000);
+  const gaps = [...looks.values()].map((times) => Math.max(...times.slice(1).map((at, index) => at - times[index]!)));
+  expect(Math.max(...gaps)).toBeLessThan(2 * INTERVAL_SECONDS * 1_000);
+  const dead = addressOf(3, 1);
+  away.add(dead);
+  await expect.poll(() => given(first!, 3)).toEqual([addressOf(3, 0), addressOf(3, 2)]);
+});
+
+test("while nobody checks all stays as it is, and whoever is killed in the middle goes on where it was", async () => {
+  const first = await startWorker();
+  await makePools(first);
+  await expect.poll(() => looks.size).toBe(3 * POOLS);
+  away.add(addressOf(0, 0));
+  await expect.poll(() => given(first, 0)).toEqual([addressOf(0, 1), addressOf(0, 2)]);
+  for (let pool = 1; pool < POOLS; pool += 1) away.add(addressOf(pool, 0));
+  await sleep(2_000);
+  await killStack(first.process);
+  const next = await startWorker({ PALOMAR_CHECKING_NODE: "off" });
+  await sleep(2_000);
+  expect(await given(next, 0)).toEqual([addressOf(0, 1), addressOf(0, 2)]);
+  const third = await startWorker();
+  for (let pool = 0; pool < POOLS; pool += 1) {
+    await expect.poll(() => given(third, pool)).toEqual([addressOf(pool, 1), addressOf(pool, 2)]);
+  }
+});
+
+test("a member is down when enough nodes find it so", async () => {
+  const [here, there] = [
+    await startWorker({ PALOMAR_CHECKING_NODE: "here" }),
+    await startWorker({ PALOMAR_CHECKING_NODE: "there" }),
+  ];
+  await makePools(here!, { quorum: 100 });
+  const {
+    pool: [{ pool_id: id }],
+  } = await call(here!, "GET", `pool/${ZONE}`);
+  const state = () => call(there!, "GET", `pool/${ZONE}/${id}`);
+  await expect
+    .poll(async () => (await state()).states.map(({ verdicts }: { verdicts: [] }) => verdicts.length))
+    .toEqual([2, 2, 2]);
+  const shown = await state();
+  expect(shown.nodes).toEqual(["here", "there"]);
+  away.add(shown.states[0].address);
+  await expect
+    .poll(async () => (await state()).states[0])
+    .toMatchObject({
+      up: false,
+      verdicts: [
+        { node: "here", up: false, reason: "the answer is malformed" },
+        { node: "there", up: false },
+      ],
+    });
+});
