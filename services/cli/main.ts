@@ -23,6 +23,7 @@ const COMMANDS: { readonly [name: string]: readonly (() => Promise<Register>)[] 
   ],
   "resolver-block": [async () => (await import("./commands/resolver-block.ts")).registerResolverBlockCommand],
   rpz: [async () => (await import("./commands/rpz.ts")).registerRpzCommand],
+  pool: [async () => (await import("./commands/pool.ts")).registerPoolCommand],
   token: [async () => (await import("./commands/token.ts")).registerTokenCommand],
   company: [async () => (await import("./commands/quota.ts")).registerCompanyCommand],
   catalog: [async () => (await import("./commands/catalog.ts")).registerCatalogCommand],

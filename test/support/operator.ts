@@ -4,6 +4,7 @@ import { registerAclCommand } from "../../services/cli/commands/acl.ts";
 import { registerAclShowCommand } from "../../services/cli/commands/acl-show.ts";
 import { registerCatalogCommand } from "../../services/cli/commands/catalog.ts";
 import { registerDnssecCommand } from "../../services/cli/commands/dnssec.ts";
+import { registerPoolCommand } from "../../services/cli/commands/pool.ts";
 import { registerCompanyCommand } from "../../services/cli/commands/quota.ts";
 import { registerResellerCommand } from "../../services/cli/commands/reseller.ts";
 import { registerResolverBlockCommand } from "../../services/cli/commands/resolver-block.ts";
@@ -70,6 +71,7 @@ export function operatorOf({ db, keyRing, config }: Pick<ServiceContext, "db" | 
       registerResellerCommand,
       registerResolverBlockCommand,
       registerRpzCommand,
+      registerPoolCommand,
       registerTokenCommand,
       registerUserCommand,
       registerZoneCommand,
