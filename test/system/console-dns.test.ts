@@ -239,6 +239,45 @@ describe.skipIf(!hasBrowser)(`zones in the console${browserNote}`, () => {
     await becomes("ftp.console.example.org", "A", []);
   });
 
+  it("makes an alias and a pool, shows the pool's members, and drains one", async () => {
+    await open("/dns/demo/zones/console.example.org/followers");
+    await button("Add an alias").click();
+    await inDialog().getByLabel("Name").fill("alias");
+    await inDialog().getByLabel("Follows").fill("www");
+    await inDialog().getByRole("button", { name: "Add an alias" }).click();
+    await expectToast(page, "alias follows from now on");
+    const shown = await answers("www.console.example.org", "A");
+    await becomes("alias.console.example.org", "A", shown);
+    await button("Add a pool").click();
+    await inDialog().getByLabel("Name").fill("pool");
+    await inDialog().getByLabel("Members").fill("198.51.100.1\n10.0.0.1");
+    await inDialog().getByLabel("Checked by").selectOption("none");
+    await inDialog().getByRole("button", { name: "Add a pool" }).click();
+    await inDialog()
+      .getByText(/not allowed|private/)
+      .waitFor();
+    await inDialog().getByLabel("Members").fill("www\nns1.example.net.");
+    await inDialog().getByRole("button", { name: "Add a pool" }).click();
+    await expectToast(page, "pool follows from now on");
+    await becomes("pool.console.example.org", "A", shown);
+    await page.getByRole("button", { name: "Members: pool" }).click();
+    await inDialog().getByRole("button", { name: "Drain: www.console.example.org" }).click();
+    await inDialog().getByText("drained").waitFor();
+    await expectAccessible(page);
+    await inDialog().getByRole("button", { name: /close/i }).click();
+    await becomes("pool.console.example.org", "A", []);
+    await open("/dns/demo/zones/console.example.org/records");
+    await rowOf("alias").getByText("derived").waitFor();
+    await open("/dns/demo/zones/console.example.org/followers");
+    for (const name of ["alias", "pool"]) {
+      await page.getByRole("button", { name: `Delete: ${name}` }).click();
+      await inDialog().getByRole("button", { name: "Delete" }).click();
+      await expectToast(page, `${name} follows no more`);
+    }
+    await becomes("alias.console.example.org", "A", []);
+    await expectAccessible(page);
+  });
+
   it("changes a zone by keyboard alone, and the focus is never lost", async () => {
     await open("/dns/demo/zones/console.example.org/records");
     const press = (key: string) => page.keyboard.press(key);

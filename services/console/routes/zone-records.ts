@@ -1,10 +1,14 @@
 import { z } from "zod";
+import { FOLLOWED_TYPES } from "../../core/dns/follow/follower.ts";
 import { formatRelative } from "../../core/dns/name.ts";
 import { splitPriority } from "../../core/dns/rdata/rdata.ts";
 import { typeCode, typeMnemonic } from "../../core/dns/rr-types.ts";
+import type { StoredRecord } from "../../core/dns/zone-edit.ts";
 import { invalidField, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
+import type { Db } from "../../platform/postgres/db.ts";
 import { countRecordTypes, type RecordPlace, searchRecords } from "../../store/dns/console-records.ts";
+import { readFollowers } from "../../store/dns/followers.ts";
 import { findZone, type Zone, zoneDoesNotExist } from "../../store/dns/zones.ts";
 import { countLeftOut } from "../../store/dns/zones-left-out.ts";
 import { type AdminCaller, areaOf, scopeOfManager, visibleZones } from "../caller.ts";
@@ -41,6 +45,7 @@ const search: MakeConsoleEndpoints = (context) => [
           ttl: z.int(),
           rr_prio: z.string().nullable(),
           value: z.string(),
+          derived: z.literal(true).optional().meta({ description: "of an alias or a pool" }),
         }),
       ),
       next: z.string().nullable(),
@@ -57,17 +62,27 @@ const search: MakeConsoleEndpoints = (context) => [
       const found = await searchRecords(context.db, zone.value, {
         ...{ text: fields.search, type, after, limit: fields.limit },
       });
+      const derived = await derivedAmong(context.db, zone.value, found.records);
       return ok({
         records: found.records.map(({ id, owner, type: code, ttl, rdata }) => {
           const { prio, value } = splitPriority(code, rdata);
           const name = formatRelative(owner, zone.value.apex);
-          return { rr_id: id, name, type: typeMnemonic(code), ttl, rr_prio: prio, value };
+          const shown = { rr_id: id, name, type: typeMnemonic(code), ttl, rr_prio: prio, value };
+          return derived.has(id) ? { ...shown, derived: true as const } : shown;
         }),
         next: found.next ? showPlace(found.next) : null,
       });
     },
   }),
 ];
+
+/** The ids of those records that an alias or a pool derives. */
+async function derivedAmong(db: Db, zone: Zone, records: readonly StoredRecord[]): Promise<ReadonlySet<number>> {
+  const addresses = zone.hasFollowers ? records.filter(({ type }) => FOLLOWED_TYPES.includes(type)) : [];
+  const followers = await readFollowers(db, zone.id, { names: addresses.map(({ owner }) => owner) });
+  const owners = new Set(followers.map(({ owner }) => owner.key));
+  return new Set(addresses.filter(({ owner }) => owners.has(owner.key)).map(({ id }) => id));
+}
 
 /** Numbers about a whole zone. */
 const counts: MakeConsoleEndpoints = (context) => [

@@ -12,6 +12,8 @@ export interface ZoneRecord {
 
 export interface StoredRecord extends ZoneRecord {
   readonly rr_id: number;
+  /** Of an alias or a pool: nobody edits it by hand. */
+  readonly derived?: true;
 }
 
 /** A record to be created; without a TTL it takes the one of the records beside it. */

@@ -188,8 +188,8 @@ interface RowActions {
   readonly undo: (row: EditorRow) => void;
 }
 
-function columnsOf({ edit, remove, undo }: RowActions): Column<EditorRow>[] {
-  const { dns, shell } = texts();
+function columnsOf(actions: RowActions): Column<EditorRow>[] {
+  const { dns } = texts();
   return [
     {
       id: "name",
@@ -203,9 +203,10 @@ function columnsOf({ edit, remove, undo }: RowActions): Column<EditorRow>[] {
     {
       id: "type",
       label: dns.record.type,
-      cell: ({ record, state }) => (
+      cell: ({ record, state, stored }) => (
         <>
           <span class="record-type">{record.type}</span> <StateBadge state={state} />
+          {stored?.derived && <Badge tone="quiet">{dns.followers.derived}</Badge>}
         </>
       ),
     },
@@ -225,26 +226,32 @@ function columnsOf({ edit, remove, undo }: RowActions): Column<EditorRow>[] {
       id: "actions",
       label: "",
       align: "end",
-      cell: (row) => (
-        <span class="row-actions">
-          {row.state !== "deleted" && (
-            <Button small label={`${shell.edit}: ${row.record.name} ${row.record.type}`} onClick={() => edit(row)}>
-              {shell.edit}
-            </Button>
-          )}
-          {row.state === "stored" ? (
-            <Button small label={`${shell.remove}: ${row.record.name} ${row.record.type}`} onClick={() => remove(row)}>
-              {shell.remove}
-            </Button>
-          ) : (
-            <Button small onClick={() => undo(row)}>
-              {row.state === "deleted" ? dns.record.restore : dns.record.undo}
-            </Button>
-          )}
-        </span>
-      ),
+      cell: (row) => !row.stored?.derived && <RowButtons row={row} {...actions} />,
     },
   ];
+}
+
+function RowButtons({ row, edit, remove, undo }: RowActions & { readonly row: EditorRow }) {
+  const { dns, shell } = texts();
+  const { name, type } = row.record;
+  return (
+    <span class="row-actions">
+      {row.state !== "deleted" && (
+        <Button small label={`${shell.edit}: ${name} ${type}`} onClick={() => edit(row)}>
+          {shell.edit}
+        </Button>
+      )}
+      {row.state === "stored" ? (
+        <Button small label={`${shell.remove}: ${name} ${type}`} onClick={() => remove(row)}>
+          {shell.remove}
+        </Button>
+      ) : (
+        <Button small onClick={() => undo(row)}>
+          {row.state === "deleted" ? dns.record.restore : dns.record.undo}
+        </Button>
+      )}
+    </span>
+  );
 }
 
 function StateBadge({ state }: { readonly state: EditorRow["state"] }) {

@@ -10,6 +10,7 @@ import { dnsApi, dnsPages, resellerApi } from "../paths.ts";
 import type { Soa } from "../record.ts";
 import { DnssecTab } from "./dnssec-tab.tsx";
 import { FileTab } from "./file-tab.tsx";
+import { FollowersTab } from "./followers-tab.tsx";
 import { HistoryTab } from "./history-tab.tsx";
 import { RecordsTab } from "./records-tab.tsx";
 import { SettingsTab } from "./settings-tab.tsx";
@@ -18,6 +19,7 @@ import "../dns.css";
 
 const TABS = {
   records: RecordsTab,
+  followers: FollowersTab,
   file: FileTab,
   history: HistoryTab,
   dnssec: DnssecTab,

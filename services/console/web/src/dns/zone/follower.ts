@@ -1,0 +1,57 @@
+/** A name that has the addresses of another, as the DNS API shows it. */
+export interface Alias {
+  readonly alias_id: number;
+  readonly name: string;
+  readonly target: string;
+  readonly ttl: number;
+  readonly a: readonly string[];
+  readonly aaaa: readonly string[];
+  readonly problem: string | null;
+}
+
+/** A name that has the addresses of those members that are well. */
+export interface Pool {
+  readonly pool_id: number;
+  readonly name: string;
+  readonly rule: "all" | "priority" | "weighted";
+  readonly a: readonly string[];
+  readonly aaaa: readonly string[];
+  readonly problem: string | null;
+  readonly members: readonly PoolMember[];
+}
+
+export interface PoolMember {
+  readonly name: string;
+  readonly value: string;
+  readonly weight: number;
+  readonly priority: number;
+  readonly drain: boolean;
+}
+
+/** What a node says of an address. */
+export interface Verdict {
+  readonly node: string;
+  readonly up: boolean;
+  readonly since: string;
+  readonly reason: string | null;
+}
+
+/** A pool with what the nodes say of it. */
+export interface PoolState extends Pool {
+  readonly nodes: readonly string[];
+  readonly states: readonly {
+    readonly member: string;
+    readonly address: string;
+    readonly up: boolean;
+    readonly since: string;
+    readonly verdicts: readonly Verdict[];
+  }[];
+  readonly history: readonly PoolEvent[];
+}
+
+export interface PoolEvent {
+  readonly at: string;
+  readonly member: string;
+  readonly address: string;
+  readonly up: boolean;
+}
