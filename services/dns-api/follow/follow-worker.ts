@@ -19,6 +19,7 @@ import { ZONES_CHANNEL } from "../../store/dns/zone-notices.ts";
 import { zoneName } from "../../store/dns/zones.ts";
 import type { DnsApiContext } from "../context.ts";
 import { HealthChecker } from "./health-checker.ts";
+import { ZoneNotices } from "./zone-notices.ts";
 
 /** Notices hasten the work of others; a look makes sure. */
 const POLL_MS = 1_000;
@@ -79,10 +80,14 @@ export async function startFollowing(
   const { checkingNode: node } = config;
   const checking = { db, clock, observe, allowed: config.followAllow, onVerdicts: () => deriving.wake() };
   const checker = node === null ? undefined : new HealthChecker({ ...checking, node });
-  const stirring = new ZoneNotices((zoneIds) => stirFollowersInZones(db, zoneIds, new Date(clock.nowMs())), failed);
-  const hearing = hearNotices(openListenConnection, ZONES_CHANNEL, (payload) => {
-    stirring.note(payload, () => deriving.wake());
+  const stirring = new ZoneNotices({
+    stir: async (zoneIds) => {
+      await stirFollowersInZones(db, zoneIds, new Date(clock.nowMs()));
+      deriving.wake();
+    },
+    failed,
   });
+  const hearing = hearNotices(openListenConnection, ZONES_CHANNEL, (payload) => stirring.note(payload));
   const prune = async () => {
     await pruneTargets(db);
     await prunePoolEvents(db, new Date(clock.nowMs() - EVENTS_KEPT_MS));
@@ -100,49 +105,8 @@ export async function startFollowing(
         deriving.stop(),
         checker?.stop(),
       ]);
-      await stirring.drained();
     },
   };
-}
-
-/** Gathers the zones that changed while the last were looked after. */
-class ZoneNotices {
-  readonly #stir: (zoneIds: readonly number[] | undefined) => Promise<void>;
-  readonly #failed: (error: unknown) => void;
-  #waiting: Set<number> | "all" = new Set();
-  #running: Promise<void> | undefined;
-
-  constructor(stir: (zoneIds: readonly number[] | undefined) => Promise<void>, failed: (error: unknown) => void) {
-    this.#stir = stir;
-    this.#failed = failed;
-  }
-
-  /** @param payload a zone's id; none, or an empty one, for any */
-  note(payload: string | undefined, onStirred: () => void): void {
-    if (!payload) this.#waiting = "all";
-    else if (this.#waiting !== "all") this.#waiting.add(Number(payload));
-    this.#running ??= this.#run(onStirred).finally(() => {
-      this.#running = undefined;
-    });
-  }
-
-  async drained(): Promise<void> {
-    await this.#running;
-  }
-
-  async #run(onStirred: () => void): Promise<void> {
-    while (this.#waiting === "all" || this.#waiting.size > 0) {
-      const zoneIds = this.#waiting === "all" ? undefined : [...this.#waiting];
-      this.#waiting = new Set();
-      try {
-        await this.#stir(zoneIds);
-      } catch (error) {
-        // Each is looked at from time to time by itself.
-        this.#failed(error);
-      }
-      onStirred();
-    }
-  }
 }
 
 interface FollowOptions {

@@ -1,0 +1,69 @@
+import { RepeatedWork } from "../../platform/repeated-work.ts";
+
+/** After the followers of a zone were stirred it rests for so long, and so many times as long as that took. */
+const LEAST_REST_MS = 500;
+const RESTS = 20;
+const RETRY_MS = 1_000;
+/** Until somebody wakes it. */
+const IDLE_MS = 60_000;
+
+export interface ZoneNoticesOptions {
+  /** Has what follows names of these zones derived anew; undefined: of all zones. */
+  readonly stir: (zoneIds: readonly number[] | undefined) => Promise<void>;
+  readonly failed: (error: unknown) => void;
+}
+
+/**
+ * Gathers the zones that changed. A change is looked after at once, and what comes after it a moment later, together: a
+ * zone that changes all the time, and that thousands of names follow, takes a part of the work and not all of it.
+ */
+export class ZoneNotices {
+  readonly #options: ZoneNoticesOptions;
+  readonly #work: RepeatedWork;
+  /** By zone, 0 for any, when it may be looked after; those without have not changed since. */
+  readonly #waiting = new Map<number, number>();
+  readonly #resting = new Map<number, number>();
+
+  constructor(options: ZoneNoticesOptions) {
+    this.#options = options;
+    this.#work = new RepeatedWork({
+      take: () => this.#stir(),
+      failed: (error) => {
+        options.failed(error);
+        return RETRY_MS;
+      },
+    });
+  }
+
+  /** @param payload a zone's id; none, or an empty one, for any */
+  note(payload: string | undefined): void {
+    const zoneId = Number(payload || ANY);
+    if (!this.#waiting.has(zoneId)) this.#waiting.set(zoneId, this.#resting.get(zoneId) ?? 0);
+    this.#work.wake();
+  }
+
+  stop(): Promise<void> {
+    return this.#work.stop();
+  }
+
+  /** Looks after the zones whose rest is over. @returns how long to rest, in ms */
+  async #stir(): Promise<number> {
+    const from = performance.now();
+    for (const [zoneId, until] of this.#resting) if (until <= from) this.#resting.delete(zoneId);
+    const due = [...this.#waiting].filter(([, at]) => at <= from).map(([zoneId]) => zoneId);
+    if (due.length > 0) {
+      for (const zoneId of due) this.#waiting.delete(zoneId);
+      try {
+        await this.#options.stir(due.includes(ANY) ? undefined : due);
+      } catch (error) {
+        for (const zoneId of due) this.#waiting.set(zoneId, 0);
+        throw error;
+      }
+      const now = performance.now();
+      for (const zoneId of due) this.#resting.set(zoneId, now + LEAST_REST_MS + RESTS * (now - from));
+    }
+    return Math.max(0, Math.min(IDLE_MS, ...[...this.#waiting.values()].map((at) => at - performance.now())));
+  }
+}
+
+const ANY = 0;
