@@ -28,7 +28,7 @@ export function exchangeUdp(
 
 /**
  * The same by TCP, where two octets of length stand before each message (RFC 1035 §4.2.2).
- * @param options.timeoutMs for which the server may be silent
+ * @param options.timeoutMs for the whole of it: a server that says an octet at a time has no longer
  */
 export function exchangeTcp(
   { host, port }: HostPort,
@@ -38,7 +38,8 @@ export function exchangeTcp(
   const socket = connect(port, host);
   return new Promise<Uint8Array | undefined>((resolve) => {
     let received = Buffer.alloc(0);
-    socket.setTimeout(timeoutMs, () => resolve(undefined));
+    const late = setTimeout(() => resolve(undefined), timeoutMs);
+    socket.once("close", () => clearTimeout(late));
     socket.on("error", () => resolve(undefined));
     socket.on("close", () => resolve(undefined));
     socket.on("data", (chunk: Buffer) => {

@@ -1,3 +1,4 @@
+import { createSocket } from "node:dgram";
 import { once } from "node:events";
 import { createServer, type RequestListener } from "node:http";
 import { createServer as createHttps } from "node:https";
@@ -125,4 +126,25 @@ test("DNS wants NOERROR and a record of the type", async () => {
   expect(await ask("fails.test")).toBe("check-rcode");
   expect(await ask("silent.test")).toBe("check-timeout");
   await resolver.stop();
+});
+
+test("DNS by TCP has no longer than the check, however slowly it answers", async () => {
+  const truncates = createSocket("udp4");
+  truncates.on("message", (query, { address, port }) => {
+    const answer = Buffer.from(query);
+    answer[2]! |= 0x82; // QR, TC
+    truncates.send(answer, port, address);
+  });
+  const drips = createTcp((socket) => {
+    socket.on("error", () => {});
+    const timer = setInterval(() => socket.write("\x40"), 100);
+    socket.on("close", () => clearInterval(timer));
+  });
+  const port = await listen(drips);
+  truncates.bind(port, "127.0.0.1");
+  await once(truncates, "listening");
+  const from = performance.now();
+  expect(await check({ type: "dns", port, question: "here.test" })).toBe("check-timeout");
+  expect(performance.now() - from).toBeLessThan(3_000);
+  truncates.close();
 });
