@@ -151,7 +151,8 @@ describe("an alias", () => {
     const from = performance.now();
     await api.call("PUT", `/api/v1/rr/${host}/${rr_id}`, { value: "192.0.2.31" });
     await becomes(zone, "@", ["192.0.2.31"]);
-    expect(performance.now() - from).toBeLessThan(2_000);
+    // A second on a quiet machine.
+    expect(performance.now() - from).toBeLessThan(10_000);
     await becomes(zone, "wild", ["192.0.2.31"]);
     expect(resolver.questions.filter((question) => question.includes(host))).toEqual([]);
   });

@@ -21,8 +21,8 @@ import {
 } from "../../store/dns/pool-probes.ts";
 
 /** Whoever is not seen for so long has no checks any more: the others of its node make them. */
-const LEASE_MS = 4_000;
-const SEEN_EVERY_MS = 1_000;
+const LEASE_MS = 3_000;
+const SEEN_EVERY_MS = 500;
 const TICK_MS = 100;
 /** Probes are read anew so often, and at once when pools were changed here. */
 const READ_EVERY_MS = 5_000;
@@ -72,7 +72,7 @@ interface Run {
 }
 
 /**
- * Makes the health checks of one node. All processes of a node share them: each says each second that it is there, and takes
+ * Makes the health checks of one node. All processes of a node share them: each says twice a second that it is there, and takes
  * its part of the probes by the list of those that did. Each probe has its places in time, whoever checks it, so that one
  * who takes it over goes on where the other stopped; what was missed meanwhile is checked at once.
  */
