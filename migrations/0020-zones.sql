@@ -87,7 +87,6 @@ create table zone_journal (
   added           bytea       not null,
   derived_deleted bytea,
   derived_added   bytea,
-  followers       jsonb, -- aliases and pools (0086): {"deleted": [...], "added": [...]}
   primary key (zone_id, version)
 );
 

@@ -86,3 +86,6 @@ create unlogged table checking_workers (
   seen_at timestamptz not null
 );
 create index checking_workers_node on checking_workers (node, seen_at);
+
+-- What a version made of aliases and pools: {"deleted": [...], "added": [...]}.
+alter table zone_journal add column followers jsonb;
