@@ -27,6 +27,13 @@ describe.skipIf(reason !== undefined)(`docker-compose.yml in a container engine$
       cwd: folder,
       ...(input === undefined ? {} : { input }),
     });
+  /** Of what does not come up the log of `migrate` is told, which all others wait for. */
+  const comeUp = (commands: string): void => {
+    const { status, stdout, stderr } = run(commands);
+    if (status === 0) return;
+    const { stdout: log } = run("docker compose logs --no-color --timestamps migrate database | tail -n 60");
+    throw new Error(`${commands}: status ${status}\n${stdout}${stderr.slice(-3_000)}\n${log}`);
+  };
   const palomar = (words: string, input?: string) => must(`docker compose exec -T console palomar ${words}`, input);
   const dig = (words: string) => must(`dig +time=2 +tries=1 +short @127.0.0.1 ${words}`).trim();
   const curl = (words: string) => run(`curl --silent --insecure --max-time 20 ${words}`);
@@ -66,7 +73,7 @@ describe.skipIf(reason !== undefined)(`docker-compose.yml in a container engine$
   });
 
   it("comes up as the README says, each service well", async () => {
-    must("deploy/prepare && docker compose up --detach");
+    comeUp("deploy/prepare && docker compose up --detach");
     await allHealthy();
     expect(states().get("migrate")).toMatch(/^Exited \(0\)/);
   });
@@ -183,7 +190,7 @@ describe.skipIf(reason !== undefined)(`docker-compose.yml in a container engine$
   });
 
   it("after everything is made anew a service is the node that it was", async () => {
-    must("docker compose up --detach --force-recreate");
+    comeUp("docker compose up --detach --force-recreate");
     await allHealthy();
     const status = JSON.parse(run("docker compose exec -T console palomar --json status").stdout) as {
       nodes: { node: string }[];
@@ -192,7 +199,7 @@ describe.skipIf(reason !== undefined)(`docker-compose.yml in a container engine$
   });
 
   it("`down` and `up` keep what there is; `up --build` brings in another release", async () => {
-    must("docker compose down && docker compose up --detach --build");
+    comeUp("docker compose down && docker compose up --detach --build");
     await allHealthy();
     expect(dig("www.example.org A")).toBe("192.0.2.10");
   });
