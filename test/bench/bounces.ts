@@ -11,7 +11,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { knownPhrases } from "../../services/core/mail/bounce/class.ts";
 import { type Phrases, PhraseTable } from "../../services/core/mail/bounce/phrases.ts";
-import { systemPhrases } from "../../services/core/mail/bounce/rules.ts";
+import { readSystemPhrases } from "../../services/core/mail/bounce/rules.ts";
 import { type BounceResult, type Finding, interpret } from "../../services/operations/mail/interpret.ts";
 
 interface Expected {
@@ -45,6 +45,7 @@ interface Labelled {
 }
 
 const systemsOf = new Map<string, string[]>();
+const systemPhrases = readSystemPhrases();
 for (const [name, phrases] of systemPhrases) {
   for (const { words } of phrases) systemsOf.set(words, [...(systemsOf.get(words) ?? []), name]);
 }
@@ -70,7 +71,9 @@ async function bench(messages: readonly Labelled[]): Promise<void> {
   const unseen = emptyScore();
   let counted = 0;
   for (const [system, spokenIn] of [...speakers].sort(([, left], [, right]) => right.length - left.length)) {
-    const others = new PhraseTable([...systemPhrases].flatMap(([name, phrases]) => (name === system ? [] : phrases)));
+    const others = new PhraseTable(() =>
+      [...systemPhrases].flatMap(([name, phrases]) => (name === system ? [] : phrases)),
+    );
     const [withTable, without] = [emptyScore(), emptyScore()];
     for (const { octets, expected } of spokenIn) {
       score(withTable, expected, await interpret(octets));

@@ -5,16 +5,16 @@ import type { BounceReason, SmtpCommand } from "./reason.ts";
 import {
   bounceRules,
   comparable,
+  readSystemPhrases,
   reasonOfReplyCode,
   reasonOfStatus,
   reasonOfSubject,
   settleConflict,
-  systemPhrases,
   type WordingRule,
 } from "./rules.ts";
 
 /** Every phrase that `config/bounces/systems/` knows. */
-export const knownPhrases = new PhraseTable([...systemPhrases.values()].flat());
+export const knownPhrases = new PhraseTable(() => [...readSystemPhrases().values()].flat());
 
 /** `hard`: the address will never take mail. */
 export interface BounceClass {

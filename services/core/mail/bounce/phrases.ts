@@ -37,21 +37,12 @@ export interface WeighedPhrase extends Phrase {
  * Of those that a text holds the longest counts: tables of different origin need no order among them.
  */
 export class PhraseTable implements Phrases {
-  private readonly byWord = new Map<string, IndexedPhrase[]>();
-  /** Those of scripts that are written without blanks. */
-  private readonly withoutWord: IndexedPhrase[] = [];
+  readonly #phrases: () => readonly Phrase[];
+  #index: PhraseIndex | undefined;
 
-  constructor(phrases: readonly Phrase[]) {
-    const uses = new Map<string, number>();
-    for (const { words } of phrases) for (const word of wholeWords(words)) uses.set(word, (uses.get(word) ?? 0) + 1);
-    const rarity = (word: string) => (uses.get(word) ?? 0) - word.length / 100;
-    for (const phrase of phrases) {
-      const [rarest] = wholeWords(phrase.words).sort((left, right) => rarity(left) - rarity(right));
-      const parts = phrase.words.split("*").filter(Boolean);
-      const indexed = { ...phrase, parts, weight: parts.join("").length + (CODE.test(phrase.words) ? CODE_WEIGHT : 0) };
-      if (rarest === undefined) this.withoutWord.push(indexed);
-      else this.byWord.set(rarest, [...(this.byWord.get(rarest) ?? []), indexed]);
-    }
+  /** @param phrases asked for with the first text: most processes that could read a bounce read none */
+  constructor(phrases: () => readonly Phrase[]) {
+    this.#phrases = phrases;
   }
 
   longestIn(text: string, command: SmtpCommand | undefined): WeighedPhrase | undefined {
@@ -64,15 +55,40 @@ export class PhraseTable implements Phrases {
   }
 
   private *candidates(text: string): Generator<IndexedPhrase> {
-    for (const word of new Set(text.match(WORD))) yield* this.byWord.get(word) ?? [];
-    yield* this.withoutWord;
+    this.#index ??= indexPhrases(this.#phrases());
+    for (const word of new Set(text.match(WORD))) yield* this.#index.byWord.get(word) ?? [];
+    yield* this.#index.withoutWord;
   }
+}
+
+interface PhraseIndex {
+  /** By the rarest word that a text must hold. */
+  readonly byWord: ReadonlyMap<string, readonly IndexedPhrase[]>;
+  /** Those of scripts that are written without blanks. */
+  readonly withoutWord: readonly IndexedPhrase[];
+}
+
+function indexPhrases(phrases: readonly Phrase[]): PhraseIndex {
+  const uses = new Map<string, number>();
+  for (const { words } of phrases) for (const word of wholeWords(words)) uses.set(word, (uses.get(word) ?? 0) + 1);
+  const rarity = (word: string) => (uses.get(word) ?? 0) - word.length / 100;
+  const byWord = new Map<string, IndexedPhrase[]>();
+  const withoutWord: IndexedPhrase[] = [];
+  for (const phrase of phrases) {
+    const [rarest] = wholeWords(phrase.words).sort((left, right) => rarity(left) - rarity(right));
+    const parts = phrase.words.split("*").filter(Boolean);
+    const weight = parts.join("").length + (CODE.test(phrase.words) ? CODE_WEIGHT : 0);
+    const indexed = { ...phrase, parts, weight };
+    if (rarest === undefined) withoutWord.push(indexed);
+    else byWord.set(rarest, [...(byWord.get(rarest) ?? []), indexed]);
+  }
+  return { byWord, withoutWord };
 }
 
 /** An operator's wordings before those that everybody has: they are certain, however short, and outweigh every other. */
 export function withOwnPhrases(own: readonly Phrase[], known: Phrases): Phrases {
   if (own.length === 0) return known;
-  const table = new PhraseTable(own);
+  const table = new PhraseTable(() => own);
   return {
     longestIn(text, command) {
       const phrase = table.longestIn(text, command);

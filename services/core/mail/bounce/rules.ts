@@ -143,12 +143,14 @@ export const bounceRules = {
 };
 
 /** What single systems say, by the name of their table. */
-export const systemPhrases: ReadonlyMap<string, readonly Phrase[]> = new Map(
-  systems.map((name) => {
-    const { rules } = table(`systems/${name}`) as SystemTable;
-    return [name, rules.flatMap(({ reason, says, at }) => says.map((words) => ({ reason, words, at }) as Phrase))];
-  }),
-);
+export function readSystemPhrases(): ReadonlyMap<string, readonly Phrase[]> {
+  return new Map(
+    systems.map((name) => {
+      const { rules } = table(`systems/${name}`) as SystemTable;
+      return [name, rules.flatMap(({ reason, says, at }) => says.map((words) => ({ reason, words, at }) as Phrase))];
+    }),
+  );
+}
 
 /** The form in which texts meet most patterns: lower case, runs of blanks and line breaks as one blank. */
 export function comparable(text: string): string {

@@ -3,7 +3,7 @@ import { knownPhrases } from "../../../../../services/core/mail/bounce/class.ts"
 import { type Phrase, PhraseTable, withOwnPhrases } from "../../../../../services/core/mail/bounce/phrases.ts";
 
 function table(...phrases: (readonly [Phrase["reason"], string, Phrase["at"]?])[]): PhraseTable {
-  return new PhraseTable(phrases.map(([reason, words, at]) => ({ reason, words, at })));
+  return new PhraseTable(() => phrases.map(([reason, words, at]) => ({ reason, words, at })));
 }
 
 describe("a phrase", () => {

@@ -11,10 +11,10 @@ import { BOUNCE_REASONS, type BounceReason } from "../../../../../services/core/
 import {
   bounceRules,
   comparable,
+  readSystemPhrases,
   reasonOfReplyCode,
   reasonOfStatus,
   reasonOfSubject,
-  systemPhrases,
 } from "../../../../../services/core/mail/bounce/rules.ts";
 import { findEnhancedStatuses } from "../../../../../services/core/mail/enhanced-status.ts";
 import { packageFolder } from "../../../../../services/platform/package-folder.ts";
@@ -105,7 +105,7 @@ const systems = new Map(
 
 describe("tables of systems", () => {
   test("every one is in use", () => {
-    expect([...systemPhrases.keys()]).toEqual([...systems.keys()].sort());
+    expect([...readSystemPhrases().keys()]).toEqual([...systems.keys()].sort());
   });
 
   test.each([...systems])("%s", (_, { origin, rules }) => {
@@ -119,7 +119,7 @@ describe("tables of systems", () => {
 
   test("no two give the same words another meaning", () => {
     const meanings = new Map<string, Set<string>>();
-    for (const { reason, words } of [...systemPhrases.values()].flat()) {
+    for (const { reason, words } of [...readSystemPhrases().values()].flat()) {
       meanings.set(words, (meanings.get(words) ?? new Set()).add(reason));
     }
     expect([...meanings].filter(([, of]) => of.size > 1)).toEqual([]);
