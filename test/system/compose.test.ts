@@ -64,6 +64,8 @@ describe.skipIf(reason !== undefined)(`docker-compose.yml in a container engine$
     }
     chmodSync(folder, 0o755);
     await engine.start();
+    // That of an earlier run, which `up` would take as it is: what it was made of stays in the engine's cache.
+    engine.run("docker", ["image", "rm", "--force", "palomar:local"]);
   });
 
   afterAll(async () => {
