@@ -6,6 +6,9 @@ begin;
 -- From here on whoever deletes a row of instances deletes its users as well: their scope is the instance's name.
 drop trigger instances_users_deleted on instances;
 drop function users_follow_instance();
+-- Attempts of an instance that is deleted go with their weeks.
+drop trigger instances_attempts_deleted on instances;
+drop function attempts_follow_instance();
 
 -- Small, read everywhere, and referred to: a copy on every machine.
 select create_reference_table('instances');
@@ -32,6 +35,9 @@ select create_distributed_table('archived_messages', 'instance_id', colocate_wit
 select create_distributed_table('idempotency_keys', 'instance_id', colocate_with => 'instance_domains');
 select create_distributed_table('conversions', 'instance_id', colocate_with => 'instance_domains');
 select create_distributed_table('events', 'instance_id', colocate_with => 'instance_domains');
+select create_distributed_table('delivery_attempts', 'instance_id', colocate_with => 'instance_domains');
+select create_distributed_table('attempt_paths', 'instance_id', colocate_with => 'instance_domains');
+select create_distributed_table('attempt_results', 'instance_id', colocate_with => 'instance_domains');
 select create_distributed_table('event_count_deltas', 'instance_id', colocate_with => 'instance_domains');
 select create_distributed_table('event_counts', 'instance_id', colocate_with => 'instance_domains');
 select create_distributed_table('webhooks', 'instance_id', colocate_with => 'instance_domains');

@@ -35,6 +35,8 @@ export interface BackupHead {
   readonly migrations: readonly string[];
   /** First days of the months of the event table. */
   readonly eventMonths: readonly string[];
+  /** First days of the weeks of the attempts; those of releases that kept none say nothing. */
+  readonly attemptWeeks?: readonly string[];
   /** Every table, in the order of the rows; tables come after those that they refer to. */
   readonly tables: readonly BackupTableShape[];
 }

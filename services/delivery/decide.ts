@@ -15,7 +15,7 @@ export type AttemptResult =
 /** What becomes of the recipient. `words` are the far side's, or what stands for them, on one line. */
 export type Outcome =
   | { readonly kind: "delivered"; readonly words: string }
-  | { readonly kind: "deferred"; readonly words: string; readonly retryAt: Date }
+  | { readonly kind: "deferred"; readonly words: string; readonly retryAt: Date; readonly reason: BounceReason }
   | { readonly kind: "bounced"; readonly words: string; readonly bounceClass: BounceClass };
 
 /**
@@ -34,8 +34,9 @@ export function decide(
   const verdict = judge(result, policy.phrases);
   if (verdict.final) return { kind: "bounced", words, bounceClass: verdict.bounceClass };
   const decision = decideRetry(progress, policy.schedule, policy.random);
-  if (decision.kind === "retry") return { kind: "deferred", words, retryAt: decision.at };
-  return { kind: "bounced", words, bounceClass: { reason: verdict.bounceClass.reason, hard: false } };
+  const { reason } = verdict.bounceClass;
+  if (decision.kind === "retry") return { kind: "deferred", words, retryAt: decision.at, reason };
+  return { kind: "bounced", words, bounceClass: { reason, hard: false } };
 }
 
 /**
@@ -84,6 +85,18 @@ function judge(
 function classify(reply: SmtpReply, phrases?: Phrases): BounceClass {
   const evidence = { status: reply.enhancedStatus, replycode: reply.code, text: describeSmtpReply(reply) };
   return classifyBounce(evidence, phrases);
+}
+
+/** What was replied, and at which step of the session an attempt failed. */
+export function replyOf(result: AttemptResult): {
+  readonly stage: string;
+  readonly code: number;
+  readonly status: string;
+} {
+  const stage = result.kind === "failed" && result.failure.kind !== "unsuited" ? result.failure.stage : "";
+  const reply =
+    result.kind === "failed" ? ("reply" in result.failure ? result.failure.reply : undefined) : result.reply;
+  return { stage, code: reply?.code ?? 0, status: reply?.enhancedStatus ?? "" };
 }
 
 function describeResult(result: AttemptResult): string {

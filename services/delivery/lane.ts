@@ -1,4 +1,6 @@
 import type { Phrases } from "../core/mail/bounce/phrases.ts";
+import type { BounceReason } from "../core/mail/bounce/reason.ts";
+import type { AttemptPath } from "../core/mail/delivery-attempt.ts";
 import type { RetrySchedule } from "../core/mail/retry.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
 import type { Clock } from "../platform/clock.ts";
@@ -14,7 +16,7 @@ import {
   composingOctets,
   type PreparedMessage,
 } from "./compose.ts";
-import { type AttemptResult, concernsDestination, decide, type Outcome } from "./decide.ts";
+import { type AttemptResult, concernsDestination, decide, type Outcome, replyOf } from "./decide.ts";
 import type { MessageCache } from "./message-cache.ts";
 import type { OctetBudget } from "./octet-budget.ts";
 import type { OutcomeWriter } from "./outcome-writer.ts";
@@ -70,8 +72,11 @@ export class Lane {
   #putOffSeconds = 0;
   /** Since when the far side has had the turn, */
   #waitsSinceMs: number | undefined;
-  /** and for how long it had it last. */
+  /** and for how long it had it last, */
   #lastWaitMs = 0;
+  /** and in the attempt under way, whose way this is. */
+  #waitedInAttemptMs = 0;
+  #attemptPath: AttemptPath | undefined;
   #path: string;
   /** A result that is the same for every recipient of the destination. */
   #trouble: AttemptResult | undefined;
@@ -129,6 +134,7 @@ export class Lane {
 
   /** @returns false when it was not tried: the rest of the partition is not to be tried now either */
   async #deliver(delivery: DueDelivery): Promise<boolean> {
+    this.#waitedInAttemptMs = 0;
     const attempt = this.#trouble ? { result: this.#trouble } : await this.#composeAndSend(delivery);
     if (attempt === undefined) return false;
     this.#note(attempt.result);
@@ -212,8 +218,16 @@ export class Lane {
     const attempted = {
       instanceId: this.#partition.instanceId,
       deliveryId: delivery.id,
+      recipient: delivery.recipient,
       attempts: attemptsMade,
       reply: outcome.words,
+      attempt: {
+        endedAt: now,
+        durationMs: this.#waitedInAttemptMs,
+        ...replyOf(result),
+        reason: reasonOf(outcome),
+        path: this.#attemptPath,
+      },
       ...consequences(outcome, now, archived),
     };
     writer.add(attempted, archived && giveBack);
@@ -239,6 +253,7 @@ export class Lane {
     try {
       return ok(await make());
     } catch (error) {
+      this.#attemptPath = undefined;
       this.#tools.observe({ kind: "message-not-composed", level: "error", deliveryId: delivery.id, err: error });
       const reply = { code: 451, enhancedStatus: "4.3.0", lines: ["the message could not be composed"] } as const;
       return refuse({ kind: "failed", failure: { kind: "reply", stage: "message", reply } });
@@ -271,7 +286,11 @@ export class Lane {
 
   /** @returns undefined while the destination's provider has no room */
   async #acquire(source: SourcePlace): Promise<Result<PooledSession, AttemptResult> | undefined> {
-    if (this.#session?.session.usable) return ok(this.#session);
+    if (this.#session?.session.usable) {
+      this.#attemptPath = this.#session.path;
+      return ok(this.#session);
+    }
+    this.#attemptPath = undefined;
     this.#giveSessionBack();
     const { findRoute, shaping, sessions } = this.#tools;
     const { destination } = this.#partition;
@@ -282,6 +301,7 @@ export class Lane {
     shaping.learn(destination, exchangers);
     if (shaping.hasTooManySessions(destination)) return undefined;
     const acquired = await this.#waitFor(sessions.acquire(route.value, source));
+    this.#attemptPath = acquired.ok ? acquired.value.path : acquired.error.path;
     if (!acquired.ok) return refuse({ kind: "failed", failure: acquired.error });
     this.#session = acquired.value;
     return acquired;
@@ -303,6 +323,7 @@ export class Lane {
       return await farSide;
     } finally {
       this.#lastWaitMs = performance.now() - this.#waitsSinceMs;
+      this.#waitedInAttemptMs += this.#lastWaitMs;
       this.#waitsSinceMs = undefined;
     }
   }
@@ -333,6 +354,11 @@ function consequences(
       return { state: "refused", bounce: { hard, detail: { reason, reply: outcome.words } }, ...kept };
     }
   }
+}
+
+function reasonOf(outcome: Outcome): BounceReason | "" {
+  if (outcome.kind === "delivered") return "";
+  return outcome.kind === "deferred" ? outcome.reason : outcome.bounceClass.reason;
 }
 
 /** Ended before the message was on its way, so that sending it again cannot double it. */

@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { readRetrySchedule } from "../core/mail/retry.ts";
 import type { Result } from "../core/result.ts";
+import { AttemptLog } from "../operations/mail/attempt-log.ts";
 import type { Config } from "../platform/config/config.ts";
 import { domainGroups } from "../platform/config/domain-groups.ts";
 import { fetchText } from "../platform/lookups/fetch-html.ts";
@@ -72,6 +73,7 @@ async function makeWorker(
     observe,
     shaping: new TrafficShaping(policy, domainGroups, clock),
     hardBouncesToInvalidate: config.hardBouncesToInvalidate,
+    attempts: config.attemptRetentionDays > 0 ? new AttemptLog() : undefined,
     tools: {
       messages: new MessageCache(db, keyRing),
       budget: new OctetBudget(policy.composingOctets, policy.lanes),

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
+import type { AttemptLog } from "../operations/mail/attempt-log.ts";
 import { type InvalidationRule, recordOutcomes } from "../operations/mail/outcomes.ts";
 import type { Observe } from "../platform/observability/observation.ts";
 import type { Db } from "../platform/postgres/db.ts";
@@ -14,6 +15,8 @@ export interface OutcomeWriterOptions {
   /** or with so many outcomes, whichever comes first. */
   readonly flushOutcomes: number;
   readonly rule: InvalidationRule;
+  /** Undefined where attempts are not kept. */
+  readonly attempts: AttemptLog | undefined;
   readonly observe: Observe;
 }
 
@@ -97,16 +100,18 @@ export class OutcomeWriter {
   }
 
   async #write(outcomes: readonly DeliveryOutcome[], releases: readonly PartitionRelease[]): Promise<void> {
-    const { db, workerId, rule, observe } = this.#options;
+    const { db, workerId, rule, attempts, observe } = this.#options;
     for (;;) {
       try {
+        const tried = await attempts?.prepare(db, outcomes);
         await db.transaction(async (transaction) => {
-          await recordOutcomes(
+          const settled = await recordOutcomes(
             transaction,
             outcomes,
             rule,
             releases.map(({ partitionId }) => partitionId),
           );
+          if (tried !== undefined) await attempts?.store(transaction, tried, settled);
           if (releases.length > 0) await releasePartitions(transaction, workerId, releases);
         });
         return;

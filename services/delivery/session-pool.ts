@@ -1,3 +1,4 @@
+import type { AttemptPath } from "../core/mail/delivery-attempt.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
 import {
   openSmtpSession,
@@ -20,6 +21,7 @@ export interface Route {
 /** A session that is in use by one lane. */
 export interface PooledSession {
   readonly session: SmtpSession;
+  readonly path: AttemptPath;
   /** What it is kept under: who goes the same way from the same pool may use it. */
   readonly key: string;
   /** Messages that went over it, by this lane and others before. */
@@ -27,6 +29,9 @@ export interface PooledSession {
   /** By the monotonic clock. */
   readonly openedAtMs: number;
 }
+
+/** Why there is no session, and how far it came. */
+export type NoSession = SmtpFailure & { readonly path?: AttemptPath };
 
 export interface SessionPoolOptions {
   readonly client: SmtpClientOptions;
@@ -48,25 +53,30 @@ export class SessionPool {
   }
 
   /** An idle session of the route from the pool, or a new one with the first of its servers that takes it. */
-  async acquire(route: Route, source: SourcePlace): Promise<Result<PooledSession, SmtpFailure>> {
+  async acquire(route: Route, source: SourcePlace): Promise<Result<PooledSession, NoSession>> {
     const key = `${route.key} from ${source.pool}`;
     const idle = this.#takeIdle(key);
     return idle === undefined ? this.#open(key, route, source) : ok(idle);
   }
 
-  async #open(key: string, route: Route, source: SourcePlace): Promise<Result<PooledSession, SmtpFailure>> {
-    let failure: SmtpFailure = { kind: "broken", stage: "connect", text: "no server" };
+  async #open(key: string, route: Route, source: SourcePlace): Promise<Result<PooledSession, NoSession>> {
+    let failure: NoSession = { kind: "broken", stage: "connect", text: "no server" };
     for (const peer of route.peers) {
       const from = route.local ? undefined : source.pick(peer.host);
       if (from === null) {
         const text = `no address of pool ${source.pool} reaches ${peer.host}`;
-        if (failure.kind === "broken") failure = { kind: "broken", stage: "connect", text };
+        if (failure.kind === "broken") failure = { kind: "broken", stage: "connect", text, path: pathTo(peer) };
         continue;
       }
       const opened = await openSmtpSession(peer, withSource(this.#options.client, from));
-      if (opened.ok) return ok({ session: opened.value, key, messages: 0, openedAtMs: performance.now() });
+      if (opened.ok) {
+        const path = { ...pathTo(peer), ...opened.value.connection };
+        return ok({ session: opened.value, path, key, messages: 0, openedAtMs: performance.now() });
+      }
       // What a server said tells more than that another one, or its other address, is not there.
-      if (failure.kind === "broken" || opened.error.kind !== "broken") failure = opened.error;
+      if (failure.kind === "broken" || opened.error.kind !== "broken") {
+        failure = { ...opened.error, path: { ...pathTo(peer), source: from?.address ?? "" } };
+      }
     }
     return refuse(failure);
   }
@@ -109,6 +119,11 @@ export class SessionPool {
     if (kept.length > 0) this.#idle.set(key, kept);
     else this.#idle.delete(key);
   }
+}
+
+function pathTo({ name, host, tls }: SmtpPeer): AttemptPath {
+  const policy = tls === "dane" ? "dane" : tls === "required" ? "mta-sts" : "";
+  return { exchanger: name, address: host, source: "", tls: "", cipher: "", certificate: "", policy };
 }
 
 function withSource(client: SmtpClientOptions, from: SourceAddress | undefined): SmtpClientOptions {

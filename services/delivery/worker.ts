@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { nextAttempt, type RetrySchedule } from "../core/mail/retry.ts";
 import { recentMap } from "../core/recent-map.ts";
+import type { AttemptLog } from "../operations/mail/attempt-log.ts";
 import type { Observe } from "../platform/observability/observation.ts";
 import type { Db } from "../platform/postgres/db.ts";
 import { type InstanceShare, leasePartitions } from "../store/mail/queue/lease-partitions.ts";
@@ -26,6 +27,8 @@ export interface WorkerOptions {
   readonly shaping: TrafficShaping;
   readonly schedule: RetrySchedule;
   readonly hardBouncesToInvalidate: number;
+  /** Undefined where attempts are not kept. */
+  readonly attempts: AttemptLog | undefined;
   readonly observe: Observe;
   readonly tools: Omit<LaneTools, "writer" | "shaping" | "mayLeave" | "giveWay" | "noteDestination">;
 }
@@ -87,11 +90,11 @@ export class DeliveryWorker {
   #running: Promise<unknown> | undefined;
 
   constructor(options: WorkerOptions) {
-    const { db, policy, hardBouncesToInvalidate, observe } = options;
+    const { db, policy, hardBouncesToInvalidate, attempts, observe } = options;
     this.#options = options;
     const rule = { hardBouncesToInvalidate };
     const { flushMs, flushOutcomes } = policy;
-    this.#writer = new OutcomeWriter({ db, workerId: this.#id, flushMs, flushOutcomes, rule, observe });
+    this.#writer = new OutcomeWriter({ db, workerId: this.#id, flushMs, flushOutcomes, rule, attempts, observe });
   }
 
   start(): void {

@@ -11,7 +11,7 @@ export const start: StartService = async ({ config, keyRing, db, clock, observe,
   const largeRequests = openLargeRequests && new LargeRequests(openLargeRequests, observe);
   const app = makeMailApp({ db, keyRing, config, clock, resolver }, observe, largeRequests);
   const listener = await listenHttp(app, config.listen.mailApi);
-  const maintenance = startMaintenance(db, clock, observe);
+  const maintenance = startMaintenance({ db, clock, config }, observe);
   return {
     addresses: listener ? { mail_api: listener.url } : {},
     stop: async () => {

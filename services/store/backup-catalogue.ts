@@ -58,16 +58,6 @@ function inOrder(tables: readonly CatalogueTable[], references: readonly Referen
   return ordered;
 }
 
-/** First days of the months of the event table, such as `2026-01-01`. */
-export async function listEventMonths(db: Db): Promise<string[]> {
-  const rows = await queryRows<{ month: string }>(
-    db,
-    `select replace(substr(relname, 8), '_', '-') || '-01' as month
-       from pg_inherits join pg_class on pg_class.oid = inhrelid where inhparent = 'events'::regclass order by 1`,
-  );
-  return rows.map(({ month }) => month);
-}
-
 /** The last number that each sequence gave, in decimal; null where it gave none. */
 export async function readSequences(db: Db): Promise<Record<string, string | null>> {
   const rows = await queryRows<{ name: string; value: string | null }>(

@@ -13,9 +13,11 @@ import {
 import type { KeyRing } from "../core/key-ring.ts";
 import { writeFrames } from "../platform/backup-file.ts";
 import { type Db, queryRows, type Transaction } from "../platform/postgres/db.ts";
-import { listEventMonths, readCatalogue, readSequences } from "./backup-catalogue.ts";
+import { readCatalogue, readSequences } from "./backup-catalogue.ts";
 import { MAX_PIECE_OCTETS, PIECE_HEAD_OCTETS } from "./backup-content.ts";
 import { beginIncarnation, readIncarnation } from "./incarnation.ts";
+import { listAttemptWeeks } from "./mail/attempts/attempt-weeks.ts";
+import { listEventMonths } from "./mail/events/event-partitions.ts";
 
 /** Rows by table. */
 export type RowCounts = Readonly<Record<string, number>>;
@@ -89,6 +91,7 @@ async function describe(
     incarnation: await readIncarnation((await transaction.client.acquireConnection()) as pg.Client),
     migrations: migrations.map(({ name }) => name),
     eventMonths: await listEventMonths(transaction),
+    attemptWeeks: await listAttemptWeeks(transaction),
     tables,
   };
 }
@@ -152,6 +155,7 @@ export async function restoreBackup(db: Db, { head, tables, readTail }: BackupCo
     const unknown = await tools.migrateTo(transaction, head.migrations);
     if (unknown.length > 0) throw new BackupRefused({ kind: "newer", migrations: unknown });
     for (const month of head.eventMonths) await transaction.raw("select make_events_month(?::date)", [month]);
+    for (const week of head.attemptWeeks ?? []) await transaction.raw("select make_attempts_week(?::date)", [week]);
     const catalogue = (await readCatalogue(transaction)).tables;
     // Rows that migrations bring are in the backup as they are now; triggers have done their work already.
     for (const { name } of catalogue.toReversed()) await transaction.raw("delete from ??", [name]);

@@ -38,6 +38,7 @@ import {
 } from "../../services/store/mail/queue/queue-leases.ts";
 import { acknowledgeStops, findStops, isQuiet } from "../../services/store/mail/queue/queue-stops.ts";
 import { findBatch, readBatchProgress } from "../../services/store/mail/sends/batches.ts";
+import { attemptFacts } from "../support/attempts.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { eventually } from "../support/stack.ts";
 
@@ -384,9 +385,11 @@ describe("stopping", () => {
       const outcome = {
         instanceId,
         deliveryId: refused!.id,
+        recipient: refused!.recipient,
         state: "refused" as const,
         attempts: 1,
         reply: "550 5.1.1 no",
+        attempt: attemptFacts({ code: 550, status: "5.1.1" }),
       };
       await recordOutcomes(transaction, [outcome], { hardBouncesToInvalidate: 2 }, [low]);
       await releasePartitions(transaction, worker, [{ instanceId, partitionId: low, putOffSeconds: 0 }]);

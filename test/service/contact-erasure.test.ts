@@ -10,6 +10,7 @@ import { addInboundMessages } from "../../services/store/mail/inbound/inbound.ts
 import { addSandboxMessages } from "../../services/store/mail/inbound/sandbox-messages.ts";
 import { saveTrackedLinks } from "../../services/store/mail/tracking/tracking.ts";
 import { nextWebhookBatch, setWebhook } from "../../services/store/mail/tracking/webhooks.ts";
+import { attemptFacts } from "../support/attempts.ts";
 import { startMailApi, type TestMailApi } from "../support/mail-api.ts";
 
 const SUBJECT = "josé.subject@bücher.example.net";
@@ -88,12 +89,14 @@ test("an erasure and the outcomes of the same messages at the same time end well
       api.db.transaction((transaction) =>
         recordOutcomes(
           transaction,
-          order.map(({ id }) => ({
+          order.map(({ id, recipient }) => ({
             instanceId: api.north.id,
             deliveryId: id,
+            recipient,
             state: "refused" as const,
             attempts: 1,
             reply: "550 5.1.1",
+            attempt: attemptFacts({ code: 550, status: "5.1.1" }),
             bounce: { hard: true, detail: {} },
           })),
           { hardBouncesToInvalidate: 1 },
@@ -137,9 +140,11 @@ async function leaveTracesEverywhere(): Promise<void> {
       [...alone.deliveries, ...withCopy.deliveries].map(([recipient, id]) => ({
         instanceId: north.id,
         deliveryId: id,
+        recipient,
         state: "delivered" as const,
         attempts: 1,
         reply: `250 ${recipient} ok`,
+        attempt: attemptFacts(),
         archived: { eeid: withCopy.eeid, recipientKey: recipient, octets: Buffer.from(`Cc: ${SUBJECT}\r\n\r\nx`) },
       })),
       { hardBouncesToInvalidate: 2 },

@@ -8,6 +8,7 @@ import { saveContacts } from "../../services/store/mail/contacts/contact-profile
 import { resolveRecipients } from "../../services/store/mail/contacts/recipients.ts";
 import { addInstance, findInstanceByName } from "../../services/store/mail/instances/instances.ts";
 import { findBatch } from "../../services/store/mail/sends/batches.ts";
+import { attemptFacts } from "../support/attempts.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 
 const DOMAIN = "sender.example.org";
@@ -118,9 +119,11 @@ test("archived messages that are large together go to the database in portions",
   const outcomes = deliveries.map(({ id, recipient }) => ({
     instanceId,
     deliveryId: id,
+    recipient,
     state: "delivered" as const,
     attempts: 1,
     reply: "250 ok",
+    attempt: attemptFacts(),
     archived: { eeid, recipientKey: recipient, octets },
   }));
   const inserts: string[] = [];

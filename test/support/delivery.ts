@@ -15,6 +15,7 @@ import { SessionPool } from "../../services/delivery/session-pool.ts";
 import { TrafficShaping } from "../../services/delivery/shaping.ts";
 import { DeliveryWorker } from "../../services/delivery/worker.ts";
 import { acceptSend } from "../../services/operations/mail/accept-sends.ts";
+import { AttemptLog } from "../../services/operations/mail/attempt-log.ts";
 import { type Clock, systemClock } from "../../services/platform/clock.ts";
 import type { Observation } from "../../services/platform/observability/observation.ts";
 import type { Db } from "../../services/platform/postgres/db.ts";
@@ -107,6 +108,7 @@ export function makeWorker(
     observe,
     shaping: new TrafficShaping(policy, groups.value, clock),
     hardBouncesToInvalidate: 2,
+    attempts: new AttemptLog(),
     tools: {
       messages: new MessageCache(db, KEY_RING),
       budget: new OctetBudget(policy.composingOctets, policy.lanes),

@@ -27,14 +27,18 @@ export interface InvalidationRule {
  * that another worker has finished in the meantime changes nothing.
  * @param alsoChanged partitions that the transaction goes on to change: they are locked together with those of refused
  *   recipients
+ * @returns the deliveries whose outcomes were stored now
  */
 export async function recordOutcomes(
   transaction: Transaction,
   outcomes: readonly DeliveryOutcome[],
   rule: InvalidationRule,
   alsoChanged: readonly number[] = [],
-): Promise<void> {
-  if (outcomes.length === 0) return lockPartitions(transaction, alsoChanged);
+): Promise<ReadonlySet<number>> {
+  if (outcomes.length === 0) {
+    await lockPartitions(transaction, alsoChanged);
+    return new Set();
+  }
   await lockRecipients(
     transaction,
     outcomes.filter(({ bounce }) => bounce?.hard).map(({ deliveryId }) => deliveryId),
@@ -50,6 +54,7 @@ export async function recordOutcomes(
     bounce ? [{ ...bounce, instanceId, deliveryId, at: settledAt.get(deliveryId)! }] : [],
   );
   await storeBounces(transaction, bounces, rule);
+  return new Set(settledAt.keys());
 }
 
 /**

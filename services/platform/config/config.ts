@@ -113,6 +113,11 @@ export const VARIABLES = {
     "waits between delivery attempts; 2,4,8 in the sandbox, else 300,600,1200,2400,3600,7200,14400",
   ),
   PALOMAR_GIVE_UP_HOURS: variable(wholeNumber(1, 24 * 30), "72", "age at which a delivery is given up"),
+  PALOMAR_ATTEMPT_RETENTION_DAYS: variable(
+    wholeNumber(0, 3_650),
+    "30",
+    "days that what was seen of each delivery attempt is kept, and up to a week more; 0: nothing is",
+  ),
   PALOMAR_HARD_BOUNCES_TO_INVALIDATE: variable(
     wholeNumber(1, 100),
     "2",
@@ -308,6 +313,8 @@ export interface Config {
   readonly keys: KeyRing | null;
   readonly retrySeconds: readonly number[];
   readonly giveUpHours: number;
+  /** 0: attempts are not kept. */
+  readonly attemptRetentionDays: number;
   readonly hardBouncesToInvalidate: number;
   readonly fetchAllow: readonly string[];
   readonly followAllow: readonly string[];
@@ -476,6 +483,7 @@ function arrange(v: Values): Config {
     keys: v.PALOMAR_KEYS,
     retrySeconds: v.PALOMAR_RETRY_SECONDS ?? (sandbox ? RETRY_SECONDS.sandbox : RETRY_SECONDS.real),
     giveUpHours: v.PALOMAR_GIVE_UP_HOURS,
+    attemptRetentionDays: v.PALOMAR_ATTEMPT_RETENTION_DAYS,
     hardBouncesToInvalidate: v.PALOMAR_HARD_BOUNCES_TO_INVALIDATE,
     fetchAllow: v.PALOMAR_FETCH_ALLOW,
     followAllow: v.PALOMAR_FOLLOW_ALLOW,

@@ -45,9 +45,22 @@ export interface SmtpTimeouts {
   readonly commandMs: number;
 }
 
+/** What a session came about by. */
+export interface SmtpConnection {
+  /** The server's address, and ours. */
+  readonly address: string;
+  readonly source: string;
+  /** `TLSv1.3` and the cipher's name; empty in clear. */
+  readonly tls: string;
+  readonly cipher: string;
+  /** Of the server's certificate: `valid`, `dane` where TLSA records vouch for it, or a code for what is wrong with it. */
+  readonly certificate: string;
+}
+
 /** A session with one server, for any number of messages one after another. */
 export interface SmtpSession {
   readonly encrypted: boolean;
+  readonly connection: SmtpConnection;
   /** False when the server ended it, or a failure left it in doubt. */
   readonly usable: boolean;
   /** @param octets CRLF lines; dots are stuffed here. @returns the reply to the final dot */
@@ -98,7 +111,9 @@ async function setUpSession(socket: Socket, peer: SmtpPeer, options: SmtpClientO
   if (!greeting.ok) return greeting;
   const offered = await introduce(dialogue, options.hostname);
   if (!offered.ok) return offered;
-  const clear = ok(new Session(socket, dialogue, offered.value));
+  const clear = ok(
+    new Session(socket, dialogue, { extensions: offered.value, connection: describeConnection(socket) }),
+  );
   if (peer.tls === "never" || (peer.tls === "opportunistic" && !offered.value.startTls)) return clear;
   dialogue.command("STARTTLS");
   const invited = answerOf(await dialogue.readReply(), "starttls");
@@ -112,7 +127,25 @@ async function setUpSession(socket: Socket, peer: SmtpPeer, options: SmtpClientO
   if (doubt !== undefined) return broken("starttls", `DANE: ${doubt}`);
   const within = dialogueOn(secured.value, commandMs);
   const extensions = await introduce(within, options.hostname);
-  return extensions.ok ? ok(new Session(secured.value, within, extensions.value)) : extensions;
+  if (!extensions.ok) return extensions;
+  const connection = { ...describeConnection(socket), ...describeTls(secured.value, peer) };
+  return ok(new Session(secured.value, within, { extensions: extensions.value, connection }));
+}
+
+function describeConnection({ remoteAddress = "", localAddress = "" }: Socket): SmtpConnection {
+  return { address: remoteAddress, source: localAddress, tls: "", cipher: "", certificate: "" };
+}
+
+function describeTls(socket: TLSSocket, { dane }: SmtpPeer): Pick<SmtpConnection, "tls" | "cipher" | "certificate"> {
+  const tls = socket.getProtocol() ?? "";
+  const cipher = socket.getCipher().name;
+  if (dane !== undefined && dane.records.length > 0) return { tls, cipher, certificate: "dane" };
+  const doubt: unknown = socket.authorizationError;
+  return {
+    tls,
+    cipher,
+    certificate: socket.authorized ? "valid" : String((doubt as { code?: string })?.code ?? doubt),
+  };
 }
 
 /** A dialogue that ends with its socket. */
@@ -189,6 +222,7 @@ function presentedChain(socket: TLSSocket): X509Certificate[] {
 
 class Session implements SmtpSession {
   readonly encrypted: boolean;
+  readonly connection: SmtpConnection;
   readonly #socket: Socket;
   readonly #dialogue: SmtpDialogue;
   readonly #extensions: SmtpExtensions;
@@ -196,10 +230,15 @@ class Session implements SmtpSession {
   #needsReset = false;
 
   /** @param dialogue behind the reply to EHLO */
-  constructor(socket: Socket, dialogue: SmtpDialogue, extensions: SmtpExtensions) {
+  constructor(
+    socket: Socket,
+    dialogue: SmtpDialogue,
+    { extensions, connection }: { readonly extensions: SmtpExtensions; readonly connection: SmtpConnection },
+  ) {
     this.#socket = socket;
     this.#dialogue = dialogue;
     this.#extensions = extensions;
+    this.connection = connection;
     this.encrypted = socket instanceof TLSSocket;
   }
 

@@ -83,7 +83,12 @@ describe("what becomes of a recipient", () => {
 
   test("the next attempt follows the schedule", () => {
     const outcome = decide(broken("connect"), { ...young, attemptsMade: 2 }, { schedule, random: () => 0.5 });
-    expect(outcome).toEqual({ kind: "deferred", words: "timeout", retryAt: new Date(now.getTime() + 600_000) });
+    expect(outcome).toEqual({
+      kind: "deferred",
+      words: "timeout",
+      reason: "expired",
+      retryAt: new Date(now.getTime() + 600_000),
+    });
   });
 });
 

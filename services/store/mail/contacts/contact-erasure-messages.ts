@@ -1,5 +1,6 @@
 import type { EmailAddress } from "../../../core/mail/address.ts";
 import { queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+import { removeAttempts } from "../attempts/attempts.ts";
 import type { StoredTemplate } from "../sends/messages.ts";
 
 /** Whose traces are removed. */
@@ -24,6 +25,7 @@ export async function removeDeliveries(transaction: Transaction, { instanceId, c
     [instanceId, contactId, address.asciiDomain, address.local],
   );
   const ids = removed.map(({ id }) => id);
+  await removeAttempts(transaction, ids);
   await transaction("inbound_messages").whereIn("delivery_id", ids).orWhereIn("about_delivery_id", ids).delete();
   await transaction("conversions").whereIn("delivery_id", ids).delete();
   return removed;

@@ -1,3 +1,4 @@
+import type { AttemptFacts } from "../../../core/mail/delivery-attempt.ts";
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
 
 /** What a return path's token stands for. */
@@ -35,6 +36,8 @@ export async function findDeliveries(db: Db, deliveryIds: readonly number[]): Pr
 export interface DeliveryOutcome {
   readonly instanceId: number;
   readonly deliveryId: number;
+  /** Address as it was given. */
+  readonly recipient: string;
   /** `queued`: put off for `retryInSeconds`. */
   readonly state: "delivered" | "refused" | "queued";
   /** Completed attempts, this one included. */
@@ -42,6 +45,7 @@ export interface DeliveryOutcome {
   readonly retryInSeconds?: number;
   /** The far side's words, on one line. */
   readonly reply: string;
+  readonly attempt: AttemptFacts;
   /** Of a refusal. */
   readonly bounce?: { readonly hard: boolean; readonly detail: Readonly<Record<string, unknown>> };
   /** Exact octets that left, of a message sent with `archive`. */

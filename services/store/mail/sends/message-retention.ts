@@ -1,4 +1,5 @@
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+import { removeAttempts } from "../attempts/attempts.ts";
 
 /** What an instance does not keep any more. */
 export interface ExpiredMessages {
@@ -148,6 +149,7 @@ async function removeDeliveries(transaction: Transaction, { instanceId, eeids }:
        for update skip locked)`,
     [ids, ids],
   );
+  await removeAttempts(transaction, ids);
   return countRemoved(
     transaction,
     `delete from deliveries d where d.instance_id = $1 and d.id = any($2::bigint[])

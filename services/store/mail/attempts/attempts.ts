@@ -1,0 +1,119 @@
+import type { AttemptPath } from "../../../core/mail/delivery-attempt.ts";
+import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+import { ensureAttemptWeeks } from "./attempt-weeks.ts";
+
+/** How an attempt ended, in words that hold for many. */
+export interface AttemptResultRow {
+  readonly outcome: "delivered" | "deferred" | "bounced";
+  readonly stage: string;
+  readonly code: number;
+  readonly status: string;
+  readonly reason: string;
+  readonly words: string;
+}
+
+/** An attempt about to be stored. */
+export interface NewAttempt {
+  readonly instanceId: number;
+  readonly deliveryId: number;
+  readonly at: Date;
+  readonly pathId: number | null;
+  readonly resultId: number;
+  readonly attempt: number;
+  readonly durationMs: number;
+  /** Null: the words of the result, to the letter. */
+  readonly reply: string | null;
+}
+
+/** @returns the ids of an instance's ways, in the order given; those that are new are stored. No two may be equal. */
+export async function findPathIds(db: Db, instanceId: number, paths: readonly AttemptPath[]): Promise<number[]> {
+  const rows = await queryRows<{ id: number }>(
+    db,
+    `with given as (
+       select * from unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[])
+         with ordinality as given (exchanger, address, source, tls, cipher, certificate, policy, position)
+     ), stored as (
+       insert into attempt_paths (instance_id, exchanger, address, source, tls, cipher, certificate, policy)
+       select $1, exchanger, address, source, tls, cipher, certificate, policy from given
+       order by exchanger, address, source, tls, cipher, certificate, policy
+       on conflict (instance_id, exchanger, address, source, tls, cipher, certificate, policy) do update set seen_at = now()
+       returning *
+     )
+     select stored.id from given join stored using (exchanger, address, source, tls, cipher, certificate, policy)
+     order by position`,
+    [
+      instanceId,
+      paths.map(({ exchanger }) => exchanger),
+      paths.map(({ address }) => address),
+      paths.map(({ source }) => source),
+      paths.map(({ tls }) => tls),
+      paths.map(({ cipher }) => cipher),
+      paths.map(({ certificate }) => certificate),
+      paths.map(({ policy }) => policy),
+    ],
+  );
+  return rows.map(({ id }) => id);
+}
+
+/** As {@link findPathIds}, of results. */
+export async function findResultIds(
+  db: Db,
+  instanceId: number,
+  results: readonly AttemptResultRow[],
+): Promise<number[]> {
+  const rows = await queryRows<{ id: number }>(
+    db,
+    `with given as (
+       select * from unnest($2::text[], $3::text[], $4::smallint[], $5::text[], $6::text[], $7::text[])
+         with ordinality as given (outcome, stage, code, status, reason, words, position)
+     ), stored as (
+       insert into attempt_results (instance_id, outcome, stage, code, status, reason, words)
+       select $1, outcome, stage, code, status, reason, words from given
+       order by outcome, stage, code, status, reason, words
+       on conflict (instance_id, outcome, stage, code, status, reason, words) do update set seen_at = now()
+       returning *
+     )
+     select stored.id from given join stored using (outcome, stage, code, status, reason, words) order by position`,
+    [
+      instanceId,
+      results.map(({ outcome }) => outcome),
+      results.map(({ stage }) => stage),
+      results.map(({ code }) => code),
+      results.map(({ status }) => status),
+      results.map(({ reason }) => reason),
+      results.map(({ words }) => words),
+    ],
+  );
+  return rows.map(({ id }) => id);
+}
+
+/** Stores attempts; one that is there already, to the millisecond, stays as it is. */
+export async function storeAttempts(transaction: Transaction, attempts: readonly NewAttempt[]): Promise<void> {
+  await ensureAttemptWeeks(
+    transaction,
+    attempts.map(({ at }) => at),
+  );
+  await queryRows(
+    transaction,
+    `insert into delivery_attempts (instance_id, at, delivery_id, path_id, result_id, attempt, duration_ms, reply)
+     select * from unnest($1::bigint[], $2::timestamptz[], $3::bigint[], $4::bigint[], $5::bigint[], $6::integer[],
+       $7::integer[], $8::text[])
+     on conflict do nothing`,
+    [
+      attempts.map(({ instanceId }) => instanceId),
+      attempts.map(({ at }) => at.toISOString()),
+      attempts.map(({ deliveryId }) => deliveryId),
+      attempts.map(({ pathId }) => pathId),
+      attempts.map(({ resultId }) => resultId),
+      attempts.map(({ attempt }) => attempt),
+      attempts.map(({ durationMs }) => durationMs),
+      attempts.map(({ reply }) => reply),
+    ],
+    { name: "store-attempts" },
+  );
+}
+
+/** Forgets the attempts of deliveries that are removed. */
+export async function removeAttempts(transaction: Transaction, deliveryIds: readonly number[]): Promise<void> {
+  await queryRows(transaction, "delete from delivery_attempts where delivery_id = any($1::bigint[])", [deliveryIds]);
+}
