@@ -12,6 +12,7 @@ drop function attempts_follow_instance();
 
 -- Small, read everywhere, and referred to: a copy on every machine.
 select create_reference_table('instances');
+select create_reference_table('global_suppressions');
 
 -- An instance's rows of all these tables lie on one machine. Tables come after those that they refer to.
 select create_distributed_table('instance_domains', 'instance_id');
@@ -19,6 +20,7 @@ select create_distributed_table('contacts', 'instance_id', colocate_with => 'ins
 select create_distributed_table('groups', 'instance_id', colocate_with => 'instance_domains');
 select create_distributed_table('contact_groups', 'instance_id', colocate_with => 'instance_domains');
 select create_distributed_table('whitelist', 'instance_id', colocate_with => 'instance_domains');
+select create_distributed_table('suppressions', 'instance_id', colocate_with => 'instance_domains');
 select create_distributed_table('globals', 'instance_id', colocate_with => 'instance_domains');
 select create_distributed_table('filters', 'instance_id', colocate_with => 'instance_domains');
 select create_distributed_table('campaigns', 'instance_id', colocate_with => 'instance_domains');

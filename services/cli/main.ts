@@ -32,6 +32,7 @@ const COMMANDS: { readonly [name: string]: readonly (() => Promise<Register>)[] 
   instance: [async () => (await import("./commands/instance.ts")).registerInstanceCommand],
   user: [async () => (await import("./commands/user.ts")).registerUserCommand],
   contact: [async () => (await import("./commands/contact.ts")).registerContactCommand],
+  suppression: [async () => (await import("./commands/suppression.ts")).registerSuppressionCommand],
   webhook: [async () => (await import("./commands/webhook.ts")).registerWebhookCommand],
   bounce: [async () => (await import("./commands/bounce.ts")).registerBounceCommand],
   mailbox: [async () => (await import("./commands/mailbox.ts")).registerMailboxCommand],

@@ -29,6 +29,7 @@ import { makeSandboxEndpoints } from "./routes/sandbox.ts";
 import { makeSenderDomainEndpoints } from "./routes/sender-domains.ts";
 import { makeSessionEndpoints } from "./routes/session.ts";
 import { makeStatisticsEndpoints } from "./routes/statistics.ts";
+import { makeSuppressionEndpoints } from "./routes/suppressions.ts";
 import { makeTotpEndpoints } from "./routes/totp.ts";
 import { makeUserEndpoints } from "./routes/users.ts";
 import { makeWebhookEndpoints } from "./routes/webhooks.ts";
@@ -64,6 +65,7 @@ const ROUTES: readonly MakeConsoleEndpoints[] = [
   makeContactEndpoints,
   makeFilterEndpoints,
   makeGroupEndpoints,
+  makeSuppressionEndpoints,
   makeWebhookEndpoints,
   makeQuarantineEndpoints,
   makeBounceWordingEndpoints,

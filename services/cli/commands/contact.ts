@@ -1,5 +1,3 @@
-import { once } from "node:events";
-import { createReadStream } from "node:fs";
 import type { Command } from "commander";
 import { type EmailAddress, validateAddress } from "../../core/mail/address.ts";
 import { toContactEventJson, toContactJson } from "../../core/mail/contact-json.ts";
@@ -7,7 +5,7 @@ import { formatTimestamp } from "../../core/mail/timestamps.ts";
 import { eraseAddress, isNothing } from "../../operations/mail/contact-erasure.ts";
 import { type AddressRecords, exportContacts, readAddressRecords } from "../../operations/mail/contact-export.ts";
 import { importContacts } from "../../operations/mail/contact-import.ts";
-import { cannotRead, refuseFolder } from "../input.ts";
+import { openInput, printCsv, printImport, readAll } from "../csv.ts";
 import type { CommandRuntime } from "../runtime.ts";
 import { withInstance } from "./instance.ts";
 
@@ -29,14 +27,7 @@ function registerImport(contact: Command, runtime: CommandRuntime): void {
     .action(async (name: string, file: string, options: { readonly dryRun: boolean }) => {
       const csv = await openInput(runtime, file);
       const report = await withInstance(runtime, name, ({ db }, { id }) => importContacts(db, id, csv, options));
-      const { created, updated, rejected } = report;
-      const errors = report.errors.map(({ line, reason }) => ({ line, on: reason.message }));
-      const lines = [
-        `${created} created, ${updated} updated, ${rejected} rejected`,
-        ...errors.map(({ line, on }) => `line ${line}: ${on}`),
-      ];
-      runtime.print({ ...report, errors }, lines.join("\n"));
-      if (errors.length > 0) runtime.exitWith(1);
+      printImport(runtime, report);
     });
 }
 
@@ -69,34 +60,15 @@ function registerErase(contact: Command, runtime: CommandRuntime): void {
     .command("erase")
     .argument("<instance>")
     .argument("<email>")
+    .option("--keep-out", "keep a digest of the address, so that it is not mailed again however it comes back", false)
     .description("remove everything held on an address, for good")
-    .action(async (name: string, email: string) => {
+    .action(async (name: string, email: string, options: { readonly keepOut: boolean }) => {
       const address = readAddress(runtime, email);
-      const erasure = await withInstance(runtime, name, ({ db }, { id }) => eraseAddress(db, id, address));
+      const erasure = await withInstance(runtime, name, ({ db }, { id }) => eraseAddress(db, id, address, options));
       if (isNothing(erasure)) runtime.refuse(`${name} holds nothing on ${email}`);
       const { contacts, events, messages } = erasure;
       runtime.print({ email, contacts, events, messages }, `${email}: ${events} events, ${messages} messages erased`);
     });
-}
-
-async function openInput(runtime: CommandRuntime, file: string) {
-  if (file === "-") return process.stdin;
-  refuseFolder(runtime, file);
-  const stream = createReadStream(file);
-  await once(stream, "open").catch(cannotRead(runtime, file));
-  return stream;
-}
-
-async function printCsv(lines: AsyncIterable<string>): Promise<void> {
-  for await (const line of lines) {
-    if (!process.stdout.write(line)) await once(process.stdout, "drain");
-  }
-}
-
-async function readAll(lines: AsyncIterable<string>): Promise<string> {
-  let text = "";
-  for await (const line of lines) text += line;
-  return text;
 }
 
 function readAddress(runtime: CommandRuntime, email: string): EmailAddress {

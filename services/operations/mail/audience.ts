@@ -9,6 +9,7 @@ import {
   type RecipientAddress,
   resolveRecipients,
 } from "../../store/mail/contacts/recipients.ts";
+import { findSuppressed } from "../../store/mail/contacts/suppressions.ts";
 import { type NewEvent, recordEvents } from "../../store/mail/events/events.ts";
 import { globalValues } from "../../store/mail/instances/globals.ts";
 import { enqueue, type NewDelivery, type PersonalData } from "../../store/mail/queue/queue.ts";
@@ -27,10 +28,17 @@ export interface AudienceSource {
   readonly content: MessageContent;
 }
 
-/** Those who get a message, and those who are invalid and get a `not-sent` event instead. */
+/** Those who get a message, and those who are not to be mailed and get a `not-sent` event instead. */
 export interface Audience {
   readonly addressees: readonly NewDelivery[];
-  readonly invalid: readonly { readonly contactId: number; readonly recipient: string }[];
+  readonly barred: readonly BarredRecipient[];
+}
+
+/** An invalid contact, or an address that is suppressed; contact or, among copies, not. */
+export interface BarredRecipient {
+  readonly contactId: number | null;
+  readonly recipient: string;
+  readonly suppressed: boolean;
 }
 
 /** A call that sends: to whom. */
@@ -61,7 +69,7 @@ export async function gatherAudiences(
     const direct = sortOut(contacts, personalise);
     audiences.push({
       addressees: [...direct.addressees, ...copies.addressees],
-      invalid: [...direct.invalid, ...copies.invalid],
+      barred: [...direct.barred, ...copies.barred],
     });
   }
   return audiences;
@@ -129,7 +137,12 @@ export async function queueAudiences(
         deliveryId: ids[index]![position]!,
       })),
     ),
-    ...messages.flatMap((message) => message.audience.invalid.map((who) => eventOf("not-sent", message, who))),
+    ...messages.flatMap((message) =>
+      message.audience.barred.map((who) => ({
+        ...eventOf("not-sent", message, who),
+        ...(who.suppressed ? { detail: { reason: "suppressed" } } : {}),
+      })),
+    ),
   ]);
 
   function eventOf(
@@ -161,7 +174,7 @@ function sortOut(
 ): Audience {
   return {
     addressees: contacts
-      .filter((contact) => !contact.invalid && !contact.unsubscribedFromCampaign)
+      .filter((contact) => !isBarred(contact) && !contact.unsubscribedFromCampaign)
       .map((contact) => ({
         contactId: contact.contactId,
         role: "to" as const,
@@ -169,11 +182,13 @@ function sortOut(
         destination: contact.emailKey.slice(contact.emailKey.lastIndexOf("@") + 1),
         personal: personalise(contact),
       })),
-    invalid: contacts
-      .filter((contact) => contact.invalid)
-      .map(({ contactId, email }) => ({ contactId, recipient: email })),
+    barred: contacts
+      .filter(isBarred)
+      .map(({ contactId, email, suppressed }) => ({ contactId, recipient: email, suppressed })),
   };
 }
+
+const isBarred = ({ invalid, suppressed }: KnownContact) => invalid || suppressed;
 
 async function gatherCopies(
   transaction: Transaction,
@@ -181,21 +196,26 @@ async function gatherCopies(
   recipient: { readonly known: ReadonlySet<string>; readonly personal: PersonalData | null },
 ): Promise<Audience> {
   const copies = distinctCopies(source.copies, recipient.known);
-  if (copies.size === 0) return { addressees: [], invalid: [] };
-  const contacts = await findContacts(transaction, source.instanceId, source.campaignNumid, [...copies.keys()]);
+  if (copies.size === 0) return { addressees: [], barred: [] };
+  const { instanceId } = source;
+  const contacts = await findContacts(transaction, instanceId, source.campaignNumid, [...copies.keys()]);
+  const strangers = [...copies.keys()].filter((key) => !contacts.has(key));
+  const suppressed = await findSuppressed(transaction, instanceId, strangers);
   const addressees: NewDelivery[] = [];
-  const invalid: { contactId: number; recipient: string }[] = [];
+  const barred: BarredRecipient[] = [];
   for (const [key, { address, role }] of copies) {
     const contact = contacts.get(key);
     const { asGiven, asciiDomain } = address;
-    if (contact?.invalid) invalid.push({ contactId: contact.contactId, recipient: asGiven });
+    const isListed = contact?.suppressed ?? suppressed.has(key);
+    if (contact?.invalid || isListed)
+      barred.push({ contactId: contact?.contactId ?? null, recipient: asGiven, suppressed: isListed });
     else if (!contact?.unsubscribedFromCampaign) {
       const { personal } = recipient;
       const contactId = contact?.contactId ?? null;
       addressees.push({ contactId, role, recipient: asGiven, destination: asciiDomain, personal });
     }
   }
-  return { addressees, invalid };
+  return { addressees, barred };
 }
 
 /** An address gets one message, whatever the fields it stands in. */

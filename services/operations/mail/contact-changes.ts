@@ -6,12 +6,14 @@ import {
   setValid,
   type Unsubscription,
 } from "../../store/mail/contacts/contacts.ts";
+import { removeValidityRows } from "../../store/mail/contacts/suppressions.ts";
 import { recordEvents } from "../../store/mail/events/events.ts";
+import { lockSubscribed, unsubscribeFromInstance } from "../../store/mail/tracking/subscriptions.ts";
 
 /** Why a contact becomes invalid, and what the event says of it. */
 export interface InvalidationCause {
   /** Only a `request` confirms a contact that is invalid already with another event. */
-  readonly reason: "request" | "hard-bounces" | "complaint";
+  readonly reason: "request" | "hard-bounces" | "complaint" | "brought-in";
   readonly campaignNumid?: number;
   readonly eeid?: string;
   readonly deliveryId?: number;
@@ -53,6 +55,8 @@ export async function revalidateContact(
     const contact = await lockUnlistedContact(transaction, instanceId, contactId);
     if (typeof contact === "string") return contact;
     await setValid(transaction, contactId, contact.at);
+    // Brought in from elsewhere before it was a contact: now it is said to be valid.
+    await removeValidityRows(transaction, instanceId, contactId);
     await recordEvents(transaction, [{ instanceId, contactId, at: contact.at, kind: "revalidated" }]);
     return "done";
   });
@@ -69,6 +73,19 @@ export async function unsubscribeContact(
   return db.transaction(async (transaction) => {
     if (!(await addUnsubscription(transaction, unsubscription))) return false;
     await recordEvents(transaction, [{ ...unsubscription, kind: "unsubscribed" }]);
+    return true;
+  });
+}
+
+/** Takes a contact off all of an instance's mail and stores the event; a second time does neither. @returns whether it was done now */
+export async function unsubscribeFromAll(db: Db, instanceId: number, contactId: number): Promise<boolean> {
+  return db.transaction(async (transaction) => {
+    const at = await lockSubscribed(transaction, instanceId, contactId);
+    if (at === undefined) return false;
+    await unsubscribeFromInstance(transaction, contactId, at);
+    await recordEvents(transaction, [
+      { instanceId, contactId, at, kind: "unsubscribed", detail: { reason: "brought-in" } },
+    ]);
     return true;
   });
 }

@@ -24,6 +24,7 @@ import {
   removeFromWebhooks,
 } from "../../store/mail/contacts/contact-erasure-traces.ts";
 import { lockAddress } from "../../store/mail/contacts/contacts.ts";
+import { hasObjected, keepErased, removeSuppression } from "../../store/mail/contacts/suppressions.ts";
 import { addressKeyOf } from "../../store/mail/events/event-copies.ts";
 import type { StoredMailbox, StoredTemplate } from "../../store/mail/sends/messages.ts";
 import { inTransaction } from "../../store/transactions.ts";
@@ -35,6 +36,8 @@ export interface Erasure {
   readonly messages: number;
   /** It was on the whitelist. */
   readonly whitelisted: boolean;
+  /** It was listed as not to be mailed, and stays so, unreadably. */
+  readonly suppressed: boolean;
 }
 
 /**
@@ -42,8 +45,17 @@ export interface Erasure {
  * its messages with their archives and what came back for them, its place on the whitelist, and its name in what is
  * kept of others: messages with several addressees, bodies of webhooks, reports. What is queued for it is not sent any
  * more. What the customer wrote himself stays: senders of campaigns, conditions of filters.
+ *
+ * Who had asked for no more mail (unsubscribed from the instance, complained, was listed by hand) stays suppressed by a
+ * digest of the address alone, so that the next import does not undo what they asked for (GDPR, article 21 (3)).
+ * @param options.keepOut suppresses the address so in any case
  */
-export async function eraseAddress(db: Db, instanceId: number, address: EmailAddress): Promise<Erasure> {
+export async function eraseAddress(
+  db: Db,
+  instanceId: number,
+  address: EmailAddress,
+  options: { readonly keepOut?: boolean } = {},
+): Promise<Erasure> {
   return inTransaction(db, async (transaction) => {
     await lockAddress(transaction, instanceId, address.key);
     const given = await findGivenEmail(transaction, instanceId, address.key);
@@ -54,18 +66,22 @@ export async function eraseAddress(db: Db, instanceId: number, address: EmailAdd
     await removeCalls(transaction, instanceId, spellings);
     const contactId = await lockContactOf(transaction, instanceId, address.key);
     const subject: ErasureSubject = { instanceId, contactId, address, spellings };
+    const suppressed = await removeSuppression(transaction, { instanceId }, address.key, { readable: true });
+    const objected = contactId !== null && (await hasObjected(transaction, instanceId, contactId));
     const messages = await eraseFromMessages(transaction, subject);
     const events = await removeEvents(transaction, subject);
     await removeFromWebhooks(transaction, subject);
     await redactConsole(transaction, subject);
     if (subject.contactId !== null) await removeConversions(transaction, subject.contactId);
-    return { ...(await removeContact(transaction, instanceId, address.key)), events, messages };
+    const removed = await removeContact(transaction, instanceId, address.key);
+    if (suppressed || objected || options.keepOut) await keepErased(transaction, instanceId, address.key);
+    return { ...removed, events, messages, suppressed };
   });
 }
 
 /** Whether an instance held nothing on the address. */
-export function isNothing({ contacts, events, messages, whitelisted }: Erasure): boolean {
-  return contacts + events + messages === 0 && !whitelisted;
+export function isNothing({ contacts, events, messages, whitelisted, suppressed }: Erasure): boolean {
+  return contacts + events + messages === 0 && !whitelisted && !suppressed;
 }
 
 /**

@@ -1,6 +1,6 @@
 import type { EmailAddress } from "../../core/mail/address.ts";
 import type { Contact, ContactEvent } from "../../core/mail/contact.ts";
-import { neutraliseCell } from "../../core/mail/csv-cell.ts";
+import { toCsvLine } from "../../core/mail/csv-cell.ts";
 import { bareTagName } from "../../core/mail/personalise.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { findContact, listUsedColumns, streamContacts } from "../../store/mail/contacts/contact-profiles.ts";
@@ -85,12 +85,4 @@ export async function readAddressRecords(db: Db, instanceId: number, address: Em
       deliveries.map(({ id }) => id),
     ),
   };
-}
-
-/** RFC 4180 §2: quoted where a cell needs it, so that it is read back as it was. No cell is a formula. */
-function toCsvLine(cells: readonly string[]): string {
-  const quoted = cells
-    .map(neutraliseCell)
-    .map((cell) => (/[",\r\n]|^\s|\s$/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell));
-  return `${quoted.join(",")}\r\n`;
 }

@@ -1,19 +1,13 @@
 import type { Readable } from "node:stream";
-import { type CsvError, parse } from "csv-parse";
 import { z } from "zod";
 import { type ContactChange, contactFields, toContactChange } from "../../core/mail/contact-input.ts";
-import { restoreCell } from "../../core/mail/csv-cell.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { type Sentence, sentence } from "../../core/sentences.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { findKnownKeys, judgeContactAddress, saveContacts } from "../../store/mail/contacts/contact-profiles.ts";
+import { columnMissing, findHeaderFault, type ImportError, nameCells, readRecords } from "./csv-records.ts";
 
-/** A line that was left out, and why. */
-export interface ImportError {
-  /** Counted from 1, the header's line. */
-  readonly line: number;
-  readonly reason: Sentence;
-}
+export type { ImportError } from "./csv-records.ts";
 
 export interface ImportReport {
   readonly created: number;
@@ -23,7 +17,7 @@ export interface ImportReport {
 }
 
 const LINES_PER_WRITE = 1_000;
-const MISSING_EMAIL = sentence("column-missing", { field: "email" });
+const MISSING_EMAIL = columnMissing("email");
 
 /**
  * Reads contacts from CSV: UTF-8, commas, a header of API field names; columns of other names are custom fields. An
@@ -53,7 +47,7 @@ export async function importContacts(
   let header: readonly string[] | undefined;
   for await (const { line, record } of readRecords(csv, errors)) {
     if (header === undefined) {
-      const fault = findHeaderFault(record);
+      const fault = findHeaderFault(record, "email");
       if (fault !== undefined) return withoutHeader(line, fault);
       header = record;
       continue;
@@ -100,60 +94,18 @@ function withoutHeader(line: number, reason: Sentence): ImportReport {
   return { created: 0, updated: 0, rejected: 0, errors: [{ line, reason }] };
 }
 
-/** Records with the lines they begin on; what is no CSV goes to `errors`. */
-async function* readRecords(
-  csv: Readable,
-  errors: ImportError[],
-): AsyncGenerator<{ readonly line: number; readonly record: readonly string[] }> {
-  const parser = parse({
-    bom: true,
-    info: true,
-    relax_column_count: true,
-    // A stray quote is part of its cell: otherwise it would swallow the lines up to the next one.
-    relax_quotes: true,
-    skip_empty_lines: true,
-    skip_records_with_error: true,
-    on_skip: (error: CsvError | undefined) => {
-      errors.push({ line: Number(error?.lines ?? 0), reason: sentence("csv-invalid") });
-      return undefined;
-    },
-  });
-  csv.on("error", (error) => parser.destroy(error));
-  try {
-    for await (const { info, record } of csv.pipe(parser) as AsyncIterable<{
-      info: { lines: number };
-      record: string[];
-    }>) {
-      // The parser counts lines at the end of a record; quoted line breaks lie within it.
-      const breaks = record.reduce((sum, cell) => sum + (cell.match(/\r\n|\n|\r/g)?.length ?? 0), 0);
-      yield { line: info.lines - breaks, record: record.map(restoreCell) };
-    }
-  } finally {
-    // Whoever stops reading leaves the rest of it: an uploaded file would stay open.
-    csv.destroy();
-  }
-}
-
-function findHeaderFault(header: readonly string[]): Sentence | undefined {
-  if (!header.includes("email")) return MISSING_EMAIL;
-  const repeated = header.find((name, index) => header.indexOf(name) < index);
-  return repeated === undefined ? undefined : sentence("column-invalid", { field: repeated });
-}
-
 const profile = z.object(contactFields);
 const NUMBER_COLUMNS = new Set(["edad", "subtipo_dispositivo_id"]);
 const PROFILE_COLUMNS = new Set(Object.keys(contactFields).filter((name) => name !== "campos" && name !== "invalido"));
-const UNREADABLE = /[\0\uFFFD]/;
 
 async function readLine(
   { db, instanceId }: { readonly db: Db; readonly instanceId: number },
   header: readonly string[],
   record: readonly string[],
 ): Promise<Result<ContactChange, Sentence>> {
-  if (record.length > header.length) return refuse(sentence("csv-too-many-columns"));
-  // U+FFFD is what octets that are no UTF-8 have become.
-  if (record.some((cell) => UNREADABLE.test(cell))) return refuse(sentence("csv-line-invalid"));
-  const cells = new Map(header.map((name, index) => [name, record[index] ?? ""]));
+  const named = nameCells(header, record);
+  if (!named.ok) return named;
+  const cells = named.value;
   const email = cells.get("email") ?? "";
   if (email === "") return refuse(MISSING_EMAIL);
   const address = await judgeContactAddress(db, instanceId, email);

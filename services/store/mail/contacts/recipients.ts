@@ -2,6 +2,7 @@ import type { EmailAddress } from "../../../core/mail/address.ts";
 import type { ContactProfile } from "../../../core/mail/personalise.ts";
 import { domainGroups } from "../../../platform/config/domain-groups.ts";
 import { type Db, queryRows } from "../../../platform/postgres/db.ts";
+import { isSuppressed } from "./suppressions.ts";
 
 /** Somebody to send to; names, when given, update the contact. */
 export interface RecipientAddress {
@@ -15,6 +16,8 @@ export interface KnownContact extends ContactProfile {
   readonly contactId: number;
   readonly emailKey: string;
   readonly invalid: boolean;
+  /** Its address or domain is on the instance's or the operator's list (suppressions.ts). */
+  readonly suppressed: boolean;
   readonly whitelisted: boolean;
   /** By name, without the XYZ wrapping. */
   readonly customFields: Readonly<Record<string, string>>;
@@ -127,9 +130,10 @@ async function findOrAddContacts(
  * join of many keys would then go through all of its contacts for each of them.
  */
 const FIND_CONTACTS = "select * from contacts where instance_id = $1 and email_key = any($2::text[]) offset 0";
-/** Of a `contact` as sending needs it: a row for each campaign, of those that follow the joins, that it unsubscribed from. */
+/** Of a `contact` of instance $1 as sending needs it: a row for each campaign, of those that follow the joins, that it unsubscribed from. */
 const RECIPIENT_COLUMNS = `contact.id, contact.email, contact.email_key, first_name, last_name, age, sex, profession,
-  locality, fields, invalid, whitelist.email_key is not null as whitelisted,
+  locality, fields, invalid, ${isSuppressed("contact.email_key")} as suppressed,
+  whitelist.email_key is not null as whitelisted,
   contact.unsubscribed_at is not null as unsubscribed, unsubscription.campaign_numid as unsubscribed_from`;
 const RECIPIENT_JOINS = `left join whitelist
     on whitelist.instance_id = contact.instance_id and whitelist.email_key = contact.email_key
@@ -226,6 +230,7 @@ interface RecipientRow {
   locality: string;
   fields: Record<string, string>;
   invalid: boolean;
+  suppressed: boolean;
   whitelisted: boolean;
   unsubscribed: boolean;
   unsubscribed_from: number | null;
@@ -264,6 +269,7 @@ function toSubscriber(row: RecipientRow): Subscriber {
     locality: row.locality,
     customFields: row.fields,
     invalid: row.invalid,
+    suppressed: row.suppressed,
     whitelisted: row.whitelisted,
     unsubscribed: row.unsubscribed,
     unsubscribedFrom: new Set(),

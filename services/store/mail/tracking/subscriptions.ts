@@ -51,3 +51,16 @@ export async function unsubscribeFromInstance(transaction: Transaction, contactI
     [at, contactId, at],
   );
 }
+
+/** Locks a contact that has not unsubscribed from everything. @returns the moment, undefined where it has, or is gone */
+export async function lockSubscribed(
+  transaction: Transaction,
+  instanceId: number,
+  contactId: number,
+): Promise<Date | undefined> {
+  const row = await transaction("contacts")
+    .where({ instance_id: instanceId, id: contactId, unsubscribed_at: null })
+    .forNoKeyUpdate()
+    .first(transaction.raw("clock_timestamp() as at"));
+  return row?.at;
+}

@@ -1,0 +1,141 @@
+import type { Readable } from "node:stream";
+import { parseSuppressionTarget } from "../../core/mail/suppression.ts";
+import { ok, type Result, refuse } from "../../core/result.ts";
+import { type Sentence, sentence } from "../../core/sentences.ts";
+import type { Db } from "../../platform/postgres/db.ts";
+import { addSuppressions, findListedKeys, type SuppressionOwner } from "../../store/mail/contacts/suppressions.ts";
+import type { ImportReport } from "./contact-import.ts";
+import { columnMissing, findHeaderFault, type ImportError, nameCells, readRecords } from "./csv-records.ts";
+import { ADDED_KINDS, type AddedKind, type Suppression, suppress } from "./suppressions.ts";
+
+const LINES_PER_WRITE = 1_000;
+export const MOST_NOTE_CHARACTERS = 500;
+
+/**
+ * Reads a list from CSV: UTF-8, commas, a header with `address` (an address or a domain), and where they are there `kind`
+ * (by-hand where it is empty), `since` and `note`; other columns are left alone, so that an export can be read back. Bad
+ * lines are reported and do not stop good ones.
+ * @param options.creator login of who brings them in
+ * @param options.dryRun says what would become of the lines, and does nothing
+ */
+export async function importSuppressions(
+  db: Db,
+  owner: SuppressionOwner,
+  csv: Readable,
+  options: {
+    readonly creator: string;
+    readonly dryRun: boolean;
+    readonly onProgress?: (lines: number) => void;
+  },
+): Promise<ImportReport> {
+  const errors: ImportError[] = [];
+  const report = { created: 0, updated: 0 };
+  let waiting: Line[] = [];
+  const flush = async () => {
+    const lines = waiting;
+    waiting = [];
+    const faults = options.dryRun ? await rehearse(db, owner, lines, report) : await write(db, owner, lines, report);
+    errors.push(...faults);
+  };
+  let header: readonly string[] | undefined;
+  for await (const { line, record } of readRecords(csv, errors)) {
+    if (header === undefined) {
+      header = record.map((name) => (name === "email" ? "address" : name));
+      const fault = findHeaderFault(header, "address");
+      if (fault !== undefined) return { created: 0, updated: 0, rejected: 0, errors: [{ line, reason: fault }] };
+      continue;
+    }
+    const read = readLine(header, record, options.creator);
+    if (read.ok) waiting.push({ line, entry: read.value });
+    else errors.push({ line, reason: read.error });
+    if (waiting.length >= LINES_PER_WRITE) {
+      await flush();
+      options.onProgress?.(line - 1);
+    }
+  }
+  if (header === undefined && errors.length === 0) {
+    return { created: 0, updated: 0, rejected: 0, errors: [{ line: 1, reason: columnMissing("address") }] };
+  }
+  await flush();
+  errors.sort((a, b) => a.line - b.line);
+  return { ...report, rejected: errors.length, errors };
+}
+
+interface Line {
+  readonly line: number;
+  readonly entry: Suppression;
+}
+
+function readLine(
+  header: readonly string[],
+  record: readonly string[],
+  creator: string,
+): Result<Suppression, Sentence> {
+  const named = nameCells(header, record);
+  if (!named.ok) return named;
+  const cell = (name: string) => (named.value.get(name) ?? "").trim();
+  if (cell("address") === "") return refuse(columnMissing("address"));
+  const target = parseSuppressionTarget(cell("address"));
+  if (!target.ok) return refuse(sentence("email-invalid", { reason: target.error }));
+  const kind = cell("kind") === "" ? "by-hand" : cell("kind");
+  if (!(ADDED_KINDS as readonly string[]).includes(kind)) return refuse(sentence("column-invalid", { field: "kind" }));
+  const since = cell("since") === "" ? undefined : new Date(cell("since"));
+  if (since !== undefined && !isMoment(since)) return refuse(sentence("column-invalid", { field: "since" }));
+  if (cell("note").length > MOST_NOTE_CHARACTERS) return refuse(sentence("column-invalid", { field: "note" }));
+  // One campaign's unsubscription must not become one from everything.
+  if (cell("campaign") !== "") return refuse(sentence("column-invalid", { field: "campaign" }));
+  return ok({ target: target.value, kind: kind as AddedKind, note: cell("note"), creator, since });
+}
+
+function isMoment(date: Date): boolean {
+  return date.getTime() > 0 && date.getTime() <= Date.now() + 86_400_000;
+}
+
+interface Count {
+  created: number;
+  updated: number;
+}
+
+/** By-hand rows go in one statement; what may be a contact's goes one by one. A later line about a target counts. */
+async function write(db: Db, owner: SuppressionOwner, lines: readonly Line[], report: Count): Promise<ImportError[]> {
+  const errors: ImportError[] = [];
+  const rows = new Map<string, { readonly entry: Suppression; readonly count: number }>();
+  for (const { line, entry } of lines) {
+    if (entry.kind === "by-hand" || (owner === "operator" && entry.kind !== "whitelist" && !entry.target.isDomain)) {
+      rows.set(entry.target.key, { entry, count: (rows.get(entry.target.key)?.count ?? 0) + 1 });
+      continue;
+    }
+    const done = await suppress(db, owner, entry);
+    if (!done.ok) errors.push({ line, reason: done.error });
+    else if (done.value === "added") report.created++;
+    else report.updated++;
+  }
+  const given = [...rows.values()];
+  const added = await addSuppressions(
+    db,
+    owner,
+    given.map(({ entry: { target, kind, ...about } }) => ({ ...target, kind: kind as "by-hand", ...about })),
+  );
+  report.created += added;
+  report.updated += given.reduce((sum, { count }) => sum + count, 0) - added;
+  return errors;
+}
+
+/** Says of rows alone whether they are new: what lines do to contacts is told as a change. */
+async function rehearse(
+  db: Db,
+  owner: SuppressionOwner,
+  lines: readonly Line[],
+  report: Count,
+): Promise<ImportError[]> {
+  const listed = await findListedKeys(
+    db,
+    owner,
+    lines.map(({ entry }) => entry.target.key),
+  );
+  for (const { entry } of lines) {
+    if (listed.has(entry.target.key)) report.updated++;
+    else report.created++;
+  }
+  return [];
+}

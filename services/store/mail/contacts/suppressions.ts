@@ -1,0 +1,176 @@
+import type { EntryKind } from "../../../core/mail/suppression.ts";
+import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+import { EVENT_KINDS } from "../events/event-kinds.ts";
+
+/** Whose list: an instance's, or the operator's, which holds for all. */
+export type SuppressionOwner = { readonly instanceId: number } | "operator";
+
+/** A row about to be kept. */
+export interface NewSuppression {
+  /** See `SuppressionTarget`. */
+  readonly key: string;
+  readonly text: string;
+  readonly kind: EntryKind;
+  readonly note: string;
+  /** Login of who puts it there; empty: a command. */
+  readonly creator: string;
+  /** Undefined: now. */
+  readonly since?: Date | undefined;
+}
+
+/** SQL of the key under which an erased address stays: who has the database and the address can tell, nobody can read it. */
+export function erasedKey(emailKey: string, instanceId: string): string {
+  return `'#' || encode(sha256(convert_to(${instanceId} || ':' || ${emailKey}, 'UTF8')), 'hex')`;
+}
+
+function keysOf(emailKey: string): string {
+  return `${emailKey}, '@' || split_part(${emailKey}, '@', 2)`;
+}
+
+/**
+ * A condition in SQL: an address of instance $1 is not to be mailed, itself or its domain. Where nobody is listed it costs two
+ * probes a statement, else two a recipient.
+ * @param emailKey SQL of the address's key
+ */
+export function isSuppressed(emailKey: string): string {
+  return `case when (select exists (select from suppressions where instance_id = $1::bigint)
+        or exists (select from global_suppressions))
+      then exists (select from suppressions as listed where listed.instance_id = $1::bigint
+          and listed.key = any(array[${keysOf(emailKey)}, ${erasedKey(emailKey, "$1::bigint")}]))
+        or exists (select from global_suppressions as listed where listed.key = any(array[${keysOf(emailKey)}]))
+      else false end`;
+}
+
+/** Which of these addresses, contacts or not, are not to be mailed. */
+export async function findSuppressed(
+  db: Db,
+  instanceId: number,
+  emailKeys: readonly string[],
+): Promise<ReadonlySet<string>> {
+  if (emailKeys.length === 0) return new Set();
+  const rows = await queryRows<{ key: string }>(
+    db,
+    `select given.key from unnest($2::text[]) as given (key) where ${isSuppressed("given.key")}`,
+    [instanceId, emailKeys],
+  );
+  return new Set(rows.map(({ key }) => key));
+}
+
+/**
+ * Keeps rows; one that is there already gets the new words, and keeps its beginning.
+ * @param entries each key once
+ * @returns how many are new
+ */
+export async function addSuppressions(
+  db: Db,
+  owner: SuppressionOwner,
+  entries: readonly NewSuppression[],
+): Promise<number> {
+  if (entries.length === 0) return 0;
+  const inOrder = entries.toSorted((a, b) => (a.key < b.key ? -1 : 1));
+  const { table, columns, values, conflict } =
+    owner === "operator"
+      ? { table: "global_suppressions", columns: "", values: "", conflict: "key" }
+      : { table: "suppressions", columns: "instance_id,", values: "$7::bigint,", conflict: "instance_id, key" };
+  const rows = await queryRows<{ is_new: boolean }>(
+    db,
+    `insert into ${table} as kept (${columns} key, kind, target, note, creator, since)
+     select ${values} key, kind, target, note, creator, coalesce(since, now())
+     from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::timestamptz[])
+       as given (key, kind, target, note, creator, since)
+     on conflict (${conflict}) do update set kind = excluded.kind, target = excluded.target, note = excluded.note,
+       creator = excluded.creator
+     returning xmax = 0 as is_new`,
+    [
+      inOrder.map(({ key }) => key),
+      inOrder.map(({ kind }) => kind),
+      inOrder.map(({ text }) => text),
+      inOrder.map(({ note }) => note),
+      inOrder.map(({ creator }) => creator),
+      inOrder.map(({ since }) => since?.toISOString() ?? null),
+      ...(owner === "operator" ? [] : [owner.instanceId]),
+    ],
+  );
+  return rows.filter((row) => row.is_new).length;
+}
+
+/** Which of these keys have rows of their own already. */
+export async function findListedKeys(
+  db: Db,
+  owner: SuppressionOwner,
+  keys: readonly string[],
+): Promise<ReadonlySet<string>> {
+  const rows = await queryRows<{ key: string }>(
+    db,
+    owner === "operator"
+      ? "select key from global_suppressions where key = any($1::text[])"
+      : "select key from suppressions where key = any($1::text[]) and instance_id = $2",
+    owner === "operator" ? [keys] : [keys, owner.instanceId],
+  );
+  return new Set(rows.map(({ key }) => key));
+}
+
+/**
+ * Takes a row off.
+ * @param only.kind where it is of this kind
+ * @param only.readable not where all that is kept of the address is a digest
+ * @returns whether there was one
+ */
+export async function removeSuppression(
+  db: Db,
+  owner: SuppressionOwner,
+  key: string,
+  only: { readonly kind?: EntryKind | "erased" | undefined; readonly readable?: true } = {},
+): Promise<boolean> {
+  const kind = only.kind ?? null;
+  const rows =
+    owner === "operator"
+      ? await queryRows(
+          db,
+          "delete from global_suppressions where key = $1 and ($2::text is null or kind = $2) returning 1",
+          [key, kind],
+        )
+      : await queryRows(
+          db,
+          `delete from suppressions where key in ($1, ${erasedKey("$1::text", "$3::bigint")})
+             and ($2::text is null or kind = $2) and instance_id = $3 and (kind <> 'erased' or not $4) returning 1`,
+          [key, kind, owner.instanceId, only.readable ?? false],
+        );
+  return rows.length > 0;
+}
+
+/** Keeps an erased address from being mailed again, by its digest alone. */
+export async function keepErased(transaction: Transaction, instanceId: number, emailKey: string): Promise<void> {
+  await queryRows(
+    transaction,
+    `insert into suppressions (instance_id, key, kind) select $1, ${erasedKey("$2::text", "$1::bigint")}, 'erased'
+     on conflict do nothing`,
+    [instanceId, emailKey],
+  );
+}
+
+/** Whether the person behind an address has asked this instance to stop: unsubscribed from it, or complained. */
+export async function hasObjected(db: Db, instanceId: number, contactId: number): Promise<boolean> {
+  const [row] = await queryRows<{ objected: boolean }>(
+    db,
+    `select unsubscribed_at is not null
+       or exists (select from events e where e.contact_id = contacts.id and e.instance_id = $1 and e.kind = $3) as objected
+     from contacts where instance_id = $1 and id = $2`,
+    [instanceId, contactId, EVENT_KINDS.complained],
+  );
+  return row?.objected ?? false;
+}
+
+/** Forgets what was brought in about the validity of a contact's address. */
+export async function removeValidityRows(
+  transaction: Transaction,
+  instanceId: number,
+  contactId: number,
+): Promise<void> {
+  await queryRows(
+    transaction,
+    `delete from suppressions where instance_id = $1 and kind in ('invalid', 'complaint')
+       and key = (select email_key from contacts where instance_id = $1 and id = $2)`,
+    [instanceId, contactId],
+  );
+}
