@@ -7,6 +7,12 @@ const Contact = lazy(() => import("./contacts/contact-page.tsx").then((module) =
 const Import = lazy(() => import("./contacts/import-page.tsx").then((module) => module.ImportPage));
 const Groups = lazy(() => import("./contacts/groups-page.tsx").then((module) => module.GroupsPage));
 const Whitelist = lazy(() => import("./contacts/whitelist-page.tsx").then((module) => module.WhitelistPage));
+const Suppressions = lazy(() =>
+  import("./contacts/suppressions-page.tsx").then((module) => module.InstanceSuppressionsPage),
+);
+const SuppressionImport = lazy(() =>
+  import("./contacts/suppressions-page.tsx").then((module) => module.InstanceSuppressionImportPage),
+);
 const Filters = lazy(() => import("./filters/filters-page.tsx").then((module) => module.FiltersPage));
 const Filter = lazy(() => import("./filters/filter-page.tsx").then((module) => module.FilterPage));
 const Campaigns = lazy(() => import("./campaigns/campaigns-page.tsx").then((module) => module.CampaignsPage));
@@ -30,6 +36,8 @@ export const mailArea: Area = {
     { path: "/mail/:instance/contacts/import", component: Import },
     { path: "/mail/:instance/contacts/groups", component: Groups },
     { path: "/mail/:instance/contacts/whitelist", component: Whitelist },
+    { path: "/mail/:instance/contacts/suppressions", component: Suppressions },
+    { path: "/mail/:instance/contacts/suppressions/import", component: SuppressionImport },
     { path: "/mail/:instance/contacts/filters", component: Filters },
     { path: "/mail/:instance/contacts/filters/:id", component: Filter },
     { path: "/mail/:instance/contacts/:email/profile", component: Contact },

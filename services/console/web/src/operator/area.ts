@@ -10,6 +10,12 @@ const Statistics = lazy(() => import("./dns-statistics-page.tsx").then((module) 
 const Queues = lazy(() => import("./queues-page.tsx").then((module) => module.QueuesPage));
 const Nodes = lazy(() => import("./nodes-page.tsx").then((module) => module.NodesPage));
 const Quarantine = lazy(() => import("./quarantine-page.tsx").then((module) => module.QuarantinePage));
+const Suppressions = lazy(() =>
+  import("../mail/contacts/suppressions-page.tsx").then((module) => module.GlobalSuppressionsPage),
+);
+const SuppressionImport = lazy(() =>
+  import("../mail/contacts/suppressions-page.tsx").then((module) => module.GlobalSuppressionImportPage),
+);
 const UnknownWordings = lazy(() => import("./bounce-wordings-page.tsx").then((module) => module.UnknownWordingsPage));
 const Wordings = lazy(() => import("./bounce-wordings-page.tsx").then((module) => module.WordingsPage));
 const Audit = lazy(() => import("./audit-page.tsx").then((module) => module.AuditPage));
@@ -30,6 +36,8 @@ export const operatorArea: Area = {
     { path: "/operator/queues", component: Queues },
     { path: "/operator/nodes", component: Nodes },
     { path: "/operator/quarantine", component: Quarantine },
+    { path: "/operator/suppressions", component: Suppressions },
+    { path: "/operator/suppressions/import", component: SuppressionImport },
     { path: "/operator/bounces", component: UnknownWordings },
     { path: "/operator/bounces/wordings", component: Wordings },
     { path: "/operator/audit", component: Audit },
@@ -62,6 +70,12 @@ export const operatorArea: Area = {
     },
     { label: ({ operator }) => operator.queues.title, icon: "queue", href: () => "/operator/queues", roles: OPERATOR },
     { label: ({ operator }) => operator.nodes.title, icon: "node", href: () => "/operator/nodes", roles: OPERATOR },
+    {
+      label: ({ mail }) => mail.suppressions.title,
+      icon: "shield",
+      href: () => "/operator/suppressions",
+      roles: OPERATOR,
+    },
     {
       label: ({ operator }) => operator.quarantine.title,
       icon: "inbox",

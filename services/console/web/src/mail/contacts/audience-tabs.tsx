@@ -4,7 +4,7 @@ import { mailPage } from "../addresses.ts";
 
 /** Contacts, and the ways to gather them. */
 export function AudienceTabs({ instance, current }: { readonly instance: string; readonly current: string }) {
-  const { contacts, groups, filters, whitelist } = texts().mail;
+  const { contacts, groups, filters, suppressions, whitelist } = texts().mail;
   const tab = (id: string, label: string, ...segments: readonly string[]) => ({
     id,
     label,
@@ -18,6 +18,7 @@ export function AudienceTabs({ instance, current }: { readonly instance: string;
         tab("contacts", contacts.title),
         tab("groups", groups.title, "groups"),
         tab("filters", filters.title, "filters"),
+        tab("suppressions", suppressions.title, "suppressions"),
         tab("whitelist", whitelist.title, "whitelist"),
       ]}
     />

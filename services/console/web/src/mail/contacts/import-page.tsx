@@ -11,8 +11,34 @@ import { useQuery } from "../../query.ts";
 import { texts } from "../../texts.ts";
 import { instancePath, mailPage } from "../addresses.ts";
 
-/** Brings contacts in from a CSV file; the page's address names the job, so that it can be left and found again. */
+/** Brings contacts in from a CSV file. */
 export function ImportPage({ instance }: { readonly instance: string }) {
+  const words = texts().mail.contacts;
+  return (
+    <CsvImport
+      words={{ ...words, intro: words.importIntro, back: words.toContacts }}
+      back={mailPage(instance, "contacts")}
+      path={instancePath(instance, "contacts", "import")}
+    />
+  );
+}
+
+interface CsvImportProps {
+  readonly words: {
+    readonly title: string;
+    readonly intro: string;
+    /** What the file is to look like. */
+    readonly fileHint: string;
+    readonly back: string;
+  };
+  /** The page that shows what came in. */
+  readonly back: string;
+  /** Of the console's HTTP: takes the file, and begins a job. */
+  readonly path: string;
+}
+
+/** Brings a list in from a CSV file; the page's address names the job, so that it can be left and found again. */
+export function CsvImport({ words: own, back, path }: CsvImportProps) {
   const words = texts().mail.contacts;
   const [{ job }, setQuery] = useQuery();
   const [file, setFile] = useState<File>();
@@ -24,15 +50,15 @@ export function ImportPage({ instance }: { readonly instance: string }) {
     event.preventDefault();
     if (!file || busy) return;
     setBusy(true);
-    const path = instancePath(instance, "contacts", "import") + queryOf({ dry_run: dryRun ? "true" : "false" });
-    const answer = await request<{ job: string }>("POST", path, { text: file });
+    const query = queryOf({ dry_run: dryRun ? "true" : "false" });
+    const answer = await request<{ job: string }>("POST", path + query, { text: file });
     setBusy(false);
     setProblem(answer.ok ? undefined : answer.error);
     if (answer.ok) setQuery({ job: answer.value.job });
   };
   return (
-    <Page title={words.import} crumbs={[{ label: words.title, href: mailPage(instance, "contacts") }]}>
-      <p class="intro">{words.importIntro}</p>
+    <Page title={words.import} crumbs={[{ label: own.title, href: back }]}>
+      <p class="intro">{own.intro}</p>
       <form class="form" onSubmit={(event) => void send(event)}>
         <div class="field">
           <span class="field-name">{words.file}</span>
@@ -40,7 +66,7 @@ export function ImportPage({ instance }: { readonly instance: string }) {
             <FileChoice label={words.chooseFile} accept=".csv,text/csv,text/plain" onFile={setFile} />
             <span class="mono">{file?.name ?? words.noFile}</span>
           </div>
-          <p class="hint">{words.fileHint}</p>
+          <p class="hint">{own.fileHint}</p>
         </div>
         <CheckField
           name="dry_run"
@@ -55,10 +81,7 @@ export function ImportPage({ instance }: { readonly instance: string }) {
         </Button>
       </form>
       {job && (
-        <Section
-          title={words.report}
-          actions={<LinkButton href={mailPage(instance, "contacts")}>{words.toContacts}</LinkButton>}
-        >
+        <Section title={words.report} actions={<LinkButton href={back}>{own.back}</LinkButton>}>
           <JobProgress key={job} id={job} />
         </Section>
       )}

@@ -120,7 +120,11 @@ export const shell = {
     reason: "Reason",
     errors: "What was rejected",
     noErrors: "Nothing was rejected.",
-    kinds: { "contact-import": "Import of contacts", "rpz-import": "Import of policy rules" },
+    kinds: {
+      "contact-import": "Import of contacts",
+      "suppression-import": "Import of suppressions",
+      "rpz-import": "Import of policy rules",
+    },
     figures: {
       created: "created",
       updated: "updated",

@@ -121,7 +121,11 @@ export const shell: Texts["shell"] = {
     reason: "Motivo",
     errors: "Lo que se rechazó",
     noErrors: "No se rechazó nada.",
-    kinds: { "contact-import": "Importación de contactos", "rpz-import": "Importación de reglas" },
+    kinds: {
+      "contact-import": "Importación de contactos",
+      "suppression-import": "Importación de supresiones",
+      "rpz-import": "Importación de reglas",
+    },
     figures: {
       created: "creados",
       updated: "actualizados",
