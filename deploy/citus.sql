@@ -42,6 +42,7 @@ select create_distributed_table('attempt_paths', 'instance_id', colocate_with =>
 select create_distributed_table('attempt_results', 'instance_id', colocate_with => 'instance_domains');
 select create_distributed_table('event_count_deltas', 'instance_id', colocate_with => 'instance_domains');
 select create_distributed_table('event_counts', 'instance_id', colocate_with => 'instance_domains');
+select create_distributed_table('event_feeds', 'instance_id', colocate_with => 'instance_domains');
 select create_distributed_table('webhooks', 'instance_id', colocate_with => 'instance_domains');
 select create_distributed_table('webhook_events', 'instance_id', colocate_with => 'instance_domains');
 select create_distributed_table('webhook_batches', 'instance_id', colocate_with => 'instance_domains');

@@ -18,7 +18,8 @@ interface Purpose {
 export const KEY_PURPOSES = {
   /** The VERP return path of a delivery. */
   "return-path": { kind: "token", makes: ["delivery"], reads: ["bounce"] },
-  "message-id": { kind: "token", makes: ["delivery"], reads: [] },
+  /** Events say which message they are of. */
+  "message-id": { kind: "token", makes: ["delivery"], reads: ["mail-api", "tracking"] },
   "tracking-open": { kind: "token", makes: ["delivery"], reads: ["tracking"] },
   "tracking-click": { kind: "token", makes: ["delivery"], reads: ["tracking"] },
   /** Complaints that name no return path are attributed by it as well. */

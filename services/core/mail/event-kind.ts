@@ -14,3 +14,22 @@ export const EVENT_NAMES = {
 } as const;
 
 export type EventKind = keyof typeof EVENT_NAMES;
+
+/** What webhooks and streams may be told: events, and what became of each delivery. */
+export const TOLD_NAMES = {
+  ...EVENT_NAMES,
+  delivered: "entregado",
+  deferred: "diferido",
+  cancelled: "cancelado",
+} as const;
+
+export type ToldKind = keyof typeof TOLD_NAMES;
+
+const KINDS_BY_NAME: ReadonlyMap<string, ToldKind> = new Map(
+  Object.entries(TOLD_NAMES).map(([kind, name]) => [name, kind as ToldKind]),
+);
+
+/** The kind that the API calls so. */
+export function toldKindOf(name: string): ToldKind | undefined {
+  return KINDS_BY_NAME.get(name);
+}

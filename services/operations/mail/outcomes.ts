@@ -1,5 +1,7 @@
+import type { AttemptFacts } from "../../core/mail/delivery-attempt.ts";
 import type { Transaction } from "../../platform/postgres/db.ts";
 import { countHardBouncedMessages, lockAddresses, lockContacts } from "../../store/mail/contacts/contacts.ts";
+import { TOLD_KINDS } from "../../store/mail/events/event-kinds.ts";
 import { recordEvents } from "../../store/mail/events/events.ts";
 import {
   archiveMessages,
@@ -12,9 +14,11 @@ import {
   listContactsOf,
   markBounced,
   markComplained,
+  type SettledDelivery,
   settleDeliveries,
 } from "../../store/mail/queue/deliveries.ts";
 import { lockPartitions } from "../../store/mail/queue/queue-leases.ts";
+import { tellDeliveries } from "../../store/mail/tracking/event-feed.ts";
 import { invalidateContact } from "./contact-changes.ts";
 
 /** How many hard bounces of different messages make a contact invalid. */
@@ -50,11 +54,38 @@ export async function recordOutcomes(
   await lockPartitions(transaction, [...refused.map(({ partition_id }) => partition_id), ...alsoChanged]);
   await countRefusals(transaction, refused);
   await archiveMessages(transaction, settled);
-  const bounces = settled.flatMap(({ instanceId, deliveryId, bounce }) =>
-    bounce ? [{ ...bounce, instanceId, deliveryId, at: settledAt.get(deliveryId)! }] : [],
-  );
+  await tellOutcomes(transaction, settled, rows);
+  const bounces = settled.flatMap(({ instanceId, deliveryId, bounce, attempts, attempt }) => {
+    if (bounce === undefined) return [];
+    const detail = { ...bounce.detail, ...describeAttempt(attempts, attempt) };
+    return [{ ...bounce, detail, instanceId, deliveryId, at: settledAt.get(deliveryId)! }];
+  });
   await storeBounces(transaction, bounces, rule);
   return new Set(settledAt.keys());
+}
+
+/** Tells those instances of deliveries and deferrals that want to know; a refusal is an event anyway. */
+async function tellOutcomes(
+  transaction: Transaction,
+  settled: readonly DeliveryOutcome[],
+  rows: readonly SettledDelivery[],
+): Promise<void> {
+  const heard = new Map(rows.flatMap(({ id, at, isHeard }) => (isHeard ? [[id, at]] : [])));
+  if (heard.size === 0) return;
+  await tellDeliveries(
+    transaction,
+    settled.flatMap(({ instanceId, deliveryId, state, reply, attempts, attempt }) => {
+      const at = heard.get(deliveryId);
+      if (at === undefined || state === "refused") return [];
+      const kind = TOLD_KINDS[state === "delivered" ? "delivered" : "deferred"];
+      const detail = { reason: attempt.reason, reply, ...describeAttempt(attempts, attempt) };
+      return [{ instanceId, deliveryId, at, kind, detail }];
+    }),
+  );
+}
+
+function describeAttempt(attempt: number, { status, path }: AttemptFacts): Readonly<Record<string, unknown>> {
+  return { ...(status === "" ? {} : { status }), attempt, ...(path?.exchanger ? { exchanger: path.exchanger } : {}) };
 }
 
 /**

@@ -1,14 +1,13 @@
 import { randomUUID } from "node:crypto";
 import type { KeyRing } from "../../core/key-ring.ts";
-import { EVENT_NAMES } from "../../core/mail/event-kind.ts";
-import { formatTimestamp } from "../../core/mail/timestamps.ts";
 import { sentence } from "../../core/sentences.ts";
+import { FullEvents, toToldJson } from "../../operations/mail/told-events.ts";
 import type { Clock } from "../../platform/clock.ts";
 import type { FetchSurroundings } from "../../platform/lookups/pinned-agent.ts";
 import type { Observe } from "../../platform/observability/observation.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { RepeatedWork } from "../../platform/repeated-work.ts";
-import { eventKindOf } from "../../store/mail/events/event-kinds.ts";
+import { type ToldEvent, tidyFeeds } from "../../store/mail/tracking/event-feed.ts";
 import {
   type LeasedWebhook,
   leaseWebhook,
@@ -18,7 +17,6 @@ import {
   settleWebhookBatch,
   type WaitingBatch,
   type WebhookAttempt,
-  type WebhookEvent,
 } from "../../store/mail/tracking/webhooks.ts";
 import { postJson } from "./post.ts";
 import { SIGNATURE_HEADER, signWebhook } from "./signature.ts";
@@ -34,10 +32,14 @@ export interface WebhookWorkerOptions {
 const EVENTS_PER_BATCH = 500;
 const IDLE_MS = 1_000;
 const LEASE_SECONDS = 60;
-const MOST_AT_ONCE = 16;
+/** Webhooks served at a time, and of those that failed the last time: a server that hangs takes its whole time-out. */
+const MOST_AT_ONCE = 32;
+const MOST_FAILING = 16;
+/** Events are told after so long: by then what happened before them is stored as well, whichever worker stores it. */
+const SETTLE_SECONDS = 1;
 const FIRST_WAIT_SECONDS = 5;
 const LONGEST_WAIT_SECONDS = 3_600;
-const HOUSEKEEPING_MS = 3_600_000;
+const HOUSEKEEPING_MS = 60_000;
 
 /**
  * Tells instances of their events. A webhook gets one batch after the other, so the events of a contact arrive in
@@ -46,13 +48,17 @@ const HOUSEKEEPING_MS = 3_600_000;
 export class WebhookWorker {
   readonly #options: WebhookWorkerOptions;
   readonly #id = randomUUID();
+  readonly #fullEvents: FullEvents;
   readonly #serving = new Set<Promise<void>>();
+  /** Of those, webhooks that failed the last time. */
+  #servingFailing = 0;
   #telling: RepeatedWork | undefined;
   #tidying: RepeatedWork | undefined;
   #isFailing = false;
 
   constructor(options: WebhookWorkerOptions) {
     this.#options = options;
+    this.#fullEvents = new FullEvents(options.keyRing);
   }
 
   start(): void {
@@ -84,19 +90,23 @@ export class WebhookWorker {
 
   async #tidyUp(): Promise<number> {
     await removeOldWebhookBatches(this.#options.db);
+    await tidyFeeds(this.#options.db);
     return HOUSEKEEPING_MS;
   }
 
   /** Starts on all webhooks that are due; the next turn comes when one of them is served, or after a while. */
   async #serveDue(): Promise<number> {
     const { db, keyRing, observe } = this.#options;
-    const lease = { workerId: this.#id, leaseSeconds: LEASE_SECONDS };
+    const lease = { workerId: this.#id, leaseSeconds: LEASE_SECONDS, settleSeconds: SETTLE_SECONDS };
     while (this.#serving.size < MOST_AT_ONCE) {
-      const webhook = await leaseWebhook(db, keyRing, lease);
+      const webhook = await leaseWebhook(db, keyRing, { ...lease, failing: this.#servingFailing < MOST_FAILING });
       if (webhook === undefined) break;
+      const failing = webhook.failures > 0 ? 1 : 0;
+      this.#servingFailing += failing;
       const serving: Promise<void> = this.#serve(webhook)
         .catch((error: unknown) => observe({ kind: "webhook-not-served", level: "warn", err: error }))
         .finally(() => {
+          this.#servingFailing -= failing;
           this.#serving.delete(serving);
           this.#telling?.wake();
         });
@@ -107,12 +117,24 @@ export class WebhookWorker {
 
   async #serve(webhook: LeasedWebhook): Promise<void> {
     const { db, observe } = this.#options;
-    const { instanceId } = webhook;
-    const batch = await nextWebhookBatch(db, instanceId, EVENTS_PER_BATCH, (events) => writeBody(webhook, events));
-    if (batch === undefined) return releaseWebhook(db, instanceId, this.#id);
+    const { instanceId, name } = webhook;
+    const held = { instanceId, name, workerId: this.#id };
+    const write = (events: readonly ToldEvent[], reading: Db) => this.#writeBody(webhook, events, reading);
+    const options = { name, settleSeconds: SETTLE_SECONDS };
+    const batch = await nextWebhookBatch(db, instanceId, EVENTS_PER_BATCH, write, options);
+    if (batch === undefined) return releaseWebhook(db, held);
     const attempt = await this.#post(webhook, batch);
-    await settleWebhookBatch(db, { instanceId, batchId: batch.id, workerId: this.#id }, attempt);
+    await settleWebhookBatch(db, held, batch.id, attempt);
     observe({ kind: `webhook-${attempt.state}`, instanceId, batchId: batch.id, outcome: attempt.outcome.message });
+  }
+
+  /** Events in the words of the API. */
+  async #writeBody(webhook: LeasedWebhook, events: readonly ToldEvent[], db: Db): Promise<string> {
+    const { instanceId, instanceName, timeZone, isFull } = webhook;
+    const eventos = isFull
+      ? await this.#fullEvents.toJson(db, { id: instanceId, timeZone }, events)
+      : events.map((event) => toToldJson(event, timeZone));
+    return JSON.stringify({ instancia: instanceName, eventos });
   }
 
   async #post(webhook: LeasedWebhook, batch: WaitingBatch): Promise<WebhookAttempt> {
@@ -132,20 +154,4 @@ export class WebhookWorker {
 /** Doubles from five seconds to an hour. @param failures in a row before this one */
 export function webhookWaitSeconds(failures: number): number {
   return Math.min(LONGEST_WAIT_SECONDS, FIRST_WAIT_SECONDS * 2 ** Math.min(failures, 20));
-}
-
-/** Events in the words of the API. */
-function writeBody({ instanceName, timeZone }: LeasedWebhook, events: readonly WebhookEvent[]): string {
-  return JSON.stringify({
-    instancia: instanceName,
-    eventos: events.map(({ kind, at, machine, email, campaignName, campaignNumid, eeid }) => ({
-      evento: EVENT_NAMES[eventKindOf(kind)],
-      timestamp: formatTimestamp(at, timeZone),
-      email,
-      campania: campaignName,
-      campana_id: campaignNumid,
-      eeid,
-      ...(machine ? { maquina: true } : {}),
-    })),
-  });
 }

@@ -2,6 +2,7 @@ import type { EmailAddress } from "../../../core/mail/address.ts";
 import { queryRows, type Transaction } from "../../../platform/postgres/db.ts";
 import { removeAttempts } from "../attempts/attempts.ts";
 import type { StoredTemplate } from "../sends/messages.ts";
+import { forgetDeliveries, tellCancelled } from "../tracking/event-feed.ts";
 
 /** Whose traces are removed. */
 export interface ErasureSubject {
@@ -26,6 +27,7 @@ export async function removeDeliveries(transaction: Transaction, { instanceId, c
   );
   const ids = removed.map(({ id }) => id);
   await removeAttempts(transaction, ids);
+  await forgetDeliveries(transaction, ids);
   await transaction("inbound_messages").whereIn("delivery_id", ids).orWhereIn("about_delivery_id", ids).delete();
   await transaction("conversions").whereIn("delivery_id", ids).delete();
   return removed;
@@ -58,11 +60,14 @@ export async function removeAbandonedMessages(
 export async function cancelCopies(transaction: Transaction, messageIds: readonly number[]): Promise<void> {
   await queryRows(
     transaction,
-    `update deliveries set state = 'cancelled', personal = null, finished_at = now() from partitions, messages
+    `with cancelled as (
+     update deliveries set state = 'cancelled', personal = null, finished_at = now() from partitions, messages
      where partitions.instance_id = deliveries.instance_id and partitions.id = deliveries.partition_id
        and messages.instance_id = partitions.instance_id and messages.id = partitions.message_id
        and messages.id = any($1::bigint[]) and messages.template -> 'to' is not null
-       and deliveries.role <> 'to' and deliveries.state = 'queued'`,
+       and deliveries.role <> 'to' and deliveries.state = 'queued'
+     returning deliveries.instance_id, deliveries.id)
+     ${tellCancelled("cancelled")}`,
     [messageIds],
   );
 }

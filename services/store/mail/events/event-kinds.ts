@@ -1,4 +1,4 @@
-import type { EventKind } from "../../../core/mail/event-kind.ts";
+import type { EventKind, ToldKind } from "../../../core/mail/event-kind.ts";
 
 export type { EventKind } from "../../../core/mail/event-kind.ts";
 
@@ -16,6 +16,23 @@ export const EVENT_KINDS: Readonly<Record<EventKind, number>> = {
   revalidated: 10,
   complained: 11,
 };
+
+/** How `webhook_events` and `webhooks.kinds` hold what is told: events as above, and what became of a delivery. */
+export const TOLD_KINDS: Readonly<Record<ToldKind, number>> = {
+  ...EVENT_KINDS,
+  delivered: 12,
+  deferred: 13,
+  cancelled: 14,
+};
+
+const TOLD_BY_NUMBER = new Map(Object.entries(TOLD_KINDS).map(([kind, number]) => [number, kind as ToldKind]));
+
+/** @throws as `eventKindOf` does */
+export function toldKindOfNumber(number: number): ToldKind {
+  const kind = TOLD_BY_NUMBER.get(number);
+  if (kind === undefined) throw new Error(`unknown kind ${number} of what is told`);
+  return kind;
+}
 
 const KINDS_BY_NUMBER = new Map(Object.entries(EVENT_KINDS).map(([kind, number]) => [number, kind as EventKind]));
 

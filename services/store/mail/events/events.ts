@@ -44,8 +44,8 @@ async function insertEvents(db: Db, events: readonly NewEvent[]): Promise<void> 
          $7::bigint[], $8::uuid[], $9::text[], $10::jsonb[]) as given
        returning instance_id, at, id, kind, machine
      ), told as (
-       insert into webhook_events (instance_id, at, event_id)
-       select instance_id, at, id from inserted where instance_id in (select instance_id from webhook_instances)
+       insert into webhook_events (instance_id, at, event_id, kind)
+       select instance_id, at, id, kind from inserted where instance_id in (select instance_id from webhook_instances)
        order by at, id
      )
      insert into event_count_deltas (instance_id, minute, ${COUNT_COLUMNS.join(", ")})

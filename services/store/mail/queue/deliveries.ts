@@ -1,5 +1,6 @@
 import type { AttemptFacts } from "../../../core/mail/delivery-attempt.ts";
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+import { hearsOfDeliveries } from "../tracking/event-feed.ts";
 
 /** What a return path's token stands for. */
 export interface DeliveryOwner {
@@ -59,6 +60,8 @@ export interface SettledDelivery {
   readonly partition_id: number;
   readonly state: DeliveryOutcome["state"];
   readonly at: Date;
+  /** Its instance wants to know what becomes of its deliveries. */
+  readonly isHeard: boolean;
 }
 
 /** Stores outcomes of deliveries that are not settled yet. @returns those that were stored */
@@ -76,7 +79,8 @@ export async function settleDeliveries(
      from unnest($1::bigint[], $2::bigint[], $3::text[], $4::integer[], $5::float8[], $6::text[])
        as o (instance_id, id, state, attempts, retry_in, reply)
      where d.instance_id = o.instance_id and d.id = o.id and d.state = 'queued'
-     returning d.instance_id, d.id, d.partition_id, d.state, now() as at`,
+     returning d.instance_id, d.id, d.partition_id, d.state, now() as at,
+       ${hearsOfDeliveries("d.instance_id")} as "isHeard"`,
     [
       inOrder.map(({ instanceId }) => instanceId),
       inOrder.map(({ deliveryId }) => deliveryId),

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+import { tellCancelled } from "../tracking/event-feed.ts";
 import { announceMail, announceStop } from "./queue.ts";
 import { lockPartitions } from "./queue-leases.ts";
 
@@ -104,9 +105,11 @@ async function cancelDeliveries(transaction: Transaction, partitionIds: readonly
     `with locked as (
        select instance_id, id from deliveries where partition_id = any($1) and state = 'queued'
        order by id for no key update
+     ), cancelled as (
+       update deliveries d set state = 'cancelled', personal = null, finished_at = now()
+       from locked where d.instance_id = locked.instance_id and d.id = locked.id returning d.instance_id, d.id
      )
-     update deliveries d set state = 'cancelled', personal = null, finished_at = now()
-     from locked where d.instance_id = locked.instance_id and d.id = locked.id`,
+     ${tellCancelled("cancelled")}`,
     [partitionIds],
   );
 }

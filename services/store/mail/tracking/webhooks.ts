@@ -2,15 +2,39 @@ import { randomBytes } from "node:crypto";
 import type { KeyRing } from "../../../core/key-ring.ts";
 import { open, seal } from "../../../core/secret-box.ts";
 import type { Sentence } from "../../../core/sentences.ts";
-import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+import { type Db, queryRows } from "../../../platform/postgres/db.ts";
+import {
+  closeUnheardFeed,
+  type FeedSelection,
+  hasSettled,
+  openFeed,
+  placeEvents,
+  readFeed,
+  type ToldEvent,
+} from "./event-feed.ts";
+
+/** What the one webhook of an instance is called that has no name of its own. */
+export const FIRST_WEBHOOK = "events";
+
+/** Webhooks that an instance may have: each costs a request of its own for everything that happens. */
+export const MOST_WEBHOOKS = 20;
+
+/** What a webhook is told, and in which form. */
+export interface WebhookChoice extends FeedSelection {
+  /** Whether it is told why and how as well. */
+  readonly isFull: boolean;
+}
 
 /** Where an instance wants its events told. */
-export interface Webhook {
+export interface Webhook extends WebhookChoice {
+  readonly name: string;
   readonly url: string;
   /** Failed attempts in a row. */
   readonly failures: number;
   readonly nextAttemptAt: Date;
 }
+
+const EVERYTHING: WebhookChoice = { kinds: null, campaigns: null, condition: null, isFull: false };
 
 /** A row of the log. */
 export interface WebhookBatch {
@@ -30,28 +54,68 @@ const KEEP_DAYS = 30;
 const GIVE_UP_HOURS = 24;
 
 /**
- * Sets the webhook of an instance: events stored from now on are told.
- * @returns the secret that signs; of a webhook that only changes its URL the one it has
+ * Sets a webhook of an instance: events stored from now on are told.
+ * @param choice in place of what it was told before
+ * @returns the secret that signs, of a webhook that is there already the one it has; undefined where there are too many
  */
-export async function setWebhook(db: Db, keyRing: KeyRing, instanceId: number, url: string): Promise<string> {
-  const signingSecret = randomBytes(24).toString("base64url");
-  const [row] = await queryRows<{ secret_sealed: string }>(
-    db,
-    `insert into webhooks (instance_id, url, secret_sealed) values ($1, $2, $3)
-     on conflict (instance_id) do update set url = excluded.url, failures = 0, next_attempt_at = now()
-     returning secret_sealed`,
-    [instanceId, url, seal(keyRing, SECRET_PURPOSE, signingSecret)],
-  );
-  return unseal(keyRing, row!.secret_sealed);
+export async function setWebhook(
+  db: Db,
+  keyRing: KeyRing,
+  instanceId: number,
+  url: string,
+  { name = FIRST_WEBHOOK, ...choice }: Partial<WebhookChoice> & { readonly name?: string } = {},
+): Promise<string> {
+  const made = await addWebhook(db, keyRing, instanceId, { ...EVERYTHING, ...choice, name, url });
+  if (made === undefined) throw new Error(`instance ${instanceId} has ${MOST_WEBHOOKS} webhooks already`);
+  return made;
 }
 
-export async function findWebhook(db: Db, instanceId: number): Promise<Webhook | undefined> {
-  return db("webhooks").where({ instance_id: instanceId }).first("url", "failures", "next_attempt_at as nextAttemptAt");
+/** As {@link setWebhook}. @returns undefined where the instance has as many as it may */
+export async function addWebhook(
+  db: Db,
+  keyRing: KeyRing,
+  instanceId: number,
+  { name, url, kinds, campaigns, condition, isFull }: WebhookChoice & { readonly name: string; readonly url: string },
+): Promise<string | undefined> {
+  const signingSecret = randomBytes(24).toString("base64url");
+  await openFeed(db, instanceId);
+  // What happened before it is not for it.
+  await placeEvents(db, instanceId, 0);
+  const [row] = await queryRows<{ secret_sealed: string }>(
+    db,
+    `insert into webhooks as webhook (instance_id, name, url, secret_sealed, kinds, campaigns, condition, is_full, position)
+     select instance_id, $2, $3, $4, $5::smallint[], $6::bigint[], $7::jsonb, $8, position from event_feeds
+     where instance_id = $1 and (select count(*) from webhooks where instance_id = $1 and name <> $2) < $9
+     on conflict (instance_id, name) do update set url = excluded.url, kinds = excluded.kinds,
+       campaigns = excluded.campaigns, condition = excluded.condition, is_full = excluded.is_full, failures = 0,
+       next_attempt_at = now()
+     returning secret_sealed`,
+    [
+      ...[instanceId, name, url, seal(keyRing, SECRET_PURPOSE, signingSecret), kinds, campaigns],
+      ...[condition === null ? null : JSON.stringify(condition), isFull, MOST_WEBHOOKS],
+    ],
+  );
+  return row && unseal(keyRing, row.secret_sealed);
+}
+
+const WEBHOOK_COLUMNS = `name, url, failures, next_attempt_at as "nextAttemptAt", kinds, campaigns, condition, is_full as "isFull"`;
+
+export async function findWebhook(db: Db, instanceId: number, name = FIRST_WEBHOOK): Promise<Webhook | undefined> {
+  return (await listWebhooks(db, instanceId)).find((webhook) => webhook.name === name);
+}
+
+/** By name. */
+export function listWebhooks(db: Db, instanceId: number): Promise<Webhook[]> {
+  return queryRows(db, `select ${WEBHOOK_COLUMNS} from webhooks where instance_id = $1 order by name`, [instanceId]);
 }
 
 /** Removes a webhook with its log and what it was still to tell. @returns false when there is none */
-export async function removeWebhook(db: Db, instanceId: number): Promise<boolean> {
-  return (await db("webhooks").where({ instance_id: instanceId }).delete()) > 0;
+export async function removeWebhook(db: Db, instanceId: number, name = FIRST_WEBHOOK): Promise<boolean> {
+  return db.transaction(async (transaction) => {
+    const removed = await transaction("webhooks").where({ instance_id: instanceId, name }).delete();
+    if (removed > 0) await closeUnheardFeed(transaction, instanceId);
+    return removed > 0;
+  });
 }
 
 /** The log, newest first. @param before only batches older than this id */
@@ -59,23 +123,30 @@ export async function listWebhookBatches(
   db: Db,
   instanceId: number,
   { limit, before }: { readonly limit: number; readonly before?: number },
+  name = FIRST_WEBHOOK,
 ): Promise<WebhookBatch[]> {
   const query = db("webhook_batches")
-    .where({ instance_id: instanceId })
+    .where({ instance_id: instanceId, webhook: name })
     .orderBy("id", "desc")
     .limit(limit)
     .select("id", "events", "state", "attempts", "outcome", "created_at as createdAt", "finished_at as finishedAt");
   return before === undefined ? query : query.where("id", "<", before);
 }
 
-/** Sends a batch once more, whatever became of it. @returns false when the instance has no such batch */
-export async function replayWebhookBatch(db: Db, instanceId: number, batchId: number): Promise<boolean> {
+/** Sends a batch once more, whatever became of it. @returns false when the webhook has no such batch */
+export async function replayWebhookBatch(
+  db: Db,
+  instanceId: number,
+  batchId: number,
+  name = FIRST_WEBHOOK,
+): Promise<boolean> {
   return db.transaction(async (transaction) => {
     const rows = await queryRows(
       transaction,
       `update webhooks set failures = 0, next_attempt_at = now()
-       where instance_id = $1 and exists (select from webhook_batches b where b.instance_id = $2 and b.id = $3) returning 1`,
-      [instanceId, instanceId, batchId],
+       where instance_id = $1 and name = $2
+         and exists (select from webhook_batches b where b.instance_id = $1 and b.webhook = $2 and b.id = $3) returning 1`,
+      [instanceId, name, batchId],
     );
     if (rows.length === 0) return false;
     await queryRows(
@@ -98,11 +169,6 @@ export async function removeOldWebhookBatches(db: Db): Promise<void> {
   );
 }
 
-/** Keeps a webhook from being removed meanwhile; before its events and batches are touched, as their removal does. */
-async function holdWebhook(transaction: Transaction, instanceId: number): Promise<void> {
-  await transaction.raw("select from webhooks where instance_id = ? for key share", [instanceId]);
-}
-
 function unseal(keyRing: KeyRing, sealed: string): string {
   const opened = open(keyRing, SECRET_PURPOSE, sealed);
   if (!opened.ok) throw new Error("a webhook's secret was sealed under another secret");
@@ -110,49 +176,53 @@ function unseal(keyRing: KeyRing, sealed: string): string {
 }
 
 /** A webhook that one worker may serve until its lease runs out. */
-export interface LeasedWebhook {
+export interface LeasedWebhook extends WebhookChoice {
   readonly instanceId: number;
   readonly instanceName: string;
   readonly timeZone: string;
+  readonly name: string;
   readonly url: string;
   readonly signingSecret: string;
   readonly failures: number;
 }
 
-/** @returns a webhook that is due and has something to tell, or undefined */
+/**
+ * @param lease.settleSeconds see `placeEvents`
+ * @param lease.failing whether it may be one that failed the last time
+ * @returns a webhook that is due and has something to tell, or undefined
+ */
 export async function leaseWebhook(
   db: Db,
   keyRing: KeyRing,
-  { workerId, leaseSeconds }: { readonly workerId: string; readonly leaseSeconds: number },
+  lease: {
+    readonly workerId: string;
+    readonly leaseSeconds: number;
+    readonly settleSeconds?: number;
+    readonly failing?: boolean;
+  },
 ): Promise<LeasedWebhook | undefined> {
+  const { workerId, leaseSeconds, settleSeconds = 0, failing = true } = lease;
   const [row] = await queryRows<Omit<LeasedWebhook, "signingSecret"> & { sealed: string }>(
     db,
     `update webhooks set lease_owner = $1, lease_until = now() + make_interval(secs => $2)
      from instances i
-     where i.id = webhooks.instance_id and webhooks.instance_id = (
-       select w.instance_id from webhooks w
+     where i.id = webhooks.instance_id and (webhooks.instance_id, webhooks.name) = (
+       select w.instance_id, w.name from webhooks w
        where (w.lease_until is null or w.lease_until < now()) and w.next_attempt_at <= now()
-         and (exists (select from webhook_events e where e.instance_id = w.instance_id)
-           or exists (select from webhook_batches b where b.instance_id = w.instance_id and b.state = 'waiting'))
+         and ($4 or w.failures = 0)
+         and (exists (select from webhook_batches b
+             where b.instance_id = w.instance_id and b.webhook = w.name and b.state = 'waiting')
+           or exists (select from webhook_events e where e.instance_id = w.instance_id and e.position > w.position)
+           or exists (select from webhook_events e
+             where e.instance_id = w.instance_id and e.position is null and ${hasSettled("e", "$3")}))
        order by w.next_attempt_at limit 1 for update skip locked)
-     returning i.id as "instanceId", i.name as "instanceName", i.time_zone as "timeZone", url, failures,
-       secret_sealed as sealed`,
-    [workerId, leaseSeconds],
+     returning i.id as "instanceId", i.name as "instanceName", i.time_zone as "timeZone", webhooks.name, url, failures,
+       kinds, campaigns, condition, is_full as "isFull", secret_sealed as sealed`,
+    [workerId, leaseSeconds, settleSeconds, failing],
   );
   if (row === undefined) return undefined;
   const { sealed, ...webhook } = row;
   return { ...webhook, signingSecret: unseal(keyRing, sealed) };
-}
-
-/** An event as a webhook tells it. */
-export interface WebhookEvent {
-  readonly kind: number;
-  readonly at: Date;
-  readonly machine: boolean;
-  readonly email: string;
-  readonly campaignName: string;
-  readonly campaignNumid: number | null;
-  readonly eeid: string | null;
 }
 
 /** What is sent in one request. */
@@ -163,49 +233,51 @@ export interface WaitingBatch {
 }
 
 /**
- * The batch that is next: one that waits, else a new one of the events that wait. Events that were erased meanwhile
- * are left out.
+ * The batch that is next: one that waits, else a new one of what the feed has for this webhook. Events that were erased
+ * meanwhile are left out.
  * @param mostEvents of a batch
  * @param writeBody makes the request's body of at least one event
+ * @param options.settleSeconds see `placeEvents`
  */
 export async function nextWebhookBatch(
   db: Db,
   instanceId: number,
   mostEvents: number,
-  writeBody: (events: readonly WebhookEvent[]) => string,
+  writeBody: (events: readonly ToldEvent[], reading: Db) => string | Promise<string>,
+  options: { readonly name?: string; readonly settleSeconds?: number } = {},
 ): Promise<WaitingBatch | undefined> {
+  const { name = FIRST_WEBHOOK, settleSeconds = 0 } = options;
+  await placeEvents(db, instanceId, settleSeconds);
   return db.transaction(async (transaction) => {
-    await holdWebhook(transaction, instanceId);
+    // Before its events and batches are touched, as whoever removes or changes it does.
+    const webhook = await transaction("webhooks")
+      .where({ instance_id: instanceId, name })
+      .forNoKeyUpdate()
+      .first("kinds", "campaigns", "condition", "position", transaction.raw("now() as now"));
+    if (webhook === undefined) return undefined;
     const [waiting] = await queryRows<WaitingBatch>(
       transaction,
       `select id, body, give_up_at < now() as "isPastTime" from webhook_batches
-       where instance_id = $1 and state = 'waiting' order by id limit 1`,
-      [instanceId],
+       where instance_id = $1 and webhook = $2 and state = 'waiting' order by id limit 1`,
+      [instanceId, name],
     );
     if (waiting !== undefined) return waiting;
-    const events = await queryRows<WebhookEvent>(
-      transaction,
-      `with taken as (
-         delete from webhook_events where instance_id = $1 and serial in
-           (select serial from webhook_events where instance_id = $2 order by serial limit $3)
-         returning at, event_id
-       )
-       select e.kind, e.at, e.machine, coalesce(contacts.email, e.email, '') as email,
-         coalesce(campaigns.name, '') as "campaignName", e.campaign_numid as "campaignNumid", e.eeid
-       from taken join events e on e.instance_id = $4 and e.at = taken.at and e.id = taken.event_id
-       left join contacts on contacts.instance_id = e.instance_id and contacts.id = e.contact_id
-       left join campaigns on campaigns.instance_id = e.instance_id and campaigns.numid = e.campaign_numid
-       order by e.at, e.id`,
-      [instanceId, instanceId, mostEvents, instanceId],
-    );
-    const newest = events.at(-1);
-    if (newest === undefined) return undefined;
+    const { position, now } = webhook;
+    const { events, through } = await readFeed(transaction, instanceId, webhook, {
+      after: position,
+      most: mostEvents,
+      now,
+    });
+    await transaction("webhooks").where({ instance_id: instanceId, name }).update({ position: through });
+    const newest = Math.max(...events.map(({ at }) => at.getTime()));
+    if (events.length === 0) return undefined;
     // Counted from the event: behind a server that never answers, what waits would otherwise grow without end.
     const [row] = await queryRows<WaitingBatch>(
       transaction,
-      `insert into webhook_batches (instance_id, body, events, give_up_at)
-       values ($1, $2, $3, $4::timestamptz + make_interval(hours => $5)) returning id, body, give_up_at < now() as "isPastTime"`,
-      [instanceId, writeBody(events), events.length, newest.at, GIVE_UP_HOURS],
+      `insert into webhook_batches (instance_id, webhook, body, events, give_up_at)
+       values ($1, $2, $3, $4, $5::timestamptz + make_interval(hours => $6))
+       returning id, body, give_up_at < now() as "isPastTime"`,
+      [instanceId, name, await writeBody(events, transaction), events.length, new Date(newest), GIVE_UP_HOURS],
     );
     return row;
   });
@@ -216,14 +288,18 @@ export type WebhookAttempt =
   | { readonly state: "delivered" | "failed"; readonly outcome: Sentence }
   | { readonly state: "waiting"; readonly outcome: Sentence; readonly retryInSeconds: number };
 
+/** A webhook that a worker has leased. */
+export interface HeldWebhook {
+  readonly instanceId: number;
+  readonly name: string;
+  readonly workerId: string;
+}
+
 /** Stores the outcome of an attempt, and gives the webhook back. What was removed meanwhile stays removed. */
 export async function settleWebhookBatch(
   db: Db,
-  {
-    instanceId,
-    batchId,
-    workerId,
-  }: { readonly instanceId: number; readonly batchId: number; readonly workerId: string },
+  { instanceId, name, workerId }: HeldWebhook,
+  batchId: number,
   attempt: WebhookAttempt,
 ): Promise<void> {
   const { state, outcome } = attempt;
@@ -232,8 +308,8 @@ export async function settleWebhookBatch(
       transaction,
       `update webhooks set failures = case when $1 then 0 else failures + 1 end,
          next_attempt_at = now() + make_interval(secs => $2), lease_owner = null, lease_until = null
-       where instance_id = $3 and lease_owner = $4`,
-      [state === "delivered", state === "waiting" ? attempt.retryInSeconds : 0, instanceId, workerId],
+       where instance_id = $3 and name = $4 and lease_owner = $5`,
+      [state === "delivered", state === "waiting" ? attempt.retryInSeconds : 0, instanceId, name, workerId],
     );
     await queryRows(
       transaction,
@@ -246,8 +322,8 @@ export async function settleWebhookBatch(
 }
 
 /** Gives a webhook back that had nothing to tell after all. */
-export async function releaseWebhook(db: Db, instanceId: number, workerId: string): Promise<void> {
+export async function releaseWebhook(db: Db, { instanceId, name, workerId }: HeldWebhook): Promise<void> {
   await db("webhooks")
-    .where({ instance_id: instanceId, lease_owner: workerId })
+    .where({ instance_id: instanceId, name, lease_owner: workerId })
     .update({ lease_owner: null, lease_until: null });
 }
