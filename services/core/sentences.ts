@@ -280,6 +280,8 @@ export const SENTENCES = {
   "no-such-filter": "no such filter",
   "no-such-webhook": "no such webhook",
   "no-such-delivery": "no such delivery",
+  "no-event-kind": "no such event: {kind}",
+  "no-event-id": "no such place in the order of events",
   "no-such-suppression": "no such entry on the list",
   "suppression-kind-unfit": "this cannot be listed as {kind}",
   "suppression-whitelisted": "the contact is whitelisted",

@@ -1,4 +1,5 @@
 import type Koa from "koa";
+import { FullEvents } from "../operations/mail/told-events.ts";
 import { KeyGuesses } from "../platform/guesses/key-guesses.ts";
 import { API_KEY_GUESSES } from "../platform/guesses/policy.ts";
 import { makeApp } from "../platform/http/app.ts";
@@ -7,8 +8,10 @@ import type { LargeRequests } from "../platform/http/large-requests.ts";
 import { makeRateLimits } from "../platform/http/limits.ts";
 import type { Observe } from "../platform/observability/observation.ts";
 import { type MailCaller, makeMailDialect } from "./dialect.ts";
+import { EventStreams } from "./event-streams.ts";
 import { campaignEndpoints } from "./routes/campaigns.ts";
 import { contactEndpoints } from "./routes/contacts.ts";
+import { eventStreamEndpoints } from "./routes/event-stream.ts";
 import { eventEndpoints } from "./routes/events.ts";
 import { groupEndpoints } from "./routes/groups.ts";
 import { sendingEndpoints } from "./routes/sending.ts";
@@ -20,10 +23,11 @@ import type { MailServices } from "./services.ts";
 const HEAVY_REQUESTS = { held: { atOnce: 8, perClient: 2 }, working: { atOnce: 2, perClient: 1 } };
 
 /** Every operation of the API. */
-export function makeMailEndpoints(services: MailServices): readonly AnyEndpoint<MailCaller>[] {
+export function makeMailEndpoints(services: MailServices, streams: EventStreams): readonly AnyEndpoint<MailCaller>[] {
   return [
     ...versionEndpoints(),
     ...eventEndpoints(services),
+    ...eventStreamEndpoints(streams),
     ...contactEndpoints(services),
     ...validityEndpoints(services),
     ...campaignEndpoints(services),
@@ -32,12 +36,22 @@ export function makeMailEndpoints(services: MailServices): readonly AnyEndpoint<
   ];
 }
 
-/** The mail API as an app, ready to listen. */
-export function makeMailApp(services: MailServices, observe: Observe, largeRequests?: LargeRequests): Koa {
+/** The streams of events that this process serves. */
+export function makeEventStreams({ db, clock, keyRing }: MailServices, observe: Observe): EventStreams {
+  return new EventStreams({ db, clock, observe, fullEvents: new FullEvents(keyRing) });
+}
+
+/** The mail API as an app, ready to listen. @param streams are ended before it is: they would hold up its end */
+export function makeMailApp(
+  services: MailServices,
+  observe: Observe,
+  largeRequests?: LargeRequests,
+  streams = makeEventStreams(services, observe),
+): Koa {
   const { config, db, keyRing } = services;
   return makeApp({
     dialect: makeMailDialect(db, keyRing),
-    endpoints: makeMailEndpoints(services),
+    endpoints: makeMailEndpoints(services, streams),
     bodyLimitOctets: config.apiBodyLimitOctets,
     observe,
     heavyRequests: HEAVY_REQUESTS,

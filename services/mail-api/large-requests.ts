@@ -1,14 +1,16 @@
 import { makeResolver } from "../platform/lookups/resolver.ts";
 import type { StartLargeRequests } from "../platform/service.ts";
-import { makeMailEndpoints } from "./app.ts";
+import { makeEventStreams, makeMailEndpoints } from "./app.ts";
 import { makeMailDialect } from "./dialect.ts";
 
 /** The operations of the API where they may take long. */
-export const start: StartLargeRequests = async ({ config, keyRing, db, clock }) => {
+export const start: StartLargeRequests = async ({ config, keyRing, db, clock, observe }) => {
   const resolver = await makeResolver(config.resolver);
+  const services = { db, keyRing, config, clock, resolver };
+  const streams = makeEventStreams(services, observe);
   return {
     dialect: makeMailDialect(db, keyRing),
-    endpoints: makeMailEndpoints({ db, keyRing, config, clock, resolver }),
-    stop: async () => {},
+    endpoints: makeMailEndpoints(services, streams),
+    stop: () => streams.stop(),
   };
 };

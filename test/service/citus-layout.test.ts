@@ -113,6 +113,7 @@ test("deploy/citus.sql can distribute the tables of a migrated database", async 
   );
   expect(await namesOf(db, "select name::text from citus_tables where distribution_column is null")).toEqual([
     "instances",
+    "global_suppressions",
   ]);
   // All that belongs to an instance, and nothing else.
   expect(distributed).toEqual(

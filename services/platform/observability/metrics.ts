@@ -1,4 +1,4 @@
-import { AggregatorRegistry, Counter, Histogram, Registry } from "prom-client";
+import { AggregatorRegistry, Counter, Gauge, Histogram, Registry } from "prom-client";
 import {
   type Consequences,
   consequenceOf,
@@ -81,6 +81,26 @@ const repeats = new Counter({
   registers: [registry],
 });
 
+const webhookBatches = new Counter({
+  name: "palomar_webhook_batches_total",
+  help: "Requests to webhooks that have ended, by what became of the batch (delivered, waiting for another attempt, failed)",
+  labelNames: ["state"],
+  registers: [registry],
+});
+for (const state of ["delivered", "waiting", "failed"]) webhookBatches.inc({ state }, 0);
+
+const eventStreams = new Gauge({
+  name: "palomar_event_streams",
+  help: "Streams of events that are open",
+  registers: [registry],
+});
+
+const eventStreamsCut = new Counter({
+  name: "palomar_event_streams_cut_total",
+  help: "Streams of events that were cut off because their reader took nothing",
+  registers: [registry],
+});
+
 /** What an observation adds to the metrics beside its count. */
 const MEASURED: Consequences<[service: string], void> = {
   "http-request": ({ method, status, ms }, service) =>
@@ -93,6 +113,14 @@ const MEASURED: Consequences<[service: string], void> = {
   "delivery-bounced": ({ bounceClass }) => {
     deliveries.inc({ outcome: "bounced" });
     countBounce("session", bounceClass);
+  },
+  "webhook-delivered": () => webhookBatches.inc({ state: "delivered" }),
+  "webhook-waiting": () => webhookBatches.inc({ state: "waiting" }),
+  "webhook-failed": () => webhookBatches.inc({ state: "failed" }),
+  "event-stream-opened": () => eventStreams.inc(),
+  "event-stream-ended": ({ why }) => {
+    eventStreams.dec();
+    if (why === "slow") eventStreamsCut.inc();
   },
   "leases-taken-over": ({ mostRepeated }) => repeats.inc(mostRepeated),
   "inbound-refused": ({ recipientClass, reason }) =>

@@ -128,6 +128,8 @@ export interface ObservationDetails {
   "webhook-delivered": WebhookBatch;
   "webhook-waiting": WebhookBatch;
   "webhook-failed": WebhookBatch;
+  "event-stream-opened": { readonly instanceId: number };
+  "event-stream-ended": { readonly instanceId: number; readonly why: string };
   "maintenance-failed": Failure & { readonly task: string };
 
   // Zones

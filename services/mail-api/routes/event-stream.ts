@@ -1,0 +1,47 @@
+import { z } from "zod";
+import { invalidField } from "../../core/refusal.ts";
+import { ok, refuse } from "../../core/result.ts";
+import { readToldKinds } from "../../operations/mail/told-events.ts";
+import { type AnyEndpoint, endpoint, RawReply } from "../../platform/http/endpoint.ts";
+import { TOLD_KINDS } from "../../store/mail/events/event-kinds.ts";
+import type { MailCaller } from "../dialect.ts";
+import type { EventStreams } from "../event-streams.ts";
+
+const ALL_KINDS = Object.values(TOLD_KINDS);
+const LAST_EVENT_ID = "last-event-id";
+
+/** Events as they happen, with why and how. */
+export function eventStreamEndpoints(streams: EventStreams): AnyEndpoint<MailCaller>[] {
+  return [
+    endpoint({
+      method: "GET",
+      path: "/eventos/stream",
+      summary:
+        "Events as Server-Sent Events, from now on, or with Last-Event-ID (a header, or `desde`) from the last one that was had; at least once, in order",
+      fields: z.object({
+        eventos: z.string().max(400).optional().meta({ description: "only these, with commas between them" }),
+        campana_id: z.int().positive().optional().meta({ description: "only of this campaign" }),
+        desde: z.int().min(0).optional().meta({ description: "as Last-Event-ID" }),
+      }),
+      reply: z.string(),
+      replyType: "text/event-stream",
+      act: async ({ caller, fields, headers }) => {
+        const names = (fields.eventos ?? "").split(",").filter((name) => name !== "");
+        const kinds = readToldKinds(names);
+        if (!kinds.ok) return refuse(invalidField("eventos", "no-event-kind", { kind: kinds.error }));
+        const given = headers[LAST_EVENT_ID];
+        if (given !== undefined && !/^\d{1,15}$/.test(String(given))) {
+          return refuse(invalidField("Last-Event-ID", "whole-number"));
+        }
+        const stream = await streams.open(caller.instance, {
+          kinds: names.length === 0 ? ALL_KINDS : kinds.value,
+          campaigns: fields.campana_id === undefined ? null : [fields.campana_id],
+          condition: null,
+          after: given === undefined ? fields.desde : Number(given),
+        });
+        if (!stream.ok) return stream;
+        return ok(new RawReply("text/event-stream", stream.value, 200, { "X-Accel-Buffering": "no" }));
+      },
+    }),
+  ];
+}
