@@ -106,8 +106,17 @@ function checkHttp(check: HttpCheck, { address, name }: CheckedPlace): Promise<F
   const request = check.type === "https" ? requestHttps(options) : requestHttp(options);
   return new Promise<Fault>((resolve) => {
     const late = setTimeout(() => resolve(timedOut(check)), check.timeout * SECOND_MS);
-    request.once("close", () => clearTimeout(late));
+    request.once("close", () => {
+      clearTimeout(late);
+      resolve(sentence("check-malformed"));
+    });
     request.on("error", (error) => resolve(httpFault(error)));
+    // Nobody asked for another protocol: what comes after 101 is no answer that could have the text.
+    request.on("upgrade", (response, socket) => {
+      const fault = certificateFault(check, socket as TLSSocket) ?? statusFault(check, response.statusCode!);
+      resolve(fault ?? (check.text === undefined ? undefined : sentence("check-text")));
+      socket.destroy();
+    });
     request.on("response", (response) => {
       const { statusCode = 0 } = response;
       const fault = certificateFault(check, response.socket as TLSSocket) ?? statusFault(check, statusCode);

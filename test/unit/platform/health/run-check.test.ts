@@ -80,10 +80,18 @@ describe("HTTP", () => {
   test.each([
     ["HTTP/1.1 200 OK\r\n", "check-timeout"],
     ["SSH-2.0-OpenSSH\r\n", "check-malformed"],
+    ["HTTP/1.1 100 Continue\r\n\r\n", "check-timeout"],
+    ["HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", "check-status"],
     [`HTTP/1.1 200 OK\r\nX: ${"x".repeat(100_000)}\r\n\r\n`, "check-malformed"],
     [undefined, "check-timeout"],
   ])("answer %j: %s", async (text, wanted) => {
     expect(await check({ type: "http", port: await say(text) })).toBe(wanted);
+  });
+
+  test("judges a change of protocol as any status, and finds no text in it", async () => {
+    const port = await say("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\nwell");
+    expect(await check({ type: "http", port, status: ["101"] })).toBe("well");
+    expect(await check({ type: "http", port, status: ["101"], text: "well" })).toBe("check-text");
   });
 
   test("looks through 64 KiB and no more, and waits no longer than it may", async () => {
