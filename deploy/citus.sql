@@ -16,6 +16,9 @@ select create_reference_table('global_suppressions');
 
 -- An instance's rows of all these tables lie on one machine. Tables come after those that they refer to.
 select create_distributed_table('instance_domains', 'instance_id');
+select create_distributed_table('instance_guards', 'instance_id', colocate_with => 'instance_domains');
+select create_distributed_table('sending_limits', 'instance_id', colocate_with => 'instance_domains');
+select create_distributed_table('sending_counts', 'instance_id', colocate_with => 'instance_domains');
 select create_distributed_table('contacts', 'instance_id', colocate_with => 'instance_domains');
 select create_distributed_table('groups', 'instance_id', colocate_with => 'instance_domains');
 select create_distributed_table('contact_groups', 'instance_id', colocate_with => 'instance_domains');

@@ -29,7 +29,10 @@ const COMMANDS: { readonly [name: string]: readonly (() => Promise<Register>)[] 
   catalog: [async () => (await import("./commands/catalog.ts")).registerCatalogCommand],
   zone: [async () => (await import("./commands/zone.ts")).registerZoneCommand],
   dnssec: [async () => (await import("./commands/dnssec.ts")).registerDnssecCommand],
-  instance: [async () => (await import("./commands/instance.ts")).registerInstanceCommand],
+  instance: [
+    async () => (await import("./commands/instance.ts")).registerInstanceCommand,
+    async () => (await import("./commands/instance-guard.ts")).registerInstanceGuardCommand,
+  ],
   user: [async () => (await import("./commands/user.ts")).registerUserCommand],
   contact: [async () => (await import("./commands/contact.ts")).registerContactCommand],
   suppression: [async () => (await import("./commands/suppression.ts")).registerSuppressionCommand],

@@ -252,6 +252,8 @@ export const SENTENCES = {
   "send-cancelled": "envio cancelado",
   "recipient-of-another-send": "destinatario ajeno al envio",
   "not-sent-yet": "todavia no enviado",
+  "sending-limit-reached": "limite de envios alcanzado: {allowed} por {grain} ({whose}), sigue {time}",
+  "sending-limit-too-low": "mas destinatarios que el limite de envios: {allowed} por {grain} ({whose})",
 
   // The console
   "job-interrupted": "interrupted: the console was stopped or restarted; start it again",

@@ -1,15 +1,22 @@
+import { sendingPolicy } from "../platform/config/sending-limits.ts";
 import type { Observe } from "../platform/observability/observation.ts";
 import type { Db } from "../platform/postgres/db.ts";
+import { purgeSendingCounts } from "../store/mail/guard/sending-counts.ts";
 import { purgeBackOffs } from "../store/mail/queue/queue-backoffs.ts";
 import { purgeCalls } from "../store/mail/sends/idempotency.ts";
 
 const PERIOD_MS = 600_000;
+const daysAgo = (days: number) => new Date(Date.now() - days * 86_400_000);
 
 /** Removes what no longer matters, now and then. Several processes may do so side by side. */
 export function startHousekeeping(db: Db, observe: Observe): { stop(): Promise<void> } {
   let working = Promise.resolve();
   const work = () => {
-    working = Promise.all([purgeCalls(db), purgeBackOffs(db)]).then(
+    working = Promise.all([
+      purgeCalls(db),
+      purgeBackOffs(db),
+      purgeSendingCounts(db, daysAgo(sendingPolicy.keptDays)),
+    ]).then(
       () => {},
       (error: unknown) => observe({ kind: "housekeeping-failed", level: "warn", err: error }),
     );

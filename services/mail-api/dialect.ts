@@ -95,7 +95,7 @@ function say(refusal: Refusal): string {
     case "too-large":
       return "demasiado grande";
     case "rate-limited":
-      return "demasiadas peticiones";
+      return refusal.code === undefined ? "demasiadas peticiones" : refusal.message;
     case "unavailable":
       return "servicio no disponible";
     case "internal":

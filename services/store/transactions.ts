@@ -2,17 +2,21 @@ import { type Db, isTransient, queryRows, type Transaction } from "../platform/p
 
 const MOST_TRIES = 5;
 
+/** What a transaction went by was changed by another before it could end: it is to run anew. */
+export class Overtaken extends Error {}
+
 /**
- * Runs a transaction, anew when PostgreSQL gave it up for a deadlock or a serialisation failure.
+ * Runs a transaction, anew when PostgreSQL gave it up for a deadlock or a serialisation failure, or it threw {@link Overtaken}.
  * Rows are locked in one order everywhere: company, zone and then those above it, records; on the mail side address,
- * contact, delivery, partition.
+ * contact, delivery, partition, what is counted of an instance.
  */
 export async function inTransaction<T>(db: Db, run: (transaction: Transaction) => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt += 1) {
     try {
       return await db.transaction(run);
     } catch (error) {
-      if (!isTransient(error) || attempt === MOST_TRIES) throw error;
+      const mayRunAnew = error instanceof Overtaken || isTransient(error);
+      if (!mayRunAnew || attempt === MOST_TRIES) throw error;
     }
   }
 }

@@ -1,4 +1,5 @@
 import { type EmailAddress, validateAddress } from "../core/mail/address.ts";
+import type { SendOutcome } from "../operations/mail/accept-sends.ts";
 import type { SendQueue } from "../operations/mail/send-queue.ts";
 import { runInTurns } from "../platform/turns.ts";
 import type { Campaign } from "../store/mail/campaigns/campaigns.ts";
@@ -11,26 +12,26 @@ import { trackMessage } from "./track-message.ts";
  * Invalid contacts are left out with a `not-sent` event, and the session is not told which. Archive, tracking and
  * unsubscription are as the campaign has them.
  * @param message its recipients passed RCPT
- * @returns the batch's eeid
+ * @returns the batch, or why the instance may not send it
  */
 export async function acceptMessage(
   sends: SendQueue,
   { campaign, settings }: { readonly campaign: Campaign; readonly settings: SubmissionSettings },
   message: PreparedMessage & { readonly recipients: readonly string[] },
-): Promise<string> {
+): Promise<SendOutcome> {
   const unsubscribe = campaign.unsubscribe === true;
   const tracked = await runInTurns(trackMessage(message.octets, { tracking: settings.tracking, unsubscribe }));
-  const { eeid } = await sends.accept({
+  return sends.accept({
     instanceId: campaign.instanceId,
     campaignNumid: campaign.numid,
     creator: "smtp",
     content: { kind: "finished", octets: message.octets, ...tracked, unsubscribe },
     senderDomain: message.senderDomain,
+    sender: message.sender,
     recipients: message.recipients.map((recipient) => ({ address: addressOf(recipient) })),
     copies: [],
     archive: settings.archive,
   });
-  return eeid;
 }
 
 function addressOf(recipient: string): EmailAddress {

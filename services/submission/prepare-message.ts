@@ -1,6 +1,7 @@
 import { randomBytes } from "node:crypto";
 import addressparser from "nodemailer/lib/addressparser";
 import { type EmailAddress, validateAddress } from "../core/mail/address.ts";
+import { senderKey } from "../core/mail/guard/sending-limits.ts";
 import { headerDate, plainField } from "../core/mail/headers.ts";
 import { fieldValue, joinMessage, type RawField, splitMessage } from "../core/mail/message.ts";
 import { isUnambiguous } from "../core/mail/unambiguous-mailboxes.ts";
@@ -22,6 +23,8 @@ export interface PreparedMessage {
   readonly octets: Buffer;
   /** The author's domain as A-labels: whose DKIM key signs. */
   readonly senderDomain: string;
+  /** The author as limits are counted by. */
+  readonly sender: string;
 }
 
 export type MessageRefusal = "no-single-author" | "malformed-author" | "foreign-author" | "too-many-hops";
@@ -66,7 +69,7 @@ export function prepareMessage(
   }
   const kept = fields.filter(({ name }) => !STRIPPED.has(name));
   const message = { fields: [...added.map((raw): RawField => ({ name: "", raw })), ...kept], body };
-  return ok({ octets: joinMessage(toSevenBit(message)), senderDomain });
+  return ok({ octets: joinMessage(toSevenBit(message)), senderDomain, sender: senderKey(authors[0]!) });
 }
 
 /** Undefined stands for a mailbox that is none. */

@@ -1,5 +1,6 @@
 import { validateAddress } from "../core/mail/address.ts";
 import type { SmtpReply } from "../core/mail/smtp-reply.ts";
+import type { SendRefusal } from "../operations/mail/accept-sends.ts";
 import { SendQueue } from "../operations/mail/send-queue.ts";
 import { SharedLookups } from "../platform/lookups/shared-lookups.ts";
 import type { ServiceContext } from "../platform/service.ts";
@@ -52,7 +53,9 @@ export function makeSubmission(context: ServiceContext): SmtpHandlers<Submitter>
       if (!prepared.ok) return REFUSALS[prepared.error];
       const { campaign } = session.user;
       const message = { ...prepared.value, recipients: session.rcptTo };
-      const eeid = await acceptMessage(sends, { campaign, settings }, message);
+      const accepted = await acceptMessage(sends, { campaign, settings }, message);
+      if (!accepted.ok) return refusalReply(accepted.error);
+      const { eeid } = accepted.value;
       observe({ kind: "submission-accepted", eeid, recipients: session.rcptTo.length, octets: octets.length });
       return { code: 250, lines: [`${eeid} queued`] };
     },
@@ -67,6 +70,13 @@ function arrivalOf({ helloName, clientAddress, protocol, user }: Session) {
 
 function reply(code: number, enhancedStatus: SmtpReply["enhancedStatus"], text: string): SmtpReply {
   return { code, enhancedStatus, lines: [text] };
+}
+
+/** The client's program tries again later by itself, but for what can never be accepted. */
+function refusalReply({ rule, grain, allowed, goesOnAt }: SendRefusal): SmtpReply {
+  const limit = `at most ${allowed} recipients per ${grain} for this ${rule.key.split(" ")[0]}`;
+  if (goesOnAt === null) return reply(550, "5.5.3", `${limit}: the message has more`);
+  return reply(452, "4.5.3", `${limit}: goes on at ${goesOnAt.toISOString().slice(0, 19)}Z`);
 }
 
 const AUTHENTICATION_REQUIRED = reply(530, "5.7.0", "authentication required");

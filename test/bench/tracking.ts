@@ -147,6 +147,7 @@ async function makeClickPaths(db: Db): Promise<string[]> {
       campaignNumid: campaign.numid,
       creator: "api",
       senderDomain: "bench.test",
+      sender: "info@bench.test",
       content: { kind: "template", template, attachments: [] },
       recipients: Array.from({ length: RECIPIENTS }, (_, index) => ({ address: toAddress(`r${index}@example.net`) })),
       copies: [],

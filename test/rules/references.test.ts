@@ -213,6 +213,18 @@ const REFUSALS: readonly (readonly [Refusal, string])[] = [
     }),
     "more than the quotas of a company or a reseller allow; in zone files with line and column (DNS API)",
   ],
+  [
+    {
+      kind: "rate-limited",
+      retryAfterSeconds: 1,
+      ...sentenceOf("sending-limit-reached", { allowed: "<n>", grain: "hora", whose: "<whose>", time: "<time>" }),
+    },
+    "more than the instance, the campaign or the sender may send in this hour (`hora`) or day (`dia`); `Retry-After` and the text say when it goes on (mail API)",
+  ],
+  [
+    unacceptable("sending-limit-too-low", { allowed: "<n>", grain: "hora", whose: "<whose>" }),
+    "one call with more recipients than a whole hour or day allows (mail API)",
+  ],
   [{ kind: "unavailable" }, "the database or another part is away for now; `Retry-After` says when to come again"],
   [{ kind: "internal" }, "a bug: logged with its stack under the `X-Request-Id` of the answer"],
 ];
@@ -239,5 +251,7 @@ ${rows.join("\n")}
 
 SMTP (submission and the MX listener) answers with enhanced status codes (RFC 3463): 4xx means that the same may work later,
 5xx that it will not. While the database is away it is \`451 4.3.0\`, and nothing is taken without being stored first.
+Submission says \`452 4.5.3\` to what is above a sending limit, with the time at which it goes on, and \`550 5.5.3\` to one message
+with more recipients than the limit of a whole hour or day.
 `;
 }

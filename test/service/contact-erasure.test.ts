@@ -10,6 +10,7 @@ import { addInboundMessages } from "../../services/store/mail/inbound/inbound.ts
 import { addSandboxMessages } from "../../services/store/mail/inbound/sandbox-messages.ts";
 import { saveTrackedLinks } from "../../services/store/mail/tracking/tracking.ts";
 import { nextWebhookBatch, setWebhook } from "../../services/store/mail/tracking/webhooks.ts";
+import { accepted } from "../support/accepted.ts";
 import { attemptFacts } from "../support/attempts.ts";
 import { startMailApi, type TestMailApi } from "../support/mail-api.ts";
 
@@ -245,18 +246,20 @@ async function send({ recipients, copies = [], template, octets }: TestSend) {
             ...(template!.cc === undefined ? {} : { cc: template!.cc.map(mailbox) }),
           },
         };
-  const { eeid } = await api.db.transaction((transaction) =>
+  const outcome = await api.db.transaction((transaction) =>
     acceptSend(transaction, {
       instanceId: api.north.id,
       campaignNumid: 1,
       creator: "api",
       senderDomain: "example.org",
+      sender: "info@example.org",
       content,
       recipients: recipients.map((email) => ({ address: address(email) })),
       copies: copies.map((email) => ({ address: address(email), role: "cc" })),
       archive: true,
     }),
   );
+  const { eeid } = accepted(outcome);
   const rows = await api
     .db("deliveries")
     .join("partitions", "partitions.id", "deliveries.partition_id")

@@ -8,6 +8,7 @@ import { exportContacts, readAddressRecords } from "../../services/operations/ma
 import { importContacts } from "../../services/operations/mail/contact-import.ts";
 import { addMissingContacts } from "../../services/store/mail/contacts/recipients.ts";
 import { countEvents } from "../../services/store/mail/events/event-counts.ts";
+import { accepted } from "../support/accepted.ts";
 import { startMailApi, type TestMailApi } from "../support/mail-api.ts";
 
 let api: TestMailApi;
@@ -272,18 +273,20 @@ describe("privacy", () => {
     const others = ["Copy@bücher.example.net", "copy@xn--bcher-kva.example.org"];
     for (const asked of spellings) {
       const { numid } = (await api.north.call("POST", "/v1/campania", { tipo: "normal", nombre: "copies" })).body;
-      const { eeid } = await api.db.transaction((transaction) =>
+      const outcome = await api.db.transaction((transaction) =>
         acceptSend(transaction, {
           instanceId: api.north.id,
           campaignNumid: numid,
           creator: "api",
           senderDomain: "example.org",
+          sender: "info@example.org",
           content: { kind: "finished", octets: Buffer.from("Subject: x\r\n\r\n") },
           recipients: [{ address: address("first@example.org") }],
           copies: [...spellings.slice(0, 1), ...others].map((email) => ({ address: address(email), role: "bcc" })),
           archive: false,
         }),
       );
+      const { eeid } = accepted(outcome);
       const records = await readAddressRecords(api.db, api.north.id, address(asked));
       expect(records.messages).toMatchObject([{ eeid, recipient: spellings[0] }]);
       const removed = { contacts: 0, events: 1, messages: 1, whitelisted: false };

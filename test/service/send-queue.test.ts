@@ -1,13 +1,14 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { KeyRing } from "../../services/core/key-ring.ts";
 import { validateAddress } from "../../services/core/mail/address.ts";
-import { acceptSends, type Send } from "../../services/operations/mail/accept-sends.ts";
+import { acceptSends, type Send, type SendOutcome } from "../../services/operations/mail/accept-sends.ts";
 import { recordOutcomes } from "../../services/operations/mail/outcomes.ts";
 import { SendQueue } from "../../services/operations/mail/send-queue.ts";
 import { saveContacts } from "../../services/store/mail/contacts/contact-profiles.ts";
 import { resolveRecipients } from "../../services/store/mail/contacts/recipients.ts";
 import { addInstance, findInstanceByName } from "../../services/store/mail/instances/instances.ts";
 import { findBatch } from "../../services/store/mail/sends/batches.ts";
+import { accepted } from "../support/accepted.ts";
 import { attemptFacts } from "../support/attempts.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 
@@ -37,6 +38,7 @@ function makeSend(email: string, changes: Partial<Send> = {}): Send {
     creator: "smtp",
     content: { kind: "finished", octets: Buffer.from(`Subject: ${email}\r\n\r\n`) },
     senderDomain: DOMAIN,
+    sender: `info@${DOMAIN}`,
     recipients: [{ address: address.value }],
     copies: [],
     archive: false,
@@ -47,17 +49,18 @@ function makeSend(email: string, changes: Partial<Send> = {}): Send {
 test("sends that come together share transactions, and each has its own batch, message and recipient", async () => {
   const sends = new SendQueue(database.db);
   const emails = Array.from({ length: 60 }, (_, n) => `r${n % 50}@d${n % 3}.example.net`);
-  const accepted = await Promise.all(
+  const outcomes = await Promise.all(
     emails.map((email, n) => sends.accept(makeSend(email, { campaignNumid: 1 + (n % 2) }))),
   );
-  expect(accepted.map(({ sent }) => sent)).toEqual(emails.map(() => 1));
-  expect(new Set(accepted.map(({ eeid }) => eeid)).size).toBe(60);
+  const sent = outcomes.map(accepted);
+  expect(sent.map(({ sent }) => sent)).toEqual(emails.map(() => 1));
+  expect(new Set(sent.map(({ eeid }) => eeid)).size).toBe(60);
   const rows = await database
     .db("deliveries")
     .join("partitions", "partitions.id", "deliveries.partition_id")
     .join("messages", "messages.id", "partitions.message_id")
     .select("messages.eeid", "deliveries.recipient", "messages.octets", "messages.campaign_numid");
-  for (const [n, { eeid }] of accepted.entries()) {
+  for (const [n, { eeid }] of sent.entries()) {
     const [row, ...more] = rows.filter((row) => row.eeid === eeid);
     expect(more).toEqual([]);
     expect(row).toMatchObject({ recipient: emails[n], campaign_numid: 1 + (n % 2) });
@@ -76,8 +79,11 @@ test("one that cannot be accepted fails alone, and leaves nothing", async () => 
     sends.accept(makeSend("d@example.net")),
   ]);
   expect(outcomes.map(({ status }) => status)).toEqual(["fulfilled", "fulfilled", "rejected", "fulfilled"]);
-  const { value } = outcomes[3] as PromiseFulfilledResult<{ eeid: string }>;
-  expect(await findBatch(database.db, instanceId, value.eeid)).toMatchObject({ recipients: 1, state: "queued" });
+  const { value } = outcomes[3] as PromiseFulfilledResult<SendOutcome>;
+  expect(await findBatch(database.db, instanceId, accepted(value).eeid)).toMatchObject({
+    recipients: 1,
+    state: "queued",
+  });
   expect(await database.db("contacts").where({ email: "c@example.net" })).toEqual([]);
 });
 
@@ -113,7 +119,8 @@ test("the contacts of an instance that came after the last statistics are found 
 test("archived messages that are large together go to the database in portions", async () => {
   const { db } = database;
   const sends = [0, 1, 2].map((n) => makeSend(`large${n}@example.net`, { archive: true }));
-  const { eeid } = (await db.transaction((transaction) => acceptSends(transaction, sends)))[0]!;
+  const [first] = await db.transaction((transaction) => acceptSends(transaction, sends));
+  const { eeid } = accepted(first!);
   const deliveries = await db("deliveries").where("recipient", "like", "large%").orderBy("id");
   const octets = Buffer.alloc(20 * 1024 * 1024, "x");
   const outcomes = deliveries.map(({ id, recipient }) => ({
@@ -145,7 +152,7 @@ test("who writes the same contacts and batches does not wait for another in a ci
   await addInstance(db, KeyRing.ofSecret("a secret for tests only"), name);
   const otherId = (await findInstanceByName(db, "u"))!.id;
   const accept = (sends: readonly Send[]) => db.transaction((transaction) => acceptSends(transaction, sends));
-  const batches = await accept([makeSend("first@example.net"), makeSend("second@example.net")]);
+  const batches = (await accept([makeSend("first@example.net"), makeSend("second@example.net")])).map(accepted);
   for (let round = 0; round < 6; round++) {
     // Every second one is new in this round; the others get another name.
     const emails = Array.from({ length: 20 }, (_, n) => (n % 2 === 0 ? `known${n}` : `new${n}-${round}`));

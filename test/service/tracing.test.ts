@@ -10,6 +10,7 @@ import { addInstance, findInstanceByName } from "../../services/store/mail/insta
 import { loadMessages } from "../../services/store/mail/sends/messages.ts";
 import { findTraceParent } from "../../services/store/mail/sends/trace-parents.ts";
 import { inTransaction } from "../../services/store/transactions.ts";
+import { accepted } from "../support/accepted.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { type CollectedSpan, startTraceCollector, type TraceCollector } from "../support/trace-collector.ts";
 
@@ -112,6 +113,7 @@ test("a message knows the span that it was accepted in, and so does whatever com
     if (!address.ok) throw new Error(address.error.message);
     return sends.accept({
       ...{ instanceId, campaignNumid: 1, creator: "api", senderDomain: "sender.example.org", content },
+      sender: "a@sender.example.org",
       ...{ recipients: [{ address: address.value }], copies: [], archive: false },
     });
   };
@@ -126,9 +128,9 @@ test("a message knows the span that it was accepted in, and so does whatever com
   ];
   // At the same time: they share transactions, and each keeps its own span.
   const eeids = await Promise.all(
-    contents.map((content, n) => inSpan(`accept ${n}`, {}, async () => (await accept(content)).eeid)),
+    contents.map((content, n) => inSpan(`accept ${n}`, {}, async () => accepted(await accept(content)).eeid)),
   );
-  eeids.push((await accept(contents[0]!)).eeid);
+  eeids.push(accepted(await accept(contents[0]!)).eeid);
 
   const rows = await untraced("deliveries")
     .join("partitions", "partitions.id", "deliveries.partition_id")

@@ -21,6 +21,7 @@ import type { Observation } from "../../services/platform/observability/observat
 import type { Db } from "../../services/platform/postgres/db.ts";
 import { addInstance, findInstanceByName } from "../../services/store/mail/instances/instances.ts";
 import { findBatch } from "../../services/store/mail/sends/batches.ts";
+import { accepted } from "./accepted.ts";
 import { createTestDatabase, type TestDatabase } from "./database.ts";
 import { type SmtpSink, startSmtpSink } from "./smtp-sink.ts";
 import { eventually as eventuallyWithin } from "./stack.ts";
@@ -143,12 +144,13 @@ export async function accept(
     if (!address.ok) throw new Error(address.error.message);
     return { address: address.value };
   });
-  const { eeid } = await database.db.transaction((transaction) =>
+  const outcome = await database.db.transaction((transaction) =>
     acceptSend(transaction, {
       instanceId,
       campaignNumid,
       creator: "api",
       senderDomain: DOMAIN,
+      sender: `info@${DOMAIN}`,
       content: {
         kind: "template",
         template: { from: { name: "", address: `info@${DOMAIN}` }, subject: "Hi", html, unsubscribe: false },
@@ -159,7 +161,7 @@ export async function accept(
       archive,
     }),
   );
-  return eeid;
+  return accepted(outcome).eeid;
 }
 
 /** Has the monotonic clock jump ahead when it is told to. To be asked for before a worker runs, which must not see it jump back. */

@@ -18,6 +18,7 @@ import { eventKindOf } from "../../services/store/mail/events/event-kinds.ts";
 import { addInstance, findInstanceByName, type Instance } from "../../services/store/mail/instances/instances.ts";
 import { saveTrackedLinks } from "../../services/store/mail/tracking/tracking.ts";
 import { start } from "../../services/tracking/main.ts";
+import { accepted } from "./accepted.ts";
 import { createTestDatabase } from "./database.ts";
 import { eventually } from "./stack.ts";
 import { openTcpGate, type TcpGate } from "./tcp-gate.ts";
@@ -169,18 +170,20 @@ async function deliver(
   db: Db,
   given: { instanceId: number; campaignNumid: number; email: string; html: string } & DeliverOptions,
 ): Promise<TestDelivery> {
-  const { eeid } = await db.transaction((transaction) =>
+  const outcome = await db.transaction((transaction) =>
     acceptSend(transaction, {
       instanceId: given.instanceId,
       campaignNumid: given.campaignNumid,
       creator: "api",
       senderDomain: "north.test",
+      sender: "info@north.test",
       content: { kind: "template", attachments: [], template: templateOf(given.html) },
       recipients: [{ address: toAddress(given.email), firstName: "Ana María" }],
       copies: [],
       archive: false,
     }),
   );
+  const { eeid } = accepted(outcome);
   const row = await db("deliveries")
     .join("partitions", "partitions.id", "deliveries.partition_id")
     .where({ eeid })

@@ -246,7 +246,7 @@ function readKey(runtime: CommandRuntime, given: string | undefined): string {
   return given === undefined ? makeApiKey() : orRefuse(runtime, readChosenKey("key", given));
 }
 
-function readSwitch(runtime: CommandRuntime, given: string): boolean {
+export function readSwitch(runtime: CommandRuntime, given: string): boolean {
   return given === "on" || given === "off" ? given === "on" : runtime.misused(`${given} is neither on nor off`);
 }
 

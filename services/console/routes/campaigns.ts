@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { validateAddress } from "../../core/mail/address.ts";
 import { lineOfText } from "../../core/mail/contact-input.ts";
+import { senderKey } from "../../core/mail/guard/sending-limits.ts";
 import { textFromHtml } from "../../core/mail/message-text.ts";
 import { escapeHtml, parseTemplate, renderTemplate, UNSUBSCRIBE_TAG } from "../../core/mail/personalise.ts";
 import { withUnsubscribeLink } from "../../core/mail/template.ts";
@@ -9,6 +10,7 @@ import { ok, type Result, refuse } from "../../core/result.ts";
 import { acceptSend } from "../../operations/mail/accept-sends.ts";
 import { makePersonalise } from "../../operations/mail/audience.ts";
 import { campaignTemplate } from "../../operations/mail/campaign-control.ts";
+import { sendRefusal } from "../../operations/mail/send-refusal.ts";
 import { judgeSender } from "../../operations/mail/senders.ts";
 import { readCampaignText } from "../../platform/lookups/campaign-text.ts";
 import { isHttpUrl } from "../../platform/lookups/fetch-html.ts";
@@ -24,6 +26,7 @@ import { findMissingGroup } from "../../store/mail/contacts/groups.ts";
 import { findContacts } from "../../store/mail/contacts/recipients.ts";
 import { announceMail } from "../../store/mail/queue/queue.ts";
 import type { StoredTemplate } from "../../store/mail/sends/messages.ts";
+import { inTransaction } from "../../store/transactions.ts";
 import { areaOf, visibleInstance } from "../caller.ts";
 import type { ConsoleContext } from "../context.ts";
 import { consoleEndpoint, type MakeConsoleEndpoints } from "../endpoint.ts";
@@ -184,20 +187,22 @@ const testSends: MakeConsoleEndpoints = (context) => {
           template.value.from.address,
         );
         if (!sender.ok) return sender;
-        const accepted = await db.transaction((transaction) =>
+        const accepted = await inTransaction(db, (transaction) =>
           acceptSend(transaction, {
             instanceId: instance.id,
             campaignNumid: campaign.numid,
             creator: caller.login,
             content: { kind: "template", template: template.value, attachments: [] },
             senderDomain: sender.value.asciiDomain,
+            sender: senderKey(sender.value),
             recipients: [{ address: address.value }],
             copies: [],
             archive: false,
           }),
         );
+        if (!accepted.ok) return refuse(sendRefusal(accepted.error, context.clock.nowMs()));
         await announceMail(db).catch(() => {}); // the workers look by themselves before long
-        return ok(accepted);
+        return accepted;
       },
     }),
   ];

@@ -1,4 +1,5 @@
 import type { EmailAddress } from "../../core/mail/address.ts";
+import { senderKey } from "../../core/mail/guard/sending-limits.ts";
 import { isHeaderSafe, toHeaderText } from "../../core/mail/headers.ts";
 import { type Attachment, isAttachmentSafe } from "../../core/mail/mime.ts";
 import { DYNAMIC_SUBJECT } from "../../core/mail/personalise.ts";
@@ -54,6 +55,7 @@ export async function readSend(
     campaignNumid: campaign.numid,
     creator: login ?? "api",
     senderDomain: sender.asciiDomain,
+    sender: senderKey(sender),
     content: {
       kind: "template",
       template: {

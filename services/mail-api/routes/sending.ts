@@ -4,8 +4,10 @@ import type { z } from "zod";
 import type { Attachment } from "../../core/mail/mime.ts";
 import { conflict, invalidField, notFound, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import { acceptSend, UnknownBatch } from "../../operations/mail/accept-sends.ts";
+import { acceptSend, type SendOutcome, UnknownBatch } from "../../operations/mail/accept-sends.ts";
 import { SendQueue } from "../../operations/mail/send-queue.ts";
+import { sendRefusal } from "../../operations/mail/send-refusal.ts";
+import type { Clock } from "../../platform/clock.ts";
 import { type AnyEndpoint, endpoint } from "../../platform/http/endpoint.ts";
 import { cleanFields, validateFields } from "../../platform/http/fields.ts";
 import { announceMail } from "../../store/mail/queue/queue.ts";
@@ -15,6 +17,7 @@ import {
   claimCall,
   findCall,
   type IdempotentCall,
+  withdrawCall,
 } from "../../store/mail/sends/idempotency.ts";
 import { inTransaction } from "../../store/transactions.ts";
 import type { MailCaller } from "../dialect.ts";
@@ -113,14 +116,16 @@ async function acceptJoining(sending: Sending, call: Call, key: IdempotentCall |
 async function acceptCall({ services, sends }: Sending, call: Call, key: IdempotentCall | undefined): Promise<Outcome> {
   const accepted = await readSend(services, call.caller, call.fields, call.files);
   if (!accepted.ok) return accepted;
-  if (key === undefined) return ok(toReply(await sends.accept(accepted.value)));
+  if (key === undefined) return toOutcome(await sends.accept(accepted.value), services.clock);
   const answer = await inTransaction<Outcome>(services.db, async (transaction) => {
     // Another process may have answered while this one was fetching.
     const claim = await claimCall<SentReply>(transaction, key);
     if (claim.kind !== "new") return answerAgain(claim);
-    const answer = toReply(await acceptSend(transaction, accepted.value));
-    await answerCall(transaction, key, answer);
-    return ok(answer);
+    const answer = toOutcome(await acceptSend(transaction, accepted.value), services.clock);
+    // A refused call does not use the key up.
+    if (answer.ok) await answerCall(transaction, key, answer.value);
+    else await withdrawCall(transaction, key);
+    return answer;
   });
   await announceMail(services.db).catch(() => {}); // the workers look by themselves before long
   return answer;
@@ -146,6 +151,10 @@ class CallsUnderWay {
     this.#calls.set(name, { bodyHash, outcome });
     return outcome;
   }
+}
+
+function toOutcome(accepted: SendOutcome, clock: Clock): Outcome {
+  return accepted.ok ? ok(toReply(accepted.value)) : refuse(sendRefusal(accepted.error, clock.nowMs()));
 }
 
 function toReply({ sent, eeid }: Pick<SentReply, "sent" | "eeid">): SentReply {

@@ -1,10 +1,13 @@
 import { randomUUID } from "node:crypto";
+import type { LimitReached } from "../../core/mail/guard/sending-limits.ts";
+import { ok, type Result, refuse } from "../../core/result.ts";
 import { traced } from "../../platform/observability/tracing.ts";
 import type { Transaction } from "../../platform/postgres/db.ts";
 import type { RecipientAddress } from "../../store/mail/contacts/recipients.ts";
-import { addBatches, touchBatch } from "../../store/mail/sends/batches.ts";
+import { addBatches, type OpenedBatch, removeEmptyBatches, touchBatch } from "../../store/mail/sends/batches.ts";
 import { addMessages, type MessageContent } from "../../store/mail/sends/messages.ts";
 import { gatherAudiences, queueAudiences, type SendCopy } from "./audience.ts";
+import { type Admission, guardsEverybody, SendingGate, trimBookings } from "./sending-gate.ts";
 
 /** One call that sends: an operation of the API, or a message submitted by SMTP. */
 export interface Send {
@@ -15,6 +18,8 @@ export interface Send {
   readonly content: MessageContent;
   /** Domain of the From field as A-labels: whose DKIM key signs. */
   readonly senderDomain: string;
+  /** That field's address, as its limits are counted by (`senderKey`). */
+  readonly sender: string;
   /** An address given twice gets one message. */
   readonly recipients: readonly RecipientAddress[];
   readonly copies: readonly SendCopy[];
@@ -32,14 +37,21 @@ export interface AcceptedSend {
   readonly sent: number;
 }
 
+/** Why a send is not accepted, although nothing is wrong with it. */
+export type SendRefusal = { readonly kind: "limit-reached" } & LimitReached;
+
+export type SendOutcome = Result<AcceptedSend, SendRefusal>;
+
 /**
  * Accepts a send: recipients become contacts, and batch, message, partitions, deliveries and events are stored.
  * Durable, and visible to the delivery workers, when the caller's transaction commits: then `announceMail`, and answer.
  * An invalid contact gets a `not-sent` event and no message; one that unsubscribed from the campaign gets neither,
- * recipient or copy.
+ * recipient or copy. What the instance's limits let wait is queued for the windows that have room for it.
+ * @returns refused by a limit, and then nothing is stored
+ * @throws Overtaken where others of the instance were quicker and the limits have no room any more (see `inTransaction`)
  * @throws UnknownBatch when `reuseEeid` is no batch of the instance, or none any more
  */
-export async function acceptSend(transaction: Transaction, send: Send): Promise<AcceptedSend> {
+export async function acceptSend(transaction: Transaction, send: Send): Promise<SendOutcome> {
   return (await acceptSends(transaction, [traced(send)]))[0]!;
 }
 
@@ -47,10 +59,52 @@ export async function acceptSend(transaction: Transaction, send: Send): Promise<
 export class UnknownBatch extends Error {}
 
 /** As `acceptSend`, several at once, in as many statements as one takes. */
-export async function acceptSends(transaction: Transaction, sends: readonly Send[]): Promise<AcceptedSend[]> {
-  const { eeids, at } = await openBatches(transaction, sends);
+export async function acceptSends(transaction: Transaction, sends: readonly Send[]): Promise<SendOutcome[]> {
+  const { eeids, at, guarded } = await openBatches(transaction, sends);
+  const judged = guardsEverybody ? sends : sends.filter(({ instanceId }) => guarded.has(instanceId));
+  const gate = judged.length === 0 ? undefined : await SendingGate.open(transaction, judged, at);
+  const admissions = sends.map((send) => gate?.admit(send, countRecipients(send)));
+  const admitted: (Send & { eeid: string; admission: Admission | undefined })[] = [];
+  for (const [index, send] of sends.entries()) {
+    const admission = admissions[index];
+    if (admission === undefined || "bookings" in admission) admitted.push({ ...send, eeid: eeids[index]!, admission });
+  }
+  await removeEmptyBatches(
+    transaction,
+    sends.flatMap(({ reuseEeid }, index) =>
+      reuseEeid === undefined && isRefused(admissions[index]) ? [eeids[index]!] : [],
+    ),
+  );
+  const sent = await storeSends(transaction, admitted, at);
+  await gate?.charge(
+    transaction,
+    sent.flatMap(({ admission }) => admission ?? []),
+  );
+  const accepted = sent.values();
+  return admissions.map((admission) => {
+    if (isRefused(admission)) return refuse({ kind: "limit-reached" as const, ...admission });
+    const { eeid, audience } = accepted.next().value!;
+    return ok({ eeid, sent: audience.addressees.length });
+  });
+}
+
+function isRefused(admission: Admission | LimitReached | undefined): admission is LimitReached {
+  return admission !== undefined && !("bookings" in admission);
+}
+
+/** Stores sends that nothing speaks against. @returns them with their audiences, and the windows that these go in */
+async function storeSends<S extends Send & { eeid: string; admission: Admission | undefined }>(
+  transaction: Transaction,
+  sends: readonly S[],
+  at: Date,
+) {
   const audiences = await gatherAudiences(transaction, sends);
-  const addressed = sends.map((send, index) => ({ ...send, eeid: eeids[index]!, audience: audiences[index]! }));
+  const addressed = sends.map((send, index) => {
+    const audience = audiences[index]!;
+    const { admission } = send;
+    const bookings = admission && trimBookings(admission.bookings, audience.addressees.length);
+    return { ...send, audience, admission: admission && { ...admission, bookings: bookings! }, bookings };
+  });
   const going = addressed.filter(({ audience }) => audience.addressees.length > 0);
   const ids = await addMessages(transaction, going);
   const messageIds = new Map(going.map((message, index) => [message, ids[index]!]));
@@ -59,26 +113,33 @@ export async function acceptSends(transaction: Transaction, sends: readonly Send
     addressed.map((message) => ({ ...message, messageId: messageIds.get(message) })),
     at,
   );
-  return addressed.map(({ eeid, audience }) => ({ eeid, sent: audience.addressees.length }));
+  return addressed;
 }
 
-/** @returns the batches of the sends, and the moment of acceptance by the database's clock */
+/** Those that a send names; who of them is left out is found out later. */
+function countRecipients({ recipients, copies }: Send): number {
+  return new Set([...recipients, ...copies].map(({ address }) => address.key)).size;
+}
+
+/** @returns the batches of the sends, the moment of acceptance by the database's clock, and the instances with a guard */
 async function openBatches(
   transaction: Transaction,
   sends: readonly Send[],
-): Promise<{ readonly eeids: readonly string[]; readonly at: Date }> {
+): Promise<{ readonly eeids: readonly string[]; readonly at: Date; readonly guarded: ReadonlySet<number> }> {
   const eeids = sends.map(({ reuseEeid }) => reuseEeid ?? randomUUID());
   const fresh = sends.flatMap((send, index) =>
     send.reuseEeid === undefined ? [{ ...send, eeid: eeids[index]! }] : [],
   );
-  let at = await addBatches(transaction, fresh);
+  const opened: OpenedBatch[] = await addBatches(transaction, fresh);
   const joined = sends.flatMap(({ reuseEeid, instanceId }) =>
     reuseEeid === undefined ? [] : { reuseEeid, instanceId },
   );
   // In one order, as all who lock several rows do.
   for (const { reuseEeid, instanceId } of joined.sort((a, b) => (a.reuseEeid < b.reuseEeid ? -1 : 1))) {
-    at = await touchBatch(transaction, instanceId, reuseEeid);
-    if (at === undefined) throw new UnknownBatch(`${reuseEeid} is no batch of instance ${instanceId}`);
+    const batch = await touchBatch(transaction, instanceId, reuseEeid);
+    if (batch === undefined) throw new UnknownBatch(`${reuseEeid} is no batch of instance ${instanceId}`);
+    opened.push(batch);
   }
-  return { eeids, at: at! };
+  const guarded = new Set(opened.filter((batch) => batch.guarded).map(({ instanceId }) => instanceId));
+  return { eeids, at: opened[0]!.at, guarded };
 }

@@ -1,4 +1,5 @@
 import type { EmailAddress } from "../../core/mail/address.ts";
+import type { Booking } from "../../core/mail/guard/sending-limits.ts";
 import { builtInValues, parseTemplate } from "../../core/mail/personalise.ts";
 import type { Db, Transaction } from "../../platform/postgres/db.ts";
 import {
@@ -107,6 +108,8 @@ export interface AddressedMessage extends Omit<AudienceSource, "content"> {
   /** Undefined where nobody gets a message. */
   readonly messageId: number | undefined;
   readonly audience: Audience;
+  /** When they go, in the order of the audience; all at once unless given. */
+  readonly bookings?: readonly Booking[] | undefined;
 }
 
 /** Queues messages for their audiences and stores the events, `sent` or `not-sent`, as of a moment. */
@@ -123,11 +126,12 @@ export async function queueAudiences(
       ? []
       : await enqueue(
           transaction,
-          sent.map(({ audience, instanceId, eeid, messageId }) => ({
+          sent.map(({ audience, bookings, instanceId, eeid, messageId }) => ({
             instanceId,
             eeid,
             messageId,
             deliveries: audience.addressees,
+            bookings,
           })),
         );
   await recordEvents(transaction, [

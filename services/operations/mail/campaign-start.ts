@@ -1,5 +1,7 @@
 import { randomUUID } from "node:crypto";
+import { validateAddress } from "../../core/mail/address.ts";
 import type { FilterCondition } from "../../core/mail/filter-condition.ts";
+import { senderKey } from "../../core/mail/guard/sending-limits.ts";
 import type { Db, Transaction } from "../../platform/postgres/db.ts";
 import {
   beginGathering,
@@ -11,10 +13,13 @@ import {
   noteAllGathered,
   noteCampaignRecipients,
   noteGathered,
+  noteWaiting,
 } from "../../store/mail/campaigns/campaign-runs.ts";
 import { addGatheringBatch, endGathering } from "../../store/mail/sends/batches.ts";
 import { addMessages, loadMessage, type StoredTemplate } from "../../store/mail/sends/messages.ts";
+import { inTransaction } from "../../store/transactions.ts";
 import { gatherContacts, queueAudiences } from "./audience.ts";
+import { type Admission, guardsEverybody, SendingGate } from "./sending-gate.ts";
 
 /** Contacts of one transaction: little enough to be done in a second, and to be done again after a crash. */
 const CONTACTS_PER_PORTION = 5_000;
@@ -58,16 +63,24 @@ export async function beginCampaign(db: Db, send: DueCampaign, start: CampaignSt
 
 /**
  * Queues the next recipients of a campaign that is being gathered, in one transaction with the note of how far it has
- * come: whoever dies meanwhile, nobody is lost and nobody gets it twice. Different nodes take different campaigns.
+ * come: whoever dies meanwhile, nobody is lost and nobody gets it twice. Different nodes take different campaigns. What an
+ * instance may send bounds the portion; a campaign waits where there is no room.
  * @returns how many contacts; undefined when no campaign has any left
  */
 export async function gatherPortion(db: Db): Promise<number | undefined> {
-  return db.transaction(async (transaction) => {
+  return inTransaction(db, async (transaction) => {
     const row = await lockGatheringCampaign(transaction);
     if (row === undefined) return undefined;
-    const contactIds = await listNextRecipients(transaction, row, CONTACTS_PER_PORTION);
-    await queueContacts(transaction, row, contactIds);
-    if (contactIds.length === CONTACTS_PER_PORTION) {
+    const allowance = await findAllowance(transaction, row);
+    const most = Math.min(CONTACTS_PER_PORTION, allowance?.room ?? Number.POSITIVE_INFINITY);
+    const contactIds = await listNextRecipients(transaction, row, Math.max(1, most));
+    if (most === 0 && contactIds.length > 0) {
+      await noteWaiting(transaction, row.campaign_numid, allowance!.goesOnAt);
+      return 0;
+    }
+    const queued = await queueContacts(transaction, row, contactIds);
+    await allowance?.charge(queued);
+    if (contactIds.length === most) {
       await noteGathered(transaction, row.campaign_numid, contactIds.at(-1)!);
     } else {
       await endGathering(transaction, row.eeid!);
@@ -81,11 +94,41 @@ async function queueContacts(
   transaction: Transaction,
   row: GatheringCampaign,
   contactIds: readonly number[],
-): Promise<void> {
-  if (contactIds.length === 0) return;
+): Promise<number> {
+  if (contactIds.length === 0) return 0;
   const { content } = await loadMessage(transaction, row.message_id!);
   const source = { instanceId: row.instance_id, campaignNumid: row.campaign_numid, content };
   const audience = await gatherContacts(transaction, source, contactIds);
   const messageId = audience.addressees.length > 0 ? row.message_id! : undefined;
   await queueAudiences(transaction, [{ ...source, eeid: row.eeid!, messageId, audience }], row.at);
+  return audience.addressees.length;
+}
+
+/** What an instance may send in the present hour. */
+interface Allowance {
+  readonly room: number;
+  /** When there is room again. */
+  readonly goesOnAt: Date;
+  /** Counts recipients that were queued. @throws Overtaken when others took the room meanwhile */
+  charge(recipients: number): Promise<void>;
+}
+
+/** @returns undefined where there are no bounds */
+async function findAllowance(transaction: Transaction, row: GatheringCampaign): Promise<Allowance | undefined> {
+  if (!row.guarded && !guardsEverybody) return undefined;
+  const sender = validateAddress(row.sender, { allowSmtputf8: false });
+  if (!sender.ok) throw new Error(`campaign ${row.campaign_numid} was started with a sender that is no address`);
+  const source = { instanceId: row.instance_id, campaignNumid: row.campaign_numid, sender: senderKey(sender.value) };
+  const gate = await SendingGate.open(transaction, [source], row.at);
+  return {
+    ...gate.roomFor(source),
+    charge: (recipients) => {
+      const admission: Admission = {
+        instanceId: row.instance_id,
+        rules: gate.rulesOf(source),
+        bookings: [{ at: null, count: recipients }],
+      };
+      return gate.charge(transaction, [admission]);
+    },
+  };
 }

@@ -6,7 +6,7 @@ import type { Db } from "../../platform/postgres/db.ts";
 import { announceMail } from "../../store/mail/queue/queue.ts";
 import { sizeOf } from "../../store/mail/sends/messages.ts";
 import { inTransaction } from "../../store/transactions.ts";
-import { type AcceptedSend, acceptSends, type Send } from "./accept-sends.ts";
+import { acceptSends, type Send, type SendOutcome } from "./accept-sends.ts";
 
 /** Of one transaction: above this a failure would be too much to do again, and the others would wait for too long. */
 const MOST_RECIPIENTS = 500;
@@ -19,7 +19,7 @@ const BETWEEN_NOTICES_MS = 20;
 interface WaitingSend {
   readonly send: Send;
   readonly withinSpan: WithinSpan;
-  resolve(accepted: AcceptedSend): void;
+  resolve(outcome: SendOutcome): void;
   reject(error: unknown): void;
 }
 
@@ -41,8 +41,8 @@ export class SendQueue {
     this.#db = db;
   }
 
-  /** Resolves when the send is durable; the workers are told then. @throws what `acceptSend` does */
-  accept(send: Send): Promise<AcceptedSend> {
+  /** Resolves when the send is durable, or refused; the workers are told then. @throws what `acceptSend` does */
+  accept(send: Send): Promise<SendOutcome> {
     return new Promise((resolve, reject) => {
       const waiting = { send: traced(send), withinSpan: keepSpan(), resolve, reject };
       if (sizeOf(send.content) > MOST_OCTETS || recipientsOf(send) > MOST_RECIPIENTS) {
@@ -96,10 +96,10 @@ export class SendQueue {
     try {
       const sends = together.map(({ send }) => send);
       // Of those that share it, the first one's trace shows the transaction.
-      const accepted = await together[0]!.withinSpan(() =>
+      const outcomes = await together[0]!.withinSpan(() =>
         inTransaction(this.#db, (transaction) => acceptSends(transaction, sends)),
       );
-      for (const [index, { resolve }] of together.entries()) resolve(accepted[index]!);
+      for (const [index, { resolve }] of together.entries()) resolve(outcomes[index]!);
     } catch (error) {
       if (together.length === 1) together[0]!.reject(error);
       // One of them may be at fault: each by itself, so that the others do not suffer for it.

@@ -88,14 +88,18 @@ export async function beginGathering(
     .update({ state: "gathering", eeid, message_id: messageId, recipients, modified_at: transaction.fn.now() });
 }
 
-/** A campaign that is being gathered, and now, by the database's clock. */
-export type GatheringCampaign = CampaignSendRow & { readonly at: Date };
+/** A campaign that is being gathered, now, by the database's clock, and whether its instance has a guard. */
+export type GatheringCampaign = CampaignSendRow & { readonly at: Date; readonly guarded: boolean };
 
-/** Locks one of those that are being gathered, the longest untouched first; undefined when there is none. */
+/**
+ * Locks one of those that are being gathered, the longest untouched first; undefined when there is none, or all wait for
+ * what their instances may send.
+ */
 export async function lockGatheringCampaign(transaction: Transaction): Promise<GatheringCampaign | undefined> {
   const [row] = await queryRows<GatheringCampaign>(
     transaction,
-    `select *, now() as at from campaign_sends where state = 'gathering' and paused_at is null
+    `select *, now() as at, instance_id in (select instance_id from instance_guards) as guarded
+     from campaign_sends where state = 'gathering' and paused_at is null and (waits_until is null or waits_until <= now())
      order by modified_at limit 1 for update skip locked`,
   );
   return row;
@@ -116,18 +120,25 @@ export async function listNextRecipients(
   return rows.map(({ id }) => id);
 }
 
+/** Notes that nothing more of a campaign can be queued until then. */
+export async function noteWaiting(transaction: Transaction, campaign_numid: number, until: Date): Promise<void> {
+  await transaction("campaign_sends")
+    .where({ campaign_numid })
+    .update({ waits_until: until, modified_at: transaction.fn.now() });
+}
+
 /** Notes up to which contact a campaign's recipients are queued. */
 export async function noteGathered(transaction: Transaction, campaign_numid: number, through: number): Promise<void> {
   await transaction("campaign_sends")
     .where({ campaign_numid })
-    .update({ gathered_through: through, modified_at: transaction.fn.now() });
+    .update({ gathered_through: through, waits_until: null, modified_at: transaction.fn.now() });
 }
 
 /** Notes that all of a campaign's recipients are queued; who they were is in the deliveries now. */
 export async function noteAllGathered(transaction: Transaction, campaign_numid: number): Promise<void> {
   await transaction("campaign_sends")
     .where({ campaign_numid })
-    .update({ state: "sending", modified_at: transaction.fn.now() });
+    .update({ state: "sending", waits_until: null, modified_at: transaction.fn.now() });
   await transaction("campaign_recipients").where({ campaign_numid }).delete();
 }
 

@@ -94,7 +94,8 @@ export async function retryDestination(db: Db, destination: string): Promise<num
     await transaction("destination_backoffs").where({ destination }).delete();
     const partitions = await queryRows<{ id: number }>(
       transaction,
-      "select id from partitions where state = 'deferred' and destination = $1",
+      // What waits for a window of the instance's limits was never tried.
+      "select id from partitions where state = 'deferred' and destination = $1 and taken_at is not null",
       [destination],
     );
     const ids = partitions.map(({ id }) => id);

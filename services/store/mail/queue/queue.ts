@@ -1,3 +1,4 @@
+import type { Booking } from "../../../core/mail/guard/sending-limits.ts";
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
 
 /** Where `announceMail` tells of new mail, with an empty payload, and `announceStop` of something stopped. */
@@ -50,6 +51,8 @@ export interface MessageRecipients {
   readonly eeid: string;
   readonly messageId: number;
   readonly deliveries: readonly NewDelivery[];
+  /** When they go, in their order; all at once unless given. */
+  readonly bookings?: readonly Booking[] | undefined;
 }
 
 /**
@@ -57,8 +60,10 @@ export interface MessageRecipients {
  * @returns the ids of the deliveries, for each message in the order given
  */
 export async function enqueue(transaction: Transaction, messages: readonly MessageRecipients[]): Promise<number[][]> {
-  const chunks = messages.flatMap(({ deliveries, ...message }) =>
-    partition(deliveries).map((chunk) => ({ ...chunk, ...message })),
+  const chunks = messages.flatMap(({ deliveries, bookings, ...message }) =>
+    cut(deliveries, bookings).flatMap(({ at, booked }) =>
+      partition(booked).map((chunk) => ({ ...chunk, ...message, dueAt: at })),
+    ),
   );
   const all = messages.flatMap(({ deliveries }) => deliveries);
   const { partitionIds, deliveryIds } = await takeIds(transaction, chunks.length, all.length);
@@ -92,8 +97,40 @@ export async function enqueue(transaction: Transaction, messages: readonly Messa
     ],
     { name: "enqueue" },
   );
+  await putOff(
+    transaction,
+    chunks.flatMap(({ dueAt }, index) => (dueAt === null ? [] : [{ partitionId: partitionIds[index]!, dueAt }])),
+  );
   const ids = deliveryIds.values();
   return messages.map(({ deliveries }) => deliveries.map(() => ids.next().value!));
+}
+
+/** Cuts recipients into those that go at once and those that wait for windows. */
+function cut(
+  deliveries: readonly NewDelivery[],
+  bookings: readonly Booking[] = [{ at: null, count: deliveries.length }],
+): { readonly at: Date | null; readonly booked: readonly NewDelivery[] }[] {
+  let start = 0;
+  return bookings.map(({ at, count }) => {
+    const booked = deliveries.slice(start, start + count);
+    start += count;
+    return { at, booked };
+  });
+}
+
+/** Has partitions that were just queued wait. */
+async function putOff(
+  transaction: Transaction,
+  waiting: readonly { readonly partitionId: number; readonly dueAt: Date }[],
+): Promise<void> {
+  if (waiting.length === 0) return;
+  await queryRows(
+    transaction,
+    `update partitions p set state = 'deferred', due_at = given.due_at
+     from unnest($1::bigint[], $2::timestamptz[]) as given (id, due_at) where p.id = given.id`,
+    [waiting.map(({ partitionId }) => partitionId), waiting.map(({ dueAt }) => dueAt.toISOString())],
+    { name: "put-off-partitions" },
+  );
 }
 
 function partition(deliveries: readonly NewDelivery[]): { destination: string; deliveries: NewDelivery[] }[] {

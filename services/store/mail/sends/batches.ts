@@ -179,13 +179,22 @@ export interface NewBatch {
   readonly creator: string;
 }
 
-/** @returns when, by the database's clock; undefined for none */
-export async function addBatches(transaction: Transaction, batches: readonly NewBatch[]): Promise<Date | undefined> {
-  if (batches.length === 0) return undefined;
-  const [row] = await queryRows<{ created_at: Date }>(
+/** When something of an instance was accepted, by the database's clock, and whether the instance has a guard. */
+export interface OpenedBatch {
+  readonly instanceId: number;
+  readonly at: Date;
+  readonly guarded: boolean;
+}
+
+/** @returns one for each */
+export async function addBatches(transaction: Transaction, batches: readonly NewBatch[]): Promise<OpenedBatch[]> {
+  if (batches.length === 0) return [];
+  return queryRows<OpenedBatch>(
     transaction,
     `insert into batches (eeid, instance_id, campaign_numid, creator)
-     select * from unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::text[]) returning created_at`,
+     select * from unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::text[])
+     returning instance_id as "instanceId", created_at as at,
+       instance_id in (select instance_id from instance_guards) as guarded`,
     [
       batches.map(({ eeid }) => eeid),
       batches.map(({ instanceId }) => instanceId),
@@ -194,7 +203,12 @@ export async function addBatches(transaction: Transaction, batches: readonly New
     ],
     { name: "open-batches" },
   );
-  return row!.created_at;
+}
+
+/** Takes back batches that were opened in the same transaction, of which nothing is accepted. */
+export async function removeEmptyBatches(transaction: Transaction, eeids: readonly string[]): Promise<void> {
+  if (eeids.length === 0) return;
+  await queryRows(transaction, "delete from batches where eeid = any($1::uuid[])", [eeids]);
 }
 
 /** Opens a batch whose recipients come portion by portion. */
@@ -208,19 +222,20 @@ export async function endGathering(transaction: Transaction, eeid: string): Prom
   await transaction("batches").where({ eeid }).update({ gathering: false, modified_at: transaction.fn.now() });
 }
 
-/** Locks a batch that a send joins. @returns when, by the database's clock; undefined where it is not kept any more */
+/** Locks a batch that a send joins. @returns undefined where it is not kept any more */
 export async function touchBatch(
   transaction: Transaction,
   instanceId: number,
   eeid: string,
-): Promise<Date | undefined> {
-  const [row] = await queryRows<{ modified_at: Date }>(
+): Promise<OpenedBatch | undefined> {
+  const [row] = await queryRows<OpenedBatch>(
     transaction,
     `update batches set modified_at = now() where eeid = $1 and instance_id = $2 and expired_at is null
-     returning modified_at`,
+     returning instance_id as "instanceId", modified_at as at,
+       instance_id in (select instance_id from instance_guards) as guarded`,
     [eeid, instanceId],
   );
-  return row?.modified_at;
+  return row;
 }
 
 /** From the commit on nothing of the batch leaves any more. */

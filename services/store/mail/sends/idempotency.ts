@@ -58,6 +58,11 @@ export async function answerCall(transaction: Transaction, call: IdempotentCall,
     .update({ answer: JSON.stringify(answer) });
 }
 
+/** Gives a claimed key back: the call was refused. */
+export async function withdrawCall(transaction: Transaction, { instanceId, key }: IdempotentCall): Promise<void> {
+  await transaction("idempotency_keys").where({ instance_id: instanceId, key }).delete();
+}
+
 /** Forgets the keys that no longer bind anybody. */
 export async function purgeCalls(db: Db): Promise<void> {
   await db.raw("delete from idempotency_keys where created_at < now() - make_interval(hours => ?)", [KEPT_HOURS]);

@@ -175,6 +175,8 @@ export const problems = {
     "idempotency-key-reused": "This idempotency key was used for something else.",
     "recipient-of-another-send": "The recipient belongs to another send.",
     "not-sent-yet": "It has not been sent yet.",
+    "sending-limit-reached": "Limit reached: {allowed} recipients per {grain} ({whose}). Goes on at {time}.",
+    "sending-limit-too-low": "More recipients than the limit allows: {allowed} per {grain} ({whose}).",
     "subject-uri-missing": "The address of the subject is missing.",
     "filter-gone": "The filter {filter} does not exist any more.",
     "paused-by": "Paused by {login}.",

@@ -215,6 +215,8 @@ export const problems: Texts["problems"] = {
     "idempotency-key-reused": "Esta clave de idempotencia ya se usó para otra cosa.",
     "recipient-of-another-send": "El destinatario es de otro envío.",
     "not-sent-yet": "Todavía no se envió.",
+    "sending-limit-reached": "Límite alcanzado: {allowed} destinatarios por {grain} ({whose}). Sigue a las {time}.",
+    "sending-limit-too-low": "Más destinatarios que el límite: {allowed} por {grain} ({whose}).",
     "job-interrupted": "Se interrumpió: la consola se detuvo o se reinició. Inícielo de nuevo.",
     "rate-limited": "Demasiadas solicitudes.",
     unavailable: "No está disponible por ahora. Intente de nuevo.",

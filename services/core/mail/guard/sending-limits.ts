@@ -1,0 +1,258 @@
+import { type EmailAddress, validateAddress } from "../address.ts";
+
+/** What a limit is of: an instance in all, each of its campaigns, each of its sender addresses. */
+export const LIMIT_SCOPES = ["instance", "campaign", "sender"] as const;
+export type LimitScope = (typeof LIMIT_SCOPES)[number];
+
+/** What becomes of what is above a limit: it is refused, or accepted and sent in a window that has room. */
+export const OVER_LIMIT = ["refuse", "wait"] as const;
+export type OverLimit = (typeof OVER_LIMIT)[number];
+
+/** Windows are those of the calendar in UTC: whoever may change a time zone gets no second day by that. */
+export type Grain = "hour" | "day";
+
+/** How much may be sent within an hour and a day; null: no bound. */
+export interface SendingLimit {
+  readonly scope: LimitScope;
+  /** The campaign's numid, or the address's key; '': the instance, or each that has no limit of its own. */
+  readonly subject: string;
+  readonly perHour: number | null;
+  readonly perDay: number | null;
+  readonly over: OverLimit;
+}
+
+/** A limit as it counts for a send: what is counted under `key` stays within it. */
+export interface LimitRule extends Pick<SendingLimit, "perHour" | "perDay" | "over"> {
+  /** `instance`, `campaign <numid>`, or `sender <address key>`. */
+  readonly key: string;
+}
+
+/** Who sends. */
+export interface SendSource {
+  readonly campaignNumid: number;
+  /** Key of the From field's address. */
+  readonly sender: string;
+}
+
+/** How much a new instance may send a day, by its age. */
+export interface Ramp {
+  readonly over: OverLimit;
+  /** In order: up to an age in days, so much a day; without a bound after the last. */
+  readonly days: readonly { readonly until: number; readonly perDay: number }[];
+}
+
+const HOUR_MS = 3_600_000;
+const DAY_MS = 86_400_000;
+
+/** When the window begins that a moment lies in. */
+export function windowStart(grain: Grain, moment: Date): Date {
+  const unit = grain === "hour" ? HOUR_MS : DAY_MS;
+  return new Date(Math.floor(moment.getTime() / unit) * unit);
+}
+
+/** When the next one begins. */
+export function windowAfter(grain: Grain, moment: Date): Date {
+  return new Date(windowStart(grain, moment).getTime() + (grain === "hour" ? HOUR_MS : DAY_MS));
+}
+
+/** What sender addresses are counted by: writing the local part in another case makes no other sender of it. */
+export function senderKey({ local, asciiDomain }: Pick<EmailAddress, "local" | "asciiDomain">): string {
+  return `${local.toLowerCase()}@${asciiDomain}`;
+}
+
+/** The subject as limits keep it; undefined where it is none. */
+export function readLimitSubject(scope: LimitScope, subject: string): string | undefined {
+  if (subject === "") return "";
+  if (scope === "campaign") return /^[1-9]\d{0,14}$/.test(subject) ? subject : undefined;
+  const address = validateAddress(subject, { allowSmtputf8: true });
+  return scope === "sender" && address.ok ? senderKey(address.value) : undefined;
+}
+
+export function keyOf(scope: LimitScope, subject: string): string {
+  return scope === "instance" ? "instance" : `${scope} ${subject}`;
+}
+
+/** The limits that count for a send, and that of the ramp: for each scope the subject's own, else the one for each. */
+export function rulesFor(
+  { campaignNumid, sender }: SendSource,
+  limits: readonly SendingLimit[],
+  ramp: LimitRule | undefined,
+): LimitRule[] {
+  const subjects: Readonly<Record<LimitScope, string>> = { instance: "", campaign: `${campaignNumid}`, sender };
+  const rules = LIMIT_SCOPES.flatMap((scope) => {
+    const ofScope = limits.filter((limit) => limit.scope === scope);
+    const subject = subjects[scope];
+    const found = ofScope.find((limit) => limit.subject === subject) ?? ofScope.find((limit) => limit.subject === "");
+    return found === undefined ? [] : [{ ...found, key: keyOf(scope, subject) }];
+  });
+  return [...rules, ...(ramp === undefined ? [] : [ramp])];
+}
+
+/** What a ramp allows at an age. @param from when the instance began @returns undefined when it is over */
+export function rampRule({ over, days }: Ramp, from: Date, now: Date): LimitRule | undefined {
+  const age = (now.getTime() - from.getTime()) / DAY_MS;
+  const step = days.find(({ until }) => age < until);
+  return step && { key: keyOf("instance", ""), perHour: null, perDay: step.perDay, over };
+}
+
+/** What is counted under a key in a window. */
+export interface WindowCount {
+  readonly key: string;
+  readonly grain: Grain;
+  readonly startsAt: Date;
+  readonly count: number;
+}
+
+/** What is counted already, by key and window, and what is added while sends are judged one after the other. */
+export class WindowCounts {
+  readonly #used = new Map<string, number>();
+  readonly #added = new Map<string, number>();
+
+  constructor(used: readonly WindowCount[] = []) {
+    for (const window of used) this.#used.set(nameOf(window), window.count);
+  }
+
+  of(window: Omit<WindowCount, "count">): number {
+    const name = nameOf(window);
+    return (this.#used.get(name) ?? 0) + (this.#added.get(name) ?? 0);
+  }
+
+  add(window: WindowCount): void {
+    const name = nameOf(window);
+    this.#added.set(name, (this.#added.get(name) ?? 0) + window.count);
+  }
+
+  /** The same counts, to which something may be added for trial. */
+  copy(): WindowCounts {
+    const copy = new WindowCounts();
+    for (const [name, count] of this.#used) copy.#used.set(name, count);
+    for (const [name, count] of this.#added) copy.#added.set(name, count);
+    return copy;
+  }
+}
+
+function nameOf({ key, grain, startsAt }: Omit<WindowCount, "count">): string {
+  return `${grain} ${startsAt.getTime()} ${key}`;
+}
+
+/** How many recipients of a send go in the hour that begins at a moment; null: at once. */
+export interface Booking {
+  readonly at: Date | null;
+  readonly count: number;
+}
+
+/** Why a send is refused. */
+export interface LimitReached {
+  readonly rule: LimitRule;
+  readonly grain: Grain;
+  readonly allowed: number;
+  /** When it would be accepted; null: never, as it has more recipients than a window allows. */
+  readonly goesOnAt: Date | null;
+}
+
+export interface BookingRequest {
+  readonly rules: readonly LimitRule[];
+  readonly recipients: number;
+  readonly now: Date;
+  /** How far ahead mail may wait. */
+  readonly mostDaysAhead: number;
+}
+
+/**
+ * Finds windows for a send: the present one, and where its rules let mail wait those that follow. It changes nothing.
+ * @returns how many recipients go when, in order, or why it is refused
+ */
+export function bookSend(counts: WindowCounts, request: BookingRequest): readonly Booking[] | LimitReached {
+  const { rules, recipients, now } = request;
+  const refusing = rules.filter(({ over }) => over === "refuse");
+  const reached = findReached(counts, refusing, now, recipients);
+  if (reached !== undefined) return { ...reached, goesOnAt: findWindow(counts, { ...request, rules: refusing }) };
+  const bookings: Booking[] = [];
+  const planned = counts.copy();
+  let left = recipients;
+  for (const hour of hoursAhead(request)) {
+    if (left === 0) break;
+    const count = Math.min(left, roomIn(planned, rules, hour));
+    if (count === 0) continue;
+    const booking = { at: hour <= now ? null : hour, count };
+    bookings.push(booking);
+    for (const charge of chargesOf(rules, [booking], now)) planned.add(charge);
+    left -= count;
+  }
+  if (left === 0) return bookings;
+  // More waits than is let wait: whoever sends it is told, and when that is over.
+  const full = findReached(counts, rules, now, recipients)!;
+  return { ...full, goesOnAt: windowAfter("day", now) };
+}
+
+/** How many recipients may go in the hour that a moment lies in. */
+export function roomIn(counts: WindowCounts, rules: readonly LimitRule[], moment: Date): number {
+  const rooms = rules.flatMap((rule) =>
+    windowsOf(rule, moment).map(({ allowed, ...window }) => Math.max(0, allowed - counts.of(window))),
+  );
+  return Math.min(Number.POSITIVE_INFINITY, ...rooms);
+}
+
+/** The first hour from now on with room for so many; null when there is none that far ahead. */
+export function findWindow(counts: WindowCounts, request: BookingRequest): Date | null {
+  const { rules, recipients } = request;
+  for (const hour of hoursAhead(request)) if (roomIn(counts, rules, hour) >= recipients) return hour;
+  return null;
+}
+
+/** What a booking adds to the counts, under each of its rules. */
+export function chargesOf(rules: readonly LimitRule[], bookings: readonly Booking[], now: Date): WindowCount[] {
+  // Two rules of one key, such as a limit and the ramp's, count once.
+  const windows = new Map<string, WindowCount>();
+  for (const { at, count } of bookings) {
+    const ofBooking = new Map<string, WindowCount>();
+    for (const rule of rules) {
+      for (const { key, grain, startsAt } of windowsOf(rule, at ?? now)) {
+        const window = { key, grain, startsAt, count };
+        ofBooking.set(nameOf(window), window);
+      }
+    }
+    for (const [name, window] of ofBooking) {
+      windows.set(name, { ...window, count: window.count + (windows.get(name)?.count ?? 0) });
+    }
+  }
+  return [...windows.values()];
+}
+
+/** The rules that a window's count has gone beyond, by what it is now. */
+export function isExceeded(rules: readonly LimitRule[], { key, grain, count }: WindowCount): boolean {
+  return rules.some(
+    (rule) => rule.key === key && count > ((grain === "hour" ? rule.perHour : rule.perDay) ?? Infinity),
+  );
+}
+
+function findReached(
+  counts: WindowCounts,
+  rules: readonly LimitRule[],
+  now: Date,
+  recipients: number,
+): Omit<LimitReached, "goesOnAt"> | undefined {
+  for (const rule of rules) {
+    for (const { allowed, ...window } of windowsOf(rule, now)) {
+      if (counts.of(window) + recipients > allowed) return { rule, grain: window.grain, allowed };
+    }
+  }
+  return undefined;
+}
+
+function windowsOf(
+  { key, perHour, perDay }: LimitRule,
+  moment: Date,
+): (Omit<WindowCount, "count"> & { readonly allowed: number })[] {
+  return [
+    ...(perHour === null
+      ? []
+      : [{ key, grain: "hour" as const, startsAt: windowStart("hour", moment), allowed: perHour }]),
+    ...(perDay === null ? [] : [{ key, grain: "day" as const, startsAt: windowStart("day", moment), allowed: perDay }]),
+  ];
+}
+
+function* hoursAhead({ now, mostDaysAhead }: Pick<BookingRequest, "now" | "mostDaysAhead">): Generator<Date> {
+  const first = windowStart("hour", now).getTime();
+  for (let hour = 0; hour < mostDaysAhead * 24; hour++) yield new Date(first + hour * HOUR_MS);
+}

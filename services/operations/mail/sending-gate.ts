@@ -1,0 +1,135 @@
+import {
+  type Booking,
+  bookSend,
+  chargesOf,
+  findWindow,
+  isExceeded,
+  type LimitReached,
+  type LimitRule,
+  rampRule,
+  roomIn,
+  rulesFor,
+  type SendSource,
+  WindowCounts,
+  windowAfter,
+} from "../../core/mail/guard/sending-limits.ts";
+import { type SendingPolicy, sendingPolicy } from "../../platform/config/sending-limits.ts";
+import type { Db, Transaction } from "../../platform/postgres/db.ts";
+import {
+  type Charge,
+  chargeWindows,
+  readSendingStates,
+  type SendingState,
+} from "../../store/mail/guard/sending-counts.ts";
+import { Overtaken } from "../../store/transactions.ts";
+
+/** Who sends, from the gate's point of view. */
+export interface GuardedSource extends SendSource {
+  readonly instanceId: number;
+}
+
+/** Whether every instance is looked at, with a row of its own or without. */
+export const guardsEverybody = sendingPolicy.default.length > 0 || sendingPolicy.ramp.newInstances;
+
+/** What a send may do, as it was judged. */
+export interface Admission {
+  readonly instanceId: number;
+  readonly rules: readonly LimitRule[];
+  /** For as many recipients as it names. */
+  readonly bookings: readonly Booking[];
+}
+
+/**
+ * Judges sends by the limits of their instances, in the order given, within the transaction that accepts them. What is
+ * read here is locked by nobody: what is counted by `charge`, at the end, tells whether somebody else was quicker.
+ */
+export class SendingGate {
+  readonly #now: Date;
+  readonly #policy: SendingPolicy;
+  readonly #states: ReadonlyMap<number, SendingState & { readonly windows: WindowCounts }>;
+
+  private constructor(states: readonly SendingState[], now: Date, policy: SendingPolicy) {
+    this.#now = now;
+    this.#policy = policy;
+    this.#states = new Map(
+      states.map((state) => [state.instanceId, { ...state, windows: new WindowCounts(state.counts) }]),
+    );
+  }
+
+  /** @param sources of the instances that have a guard @param now by the database's clock */
+  static async open(
+    db: Db,
+    sources: readonly GuardedSource[],
+    now: Date,
+    policy = sendingPolicy,
+  ): Promise<SendingGate> {
+    return new SendingGate(await readSendingStates(db, sources, now), now, policy);
+  }
+
+  rulesOf(source: GuardedSource): readonly LimitRule[] {
+    const { limits, rampFrom, createdAt } = this.#states.get(source.instanceId)!;
+    const { default: defaults, ramp } = this.#policy;
+    const from = rampFrom ?? (ramp.newInstances ? createdAt : null);
+    const own = new Set(limits.map(({ scope }) => scope));
+    const inForce = [...limits, ...defaults.filter(({ scope }) => !own.has(scope))];
+    return rulesFor(source, inForce, from === null ? undefined : rampRule(ramp, from, this.#now));
+  }
+
+  /**
+   * @param recipients that the send names: what is counted in the end may be less
+   * @returns undefined for an instance that the gate was not opened for
+   */
+  admit(source: GuardedSource, recipients: number): Admission | LimitReached | undefined {
+    const state = this.#states.get(source.instanceId);
+    if (state === undefined) return undefined;
+    const { windows } = state;
+    const rules = this.rulesOf(source);
+    const { mostDaysAhead } = this.#policy;
+    const bookings = bookSend(windows, { rules, recipients, now: this.#now, mostDaysAhead });
+    if (!Array.isArray(bookings)) return bookings as LimitReached;
+    for (const charge of chargesOf(rules, bookings, this.#now)) windows.add(charge);
+    return { instanceId: source.instanceId, rules, bookings };
+  }
+
+  /** How many recipients a source may send to in the present hour, and when there is room for some again. */
+  roomFor(source: GuardedSource): { readonly room: number; readonly goesOnAt: Date } {
+    const { windows } = this.#states.get(source.instanceId)!;
+    const rules = this.rulesOf(source);
+    const { mostDaysAhead } = this.#policy;
+    const next = findWindow(windows, { rules, recipients: 1, now: this.#now, mostDaysAhead });
+    return { room: roomIn(windows, rules, this.#now), goesOnAt: next ?? windowAfter("day", this.#now) };
+  }
+
+  /**
+   * Counts what was admitted, in the accepting transaction and as the last thing in it: its rows are locked from here on.
+   * @throws Overtaken when others counted so much meanwhile that a limit would be exceeded: the transaction is to run anew
+   */
+  async charge(transaction: Transaction, admissions: readonly Admission[]): Promise<void> {
+    const charges = new Map<string, Charge>();
+    for (const { instanceId, rules, bookings } of admissions) {
+      for (const charge of chargesOf(rules, bookings, this.#now)) {
+        const name = `${instanceId} ${charge.grain} ${charge.startsAt.getTime()} ${charge.key}`;
+        charges.set(name, { ...charge, instanceId, count: charge.count + (charges.get(name)?.count ?? 0) });
+      }
+    }
+    const counted = await chargeWindows(
+      transaction,
+      [...charges.values()].filter(({ count }) => count > 0),
+    );
+    const rules = new Map<number, LimitRule[]>();
+    for (const admission of admissions) {
+      rules.set(admission.instanceId, [...(rules.get(admission.instanceId) ?? []), ...admission.rules]);
+    }
+    if (counted.some((window) => isExceeded(rules.get(window.instanceId) ?? [], window))) throw new Overtaken();
+  }
+}
+
+/** The bookings of a send for the recipients that it has in the end. */
+export function trimBookings(bookings: readonly Booking[], recipients: number): Booking[] {
+  let left = recipients;
+  return bookings.flatMap(({ at, count }) => {
+    const taken = Math.min(left, count);
+    left -= taken;
+    return taken === 0 ? [] : [{ at, count: taken }];
+  });
+}

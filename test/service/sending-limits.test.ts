@@ -1,0 +1,300 @@
+import { connect } from "node:tls";
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { validateAddress } from "../../services/core/mail/address.ts";
+import { type SendingLimit, windowStart } from "../../services/core/mail/guard/sending-limits.ts";
+import type { Send } from "../../services/operations/mail/accept-sends.ts";
+import { gatherPortion } from "../../services/operations/mail/campaign-start.ts";
+import { SendQueue } from "../../services/operations/mail/send-queue.ts";
+import { readSendingOverview } from "../../services/operations/mail/sending-overview.ts";
+import { type Db, openDb } from "../../services/platform/postgres/db.ts";
+import {
+  releaseWaiting,
+  removeSendingLimit,
+  setRamp,
+  setSendingLimit,
+} from "../../services/store/mail/guard/sending-limits.ts";
+import { addInstance, findInstanceByName } from "../../services/store/mail/instances/instances.ts";
+import { start as startSubmission } from "../../services/submission/main.ts";
+import { MAIL_SERVICES, type MailStack, startMailStack, TEST_DOMAIN } from "../support/mail-stack.ts";
+import { eventually, makeDataDir, removeDataDir } from "../support/stack.ts";
+
+const dataDir = makeDataDir();
+let stack: MailStack;
+let db: Db;
+let databaseUrl: string;
+let submissions: string;
+let numid: number;
+
+beforeAll(async () => {
+  stack = await startMailStack([MAIL_SERVICES.api], { PALOMAR_DATA_DIR: dataDir });
+  db = stack.context.db;
+  submissions = (await stack.run(startSubmission)).addresses.submissions!;
+  numid = await stack.addCampaign();
+  databaseUrl = db.client.connectionSettings.connectionString;
+});
+afterAll(async () => {
+  await stack?.stop();
+  removeDataDir(dataDir);
+});
+beforeEach(async () => {
+  for (const table of ["sending_limits", "sending_counts", "instance_guards", "deliveries", "partitions", "batches"]) {
+    await db(table).delete();
+  }
+});
+
+const limit = (changes: Partial<SendingLimit>): SendingLimit => ({
+  ...{ scope: "instance", subject: "", perHour: null, perDay: null, over: "refuse" },
+  ...changes,
+});
+const setLimit = (changes: Partial<SendingLimit>) => setSendingLimit(db, stack.instanceId, limit(changes));
+
+function makeSend(emails: readonly string[], changes: Partial<Send> = {}): Send {
+  return {
+    instanceId: stack.instanceId,
+    campaignNumid: numid,
+    creator: "api",
+    content: { kind: "finished", octets: Buffer.from("Subject: x\r\n\r\n") },
+    senderDomain: TEST_DOMAIN,
+    sender: `info@${TEST_DOMAIN}`,
+    recipients: emails.map((email) => {
+      const address = validateAddress(email, { allowSmtputf8: true });
+      if (!address.ok) throw new Error(email);
+      return { address: address.value };
+    }),
+    copies: [],
+    archive: false,
+    ...changes,
+  };
+}
+const emails = (count: number, name: string) => Array.from({ length: count }, (_, n) => `${name}-${n}@d.example.net`);
+
+const call = (contacts: readonly string[], headers = {}) => {
+  const contactos = contacts.map((email) => ({ email }));
+  const body = { campana_id: numid, email: true, contactos, html: "<p>Hi</p>" };
+  return stack.call("POST", "/envio/send_many_inline", body, headers);
+};
+
+/** What is counted, hour by hour. */
+const countedHours = (key = "instance") =>
+  db("sending_counts").where({ key, grain: "hour" }).orderBy("starts_at").select("starts_at", "used");
+const queued = async () => Number((await db("deliveries").count())[0]!.count);
+
+describe("however many processes accept mail", () => {
+  it("exactly so much passes within a window as is allowed, and what is counted is what is queued", async () => {
+    const perHour = 60;
+    await setLimit({ perHour });
+    const pools = Array.from({ length: 3 }, () => openDb(databaseUrl, { connections: 4, name: "other" }));
+    const queues = pools.map((pool) => new SendQueue(pool));
+    const outcomes = await Promise.all(
+      Array.from({ length: 120 }, (_, n) =>
+        queues[n % queues.length]!.accept(makeSend(emails(1 + (n % 3), `exact${n}`))),
+      ),
+    );
+    const sent = outcomes.reduce((sum, outcome) => sum + (outcome.ok ? outcome.value.sent : 0), 0);
+    const hours = await countedHours();
+    expect(hours.reduce((sum, { used }) => sum + Number(used), 0)).toBe(sent);
+    expect(await queued()).toBe(sent);
+    // The clock may strike meanwhile: each hour has its own.
+    for (const { used } of hours) expect(Number(used)).toBeLessThanOrEqual(perHour);
+    expect(sent).toBeGreaterThan(perHour - 3);
+    const refused = outcomes.find((outcome) => !outcome.ok);
+    expect(refused).toMatchObject({ error: { kind: "limit-reached", grain: "hour", allowed: perHour } });
+    // Of a refused send nothing is left.
+    expect(Number((await db("batches").count())[0]!.count)).toBe(outcomes.filter(({ ok }) => ok).length);
+    for (const pool of pools) await pool.destroy();
+  });
+
+  it("what a process did not commit when it was killed counts for nobody", async () => {
+    await setLimit({ perHour: 10_000 });
+    const pool = openDb(databaseUrl, { connections: 4, name: "killed" });
+    const queue = new SendQueue(pool);
+    const sending = Array.from({ length: 200 }, (_, n) => queue.accept(makeSend(emails(2, `killed${n}`))));
+    const settled = Promise.allSettled(sending);
+    await eventually(queued, (count) => count > 0);
+    await db.raw("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'palomar killed'");
+    await settled;
+    await eventually(
+      async () =>
+        (
+          await db.raw(
+            "select from pg_stat_activity where application_name = 'palomar killed' and xact_start is not null",
+          )
+        ).rows.length,
+      (count) => count === 0,
+    );
+    const hours = await countedHours();
+    expect(hours.reduce((sum, { used }) => sum + Number(used), 0)).toBe(await queued());
+    await pool.destroy();
+  });
+
+  it("others are not touched by what one may not send", async () => {
+    const name = { name: `other-${Date.now()}`, host: "other.test", key: "other", archive: false, domains: [] };
+    await addInstance(db, stack.context.keyRing, name);
+    const otherId = (await findInstanceByName(db, name.name))!.id;
+    await setLimit({ perHour: 0 });
+    const queue = new SendQueue(db);
+    const outcomes = await Promise.all(
+      Array.from({ length: 40 }, (_, n) =>
+        queue.accept(makeSend(emails(1, `neighbour${n}`), n % 2 === 0 ? {} : { instanceId: otherId })),
+      ),
+    );
+    expect(outcomes.map(({ ok }) => ok)).toEqual(outcomes.map((_, n) => n % 2 === 1));
+    expect(await db("sending_counts")).toEqual([]);
+  });
+});
+
+describe("what is said", () => {
+  it("by the API: 429 with the time, and the key of the call stays free", async () => {
+    await setLimit({ perDay: 2 });
+    const headers = { "Idempotency-Key": `k${Date.now()}` };
+    expect((await call(emails(2, "fits"))).status).toBe(200);
+    const refused = await call(emails(1, "above"), headers);
+    expect(refused.status).toBe(429);
+    const tomorrow = new Date(windowStart("day", new Date()).getTime() + 86_400_000);
+    const time = `${tomorrow.toISOString().slice(0, 19)}Z`;
+    const on = `limite de envios alcanzado: 2 por dia (instancia), sigue ${time}`;
+    expect(refused.body).toEqual({ status: "err", on });
+    const retryAfter = Number(refused.headers["retry-after"]);
+    expect(Math.abs(retryAfter - (tomorrow.getTime() - Date.now()) / 1000)).toBeLessThan(60);
+    const never = await call(emails(3, "never"));
+    expect(never).toMatchObject({
+      status: 400,
+      body: { on: "mas destinatarios que el limite de envios: 2 por dia (instancia)" },
+    });
+    await removeSendingLimit(db, stack.instanceId, { scope: "instance", subject: "" });
+    expect((await call(emails(1, "above"), headers)).status).toBe(200);
+    // No contact was made of whom a refused call named.
+    expect(await db("contacts").where("email", "like", "never%")).toEqual([]);
+  });
+
+  it("by submission: 452 with the time, and 550 to what can never pass", async () => {
+    await setLimit({ scope: "sender", subject: `info@${TEST_DOMAIN}`, perHour: 1 });
+    expect(await submit("Info", "one@example.net")).toMatch(/^250 2\.6\.0 /);
+    expect(await submit("info", "two@example.net")).toMatch(
+      /^452 4\.5\.3 at most 1 recipients per hour for this sender: goes on at 20\d\d-\d\d-\d\dT\d\d:00:00Z\r\n$/,
+    );
+    expect(await submit("info", "two@example.net", "three@example.net")).toMatch(/^550 5\.5\.3 at most 1 recipients/);
+    expect(await submit("other", "two@example.net")).toMatch(/^250 /);
+  });
+});
+
+describe("what may wait", () => {
+  it("is accepted, and due when there is room", async () => {
+    await setLimit({ perHour: 100, over: "wait" });
+    const answer = await call(emails(250, "waits"));
+    expect(answer).toMatchObject({ status: 200, body: { sent: 250 } });
+    const hours = await countedHours();
+    expect(hours.map(({ used }) => Number(used))).toEqual([100, 100, 50]);
+    const due: { due_at: Date; recipients: number; state: string }[] = await db("partitions").orderBy("id");
+    expect(due.map(({ state, recipients }) => [state, recipients])).toEqual([
+      ["ready", 100],
+      ["deferred", 100],
+      ["deferred", 50],
+    ]);
+    expect(due.slice(1).map(({ due_at }) => due_at)).toEqual(hours.slice(1).map(({ starts_at }) => starts_at));
+    const overview = await readSendingOverview(db, stack.instanceId, new Date(hours[0].starts_at));
+    expect(overview).toMatchObject({ waiting: 150, goes_on_at: hours[1].starts_at.toISOString() });
+    expect(overview.limits).toMatchObject([{ scope: "instance", per_hour: 100, used_hour: 100, over: "wait" }]);
+    expect(await releaseWaiting(db, stack.instanceId)).toBe(150);
+    expect(await db("partitions").where({ state: "deferred" })).toEqual([]);
+  });
+
+  it("is bounded: what would wait for weeks is refused", async () => {
+    await setLimit({ perDay: 1, over: "wait" });
+    // So many days ahead, and a part of one more.
+    expect((await call(emails(15, "weeks"))).status).toBe(200);
+    expect((await call(emails(1, "later"))).status).toBe(429);
+  });
+});
+
+it("a campaign of type normal is charged as its portions are queued, and waits for room", async () => {
+  const numidOf = (await stack.call("POST", "/campania/", { tipo: "normal", nombre: "big" })).body.numid;
+  const { sent } = (await call(emails(30, "group"))).body;
+  expect(sent).toBe(30);
+  await db("partitions").delete();
+  await setLimit({ scope: "campaign", perHour: 12 });
+  const eeid = "00000000-0000-4000-8000-0000000000aa";
+  await db("batches").insert({
+    eeid,
+    instance_id: stack.instanceId,
+    campaign_numid: numidOf,
+    creator: "c",
+    gathering: true,
+  });
+  const template = { from: { name: "", address: `info@${TEST_DOMAIN}` }, subject: "x", html: "x", unsubscribe: false };
+  const [message] = await db("messages").insert(
+    {
+      ...{ instance_id: stack.instanceId, eeid, campaign_numid: numidOf, sender_domain: TEST_DOMAIN },
+      ...{ template: JSON.stringify(template), content_octets: 1 },
+    },
+    ["id"],
+  );
+  await db("campaign_sends").insert({
+    ...{ campaign_numid: numidOf, instance_id: stack.instanceId, sender: `Info@${TEST_DOMAIN}`, sender_name: "" },
+    ...{ subject: "x", html: "x", groups: [], filters: [], state: "gathering", creator: "c", eeid },
+    message_id: message.id,
+  });
+  await db.raw(`insert into campaign_recipients select ?, id, instance_id from contacts where email like 'group-%'`, [
+    numidOf,
+  ]);
+  const send = () => db("campaign_sends").where({ campaign_numid: numidOf }).first();
+  expect(await gatherPortion(db)).toBe(12);
+  expect(await gatherPortion(db)).toBe(0);
+  const { waits_until, state } = await send();
+  const [hour] = await countedHours(`campaign ${numidOf}`);
+  expect({ state, used: Number(hour.used) }).toEqual({ state: "gathering", used: 12 });
+  expect(waits_until.getTime()).toBe(hour.starts_at.getTime() + 3_600_000);
+  expect(await gatherPortion(db)).toBeUndefined();
+  // More room, and it goes on at once.
+  await setLimit({ scope: "campaign", perHour: 100 });
+  expect(await gatherPortion(db)).toBe(18);
+  expect(await send()).toMatchObject({ state: "sending", waits_until: null });
+  expect(Number((await countedHours(`campaign ${numidOf}`))[0].used)).toBe(30);
+});
+
+it("a new instance may send little a day at first, once its ramp has begun", async () => {
+  await setRamp(db, stack.instanceId, new Date());
+  expect((await call(emails(501, "ramp"))).body.on).toBe(
+    "mas destinatarios que el limite de envios: 500 por dia (instancia)",
+  );
+  await setRamp(db, stack.instanceId, new Date(Date.now() - 2 * 86_400_000));
+  expect((await call(emails(501, "ramp"))).status).toBe(200);
+  expect(await readSendingOverview(db, stack.instanceId, new Date())).toMatchObject({
+    limits: [{ scope: "ramp", per_day: 1_000, used_day: 501 }],
+  });
+  await setRamp(db, stack.instanceId, null);
+  expect((await call(emails(501, "ramp"))).status).toBe(200);
+});
+
+/** Submits a message. @returns the reply to its end */
+async function submit(local: string, ...recipients: string[]): Promise<string> {
+  const { body } = await stack.call("GET", `/campania_apikey?numid=${numid}`);
+  const login = Buffer.from(`\0test-${numid}\0${body.camp_apikey}`).toString("base64");
+  const [host, port] = submissions.split(":");
+  const socket = connect({ host: host!, port: Number(port), rejectUnauthorized: false });
+  const from = `${local}@${TEST_DOMAIN}`;
+  const said = ["EHLO client.example.org", `AUTH PLAIN ${login}`, `MAIL FROM:<${from}>`];
+  said.push(...recipients.map((one) => `RCPT TO:<${one}>`), "DATA");
+  let reply = "";
+  const next = async () => {
+    while (!/^\d{3} .*\r\n/m.test(reply)) {
+      const [chunk] = await new Promise<Buffer[]>((resolve, reject) => {
+        socket.once("data", (data) => resolve([data]));
+        socket.once("error", reject);
+      });
+      reply += chunk!.toString("latin1");
+    }
+    const last = reply;
+    reply = "";
+    return last;
+  };
+  await next();
+  for (const line of said) {
+    socket.write(`${line}\r\n`);
+    await next();
+  }
+  socket.write(`From: ${from}\r\nSubject: x\r\n\r\nx\r\n.\r\n`);
+  const answer = await next();
+  socket.end("QUIT\r\n");
+  return answer;
+}
