@@ -15,7 +15,8 @@ create table followers (
   problem     jsonb, -- why it has not what it should have, as a sentence
   unique (zone_id, owner_key)
 );
-create index followers_due on followers (due_at);
+create index followers_due on followers (due_at) include (zone_id);
+create index followers_due_of_zone on followers (zone_id, due_at);
 create index followers_owner on followers (owner_key);
 create index followers_wire on followers using gin (wire_keys);
 
@@ -26,11 +27,14 @@ create table follow_targets (
   answer      jsonb, -- what is followed: the last answer that counts; null: none yet
   problem     jsonb, -- why there is no newer one, as a sentence
   nxdomains   integer     not null default 0, -- answers in a row that the name does not exist
+  failures    integer     not null default 0, -- questions in a row that were not answered
+  slow        boolean     not null default false, -- whether the last answer took long
+  company_id  bigint, -- who was the first to follow it: companies take turns where many names are due
   asked_at    timestamptz,
   answered_at timestamptz, -- when `answer` was told
   due_at      timestamptz not null default now()
 );
-create index follow_targets_due on follow_targets ((problem is not null), due_at);
+create index follow_targets_due on follow_targets (due_at);
 
 -- Names on a follower's way to its addresses that a zone of its own company may have: a change of that zone has it derived
 -- anew. Of other companies' zones only what a resolver says is believed: whoever has a key can make a zone of any name.

@@ -60,6 +60,8 @@ export interface Derived {
   readonly zone?: Zone | undefined;
   /** Addresses of members that went down or came up. */
   readonly turned: readonly ChangedProbe[];
+  /** Whether others are to be looked at than before. */
+  readonly hasOtherProbes: boolean;
 }
 
 /**
@@ -73,7 +75,11 @@ export async function deriveFollowers(
 ): Promise<Derived> {
   const now = new Date(options.signer.clock.nowMs());
   const answers = await resolveTargets(db, due, options.allowed, now);
-  const { probes, changesAt, turned } = await judgeProbes(db, due, { answers, now, allowed: options.allowed });
+  const { probes, changesAt, turned, hasOtherProbes } = await judgeProbes(db, due, {
+    answers,
+    now,
+    allowed: options.allowed,
+  });
   const up = new Map(
     probes.map(({ followerId, member, address, state }) => [`${followerId} ${member} ${address}`, state.up]),
   );
@@ -99,7 +105,7 @@ export async function deriveFollowers(
     return { id: follower.id, stirred: follower.stirred, dueAt, problem: refused ?? problem };
   });
   await settleFollowers(db, settled);
-  return { zone: written.ok ? written.value : undefined, turned };
+  return { zone: written.ok ? written.value : undefined, turned, hasOtherProbes };
 }
 
 interface Line {
@@ -140,7 +146,7 @@ async function resolveTargets(
     }),
   );
   const wire = [...ways.values()].flatMap(wireOf);
-  await addTargets(db, wire, now);
+  await addTargets(db, wire, due[0]!.companyId, now);
   const told = await readTargetAnswers(
     db,
     wire.map((name) => nameSortKey(name.wire)),
@@ -198,15 +204,15 @@ async function judgeProbes(
   const pools = due.filter(({ kind }) => kind === "pool");
   const ids = pools.map(({ id }) => id);
   let probes = ids.length > 0 ? await readJudgedProbes(db, ids, now) : [];
-  let isReplaced = false;
+  let hasOtherProbes = false;
   for (const pool of pools) {
     const wanted = probesOf(pool, answers).filter(({ address }) => isReachable(address, allowed));
     const have = probes.filter(({ followerId }) => followerId === pool.id);
     if (sameProbes(have, wanted)) continue;
     await replaceProbes(db, pool.id, wanted);
-    isReplaced = true;
+    hasOtherProbes = true;
   }
-  if (isReplaced) probes = await readJudgedProbes(db, ids, now);
+  if (hasOtherProbes) probes = await readJudgedProbes(db, ids, now);
   const changesAt = new Map<number, number>();
   const changed: ChangedProbe[] = [];
   const judged = probes.map((probe) => {
@@ -218,7 +224,8 @@ async function judgeProbes(
   });
   const differing = changed.filter(({ probe, state }) => JSON.stringify(probe.state) !== JSON.stringify(state));
   await writeProbeStates(db, differing, now);
-  return { probes: judged, changesAt, turned: differing.filter(({ probe, state }) => probe.state.up !== state.up) };
+  const turned = differing.filter(({ probe, state }) => probe.state.up !== state.up);
+  return { probes: judged, changesAt, turned, hasOtherProbes };
 }
 
 type WantedProbe = Omit<Probe, "id" | "followerId">;

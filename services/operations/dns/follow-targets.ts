@@ -26,14 +26,19 @@ export async function askTarget(
   { lookUp, allowed }: AskingOptions,
   now: Date,
 ): Promise<void> {
+  const from = performance.now();
   const answers = await Promise.all([lookUp(target.name, TYPE.A), lookUp(target.name, TYPE.AAAA)]);
-  const outcome = judge(target, answers, allowed);
-  const dueAt = new Date(now.getTime() + outcome.seconds * 1_000);
-  const { answer, problem, nxdomains, isAnswered } = outcome;
-  await writeAskedTarget(db, { nameKey: target.nameKey, answer, problem, nxdomains, isAnswered, dueAt }, now);
+  const isSlow = performance.now() - from > SLOW_MS;
+  const { seconds, ...outcome } = judge(target, answers, allowed);
+  const { answer, problem } = outcome;
+  const dueAt = new Date(now.getTime() + seconds * 1_000);
+  await writeAskedTarget(db, { ...outcome, nameKey: target.nameKey, isSlow, dueAt }, now);
   const isNew = JSON.stringify(answer) !== JSON.stringify(inOrder(target.answer));
   if (isNew || problem?.code !== target.problem?.code) await stirFollowersOfTargets(db, [target.nameKey], now);
 }
+
+/** What takes longer to answer is asked for after what does not. */
+const SLOW_MS = 1_000;
 
 /** JSON from the database has its members in an order of its own. */
 function inOrder(answer: TargetAnswer | null): TargetAnswer | null {
@@ -44,6 +49,7 @@ interface Outcome {
   readonly answer: TargetAnswer | null;
   readonly problem: Sentence | null;
   readonly nxdomains: number;
+  readonly failures: number;
   readonly isAnswered: boolean;
   /** Until it is asked for again. */
   readonly seconds: number;
@@ -52,14 +58,15 @@ interface Outcome {
 const { alias: policy } = followPolicy;
 
 function judge(
-  { answer: last, nxdomains, problem: lastProblem }: DueTarget,
+  { answer: last, nxdomains, failures }: DueTarget,
   [ipv4, ipv6]: readonly AddressAnswer[],
   allowed: readonly string[],
 ): Outcome {
   const failed = [ipv4!, ipv6!].find(({ kind }) => kind === "failure");
   if (failed?.kind === "failure") {
     const { first, most } = policy.retrySeconds;
-    return keep(last, failed.reason, lastProblem ? most : first, 0);
+    const wait = Math.min(most, first * 2 ** failures);
+    return { ...keep(last, failed.reason, wait, 0), failures: failures + 1 };
   }
   if (ipv4!.kind === "nxdomain" || ipv6!.kind === "nxdomain") {
     const { confirmations, everySeconds } = policy.nxdomain;
@@ -80,11 +87,11 @@ function judge(
   const chain = [...new Set([...(a?.chain ?? []), ...(aaaa?.chain ?? [])].map(absoluteText))];
   const answer = { ...lawful, ttl: publishedTtl(last, lawful, seconds), chain };
   const problem = isShort ? sentence("target-private") : null;
-  return { answer, problem, nxdomains: 0, isAnswered: true, seconds };
+  return { answer, problem, nxdomains: 0, failures: 0, isAnswered: true, seconds };
 }
 
 function keep(answer: TargetAnswer | null, problem: Sentence, seconds: number, nxdomains: number): Outcome {
-  return { answer, problem, nxdomains, isAnswered: false, seconds };
+  return { answer, problem, nxdomains, failures: 0, isAnswered: false, seconds };
 }
 
 /** Of the families that have addresses the one that ends first; that one is missing is looked for as often. */

@@ -15,8 +15,7 @@ const bounds = z
  * `alias.ttlSeconds`: between which the TTL of what an alias follows is held; it is asked for again when that is over.
  * `nodataSeconds`: the same where it has no address. `retrySeconds`: after a question that was not answered; it doubles up
  * to `most`. `nxdomain`: so many answers in a row, so far apart, that the name does not exist withdraw its addresses.
- * `questionsAtOnce`: those that wait for the resolver; `troubledAtOnce`: the same of names that had no answer last, which
- * hold up nobody but each other.
+ * `questionsAtOnce`: names that wait for the resolver; where more are due, companies take turns.
  * `checks.retryMs`: between the tries that make a member down. `atOnce`, `aTenantAtOnce`: checks under
  * way, in all and of one company. `aTenantASecond`, `anAddressASecond`: checks that a process begins for one company, and
  * of one address; those of addresses that the operator allows have no such bound.
@@ -30,7 +29,6 @@ const followFile = z.strictObject({
     retrySeconds: z.strictObject({ first: count, most: count }),
     nxdomain: z.strictObject({ confirmations: count, everySeconds: count }),
     questionsAtOnce: count,
-    troubledAtOnce: count,
   }),
   checks: z.strictObject({
     retryMs: count,

@@ -10,17 +10,27 @@ export interface DueTarget {
   readonly answer: TargetAnswer | null;
   readonly problem: Sentence | null;
   readonly nxdomains: number;
+  /** Questions in a row that were not answered. */
+  readonly failures: number;
 }
 
-/** Has names asked for that somebody follows from now on; those that are known already stay. */
-export async function addTargets(db: Db, names: readonly DomainName[], now: Date): Promise<void> {
+/**
+ * Has names asked for that somebody follows from now on; those that are known already stay.
+ * @param companyId whose zones follow them
+ */
+export async function addTargets(
+  db: Db,
+  names: readonly DomainName[],
+  companyId: number | null,
+  now: Date,
+): Promise<void> {
   if (names.length === 0) return;
   await queryRows(
     db,
-    `insert into follow_targets (name_key, name, due_at)
-     select distinct on (name_key) name_key, name, $3 from unnest($1::bytea[], $2::bytea[]) as t (name_key, name)
+    `insert into follow_targets (name_key, name, company_id, due_at)
+     select distinct on (name_key) name_key, name, $3::bigint, $4 from unnest($1::bytea[], $2::bytea[]) as t (name_key, name)
          on conflict do nothing`,
-    [names.map(({ wire }) => nameSortKey(wire)), names.map(({ key }) => Buffer.from(key, "latin1")), now],
+    [names.map(({ wire }) => nameSortKey(wire)), names.map(({ key }) => Buffer.from(key, "latin1")), companyId, now],
   );
 }
 
@@ -38,34 +48,32 @@ export async function readTargetAnswers(
 }
 
 /**
- * Takes on targets that are due, the longest overdue first, and keeps them from others for a while.
+ * Takes on targets that are due, and keeps them from others for a while. Companies take turns, and of each company's names
+ * those come first that were answered soon the last time: names that are not hold up nobody but each other.
  * @param options.leaseMs after which somebody else takes them on
- * @param options.troubled those alone that had no answer last, else the others alone
  */
 export async function claimDueTargets(
   db: Db,
   now: Date,
-  { limit, leaseMs, troubled }: { readonly limit: number; readonly leaseMs: number; readonly troubled: boolean },
+  { limit, leaseMs }: { readonly limit: number; readonly leaseMs: number },
 ): Promise<DueTarget[]> {
   const rows = await queryRows<Omit<DueTarget, "name" | "nameKey"> & { name_key: Buffer; name: Buffer }>(
     db,
     `with due as (
-       select name_key from follow_targets where due_at <= $1 and (problem is not null) = $4
-        order by due_at limit $2 for update skip locked
+       select t.name_key from follow_targets t join (
+         select name_key, row_number() over (partition by company_id order by problem is not null or slow, due_at) as turn
+           from follow_targets where due_at <= $1 order by turn limit $2
+       ) first using (name_key) where t.due_at <= $1 for update of t skip locked
      )
      update follow_targets t set due_at = $3 from due where t.name_key = due.name_key
-     returning t.name_key, t.name, t.answer, t.problem, t.nxdomains`,
-    [now, limit, new Date(now.getTime() + leaseMs), troubled],
+     returning t.name_key, t.name, t.answer, t.problem, t.nxdomains, t.failures`,
+    [now, limit, new Date(now.getTime() + leaseMs)],
   );
   return rows.map(({ name_key, name, ...row }) => ({ ...row, nameKey: name_key, name: nameFromStoredWire(name) }));
 }
 
-export async function nextTargetDue(db: Db, troubled: boolean): Promise<Date | undefined> {
-  const [row] = await queryRows<{ due: Date | null }>(
-    db,
-    "select min(due_at) as due from follow_targets where (problem is not null) = $1",
-    [troubled],
-  );
+export async function nextTargetDue(db: Db): Promise<Date | undefined> {
+  const [row] = await queryRows<{ due: Date | null }>(db, "select min(due_at) as due from follow_targets", []);
   return row?.due ?? undefined;
 }
 
@@ -76,21 +84,24 @@ export interface AskedTarget {
   readonly answer: TargetAnswer | null;
   readonly problem: Sentence | null;
   readonly nxdomains: number;
+  readonly failures: number;
   readonly isAnswered: boolean;
+  /** Whether the answer took long. */
+  readonly isSlow: boolean;
   readonly dueAt: Date;
 }
 
 export async function writeAskedTarget(db: Db, asked: AskedTarget, now: Date): Promise<void> {
-  const { nameKey, answer, problem, nxdomains, isAnswered, dueAt } = asked;
+  const { nameKey, answer, problem, nxdomains, failures, isAnswered, isSlow, dueAt } = asked;
   await queryRows(
     db,
     `update follow_targets
         set answer = $2::jsonb, problem = $3::jsonb, nxdomains = $4, asked_at = $6, due_at = $7,
-            answered_at = case when $5 then $6 else answered_at end
+            answered_at = case when $5 then $6 else answered_at end, failures = $8, slow = $9
       where name_key = $1`,
     [
       ...[nameKey, answer && JSON.stringify(answer), problem && JSON.stringify(problem), nxdomains, isAnswered],
-      ...[now.toISOString(), dueAt.toISOString()],
+      ...[now.toISOString(), dueAt.toISOString(), failures, isSlow],
     ],
   );
 }

@@ -116,12 +116,28 @@ export type DueFollower = StoredFollower & {
   readonly stirred: number;
 };
 
+/** The zones that have followers which are due, and since when. */
+export async function listDueZones(
+  db: Db,
+  now: Date,
+): Promise<{ readonly zoneId: number; readonly company: number | null; readonly sinceMs: number }[]> {
+  const rows = await queryRows<{ zone_id: number; company_id: number | null; since: Date }>(
+    db,
+    `select f.zone_id, z.company_id, f.since
+       from (select zone_id, min(due_at) as since from followers where due_at <= $1 group by zone_id) f
+       join zones z on z.id = f.zone_id`,
+    [now],
+  );
+  return rows.map(({ zone_id: zoneId, company_id: company, since }) => ({ zoneId, company, sinceMs: since.getTime() }));
+}
+
 /**
- * Takes on followers that are due, the longest overdue first, and keeps them from others for a while.
+ * Takes on followers of a zone that are due, the longest overdue first, and keeps them from others for a while.
  * @param leaseMs after which somebody else takes them on, where they were not settled
  */
 export async function claimDueFollowers(
   db: Db,
+  zoneId: number,
   now: Date,
   { limit, leaseMs }: { readonly limit: number; readonly leaseMs: number },
 ): Promise<DueFollower[]> {
@@ -135,13 +151,13 @@ export async function claimDueFollowers(
   >(
     db,
     `with due as (
-       select id from followers where due_at <= $1 order by due_at limit $2 for update skip locked
+       select id from followers where zone_id = $4 and due_at <= $1 order by due_at limit $2 for update skip locked
      )
      update followers f set due_at = $3
        from due, zones z
       where f.id = due.id and z.id = f.zone_id
      returning f.id, f.owner, f.kind, f.definition, f.stirred, f.zone_id, z.apex, z.company_id`,
-    [now, limit, new Date(now.getTime() + leaseMs)],
+    [now, limit, new Date(now.getTime() + leaseMs), zoneId],
   );
   return rows.map((row) => ({
     ...followerOf(row),
