@@ -14,8 +14,10 @@ import { makeCampaignEndpoints } from "./routes/campaigns.ts";
 import { makeCatalogEndpoints } from "./routes/catalogs.ts";
 import { makeContactEndpoints } from "./routes/contacts.ts";
 import { makeDnsStatisticsEndpoints } from "./routes/dns-statistics.ts";
+import { makeDomainSetupEndpoints } from "./routes/domain-setup.ts";
 import { makeFilterEndpoints } from "./routes/filters.ts";
 import { makeGroupEndpoints } from "./routes/groups.ts";
+import { makeInstanceCompanyEndpoints } from "./routes/instance-companies.ts";
 import { makeInstanceEndpoints } from "./routes/instances.ts";
 import { makeJobEndpoints } from "./routes/jobs.ts";
 import { makeLookupEndpoints } from "./routes/lookup.ts";
@@ -61,6 +63,8 @@ const ROUTES: readonly MakeConsoleEndpoints[] = [
   makeDnsStatisticsEndpoints,
   makeInstanceEndpoints,
   makeSenderDomainEndpoints,
+  makeDomainSetupEndpoints,
+  makeInstanceCompanyEndpoints,
   makeSandboxEndpoints,
   makeContactEndpoints,
   makeFilterEndpoints,

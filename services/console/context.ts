@@ -1,6 +1,7 @@
 import type { KeyRing } from "../core/key-ring.ts";
 import type { Clock } from "../platform/clock.ts";
 import type { Config } from "../platform/config/config.ts";
+import type { OpenPublicLook } from "../platform/lookups/authoritative-lookup.ts";
 import type { Observe } from "../platform/observability/observation.ts";
 import type { Db } from "../platform/postgres/db.ts";
 import type { ServiceContext } from "../platform/service.ts";
@@ -18,4 +19,6 @@ export interface ConsoleContext {
   readonly addressOf: ServiceContext["addressOf"];
   readonly signIn: SignIn;
   readonly jobs: JobRunner;
+  /** What the world sees of sender domains. */
+  readonly openLook: OpenPublicLook;
 }

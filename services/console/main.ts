@@ -1,9 +1,11 @@
 import { join } from "node:path";
 import { listenHttp } from "../platform/http/listen.ts";
+import { makePublicLook } from "../platform/lookups/authoritative-lookup.ts";
 import { packageFolder } from "../platform/package-folder.ts";
 import type { StartService } from "../platform/service.ts";
 import { makeConsoleApp } from "./app.ts";
 import type { ConsoleContext } from "./context.ts";
+import { startDomainUpkeep } from "./domain-upkeep.ts";
 import { JobRunner } from "./jobs.ts";
 import { startMaintenance } from "./maintenance.ts";
 import { SignIn } from "./sign-in.ts";
@@ -15,15 +17,17 @@ export const start: StartService = async ({ config, keyRing, db, clock, observe,
     ...{ config, keyRing, db, clock, observe, addressOf },
     signIn: new SignIn(db, keyRing, clock),
     jobs: new JobRunner(db, observe),
+    openLook: await makePublicLook({ config }),
   };
   const pages = await WebFiles.load(join(packageFolder, "dist/console-web"));
   const listener = await listenHttp(makeConsoleApp(context, pages), config.listen.console);
   const maintenance = startMaintenance(context);
+  const upkeep = config.domainCheck === "off" ? undefined : startDomainUpkeep(context, context.openLook);
   return {
     addresses: listener ? { console: listener.url } : {},
     stop: async () => {
       await listener?.close();
-      await maintenance.stop();
+      await Promise.all([maintenance.stop(), upkeep?.stop()]);
       await context.jobs.stop();
     },
   };

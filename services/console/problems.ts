@@ -50,6 +50,7 @@ export const PROBLEMS = {
   "primary-needed": "unacceptable",
   "dns-server-silent": "unacceptable",
   "dns-server-broken": "unacceptable",
+  "rotation-begun": "conflict",
   "filter-exists": "conflict",
   "suppression-whitelisted": "conflict",
   "suppression-own": "conflict",

@@ -1,5 +1,3 @@
-import { ancestorOf, isSubdomain, parseDomainName } from "../core/dns/name.ts";
-import { TYPE } from "../core/dns/rr-types.ts";
 import {
   dkimMatches,
   dmarcNames,
@@ -15,12 +13,9 @@ import {
 } from "../core/mail/sender-records.ts";
 import type { Refusal } from "../core/refusal.ts";
 import { ok, type Result } from "../core/result.ts";
-import { zonesAreInOneHand } from "../operations/dns/zone-tenancy.ts";
+import { answersForDomain, hostingZone, type WriteZone } from "../operations/mail/domain-hosting.ts";
 import type { Resolver } from "../platform/lookups/resolver.ts";
 import type { LookUpTexts } from "../platform/lookups/txt-lookup.ts";
-import { findZoneOf } from "../store/dns/console-zones.ts";
-import { readRecordsAt } from "../store/dns/records.ts";
-import type { Zone } from "../store/dns/zones.ts";
 import type { InstanceDomain } from "../store/mail/instances/instances.ts";
 import type { ConsoleContext } from "./context.ts";
 
@@ -90,36 +85,12 @@ async function firstDmarc(texts: LookUpTexts, domain: string): Promise<readonly 
   return [];
 }
 
-/** The zone of this deployment that answers for a domain: not one that delegates it away. */
-export async function hostingZone({ db }: Pick<ConsoleContext, "db">, domain: string): Promise<Zone | undefined> {
-  const name = parseDomainName(domain);
-  const zone = name.ok ? await findZoneOf(db, {}, name.value) : undefined;
-  if (!name.ok || zone === undefined) return undefined;
-  const depth = name.value.labelCount - zone.apex.labelCount;
-  const belowApex = Array.from({ length: depth }, (_, labels) =>
-    ancestorOf(name.value, name.value.labelCount - labels),
-  );
-  const isDelegated = (await readRecordsAt(db, zone.id, belowApex)).some(({ type }) => type === TYPE.NS);
-  return isDelegated ? undefined : zone;
-}
-
-/** Whether a zone is none that somebody who does not answer for the sender domain has put below it. */
-async function answersForDomain({ db }: Pick<ConsoleContext, "db">, domain: string, zone: Zone): Promise<boolean> {
-  const name = parseDomainName(domain);
-  if (!name.ok || !isSubdomain(zone.apex, name.value)) return true;
-  const home = await findZoneOf(db, {}, name.value);
-  return home === undefined || zonesAreInOneHand(db, [home.id, zone.id]);
-}
-
 /** What came of creating records. */
 export interface RecordsCreated {
   readonly created: readonly ExpectedRecord[];
   /** Records that are there with another content: somebody has to decide. */
   readonly conflicts: readonly string[];
 }
-
-/** Adds one record to a zone that is hosted here, and announces it. */
-export type AddRecord = (zone: Zone, record: ExpectedRecord) => Promise<Result<void, Refusal>>;
 
 /**
  * Creates, in the zones that this deployment hosts, what the checks miss. A name that has such a record with another
@@ -129,7 +100,7 @@ export type AddRecord = (zone: Zone, record: ExpectedRecord) => Promise<Result<v
 export async function createMissingRecords(
   context: Pick<ConsoleContext, "db">,
   { domain, checks }: { readonly domain: string; readonly checks: readonly SenderCheck[] },
-  addRecord: AddRecord,
+  write: WriteZone,
 ): Promise<Result<RecordsCreated, Refusal>> {
   const created: ExpectedRecord[] = [];
   const conflicts: string[] = [];
@@ -146,7 +117,7 @@ export async function createMissingRecords(
         conflicts.push(`${expected.name} lies in a zone of somebody else`);
         continue;
       }
-      const added = await addRecord(zone, expected);
+      const added = await write(zone, { creations: [expected], deletionIds: [], serial: undefined });
       if (added.ok) created.push(expected);
       // It is stored already, and not to be seen yet: look-ups of a moment ago may be remembered.
       else if (added.error.kind !== "unacceptable" || added.error.code !== "record-exists") return added;

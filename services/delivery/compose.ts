@@ -1,6 +1,6 @@
+import { createHash } from "node:crypto";
 import type { KeyRing } from "../core/key-ring.ts";
 import { type EmailAddress, validateAddress } from "../core/mail/address.ts";
-import type { DkimSigner } from "../core/mail/dkim.ts";
 import { type Envelope, makeEnvelope } from "../core/mail/envelope.ts";
 import { type Mailbox, plainField } from "../core/mail/headers.ts";
 import { splitMessage } from "../core/mail/message.ts";
@@ -15,7 +15,7 @@ import { runInTurns } from "../platform/turns.ts";
 import type { DueDelivery } from "../store/mail/queue/queue-leases.ts";
 import type { StoredMailbox, StoredMessage, StoredTemplate } from "../store/mail/sends/messages.ts";
 import { saveTrackedLinks } from "../store/mail/tracking/tracking.ts";
-import type { Signers } from "./signers.ts";
+import type { Sender, Signers } from "./signers.ts";
 
 /** Carries the token of the return path, so that a complaint can name the delivery when it leaves that out. */
 export const DELIVERY_TOKEN_FIELD = "X-Delivery-Token";
@@ -34,6 +34,8 @@ export interface ComposeOptions {
   readonly bounceDomain: string;
   /** Public base of the unsubscribe links. */
   readonly trackingUrl: string;
+  /** Where complaints are taken, for messages that say so (RFC 9477): an address at the bounce domain, which signs for it. */
+  readonly feedbackAddress: string | undefined;
 }
 
 /** A message with all that its recipients share made ready. */
@@ -46,7 +48,7 @@ export interface PreparedMessage {
   readonly to?: readonly Mailbox[];
   readonly cc?: readonly Mailbox[];
   /** Asked for each copy: a message may take hours. Undefined when the domain was taken away: the copy leaves unsigned. */
-  findSigner(): Promise<DkimSigner | undefined>;
+  findSender(): Promise<Sender | undefined>;
 }
 
 /** What goes over the wire to one recipient. */
@@ -63,7 +65,7 @@ export async function prepareMessage(
   signers: Pick<Signers, "find">,
   message: StoredMessage,
 ): Promise<PreparedMessage> {
-  const shared = { message, findSigner: () => signers.find(message.instanceId, message.senderDomain) };
+  const shared = { message, findSender: () => signers.find(message.instanceId, message.senderDomain) };
   if (message.content.kind === "finished") {
     const { links: targets = {}, hidden } = message.content.tracking ?? {};
     const links = new Map(Object.entries(targets));
@@ -102,9 +104,11 @@ export async function composeMessage(
   const envelope = makeEnvelope(`${token}@${options.bounceDomain}`, [recipient]);
   if (!envelope.ok) throw new Error(`delivery ${delivery.id} has no lawful envelope: ${envelope.error}`);
 
-  const unsigned = render(prepared, delivery, { recipient, options });
-  const signer = await prepared.findSigner();
-  const signature = (await signer?.signInPool(unsigned, prepared.message.acceptedAt)) ?? Buffer.alloc(0);
+  const sender = await prepared.findSender();
+  const trackingUrl = sender?.linkHost === undefined ? options.trackingUrl : `https://${sender.linkHost}`;
+  const rendered = render(prepared, delivery, { recipient, options: { ...options, trackingUrl } });
+  const unsigned = sender ? withFeedback(rendered, prepared.message, sender, options) : rendered;
+  const signature = (await sender?.signer.signInPool(unsigned, prepared.message.acceptedAt)) ?? Buffer.alloc(0);
   const trace = Buffer.from(`${DELIVERY_TOKEN_FIELD}: ${token}\r\n`, "latin1");
   const octets = Buffer.concat([signature, trace, unsigned]);
   const { archive, eeid } = prepared.message;
@@ -139,6 +143,32 @@ function render(
       globals: new Map(),
     },
   });
+}
+
+/**
+ * What providers report about a sender's mail by: Feedback-ID as Google reads it, three parts that are counted and whose
+ * mail it is, and CFBL-Address (RFC 9477). A message that came with its own keeps them.
+ */
+function withFeedback(
+  octets: Buffer,
+  { campaignNumid, eeid }: StoredMessage,
+  { feedbackId, feedbackAddress, instanceName }: Sender,
+  options: Pick<ComposeOptions, "bounceDomain" | "feedbackAddress">,
+): Buffer {
+  if (!feedbackId && !feedbackAddress) return octets;
+  const names = new Set(splitMessage(octets).fields.map(({ name }) => name));
+  const id = `${campaignNumid}:${eeid}:${instanceName.replaceAll(":", "-")}:${feedbackSenderId(options.bounceDomain)}`;
+  const added =
+    (feedbackId && !names.has("feedback-id") ? plainField("Feedback-ID", id) : "") +
+    (feedbackAddress && options.feedbackAddress !== undefined && !names.has("cfbl-address")
+      ? plainField("CFBL-Address", `${options.feedbackAddress}; report=arf`)
+      : "");
+  return added === "" ? octets : Buffer.concat([Buffer.from(added, "latin1"), octets]);
+}
+
+/** The deployment, in the 5 to 15 characters that a Feedback-ID has for it. */
+function feedbackSenderId(bounceDomain: string): string {
+  return createHash("sha256").update(bounceDomain).digest("hex").slice(0, 12);
 }
 
 type FinishedContent = Extract<StoredMessage["content"], { kind: "finished" }>;

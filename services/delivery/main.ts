@@ -75,7 +75,7 @@ async function makeWorker(
     hardBouncesToInvalidate: config.hardBouncesToInvalidate,
     attempts: config.attemptRetentionDays > 0 ? new AttemptLog() : undefined,
     tools: {
-      messages: new MessageCache(db, keyRing),
+      messages: new MessageCache(db, keyRing, config.bounceDomain),
       budget: new OctetBudget(policy.composingOctets, policy.lanes),
       sessions: new SessionPool({
         client: { hostname: config.hostname, timeouts: policy.timeouts },
@@ -98,6 +98,7 @@ async function makeWorker(
         keyRing,
         bounceDomain: config.bounceDomain,
         trackingUrl: config.trackingUrl ?? (await context.addressOf("tracking")),
+        feedbackAddress: config.feedbackAddresses.find((address) => address.endsWith(`@${config.bounceDomain}`)),
       },
       schedule,
       wordings,

@@ -24,9 +24,10 @@ export class MessageCache {
   /** Asked for in this turn of the event loop; the lanes of one look begin together. */
   #asked: { readonly ids: number[]; readonly loaded: Promise<ReadonlyMap<number, StoredMessage>> } | undefined;
 
-  constructor(db: Db, keyRing: KeyRing) {
+  /** @param bounceDomain signs as well where messages name an address of it */
+  constructor(db: Db, keyRing: KeyRing, bounceDomain: string) {
     this.#db = db;
-    this.#signers = new Signers(db, keyRing);
+    this.#signers = new Signers(db, keyRing, bounceDomain);
   }
 
   find(messageId: number): Promise<PreparedMessage> {

@@ -12,6 +12,7 @@ export const SEALED_COLUMNS: readonly {
   { table: "tsig_keys", column: "secret_sealed", purpose: "tsig-key" },
   { table: "companies", column: "apikey_sealed", purpose: "company-apikey" },
   { table: "instance_domains", column: "dkim_key_sealed", purpose: "dkim-key" },
+  { table: "dkim_keys", column: "key_sealed", purpose: "dkim-key" },
   { table: "campaigns", column: "apikey_sealed", purpose: "campaign-apikey" },
   { table: "webhooks", column: "secret_sealed", purpose: "webhook-secret" },
   { table: "zone_keys", column: "private_key_sealed", purpose: "dnssec-key" },

@@ -8,6 +8,7 @@ import {
   readTimeZone,
 } from "../../core/customer-input.ts";
 import { rotateInstanceKey } from "../../store/key-rotation.ts";
+import { findHolderOf } from "../../store/mail/instances/dkim-keys.ts";
 import {
   addInstance,
   addInstanceDomain,
@@ -26,6 +27,8 @@ import type { CommandDatabase } from "../database.ts";
 import { orRefuse, readGrace } from "../input.ts";
 import { publishDkim } from "../publish-dkim.ts";
 import type { CommandRuntime } from "../runtime.ts";
+import { registerInstanceCompanies } from "./instance-companies.ts";
+import { registerDkimRotate, registerDomainSetup } from "./instance-domains.ts";
 
 const CONFLICTS: Readonly<Record<InstanceConflict, string>> = {
   "name-taken": "an instance of this name already exists",
@@ -42,6 +45,8 @@ export function registerInstanceCommand(program: Command, runtime: CommandRuntim
   registerDomainAdd(instance, runtime);
   registerDkimShow(instance, runtime);
   registerSettings(instance, runtime);
+  registerFeedback(instance, runtime);
+  registerInstanceCompanies(instance, runtime);
 }
 
 interface AddOptions {
@@ -115,9 +120,9 @@ function registerKeyRotate(instance: Command, runtime: CommandRuntime): void {
 }
 
 function registerDomainAdd(instance: Command, runtime: CommandRuntime): void {
-  instance
-    .command("domain")
-    .description("the domains that it may send from")
+  const command = instance.command("domain").description("the domains that it may send from");
+  registerDomainSetup(command, runtime);
+  command
     .command("add")
     .argument("<name>")
     .argument("<domain>")
@@ -135,9 +140,9 @@ function registerDomainAdd(instance: Command, runtime: CommandRuntime): void {
 }
 
 function registerDkimShow(instance: Command, runtime: CommandRuntime): void {
-  instance
-    .command("dkim")
-    .description("its DKIM keys")
+  const command = instance.command("dkim").description("its DKIM keys");
+  registerDkimRotate(command, runtime);
+  command
     .command("show")
     .argument("<name>")
     .argument("[domain]", "only this one; all of them unless given")
@@ -209,6 +214,31 @@ function registerSettings(instance: Command, runtime: CommandRuntime): void {
         messageRetentionDays: read(options.messageDays, readMessageDays),
       });
     });
+}
+
+function registerFeedback(instance: Command, runtime: CommandRuntime): void {
+  instance
+    .command("feedback")
+    .argument("<name>")
+    .option("--id <on|off>", "messages carry Feedback-ID: campaign, batch, instance and deployment")
+    .option("--address <on|off>", "messages carry CFBL-Address, for which the bounce domain signs as well")
+    .description("what providers report about its mail by")
+    .action((name: string, options: { readonly id?: string; readonly address?: string }) =>
+      withInstance(runtime, name, async ({ db, config }, { id }) => {
+        const read = (value: string | undefined) => (value === undefined ? undefined : readSwitch(runtime, value));
+        const settings = { feedbackId: read(options.id), feedbackAddress: read(options.address) };
+        // RFC 9477 §3.1.3: an address of another domain counts only with that domain's signature.
+        if (settings.feedbackAddress && (await findHolderOf(db, config.bounceDomain)) === undefined) {
+          runtime.refuse(
+            `no instance has the bounce domain: palomar instance domain add <name> ${config.bounceDomain}`,
+          );
+        }
+        await setInstanceSettings(db, id, settings);
+        const { feedbackId, feedbackAddress } = (await findInstanceByName(db, name)) as Instance;
+        const shown = { name, feedback_id: feedbackId, feedback_address: feedbackAddress };
+        runtime.print(shown, JSON.stringify(shown, null, 2));
+      }),
+    );
 }
 
 /** Runs with an instance, or refuses when there is none of the name. */

@@ -2,6 +2,7 @@ import { z } from "zod";
 import { readSenderDomain } from "../../core/customer-input.ts";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
+import { hostingZone } from "../../operations/mail/domain-hosting.ts";
 import type { Config } from "../../platform/config/config.ts";
 import { makeResolver } from "../../platform/lookups/resolver.ts";
 import { makeTxtLookup } from "../../platform/lookups/txt-lookup.ts";
@@ -12,13 +13,13 @@ import {
   listInstanceDomains,
   removeInstanceDomain,
 } from "../../store/mail/instances/instances.ts";
-import { makeAddRecord } from "../add-record.ts";
 import { type AdminCaller, areaOf } from "../caller.ts";
 import type { ConsoleContext } from "../context.ts";
 import { type ConsoleEndpoint, consoleEndpoint, type MakeConsoleEndpoints } from "../endpoint.ts";
 import { problem } from "../problems.ts";
-import { checkSenderDomain, createMissingRecords, hostingZone, type SenderLookups } from "../sender-domain.ts";
+import { checkSenderDomain, createMissingRecords, type SenderLookups } from "../sender-domain.ts";
 import { withInstance } from "../with-instance.ts";
+import { makeWriteZone } from "../write-zone.ts";
 
 const nameParam = z.object({ name: z.string() });
 const domainParam = nameParam.extend({ domain: z.string() });
@@ -159,7 +160,7 @@ function creationEndpoint(context: ConsoleContext, lookups: () => Promise<Sender
         // The bounce domain is the deployment's, whoever's mail comes back to it.
         const own = caller.role === "operator" ? checks : checks.filter(({ name }) => name !== "bounce");
         const wanted = { domain: domain.value.domain, checks: own };
-        const made = await createMissingRecords(context, wanted, makeAddRecord(context, caller.login));
+        const made = await createMissingRecords(context, wanted, makeWriteZone(context, caller.login));
         return made.ok ? ok({ created: [...made.value.created], conflicts: [...made.value.conflicts] }) : made;
       }),
   });

@@ -31,6 +31,8 @@ export interface Modification {
 
 /** Changes that come into force together. */
 export interface ZoneEdits extends RecordEdits {
+  /** Refused where the zone has another serial: it was changed since it was looked at. */
+  readonly atSerial?: number | undefined;
   readonly followers?: FollowerEdits | undefined;
 }
 

@@ -24,6 +24,9 @@ const SIGNED_FIELDS = [
   "content-transfer-encoding list-id list-unsubscribe list-unsubscribe-post",
 ].flatMap((line) => line.split(" "));
 
+/** Fields that are covered in the same way where a message has them: RFC 9477 §3.1 wants CFBL-Address signed. */
+const SIGNED_WHERE_PRESENT = ["feedback-id", "cfbl-address"];
+
 const signInPool = promisify(signSync);
 const generateKeyPairInPool = promisify(generateKeyPair);
 
@@ -133,7 +136,7 @@ function selectFields(fields: readonly RawField[]): SignedFields {
   }
   const names: string[] = [];
   let canonical = "";
-  for (const name of SIGNED_FIELDS) {
+  for (const name of [...SIGNED_FIELDS, ...SIGNED_WHERE_PRESENT.filter((name) => byName.has(name))]) {
     for (const field of byName.get(name)?.toReversed() ?? []) {
       names.push(name);
       canonical += `${relaxField(field)}\r\n`;

@@ -12,7 +12,7 @@ import {
   type ZoneEdits,
 } from "../../core/dns/zone-edit.ts";
 import { alteredTargets, findWarnings, surroundingsOf } from "../../core/dns/zone-warnings.ts";
-import { type Refusal, unacceptable } from "../../core/refusal.ts";
+import { conflict, type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { Sentence } from "../../core/sentences.ts";
 import type { Db } from "../../platform/postgres/db.ts";
@@ -46,6 +46,9 @@ export function changeRecords(
   return changeZone(db, target, async (on): Promise<Result<ZonePlan, Refusal>> => {
     const excerpt = await readExcerpt(on, target, names, ids);
     if (!excerpt) return refuse(zoneDoesNotExist(target.domain));
+    if (edits.atSerial !== undefined && edits.atSerial !== excerpt.zone.soa.serial) {
+      return refuse(conflict("zone-changed", { domain: target.domain, serial: excerpt.zone.soa.serial }));
+    }
     if (!edits.followers) return planEdits(on, { ...excerpt, names }, { edits, now });
     const planned = await planFollowers(on, excerpt.zone, edits.followers);
     if (!planned.ok) return planned;

@@ -185,6 +185,11 @@ export const VARIABLES = {
     null,
     "look up a sender domain's existence; false in the sandbox, else true",
   ),
+  PALOMAR_DOMAIN_CHECK: variable(
+    optional(choice("authoritative", "resolver", "off")),
+    null,
+    "where the hourly check of sender domains, and of new DKIM keys, looks: at the name servers of each zone, at PALOMAR_RESOLVER, or off; off in the sandbox, else authoritative",
+  ),
   PALOMAR_PLACE_DATABASE: variable(
     optional(path),
     null,
@@ -340,6 +345,7 @@ export interface Config {
   /** Absolute path. */
   readonly placeDatabase: string | null;
   readonly senderDomainCheck: boolean;
+  readonly domainCheck: "authoritative" | "resolver" | "off";
   readonly dns: {
     readonly udp: "auto" | "portable";
     /** UDP workers; 0: one per core. */
@@ -506,6 +512,7 @@ function arrange(v: Values): Config {
     machineSeconds: v.PALOMAR_MACHINE_SECONDS,
     placeDatabase: v.PALOMAR_PLACE_DATABASE,
     senderDomainCheck: v.PALOMAR_SENDER_DOMAIN_CHECK === null ? !sandbox : v.PALOMAR_SENDER_DOMAIN_CHECK === "true",
+    domainCheck: v.PALOMAR_DOMAIN_CHECK ?? (sandbox ? "off" : "authoritative"),
     dns: {
       udp: v.PALOMAR_DNS_UDP,
       workers: v.PALOMAR_DNS_WORKERS,

@@ -132,6 +132,12 @@ export interface ObservationDetails {
   "event-stream-ended": { readonly instanceId: number; readonly why: string };
   "maintenance-failed": Failure & { readonly task: string };
 
+  // Sender domains
+  "domain-upkeep-failed": Failure;
+  "domain-check-failed": Failure & { readonly domain: string; readonly instanceId: number };
+  "dkim-key-took-over": { readonly domain: string; readonly instanceId: number; readonly selector: string };
+  "dkim-key-removed": { readonly domain: string; readonly instanceId: number; readonly selector: string };
+
   // Zones
   "zones-published": {
     readonly changed: number;

@@ -3,6 +3,7 @@ import { expect, it } from "vitest";
 import { KeyRing } from "../../../services/core/key-ring.ts";
 import { DkimSigner } from "../../../services/core/mail/dkim.ts";
 import { composeMessage, prepareMessage } from "../../../services/delivery/compose.ts";
+import type { Sender } from "../../../services/delivery/signers.ts";
 import type { Db } from "../../../services/platform/postgres/db.ts";
 import type { StoredMessage } from "../../../services/store/mail/sends/messages.ts";
 
@@ -30,12 +31,16 @@ const OPTIONS = {
   keyRing: KeyRing.ofSecret("a secret for tests only"),
   bounceDomain: "bounces.example.org",
   trackingUrl: "http://track.example.org",
+  feedbackAddress: "fbl@bounces.example.org",
   now: ACCEPTED_AT,
 };
 
 it("signs each copy with the key that the sender domain has then", async () => {
   const { privateKey } = generateKeyPairSync("ed25519");
-  const keyOf = (selector: string) => new DkimSigner([{ domain: MESSAGE.senderDomain, selector, privateKey }]);
+  const keyOf = (selector: string): Sender => ({
+    signer: new DkimSigner([{ domain: MESSAGE.senderDomain, selector, privateKey }]),
+    ...{ instanceName: "shop", feedbackId: false, feedbackAddress: false, linkHost: undefined },
+  });
   const signers = [keyOf("first"), keyOf("second"), undefined];
   const prepared = await prepareMessage({} as Db, { find: async () => signers.shift() }, MESSAGE);
   const copies = [];

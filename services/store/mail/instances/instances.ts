@@ -1,8 +1,10 @@
 import { hashApiKey } from "../../../core/api-key.ts";
 import type { KeyRing } from "../../../core/key-ring.ts";
 import { generateDkimKey } from "../../../core/mail/dkim.ts";
-import { open, seal } from "../../../core/secret-box.ts";
+import { seal } from "../../../core/secret-box.ts";
 import { type Db, isUniqueViolation, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+import { DKIM_KEY_PURPOSE } from "./dkim-keys.ts";
+import { addDomainUpkeep } from "./domain-upkeep.ts";
 
 /** A mail customer: its own host, key, contacts and campaigns. */
 export interface Instance {
@@ -23,6 +25,10 @@ export interface Instance {
   readonly messageRetentionDays: number | null;
   /** Its users may add the records of its sender domains to zones that are hosted here. */
   readonly createsRecords: boolean;
+  /** Messages carry Feedback-ID. */
+  readonly feedbackId: boolean;
+  /** Messages carry CFBL-Address (RFC 9477). */
+  readonly feedbackAddress: boolean;
 }
 
 /** A sender domain of an instance, and what publishes its DKIM key. */
@@ -50,7 +56,6 @@ export type InstanceConflict = "name-taken" | "host-taken" | "key-taken";
 /** Unsubscribe links work for 30 days after the sending: 15 U.S.C. 7704(a)(3)(A)(ii). */
 export const LEAST_MESSAGE_DAYS = 30;
 
-const DKIM_KEY_PURPOSE = "dkim-key";
 const DKIM_SELECTOR = "palomar";
 
 /** @returns what is taken, or undefined when the instance was added */
@@ -129,6 +134,8 @@ export type InstanceSettings = Partial<
     | "archiveRetentionDays"
     | "messageRetentionDays"
     | "createsRecords"
+    | "feedbackId"
+    | "feedbackAddress"
   >
 >;
 
@@ -143,6 +150,8 @@ export async function setInstanceSettings(db: Db, id: number, settings: Instance
     archive_retention_days: settings.archiveRetentionDays,
     message_retention_days: settings.messageRetentionDays,
     creates_records: settings.createsRecords,
+    feedback_id: settings.feedbackId,
+    feedback_address: settings.feedbackAddress,
   });
 }
 
@@ -180,6 +189,7 @@ export async function addInstanceDomain(
       .onConflict(["instance_id", "domain"])
       .ignore()
       .returning("domain");
+    if (added.length > 0) await addDomainUpkeep(transaction, instanceId, domain);
     return added.length > 0;
   });
 }
@@ -196,20 +206,6 @@ export async function removeInstanceDomain(db: Db, instanceId: number, domain: s
   return (await db("instance_domains").where({ instance_id: instanceId, domain }).delete()) > 0;
 }
 
-/** The DKIM key that signs for a sender domain of an instance. @throws when it was sealed under another secret */
-export async function findDkimKey(
-  db: Db,
-  keyRing: KeyRing,
-  instanceId: number,
-  domain: string,
-): Promise<{ readonly selector: string; readonly privateKeyPem: string } | undefined> {
-  const row = await db("instance_domains").where({ instance_id: instanceId, domain }).first();
-  if (row === undefined) return undefined;
-  const opened = open(keyRing, DKIM_KEY_PURPOSE, row.dkim_key_sealed);
-  if (!opened.ok) throw new Error(`the DKIM key of ${domain} was sealed under another keyRing`);
-  return { selector: row.dkim_selector, privateKeyPem: opened.value.toString("utf8") };
-}
-
 interface InstanceRow {
   id: number;
   name: string;
@@ -221,6 +217,8 @@ interface InstanceRow {
   archive_retention_days: number | null;
   message_retention_days: number | null;
   creates_records: boolean;
+  feedback_id: boolean;
+  feedback_address: boolean;
 }
 
 function toInstance(row: InstanceRow): Instance {
@@ -235,5 +233,7 @@ function toInstance(row: InstanceRow): Instance {
     archiveRetentionDays: row.archive_retention_days,
     messageRetentionDays: row.message_retention_days,
     createsRecords: row.creates_records,
+    feedbackId: row.feedback_id,
+    feedbackAddress: row.feedback_address,
   };
 }

@@ -64,6 +64,10 @@ export const problems = {
     "instance-host-taken": "Another instance has this host. Choose another one.",
     "instance-key-taken": "Another instance has this key. Choose another one.",
     "sender-domain-exists": "{instance} has {domain} already.",
+    "rotation-begun": "New keys of {domain} are under way already.",
+    "setup-changed": "What {domain} publishes has changed meanwhile. Look at the proposal again.",
+    "zone-changed": "{domain} was changed meanwhile. Look at the proposal again.",
+    "host-below-domain": "it must be a name below {domain}, and not mta-sts",
     "not-hosted-here": "{domain} is not hosted here. Create the records where it is.",
     "primary-needed":
       "The server listens on all of its addresses. Say by which one the other side reaches it, as host:port.",

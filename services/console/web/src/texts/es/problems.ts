@@ -63,6 +63,10 @@ export const problems: Texts["problems"] = {
     "instance-host-taken": "Otra instancia tiene este host. Elija otro.",
     "instance-key-taken": "Otra instancia tiene esta clave. Elija otra.",
     "sender-domain-exists": "{instance} ya tiene {domain}.",
+    "rotation-begun": "Ya hay claves nuevas de {domain} en camino.",
+    "setup-changed": "Lo que publica {domain} cambió entretanto. Mire de nuevo la propuesta.",
+    "zone-changed": "{domain} cambió entretanto. Mire de nuevo la propuesta.",
+    "host-below-domain": "debe ser un nombre debajo de {domain}, y no mta-sts",
     "not-hosted-here": "{domain} no está alojado aquí. Cree los registros donde lo esté.",
     "primary-needed":
       "El servidor escucha en todas sus direcciones. Indique por cuál lo alcanza el otro lado, como host:puerto.",
