@@ -49,5 +49,11 @@ select create_distributed_table('event_feeds', 'instance_id', colocate_with => '
 select create_distributed_table('webhooks', 'instance_id', colocate_with => 'instance_domains');
 select create_distributed_table('webhook_events', 'instance_id', colocate_with => 'instance_domains');
 select create_distributed_table('webhook_batches', 'instance_id', colocate_with => 'instance_domains');
+select create_distributed_table('dmarc_reports', 'instance_id', colocate_with => 'instance_domains');
+select create_distributed_table('dmarc_rows', 'instance_id', colocate_with => 'instance_domains');
+select create_distributed_table('dmarc_days', 'instance_id', colocate_with => 'instance_domains');
+select create_distributed_table('dmarc_sources', 'instance_id', colocate_with => 'instance_domains');
+select create_distributed_table('tls_reports', 'instance_id', colocate_with => 'instance_domains');
+select create_distributed_table('tls_days', 'instance_id', colocate_with => 'instance_domains');
 
 commit;

@@ -3,11 +3,13 @@ import type { SmtpReply } from "../core/mail/smtp-reply.ts";
 import { sourceOf } from "../platform/lookups/address-blocks.ts";
 import type { Db } from "../platform/postgres/db.ts";
 import type { MessageSize } from "../platform/smtp/message-collector.ts";
-import { type InboundRoom, measureWaiting } from "../store/mail/inbound/inbound.ts";
+import {
+  type InboundRoom,
+  measureWaiting,
+  RECIPIENT_CLASSES,
+  type RecipientClass,
+} from "../store/mail/inbound/inbound.ts";
 import type { ClassPolicy, InboundPolicy } from "./policy.ts";
-
-/** The kinds of recipients that are taken. */
-export type RecipientClass = "returnPath" | "feedback";
 
 /** Why something is not taken now, or not at all: the metric's `reason`. */
 export type LimitReached = "size" | "source-rate" | "rate" | "delivery-rate" | "waiting";
@@ -45,8 +47,12 @@ export class Admission {
 
   constructor(options: AdmissionOptions) {
     this.#options = options;
-    const { returnPath, feedback, windowSeconds } = options.policy;
-    this.#rates = { returnPath: ratesOf(returnPath, windowSeconds), feedback: ratesOf(feedback, windowSeconds) };
+    const { returnPath, feedback, report, windowSeconds } = options.policy;
+    this.#rates = {
+      returnPath: ratesOf(returnPath, windowSeconds),
+      feedback: ratesOf(feedback, windowSeconds),
+      report: ratesOf(report, windowSeconds),
+    };
     this.#added = nothingAdded();
   }
 
@@ -58,18 +64,22 @@ export class Admission {
   /** What a message to recipients of these classes may have: the smallest of their limits. */
   sizeFor(classes: readonly RecipientClass[]): MessageSize {
     const { policy, mostOctets } = this.#options;
-    const feedback = Math.min(policy.feedback.keptOctetsOfMessage, mostOctets);
-    if (classes.includes("feedback")) return { mostOctets: feedback, keptOctets: feedback };
+    // Of a return path the beginning is enough; what else is taken is read whole.
+    const whole = (["feedback", "report"] as const).filter((one) => classes.includes(one));
+    if (whole.length > 0) {
+      const most = Math.min(mostOctets, ...whole.map((one) => policy[one].keptOctetsOfMessage));
+      return { mostOctets: most, keptOctets: most };
+    }
     return { mostOctets, keptOctets: Math.min(policy.returnPath.keptOctetsOfMessage, mostOctets) };
   }
 
   /**
    * Counts a recipient, and decides whether it is taken.
-   * @param deliveryId of a return path
+   * @param about the delivery of a return path, or the report address
    */
   async admit(
     of: RecipientClass,
-    { clientAddress, deliveryId }: { readonly clientAddress: string; readonly deliveryId: number | undefined },
+    { clientAddress, about }: { readonly clientAddress: string; readonly about: number | string | undefined },
   ): Promise<NotAdmitted | undefined> {
     const { bySource, altogether, byDelivery, proven } = this.#rates[of];
     if (this.#options.isLimited(clientAddress)) {
@@ -77,7 +87,7 @@ export class Admission {
       const isProven = (await proven.get(source)) !== null;
       if (!isProven && (await isSpent(altogether, ALL))) return { limit: "rate", reply: TOO_MANY };
       if (!(await spend(bySource, source))) return { limit: "source-rate", reply: TOO_MANY };
-      if (deliveryId !== undefined && (await isSpent(byDelivery, String(deliveryId)))) {
+      if (about !== undefined && (await isSpent(byDelivery, String(about)))) {
         return { limit: "delivery-rate", reply: TOO_OFTEN };
       }
       if (!isProven) await altogether.penalty(ALL);
@@ -87,17 +97,20 @@ export class Admission {
     return hasRoom ? undefined : { limit: "waiting", reply: NO_ROOM };
   }
 
-  /** Counts a message that was stored for a delivery: its source is not one of the strangers any more. */
+  /**
+   * Counts a message that was stored. The source of one about a delivery is not one of the strangers any more; a report
+   * proves nothing, as anybody can read its address.
+   */
   async countStored(
     of: RecipientClass,
-    stored: { readonly deliveryId: number; readonly octets: number; readonly clientAddress: string | null },
+    stored: { readonly about: number | string; readonly octets: number; readonly clientAddress: string | null },
   ): Promise<void> {
-    const { deliveryId, octets, clientAddress } = stored;
+    const { about, octets, clientAddress } = stored;
     this.#added[of].messages += 1;
     this.#added[of].octets += octets;
     const { byDelivery, proven } = this.#rates[of];
-    await byDelivery.penalty(String(deliveryId));
-    if (clientAddress !== null) await proven.set(sourceOf(clientAddress), 1, PROVEN_SECONDS);
+    await byDelivery.penalty(String(about));
+    if (clientAddress !== null && of !== "report") await proven.set(sourceOf(clientAddress), 1, PROVEN_SECONDS);
   }
 
   /** Whether one more message may wait, whoever sent it. */
@@ -113,10 +126,10 @@ export class Admission {
     if (this.#waiting === undefined || nowMs - this.#measuredAtMs > MEASURED_FOR_MS) {
       this.#measuredAtMs = nowMs;
       const before = nothingAdded();
-      for (const of of ["returnPath", "feedback"] as const) Object.assign(before[of], this.#added[of]);
+      for (const of of RECIPIENT_CLASSES) Object.assign(before[of], this.#added[of]);
       const measured = measureWaiting(this.#options.db).then((waiting) => {
         // What was added before the measure is in it.
-        for (const of of ["returnPath", "feedback"] as const) {
+        for (const of of RECIPIENT_CLASSES) {
           this.#added[of].messages -= before[of].messages;
           this.#added[of].octets -= before[of].octets;
         }
@@ -164,7 +177,8 @@ function spend(limiter: RateLimiterMemory, key: string): Promise<boolean> {
 }
 
 function nothingAdded(): Record<RecipientClass, { messages: number; octets: number }> {
-  return { returnPath: { messages: 0, octets: 0 }, feedback: { messages: 0, octets: 0 } };
+  const nothing = () => ({ messages: 0, octets: 0 });
+  return { returnPath: nothing(), feedback: nothing(), report: nothing() };
 }
 
 const TOO_BIG: SmtpReply = {

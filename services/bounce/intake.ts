@@ -1,15 +1,22 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { RateLimiterMemory } from "rate-limiter-flexible";
+import type { ReportRefusal } from "../core/mail/reports/report.ts";
 import { readComplaint } from "../operations/mail/interpret.ts";
 import type { ServiceContext } from "../platform/service.ts";
-import { addInboundMessages, type NewInboundMessage } from "../store/mail/inbound/inbound.ts";
+import { addInboundMessages, type NewInboundMessage, type RecipientClass } from "../store/mail/inbound/inbound.ts";
 import { addUnexplained, type UnexplainedSample } from "../store/mail/inbound/inbound-retention.ts";
-import type { Admission, RecipientClass } from "./admission.ts";
+import type { Admission } from "./admission.ts";
 import { deliveryOf } from "./apply.ts";
 import type { InboundPolicy } from "./policy.ts";
 
-/** Who an accepted recipient is: a delivery of ours that something came back for, or a feedback address. */
-export type InboundTarget = { readonly deliveryId: number } | { readonly feedbackAddress: string };
+/**
+ * Who an accepted recipient is: a delivery of ours that something came back for, a feedback address, or the address for
+ * reports about a sender domain.
+ */
+export type InboundTarget =
+  | { readonly deliveryId: number }
+  | { readonly feedbackAddress: string }
+  | { readonly reportAddress: string };
 
 /** A message as it came, by SMTP or from a mailbox. */
 export type ReceivedMessage = Pick<NewInboundMessage, "mailFrom" | "clientAddress" | "octets" | "source">;
@@ -18,7 +25,7 @@ export type ReceivedMessage = Pick<NewInboundMessage, "mailFrom" | "clientAddres
 const MOST_JUDGED_AT_ONCE = 64;
 
 /** Why nothing follows from a message: the metric's `reason`. */
-export type UnexplainedReason = "not-a-complaint" | "not-ours" | "not-understood";
+export type UnexplainedReason = "not-a-complaint" | "not-ours" | "not-understood" | ReportRefusal;
 
 /** What a message at a feedback address is: about a delivery, or nothing of ours. */
 interface Judged {
@@ -29,7 +36,14 @@ interface Judged {
 }
 
 export function classOf(target: InboundTarget): RecipientClass {
-  return "deliveryId" in target ? "returnPath" : "feedback";
+  if ("deliveryId" in target) return "returnPath";
+  return "reportAddress" in target ? "report" : "feedback";
+}
+
+/** What tells a target from others. */
+export function aboutOf(target: InboundTarget): number | string {
+  if ("deliveryId" in target) return target.deliveryId;
+  return "reportAddress" in target ? target.reportAddress : target.feedbackAddress;
 }
 
 /**
@@ -76,8 +90,11 @@ export class Intake {
     { isLimited }: { readonly isLimited: boolean },
   ): Promise<"stored" | "no-room"> {
     const { db, observe } = this.#context;
-    const rows = targets.flatMap((target) => ("deliveryId" in target ? [this.#bounceRow(message, target)] : []));
-    const feedback = targets.flatMap((target) => ("deliveryId" in target ? [] : [target]));
+    const rows = targets.flatMap((target) => {
+      if ("deliveryId" in target) return [this.#bounceRow(message, target)];
+      return "reportAddress" in target ? [reportRow(message, target.reportAddress)] : [];
+    });
+    const feedback = targets.flatMap((target) => ("feedbackAddress" in target ? [target] : []));
     if (feedback.length > 0 && this.#judging >= MOST_JUDGED_AT_ONCE) return "no-room";
     const judged = feedback.length === 0 ? undefined : await this.#judgeInTurn(message);
     if (judged?.aboutDeliveryId !== undefined) {
@@ -87,15 +104,15 @@ export class Intake {
     for (const row of rows) if (!(await this.#admission.hasRoom(classOfRow(row)))) return "no-room";
     const limited = rows.map((row) => ({
       ...row,
-      perDelivery: isLimited ? this.#policy[classOfRow(row)].perDelivery : undefined,
+      perDelivery: isLimited && !row.isReport ? this.#policy[classOfRow(row)].perDelivery : undefined,
     }));
     const leftOut = await addInboundMessages(db, limited);
     if (leftOut > 0) observe({ kind: "inbound-dropped", recipientClass: classOfRow(rows[0]!), reason: "delivery" });
     else {
       for (const row of rows) {
-        const deliveryId = row.deliveryId ?? row.aboutDeliveryId!;
+        const about = row.deliveryId ?? row.aboutDeliveryId ?? row.feedbackAddress!;
         const { clientAddress } = message;
-        await this.#admission.countStored(classOfRow(row), { deliveryId, octets: row.octets.length, clientAddress });
+        await this.#admission.countStored(classOfRow(row), { about, octets: row.octets.length, clientAddress });
       }
     }
     if (judged?.unexplained !== undefined) {
@@ -144,6 +161,12 @@ function feedbackRow(message: ReceivedMessage, feedbackAddress: string, aboutDel
   return { ...message, deliveryId: null, feedbackAddress, aboutDeliveryId };
 }
 
-function classOfRow({ deliveryId }: NewInboundMessage): RecipientClass {
-  return deliveryId === null ? "feedback" : "returnPath";
+/** It is read by a worker: whatever it takes to unpack, nobody who sends something waits for it. */
+function reportRow(message: ReceivedMessage, reportAddress: string): NewInboundMessage {
+  return { ...message, deliveryId: null, feedbackAddress: reportAddress, isReport: true };
+}
+
+function classOfRow({ deliveryId, isReport }: NewInboundMessage): RecipientClass {
+  if (deliveryId !== null) return "returnPath";
+  return isReport ? "report" : "feedback";
 }

@@ -71,7 +71,7 @@ export class MailboxPoller {
     const signal = AbortSignal.any([stopping, AbortSignal.timeout(POLL_DEADLINE_MS)]);
     try {
       const session = { lookup: this.#lookup, signal };
-      const limits = { messages: MESSAGES_PER_POLL, octets: this.#admission.sizeFor(["returnPath"]).keptOctets };
+      const limits = { messages: MESSAGES_PER_POLL, octets: this.#admission.sizeFor(["report"]).keptOctets };
       const taken = await takeMessages(mailbox, { ...session, ...limits }, (message) => this.#store(mailbox, message));
       observe({ kind: "mailbox-polled", mailbox: name, taken });
       const nextInSeconds = taken < MESSAGES_PER_POLL ? EVERY_SECONDS : 0;

@@ -1,7 +1,7 @@
 import { domainToASCII } from "node:url";
 import type { KeyRing } from "../core/key-ring.ts";
 import type { SmtpReply } from "../core/mail/smtp-reply.ts";
-import { readBounceToken } from "../core/mail/tokens.ts";
+import { readBounceToken, readReportLocalPart } from "../core/mail/tokens.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
 import { isLoopback } from "../platform/http/limits.ts";
 import type { ServiceContext } from "../platform/service.ts";
@@ -9,12 +9,12 @@ import type { SmtpHandlers, SmtpSession } from "../platform/smtp/handlers.ts";
 import type { MessageSize } from "../platform/smtp/message-collector.ts";
 import { findTraceParent } from "../store/mail/sends/trace-parents.ts";
 import { Admission, NO_ROOM, type NotAdmitted } from "./admission.ts";
-import { classOf, type InboundTarget, Intake } from "./intake.ts";
+import { aboutOf, classOf, type InboundTarget, Intake } from "./intake.ts";
 import { type InboundPolicy, loadInboundPolicy } from "./policy.ts";
 
 /**
- * The MX listener, a method for each verb. Only return paths with a valid token and the feedback addresses are taken;
- * everything else is refused in the session, so that nothing ever has to be bounced from here.
+ * The MX listener, a method for each verb. Only return paths and report addresses with a valid token and the feedback
+ * addresses are taken; everything else is refused in the session, so that nothing ever has to be bounced from here.
  */
 export class MxSession implements SmtpHandlers<never> {
   readonly #context: ServiceContext;
@@ -67,9 +67,7 @@ export class MxSession implements SmtpHandlers<never> {
 
   async message(octets: Buffer, { mailFrom, rcptTo, clientAddress }: SmtpSession<never>): Promise<SmtpReply> {
     // However many spellings of an address were given, it is one.
-    const targets = new Map(
-      this.#targetsOf(rcptTo).map((to) => ["deliveryId" in to ? to.deliveryId : to.feedbackAddress, to]),
-    );
+    const targets = new Map(this.#targetsOf(rcptTo).map((to) => [aboutOf(to), to]));
     const received = { mailFrom, clientAddress, octets };
     const stored = await this.#intake.store(received, [...targets.values()], {
       isLimited: this.#isLimited(clientAddress),
@@ -106,8 +104,8 @@ export class MxSession implements SmtpHandlers<never> {
   ): Promise<NotAdmitted | undefined> {
     const of = classOf(to);
     const tooBig = declaredOctets === undefined ? undefined : this.#admission.judgeSize(of, declaredOctets);
-    const deliveryId = "deliveryId" in to ? to.deliveryId : undefined;
-    return tooBig ?? this.#admission.admit(of, { clientAddress, deliveryId });
+    const about = of === "feedback" ? undefined : aboutOf(to);
+    return tooBig ?? this.#admission.admit(of, { clientAddress, about });
   }
 
   #tellRefused(targets: readonly InboundTarget[], client: string, reason: string): void {
@@ -129,6 +127,7 @@ export function findTarget(
   const feedbackAddress = `${localPart.toLowerCase()}@${domain}`;
   if (addresses.feedbackAddresses.includes(feedbackAddress)) return ok({ feedbackAddress });
   if (domain !== addresses.bounceDomain) return refuse(NOT_OURS);
+  if (readReportLocalPart(key.keyRing, localPart).ok) return ok({ reportAddress: feedbackAddress });
   const token = readBounceToken(key.keyRing, localPart, key.now);
   return token.ok ? ok({ deliveryId: token.value.deliveryId }) : refuse(NO_SUCH_MAILBOX);
 }

@@ -11,6 +11,7 @@ import {
   type LeasedInboundMessage,
   leaseInboundMessages,
   quarantineInboundMessage,
+  RECIPIENT_CLASSES,
   releaseInboundMessage,
 } from "../store/mail/inbound/inbound.ts";
 import {
@@ -19,9 +20,11 @@ import {
   trimInboundMessages,
   type UnexplainedSample,
 } from "../store/mail/inbound/inbound-retention.ts";
+import { purgeReports } from "../store/mail/reports/report-retention.ts";
 import { findTraceParent } from "../store/mail/sends/trace-parents.ts";
 import { inTransaction } from "../store/transactions.ts";
 import { applyFinding, deliveryOf } from "./apply.ts";
+import { applyReport } from "./apply-report.ts";
 import { makeSampler, type UnexplainedReason } from "./intake.ts";
 import { type InboundPolicy, loadInboundPolicy } from "./policy.ts";
 
@@ -31,6 +34,8 @@ const POLL_MS = 1_000;
 const PURGE_MS = 3_600_000;
 /** Raw messages stay readable this long, where there is room. */
 const KEPT_DAYS = 30;
+/** Reports about sender domains with their rows, and what they add up to by day. */
+const REPORTS_KEPT = { reportDays: 90, dayDays: 400 };
 /** It is looked whether there is room for what is kept this often, and after so much more of it. */
 const TRIM_MS = 60_000;
 const TRIM_MESSAGES = 5_000;
@@ -80,6 +85,7 @@ export class BounceWorker {
     if (Date.now() - this.#purgedAt <= PURGE_MS) return;
     this.#purgedAt = Date.now();
     while ((await purgeInboundMessages(this.#context.db, KEPT_DAYS)) > 0);
+    while ((await purgeReports(this.#context.db, REPORTS_KEPT)) > 0);
   }
 
   async #trimNowAndThen(): Promise<void> {
@@ -89,11 +95,10 @@ export class BounceWorker {
     if (!isLate && messages < TRIM_MESSAGES && octets < TRIM_OCTETS) return;
     this.#trimmedAt = Date.now();
     this.#keptSince = { messages: 0, octets: 0 };
-    for (const recipientClass of ["returnPath", "feedback"] as const) {
+    for (const recipientClass of RECIPIENT_CLASSES) {
       const { kept } = this.#policy[recipientClass];
-      const isFeedback = recipientClass === "feedback";
       for (let gone = 1; gone > 0; ) {
-        gone = await trimInboundMessages(this.#context.db, { isFeedback, kept });
+        gone = await trimInboundMessages(this.#context.db, { recipientClass, kept });
         if (gone > 0) this.#context.observe({ kind: "inbound-trimmed", level: "info", recipientClass, messages: gone });
       }
     }
@@ -119,7 +124,8 @@ export class BounceWorker {
     const { db, observe } = this.#context;
     try {
       if (message.attempts > MOST_ATTEMPTS) throw new PoisonMessage("its workers never finished");
-      await this.#apply(message, phrases);
+      if (message.isReport) await this.#applyReport(message);
+      else await this.#apply(message, phrases);
     } catch (error) {
       if (error instanceof LeaseLost) return;
       // It is no fault of the message: it stays this worker's, who takes it again with the next lease.
@@ -129,6 +135,17 @@ export class BounceWorker {
       if (isPoison) await quarantineInboundMessage(db, { id: message.id, owner: this.#owner, problem: String(error) });
       else await releaseInboundMessage(db, message.id, this.#owner);
     }
+  }
+
+  async #applyReport(message: LeasedInboundMessage): Promise<void> {
+    const held = { message, owner: this.#owner, nextSample: this.#nextSample };
+    const done = await inSpan("apply report", { kind: "consumer" }, () => applyReport(this.#context, held));
+    if (done === "counted") this.#countKept(message);
+  }
+
+  #countKept({ octets }: LeasedInboundMessage): void {
+    this.#keptSince.messages += 1;
+    this.#keptSince.octets += octets.length;
   }
 
   async #apply(message: LeasedInboundMessage, phrases: Phrases): Promise<void> {
@@ -159,18 +176,17 @@ export class BounceWorker {
 
   async #finish(
     transaction: Transaction,
-    { id, octets }: LeasedInboundMessage,
+    message: LeasedInboundMessage,
     finding: Finding,
     { done, deliveryId }: { readonly done: Done; readonly deliveryId: number | undefined },
   ): Promise<boolean> {
     const { kind, results, feedbackType, unknown } = finding;
-    const end = { id, owner: this.#owner, finding: { kind, results, feedbackType, unknown } };
+    const end = { id: message.id, owner: this.#owner, finding: { kind, results, feedbackType, unknown } };
     const reason = unexplainedReason(finding, done);
     if (reason !== undefined) {
       return finishUnexplained(transaction, { ...end, reason, sample: await this.#nextSample() });
     }
-    this.#keptSince.messages += 1;
-    this.#keptSince.octets += octets.length;
+    this.#countKept(message);
     return finishInboundMessage(transaction, { ...end, aboutDeliveryId: deliveryId });
   }
 }

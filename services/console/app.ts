@@ -29,6 +29,7 @@ import { makeResolverBlockEndpoints } from "./routes/resolver-blocks.ts";
 import { makeRpzEndpoints } from "./routes/rpz.ts";
 import { makeSandboxEndpoints } from "./routes/sandbox.ts";
 import { makeSenderDomainEndpoints } from "./routes/sender-domains.ts";
+import { makeSenderReportEndpoints } from "./routes/sender-reports.ts";
 import { makeSessionEndpoints } from "./routes/session.ts";
 import { makeStatisticsEndpoints } from "./routes/statistics.ts";
 import { makeSuppressionEndpoints } from "./routes/suppressions.ts";
@@ -65,6 +66,7 @@ const ROUTES: readonly MakeConsoleEndpoints[] = [
   makeSenderDomainEndpoints,
   makeDomainSetupEndpoints,
   makeInstanceCompanyEndpoints,
+  makeSenderReportEndpoints,
   makeSandboxEndpoints,
   makeContactEndpoints,
   makeFilterEndpoints,

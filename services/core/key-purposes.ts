@@ -18,6 +18,8 @@ interface Purpose {
 export const KEY_PURPOSES = {
   /** The VERP return path of a delivery. */
   "return-path": { kind: "token", makes: ["delivery"], reads: ["bounce"] },
+  /** The address, and the URL, to which reports about a sender domain come. */
+  "report-address": { kind: "token", makes: ["console"], reads: ["bounce", "tracking"] },
   /** Events say which message they are of. */
   "message-id": { kind: "token", makes: ["delivery"], reads: ["mail-api", "tracking"] },
   "tracking-open": { kind: "token", makes: ["delivery"], reads: ["tracking"] },

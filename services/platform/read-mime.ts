@@ -38,6 +38,35 @@ export async function readPartHeaders(body: Buffer, contentType: string, mostPar
   );
 }
 
+/** A part that holds no others, decoded. */
+export interface MimeContent {
+  readonly type: string;
+  readonly octets: Buffer;
+}
+
+/** Messages within messages are entered so deep. */
+const MOST_ENCLOSED = 3;
+
+/** The contents of a message's parts, whole and decoded, in their order; those of enclosed messages among them. */
+export async function readMimeContents(octets: Buffer, depth = 0): Promise<MimeContent[]> {
+  const root = await split(withoutMailboxLine(withLineFeeds(octets)), MIME_LIMITS.parts);
+  const contents: MimeContent[] = [];
+  const rest = root === undefined ? [] : [root];
+  for (let part = rest.shift(); part !== undefined; part = rest.shift()) {
+    if (part.children.length > 0) {
+      rest.unshift(...part.children);
+      continue;
+    }
+    const headers = parseHeaders(decodeCharset(part.node.getHeaders().subarray(0, MIME_LIMITS.headerOctets), ""));
+    const { type } = parseContentType(headerValue({ headers }, "content-type"), "text/plain");
+    const encoding = headerValue({ headers }, "content-transfer-encoding").trim().toLowerCase();
+    const body = decodeTransfer(Buffer.concat(part.body), encoding, octets.length);
+    if (type !== "message/rfc822") contents.push({ type, octets: body });
+    else if (depth < MOST_ENCLOSED) contents.push(...(await readMimeContents(body, depth + 1)));
+  }
+  return contents;
+}
+
 function makeSplitter(mostParts: number): mailsplit.Splitter {
   return new mailsplit.Splitter({
     ignoreEmbedded: true,
@@ -165,10 +194,10 @@ function decodeBody(body: Buffer, encoding: string, charset: string): string {
   return decodeCharset(decodeTransfer(body.subarray(0, MIME_LIMITS.textOctets), encoding), charset);
 }
 
-function decodeTransfer(body: Buffer, encoding: string): Buffer {
-  if (encoding === "base64")
-    return Buffer.from(body.subarray(0, 2 * MIME_LIMITS.textOctets).toString("latin1"), "base64");
-  if (encoding === "quoted-printable") return decodeQuotedPrintable(body.subarray(0, 2 * MIME_LIMITS.textOctets));
+/** @param most encoded octets that are looked at */
+function decodeTransfer(body: Buffer, encoding: string, most = 2 * MIME_LIMITS.textOctets): Buffer {
+  if (encoding === "base64") return Buffer.from(body.subarray(0, most).toString("latin1"), "base64");
+  if (encoding === "quoted-printable") return decodeQuotedPrintable(body.subarray(0, most));
   return body;
 }
 

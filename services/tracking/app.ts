@@ -6,21 +6,23 @@ import { CONTENT_SECURITY_POLICY, sendErrorPage } from "./pages.ts";
 import { clickRoute } from "./routes/clicks.ts";
 import { conversionRoute } from "./routes/conversions.ts";
 import { openRoute } from "./routes/opens.ts";
+import { makeReportRoute } from "./routes/reports.ts";
 import { subscriptionRoute } from "./routes/subscriptions.ts";
 import type { Route, TrackingTools } from "./tools.ts";
 
 /** What is named by a signed token, by the start of its path. */
-const ROUTES: Readonly<Record<string, Route>> = {
+const makeRoutes = (): Readonly<Record<string, Route>> => ({
   o: openRoute,
   c: clickRoute,
   v: conversionRoute,
   u: subscriptionRoute,
-};
+  r: makeReportRoute(),
+});
 
-/** The public face: four kinds of URLs, each named by a signed token. What is wrong is answered without an echo of it. */
+/** The public face: five kinds of URLs, each named by a signed token. What is wrong is answered without an echo of it. */
 export function makeTrackingApp(tools: TrackingTools): Koa {
   const router = new Router({ sensitive: true });
-  for (const [letter, { methods, handle }] of Object.entries(ROUTES)) {
+  for (const [letter, { methods, handle }] of Object.entries(makeRoutes())) {
     // A URL that lost its token is a broken link, as one with a wrong token is.
     router.register(`/${letter}/{:token}`, [...methods], (ctx) =>
       answer(ctx, `/${letter}/:token`, () => handle(ctx, ctx.params.token ?? "", tools)),

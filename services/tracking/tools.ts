@@ -58,6 +58,21 @@ export async function recordVisit(ctx: Context, { record, observe }: TrackingToo
   }
 }
 
+/**
+ * Reads the whole of a body, however long: a request that is left in the middle takes its connection with it.
+ * @returns undefined for one that has more octets
+ */
+export async function readWhole(request: IncomingMessage, mostOctets: number): Promise<Buffer | undefined> {
+  const chunks: Buffer[] = [];
+  let sizeOctets = 0;
+  for await (const chunk of request as AsyncIterable<Buffer>) {
+    sizeOctets += chunk.length;
+    if (sizeOctets <= mostOctets) chunks.push(chunk);
+    else chunks.length = 0;
+  }
+  return sizeOctets > mostOctets ? undefined : Buffer.concat(chunks);
+}
+
 /** Answers a token that is not ours. Whoever keeps guessing has to wait; tokens that are ours always work. */
 export async function refuseToken(ctx: Context, { limits, clientAddress }: TrackingTools): Promise<void> {
   const address = clientAddress(ctx.req);

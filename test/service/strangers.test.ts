@@ -31,6 +31,12 @@ const POLICY: InboundPolicy = {
     waiting: { messages: 10, octets: 2 * MIB },
     kept: { messages: 10, octets: 4 * MIB },
   },
+  report: {
+    ...{ keptOctetsOfMessage: MIB, messagesPerSource: 300, messagesAltogether: 900 },
+    perDelivery: { messages: 3, octets: 2 * MIB },
+    waiting: { messages: 10, octets: 2 * MIB },
+    kept: { messages: 10, octets: 4 * MIB },
+  },
   unexplained: { messages: 8, octetsOfMessage: 2_048, messagesPerHour: 30 },
 };
 /** While strangers do their worst, a valid bounce is understood within this. */
@@ -457,14 +463,15 @@ describe("the listener", () => {
   });
 
   test("what is understood is kept while there is room, the newest of each class", async () => {
-    for (const isFeedback of [false, true]) {
+    for (const recipientClass of ["returnPath", "feedback"] as const) {
+      const isFeedback = recipientClass === "feedback";
       const kept = { messages: 3, octets: 16 * MIB };
-      await trimInboundMessages(db(), { isFeedback, kept });
+      await trimInboundMessages(db(), { recipientClass, kept });
       const left = db()("inbound_messages").whereNull("unexplained").where({ state: "applied" });
       const ids = await (isFeedback ? left.whereNull("delivery_id") : left.whereNotNull("delivery_id")).pluck("id");
       expect(ids.length).toBeLessThanOrEqual(3);
     }
-    await trimInboundMessages(db(), { isFeedback: false, kept: { messages: 3, octets: 1 } });
+    await trimInboundMessages(db(), { recipientClass: "returnPath", kept: { messages: 3, octets: 1 } });
     expect(await db()("inbound_messages").whereNull("unexplained").whereNotNull("delivery_id")).toEqual([]);
   });
 });

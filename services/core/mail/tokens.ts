@@ -1,8 +1,8 @@
 /**
- * Signed tokens that go out with a message and come back from strangers:
- * the VERP return path, tracking and unsubscribe tokens, and the Message-ID.
+ * Signed tokens that go out with a message, or stand in the DNS, and come back from strangers: the VERP return path, the
+ * address for reports about a sender domain, tracking and unsubscribe tokens, and the Message-ID.
  */
-import { createHmac, type KeyObject, timingSafeEqual } from "node:crypto";
+import { createHash, createHmac, type KeyObject, timingSafeEqual } from "node:crypto";
 import type { TokenPurpose } from "../key-purposes.ts";
 import type { KeyRing } from "../key-ring.ts";
 import { ok, type Result, refuse } from "../result.ts";
@@ -18,6 +18,13 @@ export interface BounceTokenClaims {
 /** Why a token was not accepted. Only a token that is none of these may change a contact. */
 export type TokenRefusal = "malformed" | "forged" | "expired";
 
+/** What a report address stands for. */
+export interface ReportTokenClaims {
+  readonly instanceId: number;
+  /** {@link domainDigest} of the sender domain. */
+  readonly domainDigest: string;
+}
+
 /** How long after a send its bounces are believed. */
 export const BOUNCE_TOKEN_DAYS = 30;
 
@@ -30,6 +37,10 @@ const BOUNCE_MAC_OCTETS = 15;
 const TOKEN_MAC_OCTETS = 16;
 const BASE32_ALPHABET = "abcdefghijklmnopqrstuvwxyz234567";
 const BOUNCE_LOCAL_PART = /^b\+([a-z2-7]+)\.([a-z2-7]{24})$/;
+/** 64 bits of a domain's digest tell the domains of one instance apart; the signature says that it is one of them. */
+const DOMAIN_DIGEST_OCTETS = 8;
+const REPORT_TOKEN = /^([a-z2-7]+)\.([a-z2-7]{24})$/;
+const REPORT_LOCAL_PART = /^(?:dmarc|tlsrpt)\+(.+)$/;
 
 /**
  * Local part of the VERP return path of one delivery: `b+<id>.<hmac>`.
@@ -64,6 +75,57 @@ export function readBounceToken(
   const expiresAt = new Date(payload.readUInt16BE(0) * MILLISECONDS_PER_DAY);
   if (now > expiresAt) return refuse("expired");
   return ok({ deliveryId: Number.parseInt(payload.toString("hex", EXPIRY_OCTETS), 16), expiresAt });
+}
+
+/**
+ * Token of the address and of the URL to which reports about a sender domain come: `<id>.<hmac>`, at most 49 octets, in
+ * lower case. It does not expire, as it stands in the DNS.
+ * @param sender.domain A-labels in lower case
+ */
+export function makeReportToken(
+  keyRing: KeyRing,
+  sender: { readonly instanceId: number; readonly domain: string },
+): string {
+  const digest = Buffer.from(domainDigest(sender.domain), "hex");
+  const payload = Buffer.concat([digest, wholeNumberOctets(sender.instanceId)]);
+  return `${toBase32(payload)}.${toBase32(bounceMac(keyRing.keyFor("report-address"), payload))}`;
+}
+
+/** Local part of the address to which DMARC aggregates (`dmarc`) or reports about TLS (`tlsrpt`) come. */
+export function makeReportLocalPart(kind: "dmarc" | "tlsrpt", token: string): string {
+  return `${kind}+${token}`;
+}
+
+/** Reads a token that `makeReportToken` made, whatever case a relay turned it into. */
+export function readReportToken(
+  keyRing: KeyRing,
+  token: string,
+): Result<ReportTokenClaims, Exclude<TokenRefusal, "expired">> {
+  const [, payloadText, macText] = REPORT_TOKEN.exec(token.toLowerCase()) ?? [];
+  const payload = payloadText === undefined ? null : fromBase32(payloadText);
+  const octets = (payload?.length ?? 0) - DOMAIN_DIGEST_OCTETS;
+  if (payload === null || macText === undefined || octets < 1 || octets > MAX_ID_OCTETS) return refuse("malformed");
+  const mac = fromBase32(macText);
+  const isOurs = (one: KeyObject) => mac !== null && timingSafeEqual(mac, bounceMac(one, payload));
+  if (!keyRing.keysFor("report-address").some(isOurs)) return refuse("forged");
+  return ok({
+    domainDigest: payload.toString("hex", 0, DOMAIN_DIGEST_OCTETS),
+    instanceId: Number.parseInt(payload.toString("hex", DOMAIN_DIGEST_OCTETS), 16),
+  });
+}
+
+/** The same for the local part of a recipient. */
+export function readReportLocalPart(keyRing: KeyRing, localPart: string): ReturnType<typeof readReportToken> {
+  const [, token] = REPORT_LOCAL_PART.exec(localPart.toLowerCase()) ?? [];
+  return token === undefined ? refuse("malformed") : readReportToken(keyRing, token);
+}
+
+/** What stands for a sender domain in a report address, in hexadecimal digits. */
+export function domainDigest(domain: string): string {
+  return createHash("sha256")
+    .update(domain)
+    .digest("hex")
+    .slice(0, 2 * DOMAIN_DIGEST_OCTETS);
 }
 
 /**
@@ -105,13 +167,17 @@ export function makeMessageId(keyRing: KeyRing, identity: string, asciiDomain: s
 }
 
 function encodeClaims({ deliveryId, expiresAt }: BounceTokenClaims): Buffer {
-  if (!Number.isSafeInteger(deliveryId) || deliveryId < 0)
-    throw new RangeError(`delivery id out of range: ${deliveryId}`);
-  const hex = deliveryId.toString(16);
-  const idOctets = Buffer.from(hex.padStart(hex.length + (hex.length % 2), "0"), "hex");
+  const idOctets = wholeNumberOctets(deliveryId);
   const expiryDay = Buffer.alloc(EXPIRY_OCTETS);
   expiryDay.writeUInt16BE(Math.ceil(expiresAt.getTime() / MILLISECONDS_PER_DAY));
   return Buffer.concat([expiryDay, idOctets]);
+}
+
+/** Big-endian, in as few octets as it takes. @throws RangeError */
+function wholeNumberOctets(id: number): Buffer {
+  if (!Number.isSafeInteger(id) || id < 0) throw new RangeError(`id out of range: ${id}`);
+  const hex = id.toString(16);
+  return Buffer.from(hex.padStart(hex.length + (hex.length % 2), "0"), "hex");
 }
 
 function bounceMac(key: KeyObject, payload: Uint8Array): Buffer {

@@ -70,10 +70,21 @@ const inboundDropped = new Counter({
   registers: [registry],
 });
 
-const INBOUND_CLASSES: Readonly<Record<InboundClass, string>> = { returnPath: "return-path", feedback: "feedback" };
+const INBOUND_CLASSES: Readonly<Record<InboundClass, string>> = {
+  returnPath: "return-path",
+  feedback: "feedback",
+  report: "report",
+};
 for (const one of Object.values(INBOUND_CLASSES)) {
   for (const reason of ["size", "source-rate", "rate", "waiting"]) inboundRefused.inc({ class: one, reason }, 0);
 }
+
+const senderReports = new Counter({
+  name: "palomar_sender_reports_total",
+  help: "Reports about sender domains that count, by kind (dmarc, tls)",
+  labelNames: ["kind"],
+  registers: [registry],
+});
 
 const repeats = new Counter({
   name: "palomar_delivery_possible_repeats_total",
@@ -127,6 +138,7 @@ const MEASURED: Consequences<[service: string], void> = {
     inboundRefused.inc({ class: INBOUND_CLASSES[recipientClass], reason }),
   "inbound-dropped": ({ recipientClass, reason }) =>
     inboundDropped.inc({ class: INBOUND_CLASSES[recipientClass], reason }),
+  "report-counted": ({ report }) => senderReports.inc({ kind: report }),
   // What is about no delivery of ours, as anybody may write it, says nothing about our mail.
   "inbound-applied": ({ consequence, bounces: reported }) => {
     if (consequence === "complaint") complaints.inc();
@@ -134,6 +146,8 @@ const MEASURED: Consequences<[service: string], void> = {
     for (const bounce of reported) countBounce("report", bounce);
   },
 };
+
+for (const kind of ["dmarc", "tls"]) senderReports.inc({ kind }, 0);
 
 function countBounce(noticed: "session" | "report", bounce: ObservedBounce | undefined): void {
   if (bounce) bounces.inc({ noticed, class: bounce.hard ? "hard" : "soft", reason: bounce.reason });

@@ -25,7 +25,7 @@ interface WebhookBatch {
 }
 
 /** Whom a message that comes in is for. */
-export type InboundClass = "returnPath" | "feedback";
+export type InboundClass = "returnPath" | "feedback" | "report";
 
 /** A zone that a name server is to serve. */
 interface PublishedZone {
@@ -105,6 +105,18 @@ export interface ObservationDetails {
     readonly finding: string;
     readonly consequence: string;
     readonly bounces: readonly ObservedBounce[];
+  };
+  /** A report about a sender domain counts. */
+  "report-counted": {
+    readonly report: "dmarc" | "tls";
+    readonly instanceId: number;
+    readonly domain: string;
+    readonly reporter: string;
+    /** Messages, or sessions. */
+    readonly count: number;
+    /** Sources that passed DMARC, or failed, for the first time: the first of them. */
+    readonly newlyPassing: readonly string[];
+    readonly newlyFailing: readonly string[];
   };
   "bounce-worker-failed": Failure;
   "wordings-not-read": Failure;

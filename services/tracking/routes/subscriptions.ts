@@ -1,4 +1,3 @@
-import type { IncomingMessage } from "node:http";
 import type { Context } from "koa";
 import { readDeliveryToken } from "../../core/mail/tracking-tokens.ts";
 import {
@@ -9,7 +8,7 @@ import {
 import { findSubscription, type Subscription } from "../../store/mail/tracking/subscriptions.ts";
 import { withDeadline } from "../deadline.ts";
 import { sendErrorPage, sendPreferencePage } from "../pages.ts";
-import { type Route, refuseToken, type TrackingTools } from "../tools.ts";
+import { type Route, readWhole, refuseToken, type TrackingTools } from "../tools.ts";
 
 const MOST_BODY_OCTETS = 8 * 2 ** 10;
 const DATABASE_DEADLINE_MS = 3_000;
@@ -26,9 +25,10 @@ export const subscriptionRoute: Route = {
     if (!deliveryId.ok) return refuseToken(ctx, tools);
     let choice: SubscriptionChoice | undefined;
     if (ctx.method === "POST") {
-      const body = await readBody(ctx.req);
+      const body = await readWhole(ctx.req, MOST_BODY_OCTETS);
+      // No form and no mail program sends more.
       if (body === undefined) return sendErrorPage(ctx, 413, "too-large");
-      choice = readChoice(body);
+      choice = readChoice(body.toString("utf8"));
       await apply(deliveryId.value, choice, tools);
     }
     await showPreferences(ctx, { deliveryId: deliveryId.value, choice }, tools);
@@ -68,18 +68,4 @@ async function showPreferences(
     tools.observe({ kind: "preferences-not-shown", level: "warn", err: error });
   }
   sendPreferencePage(ctx, subscription, choice);
-}
-
-/**
- * Reads the whole of it, however long: a request that is left in the middle takes its connection with it.
- * @returns undefined for a body that no form and no mail program sends
- */
-async function readBody(request: IncomingMessage): Promise<string | undefined> {
-  const chunks: Buffer[] = [];
-  let sizeOctets = 0;
-  for await (const chunk of request as AsyncIterable<Buffer>) {
-    sizeOctets += chunk.length;
-    if (sizeOctets <= MOST_BODY_OCTETS) chunks.push(chunk);
-  }
-  return sizeOctets > MOST_BODY_OCTETS ? undefined : Buffer.concat(chunks).toString("utf8");
 }

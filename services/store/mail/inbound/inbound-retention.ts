@@ -1,5 +1,5 @@
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
-import { type InboundRoom, type NewInboundMessage, storableJson } from "./inbound.ts";
+import { CLASS_SQL, type InboundRoom, type NewInboundMessage, type RecipientClass, storableJson } from "./inbound.ts";
 
 /** A sample of what nothing followed from: the newest so many, each cut to its first octets. */
 export interface UnexplainedSample {
@@ -21,6 +21,7 @@ export async function addUnexplained(
     .insert({
       delivery_id: message.deliveryId,
       feedback_address: message.feedbackAddress,
+      is_report: message.isReport ?? false,
       mail_from: message.mailFrom,
       client_address: message.clientAddress,
       octets: message.octets.subarray(0, sample.octetsOfMessage),
@@ -126,7 +127,7 @@ export async function purgeInboundMessages(db: Db, days: number): Promise<number
  */
 export async function trimInboundMessages(
   db: Db,
-  { isFeedback, kept }: { readonly isFeedback: boolean; readonly kept: InboundRoom },
+  { recipientClass, kept }: { readonly recipientClass: RecipientClass; readonly kept: InboundRoom },
 ): Promise<number> {
   const rows = await queryRows(
     db,
@@ -135,12 +136,12 @@ export async function trimInboundMessages(
          select id from (
            select id, row_number() over newest as messages, sum(length(octets)) over newest as octets
            from inbound_messages
-           where state in ('applied', 'quarantined') and unexplained is null and (delivery_id is null) = $1
+           where state in ('applied', 'quarantined') and unexplained is null and ${CLASS_SQL} = $1
            window newest as (order by id desc)
          ) ranked where messages > $2 or octets > $3 order by id limit 1000)
        for update skip locked)
      returning id`,
-    [isFeedback, kept.messages, kept.octets],
+    [recipientClass, kept.messages, kept.octets],
   );
   return rows.length;
 }

@@ -6,6 +6,8 @@ export interface NewInboundMessage {
   readonly feedbackAddress: string | null;
   /** The delivery that a message at a feedback address is about, where that is known when it comes. */
   readonly aboutDeliveryId?: number | undefined;
+  /** It came to the address for reports about a sender domain, which `feedbackAddress` then is. */
+  readonly isReport?: boolean;
   /** Empty for <>. */
   readonly mailFrom: string;
   /** Null for a message from a polled mailbox. */
@@ -27,6 +29,7 @@ export interface LeasedInboundMessage {
   readonly id: number;
   readonly deliveryId: number | null;
   readonly feedbackAddress: string | null;
+  readonly isReport: boolean;
   readonly octets: Buffer;
   readonly receivedAt: Date;
   /** Times that a worker has taken it, this one included. */
@@ -59,6 +62,7 @@ function rowOf(message: NewInboundMessage) {
     delivery_id: message.deliveryId,
     feedback_address: message.feedbackAddress,
     about_delivery_id: message.aboutDeliveryId ?? null,
+    is_report: message.isReport ?? false,
     mail_from: message.mailFrom,
     client_address: message.clientAddress,
     octets: message.octets,
@@ -80,21 +84,28 @@ async function isEnough(transaction: Transaction, message: NewInboundMessage): P
   return row!.messages >= perDelivery.messages || row!.octets + message.octets.length > perDelivery.octets;
 }
 
+/** The kinds of recipients that are taken. */
+export type RecipientClass = "returnPath" | "feedback" | "report";
+export const RECIPIENT_CLASSES: readonly RecipientClass[] = ["returnPath", "feedback", "report"];
+
+/** The class of a row. */
+export const CLASS_SQL = `case when delivery_id is not null then 'returnPath' when is_report then 'report' else 'feedback' end`;
+
 /** What is not yet understood, by class. */
-export async function measureWaiting(db: Db): Promise<{ returnPath: InboundRoom; feedback: InboundRoom }> {
-  const rows = await queryRows<InboundRoom & { readonly isFeedback: boolean }>(
+export async function measureWaiting(db: Db): Promise<Record<RecipientClass, InboundRoom>> {
+  const rows = await queryRows<InboundRoom & { readonly class: RecipientClass }>(
     db,
-    `select "isFeedback", count(*)::int as messages, sum(size)::float8 as octets
-     from (select delivery_id is null as "isFeedback", length(octets) as size from inbound_messages where state = 'waiting'
+    `select class, count(*)::int as messages, sum(size)::float8 as octets
+     from (select ${CLASS_SQL} as class, length(octets) as size from inbound_messages where state = 'waiting'
            union all
-           select delivery_id is null, length(octets) from inbound_messages where state = 'leased') waiting
+           select ${CLASS_SQL}, length(octets) from inbound_messages where state = 'leased') waiting
      group by 1`,
   );
-  const of = (isFeedback: boolean) => {
-    const row = rows.find((one) => one.isFeedback === isFeedback);
+  const of = (one: RecipientClass) => {
+    const row = rows.find((found) => found.class === one);
     return { messages: row?.messages ?? 0, octets: row?.octets ?? 0 };
   };
-  return { returnPath: of(false), feedback: of(true) };
+  return { returnPath: of("returnPath"), feedback: of("feedback"), report: of("report") };
 }
 
 /** Of a lease so much goes to return paths first: complaints never hold up bounces, and are not held up for ever. */
@@ -133,7 +144,7 @@ async function leaseOf(
      set state = 'leased', lease_owner = $1, lease_until = now() + make_interval(secs => $2), attempts = attempts + $3
      where id in (
        select id from inbound_messages where ${which} order by id limit $4 for update skip locked)
-     returning id, delivery_id as "deliveryId", feedback_address as "feedbackAddress", octets,
+     returning id, delivery_id as "deliveryId", feedback_address as "feedbackAddress", is_report as "isReport", octets,
        received_at as "receivedAt", attempts`,
     [lease.owner, lease.seconds, attempts, lease.limit],
   );

@@ -1,0 +1,71 @@
+import type { ReportRefusal, SenderReport } from "../core/mail/reports/report.ts";
+import { readReportLocalPart } from "../core/mail/tokens.ts";
+import { type Result, refuse } from "../core/result.ts";
+import { type CountedReport, countReport } from "../operations/mail/reports/count-report.ts";
+import { readReportMessage } from "../operations/mail/reports/read-report.ts";
+import type { ServiceContext } from "../platform/service.ts";
+import { finishInboundMessage, type LeasedInboundMessage } from "../store/mail/inbound/inbound.ts";
+import { finishUnexplained, type UnexplainedSample } from "../store/mail/inbound/inbound-retention.ts";
+import { inTransaction } from "../store/transactions.ts";
+
+/** Sources that an observation names; the others are in the database. */
+const MOST_NAMED = 20;
+
+/** A message at a report address that a worker holds. */
+interface HeldReport {
+  readonly message: LeasedInboundMessage;
+  readonly owner: string;
+  /** Where it counts for nothing, what is noted of it. */
+  readonly nextSample: () => Promise<UnexplainedSample | undefined>;
+}
+
+/**
+ * Reads the report in a message and counts it, in the transaction that ends the message's way. It is unpacked before the
+ * transaction: that may take its time.
+ * @returns "lease-lost": another worker has it, nothing was kept
+ */
+export async function applyReport(
+  { db, keyRing, clock, observe }: Pick<ServiceContext, "db" | "keyRing" | "clock" | "observe">,
+  { message, owner, nextSample }: HeldReport,
+): Promise<"counted" | "refused" | "lease-lost"> {
+  const { id, feedbackAddress, octets } = message;
+  const to = readReportLocalPart(keyRing, feedbackAddress!.split("@")[0]!);
+  const read = await readReportMessage(octets, new Date(clock.nowMs()));
+  const outcome = await inTransaction(db, async (transaction) => {
+    // A key that has changed since leaves the address without a domain.
+    const counted: Result<CountedReport, ReportRefusal> = !to.ok
+      ? refuse("unknown-domain")
+      : read.ok
+        ? await countReport(transaction, to.value, read.value)
+        : read;
+    const end = { id, owner, finding: findingOf(read, counted) };
+    const isOurs = counted.ok
+      ? await finishInboundMessage(transaction, { ...end, aboutDeliveryId: undefined })
+      : await finishUnexplained(transaction, {
+          ...{ ...end, reason: counted.error },
+          // The same report again says nothing that is not known.
+          sample: counted.error === "duplicate" ? undefined : await nextSample(),
+        });
+    if (!isOurs) throw new LeaseLost();
+    return counted;
+  }).catch((error) => (error instanceof LeaseLost ? ("lease-lost" as const) : Promise.reject(error)));
+  if (outcome === "lease-lost") return outcome;
+  if (!outcome.ok) {
+    observe({ kind: "inbound-dropped", recipientClass: "report", reason: outcome.error });
+    return "refused";
+  }
+  const { kind: report, newlyPassing, newlyFailing, ...counted } = outcome.value;
+  observe({
+    ...{ kind: "report-counted", level: "info", report, ...counted },
+    ...{ newlyPassing: newlyPassing.slice(0, MOST_NAMED), newlyFailing: newlyFailing.slice(0, MOST_NAMED) },
+  });
+  return "counted";
+}
+
+class LeaseLost extends Error {}
+
+/** What is kept with the message of what it says. */
+function findingOf(read: Result<SenderReport, ReportRefusal>, counted: Result<CountedReport, ReportRefusal>) {
+  const { kind, reporter, reportId } = read.ok ? read.value : {};
+  return { kind: "report", report: kind, reporter, reportId, refused: counted.ok ? undefined : counted.error };
+}

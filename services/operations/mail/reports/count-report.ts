@@ -1,0 +1,118 @@
+import { isDomainWithin } from "../../../core/mail/reports/domain-within.ts";
+import {
+  type DmarcReport,
+  type DmarcRow,
+  dayOf,
+  type ReportRefusal,
+  type SenderReport,
+  type TlsReport,
+} from "../../../core/mail/reports/report.ts";
+import { domainDigest, type ReportTokenClaims } from "../../../core/mail/tokens.ts";
+import { ok, type Result, refuse } from "../../../core/result.ts";
+import type { Transaction } from "../../../platform/postgres/db.ts";
+import { allowedDomains } from "../../../store/mail/instances/instances.ts";
+import {
+  addDmarcReport,
+  addDmarcRows,
+  countTakenReports,
+  lockReportedDomain,
+  noteSources,
+  type ReportedDomain,
+  type SourceSeen,
+} from "../../../store/mail/reports/dmarc-reports.ts";
+import { addTlsReport } from "../../../store/mail/reports/tls-reports.ts";
+
+/** What is taken about one sender domain within a day: anybody may write reports, and read its address in the DNS. */
+export const TAKEN_WITHIN_A_DAY = { reports: 2_000, ofReporter: 100, rows: 100_000 } as const;
+
+/** A report that counts. */
+export interface CountedReport extends ReportedDomain {
+  readonly kind: SenderReport["kind"];
+  readonly reporter: string;
+  /** Messages, or sessions. */
+  readonly count: number;
+  /** Sources that passed, or failed, for the first time. */
+  readonly newlyPassing: readonly string[];
+  readonly newlyFailing: readonly string[];
+}
+
+/**
+ * Counts a report for the sender domain whose address it came to, once, in the transaction that ends its way. What it
+ * says of other domains counts for nothing.
+ */
+export async function countReport(
+  transaction: Transaction,
+  to: ReportTokenClaims,
+  report: SenderReport,
+): Promise<Result<CountedReport, ReportRefusal>> {
+  const domains = await allowedDomains(transaction, to.instanceId);
+  const domain = domains.find((one) => domainDigest(one) === to.domainDigest);
+  if (domain === undefined) return refuse("unknown-domain");
+  const about = { instanceId: to.instanceId, domain };
+  await lockReportedDomain(transaction, about);
+  const taken = await countTakenReports(transaction, report.kind === "dmarc" ? "dmarc_reports" : "tls_reports", {
+    ...about,
+    reporter: report.reporter,
+  });
+  const isTooMuch =
+    taken.reports >= TAKEN_WITHIN_A_DAY.reports ||
+    taken.ofReporter >= TAKEN_WITHIN_A_DAY.ofReporter ||
+    taken.rows + report.rows.length > TAKEN_WITHIN_A_DAY.rows;
+  if (isTooMuch) return refuse("too-many-reports");
+  return report.kind === "dmarc" ? countDmarc(transaction, about, report) : countTls(transaction, about, report);
+}
+
+async function countDmarc(
+  transaction: Transaction,
+  about: ReportedDomain,
+  report: DmarcReport,
+): Promise<Result<CountedReport, ReportRefusal>> {
+  if (!isDomainWithin(report.policy.domain, about.domain)) return refuse("other-domain");
+  const rows = report.rows.filter(({ headerFrom }) => isDomainWithin(headerFrom, about.domain));
+  const leftOut = messagesOf(report.rows) - messagesOf(rows);
+  const id = await addDmarcReport(transaction, about, { ...report, rows, leftOut });
+  if (id === undefined) return refuse("duplicate");
+  const day = dayOf(report);
+  await addDmarcRows(transaction, about, { id, day, rows });
+  const news = await noteSources(transaction, about, day, sourcesOf(rows));
+  return ok({
+    ...about,
+    kind: "dmarc",
+    reporter: report.reporter,
+    count: messagesOf(rows),
+    newlyPassing: news.filter(({ firstPass }) => firstPass).map(({ source }) => source),
+    newlyFailing: news.filter(({ firstFail }) => firstFail).map(({ source }) => source),
+  });
+}
+
+async function countTls(
+  transaction: Transaction,
+  about: ReportedDomain,
+  report: TlsReport,
+): Promise<Result<CountedReport, ReportRefusal>> {
+  const rows = report.rows.filter(({ policyDomain }) => isDomainWithin(policyDomain, about.domain));
+  if (rows.length === 0 && report.rows.length > 0) return refuse("other-domain");
+  if ((await addTlsReport(transaction, about, { ...report, rows })) === undefined) return refuse("duplicate");
+  const count = rows.reduce((sum, { sessions }) => sum + sessions, 0);
+  return ok({ ...about, kind: "tls", reporter: report.reporter, count, newlyPassing: [], newlyFailing: [] });
+}
+
+function messagesOf(rows: readonly DmarcRow[]): number {
+  return rows.reduce((sum, { messages }) => sum + messages, 0);
+}
+
+/** What a report says of each source, all its rows together. */
+function sourcesOf(rows: readonly DmarcRow[]): SourceSeen[] {
+  const sources = new Map<string, SourceSeen>();
+  for (const { source, dkim, spf, dkimDomain, spfDomain } of rows) {
+    const known = sources.get(source);
+    sources.set(source, {
+      source,
+      passes: known?.passes === true || dkim || spf,
+      fails: known?.fails === true || !(dkim || spf),
+      dkimDomain: known?.dkimDomain || dkimDomain,
+      spfDomain: known?.spfDomain || spfDomain,
+    });
+  }
+  return [...sources.values()];
+}

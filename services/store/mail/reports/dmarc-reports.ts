@@ -1,0 +1,148 @@
+import { type DmarcReport, type DmarcRow, dayOf } from "../../../core/mail/reports/report.ts";
+import { queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+
+/** A sender domain of an instance. */
+export interface ReportedDomain {
+  readonly instanceId: number;
+  readonly domain: string;
+}
+
+/** What was taken about a domain within a day, by everybody and by one reporter. */
+export interface TakenReports {
+  readonly reports: number;
+  readonly ofReporter: number;
+  readonly rows: number;
+}
+
+/** Holds up whoever else counts a report about the domain, until the transaction ends. */
+export async function lockReportedDomain(
+  transaction: Transaction,
+  { instanceId, domain }: ReportedDomain,
+): Promise<void> {
+  await queryRows(transaction, "select pg_advisory_xact_lock(hashtextextended($1, 0))", [
+    `reports ${instanceId} ${domain}`,
+  ]);
+}
+
+/** @param table of the kind of reports */
+export async function countTakenReports(
+  transaction: Transaction,
+  table: "dmarc_reports" | "tls_reports",
+  { instanceId, domain, reporter }: ReportedDomain & { readonly reporter: string },
+): Promise<TakenReports> {
+  const [row] = await queryRows<TakenReports>(
+    transaction,
+    `select count(*)::int as reports, count(*) filter (where reporter = $3)::int as "ofReporter", coalesce(sum(rows), 0)::int as rows
+       from ${table} where instance_id = $1 and domain = $2 and received_at > now() - interval '1 day'`,
+    [instanceId, domain, reporter.toLowerCase()],
+  );
+  return row!;
+}
+
+/** @param report.leftOut messages that it told of other domains @returns its id; undefined: it is there already */
+export async function addDmarcReport(
+  transaction: Transaction,
+  { instanceId, domain }: ReportedDomain,
+  report: DmarcReport & { readonly leftOut: number },
+): Promise<number | undefined> {
+  const [row] = await transaction("dmarc_reports")
+    .insert({
+      instance_id: instanceId,
+      domain,
+      reporter: report.reporter.toLowerCase(),
+      contact: report.contact,
+      report_id: report.reportId,
+      policy_domain: report.policy.domain,
+      policy: JSON.stringify(report.policy),
+      begins_at: report.beginsAt,
+      ends_at: report.endsAt,
+      day: dayOf(report),
+      rows: report.rows.length,
+      messages: report.rows.reduce((sum, { messages }) => sum + messages, 0),
+      left_out: report.leftOut,
+    })
+    .onConflict(["instance_id", "domain", "reporter", "report_id"])
+    .ignore()
+    .returning("id");
+  return row?.id;
+}
+
+/** Stores the rows of a report, and adds them to those of its day. */
+export async function addDmarcRows(
+  transaction: Transaction,
+  { instanceId, domain }: ReportedDomain,
+  { id, day, rows }: { readonly id: number; readonly day: string; readonly rows: readonly DmarcRow[] },
+): Promise<void> {
+  await queryRows(
+    transaction,
+    `with given as (
+       select * from unnest($5::inet[], $6::text[], $7::bool[], $8::bool[], $9::text[], $10::text[], $11::text[], $12::text[], $13::bigint[])
+         with ordinality as g (source, header_from, dkim, spf, disposition, overridden, dkim_domain, spf_domain, messages, position)
+     ), kept as (
+       insert into dmarc_rows (dmarc_report, position, instance_id, source, header_from, dkim, spf, disposition, overridden, dkim_domain, spf_domain, messages)
+       select $3, position, $1, source, header_from, dkim, spf, disposition, overridden, dkim_domain, spf_domain, messages from given
+     )
+     insert into dmarc_days as known (instance_id, domain, day, source, header_from, dkim, spf, disposition, overridden, messages)
+     select $1, $2, $4, source, header_from, dkim, spf, disposition, overridden <> '', sum(messages) from given group by 4, 5, 6, 7, 8, 9
+     on conflict (instance_id, domain, day, source, header_from, dkim, spf, disposition, overridden)
+       do update set messages = known.messages + excluded.messages`,
+    [
+      ...[instanceId, domain, id, day],
+      ...[rows.map(({ source }) => source), rows.map(({ headerFrom }) => headerFrom)],
+      ...[rows.map(({ dkim }) => dkim), rows.map(({ spf }) => spf)],
+      ...[rows.map(({ disposition }) => disposition), rows.map(({ overridden }) => overridden)],
+      ...[rows.map(({ dkimDomain }) => dkimDomain), rows.map(({ spfDomain }) => spfDomain)],
+      rows.map(({ messages }) => messages),
+    ],
+  );
+}
+
+/** What one report says of a source. */
+export interface SourceSeen {
+  readonly source: string;
+  readonly passes: boolean;
+  readonly fails: boolean;
+  readonly dkimDomain: string;
+  readonly spfDomain: string;
+}
+
+/** What a source had never done before. */
+export interface SourceNews {
+  readonly source: string;
+  readonly firstPass: boolean;
+  readonly firstFail: boolean;
+}
+
+/** Notes who sent. @returns the sources that passed, or failed, for the first time */
+export async function noteSources(
+  transaction: Transaction,
+  { instanceId, domain }: ReportedDomain,
+  day: string,
+  seen: readonly SourceSeen[],
+): Promise<SourceNews[]> {
+  return queryRows<SourceNews>(
+    transaction,
+    `with given as (
+       select * from unnest($4::inet[], $5::bool[], $6::bool[], $7::text[], $8::text[]) as g (source, passes, fails, dkim_domain, spf_domain)
+     ), before as (
+       select s.source, s.last_pass, s.last_fail from dmarc_sources s join given using (source) where s.instance_id = $1 and s.domain = $2
+     ), noted as (
+       insert into dmarc_sources as known (instance_id, domain, source, first_day, last_day, last_pass, last_fail, dkim_domain, spf_domain)
+       select $1, $2, source, $3::date, $3::date, case when passes then $3::date end, case when fails then $3::date end, dkim_domain, spf_domain
+         from given
+       on conflict (instance_id, domain, source) do update set
+         first_day = least(known.first_day, excluded.first_day), last_day = greatest(known.last_day, excluded.last_day),
+         last_pass = greatest(known.last_pass, excluded.last_pass), last_fail = greatest(known.last_fail, excluded.last_fail),
+         dkim_domain = coalesce(nullif(excluded.dkim_domain, ''), known.dkim_domain),
+         spf_domain = coalesce(nullif(excluded.spf_domain, ''), known.spf_domain)
+     )
+     select host(given.source) as source, passes and before.last_pass is null as "firstPass", fails and before.last_fail is null as "firstFail"
+       from given left join before using (source)
+      where passes and before.last_pass is null or fails and before.last_fail is null`,
+    [
+      ...[instanceId, domain, day],
+      ...[seen.map(({ source }) => source), seen.map(({ passes }) => passes), seen.map(({ fails }) => fails)],
+      ...[seen.map(({ dkimDomain }) => dkimDomain), seen.map(({ spfDomain }) => spfDomain)],
+    ],
+  );
+}

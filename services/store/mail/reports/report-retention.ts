@@ -1,0 +1,32 @@
+import { type Db, queryRows } from "../../../platform/postgres/db.ts";
+
+/** How long reports with their rows are kept, and how long what they add up to by day. */
+export interface ReportRetention {
+  readonly reportDays: number;
+  readonly dayDays: number;
+}
+
+/** Forgets what is older, a bounded number at a time. @returns how many rows went */
+export async function purgeReports(db: Db, { reportDays, dayDays }: ReportRetention): Promise<number> {
+  let gone = 0;
+  for (const table of ["dmarc_reports", "tls_reports"]) {
+    gone += await purge(db, table, "received_at < now() - make_interval(days => $1)", reportDays);
+  }
+  for (const [table, column] of [
+    ["dmarc_days", "day"],
+    ["tls_days", "day"],
+    ["dmarc_sources", "last_day"],
+  ]) {
+    gone += await purge(db, table!, `${column} < current_date - $1::int`, dayDays);
+  }
+  return gone;
+}
+
+async function purge(db: Db, table: string, isOld: string, days: number): Promise<number> {
+  const rows = await queryRows(
+    db,
+    `delete from ${table} where ctid = any (array(select ctid from ${table} where ${isOld} limit 1000)) returning 1`,
+    [days],
+  );
+  return rows.length;
+}
