@@ -229,7 +229,11 @@ describe("what strangers and other customers write", () => {
 describe("a report about TLS", () => {
   const failures = [{ mx: "mx1.sender.example.org", result: "certificate-expired", count: 4 }];
   const post = (body: Buffer | string, token = tokenOf(), type = "application/tlsrpt+gzip") =>
-    fetch(`${tracking}/r/${token}`, { method: "POST", body: new Uint8Array(Buffer.from(body)), headers: { "content-type": type } });
+    fetch(`${tracking}/r/${token}`, {
+      method: "POST",
+      body: new Uint8Array(Buffer.from(body)),
+      headers: { "content-type": type },
+    });
 
   test("comes by mail or by HTTPS, and counts once", async () => {
     const json = tlsReportJson({ id: "tls 1", domain: TEST_DOMAIN, successes: 40, failures });

@@ -27,7 +27,7 @@ type Present = Readonly<Record<string, readonly string[] | Partial<PresentRecord
 async function plan(present: Present, wants: Partial<SetupWants> = {}): Promise<SetupItem[]> {
   const read = ({ name, type }: { name: string; type: string }): PresentRecords => {
     const found = present[`${name} ${type}`] ?? [];
-    return Array.isArray(found) ? { values: found, answered: true } : { values: [], answered: true, ...found };
+    return Symbol.iterator in found ? { values: found, answered: true } : { values: [], answered: true, ...found };
   };
   return planSetup({ ...WANTS, ...wants }, read, LOOKUPS);
 }
