@@ -24,11 +24,13 @@ export interface ProbeJudgement {
 /** How long a flapping member is kept down at most, and after how much quiet its flaps are forgotten. */
 const LONGEST_RECOVERY_MS = 3_600_000;
 const QUIET_MS = 3_600_000;
+/** What doubles where the recovery time is less. */
+const LEAST_DOUBLED_MS = 1_000;
 
 /**
  * The state of a member's address by what the nodes say. It goes down at once when enough of them find it so. It is up
- * again when they have not for its recovery time, which doubles each time it flaps: so a flapping member changes its
- * zone a bounded number of times, some dozen in the first hour and two in each after that.
+ * again when they have not for its recovery time, which doubles each time it flaps, from a second on where it is none: so a
+ * flapping member changes its zone a bounded number of times, some dozen in the first hour and two in each after that.
  * @param verdicts of nodes that are at work; without any the state stays
  */
 export function judgeProbe(
@@ -43,7 +45,9 @@ export function judgeProbe(
   if (isDown) return { state: goDown(state, nowMs) };
   if (state.up) return { state };
   const wellSinceMs = state.wellSinceMs ?? nowMs;
-  const holdMs = Math.min(recovery * 1_000 * 2 ** Math.max(0, state.flaps - 1), LONGEST_RECOVERY_MS);
+  const isFlapping = state.flaps > 1;
+  const baseMs = isFlapping ? Math.max(recovery * 1_000, LEAST_DOUBLED_MS) : recovery * 1_000;
+  const holdMs = Math.min(baseMs * 2 ** Math.max(0, state.flaps - 1), LONGEST_RECOVERY_MS);
   const upAtMs = wellSinceMs + holdMs;
   if (nowMs >= upAtMs) return { state: { ...state, up: true, sinceMs: nowMs, wellSinceMs: undefined } };
   return { state: { ...state, wellSinceMs }, changesAtMs: upAtMs };

@@ -8,6 +8,13 @@ import { aliasDefinition, type Follower, poolDefinition, readAlias, readPool } f
 /** How a line begins that says what a name follows: a comment to everybody else (RFC 1035 §5.1). */
 const COMMENT = /^;palomar (alias|pool) (\S+) (.+?)\r?$/gm;
 
+/** Ends of lines to some programs, which JSON may have as they are (RFC 8259 §7). */
+const LINE_SEPARATORS = /[\u0085\u2028\u2029]/g;
+
+function escaped(character: string): string {
+  return `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
+}
+
 /** A follower of a master file, and where it stands. */
 export interface PlacedFollower {
   readonly follower: Follower;
@@ -19,7 +26,7 @@ export function formatFollowers(followers: readonly Follower[]): string {
   return followers
     .map(({ owner, kind, definition }) => {
       const name = portableName(formatDomainName(owner));
-      return `;palomar ${kind} ${name} ${JSON.stringify(definition)}\n`;
+      return `;palomar ${kind} ${name} ${JSON.stringify(definition).replace(LINE_SEPARATORS, escaped)}\n`;
     })
     .join("");
 }
