@@ -16,7 +16,7 @@ import { invalidField, type Refusal } from "../core/refusal.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
 import { isPublishable } from "../platform/lookups/address-blocks.ts";
 import type { ListedFollower } from "../store/dns/followers.ts";
-import { nameText } from "./schemas.ts";
+import { nameText, tellSentence, toldSentence } from "./schemas.ts";
 
 export const aliasFields = z.object({ name: nameText, target: nameText });
 export const poolFields = poolDefinition.extend({ name: nameText });
@@ -51,7 +51,7 @@ const listed = {
   name: z.string(),
   a: z.array(z.string()),
   aaaa: z.array(z.string()),
-  problem: z.string().nullable().meta({ description: "why it has not what it should have" }),
+  problem: toldSentence.nullable().meta({ description: "why it has not what it should have" }),
 };
 
 export const aliasReply = z.object({
@@ -71,20 +71,27 @@ export interface FollowerReading {
   readonly allowed: readonly string[];
 }
 
-export function showAlias(follower: ListedFollower, apex: DomainName): z.input<typeof aliasReply> {
+/** Who reads it, and relative to what. */
+export interface FollowerShowing {
+  readonly apex: DomainName;
+  readonly headers: Parameters<typeof tellSentence>[1];
+}
+
+export function showAlias(follower: ListedFollower, showing: FollowerShowing): z.input<typeof aliasReply> {
   const { id, definition, addresses, answeredAt } = follower as Extract<ListedFollower, { kind: "alias" }>;
   const answered = answeredAt?.toISOString() ?? null;
-  return { alias_id: id, ...showListed(follower, apex), target: definition.target, ttl: addresses.ttl, answered };
+  return { alias_id: id, ...showListed(follower, showing), target: definition.target, ttl: addresses.ttl, answered };
 }
 
-export function showPool(follower: ListedFollower, apex: DomainName): z.input<typeof poolReply> {
+export function showPool(follower: ListedFollower, showing: FollowerShowing): z.input<typeof poolReply> {
   const { id, definition } = follower as Extract<ListedFollower, { kind: "pool" }>;
-  return { pool_id: id, ...showListed(follower, apex), ...definition };
+  return { pool_id: id, ...showListed(follower, showing), ...definition };
 }
 
-function showListed({ owner, addresses, problem }: ListedFollower, apex: DomainName) {
+function showListed({ owner, addresses, problem }: ListedFollower, { apex, headers }: FollowerShowing) {
   const { ipv4, ipv6 } = addresses;
-  return { name: formatRelative(owner, apex), a: [...ipv4], aaaa: [...ipv6], problem: problem?.message ?? null };
+  const told = problem && tellSentence(problem, headers);
+  return { name: formatRelative(owner, apex), a: [...ipv4], aaaa: [...ipv6], problem: told };
 }
 
 export function readAliasFields(

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { MOST_SECONDS } from "../operations/dns/zone-soa.ts";
 
-export { warnings, withWarnings } from "../platform/http/problem.ts";
+export { tellSentence, toldSentence, warnings, withWarnings } from "../platform/http/problem.ts";
 
 const MOST_SERIAL = 2 ** 32 - 1;
 

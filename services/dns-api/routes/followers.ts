@@ -10,7 +10,7 @@ import type { ZoneChanged } from "../../operations/dns/zone-changes.ts";
 import { changeRecords } from "../../operations/dns/zone-records.ts";
 import type { DnsCaller } from "../../store/dns/dns-callers.ts";
 import { type ListedFollower, listFollowers } from "../../store/dns/followers.ts";
-import { listCheckingNodes, listPoolEvents, readJudgedProbes } from "../../store/dns/pool-probes.ts";
+import { listCheckingNodes, listPoolEvents, readJudgedProbes, type TimedVerdict } from "../../store/dns/pool-probes.ts";
 import { findZone, type Zone, zoneDoesNotExist } from "../../store/dns/zones.ts";
 import { type DnsApiContext, dnsEndpoint, type MakeEndpoints } from "../context.ts";
 import {
@@ -26,7 +26,7 @@ import {
   showPool,
 } from "../follower-json.ts";
 import { weightOfJson } from "../large-work.ts";
-import { domainParam, warnings, withWarnings } from "../schemas.ts";
+import { domainParam, tellSentence, toldSentence, warnings, withWarnings } from "../schemas.ts";
 import { changeAndAnnounce, zoneTarget } from "../zone-target.ts";
 
 const id = z
@@ -44,7 +44,7 @@ const poolChanges = poolBatch.shape.modify.unwrap().element.omit({ pool_id: true
 const EVENTS_SHOWN = 100;
 const NO_EDITS = { creations: [], modifications: [], deletionIds: [] };
 
-const verdict = z.object({ node: z.string(), up: z.boolean(), since: z.string(), reason: z.string().nullable() });
+const verdict = z.object({ node: z.string(), up: z.boolean(), since: z.string(), reason: toldSentence.nullable() });
 const poolState = poolReply.extend({
   nodes: z.array(z.string()).meta({ description: "that check at present" }),
   states: z.array(
@@ -53,6 +53,7 @@ const poolState = poolReply.extend({
       address: z.string(),
       up: z.boolean(),
       since: z.string(),
+      checked_since: z.string(),
       flaps: z.int(),
       verdicts: z.array(verdict),
     }),
@@ -78,11 +79,11 @@ const readingAliases: MakeEndpoints = (context) => [
     summary: "List the aliases of a zone, with the addresses they have",
     params: domainParam,
     reply: z.object({ domain: z.string(), serial: z.int(), alias: z.array(aliasReply) }),
-    act: async ({ caller, params: { domain } }) => {
+    act: async ({ caller, params: { domain }, headers }) => {
       const found = await listed(context, caller, domain, { kind: "alias" });
       if (!found.ok) return found;
       const { zone, followers } = found.value;
-      const alias = followers.map((follower) => showAlias(follower, zone.apex));
+      const alias = followers.map((follower) => showAlias(follower, { apex: zone.apex, headers }));
       return ok({ domain: zone.name, serial: zone.soa.serial, alias });
     },
   }),
@@ -155,11 +156,11 @@ const readingPools: MakeEndpoints = (context) => [
     summary: "List the pools of a zone, with the addresses they have",
     params: domainParam,
     reply: z.object({ domain: z.string(), serial: z.int(), pool: z.array(poolReply) }),
-    act: async ({ caller, params: { domain } }) => {
+    act: async ({ caller, params: { domain }, headers }) => {
       const found = await listed(context, caller, domain, { kind: "pool" });
       if (!found.ok) return found;
       const { zone, followers } = found.value;
-      const pool = followers.map((follower) => showPool(follower, zone.apex));
+      const pool = followers.map((follower) => showPool(follower, { apex: zone.apex, headers }));
       return ok({ domain: zone.name, serial: zone.soa.serial, pool });
     },
   }),
@@ -169,13 +170,14 @@ const readingPools: MakeEndpoints = (context) => [
     summary: "Read a pool, with what each node says of its members, and what became of them lately",
     params: poolParam,
     reply: poolState,
-    act: async ({ caller, params: { domain, pool_id } }) => {
+    act: async ({ caller, params: { domain, pool_id }, headers }) => {
       const found = await listed(context, caller, domain, { kind: "pool", id: pool_id });
       if (!found.ok) return found;
       const { zone, followers } = found.value;
       const [pool] = followers;
       if (!pool) return refuse(followerUnknown("pool", pool_id));
-      return ok({ ...showPool(pool, zone.apex), ...(await stateOf(context, pool.id)) });
+      const shown = showPool(pool, { apex: zone.apex, headers });
+      return ok({ ...shown, ...(await stateOf(context, pool.id, headers)) });
     },
   }),
 ];
@@ -278,31 +280,29 @@ function mayRead(token: Token | undefined, { owner }: ListedFollower): boolean {
   return coversName(token.policy, owner) && FOLLOWED_TYPES.every((type) => coversType(token.policy, type));
 }
 
-async function stateOf({ db, clock }: DnsApiContext, poolId: number) {
+async function stateOf({ db, clock }: DnsApiContext, poolId: number, headers: Headers) {
   const now = new Date(clock.nowMs());
   const probes = await readJudgedProbes(db, [poolId], now);
   const events = await listPoolEvents(db, poolId, EVENTS_SHOWN);
   return {
     nodes: await listCheckingNodes(db, now),
-    states: probes.map(({ member, address, state, verdicts }) => ({
+    states: probes.map(({ member, address, state, madeAt, verdicts }) => ({
       ...{ member, address, up: state.up, since: new Date(state.sinceMs).toISOString(), flaps: state.flaps },
-      verdicts: verdicts.map(showVerdict),
+      checked_since: madeAt.toISOString(),
+      verdicts: verdicts.map((said) => showVerdict(said, headers)),
     })),
     history: events.map(({ at, verdicts, ...event }) => ({
       ...{ ...event, at: at.toISOString() },
-      verdicts: verdicts.map(showVerdict),
+      verdicts: verdicts.map((said) => showVerdict(said, headers)),
     })),
   };
 }
 
-function showVerdict(said: {
-  readonly node: string;
-  readonly up: boolean;
-  readonly since: Date | string;
-  readonly reason: { readonly message: string } | null;
-}): z.input<typeof verdict> {
-  const { node, up, since, reason } = said;
-  return { node, up, since: new Date(since).toISOString(), reason: reason?.message ?? null };
+function showVerdict(
+  { node, up, since, reason }: Omit<TimedVerdict, "since"> & { readonly since: Date | string },
+  headers: Headers,
+): z.input<typeof verdict> {
+  return { node, up, since: new Date(since).toISOString(), reason: reason && tellSentence(reason, headers) };
 }
 
 /** Reads the edits against the zone's name, then makes them. */

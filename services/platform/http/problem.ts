@@ -31,9 +31,12 @@ export function problemOf(refusal: Refusal, status: number, detail: string): z.i
   return { title: STATUS_CODES[status] ?? "", status, detail, code, values };
 }
 
+/** A sentence in words, or with what it is made of. */
+export const toldSentence = z.union([z.string(), sentenceJson]);
+
 /** Doubtful but lawful data, in words; absent when there is nothing to say. */
 export const warnings = z
-  .array(z.union([z.string(), sentenceJson]))
+  .array(toldSentence)
   .meta({ description: `in words; with what they are made of when Accept names ${PROBLEM_TYPE}` })
   .optional();
 
@@ -42,7 +45,12 @@ export function tellWarnings(
   found: readonly Sentence[],
   headers: Pick<IncomingHttpHeaders, "accept">,
 ): (string | Sentence)[] {
-  return wantsProblems(headers) ? found.map(onlySentence) : found.map(({ message }) => message);
+  return found.map((one) => tellSentence(one, headers));
+}
+
+/** A sentence as whoever sent these headers reads it. */
+export function tellSentence(told: Sentence, headers: Pick<IncomingHttpHeaders, "accept">): string | Sentence {
+  return wantsProblems(headers) ? onlySentence(told) : told.message;
 }
 
 /** Warnings as an answer carries them: not at all when there are none. */

@@ -1,3 +1,5 @@
+import type { Sentence } from "../../../../../core/sentences.ts";
+
 /** A name that has the addresses of another, as the DNS API shows it. */
 export interface Alias {
   readonly alias_id: number;
@@ -6,7 +8,7 @@ export interface Alias {
   readonly ttl: number;
   readonly a: readonly string[];
   readonly aaaa: readonly string[];
-  readonly problem: string | null;
+  readonly problem: Sentence | null;
 }
 
 /** A name that has the addresses of those members that are well. */
@@ -16,7 +18,7 @@ export interface Pool {
   readonly rule: "all" | "priority" | "weighted";
   readonly a: readonly string[];
   readonly aaaa: readonly string[];
-  readonly problem: string | null;
+  readonly problem: Sentence | null;
   readonly members: readonly PoolMember[];
 }
 
@@ -33,7 +35,7 @@ export interface Verdict {
   readonly node: string;
   readonly up: boolean;
   readonly since: string;
-  readonly reason: string | null;
+  readonly reason: Sentence | null;
 }
 
 /** A pool with what the nodes say of it. */
@@ -44,6 +46,8 @@ export interface PoolState extends Pool {
     readonly address: string;
     readonly up: boolean;
     readonly since: string;
+    /** Before that nothing is known of it. */
+    readonly checked_since: string;
     readonly verdicts: readonly Verdict[];
   }[];
   readonly history: readonly PoolEvent[];

@@ -8,6 +8,7 @@ import { type Column, Table } from "../../components/table.tsx";
 import { showToast } from "../../components/toasts.tsx";
 import { useRows } from "../../fetched.ts";
 import { request } from "../../http.ts";
+import { describeSentence } from "../../problem-words.ts";
 import { texts } from "../../texts.ts";
 import { dnsApi } from "../paths.ts";
 import type { Alias, Pool } from "./follower.ts";
@@ -55,7 +56,6 @@ function Aliases({ reseller, soa, changed }: ZoneTabProps) {
             id: "target",
             label: words.target,
             cell: ({ target }) => <span class="mono">{target}</span>,
-            optional: true,
           },
           addressesColumn(words.addresses),
           removalColumn<Alias>(setRemoving),
@@ -153,7 +153,7 @@ function addressesColumn<Row extends Listed>(label: string): Column<Row> {
     cell: ({ a, aaaa, problem }) => (
       <>
         <span class="mono">{[...a, ...aaaa].join(" ") || "–"}</span>{" "}
-        {problem !== null && <Badge tone="warn">{problem}</Badge>}
+        {problem !== null && <Badge tone="warn">{describeSentence(problem)}</Badge>}
       </>
     ),
   };

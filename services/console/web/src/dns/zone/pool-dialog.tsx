@@ -6,6 +6,7 @@ import { Loaded } from "../../components/loaded.tsx";
 import { useFetched } from "../../fetched.ts";
 import { formatTime } from "../../format.ts";
 import { request } from "../../http.ts";
+import { describeSentence } from "../../problem-words.ts";
 import { texts } from "../../texts.ts";
 import type { PoolMember, PoolState } from "./follower.ts";
 import { PoolTimeline } from "./pool-timeline.tsx";
@@ -77,10 +78,7 @@ function Member({ path, member, state, changed }: MemberProps) {
         <p key={address} class="hint">
           <span class="mono">{address}</span> <Badge tone={up ? "good" : "bad"}>{up ? words.up : words.down}</Badge>{" "}
           {formatTime(since)}
-          {verdicts
-            .filter(({ reason }) => reason !== null)
-            .map(({ node, reason }) => ` · ${node}: ${reason}`)
-            .join("")}
+          {verdicts.flatMap(({ node, reason }) => (reason ? [` · ${node}: ${describeSentence(reason)}`] : [])).join("")}
         </p>
       ))}
     </li>

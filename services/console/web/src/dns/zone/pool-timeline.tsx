@@ -17,14 +17,14 @@ export function PoolTimeline({ state }: { readonly state: PoolState }) {
   return (
     <figure class="pool-timeline">
       <figcaption class="hint">{words.history(formatTime(new Date(from).toISOString()))}</figcaption>
-      {states.map(({ member, address, up }) => {
+      {states.map(({ member, address, up, checked_since }) => {
         const own = history.filter((event) => event.member === member && event.address === address);
         const label = words.timeline(address, own.filter((event) => !event.up).length);
         return (
           <div key={`${member} ${address}`} class="pool-timeline-row">
-            <span class="mono">{address}</span>
+            <span class="mono">{member === address ? address : `${member} ${address}`}</span>
             <svg viewBox={`0 0 ${WIDTH} ${ROW_PX}`} preserveAspectRatio="none" role="img" aria-label={label}>
-              {spansOf(own, up, { from, now }).map((span) => (
+              {spansOf(own, up, { from: Math.max(from, Date.parse(checked_since)), now }).map((span) => (
                 <rect
                   key={span.from}
                   class={span.up ? "up" : "down"}
@@ -48,7 +48,7 @@ interface Span {
   readonly up: boolean;
 }
 
-/** @param events newest first */
+/** @param events newest first @param from since when the address is looked at, or the drawing begins */
 function spansOf(
   events: readonly PoolEvent[],
   isUp: boolean,
@@ -58,6 +58,7 @@ function spansOf(
   let [to, up] = [now, isUp];
   for (const event of events) {
     const at = Date.parse(event.at);
+    if (at <= from) break;
     spans.push({ from: at, to, up });
     to = at;
     up = !event.up;

@@ -329,6 +329,7 @@ export const problems: Texts["problems"] = {
     "check-port-form": "debe ser un puerto del 1 al 65535",
     "too-many-entries": "debe tener {most} entradas como máximo",
     "true-or-false": "debe ser true o false",
+    "too-many-checks": "la empresa ya hace comprobar {most} direcciones: las demás se dan por sanas",
     "target-unanswered": "el resolutor no responde",
     "target-failed": "el resolutor responde {rcode}",
     "target-nxdomain": "el nombre no existe",
