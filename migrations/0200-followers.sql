@@ -53,13 +53,16 @@ create table pool_probes (
   address     text        not null,
   name        text        not null, -- of the pool, for checks that speak of it
   health      jsonb       not null, -- core/dns/follow/health-check.ts
+  port        integer     not null generated always as ((health->>'port')::integer) stored, -- another is another place
   tenant      text        not null, -- whose it is, for the bounds on what one may have checked
   up          boolean     not null default true,
   since       timestamptz not null default now(),
   flaps       integer     not null default 0,
   well_since  timestamptz,
-  unique (follower_id, member, address)
+  made_at     timestamptz not null default now(),
+  unique (follower_id, member, address, port)
 );
+create index pool_probes_tenant on pool_probes (tenant);
 
 -- What each checking node says of a probe. A row changes when the node changes its mind.
 create table probe_verdicts (

@@ -119,6 +119,7 @@ export const SENTENCES = {
   "check-port-form": "must be a port from 1 to 65535",
   "too-many-entries": "must have at most {most} entries",
   "true-or-false": "must be true or false",
+  "too-many-checks": "the company has {most} addresses checked already: others are taken for healthy",
   "target-unanswered": "the resolver does not answer",
   "target-failed": "the resolver answers {rcode}",
   "target-nxdomain": "the name does not exist",

@@ -4,8 +4,8 @@ import { formatDomainName, parseDomainName } from "../../services/core/dns/name.
 import { parseRdata } from "../../services/core/dns/rdata/rdata.ts";
 import { CLASS, RCODE, TYPE, typeCode, typeMnemonic } from "../../services/core/dns/rr-types.ts";
 
-/** What a resolver says: records as `name ttl type data`, or what goes wrong. */
-export type Saying = readonly string[] | "NXDOMAIN" | "SERVFAIL" | "silence";
+/** What a resolver says: records as `name ttl type data`, or what goes wrong; `nonsense` is a record with data of no form. */
+export type Saying = readonly string[] | "NXDOMAIN" | "SERVFAIL" | "silence" | "nonsense";
 
 /** A resolver that says what the test wants it to, over UDP. */
 export interface AnsweringResolver {
@@ -40,13 +40,20 @@ export async function startAnsweringResolver(): Promise<AnsweringResolver> {
 }
 
 function answer(query: Message, said: Exclude<Saying, "silence">): Message {
-  const wanted = query.questions[0]!.type;
+  const [{ name, type: wanted }] = query.questions as [Message["questions"][number]];
+  const nonsense = { owner: name, type: wanted, class: CLASS.IN, ttl: 5, rdata: Uint8Array.of(1, 2, 3) };
+  if (said === "nonsense") return answerOf(query, RCODE.NOERROR, [nonsense]);
   const records = typeof said === "string" ? [] : said.map(recordOf);
+  const fitting = records.filter(({ type }) => type === wanted || type === TYPE.CNAME);
+  return answerOf(query, typeof said === "string" ? RCODE[said] : RCODE.NOERROR, fitting);
+}
+
+function answerOf(query: Message, rcode: number, answers: Message["answers"]): Message {
   return {
     ...query,
     flags: { ...query.flags, qr: true, ra: true },
-    rcode: typeof said === "string" ? RCODE[said] : RCODE.NOERROR,
-    answers: records.filter(({ type }) => type === wanted || type === TYPE.CNAME),
+    rcode,
+    answers,
     authorities: [],
     additionals: [],
     edns: undefined,

@@ -19,6 +19,7 @@ import {
   removeWorker,
   writeVerdicts,
 } from "../../store/dns/pool-probes.ts";
+import { CheckBounds } from "./check-bounds.ts";
 
 /** Whoever is not seen for so long has no checks any more: the others of its node make them. */
 const LEASE_MS = 3_000;
@@ -82,7 +83,7 @@ export class HealthChecker {
   readonly #runs = new Map<number, Run>();
   readonly #slots = new Map<number, Run[]>();
   readonly #verdicts = new Map<number, NewVerdict>();
-  readonly #bounds = new SecondBounds();
+  readonly #bounds = new CheckBounds(policy);
   readonly #reading: RepeatedWork;
   readonly #seen: RepeatedWork;
   readonly #telling: RepeatedWork;
@@ -154,6 +155,11 @@ export class HealthChecker {
     const run = { probe, failures: 0, verdict, isUnderWay: false, isGone: false };
     this.#runs.set(probe.id, run);
     const now = this.#options.clock.nowMs();
+    const { tenant, address } = probe;
+    if (verdict === undefined && !isInBlocks(address, this.#options.allowed)) {
+      this.#put(run, this.#bounds.firstCheckAt(tenant, address, now));
+      return;
+    }
     const before = this.#nextPlace(run, now - LEASE_MS - SEEN_EVERY_MS);
     const spread = probe.id % (SEEN_EVERY_MS / TICK_MS);
     this.#put(run, verdict === undefined || before <= now ? now + spread * TICK_MS : before);
@@ -265,24 +271,5 @@ export class HealthChecker {
     }
     onVerdicts();
     return this.#verdicts.size > 0 ? 0 : READ_EVERY_MS;
-  }
-}
-
-/** How many checks of one company, and of one address, begin in the second that passes. */
-class SecondBounds {
-  #second = 0;
-  readonly #counts = new Map<string, number>();
-
-  take(tenant: string, address: string, nowMs: number): boolean {
-    const second = Math.floor(nowMs / 1_000);
-    if (second !== this.#second) {
-      this.#second = second;
-      this.#counts.clear();
-    }
-    const ofTenant = this.#counts.get(tenant) ?? 0;
-    const ofAddress = this.#counts.get(`@${address}`) ?? 0;
-    if (ofTenant >= policy.aTenantASecond || ofAddress >= policy.anAddressASecond) return false;
-    this.#counts.set(tenant, ofTenant + 1).set(`@${address}`, ofAddress + 1);
-    return true;
   }
 }

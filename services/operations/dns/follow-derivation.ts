@@ -4,7 +4,7 @@ import {
   memberAddresses,
   type TargetAnswer,
 } from "../../core/dns/follow/evaluate.ts";
-import { absoluteText, type StoredFollower, targetsOf } from "../../core/dns/follow/follower.ts";
+import { absoluteText, FOLLOWED_TYPES, type StoredFollower, targetsOf } from "../../core/dns/follow/follower.ts";
 import { sameFollower } from "../../core/dns/follow/follower-edits.ts";
 import { judgeProbe } from "../../core/dns/follow/probe-state.ts";
 import { parseIpAddress } from "../../core/dns/ip-address.ts";
@@ -29,6 +29,7 @@ import {
 } from "../../store/dns/followers.ts";
 import {
   type ChangedProbe,
+  countProbes,
   type JudgedProbe,
   type Probe,
   readJudgedProbes,
@@ -75,7 +76,7 @@ export async function deriveFollowers(
 ): Promise<Derived> {
   const now = new Date(options.signer.clock.nowMs());
   const answers = await resolveTargets(db, due, options.allowed, now);
-  const { probes, changesAt, turned, hasOtherProbes } = await judgeProbes(db, due, {
+  const { probes, changesAt, turned, hasOtherProbes, tooMany } = await judgeProbes(db, due, {
     answers,
     now,
     allowed: options.allowed,
@@ -89,23 +90,24 @@ export async function deriveFollowers(
       isUp: (member: string, address: string) => up.get(`${follower.id} ${member} ${address}`) ?? true,
     };
     const wanted = evaluate(follower, view, now.getTime());
-    const problem = problemOf(follower, wanted, answers);
+    const problem = tooMany.has(follower.id) ? TOO_MANY_CHECKS : problemOf(follower, wanted, answers);
     const lawful = wanted === "loop" ? NOTHING : wanted && onlyAllowed(wanted, options.allowed);
     return { follower, wanted: lawful, problem };
   });
   const written = await writeAddresses(db, due[0]!.apex, lines, options);
-  const refused = written.ok ? null : sentenceOf(written.error);
+  const reasonOf = ({ id }: DueFollower): Refusal | undefined => {
+    if (!written.ok) return written.error;
+    return written.value.short?.ids.has(id) ? written.value.short.reason : undefined;
+  };
   const settled = lines.map(({ follower, wanted, problem }): SettledFollower => {
-    const next = [
-      wanted?.changesAtMs,
-      changesAt.get(follower.id),
-      now.getTime() + (refused ? HELD_BACK_MS : LOOK_EVERY_MS),
-    ];
+    const reason = reasonOf(follower);
+    const lookAgainMs = now.getTime() + (reason ? HELD_BACK_MS : LOOK_EVERY_MS);
+    const next = [wanted?.changesAtMs, changesAt.get(follower.id), lookAgainMs];
     const dueAt = new Date(Math.min(...next.filter((ms) => ms !== undefined)));
-    return { id: follower.id, stirred: follower.stirred, dueAt, problem: refused ?? problem };
+    return { id: follower.id, stirred: follower.stirred, dueAt, problem: reason ? sentenceOf(reason) : problem };
   });
   await settleFollowers(db, settled);
-  return { zone: written.ok ? written.value : undefined, turned, hasOtherProbes };
+  return { zone: written.ok ? written.value.zone : undefined, turned, hasOtherProbes };
 }
 
 interface Line {
@@ -114,6 +116,8 @@ interface Line {
   readonly wanted: FollowedAddresses | undefined;
   readonly problem: Sentence | null;
 }
+
+const TOO_MANY_CHECKS = sentence("too-many-checks", { most: followPolicy.checks.aTenantHas });
 
 const NOTHING: FollowedAddresses = { ipv4: [], ipv6: [], ttl: 0 };
 
@@ -205,11 +209,16 @@ async function judgeProbes(
   const ids = pools.map(({ id }) => id);
   let probes = ids.length > 0 ? await readJudgedProbes(db, ids, now) : [];
   let hasOtherProbes = false;
+  const tooMany = new Set<number>();
   for (const pool of pools) {
     const wanted = probesOf(pool, answers).filter(({ address }) => isReachable(address, allowed));
     const have = probes.filter(({ followerId }) => followerId === pool.id);
     if (sameProbes(have, wanted)) continue;
-    await replaceProbes(db, pool.id, wanted);
+    const left = followPolicy.checks.aTenantHas - (await countProbes(db, `${pool.companyId}`, pool.id));
+    if (wanted.length > left) tooMany.add(pool.id);
+    const fitting = wanted.slice(0, Math.max(0, left));
+    if (sameProbes(have, fitting)) continue;
+    await replaceProbes(db, pool.id, fitting);
     hasOtherProbes = true;
   }
   if (hasOtherProbes) probes = await readJudgedProbes(db, ids, now);
@@ -225,7 +234,7 @@ async function judgeProbes(
   const differing = changed.filter(({ probe, state }) => JSON.stringify(probe.state) !== JSON.stringify(state));
   await writeProbeStates(db, differing, now);
   const turned = differing.filter(({ probe, state }) => probe.state.up !== state.up);
-  return { probes: judged, changesAt, turned, hasOtherProbes };
+  return { probes: judged, changesAt, turned, hasOtherProbes, tooMany };
 }
 
 type WantedProbe = Omit<Probe, "id" | "followerId">;
@@ -249,43 +258,80 @@ function sameProbes(have: readonly JudgedProbe[], wanted: readonly WantedProbe[]
   return have.length === wanted.length && wanted.every((probe) => texts.has(textOf(probe)));
 }
 
-/** Writes the addresses that are others than the zone has. @returns the zone, when it changed */
+/** What came of the addresses that a zone was to have. */
+interface WrittenAddresses {
+  /** As it is now, when it changed. */
+  readonly zone: Zone | undefined;
+  /** Why some have fewer addresses than they should, and which: their company may have no more records. */
+  readonly short?: { readonly ids: ReadonlySet<number>; readonly reason: Refusal };
+}
+
+/**
+ * Writes the addresses that are others than the zone has. Where the company may have no more records, names that follow go on
+ * to do so with as many addresses as they have.
+ */
 async function writeAddresses(
   db: Db,
   apex: DomainName,
   lines: readonly Line[],
   { signer }: DerivationOptions,
-): Promise<Result<Zone | undefined, Refusal>> {
+): Promise<Result<WrittenAddresses, Refusal>> {
   const known = lines.filter(({ wanted }) => wanted !== undefined);
-  if (known.length === 0) return ok(undefined);
-  const domain = zoneName(apex);
-  // What follows goes on to do so when the company has used up what it may have: it grows by a few records at most.
-  const target: ZoneTarget = { scope: {}, apex, domain, actor: FOLLOW_ACTOR, signer, quotas: "count" };
+  if (known.length === 0) return ok({ zone: undefined });
+  const target = { scope: {}, apex, domain: zoneName(apex), actor: FOLLOW_ACTOR, signer };
+  const changed = await changeAddresses(db, { ...target, quotas: "hold" }, known, (line) => line);
+  if (changed.ok) return ok({ zone: changed.value });
+  if (sentenceOf(changed.error).code !== "quota-exceeded") return changed;
+  const ids = new Set<number>();
+  const within = await changeAddresses(db, { ...target, quotas: "count" }, known, (line, count) => {
+    const left = atMost(line, count);
+    if (left !== line) ids.add(line.follower.id);
+    return left;
+  });
+  return within.ok ? ok({ zone: within.value, short: { ids, reason: changed.error } }) : within;
+}
+
+/** @param limit makes of a line what may be written, by how many addresses its name has */
+async function changeAddresses(
+  db: Db,
+  target: ZoneTarget & { readonly signer: ZoneSigner },
+  known: readonly Line[],
+  limit: (line: Line, count: number) => Line,
+): Promise<Result<Zone | undefined, Refusal>> {
   const changed = await changeZone(db, target, async (on): Promise<Result<ZonePlan, Refusal>> => {
-    const zone = await findZone(on, {}, apex);
-    if (!zone) return refuse(zoneDoesNotExist(domain));
+    const zone = await findZone(on, target.scope, target.apex);
+    if (!zone) return refuse(zoneDoesNotExist(target.domain));
     const followers = await readFollowers(on, zone.id, { ids: known.map(({ follower }) => follower.id) });
     const byId = new Map(followers.map((follower) => [follower.id, follower]));
     // What is another by now was stirred, and is done again.
     const current = known.filter(({ follower }) => isStill(follower, byId.get(follower.id)));
-    const records = await readRecordsAt(
-      on,
-      zone.id,
-      current.map(({ follower }) => follower.owner),
-    );
-    const edits = editsOfRrsets(records, current.flatMap(rrsetsOf));
+    const owners = current.map(({ follower }) => follower.owner);
+    const records = await readRecordsAt(on, zone.id, owners);
+    const counts = new Map<string, number>();
+    for (const { owner, type } of records) {
+      if (FOLLOWED_TYPES.includes(type)) counts.set(owner.key, (counts.get(owner.key) ?? 0) + 1);
+    }
+    const fitting = current.map((line) => limit(line, counts.get(line.follower.owner.key) ?? 0));
+    const edits = editsOfRrsets(records, fitting.flatMap(rrsetsOf));
     if (!edits.ok) return edits;
     const edited = editRecords(zone, records, edits.value);
     if (!edited.ok) return edited;
     const { rows, difference } = edited.value;
     if (difference.added.length + difference.deleted.length === 0) return ok({ zone, warnings: [] });
-    const next = nextSerial(zone.soa.serial, zone.serialType, new Date(signer.clock.nowMs()));
+    const next = nextSerial(zone.soa.serial, zone.serialType, new Date(target.signer.clock.nowMs()));
     // Health cannot wait for the next day's hundred serials.
     const soa = { ...zone.soa, serial: next.ok ? next.value : addSerial(zone.soa.serial, 1) };
     return ok({ zone, change: { soa, ttl: zone.ttl, rows, difference, mindsDerived: true }, warnings: [] });
   });
   if (!changed.ok) return changed;
   return ok(changed.value.changed ? changed.value.zone : undefined);
+}
+
+function atMost(line: Line, count: number): Line {
+  const { ipv4, ipv6, ...rest } = line.wanted!;
+  if (ipv4.length + ipv6.length <= count) return line;
+  const first = ipv4.slice(0, count);
+  return { ...line, wanted: { ...rest, ipv4: first, ipv6: ipv6.slice(0, count - first.length) } };
 }
 
 function isStill(follower: DueFollower, stored: StoredFollower | undefined): boolean {

@@ -179,7 +179,8 @@ async function unlessVictim(db: Db, attempt: (db: Db) => Promise<Attempt>): Prom
 }
 
 function checkRecords(db: Db, { quotas }: ZoneTarget, zone: Zone, { rows }: ZoneChange): Promise<Refusal | undefined> {
-  return quotas === "count" ? Promise.resolve(undefined) : checkRecordsOfChange(db, zone.id, rows.created.length);
+  const isAsked = quotas !== "count" && quotas !== "hold";
+  return isAsked ? checkRecordsOfChange(db, zone.id, rows.created.length) : Promise.resolve(undefined);
 }
 
 /**

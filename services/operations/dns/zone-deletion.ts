@@ -2,6 +2,7 @@ import type { DomainName } from "../../core/dns/name.ts";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { Binding, Db, Transaction } from "../../platform/postgres/db.ts";
+import { stirFollowersInZones } from "../../store/dns/followers.ts";
 import { charge } from "../../store/dns/quotas.ts";
 import { readHeld } from "../../store/dns/zone-usage.ts";
 import { deleteZonesWhere, listZonesWhere, lockZones, zoneDoesNotExist, zoneName } from "../../store/dns/zones.ts";
@@ -58,6 +59,8 @@ async function deleteZones(
     const parent = await withdrawDs(transaction, apex, signer);
     if (parent) parentIds.add(parent.id);
   }
+  // What follows names in these zones looks for them elsewhere from now on.
+  await stirFollowersInZones(transaction, ids, new Date(signer.clock.nowMs()));
   const freed = await readHeld(transaction, ids);
   const zoneIds = await deleteZonesWhere(transaction, "id = any($1::bigint[])", [ids]);
   for (const { owner, usage } of freed) await charge(transaction, owner, usage, { mode: "count" });

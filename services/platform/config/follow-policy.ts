@@ -18,7 +18,9 @@ const bounds = z
  * `questionsAtOnce`: names that wait for the resolver; where more are due, companies take turns.
  * `checks.retryMs`: between the tries that make a member down. `atOnce`, `aTenantAtOnce`: checks under
  * way, in all and of one company. `aTenantASecond`, `anAddressASecond`: checks that a process begins for one company, and
- * of one address; those of addresses that the operator allows have no such bound.
+ * of one address. `aTenantHas`: addresses of members of one company that are checked at all. `newOfATenantMs`,
+ * `newOfAnAddressMs`: a process waits so long between the first checks of two places, addresses with their ports, of one
+ * company and of one address: so nobody scans through us. Addresses that the operator allows have no bound but the number.
  */
 const followFile = z.strictObject({
   followersAZone: count,
@@ -34,7 +36,10 @@ const followFile = z.strictObject({
     retryMs: count,
     atOnce: count,
     aTenantAtOnce: count,
+    aTenantHas: count,
     aTenantASecond: count,
+    newOfATenantMs: count,
+    newOfAnAddressMs: count,
     anAddressASecond: count,
   }),
 });

@@ -23,6 +23,8 @@ export interface TimedVerdict extends ProbeVerdict {
 
 export interface JudgedProbe extends Probe {
   readonly state: ProbeState;
+  /** Since when it is looked at. */
+  readonly madeAt: Date;
   /** Of the nodes that are at work. */
   readonly verdicts: readonly TimedVerdict[];
 }
@@ -61,13 +63,14 @@ export async function readJudgedProbes(db: Db, followerIds: readonly number[], n
       readonly up: boolean;
       readonly since: Date;
       readonly flaps: number;
+      readonly made_at: Date;
       readonly well_since: Date | null;
       readonly verdicts: readonly { node: string; up: boolean; since: string; reason: Sentence | null }[];
     }
   >(
     db,
     `with at_work as (select distinct node from checking_workers where seen_at > $2)
-     select p.id, p.follower_id, p.member, p.address, p.name, p.health, p.tenant, p.up, p.since, p.flaps, p.well_since,
+     select p.id, p.follower_id, p.member, p.address, p.name, p.health, p.tenant, p.up, p.since, p.flaps, p.made_at, p.well_since,
             coalesce((select jsonb_agg(jsonb_build_object('node', v.node, 'up', v.up, 'since', v.since, 'reason', v.reason)
                                        order by v.node)
                         from probe_verdicts v where v.probe_id = p.id and v.node in (select node from at_work)), '[]') as verdicts
@@ -76,6 +79,7 @@ export async function readJudgedProbes(db: Db, followerIds: readonly number[], n
   );
   return rows.map((row) => ({
     ...probeOf(row),
+    madeAt: row.made_at,
     state: {
       up: row.up,
       sinceMs: row.since.getTime(),
@@ -95,18 +99,30 @@ export async function replaceProbes(
   await queryRows(
     db,
     `with wanted as (
-       select * from jsonb_to_recordset($2::jsonb) as w (member text, address text, name text, health jsonb, tenant text)
+       select *, (health->>'port')::integer as port
+         from jsonb_to_recordset($2::jsonb) as w (member text, address text, name text, health jsonb, tenant text)
      ), gone as (
        delete from pool_probes p
         where p.follower_id = $1
-          and not exists (select from wanted w where w.member = p.member and w.address = p.address)
+          and not exists (
+            select from wanted w where w.member = p.member and w.address = p.address and w.port = p.port)
      )
      insert into pool_probes (follower_id, member, address, name, health, tenant)
      select $1, member, address, name, health, tenant from wanted
-         on conflict (follower_id, member, address) do update
+         on conflict (follower_id, member, address, port) do update
         set health = excluded.health, name = excluded.name, tenant = excluded.tenant`,
     [followerId, JSON.stringify(probes)],
   );
+}
+
+/** How many probes the pools of a tenant have, one of them apart. */
+export async function countProbes(db: Db, tenant: string, exceptFollowerId: number): Promise<number> {
+  const [row] = await queryRows<{ count: number }>(
+    db,
+    "select count(*)::integer as count from pool_probes where tenant = $1 and follower_id <> $2",
+    [tenant, exceptFollowerId],
+  );
+  return row!.count;
 }
 
 /** A probe whose state is another than it was. */
@@ -160,7 +176,7 @@ export function listPoolEvents(db: Db, followerId: number, limit: number): Promi
   );
 }
 
-/** Events that are older, and those of a pool beyond so many, are forgotten. */
+/** Events that are older are forgotten; that a member changes a bounded number of times bounds the others. */
 export async function prunePoolEvents(db: Db, before: Date): Promise<void> {
   await queryRows(db, "delete from pool_events where at < $1", [before]);
 }

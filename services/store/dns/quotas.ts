@@ -26,9 +26,10 @@ export interface ChargedOwner {
 /**
  * How a change is judged: `enforce` refuses what is too much; `count` never does, for what must not stop midway
  * (signing upkeep, DS of hosted parents) and what the operator has said may exceed; `look` refuses and charges nobody,
- * for what is not made (previews).
+ * for what is not made (previews); `hold` refuses what there is no room for, but no change for being large: nobody asked for
+ * it in one (aliases of one target).
  */
-export type QuotaMode = "enforce" | "count" | "look";
+export type QuotaMode = "enforce" | "count" | "look" | "hold";
 
 /** Carries a refusal out of the transaction that must not be. */
 export class QuotaExceeded extends Error {
@@ -91,7 +92,7 @@ export async function charge(
     if (exceeded) throw new QuotaExceeded(refusalOf(row, exceeded, added[exceeded]), reservesOf(rows, owner));
   }
   if (mode === "look") return NO_RESERVE;
-  const reserved = reserve && mode === "enforce" ? reserveFor(rows, added) : NO_RESERVE;
+  const reserved = reserve && mode !== "count" ? reserveFor(rows, added) : NO_RESERVE;
   await queryRows(
     db,
     `update quotas set zones = zones + $1, signed_zones = signed_zones + $2, records = records + $3, octets = octets + $4,
