@@ -369,28 +369,26 @@ describe("a hostile company", () => {
   });
 });
 
-test("a company has so many addresses checked and no more", { timeout: 120_000 }, async () => {
+test("a company has so many addresses checked and no more", async () => {
   await api.call("POST", "/api/v1/company", { crm_id: "many", name: "Many", apikey: "many-api-key-0001" });
   const zone = await makeZone(api, { crm_id: "many" });
-  const { port, stop } = await backend("127.0.0.2");
-  await stop();
-  const poolOf = (at: number) => {
-    const members = Array.from({ length: 32 }, (_, member) => ({ value: `127.2.${at}.${member + 1}` }));
-    return { name: `p${at}`, members, check: { type: "tcp", port, interval: 3_600 } };
-  };
-  const create = Array.from({ length: 160 }, (_, at) => poolOf(at));
-  expect(await api.call("POST", `/api/v1/pool/${zone}/batch`, { create })).toMatchObject({ status: 200 });
-  const problems = async () => {
-    const { body } = await api.call("GET", `/api/v1/pool/${zone}`);
-    return body.pool.filter(({ problem }: { problem: string | null }) => problem !== null);
-  };
-  await expect.poll(async () => (await problems()).length).toBeGreaterThan(0);
-  const [{ problem }] = await problems();
-  expect(problem).toBe("the company has 5000 addresses checked already: others are taken for healthy");
-  const count = async () =>
-    Number((await api.database.db.raw("select count(*) from pool_probes where tenant <> ''")).rows[0].count);
-  await expect.poll(count).toBeGreaterThanOrEqual(5_000);
-  expect(await api.call("DELETE", `/api/v1/master_zone/${zone}`)).toMatchObject({ status: 200 });
+  // 4,990 that the company has already, of addresses that nobody looks at.
+  const other = await alias(await makeZone(api), "other", target("192.0.2.1"));
+  await api.database.db.raw(
+    `insert into pool_probes (follower_id, member, address, name, health, tenant)
+     select ?, n::text, '192.0.2.1', 'x', '{"type": "tcp", "port": 9, "interval": 3600}', c.id::text
+       from generate_series(1, 4990) n, companies c where c.crm_id = 'many'`,
+    [other],
+  );
+  const members = Array.from({ length: 20 }, (_, member) => ({ value: `127.2.0.${member + 1}` }));
+  const check = { type: "tcp", port: 9, interval: 3_600 };
+  expect(await api.call("POST", `/api/v1/pool/${zone}`, { name: "p", members, check })).toMatchObject({ status: 200 });
+  const shown = async () => (await api.call("GET", `/api/v1/pool/${zone}`)).body.pool[0];
+  await expect
+    .poll(async () => (await shown()).problem)
+    .toBe("the company has 5000 addresses checked already: others are taken for healthy");
+  const { pool_id: id } = await shown();
+  expect((await api.call("GET", `/api/v1/pool/${zone}/${id}`)).body.states).toHaveLength(10);
 });
 
 describe("a pool", () => {

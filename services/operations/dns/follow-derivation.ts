@@ -210,13 +210,16 @@ async function judgeProbes(
   let probes = ids.length > 0 ? await readJudgedProbes(db, ids, now) : [];
   let hasOtherProbes = false;
   const tooMany = new Set<number>();
+  let count: number | undefined;
   for (const pool of pools) {
     const wanted = probesOf(pool, answers).filter(({ address }) => isReachable(address, allowed));
     const have = probes.filter(({ followerId }) => followerId === pool.id);
     if (sameProbes(have, wanted)) continue;
-    const left = followPolicy.checks.aTenantHas - (await countProbes(db, `${pool.companyId}`, pool.id));
+    count ??= await countProbes(db, `${pool.companyId}`);
+    const left = Math.max(0, followPolicy.checks.aTenantHas - count + have.length);
     if (wanted.length > left) tooMany.add(pool.id);
-    const fitting = wanted.slice(0, Math.max(0, left));
+    const fitting = wanted.slice(0, left);
+    count += fitting.length - have.length;
     if (sameProbes(have, fitting)) continue;
     await replaceProbes(db, pool.id, fitting);
     hasOtherProbes = true;

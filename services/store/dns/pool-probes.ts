@@ -115,12 +115,12 @@ export async function replaceProbes(
   );
 }
 
-/** How many probes the pools of a tenant have, one of them apart. */
-export async function countProbes(db: Db, tenant: string, exceptFollowerId: number): Promise<number> {
+/** How many probes the pools of a tenant have. */
+export async function countProbes(db: Db, tenant: string): Promise<number> {
   const [row] = await queryRows<{ count: number }>(
     db,
-    "select count(*)::integer as count from pool_probes where tenant = $1 and follower_id <> $2",
-    [tenant, exceptFollowerId],
+    "select count(*)::integer as count from pool_probes where tenant = $1",
+    [tenant],
   );
   return row!.count;
 }
