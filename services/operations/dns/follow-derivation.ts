@@ -4,29 +4,16 @@ import {
   memberAddresses,
   type TargetAnswer,
 } from "../../core/dns/follow/evaluate.ts";
-import { absoluteText, FOLLOWED_TYPES, type StoredFollower, targetsOf } from "../../core/dns/follow/follower.ts";
-import { sameFollower } from "../../core/dns/follow/follower-edits.ts";
+import { absoluteText, targetsOf } from "../../core/dns/follow/follower.ts";
 import { judgeProbe } from "../../core/dns/follow/probe-state.ts";
-import { parseIpAddress } from "../../core/dns/ip-address.ts";
-import { type DomainName, formatDomainName, nameSortKey } from "../../core/dns/name.ts";
-import { TYPE } from "../../core/dns/rr-types.ts";
-import { editsOfRrsets, type RrsetChange } from "../../core/dns/rrset-edits.ts";
-import { addSerial, nextSerial } from "../../core/dns/serial.ts";
-import { editRecords } from "../../core/dns/zone-edit.ts";
+import { formatDomainName, nameSortKey } from "../../core/dns/name.ts";
 import { type Refusal, sentenceOf } from "../../core/refusal.ts";
-import { ok, type Result, refuse } from "../../core/result.ts";
 import { type Sentence, sentence } from "../../core/sentences.ts";
 import { followPolicy } from "../../platform/config/follow-policy.ts";
 import { isPublishable, isReachable } from "../../platform/lookups/address-blocks.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { addTargets, readTargetAnswers } from "../../store/dns/follow-targets.ts";
-import {
-  type DueFollower,
-  readFollowers,
-  type SettledFollower,
-  settleFollowers,
-  writeWays,
-} from "../../store/dns/followers.ts";
+import { type DueFollower, type SettledFollower, settleFollowers, writeWays } from "../../store/dns/followers.ts";
 import {
   type ChangedProbe,
   countProbes,
@@ -36,14 +23,10 @@ import {
   replaceProbes,
   writeProbeStates,
 } from "../../store/dns/pool-probes.ts";
-import { readRecordsAt } from "../../store/dns/records.ts";
-import { findZone, type Zone, zoneDoesNotExist, zoneName } from "../../store/dns/zones.ts";
+import type { Zone } from "../../store/dns/zones.ts";
+import { type FollowedName, writeAddresses } from "./derived-addresses.ts";
 import { followHosted } from "./hosted-addresses.ts";
-import { changeZone, type ZonePlan, type ZoneTarget } from "./zone-changes.ts";
 import type { ZoneSigner } from "./zone-signing.ts";
-
-/** Who is named in the history for what is derived. */
-export const FOLLOW_ACTOR = "follow";
 
 /** A follower that nothing happens to is looked at so often all the same. */
 const LOOK_EVERY_MS = 3_600_000;
@@ -84,7 +67,7 @@ export async function deriveFollowers(
   const up = new Map(
     probes.map(({ followerId, member, address, state }) => [`${followerId} ${member} ${address}`, state.up]),
   );
-  const lines = due.map((follower): Line => {
+  const lines = due.map((follower): FollowedName => {
     const view = {
       target: (key: string) => answers.get(`${follower.companyId} ${key}`)?.answer,
       isUp: (member: string, address: string) => up.get(`${follower.id} ${member} ${address}`) ?? true,
@@ -94,7 +77,7 @@ export async function deriveFollowers(
     const lawful = wanted === "loop" ? NOTHING : wanted && onlyAllowed(wanted, options.allowed);
     return { follower, wanted: lawful, problem };
   });
-  const written = await writeAddresses(db, due[0]!.apex, lines, options);
+  const written = await writeAddresses(db, due[0]!.apex, lines, options.signer);
   const reasonOf = ({ id }: DueFollower): Refusal | undefined => {
     if (!written.ok) return written.error;
     return written.value.short?.ids.has(id) ? written.value.short.reason : undefined;
@@ -108,13 +91,6 @@ export async function deriveFollowers(
   });
   await settleFollowers(db, settled);
   return { zone: written.ok ? written.value.zone : undefined, turned, hasOtherProbes };
-}
-
-interface Line {
-  readonly follower: DueFollower;
-  /** Undefined: nothing is known, all stays. */
-  readonly wanted: FollowedAddresses | undefined;
-  readonly problem: Sentence | null;
 }
 
 const TOO_MANY_CHECKS = sentence("too-many-checks", { most: followPolicy.checks.aTenantHas });
@@ -259,98 +235,4 @@ function sameProbes(have: readonly JudgedProbe[], wanted: readonly WantedProbe[]
     `${member} ${address} ${JSON.stringify(Object.entries(health).sort(([a], [b]) => (a < b ? -1 : 1)))}`;
   const texts = new Set(have.map(textOf));
   return have.length === wanted.length && wanted.every((probe) => texts.has(textOf(probe)));
-}
-
-/** What came of the addresses that a zone was to have. */
-interface WrittenAddresses {
-  /** As it is now, when it changed. */
-  readonly zone: Zone | undefined;
-  /** Why some have fewer addresses than they should, and which: their company may have no more records. */
-  readonly short?: { readonly ids: ReadonlySet<number>; readonly reason: Refusal };
-}
-
-/**
- * Writes the addresses that are others than the zone has. Where the company may have no more records, names that follow go on
- * to do so with as many addresses as they have.
- */
-async function writeAddresses(
-  db: Db,
-  apex: DomainName,
-  lines: readonly Line[],
-  { signer }: DerivationOptions,
-): Promise<Result<WrittenAddresses, Refusal>> {
-  const known = lines.filter(({ wanted }) => wanted !== undefined);
-  if (known.length === 0) return ok({ zone: undefined });
-  const target = { scope: {}, apex, domain: zoneName(apex), actor: FOLLOW_ACTOR, signer };
-  const changed = await changeAddresses(db, { ...target, quotas: "hold" }, known, (line) => line);
-  if (changed.ok) return ok({ zone: changed.value });
-  if (sentenceOf(changed.error).code !== "quota-exceeded") return changed;
-  const ids = new Set<number>();
-  const within = await changeAddresses(db, { ...target, quotas: "count" }, known, (line, count) => {
-    const left = atMost(line, count);
-    if (left !== line) ids.add(line.follower.id);
-    return left;
-  });
-  return within.ok ? ok({ zone: within.value, short: { ids, reason: changed.error } }) : within;
-}
-
-/** @param limit makes of a line what may be written, by how many addresses its name has */
-async function changeAddresses(
-  db: Db,
-  target: ZoneTarget & { readonly signer: ZoneSigner },
-  known: readonly Line[],
-  limit: (line: Line, count: number) => Line,
-): Promise<Result<Zone | undefined, Refusal>> {
-  const changed = await changeZone(db, target, async (on): Promise<Result<ZonePlan, Refusal>> => {
-    const zone = await findZone(on, target.scope, target.apex);
-    if (!zone) return refuse(zoneDoesNotExist(target.domain));
-    const followers = await readFollowers(on, zone.id, { ids: known.map(({ follower }) => follower.id) });
-    const byId = new Map(followers.map((follower) => [follower.id, follower]));
-    // What is another by now was stirred, and is done again.
-    const current = known.filter(({ follower }) => isStill(follower, byId.get(follower.id)));
-    const owners = current.map(({ follower }) => follower.owner);
-    const records = await readRecordsAt(on, zone.id, owners);
-    const counts = new Map<string, number>();
-    for (const { owner, type } of records) {
-      if (FOLLOWED_TYPES.includes(type)) counts.set(owner.key, (counts.get(owner.key) ?? 0) + 1);
-    }
-    const fitting = current.map((line) => limit(line, counts.get(line.follower.owner.key) ?? 0));
-    const edits = editsOfRrsets(records, fitting.flatMap(rrsetsOf));
-    if (!edits.ok) return edits;
-    const edited = editRecords(zone, records, edits.value);
-    if (!edited.ok) return edited;
-    const { rows, difference } = edited.value;
-    if (difference.added.length + difference.deleted.length === 0) return ok({ zone, warnings: [] });
-    const next = nextSerial(zone.soa.serial, zone.serialType, new Date(target.signer.clock.nowMs()));
-    // Health cannot wait for the next day's hundred serials.
-    const soa = { ...zone.soa, serial: next.ok ? next.value : addSerial(zone.soa.serial, 1) };
-    return ok({ zone, change: { soa, ttl: zone.ttl, rows, difference, mindsDerived: true }, warnings: [] });
-  });
-  if (!changed.ok) return changed;
-  return ok(changed.value.changed ? changed.value.zone : undefined);
-}
-
-function atMost(line: Line, count: number): Line {
-  const { ipv4, ipv6, ...rest } = line.wanted!;
-  if (ipv4.length + ipv6.length <= count) return line;
-  const first = ipv4.slice(0, count);
-  return { ...line, wanted: { ...rest, ipv4: first, ipv6: ipv6.slice(0, count - first.length) } };
-}
-
-function isStill(follower: DueFollower, stored: StoredFollower | undefined): boolean {
-  return stored !== undefined && sameFollower(follower, stored);
-}
-
-function rrsetsOf({ follower: { owner }, wanted }: Line): RrsetChange[] {
-  const { ipv4, ipv6, ttl } = wanted!;
-  const families = [
-    { type: TYPE.A, addresses: ipv4 },
-    { type: TYPE.AAAA, addresses: ipv6 },
-  ];
-  return families.map(({ type, addresses }) => ({
-    ...{ owner, type },
-    verb: addresses.length > 0 ? "replace" : "delete",
-    ttl: addresses.length > 0 ? ttl : undefined,
-    rdatas: [...new Set(addresses)].map((address) => parseIpAddress(address)!),
-  }));
 }
