@@ -52,6 +52,7 @@ export const PROBLEMS = {
   "dns-server-broken": "unacceptable",
   "rotation-begun": "conflict",
   "filter-exists": "conflict",
+  "webhooks-many": "conflict",
   "suppression-whitelisted": "conflict",
   "suppression-own": "conflict",
   "campaign-of-the-api": "conflict",

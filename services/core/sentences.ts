@@ -284,6 +284,7 @@ export const SENTENCES = {
   "no-such-filter": "no such filter",
   "no-such-webhook": "no such webhook",
   "no-such-delivery": "no such delivery",
+  "webhooks-many": "the instance has as many webhooks as it may",
   "no-event-kind": "no such event: {kind}",
   "no-event-id": "no such place in the order of events",
   "no-such-suppression": "no such entry on the list",

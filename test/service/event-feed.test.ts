@@ -234,7 +234,7 @@ describe("webhooks", () => {
     const { ids } = await send("red@hook.test", "sky@hook.test");
     await store(outcome(ids[0]!, "refused", 1), outcome(ids[1]!, "delivered", 1));
     const body = async (name: string) => JSON.parse((await next(name))?.body ?? "null");
-    expect(await body("bounces")).toEqual(["red@hook.test 4", "sky@hook.test 12"]);
+    expect(await body("bounces")).toEqual(["sky@hook.test 12", "red@hook.test 4"]);
     expect(await body("other")).toBe(null);
     expect(await body("red")).toEqual(["red@hook.test 1", "red@hook.test 4"]);
     await send("late@hook.test");

@@ -1,14 +1,21 @@
 import { z } from "zod";
-import { ok, refuse } from "../../core/result.ts";
+import { toConditionJson } from "../../core/mail/filter-json.ts";
+import { invalidField, type Refusal } from "../../core/refusal.ts";
+import { ok, type Result, refuse } from "../../core/result.ts";
+import { readToldKinds, toldNames } from "../../operations/mail/told-events.ts";
 import { sentenceJson } from "../../platform/http/problem.ts";
+import { findFilter } from "../../store/mail/contacts/filters.ts";
 import {
+  addWebhook,
+  FIRST_WEBHOOK,
   findWebhook,
   listWebhookBatches,
+  listWebhooks,
   removeWebhook,
   replayWebhookBatch,
-  setWebhook,
   type Webhook,
   type WebhookBatch,
+  type WebhookChoice,
 } from "../../store/mail/tracking/webhooks.ts";
 import { areaOf } from "../caller.ts";
 import type { ConsoleContext } from "../context.ts";
@@ -17,14 +24,23 @@ import { problem } from "../problems.ts";
 import { pageLimit } from "../schemas.ts";
 import { withInstance } from "../with-instance.ts";
 
-/** An instance has one webhook, which is told all of its events; so this is what every one is called. */
-const WEBHOOK_ID = "events";
-
+const webhookName = z.string().regex(/^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$/, "instance-name-form");
 const instanceParams = z.object({ name: z.string() });
 const webhookParams = z.object({ name: z.string(), id: z.string() });
+/** What a webhook is told. */
+const choiceReply = {
+  kinds: z.array(z.string()).nullable().meta({ description: "names of events; null: those of `ver_eventos`" }),
+  campaigns: z.array(z.int()).nullable(),
+  condiciones: z
+    .record(z.string(), z.unknown())
+    .nullable()
+    .meta({ description: "over the contact, as filters have it" }),
+  full: z.boolean().meta({ description: "with reason, status, reply, attempt, exchanger and message_id" }),
+};
 const webhookJson = z.object({
-  id: z.string(),
+  id: z.string().meta({ description: "its name" }),
   url: z.string(),
+  ...choiceReply,
   failures: z.int().meta({ description: "failed attempts in a row" }),
   next_attempt: z.string(),
 });
@@ -52,14 +68,14 @@ function listEndpoint(context: ConsoleContext): ConsoleEndpoint {
   return consoleEndpoint({
     method: "GET",
     path: "/instances/:name/webhooks",
-    summary: "The webhook of an instance, if it has one",
+    summary: "The webhooks of an instance, by name",
     authorise: areaOf("instance"),
     params: instanceParams,
     reply: z.object({ webhooks: z.array(webhookJson) }),
     act: ({ caller, params }) =>
       withInstance(context, caller, params.name, async ({ id }) => {
-        const webhook = await findWebhook(context.db, id);
-        return ok({ webhooks: webhook === undefined ? [] : [showWebhook(webhook)] });
+        const webhooks = await listWebhooks(context.db, id);
+        return ok({ webhooks: webhooks.map(showWebhook) });
       }),
   });
 }
@@ -68,16 +84,49 @@ function setEndpoint({ db, keyRing, ...context }: ConsoleContext): ConsoleEndpoi
   return consoleEndpoint({
     method: "POST",
     path: "/instances/:name/webhooks",
-    summary: "Have events told to a URL, in place of another; the answer has the secret that signs",
+    summary:
+      "Have events told to a URL, in place of what the webhook of that name was; the answer has the secret that signs",
     authorise: areaOf("instance"),
     params: instanceParams,
-    fields: z.object({ url: z.url({ protocol: /^https?$/, message: "http-url" }).max(2_000) }),
+    fields: z.object({
+      url: z.url({ protocol: /^https?$/, message: "http-url" }).max(2_000),
+      name: webhookName.default(FIRST_WEBHOOK),
+      kinds: z.array(z.string()).min(1).max(50).optional().meta({ description: "names of events, such as entregado" }),
+      campaigns: z.array(z.int().positive()).min(1).max(100).optional(),
+      filter: z.int().positive().optional().meta({ description: "the conditions of this filter, as they are now" }),
+      full: z.boolean().default(false),
+    }),
     reply: z.object({ id: z.string(), url: z.string(), secret: z.string() }),
     change: { action: "webhook.set", object: ({ fields }) => withoutSecrets(fields.url) },
-    act: ({ caller, params, fields: { url } }) =>
-      withInstance({ db, keyRing, ...context }, caller, params.name, async ({ id }) =>
-        ok({ id: WEBHOOK_ID, url, secret: await setWebhook(db, keyRing, id, url) }),
-      ),
+    act: ({ caller, params, fields: { url, name, ...chosen } }) =>
+      withInstance({ db, keyRing, ...context }, caller, params.name, async ({ id }) => {
+        const choice = await readChoice(db, id, chosen);
+        if (!choice.ok) return choice;
+        const secret = await addWebhook(db, keyRing, id, { ...choice.value, name, url });
+        return secret === undefined ? refuse(problem("webhooks-many")) : ok({ id: name, url, secret });
+      }),
+  });
+}
+
+async function readChoice(
+  db: ConsoleContext["db"],
+  instanceId: number,
+  given: {
+    readonly kinds?: readonly string[] | undefined;
+    readonly campaigns?: number[] | undefined;
+    readonly filter?: number | undefined;
+    readonly full: boolean;
+  },
+): Promise<Result<WebhookChoice, Refusal>> {
+  const kinds = given.kinds === undefined ? undefined : readToldKinds(given.kinds);
+  if (kinds && !kinds.ok) return refuse(invalidField("kinds", "no-event-kind", { kind: kinds.error }));
+  const filter = given.filter === undefined ? undefined : await findFilter(db, instanceId, given.filter);
+  if (given.filter !== undefined && filter === undefined) return refuse(problem("no-such-filter"));
+  return ok({
+    kinds: kinds?.value ?? null,
+    campaigns: given.campaigns ?? null,
+    condition: filter?.condition ?? null,
+    isFull: given.full,
   });
 }
 
@@ -92,7 +141,7 @@ function removeEndpoint(context: ConsoleContext): ConsoleEndpoint {
     change: { action: "webhook.remove", object: ({ params }) => params.name },
     act: ({ caller, params }) =>
       withInstance(context, caller, params.name, async ({ id }) => {
-        const removed = params.id === WEBHOOK_ID && (await removeWebhook(context.db, id));
+        const removed = await removeWebhook(context.db, id, params.id);
         return removed ? ok({ msg: "deleted" }) : refuse(NO_WEBHOOK);
       }),
   });
@@ -109,8 +158,9 @@ function deliveriesEndpoint(context: ConsoleContext): ConsoleEndpoint {
     reply: z.object({ deliveries: z.array(deliveryJson) }),
     act: ({ caller, params, fields: { limit, before } }) =>
       withInstance(context, caller, params.name, async ({ id }) => {
-        if (params.id !== WEBHOOK_ID) return refuse(NO_WEBHOOK);
-        const batches = await listWebhookBatches(context.db, id, before === undefined ? { limit } : { limit, before });
+        if ((await findWebhook(context.db, id, params.id)) === undefined) return refuse(NO_WEBHOOK);
+        const page = before === undefined ? { limit } : { limit, before };
+        const batches = await listWebhookBatches(context.db, id, page, params.id);
         return ok({ deliveries: batches.map(showBatch) });
       }),
   });
@@ -128,14 +178,26 @@ function replayEndpoint(context: ConsoleContext): ConsoleEndpoint {
     change: { action: "webhook.replay", object: ({ fields }) => String(fields.delivery) },
     act: ({ caller, params, fields: { delivery } }) =>
       withInstance(context, caller, params.name, async ({ id }) => {
-        const again = params.id === WEBHOOK_ID && (await replayWebhookBatch(context.db, id, delivery));
+        const again = await replayWebhookBatch(context.db, id, delivery, params.id);
         return again ? ok({ msg: "queued again" }) : refuse(problem("no-such-delivery"));
       }),
   });
 }
 
-function showWebhook({ url, failures, nextAttemptAt }: Webhook): z.input<typeof webhookJson> {
-  return { id: WEBHOOK_ID, url, failures, next_attempt: nextAttemptAt.toISOString() };
+function showWebhook(webhook: Webhook): z.input<typeof webhookJson> {
+  const { name, url, failures, nextAttemptAt, kinds, campaigns, condition, isFull } = webhook;
+  return {
+    ...{
+      id: name,
+      url,
+      campaigns: campaigns && [...campaigns],
+      full: isFull,
+      failures,
+      next_attempt: nextAttemptAt.toISOString(),
+    },
+    kinds: kinds && toldNames(kinds),
+    condiciones: condition && toConditionJson(condition),
+  };
 }
 
 function showBatch({ createdAt, finishedAt, ...shown }: WebhookBatch): z.input<typeof deliveryJson> {

@@ -1,0 +1,233 @@
+import { get, type IncomingMessage } from "node:http";
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { EventStreams, type StreamEnd } from "../../services/mail-api/event-streams.ts";
+import { FullEvents } from "../../services/operations/mail/told-events.ts";
+import { TOLD_KINDS } from "../../services/store/mail/events/event-kinds.ts";
+import { recordEvents } from "../../services/store/mail/events/events.ts";
+import { startMailApi, type TestInstance, type TestMailApi } from "../support/mail-api.ts";
+import { eventually } from "../support/stack.ts";
+
+interface Frame {
+  readonly id?: string;
+  readonly event?: string;
+  readonly data?: Record<string, unknown>;
+}
+
+interface Stream {
+  readonly response: IncomingMessage;
+  readonly frames: Frame[];
+  /** Events, without signs of life. */
+  events(): Frame[];
+  lastId(): string;
+  close(): void;
+}
+
+let api: TestMailApi;
+let contactId: number;
+const open: Stream[] = [];
+
+beforeAll(async () => {
+  api = await startMailApi();
+  const made = await api.north.call("POST", "/v1/contacto", { email: "ana@stream.test" });
+  contactId = made.body.contacto.numid;
+});
+afterEach(() => {
+  for (const stream of open.splice(0)) stream.close();
+});
+afterAll(async () => {
+  expect(api.failures).toEqual([]);
+  await api.stop();
+});
+
+function connect(query = "", headers: Record<string, string> = {}, instance: TestInstance = api.north) {
+  return new Promise<Stream>((resolve, reject) => {
+    const request = get(
+      `${api.url}/v1/eventos/stream${query}`,
+      { headers: { Authorization: instance.key, Host: instance.host, ...headers } },
+      (response) => {
+        const frames: Frame[] = [];
+        let text = "";
+        response.setEncoding("utf8");
+        response.on("data", (chunk: string) => {
+          text += chunk;
+          const whole = text.split("\n\n");
+          text = whole.pop()!;
+          frames.push(...whole.map(readFrame));
+        });
+        response.on("error", () => {});
+        const stream: Stream = {
+          response,
+          frames,
+          events: () => frames.filter(({ event }) => event !== undefined),
+          lastId: () => frames.findLast(({ id }) => id !== undefined)!.id!,
+          close: () => request.destroy(),
+        };
+        open.push(stream);
+        resolve(stream);
+      },
+    );
+    request.on("error", reject);
+  });
+}
+
+function readFrame(text: string): Frame {
+  const fields = new Map(
+    text.split("\n").map((line) => [line.slice(0, line.indexOf(":")), line.slice(line.indexOf(":") + 2)]),
+  );
+  const data = fields.get("data");
+  return {
+    ...(fields.has("id") ? { id: fields.get("id")! } : {}),
+    ...(fields.has("event") ? { event: fields.get("event")! } : {}),
+    ...(data === undefined ? {} : { data: JSON.parse(data) }),
+  };
+}
+
+const happen = (...kinds: readonly ("viewed" | "clicked" | "unsubscribed")[]) =>
+  recordEvents(
+    api.db,
+    kinds.map((kind) => ({ instanceId: api.north.id, contactId, kind, at: new Date() })),
+  );
+
+const heard = (stream: Stream, count: number) =>
+  eventually(
+    async () => stream.events(),
+    (events) => events.length >= count,
+  );
+
+test("tells what happens from now on, and resumes by the last id without a gap", async () => {
+  const first = await connect();
+  expect(first.response.headers).toMatchObject({
+    "content-type": "text/event-stream; charset=utf-8",
+    "cache-control": "no-store",
+  });
+  await eventually(
+    async () => first.frames.length,
+    (count) => count > 0,
+  );
+  await happen("viewed", "clicked");
+  const [viewed, clicked] = await heard(first, 2);
+  expect(viewed).toMatchObject({ event: "vista", data: { evento: "vista", email: "ana@stream.test", reason: null } });
+  expect(Number(clicked!.id)).toBe(Number(viewed!.id) + 1);
+  first.close();
+  await happen("unsubscribed");
+  const second = await connect("", { "Last-Event-ID": viewed!.id! });
+  const again = await heard(second, 2);
+  expect(again.map(({ event }) => event)).toEqual(["click", "desuscripcion"]);
+  const third = await connect(`?desde=${viewed!.id}&eventos=desuscripcion`);
+  expect((await heard(third, 1)).map(({ event }) => event)).toEqual(["desuscripcion"]);
+});
+
+test("nothing is lost and nothing comes twice for a reader that is cut off again and again", async () => {
+  const ids: string[] = [];
+  let last: string | undefined;
+  let isOver = false;
+  const writing = (async () => {
+    for (let round = 0; round < 30; round++) {
+      await happen("viewed", "clicked", "viewed");
+      await sleep(20);
+    }
+    isOver = true;
+  })();
+  let connection = await connect();
+  await eventually(
+    async () => connection.frames.length,
+    (count) => count > 0,
+  );
+  last = connection.lastId();
+  const from = Number(last);
+  await eventually(
+    async () => {
+      ids.push(...connection.events().map(({ id }) => id!));
+      if (connection.frames.length > 0) last = connection.lastId();
+      connection.close();
+      connection = await connect("", { "Last-Event-ID": last! });
+      return isOver;
+    },
+    (over) => over,
+  );
+  await writing;
+  await eventually(
+    async () => connection.lastId(),
+    (id) => Number(id) >= from + ids.length && connection.events().length + ids.length >= 85,
+  );
+  ids.push(...connection.events().map(({ id }) => id!));
+  expect(new Set(ids).size).toBe(ids.length);
+  expect(ids.map(Number)).toEqual(Array.from({ length: ids.length }, (_, index) => from + 1 + index));
+}, 60_000);
+
+test.each([
+  ["?eventos=nada", {}, 400],
+  ["?desde=x", {}, 400],
+  ["?desde=999999999", {}, 400],
+  ["", { "Last-Event-ID": "x" }, 400],
+  ["", { "Last-Event-ID": "999999999999" }, 400],
+  ["", { Authorization: "wrong" }, 403],
+])("%s %j is refused", async (query, headers, status) => {
+  expect((await connect(query, headers as Record<string, string>)).response.statusCode).toBe(status);
+});
+
+test("another instance hears nothing of it, and so many at a time are enough", async () => {
+  const other = await connect("", {}, api.south);
+  await happen("viewed");
+  const mine = await Promise.all([connect(), connect(), connect(), connect()]);
+  expect(mine.map(({ response }) => response.statusCode)).toEqual([200, 200, 200, 200]);
+  const fifth = await connect();
+  expect([fifth.response.statusCode, fifth.response.headers["retry-after"]]).toEqual([429, "3"]);
+  mine[0]!.close();
+  await eventually(
+    async () => (await connect()).response.statusCode,
+    (status) => status === 200,
+  );
+  await happen("clicked");
+  await heard(mine[1]!, 1);
+  expect(other.events()).toEqual([]);
+});
+
+test("what is kept no longer is told as a gap", async () => {
+  await api.db("webhook_events").where({ instance_id: api.north.id }).delete();
+  const stream = await connect("?desde=0");
+  const [gap] = await heard(stream, 1);
+  expect(gap).toMatchObject({ event: "hueco", data: { desde: 1 } });
+  expect(Number(gap!.id)).toBe((gap!.data as { hasta: number }).hasta);
+});
+
+test("a reader that takes nothing is cut off, and others go on", async () => {
+  const ends: StreamEnd[] = [];
+  const streams = new EventStreams(
+    {
+      db: api.db,
+      clock: { nowMs: () => Date.now() },
+      fullEvents: new FullEvents(api.keyRing),
+      observe: (observation) => {
+        if (observation.kind === "event-stream-ended") ends.push(observation.why as StreamEnd);
+      },
+    },
+    { waitingOctets: 1_024, unreadMs: 200, heartbeatMs: 50, lifeMs: 5_000 },
+  );
+  const request = { kinds: Object.values(TOLD_KINDS), campaigns: null, condition: null, after: undefined };
+  const slow = await streams.open(api.north, request);
+  const quick = await streams.open(api.north, request);
+  if (!slow.ok || !quick.ok) throw new Error("refused");
+  let text = "";
+  quick.value.on("data", (chunk: Buffer) => {
+    text += chunk;
+  });
+  await happen(...Array.from({ length: 50 }, () => "viewed" as const));
+  await eventually(
+    async () => ends,
+    (found) => found.length === 1,
+  );
+  expect(ends).toEqual(["slow"]);
+  expect(slow.value.destroyed).toBe(true);
+  await eventually(
+    async () => text,
+    (found) => found.split("event: vista").length === 51 && found.includes("\n\n:\nid: "),
+  );
+  await eventually(
+    async () => ends,
+    (found) => found.length === 2,
+  );
+  expect(ends[1]).toBe("life");
+  await streams.stop();
+});
