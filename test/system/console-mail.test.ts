@@ -296,6 +296,39 @@ describe.skipIf(!hasBrowser)(`mail in the console${browserNote}`, () => {
     await expectAccessible(page);
   });
 
+  it("sets a second webhook, for what becomes of deliveries, with reasons", async () => {
+    await open("/settings/webhooks");
+    await button("Set webhook").first().click();
+    await dialog().getByLabel("Name", { exact: true }).fill("crm");
+    await dialog().getByLabel("URL").fill("https://crm.example.org/events");
+    await dialog().getByLabel("delivered", { exact: true }).check();
+    await dialog().getByLabel("viewed", { exact: true }).uncheck();
+    await expectAccessible(page);
+    await dialog().getByRole("button", { name: "Save" }).click();
+    await dialog().getByText("This is shown only once").waitFor();
+    await page.keyboard.press("Escape");
+    await page.getByText("Deliveries of crm").waitFor();
+    await page.getByText(/^sent, clicked.*with reasons$/).waitFor();
+  });
+
+  it("lists who is not mailed and why, adds a domain and takes it off again", async () => {
+    await mailApi("GET", "/invalidar/p2@example.org");
+    await open("/contacts/suppressions");
+    await page.getByText("p2@example.org").waitFor();
+    await button("Add entry").first().click();
+    await dialog().getByLabel("Address or domain").fill("trap.example.net");
+    await dialog().getByLabel("Note").fill("a trap");
+    await dialog().getByRole("button", { name: "Save" }).click();
+    await expectToast(page, "@trap.example.net is on the list");
+    await page.getByText("a trap").waitFor();
+    await expectAccessible(page);
+    await page.getByLabel("Why", { exact: true }).selectOption("by-hand");
+    await page.getByText("p2@example.org").waitFor({ state: "detached" });
+    await button(/^Take off: @trap/).click();
+    await dialog().getByRole("button", { name: "Take off" }).click();
+    await expectToast(page, "@trap.example.net was taken off the list");
+  });
+
   it("fits a phone, in Spanish and in the dark", async () => {
     const visitor = await visit(visited.browser, stack.addresses.console, {
       width: 360,
@@ -303,7 +336,17 @@ describe.skipIf(!hasBrowser)(`mail in the console${browserNote}`, () => {
       language: "es",
     });
     await signIn(visitor.page, stack.credentials.operator);
-    const pages = ["contacts", "contacts/filters", "campaigns", "campaigns/1", "sends", "statistics", "settings"];
+    const lists = ["contacts/suppressions", "contacts/suppressions/import", "settings/webhooks"];
+    const pages = [
+      ...lists,
+      "contacts",
+      "contacts/filters",
+      "campaigns",
+      "campaigns/1",
+      "sends",
+      "statistics",
+      "settings",
+    ];
     for (const path of pages) {
       await visitor.page.goto(`${stack.addresses.console}/mail/demo/${path}`);
       await settled(visitor.page);

@@ -5,23 +5,29 @@ import { Badge, type Tone } from "../../components/badge.tsx";
 import { Button } from "../../components/button.tsx";
 import { SecretOnce } from "../../components/copy.tsx";
 import { Dialog, FormDialog } from "../../components/dialog.tsx";
-import { TextField } from "../../components/field.tsx";
+import { CheckField, SelectField, TextField } from "../../components/field.tsx";
 import { ListPage } from "../../components/list-page.tsx";
 import { Section } from "../../components/page.tsx";
 import { Table } from "../../components/table.tsx";
 import { showToast } from "../../components/toasts.tsx";
-import { usePages, useRows } from "../../fetched.ts";
+import { useFetched, usePages, useRows } from "../../fetched.ts";
 import { useForm } from "../../form.ts";
 import { formatNumber, formatTime } from "../../format.ts";
 import { queryOf, request } from "../../http.ts";
 import { describeReason } from "../../problem-words.ts";
 import { texts } from "../../texts.ts";
 import { instancePath } from "../addresses.ts";
+import type { Campaign } from "../campaigns/campaign.ts";
+import type { Filter } from "../filters/condition.ts";
 import { SettingsTabs } from "./settings-tabs.tsx";
 
 interface Webhook {
   readonly id: string;
   readonly url: string;
+  readonly kinds: readonly string[] | null;
+  readonly campaigns: readonly number[] | null;
+  readonly condiciones: object | null;
+  readonly full: boolean;
   readonly failures: number;
   readonly next_attempt: string;
 }
@@ -36,6 +42,24 @@ interface Delivery {
 }
 
 const PAGE_SIZE = 100;
+/** What a webhook may be told; the first eleven are told where it does not choose. */
+const KINDS = [
+  "envio",
+  "vista",
+  "click",
+  "rebote_hard",
+  "rebote-soft",
+  "desuscripcion",
+  "conversion",
+  "invalidacion",
+  "revalidacion",
+  "unknown",
+  "queja",
+  "entregado",
+  "diferido",
+  "cancelado",
+] as const;
+const USUAL_KINDS: readonly string[] = KINDS.slice(0, 11);
 const TONES: { readonly [S in Delivery["state"]]: Tone } = { waiting: "accent", delivered: "good", failed: "bad" };
 
 /** Where an instance has its events told, and what became of each telling. */
@@ -50,13 +74,14 @@ export function WebhooksPage({ instance }: { readonly instance: string }) {
       icon="webhook"
       tabs={<SettingsTabs instance={instance} current="webhooks" />}
       list={list}
-      rowName={({ url }) => url}
+      rowName={({ id }) => id}
       add={{
         label: words.set,
         icon: "webhook",
         dialog: (close) => (
           <SetDialog
-            path={path}
+            instance={instance}
+            isFirst={list.rows.length === 0}
             close={close}
             done={(made) => {
               setSecret(made);
@@ -67,7 +92,9 @@ export function WebhooksPage({ instance }: { readonly instance: string }) {
       }}
       removal={{ words, request: ({ id }) => request("DELETE", instancePath(instance, "webhooks", id)) }}
       columns={[
+        { id: "name", label: words.name, cell: ({ id }) => id },
         { id: "url", label: words.url, grows: true, cell: ({ url }) => <span class="mono">{url}</span> },
+        { id: "told", label: words.told, optional: true, cell: describeChoice },
         {
           id: "state",
           label: words.state,
@@ -80,7 +107,7 @@ export function WebhooksPage({ instance }: { readonly instance: string }) {
       ]}
     >
       {list.rows.map(({ id }) => (
-        <Deliveries key={id} instance={instance} webhook={id} />
+        <Deliveries key={id} instance={instance} webhook={id} isOnly={list.rows.length === 1} />
       ))}
       {secret !== undefined && (
         <Dialog title={words.secret} onClose={() => setSecret(undefined)}>
@@ -93,32 +120,102 @@ export function WebhooksPage({ instance }: { readonly instance: string }) {
   );
 }
 
+const isUsual = (kinds: ReadonlySet<string>) =>
+  kinds.size === USUAL_KINDS.length && USUAL_KINDS.every((kind) => kinds.has(kind));
+
+/** What a webhook is told, in few words. */
+function describeChoice({ kinds, campaigns, condiciones, full }: Webhook): string {
+  const { webhooks: words, events } = texts().mail;
+  const names: Readonly<Record<string, string>> = { ...events, ...words.deliveryEvents };
+  return [
+    kinds === null ? words.usual : kinds.map((kind) => names[kind] ?? kind).join(", "),
+    ...(campaigns === null ? [] : [words.ofCampaigns(campaigns.join(", "))]),
+    ...(condiciones === null ? [] : [words.filtered]),
+    ...(full ? [words.withWhy] : []),
+  ].join("; ");
+}
+
 interface SetDialogProps {
-  readonly path: string;
+  readonly instance: string;
+  /** The only one has a name already. */
+  readonly isFirst: boolean;
   readonly close: () => void;
   readonly done: (secret: string) => void;
 }
 
-function SetDialog({ path, close, done }: SetDialogProps) {
-  const words = texts().mail.webhooks;
+function SetDialog({ instance, isFirst, close, done }: SetDialogProps) {
+  const { webhooks: words, events } = texts().mail;
+  const campaigns =
+    useFetched<{ campanias: readonly Campaign[] }>(instancePath(instance, "campaigns")).value?.campanias ?? [];
+  const filters = useFetched<{ filtros: readonly Filter[] }>(instancePath(instance, "filters")).value?.filtros ?? [];
+  const [kinds, setKinds] = useState<ReadonlySet<string>>(new Set(USUAL_KINDS));
   const form = useForm(
-    { url: "" },
-    (body) => request<{ secret: string }>("POST", path, { body }),
+    { name: isFirst ? "events" : "", url: "", campaign: "", filter: "", full: true },
+    ({ name, url, campaign, filter, full }) =>
+      request<{ secret: string }>("POST", instancePath(instance, "webhooks"), {
+        body: {
+          ...{ name, url, full },
+          ...(isUsual(kinds) ? {} : { kinds: KINDS.filter((kind) => kinds.has(kind)) }),
+          ...(campaign === "" ? {} : { campaigns: [Number(campaign)] }),
+          ...(filter === "" ? {} : { filter: Number(filter) }),
+        },
+      }),
     ({ secret }) => {
       close();
       done(secret);
     },
   );
+  const names: Readonly<Record<string, string>> = { ...events, ...words.deliveryEvents };
+  const choose = (kind: string, isChosen: boolean) =>
+    setKinds((before) => new Set(isChosen ? [...before, kind] : [...before].filter((one) => one !== kind)));
   return (
     <FormDialog title={words.set} form={form} submitLabel={texts().shell.save} onClose={close}>
-      <TextField {...form.field("url")} label={words.url} hint={words.urlHint} type="url" mono required autofocus />
+      <TextField {...form.field("name")} label={words.name} hint={words.nameHint} required autofocus />
+      <TextField {...form.field("url")} label={words.url} type="url" mono required />
+      <fieldset class="field">
+        <legend class="field-name">{words.kinds}</legend>
+        {KINDS.map((kind) => (
+          <CheckField
+            key={kind}
+            name={kind}
+            label={names[kind]}
+            checked={kinds.has(kind)}
+            onChecked={(isChosen) => choose(kind, isChosen)}
+          />
+        ))}
+      </fieldset>
+      <SelectField
+        {...form.field("campaign")}
+        label={words.campaign}
+        options={[
+          { value: "", label: words.anyCampaign },
+          ...campaigns.map(({ numid, nombre }) => ({ value: String(numid), label: nombre })),
+        ]}
+      />
+      <SelectField
+        {...form.field("filter")}
+        label={words.filter}
+        hint={words.filterHint}
+        options={[
+          { value: "", label: words.noFilter },
+          ...filters.map(({ id, nombre }) => ({ value: String(id), label: nombre })),
+        ]}
+      />
+      <CheckField {...form.check("full")} label={words.full} hint={words.fullHint} />
     </FormDialog>
   );
 }
 
+interface DeliveriesProps {
+  readonly instance: string;
+  readonly webhook: string;
+  readonly isOnly: boolean;
+}
+
 /** The log: what was told, or will be, newest first; each telling can be repeated. */
-function Deliveries({ instance, webhook }: { readonly instance: string; readonly webhook: string }) {
+function Deliveries({ instance, webhook, isOnly }: DeliveriesProps) {
   const words = texts().mail.webhooks;
+  const title = isOnly ? words.log : words.logOf(webhook);
   const pages = usePages<Delivery, { deliveries: readonly Delivery[] }>(`${instance} ${webhook}`, {
     path: (before) => instancePath(instance, "webhooks", webhook, "deliveries") + queryOf({ limit: PAGE_SIZE, before }),
     rows: ({ deliveries }) => deliveries,
@@ -134,7 +231,7 @@ function Deliveries({ instance, webhook }: { readonly instance: string; readonly
   );
   return (
     <Section
-      title={words.log}
+      title={title}
       actions={
         <Button small icon="refresh" onClick={pages.reload}>
           {words.refresh}
@@ -142,7 +239,7 @@ function Deliveries({ instance, webhook }: { readonly instance: string; readonly
       }
     >
       <Table<Delivery>
-        label={words.log}
+        label={title}
         {...pages}
         rowKey={({ id }) => id}
         columns={[
