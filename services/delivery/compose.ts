@@ -130,7 +130,8 @@ function render(
     return finish(personalise(message.content, tracked, links), makeUnsubscribeUrl(tracked));
   }
   // Copies of a message are one message: they share its identifier.
-  const identity = to === undefined ? String(delivery.id) : `message ${message.id}`;
+  const identity =
+    to === undefined ? ({ of: "delivery", id: delivery.id } as const) : ({ of: "message", id: message.id } as const);
   return renderMessage(compiled!, {
     to: to ?? [{ name: delivery.personal.name ?? "", address: recipient }],
     ...(cc === undefined ? {} : { cc }),

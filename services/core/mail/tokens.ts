@@ -155,22 +155,47 @@ export function readToken(
 }
 
 /**
- * Message-ID of a delivery in the sender's domain, angle brackets included.
+ * Message-ID in the sender's domain, angle brackets included: `<d+id>.<hmac>`, or `m` where copies share it. It says what
+ * it is of, so that whoever has it finds the message.
  * The same identity always gets the same one, so that a retry after a lost reply is recognised as a duplicate.
- * @param identity what is one message: the delivery's id, or what names the message that its copies share
  * @param asciiDomain the sender's domain as A-labels
  * @see RFC 5322 §3.6.4
  */
-export function makeMessageId(keyRing: KeyRing, identity: string, asciiDomain: string): string {
-  const digest = createHmac("sha256", keyRing.keyFor("message-id")).update(identity).digest();
-  return `<${toBase32(digest.subarray(0, BOUNCE_MAC_OCTETS))}@${asciiDomain}>`;
+export function makeMessageId(keyRing: KeyRing, { of, id }: MessageIdentity, asciiDomain: string): string {
+  const digest = createHmac("sha256", keyRing.keyFor("message-id")).update(`${of} ${id}`).digest();
+  const name = `${of[0]}${toBase32(wholeNumberOctets(id))}.${toBase32(digest.subarray(0, BOUNCE_MAC_OCTETS))}`;
+  return `<${name}@${asciiDomain}>`;
+}
+
+/** What is one message: a delivery, or the message that its copies share. */
+export interface MessageIdentity {
+  readonly of: "delivery" | "message";
+  readonly id: number;
+}
+
+/**
+ * What a Message-ID or a return path of ours names; undefined for others. It proves nothing: whoever asks is shown what is
+ * theirs anyway.
+ */
+export function readMessageName(text: string): MessageIdentity | undefined {
+  const [, kind, named] = /^<?([dm])([a-z2-7]{2,12})\.[a-z2-7]{24}@[^@\s]+>?$/.exec(text.toLowerCase()) ?? [];
+  const octets = named === undefined ? null : fromBase32(named);
+  if (octets !== null) return identityOf(kind === "d" ? "delivery" : "message", octets);
+  const [, claims] = BOUNCE_LOCAL_PART.exec(text.toLowerCase().replace(/^<|@.*$/g, "")) ?? [];
+  const claimed = claims === undefined ? null : fromBase32(claims);
+  return claimed === null ? undefined : identityOf("delivery", claimed.subarray(EXPIRY_OCTETS));
+}
+
+function identityOf(of: MessageIdentity["of"], octets: Buffer): MessageIdentity | undefined {
+  if (octets.length === 0 || octets.length > MAX_ID_OCTETS) return undefined;
+  const id = Number.parseInt(octets.toString("hex"), 16);
+  return Number.isSafeInteger(id) ? { of, id } : undefined;
 }
 
 function encodeClaims({ deliveryId, expiresAt }: BounceTokenClaims): Buffer {
-  const idOctets = wholeNumberOctets(deliveryId);
   const expiryDay = Buffer.alloc(EXPIRY_OCTETS);
   expiryDay.writeUInt16BE(Math.ceil(expiresAt.getTime() / MILLISECONDS_PER_DAY));
-  return Buffer.concat([expiryDay, idOctets]);
+  return Buffer.concat([expiryDay, wholeNumberOctets(deliveryId)]);
 }
 
 /** Big-endian, in as few octets as it takes. @throws RangeError */

@@ -1,4 +1,5 @@
 import type { EmailAddress } from "../../core/mail/address.ts";
+import type { MessageDescription } from "../../core/mail/message-terms.ts";
 import { redactOctets, redactText } from "../../core/mail/redaction.ts";
 import type { Db, Transaction } from "../../platform/postgres/db.ts";
 import {
@@ -110,20 +111,28 @@ async function redactMessage(transaction: Transaction, id: number, subject: Eras
   const content = await lockContent(transaction, id);
   if (content === undefined) return;
   const { template, octets, tracking, isSettled } = content;
+  const own = { id, instanceId: subject.instanceId };
+  const description = redactDescription(content.description, subject);
   if (template !== null) {
     const without = redactTemplate(template, subject);
     if (JSON.stringify(without) !== JSON.stringify(template))
-      await replaceContent(transaction, id, { template: without });
+      await replaceContent(transaction, own, { template: without, description });
   } else if (octets !== null) {
     // What was sent to everybody is not needed any more.
-    if (isSettled) await replaceContent(transaction, id, { octets: Buffer.alloc(0), tracking: null });
+    if (isSettled) await replaceContent(transaction, own, { octets: Buffer.alloc(0), tracking: null, description });
     else {
-      await replaceContent(transaction, id, {
+      await replaceContent(transaction, own, {
+        description,
         octets: redactOctets(octets, subject.spellings),
         tracking: tracking && redactText(tracking, subject.spellings),
       });
     }
   }
+}
+
+function redactDescription(description: MessageDescription, { spellings }: ErasureSubject): MessageDescription {
+  const redact = (text: string | null) => text && redactText(text, spellings);
+  return { ...description, subject: redact(description.subject), messageId: redact(description.messageId) };
 }
 
 /**

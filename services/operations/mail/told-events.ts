@@ -2,7 +2,7 @@ import type { KeyRing } from "../../core/key-ring.ts";
 import { TOLD_NAMES, type ToldKind, toldKindOf } from "../../core/mail/event-kind.ts";
 import { fieldValue, splitMessage } from "../../core/mail/message.ts";
 import { formatTimestamp } from "../../core/mail/timestamps.ts";
-import { makeMessageId } from "../../core/mail/tokens.ts";
+import { type MessageIdentity, makeMessageId } from "../../core/mail/tokens.ts";
 import { recentMap } from "../../core/recent-map.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { Db } from "../../platform/postgres/db.ts";
@@ -98,12 +98,15 @@ export class FullEvents {
   }
 
   #messageIdOf(deliveryId: number | null, messages: ReadonlyMap<number, number>): string | null {
-    const messageId = deliveryId === null ? undefined : messages.get(deliveryId);
+    if (deliveryId === null) return null;
+    const messageId = messages.get(deliveryId);
     const name = messageId === undefined ? undefined : this.#names.get(messageId);
-    if (name === undefined) return null;
+    if (messageId === undefined || name === undefined) return null;
     if ("own" in name) return name.own;
     // As the delivery worker names what it renders (delivery/compose.ts).
-    const identity = name.isShared ? `message ${messageId}` : String(deliveryId);
+    const identity: MessageIdentity = name.isShared
+      ? { of: "message", id: messageId }
+      : { of: "delivery", id: deliveryId };
     return makeMessageId(this.#keyRing, identity, name.senderDomain);
   }
 }

@@ -1,4 +1,5 @@
 import type { EmailAddress } from "../../../core/mail/address.ts";
+import { type MessageDescription, messageTerms } from "../../../core/mail/message-terms.ts";
 import { queryRows, type Transaction } from "../../../platform/postgres/db.ts";
 import { removeAttempts } from "../attempts/attempts.ts";
 import type { StoredTemplate } from "../sends/messages.ts";
@@ -116,6 +117,7 @@ export async function removeMentions(
 
 /** The content of a message that names somebody. */
 export interface NamingContent {
+  readonly description: MessageDescription;
   readonly template: StoredTemplate | null;
   readonly octets: Buffer | null;
   /** JSON */
@@ -126,25 +128,37 @@ export interface NamingContent {
 
 /** Locks a message and gives its content; undefined when it is gone. */
 export async function lockContent(transaction: Transaction, messageId: number): Promise<NamingContent | undefined> {
-  const [row] = await queryRows<NamingContent>(
+  const [row] = await queryRows<Omit<NamingContent, "description"> & MessageDescription>(
     transaction,
-    `select template, octets, tracking::text, not exists
+    `select subject, sender, message_id as "messageId", template, octets, tracking::text, not exists
        (select from partitions join deliveries on deliveries.partition_id = partitions.id
         where partitions.message_id = messages.id and deliveries.state = 'queued') as "isSettled"
      from messages where id = $1 for update`,
     [messageId],
   );
-  return row;
+  if (row === undefined) return undefined;
+  const { subject, sender, messageId: name, ...content } = row;
+  return { ...content, description: { subject, sender, messageId: name } };
 }
 
+/** What a message is found by follows from its description. */
 export async function replaceContent(
   transaction: Transaction,
-  messageId: number,
-  content: Partial<Pick<NamingContent, "template" | "octets" | "tracking">>,
+  { id, instanceId }: { readonly id: number; readonly instanceId: number },
+  content: Partial<Pick<NamingContent, "template" | "octets" | "tracking">> & Pick<NamingContent, "description">,
 ): Promise<void> {
-  const { template, ...others } = content;
-  const columns = template === undefined ? others : { ...others, template: JSON.stringify(template) };
-  await transaction("messages").where({ id: messageId }).update(columns);
+  const { template, description, ...others } = content;
+  const { subject, sender, messageId } = description;
+  await transaction("messages")
+    .where({ id })
+    .update({
+      ...others,
+      ...(template === undefined ? {} : { template: JSON.stringify(template) }),
+      subject,
+      sender,
+      message_id: messageId,
+      terms: messageTerms(instanceId, description),
+    });
 }
 
 /** Complaints at a feedback address that name it, and are about nobody else that is known. */

@@ -1,4 +1,6 @@
+import { cut, describeMessage, senderKeyOf } from "../../../core/mail/describe-message.ts";
 import type { MessageTracking } from "../../../core/mail/message-places.ts";
+import { type MessageDescription, messageTerms } from "../../../core/mail/message-terms.ts";
 import type { Attachment } from "../../../core/mail/mime.ts";
 import { type Binding, type Db, queryRows, StatementValues, type Transaction } from "../../../platform/postgres/db.ts";
 
@@ -76,7 +78,7 @@ export async function addMessages(transaction: Transaction, messages: readonly N
   const rows = await queryRows<{ id: number }>(
     transaction,
     `insert into messages (instance_id, eeid, campaign_numid, sender_domain, archive, trace_parent, content_octets,
-       template, octets, unsubscribe, tracking)
+       subject, sender, message_id, terms, template, octets, unsubscribe, tracking)
      values ${written.join(", ")} returning id`,
     values.all,
     messages.length <= MOST_PREPARED_ROWS ? { name: `add-${messages.length}-messages` } : {},
@@ -93,10 +95,20 @@ export async function addMessages(transaction: Transaction, messages: readonly N
   return rows.map(({ id }) => id);
 }
 
-/** In the order of the statement: up to `content_octets` every message's, then a template's, then a finished one's. */
+/** What a message is listed as, and found by. */
+export function descriptionOf(content: MessageContent): MessageDescription {
+  if (content.kind === "finished") return describeMessage(content.octets);
+  const { subject, from } = content.template;
+  return { subject: cut(subject), sender: senderKeyOf(from.address), messageId: null };
+}
+
+/** In the order of the statement: up to `terms` every message's, then a template's, then a finished one's. */
 function toColumns({ content, ...message }: NewMessage): Binding[] {
   const { instanceId, eeid, campaignNumid, senderDomain, archive, traceParent = null } = message;
-  const shared = [instanceId, eeid, campaignNumid, senderDomain, archive, traceParent, sizeOf(content)];
+  const description = descriptionOf(content);
+  const { subject, sender, messageId } = description;
+  const found = [subject, sender, messageId, messageTerms(instanceId, description)];
+  const shared = [instanceId, eeid, campaignNumid, senderDomain, archive, traceParent, sizeOf(content), ...found];
   if (content.kind === "template") return [...shared, JSON.stringify(content.template), null, false, null];
   const { octets, unsubscribe = false, tracking } = content;
   return [...shared, null, octets, unsubscribe, tracking === undefined ? null : JSON.stringify(tracking)];

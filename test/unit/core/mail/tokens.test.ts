@@ -3,6 +3,7 @@ import { KeyRing } from "../../../../services/core/key-ring.ts";
 import {
   makeBounceToken,
   makeMessageId,
+  readMessageName,
   makeToken,
   readBounceToken,
   readToken,
@@ -94,8 +95,25 @@ describe("opaque token", () => {
 });
 
 test("a delivery has one Message-ID, in the sender's domain, and no other delivery has it", () => {
-  const messageId = makeMessageId(KEY_RING, "1", "example.org");
-  expect(messageId).toMatch(/^<[a-z2-7]{24}@example\.org>$/);
-  expect(makeMessageId(KEY_RING, "1", "example.org")).toBe(messageId);
-  expect(makeMessageId(KEY_RING, "2", "example.org")).not.toBe(messageId);
+  const first = { of: "delivery", id: 1 } as const;
+  const messageId = makeMessageId(KEY_RING, first, "example.org");
+  expect(messageId).toMatch(/^<dae\.[a-z2-7]{24}@example\.org>$/);
+  expect(makeMessageId(KEY_RING, first, "example.org")).toBe(messageId);
+  expect(makeMessageId(KEY_RING, { of: "delivery", id: 2 }, "example.org")).not.toBe(messageId);
+});
+
+test("a Message-ID and a return path say what they are of, whatever became of their case", () => {
+  for (const id of [1, 255, 256, 10_000_000_007, Number.MAX_SAFE_INTEGER]) {
+    for (const of of ["delivery", "message"] as const) {
+      const messageId = makeMessageId(KEY_RING, { of, id }, "example.org");
+      expect(readMessageName(messageId)).toEqual({ of, id });
+      expect(readMessageName(messageId.toUpperCase().slice(1, -1))).toEqual({ of, id });
+    }
+    const token = makeBounceToken(KEY_RING, { deliveryId: id, expiresAt: new Date("2026-02-01") });
+    expect(readMessageName(token)).toEqual({ of: "delivery", id });
+    expect(readMessageName(`<${token}@bounces.example.org>`)).toEqual({ of: "delivery", id });
+  }
+  for (const text of ["", "<1234@example.org>", "<d.aaaaaaaaaaaaaaaaaaaaaaaa@example.org>", "b+aa.x", "dae.@example.org"]) {
+    expect(readMessageName(text)).toBeUndefined();
+  }
 });

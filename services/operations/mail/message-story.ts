@@ -1,0 +1,32 @@
+import type { Db } from "../../platform/postgres/db.ts";
+import { type FoundMessage, siftDeliveries } from "../../store/mail/explorer/found-messages.ts";
+import {
+  listAttempts,
+  listDeliveryEvents,
+  readWaiting,
+  type ToldAttempt,
+  type ToldEvent,
+  type Waiting,
+} from "../../store/mail/explorer/stories.ts";
+
+/** All that is known of one message to one recipient. */
+export interface MessageStory {
+  readonly message: FoundMessage;
+  readonly attempts: readonly ToldAttempt[];
+  readonly events: readonly ToldEvent[];
+  readonly waiting: Waiting;
+}
+
+/** @returns undefined when the instance has no such delivery, or does not keep it any more */
+export async function readMessageStory(
+  db: Db,
+  instanceId: number,
+  deliveryId: number,
+): Promise<MessageStory | undefined> {
+  const [message] = await siftDeliveries(db, instanceId, [deliveryId], {});
+  const waiting = message && (await readWaiting(db, instanceId, deliveryId));
+  if (message === undefined || waiting === undefined) return undefined;
+  const attempts = await listAttempts(db, instanceId, deliveryId);
+  const events = await listDeliveryEvents(db, instanceId, deliveryId);
+  return { message, attempts, events, waiting };
+}
