@@ -21,6 +21,7 @@ import { makeInstanceCompanyEndpoints } from "./routes/instance-companies.ts";
 import { makeInstanceEndpoints } from "./routes/instances.ts";
 import { makeJobEndpoints } from "./routes/jobs.ts";
 import { makeLookupEndpoints } from "./routes/lookup.ts";
+import { makeMessageEndpoints } from "./routes/messages.ts";
 import { makeNodeEndpoints } from "./routes/nodes.ts";
 import { makeQuarantineEndpoints } from "./routes/quarantine.ts";
 import { makeQueueEndpoints } from "./routes/queues.ts";
@@ -44,6 +45,7 @@ import type { WebFiles } from "./web-files.ts";
 const ROUTES: readonly MakeConsoleEndpoints[] = [
   makeCampaignEndpoints,
   makeCampaignControlEndpoints,
+  makeMessageEndpoints,
   makeBatchEndpoints,
   makeStatisticsEndpoints,
   makeQueueEndpoints,

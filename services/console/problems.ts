@@ -61,6 +61,8 @@ export const PROBLEMS = {
   "campaign-not-under-way": "conflict",
   "campaign-not-paused": "conflict",
   "campaign-over": "conflict",
+  "message-settled": "conflict",
+  "message-on-its-way": "conflict",
 } as const satisfies Readonly<Partial<Record<SentenceCode, SentenceRefusal["kind"]>>>;
 
 export type ProblemCode = keyof typeof PROBLEMS;

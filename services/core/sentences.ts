@@ -326,6 +326,8 @@ export const SENTENCES = {
   "campaign-not-written": "the message is not written yet",
   "campaign-not-under-way": "it is not under way",
   "campaign-not-paused": "it is not paused",
+  "message-settled": "it is delivered, given up or cancelled already",
+  "message-on-its-way": "it is being sent at this moment: try again in a minute",
   "campaign-over": "it is over, or was never written",
   "dns-address-malformed": "the DNS server's address {server} is not host:port",
 
@@ -359,6 +361,7 @@ export const SENTENCES = {
   "login-form": "must have 1 to 64 letters, digits and . _ @ -",
   "instance-name-form": "must have 1 to 63 letters, digits and - _, the first one no sign",
   "acl-name-form": "must have 1 to 128 characters, and no control characters",
+  "not-a-place": "is no next of such a list",
   "time-form": "must be a time like 2026-12-01T00:00:00Z",
   "moment-form": "must be ISO 8601 with an offset, such as 2030-01-31T09:00:00Z",
   "date-or-moment-form": "must be a date, or a moment with an offset, in ISO 8601",

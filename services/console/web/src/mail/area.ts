@@ -20,6 +20,8 @@ const Campaign = lazy(() => import("./campaigns/campaign-page.tsx").then((module
 const Sends = lazy(() => import("./sends/sends-page.tsx").then((module) => module.SendsPage));
 const Send = lazy(() => import("./sends/send-page.tsx").then((module) => module.SendPage));
 const Message = lazy(() => import("./sends/message-page.tsx").then((module) => module.MessagePage));
+const Messages = lazy(() => import("./messages/messages-page.tsx").then((module) => module.MessagesPage));
+const Story = lazy(() => import("./messages/story-page.tsx").then((module) => module.StoryPage));
 const Statistics = lazy(() => import("./statistics-page.tsx").then((module) => module.StatisticsPage));
 const Globals = lazy(() => import("./settings/globals-page.tsx").then((module) => module.GlobalsPage));
 const Domains = lazy(() => import("./settings/domains-page.tsx").then((module) => module.DomainsPage));
@@ -46,6 +48,8 @@ export const mailArea: Area = {
     { path: "/mail/:instance/sends", component: Sends },
     { path: "/mail/:instance/sends/:eeid", component: Send },
     { path: "/mail/:instance/sends/:eeid/:email/message", component: Message },
+    { path: "/mail/:instance/messages", component: Messages },
+    { path: "/mail/:instance/messages/:id", component: Story },
     { path: "/mail/:instance/statistics", component: Statistics },
     { path: "/mail/:instance/settings", component: Globals },
     { path: "/mail/:instance/settings/domains", component: Domains },
@@ -56,6 +60,7 @@ export const mailArea: Area = {
     { label: ({ mail }) => mail.contacts.title, icon: "contact", href: (instance) => mailPage(instance, "contacts") },
     { label: ({ mail }) => mail.campaigns.title, icon: "mail", href: (instance) => mailPage(instance, "campaigns") },
     { label: ({ mail }) => mail.sends.title, icon: "send", href: (instance) => mailPage(instance, "sends") },
+    { label: ({ mail }) => mail.messages.title, icon: "search", href: (instance) => mailPage(instance, "messages") },
     { label: ({ mail }) => mail.statistics.title, icon: "chart", href: (instance) => mailPage(instance, "statistics") },
     { label: ({ mail }) => mail.settings, icon: "settings", href: (instance) => mailPage(instance, "settings") },
     {

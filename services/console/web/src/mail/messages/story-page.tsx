@@ -1,0 +1,234 @@
+import type { ComponentChildren } from "preact";
+import { useAction } from "../../action.ts";
+import type { Tone } from "../../components/badge.tsx";
+import { Button, LinkButton } from "../../components/button.tsx";
+import { CopyBlock } from "../../components/copy.tsx";
+import { Facts } from "../../components/facts.tsx";
+import { Loaded } from "../../components/loaded.tsx";
+import { Page, Section } from "../../components/page.tsx";
+import { showToast } from "../../components/toasts.tsx";
+import { useFetched } from "../../fetched.ts";
+import { formatNumber, formatTime } from "../../format.ts";
+import { request } from "../../http.ts";
+import { texts } from "../../texts.ts";
+import { instancePath, mailPage } from "../addresses.ts";
+import { type Attempt, type AttemptPath, isUnderWay, type MessageEvent, type Story } from "./message.ts";
+import "./messages.css";
+import { MessageStates } from "./messages-page.tsx";
+
+const REFRESH_MS = 3_000;
+
+/** The story of a message to one recipient, from acceptance to what was done with it. */
+export function StoryPage({ instance, id }: { readonly instance: string; readonly id: string }) {
+  const words = texts().mail.messages;
+  const story = useFetched<Story>(instancePath(instance, "messages", id), (newest) =>
+    newest && isUnderWay(newest) ? REFRESH_MS : undefined,
+  );
+  const { value } = story;
+  return (
+    <Page
+      title={value?.recipient ?? id}
+      crumbs={[{ label: words.title, href: mailPage(instance, "messages") }]}
+      badges={value && <MessageStates message={value} />}
+      actions={value && <StoryActions instance={instance} story={value} changed={story.reload} />}
+    >
+      <Loaded of={story}>
+        {(told) => (
+          <>
+            <Waits story={told} />
+            <About instance={instance} story={told} />
+            <Section title={words.timeline}>
+              <TimeLine story={told} />
+            </Section>
+          </>
+        )}
+      </Loaded>
+    </Page>
+  );
+}
+
+interface StoryProps {
+  readonly instance: string;
+  readonly story: Story;
+}
+
+function StoryActions({ instance, story, changed }: StoryProps & { readonly changed: () => void }) {
+  const words = texts().mail.messages;
+  const ask = (verb: "retry" | "cancel") => request("POST", instancePath(instance, "messages", story.id, verb));
+  const retry = useAction(
+    () => ask("retry"),
+    () => {
+      showToast(words.retried);
+      changed();
+    },
+  );
+  const cancel = useAction(
+    () => ask("cancel"),
+    () => {
+      showToast(words.wasCancelled);
+      changed();
+    },
+  );
+  return (
+    <>
+      {story.archived && (
+        <LinkButton icon="mail" href={mailPage(instance, "sends", story.eeid, story.recipient, "message")}>
+          {words.archived}
+        </LinkButton>
+      )}
+      {isUnderWay(story) && (
+        <>
+          <Button icon="refresh" busy={retry.busy} onClick={() => void retry.run()}>
+            {words.retry}
+          </Button>
+          <Button kind="danger" busy={cancel.busy} onClick={() => void cancel.run()}>
+            {words.cancel}
+          </Button>
+        </>
+      )}
+    </>
+  );
+}
+
+/** Why it is not on its way, where it is not. */
+function Waits({ story }: { readonly story: Story }) {
+  const words = texts().mail.messages;
+  if (!isUnderWay(story)) return null;
+  const reasons = [
+    story.sending && words.sending,
+    story.paused !== null && words.paused(formatTime(story.paused), story.pause_reason ?? ""),
+    story.destination_held !== null && words.held(formatTime(story.destination_held)),
+    story.destination_left_alone_until !== null &&
+      words.leftAlone(formatTime(story.destination_left_alone_until), story.destination_trouble ?? ""),
+    story.next_attempt !== null && words.next(formatTime(story.next_attempt)),
+  ].filter((reason) => reason !== false);
+  return (
+    <ul class="waits">
+      {reasons.map((reason) => (
+        <li key={reason}>{reason}</li>
+      ))}
+    </ul>
+  );
+}
+
+function About({ instance, story }: StoryProps) {
+  const words = texts().mail.messages;
+  return (
+    <>
+      <Facts
+        facts={[
+          { label: words.subject, value: story.subject ?? "" },
+          { label: words.sender, value: story.sender ?? "" },
+          { label: words.creator, value: story.creator },
+          { label: words.messageId, value: story.message_id ?? "" },
+        ]}
+      />
+      <p>
+        <a href={mailPage(instance, "sends", story.eeid)}>{words.send}</a>{" "}
+        <a href={mailPage(instance, "campaigns", story.campaign)}>{words.campaign(String(story.campaign))}</a>{" "}
+        <a href={mailPage(instance, "contacts", story.recipient, "profile")}>{words.contact}</a>
+      </p>
+      <CopyBlock label={words.eeid} text={story.eeid} />
+    </>
+  );
+}
+
+interface Entry {
+  readonly at: string;
+  readonly tone: Tone;
+  readonly title: string;
+  readonly more?: ComponentChildren;
+}
+
+function TimeLine({ story }: { readonly story: Story }) {
+  const words = texts().mail.messages;
+  const entries: Entry[] = [
+    { at: story.accepted, tone: "accent", title: words.wasAccepted },
+    ...story.attempt_list.map(toAttemptEntry),
+    ...story.events.filter(({ kind }) => kind !== "sent").map(toEventEntry),
+    ...(story.state === "cancelled" && story.finished !== null
+      ? [{ at: story.finished, tone: "quiet" as const, title: words.wasCancelled }]
+      : []),
+  ];
+  const inOrder = entries.toSorted((a, b) => (a.at < b.at ? -1 : a.at > b.at ? 1 : 0));
+  return (
+    <>
+      <ol class="time-line">
+        {inOrder.map(({ at, tone, title, more }, index) => (
+          <li key={`${at} ${index}`} class={tone}>
+            <time dateTime={at}>{formatTime(at)}</time>
+            <strong>{title}</strong>
+            {more}
+          </li>
+        ))}
+      </ol>
+      {story.attempts > story.attempt_list.length && <p class="hint">{words.attemptsGone}</p>}
+    </>
+  );
+}
+
+const OUTCOME_TONES = { delivered: "good", deferred: "warn", bounced: "bad" } as const;
+
+function toAttemptEntry({ at, attempt, outcome, duration_ms, reason, reply, path }: Attempt): Entry {
+  const words = texts().mail.messages;
+  const reasons: Readonly<Record<string, string>> = texts().mail.bounceReasons;
+  return {
+    at,
+    tone: OUTCOME_TONES[outcome],
+    title: words.attempt(String(attempt), words.outcomes[outcome]),
+    more: (
+      <>
+        {reason !== "" && reason !== "undefined" && <span> {reasons[reason] ?? reason}</span>}
+        <code class="said">{reply}</code>
+        <span class="hint">
+          {path === null ? words.noPath : describePath(path)} · {words.duration(formatNumber(duration_ms))}
+        </span>
+      </>
+    ),
+  };
+}
+
+function describePath({ exchanger, address, source, tls, cipher, certificate, policy }: AttemptPath): string {
+  const words = texts().mail.messages;
+  const server = exchanger === address ? address : `${exchanger} (${address})`;
+  return [
+    words.way(server, source),
+    tls === "" ? words.inClear : `${tls} ${cipher}`,
+    tls !== "" && words.certificate(certificate),
+    policy !== "" && policy.toUpperCase(),
+  ]
+    .filter(Boolean)
+    .join(" · ");
+}
+
+const EVENT_NAMES: Readonly<Record<string, keyof ReturnType<typeof texts>["mail"]["events"]>> = {
+  viewed: "vista",
+  clicked: "click",
+  "hard-bounce": "rebote_hard",
+  "soft-bounce": "rebote-soft",
+  unsubscribed: "desuscripcion",
+  converted: "conversion",
+  invalidated: "invalidacion",
+  "not-sent": "unknown",
+  revalidated: "revalidacion",
+  complained: "queja",
+};
+const BAD_EVENTS = new Set(["hard-bounce", "soft-bounce", "complained", "invalidated", "not-sent"]);
+
+function toEventEntry({ at, kind, machine, reason, words: said }: MessageEvent): Entry {
+  const { events, bounceReasons, contacts } = texts().mail;
+  const reasons: Readonly<Record<string, string>> = bounceReasons;
+  const name = EVENT_NAMES[kind];
+  return {
+    at,
+    tone: BAD_EVENTS.has(kind) ? "bad" : machine ? "quiet" : "good",
+    title: name === undefined ? kind : events[name],
+    more: (
+      <>
+        {machine && <span class="hint"> {contacts.byMachine}</span>}
+        {reason !== "" && <span> {reasons[reason] ?? reason}</span>}
+        {said !== "" && <code class="said">{said}</code>}
+      </>
+    ),
+  };
+}

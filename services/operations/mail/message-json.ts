@@ -1,0 +1,166 @@
+import { z } from "zod";
+import { BOUNCE_REASONS } from "../../core/mail/bounce/reason.ts";
+import { toCsvLine } from "../../core/mail/csv-cell.ts";
+import type { Db } from "../../platform/postgres/db.ts";
+import type { Place } from "../../store/mail/explorer/candidates.ts";
+import { type FoundMessage, MESSAGE_STATES } from "../../store/mail/explorer/found-messages.ts";
+import { type SearchPlan, searchMessages } from "./message-search.ts";
+import type { MessageStory } from "./message-story.ts";
+
+/** A message to one recipient, as the console's API and the command line say it. */
+export const messageJson = z.object({
+  id: z.int().meta({ description: "of this message to this recipient; `:id` in other paths" }),
+  eeid: z.string(),
+  recipient: z.string(),
+  role: z.enum(["to", "cc", "bcc"]),
+  state: z.enum(MESSAGE_STATES),
+  accepted: z.string().meta({ description: "ISO 8601, UTC" }),
+  campaign: z.int(),
+  creator: z.string().meta({ description: "api, smtp, or a console login" }),
+  subject: z.string().nullable(),
+  sender: z.string().nullable(),
+  message_id: z.string().nullable().meta({ description: "as its program wrote it; null where we write it" }),
+  attempts: z.int(),
+  reply: z.string().nullable().meta({ description: "the far side's last words" }),
+  finished: z.string().nullable(),
+  next_attempt: z.string().nullable(),
+  bounce: z.enum(["hard", "soft"]).nullable(),
+  complained: z.boolean(),
+});
+
+const pathJson = z.object({
+  exchanger: z.string(),
+  address: z.string(),
+  source: z.string().meta({ description: "the address of ours that it left from" }),
+  tls: z.string().meta({ description: "such as TLSv1.3; empty in clear" }),
+  cipher: z.string(),
+  certificate: z.string().meta({ description: "valid, dane, or a code for what is wrong with it" }),
+  policy: z.enum(["", "dane", "mta-sts"]).meta({ description: "of the destination, in force then" }),
+});
+
+export const storyJson = messageJson.extend({
+  sending: z.boolean().meta({ description: "somebody has it, or what goes with it, in hand" }),
+  paused: z.string().nullable().meta({ description: "since when its batch is paused" }),
+  pause_reason: z.string().nullable(),
+  destination_held: z.string().nullable().meta({ description: "since when an operator holds its destination" }),
+  destination_left_alone_until: z.string().nullable(),
+  destination_trouble: z.string().nullable(),
+  archived: z.boolean(),
+  attempt_list: z.array(
+    z.object({
+      at: z.string(),
+      attempt: z.int(),
+      outcome: z.enum(["delivered", "deferred", "bounced"]),
+      duration_ms: z.int(),
+      stage: z.string().meta({ description: "the step of the session that failed" }),
+      code: z.int().nullable(),
+      status: z.string(),
+      reason: z.string(),
+      reply: z.string(),
+      path: pathJson.nullable(),
+    }),
+  ),
+  events: z.array(
+    z.object({ at: z.string(), kind: z.string(), machine: z.boolean(), reason: z.string(), words: z.string() }),
+  ),
+});
+
+export const searchReason = z.enum(BOUNCE_REASONS);
+
+export function toMessageJson(message: FoundMessage): z.infer<typeof messageJson> {
+  const isQueued = message.state === "queued" || message.state === "deferred";
+  return {
+    id: message.id,
+    eeid: message.eeid,
+    recipient: message.recipient,
+    role: message.role,
+    state: message.state,
+    accepted: message.acceptedAt.toISOString(),
+    campaign: message.campaignNumid,
+    creator: message.creator,
+    subject: message.subject,
+    sender: message.sender,
+    message_id: message.messageId,
+    attempts: message.attempts,
+    reply: message.reply,
+    finished: message.finishedAt?.toISOString() ?? null,
+    next_attempt: isQueued ? message.dueAt.toISOString() : null,
+    bounce: message.bounce,
+    complained: message.complained,
+  };
+}
+
+export function toStoryJson({ message, attempts, events, waiting }: MessageStory): z.infer<typeof storyJson> {
+  return {
+    ...toMessageJson(message),
+    sending: waiting.isLeased,
+    paused: waiting.pausedAt?.toISOString() ?? null,
+    pause_reason: waiting.pauseReason?.message ?? null,
+    destination_held: waiting.heldAt?.toISOString() ?? null,
+    destination_left_alone_until: waiting.backedOffUntil?.toISOString() ?? null,
+    destination_trouble: waiting.backOffReason,
+    archived: waiting.isArchived,
+    attempt_list: attempts.map(({ at, durationMs, code, ...attempt }) => ({
+      ...attempt,
+      at: at.toISOString(),
+      duration_ms: durationMs,
+      code: code === 0 ? null : code,
+    })),
+    events: events.map(({ at, kind, machine, detail }) => ({
+      at: at.toISOString(),
+      kind,
+      machine,
+      reason: textOf(detail?.reason),
+      words: textOf(detail?.reply ?? detail?.text),
+    })),
+  };
+}
+
+function textOf(value: unknown): string {
+  return typeof value === "string" ? value : "";
+}
+
+/** A place as callers carry it; they read nothing in it. */
+export function writePlace(place: Place | undefined): string | null {
+  return place === undefined ? null : Buffer.from(JSON.stringify(place)).toString("base64url");
+}
+
+const placeParts = z.union([
+  z.tuple([z.int().nonnegative()]),
+  z.tuple([z.int().nonnegative(), z.int().nonnegative()]),
+  z.tuple([
+    z.string().regex(/^\d{4,6}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,6})?[+-]\d\d(?::\d\d)?$/),
+    z.int().nonnegative(),
+  ]),
+]);
+
+/** @returns undefined for what `writePlace` did not write */
+export function readPlace(text: string): Place | undefined {
+  try {
+    const read = placeParts.safeParse(JSON.parse(Buffer.from(text, "base64url").toString("utf8")));
+    return read.success ? read.data : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+const CSV_PAGE = 1_000;
+const CSV_COLUMNS = Object.keys(messageJson.shape) as (keyof z.infer<typeof messageJson>)[];
+
+/** Everything that fits as CSV, some lines at a time. @param signal ends it */
+export async function* exportMessages(
+  db: Db,
+  instanceId: number,
+  plan: SearchPlan | undefined,
+): AsyncGenerator<string> {
+  yield toCsvLine(CSV_COLUMNS);
+  for (let after: Place | undefined; ; ) {
+    const { messages, next } = await searchMessages(db, instanceId, plan, { after, limit: CSV_PAGE });
+    const lines = messages
+      .map(toMessageJson)
+      .map((row) => toCsvLine(CSV_COLUMNS.map((name) => String(row[name] ?? ""))));
+    if (lines.length > 0) yield lines.join("");
+    if (next === undefined) return;
+    after = next;
+  }
+}
