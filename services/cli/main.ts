@@ -34,6 +34,7 @@ const COMMANDS: { readonly [name: string]: readonly (() => Promise<Register>)[] 
     async () => (await import("./commands/instance-guard.ts")).registerInstanceGuardCommand,
   ],
   user: [async () => (await import("./commands/user.ts")).registerUserCommand],
+  message: [async () => (await import("./commands/message.ts")).registerMessageCommand],
   contact: [async () => (await import("./commands/contact.ts")).registerContactCommand],
   suppression: [async () => (await import("./commands/suppression.ts")).registerSuppressionCommand],
   webhook: [async () => (await import("./commands/webhook.ts")).registerWebhookCommand],

@@ -3,9 +3,9 @@ import { KeyRing } from "../../../../services/core/key-ring.ts";
 import {
   makeBounceToken,
   makeMessageId,
-  readMessageName,
   makeToken,
   readBounceToken,
+  readMessageName,
   readToken,
 } from "../../../../services/core/mail/tokens.ts";
 
@@ -113,7 +113,13 @@ test("a Message-ID and a return path say what they are of, whatever became of th
     expect(readMessageName(token)).toEqual({ of: "delivery", id });
     expect(readMessageName(`<${token}@bounces.example.org>`)).toEqual({ of: "delivery", id });
   }
-  for (const text of ["", "<1234@example.org>", "<d.aaaaaaaaaaaaaaaaaaaaaaaa@example.org>", "b+aa.x", "dae.@example.org"]) {
+  for (const text of [
+    "",
+    "<1234@example.org>",
+    "<d.aaaaaaaaaaaaaaaaaaaaaaaa@example.org>",
+    "b+aa.x",
+    "dae.@example.org",
+  ]) {
     expect(readMessageName(text)).toBeUndefined();
   }
 });

@@ -1,0 +1,281 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { start as startConsole } from "../../services/console/main.ts";
+import { validateAddress } from "../../services/core/mail/address.ts";
+import { hashPassword } from "../../services/core/password.ts";
+import { acceptSend } from "../../services/operations/mail/accept-sends.ts";
+import { eraseAddress } from "../../services/operations/mail/contact-erasure.ts";
+import { addUser } from "../../services/store/console/users.ts";
+import { addInstance } from "../../services/store/mail/instances/instances.ts";
+import { holdDestination, releaseDestination } from "../../services/store/mail/queue/queue-destinations.ts";
+import { callApi } from "../support/api-client.ts";
+import { type MailStack, startMailStack, TEST_DOMAIN } from "../support/mail-stack.ts";
+import { eventually } from "../support/stack.ts";
+
+let stack: MailStack;
+let base: string;
+let campaign: number;
+const PASSWORD = "a password for tests";
+
+beforeAll(async () => {
+  stack = await startMailStack(undefined, { PALOMAR_CONSOLE_LISTEN: "127.0.0.1:0" });
+  const { db, keyRing } = stack.context;
+  const other = { name: "other", host: "other.test", key: "key-of-other", archive: false, domains: [] };
+  await addInstance(db, keyRing, other);
+  const passwordHash = await hashPassword(PASSWORD);
+  await addUser(db, { login: "ana", role: "instance", scope: "test", passwordHash });
+  await addUser(db, { login: "eve", role: "instance", scope: "other", passwordHash });
+  await addUser(db, { login: "root", role: "operator", scope: null, passwordHash });
+  const { addresses } = await stack.run(startConsole);
+  base = `${addresses.console}/admin/v1`;
+  campaign = await stack.addCampaign({ asunto: "Confirmación de su pedido" });
+  // Nothing of what waits here is to be tried.
+  await holdDestination(db, "held.example.net", "root");
+});
+afterAll(() => stack.stop());
+
+function as(login: string) {
+  const headers = { Authorization: `Basic ${Buffer.from(`${login}:${PASSWORD}`).toString("base64")}` };
+  return (method: string, path: string, body?: unknown) => callApi(method, base + path, headers, body);
+}
+const ana = (method: string, path: string) => as("ana")(method, `/instances/test${path}`);
+
+async function find(search: Readonly<Record<string, string>>): Promise<string[]> {
+  const { status, body } = await ana("GET", `/messages?${new URLSearchParams(search)}`);
+  if (status !== 200) throw new Error(JSON.stringify(body));
+  return body.messages.map(({ recipient }: { recipient: string }) => recipient);
+}
+
+/** @returns the batch's id */
+async function send(emails: readonly string[], more: object = {}): Promise<string> {
+  const answer = await stack.call("POST", "/envio/send_many_inline/", {
+    campana_id: campaign,
+    email: true,
+    contactos: emails.map((email) => ({ email })),
+    html: "<p>Hello</p>",
+    ...more,
+  });
+  if (answer.status !== 200) throw new Error(JSON.stringify(answer.body));
+  return answer.body.eeid;
+}
+
+async function storyOf(recipient: string, isReady: (story: { state: string }) => boolean = () => true) {
+  const found = await ana("GET", `/messages?recipient=${encodeURIComponent(recipient)}`);
+  const [{ id }] = found.body.messages;
+  const { body } = await eventually(
+    () => ana("GET", `/messages/${id}`),
+    ({ body: story }) => isReady(story),
+  );
+  return body;
+}
+
+/** A program's own message, as submission accepts it. */
+async function submit(recipient: string, subject: string, messageId: string): Promise<string> {
+  const address = validateAddress(recipient, { allowSmtputf8: false });
+  if (!address.ok) throw new Error(recipient);
+  const lines = [
+    `From: App <App@${TEST_DOMAIN}>`,
+    `To: ${recipient}`,
+    `Subject: ${subject}`,
+    `Message-ID: ${messageId}`,
+  ];
+  const { eeid } = await stack.context.db.transaction((transaction) =>
+    acceptSend(transaction, {
+      instanceId: stack.instanceId,
+      campaignNumid: campaign,
+      creator: "smtp",
+      content: { kind: "finished", octets: Buffer.from(`${lines.join("\r\n")}\r\n\r\nHello\r\n`) },
+      senderDomain: TEST_DOMAIN,
+      recipients: [{ address: address.value }],
+      copies: [],
+      archive: false,
+    }),
+  );
+  return eeid;
+}
+
+describe("a message is found", () => {
+  test("at once, by what its sender knows of it", async () => {
+    const sent = ["one@example.com", "two@example.com"];
+    const eeid = await send(sent);
+    expect((await find({ id: eeid })).sort()).toEqual(sent);
+    expect(await find({ recipient: "one@example.com" })).toEqual(["one@example.com"]);
+    expect((await find({ domain: "EXAMPLE.com" })).sort()).toEqual(sent);
+    expect((await find({ campaign: String(campaign), domain: "example.com" })).sort()).toEqual(sent);
+    expect((await find({ subject: "confirmacion PEDIDO", domain: "example.com" })).sort()).toEqual(sent);
+    expect((await find({ sender: TEST_DOMAIN, domain: "example.com" })).sort()).toEqual(sent);
+    expect(await find({ sender: `info@${TEST_DOMAIN}`, recipient: "two@example.com" })).toEqual(["two@example.com"]);
+    expect(await find({ subject: "pedid", domain: "example.com" })).toEqual([]);
+    expect(await find({ sender: "info@elsewhere.example" })).toEqual([]);
+    expect(await find({ creator: "smtp", domain: "example.com" })).toEqual([]);
+    const soon = new Date(Date.now() + 60_000).toISOString();
+    const before = new Date(Date.now() - 60_000).toISOString();
+    expect((await find({ from: before, until: soon, domain: "example.com" })).sort()).toEqual(sent);
+    expect((await find({ from: before, until: soon })).length).toBeGreaterThanOrEqual(2);
+    expect(await find({ from: soon })).toEqual([]);
+    expect(await find({ until: before, domain: "example.com" })).toEqual([]);
+  });
+
+  test("by the Message-ID, the return path and the token that it left with", async () => {
+    const eeid = await send(["left@example.com"]);
+    await storyOf("left@example.com", ({ state }) => state === "delivered");
+    const { octets } = await stack.newestOf(eeid, "left@example.com");
+    const text = octets.toString("latin1");
+    const [, messageId] = /^Message-ID: (\S+)/im.exec(text)!;
+    const [, token] = /^X-Delivery-Token: (\S+)/m.exec(text)!;
+    for (const id of [messageId!, messageId!.slice(1, -1), token!, `${token}@bounces.localhost`]) {
+      expect(await find({ id })).toEqual(["left@example.com"]);
+    }
+  });
+
+  test("by the Message-ID that a program gave it, encoded words of its subject, and who submitted it", async () => {
+    const messageId = "<order-77.1234@app.example.org>";
+    const eeid = await submit("buyer@example.com", "=?utf-8?q?Su_pedido_n=C3=BAmero?= 77", messageId);
+    expect(await find({ id: messageId })).toEqual(["buyer@example.com"]);
+    expect(await find({ id: messageId.slice(1, -1) })).toEqual(["buyer@example.com"]);
+    expect(await find({ id: eeid })).toEqual(["buyer@example.com"]);
+    expect(await find({ subject: "numero 77" })).toEqual(["buyer@example.com"]);
+    expect(await find({ sender: `App@${TEST_DOMAIN}` })).toEqual(["buyer@example.com"]);
+    expect(await find({ creator: "smtp" })).toEqual(["buyer@example.com"]);
+    const story = await storyOf("buyer@example.com");
+    expect(story).toMatchObject({ message_id: messageId, subject: "Su pedido número 77", creator: "smtp" });
+  });
+
+  test("by what was replied, why, and from where it left", async () => {
+    await send(["reject+hard@example.com", "fine@example.com"]);
+    const story = await storyOf("reject+hard@example.com", ({ state }) => state === "bounced");
+    const [attempt] = story.attempt_list;
+    expect(attempt).toMatchObject({ attempt: 1, outcome: "bounced" });
+    expect(attempt.path).toMatchObject({ address: "127.0.0.1", source: "127.0.0.1" });
+    expect(story.events.map(({ kind }: { kind: string }) => kind)).toContain("hard-bounce");
+    expect(await find({ reason: attempt.reason, domain: "example.com" })).toEqual(["reject+hard@example.com"]);
+    expect(await find({ reason: attempt.reason })).toEqual(["reject+hard@example.com"]);
+    expect(await find({ state: "bounced" })).toEqual(["reject+hard@example.com"]);
+    const words = attempt.reply.replace(/[^a-z ]/gi, " ").trim();
+    expect(await find({ reply: words })).toEqual(["reject+hard@example.com"]);
+    expect(await find({ reply: words, recipient: "fine@example.com" })).toEqual([]);
+    expect(await find({ source: "127.0.0.1", recipient: "reject+hard@example.com" })).toHaveLength(1);
+    expect((await find({ source: "127.0.0.1" })).length).toBeGreaterThan(2);
+    expect(await find({ source: "192.0.2.1" })).toEqual([]);
+  });
+
+  test("page by page, each once, and all of them as CSV", async () => {
+    const emails = Array.from({ length: 25 }, (_, index) => `p${index}@pages.example.net`);
+    await send(emails);
+    for (const search of ["", "domain=pages.example.net&", "subject=pedido&", `campaign=${campaign}&`]) {
+      const seen: string[] = [];
+      for (let after = ""; ; ) {
+        const { body } = await ana("GET", `/messages?${search}limit=7${after && `&after=${after}`}`);
+        seen.push(...body.messages.map(({ recipient }: { recipient: string }) => recipient));
+        if (body.next === null) break;
+        after = body.next;
+      }
+      expect(new Set(seen).size).toBe(seen.length);
+      expect(seen.filter((email) => email.endsWith("@pages.example.net")).sort()).toEqual([...emails].sort());
+    }
+    const csv = await ana("GET", "/messages/export?domain=pages.example.net");
+    expect(csv.body.split("\r\n")).toHaveLength(27);
+    expect((await ana("GET", "/messages?after=nonsense")).status).toBe(400);
+  });
+});
+
+describe("what waits", () => {
+  test("says why, is tried again, and can be taken back once", async () => {
+    const eeid = await send(["a@held.example.net", "b@held.example.net"]);
+    const story = await storyOf("a@held.example.net");
+    expect(story).toMatchObject({ state: "queued", attempt_list: [], archived: false });
+    expect(story.destination_held).not.toBeNull();
+    expect((await find({ state: "queued" })).sort()).toEqual(["a@held.example.net", "b@held.example.net"]);
+    expect((await ana("POST", `/messages/${story.id}/retry`)).status).toBe(200);
+    expect((await ana("POST", `/messages/${story.id}/cancel`)).body).toMatchObject({ state: "cancelled" });
+    const again = await ana("POST", `/messages/${story.id}/cancel`);
+    expect(again).toMatchObject({ status: 409 });
+    expect(await find({ state: "cancelled" })).toEqual(["a@held.example.net"]);
+    const { db } = stack.context;
+    await releaseDestination(db, "held.example.net");
+    await storyOf("b@held.example.net", ({ state }) => state === "delivered");
+    expect(await stack.inbox("a@held.example.net")).toEqual([]);
+    const { body } = await ana("GET", `/batches/${eeid}`);
+    expect(body).toMatchObject({ destinatarios: 1, entregados: 1, en_cola: 0 });
+    const { body: log } = await as("root")("GET", "/audit");
+    expect(log.audit.map(({ action }: { action: string }) => action)).toContain("message.cancel");
+  });
+
+  test("what somebody is sending cannot be taken back", async () => {
+    const { db } = stack.context;
+    await holdDestination(db, "held.example.net", "root");
+    await send(["c@held.example.net"]);
+    const { id } = await storyOf("c@held.example.net");
+    await db.raw(
+      `update partitions set state = 'leased', lease_until = now() + interval '1 hour'
+       where id = (select partition_id from deliveries where id = ?)`,
+      [id],
+    );
+    expect((await ana("POST", `/messages/${id}/cancel`)).status).toBe(409);
+    expect((await ana("GET", `/messages/${id}`)).body).toMatchObject({ state: "queued", sending: true });
+  });
+});
+
+describe("another customer, with a session that is good", () => {
+  const eve = (method: string, path: string) => as("eve")(method, `/instances/other${path}`);
+
+  test("sees nothing of it, by whatever it is asked for, and changes nothing", async () => {
+    const eeid = await send(["secret@example.com"]);
+    const story = await storyOf("secret@example.com", ({ state }) => state === "delivered");
+    const { octets } = await stack.newestOf(eeid, "secret@example.com");
+    const [, messageId] = /^Message-ID: (\S+)/im.exec(octets.toString("latin1"))!;
+    const searches = [
+      { id: eeid },
+      { id: String(story.id) },
+      { id: messageId! },
+      { recipient: "secret@example.com" },
+      { domain: "example.com" },
+      { subject: "pedido" },
+      { sender: TEST_DOMAIN },
+      { campaign: String(campaign) },
+      { state: "delivered" },
+      { state: "bounced" },
+      { reason: "userunknown" },
+      { reply: "ok" },
+      { source: "127.0.0.1" },
+      {},
+    ];
+    for (const search of searches) {
+      const { body } = await eve("GET", `/messages?${new URLSearchParams(search as Record<string, string>)}`);
+      expect(body).toEqual({ messages: [], next: null });
+    }
+    expect((await eve("GET", `/messages/${story.id}`)).status).toBe(404);
+    for (const verb of ["retry", "cancel"]) {
+      expect((await eve("POST", `/messages/${story.id}/${verb}`)).status).toBe(404);
+    }
+    for (const path of ["/messages", "/messages/export", `/messages/${story.id}`]) {
+      expect((await as("eve")("GET", `/instances/test${path}`)).status).toBe(404);
+    }
+    expect((await eve("GET", "/messages/export")).body.split("\r\n")).toHaveLength(2);
+  });
+});
+
+test("of who is erased nothing is found, nor of the name in a subject that others got", async () => {
+  const { db } = stack.context;
+  await submit("gone@example.com", "For gone@example.com alone", "<gone@example.com.1@app.example.org>");
+  await storyOf("gone@example.com", ({ state }) => state === "delivered");
+  const address = validateAddress("gone@example.com", { allowSmtputf8: false });
+  if (!address.ok) throw new Error("no address");
+  await eraseAddress(db, stack.instanceId, address.value);
+  expect(await find({ recipient: "gone@example.com" })).toEqual([]);
+  expect(await find({ subject: "alone" })).toEqual([]);
+  expect(await find({ id: "<gone@example.com.1@app.example.org>" })).toEqual([]);
+  for (const table of ["attempt_results", "delivery_attempts", "messages", "deliveries"]) {
+    const { rows } = await db.raw(`select count(*)::int as left from ${table} t where t::text like '%gone@%'`);
+    expect(rows).toEqual([{ left: 0 }]);
+  }
+});
+
+test.each(["'; drop table messages; --", "%", "\\", "😀", "a:* & b | !c", "<", "b+aa.aaaaaaaaaaaaaaaaaaaaaaaa"])(
+  "%j is looked for, and nothing else",
+  async (text) => {
+    for (const name of ["id", "recipient", "domain", "sender", "subject", "reply", "source", "creator"]) {
+      const answer = await ana("GET", `/messages?${new URLSearchParams({ [name]: text })}`);
+      expect(answer.status).toBe(200);
+    }
+  },
+);
