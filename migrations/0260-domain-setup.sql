@@ -3,10 +3,10 @@
 -- Keys beside the one that instance_domains has: those of another algorithm, those that are to take over, and those that
 -- mail on its way is still verified with.
 create table dkim_keys (
-  id          bigint generated always as identity primary key,
+  id          bigint generated always as identity,
   instance_id bigint      not null,
   domain      text        not null,
-  selector    text        not null,
+  selector    text        not null, -- has the instance's id in it: instances with one domain share its names
   algorithm   text        not null check (algorithm in ('rsa', 'ed25519')),
   key_sealed  text        not null, -- PKCS #8 PEM, sealed
   record      text        not null, -- the TXT value that publishes it (RFC 6376 §3.6.1, RFC 8463 §4)
@@ -15,10 +15,10 @@ create table dkim_keys (
   made_at     timestamptz not null,
   seen_since  timestamptz, -- of a new one: since when every look has found it at all name servers
   retired_at  timestamptz, -- of an old one: since when nothing is signed with it
+  primary key (id, instance_id),
   foreign key (instance_id, domain) references instance_domains on delete cascade,
-  unique (domain, selector)
+  unique (instance_id, domain, selector)
 );
-create index dkim_keys_domain on dkim_keys (instance_id, domain);
 
 -- How each sender domain is to be set up, and what the last look at its records found.
 create table domain_upkeep (

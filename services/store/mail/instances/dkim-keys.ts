@@ -149,7 +149,7 @@ interface NewKey {
 
 const MOST_TRIES = 10;
 
-/** Instances with one domain share its names: a selector that another has is passed over. */
+/** Selectors have the instance in them, as instances with one domain share its names; one that was used is passed over. */
 async function insertKey(db: Db, of: DomainOfInstance, key: NewKey): Promise<boolean> {
   const { instanceId, domain } = of;
   const base = `p${instanceId}-${key.now.toISOString().slice(0, 10).replaceAll("-", "")}${key.algorithm === "rsa" ? "r" : "e"}`;
@@ -169,7 +169,7 @@ async function insertKey(db: Db, of: DomainOfInstance, key: NewKey): Promise<boo
       );
       return rows.length > 0;
     } catch (error) {
-      if (!isUniqueViolation(error, "dkim_keys_domain_selector_key")) throw error;
+      if (!isUniqueViolation(error, "dkim_keys_instance_id_domain_selector_key")) throw error;
     }
   }
   throw new Error(`no selector is free for ${domain}`);
