@@ -7,7 +7,7 @@ import { type AddressRecords, exportContacts, readAddressRecords } from "../../o
 import { importContacts } from "../../operations/mail/contact-import.ts";
 import { openInput, printCsv, printImport, readAll } from "../csv.ts";
 import type { CommandRuntime } from "../runtime.ts";
-import { withInstance } from "./instance.ts";
+import { withInstance } from "../with-instance.ts";
 
 /** `palomar contact …`: an instance's contacts in bulk, and what is held on one address. */
 export function registerContactCommand(program: Command, runtime: CommandRuntime): void {

@@ -7,8 +7,8 @@ import {
   revokeCompany,
 } from "../../store/mail/instances/instance-companies.ts";
 import type { CommandRuntime } from "../runtime.ts";
+import { withInstance } from "../with-instance.ts";
 import { COMMAND_ACTOR } from "../write-zone.ts";
-import { withInstance } from "./instance.ts";
 
 /** `palomar instance company …`: companies whose zones its users may change, for its sender domains. */
 export function registerInstanceCompanies(instance: Command, runtime: CommandRuntime): void {

@@ -23,8 +23,8 @@ import { changeUpkeep, postponeDomain } from "../../store/mail/instances/domain-
 import type { CommandDatabase } from "../database.ts";
 import { orRefuse, refusalText } from "../input.ts";
 import type { CommandRuntime } from "../runtime.ts";
+import { withInstance } from "../with-instance.ts";
 import { COMMAND_ACTOR, makeWriteZone } from "../write-zone.ts";
-import { withInstance } from "./instance.ts";
 
 /** `palomar instance domain check|setup`: what a sender domain publishes, and what it should. @param domain the command `instance domain` */
 export function registerDomainSetup(domain: Command, runtime: CommandRuntime): void {

@@ -23,10 +23,10 @@ import {
   listInstances,
   setInstanceSettings,
 } from "../../store/mail/instances/instances.ts";
-import type { CommandDatabase } from "../database.ts";
 import { orRefuse, readGrace } from "../input.ts";
 import { publishDkim } from "../publish-dkim.ts";
 import type { CommandRuntime } from "../runtime.ts";
+import { withInstance } from "../with-instance.ts";
 import { registerInstanceCompanies } from "./instance-companies.ts";
 import { registerDkimRotate, registerDomainSetup } from "./instance-domains.ts";
 
@@ -239,18 +239,6 @@ function registerFeedback(instance: Command, runtime: CommandRuntime): void {
         runtime.print(shown, JSON.stringify(shown, null, 2));
       }),
     );
-}
-
-/** Runs with an instance, or refuses when there is none of the name. */
-export function withInstance<T>(
-  runtime: CommandRuntime,
-  name: string,
-  use: (database: CommandDatabase, instance: Instance) => Promise<T>,
-): Promise<T> {
-  return runtime.withDatabase(async (database) => {
-    const instance = await findInstanceByName(database.db, name);
-    return instance === undefined ? runtime.refuse(`there is no instance ${name}`) : use(database, instance);
-  });
 }
 
 function toJson(instance: Instance, domains: readonly string[]) {

@@ -1,5 +1,5 @@
 /** Sender policies (RFC 7208): read, changed without losing anything, counted, and flattened on request. */
-import { isIPv4, isIPv6 } from "node:net";
+import { parseIpv4, parseIpv6 } from "../../dns/ip-address.ts";
 import { ok, type Result, refuse } from "../../result.ts";
 import { spfPolicies } from "../sender-records.ts";
 
@@ -99,8 +99,8 @@ function isLawful({ name, value }: SpfTerm, isParted: boolean): boolean {
   if (isParted && value === "") return false;
   if (NEEDS_VALUE.has(name) && value === "") return false;
   const [address = "", prefix] = value.split("/");
-  if (name === "ip4") return isIPv4(address) && isPrefix(prefix, 32);
-  if (name === "ip6") return isIPv6(address) && isPrefix(prefix, 128);
+  if (name === "ip4") return parseIpv4(address) !== undefined && isPrefix(prefix, 32);
+  if (name === "ip6") return parseIpv6(address) !== undefined && isPrefix(prefix, 128);
   return true;
 }
 
@@ -267,5 +267,5 @@ async function addressesOfTerm(
   if (hosts === undefined) return undefined;
   const addresses = await Promise.all(hosts.map((host) => lookups.addresses(host)));
   if (addresses.some((found) => found === undefined)) return undefined;
-  return addresses.flatMap((found) => found!.map((address) => `${isIPv4(address) ? "ip4" : "ip6"}:${address}`));
+  return addresses.flatMap((found) => found!.map((address) => `${parseIpv4(address) ? "ip4" : "ip6"}:${address}`));
 }

@@ -16,6 +16,7 @@ import { session } from "../../session.ts";
 import { texts } from "../../texts.ts";
 import { instancePath } from "../addresses.ts";
 import "../mail.css";
+import { DomainSetup } from "./domain-setup.tsx";
 import { SettingsTabs } from "./settings-tabs.tsx";
 
 interface Domain {
@@ -67,7 +68,10 @@ export function DomainsPage({ instance }: { readonly instance: string }) {
       ]}
     >
       {list.rows.some(({ domain }) => domain === checked) && checked && (
-        <CheckList key={checked} instance={instance} domain={checked} />
+        <>
+          <CheckList key={`check ${checked}`} instance={instance} domain={checked} />
+          <DomainSetup key={`setup ${checked}`} instance={instance} domain={checked} />
+        </>
       )}
     </ListPage>
   );
