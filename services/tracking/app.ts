@@ -7,6 +7,7 @@ import { clickRoute } from "./routes/clicks.ts";
 import { conversionRoute } from "./routes/conversions.ts";
 import { openRoute } from "./routes/opens.ts";
 import { makeReportRoute } from "./routes/reports.ts";
+import { serveStsPolicy } from "./routes/sts-policy.ts";
 import { subscriptionRoute } from "./routes/subscriptions.ts";
 import type { Route, TrackingTools } from "./tools.ts";
 
@@ -32,6 +33,9 @@ export function makeTrackingApp(tools: TrackingTools): Koa {
   router.get("/robots.txt", (ctx) => {
     ctx.body = "User-agent: *\nDisallow: /\n";
   });
+  router.get("/.well-known/mta-sts.txt", (ctx) =>
+    answer(ctx, "/.well-known/mta-sts.txt", () => serveStsPolicy(ctx, tools)),
+  );
   router.get("/favicon.ico", (ctx) => {
     ctx.status = 204;
   });
