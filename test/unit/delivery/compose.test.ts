@@ -50,3 +50,28 @@ it("signs each copy with the key that the sender domain has then", async () => {
   );
   expect(selectors).toEqual(["first", "second", undefined]);
 });
+
+it("adds Feedback-ID and CFBL-Address where they are on, covered by both signatures, once", async () => {
+  const { privateKey } = generateKeyPairSync("ed25519");
+  const keys = [MESSAGE.senderDomain, OPTIONS.bounceDomain].map((domain) => ({ domain, selector: "s", privateKey }));
+  const sender: Sender = {
+    signer: new DkimSigner(keys),
+    ...{ instanceName: "shop", feedbackId: true, feedbackAddress: true, linkHost: undefined },
+  };
+  const compose = async (octets: string) => {
+    const message: StoredMessage = { ...MESSAGE, content: { kind: "finished", octets: Buffer.from(octets) } };
+    const prepared = await prepareMessage({} as Db, { find: async () => sender }, message);
+    return (await composeMessage(prepared, DELIVERY, OPTIONS)).octets.toString("latin1");
+  };
+  const text = await compose("From: info@sender.example.org\r\n\r\nHi\r\n");
+  const unfolded = text.replaceAll(/\r\n[ \t]+/g, " ");
+  expect(unfolded).toMatch(new RegExp(`^Feedback-ID: 1:${MESSAGE.eeid}:shop:[0-9a-f]{12}$`, "m"));
+  expect(unfolded).toMatch(/^CFBL-Address: fbl@bounces\.example\.org; report=arf$/m);
+  const covered = [...unfolded.matchAll(/^DKIM-Signature: .* h=([^;]+);/gm)].map(([, names]) =>
+    names!.replaceAll(" ", ""),
+  );
+  expect(covered).toHaveLength(2);
+  for (const names of covered) expect(names).toContain("feedback-id:feedback-id:cfbl-address:cfbl-address");
+  const own = await compose("From: info@sender.example.org\r\nFeedback-ID: mine\r\n\r\nHi\r\n");
+  expect(own.match(/^Feedback-ID/gm)).toHaveLength(1);
+});
