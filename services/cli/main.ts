@@ -39,6 +39,7 @@ const COMMANDS: { readonly [name: string]: readonly (() => Promise<Register>)[] 
   suppression: [async () => (await import("./commands/suppression.ts")).registerSuppressionCommand],
   webhook: [async () => (await import("./commands/webhook.ts")).registerWebhookCommand],
   bounce: [async () => (await import("./commands/bounce.ts")).registerBounceCommand],
+  mail: [async () => (await import("./commands/mail.ts")).registerMailCommand],
   mailbox: [async () => (await import("./commands/mailbox.ts")).registerMailboxCommand],
 };
 

@@ -11,7 +11,10 @@ import { acceptSend } from "../../operations/mail/accept-sends.ts";
 import { makePersonalise } from "../../operations/mail/audience.ts";
 import { campaignTemplate } from "../../operations/mail/campaign-control.ts";
 import { sendRefusal } from "../../operations/mail/send-refusal.ts";
+import { composeJudgedMessage, judgeAsSent } from "../../operations/mail/judge-campaign.ts";
 import { judgeSender } from "../../operations/mail/senders.ts";
+import { FairTurns } from "../../platform/fair-turns.ts";
+import { JUDGES, type Verdict } from "../../platform/judges/judge.ts";
 import { readCampaignText } from "../../platform/lookups/campaign-text.ts";
 import { isHttpUrl } from "../../platform/lookups/fetch-html.ts";
 import { makeResolver } from "../../platform/lookups/resolver.ts";
@@ -57,10 +60,26 @@ type MessageFields = z.output<typeof message>;
 
 const instanceArea = areaOf("instance");
 
+const verdictJson = z.object({
+  judge: z.enum(JUDGES),
+  kind: z.enum(["judged", "absent", "failed"]),
+  score: z.number().optional().meta({ description: "points of a judge that gives them: the more the worse" }),
+  authenticated: z.object({ spf: z.boolean(), dkim: z.boolean(), dmarc: z.boolean() }).partial().optional(),
+  objections: z.array(z.object({ rule: z.string(), points: z.number(), words: z.string() })).optional(),
+});
+
+function toVerdictJson(verdict: Verdict): z.input<typeof verdictJson> {
+  const { judge, kind } = verdict;
+  if (verdict.kind !== "judged") return { judge, kind };
+  const { score, authenticated, objections } = verdict;
+  return { judge, kind, ...(score === undefined ? {} : { score }), authenticated, objections: [...objections] };
+}
+
 /** Campaigns, and what those of type `normal` send. Starting and stopping them: campaign-control.ts. */
 export const makeCampaignEndpoints: MakeConsoleEndpoints = (context) => [
   ...lists(context),
   ...writing(context),
+  ...judging(context),
   ...testSends(context),
 ];
 
@@ -151,6 +170,39 @@ const writing: MakeConsoleEndpoints = (context) => {
         if (!found.ok) return found;
         const template = await makeTemplate(context, found.value);
         return template.ok ? preview(context, found.value, template.value, fields.email) : template;
+      },
+    }),
+  ];
+};
+
+/** What receivers would object to. One message is judged at a time: judges are programs, and take processors. */
+const judging: MakeConsoleEndpoints = (context) => {
+  const { db, keyRing, config, clock } = context;
+  const turns = new FairTurns({ atOnce: 1, perClient: 1 });
+  return [
+    consoleEndpoint({
+      method: "POST",
+      path: "/instances/:name/campaigns/:numid/judge",
+      summary: "What the spam filters that are installed here would say of the message",
+      authorise: instanceArea,
+      params: campaignParams,
+      fields: z.object({}),
+      change: null,
+      reply: z.object({ verdicts: z.array(verdictJson) }),
+      act: async ({ caller, params }) => {
+        const found = await visibleNormalCampaign(db, caller, params);
+        if (!found.ok) return found;
+        const template = await makeTemplate(context, found.value);
+        if (!template.ok) return template;
+        const trackingUrl = config.trackingUrl ?? (await context.addressOf("tracking"));
+        const of = { keyRing, instanceId: found.value.instance.id, trackingUrl, now: new Date(clock.nowMs()) };
+        const octets = await composeJudgedMessage(db, template.value, of);
+        if (octets === undefined) return refuse(problem("campaign-not-written"));
+        const { name } = found.value.instance;
+        if (turns.waitingOf(name) > 0) return refuse({ kind: "rate-limited", retryAfterSeconds: 30 });
+        const resolver = await makeResolver(config.resolver);
+        const verdicts = await turns.run(name, () => judgeAsSent(config, resolver, octets));
+        return ok({ verdicts: verdicts.map(toVerdictJson) });
       },
     }),
   ];

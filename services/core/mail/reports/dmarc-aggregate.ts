@@ -1,5 +1,5 @@
-import { isIP } from "node:net";
 import { Parser } from "htmlparser2";
+import ipaddr from "ipaddr.js";
 import { ok, type Result, refuse } from "../../result.ts";
 import { readReportedDomain } from "./domain-within.ts";
 import {
@@ -189,10 +189,8 @@ function telling(results: readonly Signature[]): string {
 
 /** An address in the one form in which it is compared; IPv4 within IPv6 as IPv4. */
 function readAddress(text: string): string | undefined {
-  const version = isIP(text);
-  if (version === 4) return text;
-  if (version === 0 || text.includes("%")) return undefined;
-  const [, mapped] = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(text) ?? [];
-  // A URL's host has the canonical form of RFC 5952.
-  return mapped ?? new URL(`http://[${text}]/`).hostname.slice(1, -1);
+  const isWhole = ipaddr.IPv4.isValidFourPartDecimal(text) || (text.includes(":") && ipaddr.IPv6.isValid(text));
+  if (!isWhole || text.includes("%")) return undefined;
+  const address = ipaddr.process(text);
+  return address.kind() === "ipv4" ? address.toString() : (address as ipaddr.IPv6).toRFC5952String();
 }

@@ -67,6 +67,11 @@ export async function findCampaign(db: Db, instanceId: number, numid: number): P
   return row && toCampaign(row);
 }
 
+/** Whose campaign it is. */
+export async function findInstanceOfCampaign(db: Db, numid: number): Promise<number | undefined> {
+  return (await db("campaigns").where({ numid }).first("instance_id"))?.instance_id;
+}
+
 export async function listCampaigns(
   db: Db,
   instanceId: number,

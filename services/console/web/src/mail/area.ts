@@ -25,6 +25,7 @@ const Story = lazy(() => import("./messages/story-page.tsx").then((module) => mo
 const Statistics = lazy(() => import("./statistics-page.tsx").then((module) => module.StatisticsPage));
 const Globals = lazy(() => import("./settings/globals-page.tsx").then((module) => module.GlobalsPage));
 const Domains = lazy(() => import("./settings/domains-page.tsx").then((module) => module.DomainsPage));
+const Reports = lazy(() => import("./settings/reports-page.tsx").then((module) => module.ReportsPage));
 const Webhooks = lazy(() => import("./settings/webhooks-page.tsx").then((module) => module.WebhooksPage));
 const Sandbox = lazy(() => import("./sandbox-page.tsx").then((module) => module.SandboxPage));
 
@@ -53,6 +54,7 @@ export const mailArea: Area = {
     { path: "/mail/:instance/statistics", component: Statistics },
     { path: "/mail/:instance/settings", component: Globals },
     { path: "/mail/:instance/settings/domains", component: Domains },
+    { path: "/mail/:instance/settings/domains/:domain/reports", component: Reports },
     { path: "/mail/:instance/settings/webhooks", component: Webhooks },
     { path: "/mail/:instance/sandbox", component: Sandbox },
   ],

@@ -8,6 +8,7 @@ import { texts } from "../../texts.ts";
 import { instancePath } from "../addresses.ts";
 import { MessageFrame } from "../message-frame.tsx";
 import type { CampaignWithHtml } from "./campaign.ts";
+import { Judgement } from "./judgement.tsx";
 
 interface Rendered {
   readonly asunto: string;
@@ -65,6 +66,7 @@ export function Preview({ instance, campaign }: PreviewProps) {
           ) : (
             <MessageFrame title={words.preview} html={rendered.html} />
           )}
+          <Judgement key={written} path={instancePath(instance, "campaigns", campaign.numid, "judge")} />
         </>
       )}
     </div>

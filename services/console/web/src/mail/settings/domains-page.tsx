@@ -14,7 +14,7 @@ import { request } from "../../http.ts";
 import { useQuery } from "../../query.ts";
 import { session } from "../../session.ts";
 import { texts } from "../../texts.ts";
-import { instancePath } from "../addresses.ts";
+import { instancePath, mailPage } from "../addresses.ts";
 import "../mail.css";
 import { DomainSetup } from "./domain-setup.tsx";
 import { SettingsTabs } from "./settings-tabs.tsx";
@@ -59,9 +59,14 @@ export function DomainsPage({ instance }: { readonly instance: string }) {
       rowName={({ domain }) => domain}
       {...(isOperator ? operatorsParts : {})}
       rowActions={({ domain }) => (
-        <Button small icon="check" label={`${words.check}: ${domain}`} onClick={() => setQuery({ domain })}>
-          {words.check}
-        </Button>
+        <>
+          <a class="button small" href={mailPage(instance, "settings", "domains", domain, "reports")}>
+            {words.reports}
+          </a>
+          <Button small icon="check" label={`${words.check}: ${domain}`} onClick={() => setQuery({ domain })}>
+            {words.check}
+          </Button>
+        </>
       )}
       columns={[
         { id: "domain", label: words.domain, grows: true, cell: ({ domain }) => <span class="mono">{domain}</span> },

@@ -1,0 +1,131 @@
+import { spawn } from "node:child_process";
+import { existsSync } from "node:fs";
+import { mkdir, writeFile } from "node:fs/promises";
+import { type AddressInfo, createServer } from "node:net";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { request } from "undici";
+import { findResolverAddress } from "../lookups/resolver-server.ts";
+import { type JudgedMail, type JudgeSurroundings, objectionsOf, type Verdict } from "./judge.ts";
+import { PROGRAM_PATH } from "./run-program.ts";
+
+const RULES = "/etc/rspamd/common.conf";
+/** At its first start it compiles what it then keeps in its folder. */
+const START_MS = 180_000;
+const ANSWER_MS = 60_000;
+
+/** An rspamd of ours, which judges what it is given and nothing else. */
+export interface RunningRspamd {
+  judge(mail: JudgedMail): Promise<Verdict>;
+  stop(): Promise<void>;
+}
+
+/**
+ * Starts rspamd with its own rules, those apart that ask public services about a message that was not sent yet.
+ * @param options.suffixes public suffixes, where its own list is not wanted
+ * @returns undefined when it is not installed
+ * @throws when it does not start in time
+ */
+export async function startRspamd(
+  { resolver, folder }: JudgeSurroundings,
+  options: { readonly suffixes?: readonly string[] } = {},
+): Promise<RunningRspamd | undefined> {
+  if (!existsSync(RULES)) return undefined;
+  await mkdir(folder, { recursive: true, mode: 0o700 });
+  const port = await freePort();
+  const nameserver =
+    resolver === null ? "" : `nameserver = ["${await findResolverAddress(resolver.host)}:${resolver.port}"];`;
+  const suffixes = options.suffixes && join(folder, "suffixes");
+  if (suffixes) await writeFile(suffixes, `${options.suffixes.join("\n")}\n`);
+  const file = join(folder, "rspamd.conf");
+  await writeFile(file, configuration({ port, nameserver, suffixes: suffixes ?? "$SHAREDIR/effective_tld_names.dat" }));
+  const folders = ["DBDIR", "RUNDIR", "LOGDIR", "LOCAL_CONFDIR"].map((name) => `--var=${name}=${folder}`);
+  const child = spawn("rspamd", ["-f", "-i", "-c", file, ...folders], { env: { PATH: PROGRAM_PATH }, stdio: "ignore" });
+  const ended = new Promise<void>((resolve) => child.once("error", () => resolve()).once("exit", () => resolve()));
+  const url = `http://127.0.0.1:${port}`;
+  const stop = async () => {
+    child.kill("SIGTERM");
+    const killed = sleep(5_000, undefined, { ref: false }).then(() => child.kill("SIGKILL"));
+    await Promise.race([ended, killed]);
+  };
+  for (let waitedMs = 0; !(await answers(url)); waitedMs += 200) {
+    if (waitedMs > START_MS || child.exitCode !== null) {
+      await stop();
+      throw new Error("rspamd does not start");
+    }
+    await sleep(200);
+  }
+  return { judge: (mail) => judge(url, mail), stop };
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address() as AddressInfo;
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
+
+/** Modules that ask others about a message, or learn from it, are off. */
+const OFF = ["fuzzy_check", "rbl", "asn", "phishing", "url_redirector", "greylist", "neural", "reputation"];
+
+function configuration({
+  port,
+  nameserver,
+  suffixes,
+}: {
+  readonly port: number;
+  readonly nameserver: string;
+  readonly suffixes: string;
+}): string {
+  return `.include "${RULES}"
+options {
+  filters = "chartable,dkim,regexp"; explicit_modules = ["settings"]; local_addrs = [];
+  pidfile = "$DBDIR/rspamd.pid"; control_socket = "$DBDIR/rspamd.sock mode=0600"; tempdir = "$DBDIR";
+  hs_cache_dir = "$DBDIR/"; cache_file = "$DBDIR/symbols.cache"; url_tld = "${suffixes}"; disable_hyperscan = true;
+  allow_raw_input = true; task_timeout = 30s; max_urls = 10240; max_lua_urls = 1024; max_recipients = 1024;
+  dns { ${nameserver} timeout = 2s; retransmits = 3; }
+}
+logging { type = "console"; level = "error"; }
+worker "normal" { bind_socket = "127.0.0.1:${port}"; count = 1; }
+${OFF.map((name) => `${name} { enabled = false; }\n`).join("")}`;
+}
+
+async function answers(url: string): Promise<boolean> {
+  try {
+    const { statusCode, body } = await request(`${url}/ping`, { headersTimeout: 2_000 });
+    await body.dump();
+    return statusCode === 200;
+  } catch {
+    return false;
+  }
+}
+
+interface Symbol {
+  readonly name: string;
+  readonly score: number;
+  readonly description?: string;
+  readonly options?: readonly string[];
+}
+
+async function judge(url: string, mail: JudgedMail): Promise<Verdict> {
+  const { octets, clientAddress, helo, mailFrom, rcptTo } = mail;
+  const headers = { ip: clientAddress, helo, hostname: helo, from: mailFrom, rcpt: rcptTo };
+  const { statusCode, body } = await request(`${url}/checkv2`, {
+    ...{ method: "POST", body: octets, headers, headersTimeout: ANSWER_MS, bodyTimeout: ANSWER_MS },
+  });
+  const text = await body.text();
+  if (statusCode !== 200) return { judge: "rspamd", kind: "failed", words: text.slice(0, 500) };
+  const { score, symbols } = JSON.parse(text) as { score: number; symbols: Readonly<Record<string, Symbol>> };
+  const rules = Object.keys(symbols);
+  const met = Object.values(symbols).map(({ name, score: points, description = "", options = [] }) => ({
+    ...{ rule: name, points },
+    words: [description, ...options.slice(0, 3)].filter(Boolean).join("; "),
+  }));
+  const authenticated = {
+    spf: rules.includes("R_SPF_ALLOW"),
+    dkim: rules.includes("R_DKIM_ALLOW"),
+    dmarc: rules.includes("DMARC_POLICY_ALLOW"),
+  };
+  return { judge: "rspamd", kind: "judged", score, authenticated, rules, objections: objectionsOf(met) };
+}
