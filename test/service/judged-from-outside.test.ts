@@ -1,0 +1,219 @@
+import { createTransport, type SendMailOptions } from "nodemailer";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { judgeByAuthheaders } from "../../services/platform/judges/authheaders.ts";
+import type { JudgedMail, Verdict } from "../../services/platform/judges/judge.ts";
+import { type RunningRspamd, startRspamd } from "../../services/platform/judges/rspamd.ts";
+import { judgeBySpamAssassin } from "../../services/platform/judges/spamassassin.ts";
+import { listInstanceDomains } from "../../services/store/mail/instances/instances.ts";
+import { start as startSubmission } from "../../services/submission/main.ts";
+import { BOUNCE_DOMAIN, type JudgedWorld, SENDING_ADDRESS, SENDING_NAME, startJudgedWorld } from "../support/judges.ts";
+import { MAIL_SERVICES, type MailStack, startMailStack, TEST_DOMAIN } from "../support/mail-stack.ts";
+import { isInstalled } from "../support/peers-processes.ts";
+import { eventually, makeDataDir, removeDataDir } from "../support/stack.ts";
+
+const PATIENCE_MS = 300_000;
+const MISSING = ["rspamd", "spamassassin", "unbound"].filter((program) => !isInstalled(program));
+
+const dataDir = makeDataDir();
+let stack: MailStack;
+let submission: string;
+let campaign: number;
+let apikey: string;
+let world: JudgedWorld;
+let rspamd: RunningRspamd;
+
+describe.skipIf(MISSING.length > 0)(
+  `mail that leaves here${MISSING.map((program) => `: ${program} is not installed`)}`,
+  () => {
+    beforeAll(async () => {
+      stack = await startMailStack(Object.values(MAIL_SERVICES), {
+        PALOMAR_DATA_DIR: dataDir,
+        PALOMAR_BOUNCE_DOMAIN: BOUNCE_DOMAIN,
+        PALOMAR_HOSTNAME: SENDING_NAME,
+        PALOMAR_TRACKING_URL: `https://www.${TEST_DOMAIN}`,
+      });
+      submission = (await stack.run(startSubmission)).addresses.submissions!;
+      campaign = await stack.addCampaign({ desusc: "si" });
+      apikey = (await stack.call("GET", `/campania_apikey?numid=${campaign}`)).body.camp_apikey;
+      const [domain] = await listInstanceDomains(stack.context.db, stack.instanceId);
+      world = await startJudgedWorld(TEST_DOMAIN, { selector: domain!.dkimSelector, record: domain!.dkimRecord });
+      // Its own list of public suffixes takes minutes to compile on a busy machine.
+      rspamd = (await startRspamd(world, { suffixes: ["org", "net", "com"] }))!;
+    }, PATIENCE_MS);
+    afterAll(async () => {
+      await rspamd?.stop();
+      await world?.stop();
+      await stack?.stop();
+      removeDataDir(dataDir);
+    });
+
+    /** The message as it arrived, and the judges' words of it. */
+    async function arrived(email: string): Promise<JudgedMail> {
+      const [message] = await eventually(
+        () => stack.inbox(email),
+        (found) => found.length > 0,
+      );
+      const { octets } = message!;
+      const token = /^X-Delivery-Token: (\S+)/m.exec(octets.toString("latin1"))![1];
+      const mailFrom = `${token}@${BOUNCE_DOMAIN}`;
+      return { octets, clientAddress: SENDING_ADDRESS, helo: SENDING_NAME, mailFrom, rcptTo: email };
+    }
+
+    async function expectTrusted(mail: JudgedMail): Promise<void> {
+      const told = (verdict: Verdict) => JSON.stringify(verdict, null, 1);
+      const [byRspamd, bySpamAssassin, byAuthheaders] = await Promise.all([
+        rspamd.judge(mail),
+        judgeBySpamAssassin(mail, world),
+        judgeByAuthheaders(mail, world),
+      ]);
+      const trusted = { spf: true, dkim: true, dmarc: true };
+      expect(byRspamd, told(byRspamd)).toMatchObject({ kind: "judged", authenticated: trusted });
+      expect(byRspamd.kind === "judged" && byRspamd.score!, told(byRspamd)).toBeLessThan(1);
+      expect(bySpamAssassin, told(bySpamAssassin)).toMatchObject({
+        ...{ kind: "judged", authenticated: { spf: true, dkim: true } },
+      });
+      expect(bySpamAssassin.kind === "judged" && bySpamAssassin.score!, told(bySpamAssassin)).toBeLessThan(1);
+      expect(byAuthheaders, told(byAuthheaders)).toMatchObject({
+        kind: "judged",
+        authenticated: trusted,
+        objections: [],
+      });
+    }
+
+    const PARAGRAPH = "We have moved to a new office, and would like to show you around next week.";
+    const page = (body: string) => `<html><body><h1>News</h1>${body}</body></html>`;
+    const base64 = (text: string) => [Buffer.from(text).toString("base64")];
+    const byApi: readonly (readonly [string, Readonly<Record<string, unknown>>])[] = [
+      ["plain", { html: page(`<p>${PARAGRAPH}</p>`) }],
+      [
+        "with links and a picture",
+        {
+          html: page(
+            `<p>${PARAGRAPH}</p><p><a href="https://www.${TEST_DOMAIN}/visit">Visit us</a></p><p>${PARAGRAPH}</p><img src="https://www.${TEST_DOMAIN}/office.png" alt="Office" width="40" height="40">`,
+          ),
+        },
+      ],
+      [
+        "laid out in tables",
+        { html: page(`<table><tr><td>${PARAGRAPH}</td></tr><tr><td>${PARAGRAPH}</td></tr></table>`) },
+      ],
+      [
+        "in Spanish",
+        {
+          asunto: "¿Nos visita la próxima semana?",
+          html: page("<p>Nos hemos mudado a una nueva oficina, y quisiéramos enseñársela la próxima semana.</p>"),
+        },
+      ],
+      [
+        "in Japanese",
+        {
+          asunto: "来週のご案内",
+          html: page("<p>新しい事務所に移転しました。来週ぜひお越しください。お待ちしております。</p>"),
+        },
+      ],
+      [
+        "in Russian",
+        {
+          asunto: "Приглашение",
+          html: page("<p>Мы переехали в новый офис и будем рады показать его вам на следующей неделе.</p>"),
+        },
+      ],
+      ["of one long line", { html: page(`<p>${`${PARAGRAPH} `.repeat(60)}</p>`) }],
+      [
+        "with attachments",
+        {
+          html: page(`<p>${PARAGRAPH}</p>`),
+          adjuntos: [
+            { filename: "Pläne.csv", content: base64("a,b\n1,2\n") },
+            { filename: "notes.txt", content: base64("Some notes.\n") },
+          ],
+        },
+      ],
+      ["personalised", { html: page(`<p>Dear XYZNOMBREXYZ,</p><p>${PARAGRAPH}</p>`), contacto: { nombre: "Ana" } }],
+    ];
+    test.each(byApi)(
+      "by the API, %s",
+      async (name, fields) => {
+        const email = `api-${byApi.findIndex(([one]) => one === name)}@example.net`;
+        const { contacto = {}, ...rest } = fields as { contacto?: object };
+        const body = { campana_id: campaign, email: true, contacto: { email, ...contacto }, ...rest };
+        const sent = await stack.call("POST", "/envio/send_one_inline/", body);
+        expect(sent.body).toMatchObject({ sent: 1 });
+        await expectTrusted(await arrived(email));
+      },
+      PATIENCE_MS,
+    );
+
+    const bySmtp: readonly (readonly [string, SendMailOptions])[] = [
+      ["text alone", { text: `${PARAGRAPH}\n\n${PARAGRAPH}\n` }],
+      ["text and HTML", { text: `${PARAGRAPH}\n`, html: page(`<p>${PARAGRAPH}</p>`) }],
+      [
+        "quoted-printable",
+        {
+          text: "Übermorgen öffnen wir um acht Uhr für Sie. Schöne Grüße aus dem Büro.\n",
+          textEncoding: "quoted-printable",
+        },
+      ],
+      [
+        "base64",
+        { text: "Übermorgen öffnen wir um acht Uhr für Sie. Schöne Grüße aus dem Büro.\n", textEncoding: "base64" },
+      ],
+      [
+        "with an attachment and a picture within",
+        {
+          html: page(`<p>${PARAGRAPH}</p><p>${PARAGRAPH}</p>`),
+          text: `${PARAGRAPH}\n\n${PARAGRAPH}\n`,
+          attachments: [{ filename: "notes.txt", content: "Some notes.\n" }],
+        },
+      ],
+      [
+        "with an invitation",
+        {
+          text: `${PARAGRAPH}\n`,
+          icalEvent: { method: "REQUEST", content: "BEGIN:VCALENDAR\r\nVERSION:2.0\r\nEND:VCALENDAR\r\n" },
+        },
+      ],
+    ];
+    test.each(bySmtp)(
+      "by SMTP, %s",
+      async (name, options) => {
+        const email = `smtp-${bySmtp.findIndex(([one]) => one === name)}@example.net`;
+        const [host, port] = submission.split(":") as [string, string];
+        const auth = { user: `test-${campaign}`, pass: apikey };
+        const transport = createTransport({
+          host,
+          port: Number(port),
+          secure: true,
+          tls: { rejectUnauthorized: false },
+          auth,
+        });
+        await transport.sendMail({
+          from: `The Sender <info@${TEST_DOMAIN}>`,
+          to: email,
+          subject: "Our new office",
+          ...options,
+        });
+        transport.close();
+        await expectTrusted(await arrived(email));
+      },
+      PATIENCE_MS,
+    );
+
+    test(
+      "is told from what another machine sends in its name",
+      async () => {
+        const { octets, ...envelope } = await arrived("api-0@example.net");
+        const altered = Buffer.from(octets.toString("latin1").replace("new office", "old office"), "latin1");
+        const forged = { ...envelope, octets: altered, clientAddress: "198.51.100.7" };
+        const byRspamd = await rspamd.judge(forged);
+        expect(byRspamd).toMatchObject({ authenticated: { spf: false, dkim: false, dmarc: false } });
+        expect(byRspamd.kind === "judged" && byRspamd.rules).toContain("DMARC_POLICY_REJECT");
+        expect(await judgeByAuthheaders(forged, world)).toMatchObject({
+          authenticated: { spf: false, dkim: false, dmarc: false },
+        });
+        expect(await judgeBySpamAssassin(forged, world)).toMatchObject({ authenticated: { spf: false, dkim: false } });
+      },
+      PATIENCE_MS,
+    );
+  },
+);

@@ -1,0 +1,86 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { start as startDnsServer } from "../../services/dns-server/main.ts";
+import { createTestDatabase } from "./database.ts";
+import { askDns } from "./dns-client.ts";
+import { addZoneOwner, dnsServerContext, putZone } from "./dns-server.ts";
+import { freePort, startPeer } from "./peers-processes.ts";
+import { eventually } from "./stack.ts";
+
+/** Where mail comes from, in the zones of {@link startJudgedWorld}. */
+export const SENDING_ADDRESS = "192.0.2.25";
+export const SENDING_NAME = "mx.bounces.example.net";
+export const BOUNCE_DOMAIN = "bounces.example.net";
+
+/** Zones that a name server of ours has, as judges see them: through Unbound, which asks nobody else. */
+export interface JudgedWorld {
+  /** The resolver. */
+  readonly resolver: { readonly host: string; readonly port: number };
+  /** A folder for judges. */
+  readonly folder: string;
+  stop(): Promise<void>;
+}
+
+/** The zones of a sender domain that is set up as it should be, and of the bounce domain. */
+export async function startJudgedWorld(
+  domain: string,
+  dkim: { readonly selector: string; readonly record: string },
+): Promise<JudgedWorld> {
+  const folder = mkdtempSync(join(tmpdir(), "palomar-judges-"));
+  const database = await createTestDatabase();
+  await addZoneOwner(database);
+  const strings = dkim.record.match(/.{1,250}/g)!.map((piece) => `"${piece}"`);
+  await putZone(database, domain, [
+    "@ NS ns1",
+    "ns1 A 127.0.0.1",
+    "@ MX 10 mx",
+    "@ A 192.0.2.80",
+    "www A 192.0.2.80",
+    "mx A 192.0.2.81",
+    `@ TXT "v=spf1 include:${BOUNCE_DOMAIN} -all"`,
+    `${dkim.selector}._domainkey TXT ${strings.join(" ")}`,
+    `_dmarc TXT "v=DMARC1; p=reject"`,
+  ]);
+  await putZone(database, BOUNCE_DOMAIN, [
+    "@ NS ns1",
+    "ns1 A 127.0.0.1",
+    `@ A ${SENDING_ADDRESS}`,
+    "@ MX 10 mx",
+    `mx A ${SENDING_ADDRESS}`,
+    `@ TXT "v=spf1 a:${SENDING_NAME} -all"`,
+    `mx TXT "v=spf1 a -all"`,
+  ]);
+  const server = await startDnsServer(dnsServerContext(database));
+  const address = server.addresses.dns!;
+  await eventually(
+    () => askDns(address, domain, "SOA").catch(() => undefined),
+    (answer) => answer !== undefined,
+  );
+  const zones = [domain, BOUNCE_DOMAIN];
+  const unbound = await startPeer("unbound", await freePort(), (place, port) => ({
+    files: {
+      "unbound.conf": `server:\n  interface: 127.0.0.1\n  port: ${port}\n  chroot: ""\n  username: ""\n  directory: "${place}"
+  pidfile: ""\n  do-daemonize: no\n  use-syslog: no\n  logfile: ""\n  access-control: 127.0.0.0/8 allow\n  do-not-query-localhost: no
+  module-config: "iterator"\n  local-zone: "." static\n${zones.map((zone) => `  local-zone: "${zone}." transparent\n`).join("")}
+remote-control:\n  control-enable: no\n${zones
+        .map((zone) => `stub-zone:\n  name: "${zone}"\n  stub-addr: ${address.replace(":", "@")}\n`)
+        .join("")}`,
+    },
+    command: ["unbound", "-d", "-c", `${place}/unbound.conf`],
+  }));
+  await eventually(
+    () => askDns(unbound.address, domain, "SOA").catch(() => undefined),
+    (answer) => answer !== undefined,
+  );
+  return {
+    resolver: { host: "127.0.0.1", port: unbound.port },
+    folder,
+    stop: async () => {
+      await unbound.stop();
+      await server.stop();
+      await database.drop();
+      rmSync(folder, { recursive: true, force: true });
+    },
+  };
+}
