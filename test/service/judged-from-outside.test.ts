@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { judgeByAuthheaders } from "../../services/platform/judges/authheaders.ts";
 import type { JudgedMail, Verdict } from "../../services/platform/judges/judge.ts";
 import { type RunningRspamd, startRspamd } from "../../services/platform/judges/rspamd.ts";
-import { judgeBySpamAssassin } from "../../services/platform/judges/spamassassin.ts";
+import { judgeAllBySpamAssassin, judgeBySpamAssassin } from "../../services/platform/judges/spamassassin.ts";
 import { listInstanceDomains } from "../../services/store/mail/instances/instances.ts";
 import { start as startSubmission } from "../../services/submission/main.ts";
 import { BOUNCE_DOMAIN, type JudgedWorld, SENDING_ADDRESS, SENDING_NAME, startJudgedWorld } from "../support/judges.ts";
@@ -60,25 +60,21 @@ describe.skipIf(MISSING.length > 0)(
     }
 
     async function expectTrusted(mail: JudgedMail): Promise<void> {
-      const told = (verdict: Verdict) => JSON.stringify(verdict, null, 1);
-      const [byRspamd, bySpamAssassin, byAuthheaders] = await Promise.all([
-        rspamd.judge(mail),
-        judgeBySpamAssassin(mail, world),
-        judgeByAuthheaders(mail, world),
-      ]);
+      const [byRspamd, byAuthheaders] = await Promise.all([rspamd.judge(mail), judgeByAuthheaders(mail, world)]);
       const trusted = { spf: true, dkim: true, dmarc: true };
       expect(byRspamd, told(byRspamd)).toMatchObject({ kind: "judged", authenticated: trusted });
       expect(byRspamd.kind === "judged" && byRspamd.score!, told(byRspamd)).toBeLessThan(1);
-      expect(bySpamAssassin, told(bySpamAssassin)).toMatchObject({
-        ...{ kind: "judged", authenticated: { spf: true, dkim: true } },
-      });
-      expect(bySpamAssassin.kind === "judged" && bySpamAssassin.score!, told(bySpamAssassin)).toBeLessThan(1);
       expect(byAuthheaders, told(byAuthheaders)).toMatchObject({
         kind: "judged",
         authenticated: trusted,
         objections: [],
       });
+      trustedMail.push(mail);
     }
+
+    const told = (verdict: Verdict | undefined) => JSON.stringify(verdict, null, 1);
+    /** What the other judge, which takes its time to begin, looks at in the end. */
+    const trustedMail: JudgedMail[] = [];
 
     const PARAGRAPH = "We have moved to a new office, and would like to show you around next week.";
     const page = (body: string) => `<html><body><h1>News</h1>${body}</body></html>`;
@@ -195,6 +191,18 @@ describe.skipIf(MISSING.length > 0)(
         });
         transport.close();
         await expectTrusted(await arrived(email));
+      },
+      PATIENCE_MS,
+    );
+
+    test(
+      "scores below 1 in SpamAssassin as well, each of them",
+      async () => {
+        expect(trustedMail).toHaveLength(byApi.length + bySmtp.length);
+        for (const verdict of await judgeAllBySpamAssassin(trustedMail, world)) {
+          expect(verdict, told(verdict)).toMatchObject({ kind: "judged", authenticated: { spf: true, dkim: true } });
+          expect(verdict.kind === "judged" && verdict.score!, told(verdict)).toBeLessThan(1);
+        }
       },
       PATIENCE_MS,
     );

@@ -2,36 +2,45 @@ import { findResolverAddress } from "../lookups/resolver-server.ts";
 import { type JudgedMail, type JudgeSurroundings, objectionsOf, type Verdict } from "./judge.ts";
 import { runProgram } from "./run-program.ts";
 
-const DEADLINE_MS = 120_000;
+const DEADLINE_MS = 240_000;
+const ENTRY = /^From judge@receiver\.invalid .*\n/m;
 const STATUS = /^X-Spam-Status: \w+, score=(-?[\d.]+) required=[\d.]+ tests=([\s\S]*?)(?= autolearn=)/m;
 const RULE = /^\s*(-?\d+\.\d+)\s+([A-Z][A-Z0-9_]+)\s+(.*)$/gm;
 
 /** Judges by SpamAssassin's rules, without those that ask public services. */
-export async function judgeBySpamAssassin(mail: JudgedMail, { resolver, folder }: JudgeSurroundings): Promise<Verdict> {
+export async function judgeBySpamAssassin(mail: JudgedMail, surroundings: JudgeSurroundings): Promise<Verdict> {
+  return (await judgeAllBySpamAssassin([mail], surroundings))[0]!;
+}
+
+/** The same for several messages, in their order: to read its rules takes it longer than to judge. */
+export async function judgeAllBySpamAssassin(
+  mails: readonly JudgedMail[],
+  { resolver, folder }: JudgeSurroundings,
+): Promise<Verdict[]> {
   const server = resolver === null ? [] : [`dns_server [${await findResolverAddress(resolver.host)}]:${resolver.port}`];
-  const settings = [
-    ...["skip_rbl_checks 1", "use_bayes 0", "use_pyzor 0", "use_razor2 0", "dns_available yes", ...server],
-    // The receiver that it judges for, which wrote the first field.
-    ...[
-      "clear_trusted_networks",
-      "clear_internal_networks",
-      "trusted_networks 127.0.0.1",
-      "internal_networks 127.0.0.1",
-    ],
-    ...["always_trust_envelope_sender 1", "envelope_sender_header Return-Path", "report_safe 0"],
-  ];
-  const command = ["spamassassin", "-t", "-x", ...settings.map((setting) => `--cf=${setting}`)] as const;
-  const input = Buffer.concat([Buffer.from(traceOf(mail), "latin1"), mail.octets]);
-  const output = await runProgram(command as unknown as [string, ...string[]], {
-    ...{ input, deadlineMs: DEADLINE_MS, home: folder },
+  const settings = [...SETTINGS, ...server].map((setting) => `--cf=${setting}`);
+  const output = await runProgram(["spamassassin", "-t", "-x", "--mbox", ...settings], {
+    ...{ input: Buffer.concat(mails.map(asMailboxEntry)), deadlineMs: DEADLINE_MS, home: folder },
   });
-  if (output === undefined) return { judge: "spamassassin", kind: "absent" };
-  const [, score, tests] = STATUS.exec(output.stdout) ?? [];
+  if (output === undefined) return mails.map(() => ({ judge: "spamassassin", kind: "absent" }));
+  const told = output.stdout.split(ENTRY).slice(1);
+  return mails.map((_mail, index) => readVerdict(told[index] ?? "", output.stderr));
+}
+
+const SETTINGS = [
+  ...["skip_rbl_checks 1", "use_bayes 0", "use_pyzor 0", "use_razor2 0", "dns_available yes", "report_safe 0"],
+  // The receiver that it judges for, which wrote the first field.
+  ...["clear_trusted_networks", "clear_internal_networks", "trusted_networks 127.0.0.1", "internal_networks 127.0.0.1"],
+  ...["always_trust_envelope_sender 1", "envelope_sender_header Return-Path"],
+];
+
+function readVerdict(text: string, complaints: string): Verdict {
+  const [, score, tests] = STATUS.exec(text) ?? [];
   if (score === undefined || tests === undefined) {
-    return { judge: "spamassassin", kind: "failed", words: output.stderr.slice(0, 500) };
+    return { judge: "spamassassin", kind: "failed", words: complaints.slice(0, 500) };
   }
   const rules = tests.split(/[,\s]+/).filter((name) => name !== "" && name !== "none");
-  const report = output.stdout.slice(output.stdout.lastIndexOf("Content analysis details:"));
+  const report = text.slice(text.lastIndexOf("Content analysis details:"));
   const met = [...report.matchAll(RULE)].map(([, points, rule, words]) => ({
     ...{ rule: rule!, points: Number(points), words: words!.trim() },
   }));
@@ -40,6 +49,15 @@ export async function judgeBySpamAssassin(mail: JudgedMail, { resolver, folder }
     ...{ judge: "spamassassin", kind: "judged", score: Number(score), authenticated, rules },
     objections: objectionsOf(met),
   };
+}
+
+/** An entry of a mailbox file: lines that look like the beginning of the next are marked. */
+function asMailboxEntry(mail: JudgedMail): Buffer {
+  const text = `${traceOf(mail)}${mail.octets.toString("latin1")}`.replace(/^(>*From )/gm, ">$1");
+  return Buffer.from(
+    `From judge@receiver.invalid Thu Jan  1 00:00:00 1970\n${text.replaceAll("\r\n", "\n")}\n\n`,
+    "latin1",
+  );
 }
 
 /** What the receiver would put in front. */
