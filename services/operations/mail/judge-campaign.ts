@@ -11,7 +11,7 @@ import type { JudgedMail, Verdict } from "../../platform/judges/judge.ts";
 import { judgeMail, judgesFolder } from "../../platform/judges/judge-mail.ts";
 import type { Resolver } from "../../platform/lookups/resolver.ts";
 import type { Db } from "../../platform/postgres/db.ts";
-import { findDkimKey } from "../../store/mail/instances/instances.ts";
+import { findSenderKeys } from "../../store/mail/instances/dkim-keys.ts";
 import type { StoredMailbox, StoredTemplate } from "../../store/mail/sends/messages.ts";
 
 /** Whom a message that is only judged would go to. */
@@ -51,10 +51,14 @@ export async function composeJudgedMessage(
       globals: new Map(),
     },
   });
-  const key = await findDkimKey(db, of.keyRing, of.instanceId, asciiDomain);
-  if (key === undefined) return unsigned;
-  const { selector, privateKeyPem } = key;
-  const signer = new DkimSigner([{ domain: asciiDomain, selector, privateKey: createPrivateKey(privateKeyPem) }]);
+  const found = await findSenderKeys(db, of.keyRing, { instanceId: of.instanceId, domain: asciiDomain });
+  if (found === undefined) return unsigned;
+  const signer = new DkimSigner(
+    found.keys.map(({ selector, privateKeyPem }) => ({
+      ...{ domain: asciiDomain, selector },
+      privateKey: createPrivateKey(privateKeyPem),
+    })),
+  );
   return Buffer.concat([signer.sign(unsigned, of.now), unsigned]);
 }
 
