@@ -41,6 +41,7 @@ export function judgeStatus(status: KnownStatus, limits: StatusLimits): string[]
       ? [`${inbound.quarantined} messages in quarantine: look at them in the console`]
       : []),
     ...inbound.mailboxes.map(({ name, problem }) => `mailbox ${name} cannot be read: ${problem}`),
+    ...status.held.map(({ name, reason }) => `instance ${name} is held: ${reason}`),
     ...(signing.overdueSeconds > limits.signingOverdueSeconds
       ? [`signed zones wait for ${describeSeconds(signing.overdueSeconds)} for their upkeep: is a dns-api running?`]
       : []),

@@ -18,6 +18,7 @@ import { makeDomainSetupEndpoints } from "./routes/domain-setup.ts";
 import { makeFilterEndpoints } from "./routes/filters.ts";
 import { makeGroupEndpoints } from "./routes/groups.ts";
 import { makeInstanceCompanyEndpoints } from "./routes/instance-companies.ts";
+import { makeGuardEndpoints } from "./routes/guards.ts";
 import { makeInstanceEndpoints } from "./routes/instances.ts";
 import { makeJobEndpoints } from "./routes/jobs.ts";
 import { makeLookupEndpoints } from "./routes/lookup.ts";
@@ -65,6 +66,7 @@ const ROUTES: readonly MakeConsoleEndpoints[] = [
   makeLookupEndpoints,
   makeDnsStatisticsEndpoints,
   makeInstanceEndpoints,
+  makeGuardEndpoints,
   makeSenderDomainEndpoints,
   makeDomainSetupEndpoints,
   makeInstanceCompanyEndpoints,

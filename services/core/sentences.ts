@@ -257,11 +257,26 @@ export const SENTENCES = {
   "sending-limit-reached": "limite de envios alcanzado: {allowed} por {grain} ({whose}), sigue {time}",
   "sending-limit-too-low": "mas destinatarios que el limite de envios: {allowed} por {grain} ({whose})",
 
+  "sending-held": "envios retenidos: {reason}",
+
+  // Why an instance is held
+  "guard-complaints": "{wrong} complaints of {tried} recipients (limit {limit} %)",
+  "guard-hard-bounces": "{wrong} hard bounces of {tried} recipients (limit {limit} %)",
+  "guard-unknown-addresses": "{wrong} unknown addresses of {tried} recipients (limit {limit} %)",
+  "guard-rise": "{sent} recipients in an hour, where the busiest hour before had {busiest}",
+  "guard-new-country": "{credential} is used from {country}, and was known from {known}",
+  "guard-by-hand": "{reason}",
+
   // The console
   "job-interrupted": "interrupted: the console was stopped or restarted; start it again",
   "no-such-reseller": "no such reseller",
   "no-such-company": "no such company",
   "no-such-instance": "no such instance",
+  "no-such-limit": "no such limit",
+  "limit-subject": "is no {scope}",
+  "limit-empty": "give a limit of the hour or of the day",
+  "instance-held-already": "it is held already",
+  "instance-not-held": "it is not held",
   "no-such-user": "no such user",
   "no-such-session": "no such session",
   "no-such-job": "no such job",

@@ -1,3 +1,4 @@
+import { isAboveShare } from "../core/mail/guard/behaviour.ts";
 import { type Sentence, sentence } from "../core/sentences.ts";
 import type { BounceSpikeRule } from "./policy.ts";
 
@@ -19,6 +20,7 @@ export function judgeBounces(
 ): Sentence | undefined {
   const tried = counts.tried - judged.tried;
   const bounced = counts.bounced - judged.bounced;
-  if (tried < leastTried || bounced * 100 < tried * hardBouncePercent) return undefined;
+  const rule = { leastTried, leastWrong: 0, percent: hardBouncePercent };
+  if (!isAboveShare({ tried, wrong: bounced }, rule)) return undefined;
   return sentence("bounces-above", { bounced, tried, limit: hardBouncePercent });
 }

@@ -5,6 +5,7 @@ import type { Result } from "../core/result.ts";
 import { AttemptLog } from "../operations/mail/attempt-log.ts";
 import type { Config } from "../platform/config/config.ts";
 import { domainGroups } from "../platform/config/domain-groups.ts";
+import { guardPolicy } from "../platform/config/guard-policy.ts";
 import { fetchText } from "../platform/lookups/fetch-html.ts";
 import { makeResolver, type Resolver } from "../platform/lookups/resolver.ts";
 import { makeSecureLookup } from "../platform/lookups/secure-lookup.ts";
@@ -12,6 +13,7 @@ import { makeTxtLookup } from "../platform/lookups/txt-lookup.ts";
 import { packageFolder } from "../platform/package-folder.ts";
 import type { ServiceContext, StartService } from "../platform/service.ts";
 import { CampaignRunner } from "./campaign-runner.ts";
+import { startGuardWatch } from "./guard-watch.ts";
 import { startHousekeeping } from "./housekeeping.ts";
 import { listenForMail } from "./listen-for-mail.ts";
 import { MessageCache } from "./message-cache.ts";
@@ -44,10 +46,11 @@ export const start: StartService = async (context) => {
     onStop: () => worker.heedStops(),
   });
   const housekeeping = startHousekeeping(context.db, context.observe);
+  const guard = startGuardWatch({ ...context, policy: guardPolicy, notices: context.config.notices });
   return {
     addresses: {},
     stop: async () => {
-      await Promise.all([housekeeping.stop(), listening.stop(), campaigns.stop()]);
+      await Promise.all([guard.stop(), housekeeping.stop(), listening.stop(), campaigns.stop()]);
       await Promise.all([worker.stop(), wordings.stop()]);
     },
   };

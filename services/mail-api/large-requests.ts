@@ -1,3 +1,5 @@
+import { CredentialPlaces } from "../operations/mail/credential-places.ts";
+import { openPlaces } from "../platform/lookups/places.ts";
 import { makeResolver } from "../platform/lookups/resolver.ts";
 import type { StartLargeRequests } from "../platform/service.ts";
 import { makeEventStreams, makeMailEndpoints } from "./app.ts";
@@ -6,7 +8,8 @@ import { makeMailDialect } from "./dialect.ts";
 /** The operations of the API where they may take long. */
 export const start: StartLargeRequests = async ({ config, keyRing, db, clock, observe }) => {
   const resolver = await makeResolver(config.resolver);
-  const services = { db, keyRing, config, clock, resolver };
+  const places = new CredentialPlaces(db, openPlaces(config.placeDatabase), observe);
+  const services = { db, keyRing, config, clock, resolver, places };
   const streams = makeEventStreams(services, observe);
   return {
     dialect: makeMailDialect(db, keyRing),

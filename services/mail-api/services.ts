@@ -1,4 +1,5 @@
 import type { KeyRing } from "../core/key-ring.ts";
+import type { CredentialPlaces } from "../operations/mail/credential-places.ts";
 import type { Clock } from "../platform/clock.ts";
 import type { Config } from "../platform/config/config.ts";
 import type { Resolver } from "../platform/lookups/resolver.ts";
@@ -11,4 +12,5 @@ export interface MailServices {
   readonly config: Config;
   readonly clock: Clock;
   readonly resolver: Resolver;
+  readonly places: CredentialPlaces;
 }

@@ -1,4 +1,5 @@
 import { type Db, queryRows } from "../platform/postgres/db.ts";
+import { listHeldInstances } from "./mail/guard/holds.ts";
 
 /** Zones by whether they are answered for. */
 export interface ZoneStatus {
@@ -41,16 +42,22 @@ export interface DeploymentStatus {
   readonly signing: SigningStatus;
   readonly queue: QueueStatus;
   readonly inbound: InboundStatus;
+  /** Instances of which nothing leaves. */
+  readonly held: readonly { readonly name: string; readonly reason: string }[];
 }
 
 export async function readStatus(db: Db): Promise<DeploymentStatus> {
-  const [zones, signing, queue, inbound] = await Promise.all([
+  const [zones, signing, queue, inbound, held] = await Promise.all([
     readZoneStatus(db),
     readSigningStatus(db),
     readQueueStatus(db),
     readInboundStatus(db),
+    listHeldInstances(db),
   ]);
-  return { zones, signing, queue, inbound };
+  return {
+    ...{ zones, signing, queue, inbound },
+    held: held.map(({ name, reason }) => ({ name, reason: reason.message })),
+  };
 }
 
 export async function readZoneStatus(db: Db): Promise<ZoneStatus> {

@@ -1,6 +1,7 @@
 import { type EmailAddress, validateAddress } from "../core/mail/address.ts";
 import type { SendOutcome } from "../operations/mail/accept-sends.ts";
 import type { SendQueue } from "../operations/mail/send-queue.ts";
+import { SUBMITTED } from "../operations/mail/sending-gate.ts";
 import { runInTurns } from "../platform/turns.ts";
 import type { Campaign } from "../store/mail/campaigns/campaigns.ts";
 import type { SubmissionSettings } from "../store/mail/instances/submission-settings.ts";
@@ -24,7 +25,7 @@ export async function acceptMessage(
   return sends.accept({
     instanceId: campaign.instanceId,
     campaignNumid: campaign.numid,
-    creator: "smtp",
+    creator: SUBMITTED,
     content: { kind: "finished", octets: message.octets, ...tracked, unsubscribe },
     senderDomain: message.senderDomain,
     sender: message.sender,

@@ -1,7 +1,9 @@
 import { validateAddress } from "../core/mail/address.ts";
 import type { SmtpReply } from "../core/mail/smtp-reply.ts";
-import type { SendRefusal } from "../operations/mail/accept-sends.ts";
+import { CredentialPlaces } from "../operations/mail/credential-places.ts";
 import { SendQueue } from "../operations/mail/send-queue.ts";
+import type { GateRefusal } from "../operations/mail/sending-gate.ts";
+import { openPlaces } from "../platform/lookups/places.ts";
 import { SharedLookups } from "../platform/lookups/shared-lookups.ts";
 import type { ServiceContext } from "../platform/service.ts";
 import type { SmtpHandlers, SmtpSession } from "../platform/smtp/handlers.ts";
@@ -17,12 +19,20 @@ export function makeSubmission(context: ServiceContext): SmtpHandlers<Submitter>
   const { db, keyRing, config, clock, observe } = context;
   const authoriser = new Authoriser(db, keyRing, observe);
   const sends = new SendQueue(db);
+  const places = new CredentialPlaces(db, openPlaces(config.placeDatabase), observe);
   const lookups = new SharedLookups<SubmissionRules | undefined>();
   const rulesOf = ({ campaign: { numid }, apikeyHash }: Submitter) =>
     lookups.find(`${numid} ${apikeyHash.toString("base64")}`, () => readSubmissionRules(db, { numid, apikeyHash }));
 
   return {
-    authenticate: (credentials, session) => authoriser.authorise(credentials, session),
+    async authenticate(credentials, session) {
+      const authorised = await authoriser.authorise(credentials, session);
+      if ("user" in authorised) {
+        const { campaign } = authorised.user;
+        places.note(campaign.instanceId, `campaign ${campaign.numid}`, session.clientAddress);
+      }
+      return authorised;
+    },
 
     async mailFrom(address, { user, smtpUtf8 }) {
       if (!user) return AUTHENTICATION_REQUIRED;
@@ -73,7 +83,9 @@ function reply(code: number, enhancedStatus: SmtpReply["enhancedStatus"], text: 
 }
 
 /** The client's program tries again later by itself, but for what can never be accepted. */
-function refusalReply({ rule, grain, allowed, goesOnAt }: SendRefusal): SmtpReply {
+function refusalReply(refusal: GateRefusal): SmtpReply {
+  if (refusal.kind === "held") return reply(451, "4.7.1", `sending is held: ${refusal.reason.message}`);
+  const { rule, grain, allowed, goesOnAt } = refusal;
   const limit = `at most ${allowed} recipients per ${grain} for this ${rule.key.split(" ")[0]}`;
   if (goesOnAt === null) return reply(550, "5.5.3", `${limit}: the message has more`);
   return reply(452, "4.5.3", `${limit}: goes on at ${goesOnAt.toISOString().slice(0, 19)}Z`);

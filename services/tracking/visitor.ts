@@ -5,7 +5,8 @@ import { UAParser } from "ua-parser-js";
 import { z } from "zod";
 import { recentMap } from "../core/recent-map.ts";
 import type { MachineRule, Visitor } from "../operations/mail/tracking-events.ts";
-import type { Place, RecallReader } from "../store/mail/tracking/tracking-readers.ts";
+import type { FindPlace } from "../platform/lookups/places.ts";
+import type { RecallReader } from "../store/mail/tracking/tracking-readers.ts";
 
 /** Judges requests by config/user-agents.json. */
 export interface VisitorRules {
@@ -20,9 +21,6 @@ export interface VisitorRequest {
   readonly headers: IncomingHttpHeaders;
   readonly address: string;
 }
-
-/** Where an address is, as far as a place database tells. */
-export type FindPlace = (address: string) => Place | undefined;
 
 const pattern = z.string().transform((text) => new RegExp(text, "i"));
 const block = z.string().transform((text) => ipaddr.parseCIDR(text));

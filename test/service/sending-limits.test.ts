@@ -1,4 +1,3 @@
-import { connect } from "node:tls";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { validateAddress } from "../../services/core/mail/address.ts";
 import { type SendingLimit, windowStart } from "../../services/core/mail/guard/sending-limits.ts";
@@ -17,6 +16,7 @@ import { addInstance, findInstanceByName } from "../../services/store/mail/insta
 import { start as startSubmission } from "../../services/submission/main.ts";
 import { MAIL_SERVICES, type MailStack, startMailStack, TEST_DOMAIN } from "../support/mail-stack.ts";
 import { eventually, makeDataDir, removeDataDir } from "../support/stack.ts";
+import { submitMessage } from "../support/submit.ts";
 
 const dataDir = makeDataDir();
 let stack: MailStack;
@@ -143,6 +143,12 @@ describe("however many processes accept mail", () => {
   });
 });
 
+const submit = async (local: string, ...recipients: string[]) => {
+  const { body } = await stack.call("GET", `/campania_apikey?numid=${numid}`);
+  const login = { user: `test-${numid}`, key: body.camp_apikey };
+  return submitMessage(submissions, login, { from: `${local}@${TEST_DOMAIN}`, recipients });
+};
+
 describe("what is said", () => {
   it("by the API: 429 with the time, and the key of the call stays free", async () => {
     await setLimit({ perDay: 2 });
@@ -265,36 +271,3 @@ it("a new instance may send little a day at first, once its ramp has begun", asy
   await setRamp(db, stack.instanceId, null);
   expect((await call(emails(501, "ramp"))).status).toBe(200);
 });
-
-/** Submits a message. @returns the reply to its end */
-async function submit(local: string, ...recipients: string[]): Promise<string> {
-  const { body } = await stack.call("GET", `/campania_apikey?numid=${numid}`);
-  const login = Buffer.from(`\0test-${numid}\0${body.camp_apikey}`).toString("base64");
-  const [host, port] = submissions.split(":");
-  const socket = connect({ host: host!, port: Number(port), rejectUnauthorized: false });
-  const from = `${local}@${TEST_DOMAIN}`;
-  const said = ["EHLO client.example.org", `AUTH PLAIN ${login}`, `MAIL FROM:<${from}>`];
-  said.push(...recipients.map((one) => `RCPT TO:<${one}>`), "DATA");
-  let reply = "";
-  const next = async () => {
-    while (!/^\d{3} .*\r\n/m.test(reply)) {
-      const [chunk] = await new Promise<Buffer[]>((resolve, reject) => {
-        socket.once("data", (data) => resolve([data]));
-        socket.once("error", reject);
-      });
-      reply += chunk!.toString("latin1");
-    }
-    const last = reply;
-    reply = "";
-    return last;
-  };
-  await next();
-  for (const line of said) {
-    socket.write(`${line}\r\n`);
-    await next();
-  }
-  socket.write(`From: ${from}\r\nSubject: x\r\n\r\nx\r\n.\r\n`);
-  const answer = await next();
-  socket.end("QUIT\r\n");
-  return answer;
-}

@@ -1,5 +1,6 @@
 import { KeyRing } from "../../services/core/key-ring.ts";
 import { makeMailApp } from "../../services/mail-api/app.ts";
+import { CredentialPlaces } from "../../services/operations/mail/credential-places.ts";
 import { loadConfig } from "../../services/platform/config/config.ts";
 import { listenHttp } from "../../services/platform/http/listen.ts";
 import type { Lookup, Resolver } from "../../services/platform/lookups/resolver.ts";
@@ -44,6 +45,11 @@ export async function startMailApi(env: Readonly<Record<string, string>> = {}): 
       config: config.value,
       clock: { nowMs: () => Date.now() },
       resolver: makeTestResolver(dns),
+      places: new CredentialPlaces(
+        db,
+        () => undefined,
+        () => {},
+      ),
     },
     (observation) => {
       if (observation.level === "error") failures.push(observation);

@@ -1,12 +1,24 @@
+import { userInfo } from "node:os";
 import type { Command } from "commander";
+import { validateAddress } from "../../core/mail/address.ts";
+import { DETECTOR_ACTIONS, DETECTORS } from "../../core/mail/guard/behaviour.ts";
 import { LIMIT_SCOPES, OVER_LIMIT, readLimitSubject, type SendingLimit } from "../../core/mail/guard/sending-limits.ts";
+import { sentence } from "../../core/sentences.ts";
+import { sendGuardNotice } from "../../operations/mail/guard-notice.ts";
+import { holdInstance, releaseInstance } from "../../operations/mail/instance-hold.ts";
 import { readSendingOverview, type SendingOverview, type ShownLimit } from "../../operations/mail/sending-overview.ts";
 import type { Db } from "../../platform/postgres/db.ts";
+import {
+  type GuardSettings,
+  type HeldSends,
+  readInstanceGuard,
+  setGuardSettings,
+} from "../../store/mail/guard/holds.ts";
 import { releaseWaiting, removeSendingLimit, setRamp, setSendingLimit } from "../../store/mail/guard/sending-limits.ts";
 import type { CommandRuntime } from "../runtime.ts";
-import { readSwitch, withInstance } from "./instance.ts";
+import { collect, readSwitch, withInstance } from "./instance.ts";
 
-/** `palomar instance limits|limit|ramp …`: how much an instance may send. */
+/** `palomar instance limits|limit|ramp|hold|release|guard …`: how much an instance may send, and whether anything leaves. */
 export function registerInstanceGuardCommand(program: Command, runtime: CommandRuntime): void {
   const instance = program.commands.find((command) => command.name() === "instance") ?? program.command("instance");
   instance
@@ -22,6 +34,8 @@ export function registerInstanceGuardCommand(program: Command, runtime: CommandR
       printOverview(runtime, name, overview);
     });
   registerLimit(instance, runtime);
+  registerHold(instance, runtime);
+  registerGuard(instance, runtime);
   instance
     .command("ramp")
     .argument("<name>")
@@ -64,6 +78,98 @@ function registerLimit(instance: Command, runtime: CommandRuntime): void {
       if (perHour === null && perDay === null) runtime.misused("give --hour, --day, or --remove");
       return change(runtime, name, (db, id) => setSendingLimit(db, id, { ...of, perHour, perDay, over }));
     });
+}
+
+function registerHold(instance: Command, runtime: CommandRuntime): void {
+  const turn = (verb: "hold" | "release", name: string, reason: string) =>
+    withInstance(runtime, name, async ({ db }, { id }) => {
+      const change = {
+        ...{ instance: { id, name }, reason: sentence("guard-by-hand", { reason }) },
+        ...{ by: `command line (${userInfo().username})`, address: "", audited: true },
+      };
+      const isChanged = await (verb === "hold" ? holdInstance(db, change) : releaseInstance(db, change));
+      if (!isChanged) runtime.refuse(verb === "hold" ? `${name} is held already` : `${name} is not held`);
+      const kind = verb === "hold" ? "held" : "released";
+      const told = await sendGuardNotice(db, runtime.config.notices, { ...change, kind }).catch((error: Error) => {
+        runtime.note(`nobody was written to: ${error.message}`);
+        return [];
+      });
+      if (told.length > 0) runtime.note(`written to ${told.join(", ")}`);
+      runtime.print({ name, held: verb === "hold", reason }, `${name} ${verb === "hold" ? "is held" : "goes on"}`);
+    });
+  instance
+    .command("hold")
+    .argument("<name>")
+    .requiredOption("--reason <reason>", "told to its owner, and kept in the audit log")
+    .description("hold an instance: nothing of it leaves, its mail stays in the queue")
+    .action((name: string, { reason }: { readonly reason: string }) => turn("hold", name, reason));
+  instance
+    .command("release")
+    .argument("<name>")
+    .requiredOption("--reason <reason>", "kept in the audit log")
+    .description("let a held instance go on; what it did before speaks against it no longer")
+    .action((name: string, { reason }: { readonly reason: string }) => turn("release", name, reason));
+}
+
+interface GuardOptions {
+  readonly heldSends?: string;
+  readonly notify?: readonly string[];
+  readonly detector: readonly string[];
+}
+
+function registerGuard(instance: Command, runtime: CommandRuntime): void {
+  instance
+    .command("guard")
+    .argument("<name>")
+    .option("--held-sends <accept|refuse>", "what becomes of sends by API while it is held")
+    .option("--notify <address...>", "addresses that are written to when it is held; none: `none`")
+    .option("--detector <name=action>", `${DETECTORS.join(", ")}: hold, tell, off or default (repeatable)`, collect, [])
+    .description("show or change how an instance is guarded (config/guard.json has what goes for all)")
+    .action(async (name: string, options: GuardOptions) => {
+      const guard = await withInstance(runtime, name, async ({ db }, { id }) => {
+        const { detectors } = await readInstanceGuard(db, id);
+        const changes = readGuardOptions(runtime, options, detectors);
+        if (Object.keys(changes).length > 0) await setGuardSettings(db, id, changes);
+        return readInstanceGuard(db, id);
+      });
+      const { hold, heldSends: held_sends, notify, detectors } = guard;
+      const held = hold && { since: hold.since.toISOString(), by: hold.by, reason: hold.reason.message };
+      const lines = [
+        ...(held ? [`held\t${held.since}\t${held.by}\t${held.reason}`] : []),
+        `held-sends\t${held_sends}`,
+        ...notify.map((address) => `notify\t${address}`),
+        ...Object.entries(detectors).map(([detector, action]) => `detector\t${detector}\t${action}`),
+      ];
+      runtime.print({ name, held, held_sends, notify, detectors }, lines.join("\n"));
+    });
+}
+
+function readGuardOptions(
+  runtime: CommandRuntime,
+  { heldSends, notify, detector: given }: GuardOptions,
+  known: GuardSettings["detectors"],
+): Partial<GuardSettings> {
+  const addresses = notify?.filter((text) => text !== "none");
+  const wrong = addresses?.find((text) => !validateAddress(text, { allowSmtputf8: true }).ok);
+  if (wrong !== undefined) runtime.misused(`--notify ${wrong} is no address`);
+  if (heldSends !== undefined && heldSends !== "accept" && heldSends !== "refuse") {
+    runtime.misused("--held-sends is accept or refuse");
+  }
+  const detectors = { ...known };
+  for (const text of given) {
+    const [name, action] = text.split("=");
+    const detector = DETECTORS.find((one) => one === name) ?? runtime.misused(`--detector ${text}: unknown detector`);
+    if (action === "default") delete detectors[detector];
+    else {
+      detectors[detector] =
+        DETECTOR_ACTIONS.find((one) => one === action) ?? runtime.misused(`--detector ${text}: unknown action`);
+    }
+  }
+  return {
+    ...(heldSends === undefined ? {} : { heldSends: heldSends as HeldSends }),
+    ...(addresses === undefined ? {} : { notify: addresses }),
+    ...(given.length === 0 ? {} : { detectors }),
+  };
 }
 
 async function change(

@@ -256,7 +256,7 @@ function toJson(instance: Instance, domains: readonly string[]) {
   };
 }
 
-function collect(value: string, earlier: readonly string[]): string[] {
+export function collect(value: string, earlier: readonly string[]): string[] {
   return [...earlier, value];
 }
 

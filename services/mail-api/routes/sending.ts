@@ -30,12 +30,17 @@ import { readSend } from "./sending-request.ts";
 type SentReply = z.infer<typeof sentReply>;
 type Outcome = Result<SentReply, Refusal>;
 
-/** One call: who, what, and the headers that tell whether it is a repetition. */
-interface Call {
-  readonly operation: string;
+/** A call as its endpoint has it. */
+interface SendingCall {
   readonly caller: MailCaller;
-  readonly headers: IncomingHttpHeaders;
   readonly fields: SendingFields;
+  readonly headers: IncomingHttpHeaders;
+  readonly clientAddress: string;
+}
+
+/** One call: who, what, and the headers that tell whether it is a repetition. */
+interface Call extends SendingCall {
+  readonly operation: string;
   readonly files?: readonly Attachment[];
 }
 
@@ -56,8 +61,8 @@ export function sendingEndpoints(services: MailServices): AnyEndpoint<MailCaller
       summary,
       fields,
       reply: sentReply,
-      act: ({ caller, fields, headers }: { caller: MailCaller; fields: SendingFields; headers: IncomingHttpHeaders }) =>
-        send(sending, { operation, caller, headers, fields }),
+      act: ({ caller, fields, headers, clientAddress }: SendingCall) =>
+        send(sending, { operation, caller, headers, fields, clientAddress }),
     });
   return [
     declare("send_one_uri", "Send a web page to one contact", oneUri),
@@ -68,7 +73,7 @@ export function sendingEndpoints(services: MailServices): AnyEndpoint<MailCaller
       summary: "Send a web page with attached files to one contact: a multipart form",
       input: "stream",
       reply: sentReply,
-      act: async ({ caller, headers, incoming }) => {
+      act: async ({ caller, headers, clientAddress, incoming }) => {
         const form = await readForm(incoming, services.config.apiBodyLimitOctets);
         if (!form.ok) return form;
         const cleaned = cleanFields(form.value.fields, () => false);
@@ -81,6 +86,7 @@ export function sendingEndpoints(services: MailServices): AnyEndpoint<MailCaller
           caller,
           headers,
           fields,
+          clientAddress,
           files,
         });
       },
@@ -93,6 +99,9 @@ export function sendingEndpoints(services: MailServices): AnyEndpoint<MailCaller
 
 /** Accepts a call once: a repetition under the same Idempotency-Key gets the first answer, and fetches nothing. */
 async function send(sending: Sending, call: Call): Promise<Outcome> {
+  const { instance, login } = call.caller;
+  // Through the console the address is the console's.
+  if (login === undefined) sending.services.places.note(instance.id, "instance key", call.clientAddress);
   const repeatable = readIdempotencyKey(call);
   if (!repeatable.ok) return repeatable;
   const key = repeatable.value;

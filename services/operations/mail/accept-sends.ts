@@ -1,5 +1,4 @@
 import { randomUUID } from "node:crypto";
-import type { LimitReached } from "../../core/mail/guard/sending-limits.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { traced } from "../../platform/observability/tracing.ts";
 import type { Transaction } from "../../platform/postgres/db.ts";
@@ -7,7 +6,7 @@ import type { RecipientAddress } from "../../store/mail/contacts/recipients.ts";
 import { addBatches, type OpenedBatch, removeEmptyBatches, touchBatch } from "../../store/mail/sends/batches.ts";
 import { addMessages, type MessageContent } from "../../store/mail/sends/messages.ts";
 import { gatherAudiences, queueAudiences, type SendCopy } from "./audience.ts";
-import { type Admission, guardsEverybody, SendingGate, trimBookings } from "./sending-gate.ts";
+import { type Admission, type GateRefusal, guardsEverybody, SendingGate, trimBookings } from "./sending-gate.ts";
 
 /** One call that sends: an operation of the API, or a message submitted by SMTP. */
 export interface Send {
@@ -37,17 +36,14 @@ export interface AcceptedSend {
   readonly sent: number;
 }
 
-/** Why a send is not accepted, although nothing is wrong with it. */
-export type SendRefusal = { readonly kind: "limit-reached" } & LimitReached;
-
-export type SendOutcome = Result<AcceptedSend, SendRefusal>;
+export type SendOutcome = Result<AcceptedSend, GateRefusal>;
 
 /**
  * Accepts a send: recipients become contacts, and batch, message, partitions, deliveries and events are stored.
  * Durable, and visible to the delivery workers, when the caller's transaction commits: then `announceMail`, and answer.
  * An invalid contact gets a `not-sent` event and no message; one that unsubscribed from the campaign gets neither,
  * recipient or copy. What the instance's limits let wait is queued for the windows that have room for it.
- * @returns refused by a limit, and then nothing is stored
+ * @returns refused by a limit or a hold of the instance, and then nothing is stored
  * @throws Overtaken where others of the instance were quicker and the limits have no room any more (see `inTransaction`)
  * @throws UnknownBatch when `reuseEeid` is no batch of the instance, or none any more
  */
@@ -82,13 +78,13 @@ export async function acceptSends(transaction: Transaction, sends: readonly Send
   );
   const accepted = sent.values();
   return admissions.map((admission) => {
-    if (isRefused(admission)) return refuse({ kind: "limit-reached" as const, ...admission });
+    if (isRefused(admission)) return refuse(admission);
     const { eeid, audience } = accepted.next().value!;
     return ok({ eeid, sent: audience.addressees.length });
   });
 }
 
-function isRefused(admission: Admission | LimitReached | undefined): admission is LimitReached {
+function isRefused(admission: Admission | GateRefusal | undefined): admission is GateRefusal {
   return admission !== undefined && !("bookings" in admission);
 }
 

@@ -1,12 +1,14 @@
-import { type Refusal, unacceptable } from "../../core/refusal.ts";
+import { forbidden, type Refusal, unacceptable } from "../../core/refusal.ts";
 import { sentence } from "../../core/sentences.ts";
-import type { SendRefusal } from "./accept-sends.ts";
+import type { GateRefusal } from "./sending-gate.ts";
 
 const GRAINS = { hour: "hora", day: "dia" } as const;
 const SCOPES: Readonly<Record<string, string>> = { instance: "instancia", campaign: "campana", sender: "remitente" };
 
 /** A refused send in the words of the API, with the time at which sending goes on. */
-export function sendRefusal({ rule, grain, allowed, goesOnAt }: SendRefusal, nowMs: number): Refusal {
+export function sendRefusal(refusal: GateRefusal, nowMs: number): Refusal {
+  if (refusal.kind === "held") return forbidden("sending-held", { reason: refusal.reason });
+  const { rule, grain, allowed, goesOnAt } = refusal;
   const [scope = "", subject = ""] = rule.key.split(" ");
   const values = { allowed, grain: GRAINS[grain], whose: `${SCOPES[scope]} ${subject}`.trim() };
   if (goesOnAt === null) return unacceptable("sending-limit-too-low", values);

@@ -13,6 +13,7 @@ import {
   WindowCounts,
   windowAfter,
 } from "../../core/mail/guard/sending-limits.ts";
+import type { Sentence } from "../../core/sentences.ts";
 import { type SendingPolicy, sendingPolicy } from "../../platform/config/sending-limits.ts";
 import type { Db, Transaction } from "../../platform/postgres/db.ts";
 import {
@@ -30,6 +31,14 @@ export interface GuardedSource extends SendSource {
 
 /** Whether every instance is looked at, with a row of its own or without. */
 export const guardsEverybody = sendingPolicy.default.length > 0 || sendingPolicy.ramp.newInstances;
+
+/** Whose batches came by submission. */
+export const SUBMITTED = "smtp";
+
+/** Why a send is not accepted, although nothing is wrong with it. */
+export type GateRefusal =
+  | ({ readonly kind: "limit-reached" } & LimitReached)
+  | { readonly kind: "held"; readonly reason: Sentence };
 
 /** What a send may do, as it was judged. */
 export interface Admission {
@@ -79,14 +88,17 @@ export class SendingGate {
    * @param recipients that the send names: what is counted in the end may be less
    * @returns undefined for an instance that the gate was not opened for
    */
-  admit(source: GuardedSource, recipients: number): Admission | LimitReached | undefined {
+  admit(source: GuardedSource & { readonly creator: string }, recipients: number): Admission | GateRefusal | undefined {
     const state = this.#states.get(source.instanceId);
     if (state === undefined) return undefined;
-    const { windows } = state;
+    const { windows, heldReason, heldSends } = state;
+    // A program that submits keeps its mail and comes again; whoever calls the API may not.
+    if (heldReason && (heldSends === "refuse" || source.creator === SUBMITTED))
+      return { kind: "held", reason: heldReason };
     const rules = this.rulesOf(source);
     const { mostDaysAhead } = this.#policy;
     const bookings = bookSend(windows, { rules, recipients, now: this.#now, mostDaysAhead });
-    if (!Array.isArray(bookings)) return bookings as LimitReached;
+    if ("rule" in bookings) return { kind: "limit-reached", ...bookings };
     for (const charge of chargesOf(rules, bookings, this.#now)) windows.add(charge);
     return { instanceId: source.instanceId, rules, bookings };
   }

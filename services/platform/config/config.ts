@@ -195,6 +195,16 @@ export const VARIABLES = {
     null,
     "MMDB file that tells a visitor's place by the address; places stay empty when unset",
   ),
+  PALOMAR_NOTICE_CAMPAIGN: variable(
+    optional(wholeNumber(1, Number.MAX_SAFE_INTEGER)),
+    null,
+    "numid of the api campaign that notices about held instances are sent under, with its sender; nobody is written to when unset",
+  ),
+  PALOMAR_NOTICE_ADDRESSES: variable(
+    optional(addressList),
+    null,
+    "operators' addresses for notices about held instances; an instance has its owner's own",
+  ),
   PALOMAR_DNS_UDP: variable(
     choice("auto", "portable"),
     "auto",
@@ -346,6 +356,8 @@ export interface Config {
   readonly placeDatabase: string | null;
   readonly senderDomainCheck: boolean;
   readonly domainCheck: "authoritative" | "resolver" | "off";
+  /** Of held instances: under which campaign, null for none, and to which operators. */
+  readonly notices: { readonly campaign: number | null; readonly operators: readonly string[] };
   readonly dns: {
     readonly udp: "auto" | "portable";
     /** UDP workers; 0: one per core. */
@@ -513,6 +525,7 @@ function arrange(v: Values): Config {
     placeDatabase: v.PALOMAR_PLACE_DATABASE,
     senderDomainCheck: v.PALOMAR_SENDER_DOMAIN_CHECK === null ? !sandbox : v.PALOMAR_SENDER_DOMAIN_CHECK === "true",
     domainCheck: v.PALOMAR_DOMAIN_CHECK ?? (sandbox ? "off" : "authoritative"),
+    notices: { campaign: v.PALOMAR_NOTICE_CAMPAIGN, operators: v.PALOMAR_NOTICE_ADDRESSES ?? [] },
     dns: {
       udp: v.PALOMAR_DNS_UDP,
       workers: v.PALOMAR_DNS_WORKERS,

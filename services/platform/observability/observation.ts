@@ -93,6 +93,12 @@ export interface ObservationDetails {
   "campaign-started": { readonly campaign: number };
   "campaign-paused": { readonly campaign: number; readonly reason: string };
 
+  "instance-held": { readonly instance: string; readonly detector: string; readonly reason: string };
+  "instance-suspicious": { readonly instance: string; readonly detector: string; readonly reason: string };
+  "guard-failed": Failure;
+  "guard-notice-failed": Failure & { readonly instance: string };
+  "place-not-noted": Failure;
+
   // The way back
   "inbound-recipient-refused": { readonly client: string; readonly reason: string | undefined };
   "inbound-refused": { readonly client?: string; readonly recipientClass: InboundClass; readonly reason: string };

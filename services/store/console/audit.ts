@@ -33,19 +33,26 @@ export interface AuditQuery {
 
 /** Writes down that a change is about to be made. @returns the entry's id */
 export async function beginAudit(db: Db, entry: AuditEntry, now: Date): Promise<number> {
-  const [row] = await db("console_audit")
-    .insert({
-      at: now,
-      actor: entry.actor,
-      address: entry.address,
-      action: entry.action,
-      object: entry.object,
-      detail: JSON.stringify(entry.detail),
-      scope_role: entry.about.role,
-      scope: entry.about.scope,
-    })
-    .returning("id");
+  const [row] = await db("console_audit").insert(toColumns(entry, now)).returning("id");
   return row.id;
+}
+
+/** Writes down a change that is made in the same transaction, by no request of the console's. */
+export async function recordAudit(db: Db, entry: AuditEntry, now: Date): Promise<void> {
+  await db("console_audit").insert({ ...toColumns(entry, now), outcome: "done" });
+}
+
+function toColumns(entry: AuditEntry, now: Date) {
+  return {
+    at: now,
+    actor: entry.actor,
+    address: entry.address,
+    action: entry.action,
+    object: entry.object,
+    detail: JSON.stringify(entry.detail),
+    scope_role: entry.about.role,
+    scope: entry.about.scope,
+  };
 }
 
 /** The change was made. */

@@ -19,6 +19,7 @@ const GOOD: KnownStatus = {
   // What is refused for now grows old, and that is nothing to mend.
   queue: { recipients: 9, partitions: { ready: 1 }, oldestSeconds: 200_000, readySeconds: 30, backoffs: 1 },
   inbound: { waiting: 2, quarantined: 0, mailboxes: [] },
+  held: [],
   nodes: [node],
   leftOut: [],
   replication: [{ standby: "two", seconds: 1 }],

@@ -25,6 +25,7 @@ export async function claimDueCampaign(db: Db): Promise<DueCampaign | undefined>
        select campaign_numid from campaign_sends
        where state = 'scheduled' and paused_at is null and starts_at <= now()
          and (claimed_until is null or claimed_until < now())
+         and instance_id not in (select instance_id from instance_guards where held_at is not null)
        order by starts_at limit 1 for update skip locked)
      returning s.*, c.subject_uri, c.reply_to, c.unsubscribe, s.claimed_until::text as claim`,
     [CLAIM_SECONDS],
@@ -93,13 +94,14 @@ export type GatheringCampaign = CampaignSendRow & { readonly at: Date; readonly 
 
 /**
  * Locks one of those that are being gathered, the longest untouched first; undefined when there is none, or all wait for
- * what their instances may send.
+ * what their instances may send, or are held.
  */
 export async function lockGatheringCampaign(transaction: Transaction): Promise<GatheringCampaign | undefined> {
   const [row] = await queryRows<GatheringCampaign>(
     transaction,
     `select *, now() as at, instance_id in (select instance_id from instance_guards) as guarded
      from campaign_sends where state = 'gathering' and paused_at is null and (waits_until is null or waits_until <= now())
+       and instance_id not in (select instance_id from instance_guards where held_at is not null)
      order by modified_at limit 1 for update skip locked`,
   );
   return row;

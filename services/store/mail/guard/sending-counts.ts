@@ -5,7 +5,9 @@ import {
   type WindowCount,
   windowStart,
 } from "../../../core/mail/guard/sending-limits.ts";
+import type { Sentence } from "../../../core/sentences.ts";
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+import type { HeldSends } from "./holds.ts";
 
 /** What an instance may send, as far as some of its sends are concerned, and what is counted of it. */
 export interface SendingState {
@@ -13,6 +15,9 @@ export interface SendingState {
   readonly createdAt: Date;
   /** From when on its ramp counts, where that was said. */
   readonly rampFrom: Date | null;
+  /** Why it is held; null while it is not. */
+  readonly heldReason: Sentence | null;
+  readonly heldSends: HeldSends | null;
   readonly limits: readonly SendingLimit[];
   readonly counts: readonly WindowCount[];
 }
@@ -33,6 +38,7 @@ export async function readSendingStates(
   const rows = await queryRows<Omit<SendingState, "limits" | "counts"> & { limits: LimitRow[]; counts: CountRow[] }>(
     db,
     `select i.id as "instanceId", i.created_at as "createdAt", g.ramp_from as "rampFrom",
+       g.held_reason as "heldReason", g.held_sends as "heldSends",
        array(select json_build_array(l.scope, l.subject, l.per_hour, l.per_day, l.over) from sending_limits l
              where l.instance_id = i.id and (l.subject = '' or l.scope = 'campaign' and l.subject = any($2)
                or l.scope = 'sender' and l.subject = any($3))) as limits,

@@ -64,7 +64,7 @@ export interface SettledDelivery {
   readonly isHeard: boolean;
 }
 
-/** Stores outcomes of deliveries that are not settled yet. @returns those that were stored */
+/** Stores outcomes of deliveries that are not settled yet, and counts the last ones. @returns those that were stored */
 export async function settleDeliveries(
   transaction: Transaction,
   outcomes: readonly DeliveryOutcome[],
@@ -72,7 +72,8 @@ export async function settleDeliveries(
   const inOrder = outcomes.toSorted((a, b) => a.deliveryId - b.deliveryId);
   return queryRows<SettledDelivery>(
     transaction,
-    `update deliveries d
+    `with settled as (
+     update deliveries d
      set state = o.state, attempts = o.attempts, due_at = coalesce(now() + make_interval(secs => o.retry_in), d.due_at), reply = o.reply,
          finished_at = case when o.state <> 'queued' then now() end,
          personal = case when o.state = 'queued' then d.personal end
@@ -80,7 +81,12 @@ export async function settleDeliveries(
        as o (instance_id, id, state, attempts, retry_in, reply)
      where d.instance_id = o.instance_id and d.id = o.id and d.state = 'queued'
      returning d.instance_id, d.id, d.partition_id, d.state, now() as at,
-       ${hearsOfDeliveries("d.instance_id")} as "isHeard"`,
+       ${hearsOfDeliveries("d.instance_id")} as "isHeard"
+     ), counted as (
+       insert into outcome_deltas (instance_id, minute, tried)
+       select instance_id, date_trunc('minute', now(), 'UTC'), count(*) from settled where state <> 'queued' group by 1
+     )
+     select * from settled`,
     [
       inOrder.map(({ instanceId }) => instanceId),
       inOrder.map(({ deliveryId }) => deliveryId),

@@ -46,7 +46,7 @@ const DESTINATIONS_PER_INSTANCE = 10;
  * Leases partitions that are ready: of each instance in turn, those first that have the fewest under way, and of each a
  * few from each destination in turn. It hops from instance to instance and from destination to destination through the
  * index, so that its cost depends neither on the length of the queue nor on how much of it is somebody's.
- * Destinations in back-off, and those that an operator holds, are passed over.
+ * Destinations in back-off, and what is held, destinations and instances, are passed over.
  */
 export async function leasePartitions(db: Db, request: LeaseRequest): Promise<LeaseResult> {
   const shares = [...request.instances.entries()];
@@ -80,7 +80,8 @@ export async function leasePartitions(db: Db, request: LeaseRequest): Promise<Le
              where p.state = 'ready' and p.instance_id = ready.instance_id and p.destination = hops.destination
                and p.id <> all($9::bigint[])
              order by p.id limit case
-               when exists (select from destination_backoffs b where b.destination = hops.destination and b.until > now())
+               when exists (select from instance_guards g where g.instance_id = ready.instance_id and g.held_at is not null)
+                 or exists (select from destination_backoffs b where b.destination = hops.destination and b.until > now())
                  or exists (select from destination_holds h where h.destination = hops.destination) then 0
                else coalesce((select room.partitions from unnest($10::text[], $11::integer[]) as room (destination, partitions)
                               where room.destination = hops.destination), $12)

@@ -44,7 +44,7 @@ export interface DueDelivery {
 
 /**
  * The recipients of leased partitions that are due, in the order in which they were accepted. A batch that was paused
- * or cancelled while its partitions were being leased has none: they are given back as they are.
+ * or cancelled while its partitions were being leased has none, nor has an instance that was held: they are given back.
  */
 export async function loadDueDeliveries(db: Db, partitionIds: readonly number[]): Promise<DueDelivery[]> {
   const rows = await queryRows<DeliveryRow>(
@@ -52,10 +52,11 @@ export async function loadDueDeliveries(db: Db, partitionIds: readonly number[])
     // Step by step through the primary keys: its plan is kept, and serves however much the tables have grown since.
     `select d.* from unnest($1::bigint[]) as given (id),
      lateral (select id, eeid from partitions where id = given.id offset 0) p,
-     lateral (select from batches where eeid = p.eeid and held_at is null and cancelled_at is null offset 0) b,
+     lateral (select instance_id from batches where eeid = p.eeid and held_at is null and cancelled_at is null offset 0) b,
      lateral (
        select id, partition_id, contact_id, role, recipient, personal, attempts from deliveries
-       where partition_id = p.id and state = 'queued' and due_at <= now() offset 0
+       where partition_id = p.id and state = 'queued' and due_at <= now()
+         and not exists (select from instance_guards g where g.instance_id = b.instance_id and g.held_at is not null) offset 0
      ) d order by d.id`,
     [partitionIds],
     { name: "load-due-deliveries" },

@@ -134,14 +134,15 @@ export async function awaitQuiet(db: Db, eeid: string, deadlineMs: number): Prom
   return true;
 }
 
-/** Partitions of a worker that it is to stop: their batch is paused or cancelled, or an operator holds the destination. */
+/** Partitions of a worker that it is to stop: their batch is paused or cancelled, or the destination or the instance is held. */
 export async function findStops(db: Db, workerId: string): Promise<number[]> {
   const rows = await queryRows<{ id: number }>(
     db,
     `select p.id from partitions p join batches b using (instance_id, eeid)
      where p.state = 'leased' and p.lease_owner = $1 and not p.stopping
        and (b.held_at is not null or b.cancelled_at is not null
-         or exists (select from destination_holds h where h.destination = p.destination))`,
+         or exists (select from destination_holds h where h.destination = p.destination)
+         or exists (select from instance_guards g where g.instance_id = p.instance_id and g.held_at is not null))`,
     [workerId],
   );
   return rows.map(({ id }) => id);

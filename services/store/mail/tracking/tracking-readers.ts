@@ -1,13 +1,7 @@
+import type { Place } from "../../../platform/lookups/places.ts";
 import { queryRows, type Transaction } from "../../../platform/postgres/db.ts";
 import { EVENT_KINDS } from "../events/event-kinds.ts";
 import type { MachineStretch } from "./touches.ts";
-
-/** Where a reader was; empty texts where that is not known. */
-export interface Place {
-  readonly countryCode: string;
-  readonly regionCode: string;
-  readonly city: string;
-}
 
 /** With what and where somebody reads; empty where that is not known. */
 export interface ReaderTraits {

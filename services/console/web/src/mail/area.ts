@@ -26,6 +26,7 @@ const Statistics = lazy(() => import("./statistics-page.tsx").then((module) => m
 const Globals = lazy(() => import("./settings/globals-page.tsx").then((module) => module.GlobalsPage));
 const Domains = lazy(() => import("./settings/domains-page.tsx").then((module) => module.DomainsPage));
 const Reports = lazy(() => import("./settings/reports-page.tsx").then((module) => module.ReportsPage));
+const Guard = lazy(() => import("./settings/guard-page.tsx").then((module) => module.GuardPage));
 const Webhooks = lazy(() => import("./settings/webhooks-page.tsx").then((module) => module.WebhooksPage));
 const Sandbox = lazy(() => import("./sandbox-page.tsx").then((module) => module.SandboxPage));
 
@@ -55,6 +56,7 @@ export const mailArea: Area = {
     { path: "/mail/:instance/settings", component: Globals },
     { path: "/mail/:instance/settings/domains", component: Domains },
     { path: "/mail/:instance/settings/domains/:domain/reports", component: Reports },
+    { path: "/mail/:instance/settings/guard", component: Guard },
     { path: "/mail/:instance/settings/webhooks", component: Webhooks },
     { path: "/mail/:instance/sandbox", component: Sandbox },
   ],

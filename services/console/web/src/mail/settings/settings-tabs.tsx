@@ -4,7 +4,7 @@ import { mailPage } from "../addresses.ts";
 
 /** What holds for all of an instance's mail. */
 export function SettingsTabs({ instance, current }: { readonly instance: string; readonly current: string }) {
-  const { settings, globals, domains, webhooks } = texts().mail;
+  const { settings, globals, domains, guard, webhooks } = texts().mail;
   const tab = (id: string, label: string, ...segments: readonly string[]) => ({
     id,
     label,
@@ -17,6 +17,7 @@ export function SettingsTabs({ instance, current }: { readonly instance: string;
       tabs={[
         tab("globals", globals.title),
         tab("domains", domains.title, "domains"),
+        tab("guard", guard.title, "guard"),
         tab("webhooks", webhooks.title, "webhooks"),
       ]}
     />

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, expect, test } from "vitest";
-import { openPlaces } from "../../../services/tracking/places.ts";
+import { openPlaces } from "../../../services/platform/lookups/places.ts";
 import { writeMmdb } from "../../support/mmdb.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "palomar-places-"));

@@ -1,7 +1,16 @@
 import { readFileSync } from "node:fs";
 import ipaddr from "ipaddr.js";
 import { type CityResponse, Reader } from "mmdb-lib";
-import type { FindPlace } from "./visitor.ts";
+
+/** Where an address is; empty texts where that is not known. */
+export interface Place {
+  readonly countryCode: string;
+  readonly regionCode: string;
+  readonly city: string;
+}
+
+/** Where an address is, as far as a place database tells. */
+export type FindPlace = (address: string) => Place | undefined;
 
 /** Cities are named as the API's users name them, where the database can. */
 const CITY_LANGUAGES = ["es", "en"] as const;

@@ -1,0 +1,104 @@
+import { type Finding, judgeBehaviour } from "../core/mail/guard/behaviour.ts";
+import { type GuardNotice, type NoticeSettings, sendGuardNotice } from "../operations/mail/guard-notice.ts";
+import { holdInstance } from "../operations/mail/instance-hold.ts";
+import type { GuardPolicy } from "../platform/config/guard-policy.ts";
+import type { Observe } from "../platform/observability/observation.ts";
+import type { Db } from "../platform/postgres/db.ts";
+import { repeatTasks } from "../platform/repeated-work.ts";
+import {
+  foldOutcomes,
+  listWatched,
+  noteTold,
+  readBehaviour,
+  settlePlaces,
+  takeWatch,
+  type WatchedInstance,
+} from "../store/mail/guard/behaviour.ts";
+
+export interface GuardWatchOptions {
+  readonly db: Db;
+  readonly policy: GuardPolicy;
+  readonly notices: NoticeSettings;
+  readonly observe: Observe;
+}
+
+/**
+ * Looks at what instances do, and holds those that do what they should not, or tells of them. Any number of processes run
+ * one; one at a time looks.
+ */
+export function startGuardWatch(options: GuardWatchOptions): { stop(): Promise<void> } {
+  const { policy, observe } = options;
+  return repeatTasks(
+    [{ name: "guard", everyMs: policy.everySeconds * 1_000, run: () => watchInstances(options) }],
+    (_, err) => observe({ kind: "guard-failed", level: "error", err }),
+  );
+}
+
+/** One look at all of them. */
+export async function watchInstances(options: GuardWatchOptions): Promise<void> {
+  const { db, policy } = options;
+  const { complaints, hardBounces, unknownAddresses, rise } = policy;
+  await db.transaction(async (transaction) => {
+    if (!(await takeWatch(transaction))) return;
+    // By itself: who counts outcomes waits for nobody who looks.
+    await db.transaction(foldOutcomes);
+    const watched = await listWatched(db, {
+      sentInAnHour: rise.leastSent,
+      bouncesInADay: Math.min(hardBounces.leastWrong, unknownAddresses.leastWrong),
+      complaintsInADay: complaints.leastWrong,
+    });
+    for (const instance of watched) await watchInstance(options, instance);
+  });
+}
+
+async function watchInstance(options: GuardWatchOptions, instance: WatchedInstance): Promise<void> {
+  const { db, policy } = options;
+  const behaviour = await readBehaviour(db, instance, {
+    complaints: policy.complaints.windowMinutes,
+    hardBounces: policy.hardBounces.windowMinutes,
+    unknownAddresses: policy.unknownAddresses.windowMinutes,
+    historyDays: policy.rise.historyDays,
+  });
+  const findings = judgeBehaviour(behaviour, policy, instance.detectors);
+  const worst = findings.find(({ action }) => action === "hold");
+  if (worst !== undefined) await hold(options, instance, worst);
+  else await tellAnew(options, instance, findings);
+  // Last: whoever dies before finds the same again.
+  await settlePlaces(db, instance.instanceId, behaviour.newPlaces);
+}
+
+async function hold(options: GuardWatchOptions, { instanceId, name }: WatchedInstance, found: Finding): Promise<void> {
+  const instance = { id: instanceId, name };
+  const { reason, detector } = found;
+  const change = { instance, reason, by: "guard", address: "", audited: true };
+  if (!(await holdInstance(options.db, change))) return;
+  options.observe({ kind: "instance-held", level: "warn", instance: name, detector, reason: reason.message });
+  await tell(options, { instance, kind: "held", reason });
+}
+
+/** Tells what was not told within the last while. */
+async function tellAnew(
+  options: GuardWatchOptions,
+  { instanceId, name, told }: WatchedInstance,
+  findings: readonly Finding[],
+): Promise<void> {
+  const { db, policy, observe } = options;
+  const now = Date.now();
+  const isNew = ({ detector }: Finding) =>
+    detector === "newCountry" || now - Date.parse(told[detector] ?? "1970-01-01") > policy.tellAgainMinutes * 60_000;
+  const fresh = findings.filter(isNew);
+  if (fresh.length === 0) return;
+  const at = new Date(now).toISOString();
+  await noteTold(db, instanceId, { ...told, ...Object.fromEntries(fresh.map(({ detector }) => [detector, at])) });
+  for (const { detector, reason } of fresh) {
+    observe({ kind: "instance-suspicious", level: "warn", instance: name, detector, reason: reason.message });
+    await tell(options, { instance: { id: instanceId, name }, kind: "suspicious", reason });
+  }
+}
+
+/** A notice that cannot be sent does not undo what it is about. */
+async function tell({ db, notices, observe }: GuardWatchOptions, notice: GuardNotice): Promise<void> {
+  await sendGuardNotice(db, notices, notice).catch((err: unknown) =>
+    observe({ kind: "guard-notice-failed", level: "warn", instance: notice.instance.name, err }),
+  );
+}

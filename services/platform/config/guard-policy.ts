@@ -1,0 +1,46 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { z } from "zod";
+import { DETECTOR_ACTIONS } from "../../core/mail/guard/behaviour.ts";
+import { packageFolder } from "../package-folder.ts";
+
+const action = z.enum(DETECTOR_ACTIONS);
+const count = z.int().min(1);
+const share = z.strictObject({
+  action,
+  windowMinutes: z.int().min(1).max(1440),
+  leastTried: count,
+  leastWrong: count,
+  percent: z.number().positive().max(100),
+});
+
+/**
+ * The content of config/guard.json: what instances are watched for (core/mail/guard/behaviour.ts), and what follows.
+ * `everySeconds`: how often. `tellAgainMinutes`: after which what is only told is told again.
+ */
+const guardFile = z.strictObject({
+  everySeconds: z.int().min(1).max(15),
+  complaints: share,
+  hardBounces: share,
+  unknownAddresses: share,
+  rise: z.strictObject({
+    action,
+    leastSent: count,
+    factor: z.number().min(1),
+    historyDays: count,
+    leastAgeDays: z.number().min(0),
+  }),
+  newCountry: z.strictObject({ action, settledHours: z.number().min(0) }),
+  tellAgainMinutes: count,
+});
+
+export type GuardPolicy = z.output<typeof guardFile>;
+
+/** How instances are watched: config/guard.json. */
+export const guardPolicy: GuardPolicy = load();
+
+function load(): GuardPolicy {
+  const parsed = guardFile.safeParse(JSON.parse(readFileSync(join(packageFolder, "config/guard.json"), "utf8")));
+  if (!parsed.success) throw new Error(`config/guard.json: ${z.prettifyError(parsed.error)}`);
+  return parsed.data;
+}
