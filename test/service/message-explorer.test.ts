@@ -7,6 +7,7 @@ import { eraseAddress } from "../../services/operations/mail/contact-erasure.ts"
 import { addUser } from "../../services/store/console/users.ts";
 import { addInstance } from "../../services/store/mail/instances/instances.ts";
 import { holdDestination, releaseDestination } from "../../services/store/mail/queue/queue-destinations.ts";
+import { accepted } from "../support/accepted.ts";
 import { callApi } from "../support/api-client.ts";
 import { type MailStack, startMailStack, TEST_DOMAIN } from "../support/mail-stack.ts";
 import { eventually } from "../support/stack.ts";
@@ -78,19 +79,20 @@ async function submit(recipient: string, subject: string, messageId: string): Pr
     `Subject: ${subject}`,
     `Message-ID: ${messageId}`,
   ];
-  const { eeid } = await stack.context.db.transaction((transaction) =>
+  const outcome = await stack.context.db.transaction((transaction) =>
     acceptSend(transaction, {
       instanceId: stack.instanceId,
       campaignNumid: campaign,
       creator: "smtp",
       content: { kind: "finished", octets: Buffer.from(`${lines.join("\r\n")}\r\n\r\nHello\r\n`) },
       senderDomain: TEST_DOMAIN,
+      sender: `app@${TEST_DOMAIN}`,
       recipients: [{ address: address.value }],
       copies: [],
       archive: false,
     }),
   );
-  return eeid;
+  return accepted(outcome).eeid;
 }
 
 describe("a message is found", () => {

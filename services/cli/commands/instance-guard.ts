@@ -16,7 +16,8 @@ import {
 } from "../../store/mail/guard/holds.ts";
 import { releaseWaiting, removeSendingLimit, setRamp, setSendingLimit } from "../../store/mail/guard/sending-limits.ts";
 import type { CommandRuntime } from "../runtime.ts";
-import { collect, readSwitch, withInstance } from "./instance.ts";
+import { withInstance } from "../with-instance.ts";
+import { collect, readSwitch } from "./instance.ts";
 
 /** `palomar instance limits|limit|ramp|hold|release|guard …`: how much an instance may send, and whether anything leaves. */
 export function registerInstanceGuardCommand(program: Command, runtime: CommandRuntime): void {

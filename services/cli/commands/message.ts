@@ -6,7 +6,7 @@ import { type MessageStory, readMessageStory } from "../../operations/mail/messa
 import type { Db } from "../../platform/postgres/db.ts";
 import { type FoundMessage, MESSAGE_STATES } from "../../store/mail/explorer/found-messages.ts";
 import type { CommandRuntime } from "../runtime.ts";
-import { withInstance } from "./instance.ts";
+import { withInstance } from "../with-instance.ts";
 
 type Given = Readonly<Partial<Record<"id" | "recipient" | "domain" | "sender" | "subject" | "creator", string>>> &
   Readonly<Partial<Record<"campaign" | "state" | "reason" | "reply" | "source" | "from" | "until", string>>> & {

@@ -23,7 +23,7 @@ import {
 import type { SuppressionOwner } from "../../store/mail/contacts/suppressions.ts";
 import { openInput, printCsv, printImport, readAll } from "../csv.ts";
 import type { CommandRuntime } from "../runtime.ts";
-import { withInstance } from "./instance.ts";
+import { withInstance } from "../with-instance.ts";
 
 const LISTED = 1_000;
 /** In the place of an instance's name, which has no such character: the operator's list, which holds for all. */

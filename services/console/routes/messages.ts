@@ -28,11 +28,9 @@ const moment = z.iso.datetime({ offset: true, error: "moment-form" });
 const words = z.string().max(255, "not-longer-than-characters");
 
 const searchFields = z.object({
-  id: words
-    .optional()
-    .meta({
-      description: "a Message-ID, the id of the 250 or of the API's answer, a return path, or an id of this list",
-    }),
+  id: words.optional().meta({
+    description: "a Message-ID, the id of the 250 or of the API's answer, a return path, or an id of this list",
+  }),
   recipient: words.optional(),
   domain: words.optional().meta({ description: "the recipient's" }),
   sender: words.optional().meta({ description: "the From address, or its domain" }),

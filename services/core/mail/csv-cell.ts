@@ -28,11 +28,3 @@ export function toCsvLine(cells: readonly string[]): string {
 function looksLikeFormula(cell: string): boolean {
   return FORMULA.test(cell.replace(MARKED, ""));
 }
-
-/** RFC 4180 §2: quoted where a cell needs it, so that it is read back as it was. No cell is a formula. */
-export function toCsvLine(cells: readonly string[]): string {
-  const quoted = cells
-    .map(neutraliseCell)
-    .map((cell) => (/[",\r\n]|^\s|\s$/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell));
-  return `${quoted.join(",")}\r\n`;
-}

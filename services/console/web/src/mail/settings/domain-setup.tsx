@@ -8,7 +8,7 @@ import { Loaded } from "../../components/loaded.tsx";
 import { Section } from "../../components/page.tsx";
 import { showToast } from "../../components/toasts.tsx";
 import { useFetched } from "../../fetched.ts";
-import { formatTime, formatNumber } from "../../format.ts";
+import { formatNumber, formatTime } from "../../format.ts";
 import { request } from "../../http.ts";
 import { texts } from "../../texts.ts";
 import { instancePath } from "../addresses.ts";
