@@ -1,5 +1,4 @@
 import { TYPE } from "../../core/dns/rr-types.ts";
-import type { KeyRing } from "../../core/key-ring.ts";
 import type { DkimAlgorithm } from "../../core/mail/domain-setup/dkim-rotation.ts";
 import { type KeySighting, rotationStep } from "../../core/mail/domain-setup/dkim-rotation.ts";
 import { planSetup, type SetupItem, setupQuestions } from "../../core/mail/domain-setup/domain-setup.ts";
@@ -33,7 +32,6 @@ const LATE_MS = 60_000;
 const BOTH: readonly DkimAlgorithm[] = ["rsa", "ed25519"];
 
 export interface CheckSurroundings extends SetupSurroundings {
-  readonly keyRing: KeyRing;
   readonly clock: Clock;
   readonly write: WriteZone;
 }

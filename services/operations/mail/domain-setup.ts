@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { parseDomainName, sameName } from "../../core/dns/name.ts";
 import { TYPE, typeMnemonic } from "../../core/dns/rr-types.ts";
 import type { StoredRecord } from "../../core/dns/zone-edit.ts";
+import type { KeyRing } from "../../core/key-ring.ts";
 import {
   isOfDeployment,
   type PresentRecords,
@@ -11,7 +12,8 @@ import {
   type SetupWants,
   setupQuestions,
 } from "../../core/mail/domain-setup/domain-setup.ts";
-import { reportAddresses, setupValue } from "../../core/mail/domain-setup/record-values.ts";
+import { setupValue } from "../../core/mail/domain-setup/record-values.ts";
+import { reportAddresses } from "../../core/mail/reports/report-addresses.ts";
 import { conflict, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { Config } from "../../platform/config/config.ts";
@@ -30,6 +32,8 @@ export interface SetupSurroundings {
   readonly db: Db;
   readonly config: Pick<Config, "bounceDomain" | "hostname" | "trackingUrl">;
   readonly openLook: OpenPublicLook;
+  /** Makes the addresses that reports about a domain go to. */
+  readonly keyRing: KeyRing;
 }
 
 /** A sender domain, and how it is to be set up. */
@@ -60,25 +64,29 @@ export interface SetupProposal {
 
 /** What is wanted of a domain, by its settings and keys. */
 export async function wantsOf(
-  { db, config }: Pick<SetupSurroundings, "db" | "config">,
+  { db, config, keyRing }: Pick<SetupSurroundings, "db" | "config" | "keyRing">,
   { own, upkeep }: DomainToSetUp,
   flatten: boolean,
 ): Promise<SetupWants> {
   const further = await listFurtherKeys(db, upkeep);
   const { bounceDomain, hostname } = config;
   const target = trackingHost(config);
-  const { dmarc, tls } = reportAddresses(bounceDomain);
+  const { dmarc, tls } = reportAddresses(keyRing, upkeep, { bounceDomain, tracking: "" });
   const { stsMode, stsExchangers, trackingHost: host } = upkeep;
   return {
     ...{ domain: own.domain, bounceDomain, hostname, flatten },
     keys: [{ selector: own.dkimSelector, record: own.dkimRecord, state: "signing" }, ...further],
-    reports: { dmarc, tls: upkeep.tlsReports ? tls : undefined },
+    reports: { dmarc: addressIn(dmarc), tls: upkeep.tlsReports ? addressIn(tls) : undefined },
     tracking: host !== null && target !== undefined ? { host, target } : undefined,
     sts:
       stsMode !== null && stsExchangers.length > 0 && target !== undefined
         ? { policy: { mode: stsMode, exchangers: stsExchangers }, target }
         : undefined,
   };
+}
+
+function addressIn(uri: string): string {
+  return uri.slice("mailto:".length);
 }
 
 /** The name under which recipients reach the tracking service; undefined where there is no public one. */

@@ -21,8 +21,3 @@ function nameAt(rdata: Uint8Array, offset: number): string {
   const name = domainNameFromWire(rdata, offset);
   return name.ok ? formatDomainName(name.value).toLowerCase().replace(/\.$/, "") : "";
 }
-
-/** Where reports about sender domains go: addresses that the MX listener takes. */
-export function reportAddresses(bounceDomain: string): { readonly dmarc: string; readonly tls: string } {
-  return { dmarc: `dmarc@${bounceDomain}`, tls: `tls-reports@${bounceDomain}` };
-}
