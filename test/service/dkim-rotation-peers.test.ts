@@ -12,7 +12,7 @@ import { eventually } from "../support/stack.ts";
 
 /** Messages that leave while the keys change; `npm run check:rotation` has 20,000 of them. */
 const MESSAGES = Number(process.env.PALOMAR_TEST_ROTATION ?? 120);
-const PATIENCE_MS = 60_000 + MESSAGES * 100;
+const PATIENCE_MS = 120_000 + MESSAGES * 100;
 const DAY_MS = 86_400_000;
 const DOMAIN = "north.example.org";
 const PATH = `/instances/north/domains/${DOMAIN}`;
