@@ -96,7 +96,7 @@ describe.skipIf(MISSING.length > 0)(
       [
         "in Spanish",
         {
-          asunto: "¿Nos visita la próxima semana?",
+          asunto: "Nuestra nueva oficina, y cómo llegar",
           html: page("<p>Nos hemos mudado a una nueva oficina, y quisiéramos enseñársela la próxima semana.</p>"),
         },
       ],

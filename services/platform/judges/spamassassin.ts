@@ -4,7 +4,7 @@ import { runProgram } from "./run-program.ts";
 
 const DEADLINE_MS = 240_000;
 const ENTRY = /^From judge@receiver\.invalid .*\n/m;
-const STATUS = /^X-Spam-Status: \w+, score=(-?[\d.]+) required=[\d.]+ tests=([\s\S]*?)(?= autolearn=)/m;
+const STATUS = /^X-Spam-Status: \w+, score=(-?[\d.]+) required=[\d.]+ tests=([\s\S]*?)(?=\s+autolearn=)/m;
 const RULE = /^\s*(-?\d+\.\d+)\s+([A-Z][A-Z0-9_]+)\s+(.*)$/gm;
 
 /** Judges by SpamAssassin's rules, without those that ask public services. */
@@ -29,8 +29,8 @@ export async function judgeAllBySpamAssassin(
 
 const SETTINGS = [
   ...["skip_rbl_checks 1", "use_bayes 0", "use_pyzor 0", "use_razor2 0", "dns_available yes", "report_safe 0"],
-  // The receiver that it judges for, which wrote the first field.
-  ...["clear_trusted_networks", "clear_internal_networks", "trusted_networks 127.0.0.1", "internal_networks 127.0.0.1"],
+  // Whoever the first field names is a stranger to the receiver.
+  ...["clear_trusted_networks", "clear_internal_networks"],
   ...["always_trust_envelope_sender 1", "envelope_sender_header Return-Path"],
 ];
 
