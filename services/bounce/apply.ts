@@ -3,6 +3,7 @@ import { readBounceToken } from "../core/mail/tokens.ts";
 import { readDeliveryToken } from "../core/mail/tracking-tokens.ts";
 import { unsubscribeContact } from "../operations/mail/contact-changes.ts";
 import type { BounceResult, Finding } from "../operations/mail/interpret.ts";
+import { noteFinding } from "../operations/mail/note-findings.ts";
 import { recordBounces, recordComplaint } from "../operations/mail/outcomes.ts";
 import type { Transaction } from "../platform/postgres/db.ts";
 import { type DeliveryOwner, findDelivery } from "../store/mail/queue/deliveries.ts";
@@ -95,6 +96,8 @@ export async function applyFinding(
     readonly delivery: Attribution | undefined;
     readonly at: Date;
     readonly hardBouncesToInvalidate: number;
+    /** The message that the finding is of. */
+    readonly octets: Uint8Array;
   },
 ): Promise<Consequence["kind"] | "unidentified"> {
   const owner = about.delivery === undefined ? undefined : await findDelivery(transaction, about.delivery.deliveryId);
@@ -115,6 +118,9 @@ export async function applyFinding(
       break;
     case "none":
   }
+  // Last: contacts are locked before what hangs on deliveries.
+  if (about.delivery!.by === "return-path")
+    await noteFinding(transaction, { deliveryId, finding, octets: about.octets });
   return consequence.kind;
 }
 

@@ -157,7 +157,9 @@ export class BounceWorker {
     const parent = async () => ({ traceparent: await findTraceParent(db, delivery?.deliveryId) });
     let done: Done = "unidentified";
     const apply = async (transaction: Transaction) => {
-      done = await applyFinding(transaction, finding, { delivery, at, hardBouncesToInvalidate });
+      done = await applyFinding(transaction, finding, {
+        ...{ delivery, at, hardBouncesToInvalidate, octets: message.octets },
+      });
       // Last, as an erasure comes to the reports about somebody after all else that a finding changes.
       if (!(await this.#finish(transaction, message, finding, { done, deliveryId: delivery?.deliveryId }))) {
         throw new LeaseLost();

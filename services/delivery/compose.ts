@@ -100,8 +100,10 @@ export async function composeMessage(
 ): Promise<ComposedMessage> {
   const recipient = toAddress(delivery.recipient);
   const expiresAt = new Date(options.now.getTime() + BOUNCE_TOKEN_DAYS * MS_PER_DAY);
+  const { archive, eeid, isReport = false, dsn } = prepared.message;
   const token = makeBounceToken(options.keyRing, { deliveryId: delivery.id, expiresAt });
-  const envelope = makeEnvelope(`${token}@${options.bounceDomain}`, [recipient]);
+  // Nothing ever comes back for a report (RFC 3464 §2).
+  const envelope = makeEnvelope(isReport ? "" : `${token}@${options.bounceDomain}`, [recipient]);
   if (!envelope.ok) throw new Error(`delivery ${delivery.id} has no lawful envelope: ${envelope.error}`);
 
   const sender = await prepared.findSender();
@@ -109,11 +111,10 @@ export async function composeMessage(
   const rendered = render(prepared, delivery, { recipient, options: { ...options, trackingUrl } });
   const unsigned = sender ? withFeedback(rendered, prepared.message, sender, options) : rendered;
   const signature = (await sender?.signer.signInPool(unsigned, prepared.message.acceptedAt)) ?? Buffer.alloc(0);
-  const trace = Buffer.from(`${DELIVERY_TOKEN_FIELD}: ${token}\r\n`, "latin1");
+  const trace = Buffer.from(isReport ? "" : `${DELIVERY_TOKEN_FIELD}: ${token}\r\n`, "latin1");
   const octets = Buffer.concat([signature, trace, unsigned]);
-  const { archive, eeid } = prepared.message;
   return {
-    envelope: envelope.value,
+    envelope: { ...envelope.value, ...(dsn === undefined ? {} : { dsn: { message: dsn, recipient: delivery.dsn } }) },
     octets,
     ...(archive ? { archived: { eeid, recipientKey: recipient.key, octets } } : {}),
   };

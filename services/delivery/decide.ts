@@ -7,7 +7,8 @@ import type { SmtpFailure } from "../platform/smtp/client.ts";
 
 /** How an attempt ended. */
 export type AttemptResult =
-  | { readonly kind: "accepted"; readonly reply: SmtpReply }
+  /** `tells`: the far side tells the sender what it wants to be told of successes from here on (RFC 3461). */
+  | { readonly kind: "accepted"; readonly reply: SmtpReply; readonly tells?: boolean }
   | { readonly kind: "failed"; readonly failure: SmtpFailure }
   /** No server to turn to: for good (5xx), or while DNS does not answer (4xx). */
   | { readonly kind: "unroutable"; readonly reply: SmtpReply };

@@ -2,6 +2,7 @@ import { sendingPolicy } from "../platform/config/sending-limits.ts";
 import type { Observe } from "../platform/observability/observation.ts";
 import type { Db } from "../platform/postgres/db.ts";
 import { purgeSendingCounts } from "../store/mail/guard/sending-counts.ts";
+import { purgeReportCounts } from "../store/mail/queue/delivery-reports.ts";
 import { purgeBackOffs } from "../store/mail/queue/queue-backoffs.ts";
 import { purgeCalls } from "../store/mail/sends/idempotency.ts";
 
@@ -15,6 +16,7 @@ export function startHousekeeping(db: Db, observe: Observe): { stop(): Promise<v
     working = Promise.all([
       purgeCalls(db),
       purgeBackOffs(db),
+      purgeReportCounts(db),
       purgeSendingCounts(db, daysAgo(sendingPolicy.keptDays)),
     ]).then(
       () => {},

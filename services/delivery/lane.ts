@@ -1,6 +1,7 @@
 import type { Phrases } from "../core/mail/bounce/phrases.ts";
 import type { BounceReason } from "../core/mail/bounce/reason.ts";
 import type { AttemptPath } from "../core/mail/delivery-attempt.ts";
+import { isNotified } from "../core/mail/dsn-parameters.ts";
 import type { RetrySchedule } from "../core/mail/retry.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
 import type { Clock } from "../platform/clock.ts";
@@ -221,6 +222,7 @@ export class Lane {
       recipient: delivery.recipient,
       attempts: attemptsMade,
       reply: outcome.words,
+      isReport: this.#partition.message.isReport,
       attempt: {
         endedAt: now,
         durationMs: this.#waitedInAttemptMs,
@@ -228,12 +230,29 @@ export class Lane {
         reason: reasonOf(outcome),
         path: this.#attemptPath,
       },
-      ...consequences(outcome, now, archived),
+      ...this.#consequences(outcome, now, archived),
+      ...this.#reportOn(delivery, result, outcome),
     };
     writer.add(attempted, archived && giveBack);
     const { words } = outcome;
     const bounceClass = outcome.kind === "bounced" ? outcome.bounceClass : undefined;
     observe({ kind: `delivery-${outcome.kind}`, deliveryId: delivery.id, words, bounceClass });
+  }
+
+  /** The sender of a message is no contact: what becomes of a report to it is nobody's event. */
+  #consequences(outcome: Outcome, now: Date, archived: DeliveryOutcome["archived"]): Consequences {
+    const { bounce, ...others } = consequences(outcome, now, archived);
+    return bounce === undefined || this.#partition.message.isReport ? others : { ...others, bounce };
+  }
+
+  /** What who submitted the message is to be told of this outcome. */
+  #reportOn(delivery: DueDelivery, result: AttemptResult, { kind, words }: Outcome): Pick<DeliveryOutcome, "report"> {
+    const { instanceId, message } = this.#partition;
+    if (!message.isReportedOn) return {};
+    const told = kind === "bounced" ? FAILURE : kind === "delivered" && !tells(result) ? RELAY : undefined;
+    if (told === undefined || !isNotified(delivery.dsn, told.kind)) return {};
+    const { id: deliveryId, recipient, dsn } = delivery;
+    return { report: { ...told, state: "due", instanceId, messageId: message.id, deliveryId, recipient, dsn, words } };
   }
 
   #prepare(delivery: DueDelivery): Promise<Result<PreparedMessage, AttemptResult>> {
@@ -279,7 +298,7 @@ export class Lane {
       if (!pooled.session.usable || pooled.messages >= this.#messagesPerConnection) {
         this.#giveSessionBack();
       }
-      if (sent.ok) return { kind: "accepted", reply: sent.value };
+      if (sent.ok) return { kind: "accepted", reply: sent.value, tells: pooled.session.offersDsn };
       if (!mayBeStale || !isStaleSession(sent.error)) return { kind: "failed", failure: sent.error };
     }
   }
@@ -338,11 +357,9 @@ export class Lane {
   }
 }
 
-function consequences(
-  outcome: Outcome,
-  now: Date,
-  archived: DeliveryOutcome["archived"],
-): Pick<DeliveryOutcome, "state" | "retryInSeconds" | "bounce" | "archived"> {
+type Consequences = Pick<DeliveryOutcome, "state" | "retryInSeconds" | "bounce" | "archived">;
+
+function consequences(outcome: Outcome, now: Date, archived: DeliveryOutcome["archived"]): Consequences {
   const kept = archived === undefined ? {} : { archived };
   switch (outcome.kind) {
     case "delivered":
@@ -359,6 +376,14 @@ function consequences(
 function reasonOf(outcome: Outcome): BounceReason | "" {
   if (outcome.kind === "delivered") return "";
   return outcome.kind === "deferred" ? outcome.reason : outcome.bounceClass.reason;
+}
+
+/** RFC 3461 §5.2.1, §5.2.2 */
+const FAILURE = { kind: "failure", action: "failed" } as const;
+const RELAY = { kind: "success", action: "relayed" } as const;
+
+function tells(result: AttemptResult): boolean {
+  return result.kind === "accepted" && result.tells === true;
 }
 
 /** Ended before the message was on its way, so that sending it again cannot double it. */

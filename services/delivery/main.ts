@@ -19,6 +19,7 @@ import { listenForMail } from "./listen-for-mail.ts";
 import { MessageCache } from "./message-cache.ts";
 import { OctetBudget } from "./octet-budget.ts";
 import { type DeliveryPolicy, readDeliveryPolicy } from "./policy.ts";
+import { startReporter } from "./reporter.ts";
 import { type FindDane, makeFindDane } from "./routing/dane.ts";
 import { makeFindRoute } from "./routing/route.ts";
 import { SourcePools } from "./routing/source-pools.ts";
@@ -45,12 +46,15 @@ export const start: StartService = async (context) => {
     onMail: () => worker.wake(),
     onStop: () => worker.heedStops(),
   });
+  const { db, clock, observe, config } = context;
+  const { hostname, giveUpHours } = config;
+  const reporter = startReporter({ db, clock, observe, hostname, giveUpHours, policy: policy.reports });
   const housekeeping = startHousekeeping(context.db, context.observe);
   const guard = startGuardWatch({ ...context, policy: guardPolicy, notices: context.config.notices });
   return {
     addresses: {},
     stop: async () => {
-      await Promise.all([guard.stop(), housekeeping.stop(), listening.stop(), campaigns.stop()]);
+      await Promise.all([guard.stop(), housekeeping.stop(), listening.stop(), campaigns.stop(), reporter.stop()]);
       await Promise.all([worker.stop(), wordings.stop()]);
     },
   };

@@ -34,6 +34,14 @@ const deliveryPolicy = z.strictObject({
   groups: z.object({ default: groupPolicy }).catchall(groupPolicy),
   pools: z.object({ default: poolPolicy }).catchall(poolPolicy),
   poolOf: z.array(z.strictObject({ instance: z.string(), campaign: z.int().optional(), pool: z.string() })),
+  reports: z.strictObject({
+    delayHours: z.number().positive(),
+    gatherSeconds: z.number().min(0).max(60),
+    recipientsPerReport: atLeastOne,
+    reportsPerHour: atLeastOne,
+    withheldAfterHours: z.number().positive(),
+    returnedOctets: atLeastOne,
+  }),
   bounceSpike: z.strictObject({ leastTried: atLeastOne, hardBouncePercent: z.number().min(1).max(100) }),
 });
 
@@ -60,7 +68,8 @@ export type BounceSpikeRule = DeliveryPolicy["bounceSpike"];
  * `flushOutcomes`: outcomes are gathered for that long, or until there are so many, and then stored (see `mostUnnoted`).
  * `mostBackOffSeconds`: the longest that a destination in trouble is left alone. `composingOctets`: memory for the
  * messages that are on their way at once; above it lanes wait for each other. `poolOf`: the pool of an instance, or of
- * one of its campaigns; the first row that fits decides, `default` goes for all others.
+ * one of its campaigns; the first row that fits decides, `default` goes for all others. `reports`: how senders are told
+ * what became of their messages (`ReportPolicy`); of a delay after `delayHours` in the queue.
  */
 export type DeliveryPolicy = z.output<typeof deliveryPolicy>;
 

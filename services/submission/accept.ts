@@ -2,23 +2,27 @@ import { type EmailAddress, validateAddress } from "../core/mail/address.ts";
 import type { SendOutcome } from "../operations/mail/accept-sends.ts";
 import type { SendQueue } from "../operations/mail/send-queue.ts";
 import { SUBMITTED } from "../operations/mail/sending-gate.ts";
+import type { SmtpSession } from "../platform/smtp/handlers.ts";
 import { runInTurns } from "../platform/turns.ts";
 import type { Campaign } from "../store/mail/campaigns/campaigns.ts";
-import type { SubmissionSettings } from "../store/mail/instances/submission-settings.ts";
+import type { SubmissionReporting, SubmissionSettings } from "../store/mail/instances/submission-settings.ts";
+import type { ReportRequest } from "../store/mail/sends/messages.ts";
 import type { PreparedMessage } from "./prepare-message.ts";
 import { trackMessage } from "./track-message.ts";
+
+/** Where it is from and for whom; the recipients passed RCPT. */
+type SubmittedEnvelope = Pick<SmtpSession<unknown>, "mailFrom" | "rcptTo" | "smtpUtf8" | "dsn" | "recipientDsn">;
 
 /**
  * Stores a submitted message as a batch of its own; durable when it returns, so that 250 may be said.
  * Invalid contacts are left out with a `not-sent` event, and the session is not told which. Archive, tracking and
  * unsubscription are as the campaign has them.
- * @param message its recipients passed RCPT
  * @returns the batch, or why the instance may not send it
  */
 export async function acceptMessage(
   sends: SendQueue,
-  { campaign, settings }: { readonly campaign: Campaign; readonly settings: SubmissionSettings },
-  message: PreparedMessage & { readonly recipients: readonly string[] },
+  { campaign, settings }: { readonly campaign: Campaign; readonly settings: SubmissionSettings & SubmissionReporting },
+  message: PreparedMessage & SubmittedEnvelope,
 ): Promise<SendOutcome> {
   const unsubscribe = campaign.unsubscribe === true;
   const tracked = await runInTurns(trackMessage(message.octets, { tracking: settings.tracking, unsubscribe }));
@@ -29,10 +33,23 @@ export async function acceptMessage(
     content: { kind: "finished", octets: message.octets, ...tracked, unsubscribe },
     senderDomain: message.senderDomain,
     sender: message.sender,
-    recipients: message.recipients.map((recipient) => ({ address: addressOf(recipient) })),
+    recipients: message.rcptTo.map((recipient) => ({
+      address: addressOf(recipient),
+      dsn: message.recipientDsn?.get(recipient),
+    })),
     copies: [],
     archive: settings.archive,
+    dsn: reportRequestOf(message, settings),
   });
+}
+
+/** A program that knows nothing of reports hears of failures where its instance says so; see README.md. */
+function reportRequestOf(
+  { mailFrom, smtpUtf8, dsn, recipientDsn }: SubmittedEnvelope,
+  { failureReports }: SubmissionReporting,
+): ReportRequest | undefined {
+  const asks = dsn !== undefined || recipientDsn !== undefined;
+  return asks || failureReports ? { mailFrom, international: smtpUtf8, ...dsn } : undefined;
 }
 
 function addressOf(recipient: string): EmailAddress {

@@ -16,6 +16,7 @@ export const start: StartService = async (context) => {
     name: "submission",
     hostname: config.hostname,
     certificate,
+    servesDsn: true,
     plaintextAuthOnLoopback: config.submissionPlaintextAuth === "loopback",
     maxMessageOctets: config.maxMessageOctets,
     maxRecipients: config.submissionMaxRecipients,

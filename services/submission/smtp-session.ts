@@ -62,7 +62,8 @@ export function makeSubmission(context: ServiceContext): SmtpHandlers<Submitter>
       });
       if (!prepared.ok) return REFUSALS[prepared.error];
       const { campaign } = session.user;
-      const message = { ...prepared.value, recipients: session.rcptTo };
+      const { mailFrom, rcptTo, smtpUtf8, dsn, recipientDsn } = session;
+      const message = { ...prepared.value, mailFrom, rcptTo, smtpUtf8, dsn, recipientDsn };
       const accepted = await acceptMessage(sends, { campaign, settings }, message);
       if (!accepted.ok) return refusalReply(accepted.error);
       const { eeid } = accepted.value;

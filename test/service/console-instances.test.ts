@@ -43,7 +43,8 @@ describe("instances", () => {
     expect(await names(operator)).toEqual(["north", "south", "west"]);
     expect(await names(north)).toEqual(["north"]);
     const days = { event_days: 90, archive_days: 30, message_days: 60 };
-    const changes = { archive: true, conversions: true, ...days, records: true };
+    const reports = { failure_reports: true, language: "es" };
+    const changes = { archive: true, conversions: true, ...days, records: true, ...reports };
     expect((await operator.call("PATCH", "/instances/west", changes)).body).toEqual({
       ...{ name: "west", host: "west.test", domains: ["xn--bcher-kva.example"], time_zone: "Europe/Madrid" },
       ...changes,

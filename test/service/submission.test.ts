@@ -52,6 +52,10 @@ const values = () => ({
   octets998: "x".repeat(998),
   octets999: "x".repeat(999),
   octets3000: "x".repeat(3_000),
+  octets101: "x".repeat(101),
+  octets500: "x".repeat(500),
+  // A line is written octet by octet.
+  rene: Buffer.from("rené", "utf8").toString("latin1"),
 });
 
 function transportTo(address: string, options: object = {}) {
@@ -76,6 +80,8 @@ describe("dialogues", () => {
     playDialogue(implicit, readDialogue("submission-malformed"), values(), true));
   it("refuses commands that say more or less than they may", () =>
     playDialogue(implicit, readDialogue("submission-syntax"), values(), true));
+  it("takes what clients want to be told to the letter, or not at all", () =>
+    playDialogue(implicit, readDialogue("submission-dsn"), values(), true));
   it("does not listen to nonsense for long", async () => {
     await playDialogue(implicit, readDialogue("submission-nonsense"), values(), true);
     await playDialogue(implicit, readDialogue("submission-long-line"), values(), true);

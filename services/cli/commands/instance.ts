@@ -7,6 +7,7 @@ import {
   readSenderDomain,
   readTimeZone,
 } from "../../core/customer-input.ts";
+import { REPORT_LANGUAGES, type ReportLanguage } from "../../core/mail/report-words.ts";
 import { rotateInstanceKey } from "../../store/key-rotation.ts";
 import { findHolderOf } from "../../store/mail/instances/dkim-keys.ts";
 import {
@@ -198,6 +199,8 @@ function registerSettings(instance: Command, runtime: CommandRuntime): void {
     .option("--time-zone <zone>", "the zone of its timestamps")
     .option("--archive <on|off>", "the licence to archive what is sent")
     .option("--records <on|off>", "let its users add records of its sender domains to zones hosted here")
+    .option("--failure-reports <on|off>", "tell programs of failures that submit mail and do not ask for reports")
+    .option("--language <en|es>", "what reports to senders are written in")
     .option("--event-days <days>", "how long events are kept, or `forever`")
     .option("--archive-days <days>", "how long archived messages are kept, or `forever`")
     .option("--message-days <days>", `how long what was sent is kept: ${LEAST_MESSAGE_DAYS} or more, or \`forever\``)
@@ -209,6 +212,8 @@ function registerSettings(instance: Command, runtime: CommandRuntime): void {
         timeZone: read(options.timeZone, (_, text) => orRefuse(runtime, readTimeZone(text))),
         archive: read(options.archive, readSwitch),
         createsRecords: read(options.records, readSwitch),
+        failureReports: read(options.failureReports, readSwitch),
+        language: read(options.language, readLanguage),
         eventRetentionDays: read(options.eventDays, readDays),
         archiveRetentionDays: read(options.archiveDays, readDays),
         messageRetentionDays: read(options.messageDays, readMessageDays),
@@ -252,6 +257,8 @@ function toJson(instance: Instance, domains: readonly string[]) {
     archive_days: instance.archiveRetentionDays,
     message_days: instance.messageRetentionDays,
     records: instance.createsRecords,
+    failure_reports: instance.failureReports,
+    language: instance.language,
     domains,
   };
 }
@@ -266,6 +273,11 @@ function readKey(runtime: CommandRuntime, given: string | undefined): string {
 
 export function readSwitch(runtime: CommandRuntime, given: string): boolean {
   return given === "on" || given === "off" ? given === "on" : runtime.misused(`${given} is neither on nor off`);
+}
+
+function readLanguage(runtime: CommandRuntime, given: string): ReportLanguage {
+  const known = REPORT_LANGUAGES.find((language) => language === given);
+  return known ?? runtime.misused(`${given} is neither en nor es`);
 }
 
 function readDays(runtime: CommandRuntime, given: string): number | null {

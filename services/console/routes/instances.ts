@@ -7,6 +7,7 @@ import {
   readSenderDomain,
   readTimeZone,
 } from "../../core/customer-input.ts";
+import { REPORT_LANGUAGES } from "../../core/mail/report-words.ts";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { rotateInstanceKey } from "../../store/key-rotation.ts";
@@ -37,6 +38,10 @@ const instance = z.object({
   archive_days: z.int().nullable().meta({ description: "null: kept for ever" }),
   message_days: z.int().nullable().meta({ description: "of batches with their recipients; null: kept for ever" }),
   records: z.boolean().meta({ description: "its users may add records of its sender domains to zones hosted here" }),
+  failure_reports: z
+    .boolean()
+    .meta({ description: "programs that submit mail and do not ask for reports hear of failures" }),
+  language: z.enum(REPORT_LANGUAGES).meta({ description: "what reports to senders are written in" }),
 });
 const nameParam = z.object({ name: z.string() });
 const daysFrom = (least: number) =>
@@ -108,7 +113,7 @@ const settings: MakeConsoleEndpoints = (context) => {
     consoleEndpoint({
       method: "PATCH",
       path: "/instances/:name",
-      summary: "Change settings; its own users change conversions and time_zone",
+      summary: "Change settings; its own users change conversions, time_zone, failure_reports and language",
       authorise: areaOf("instance"),
       params: nameParam,
       fields: z.object({
@@ -119,6 +124,8 @@ const settings: MakeConsoleEndpoints = (context) => {
         archive_days: daysFrom(1),
         message_days: daysFrom(LEAST_MESSAGE_DAYS),
         records: z.boolean().optional(),
+        failure_reports: z.boolean().optional(),
+        language: z.enum(REPORT_LANGUAGES).optional(),
       }),
       keepsNull: ([field]) => field === "event_days" || field === "archive_days" || field === "message_days",
       change: { action: "instance.change", object: ({ params }) => params.name, detail: ({ fields }) => fields },
@@ -139,6 +146,8 @@ const settings: MakeConsoleEndpoints = (context) => {
             ...(fields.archive_days === undefined ? {} : { archiveRetentionDays: fields.archive_days }),
             ...(fields.message_days === undefined ? {} : { messageRetentionDays: fields.message_days }),
             ...(fields.records === undefined ? {} : { createsRecords: fields.records }),
+            ...(fields.failure_reports === undefined ? {} : { failureReports: fields.failure_reports }),
+            ...(fields.language === undefined ? {} : { language: fields.language }),
           });
           const changed = (await findInstanceByName(db, params.name)) as Instance;
           return ok(showInstance(changed, await allowedDomains(db, id)));
@@ -207,5 +216,7 @@ function showInstance(one: Instance, domains: readonly string[]): z.input<typeof
     archive_days: one.archiveRetentionDays,
     message_days: one.messageRetentionDays,
     records: one.createsRecords,
+    failure_reports: one.failureReports,
+    language: one.language,
   };
 }

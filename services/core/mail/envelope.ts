@@ -1,6 +1,7 @@
 /** The SMTP envelope: addresses that cannot carry a second command with them. */
 import { ok, type Result, refuse } from "../result.ts";
 import { type EmailAddress, validateAddress } from "./address.ts";
+import type { MessageDsn, RecipientDsn } from "./dsn-parameters.ts";
 
 /** What MAIL FROM and RCPT TO say (RFC 5321 §2.3.1), spelled as they go over the wire. */
 export interface Envelope {
@@ -9,6 +10,8 @@ export interface Envelope {
   readonly rcptTo: readonly string[];
   /** Some address is beyond ASCII: the SMTPUTF8 parameter is needed, or 5.6.7 (RFC 6531 §3.4). */
   readonly needsSmtputf8: boolean;
+  /** What its sender wants to be told, passed on to servers that offer DSN; of all recipients alike (RFC 3461). */
+  readonly dsn?: { readonly message: MessageDsn; readonly recipient: RecipientDsn };
 }
 
 /** Why no envelope can be made. */

@@ -39,6 +39,11 @@ export function trackingValues(delivery: TrackedDelivery, links: Iterable<LinkId
   return values;
 }
 
+/** The places of a message filled as its author wrote it: its links lead where they led, and nothing is counted. */
+export function plainValues(links: Readonly<Record<LinkId, string>>): ReadonlyMap<string, string> {
+  return new Map(Object.entries(links).map(([link, target]) => [clickTag(link), target]));
+}
+
 /** The page and the one-click target of a recipient (RFC 8058), for the body and for List-Unsubscribe. */
 export function makeUnsubscribeUrl({
   keyRing,

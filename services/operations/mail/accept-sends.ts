@@ -4,7 +4,7 @@ import { traced } from "../../platform/observability/tracing.ts";
 import type { Transaction } from "../../platform/postgres/db.ts";
 import type { RecipientAddress } from "../../store/mail/contacts/recipients.ts";
 import { addBatches, type OpenedBatch, removeEmptyBatches, touchBatch } from "../../store/mail/sends/batches.ts";
-import { addMessages, type MessageContent } from "../../store/mail/sends/messages.ts";
+import { addMessages, type MessageContent, type ReportRequest } from "../../store/mail/sends/messages.ts";
 import { gatherAudiences, queueAudiences, type SendCopy } from "./audience.ts";
 import { type Admission, type GateRefusal, guardsEverybody, SendingGate, trimBookings } from "./sending-gate.ts";
 
@@ -28,6 +28,8 @@ export interface Send {
   readonly reuseEeid?: string | undefined;
   /** What it follows from; `acceptSend` finds it out, where traces are made. */
   readonly traceParent?: string | undefined;
+  /** Who is told what becomes of it, as far as `dsn` of the recipients asks for it. */
+  readonly dsn?: ReportRequest | undefined;
 }
 
 export interface AcceptedSend {
@@ -101,7 +103,10 @@ async function storeSends<S extends Send & { eeid: string; admission: Admission 
     const bookings = admission && trimBookings(admission.bookings, audience.addressees.length);
     return { ...send, audience, admission: admission && { ...admission, bookings: bookings! }, bookings };
   });
-  const going = addressed.filter(({ audience }) => audience.addressees.length > 0);
+  // Somebody may have to be told that nothing went.
+  const going = addressed.filter(
+    ({ audience, dsn }) => audience.addressees.length + (dsn === undefined ? 0 : audience.leftOut.length) > 0,
+  );
   const ids = await addMessages(transaction, going);
   const messageIds = new Map(going.map((message, index) => [message, ids[index]!]));
   await queueAudiences(

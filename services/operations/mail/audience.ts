@@ -1,4 +1,5 @@
 import type { EmailAddress } from "../../core/mail/address.ts";
+import type { RecipientDsn } from "../../core/mail/dsn-parameters.ts";
 import type { Booking } from "../../core/mail/guard/sending-limits.ts";
 import { builtInValues, parseTemplate } from "../../core/mail/personalise.ts";
 import type { Db, Transaction } from "../../platform/postgres/db.ts";
@@ -14,7 +15,8 @@ import { findSuppressed } from "../../store/mail/contacts/suppressions.ts";
 import { type NewEvent, recordEvents } from "../../store/mail/events/events.ts";
 import { globalValues } from "../../store/mail/instances/globals.ts";
 import { enqueue, type NewDelivery, type PersonalData } from "../../store/mail/queue/queue.ts";
-import type { MessageContent, StoredTemplate } from "../../store/mail/sends/messages.ts";
+import type { MessageContent, ReportRequest, StoredTemplate } from "../../store/mail/sends/messages.ts";
+import { noteReportRequests } from "./note-reports.ts";
 
 /** An additional addressee of a message to one recipient. It need not be a contact, and does not become one. */
 export interface SendCopy {
@@ -33,6 +35,8 @@ export interface AudienceSource {
 export interface Audience {
   readonly addressees: readonly NewDelivery[];
   readonly barred: readonly BarredRecipient[];
+  /** Recipients that nothing is sent to, for whatever reason. */
+  readonly leftOut: readonly { readonly recipient: string; readonly dsn?: RecipientDsn }[];
 }
 
 /** An invalid contact, or an address that is suppressed; contact or, among copies, not. */
@@ -71,6 +75,7 @@ export async function gatherAudiences(
     audiences.push({
       addressees: [...direct.addressees, ...copies.addressees],
       barred: [...direct.barred, ...copies.barred],
+      leftOut: direct.leftOut,
     });
   }
   return audiences;
@@ -110,6 +115,8 @@ export interface AddressedMessage extends Omit<AudienceSource, "content"> {
   readonly audience: Audience;
   /** When they go, in the order of the audience; all at once unless given. */
   readonly bookings?: readonly Booking[] | undefined;
+  /** Who is told what becomes of it. */
+  readonly dsn?: ReportRequest | undefined;
 }
 
 /** Queues messages for their audiences and stores the events, `sent` or `not-sent`, as of a moment. */
@@ -121,19 +128,17 @@ export async function queueAudiences(
   const sent = messages.flatMap((message) =>
     message.messageId === undefined ? [] : [{ ...message, messageId: message.messageId }],
   );
-  const ids =
-    sent.length === 0
-      ? []
-      : await enqueue(
-          transaction,
-          sent.map(({ audience, bookings, instanceId, eeid, messageId }) => ({
-            instanceId,
-            eeid,
-            messageId,
-            deliveries: audience.addressees,
-            bookings,
-          })),
-        );
+  const ids = await enqueue(
+    transaction,
+    sent.map(({ audience, bookings, instanceId, eeid, messageId }) => ({
+      instanceId,
+      eeid,
+      messageId,
+      deliveries: audience.addressees,
+      bookings,
+    })),
+  );
+  await noteReportRequests(transaction, sent, ids);
   await recordEvents(transaction, [
     ...sent.flatMap((message, index) =>
       message.audience.addressees.map((who, position) => ({
@@ -185,7 +190,11 @@ function sortOut(
         recipient: contact.email,
         destination: contact.emailKey.slice(contact.emailKey.lastIndexOf("@") + 1),
         personal: personalise(contact),
+        dsn: contact.dsn,
       })),
+    leftOut: contacts
+      .filter((contact) => isBarred(contact) || contact.unsubscribedFromCampaign)
+      .map(({ email: recipient, dsn }) => ({ recipient, ...(dsn === undefined ? {} : { dsn }) })),
     barred: contacts
       .filter(isBarred)
       .map(({ contactId, email, suppressed }) => ({ contactId, recipient: email, suppressed })),
@@ -198,7 +207,7 @@ async function gatherCopies(
   transaction: Transaction,
   source: Omit<AudienceSource, "content"> & { readonly copies: readonly SendCopy[] },
   recipient: { readonly known: ReadonlySet<string>; readonly personal: PersonalData | null },
-): Promise<Audience> {
+): Promise<Omit<Audience, "leftOut">> {
   const copies = distinctCopies(source.copies, recipient.known);
   if (copies.size === 0) return { addressees: [], barred: [] };
   const { instanceId } = source;

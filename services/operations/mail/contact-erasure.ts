@@ -6,6 +6,7 @@ import {
   cancelCopies,
   type ErasureSubject,
   findNaming,
+  findReportsNaming,
   lockContent,
   removeAbandonedMessages,
   removeDeliveries,
@@ -91,6 +92,7 @@ export function isNothing({ contacts, events, messages, whitelisted, suppressed 
  * @returns how many deliveries were removed
  */
 async function eraseFromMessages(transaction: Transaction, subject: ErasureSubject): Promise<number> {
+  const reports = await findReportsNaming(transaction, subject);
   const removed = await removeDeliveries(transaction, subject);
   const messageIds = [...new Set(removed.map(({ messageId }) => messageId))].sort((a, b) => a - b);
   const shared = await removeAbandonedMessages(transaction, messageIds);
@@ -101,7 +103,7 @@ async function eraseFromMessages(transaction: Transaction, subject: ErasureSubje
   );
   const naming = await findNaming(transaction, shared, subject);
   await removeMentions(transaction, naming, subject);
-  for (const id of naming) await redactMessage(transaction, id, subject);
+  for (const id of [...naming, ...reports]) await redactMessage(transaction, id, subject);
   await removeFeedback(transaction, subject);
   await removeFromSandbox(transaction, subject);
   return removed.length;

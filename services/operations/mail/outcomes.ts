@@ -17,6 +17,7 @@ import {
   type SettledDelivery,
   settleDeliveries,
 } from "../../store/mail/queue/deliveries.ts";
+import { addReports } from "../../store/mail/queue/delivery-reports.ts";
 import { lockPartitions } from "../../store/mail/queue/queue-leases.ts";
 import { tellDeliveries } from "../../store/mail/tracking/event-feed.ts";
 import { invalidateContact } from "./contact-changes.ts";
@@ -54,6 +55,10 @@ export async function recordOutcomes(
   await lockPartitions(transaction, [...refused.map(({ partition_id }) => partition_id), ...alsoChanged]);
   await countRefusals(transaction, refused);
   await archiveMessages(transaction, settled);
+  await addReports(
+    transaction,
+    settled.flatMap(({ report }) => report ?? []),
+  );
   await tellOutcomes(transaction, settled, rows);
   const bounces = settled.flatMap(({ instanceId, deliveryId, bounce, attempts, attempt }) => {
     if (bounce === undefined) return [];

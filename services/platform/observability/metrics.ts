@@ -43,6 +43,13 @@ const deliveries = new Counter({
 // A rate is of two values: the first delivery of a process is seen as one only where there was a 0 before.
 for (const outcome of ["delivered", "deferred", "bounced"]) deliveries.inc({ outcome }, 0);
 
+const reports = new Counter({
+  name: "palomar_delivery_reports_total",
+  help: "Reports to who submitted messages, by what they tell (failure, delay, success) and outcome (sent, put-off, withheld)",
+  labelNames: ["kind", "outcome"],
+  registers: [registry],
+});
+
 const bounces = new Counter({
   name: "palomar_bounces_total",
   help: "Bounces by where they were noticed (session, report), class (hard, soft) and reason",
@@ -133,6 +140,7 @@ const MEASURED: Consequences<[service: string], void> = {
     eventStreams.dec();
     if (why === "slow") eventStreamsCut.inc();
   },
+  "delivery-report": ({ of, outcome }) => reports.inc({ kind: of, outcome }),
   "leases-taken-over": ({ mostRepeated }) => repeats.inc(mostRepeated),
   "inbound-refused": ({ recipientClass, reason }) =>
     inboundRefused.inc({ class: INBOUND_CLASSES[recipientClass], reason }),

@@ -86,6 +86,9 @@ export interface ObservationDetails {
   "delivery-deferred": Attempt;
   "delivery-bounced": Attempt;
   "outcomes-not-stored": Failure & { readonly outcomes: number };
+  /** What became of what a sender was to be told. */
+  "delivery-report": { readonly of: string; readonly outcome: string; readonly recipients: number };
+  "reports-not-sent": Failure;
   "sts-policy-not-read": { readonly domain: string; readonly reason: string };
   "housekeeping-failed": Failure;
   "campaigns-not-run": Failure;

@@ -61,6 +61,8 @@ export interface SmtpConnection {
 export interface SmtpSession {
   readonly encrypted: boolean;
   readonly connection: SmtpConnection;
+  /** The server takes over what the sender is to be told (RFC 3461). */
+  readonly offersDsn: boolean;
   /** False when the server ended it, or a failure left it in doubt. */
   readonly usable: boolean;
   /** @param octets CRLF lines; dots are stuffed here. @returns the reply to the final dot */
@@ -240,6 +242,10 @@ class Session implements SmtpSession {
     this.#extensions = extensions;
     this.connection = connection;
     this.encrypted = socket instanceof TLSSocket;
+  }
+
+  get offersDsn(): boolean {
+    return this.#extensions.dsn;
   }
 
   get usable(): boolean {

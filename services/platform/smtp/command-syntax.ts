@@ -1,9 +1,12 @@
+import type { DsnRefusal } from "../../core/mail/dsn-parameters.ts";
 import type { SmtpReply } from "../../core/mail/smtp-reply.ts";
 
 /** What the judgement of a command depends on. */
 export interface CommandContext {
   /** AUTH is served. */
   readonly servesAuth: boolean;
+  /** Reports are offered (RFC 3461). */
+  readonly servesDsn: boolean;
   /** Credentials may be sent over the connection as it is. */
   readonly mayAuthenticate: boolean;
   readonly isSecure: boolean;
@@ -75,6 +78,11 @@ const INTRODUCTION_REQUIRED: SmtpReply = { code: 503, enhancedStatus: "5.5.1", l
 const NO_PARAMETERS: SmtpReply = { code: 501, enhancedStatus: "5.5.4", lines: ["the command has no parameters"] };
 const ALREADY_SECURE: SmtpReply = { code: 503, enhancedStatus: "5.5.1", lines: ["Error: TLS already active"] };
 const NO_MECHANISM: SmtpReply = { code: 501, enhancedStatus: "5.5.4", lines: ["syntax: AUTH mechanism"] };
+/** To parameters of RFC 3461 that are none. */
+export const DSN_REFUSALS: Readonly<Record<DsnRefusal, SmtpReply>> = {
+  repeated: { code: 501, enhancedStatus: "5.5.4", lines: ["a parameter is given twice"] },
+  malformed: { code: 501, enhancedStatus: "5.5.4", lines: ["malformed RET, ENVID, NOTIFY or ORCPT"] },
+};
 const NO_BASE64: SmtpReply = { code: 501, enhancedStatus: "5.5.2", lines: ["not base64"] };
 /** To AUTH in clear (RFC 4954 §6). */
 const ENCRYPTION_REQUIRED: SmtpReply = {

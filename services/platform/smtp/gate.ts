@@ -2,10 +2,11 @@ import { randomUUID } from "node:crypto";
 import type { Socket } from "node:net";
 import { Duplex } from "node:stream";
 import { TLSSocket } from "node:tls";
+import { type DsnParameters, takeDsnParameters } from "../../core/mail/dsn-parameters.ts";
 import { formatSmtpReply, type SmtpReply } from "../../core/mail/smtp-reply.ts";
 import { isLoopback } from "../http/limits.ts";
 import { clientOf, endConnection } from "./client-socket.ts";
-import { type CommandContext, judgeAuthAnswer, judgeCommand, verbOf } from "./command-syntax.ts";
+import { type CommandContext, DSN_REFUSALS, judgeAuthAnswer, judgeCommand, verbOf } from "./command-syntax.ts";
 import { completeOffers, isWholeReply, withOneStatus } from "./library-replies.ts";
 import type { SmtpLimits } from "./limits.ts";
 import { MessageEnd } from "./message-end.ts";
@@ -16,6 +17,8 @@ export interface GateOptions {
   readonly limits: SmtpLimits;
   readonly maxRecipients: number;
   readonly servesAuth: boolean;
+  /** RFC 3461: the parameters are taken off MAIL and RCPT here. */
+  readonly servesDsn: boolean;
   /** Loopback clients may authenticate without TLS. */
   readonly plaintextAuthOnLoopback: boolean;
   readonly handshakes: TlsHandshakes;
@@ -25,6 +28,8 @@ export interface GateOptions {
 export interface GateEvents {
   /** STARTTLS has succeeded: what was known of the client does not count any more. */
   secured(id: string): void;
+  /** MAIL or RCPT passes: what was taken off it. */
+  asked(id: string, dsn: DsnParameters | undefined): void;
   /** It was ended for want of patience. */
   ended(client: string, reply: SmtpReply): void;
 }
@@ -127,10 +132,10 @@ export class SmtpGate {
   }
 
   #listen(socket: Socket): void {
-    const { servesAuth, plaintextAuthOnLoopback } = this.#options;
+    const { servesAuth, servesDsn, plaintextAuthOnLoopback } = this.#options;
     const isSecure = socket instanceof TLSSocket;
     const mayAuthenticate = isSecure || (plaintextAuthOnLoopback && isLoopback(this.#client));
-    this.#context = { servesAuth, mayAuthenticate, isSecure, isIntroduced: false };
+    this.#context = { servesAuth, servesDsn, mayAuthenticate, isSecure, isIntroduced: false };
     this.#socket = socket;
     socket.setNoDelay(true);
     socket.on("data", (chunk: Buffer) => {
@@ -205,7 +210,20 @@ export class SmtpGate {
     const refusal = this.#hasGreeted ? judgeCommand(verb, line, this.#context) : undefined;
     if (refusal) this.#answer(verb, refusal.code, formatSmtpReply(refusal));
     else if (verb === "STARTTLS" && this.#hasGreeted) this.#upgrade();
+    else if (this.#options.servesDsn && (verb === "MAIL" || verb === "RCPT")) this.#askWithDsn(verb, line);
     else this.#ask(line, { verb });
+  }
+
+  /** The library decodes what parameters say, however it is written. */
+  #askWithDsn(verb: string, line: string): void {
+    const taken = takeDsnParameters(verb, line);
+    if (!taken.ok) {
+      const refusal = DSN_REFUSALS[taken.error];
+      this.#answer(verb, refusal.code, formatSmtpReply(refusal));
+      return;
+    }
+    this.#events.asked(this.id, taken.value.dsn);
+    this.#ask(taken.value.line, { verb });
   }
 
   #ask(line: string, asked: { readonly verb: string; readonly refusal?: SmtpReply | undefined }): void {

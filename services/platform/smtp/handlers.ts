@@ -1,3 +1,4 @@
+import type { MessageDsn, RecipientDsn } from "../../core/mail/dsn-parameters.ts";
 import type { SmtpReply } from "../../core/mail/smtp-reply.ts";
 import type { MessageSize } from "./message-collector.ts";
 
@@ -17,6 +18,10 @@ export interface SmtpSession<User> {
   /** SIZE of MAIL FROM (RFC 1870), where the client gave it. */
   readonly declaredOctets?: number | undefined;
   readonly smtpUtf8: boolean;
+  /** What the client wants to be told of the message, where reports are served (RFC 3461). */
+  readonly dsn?: MessageDsn | undefined;
+  /** Of the recipients, by address, those for whom it says something. */
+  readonly recipientDsn?: ReadonlyMap<string, RecipientDsn> | undefined;
 }
 
 export interface SmtpCredentials {

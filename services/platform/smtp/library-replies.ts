@@ -12,15 +12,18 @@ export function withOneStatus(reply: string): string {
 }
 
 /**
- * Completes the reply to EHLO: STARTTLS, which the library knows nothing of, is offered until TLS is active, and AUTH
- * only where it may be used.
+ * Completes the reply to EHLO: STARTTLS, which the library knows nothing of, is offered until TLS is active, AUTH only
+ * where it may be used, and DSN where it is served.
  */
-export function completeOffers(text: string, { isSecure, mayAuthenticate }: CommandContext): string {
+export function completeOffers(text: string, { isSecure, mayAuthenticate, servesDsn }: CommandContext): string {
   const reply = parseSmtpReply(text);
   if (reply?.code !== 250) return text;
   const [name = "", ...offers] = reply.lines;
   const offered = offers.filter((offer) => mayAuthenticate || !offer.startsWith("AUTH "));
-  return formatSmtpReply({ ...reply, lines: [name, ...(isSecure ? [] : ["STARTTLS"]), ...offered] });
+  return formatSmtpReply({
+    ...reply,
+    lines: [name, ...(isSecure ? [] : ["STARTTLS"]), ...offered, ...(servesDsn ? ["DSN"] : [])],
+  });
 }
 
 const WHOLE_REPLY = /(?:^|\n)\d{3}(?: .*)?\r\n$/;

@@ -1,7 +1,10 @@
+import { isAscii } from "node:buffer";
 import type { SMTPServerAddress, SMTPServerAuthentication, SMTPServerDataStream, SMTPServerSession } from "smtp-server";
+import type { DsnParameters, MessageDsn, RecipientDsn } from "../../core/mail/dsn-parameters.ts";
 import { describeSmtpReply, type SmtpReply } from "../../core/mail/smtp-reply.ts";
 import type { Observe } from "../observability/observation.ts";
 import { inSpan } from "../observability/tracing.ts";
+import { DSN_REFUSALS } from "./command-syntax.ts";
 import type { SmtpHandlers, SmtpSession } from "./handlers.ts";
 import type { MessageCollector } from "./message-collector.ts";
 import { RecipientLists, withPlainDomain } from "./recipient-lists.ts";
@@ -24,6 +27,10 @@ export class ServerDialogues<User> {
   readonly #opened = new Map<string, SMTPServerSession>();
   readonly #secured = new WeakSet<SMTPServerSession>();
   readonly #recipients = new RecipientLists();
+  /** What the MAIL or RCPT that is being answered asks for, by the id of the session. */
+  readonly #asked = new Map<string, DsnParameters | undefined>();
+  /** By envelope. */
+  readonly #messageDsn = new WeakMap<object, MessageDsn>();
 
   constructor(handlers: SmtpHandlers<User>, options: DialogueOptions, collector: MessageCollector) {
     this.#handlers = handlers;
@@ -44,7 +51,14 @@ export class ServerDialogues<User> {
     this.#secured.add(session);
   }
 
+  /** What was taken off the command that comes next. */
+  ask(id: string, dsn: DsnParameters | undefined): void {
+    if (dsn === undefined) this.#asked.delete(id);
+    else this.#asked.set(id, dsn);
+  }
+
   close(session: SMTPServerSession): void {
+    this.#asked.delete(session.id);
     // A client that left before the greeting has no session to close.
     if (this.#opened.delete(session.id)) this.#handlers.closed?.(this.#describe(session));
   }
@@ -62,6 +76,8 @@ export class ServerDialogues<User> {
 
   async mailFrom({ address, args }: SMTPServerAddress, session: SMTPServerSession): Promise<void> {
     if (!onlyKnown(args, MAIL_PARAMETERS)) throw asError(UNKNOWN_PARAMETER);
+    const dsn: MessageDsn | undefined = this.#asked.get(session.id);
+    if (dsn) this.#messageDsn.set(session.envelope, dsn);
     throwRefusal(await this.#handlers.mailFrom(address, this.#describe(session)));
   }
 
@@ -70,8 +86,13 @@ export class ServerDialogues<User> {
     const known = this.#recipients.of(session);
     const recipient = withPlainDomain(address);
     if (known.size >= this.#options.maxRecipients && !known.has(recipient)) throw asError(TOO_MANY_RECIPIENTS);
+    const dsn: RecipientDsn | undefined = this.#asked.get(session.id);
+    // RFC 6533 §3: an address beyond ASCII as it is comes in a transaction with SMTPUTF8 only.
+    if (session.envelope.smtpUtf8 !== true && !isAscii(Buffer.from(dsn?.originalRecipient ?? ""))) {
+      throw asError(DSN_REFUSALS.malformed);
+    }
     throwRefusal(await this.#handlers.rcptTo(recipient, this.#describe(session)));
-    known.add(recipient);
+    known.set(recipient, dsn);
   }
 
   /** @returns the text of the 250 reply */
@@ -124,7 +145,14 @@ export class ServerDialogues<User> {
 
   #describe(session: SMTPServerSession): SmtpSession<User> {
     const isSecure = this.#secured.has(session);
-    return { ...describeSession<User>(session, isSecure), rcptTo: [...this.#recipients.of(session)] };
+    const recipients = this.#recipients.of(session);
+    const asking = [...recipients].flatMap(([address, dsn]) => (dsn ? [[address, dsn] as const] : []));
+    return {
+      ...describeSession<User>(session, isSecure),
+      rcptTo: [...recipients.keys()],
+      dsn: this.#messageDsn.get(session.envelope),
+      ...(asking.length > 0 ? { recipientDsn: new Map(asking) } : {}),
+    };
   }
 }
 

@@ -22,6 +22,8 @@ export interface SmtpListenerOptions {
   readonly tls: "starttls" | "implicit";
   /** Loopback clients may authenticate without TLS. */
   readonly plaintextAuthOnLoopback: boolean;
+  /** Clients may say what they want to be told of their messages (RFC 3461); not unless given. */
+  readonly servesDsn?: boolean;
   readonly maxMessageOctets: number;
   readonly maxRecipients: number;
   /** `strict`: messages have CRLF only and no NUL, others are refused. */
@@ -81,6 +83,7 @@ class SmtpServer<User> {
 
   constructor(handlers: SmtpHandlers<User>, options: SmtpListenerOptions, collector: MessageCollector) {
     const { limits = SMTP_LIMITS, maxRecipients, plaintextAuthOnLoopback, observe, name: listener } = options;
+    const { servesDsn = false } = options;
     const servesAuth = handlers.authenticate !== undefined;
     this.#options = options;
     this.#limits = limits;
@@ -95,9 +98,13 @@ class SmtpServer<User> {
     const dialogues = new ServerDialogues(handlers, options, collector);
     this.#library = makeLibrary(dialogues, options, servesAuth);
     this.#library.on("error", onFailure);
-    this.#gateOptions = { limits, maxRecipients, servesAuth, plaintextAuthOnLoopback, handshakes: this.#handshakes };
+    this.#gateOptions = {
+      ...{ limits, maxRecipients, servesAuth, servesDsn, plaintextAuthOnLoopback },
+      handshakes: this.#handshakes,
+    };
     this.#gateEvents = {
       secured: (id) => dialogues.secure(id),
+      asked: (id, dsn) => dialogues.ask(id, dsn),
       ended: (client, reply) =>
         observe({ kind: "smtp-dialogue-ended", level: "info", listener, client, said: describeSmtpReply(reply) }),
     };

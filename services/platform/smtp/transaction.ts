@@ -1,5 +1,6 @@
 import { isAscii } from "node:buffer";
 import type { SmtpStage } from "../../core/mail/bounce/class.ts";
+import { toAsciiOriginalRecipient } from "../../core/mail/dsn-parameters.ts";
 import type { Envelope } from "../../core/mail/envelope.ts";
 import { describeSmtpReply, type SmtpReply } from "../../core/mail/smtp-reply.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
@@ -24,6 +25,8 @@ export interface SmtpExtensions {
   readonly eightBitMime: boolean;
   /** RFC 6531 */
   readonly smtpUtf8: boolean;
+  /** RFC 3461 */
+  readonly dsn: boolean;
   /** RFC 1870: undefined where it is not offered. */
   readonly size: { readonly mostOctets: number } | undefined;
 }
@@ -42,6 +45,7 @@ export function readExtensions({ lines }: SmtpReply): SmtpExtensions {
     pipelining: offers("PIPELINING") !== null,
     eightBitMime: offers("8BITMIME") !== null,
     smtpUtf8: offers("SMTPUTF8") !== null,
+    dsn: offers("DSN") !== null,
     // RFC 1870 §4: zero, or nothing, is no limit.
     size: size === null ? undefined : { mostOctets: Number(size[1] ?? 0) || Number.POSITIVE_INFINITY },
   };
@@ -73,7 +77,7 @@ export async function sendMessage(
   if (unsuited !== undefined) return refuse({ kind: "unsuited", reply: unsuited });
   const { envelope, octets, resetFirst } = message;
   const mail = mailCommand(extensions, message);
-  const recipients = envelope.rcptTo.map((address) => `RCPT TO:<${address}>`);
+  const recipients = envelope.rcptTo.map((address) => recipientCommand(address, extensions, envelope));
   const ask = startAsking(dialogue, extensions, [...(resetFirst ? ["RSET"] : []), mail, ...recipients, "DATA"]);
 
   if (resetFirst) {
@@ -161,13 +165,28 @@ function findUnsuited(
   return undefined;
 }
 
-function mailCommand({ size }: SmtpExtensions, { envelope, octets }: MessageToSend): string {
+function mailCommand({ size, dsn }: SmtpExtensions, { envelope, octets }: MessageToSend): string {
+  const { returns, envelopeId } = (dsn && envelope.dsn?.message) || {};
   const parameters = [
     ...(size === undefined ? [] : [`SIZE=${octets.length}`]),
     ...(isAscii(octets) ? [] : ["BODY=8BITMIME"]),
     ...(envelope.needsSmtputf8 ? ["SMTPUTF8"] : []),
+    ...(returns === undefined ? [] : [`RET=${returns === "full" ? "FULL" : "HDRS"}`]),
+    ...(envelopeId === undefined ? [] : [`ENVID=${envelopeId}`]),
   ];
   return [`MAIL FROM:<${envelope.mailFrom}>`, ...parameters].join(" ");
+}
+
+/** RFC 3461 §5.2.1: the parameters are passed on as they came. */
+function recipientCommand(address: string, { dsn }: SmtpExtensions, envelope: Envelope): string {
+  const { notify, originalRecipient } = (dsn && envelope.dsn?.recipient) || {};
+  const original =
+    originalRecipient && (envelope.needsSmtputf8 ? originalRecipient : toAsciiOriginalRecipient(originalRecipient));
+  const parameters = [
+    ...(notify === undefined ? [] : [`NOTIFY=${notify.length === 0 ? "NEVER" : notify.join(",").toUpperCase()}`]),
+    ...(original === undefined ? [] : [`ORCPT=${original}`]),
+  ];
+  return [`RCPT TO:<${address}>`, ...parameters].join(" ");
 }
 
 const CRLF = Buffer.from("\r\n", "latin1");

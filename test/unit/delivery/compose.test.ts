@@ -25,6 +25,7 @@ const DELIVERY = {
   role: "to",
   recipient: "one@example.net",
   personal: {},
+  dsn: {},
   attempts: 0,
 } as const;
 const OPTIONS = {

@@ -14,6 +14,28 @@ export interface ErasureSubject {
   readonly spellings: readonly string[];
 }
 
+/** The reports to senders that name it. Before what was sent to it goes, which they are known by. */
+export async function findReportsNaming(transaction: Transaction, subject: ErasureSubject): Promise<number[]> {
+  const { instanceId, contactId, address, spellings } = subject;
+  const rows = await queryRows<{ id: number }>(
+    transaction,
+    `with unsent as (
+       delete from delivery_reports where instance_id = $1 and delivery_id is null and recipient = any($2::text[])
+       returning report_message_id as id
+     )
+     select id from unsent where id is not null
+     union
+     select r.report_message_id from deliveries d
+     join partitions p on p.instance_id = d.instance_id and p.id = d.partition_id
+     join delivery_reports r on r.instance_id = d.instance_id and r.delivery_id = d.id
+     where d.instance_id = $1 and r.report_message_id is not null
+       and (d.contact_id = $3 or d.contact_id is null and p.destination = $4 and split_part(d.recipient, '@', 1) = $5)
+     order by id`,
+    [instanceId, spellings, contactId, address.asciiDomain, address.local],
+  );
+  return rows.map(({ id }) => id);
+}
+
 /** What was sent to it, with the reports and orders that came of it. @returns the deliveries removed */
 export async function removeDeliveries(transaction: Transaction, { instanceId, contactId, address }: ErasureSubject) {
   const removed = await queryRows<{ id: number; messageId: number; role: string }>(

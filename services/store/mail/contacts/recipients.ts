@@ -1,4 +1,5 @@
 import type { EmailAddress } from "../../../core/mail/address.ts";
+import type { RecipientDsn } from "../../../core/mail/dsn-parameters.ts";
 import type { ContactProfile } from "../../../core/mail/personalise.ts";
 import { domainGroups } from "../../../platform/config/domain-groups.ts";
 import { type Db, queryRows } from "../../../platform/postgres/db.ts";
@@ -9,6 +10,8 @@ export interface RecipientAddress {
   readonly address: EmailAddress;
   readonly firstName?: string;
   readonly lastName?: string;
+  /** What its sender wants to be told of it. */
+  readonly dsn?: RecipientDsn | undefined;
 }
 
 /** A contact as sending needs it. */
@@ -25,6 +28,7 @@ export interface KnownContact extends ContactProfile {
 
 export interface Recipient extends KnownContact {
   readonly unsubscribedFromCampaign: boolean;
+  readonly dsn?: RecipientDsn;
 }
 
 /** A send under a campaign: to whom. */
@@ -55,11 +59,11 @@ export async function resolveRecipients(
   }
   await updateNames(db, instanceId, recipients, found);
   return sends.map(({ campaignNumid, recipients }) =>
-    [...byAddress(recipients)].flatMap(([key, { firstName, lastName }]) => {
+    [...byAddress(recipients)].flatMap(([key, { firstName, lastName, dsn }]) => {
       const contact = found.get(key);
       if (contact === undefined) return [];
       const recipient = asRecipient(contact, campaignNumid);
-      return [{ ...recipient, ...definedOnly({ firstName, lastName }) }];
+      return [{ ...recipient, ...definedOnly({ firstName, lastName, dsn }) }];
     }),
   );
 }
@@ -214,8 +218,12 @@ async function updateNames(
   );
 }
 
-function definedOnly({ firstName, lastName }: Omit<RecipientAddress, "address">): Omit<RecipientAddress, "address"> {
-  return { ...(firstName === undefined ? {} : { firstName }), ...(lastName === undefined ? {} : { lastName }) };
+function definedOnly({ firstName, lastName, dsn }: Omit<RecipientAddress, "address">) {
+  return {
+    ...(firstName === undefined ? {} : { firstName }),
+    ...(lastName === undefined ? {} : { lastName }),
+    ...(dsn === undefined ? {} : { dsn }),
+  };
 }
 
 interface RecipientRow {

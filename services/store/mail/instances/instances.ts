@@ -1,6 +1,7 @@
 import { hashApiKey } from "../../../core/api-key.ts";
 import type { KeyRing } from "../../../core/key-ring.ts";
 import { generateDkimKey } from "../../../core/mail/dkim.ts";
+import type { ReportLanguage } from "../../../core/mail/report-words.ts";
 import { seal } from "../../../core/secret-box.ts";
 import { type Db, isUniqueViolation, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
 import { DKIM_KEY_PURPOSE } from "./dkim-keys.ts";
@@ -29,6 +30,10 @@ export interface Instance {
   readonly feedbackId: boolean;
   /** Messages carry CFBL-Address (RFC 9477). */
   readonly feedbackAddress: boolean;
+  /** Failures are reported to programs that submit messages and do not ask for it as well. */
+  readonly failureReports: boolean;
+  /** What reports to senders are written in. */
+  readonly language: ReportLanguage;
 }
 
 /** A sender domain of an instance, and what publishes its DKIM key. */
@@ -136,6 +141,8 @@ export type InstanceSettings = Partial<
     | "createsRecords"
     | "feedbackId"
     | "feedbackAddress"
+    | "failureReports"
+    | "language"
   >
 >;
 
@@ -152,6 +159,8 @@ export async function setInstanceSettings(db: Db, id: number, settings: Instance
     creates_records: settings.createsRecords,
     feedback_id: settings.feedbackId,
     feedback_address: settings.feedbackAddress,
+    failure_reports: settings.failureReports,
+    language: settings.language,
   });
 }
 
@@ -219,6 +228,8 @@ interface InstanceRow {
   creates_records: boolean;
   feedback_id: boolean;
   feedback_address: boolean;
+  failure_reports: boolean;
+  language: ReportLanguage;
 }
 
 function toInstance(row: InstanceRow): Instance {
@@ -235,5 +246,7 @@ function toInstance(row: InstanceRow): Instance {
     createsRecords: row.creates_records,
     feedbackId: row.feedback_id,
     feedbackAddress: row.feedback_address,
+    failureReports: row.failure_reports,
+    language: row.language,
   };
 }

@@ -8,8 +8,14 @@ export interface SubmissionSettings {
   readonly tracking: boolean;
 }
 
+/** How they are reported on: an instance decides it for all of its campaigns. */
+export interface SubmissionReporting {
+  /** Failures are reported to programs that do not ask for it as well. */
+  readonly failureReports: boolean;
+}
+
 /** What submission asks of a campaign. */
-export interface SubmissionRules extends SubmissionSettings {
+export interface SubmissionRules extends SubmissionSettings, SubmissionReporting {
   /** Domains that its instance may send from, as A-labels. */
   readonly senderDomains: readonly string[];
 }
@@ -28,6 +34,7 @@ export async function readSubmissionRules(db: Db, login: CampaignLogin): Promise
   const [row] = await queryRows<SubmissionRules>(
     db,
     `select submission_archive and instances.archive as archive, submission_tracking as tracking,
+       instances.failure_reports as "failureReports",
        array(select domain from instance_domains where instance_id = instances.id) as "senderDomains"
      from campaigns join instances on instances.id = campaigns.instance_id where numid = $1 and apikey_hash = $2`,
     [login.numid, login.apikeyHash],

@@ -1,6 +1,7 @@
 import type { AttemptFacts } from "../../../core/mail/delivery-attempt.ts";
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
 import { hearsOfDeliveries } from "../tracking/event-feed.ts";
+import type { NewReport } from "./delivery-reports.ts";
 
 /** What a return path's token stands for. */
 export interface DeliveryOwner {
@@ -51,6 +52,10 @@ export interface DeliveryOutcome {
   readonly bounce?: { readonly hard: boolean; readonly detail: Readonly<Record<string, unknown>> };
   /** Exact octets that left, of a message sent with `archive`. */
   readonly archived?: { readonly eeid: string; readonly recipientKey: string; readonly octets: Buffer };
+  /** The message is a report to a sender: it is nobody's statistics, and no event. */
+  readonly isReport?: boolean;
+  /** What who submitted it is to be told. */
+  readonly report?: NewReport;
 }
 
 /** A delivery whose outcome was stored. */
@@ -77,14 +82,15 @@ export async function settleDeliveries(
      set state = o.state, attempts = o.attempts, due_at = coalesce(now() + make_interval(secs => o.retry_in), d.due_at), reply = o.reply,
          finished_at = case when o.state <> 'queued' then now() end,
          personal = case when o.state = 'queued' then d.personal end
-     from unnest($1::bigint[], $2::bigint[], $3::text[], $4::integer[], $5::float8[], $6::text[])
-       as o (instance_id, id, state, attempts, retry_in, reply)
+     from unnest($1::bigint[], $2::bigint[], $3::text[], $4::integer[], $5::float8[], $6::text[], $7::boolean[])
+       as o (instance_id, id, state, attempts, retry_in, reply, is_report)
      where d.instance_id = o.instance_id and d.id = o.id and d.state = 'queued'
-     returning d.instance_id, d.id, d.partition_id, d.state, now() as at,
-       ${hearsOfDeliveries("d.instance_id")} as "isHeard"
+     returning d.instance_id, d.id, d.partition_id, d.state, now() as at, o.is_report,
+       not o.is_report and ${hearsOfDeliveries("d.instance_id")} as "isHeard"
      ), counted as (
        insert into outcome_deltas (instance_id, minute, tried)
-       select instance_id, date_trunc('minute', now(), 'UTC'), count(*) from settled where state <> 'queued' group by 1
+       select instance_id, date_trunc('minute', now(), 'UTC'), count(*) from settled
+       where state <> 'queued' and not is_report group by 1
      )
      select * from settled`,
     [
@@ -94,6 +100,7 @@ export async function settleDeliveries(
       inOrder.map(({ attempts }) => attempts),
       inOrder.map(({ retryInSeconds }) => retryInSeconds ?? null),
       inOrder.map(({ reply }) => reply),
+      inOrder.map(({ isReport = false }) => String(isReport)),
     ],
   );
 }

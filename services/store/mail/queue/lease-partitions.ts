@@ -111,7 +111,7 @@ export async function leasePartitions(db: Db, request: LeaseRequest): Promise<Le
        from chosen join messages m using (instance_id)
        where p.instance_id = chosen.instance_id and p.id = chosen.id and m.id = p.message_id
        returning p.instance_id, p.id, p.message_id, p.destination, m.campaign_numid, m.archive, m.trace_parent,
-         m.content_octets,
+         m.content_octets, m.dsn is not null as is_reported_on, m.is_report,
          (select name from instances where id = m.instance_id) as instance_name,
          extract(epoch from m.created_at)::float8 as accepted_at,
          extract(epoch from least(now() - m.created_at - m.held_for, now() - p.taken_at))::float8 as age_seconds
@@ -156,6 +156,8 @@ interface TakenRow {
   archive: boolean;
   content_octets: number;
   trace_parent: string | null;
+  is_reported_on: boolean;
+  is_report: boolean;
   destination: string;
   /** Seconds since the epoch. */
   accepted_at: number;
@@ -183,6 +185,8 @@ function toLeasedPartition(row: TakenRow): LeasedPartition {
       archive: row.archive,
       contentOctets: row.content_octets,
       traceParent: row.trace_parent ?? undefined,
+      isReportedOn: row.is_reported_on,
+      isReport: row.is_report,
     },
     destination: row.destination,
     acceptedAt: new Date(row.accepted_at * 1000),

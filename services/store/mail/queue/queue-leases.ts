@@ -1,3 +1,4 @@
+import type { RecipientDsn } from "../../../core/mail/dsn-parameters.ts";
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
 import type { PersonalData } from "./queue.ts";
 
@@ -27,6 +28,10 @@ export interface LeasedMessage {
   readonly contentOctets: number;
   /** Of the call that it was accepted by, if that was traced. */
   readonly traceParent: string | undefined;
+  /** Somebody is told what becomes of it. */
+  readonly isReportedOn: boolean;
+  /** It tells somebody what became of another message. */
+  readonly isReport: boolean;
 }
 
 /** One recipient that is due. */
@@ -38,6 +43,8 @@ export interface DueDelivery {
   /** Address as it was given. */
   readonly recipient: string;
   readonly personal: PersonalData;
+  /** What its sender wants to be told of it, where somebody is told anything. */
+  readonly dsn: RecipientDsn;
   /** Completed attempts. */
   readonly attempts: number;
 }
@@ -54,7 +61,7 @@ export async function loadDueDeliveries(db: Db, partitionIds: readonly number[])
      lateral (select id, eeid from partitions where id = given.id offset 0) p,
      lateral (select instance_id from batches where eeid = p.eeid and held_at is null and cancelled_at is null offset 0) b,
      lateral (
-       select id, partition_id, contact_id, role, recipient, personal, attempts from deliveries
+       select id, partition_id, contact_id, role, recipient, personal, dsn, attempts from deliveries
        where partition_id = p.id and state = 'queued' and due_at <= now()
          and not exists (select from instance_guards g where g.instance_id = b.instance_id and g.held_at is not null) offset 0
      ) d order by d.id`,
@@ -68,6 +75,7 @@ export async function loadDueDeliveries(db: Db, partitionIds: readonly number[])
     role: row.role,
     recipient: row.recipient,
     personal: row.personal ?? {},
+    dsn: row.dsn ?? {},
     attempts: row.attempts,
   }));
 }
@@ -79,6 +87,7 @@ interface DeliveryRow {
   role: DueDelivery["role"];
   recipient: string;
   personal: PersonalData | null;
+  dsn: RecipientDsn | null;
   attempts: number;
 }
 

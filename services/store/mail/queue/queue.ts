@@ -1,3 +1,4 @@
+import type { RecipientDsn } from "../../../core/mail/dsn-parameters.ts";
 import type { Booking } from "../../../core/mail/guard/sending-limits.ts";
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
 
@@ -32,6 +33,8 @@ export interface NewDelivery {
   /** Its domain as A-labels. */
   readonly destination: string;
   readonly personal: PersonalData | null;
+  /** What its sender wants to be told of it; undefined where it says nothing. */
+  readonly dsn?: RecipientDsn | undefined;
 }
 
 /** What the rendering of a template needs of one recipient, kept until the last outcome. */
@@ -66,6 +69,7 @@ export async function enqueue(transaction: Transaction, messages: readonly Messa
     ),
   );
   const all = messages.flatMap(({ deliveries }) => deliveries);
+  if (all.length === 0) return messages.map(() => []);
   const { partitionIds, deliveryIds } = await takeIds(transaction, chunks.length, all.length);
   const placeOf = new Map(
     chunks.flatMap(({ deliveries, instanceId }, index) =>
@@ -78,8 +82,9 @@ export async function enqueue(transaction: Transaction, messages: readonly Messa
        insert into partitions (id, instance_id, eeid, message_id, destination, recipients) overriding system value
        select * from unnest($1::bigint[], $2::bigint[], $3::uuid[], $4::bigint[], $5::text[], $6::integer[])
      )
-     insert into deliveries (id, instance_id, partition_id, contact_id, role, recipient, personal) overriding system value
-     select * from unnest($7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[], $11::text[], $12::text[], $13::jsonb[])`,
+     insert into deliveries (id, instance_id, partition_id, contact_id, role, recipient, personal, dsn) overriding system value
+     select * from unnest($7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[], $11::text[], $12::text[], $13::jsonb[],
+       $14::jsonb[])`,
     [
       partitionIds,
       chunks.map(({ instanceId }) => instanceId),
@@ -94,6 +99,7 @@ export async function enqueue(transaction: Transaction, messages: readonly Messa
       all.map(({ role }) => role),
       all.map(({ recipient }) => recipient),
       all.map(({ personal }) => personal && JSON.stringify(personal)),
+      all.map(({ dsn }) => (dsn === undefined ? null : JSON.stringify(dsn))),
     ],
     { name: "enqueue" },
   );

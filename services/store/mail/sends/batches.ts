@@ -31,7 +31,7 @@ export async function findBatch(db: Db, instanceId: number, eeid: string): Promi
     db,
     `select b.*, p.*, (select bool_or(m.archive) from messages m where m.eeid = b.eeid) as archive
      from batches b cross join lateral (${PARTITION_COUNTS}) p
-     where b.eeid = $1 and b.instance_id = $2 and b.expired_at is null`,
+     where b.eeid = $1 and b.instance_id = $2 and b.expired_at is null and not b.is_report`,
     [eeid, instanceId],
   );
   const [row] = rows;
@@ -56,7 +56,7 @@ export async function listBatches(
     db,
     `select b.*, p.*, null::boolean as archive from (
        select * from batches
-       where instance_id = $1 and expired_at is null and ($2::bigint is null or campaign_numid = $3)
+       where instance_id = $1 and expired_at is null and not is_report and ($2::bigint is null or campaign_numid = $3)
          and ($4::uuid is null or (created_at, eeid) < (select created_at, eeid from batches where eeid = $5))
        order by created_at desc, eeid desc limit $6
      ) b cross join lateral (${PARTITION_COUNTS}) p order by b.created_at desc, b.eeid desc`,
@@ -177,6 +177,8 @@ export interface NewBatch {
   readonly instanceId: number;
   readonly campaignNumid: number;
   readonly creator: string;
+  /** It is a report to a sender: no batch of anybody's. */
+  readonly isReport?: boolean;
 }
 
 /** When something of an instance was accepted, by the database's clock, and whether the instance has a guard. */
@@ -191,8 +193,8 @@ export async function addBatches(transaction: Transaction, batches: readonly New
   if (batches.length === 0) return [];
   return queryRows<OpenedBatch>(
     transaction,
-    `insert into batches (eeid, instance_id, campaign_numid, creator)
-     select * from unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::text[])
+    `insert into batches (eeid, instance_id, campaign_numid, creator, is_report)
+     select * from unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::text[], $5::boolean[])
      returning instance_id as "instanceId", created_at as at,
        instance_id in (select instance_id from instance_guards) as guarded`,
     [
@@ -200,6 +202,7 @@ export async function addBatches(transaction: Transaction, batches: readonly New
       batches.map(({ instanceId }) => instanceId),
       batches.map(({ campaignNumid }) => campaignNumid),
       batches.map(({ creator }) => creator),
+      batches.map(({ isReport = false }) => String(isReport)),
     ],
     { name: "open-batches" },
   );

@@ -1,4 +1,5 @@
 import { cut, describeMessage, senderKeyOf } from "../../../core/mail/describe-message.ts";
+import type { MessageDsn } from "../../../core/mail/dsn-parameters.ts";
 import type { MessageTracking } from "../../../core/mail/message-places.ts";
 import { type MessageDescription, messageTerms } from "../../../core/mail/message-terms.ts";
 import type { Attachment } from "../../../core/mail/mime.ts";
@@ -37,6 +38,14 @@ export type MessageContent =
       readonly tracking?: MessageTracking;
     };
 
+/** Who is told what becomes of a message, and how. JSON holds it as it is. */
+export interface ReportRequest extends MessageDsn {
+  /** The client's MAIL FROM, of a domain that the instance may use. */
+  readonly mailFrom: string;
+  /** The client speaks SMTPUTF8, and may be told in it (RFC 6533). */
+  readonly international: boolean;
+}
+
 /** A message as the delivery worker needs it. */
 export interface StoredMessage {
   readonly id: number;
@@ -50,6 +59,10 @@ export interface StoredMessage {
   readonly content: MessageContent;
   /** Of the call that it was accepted by, if that was traced. */
   readonly traceParent?: string | undefined;
+  /** Of submitted messages whose sender is told what becomes of them. */
+  readonly dsn?: ReportRequest | undefined;
+  /** It tells a sender what became of a message: it leaves from <>. */
+  readonly isReport?: boolean;
 }
 
 /** Octets of a message's content, with its attachments. */
@@ -78,7 +91,7 @@ export async function addMessages(transaction: Transaction, messages: readonly N
   const rows = await queryRows<{ id: number }>(
     transaction,
     `insert into messages (instance_id, eeid, campaign_numid, sender_domain, archive, trace_parent, content_octets,
-       subject, sender, message_id, terms, template, octets, unsubscribe, tracking)
+       subject, sender, message_id, terms, dsn, is_report, template, octets, unsubscribe, tracking)
      values ${written.join(", ")} returning id`,
     values.all,
     messages.length <= MOST_PREPARED_ROWS ? { name: `add-${messages.length}-messages` } : {},
@@ -102,13 +115,24 @@ export function descriptionOf(content: MessageContent): MessageDescription {
   return { subject: cut(subject), sender: senderKeyOf(from.address), messageId: null };
 }
 
-/** In the order of the statement: up to `terms` every message's, then a template's, then a finished one's. */
+/** In the order of the statement: up to `is_report` every message's, then a template's, then a finished one's. */
 function toColumns({ content, ...message }: NewMessage): Binding[] {
-  const { instanceId, eeid, campaignNumid, senderDomain, archive, traceParent = null } = message;
+  const { instanceId, eeid, campaignNumid, senderDomain, archive, traceParent = null, dsn, isReport = false } = message;
   const description = descriptionOf(content);
   const { subject, sender, messageId } = description;
   const found = [subject, sender, messageId, messageTerms(instanceId, description)];
-  const shared = [instanceId, eeid, campaignNumid, senderDomain, archive, traceParent, sizeOf(content), ...found];
+  const reporting = [dsn === undefined ? null : JSON.stringify(dsn), isReport];
+  const shared = [
+    instanceId,
+    eeid,
+    campaignNumid,
+    senderDomain,
+    archive,
+    traceParent,
+    sizeOf(content),
+    ...found,
+    ...reporting,
+  ];
   if (content.kind === "template") return [...shared, JSON.stringify(content.template), null, false, null];
   const { octets, unsubscribe = false, tracking } = content;
   return [...shared, null, octets, unsubscribe, tracking === undefined ? null : JSON.stringify(tracking)];
@@ -129,7 +153,7 @@ export async function loadMessages(db: Db, ids: readonly number[]): Promise<Read
     // Step by step through the primary keys: its plan is kept, and serves however much the tables have grown since.
     // Every column has its name: a prepared `m.*` would fail once a migration adds one.
     `select m.id, m.eeid, m.campaign_numid, m.sender_domain, m.archive, m.created_at, m.template, m.octets,
-       m.unsubscribe, m.tracking, m.trace_parent, m.instance_id
+       m.unsubscribe, m.tracking, m.trace_parent, m.instance_id, m.dsn, m.is_report
      from unnest($1::bigint[]) as given (id), lateral (select * from messages where id = given.id offset 0) m`,
     [ids],
     { name: "load-messages" },
@@ -155,6 +179,8 @@ interface MessageRow {
   octets: Buffer;
   unsubscribe: boolean;
   tracking: MessageTracking | null;
+  dsn: ReportRequest | null;
+  is_report: boolean;
 }
 
 function toMessage(row: MessageRow, attachments: readonly Attachment[]): StoredMessage {
@@ -168,6 +194,8 @@ function toMessage(row: MessageRow, attachments: readonly Attachment[]): StoredM
     archive: row.archive,
     acceptedAt: row.created_at,
     traceParent: row.trace_parent ?? undefined,
+    dsn: row.dsn ?? undefined,
+    isReport: row.is_report,
     content:
       template === null
         ? { kind: "finished", octets, unsubscribe, ...(tracking === null ? {} : { tracking }) }

@@ -1,5 +1,5 @@
 import { FormDialog } from "../components/dialog.tsx";
-import { CheckField, TextField } from "../components/field.tsx";
+import { CheckField, SelectField, TextField } from "../components/field.tsx";
 import { showToast } from "../components/toasts.tsx";
 import { useForm } from "../form.ts";
 import { pathOf, request } from "../http.ts";
@@ -18,12 +18,15 @@ export function InstanceSettingsDialog({ instance, onChanged, onClose }: Instanc
   const { operator, shell } = texts();
   const words = operator.instances;
   const { name, archive, conversions, time_zone, event_days, archive_days, message_days, records } = instance;
+  const { failure_reports, language } = instance;
   const form = useForm(
     {
       archive,
       conversions,
       time_zone,
       records,
+      failure_reports,
+      language: language as string,
       event_days: event_days === null ? "" : String(event_days),
       archive_days: archive_days === null ? "" : String(archive_days),
       message_days: message_days === null ? "" : String(message_days),
@@ -48,6 +51,15 @@ export function InstanceSettingsDialog({ instance, onChanged, onClose }: Instanc
       <CheckField {...form.check("archive")} label={words.archive} />
       <CheckField {...form.check("conversions")} label={words.conversions} />
       <CheckField {...form.check("records")} label={words.createsRecords} />
+      <CheckField {...form.check("failure_reports")} label={words.failureReports} hint={words.failureReportsHint} />
+      <SelectField
+        {...form.field("language")}
+        label={words.reportLanguage}
+        options={[
+          { value: "en", label: "English" },
+          { value: "es", label: "Español" },
+        ]}
+      />
       <TextField {...form.field("time_zone")} label={words.timeZone} hint={words.timeZoneHint} mono />
       <div class="fields roomy">
         <TextField {...form.field("event_days")} label={words.eventDays} hint={words.daysHint} inputmode="numeric" />

@@ -18,4 +18,8 @@ export interface InstanceSettings {
   readonly message_days: number | null;
   /** Its users may create missing records in zones that are hosted here. */
   readonly records: boolean;
+  /** Programs that submit mail and do not ask for reports hear of failures. */
+  readonly failure_reports: boolean;
+  /** What reports to senders are written in. */
+  readonly language: "en" | "es";
 }
