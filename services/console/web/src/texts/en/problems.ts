@@ -70,7 +70,6 @@ export const problems = {
     "rotation-begun": "New keys of {domain} are under way already.",
     "setup-changed": "What {domain} publishes has changed meanwhile. Look at the proposal again.",
     "zone-changed": "{domain} was changed meanwhile. Look at the proposal again.",
-    "host-below-domain": "it must be a name below {domain}, and not mta-sts",
     "not-hosted-here": "{domain} is not hosted here. Create the records where it is.",
     "primary-needed":
       "The server listens on all of its addresses. Say by which one the other side reaches it, as host:port.",
@@ -207,6 +206,7 @@ export const problems = {
   } satisfies Words as Words,
   /** Parts of sentences: why a field was refused, what a host answered. */
   reasons: {
+    "host-below-domain": "must be a name below {domain}, and not mta-sts",
     "at-least": "must be at least {least}",
     "at-most": "must be at most {most}",
     "at-least-characters": "needs at least {least} characters",

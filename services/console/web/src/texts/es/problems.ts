@@ -69,7 +69,6 @@ export const problems: Texts["problems"] = {
     "rotation-begun": "Ya hay claves nuevas de {domain} en camino.",
     "setup-changed": "Lo que publica {domain} cambió entretanto. Mire de nuevo la propuesta.",
     "zone-changed": "{domain} cambió entretanto. Mire de nuevo la propuesta.",
-    "host-below-domain": "debe ser un nombre debajo de {domain}, y no mta-sts",
     "not-hosted-here": "{domain} no está alojado aquí. Cree los registros donde lo esté.",
     "primary-needed":
       "El servidor escucha en todas sus direcciones. Indique por cuál lo alcanza el otro lado, como host:puerto.",
@@ -262,6 +261,7 @@ export const problems: Texts["problems"] = {
     "rule-too-long": "{trigger} no cabe en la lista: {reason}.",
   },
   reasons: {
+    "host-below-domain": "debe ser un nombre debajo de {domain}, y no mta-sts",
     "at-least": "debe ser al menos {least}",
     "at-most": "debe ser a lo sumo {most}",
     "at-least-characters": "necesita al menos {least} caracteres",
