@@ -37,6 +37,7 @@ select create_distributed_table('campaign_unsubscriptions', 'instance_id', coloc
 select create_distributed_table('campaign_sends', 'instance_id', colocate_with => 'instance_domains');
 select create_distributed_table('campaign_recipients', 'instance_id', colocate_with => 'instance_domains');
 select create_distributed_table('batches', 'instance_id', colocate_with => 'instance_domains');
+select create_distributed_table('content_verdicts', 'instance_id', colocate_with => 'instance_domains');
 select create_distributed_table('messages', 'instance_id', colocate_with => 'instance_domains');
 select create_distributed_table('message_attachments', 'instance_id', colocate_with => 'instance_domains');
 select create_distributed_table('tracked_links', 'instance_id', colocate_with => 'instance_domains');

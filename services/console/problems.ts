@@ -7,6 +7,7 @@ export const PROBLEMS = {
   "no-such-company": "not-found",
   "no-such-instance": "not-found",
   "no-such-limit": "not-found",
+  "no-such-held-content": "not-found",
   "no-such-user": "not-found",
   "no-such-session": "not-found",
   "no-such-job": "not-found",

@@ -265,6 +265,9 @@ export const SENTENCES = {
   "guard-unknown-addresses": "{wrong} unknown addresses of {tried} recipients (limit {limit} %)",
   "guard-rise": "{sent} recipients in an hour, where the busiest hour before had {busiest}",
   "guard-new-country": "{credential} is used from {country}, and was known from {known}",
+  "content-judged": "the content filter gives it a score of {score}",
+  "content-unseen": "the content filter is away",
+  "no-such-held-content": "nothing of the name is held for its content",
   "guard-by-hand": "{reason}",
 
   // The console

@@ -4,6 +4,7 @@ import { ok, type Result, refuse } from "../core/result.ts";
 import { type Sentence, sentence } from "../core/sentences.ts";
 import { campaignTemplate, completeCancellation, pauseCampaign } from "../operations/mail/campaign-control.ts";
 import { beginCampaign, type CampaignStart, gatherPortion } from "../operations/mail/campaign-start.ts";
+import { type ContentScanner, composeForScan } from "../operations/mail/content-scan.ts";
 import { permittedSender } from "../operations/mail/senders.ts";
 import type { Clock } from "../platform/clock.ts";
 import { readCampaignText } from "../platform/lookups/campaign-text.ts";
@@ -23,6 +24,7 @@ import {
 import { findFilter } from "../store/mail/contacts/filters.ts";
 import { announceMail } from "../store/mail/queue/queue.ts";
 import { readBatchProgress } from "../store/mail/sends/batches.ts";
+import type { StoredTemplate } from "../store/mail/sends/messages.ts";
 import { judgeBounces } from "./bounce-spike.ts";
 import type { BounceSpikeRule } from "./policy.ts";
 
@@ -32,6 +34,7 @@ export interface CampaignRunnerOptions {
   readonly observe: Observe;
   readonly fetch: FetchSurroundings;
   readonly bounceSpike: BounceSpikeRule;
+  readonly content: ContentScanner;
 }
 
 const POLL_MS = 1_000;
@@ -117,12 +120,28 @@ export class CampaignRunner {
     const text = await readCampaignText(due, fetch);
     if (!text.ok) return text;
     const template = campaignTemplate(due, due, text.value);
+    const held = await this.#judgeContent(template, due.creator);
+    if (held !== undefined) return refuse(held);
     return ok({
       template,
       senderDomain: sender.value.asciiDomain,
       audience: audience.value,
       now: new Date(clock.nowMs()),
     });
+  }
+
+  /** @returns why a person has to look at it; undefined where nothing speaks against it */
+  async #judgeContent(template: StoredTemplate, user: string): Promise<Sentence | undefined> {
+    const { address } = template.from;
+    const verdict = await this.#options.content.judge(() => ({
+      octets: composeForScan({ kind: "template", template, attachments: [] }, address),
+      ...{ mailFrom: address, recipients: [address], user, clientAddress: "" },
+    }));
+    if (verdict === undefined || verdict.action === "accept" || verdict.action === "mark") return undefined;
+    const { scan } = verdict;
+    return scan === undefined
+      ? sentence("content-unseen")
+      : sentence("content-judged", { score: scan.score.toFixed(1) });
   }
 
   async #readAudience({ instanceId, groups, filters }: DueCampaign): Promise<Result<FilterCondition, Sentence>> {

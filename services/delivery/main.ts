@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { readRetrySchedule } from "../core/mail/retry.ts";
 import type { Result } from "../core/result.ts";
 import { AttemptLog } from "../operations/mail/attempt-log.ts";
+import { ContentScanner } from "../operations/mail/content-scan.ts";
 import type { Config } from "../platform/config/config.ts";
 import { domainGroups } from "../platform/config/domain-groups.ts";
 import { guardPolicy } from "../platform/config/guard-policy.ts";
@@ -39,6 +40,7 @@ export const start: StartService = async (context) => {
     ...context,
     fetch: { config: context.config, resolver },
     bounceSpike: policy.bounceSpike,
+    content: new ContentScanner(context.config.rspamd, guardPolicy.content, context.observe),
   });
   worker.start();
   campaigns.start();

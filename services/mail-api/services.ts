@@ -1,4 +1,5 @@
 import type { KeyRing } from "../core/key-ring.ts";
+import type { ContentScanner } from "../operations/mail/content-scan.ts";
 import type { CredentialPlaces } from "../operations/mail/credential-places.ts";
 import type { Clock } from "../platform/clock.ts";
 import type { Config } from "../platform/config/config.ts";
@@ -13,4 +14,5 @@ export interface MailServices {
   readonly clock: Clock;
   readonly resolver: Resolver;
   readonly places: CredentialPlaces;
+  readonly content: ContentScanner;
 }

@@ -1,4 +1,5 @@
 import { type EmailAddress, validateAddress } from "../core/mail/address.ts";
+import type { ContentVerdict } from "../core/mail/guard/content.ts";
 import type { SendOutcome } from "../operations/mail/accept-sends.ts";
 import type { SendQueue } from "../operations/mail/send-queue.ts";
 import { SUBMITTED } from "../operations/mail/sending-gate.ts";
@@ -22,7 +23,7 @@ type SubmittedEnvelope = Pick<SmtpSession<unknown>, "mailFrom" | "rcptTo" | "smt
 export async function acceptMessage(
   sends: SendQueue,
   { campaign, settings }: { readonly campaign: Campaign; readonly settings: SubmissionSettings & SubmissionReporting },
-  message: PreparedMessage & SubmittedEnvelope,
+  message: PreparedMessage & SubmittedEnvelope & { readonly verdict?: ContentVerdict | undefined },
 ): Promise<SendOutcome> {
   const unsubscribe = campaign.unsubscribe === true;
   const tracked = await runInTurns(trackMessage(message.octets, { tracking: settings.tracking, unsubscribe }));
@@ -40,6 +41,7 @@ export async function acceptMessage(
     copies: [],
     archive: settings.archive,
     dsn: reportRequestOf(message, settings),
+    verdict: message.verdict,
   });
 }
 

@@ -1,8 +1,12 @@
 import { validateAddress } from "../core/mail/address.ts";
+import type { ContentVerdict } from "../core/mail/guard/content.ts";
+import { plainField } from "../core/mail/headers.ts";
 import type { SmtpReply } from "../core/mail/smtp-reply.ts";
+import { ContentScanner } from "../operations/mail/content-scan.ts";
 import { CredentialPlaces } from "../operations/mail/credential-places.ts";
 import { SendQueue } from "../operations/mail/send-queue.ts";
 import type { GateRefusal } from "../operations/mail/sending-gate.ts";
+import { guardPolicy } from "../platform/config/guard-policy.ts";
 import { openPlaces } from "../platform/lookups/places.ts";
 import { SharedLookups } from "../platform/lookups/shared-lookups.ts";
 import type { ServiceContext } from "../platform/service.ts";
@@ -19,6 +23,7 @@ export function makeSubmission(context: ServiceContext): SmtpHandlers<Submitter>
   const { db, keyRing, config, clock, observe } = context;
   const authoriser = new Authoriser(db, keyRing, observe);
   const sends = new SendQueue(db);
+  const content = new ContentScanner(config.rspamd, guardPolicy.content, observe);
   const places = new CredentialPlaces(db, openPlaces(config.placeDatabase), observe);
   const lookups = new SharedLookups<SubmissionRules | undefined>();
   const rulesOf = ({ campaign: { numid }, apikeyHash }: Submitter) =>
@@ -61,9 +66,11 @@ export function makeSubmission(context: ServiceContext): SmtpHandlers<Submitter>
         at: new Date(clock.nowMs()),
       });
       if (!prepared.ok) return REFUSALS[prepared.error];
+      const looked = await lookAt(content, prepared.value.octets, session);
+      if ("code" in looked) return looked;
       const { campaign } = session.user;
       const { mailFrom, rcptTo, smtpUtf8, dsn, recipientDsn } = session;
-      const message = { ...prepared.value, mailFrom, rcptTo, smtpUtf8, dsn, recipientDsn };
+      const message = { ...prepared.value, ...looked, mailFrom, rcptTo, smtpUtf8, dsn, recipientDsn };
       const accepted = await acceptMessage(sends, { campaign, settings }, message);
       if (!accepted.ok) return refusalReply(accepted.error);
       const { eeid } = accepted.value;
@@ -73,6 +80,25 @@ export function makeSubmission(context: ServiceContext): SmtpHandlers<Submitter>
 
     closed: ({ id }) => authoriser.forget(id),
   };
+}
+
+/** @returns the message as it may leave, with what was found, or why it may not */
+async function lookAt(
+  content: ContentScanner,
+  octets: Buffer,
+  { mailFrom, rcptTo, user, clientAddress }: Session,
+): Promise<{ readonly octets: Buffer; readonly verdict: ContentVerdict | undefined } | SmtpReply> {
+  const login = user?.login ?? "";
+  const verdict = await content.judge(() => ({ octets, mailFrom, recipients: rcptTo, user: login, clientAddress }));
+  if (verdict?.action === "refuse") return verdict.scan ? CONTENT_REFUSED : CONTENT_UNSEEN;
+  const isMarked = verdict?.action === "mark" && verdict.scan !== undefined;
+  return { octets: isMarked ? markSpam(octets, verdict.scan.score) : octets, verdict };
+}
+
+/** Tells whoever gets it what the filter thinks of it. */
+function markSpam(octets: Buffer, score: number): Buffer {
+  const fields = plainField("X-Spam-Flag", "YES") + plainField("X-Spam-Score", score.toFixed(1));
+  return Buffer.concat([Buffer.from(fields, "latin1"), octets]);
 }
 
 function arrivalOf({ helloName, clientAddress, protocol, user }: Session) {
@@ -95,6 +121,8 @@ function refusalReply(refusal: GateRefusal): SmtpReply {
 const AUTHENTICATION_REQUIRED = reply(530, "5.7.0", "authentication required");
 /** 421 ends the connection: what the client was told in it holds no longer, and the next one asks it for the key. */
 const LOGIN_ENDED = reply(421, "4.7.0", "the login is no longer valid");
+const CONTENT_REFUSED = reply(550, "5.7.1", "the content of the message is refused");
+const CONTENT_UNSEEN = reply(451, "4.7.1", "the content of the message cannot be looked at now, try again");
 const FOREIGN_DOMAIN = reply(550, "5.7.1", "dominio remitente no permitido");
 const NEEDS_SMTPUTF8 = reply(553, "5.6.7", "the address needs SMTPUTF8");
 

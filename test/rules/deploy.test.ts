@@ -45,6 +45,7 @@ const FIRING: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   NodeDown: { 'up{job="palomar", instance="one"}': "0x100" },
   ServiceNotReady: { 'palomar_service_ready{service="delivery"}': "0x100" },
   ServiceRestarts: { 'palomar_service_restarts_total{service="delivery"}': "0+1x100" },
+  InstanceHeld: { 'palomar_observations_total{kind="instance-held"}': "0x80 1x20" },
   DatabaseAway: { palomar_database_up: "0x100" },
   ZonesStale: { palomar_dns_behind_seconds: "0+60x100" },
   ZonesPublishedSlowly: {

@@ -11,9 +11,11 @@ import {
   resumeCampaign,
 } from "../../services/operations/mail/campaign-control.ts";
 import { beginCampaign, gatherPortion } from "../../services/operations/mail/campaign-start.ts";
+import { ContentScanner } from "../../services/operations/mail/content-scan.ts";
 import { recordOutcomes } from "../../services/operations/mail/outcomes.ts";
 import { systemClock } from "../../services/platform/clock.ts";
 import { loadConfig } from "../../services/platform/config/config.ts";
+import { guardPolicy } from "../../services/platform/config/guard-policy.ts";
 import { makeResolver } from "../../services/platform/lookups/resolver.ts";
 import type { Observation } from "../../services/platform/observability/observation.ts";
 import {
@@ -90,6 +92,7 @@ function makeRunner(failures: Observation[] = []): Promise<CampaignRunner> {
         },
         fetch: { config: config.value, resolver },
         bounceSpike: { leastTried: 100, hardBouncePercent: 10 },
+        content: new ContentScanner(null, guardPolicy.content, () => {}),
       }),
   );
 }

@@ -7,7 +7,7 @@ beforeAll(async () => {
 });
 afterAll(() => console?.stop());
 
-const PATH = "/admin/v1/instances/north";
+const PATH = "/instances/north";
 
 it("the operator limits, holds and releases; the owner sees it and changes whom to tell", async () => {
   const { operator, north } = console.users;
@@ -30,9 +30,9 @@ it("the operator limits, holds and releases; the owner sees it and changes whom 
   expect((await operator.call("POST", `${PATH}/release`, { reason: "key replaced" })).body.held).toBeNull();
   const removed = await operator.call("DELETE", `${PATH}/limits`, { scope: "sender", subject: "info@example.org" });
   expect(removed).toMatchObject({ status: 200, body: { limits: [] } });
-  const { entries } = (await operator.call("GET", "/admin/v1/audit")).body;
+  const { audit } = (await operator.call("GET", "/audit")).body;
   expect(
-    entries.map(({ action }: { action: string }) => action).filter((one: string) => one.startsWith("instance.")),
+    audit.map(({ action }: { action: string }) => action).filter((one: string) => one.startsWith("instance.")),
   ).toEqual(["instance.unlimit", "instance.release", "instance.guard", "instance.hold", "instance.limit"]);
 });
 

@@ -1,7 +1,9 @@
 import { KeyRing } from "../../services/core/key-ring.ts";
 import { makeMailApp } from "../../services/mail-api/app.ts";
+import { ContentScanner } from "../../services/operations/mail/content-scan.ts";
 import { CredentialPlaces } from "../../services/operations/mail/credential-places.ts";
 import { loadConfig } from "../../services/platform/config/config.ts";
+import { guardPolicy } from "../../services/platform/config/guard-policy.ts";
 import { listenHttp } from "../../services/platform/http/listen.ts";
 import type { Lookup, Resolver } from "../../services/platform/lookups/resolver.ts";
 import type { Db } from "../../services/platform/postgres/db.ts";
@@ -45,6 +47,7 @@ export async function startMailApi(env: Readonly<Record<string, string>> = {}): 
       config: config.value,
       clock: { nowMs: () => Date.now() },
       resolver: makeTestResolver(dns),
+      content: new ContentScanner(config.value.rspamd, guardPolicy.content, () => {}),
       places: new CredentialPlaces(
         db,
         () => undefined,

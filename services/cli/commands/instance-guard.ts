@@ -5,9 +5,11 @@ import { DETECTOR_ACTIONS, DETECTORS } from "../../core/mail/guard/behaviour.ts"
 import { LIMIT_SCOPES, OVER_LIMIT, readLimitSubject, type SendingLimit } from "../../core/mail/guard/sending-limits.ts";
 import { sentence } from "../../core/sentences.ts";
 import { sendGuardNotice } from "../../operations/mail/guard-notice.ts";
+import { endHeldContent } from "../../operations/mail/held-content.ts";
 import { holdInstance, releaseInstance } from "../../operations/mail/instance-hold.ts";
 import { readSendingOverview, type SendingOverview, type ShownLimit } from "../../operations/mail/sending-overview.ts";
 import type { Db } from "../../platform/postgres/db.ts";
+import { listHeldContent } from "../../store/mail/guard/content-verdicts.ts";
 import {
   type GuardSettings,
   type HeldSends,
@@ -37,6 +39,7 @@ export function registerInstanceGuardCommand(program: Command, runtime: CommandR
   registerLimit(instance, runtime);
   registerHold(instance, runtime);
   registerGuard(instance, runtime);
+  registerHeldContent(instance, runtime);
   instance
     .command("ramp")
     .argument("<name>")
@@ -84,10 +87,7 @@ function registerLimit(instance: Command, runtime: CommandRuntime): void {
 function registerHold(instance: Command, runtime: CommandRuntime): void {
   const turn = (verb: "hold" | "release", name: string, reason: string) =>
     withInstance(runtime, name, async ({ db }, { id }) => {
-      const change = {
-        ...{ instance: { id, name }, reason: sentence("guard-by-hand", { reason }) },
-        ...{ by: `command line (${userInfo().username})`, address: "", audited: true },
-      };
+      const change = { ...byHand(reason), instance: { id, name } };
       const isChanged = await (verb === "hold" ? holdInstance(db, change) : releaseInstance(db, change));
       if (!isChanged) runtime.refuse(verb === "hold" ? `${name} is held already` : `${name} is not held`);
       const kind = verb === "hold" ? "held" : "released";
@@ -110,6 +110,55 @@ function registerHold(instance: Command, runtime: CommandRuntime): void {
     .requiredOption("--reason <reason>", "kept in the audit log")
     .description("let a held instance go on; what it did before speaks against it no longer")
     .action((name: string, { reason }: { readonly reason: string }) => turn("release", name, reason));
+}
+
+function registerHeldContent(instance: Command, runtime: CommandRuntime): void {
+  instance
+    .command("held")
+    .argument("<name>")
+    .argument("[eeid]", "the batch to let go or to take back")
+    .option("--release <reason>", "let it leave")
+    .option("--discard <reason>", "take it back for good")
+    .description("show batches that are held for their content, or decide on one")
+    .action(async (name: string, eeid: string | undefined, { release, discard }: HeldOptions) => {
+      const reason = release ?? discard;
+      if ((reason === undefined) !== (eeid === undefined) || (release !== undefined && discard !== undefined)) {
+        runtime.misused("give a batch with --release or --discard, or neither");
+      }
+      if (eeid !== undefined && !/^[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}$/i.test(eeid))
+        runtime.misused(`${eeid} is no batch`);
+      await withInstance(runtime, name, async ({ db }, { id }) => {
+        if (eeid === undefined) {
+          const held = await listHeldContent(db, id, 1_000);
+          const lines = held.map(({ at, score, ...one }) =>
+            [one.eeid, at.toISOString(), score ?? "not scanned"].join("\t"),
+          );
+          return runtime.print(held, lines.join("\n"));
+        }
+        const end = release === undefined ? "discard" : "release";
+        const change = { ...byHand(reason!), instance: { id, name } };
+        if (!(await endHeldContent(db, eeid, end, change))) runtime.refuse(`${eeid} is not held`);
+        return runtime.print(
+          { name, eeid, [end]: reason },
+          `${eeid} ${end === "release" ? "leaves" : "is taken back"}`,
+        );
+      });
+    });
+}
+
+interface HeldOptions {
+  readonly release?: string;
+  readonly discard?: string;
+}
+
+/** Who changes something by the command line, and why. */
+function byHand(reason: string) {
+  return {
+    reason: sentence("guard-by-hand", { reason }),
+    by: `command line (${userInfo().username})`,
+    address: "",
+    audited: true,
+  };
 }
 
 interface GuardOptions {

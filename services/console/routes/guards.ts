@@ -6,16 +6,19 @@ import { invalidField } from "../../core/refusal.ts";
 import { ok, refuse } from "../../core/result.ts";
 import { onlySentence, sentence } from "../../core/sentences.ts";
 import { sendGuardNotice } from "../../operations/mail/guard-notice.ts";
+import { endHeldContent, type HeldContentEnd } from "../../operations/mail/held-content.ts";
 import { holdInstance, releaseInstance } from "../../operations/mail/instance-hold.ts";
 import { readSendingOverview } from "../../operations/mail/sending-overview.ts";
 import { sentenceJson } from "../../platform/http/problem.ts";
 import type { Db } from "../../platform/postgres/db.ts";
+import { listHeldContent } from "../../store/mail/guard/content-verdicts.ts";
 import { readInstanceGuard, setGuardSettings } from "../../store/mail/guard/holds.ts";
 import { releaseWaiting, removeSendingLimit, setRamp, setSendingLimit } from "../../store/mail/guard/sending-limits.ts";
 import type { Instance } from "../../store/mail/instances/instances.ts";
 import { areaOf } from "../caller.ts";
 import { type ConsoleEndpoint, consoleEndpoint, type MakeConsoleEndpoints } from "../endpoint.ts";
 import { problem } from "../problems.ts";
+import { pageLimit } from "../schemas.ts";
 import { withInstance } from "../with-instance.ts";
 
 const limit = z.object({
@@ -70,8 +73,10 @@ export const makeGuardEndpoints: MakeConsoleEndpoints = (context) => [
       ),
   }),
   ...limitEndpoints(context),
+  ...windowEndpoints(context),
   ...holdEndpoints(context),
   ...settingEndpoints(context),
+  ...contentEndpoints(context),
 ];
 
 const limitEndpoints: MakeConsoleEndpoints = (context) => {
@@ -111,6 +116,12 @@ const limitEndpoints: MakeConsoleEndpoints = (context) => {
           return removed ? ok(await readGuard(db, instance, clock.nowMs())) : refuse(problem("no-such-limit"));
         }),
     }),
+  ];
+};
+
+const windowEndpoints: MakeConsoleEndpoints = (context) => {
+  const { db, clock } = context;
+  return [
     consoleEndpoint({
       method: "PUT",
       path: "/instances/:name/ramp",
@@ -175,6 +186,59 @@ const holdEndpoints: MakeConsoleEndpoints = (context) => {
   return [
     turn("hold", "Hold an instance: nothing of it leaves, its mail stays in the queue"),
     turn("release", "Let a held instance go on; what it did before speaks against it no longer"),
+  ];
+};
+
+const contentEndpoints: MakeConsoleEndpoints = (context) => {
+  const { db } = context;
+  const end = (verb: HeldContentEnd, summary: string): ConsoleEndpoint =>
+    consoleEndpoint({
+      method: "POST",
+      path: `/instances/:name/held/:eeid/${verb}`,
+      summary,
+      authorise: areaOf(),
+      params: z.object({ name: z.string(), eeid: z.guid() }),
+      fields: z.object({ reason: reasonField }),
+      change: { action: `content.${verb}`, object: ({ params }) => params.eeid, detail: ({ fields }) => fields },
+      reply: z.object({ eeid: z.string() }),
+      act: ({ caller, params: { name, eeid }, clientAddress, fields: { reason } }) =>
+        withInstance(context, caller, name, async (instance) => {
+          const change = {
+            ...{ instance, reason: sentence("guard-by-hand", { reason }), by: caller.login },
+            ...{ address: clientAddress, audited: false },
+          };
+          const ended = await endHeldContent(db, eeid, verb, change);
+          return ended ? ok({ eeid }) : refuse(problem("no-such-held-content"));
+        }),
+    });
+  return [
+    consoleEndpoint({
+      method: "GET",
+      path: "/instances/:name/held",
+      summary: "Batches that are held for their content, newest first",
+      authorise: areaOf("instance"),
+      params: nameParam,
+      fields: z.object({ limit: pageLimit }),
+      reply: z.object({
+        held: z.array(
+          z.object({
+            eeid: z.string(),
+            at: z.string(),
+            score: z.number().nullable().meta({ description: "null: the filter was away" }),
+            symbols: z.record(z.string(), z.number()),
+          }),
+        ),
+      }),
+      act: ({ caller, params, fields: { limit } }) =>
+        withInstance(context, caller, params.name, async ({ id }) => {
+          const held = await listHeldContent(db, id, limit);
+          return ok({
+            held: held.map(({ at, symbols, ...one }) => ({ ...one, symbols: { ...symbols }, at: at.toISOString() })),
+          });
+        }),
+    }),
+    end("release", "Let a batch leave that is held for its content"),
+    end("discard", "Take back a batch that is held for its content"),
   ];
 };
 

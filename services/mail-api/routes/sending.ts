@@ -123,8 +123,12 @@ async function acceptJoining(sending: Sending, call: Call, key: IdempotentCall |
 }
 
 async function acceptCall({ services, sends }: Sending, call: Call, key: IdempotentCall | undefined): Promise<Outcome> {
-  const accepted = await readSend(services, call.caller, call.fields, call.files);
-  if (!accepted.ok) return accepted;
+  const read = await readSend(services, call.caller, call.fields, call.files);
+  if (!read.ok) return read;
+  const verdict = await services.content.judgeSend(read.value, call.clientAddress);
+  // While nobody can look at it, and it is not to be sent unseen.
+  if (verdict?.action === "refuse" && verdict.scan === undefined) return refuse({ kind: "unavailable" });
+  const accepted = ok({ ...read.value, ...(verdict && { verdict }) });
   if (key === undefined) return toOutcome(await sends.accept(accepted.value), services.clock);
   const answer = await inTransaction<Outcome>(services.db, async (transaction) => {
     // Another process may have answered while this one was fetching.

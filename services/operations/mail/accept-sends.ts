@@ -1,8 +1,10 @@
 import { randomUUID } from "node:crypto";
+import type { ContentVerdict } from "../../core/mail/guard/content.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { traced } from "../../platform/observability/tracing.ts";
 import type { Transaction } from "../../platform/postgres/db.ts";
 import type { RecipientAddress } from "../../store/mail/contacts/recipients.ts";
+import { type StoredVerdict, storeVerdicts } from "../../store/mail/guard/content-verdicts.ts";
 import { addBatches, type OpenedBatch, removeEmptyBatches, touchBatch } from "../../store/mail/sends/batches.ts";
 import { addMessages, type MessageContent, type ReportRequest } from "../../store/mail/sends/messages.ts";
 import { gatherAudiences, queueAudiences, type SendCopy } from "./audience.ts";
@@ -26,6 +28,8 @@ export interface Send {
   readonly archive: boolean;
   /** An earlier batch of the same instance (see `findBatch`) that this send joins. */
   readonly reuseEeid?: string | undefined;
+  /** What a content filter said of it; with `hold` its batch waits for somebody to look at it. */
+  readonly verdict?: ContentVerdict | undefined;
   /** What it follows from; `acceptSend` finds it out, where traces are made. */
   readonly traceParent?: string | undefined;
   /** Who is told what becomes of it, as far as `dsn` of the recipients asks for it. */
@@ -114,7 +118,14 @@ async function storeSends<S extends Send & { eeid: string; admission: Admission 
     addressed.map((message) => ({ ...message, messageId: messageIds.get(message) })),
     at,
   );
+  await storeVerdicts(transaction, addressed.flatMap(storedVerdict));
   return addressed;
+}
+
+/** What would be refused has been by whoever could; here it waits. */
+function storedVerdict({ instanceId, eeid, verdict }: Send & { readonly eeid: string }): StoredVerdict[] {
+  if (verdict === undefined) return [];
+  return [{ instanceId, eeid, verdict, action: verdict.action === "refuse" ? "hold" : verdict.action }];
 }
 
 /** Those that a send names; who of them is left out is found out later. */

@@ -195,6 +195,11 @@ export const VARIABLES = {
     null,
     "MMDB file that tells a visitor's place by the address; places stay empty when unset",
   ),
+  PALOMAR_RSPAMD: variable(
+    optional(httpUrl),
+    null,
+    "rspamd's HTTP, such as http://127.0.0.1:11333: looks at messages before they are accepted; nobody does when unset",
+  ),
   PALOMAR_NOTICE_CAMPAIGN: variable(
     optional(wholeNumber(1, Number.MAX_SAFE_INTEGER)),
     null,
@@ -356,6 +361,8 @@ export interface Config {
   readonly placeDatabase: string | null;
   readonly senderDomainCheck: boolean;
   readonly domainCheck: "authoritative" | "resolver" | "off";
+  /** Base of rspamd's HTTP; null: content is not looked at. */
+  readonly rspamd: string | null;
   /** Of held instances: under which campaign, null for none, and to which operators. */
   readonly notices: { readonly campaign: number | null; readonly operators: readonly string[] };
   readonly dns: {
@@ -525,6 +532,7 @@ function arrange(v: Values): Config {
     placeDatabase: v.PALOMAR_PLACE_DATABASE,
     senderDomainCheck: v.PALOMAR_SENDER_DOMAIN_CHECK === null ? !sandbox : v.PALOMAR_SENDER_DOMAIN_CHECK === "true",
     domainCheck: v.PALOMAR_DOMAIN_CHECK ?? (sandbox ? "off" : "authoritative"),
+    rspamd: v.PALOMAR_RSPAMD,
     notices: { campaign: v.PALOMAR_NOTICE_CAMPAIGN, operators: v.PALOMAR_NOTICE_ADDRESSES ?? [] },
     dns: {
       udp: v.PALOMAR_DNS_UDP,

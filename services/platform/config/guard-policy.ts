@@ -14,8 +14,12 @@ const share = z.strictObject({
   percent: z.number().positive().max(100),
 });
 
+const score = z.number().nullable();
+
 /**
  * The content of config/guard.json: what instances are watched for (core/mail/guard/behaviour.ts), and what follows.
+ * `content`: from which score of a content filter (PALOMAR_RSPAMD) on a message is refused, held, or marked; null: never; and
+ * what becomes of messages while the filter is away. What came by API is held where submission refuses.
  * `everySeconds`: how often. `tellAgainMinutes`: after which what is only told is told again.
  */
 const guardFile = z.strictObject({
@@ -31,6 +35,13 @@ const guardFile = z.strictObject({
     leastAgeDays: z.number().min(0),
   }),
   newCountry: z.strictObject({ action, settledHours: z.number().min(0) }),
+  content: z.strictObject({
+    refuseScore: score,
+    holdScore: score,
+    markScore: score,
+    away: z.enum(["accept", "hold", "refuse"]),
+    timeoutMs: count,
+  }),
   tellAgainMinutes: count,
 });
 

@@ -101,6 +101,8 @@ export interface ObservationDetails {
   "guard-failed": Failure;
   "guard-notice-failed": Failure & { readonly instance: string };
   "place-not-noted": Failure;
+  "content-not-scanned": Failure;
+  "content-judged": { readonly action: string; readonly score: number | null };
 
   // The way back
   "inbound-recipient-refused": { readonly client: string; readonly reason: string | undefined };

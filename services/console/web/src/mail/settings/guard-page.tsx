@@ -127,6 +127,18 @@ function Waiting({ instance, guard: { waiting, goes_on_at }, mayRelease, release
   );
 }
 
+function nameOf({ scope, subject }: Limit): string {
+  const words = texts().mail.guard;
+  const isOfEach = subject === "" && (scope === "campaign" || scope === "sender");
+  return `${words.scopes[scope]}${isOfEach ? ` (${words.each})` : subject === "" ? "" : ` ${subject}`}`;
+}
+
+function boundOf(allowed: number | null, used: number | null): string {
+  if (allowed === null) return "";
+  const most = formatNumber(allowed);
+  return used === null ? most : texts().mail.guard.usedOf(formatNumber(used), most);
+}
+
 interface LimitsProps {
   readonly instance: string;
   readonly limits: readonly Limit[];
@@ -141,16 +153,6 @@ function Limits({ instance, limits, changed, add }: LimitsProps) {
     ({ scope, subject }: Limit) => request("DELETE", instancePath(instance, "limits"), { body: { scope, subject } }),
     () => changed(),
   );
-  const nameOf = ({ scope, subject }: Limit) => {
-    const isOfEach = subject === "" && (scope === "campaign" || scope === "sender");
-    return `${words.scopes[scope]}${isOfEach ? ` (${words.each})` : subject === "" ? "" : ` ${subject}`}`;
-  };
-  const boundOf = (allowed: number | null, used: number | null) =>
-    allowed === null
-      ? ""
-      : used === null
-        ? formatNumber(allowed)
-        : words.usedOf(formatNumber(used), formatNumber(allowed));
   return (
     <Section
       title={words.limits}

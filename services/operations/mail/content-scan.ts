@@ -1,0 +1,85 @@
+import { validateAddress } from "../../core/mail/address.ts";
+import { type ContentPolicy, type ContentVerdict, judgeContent } from "../../core/mail/guard/content.ts";
+import type { Mailbox } from "../../core/mail/headers.ts";
+import type { PersonalValues } from "../../core/mail/personalise.ts";
+import { compileTemplate, renderMessage } from "../../core/mail/template.ts";
+import { type ScannedMessage, scanByRspamd } from "../../platform/lookups/rspamd.ts";
+import type { Observe } from "../../platform/observability/observation.ts";
+import type { MessageContent, StoredMailbox } from "../../store/mail/sends/messages.ts";
+import type { Send } from "./accept-sends.ts";
+
+/** How messages are looked at before they are accepted. */
+export interface ContentSettings extends ContentPolicy {
+  readonly timeoutMs: number;
+}
+
+/** Has the content of messages looked at; without a filter it costs nothing and says nothing. */
+export class ContentScanner {
+  readonly #url: string | null;
+  readonly #settings: ContentSettings;
+  readonly #observe: Observe;
+
+  /** @param url of rspamd; null: there is none */
+  constructor(url: string | null, settings: ContentSettings, observe: Observe) {
+    this.#url = url;
+    this.#settings = settings;
+    this.#observe = observe;
+  }
+
+  /** What a send by API or of the console holds, as its first recipient would get it: to thousands it is looked at once. */
+  async judgeSend(send: Send, clientAddress: string): Promise<ContentVerdict | undefined> {
+    const [first] = send.recipients;
+    const { content } = send;
+    if (first === undefined || content.kind !== "template") return undefined;
+    return this.judge(() => ({
+      octets: composeForScan(content, first.address.asGiven),
+      mailFrom: content.template.from.address,
+      recipients: send.recipients.map(({ address }) => address.asGiven),
+      user: send.creator,
+      clientAddress,
+    }));
+  }
+
+  /** @returns undefined where there is no filter */
+  async judge(message: () => ScannedMessage): Promise<ContentVerdict | undefined> {
+    if (this.#url === null) return undefined;
+    const scan = await scanByRspamd(this.#url, message(), this.#settings.timeoutMs).catch((err: unknown) => {
+      this.#observe({ kind: "content-not-scanned", level: "warn", err });
+      return undefined;
+    });
+    const verdict = judgeContent(scan, this.#settings);
+    if (verdict.action !== "accept") {
+      this.#observe({ kind: "content-judged", level: "info", action: verdict.action, score: scan?.score ?? null });
+    }
+    return verdict;
+  }
+}
+
+const NOBODYS: PersonalValues = { system: new Map(), customFields: new Map(), builtIns: new Map(), globals: new Map() };
+
+/** A template as one recipient would get it, unsigned; a message to thousands is looked at once. */
+export function composeForScan(
+  content: MessageContent & { readonly kind: "template" },
+  recipient: string,
+  values: PersonalValues = NOBODYS,
+): Buffer {
+  const { template, attachments } = content;
+  const compiled = compileTemplate({
+    from: toMailbox(template.from),
+    ...(template.replyTo === undefined ? {} : { replyTo: toMailbox(template.replyTo) }),
+    ...{ subject: template.subject, html: template.html, attachments, unsubscribe: template.unsubscribe },
+  });
+  if (!compiled.ok) throw new Error(`what was checked cannot be compiled: ${compiled.error}`);
+  return renderMessage(compiled.value, {
+    to: [toMailbox({ name: "", address: recipient })],
+    messageId: `<scan@${recipient.slice(recipient.lastIndexOf("@") + 1)}>`,
+    date: new Date(),
+    values,
+  });
+}
+
+function toMailbox({ name, address }: StoredMailbox): Mailbox {
+  const valid = validateAddress(address, { allowSmtputf8: true });
+  if (!valid.ok) throw new Error("what was checked is no address");
+  return { name, address: valid.value };
+}

@@ -1,0 +1,36 @@
+import { sentence } from "../../core/sentences.ts";
+import type { Db } from "../../platform/postgres/db.ts";
+import { recordAudit } from "../../store/console/audit.ts";
+import { settleHeldContent } from "../../store/mail/guard/content-verdicts.ts";
+import { resumeBatch, withdrawBatch } from "../../store/mail/queue/queue-stops.ts";
+import { setBatchCancelled } from "../../store/mail/sends/batches.ts";
+import type { HoldChange } from "./instance-hold.ts";
+
+/** What becomes of a batch that was held for what is in it. */
+export type HeldContentEnd = "release" | "discard";
+
+/**
+ * Lets a batch leave that was held for its content, or takes it back for good. Whoever dies half-way has released it, or
+ * cancelled it: the next look at the queue does the rest.
+ * @returns false when nothing of the name is held
+ */
+export async function endHeldContent(
+  db: Db,
+  eeid: string,
+  end: HeldContentEnd,
+  { instance, reason, by, address, audited }: HoldChange,
+): Promise<boolean> {
+  const settled = await db.transaction(async (transaction) => {
+    if (!(await settleHeldContent(transaction, instance.id, eeid, by))) return false;
+    if (end === "discard") await setBatchCancelled(transaction, eeid);
+    if (audited) {
+      const about = { role: "instance" as const, scope: instance.name };
+      const detail = { reason: sentence("guard-by-hand", { reason: reason.message }) };
+      const action = `content.${end}`;
+      await recordAudit(transaction, { actor: by, address, action, object: eeid, detail, about }, new Date());
+    }
+    return true;
+  });
+  if (settled) await (end === "release" ? resumeBatch(db, eeid) : withdrawBatch(db, eeid));
+  return settled;
+}

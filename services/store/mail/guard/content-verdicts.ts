@@ -1,0 +1,68 @@
+import type { ContentVerdict } from "../../../core/mail/guard/content.ts";
+import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+
+/** A batch that a content filter has looked at. */
+export interface StoredVerdict {
+  readonly instanceId: number;
+  readonly eeid: string;
+  /** `hold`: it waits for somebody to look at it. */
+  readonly action: "accept" | "mark" | "hold";
+  readonly verdict: ContentVerdict;
+}
+
+/** Stores what was found, and holds the batches that are to be looked at, from the commit that accepts them on. */
+export async function storeVerdicts(transaction: Transaction, verdicts: readonly StoredVerdict[]): Promise<void> {
+  if (verdicts.length === 0) return;
+  await queryRows(
+    transaction,
+    `insert into content_verdicts (instance_id, eeid, action, score, symbols)
+     select * from unnest($1::bigint[], $2::uuid[], $3::text[], $4::float8[], $5::jsonb[])
+     on conflict (instance_id, eeid) do update set action = excluded.action, score = excluded.score,
+       symbols = excluded.symbols, scanned_at = now(), settled_at = null, settled_by = null`,
+    [
+      verdicts.map(({ instanceId }) => instanceId),
+      verdicts.map(({ eeid }) => eeid),
+      verdicts.map(({ action }) => action),
+      verdicts.map(({ verdict }) => verdict.scan?.score ?? null),
+      verdicts.map(({ verdict }) => JSON.stringify(verdict.scan?.symbols ?? {})),
+    ],
+  );
+  await queryRows(transaction, "update batches set held_at = coalesce(held_at, now()) where eeid = any($1::uuid[])", [
+    verdicts.filter(({ action }) => action === "hold").map(({ eeid }) => eeid),
+  ]);
+}
+
+/** A batch that is held for what is in it. */
+export interface HeldContent {
+  readonly eeid: string;
+  readonly at: Date;
+  /** Null where the filter was away. */
+  readonly score: number | null;
+  readonly symbols: Readonly<Record<string, number>>;
+}
+
+/** Batches of an instance that wait for somebody to look at them, newest first. */
+export async function listHeldContent(db: Db, instanceId: number, limit: number): Promise<HeldContent[]> {
+  return queryRows<HeldContent>(
+    db,
+    `select eeid, scanned_at as at, score, symbols from content_verdicts
+     where instance_id = $1 and action = 'hold' and settled_at is null order by scanned_at desc limit $2`,
+    [instanceId, limit],
+  );
+}
+
+/** Somebody has looked. @returns false when there is nothing held of the name */
+export async function settleHeldContent(
+  transaction: Transaction,
+  instanceId: number,
+  eeid: string,
+  by: string,
+): Promise<boolean> {
+  const rows = await queryRows(
+    transaction,
+    `update content_verdicts set settled_at = now(), settled_by = $3
+     where instance_id = $1 and eeid = $2 and action = 'hold' and settled_at is null returning 1`,
+    [instanceId, eeid, by],
+  );
+  return rows.length > 0;
+}

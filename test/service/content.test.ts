@@ -1,0 +1,113 @@
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { sentence } from "../../services/core/sentences.ts";
+import { ContentScanner } from "../../services/operations/mail/content-scan.ts";
+import { endHeldContent } from "../../services/operations/mail/held-content.ts";
+import { guardPolicy } from "../../services/platform/config/guard-policy.ts";
+import { listHeldContent } from "../../services/store/mail/guard/content-verdicts.ts";
+import { start as startSubmission } from "../../services/submission/main.ts";
+import { MAIL_SERVICES, type MailStack, startMailStack, TEST_DOMAIN } from "../support/mail-stack.ts";
+import { GTUBE, isRspamdInstalled, startRspamd, type TestRspamd } from "../support/rspamd.ts";
+import { eventually, makeDataDir, removeDataDir } from "../support/stack.ts";
+import { submitMessage } from "../support/submit.ts";
+
+if (!isRspamdInstalled) process.stdout.write("skipped: rspamd is not installed\n");
+
+describe.skipIf(!isRspamdInstalled)("with the real rspamd", () => {
+  const dataDir = makeDataDir();
+  let rspamd: TestRspamd;
+  let stack: MailStack;
+  let submissions: string;
+  let numid: number;
+  let key: string;
+
+  beforeAll(async () => {
+    rspamd = await startRspamd();
+    const environment = { PALOMAR_DATA_DIR: dataDir, PALOMAR_RSPAMD: rspamd.url };
+    stack = await startMailStack(Object.values(MAIL_SERVICES), environment);
+    submissions = (await stack.run(startSubmission)).addresses.submissions!;
+    numid = await stack.addCampaign();
+    key = (await stack.call("GET", `/campania_apikey?numid=${numid}`)).body.camp_apikey;
+  }, 300_000);
+  afterAll(async () => {
+    await stack?.stop();
+    await rspamd?.stop();
+    removeDataDir(dataDir);
+  });
+
+  const submit = (recipient: string, subject: string, body = "x") =>
+    submitMessage(
+      submissions,
+      { user: `test-${numid}`, key },
+      {
+        ...{ from: `info@${TEST_DOMAIN}`, recipients: [recipient], text: `Subject: ${subject}\r\n\r\n${body}\r\n` },
+      },
+    );
+  const send = (email: string, asunto: string, html = "<p>Hi</p>") =>
+    stack.call("POST", "/envio/send_one_inline", { campana_id: numid, email: true, contacto: { email }, html, asunto });
+  const arrived = (email: string) =>
+    eventually(
+      () => stack.inbox(email),
+      (found) => found.length > 0,
+    );
+  const held = () => listHeldContent(stack.context.db, stack.instanceId, 10);
+  const change = () => ({
+    ...{ instance: { id: stack.instanceId, name: "test" }, reason: sentence("guard-by-hand", { reason: "looked at" }) },
+    ...{ by: "ana", address: "", audited: true },
+  });
+
+  it("submission refuses GTUBE and high scores, marks what is doubtful, and lets the rest pass", async () => {
+    expect(await submit("gtube@example.net", "x", GTUBE)).toBe("550 5.7.1 the content of the message is refused\r\n");
+    expect(await submit("high@example.net", "score 15")).toMatch(/^550 5\.7\.1 /);
+    expect(await submit("doubtful@example.net", "score 7")).toMatch(/^250 /);
+    expect(await submit("fine@example.net", "fine")).toMatch(/^250 /);
+    const [doubtful] = await arrived("doubtful@example.net");
+    expect(doubtful!.octets.toString()).toMatch(/^X-Spam-Flag: YES\r\nX-Spam-Score: 7\.0\r\n/m);
+    const [fine] = await arrived("fine@example.net");
+    expect(fine!.octets.toString()).not.toContain("X-Spam");
+    expect(await stack.inbox("gtube@example.net")).toEqual([]);
+    const kept = await stack.context.db("content_verdicts").orderBy("scanned_at").select("action", "score", "symbols");
+    expect(kept).toMatchObject([{ action: "mark", score: 7, symbols: { SANDBOX_SCORE: 7 } }, { action: "accept" }]);
+  });
+
+  it("the API holds back what submission would refuse, until somebody lets it go or takes it back", async () => {
+    const gtube = await send("api-gtube@example.net", "x", `<p>${GTUBE}</p>`);
+    const high = await send("api-high@example.net", "score 12");
+    expect([gtube.status, high.status]).toEqual([200, 200]);
+    expect((await send("api-fine@example.net", "fine")).status).toBe(200);
+    await arrived("api-fine@example.net");
+    expect((await held()).map(({ eeid }) => eeid)).toEqual([high.body.eeid, gtube.body.eeid]);
+    const { db } = stack.context;
+    expect(await endHeldContent(db, high.body.eeid, "release", change())).toBe(true);
+    expect(await endHeldContent(db, gtube.body.eeid, "discard", change())).toBe(true);
+    expect(await endHeldContent(db, gtube.body.eeid, "release", change())).toBe(false);
+    await arrived("api-high@example.net");
+    expect(await stack.inbox("api-gtube@example.net")).toEqual([]);
+    expect((await stack.call("GET", `/eeid_info/${gtube.body.eeid}`)).body.envio_efectivo.estado).toBe("cancelado");
+    const actions = await db("console_audit").orderBy("id").select("action", "actor", "object");
+    expect(actions).toEqual([
+      { action: "content.release", actor: "ana", object: high.body.eeid },
+      { action: "content.discard", actor: "ana", object: gtube.body.eeid },
+    ]);
+  });
+});
+
+it.each(["accept", "hold", "refuse"] as const)(
+  "while the filter is away messages are to %s, by the setting",
+  async (away) => {
+    const told: string[] = [];
+    const scanner = new ContentScanner("http://127.0.0.1:9", { ...guardPolicy.content, away }, ({ kind }) =>
+      told.push(kind),
+    );
+    const message = { octets: Buffer.from("x"), mailFrom: "", recipients: [], user: "", clientAddress: "" };
+    expect(await scanner.judge(() => message)).toEqual({ action: away });
+    expect(told).toContain("content-not-scanned");
+  },
+);
+
+it("without a filter nothing is composed and nothing asked", async () => {
+  const scanner = new ContentScanner(null, guardPolicy.content, () => {});
+  const never = () => {
+    throw new Error("composed");
+  };
+  expect(await scanner.judge(never)).toBeUndefined();
+});
