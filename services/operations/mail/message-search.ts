@@ -46,7 +46,7 @@ export interface MessagePage {
 }
 
 /** A search does no more than that at a time; who asked goes on from there. */
-const LOOKS_FOR_MS = 150;
+const LOOKS_FOR_MS = 120;
 const CANDIDATES_AT_FIRST = 200;
 const MOST_CANDIDATES_AT_ONCE = 2_000;
 /** More messages than that with all the words are looked for among all, newest first: some will come soon. */
