@@ -1,4 +1,5 @@
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+import { tellCancelled } from "../tracking/event-feed.ts";
 import { announceMail } from "./queue.ts";
 
 /** What became of a wish for one delivery; `leased`: somebody is sending it, or what goes with it, at this moment. */
@@ -37,7 +38,11 @@ export async function cancelDelivery(db: Db, instanceId: number, deliveryId: num
     if (partition.state === "leased") return "leased";
     await queryRows(
       transaction,
-      `update deliveries set state = 'cancelled', personal = null, finished_at = now() where id = $1 and instance_id = $2`,
+      `with cancelled as (
+         update deliveries set state = 'cancelled', personal = null, finished_at = now() where id = $1 and instance_id = $2
+         returning instance_id, id
+       )
+       ${tellCancelled("cancelled")}`,
       [deliveryId, instanceId],
     );
     await queryRows(
