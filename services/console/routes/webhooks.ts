@@ -29,13 +29,16 @@ const instanceParams = z.object({ name: z.string() });
 const webhookParams = z.object({ name: z.string(), id: z.string() });
 /** What a webhook is told. */
 const choiceReply = {
-  kinds: z.array(z.string()).nullable().meta({ description: "names of events; null: those of `ver_eventos`" }),
-  campaigns: z.array(z.int()).nullable(),
+  kinds: z.array(z.string()).optional().meta({ description: "names of events; absent: those of `ver_eventos`" }),
+  campaigns: z.array(z.int()).optional().meta({ description: "absent: all, and what is of none" }),
   condiciones: z
     .record(z.string(), z.unknown())
-    .nullable()
-    .meta({ description: "over the contact, as filters have it" }),
-  full: z.boolean().meta({ description: "with reason, status, reply, attempt, exchanger and message_id" }),
+    .optional()
+    .meta({ description: "over the contact, as filters have it; absent: all" }),
+  full: z
+    .literal(true)
+    .optional()
+    .meta({ description: "with reason, status, reply, attempt, exchanger and message_id" }),
 };
 const webhookJson = z.object({
   id: z.string().meta({ description: "its name" }),
@@ -187,16 +190,11 @@ function replayEndpoint(context: ConsoleContext): ConsoleEndpoint {
 function showWebhook(webhook: Webhook): z.input<typeof webhookJson> {
   const { name, url, failures, nextAttemptAt, kinds, campaigns, condition, isFull } = webhook;
   return {
-    ...{
-      id: name,
-      url,
-      campaigns: campaigns && [...campaigns],
-      full: isFull,
-      failures,
-      next_attempt: nextAttemptAt.toISOString(),
-    },
-    kinds: kinds && toldNames(kinds),
-    condiciones: condition && toConditionJson(condition),
+    ...{ id: name, url, failures, next_attempt: nextAttemptAt.toISOString() },
+    ...(kinds ? { kinds: toldNames(kinds) } : {}),
+    ...(campaigns ? { campaigns: [...campaigns] } : {}),
+    ...(condition ? { condiciones: toConditionJson(condition) } : {}),
+    ...(isFull ? { full: true as const } : {}),
   };
 }
 

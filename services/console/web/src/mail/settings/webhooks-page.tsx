@@ -24,10 +24,11 @@ import { SettingsTabs } from "./settings-tabs.tsx";
 interface Webhook {
   readonly id: string;
   readonly url: string;
-  readonly kinds: readonly string[] | null;
-  readonly campaigns: readonly number[] | null;
-  readonly condiciones: object | null;
-  readonly full: boolean;
+  /** Absent as the three that follow: it is told everything, in the short form. */
+  readonly kinds?: readonly string[];
+  readonly campaigns?: readonly number[];
+  readonly condiciones?: object;
+  readonly full?: true;
   readonly failures: number;
   readonly next_attempt: string;
 }
@@ -128,9 +129,9 @@ function describeChoice({ kinds, campaigns, condiciones, full }: Webhook): strin
   const { webhooks: words, events } = texts().mail;
   const names: Readonly<Record<string, string>> = { ...events, ...words.deliveryEvents };
   return [
-    kinds === null ? words.usual : kinds.map((kind) => names[kind] ?? kind).join(", "),
-    ...(campaigns === null ? [] : [words.ofCampaigns(campaigns.join(", "))]),
-    ...(condiciones === null ? [] : [words.filtered]),
+    kinds === undefined ? words.usual : kinds.map((kind) => names[kind] ?? kind).join(", "),
+    ...(campaigns === undefined ? [] : [words.ofCampaigns(campaigns.join(", "))]),
+    ...(condiciones === undefined ? [] : [words.filtered]),
     ...(full ? [words.withWhy] : []),
   ].join("; ");
 }
