@@ -8,8 +8,11 @@ import { addZoneOwner, dnsServerContext, putZone } from "./dns-server.ts";
 import { freePort, startPeer } from "./peers-processes.ts";
 import { eventually } from "./stack.ts";
 
-/** Where mail comes from, in the zones of {@link startJudgedWorld}. */
-export const SENDING_ADDRESS = "192.0.2.25";
+/**
+ * Where mail comes from, in the zones of {@link startJudgedWorld}: of the block for measurements (RFC 2544), as SpamAssassin
+ * takes addresses for documents for forged.
+ */
+export const SENDING_ADDRESS = "198.18.0.25";
 export const SENDING_NAME = "mx.bounces.example.net";
 export const BOUNCE_DOMAIN = "bounces.example.net";
 
