@@ -1,0 +1,69 @@
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { callApi } from "../support/api-client.ts";
+import { browserNote, expectAccessible, expectNoSidewaysScroll, hasBrowser, settled } from "../support/browser.ts";
+import { type ConsoleVisit, visitConsole } from "../support/console-visit.ts";
+import { eventually } from "../support/stack.ts";
+
+// Messages are found, and one's story read, in a real browser on the running stack.
+describe.skipIf(!hasBrowser)(`messages in the console${browserNote}`, () => {
+  let visited: ConsoleVisit;
+
+  beforeAll(async () => {
+    visited = await visitConsole();
+    const { stack } = visited;
+    const call = (method: string, path: string, body: unknown) =>
+      callApi(method, `${stack.addresses.mail_api}/v1${path}`, { Authorization: stack.credentials.instance.key }, body);
+    const { body } = await call("POST", "/campania/", {
+      tipo: "api",
+      nombre: "messages",
+      remitente: "news@demo.example",
+      remitente_nombre: "News",
+      asunto: "Hello",
+      url: "http://www.demo.example/",
+      charset: "utf8",
+      desusc: "no",
+    });
+    const sent = await call("POST", "/envio/send_many_inline/", {
+      campana_id: body.numid,
+      email: true,
+      contactos: ["fine@example.org", "defer+late@example.org", "reject+never@example.org"].map((email) => ({ email })),
+      html: "<p>Hello</p>",
+    });
+    expect(sent).toMatchObject({ status: 200 });
+  });
+
+  afterAll(() => visited?.close());
+
+  it("are found by what is typed, and narrowed by their state", async () => {
+    const { page } = visited;
+    await visited.open("/mail/demo/messages");
+    await page.getByRole("link", { name: "fine@example.org" }).waitFor();
+    await expectAccessible(page);
+    await page.getByRole("searchbox").fill("reject+never@example.org");
+    await page.getByRole("link", { name: "fine@example.org" }).waitFor({ state: "detached" });
+    await page.getByRole("link", { name: "reject+never@example.org" }).waitFor();
+    await page.getByRole("searchbox").fill("");
+    await page.getByLabel("State", { exact: true }).selectOption("bounced");
+    await page.getByRole("link", { name: "fine@example.org" }).waitFor({ state: "detached" });
+    await page.getByRole("link", { name: "reject+never@example.org" }).click();
+    await page.getByText("Attempt 1: given up").waitFor();
+  });
+
+  it("tell their story from acceptance on, on a phone too", async () => {
+    const { page } = visited;
+    await visited.open("/mail/demo/messages?q=defer%2Blate%40example.org");
+    await page.getByRole("link", { name: "defer+late@example.org" }).click();
+    await eventually(
+      () => page.getByText("Attempt 3: delivered").count(),
+      (count) => count === 1,
+    );
+    expect(await page.getByText(/Attempt [12]: put off/).count()).toBe(2);
+    await settled(page);
+    await expectAccessible(page);
+    await page.setViewportSize({ width: 360, height: 740 });
+    await expectNoSidewaysScroll(page);
+    await visited.open("/mail/demo/messages");
+    await page.getByRole("link", { name: "fine@example.org" }).waitFor();
+    await expectNoSidewaysScroll(page);
+  });
+});
