@@ -1,7 +1,7 @@
 import { get, type IncomingMessage } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import { EventStreams, type StreamEnd } from "../../services/mail-api/event-streams.ts";
+import { EventStreams, type StreamLimits } from "../../services/mail-api/event-streams.ts";
 import { FullEvents } from "../../services/operations/mail/told-events.ts";
 import { TOLD_KINDS } from "../../services/store/mail/events/event-kinds.ts";
 import { recordEvents } from "../../services/store/mail/events/events.ts";
@@ -192,22 +192,28 @@ test("what is kept no longer is told as a gap", async () => {
   expect(Number(gap!.id)).toBe((gap!.data as { hasta: number }).hasta);
 });
 
-test("a reader that takes nothing is cut off, and others go on", async () => {
-  const ends: StreamEnd[] = [];
+function openStreams(limits: Partial<StreamLimits>): { readonly streams: EventStreams; readonly ends: string[] } {
+  const ends: string[] = [];
   const streams = new EventStreams(
     {
       db: api.db,
       clock: { nowMs: () => Date.now() },
       fullEvents: new FullEvents(api.keyRing),
       observe: (observation) => {
-        if (observation.kind === "event-stream-ended") ends.push(observation.why as StreamEnd);
+        if (observation.kind === "event-stream-ended") ends.push(observation.why);
       },
     },
-    { waitingOctets: 1_024, unreadMs: 200, heartbeatMs: 50, lifeMs: 5_000 },
+    limits,
   );
-  const request = { kinds: Object.values(TOLD_KINDS), campaigns: null, condition: null, after: undefined };
-  const slow = await streams.open(api.north, request);
-  const quick = await streams.open(api.north, request);
+  return { streams, ends };
+}
+
+const EVERYTHING = { kinds: Object.values(TOLD_KINDS), campaigns: null, condition: null, after: undefined };
+
+test("a reader that takes nothing is cut off, and others go on", async () => {
+  const { streams, ends } = openStreams({ waitingOctets: 1_024, unreadMs: 200, heartbeatMs: 50 });
+  const slow = await streams.open(api.north, EVERYTHING);
+  const quick = await streams.open(api.north, EVERYTHING);
   if (!slow.ok || !quick.ok) throw new Error("refused");
   let text = "";
   quick.value.on("data", (chunk: Buffer) => {
@@ -224,10 +230,23 @@ test("a reader that takes nothing is cut off, and others go on", async () => {
     async () => text,
     (found) => found.split("event: vista").length === 51 && found.includes("\n\n:\nid: "),
   );
+  await streams.stop();
+  expect(ends).toEqual(["slow", "reader"]);
+});
+
+test("a stream ends after its time, properly", async () => {
+  const { streams, ends } = openStreams({ lifeMs: 50 });
+  const stream = await streams.open(api.north, EVERYTHING);
+  if (!stream.ok) throw new Error("refused");
+  let isWhole = false;
+  stream.value.on("end", () => {
+    isWhole = true;
+  });
+  stream.value.resume();
   await eventually(
     async () => ends,
-    (found) => found.length === 2,
+    (found) => found.length === 1,
   );
-  expect(ends[1]).toBe("life");
+  expect([ends, isWhole]).toEqual([["life"], true]);
   await streams.stop();
 });
