@@ -85,7 +85,7 @@ describe.skipIf(MISSING.length > 0)(
         "with links and a picture",
         {
           html: page(
-            `<p>${PARAGRAPH}</p><p><a href="https://www.${TEST_DOMAIN}/visit">Visit us</a></p><p>${PARAGRAPH}</p><img src="https://www.${TEST_DOMAIN}/office.png" alt="Office" width="40" height="40">`,
+            `<p>${`${PARAGRAPH} `.repeat(40)}</p><p><a href="https://www.${TEST_DOMAIN}/visit">Visit us</a></p><p>${PARAGRAPH}</p><img src="https://www.${TEST_DOMAIN}/office.png" alt="Office" width="40" height="40">`,
           ),
         },
       ],
@@ -199,10 +199,13 @@ describe.skipIf(MISSING.length > 0)(
       "scores below 1 in SpamAssassin as well, each of them",
       async () => {
         expect(trustedMail).toHaveLength(byApi.length + bySmtp.length);
-        for (const verdict of await judgeAllBySpamAssassin(trustedMail, world)) {
-          expect(verdict, told(verdict)).toMatchObject({ kind: "judged", authenticated: { spf: true, dkim: true } });
-          expect(verdict.kind === "judged" && verdict.score!, told(verdict)).toBeLessThan(1);
-        }
+        const verdicts = await judgeAllBySpamAssassin(trustedMail, world);
+        const isFine = (verdict: Verdict) =>
+          verdict.kind === "judged" &&
+          verdict.authenticated.spf === true &&
+          verdict.authenticated.dkim === true &&
+          verdict.score! < 1;
+        expect(verdicts.filter((verdict) => !isFine(verdict))).toEqual([]);
       },
       PATIENCE_MS,
     );
