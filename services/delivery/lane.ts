@@ -9,6 +9,7 @@ import type { Observe } from "../platform/observability/observation.ts";
 import { inSpan } from "../platform/observability/tracing.ts";
 import type { SmtpFailure } from "../platform/smtp/client.ts";
 import type { DeliveryOutcome } from "../store/mail/queue/deliveries.ts";
+import { ANY_SOURCE, lotOf } from "../store/mail/queue/lease-partitions.ts";
 import type { DueDelivery, LeasedPartition } from "../store/mail/queue/queue-leases.ts";
 import {
   type ComposedMessage,
@@ -23,7 +24,7 @@ import type { OctetBudget } from "./octet-budget.ts";
 import type { OutcomeWriter } from "./outcome-writer.ts";
 import type { FindRoute } from "./routing/route.ts";
 import type { SourcePlace, SourcePools } from "./routing/source-pools.ts";
-import type { PooledSession, SessionPool } from "./session-pool.ts";
+import type { PooledSession, SessionPool, SourceGate } from "./session-pool.ts";
 import type { TrafficShaping } from "./shaping.ts";
 
 /** What every lane of a worker shares. */
@@ -45,12 +46,14 @@ export interface LaneTools {
   mayLeave(partition: LeasedPartition): boolean;
   /** Ends a lane where there are too many. @returns whether the one that asks is to end */
   giveWay(): boolean;
-  /** The destination took mail, or is in trouble. */
-  noteDestination(destination: string, trouble: string | undefined): void;
+  /** The destination took mail of a source, or these sources are in trouble there. */
+  noteDestination(destination: string, sources: readonly string[], trouble: string | undefined): void;
 }
 
 interface Attempt {
   readonly result: AttemptResult;
+  /** That it left from; undefined where nobody was spoken to. */
+  readonly source?: string | undefined;
   /** What left, if it is to be kept: it takes its room until it is stored. */
   readonly archived?: DeliveryOutcome["archived"];
   readonly giveBack?: () => void;
@@ -79,14 +82,22 @@ export class Lane {
   #waitedInAttemptMs = 0;
   #attemptPath: AttemptPath | undefined;
   #path: string;
-  /** A result that is the same for every recipient of the destination. */
+  /** A result that is the same for every recipient of the destination, from wherever it is tried. */
   #trouble: AttemptResult | undefined;
+  /** Sources in back-off there, with the seconds for which they stay so. */
+  readonly #resting: Map<string, number>;
+  readonly #lot: string;
+  readonly #gate: SourceGate = {
+    mayUse: (source) => this.#mayUse(source),
+  };
 
   constructor(partition: LeasedPartition, tools: LaneTools) {
     this.#partition = partition;
     this.#tools = tools;
     this.#draw = tools.random();
     this.#path = partition.destination;
+    this.#resting = new Map(partition.resting);
+    this.#lot = lotOf(partition.destination, partition.pool);
   }
 
   /**
@@ -138,7 +149,7 @@ export class Lane {
     this.#waitedInAttemptMs = 0;
     const attempt = this.#trouble ? { result: this.#trouble } : await this.#composeAndSend(delivery);
     if (attempt === undefined) return false;
-    this.#note(attempt.result);
+    this.#note(attempt);
     this.#record(delivery, attempt);
     return true;
   }
@@ -148,8 +159,8 @@ export class Lane {
     if (!source?.hasToken()) return this.#putOff();
     // First of all: a destination that does not answer is to take no memory for messages.
     const reached = await this.#acquire(source);
-    if (reached === undefined) return this.#putOff();
-    if (!reached.ok) return { result: reached.error };
+    if (reached === undefined) return this.#putOff(this.#restSeconds);
+    if (!reached.ok) return reached.error;
     if (this.#mustWait()) return this.#comeBack(); // others were quicker
     const giveBack = await this.#tools.budget.take(this.#composingOctets);
     let attempt: Attempt | undefined;
@@ -166,8 +177,8 @@ export class Lane {
     if (!prepared.ok) return { result: prepared.error };
     const composed = await this.#compose(prepared.value, delivery);
     if (!composed.ok) return { result: composed.error };
-    const result = await this.#attempt(composed.value, source);
-    return result && { result, archived: composed.value.archived };
+    const attempt = await this.#attempt(composed.value, source);
+    return attempt && { ...attempt, archived: composed.value.archived };
   }
 
   get #composingOctets(): number {
@@ -177,7 +188,7 @@ export class Lane {
   /** Whether there is no memory for the message, and no place to wait for it, or the provider's rate is used up. */
   #mustWait(): boolean {
     const { budget, shaping } = this.#tools;
-    return budget.isCrowdedFor(this.#composingOctets) || !shaping.hasToken(this.#partition.destination);
+    return budget.isCrowdedFor(this.#composingOctets) || !shaping.hasToken(this.#lot);
   }
 
   /** Takes a turn for memory; a destination whose rate is used up is not leased before it has room anyway. */
@@ -190,12 +201,11 @@ export class Lane {
    * Takes leave to send one message, of the provider's rate and of the pool's, or of neither. What is not sent has taken
    * nothing: this comes when the message is ready, and the session stands.
    */
-  #takeTokens(source: SourcePlace): boolean {
+  #takeTokens(place: SourcePlace, source: string): boolean {
     const { shaping } = this.#tools;
-    const { destination } = this.#partition;
-    if (!source.hasToken()) this.#putOff();
-    if (!source.hasToken() || !shaping.hasToken(destination)) return false;
-    return source.takeToken() && shaping.takeToken(destination);
+    if (!place.hasToken()) this.#putOff();
+    if (!place.hasToken() || !shaping.hasToken(this.#lot, source)) return false;
+    return place.takeToken() && shaping.takeToken(this.#lot, source);
   }
 
   #enterPool(): SourcePlace | undefined {
@@ -283,14 +293,17 @@ export class Lane {
    * A kept session may have ended unnoticed: then the message is tried once more over a new one.
    * @returns undefined when it was not tried
    */
-  async #attempt(composed: ComposedMessage, source: SourcePlace): Promise<AttemptResult | undefined> {
+  async #attempt(composed: ComposedMessage, place: SourcePlace): Promise<Attempt | undefined> {
     const { mayLeave } = this.#tools;
     for (let isFirst = true; ; isFirst = false) {
-      const acquired = await this.#acquire(source);
+      const acquired = await this.#acquire(place);
       if (acquired === undefined) return this.#putOff();
       if (!acquired.ok) return acquired.error;
+      const { source } = acquired.value;
       // The last moment: making ready may have taken long, and what was stopped, or may be another's by now, does not leave.
-      if (!mayLeave(this.#partition) || (isFirst && !this.#takeTokens(source))) return undefined;
+      if (!mayLeave(this.#partition) || (isFirst && !this.#takeTokens(place, source))) {
+        return undefined;
+      }
       const pooled = acquired.value;
       const mayBeStale = pooled.messages > 0 || performance.now() - pooled.openedAtMs > STALE_AFTER_MS;
       pooled.messages += 1;
@@ -298,14 +311,16 @@ export class Lane {
       if (!pooled.session.usable || pooled.messages >= this.#messagesPerConnection) {
         this.#giveSessionBack();
       }
-      if (sent.ok) return { kind: "accepted", reply: sent.value, tells: pooled.session.offersDsn };
-      if (!mayBeStale || !isStaleSession(sent.error)) return { kind: "failed", failure: sent.error };
+      if (sent.ok) {
+        return { result: { kind: "accepted", reply: sent.value, tells: pooled.session.offersDsn }, source };
+      }
+      if (!mayBeStale || !isStaleSession(sent.error)) return { result: { kind: "failed", failure: sent.error }, source };
     }
   }
 
-  /** @returns undefined while the destination's provider has no room */
-  async #acquire(source: SourcePlace): Promise<Result<PooledSession, AttemptResult> | undefined> {
-    if (this.#session?.session.usable) {
+  /** @returns undefined while the destination's provider has no room, or no source may be used */
+  async #acquire(place: SourcePlace): Promise<Result<PooledSession, Attempt> | undefined> {
+    if (this.#session?.session.usable && this.#mayUse(this.#session.source)) {
       this.#attemptPath = this.#session.path;
       return ok(this.#session);
     }
@@ -314,16 +329,31 @@ export class Lane {
     const { findRoute, shaping, sessions } = this.#tools;
     const { destination } = this.#partition;
     const route = await this.#waitFor(findRoute(destination));
-    if (!route.ok) return refuse({ kind: "unroutable", reply: route.error });
+    if (!route.ok) return refuse({ result: { kind: "unroutable", reply: route.error } });
     this.#path = route.value.key;
     const exchangers = route.value.peers.map(({ name }) => name);
-    shaping.learn(destination, exchangers);
-    if (shaping.hasTooManySessions(destination)) return undefined;
-    const acquired = await this.#waitFor(sessions.acquire(route.value, source));
+    shaping.learn(this.#lot, exchangers);
+    if (shaping.hasTooManySessions(this.#lot)) return undefined;
+    const acquired = await this.#waitFor(sessions.acquire(route.value, place, this.#gate));
     this.#attemptPath = acquired.ok ? acquired.value.path : acquired.error.path;
-    if (!acquired.ok) return refuse({ kind: "failed", failure: acquired.error });
-    this.#session = acquired.value;
-    return acquired;
+    if (acquired.ok) {
+      this.#session = acquired.value;
+      return acquired;
+    }
+    const { failure, source, resting } = acquired.error;
+    if (source === undefined && resting) return undefined;
+    return refuse({ result: { kind: "failed", failure }, source });
+  }
+
+  /** Until the first of the sources may be used again; no longer than usual while one of them may. */
+  get #restSeconds(): number {
+    const own = this.#source?.sources ?? [];
+    const seconds = own.map((source) => this.#resting.get(source) ?? 0);
+    return Math.max(PUT_OFF_SECONDS, Math.min(...seconds));
+  }
+
+  #mayUse(source: string): boolean {
+    return !this.#resting.has(source) && this.#tools.shaping.hasToken(this.#lot, source);
   }
 
   #giveSessionBack(): void {
@@ -333,7 +363,7 @@ export class Lane {
   }
 
   get #messagesPerConnection(): number {
-    return this.#tools.shaping.policyOf(this.#partition.destination).messagesPerConnection;
+    return this.#tools.shaping.policyOf(this.#lot).messagesPerConnection;
   }
 
   async #waitFor<T>(farSide: Promise<T>): Promise<T> {
@@ -347,13 +377,21 @@ export class Lane {
     }
   }
 
-  #note(result: AttemptResult): void {
+  /** What a server says to one source goes for that one; silence, and the want of a way, for more. */
+  #note({ result, source }: Attempt): void {
     if (this.#trouble) return;
+    const { wordings, noteDestination } = this.#tools;
     const { destination } = this.#partition;
-    if (concernsDestination(result, this.#tools.wordings.phrases)) {
-      this.#trouble = result;
-      this.#tools.noteDestination(destination, result.kind === "failed" ? describe(result.failure) : "no route");
-    } else if (result.kind === "accepted") this.#tools.noteDestination(destination, undefined);
+    if (!concernsDestination(result, wordings.phrases)) {
+      if (result.kind === "accepted" && source !== undefined) noteDestination(destination, [source], undefined);
+      return;
+    }
+    const own = this.#source?.sources ?? [];
+    const isSaid = result.kind === "failed" && result.failure.kind === "reply" && source !== undefined;
+    const sources = result.kind === "unroutable" ? [ANY_SOURCE] : isSaid ? [source] : own;
+    for (const troubled of sources) this.#resting.set(troubled, 0);
+    if (!isSaid || own.every((other) => this.#resting.has(other))) this.#trouble = result;
+    noteDestination(destination, sources, result.kind === "failed" ? describe(result.failure) : "no route");
   }
 }
 

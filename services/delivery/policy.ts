@@ -46,8 +46,8 @@ const deliveryPolicy = z.strictObject({
 });
 
 /**
- * How one worker behaves towards a group of domains (config/domain-groups.json); `default` goes for each other domain
- * by itself. `messagesPerMinute` null: as fast as it goes.
+ * How one worker behaves towards a group of domains (config/domain-groups.json), from one source; `default` goes for each
+ * other domain by itself. `messagesPerMinute` null: as fast as it goes.
  */
 export type GroupPolicy = z.output<typeof groupPolicy>;
 

@@ -22,6 +22,8 @@ export interface Route {
 export interface PooledSession {
   readonly session: SmtpSession;
   readonly path: AttemptPath;
+  /** It leaves from there; see `SourcePlace`. */
+  readonly source: string;
   /** What it is kept under: who goes the same way from the same pool may use it. */
   readonly key: string;
   /** Messages that went over it, by this lane and others before. */
@@ -30,8 +32,12 @@ export interface PooledSession {
   readonly openedAtMs: number;
 }
 
-/** Why there is no session, and how far it came. */
-export type NoSession = SmtpFailure & { readonly path?: AttemptPath };
+/** Which sources of a pool may be spoken from. */
+export interface SourceGate {
+  mayUse(source: string): boolean;
+}
+
+const OPEN_GATE: SourceGate = { mayUse: () => true };
 
 export interface SessionPoolOptions {
   readonly client: SmtpClientOptions;
@@ -41,6 +47,17 @@ export interface SessionPoolOptions {
 interface IdleSession {
   readonly pooled: PooledSession;
   readonly timer: NodeJS.Timeout;
+}
+
+/** Why there is no session. */
+export interface NoSession {
+  readonly failure: SmtpFailure;
+  /** What it was said to; undefined where nobody was reached, or where no source may be used. */
+  readonly source: string | undefined;
+  /** Some server was not turned to, as the sources that reach it rest. */
+  readonly resting: boolean;
+  /** How far it came. */
+  readonly path?: AttemptPath;
 }
 
 /** Sessions between uses. How many there may be is decided by whoever hands out the partitions. */
@@ -53,32 +70,44 @@ export class SessionPool {
   }
 
   /** An idle session of the route from the pool, or a new one with the first of its servers that takes it. */
-  async acquire(route: Route, source: SourcePlace): Promise<Result<PooledSession, NoSession>> {
-    const key = `${route.key} from ${source.pool}`;
-    const idle = this.#takeIdle(key);
-    return idle === undefined ? this.#open(key, route, source) : ok(idle);
+  async acquire(
+    route: Route,
+    place: SourcePlace,
+    gate: SourceGate = OPEN_GATE,
+  ): Promise<Result<PooledSession, NoSession>> {
+    const key = `${route.key} from ${place.pool}`;
+    const idle = this.#takeIdle(key, gate);
+    return idle === undefined ? this.#open(key, route, { place, gate }) : ok(idle);
   }
 
-  async #open(key: string, route: Route, source: SourcePlace): Promise<Result<PooledSession, NoSession>> {
-    let failure: NoSession = { kind: "broken", stage: "connect", text: "no server" };
+  async #open(
+    key: string,
+    route: Route,
+    { place, gate }: { readonly place: SourcePlace; readonly gate: SourceGate },
+  ): Promise<Result<PooledSession, NoSession>> {
+    let refusal: NoSession = { failure: noServer("no server"), source: undefined, resting: false };
     for (const peer of route.peers) {
-      const from = route.local ? undefined : source.pick(peer.host);
-      if (from === null) {
-        const text = `no address of pool ${source.pool} reaches ${peer.host}`;
-        if (failure.kind === "broken") failure = { kind: "broken", stage: "connect", text, path: pathTo(peer) };
+      const from = route.local ? undefined : place.pick(peer.host, gate.mayUse);
+      const source = from?.address ?? place.sources[0]!;
+      if (from === null || (from === undefined && !gate.mayUse(source))) {
+        const resting = refusal.resting || place.pick(peer.host) !== null;
+        const failure = noServer(`no address of pool ${place.pool} reaches ${peer.host}`);
+        refusal = { ...refusal, resting };
+        if (refusal.failure.kind === "broken") refusal = { ...refusal, failure, path: pathTo(peer) };
         continue;
       }
       const opened = await openSmtpSession(peer, withSource(this.#options.client, from));
       if (opened.ok) {
         const path = { ...pathTo(peer), ...opened.value.connection };
-        return ok({ session: opened.value, path, key, messages: 0, openedAtMs: performance.now() });
+        return ok({ session: opened.value, path, source, key, messages: 0, openedAtMs: performance.now() });
       }
       // What a server said tells more than that another one, or its other address, is not there.
-      if (failure.kind === "broken" || opened.error.kind !== "broken") {
-        failure = { ...opened.error, path: { ...pathTo(peer), source: from?.address ?? "" } };
+      if (refusal.failure.kind === "broken" || opened.error.kind !== "broken") {
+        const path = { ...pathTo(peer), source: from?.address ?? "" };
+        refusal = { ...refusal, failure: opened.error, source, path };
       }
     }
-    return refuse(failure);
+    return refuse(refusal);
   }
 
   /** One that was used may be used again. @param messagesPerConnection after which it is closed instead of kept */
@@ -97,8 +126,9 @@ export class SessionPool {
     for (const { pooled } of [...this.#idle.values()].flat()) this.#drop(pooled);
   }
 
-  #takeIdle(key: string): PooledSession | undefined {
+  #takeIdle(key: string, { mayUse }: SourceGate): PooledSession | undefined {
     for (const { pooled } of (this.#idle.get(key) ?? []).toReversed()) {
+      if (!mayUse(pooled.source)) continue;
       this.#forget(pooled);
       if (pooled.session.usable) return pooled;
       pooled.session.close();
@@ -124,6 +154,10 @@ export class SessionPool {
 function pathTo({ name, host, tls }: SmtpPeer): AttemptPath {
   const policy = tls === "dane" ? "dane" : tls === "required" ? "mta-sts" : "";
   return { exchanger: name, address: host, source: "", tls: "", cipher: "", certificate: "", policy };
+}
+
+function noServer(text: string): SmtpFailure {
+  return { kind: "broken", stage: "connect", text };
 }
 
 function withSource(client: SmtpClientOptions, from: SourceAddress | undefined): SmtpClientOptions {

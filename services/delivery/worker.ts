@@ -5,7 +5,8 @@ import { recentMap } from "../core/recent-map.ts";
 import type { AttemptLog } from "../operations/mail/attempt-log.ts";
 import type { Observe } from "../platform/observability/observation.ts";
 import type { Db } from "../platform/postgres/db.ts";
-import { type InstanceShare, leasePartitions } from "../store/mail/queue/lease-partitions.ts";
+import { ANY_SOURCE, type InstanceShare, leasePartitions, lotOf } from "../store/mail/queue/lease-partitions.ts";
+import { assignPools, movePartitions } from "../store/mail/queue/pool-assignments.ts";
 import { backOffDestination, endBackOff } from "../store/mail/queue/queue-backoffs.ts";
 import {
   type DueDelivery,
@@ -75,11 +76,11 @@ export class DeliveryWorker {
   readonly #lost = new Set<number>();
   /** Partitions of which no further message may begin. */
   readonly #stopped = new Set<number>();
-  /** Destinations in back-off, as far as this worker knows. */
+  /** Sources in back-off, with their destinations, as far as this worker knows. */
   readonly #troubled = recentMap<string, true>(MOST_TROUBLED);
   /** Lanes that are to end after their message: their far sides answer again, and new mail waits for its turn. */
   #excess = 0;
-  /** Where the next look goes on: after this instance, and of each instance after this destination. */
+  /** Where the next look goes on: after this instance, and of each instance after this lot. */
   #after = 0;
   #destinations: ReadonlyMap<number, string> = new Map();
   /** The last look left something behind, for want of a lane or of room at a destination. */
@@ -134,7 +135,21 @@ export class DeliveryWorker {
     return this.#options.policy.leaseSeconds * 1000 - LEASE_MARGIN_MS;
   }
 
+  /** Tells everybody which pools mail leaves through, before any of it does. */
+  async #assignPools(): Promise<void> {
+    const { db, tools, observe } = this.#options;
+    while (!this.#stopping) {
+      try {
+        return await assignPools(db, tools.sources.assignments);
+      } catch (error) {
+        observe({ kind: "queue-not-read", level: "error", err: error });
+        await this.#wakeUp.wait(AFTER_FAILURE_MS);
+      }
+    }
+  }
+
   async #fillLanes(): Promise<void> {
+    await this.#assignPools();
     while (!this.#stopping) {
       const lookedAtMs = performance.now();
       const found = await this.#leaseSome().catch((error: unknown) => {
@@ -150,7 +165,7 @@ export class DeliveryWorker {
 
   /** @returns how many partitions were taken; a free lane, new mail or time lead to the next look */
   async #leaseSome(): Promise<number> {
-    const { db, policy, shaping } = this.#options;
+    const { db, policy, shaping, tools } = this.#options;
     await this.#wakeDue();
     const free = this.#freeLanes();
     this.#excess = Math.max(0, -free - Math.floor(policy.lanes * TOLERATED_EXCESS));
@@ -166,6 +181,7 @@ export class DeliveryWorker {
       after: this.#after,
       instances: this.#shares(),
       partitionsPerInstance: policy.lanes - Math.floor(policy.lanes * LEFT_TO_OTHERS),
+      sources: tools.sources.sources,
       room,
       partitionsPerDestination: Math.min(PARTITIONS_AT_ONCE, policy.groups.default.connections),
       unfinished: [...this.#lanes.keys(), ...this.#writer.unreleased],
@@ -175,8 +191,20 @@ export class DeliveryWorker {
     const next = new Map([...this.#destinations, ...destinations]);
     this.#destinations = new Map([...next].filter(([, destination]) => destination !== ""));
     if (partitions.length === 0) return roundGoesOn ? 1 : 0;
-    await this.#startLanes(partitions, askedAtMs + this.#heldMs);
+    await this.#startLanes(await this.#putRight(partitions), askedAtMs + this.#heldMs);
     return partitions.length;
+  }
+
+  /** Partitions that were queued while pools were assigned anew may have the pool of before. */
+  async #putRight(partitions: readonly LeasedPartition[]): Promise<readonly LeasedPartition[]> {
+    const { db, tools } = this.#options;
+    const right = partitions.map((partition) => {
+      const { instanceName, campaignNumid } = partition.message;
+      return { ...partition, pool: tools.sources.poolOf(instanceName, campaignNumid) };
+    });
+    const moved = right.filter(({ pool }, index) => pool !== partitions[index]!.pool);
+    await movePartitions(db, moved);
+    return right;
   }
 
   /** Whether instances have destinations that come only with the next look: some began in the midst, or were not all visited. */
@@ -254,13 +282,14 @@ export class DeliveryWorker {
 
   #startLane(partition: LeasedPartition, deliveries: readonly DueDelivery[]): void {
     const { shaping, observe } = this.#options;
-    shaping.begin(partition.destination);
+    const lot = lotOf(partition.destination, partition.pool);
+    shaping.begin(lot);
     const lane = new Lane(partition, this.#laneTools());
     const done = lane
       .run(deliveries)
       .catch((error: unknown) => observe({ kind: "lane-failed", level: "error", partition: partition.id, err: error }))
       .finally(() => {
-        shaping.end(partition.destination);
+        shaping.end(lot);
         this.#lanes.delete(partition.id);
         this.#lost.delete(partition.id);
         this.#stopped.delete(partition.id);
@@ -277,7 +306,7 @@ export class DeliveryWorker {
       shaping,
       mayLeave: ({ id }) => this.#mayLeave(id),
       giveWay: () => this.#giveWay(),
-      noteDestination: (destination, trouble) => this.#noteDestination(destination, trouble),
+      noteDestination: (...note) => this.#noteDestination(...note),
     };
   }
 
@@ -311,18 +340,24 @@ export class DeliveryWorker {
     await this.heedStops();
   }
 
-  #noteDestination(destination: string, trouble: string | undefined): void {
-    if (trouble === undefined && !this.#troubled.delete(destination)) return;
+  #noteDestination(destination: string, sources: readonly string[], trouble: string | undefined): void {
     const change =
-      trouble === undefined ? endBackOff(this.#options.db, destination) : this.#backOff(destination, trouble);
+      trouble === undefined ? this.#endBackOff(destination, sources[0]!) : this.#backOff(destination, sources, trouble);
     // A back-off that is not stored costs a needless attempt, no more.
-    change.catch((error: unknown) => this.#options.observe({ kind: "back-off-not-stored", level: "warn", err: error }));
+    change?.catch((error: unknown) =>
+      this.#options.observe({ kind: "back-off-not-stored", level: "warn", err: error }),
+    );
   }
 
-  async #backOff(destination: string, reason: string): Promise<void> {
+  #endBackOff(destination: string, source: string): Promise<void> | undefined {
+    const ended = [source, ANY_SOURCE].filter((each) => this.#troubled.delete(lotOf(destination, each)));
+    return ended.length === 0 ? undefined : endBackOff(this.#options.db, destination, source);
+  }
+
+  async #backOff(destination: string, sources: readonly string[], reason: string): Promise<void> {
     const { db, schedule, policy, tools } = this.#options;
-    this.#troubled.set(destination, true);
-    const seconds = nextAttempt(1, schedule, tools.random) / 1000;
-    await backOffDestination(db, destination, { seconds: Math.min(seconds, policy.mostBackOffSeconds), reason });
+    for (const source of sources) this.#troubled.set(lotOf(destination, source), true);
+    const seconds = Math.min(nextAttempt(1, schedule, tools.random) / 1000, policy.mostBackOffSeconds);
+    await backOffDestination(db, destination, { sources, seconds, reason });
   }
 }

@@ -102,7 +102,10 @@ export async function readQueueStatus(db: Db): Promise<QueueStatus> {
           and not exists (select from destination_backoffs b where b.destination = p.destination and b.until > now())
           and not exists (select from destination_holds h where h.destination = p.destination)`,
     ),
-    queryRows<{ count: number }>(db, "select count(*)::int from destination_backoffs where until > now()"),
+    queryRows<{ count: number }>(
+      db,
+      "select count(distinct destination)::int as count from destination_backoffs where until > now()",
+    ),
   ]);
   return {
     recipients: recipients[0]!.count,

@@ -284,6 +284,7 @@ describe("stopping", () => {
       after: 0,
       instances: new Map(),
       partitionsPerInstance: 100,
+      sources: new Map(),
       room: new Map(),
       partitionsPerDestination: limit,
       unfinished: [],

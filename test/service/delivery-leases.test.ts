@@ -36,6 +36,7 @@ describe("faults", () => {
       after: 0,
       instances: new Map(),
       partitionsPerInstance: 100,
+      sources: new Map(),
       room: new Map(),
       partitionsPerDestination: 10,
       unfinished: [],

@@ -56,6 +56,7 @@ const lease = (changes: Partial<LeaseRequest> = {}) =>
     after: 0,
     instances: new Map(),
     partitionsPerInstance: 42,
+    sources: new Map(),
     room: new Map(),
     partitionsPerDestination: 4,
     unfinished: [],

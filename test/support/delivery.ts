@@ -1,27 +1,19 @@
-import { readFileSync } from "node:fs";
 import { afterEach, beforeEach, vi } from "vitest";
 import { KeyRing } from "../../services/core/key-ring.ts";
 import { validateAddress } from "../../services/core/mail/address.ts";
-import { compileDomainGroups } from "../../services/core/mail/address-group.ts";
-import { knownPhrases } from "../../services/core/mail/bounce/class.ts";
 import type { Attachment } from "../../services/core/mail/mime.ts";
 import { ok, refuse } from "../../services/core/result.ts";
-import { MessageCache } from "../../services/delivery/message-cache.ts";
-import { OctetBudget } from "../../services/delivery/octet-budget.ts";
-import { type DeliveryPolicy, readDeliveryPolicy } from "../../services/delivery/policy.ts";
+import type { DeliveryPolicy } from "../../services/delivery/policy.ts";
 import type { FindRoute } from "../../services/delivery/routing/route.ts";
-import { SourcePools } from "../../services/delivery/routing/source-pools.ts";
-import { SessionPool } from "../../services/delivery/session-pool.ts";
-import { TrafficShaping } from "../../services/delivery/shaping.ts";
-import { DeliveryWorker } from "../../services/delivery/worker.ts";
+import type { DeliveryWorker } from "../../services/delivery/worker.ts";
 import { acceptSend } from "../../services/operations/mail/accept-sends.ts";
-import { AttemptLog } from "../../services/operations/mail/attempt-log.ts";
-import { type Clock, systemClock } from "../../services/platform/clock.ts";
+import type { Clock } from "../../services/platform/clock.ts";
 import type { Observation } from "../../services/platform/observability/observation.ts";
 import type { Db } from "../../services/platform/postgres/db.ts";
 import { addInstance, findInstanceByName } from "../../services/store/mail/instances/instances.ts";
 import { findBatch } from "../../services/store/mail/sends/batches.ts";
 import { accepted } from "./accepted.ts";
+import { assembleWorker } from "./assemble-worker.ts";
 import { createTestDatabase, type TestDatabase } from "./database.ts";
 import { type SmtpSink, startSmtpSink } from "./smtp-sink.ts";
 import { eventually as eventuallyWithin } from "./stack.ts";
@@ -92,43 +84,12 @@ export function makeWorker(
   findRoute: FindRoute,
   changes: Partial<DeliveryPolicy> = {},
   waitSeconds = [1],
-  { clock = systemClock, timeouts = TIMEOUTS, db = database.db, providers = [] }: WorkerSurroundings = {},
+  { timeouts = TIMEOUTS, db = database.db, ...surroundings }: WorkerSurroundings = {},
 ): DeliveryWorker {
-  const read = readDeliveryPolicy(JSON.parse(readFileSync("config/delivery.json", "utf8")));
-  const groups = compileDomainGroups(providers);
-  if (!read.ok || !groups.ok) throw new Error("unreadable");
-  const policy = { ...read.value, ...changes };
-  const schedule = { waitSeconds, giveUpHours: 72, jitter: 0.1 };
   const observe = (observation: Observation) => {
     if (observation.level === "error") failures.push(observation);
   };
-  return new DeliveryWorker({
-    db,
-    policy,
-    schedule,
-    observe,
-    shaping: new TrafficShaping(policy, groups.value, clock),
-    hardBouncesToInvalidate: 2,
-    attempts: new AttemptLog(),
-    tools: {
-      messages: new MessageCache(db, KEY_RING, "bounces.example.org"),
-      budget: new OctetBudget(policy.composingOctets, policy.lanes),
-      sessions: new SessionPool({ client: { hostname: "localhost", timeouts }, idleMs: 500 }),
-      sources: new SourcePools(policy, clock, Math.random),
-      findRoute,
-      compose: {
-        keyRing: KEY_RING,
-        bounceDomain: "bounces.example.org",
-        trackingUrl: "http://track.example.org",
-        feedbackAddress: "fbl@bounces.example.org",
-      },
-      schedule,
-      wordings: { phrases: knownPhrases },
-      clock,
-      random: Math.random,
-      observe,
-    },
-  });
+  return assembleWorker(findRoute, { db, keyRing: KEY_RING, timeouts, changes, waitSeconds, observe, ...surroundings });
 }
 
 export function run(worker: DeliveryWorker): DeliveryWorker {

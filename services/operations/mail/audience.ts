@@ -130,8 +130,9 @@ export async function queueAudiences(
   );
   const ids = await enqueue(
     transaction,
-    sent.map(({ audience, bookings, instanceId, eeid, messageId }) => ({
+    sent.map(({ audience, bookings, instanceId, campaignNumid, eeid, messageId }) => ({
       instanceId,
+      campaignNumid,
       eeid,
       messageId,
       deliveries: audience.addressees,

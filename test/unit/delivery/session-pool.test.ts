@@ -8,6 +8,7 @@ import type { SmtpPeer } from "../../../services/platform/smtp/client.ts";
 const TIMEOUTS = { connectMs: 60_000, greetingMs: 60_000, commandMs: 60_000 };
 const anywhere: SourcePlace = {
   pool: "default",
+  sources: ["system"],
   hasToken: () => true,
   takeToken: () => true,
   pick: () => undefined,
@@ -22,5 +23,8 @@ test("of several servers the words of one that refused are told, not that anothe
   const pool = new SessionPool({ client: { hostname: "localhost", timeouts: TIMEOUTS }, idleMs: 500 });
   const opened = await pool.acquire({ key: "a", peers: [peer(1), peer(port), peer(1)] }, anywhere);
   busy.close();
-  expect(opened).toMatchObject({ ok: false, error: { kind: "reply", reply: { code: 421, lines: ["busy"] } } });
+  expect(opened).toMatchObject({
+    ok: false,
+    error: { failure: { kind: "reply", reply: { code: 421, lines: ["busy"] } } },
+  });
 });

@@ -2,6 +2,7 @@ import type { AttemptPath } from "../../../core/mail/delivery-attempt.ts";
 import type { Sentence } from "../../../core/sentences.ts";
 import { type Db, queryRows } from "../../../platform/postgres/db.ts";
 import { type EventKind, eventKindOf } from "../events/event-kinds.ts";
+import { ANY_SOURCE, SYSTEM_SOURCE } from "../queue/lease-partitions.ts";
 
 /** An attempt as it is told. */
 export interface ToldAttempt {
@@ -72,7 +73,7 @@ export interface Waiting {
   readonly pauseReason: Sentence | null;
   /** Since when an operator holds its destination. */
   readonly heldAt: Date | null;
-  /** Until when its destination is left alone by everybody, and why. */
+  /** Until when its destination is left alone, by everybody or from the source that it was tried from last, and why. */
   readonly backedOffUntil: Date | null;
   readonly backOffReason: string | null;
   /** Its exact octets are kept. */
@@ -91,9 +92,16 @@ export async function readWaiting(db: Db, instanceId: number, deliveryId: number
        join partitions p on p.id = d.partition_id and p.instance_id = $1
        join batches b on b.eeid = p.eeid and b.instance_id = $1
        left join destination_holds h on h.destination = p.destination
-       left join destination_backoffs o on o.destination = p.destination and o.until > now()
+       left join lateral (
+         select until, reason from destination_backoffs
+         where destination = p.destination and until > now() and source in ($3, coalesce((
+           select coalesce(nullif(w.source, ''), $4) from delivery_attempts a
+             join attempt_paths w on w.id = a.path_id and w.instance_id = $1
+           where a.delivery_id = d.id and a.instance_id = $1 order by a.at desc limit 1), $4))
+         order by until desc limit 1
+       ) o on true
      where d.id = $2 and d.instance_id = $1`,
-    [instanceId, deliveryId],
+    [instanceId, deliveryId, ANY_SOURCE, SYSTEM_SOURCE],
   );
   return row;
 }

@@ -1,17 +1,18 @@
 import { type Db, queryRows } from "../../../platform/postgres/db.ts";
+import { ANY_SOURCE } from "./lease-partitions.ts";
 
-/** Leaves a destination alone for a while, for every worker. */
+/** Has sources leave a destination alone for a while, whichever worker they are of. */
 export async function backOffDestination(
   db: Db,
   destination: string,
-  backOff: { readonly seconds: number; readonly reason: string },
+  backOff: { readonly sources: readonly string[]; readonly seconds: number; readonly reason: string },
 ): Promise<void> {
   await queryRows(
     db,
-    `insert into destination_backoffs as b (destination, until, reason)
-     values ($1, now() + make_interval(secs => $2), $3)
-     on conflict (destination) do update set until = greatest(b.until, excluded.until), reason = excluded.reason`,
-    [destination, backOff.seconds, backOff.reason],
+    `insert into destination_backoffs as b (destination, source, until, reason)
+     select $1, source, now() + make_interval(secs => $3), $4 from unnest($2::text[]) as source order by source
+     on conflict (destination, source) do update set until = greatest(b.until, excluded.until), reason = excluded.reason`,
+    [destination, [...new Set(backOff.sources)], backOff.seconds, backOff.reason],
   );
 }
 
@@ -20,7 +21,7 @@ export async function purgeBackOffs(db: Db): Promise<void> {
   await db.raw("delete from destination_backoffs where until < now()");
 }
 
-/** A destination took mail again. */
-export async function endBackOff(db: Db, destination: string): Promise<void> {
-  await db("destination_backoffs").where({ destination }).delete();
+/** A destination took mail of a source again. */
+export async function endBackOff(db: Db, destination: string, source: string): Promise<void> {
+  await db("destination_backoffs").where({ destination }).whereIn("source", [source, ANY_SOURCE]).delete();
 }

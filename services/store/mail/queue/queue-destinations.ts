@@ -41,9 +41,12 @@ export async function listDestinationQueues(db: Db, limit: number): Promise<Dest
      select destination, coalesce(queues.waiting, 0)::int as waiting, coalesce(queues.due, 0)::int as due,
        holds.destination is not null as held,
        (select created_at from messages where id = queues.oldest_message) as oldest,
-       coalesce(backoffs.reason, queues.reply) as "lastError"
+       coalesce(backoff.reason, queues.reply) as "lastError"
      from queues full join destination_holds holds using (destination)
-     left join destination_backoffs backoffs using (destination)
+     left join lateral (
+       select reason from destination_backoffs b where b.destination = coalesce(queues.destination, holds.destination)
+       order by until desc limit 1
+     ) backoff on true
      order by waiting desc, destination limit $1`,
     [limit],
   );

@@ -9,6 +9,10 @@ export interface LeasedPartition {
   readonly message: LeasedMessage;
   /** The recipients' domain as A-labels. */
   readonly destination: string;
+  /** That it leaves through; '' is the default one. */
+  readonly pool: string;
+  /** Sources in back-off at the destination when this was leased, with the seconds for which they stay so. */
+  readonly resting: ReadonlyMap<string, number>;
   /** When the message was accepted, by the database's clock, */
   readonly acceptedAt: Date;
   /**

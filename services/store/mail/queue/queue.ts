@@ -1,5 +1,6 @@
 import type { RecipientDsn } from "../../../core/mail/dsn-parameters.ts";
 import type { Booking } from "../../../core/mail/guard/sending-limits.ts";
+import { type CampaignPool, poolFor } from "../../../core/mail/pools.ts";
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
 
 /** Where `announceMail` tells of new mail, with an empty payload, and `announceStop` of something stopped. */
@@ -51,6 +52,7 @@ const RECIPIENTS_PER_PARTITION = 100;
 /** The recipients of one message. */
 export interface MessageRecipients {
   readonly instanceId: number;
+  readonly campaignNumid: number;
   readonly eeid: string;
   readonly messageId: number;
   readonly deliveries: readonly NewDelivery[];
@@ -70,7 +72,8 @@ export async function enqueue(transaction: Transaction, messages: readonly Messa
   );
   const all = messages.flatMap(({ deliveries }) => deliveries);
   if (all.length === 0) return messages.map(() => []);
-  const { partitionIds, deliveryIds } = await takeIds(transaction, chunks.length, all.length);
+  const instanceIds = [...new Set(messages.map(({ instanceId }) => instanceId))];
+  const { partitionIds, deliveryIds, pools } = await prepareRows(transaction, instanceIds, chunks.length, all.length);
   const placeOf = new Map(
     chunks.flatMap(({ deliveries, instanceId }, index) =>
       deliveries.map((delivery) => [delivery, { partitionId: partitionIds[index]!, instanceId }] as const),
@@ -79,12 +82,12 @@ export async function enqueue(transaction: Transaction, messages: readonly Messa
   await queryRows(
     transaction,
     `with cut as (
-       insert into partitions (id, instance_id, eeid, message_id, destination, recipients) overriding system value
-       select * from unnest($1::bigint[], $2::bigint[], $3::uuid[], $4::bigint[], $5::text[], $6::integer[])
+       insert into partitions (id, instance_id, eeid, message_id, destination, recipients, pool) overriding system value
+       select * from unnest($1::bigint[], $2::bigint[], $3::uuid[], $4::bigint[], $5::text[], $6::integer[], $7::text[])
      )
      insert into deliveries (id, instance_id, partition_id, contact_id, role, recipient, personal, dsn) overriding system value
-     select * from unnest($7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[], $11::text[], $12::text[], $13::jsonb[],
-       $14::jsonb[])`,
+     select * from unnest($8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::text[], $13::text[], $14::jsonb[],
+       $15::jsonb[])`,
     [
       partitionIds,
       chunks.map(({ instanceId }) => instanceId),
@@ -92,6 +95,7 @@ export async function enqueue(transaction: Transaction, messages: readonly Messa
       chunks.map(({ messageId }) => messageId),
       chunks.map(({ destination }) => destination),
       chunks.map(({ deliveries }) => deliveries.length),
+      chunks.map(({ instanceId, campaignNumid }) => poolFor(pools.get(instanceId) ?? [], campaignNumid)),
       deliveryIds,
       all.map((delivery) => placeOf.get(delivery)!.instanceId),
       all.map((delivery) => placeOf.get(delivery)!.partitionId),
@@ -155,18 +159,33 @@ function partition(deliveries: readonly NewDelivery[]): { destination: string; d
   return chunks;
 }
 
-/** Ids ahead of the rows, so that rows which refer to each other are inserted in bulk. */
-async function takeIds(
+/** Ids ahead of the rows, so that rows which refer to each other are inserted in bulk, and the pools of the instances. */
+async function prepareRows(
   transaction: Transaction,
+  instanceIds: readonly number[],
   partitions: number,
   deliveries: number,
-): Promise<{ readonly partitionIds: readonly number[]; readonly deliveryIds: readonly number[] }> {
-  const [row] = await queryRows<{ partition_ids: number[]; delivery_ids: number[] }>(
+): Promise<{
+  readonly partitionIds: readonly number[];
+  readonly deliveryIds: readonly number[];
+  readonly pools: ReadonlyMap<number, readonly CampaignPool[]>;
+}> {
+  const [row] = await queryRows<{
+    partition_ids: number[];
+    delivery_ids: number[];
+    pools: (CampaignPool & { readonly instance: number })[] | null;
+  }>(
     transaction,
     `select (select json_agg(nextval('partitions_id_seq')) from generate_series(1, $1)) as partition_ids,
-            (select json_agg(nextval('deliveries_id_seq')) from generate_series(1, $2)) as delivery_ids`,
-    [partitions, deliveries],
-    { name: "take-queue-ids" },
+            (select json_agg(nextval('deliveries_id_seq')) from generate_series(1, $2)) as delivery_ids,
+            (select json_agg(json_build_object('instance', i.id, 'campaignNumid', a.campaign_numid, 'pool', a.pool)
+                             order by a.position)
+             from unnest($3::bigint[]) as given (id), lateral (select id, name from instances where id = given.id offset 0) i,
+             lateral (select * from pool_assignments where instance = i.name offset 0) a) as pools`,
+    [partitions, deliveries, instanceIds],
+    { name: "prepare-queue-rows" },
   );
-  return { partitionIds: row!.partition_ids, deliveryIds: row!.delivery_ids };
+  const pools = new Map<number, CampaignPool[]>();
+  for (const { instance, ...own } of row!.pools ?? []) pools.set(instance, [...(pools.get(instance) ?? []), own]);
+  return { partitionIds: row!.partition_ids, deliveryIds: row!.delivery_ids, pools };
 }

@@ -1,0 +1,159 @@
+import type { SMTPServerSession } from "smtp-server";
+import { describe, expect, test } from "vitest";
+import { leasePartitions } from "../../services/store/mail/queue/lease-partitions.ts";
+import { assignPools } from "../../services/store/mail/queue/pool-assignments.ts";
+import {
+  accept,
+  database,
+  eventually,
+  instanceId,
+  makeWorker,
+  numbered,
+  recipientsOf,
+  routes,
+  run,
+  setUpDelivery,
+  sink,
+  untilSent,
+} from "../support/delivery.ts";
+
+setUpDelivery();
+
+const unlimited = { connections: null, messagesPerMinute: null };
+const pool = (...addresses: string[]) => ({
+  ...unlimited,
+  addresses: addresses.map((address) => ({ address, weight: 1 })),
+});
+/** Campaign 2 has an address of its own. */
+const POLICY = {
+  pools: { default: pool("127.0.0.9"), other: pool("127.0.0.10") },
+  poolOf: [{ instance: "test", campaign: 2, pool: "other" }],
+};
+const LONG = [3_600];
+
+/** Refuses who speaks from these addresses, as who wants less of them does. */
+const refusing = (...addresses: string[]) =>
+  sink({
+    onMailFrom: (_address, { remoteAddress }: SMTPServerSession, done) => {
+      if (!addresses.includes(remoteAddress)) return done();
+      done(Object.assign(new Error("4.7.28 unusual rate of mail"), { responseCode: 421 }));
+    },
+  });
+
+const backOffs = () => database.db("destination_backoffs").orderBy("source").pluck("source");
+
+describe("a destination that refuses one source", () => {
+  test("is left alone by that one only: mail of another pool goes on", async () => {
+    const far = await refusing("127.0.0.9");
+    run(makeWorker(routes({ "big.example.net": far.port }), POLICY, LONG));
+    const refused = await accept(numbered(30, "big.example.net"));
+    await eventually(backOffs, (sources) => sources.length > 0);
+    await untilSent(await accept(["one@big.example.net"], "<p>Hi</p>", false, [], 2));
+    expect(await backOffs()).toEqual(["127.0.0.9"]);
+    // What comes now is not even tried from there.
+    const later = await accept(["later@big.example.net"]);
+    await untilSent(await accept(["two@big.example.net"], "<p>Hi</p>", false, [], 2));
+    expect(recipientsOf(far)).toEqual(["one@big.example.net", "two@big.example.net"]);
+    const states = await database
+      .db("partitions")
+      .whereIn("eeid", [refused, later])
+      .orderBy("id")
+      .select("state", "pool", "taken_at");
+    expect(states).toMatchObject([
+      { state: "deferred", pool: "" },
+      { state: "ready", pool: "", taken_at: null },
+    ]);
+  });
+
+  test("takes the same mail from another address of the pool", async () => {
+    const far = await refusing("127.0.0.9");
+    run(
+      makeWorker(routes({ "big.example.net": far.port }), {
+        pools: { default: pool("127.0.0.9", "127.0.0.10") },
+        poolOf: [],
+      }),
+    );
+    await untilSent(await accept(numbered(250, "big.example.net")));
+    expect(new Set(recipientsOf(far)).size).toBe(250);
+    expect(far.messages).toHaveLength(250);
+  });
+});
+
+test("one that is dead, or has no way to it, is left alone by every address of the pool at once", async () => {
+  run(
+    makeWorker(
+      routes({ "dead.example.net": 1 }),
+      { pools: { default: pool("127.0.0.9", "127.0.0.10") }, poolOf: [] },
+      LONG,
+    ),
+  );
+  await accept(numbered(5, "dead.example.net"));
+  await eventually(backOffs, (sources) => sources.length === 2);
+  expect(await backOffs()).toEqual(["127.0.0.10", "127.0.0.9"]);
+  await eventually(
+    () => database.db("deliveries").where({ state: "queued", attempts: 1 }),
+    (tried) => tried.length === 5,
+  );
+});
+
+describe("the lease statement", () => {
+  const lease = (sources: Record<string, string[]>) =>
+    leasePartitions(database.db, {
+      workerId: "00000000-0000-0000-0000-000000000001",
+      limit: 48,
+      leaseSeconds: 30,
+      after: 0,
+      instances: new Map(),
+      partitionsPerInstance: 42,
+      sources: new Map(Object.entries(sources)),
+      room: new Map(),
+      partitionsPerDestination: 4,
+      unfinished: [],
+    });
+  const backOff = (source: string, destination = "big.example.net") =>
+    database.db("destination_backoffs").insert({
+      destination,
+      source,
+      until: database.db.raw("now() + interval '1 hour'"),
+      reason: "no",
+    });
+
+  test("passes over a pool whose sources are all in trouble, and no other", async () => {
+    await assignPools(database.db, [{ instance: "test", campaignNumid: 2, pool: "other" }]);
+    await accept(["a@big.example.net"]);
+    await accept(["b@big.example.net"], "<p>Hi</p>", false, [], 2);
+    await backOff("192.0.2.1");
+    await backOff("192.0.2.3");
+    const sources = { "": ["192.0.2.1"], other: ["192.0.2.2", "192.0.2.3"] };
+    const { partitions } = await lease(sources);
+    expect(partitions.map(({ pool, resting }) => [pool, [...resting.keys()].sort()])).toEqual([
+      ["other", ["192.0.2.1", "192.0.2.3"]],
+    ]);
+    await backOff("*");
+    await database.db("partitions").update({ state: "ready", lease_owner: null });
+    expect((await lease(sources)).partitions).toEqual([]);
+  });
+
+  test("gives every pool of a destination its turn, and goes on after the last", async () => {
+    await assignPools(database.db, [{ instance: "test", campaignNumid: 2, pool: "other" }]);
+    for (let message = 0; message < 6; message += 1) {
+      await accept(["a@big.example.net"]);
+      await accept(["b@big.example.net"], "<p>Hi</p>", false, [], 2);
+    }
+    const { partitions, destinations } = await lease({ "": ["system"], other: ["192.0.2.2"] });
+    expect(partitions.filter(({ pool }) => pool === "other")).toHaveLength(4);
+    expect(partitions).toHaveLength(8);
+    expect(destinations.get(instanceId)).toBe("");
+  });
+});
+
+test("what is queued follows when an instance gets another pool", async () => {
+  await accept(numbered(3, "big.example.net"));
+  const poolsNow = () => database.db("partitions").pluck("pool");
+  await assignPools(database.db, [{ instance: "test", campaignNumid: null, pool: "bulk" }]);
+  expect(await poolsNow()).toEqual(["bulk"]);
+  await accept(["new@big.example.net"]);
+  expect(await poolsNow()).toEqual(["bulk", "bulk"]);
+  await assignPools(database.db, []);
+  expect(await poolsNow()).toEqual(["", ""]);
+});
