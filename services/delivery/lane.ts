@@ -314,7 +314,8 @@ export class Lane {
       if (sent.ok) {
         return { result: { kind: "accepted", reply: sent.value, tells: pooled.session.offersDsn }, source };
       }
-      if (!mayBeStale || !isStaleSession(sent.error)) return { result: { kind: "failed", failure: sent.error }, source };
+      if (!mayBeStale || !isStaleSession(sent.error))
+        return { result: { kind: "failed", failure: sent.error }, source };
     }
   }
 
