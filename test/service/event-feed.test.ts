@@ -218,12 +218,8 @@ describe("webhooks", () => {
       ...choice,
     });
   const next = (name: string) =>
-    nextWebhookBatch(
-      api.db,
-      api.north.id,
-      100,
-      (events) => JSON.stringify(events.map(({ kind, email }) => `${email} ${kind}`)),
-      { name },
+    nextWebhookBatch(api.db, { instanceId: api.north.id, name }, 100, (events) =>
+      JSON.stringify(events.map(({ kind, email }) => `${email} ${kind}`)),
     );
 
   test("each is told what it asked for, at its own pace", async () => {

@@ -120,8 +120,8 @@ export class WebhookWorker {
     const { instanceId, name } = webhook;
     const held = { instanceId, name, workerId: this.#id };
     const write = (events: readonly ToldEvent[], reading: Db) => this.#writeBody(webhook, events, reading);
-    const options = { name, settleSeconds: SETTLE_SECONDS };
-    const batch = await nextWebhookBatch(db, instanceId, EVENTS_PER_BATCH, write, options);
+    const turn = { instanceId, name, settleSeconds: SETTLE_SECONDS };
+    const batch = await nextWebhookBatch(db, turn, EVENTS_PER_BATCH, write);
     if (batch === undefined) return releaseWebhook(db, held);
     const attempt = await this.#post(webhook, batch);
     await settleWebhookBatch(db, held, batch.id, attempt);

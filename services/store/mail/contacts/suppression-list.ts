@@ -58,7 +58,7 @@ export function listSuppressions(
   search: SuppressionSearch,
   page: { readonly after?: string | undefined; readonly limit: number },
 ): Promise<SuppressionPage> {
-  return readPage(db, SOURCES, instanceId, search, page);
+  return readPage(db, SOURCES, instanceId, { ...search, ...page });
 }
 
 /** A page of the operator's list. */
@@ -67,7 +67,7 @@ export function listGlobalSuppressions(
   search: SuppressionSearch,
   page: { readonly after?: string | undefined; readonly limit: number },
 ): Promise<SuppressionPage> {
-  return readPage(db, [GLOBAL], 0, search, page);
+  return readPage(db, [GLOBAL], 0, { ...search, ...page });
 }
 
 const PER_READ = 1_000;
@@ -94,8 +94,7 @@ async function readPage(
   db: Db,
   sources: readonly Source[],
   instanceId: number,
-  search: SuppressionSearch,
-  { after, limit }: { readonly after?: string | undefined; readonly limit: number },
+  { after, limit, ...search }: SuppressionSearch & { readonly after?: string | undefined; readonly limit: number },
 ): Promise<SuppressionPage> {
   const cut = after?.indexOf(":") ?? -1;
   const from = cut > 0 ? sources.findIndex(({ name }) => name === after!.slice(0, cut)) : 0;

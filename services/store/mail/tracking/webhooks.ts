@@ -54,23 +54,16 @@ const KEEP_DAYS = 30;
 const GIVE_UP_HOURS = 24;
 
 /**
- * Sets a webhook of an instance: events stored from now on are told.
- * @param choice in place of what it was told before
- * @returns the secret that signs, of a webhook that is there already the one it has; undefined where there are too many
+ * Sets the webhook without a name of an instance, for all events in the short form: those stored from now on are told.
+ * @returns the secret that signs, of a webhook that is there already the one it has
  */
-export async function setWebhook(
-  db: Db,
-  keyRing: KeyRing,
-  instanceId: number,
-  url: string,
-  { name = FIRST_WEBHOOK, ...choice }: Partial<WebhookChoice> & { readonly name?: string } = {},
-): Promise<string> {
-  const made = await addWebhook(db, keyRing, instanceId, { ...EVERYTHING, ...choice, name, url });
+export async function setWebhook(db: Db, keyRing: KeyRing, instanceId: number, url: string): Promise<string> {
+  const made = await addWebhook(db, keyRing, instanceId, { ...EVERYTHING, name: FIRST_WEBHOOK, url });
   if (made === undefined) throw new Error(`instance ${instanceId} has ${MOST_WEBHOOKS} webhooks already`);
   return made;
 }
 
-/** As {@link setWebhook}. @returns undefined where the instance has as many as it may */
+/** As {@link setWebhook}, with a name and a choice of its own. @returns undefined where the instance has as many as it may */
 export async function addWebhook(
   db: Db,
   keyRing: KeyRing,
@@ -232,21 +225,29 @@ export interface WaitingBatch {
   readonly isPastTime: boolean;
 }
 
+/** A webhook whose next batch is to be sent. */
+export interface WebhookTurn {
+  readonly instanceId: number;
+  readonly name: string;
+  /** See `placeEvents`. */
+  readonly settleSeconds?: number;
+}
+
 /**
  * The batch that is next: one that waits, else a new one of what the feed has for this webhook. Events that were erased
  * meanwhile are left out.
  * @param mostEvents of a batch
  * @param writeBody makes the request's body of at least one event
- * @param options.settleSeconds see `placeEvents`
+ * @param whose an instance: its webhook without a name
  */
 export async function nextWebhookBatch(
   db: Db,
-  instanceId: number,
+  whose: number | WebhookTurn,
   mostEvents: number,
   writeBody: (events: readonly ToldEvent[], reading: Db) => string | Promise<string>,
-  options: { readonly name?: string; readonly settleSeconds?: number } = {},
 ): Promise<WaitingBatch | undefined> {
-  const { name = FIRST_WEBHOOK, settleSeconds = 0 } = options;
+  const turn: WebhookTurn = typeof whose === "number" ? { instanceId: whose, name: FIRST_WEBHOOK } : whose;
+  const { instanceId, name, settleSeconds = 0 } = turn;
   await placeEvents(db, instanceId, settleSeconds);
   return db.transaction(async (transaction) => {
     // Before its events and batches are touched, as whoever removes or changes it does.

@@ -128,20 +128,35 @@ function SuppressionsPage({ path, importPage, instance }: SuppressionsPageProps)
       columns={columnsOf(instance)}
     >
       {removing && (
-        <ConfirmDialog
-          title={words.removeTitle(removing.target!)}
-          confirmLabel={words.remove}
-          confirm={() => request("DELETE", `${path}${pathOf(removing.target!)}${queryOf({ kind: removing.kind })}`)}
-          done={() => {
-            showToast(words.removed(removing.target!));
-            pages.reload();
-          }}
-          onClose={() => setRemoving(undefined)}
-        >
-          <p>{words.removeHint}</p>
-        </ConfirmDialog>
+        <RemoveDialog path={path} entry={removing} removed={pages.reload} close={() => setRemoving(undefined)} />
       )}
     </ListPage>
+  );
+}
+
+interface RemoveDialogProps {
+  readonly path: string;
+  readonly entry: Entry;
+  readonly removed: () => void;
+  readonly close: () => void;
+}
+
+function RemoveDialog({ path, entry: { target, kind }, removed, close }: RemoveDialogProps) {
+  const words = texts().mail.suppressions;
+  const name = target ?? words.erased;
+  return (
+    <ConfirmDialog
+      title={words.removeTitle(name)}
+      confirmLabel={words.remove}
+      confirm={() => request("DELETE", `${path}${pathOf(name)}${queryOf({ kind })}`)}
+      done={() => {
+        showToast(words.removed(name));
+        removed();
+      }}
+      onClose={close}
+    >
+      <p>{words.removeHint}</p>
+    </ConfirmDialog>
   );
 }
 

@@ -145,7 +145,7 @@ interface SetDialogProps {
 }
 
 function SetDialog({ instance, isFirst, close, done }: SetDialogProps) {
-  const { webhooks: words, events } = texts().mail;
+  const words = texts().mail.webhooks;
   const campaigns =
     useFetched<{ campanias: readonly Campaign[] }>(instancePath(instance, "campaigns")).value?.campanias ?? [];
   const filters = useFetched<{ filtros: readonly Filter[] }>(instancePath(instance, "filters")).value?.filtros ?? [];
@@ -166,25 +166,11 @@ function SetDialog({ instance, isFirst, close, done }: SetDialogProps) {
       done(secret);
     },
   );
-  const names: Readonly<Record<string, string>> = { ...events, ...words.deliveryEvents };
-  const choose = (kind: string, isChosen: boolean) =>
-    setKinds((before) => new Set(isChosen ? [...before, kind] : [...before].filter((one) => one !== kind)));
   return (
     <FormDialog title={words.set} form={form} submitLabel={texts().shell.save} onClose={close}>
       <TextField {...form.field("name")} label={words.name} hint={words.nameHint} required autofocus />
       <TextField {...form.field("url")} label={words.url} type="url" mono required />
-      <fieldset class="field">
-        <legend class="field-name">{words.kinds}</legend>
-        {KINDS.map((kind) => (
-          <CheckField
-            key={kind}
-            name={kind}
-            label={names[kind]}
-            checked={kinds.has(kind)}
-            onChecked={(isChosen) => choose(kind, isChosen)}
-          />
-        ))}
-      </fieldset>
+      <KindsField kinds={kinds} setKinds={setKinds} />
       <SelectField
         {...form.field("campaign")}
         label={words.campaign}
@@ -204,6 +190,32 @@ function SetDialog({ instance, isFirst, close, done }: SetDialogProps) {
       />
       <CheckField {...form.check("full")} label={words.full} hint={words.fullHint} />
     </FormDialog>
+  );
+}
+
+interface KindsFieldProps {
+  readonly kinds: ReadonlySet<string>;
+  readonly setKinds: (kinds: ReadonlySet<string>) => void;
+}
+
+function KindsField({ kinds, setKinds }: KindsFieldProps) {
+  const { webhooks: words, events } = texts().mail;
+  const names: Readonly<Record<string, string>> = { ...events, ...words.deliveryEvents };
+  const choose = (kind: string, isChosen: boolean) =>
+    setKinds(new Set(isChosen ? [...kinds, kind] : [...kinds].filter((one) => one !== kind)));
+  return (
+    <fieldset class="field">
+      <legend class="field-name">{words.kinds}</legend>
+      {KINDS.map((kind) => (
+        <CheckField
+          key={kind}
+          name={kind}
+          label={names[kind]}
+          checked={kinds.has(kind)}
+          onChecked={(isChosen) => choose(kind, isChosen)}
+        />
+      ))}
+    </fieldset>
   );
 }
 
