@@ -32,10 +32,8 @@ export function makeSubmission(context: ServiceContext): SmtpHandlers<Submitter>
   return {
     async authenticate(credentials, session) {
       const authorised = await authoriser.authorise(credentials, session);
-      if ("user" in authorised) {
-        const { campaign } = authorised.user;
-        places.note(campaign.instanceId, `campaign ${campaign.numid}`, session.clientAddress);
-      }
+      const campaign = "user" in authorised ? authorised.user.campaign : undefined;
+      if (campaign) places.note(campaign.instanceId, `campaign ${campaign.numid}`, session.clientAddress);
       return authorised;
     },
 

@@ -17,20 +17,9 @@ interface InstanceSettingsDialogProps {
 export function InstanceSettingsDialog({ instance, onChanged, onClose }: InstanceSettingsDialogProps) {
   const { operator, shell } = texts();
   const words = operator.instances;
-  const { name, archive, conversions, time_zone, event_days, archive_days, message_days, records } = instance;
-  const { failure_reports, language } = instance;
+  const { name } = instance;
   const form = useForm(
-    {
-      archive,
-      conversions,
-      time_zone,
-      records,
-      failure_reports,
-      language: language as string,
-      event_days: event_days === null ? "" : String(event_days),
-      archive_days: archive_days === null ? "" : String(archive_days),
-      message_days: message_days === null ? "" : String(message_days),
-    },
+    valuesOf(instance),
     (values) => {
       const body = {
         ...values,
@@ -78,6 +67,16 @@ export function InstanceSettingsDialog({ instance, onChanged, onClose }: Instanc
       </div>
     </FormDialog>
   );
+}
+
+function valuesOf({ archive, conversions, time_zone, records, failure_reports, language, ...days }: Instance) {
+  const { event_days, archive_days, message_days } = days;
+  return {
+    ...{ archive, conversions, time_zone, records, failure_reports, language: language as string },
+    event_days: event_days === null ? "" : String(event_days),
+    archive_days: archive_days === null ? "" : String(archive_days),
+    message_days: message_days === null ? "" : String(message_days),
+  };
 }
 
 function daysOf(text: string): number | string | null {
