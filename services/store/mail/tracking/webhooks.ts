@@ -91,7 +91,9 @@ export async function addWebhook(
   return row && unseal(keyRing, row.secret_sealed);
 }
 
-const WEBHOOK_COLUMNS = `name, url, failures, next_attempt_at as "nextAttemptAt", kinds, campaigns, condition, is_full as "isFull"`;
+/** As numbers: pg gives an array of bigint as texts. */
+const CAMPAIGNS = "campaigns::float8[] as campaigns";
+const WEBHOOK_COLUMNS = `name, url, failures, next_attempt_at as "nextAttemptAt", kinds, ${CAMPAIGNS}, condition, is_full as "isFull"`;
 
 export async function findWebhook(db: Db, instanceId: number, name = FIRST_WEBHOOK): Promise<Webhook | undefined> {
   return (await listWebhooks(db, instanceId)).find((webhook) => webhook.name === name);
@@ -210,7 +212,7 @@ export async function leaseWebhook(
              where e.instance_id = w.instance_id and e.position is null and ${hasSettled("e", "$3")}))
        order by w.next_attempt_at limit 1 for update skip locked)
      returning i.id as "instanceId", i.name as "instanceName", i.time_zone as "timeZone", webhooks.name, url, failures,
-       kinds, campaigns, condition, is_full as "isFull", secret_sealed as sealed`,
+       kinds, ${CAMPAIGNS}, condition, is_full as "isFull", secret_sealed as sealed`,
     [workerId, leaseSeconds, settleSeconds, failing],
   );
   if (row === undefined) return undefined;
