@@ -37,7 +37,7 @@ export async function readSendingStates(
   ];
   const rows = await queryRows<Omit<SendingState, "limits" | "counts"> & { limits: LimitRow[]; counts: CountRow[] }>(
     db,
-    `select i.created_at as "createdAt", g.ramp_from as "rampFrom",
+    `select i.id as "instanceId", i.created_at as "createdAt", g.ramp_from as "rampFrom",
        g.held_reason as "heldReason", g.held_sends as "heldSends",
        array(select json_build_array(l.scope, l.subject, l.per_hour, l.per_day, l.over) from sending_limits l
              where l.instance_id = i.id and (l.subject = '' or l.scope = 'campaign' and l.subject = any($2)
