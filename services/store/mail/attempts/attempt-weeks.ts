@@ -7,7 +7,7 @@ const WEEK_MS = 7 * DAY_MS;
 /** The attempts, a part a week from Monday on (migrations/0230-delivery-attempts.sql). */
 const ATTEMPT_WEEKS: TimePartitions = {
   table: "delivery_attempts",
-  lock: 7_262_004,
+  lock: 7_262_006,
   make: "make_attempts_week",
   drop: "drop_attempts_week",
   firstDayOf: (moment) => {
