@@ -114,7 +114,7 @@ describe("an alias", () => {
     const made = await api.call("POST", `/api/v1/alias/${zone}/batch`, { create });
     expect(made.status).toBe(200);
     expect(made.body.created).toHaveLength(10_000);
-    await expect.poll(async () => (await records(zone)).length, { timeout: 60_000 }).toBe(10_000);
+    await expect.poll(async () => (await records(zone)).length, { timeout: 240_000, interval: 1_000 }).toBe(10_000);
     expect(resolver.questions.filter((question) => question === `${to} A`).length).toBe(1);
   });
 
