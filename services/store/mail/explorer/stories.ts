@@ -68,7 +68,7 @@ export async function listDeliveryEvents(db: Db, instanceId: number, deliveryId:
 export interface Waiting {
   /** Somebody is sending it at this moment. */
   readonly isLeased: boolean;
-  /** Since when its batch is paused; why, where a campaign's runner or a person said so. */
+  /** Since when its batch is paused, or its instance held; why, where a campaign's runner, a guard or a person said so. */
   readonly pausedAt: Date | null;
   readonly pauseReason: Sentence | null;
   /** Since when an operator holds its destination. */
@@ -83,14 +83,15 @@ export interface Waiting {
 export async function readWaiting(db: Db, instanceId: number, deliveryId: number): Promise<Waiting | undefined> {
   const [row] = await queryRows<Waiting>(
     db,
-    `select p.state = 'leased' as "isLeased", b.held_at as "pausedAt",
-       (select s.pause_reason from campaign_sends s where s.instance_id = $1 and s.eeid = p.eeid and s.paused_at is not null
-        limit 1) as "pauseReason",
+    `select p.state = 'leased' as "isLeased", coalesce(b.held_at, g.held_at) as "pausedAt",
+       coalesce((select s.pause_reason from campaign_sends s
+         where s.instance_id = $1 and s.eeid = p.eeid and s.paused_at is not null limit 1), g.held_reason) as "pauseReason",
        h.held_at as "heldAt", o.until as "backedOffUntil", o.reason as "backOffReason",
        exists (select from archived_messages a where a.delivery_id = d.id and a.instance_id = $1) as "isArchived"
      from deliveries d
        join partitions p on p.id = d.partition_id and p.instance_id = $1
        join batches b on b.eeid = p.eeid and b.instance_id = $1
+       left join instance_guards g on g.instance_id = $1
        left join destination_holds h on h.destination = p.destination
        left join lateral (
          select until, reason from destination_backoffs
