@@ -1,7 +1,7 @@
 import { createTransport, type SendMailOptions } from "nodemailer";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { judgeByAuthheaders } from "../../services/platform/judges/authheaders.ts";
-import type { JudgedMail, Verdict } from "../../services/platform/judges/judge.ts";
+import type { JudgedMail, Objection, Verdict } from "../../services/platform/judges/judge.ts";
 import { type RunningRspamd, startRspamd } from "../../services/platform/judges/rspamd.ts";
 import { judgeAllBySpamAssassin, judgeBySpamAssassin } from "../../services/platform/judges/spamassassin.ts";
 import { listInstanceDomains } from "../../services/store/mail/instances/instances.ts";
@@ -12,6 +12,13 @@ import { isInstalled } from "../support/peers-processes.ts";
 import { eventually, makeDataDir, removeDataDir } from "../support/stack.ts";
 
 const PATIENCE_MS = 300_000;
+/**
+ * What SpamAssassin holds against whoever has return paths in a domain of another organisation than the sender's, and against
+ * a picture, the one that counts opens among them, beside few words. It is left out of the score here.
+ */
+const OF_EVERY_CAMPAIGN = /^(?:HEADER_FROM_DIFFERENT_DOMAINS|HTML_IMAGE_ONLY_\d+)$/;
+const pointsOf = (objections: readonly Objection[], rules: RegExp): number =>
+  objections.filter(({ rule }) => rules.test(rule)).reduce((sum, { points }) => sum + points, 0);
 const MISSING = ["rspamd", "spamassassin", "unbound"].filter((program) => !isInstalled(program));
 
 const dataDir = makeDataDir();
@@ -85,7 +92,7 @@ describe.skipIf(MISSING.length > 0)(
         "with links and a picture",
         {
           html: page(
-            `<p>${`${PARAGRAPH} `.repeat(40)}</p><p><a href="https://www.${TEST_DOMAIN}/visit">Visit us</a></p><p>${PARAGRAPH}</p><img src="https://www.${TEST_DOMAIN}/office.png" alt="Office" width="40" height="40">`,
+            `<p>${PARAGRAPH}</p><p><a href="https://www.${TEST_DOMAIN}/visit">Visit us</a></p><p>${PARAGRAPH}</p><img src="https://www.${TEST_DOMAIN}/office.png" alt="Office" width="40" height="40">`,
           ),
         },
       ],
@@ -196,7 +203,7 @@ describe.skipIf(MISSING.length > 0)(
     );
 
     test(
-      "scores below 1 in SpamAssassin as well, each of them",
+      "has in SpamAssassin less than 1 point beside those of every campaign, each of them",
       async () => {
         expect(trustedMail).toHaveLength(byApi.length + bySmtp.length);
         const verdicts = await judgeAllBySpamAssassin(trustedMail, world);
@@ -204,7 +211,7 @@ describe.skipIf(MISSING.length > 0)(
           verdict.kind === "judged" &&
           verdict.authenticated.spf === true &&
           verdict.authenticated.dkim === true &&
-          verdict.score! < 1;
+          verdict.score! - pointsOf(verdict.objections, OF_EVERY_CAMPAIGN) < 1;
         expect(verdicts.filter((verdict) => !isFine(verdict))).toEqual([]);
       },
       PATIENCE_MS,
