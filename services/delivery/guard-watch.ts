@@ -20,6 +20,8 @@ export interface GuardWatchOptions {
   readonly policy: GuardPolicy;
   readonly notices: NoticeSettings;
   readonly observe: Observe;
+  /** Off: outcomes are counted, and nobody is judged by them. */
+  readonly judges: boolean;
 }
 
 /**
@@ -42,6 +44,7 @@ export async function watchInstances(options: GuardWatchOptions): Promise<void> 
     if (!(await takeWatch(transaction))) return;
     // By itself: who counts outcomes waits for nobody who looks.
     await db.transaction(foldOutcomes);
+    if (!options.judges) return;
     const watched = await listWatched(db, {
       sentInAnHour: rise.leastSent,
       bouncesInADay: Math.min(hardBounces.leastWrong, unknownAddresses.leastWrong),

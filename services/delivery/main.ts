@@ -52,7 +52,7 @@ export const start: StartService = async (context) => {
   const { hostname, giveUpHours } = config;
   const reporter = startReporter({ db, clock, observe, hostname, giveUpHours, policy: policy.reports });
   const housekeeping = startHousekeeping(context.db, context.observe);
-  const guard = startGuardWatch({ ...context, policy: guardPolicy, notices: context.config.notices });
+  const guard = startGuardWatch({ ...context, policy: guardPolicy, notices: config.notices, judges: config.guard });
   return {
     addresses: {},
     stop: async () => {

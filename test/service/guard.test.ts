@@ -128,6 +128,7 @@ const watch = () =>
     policy: guardPolicy,
     notices: stack.context.config.notices,
     observe: (observation) => observed.push(observation),
+    judges: true,
   });
 const heldReason = async (instanceId = stack.instanceId) =>
   (await readInstanceGuard(db, instanceId)).hold?.reason.message;

@@ -190,6 +190,11 @@ export const VARIABLES = {
     null,
     "where the hourly check of sender domains, and of new DKIM keys, looks: at the name servers of each zone, at PALOMAR_RESOLVER, or off; off in the sandbox, else authoritative",
   ),
+  PALOMAR_GUARD: variable(
+    optional(choice("on", "off")),
+    null,
+    "whether instances are held, or told of, by what they do (config/guard.json); off in the sandbox, which mail never leaves, else on",
+  ),
   PALOMAR_PLACE_DATABASE: variable(
     optional(path),
     null,
@@ -361,6 +366,8 @@ export interface Config {
   readonly placeDatabase: string | null;
   readonly senderDomainCheck: boolean;
   readonly domainCheck: "authoritative" | "resolver" | "off";
+  /** Whether instances are held, or told of, by what they do. */
+  readonly guard: boolean;
   /** Base of rspamd's HTTP; null: content is not looked at. */
   readonly rspamd: string | null;
   /** Of held instances: under which campaign, null for none, and to which operators. */
@@ -532,6 +539,7 @@ function arrange(v: Values): Config {
     placeDatabase: v.PALOMAR_PLACE_DATABASE,
     senderDomainCheck: v.PALOMAR_SENDER_DOMAIN_CHECK === null ? !sandbox : v.PALOMAR_SENDER_DOMAIN_CHECK === "true",
     domainCheck: v.PALOMAR_DOMAIN_CHECK ?? (sandbox ? "off" : "authoritative"),
+    guard: v.PALOMAR_GUARD === null ? !sandbox : v.PALOMAR_GUARD === "on",
     rspamd: v.PALOMAR_RSPAMD,
     notices: { campaign: v.PALOMAR_NOTICE_CAMPAIGN, operators: v.PALOMAR_NOTICE_ADDRESSES ?? [] },
     dns: {
