@@ -62,7 +62,7 @@ const reportsTo = (address: string, count = 1) =>
 const statesOf = (eeid: string) =>
   stack.context
     .db("delivery_reports")
-    .join("messages", "messages.id", "message_id")
+    .join("messages", "messages.id", "delivery_reports.message_id")
     .where({ eeid })
     .orderBy("delivery_reports.id")
     .pluck("state");
@@ -202,8 +202,8 @@ describe("a report", () => {
     const ended = await eventually(
       async () =>
         db("deliveries")
-          .join("partitions", "partitions.id", "partition_id")
-          .join("messages", "messages.id", "message_id")
+          .join("partitions", "partitions.id", "deliveries.partition_id")
+          .join("messages", "messages.id", "partitions.message_id")
           .where({ is_report: true, recipient: from })
           .select("deliveries.state", "bounce", "messages.eeid"),
       ([row]) => row?.state === "refused",

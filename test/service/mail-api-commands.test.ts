@@ -230,6 +230,8 @@ describe("palomar instance", () => {
       ),
     );
     expect(set.json).toEqual({
+      failure_reports: false,
+      language: "en",
       name: "east",
       host: "east.test",
       archive: false,

@@ -37,6 +37,7 @@ const OPERATIONS = [
   "POST /v1/envio/send_many_uri",
   "POST /v1/envio/send_many_inline",
   "GET /v1/eeid_info/{eeid}",
+  "GET /v1/eventos/stream",
   "GET /v1/eeid_eml/{eeid}/{email}",
   "POST /v1/grupo",
   "POST /v1/base",

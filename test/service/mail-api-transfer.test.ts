@@ -251,6 +251,7 @@ describe("privacy", () => {
       contacts: 0,
       events: 0,
       messages: 0,
+      suppressed: false,
       whitelisted: false,
     });
 
@@ -260,6 +261,7 @@ describe("privacy", () => {
       contacts: 1,
       events: 1,
       messages: 1,
+      suppressed: false,
       whitelisted: true,
     });
     expect(await readAddressRecords(db, api.north.id, address(email))).toEqual(nothing);
@@ -289,7 +291,7 @@ describe("privacy", () => {
       const { eeid } = accepted(outcome);
       const records = await readAddressRecords(api.db, api.north.id, address(asked));
       expect(records.messages).toMatchObject([{ eeid, recipient: spellings[0] }]);
-      const removed = { contacts: 0, events: 1, messages: 1, whitelisted: false };
+      const removed = { contacts: 0, events: 1, messages: 1, suppressed: false, whitelisted: false };
       expect(await eraseAddress(api.db, api.north.id, address(asked))).toEqual(removed);
       const left = await api.db("events").where({ eeid }).whereNull("contact_id").orderBy("email").pluck("email");
       expect(left.sort()).toEqual(others.toSorted());

@@ -66,7 +66,8 @@ describe.skipIf(reason !== undefined)(`docker-compose.yml in a container engine$
     await engine.start();
     // That of an earlier run, which `up` would take as it is: what it was made of stays in the engine's cache.
     engine.run("docker", ["image", "rm", "--force", "palomar:local"]);
-  });
+    // Where the engine has none of the images yet, they are made first.
+  }, 600_000);
 
   afterAll(async () => {
     run("docker compose --profile '*' down --volumes --timeout 10");
