@@ -45,7 +45,7 @@ async function scansOfBounces(): Promise<number> {
   await db.raw("select pg_stat_force_next_flush()");
   const { rows } = await db.raw(
     `select coalesce(sum(idx_scan), 0)::int as scans from pg_stat_user_indexes
-     where indexrelid in (select inhrelid from pg_inherits where inhparent = 'events_bounces'::regclass)`,
+     where indexrelid in (select inhrelid from pg_inherits where inhparent in ('events_bounces'::regclass, 'events_bounce_reason'::regclass))`,
   );
   return rows[0].scans;
 }

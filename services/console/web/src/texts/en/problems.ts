@@ -184,11 +184,6 @@ export const problems = {
     "recipient-of-another-send": "The recipient belongs to another send.",
     "not-sent-yet": "It has not been sent yet.",
     "sending-held": "Sending is held: {reason}",
-    "guard-complaints": "{wrong} complaints of {tried} recipients (limit {limit} %)",
-    "guard-hard-bounces": "{wrong} hard bounces of {tried} recipients (limit {limit} %)",
-    "guard-unknown-addresses": "{wrong} unknown addresses of {tried} recipients (limit {limit} %)",
-    "guard-rise": "{sent} recipients in an hour, where the busiest hour before had {busiest}",
-    "guard-new-country": "{credential} is used from {country}, and was known from {known}",
     "content-judged": "The content filter gives it a score of {score}.",
     "content-unseen": "The content filter is away.",
     "no-such-held-content": "Nothing of the name is held for its content.",
@@ -209,6 +204,11 @@ export const problems = {
   } satisfies Words as Words,
   /** Parts of sentences: why a field was refused, what a host answered. */
   reasons: {
+    "guard-complaints": "{wrong} complaints of {tried} recipients (limit {limit} %)",
+    "guard-hard-bounces": "{wrong} hard bounces of {tried} recipients (limit {limit} %)",
+    "guard-unknown-addresses": "{wrong} unknown addresses of {tried} recipients (limit {limit} %)",
+    "guard-rise": "{sent} recipients in an hour, where the busiest hour before had {busiest}",
+    "guard-new-country": "{credential} is used from {country}, and was known from {known}",
     "host-below-domain": "must be a name below {domain}, and not mta-sts",
     "at-least": "must be at least {least}",
     "at-most": "must be at most {most}",
