@@ -5,7 +5,6 @@ import { parseHttpUrl } from "../../core/url.ts";
 import { readToldKinds, toldNames } from "../../operations/mail/told-events.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { listFilters } from "../../store/mail/contacts/filters.ts";
-import { findInstanceByName, type Instance } from "../../store/mail/instances/instances.ts";
 import {
   addWebhook,
   FIRST_WEBHOOK,
@@ -17,8 +16,8 @@ import {
   replayWebhookBatch,
   type WebhookBatch,
 } from "../../store/mail/tracking/webhooks.ts";
-import type { CommandDatabase } from "../database.ts";
 import type { CommandRuntime } from "../runtime.ts";
+import { withInstance } from "../with-instance.ts";
 
 const LISTED = 50;
 
@@ -145,16 +144,4 @@ function registerList(webhook: Command, runtime: CommandRuntime): void {
 
 function toLine({ id, state, events, attempts, createdAt, outcome }: WebhookBatch): string {
   return [id, createdAt.toISOString(), state, `${events} events`, `${attempts} attempts`, outcome ?? ""].join("\t");
-}
-
-async function withInstance<T>(
-  runtime: CommandRuntime,
-  name: string,
-  use: (database: CommandDatabase, instance: Instance) => Promise<T>,
-): Promise<T> {
-  return runtime.withDatabase(async (database) => {
-    const instance = await findInstanceByName(database.db, name);
-    if (instance === undefined) return runtime.refuse(`there is no instance ${name}`);
-    return use(database, instance);
-  });
 }
