@@ -248,6 +248,11 @@ describe.skipIf(!hasBrowser)(`zones in the console${browserNote}`, () => {
     await expectToast(page, "alias follows from now on");
     const shown = await answers("www.console.example.org", "A");
     await becomes("alias.console.example.org", "A", shown);
+    await button("Change alias").click();
+    await inDialog().getByLabel("Follows").fill("nobody");
+    await inDialog().getByRole("button", { name: "Save" }).click();
+    await expectToast(page, "Saved");
+    await becomes("alias.console.example.org", "A", []);
     await button("Add a pool").click();
     await inDialog().getByLabel("Name").fill("pool");
     await inDialog().getByLabel("Members").fill("198.51.100.1\n10.0.0.1");
@@ -266,8 +271,17 @@ describe.skipIf(!hasBrowser)(`zones in the console${browserNote}`, () => {
     await expectAccessible(page);
     await inDialog().getByRole("button", { name: /close/i }).click();
     await becomes("pool.console.example.org", "A", []);
+    await button("Change pool").click();
+    expect(await inDialog().getByLabel("Members").inputValue()).toBe(
+      "www.console.example.org. 1 0\nns1.example.net. 1 0",
+    );
+    await inDialog().getByLabel("Members").fill("www.console.example.org. 2 0\n198.51.100.7");
+    await inDialog().getByRole("button", { name: "Save" }).click();
+    await expectToast(page, "Saved");
+    // The first is drained still.
+    await becomes("pool.console.example.org", "A", ["198.51.100.7"]);
     await open("/dns/demo/zones/console.example.org/records");
-    await rowOf("alias").getByText("derived").waitFor();
+    await rowOf("pool").getByText("derived").waitFor();
     await open("/dns/demo/zones/console.example.org/followers");
     for (const name of ["alias", "pool"]) {
       await page.getByRole("button", { name: `Delete: ${name}` }).click();

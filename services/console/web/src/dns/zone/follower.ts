@@ -20,6 +20,17 @@ export interface Pool {
   readonly aaaa: readonly string[];
   readonly problem: Sentence | null;
   readonly members: readonly PoolMember[];
+  /** How members are looked at; fields beside these depend on the type. */
+  readonly check: PoolCheck | null;
+}
+
+export interface PoolCheck {
+  readonly type: "tcp" | "http" | "https" | "smtp" | "dns";
+  readonly port: number;
+  /** In seconds. */
+  readonly interval: number;
+  readonly path?: string;
+  readonly question?: string;
 }
 
 export interface PoolMember {

@@ -12,7 +12,7 @@ import { describeSentence } from "../../problem-words.ts";
 import { texts } from "../../texts.ts";
 import { dnsApi } from "../paths.ts";
 import type { Alias, Pool } from "./follower.ts";
-import { NewAliasDialog, NewPoolDialog } from "./new-follower-dialogs.tsx";
+import { AliasDialog, EditPoolDialog } from "./follower-dialogs.tsx";
 import { PoolDialog } from "./pool-dialog.tsx";
 import type { ZoneTabProps } from "./zone-tab.ts";
 
@@ -32,7 +32,7 @@ export function FollowersTab(props: ZoneTabProps) {
 function Aliases({ reseller, soa, changed }: ZoneTabProps) {
   const { followers: words } = texts().dns;
   const list = useRows<Alias>(dnsApi(reseller, "alias", soa.domain), "alias");
-  const [adding, setAdding] = useState(false);
+  const [edited, setEdited] = useState<{ readonly current?: Alias }>();
   const [removing, setRemoving] = useState<Alias>();
   const done = () => {
     list.reload();
@@ -40,7 +40,7 @@ function Aliases({ reseller, soa, changed }: ZoneTabProps) {
     setTimeout(list.reload, DERIVED_MS);
   };
   const add = (
-    <Button icon="add" onClick={() => setAdding(true)}>
+    <Button icon="add" onClick={() => setEdited({})}>
       {words.addAlias}
     </Button>
   );
@@ -58,6 +58,7 @@ function Aliases({ reseller, soa, changed }: ZoneTabProps) {
             cell: ({ target }) => <span class="mono">{target}</span>,
           },
           addressesColumn(words.addresses),
+          changeColumn<Alias>((current) => setEdited({ current })),
           removalColumn<Alias>(setRemoving),
         ]}
         empty={
@@ -66,8 +67,12 @@ function Aliases({ reseller, soa, changed }: ZoneTabProps) {
           </EmptyState>
         }
       />
-      {adding && (
-        <NewAliasDialog reseller={reseller} domain={soa.domain} onMade={done} onClose={() => setAdding(false)} />
+      {edited && (
+        <AliasDialog
+          {...{ reseller, domain: soa.domain, current: edited.current }}
+          onDone={done}
+          onClose={() => setEdited(undefined)}
+        />
       )}
       {removing && (
         <RemovalDialog
@@ -84,7 +89,7 @@ function Aliases({ reseller, soa, changed }: ZoneTabProps) {
 function Pools({ reseller, soa, changed }: ZoneTabProps) {
   const { followers: words } = texts().dns;
   const list = useRows<Pool>(dnsApi(reseller, "pool", soa.domain), "pool");
-  const [adding, setAdding] = useState(false);
+  const [edited, setEdited] = useState<{ readonly current?: Pool }>();
   const [shown, setShown] = useState<Pool>();
   const [removing, setRemoving] = useState<Pool>();
   const done = () => {
@@ -98,7 +103,7 @@ function Pools({ reseller, soa, changed }: ZoneTabProps) {
       title={words.pools}
       hint={words.poolsHint}
       actions={
-        <Button icon="add" onClick={() => setAdding(true)}>
+        <Button icon="add" onClick={() => setEdited({})}>
           {words.addPool}
         </Button>
       }
@@ -120,6 +125,7 @@ function Pools({ reseller, soa, changed }: ZoneTabProps) {
               </Button>
             ),
           },
+          changeColumn<Pool>((current) => setEdited({ current })),
           removalColumn<Pool>(setRemoving),
         ]}
         empty={
@@ -128,8 +134,12 @@ function Pools({ reseller, soa, changed }: ZoneTabProps) {
           </EmptyState>
         }
       />
-      {adding && (
-        <NewPoolDialog reseller={reseller} domain={soa.domain} onMade={done} onClose={() => setAdding(false)} />
+      {edited && (
+        <EditPoolDialog
+          {...{ reseller, domain: soa.domain, current: edited.current }}
+          onDone={done}
+          onClose={() => setEdited(undefined)}
+        />
       )}
       {shown && <PoolDialog path={path(shown)} name={shown.name} changed={done} onClose={() => setShown(undefined)} />}
       {removing && (
@@ -155,6 +165,20 @@ function addressesColumn<Row extends Listed>(label: string): Column<Row> {
         <span class="mono">{[...a, ...aaaa].join(" ") || "–"}</span>{" "}
         {problem !== null && <Badge tone="warn">{describeSentence(problem)}</Badge>}
       </>
+    ),
+  };
+}
+
+function changeColumn<Row extends Listed>(change: (row: Row) => void): Column<Row> {
+  const { followers: words } = texts().dns;
+  return {
+    id: "change",
+    label: "",
+    align: "end",
+    cell: (row) => (
+      <Button small icon="edit" label={words.change(row.name)} onClick={() => change(row)}>
+        {null}
+      </Button>
     ),
   };
 }

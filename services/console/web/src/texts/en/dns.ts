@@ -321,6 +321,7 @@ export const dns = {
     path: "Path",
     question: "Question: a name",
     made: (name: string) => `${name} follows from now on`,
+    change: (name: string) => `Change ${name}`,
     remove: (name: string) => `Remove ${name}?`,
     removeHint: "The addresses that the name has from it go with it.",
     removed: (name: string) => `${name} follows no more`,

@@ -328,6 +328,7 @@ export const dns: Texts["dns"] = {
     path: "Ruta",
     question: "Pregunta: un nombre",
     made: (name: string) => `${name} sigue desde ahora`,
+    change: (name: string) => `Cambiar ${name}`,
     remove: (name: string) => `¿Quitar ${name}?`,
     removeHint: "Las direcciones que el nombre tiene por él se van con él.",
     removed: (name: string) => `${name} ya no sigue a nadie`,
