@@ -8,6 +8,7 @@ import { addReseller } from "../../services/store/dns/resellers.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { zoneFields } from "../support/dns-api.ts";
 import { killStack, makeDataDir, removeDataDir, type StartedPalomar, startPalomar } from "../support/stack.ts";
+import { openTcpGate } from "../support/tcp-gate.ts";
 
 const SECRET = "a secret of the tests, long enough";
 const HEADERS = { Authorization: "key-of-reseller-one", Reseller: "one", "Content-Type": "application/json" };
@@ -151,4 +152,27 @@ test("a member is down when enough nodes find it so", async () => {
         { node: "there", up: false },
       ],
     });
+});
+
+test("while the database is away nothing changes, and what went down meanwhile is left when it is back", async () => {
+  const url = new URL(database.url);
+  const gate = await openTcpGate({ host: url.hostname, port: Number(url.port) });
+  url.host = `127.0.0.1:${gate.port}`;
+  const worker = await startWorker({ DATABASE_URL: url.href });
+  const witness = await startWorker({ PALOMAR_CHECKING_NODE: "off" });
+  await makePools(worker);
+  await expect.poll(() => looks.size).toBe(3 * POOLS);
+  for (let pool = 0; pool < POOLS; pool += 1) await expect.poll(() => given(witness, pool)).toHaveLength(3);
+  const serial = async () => (await call(witness, "GET", `pool/${ZONE}`)).serial;
+  const before = await serial();
+  await gate.shut();
+  away.add(addressOf(5, 0));
+  await sleep(2 * INTERVAL_SECONDS * 1_000);
+  expect(await serial()).toBe(before);
+  await gate.open();
+  await expect.poll(() => given(witness, 5)).toEqual([addressOf(5, 1), addressOf(5, 2)]);
+  for (const pool of [4, 6]) expect(await given(witness, pool)).toHaveLength(3);
+  expect(worker.process.exitCode).toBeNull();
+  await killStack(worker.process);
+  await gate.shut();
 });
