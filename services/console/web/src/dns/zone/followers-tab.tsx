@@ -34,11 +34,7 @@ function Aliases({ reseller, soa, changed }: ZoneTabProps) {
   const list = useRows<Alias>(dnsApi(reseller, "alias", soa.domain), "alias");
   const [edited, setEdited] = useState<{ readonly current?: Alias }>();
   const [removing, setRemoving] = useState<Alias>();
-  const done = () => {
-    list.reload();
-    changed();
-    setTimeout(list.reload, DERIVED_MS);
-  };
+  const done = afterChange(list.reload, changed);
   const add = (
     <Button icon="add" onClick={() => setEdited({})}>
       {words.addAlias}
@@ -92,11 +88,7 @@ function Pools({ reseller, soa, changed }: ZoneTabProps) {
   const [edited, setEdited] = useState<{ readonly current?: Pool }>();
   const [shown, setShown] = useState<Pool>();
   const [removing, setRemoving] = useState<Pool>();
-  const done = () => {
-    list.reload();
-    changed();
-    setTimeout(list.reload, DERIVED_MS);
-  };
+  const done = afterChange(list.reload, changed);
   const path = (pool: Pool) => dnsApi(reseller, "pool", soa.domain, String(pool.pool_id));
   return (
     <Section
@@ -147,6 +139,14 @@ function Pools({ reseller, soa, changed }: ZoneTabProps) {
       )}
     </Section>
   );
+}
+
+function afterChange(reload: () => void, changed: () => void): () => void {
+  return () => {
+    reload();
+    changed();
+    setTimeout(reload, DERIVED_MS);
+  };
 }
 
 type Listed = Pick<Alias, "name" | "a" | "aaaa" | "problem">;
