@@ -30,6 +30,8 @@ import { type InboundPolicy, loadInboundPolicy } from "./policy.ts";
 
 const LEASE_SECONDS = 120;
 const MESSAGES_PER_LEASE = 20;
+/** Each may take its reading's time, so that they are all done before the lease ends. */
+const REPORTS_PER_LEASE = 4;
 const POLL_MS = 1_000;
 const PURGE_MS = 3_600_000;
 /** Raw messages stay readable this long, where there is room. */
@@ -47,7 +49,8 @@ const MOST_ATTEMPTS = 5;
 export class BounceWorker {
   readonly #context: ServiceContext;
   readonly #owner = randomUUID();
-  readonly #work: RepeatedWork;
+  /** What is about deliveries, and beside it the reports about sender domains: neither waits for the other. */
+  readonly #works: readonly RepeatedWork[];
   readonly #policy: InboundPolicy;
   readonly #nextSample: () => Promise<UnexplainedSample | undefined>;
   #purgedAt = 0;
@@ -58,27 +61,28 @@ export class BounceWorker {
     this.#context = context;
     this.#policy = policy;
     this.#nextSample = makeSampler(policy);
-    this.#work = new RepeatedWork({
-      take: async (signal) => {
-        const found = await this.#takeMessages(signal);
-        await this.#purgeNowAndThen();
-        await this.#trimNowAndThen();
-        return found === 0 ? POLL_MS : 0;
-      },
-      failed: (err) => {
-        context.observe({ kind: "bounce-worker-failed", level: "error", err });
-        return POLL_MS;
-      },
-    });
+    const failed = (err: unknown) => {
+      context.observe({ kind: "bounce-worker-failed", level: "error", err });
+      return POLL_MS;
+    };
+    const takeAboutDeliveries = async (signal: AbortSignal) => {
+      const found = await this.#takeMessages(signal, { reports: false, limit: MESSAGES_PER_LEASE });
+      await this.#purgeNowAndThen();
+      await this.#trimNowAndThen();
+      return found === 0 ? POLL_MS : 0;
+    };
+    const takeReports = async (signal: AbortSignal) =>
+      (await this.#takeMessages(signal, { reports: true, limit: REPORTS_PER_LEASE })) === 0 ? POLL_MS : 0;
+    this.#works = [takeAboutDeliveries, takeReports].map((take) => new RepeatedWork({ take, failed }));
   }
 
   /** There is something to do: do not wait for the next poll. */
   wake(): void {
-    this.#work.wake();
+    for (const work of this.#works) work.wake();
   }
 
-  stop(): Promise<void> {
-    return this.#work.stop();
+  async stop(): Promise<void> {
+    await Promise.all(this.#works.map((work) => work.stop()));
   }
 
   async #purgeNowAndThen(): Promise<void> {
@@ -105,11 +109,14 @@ export class BounceWorker {
   }
 
   /** @returns how many messages it took */
-  async #takeMessages(signal: AbortSignal): Promise<number> {
+  async #takeMessages(
+    signal: AbortSignal,
+    which: { readonly reports: boolean; readonly limit: number },
+  ): Promise<number> {
     const messages = await leaseInboundMessages(this.#context.db, {
       owner: this.#owner,
       seconds: LEASE_SECONDS,
-      limit: MESSAGES_PER_LEASE,
+      ...which,
     });
     if (messages.length === 0) return 0;
     const phrases = await readPhrases(this.#context.db);

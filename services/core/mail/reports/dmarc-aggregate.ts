@@ -6,6 +6,7 @@ import {
   DISPOSITIONS,
   type DmarcReport,
   type DmarcRow,
+  fullBudget,
   type PublishedPolicy,
   plainWords,
   REPORT_LIMITS,
@@ -13,6 +14,19 @@ import {
   type ReportRefusal,
   readPeriod,
 } from "./report.ts";
+
+/** Elements outside of records whose texts are kept, by their path below the root. */
+const HEAD_PATHS = new Set([
+  ...["org_name", "email", "report_id", "date_range/begin", "date_range/end"].map((name) => `report_metadata/${name}`),
+  ...["domain", "p", "sp", "adkim", "aspf", "testing"].map((name) => `policy_published/${name}`),
+]);
+
+/** Elements of a record that are asked for. */
+const RECORD_PATHS = new Set([
+  ...["row/source_ip", "row/count", "identifiers/header_from"],
+  ...["disposition", "dkim", "spf"].map((name) => `row/policy_evaluated/${name}`),
+]);
+const MOST_REASONS = 20;
 
 /** One `<record>`, as its elements' texts by their path below it. */
 interface Draft {
@@ -44,8 +58,11 @@ export class DmarcAggregateReader {
   #records = 0;
   #refusal: ReportRefusal | undefined;
   #isWhole = false;
+  readonly #budget: { elements: number };
 
-  constructor() {
+  /** @param budget.elements what may still be opened; it is counted down */
+  constructor(budget: { elements: number } = fullBudget()) {
+    this.#budget = budget;
     this.#parser = new Parser(
       {
         onopentagname: (name) => this.#open(name),
@@ -82,10 +99,13 @@ export class DmarcAggregateReader {
   }
 
   #open(name: string): void {
+    this.#budget.elements -= 1;
+    if (this.#budget.elements < 0) this.#refuse("too-large");
     if (this.#path.length >= REPORT_LIMITS.depth) this.#refuse("too-deep");
     this.#path.push(localName(name));
     this.#text = "";
-    if (this.#path.join("/") !== "feedback/record") return;
+    const [root, child] = this.#path;
+    if (this.#path.length !== 2 || root !== "feedback" || child !== "record") return;
     this.#records += 1;
     if (this.#records > REPORT_LIMITS.records) this.#refuse("too-many-records");
     this.#record = { texts: new Map(), reasons: [], dkim: [], spf: [] };
@@ -102,7 +122,7 @@ export class DmarcAggregateReader {
     const inRecord = path.startsWith("record/") ? path.slice("record/".length) : undefined;
     if (path === "record") this.#addRecord();
     else if (inRecord !== undefined && this.#record !== undefined) noteInRecord(this.#record, inRecord, text);
-    else if (text !== "" && !this.#head.has(path)) this.#head.set(path, text);
+    else if (text !== "" && HEAD_PATHS.has(path) && !this.#head.has(path)) this.#head.set(path, text);
   }
 
   #addRecord(): void {
@@ -148,9 +168,11 @@ function localName(name: string): string {
 function noteInRecord(record: Draft, path: string, text: string): void {
   const { texts, reasons } = record;
   const [, method, part] = /^auth_results\/(dkim|spf)(?:\/(domain|result))?$/.exec(path) ?? [];
-  if (path === "row/policy_evaluated/reason/type") reasons.push(plainWords(text).toLowerCase());
-  else if (method === undefined) texts.set(path, text);
-  else if (part !== undefined) texts.set(`${method}/${part}`, text);
+  if (path === "row/policy_evaluated/reason/type") {
+    if (reasons.length < MOST_REASONS) reasons.push(plainWords(text).toLowerCase());
+  } else if (method === undefined) {
+    if (RECORD_PATHS.has(path)) texts.set(path, text);
+  } else if (part !== undefined) texts.set(`${method}/${part}`, text);
   else {
     const domain = readReportedDomain(texts.get(`${method}/domain`)) ?? "";
     const result = (texts.get(`${method}/result`) ?? "").toLowerCase();

@@ -75,6 +75,8 @@ export type SenderReport = DmarcReport | TlsReport;
 export type ReportRefusal =
   | "no-report"
   | "too-large"
+  /** It takes too long to read. */
+  | "too-slow"
   | "nested-archive"
   | "corrupt-archive"
   | "document-type"
@@ -90,6 +92,10 @@ export type ReportRefusal =
 export const REPORT_LIMITS = {
   /** Of a report, unpacked. */
   octets: 16 * 2 ** 20,
+  /** Of XML; a report with all the records that it may have has about half as many. */
+  elements: 1_000_000,
+  /** Of reading, the turns of others not counted. */
+  readingMs: 10_000,
   depth: 12,
   records: 20_000,
   /** Of what stands in one element; the rest is left out. */
@@ -100,6 +106,18 @@ export const REPORT_LIMITS = {
   periodDays: 8,
   ageDays: 60,
 } as const;
+
+/** What is left to be spent on a message, whatever number of attachments it has. */
+export interface ReadingBudget {
+  octets: number;
+  elements: number;
+  readingMs: number;
+}
+
+export function fullBudget(): ReadingBudget {
+  const { octets, elements, readingMs } = REPORT_LIMITS;
+  return { octets, elements, readingMs };
+}
 
 const MS_PER_DAY = 86_400_000;
 

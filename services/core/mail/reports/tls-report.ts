@@ -52,7 +52,9 @@ const RESULT_TYPES = new Set([
 /** Reads a report about TLS; text nested deeper than reports are is not parsed. */
 export function readTlsReport(text: string, now: Date): Result<TlsReport, ReportRefusal> {
   if (isDeeper(text, REPORT_LIMITS.depth)) return refuse("too-deep");
-  const parsed = tlsReport.safeParse(parseJson(text));
+  const json = parseJson(text);
+  if (countEntries(json) > REPORT_LIMITS.records) return refuse("too-many-records");
+  const parsed = tlsReport.safeParse(json);
   if (!parsed.success) return refuse("malformed");
   const { data } = parsed;
   const range = data["date-range"];
@@ -94,6 +96,22 @@ function rowsOf({ policy, summary, "failure-details": details }: Policy): TlsRow
     ...failures,
     ...row("validation-failure", undefined, summary["total-failure-session-count"] - explained),
   ];
+}
+
+/** Policies with their details, before each of them is looked at: one that is wrong costs more than its two octets. */
+function countEntries(json: unknown): number {
+  const entriesOf = (value: unknown, name: string): readonly unknown[] => {
+    const found = (value as Record<string, unknown> | null | undefined)?.[name];
+    return Array.isArray(found) ? found : [];
+  };
+  const policies = entriesOf(json, "policies");
+  return policies.reduce<number>(
+    (sum, policy) =>
+      sum +
+      entriesOf(policy, "failure-details").length +
+      entriesOf((policy as { policy?: unknown })?.policy, "mx-host").length,
+    policies.length,
+  );
 }
 
 function parseJson(text: string): unknown {

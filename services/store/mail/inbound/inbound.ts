@@ -115,19 +115,26 @@ const SHARE_OF_RETURN_PATHS = 0.75;
  * Takes waiting messages, and those whose holder has not been heard of since its lease ran out: return paths before
  * feedback addresses, the oldest of each first. Before them comes what this owner holds already: it has nothing in hand
  * when it asks, so the database was away when it was to apply them, which is no attempt.
+ * @param lease.reports only reports about sender domains, or only everything else
  */
 export async function leaseInboundMessages(
   db: Db,
-  lease: { readonly owner: string; readonly seconds: number; readonly limit: number },
+  lease: { readonly owner: string; readonly seconds: number; readonly limit: number; readonly reports: boolean },
 ): Promise<LeasedInboundMessage[]> {
-  const held = await leaseOf(db, lease, "state = 'leased' and lease_owner = $1", 0);
+  const ofClass = lease.reports ? "is_report" : "not is_report";
+  const held = await leaseOf(db, lease, `state = 'leased' and lease_owner = $1 and ${ofClass}`, 0);
   const limit = lease.limit - held.length;
-  const ofReturnPaths = Math.ceil(limit * SHARE_OF_RETURN_PATHS);
-  const first = await leaseOf(db, { ...lease, limit: ofReturnPaths }, "state = 'waiting' and delivery_id is not null");
+  const ofReturnPaths = lease.reports ? 0 : Math.ceil(limit * SHARE_OF_RETURN_PATHS);
+  const first =
+    ofReturnPaths > 0
+      ? await leaseOf(db, { ...lease, limit: ofReturnPaths }, "state = 'waiting' and delivery_id is not null")
+      : [];
   const rest = limit - first.length;
-  const feedback = await leaseOf(db, { ...lease, limit: rest }, "state = 'waiting' and delivery_id is null");
+  const others = `state = 'waiting' and delivery_id is null and ${ofClass}`;
+  const feedback = await leaseOf(db, { ...lease, limit: rest }, others);
   const left = rest - feedback.length;
-  const lost = left > 0 ? await leaseOf(db, { ...lease, limit: left }, "state = 'leased' and lease_until < now()") : [];
+  const isLost = `state = 'leased' and lease_until < now() and ${ofClass}`;
+  const lost = left > 0 ? await leaseOf(db, { ...lease, limit: left }, isLost) : [];
   return [...held, ...first, ...feedback, ...lost];
 }
 

@@ -1,7 +1,8 @@
 import { performance } from "node:perf_hooks";
 import { gzipSync } from "node:zlib";
 import { describe, expect, test } from "vitest";
-import type { ReportRefusal } from "../../../../../services/core/mail/reports/report.ts";
+import { DmarcAggregateReader } from "../../../../../services/core/mail/reports/dmarc-aggregate.ts";
+import { fullBudget, type ReportRefusal } from "../../../../../services/core/mail/reports/report.ts";
 import { readReport, readReportMessage } from "../../../../../services/operations/mail/reports/read-report.ts";
 import { aggregateXml, gzipped, reportMessage, tlsReportJson } from "../../../../support/sender-reports.ts";
 import { zipOf } from "../../../../support/zip.ts";
@@ -144,6 +145,54 @@ describe("what would do harm is refused, in bounded time and memory", () => {
     const record = aggregateXml().match(/ {2}<record>[\s\S]*<\/record>\n/)![0];
     const xml = aggregateXml({ records: [] }).replace("</feedback>", `${record.repeat(20_001)}</feedback>`);
     expect(await readReport(Buffer.from(xml), NOW)).toEqual({ ok: false, error: "too-many-records" });
+  });
+
+  test("a message of many archives, each as large as a report may be", async () => {
+    const archive = gzipSync(`<feedback>${"<a/>".repeat(4 * 2 ** 20 - 100)}</feedback>`);
+    const part = reportMessage(archive).match(/--cut\r\nContent-Type: application\/gzip[\s\S]*?(?=--cut--)/)![0];
+    const message = reportMessage(archive).replace("--cut--", `${part.repeat(100)}--cut--`);
+    let turnsOfOthers = 0;
+    const others = setInterval(() => turnsOfOthers++, 5);
+    const startedAt = performance.now();
+    expect(await readMessage(message)).toEqual({ ok: false, error: "too-large" });
+    clearInterval(others);
+    expect(performance.now() - startedAt).toBeLessThan(20_000);
+    expect(turnsOfOthers).toBeGreaterThan(20);
+  });
+
+  test("text for people that begins like a report, again and again, within one budget", async () => {
+    const text = `--cut\r\nContent-Type: text/plain\r\n\r\n<feedback>${"<a/>".repeat(60_000)}\r\n`;
+    const message = reportMessage(gzipped(XML)).replace("--cut\r\n", `${text.repeat(20)}--cut\r\n`);
+    expect(await readMessage(message)).toEqual({ ok: false, error: "too-large" });
+    const few = reportMessage(gzipped(XML)).replace("--cut\r\n", `${text.repeat(2)}--cut\r\n`);
+    expect(await readMessage(few)).toMatchObject({ ok: true });
+  });
+
+  test("what takes longer to read than a message may", async () => {
+    const budget = { ...fullBudget(), readingMs: 0 };
+    expect(await readReport(Buffer.from(XML), NOW, budget)).toEqual({ ok: false, error: "too-slow" });
+  });
+
+  test("names that are all different, of which none is kept", async () => {
+    const names = Array.from({ length: 900_000 }, (_, i) => `<a${i.toString(16)}>x</a${i.toString(16)}>`);
+    const keptBy = (reader: DmarcAggregateReader) => {
+      const before = process.memoryUsage().heapUsed;
+      for (const name of names) reader.write(name);
+      return process.memoryUsage().heapUsed - before;
+    };
+    globalThis.gc?.();
+    const reader = new DmarcAggregateReader();
+    reader.write(XML.slice(0, XML.indexOf("</feedback>")));
+    expect(keptBy(reader)).toBeLessThan(120 * 2 ** 20);
+    reader.write("</feedback>");
+    expect(reader.end(NOW)).toMatchObject({ ok: true, value: { rows: ROWS } });
+  });
+
+  test("JSON whose entries are all wrong", async () => {
+    const startedAt = performance.now();
+    const json = `{"policies":[${"{},".repeat(1_000_000)}{}]}`;
+    expect(await readReport(Buffer.from(json), NOW)).toEqual({ ok: false, error: "too-many-records" });
+    expect(performance.now() - startedAt).toBeLessThan(5_000);
   });
 
   test("blanks that could be base64", async () => {
