@@ -34,6 +34,7 @@ export async function acceptMessage(
     content: { kind: "finished", octets: message.octets, ...tracked, unsubscribe },
     senderDomain: message.senderDomain,
     sender: message.sender,
+    otherSenders: message.otherSenders,
     recipients: message.rcptTo.map((recipient) => ({
       address: addressOf(recipient),
       dsn: message.recipientDsn?.get(recipient),

@@ -23,16 +23,25 @@ export interface PreparedMessage {
   readonly octets: Buffer;
   /** The author's domain as A-labels: whose DKIM key signs. */
   readonly senderDomain: string;
-  /** The author as limits are counted by. */
+  /** The first author as limits are counted by. */
   readonly sender: string;
+  /** The other authors and the Sender, likewise. */
+  readonly otherSenders: readonly string[];
 }
 
-export type MessageRefusal = "no-single-author" | "malformed-author" | "foreign-author" | "too-many-hops";
+export type MessageRefusal =
+  | "no-single-author"
+  | "malformed-author"
+  | "foreign-author"
+  | "too-many-authors"
+  | "too-many-hops";
 
 /** Blind recipients are nobody's business, a return path is the last hop's to write (RFC 5321 §4.4), and the token is ours. */
 const STRIPPED = new Set(["bcc", "resent-bcc", "return-path", "x-delivery-token"]);
 /** More hops than this are a loop (RFC 5321 §6.3 asks for at least 100 less margin; real ways have under 20). */
 const MOST_HOPS = 50;
+/** Each has limits of its own that are looked up and counted. */
+export const MOST_AUTHORS = 20;
 
 /**
  * Makes a submitted message fit to be sent: checks its authors, strips what must not leave, and adds what a submission
@@ -58,8 +67,9 @@ export function prepareMessage(
   // RFC 5322 §3.6.2: a Sender is one mailbox; several authors need one, who then speaks for them.
   if (speakers.length !== senders.length) return refuse("malformed-author");
   if (authors.length > 1 && speakers.length === 0) return refuse("no-single-author");
-  const domains = [...authors, ...speakers].map((mailbox) => mailbox!.asciiDomain);
-  if (domains.some((domain) => !allowedDomains.has(domain))) return refuse("foreign-author");
+  const mailboxes = [...authors, ...speakers].map((mailbox) => mailbox!);
+  if (mailboxes.length > MOST_AUTHORS) return refuse("too-many-authors");
+  if (mailboxes.some(({ asciiDomain }) => !allowedDomains.has(asciiDomain))) return refuse("foreign-author");
 
   const senderDomain = authors[0]!.asciiDomain;
   const added = [receivedField(arrival)];
@@ -69,7 +79,8 @@ export function prepareMessage(
   }
   const kept = fields.filter(({ name }) => !STRIPPED.has(name));
   const message = { fields: [...added.map((raw): RawField => ({ name: "", raw })), ...kept], body };
-  return ok({ octets: joinMessage(toSevenBit(message)), senderDomain, sender: senderKey(authors[0]!) });
+  const [sender, ...otherSenders] = mailboxes.map(senderKey);
+  return ok({ octets: joinMessage(toSevenBit(message)), senderDomain, sender: sender!, otherSenders });
 }
 
 /** Undefined stands for a mailbox that is none. */

@@ -14,7 +14,7 @@ import type { SmtpHandlers, SmtpSession } from "../platform/smtp/handlers.ts";
 import { readSubmissionRules, type SubmissionRules } from "../store/mail/instances/submission-settings.ts";
 import { acceptMessage } from "./accept.ts";
 import { Authoriser, type Submitter } from "./authorise.ts";
-import { type MessageRefusal, prepareMessage } from "./prepare-message.ts";
+import { type MessageRefusal, MOST_AUTHORS, prepareMessage } from "./prepare-message.ts";
 
 type Session = SmtpSession<Submitter>;
 
@@ -128,5 +128,6 @@ const REFUSALS: { readonly [refusal in MessageRefusal]: SmtpReply } = {
   "no-single-author": reply(550, "5.6.0", "the message must have exactly one From field, and at most one Sender"),
   "malformed-author": reply(550, "5.6.0", "an address in From or Sender is malformed"),
   "foreign-author": FOREIGN_DOMAIN,
+  "too-many-authors": reply(550, "5.6.0", `the message must have at most ${MOST_AUTHORS} authors and senders`),
   "too-many-hops": reply(554, "5.4.6", "too many hops"),
 };

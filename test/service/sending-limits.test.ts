@@ -143,10 +143,12 @@ describe("however many processes accept mail", () => {
   });
 });
 
-const submit = async (local: string, ...recipients: string[]) => {
+const submit = (local: string, ...recipients: string[]) => submitFrom(`${local}@${TEST_DOMAIN}`, ...recipients);
+/** @param author the From field, and what may follow it */
+const submitFrom = async (author: string, ...recipients: string[]) => {
   const { body } = await stack.call("GET", `/campania_apikey?numid=${numid}`);
   const login = { user: `test-${numid}`, key: body.camp_apikey };
-  return submitMessage(submissions, login, { from: `${local}@${TEST_DOMAIN}`, recipients });
+  return submitMessage(submissions, login, { from: `info@${TEST_DOMAIN}`, author, recipients });
 };
 
 describe("what is said", () => {
@@ -181,6 +183,33 @@ describe("what is said", () => {
     );
     expect(await submit("info", "two@example.net", "three@example.net")).toMatch(/^550 5\.5\.3 at most 1 recipients/);
     expect(await submit("other", "two@example.net")).toMatch(/^250 /);
+  });
+
+  it("neither another author, nor the Sender field, nor a plus address is a way round a sender's limit", async () => {
+    const info = `info@${TEST_DOMAIN}`;
+    await setLimit({ scope: "sender", subject: info, perDay: 1 });
+    // Whoever is named first, it counts for the others too.
+    const first = `decoy@${TEST_DOMAIN}, ${info}\r\nSender: decoy@${TEST_DOMAIN}`;
+    expect(await submitFrom(first, "one@example.net")).toMatch(/^250 /);
+    const ways = [
+      first,
+      `decoy@${TEST_DOMAIN}\r\nSender: ${info}`,
+      `decoy@${TEST_DOMAIN}\r\nSender: INFO+x@${TEST_DOMAIN}`,
+      `info+1@${TEST_DOMAIN}`,
+    ];
+    for (const from of ways) expect(await submitFrom(from, "two@example.net"), from).toMatch(/^452 4\.5\.3 /);
+    expect((await db("sending_counts").where({ key: `sender ${info}` })).map(({ used }) => Number(used))).toEqual([1]);
+    const plus = { remitente: `info+2@${TEST_DOMAIN}` };
+    const body = {
+      campana_id: numid,
+      email: true,
+      contactos: [{ email: "two@example.net" }],
+      html: "<p>Hi</p>",
+      ...plus,
+    };
+    expect((await stack.call("POST", "/envio/send_many_inline", body)).status).toBe(429);
+    const crowd = Array.from({ length: 20 }, (_, n) => `a${n}@${TEST_DOMAIN}`).join(", ");
+    expect(await submitFrom(`${crowd}\r\nSender: ${info}`, "two@example.net")).toMatch(/^550 5\.6\.0 .*20 authors/);
   });
 });
 

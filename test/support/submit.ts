@@ -4,6 +4,8 @@ import { connect } from "node:tls";
 export interface SubmittedMessage {
   readonly from: string;
   readonly recipients: readonly string[];
+  /** What the From field says; `from` unless given. */
+  readonly author?: string;
   /** After the From field. */
   readonly text?: string;
 }
@@ -15,7 +17,7 @@ export interface SubmittedMessage {
 export async function submitMessage(
   address: string,
   login: { readonly user: string; readonly key: string },
-  { from, recipients, text = "Subject: x\r\n\r\nx\r\n" }: SubmittedMessage,
+  { from, recipients, author = from, text = "Subject: x\r\n\r\nx\r\n" }: SubmittedMessage,
 ): Promise<string> {
   const [host, port] = address.split(":");
   const socket = connect({ host: host!, port: Number(port), rejectUnauthorized: false });
@@ -43,7 +45,7 @@ export async function submitMessage(
       const answer = await ask(line);
       if (!/^[23]/.test(answer)) return answer;
     }
-    return await ask(`From: ${from}\r\n${text}.`);
+    return await ask(`From: ${author}\r\n${text}.`);
   } finally {
     socket.destroy();
   }

@@ -21,6 +21,8 @@ export interface Send {
   readonly senderDomain: string;
   /** That field's address, as its limits are counted by (`senderKey`). */
   readonly sender: string;
+  /** Those of further authors, and of the Sender field. */
+  readonly otherSenders?: readonly string[] | undefined;
   /** An address given twice gets one message. */
   readonly recipients: readonly RecipientAddress[];
   readonly copies: readonly SendCopy[];

@@ -6,6 +6,7 @@ import {
   isExceeded,
   type LimitRule,
   rampRule,
+  readLimitSubject,
   roomIn,
   rulesFor,
   type SendingLimit,
@@ -153,10 +154,22 @@ describe("which limits count", () => {
     expect(Object.fromEntries(rules.map(({ key, perHour }) => [key, perHour]))).toEqual(expected);
   });
 
-  it("a sender is one however its local part is written", () => {
-    expect(senderKey({ local: "Info", asciiDomain: "b.test" })).toBe(
-      senderKey({ local: "iNFO", asciiDomain: "b.test" }),
+  it("each sender of a send has its own, once", () => {
+    const rules = rulesFor(
+      { campaignNumid: 7, sender: "c@b.test", otherSenders: ["a@b.test", "a@b.test"] },
+      limits,
+      undefined,
     );
+    expect(rules.map(({ key }) => key)).toEqual(["instance", "campaign 7", "sender a@b.test"]);
+  });
+
+  it.each(["Info", "iNFO", "info+1", "INFO+a+b", "info+"])("%s is the sender info", (local) => {
+    expect(senderKey({ local, asciiDomain: "b.test" })).toBe("info@b.test");
+    expect(readLimitSubject("sender", `${local}@b.test`)).toBe("info@b.test");
+  });
+
+  it("a local part that begins with a plus is not empty", () => {
+    expect(senderKey({ local: "+1", asciiDomain: "b.test" })).toBe("+1@b.test");
   });
 });
 

@@ -32,6 +32,8 @@ export interface SendSource {
   readonly campaignNumid: number;
   /** Key of the From field's address. */
   readonly sender: string;
+  /** Those of further authors, and of the Sender field: what is sent counts for each of them. */
+  readonly otherSenders?: readonly string[] | undefined;
 }
 
 /** How much a new instance may send a day, by its age. */
@@ -55,9 +57,15 @@ export function windowAfter(grain: Grain, moment: Date): Date {
   return new Date(windowStart(grain, moment).getTime() + (grain === "hour" ? HOUR_MS : DAY_MS));
 }
 
-/** What sender addresses are counted by: writing the local part in another case makes no other sender of it. */
+/** What sender addresses are counted by: neither another case nor a `+` and more (RFC 5233) makes another sender of one. */
 export function senderKey({ local, asciiDomain }: Pick<EmailAddress, "local" | "asciiDomain">): string {
-  return `${local.toLowerCase()}@${asciiDomain}`;
+  const plain = local.replace(/(?<!^)\+.*$/u, "");
+  return `${plain.toLowerCase()}@${asciiDomain}`;
+}
+
+/** Every sender that a send counts for, once. */
+export function sendersOf({ sender, otherSenders = [] }: SendSource): string[] {
+  return [...new Set([sender, ...otherSenders])];
 }
 
 /** The subject as limits keep it; undefined where it is none. */
@@ -72,18 +80,23 @@ export function keyOf(scope: LimitScope, subject: string): string {
   return scope === "instance" ? "instance" : `${scope} ${subject}`;
 }
 
-/** The limits that count for a send, and that of the ramp: for each scope the subject's own, else the one for each. */
+/** The limits that count for a send, and that of the ramp: for each subject its own, else the one for each of its scope. */
 export function rulesFor(
-  { campaignNumid, sender }: SendSource,
+  source: SendSource,
   limits: readonly SendingLimit[],
   ramp: LimitRule | undefined,
 ): LimitRule[] {
-  const subjects: Readonly<Record<LimitScope, string>> = { instance: "", campaign: `${campaignNumid}`, sender };
+  const subjects: Readonly<Record<LimitScope, readonly string[]>> = {
+    instance: [""],
+    campaign: [`${source.campaignNumid}`],
+    sender: sendersOf(source),
+  };
   const rules = LIMIT_SCOPES.flatMap((scope) => {
     const ofScope = limits.filter((limit) => limit.scope === scope);
-    const subject = subjects[scope];
-    const found = ofScope.find((limit) => limit.subject === subject) ?? ofScope.find((limit) => limit.subject === "");
-    return found === undefined ? [] : [{ ...found, key: keyOf(scope, subject) }];
+    return subjects[scope].flatMap((subject) => {
+      const found = ofScope.find((limit) => limit.subject === subject) ?? ofScope.find((limit) => limit.subject === "");
+      return found === undefined ? [] : [{ ...found, key: keyOf(scope, subject) }];
+    });
   });
   return [...rules, ...(ramp === undefined ? [] : [ramp])];
 }

@@ -2,6 +2,7 @@ import {
   keyOf,
   type SendingLimit,
   type SendSource,
+  sendersOf,
   type WindowCount,
   windowStart,
 } from "../../../core/mail/guard/sending-limits.ts";
@@ -29,7 +30,7 @@ export async function readSendingStates(
   now: Date,
 ): Promise<SendingState[]> {
   const campaigns = [...new Set(sources.map(({ campaignNumid }) => `${campaignNumid}`))];
-  const senders = [...new Set(sources.map(({ sender }) => sender))];
+  const senders = [...new Set(sources.flatMap(sendersOf))];
   const keys = [
     keyOf("instance", ""),
     ...campaigns.map((subject) => keyOf("campaign", subject)),
