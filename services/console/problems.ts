@@ -67,6 +67,7 @@ export const PROBLEMS = {
   "campaign-over": "conflict",
   "message-settled": "conflict",
   "message-on-its-way": "conflict",
+  "message-waits-for-limit": "conflict",
 } as const satisfies Readonly<Partial<Record<SentenceCode, SentenceRefusal["kind"]>>>;
 
 export type ProblemCode = keyof typeof PROBLEMS;

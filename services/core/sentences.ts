@@ -346,6 +346,7 @@ export const SENTENCES = {
   "campaign-not-paused": "it is not paused",
   "message-settled": "it is delivered, given up or cancelled already",
   "message-on-its-way": "it is being sent at this moment: try again in a minute",
+  "message-waits-for-limit": "it waits for its sending limit until {time}",
   "campaign-over": "it is over, or was never written",
   "dns-address-malformed": "the DNS server's address {server} is not host:port",
 

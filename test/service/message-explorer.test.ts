@@ -5,8 +5,13 @@ import { hashPassword } from "../../services/core/password.ts";
 import { acceptSend } from "../../services/operations/mail/accept-sends.ts";
 import { eraseAddress } from "../../services/operations/mail/contact-erasure.ts";
 import { addUser } from "../../services/store/console/users.ts";
+import { removeSendingLimit, setSendingLimit } from "../../services/store/mail/guard/sending-limits.ts";
 import { addInstance } from "../../services/store/mail/instances/instances.ts";
-import { holdDestination, releaseDestination } from "../../services/store/mail/queue/queue-destinations.ts";
+import {
+  holdDestination,
+  releaseDestination,
+  retryDestination,
+} from "../../services/store/mail/queue/queue-destinations.ts";
 import { accepted } from "../support/accepted.ts";
 import { callApi } from "../support/api-client.ts";
 import { type MailStack, startMailStack, TEST_DOMAIN } from "../support/mail-stack.ts";
@@ -214,6 +219,34 @@ describe("what waits", () => {
     );
     expect((await ana("POST", `/messages/${id}/cancel`)).status).toBe(409);
     expect((await ana("GET", `/messages/${id}`)).body).toMatchObject({ state: "queued", sending: true });
+  });
+
+  test("for a sending limit says so, and neither its customer nor an operator can send it before its time", async () => {
+    const { db } = stack.context;
+    const hour = 3_600_000;
+    const unlimited = { scope: "instance" as const, subject: "", perHour: null, perDay: null, over: "wait" as const };
+    await setSendingLimit(db, stack.instanceId, { ...unlimited, perHour: 1 });
+    try {
+      // Three, as the clock may strike meanwhile.
+      await send(["now@limited.example.net"]);
+      await send(["soon@limited.example.net"]);
+      await send(["later@limited.example.net"]);
+      const story = await storyOf("later@limited.example.net");
+      const goesOnAt = Date.parse(story.next_attempt);
+      expect(goesOnAt % hour).toBe(0);
+      expect(goesOnAt).toBeGreaterThan(Date.parse(story.accepted));
+      expect(story).toMatchObject({ state: "queued", waits_for_limit: true, paused: null });
+      const { body: list } = await ana("GET", "/messages?recipient=later@limited.example.net");
+      expect(list.messages).toMatchObject([{ waits_for_limit: true, next_attempt: story.next_attempt }]);
+      const refused = await ana("POST", `/messages/${story.id}/retry`);
+      const time = `${story.next_attempt.slice(0, 19)}Z`;
+      expect(refused).toMatchObject({ status: 409, body: { code: "message-waits-for-limit", values: { time } } });
+      await retryDestination(db, "limited.example.net");
+      expect(await storyOf("later@limited.example.net")).toMatchObject({ waits_for_limit: true, attempts: 0 });
+      expect((await ana("POST", `/messages/${story.id}/cancel`)).status).toBe(200);
+    } finally {
+      await removeSendingLimit(db, stack.instanceId, unlimited);
+    }
   });
 });
 

@@ -157,5 +157,8 @@ function toId(text: string): number {
 
 function refusalOf(wish: Wish): Refusal | undefined {
   if (wish === "done") return undefined;
+  if (typeof wish === "object") {
+    return problem("message-waits-for-limit", { time: `${wish.goesOnAt.toISOString().slice(0, 19)}Z` });
+  }
   return problem(wish === "settled" ? "message-settled" : "message-on-its-way");
 }

@@ -26,6 +26,9 @@ export const messageJson = z.object({
   next_attempt: z.string().nullable(),
   bounce: z.enum(["hard", "soft"]).nullable(),
   complained: z.boolean(),
+  waits_for_limit: z
+    .boolean()
+    .meta({ description: "the sending limits have room for it at `next_attempt`, no earlier" }),
 });
 
 const pathJson = z.object({
@@ -87,6 +90,7 @@ export function toMessageJson(message: FoundMessage): z.infer<typeof messageJson
     next_attempt: isQueued ? message.dueAt.toISOString() : null,
     bounce: message.bounce,
     complained: message.complained,
+    waits_for_limit: message.waitsForLimit,
   };
 }
 

@@ -1,4 +1,5 @@
 import { type Db, queryRows, StatementValues } from "../../../platform/postgres/db.ts";
+import { waitsForLimit } from "../queue/queue.ts";
 
 export const MESSAGE_STATES = ["queued", "deferred", "delivered", "bounced", "cancelled"] as const;
 
@@ -27,6 +28,8 @@ export interface FoundMessage {
   readonly finishedAt: Date | null;
   /** Of what is queued: when it is tried next. */
   readonly dueAt: Date;
+  /** That is when its instance's sending limits have room for it. */
+  readonly waitsForLimit: boolean;
   readonly bounce: "hard" | "soft" | null;
   readonly complained: boolean;
 }
@@ -65,7 +68,8 @@ export async function siftDeliveries(
     // Row by row through the keys: tables of any size are never joined as a whole.
     `select d.id, p.eeid, d.recipient, d.role, ${STATE} as state, m.created_at as "acceptedAt",
        m.campaign_numid as "campaignNumid", b.creator, m.subject, m.sender, m.message_id as "messageId", d.attempts, d.reply,
-       d.finished_at as "finishedAt", d.due_at as "dueAt", d.bounce, d.complained_at is not null as complained
+       d.finished_at as "finishedAt", greatest(d.due_at, p.due_at) as "dueAt",
+       d.state = 'queued' and ${waitsForLimit("p")} as "waitsForLimit", d.bounce, d.complained_at is not null as complained
      from unnest($2::bigint[]) with ordinality as given (id, position)
        cross join lateral (select * from deliveries where id = given.id and instance_id = $1 offset 0) d
        cross join lateral (select * from partitions where id = d.partition_id and instance_id = $1 offset 0) p

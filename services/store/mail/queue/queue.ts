@@ -128,6 +128,14 @@ function cut(
   });
 }
 
+/**
+ * Whether a row of partitions waits for a window of its instance's limits: nobody has taken it, as its time has not come.
+ * A pause of its batch does not end that.
+ */
+export function waitsForLimit(row: string): string {
+  return `${row}.state in ('deferred', 'held') and ${row}.taken_at is null and ${row}.due_at > now()`;
+}
+
 /** Has partitions that were just queued wait. */
 async function putOff(
   transaction: Transaction,

@@ -1,17 +1,24 @@
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
 import { tellCancelled } from "../tracking/event-feed.ts";
-import { announceMail } from "./queue.ts";
+import { announceMail, waitsForLimit } from "./queue.ts";
 
 /** What became of a wish for one delivery; `leased`: somebody is sending it, or what goes with it, at this moment. */
-export type Wish = "done" | "settled" | "leased";
+export type Wish = "done" | "settled" | "leased" | WaitsForLimit;
+
+/** Its instance's sending limits have room for it at this moment, and no earlier. */
+export interface WaitsForLimit {
+  readonly goesOnAt: Date;
+}
 
 /**
- * Makes a delivery due now. What its destination's back-off, or a hold, keeps back it does not touch: those are everybody's.
+ * Makes a delivery due now. What its destination's back-off, or a hold, keeps back it does not touch: those are everybody's. What waits
+ * for a window of its instance's limits goes when that comes.
  */
 export async function retryDelivery(db: Db, instanceId: number, deliveryId: number): Promise<Wish> {
   const wish = await db.transaction(async (transaction) => {
     const partition = await lockQueued(transaction, instanceId, deliveryId);
     if (partition === undefined) return "settled";
+    if (partition.goesOnAt !== null) return { goesOnAt: partition.goesOnAt };
     await queryRows(
       transaction,
       "update deliveries set due_at = now() where id = $1 and instance_id = $2 and due_at > now()",
@@ -59,16 +66,17 @@ async function lockQueued(
   transaction: Transaction,
   instanceId: number,
   deliveryId: number,
-): Promise<{ readonly id: number; readonly state: string } | undefined> {
+): Promise<{ readonly id: number; readonly state: string; readonly goesOnAt: Date | null } | undefined> {
   const [delivery] = await queryRows<{ partition: number }>(
     transaction,
     `select partition_id as partition from deliveries where id = $1 and instance_id = $2 and state = 'queued' for no key update`,
     [deliveryId, instanceId],
   );
   if (delivery === undefined) return undefined;
-  const [partition] = await queryRows<{ id: number; state: string }>(
+  const [partition] = await queryRows<{ id: number; state: string; goesOnAt: Date | null }>(
     transaction,
-    "select id, state from partitions where id = $1 and instance_id = $2 for no key update",
+    `select id, state, case when ${waitsForLimit("p")} then due_at end as "goesOnAt"
+     from partitions p where id = $1 and instance_id = $2 for no key update`,
     [delivery.partition, instanceId],
   );
   return partition;

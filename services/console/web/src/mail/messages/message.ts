@@ -21,6 +21,8 @@ export interface Message {
   readonly finished: string | null;
   readonly next_attempt: string | null;
   readonly complained: boolean;
+  /** The sending limits have room for it at `next_attempt`, no earlier. */
+  readonly waits_for_limit: boolean;
 }
 
 export interface AttemptPath {

@@ -81,11 +81,12 @@ export function MessagesPage({ instance }: { readonly instance: string }) {
   );
 }
 
-export function MessageStates({ message: { state, complained } }: { readonly message: Message }) {
+export function MessageStates({ message: { state, complained, waits_for_limit } }: { readonly message: Message }) {
   const words = texts().mail.messages;
   return (
     <>
       <Badge tone={STATE_TONES[state]}>{words.states[state]}</Badge>{" "}
+      {waits_for_limit && <Badge tone="quiet">{words.limited}</Badge>}{" "}
       {complained && <Badge tone="bad">{texts().mail.events.queja}</Badge>}
     </>
   );

@@ -78,9 +78,11 @@ function StoryActions({ instance, story, changed }: StoryProps & { readonly chan
       )}
       {isUnderWay(story) && (
         <>
-          <Button icon="refresh" busy={retry.busy} onClick={() => void retry.run()}>
-            {words.retry}
-          </Button>
+          {!story.waits_for_limit && (
+            <Button icon="refresh" busy={retry.busy} onClick={() => void retry.run()}>
+              {words.retry}
+            </Button>
+          )}
           <Button kind="danger" busy={cancel.busy} onClick={() => void cancel.run()}>
             {words.cancel}
           </Button>
@@ -100,7 +102,8 @@ function Waits({ story }: { readonly story: Story }) {
     story.destination_held !== null && words.held(formatTime(story.destination_held)),
     story.destination_left_alone_until !== null &&
       words.leftAlone(formatTime(story.destination_left_alone_until), story.destination_trouble ?? ""),
-    story.next_attempt !== null && words.next(formatTime(story.next_attempt)),
+    story.next_attempt !== null &&
+      (story.waits_for_limit ? words.waitsForLimit : words.next)(formatTime(story.next_attempt)),
   ].filter((reason) => reason !== false);
   return (
     <ul class="waits">

@@ -607,6 +607,8 @@ export const mail = {
     leftAlone: (until: string, trouble: string) =>
       `Its destination is left alone until ${until}${trouble && `: ${trouble}`}.`,
     next: (at: string) => `Next attempt: ${at}.`,
+    limited: "sending limit",
+    waitsForLimit: (until: string) => `It waits for a sending limit until ${until}.`,
     send: "Its send",
     campaign: (numid: string) => `Campaign ${numid}`,
     contact: "Its contact",

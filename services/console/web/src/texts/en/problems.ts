@@ -83,6 +83,7 @@ export const problems = {
     "campaign-not-paused": "The campaign is not paused. Reload the page to see how it stands.",
     "message-settled": "The message is delivered, given up or cancelled already. Reload the page to see how it stands.",
     "message-on-its-way": "The message is being sent at this moment. Try again in a minute.",
+    "message-waits-for-limit": "The message waits for its sending limit until {time}.",
     "campaign-over": "The campaign is over, or was never written.",
     "company-unknown": "There is no company {company}. Choose one that there is, or create it.",
     "company-exists": "There is a company {company} already. Choose another identifier.",

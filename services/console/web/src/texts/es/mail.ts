@@ -615,6 +615,8 @@ export const mail: Texts["mail"] = {
     leftAlone: (until: string, trouble: string) =>
       `Su destino se deja en paz hasta ${until}${trouble && `: ${trouble}`}.`,
     next: (at: string) => `Próximo intento: ${at}.`,
+    limited: "límite de envíos",
+    waitsForLimit: (until: string) => `Espera un límite de envíos hasta ${until}.`,
     send: "Su envío",
     campaign: (numid: string) => `Campaña ${numid}`,
     contact: "Su contacto",

@@ -82,6 +82,7 @@ export const problems: Texts["problems"] = {
     "campaign-not-paused": "La campaña no está en pausa. Recargue la página para ver cómo está.",
     "message-settled": "El mensaje ya está entregado, abandonado o cancelado. Recargue la página para ver cómo está.",
     "message-on-its-way": "El mensaje se está enviando en este momento. Pruebe de nuevo en un minuto.",
+    "message-waits-for-limit": "El mensaje espera su límite de envíos hasta {time}.",
     "campaign-over": "La campaña terminó, o nunca se escribió.",
     "company-unknown": "No existe la empresa {company}. Elija una que exista, o créela.",
     "company-exists": "Ya hay una empresa {company}. Elija otro identificador.",
