@@ -69,9 +69,10 @@ async function startServer(env: Readonly<Record<string, string>> = {}): Promise<
   server = await start({ ...context, clock: { ...systemClock, nowMs: () => systemClock.nowMs() + aheadMs } });
 }
 
-/** Records that take some 120 octets of memory each. */
-const hosts = (count: number) => Array.from({ length: count }, (_, index) => `host-${index} TXT "${"x".repeat(40)}"`);
-const MANY = 60_000;
+/** Records that take some 1,100 octets of memory each: a few of them fill it. */
+const TEXT = Array.from({ length: 4 }, () => `"${"x".repeat(240)}"`).join(" ");
+const hosts = (count: number) => Array.from({ length: count }, (_, index) => `host-${index} TXT ${TEXT}`);
+const MANY = 7_500;
 const put = (name: string, records: readonly string[]) => putZone(database, name, ["@ NS ns1.s0.test.", ...records]);
 const ask = (name: string, type = "A") => askDns(server!.addresses.dns!, name, type);
 const rcodeAt = async (name: string, type = "A") => rcodeOf(await ask(name, type));
@@ -100,9 +101,9 @@ async function deleteHost(name: string) {
 it("leaves a zone out alone that does not fit, also after a restart, and takes it in when there is room", async () => {
   await startServer();
   await put("parent.test", ["www A 192.0.2.9"]);
-  await put("filler.test", hosts(20_000));
+  await put("filler.test", hosts(2_500));
   await untilRcode("host-1.filler.test", "NOERROR");
-  await put("big.parent.test", hosts(45_000));
+  await put("big.parent.test", hosts(5_600));
   await untilRcode("host-1.big.parent.test", "SERVFAIL");
   // Nothing of it comes from the parent, and the parent is whole.
   expect(await rcodeAt("none.of.big.parent.test")).toBe("SERVFAIL");
@@ -136,7 +137,7 @@ it("leaves a zone out alone that does not fit, also after a restart, and takes i
 
 it("loads the smaller zones at a start, whichever was made first", async () => {
   await put("first-large.test", hosts(MANY));
-  await put("second-small.test", hosts(15_000));
+  await put("second-small.test", hosts(1_900));
   await startServer();
   expect(await rcodeAt("host-1.first-large.test", "TXT")).toBe("SERVFAIL");
   expect(await rcodeAt("host-1.second-small.test", "TXT")).toBe("NOERROR");
@@ -147,7 +148,7 @@ it("loads the smaller zones at a start, whichever was made first", async () => {
 });
 
 it("goes on with the last version of a zone that grows too large, its neighbours unaffected", async () => {
-  await put("grows.test", hosts(5_000));
+  await put("grows.test", hosts(625));
   await startServer();
   const { keyRing } = dnsServerContext(database);
   const acl = { resellerId: SCOPE.resellerId, name: "all", blocks: ["127.0.0.0/8"], tsig: null, zones: ["grows.test"] };
@@ -158,8 +159,8 @@ it("goes on with the last version of a zone that grows too large, its neighbours
   const served = serialOf((await transfer({})).records[0]);
   await put("grows.test", hosts(MANY));
   await eventually(async () => told("zone-left-out").includes("grows.test."), PATIENCE_MS);
-  expect(await rcodeAt("host-4999.grows.test", "TXT")).toBe("NOERROR");
-  expect(await rcodeAt("host-5000.grows.test", "TXT")).toBe("NXDOMAIN");
+  expect(await rcodeAt("host-624.grows.test", "TXT")).toBe("NOERROR");
+  expect(await rcodeAt("host-625.grows.test", "TXT")).toBe("NXDOMAIN");
   expect(await gauge("palomar_dns_zones_outdated")).toBe(1);
   // A secondary gets what is answered, whole and step by step.
   expect(serialOf((await transfer({})).records[0])).toBe(served);
@@ -171,14 +172,14 @@ it("goes on with the last version of a zone that grows too large, its neighbours
   );
   await put("s1.test", ["www A 192.0.2.12"]);
   await untilAddress("www.s1.test", "192.0.2.12", 5_000);
-  await put("grows.test", hosts(6_000));
-  await untilRcode("host-5999.grows.test", "NOERROR");
+  await put("grows.test", hosts(750));
+  await untilRcode("host-749.grows.test", "NOERROR");
   expect(await gauge("palomar_dns_zones_outdated")).toBe(0);
   await notifyZones(database.db, [...(await deleteZone(database, "grows.test"))]);
 });
 
 it("answers no more for an outdated zone when its SOA's EXPIRE has passed, and for it again when it fits", async () => {
-  await put("expires.test", hosts(5_000));
+  await put("expires.test", hosts(625));
   await startServer();
   await put("expires.test", hosts(MANY));
   await eventually(async () => told("zone-left-out").includes("expires.test."), PATIENCE_MS);
@@ -197,7 +198,7 @@ it("answers no more for an outdated zone when its SOA's EXPIRE has passed, and f
 });
 
 it("stays as it is when it comes back to another life of the database", async () => {
-  await put("outdated.test", hosts(5_000));
+  await put("outdated.test", hosts(625));
   await put("withheld.test", hosts(MANY));
   await startServer();
   expect(await rcodeAt("host-1.withheld.test", "TXT")).toBe("SERVFAIL");
@@ -253,9 +254,9 @@ it.skipIf(whySkipped !== "").each(DENIALS)(
       );
     const names = { small: `${denial}-small.test`, large: `${denial}-large.test`, filler: `${denial}-filler.test` };
     await putZoneFile(database, names.small, signZone(names.small, zone(["www A 192.0.2.1"]), denial).text);
-    await put(names.filler, hosts(48_000));
+    await put(names.filler, hosts(6_200));
     await startServer();
-    const large = Array.from({ length: 6_000 }, (_, index) => `h${index} A 192.0.2.1`);
+    const large = Array.from({ length: 3_000 }, (_, index) => `h${index} A 192.0.2.1`);
     await putZoneFile(database, names.large, signZone(names.large, zone(large), denial).text);
     await untilRcode(`h1.${names.large}`, "SERVFAIL");
     const proofOf = async (name: string) => {
