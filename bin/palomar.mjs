@@ -1,7 +1,9 @@
 #!/usr/bin/env node
 // The command line, from a clone and from an installation: what a clone still lacks is made first.
+import { fileURLToPath } from "node:url";
+import run from "./run.cjs";
 import { requireNodeVersion, setUp } from "./set-up.mjs";
 
 requireNodeVersion();
 setUp();
-await import("../dist/services/cli/main.js");
+run.load(fileURLToPath(new URL("../dist/services/cli/main.cjs", import.meta.url)));

@@ -64,7 +64,7 @@ function isInstallation() {
   const isBuildable = existsSync(inPackage("services")) && existsSync(inPackage("tsconfig.build.json"));
   const hasCompiler = existsSync(inPackage("node_modules", "typescript"));
   const isComplete =
-    existsSync(inPackage("dist", "services", "cli", "main.js")) && existsSync(inPackage("node_modules"));
+    existsSync(inPackage("dist", "services", "cli", "main.cjs")) && existsSync(inPackage("node_modules"));
   return !isBuildable || (isComplete && !hasCompiler);
 }
 

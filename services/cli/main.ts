@@ -59,13 +59,16 @@ const program = new Command("palomar")
   .configureHelp({ showGlobalOptions: true })
   .exitOverride();
 const runtime = makeRuntime(program, config);
-for (const load of commandsFor(process.argv.slice(2))) (await load())(program, runtime);
-inheritExit(program);
+void main();
 
-try {
-  await program.parseAsync();
-} catch (error) {
-  process.exitCode = await report(error);
+async function main(): Promise<void> {
+  try {
+    for (const load of commandsFor(process.argv.slice(2))) (await load())(program, runtime);
+    inheritExit(program);
+    await program.parseAsync();
+  } catch (error) {
+    process.exitCode = await report(error);
+  }
 }
 
 /** Those of the command that is called; all of them where none is, for the help. */

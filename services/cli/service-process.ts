@@ -7,7 +7,7 @@ import { type Logger, makeLogger } from "../platform/observability/logger.ts";
 import { collectMetrics } from "../platform/observability/metrics.ts";
 import { makeObserve } from "../platform/observability/observe.ts";
 import { startTracing } from "../platform/observability/tracing.ts";
-import { programFile } from "../platform/package-folder.ts";
+import { programFile, programRunner } from "../platform/package-folder.ts";
 import { openDb, openListenConnection } from "../platform/postgres/db.ts";
 import type { Addresses, ServiceName, StartService } from "../platform/service.ts";
 import { AddressBook } from "./address-book.ts";
@@ -31,7 +31,7 @@ const SERVICES: { readonly [name in ServiceName]: () => Promise<{ start: StartSe
 const STOP_DEADLINE_MS = 8_000;
 
 /** The whole of a service's process: the supervisor forks it with the service's name and talks to it by messages. */
-await runService(process.argv[2] as ServiceName);
+void runService(process.argv[2] as ServiceName);
 
 async function runService(name: ServiceName): Promise<void> {
   let lifecycle: Lifecycle | undefined;
@@ -124,7 +124,8 @@ const THREAD_HEAP_MB = 512;
 
 function openThread(workerData: ThreadData): Worker {
   const resourceLimits = { maxOldGenerationSizeMb: THREAD_HEAP_MB };
-  return new Worker(programFile("cli/service-thread"), {
+  return new Worker(programRunner, {
+    argv: [programFile("cli/service-thread")],
     workerData,
     name: `${workerData.name}-large`,
     resourceLimits,

@@ -32,17 +32,21 @@ const { name, keys } = workerData as ThreadData;
 if (process.platform === "linux") setPriority(NICENESS);
 const config = configWith(keys);
 const pooled = config.listenDatabaseUrl !== null;
-await serveLargeRequests(parentPort!, async (observe) => {
-  const stopTracing = await startTracing(config, name, observe);
-  const options = { connections: CONNECTIONS, name: `${name} large`, pooled, patienceMs: PATIENCE_MS };
-  const db = openDb(config.databaseUrl as string, options);
-  const { start } = await THREADS[name]!();
-  const service = await start({ config, keyRing: config.keys as KeyRing, db, clock: systemClock, observe });
-  const stop = async () => {
-    await service.stop();
-    await stopTracing?.();
-    await db.destroy();
-  };
-  return { ...service, stop };
-});
-process.exit();
+void run();
+
+async function run(): Promise<void> {
+  await serveLargeRequests(parentPort!, async (observe) => {
+    const stopTracing = await startTracing(config, name, observe);
+    const options = { connections: CONNECTIONS, name: `${name} large`, pooled, patienceMs: PATIENCE_MS };
+    const db = openDb(config.databaseUrl as string, options);
+    const { start } = await THREADS[name]!();
+    const service = await start({ config, keyRing: config.keys as KeyRing, db, clock: systemClock, observe });
+    const stop = async () => {
+      await service.stop();
+      await stopTracing?.();
+      await db.destroy();
+    };
+    return { ...service, stop };
+  });
+  process.exit();
+}

@@ -5,7 +5,7 @@ import type { KeyRing } from "../core/key-ring.ts";
 import { type Config, environmentWith, type VariableName } from "../platform/config/config.ts";
 import type { Logger } from "../platform/observability/logger.ts";
 import type { MetricFamilies } from "../platform/observability/metrics.ts";
-import { programFile } from "../platform/package-folder.ts";
+import { programFile, programRunner } from "../platform/package-folder.ts";
 import type { Addresses, AddressName, ServiceName } from "../platform/service.ts";
 import { LISTENERS } from "./address-book.ts";
 import { CommandRefused } from "./command-errors.ts";
@@ -194,7 +194,7 @@ export class Supervisor {
 
   #fork(name: ServiceName): ChildProcess {
     const databaseUrl = this.#options.databaseUrlOf(name);
-    return fork(programFile("cli/service-process"), [name], {
+    return fork(programRunner, [programFile("cli/service-process"), name], {
       env: environmentWith({ ...WITHOUT_SECRETS, DATABASE_URL: databaseUrl, ...this.#chosenPorts(name) }),
       stdio: ["ignore", "inherit", "inherit", "ipc"],
       execArgv: [...process.execArgv, ...(NODE_OPTIONS_OF[name] ?? [])],

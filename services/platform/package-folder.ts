@@ -9,7 +9,10 @@ export const packageFolder: string = findUpwards(dirname(fileURLToPath(import.me
 export const packageVersion: string = JSON.parse(readFileSync(join(packageFolder, "package.json"), "utf8")).version;
 
 /** What the build makes of a program that runs in a process or a thread of its own, such as `cli/service-thread`. */
-export const programFile = (name: string): string => join(packageFolder, "dist", "services", `${name}.js`);
+export const programFile = (name: string): string => join(packageFolder, "dist", "services", `${name}.cjs`);
+
+/** Runs such a program, which is its first argument, from code that is compiled already. */
+export const programRunner: string = join(packageFolder, "bin", "run.cjs");
 
 function findUpwards(folder: string): string {
   if (existsSync(join(folder, "package.json"))) return folder;

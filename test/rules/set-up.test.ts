@@ -49,7 +49,7 @@ beforeAll(() => {
        input: { "cli/main": "services/cli/main.ts" },
        platform: "node",
        logLevel: "warn",
-       output: { dir: "dist/services", cleanDir: true },
+       output: { dir: "dist/services", cleanDir: true, format: "cjs", entryFileNames: "[name].cjs" },
      };`,
   );
   write(

@@ -39,7 +39,7 @@ async function startUser(
   uid?: number,
 ): Promise<{ user: ChildProcess; url: string }> {
   const program = `
-    import { openEmbeddedPostgres } from ${JSON.stringify(pathToFileURL(join(packageRoot, "dist/services/platform/postgres/embedded-postgres.js")))};
+    import { openEmbeddedPostgres } from ${JSON.stringify(pathToFileURL(join(packageRoot, "dist/services/platform/postgres/embedded-postgres.cjs")))};
     const quiet = { info() {}, warn() {}, error() {} };
     const postgres = await openEmbeddedPostgres({ dataDir: ${JSON.stringify(dataDir)}, logger: quiet });
     process.once("SIGTERM", () => postgres.release());

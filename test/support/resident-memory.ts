@@ -13,7 +13,7 @@ export function serviceProcesses(supervisor: number): Record<string, number> {
   const children = readFileSync(`/proc/${supervisor}/task/${supervisor}/children`, "utf8").trim().split(" ");
   return Object.fromEntries(
     children.flatMap((id) => {
-      const [, name] = /service-process\.js\0([^\0]+)/.exec(readFileSync(`/proc/${id}/cmdline`, "utf8")) ?? [];
+      const [, name] = /service-process\.cjs\0([^\0]+)/.exec(readFileSync(`/proc/${id}/cmdline`, "utf8")) ?? [];
       return name === undefined ? [] : [[name, Number(id)] as const];
     }),
   );

@@ -1,6 +1,6 @@
 import { Worker } from "node:worker_threads";
 import type { HostPort } from "../../platform/config/config-values.ts";
-import { programFile } from "../../platform/package-folder.ts";
+import { programFile, programRunner } from "../../platform/package-folder.ts";
 import { Client } from "../message/client.ts";
 import type { PipelineSettings } from "../pipeline.ts";
 import type { Statistics } from "../reports/statistics.ts";
@@ -45,7 +45,8 @@ export async function listenUdpBatch(addresses: readonly HostPort[], options: Ud
       statistics: options.statistics.buffer,
       control: control.buffer as SharedArrayBuffer,
     };
-    const worker = new Worker(programFile("dns-server/listeners/udp-worker"), {
+    const worker = new Worker(programRunner, {
+      argv: [programFile("dns-server/listeners/udp-worker")],
       workerData: data,
       name: `dns-udp-${index + 1}`,
     });
