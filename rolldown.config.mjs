@@ -27,7 +27,14 @@ const build = (input, output) => ({
   external: EXTERNAL,
   // A package's own use of eval is its author's to answer for.
   checks: { eval: false },
-  output: { dir: "dist/services", format: "cjs", entryFileNames: "[name].cjs", sourcemap: true, ...output },
+  output: {
+    dir: "dist/services",
+    format: "cjs",
+    dynamicImportInCjs: false,
+    entryFileNames: "[name].cjs",
+    sourcemap: true,
+    ...output,
+  },
 });
 
 export default [

@@ -11,7 +11,7 @@ const { createHash } = require("node:crypto");
 const { mkdirSync, readFileSync, renameSync, writeFileSync } = require("node:fs");
 const { createRequire } = require("node:module");
 const { dirname, join, resolve } = require("node:path");
-const { constants, Script } = require("node:vm");
+const { Script } = require("node:vm");
 const { threadId } = require("node:worker_threads");
 
 const CACHE = join(__dirname, "..", "dist", "services", ".cache");
@@ -24,7 +24,7 @@ const modules = new Map();
 /** Scripts whose code was not there, by the file for it. */
 const compiled = new Map();
 
-/** @returns the exports of a CommonJS file of the build */
+/** @returns the exports of a CommonJS file of the build, which imports nothing dynamically */
 function load(file) {
   const known = modules.get(file);
   if (known !== undefined) return known.exports;
@@ -42,7 +42,6 @@ function compile(filename) {
   const script = new Script(`(function (exports, require, module, __filename, __dirname) {${source}\n})`, {
     filename,
     cachedData: readKept(kept),
-    importModuleDynamically: constants.USE_MAIN_CONTEXT_DEFAULT_LOADER,
   });
   // Undefined where there was none.
   if (script.cachedDataRejected !== false) compiled.set(kept, script);
