@@ -3,6 +3,8 @@ import { BaseSequencer, type TestSpecification } from "vitest/node";
 /** Files that wait for long, or work for long: measured, longest first. */
 const LONGEST = [
   "system/listeners",
+  "system/dns-api-memory",
+  "service/dns-api-followers",
   "system/console-shell",
   "system/cluster",
   "system/console-mail",
