@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import type { KeyRing } from "../core/key-ring.ts";
 import { type EmailAddress, validateAddress } from "../core/mail/address.ts";
+import { askedOfNextHop } from "../core/mail/dsn-parameters.ts";
 import { type Envelope, makeEnvelope } from "../core/mail/envelope.ts";
 import { type Mailbox, plainField } from "../core/mail/headers.ts";
 import { splitMessage } from "../core/mail/message.ts";
@@ -114,7 +115,10 @@ export async function composeMessage(
   const trace = Buffer.from(isReport ? "" : `${DELIVERY_TOKEN_FIELD}: ${token}\r\n`, "latin1");
   const octets = Buffer.concat([signature, trace, unsigned]);
   return {
-    envelope: { ...envelope.value, ...(dsn === undefined ? {} : { dsn: { message: dsn, recipient: delivery.dsn } }) },
+    envelope: {
+      ...envelope.value,
+      ...(dsn === undefined ? {} : { dsn: { message: dsn, recipient: askedOfNextHop(delivery.dsn) } }),
+    },
     octets,
     ...(archive ? { archived: { eeid, recipientKey: recipient.key, octets } } : {}),
   };

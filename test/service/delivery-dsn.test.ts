@@ -79,7 +79,7 @@ async function recorder(offersDsn: boolean) {
 }
 
 describe("a next hop that offers DSN", () => {
-  it("gets the parameters as they came, and tells of successes itself", async () => {
+  it("gets what the client asked for, and tells of successes itself", async () => {
     const { far, said } = await recorder(true);
     run(makeWorker(routes({ "with.example.net": far.port })));
     const eeid = await submit({
@@ -91,13 +91,13 @@ describe("a next hop that offers DSN", () => {
     expect(await due()).toEqual([]);
   });
 
-  it("gets NEVER, and an address beyond ASCII in ASCII", async () => {
+  it("is to tell our return path of failures whatever the client wants, and gets an address beyond ASCII in ASCII", async () => {
     const { far, said } = await recorder(true);
     run(makeWorker(routes({ "with.example.net": far.port })));
     await untilSent(
       await submit({ "one@with.example.net": { notify: [], originalRecipient: "utf-8;rené@example.org" } }),
     );
-    expect(said("RCPT")).toBe("RCPT TO:<one@with.example.net> NOTIFY=NEVER ORCPT=utf-8;ren\\x{E9}@example.org");
+    expect(said("RCPT")).toBe("RCPT TO:<one@with.example.net> NOTIFY=FAILURE ORCPT=utf-8;ren\\x{E9}@example.org");
   });
 
   it("gets nothing that the client did not say", async () => {

@@ -1,5 +1,5 @@
 import { execFile, spawnSync } from "node:child_process";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
@@ -193,9 +193,14 @@ describe("next hops", () => {
         async () => {
           // What lies behind it takes one mailbox and not another, and offers nothing.
           const refused = "unknown@behind.example.net";
+          const silent = "silent@behind.example.net";
           const behind = await startSmtpSink({
             onRcptTo: ({ address }, _session, done) =>
-              done(address === refused ? Object.assign(new Error("5.1.1 no such user"), { responseCode: 550 }) : null),
+              done(
+                [refused, silent].includes(address)
+                  ? Object.assign(new Error("5.1.1 no such user"), { responseCode: 550 })
+                  : null,
+              ),
           });
           const mxPort = await freePort();
           const relay = await start({ port: behind.port, ports: { "bounces.example.org": mxPort }, offersDsn });
@@ -220,6 +225,9 @@ describe("next hops", () => {
               raw: message(to[0]!),
               dsn: { notify: "success,failure" },
             } as object);
+            // Nobody is to be told of this one; but we are not to mail it for ever.
+            const never = { envelope: { from, to: [silent] }, raw: message(silent), dsn: { notify: "never" } };
+            await transport.sendMail(never as object);
             transport.close();
             const reports = () => behind.messages.filter(({ rcptTo }) => rcptTo[0] === from);
             await eventually(
@@ -237,6 +245,11 @@ describe("next hops", () => {
             expect([...new Set(told)].toSorted()).toEqual([`failed ${refused}`, ...relayed].toSorted());
             expect(told).toHaveLength(new Set(told).size);
             expect(found.every(({ mailFrom }) => mailFrom === "")).toBe(true);
+            await eventually(
+              () => own.context.db("deliveries").where({ recipient: silent, bounce: "hard" }),
+              (rows) => rows.length === 1,
+            );
+            expect(await own.context.db("delivery_reports").where({ recipient: silent })).toEqual([]);
           } catch (error) {
             throw new Error(relay.log(), { cause: error });
           } finally {
@@ -312,4 +325,35 @@ print(status.get_content_type(), [dict(group.items()) for group in status.get_pa
       }
     },
   );
+
+  const muttMissing = isInstalled("mutt") ? dovecotMissing : "needs the Debian package mutt";
+  it.skipIf(muttMissing !== undefined)(`mutt, which reads Dovecot by IMAP (${muttMissing ?? "as root"})`, async () => {
+    const dovecot = await startDovecot();
+    try {
+      await dovecot.append("INBOX", report);
+      const mailbox = `imap://${dovecot.user}@127.0.0.1:${dovecot.port}/INBOX`;
+      const configuration = [
+        `set imap_pass="${dovecot.password}" folder="${mailbox}" spoolfile="${mailbox}" ssl_starttls=no ssl_force_tls=no`,
+        "set imap_authenticators=login wait_key=no quit=yes mail_check=0",
+        "unset header_cache mark_old confirmappend help",
+        // The list of parts, each part as mutt decodes it, and the message as its pager shows it.
+        `push "<view-attachments>${["notice", "status", "header"].map(toFile).join("<next-entry>")}<exit>${toShown}<quit>"`,
+      ].join("\n");
+      writeFileSync(join(folder, "muttrc"), `${configuration}\n`);
+      const mutt = "mutt -n -F muttrc";
+      const env = { PATH: process.env.PATH, HOME: folder, TERM: "vt100", LC_ALL: "C.UTF-8" };
+      // mutt wants a terminal, which `script` is.
+      await run("script", ["-qec", mutt, "/dev/null"], { cwd: folder, env, timeout: 60_000 });
+      const read = (name: string) => readFileSync(join(folder, name), "utf8");
+      expect(read("notice")).toContain("reject+1@readers.example.net");
+      expect(read("status")).toMatch(/^Action: failed$/m);
+      expect(read("header")).toMatch(new RegExp(`^Message-ID: <1@${TEST_DOMAIN}>$`, "m"));
+      expect(read("shown")).toMatch(/^Subject: Your message could not be delivered$.*^Status: 5\.1\.1$/ms);
+    } finally {
+      await dovecot.stop();
+    }
+  });
+
+  const toFile = (name: string) => `<pipe-entry>cat > ${name}<enter>`;
+  const toShown = ":set pipe_decode<enter><pipe-message>cat > shown<enter>";
 });

@@ -154,6 +154,16 @@ export function encodeUtf8Address(address: string): string {
 }
 
 /**
+ * What a next hop is asked to tell of a recipient. The return path that leaves is ours: of failures it is told always, or
+ * addresses that bounce would be mailed for ever. RFC 3461 §5.2.1 has a relay pass NOTIFY on as it came, which is for one
+ * that keeps the sender's return path; whether the sender hears of anything is decided here, by {@link isNotified}.
+ */
+export function askedOfNextHop({ notify, ...others }: RecipientDsn): RecipientDsn {
+  if (notify === undefined) return others;
+  return { ...others, notify: NOTIFICATIONS.filter((kind) => kind === "failure" || notify.includes(kind)) };
+}
+
+/**
  * Whether a sender is to be told of something. Who does not say what it wants hears of failures and delays
  * (RFC 3461 §4.1 leaves the delays to the server).
  */

@@ -177,7 +177,7 @@ function mailCommand({ size, dsn }: SmtpExtensions, { envelope, octets }: Messag
   return [`MAIL FROM:<${envelope.mailFrom}>`, ...parameters].join(" ");
 }
 
-/** RFC 3461 §5.2.1: the parameters are passed on as they came. */
+/** RFC 3461 §5.2.1: with the parameters of the envelope, to the letter. */
 function recipientCommand(address: string, { dsn }: SmtpExtensions, envelope: Envelope): string {
   const { notify, originalRecipient } = (dsn && envelope.dsn?.recipient) || {};
   const original =

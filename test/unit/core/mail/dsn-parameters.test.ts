@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import {
+  askedOfNextHop,
   decodeXtext,
   encodeUtf8Address,
   isNotified,
@@ -90,4 +91,21 @@ test("who says nothing hears of failures and delays, and who says NEVER of nothi
     false,
     false,
   ]);
+});
+
+test.each([
+  [undefined, undefined],
+  [[], ["failure"]],
+  [["success"], ["success", "failure"]],
+  [["failure"], ["failure"]],
+  [
+    ["success", "failure", "delay"],
+    ["success", "failure", "delay"],
+  ],
+] as const)("a next hop is asked to tell of failures, whatever the sender wants: %j", (notify, asked) => {
+  const original = { originalRecipient: "rfc822;a@example.org" };
+  expect(askedOfNextHop({ ...original, ...(notify && { notify }) })).toEqual({
+    ...original,
+    ...(asked && { notify: asked }),
+  });
 });
