@@ -25,6 +25,7 @@ const BENCHMARKS: readonly (readonly [name: BenchmarkName, ...quick: string[]])[
   ["mail", "1000", "--messages", "200", "--queued", "10000"],
   ["tracking", "2"],
   ["events", "300000"],
+  ["explorer", "50000", "--days", "7"],
 ];
 
 /** Programs whose versions belong beside the figures, and what asks them for it. */

@@ -185,6 +185,18 @@ describe("a message is found", () => {
   });
 });
 
+test("a report to a sender is nobody's message, whatever it is sought by", async () => {
+  const { db } = stack.context;
+  const to = `reporter@${TEST_DOMAIN}`;
+  const eeid = await submit(to, "Your message could not be delivered", "<report@example.org>");
+  const found = async () => [...(await find({ id: eeid })), ...(await find({ recipient: to })), ...(await find({}))];
+  expect((await found()).filter((recipient) => recipient === to)).toHaveLength(3);
+  const [{ id }] = (await ana("GET", `/messages?recipient=${to}`)).body.messages;
+  await db("messages").where({ eeid }).update({ is_report: true });
+  expect((await found()).filter((recipient) => recipient === to)).toEqual([]);
+  expect((await ana("GET", `/messages/${id}`)).status).toBe(404);
+});
+
 describe("what waits", () => {
   test("says why, is tried again, and can be taken back once", async () => {
     const eeid = await send(["a@held.example.net", "b@held.example.net"]);

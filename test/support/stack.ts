@@ -143,6 +143,26 @@ export function killStack(child: ChildProcess): Promise<number | null> {
   return ended(child);
 }
 
+/** `kill -9` of one of a stack's services; the supervisor starts it anew. */
+export function killService({ pid }: ChildProcess, name: string): void {
+  const children = readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").trim().split(" ").map(Number);
+  const [child] = children.filter((child) => {
+    const words = wordsOf(child);
+    return words.some((word) => word.includes("service-process")) && words.includes(name);
+  });
+  if (child === undefined) throw new Error(`${name} does not run`);
+  process.kill(child, "SIGKILL");
+}
+
+/** What a process was started with; nothing when it ends just now. */
+function wordsOf(pid: number): string[] {
+  try {
+    return readFileSync(`/proc/${pid}/cmdline`, "utf8").split("\0");
+  } catch {
+    return [];
+  }
+}
+
 function killGroup(child: ChildProcess): void {
   if (child.pid !== undefined && child.exitCode === null && child.signalCode === null)
     process.kill(-child.pid, "SIGKILL");

@@ -81,6 +81,7 @@ function adapt(commands: string, index: number): string {
     .replaceAll(/docker compose run --rm (--no-TTY )?migrate/g, "palomar")
     .replaceAll("http://127.0.0.1:8053", addresses.dns_api)
     .replaceAll("http://127.0.0.1:8025", addresses.mail_api)
+    .replaceAll("http://127.0.0.1:8080", addresses.console)
     .replaceAll("-p 5300", `-p ${dnsPort}`)
     .replace(/\b(acme|bakery)\b/g, `$1${index}`);
 }

@@ -5,7 +5,15 @@ import { mostUnnoted, readDeliveryPolicy } from "../../services/delivery/policy.
 import { callApi } from "../support/api-client.ts";
 import { addCampaign } from "../support/deployment.ts";
 import { type SmtpSink, startSmtpSink } from "../support/smtp-sink.ts";
-import { eventually, killStack, makeDataDir, removeDataDir, type StartedStack, startStack } from "../support/stack.ts";
+import {
+  eventually,
+  killService,
+  killStack,
+  makeDataDir,
+  removeDataDir,
+  type StartedStack,
+  startStack,
+} from "../support/stack.ts";
 
 // Whatever is killed with `kill -9` in the midst of a large send: who was acknowledged gets the message.
 const RECIPIENTS = 5_000;
@@ -106,27 +114,6 @@ async function untilSent(eeids: readonly string[]): Promise<void> {
   }
 }
 
-/** Kills one of the stack's services; the supervisor starts it anew. */
-function killService(name: string): void {
-  const { pid } = stack.process;
-  const children = readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").trim().split(" ").map(Number);
-  const [child] = children.filter((child) => {
-    const words = wordsOf(child);
-    return words.some((word) => word.includes("service-process")) && words.includes(name);
-  });
-  if (child === undefined) throw new Error(`${name} does not run`);
-  process.kill(child, "SIGKILL");
-}
-
-/** What a process was started with; nothing when it ends just now. */
-function wordsOf(pid: number): string[] {
-  try {
-    return readFileSync(`/proc/${pid}/cmdline`, "utf8").split("\0");
-  } catch {
-    return [];
-  }
-}
-
 const someArrived = (name: string, count: number) =>
   eventually(
     async () => arrived(name).length,
@@ -137,9 +124,9 @@ const someArrived = (name: string, count: number) =>
 test("the worker is killed, twice", async () => {
   const sending = sendToAll("worker");
   await someArrived("worker", 200);
-  killService("delivery");
+  killService(stack.process, "delivery");
   await someArrived("worker", 1_000);
-  killService("delivery");
+  killService(stack.process, "delivery");
   const eeids = await sending;
   await untilEverybodyHasIt("worker", 2);
   await untilSent(eeids);
@@ -155,7 +142,7 @@ test("the API is killed while it accepts", async () => {
       (calls) => calls >= acknowledged,
       PATIENCE_MS,
     );
-    killService("mail-api");
+    killService(stack.process, "mail-api");
   }
   await sending;
   expect(new Set(eeids).size).toBe(RECIPIENTS / PER_CALL);

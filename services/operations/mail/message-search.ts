@@ -46,8 +46,9 @@ export interface MessagePage {
 }
 
 /** A search does no more than that at a time; who asked goes on from there. */
-const LOOKS_FOR_MS = 120;
-const CANDIDATES_AT_FIRST = 200;
+const LOOKS_FOR_MS = 150;
+/** A page and a few more: where everything fits, nothing is read in vain. */
+const LEAST_CANDIDATES_AT_ONCE = 64;
 const MOST_CANDIDATES_AT_ONCE = 2_000;
 /** More messages than that with all the words are looked for among all, newest first: some will come soon. */
 const MOST_MESSAGES = 2_000;
@@ -74,7 +75,8 @@ export async function searchMessages(
   const endsAtMs = performance.now() + LOOKS_FOR_MS;
   const messages: FoundMessage[] = [];
   let place = after;
-  for (let take = Math.max(CANDIDATES_AT_FIRST, limit); ; take = Math.min(2 * take, MOST_CANDIDATES_AT_ONCE)) {
+  for (let take = Math.max(LEAST_CANDIDATES_AT_ONCE, limit); ; ) {
+    const beganAtMs = performance.now();
     const candidates = await listCandidates(db, instanceId, plan.source, { after: place, take });
     const ids = candidates.flatMap(({ deliveryId }) => (deliveryId === null ? [] : [deliveryId]));
     const found = await siftDeliveries(db, instanceId, ids, plan.conditions);
@@ -86,7 +88,11 @@ export async function searchMessages(
     }
     if (candidates.length < take) return { messages, next: undefined };
     place = candidates.at(-1)!.place;
-    if (performance.now() > endsAtMs) return { messages, next: place };
+    const nowMs = performance.now();
+    // As many as there is time for, at the pace of those before: what is not in memory takes a hundred times as long.
+    const affordable = Math.floor((take * (endsAtMs - nowMs)) / (nowMs - beganAtMs));
+    if (affordable < LEAST_CANDIDATES_AT_ONCE) return { messages, next: place };
+    take = Math.min(4 * take, affordable, MOST_CANDIDATES_AT_ONCE);
   }
 }
 
@@ -126,7 +132,15 @@ export async function planSearch(db: Db, instanceId: number, search: MessageSear
     }),
   };
   if (resultIds?.length === 0 || pathIds?.length === 0) return undefined;
-  return { source: await chooseSource(db, instanceId, search, conditions), conditions };
+  const chosen = await chooseSource(db, instanceId, search, conditions);
+  return { source: chosen, conditions: withoutImplied(conditions, chosen) };
+}
+
+/** Candidates that are taken from attempts have such an attempt: each would be looked up once more. */
+function withoutImplied(conditions: MessageConditions, source: CandidateSource): MessageConditions {
+  if (source.kind !== "attempts") return conditions;
+  const { resultIds, pathIds, ...others } = conditions;
+  return { ...others, ...given(source.by === "path_id" ? { resultIds } : { pathIds }) };
 }
 
 async function chooseSource(

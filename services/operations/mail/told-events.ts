@@ -113,7 +113,8 @@ export class FullEvents {
 
 type NameOfMessage = { readonly own: string | null } | Pick<MessageName, "senderDomain" | "isShared">;
 
-function nameOf({ head, senderDomain, isShared }: MessageName): NameOfMessage {
+function nameOf({ own, head, senderDomain, isShared }: MessageName): NameOfMessage {
+  if (own !== null) return { own };
   if (head === null) return { senderDomain, isShared };
   const field = splitMessage(head).fields.find(({ name }) => name === "message-id");
   return { own: field === undefined ? null : fieldValue(field) };

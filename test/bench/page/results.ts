@@ -39,8 +39,15 @@ export interface Results {
   readonly events: {
     readonly events: number;
     readonly ingestedPerSecond: number;
-    readonly queries: readonly { readonly name: string; readonly p50Ms: number; readonly p95Ms: number }[];
+    readonly queries: readonly Query[];
   };
+  readonly explorer: { readonly deliveries: number; readonly p95Ms: number; readonly searches: readonly Query[] };
+}
+
+interface Query {
+  readonly name: string;
+  readonly p50Ms: number;
+  readonly p95Ms: number;
 }
 
 interface ApiLoad {

@@ -120,13 +120,24 @@ export const SUBJECTS: { readonly [Name in BenchmarkName]: (result: Results[Name
     {
       title: "Events",
       text: `Queries over ${formatFigure(events)} events, taken in at ${formatFigure(ingestedPerSecond)} a second.`,
-      table: formatTable(
-        ["query", "p50, ms", "p95, ms"],
-        queries.map(({ name, p50Ms, p95Ms }) => [name, formatFigure(p50Ms), formatFigure(p95Ms)]),
-      ),
+      table: formatQueries("query", queries),
+    },
+  ],
+  explorer: ({ deliveries, p95Ms, searches }) => [
+    {
+      title: "Messages",
+      text: `Searches among ${formatFigure(deliveries)} deliveries with three attempts each, a page of 50 and the page behind it. All together: p95 ${formatFigure(p95Ms)} ms.`,
+      table: formatQueries("search", searches),
     },
   ],
 };
+
+function formatQueries(what: string, queries: Results["events"]["queries"]): string {
+  return formatTable(
+    [what, "p50, ms", "p95, ms"],
+    queries.map(({ name, p50Ms, p95Ms }) => [name, formatFigure(p50Ms), formatFigure(p95Ms)]),
+  );
+}
 
 function answers(title: string, file: string, measured: readonly ServerRow[]): Subject {
   const comparison = serverRows(measured);

@@ -54,7 +54,10 @@ export interface MessageConditions {
   readonly replyParts?: readonly string[];
 }
 
-/** Deliveries of an instance that fulfil conditions, in the order in which they are given. */
+/**
+ * Deliveries of an instance that fulfil conditions, in the order in which they are given. Reports to senders are left out:
+ * they are nobody's messages.
+ */
 export async function siftDeliveries(
   db: Db,
   instanceId: number,
@@ -73,11 +76,11 @@ export async function siftDeliveries(
      from unnest($2::bigint[]) with ordinality as given (id, position)
        cross join lateral (select * from deliveries where id = given.id and instance_id = $1 offset 0) d
        cross join lateral (select * from partitions where id = d.partition_id and instance_id = $1 offset 0) p
-       cross join lateral (select id, created_at, campaign_numid, subject, sender, message_id, terms
+       cross join lateral (select id, created_at, campaign_numid, subject, sender, message_id, terms, is_report
          from messages where id = p.message_id and instance_id = $1 offset 0) m
        cross join lateral (select creator from batches
          where eeid = p.eeid and instance_id = $1 and expired_at is null offset 0) b
-     where true${where.join("")} order by given.position`,
+     where not m.is_report${where.join("")} order by given.position`,
     values.all,
   );
 }

@@ -7,7 +7,9 @@ export interface MessageName {
   readonly senderDomain: string;
   /** Its copies are one message. */
   readonly isShared: boolean;
-  /** The beginning of a message that came finished, with a Message-ID of its own; null of one that is rendered. */
+  /** Of a message that came finished: its own, with angle brackets; null of one that is rendered. */
+  readonly own: string | null;
+  /** Of one that came finished and is not known to have one: its beginning. */
   readonly head: Buffer | null;
 }
 
@@ -40,7 +42,7 @@ export async function findMessageNames(
   return queryRows(
     db,
     `select id as "messageId", sender_domain as "senderDomain", coalesce(template ? 'to', false) as "isShared",
-       substring(octets from 1 for ${HEAD_OCTETS}) as head
+       message_id as own, case when message_id is null then substring(octets from 1 for ${HEAD_OCTETS}) end as head
      from messages where instance_id = $1 and id = any($2::bigint[])`,
     [instanceId, messageIds],
   );

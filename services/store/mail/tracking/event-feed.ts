@@ -83,7 +83,7 @@ export async function placeEvents(db: Db, instanceId: number, settleSeconds: num
          ) as oldest
        ), placed as (
          update webhook_events e set position = $4::bigint + due.place from due
-         where e.instance_id = $1 and e.serial = due.serial returning 1
+         where e.instance_id = $1 and e.serial = due.serial and e.position is null returning 1
        )
        select count(*)::int as count from placed`,
       [instanceId, settleSeconds, MOST_AT_ONCE, feed.position],
@@ -236,8 +236,8 @@ export async function tidyFeeds(db: Db): Promise<void> {
     for (let removed = MOST_AT_ONCE; removed === MOST_AT_ONCE; ) {
       const rows = await queryRows(
         db,
-        `delete from webhook_events where instance_id = $1 and serial in (
-           select serial from webhook_events where instance_id = $1 and position <= $2
+        `delete from webhook_events where instance_id = $1 and position in (
+           select position from webhook_events where instance_id = $1 and position <= $2
              and (not $3 or stored_at < now() - make_interval(hours => $4)) order by position limit $5)
          returning 1`,
         [instance_id, through, streamed, STREAM_HOURS, MOST_AT_ONCE],
