@@ -9,6 +9,10 @@ drop function users_follow_instance();
 -- Attempts of an instance that is deleted go with their weeks.
 drop trigger instances_attempts_deleted on instances;
 drop function attempts_follow_instance();
+-- Events that are to be told go with the instance's feed.
+drop trigger instances_webhook_events_deleted on instances;
+drop function webhook_events_follow_instance();
+alter table webhook_events add foreign key (instance_id) references event_feeds on delete cascade;
 
 -- Small, read everywhere, and referred to: a copy on every machine.
 select create_reference_table('instances');

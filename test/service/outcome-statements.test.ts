@@ -1,4 +1,5 @@
-import { afterAll, beforeAll, expect, test } from "vitest";
+import pg from "pg";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { KeyRing } from "../../services/core/key-ring.ts";
 import { validateAddress } from "../../services/core/mail/address.ts";
 import type { RecipientDsn } from "../../services/core/mail/dsn-parameters.ts";
@@ -70,14 +71,13 @@ async function settle(recipients: readonly string[], dsn?: RecipientDsn): Promis
 
 /** @returns the statements of a piece of work, without their transaction's */
 async function statementsOf(work: () => Promise<unknown>): Promise<string[]> {
-  const statements: string[] = [];
-  const listen = ({ sql }: { sql: string }) => {
-    if (!/^(begin|commit)/i.test(sql)) statements.push(sql.trim().replace(/\s+/g, " "));
-  };
-  database.db.on("query", listen);
+  const asking = vi.spyOn(pg.Client.prototype, "query");
   await work();
-  database.db.removeListener("query", listen);
-  return statements;
+  const statements = asking.mock.calls.map(([asked]: readonly unknown[]) =>
+    (typeof asked === "string" ? asked : (asked as { readonly text: string }).text).trim().replace(/\s+/g, " "),
+  );
+  asking.mockRestore();
+  return statements.filter((sql) => !/^(begin|commit)\b/i.test(sql));
 }
 
 const rowsOf = async (table: string) => Number((await database.db(table).count({ rows: "*" }))[0]!.rows);
