@@ -52,6 +52,8 @@ const LEAST_CANDIDATES_AT_ONCE = 64;
 const MOST_CANDIDATES_AT_ONCE = 2_000;
 /** More messages than that with all the words are looked for among all, newest first: some will come soon. */
 const MOST_MESSAGES = 2_000;
+/** Deliveries that are looked through, each, in a fraction of a second. */
+const NARROW_PERIOD = 50_000;
 const MOST_RESULTS = 300;
 const MOST_PATHS = 300;
 
@@ -154,6 +156,10 @@ async function chooseSource(
   if (local !== undefined) return { kind: "contact", contactId: contactId ?? null, local };
   const messages = terms && (await findMessagesByTerms(db, instanceId, terms, MOST_MESSAGES));
   if (messages !== undefined) return { kind: "messages", ids: messages };
+  const { from, until, state } = search;
+  const ids = await findIdRange(db, instanceId, given({ from, until }));
+  // Newest first by another way, what is older would be reached late, or never.
+  if (ids.until - ids.from <= NARROW_PERIOD) return { kind: "period", ids, state: state ?? null };
   if (resultIds !== undefined) return { kind: "attempts", by: "result_id", ids: resultIds };
   if (reason !== undefined) {
     const ids = await findResultsByReason(db, instanceId, reason, MOST_RESULTS);
@@ -164,7 +170,7 @@ async function chooseSource(
   if (campaignNumid !== undefined) return { kind: "campaign", numid: campaignNumid };
   if (destination !== undefined) return { kind: "destination", destination };
   if (pathIds !== undefined) return { kind: "attempts", by: "path_id", ids: pathIds };
-  return { kind: "all", ids: await findIdRange(db, instanceId, given({ from: search.from, until: search.until })) };
+  return { kind: "all", ids };
 }
 
 /** What an identifier names; of a Message-ID that is not ours, the messages that came with it. */

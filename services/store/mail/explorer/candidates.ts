@@ -1,4 +1,5 @@
 import { type Db, queryRows } from "../../../platform/postgres/db.ts";
+import { type MessageState, STATE } from "./found-messages.ts";
 
 /**
  * Where a search takes deliveries from: each way goes through an index, newest first, and gives all that are sought, and
@@ -6,6 +7,8 @@ import { type Db, queryRows } from "../../../platform/postgres/db.ts";
  */
 export type CandidateSource =
   | { readonly kind: "all"; readonly ids: IdRange }
+  /** All of a period that is narrow enough to be looked through, in this state if any. */
+  | { readonly kind: "period"; readonly ids: IdRange; readonly state: MessageState | null }
   | { readonly kind: "contact"; readonly contactId: number | null; readonly local: string }
   | { readonly kind: "deliveries"; readonly ids: readonly number[] }
   | { readonly kind: "messages"; readonly ids: readonly number[] }
@@ -59,12 +62,15 @@ const MOST_ID = Number.MAX_SAFE_INTEGER;
 
 function statementOf(source: CandidateSource, after: Place | undefined): Statement {
   const [first, second] = after ?? [];
-  const below = Number(first ?? MOST_ID);
+  // A place of another search's, which may be a moment, is none here.
+  const below = Number.isSafeInteger(Number(first)) ? Number(first) : MOST_ID;
   const belowPair = [first ?? MOST_ID, second ?? MOST_ID];
   const belowMoment = [first ?? "infinity", second ?? MOST_ID];
   switch (source.kind) {
     case "all":
       return { sql: ALL, values: [Math.min(below, source.ids.until), source.ids.from] };
+    case "period":
+      return { sql: PERIOD, values: [Math.min(below, source.ids.until), source.ids.from, source.state] };
     case "contact":
       return { sql: CONTACT, values: [source.contactId, below, source.local] };
     case "deliveries":
@@ -91,6 +97,9 @@ function statementOf(source: CandidateSource, after: Place | undefined): Stateme
 
 const ALL = `select id as delivery, id as a, null::bigint as b from deliveries
   where instance_id = $1 and id < $3 and id >= $4 order by id desc limit $2`;
+
+const PERIOD = `select id as delivery, id as a, null::bigint as b from deliveries d
+  where instance_id = $1 and id < $3 and id >= $4 and ($5::text is null or ${STATE} = $5) order by id desc limit $2`;
 
 /** Those of the contact, and copies to an address of the same local part. */
 const CONTACT = `select * from (

@@ -85,7 +85,8 @@ export async function siftDeliveries(
   );
 }
 
-const STATE = `case when d.bounce is not null or d.state = 'refused' then 'bounced'
+/** The state of a row `d` of deliveries. */
+export const STATE = `case when d.bounce is not null or d.state = 'refused' then 'bounced'
   when d.state = 'queued' and d.attempts > 0 then 'deferred' else d.state end`;
 
 function compile(conditions: MessageConditions, values: StatementValues): string[] {
