@@ -2,6 +2,7 @@ import type { Phrases } from "../core/mail/bounce/phrases.ts";
 import type { BounceReason } from "../core/mail/bounce/reason.ts";
 import type { AttemptPath } from "../core/mail/delivery-attempt.ts";
 import { isNotified } from "../core/mail/dsn-parameters.ts";
+import type { TlsSession } from "../core/mail/reports/tls-session.ts";
 import type { RetrySchedule } from "../core/mail/retry.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
 import type { Clock } from "../platform/clock.ts";
@@ -24,7 +25,8 @@ import type { OctetBudget } from "./octet-budget.ts";
 import type { OutcomeWriter } from "./outcome-writer.ts";
 import type { FindRoute } from "./routing/route.ts";
 import type { SourcePlace, SourcePools } from "./routing/source-pools.ts";
-import type { PooledSession, SessionPool, SourceGate } from "./session-pool.ts";
+import { tlsSessionOf } from "./routing/tls-counts.ts";
+import type { PooledSession, Route, SessionPool, SessionWish, SourceGate } from "./session-pool.ts";
 import type { TrafficShaping } from "./shaping.ts";
 
 /** What every lane of a worker shares. */
@@ -42,6 +44,8 @@ export interface LaneTools {
   readonly random: () => number;
   readonly observe: Observe;
   readonly shaping: TrafficShaping;
+  /** Whether sessions are counted for reports about TLS. */
+  readonly countsTls: boolean;
   /** False when the lease is no longer certain, or the partition's batch, its destination or the worker stops. */
   mayLeave(partition: LeasedPartition): boolean;
   /** Ends a lane where there are too many. @returns whether the one that asks is to end */
@@ -81,6 +85,8 @@ export class Lane {
   /** and in the attempt under way, whose way this is. */
   #waitedInAttemptMs = 0;
   #attemptPath: AttemptPath | undefined;
+  /** Sessions that were opened, or failed, since the last outcome. */
+  readonly #tlsSessions: TlsSession[] = [];
   #path: string;
   /** A result that is the same for every recipient of the destination, from wherever it is tried. */
   #trouble: AttemptResult | undefined;
@@ -240,6 +246,7 @@ export class Lane {
         reason: reasonOf(outcome),
         path: this.#attemptPath,
       },
+      ...(this.#tlsSessions.length > 0 ? { tlsSessions: this.#tlsSessions.splice(0) } : {}),
       ...this.#consequences(outcome, now, archived),
       ...this.#reportOn(delivery, result, outcome),
     };
@@ -330,12 +337,15 @@ export class Lane {
     const { findRoute, shaping, sessions } = this.#tools;
     const { destination } = this.#partition;
     const route = await this.#waitFor(findRoute(destination));
-    if (!route.ok) return refuse({ result: { kind: "unroutable", reply: route.error } });
+    if (!route.ok) {
+      if (this.#tools.countsTls && route.error.unmet) this.#tlsSessions.push(route.error.unmet);
+      return refuse({ result: { kind: "unroutable", reply: route.error } });
+    }
     this.#path = route.value.key;
     const exchangers = route.value.peers.map(({ name }) => name);
     shaping.learn(this.#lot, exchangers);
     if (shaping.hasTooManySessions(this.#lot)) return undefined;
-    const acquired = await this.#waitFor(sessions.acquire(route.value, place, this.#gate));
+    const acquired = await this.#waitFor(sessions.acquire(route.value, place, this.#wish(route.value)));
     this.#attemptPath = acquired.ok ? acquired.value.path : acquired.error.path;
     if (acquired.ok) {
       this.#session = acquired.value;
@@ -344,6 +354,15 @@ export class Lane {
     const { failure, source, resting } = acquired.error;
     if (source === undefined && resting) return undefined;
     return refuse({ result: { kind: "failed", failure }, source });
+  }
+
+  #wish({ demands }: Route): SessionWish {
+    if (!this.#tools.countsTls || demands === undefined) return this.#gate;
+    const { destination } = this.#partition;
+    return {
+      ...this.#gate,
+      hearOfTls: (peer, seen) => this.#tlsSessions.push(tlsSessionOf(destination, demands.sts, peer, seen)),
+    };
   }
 
   /** Until the first of the sources may be used again; no longer than usual while one of them may. */

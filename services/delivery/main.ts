@@ -8,10 +8,12 @@ import type { Config } from "../platform/config/config.ts";
 import { domainGroups } from "../platform/config/domain-groups.ts";
 import { guardPolicy } from "../platform/config/guard-policy.ts";
 import { fetchText } from "../platform/lookups/fetch-html.ts";
+import { postTo } from "../platform/lookups/post.ts";
 import { makeResolver, type Resolver } from "../platform/lookups/resolver.ts";
 import { makeSecureLookup } from "../platform/lookups/secure-lookup.ts";
-import { makeTxtLookup } from "../platform/lookups/txt-lookup.ts";
+import { makeSureTxtLookup, makeTxtLookup } from "../platform/lookups/txt-lookup.ts";
 import { packageFolder } from "../platform/package-folder.ts";
+import type { RepeatedWork } from "../platform/repeated-work.ts";
 import type { ServiceContext, StartService } from "../platform/service.ts";
 import { CampaignRunner } from "./campaign-runner.ts";
 import { startGuardWatch } from "./guard-watch.ts";
@@ -27,6 +29,7 @@ import { SourcePools } from "./routing/source-pools.ts";
 import { makeFindPolicy } from "./routing/sts-policies.ts";
 import { SessionPool } from "./session-pool.ts";
 import { TrafficShaping } from "./shaping.ts";
+import { startTlsReporter } from "./tls-reporter.ts";
 import { WordingsInForce } from "./wordings-in-force.ts";
 import { DeliveryWorker } from "./worker.ts";
 
@@ -50,6 +53,7 @@ export const start: StartService = async (context) => {
   });
   const { db, clock, observe, config } = context;
   const { hostname, giveUpHours } = config;
+  const tlsReporter = config.tlsReports ? await startTlsReports(context, policy, resolver) : undefined;
   const reporter = startReporter({ db, clock, observe, hostname, giveUpHours, policy: policy.reports });
   const housekeeping = startHousekeeping(context.db, context.observe);
   const guard = startGuardWatch({ ...context, policy: guardPolicy, notices: config.notices, judges: config.guard });
@@ -57,10 +61,29 @@ export const start: StartService = async (context) => {
     addresses: {},
     stop: async () => {
       await Promise.all([guard.stop(), housekeeping.stop(), listening.stop(), campaigns.stop(), reporter.stop()]);
+      await tlsReporter?.stop();
       await Promise.all([worker.stop(), wordings.stop()]);
     },
   };
 };
+
+async function startTlsReports(
+  context: ServiceContext,
+  { tlsReports, timeouts }: DeliveryPolicy,
+  resolver: Resolver,
+): Promise<RepeatedWork> {
+  const { config } = context;
+  const ways = { config, resolver, sandboxAddress: () => context.addressOf("sandbox") };
+  return startTlsReporter({
+    ...context,
+    bounceDomain: config.bounceDomain,
+    policy: tlsReports,
+    client: { hostname: config.hostname, timeouts },
+    findRoute: makeFindRoute({ ...ways, findPolicy: async () => undefined }),
+    lookUpTexts: await makeSureTxtLookup(config.resolver),
+    post: (url, message) => postTo(url, message, { config, resolver }),
+  });
+}
 
 interface WorkerParts {
   readonly policy: DeliveryPolicy;
@@ -110,6 +133,7 @@ async function makeWorker(
         feedbackAddress: config.feedbackAddresses.find((address) => address.endsWith(`@${config.bounceDomain}`)),
       },
       schedule,
+      countsTls: config.tlsReports,
       wordings,
       clock,
       random: Math.random,

@@ -5,6 +5,7 @@ import type { Observe } from "../platform/observability/observation.ts";
 import type { Db } from "../platform/postgres/db.ts";
 import type { DeliveryOutcome } from "../store/mail/queue/deliveries.ts";
 import { type PartitionRelease, releasePartitions } from "../store/mail/queue/queue-leases.ts";
+import { addTlsSessions } from "../store/mail/reports/sent-tls-reports.ts";
 import { WakeUp } from "./wake-up.ts";
 
 export interface OutcomeWriterOptions {
@@ -110,6 +111,10 @@ export class OutcomeWriter {
             outcomes,
             rule,
             releases.map(({ partitionId }) => partitionId),
+          );
+          await addTlsSessions(
+            transaction,
+            outcomes.flatMap(({ tlsSessions = [] }) => tlsSessions),
           );
           if (tried !== undefined) await attempts?.store(transaction, tried, settled);
           if (releases.length > 0) await releasePartitions(transaction, workerId, releases);

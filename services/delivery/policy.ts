@@ -42,6 +42,14 @@ const deliveryPolicy = z.strictObject({
     withheldAfterHours: z.number().positive(),
     returnedOctets: atLeastOne,
   }),
+  tlsReports: z.strictObject({
+    leastSeconds: z.int().min(0),
+    mostSeconds: z.int().min(0),
+    perMinute: atLeastOne,
+    perTargetAndDay: atLeastOne,
+    mostAttempts: atLeastOne,
+    retrySeconds: atLeastOne,
+  }),
   bounceSpike: z.strictObject({ leastTried: atLeastOne, hardBouncePercent: z.number().min(1).max(100) }),
 });
 
@@ -70,6 +78,9 @@ export type BounceSpikeRule = DeliveryPolicy["bounceSpike"];
  * messages that are on their way at once; above it lanes wait for each other. `poolOf`: the pool of an instance, or of
  * one of its campaigns; the first row that fits decides, `default` goes for all others. `reports`: how senders are told
  * what became of their messages (`ReportPolicy`); of a delay after `delayHours` in the queue.
+ * `tlsReports`: about a day that is over, at some time from `leastSeconds` to `mostSeconds` after it; by all processes
+ * together so many a minute, and to one host or domain of mail so many about a day; tried `mostAttempts` times, the first
+ * time again after `retrySeconds`.
  */
 export type DeliveryPolicy = z.output<typeof deliveryPolicy>;
 

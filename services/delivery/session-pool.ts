@@ -1,7 +1,9 @@
 import type { AttemptPath } from "../core/mail/delivery-attempt.ts";
+import type { AppliedSts } from "../core/mail/reports/tls-session.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
 import {
   openSmtpSession,
+  type SeenTls,
   type SmtpClientOptions,
   type SmtpFailure,
   type SmtpPeer,
@@ -14,6 +16,8 @@ export interface Route {
   /** Equal for destinations whose sessions may be shared. */
   readonly key: string;
   readonly peers: readonly SmtpPeer[];
+  /** Of a way by a domain's exchangers: what the domain asks of those who send to it. */
+  readonly demands?: { readonly sts: AppliedSts | undefined };
   /** The way does not leave this machine: addresses to leave from do not matter. */
   readonly local?: boolean;
 }
@@ -60,6 +64,14 @@ export interface NoSession {
   readonly path?: AttemptPath;
 }
 
+/** Hears what came of TLS with each server that a new session was tried with. */
+export type HearOfTls = (peer: SmtpPeer, seen: SeenTls) => void;
+
+/** Who may be spoken from, and who hears of it. */
+export interface SessionWish extends SourceGate {
+  readonly hearOfTls?: HearOfTls | undefined;
+}
+
 /** Sessions between uses. How many there may be is decided by whoever hands out the partitions. */
 export class SessionPool {
   readonly #options: SessionPoolOptions;
@@ -73,7 +85,7 @@ export class SessionPool {
   async acquire(
     route: Route,
     place: SourcePlace,
-    gate: SourceGate = OPEN_GATE,
+    gate: SessionWish = OPEN_GATE,
   ): Promise<Result<PooledSession, NoSession>> {
     const key = `${route.key} from ${place.pool}`;
     const idle = this.#takeIdle(key, gate);
@@ -83,7 +95,7 @@ export class SessionPool {
   async #open(
     key: string,
     route: Route,
-    { place, gate }: { readonly place: SourcePlace; readonly gate: SourceGate },
+    { place, gate }: { readonly place: SourcePlace; readonly gate: SessionWish },
   ): Promise<Result<PooledSession, NoSession>> {
     let refusal: NoSession = { failure: noServer("no server"), source: undefined, resting: false };
     for (const peer of route.peers) {
@@ -96,7 +108,7 @@ export class SessionPool {
         if (refusal.failure.kind === "broken") refusal = { ...refusal, failure, path: pathTo(peer) };
         continue;
       }
-      const opened = await openSmtpSession(peer, withSource(this.#options.client, from));
+      const opened = await openSmtpSession(peer, this.#clientOf(peer, from, gate));
       if (opened.ok) {
         const path = { ...pathTo(peer), ...opened.value.connection };
         return ok({ session: opened.value, path, source, key, messages: 0, openedAtMs: performance.now() });
@@ -108,6 +120,11 @@ export class SessionPool {
       }
     }
     return refuse(refusal);
+  }
+
+  #clientOf(peer: SmtpPeer, from: SourceAddress | undefined, { hearOfTls }: SessionWish): SmtpClientOptions {
+    const client = withSource(this.#options.client, from);
+    return hearOfTls === undefined ? client : { ...client, onTls: (seen) => hearOfTls(peer, seen) };
   }
 
   /** One that was used may be used again. @param messagesPerConnection after which it is closed instead of kept */

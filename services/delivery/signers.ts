@@ -62,7 +62,8 @@ export class Signers {
   async #read(instanceId: number, domain: string): Promise<Sender | undefined> {
     const found = await findSenderKeys(this.#db, this.#keyRing, { instanceId, domain });
     if (found === undefined) return undefined;
-    const deployment = found.feedbackAddress ? await this.#deploymentKeys(domain) : [];
+    const isOthers = found.feedbackAddress && domain !== this.#bounceDomain;
+    const deployment = isOthers ? await readDeploymentKeys(this.#db, this.#keyRing, this.#bounceDomain) : [];
     const { instanceName, feedbackId, linkHost } = found;
     return {
       signer: new DkimSigner([...dkimKeys(domain, found), ...deployment]),
@@ -70,16 +71,14 @@ export class Signers {
       feedbackAddress: found.feedbackAddress && (domain === this.#bounceDomain || deployment.length > 0),
     };
   }
+}
 
-  /** The keys of the bounce domain, where an instance has it. */
-  async #deploymentKeys(domain: string): Promise<DkimKey[]> {
-    if (domain === this.#bounceDomain) return [];
-    const holder = await findHolderOf(this.#db, this.#bounceDomain);
-    if (holder === undefined) return [];
-    const of = { instanceId: holder, domain: this.#bounceDomain };
-    const found = await findSenderKeys(this.#db, this.#keyRing, of);
-    return found ? dkimKeys(of.domain, found) : [];
-  }
+/** The keys of the bounce domain; none where no instance has it as a sender domain. */
+export async function readDeploymentKeys(db: Db, keyRing: KeyRing, bounceDomain: string): Promise<DkimKey[]> {
+  const holder = await findHolderOf(db, bounceDomain);
+  if (holder === undefined) return [];
+  const found = await findSenderKeys(db, keyRing, { instanceId: holder, domain: bounceDomain });
+  return found ? dkimKeys(bounceDomain, found) : [];
 }
 
 function dkimKeys(domain: string, { keys }: SenderKeys): DkimKey[] {

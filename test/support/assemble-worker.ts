@@ -25,6 +25,8 @@ export interface WorkerPlan {
   readonly clock?: Clock;
   /** As config/domain-groups.json has them. */
   readonly providers?: readonly object[];
+  /** Sessions are counted for reports about TLS. */
+  readonly countsTls?: boolean;
 }
 
 /** A worker with the parts that the service gives it, for a test or for a process of its own. */
@@ -56,6 +58,7 @@ export function assembleWorker(findRoute: FindRoute, plan: WorkerPlan): Delivery
         feedbackAddress: "fbl@bounces.example.org",
       },
       schedule,
+      countsTls: plan.countsTls ?? false,
       wordings: { phrases: knownPhrases },
       clock,
       random: Math.random,

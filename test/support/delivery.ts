@@ -78,6 +78,7 @@ interface WorkerSurroundings {
   readonly db?: Db;
   /** As config/domain-groups.json has them. */
   readonly providers?: readonly object[];
+  readonly countsTls?: boolean;
 }
 
 export function makeWorker(

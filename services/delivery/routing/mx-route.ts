@@ -1,3 +1,4 @@
+import type { AppliedSts, TlsSession } from "../../core/mail/reports/tls-session.ts";
 import type { SmtpReply } from "../../core/mail/smtp-reply.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { isReachable } from "../../platform/lookups/address-blocks.ts";
@@ -5,8 +6,15 @@ import type { Lookup, MxRecord, Resolver } from "../../platform/lookups/resolver
 import type { SmtpPeer } from "../../platform/smtp/client.ts";
 import type { Route } from "../session-pool.ts";
 import type { FindDane } from "./dane.ts";
-import { allowsExchanger, type StsPolicy } from "./mta-sts.ts";
+import { allowsExchanger } from "./mta-sts.ts";
 import type { FindPolicy } from "./sts-policies.ts";
+import { tlsSessionOf } from "./tls-counts.ts";
+
+/** What stands for a server's reply where there is no way. */
+export type RouteRefusal = SmtpReply & {
+  /** What the domain demands of sessions is not there: a session that is counted as failed. */
+  readonly unmet?: TlsSession;
+};
 
 export interface MxSurroundings {
   readonly resolver: Resolver;
@@ -38,16 +46,16 @@ const MOST_EXCHANGERS = 20;
  * whose TLSA records can be validated)
  * @see RFC 5321 §5.1, RFC 7505, RFC 8461 §5, RFC 7672 §2.2
  */
-export async function findMxRoute(domain: string, surroundings: MxSurroundings): Promise<Result<Route, SmtpReply>> {
+export async function findMxRoute(domain: string, surroundings: MxSurroundings): Promise<Result<Route, RouteRefusal>> {
   const exchangers = await findExchangers(domain, surroundings);
   if (!exchangers.ok) return exchangers;
-  const policy = await surroundings.findPolicy(domain);
-  const enforced = policy?.mode === "enforce" ? policy : undefined;
+  const sts = await surroundings.findPolicy(domain);
+  const enforced = sts?.mode === "enforce" ? sts : undefined;
   const peers: SmtpPeer[] = [];
-  let trouble: SmtpReply | undefined;
+  let trouble: RouteRefusal | undefined;
   for (const name of exchangers.value.slice(0, MOST_EXCHANGERS)) {
     const security = await secureExchanger(domain, name, { ...surroundings, enforced });
-    const addresses = security.ok ? await findAddresses(name, surroundings) : security;
+    const addresses: Result<string[], RouteRefusal> = security.ok ? await findAddresses(name, surroundings) : security;
     if (addresses.ok && security.ok) peers.push(...addresses.value.map((host) => ({ host, name, ...security.value })));
     // What may pass decides: who is only away for now must not look like nobody.
     else if (!addresses.ok && (trouble === undefined || addresses.error.code < 500)) trouble = addresses.error;
@@ -56,25 +64,30 @@ export async function findMxRoute(domain: string, surroundings: MxSurroundings):
   if (peers.length > 0) {
     // A session from before a policy demanded TLS, or proof, is none that may be used after.
     const demands = [...new Set(peers.map(({ tls }) => tls))].sort();
-    return ok({ key: `mx ${domain} ${demands.join(" ")}`, peers: peers.slice(0, MOST_PEERS) });
+    return ok({ key: `mx ${domain} ${demands.join(" ")}`, peers: peers.slice(0, MOST_PEERS), demands: { sts } });
   }
   return refuse(trouble ?? reply(550, "5.1.2", `no mail exchanger of ${domain} can be reached`));
 }
+
+const NOT_OPENED = { address: "", source: "", evidence: { kind: "not-offered" } } as const;
 
 /** How an exchanger is spoken to. DANE comes before MTA-STS (RFC 8461 §2). */
 async function secureExchanger(
   domain: string,
   name: string,
-  { findDane, enforced, port = SMTP_PORT }: MxSurroundings & { readonly enforced: Pick<StsPolicy, "mx"> | undefined },
-): Promise<Result<Pick<SmtpPeer, "port" | "tls" | "dane">, SmtpReply>> {
+  { findDane, enforced, port = SMTP_PORT }: MxSurroundings & { readonly enforced: AppliedSts | undefined },
+): Promise<Result<Pick<SmtpPeer, "port" | "tls" | "dane">, RouteRefusal>> {
   const demand = (await findDane?.(domain, name, port)) ?? { kind: "none" };
   if (demand.kind === "proof") return ok({ port, tls: "dane", dane: demand.requirement });
   if (demand.kind === "unknown") {
-    return refuse(reply(451, "4.7.5", `what DANE demands of ${name} cannot be validated now`));
+    const unmet = tlsSessionOf(domain, undefined, { name, dane: { records: [], names: [] } }, NOT_OPENED);
+    const refused = reply(451, "4.7.5", `what DANE demands of ${name} cannot be validated now`);
+    return refuse({ ...refused, unmet: { ...unmet, result: "dnssec-invalid" } });
   }
   if (enforced === undefined) return ok({ port, tls: "opportunistic" });
   if (allowsExchanger(enforced, name)) return ok({ port, tls: "required" });
-  return refuse(reply(451, "4.7.5", `no mail exchanger of ${domain} is in its MTA-STS policy`));
+  const unmet = tlsSessionOf(domain, enforced, { name }, NOT_OPENED);
+  return refuse({ ...reply(451, "4.7.5", `no mail exchanger of ${domain} is in its MTA-STS policy`), unmet });
 }
 
 /** Names in order of preference, equal ones shuffled. */

@@ -1,17 +1,16 @@
-import type { SmtpReply } from "../../core/mail/smtp-reply.ts";
 import { ok, type Result } from "../../core/result.ts";
 import type { Config } from "../../platform/config/config.ts";
 import type { Resolver } from "../../platform/lookups/resolver.ts";
 import type { Route } from "../session-pool.ts";
 import type { FindDane } from "./dane.ts";
-import { findMxRoute } from "./mx-route.ts";
+import { findMxRoute, type RouteRefusal } from "./mx-route.ts";
 import type { FindPolicy } from "./sts-policies.ts";
 
 /**
  * Finds the way to a domain.
  * Refused with what stands for a server's reply: 5xx when there is no way, 4xx while it cannot be told.
  */
-export type FindRoute = (destination: string) => Promise<Result<Route, SmtpReply>>;
+export type FindRoute = (destination: string) => Promise<Result<Route, RouteRefusal>>;
 
 /** What routing needs to know of its surroundings. */
 export interface RouteSurroundings {

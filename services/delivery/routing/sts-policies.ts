@@ -1,3 +1,4 @@
+import type { AppliedSts, StsFailure } from "../../core/mail/reports/tls-session.ts";
 import { type RecentMap, recentMap } from "../../core/recent-map.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { Sentence } from "../../core/sentences.ts";
@@ -15,8 +16,8 @@ export interface StsSurroundings {
   readonly observe: Observe;
 }
 
-/** The policy in force for a domain, or undefined. */
-export type FindPolicy = (domain: string) => Promise<Pick<StsPolicy, "mode" | "mx"> | undefined>;
+/** The policy in force for a domain; undefined where it announces none. */
+export type FindPolicy = (domain: string) => Promise<AppliedSts | undefined>;
 
 const RECHECK_SECONDS = 3_600;
 /** After a comparison that came to nothing (RFC 8461 §3.3). */
@@ -33,6 +34,7 @@ export function makeFindPolicy(surroundings: StsSurroundings): FindPolicy {
   const { db, lookUpTexts, observe } = surroundings;
   /** Domains without a policy, and those whose policy could not be compared, and until when that is believed. */
   const absent = recentMap<string, number>(MOST_NOTED);
+  const failures = recentMap<string, StsFailure>(MOST_NOTED);
   const uncompared = recentMap<string, number>(MOST_NOTED);
   const underWay = new Map<string, ReturnType<FindPolicy>>();
 
@@ -44,33 +46,57 @@ export function makeFindPolicy(surroundings: StsSurroundings): FindPolicy {
   };
 
   async function find(domain: string): ReturnType<FindPolicy> {
-    if (isNoted(absent, domain)) return undefined;
+    if (isNoted(absent, domain)) return withoutPolicy(failures.get(domain));
     const kept = await findStsPolicy(db, domain);
     if (kept && (kept.ageSeconds < RECHECK_SECONDS || isNoted(uncompared, domain))) return kept;
     const policyId = readStsRecord(await lookUpTexts(`_mta-sts.${domain}`));
-    if (policyId === undefined) return noteFailure(domain, kept);
+    if (policyId === undefined) return noteFailure(domain, kept, undefined);
     const fetched = await fetchPolicy(domain);
     if (fetched.ok) {
       await keepStsPolicy(db, domain, { ...fetched.value, policyId });
       return fetched.value;
     }
-    observe({ kind: "sts-policy-not-read", level: "info", domain, reason: fetched.error });
-    return noteFailure(domain, kept);
+    const { reason, failure } = fetched.error;
+    observe({ kind: "sts-policy-not-read", level: "info", domain, reason });
+    return noteFailure(domain, kept, failure);
   }
 
-  async function fetchPolicy(domain: string): Promise<Result<StsPolicy, string>> {
+  async function fetchPolicy(domain: string): Promise<Result<StsPolicy, NotRead>> {
     const text = await surroundings.fetchPolicy(`https://mta-sts.${domain}/.well-known/mta-sts.txt`);
-    if (!text.ok) return refuse(text.error.message);
-    if (text.value.length > MOST_CHARACTERS) return refuse("larger than 64 KiB");
-    const policy = readStsPolicy(text.value);
-    return policy.ok ? ok(policy.value) : refuse(policy.error);
+    if (!text.ok) {
+      const isCertificate = text.error.code === "certificate";
+      const failure = isCertificate ? "sts-webpki-invalid" : "sts-policy-fetch-error";
+      return refuse({ reason: text.error.message, failure });
+    }
+    const tooLarge = text.value.length > MOST_CHARACTERS;
+    const policy = tooLarge ? refuse("larger than 64 KiB") : readStsPolicy(text.value);
+    return policy.ok ? ok(policy.value) : refuse({ reason: policy.error, failure: "sts-policy-invalid" });
   }
 
-  function noteFailure<T>(domain: string, kept: T | undefined): T | undefined {
-    if (kept === undefined) note(absent, domain, RECHECK_SECONDS);
-    else note(uncompared, domain, RETRY_SECONDS);
-    return kept;
+  function noteFailure(
+    domain: string,
+    kept: AppliedSts | undefined,
+    failure: StsFailure | undefined,
+  ): AppliedSts | undefined {
+    if (kept !== undefined) {
+      note(uncompared, domain, RETRY_SECONDS);
+      return kept;
+    }
+    note(absent, domain, RECHECK_SECONDS);
+    if (failure === undefined) failures.delete(domain);
+    else failures.set(domain, failure);
+    return withoutPolicy(failure);
   }
+}
+
+/** Why a policy that is announced could not be had: for people, and for reports. */
+interface NotRead {
+  readonly reason: string;
+  readonly failure: StsFailure;
+}
+
+function withoutPolicy(failure: StsFailure | undefined): AppliedSts | undefined {
+  return failure && { mode: "none", mx: [], failure };
 }
 
 function isNoted(notes: RecentMap<string, number>, domain: string): boolean {

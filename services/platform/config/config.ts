@@ -148,6 +148,11 @@ export const VARIABLES = {
     "auto",
     "auto: mail goes by TLSA records that PALOMAR_RESOLVER has validated (it must set AD)",
   ),
+  PALOMAR_TLS_REPORTS: variable(
+    choice("on", "off"),
+    "off",
+    "on: domains that ask for it are told daily what came of TLS in deliveries to them (RFC 8460)",
+  ),
   PALOMAR_FEEDBACK_ADDRESSES: variable(
     optional(addressList),
     null,
@@ -348,6 +353,8 @@ export interface Config {
   readonly resolver: HostPort | null;
   /** `auto`: where `resolver` validates. */
   readonly dane: "auto" | "off";
+  /** Whether sessions are counted, and domains told. */
+  readonly tlsReports: boolean;
   readonly feedbackAddresses: readonly string[];
   readonly maxMessageOctets: number;
   readonly mxMaxOctets: number;
@@ -522,6 +529,7 @@ function arrange(v: Values): Config {
     checkingNode: v.PALOMAR_CHECKING_NODE === "off" ? null : v.PALOMAR_CHECKING_NODE,
     resolver: v.PALOMAR_RESOLVER,
     dane: v.PALOMAR_DANE,
+    tlsReports: v.PALOMAR_TLS_REPORTS === "on",
     feedbackAddresses: v.PALOMAR_FEEDBACK_ADDRESSES ?? [`fbl@${v.PALOMAR_BOUNCE_DOMAIN}`],
     maxMessageOctets: v.PALOMAR_MAX_MESSAGE_SIZE,
     mxMaxOctets: v.PALOMAR_MX_MAX_SIZE,

@@ -93,6 +93,13 @@ const senderReports = new Counter({
   registers: [registry],
 });
 
+const tlsReports = new Counter({
+  name: "palomar_tls_reports_total",
+  help: "Attempts to report to a domain what came of TLS in sessions with it, by way (mail, https) and outcome (sent, due, failed)",
+  labelNames: ["by", "outcome"],
+  registers: [registry],
+});
+
 const repeats = new Counter({
   name: "palomar_delivery_possible_repeats_total",
   help: "Messages that a worker may have sent and died before it noted that, at most: they are sent again",
@@ -141,6 +148,7 @@ const MEASURED: Consequences<[service: string], void> = {
     if (why === "slow") eventStreamsCut.inc();
   },
   "delivery-report": ({ of, outcome }) => reports.inc({ kind: of, outcome }),
+  "tls-report": ({ by, outcome }) => tlsReports.inc({ by, outcome }),
   "leases-taken-over": ({ mostRepeated }) => repeats.inc(mostRepeated),
   "inbound-refused": ({ recipientClass, reason }) =>
     inboundRefused.inc({ class: INBOUND_CLASSES[recipientClass], reason }),

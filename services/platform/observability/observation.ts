@@ -89,6 +89,8 @@ export interface ObservationDetails {
   /** What became of what a sender was to be told. */
   "delivery-report": { readonly of: string; readonly outcome: string; readonly recipients: number };
   "reports-not-sent": Failure;
+  /** What became of a report about TLS to a domain, by mail or HTTPS. */
+  "tls-report": { readonly destination: string; readonly by: string; readonly outcome: string; readonly reply: string };
   "sts-policy-not-read": { readonly domain: string; readonly reason: string };
   "housekeeping-failed": Failure;
   "campaigns-not-run": Failure;

@@ -4,6 +4,7 @@ import { connect as connectTls, TLSSocket } from "node:tls";
 import type { SmtpStage } from "../../core/mail/bounce/class.ts";
 import { type DaneRequirement, judgeChain } from "../../core/mail/dane.ts";
 import type { Envelope } from "../../core/mail/envelope.ts";
+import type { TlsEvidence } from "../../core/mail/reports/tls-session.ts";
 import type { SmtpReply } from "../../core/mail/smtp-reply.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { SpanAttributes } from "../observability/tracer.ts";
@@ -34,6 +35,15 @@ export interface SmtpClientOptions {
   readonly hostname: string;
   readonly localAddress?: string | undefined;
   readonly timeouts: SmtpTimeouts;
+  /** Is told of each session what came of TLS in it; of one that goes on in clear, why. */
+  readonly onTls?: ((seen: SeenTls) => void) | undefined;
+}
+
+/** What came of TLS with a server: its address, and ours. */
+export interface SeenTls {
+  readonly evidence: TlsEvidence;
+  readonly address: string;
+  readonly source: string;
 }
 
 /** RFC 5321 §4.5.3.2 gives what is patient; what is bearable stands in config/delivery.json. */
@@ -83,18 +93,22 @@ export function openSmtpSession(peer: SmtpPeer, options: SmtpClientOptions): Pro
 async function open(peer: SmtpPeer, options: SmtpClientOptions): Promise<Result<SmtpSession, SmtpFailure>> {
   const first = await attempt(peer, options);
   if (first.ok || peer.tls !== "opportunistic" || !first.handshakeFailed) return first;
-  return attempt({ ...peer, tls: "never" }, options);
+  return attempt({ ...peer, tls: "never" }, { ...options, onTls: undefined });
 }
 
-type Attempt =
-  | { readonly ok: true; readonly value: SmtpSession }
-  | { readonly ok: false; readonly error: SmtpFailure; readonly handshakeFailed?: boolean };
+interface FailedAttempt {
+  readonly ok: false;
+  readonly error: SmtpFailure;
+  readonly handshakeFailed?: boolean;
+}
+
+type Attempt = { readonly ok: true; readonly value: SmtpSession } | FailedAttempt;
 
 async function attempt(peer: SmtpPeer, options: SmtpClientOptions): Promise<Attempt> {
   const { connectMs, greetingMs, commandMs } = options.timeouts;
   const socket = net.connect({ host: peer.host, port: peer.port, localAddress: options.localAddress });
   const connected = await untilReady(socket, "connect", { ms: connectMs, text: "Connection timeout" });
-  if (!connected.ok) return broken("connect", connected.error);
+  if (!connected.ok) return broken("connect", connected.error.message);
   socket.setKeepAlive(true);
   // Each wait has an end of its own; a server may still have each reply take its whole time.
   const setUpMs = 2 * greetingMs + 3 * commandMs;
@@ -116,17 +130,12 @@ async function setUpSession(socket: Socket, peer: SmtpPeer, options: SmtpClientO
   const clear = ok(
     new Session(socket, dialogue, { extensions: offered.value, connection: describeConnection(socket) }),
   );
-  if (peer.tls === "never" || (peer.tls === "opportunistic" && !offered.value.startTls)) return clear;
-  dialogue.command("STARTTLS");
-  const invited = answerOf(await dialogue.readReply(), "starttls");
-  if (!invited.ok)
-    return peer.tls === "opportunistic" && !dialogue.isOver ? clear : { ...invited, handshakeFailed: true };
-  // RFC 3207 §6: whoever stands between may have put it there.
-  if (!dialogue.leave()) return { ...broken("starttls", "more than a reply to STARTTLS"), handshakeFailed: true };
-  const secured = await handshake(socket, peer, greetingMs);
-  if (!secured.ok) return { ...broken("starttls", secured.error), handshakeFailed: true };
-  const doubt = peer.dane && judgeChain(peer.dane, presentedChain(secured.value), new Date());
-  if (doubt !== undefined) return broken("starttls", `DANE: ${doubt}`);
+  if (peer.tls === "never") return clear;
+  // A socket that is closed has none.
+  const places = placesOf(socket);
+  const secured = await secure(socket, dialogue, { peer, offered: offered.value, greetingMs });
+  options.onTls?.({ evidence: secured.evidence, ...places });
+  if (!secured.ok) return secured.goesOn && !dialogue.isOver ? clear : secured;
   const within = dialogueOn(secured.value, commandMs);
   const extensions = await introduce(within, options.hostname);
   if (!extensions.ok) return extensions;
@@ -134,8 +143,56 @@ async function setUpSession(socket: Socket, peer: SmtpPeer, options: SmtpClientO
   return ok(new Session(secured.value, within, { extensions: extensions.value, connection }));
 }
 
-function describeConnection({ remoteAddress = "", localAddress = "" }: Socket): SmtpConnection {
-  return { address: remoteAddress, source: localAddress, tls: "", cipher: "", certificate: "" };
+interface Insecure extends FailedAttempt {
+  readonly evidence: TlsEvidence;
+  /** The session may go on in clear as it is. */
+  readonly goesOn?: boolean;
+}
+
+type Secured = { readonly ok: true; readonly value: TLSSocket; readonly evidence: TlsEvidence } | Insecure;
+
+/** STARTTLS, with the proof that the peer owes (RFC 3207, RFC 7672). */
+async function secure(
+  socket: Socket,
+  dialogue: SmtpDialogue,
+  {
+    peer,
+    offered,
+    greetingMs,
+  }: { readonly peer: SmtpPeer; readonly offered: SmtpExtensions; readonly greetingMs: number },
+): Promise<Secured> {
+  const goesOn = peer.tls === "opportunistic";
+  const notOffered: TlsEvidence = { kind: "not-offered" };
+  if (goesOn && !offered.startTls) {
+    return { ...broken("starttls", "STARTTLS is not offered"), evidence: notOffered, goesOn };
+  }
+  const failed = (text: string, code = text): Insecure => ({
+    ...broken("starttls", text),
+    evidence: { kind: "failed", code },
+  });
+  dialogue.command("STARTTLS");
+  const invited = answerOf(await dialogue.readReply(), "starttls");
+  if (!invited.ok) {
+    const { error } = invited;
+    const evidence = error.kind === "broken" ? failed(error.text).evidence : notOffered;
+    return { ...invited, handshakeFailed: true, evidence, goesOn };
+  }
+  // RFC 3207 §6: whoever stands between may have put it there.
+  if (!dialogue.leave()) return { ...failed("more than a reply to STARTTLS"), handshakeFailed: true };
+  const secured = await handshake(socket, peer, greetingMs);
+  if (!secured.ok) return { ...failed(secured.error.message, secured.error.code), handshakeFailed: true };
+  const doubt = peer.dane && judgeChain(peer.dane, presentedChain(secured.value), new Date());
+  if (doubt !== undefined) return failed(`DANE: ${doubt}`);
+  const { certificate } = describeTls(secured.value, peer);
+  return { ok: true, value: secured.value, evidence: { kind: "encrypted", certificate } };
+}
+
+function placesOf({ remoteAddress = "", localAddress = "" }: Socket): Pick<SmtpConnection, "address" | "source"> {
+  return { address: remoteAddress, source: localAddress };
+}
+
+function describeConnection(socket: Socket): SmtpConnection {
+  return { ...placesOf(socket), tls: "", cipher: "", certificate: "" };
 }
 
 function describeTls(socket: TLSSocket, { dane }: SmtpPeer): Pick<SmtpConnection, "tls" | "cipher" | "certificate"> {
@@ -169,7 +226,11 @@ async function introduce(dialogue: SmtpDialogue, hostname: string): Promise<Resu
   return plain.ok ? ok(readExtensions({ code: 250, lines: [] })) : plain;
 }
 
-async function handshake(socket: Socket, peer: SmtpPeer, ms: number): Promise<Result<TLSSocket, string>> {
+async function handshake(
+  socket: Socket,
+  peer: SmtpPeer,
+  ms: number,
+): Promise<Result<TLSSocket, NodeJS.ErrnoException>> {
   // RFC 7672 §8.1: the name whose TLSA records count. An address is no server name.
   const name = peer.dane?.names[0] ?? peer.name;
   const secured = connectTls({
@@ -183,20 +244,20 @@ async function handshake(socket: Socket, peer: SmtpPeer, ms: number): Promise<Re
   return ready.ok ? ok(secured) : ready;
 }
 
-/** Waits for a socket's event; refused with words when it fails, closes or takes too long, and then it is destroyed. */
+/** Waits for a socket's event; refused when it fails, closes or takes too long, and then it is destroyed. */
 function untilReady(
   socket: Socket,
   event: "connect" | "secureConnect",
   patience: { readonly ms: number; readonly text: string },
-): Promise<Result<void, string>> {
+): Promise<Result<void, NodeJS.ErrnoException>> {
   return new Promise((resolve) => {
     const timer = setTimeout(() => socket.destroy(new Error(patience.text)), patience.ms);
-    const settle = (outcome: Result<void, string>) => {
+    const settle = (outcome: Result<void, NodeJS.ErrnoException>) => {
       clearTimeout(timer);
       resolve(outcome);
     };
-    socket.on("error", (error) => settle(refuse(error.message)));
-    socket.once("close", () => settle(refuse("Connection closed unexpectedly")));
+    socket.on("error", (error) => settle(refuse(error)));
+    socket.once("close", () => settle(refuse(new Error("Connection closed unexpectedly"))));
     socket.once(event, () => settle(ok(undefined)));
   });
 }

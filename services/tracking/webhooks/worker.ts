@@ -4,6 +4,7 @@ import { sentence } from "../../core/sentences.ts";
 import { FullEvents, toToldJson } from "../../operations/mail/told-events.ts";
 import type { Clock } from "../../platform/clock.ts";
 import type { FetchSurroundings } from "../../platform/lookups/pinned-agent.ts";
+import { postTo } from "../../platform/lookups/post.ts";
 import type { Observe } from "../../platform/observability/observation.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { RepeatedWork } from "../../platform/repeated-work.ts";
@@ -18,7 +19,6 @@ import {
   type WaitingBatch,
   type WebhookAttempt,
 } from "../../store/mail/tracking/webhooks.ts";
-import { postJson } from "./post.ts";
 import { SIGNATURE_HEADER, signWebhook } from "./signature.ts";
 
 export interface WebhookWorkerOptions {
@@ -143,7 +143,7 @@ export class WebhookWorker {
       [SIGNATURE_HEADER]: signWebhook(webhook.signingSecret, batch.body, now),
       "Palomar-Batch": String(batch.id),
     };
-    const answer = await postJson(webhook.url, { body: batch.body, headers }, this.#options.surroundings);
+    const answer = await postTo(webhook.url, { body: batch.body, headers }, this.#options.surroundings);
     const outcome = answer.ok ? sentence("http-status", { status: answer.value }) : answer.error;
     if (answer.ok && answer.value >= 200 && answer.value < 300) return { state: "delivered", outcome };
     if (batch.isPastTime) return { state: "failed", outcome };

@@ -1,4 +1,5 @@
 import type { AttemptFacts } from "../../../core/mail/delivery-attempt.ts";
+import type { TlsSession } from "../../../core/mail/reports/tls-session.ts";
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
 import { hearsOfDeliveries } from "../tracking/event-feed.ts";
 import type { NewReport } from "./delivery-reports.ts";
@@ -56,6 +57,8 @@ export interface DeliveryOutcome {
   readonly isReport?: boolean;
   /** What who submitted it is to be told. */
   readonly report?: NewReport;
+  /** What was opened for it, or not, where sessions are counted for reports about TLS. */
+  readonly tlsSessions?: readonly TlsSession[];
 }
 
 /** A delivery whose outcome was stored. */

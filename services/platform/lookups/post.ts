@@ -1,19 +1,19 @@
 import { request } from "undici";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { type Sentence, sentence } from "../../core/sentences.ts";
-import { describeError } from "../../platform/lookups/fetch-html.ts";
-import { type FetchSurroundings, openPinnedAgent } from "../../platform/lookups/pinned-agent.ts";
+import { describeError } from "./fetch-html.ts";
+import { type FetchSurroundings, openPinnedAgent } from "./pinned-agent.ts";
 
 const DEADLINE_MS = 10_000;
 
 /**
- * Posts JSON to a customer's server. The host is resolved here, and the connection goes to the very address that was
+ * Posts to somebody else's server, JSON unless the headers say otherwise. The host is resolved here, and the connection goes to the very address that was
  * judged: private ones are out of reach unless the operator allows them. Redirects are not followed.
  * @returns the status, or why there is none
  */
-export async function postJson(
+export async function postTo(
   url: string,
-  { body, headers }: { readonly body: string; readonly headers: Readonly<Record<string, string>> },
+  { body, headers }: { readonly body: string | Buffer; readonly headers: Readonly<Record<string, string>> },
   surroundings: FetchSurroundings,
 ): Promise<Result<number, Sentence>> {
   const target = new URL(url);

@@ -1,0 +1,365 @@
+import { createServer, request as httpsRequest } from "node:https";
+import type { AddressInfo } from "node:net";
+import { gunzipSync } from "node:zlib";
+import { dkimVerify } from "mailauth/lib/dkim/verify.js";
+import { expect, test } from "vitest";
+import { KeyRing } from "../../services/core/key-ring.ts";
+import type { TlsReport } from "../../services/core/mail/reports/report.ts";
+import type { AppliedSts } from "../../services/core/mail/reports/tls-session.ts";
+import { ok } from "../../services/core/result.ts";
+import { findMxRoute } from "../../services/delivery/routing/mx-route.ts";
+import type { FindRoute } from "../../services/delivery/routing/route.ts";
+import { startTlsReporter } from "../../services/delivery/tls-reporter.ts";
+import { readReport, readReportMessage } from "../../services/operations/mail/reports/read-report.ts";
+import { systemClock } from "../../services/platform/clock.ts";
+import { postTo } from "../../services/platform/lookups/post.ts";
+import type { Resolver } from "../../services/platform/lookups/resolver.ts";
+import type { Observation } from "../../services/platform/observability/observation.ts";
+import { addInstanceDomain, listInstanceDomains } from "../../services/store/mail/instances/instances.ts";
+import { makeAuthority, makeServerCertificate } from "../support/certificates.ts";
+import {
+  accept,
+  database,
+  eventually,
+  instanceId,
+  makeWorker,
+  numbered,
+  run,
+  setUpDelivery,
+  sink,
+  stops,
+  TIMEOUTS,
+  untilSent,
+} from "../support/delivery.ts";
+import type { SmtpSink } from "../support/smtp-sink.ts";
+
+setUpDelivery();
+
+const BOUNCE_DOMAIN = "bounces.example.org";
+const KEY_RING = KeyRing.ofSecret("a secret for tests only");
+const POLICY = {
+  ...{ leastSeconds: 0, mostSeconds: 0, perMinute: 1_000, perTargetAndDay: 1_000 },
+  ...{ mostAttempts: 3, retrySeconds: 1 },
+};
+
+/** A domain with its exchangers `mx<n>.<domain>`, each a sink, and its MTA-STS policy. */
+interface FarSide {
+  readonly sinks: readonly SmtpSink[];
+  readonly sts?: AppliedSts;
+}
+
+/** The way by the exchangers of each domain, as the DNS would have them; each sink has an address of its own. */
+function waysTo(farSides: Readonly<Record<string, FarSide>>): FindRoute {
+  const found = <T>(records: T[]) => ({ kind: "found", records }) as const;
+  return async (destination) => {
+    const far = farSides[destination]!;
+    const resolver: Resolver = {
+      resolveMx: async () =>
+        found(far.sinks.map((_, index) => ({ preference: index, exchange: `mx${index}.${destination}` }))),
+      resolveA: async (name) => found([far.sinks[Number(/^mx(\d)/.exec(name)![1])]!.address.split(":")[0]!]),
+      resolveAaaa: async () => ({ kind: "nodata" }),
+    };
+    return findMxRoute(destination, {
+      resolver,
+      findPolicy: async () => far.sts,
+      allowedBlocks: ["127.0.0.0/8"],
+      ownName: "own.example.net",
+      port: far.sinks[0]!.port,
+    });
+  };
+}
+
+const withTls = async (host: string, options: Parameters<typeof sink>[0] = {}) => {
+  const { cert, key } = await makeServerCertificate(host);
+  return sink({ cert, key, disabledCommands: ["AUTH"], ...options });
+};
+
+/** What has been counted belongs to yesterday from now on. */
+const endTheDay = () => database.db.raw("update tls_sessions set day = day - 1");
+
+interface Reporting {
+  /** Texts at `_smtp._tls` of a domain; undefined: nobody can say. */
+  readonly texts: Readonly<Record<string, string[] | undefined>>;
+  readonly reportsTo?: SmtpSink;
+  readonly post?: Parameters<typeof startTlsReporter>[0]["post"];
+  readonly policy?: Partial<typeof POLICY>;
+}
+
+/** Starts what reports. @returns what it observed */
+function report({ texts, reportsTo, post, policy = {} }: Reporting): Observation[] {
+  const observed: Observation[] = [];
+  const reporter = startTlsReporter({
+    ...{ db: database.db, keyRing: KEY_RING, clock: systemClock, bounceDomain: BOUNCE_DOMAIN },
+    observe: (observation) => observed.push(observation),
+    policy: { ...POLICY, ...policy },
+    client: { hostname: "localhost", timeouts: TIMEOUTS },
+    findRoute: async () =>
+      ok({
+        key: "reports",
+        peers: [{ host: "127.0.0.1", port: reportsTo!.port, name: "localhost", tls: "opportunistic" }],
+      }),
+    lookUpTexts: async (name) => texts[name.replace(/^_smtp\._tls\./, "")],
+    post: post ?? (() => Promise.reject(new Error("nothing goes by HTTPS"))),
+  });
+  stops.push(() => reporter.stop());
+  return observed;
+}
+
+const sendings = () =>
+  database.db("tls_report_sendings").orderBy(["destination", "uri"]).select("destination", "uri", "state", "reply");
+const untilEnded = () => eventually(sendings, (rows) => rows.length > 0 && rows.every(({ state }) => state !== "due"));
+
+async function read(octets: Buffer): Promise<TlsReport> {
+  const found = await readReportMessage(octets, new Date());
+  if (!found.ok || found.value.kind !== "tls") throw new Error("no report about TLS");
+  return found.value;
+}
+
+/** Sessions by policy and result. */
+function sums({ rows }: TlsReport): Record<string, number> {
+  const by: Record<string, number> = {};
+  for (const { policyType, result, sessions } of rows) {
+    const key = `${policyType} ${result || "success"}`;
+    by[key] = (by[key] ?? 0) + sessions;
+  }
+  return by;
+}
+
+test("a day's sessions are told to each domain that asks, as they were", async () => {
+  const plain = await sink({ host: "127.0.0.1" });
+  const open = await withTls("mx0.open.example.net");
+  const tried = await withTls("mx0.tried.example.net");
+  const strict = await withTls("mx0.strict.example.net");
+  const second = await sink({ host: "127.0.0.2", port: strict.port });
+  const broken = await withTls("mx0.broken.example.net", {
+    onSecure: (_socket, _session, done) => done(new Error("no")),
+  });
+  const sts = (mode: "enforce" | "testing", mx: string[]): AppliedSts => ({ mode, mx });
+  const farSides: Record<string, FarSide> = {
+    "plain.example.net": { sinks: [plain] },
+    "open.example.net": { sinks: [open] },
+    "tried.example.net": { sinks: [tried], sts: sts("testing", ["*.tried.example.net"]) },
+    "elsewhere.example.net": { sinks: [tried], sts: sts("testing", ["mx.other.example.net"]) },
+    "strict.example.net": { sinks: [strict, second], sts: sts("enforce", ["*.strict.example.net"]) },
+    "unlisted.example.net": { sinks: [plain], sts: sts("enforce", ["mx.other.example.net"]) },
+    "unread.example.net": { sinks: [open], sts: { mode: "none", mx: [], failure: "sts-policy-fetch-error" } },
+  };
+  const findRoute = waysTo(farSides);
+  // Two workers, and a third in the place of one that goes.
+  const first = makeWorker(findRoute, {}, [3_600], { countsTls: true });
+  first.start();
+  run(makeWorker(findRoute, {}, [3_600], { countsTls: true }));
+  const delivered = ["plain", "open", "tried", "elsewhere", "unread"];
+  for (const name of delivered) await untilSent(await accept(numbered(20, `${name}.example.net`)));
+  await first.stop();
+  run(makeWorker(findRoute, {}, [3_600], { countsTls: true }));
+  for (const name of delivered) await untilSent(await accept(numbered(5, `${name}.example.net`)));
+  for (const name of ["strict", "unlisted"]) await accept([`a@${name}.example.net`]);
+  await eventually(
+    () => database.db("deliveries").where({ state: "queued", attempts: 1 }),
+    (rows) => rows.length === 2,
+  );
+
+  await addInstanceDomain(database.db, KEY_RING, instanceId, BOUNCE_DOMAIN);
+  const receiver = await sink();
+  await endTheDay();
+  const asks = [`v=TLSRPTv1; rua=mailto:tls@example.net`];
+  const texts = Object.fromEntries(Object.keys(farSides).map((domain) => [domain, asks]));
+  // Several processes share the reports.
+  const reporting = { texts, reportsTo: receiver };
+  report(reporting);
+  report(reporting);
+  await untilEnded();
+  expect(receiver.messages).toHaveLength(Object.keys(farSides).length);
+  const told = new Map<string, TlsReport>();
+  for (const { octets } of receiver.messages) {
+    const one = await read(octets);
+    told.set(one.rows[0]!.policyDomain, one);
+  }
+  const of = (name: string) => sums(told.get(`${name}.example.net`)!);
+  expect(of("plain")).toEqual({ "no-policy-found starttls-not-supported": plain.sessions() });
+  const [unread] = Object.values(of("unread"));
+  expect(of("unread")).toEqual({ "sts sts-policy-fetch-error": unread });
+  expect(of("open")).toEqual({ "no-policy-found success": open.sessions() - unread! });
+  const [elsewhere] = Object.values(of("elsewhere"));
+  expect(of("elsewhere")).toEqual({ "sts validation-failure": elsewhere });
+  expect(of("tried")).toEqual({ "sts certificate-not-trusted": tried.sessions() - elsewhere! });
+  // The first with a certificate that nobody vouches for, the second without TLS.
+  expect(of("strict")).toEqual({ "sts certificate-not-trusted": 1, "sts starttls-not-supported": 1 });
+  expect(strict.sessions() + second.sessions()).toBe(2);
+  expect(of("unlisted")).toEqual({ "sts validation-failure": 1 });
+  expect(broken.sessions()).toBe(0);
+
+  // Days that were told are not told again.
+  report(reporting);
+  await eventually(
+    () => database.db("tls_report_sendings").where({ state: "due" }),
+    (due) => due.length === 0,
+  );
+  expect(receiver.messages).toHaveLength(Object.keys(farSides).length);
+});
+
+test("a handshake that fails is told, and the mail goes on in clear", async () => {
+  const far = await sink({
+    disabledCommands: ["AUTH"],
+    key: "",
+    cert: "",
+    secure: false,
+    ciphers: "ECDHE-ECDSA-AES128-SHA",
+    maxVersion: "TLSv1.2",
+  } as never);
+  const findRoute = waysTo({ "old.example.net": { sinks: [far] } });
+  run(makeWorker(findRoute, {}, [3_600], { countsTls: true }));
+  await untilSent(await accept(["a@old.example.net"]));
+  expect(far.messages).toHaveLength(1);
+  const rows = await database.db("tls_sessions").select("result", "sessions", "exchanger", "address");
+  expect(rows).toEqual([
+    { result: "validation-failure", sessions: 1, exchanger: "mx0.old.example.net", address: "127.0.0.1" },
+  ]);
+});
+
+test("nothing is counted, and nothing asked of the database, where reports are off", async () => {
+  const far = await withTls("mx0.open.example.net");
+  run(makeWorker(waysTo({ "open.example.net": { sinks: [far] } })));
+  await untilSent(await accept(["a@open.example.net"]));
+  expect(await database.db("tls_sessions")).toEqual([]);
+});
+
+const addSessions = (destination: string, sessions = 7) =>
+  database.db("tls_sessions").insert({
+    ...{
+      destination,
+      policy_type: "no-policy-found",
+      policy: [],
+      policy_exchangers: [],
+      exchanger: `mx.${destination}`,
+    },
+    ...{ address: "192.0.2.1", source: "192.0.2.2", result: "", reason: "", sessions },
+    day: database.db.raw("current_date - 1"),
+  });
+
+test("a report by mail is signed, named and packed as RFC 8460 says, and has one name however often it is sent", async () => {
+  await addInstanceDomain(database.db, KEY_RING, instanceId, BOUNCE_DOMAIN);
+  await addSessions("far.example.net");
+  const receiver = await sink();
+  report({ texts: { "far.example.net": ["v=TLSRPTv1; rua=mailto:tls@reports.example.net"] }, reportsTo: receiver });
+  await untilEnded();
+  const [message] = receiver.messages;
+  expect(message).toMatchObject({ mailFrom: "", rcptTo: ["tls@reports.example.net"] });
+  const text = message!.octets.toString("latin1");
+  expect(text).toMatch(/^TLS-Report-Domain: far\.example\.net\r$/m);
+  expect(text).toMatch(/^TLS-Report-Submitter: bounces\.example\.org\r$/m);
+  expect(text).toMatch(/multipart\/report;\s+report-type="tlsrpt"/);
+  expect(text).toContain("application/tlsrpt+gzip");
+  const domains = await listInstanceDomains(database.db, instanceId);
+  const own = domains.find(({ domain }) => domain === BOUNCE_DOMAIN)!;
+  const { results } = await dkimVerify(message!.octets, {
+    resolver: (async (name: string) => {
+      if (name !== `${own.dkimSelector}._domainkey.${BOUNCE_DOMAIN}`) throw new Error(name);
+      return [[own.dkimRecord]];
+    }) as never,
+  });
+  expect(results.map(({ status, signingDomain }) => [status.result, signingDomain])).toEqual([["pass", BOUNCE_DOMAIN]]);
+  expect(text).not.toMatch(/[;\s]l=\d/);
+  const first = await read(message!.octets);
+
+  // As after the death of a process between the far side's word and the note of it.
+  await database.db("tls_report_sendings").whereNot({ uri: "" }).update({ state: "due", due_at: database.db.fn.now() });
+  report({ texts: {}, reportsTo: receiver });
+  await eventually(
+    async () => receiver.messages.length,
+    (count) => count === 2,
+  );
+  expect((await read(receiver.messages[1]!.octets)).reportId).toBe(first.reportId);
+});
+
+test("a report goes by HTTPS to a server with a valid certificate, and to no other", async () => {
+  const authority = await makeAuthority("Test root");
+  const certificate = await makeServerCertificate("localhost", { authority });
+  const taken: { type: string | undefined; body: Buffer }[] = [];
+  const server = createServer(certificate, async (request, response) => {
+    const chunks: Buffer[] = [];
+    for await (const chunk of request) chunks.push(chunk);
+    taken.push({ type: request.headers["content-type"], body: Buffer.concat(chunks) });
+    response.writeHead(201).end();
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  stops.push(() => new Promise((resolve) => server.close(resolve)));
+  const url = `https://localhost:${(server.address() as AddressInfo).port}/v1/tls`;
+  await addSessions("far.example.net", 31);
+  const texts = { "far.example.net": [`v=TLSRPTv1; rua=${url}`] };
+  const surroundings = {
+    config: { fetchAllow: ["127.0.0.0/8", "::1/128"], resolver: null },
+    resolver: {
+      resolveMx: async () => ({ kind: "nodata" }) as const,
+      resolveA: async () => ({ kind: "found", records: ["127.0.0.1"] }) as const,
+      resolveAaaa: async () => ({ kind: "nodata" }) as const,
+    },
+  };
+  const observed = report({
+    ...{ texts, policy: { mostAttempts: 1 } },
+    post: (to, message) => postTo(to, message, surroundings),
+  });
+  await untilEnded();
+  expect(observed).toMatchObject([{ kind: "tls-report", by: "https", outcome: "failed" }]);
+  expect(taken).toEqual([]);
+
+  await database.db("tls_report_sendings").whereNot({ uri: "" }).update({ state: "due", due_at: database.db.fn.now() });
+  report({ texts, post: (to, message) => postTrusting(to, message, authority.cert) });
+  await untilEnded();
+  expect(taken).toHaveLength(1);
+  expect(taken[0]!.type).toBe("application/tlsrpt+gzip");
+  expect(JSON.parse(gunzipSync(taken[0]!.body).toString())).toMatchObject({ "organization-name": BOUNCE_DOMAIN });
+  const found = await readReport(taken[0]!.body, new Date());
+  expect(found.ok && found.value.kind === "tls" && sums(found.value)).toEqual({ "no-policy-found success": 31 });
+});
+
+function postTrusting(
+  url: string,
+  { body, headers }: { readonly body: Buffer; readonly headers: Readonly<Record<string, string>> },
+  ca: string,
+): Promise<ReturnType<typeof ok<number>>> {
+  return new Promise((resolve, reject) => {
+    const sent = httpsRequest(url, { method: "POST", headers, ca }, (answer) => {
+      answer.resume();
+      resolve(ok(answer.statusCode!));
+    });
+    sent.on("error", reject);
+    sent.end(body);
+  });
+}
+
+test("who does not ask gets nothing, who cannot be asked is asked again, and nobody is flooded", async () => {
+  await addInstanceDomain(database.db, KEY_RING, instanceId, BOUNCE_DOMAIN);
+  const receiver = await sink();
+  const flooders = ["a", "b", "c", "d"].map((name) => `${name}.example.net`);
+  for (const domain of [...flooders, "silent.example.net", "twice.example.net", "away.example.net"]) {
+    await addSessions(domain);
+  }
+  const victim = ["v=TLSRPTv1; rua=mailto:victim@example.com"];
+  const texts = {
+    ...Object.fromEntries(flooders.map((domain) => [domain, victim])),
+    "silent.example.net": ["v=spf1 -all"],
+    "twice.example.net": [...victim, ...victim],
+    "away.example.net": undefined,
+  };
+  report({ texts, reportsTo: receiver, policy: { perTargetAndDay: 2, mostAttempts: 2 } });
+  await eventually(sendings, (rows) => rows.filter(({ state }) => state !== "due").length >= 10);
+  const rows = await sendings();
+  expect(rows.filter(({ reply }) => reply === "too many reports")).toHaveLength(2);
+  expect(receiver.messages).toHaveLength(2);
+  const asked = (domain: string) => rows.find(({ destination, uri }) => destination === domain && uri === "")!.state;
+  expect([asked("silent.example.net"), asked("twice.example.net"), asked("away.example.net")]).toEqual([
+    ...["unwanted", "unwanted", "due"],
+  ]);
+});
+
+test("without a key of the bounce domain no report leaves by mail, and somebody hears of it", async () => {
+  await addSessions("far.example.net");
+  const observed = report({
+    texts: { "far.example.net": ["v=TLSRPTv1; rua=mailto:tls@reports.example.net"] },
+    policy: { mostAttempts: 1 },
+  });
+  await untilEnded();
+  expect(observed).toMatchObject([{ kind: "tls-report", by: "mail", outcome: "failed" }]);
+});
