@@ -81,7 +81,7 @@ export function startTlsReporter(options: TlsReporterOptions): RepeatedWork {
       }
       const due = await takeDueTlsReports(db, { perMinute, retrySeconds, limit: AT_ONCE });
       await Promise.all(due.map((sending) => proceed(options, sending)));
-      return due.length === AT_ONCE && !signal.aborted ? 0 : POLL_MS;
+      return due.length > 0 && !signal.aborted ? 0 : POLL_MS;
     },
     failed: (err) => {
       observe({ kind: "reports-not-sent", level: "error", err });

@@ -70,7 +70,7 @@ test("who hides the record or the file does not get rid of the policy", async ()
     .db("sts_policies")
     .where({ domain: "c.example.org" })
     .update({ expires_at: new Date(0) });
-  expect(await find("c.example.org")).toBeUndefined();
+  expect(await find("c.example.org")).toEqual({ mode: "none", mx: [], failure: "sts-policy-fetch-error" });
 });
 
 test("a domain without one is not asked again and again", async () => {
@@ -97,5 +97,7 @@ test("a policy that cannot be compared is not asked for with every session, and 
 test("a policy file without end is none", async () => {
   const { world, find } = makeWorld();
   world.file = ok(`version: STSv1\nmode: enforce\nmax_age: 86400\n${"mx: mail.example.org\n".repeat(4_000)}`);
-  expect(await find("f.example.org")).toBeUndefined();
+  expect(await find("f.example.org")).toEqual({ mode: "none", mx: [], failure: "sts-policy-invalid" });
+  world.file = refuse(sentence("certificate", { error: "CERT_HAS_EXPIRED" }));
+  expect(await find("g.example.org")).toEqual({ mode: "none", mx: [], failure: "sts-webpki-invalid" });
 });

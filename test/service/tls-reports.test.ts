@@ -1,3 +1,4 @@
+import { createHash, X509Certificate } from "node:crypto";
 import { createServer, request as httpsRequest } from "node:https";
 import type { AddressInfo } from "node:net";
 import { gunzipSync } from "node:zlib";
@@ -7,6 +8,7 @@ import { KeyRing } from "../../services/core/key-ring.ts";
 import type { TlsReport } from "../../services/core/mail/reports/report.ts";
 import type { AppliedSts } from "../../services/core/mail/reports/tls-session.ts";
 import { ok } from "../../services/core/result.ts";
+import type { DaneDemand } from "../../services/delivery/routing/dane.ts";
 import { findMxRoute } from "../../services/delivery/routing/mx-route.ts";
 import type { FindRoute } from "../../services/delivery/routing/route.ts";
 import { startTlsReporter } from "../../services/delivery/tls-reporter.ts";
@@ -46,6 +48,7 @@ const POLICY = {
 interface FarSide {
   readonly sinks: readonly SmtpSink[];
   readonly sts?: AppliedSts;
+  readonly dane?: DaneDemand;
 }
 
 /** The way by the exchangers of each domain, as the DNS would have them; each sink has an address of its own. */
@@ -62,6 +65,7 @@ function waysTo(farSides: Readonly<Record<string, FarSide>>): FindRoute {
     return findMxRoute(destination, {
       resolver,
       findPolicy: async () => far.sts,
+      findDane: async () => far.dane ?? { kind: "none" },
       allowedBlocks: ["127.0.0.0/8"],
       ownName: "own.example.net",
       port: far.sinks[0]!.port,
@@ -131,8 +135,15 @@ test("a day's sessions are told to each domain that asks, as they were", async (
   const tried = await withTls("mx0.tried.example.net");
   const strict = await withTls("mx0.strict.example.net");
   const second = await sink({ host: "127.0.0.2", port: strict.port });
-  const broken = await withTls("mx0.broken.example.net", {
-    onSecure: (_socket, _session, done) => done(new Error("no")),
+  const { cert, key } = await makeServerCertificate("mx0.dane.example.net");
+  const proven = await sink({ cert, key, disabledCommands: ["AUTH"] });
+  const digest = createHash("sha256").update(new X509Certificate(cert).raw).digest();
+  const proof = (association: Buffer): DaneDemand => ({
+    kind: "proof",
+    requirement: {
+      records: [{ usage: 3, selector: 0, matchingType: 1, association }],
+      names: ["mx0.dane.example.net"],
+    },
   });
   const sts = (mode: "enforce" | "testing", mx: string[]): AppliedSts => ({ mode, mx });
   const farSides: Record<string, FarSide> = {
@@ -142,6 +153,9 @@ test("a day's sessions are told to each domain that asks, as they were", async (
     "elsewhere.example.net": { sinks: [tried], sts: sts("testing", ["mx.other.example.net"]) },
     "strict.example.net": { sinks: [strict, second], sts: sts("enforce", ["*.strict.example.net"]) },
     "unlisted.example.net": { sinks: [plain], sts: sts("enforce", ["mx.other.example.net"]) },
+    "dane.example.net": { sinks: [proven], dane: proof(digest) },
+    "forged.example.net": { sinks: [proven], dane: proof(Buffer.alloc(32)) },
+    "bogus.example.net": { sinks: [proven], dane: { kind: "unknown" } },
     "unread.example.net": { sinks: [open], sts: { mode: "none", mx: [], failure: "sts-policy-fetch-error" } },
   };
   const findRoute = waysTo(farSides);
@@ -154,10 +168,11 @@ test("a day's sessions are told to each domain that asks, as they were", async (
   await first.stop();
   run(makeWorker(findRoute, {}, [3_600], { countsTls: true }));
   for (const name of delivered) await untilSent(await accept(numbered(5, `${name}.example.net`)));
-  for (const name of ["strict", "unlisted"]) await accept([`a@${name}.example.net`]);
+  await untilSent(await accept(["a@dane.example.net"]));
+  for (const name of ["strict", "unlisted", "forged", "bogus"]) await accept([`a@${name}.example.net`]);
   await eventually(
     () => database.db("deliveries").where({ state: "queued", attempts: 1 }),
-    (rows) => rows.length === 2,
+    (rows) => rows.length === 4,
   );
 
   await addInstanceDomain(database.db, KEY_RING, instanceId, BOUNCE_DOMAIN);
@@ -188,7 +203,9 @@ test("a day's sessions are told to each domain that asks, as they were", async (
   expect(of("strict")).toEqual({ "sts certificate-not-trusted": 1, "sts starttls-not-supported": 1 });
   expect(strict.sessions() + second.sessions()).toBe(2);
   expect(of("unlisted")).toEqual({ "sts validation-failure": 1 });
-  expect(broken.sessions()).toBe(0);
+  expect(of("dane")).toEqual({ "tlsa success": 1 });
+  expect(of("forged")).toEqual({ "tlsa validation-failure": 1 });
+  expect(of("bogus")).toEqual({ "tlsa dnssec-invalid": 1 });
 
   // Days that were told are not told again.
   report(reporting);
@@ -200,14 +217,14 @@ test("a day's sessions are told to each domain that asks, as they were", async (
 });
 
 test("a handshake that fails is told, and the mail goes on in clear", async () => {
+  // No suite in common.
   const far = await sink({
     disabledCommands: ["AUTH"],
-    key: "",
-    cert: "",
-    secure: false,
-    ciphers: "ECDHE-ECDSA-AES128-SHA",
+    ciphers: "ECDHE-RSA-AES128-SHA",
     maxVersion: "TLSv1.2",
-  } as never);
+    ecdhCurve: "secp521r1",
+    sigalgs: "ecdsa_secp521r1_sha512",
+  });
   const findRoute = waysTo({ "old.example.net": { sinks: [far] } });
   run(makeWorker(findRoute, {}, [3_600], { countsTls: true }));
   await untilSent(await accept(["a@old.example.net"]));

@@ -6,11 +6,13 @@ import type { KeyRing } from "../../core/key-ring.ts";
 import {
   isOfDeployment,
   type PresentRecords,
+  type PublishedKey,
   planSetup,
   type SetupItem,
   type SetupQuestion,
   type SetupWants,
   setupQuestions,
+  withTlsReports,
 } from "../../core/mail/domain-setup/domain-setup.ts";
 import { setupValue } from "../../core/mail/domain-setup/record-values.ts";
 import { reportAddresses } from "../../core/mail/reports/report-addresses.ts";
@@ -30,7 +32,7 @@ import { type Findings, questionKey, readFindings, readPublic, spfLookups } from
 
 export interface SetupSurroundings {
   readonly db: Db;
-  readonly config: Pick<Config, "bounceDomain" | "hostname" | "trackingUrl">;
+  readonly config: Pick<Config, "bounceDomain" | "hostname" | "trackingUrl" | "tlsReports">;
   readonly openLook: OpenPublicLook;
   /** Makes the addresses that reports about a domain go to. */
   readonly keyRing: KeyRing;
@@ -69,13 +71,15 @@ export async function wantsOf(
   flatten: boolean,
 ): Promise<SetupWants> {
   const further = await listFurtherKeys(db, upkeep);
+  const first: PublishedKey = { selector: own.dkimSelector, record: own.dkimRecord, state: "signing" };
+  const signsReports = config.tlsReports && own.domain === config.bounceDomain;
   const { bounceDomain, hostname } = config;
   const target = trackingHost(config);
   const { dmarc, tls } = reportAddresses(keyRing, upkeep, { bounceDomain, tracking: "" });
   const { stsMode, stsExchangers, trackingHost: host } = upkeep;
   return {
     ...{ domain: own.domain, bounceDomain, hostname, flatten },
-    keys: [{ selector: own.dkimSelector, record: own.dkimRecord, state: "signing" }, ...further],
+    keys: [first, ...further].map((key) => (signsReports ? { ...key, record: withTlsReports(key.record) } : key)),
     reports: { dmarc: addressIn(dmarc), tls: upkeep.tlsReports ? addressIn(tls) : undefined },
     tracking: host !== null && target !== undefined ? { host, target } : undefined,
     sts:

@@ -114,7 +114,9 @@ export async function noteTlsReportPlaces(
   places: readonly TlsReportPlace[],
   mostPerTarget: number,
 ): Promise<void> {
-  for (const { uri, target } of places) {
+  for (const { uri, target } of places.toSorted((a, b) => (a.target < b.target ? -1 : 1))) {
+    // One after another, or each would find room for itself.
+    await queryRows(transaction, "select pg_advisory_xact_lock(hashtextextended($1, 0))", [`tls reports ${target}`]);
     await queryRows(
       transaction,
       `insert into tls_report_sendings (day, destination, uri, target, due_at, state, reply)
