@@ -68,5 +68,7 @@ select create_distributed_table('dmarc_days', 'instance_id', colocate_with => 'i
 select create_distributed_table('dmarc_sources', 'instance_id', colocate_with => 'instance_domains');
 select create_distributed_table('tls_reports', 'instance_id', colocate_with => 'instance_domains');
 select create_distributed_table('tls_days', 'instance_id', colocate_with => 'instance_domains');
+select create_distributed_table('host_certificates', 'instance_id', colocate_with => 'instance_domains');
+select create_distributed_table('certificate_orders', 'instance_id', colocate_with => 'instance_domains');
 
 commit;

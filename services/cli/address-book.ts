@@ -9,6 +9,7 @@ export const LISTENERS = {
   dns_api: { setting: "dnsApi", variable: "PALOMAR_DNS_API_LISTEN", http: true },
   console: { setting: "console", variable: "PALOMAR_CONSOLE_LISTEN", http: true },
   tracking: { setting: "tracking", variable: "PALOMAR_TRACKING_LISTEN", http: true },
+  tracking_tls: { setting: "trackingTls", variable: "PALOMAR_TRACKING_TLS_LISTEN", http: false },
   dns: { setting: "dns", variable: "PALOMAR_DNS_LISTEN", http: false },
   dns_tls: { setting: "dnsTls", variable: "PALOMAR_DNS_TLS_LISTEN", http: false },
   dns_https: { setting: "dnsHttps", variable: "PALOMAR_DNS_HTTPS_LISTEN", http: false },

@@ -8,6 +8,7 @@ const LISTED = [
   "dns_api",
   "console",
   "tracking",
+  "tracking_tls",
   "dns",
   "dns_tls",
   "dns_https",
@@ -18,7 +19,7 @@ const LISTED = [
 ] as const satisfies readonly AddressName[];
 
 /** Named only while they are on. */
-const OPTIONAL: ReadonlySet<AddressName> = new Set(["dns_https"]);
+const OPTIONAL: ReadonlySet<AddressName> = new Set(["tracking_tls", "dns_https"]);
 
 /** `<data dir>/addresses.json`: there while a stack is ready. Stacks of single services share one data folder and file. */
 export class AddressesFile {

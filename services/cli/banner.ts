@@ -36,6 +36,7 @@ function listAddresses(addresses: Addresses): string[] {
     ["dns_api", "DNS API"],
     ["console", "console"],
     ["tracking", "tracking"],
+    ["tracking_tls", "tracking (HTTPS)"],
     ["dns", "DNS"],
     ["dns_tls", "DNS over TLS"],
     ["dns_https", "DNS over HTTPS"],

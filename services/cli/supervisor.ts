@@ -58,7 +58,7 @@ const LISTENERS_OF: { readonly [name in ServiceName]: readonly AddressName[] } =
   submission: ["submission", "submissions"],
   delivery: [],
   bounce: ["mx"],
-  tracking: ["tracking"],
+  tracking: ["tracking", "tracking_tls"],
   console: ["console"],
   sandbox: ["sandbox"],
 };

@@ -4,6 +4,7 @@ import { makePublicLook } from "../platform/lookups/authoritative-lookup.ts";
 import { packageFolder } from "../platform/package-folder.ts";
 import type { StartService } from "../platform/service.ts";
 import { makeConsoleApp } from "./app.ts";
+import { startCertificateUpkeep } from "./certificate-upkeep.ts";
 import type { ConsoleContext } from "./context.ts";
 import { startDomainUpkeep } from "./domain-upkeep.ts";
 import { JobRunner } from "./jobs.ts";
@@ -23,11 +24,14 @@ export const start: StartService = async ({ config, keyRing, db, clock, observe,
   const listener = await listenHttp(makeConsoleApp(context, pages), config.listen.console);
   const maintenance = startMaintenance(context);
   const upkeep = config.domainCheck === "off" ? undefined : startDomainUpkeep(context, context.openLook);
+  const { acmeDirectory } = config;
+  const certificates =
+    upkeep && acmeDirectory !== null ? startCertificateUpkeep(context, context.openLook, acmeDirectory) : undefined;
   return {
     addresses: listener ? { console: listener.url } : {},
     stop: async () => {
       await listener?.close();
-      await Promise.all([maintenance.stop(), upkeep?.stop()]);
+      await Promise.all([maintenance.stop(), upkeep?.stop(), certificates?.stop()]);
       await context.jobs.stop();
     },
   };

@@ -39,6 +39,10 @@ export const KEY_PURPOSES = {
   "api-key-campaign": { kind: "seal", makes: ["mail-api"], reads: ["submission"] },
   /** DKIM private keys. */
   "dkim-key": { kind: "seal", makes: ["console"], reads: ["delivery"] },
+  /** Keys of the certificates of hosts of sender domains. */
+  "host-certificate": { kind: "seal", makes: ["console"], reads: ["tracking"] },
+  /** Keys of accounts at certificate authorities. */
+  "acme-account": { kind: "seal", makes: ["console"], reads: ["console"] },
   /** DNSSEC private keys. */
   "dnssec-key": { kind: "seal", makes: ["dns-api"], reads: ["dns-api"] },
   /** TSIG secrets. */

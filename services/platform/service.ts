@@ -28,6 +28,7 @@ export type AddressName =
   | "dns_api"
   | "console"
   | "tracking"
+  | "tracking_tls"
   | "dns"
   | "dns_tls"
   | "dns_https"

@@ -13,6 +13,8 @@ export const SEALED_COLUMNS: readonly {
   { table: "companies", column: "apikey_sealed", purpose: "company-apikey" },
   { table: "instance_domains", column: "dkim_key_sealed", purpose: "dkim-key" },
   { table: "dkim_keys", column: "key_sealed", purpose: "dkim-key" },
+  { table: "host_certificates", column: "key_sealed", purpose: "host-certificate" },
+  { table: "acme_accounts", column: "key_sealed", purpose: "acme-account" },
   { table: "campaigns", column: "apikey_sealed", purpose: "campaign-apikey" },
   { table: "webhooks", column: "secret_sealed", purpose: "webhook-secret" },
   { table: "zone_keys", column: "private_key_sealed", purpose: "dnssec-key" },

@@ -24,6 +24,7 @@ import {
 import { type InstanceDomain, listInstanceDomains } from "../../store/mail/instances/instances.ts";
 import type { WriteZone } from "./domain-hosting.ts";
 import { type DomainToSetUp, keepPublished, type SetupSurroundings, wantsOf } from "./domain-setup.ts";
+import { checkCertificate } from "./host-certificate.ts";
 import { readFindings, readPublic, sightKey, spfLookups } from "./public-records.ts";
 
 const DAY_MS = 86_400_000;
@@ -76,7 +77,9 @@ export async function checkDomain(
   const removed = await removeKeys(surroundings, { own, upkeep }, look);
   const changed = (await findDomain(db, upkeep.instanceId, own.domain)) ?? { own, upkeep };
   const wants = await wantsOf(surroundings, changed, false);
-  const checks = await planSetup(wants, readFindings(await readPublic(look, setupQuestions(wants))), spfLookups(look));
+  const published = readFindings(await readPublic(look, setupQuestions(wants)));
+  const planned = await planSetup(wants, published, spfLookups(look));
+  const checks = await checkCertificate(surroundings, upkeep, { checks: planned, now });
   const linksReady = checks.some(({ part, action }) => part === "tracking" && action === "keep");
   const dueAt = new Date(
     Math.min(now.getTime() + upkeepPolicy.checkSeconds * 1000, step.lookAgainAt?.getTime() ?? Number.POSITIVE_INFINITY),

@@ -32,7 +32,7 @@ import { type Findings, questionKey, readFindings, readPublic, spfLookups } from
 
 export interface SetupSurroundings {
   readonly db: Db;
-  readonly config: Pick<Config, "bounceDomain" | "hostname" | "trackingUrl" | "tlsReports">;
+  readonly config: Pick<Config, "acmeDirectory" | "bounceDomain" | "hostname" | "trackingUrl" | "tlsReports">;
   readonly openLook: OpenPublicLook;
   /** Makes the addresses that reports about a domain go to. */
   readonly keyRing: KeyRing;

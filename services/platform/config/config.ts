@@ -61,6 +61,11 @@ export const VARIABLES = {
   PALOMAR_DNS_API_LISTEN: variable(listenList, "127.0.0.1:8053", "DNS API"),
   PALOMAR_CONSOLE_LISTEN: variable(listenList, "127.0.0.1:8080", "console and operator API"),
   PALOMAR_TRACKING_LISTEN: variable(listenList, "127.0.0.1:8026", "opens, clicks, unsubscriptions, conversions"),
+  PALOMAR_TRACKING_TLS_LISTEN: variable(
+    listenList,
+    "off",
+    "the same over HTTPS, with the certificate of each host: MTA-STS policies need it, where no proxy has one",
+  ),
   PALOMAR_DNS_LISTEN: variable(listenList, "127.0.0.1:5300", "authoritative DNS, UDP and TCP"),
   PALOMAR_DNS_TLS_LISTEN: variable(listenList, "off", "authoritative DNS over TLS"),
   PALOMAR_DNS_HTTPS_LISTEN: variable(listenList, "off", "authoritative DNS over HTTPS, at /dns-query"),
@@ -258,7 +263,12 @@ export const VARIABLES = {
   PALOMAR_TLS_CERT: variable(
     optional(path),
     null,
-    "PEM certificate of SMTP and of DNS over TLS and HTTPS; self-signed into the data folder when unset",
+    "PEM certificate of SMTP, of DNS over TLS and HTTPS and of tracking over HTTPS; self-signed into the data folder when unset",
+  ),
+  PALOMAR_ACME_DIRECTORY: variable(
+    optional(httpUrl),
+    null,
+    "directory of a certificate authority (RFC 8555): hosts of MTA-STS policies in zones that are hosted here get certificates, and who sets it agrees to its terms; none when unset",
   ),
   PALOMAR_TLS_KEY: variable(optional(path), null, "PEM private key of that certificate"),
   PALOMAR_HOSTNAME: variable(domain, "localhost", "the name that the SMTP services greet with"),
@@ -317,6 +327,7 @@ export interface Config {
     readonly dnsApi: readonly HostPort[];
     readonly console: readonly HostPort[];
     readonly tracking: readonly HostPort[];
+    readonly trackingTls: readonly HostPort[];
     readonly dns: readonly HostPort[];
     readonly dnsTls: readonly HostPort[];
     readonly dnsHttps: readonly HostPort[];
@@ -399,6 +410,8 @@ export interface Config {
     readonly version: string | null;
     readonly serverId: string | null;
   };
+  /** Of the authority that certificates are ordered from; null: none are. */
+  readonly acmeDirectory: string | null;
   readonly tls: { readonly certPath: string; readonly keyPath: string } | null;
   readonly hostname: string;
   /** What this machine is called among the nodes. */
@@ -501,6 +514,7 @@ function arrange(v: Values): Config {
       dnsApi: v.PALOMAR_DNS_API_LISTEN,
       console: v.PALOMAR_CONSOLE_LISTEN,
       tracking: v.PALOMAR_TRACKING_LISTEN,
+      trackingTls: v.PALOMAR_TRACKING_TLS_LISTEN,
       dns: v.PALOMAR_DNS_LISTEN,
       dnsTls: v.PALOMAR_DNS_TLS_LISTEN,
       dnsHttps: v.PALOMAR_DNS_HTTPS_LISTEN,
@@ -564,6 +578,7 @@ function arrange(v: Values): Config {
       version: v.PALOMAR_DNS_VERSION,
       serverId: v.PALOMAR_DNS_ID,
     },
+    acmeDirectory: v.PALOMAR_ACME_DIRECTORY,
     tls:
       v.PALOMAR_TLS_CERT !== null && v.PALOMAR_TLS_KEY !== null
         ? { certPath: v.PALOMAR_TLS_CERT, keyPath: v.PALOMAR_TLS_KEY }

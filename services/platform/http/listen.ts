@@ -1,7 +1,10 @@
-import { createServer, type Server, type ServerResponse } from "node:http";
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import { createServer as createSecureServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
+import type { SecureContext, TlsOptions } from "node:tls";
 import type Koa from "koa";
+import { MODERN_CIPHERS, type ServerCertificate } from "../certificate.ts";
 import type { HostPort } from "../config/config-values.ts";
 import { answerBrokenHost, answerBrokenRequests, type DescribeRefusal } from "./broken-requests.ts";
 
@@ -11,6 +14,8 @@ export interface HttpListener {
   /** Lets running requests finish for a while, then closes. */
   close(graceMs?: number): Promise<void>;
 }
+
+const HANDSHAKE_MS = 10_000;
 
 /** An app that words what is refused before it sees a request. */
 export type HttpApp = Koa & { readonly describeRefusal?: DescribeRefusal };
@@ -36,32 +41,45 @@ export const HTTP_TIMEOUTS: HttpTimeouts = {
   checkEveryMs: 5_000,
 };
 
-/** Serves an app on every address of a listen value; undefined when it is `off`. */
+/** What a listener over HTTPS shows: its own certificate, and those of hosts that have one. */
+export interface HttpsIdentity {
+  readonly certificate: ServerCertificate;
+  find(serverName: string): Promise<SecureContext | undefined>;
+}
+
+/** Serves an app on every address of a listen value; undefined when it is `off`. @param identity absent: in clear */
 export async function listenHttp(
   app: HttpApp,
   addresses: readonly HostPort[],
   timeouts: HttpTimeouts = HTTP_TIMEOUTS,
+  identity?: HttpsIdentity,
 ): Promise<HttpListener | undefined> {
   if (addresses.length === 0) return undefined;
   const servers: Server[] = [];
   try {
-    for (const address of addresses) servers.push(await listenOn(app, address, timeouts));
+    for (const address of addresses) servers.push(await listenOn(app, address, timeouts, identity));
   } catch (error) {
     for (const server of servers) server.close();
     throw error;
   }
   return {
-    url: `http://${formatBound(servers[0]!.address() as AddressInfo)}`,
+    url: `${identity ? "https" : "http"}://${formatBound(servers[0]!.address() as AddressInfo)}`,
     close: async (graceMs = 3_000) => {
       await Promise.all(servers.map((server) => closeServer(server, graceMs)));
     },
   };
 }
 
-async function listenOn(app: HttpApp, address: HostPort, timeouts: HttpTimeouts): Promise<Server> {
+async function listenOn(
+  app: HttpApp,
+  address: HostPort,
+  timeouts: HttpTimeouts,
+  identity: HttpsIdentity | undefined,
+): Promise<Server> {
   const { describeRefusal } = app;
   const handle = app.callback();
-  const server = createServer(
+  const server = makeServer(
+    identity,
     {
       requestTimeout: timeouts.requestMs,
       headersTimeout: timeouts.headersMs,
@@ -76,6 +94,25 @@ async function listenOn(app: HttpApp, address: HostPort, timeouts: HttpTimeouts)
   );
   answerBrokenRequests(server, describeRefusal);
   await bindWithPatience(server, address);
+  return server;
+}
+
+/** Makes a server that speaks TLS where it has an identity: a name that nobody has a certificate for gets its own. */
+function makeServer(
+  identity: HttpsIdentity | undefined,
+  options: Parameters<typeof createServer>[0] & object,
+  handle: (request: IncomingMessage, response: ServerResponse) => void,
+): Server {
+  if (identity === undefined) return createServer(options, handle);
+  const tls: TlsOptions = {
+    ...{ minVersion: "TLSv1.2", ciphers: MODERN_CIPHERS, handshakeTimeout: HANDSHAKE_MS },
+    SNICallback: (name, done) => {
+      identity.find(name).then((context) => done(null, context), done);
+    },
+  };
+  const server = createSecureServer({ ...options, ...tls, ...identity.certificate.current() }, handle);
+  identity.certificate.onChange((pair) => server.setSecureContext({ ...tls, ...pair }));
+  server.on("tlsClientError", (_error, socket) => socket.destroy());
   return server;
 }
 

@@ -160,6 +160,9 @@ export interface ObservationDetails {
   // Sender domains
   "domain-upkeep-failed": Failure;
   "domain-check-failed": Failure & { readonly domain: string; readonly instanceId: number };
+  "certificate-obtained": { readonly host: string; readonly instanceId: number };
+  "certificate-not-obtained": { readonly host: string; readonly instanceId: number; readonly reason: string };
+  "host-certificate-not-read": Failure & { readonly host: string };
   "dkim-key-took-over": { readonly domain: string; readonly instanceId: number; readonly selector: string };
   "dkim-key-removed": { readonly domain: string; readonly instanceId: number; readonly selector: string };
 

@@ -88,7 +88,9 @@ export type SetupFault =
   /** The name says that it takes no mail (RFC 7505). */
   | "takes-no-mail"
   /** The key at the name is another one. */
-  | "another-key";
+  | "another-key"
+  /** There is no valid certificate for the name: why, in `at`. */
+  | "no-certificate";
 
 export interface SetupItem extends SetupQuestion {
   readonly part: SetupPart;

@@ -337,6 +337,7 @@ export const mail = {
         "policy-elsewhere": "there is a policy that is served elsewhere",
         "takes-no-mail": "the name says that it takes no mail",
         "another-key": "another key is there",
+        "no-certificate": "there is no valid certificate for it",
       },
     },
     title: "Sender domains",

@@ -344,6 +344,7 @@ export const mail: Texts["mail"] = {
         "policy-elsewhere": "hay una política que se sirve en otra parte",
         "takes-no-mail": "el nombre dice que no recibe correo",
         "another-key": "hay otra clave",
+        "no-certificate": "no hay un certificado válido",
       },
     },
     title: "Dominios remitentes",
