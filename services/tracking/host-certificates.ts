@@ -6,7 +6,7 @@ import type { Db } from "../platform/postgres/db.ts";
 import { findServedCertificate } from "../store/mail/instances/host-certificates.ts";
 
 /** A new certificate is served after so long at most; one that is gone, too, unless the database cannot be asked. */
-const KEPT_MS = 60_000;
+const KEPT_MS = 10_000;
 /** Names that strangers ask for are remembered as well. */
 const MOST_KEPT = 10_000;
 /** No host has a longer name. */

@@ -12,6 +12,8 @@ export interface AcmeAuthority {
   readonly url: string;
   /** What its listener has, signed by itself. */
   readonly certificate: string;
+  /** PEM of the root that its certificates lead to. */
+  root(): Promise<string>;
   /** For files of its clients. */
   readonly folder: string;
   readonly log: () => string;
@@ -49,6 +51,7 @@ export async function startAcme(nameServer: { readonly host: string; readonly po
     url: `https://127.0.0.1:${port}/dir`,
     certificate: join(folder, "cert.pem"),
     folder,
+    root: () => readText(`https://127.0.0.1:${management}/roots/0`),
     log: pebble.log,
     stop: async () => {
       await pebble.stop();
@@ -56,6 +59,18 @@ export async function startAcme(nameServer: { readonly host: string; readonly po
       rmSync(folder, { recursive: true, force: true });
     },
   };
+}
+
+function readText(url: string): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const sent = request(url, { rejectUnauthorized: false }, async (response) => {
+      let text = "";
+      for await (const chunk of response) text += chunk;
+      resolve(text);
+    });
+    sent.on("error", reject);
+    sent.end();
+  });
 }
 
 /** Whether it answers yet. */
