@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { request } from "undici";
 import { findResolverAddress } from "../lookups/resolver-server.ts";
+import { askRspamd, type RspamdAnswer } from "../lookups/rspamd.ts";
 import { type JudgedMail, type JudgeSurroundings, objectionsOf, type Verdict } from "./judge.ts";
 import { PROGRAM_PATH } from "./run-program.ts";
 
@@ -101,25 +102,18 @@ async function answers(url: string): Promise<boolean> {
   }
 }
 
-interface Symbol {
-  readonly name: string;
-  readonly score: number;
-  readonly description?: string;
-  readonly options?: readonly string[];
-}
-
-async function judge(url: string, mail: JudgedMail): Promise<Verdict> {
-  const { octets, clientAddress, helo, mailFrom, rcptTo } = mail;
-  const headers = { ip: clientAddress, helo, hostname: helo, from: mailFrom, rcpt: rcptTo };
-  const { statusCode, body } = await request(`${url}/checkv2`, {
-    ...{ method: "POST", body: octets, headers, headersTimeout: ANSWER_MS, bodyTimeout: ANSWER_MS },
-  });
-  const text = await body.text();
-  if (statusCode !== 200) return { judge: "rspamd", kind: "failed", words: text.slice(0, 500) };
-  const { score, symbols } = JSON.parse(text) as { score: number; symbols: Readonly<Record<string, Symbol>> };
+async function judge(url: string, { octets, clientAddress, helo, mailFrom, rcptTo }: JudgedMail): Promise<Verdict> {
+  const headers = { IP: clientAddress, Helo: helo, Hostname: helo, From: mailFrom, Rcpt: rcptTo };
+  let answer: RspamdAnswer;
+  try {
+    answer = await askRspamd(url, octets, { headers, timeoutMs: ANSWER_MS });
+  } catch (error) {
+    return { judge: "rspamd", kind: "failed", words: (error as Error).message.slice(0, 500) };
+  }
+  const { score, symbols } = answer;
   const rules = Object.keys(symbols);
-  const met = Object.values(symbols).map(({ name, score: points, description = "", options = [] }) => ({
-    ...{ rule: name, points },
+  const met = Object.entries(symbols).map(([rule, { score: points, description, options }]) => ({
+    ...{ rule, points },
     words: [description, ...options.slice(0, 3)].filter(Boolean).join("; "),
   }));
   const authenticated = {
