@@ -54,7 +54,7 @@ export const start: StartService = async ({ config, keyRing, db, clock, observe 
   return {
     addresses: {
       ...(listener ? { tracking: listener.url } : {}),
-      ...(secure ? { tracking_tls: new URL(secure.listener.url).host } : {}),
+      ...(secure ? { tracking_tls: secure.listener.url.slice("https://".length) } : {}),
     },
     stop: async () => {
       await Promise.all([listener?.close(), secure?.listener.close()]);

@@ -6,6 +6,7 @@ import {
   type SetupPart,
   type SetupWants,
   setupQuestions,
+  withTlsReports,
 } from "../../../../../services/core/mail/domain-setup/domain-setup.ts";
 import { domainConnectTemplate, zoneFileSnippet } from "../../../../../services/core/mail/domain-setup/setup-files.ts";
 
@@ -180,4 +181,17 @@ test("files to paste hold what is missing, and what goes in comments", async () 
   expect(template.records).toContainEqual({ type: "CNAME", host: "links", pointsTo: "track.example.net", ttl: 3600 });
   // The bounce domain is none of this domain's.
   expect(JSON.stringify(template.records)).not.toContain('"MX"');
+});
+
+test("a key that signs reports about TLS says so, and one that says something else is changed", async () => {
+  const keys = [{ selector: "palomar", record: withTlsReports(RECORD), state: "signing" as const }];
+  const wanted = "v=DKIM1; k=rsa; s=email:tlsrpt; p=MIGfMA0";
+  const name = "palomar._domainkey.example.org TXT";
+  expect(await planned("dkim", {}, { keys })).toMatchObject([{ action: "add", after: wanted }]);
+  expect(await planned("dkim", { [name]: [RECORD] }, { keys })).toMatchObject([
+    { action: "modify", before: RECORD, after: wanted },
+  ]);
+  expect(await planned("dkim", { [name]: [wanted] }, { keys })).toMatchObject([{ action: "keep" }]);
+  // What somebody else narrowed stays where nothing is asked of it.
+  expect(await planned("dkim", { [name]: [wanted] })).toMatchObject([{ action: "keep" }]);
 });
