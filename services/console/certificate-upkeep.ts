@@ -27,10 +27,10 @@ export function startCertificateUpkeep(
   directory: string,
 ): RepeatedWork {
   const { observe } = context;
-  const surroundings = { ...context, openLook, write: makeWriteZone(context, UPKEEP_ACTOR) };
+  const write = makeWriteZone(context, UPKEEP_ACTOR);
   return new RepeatedWork({
-    take: async () => {
-      const ordered = await obtainDueCertificate(surroundings, directory);
+    take: async (signal) => {
+      const ordered = await obtainDueCertificate({ ...context, openLook, write, signal }, directory);
       if (ordered === undefined) return EVERY_MS;
       const { instanceId, host, failure } = ordered;
       orders.inc({ result: failure === undefined ? "obtained" : "failed" });

@@ -69,7 +69,7 @@ export const start: StartService = async (context) => {
 
 async function startTlsReports(
   context: ServiceContext,
-  { tlsReports, timeouts }: DeliveryPolicy,
+  { tlsReports }: DeliveryPolicy,
   resolver: Resolver,
 ): Promise<RepeatedWork> {
   const { config } = context;
@@ -78,7 +78,7 @@ async function startTlsReports(
     ...context,
     bounceDomain: config.bounceDomain,
     policy: tlsReports,
-    client: { hostname: config.hostname, timeouts },
+    hostname: config.hostname,
     findRoute: makeFindRoute({ ...ways, findPolicy: async () => undefined }),
     lookUpTexts: await makeSureTxtLookup(config.resolver),
     post: (url, message) => postTo(url, message, { config, resolver }),

@@ -17,7 +17,7 @@ import type { Clock } from "../platform/clock.ts";
 import type { Observe } from "../platform/observability/observation.ts";
 import type { Db } from "../platform/postgres/db.ts";
 import { RepeatedWork } from "../platform/repeated-work.ts";
-import { openSmtpSession, type SmtpClientOptions, type SmtpFailure } from "../platform/smtp/client.ts";
+import { openSmtpSession, type SmtpFailure } from "../platform/smtp/client.ts";
 import {
   noteTlsReport,
   noteTlsReportPlaces,
@@ -40,7 +40,8 @@ export interface TlsReporterOptions {
   /** Who reports, and whose keys sign. */
   readonly bounceDomain: string;
   readonly policy: DeliveryPolicy["tlsReports"];
-  readonly client: SmtpClientOptions;
+  /** What EHLO says. */
+  readonly hostname: string;
   /** Without what domains demand of TLS: a report about the want of it arrives all the same (RFC 8460 §3). */
   readonly findRoute: FindRoute;
   /** Texts at a name, joined; undefined where nobody can say. */
@@ -58,6 +59,10 @@ const AFTER_FAILURE_MS = 30_000;
 const AT_ONCE = 16;
 /** Ways in which the sessions of a day differ. */
 const MOST_ROWS = 5_000;
+
+/** Whoever takes longer gets the report another time: all of it is over before it is due again. */
+const TIMEOUTS = { connectMs: 15_000, greetingMs: 15_000, commandMs: 30_000 };
+const MOST_PEERS = 2;
 
 const pack = promisify(gzip);
 
@@ -130,7 +135,7 @@ interface MadeReport {
 }
 
 async function mail(
-  { db, keyRing, clock, bounceDomain, client, findRoute }: TlsReporterOptions,
+  { db, keyRing, clock, bounceDomain, hostname, findRoute }: TlsReporterOptions,
   { address }: Extract<ReportPlace, { kind: "mail" }>,
   { subject, packed }: MadeReport,
 ): Promise<Told> {
@@ -142,8 +147,8 @@ async function mail(
   const route = await findRoute(address.asciiDomain);
   if (!route.ok) return failed(describeSmtpReply(route.error), route.error.code < 500);
   let last = failed("no server");
-  for (const peer of route.value.peers) {
-    const session = await openSmtpSession(peer, client);
+  for (const peer of route.value.peers.slice(0, MOST_PEERS)) {
+    const session = await openSmtpSession(peer, { hostname, timeouts: TIMEOUTS });
     if (!session.ok) {
       last = describe(session.error);
       continue;

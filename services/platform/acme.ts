@@ -8,6 +8,8 @@ export interface CertificateOrder {
   readonly host: string;
   /** Makes the authority see a TXT value at `_acme-challenge` of the host, before it resolves (RFC 8555 §8.4). */
   prove(value: string): Promise<void>;
+  /** Ends the wait for the authority. */
+  readonly signal: AbortSignal;
 }
 
 /** A certificate as it was issued. */
@@ -30,14 +32,18 @@ export async function makeAccountKey(): Promise<string> {
 /**
  * Orders a certificate with a new key, proving by the DNS that the host is ours to speak for. The account is made where it
  * has no URL; whoever sets a directory agrees to its terms.
- * @throws what the authority, or the proof, said
+ * @throws what the authority, or the proof, said, and as soon as the signal says so
  */
-export async function orderCertificate({
-  directory,
-  account,
-  host,
-  prove,
-}: CertificateOrder): Promise<IssuedCertificate> {
+export async function orderCertificate(wanted: CertificateOrder): Promise<IssuedCertificate> {
+  const { signal } = wanted;
+  signal.throwIfAborted();
+  return new Promise((resolve, reject) => {
+    signal.addEventListener("abort", () => reject(signal.reason as Error), { once: true });
+    converse(wanted).then(resolve, reject);
+  });
+}
+
+async function converse({ directory, account, host, prove, signal }: CertificateOrder): Promise<IssuedCertificate> {
   // Few deployments order any, and its modules are many.
   const { Client, crypto } = await import("acme-client");
   const known = account.url === undefined ? {} : { accountUrl: account.url };
@@ -48,7 +54,9 @@ export async function orderCertificate({
     if (authorization.status === "valid") continue;
     const challenge = authorization.challenges.find(({ type }) => type === "dns-01");
     if (challenge === undefined) throw new Error(`${directory} takes no proof by DNS for ${host}`);
-    await prove(await client.getChallengeKeyAuthorization(challenge));
+    const value = await client.getChallengeKeyAuthorization(challenge);
+    signal.throwIfAborted();
+    await prove(value);
     await client.completeChallenge(challenge);
     await client.waitForValidStatus(challenge);
   }

@@ -30,7 +30,6 @@ import {
   setUpDelivery,
   sink,
   stops,
-  TIMEOUTS,
   untilSent,
 } from "../support/delivery.ts";
 import type { SmtpSink } from "../support/smtp-sink.ts";
@@ -96,7 +95,7 @@ function report({ texts, reportsTo, post, policy = {} }: Reporting): Observation
     ...{ db: database.db, keyRing: KEY_RING, clock: systemClock, bounceDomain: BOUNCE_DOMAIN },
     observe: (observation) => observed.push(observation),
     policy: { ...POLICY, ...policy },
-    client: { hostname: "localhost", timeouts: TIMEOUTS },
+    hostname: "localhost",
     findRoute: async () =>
       ok({
         key: "reports",

@@ -35,6 +35,8 @@ export interface CertificateSurroundings {
   readonly config: Pick<Config, "acmeDirectory">;
   readonly openLook: OpenPublicLook;
   readonly write: WriteZone;
+  /** The process is to end. */
+  readonly signal: AbortSignal;
 }
 
 /**
@@ -60,6 +62,9 @@ export async function checkCertificate(
   return checks.map((item) => (item === host ? { ...item, action: "ask" as const, fault } : item));
 }
 
+/** Less than what passes until it is tried again. */
+const LONGEST_ORDER_MS = 600_000;
+
 /** What came of an order. */
 export interface CertificateOrdered {
   readonly instanceId: number;
@@ -82,6 +87,8 @@ export async function obtainDueCertificate(
   if (due === undefined) return undefined;
   const { instanceId, host } = due;
   const failure = await obtain(surroundings, due, directory).catch((error: Error) => error.message);
+  // It is begun again when it is due the next time.
+  if (failure !== undefined && surroundings.signal.aborted) return undefined;
   if (failure !== undefined) await noteNoCertificate(db, due, failure.slice(0, 500));
   return { instanceId, host, failure };
 }
@@ -93,6 +100,7 @@ async function obtain(
   directory: string,
 ): Promise<string | undefined> {
   const { db, keyRing } = surroundings;
+  const signal = AbortSignal.any([surroundings.signal, AbortSignal.timeout(LONGEST_ORDER_MS)]);
   const challenge = `_acme-challenge.${due.host}`;
   const zone = await followedZone(db, due, challenge);
   if (zone === undefined) return "the zone is not hosted here, or nobody agreed that its records follow";
@@ -102,7 +110,7 @@ async function obtain(
   let proof: string | undefined;
   try {
     const issued = await orderCertificate({
-      ...{ directory, account, host: due.host },
+      ...{ directory, account, host: due.host, signal },
       prove: async (value) => {
         proof = value;
         await noteChallenge(db, due, value);
