@@ -265,12 +265,12 @@ export const VARIABLES = {
     null,
     "PEM certificate of SMTP, of DNS over TLS and HTTPS and of tracking over HTTPS; self-signed into the data folder when unset",
   ),
+  PALOMAR_TLS_KEY: variable(optional(path), null, "PEM private key of that certificate"),
   PALOMAR_ACME_DIRECTORY: variable(
     optional(httpUrl),
     null,
     "directory of a certificate authority (RFC 8555): hosts of MTA-STS policies in zones that are hosted here get certificates, and who sets it agrees to its terms; none when unset",
   ),
-  PALOMAR_TLS_KEY: variable(optional(path), null, "PEM private key of that certificate"),
   PALOMAR_HOSTNAME: variable(domain, "localhost", "the name that the SMTP services greet with"),
   PALOMAR_NODE: variable(
     optional(text(1, 128)),
