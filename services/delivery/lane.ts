@@ -1,7 +1,5 @@
 import type { Phrases } from "../core/mail/bounce/phrases.ts";
-import type { BounceReason } from "../core/mail/bounce/reason.ts";
 import type { AttemptPath } from "../core/mail/delivery-attempt.ts";
-import { isNotified } from "../core/mail/dsn-parameters.ts";
 import type { TlsSession } from "../core/mail/reports/tls-session.ts";
 import type { RetrySchedule } from "../core/mail/retry.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
@@ -12,6 +10,7 @@ import type { SmtpFailure } from "../platform/smtp/client.ts";
 import type { DeliveryOutcome } from "../store/mail/queue/deliveries.ts";
 import { ANY_SOURCE, lotOf } from "../store/mail/queue/lease-partitions.ts";
 import type { DueDelivery, LeasedPartition } from "../store/mail/queue/queue-leases.ts";
+import { recordOf } from "./attempt-record.ts";
 import {
   type ComposedMessage,
   type ComposeOptions,
@@ -19,7 +18,7 @@ import {
   composingOctets,
   type PreparedMessage,
 } from "./compose.ts";
-import { type AttemptResult, concernsDestination, decide, type Outcome, replyOf } from "./decide.ts";
+import { type AttemptResult, concernsDestination, decide } from "./decide.ts";
 import type { MessageCache } from "./message-cache.ts";
 import type { OctetBudget } from "./octet-budget.ts";
 import type { OutcomeWriter } from "./outcome-writer.ts";
@@ -232,44 +231,12 @@ export class Lane {
     const now = new Date(acceptedAt.getTime() + ageMs + performance.now() - this.#leasedAtMs);
     const progress = { attemptsMade, acceptedAt, now };
     const outcome = decide(result, progress, { schedule, random: () => this.#draw, phrases: wordings.phrases });
-    const attempted = {
-      instanceId: this.#partition.instanceId,
-      deliveryId: delivery.id,
-      recipient: delivery.recipient,
-      attempts: attemptsMade,
-      reply: outcome.words,
-      isReport: this.#partition.message.isReport,
-      attempt: {
-        endedAt: now,
-        durationMs: this.#waitedInAttemptMs,
-        ...replyOf(result),
-        reason: reasonOf(outcome),
-        path: this.#attemptPath,
-      },
-      ...(this.#tlsSessions.length > 0 ? { tlsSessions: this.#tlsSessions.splice(0) } : {}),
-      ...this.#consequences(outcome, now, archived),
-      ...this.#reportOn(delivery, result, outcome),
-    };
-    writer.add(attempted, archived && giveBack);
+    const ended = { result, outcome, endedAt: now, durationMs: this.#waitedInAttemptMs, path: this.#attemptPath };
+    const tlsSessions = this.#tlsSessions.splice(0);
+    writer.add(recordOf(this.#partition, delivery, { ...ended, archived, tlsSessions }), archived && giveBack);
     const { words } = outcome;
     const bounceClass = outcome.kind === "bounced" ? outcome.bounceClass : undefined;
     observe({ kind: `delivery-${outcome.kind}`, deliveryId: delivery.id, words, bounceClass });
-  }
-
-  /** The sender of a message is no contact: what becomes of a report to it is nobody's event. */
-  #consequences(outcome: Outcome, now: Date, archived: DeliveryOutcome["archived"]): Consequences {
-    const { bounce, ...others } = consequences(outcome, now, archived);
-    return bounce === undefined || this.#partition.message.isReport ? others : { ...others, bounce };
-  }
-
-  /** What who submitted the message is to be told of this outcome. */
-  #reportOn(delivery: DueDelivery, result: AttemptResult, { kind, words }: Outcome): Pick<DeliveryOutcome, "report"> {
-    const { instanceId, message } = this.#partition;
-    if (!message.isReportedOn) return {};
-    const told = kind === "bounced" ? FAILURE : kind === "delivered" && !tells(result) ? RELAY : undefined;
-    if (told === undefined || !isNotified(delivery.dsn, told.kind)) return {};
-    const { id: deliveryId, recipient, dsn } = delivery;
-    return { report: { ...told, state: "due", instanceId, messageId: message.id, deliveryId, recipient, dsn, words } };
   }
 
   #prepare(delivery: DueDelivery): Promise<Result<PreparedMessage, AttemptResult>> {
@@ -413,35 +380,6 @@ export class Lane {
     if (!isSaid || own.every((other) => this.#resting.has(other))) this.#trouble = result;
     noteDestination(destination, sources, result.kind === "failed" ? describe(result.failure) : "no route");
   }
-}
-
-type Consequences = Pick<DeliveryOutcome, "state" | "retryInSeconds" | "bounce" | "archived">;
-
-function consequences(outcome: Outcome, now: Date, archived: DeliveryOutcome["archived"]): Consequences {
-  const kept = archived === undefined ? {} : { archived };
-  switch (outcome.kind) {
-    case "delivered":
-      return { state: "delivered", ...kept };
-    case "deferred":
-      return { state: "queued", retryInSeconds: (outcome.retryAt.getTime() - now.getTime()) / 1000 };
-    case "bounced": {
-      const { hard, reason } = outcome.bounceClass;
-      return { state: "refused", bounce: { hard, detail: { reason, reply: outcome.words } }, ...kept };
-    }
-  }
-}
-
-function reasonOf(outcome: Outcome): BounceReason | "" {
-  if (outcome.kind === "delivered") return "";
-  return outcome.kind === "deferred" ? outcome.reason : outcome.bounceClass.reason;
-}
-
-/** RFC 3461 §5.2.1, §5.2.2 */
-const FAILURE = { kind: "failure", action: "failed" } as const;
-const RELAY = { kind: "success", action: "relayed" } as const;
-
-function tells(result: AttemptResult): boolean {
-  return result.kind === "accepted" && result.tells === true;
 }
 
 /** Ended before the message was on its way, so that sending it again cannot double it. */
