@@ -285,6 +285,8 @@ export const SENTENCES = {
   "no-such-job": "no such job",
   "no-such-acl": "no such ACL",
   "no-such-block": "no such block",
+  "no-such-pace": "nothing is known of this source at this provider",
+  "no-limit": "give at least one limit",
   "no-such-catalog": "no such catalog",
   "no-such-feed": "no such feed",
   "no-such-campaign": "no such campaign",

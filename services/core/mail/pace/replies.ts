@@ -1,0 +1,124 @@
+/** What providers say when they want less mail of a source: config/pace-replies.json. */
+import { ok, type Result, refuse } from "../../result.ts";
+import { classifyReply, type SmtpStage } from "../bounce/class.ts";
+import type { Phrases } from "../bounce/phrases.ts";
+import { describeSmtpReply, type SmtpReply } from "../smtp-reply.ts";
+
+/** What a reply asks for less of. `nothing`: it looks as if, and is about the recipient or the message. */
+export type PaceConcern = "rate" | "connections" | "messages-per-connection" | "nothing";
+
+/** That a provider wants less. */
+export interface PaceSignal {
+  readonly concerns: Exclude<PaceConcern, "nothing">;
+  /** For how long nothing is to be sent, as the reply or the table says; undefined where neither does. */
+  readonly waitSeconds: number | undefined;
+}
+
+/** A row: a reply fits when it fulfils all that the row has. */
+export interface PaceReply {
+  readonly code?: number;
+  /** Enhanced status (RFC 3463). */
+  readonly status?: string;
+  /** Part of the text, whatever the case. */
+  readonly says?: string;
+  readonly concerns: PaceConcern;
+  readonly waitSeconds?: number;
+}
+
+/** Replies of a provider, with where it documents them; of no provider: those that go for all, asked last. */
+export interface ProviderReplies {
+  /** As config/domain-groups.json has it. */
+  readonly provider: string | null;
+  readonly documentation: string;
+  readonly replies: readonly PaceReply[];
+}
+
+const CONCERNS: readonly unknown[] = ["rate", "connections", "messages-per-connection", "nothing"];
+/** A reply cannot stop mail for longer. */
+const MOST_WAIT_SECONDS = 86_400;
+
+/** Checks the content of the file. @returns refused with a sentence that names the row */
+export function readPaceReplies(data: unknown): Result<readonly ProviderReplies[], string> {
+  if (!Array.isArray(data)) return refuse("the providers must be a list");
+  for (const { provider, documentation, replies } of data as readonly ProviderReplies[]) {
+    const name = provider ?? "all providers";
+    if (typeof documentation !== "string" || documentation === "") return refuse(`${name}: documentation is missing`);
+    for (const reply of replies) {
+      const fault = findFault(reply);
+      if (fault !== undefined) return refuse(`${name}: ${JSON.stringify(reply)}: ${fault}`);
+    }
+  }
+  return ok(data as readonly ProviderReplies[]);
+}
+
+function findFault({ code, status, says, concerns, waitSeconds }: PaceReply): string | undefined {
+  if (!CONCERNS.includes(concerns)) return "what it concerns is unknown";
+  if (code === undefined && status === undefined && says === undefined) return "it would fit every reply";
+  if (code !== undefined && (code < 400 || code > 599)) return "its code is none of a refusal";
+  const isWait = waitSeconds === undefined || (waitSeconds > 0 && waitSeconds <= MOST_WAIT_SECONDS);
+  return isWait ? undefined : "its wait is out of range";
+}
+
+/**
+ * What a refusal says of the pace that a provider bears, by the table, and by the general rules of bounces for the rest.
+ * @param stage of the session at which it came
+ * @returns undefined when it says nothing of it, or is for good
+ */
+export function judgePace(
+  reply: SmtpReply,
+  stage: SmtpStage,
+  {
+    phrases,
+    ...of
+  }: { readonly provider: string; readonly table: readonly ProviderReplies[]; readonly phrases: Phrases },
+): PaceSignal | undefined {
+  if (reply.code >= 500) return undefined;
+  const { reason } = classifyReply(reply, { stage, phrases });
+  return readPaceSignal(reply, { ...of, wantsLess: GENERAL[reason] ?? "nothing" });
+}
+
+/** What the general rules know of the pace. */
+const GENERAL: Readonly<Record<string, PaceConcern>> = {
+  ratelimited: "rate",
+  speeding: "rate",
+  toomanyconn: "connections",
+};
+
+/**
+ * What a refusal says of the pace that a provider bears.
+ * @param wantsLess what the general rules of replies make of it, where the table has no row
+ * @returns undefined when it says nothing of it
+ */
+export function readPaceSignal(
+  reply: SmtpReply,
+  {
+    provider,
+    table,
+    wantsLess,
+  }: { readonly provider: string; readonly table: readonly ProviderReplies[]; readonly wantsLess: PaceConcern },
+): PaceSignal | undefined {
+  const text = describeSmtpReply(reply).toLowerCase();
+  const fits = (row: PaceReply) =>
+    (row.code === undefined || row.code === reply.code) &&
+    (row.status === undefined || row.status === reply.enhancedStatus) &&
+    (row.says === undefined || text.includes(row.says.toLowerCase()));
+  const rows = [provider, null].flatMap((name) =>
+    table.filter((own) => own.provider === name).flatMap((own) => own.replies),
+  );
+  const row = rows.find(fits);
+  const concerns = row?.concerns ?? wantsLess;
+  if (concerns === "nothing") return undefined;
+  return { concerns, waitSeconds: statedWait(text) ?? row?.waitSeconds };
+}
+
+const UNITS: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3_600 };
+/** "try again in 5 minutes", "retry after 300 seconds", "wait 1 hour". */
+const WAIT =
+  /\b(?:again|retry|wait|after|in)\b[^.;0-9]{0,40}?(\d{1,5})\s*(s|m|h)(?:ec(?:ond)?s?|in(?:ute)?s?|(?:ou)?rs?)?\b/;
+
+function statedWait(text: string): number | undefined {
+  const found = WAIT.exec(text);
+  if (found === null) return undefined;
+  const seconds = Number(found[1]) * UNITS[found[2]!]!;
+  return seconds > 0 ? Math.min(seconds, MOST_WAIT_SECONDS) : undefined;
+}
