@@ -104,6 +104,18 @@ function queueGauges(queue: () => Promise<QueueStatus | undefined>): string[] {
       [],
       whenKnown(queue, (read, set) => set(read.backoffs)),
     ),
+    gauge(
+      "palomar_pace_limited",
+      "Sources at providers where a limit goes that was learnt or pinned",
+      [],
+      whenKnown(queue, (read, set) => set(read.pacesLimited)),
+    ),
+    gauge(
+      "palomar_pace_waiting",
+      "Sources at providers that nothing is sent to now, as the provider wants less",
+      [],
+      whenKnown(queue, (read, set) => set(read.pacesWaiting)),
+    ),
   ];
 }
 

@@ -24,6 +24,7 @@ import { makeJobEndpoints } from "./routes/jobs.ts";
 import { makeLookupEndpoints } from "./routes/lookup.ts";
 import { makeMessageEndpoints } from "./routes/messages.ts";
 import { makeNodeEndpoints } from "./routes/nodes.ts";
+import { makePaceEndpoints } from "./routes/paces.ts";
 import { makeQuarantineEndpoints } from "./routes/quarantine.ts";
 import { makeQueueEndpoints } from "./routes/queues.ts";
 import { makeResellerEndpoints } from "./routes/resellers.ts";
@@ -50,6 +51,7 @@ const ROUTES: readonly MakeConsoleEndpoints[] = [
   makeBatchEndpoints,
   makeStatisticsEndpoints,
   makeQueueEndpoints,
+  makePaceEndpoints,
   makeSessionEndpoints,
   makeTotpEndpoints,
   makeUserEndpoints,

@@ -26,6 +26,10 @@ export interface QueueStatus {
   readonly readySeconds: number;
   /** Destinations that are left alone for now. */
   readonly backoffs: number;
+  /** Sources at providers where a limit goes that was learnt or pinned, */
+  readonly pacesLimited: number;
+  /** and those that nothing is sent to now, as the provider wants less. */
+  readonly pacesWaiting: number;
 }
 
 /** What came back and is not applied, and where it could not be fetched. */
@@ -82,7 +86,7 @@ export async function readSigningStatus(db: Db): Promise<SigningStatus> {
 const PARTITION_STATES = ["ready", "leased", "deferred", "held"] as const;
 
 export async function readQueueStatus(db: Db): Promise<QueueStatus> {
-  const [partitions, recipients, ready, backoffs] = await Promise.all([
+  const [partitions, recipients, ready, backoffs, paces] = await Promise.all([
     queryRows<{ state: string; count: number }>(
       db,
       "select state, count(*)::int from partitions where state <> 'finished' group by 1",
@@ -106,6 +110,13 @@ export async function readQueueStatus(db: Db): Promise<QueueStatus> {
       db,
       "select count(distinct destination)::int as count from destination_backoffs where until > now()",
     ),
+    queryRows<{ limited: number; waiting: number }>(
+      db,
+      `select count(*) filter (where pinned_by is not null or memory->>'ratePerHour' is not null
+           or memory->>'connections' is not null or memory->>'messagesPerConnection' is not null)::int as limited,
+         count(*) filter (where (memory->>'waitsUntilMs')::float8 > extract(epoch from now()) * 1000)::int as waiting
+       from source_paces`,
+    ),
   ]);
   return {
     recipients: recipients[0]!.count,
@@ -116,6 +127,8 @@ export async function readQueueStatus(db: Db): Promise<QueueStatus> {
     oldestSeconds: recipients[0]!.oldest,
     readySeconds: ready[0]!.seconds,
     backoffs: backoffs[0]!.count,
+    pacesLimited: paces[0]!.limited,
+    pacesWaiting: paces[0]!.waiting,
   };
 }
 

@@ -106,6 +106,14 @@ const repeats = new Counter({
   registers: [registry],
 });
 
+const paceRefusals = new Counter({
+  name: "palomar_pace_refusals_total",
+  help: "Replies of providers that want less, by what (rate, connections, messages-per-connection)",
+  labelNames: ["concerns"],
+  registers: [registry],
+});
+for (const concerns of ["rate", "connections", "messages-per-connection"]) paceRefusals.inc({ concerns }, 0);
+
 const webhookBatches = new Counter({
   name: "palomar_webhook_batches_total",
   help: "Requests to webhooks that have ended, by what became of the batch (delivered, waiting for another attempt, failed)",
@@ -149,6 +157,7 @@ const MEASURED: Consequences<[service: string], void> = {
   },
   "delivery-report": ({ of, outcome }) => reports.inc({ kind: of, outcome }),
   "tls-report": ({ by, outcome }) => tlsReports.inc({ by, outcome }),
+  "pace-refused": ({ concerns }) => paceRefusals.inc({ concerns }),
   "leases-taken-over": ({ mostRepeated }) => repeats.inc(mostRepeated),
   "inbound-refused": ({ recipientClass, reason }) =>
     inboundRefused.inc({ class: INBOUND_CLASSES[recipientClass], reason }),

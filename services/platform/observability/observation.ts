@@ -81,6 +81,9 @@ export interface ObservationDetails {
   };
   "lane-failed": Failure & { readonly partition: number };
   "back-off-not-stored": Failure;
+  "pace-not-exchanged": Failure;
+  /** A provider wants less of a source. */
+  "pace-refused": { readonly source: string; readonly provider: string; readonly concerns: string };
   "message-not-composed": Failure & { readonly deliveryId: number };
   "delivery-delivered": Attempt;
   "delivery-deferred": Attempt;

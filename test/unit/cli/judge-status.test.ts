@@ -17,7 +17,15 @@ const GOOD: KnownStatus = {
   zones: { published: 3, suspended: 1 },
   signing: { zones: 1, overdueSeconds: 2 },
   // What is refused for now grows old, and that is nothing to mend.
-  queue: { recipients: 9, partitions: { ready: 1 }, oldestSeconds: 200_000, readySeconds: 30, backoffs: 1 },
+  queue: {
+    recipients: 9,
+    partitions: { ready: 1 },
+    oldestSeconds: 200_000,
+    readySeconds: 30,
+    backoffs: 1,
+    pacesLimited: 0,
+    pacesWaiting: 0,
+  },
   inbound: { waiting: 2, quarantined: 0, mailboxes: [] },
   held: [],
   nodes: [node],

@@ -8,6 +8,8 @@ const Feeds = lazy(() => import("./feeds-page.tsx").then((module) => module.Feed
 const Rules = lazy(() => import("./rules-page.tsx").then((module) => module.RulesPage));
 const Statistics = lazy(() => import("./dns-statistics-page.tsx").then((module) => module.DnsStatisticsPage));
 const Queues = lazy(() => import("./queues-page.tsx").then((module) => module.QueuesPage));
+const Paces = lazy(() => import("./paces-page.tsx").then((module) => module.PacesPage));
+const Pace = lazy(() => import("./pace-page.tsx").then((module) => module.PacePage));
 const Nodes = lazy(() => import("./nodes-page.tsx").then((module) => module.NodesPage));
 const Quarantine = lazy(() => import("./quarantine-page.tsx").then((module) => module.QuarantinePage));
 const Suppressions = lazy(() =>
@@ -34,6 +36,8 @@ export const operatorArea: Area = {
     { path: "/operator/feeds/:zone/rules", component: Rules },
     { path: "/operator/dns", component: Statistics },
     { path: "/operator/queues", component: Queues },
+    { path: "/operator/paces", component: Paces },
+    { path: "/operator/paces/:source/:provider", component: Pace },
     { path: "/operator/nodes", component: Nodes },
     { path: "/operator/quarantine", component: Quarantine },
     { path: "/operator/suppressions", component: Suppressions },
@@ -69,6 +73,7 @@ export const operatorArea: Area = {
       roles: ["operator", "reseller", "company"],
     },
     { label: ({ operator }) => operator.queues.title, icon: "queue", href: () => "/operator/queues", roles: OPERATOR },
+    { label: ({ operator }) => operator.paces.title, icon: "chart", href: () => "/operator/paces", roles: OPERATOR },
     { label: ({ operator }) => operator.nodes.title, icon: "node", href: () => "/operator/nodes", roles: OPERATOR },
     {
       label: ({ mail }) => mail.suppressions.title,

@@ -20,6 +20,8 @@ export const problems = {
     "no-such-session": "This session has ended already. Load the list again.",
     "no-such-job": "There is no such job. Jobs are forgotten after 30 days.",
     "no-such-acl": "There is no such access list. Somebody may have deleted it; reload the list.",
+    "no-such-pace": "Nothing is known of this source at this provider any more. Reload the list.",
+    "no-limit": "Give at least one limit.",
     "no-such-block": "There is no such block. Somebody may have removed it; reload the list.",
     "no-such-catalog": "There is no such catalog. Somebody may have removed it; reload the list.",
     "catalog-unknown": "There is no such catalog. Somebody may have removed it; reload the list.",

@@ -16,6 +16,8 @@ export const problems: Texts["problems"] = {
     "no-such-session": "Esa sesión ya terminó. Recargue la lista.",
     "no-such-job": "No existe esa tarea. Las tareas se olvidan a los 30 días.",
     "no-such-acl": "No existe esa lista de acceso. Quizás alguien la borró; recargue la lista.",
+    "no-such-pace": "Ya no se sabe nada de este origen con este proveedor. Recargue la lista.",
+    "no-limit": "Indique al menos un límite.",
     "no-such-block": "No existe ese bloque. Quizás alguien lo quitó; recargue la lista.",
     "no-such-catalog": "No existe ese catálogo. Quizás alguien lo quitó; recargue la lista.",
     "catalog-unknown": "No existe ese catálogo. Quizás alguien lo quitó; recargue la lista.",

@@ -1,0 +1,109 @@
+import type { Command } from "commander";
+import type { PacePins } from "../../core/mail/pace/allowance.ts";
+import {
+  forgetLearnt,
+  type PaceView,
+  pinLimits,
+  unpinLimits,
+  viewPace,
+  viewPaces,
+} from "../../operations/mail/paces.ts";
+import type { CommandRuntime } from "../runtime.ts";
+
+const DAY_MS = 86_400_000;
+
+export function registerPaceCommand(program: Command, runtime: CommandRuntime): void {
+  const pace = program.command("pace").description("how much each source sends to each provider");
+  pace
+    .command("list")
+    .description("what is learnt or pinned, by source and provider")
+    .action(async () => {
+      const found = await runtime.withDatabase(({ db }) => viewPaces(db));
+      runtime.print(found, found.length === 0 ? "nothing" : found.map(lineOf).join("\n"));
+    });
+  const about = (command: Command) =>
+    command
+      .argument("<source>", "an address of ours, or system where the system chooses it")
+      .argument("<provider>", "a group of config/domain-groups.json, or a domain that is in none");
+  about(pace.command("show"))
+    .description("what is known of one, and what became of its messages in the last day, five minutes a line")
+    .action(async (source: string, provider: string) => {
+      const since = new Date(Date.now() - DAY_MS);
+      const found = await runtime.withDatabase(({ db }) => viewPace(db, { source, provider }, since));
+      if (found === undefined) return unknown(runtime, source, provider);
+      const counts = found.counts.map(({ at, allowed, tried, delivered, deferred }) =>
+        [
+          at.toISOString(),
+          `allowed ${Math.round(allowed)} an hour`,
+          `tried ${tried}`,
+          `delivered ${delivered}`,
+          `deferred ${deferred}`,
+        ].join("\t"),
+      );
+      runtime.print(found, [lineOf(found), ...counts].join("\n"));
+    });
+  about(pace.command("pin"))
+    .option("--rate <messages>", "messages an hour")
+    .option("--connections <sessions>", "sessions at once, of all workers together")
+    .option("--messages <messages>", "messages of one session")
+    .description("fix limits: what is learnt does not change them")
+    .action((source: string, provider: string, options: PinOptions) => pin(runtime, { source, provider }, options));
+  about(pace.command("unpin"))
+    .description("let what is learnt go again")
+    .action(async (source: string, provider: string) => {
+      const done = await runtime.withDatabase(({ db }) => unpinLimits(db, { source, provider }));
+      if (!done) return unknown(runtime, source, provider);
+      runtime.print({ source, provider }, `${source} at ${provider} goes by what is learnt`);
+    });
+  about(pace.command("reset"))
+    .description("forget what was learnt; what is pinned stays so")
+    .action(async (source: string, provider: string) => {
+      const done = await runtime.withDatabase(({ db }) => forgetLearnt(db, { source, provider }));
+      if (!done) return unknown(runtime, source, provider);
+      runtime.print({ source, provider }, `what was learnt of ${provider} from ${source} is forgotten`);
+    });
+}
+
+interface PinOptions {
+  readonly rate?: string;
+  readonly connections?: string;
+  readonly messages?: string;
+}
+
+async function pin(
+  runtime: CommandRuntime,
+  key: { readonly source: string; readonly provider: string },
+  { rate, connections, messages }: PinOptions,
+): Promise<void> {
+  const limits: Partial<PacePins> = {
+    ...(rate === undefined ? {} : { ratePerHour: Number(rate) }),
+    ...(connections === undefined ? {} : { connections: Number(connections) }),
+    ...(messages === undefined ? {} : { messagesPerConnection: Number(messages) }),
+  };
+  const pinned = await runtime.withDatabase(({ db }) => pinLimits(db, key, limits, "command line"));
+  if (!pinned.ok) return runtime.misused("give --rate, --connections or --messages, each a whole number from 1 on");
+  runtime.print({ ...key, pins: pinned.value }, `${key.source} at ${key.provider} is pinned`);
+}
+
+function unknown(runtime: CommandRuntime, source: string, provider: string): never {
+  return runtime.refuse(`nothing is known of ${source} at ${provider}`);
+}
+
+function lineOf({
+  source,
+  provider,
+  ratePerHour,
+  connections,
+  messagesPerConnection,
+  pinnedBy,
+  waitSeconds,
+}: PaceView): string {
+  const limits = [
+    ratePerHour === null ? "no rate" : `${Math.round(ratePerHour)} an hour`,
+    connections === null ? undefined : `${connections} sessions`,
+    messagesPerConnection === null ? undefined : `${messagesPerConnection} messages a session`,
+    waitSeconds > 0 ? `waits ${waitSeconds} s` : undefined,
+    pinnedBy === null ? undefined : `pinned by ${pinnedBy}`,
+  ];
+  return [source, provider, limits.filter((limit) => limit !== undefined).join(", ")].join("\t");
+}

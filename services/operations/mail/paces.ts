@@ -1,0 +1,92 @@
+import { type PacePins, UNPINNED } from "../../core/mail/pace/allowance.ts";
+import { ok, type Result, refuse } from "../../core/result.ts";
+import type { Db } from "../../platform/postgres/db.ts";
+import {
+  databaseNowMs,
+  findPace,
+  listPaceCounts,
+  listPaces,
+  type PaceKey,
+  pinPace,
+  resetPace,
+  type SourcePace,
+} from "../../store/mail/pace/source-paces.ts";
+
+/** What goes for a source at a provider, as people are shown it. */
+export interface PaceView extends PaceKey {
+  /** Messages an hour, sessions at once, messages a session; null: as configured. */
+  readonly ratePerHour: number | null;
+  readonly connections: number | null;
+  readonly messagesPerConnection: number | null;
+  /** What an operator fixed of these. */
+  readonly pins: PacePins;
+  readonly pinnedBy: string | null;
+  /** What was learnt, beneath the pins. */
+  readonly learntPerHour: number | null;
+  /** The rate that was refused last. */
+  readonly refusedPerHour: number | null;
+  /** Nothing is sent for so many seconds. */
+  readonly waitSeconds: number;
+  readonly triedPerHour: number;
+  readonly usedAt: Date;
+}
+
+/** All sources and providers of which something is kept. */
+export async function viewPaces(db: Db): Promise<PaceView[]> {
+  const nowMs = await databaseNowMs(db);
+  return (await listPaces(db)).map((pace) => viewOf(pace, nowMs));
+}
+
+/** One of them, with what became of its messages. @returns undefined where nothing is kept */
+export async function viewPace(db: Db, key: PaceKey, since: Date) {
+  const [pace, nowMs] = await Promise.all([findPace(db, key), databaseNowMs(db)]);
+  if (pace === undefined) return undefined;
+  return { ...viewOf(pace, nowMs), counts: await listPaceCounts(db, key, since) };
+}
+
+/**
+ * Fixes limits; those that are not given stay as they were.
+ * @returns refused where nothing is given, or what is given can be no limit
+ */
+export async function pinLimits(
+  db: Db,
+  key: PaceKey,
+  limits: Partial<PacePins>,
+  login: string,
+): Promise<Result<PacePins, "no-limit">> {
+  const given = Object.values(limits).filter((limit) => limit !== undefined);
+  const areLawful = given.every((limit) => limit === null || (Number.isSafeInteger(limit) && limit > 0));
+  if (given.length === 0 || !areLawful) return refuse("no-limit");
+  const before = (await findPace(db, key))?.pins ?? UNPINNED;
+  const pins = { ...before, ...limits };
+  await pinPace(db, key, pins, login);
+  return ok(pins);
+}
+
+/** What is learnt goes again. @returns false where nothing is kept */
+export async function unpinLimits(db: Db, key: PaceKey): Promise<boolean> {
+  if ((await findPace(db, key)) === undefined) return false;
+  await pinPace(db, key, UNPINNED, "");
+  return true;
+}
+
+/** Forgets what was learnt; what is pinned stays so. @returns false where nothing is kept */
+export const forgetLearnt: (db: Db, key: PaceKey) => Promise<boolean> = resetPace;
+
+function viewOf({ memory, pins, ...pace }: SourcePace, nowMs: number): PaceView {
+  const { source, provider, pinnedBy, triedPerHour, usedAtMs } = pace;
+  return {
+    source,
+    provider,
+    ratePerHour: pins.ratePerHour ?? memory.ratePerHour,
+    connections: pins.connections ?? memory.connections,
+    messagesPerConnection: pins.messagesPerConnection ?? memory.messagesPerConnection,
+    pins,
+    pinnedBy,
+    learntPerHour: memory.ratePerHour,
+    refusedPerHour: memory.refusedPerHour,
+    waitSeconds: Math.max(0, Math.ceil((memory.waitsUntilMs - nowMs) / 1000)),
+    triedPerHour,
+    usedAt: new Date(usedAtMs),
+  };
+}

@@ -1,0 +1,162 @@
+import { randomUUID } from "node:crypto";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { exchangePace, type PaceGrant, type PaceReport } from "../../services/operations/mail/pace-exchange.ts";
+import { forgetLearnt, pinLimits, unpinLimits, viewPaces } from "../../services/operations/mail/paces.ts";
+import { listPaces, purgePaces } from "../../services/store/mail/pace/source-paces.ts";
+import { startConsole, type TestConsole } from "../support/console.ts";
+
+let context: TestConsole;
+beforeAll(async () => {
+  context = await startConsole();
+});
+afterAll(() => context?.stop());
+const database = () => context.database.db;
+beforeEach(async () => {
+  await database()("source_paces").delete();
+});
+
+const KEY = { source: "192.0.2.1", provider: "gmail" };
+const report = (changes: Partial<PaceReport> = {}): PaceReport => ({
+  ...KEY,
+  configuredPerHour: null,
+  held: 0,
+  returned: 0,
+  isBusy: true,
+  tried: 0,
+  delivered: 0,
+  deferred: 0,
+  acceptedPerHour: 0,
+  isJoining: false,
+  signals: [],
+  sessions: 0,
+  ...changes,
+});
+
+/** A worker whose time is the test's. */
+function makeWorker() {
+  const worker = randomUUID();
+  return async (nowMs: number, changes: Partial<PaceReport> = {}): Promise<PaceGrant> => {
+    const [grant] = await exchangePace(database(), [report(changes)], { worker, portionMs: 1_000, nowMs });
+    return grant!;
+  };
+}
+const slowDown = { concerns: "rate" as const, waitSeconds: 60, messages: 1, ageMs: 0 };
+const START_MS = Date.UTC(2026, 0, 5);
+
+describe("leave for messages", () => {
+  test("holds over any number of workers that ask all the time, within one in twenty", async () => {
+    const PER_HOUR = 36_000;
+    const SECONDS = 40;
+    for (const count of [1, 3, 10]) {
+      await database()("source_paces").delete();
+      const workers = Array.from({ length: count }, makeWorker);
+      let sent = 0;
+      for (let ms = 0; ms < SECONDS * 1_000; ms += 250) {
+        const grants = await Promise.all(
+          workers.map((ask, index) => ask(START_MS + ms + index, { configuredPerHour: PER_HOUR })),
+        );
+        sent += grants.reduce((sum, { tokens }) => sum + tokens!, 0);
+      }
+      const allowed = (PER_HOUR * SECONDS) / 3_600;
+      expect(sent).toBeGreaterThan(allowed * 0.95);
+      expect(sent).toBeLessThan(allowed * 1.05);
+    }
+  });
+
+  test("that a worker gives back is another's at once; what one that died held comes back with time", async () => {
+    const [one, two] = [makeWorker(), makeWorker()];
+    const limited = { configuredPerHour: 3_600 };
+    expect((await one(START_MS, limited)).tokens).toBe(1);
+    expect((await two(START_MS, limited)).tokens).toBe(0);
+    await one(START_MS, { ...limited, returned: 1, isBusy: false });
+    expect((await two(START_MS, limited)).tokens).toBe(1);
+    expect((await two(START_MS + 1_000, limited)).tokens).toBe(1);
+  });
+
+  test("where nothing is limited leaves no trace, and asks for none", async () => {
+    expect((await makeWorker()(START_MS, { tried: 9, delivered: 9 })).tokens).toBeUndefined();
+    expect(await listPaces(database())).toEqual([]);
+  });
+});
+
+describe("what a provider says", () => {
+  test("goes for all workers, for this source alone, and survives them", async () => {
+    const one = makeWorker();
+    const told = await one(START_MS, { signals: [slowDown], acceptedPerHour: 7_200 });
+    expect(told).toMatchObject({ tokens: 0, waitMs: 60_000 });
+    const fresh = await makeWorker()(START_MS + 1_000);
+    expect(fresh).toMatchObject({ tokens: 0, waitMs: 59_000 });
+    expect((await makeWorker()(START_MS + 1_000, { source: "192.0.2.2" })).tokens).toBeUndefined();
+    expect((await makeWorker()(START_MS + 61_000)).tokens).toBe(1);
+    expect((await viewPaces(database())).map(({ learntPerHour }) => learntPerHour)).toEqual([3_600]);
+  });
+
+  test("about sessions is shared by those who want some, and a dead one's are others' after a while", async () => {
+    const [one, two] = [makeWorker(), makeWorker()];
+    const tooMany = { concerns: "connections" as const, waitSeconds: 1, messages: 1, ageMs: 0 };
+    expect((await one(START_MS, { signals: [tooMany], sessions: 8 })).connections).toBe(4);
+    expect((await two(START_MS + 2_000)).connections).toBe(0);
+    expect((await one(START_MS + 2_000, { sessions: 4 })).connections).toBe(2);
+    expect((await two(START_MS + 3_000)).connections).toBe(2);
+    expect((await two(START_MS + 30_000)).connections).toBe(4);
+  });
+});
+
+describe("the operator's hand", () => {
+  test("pins, unpins and forgets", async () => {
+    const ask = makeWorker();
+    await ask(START_MS, { signals: [slowDown], acceptedPerHour: 7_200 });
+    expect(await pinLimits(database(), KEY, { connections: 7 }, "ops")).toMatchObject({ ok: true });
+    expect(await pinLimits(database(), KEY, { ratePerHour: 36_000 }, "ops")).toMatchObject({ ok: true });
+    expect(await ask(START_MS + 70_000)).toMatchObject({ tokens: 10, connections: 7 });
+    for (const wrong of [{}, { ratePerHour: 0 }, { connections: Number.NaN }, { messagesPerConnection: 1.5 }]) {
+      expect(await pinLimits(database(), KEY, wrong, "ops")).toEqual({ ok: false, error: "no-limit" });
+    }
+    await purgePaces(database(), 0);
+    expect(await listPaces(database())).toHaveLength(1);
+    await unpinLimits(database(), KEY);
+    expect((await viewPaces(database()))[0]).toMatchObject({ ratePerHour: 3_600, pinnedBy: null });
+    await forgetLearnt(database(), KEY);
+    expect((await viewPaces(database()))[0]).toMatchObject({ ratePerHour: null, learntPerHour: null });
+    await purgePaces(database(), 0);
+    expect(await listPaces(database())).toEqual([]);
+  });
+
+  test("is laid on by the console's API, by operators only", async () => {
+    const { operator, one, north } = context.users;
+    await makeWorker()(Date.now(), {
+      signals: [slowDown],
+      acceptedPerHour: 7_200,
+      tried: 5,
+      delivered: 4,
+      deferred: 1,
+    });
+    expect((await operator.call("GET", "/paces")).body).toMatchObject({
+      paces: [{ ...KEY, rate: 3_600, pinned_by: null }],
+    });
+    expect((await operator.call("GET", "/paces/192.0.2.1/gmail")).body).toMatchObject({
+      counts: [{ allowed: 3_600, tried: 5, delivered: 4, deferred: 1 }],
+    });
+    const pinned = await operator.call("POST", "/paces/192.0.2.1/gmail/pin", { rate: 100, connections: null });
+    expect(pinned.status).toBe(200);
+    expect((await operator.call("GET", "/paces/192.0.2.1/gmail")).body).toMatchObject({
+      rate: 100,
+      pinned_by: "operator",
+    });
+    expect((await operator.call("POST", "/paces/192.0.2.1/gmail/pin", {})).status).toBe(400);
+    expect((await operator.call("POST", "/paces/192.0.2.1/gmail/pin", { rate: 0 })).status).toBe(400);
+    expect((await operator.call("POST", "/paces/192.0.2.9/gmail/reset")).status).toBe(404);
+    expect((await operator.call("GET", "/paces/192.0.2.9/gmail")).status).toBe(404);
+    expect((await operator.call("POST", "/paces/192.0.2.1/gmail/unpin")).status).toBe(200);
+    expect((await operator.call("POST", "/paces/192.0.2.1/gmail/reset")).status).toBe(200);
+    for (const other of [one, north]) {
+      for (const [method, path] of [
+        ["GET", "/paces"],
+        ["GET", "/paces/192.0.2.1/gmail"],
+        ["POST", "/paces/192.0.2.1/gmail/reset"],
+      ]) {
+        expect((await other.call(method!, path!)).status).toBe(403);
+      }
+    }
+  });
+});
