@@ -22,6 +22,7 @@ import { type AttemptResult, concernsDestination, decide } from "./decide.ts";
 import type { MessageCache } from "./message-cache.ts";
 import type { OctetBudget } from "./octet-budget.ts";
 import type { OutcomeWriter } from "./outcome-writer.ts";
+import { LaneLeave } from "./pace/lane-leave.ts";
 import type { FindRoute } from "./routing/route.ts";
 import type { SourcePlace, SourcePools } from "./routing/source-pools.ts";
 import { tlsSessionOf } from "./routing/tls-counts.ts";
@@ -57,6 +58,8 @@ interface Attempt {
   readonly result: AttemptResult;
   /** That it left from; undefined where nobody was spoken to. */
   readonly source?: string | undefined;
+  /** Messages that had gone over its session, this one included. */
+  readonly messages?: number;
   /** What left, if it is to be kept: it takes its room until it is stored. */
   readonly archived?: DeliveryOutcome["archived"];
   readonly giveBack?: () => void;
@@ -92,8 +95,12 @@ export class Lane {
   /** Sources in back-off there, with the seconds for which they stay so. */
   readonly #resting: Map<string, number>;
   readonly #lot: string;
+  readonly #leave: LaneLeave;
   readonly #gate: SourceGate = {
     mayUse: (source) => this.#mayUse(source),
+    mayOpen: (source) => this.#mayUse(source) && this.#tools.shaping.mayOpen(this.#lot, source),
+    opened: (source) => this.#tools.shaping.opened(this.#lot, source),
+    closed: (source) => this.#tools.shaping.closed(this.#lot, source),
   };
 
   constructor(partition: LeasedPartition, tools: LaneTools) {
@@ -103,11 +110,12 @@ export class Lane {
     this.#path = partition.destination;
     this.#resting = new Map(partition.resting);
     this.#lot = lotOf(partition.destination, partition.pool);
+    this.#leave = new LaneLeave(tools.shaping, this.#lot);
   }
 
   /**
-   * For how long the far side lets it wait, for a connection or a reply: now, or the time before, as one that is slow
-   * stays so. 0 while it is not the far side's turn.
+   * For how long the far side lets it wait, for a connection, a reply, or by its pace: now, or the time before, as one that
+   * is slow stays so. 0 while it is not the far side's turn.
    */
   get waitedMs(): number {
     if (this.#waitsSinceMs === undefined) return 0;
@@ -162,6 +170,29 @@ export class Lane {
   async #composeAndSend(delivery: DueDelivery): Promise<Attempt | undefined> {
     const source = this.#enterPool();
     if (!source?.hasToken()) return this.#putOff();
+    if (!(await this.#getLeave(source))) return undefined;
+    try {
+      return await this.#sendWithLeave(delivery, source);
+    } finally {
+      this.#leave.end();
+    }
+  }
+
+  /**
+   * Takes leave to send one message at its provider's pace, and waits a while for it, with the session kept.
+   * @returns false where that takes long: the partition goes back until then
+   */
+  async #getLeave(place: SourcePlace): Promise<boolean> {
+    const usual = this.#session?.source;
+    const sources = place.sources.filter((source) => !this.#resting.has(source));
+    if (usual !== undefined) sources.sort((one, other) => Number(other === usual) - Number(one === usual));
+    if (this.#leave.take(sources)) return true;
+    const putOffSeconds = await this.#waitAside(this.#leave.wait(sources));
+    if (putOffSeconds !== undefined) this.#putOff(putOffSeconds);
+    return putOffSeconds === undefined;
+  }
+
+  async #sendWithLeave(delivery: DueDelivery, source: SourcePlace): Promise<Attempt | undefined> {
     // First of all: a destination that does not answer is to take no memory for messages.
     const reached = await this.#acquire(source);
     if (reached === undefined) return this.#putOff(this.#restSeconds);
@@ -193,7 +224,7 @@ export class Lane {
   /** Whether there is no memory for the message, and no place to wait for it, or the provider's rate is used up. */
   #mustWait(): boolean {
     const { budget, shaping } = this.#tools;
-    return budget.isCrowdedFor(this.#composingOctets) || !shaping.hasToken(this.#lot);
+    return budget.isCrowdedFor(this.#composingOctets) || shaping.isUsedUp(this.#lot);
   }
 
   /** Takes a turn for memory; a destination whose rate is used up is not leased before it has room anyway. */
@@ -203,14 +234,12 @@ export class Lane {
   }
 
   /**
-   * Takes leave to send one message, of the provider's rate and of the pool's, or of neither. What is not sent has taken
+   * Uses leave to send one message, of the provider's rate and of the pool's, or of neither. What is not sent has taken
    * nothing: this comes when the message is ready, and the session stands.
    */
   #takeTokens(place: SourcePlace, source: string): boolean {
-    const { shaping } = this.#tools;
     if (!place.hasToken()) this.#putOff();
-    if (!place.hasToken() || !shaping.hasToken(this.#lot, source)) return false;
-    return place.takeToken() && shaping.takeToken(this.#lot, source);
+    return place.hasToken() && this.#leave.use(source) && place.takeToken();
   }
 
   #enterPool(): SourcePlace | undefined {
@@ -282,14 +311,16 @@ export class Lane {
       const mayBeStale = pooled.messages > 0 || performance.now() - pooled.openedAtMs > STALE_AFTER_MS;
       pooled.messages += 1;
       const sent = await this.#waitFor(pooled.session.send(composed.envelope, composed.octets));
-      if (!pooled.session.usable || pooled.messages >= this.#messagesPerConnection) {
+      if (!pooled.session.usable || pooled.messages >= this.#messagesPerConnection(source)) {
         this.#giveSessionBack();
       }
+      const { messages } = pooled;
       if (sent.ok) {
-        return { result: { kind: "accepted", reply: sent.value, tells: pooled.session.offersDsn }, source };
+        return { result: { kind: "accepted", reply: sent.value, tells: pooled.session.offersDsn }, source, messages };
       }
-      if (!mayBeStale || !isStaleSession(sent.error))
-        return { result: { kind: "failed", failure: sent.error }, source };
+      if (!mayBeStale || !isStaleSession(sent.error)) {
+        return { result: { kind: "failed", failure: sent.error }, source, messages };
+      }
     }
   }
 
@@ -340,35 +371,45 @@ export class Lane {
   }
 
   #mayUse(source: string): boolean {
-    return !this.#resting.has(source) && this.#tools.shaping.hasToken(this.#lot, source);
+    return !this.#resting.has(source) && this.#leave.mayUse(source);
   }
 
   #giveSessionBack(): void {
     if (this.#session === undefined) return;
-    this.#tools.sessions.release(this.#session, this.#messagesPerConnection);
+    this.#tools.sessions.release(this.#session, this.#messagesPerConnection(this.#session.source));
     this.#session = undefined;
   }
 
-  get #messagesPerConnection(): number {
-    return this.#tools.shaping.policyOf(this.#lot).messagesPerConnection;
+  #messagesPerConnection(source: string): number {
+    return this.#tools.shaping.messagesPerConnection(this.#lot, source);
   }
 
   async #waitFor<T>(farSide: Promise<T>): Promise<T> {
+    try {
+      return await this.#waitAside(farSide);
+    } finally {
+      this.#waitedInAttemptMs += this.#lastWaitMs;
+    }
+  }
+
+  async #waitAside<T>(farSide: Promise<T>): Promise<T> {
     this.#waitsSinceMs = performance.now();
     try {
       return await farSide;
     } finally {
       this.#lastWaitMs = performance.now() - this.#waitsSinceMs;
-      this.#waitedInAttemptMs += this.#lastWaitMs;
       this.#waitsSinceMs = undefined;
     }
   }
 
   /** What a server says to one source goes for that one; silence, and the want of a way, for more. */
-  #note({ result, source }: Attempt): void {
+  #note({ result, source, messages = 0 }: Attempt): void {
     if (this.#trouble) return;
-    const { wordings, noteDestination } = this.#tools;
+    const { shaping, wordings, noteDestination } = this.#tools;
     const { destination } = this.#partition;
+    // How long a source is to wait that was told to send less is the pace's to say.
+    const facts = { messages, durationMs: this.#waitedInAttemptMs };
+    if (source !== undefined && shaping.note(this.#lot, source, result, facts)) return;
     if (!concernsDestination(result, wordings.phrases)) {
       if (result.kind === "accepted" && source !== undefined) noteDestination(destination, [source], undefined);
       return;

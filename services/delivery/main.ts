@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import { readPaceReplies } from "../core/mail/pace/replies.ts";
 import { readRetrySchedule } from "../core/mail/retry.ts";
 import type { Result } from "../core/result.ts";
 import { AttemptLog } from "../operations/mail/attempt-log.ts";
@@ -21,7 +22,8 @@ import { startHousekeeping } from "./housekeeping.ts";
 import { listenForMail } from "./listen-for-mail.ts";
 import { MessageCache } from "./message-cache.ts";
 import { OctetBudget } from "./octet-budget.ts";
-import { type DeliveryPolicy, readDeliveryPolicy } from "./policy.ts";
+import { PaceKeeper } from "./pace/pace-keeper.ts";
+import { configuredPerHour, type DeliveryPolicy, readDeliveryPolicy } from "./policy.ts";
 import { startReporter } from "./reporter.ts";
 import { type FindDane, makeFindDane } from "./routing/dane.ts";
 import { makeFindRoute } from "./routing/route.ts";
@@ -98,12 +100,15 @@ async function makeWorker(
   const { config, keyRing, db, clock, observe } = context;
   const { jitter } = readConfigFile("retry.json", readRetrySchedule);
   const schedule = { waitSeconds: config.retrySeconds, giveUpHours: config.giveUpHours, jitter };
+  // A sandbox has no pace, and a smart host's is not that of those behind it.
+  const pace = config.delivery.kind === "mx" ? makePaceKeeper(context, policy, wordings) : undefined;
   return new DeliveryWorker({
     db,
     policy,
     schedule,
     observe,
-    shaping: new TrafficShaping(policy, domainGroups, clock),
+    shaping: new TrafficShaping(policy, domainGroups, clock, pace),
+    pace,
     hardBouncesToInvalidate: config.hardBouncesToInvalidate,
     attempts: config.attemptRetentionDays > 0 ? new AttemptLog() : undefined,
     tools: {
@@ -139,6 +144,20 @@ async function makeWorker(
       random: Math.random,
       observe,
     },
+  });
+}
+
+function makePaceKeeper(
+  { db, observe }: ServiceContext,
+  policy: DeliveryPolicy,
+  wordings: WordingsInForce,
+): PaceKeeper {
+  return new PaceKeeper({
+    db,
+    observe,
+    wordings,
+    replies: readConfigFile("pace-replies.json", readPaceReplies),
+    configuredPerHour: (provider) => configuredPerHour(policy, provider),
   });
 }
 

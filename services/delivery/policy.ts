@@ -54,8 +54,9 @@ const deliveryPolicy = z.strictObject({
 });
 
 /**
- * How one worker behaves towards a group of domains (config/domain-groups.json), from one source; `default` goes for each
- * other domain by itself. `messagesPerMinute` null: as fast as it goes.
+ * How mail of one source goes to a group of domains (config/domain-groups.json); `default` goes for each other domain by
+ * itself. `connections` are those of one worker, `messagesPerMinute` those of all workers together, but in a sandbox and
+ * through a smart host of each; null: as fast as it goes.
  */
 export type GroupPolicy = z.output<typeof groupPolicy>;
 
@@ -90,6 +91,16 @@ export type DeliveryPolicy = z.output<typeof deliveryPolicy>;
  */
 export function mostUnnoted({ flushOutcomes }: Pick<DeliveryPolicy, "flushOutcomes">, partitions: number): number {
   return 2 * flushOutcomes + partitions;
+}
+
+/**
+ * Messages an hour that one source may send to a provider.
+ * @param provider a group of config/domain-groups.json, or a domain that is in none
+ * @returns null: as fast as it goes
+ */
+export function configuredPerHour({ groups }: Pick<DeliveryPolicy, "groups">, provider: string): number | null {
+  const { messagesPerMinute } = groups[provider] ?? groups.default;
+  return messagesPerMinute === null ? null : messagesPerMinute * 60;
 }
 
 /** Checks the content of the file. @returns refused with a sentence */

@@ -34,14 +34,23 @@ export interface PooledSession {
   messages: number;
   /** By the monotonic clock. */
   readonly openedAtMs: number;
+  /** Ends it, whoever has it. */
+  close(): void;
 }
 
-/** Which sources of a pool may be spoken from. */
+/** Which sources of a pool may be spoken from, and who is told of sessions. */
 export interface SourceGate {
+  /** Whether an idle session from there may be used. */
   mayUse(source: string): boolean;
+  /** Whether a new one may be opened. */
+  mayOpen(source: string): boolean;
+  /** One is being opened. */
+  opened(source: string): void;
+  /** It is closed, or was never open. */
+  closed(source: string): void;
 }
 
-const OPEN_GATE: SourceGate = { mayUse: () => true };
+const OPEN_GATE: SourceGate = { mayUse: () => true, mayOpen: () => true, opened() {}, closed() {} };
 
 export interface SessionPoolOptions {
   readonly client: SmtpClientOptions;
@@ -99,20 +108,22 @@ export class SessionPool {
   ): Promise<Result<PooledSession, NoSession>> {
     let refusal: NoSession = { failure: noServer("no server"), source: undefined, resting: false };
     for (const peer of route.peers) {
-      const from = route.local ? undefined : place.pick(peer.host, gate.mayUse);
+      const from = route.local ? undefined : place.pick(peer.host, gate.mayOpen);
       const source = from?.address ?? place.sources[0]!;
-      if (from === null || (from === undefined && !gate.mayUse(source))) {
+      if (from === null || (from === undefined && !gate.mayOpen(source))) {
         const resting = refusal.resting || place.pick(peer.host) !== null;
         const failure = noServer(`no address of pool ${place.pool} reaches ${peer.host}`);
         refusal = { ...refusal, resting };
         if (refusal.failure.kind === "broken") refusal = { ...refusal, failure, path: pathTo(peer) };
         continue;
       }
+      gate.opened(source);
       const opened = await openSmtpSession(peer, this.#clientOf(peer, from, gate));
       if (opened.ok) {
         const path = { ...pathTo(peer), ...opened.value.connection };
-        return ok({ session: opened.value, path, source, key, messages: 0, openedAtMs: performance.now() });
+        return ok(pooledSession(opened.value, { source, path, key, closed: () => gate.closed(source) }));
       }
+      gate.closed(source);
       // What a server said tells more than that another one, or its other address, is not there.
       if (refusal.failure.kind === "broken" || opened.error.kind !== "broken") {
         const path = { ...pathTo(peer), source: from?.address ?? "" };
@@ -131,7 +142,7 @@ export class SessionPool {
   release(pooled: PooledSession, messagesPerConnection: number): void {
     const isUsed = pooled.messages > 0 && pooled.messages < messagesPerConnection;
     if (!pooled.session.usable || !isUsed) {
-      pooled.session.close();
+      pooled.close();
       return;
     }
     const timer = setTimeout(() => this.#drop(pooled), this.#options.idleMs);
@@ -148,14 +159,14 @@ export class SessionPool {
       if (!mayUse(pooled.source)) continue;
       this.#forget(pooled);
       if (pooled.session.usable) return pooled;
-      pooled.session.close();
+      pooled.close();
     }
     return undefined;
   }
 
   #drop(pooled: PooledSession): void {
     this.#forget(pooled);
-    pooled.session.close();
+    pooled.close();
   }
 
   #forget(pooled: PooledSession): void {
@@ -171,6 +182,17 @@ export class SessionPool {
 function pathTo({ name, host, tls }: SmtpPeer): AttemptPath {
   const policy = tls === "dane" ? "dane" : tls === "required" ? "mta-sts" : "";
   return { exchanger: name, address: host, source: "", tls: "", cipher: "", certificate: "", policy };
+}
+
+function pooledSession(
+  session: SmtpSession,
+  { closed, ...kept }: Pick<PooledSession, "source" | "path" | "key"> & { closed(): void },
+): PooledSession {
+  const close = () => {
+    session.close();
+    closed();
+  };
+  return { session, ...kept, messages: 0, openedAtMs: performance.now(), close };
 }
 
 function noServer(text: string): SmtpFailure {

@@ -2,6 +2,7 @@ import type { DomainGroups } from "../core/mail/address-group.ts";
 import { recentMap } from "../core/recent-map.ts";
 import type { Clock } from "../platform/clock.ts";
 import { splitLot } from "../store/mail/queue/lease-partitions.ts";
+import type { AttemptResult } from "./decide.ts";
 import type { DeliveryPolicy, GroupPolicy } from "./policy.ts";
 import { RateLimit } from "./rate-limit.ts";
 import { sourcesByPool } from "./routing/source-pools.ts";
@@ -17,6 +18,57 @@ interface SharedRate {
   readonly lots: Set<string>;
 }
 
+/** What the pace must know of an attempt beside its result. */
+export interface AttemptFacts {
+  /** Messages that had gone over its session, this one included. */
+  readonly messages: number;
+  /** How long it took. */
+  readonly durationMs: number;
+}
+
+/** Leave to send one message to a provider. `source`: that it goes for; undefined where nobody limits. */
+export interface Leave {
+  readonly source: string | undefined;
+  readonly provider: string;
+}
+
+/** What the whole deployment has learnt of providers; see `pace/pace-keeper`. A provider is told by its share. */
+export interface LearntPace {
+  /** Takes leave to send one message from the first of the sources that has it. @returns undefined where none has */
+  takeLeave(sources: readonly string[], provider: string): Leave | undefined;
+  /** Waits for it, behind those who wait already. @returns how long it may take, where that is or was longer than `mostMs` */
+  waitForLeave(
+    sources: readonly string[],
+    provider: string,
+    mostMs: number,
+  ): Promise<Leave | { readonly waitMs: number }>;
+  /** Another message may have it. */
+  giveBack(leave: Leave): void;
+  /** A message is sent from a source now. @returns false where leave went for another one, and this one has none */
+  useLeave(leave: Leave, source: string, provider: string): boolean;
+  /** Whether there is leave for a source that nobody has taken. */
+  mayUse(source: string, provider: string): boolean;
+  /** How many messages more may soon be sent from a source than are waiting already; undefined: any number. */
+  room(source: string, provider: string): number | undefined;
+  /** Sessions that this worker may have from a source at once; undefined: as configured. */
+  connections(source: string, provider: string): number | undefined;
+  /** Undefined: as configured. */
+  messagesPerConnection(source: string, provider: string): number | undefined;
+  /** Whether one more session may be opened from a source. */
+  mayOpen(source: string, provider: string): boolean;
+  opened(source: string, provider: string): void;
+  closed(source: string, provider: string): void;
+  /**
+   * How an attempt from a source ended.
+   * @returns whether the far side wants less of it, so that it waits
+   */
+  note(
+    key: { readonly source: string; readonly provider: string },
+    result: AttemptResult,
+    facts: AttemptFacts,
+  ): boolean;
+}
+
 /**
  * Keeps a worker within the limits of each mailbox provider: how many partitions of it are delivered at once (one
  * session each), and how many messages a minute. A provider's own domains, and those that it hosts by the names of
@@ -27,19 +79,24 @@ export class TrafficShaping {
   readonly #policy: DeliveryPolicy;
   readonly #groups: DomainGroups;
   readonly #clock: Clock;
+  readonly #pace: LearntPace | undefined;
   readonly #sources: ReadonlyMap<string, readonly string[]>;
   /** Lots being delivered, with the number of their partitions. */
   readonly #active = new Map<string, number>();
   readonly #rates = new Map<string, SharedRate>();
+  /** Lots that messages had to take leave for. */
+  readonly #paced = recentMap<string, true>(MOST_LEARNT);
   /** Lots of hosted domains. */
   readonly #hosted = recentMap<string, true>(MOST_LEARNT);
   /** Groups of hosted domains, as their exchangers told. */
   readonly #learnt = recentMap<string, number>(MOST_LEARNT);
 
-  constructor(policy: DeliveryPolicy, groups: DomainGroups, clock: Clock) {
+  /** @param pace has the messages a minute, for all workers together; without it they are of this worker alone */
+  constructor(policy: DeliveryPolicy, groups: DomainGroups, clock: Clock, pace?: LearntPace) {
     this.#policy = policy;
     this.#groups = groups;
     this.#clock = clock;
+    this.#pace = pace;
     this.#sources = sourcesByPool(policy.pools);
   }
 
@@ -47,6 +104,11 @@ export class TrafficShaping {
     return (
       this.#policy.groups[this.#groups.nameOf(this.#groupOf(splitLot(lot).destination))] ?? this.#policy.groups.default
     );
+  }
+
+  messagesPerConnection(lot: string, source: string): number {
+    const learnt = this.#pace?.messagesPerConnection(source, this.#providerOf(lot));
+    return learnt ?? this.policyOf(lot).messagesPerConnection;
   }
 
   begin(lot: string): void {
@@ -81,8 +143,9 @@ export class TrafficShaping {
   /** How many more partitions the lots may have that are delivered, were slowed down, or are of hosted domains. */
   room(): Map<string, number> {
     for (const [share, { limit }] of this.#rates) if (limit.isFull()) this.#rates.delete(share);
+    for (const lot of [...this.#paced.keys()]) if (this.#leaveFor(lot) === undefined) this.#paced.delete(lot);
     const limited = [...this.#rates.values()].flatMap(({ lots }) => [...lots]);
-    const lots = new Set([...this.#active.keys(), ...limited, ...this.#hosted.keys()]);
+    const lots = new Set([...this.#active.keys(), ...limited, ...this.#paced.keys(), ...this.#hosted.keys()]);
     const sessions = new Map<string, number>();
     for (const [lot, count] of this.#active) {
       const share = this.#shareOf(lot);
@@ -92,25 +155,93 @@ export class TrafficShaping {
   }
 
   #roomOf(lot: string, sessions: ReadonlyMap<string, number>): number {
-    if (!this.hasToken(lot)) return 0;
+    if (this.isUsedUp(lot)) return 0;
     const used = sessions.get(this.#shareOf(lot)) ?? 0;
-    return Math.min(PARTITIONS_AT_ONCE, Math.max(0, this.#connectionsOf(lot) - used));
+    const most = Math.min(PARTITIONS_AT_ONCE, this.#leaveFor(lot) ?? PARTITIONS_AT_ONCE);
+    return Math.min(most, Math.max(0, this.#connectionsOf(lot) - used));
   }
 
   #connectionsOf(lot: string): number {
     const { connections } = this.policyOf(lot);
-    return connections * this.#sourcesOf(lot).length;
+    const provider = this.#providerOf(lot);
+    return this.#sourcesOf(lot).reduce(
+      (sum, source) => sum + Math.min(connections, this.#pace?.connections(source, provider) ?? connections),
+      0,
+    );
   }
 
-  /** Whether one more message of a lot may be sent now, from a source of its pool, or from any. */
-  hasToken(lot: string, source?: string): boolean {
-    const sources = source === undefined ? this.#sourcesOf(lot) : [source];
-    return sources.some((each) => this.#rateOf(lot, each)?.hasToken() ?? true);
+  /** Messages of a lot that the pace lets pass soon, beside those that wait; undefined: any number. */
+  #leaveFor(lot: string): number | undefined {
+    const provider = this.#providerOf(lot);
+    let sum = 0;
+    for (const source of this.#sourcesOf(lot)) {
+      const room = this.#pace === undefined ? undefined : this.#pace.room(source, provider);
+      if (room === undefined) return undefined;
+      sum += room;
+    }
+    return sum;
   }
 
-  /** Takes leave to send one message. @returns false when what there was is used up */
-  takeToken(lot: string, source: string = this.#sourcesOf(lot)[0]!): boolean {
+  /** Whether the messages a minute are used up that this worker has by itself, of every source of the lot's pool. */
+  isUsedUp(lot: string): boolean {
+    return (
+      this.#pace === undefined && !this.#sourcesOf(lot).some((source) => this.#rateOf(lot, source)?.hasToken() ?? true)
+    );
+  }
+
+  /** Whether a message of a lot that has leave may go from a source. */
+  mayUse(lot: string, source: string, leave: Leave): boolean {
+    if (this.#pace === undefined) return this.#rateOf(lot, source)?.hasToken() ?? true;
+    const provider = this.#providerOf(lot);
+    return (leave.source === source && leave.provider === provider) || this.#pace.mayUse(source, provider);
+  }
+
+  /** Takes leave for one message of a lot, where there is some at once. */
+  takeLeave(lot: string, sources: readonly string[]): Leave | undefined {
+    if (this.#pace === undefined) return FREE;
+    const leave = this.#pace.takeLeave(sources, this.#providerOf(lot));
+    if (leave?.source !== undefined || leave === undefined) this.#paced.set(lot, true);
+    return leave;
+  }
+
+  /** Waits for it. @returns how long it may take, where that is or was longer than `mostMs` */
+  async waitForLeave(
+    lot: string,
+    sources: readonly string[],
+    mostMs: number,
+  ): Promise<Leave | { readonly waitMs: number }> {
+    return this.#pace?.waitForLeave(sources, this.#providerOf(lot), mostMs) ?? FREE;
+  }
+
+  /** For a message that was not sent. */
+  giveBack(leave: Leave): void {
+    this.#pace?.giveBack(leave);
+  }
+
+  /** A message is sent from a source now. @returns false when what there was for the source is used up */
+  useLeave(lot: string, source: string, leave: Leave): boolean {
+    if (this.#pace) return this.#pace.useLeave(leave, source, this.#providerOf(lot));
     return this.#rateOf(lot, source)?.takeToken() ?? true;
+  }
+
+  /** Whether one more session may be opened from a source. */
+  mayOpen(lot: string, source: string): boolean {
+    return this.#pace?.mayOpen(source, this.#providerOf(lot)) ?? true;
+  }
+
+  /** A session is being opened. */
+  opened(lot: string, source: string): void {
+    this.#pace?.opened(source, this.#providerOf(lot));
+  }
+
+  /** A session is closed, or never was open. */
+  closed(lot: string, source: string): void {
+    this.#pace?.closed(source, this.#providerOf(lot));
+  }
+
+  /** How an attempt at a lot ended. @returns whether the source waits now, as the far side wants less of it */
+  note(lot: string, source: string, result: AttemptResult, facts: AttemptFacts): boolean {
+    return this.#pace?.note({ source, provider: this.#providerOf(lot) }, result, facts) ?? false;
   }
 
   /** Undefined where there is no limit. */
@@ -153,3 +284,5 @@ export class TrafficShaping {
     return this.#groups.ofDomain(destination) || (this.#learnt.get(destination) ?? 0);
   }
 }
+
+const FREE: Leave = { source: undefined, provider: "" };

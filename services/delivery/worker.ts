@@ -18,6 +18,7 @@ import {
 import { acknowledgeStops, findStops } from "../store/mail/queue/queue-stops.ts";
 import { Lane, type LaneTools } from "./lane.ts";
 import { OutcomeWriter } from "./outcome-writer.ts";
+import type { PaceKeeper } from "./pace/pace-keeper.ts";
 import { type DeliveryPolicy, mostUnnoted } from "./policy.ts";
 import { PARTITIONS_AT_ONCE, type TrafficShaping } from "./shaping.ts";
 import { WakeUp } from "./wake-up.ts";
@@ -26,6 +27,8 @@ export interface WorkerOptions {
   readonly db: Db;
   readonly policy: DeliveryPolicy;
   readonly shaping: TrafficShaping;
+  /** What the deployment learns of providers; absent where mail does not go to them by itself. */
+  readonly pace?: PaceKeeper | undefined;
   readonly schedule: RetrySchedule;
   readonly hardBouncesToInvalidate: number;
   /** Undefined where attempts are not kept. */
@@ -99,6 +102,7 @@ export class DeliveryWorker {
   }
 
   start(): void {
+    this.#options.pace?.start(() => this.wake());
     this.#running = Promise.all([this.#fillLanes(), this.#keepLeases()]);
   }
 
@@ -124,9 +128,10 @@ export class DeliveryWorker {
     this.#stopping = true;
     this.#wakeUp.ring();
     this.#stop.ring();
+    this.#options.pace?.dismiss();
     await this.#running;
     await Promise.all([...this.#lanes.values()].map(({ done }) => done));
-    await this.#writer.drain();
+    await Promise.all([this.#writer.drain(), this.#options.pace?.stop()]);
     this.#options.tools.sessions.close();
   }
 
@@ -135,11 +140,12 @@ export class DeliveryWorker {
     return this.#options.policy.leaseSeconds * 1000 - LEASE_MARGIN_MS;
   }
 
-  /** Tells everybody which pools mail leaves through, before any of it does. */
+  /** Before any mail leaves: tells everybody through which pools it does, and reads at what pace. */
   async #assignPools(): Promise<void> {
-    const { db, tools, observe } = this.#options;
+    const { db, tools, pace, observe } = this.#options;
     while (!this.#stopping) {
       try {
+        await pace?.read();
         return await assignPools(db, tools.sources.assignments);
       } catch (error) {
         observe({ kind: "queue-not-read", level: "error", err: error });

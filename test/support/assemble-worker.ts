@@ -2,9 +2,11 @@ import { readFileSync } from "node:fs";
 import type { KeyRing } from "../../services/core/key-ring.ts";
 import { compileDomainGroups } from "../../services/core/mail/address-group.ts";
 import { knownPhrases } from "../../services/core/mail/bounce/class.ts";
+import { readPaceReplies } from "../../services/core/mail/pace/replies.ts";
 import { MessageCache } from "../../services/delivery/message-cache.ts";
 import { OctetBudget } from "../../services/delivery/octet-budget.ts";
-import { type DeliveryPolicy, readDeliveryPolicy } from "../../services/delivery/policy.ts";
+import { PaceKeeper, type SimulatedTime } from "../../services/delivery/pace/pace-keeper.ts";
+import { configuredPerHour, type DeliveryPolicy, readDeliveryPolicy } from "../../services/delivery/policy.ts";
 import type { FindRoute } from "../../services/delivery/routing/route.ts";
 import { SourcePools } from "../../services/delivery/routing/source-pools.ts";
 import { SessionPool } from "../../services/delivery/session-pool.ts";
@@ -27,6 +29,9 @@ export interface WorkerPlan {
   readonly providers?: readonly object[];
   /** Sessions are counted for reports about TLS. */
   readonly countsTls?: boolean;
+  /** Whether the pace is kept for all workers together, and learnt. */
+  readonly paced?: boolean;
+  readonly simulated?: SimulatedTime;
 }
 
 /** A worker with the parts that the service gives it, for a test or for a process of its own. */
@@ -34,15 +39,28 @@ export function assembleWorker(findRoute: FindRoute, plan: WorkerPlan): Delivery
   const { db, keyRing, timeouts, changes, waitSeconds, observe, clock = systemClock, providers = [] } = plan;
   const read = readDeliveryPolicy(JSON.parse(readFileSync("config/delivery.json", "utf8")));
   const groups = compileDomainGroups(providers);
-  if (!read.ok || !groups.ok) throw new Error("unreadable");
+  const replies = readPaceReplies(JSON.parse(readFileSync("config/pace-replies.json", "utf8")));
+  if (!read.ok || !groups.ok || !replies.ok) throw new Error("unreadable");
   const policy = { ...read.value, ...changes };
   const schedule = { waitSeconds, giveUpHours: 72, jitter: 0.1 };
+  const wordings = { phrases: knownPhrases };
+  const pace = plan.paced
+    ? new PaceKeeper({
+        db,
+        replies: replies.value,
+        wordings,
+        observe,
+        configuredPerHour: (provider) => configuredPerHour(policy, provider),
+        ...(plan.simulated === undefined ? {} : { simulated: plan.simulated }),
+      })
+    : undefined;
   return new DeliveryWorker({
     db,
     policy,
     schedule,
     observe,
-    shaping: new TrafficShaping(policy, groups.value, clock),
+    pace,
+    shaping: new TrafficShaping(policy, groups.value, clock, pace),
     hardBouncesToInvalidate: 2,
     attempts: new AttemptLog(),
     tools: {
@@ -59,7 +77,7 @@ export function assembleWorker(findRoute: FindRoute, plan: WorkerPlan): Delivery
       },
       schedule,
       countsTls: plan.countsTls ?? false,
-      wordings: { phrases: knownPhrases },
+      wordings,
       clock,
       random: Math.random,
       observe,

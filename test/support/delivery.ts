@@ -79,6 +79,8 @@ interface WorkerSurroundings {
   /** As config/domain-groups.json has them. */
   readonly providers?: readonly object[];
   readonly countsTls?: boolean;
+  /** Whether the pace is kept for all workers together, and learnt. */
+  readonly paced?: boolean;
 }
 
 export function makeWorker(

@@ -25,7 +25,8 @@ export interface RelayPlan {
 
 const SBIN = `${process.env.PATH}:/usr/sbin`;
 /** Debian's Exim and Postfix cannot be installed together: .ci/run unpacks the one beside the other. */
-const EXIM = ["/opt/exim4/usr/sbin/exim4", "/usr/sbin/exim4"].find((path) => existsSync(path));
+/** Debian's Exim; undefined where it is not installed. */
+export const EXIM = ["/opt/exim4/usr/sbin/exim4", "/usr/sbin/exim4"].find((path) => existsSync(path));
 const isRoot = process.getuid?.() === 0;
 
 /** Why there can be no such relay here; undefined when there can. */

@@ -1,0 +1,106 @@
+import { RecentCount } from "../../core/mail/pace/recent-count.ts";
+import type { PaceSignal } from "../../core/mail/pace/replies.ts";
+import type { PaceGrant, PaceReport } from "../../operations/mail/pace-exchange.ts";
+
+type HeardSignal = PaceSignal & { readonly messages: number; readonly beganAtMs: number };
+
+/** A source at a provider, as this worker knows it. Times are the keeper's. */
+export interface PaceEntry {
+  readonly source: string;
+  readonly provider: string;
+  readonly configuredPerHour: number | null;
+  /** The database is asked about it, as something is limited, or was. */
+  isLimited: boolean;
+  /** What it may do; undefined before the first word of the database. */
+  grant: PaceGrant | undefined;
+  /** Leave that nobody has taken. */
+  tokens: number;
+  /** When the grant was asked for, */
+  askedAtMs: number;
+  /** and when there may be more. */
+  nextAtMs: number;
+  waitsUntilMs: number;
+  usedAtMs: number;
+  readonly accepted: RecentCount;
+  tried: number;
+  delivered: number;
+  deferred: number;
+  signals: HeardSignal[];
+  sessions: number;
+  /** Messages that wait for leave, the longest first. */
+  readonly waiters: Set<Waiter>;
+}
+
+/** A message that waits for leave of the first of some sources that has it. */
+export interface Waiter {
+  readonly entries: readonly PaceEntry[];
+  /** @param source undefined where nothing is limited any more; null: it is not to wait any longer */
+  settle(source: string | undefined | null): void;
+}
+
+export function makeEntry(
+  key: { readonly source: string; readonly provider: string },
+  configuredPerHour: number | null,
+  nowMs: number,
+): PaceEntry {
+  return {
+    ...key,
+    configuredPerHour,
+    isLimited: configuredPerHour !== null,
+    grant: undefined,
+    ...{ tokens: 0, askedAtMs: nowMs, nextAtMs: nowMs, waitsUntilMs: 0, usedAtMs: nowMs },
+    accepted: new RecentCount(),
+    ...{ tried: 0, delivered: 0, deferred: 0, signals: [], sessions: 0 },
+    waiters: new Set(),
+  };
+}
+
+/** Whether a message takes leave there. */
+export function needsLeave({ isLimited, grant }: PaceEntry): boolean {
+  return isLimited && (grant === undefined || grant.tokens !== undefined);
+}
+
+/**
+ * For how long a message would wait that comes now.
+ * @returns milliseconds; 0 where that is not known
+ */
+export function expectedWaitMs(entry: PaceEntry, nowMs: number): number {
+  const { grant, waitsUntilMs, nextAtMs, tokens, waiters } = entry;
+  if (waitsUntilMs > nowMs) return waitsUntilMs - nowMs;
+  if (!needsLeave(entry) || grant?.ratePerHour === undefined || tokens >= 1) return 0;
+  return Math.max(0, nextAtMs - nowMs) + (waiters.size * HOUR_MS) / grant.ratePerHour;
+}
+
+/** What is told to the database. */
+export function reportOf(entry: PaceEntry, { nowMs, isBusy }: { nowMs: number; isBusy: boolean }): PaceReport {
+  const { source, provider, configuredPerHour, tokens, tried, delivered, deferred, sessions } = entry;
+  return {
+    ...{ source, provider, configuredPerHour, isBusy, tried, delivered, deferred, sessions },
+    held: isBusy ? tokens : 0,
+    returned: isBusy ? 0 : tokens,
+    acceptedPerHour: entry.accepted.perHour(nowMs),
+    isJoining: entry.grant === undefined,
+    signals: entry.signals.map(({ beganAtMs, ...signal }) => ({ ...signal, ageMs: nowMs - beganAtMs })),
+  };
+}
+
+/** Takes out what is being reported. @returns puts it in again, where the database did not take it */
+export function takeOut(entry: PaceEntry, { returned }: PaceReport): () => void {
+  const { tried, delivered, deferred, signals } = entry;
+  Object.assign(entry, { tried: 0, delivered: 0, deferred: 0, signals: [] });
+  entry.tokens -= returned;
+  return () => {
+    entry.tokens += returned;
+    entry.tried += tried;
+    entry.delivered += delivered;
+    entry.deferred += deferred;
+    entry.signals.unshift(...signals);
+  };
+}
+
+/** Whether there is nothing to tell, and nobody to tell it to. */
+export function isSettled({ tokens, tried, delivered, deferred, signals, waiters }: PaceEntry): boolean {
+  return tokens === 0 && tried + delivered + deferred === 0 && signals.length === 0 && waiters.size === 0;
+}
+
+const HOUR_MS = 3_600_000;

@@ -1,0 +1,150 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { setTimeout as sleep } from "node:timers/promises";
+import { rolldown } from "rolldown";
+import { beforeAll, describe, expect, test } from "vitest";
+import { listPaces, type SourcePace } from "../../services/store/mail/pace/source-paces.ts";
+import { accept, database, eventually, numbered, setUpDelivery, stops } from "../support/delivery.ts";
+import { eximMissing, startLimitedExim } from "../support/exim.ts";
+import type { PaceWorkerPlan } from "../support/pace-worker.ts";
+
+const title = eximMissing === undefined ? "against Exim's ratelimit" : `against Exim's ratelimit: ${eximMissing}`;
+const PROGRAM = "dist/test/pace-worker.mjs";
+const WORKERS = 3;
+/** Ten minutes pass in two: faster than that, and what a worker does by the real clock would be slow for its portions. */
+const TIMES_FASTER = 5;
+const PERIOD_SECONDS = 6;
+const PER_PERIOD = 60;
+const TEN_MINUTES_MS = 600_000 / TIMES_FASTER;
+
+setUpDelivery();
+beforeAll(async () => {
+  if (eximMissing) return;
+  const bundle = await rolldown({ input: "test/support/pace-worker.ts", platform: "node", external: /^[a-z@]/ });
+  await bundle.write({ file: PROGRAM, format: "esm", codeSplitting: false });
+});
+
+describe.skipIf(eximMissing !== undefined)(title, () => {
+  test("three workers find what an address may send, and find it again; the other address notices nothing", async () => {
+    const exim = await startLimitedExim(PER_PERIOD, PERIOD_SECONDS);
+    stops.push(() => exim.stop());
+    await accept(numbered(6_000, "big.example.net"));
+    startWorkers(exim.port);
+    const neighbour = watchNeighbour();
+    stops.push(() => neighbour.stop());
+
+    // It has found its way when what it goes by went well for long.
+    await eventually(
+      () => paceOf("127.0.0.9"),
+      (pace) => (pace?.memory.heldPerHour ?? 0) > 0,
+    );
+    await findsWay(PER_PERIOD);
+    const before = await countsOf("127.0.0.9");
+    const begunAtMs = performance.now();
+    await sleep(800_000 / TIMES_FASTER);
+    const after = await countsOf("127.0.0.9");
+    const seconds = (performance.now() - begunAtMs) / 1000;
+    const delivered = after.delivered - before.delivered;
+    const deferred = after.deferred - before.deferred;
+    const share = delivered / ((PER_PERIOD / PERIOD_SECONDS) * seconds);
+    process.stdout.write(`of the rate ${share.toFixed(3)}, deferred ${(deferred / delivered).toFixed(4)}\n`);
+    expect(share).toBeGreaterThan(0.9);
+    expect(deferred / delivered).toBeLessThan(0.01);
+
+    for (const changed of [PER_PERIOD / 2, PER_PERIOD]) {
+      exim.limit(changed);
+      const foundMs = await findsWay(changed);
+      process.stdout.write(`${changed} a period found after ${(foundMs / 1000).toFixed(1)} s\n`);
+      expect(foundMs).toBeLessThan(TEN_MINUTES_MS);
+    }
+    const { longestMs, sent } = await neighbour.stop();
+    process.stdout.write(`neighbour: ${sent} sent, longest ${longestMs.toFixed(0)} ms\n`);
+    expect(await paceOf("127.0.0.10")).toBeUndefined();
+    expect(longestMs).toBeLessThan(10_000);
+  }, 1_200_000);
+});
+
+/** @returns when a minute began that used most of the limit, with few messages put off: milliseconds from now */
+async function findsWay(perPeriod: number): Promise<number> {
+  const startedAtMs = performance.now();
+  for (;;) {
+    const begunAtMs = performance.now();
+    const before = await countsOf("127.0.0.9");
+    await sleep(60_000 / TIMES_FASTER);
+    const after = await countsOf("127.0.0.9");
+    const delivered = after.delivered - before.delivered;
+    const seconds = (performance.now() - begunAtMs) / 1000;
+    const isUsed = delivered > 0.8 * (perPeriod / PERIOD_SECONDS) * seconds;
+    if (isUsed && after.deferred - before.deferred < 0.05 * delivered) return begunAtMs - startedAtMs;
+    if (begunAtMs - startedAtMs > 2 * TEN_MINUTES_MS) return Number.POSITIVE_INFINITY;
+  }
+}
+
+function startWorkers(port: number): void {
+  const unlimited = { connections: null, messagesPerMinute: null };
+  const plan: PaceWorkerPlan = {
+    databaseUrl: database.url,
+    secret: "a secret for tests only",
+    port,
+    epochMs: Date.now(),
+    timesFaster: TIMES_FASTER,
+    changes: {
+      pools: {
+        default: { ...unlimited, addresses: [{ address: "127.0.0.9", weight: 1 }] },
+        other: { ...unlimited, addresses: [{ address: "127.0.0.10", weight: 1 }] },
+      },
+      poolOf: [{ instance: "test", campaign: 2, pool: "other" }],
+    },
+  };
+  for (let worker = 0; worker < WORKERS; worker += 1) {
+    const child: ChildProcess = spawn(process.execPath, [PROGRAM, JSON.stringify(plan)], {
+      stdio: ["ignore", "inherit", "inherit"],
+    });
+    const ended = once(child, "exit");
+    stops.push(async () => {
+      child.kill("SIGTERM");
+      await ended;
+    });
+  }
+}
+
+/** Sends a message now and then through the other address, and sees how long each takes. */
+function watchNeighbour(): { stop(): Promise<{ longestMs: number; sent: number }> } {
+  let isStopping = false;
+  let longestMs = 0;
+  let sent = 0;
+  const running = (async () => {
+    while (!isStopping) {
+      const startedAtMs = performance.now();
+      const eeid = await accept([`n${sent}@big.example.net`], "<p>Hi</p>", false, [], 2);
+      await eventually(
+        () => database.db("partitions").where({ eeid }).pluck("state"),
+        (states) => states.every((state) => state === "finished"),
+      );
+      longestMs = Math.max(longestMs, performance.now() - startedAtMs);
+      sent += 1;
+      await sleep(500);
+    }
+  })();
+  return {
+    stop: async () => {
+      isStopping = true;
+      await running;
+      return { longestMs, sent };
+    },
+  };
+}
+
+async function paceOf(source: string): Promise<SourcePace | undefined> {
+  return (await listPaces(database.db)).find((pace) => pace.source === source);
+}
+
+async function countsOf(source: string): Promise<{ delivered: number; deferred: number }> {
+  const [counts] = await database
+    .db("pace_counts")
+    .where({ source })
+    .select(
+      database.db.raw("coalesce(sum(delivered), 0)::int as delivered, coalesce(sum(deferred), 0)::int as deferred"),
+    );
+  return counts;
+}
