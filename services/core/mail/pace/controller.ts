@@ -78,8 +78,9 @@ const WAIT_MS = 15_000;
 const SETTLE_MS = 10_000;
 /** A rate that went well for so long is raised. */
 export const STEP_MS = 15_000;
-/** A step back up to where it goes well, as a part of what was refused. */
+/** A step back up to where it goes well, as a part of what was refused, and how long each lasts. */
 const RETURN_STEP = 0.4;
+const RETURN_MS = 8_000;
 /** What went well for so long is relied on, and then it asks for more: */
 const HOLD_MS = 390_000;
 /** sooner where nothing is relied on yet, */
@@ -227,8 +228,9 @@ function raiseRate(memory: PaceMemory, { nowMs, triedPerHour }: PaceEvidence): P
   const { ratePerHour, goodPerHour, heldPerHour } = memory;
   if (ratePerHour === null || nowMs < memory.waitsUntilMs) return memory;
   const since = Math.max(memory.rateRaisedAtMs, memory.waitsUntilMs);
-  if (nowMs - since < STEP_MS || triedPerHour < ratePerHour * USED) return memory;
   const good = goodPerHour ?? ratePerHour;
+  const lastsMs = ratePerHour < good ? RETURN_MS : STEP_MS;
+  if (nowMs - since < lastsMs || triedPerHour < ratePerHour * USED) return memory;
   const refused = memory.refusedPerHour ?? ratePerHour;
   if (ratePerHour < good) {
     return { ...memory, ratePerHour: Math.min(good, ratePerHour + refused * RETURN_STEP), rateRaisedAtMs: nowMs };
