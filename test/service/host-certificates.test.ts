@@ -1,7 +1,5 @@
-import { spawn, spawnSync } from "node:child_process";
-import { readFileSync, writeFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { Agent, request } from "node:https";
-import { join } from "node:path";
 import { connect } from "node:tls";
 import { axios } from "acme-client";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -236,49 +234,4 @@ describe.skipIf(missing.length > 0)(`certificates of policy hosts${title}`, { ti
     expect(await due({ perDay: 1 })).toBeUndefined();
     expect(await due({ perInstanceAndDay: 1 })).toBeUndefined();
   });
-
-  const absent = [
-    ...["mta-sts-daemon", "postmap", "unshare"]
-      .filter((program) => !isInstalled(program))
-      .map((one) => `${one} not installed`),
-    ...(isRoot ? [] : ["needs root, for ports 53 and 443 and to mount"]),
-  ].join(", ");
-  test.skipIf(absent !== "")(
-    `Postfix accepts the policy by postfix-mta-sts-resolver${absent && ` (skipped: ${absent})`}`,
-    async () => {
-      const port = await freePort();
-      const file = (name: string, text: string) => {
-        const path = join(acme.folder, name);
-        writeFileSync(path, text);
-        return path;
-      };
-      const root = file("root.pem", await acme.root());
-      const nameServer = file("resolv.conf", `nameserver ${OWN_ADDRESS}\n`);
-      const config = file(
-        "mta-sts.yml",
-        `host: 127.0.0.1\nport: ${port}\ncache:\n  type: internal\n  options:\n    cache_size: 100\ndefault_zone:\n  strict_testing: false\n  timeout: 20\n`,
-      );
-      // It asks the system's resolver, and believes the system's authorities.
-      const asked = `mount --bind ${nameServer} /etc/resolv.conf && exec mta-sts-daemon -c ${config}`;
-      const daemon = spawn("unshare", ["--mount", "sh", "-c", asked], {
-        env: { PATH: process.env.PATH, SSL_CERT_FILE: root },
-      });
-      let log = "";
-      for (const stream of [daemon.stdout, daemon.stderr]) stream.on("data", (chunk) => (log += chunk));
-      try {
-        const verdict = await eventually(
-          async () =>
-            spawnSync("postmap", ["-q", DOMAIN, `socketmap:inet:127.0.0.1:${port}:postfix`], { encoding: "utf8" })
-              .stdout,
-          (answer) => answer !== "",
-          PATIENCE_MS,
-        );
-        expect(verdict.trim()).toBe("secure match=mail.north.example.org servername=hostname");
-      } catch (error) {
-        throw new Error(log, { cause: error });
-      } finally {
-        daemon.kill();
-      }
-    },
-  );
 });

@@ -104,7 +104,11 @@ async function obtain(
   const challenge = `_acme-challenge.${due.host}`;
   const zone = await followedZone(db, due, challenge);
   if (zone === undefined) return "the zone is not hosted here, or nobody agreed that its records follow";
-  if (due.challenge !== null) await withdraw(surroundings, { zone, name: challenge, value: due.challenge });
+  // An authority may ask for no new proof, which would be noted over this one.
+  if (due.challenge !== null) {
+    await withdraw(surroundings, { zone, name: challenge, value: due.challenge });
+    await noteChallenge(db, due, null);
+  }
   const known = await findAcmeAccount(db, keyRing, directory);
   const account = known ?? { keyPem: await makeAccountKey(), url: undefined };
   let proof: string | undefined;
