@@ -1,8 +1,10 @@
+import { claimedReporter } from "../core/mail/reports/known-reporters.ts";
 import type { ReportRefusal, SenderReport } from "../core/mail/reports/report.ts";
 import { readReportLocalPart } from "../core/mail/tokens.ts";
 import { type Result, refuse } from "../core/result.ts";
 import { type CountedReport, countReport } from "../operations/mail/reports/count-report.ts";
 import { readReportMessage } from "../operations/mail/reports/read-report.ts";
+import type { IsSignedBy } from "../platform/lookups/dkim-signature.ts";
 import type { ServiceContext } from "../platform/service.ts";
 import { finishInboundMessage, type LeasedInboundMessage } from "../store/mail/inbound/inbound.ts";
 import { finishUnexplained, type UnexplainedSample } from "../store/mail/inbound/inbound-retention.ts";
@@ -17,6 +19,7 @@ interface HeldReport {
   readonly owner: string;
   /** Where it counts for nothing, what is noted of it. */
   readonly nextSample: () => Promise<UnexplainedSample | undefined>;
+  readonly isSignedBy: IsSignedBy;
 }
 
 /**
@@ -26,17 +29,18 @@ interface HeldReport {
  */
 export async function applyReport(
   { db, keyRing, clock, observe }: Pick<ServiceContext, "db" | "keyRing" | "clock" | "observe">,
-  { message, owner, nextSample }: HeldReport,
+  { message, owner, nextSample, isSignedBy }: HeldReport,
 ): Promise<"counted" | "refused" | "lease-lost"> {
-  const { id, feedbackAddress, octets } = message;
+  const { id, feedbackAddress, octets, receivedAt } = message;
   const to = readReportLocalPart(keyRing, feedbackAddress!.split("@")[0]!);
   const read = await readReportMessage(octets, new Date(clock.nowMs()));
+  const signedBy = read.ok && read.value.kind === "dmarc" ? await signerOf(octets, isSignedBy) : "";
   const outcome = await inTransaction(db, async (transaction) => {
     // A key that has changed since leaves the address without a domain.
     const counted: Result<CountedReport, ReportRefusal> = !to.ok
       ? refuse("unknown-domain")
       : read.ok
-        ? await countReport(transaction, to.value, read.value)
+        ? await countReport(transaction, to.value, read.value, { receivedAt, signedBy })
         : read;
     const end = { id, owner, finding: findingOf(read, counted) };
     const isOurs = counted.ok
@@ -60,6 +64,12 @@ export async function applyReport(
     ...{ newlyPassing: newlyPassing.slice(0, MOST_NAMED), newlyFailing: newlyFailing.slice(0, MOST_NAMED) },
   });
   return "counted";
+}
+
+/** The domain of the known reporter that the message comes from; empty: nobody known signed it. */
+async function signerOf(octets: Buffer, isSignedBy: IsSignedBy): Promise<string> {
+  const claimed = claimedReporter(octets);
+  return claimed !== undefined && (await isSignedBy(octets, claimed)) ? claimed.domain : "";
 }
 
 class LeaseLost extends Error {}

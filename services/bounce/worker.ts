@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import type { Phrases } from "../core/mail/bounce/phrases.ts";
 import { readPhrases } from "../operations/mail/bounce-wordings.ts";
 import { type Finding, interpret } from "../operations/mail/interpret.ts";
+import { type IsSignedBy, makeSignatureCheck } from "../platform/lookups/dkim-signature.ts";
 import { inSpan } from "../platform/observability/tracing.ts";
 import { isDatabaseAway, type Transaction } from "../platform/postgres/db.ts";
 import { RepeatedWork } from "../platform/repeated-work.ts";
@@ -53,6 +54,7 @@ export class BounceWorker {
   readonly #works: readonly RepeatedWork[];
   readonly #policy: InboundPolicy;
   readonly #nextSample: () => Promise<UnexplainedSample | undefined>;
+  readonly #isSignedBy: IsSignedBy;
   #purgedAt = 0;
   #trimmedAt = 0;
   #keptSince = { messages: 0, octets: 0 };
@@ -60,6 +62,7 @@ export class BounceWorker {
   constructor(context: ServiceContext, policy: InboundPolicy = loadInboundPolicy()) {
     this.#context = context;
     this.#policy = policy;
+    this.#isSignedBy = makeSignatureCheck(context.config.resolver);
     this.#nextSample = makeSampler(policy);
     const failed = (err: unknown) => {
       context.observe({ kind: "bounce-worker-failed", level: "error", err });
@@ -145,7 +148,7 @@ export class BounceWorker {
   }
 
   async #applyReport(message: LeasedInboundMessage): Promise<void> {
-    const held = { message, owner: this.#owner, nextSample: this.#nextSample };
+    const held = { message, owner: this.#owner, nextSample: this.#nextSample, isSignedBy: this.#isSignedBy };
     const done = await inSpan("apply report", { kind: "consumer" }, () => applyReport(this.#context, held));
     if (done === "counted") this.#countKept(message);
   }

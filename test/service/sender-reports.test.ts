@@ -1,8 +1,9 @@
+import { generateKeyPairSync } from "node:crypto";
 import { createTransport } from "nodemailer";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { start as startBounce } from "../../services/bounce/main.ts";
 import { KeyRing } from "../../services/core/key-ring.ts";
-import { makeReportLocalPart, makeReportToken } from "../../services/core/mail/tokens.ts";
+import { makeBounceToken, makeReportLocalPart, makeReportToken } from "../../services/core/mail/tokens.ts";
 import { TAKEN_WITHIN_A_DAY } from "../../services/operations/mail/reports/count-report.ts";
 import { readSenderReports } from "../../services/operations/mail/reports/show-reports.ts";
 import type { Observation } from "../../services/platform/observability/observation.ts";
@@ -13,6 +14,7 @@ import {
 } from "../../services/store/mail/instances/instances.ts";
 import { purgeReports } from "../../services/store/mail/reports/report-retention.ts";
 import { start as startTracking } from "../../services/tracking/main.ts";
+import { type AnsweringResolver, startAnsweringResolver } from "../support/answering-resolver.ts";
 import { type MailStack, startMailStack, TEST_DOMAIN } from "../support/mail-stack.ts";
 import { aggregateXml, gzipped, reportMessage, tlsReportJson } from "../support/sender-reports.ts";
 import { eventually, makeDataDir, removeDataDir } from "../support/stack.ts";
@@ -21,6 +23,15 @@ import { zipOf } from "../support/zip.ts";
 const BOUNCE_DOMAIN = "bounces.example.net";
 const OTHERS_DOMAIN = "other.example.net";
 
+/** A reporter of config/known-reporters.json. */
+const KNOWN = { address: "noreply-dmarc-support@google.com", domain: "google.com" };
+const key = generateKeyPairSync("rsa", {
+  modulusLength: 1_024,
+  publicKeyEncoding: { type: "spki", format: "der" },
+  privateKeyEncoding: { type: "pkcs8", format: "pem" },
+});
+
+let resolver: AnsweringResolver;
 const dataDir = makeDataDir();
 let stack: MailStack;
 let mx: string;
@@ -29,7 +40,15 @@ let othersId: number;
 const observed: Observation[] = [];
 
 beforeAll(async () => {
-  stack = await startMailStack([], { PALOMAR_DATA_DIR: dataDir, PALOMAR_BOUNCE_DOMAIN: BOUNCE_DOMAIN });
+  resolver = await startAnsweringResolver();
+  for (const domain of [KNOWN.domain, "stranger.example.net"]) {
+    const name = `s._domainkey.${domain}`;
+    resolver.says.set(name, [`${name}. 60 TXT "v=DKIM1; k=rsa; p=${key.publicKey.toString("base64")}"`]);
+  }
+  stack = await startMailStack([], {
+    ...{ PALOMAR_DATA_DIR: dataDir, PALOMAR_BOUNCE_DOMAIN: BOUNCE_DOMAIN },
+    PALOMAR_RESOLVER: resolver.address,
+  });
   const { observe } = stack.context;
   Object.assign(stack.context, {
     observe: (observation: Observation) => {
@@ -48,6 +67,7 @@ beforeAll(async () => {
 afterAll(async () => {
   expect(stack?.failures).toEqual([]);
   await stack?.stop();
+  await resolver?.stop();
   removeDataDir(dataDir);
 });
 
@@ -62,15 +82,27 @@ const view = (sender = ours()) =>
     { bounceDomain: BOUNCE_DOMAIN, names: async () => new Map([["192.0.2.77", "mail-1.google.com"]]) },
   );
 
-async function send(message: string, rcptTo = addressOf()): Promise<void> {
+/** @param signer the domain that signs it; undefined: nobody */
+async function send(message: string, rcptTo = addressOf(), signer?: string): Promise<void> {
   const [host, port] = mx.split(":") as [string, string];
   const transport = createTransport({ host, port: Number(port), tls: { rejectUnauthorized: false } });
-  await transport.sendMail({ envelope: { from: "dmarc@receiver.example.net", to: [rcptTo] }, raw: message });
+  await transport.sendMail({
+    envelope: { from: "dmarc@receiver.example.net", to: [rcptTo] },
+    raw: message,
+    ...(signer && { dkim: { domainName: signer, keySelector: "s", privateKey: key.privateKey } }),
+  });
   transport.close();
 }
 
-const report = (aggregate: Parameters<typeof aggregateXml>[0], rcptTo?: string) =>
-  send(reportMessage(gzipped(aggregateXml({ domain: TEST_DOMAIN, ...aggregate }))), rcptTo);
+/** Of a known reporter, unless something else is said. */
+const report = (
+  aggregate: Parameters<typeof aggregateXml>[0],
+  rcptTo?: string,
+  { from = KNOWN.address, signer = KNOWN.domain }: { readonly from?: string; readonly signer?: string | null } = {},
+) => {
+  const message = reportMessage(gzipped(aggregateXml({ domain: TEST_DOMAIN, ...aggregate })));
+  return send(message.replace(/^From: .*/, `From: ${from}`), rcptTo, signer ?? undefined);
+};
 const untilQuiet = () =>
   eventually(
     async () => (await db()("inbound_messages").whereIn("state", ["waiting", "leased"])).length,
@@ -147,11 +179,15 @@ describe("a report to the address of a sender domain", () => {
     const clean = { instanceId: othersId, domain: OTHERS_DOMAIN };
     const proposal = async () => (await view(clean)).dmarc.proposal;
     expect(await proposal()).toEqual({ kind: "unknown" });
-    for (let daysAgo = 1; daysAgo <= 21; daysAgo++) {
-      const aggregate = { id: `day ${daysAgo}`, domain: OTHERS_DOMAIN, policy: "quarantine", daysAgo };
+    for (let day = 1; day <= 21; day++) {
+      const aggregate = { id: `day ${day}`, domain: OTHERS_DOMAIN, policy: "quarantine" };
       await report({ ...aggregate, records: [{ count: 50 }] }, addressOf(clean));
     }
     await untilQuiet();
+    // As they would have come, one a day.
+    await db().raw("update dmarc_reports set day = current_date - substr(report_id, 5)::int where domain = ?", [
+      OTHERS_DOMAIN,
+    ]);
     expect(await proposal()).toEqual({ kind: "ready", policy: "reject" });
     await report(
       {
@@ -168,6 +204,40 @@ describe("a report to the address of a sender domain", () => {
 });
 
 describe("what strangers and other customers write", () => {
+  test("is shown, and nothing is concluded from it, without the signature of a known reporter in time", async () => {
+    observed.length = 0;
+    const before = (await view()).dmarc;
+    const records = [
+      { source: "203.0.113.9", count: 1_000_000_000, returnPath: BOUNCE_DOMAIN, signedBy: "amazonses.com" },
+      { source: "203.0.113.9", count: 1, dkim: "fail", spf: "fail", signedBy: "amazonses.com" } as const,
+    ];
+    const forged = { records, policy: "quarantine" };
+    await report({ ...forged, id: "unsigned" }, undefined, { signer: null });
+    await report({ ...forged, id: "signed by another" }, undefined, { signer: "stranger.example.net" });
+    const stranger = { from: "dmarc@stranger.example.net", signer: "stranger.example.net" };
+    await report({ ...forged, id: "of a stranger" }, undefined, stranger);
+    await report({ ...forged, id: "two senders" }, undefined, {
+      from: `a@stranger.example.net\r\nFrom: ${KNOWN.address}`,
+    });
+    await report({ ...forged, id: "too late", daysAgo: 6 });
+    await untilQuiet();
+    const { dmarc } = await view();
+    expect(dmarc).toMatchObject({ reports: before.reports + 5, messages: before.messages + 5 * 1_000_000_001 });
+    expect(dmarc).toMatchObject({ counted: before.counted, policy: before.policy, proposal: before.proposal });
+    const forgedSource = { source: "203.0.113.9", own: false, isSender: false, hasPassed: false, sender: undefined };
+    expect(dmarc.sources.find(({ source }) => source === "203.0.113.9")).toMatchObject(forgedSource);
+    const told = observed.flatMap((one) => (one.kind === "report-counted" ? [one.newlyPassing] : []));
+    expect(told).toEqual([[], [], [], [], []]);
+    expect(await db()("dmarc_reports").where({ report_id: "too late" }).first("signed_by", "counts")).toEqual({
+      ...{ signed_by: KNOWN.domain, counts: false },
+    });
+    await db()("dmarc_reports")
+      .whereIn("report_id", ["unsigned", "signed by another", "of a stranger", "two senders", "too late"])
+      .del();
+    await db()("dmarc_days").where({ source: "203.0.113.9" }).del();
+    await db()("dmarc_sources").where({ source: "203.0.113.9" }).del();
+  });
+
   test("about another's domain counts for nothing, for either", async () => {
     const before = await view({ instanceId: othersId, domain: OTHERS_DOMAIN });
     await report({ id: "theirs", domain: OTHERS_DOMAIN, records: [{ count: 7_000 }] });
@@ -199,6 +269,22 @@ describe("what strangers and other customers write", () => {
     expect(dropped().sort()).toEqual(["document-type", "no-report", "too-large"]);
     expect((await view()).dmarc.messages).toBe(117);
     expect(await db()("inbound_messages").where({ state: "quarantined" })).toEqual([]);
+  });
+
+  test("does not hold up bounces, however long it takes to read", async () => {
+    const costly = gzipped(`<feedback>${"<a/>".repeat(4 * 2 ** 20 - 100)}</feedback>`);
+    observed.length = 0;
+    for (let n = 0; n < 4; n++) await send(reportMessage(costly));
+    const token = makeBounceToken(stack.context.keyRing, { deliveryId: 1, expiresAt: new Date(Date.now() + 864e5) });
+    await send("Subject: Returned\r\n\r\nNobody here.\r\n", `${token}@${BOUNCE_DOMAIN}`);
+    await untilQuiet();
+    const kinds = observed.flatMap((one) =>
+      one.kind === "inbound-applied" || (one.kind === "inbound-dropped" && one.recipientClass === "report")
+        ? [one.kind]
+        : [],
+    );
+    expect(kinds.filter((kind) => kind === "inbound-dropped")).toHaveLength(4);
+    expect(kinds.at(-1)).toBe("inbound-dropped");
   });
 
   test("from one reporter is bounded within a day", async () => {

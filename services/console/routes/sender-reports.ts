@@ -56,6 +56,9 @@ const reports = z.object({
     ...reported,
     policy: z.enum(["", ...DISPOSITIONS]).meta({ description: "that receivers saw last; empty: none was reported" }),
     messages: count,
+    counted: count.meta({
+      description: "of them in reports that a known receiver signed; the proposal goes by those alone",
+    }),
     passing: count,
     lost_of_senders: count.meta({ description: "failing messages of the domain's senders that a policy would hit" }),
     lost_of_others: count.meta({ description: "failing messages of everybody else" }),
@@ -127,10 +130,12 @@ function toJson({ dmarc, tls }: SenderReportsView): Pick<z.input<typeof reports>
       policy: DISPOSITIONS.find((known) => known === policy) ?? "",
       lost_of_senders: lostOfSenders,
       lost_of_others: lostOfOthers,
-      sources: sources.map(({ isSender, firstDay, lastDay, dkimDomain, spfDomain, hasPassed, ...one }) => ({
-        ...one,
-        ...{ is_sender: isSender, first_day: firstDay, last_day: lastDay },
-      })),
+      sources: sources.map(
+        ({ isSender, firstDay, lastDay, dkimDomain, spfDomain, hasPassed, counted, countedFailing, ...one }) => ({
+          ...one,
+          ...{ is_sender: isSender, first_day: firstDay, last_day: lastDay },
+        }),
+      ),
     },
     tls: {
       ...tls,

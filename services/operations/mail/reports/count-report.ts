@@ -18,6 +18,7 @@ import {
   lockReportedDomain,
   noteSources,
   type ReportedDomain,
+  type ReportWeight,
   type SourceSeen,
 } from "../../../store/mail/reports/dmarc-reports.ts";
 import { addTlsReport } from "../../../store/mail/reports/tls-reports.ts";
@@ -36,6 +37,20 @@ export interface CountedReport extends ReportedDomain {
   readonly newlyFailing: readonly string[];
 }
 
+/** How a report came. */
+export interface ReportMail {
+  readonly receivedAt: Date;
+  /** The domain of a known reporter that signed the message; empty: none. */
+  readonly signedBy: string;
+}
+
+/** A report that comes later after the time that it is about is shown, and nothing is concluded from it. */
+const MOST_LATE_MS = 4 * 86_400_000;
+
+function weightOf({ endsAt }: SenderReport, { receivedAt, signedBy }: ReportMail): ReportWeight {
+  return { signedBy, counts: signedBy !== "" && receivedAt.getTime() - endsAt.getTime() <= MOST_LATE_MS };
+}
+
 /**
  * Counts a report for the sender domain whose address it came to, once, in the transaction that ends its way. What it
  * says of other domains counts for nothing.
@@ -44,6 +59,7 @@ export async function countReport(
   transaction: Transaction,
   to: ReportTokenClaims,
   report: SenderReport,
+  mail: ReportMail,
 ): Promise<Result<CountedReport, ReportRefusal>> {
   const domains = await allowedDomains(transaction, to.instanceId);
   const domain = domains.find((one) => domainDigest(one) === to.domainDigest);
@@ -59,13 +75,15 @@ export async function countReport(
     taken.ofReporter >= TAKEN_WITHIN_A_DAY.ofReporter ||
     taken.rows + report.rows.length > TAKEN_WITHIN_A_DAY.rows;
   if (isTooMuch) return refuse("too-many-reports");
-  return report.kind === "dmarc" ? countDmarc(transaction, about, report) : countTls(transaction, about, report);
+  return report.kind === "dmarc"
+    ? countDmarc(transaction, about, { ...report, ...weightOf(report, mail) })
+    : countTls(transaction, about, report);
 }
 
 async function countDmarc(
   transaction: Transaction,
   about: ReportedDomain,
-  report: DmarcReport,
+  report: DmarcReport & ReportWeight,
 ): Promise<Result<CountedReport, ReportRefusal>> {
   if (!isDomainWithin(report.policy.domain, about.domain)) return refuse("other-domain");
   const rows = report.rows.filter(({ headerFrom }) => isDomainWithin(headerFrom, about.domain));
@@ -73,8 +91,9 @@ async function countDmarc(
   const id = await addDmarcReport(transaction, about, { ...report, rows, leftOut });
   if (id === undefined) return refuse("duplicate");
   const day = dayOf(report);
-  await addDmarcRows(transaction, about, { id, day, rows });
-  const news = await noteSources(transaction, about, day, sourcesOf(rows));
+  await addDmarcRows(transaction, about, { id, day, rows, counts: report.counts });
+  const seen = sourcesOf(rows);
+  const news = await noteSources(transaction, about, day, report.counts ? seen : seen.map(withoutClaims));
   return ok({
     ...about,
     kind: "dmarc",
@@ -99,6 +118,11 @@ async function countTls(
 
 function messagesOf(rows: readonly DmarcRow[]): number {
   return rows.reduce((sum, { messages }) => sum + messages, 0);
+}
+
+/** Of a report that does not count: that the source was seen. */
+function withoutClaims({ source }: SourceSeen): SourceSeen {
+  return { source, passes: false, fails: false, dkimDomain: "", spfDomain: "" };
 }
 
 /** What a report says of each source, all its rows together. */

@@ -3,6 +3,7 @@ import { findKnownSender } from "../../../core/mail/reports/known-senders.ts";
 import { type PolicyProposal, proposePolicy } from "../../../core/mail/reports/policy-proposal.ts";
 import type { Db } from "../../../platform/postgres/db.ts";
 import {
+  countCountedDays,
   countReports,
   type ReportCounts,
   type ReportPeriod,
@@ -21,7 +22,7 @@ export interface SourceView extends SourceCounts {
   readonly include: string | undefined;
   /** It is this deployment. */
   readonly own: boolean;
-  /** It has sent with success, or is known: what of it fails is mail that somebody wants. */
+  /** It has sent with success, as reports that count say, or is known: what of it fails is mail that somebody wants. */
   readonly isSender: boolean;
 }
 
@@ -31,6 +32,8 @@ export interface SenderReportsView {
     /** `p` that they saw last; empty: none. */
     readonly policy: string;
     readonly messages: number;
+    /** Of them, in reports that count: a known receiver signed them. Only by those something is proposed. */
+    readonly counted: number;
     readonly passing: number;
     /**
      * Failing messages that `quarantine` would have put aside and `reject` turned away: of the domain's senders, and of
@@ -61,8 +64,9 @@ export async function readSenderReports(
   period: ReportPeriod,
   { bounceDomain, names }: { readonly bounceDomain: string; readonly names: LookUpNames },
 ): Promise<SenderReportsView> {
-  const [counts, policy, found, tlsCounts, tls] = await Promise.all([
+  const [counts, countedDays, policy, found, tlsCounts, tls] = await Promise.all([
     countReports(db, "dmarc_reports", period),
+    countCountedDays(db, period),
     readReportedPolicy(db, period),
     readSources(db, period),
     countReports(db, "tls_reports", period),
@@ -76,18 +80,19 @@ export async function readSenderReports(
     sum(({ isSender, messages, passing, overridden }) =>
       isSender === ofSenders ? messages - passing - overridden : 0,
     );
-  const messages = sum((source) => source.messages);
-  const lostOfSenders = lost(true);
+  const counted = sum((source) => source.counted);
+  const failingOfSenders = sum(({ isSender, countedFailing }) => (isSender ? countedFailing : 0));
   return {
     dmarc: {
       ...counts,
       policy,
-      messages,
+      messages: sum((source) => source.messages),
+      counted,
       passing: sum(({ passing }) => passing),
-      lostOfSenders,
+      lostOfSenders: lost(true),
       lostOfOthers: lost(false),
       overridden: sum(({ overridden }) => overridden),
-      proposal: proposePolicy({ policy, days: counts.days, messages, failingOfSenders: lostOfSenders }),
+      proposal: proposePolicy({ policy, days: countedDays, messages: counted, failingOfSenders }),
       sources: sources.slice(0, MOST_SHOWN),
     },
     tls: {

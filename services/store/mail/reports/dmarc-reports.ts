@@ -39,11 +39,18 @@ export async function countTakenReports(
   return row!;
 }
 
+/** Whether a report counts, or is only shown. */
+export interface ReportWeight {
+  /** The domain of a known reporter that signed the message; empty: none. */
+  readonly signedBy: string;
+  readonly counts: boolean;
+}
+
 /** @param report.leftOut messages that it told of other domains @returns its id; undefined: it is there already */
 export async function addDmarcReport(
   transaction: Transaction,
   { instanceId, domain }: ReportedDomain,
-  report: DmarcReport & { readonly leftOut: number },
+  report: DmarcReport & ReportWeight & { readonly leftOut: number },
 ): Promise<number | undefined> {
   const [row] = await transaction("dmarc_reports")
     .insert({
@@ -60,6 +67,8 @@ export async function addDmarcReport(
       rows: report.rows.length,
       messages: report.rows.reduce((sum, { messages }) => sum + messages, 0),
       left_out: report.leftOut,
+      signed_by: report.signedBy,
+      counts: report.counts,
     })
     .onConflict(["instance_id", "domain", "reporter", "report_id"])
     .ignore()
@@ -71,8 +80,9 @@ export async function addDmarcReport(
 export async function addDmarcRows(
   transaction: Transaction,
   { instanceId, domain }: ReportedDomain,
-  { id, day, rows }: { readonly id: number; readonly day: string; readonly rows: readonly DmarcRow[] },
+  report: { readonly id: number; readonly day: string; readonly rows: readonly DmarcRow[]; readonly counts: boolean },
 ): Promise<void> {
+  const { id, day, rows, counts } = report;
   await queryRows(
     transaction,
     `with given as (
@@ -82,9 +92,9 @@ export async function addDmarcRows(
        insert into dmarc_rows (dmarc_report, position, instance_id, source, header_from, dkim, spf, disposition, overridden, dkim_domain, spf_domain, messages)
        select $3, position, $1, source, header_from, dkim, spf, disposition, overridden, dkim_domain, spf_domain, messages from given
      )
-     insert into dmarc_days as known (instance_id, domain, day, source, header_from, dkim, spf, disposition, overridden, messages)
-     select $1, $2, $4, source, header_from, dkim, spf, disposition, overridden <> '', sum(messages) from given group by 4, 5, 6, 7, 8, 9
-     on conflict (instance_id, domain, day, source, header_from, dkim, spf, disposition, overridden)
+     insert into dmarc_days as known (instance_id, domain, day, source, header_from, dkim, spf, disposition, overridden, counts, messages)
+     select $1, $2, $4, source, header_from, dkim, spf, disposition, overridden <> '', $14, sum(messages) from given group by 4, 5, 6, 7, 8, 9
+     on conflict (instance_id, domain, day, source, header_from, dkim, spf, disposition, overridden, counts)
        do update set messages = known.messages + excluded.messages`,
     [
       ...[instanceId, domain, id, day],
@@ -92,7 +102,7 @@ export async function addDmarcRows(
       ...[rows.map(({ dkim }) => dkim), rows.map(({ spf }) => spf)],
       ...[rows.map(({ disposition }) => disposition), rows.map(({ overridden }) => overridden)],
       ...[rows.map(({ dkimDomain }) => dkimDomain), rows.map(({ spfDomain }) => spfDomain)],
-      rows.map(({ messages }) => messages),
+      ...[rows.map(({ messages }) => messages), counts],
     ],
   );
 }

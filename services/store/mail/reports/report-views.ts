@@ -16,6 +16,9 @@ export interface SourceCounts {
   readonly passing: number;
   /** Failing, and taken all the same although the policy says otherwise. */
   readonly overridden: number;
+  /** Of reports that count: all, and those failing that were not taken all the same. */
+  readonly counted: number;
+  readonly countedFailing: number;
   /** What became of those that failed, as receivers say. */
   readonly quarantined: number;
   readonly rejected: number;
@@ -34,7 +37,7 @@ const MOST_SOURCES = 10_000;
 export async function readSources(db: Db, { instanceId, domain, days }: ReportPeriod): Promise<SourceCounts[]> {
   return queryRows<SourceCounts>(
     db,
-    `select host(d.source) as source, d.messages, d.dkim, d.spf, d.passing, d.overridden, d.quarantined, d.rejected,
+    `select host(d.source) as source, d.messages, d.dkim, d.spf, d.passing, d.overridden, d.counted, d."countedFailing", d.quarantined, d.rejected,
             s.dkim_domain as "dkimDomain", s.spf_domain as "spfDomain", s.first_day::text as "firstDay", s.last_day::text as "lastDay",
             s.last_pass is not null as "hasPassed"
        from (select source, sum(messages)::float8 as messages,
@@ -42,6 +45,8 @@ export async function readSources(db: Db, { instanceId, domain, days }: ReportPe
                     coalesce(sum(messages) filter (where spf), 0)::float8 as spf,
                     coalesce(sum(messages) filter (where dkim or spf), 0)::float8 as passing,
                     coalesce(sum(messages) filter (where not (dkim or spf) and overridden), 0)::float8 as overridden,
+                    coalesce(sum(messages) filter (where counts), 0)::float8 as counted,
+                    coalesce(sum(messages) filter (where counts and not (dkim or spf or overridden)), 0)::float8 as "countedFailing",
                     coalesce(sum(messages) filter (where disposition = 'quarantine'), 0)::float8 as quarantined,
                     coalesce(sum(messages) filter (where disposition = 'reject'), 0)::float8 as rejected
                from dmarc_days where instance_id = $1 and domain = $2 and day > current_date - $3::int group by source) d
@@ -73,11 +78,22 @@ export async function countReports(
   return row!;
 }
 
-/** `p` of the domain's record as the newest report has it; empty where there is none. */
+/** Days that were reported about, by reports that count. */
+export async function countCountedDays(db: Db, { instanceId, domain, days }: ReportPeriod): Promise<number> {
+  const [row] = await queryRows<{ days: number }>(
+    db,
+    `select count(distinct day)::int as days from dmarc_reports
+      where instance_id = $1 and domain = $2 and counts and day > current_date - $3::int`,
+    [instanceId, domain, days],
+  );
+  return row!.days;
+}
+
+/** `p` of the domain's record as the newest report has it, of those that count if there are any; empty: there is none. */
 export async function readReportedPolicy(db: Db, { instanceId, domain }: ReportedDomain): Promise<string> {
   const [row] = await queryRows<{ p: string }>(
     db,
-    `select policy ->> 'p' as p from dmarc_reports where instance_id = $1 and domain = $2 order by ends_at desc limit 1`,
+    `select policy ->> 'p' as p from dmarc_reports where instance_id = $1 and domain = $2 order by counts desc, ends_at desc limit 1`,
     [instanceId, domain],
   );
   return row?.p ?? "";

@@ -386,8 +386,8 @@ export const mail = {
       unknown: "No report has said yet which policy is published.",
       wait: {
         failing: (policy: string) => `Not ${policy} yet: mail of your own senders fails.`,
-        "few-days": (policy: string) => `Not ${policy} yet: there are reports about too few days.`,
-        "few-messages": (policy: string) => `Not ${policy} yet: too few messages were reported.`,
+        "few-days": (policy: string) => `Not ${policy} yet: known receivers have reported about too few days.`,
+        "few-messages": (policy: string) => `Not ${policy} yet: known receivers have reported too few messages.`,
       },
     },
     reports: "Reports",

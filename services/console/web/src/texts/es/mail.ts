@@ -393,8 +393,10 @@ export const mail: Texts["mail"] = {
       unknown: "Ningún informe ha dicho todavía qué política está publicada.",
       wait: {
         failing: (policy: string) => `Todavía no ${policy}: falla correo de sus propios remitentes.`,
-        "few-days": (policy: string) => `Todavía no ${policy}: hay informes de muy pocos días.`,
-        "few-messages": (policy: string) => `Todavía no ${policy}: se ha informado de muy pocos mensajes.`,
+        "few-days": (policy: string) =>
+          `Todavía no ${policy}: hay informes firmados por receptores conocidos de muy pocos días.`,
+        "few-messages": (policy: string) =>
+          `Todavía no ${policy}: los receptores conocidos han informado de muy pocos mensajes.`,
       },
     },
     reports: "Informes",
