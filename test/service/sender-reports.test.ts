@@ -1,4 +1,5 @@
 import { generateKeyPairSync } from "node:crypto";
+import { request } from "node:http";
 import { createTransport } from "nodemailer";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { start as startBounce } from "../../services/bounce/main.ts";
@@ -43,7 +44,7 @@ beforeAll(async () => {
   resolver = await startAnsweringResolver();
   for (const domain of [KNOWN.domain, "stranger.example.net"]) {
     const name = `s._domainkey.${domain}`;
-    resolver.says.set(name, [`${name}. 60 TXT "v=DKIM1; k=rsa; p=${key.publicKey.toString("base64")}"`]);
+    resolver.says.set(name, [`${name} 60 TXT "v=DKIM1; k=rsa; p=${key.publicKey.toString("base64")}"`]);
   }
   stack = await startMailStack([], {
     ...{ PALOMAR_DATA_DIR: dataDir, PALOMAR_BOUNCE_DOMAIN: BOUNCE_DOMAIN },
@@ -335,6 +336,26 @@ describe("a report about TLS", () => {
         { exchanger: "mx1.sender.example.org", result: "certificate-expired", policyType: "sts", sessions: 4 },
       ],
     });
+  });
+
+  test("is taken by HTTPS from others, whatever one source posts", async () => {
+    const from = (localAddress: string, body: string) =>
+      new Promise<number>((resolve, reject) => {
+        const headers = { "content-type": "application/tlsrpt+json" };
+        const to = { method: "POST", localAddress, headers };
+        request(`${tracking}/r/${tokenOf()}`, to, (reply) => resolve(reply.resume().statusCode!))
+          .on("error", reject)
+          .end(body);
+      });
+    const posts: number[] = [];
+    for (let n = 0; n < 205; n++) posts.push(await from("127.0.0.2", "{}"));
+    expect(posts.slice(0, 20)).toEqual(Array(20).fill(400));
+    expect(posts.slice(20)).toEqual(Array(185).fill(429));
+    const honest = tlsReportJson({ id: "tls 3", domain: TEST_DOMAIN, successes: 1 });
+    expect(await from("127.0.0.9", honest)).toBe(201);
+    expect(await from("127.0.0.9", aggregateXml({ domain: TEST_DOMAIN }))).toBe(400);
+    await untilQuiet();
+    expect((await view()).tls.successes).toBe(42);
   });
 
   test("is refused by HTTPS with a wrong token, of another type, or when it is too large", async () => {

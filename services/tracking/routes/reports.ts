@@ -1,5 +1,8 @@
+import type { Context } from "koa";
 import { RateLimiterMemory } from "rate-limiter-flexible";
+import { fullBudget } from "../../core/mail/reports/report.ts";
 import { makeReportLocalPart, readReportToken } from "../../core/mail/tokens.ts";
+import { readReport } from "../../operations/mail/reports/read-report.ts";
 import { sourceOf } from "../../platform/lookups/address-blocks.ts";
 import { addPostedReport } from "../../store/mail/reports/posted-reports.ts";
 import { withDeadline } from "../deadline.ts";
@@ -9,22 +12,28 @@ import { type Route, readWhole, refuseToken } from "../tools.ts";
 const DATABASE_DEADLINE_MS = 5_000;
 /** Of a report as it is sent. */
 const MOST_OCTETS = 2 * 2 ** 20;
+const MOST_READING_MS = 2_000;
 /** Bodies that are held at once, whoever sends them. */
 const MOST_AT_ONCE = 16;
-/** Reports about one sender domain, and of one source, in an hour. */
-const MOST_IN_AN_HOUR = 200;
+/** Bodies of one source in an hour, whatever they are. */
+const MOST_OF_SOURCE = 200;
+/** Of them, those about one sender domain: who reports about it does so once a day. */
+const MOST_OF_SOURCE_ABOUT_DOMAIN = 20;
+/** Reports about one sender domain, of all sources together, in an hour. */
+const MOST_ABOUT_DOMAIN = 2_000;
 /** Together with those that came by mail; config/inbound.json has the room of those. */
 const WAITING = { messages: 5_000, octets: 512 * 2 ** 20 };
 const TYPES = /^application\/(?:tlsrpt\+(?:gzip|json)|gzip|json)$/;
 
 /**
- * `/r/<token>`: takes a report about TLS by POST, as a domain's `_smtp._tls` record asks for it. It is stored, and read by
- * the bounce workers like one that came by mail.
+ * `/r/<token>`: takes a report about TLS by POST, as a domain's `_smtp._tls` record asks for it. What can be
+ * read is stored, and counted by the bounce workers like one that came by mail.
  * @see RFC 8460 §3, §5.4
  */
 export function makeReportRoute(): Route {
-  const byDomain = new RateLimiterMemory({ points: MOST_IN_AN_HOUR, duration: 3_600 });
-  const bySource = new RateLimiterMemory({ points: MOST_IN_AN_HOUR, duration: 3_600 });
+  const bySource = new RateLimiterMemory({ points: MOST_OF_SOURCE, duration: 3_600 });
+  const bySourceAndDomain = new RateLimiterMemory({ points: MOST_OF_SOURCE_ABOUT_DOMAIN, duration: 3_600 });
+  const byDomain = new RateLimiterMemory({ points: MOST_ABOUT_DOMAIN, duration: 3_600 });
   let held = 0;
   const hasTurn = (limiter: RateLimiterMemory, key: string) =>
     limiter.consume(key).then(
@@ -41,19 +50,24 @@ export function makeReportRoute(): Route {
         return;
       }
       const clientAddress = tools.clientAddress(ctx.req);
+      const source = sourceOf(clientAddress);
+      const domain = token.toLowerCase();
       const isInTime =
         held < MOST_AT_ONCE &&
-        (await hasTurn(bySource, sourceOf(clientAddress))) &&
-        (await hasTurn(byDomain, token.toLowerCase()));
-      if (!isInTime) {
-        ctx.set("Retry-After", "3600");
-        return sendErrorPage(ctx, 429, "too-many");
-      }
+        (await hasTurn(bySource, source)) &&
+        (await hasTurn(bySourceAndDomain, `${domain} ${source}`));
+      if (!isInTime) return refuseForNow(ctx);
       held += 1;
       try {
         const body = await readWhole(ctx.req, MOST_OCTETS);
         if (body === undefined) return sendErrorPage(ctx, 413, "too-large");
-        const reportAddress = makeReportLocalPart("tlsrpt", token.toLowerCase());
+        // What is no report counts against its source alone.
+        if (!(await isTlsReport(body, new Date(tools.clock.nowMs())))) {
+          ctx.status = 400;
+          return;
+        }
+        if (!(await hasTurn(byDomain, domain))) return refuseForNow(ctx);
+        const reportAddress = makeReportLocalPart("tlsrpt", domain);
         const report = { reportAddress, clientAddress, octets: asMessage(body) };
         if (!(await withDeadline(addPostedReport(tools.db, report, WAITING), DATABASE_DEADLINE_MS))) {
           ctx.set("Retry-After", "3600");
@@ -66,6 +80,17 @@ export function makeReportRoute(): Route {
       }
     },
   };
+}
+
+/** Of XML nothing is read: aggregates come by mail. */
+async function isTlsReport(body: Buffer, now: Date): Promise<boolean> {
+  const read = await readReport(body, now, { ...fullBudget(), elements: 0, readingMs: MOST_READING_MS });
+  return read.ok && read.value.kind === "tls";
+}
+
+function refuseForNow(ctx: Context): void {
+  ctx.set("Retry-After", "3600");
+  sendErrorPage(ctx, 429, "too-many");
 }
 
 /** As mail carries it: the workers know reports in messages. */
