@@ -29,7 +29,8 @@ export function readSettings(domain: string, given: SettingsGiven): Result<Upkee
 /** A name below the domain: others' names are not this domain's to lead anywhere. */
 function readTrackingHost(domain: string, text: string): Result<string, Refusal> {
   const host = readSenderDomain(text);
-  const isOwn = host.ok && host.value.endsWith(`.${domain}`) && host.value !== `mta-sts.${domain}`;
+  if (!host.ok) return refuse(invalidField("tracking_host", "no-host-name", { text }));
+  const isOwn = host.value.endsWith(`.${domain}`) && host.value !== `mta-sts.${domain}`;
   return isOwn ? host : refuse(invalidField("tracking_host", "host-below-domain", { domain }));
 }
 

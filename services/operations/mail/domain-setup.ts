@@ -81,12 +81,20 @@ export async function wantsOf(
     ...{ domain: own.domain, bounceDomain, hostname, flatten },
     keys: [first, ...further].map((key) => (signsReports ? { ...key, record: withTlsReports(key.record) } : key)),
     reports: { dmarc: addressIn(dmarc), tls: upkeep.tlsReports ? addressIn(tls) : undefined },
+    unserved: target === undefined ? unservedHosts(upkeep) : [],
     tracking: host !== null && target !== undefined ? { host, target } : undefined,
     sts:
       stsMode !== null && stsExchangers.length > 0 && target !== undefined
         ? { policy: { mode: stsMode, exchangers: stsExchangers }, target }
         : undefined,
   };
+}
+
+function unservedHosts({ domain, stsMode, trackingHost: host }: DomainUpkeep): NonNullable<SetupWants["unserved"]> {
+  return [
+    ...(host === null ? [] : [{ part: "tracking" as const, name: host }]),
+    ...(stsMode === null ? [] : [{ part: "mta-sts-host" as const, name: `mta-sts.${domain}` }]),
+  ];
 }
 
 function addressIn(uri: string): string {

@@ -51,6 +51,8 @@ export interface SetupWants {
   readonly tracking: { readonly host: string; readonly target: string } | undefined;
   /** For mail to the domain; its policy is served by the tracking service. */
   readonly sts: { readonly policy: StsPolicy; readonly target: string } | undefined;
+  /** Hosts that were asked for although there is no public tracking service for them to lead to. */
+  readonly unserved?: readonly { readonly part: "tracking" | "mta-sts-host"; readonly name: string }[];
   /** Addresses in the place of what the SPF policy includes. */
   readonly flatten: boolean;
 }
@@ -90,7 +92,9 @@ export type SetupFault =
   /** The key at the name is another one. */
   | "another-key"
   /** There is no valid certificate for the name: why, in `at`. */
-  | "no-certificate";
+  | "no-certificate"
+  /** The deployment has no public tracking service that the name could lead to. */
+  | "no-tracking-service";
 
 export interface SetupItem extends SetupQuestion {
   readonly part: SetupPart;
@@ -142,7 +146,10 @@ export async function planSetup(wants: SetupWants, read: ReadPresent, lookups: S
     ...(sts && host ? [host, planSts(domain, stsPolicyId(sts.policy), { read, host })] : []),
     ...(reports.tls ? [planTlsRpt(domain, reports.tls, read)] : []),
   ];
-  return items.filter((item) => item !== undefined).map((item) => withDoubts(item, read(item)));
+  const unserved = (wants.unserved ?? []).map(({ part, name }) =>
+    ask({ part, name, type: "CNAME" }, { before: undefined, kind: "no-tracking-service" }),
+  );
+  return [...items.filter((item) => item !== undefined).map((item) => withDoubts(item, read(item))), ...unserved];
 }
 
 /** Of what nobody answered nothing can be told; where servers differ, the one that lacks something is to blame. */

@@ -55,6 +55,20 @@ test("everything is missing from a domain that has nothing, and each question is
   for (const { name, type } of items) expect(asked).toContain(`${name} ${type}`);
 });
 
+test("hosts that nothing would serve are items that say so, and ask for nothing else", async () => {
+  const unserved = [
+    { part: "tracking", name: "links.example.org" },
+    { part: "mta-sts-host", name: "mta-sts.example.org" },
+  ] as const;
+  const items = await plan({}, { tracking: undefined, sts: undefined, unserved });
+  expect(items.filter(({ action }) => action === "ask")).toEqual(
+    unserved.map((host) => ({
+      ...{ ...host, type: "CNAME", action: "ask", before: undefined, after: undefined },
+      fault: { kind: "no-tracking-service", at: host.name },
+    })),
+  );
+});
+
 test("what was proposed is kept once it is there", async () => {
   const present: Record<string, string[]> = {};
   for (const { name, type, after } of await plan({})) {

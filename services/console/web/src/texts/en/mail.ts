@@ -338,6 +338,7 @@ export const mail = {
         "takes-no-mail": "the name says that it takes no mail",
         "another-key": "another key is there",
         "no-certificate": "there is no valid certificate for it",
+        "no-tracking-service": "the deployment has no public tracking service (PALOMAR_TRACKING_URL)",
       },
     },
     title: "Sender domains",

@@ -345,6 +345,7 @@ export const mail: Texts["mail"] = {
         "takes-no-mail": "el nombre dice que no recibe correo",
         "another-key": "hay otra clave",
         "no-certificate": "no hay un certificado válido",
+        "no-tracking-service": "la instalación no tiene un servicio de seguimiento público (PALOMAR_TRACKING_URL)",
       },
     },
     title: "Dominios remitentes",
