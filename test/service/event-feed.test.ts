@@ -255,15 +255,21 @@ describe("webhooks", () => {
     expect(await listWebhooks(api.db, api.south.id)).toEqual([]);
   });
 
-  test("those that fail leave room for the others", async () => {
+  test("those that fail or are slow leave room for the others", async () => {
     await hook("bad");
+    await hook("slow");
     await hook("good");
     await api.db("webhooks").where({ name: "bad" }).update({ failures: 3 });
     await send("room@hook.test");
     const lease = { workerId: "3d8e2b5c-9f5e-4c0e-8a53-0a6f6f2b8a11", leaseSeconds: 60 };
-    const only = await leaseWebhook(api.db, api.keyRing, { ...lease, failing: false });
+    const slow = [{ instanceId: api.north.id, name: "slow" }];
+    const places = { fullInstances: [], troubled: false, slow };
+    const full = { fullInstances: [api.north.id], troubled: true, slow: [] };
+    expect(await leaseWebhook(api.db, api.keyRing, { ...lease, places: full })).toBeUndefined();
+    const only = await leaseWebhook(api.db, api.keyRing, { ...lease, places });
     expect(only?.name).toBe("good");
-    expect(await leaseWebhook(api.db, api.keyRing, { ...lease, failing: false })).toBeUndefined();
+    expect(await leaseWebhook(api.db, api.keyRing, { ...lease, places })).toBeUndefined();
+    await removeWebhook(api.db, api.north.id, "slow");
     expect((await leaseWebhook(api.db, api.keyRing, lease))?.name).toBe("bad");
     await releaseWebhook(api.db, { instanceId: api.north.id, name: "bad", workerId: lease.workerId });
     expect((await leaseWebhook(api.db, api.keyRing, lease))?.name).toBe("bad");

@@ -1,9 +1,11 @@
 import { createHmac } from "node:crypto";
-import { createServer, type Server } from "node:http";
+import { createServer, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { KeyRing } from "../../services/core/key-ring.ts";
+import { addInstance, findInstanceByName } from "../../services/store/mail/instances/instances.ts";
 import {
+  addWebhook,
   findWebhook,
   listWebhookBatches,
   removeWebhook,
@@ -130,6 +132,47 @@ test("gives up a batch after its time, and goes on with the next", async () => {
   await tracking.deliver("next@hooks.example.net", "<p>Hi</p>");
   const events = await eventually(eventsReceived, (found) => found.length === 1);
   expect(events[0]!.email).toBe("next@hooks.example.net");
+});
+
+test("servers that answer late have few places at once, and others are told meanwhile", async () => {
+  const held: ServerResponse[] = [];
+  const slow = createServer((request, response) => {
+    request.resume();
+    held.push(response);
+  });
+  await new Promise<void>((resolve) => slow.listen(0, "127.0.0.1", resolve));
+  const url = `http://127.0.0.1:${(slow.address() as AddressInfo).port}/`;
+  const { db } = tracking;
+  const other = { name: "slow", host: "slow.test", key: "key-of-slow", archive: false, domains: [] };
+  await addInstance(db, KEY_RING, other);
+  const { id } = (await findInstanceByName(db, "slow"))!;
+  const all = { kinds: null, campaigns: null, condition: null, isFull: false };
+  for (let n = 0; n < 10; n++) await addWebhook(db, KEY_RING, id, { ...all, name: `slow${n}`, url });
+  await db.raw(
+    `insert into webhook_batches (instance_id, webhook, body, events, give_up_at)
+     select instance_id, name, '{}', 1, now() + interval '1 day' from webhooks where instance_id = ?`,
+    [id],
+  );
+  await eventually(
+    async () => held.length,
+    (count) => count === 4,
+  );
+  await setTestWebhook();
+  await tracking.deliver("meanwhile@hooks.example.net", "<p>Hi</p>");
+  await eventually(eventsReceived, (found) => found.length === 1);
+  expect(held).toHaveLength(4);
+  // Those that come after are let go as well.
+  const letGo = setInterval(() => {
+    for (const response of held.splice(0)) response.end();
+  }, 20);
+  await eventually(
+    () => db("webhook_batches").where({ instance_id: id, state: "delivered" }),
+    (told) => told.length === 10,
+  );
+  clearInterval(letGo);
+  await db("webhooks").where({ instance_id: id }).delete();
+  slow.closeAllConnections();
+  await new Promise((resolve) => slow.close(resolve));
 });
 
 test("does not reach private addresses", async () => {

@@ -19,6 +19,7 @@ import {
   type WaitingBatch,
   type WebhookAttempt,
 } from "../../store/mail/tracking/webhooks.ts";
+import { WebhookPlaces } from "./places.ts";
 import { SIGNATURE_HEADER, signWebhook } from "./signature.ts";
 
 export interface WebhookWorkerOptions {
@@ -32,9 +33,6 @@ export interface WebhookWorkerOptions {
 const EVENTS_PER_BATCH = 500;
 const IDLE_MS = 1_000;
 const LEASE_SECONDS = 60;
-/** Webhooks served at a time, and of those that failed the last time: a server that hangs takes its whole time-out. */
-const MOST_AT_ONCE = 32;
-const MOST_FAILING = 16;
 /** Events are told after so long: by then what happened before them is stored as well, whichever worker stores it. */
 const SETTLE_SECONDS = 1;
 const FIRST_WAIT_SECONDS = 5;
@@ -43,15 +41,15 @@ const HOUSEKEEPING_MS = 60_000;
 
 /**
  * Tells instances of their events. A webhook gets one batch after the other, so the events of a contact arrive in
- * their order; a server that does not take them is asked again with growing waits, and holds up nobody else.
+ * their order; a server that does not take them is asked again with growing waits, and holds up nobody else: see
+ * `WebhookPlaces`.
  */
 export class WebhookWorker {
   readonly #options: WebhookWorkerOptions;
   readonly #id = randomUUID();
   readonly #fullEvents: FullEvents;
   readonly #serving = new Set<Promise<void>>();
-  /** Of those, webhooks that failed the last time. */
-  #servingFailing = 0;
+  readonly #places = new WebhookPlaces();
   #telling: RepeatedWork | undefined;
   #tidying: RepeatedWork | undefined;
   #isFailing = false;
@@ -98,15 +96,18 @@ export class WebhookWorker {
   async #serveDue(): Promise<number> {
     const { db, keyRing, observe } = this.#options;
     const lease = { workerId: this.#id, leaseSeconds: LEASE_SECONDS, settleSeconds: SETTLE_SECONDS };
-    while (this.#serving.size < MOST_AT_ONCE) {
-      const webhook = await leaseWebhook(db, keyRing, { ...lease, failing: this.#servingFailing < MOST_FAILING });
+    for (let places = this.#places.free(); places !== undefined; places = this.#places.free()) {
+      const webhook = await leaseWebhook(db, keyRing, { ...lease, places });
       if (webhook === undefined) break;
-      const failing = webhook.failures > 0 ? 1 : 0;
-      this.#servingFailing += failing;
+      const giveBack = this.#places.take(webhook);
+      let tookMs: number | undefined;
       const serving: Promise<void> = this.#serve(webhook)
+        .then((answeredInMs) => {
+          tookMs = answeredInMs;
+        })
         .catch((error: unknown) => observe({ kind: "webhook-not-served", level: "warn", err: error }))
         .finally(() => {
-          this.#servingFailing -= failing;
+          giveBack(tookMs);
           this.#serving.delete(serving);
           this.#telling?.wake();
         });
@@ -115,17 +116,24 @@ export class WebhookWorker {
     return IDLE_MS;
   }
 
-  async #serve(webhook: LeasedWebhook): Promise<void> {
+  /** @returns how long its server took; undefined where there was nothing to tell */
+  async #serve(webhook: LeasedWebhook): Promise<number | undefined> {
     const { db, observe } = this.#options;
     const { instanceId, name } = webhook;
     const held = { instanceId, name, workerId: this.#id };
     const write = (events: readonly ToldEvent[], reading: Db) => this.#writeBody(webhook, events, reading);
     const turn = { instanceId, name, settleSeconds: SETTLE_SECONDS };
     const batch = await nextWebhookBatch(db, turn, EVENTS_PER_BATCH, write);
-    if (batch === undefined) return releaseWebhook(db, held);
+    if (batch === undefined) {
+      await releaseWebhook(db, held);
+      return undefined;
+    }
+    const askedAtMs = performance.now();
     const attempt = await this.#post(webhook, batch);
+    const tookMs = performance.now() - askedAtMs;
     await settleWebhookBatch(db, held, batch.id, attempt);
     observe({ kind: `webhook-${attempt.state}`, instanceId, batchId: batch.id, outcome: attempt.outcome.message });
+    return tookMs;
   }
 
   /** Events in the words of the API. */

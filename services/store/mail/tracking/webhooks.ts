@@ -183,7 +183,7 @@ export interface LeasedWebhook extends WebhookChoice {
 
 /**
  * @param lease.settleSeconds see `placeEvents`
- * @param lease.failing whether it may be one that failed the last time
+ * @param lease.places what is served already: unless `troubled`, none that failed the last time, or that is in `slow`
  * @returns a webhook that is due and has something to tell, or undefined
  */
 export async function leaseWebhook(
@@ -193,10 +193,15 @@ export async function leaseWebhook(
     readonly workerId: string;
     readonly leaseSeconds: number;
     readonly settleSeconds?: number;
-    readonly failing?: boolean;
+    readonly places?: {
+      readonly fullInstances: readonly number[];
+      readonly troubled: boolean;
+      readonly slow: readonly { readonly instanceId: number; readonly name: string }[];
+    };
   },
 ): Promise<LeasedWebhook | undefined> {
-  const { workerId, leaseSeconds, settleSeconds = 0, failing = true } = lease;
+  const { workerId, leaseSeconds, settleSeconds = 0 } = lease;
+  const { fullInstances, troubled, slow } = lease.places ?? { fullInstances: [], troubled: true, slow: [] };
   const [row] = await queryRows<Omit<LeasedWebhook, "signingSecret"> & { sealed: string }>(
     db,
     `update webhooks set lease_owner = $1, lease_until = now() + make_interval(secs => $2)
@@ -204,7 +209,10 @@ export async function leaseWebhook(
      where i.id = webhooks.instance_id and (webhooks.instance_id, webhooks.name) = (
        select w.instance_id, w.name from webhooks w
        where (w.lease_until is null or w.lease_until < now()) and w.next_attempt_at <= now()
-         and ($4 or w.failures = 0)
+         and w.instance_id <> all($5::bigint[])
+         and ($4 or w.failures = 0 and not exists (
+           select from unnest($6::bigint[], $7::text[]) as slow (instance_id, name)
+           where slow.instance_id = w.instance_id and slow.name = w.name))
          and (exists (select from webhook_batches b
              where b.instance_id = w.instance_id and b.webhook = w.name and b.state = 'waiting')
            or exists (select from webhook_events e where e.instance_id = w.instance_id and e.position > w.position)
@@ -213,7 +221,10 @@ export async function leaseWebhook(
        order by w.next_attempt_at limit 1 for update skip locked)
      returning i.id as "instanceId", i.name as "instanceName", i.time_zone as "timeZone", webhooks.name, url, failures,
        kinds, ${CAMPAIGNS}, condition, is_full as "isFull", secret_sealed as sealed`,
-    [workerId, leaseSeconds, settleSeconds, failing],
+    [
+      ...[workerId, leaseSeconds, settleSeconds, troubled, fullInstances],
+      ...[slow.map(({ instanceId }) => instanceId), slow.map(({ name }) => name)],
+    ],
   );
   if (row === undefined) return undefined;
   const { sealed, ...webhook } = row;
