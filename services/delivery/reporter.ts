@@ -1,9 +1,9 @@
-import { type ReportPolicy, type ReportSent, sendDueReport } from "../operations/mail/send-reports.ts";
+import { type ReportPolicy, sendDueReport } from "../operations/mail/send-reports.ts";
 import type { Clock } from "../platform/clock.ts";
 import type { Observe } from "../platform/observability/observation.ts";
 import type { Db } from "../platform/postgres/db.ts";
 import { RepeatedWork } from "../platform/repeated-work.ts";
-import { endWatches } from "../store/mail/queue/delivery-reports.ts";
+import { endWatches, listReportingInstances } from "../store/mail/queue/delivery-reports.ts";
 import { announceMail } from "../store/mail/queue/queue.ts";
 
 export interface ReporterOptions {
@@ -16,6 +16,8 @@ export interface ReporterOptions {
   readonly policy: ReportPolicy & { readonly delayHours: number };
 }
 
+/** Then it is the next instance's turn: whoever has much to be told holds up nobody else. */
+const REPORTS_PER_TURN = 10;
 const POLL_MS = 1_000;
 const AFTER_FAILURE_MS = 5_000;
 const WATCH_MS = 30_000;
@@ -27,29 +29,32 @@ const WATCH_MS = 30_000;
 export function startReporter(options: ReporterOptions): RepeatedWork {
   const { db, clock, observe, hostname, giveUpHours, policy } = options;
   let watchedAtMs = Number.NEGATIVE_INFINITY;
+  /** Tells what is due of an instance, so much in one turn. @returns whether a report was sent, and whether more is due */
+  const tellOf = async (instanceId: number, signal: AbortSignal) => {
+    let isTold = false;
+    for (let reports = 0; reports < REPORTS_PER_TURN; reports++) {
+      if (signal.aborted) return { isTold, isOver: true };
+      const host = { hostname, giveUpHours, now: new Date(clock.nowMs()) };
+      const report = await sendDueReport(db, policy, host, instanceId);
+      if (report === undefined) return { isTold, isOver: true };
+      const { kind: of, outcome, recipients } = report;
+      observe({ kind: "delivery-report", level: outcome === "sent" ? "debug" : "info", of, outcome, recipients });
+      isTold ||= outcome === "sent";
+    }
+    return { isTold, isOver: false };
+  };
   return new RepeatedWork({
     take: async (signal) => {
       if (performance.now() - watchedAtMs > WATCH_MS) {
         watchedAtMs = performance.now();
         await endWatches(db, policy.delayHours);
       }
-      let isTold = false;
-      for (let report: ReportSent | undefined; !signal.aborted; ) {
-        report = await sendDueReport(db, policy, { hostname, giveUpHours, now: new Date(clock.nowMs()) });
-        if (report === undefined) break;
-        const level = report.outcome === "sent" ? "debug" : "info";
-        observe({
-          kind: "delivery-report",
-          level,
-          of: report.kind,
-          outcome: report.outcome,
-          recipients: report.recipients,
-        });
-        isTold ||= report.outcome === "sent";
-      }
+      const instances = await listReportingInstances(db, policy.gatherSeconds);
+      const told = [];
+      for (const instanceId of instances) told.push(await tellOf(instanceId, signal));
       // It only hastens: workers look by themselves.
-      if (isTold) await announceMail(db).catch(() => {});
-      return POLL_MS;
+      if (told.some(({ isTold }) => isTold)) await announceMail(db).catch(() => {});
+      return told.every(({ isOver }) => isOver) ? POLL_MS : 0;
     },
     failed: (err) => {
       observe({ kind: "reports-not-sent", level: "error", err });

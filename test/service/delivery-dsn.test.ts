@@ -5,7 +5,7 @@ import type { RecipientDsn } from "../../services/core/mail/dsn-parameters.ts";
 import { readDeliveryPolicy } from "../../services/delivery/policy.ts";
 import { acceptSend } from "../../services/operations/mail/accept-sends.ts";
 import { type ReportPolicy, sendDueReport } from "../../services/operations/mail/send-reports.ts";
-import { endWatches } from "../../services/store/mail/queue/delivery-reports.ts";
+import { endWatches, listReportingInstances } from "../../services/store/mail/queue/delivery-reports.ts";
 import type { ReportRequest } from "../../services/store/mail/sends/messages.ts";
 import { accepted } from "../support/accepted.ts";
 import {
@@ -147,9 +147,13 @@ describe("a delay", () => {
     expect(await due()).toMatchObject([
       { kind: "delay", action: "delayed", recipient: "one@late.example.net", words: expect.stringContaining("450") },
     ]);
-    expect(await sendDueReport(database.db, POLICY, host())).toEqual({ kind: "delay", recipients: 1, outcome: "sent" });
+    expect(await sendDueReport(database.db, POLICY, host(), instanceId)).toEqual({
+      kind: "delay",
+      recipients: 1,
+      outcome: "sent",
+    });
     await endWatches(database.db, 4);
-    expect(await sendDueReport(database.db, POLICY, host())).toBeUndefined();
+    expect(await sendDueReport(database.db, POLICY, host(), instanceId)).toBeUndefined();
     const [report] = await reportBatches();
     expect(report!.octets.toString()).toMatch(/^Will-Retry-Until: /m);
     // RFC 3461 §4.3: whatever RET says.
@@ -165,14 +169,14 @@ describe("what is due", () => {
     await eventually(due, (rows) => rows.length === 20);
     // One that dies in the midst: nothing of it is stored.
     const broken = database.db.transaction(async (transaction) => {
-      await sendDueReport(transaction as never, POLICY, host());
+      await sendDueReport(transaction as never, POLICY, host(), instanceId);
       throw new Error("killed");
     });
     await expect(broken).rejects.toThrow("killed");
     expect(await reportBatches()).toEqual([]);
     const tellAll = async () => {
       let told = 0;
-      while ((await sendDueReport(database.db, POLICY, host())) !== undefined) told += 1;
+      while ((await sendDueReport(database.db, POLICY, host(), instanceId)) !== undefined) told += 1;
       return told;
     };
     const told = await Promise.all([tellAll(), tellAll(), tellAll()]);
@@ -183,6 +187,32 @@ describe("what is due", () => {
       expect(octets.toString().match(/^Final-Recipient/gm)).toHaveLength(2);
   });
 
+  it("of a sender that has had enough is put off at once, and nobody else's with it", async () => {
+    run(makeWorker(routes({})));
+    for (let i = 0; i < 6; i++) await submit({ [`a${i}@one.example.net`]: {} });
+    await submit({ "b@one.example.net": {} }, { ...REQUEST, mailFrom: `other@${DOMAIN}` });
+    await eventually(due, (rows) => rows.length === 7);
+    const policy = { ...POLICY, reportsPerHour: 1 };
+    const outcomes = [];
+    for (let i = 0; i < 3; i++) outcomes.push(await sendDueReport(database.db, policy, host(), instanceId));
+    expect(outcomes.map((report) => `${report?.outcome} ${report?.recipients}`).toSorted()).toEqual([
+      "put-off 5",
+      "sent 1",
+      "sent 1",
+    ]);
+    expect(await sendDueReport(database.db, policy, host(), instanceId)).toBeUndefined();
+    expect(await listReportingInstances(database.db, POLICY.gatherSeconds)).toEqual([]);
+  });
+
+  it("goes by instance, in turns", async () => {
+    run(makeWorker(routes({})));
+    await submit({ "a@one.example.net": {} });
+    await eventually(due, (rows) => rows.length === 1);
+    expect(await listReportingInstances(database.db, POLICY.gatherSeconds)).toEqual([instanceId]);
+    expect(await sendDueReport(database.db, POLICY, host(), instanceId + 1)).toBeUndefined();
+    expect((await sendDueReport(database.db, POLICY, host(), instanceId))?.outcome).toBe("sent");
+  });
+
   it("is bounded for each sender, and told later", async () => {
     run(makeWorker(routes({})));
     for (let i = 0; i < 3; i++) await submit({ [`a${i}@one.example.net`]: {} });
@@ -190,12 +220,12 @@ describe("what is due", () => {
     await eventually(due, (rows) => rows.length === 4);
     const policy = { ...POLICY, reportsPerHour: 2 };
     const outcomes = [];
-    for (let i = 0; i < 4; i++) outcomes.push((await sendDueReport(database.db, policy, host()))?.outcome);
+    for (let i = 0; i < 4; i++) outcomes.push((await sendDueReport(database.db, policy, host(), instanceId))?.outcome);
     expect(outcomes.toSorted()).toEqual(["put-off", "sent", "sent", "sent"]);
-    expect(await sendDueReport(database.db, policy, host())).toBeUndefined();
+    expect(await sendDueReport(database.db, policy, host(), instanceId)).toBeUndefined();
     await database.db("delivery_reports").where({ state: "due" }).update({ due_at: database.db.fn.now() });
     const tomorrow = { ...host(), now: new Date(Date.now() + 25 * 3_600_000) };
-    expect((await sendDueReport(database.db, policy, tomorrow))?.outcome).toBe("withheld");
+    expect((await sendDueReport(database.db, policy, tomorrow, instanceId))?.outcome).toBe("withheld");
     expect(failures).toEqual([]);
   });
 
@@ -203,7 +233,7 @@ describe("what is due", () => {
     run(makeWorker(routes({})));
     await submit({ "a@one.example.net": {} }, { ...REQUEST, mailFrom: "victim@example.com" });
     await eventually(due, (rows) => rows.length === 1);
-    expect((await sendDueReport(database.db, POLICY, host()))?.outcome).toBe("withheld");
+    expect((await sendDueReport(database.db, POLICY, host(), instanceId))?.outcome).toBe("withheld");
     expect(await reportBatches()).toEqual([]);
   });
 });

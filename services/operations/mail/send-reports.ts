@@ -39,7 +39,7 @@ export interface ReportingHost {
   readonly now: Date;
 }
 
-/** What became of one group of recipients that were due together. */
+/** What became of one group of recipients that were due together; `put-off`: of all that were due to their sender. */
 export interface ReportSent {
   readonly kind: Notification;
   readonly recipients: number;
@@ -51,7 +51,7 @@ const PUT_OFF_SECONDS = 600;
 const HOUR_MS = 3_600_000;
 
 /**
- * Tells one sender what is due of one message: the report is in the queue, and noted, when this resolves, or neither is.
+ * Tells one sender of an instance what is due of one message: the report is in the queue, and noted, when this resolves, or neither is.
  * To be followed by `announceMail`.
  * @returns undefined where nothing is due
  */
@@ -59,12 +59,13 @@ export async function sendDueReport(
   db: Db,
   policy: ReportPolicy,
   host: ReportingHost,
+  instanceId: number,
 ): Promise<ReportSent | undefined> {
   return inTransaction(db, async (transaction) => {
-    const group = await takeDueGroup(transaction, policy);
+    const group = await takeDueGroup(transaction, instanceId, policy);
     if (group === undefined || group.recipients.length === 0) return undefined;
-    const outcome = await tell(transaction, group, { policy, host });
-    return { kind: group.kind, recipients: group.recipients.length, outcome };
+    const told = await tell(transaction, group, { policy, host });
+    return { kind: group.kind, ...told };
   });
 }
 
@@ -72,18 +73,20 @@ async function tell(
   transaction: Transaction,
   group: DueGroup,
   { policy, host }: { readonly policy: ReportPolicy; readonly host: ReportingHost },
-): Promise<ReportSent["outcome"]> {
+): Promise<Pick<ReportSent, "outcome" | "recipients">> {
+  const recipients = group.recipients.length;
   const to = await senderOf(transaction, group);
-  if (to === undefined) return withhold(transaction, group);
+  if (to === undefined) return { outcome: await withhold(transaction, group), recipients };
   if (!(await countReport(transaction, group.instanceId, to.key, policy.reportsPerHour))) {
-    const leastMs = host.now.getTime() - policy.withheldAfterHours * HOUR_MS;
-    if (group.recipients.every(({ at }) => at.getTime() < leastMs)) return withhold(transaction, group);
-    await putOffReports(transaction, group, PUT_OFF_SECONDS);
-    return "put-off";
+    const since = new Date(host.now.getTime() - policy.withheldAfterHours * HOUR_MS);
+    if (group.recipients.every(({ at }) => at < since))
+      return { outcome: await withhold(transaction, group), recipients };
+    const seconds = PUT_OFF_SECONDS;
+    return { outcome: "put-off", recipients: await putOffReports(transaction, group, { seconds, since }) };
   }
   const octets = await compose(transaction, group, { to, policy, host });
   await endReports(transaction, group, await queueReport(transaction, group, to, octets));
-  return "sent";
+  return { outcome: "sent", recipients };
 }
 
 async function withhold(transaction: Transaction, group: DueGroup): Promise<"withheld"> {

@@ -115,12 +115,24 @@ export interface DueRecipient {
   readonly at: Date;
 }
 
+/** Instances that have something due, once it has waited for so long, those first whose has waited longest. */
+export async function listReportingInstances(db: Db, gatherSeconds: number): Promise<number[]> {
+  const rows = await queryRows<{ instanceId: number }>(
+    db,
+    `select instance_id as "instanceId" from delivery_reports
+     where state = 'due' and due_at <= now() - make_interval(secs => $1) group by instance_id order by min(due_at)`,
+    [gatherSeconds],
+  );
+  return rows.map(({ instanceId }) => instanceId);
+}
+
 /**
- * Locks what is due of one message and kind, the oldest first, once it has waited for so long for others of the message.
- * No two processes tell of one message at the same time.
+ * Locks what is due of one message and kind of an instance, the oldest first, once it has waited for so long for others of
+ * the message. No two processes tell of one message at the same time.
  */
 export async function takeDueGroup(
   transaction: Transaction,
+  instanceId: number,
   { gatherSeconds, recipientsPerReport }: { readonly gatherSeconds: number; readonly recipientsPerReport: number },
 ): Promise<DueGroup | undefined> {
   const [group] = await queryRows<Omit<DueGroup, "recipients">>(
@@ -128,12 +140,13 @@ export async function takeDueGroup(
     `select m.instance_id as "instanceId", i.name as "instanceName", i.language, m.id as "messageId", m.eeid,
        m.campaign_numid as "campaignNumid", m.dsn as request, m.created_at as "acceptedAt", due.kind
      from (select instance_id, message_id, kind, due_at from delivery_reports
-           where state = 'due' and due_at <= now() - make_interval(secs => $1) order by due_at limit 100) due
+           where instance_id = $2 and state = 'due' and due_at <= now() - make_interval(secs => $1)
+           order by due_at limit 100) due
      join messages m on m.instance_id = due.instance_id and m.id = due.message_id
      join instances i on i.id = m.instance_id
      where m.dsn is not null
      order by due.due_at limit 1 for no key update of m skip locked`,
-    [gatherSeconds],
+    [gatherSeconds, instanceId],
   );
   if (group === undefined) return undefined;
   const recipients = await queryRows<DueRecipient>(
@@ -160,17 +173,32 @@ export async function endReports(
     .update({ state: reportMessageId === null ? "withheld" : "told", report_message_id: reportMessageId });
 }
 
-/** Leaves them for later. */
+/**
+ * Leaves everything that is due to a sender for later, but what somebody else has in hand.
+ * @param since when it was learnt, at the earliest: what is older is not told later
+ * @returns how many recipients
+ */
 export async function putOffReports(
   transaction: Transaction,
-  { instanceId, recipients }: Pick<DueGroup, "instanceId" | "recipients">,
-  seconds: number,
-): Promise<void> {
-  await queryRows(
+  { instanceId, request }: Pick<DueGroup, "instanceId" | "request">,
+  { seconds, since }: { readonly seconds: number; readonly since: Date },
+): Promise<number> {
+  const [row] = await queryRows<{ recipients: number }>(
     transaction,
-    "update delivery_reports set due_at = now() + make_interval(secs => $1) where instance_id = $2 and id = any($3::bigint[])",
-    [seconds, instanceId, recipients.map(({ id }) => id)],
+    `with chosen as (
+       select r.instance_id, r.id from delivery_reports r
+       join messages m on m.instance_id = r.instance_id and m.id = r.message_id
+       where r.instance_id = $1 and r.state = 'due' and r.due_at <= now() and r.created_at >= $2
+         and m.dsn ->> 'mailFrom' = $3
+       order by r.id for update of r skip locked
+     ), put_off as (
+       update delivery_reports r set due_at = now() + make_interval(secs => $4) from chosen
+       where r.instance_id = chosen.instance_id and r.id = chosen.id returning 1
+     )
+     select count(*)::int as recipients from put_off`,
+    [instanceId, since, request.mailFrom, seconds],
   );
+  return row!.recipients;
 }
 
 /** Counts one more report to an address in this hour. @returns false, and nothing is counted, where it has had as many */
