@@ -55,7 +55,16 @@ export class ContainerEngine {
       if (tries === 300) throw new Error(`the engine does not start:\n${this.#logOf("dockerd")}`);
       await sleep(200);
     }
+    this.#removeLeftovers();
     this.#makeStandIns();
+  }
+
+  /** Of a run that was killed: its containers would start again, and its database knows the password of that run. */
+  #removeLeftovers(): void {
+    const containers = this.must("docker", ["ps", "--all", "--quiet"]).split("\n").filter(Boolean);
+    if (containers.length > 0) this.must("docker", ["rm", "--force", ...containers]);
+    this.must("docker", ["volume", "prune", "--all", "--force"]);
+    this.must("docker", ["network", "prune", "--force"]);
   }
 
   async stop(): Promise<void> {
