@@ -8,7 +8,7 @@ import { splitMessage } from "../core/mail/message.ts";
 import { fillPlaces } from "../core/mail/message-places.ts";
 import { textFromHtmlSteps } from "../core/mail/message-text.ts";
 import { type CompiledMessage, compileTemplate, renderMessage, withUnsubscribeLink } from "../core/mail/template.ts";
-import { BOUNCE_TOKEN_DAYS, makeBounceToken, makeMessageId } from "../core/mail/tokens.ts";
+import { bounceTokenExpiry, makeBounceToken, makeMessageId } from "../core/mail/tokens.ts";
 import { type LinkId, trackHtmlSteps } from "../core/mail/tracking-html.ts";
 import { makeUnsubscribeUrl, type TrackedDelivery, trackingValues } from "../core/mail/tracking-tokens.ts";
 import type { Db } from "../platform/postgres/db.ts";
@@ -21,7 +21,6 @@ import type { Sender, Signers } from "./signers.ts";
 /** Carries the token of the return path, so that a complaint can name the delivery when it leaves that out. */
 export const DELIVERY_TOKEN_FIELD = "X-Delivery-Token";
 
-const MS_PER_DAY = 86_400_000;
 /** A copy is rendered, joined with its signature, and lies in the socket's buffer, encoded. */
 const COMPOSING_FACTOR = 4;
 
@@ -100,7 +99,7 @@ export async function composeMessage(
   options: ComposeOptions & { readonly now: Date },
 ): Promise<ComposedMessage> {
   const recipient = toAddress(delivery.recipient);
-  const expiresAt = new Date(options.now.getTime() + BOUNCE_TOKEN_DAYS * MS_PER_DAY);
+  const expiresAt = bounceTokenExpiry(prepared.message.acceptedAt, options.now);
   const { archive, eeid, isReport = false, dsn } = prepared.message;
   const token = makeBounceToken(options.keyRing, { deliveryId: delivery.id, expiresAt });
   // Nothing ever comes back for a report (RFC 3464 §2).

@@ -91,7 +91,9 @@ describe("a failure", () => {
     expect(text).not.toMatch(/^X-Delivery-Token:/m);
     const finding = await interpret(report!.octets);
     expect(finding).toMatchObject({ kind: "dsn" });
-    expect(finding.results.map(({ recipient, action, status, hard }) => ({ recipient, action, status, hard }))).toEqual(
+    // In the order in which they failed.
+    const told = finding.results.map(({ recipient, action, status, hard }) => ({ recipient, action, status, hard }));
+    expect(told.sort((a, b) => (a.recipient < b.recipient ? -1 : 1))).toEqual(
       ["reject+1@one.example.net", "reject+2@two.example.net"].map((recipient) => ({
         ...{ recipient, action: "failed", status: "5.1.1", hard: true },
       })),

@@ -236,8 +236,9 @@ describe("what may wait", () => {
 
   it("is bounded: what would wait for weeks is refused", async () => {
     await setLimit({ perDay: 1, over: "wait" });
-    // So many days ahead, and a part of one more.
-    expect((await call(emails(15, "weeks"))).status).toBe(200);
+    // So many days ahead, of which a part is on one more day but in the first hour.
+    const days = new Date().getUTCHours() === 0 ? 14 : 15;
+    expect((await call(emails(days, "weeks"))).status).toBe(200);
     expect((await call(emails(1, "later"))).status).toBe(429);
   });
 });

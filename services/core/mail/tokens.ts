@@ -25,8 +25,10 @@ export interface ReportTokenClaims {
   readonly domainDigest: string;
 }
 
-/** How long after a send its bounces are believed. */
-export const BOUNCE_TOKEN_DAYS = 30;
+/** How long after an attempt its bounces are believed, at least, */
+const BOUNCE_TOKEN_DAYS = 30;
+/** and in what steps the end moves on. */
+const EXPIRY_STEP_DAYS = 5;
 
 const MILLISECONDS_PER_DAY = 86_400_000;
 const EXPIRY_OCTETS = 2;
@@ -41,6 +43,16 @@ const BOUNCE_LOCAL_PART = /^b\+([a-z2-7]+)\.([a-z2-7]{24})$/;
 const DOMAIN_DIGEST_OCTETS = 8;
 const REPORT_TOKEN = /^([a-z2-7]+)\.([a-z2-7]{24})$/;
 const REPORT_LOCAL_PART = /^(?:dmarc|tlsrpt)\+(.+)$/;
+
+/**
+ * When the return path of an attempt stops to count. Attempts within days of each other have the same one: a receiver that
+ * puts strangers off (RFC 6647 §2.3) knows a message again by its return path.
+ */
+export function bounceTokenExpiry(acceptedAt: Date, now: Date): Date {
+  const stepMs = EXPIRY_STEP_DAYS * MILLISECONDS_PER_DAY;
+  const steps = Math.max(0, Math.floor((now.getTime() - acceptedAt.getTime()) / stepMs)) + 1;
+  return new Date(acceptedAt.getTime() + steps * stepMs + BOUNCE_TOKEN_DAYS * MILLISECONDS_PER_DAY);
+}
 
 /**
  * Local part of the VERP return path of one delivery: `b+<id>.<hmac>`.

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { KeyRing } from "../../../../services/core/key-ring.ts";
 import {
+  bounceTokenExpiry,
   makeBounceToken,
   makeMessageId,
   makeToken,
@@ -20,6 +21,18 @@ describe("bounce token", () => {
     expect(localPart.length).toBeLessThanOrEqual(64);
     expect(readBounceToken(KEY_RING, localPart, NOW)).toMatchObject({ ok: true, value: { deliveryId } });
     expect(readBounceToken(KEY_RING, localPart.toUpperCase(), NOW)).toMatchObject({ ok: true, value: { deliveryId } });
+  });
+
+  test.each([
+    ["2026-03-01T23:59:00Z", "2026-03-02T00:01:00Z", true],
+    ["2026-03-01T12:00:00Z", "2026-03-06T11:59:00Z", true],
+    ["2026-03-01T12:00:00Z", "2026-03-06T12:01:00Z", false],
+  ])("of %s it is that of %s: %s", (acceptedAt, now, isSame) => {
+    const at = (moment: string) => bounceTokenExpiry(new Date(acceptedAt), new Date(moment)).getTime();
+    expect(at(now) === at(acceptedAt)).toBe(isSame);
+    const days = (at(now) - Date.parse(now)) / 86_400_000;
+    expect(days).toBeGreaterThanOrEqual(30);
+    expect(days).toBeLessThanOrEqual(35);
   });
 
   test("an id that does not fit is a bug of the caller", () => {
