@@ -61,10 +61,17 @@ export class ContainerEngine {
 
   /** Of a run that was killed: its containers would start again, and its database knows the password of that run. */
   #removeLeftovers(): void {
-    const containers = this.must("docker", ["ps", "--all", "--quiet"]).split("\n").filter(Boolean);
-    if (containers.length > 0) this.must("docker", ["rm", "--force", ...containers]);
-    this.must("docker", ["volume", "prune", "--all", "--force"]);
+    this.#removeAll("container");
+    this.#removeAll("volume");
     this.must("docker", ["network", "prune", "--force"]);
+  }
+
+  #removeAll(kind: "container" | "volume"): void {
+    const all = kind === "container" ? ["--all"] : [];
+    const ids = this.must("docker", [kind, "ls", ...all, "--quiet"])
+      .split("\n")
+      .filter(Boolean);
+    if (ids.length > 0) this.must("docker", [kind, "rm", "--force", ...ids]);
   }
 
   async stop(): Promise<void> {
