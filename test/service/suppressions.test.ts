@@ -220,6 +220,25 @@ describe("an erasure", () => {
     };
   };
 
+  test("an import says what is wrong with a line in one language", async () => {
+    const rows = ["a@words.test,nothing,", "\uFFFD@words.test,,", "b@words.test,,,x", ",,", "words.test,invalid,"];
+    const { errors } = await importSuppressions(
+      api.db,
+      { instanceId: api.north.id },
+      Readable.from([["address,kind,note", ...rows].join("\n")]),
+      {
+        ...{ creator: "ana", dryRun: false },
+      },
+    );
+    expect(errors.map(({ line, reason }) => `${line}: ${reason.message}`)).toEqual([
+      "2: kind is not valid",
+      "3: the line is not text in UTF-8",
+      "4: the line has more columns than the header",
+      "5: address is missing",
+      "6: this cannot be listed as invalid",
+    ]);
+  });
+
   test("of somebody who had objected keeps a digest, which no import or send gets around", async () => {
     await api.north.call("POST", "/v1/contacto", { email: "objector@erased.test" });
     await list({ instanceId: api.north.id }, "objector@erased.test", "unsubscribed");

@@ -42,7 +42,8 @@ export async function importSuppressions(
     if (header === undefined) {
       header = record.map((name) => (name === "email" ? "address" : name));
       const fault = findHeaderFault(header, "address");
-      if (fault !== undefined) return { created: 0, updated: 0, rejected: 0, errors: [{ line, reason: fault }] };
+      if (fault !== undefined)
+        return { created: 0, updated: 0, rejected: 0, errors: [{ line, reason: inEnglish(fault) }] };
       continue;
     }
     const read = readLine(header, record, options.creator);
@@ -54,11 +55,22 @@ export async function importSuppressions(
     }
   }
   if (header === undefined && errors.length === 0) {
-    return { created: 0, updated: 0, rejected: 0, errors: [{ line: 1, reason: columnMissing("address") }] };
+    return { created: 0, updated: 0, rejected: 0, errors: [{ line: 1, reason: inEnglish(columnMissing("address")) }] };
   }
   await flush();
   errors.sort((a, b) => a.line - b.line);
-  return { ...report, rejected: errors.length, errors };
+  const said = errors.map(({ line, reason }) => ({ line, reason: inEnglish(reason) }));
+  return { ...report, rejected: said.length, errors: said };
+}
+
+/** What contacts' imports say in the words of their API, said in the language of everything else about lists. */
+function inEnglish(reason: Sentence): Sentence {
+  const field = String((reason.values as { readonly field?: string } | undefined)?.field ?? "");
+  if (reason.code === "column-missing") return sentence("suppression-column-missing", { field });
+  if (reason.code === "column-invalid") return sentence("suppression-column-invalid", { field });
+  if (reason.code === "csv-line-invalid") return sentence("suppression-line-unreadable");
+  if (reason.code === "csv-too-many-columns") return sentence("suppression-columns-many");
+  return reason.code === "csv-invalid" ? sentence("suppression-no-csv") : reason;
 }
 
 interface Line {
