@@ -1,5 +1,7 @@
-import { readFileSync } from "node:fs";
+import { execFile } from "node:child_process";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { Agent, request } from "node:https";
+import { join } from "node:path";
 import { connect } from "node:tls";
 import { axios } from "acme-client";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -12,7 +14,7 @@ import { start as startTracking } from "../../services/tracking/main.ts";
 import { type AcmeAuthority, isReady, startAcme } from "../support/acme.ts";
 import { type SignedIn, startConsole, type TestConsole } from "../support/console.ts";
 import { askDns } from "../support/dns-client.ts";
-import { freePort, isInstalled } from "../support/peers-processes.ts";
+import { freePort, isInstalled, ownResolverMissing, type Peer, startPeer, withOwnResolver } from "../support/peers-processes.ts";
 import { eventually } from "../support/stack.ts";
 
 /** Where the policy is served at the port that senders ask, and the name server at the one that resolvers know. */
@@ -28,6 +30,10 @@ const ZONE = {
 };
 const isRoot = process.getuid?.() === 0;
 const missing = ["pebble", "openssl"].filter((program) => !isInstalled(program));
+const noPostfix = [
+  ...["mta-sts-daemon", "postmap"].filter((program) => !isInstalled(program)).map((program) => `${program} is not installed`),
+  ...(ownResolverMissing ? [ownResolverMissing] : []),
+].join(", ");
 const title = missing.length > 0 ? ` (skipped: ${missing.join(", ")} not installed)` : "";
 
 describe.skipIf(missing.length > 0)(`certificates of policy hosts${title}`, { timeout: 2 * PATIENCE_MS }, () => {
@@ -185,6 +191,45 @@ describe.skipIf(missing.length > 0)(`certificates of policy hosts${title}`, { ti
     const { body } = await one.call("GET", "/dns/one/rr/example.org");
     expect(JSON.stringify(body)).not.toContain("left-behind");
   });
+
+  test.skipIf(noPostfix !== "")(
+    `Postfix accepts the policy by postfix-mta-sts-resolver${noPostfix && ` (skipped: ${noPostfix})`}`,
+    async () => {
+      const folder = join(acme.folder, "postfix");
+      mkdirSync(folder);
+      writeFileSync(join(folder, "main.cf"), "compatibility_level = 3.6\n");
+      const daemon = await startStsDaemon(await acme.root());
+      const ask = (name: string) =>
+        new Promise<string>((resolve) => {
+          const table = `socketmap:inet:127.0.0.1:${daemon.port}:postfix`;
+          execFile("postmap", ["-c", folder, "-q", name, table], (_error, stdout) => resolve(stdout.trim()));
+        });
+      try {
+        const said = await eventually(() => ask(DOMAIN), Boolean, PATIENCE_MS).catch((cause) => {
+          throw new Error(daemon.log(), { cause });
+        });
+        expect(said).toBe("secure match=mail.north.example.org servername=hostname");
+        // Who has no policy is not held to one.
+        expect(await ask("example.org")).toBe("");
+      } finally {
+        await daemon.stop();
+      }
+    },
+  );
+
+  /** `mta-sts-daemon`, with the name server of this test for its resolver, and its authority for the only one. */
+  async function startStsDaemon(root: string): Promise<Peer> {
+    return startPeer("mta-sts-daemon", await freePort(), (own, port) => ({
+      files: {
+        "resolv.conf": `nameserver ${OWN_ADDRESS}\n`,
+        "root.pem": root,
+        "daemon.yml": `host: 127.0.0.1\nport: ${port}\ncache:\n  type: internal\n  options: {}\n`,
+      },
+      command: withOwnResolver(join(own, "resolv.conf"), [
+        ...["env", `SSL_CERT_FILE=${own}/root.pem`, "mta-sts-daemon", "-v", "debug", "-c", join(own, "daemon.yml")],
+      ]),
+    }));
+  }
 
   test("another instance with the same domain gets none, and is told why in the domain's checklist", async () => {
     const { db, keyRing } = palomar.context;

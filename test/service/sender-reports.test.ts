@@ -1,5 +1,6 @@
-import { generateKeyPairSync } from "node:crypto";
-import { request } from "node:http";
+import { createHmac, generateKeyPairSync } from "node:crypto";
+import { createServer, request, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
 import { createTransport } from "nodemailer";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { start as startBounce } from "../../services/bounce/main.ts";
@@ -7,6 +8,7 @@ import { KeyRing } from "../../services/core/key-ring.ts";
 import { makeBounceToken, makeReportLocalPart, makeReportToken } from "../../services/core/mail/tokens.ts";
 import { TAKEN_WITHIN_A_DAY } from "../../services/operations/mail/reports/count-report.ts";
 import { readSenderReports } from "../../services/operations/mail/reports/show-reports.ts";
+import { readToldKinds } from "../../services/operations/mail/told-events.ts";
 import type { Observation } from "../../services/platform/observability/observation.ts";
 import {
   addInstance,
@@ -14,6 +16,7 @@ import {
   removeInstanceDomain,
 } from "../../services/store/mail/instances/instances.ts";
 import { purgeReports } from "../../services/store/mail/reports/report-retention.ts";
+import { addWebhook, listWebhookBatches, replayWebhookBatch } from "../../services/store/mail/tracking/webhooks.ts";
 import { start as startTracking } from "../../services/tracking/main.ts";
 import { type AnsweringResolver, startAnsweringResolver } from "../support/answering-resolver.ts";
 import { type MailStack, startMailStack, TEST_DOMAIN } from "../support/mail-stack.ts";
@@ -38,6 +41,9 @@ let stack: MailStack;
 let mx: string;
 let tracking: string;
 let othersId: number;
+let hookServer: Server;
+/** What the servers of each instance's webhook were told. */
+const told: { instancia: string; eventos: Record<string, unknown>[]; body: string; signature: string }[] = [];
 const observed: Observation[] = [];
 
 beforeAll(async () => {
@@ -48,7 +54,7 @@ beforeAll(async () => {
   }
   stack = await startMailStack([], {
     ...{ PALOMAR_DATA_DIR: dataDir, PALOMAR_BOUNCE_DOMAIN: BOUNCE_DOMAIN },
-    PALOMAR_RESOLVER: resolver.address,
+    ...{ PALOMAR_RESOLVER: resolver.address, PALOMAR_FETCH_ALLOW: "127.0.0.0/8" },
   });
   const { observe } = stack.context;
   Object.assign(stack.context, {
@@ -61,6 +67,14 @@ beforeAll(async () => {
   const others = { name: "others", host: "others.test", key: "key-of-the-others", archive: false };
   await addInstance(db, keyRing, { ...others, domains: [OTHERS_DOMAIN] });
   othersId = (await findInstanceByName(db, "others"))!.id;
+  hookServer = createServer(async (asked, answer) => {
+    const chunks: Buffer[] = [];
+    for await (const chunk of asked) chunks.push(chunk);
+    const body = Buffer.concat(chunks).toString();
+    told.push({ ...JSON.parse(body), body, signature: String(asked.headers["palomar-signature"]) });
+    answer.writeHead(200).end();
+  });
+  await new Promise<void>((resolve) => hookServer.listen(0, "127.0.0.1", resolve));
   mx = (await stack.run(startBounce)).addresses.mx!;
   tracking = (await stack.run(startTracking)).addresses.tracking!;
 });
@@ -68,6 +82,7 @@ beforeAll(async () => {
 afterAll(async () => {
   expect(stack?.failures).toEqual([]);
   await stack?.stop();
+  await new Promise((resolve) => (hookServer ? hookServer.close(resolve) : resolve(undefined)));
   await resolver?.stop();
   removeDataDir(dataDir);
 });
@@ -148,9 +163,9 @@ describe("a report to the address of a sender domain", () => {
       ["2001:db8::5", undefined, false, false],
       ["192.0.2.9", undefined, false, false],
     ]);
-    const told = observed.find((one) => one.kind === "report-counted");
-    expect(told).toMatchObject({ ...ours(), report: "dmarc", count: 114, newlyPassing: ["192.0.2.1"] });
-    expect(told?.kind === "report-counted" && told.newlyFailing).toHaveLength(5);
+    const counted = observed.find((one) => one.kind === "report-counted");
+    expect(counted).toMatchObject({ ...ours(), report: "dmarc", count: 114, newlyPassing: ["192.0.2.1"] });
+    expect(counted?.kind === "report-counted" && counted.newlyFailing).toHaveLength(5);
   });
 
   test("counts once, whoever sends it again and however it is packed", async () => {
@@ -204,6 +219,68 @@ describe("a report to the address of a sender domain", () => {
   });
 });
 
+describe("a webhook", () => {
+  const KINDS = readToldKinds(["origen_pasa", "origen_falla"]);
+  const hook = (instanceId: number, name: string, kinds: readonly number[] | null) =>
+    addWebhook(db(), stack.context.keyRing, instanceId, {
+      ...{ name, kinds, campaigns: null, condition: null, isFull: name !== "short" },
+      url: `http://127.0.0.1:${(hookServer.address() as AddressInfo).port}/${name}`,
+    });
+  const events = async (instancia = "test") =>
+    told.filter((one) => one.instancia === instancia).flatMap((one) => one.eventos);
+  const source = "192.0.2.150";
+
+  test("is told once of a source and a verdict, signed, and again where it asks for it", async () => {
+    const kinds = KINDS.ok ? KINDS.value : [];
+    const secret = await hook(stack.instanceId, "sources", kinds);
+    await hook(stack.instanceId, "usual", null);
+    await hook(othersId, "sources", kinds);
+    const failing = { source, dkim: "fail", spf: "fail", signedBy: "amazonses.com" } as const;
+    await report({ id: "hook 1", records: [failing, { ...failing, count: 9 }] });
+    await report({ id: "hook 2", records: [failing] });
+    await report({ id: "hook 3", records: [{ source, signedBy: "amazonses.com", returnPath: BOUNCE_DOMAIN }] });
+    await report({ id: "hook 4", records: [{ source }, failing] });
+    const found = await eventually(events, ({ length }) => length === 2);
+    const about = { email: "", campania: "", campana_id: null, eeid: null, dominio: TEST_DOMAIN, origen: source };
+    expect(found).toMatchObject([
+      { ...about, evento: "origen_falla", sender: "Amazon SES", dkim_domain: "amazonses.com", reporter: "Receiver" },
+      { ...about, evento: "origen_pasa", spf_domain: BOUNCE_DOMAIN },
+    ]);
+    const { body, signature } = told[0]!;
+    const [, seconds, mac] = /^t=(\d+),v1=([0-9a-f]{64})$/.exec(signature)!;
+    expect(mac).toBe(createHmac("sha256", secret!).update(`${seconds}.${body}`).digest("hex"));
+    const page = { limit: 10 };
+    const batches = await eventually(
+      () => listWebhookBatches(db(), stack.instanceId, page, "sources"),
+      (log) => log.length > 0 && log.every(({ state }) => state === "delivered"),
+    );
+    expect(await replayWebhookBatch(db(), stack.instanceId, batches[0]!.id, "sources")).toBe(true);
+    await eventually(events, ({ length }) => length > 2);
+    expect(await listWebhookBatches(db(), stack.instanceId, page, "usual")).toEqual([]);
+  });
+
+  test("is told nothing by reports that do not count, of another's domain, or of another's sources", async () => {
+    await untilQuiet();
+    told.length = 0;
+    const records = [{ source: "192.0.2.151" }];
+    await report({ id: "hook unsigned", records }, undefined, { signer: null });
+    await report({ id: "hook late", daysAgo: 6, records });
+    await report({ id: "hook theirs", domain: OTHERS_DOMAIN, records });
+    await report({ id: "hook row", records: [{ source: "192.0.2.151", from: OTHERS_DOMAIN }] });
+    await untilQuiet();
+    // What is told comes in order: when this is there, so is what was told before.
+    await report({ id: "hook last", records: [{ source: "192.0.2.152" }] });
+    const found = await eventually(events, ({ length }) => length > 0);
+    expect(found.map(({ origen }) => origen)).toEqual(["192.0.2.152"]);
+    expect(await events("others")).toEqual([]);
+    await db()("webhooks").del();
+    const gone = ["hook 1", "hook 2", "hook 3", "hook 4", "hook unsigned", "hook late", "hook row", "hook last"];
+    await db()("dmarc_reports").whereIn("report_id", gone).del();
+    for (const table of ["dmarc_days", "dmarc_sources"])
+      await db()(table).whereRaw("source >= '192.0.2.150'").whereRaw("source <= '192.0.2.152'").del();
+  });
+});
+
 describe("what strangers and other customers write", () => {
   test("is shown, and nothing is concluded from it, without the signature of a known reporter in time", async () => {
     observed.length = 0;
@@ -227,8 +304,14 @@ describe("what strangers and other customers write", () => {
     expect(dmarc).toMatchObject({ counted: before.counted, policy: before.policy, proposal: before.proposal });
     const forgedSource = { source: "203.0.113.9", own: false, isSender: false, hasPassed: false, sender: undefined };
     expect(dmarc.sources.find(({ source }) => source === "203.0.113.9")).toMatchObject(forgedSource);
-    const told = observed.flatMap((one) => (one.kind === "report-counted" ? [one.newlyPassing] : []));
-    expect(told).toEqual([[], [], [], [], []]);
+    expect(dmarc).toMatchObject({ countedReports: before.countedReports });
+    expect(dmarc.received.slice(0, 5).map(({ counts, whyNot }) => [counts, whyNot])).toEqual([
+      [false, "late"],
+      ...Array.from({ length: 4 }, () => [false, "unsigned"]),
+    ]);
+    expect(before.received.every(({ counts, whyNot }) => counts && whyNot === undefined)).toBe(true);
+    const newlyPassing = observed.flatMap((one) => (one.kind === "report-counted" ? [one.newlyPassing] : []));
+    expect(newlyPassing).toEqual([[], [], [], [], []]);
     expect(await db()("dmarc_reports").where({ report_id: "too late" }).first("signed_by", "counts")).toEqual({
       ...{ signed_by: KNOWN.domain, counts: false },
     });

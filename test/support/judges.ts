@@ -25,10 +25,22 @@ export interface JudgedWorld {
   stop(): Promise<void>;
 }
 
+/** What a world has beside, or in place of, what most tests want. */
+export interface WorldChanges {
+  readonly bounceDomain?: string;
+  /** Where reports about the domain are wanted. */
+  readonly rua?: string;
+  /** More of what may send for the bounce domain, in the words of SPF. */
+  readonly senders?: string;
+  /** An address where the resolver is asked at the port that programs know, as well. */
+  readonly wellKnownAddress?: string;
+}
+
 /** The zones of a sender domain that is set up as it should be, and of the bounce domain. */
 export async function startJudgedWorld(
   domain: string,
   dkim: { readonly selector: string; readonly record: string },
+  { bounceDomain = BOUNCE_DOMAIN, rua, senders = "", wellKnownAddress }: WorldChanges = {},
 ): Promise<JudgedWorld> {
   const folder = mkdtempSync(join(tmpdir(), "palomar-judges-"));
   const database = await createTestDatabase();
@@ -41,18 +53,20 @@ export async function startJudgedWorld(
     "@ A 192.0.2.80",
     "www A 192.0.2.80",
     "mx A 192.0.2.81",
-    `@ TXT "v=spf1 include:${BOUNCE_DOMAIN} -all"`,
+    `@ TXT "v=spf1 include:${bounceDomain} -all"`,
     `${dkim.selector}._domainkey TXT ${strings.join(" ")}`,
-    `_dmarc TXT "v=DMARC1; p=reject"`,
+    `_dmarc TXT "v=DMARC1; p=reject${rua ? `; rua=${rua}` : ""}"`,
   ]);
-  await putZone(database, BOUNCE_DOMAIN, [
+  await putZone(database, bounceDomain, [
     "@ NS ns1",
     "ns1 A 127.0.0.1",
     `@ A ${SENDING_ADDRESS}`,
     "@ MX 10 mx",
     `mx A ${SENDING_ADDRESS}`,
-    `@ TXT "v=spf1 a:${SENDING_NAME} -all"`,
+    `@ TXT "v=spf1 a:mx.${bounceDomain} ${senders} -all"`,
     `mx TXT "v=spf1 a -all"`,
+    // Whose reports may come here (RFC 7489 §7.1).
+    `${domain}._report._dmarc TXT "v=DMARC1"`,
   ]);
   const server = await startDnsServer(dnsServerContext(database));
   const address = server.addresses.dns!;
@@ -60,10 +74,10 @@ export async function startJudgedWorld(
     () => askDns(address, domain, "SOA").catch(() => undefined),
     (answer) => answer !== undefined,
   );
-  const zones = [domain, BOUNCE_DOMAIN];
+  const zones = [domain, bounceDomain];
   const unbound = await startPeer("unbound", await freePort(), (place, port) => ({
     files: {
-      "unbound.conf": `server:\n  interface: 127.0.0.1\n  port: ${port}\n  chroot: ""\n  username: ""\n  directory: "${place}"
+      "unbound.conf": `server:\n  interface: 127.0.0.1\n  port: ${port}\n${wellKnownAddress ? `  interface: ${wellKnownAddress}@53\n` : ""}  chroot: ""\n  username: ""\n  directory: "${place}"
   pidfile: ""\n  do-daemonize: no\n  use-syslog: no\n  logfile: ""\n  access-control: 127.0.0.0/8 allow\n  do-not-query-localhost: no
   module-config: "iterator"\n  local-zone: "." static\n${zones.map((zone) => `  local-zone: "${zone}." transparent\n`).join("")}
 remote-control:\n  control-enable: no\n${zones

@@ -21,6 +21,8 @@ export interface RelayPlan {
   /** It logs in there, within TLS. */
   readonly login?: { readonly user: string; readonly password: string };
   readonly offersDsn: boolean;
+  /** Programs that look at each message, in their order: ports of milters, on this machine. */
+  readonly milters?: readonly number[];
 }
 
 const SBIN = `${process.env.PATH}:/usr/sbin`;
@@ -49,6 +51,7 @@ export async function startPostfixRelay({
   ports = {},
   login,
   offersDsn,
+  milters = [],
 }: RelayPlan): Promise<MailRelay> {
   const folder = mkdtempSync(join(tmpdir(), "palomar-relay-postfix-"));
   const port = await freePort();
@@ -71,6 +74,7 @@ export async function startPostfixRelay({
     ...{ myhostname: "postfix.example.net", mydestination: "", alias_maps: "", local_recipient_maps: "" },
     ...{ inet_interfaces: "127.0.0.1", inet_protocols: "ipv4", mynetworks: "127.0.0.0/8" },
     smtpd_recipient_restrictions: "permit_mynetworks,reject",
+    smtpd_milters: milters.map((one) => `inet:127.0.0.1:${one}`).join(" "),
     ...(offersDsn ? {} : { smtpd_discard_ehlo_keywords: "dsn" }),
     ...{ relayhost: to(relayPort), transport_maps: `texthash:${join(config, "transports")}` },
     ...(login

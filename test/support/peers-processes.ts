@@ -32,6 +32,15 @@ export function isInstalled(program: string): boolean {
   return spawnSync("which", [program], { env: { PATH: PEER_PATH } }).status === 0;
 }
 
+/** Why no program can have a resolver of its own here; empty: it can. */
+export const ownResolverMissing =
+  spawnSync("unshare", ["--mount", "true"]).status === 0 ? "" : "name spaces of mounts take root";
+
+/** A command that asks the resolver of a file in place of the system's, which other programs go on with. */
+export function withOwnResolver(file: string, command: readonly string[]): string[] {
+  return ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/resolv.conf && exec "$@"', file, ...command];
+}
+
 /** Debian keeps servers where users do not look. */
 const PEER_PATH = `${process.env.PATH}:/usr/sbin:/sbin`;
 

@@ -149,6 +149,7 @@ function describeView({ dmarc, tls }: SenderReportsView): string[] {
   const because = "because" in proposal ? ` (${proposal.because})` : "";
   return [
     `dmarc: ${dmarc.reports} reports of ${dmarc.reporters} reporters about ${dmarc.days} days, policy ${dmarc.policy || "unknown"}`,
+    `${dmarc.countedReports} of the reports count`,
     `${messages} messages, ${passing} pass; ${lostOfSenders} of your senders and ${lostOfOthers} of others fail`,
     `next policy: ${proposal.kind}${next}${because}`,
     ...dmarc.sources.map((one) =>

@@ -82,7 +82,12 @@ function registerSet(webhook: Command, runtime: CommandRuntime): void {
   const collect = (value: string, before: readonly string[]) => [...before, value];
   named(webhook, "set")
     .argument("<url>")
-    .option("--event <event>", "only this (repeatable): envio, entregado, diferido, rebote_hard …", collect, [])
+    .option(
+      "--event <event>",
+      "only this (repeatable): envio, entregado, diferido, rebote_hard, origen_falla …",
+      collect,
+      [],
+    )
     .option("--campaign <numid>", "only of this campaign (repeatable)", collect, [])
     .option("--filter <filter>", "only of contacts that this filter selects, as it is now")
     .option("--full", "tell why and how as well: reason, status, reply, attempt, exchanger, message id", false)

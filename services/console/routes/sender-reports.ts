@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { readSenderDomain } from "../../core/customer-input.ts";
+import { KNOWN_REPORTERS } from "../../core/mail/reports/known-reporters.ts";
 import { DISPOSITIONS } from "../../core/mail/reports/report.ts";
 import {
   expectedReportConsent,
@@ -31,6 +32,7 @@ const source = z.object({
   own: z.boolean().meta({ description: "whether it is this deployment" }),
   is_sender: z.boolean().meta({ description: "whether it has passed at some time, or is a known service" }),
   messages: count,
+  counted: count.meta({ description: "of them in reports that count" }),
   passing: count.meta({ description: "with aligned DKIM or aligned SPF" }),
   dkim: count,
   spf: count,
@@ -46,6 +48,17 @@ const tlsFailure = z.object({
   policy_type: z.string(),
   sessions: count,
 });
+const received = z.object({
+  reporter: z.string().meta({ description: "as it calls itself" }),
+  day: z.string().meta({ description: "that it is about" }),
+  received: z.string(),
+  messages: count,
+  counts: z.boolean().meta({ description: "whether the proposal, sources and events go by it" }),
+  why_not: z.enum(["unsigned", "late"]).optional().meta({
+    description: "why it does not count: no known receiver signed it, or it came later than four days after its time",
+  }),
+  signed_by: z.string().meta({ description: "domain of the known receiver that signed it; empty: none did" }),
+});
 const reported = { reports: count, reporters: count, days: count };
 const reports = z.object({
   addresses: z.object({ dmarc: z.string(), tls: z.string(), tls_https: z.string() }),
@@ -59,6 +72,8 @@ const reports = z.object({
     counted: count.meta({
       description: "of them in reports that a known receiver signed; the proposal goes by those alone",
     }),
+    counted_reports: count,
+    known_reporters: z.array(z.string()).meta({ description: "whose reports count when they sign them" }),
     passing: count,
     lost_of_senders: count.meta({ description: "failing messages of the domain's senders that a policy would hit" }),
     lost_of_others: count.meta({ description: "failing messages of everybody else" }),
@@ -69,6 +84,7 @@ const reports = z.object({
       because: z.enum(["few-days", "few-messages", "failing"]).optional(),
     }),
     sources: z.array(source),
+    received: z.array(received).meta({ description: "the newest reports" }),
   }),
   tls: z.object({ ...reported, successes: count, failures: z.array(tlsFailure) }),
 });
@@ -123,19 +139,25 @@ async function addressesOf(
 }
 
 function toJson({ dmarc, tls }: SenderReportsView): Pick<z.input<typeof reports>, "dmarc" | "tls"> {
-  const { lostOfSenders, lostOfOthers, sources, policy, ...counts } = dmarc;
+  const { lostOfSenders, lostOfOthers, countedReports, sources, received, policy, ...counts } = dmarc;
   return {
     dmarc: {
       ...counts,
       policy: DISPOSITIONS.find((known) => known === policy) ?? "",
+      counted_reports: countedReports,
+      known_reporters: [...KNOWN_REPORTERS],
       lost_of_senders: lostOfSenders,
       lost_of_others: lostOfOthers,
       sources: sources.map(
-        ({ isSender, firstDay, lastDay, dkimDomain, spfDomain, hasPassed, counted, countedFailing, ...one }) => ({
+        ({ isSender, firstDay, lastDay, dkimDomain, spfDomain, hasPassed, countedFailing, ...one }) => ({
           ...one,
           ...{ is_sender: isSender, first_day: firstDay, last_day: lastDay },
         }),
       ),
+      received: received.map(({ receivedAt, whyNot, signedBy, ...one }) => ({
+        ...{ ...one, received: receivedAt.toISOString(), signed_by: signedBy },
+        ...(whyNot === undefined ? {} : { why_not: whyNot }),
+      })),
     },
     tls: {
       ...tls,

@@ -15,12 +15,14 @@ export const EVENT_NAMES = {
 
 export type EventKind = keyof typeof EVENT_NAMES;
 
-/** What webhooks and streams may be told: events, and what became of each delivery. */
+/** What webhooks and streams may be told: events, what became of each delivery, and what sources of sender domains do. */
 export const TOLD_NAMES = {
   ...EVENT_NAMES,
   delivered: "entregado",
   deferred: "diferido",
   cancelled: "cancelado",
+  "source-passes": "origen_pasa",
+  "source-fails": "origen_falla",
 } as const;
 
 export type ToldKind = keyof typeof TOLD_NAMES;

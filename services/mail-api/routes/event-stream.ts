@@ -3,11 +3,10 @@ import { invalidField } from "../../core/refusal.ts";
 import { ok, refuse } from "../../core/result.ts";
 import { readToldKinds } from "../../operations/mail/told-events.ts";
 import { type AnyEndpoint, endpoint, RawReply } from "../../platform/http/endpoint.ts";
-import { TOLD_KINDS } from "../../store/mail/events/event-kinds.ts";
+import { USUAL_STREAM_KINDS } from "../../store/mail/events/event-kinds.ts";
 import type { MailCaller } from "../dialect.ts";
 import type { EventStreams } from "../event-streams.ts";
 
-const ALL_KINDS = Object.values(TOLD_KINDS);
 const LAST_EVENT_ID = "last-event-id";
 
 /** Events as they happen, with why and how. */
@@ -34,7 +33,7 @@ export function eventStreamEndpoints(streams: EventStreams): AnyEndpoint<MailCal
           return refuse(invalidField("Last-Event-ID", "whole-number"));
         }
         const stream = await streams.open(caller.instance, {
-          kinds: names.length === 0 ? ALL_KINDS : kinds.value,
+          kinds: names.length === 0 ? USUAL_STREAM_KINDS : kinds.value,
           campaigns: fields.campana_id === undefined ? null : [fields.campana_id],
           condition: null,
           after: given === undefined ? fields.desde : Number(given),

@@ -1,6 +1,7 @@
 import type { KeyRing } from "../../core/key-ring.ts";
 import { TOLD_NAMES, type ToldKind, toldKindOf } from "../../core/mail/event-kind.ts";
 import { fieldValue, splitMessage } from "../../core/mail/message.ts";
+import { findKnownSender } from "../../core/mail/reports/known-senders.ts";
 import { formatTimestamp } from "../../core/mail/timestamps.ts";
 import { type MessageIdentity, makeMessageId } from "../../core/mail/tokens.ts";
 import { recentMap } from "../../core/recent-map.ts";
@@ -19,6 +20,9 @@ export interface ToldJson {
   readonly campana_id: number | null;
   readonly eeid: string | null;
   readonly maquina?: true;
+  /** Of a sender domain: whose, and the address that sends in its name. */
+  readonly dominio?: string;
+  readonly origen?: string;
 }
 
 /** The same with why and how; what is not known is null. */
@@ -37,6 +41,11 @@ export interface FullToldJson extends ToldJson {
   readonly message_id: string | null;
   /** What one message to one recipient has in common. */
   readonly delivery_id: number | null;
+  /** Of a source of a sender domain: the service behind it, what it signs and returns to, and who reports it. */
+  readonly sender?: string | null;
+  readonly dkim_domain?: string | null;
+  readonly spf_domain?: string | null;
+  readonly reporter?: string | null;
 }
 
 /** Reads names of kinds, as the API has them. @returns their numbers, or the name that there is not */
@@ -56,7 +65,7 @@ export function toldNames(kinds: readonly number[]): string[] {
 }
 
 export function toToldJson(event: ToldEvent, timeZone: string): ToldJson {
-  const { kind, at, machine, email, campaignName, campaignNumid, eeid } = event;
+  const { kind, at, machine, email, campaignName, campaignNumid, eeid, domain, detail } = event;
   return {
     evento: TOLD_NAMES[toldKindOfNumber(kind)],
     timestamp: formatTimestamp(at, timeZone),
@@ -65,6 +74,7 @@ export function toToldJson(event: ToldEvent, timeZone: string): ToldJson {
     campana_id: campaignNumid,
     eeid,
     ...(machine ? { maquina: true } : {}),
+    ...(domain === null ? {} : { dominio: domain, origen: String(detail?.source) }),
   };
 }
 
@@ -94,6 +104,7 @@ export class FullEvents {
       ...describe(event),
       message_id: this.#messageIdOf(event.deliveryId, messages),
       delivery_id: event.deliveryId,
+      ...(event.domain === null ? {} : describeSource(event)),
     }));
   }
 
@@ -120,12 +131,23 @@ function nameOf({ own, head, senderDomain, isShared }: MessageName): NameOfMessa
   return { own: field === undefined ? null : fieldValue(field) };
 }
 
+const text = (value: unknown) => (typeof value === "string" && value !== "" ? value : null);
+
+/** What the feed knows of a source. */
+function describeSource({
+  detail,
+}: ToldEvent): Pick<FullToldJson, "sender" | "dkim_domain" | "spf_domain" | "reporter"> {
+  const { dkimDomain, spfDomain, reporter } = detail ?? {};
+  const domains = { dkim_domain: text(dkimDomain), spf_domain: text(spfDomain) };
+  const sender = findKnownSender([domains.dkim_domain ?? "", domains.spf_domain ?? ""]);
+  return { sender: sender?.name ?? null, ...domains, reporter: text(reporter) };
+}
+
 /** What the feed knows of why and how. */
 function describe({
   kind,
   detail,
 }: ToldEvent): Pick<FullToldJson, "reason" | "status" | "reply" | "attempt" | "exchanger"> {
-  const text = (value: unknown) => (typeof value === "string" && value !== "" ? value : null);
   const { reason, feedbackType, status, reply, replycode, attempt, exchanger } = detail ?? {};
   return {
     reason: text(reason) ?? text(feedbackType) ?? REASONS[toldKindOfNumber(kind)] ?? null,

@@ -8,9 +8,14 @@ export interface KnownReporter {
   readonly address: string;
   /** That signs them, or a name below it does. */
   readonly domain: string;
+  /** What public material says of it, for whoever judges the entry. */
+  readonly found: string;
 }
 
 const KNOWN: readonly KnownReporter[] = createRequire(import.meta.url)("#config/known-reporters.json");
+
+/** What they are called. */
+export const KNOWN_REPORTERS: readonly string[] = KNOWN.map(({ name }) => name);
 
 /** Of a message: its header has to end within. */
 const MOST_HEADER_OCTETS = 64 * 2 ** 10;

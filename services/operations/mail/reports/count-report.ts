@@ -10,6 +10,7 @@ import {
 import { domainDigest, type ReportTokenClaims } from "../../../core/mail/tokens.ts";
 import { ok, type Result, refuse } from "../../../core/result.ts";
 import type { Transaction } from "../../../platform/postgres/db.ts";
+import { TOLD_KINDS } from "../../../store/mail/events/event-kinds.ts";
 import { allowedDomains } from "../../../store/mail/instances/instances.ts";
 import {
   addDmarcReport,
@@ -19,9 +20,11 @@ import {
   noteSources,
   type ReportedDomain,
   type ReportWeight,
+  type SourceNews,
   type SourceSeen,
 } from "../../../store/mail/reports/dmarc-reports.ts";
 import { addTlsReport } from "../../../store/mail/reports/tls-reports.ts";
+import { type ToldSource, tellSources } from "../../../store/mail/tracking/event-feed.ts";
 
 /** What is taken about one sender domain within a day: anybody may write reports, and read its address in the DNS. */
 export const TAKEN_WITHIN_A_DAY = { reports: 2_000, ofReporter: 100, rows: 100_000 } as const;
@@ -94,6 +97,7 @@ async function countDmarc(
   await addDmarcRows(transaction, about, { id, day, rows, counts: report.counts });
   const seen = sourcesOf(rows);
   const news = await noteSources(transaction, about, day, report.counts ? seen : seen.map(withoutClaims));
+  await tellSources(transaction, about, toldOf(news, report.reporter));
   return ok({
     ...about,
     kind: "dmarc",
@@ -118,6 +122,17 @@ async function countTls(
 
 function messagesOf(rows: readonly DmarcRow[]): number {
   return rows.reduce((sum, { messages }) => sum + messages, 0);
+}
+
+/** What an instance is told of sources that did something for the first time. */
+function toldOf(news: readonly SourceNews[], reporter: string): ToldSource[] {
+  return news.flatMap(({ firstPass, firstFail, ...source }) => {
+    const detail = { ...source, reporter };
+    return [
+      ...(firstPass ? [{ kind: TOLD_KINDS["source-passes"], detail }] : []),
+      ...(firstFail ? [{ kind: TOLD_KINDS["source-fails"], detail }] : []),
+    ];
+  });
 }
 
 /** Of a report that does not count: that the source was seen. */

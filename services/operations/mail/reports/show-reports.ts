@@ -3,8 +3,10 @@ import { findKnownSender } from "../../../core/mail/reports/known-senders.ts";
 import { type PolicyProposal, proposePolicy } from "../../../core/mail/reports/policy-proposal.ts";
 import type { Db } from "../../../platform/postgres/db.ts";
 import {
-  countCountedDays,
+  countCountedReports,
   countReports,
+  listDmarcReports,
+  type ReceivedReport,
   type ReportCounts,
   type ReportPeriod,
   readReportedPolicy,
@@ -26,6 +28,12 @@ export interface SourceView extends SourceCounts {
   readonly isSender: boolean;
 }
 
+/** A report as it came. */
+export interface ReportView extends ReceivedReport {
+  /** Why it does not count: no known receiver signed it, or it came too late; undefined: it counts. */
+  readonly whyNot: "unsigned" | "late" | undefined;
+}
+
 /** What receivers said about a sender domain. */
 export interface SenderReportsView {
   readonly dmarc: ReportCounts & {
@@ -34,6 +42,7 @@ export interface SenderReportsView {
     readonly messages: number;
     /** Of them, in reports that count: a known receiver signed them. Only by those something is proposed. */
     readonly counted: number;
+    readonly countedReports: number;
     readonly passing: number;
     /**
      * Failing messages that `quarantine` would have put aside and `reject` turned away: of the domain's senders, and of
@@ -44,6 +53,8 @@ export interface SenderReportsView {
     readonly overridden: number;
     readonly proposal: PolicyProposal;
     readonly sources: readonly SourceView[];
+    /** The newest of the reports. */
+    readonly received: readonly ReportView[];
   };
   readonly tls: ReportCounts & {
     readonly successes: number;
@@ -64,11 +75,12 @@ export async function readSenderReports(
   period: ReportPeriod,
   { bounceDomain, names }: { readonly bounceDomain: string; readonly names: LookUpNames },
 ): Promise<SenderReportsView> {
-  const [counts, countedDays, policy, found, tlsCounts, tls] = await Promise.all([
+  const [counts, ofCounted, policy, found, received, tlsCounts, tls] = await Promise.all([
     countReports(db, "dmarc_reports", period),
-    countCountedDays(db, period),
+    countCountedReports(db, period),
     readReportedPolicy(db, period),
     readSources(db, period),
+    listDmarcReports(db, period),
     countReports(db, "tls_reports", period),
     readTlsCounts(db, period),
   ]);
@@ -88,12 +100,14 @@ export async function readSenderReports(
       policy,
       messages: sum((source) => source.messages),
       counted,
+      countedReports: ofCounted.reports,
       passing: sum(({ passing }) => passing),
       lostOfSenders: lost(true),
       lostOfOthers: lost(false),
       overridden: sum(({ overridden }) => overridden),
-      proposal: proposePolicy({ policy, days: countedDays, messages: counted, failingOfSenders }),
+      proposal: proposePolicy({ policy, days: ofCounted.days, messages: counted, failingOfSenders }),
       sources: sources.slice(0, MOST_SHOWN),
+      received: received.map((report) => ({ ...report, whyNot: whyNotCounted(report) })),
     },
     tls: {
       ...tlsCounts,
@@ -101,6 +115,12 @@ export async function readSenderReports(
       failures: tls.filter(({ result }) => result !== ""),
     },
   };
+}
+
+/** As a report is weighed where it comes in: signed by a known receiver, and in time. */
+function whyNotCounted({ counts, signedBy }: ReceivedReport): ReportView["whyNot"] {
+  if (counts) return undefined;
+  return signedBy === "" ? "unsigned" : "late";
 }
 
 function viewOf(source: SourceCounts, bounceDomain: string, name: string): SourceView {

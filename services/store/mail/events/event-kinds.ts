@@ -17,13 +17,20 @@ export const EVENT_KINDS: Readonly<Record<EventKind, number>> = {
   complained: 11,
 };
 
-/** How `webhook_events` and `webhooks.kinds` hold what is told: events as above, and what became of a delivery. */
+/** How `webhook_events` and `webhooks.kinds` hold what is told: events as above, what became of a delivery, and of a source. */
 export const TOLD_KINDS: Readonly<Record<ToldKind, number>> = {
   ...EVENT_KINDS,
   delivered: 12,
   deferred: 13,
   cancelled: 14,
+  "source-passes": 15,
+  "source-fails": 16,
 };
+
+/** What streams tell where nobody chooses: all that is of a contact or a delivery. */
+export const USUAL_STREAM_KINDS: readonly number[] = Object.values(TOLD_KINDS).filter(
+  (kind) => kind !== TOLD_KINDS["source-passes"] && kind !== TOLD_KINDS["source-fails"],
+);
 
 const TOLD_BY_NUMBER = new Map(Object.entries(TOLD_KINDS).map(([kind, number]) => [number, kind as ToldKind]));
 

@@ -117,8 +117,7 @@ export interface SourceSeen {
 }
 
 /** What a source had never done before. */
-export interface SourceNews {
-  readonly source: string;
+export interface SourceNews extends Pick<SourceSeen, "source" | "dkimDomain" | "spfDomain"> {
   readonly firstPass: boolean;
   readonly firstFail: boolean;
 }
@@ -146,7 +145,8 @@ export async function noteSources(
          dkim_domain = coalesce(nullif(excluded.dkim_domain, ''), known.dkim_domain),
          spf_domain = coalesce(nullif(excluded.spf_domain, ''), known.spf_domain)
      )
-     select host(given.source) as source, passes and before.last_pass is null as "firstPass", fails and before.last_fail is null as "firstFail"
+     select host(given.source) as source, given.dkim_domain as "dkimDomain", given.spf_domain as "spfDomain",
+       passes and before.last_pass is null as "firstPass", fails and before.last_fail is null as "firstFail"
        from given left join before using (source)
       where passes and before.last_pass is null or fails and before.last_fail is null`,
     [

@@ -1,5 +1,5 @@
 import { type Db, queryRows } from "../../../platform/postgres/db.ts";
-import type { ReportedDomain } from "./dmarc-reports.ts";
+import type { ReportedDomain, ReportWeight } from "./dmarc-reports.ts";
 
 /** The last so many days of reports about a domain. */
 export interface ReportPeriod extends ReportedDomain {
@@ -78,15 +78,40 @@ export async function countReports(
   return row!;
 }
 
-/** Days that were reported about, by reports that count. */
-export async function countCountedDays(db: Db, { instanceId, domain, days }: ReportPeriod): Promise<number> {
-  const [row] = await queryRows<{ days: number }>(
+/** DMARC reports that count, and days that they are about. */
+export async function countCountedReports(
+  db: Db,
+  { instanceId, domain, days }: ReportPeriod,
+): Promise<Pick<ReportCounts, "reports" | "days">> {
+  const [row] = await queryRows<Pick<ReportCounts, "reports" | "days">>(
     db,
-    `select count(distinct day)::int as days from dmarc_reports
+    `select count(*)::int as reports, count(distinct day)::int as days from dmarc_reports
       where instance_id = $1 and domain = $2 and counts and day > current_date - $3::int`,
     [instanceId, domain, days],
   );
-  return row!.days;
+  return row!;
+}
+
+/** A DMARC report as it came. */
+export interface ReceivedReport extends ReportWeight {
+  readonly reporter: string;
+  /** That it is about. */
+  readonly day: string;
+  readonly receivedAt: Date;
+  readonly messages: number;
+}
+
+const MOST_REPORTS = 100;
+
+/** The newest first. */
+export async function listDmarcReports(db: Db, { instanceId, domain, days }: ReportPeriod): Promise<ReceivedReport[]> {
+  return queryRows<ReceivedReport>(
+    db,
+    `select reporter, day::text as day, received_at as "receivedAt", messages::float8 as messages, signed_by as "signedBy", counts
+       from dmarc_reports where instance_id = $1 and domain = $2 and day > current_date - $3::int
+      order by received_at desc, id desc limit $4`,
+    [instanceId, domain, days, MOST_REPORTS],
+  );
 }
 
 /** `p` of the domain's record as the newest report has it, of those that count if there are any; empty: there is none. */

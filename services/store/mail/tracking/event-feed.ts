@@ -21,6 +21,8 @@ export interface ToldEvent {
   readonly campaignNumid: number | null;
   readonly eeid: string | null;
   readonly deliveryId: number | null;
+  /** The sender domain that it is of; null: it is of a contact or a delivery. */
+  readonly domain: string | null;
   /** Reason, status, the far side's words, attempt, exchanger: what is known. */
   readonly detail: Readonly<Record<string, unknown>> | null;
 }
@@ -136,7 +138,7 @@ export async function readFeed(
 ): Promise<FeedPage> {
   const values = new StatementValues(instanceId, after, MOST_AT_ONCE);
   const parts = [
-    "(e.id is not null or d.id is not null)",
+    "(e.id is not null or d.id is not null or page.domain is not null)",
     kinds === null
       ? "page.event_id is not null"
       : `coalesce(page.kind, e.kind) = any(${values.add(kinds)}::smallint[])`,
@@ -148,13 +150,13 @@ export async function readFeed(
   const events = await queryRows<ToldEvent>(
     db,
     `with page as materialized (
-       select position, at, event_id, kind, delivery_id, detail from webhook_events
+       select position, at, event_id, kind, delivery_id, domain, detail from webhook_events
        where instance_id = $1 and position > $2::bigint order by position limit $3
      )
      select page.position, coalesce(page.kind, e.kind) as kind, page.at, coalesce(e.machine, false) as machine,
        coalesce(contact.email, e.email, d.recipient, '') as email, coalesce(campaigns.name, '') as "campaignName",
        coalesce(e.campaign_numid, m.campaign_numid) as "campaignNumid", coalesce(e.eeid, m.eeid) as eeid,
-       coalesce(page.delivery_id, e.delivery_id) as "deliveryId", coalesce(page.detail, e.detail) as detail
+       coalesce(page.delivery_id, e.delivery_id) as "deliveryId", page.domain, coalesce(page.detail, e.detail) as detail
      from page
      left join events e on e.instance_id = $1 and e.at = page.at and e.id = page.event_id
      left join deliveries d on d.instance_id = $1 and d.id = page.delivery_id
@@ -204,6 +206,40 @@ export async function tellDeliveries(transaction: Transaction, told: readonly To
       told.map(({ deliveryId }) => deliveryId),
       told.map(({ detail }) => JSON.stringify(detail)),
     ],
+  );
+}
+
+/** What a source of a sender domain does for the first time, for the feed. */
+export interface ToldSource {
+  /** Of TOLD_KINDS. */
+  readonly kind: number;
+  readonly detail: SourceDetail;
+}
+
+/** What is told of a source, as a report says it. */
+export interface SourceDetail {
+  /** IP address. */
+  readonly source: string;
+  /** Domains of a signature and of the return path; empty: none was reported. */
+  readonly dkimDomain: string;
+  readonly spfDomain: string;
+  /** Who reports it. */
+  readonly reporter: string;
+}
+
+/** Puts what sources of a sender domain do into its instance's feed, where that wants to know; in the transaction that stores it. */
+export async function tellSources(
+  transaction: Transaction,
+  { instanceId, domain }: { readonly instanceId: number; readonly domain: string },
+  told: readonly ToldSource[],
+): Promise<void> {
+  if (told.length === 0) return;
+  await queryRows(
+    transaction,
+    `insert into webhook_events (instance_id, at, kind, domain, detail)
+     select $1, now(), given.kind, $2, given.detail from unnest($3::smallint[], $4::jsonb[]) as given (kind, detail)
+     where $1 in (select instance_id from webhook_instances where sources)`,
+    [instanceId, domain, told.map(({ kind }) => kind), told.map(({ detail }) => JSON.stringify(detail))],
   );
 }
 

@@ -6,7 +6,7 @@ import { Loaded } from "../../components/loaded.tsx";
 import { Page, Section } from "../../components/page.tsx";
 import { Table } from "../../components/table.tsx";
 import { useFetched } from "../../fetched.ts";
-import { formatNumber } from "../../format.ts";
+import { formatNumber, formatTime } from "../../format.ts";
 import { queryOf } from "../../http.ts";
 import { useQuery } from "../../query.ts";
 import { texts } from "../../texts.ts";
@@ -27,9 +27,19 @@ interface Source {
   readonly own: boolean;
   readonly is_sender: boolean;
   readonly messages: number;
+  readonly counted: number;
   readonly passing: number;
   readonly dkim: number;
   readonly spf: number;
+}
+
+interface Received {
+  readonly reporter: string;
+  readonly day: string;
+  readonly received: string;
+  readonly messages: number;
+  readonly counts: boolean;
+  readonly why_not?: "unsigned" | "late";
 }
 
 interface TlsFailure {
@@ -50,12 +60,16 @@ interface Reports {
   readonly dmarc: Reported & {
     readonly policy: "" | "none" | Policy;
     readonly messages: number;
+    readonly counted: number;
+    readonly counted_reports: number;
+    readonly known_reporters: readonly string[];
     readonly passing: number;
     readonly lost_of_senders: number;
     readonly lost_of_others: number;
     readonly overridden: number;
     readonly proposal: Proposal;
     readonly sources: readonly Source[];
+    readonly received: readonly Received[];
   };
   readonly tls: Reported & { readonly successes: number; readonly failures: readonly TlsFailure[] };
 }
@@ -141,6 +155,8 @@ function Dmarc({ dmarc }: { readonly dmarc: Reports["dmarc"] }) {
         <Facts
           facts={[
             { label: words.reports, value: formatNumber(dmarc.reports) },
+            { label: words.countedReports, value: formatNumber(dmarc.counted_reports) },
+            { label: words.countedMessages, value: formatNumber(dmarc.counted) },
             { label: words.reporters, value: formatNumber(dmarc.reporters) },
             { label: words.reportedDays, value: formatNumber(dmarc.days) },
             { label: words.overridden, value: formatNumber(dmarc.overridden) },
@@ -149,6 +165,9 @@ function Dmarc({ dmarc }: { readonly dmarc: Reports["dmarc"] }) {
       </Section>
       <Section title={words.sources} hint={words.sourcesHint}>
         <Sources sources={dmarc.sources} />
+      </Section>
+      <Section title={words.received} hint={words.receivedHint(dmarc.known_reporters.join(", "))}>
+        <ReceivedReports received={dmarc.received} />
       </Section>
     </>
   );
@@ -213,11 +232,45 @@ function Sources({ sources }: { readonly sources: readonly Source[] }) {
   );
 }
 
-function SourceState({ source: { messages, passing, is_sender } }: { readonly source: Source }) {
+function SourceState({ source: { messages, counted, passing, is_sender } }: { readonly source: Source }) {
   const words = texts().mail.reports;
+  if (counted === 0) return <Badge tone="quiet">{words.unconfirmed}</Badge>;
   if (passing === messages) return <Badge tone="good">{words.passes}</Badge>;
   if (passing > 0) return <Badge tone="warn">{words.partly}</Badge>;
   return <Badge tone={is_sender ? "warn" : "bad"}>{is_sender ? words.fails : words.stranger}</Badge>;
+}
+
+/** What came, and whether it counts. */
+function ReceivedReports({ received }: { readonly received: readonly Received[] }) {
+  const words = texts().mail.reports;
+  return (
+    <Table<Received>
+      label={words.received}
+      rows={received}
+      rowKey={({ reporter, received: at, day }) => `${reporter} ${at} ${day}`}
+      empty={<p class="hint">{words.empty}</p>}
+      columns={[
+        {
+          id: "reporter",
+          label: words.reporter,
+          grows: true,
+          cell: ({ reporter, why_not }) => (
+            <NameAndState
+              name={reporter}
+              state={
+                <Badge tone={why_not === undefined ? "good" : "quiet"}>
+                  {why_not === undefined ? words.counts : words.countsNot[why_not]}
+                </Badge>
+              }
+            />
+          ),
+        },
+        { id: "day", label: words.day, cell: ({ day }) => day },
+        { id: "received", label: words.receivedAt, optional: true, cell: (one) => formatTime(one.received) },
+        { id: "messages", label: words.messages, align: "end", cell: ({ messages }) => formatNumber(messages) },
+      ]}
+    />
+  );
 }
 
 function Tls({ tls }: { readonly tls: Reports["tls"] }) {

@@ -59,6 +59,8 @@ const KINDS = [
   "entregado",
   "diferido",
   "cancelado",
+  "origen_pasa",
+  "origen_falla",
 ] as const;
 const USUAL_KINDS: readonly string[] = KINDS.slice(0, 11);
 const TONES: { readonly [S in Delivery["state"]]: Tone } = { waiting: "accent", delivered: "good", failed: "bad" };
@@ -127,7 +129,7 @@ const isUsual = (kinds: ReadonlySet<string>) =>
 /** What a webhook is told, in few words. */
 function describeChoice({ kinds, campaigns, condiciones, full }: Webhook): string {
   const { webhooks: words, events } = texts().mail;
-  const names: Readonly<Record<string, string>> = { ...events, ...words.deliveryEvents };
+  const names: Readonly<Record<string, string>> = { ...events, ...words.moreEvents };
   return [
     kinds === undefined ? words.usual : kinds.map((kind) => names[kind] ?? kind).join(", "),
     ...(campaigns === undefined ? [] : [words.ofCampaigns(campaigns.join(", "))]),
@@ -200,7 +202,7 @@ interface KindsFieldProps {
 
 function KindsField({ kinds, setKinds }: KindsFieldProps) {
   const { webhooks: words, events } = texts().mail;
-  const names: Readonly<Record<string, string>> = { ...events, ...words.deliveryEvents };
+  const names: Readonly<Record<string, string>> = { ...events, ...words.moreEvents };
   const choose = (kind: string, isChosen: boolean) =>
     setKinds(new Set(isChosen ? [...kinds, kind] : [...kinds].filter((one) => one !== kind)));
   return (
