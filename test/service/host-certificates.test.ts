@@ -14,7 +14,14 @@ import { start as startTracking } from "../../services/tracking/main.ts";
 import { type AcmeAuthority, isReady, startAcme } from "../support/acme.ts";
 import { type SignedIn, startConsole, type TestConsole } from "../support/console.ts";
 import { askDns } from "../support/dns-client.ts";
-import { freePort, isInstalled, ownResolverMissing, type Peer, startPeer, withOwnResolver } from "../support/peers-processes.ts";
+import {
+  freePort,
+  isInstalled,
+  ownResolverMissing,
+  type Peer,
+  startPeer,
+  withOwnResolver,
+} from "../support/peers-processes.ts";
 import { eventually } from "../support/stack.ts";
 
 /** Where the policy is served at the port that senders ask, and the name server at the one that resolvers know. */
@@ -31,7 +38,9 @@ const ZONE = {
 const isRoot = process.getuid?.() === 0;
 const missing = ["pebble", "openssl"].filter((program) => !isInstalled(program));
 const noPostfix = [
-  ...["mta-sts-daemon", "postmap"].filter((program) => !isInstalled(program)).map((program) => `${program} is not installed`),
+  ...["mta-sts-daemon", "postmap"]
+    .filter((program) => !isInstalled(program))
+    .map((program) => `${program} is not installed`),
   ...(ownResolverMissing ? [ownResolverMissing] : []),
 ].join(", ");
 const title = missing.length > 0 ? ` (skipped: ${missing.join(", ")} not installed)` : "";

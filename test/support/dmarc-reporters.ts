@@ -32,7 +32,10 @@ export const missingFor = (...programs: readonly string[]): string =>
     .map((program) => `${program} is not installed`)
     .join(", ");
 
-export function makeReporterFolder(resolverAddress: string): { readonly folder: string; readonly resolverFile: string } {
+export function makeReporterFolder(resolverAddress: string): {
+  readonly folder: string;
+  readonly resolverFile: string;
+} {
   const folder = mkdtempSync(join(tmpdir(), "palomar-reporters-"));
   const resolverFile = join(folder, "resolv.conf");
   writeFileSync(resolverFile, `nameserver ${resolverAddress}\n`);
