@@ -1,4 +1,4 @@
-import { execFile } from "node:child_process";
+import { execFile, spawnSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { connect } from "node:net";
 import { tmpdir } from "node:os";
@@ -19,7 +19,8 @@ const AUTHORITY = "receiver.example.net";
 /** Where things are. */
 export interface ReporterSurroundings {
   readonly folder: string;
-  /** A resolv.conf. */
+  /** The resolver, and a resolv.conf that names it. */
+  readonly resolver: string;
   readonly resolverFile: string;
   /** Where reports go by SMTP, on this machine. */
   readonly reportPort: number;
@@ -32,14 +33,18 @@ export const missingFor = (...programs: readonly string[]): string =>
     .map((program) => `${program} is not installed`)
     .join(", ");
 
-export function makeReporterFolder(resolverAddress: string): {
-  readonly folder: string;
-  readonly resolverFile: string;
-} {
+/** The same of Perl's modules. */
+export const missingOfPerl = (...modules: readonly string[]): string =>
+  modules
+    .filter((module) => spawnSync("perl", [`-M${module}`, "-e", "1"]).status !== 0)
+    .map((module) => `Perl's ${module} is not installed`)
+    .join(", ");
+
+export function makeReporterFolder(resolver: string): Omit<ReporterSurroundings, "reportPort"> {
   const folder = mkdtempSync(join(tmpdir(), "palomar-reporters-"));
   const resolverFile = join(folder, "resolv.conf");
-  writeFileSync(resolverFile, `nameserver ${resolverAddress}\n`);
-  return { folder, resolverFile };
+  writeFileSync(resolverFile, `nameserver ${resolver}\n`);
+  return { folder, resolver, resolverFile };
 }
 
 async function command(
@@ -111,7 +116,7 @@ sub get_transports_for { Email::Sender::Transport::SMTP->new({ host => "127.0.0.
 const MAIL_DMARC_RECEIVER = `use strict; use warnings;
 use Mail::DKIM::Verifier; use Mail::SPF; use Mail::DMARC::PurePerl; use Mail::DMARC::Base;
 my ($file, $ip, $helo, $mail_from, $rcpt, $from) = @ARGV;
-open(my $in, "<", $file) or die; binmode $in; local $/; my $text = <$in>;
+open(my $in, "<", $file) or die; binmode $in; my $text = do { local $/; <$in> };
 my $dkim = Mail::DKIM::Verifier->new; $dkim->PRINT($text); $dkim->CLOSE;
 my $request = Mail::SPF::Request->new(scope => "mfrom", identity => $mail_from, ip_address => $ip, helo_identity => $helo);
 my $spf = Mail::SPF::Server->new->process($request);
@@ -162,7 +167,7 @@ export async function reportByRspamd(
   return command({ folder, resolverFile }, words, process.env.TZ ? { TZ: process.env.TZ } : {});
 }
 
-const COUNT = `local n = 0 for _, key in ipairs(redis.call("keys", "*")) do
+const COUNT = `local n = 0 for _, key in ipairs(redis.call("keys", "dmarc*")) do
   if redis.call("type", key).ok == "zset" then
     for i, value in ipairs(redis.call("zrange", key, 0, -1, "withscores")) do if i % 2 == 0 then n = n + value end end
   end
@@ -170,7 +175,7 @@ end return n`;
 
 /** What stands before a mail system: OpenDKIM, which verifies, and OpenDMARC, which judges and keeps a history. */
 export async function startOpenDmarc(
-  { folder, resolverFile }: Pick<ReporterSurroundings, "folder" | "resolverFile">,
+  { folder, resolverFile, resolver }: Omit<ReporterSurroundings, "reportPort">,
   ports: { readonly opendkim: number; readonly opendmarc: number },
 ): Promise<{ readonly history: string; stop(): Promise<void> }> {
   const history = join(folder, "opendmarc.history");
@@ -179,7 +184,9 @@ export async function startOpenDmarc(
   const opendkim = await startPeer("opendkim", ports.opendkim, (own, port) => ({
     files: {
       "opendkim.conf": `Mode v\nSocket inet:${port}@127.0.0.1\nAuthservID ${AUTHORITY}\nInternalHosts ${folder}/nobody
-ExternalIgnoreList ${folder}/nobody\nSyslog no\nPidFile ${own}/pid\n`,
+ExternalIgnoreList ${folder}/nobody\nSyslog no\nPidFile ${own}/pid\nResolverConfiguration ${own}/unbound.conf\n`,
+      // Its resolver is a library that asks the root servers, and nobody on this machine, unless it is told otherwise.
+      "unbound.conf": `server:\n  do-not-query-localhost: no\nforward-zone:\n  name: "."\n  forward-addr: ${resolver}\n`,
     },
     command: withOwnResolver(resolverFile, ["opendkim", "-f", "-x", join(own, "opendkim.conf")]),
   }));
@@ -207,14 +214,15 @@ export async function reportByOpenDmarc(surroundings: ReporterSurroundings, hist
   const database = await startMariadb();
   const own = { ...surroundings, folder: join(surroundings.folder, "opendmarc") };
   mkdirSync(own.folder);
-  const login = ["--dbhost=127.0.0.1", `--dbport=${database.port}`, "--dbuser=root", "--dbpasswd="];
+  const login = ["--dbhost=127.0.0.1", `--dbport=${database.port}`, "--dbuser=root"];
+  const password = { OPENDMARC_PASSWORD: "" };
   try {
     const client = ["mariadb", "--no-defaults", "-h127.0.0.1", `-P${database.port}`, "-uroot"];
     await command(own, ["sh", "-c", `${client.join(" ")} </usr/share/dbconfig-common/data/opendmarc/install/mysql`]);
-    const imported = await command(own, ["opendmarc-import", ...login, `--input=${history}`, "--verbose"]);
+    const imported = await command(own, ["opendmarc-import", ...login, `--input=${history}`, "--verbose"], password);
     const report = ["--report-org=opendmarc.example.net", "--report-email=dmarc@opendmarc.example.net", "--utc"];
     const smtp = ["--smtp-server=127.0.0.1", `--smtp-port=${surroundings.reportPort}`];
-    return imported + (await command(own, ["opendmarc-reports", ...login, ...report, ...smtp, "--verbose"]));
+    return imported + (await command(own, ["opendmarc-reports", ...login, ...report, ...smtp, "--verbose"], password));
   } finally {
     await database.stop();
   }

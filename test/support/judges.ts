@@ -13,7 +13,6 @@ import { eventually } from "./stack.ts";
  * takes addresses for documents for forged.
  */
 export const SENDING_ADDRESS = "198.18.0.25";
-export const SENDING_NAME = "mx.bounces.example.net";
 export const BOUNCE_DOMAIN = "bounces.example.net";
 
 /** Zones that a name server of ours has, as judges see them: through Unbound, which asks nobody else. */

@@ -95,6 +95,7 @@ describe.skipIf(!hasBrowser)(`sender domains in the console${browserNote}`, () =
   }
 
   async function picture(page: Page, name: string): Promise<void> {
+    await page.evaluate("window.scrollTo(0, 0)");
     if (PICTURES) await page.screenshot({ path: join(PICTURES, `${name}.png`), fullPage: true });
   }
 

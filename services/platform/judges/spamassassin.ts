@@ -3,7 +3,8 @@ import { type JudgedMail, type JudgeSurroundings, objectionsOf, type Verdict } f
 import { runProgram } from "./run-program.ts";
 
 const DEADLINE_MS = 240_000;
-const ENTRY = /^From judge@receiver\.invalid .*\n/m;
+/** Entries have numbers: it tells of them in the order of their dates. */
+const ENTRY = /^From judge-(\d+)@receiver\.invalid .*\n/m;
 const STATUS = /^X-Spam-Status: \w+, score=(-?[\d.]+) required=[\d.]+ tests=([\s\S]*?)(?=\s+autolearn=)/m;
 const RULE = /^\s*(-?\d+\.\d+)\s+([A-Z][A-Z0-9_]+)\s+(.*)$/gm;
 
@@ -23,8 +24,14 @@ export async function judgeAllBySpamAssassin(
     ...{ input: Buffer.concat(mails.map(asMailboxEntry)), deadlineMs: DEADLINE_MS, home: folder },
   });
   if (output === undefined) return mails.map(() => ({ judge: "spamassassin", kind: "absent" }));
-  const told = output.stdout.split(ENTRY).slice(1);
-  return mails.map((_mail, index) => readVerdict(told[index] ?? "", output.stderr));
+  const [, ...told] = output.stdout.split(ENTRY);
+  return mails.map((_mail, index) => readVerdict(textOf(told, index), output.stderr));
+}
+
+/** @param told numbers, each with the text that follows it */
+function textOf(told: readonly string[], number: number): string {
+  const at = told.findIndex((word, index) => index % 2 === 0 && word === String(number));
+  return at === -1 ? "" : (told[at + 1] ?? "");
 }
 
 const SETTINGS = [
@@ -52,10 +59,10 @@ function readVerdict(text: string, complaints: string): Verdict {
 }
 
 /** An entry of a mailbox file: lines that look like the beginning of the next are marked. */
-function asMailboxEntry(mail: JudgedMail): Buffer {
+function asMailboxEntry(mail: JudgedMail, number: number): Buffer {
   const text = `${traceOf(mail)}${mail.octets.toString("latin1")}`.replace(/^(>*From )/gm, ">$1");
   return Buffer.from(
-    `From judge@receiver.invalid Thu Jan  1 00:00:00 1970\n${text.replaceAll("\r\n", "\n")}\n\n`,
+    `From judge-${number}@receiver.invalid Thu Jan  1 00:00:00 1970\n${text.replaceAll("\r\n", "\n")}\n\n`,
     "latin1",
   );
 }

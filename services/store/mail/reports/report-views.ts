@@ -33,7 +33,7 @@ export interface SourceCounts {
 /** Sources that are told apart; the others of a domain that somebody abuses are in no view. */
 const MOST_SOURCES = 10_000;
 
-/** The most frequent first. */
+/** Those of reports that count first, so that what strangers write hides nobody; then the most frequent. */
 export async function readSources(db: Db, { instanceId, domain, days }: ReportPeriod): Promise<SourceCounts[]> {
   return queryRows<SourceCounts>(
     db,
@@ -51,7 +51,7 @@ export async function readSources(db: Db, { instanceId, domain, days }: ReportPe
                     coalesce(sum(messages) filter (where disposition = 'reject'), 0)::float8 as rejected
                from dmarc_days where instance_id = $1 and domain = $2 and day > current_date - $3::int group by source) d
        join dmarc_sources s on s.instance_id = $1 and s.domain = $2 and s.source = d.source
-      order by d.messages desc, d.source limit $4`,
+      order by d.counted = 0, d.messages desc, d.source limit $4`,
     [instanceId, domain, days, MOST_SOURCES],
   );
 }

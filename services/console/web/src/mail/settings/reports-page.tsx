@@ -136,6 +136,7 @@ function Dmarc({ dmarc }: { readonly dmarc: Reports["dmarc"] }) {
         {(
           [
             [words.messages, dmarc.messages],
+            [words.countedMessages, dmarc.counted],
             [words.passing, dmarc.passing],
             [words.lostOfSenders, dmarc.lost_of_senders],
             [words.lostOfOthers, dmarc.lost_of_others],
@@ -156,7 +157,6 @@ function Dmarc({ dmarc }: { readonly dmarc: Reports["dmarc"] }) {
           facts={[
             { label: words.reports, value: formatNumber(dmarc.reports) },
             { label: words.countedReports, value: formatNumber(dmarc.counted_reports) },
-            { label: words.countedMessages, value: formatNumber(dmarc.counted) },
             { label: words.reporters, value: formatNumber(dmarc.reporters) },
             { label: words.reportedDays, value: formatNumber(dmarc.days) },
             { label: words.overridden, value: formatNumber(dmarc.overridden) },

@@ -399,7 +399,7 @@ export const mail = {
     },
     reports: "Reports",
     countedReports: "Reports that count",
-    countedMessages: "Messages in reports that count",
+    countedMessages: "In reports that count",
     reporters: "Reporters",
     reportedDays: "Days reported about",
     overridden: "Failing, and taken all the same",

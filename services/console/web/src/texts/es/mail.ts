@@ -408,7 +408,7 @@ export const mail: Texts["mail"] = {
     },
     reports: "Informes",
     countedReports: "Informes que cuentan",
-    countedMessages: "Mensajes en informes que cuentan",
+    countedMessages: "En informes que cuentan",
     reporters: "Informantes",
     reportedDays: "Días informados",
     overridden: "Fallan, y se aceptan igualmente",
