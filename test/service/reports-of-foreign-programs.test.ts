@@ -136,7 +136,11 @@ describe.skipIf(because !== "")(`mail that a receiver of foreign programs takes$
       .select("dkim", "disposition", stack.context.db.raw("host(source) as source"))
       .sum("dmarc_rows.messages as messages");
 
-  async function expectSums(reporter: string, said: string, source = CLIENT): Promise<void> {
+  async function expectSums(
+    reporter: string,
+    said: string,
+    { source = CLIENT, disposition = "reject" }: { readonly source?: string; readonly disposition?: string } = {},
+  ): Promise<void> {
     const found = await eventually(
       () => sumsOf(reporter),
       (rows) => rows.length === 2,
@@ -145,7 +149,7 @@ describe.skipIf(because !== "")(`mail that a receiver of foreign programs takes$
     });
     const sums = found.map((row) => ({ ...row, messages: Number(row.messages) }));
     expect(sums).toEqual([
-      { dkim: false, disposition: "reject", source, messages: FORGED },
+      { dkim: false, disposition, source, messages: FORGED },
       { dkim: true, disposition: "none", source, messages: SENT },
     ]);
   }
@@ -173,7 +177,8 @@ describe.skipIf(because !== "")(`mail that a receiver of foreign programs takes$
   test.skipIf(noOpenDmarc !== "")(
     `opendmarc-reports reports what was sent${noOpenDmarc && ` (skipped: ${noOpenDmarc})`}`,
     async () => {
-      await expectSums("opendmarc", await reportByOpenDmarc(surroundings, history));
+      // It lets through what fails here, and says so.
+      await expectSums("opendmarc", await reportByOpenDmarc(surroundings, history), { disposition: "none" });
     },
     PATIENCE_MS,
   );
@@ -201,7 +206,7 @@ describe.skipIf(because !== "")(`mail that a receiver of foreign programs takes$
         for (const mail of mails(SENDING_ADDRESS)) expect((await rspamd!.judge(mail)).kind).toBe("judged");
         const messages = SENT + FORGED;
         const said = await reportByRspamd(surroundings, world.folder, { redis, messages });
-        await expectSums("rspamd", said, SENDING_ADDRESS);
+        await expectSums("rspamd", said, { source: SENDING_ADDRESS });
       } finally {
         await rspamd?.stop();
         await redis.stop();
