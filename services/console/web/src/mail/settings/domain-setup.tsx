@@ -156,7 +156,11 @@ function ItemsDifference({ items }: { readonly items: readonly Item[] }) {
     item.before !== null && item.action !== "add" ? [line(item, item.before)] : [],
   );
   const added = items.flatMap((item) => (item.after !== null ? [line(item, item.after)] : []));
-  return <Difference deleted={deleted} added={added} counted={false} />;
+  return (
+    <div class="agreed-difference">
+      <Difference deleted={deleted} added={added} counted={false} />
+    </div>
+  );
 }
 
 function ItemList({ title, items }: { readonly title: string; readonly items: readonly Item[] }) {
