@@ -129,6 +129,10 @@ describe.skipIf(!hasBrowser)(`sender domains in the console${browserNote}`, () =
       await page.getByRole("button", { name: language === "en" ? /^Propose/ : /^Proponer/ }).click();
       await page.getByText("_dmarc").first().waitFor();
       await settled(page);
+      // All of what somebody agrees to is in sight, nothing of it has to be scrolled to within.
+      const list = 'document.querySelector(".difference ul")';
+      const hidden = await page.evaluate<number>(`${list}.scrollHeight - ${list}.clientHeight`);
+      expect(hidden).toBeLessThanOrEqual(1);
       await expectNoSidewaysScroll(page);
       await expectAccessible(page);
       await picture(page, `setup-${width}-${language}`);
