@@ -20,13 +20,15 @@ export interface EndedAttempt {
   readonly tlsSessions: readonly TlsSession[];
   /** What left, if it is to be kept. */
   readonly archived?: DeliveryOutcome["archived"];
+  /** It left from a source that is new. */
+  readonly warmUp?: DeliveryOutcome["warmUp"];
 }
 
 /** What is stored of an attempt: what becomes of the recipient, and what who submitted the message is told. */
 export function recordOf(
   partition: LeasedPartition,
   delivery: DueDelivery,
-  { result, outcome, endedAt, durationMs, path, tlsSessions, archived }: EndedAttempt,
+  { result, outcome, endedAt, durationMs, path, tlsSessions, archived, warmUp }: EndedAttempt,
 ): DeliveryOutcome {
   const { isReport } = partition.message;
   return {
@@ -38,6 +40,7 @@ export function recordOf(
     isReport,
     attempt: { endedAt, durationMs, ...replyOf(result), reason: reasonOf(outcome), path },
     ...(tlsSessions.length > 0 ? { tlsSessions } : {}),
+    ...(warmUp !== undefined && outcome.kind === "delivered" ? { warmUp } : {}),
     ...consequences(outcome, { endedAt, archived, isReport }),
     ...reportOn(partition, delivery, result, outcome),
   };

@@ -3,6 +3,7 @@ import type { Observe } from "../platform/observability/observation.ts";
 import type { Db } from "../platform/postgres/db.ts";
 import { purgeSendingCounts } from "../store/mail/guard/sending-counts.ts";
 import { purgePaces } from "../store/mail/pace/source-paces.ts";
+import { purgeWarmUps } from "../store/mail/pace/warm-ups.ts";
 import { purgeReportCounts } from "../store/mail/queue/delivery-reports.ts";
 import { purgeBackOffs } from "../store/mail/queue/queue-backoffs.ts";
 import { purgeCalls } from "../store/mail/sends/idempotency.ts";
@@ -11,6 +12,8 @@ const PERIOD_MS = 600_000;
 const daysAgo = (days: number) => new Date(Date.now() - days * 86_400_000);
 /** What was learnt of a provider that nobody sends to any more. */
 const PACES_FOR_DAYS = 30;
+/** Plans that are over. */
+const WARM_UPS_FOR_DAYS = 90;
 
 /** Removes what no longer matters, now and then. Several processes may do so side by side. */
 export function startHousekeeping(db: Db, observe: Observe): { stop(): Promise<void> } {
@@ -21,6 +24,7 @@ export function startHousekeeping(db: Db, observe: Observe): { stop(): Promise<v
       purgeBackOffs(db),
       purgeReportCounts(db),
       purgePaces(db, PACES_FOR_DAYS),
+      purgeWarmUps(db, WARM_UPS_FOR_DAYS),
       purgeSendingCounts(db, daysAgo(sendingPolicy.keptDays)),
     ]).then(
       () => {},

@@ -80,6 +80,8 @@ export class Lane {
   #session: PooledSession | undefined;
   #source: SourcePlace | undefined;
   #putOffSeconds = 0;
+  /** No time that passes for a plan of ours counts against the message. */
+  #isPutOffByPlan = false;
   /** Since when the far side has had the turn, */
   #waitsSinceMs: number | undefined;
   /** and for how long it had it last, */
@@ -146,7 +148,8 @@ export class Lane {
       this.#giveSessionBack();
       this.#source?.leave();
       const { instanceId, id: partitionId } = this.#partition;
-      writer.release({ instanceId, partitionId, putOffSeconds: this.#putOffSeconds });
+      const isByPlan = this.#isPutOffByPlan;
+      writer.release({ instanceId, partitionId, putOffSeconds: this.#putOffSeconds, isByPlan });
     }
   }
 
@@ -170,7 +173,7 @@ export class Lane {
   async #composeAndSend(delivery: DueDelivery): Promise<Attempt | undefined> {
     const source = this.#enterPool();
     if (!source?.hasToken()) return this.#putOff();
-    if (!(await this.#getLeave(source))) return undefined;
+    if (!(await this.#getLeave(delivery, source))) return undefined;
     try {
       return await this.#sendWithLeave(delivery, source);
     } finally {
@@ -182,20 +185,23 @@ export class Lane {
    * Takes leave to send one message at its provider's pace, and waits a while for it, with the session kept.
    * @returns false where that takes long: the partition goes back until then
    */
-  async #getLeave(place: SourcePlace): Promise<boolean> {
-    const usual = this.#session?.source;
-    const sources = place.sources.filter((source) => !this.#resting.has(source));
-    if (usual !== undefined) sources.sort((one, other) => Number(other === usual) - Number(one === usual));
-    if (this.#leave.take(sources)) return true;
-    const putOffSeconds = await this.#waitAside(this.#leave.wait(sources));
-    if (putOffSeconds !== undefined) this.#putOff(putOffSeconds);
-    return putOffSeconds === undefined;
+  async #getLeave({ touchedDaysAgo }: DueDelivery, { sources }: SourcePlace): Promise<boolean> {
+    const isResting = (source: string) => this.#resting.has(source);
+    const wish = { sources, isResting, usual: this.#session?.source, touchedDaysAgo };
+    const putOffSeconds = await this.#leave.get(wish, (wait) => this.#waitAside(wait));
+    if (putOffSeconds === undefined) return true;
+    this.#putOff(putOffSeconds);
+    this.#isPutOffByPlan = this.#leave.isPlanned;
+    return false;
   }
 
   async #sendWithLeave(delivery: DueDelivery, source: SourcePlace): Promise<Attempt | undefined> {
     // First of all: a destination that does not answer is to take no memory for messages.
     const reached = await this.#acquire(source);
-    if (reached === undefined) return this.#putOff(this.#restSeconds);
+    if (reached === undefined) {
+      const isElsewhere = this.#leave.avoid(source.sources);
+      return isElsewhere ? this.#composeAndSend(delivery) : this.#putOff(this.#restSeconds);
+    }
     if (!reached.ok) return reached.error;
     if (this.#mustWait()) return this.#comeBack(); // others were quicker
     const giveBack = await this.#tools.budget.take(this.#composingOctets);
@@ -252,8 +258,8 @@ export class Lane {
     this.#putOffSeconds = seconds;
   }
 
-  #record(delivery: DueDelivery, { result, archived, giveBack }: Attempt): void {
-    const { schedule, wordings, writer, observe } = this.#tools;
+  #record(delivery: DueDelivery, { result, source, archived, giveBack }: Attempt): void {
+    const { schedule, wordings, writer, observe, shaping } = this.#tools;
     const attemptsMade = delivery.attempts + 1;
     const { acceptedAt, ageMs } = this.#partition;
     // This machine's clock may jump; mail must not be given up for that.
@@ -262,7 +268,8 @@ export class Lane {
     const outcome = decide(result, progress, { schedule, random: () => this.#draw, phrases: wordings.phrases });
     const ended = { result, outcome, endedAt: now, durationMs: this.#waitedInAttemptMs, path: this.#attemptPath };
     const tlsSessions = this.#tlsSessions.splice(0);
-    writer.add(recordOf(this.#partition, delivery, { ...ended, archived, tlsSessions }), archived && giveBack);
+    const warmUp = source === undefined ? undefined : shaping.plannedFrom(this.#lot, source);
+    writer.add(recordOf(this.#partition, delivery, { ...ended, archived, tlsSessions, warmUp }), archived && giveBack);
     const { words } = outcome;
     const bounceClass = outcome.kind === "bounced" ? outcome.bounceClass : undefined;
     observe({ kind: `delivery-${outcome.kind}`, deliveryId: delivery.id, words, bounceClass });
@@ -366,7 +373,10 @@ export class Lane {
   /** Until the first of the sources may be used again; no longer than usual while one of them may. */
   get #restSeconds(): number {
     const own = this.#source?.sources ?? [];
-    const seconds = own.map((source) => this.#resting.get(source) ?? 0);
+    const warming = this.#tools.shaping.warming(this.#lot, own);
+    // What is new waits for no trouble of others.
+    const usual = warming.length < own.length ? own.filter((source) => !warming.includes(source)) : own;
+    const seconds = usual.map((source) => this.#resting.get(source) ?? 0);
     return Math.max(PUT_OFF_SECONDS, Math.min(...seconds));
   }
 

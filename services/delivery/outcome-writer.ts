@@ -3,6 +3,7 @@ import type { AttemptLog } from "../operations/mail/attempt-log.ts";
 import { type InvalidationRule, recordOutcomes } from "../operations/mail/outcomes.ts";
 import type { Observe } from "../platform/observability/observation.ts";
 import type { Db } from "../platform/postgres/db.ts";
+import { noteWarmUpDeliveries } from "../store/mail/pace/warm-up-days.ts";
 import type { DeliveryOutcome } from "../store/mail/queue/deliveries.ts";
 import { type PartitionRelease, releasePartitions } from "../store/mail/queue/queue-leases.ts";
 import { addTlsSessions } from "../store/mail/reports/sent-tls-reports.ts";
@@ -115,6 +116,10 @@ export class OutcomeWriter {
           await addTlsSessions(
             transaction,
             outcomes.flatMap(({ tlsSessions = [] }) => tlsSessions),
+          );
+          await noteWarmUpDeliveries(
+            transaction,
+            outcomes.flatMap(({ instanceId, deliveryId, warmUp }) => (warmUp ? [{ instanceId, deliveryId, ...warmUp }] : [])),
           );
           if (tried !== undefined) await attempts?.store(transaction, tried, settled);
           if (releases.length > 0) await releasePartitions(transaction, workerId, releases);

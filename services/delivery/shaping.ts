@@ -30,6 +30,15 @@ export interface AttemptFacts {
 export interface Leave {
   readonly source: string | undefined;
   readonly provider: string;
+  /** The source is new, and sends by a plan: the message goes from there or not at all. */
+  readonly isPlanned?: boolean;
+}
+
+/** There is no leave yet. */
+export interface Wait {
+  readonly waitMs: number;
+  /** By plans of ours, and by no word of the far side's. */
+  readonly isPlanned: boolean;
 }
 
 /** What the whole deployment has learnt of providers; see `pace/pace-keeper`. A provider is told by its share. */
@@ -37,11 +46,7 @@ export interface LearntPace {
   /** Takes leave to send one message from the first of the sources that has it. @returns undefined where none has */
   takeLeave(sources: readonly string[], provider: string): Leave | undefined;
   /** Waits for it, behind those who wait already. @returns how long it may take, where that is or was longer than `mostMs` */
-  waitForLeave(
-    sources: readonly string[],
-    provider: string,
-    mostMs: number,
-  ): Promise<Leave | { readonly waitMs: number }>;
+  waitForLeave(sources: readonly string[], provider: string, mostMs: number): Promise<Leave | Wait>;
   /** Another message may have it. */
   giveBack(leave: Leave): void;
   /** A message is sent from a source now. @returns false where leave went for another one, and this one has none */
@@ -58,6 +63,12 @@ export interface LearntPace {
   mayOpen(source: string, provider: string): boolean;
   opened(source: string, provider: string): void;
   closed(source: string, provider: string): void;
+  /** Whether any source is new, and sends by a plan. */
+  readonly isAnyWarming: boolean;
+  /** Whether a source sends to a provider by a plan. */
+  isWarming(source: string, provider: string): boolean;
+  /** Whether the plan of a source has room for a recipient who last opened or clicked so many days ago. */
+  wants(source: string, provider: string, touchedDaysAgo: number | undefined): boolean;
   /**
    * How an attempt from a source ended.
    * @returns whether the far side wants less of it, so that it waits
@@ -193,7 +204,8 @@ export class TrafficShaping {
   mayUse(lot: string, source: string, leave: Leave): boolean {
     if (this.#pace === undefined) return this.#rateOf(lot, source)?.hasToken() ?? true;
     const provider = this.#providerOf(lot);
-    return (leave.source === source && leave.provider === provider) || this.#pace.mayUse(source, provider);
+    if (leave.source === source && leave.provider === provider) return true;
+    return !leave.isPlanned && this.#pace.mayUse(source, provider);
   }
 
   /** Takes leave for one message of a lot, where there is some at once. */
@@ -205,11 +217,7 @@ export class TrafficShaping {
   }
 
   /** Waits for it. @returns how long it may take, where that is or was longer than `mostMs` */
-  async waitForLeave(
-    lot: string,
-    sources: readonly string[],
-    mostMs: number,
-  ): Promise<Leave | { readonly waitMs: number }> {
+  async waitForLeave(lot: string, sources: readonly string[], mostMs: number): Promise<Leave | Wait> {
     return this.#pace?.waitForLeave(sources, this.#providerOf(lot), mostMs) ?? FREE;
   }
 
@@ -242,6 +250,24 @@ export class TrafficShaping {
   /** How an attempt at a lot ended. @returns whether the source waits now, as the far side wants less of it */
   note(lot: string, source: string, result: AttemptResult, facts: AttemptFacts): boolean {
     return this.#pace?.note({ source, provider: this.#providerOf(lot) }, result, facts) ?? false;
+  }
+
+  /** Those of the sources that are new, and send to the provider of a lot by a plan. */
+  warming(lot: string, sources: readonly string[] = this.#sourcesOf(lot)): readonly string[] {
+    const pace = this.#pace;
+    if (pace === undefined || !pace.isAnyWarming) return NONE;
+    const provider = this.#providerOf(lot);
+    return sources.filter((source) => pace.isWarming(source, provider));
+  }
+
+  /** Whether the plan of such a source has room for a recipient who last opened or clicked so many days ago. */
+  wants(lot: string, source: string, touchedDaysAgo: number | undefined): boolean {
+    return this.#pace?.wants(source, this.#providerOf(lot), touchedDaysAgo) ?? false;
+  }
+
+  /** What a complaint about a message from the source is to be counted for, where that one sends by a plan. */
+  plannedFrom(lot: string, source: string): { readonly source: string; readonly provider: string } | undefined {
+    return this.warming(lot, [source]).length === 0 ? undefined : { source, provider: this.#providerOf(lot) };
   }
 
   /** Undefined where there is no limit. */
@@ -285,4 +311,5 @@ export class TrafficShaping {
   }
 }
 
+const NONE: readonly string[] = [];
 const FREE: Leave = { source: undefined, provider: "" };

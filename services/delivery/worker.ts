@@ -18,6 +18,7 @@ import {
 import { acknowledgeStops, findStops } from "../store/mail/queue/queue-stops.ts";
 import { Lane, type LaneTools } from "./lane.ts";
 import { OutcomeWriter } from "./outcome-writer.ts";
+import { rankByEngagement } from "./pace/engagement.ts";
 import type { PaceKeeper } from "./pace/pace-keeper.ts";
 import { type DeliveryPolicy, mostUnnoted } from "./policy.ts";
 import { PARTITIONS_AT_ONCE, type TrafficShaping } from "./shaping.ts";
@@ -279,6 +280,7 @@ export class DeliveryWorker {
       for (const delivery of await loadDueDeliveries(this.#options.db, this.#starting)) {
         due.get(delivery.partitionId)?.push(delivery);
       }
+      await rankByEngagement(this.#options.db, this.#options.shaping, partitions, due);
       if (performance.now() >= untilMs) for (const { id } of partitions) this.#lost.add(id);
       for (const partition of partitions) this.#startLane(partition, due.get(partition.id) ?? []);
     } finally {

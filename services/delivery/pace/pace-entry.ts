@@ -25,6 +25,8 @@ export interface PaceEntry {
   tried: number;
   delivered: number;
   deferred: number;
+  /** Messages that were put off, or refused for what the provider thinks of the source: of a source that is new. */
+  unwelcome: number;
   signals: HeardSignal[];
   sessions: number;
   /** Messages that wait for leave, the longest first. */
@@ -50,7 +52,7 @@ export function makeEntry(
     grant: undefined,
     ...{ tokens: 0, askedAtMs: nowMs, nextAtMs: nowMs, waitsUntilMs: 0, usedAtMs: nowMs },
     accepted: new RecentCount(),
-    ...{ tried: 0, delivered: 0, deferred: 0, signals: [], sessions: 0 },
+    ...{ tried: 0, delivered: 0, deferred: 0, unwelcome: 0, signals: [], sessions: 0 },
     waiters: new Set(),
   };
 }
@@ -71,8 +73,28 @@ export function expectedWaitMs(entry: PaceEntry, nowMs: number): number {
   return Math.max(0, nextAtMs - nowMs) + (waiters.size * HOUR_MS) / grant.ratePerHour;
 }
 
-/** What is told to the database. */
-export function reportOf(entry: PaceEntry, { nowMs, isBusy }: { nowMs: number; isBusy: boolean }): PaceReport {
+/** Leave that is still good. */
+export function tokensOf({ tokens, askedAtMs }: PaceEntry, nowMs: number): number {
+  return nowMs - askedAtMs < STALE_MS ? tokens : 0;
+}
+
+/** Takes in what the database said to what was asked at a time. */
+export function applyGrant(entry: PaceEntry, grant: PaceGrant, askedAtMs: number): void {
+  // Leave that a plan has for another day is void.
+  const left = entry.grant?.warmUp?.number === grant.warmUp?.number ? tokensOf(entry, askedAtMs) : 0;
+  entry.grant = grant;
+  entry.tokens = left + (grant.tokens ?? 0);
+  entry.askedAtMs = askedAtMs;
+  entry.nextAtMs = askedAtMs + grant.nextMs;
+  const heard = entry.signals.length > 0 ? entry.waitsUntilMs : 0;
+  entry.waitsUntilMs = Math.max(heard, grant.waitMs > 0 ? askedAtMs + grant.waitMs : 0);
+}
+
+/** What is told to the database. @param isWarming the source is new, and sends by a plan */
+export function reportOf(
+  entry: PaceEntry,
+  { nowMs, isBusy, isWarming }: { readonly nowMs: number; readonly isBusy: boolean; readonly isWarming: boolean },
+): PaceReport {
   const { source, provider, configuredPerHour, tokens, tried, delivered, deferred, sessions } = entry;
   return {
     ...{ source, provider, configuredPerHour, isBusy, tried, delivered, deferred, sessions },
@@ -81,26 +103,32 @@ export function reportOf(entry: PaceEntry, { nowMs, isBusy }: { nowMs: number; i
     acceptedPerHour: entry.accepted.perHour(nowMs),
     isJoining: entry.grant === undefined,
     signals: entry.signals.map(({ beganAtMs, ...signal }) => ({ ...signal, ageMs: nowMs - beganAtMs })),
+    warmUp: isWarming
+      ? { number: entry.grant?.warmUp?.number, waiting: entry.waiters.size, deferred: entry.unwelcome }
+      : undefined,
   };
 }
 
 /** Takes out what is being reported. @returns puts it in again, where the database did not take it */
 export function takeOut(entry: PaceEntry, { returned }: PaceReport): () => void {
-  const { tried, delivered, deferred, signals } = entry;
-  Object.assign(entry, { tried: 0, delivered: 0, deferred: 0, signals: [] });
+  const { tried, delivered, deferred, unwelcome, signals } = entry;
+  Object.assign(entry, { tried: 0, delivered: 0, deferred: 0, unwelcome: 0, signals: [] });
   entry.tokens -= returned;
   return () => {
     entry.tokens += returned;
     entry.tried += tried;
     entry.delivered += delivered;
     entry.deferred += deferred;
+    entry.unwelcome += unwelcome;
     entry.signals.unshift(...signals);
   };
 }
 
 /** Whether there is nothing to tell, and nobody to tell it to. */
-export function isSettled({ tokens, tried, delivered, deferred, signals, waiters }: PaceEntry): boolean {
-  return tokens === 0 && tried + delivered + deferred === 0 && signals.length === 0 && waiters.size === 0;
+export function isSettled({ tokens, tried, delivered, deferred, unwelcome, signals, waiters }: PaceEntry): boolean {
+  return tokens === 0 && tried + delivered + deferred + unwelcome === 0 && signals.length === 0 && waiters.size === 0;
 }
 
 const HOUR_MS = 3_600_000;
+/** Leave that the database was not asked about for so long is void. */
+const STALE_MS = 10_000;

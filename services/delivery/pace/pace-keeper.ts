@@ -1,25 +1,12 @@
-import { randomUUID } from "node:crypto";
-import { setTimeout as sleep } from "node:timers/promises";
 import type { Phrases } from "../../core/mail/bounce/phrases.ts";
 import { judgePace, type PaceSignal, type ProviderReplies } from "../../core/mail/pace/replies.ts";
-import { recentMap } from "../../core/recent-map.ts";
-import { exchangePace, type PaceGrant } from "../../operations/mail/pace-exchange.ts";
 import type { Observe } from "../../platform/observability/observation.ts";
 import type { Db } from "../../platform/postgres/db.ts";
-import { listLimited } from "../../store/mail/pace/source-paces.ts";
-import type { AttemptResult } from "../decide.ts";
-import type { AttemptFacts, LearntPace, Leave } from "../shaping.ts";
-import { WakeUp } from "../wake-up.ts";
-import {
-  expectedWaitMs,
-  isSettled,
-  makeEntry,
-  needsLeave,
-  type PaceEntry,
-  reportOf,
-  takeOut,
-  type Waiter,
-} from "./pace-entry.ts";
+import { type AttemptResult, concernsDestination } from "../decide.ts";
+import type { AttemptFacts, LearntPace, Leave, Wait } from "../shaping.ts";
+import { KnownPaces } from "./known-paces.ts";
+import { expectedWaitMs, needsLeave, type PaceEntry, tokensOf, type Waiter } from "./pace-entry.ts";
+import { COMING_MS, PaceExchanger, PORTION_MS, type SimulatedTime } from "./pace-exchanger.ts";
 
 export interface PaceKeeperOptions {
   readonly db: Db;
@@ -32,29 +19,8 @@ export interface PaceKeeperOptions {
   readonly simulated?: SimulatedTime;
 }
 
-export interface SimulatedTime {
-  /** When it began, in milliseconds since the epoch, */
-  readonly epochMs: number;
-  /** and how much faster it goes from there on. */
-  readonly timesFaster: number;
-}
-
-/** Leave is for about so long. */
-const PORTION_MS = 1_000;
 /** Who has less than this part of what it was granted asks for more. */
 const LOW = 1 / 3;
-/** The database is asked so often at most, as a part of a portion. */
-const EARLY = 1 / 5;
-/** Leave that the database was not asked about for so long is void. */
-const STALE_MS = 10_000;
-/** What others have learnt about sources is read as often. */
-const READ_ALL_MS = 10_000;
-/** Who used leave, or wanted it, within so long gets the next one. */
-const BUSY_MS = 3_000;
-/** What was not used for so long is no longer asked about. */
-const IDLE_MS = 60_000;
-/** Sources at providers that are remembered; half of the number at least. */
-const MOST_ENTRIES = 20_000;
 /** Of one source; the far side's words say it all the while. */
 const MOST_SIGNALS = 100;
 
@@ -65,74 +31,63 @@ const MOST_SIGNALS = 100;
  */
 export class PaceKeeper implements LearntPace {
   readonly #options: PaceKeeperOptions;
-  /** Sessions are this one's. */
-  readonly #id = randomUUID();
   readonly #timesFaster: number;
-  readonly #entries = recentMap<string, PaceEntry>(MOST_ENTRIES);
-  /** Those that are limited, which are never forgotten while they are used. */
-  readonly #limited = new Map<string, PaceEntry>();
-  /** Limited by what others learnt: to be asked about before the first message. */
-  #known: ReadonlySet<string> = new Set();
-  #readAtMs = Number.NEGATIVE_INFINITY;
-  readonly #wakeUp = new WakeUp();
-  #stopping = false;
-  #running: Promise<void> | undefined;
+  readonly #paces: KnownPaces;
+  readonly #exchanger: PaceExchanger;
   #onLeave: () => void = () => {};
 
   constructor(options: PaceKeeperOptions) {
     this.#options = options;
-    this.#timesFaster = options.simulated?.timesFaster ?? 1;
+    const { db, observe, simulated } = options;
+    this.#timesFaster = simulated?.timesFaster ?? 1;
+    this.#paces = new KnownPaces((provider) => options.configuredPerHour(provider));
+    this.#exchanger = new PaceExchanger({
+      ...{ db, observe, simulated, paces: this.#paces },
+      nowMs: () => this.#nowMs(),
+      onLeave: (entry) => this.#serve(entry),
+      onNoLeave: (entry) => this.#dismiss(entry),
+      onSpareLeave: () => this.#onLeave(),
+    });
   }
 
-  /** Reads what others, and those before, have learnt: to be called before anything is sent, and now and then. */
-  async read(): Promise<void> {
-    this.#known = new Set((await listLimited(this.#options.db)).map(nameOf));
-    this.#readAtMs = this.#nowMs();
-    for (const name of this.#known) {
-      const entry = this.#entries.get(name);
-      if (entry !== undefined && !entry.isLimited) this.#limit(entry);
-    }
+  /** Reads what others, and those before, have learnt: to be called before anything is sent. */
+  read(): Promise<void> {
+    return this.#exchanger.read();
   }
 
   /** @param onLeave called when there is leave to send that nobody waits for */
   start(onLeave: () => void): void {
     this.#onLeave = onLeave;
-    this.#running = this.#run();
+    this.#exchanger.start();
   }
 
   /** Nobody waits for leave any more. */
   dismiss(): void {
-    this.#stopping = true;
-    for (const entry of this.#limited.values()) this.#dismiss(entry);
-    this.#wakeUp.ring();
+    this.#exchanger.dismiss();
+    for (const entry of this.#paces.limited) this.#dismiss(entry);
   }
 
   /** Gives back what was not used. To be called when nothing is sent any more. */
   async stop(): Promise<void> {
     this.dismiss();
-    await this.#running;
-    await this.#exchange(true).catch((error: unknown) => this.#tell(error));
+    await this.#exchanger.stop();
   }
 
   takeLeave(sources: readonly string[], provider: string): Leave | undefined {
     const nowMs = this.#nowMs();
     for (const source of sources) {
-      const entry = this.#entryOf(source, provider, nowMs);
+      const entry = this.#paces.of(source, provider, nowMs);
       if (entry.waitsUntilMs > nowMs) continue;
       if (!needsLeave(entry)) return FREE;
-      if (this.#take(entry, nowMs)) return { source, provider };
+      if (this.#take(entry, nowMs)) return { source, provider, isPlanned: this.#paces.isPlanned(entry) };
     }
     return undefined;
   }
 
-  async waitForLeave(
-    sources: readonly string[],
-    provider: string,
-    mostMs: number,
-  ): Promise<Leave | { readonly waitMs: number }> {
-    const entries = sources.map((source) => this.#entryOf(source, provider, this.#nowMs()));
-    const expectedMs = this.#expectedMs(entries);
-    if (this.#stopping || expectedMs > mostMs) return { waitMs: expectedMs };
+  async waitForLeave(sources: readonly string[], provider: string, mostMs: number): Promise<Leave | Wait> {
+    const entries = sources.map((source) => this.#paces.of(source, provider, this.#nowMs()));
+    const expected = this.#expected(entries);
+    if (this.#exchanger.isStopping || expected.waitMs > mostMs) return expected;
     const source = await new Promise<string | undefined | null>((resolve) => {
       const waiter: Waiter = {
         entries,
@@ -144,13 +99,15 @@ export class PaceKeeper implements LearntPace {
       };
       const timer = setTimeout(() => waiter.settle(null), mostMs / this.#timesFaster);
       for (const { waiters } of entries) waiters.add(waiter);
-      this.#wakeUp.ring();
+      this.#exchanger.ring();
     });
-    return source === null ? { waitMs: this.#expectedMs(entries) } : { source, provider };
+    if (source === null) return this.#expected(entries);
+    const isPlanned = source !== undefined && this.isWarming(source, provider);
+    return { source, provider, isPlanned };
   }
 
   giveBack({ source, provider }: Leave): void {
-    const entry = source === undefined ? undefined : this.#limited.get(nameOf({ source, provider }));
+    const entry = source === undefined ? undefined : this.#paces.limitedOf(source, provider);
     if (entry === undefined) return;
     entry.tokens += 1;
     this.#serve(entry);
@@ -158,10 +115,11 @@ export class PaceKeeper implements LearntPace {
 
   useLeave(leave: Leave, source: string, provider: string): boolean {
     const nowMs = this.#nowMs();
-    const entry = this.#entryOf(source, provider, nowMs);
+    const entry = this.#paces.of(source, provider, nowMs);
     if (leave.source !== source || leave.provider !== provider) {
       this.giveBack(leave);
-      if (entry.waitsUntilMs > nowMs || (needsLeave(entry) && !this.#take(entry, nowMs))) return false;
+      if (entry.waitsUntilMs > nowMs || this.#paces.isPlanned(entry)) return false;
+      if (needsLeave(entry) && !this.#take(entry, nowMs)) return false;
     }
     if (entry.isLimited) entry.tried += 1;
     return true;
@@ -169,38 +127,56 @@ export class PaceKeeper implements LearntPace {
 
   mayUse(source: string, provider: string): boolean {
     const nowMs = this.#nowMs();
-    const entry = this.#entryOf(source, provider, nowMs);
-    return entry.waitsUntilMs <= nowMs && (!needsLeave(entry) || this.#tokensOf(entry, nowMs) >= 1);
+    const entry = this.#paces.of(source, provider, nowMs);
+    if (entry.waitsUntilMs > nowMs || this.#paces.isPlanned(entry)) return false;
+    return !needsLeave(entry) || tokensOf(entry, nowMs) >= 1;
   }
 
   room(source: string, provider: string): number | undefined {
-    const entry = this.#limited.get(nameOf({ source, provider }));
+    const entry = this.#paces.limitedOf(source, provider);
     if (entry === undefined) return undefined;
     const nowMs = this.#nowMs();
     if (entry.waiters.size > 0 || expectedWaitMs(entry, nowMs) > COMING_MS) return 0;
-    return needsLeave(entry) ? Math.max(1, Math.floor(this.#tokensOf(entry, nowMs))) : undefined;
+    return needsLeave(entry) ? Math.max(1, Math.floor(tokensOf(entry, nowMs))) : undefined;
   }
 
   connections(source: string, provider: string): number | undefined {
-    return this.#limited.get(nameOf({ source, provider }))?.grant?.connections;
+    return this.#paces.limitedOf(source, provider)?.grant?.connections;
   }
 
   messagesPerConnection(source: string, provider: string): number | undefined {
-    return this.#limited.get(nameOf({ source, provider }))?.grant?.messagesPerConnection;
+    return this.#paces.limitedOf(source, provider)?.grant?.messagesPerConnection;
   }
 
   mayOpen(source: string, provider: string): boolean {
-    const entry = this.#limited.get(nameOf({ source, provider }));
+    const entry = this.#paces.limitedOf(source, provider);
     return entry?.grant?.connections === undefined || entry.sessions < entry.grant.connections;
   }
 
   opened(source: string, provider: string): void {
-    this.#entryOf(source, provider, this.#nowMs()).sessions += 1;
+    this.#paces.of(source, provider, this.#nowMs()).sessions += 1;
   }
 
   closed(source: string, provider: string): void {
-    const entry = this.#entryOf(source, provider, this.#nowMs());
+    const entry = this.#paces.of(source, provider, this.#nowMs());
     entry.sessions = Math.max(0, entry.sessions - 1);
+  }
+
+  get isAnyWarming(): boolean {
+    return this.#paces.isAnyWarming;
+  }
+
+  isWarming(source: string, provider: string): boolean {
+    return this.#paces.isWarming(source) && this.#paces.isPlanned(this.#paces.of(source, provider, this.#nowMs()));
+  }
+
+  wants(source: string, provider: string, touchedDaysAgo: number | undefined): boolean {
+    const nowMs = this.#nowMs();
+    const entry = this.#paces.of(source, provider, nowMs);
+    if (entry.grant === undefined) return true; // the database is asked first
+    const { isOpen = false, touchedWithinDays = null } = entry.grant.warmUp ?? {};
+    if (entry.waitsUntilMs > nowMs || !(isOpen || tokensOf(entry, nowMs) >= 1)) return false;
+    return touchedWithinDays === null || (touchedDaysAgo !== undefined && touchedDaysAgo <= touchedWithinDays);
   }
 
   note(
@@ -209,13 +185,14 @@ export class PaceKeeper implements LearntPace {
     { messages, durationMs }: AttemptFacts,
   ): boolean {
     const nowMs = this.#nowMs();
-    const entry = this.#entryOf(source, provider, nowMs);
+    const entry = this.#paces.of(source, provider, nowMs);
     if (result.kind === "accepted") {
       entry.accepted.add(nowMs);
       if (entry.isLimited) entry.delivered += 1;
       return false;
     }
     const signal = this.#signalOf(result, provider);
+    if (this.#paces.isPlanned(entry) && (signal !== undefined || this.#isUnwelcome(result))) entry.unwelcome += 1;
     if (signal === undefined) return false;
     entry.deferred += 1;
     this.#options.observe({ kind: "pace-refused", source, provider, concerns: signal.concerns });
@@ -225,8 +202,8 @@ export class PaceKeeper implements LearntPace {
     if (signal.concerns !== "messages-per-connection") {
       entry.waitsUntilMs = Math.max(entry.waitsUntilMs, nowMs + PORTION_MS);
     }
-    this.#limit(entry);
-    this.#wakeUp.ring();
+    this.#paces.limit(entry);
+    this.#exchanger.ring();
     return true;
   }
 
@@ -237,42 +214,30 @@ export class PaceKeeper implements LearntPace {
     return judgePace(reply, stage, { provider, table, phrases: wordings.phrases });
   }
 
+  /** Refused for what the provider thinks of the source, and not of the message or the recipient. */
+  #isUnwelcome(result: AttemptResult): boolean {
+    const { phrases } = this.#options.wordings;
+    return result.kind === "failed" && result.failure.kind === "reply" && concernsDestination(result, phrases);
+  }
+
   /** Monotonic. */
   #nowMs(): number {
     return performance.now() * this.#timesFaster;
   }
 
-  #entryOf(source: string, provider: string, nowMs: number): PaceEntry {
-    const name = nameOf({ source, provider });
-    let entry = this.#limited.get(name) ?? this.#entries.get(name);
-    if (entry === undefined) {
-      entry = makeEntry({ source, provider }, this.#options.configuredPerHour(provider), nowMs);
-      this.#entries.set(name, entry);
-      if (entry.isLimited || this.#known.has(name)) this.#limit(entry);
-    }
-    entry.usedAtMs = nowMs;
-    return entry;
-  }
-
-  #limit(entry: PaceEntry): void {
-    entry.isLimited = true;
-    this.#limited.set(nameOf(entry), entry);
-  }
-
-  #tokensOf({ tokens, askedAtMs }: PaceEntry, nowMs: number): number {
-    return nowMs - askedAtMs < STALE_MS ? tokens : 0;
-  }
-
   #take(entry: PaceEntry, nowMs: number): boolean {
-    if (this.#tokensOf(entry, nowMs) < 1) return false;
+    if (tokensOf(entry, nowMs) < 1) return false;
     entry.tokens -= 1;
-    if (entry.tokens < (entry.grant?.tokens ?? 0) * LOW) this.#wakeUp.ring();
+    if (entry.tokens < (entry.grant?.tokens ?? 0) * LOW) this.#exchanger.ring();
     return true;
   }
 
-  #expectedMs(entries: readonly PaceEntry[]): number {
+  #expected(entries: readonly PaceEntry[]): Wait {
     const nowMs = this.#nowMs();
-    return Math.min(...entries.map((entry) => expectedWaitMs(entry, nowMs)));
+    return {
+      waitMs: Math.min(...entries.map((entry) => expectedWaitMs(entry, nowMs))),
+      isPlanned: entries.every((entry) => this.#paces.isPlanned(entry)),
+    };
   }
 
   /** Hands leave to those who have waited longest. */
@@ -289,85 +254,6 @@ export class PaceKeeper implements LearntPace {
   #dismiss(entry: PaceEntry): void {
     for (const waiter of [...entry.waiters]) waiter.settle(null);
   }
-
-  async #run(): Promise<void> {
-    while (!this.#stopping) {
-      const startedAtMs = this.#nowMs();
-      await this.#exchange(false).catch((error: unknown) => this.#tell(error));
-      const least = startedAtMs + PORTION_MS * EARLY - this.#nowMs();
-      if (least > 0 && !this.#stopping) await sleep(least / this.#timesFaster);
-      await this.#wakeUp.wait((PORTION_MS * (1 - EARLY)) / this.#timesFaster);
-    }
-  }
-
-  #tell(error: unknown): void {
-    this.#options.observe({ kind: "pace-not-exchanged", level: "warn", err: error });
-  }
-
-  /** @param isLast nothing is taken any more */
-  async #exchange(isLast: boolean): Promise<void> {
-    const { db, simulated } = this.#options;
-    if (this.#nowMs() - this.#readAtMs >= READ_ALL_MS) await this.read();
-    const nowMs = this.#nowMs();
-    this.#forgetIdle(nowMs);
-    const asked = [...this.#limited.values()].filter((entry) => isLast || this.#isToBeAsked(entry, nowMs));
-    if (asked.length === 0) return;
-    const reports = asked.map((entry) => reportOf(entry, { nowMs, isBusy: !isLast && isBusy(entry, nowMs) }));
-    const taken = asked.map((entry, index) => takeOut(entry, reports[index]!));
-    const time = simulated && simulated.epochMs + (Date.now() - simulated.epochMs) * simulated.timesFaster;
-    try {
-      const grants = await exchangePace(db, reports, { worker: this.#id, portionMs: PORTION_MS, nowMs: time });
-      for (const [index, grant] of grants.entries()) this.#apply(asked[index]!, grant, nowMs);
-    } catch (error) {
-      for (const giveBack of taken) giveBack();
-      throw error;
-    }
-    if (asked.some(({ tokens }) => tokens >= 1)) this.#onLeave();
-  }
-
-  /** Whether there is something to tell, or to ask for and maybe to be had. */
-  #isToBeAsked(entry: PaceEntry, nowMs: number): boolean {
-    if (entry.signals.length > 0 || entry.grant === undefined) return true;
-    if (nowMs < entry.nextAtMs && entry.tokens < 1) return entry.tried + entry.delivered + entry.deferred > 0;
-    return entry.sessions > 0 || !isSettled(entry) || isBusy(entry, nowMs);
-  }
-
-  #forgetIdle(nowMs: number): void {
-    for (const [name, entry] of this.#limited) {
-      if (nowMs - entry.usedAtMs < IDLE_MS || entry.sessions > 0 || !isSettled(entry)) continue;
-      this.#limited.delete(name);
-      this.#entries.delete(name);
-    }
-  }
-
-  #apply(entry: PaceEntry, grant: PaceGrant, askedAtMs: number): void {
-    entry.grant = grant;
-    entry.tokens = this.#tokensOf(entry, askedAtMs) + (grant.tokens ?? 0);
-    entry.askedAtMs = askedAtMs;
-    entry.nextAtMs = askedAtMs + grant.nextMs;
-    const heard = entry.signals.length > 0 ? entry.waitsUntilMs : 0;
-    entry.waitsUntilMs = Math.max(heard, grant.waitMs > 0 ? askedAtMs + grant.waitMs : 0);
-    if (!isLimiting(grant) && entry.configuredPerHour === null && entry.signals.length === 0) {
-      entry.isLimited = false;
-      this.#limited.delete(nameOf(entry));
-    }
-    if (grant.waitMs > COMING_MS) this.#dismiss(entry);
-    else this.#serve(entry);
-  }
 }
 
 const FREE: Leave = { source: undefined, provider: "" };
-/** What comes sooner is waited for with a partition in hand. */
-const COMING_MS = 5_000;
-
-function isBusy({ waiters, tried, usedAtMs }: PaceEntry, nowMs: number): boolean {
-  return waiters.size > 0 || tried > 0 || nowMs - usedAtMs < BUSY_MS;
-}
-
-function isLimiting({ tokens, connections, messagesPerConnection, waitMs }: PaceGrant): boolean {
-  return tokens !== undefined || connections !== undefined || messagesPerConnection !== undefined || waitMs > 0;
-}
-
-function nameOf({ source, provider }: { readonly source: string; readonly provider: string }): string {
-  return `${source} ${provider}`;
-}

@@ -3,6 +3,7 @@ import type { Transaction } from "../../platform/postgres/db.ts";
 import { countHardBouncedMessages, lockAddresses, lockContacts } from "../../store/mail/contacts/contacts.ts";
 import { TOLD_KINDS } from "../../store/mail/events/event-kinds.ts";
 import { recordEvents } from "../../store/mail/events/events.ts";
+import { countWarmUpComplaint } from "../../store/mail/pace/warm-up-days.ts";
 import {
   archiveMessages,
   countRefusals,
@@ -160,6 +161,7 @@ export async function recordComplaint(
       reason: "complaint",
     });
   }
+  await countWarmUpComplaint(transaction, owner.deliveryId);
   return true;
 }
 

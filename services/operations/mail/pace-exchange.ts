@@ -12,6 +12,15 @@ import {
   type SourcePace,
   storePaces,
 } from "../../store/mail/pace/source-paces.ts";
+import type { KeptDay } from "../../store/mail/pace/warm-up-days.ts";
+import {
+  readPlans,
+  stepPlan,
+  storePlans,
+  type WarmUpGrant,
+  type WarmUpReport,
+  type WarmUpState,
+} from "./warm-up-exchange.ts";
 
 /** What a worker has done with a source at a provider since it asked last, and what it would do. */
 export interface PaceReport extends PaceKey {
@@ -34,6 +43,8 @@ export interface PaceReport extends PaceKey {
   readonly signals: PaceEvidence["signals"];
   /** Sessions that it has open. */
   readonly sessions: number;
+  /** Of a source that sends by a plan, as it is new. */
+  readonly warmUp?: WarmUpReport | undefined;
 }
 
 /** What a worker may do until it asks again. */
@@ -49,6 +60,8 @@ export interface PaceGrant extends PaceKey {
   /** Undefined: as configured. */
   readonly connections: number | undefined;
   readonly messagesPerConnection: number | undefined;
+  /** Of a source that sends by a plan: then `tokens` are of it as well. */
+  readonly warmUp: WarmUpGrant | undefined;
 }
 
 export interface PaceExchange {
@@ -78,7 +91,11 @@ export async function exchangePace(
   const nowMs = exchange.nowMs ?? (await databaseNowMs(db));
   const kept = new Set((await findPaces(db, reports)).map(nameOf));
   const limited = reports.filter(
-    (report) => kept.has(nameOf(report)) || report.configuredPerHour !== null || report.signals.length > 0,
+    (report) =>
+      kept.has(nameOf(report)) ||
+      report.configuredPerHour !== null ||
+      report.signals.length > 0 ||
+      report.warmUp !== undefined,
   );
   const grants =
     limited.length === 0
@@ -102,9 +119,12 @@ async function exchangeLimited(
   const pairs = paces.map((pace) => ({ pace, report: reports.find((report) => nameOf(report) === nameOf(pace))! }));
   const counted = pairs.filter(({ pace, report }) => areSessionsLimited(pace, report)).map(({ pace }) => pace);
   const others = counted.length === 0 ? [] : await listOtherSessions(transaction, counted, worker, nowMs);
+  const warming = reports.filter(({ warmUp }) => warmUp !== undefined);
+  const plans = await readPlans(transaction, warming, nowMs);
   const steps = pairs.map(({ pace, report }) => {
-    const other = others.find((other) => nameOf(other) === nameOf(pace));
-    return step(pace, report, { ...exchange, other: other ?? { sessions: 0, granted: 0, workers: 0 } });
+    const other = others.find((other) => nameOf(other) === nameOf(pace)) ?? { sessions: 0, granted: 0, workers: 0 };
+    const plan = plans.find((plan) => nameOf(plan) === nameOf(pace));
+    return step(pace, report, { ...exchange, other, plan });
   });
   await storePaces(transaction, {
     paces: steps.map(({ pace }) => pace),
@@ -119,6 +139,11 @@ async function exchangeLimited(
     shareSeconds: SESSIONS_FOR_SECONDS,
     nowMs,
   });
+  await storePlans(
+    transaction,
+    plans,
+    steps.flatMap(({ day }) => day ?? []),
+  );
   return steps.map(({ grant }) => grant);
 }
 
@@ -135,38 +160,40 @@ interface Surroundings extends PaceExchange {
   readonly nowMs: number;
   /** What all other workers have together. */
   readonly other: { readonly sessions: number; readonly granted: number; readonly workers: number };
+  /** Where the source is new, and follows one. */
+  readonly plan: WarmUpState | undefined;
+}
+
+interface PaceStep {
+  readonly pace: SourcePace;
+  readonly grant: PaceGrant;
+  readonly report: PaceReport;
+  readonly count: PaceCount | undefined;
+  /** Of the plan. */
+  readonly day: KeptDay | undefined;
 }
 
 /** One source at one provider: what is known of it afterwards, and what the worker may do. */
-function step(
-  before: SourcePace,
-  report: PaceReport,
-  { nowMs, portionMs, other }: Surroundings,
-): { pace: SourcePace; grant: PaceGrant; report: PaceReport; count: PaceCount | undefined } {
-  const measured = measure(before, report.tried, nowMs);
-  const { triedPerHour } = measured;
-  const { acceptedPerHour, isJoining, signals } = report;
-  const joiningPerHour = isJoining ? acceptedPerHour : 0;
-  const sessions = report.sessions + other.sessions;
-  const memory = learn(before.memory, { nowMs, triedPerHour, acceptedPerHour, joiningPerHour, sessions, signals });
-  const { pins } = before;
-  const rate = rateInForce(memory, pins, report.configuredPerHour);
-  const isWaiting = memory.waitsUntilMs > nowMs;
-  const portion =
-    rate === null || isWaiting || !report.isBusy
-      ? 0
-      : Math.max(0, Math.ceil((rate * portionMs) / HOUR_MS) - report.held);
+function step(before: SourcePace, report: PaceReport, surroundings: Surroundings): PaceStep {
+  const { nowMs, other, plan } = surroundings;
+  const { pace, rate } = takeIn(before, report, surroundings);
+  const { memory, pins } = pace;
+  const planned =
+    plan && report.warmUp && stepPlan(plan, { ...report, ...report.warmUp }, nowMs);
+  const wanted = wantedOf({ rate, memory }, report, surroundings, planned?.wanted);
   const drawn: { bucket: Bucket; granted: number } =
     rate === null
-      ? { bucket: { tokens: 1, filledAtMs: nowMs }, granted: 0 }
-      : draw(before, rate, { nowMs, returned: report.returned, wanted: portion });
+      ? { bucket: { tokens: 1, filledAtMs: nowMs }, granted: wanted }
+      : draw(before, rate, { nowMs, returned: report.returned, wanted });
+  const settled = planned?.settle(drawn.granted);
   const connections = pins.connections ?? memory.connections;
-  const pace = { ...before, ...measured, ...drawn.bucket, memory, usedAtMs: nowMs };
   const { source, provider, tried, delivered, deferred } = report;
   const isIdle = tried + delivered + deferred === 0;
+  const planMs = settled?.waitMs ?? 0;
   return {
-    pace,
+    pace: { ...pace, ...drawn.bucket },
     report,
+    day: settled?.day,
     count:
       isIdle || (rate === null && isUntaught(memory, nowMs))
         ? undefined
@@ -174,14 +201,46 @@ function step(
     grant: {
       source,
       provider,
-      tokens: rate === null ? undefined : drawn.granted,
-      waitMs: Math.max(0, memory.waitsUntilMs - nowMs),
+      tokens: rate === null && settled === undefined ? undefined : drawn.granted,
+      waitMs: Math.max(0, memory.waitsUntilMs - nowMs, planMs),
       ratePerHour: rate ?? undefined,
-      nextMs: rate === null ? 0 : (Math.max(0, 1 - drawn.bucket.tokens) * HOUR_MS) / rate,
+      nextMs: Math.max(planMs, rate === null ? 0 : (Math.max(0, 1 - drawn.bucket.tokens) * HOUR_MS) / rate),
       connections: connections === null ? undefined : shareOf(connections, other),
       messagesPerConnection: pins.messagesPerConnection ?? memory.messagesPerConnection ?? undefined,
+      warmUp: settled?.grant,
     },
   };
+}
+
+/** What is learnt from a report. */
+function takeIn(
+  before: SourcePace,
+  report: PaceReport,
+  { nowMs, other }: Surroundings,
+): { readonly pace: SourcePace; readonly rate: number | null } {
+  const measured = measure(before, report.tried, nowMs);
+  const { triedPerHour } = measured;
+  const { acceptedPerHour, isJoining, signals } = report;
+  const joiningPerHour = isJoining ? acceptedPerHour : 0;
+  const sessions = report.sessions + other.sessions;
+  const memory = learn(before.memory, { nowMs, triedPerHour, acceptedPerHour, joiningPerHour, sessions, signals });
+  return {
+    pace: { ...before, ...measured, memory, usedAtMs: nowMs },
+    rate: rateInForce(memory, before.pins, report.configuredPerHour),
+  };
+}
+
+/** For how many messages a worker is to have leave, where there is some. @param planned undefined where there is no plan */
+function wantedOf(
+  { rate, memory }: { readonly rate: number | null; readonly memory: SourcePace["memory"] },
+  { isBusy, held }: PaceReport,
+  { nowMs, portionMs }: Surroundings,
+  planned: number | undefined,
+): number {
+  if (memory.waitsUntilMs > nowMs || !isBusy) return 0;
+  const portion = rate === null ? undefined : Math.max(0, Math.ceil((rate * portionMs) / HOUR_MS) - held);
+  if (portion === undefined) return planned ?? 0;
+  return Math.min(portion, planned ?? portion);
 }
 
 /** Each worker that has sessions, or wants them, has an equal part; what others leave may be had as well. */
@@ -208,6 +267,7 @@ function unlimited({ source, provider }: PaceKey): PaceGrant {
     ratePerHour: undefined,
     connections: undefined,
     messagesPerConnection: undefined,
+    warmUp: undefined,
   };
   return { source, provider, waitMs: 0, nextMs: 0, ...unlimited };
 }

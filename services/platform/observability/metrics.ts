@@ -114,6 +114,14 @@ const paceRefusals = new Counter({
 });
 for (const concerns of ["rate", "connections", "messages-per-connection"]) paceRefusals.inc({ concerns }, 0);
 
+const warmUpPauses = new Counter({
+  name: "palomar_warm_up_pauses_total",
+  help: "Pauses of plans that new source addresses follow, at one provider each, by why (deferrals, complaints)",
+  labelNames: ["reason"],
+  registers: [registry],
+});
+for (const reason of ["deferrals", "complaints"]) warmUpPauses.inc({ reason }, 0);
+
 const webhookBatches = new Counter({
   name: "palomar_webhook_batches_total",
   help: "Requests to webhooks that have ended, by what became of the batch (delivered, waiting for another attempt, failed)",
@@ -158,6 +166,7 @@ const MEASURED: Consequences<[service: string], void> = {
   "delivery-report": ({ of, outcome }) => reports.inc({ kind: of, outcome }),
   "tls-report": ({ by, outcome }) => tlsReports.inc({ by, outcome }),
   "pace-refused": ({ concerns }) => paceRefusals.inc({ concerns }),
+  "warm-up-paused": ({ reason }) => warmUpPauses.inc({ reason }),
   "leases-taken-over": ({ mostRepeated }) => repeats.inc(mostRepeated),
   "inbound-refused": ({ recipientClass, reason }) =>
     inboundRefused.inc({ class: INBOUND_CLASSES[recipientClass], reason }),

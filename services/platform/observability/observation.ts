@@ -84,6 +84,8 @@ export interface ObservationDetails {
   "pace-not-exchanged": Failure;
   /** A provider wants less of a source. */
   "pace-refused": { readonly source: string; readonly provider: string; readonly concerns: string };
+  /** A new source at a provider sends nothing for a while, as deferrals or complaints rose. */
+  "warm-up-paused": { readonly source: string; readonly provider: string; readonly reason: string };
   "message-not-composed": Failure & { readonly deliveryId: number };
   "delivery-delivered": Attempt;
   "delivery-deferred": Attempt;

@@ -1,6 +1,7 @@
 import type { AttemptFacts } from "../../../core/mail/delivery-attempt.ts";
 import type { TlsSession } from "../../../core/mail/reports/tls-session.ts";
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+import type { PaceKey } from "../pace/source-paces.ts";
 import { hearsOfDeliveries } from "../tracking/event-feed.ts";
 import type { NewReport } from "./delivery-reports.ts";
 
@@ -59,6 +60,8 @@ export interface DeliveryOutcome {
   readonly report?: NewReport;
   /** What was opened for it, or not, where sessions are counted for reports about TLS. */
   readonly tlsSessions?: readonly TlsSession[];
+  /** It left from a source that sends to its provider by a plan. */
+  readonly warmUp?: PaceKey | undefined;
 }
 
 /** A delivery whose outcome was stored. */

@@ -51,6 +51,8 @@ export interface DueDelivery {
   readonly dsn: RecipientDsn;
   /** Completed attempts. */
   readonly attempts: number;
+  /** When the contact last opened or clicked; looked up only while an address of the pool is new. */
+  readonly touchedDaysAgo?: number | undefined;
 }
 
 /**
@@ -138,6 +140,8 @@ export interface PartitionRelease {
   readonly partitionId: number;
   /** Leave it alone for so long, although it has recipients that are due; 0 unless a limit was reached. */
   readonly putOffSeconds: number;
+  /** By a plan of ours: the time until then does not bring the message nearer to being given up. */
+  readonly isByPlan?: boolean;
 }
 
 /**
@@ -158,13 +162,15 @@ export async function releasePartitions(
      set state = case when rest.due_at is null then 'finished'
                       when b.held_at is not null or b.cancelled_at is not null then 'held'
                       when rest.due_at <= now() then 'ready' else 'deferred' end,
-         due_at = coalesce(rest.due_at, p.due_at), lease_owner = null, lease_until = null, stopping = false,
+         due_at = coalesce(rest.due_at, p.due_at),
+         taken_at = case when rest.by_plan then p.taken_at + (greatest(rest.due_at, now()) - now()) else p.taken_at end, lease_owner = null, lease_until = null, stopping = false,
          modified_at = now()
-     from (select given.instance_id, given.id,
+     from (select given.instance_id, given.id, given.by_plan,
              (select case when count(*) > 0
                           then greatest(min(d.due_at), now() + make_interval(secs => nullif(given.put_off, 0))) end
               from deliveries d where d.partition_id = given.id and d.state = 'queued') as due_at
-           from unnest(cast($1 as bigint[]), cast($2 as bigint[]), cast($3 as float8[])) as given (instance_id, id, put_off)
+           from unnest(cast($1 as bigint[]), cast($2 as bigint[]), cast($3 as float8[]), cast($5 as boolean[]))
+             as given (instance_id, id, put_off, by_plan)
            offset 0) rest join batches b using (instance_id)
      where p.instance_id = rest.instance_id and p.id = rest.id and p.lease_owner = $4 and b.eeid = p.eeid`,
     [
@@ -172,6 +178,7 @@ export async function releasePartitions(
       releases.map(({ partitionId }) => partitionId),
       releases.map(({ putOffSeconds }) => putOffSeconds),
       workerId,
+      releases.map(({ isByPlan = false }) => String(isByPlan)),
     ],
   );
 }

@@ -1,0 +1,26 @@
+import { type Db, queryRows } from "../../../platform/postgres/db.ts";
+import { EVENT_KINDS } from "./event-kinds.ts";
+
+/** What people do with a message, and no machine. */
+const TOUCHES = [EVENT_KINDS.viewed, EVENT_KINDS.clicked, EVENT_KINDS.converted];
+
+/**
+ * How many days ago contacts last opened, clicked or bought, looked up one by one in the index of each contact's history.
+ * @returns those that did within so many days
+ */
+export async function listLastTouches(
+  db: Db,
+  contactIds: readonly number[],
+  withinDays: number,
+): Promise<Map<number, number>> {
+  const rows = await queryRows<{ id: number; days: number }>(
+    db,
+    `select given.id, extract(epoch from now() - touch.at)::float8 / 86400 as days
+     from unnest($1::bigint[]) as given (id),
+     lateral (select at from events where contact_id = given.id and kind in (${TOUCHES.join(", ")}) and not machine
+                and at > now() - make_interval(days => $2::integer) order by at desc limit 1) touch`,
+    [contactIds, withinDays],
+    { name: "list-last-touches" },
+  );
+  return new Map(rows.map(({ id, days }) => [id, days]));
+}
