@@ -47,6 +47,7 @@ select create_distributed_table('message_attachments', 'instance_id', colocate_w
 select create_distributed_table('tracked_links', 'instance_id', colocate_with => 'instance_domains');
 select create_distributed_table('partitions', 'instance_id', colocate_with => 'instance_domains');
 select create_distributed_table('deliveries', 'instance_id', colocate_with => 'instance_domains');
+select create_distributed_table('warm_up_deliveries', 'instance_id', colocate_with => 'instance_domains');
 select create_distributed_table('archived_messages', 'instance_id', colocate_with => 'instance_domains');
 select create_distributed_table('delivery_reports', 'instance_id', colocate_with => 'instance_domains');
 select create_distributed_table('report_counts', 'instance_id', colocate_with => 'instance_domains');

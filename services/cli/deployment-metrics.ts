@@ -55,7 +55,7 @@ export function exportDeployment({ supervisor, db, countingDb }: WatchedDeployme
       [],
       whenKnown(signing, (read, set) => set(read.overdueSeconds)),
     ),
-    ...queueGauges(remember(() => readQueueStatus(countingDb), where(["queue", "routes"]))),
+    ...queueGauges(remember(() => readQueueStatus(countingDb), where(["queue", "routes", "warm-ups"]))),
     gauge(
       "palomar_database_replication_lag_seconds",
       "How far a standby is behind, by its application_name",
@@ -115,6 +115,21 @@ function queueGauges(queue: () => Promise<QueueStatus | undefined>): string[] {
       "Sources at providers that nothing is sent to now, as the provider wants less",
       [],
       whenKnown(queue, (read, set) => set(read.pacesWaiting)),
+    ),
+    gauge(
+      "palomar_warm_up_sources",
+      "Source addresses that are new and send by a plan",
+      [],
+      whenKnown(queue, (read, set) => set(read.warmUps)),
+    ),
+    gauge(
+      "palomar_warm_up_messages",
+      "Messages of these addresses today, over all providers that they send to (planned, sent)",
+      ["state"],
+      whenKnown(queue, (read, set) => {
+        set(read.warmUpPlanned, { state: "planned" });
+        set(read.warmUpSent, { state: "sent" });
+      }),
     ),
   ];
 }

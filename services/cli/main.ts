@@ -40,6 +40,7 @@ const COMMANDS: { readonly [name: string]: readonly (() => Promise<Register>)[] 
   webhook: [async () => (await import("./commands/webhook.ts")).registerWebhookCommand],
   bounce: [async () => (await import("./commands/bounce.ts")).registerBounceCommand],
   mail: [async () => (await import("./commands/mail.ts")).registerMailCommand],
+  "warm-up": [async () => (await import("./commands/warm-up.ts")).registerWarmUpCommand],
   pace: [async () => (await import("./commands/pace.ts")).registerPaceCommand],
   mailbox: [async () => (await import("./commands/mailbox.ts")).registerMailboxCommand],
 };

@@ -38,6 +38,7 @@ import { makeStatisticsEndpoints } from "./routes/statistics.ts";
 import { makeSuppressionEndpoints } from "./routes/suppressions.ts";
 import { makeTotpEndpoints } from "./routes/totp.ts";
 import { makeUserEndpoints } from "./routes/users.ts";
+import { makeWarmUpEndpoints } from "./routes/warm-ups.ts";
 import { makeWebhookEndpoints } from "./routes/webhooks.ts";
 import { makeZoneRecordEndpoints } from "./routes/zone-records.ts";
 import { makeZoneEndpoints } from "./routes/zones.ts";
@@ -52,6 +53,7 @@ const ROUTES: readonly MakeConsoleEndpoints[] = [
   makeStatisticsEndpoints,
   makeQueueEndpoints,
   makePaceEndpoints,
+  makeWarmUpEndpoints,
   makeSessionEndpoints,
   makeTotpEndpoints,
   makeUserEndpoints,

@@ -119,7 +119,9 @@ export class OutcomeWriter {
           );
           await noteWarmUpDeliveries(
             transaction,
-            outcomes.flatMap(({ instanceId, deliveryId, warmUp }) => (warmUp ? [{ instanceId, deliveryId, ...warmUp }] : [])),
+            outcomes.flatMap(({ instanceId, deliveryId, warmUp }) =>
+              warmUp ? [{ instanceId, deliveryId, ...warmUp }] : [],
+            ),
           );
           if (tried !== undefined) await attempts?.store(transaction, tried, settled);
           if (releases.length > 0) await releasePartitions(transaction, workerId, releases);

@@ -30,6 +30,11 @@ export interface QueueStatus {
   readonly pacesLimited: number;
   /** and those that nothing is sent to now, as the provider wants less. */
   readonly pacesWaiting: number;
+  /** Sources that are new and send by a plan, */
+  readonly warmUps: number;
+  /** and what they have planned and sent today, over all providers. */
+  readonly warmUpPlanned: number;
+  readonly warmUpSent: number;
 }
 
 /** What came back and is not applied, and where it could not be fetched. */
@@ -86,7 +91,7 @@ export async function readSigningStatus(db: Db): Promise<SigningStatus> {
 const PARTITION_STATES = ["ready", "leased", "deferred", "held"] as const;
 
 export async function readQueueStatus(db: Db): Promise<QueueStatus> {
-  const [partitions, recipients, ready, backoffs, paces] = await Promise.all([
+  const [partitions, recipients, ready, backoffs, paces, warmUps] = await Promise.all([
     queryRows<{ state: string; count: number }>(
       db,
       "select state, count(*)::int from partitions where state <> 'finished' group by 1",
@@ -117,6 +122,13 @@ export async function readQueueStatus(db: Db): Promise<QueueStatus> {
          count(*) filter (where (memory->>'waitsUntilMs')::float8 > extract(epoch from now()) * 1000)::int as waiting
        from source_paces`,
     ),
+    queryRows<{ sources: number; planned: number; sent: number }>(
+      db,
+      `select count(distinct w.source)::int as sources, coalesce(sum(planned), 0)::int as planned, coalesce(sum(sent), 0)::int as sent
+       from warm_ups w left join warm_up_days d on d.source = w.source
+         and d.number = floor(extract(epoch from coalesce(w.paused_at, now()) - w.started_at) / 86400)
+       where w.stopped_at is null and (w.paused_at is not null or w.ends_at > now())`,
+    ),
   ]);
   return {
     recipients: recipients[0]!.count,
@@ -129,6 +141,9 @@ export async function readQueueStatus(db: Db): Promise<QueueStatus> {
     backoffs: backoffs[0]!.count,
     pacesLimited: paces[0]!.limited,
     pacesWaiting: paces[0]!.waiting,
+    warmUps: warmUps[0]!.sources,
+    warmUpPlanned: warmUps[0]!.planned,
+    warmUpSent: warmUps[0]!.sent,
   };
 }
 

@@ -178,8 +178,7 @@ function step(before: SourcePace, report: PaceReport, surroundings: Surroundings
   const { nowMs, other, plan } = surroundings;
   const { pace, rate } = takeIn(before, report, surroundings);
   const { memory, pins } = pace;
-  const planned =
-    plan && report.warmUp && stepPlan(plan, { ...report, ...report.warmUp }, nowMs);
+  const planned = plan && report.warmUp && stepPlan(plan, { ...report, ...report.warmUp }, nowMs);
   const wanted = wantedOf({ rate, memory }, report, surroundings, planned?.wanted);
   const drawn: { bucket: Bucket; granted: number } =
     rate === null

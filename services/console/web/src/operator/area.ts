@@ -10,6 +10,8 @@ const Statistics = lazy(() => import("./dns-statistics-page.tsx").then((module) 
 const Queues = lazy(() => import("./queues-page.tsx").then((module) => module.QueuesPage));
 const Paces = lazy(() => import("./paces-page.tsx").then((module) => module.PacesPage));
 const Pace = lazy(() => import("./pace-page.tsx").then((module) => module.PacePage));
+const WarmUps = lazy(() => import("./warm-ups-page.tsx").then((module) => module.WarmUpsPage));
+const WarmUp = lazy(() => import("./warm-up-page.tsx").then((module) => module.WarmUpPage));
 const Nodes = lazy(() => import("./nodes-page.tsx").then((module) => module.NodesPage));
 const Quarantine = lazy(() => import("./quarantine-page.tsx").then((module) => module.QuarantinePage));
 const Suppressions = lazy(() =>
@@ -38,6 +40,8 @@ export const operatorArea: Area = {
     { path: "/operator/queues", component: Queues },
     { path: "/operator/paces", component: Paces },
     { path: "/operator/paces/:source/:provider", component: Pace },
+    { path: "/operator/warm-ups", component: WarmUps },
+    { path: "/operator/warm-ups/:source", component: WarmUp },
     { path: "/operator/nodes", component: Nodes },
     { path: "/operator/quarantine", component: Quarantine },
     { path: "/operator/suppressions", component: Suppressions },
@@ -74,6 +78,12 @@ export const operatorArea: Area = {
     },
     { label: ({ operator }) => operator.queues.title, icon: "queue", href: () => "/operator/queues", roles: OPERATOR },
     { label: ({ operator }) => operator.paces.title, icon: "chart", href: () => "/operator/paces", roles: OPERATOR },
+    {
+      label: ({ operator }) => operator.warmUps.title,
+      icon: "chart",
+      href: () => "/operator/warm-ups",
+      roles: OPERATOR,
+    },
     { label: ({ operator }) => operator.nodes.title, icon: "node", href: () => "/operator/nodes", roles: OPERATOR },
     {
       label: ({ mail }) => mail.suppressions.title,
