@@ -189,6 +189,26 @@ const holdEndpoints: MakeConsoleEndpoints = (context) => {
   ];
 };
 
+const heldJson = z.object({
+  held: z.array(
+    z.object({
+      eeid: z.string(),
+      instance: z.string(),
+      sender: z.string(),
+      subject: z.string(),
+      recipients: z.int(),
+      at: z.string(),
+      score: z.number().nullable().meta({ description: "null: the filter was away" }),
+      symbols: z.record(z.string(), z.number()).meta({ description: "what was found → what it adds to the score" }),
+    }),
+  ),
+});
+
+async function readHeld(db: Db, instanceId: number | null, limit: number): Promise<z.input<typeof heldJson>> {
+  const held = await listHeldContent(db, instanceId, limit);
+  return { held: held.map(({ at, symbols, ...one }) => ({ ...one, symbols: { ...symbols }, at: at.toISOString() })) };
+}
+
 const contentEndpoints: MakeConsoleEndpoints = (context) => {
   const { db } = context;
   const end = (verb: HeldContentEnd, summary: string): ConsoleEndpoint =>
@@ -219,23 +239,18 @@ const contentEndpoints: MakeConsoleEndpoints = (context) => {
       authorise: areaOf("instance"),
       params: nameParam,
       fields: z.object({ limit: pageLimit }),
-      reply: z.object({
-        held: z.array(
-          z.object({
-            eeid: z.string(),
-            at: z.string(),
-            score: z.number().nullable().meta({ description: "null: the filter was away" }),
-            symbols: z.record(z.string(), z.number()),
-          }),
-        ),
-      }),
+      reply: heldJson,
       act: ({ caller, params, fields: { limit } }) =>
-        withInstance(context, caller, params.name, async ({ id }) => {
-          const held = await listHeldContent(db, id, limit);
-          return ok({
-            held: held.map(({ at, symbols, ...one }) => ({ ...one, symbols: { ...symbols }, at: at.toISOString() })),
-          });
-        }),
+        withInstance(context, caller, params.name, async ({ id }) => ok(await readHeld(db, id, limit))),
+    }),
+    consoleEndpoint({
+      method: "GET",
+      path: "/held",
+      summary: "Batches of all instances that are held for their content, newest first",
+      authorise: areaOf(),
+      fields: z.object({ limit: pageLimit }),
+      reply: heldJson,
+      act: async ({ fields: { limit } }) => ok(await readHeld(db, null, limit)),
     }),
     end("release", "Let a batch leave that is held for its content"),
     end("discard", "Take back a batch that is held for its content"),

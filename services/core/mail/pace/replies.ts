@@ -23,6 +23,8 @@ export interface PaceReply {
   readonly says?: string;
   readonly concerns: PaceConcern;
   readonly waitSeconds?: number;
+  /** Where it was found when it was looked for: in the provider's own words, or in what others quote; absent: nowhere. */
+  readonly checked?: "provider" | "others";
 }
 
 /** Replies of a provider, with where it documents them; of no provider: those that go for all, asked last. */
@@ -33,6 +35,7 @@ export interface ProviderReplies {
   readonly replies: readonly PaceReply[];
 }
 
+const CHECKED: readonly unknown[] = ["provider", "others", undefined];
 const CONCERNS: readonly unknown[] = ["rate", "connections", "messages-per-connection", "nothing"];
 /** A reply cannot stop mail for longer. */
 const MOST_WAIT_SECONDS = 86_400;
@@ -51,8 +54,9 @@ export function readPaceReplies(data: unknown): Result<readonly ProviderReplies[
   return ok(data as readonly ProviderReplies[]);
 }
 
-function findFault({ code, status, says, concerns, waitSeconds }: PaceReply): string | undefined {
+function findFault({ code, status, says, concerns, waitSeconds, checked }: PaceReply): string | undefined {
   if (!CONCERNS.includes(concerns)) return "what it concerns is unknown";
+  if (!CHECKED.includes(checked)) return "where it was found is unknown";
   if (code === undefined && status === undefined && says === undefined) return "it would fit every reply";
   if (code !== undefined && (code < 400 || code > 599)) return "its code is none of a refusal";
   const isWait = waitSeconds === undefined || (waitSeconds > 0 && waitSeconds <= MOST_WAIT_SECONDS);

@@ -35,19 +35,33 @@ export async function storeVerdicts(transaction: Transaction, verdicts: readonly
 /** A batch that is held for what is in it. */
 export interface HeldContent {
   readonly eeid: string;
+  /** Name of its instance. */
+  readonly instance: string;
+  /** Of its first message; empty where it has none any more. */
+  readonly sender: string;
+  readonly subject: string;
+  readonly recipients: number;
   readonly at: Date;
   /** Null where the filter was away. */
   readonly score: number | null;
   readonly symbols: Readonly<Record<string, number>>;
 }
 
-/** Batches of an instance that wait for somebody to look at them, newest first. */
-export async function listHeldContent(db: Db, instanceId: number, limit: number): Promise<HeldContent[]> {
+/** Batches that wait for somebody to look at them, newest first. @param instanceId null: of all instances */
+export async function listHeldContent(db: Db, instanceId: number | null, limit: number): Promise<HeldContent[]> {
   return queryRows<HeldContent>(
     db,
-    `select eeid, scanned_at as at, score, symbols from content_verdicts
-     where instance_id = $1 and action = 'hold' and settled_at is null order by scanned_at desc limit $2`,
-    [instanceId, limit],
+    `select v.eeid, i.name as instance, v.scanned_at as at, v.score, v.symbols, coalesce(m.sender, '') as sender,
+       coalesce(m.subject, '') as subject,
+       (select coalesce(sum(recipients), 0)::int from partitions p where p.eeid = v.eeid and p.instance_id = v.instance_id) as recipients
+     from (select * from content_verdicts
+           where ($1::bigint is null or instance_id = $2) and action = 'hold' and settled_at is null
+           order by scanned_at desc limit $3) v
+     join instances i on i.id = v.instance_id
+     left join lateral (select sender, subject from messages m where m.eeid = v.eeid and m.instance_id = v.instance_id
+                        order by m.id limit 1) m on true
+     order by v.scanned_at desc`,
+    [instanceId, instanceId, limit],
   );
 }
 

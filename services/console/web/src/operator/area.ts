@@ -10,6 +10,7 @@ const Statistics = lazy(() => import("./dns-statistics-page.tsx").then((module) 
 const Queues = lazy(() => import("./queues-page.tsx").then((module) => module.QueuesPage));
 const Paces = lazy(() => import("./paces-page.tsx").then((module) => module.PacesPage));
 const Pace = lazy(() => import("./pace-page.tsx").then((module) => module.PacePage));
+const HeldContent = lazy(() => import("./held-content-page.tsx").then((module) => module.HeldContentPage));
 const WarmUps = lazy(() => import("./warm-ups-page.tsx").then((module) => module.WarmUpsPage));
 const WarmUp = lazy(() => import("./warm-up-page.tsx").then((module) => module.WarmUpPage));
 const Nodes = lazy(() => import("./nodes-page.tsx").then((module) => module.NodesPage));
@@ -44,6 +45,7 @@ export const operatorArea: Area = {
     { path: "/operator/warm-ups/:source", component: WarmUp },
     { path: "/operator/nodes", component: Nodes },
     { path: "/operator/quarantine", component: Quarantine },
+    { path: "/operator/held", component: HeldContent },
     { path: "/operator/suppressions", component: Suppressions },
     { path: "/operator/suppressions/import", component: SuppressionImport },
     { path: "/operator/bounces", component: UnknownWordings },
@@ -97,6 +99,7 @@ export const operatorArea: Area = {
       href: () => "/operator/quarantine",
       roles: OPERATOR,
     },
+    { label: ({ mail }) => mail.heldContent.title, icon: "pause", href: () => "/operator/held", roles: OPERATOR },
     {
       label: ({ operator }) => operator.wordings.unknown.title,
       icon: "search",

@@ -44,6 +44,7 @@ describe("what providers say", () => {
   test("about one recipient is no matter of the source, although it sounds so", () => {
     const text = "450 4.2.1 The user you are trying to contact is receiving mail at a rate that is too high";
     expect(signalOf("gmail", text, "rate")).toBeUndefined();
+    expect(signalOf("gmail", text.replace("mail", "email"), "rate")).toBeUndefined();
     expect(signalOf("other.example", text, "rate")).toEqual({ concerns: "rate", waitSeconds: undefined });
   });
 
@@ -65,6 +66,7 @@ test.each([
   [[{ provider: null, documentation: "x", replies: [{ code: 250, concerns: "rate" }] }], "refusal"],
   [[{ provider: null, documentation: "x", replies: [{ code: 421, concerns: "speed" }] }], "unknown"],
   [[{ provider: null, documentation: "x", replies: [{ code: 421, concerns: "rate", waitSeconds: -1 }] }], "range"],
+  [[{ provider: null, documentation: "x", replies: [{ code: 421, concerns: "rate", checked: "yes" }] }], "found"],
 ])("a table that cannot be meant is refused: %j", (data, reason) => {
   const refused = readPaceReplies(data);
   expect(!refused.ok && refused.error).toContain(reason);

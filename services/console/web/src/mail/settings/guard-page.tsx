@@ -19,6 +19,7 @@ import { session } from "../../session.ts";
 import { texts } from "../../texts.ts";
 import { anyNumber } from "../../typed-number.ts";
 import { instancePath } from "../addresses.ts";
+import { HeldContentSection } from "./held-content.tsx";
 import { SettingsTabs } from "./settings-tabs.tsx";
 
 type Scope = "instance" | "campaign" | "sender";
@@ -78,6 +79,7 @@ export function GuardPage({ instance }: { readonly instance: string }) {
               changed={guard.reload}
               {...(isOperator ? { add: () => setDialog("limit") } : {})}
             />
+            <HeldContentSection instance={instance} mayDecide={isOperator} />
           </>
         )}
       </Loaded>
