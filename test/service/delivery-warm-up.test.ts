@@ -1,4 +1,5 @@
-import { describe, expect, test } from "vitest";
+import { once } from "node:events";
+import { beforeAll, describe, expect, test } from "vitest";
 import type { WarmUpPlan } from "../../services/core/mail/pace/warm-up.ts";
 import { recordComplaint } from "../../services/operations/mail/outcomes.ts";
 import { startWarmUp } from "../../services/operations/mail/warm-ups.ts";
@@ -18,9 +19,11 @@ import {
   sink,
   untilSent,
 } from "../support/delivery.ts";
+import { bundlePaceWorker, startPaceWorker } from "../support/pace-processes.ts";
 import type { SmtpSink } from "../support/smtp-sink.ts";
 
 setUpDelivery();
+beforeAll(bundlePaceWorker);
 
 const OLD = "127.0.0.9";
 const FRESH = "127.0.0.10";
@@ -132,6 +135,44 @@ describe("an address that is new", () => {
     expect(far.messages).toHaveLength(17 * 60);
   });
 
+  test("sends no more than planned where a worker is killed in the midst of it, and nothing is lost", async () => {
+    const far = await sink({ onRcptTo: (_address, _session, done) => void setTimeout(done, 20) });
+    await warmUp(planOf([40]));
+    const eeid = await accept(numbered(300, DOMAIN));
+    const plan = {
+      port: far.port,
+      epochMs: Date.now(),
+      timesFaster: 1,
+      changes: { ...poolOf(FRESH), leaseSeconds: 10 },
+    };
+    const workers = [1, 2, 3].map(() => startPaceWorker(plan));
+    await eventually(
+      async () => far.messages.length,
+      (count) => count >= 10,
+    );
+    workers[0]!.kill("SIGKILL");
+    await eventually(
+      async () => ({
+        sent: await database.db("warm_up_days").pluck("sent"),
+        leased: await database.db("partitions").where({ state: "leased" }),
+      }),
+      ({ sent, leased }) => sent[0] === 40 && leased.length === 0,
+    );
+    // Those that it had leave for and did not send are missing: one a lane, and as many ahead.
+    expect(far.messages.length).toBeLessThanOrEqual(40);
+    expect(far.messages.length).toBeGreaterThan(40 - 12);
+    for (const worker of workers.slice(1)) {
+      const ended = once(worker, "exit");
+      worker.kill("SIGTERM");
+      await ended;
+    }
+    await passDay();
+    await database.db("partitions").where({ state: "deferred" }).update({ due_at: new Date() });
+    run(start(far, poolOf(FRESH)));
+    await untilSent(eeid);
+    expect(new Set(recipientsOf(far)).size).toBe(300);
+  });
+
   test("that its provider does not want pauses there, and other addresses send", async () => {
     const far = await sink({
       onMailFrom: (_address, { remoteAddress }, done) => {
@@ -168,8 +209,10 @@ describe("an address that is new", () => {
   test("that reaches no server of a destination leaves its mail to the others", async () => {
     const far = await sink();
     await warmUp(planOf([100]), "::1");
-    run(start(far, poolOf(OLD, "::1")));
+    const worker = start(far, poolOf(OLD, "::1"));
+    worker.start();
     await untilSent(await accept(numbered(30, DOMAIN)));
+    await worker.stop(); // which gives its leave back
     expect(from(far, OLD)).toHaveLength(30);
     expect(await database.db("warm_up_days").pluck("sent")).toEqual([0]);
   });

@@ -1,17 +1,13 @@
-import { type ChildProcess, spawn } from "node:child_process";
-import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
-import { rolldown } from "rolldown";
 import { beforeAll, describe, expect, test } from "vitest";
 import { listPaces, type SourcePace } from "../../services/store/mail/pace/source-paces.ts";
 import { accept, database, eventually, numbered, setUpDelivery, stops } from "../support/delivery.ts";
 import { eximMissing, startLimitedExim } from "../support/exim.ts";
-import type { PaceWorkerPlan } from "../support/pace-worker.ts";
+import { bundlePaceWorker, startPaceWorker } from "../support/pace-processes.ts";
 
 /** Takes minutes of a machine that does nothing else: `npm run check:pace`. */
 const why = process.env.PALOMAR_TEST_PACE === undefined ? "by npm run check:pace" : eximMissing;
 const title = why === undefined ? "against Exim's ratelimit" : `against Exim's ratelimit (skipped: ${why})`;
-const PROGRAM = "dist/test/pace-worker.mjs";
 const WORKERS = 3;
 /** Ten minutes pass in two and a half: faster, and what a worker does by the real clock would be slow for its portions. */
 const TIMES_FASTER = 4;
@@ -21,9 +17,7 @@ const TEN_MINUTES_MS = 600_000 / TIMES_FASTER;
 
 setUpDelivery();
 beforeAll(async () => {
-  if (why !== undefined) return;
-  const bundle = await rolldown({ input: "test/support/pace-worker.ts", platform: "node", external: /^[a-z@]/ });
-  await bundle.write({ file: PROGRAM, format: "esm", codeSplitting: false });
+  if (why === undefined) await bundlePaceWorker();
 });
 
 describe.skipIf(why !== undefined)(title, () => {
@@ -88,9 +82,7 @@ async function findsWay(perPeriod: number): Promise<number> {
 
 function startWorkers(port: number): void {
   const unlimited = { connections: null, messagesPerMinute: null };
-  const plan: PaceWorkerPlan = {
-    databaseUrl: database.url,
-    secret: "a secret for tests only",
+  const plan = {
     port,
     epochMs: Date.now(),
     timesFaster: TIMES_FASTER,
@@ -102,16 +94,7 @@ function startWorkers(port: number): void {
       poolOf: [{ instance: "test", campaign: 2, pool: "other" }],
     },
   };
-  for (let worker = 0; worker < WORKERS; worker += 1) {
-    const child: ChildProcess = spawn(process.execPath, [PROGRAM, JSON.stringify(plan)], {
-      stdio: ["ignore", "inherit", "inherit"],
-    });
-    const ended = once(child, "exit");
-    stops.push(async () => {
-      child.kill("SIGTERM");
-      await ended;
-    });
-  }
+  for (let worker = 0; worker < WORKERS; worker += 1) startPaceWorker(plan);
 }
 
 /** Sends a message now and then through the other address, and sees how long each takes. */
