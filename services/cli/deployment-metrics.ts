@@ -31,6 +31,7 @@ export function exportDeployment({ supervisor, db, countingDb }: WatchedDeployme
   const where = (areas: readonly string[]) => () => mayRead(countingDb, areas);
   const zones = remember(() => readZoneStatus(countingDb), where(["zones"]));
   const signing = remember(() => readSigningStatus(countingDb), where(["zones"]));
+  const queue = remember(() => readQueueStatus(countingDb), where(["queue", "routes", "warm-ups"]));
   const lags = remember(() => readReplicationLag(countingDb));
   const gauges = [
     gauge("palomar_service_ready", "Whether a service of this node is ready", ["service"], async (set) => {
@@ -55,7 +56,8 @@ export function exportDeployment({ supervisor, db, countingDb }: WatchedDeployme
       [],
       whenKnown(signing, (read, set) => set(read.overdueSeconds)),
     ),
-    ...queueGauges(remember(() => readQueueStatus(countingDb), where(["queue", "routes", "warm-ups"]))),
+    ...queueGauges(queue),
+    ...paceGauges(queue),
     gauge(
       "palomar_database_replication_lag_seconds",
       "How far a standby is behind, by its application_name",
@@ -104,6 +106,11 @@ function queueGauges(queue: () => Promise<QueueStatus | undefined>): string[] {
       [],
       whenKnown(queue, (read, set) => set(read.backoffs)),
     ),
+  ];
+}
+
+function paceGauges(queue: () => Promise<QueueStatus | undefined>): string[] {
+  return [
     gauge(
       "palomar_pace_limited",
       "Sources at providers where a limit goes that was learnt or pinned",

@@ -27,6 +27,9 @@ export interface PaceMemory {
   readonly rateRaisedAtMs: number;
   readonly connectionsChangedAtMs: number;
   readonly messagesChangedAtMs: number;
+  /** When sessions were last reduced, and how often in turn one more was one too many. */
+  readonly connectionsReducedAtMs: number;
+  readonly connectionMisses: number;
   /** What the last refusal had it wait for. */
   readonly waitedMs: number;
   /** Steps above what was refused that went well, one after another: they grow. */
@@ -66,6 +69,8 @@ export const UNTAUGHT: PaceMemory = {
   rateRaisedAtMs: 0,
   connectionsChangedAtMs: 0,
   messagesChangedAtMs: 0,
+  connectionsReducedAtMs: 0,
+  connectionMisses: 0,
   waitedMs: 0,
   probes: 0,
 };
@@ -86,7 +91,7 @@ const HOLD_MS = 390_000;
 /** sooner where nothing is relied on yet, */
 const FIRST_HOLD_MS = 45_000;
 /** and later where a refusal is dear: so many times the wait that it brought. */
-const HOLD_WAITS = 20;
+const HOLD_WAITS = 25;
 const FIRST_HOLD_WAITS = 3;
 /** and not before so many messages went well: each refusal puts some off. */
 const HOLD_MESSAGES = 400;
@@ -98,6 +103,10 @@ const NEAR = 0.93;
 /** A limit that lets so much more pass is another one; and what was refused once may be a little too low the next time. */
 const ELSEWHERE = 1.5;
 const DRIFT = 1.04;
+/** A refusal is dear that has it wait for longer: then what was refused is tried again more carefully. */
+const DEAR_MS = 30_000;
+const DEAR_DRIFT = 1.005;
+const MOST_DEAR_PROBE = 0.05;
 /** After so many refusals it goes back to what is relied on. */
 const BETWEEN = 3;
 /** What went well and then does not is relied on no more: it goes back to this part of it first. */
@@ -105,8 +114,10 @@ const RETREAT = 0.9;
 /** Who sends less than this part of what it may does not learn whether more would go well. */
 const USED = 0.7;
 const JUST_MS = 60_000;
-/** One more session, or a tenth more messages, after so long. */
+/** One more session, or a tenth more messages, after so long; */
 const SESSION_STEP_MS = 300_000;
+/** sessions later where one more was one too many, twice as long each time and so many times as long at most. */
+const MOST_SESSION_STEPS = 6;
 const MESSAGES_STEP_MS = 3_600_000;
 /** Limits that nobody insisted on for so long are forgotten. */
 export const FORGET_MS = 7 * 86_400_000;
@@ -143,13 +154,17 @@ function heed(memory: PaceMemory, signal: PaceEvidence["signals"][number], evide
     case "rate":
       return halve(waiting, signal.ageMs, evidence);
     case "connections": {
-      if (nowMs - signal.ageMs - memory.connectionsChangedAtMs < SETTLE_MS && memory.connections !== null)
+      if (nowMs - signal.ageMs - memory.connectionsReducedAtMs < SETTLE_MS && memory.connections !== null)
         return waiting;
       const had = Math.min(memory.connections ?? Number.POSITIVE_INFINITY, Math.max(2, evidence.sessions));
       // A limit that was raised just before was one too high, no more.
       const isOneTooMany = memory.connections !== null && nowMs - memory.connectionsChangedAtMs < JUST_MS;
       const connections = Math.max(1, isOneTooMany ? memory.connections - 1 : Math.floor(had / 2));
-      return { ...waiting, connections, connectionsChangedAtMs: nowMs };
+      const connectionMisses = isOneTooMany ? memory.connectionMisses + 1 : 0;
+      return {
+        ...{ ...waiting, connections, connectionMisses },
+        ...{ connectionsChangedAtMs: nowMs, connectionsReducedAtMs: nowMs },
+      };
     }
     case "messages-per-connection": {
       // The session is told, and the next one may begin at once: the reply names the limit itself.
@@ -176,7 +191,7 @@ function halve(memory: PaceMemory, ageMs: number, evidence: PaceEvidence): PaceM
   const { nowMs } = evidence;
   if (memory.ratePerHour !== null && nowMs - ageMs - memory.rateReducedAtMs < SETTLE_MS) return memory;
   const reached = reachedRate(memory, evidence);
-  const refused = lowestRefused(memory, reached);
+  const refused = lowestRefused(memory, reached, nowMs);
   const target = retreat({ ...memory, heldPerHour: proven(memory, reached) }, refused);
   return {
     ...memory,
@@ -204,8 +219,9 @@ function proven({ heldPerHour, probes }: PaceMemory, reached: number): number | 
 }
 
 /** What a provider saves up for a source lets it get above what it bears: a lower rate that was refused tells more. */
-function lowestRefused({ refusedPerHour: before }: PaceMemory, reached: number): number {
-  return before === null || reached > before * ELSEWHERE ? reached : Math.min(reached, before * DRIFT);
+function lowestRefused({ refusedPerHour: before, waitsUntilMs }: PaceMemory, reached: number, nowMs: number): number {
+  const drift = waitsUntilMs - nowMs > DEAR_MS ? DEAR_DRIFT : DRIFT;
+  return before === null || reached > before * ELSEWHERE ? reached : Math.min(reached, before * drift);
 }
 
 /** Where it goes back to: between what was relied on and what was refused, a few times; then to the former, then below. */
@@ -236,7 +252,7 @@ function raiseRate(memory: PaceMemory, { nowMs, triedPerHour }: PaceEvidence): P
     return { ...memory, ratePerHour: Math.min(good, ratePerHour + refused * RETURN_STEP), rateRaisedAtMs: nowMs };
   }
   if (memory.probes === 0 && nowMs - memory.rateReducedAtMs < holdOf(memory, ratePerHour)) return memory;
-  const step = stepAfter(memory.probes);
+  const step = stepAfter(memory);
   const held = memory.probes === 0 ? ratePerHour : heldPerHour;
   const probes = memory.probes + 1;
   return {
@@ -250,8 +266,10 @@ function raiseRate(memory: PaceMemory, { nowMs, triedPerHour }: PaceEvidence): P
 }
 
 /** Steps do not grow before the second: what a provider saves up hides the first ones. */
-function stepAfter(probes: number): number {
-  return Math.min(MOST_PROBE, PROBE * 2 ** Math.max(0, probes - 1));
+function stepAfter({ ratePerHour, refusedPerHour, probes, waitedMs }: PaceMemory): number {
+  // Far above what was refused nobody knows what there is.
+  const isCareful = waitedMs > DEAR_MS && (ratePerHour ?? 0) < (refusedPerHour ?? 0) * ELSEWHERE;
+  return Math.min(isCareful ? MOST_DEAR_PROBE : MOST_PROBE, PROBE * 2 ** Math.max(0, probes - 1));
 }
 
 /** How long after a refusal it asks for no more. */
@@ -261,10 +279,13 @@ function holdOf({ heldPerHour, waitedMs }: PaceMemory, ratePerHour: number): num
 }
 
 function raiseConnections(memory: PaceMemory, { nowMs, sessions }: PaceEvidence): PaceMemory {
-  const { connections } = memory;
-  const since = Math.max(memory.connectionsChangedAtMs, memory.waitsUntilMs);
-  if (connections === null || nowMs - since < SESSION_STEP_MS || sessions < connections) return memory;
-  return { ...memory, connections: connections + 1, connectionsChangedAtMs: nowMs };
+  const { connections, connectionsChangedAtMs } = memory;
+  const since = Math.max(connectionsChangedAtMs, memory.waitsUntilMs);
+  // Where the one before went well, the limit is another one by now.
+  const connectionMisses = connectionsChangedAtMs > memory.connectionsReducedAtMs ? 0 : memory.connectionMisses;
+  const stepMs = SESSION_STEP_MS * Math.min(MOST_SESSION_STEPS, 2 ** connectionMisses);
+  if (connections === null || nowMs - since < stepMs || sessions < connections) return memory;
+  return { ...memory, connections: connections + 1, connectionMisses, connectionsChangedAtMs: nowMs };
 }
 
 function raiseMessages(memory: PaceMemory, { nowMs, triedPerHour }: PaceEvidence): PaceMemory {

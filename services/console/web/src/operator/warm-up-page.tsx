@@ -111,9 +111,13 @@ function Courses({ of: warmUp }: { readonly of: ShownWarmUp }) {
 function Today({ of: today }: { readonly of: Progress }) {
   const { warmUps: words } = texts().operator;
   const { day, sent, planned, deferred, complaints, paused_for, paused_until } = today;
+  const shown = {
+    ...{ day: formatNumber(day), sent: formatNumber(sent), planned: formatNumber(planned) },
+    ...{ deferred: formatNumber(deferred), complaints: formatNumber(complaints) },
+  };
   return (
     <>
-      {words.today(day, formatNumber(sent), formatNumber(planned), formatNumber(deferred), formatNumber(complaints))}{" "}
+      {words.today(shown)}{" "}
       {paused_for !== null && <Badge tone="warn">{words.pausedFor[paused_for](formatTime(paused_until))}</Badge>}
     </>
   );

@@ -85,6 +85,18 @@ describe("what goes well", () => {
     expect(learn(memory, { ...at(300_000, 100), sessions: 3 }).connections).toBe(4);
   });
 
+  test("asks for one session more ever later where that is one too many, and sooner again once it went well", () => {
+    let memory: PaceMemory = { ...UNTAUGHT, connections: 4, connectionsReducedAtMs: 1, connectionsChangedAtMs: 1 };
+    const isRaised = (nowMs: number) => learn(memory, at(nowMs, 100)).connections === 5;
+    const tooMany = (nowMs: number) => refused(nowMs, { concerns: "connections", waitSeconds: 1 });
+    memory = learn(memory, at(300_001, 100));
+    memory = learn(memory, tooMany(301_000));
+    expect(memory).toMatchObject({ connections: 4, connectionMisses: 1 });
+    expect([isRaised(900_999), isRaised(902_000)]).toEqual([false, true]);
+    memory = learn(learn(memory, at(902_000, 100)), at(1_502_000, 100));
+    expect(memory).toMatchObject({ connections: 6, connectionMisses: 0 });
+  });
+
   test("is forgotten as a limit when nobody insisted for a week", () => {
     const memory = learn(learn(UNTAUGHT, refused(1_000)), refused(1_000, { concerns: "connections" }));
     const later = learn(memory, at(1_000 + FORGET_MS, 0));
@@ -153,8 +165,19 @@ describe("at a provider with a limit", () => {
 
   test("of sessions, few messages are put off, and most of it is used", () => {
     const day = simulate(fewSessions("", 5, 2), "learnt", 24);
-    expect(day.used).toBeGreaterThan(0.8);
+    expect(day.used).toBeGreaterThan(0.95);
     expect(day.deferred / day.delivered).toBeLessThan(0.01);
+  });
+
+  test("that has it wait for long, refusals are few, and most of the limit is used", () => {
+    const refusal = "421 4.7.28 too much mail, try again in 5 minutes";
+    const day = simulate(
+      leaky("", () => PER_HOUR, { refusal }),
+      "learnt",
+      24,
+    );
+    expect(day.used).toBeGreaterThan(0.88);
+    expect(day.reductions).toBeLessThan(24);
   });
 
   test("who greylists is sent no less", () => {

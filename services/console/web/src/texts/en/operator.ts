@@ -199,8 +199,8 @@ export const operator = {
     changedBy: "Paused or stopped by",
     states: { running: "by plan", paused: "paused", over: "done", stopped: "stopped" },
     waitsAt: (count: number) => `waits at ${count}`,
-    today: (day: number, sent: string, planned: string, deferred: string, complaints: string) =>
-      `Day ${day} of the plan: ${sent} of ${planned} sent, ${deferred} deferred, ${complaints} complaints.`,
+    today: (count: Readonly<Record<"day" | "sent" | "planned" | "deferred" | "complaints", string>>) =>
+      `Day ${count.day} of the plan: ${count.sent} of ${count.planned} sent, ${count.deferred} deferred, ${count.complaints} complaints.`,
     pausedFor: {
       deferrals: (time: string) => `too many deferrals: goes on at ${time}`,
       complaints: (time: string) => `too many complaints: goes on at ${time}`,

@@ -200,8 +200,8 @@ export const operator: Texts["operator"] = {
     changedBy: "Pausado o terminado por",
     states: { running: "según el plan", paused: "en pausa", over: "completo", stopped: "terminado" },
     waitsAt: (count) => `espera en ${count}`,
-    today: (day, sent, planned, deferred, complaints) =>
-      `Día ${day} del plan: ${sent} de ${planned} enviados, ${deferred} aplazados, ${complaints} quejas.`,
+    today: (count) =>
+      `Día ${count.day} del plan: ${count.sent} de ${count.planned} enviados, ${count.deferred} aplazados, ${count.complaints} quejas.`,
     pausedFor: {
       deferrals: (time) => `demasiados aplazamientos: sigue el ${time}`,
       complaints: (time) => `demasiadas quejas: sigue el ${time}`,
