@@ -1,6 +1,4 @@
 import type { Phrases } from "../core/mail/bounce/phrases.ts";
-import type { AttemptPath } from "../core/mail/delivery-attempt.ts";
-import type { TlsSession } from "../core/mail/reports/tls-session.ts";
 import type { RetrySchedule } from "../core/mail/retry.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
 import type { Clock } from "../platform/clock.ts";
@@ -19,33 +17,24 @@ import {
   type PreparedMessage,
 } from "./compose.ts";
 import { type AttemptResult, concernsDestination, decide } from "./decide.ts";
+import { LaneWay, type WayTools } from "./lane-way.ts";
 import type { MessageCache } from "./message-cache.ts";
 import type { OctetBudget } from "./octet-budget.ts";
 import type { OutcomeWriter } from "./outcome-writer.ts";
-import { LaneLeave } from "./pace/lane-leave.ts";
-import type { FindRoute } from "./routing/route.ts";
 import type { SourcePlace, SourcePools } from "./routing/source-pools.ts";
-import { tlsSessionOf } from "./routing/tls-counts.ts";
-import type { PooledSession, Route, SessionPool, SessionWish, SourceGate } from "./session-pool.ts";
-import type { TrafficShaping } from "./shaping.ts";
 
 /** What every lane of a worker shares. */
-export interface LaneTools {
+export interface LaneTools extends WayTools {
   readonly messages: MessageCache;
-  readonly sessions: SessionPool;
   readonly sources: SourcePools;
   readonly budget: OctetBudget;
   readonly writer: OutcomeWriter;
-  readonly findRoute: FindRoute;
   readonly compose: ComposeOptions;
   readonly schedule: RetrySchedule;
   readonly wordings: { readonly phrases: Phrases };
   readonly clock: Clock;
   readonly random: () => number;
   readonly observe: Observe;
-  readonly shaping: TrafficShaping;
-  /** Whether sessions are counted for reports about TLS. */
-  readonly countsTls: boolean;
   /** False when the lease is no longer certain, or the partition's batch, its destination or the worker stops. */
   mayLeave(partition: LeasedPartition): boolean;
   /** Ends a lane where there are too many. @returns whether the one that asks is to end */
@@ -77,56 +66,31 @@ export class Lane {
   /** One draw for the whole pass, so that recipients deferred together are due together. */
   readonly #draw: number;
   readonly #leasedAtMs = performance.now();
-  #session: PooledSession | undefined;
   #source: SourcePlace | undefined;
   #putOffSeconds = 0;
   /** No time that passes for a plan of ours counts against the message. */
   #isPutOffByPlan = false;
-  /** Since when the far side has had the turn, */
-  #waitsSinceMs: number | undefined;
-  /** and for how long it had it last, */
-  #lastWaitMs = 0;
-  /** and in the attempt under way, whose way this is. */
-  #waitedInAttemptMs = 0;
-  #attemptPath: AttemptPath | undefined;
-  /** Sessions that were opened, or failed, since the last outcome. */
-  readonly #tlsSessions: TlsSession[] = [];
-  #path: string;
   /** A result that is the same for every recipient of the destination, from wherever it is tried. */
   #trouble: AttemptResult | undefined;
-  /** Sources in back-off there, with the seconds for which they stay so. */
-  readonly #resting: Map<string, number>;
   readonly #lot: string;
-  readonly #leave: LaneLeave;
-  readonly #gate: SourceGate = {
-    mayUse: (source) => this.#mayUse(source),
-    mayOpen: (source) => this.#mayUse(source) && this.#tools.shaping.mayOpen(this.#lot, source),
-    opened: (source) => this.#tools.shaping.opened(this.#lot, source),
-    closed: (source) => this.#tools.shaping.closed(this.#lot, source),
-  };
+  readonly #way: LaneWay;
 
   constructor(partition: LeasedPartition, tools: LaneTools) {
     this.#partition = partition;
     this.#tools = tools;
     this.#draw = tools.random();
-    this.#path = partition.destination;
-    this.#resting = new Map(partition.resting);
     this.#lot = lotOf(partition.destination, partition.pool);
-    this.#leave = new LaneLeave(tools.shaping, this.#lot);
+    this.#way = new LaneWay(partition, tools);
   }
 
-  /**
-   * For how long the far side lets it wait, for a connection, a reply, or by its pace: now, or the time before, as one that
-   * is slow stays so. 0 while it is not the far side's turn.
-   */
+  /** For how long the far side lets it wait; see `LaneWay`. */
   get waitedMs(): number {
-    if (this.#waitsSinceMs === undefined) return 0;
-    return Math.max(performance.now() - this.#waitsSinceMs, this.#lastWaitMs);
+    return this.#way.waitedMs;
   }
 
   /** Equal for lanes that wait for the same servers. */
   get path(): string {
-    return this.#path;
+    return this.#way.key;
   }
 
   async run(deliveries: readonly DueDelivery[]): Promise<void> {
@@ -145,7 +109,7 @@ export class Lane {
       this.#putOff(); // or it would be taken, and fail, again and again without a pause
       throw error;
     } finally {
-      this.#giveSessionBack();
+      this.#way.release();
       this.#source?.leave();
       const { instanceId, id: partitionId } = this.#partition;
       const isByPlan = this.#isPutOffByPlan;
@@ -162,7 +126,7 @@ export class Lane {
 
   /** @returns false when it was not tried: the rest of the partition is not to be tried now either */
   async #deliver(delivery: DueDelivery): Promise<boolean> {
-    this.#waitedInAttemptMs = 0;
+    this.#way.begin();
     const attempt = this.#trouble ? { result: this.#trouble } : await this.#composeAndSend(delivery);
     if (attempt === undefined) return false;
     this.#note(attempt);
@@ -177,7 +141,7 @@ export class Lane {
     try {
       return await this.#sendWithLeave(delivery, source);
     } finally {
-      this.#leave.end();
+      this.#way.leave.end();
     }
   }
 
@@ -186,21 +150,22 @@ export class Lane {
    * @returns false where that takes long: the partition goes back until then
    */
   async #getLeave({ touchedDaysAgo }: DueDelivery, { sources }: SourcePlace): Promise<boolean> {
-    const isResting = (source: string) => this.#resting.has(source);
-    const wish = { sources, isResting, usual: this.#session?.source, touchedDaysAgo };
-    const putOffSeconds = await this.#leave.get(wish, (wait) => this.#waitAside(wait));
+    const { leave, resting, source: usual } = this.#way;
+    const isResting = (source: string) => resting.has(source);
+    const wish = { sources, isResting, usual, touchedDaysAgo };
+    const putOffSeconds = await leave.get(wish, (wait) => this.#way.waitAside(wait));
     if (putOffSeconds === undefined) return true;
     this.#putOff(putOffSeconds);
-    this.#isPutOffByPlan = this.#leave.isPlanned;
+    this.#isPutOffByPlan = leave.isPlanned;
     return false;
   }
 
   async #sendWithLeave(delivery: DueDelivery, source: SourcePlace): Promise<Attempt | undefined> {
     // First of all: a destination that does not answer is to take no memory for messages.
-    const reached = await this.#acquire(source);
+    const reached = await this.#way.acquire(source);
     if (reached === undefined) {
-      const isElsewhere = this.#leave.avoid(source.sources);
-      return isElsewhere ? this.#composeAndSend(delivery) : this.#putOff(this.#restSeconds);
+      if (this.#way.leave.avoid(source.sources)) return this.#composeAndSend(delivery);
+      return this.#putOff(Math.max(PUT_OFF_SECONDS, this.#way.restSeconds(source.sources)));
     }
     if (!reached.ok) return reached.error;
     if (this.#mustWait()) return this.#comeBack(); // others were quicker
@@ -245,7 +210,7 @@ export class Lane {
    */
   #takeTokens(place: SourcePlace, source: string): boolean {
     if (!place.hasToken()) this.#putOff();
-    return place.hasToken() && this.#leave.use(source) && place.takeToken();
+    return place.hasToken() && this.#way.leave.use(source) && place.takeToken();
   }
 
   #enterPool(): SourcePlace | undefined {
@@ -266,8 +231,14 @@ export class Lane {
     const now = new Date(acceptedAt.getTime() + ageMs + performance.now() - this.#leasedAtMs);
     const progress = { attemptsMade, acceptedAt, now };
     const outcome = decide(result, progress, { schedule, random: () => this.#draw, phrases: wordings.phrases });
-    const ended = { result, outcome, endedAt: now, durationMs: this.#waitedInAttemptMs, path: this.#attemptPath };
-    const tlsSessions = this.#tlsSessions.splice(0);
+    const ended = {
+      result,
+      outcome,
+      endedAt: now,
+      durationMs: this.#way.waitedInAttemptMs,
+      path: this.#way.attemptPath,
+    };
+    const tlsSessions = this.#way.takeTlsSessions();
     const warmUp = source === undefined ? undefined : shaping.plannedFrom(this.#lot, source);
     writer.add(recordOf(this.#partition, delivery, { ...ended, archived, tlsSessions, warmUp }), archived && giveBack);
     const { words } = outcome;
@@ -292,7 +263,7 @@ export class Lane {
     try {
       return ok(await make());
     } catch (error) {
-      this.#attemptPath = undefined;
+      this.#way.forgetPath();
       this.#tools.observe({ kind: "message-not-composed", level: "error", deliveryId: delivery.id, err: error });
       const reply = { code: 451, enhancedStatus: "4.3.0", lines: ["the message could not be composed"] } as const;
       return refuse({ kind: "failed", failure: { kind: "reply", stage: "message", reply } });
@@ -306,7 +277,7 @@ export class Lane {
   async #attempt(composed: ComposedMessage, place: SourcePlace): Promise<Attempt | undefined> {
     const { mayLeave } = this.#tools;
     for (let isFirst = true; ; isFirst = false) {
-      const acquired = await this.#acquire(place);
+      const acquired = await this.#way.acquire(place);
       if (acquired === undefined) return this.#putOff();
       if (!acquired.ok) return acquired.error;
       const { source } = acquired.value;
@@ -317,10 +288,8 @@ export class Lane {
       const pooled = acquired.value;
       const mayBeStale = pooled.messages > 0 || performance.now() - pooled.openedAtMs > STALE_AFTER_MS;
       pooled.messages += 1;
-      const sent = await this.#waitFor(pooled.session.send(composed.envelope, composed.octets));
-      if (!pooled.session.usable || pooled.messages >= this.#messagesPerConnection(source)) {
-        this.#giveSessionBack();
-      }
+      const sent = await this.#way.waitFor(pooled.session.send(composed.envelope, composed.octets));
+      this.#way.releaseIfUsedUp(pooled);
       const { messages } = pooled;
       if (sent.ok) {
         return { result: { kind: "accepted", reply: sent.value, tells: pooled.session.offersDsn }, source, messages };
@@ -331,94 +300,13 @@ export class Lane {
     }
   }
 
-  /** @returns undefined while the destination's provider has no room, or no source may be used */
-  async #acquire(place: SourcePlace): Promise<Result<PooledSession, Attempt> | undefined> {
-    if (this.#session?.session.usable && this.#mayUse(this.#session.source)) {
-      this.#attemptPath = this.#session.path;
-      return ok(this.#session);
-    }
-    this.#attemptPath = undefined;
-    this.#giveSessionBack();
-    const { findRoute, shaping, sessions } = this.#tools;
-    const { destination } = this.#partition;
-    const route = await this.#waitFor(findRoute(destination));
-    if (!route.ok) {
-      if (this.#tools.countsTls && route.error.unmet) this.#tlsSessions.push(route.error.unmet);
-      return refuse({ result: { kind: "unroutable", reply: route.error } });
-    }
-    this.#path = route.value.key;
-    const exchangers = route.value.peers.map(({ name }) => name);
-    shaping.learn(this.#lot, exchangers);
-    if (shaping.hasTooManySessions(this.#lot)) return undefined;
-    const acquired = await this.#waitFor(sessions.acquire(route.value, place, this.#wish(route.value)));
-    this.#attemptPath = acquired.ok ? acquired.value.path : acquired.error.path;
-    if (acquired.ok) {
-      this.#session = acquired.value;
-      return acquired;
-    }
-    const { failure, source, resting } = acquired.error;
-    if (source === undefined && resting) return undefined;
-    return refuse({ result: { kind: "failed", failure }, source });
-  }
-
-  #wish({ demands }: Route): SessionWish {
-    if (!this.#tools.countsTls || demands === undefined) return this.#gate;
-    const { destination } = this.#partition;
-    return {
-      ...this.#gate,
-      hearOfTls: (peer, seen) => this.#tlsSessions.push(tlsSessionOf(destination, demands.sts, peer, seen)),
-    };
-  }
-
-  /** Until the first of the sources may be used again; no longer than usual while one of them may. */
-  get #restSeconds(): number {
-    const own = this.#source?.sources ?? [];
-    const warming = this.#tools.shaping.warming(this.#lot, own);
-    // What is new waits for no trouble of others.
-    const usual = warming.length < own.length ? own.filter((source) => !warming.includes(source)) : own;
-    const seconds = usual.map((source) => this.#resting.get(source) ?? 0);
-    return Math.max(PUT_OFF_SECONDS, Math.min(...seconds));
-  }
-
-  #mayUse(source: string): boolean {
-    return !this.#resting.has(source) && this.#leave.mayUse(source);
-  }
-
-  #giveSessionBack(): void {
-    if (this.#session === undefined) return;
-    this.#tools.sessions.release(this.#session, this.#messagesPerConnection(this.#session.source));
-    this.#session = undefined;
-  }
-
-  #messagesPerConnection(source: string): number {
-    return this.#tools.shaping.messagesPerConnection(this.#lot, source);
-  }
-
-  async #waitFor<T>(farSide: Promise<T>): Promise<T> {
-    try {
-      return await this.#waitAside(farSide);
-    } finally {
-      this.#waitedInAttemptMs += this.#lastWaitMs;
-    }
-  }
-
-  async #waitAside<T>(farSide: Promise<T>): Promise<T> {
-    this.#waitsSinceMs = performance.now();
-    try {
-      return await farSide;
-    } finally {
-      this.#lastWaitMs = performance.now() - this.#waitsSinceMs;
-      this.#waitsSinceMs = undefined;
-    }
-  }
-
   /** What a server says to one source goes for that one; silence, and the want of a way, for more. */
   #note({ result, source, messages = 0 }: Attempt): void {
     if (this.#trouble) return;
     const { shaping, wordings, noteDestination } = this.#tools;
     const { destination } = this.#partition;
     // How long a source is to wait that was told to send less is the pace's to say.
-    const facts = { messages, durationMs: this.#waitedInAttemptMs };
+    const facts = { messages, durationMs: this.#way.waitedInAttemptMs };
     if (source !== undefined && shaping.note(this.#lot, source, result, facts)) return;
     if (!concernsDestination(result, wordings.phrases)) {
       if (result.kind === "accepted" && source !== undefined) noteDestination(destination, [source], undefined);
@@ -427,8 +315,8 @@ export class Lane {
     const own = this.#source?.sources ?? [];
     const isSaid = result.kind === "failed" && result.failure.kind === "reply" && source !== undefined;
     const sources = result.kind === "unroutable" ? [ANY_SOURCE] : isSaid ? [source] : own;
-    for (const troubled of sources) this.#resting.set(troubled, 0);
-    if (!isSaid || own.every((other) => this.#resting.has(other))) this.#trouble = result;
+    for (const troubled of sources) this.#way.resting.set(troubled, 0);
+    if (!isSaid || own.every((other) => this.#way.resting.has(other))) this.#trouble = result;
     noteDestination(destination, sources, result.kind === "failed" ? describe(result.failure) : "no route");
   }
 }

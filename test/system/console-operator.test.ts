@@ -267,6 +267,100 @@ describe.skipIf(!hasBrowser)(`the operator's pages${browserNote}`, () => {
     expect(left).toEqual([{ id: retried.id, state: "applied" }]);
   });
 
+  it("starts the plan of a new address, draws what is planned and sent, pauses and ends it", async () => {
+    await open("/operator/warm-ups");
+    await button("Start a plan").first().click();
+    await inDialog().getByLabel("Address").fill("nobody");
+    await inDialog().getByRole("button", { name: "Start a plan" }).click();
+    await inDialog().getByText("Give an IP address of yours, or system.").waitFor();
+    await inDialog().getByLabel("Address").fill("192.0.2.20");
+    await inDialog().getByLabel("First day").fill("3");
+    await inDialog().getByRole("button", { name: "Start a plan" }).click();
+    await expectToast(page, "192.0.2.20 sends by the plan");
+    await rowOf("3 of 17").waitFor();
+    await expectAccessible(page);
+    const day = { source: "192.0.2.20", provider: "gmail", sent_before: 0, deferred_before: 0 };
+    await withStackDatabase(stack.dataDir, (db) =>
+      db("warm_up_days").insert([
+        { ...day, number: 1, step: 1, planned: 200, sent: 200, deferred: 3, repeated: false },
+        {
+          ...{ ...day, number: 2, step: 2, planned: 400, sent: 123, deferred: 40, repeated: true },
+          ...{ paused_until: new Date(Date.now() + 3_600_000), paused_for: "deferrals" },
+        },
+      ]),
+    );
+    await page.getByRole("link", { name: "192.0.2.20" }).click();
+    await page.getByText("Day 3 of the plan: 123 of 400 sent, 40 deferred, 0 complaints.").waitFor();
+    await page.getByText("too many deferrals: goes on at").waitFor();
+    await page.getByRole("img", { name: "Planned and sent by day: gmail" }).waitFor();
+    await expectAccessible(page);
+    await page.setViewportSize({ width: 360, height: 740 });
+    const isTooWide = () =>
+      page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth");
+    expect(await isTooWide()).toBe(false);
+    await page.setViewportSize({ width: 1280, height: 860 });
+    await button("Pause").click();
+    await expectToast(page, "Nothing leaves from there until it is resumed");
+    await button("Resume").click();
+    await expectToast(page, "The plan goes on");
+    await button("End the plan").click();
+    await inDialog().getByRole("button", { name: "End the plan" }).click();
+    await expectToast(page, "The plan is ended");
+    await button("End the plan").waitFor({ state: "detached" });
+  });
+
+  it("shows what is held for its content, and lets it leave or takes it back with a reason", async () => {
+    const { key } = stack.credentials.instance;
+    const { body: campaigns } = await mailApi("GET", "/campania/", key);
+    const send = async (subject: string) => {
+      const { body } = await mailApi("POST", "/envio/send_one_inline/", key, {
+        campana_id: campaigns.campanias[0].numid,
+        email: true,
+        asunto: subject,
+        contacto: { email: "someone@shop.test" },
+        html: "<p>Hello</p>",
+      });
+      return body.eeid as string;
+    };
+    const eeids = [await send("Win a prize"), await send("Win two prizes")];
+    await withStackDatabase(stack.dataDir, (db) =>
+      db("batches")
+        .whereIn("eeid", eeids)
+        .select("eeid", "instance_id")
+        .then((batches) =>
+          db("content_verdicts").insert(
+            batches.map((batch) => ({
+              ...batch,
+              action: "hold",
+              score: 12.5,
+              symbols: { R_SPAM: 7.5, URL_BAD: 3, HTML_ONLY: 1, NO_NAME: 0.6, SHORT: 0.4 },
+            })),
+          ),
+        ),
+    );
+    await open("/operator/held");
+    const [first, second] = eeids.map((eeid) =>
+      page.getByRole("row").filter({ has: page.locator(`a[href$="${eeid}"]`) }),
+    );
+    await first!.getByText("R_SPAM 7.5").waitFor();
+    await first!.getByText("and 1 more").waitFor();
+    await first!.getByText("12.5").waitFor();
+    await expectAccessible(page);
+    await first!.getByRole("button", { name: /^Let it leave/ }).click();
+    await inDialog().getByLabel("Reason").fill("looked at");
+    await inDialog()
+      .getByRole("button", { name: /^Let it leave/ })
+      .click();
+    await expectToast(page, "The batch leaves");
+    await second!.getByRole("button", { name: /^Take it back/ }).click();
+    await inDialog().getByLabel("Reason").fill("a fraud");
+    await inDialog()
+      .getByRole("button", { name: /^Take it back/ })
+      .click();
+    await expectToast(page, "The batch is taken back");
+    await page.getByText("Nothing is held for its content").waitFor();
+  });
+
   it("keeps who did what, and finds it by login", async () => {
     await open("/operator/audit?actor=operator");
     for (const [action, object] of [
@@ -275,6 +369,8 @@ describe.skipIf(!hasBrowser)(`the operator's pages${browserNote}`, () => {
       ["instance.add", "shop"],
       ["user.add", "maria"],
       ["queue.hold", "held.test"],
+      ["warm-up.start", "192.0.2.20"],
+      ["warm-up.stop", "192.0.2.20"],
     ]) {
       await page.getByRole("row").filter({ hasText: action! }).filter({ hasText: object! }).first().waitFor();
     }

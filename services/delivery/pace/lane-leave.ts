@@ -28,6 +28,8 @@ export class LaneLeave {
   readonly #lot: string;
   /** Of the message under way, until it is on the wire. */
   #leave: Leave = FREE;
+  /** A source that is new, with leave for the message under way that is used: it may be sent anew over another session. */
+  #used: string | undefined;
   #waitedMs = 0;
   /** Sources that are new, and from which no session was to be had. */
   readonly #avoided = new Set<string>();
@@ -77,13 +79,14 @@ export class LaneLeave {
   }
 
   mayUse(source: string): boolean {
-    return this.#shaping.mayUse(this.#lot, source, this.#leave);
+    return source === this.#used || this.#shaping.mayUse(this.#lot, source, this.#leave);
   }
 
   /** The message is sent from a source now. @returns false when there is no leave for that one */
   use(source: string): boolean {
     const leave = this.#leave;
     this.#leave = FREE;
+    if (leave.isPlanned) this.#used = source;
     return this.#shaping.useLeave(this.#lot, source, leave);
   }
 
@@ -91,6 +94,7 @@ export class LaneLeave {
   end(): void {
     this.#shaping.giveBack(this.#leave);
     this.#leave = FREE;
+    this.#used = undefined;
   }
 
   async #getFrom(sources: readonly string[], aside: Aside): Promise<number | undefined> {
