@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { beforeAll, describe, expect, test } from "vitest";
 import type { WarmUpPlan } from "../../services/core/mail/pace/warm-up.ts";
 import { recordComplaint } from "../../services/operations/mail/outcomes.ts";
-import { startWarmUp } from "../../services/operations/mail/warm-ups.ts";
+import { changeWarmUp, startWarmUp } from "../../services/operations/mail/warm-ups.ts";
 import { warmUpPlan } from "../../services/platform/config/warm-up-policy.ts";
 import { ensureEventMonths } from "../../services/store/mail/events/event-partitions.ts";
 import {
@@ -133,6 +133,22 @@ describe("an address that is new", () => {
     }
     expect(await database.db("warm_up_days").orderBy("number").pluck("sent")).toEqual(planned);
     expect(far.messages).toHaveLength(17 * 60);
+  });
+
+  test("whose plan an operator ends goes on soon, and waits for no day", async () => {
+    const far = await sink();
+    await warmUp(planOf([3]));
+    const eeid = await accept(numbered(20, DOMAIN));
+    run(start(far, poolOf(FRESH)));
+    await eventually(
+      () => database.db("partitions").where({ state: "deferred" }),
+      (rows) => rows.length > 0,
+    );
+    expect(far.messages).toHaveLength(3);
+    expect(await changeWarmUp(database.db, { source: FRESH, by: "ops", audited: false }, "stop")).toBe(true);
+    await database.db("partitions").where({ state: "deferred" }).update({ due_at: new Date() });
+    await untilSent(eeid);
+    expect(far.messages).toHaveLength(20);
   });
 
   test("sends no more than planned where a worker is killed in the midst of it, and nothing is lost", async () => {

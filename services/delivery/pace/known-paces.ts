@@ -29,7 +29,15 @@ export class KnownPaces {
   async read(db: Db, timeMs: number | undefined): Promise<void> {
     const [limited, warming] = await Promise.all([listLimited(db), listWarming(db, timeMs)]);
     this.#known = new Set(limited.map(nameOf));
+    const before = this.#warming;
     this.#warming = new Set(warming);
+    // Whose plan was ended has to wait for no day any more: the database says for what.
+    for (const entry of this.#limited.values()) {
+      if (before.has(entry.source) && !this.isWarming(entry.source)) {
+        entry.waitsUntilMs = 0;
+        entry.nextAtMs = 0;
+      }
+    }
     for (const name of this.#known) {
       const entry = this.#entries.get(name);
       if (entry !== undefined && !entry.isLimited) this.limit(entry);
