@@ -1,6 +1,5 @@
 import { useState } from "preact/hooks";
 import { useAction } from "../action.ts";
-import { Badge } from "../components/badge.tsx";
 import { Button } from "../components/button.tsx";
 import { Chart } from "../components/chart.tsx";
 import { ConfirmDialog } from "../components/dialog.tsx";
@@ -118,7 +117,7 @@ function Today({ of: today }: { readonly of: Progress }) {
   return (
     <>
       {words.today(shown)}{" "}
-      {paused_for !== null && <Badge tone="warn">{words.pausedFor[paused_for](formatTime(paused_until))}</Badge>}
+      {paused_for !== null && <strong>{words.pausedFor[paused_for](formatTime(paused_until))}</strong>}
     </>
   );
 }

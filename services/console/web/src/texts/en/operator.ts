@@ -202,8 +202,8 @@ export const operator = {
     today: (count: Readonly<Record<"day" | "sent" | "planned" | "deferred" | "complaints", string>>) =>
       `Day ${count.day} of the plan: ${count.sent} of ${count.planned} sent, ${count.deferred} deferred, ${count.complaints} complaints.`,
     pausedFor: {
-      deferrals: (time: string) => `too many deferrals: goes on at ${time}`,
-      complaints: (time: string) => `too many complaints: goes on at ${time}`,
+      deferrals: (time: string) => `Too many deferrals: it goes on at ${time}.`,
+      complaints: (time: string) => `Too many complaints: it goes on at ${time}.`,
     },
     drawing: (provider: string) => `Planned and sent by day: ${provider}`,
     planned: "Planned",

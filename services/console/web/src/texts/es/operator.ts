@@ -203,8 +203,8 @@ export const operator: Texts["operator"] = {
     today: (count) =>
       `Día ${count.day} del plan: ${count.sent} de ${count.planned} enviados, ${count.deferred} aplazados, ${count.complaints} quejas.`,
     pausedFor: {
-      deferrals: (time) => `demasiados aplazamientos: sigue el ${time}`,
-      complaints: (time) => `demasiadas quejas: sigue el ${time}`,
+      deferrals: (time) => `Demasiados aplazamientos: sigue el ${time}.`,
+      complaints: (time) => `Demasiadas quejas: sigue el ${time}.`,
     },
     drawing: (provider) => `Previsto y enviado por día: ${provider}`,
     planned: "Previsto",
