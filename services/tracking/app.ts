@@ -62,6 +62,8 @@ export function makeTrackingApp(tools: TrackingTools): Koa {
       try {
         await handle();
       } catch (error) {
+        // Whoever broke off hears nothing, and is no failure of ours.
+        if (ctx.req.destroyed && !ctx.req.complete) return;
         tools.observe({ kind: "tracking-request-failed", level: "error", err: error });
         sendErrorPage(ctx, 503, "unavailable");
         ctx.set("Retry-After", "60");

@@ -1,3 +1,5 @@
+import { once } from "node:events";
+import { connect } from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { makeConsoleEndpoints } from "../../services/console/app.ts";
 import type { ConsoleContext } from "../../services/console/context.ts";
@@ -155,5 +157,28 @@ describe("every operation", () => {
       { numRuns: 300 },
     );
     expect(palomar.failures).toEqual([]);
+  });
+});
+
+describe("strangers", () => {
+  const head = (length: number) =>
+    `POST /admin/v1/session HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: ${length}\r\n\r\n`;
+
+  test("send little", async () => {
+    const pad = "x".repeat(20_000);
+    expect((await palomar.call("POST", "/session", { login: "operator", password: pad })).status).toBe(413);
+  });
+
+  test("that send slowly hold up no large request of others", async () => {
+    const { hostname, port } = new URL(palomar.url);
+    const slow = Array.from({ length: 12 }, (_, n) => {
+      const socket = connect({ host: hostname, port: Number(port), localAddress: `127.0.0.${2 + (n % 2)}` });
+      socket.on("error", () => {}).write(`${head(10_000)}{`);
+      return socket;
+    });
+    await Promise.all(slow.map((socket) => once(socket, "connect")));
+    const { status } = await palomar.call("POST", "/instances", { pad: "x".repeat(70_000) });
+    expect(status).toBeLessThan(500);
+    for (const socket of slow) socket.destroy();
   });
 });

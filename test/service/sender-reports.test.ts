@@ -1,6 +1,7 @@
 import { createHmac, generateKeyPairSync } from "node:crypto";
+import { once } from "node:events";
 import { createServer, request, type Server } from "node:http";
-import type { AddressInfo } from "node:net";
+import { type AddressInfo, connect } from "node:net";
 import { createTransport } from "nodemailer";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { start as startBounce } from "../../services/bounce/main.ts";
@@ -439,6 +440,22 @@ describe("a report about TLS", () => {
     expect(await from("127.0.0.9", aggregateXml({ domain: TEST_DOMAIN }))).toBe(400);
     await untilQuiet();
     expect((await view()).tls.successes).toBe(42);
+  });
+
+  test("is taken by HTTPS while another source sends slowly", async () => {
+    const { hostname, port } = new URL(tracking);
+    const slow = Array.from({ length: 16 }, () => {
+      const socket = connect({ host: hostname, port: Number(port), localAddress: "127.0.0.3" });
+      const head = `POST /r/${tokenOf()} HTTP/1.1\r\nHost: a\r\nContent-Type: application/tlsrpt+json\r\n`;
+      socket.on("error", () => {}).write(`${head}Content-Length: 100\r\n\r\n{`);
+      return socket;
+    });
+    const isGone = Promise.all(slow.slice(0, 4).map((socket) => once(socket, "close")));
+    await Promise.all(slow.map((socket) => once(socket, "connect")));
+    expect((await post(gzipped(tlsReportJson({ id: "tls 4", domain: TEST_DOMAIN, successes: 1 })))).status).toBe(201);
+    await untilQuiet();
+    await isGone;
+    for (const socket of slow) socket.destroy();
   });
 
   test("is refused by HTTPS with a wrong token, of another type, or when it is too large", async () => {

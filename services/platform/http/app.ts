@@ -9,7 +9,7 @@ import { carryOut, failureOf } from "./carry-out.ts";
 import { makeClientAddress } from "./client-address.ts";
 import type { Dialect } from "./dialect.ts";
 import { type AnyEndpoint, RawReply } from "./endpoint.ts";
-import { type HeavyLimits, HeavyRequests } from "./heavy-requests.ts";
+import { type HeavyLimits, HeavyRequests, readThen } from "./heavy-requests.ts";
 import type { LargeRequests } from "./large-requests.ts";
 import { noLimits, type RateLimits } from "./limits.ts";
 import type { HttpApp } from "./listen.ts";
@@ -154,6 +154,8 @@ async function observeRequest(ctx: Context, next: Next, observe: Observe): Promi
 }
 
 const NO_BODY = Buffer.alloc(0);
+/** What a stranger may send. */
+const OPEN_BODY_OCTETS = 16 * 1024;
 
 function makeRunner<Caller>(options: AppOptions<Caller>) {
   const { dialect, limits = noLimits, guesses, bodyLimitOctets } = options;
@@ -179,17 +181,19 @@ function makeRunner<Caller>(options: AppOptions<Caller>) {
       if (!caller.ok) return caller;
       const barred = declared.authorise?.(caller.value);
       if (barred) return refuse(barred);
-      const read = () =>
-        declared.input === "stream" ? Promise.resolve(ok(NO_BODY)) : readBody(ctx.req, bodyLimitOctets);
+      const mostOctets = declared.open ? Math.min(bodyLimitOctets, OPEN_BODY_OCTETS) : bodyLimitOctets;
+      const read = () => (declared.input === "stream" ? Promise.resolve(ok(NO_BODY)) : readBody(ctx.req, mostOctets));
       const client = declared.open ? addressOf(ctx.req) : dialect.callerKey(caller.value);
-      return heavy.run(client, ctx.req, read, (body) => {
+      const work = (body: Buffer) => {
         const { method, path, query, headers } = ctx;
         const whose = { caller: caller.value, callerKey: client, clientAddress: addressOf(ctx.req) };
         const asked = { requestId: requestIdOf(ctx.req), method, path, params, query, headers, ...whose, body };
         return options.largeRequests && declared.input !== "stream"
           ? options.largeRequests.carryOut(declared, dialect, asked)
           : carryOut(declared, dialect, asked, ctx.req);
-      });
+      };
+      // Strangers send little, and have none of the places of those who are known.
+      return declared.open ? readThen(read, work) : heavy.run(client, ctx.req, read, work);
     }
   };
 

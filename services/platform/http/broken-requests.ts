@@ -6,6 +6,9 @@ import type { HttpRefusal } from "./dialect.ts";
 /** How an API words a refusal; what is no API answers with the bare status. */
 export type DescribeRefusal = (refusal: Refusal) => HttpRefusal;
 
+/** For a client to take the answer, and to close. */
+const LINGER_MS = 2_000;
+
 const REASONS: Readonly<Record<number, string>> = {
   400: "Bad Request",
   408: "Request Timeout",
@@ -37,6 +40,9 @@ export function answerBrokenRequests(server: Server, describe: DescribeRefusal |
     const body = bodyOf(status, describe);
     const fields = Object.entries(headersOf(body)).map(([name, value]) => `${name}: ${value}\r\n`);
     socket.end(`HTTP/1.1 ${status} ${REASONS[status]}\r\n${fields.join("")}\r\n${body}`);
+    // Who leaves his side open would keep the place of what he began to ask.
+    const lingering = setTimeout(() => socket.destroy(), LINGER_MS);
+    socket.once("close", () => clearTimeout(lingering));
   });
   server.on("checkExpectation", (_request, response: ServerResponse) => answer(response, 417, describe));
 }

@@ -52,7 +52,8 @@ export class HeavyRequests {
   }
 }
 
-async function readThen<Body, T>(
+/** Reads a body, and works on it where that went well. */
+export async function readThen<Body, T>(
   read: () => Promise<Result<Body, Refusal>>,
   work: (body: Body) => Promise<Result<T, Refusal>>,
 ): Promise<Result<T, Refusal>> {

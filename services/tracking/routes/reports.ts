@@ -1,20 +1,26 @@
+import type { IncomingMessage } from "node:http";
 import type { Context } from "koa";
 import { RateLimiterMemory } from "rate-limiter-flexible";
 import { fullBudget } from "../../core/mail/reports/report.ts";
 import { makeReportLocalPart, readReportToken } from "../../core/mail/tokens.ts";
 import { readReport } from "../../operations/mail/reports/read-report.ts";
+import { FairTurns } from "../../platform/fair-turns.ts";
 import { sourceOf } from "../../platform/lookups/address-blocks.ts";
 import { addPostedReport } from "../../store/mail/reports/posted-reports.ts";
 import { withDeadline } from "../deadline.ts";
 import { sendErrorPage } from "../pages.ts";
-import { type Route, readWhole, refuseToken } from "../tools.ts";
+import { type Route, readWhole, refuseToken, type TrackingTools } from "../tools.ts";
 
 const DATABASE_DEADLINE_MS = 5_000;
 /** Of a report as it is sent. */
 const MOST_OCTETS = 2 * 2 ** 20;
 const MOST_READING_MS = 2_000;
-/** Bodies that are held at once, whoever sends them. */
-const MOST_AT_ONCE = 16;
+/** For a body to come whole. */
+const MOST_SENDING_MS = 10_000;
+/** Bodies that are held at once, of everybody and of one source, */
+const BODIES = { atOnce: 16, perClient: 4 };
+/** and requests of one source that wait for their turn. */
+const MOST_WAITING_OF_SOURCE = 4;
 /** Bodies of one source in an hour, whatever they are. */
 const MOST_OF_SOURCE = 200;
 /** Of them, those about one sender domain: who reports about it does so once a day. */
@@ -34,7 +40,7 @@ export function makeReportRoute(): Route {
   const bySource = new RateLimiterMemory({ points: MOST_OF_SOURCE, duration: 3_600 });
   const bySourceAndDomain = new RateLimiterMemory({ points: MOST_OF_SOURCE_ABOUT_DOMAIN, duration: 3_600 });
   const byDomain = new RateLimiterMemory({ points: MOST_ABOUT_DOMAIN, duration: 3_600 });
-  let held = 0;
+  const turns = new FairTurns(BODIES);
   const hasTurn = (limiter: RateLimiterMemory, key: string) =>
     limiter.consume(key).then(
       () => true,
@@ -53,33 +59,46 @@ export function makeReportRoute(): Route {
       const source = sourceOf(clientAddress);
       const domain = token.toLowerCase();
       const isInTime =
-        held < MOST_AT_ONCE &&
+        turns.waitingOf(source) < MOST_WAITING_OF_SOURCE &&
         (await hasTurn(bySource, source)) &&
         (await hasTurn(bySourceAndDomain, `${domain} ${source}`));
       if (!isInTime) return refuseForNow(ctx);
-      held += 1;
-      try {
-        const body = await readWhole(ctx.req, MOST_OCTETS);
-        if (body === undefined) return sendErrorPage(ctx, 413, "too-large");
-        // What is no report counts against its source alone.
-        if (!(await isTlsReport(body, new Date(tools.clock.nowMs())))) {
-          ctx.status = 400;
-          return;
-        }
-        if (!(await hasTurn(byDomain, domain))) return refuseForNow(ctx);
-        const reportAddress = makeReportLocalPart("tlsrpt", domain);
-        const report = { reportAddress, clientAddress, octets: asMessage(body) };
-        if (!(await withDeadline(addPostedReport(tools.db, report, WAITING), DATABASE_DEADLINE_MS))) {
-          ctx.set("Retry-After", "3600");
-          return sendErrorPage(ctx, 503, "unavailable");
-        }
-        ctx.status = 201;
-        ctx.body = "";
-      } finally {
-        held -= 1;
-      }
+      await turns.run(source, () => take(ctx, tools, { domain, clientAddress }));
     },
   };
+
+  async function take(
+    ctx: Context,
+    { db, clock }: TrackingTools,
+    { domain, clientAddress }: { readonly domain: string; readonly clientAddress: string },
+  ): Promise<void> {
+    const body = await readInTime(ctx.req);
+    if (body === undefined) return sendErrorPage(ctx, 413, "too-large");
+    // What is no report counts against its source alone.
+    if (!(await isTlsReport(body, new Date(clock.nowMs())))) {
+      ctx.status = 400;
+      return;
+    }
+    if (!(await hasTurn(byDomain, domain))) return refuseForNow(ctx);
+    const reportAddress = makeReportLocalPart("tlsrpt", domain);
+    const report = { reportAddress, clientAddress, octets: asMessage(body) };
+    if (!(await withDeadline(addPostedReport(db, report, WAITING), DATABASE_DEADLINE_MS))) {
+      ctx.set("Retry-After", "3600");
+      return sendErrorPage(ctx, 503, "unavailable");
+    }
+    ctx.status = 201;
+    ctx.body = "";
+  }
+}
+
+/** A body that does not come in time ends with its connection. */
+async function readInTime(request: IncomingMessage): Promise<Buffer | undefined> {
+  const late = setTimeout(() => request.destroy(), MOST_SENDING_MS);
+  try {
+    return await readWhole(request, MOST_OCTETS);
+  } finally {
+    clearTimeout(late);
+  }
 }
 
 /** Of XML nothing is read: aggregates come by mail. */

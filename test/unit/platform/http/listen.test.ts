@@ -28,6 +28,7 @@ beforeAll(async () => {
   });
   app.silent = true;
   app.use(async (ctx) => {
+    if (ctx.path === "/open") ctx.req.once("close", () => closings.emit("given-up"));
     for await (const _ of ctx.req);
     if (ctx.path === "/large") ctx.req.socket.once("close", () => closings.emit("closed"));
     if (ctx.path === "/late") await sleep(UNREAD_MS * 3);
@@ -64,6 +65,16 @@ describe("a client that takes its time", () => {
 });
 
 describe("a client that", () => {
+  it("was told so, and leaves its side open, keeps nothing of ours", async () => {
+    const socket = connect({ host: "127.0.0.1", port: Number(new URL(hurried.url).port), allowHalfOpen: true });
+    socket.on("error", () => {}).resume();
+    const givenUp = once(closings, "given-up");
+    socket.write("POST /open HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc");
+    await once(socket, "end");
+    await givenUp;
+    socket.destroy();
+  });
+
   it("says nothing is answered 408 and closed", async () => {
     expect(await sendAndWait("", hurried)).toMatch(/^HTTP\/1\.1 408 /);
   });
