@@ -45,6 +45,11 @@ export async function visibleInstance(db: Db, caller: User, name: string): Promi
   return instance ? ok(instance) : refuse(problem("no-such-instance"));
 }
 
+/** Who heavy work about an instance is shared out by: all of its own users are one, and each operator is one. */
+export function sharerOf({ role, login }: User, instanceId: number): string {
+  return role === "operator" ? `operator ${login}` : `instance ${instanceId}`;
+}
+
 /** Whose zones a caller manages: all of a reseller's, or one company's. */
 export interface ZoneManager {
   readonly resellerId: string;

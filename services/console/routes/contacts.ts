@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import { addAbortSignal, Readable } from "node:stream";
+import { addAbortSignal } from "node:stream";
 import { z } from "zod";
 import { type EmailAddress, validateAddress } from "../../core/mail/address.ts";
 import { contactJson, contactSummaryJson, toContactJson, toContactSummaryJson } from "../../core/mail/contact-json.ts";
@@ -8,7 +8,7 @@ import { ok, type Result, refuse } from "../../core/result.ts";
 import { eraseAddress, isNothing } from "../../operations/mail/contact-erasure.ts";
 import { exportContacts } from "../../operations/mail/contact-export.ts";
 import { type ImportReport, importContacts } from "../../operations/mail/contact-import.ts";
-import { RawReply } from "../../platform/http/endpoint.ts";
+import { exportReply } from "../../platform/http/streamed-reply.ts";
 import { jobError } from "../../store/jobs.ts";
 import { findContact } from "../../store/mail/contacts/contact-profiles.ts";
 import { type ContactSearch, searchContacts } from "../../store/mail/contacts/contact-search.ts";
@@ -16,7 +16,7 @@ import { findFilter } from "../../store/mail/contacts/filters.ts";
 import { isWhitelisted } from "../../store/mail/contacts/whitelist.ts";
 import { listContactEvents } from "../../store/mail/events/event-pages.ts";
 import type { Instance } from "../../store/mail/instances/instances.ts";
-import { type AdminCaller, areaOf } from "../caller.ts";
+import { type AdminCaller, areaOf, sharerOf } from "../caller.ts";
 import type { ConsoleContext } from "../context.ts";
 import { type ConsoleEndpoint, consoleEndpoint, type MakeConsoleEndpoints } from "../endpoint.ts";
 import type { JobReporter } from "../jobs.ts";
@@ -91,10 +91,7 @@ function exportEndpoint(context: ConsoleContext): ConsoleEndpoint {
     replyType: "text/csv",
     act: ({ caller, params }) =>
       withInstance(context, caller, params.name, async ({ id, name }) => {
-        const headers = {
-          "Content-Disposition": `attachment; filename="contacts-${name.replaceAll(/[^\w.-]/g, "_")}.csv"`,
-        };
-        return ok(new RawReply("text/csv; charset=utf-8", Readable.from(exportContacts(context.db, id)), 200, headers));
+        return exportReply(`contacts-${name}`, () => exportContacts(context.db, id), sharerOf(caller, id));
       }),
   });
 }

@@ -1,4 +1,3 @@
-import { Readable } from "node:stream";
 import { z } from "zod";
 import { invalidField, type Refusal } from "../../core/refusal.ts";
 import { ok, refuse } from "../../core/result.ts";
@@ -14,10 +13,12 @@ import {
 } from "../../operations/mail/message-json.ts";
 import { type MessageSearch, planSearch, searchMessages } from "../../operations/mail/message-search.ts";
 import { readMessageStory } from "../../operations/mail/message-story.ts";
-import { RawReply } from "../../platform/http/endpoint.ts";
+import { FairTurns } from "../../platform/fair-turns.ts";
+import { exportReply } from "../../platform/http/streamed-reply.ts";
+import { isPlaceOf } from "../../store/mail/explorer/candidates.ts";
 import { MESSAGE_STATES } from "../../store/mail/explorer/found-messages.ts";
 import { cancelDelivery, retryDelivery, type Wish } from "../../store/mail/queue/single-deliveries.ts";
-import { areaOf } from "../caller.ts";
+import { areaOf, sharerOf } from "../caller.ts";
 import type { ConsoleContext } from "../context.ts";
 import { type ConsoleEndpoint, consoleEndpoint, type MakeConsoleEndpoints } from "../endpoint.ts";
 import { problem } from "../problems.ts";
@@ -47,16 +48,26 @@ const searchFields = z.object({
 const params = z.object({ name: z.string() });
 const messageParams = z.object({ name: z.string(), id: z.string() });
 
-/** What became of messages: looked for, told, tried again, taken back. */
-export const makeMessageEndpoints: MakeConsoleEndpoints = (context) => [
-  searchEndpoint(context),
-  exportEndpoint(context),
-  storyEndpoint(context),
-  wishEndpoint(context, "retry", "Try a message at once that is put off", retryDelivery),
-  wishEndpoint(context, "cancel", "Take a message back that is not delivered yet", cancelDelivery),
-];
+/** Searches, and portions of exports, that are done at a time: each has a connection and a processor for some 150 ms. */
+const SEARCHES = { atOnce: 4, perClient: 1 };
 
-function searchEndpoint(context: ConsoleContext): ConsoleEndpoint {
+/** More of one instance's do not wait. */
+const MOST_WAITING = 16;
+const RETRY_AFTER_SECONDS = 2;
+
+/** What became of messages: looked for, told, tried again, taken back. */
+export const makeMessageEndpoints: MakeConsoleEndpoints = (context) => {
+  const turns = new FairTurns(SEARCHES);
+  return [
+    searchEndpoint(context, turns),
+    exportEndpoint(context, turns),
+    storyEndpoint(context),
+    wishEndpoint(context, "retry", "Try a message at once that is put off", retryDelivery),
+    wishEndpoint(context, "cancel", "Take a message back that is not delivered yet", cancelDelivery),
+  ];
+};
+
+function searchEndpoint(context: ConsoleContext, turns: FairTurns): ConsoleEndpoint {
   return consoleEndpoint({
     method: "GET",
     path: "/instances/:name/messages",
@@ -74,19 +85,28 @@ function searchEndpoint(context: ConsoleContext): ConsoleEndpoint {
     act: ({ caller, params: { name }, fields: { after, limit, ...search } }) =>
       withInstance(context, caller, name, async ({ id }) => {
         const place = after === undefined ? undefined : readPlace(after);
-        if (after !== undefined && place === undefined) return refuse(invalidField("after", "not-a-place"));
-        const plan = await planSearch(context.db, id, toSearch(search));
-        const page = await searchMessages(context.db, id, plan, { after: place, limit });
-        return ok({ messages: page.messages.map(toMessageJson), next: writePlace(page.next) });
+        if (after !== undefined && place === undefined) return refuse(NOT_A_PLACE);
+        const sharer = sharerOf(caller, id);
+        if (turns.waitingOf(sharer) >= MOST_WAITING) {
+          return refuse({ kind: "rate-limited", retryAfterSeconds: RETRY_AFTER_SECONDS });
+        }
+        return turns.run(sharer, async () => {
+          const plan = await planSearch(context.db, id, toSearch(search));
+          if (plan && place && !isPlaceOf(plan.source, place)) return refuse(NOT_A_PLACE);
+          const page = await searchMessages(context.db, id, plan, { after: place, limit });
+          return ok({ messages: page.messages.map(toMessageJson), next: writePlace(page.next) });
+        });
       }),
   });
 }
 
-function exportEndpoint(context: ConsoleContext): ConsoleEndpoint {
+const NOT_A_PLACE = invalidField("after", "not-a-place");
+
+function exportEndpoint(context: ConsoleContext, turns: FairTurns): ConsoleEndpoint {
   return consoleEndpoint({
     method: "GET",
     path: "/instances/:name/messages/export",
-    summary: "All messages that fit, as CSV",
+    summary: "All messages that fit, as CSV; of an instance two at a time",
     authorise: areaOf("instance"),
     params,
     fields: searchFields,
@@ -94,11 +114,13 @@ function exportEndpoint(context: ConsoleContext): ConsoleEndpoint {
     replyType: "text/csv",
     act: ({ caller, params: { name }, fields }) =>
       withInstance(context, caller, name, async ({ id }) => {
-        const plan = await planSearch(context.db, id, toSearch(fields));
-        const file = `messages-${name.replaceAll(/[^\w.-]/g, "_")}.csv`;
-        const headers = { "Content-Disposition": `attachment; filename="${file}"` };
-        const lines = Readable.from(exportMessages(context.db, id, plan));
-        return ok(new RawReply("text/csv; charset=utf-8", lines, 200, headers));
+        const sharer = sharerOf(caller, id);
+        const inTurn = <T>(work: () => Promise<T>) => turns.run(sharer, work);
+        return exportReply(
+          `messages-${name}`,
+          (signal) => exportMessages(context.db, id, toSearch(fields), { inTurn, signal }),
+          sharer,
+        );
       }),
   });
 }

@@ -1,12 +1,12 @@
 import { join } from "node:path";
-import { addAbortSignal, Readable } from "node:stream";
+import { addAbortSignal } from "node:stream";
 import { z } from "zod";
 import { parseSuppressionTarget, SUPPRESSION_KINDS, type SuppressionTarget } from "../../core/mail/suppression.ts";
 import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { importSuppressions, MOST_NOTE_CHARACTERS } from "../../operations/mail/suppression-import.ts";
 import { ADDED_KINDS, exportSuppressions, suppress, unsuppress } from "../../operations/mail/suppressions.ts";
-import { RawReply } from "../../platform/http/endpoint.ts";
+import { exportReply } from "../../platform/http/streamed-reply.ts";
 import type { ConsoleScope } from "../../store/console/console-scope.ts";
 import { jobError } from "../../store/jobs.ts";
 import {
@@ -16,7 +16,7 @@ import {
   listSuppressions,
 } from "../../store/mail/contacts/suppression-list.ts";
 import type { SuppressionOwner } from "../../store/mail/contacts/suppressions.ts";
-import { type AdminCaller, areaOf } from "../caller.ts";
+import { type AdminCaller, areaOf, sharerOf } from "../caller.ts";
 import type { ConsoleContext } from "../context.ts";
 import { type ConsoleEndpoint, consoleEndpoint, type MakeConsoleEndpoints } from "../endpoint.ts";
 import type { JobReporter } from "../jobs.ts";
@@ -210,10 +210,8 @@ function exportEndpoint(context: ConsoleContext, list: ListPath): ConsoleEndpoin
     replyType: "text/csv",
     act: ({ caller, params }) =>
       list.act(context, caller, params, async ({ owner, name }) => {
-        const file = `suppressions-${name.replaceAll(/[^\w.-]/g, "_")}.csv`;
-        const headers = { "Content-Disposition": `attachment; filename="${file}"` };
-        const lines = Readable.from(exportSuppressions(context.db, owner));
-        return ok(new RawReply("text/csv; charset=utf-8", lines, 200, headers));
+        const sharer = owner === "operator" ? `operator ${caller.login}` : sharerOf(caller, owner.instanceId);
+        return exportReply(`suppressions-${name}`, () => exportSuppressions(context.db, owner), sharer);
       }),
   });
 }

@@ -1,4 +1,3 @@
-import { Readable } from "node:stream";
 import { z } from "zod";
 import { coversZone } from "../../core/dns/access-policy.ts";
 import { isSubdomain, parseDomainName } from "../../core/dns/name.ts";
@@ -15,7 +14,8 @@ import type { Sentence } from "../../core/sentences.ts";
 import { createZone, type NewZone } from "../../operations/dns/zone-creation.ts";
 import { deleteZone } from "../../operations/dns/zone-deletion.ts";
 import { checkSoaNames } from "../../operations/dns/zone-soa.ts";
-import { RawReply } from "../../platform/http/endpoint.ts";
+import type { RawReply } from "../../platform/http/endpoint.ts";
+import { streamedReply } from "../../platform/http/streamed-reply.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import type { DnsCaller } from "../../store/dns/dns-callers.ts";
 import { type ListPosition, listPublishedZones, setZoneSuspended } from "../../store/dns/zones.ts";
@@ -59,13 +59,11 @@ export const makeZoneEndpoints: MakeEndpoints = (context) => {
       reply: z.object({
         domain_list: z.array(z.object({ domain: z.string(), crm_id: z.string(), reverse: z.boolean() })),
       }),
-      act: async ({ caller }) => {
-        const scope = scopeOf(caller);
-        // Read before the reply begins: a database that is away then still gives a proper refusal.
-        const first = await listPublishedZones(db, scope, LIST_PAGE, undefined);
-        return ok(
-          new RawReply("application/json", Readable.from(writeDomainList(db, { scope, token: caller.token }, first))),
-        );
+      act: async ({ caller, callerKey }) => {
+        const pieces = writeDomainList(db, { scope: scopeOf(caller), token: caller.token });
+        const reply = await streamedReply("application/json", pieces, { callerKey, holds: "page" });
+        // There is always a piece.
+        return reply.ok ? ok(reply.value as RawReply) : reply;
       },
     }),
     dnsEndpoint("zone_create", {
@@ -175,20 +173,18 @@ function isFor({ policy }: Token, zone: string): boolean {
 async function* writeDomainList(
   db: Db,
   { scope, token }: { readonly scope: ReturnType<typeof scopeOf>; readonly token: Token | undefined },
-  first: Awaited<ReturnType<typeof listPublishedZones>>,
 ): AsyncGenerator<string> {
   let separator = '{"domain_list":[';
-  let page = first;
-  for (;;) {
+  for (let after: ListPosition; ; ) {
+    const page: Awaited<ReturnType<typeof listPublishedZones>> = await listPublishedZones(db, scope, LIST_PAGE, after);
     const zones = token ? page.zones.filter(({ name }) => isFor(token, name)) : page.zones;
     const lines = zones.map(({ name, crmId, reverse }) => JSON.stringify({ domain: name, crm_id: crmId, reverse }));
     if (lines.length > 0) {
       yield separator + lines.join(",");
       separator = ",";
     }
-    const next: ListPosition = page.next;
-    if (next === undefined) break;
-    page = await listPublishedZones(db, scope, LIST_PAGE, next);
+    if (page.next === undefined) break;
+    after = page.next;
   }
   yield separator === "," ? "]}" : `${separator}]}`;
 }

@@ -1,4 +1,3 @@
-import { Readable } from "node:stream";
 import { z } from "zod";
 import { validateAddress } from "../../core/mail/address.ts";
 import { contactFields, lineOfText, toContactChange } from "../../core/mail/contact-input.ts";
@@ -6,7 +5,8 @@ import { contactJson, contactSummaryJson, toContactJson, toContactSummaryJson } 
 import { notFound, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { judgeSender } from "../../operations/mail/senders.ts";
-import { type AnyEndpoint, endpoint, RawReply } from "../../platform/http/endpoint.ts";
+import { type AnyEndpoint, endpoint, type RawReply } from "../../platform/http/endpoint.ts";
+import { streamedReply } from "../../platform/http/streamed-reply.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { findContact, saveContacts, streamContacts } from "../../store/mail/contacts/contact-profiles.ts";
 import { listContactEvents } from "../../store/mail/events/event-pages.ts";
@@ -70,8 +70,12 @@ function invalidContactsEndpoint({ db }: MailServices): AnyEndpoint<MailCaller> 
     path: "/contactos/invalidos",
     summary: "List all invalid contacts",
     reply: z.object({ status: z.literal("ok"), contactos: z.array(contactSummaryJson) }),
-    act: async ({ caller }) =>
-      ok(new RawReply("application/json", Readable.from(writeInvalidContacts(db, caller.instance)))),
+    act: async ({ caller, callerKey }) => {
+      const pieces = writeInvalidContacts(db, caller.instance);
+      const reply = await streamedReply("application/json", pieces, { callerKey, holds: "page" });
+      // There is always a piece.
+      return reply.ok ? ok(reply.value as RawReply) : reply;
+    },
   });
 }
 

@@ -9,11 +9,11 @@ const SMALL_CHARACTERS = 512 * 1024;
 /** Octets that are handed on at a time: what the client has not taken stays countable. */
 const SLICE_OCTETS = 16 * 1024;
 
-/** What a stream holds as long as its client reads: a connection to the database, or what it shows. */
-type Held = "connection" | "memory";
+/** What a stream holds as long as its client reads: a connection to the database, all that it shows, or a page of it. */
+type Held = "connection" | "memory" | "page";
 
 /** So many streams at a time hold it; of connections a few are always left to everybody else. */
-const MOST_STREAMS: Readonly<Record<Held, number>> = { connection: 6, memory: 6 };
+const MOST_STREAMS: Readonly<Record<Held, number>> = { connection: 6, memory: 6, page: 8 };
 
 /** Of these, so many of one caller. */
 const MOST_PER_CALLER = 2;
@@ -21,7 +21,7 @@ const RETRY_AFTER_SECONDS = 5;
 
 /** How fast a client has to read. */
 interface Pace {
-  /** How many octets it takes in that time at least, in ms. */
+  /** How many octets it takes in that time at least, in ms; fewer as it waits for us, and none if half of the time. */
   readonly leastOctets: number;
   readonly everyMs: number;
   /** The stream is cut then, however fast it is read. */
@@ -30,6 +30,9 @@ interface Pace {
 
 const PACE: Pace = { leastOctets: 128 * 1024, everyMs: 60_000, deadlineMs: 300_000 };
 
+/** All that an instance ever sent is looked through for as long as that. */
+const EXPORT_PACE: Pace = { ...PACE, deadlineMs: 1_800_000 };
+
 /** Whom a reply is for, and what it holds meanwhile. */
 export interface StreamFor {
   /** Who a caller's streams are counted by. */
@@ -37,7 +40,7 @@ export interface StreamFor {
   readonly holds: Held;
 }
 
-const streams: Record<Held, number> = { connection: 0, memory: 0 };
+const streams: Record<Held, number> = { connection: 0, memory: 0, page: 0 };
 const streamsOf = new Map<string, number>();
 
 /**
@@ -66,6 +69,29 @@ export async function streamedReply(
   return ok(new RawReply(contentType, readableOf(begun, pieces, whose, pace)));
 }
 
+/**
+ * A CSV file that may take long to make, whatever its length: it is counted from the beginning, and nothing of it is made
+ * before somebody reads, so nothing for a HEAD. It is made page by page, and holds a page.
+ * @param name of the file, without its ending
+ * @param makePieces ends soon after the signal, which comes when the client has gone
+ * @param callerKey who it is counted by
+ * @returns refused while the caller, or all together, have too many streams
+ */
+export function exportReply(
+  name: string,
+  makePieces: (signal: AbortSignal) => AsyncGenerator<string>,
+  callerKey: string,
+  pace = EXPORT_PACE,
+): Result<RawReply, Refusal> {
+  const whose: StreamFor = { callerKey, holds: "page" };
+  const refusal = refusalOf(whose);
+  if (refusal) return refuse(refusal);
+  const gone = new AbortController();
+  const body = readableOf("", makePieces(gone.signal), whose, pace, () => gone.abort());
+  const disposition = `attachment; filename="${name.replaceAll(/[^\w.-]/g, "_")}.csv"`;
+  return ok(new RawReply("text/csv; charset=utf-8", body, 200, { "Content-Disposition": disposition }));
+}
+
 function refusalOf({ callerKey, holds }: StreamFor): Refusal | undefined {
   if ((streamsOf.get(callerKey) ?? 0) >= MOST_PER_CALLER) {
     return { kind: "rate-limited", retryAfterSeconds: RETRY_AFTER_SECONDS };
@@ -80,17 +106,20 @@ function count({ callerKey, holds }: StreamFor, more: 1 | -1): void {
   else streamsOf.set(callerKey, left);
 }
 
-/** Unlike `Readable.from`, it ends the generator, which has begun, even when nothing was ever read. */
-function readableOf(begun: string, pieces: AsyncGenerator<string>, whose: StreamFor, pace: Pace): Readable {
+/**
+ * Unlike `Readable.from`, it ends the generator even when nothing was ever read. Its place is free when that has ended.
+ * @param onEnd is told of the end before the generator is
+ */
+function readableOf(
+  begun: string,
+  pieces: AsyncGenerator<string>,
+  whose: StreamFor,
+  pace: Pace,
+  onEnd = () => {},
+): Readable {
   count(whose, 1);
   let ready = Buffer.from(begun);
-  let taken = 0;
-  const cut = (why: string) => readable.destroy(new Error(why));
-  const deadline = setTimeout(() => cut("the client reads for too long"), pace.deadlineMs).unref();
-  const pacing = setInterval(() => {
-    if (taken < pace.leastOctets) cut("the client reads no more, or too slowly");
-    taken = 0;
-  }, pace.everyMs).unref();
+  const watch = new ReadingWatch(pace, (why) => readable.destroy(new Error(why)));
   const readable = new Readable({
     highWaterMark: SLICE_OCTETS,
     read() {
@@ -100,26 +129,76 @@ function readableOf(begun: string, pieces: AsyncGenerator<string>, whose: Stream
       );
     },
     destroy(error, done) {
-      clearTimeout(deadline);
-      clearInterval(pacing);
-      count(whose, -1);
-      pieces.return(undefined).then(
-        () => done(error),
-        (failed) => done(error ?? failed),
-      );
+      watch.end();
+      onEnd();
+      pieces
+        .return(undefined)
+        .finally(() => count(whose, -1))
+        .then(
+          () => done(error),
+          (failed) => done(error ?? failed),
+        );
     },
   });
   return readable;
 
   async function take(): Promise<Buffer | null> {
     while (ready.length === 0) {
-      const piece = await pieces.next();
+      const piece = await watch.making(() => pieces.next());
       if (piece.done) return null;
       ready = Buffer.from(piece.value);
     }
     const slice = ready.subarray(0, SLICE_OCTETS);
     ready = ready.subarray(SLICE_OCTETS);
-    taken += slice.length;
+    watch.taken(slice.length);
     return slice;
+  }
+}
+
+/** Sees whether a client keeps its pace. The time in which it waits for us is not its own. */
+class ReadingWatch {
+  readonly #deadline: NodeJS.Timeout;
+  readonly #pacing: NodeJS.Timeout;
+  #beganAtMs = performance.now();
+  #octets = 0;
+  #makingMs = 0;
+  #makingSinceMs: number | undefined;
+
+  constructor(pace: Pace, cut: (why: string) => void) {
+    this.#deadline = setTimeout(() => cut("the client reads for too long"), pace.deadlineMs).unref();
+    this.#pacing = setInterval(() => {
+      if (!this.#keeps(pace)) cut("the client reads no more, or too slowly");
+    }, pace.everyMs).unref();
+  }
+
+  /** Makes what the client waits for. */
+  async making<T>(make: () => Promise<T>): Promise<T> {
+    this.#makingSinceMs = performance.now();
+    try {
+      return await make();
+    } finally {
+      this.#makingMs += performance.now() - this.#makingSinceMs;
+      this.#makingSinceMs = undefined;
+    }
+  }
+
+  taken(octets: number): void {
+    this.#octets += octets;
+  }
+
+  end(): void {
+    clearTimeout(this.#deadline);
+    clearInterval(this.#pacing);
+  }
+
+  #keeps({ leastOctets }: Pace): boolean {
+    const nowMs = performance.now();
+    const makingMs = this.#makingMs + (nowMs - (this.#makingSinceMs ?? nowMs));
+    const keeps = this.#octets >= leastOctets * (1 - (2 * makingMs) / (nowMs - this.#beganAtMs));
+    this.#beganAtMs = nowMs;
+    this.#octets = 0;
+    this.#makingMs = 0;
+    if (this.#makingSinceMs !== undefined) this.#makingSinceMs = nowMs;
+    return keeps;
   }
 }

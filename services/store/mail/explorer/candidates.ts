@@ -36,7 +36,7 @@ export interface Candidate {
   readonly place: Place;
 }
 
-/** The candidates that follow a place, at most so many; fewer: there are no more. */
+/** The candidates that follow a place of the source's, at most so many; fewer: there are no more. */
 export async function listCandidates(
   db: Db,
   instanceId: number,
@@ -52,6 +52,27 @@ export async function listCandidates(
   return rows.map(({ delivery, a, b }) => ({ deliveryId: delivery, place: b === null ? [a] : [a, b] }));
 }
 
+/** What the places of each source's order are made of. */
+const PLACES: Readonly<Record<CandidateSource["kind"], "id" | "pair" | "moment">> = {
+  all: "id",
+  period: "id",
+  contact: "id",
+  deliveries: "id",
+  messages: "pair",
+  campaign: "moment",
+  destination: "pair",
+  unfinished: "pair",
+  bounced: "moment",
+  attempts: "moment",
+  reason: "moment",
+};
+
+/** Whether a place may be one of this source's order; another search's are not. */
+export function isPlaceOf({ kind }: CandidateSource, [first, second]: Place): boolean {
+  if (PLACES[kind] === "id") return typeof first === "number" && second === undefined;
+  return typeof first === (PLACES[kind] === "moment" ? "string" : "number") && second !== undefined;
+}
+
 interface Statement {
   readonly sql: string;
   /** From `$3` on: the instance and how many are taken come first. */
@@ -62,15 +83,14 @@ const MOST_ID = Number.MAX_SAFE_INTEGER;
 
 function statementOf(source: CandidateSource, after: Place | undefined): Statement {
   const [first, second] = after ?? [];
-  // A place of another search's, which may be a moment, is none here.
-  const below = Number.isSafeInteger(Number(first)) ? Number(first) : MOST_ID;
+  const below = first ?? MOST_ID;
   const belowPair = [first ?? MOST_ID, second ?? MOST_ID];
   const belowMoment = [first ?? "infinity", second ?? MOST_ID];
   switch (source.kind) {
     case "all":
-      return { sql: ALL, values: [Math.min(below, source.ids.until), source.ids.from] };
+      return { sql: ALL, values: [Math.min(Number(below), source.ids.until), source.ids.from] };
     case "period":
-      return { sql: PERIOD, values: [Math.min(below, source.ids.until), source.ids.from, source.state] };
+      return { sql: PERIOD, values: [Math.min(Number(below), source.ids.until), source.ids.from, source.state] };
     case "contact":
       return { sql: CONTACT, values: [source.contactId, below, source.local] };
     case "deliveries":

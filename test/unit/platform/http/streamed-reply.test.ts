@@ -2,7 +2,7 @@ import { Readable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
 import type { RawReply } from "../../../../services/platform/http/endpoint.ts";
-import { type StreamFor, streamedReply } from "../../../../services/platform/http/streamed-reply.ts";
+import { exportReply, type StreamFor, streamedReply } from "../../../../services/platform/http/streamed-reply.ts";
 
 /** Pieces, and whether they were ended. */
 function makePieces(texts: readonly string[]) {
@@ -116,6 +116,19 @@ describe("streamedReply", () => {
     expect(await textOf((await replyOf(["abc", "d"]))?.body)).toBe("abcd");
   });
 
+  it("waits for what takes long to make as long as its client does", async () => {
+    async function* pieces() {
+      yield "abc";
+      for (const text of ["d", "e"]) {
+        await sleep(150);
+        yield text;
+      }
+    }
+    const pace = { ...PACE, leastOctets: 2 ** 20, everyMs: 60 };
+    const reply = await streamedReply("text/plain", pieces(), A, { ...SMALL, pace });
+    expect(await textOf(reply.ok && reply.value?.body)).toBe("abcde");
+  });
+
   it("passes on what fails", async () => {
     async function* pieces() {
       yield "abc";
@@ -123,5 +136,63 @@ describe("streamedReply", () => {
     }
     const reply = await streamedReply("text/plain", pieces(), A, SMALL);
     await expect(textOf(reply.ok && reply.value?.body)).rejects.toThrow("away");
+  });
+});
+
+describe("exportReply", () => {
+  const bodyOf = (reply: ReturnType<typeof exportReply>) => (reply.ok ? reply.value.body : undefined) as Readable;
+  const ended = (body: Readable) => new Promise((resolve) => body.once("close", resolve).destroy());
+
+  it("is a file, whatever its length", async () => {
+    const reply = exportReply("of ñandú", () => makePieces(["a", "", "ñ"]).pieces, "a");
+    expect(reply.ok && reply.value.headers).toEqual({ "Content-Disposition": 'attachment; filename="of__and_.csv"' });
+    expect(await textOf(bodyOf(reply))).toBe("añ");
+  });
+
+  it("makes nothing before somebody reads", async () => {
+    let made = 0;
+    async function* pieces() {
+      made += 1;
+      yield "abc";
+    }
+    await ended(bodyOf(exportReply("x", pieces, "a")));
+    expect(made).toBe(0);
+  });
+
+  it("counts from the beginning to the end of the making, which hears when the client has gone", async () => {
+    const makings: { signal: AbortSignal; finish: () => void }[] = [];
+    const open = () =>
+      exportReply(
+        "x",
+        async function* (signal) {
+          yield "a";
+          await new Promise<void>((finish) => makings.push({ signal, finish }));
+        },
+        "a",
+      );
+    const bodies = [bodyOf(open()), bodyOf(open())];
+    const refused = { ok: false, error: { kind: "rate-limited", retryAfterSeconds: 5 } };
+    expect(open()).toEqual(refused);
+    for (const body of bodies) body.resume();
+    await expect.poll(() => makings.length).toBe(2);
+    expect(makings[0]!.signal.aborted).toBe(false);
+    const closed = ended(bodies[0]!);
+    await expect.poll(() => makings[0]!.signal.aborted).toBe(true);
+    expect(open()).toEqual(refused);
+    makings[0]!.finish();
+    await closed;
+    await ended(bodyOf(open()));
+    makings[1]!.finish();
+    await new Promise((resolve) => bodies[1]!.once("close", resolve));
+  });
+
+  it("refuses others too while there are eight, and cuts off who does not read", async () => {
+    const open = (callerKey: string) =>
+      exportReply("x", () => makePieces(["abc"]).pieces, callerKey, { ...PACE, everyMs: 50 });
+    const bodies = ["a", "a", "b", "b", "c", "c", "d", "d"].map((callerKey) => bodyOf(open(callerKey)));
+    expect(open("e")).toEqual({ ok: false, error: { kind: "unavailable" } });
+    const errors = await Promise.all(bodies.map((body) => new Promise((resolve) => body.once("error", resolve))));
+    expect(String(errors[7])).toContain("reads no more");
+    await expect.poll(() => open("e").ok).toBe(true);
   });
 });
