@@ -52,7 +52,6 @@ export class LaneWay {
     mayUse: (source) => this.#mayUse(source),
     mayOpen: (source) => this.#mayUse(source) && this.#tools.shaping.mayOpen(this.#lot, source),
     opened: (source) => this.#tools.shaping.opened(this.#lot, source),
-    closed: (source) => this.#tools.shaping.closed(this.#lot, source),
   };
 
   constructor({ destination, pool, resting }: LeasedPartition, tools: WayTools) {
@@ -86,6 +85,11 @@ export class LaneWay {
   /** How far the attempt under way came; undefined where there was nobody to turn to. */
   get attemptPath(): AttemptPath | undefined {
     return this.#attemptPath;
+  }
+
+  /** That the attempt under way turned to last; empty where it did to none. */
+  get exchanger(): string {
+    return this.#attemptPath?.exchanger ?? "";
   }
 
   /** That the session in hand leaves from. */

@@ -239,7 +239,7 @@ export class Lane {
       path: this.#way.attemptPath,
     };
     const tlsSessions = this.#way.takeTlsSessions();
-    const warmUp = source === undefined ? undefined : shaping.plannedFrom(this.#lot, source);
+    const warmUp = source === undefined ? undefined : shaping.plannedFrom(this.#lot, source, this.#way.exchanger);
     writer.add(recordOf(this.#partition, delivery, { ...ended, archived, tlsSessions, warmUp }), archived && giveBack);
     const { words } = outcome;
     const bounceClass = outcome.kind === "bounced" ? outcome.bounceClass : undefined;
@@ -306,7 +306,7 @@ export class Lane {
     const { shaping, wordings, noteDestination } = this.#tools;
     const { destination } = this.#partition;
     // How long a source is to wait that was told to send less is the pace's to say.
-    const facts = { messages, durationMs: this.#way.waitedInAttemptMs };
+    const facts = { messages, durationMs: this.#way.waitedInAttemptMs, exchanger: this.#way.exchanger };
     if (source !== undefined && shaping.note(this.#lot, source, result, facts)) return;
     if (!concernsDestination(result, wordings.phrases)) {
       if (result.kind === "accepted" && source !== undefined) noteDestination(destination, [source], undefined);

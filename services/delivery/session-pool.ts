@@ -44,13 +44,11 @@ export interface SourceGate {
   mayUse(source: string): boolean;
   /** Whether a new one may be opened. */
   mayOpen(source: string): boolean;
-  /** One is being opened. */
-  opened(source: string): void;
-  /** It is closed, or was never open. */
-  closed(source: string): void;
+  /** One is being opened. @returns to be called once when it is closed, or was never open */
+  opened(source: string): () => void;
 }
 
-const OPEN_GATE: SourceGate = { mayUse: () => true, mayOpen: () => true, opened() {}, closed() {} };
+const OPEN_GATE: SourceGate = { mayUse: () => true, mayOpen: () => true, opened: () => () => {} };
 
 export interface SessionPoolOptions {
   readonly client: SmtpClientOptions;
@@ -117,13 +115,13 @@ export class SessionPool {
         if (refusal.failure.kind === "broken") refusal = { ...refusal, failure, path: pathTo(peer) };
         continue;
       }
-      gate.opened(source);
+      const closed = gate.opened(source);
       const opened = await openSmtpSession(peer, this.#clientOf(peer, from, gate));
       if (opened.ok) {
         const path = { ...pathTo(peer), ...opened.value.connection };
-        return ok(pooledSession(opened.value, { source, path, key, closed: () => gate.closed(source) }));
+        return ok(pooledSession(opened.value, { source, path, key, closed }));
       }
-      gate.closed(source);
+      closed();
       // What a server said tells more than that another one, or its other address, is not there.
       if (refusal.failure.kind === "broken" || opened.error.kind !== "broken") {
         const path = { ...pathTo(peer), source: from?.address ?? "" };

@@ -24,6 +24,14 @@ export interface AttemptFacts {
   readonly messages: number;
   /** How long it took. */
   readonly durationMs: number;
+  /** Who spoke. */
+  readonly exchanger: string;
+}
+
+/** A source of ours at a provider. */
+export interface SourceAtProvider {
+  readonly source: string;
+  readonly provider: string;
 }
 
 /** Leave to send one message to a provider. `source`: that it goes for; undefined where nobody limits. */
@@ -73,17 +81,13 @@ export interface LearntPace {
    * How an attempt from a source ended.
    * @returns whether the far side wants less of it, so that it waits
    */
-  note(
-    key: { readonly source: string; readonly provider: string },
-    result: AttemptResult,
-    facts: AttemptFacts,
-  ): boolean;
+  note(key: SourceAtProvider, result: AttemptResult, facts: Omit<AttemptFacts, "exchanger">): boolean;
 }
 
 /**
  * Keeps a worker within the limits of each mailbox provider: how many partitions of it are delivered at once (one
- * session each), and how many messages a minute. A provider's own domains, and those that it hosts by the names of
- * their mail exchangers, share its limits; each other domain has its own. The limits are those of one source: a pool has
+ * session each), and how many messages a minute. A provider's own domains, and those that it hosts by the names of all
+ * their mail exchangers, share its limits; each other domain has its own, and what a stranger says goes for no provider. The limits are those of one source: a pool has
  * them as often as it has addresses. What is delivered is told by its lot (see `lotOf`).
  */
 export class TrafficShaping {
@@ -132,12 +136,12 @@ export class TrafficShaping {
     else this.#active.set(lot, left);
   }
 
-  /** Takes note of the exchangers of a lot's destination, which tell whose limits it shares. */
+  /** Takes note of the exchangers of a lot's destination: it shares the limits of a provider that all of them are of. */
   learn(lot: string, exchangers: readonly string[]): void {
     const { destination } = splitLot(lot);
     if (this.#groups.ofDomain(destination) !== 0) return;
-    const group = exchangers.map((name) => this.#groups.ofMxHost(name)).find((id) => id !== 0);
-    if (group === undefined) {
+    const [group = 0, ...others] = new Set(exchangers.map((name) => this.#groups.ofMxHost(name)));
+    if (group === 0 || others.length > 0) {
       this.#learnt.delete(destination);
       this.#hosted.delete(lot);
     } else {
@@ -237,19 +241,16 @@ export class TrafficShaping {
     return this.#pace?.mayOpen(source, this.#providerOf(lot)) ?? true;
   }
 
-  /** A session is being opened. */
-  opened(lot: string, source: string): void {
-    this.#pace?.opened(source, this.#providerOf(lot));
-  }
-
-  /** A session is closed, or never was open. */
-  closed(lot: string, source: string): void {
-    this.#pace?.closed(source, this.#providerOf(lot));
+  /** A session is being opened. @returns to be called when it is closed, or never was open */
+  opened(lot: string, source: string): () => void {
+    const provider = this.#providerOf(lot);
+    this.#pace?.opened(source, provider);
+    return () => this.#pace?.closed(source, provider);
   }
 
   /** How an attempt at a lot ended. @returns whether the source waits now, as the far side wants less of it */
-  note(lot: string, source: string, result: AttemptResult, facts: AttemptFacts): boolean {
-    return this.#pace?.note({ source, provider: this.#providerOf(lot) }, result, facts) ?? false;
+  note(lot: string, source: string, result: AttemptResult, { exchanger, ...facts }: AttemptFacts): boolean {
+    return this.#pace?.note({ source, provider: this.#speakerOf(lot, exchanger) }, result, facts) ?? false;
   }
 
   /** Those of the sources that are new, and send to the provider of a lot by a plan. */
@@ -265,9 +266,11 @@ export class TrafficShaping {
     return this.#pace?.wants(source, this.#providerOf(lot), touchedDaysAgo) ?? false;
   }
 
-  /** What a complaint about a message from the source is to be counted for, where that one sends by a plan. */
-  plannedFrom(lot: string, source: string): { readonly source: string; readonly provider: string } | undefined {
-    return this.warming(lot, [source]).length === 0 ? undefined : { source, provider: this.#providerOf(lot) };
+  /** What a complaint about a message to an exchanger is to be counted for, where the source sends by a plan. */
+  plannedFrom(lot: string, source: string, exchanger: string): SourceAtProvider | undefined {
+    if (!this.#pace?.isAnyWarming) return undefined;
+    const provider = this.#speakerOf(lot, exchanger);
+    return this.#pace.isWarming(source, provider) ? { source, provider } : undefined;
   }
 
   /** Undefined where there is no limit. */
@@ -300,6 +303,14 @@ export class TrafficShaping {
     const { destination } = splitLot(lot);
     const group = this.#groupOf(destination);
     return group === 0 ? destination : this.#groups.nameOf(group);
+  }
+
+  /** Whose word that of an exchanger is: of a domain that was hosted until a moment ago it may be a stranger's. */
+  #speakerOf(lot: string, exchanger: string): string {
+    const { destination } = splitLot(lot);
+    const group = this.#groupOf(destination);
+    const isProvider = this.#groups.ofDomain(destination) !== 0 || this.#groups.ofMxHost(exchanger) === group;
+    return group !== 0 && isProvider ? this.#groups.nameOf(group) : destination;
   }
 
   #sourcesOf(lot: string): readonly string[] {

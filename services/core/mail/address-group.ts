@@ -8,7 +8,10 @@ export interface DomainGroup {
   readonly name: string;
   /** Domains of addresses, as A-labels in lower case, matched whole. */
   readonly domains: readonly string[];
-  /** Domains that the provider's mail exchangers lie in: they tell hosted domains. */
+  /**
+   * Domains that the provider's mail exchangers lie in, or the exchangers themselves where customers have names beside them:
+   * they tell hosted domains.
+   */
   readonly mxDomains: readonly string[];
 }
 

@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { compileDomainGroups } from "../../../services/core/mail/address-group.ts";
 import { readDeliveryPolicy } from "../../../services/delivery/policy.ts";
-import { TrafficShaping } from "../../../services/delivery/shaping.ts";
+import { type LearntPace, TrafficShaping } from "../../../services/delivery/shaping.ts";
 
 const read = (name: string) => JSON.parse(readFileSync(`config/${name}`, "utf8"));
 const groups = compileDomainGroups([
@@ -10,9 +10,15 @@ const groups = compileDomainGroups([
 ]);
 if (!groups.ok) throw new Error(groups.error);
 
+const REFUSED = {
+  kind: "failed",
+  failure: { kind: "reply", stage: "rcpt", reply: { code: 421, enhancedStatus: "4.7.28", lines: ["wait 24 hours"] } },
+} as const;
+
 function makeShaping(
   big: { connections: number; messagesPerMinute: number | null },
   othersPerMinute: number | null = null,
+  pace?: Partial<LearntPace>,
 ) {
   const policy = readDeliveryPolicy({
     ...read("delivery.json"),
@@ -23,7 +29,7 @@ function makeShaping(
   });
   if (!policy.ok || !groups.ok) throw new Error("unreadable");
   const clock = { ms: 0, nowMs: () => clock.ms };
-  return { clock, shaping: new TrafficShaping(policy.value, groups.value, clock) };
+  return { clock, shaping: new TrafficShaping(policy.value, groups.value, clock, pace as LearntPace) };
 }
 
 test("the policy of config/ is lawful, and its groups are known", () => {
@@ -102,6 +108,65 @@ test("a domain that moves away from its provider has limits of its own again", (
   expect(shaping.room().get("moving.example.net")).toBe(0);
   shaping.learn("moving.example.net", ["mx.elsewhere.example"]);
   expect(shaping.room().get("moving.example.net")).toBe(1);
+});
+
+test("a domain that has an exchanger of its own beside its provider's stands for itself", () => {
+  const { shaping } = makeShaping({ connections: 1, messagesPerMinute: null });
+  shaping.begin("one.example.org");
+  shaping.begin("half.example.net");
+  for (const exchangers of [
+    ["mx.half.example.net", "mx.mail.big.example"],
+    ["mx.mail.big.example", "mx.half.example.net"],
+    [],
+  ]) {
+    shaping.learn("half.example.net", exchangers);
+    expect(shaping.policyOf("half.example.net").messagesPerConnection).toBe(10);
+    expect(shaping.room().get("half.example.net")).toBe(1);
+  }
+});
+
+test("no word, no session and no complaint of a stranger goes for a provider", () => {
+  const said: string[] = [];
+  const say = (what: string, provider: string) => void said.push(`${what} ${provider}`);
+  const { shaping } = makeShaping({ connections: 1, messagesPerMinute: null }, null, {
+    isAnyWarming: true,
+    isWarming: () => true,
+    note: ({ provider }) => say("reply", provider) ?? true,
+    opened: (_source, provider) => say("opened", provider),
+    closed: (_source, provider) => say("closed", provider),
+  });
+  const turn = (domain: string, exchanger: string) => {
+    shaping.note(domain, "system", REFUSED, { messages: 1, durationMs: 1, exchanger });
+    say("complaint", shaping.plannedFrom(domain, "system", exchanger)!.provider);
+    return said.splice(0);
+  };
+  shaping.learn("hosted.example.net", ["mx1.mail.big.example", "mx2.mail.big.example"]);
+  expect(turn("hosted.example.net", "mx2.mail.big.example")).toEqual(["reply big", "complaint big"]);
+  expect(turn("one.example.org", "elsewhere.example")).toEqual(["reply big", "complaint big"]);
+  // A session of before, with who had its name in the domain's records until a moment ago.
+  const own = ["reply hosted.example.net", "complaint hosted.example.net"];
+  expect(turn("hosted.example.net", "mx.stranger.example")).toEqual(own);
+  const closeShared = shaping.opened("hosted.example.net", "system");
+  shaping.learn("hosted.example.net", ["mx1.mail.big.example", "mx.stranger.example"]);
+  expect(turn("hosted.example.net", "mx1.mail.big.example")).toEqual(["opened big", ...own]);
+  const closeOwn = shaping.opened("hosted.example.net", "system");
+  shaping.learn("hosted.example.net", ["mx1.mail.big.example"]);
+  closeShared();
+  closeOwn();
+  expect(said).toEqual(["opened hosted.example.net", "closed big", "closed hosted.example.net"]);
+});
+
+test("names that a provider's customers have are no exchangers of the provider", () => {
+  const shipped = compileDomainGroups(read("domain-groups.json"));
+  if (!shipped.ok) throw new Error(shipped.error);
+  const names = [
+    "c-192-0-2-1.hsd1.ca.comcast.net",
+    "lns-1.abo.wanadoo.fr",
+    "1-2-0-192.fibertel.com.ar",
+    "shop.uol.com.br",
+  ];
+  expect(names.map((name) => shipped.value.ofMxHost(name))).toEqual([0, 0, 0, 0]);
+  expect(shipped.value.ofMxHost("smtp-in.orange.fr")).toBe(shipped.value.ofDomain("orange.fr"));
 });
 
 test("a rate that is whole again is forgotten, however many domains there were", () => {

@@ -32,26 +32,43 @@ export interface ProviderReplies {
   /** As config/domain-groups.json has it. */
   readonly provider: string | null;
   readonly documentation: string;
+  /**
+   * Whatever a reply says, its source waits there no longer; absent: as that of no provider has it. All tenants' mail from
+   * there waits together, so it is no more than what providers are known to ask for.
+   */
+  readonly mostWaitSeconds?: number;
   readonly replies: readonly PaceReply[];
 }
 
 const CHECKED: readonly unknown[] = ["provider", "others", undefined];
 const CONCERNS: readonly unknown[] = ["rate", "connections", "messages-per-connection", "nothing"];
-/** A reply cannot stop mail for longer. */
+/** No row of the file can stop mail for longer. */
 const MOST_WAIT_SECONDS = 86_400;
 
 /** Checks the content of the file. @returns refused with a sentence that names the row */
 export function readPaceReplies(data: unknown): Result<readonly ProviderReplies[], string> {
   if (!Array.isArray(data)) return refuse("the providers must be a list");
-  for (const { provider, documentation, replies } of data as readonly ProviderReplies[]) {
+  const table = data as readonly ProviderReplies[];
+  for (const { provider, documentation, mostWaitSeconds, replies } of table) {
     const name = provider ?? "all providers";
     if (typeof documentation !== "string" || documentation === "") return refuse(`${name}: documentation is missing`);
+    if (!isWait(mostWaitSeconds)) return refuse(`${name}: its longest wait is out of range`);
     for (const reply of replies) {
       const fault = findFault(reply);
       if (fault !== undefined) return refuse(`${name}: ${JSON.stringify(reply)}: ${fault}`);
     }
   }
-  return ok(data as readonly ProviderReplies[]);
+  return mostWaitOf(table, null) === undefined ? refuse("all providers: the longest wait is missing") : ok(table);
+}
+
+function isWait(seconds: number | undefined): boolean {
+  return seconds === undefined || (seconds > 0 && seconds <= MOST_WAIT_SECONDS);
+}
+
+/** The longest wait that a reply can bring. */
+function mostWaitOf(table: readonly ProviderReplies[], provider: string | null): number | undefined {
+  const [own, all] = [provider, null].map((name) => table.find((one) => one.provider === name)?.mostWaitSeconds);
+  return own ?? all;
 }
 
 function findFault({ code, status, says, concerns, waitSeconds, checked }: PaceReply): string | undefined {
@@ -59,8 +76,7 @@ function findFault({ code, status, says, concerns, waitSeconds, checked }: PaceR
   if (!CHECKED.includes(checked)) return "where it was found is unknown";
   if (code === undefined && status === undefined && says === undefined) return "it would fit every reply";
   if (code !== undefined && (code < 400 || code > 599)) return "its code is none of a refusal";
-  const isWait = waitSeconds === undefined || (waitSeconds > 0 && waitSeconds <= MOST_WAIT_SECONDS);
-  return isWait ? undefined : "its wait is out of range";
+  return isWait(waitSeconds) ? undefined : "its wait is out of range";
 }
 
 /**
@@ -112,7 +128,9 @@ export function readPaceSignal(
   const row = rows.find(fits);
   const concerns = row?.concerns ?? wantsLess;
   if (concerns === "nothing") return undefined;
-  return { concerns, waitSeconds: statedWait(text) ?? row?.waitSeconds };
+  const waitSeconds = statedWait(text) ?? row?.waitSeconds;
+  const most = mostWaitOf(table, provider) ?? MOST_WAIT_SECONDS;
+  return { concerns, waitSeconds: waitSeconds === undefined ? undefined : Math.min(waitSeconds, most) };
 }
 
 const UNITS: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3_600 };
@@ -124,5 +142,5 @@ function statedWait(text: string): number | undefined {
   const found = WAIT.exec(text);
   if (found === null) return undefined;
   const seconds = Number(found[1]) * UNITS[found[2]!]!;
-  return seconds > 0 ? Math.min(seconds, MOST_WAIT_SECONDS) : undefined;
+  return seconds > 0 ? seconds : undefined;
 }

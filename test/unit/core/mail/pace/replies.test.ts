@@ -36,7 +36,7 @@ describe("what providers say", () => {
     ["netease", "450 MI:DMC 163 smtp1, too many", "messages-per-connection", undefined],
     ["other.example", "421 4.7.0 Too many connections from 192.0.2.1", "connections", 30],
     ["other.example", "451 4.7.28 slow down, try again in 5 minutes", "rate", 300],
-    ["gmail", "421 4.7.28 wait 2 hours", "rate", 7_200],
+    ["gmail", "421 4.7.28 wait 40 minutes", "rate", 2_400],
   ])("%s: %s", (provider, text, concerns, waitSeconds) => {
     expect(signalOf(provider, text)).toEqual({ concerns, waitSeconds });
   });
@@ -53,9 +53,26 @@ describe("what providers say", () => {
     expect(signalOf("yahoo", "421 4.3.2 shutting down, retry in 9 minutes")).toBeUndefined();
   });
 
-  test("cannot stop mail for ever", () => {
-    expect(signalOf("gmail", "421 4.7.28 try again in 99999 hours")?.waitSeconds).toBe(86_400);
+  test("stops everybody's mail for no longer than providers are known to ask for", () => {
+    expect(signalOf("gmail", "421 4.7.28 try again in 24 hours")?.waitSeconds).toBe(3_600);
+    expect(signalOf("other.example", "421 4.7.28 try again in 99999 hours")?.waitSeconds).toBe(3_600);
     expect(signalOf("gmail", "421 4.7.28 try again in 0 seconds")?.waitSeconds).toBe(60);
+  });
+
+  test("goes by what the file has for the provider", () => {
+    const row = { documentation: "here", replies: [{ status: "4.7.28", concerns: "rate" as const }] };
+    const lawful = readPaceReplies([
+      { ...row, provider: "gmail", mostWaitSeconds: 7_200 },
+      { ...row, provider: null, mostWaitSeconds: 60 },
+    ]);
+    if (!lawful.ok) throw new Error(lawful.error);
+    const reply = parseSmtpReply("421 4.7.28 try again in 24 hours")!;
+    const waitOf = (provider: string) =>
+      readPaceSignal(reply, { provider, table: lawful.value, wantsLess: "nothing" })?.waitSeconds;
+    expect(waitOf("gmail")).toBe(7_200);
+    expect(waitOf("other.example")).toBe(60);
+    expect(readPaceReplies([{ ...row, provider: null }]).ok).toBe(false);
+    expect(readPaceReplies([{ ...row, provider: null, mostWaitSeconds: 86_401 }]).ok).toBe(false);
   });
 });
 
