@@ -124,6 +124,18 @@ function paceGauges(queue: () => Promise<QueueStatus | undefined>): string[] {
       whenKnown(queue, (read, set) => set(read.pacesWaiting)),
     ),
     gauge(
+      "palomar_pace_longest_wait_seconds",
+      "For how long nothing more is sent from the source that waits longest for a provider",
+      [],
+      whenKnown(queue, (read, set) => set(read.longestPaceWaits[0]?.seconds ?? 0)),
+    ),
+    gauge(
+      "palomar_warm_up_paused",
+      "Plans of new addresses, one for each provider, that paused by themselves as deferrals or complaints rose",
+      [],
+      whenKnown(queue, (read, set) => set(read.warmUpsPaused)),
+    ),
+    gauge(
       "palomar_warm_up_sources",
       "Source addresses that are new and send by a plan",
       [],

@@ -8,6 +8,7 @@ export interface StatusLimits {
   readonly nodeSilentSeconds: number;
   readonly nodeLagMs: number;
   readonly queueReadySeconds: number;
+  readonly paceWaitSeconds: number;
   readonly inboundWaiting: number;
   readonly quarantined: number;
   readonly signingOverdueSeconds: number;
@@ -34,6 +35,12 @@ export function judgeStatus(status: KnownStatus, limits: StatusLimits): string[]
     ...(queue.readySeconds > limits.queueReadySeconds
       ? [`mail is ready for ${describeSeconds(queue.readySeconds)} now: see the queues by destination in the console`]
       : []),
+    ...queue.longestPaceWaits
+      .filter(({ seconds }) => seconds > limits.paceWaitSeconds)
+      .map(
+        ({ source, provider, seconds }) =>
+          `nothing goes from ${source} to ${provider} for ${describeSeconds(seconds)}, as it asked: see palomar pace show ${source} ${provider}`,
+      ),
     ...(inbound.waiting > limits.inboundWaiting
       ? [`${inbound.waiting} bounces wait: is a bounce service running?`]
       : []),

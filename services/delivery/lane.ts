@@ -7,7 +7,7 @@ import { inSpan } from "../platform/observability/tracing.ts";
 import type { SmtpFailure } from "../platform/smtp/client.ts";
 import type { DeliveryOutcome } from "../store/mail/queue/deliveries.ts";
 import { ANY_SOURCE, lotOf } from "../store/mail/queue/lease-partitions.ts";
-import type { DueDelivery, LeasedPartition } from "../store/mail/queue/queue-leases.ts";
+import type { DueDelivery, LeasedPartition, PacedBy } from "../store/mail/queue/queue-leases.ts";
 import { recordOf } from "./attempt-record.ts";
 import {
   type ComposedMessage,
@@ -68,8 +68,7 @@ export class Lane {
   readonly #leasedAtMs = performance.now();
   #source: SourcePlace | undefined;
   #putOffSeconds = 0;
-  /** No time that passes for a plan of ours counts against the message. */
-  #isPutOffByPlan = false;
+  #pacedBy: PacedBy | undefined;
   /** A result that is the same for every recipient of the destination, from wherever it is tried. */
   #trouble: AttemptResult | undefined;
   readonly #lot: string;
@@ -112,8 +111,8 @@ export class Lane {
       this.#way.release();
       this.#source?.leave();
       const { instanceId, id: partitionId } = this.#partition;
-      const isByPlan = this.#isPutOffByPlan;
-      writer.release({ instanceId, partitionId, putOffSeconds: this.#putOffSeconds, isByPlan });
+      const pacedBy = this.#pacedBy;
+      writer.release({ instanceId, partitionId, putOffSeconds: this.#putOffSeconds, pacedBy });
     }
   }
 
@@ -156,7 +155,7 @@ export class Lane {
     const putOffSeconds = await leave.get(wish, (wait) => this.#way.waitAside(wait));
     if (putOffSeconds === undefined) return true;
     this.#putOff(putOffSeconds);
-    this.#isPutOffByPlan = leave.isPlanned;
+    this.#pacedBy = { provider: this.#tools.shaping.providerOf(this.#lot), sources, isPlanned: leave.isPlanned };
     return false;
   }
 

@@ -121,8 +121,15 @@ export class TrafficShaping {
     );
   }
 
+  /** A group of domains, or a domain that is in none. */
+  providerOf(lot: string): string {
+    const { destination } = splitLot(lot);
+    const group = this.#groupOf(destination);
+    return group === 0 ? destination : this.#groups.nameOf(group);
+  }
+
   messagesPerConnection(lot: string, source: string): number {
-    const learnt = this.#pace?.messagesPerConnection(source, this.#providerOf(lot));
+    const learnt = this.#pace?.messagesPerConnection(source, this.providerOf(lot));
     return learnt ?? this.policyOf(lot).messagesPerConnection;
   }
 
@@ -178,7 +185,7 @@ export class TrafficShaping {
 
   #connectionsOf(lot: string): number {
     const { connections } = this.policyOf(lot);
-    const provider = this.#providerOf(lot);
+    const provider = this.providerOf(lot);
     return this.#sourcesOf(lot).reduce(
       (sum, source) => sum + Math.min(connections, this.#pace?.connections(source, provider) ?? connections),
       0,
@@ -187,7 +194,7 @@ export class TrafficShaping {
 
   /** Messages of a lot that the pace lets pass soon, beside those that wait; undefined: any number. */
   #leaveFor(lot: string): number | undefined {
-    const provider = this.#providerOf(lot);
+    const provider = this.providerOf(lot);
     let sum = 0;
     for (const source of this.#sourcesOf(lot)) {
       const room = this.#pace === undefined ? undefined : this.#pace.room(source, provider);
@@ -207,7 +214,7 @@ export class TrafficShaping {
   /** Whether a message of a lot that has leave may go from a source. */
   mayUse(lot: string, source: string, leave: Leave): boolean {
     if (this.#pace === undefined) return this.#rateOf(lot, source)?.hasToken() ?? true;
-    const provider = this.#providerOf(lot);
+    const provider = this.providerOf(lot);
     if (leave.source === source && leave.provider === provider) return true;
     return !leave.isPlanned && this.#pace.mayUse(source, provider);
   }
@@ -215,14 +222,14 @@ export class TrafficShaping {
   /** Takes leave for one message of a lot, where there is some at once. */
   takeLeave(lot: string, sources: readonly string[]): Leave | undefined {
     if (this.#pace === undefined) return FREE;
-    const leave = this.#pace.takeLeave(sources, this.#providerOf(lot));
+    const leave = this.#pace.takeLeave(sources, this.providerOf(lot));
     if (leave?.source !== undefined || leave === undefined) this.#paced.set(lot, true);
     return leave;
   }
 
   /** Waits for it. @returns how long it may take, where that is or was longer than `mostMs` */
   async waitForLeave(lot: string, sources: readonly string[], mostMs: number): Promise<Leave | Wait> {
-    return this.#pace?.waitForLeave(sources, this.#providerOf(lot), mostMs) ?? FREE;
+    return this.#pace?.waitForLeave(sources, this.providerOf(lot), mostMs) ?? FREE;
   }
 
   /** For a message that was not sent. */
@@ -232,18 +239,18 @@ export class TrafficShaping {
 
   /** A message is sent from a source now. @returns false when what there was for the source is used up */
   useLeave(lot: string, source: string, leave: Leave): boolean {
-    if (this.#pace) return this.#pace.useLeave(leave, source, this.#providerOf(lot));
+    if (this.#pace) return this.#pace.useLeave(leave, source, this.providerOf(lot));
     return this.#rateOf(lot, source)?.takeToken() ?? true;
   }
 
   /** Whether one more session may be opened from a source. */
   mayOpen(lot: string, source: string): boolean {
-    return this.#pace?.mayOpen(source, this.#providerOf(lot)) ?? true;
+    return this.#pace?.mayOpen(source, this.providerOf(lot)) ?? true;
   }
 
   /** A session is being opened. @returns to be called when it is closed, or never was open */
   opened(lot: string, source: string): () => void {
-    const provider = this.#providerOf(lot);
+    const provider = this.providerOf(lot);
     this.#pace?.opened(source, provider);
     return () => this.#pace?.closed(source, provider);
   }
@@ -257,13 +264,13 @@ export class TrafficShaping {
   warming(lot: string, sources: readonly string[] = this.#sourcesOf(lot)): readonly string[] {
     const pace = this.#pace;
     if (pace === undefined || !pace.isAnyWarming) return NONE;
-    const provider = this.#providerOf(lot);
+    const provider = this.providerOf(lot);
     return sources.filter((source) => pace.isWarming(source, provider));
   }
 
   /** Whether the plan of such a source has room for a recipient who last opened or clicked so many days ago. */
   wants(lot: string, source: string, touchedDaysAgo: number | undefined): boolean {
-    return this.#pace?.wants(source, this.#providerOf(lot), touchedDaysAgo) ?? false;
+    return this.#pace?.wants(source, this.providerOf(lot), touchedDaysAgo) ?? false;
   }
 
   /** What a complaint about a message to an exchanger is to be counted for, where the source sends by a plan. */
@@ -277,7 +284,7 @@ export class TrafficShaping {
   #rateOf(lot: string, source: string): RateLimit | undefined {
     const { messagesPerMinute } = this.policyOf(lot);
     if (messagesPerMinute === null) return undefined;
-    const key = `${source} ${this.#providerOf(lot)}`;
+    const key = `${source} ${this.providerOf(lot)}`;
     const rate = this.#rates.get(key) ?? {
       limit: new RateLimit(messagesPerMinute, this.#clock),
       lots: new Set<string>(),
@@ -295,14 +302,7 @@ export class TrafficShaping {
 
   /** What sessions are counted by: pools for which the system chooses the address have one source, and share them. */
   #shareOf(lot: string): string {
-    return `${this.#providerOf(lot)} from ${this.#sourcesOf(lot).join(" ")}`;
-  }
-
-  /** A group of domains, or a domain that is in none. */
-  #providerOf(lot: string): string {
-    const { destination } = splitLot(lot);
-    const group = this.#groupOf(destination);
-    return group === 0 ? destination : this.#groups.nameOf(group);
+    return `${this.providerOf(lot)} from ${this.#sourcesOf(lot).join(" ")}`;
   }
 
   /** Whose word that of an exchanger is: of a domain that was hosted until a moment ago it may be a stranger's. */

@@ -1,5 +1,6 @@
 import { type Db, queryRows } from "../platform/postgres/db.ts";
 import { listHeldInstances } from "./mail/guard/holds.ts";
+import { listLongestWaits } from "./mail/pace/source-paces.ts";
 
 /** Zones by whether they are answered for. */
 export interface ZoneStatus {
@@ -30,6 +31,14 @@ export interface QueueStatus {
   readonly pacesLimited: number;
   /** and those that nothing is sent to now, as the provider wants less. */
   readonly pacesWaiting: number;
+  /** of these the ones that wait longest, with the seconds until something is sent again. */
+  readonly longestPaceWaits: readonly {
+    readonly source: string;
+    readonly provider: string;
+    readonly seconds: number;
+  }[];
+  /** Plans of new sources at a provider that paused by themselves, as deferrals or complaints rose. */
+  readonly warmUpsPaused: number;
   /** Sources that are new and send by a plan, */
   readonly warmUps: number;
   /** and what they have planned and sent today, over all providers. */
@@ -87,11 +96,13 @@ export async function readSigningStatus(db: Db): Promise<SigningStatus> {
   return row!;
 }
 
+/** Waits are named up to so many. */
+const MOST_WAITS = 10;
 /** The states of a partition that is not finished. */
 const PARTITION_STATES = ["ready", "leased", "deferred", "held"] as const;
 
 export async function readQueueStatus(db: Db): Promise<QueueStatus> {
-  const [partitions, recipients, ready, backoffs, paces, warmUps] = await Promise.all([
+  const [partitions, recipients, ready, backoffs, paces, waits, warmUps] = await Promise.all([
     queryRows<{ state: string; count: number }>(
       db,
       "select state, count(*)::int from partitions where state <> 'finished' group by 1",
@@ -122,9 +133,12 @@ export async function readQueueStatus(db: Db): Promise<QueueStatus> {
          count(*) filter (where (memory->>'waitsUntilMs')::float8 > extract(epoch from now()) * 1000)::int as waiting
        from source_paces`,
     ),
-    queryRows<{ sources: number; planned: number; sent: number }>(
+    listLongestWaits(db, MOST_WAITS),
+    queryRows<{ sources: number; planned: number; sent: number; paused: number }>(
       db,
-      `select count(distinct w.source)::int as sources, coalesce(sum(planned), 0)::int as planned, coalesce(sum(sent), 0)::int as sent
+      `select count(distinct w.source)::int as sources, coalesce(sum(planned), 0)::int as planned, coalesce(sum(sent), 0)::int as sent,
+         count(*) filter (where w.paused_at is null and exists (
+           select from warm_up_days l where l.source = d.source and l.provider = d.provider and l.paused_until > now()))::int as paused
        from warm_ups w left join warm_up_days d on d.source = w.source
          and d.number = floor(extract(epoch from coalesce(w.paused_at, now()) - w.started_at) / 86400)
        where w.stopped_at is null and (w.paused_at is not null or w.ends_at > now())`,
@@ -141,7 +155,9 @@ export async function readQueueStatus(db: Db): Promise<QueueStatus> {
     backoffs: backoffs[0]!.count,
     pacesLimited: paces[0]!.limited,
     pacesWaiting: paces[0]!.waiting,
+    longestPaceWaits: waits,
     warmUps: warmUps[0]!.sources,
+    warmUpsPaused: warmUps[0]!.paused,
     warmUpPlanned: warmUps[0]!.planned,
     warmUpSent: warmUps[0]!.sent,
   };

@@ -64,6 +64,8 @@ const FIRING: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   PoolMembersDown: { 'palomar_pool_members_turned_total{to="down"}': "0+1x100" },
   PoolChecksPutOff: { palomar_pool_checks_put_off_total: "0+600x100" },
   MailWaits: { palomar_queue_ready_seconds: "12000+60x100" },
+  PaceWaitsLong: { palomar_pace_longest_wait_seconds: "3000x100" },
+  WarmUpPaused: { palomar_warm_up_paused: "1x100" },
   MailStandsStill: {
     'palomar_queue_partitions{state="ready"}': "5x100",
     'palomar_delivery_attempts_total{outcome="delivered"}': "7x100",
@@ -112,6 +114,9 @@ const QUIET: Readonly<Record<string, string>> = {
   palomar_dns_rate_dropped_total: "0+9x100",
   palomar_dnssec_overdue_seconds: "0x100",
   palomar_queue_ready_seconds: "30x100",
+  // A provider has a source wait for a minute, again and again; no plan is paused.
+  palomar_pace_longest_wait_seconds: "60x100",
+  palomar_warm_up_paused: "0x100",
   // Somebody's server refuses for now, for days.
   palomar_queue_oldest_seconds: "200000x100",
   'palomar_queue_partitions{state="ready"}': "5x100",

@@ -1,4 +1,6 @@
 import { expect, test } from "vitest";
+import { forgetLearnt, pinLimits } from "../../services/operations/mail/paces.ts";
+import type { PaceKey } from "../../services/store/mail/pace/source-paces.ts";
 import {
   accept,
   database,
@@ -90,6 +92,39 @@ test("where a provider says for how long, the partition goes back until then, an
   expect(due.every(({ seconds }) => seconds < 310)).toBe(true);
   expect(asked).toBeLessThan(30);
   expect(far.messages).toHaveLength(0);
+});
+
+test.each<[string, (key: PaceKey) => Promise<unknown>]>([
+  ["forgetting what was learnt", (key) => forgetLearnt(database.db, key)],
+  ["pinning the rate", (key) => pinLimits(database.db, key, { ratePerHour: 360_000 }, "test")],
+])("%s frees what was put off, though workers still believe that it waits", async (_, act) => {
+  let refuses = true;
+  const far = await sink({
+    onRcptTo: (_address, _session, done) =>
+      done(
+        refuses
+          ? Object.assign(new Error("4.7.28 too much mail, try again in 50 minutes"), { responseCode: 421 })
+          : undefined,
+      ),
+  });
+  await accept(numbered(2, "slow.example.net"));
+  run(makeWorker(routes({ "slow.example.net": far.port }), {}, [1], { providers: [SLOW], paced: true }));
+  const learnt = await eventually(
+    () => database.db("source_paces").select("source", database.db.raw("(memory->>'waitsUntilMs')::float8 as until")),
+    ([pace]) => pace?.until > 0,
+  );
+  await accept(numbered(3, "slow.example.net"));
+  const putOff = () => database.db("partitions").where({ state: "deferred" }).whereNotNull("paced_by");
+  const [waiting] = await eventually(putOff, (rows) => rows.length > 0);
+  const { source } = learnt[0];
+  expect(waiting.paced_by).toEqual({ provider: "slow", sources: [source], isPlanned: false });
+  expect(waiting.due_at.getTime() - Date.now()).toBeGreaterThan(2_000_000);
+  refuses = false;
+  await act({ source, provider: "slow" });
+  await eventually(
+    async () => far.messages.length,
+    (count) => count === 5,
+  );
 });
 
 test("where nobody limits nothing is kept, and nothing waits", async () => {

@@ -219,6 +219,29 @@ describe("what waits", () => {
     expect(log.audit.map(({ action }: { action: string }) => action)).toContain("message.cancel");
   });
 
+  test("for the pace of its provider, or for a plan of a new address, says so and until when", async () => {
+    const { db } = stack.context;
+    await holdDestination(db, "held.example.net", "root");
+    await send(["paced@held.example.net"]);
+    const { id } = await storyOf("paced@held.example.net");
+    const wait = async (pacedBy: object | null, seconds: number) => {
+      await db.raw(
+        `update partitions set state = 'deferred', due_at = now() + make_interval(secs => ?), paced_by = ?
+         where id = (select partition_id from deliveries where id = ?)`,
+        [seconds, pacedBy && JSON.stringify(pacedBy), id],
+      );
+      const { paced_until, paced_by, paced_provider } = (await ana("GET", `/messages/${id}`)).body;
+      return [paced_until !== null && Date.parse(paced_until) > Date.now(), paced_by, paced_provider];
+    };
+    const byProvider = { provider: "gmail", sources: ["192.0.2.1"], isPlanned: false };
+    expect(await wait(byProvider, 3_000)).toEqual([true, "provider", "gmail"]);
+    expect(await wait({ ...byProvider, isPlanned: true }, 3_000)).toEqual([true, "warm-up", "gmail"]);
+    expect(await wait(byProvider, -1)).toEqual([false, null, null]);
+    expect(await wait(null, 3_000)).toEqual([false, null, null]);
+    await ana("POST", `/messages/${id}/cancel`);
+    await releaseDestination(db, "held.example.net");
+  });
+
   test("what somebody is sending cannot be taken back", async () => {
     const { db } = stack.context;
     await holdDestination(db, "held.example.net", "root");

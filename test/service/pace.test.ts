@@ -3,6 +3,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { exchangePace, type PaceGrant, type PaceReport } from "../../services/operations/mail/pace-exchange.ts";
 import { forgetLearnt, pinLimits, unpinLimits, viewPaces } from "../../services/operations/mail/paces.ts";
 import { listPaces, purgePaces } from "../../services/store/mail/pace/source-paces.ts";
+import { readQueueStatus } from "../../services/store/status.ts";
 import { startConsole, type TestConsole } from "../support/console.ts";
 
 let context: TestConsole;
@@ -44,6 +45,34 @@ const slowDown = { concerns: "rate" as const, waitSeconds: 60, messages: 1, ageM
 const START_MS = Date.UTC(2026, 0, 5);
 
 describe("leave for messages", () => {
+  test("at a pinned rate goes on a moment after a refusal, whatever that says", async () => {
+    const ask = makeWorker();
+    const insisting = { ...slowDown, waitSeconds: 3_000 };
+    await ask(START_MS, { signals: [insisting] });
+    expect((await ask(START_MS + 1_000)).waitMs).toBe(2_999_000);
+    await pinLimits(database(), KEY, { ratePerHour: 36_000 }, "test");
+    expect(await ask(START_MS + 2_000)).toMatchObject({ waitMs: 0, tokens: 10 });
+    expect((await ask(START_MS + 3_000, { signals: [insisting] })).waitMs).toBe(15_000);
+    expect((await ask(START_MS + 10_000)).waitMs).toBe(8_000);
+    expect((await ask(START_MS + 18_000)).tokens).toBe(10);
+    await unpinLimits(database(), KEY);
+    expect((await ask(START_MS + 19_000, { signals: [insisting] })).waitMs).toBe(3_000_000);
+  });
+
+  test("that does not come for long is told of, the longest wait first", async () => {
+    const ask = makeWorker();
+    const nowMs = Date.now();
+    await ask(nowMs, { signals: [{ ...slowDown, waitSeconds: 1_000 }] });
+    await ask(nowMs, { provider: "yahoo", signals: [{ ...slowDown, waitSeconds: 3_000 }] });
+    const status = await readQueueStatus(database());
+    expect(status.pacesWaiting).toBe(2);
+    expect(status.longestPaceWaits.map(({ source, provider }) => [source, provider])).toEqual([
+      [KEY.source, "yahoo"],
+      [KEY.source, "gmail"],
+    ]);
+    expect(status.longestPaceWaits[0]!.seconds).toBeGreaterThan(2_000);
+  });
+
   test("holds over any number of workers that ask all the time, within one in twenty", async () => {
     const PER_HOUR = 36_000;
     const SECONDS = 40;

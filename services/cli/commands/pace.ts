@@ -46,7 +46,9 @@ export function registerPaceCommand(program: Command, runtime: CommandRuntime): 
     .option("--rate <messages>", "messages an hour")
     .option("--connections <sessions>", "sessions at once, of all workers together")
     .option("--messages <messages>", "messages of one session")
-    .description("fix limits: what is learnt does not change them")
+    .description(
+      "fix limits: what is learnt does not change them; at a fixed rate no refusal is waited for longer than 15 seconds",
+    )
     .action((source: string, provider: string, options: PinOptions) => pin(runtime, { source, provider }, options));
   about(pace.command("unpin"))
     .description("let what is learnt go again")
@@ -56,7 +58,7 @@ export function registerPaceCommand(program: Command, runtime: CommandRuntime): 
       runtime.print({ source, provider }, `${source} at ${provider} goes by what is learnt`);
     });
   about(pace.command("reset"))
-    .description("forget what was learnt; what is pinned stays so")
+    .description("forget what was learnt, and let what waits for it go; what is pinned stays so")
     .action(async (source: string, provider: string) => {
       const done = await runtime.withDatabase(({ db }) => forgetLearnt(db, { source, provider }));
       if (!done) return unknown(runtime, source, provider);

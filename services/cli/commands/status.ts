@@ -6,7 +6,7 @@ import { ok, type Result, refuse } from "../../core/result.ts";
 import { packageFolder } from "../../platform/package-folder.ts";
 import { listNodes, type SeenNode } from "../../store/dns/nodes.ts";
 import { listLeftOut } from "../../store/dns/zones-left-out.ts";
-import { readReplicationLag, readStatus } from "../../store/status.ts";
+import { type QueueStatus, readReplicationLag, readStatus } from "../../store/status.ts";
 import { DATABASE_SILENT, explainError } from "../explain-error.ts";
 import { describeSeconds, judgeMachine, judgeStatus, type KnownStatus, type StatusLimits } from "../judge-status.ts";
 import { inspectMachine } from "../machine-status.ts";
@@ -131,6 +131,7 @@ function describeDeployment({ zones, signing, queue, inbound, nodes, replication
     `zones    ${zones.published} published, ${zones.suspended} suspended, ${signing.zones} signed`,
     `queue    ${queue.recipients} recipients, the oldest for ${describeSeconds(queue.oldestSeconds)}`,
     `         partitions: ${partitions.join(", ")}; ${queue.backoffs} destinations left alone for now`,
+    `         ${describePaces(queue)}`,
     `inbound  ${inbound.waiting} waiting, ${inbound.quarantined} in quarantine`,
     ...replication.map(({ standby, seconds }) => `standby  ${standby}, ${describeSeconds(seconds)} behind`),
   ];
@@ -140,4 +141,11 @@ function describeNode({ node, version, services, lagMs, silentSeconds }: SeenNod
   const names = services.map(({ name, ready }) => (ready ? name : `${name} (not ready)`)).join(" ");
   const lag = lagMs === null ? "" : `, zones ${lagMs} ms behind`;
   return `${node} ${version}, seen ${describeSeconds(silentSeconds)} ago${lag}: ${names}`;
+}
+
+function describePaces({ pacesLimited, pacesWaiting, longestPaceWaits: [longest] }: QueueStatus): string {
+  const wait = longest
+    ? ` (longest: ${longest.source} for ${longest.provider}, ${describeSeconds(longest.seconds)})`
+    : "";
+  return `paces: ${pacesLimited} limited, ${pacesWaiting} wait for their provider${wait}`;
 }

@@ -97,7 +97,7 @@ export const makePaceEndpoints: MakeConsoleEndpoints = ({ db, clock }) => [
   consoleEndpoint({
     method: "POST",
     path: "/paces/:source/:provider/reset",
-    summary: "Forget what was learnt; what is pinned stays so",
+    summary: "Forget what was learnt, and let what waits for it go; what is pinned stays so",
     authorise: areaOf(),
     params,
     change: { action: "pace.reset", object: objectOf },

@@ -69,6 +69,11 @@ export class KnownPaces {
     return [...this.#limited.values()];
   }
 
+  /** Who waits for long asks now and then: an operator may have ended it. */
+  doubtWaits(longerThanMs: number): void {
+    for (const entry of this.#limited.values()) entry.isDoubtful ||= entry.waitsUntilMs > longerThanMs;
+  }
+
   limit(entry: PaceEntry): void {
     entry.isLimited = true;
     this.#limited.set(nameOf(entry), entry);

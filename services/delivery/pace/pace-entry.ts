@@ -20,6 +20,8 @@ export interface PaceEntry {
   /** and when there may be more. */
   nextAtMs: number;
   waitsUntilMs: number;
+  /** The database is to be asked although nothing changed here. */
+  isDoubtful: boolean;
   usedAtMs: number;
   readonly accepted: RecentCount;
   tried: number;
@@ -49,6 +51,7 @@ export function makeEntry(
     ...key,
     configuredPerHour,
     isLimited: configuredPerHour !== null,
+    isDoubtful: false,
     grant: undefined,
     ...{ tokens: 0, askedAtMs: nowMs, nextAtMs: nowMs, waitsUntilMs: 0, usedAtMs: nowMs },
     accepted: new RecentCount(),
@@ -83,6 +86,7 @@ export function applyGrant(entry: PaceEntry, grant: PaceGrant, askedAtMs: number
   // Leave that a plan has for another day is void.
   const left = entry.grant?.warmUp?.number === grant.warmUp?.number ? tokensOf(entry, askedAtMs) : 0;
   entry.grant = grant;
+  entry.isDoubtful = false;
   entry.tokens = left + (grant.tokens ?? 0);
   entry.askedAtMs = askedAtMs;
   entry.nextAtMs = askedAtMs + grant.nextMs;

@@ -3,6 +3,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { exchangePace, type PaceGrant } from "../../operations/mail/pace-exchange.ts";
 import type { Observe } from "../../platform/observability/observation.ts";
 import type { Db } from "../../platform/postgres/db.ts";
+import { wakePaced } from "../../store/mail/queue/queue-leases.ts";
 import { WakeUp } from "../wake-up.ts";
 import type { KnownPaces } from "./known-paces.ts";
 import { applyGrant, isSettled, type PaceEntry, reportOf, takeOut } from "./pace-entry.ts";
@@ -48,6 +49,8 @@ export class PaceExchanger {
   readonly #id = randomUUID();
   readonly #timesFaster: number;
   readonly #wakeUp = new WakeUp();
+  /** Whose wait ended before its time: what was put off for it is to be woken. */
+  #freed: PaceEntry[] = [];
   #readAtMs = Number.NEGATIVE_INFINITY;
   #stopping = false;
   #running: Promise<void> | undefined;
@@ -112,7 +115,12 @@ export class PaceExchanger {
   /** @param isLast nothing is taken any more */
   async #exchange(isLast: boolean): Promise<void> {
     const { db, paces, ...options } = this.#options;
-    if (options.nowMs() - this.#readAtMs >= READ_ALL_MS) await this.read();
+    // What was put off on the old word is stored by now.
+    for (const { source, provider } of this.#freed.splice(0)) await wakePaced(db, { provider, sources: [source] });
+    if (options.nowMs() - this.#readAtMs >= READ_ALL_MS) {
+      await this.read();
+      paces.doubtWaits(options.nowMs() + COMING_MS);
+    }
     const nowMs = options.nowMs();
     paces.forgetIdle(nowMs);
     const asked = paces.limited.filter((entry) => isLast || isToBeAsked(entry, nowMs));
@@ -135,7 +143,9 @@ export class PaceExchanger {
 
   #apply(entry: PaceEntry, grant: PaceGrant, askedAtMs: number): void {
     const { paces, observe, onLeave, onNoLeave } = this.#options;
+    const isFreed = entry.waitsUntilMs > askedAtMs + COMING_MS && grant.waitMs <= COMING_MS;
     applyGrant(entry, grant, askedAtMs);
+    if (isFreed) this.#freed.push(entry);
     const { source, provider } = entry;
     const reason = grant.warmUp?.pausedFor;
     if (reason !== undefined) observe({ kind: "warm-up-paused", level: "warn", source, provider, reason });
@@ -147,7 +157,7 @@ export class PaceExchanger {
 
 /** Whether there is something to tell, or to ask for and maybe to be had. */
 function isToBeAsked(entry: PaceEntry, nowMs: number): boolean {
-  if (entry.signals.length > 0 || entry.grant === undefined) return true;
+  if (entry.isDoubtful || entry.signals.length > 0 || entry.grant === undefined) return true;
   if (nowMs < entry.nextAtMs && entry.tokens < 1) return entry.tried + entry.delivered + entry.deferred > 0;
   return entry.sessions > 0 || !isSettled(entry) || isBusy(entry, nowMs);
 }

@@ -48,6 +48,14 @@ export const storyJson = messageJson.extend({
   destination_held: z.string().nullable().meta({ description: "since when an operator holds its destination" }),
   destination_left_alone_until: z.string().nullable(),
   destination_trouble: z.string().nullable(),
+  paced_until: z
+    .string()
+    .nullable()
+    .meta({ description: "it waits for leave to send until then, however soon its next attempt would be due" }),
+  paced_by: z.enum(["provider", "warm-up"]).nullable().meta({
+    description: "what it waits for: what its provider bears, or the plan of our new address",
+  }),
+  paced_provider: z.string().nullable(),
   archived: z.boolean(),
   attempt_list: z.array(
     z.object({
@@ -103,6 +111,9 @@ export function toStoryJson({ message, attempts, events, waiting }: MessageStory
     destination_held: waiting.heldAt?.toISOString() ?? null,
     destination_left_alone_until: waiting.backedOffUntil?.toISOString() ?? null,
     destination_trouble: waiting.backOffReason,
+    paced_until: waiting.pacedUntil?.toISOString() ?? null,
+    paced_by: waiting.pacedBy && (waiting.pacedBy.isPlanned ? "warm-up" : "provider"),
+    paced_provider: waiting.pacedBy?.provider ?? null,
     archived: waiting.isArchived,
     attempt_list: attempts.map(({ at, durationMs, code, ...attempt }) => ({
       ...attempt,

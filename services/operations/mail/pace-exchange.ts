@@ -1,4 +1,4 @@
-import { type Bucket, draw, rateInForce } from "../../core/mail/pace/allowance.ts";
+import { type Bucket, draw, holdToPins, rateInForce } from "../../core/mail/pace/allowance.ts";
 import { isUntaught, learn, type PaceEvidence } from "../../core/mail/pace/controller.ts";
 import type { Db, Transaction } from "../../platform/postgres/db.ts";
 import {
@@ -222,7 +222,8 @@ function takeIn(
   const { acceptedPerHour, isJoining, signals } = report;
   const joiningPerHour = isJoining ? acceptedPerHour : 0;
   const sessions = report.sessions + other.sessions;
-  const memory = learn(before.memory, { nowMs, triedPerHour, acceptedPerHour, joiningPerHour, sessions, signals });
+  const evidence = { nowMs, triedPerHour, acceptedPerHour, joiningPerHour, sessions, signals };
+  const memory = holdToPins(learn(before.memory, evidence), before.pins, nowMs);
   return {
     pace: { ...before, ...measured, memory, usedAtMs: nowMs },
     rate: rateInForce(memory, before.pins, report.configuredPerHour),

@@ -11,6 +11,8 @@ import {
   resetPace,
   type SourcePace,
 } from "../../store/mail/pace/source-paces.ts";
+import { announceMail } from "../../store/mail/queue/queue.ts";
+import { wakePaced } from "../../store/mail/queue/queue-leases.ts";
 
 /** What goes for a source at a provider, as people are shown it. */
 export interface PaceView extends PaceKey {
@@ -60,6 +62,7 @@ export async function pinLimits(
   const before = (await findPace(db, key))?.pins ?? UNPINNED;
   const pins = { ...before, ...limits };
   await pinPace(db, key, pins, login);
+  if (typeof limits.ratePerHour === "number") await freeWaiting(db, key);
   return ok(pins);
 }
 
@@ -70,8 +73,18 @@ export async function unpinLimits(db: Db, key: PaceKey): Promise<boolean> {
   return true;
 }
 
-/** Forgets what was learnt; what is pinned stays so. @returns false where nothing is kept */
-export const forgetLearnt: (db: Db, key: PaceKey) => Promise<boolean> = resetPace;
+/** Forgets what was learnt; what is pinned stays so, and what waits for it goes on. @returns false where nothing is kept */
+export async function forgetLearnt(db: Db, key: PaceKey): Promise<boolean> {
+  if (!(await resetPace(db, key))) return false;
+  await freeWaiting(db, key);
+  return true;
+}
+
+/** Workers that believe that a source waits ask anew before long, and free what they put off meanwhile. */
+async function freeWaiting(db: Db, { source, provider }: PaceKey): Promise<void> {
+  await wakePaced(db, { provider, sources: [source] });
+  await announceMail(db);
+}
 
 function viewOf({ memory, pins, ...pace }: SourcePace, nowMs: number): PaceView {
   const { source, provider, pinnedBy, triedPerHour, usedAtMs } = pace;

@@ -24,6 +24,7 @@ import {
 } from "../../store/mail/pace/warm-ups.ts";
 import { SYSTEM_SOURCE } from "../../store/mail/queue/lease-partitions.ts";
 import { announceMail } from "../../store/mail/queue/queue.ts";
+import { wakePaced } from "../../store/mail/queue/queue-leases.ts";
 
 /** `over`: the plan came to its end; `stopped`: an operator ended it. In both the source sends without one. */
 export type WarmUpStateName = "running" | "paused" | "over" | "stopped";
@@ -138,7 +139,10 @@ export async function changeWarmUp(db: Db, order: WarmUpOrder, verb: WarmUpVerb)
     await writeAudit(transaction, verb, order, {});
     return true;
   });
-  if (isChanged && verb !== "pause") await announceMail(db);
+  if (isChanged && verb !== "pause") {
+    await wakePaced(db, { sources: [order.source], isPlanned: true });
+    await announceMail(db);
+  }
   return isChanged;
 }
 

@@ -24,7 +24,9 @@ const GOOD: KnownStatus = {
     readySeconds: 30,
     backoffs: 1,
     pacesLimited: 0,
-    pacesWaiting: 0,
+    pacesWaiting: 1,
+    longestPaceWaits: [{ source: "192.0.2.1", provider: "gmail", seconds: 60 }],
+    warmUpsPaused: 0,
     warmUps: 0,
     warmUpPlanned: 0,
     warmUpSent: 0,
@@ -42,6 +44,10 @@ it("finds nothing wrong where nothing is", () => {
 });
 
 it.each<[Partial<KnownStatus>, string]>([
+  [
+    { queue: { ...GOOD.queue, longestPaceWaits: [{ source: "192.0.2.1", provider: "gmail", seconds: 3_000 }] } },
+    "nothing goes from 192.0.2.1 to gmail for 50 min, as it asked: see palomar pace show 192.0.2.1 gmail",
+  ],
   [{ nodes: [node, { ...node, node: "two", silentSeconds: 61 }] }, "node two has been silent for 61 s"],
   [
     { leftOut: [{ node: "one", zone: "example.org", outdated: false, takenOctets: 1_500_000 }] },

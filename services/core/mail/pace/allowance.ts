@@ -33,6 +33,15 @@ export function rateInForce(memory: PaceMemory, pins: PacePins, configuredPerHou
   return Math.min(memory.ratePerHour, configuredPerHour ?? Number.POSITIVE_INFINITY);
 }
 
+/** What a source waits for at a refusal, where an operator pinned its rate. */
+const PINNED_WAIT_MS = 15_000;
+
+/** What is learnt does not stop a source whose rate is pinned: a refusal has it wait for a moment, whatever it says. */
+export function holdToPins(memory: PaceMemory, { ratePerHour }: PacePins, nowMs: number): PaceMemory {
+  if (ratePerHour === null) return memory;
+  return { ...memory, waitsUntilMs: Math.min(memory.waitsUntilMs, nowMs + PINNED_WAIT_MS) };
+}
+
 /**
  * Takes leave out of a bucket.
  * @param change `returned`: what was taken before and not used; `wanted`: how much is asked for

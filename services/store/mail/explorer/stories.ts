@@ -3,6 +3,7 @@ import type { Sentence } from "../../../core/sentences.ts";
 import { type Db, queryRows } from "../../../platform/postgres/db.ts";
 import { type EventKind, eventKindOf } from "../events/event-kinds.ts";
 import { ANY_SOURCE, SYSTEM_SOURCE } from "../queue/lease-partitions.ts";
+import type { PacedBy } from "../queue/queue-leases.ts";
 
 /** An attempt as it is told. */
 export interface ToldAttempt {
@@ -76,6 +77,9 @@ export interface Waiting {
   /** Until when its destination is left alone, by everybody or from the source that it was tried from last, and why. */
   readonly backedOffUntil: Date | null;
   readonly backOffReason: string | null;
+  /** Until when it waits for leave to send, by the pace of its provider or by a plan of ours, and of which provider. */
+  readonly pacedUntil: Date | null;
+  readonly pacedBy: PacedBy | null;
   /** Its exact octets are kept. */
   readonly isArchived: boolean;
 }
@@ -87,11 +91,15 @@ export async function readWaiting(db: Db, instanceId: number, deliveryId: number
        coalesce((select s.pause_reason from campaign_sends s
          where s.instance_id = $1 and s.eeid = p.eeid and s.paused_at is not null limit 1), g.held_reason) as "pauseReason",
        h.held_at as "heldAt", o.until as "backedOffUntil", o.reason as "backOffReason",
+       paced.due_at as "pacedUntil", paced.paced_by as "pacedBy",
        exists (select from archived_messages a where a.delivery_id = d.id and a.instance_id = $1) as "isArchived"
      from deliveries d
        join partitions p on p.id = d.partition_id and p.instance_id = $1
        join batches b on b.eeid = p.eeid and b.instance_id = $1
        left join instance_guards g on g.instance_id = $1
+       left join lateral (
+         select p.due_at, p.paced_by where p.state = 'deferred' and p.due_at > now() and p.paced_by is not null
+       ) paced on true
        left join destination_holds h on h.destination = p.destination
        left join lateral (
          select until, reason from destination_backoffs

@@ -55,6 +55,17 @@ export async function listLimited(db: Db): Promise<PaceKey[]> {
   );
 }
 
+/** The longest first. */
+export async function listLongestWaits(db: Db, most: number): Promise<(PaceKey & { readonly seconds: number })[]> {
+  return queryRows(
+    db,
+    `select source, provider, ceil((memory->>'waitsUntilMs')::float8 / 1000 - extract(epoch from now()))::int as seconds
+     from source_paces where (memory->>'waitsUntilMs')::float8 > extract(epoch from now()) * 1000
+     order by seconds desc, source, provider limit $1`,
+    [most],
+  );
+}
+
 /** @returns undefined where nothing is kept */
 export async function findPace(db: Db, key: PaceKey): Promise<SourcePace | undefined> {
   return (await findPaces(db, [key]))[0];
@@ -174,13 +185,14 @@ function valuesOf(counts: readonly PaceCount[], shares: readonly SessionShare[])
   ];
 }
 
-/** Fixes limits, by an operator's word; all null: what is learnt goes again. */
+/** Fixes limits, by an operator's word; all null: what is learnt goes again. Where the rate is fixed no learnt wait goes. */
 export async function pinPace(db: Db, key: PaceKey, pins: PacePins, login: string): Promise<void> {
   const isPinned = Object.values(pins).some((value) => value !== null);
   await queryRows(
     db,
     `insert into source_paces as p (source, provider, pins, pinned_by) values ($1, $2, $3, $4)
-     on conflict (source, provider) do update set pins = excluded.pins, pinned_by = excluded.pinned_by`,
+     on conflict (source, provider) do update set pins = excluded.pins, pinned_by = excluded.pinned_by,
+       memory = case when excluded.pins->>'ratePerHour' is null then p.memory else p.memory - 'waitsUntilMs' end`,
     [key.source, key.provider, JSON.stringify(pins), isPinned ? login : null],
   );
 }

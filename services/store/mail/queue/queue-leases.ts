@@ -140,8 +140,17 @@ export interface PartitionRelease {
   readonly partitionId: number;
   /** Leave it alone for so long, although it has recipients that are due; 0 unless a limit was reached. */
   readonly putOffSeconds: number;
+  /** What it is put off for, where that is leave to send. */
+  readonly pacedBy?: PacedBy | undefined;
+}
+
+/** The leave to send that a partition waits for. */
+export interface PacedBy {
+  readonly provider: string;
+  /** Of ours, from any of which it may go. */
+  readonly sources: readonly string[];
   /** By a plan of ours: the time until then does not bring the message nearer to being given up. */
-  readonly isByPlan?: boolean;
+  readonly isPlanned: boolean;
 }
 
 /**
@@ -162,15 +171,15 @@ export async function releasePartitions(
      set state = case when rest.due_at is null then 'finished'
                       when b.held_at is not null or b.cancelled_at is not null then 'held'
                       when rest.due_at <= now() then 'ready' else 'deferred' end,
-         due_at = coalesce(rest.due_at, p.due_at),
-         taken_at = case when rest.by_plan then p.taken_at + (greatest(rest.due_at, now()) - now()) else p.taken_at end, lease_owner = null, lease_until = null, stopping = false,
+         due_at = coalesce(rest.due_at, p.due_at), paced_by = rest.paced_by,
+         taken_at = case when (rest.paced_by->>'isPlanned')::boolean then p.taken_at + (greatest(rest.due_at, now()) - now()) else p.taken_at end, lease_owner = null, lease_until = null, stopping = false,
          modified_at = now()
-     from (select given.instance_id, given.id, given.by_plan,
+     from (select given.instance_id, given.id, given.paced_by,
              (select case when count(*) > 0
                           then greatest(min(d.due_at), now() + make_interval(secs => nullif(given.put_off, 0))) end
               from deliveries d where d.partition_id = given.id and d.state = 'queued') as due_at
-           from unnest(cast($1 as bigint[]), cast($2 as bigint[]), cast($3 as float8[]), cast($5 as boolean[]))
-             as given (instance_id, id, put_off, by_plan)
+           from unnest(cast($1 as bigint[]), cast($2 as bigint[]), cast($3 as float8[]), cast($5 as jsonb[]))
+             as given (instance_id, id, put_off, paced_by)
            offset 0) rest join batches b using (instance_id)
      where p.instance_id = rest.instance_id and p.id = rest.id and p.lease_owner = $4 and b.eeid = p.eeid`,
     [
@@ -178,8 +187,24 @@ export async function releasePartitions(
       releases.map(({ partitionId }) => partitionId),
       releases.map(({ putOffSeconds }) => putOffSeconds),
       workerId,
-      releases.map(({ isByPlan = false }) => String(isByPlan)),
+      releases.map(({ pacedBy }) => (pacedBy === undefined ? null : JSON.stringify(pacedBy))),
     ],
+  );
+}
+
+/** Has what waits for leave look for it at once. @param pacedBy what it waits for; of the sources one is enough */
+export async function wakePaced(db: Db, pacedBy: Partial<PacedBy>): Promise<void> {
+  await queryRows(
+    db,
+    `with waiting as (
+       select instance_id, id from partitions where state = 'deferred' and due_at > now() and paced_by @> $1::jsonb
+       order by id for no key update
+     )
+     update partitions p
+     set due_at = now(),
+         taken_at = case when (p.paced_by->>'isPlanned')::boolean then p.taken_at - (p.due_at - now()) else p.taken_at end
+     from waiting w where p.instance_id = w.instance_id and p.id = w.id`,
+    [JSON.stringify(pacedBy)],
   );
 }
 

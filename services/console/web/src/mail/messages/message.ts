@@ -61,6 +61,9 @@ export interface Story extends Message {
   readonly pause_reason: string | null;
   readonly destination_held: string | null;
   readonly destination_left_alone_until: string | null;
+  readonly paced_until: string | null;
+  readonly paced_by: "provider" | "warm-up" | null;
+  readonly paced_provider: string | null;
   readonly destination_trouble: string | null;
   readonly archived: boolean;
   readonly attempt_list: readonly Attempt[];

@@ -102,7 +102,10 @@ function Waits({ story }: { readonly story: Story }) {
     story.destination_held !== null && words.held(formatTime(story.destination_held)),
     story.destination_left_alone_until !== null &&
       words.leftAlone(formatTime(story.destination_left_alone_until), story.destination_trouble ?? ""),
+    story.paced_until !== null &&
+      words.paced[story.paced_by ?? "provider"](story.paced_provider ?? "", formatTime(story.paced_until)),
     story.next_attempt !== null &&
+      story.paced_until === null &&
       (story.waits_for_limit ? words.waitsForLimit : words.next)(formatTime(story.next_attempt)),
   ].filter((reason) => reason !== false);
   return (

@@ -648,6 +648,11 @@ export const mail = {
     held: (since: string) => `Its destination is held by the operator since ${since}.`,
     leftAlone: (until: string, trouble: string) =>
       `Its destination is left alone until ${until}${trouble && `: ${trouble}`}.`,
+    paced: {
+      provider: (provider: string, until: string) => `It waits for the pace that ${provider} bears until ${until}.`,
+      "warm-up": (provider: string, until: string) =>
+        `It waits for the plan by which our new address sends to ${provider} until ${until}.`,
+    },
     next: (at: string) => `Next attempt: ${at}.`,
     limited: "sending limit",
     waitsForLimit: (until: string) => `It waits for a sending limit until ${until}.`,

@@ -658,6 +658,11 @@ export const mail: Texts["mail"] = {
     held: (since: string) => `El operador retiene su destino desde ${since}.`,
     leftAlone: (until: string, trouble: string) =>
       `Su destino se deja en paz hasta ${until}${trouble && `: ${trouble}`}.`,
+    paced: {
+      provider: (provider: string, until: string) => `Espera el ritmo que admite ${provider} hasta ${until}.`,
+      "warm-up": (provider: string, until: string) =>
+        `Espera el plan con el que nuestra dirección nueva envía a ${provider} hasta ${until}.`,
+    },
     next: (at: string) => `Próximo intento: ${at}.`,
     limited: "límite de envíos",
     waitsForLimit: (until: string) => `Espera un límite de envíos hasta ${until}.`,
