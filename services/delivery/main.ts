@@ -14,7 +14,6 @@ import { makeResolver, type Resolver } from "../platform/lookups/resolver.ts";
 import { makeSecureLookup } from "../platform/lookups/secure-lookup.ts";
 import { makeSureTxtLookup, makeTxtLookup } from "../platform/lookups/txt-lookup.ts";
 import { packageFolder } from "../platform/package-folder.ts";
-import type { RepeatedWork } from "../platform/repeated-work.ts";
 import type { ServiceContext, StartService } from "../platform/service.ts";
 import { CampaignRunner } from "./campaign-runner.ts";
 import { startGuardWatch } from "./guard-watch.ts";
@@ -73,7 +72,7 @@ async function startTlsReports(
   context: ServiceContext,
   { tlsReports }: DeliveryPolicy,
   resolver: Resolver,
-): Promise<RepeatedWork> {
+): Promise<{ stop(): Promise<void> }> {
   const { config } = context;
   const ways = { config, resolver, sandboxAddress: () => context.addressOf("sandbox") };
   return startTlsReporter({

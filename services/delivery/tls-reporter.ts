@@ -2,6 +2,7 @@ import { promisify } from "node:util";
 import { gzip } from "node:zlib";
 import type { KeyRing } from "../core/key-ring.ts";
 import { DkimSigner } from "../core/mail/dkim.ts";
+import type { Envelope } from "../core/mail/envelope.ts";
 import {
   PACKED_REPORT_TYPE,
   type ReportPlace,
@@ -17,8 +18,9 @@ import type { Clock } from "../platform/clock.ts";
 import type { Observe } from "../platform/observability/observation.ts";
 import type { Db } from "../platform/postgres/db.ts";
 import { RepeatedWork } from "../platform/repeated-work.ts";
-import { openSmtpSession, type SmtpFailure } from "../platform/smtp/client.ts";
+import { openSmtpSession, type SmtpFailure, type SmtpPeer } from "../platform/smtp/client.ts";
 import {
+  giveBackTlsReport,
   noteTlsReport,
   noteTlsReportPlaces,
   planTlsReports,
@@ -46,6 +48,8 @@ export interface TlsReporterOptions {
   readonly findRoute: FindRoute;
   /** Texts at a name, joined; undefined where nobody can say. */
   readonly lookUpTexts: (name: string) => Promise<readonly string[] | undefined>;
+  /** Nobody's report takes longer: a minute, but in tests. */
+  readonly reportMs?: number;
   /** @returns the status */
   readonly post: (
     url: string,
@@ -56,12 +60,20 @@ export interface TlsReporterOptions {
 const POLL_MS = 10_000;
 const PLAN_MS = 600_000;
 const AFTER_FAILURE_MS = 30_000;
-const AT_ONCE = 16;
+/** Questions where a report goes, and reports, under way at once; */
+const QUESTIONS_AT_ONCE = 8;
+const REPORTS_AT_ONCE = 16;
+/** of these for one registrable domain, and by mail at one server: a slow one holds up nobody else's. */
+const FOR_ONE = 3;
+/** What finds its server so busy comes again after so long. */
+const BUSY_SECONDS = 15;
 /** Ways in which the sessions of a day differ. */
 const MOST_ROWS = 5_000;
 
-/** Whoever takes longer gets the report another time: all of it is over before it is due again. */
+/** Whoever takes longer with a step, */
 const TIMEOUTS = { connectMs: 15_000, greetingMs: 15_000, commandMs: 30_000 };
+/** or with a whole report, gets it another time: all of it is over before it is due again. */
+const REPORT_MS = 60_000;
 const MOST_PEERS = 2;
 
 const pack = promisify(gzip);
@@ -71,41 +83,98 @@ type Told = { readonly isTaken: boolean; readonly tryAgain: boolean; readonly re
 
 /**
  * Reports to domains that ask for it what came of TLS in yesterday's sessions with them (RFC 8460). Any number of processes
- * share the reports of a day; each has one name, whoever sends it.
+ * share the reports of a day; each has one name, whoever sends it. As soon as one is done another one is begun.
  */
-export function startTlsReporter(options: TlsReporterOptions): RepeatedWork {
+export function startTlsReporter(options: TlsReporterOptions): { stop(): Promise<void> } {
   const { db, observe, policy } = options;
   const { perMinute, retrySeconds } = policy;
   let plannedAtMs = Number.NEGATIVE_INFINITY;
-  return new RepeatedWork({
-    take: async (signal) => {
+  const inHand = new Map<TlsReportSending, Promise<void>>();
+  const servers = new BusyServers();
+  const begin = (sending: TlsReportSending) => {
+    const done = proceed(options, sending, servers)
+      .catch((err: unknown) => observe({ kind: "reports-not-sent", level: "error", err }))
+      .finally(() => {
+        inHand.delete(sending);
+        work.wake();
+      });
+    inHand.set(sending, done);
+  };
+  const work = new RepeatedWork({
+    take: async () => {
       if (performance.now() - plannedAtMs > PLAN_MS) {
         await planTlsReports(db, policy);
         await purgeTlsSessions(db);
         plannedAtMs = performance.now();
       }
-      const due = await takeDueTlsReports(db, { perMinute, retrySeconds, limit: AT_ONCE });
-      await Promise.all(due.map((sending) => proceed(options, sending)));
-      return due.length > 0 && !signal.aborted ? 0 : POLL_MS;
+      const targetsInHand = [...inHand.keys()].flatMap(({ uri, target }) => (uri === "" ? [] : [target]));
+      const due = await takeDueTlsReports(db, {
+        ...{ perMinute, retrySeconds, targetsInHand, perTarget: FOR_ONE },
+        questions: QUESTIONS_AT_ONCE - (inHand.size - targetsInHand.length),
+        reports: REPORTS_AT_ONCE - targetsInHand.length,
+      });
+      for (const sending of due) begin(sending);
+      return POLL_MS;
     },
     failed: (err) => {
       observe({ kind: "reports-not-sent", level: "error", err });
       return AFTER_FAILURE_MS;
     },
   });
+  return {
+    stop: async () => {
+      await work.stop();
+      await Promise.all(inHand.values());
+    },
+  };
 }
 
-async function proceed(options: TlsReporterOptions, sending: TlsReportSending): Promise<void> {
+/** Servers that reports go to by mail at this moment. */
+class BusyServers {
+  readonly #counts = new Map<string, number>();
+
+  /** @returns false where it has as many as it may have */
+  enter(host: string): boolean {
+    const count = this.#counts.get(host) ?? 0;
+    if (count < FOR_ONE) this.#counts.set(host, count + 1);
+    return count < FOR_ONE;
+  }
+
+  leave(host: string): void {
+    const left = (this.#counts.get(host) ?? 1) - 1;
+    if (left > 0) this.#counts.set(host, left);
+    else this.#counts.delete(host);
+  }
+}
+
+async function proceed(options: TlsReporterOptions, sending: TlsReportSending, servers: BusyServers): Promise<void> {
   const { db, policy, observe } = options;
   const place = sending.uri === "" ? undefined : readReportPlace(sending.uri);
   if (place === undefined) return ask(options, sending);
-  const told = await tell(options, sending, place);
+  const told = await withinTime(options.reportMs ?? REPORT_MS, (time) =>
+    tell(options, { sending, place, servers, time }),
+  );
+  if (told === "busy") return giveBackTlsReport(db, sending, BUSY_SECONDS);
   const isOver = !told.tryAgain || sending.attempts >= policy.mostAttempts;
   const state = told.isTaken ? "sent" : isOver ? "failed" : "due";
   await noteTlsReport(db, sending, { state, reply: told.reply });
   const level = state === "sent" ? "debug" : "info";
   const { destination } = sending;
   observe({ kind: "tls-report", level, destination, by: place.kind, outcome: state, reply: told.reply });
+}
+
+/** Gives up what takes too long, and ends its session. */
+async function withinTime(ms: number, work: (time: AbortSignal) => Promise<Told | "busy">): Promise<Told | "busy"> {
+  const time = new AbortController();
+  const timer = setTimeout(() => time.abort(), ms);
+  const late = new Promise<Told>((resolve) => {
+    time.signal.addEventListener("abort", () => resolve(failed("it took too long")));
+  });
+  try {
+    return await Promise.race([work(time.signal), late]);
+  } finally {
+    clearTimeout(timer);
+  }
 }
 
 /** Finds out where the report goes. Who cannot be asked is asked again. */
@@ -116,12 +185,22 @@ async function ask({ db, policy, lookUpTexts }: TlsReporterOptions, sending: Tls
   await inTransaction(db, (transaction) => noteTlsReportPlaces(transaction, sending, places, policy.perTargetAndDay));
 }
 
-async function tell(options: TlsReporterOptions, sending: TlsReportSending, place: ReportPlace): Promise<Told> {
+/** A report on its way. */
+interface ReportTrip {
+  readonly sending: TlsReportSending;
+  readonly place: ReportPlace;
+  readonly servers: BusyServers;
+  /** Aborted when there is no more of it. */
+  readonly time: AbortSignal;
+}
+
+async function tell(options: TlsReporterOptions, trip: ReportTrip): Promise<Told | "busy"> {
   const { db, bounceDomain, post } = options;
+  const { sending, place } = trip;
   const subject = { day: sending.day, destination: sending.destination, submitter: bounceDomain };
   const rows = await readTlsSessions(db, sending, MOST_ROWS);
   const packed = await pack(Buffer.from(JSON.stringify(tlsReportDocument(subject, rows))));
-  if (place.kind === "mail") return mail(options, place, { subject, packed });
+  if (place.kind === "mail") return mail(options, trip, { subject, packed, address: place.address });
   const posted = await post(place.uri, { body: packed, headers: { "content-type": PACKED_REPORT_TYPE } });
   if (!posted.ok) return { isTaken: false, tryAgain: true, reply: posted.error.message };
   // RFC 8460 §3: any 2xx; the others but errors of the server are for good.
@@ -132,13 +211,14 @@ async function tell(options: TlsReporterOptions, sending: TlsReportSending, plac
 interface MadeReport {
   readonly subject: { readonly day: string; readonly destination: string; readonly submitter: string };
   readonly packed: Buffer;
+  readonly address: Extract<ReportPlace, { kind: "mail" }>["address"];
 }
 
 async function mail(
   { db, keyRing, clock, bounceDomain, hostname, findRoute }: TlsReporterOptions,
-  { address }: Extract<ReportPlace, { kind: "mail" }>,
-  { subject, packed }: MadeReport,
-): Promise<Told> {
+  { servers, time }: ReportTrip,
+  { subject, packed, address }: MadeReport,
+): Promise<Told | "busy"> {
   const keys = await readDeploymentKeys(db, keyRing, bounceDomain);
   if (keys.length === 0) return failed(`${bounceDomain} is no sender domain: nothing signs for it`);
   const date = new Date(clock.nowMs());
@@ -146,20 +226,52 @@ async function mail(
   const octets = Buffer.concat([await new DkimSigner(keys).signInPool(message, date), message]);
   const route = await findRoute(address.asciiDomain);
   if (!route.ok) return failed(describeSmtpReply(route.error), route.error.code < 500);
-  let last = failed("no server");
+  // Nobody is to answer it: RFC 5321 §4.5.5.
+  const envelope = { mailFrom: "", rcptTo: [address.asGiven], needsSmtputf8: false };
+  let last: Told | "busy" = failed("no server");
   for (const peer of route.value.peers.slice(0, MOST_PEERS)) {
-    const session = await openSmtpSession(peer, { hostname, timeouts: TIMEOUTS });
-    if (!session.ok) {
-      last = describe(session.error);
+    if (time.aborted) return last;
+    if (!servers.enter(peer.host)) {
+      last = "busy";
       continue;
     }
-    // Nobody is to answer it: RFC 5321 §4.5.5.
-    const envelope = { mailFrom: "", rcptTo: [address.asGiven], needsSmtputf8: false };
-    const sent = await session.value.send(envelope, octets);
-    session.value.close();
-    return sent.ok ? { isTaken: true, tryAgain: false, reply: describeSmtpReply(sent.value) } : describe(sent.error);
+    try {
+      const sent = await sendTo(peer, { hostname, envelope, octets, time });
+      if (sent.isOpened) return sent.told;
+      last = sent.told;
+    } finally {
+      servers.leave(peer.host);
+    }
   }
   return last;
+}
+
+interface MailedReport {
+  readonly hostname: string;
+  readonly envelope: Envelope;
+  readonly octets: Buffer;
+  readonly time: AbortSignal;
+}
+
+/** @returns `isOpened` where there was a session: what was said in it is the last word */
+async function sendTo(
+  peer: SmtpPeer,
+  { hostname, envelope, octets, time }: MailedReport,
+): Promise<{ readonly isOpened: boolean; readonly told: Told }> {
+  const opened = await openSmtpSession(peer, { hostname, timeouts: TIMEOUTS });
+  if (!opened.ok) return { isOpened: false, told: describe(opened.error) };
+  const session = opened.value;
+  const end = () => session.close();
+  time.addEventListener("abort", end);
+  try {
+    if (time.aborted) return { isOpened: true, told: failed("it took too long") };
+    const sent = await session.send(envelope, octets);
+    if (!sent.ok) return { isOpened: true, told: describe(sent.error) };
+    return { isOpened: true, told: { isTaken: true, tryAgain: false, reply: describeSmtpReply(sent.value) } };
+  } finally {
+    time.removeEventListener("abort", end);
+    end();
+  }
 }
 
 function failed(reply: string, tryAgain = true): Told {

@@ -84,23 +84,36 @@ interface Reporting {
   /** Texts at `_smtp._tls` of a domain; undefined: nobody can say. */
   readonly texts: Readonly<Record<string, string[] | undefined>>;
   readonly reportsTo?: SmtpSink;
+  /** Where reports go by mail, if not all to `reportsTo`. */
+  readonly sinkOf?: (domain: string) => SmtpSink;
+  readonly reportMs?: number;
   readonly post?: Parameters<typeof startTlsReporter>[0]["post"];
   readonly policy?: Partial<typeof POLICY>;
 }
 
 /** Starts what reports. @returns what it observed */
-function report({ texts, reportsTo, post, policy = {} }: Reporting): Observation[] {
+function report({
+  texts,
+  reportsTo,
+  sinkOf = () => reportsTo!,
+  post,
+  policy = {},
+  reportMs,
+}: Reporting): Observation[] {
   const observed: Observation[] = [];
   const reporter = startTlsReporter({
     ...{ db: database.db, keyRing: KEY_RING, clock: systemClock, bounceDomain: BOUNCE_DOMAIN },
     observe: (observation) => observed.push(observation),
     policy: { ...POLICY, ...policy },
     hostname: "localhost",
-    findRoute: async () =>
-      ok({
+    findRoute: async (domain) => {
+      const { address, port } = sinkOf(domain);
+      return ok({
         key: "reports",
-        peers: [{ host: "127.0.0.1", port: reportsTo!.port, name: "localhost", tls: "opportunistic" }],
-      }),
+        peers: [{ host: address.split(":")[0]!, port, name: "localhost", tls: "opportunistic" }],
+      });
+    },
+    ...(reportMs === undefined ? {} : { reportMs }),
     lookUpTexts: async (name) => texts[name.replace(/^_smtp\._tls\./, "")],
     post: post ?? (() => Promise.reject(new Error("nothing goes by HTTPS"))),
   });
@@ -368,6 +381,49 @@ test("who does not ask gets nothing, who cannot be asked is asked again, and nob
   expect([asked("silent.example.net"), asked("twice.example.net"), asked("away.example.net")]).toEqual([
     ...["unwanted", "unwanted", "due"],
   ]);
+});
+
+/** A server that takes connections and answers no recipient. */
+async function stalledSink() {
+  let open = 0;
+  let most = 0;
+  const server = await sink({
+    onConnect: (_session, done) => {
+      open += 1;
+      most = Math.max(most, open);
+      done();
+    },
+    onClose: () => {
+      open -= 1;
+    },
+    onRcptTo: () => {},
+  });
+  return { server, most: () => most };
+}
+
+test.each<[string, (index: number) => string]>([
+  ["many names below one domain", (index) => `d${index}.slow.example.net`],
+  ["many domains of one server", (index) => `slow-${index}.example`],
+])("who has %s and answers slowly holds up nobody else", async (_, nameOf) => {
+  await addInstanceDomain(database.db, KEY_RING, instanceId, BOUNCE_DOMAIN);
+  const slow = await stalledSink();
+  const honest = await sink();
+  const slowNames = Array.from({ length: 24 }, (_, index) => nameOf(index));
+  const others = ["a.example.org", "b.example.com"];
+  for (const domain of [...slowNames, ...others]) await addSessions(domain);
+  const texts = Object.fromEntries(
+    [...slowNames, ...others].map((domain) => [domain, [`v=TLSRPTv1; rua=mailto:tls@${domain}`]]),
+  );
+  const sinkOf = (domain: string) => (others.includes(domain) ? honest : slow.server);
+  report({ texts, sinkOf, reportMs: 4_000, policy: { mostAttempts: 8 } });
+  await eventually(
+    async () => honest.messages.length,
+    (count) => count === others.length,
+  );
+  // The time for a whole report ends what no time-out of a single step has ended yet.
+  await eventually(sendings, (rows) => rows.some(({ reply }) => reply === "it took too long"));
+  expect(slow.most()).toBeLessThanOrEqual(3);
+  expect((await sendings()).filter(({ state }) => state === "failed")).toEqual([]);
 });
 
 test("without a key of the bounce domain no report leaves by mail, and somebody hears of it", async () => {

@@ -1,4 +1,4 @@
-import { getPublicSuffix } from "tldts";
+import { getDomain, getPublicSuffix } from "tldts";
 import { ancestorOf, type DomainName, formatDomainName } from "./name.ts";
 
 /** Names are judged as they are: underscores and asterisks included, digits never as an address. */
@@ -28,6 +28,15 @@ export function isPublicSuffix(name: DomainName): boolean {
   if (isShortReverse(name)) return true;
   const text = formatDomainName(name).toLowerCase().slice(0, -1);
   return getPublicSuffix(text, OPTIONS) === text;
+}
+
+/**
+ * What one party has registered: the public suffix of a host and one label more.
+ * @param host as A-labels, in lower case
+ * @returns undefined for a public suffix itself
+ */
+export function registrableDomain(host: string): string | undefined {
+  return getDomain(host, OPTIONS) ?? undefined;
 }
 
 function isShortReverse(name: DomainName): boolean {

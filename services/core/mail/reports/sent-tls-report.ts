@@ -1,12 +1,13 @@
 /** The reports about TLS that this deployment sends (RFC 8460): of a day, to a domain, about sessions with its exchangers. */
 import { createHash } from "node:crypto";
+import { registrableDomain } from "../../dns/public-suffix.ts";
 import { type EmailAddress, validateAddress } from "../address.ts";
 import { parseTags, tagValue } from "../domain-setup/tag-list.ts";
 import { headerDate, mailboxField, plainField, textField } from "../headers.ts";
 import { attachmentPart } from "../mime.ts";
 import type { TlsSession } from "./tls-session.ts";
 
-/** Where a report goes. */
+/** Where a report goes. `target`: what it burdens, the registrable domain of the host or of the mail domain. */
 export type ReportPlace =
   | { readonly kind: "mail"; readonly uri: string; readonly target: string; readonly address: EmailAddress }
   | { readonly kind: "https"; readonly uri: string; readonly target: string };
@@ -31,11 +32,18 @@ export function readReportPlace(uri: string): ReportPlace | undefined {
   const mailto = /^mailto:([^?!]+)/i.exec(uri)?.[1];
   if (mailto !== undefined) {
     const address = validateAddress(decoded(mailto), { allowSmtputf8: false });
-    return address.ok ? { kind: "mail", uri, target: address.value.asciiDomain, address: address.value } : undefined;
+    return address.ok
+      ? { kind: "mail", uri, target: targetOf(address.value.asciiDomain), address: address.value }
+      : undefined;
   }
   if (!/^https:\/\//i.test(uri) || !URL.canParse(uri)) return undefined;
   const { hostname, username, password } = new URL(uri);
-  return username === "" && password === "" ? { kind: "https", uri, target: hostname } : undefined;
+  return username === "" && password === "" ? { kind: "https", uri, target: targetOf(hostname) } : undefined;
+}
+
+/** Names below a registrable domain are one party's, however many it makes. A literal address has none. */
+function targetOf(host: string): string {
+  return registrableDomain(host) ?? host;
 }
 
 function decoded(text: string): string {

@@ -48,9 +48,27 @@ export interface TlsReportSending {
   readonly destination: string;
   /** Empty: it is still to be asked where it goes. */
   readonly uri: string;
+  /** The registrable domain that it burdens; empty while it is still to be asked where it goes. */
+  readonly target: string;
   /** Begun, this one included. */
   readonly attempts: number;
 }
+
+/** Which reports may be taken. */
+export interface TlsReportDemand {
+  readonly perMinute: number;
+  readonly retrySeconds: number;
+  /** Questions, and reports, that may be taken. */
+  readonly questions: number;
+  readonly reports: number;
+  /** Of one target, those in hand included. */
+  readonly perTarget: number;
+  /** Targets of the reports in hand, each as often as it has one. */
+  readonly targetsInHand: readonly string[];
+}
+
+/** Reports that are looked at for those to take: of a target that has more of them others have their turn once it is full. */
+const LOOKED_AT = 500;
 
 /** Who writes within so many seconds after midnight counts for the day before. */
 const DAY_ENDS_SECONDS = 300;
@@ -73,37 +91,60 @@ export async function planTlsReports(
 }
 
 /**
- * Takes what is due. It is due again later, each time after twice as long, unless its end is noted before: so does what a
- * process had in hand that died.
+ * Takes what is due: what was never tried before what did not go well, and of each target a few. It is due again later, each
+ * time after twice as long, unless its end is noted before: so does what a process had in hand that died.
  */
-export async function takeDueTlsReports(
-  db: Db,
-  {
-    perMinute,
-    limit,
-    retrySeconds,
-  }: { readonly perMinute: number; readonly limit: number; readonly retrySeconds: number },
-): Promise<TlsReportSending[]> {
+export async function takeDueTlsReports(db: Db, demand: TlsReportDemand): Promise<TlsReportSending[]> {
+  const { perMinute, retrySeconds, questions, reports, perTarget, targetsInHand } = demand;
   return queryRows<TlsReportSending>(
     db,
-    `with due as (
+    `with busy as (
+       select target, count(*) as count from unnest($1::text[]) as target group by target
+     ), ranked as (
+       select day, destination, uri, target, attempts, due_at,
+         row_number() over (partition by target order by attempts, due_at) as nth
+       from (select * from tls_report_sendings
+             where state = 'due' and due_at <= now() and uri <> '' and target not in (select target from busy where count >= $2)
+             order by attempts, due_at limit ${LOOKED_AT}) looked_at
+     ), chosen as (
+       (select day, destination, uri from tls_report_sendings
+        where state = 'due' and due_at <= now() and uri = '' order by attempts, due_at limit $3)
+       union all
+       (select day, destination, uri from ranked left join busy using (target)
+        where nth <= $2 - coalesce(busy.count, 0)
+          and (select count(*) from tls_report_sendings where ended_at > now() - interval '1 minute') < $4
+        order by attempts, due_at limit $5)
+     ), due as (
        select day, destination, uri from tls_report_sendings
-       where state = 'due' and due_at <= now() and (uri = '' or (
-         select count(*) from tls_report_sendings where ended_at > now() - interval '1 minute') < $1)
-       order by due_at limit $2 for update skip locked
+       where (day, destination, uri) in (select * from chosen) and state = 'due' and due_at <= now()
+       for update skip locked
      )
      update tls_report_sendings s
-     set attempts = attempts + 1, due_at = now() + make_interval(secs => $3 * 2 ^ least(attempts, 6))
+     set attempts = attempts + 1, due_at = now() + make_interval(secs => $6 * 2 ^ least(attempts, 6))
      from due where s.day = due.day and s.destination = due.destination and s.uri = due.uri
-     returning s.day::text as day, s.destination, s.uri, s.attempts`,
-    [perMinute, limit, retrySeconds],
+     returning s.day::text as day, s.destination, s.uri, s.target, s.attempts`,
+    [targetsInHand, perTarget, questions, perMinute, reports, retrySeconds],
+  );
+}
+
+/** Gives back what was not tried, as others are at its server: it comes after them. */
+export async function giveBackTlsReport(
+  db: Db,
+  { day, destination, uri }: TlsReportSending,
+  afterSeconds: number,
+): Promise<void> {
+  await queryRows(
+    db,
+    `update tls_report_sendings set attempts = attempts - 1, due_at = now() + make_interval(secs => $1)
+     where day = $2 and destination = $3 and uri = $4 and state = 'due'`,
+    [afterSeconds, day, destination, uri],
   );
 }
 
 /** Where a report is to go. */
 export interface TlsReportPlace {
   readonly uri: string;
-  /** The host, or the domain, that it burdens. */
+  /** The registrable domain that it burdens. */
   readonly target: string;
 }
 
