@@ -201,7 +201,7 @@ const REFUSALS: readonly (readonly [Refusal, string])[] = [
   [{ kind: "too-large" }, "the body is larger than `PALOMAR_API_BODY_LIMIT`"],
   [
     { kind: "rate-limited", retryAfterSeconds: 1 },
-    "too many requests for one key, or guesses at keys from one address, or at one reseller or instance; `Retry-After` says how long",
+    "too many requests for one key, or streams, exports or searches of one caller at a time, or guesses at keys from one address, or at one reseller or instance; `Retry-After` says how long",
   ],
   [
     { kind: "rate-limited", retryAfterSeconds: 1, ...sentenceOf("as-stated", { text: "quota exceeded for now: …" }) },

@@ -66,7 +66,7 @@ export async function streamedReply(
     await pieces.return(undefined);
     return refuse(refusal);
   }
-  return ok(new RawReply(contentType, readableOf(begun, pieces, whose, pace)));
+  return ok(new RawReply(contentType, readableOf(begun, pieces, { whose, pace })));
 }
 
 /**
@@ -87,7 +87,7 @@ export function exportReply(
   const refusal = refusalOf(whose);
   if (refusal) return refuse(refusal);
   const gone = new AbortController();
-  const body = readableOf("", makePieces(gone.signal), whose, pace, () => gone.abort());
+  const body = readableOf("", makePieces(gone.signal), { whose, pace, onEnd: () => gone.abort() });
   const disposition = `attachment; filename="${name.replaceAll(/[^\w.-]/g, "_")}.csv"`;
   return ok(new RawReply("text/csv; charset=utf-8", body, 200, { "Content-Disposition": disposition }));
 }
@@ -113,9 +113,7 @@ function count({ callerKey, holds }: StreamFor, more: 1 | -1): void {
 function readableOf(
   begun: string,
   pieces: AsyncGenerator<string>,
-  whose: StreamFor,
-  pace: Pace,
-  onEnd = () => {},
+  { whose, pace, onEnd = () => {} }: { readonly whose: StreamFor; readonly pace: Pace; readonly onEnd?: () => void },
 ): Readable {
   count(whose, 1);
   let ready = Buffer.from(begun);
