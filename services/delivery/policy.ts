@@ -80,7 +80,7 @@ export type BounceSpikeRule = DeliveryPolicy["bounceSpike"];
  * one of its campaigns; the first row that fits decides, `default` goes for all others. `reports`: how senders are told
  * what became of their messages (`ReportPolicy`); of a delay after `delayHours` in the queue.
  * `tlsReports`: about a day that is over, at some time from `leastSeconds` to `mostSeconds` after it; by all processes
- * together so many a minute, and to one host or domain of mail so many about a day; tried `mostAttempts` times, the first
+ * together so many a minute, and to one registrable domain so many about a day; tried `mostAttempts` times, the first
  * time again after `retrySeconds`.
  */
 export type DeliveryPolicy = z.output<typeof deliveryPolicy>;

@@ -134,16 +134,18 @@ class BusyServers {
   readonly #counts = new Map<string, number>();
 
   /** @returns false where it has as many as it may have */
-  enter(host: string): boolean {
-    const count = this.#counts.get(host) ?? 0;
-    if (count < FOR_ONE) this.#counts.set(host, count + 1);
+  enter({ host, port }: SmtpPeer): boolean {
+    const server = `${host} ${port}`;
+    const count = this.#counts.get(server) ?? 0;
+    if (count < FOR_ONE) this.#counts.set(server, count + 1);
     return count < FOR_ONE;
   }
 
-  leave(host: string): void {
-    const left = (this.#counts.get(host) ?? 1) - 1;
-    if (left > 0) this.#counts.set(host, left);
-    else this.#counts.delete(host);
+  leave({ host, port }: SmtpPeer): void {
+    const server = `${host} ${port}`;
+    const left = (this.#counts.get(server) ?? 1) - 1;
+    if (left > 0) this.#counts.set(server, left);
+    else this.#counts.delete(server);
   }
 }
 
@@ -231,7 +233,7 @@ async function mail(
   let last: Told | "busy" = failed("no server");
   for (const peer of route.value.peers.slice(0, MOST_PEERS)) {
     if (time.aborted) return last;
-    if (!servers.enter(peer.host)) {
+    if (!servers.enter(peer)) {
       last = "busy";
       continue;
     }
@@ -240,7 +242,7 @@ async function mail(
       if (sent.isOpened) return sent.told;
       last = sent.told;
     } finally {
-      servers.leave(peer.host);
+      servers.leave(peer);
     }
   }
   return last;

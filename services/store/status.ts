@@ -134,15 +134,7 @@ export async function readQueueStatus(db: Db): Promise<QueueStatus> {
        from source_paces`,
     ),
     listLongestWaits(db, MOST_WAITS),
-    queryRows<{ sources: number; planned: number; sent: number; paused: number }>(
-      db,
-      `select count(distinct w.source)::int as sources, coalesce(sum(planned), 0)::int as planned, coalesce(sum(sent), 0)::int as sent,
-         count(*) filter (where w.paused_at is null and exists (
-           select from warm_up_days l where l.source = d.source and l.provider = d.provider and l.paused_until > now()))::int as paused
-       from warm_ups w left join warm_up_days d on d.source = w.source
-         and d.number = floor(extract(epoch from coalesce(w.paused_at, now()) - w.started_at) / 86400)
-       where w.stopped_at is null and (w.paused_at is not null or w.ends_at > now())`,
-    ),
+    readWarmUpStatus(db),
   ]);
   return {
     recipients: recipients[0]!.count,
@@ -156,11 +148,24 @@ export async function readQueueStatus(db: Db): Promise<QueueStatus> {
     pacesLimited: paces[0]!.limited,
     pacesWaiting: paces[0]!.waiting,
     longestPaceWaits: waits,
-    warmUps: warmUps[0]!.sources,
-    warmUpsPaused: warmUps[0]!.paused,
-    warmUpPlanned: warmUps[0]!.planned,
-    warmUpSent: warmUps[0]!.sent,
+    warmUps: warmUps.sources,
+    warmUpsPaused: warmUps.paused,
+    warmUpPlanned: warmUps.planned,
+    warmUpSent: warmUps.sent,
   };
+}
+
+async function readWarmUpStatus(db: Db) {
+  const [status] = await queryRows<{ sources: number; planned: number; sent: number; paused: number }>(
+    db,
+    `select count(distinct w.source)::int as sources, coalesce(sum(planned), 0)::int as planned, coalesce(sum(sent), 0)::int as sent,
+         count(*) filter (where w.paused_at is null and exists (
+           select from warm_up_days l where l.source = d.source and l.provider = d.provider and l.paused_until > now()))::int as paused
+       from warm_ups w left join warm_up_days d on d.source = w.source
+         and d.number = floor(extract(epoch from coalesce(w.paused_at, now()) - w.started_at) / 86400)
+       where w.stopped_at is null and (w.paused_at is not null or w.ends_at > now())`,
+  );
+  return status!;
 }
 
 async function readInboundStatus(db: Db): Promise<InboundStatus> {

@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { DAY_MS, type WarmUpPlan } from "../../services/core/mail/pace/warm-up.ts";
 import { exchangePace, type PaceGrant, type PaceReport } from "../../services/operations/mail/pace-exchange.ts";
+import { viewPace } from "../../services/operations/mail/paces.ts";
 import { changeWarmUp, startWarmUp, viewWarmUp, viewWarmUps } from "../../services/operations/mail/warm-ups.ts";
 import { warmUpPlan } from "../../services/platform/config/warm-up-policy.ts";
 import { listDays } from "../../services/store/mail/pace/warm-up-days.ts";
@@ -158,6 +159,8 @@ describe("a pause", () => {
     const worker = new Worker();
     await worker.ask("gmail", START_MS, { waiting: 10 });
     const paused = await worker.ask("gmail", START_MS + 60_000, { put_off: 10 });
+    const shown = await viewPace(database(), { source: SOURCE, provider: "gmail" }, new Date(0));
+    expect(shown?.warmUp).toMatchObject({ provider: "gmail", day: 1 });
     expect(paused).toMatchObject({ tokens: 0, waitMs: 900_000, warmUp: { pausedFor: "deferrals" } });
     expect((await worker.ask("gmail", START_MS + HOUR_MS)).warmUp).toMatchObject({ pausedFor: undefined });
     expect((await worker.ask("b.example.net", START_MS + HOUR_MS)).tokens).toBe(10);

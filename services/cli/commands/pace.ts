@@ -8,6 +8,7 @@ import {
   viewPace,
   viewPaces,
 } from "../../operations/mail/paces.ts";
+import type { ProviderProgress } from "../../operations/mail/warm-ups.ts";
 import type { CommandRuntime } from "../runtime.ts";
 
 const DAY_MS = 86_400_000;
@@ -40,7 +41,8 @@ export function registerPaceCommand(program: Command, runtime: CommandRuntime): 
           `deferred ${deferred}`,
         ].join("\t"),
       );
-      runtime.print(found, [lineOf(found), ...counts].join("\n"));
+      const plan = found.warmUp === null ? [] : [planOf(found.warmUp)];
+      runtime.print(found, [lineOf(found), ...plan, ...counts].join("\n"));
     });
   about(pace.command("pin"))
     .option("--rate <messages>", "messages an hour")
@@ -64,6 +66,11 @@ export function registerPaceCommand(program: Command, runtime: CommandRuntime): 
       if (!done) return unknown(runtime, source, provider);
       runtime.print({ source, provider }, `what was learnt of ${provider} from ${source} is forgotten`);
     });
+}
+
+function planOf({ day, planned, sent, pausedUntil }: ProviderProgress): string {
+  const pause = pausedUntil === null ? "" : `, paused until ${pausedUntil.toISOString()}`;
+  return `sends by a plan: day ${day}, ${sent} of ${planned} sent${pause} (palomar warm-up show)`;
 }
 
 interface PinOptions {

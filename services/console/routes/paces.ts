@@ -106,7 +106,7 @@ export const makePaceEndpoints: MakeConsoleEndpoints = ({ db, clock }) => [
   }),
 ];
 
-function withCounts({ counts, ...pace }: NonNullable<Awaited<ReturnType<typeof viewPace>>>) {
+function withCounts({ counts, warmUp: _, ...pace }: NonNullable<Awaited<ReturnType<typeof viewPace>>>) {
   return { ...toJson(pace), counts: counts.map((each) => ({ ...each, at: each.at.toISOString() })) };
 }
 

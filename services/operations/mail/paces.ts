@@ -13,6 +13,7 @@ import {
 } from "../../store/mail/pace/source-paces.ts";
 import { announceMail } from "../../store/mail/queue/queue.ts";
 import { wakePaced } from "../../store/mail/queue/queue-leases.ts";
+import { viewWarmUp } from "./warm-ups.ts";
 
 /** What goes for a source at a provider, as people are shown it. */
 export interface PaceView extends PaceKey {
@@ -39,11 +40,14 @@ export async function viewPaces(db: Db): Promise<PaceView[]> {
   return (await listPaces(db)).map((pace) => viewOf(pace, nowMs));
 }
 
-/** One of them, with what became of its messages. @returns undefined where nothing is kept */
+/** One of them, with what became of its messages, and the plan that a new source follows there. @returns undefined where nothing is kept */
 export async function viewPace(db: Db, key: PaceKey, since: Date) {
   const [pace, nowMs] = await Promise.all([findPace(db, key), databaseNowMs(db)]);
   if (pace === undefined) return undefined;
-  return { ...viewOf(pace, nowMs), counts: await listPaceCounts(db, key, since) };
+  const [counts, plan] = await Promise.all([listPaceCounts(db, key, since), viewWarmUp(db, key.source)]);
+  const isGoing = plan?.state === "running" || plan?.state === "paused";
+  const warmUp = (isGoing ? plan.providers.find(({ provider }) => provider === key.provider) : undefined) ?? null;
+  return { ...viewOf(pace, nowMs), counts, warmUp };
 }
 
 /**

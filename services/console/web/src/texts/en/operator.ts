@@ -173,12 +173,13 @@ export const operator = {
     deferred: "Deferred",
     drawing: "Messages an hour",
     pin: "Pin",
-    pinHint: "Leave empty what shall go by what is learnt.",
+    pinHint:
+      "Leave empty what shall go by what is learnt. At a pinned rate no refusal is waited for longer than 15 seconds.",
     unpin: "Unpin",
     reset: "Forget what was learnt",
     isPinned: "The limits are pinned",
     isUnpinned: "What is learnt goes again",
-    isReset: "What was learnt is forgotten",
+    isReset: "What was learnt is forgotten, and what waits goes on",
   },
   warmUps: {
     title: "Warm-up",

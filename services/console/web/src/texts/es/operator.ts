@@ -174,12 +174,13 @@ export const operator: Texts["operator"] = {
     deferred: "Aplazado",
     drawing: "Mensajes por hora",
     pin: "Fijar",
-    pinHint: "Deje vacío lo que deba seguir lo aprendido.",
+    pinHint:
+      "Deje vacío lo que deba seguir lo aprendido. Con un ritmo fijado ningún rechazo se espera más de 15 segundos.",
     unpin: "Soltar",
     reset: "Olvidar lo aprendido",
     isPinned: "Los límites están fijados",
     isUnpinned: "Vuelve a valer lo aprendido",
-    isReset: "Se olvidó lo aprendido",
+    isReset: "Se olvidó lo aprendido, y lo que espera sigue",
   },
   warmUps: {
     title: "Calentamiento",
