@@ -66,7 +66,7 @@ export async function streamedReply(
     await pieces.return(undefined);
     return refuse(refusal);
   }
-  return ok(new RawReply(contentType, readableOf(begun, pieces, { whose, pace })));
+  return ok(new RawReply(contentType, readableOf(begun, pieces, whose, pace)));
 }
 
 /**
@@ -87,7 +87,15 @@ export function exportReply(
   const refusal = refusalOf(whose);
   if (refusal) return refuse(refusal);
   const gone = new AbortController();
-  const body = readableOf("", makePieces(gone.signal), { whose, pace, onEnd: () => gone.abort() });
+  const pieces = makePieces(gone.signal);
+  const making: Making = {
+    next: () => pieces.next(),
+    return: () => {
+      gone.abort();
+      return pieces.return(undefined);
+    },
+  };
+  const body = readableOf("", making, whose, pace);
   const disposition = `attachment; filename="${name.replaceAll(/[^\w.-]/g, "_")}.csv"`;
   return ok(new RawReply("text/csv; charset=utf-8", body, 200, { "Content-Disposition": disposition }));
 }
@@ -106,15 +114,10 @@ function count({ callerKey, holds }: StreamFor, more: 1 | -1): void {
   else streamsOf.set(callerKey, left);
 }
 
-/**
- * Unlike `Readable.from`, it ends the generator even when nothing was ever read. Its place is free when that has ended.
- * @param onEnd is told of the end before the generator is
- */
-function readableOf(
-  begun: string,
-  pieces: AsyncGenerator<string>,
-  { whose, pace, onEnd = () => {} }: { readonly whose: StreamFor; readonly pace: Pace; readonly onEnd?: () => void },
-): Readable {
+type Making = Pick<AsyncGenerator<string>, "next" | "return">;
+
+/** Unlike `Readable.from`, it ends the making even when nothing was ever read. Its place is free when that has ended. */
+function readableOf(begun: string, pieces: Making, whose: StreamFor, pace: Pace): Readable {
   count(whose, 1);
   let ready = Buffer.from(begun);
   const watch = new ReadingWatch(pace, (why) => readable.destroy(new Error(why)));
@@ -128,7 +131,6 @@ function readableOf(
     },
     destroy(error, done) {
       watch.end();
-      onEnd();
       pieces
         .return(undefined)
         .finally(() => count(whose, -1))
