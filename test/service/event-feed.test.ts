@@ -78,6 +78,36 @@ const read = (after: number, most = 100) => readFeed(api.db, api.north.id, ALL, 
 const json = async (after: number) => new FullEvents(api.keyRing).toJson(api.db, api.north, (await read(after)).events);
 
 describe("the feed", () => {
+  test("leaves nothing out that is given its place while it is read", async () => {
+    await keepForStreams(api.db, api.north.id);
+    const from = await placeEvents(api.db, api.north.id, 0);
+    await send(...Array.from({ length: 300 }, (_, n) => `place${n}@feed.test`));
+    const { rows } = await api.db.raw(
+      "select serial from webhook_events where instance_id = ? and position is null order by serial",
+      [api.north.id],
+    );
+    const placing = (async () => {
+      for (const [index, { serial }] of rows.entries()) {
+        await api
+          .db("webhook_events")
+          .where({ serial })
+          .update({ position: from + index + 1 });
+      }
+      await api
+        .db("event_feeds")
+        .where({ instance_id: api.north.id })
+        .update({ position: from + rows.length });
+    })();
+    const told: number[] = [];
+    for (let through = from; through < from + rows.length; ) {
+      const page = await read(through, 1_000);
+      told.push(...page.events.map(({ position }) => position));
+      through = page.through;
+    }
+    await placing;
+    expect(told).toEqual(rows.map((_: unknown, index: number) => from + index + 1));
+  });
+
   test("has nothing where nobody listens, and costs no row", async () => {
     const { ids } = await send("silent@feed.test");
     await store(outcome(ids[0]!, "delivered", 1));

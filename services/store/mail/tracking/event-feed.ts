@@ -147,37 +147,35 @@ export async function readFeed(
       : [`coalesce(e.campaign_numid, m.campaign_numid) = any(${values.add(campaigns)}::bigint[])`]),
     ...(condition === null ? [] : [`contact.id is not null and ${compileCondition(condition, now, values)}`]),
   ];
-  const events = await queryRows<ToldEvent>(
+  // One statement: what is given a place meanwhile is in the next page, and not behind it.
+  const rows = await queryRows<ToldEvent & { readonly seen: number | null }>(
     db,
     `with page as materialized (
        select position, at, event_id, kind, delivery_id, domain, detail from webhook_events
        where instance_id = $1 and position > $2::bigint order by position limit $3
+     ), told as (
+       select page.position, coalesce(page.kind, e.kind) as kind, page.at, coalesce(e.machine, false) as machine,
+         coalesce(contact.email, e.email, d.recipient, '') as email, coalesce(campaigns.name, '') as "campaignName",
+         coalesce(e.campaign_numid, m.campaign_numid) as "campaignNumid", coalesce(e.eeid, m.eeid) as eeid,
+         coalesce(page.delivery_id, e.delivery_id) as "deliveryId", page.domain, coalesce(page.detail, e.detail) as detail
+       from page
+       left join events e on e.instance_id = $1 and e.at = page.at and e.id = page.event_id
+       left join deliveries d on d.instance_id = $1 and d.id = page.delivery_id
+       left join partitions p on p.instance_id = $1 and p.id = d.partition_id
+       left join messages m on m.instance_id = $1 and m.id = p.message_id
+       left join contacts as contact on contact.instance_id = $1 and contact.id = coalesce(e.contact_id, d.contact_id)
+       left join campaigns on campaigns.instance_id = $1
+         and campaigns.numid = coalesce(e.campaign_numid, m.campaign_numid)
+       where ${parts.join(" and ")}
+       order by page.position limit ${values.add(most)}
      )
-     select page.position, coalesce(page.kind, e.kind) as kind, page.at, coalesce(e.machine, false) as machine,
-       coalesce(contact.email, e.email, d.recipient, '') as email, coalesce(campaigns.name, '') as "campaignName",
-       coalesce(e.campaign_numid, m.campaign_numid) as "campaignNumid", coalesce(e.eeid, m.eeid) as eeid,
-       coalesce(page.delivery_id, e.delivery_id) as "deliveryId", page.domain, coalesce(page.detail, e.detail) as detail
-     from page
-     left join events e on e.instance_id = $1 and e.at = page.at and e.id = page.event_id
-     left join deliveries d on d.instance_id = $1 and d.id = page.delivery_id
-     left join partitions p on p.instance_id = $1 and p.id = d.partition_id
-     left join messages m on m.instance_id = $1 and m.id = p.message_id
-     left join contacts as contact on contact.instance_id = $1 and contact.id = coalesce(e.contact_id, d.contact_id)
-     left join campaigns on campaigns.instance_id = $1
-       and campaigns.numid = coalesce(e.campaign_numid, m.campaign_numid)
-     where ${parts.join(" and ")}
-     order by page.position limit ${values.add(most)}`,
+     select seen.through as seen, told.* from (select max(position) as through from page) as seen
+     left join told on true order by told.position`,
     values.all,
   );
-  if (events.length === most) return { events, through: events.at(-1)!.position };
-  const [seen] = await queryRows<{ through: number | null }>(
-    db,
-    `select max(position) as through from (
-       select position from webhook_events where instance_id = $1 and position > $2::bigint order by position limit $3
-     ) as page`,
-    [instanceId, after, MOST_AT_ONCE],
-  );
-  return { events, through: Math.max(seen!.through ?? after, events.at(-1)?.position ?? after) };
+  const events = rows.filter(({ position }) => position !== null).map(({ seen, ...event }) => event);
+  const isCut = events.length === most;
+  return { events, through: isCut ? events.at(-1)!.position : (rows[0]!.seen ?? after) };
 }
 
 /** What became of a delivery, for the feed. */
