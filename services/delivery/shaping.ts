@@ -1,6 +1,7 @@
 import type { DomainGroups } from "../core/mail/address-group.ts";
 import { recentMap } from "../core/recent-map.ts";
 import type { Clock } from "../platform/clock.ts";
+import type { PaceKey } from "../store/mail/pace/source-paces.ts";
 import { splitLot } from "../store/mail/queue/lease-partitions.ts";
 import type { AttemptResult } from "./decide.ts";
 import type { DeliveryPolicy, GroupPolicy } from "./policy.ts";
@@ -26,12 +27,6 @@ export interface AttemptFacts {
   readonly durationMs: number;
   /** Who spoke. */
   readonly exchanger: string;
-}
-
-/** A source of ours at a provider. */
-export interface SourceAtProvider {
-  readonly source: string;
-  readonly provider: string;
 }
 
 /** Leave to send one message to a provider. `source`: that it goes for; undefined where nobody limits. */
@@ -81,7 +76,7 @@ export interface LearntPace {
    * How an attempt from a source ended.
    * @returns whether the far side wants less of it, so that it waits
    */
-  note(key: SourceAtProvider, result: AttemptResult, facts: Omit<AttemptFacts, "exchanger">): boolean;
+  note(key: PaceKey, result: AttemptResult, facts: Omit<AttemptFacts, "exchanger">): boolean;
 }
 
 /**
@@ -274,7 +269,7 @@ export class TrafficShaping {
   }
 
   /** What a complaint about a message to an exchanger is to be counted for, where the source sends by a plan. */
-  plannedFrom(lot: string, source: string, exchanger: string): SourceAtProvider | undefined {
+  plannedFrom(lot: string, source: string, exchanger: string): PaceKey | undefined {
     if (!this.#pace?.isAnyWarming) return undefined;
     const provider = this.#speakerOf(lot, exchanger);
     return this.#pace.isWarming(source, provider) ? { source, provider } : undefined;

@@ -1,6 +1,6 @@
 import { recentMap } from "../../core/recent-map.ts";
 import type { Db } from "../../platform/postgres/db.ts";
-import { listLimited } from "../../store/mail/pace/source-paces.ts";
+import { listLimited, paceName } from "../../store/mail/pace/source-paces.ts";
 import { listWarming } from "../../store/mail/pace/warm-ups.ts";
 import { isSettled, makeEntry, type PaceEntry } from "./pace-entry.ts";
 
@@ -28,7 +28,7 @@ export class KnownPaces {
   /** Reads what others, and those before, have learnt. @param timeMs the present where it is not the database's */
   async read(db: Db, timeMs: number | undefined): Promise<void> {
     const [limited, warming] = await Promise.all([listLimited(db), listWarming(db, timeMs)]);
-    this.#known = new Set(limited.map(nameOf));
+    this.#known = new Set(limited.map(paceName));
     const before = this.#warming;
     this.#warming = new Set(warming);
     // Whose plan was ended has to wait for no day any more: the database says for what.
@@ -49,7 +49,7 @@ export class KnownPaces {
   }
 
   of(source: string, provider: string, nowMs: number): PaceEntry {
-    const name = nameOf({ source, provider });
+    const name = paceName({ source, provider });
     let entry = this.#limited.get(name) ?? this.#entries.get(name);
     if (entry === undefined) {
       entry = makeEntry({ source, provider }, this.#configuredPerHour(provider), nowMs);
@@ -62,7 +62,7 @@ export class KnownPaces {
 
   /** @returns undefined where nothing is limited */
   limitedOf(source: string, provider: string): PaceEntry | undefined {
-    return this.#limited.get(nameOf({ source, provider }));
+    return this.#limited.get(paceName({ source, provider }));
   }
 
   get limited(): readonly PaceEntry[] {
@@ -76,13 +76,13 @@ export class KnownPaces {
 
   limit(entry: PaceEntry): void {
     entry.isLimited = true;
-    this.#limited.set(nameOf(entry), entry);
+    this.#limited.set(paceName(entry), entry);
   }
 
   /** Nothing is limited any more. */
   release(entry: PaceEntry): void {
     entry.isLimited = false;
-    this.#limited.delete(nameOf(entry));
+    this.#limited.delete(paceName(entry));
   }
 
   forgetIdle(nowMs: number): void {
@@ -105,8 +105,4 @@ export class KnownPaces {
   isPlanned({ source, grant }: PaceEntry): boolean {
     return this.isWarming(source) && (grant === undefined || grant.warmUp !== undefined);
   }
-}
-
-function nameOf({ source, provider }: { readonly source: string; readonly provider: string }): string {
-  return `${source} ${provider}`;
 }

@@ -9,6 +9,7 @@ import {
   makePaces,
   type PaceCount,
   type PaceKey,
+  paceName,
   type SourcePace,
   storePaces,
 } from "../../store/mail/pace/source-paces.ts";
@@ -89,10 +90,10 @@ export async function exchangePace(
   exchange: PaceExchange,
 ): Promise<PaceGrant[]> {
   const nowMs = exchange.nowMs ?? (await databaseNowMs(db));
-  const kept = new Set((await findPaces(db, reports)).map(nameOf));
+  const kept = new Set((await findPaces(db, reports)).map(paceName));
   const limited = reports.filter(
     (report) =>
-      kept.has(nameOf(report)) ||
+      kept.has(paceName(report)) ||
       report.configuredPerHour !== null ||
       report.signals.length > 0 ||
       report.warmUp !== undefined,
@@ -101,12 +102,12 @@ export async function exchangePace(
     limited.length === 0
       ? []
       : await db.transaction(async (transaction) => {
-          const fresh = limited.filter((report) => !kept.has(nameOf(report)));
+          const fresh = limited.filter((report) => !kept.has(paceName(report)));
           if (fresh.length > 0) await makePaces(transaction, fresh, nowMs);
           return exchangeLimited(transaction, limited, { ...exchange, nowMs });
         });
-  const granted = new Map(grants.map((grant) => [nameOf(grant), grant]));
-  return reports.map((report) => granted.get(nameOf(report)) ?? unlimited(report));
+  const granted = byName(grants);
+  return reports.map((report) => granted.get(paceName(report)) ?? unlimited(report));
 }
 
 async function exchangeLimited(
@@ -116,14 +117,16 @@ async function exchangeLimited(
 ): Promise<PaceGrant[]> {
   const { worker, nowMs } = exchange;
   const paces = await lockPaces(transaction, reports);
-  const pairs = paces.map((pace) => ({ pace, report: reports.find((report) => nameOf(report) === nameOf(pace))! }));
+  const reported = byName(reports);
+  const pairs = paces.map((pace) => ({ pace, report: reported.get(paceName(pace))! }));
   const counted = pairs.filter(({ pace, report }) => areSessionsLimited(pace, report)).map(({ pace }) => pace);
-  const others = counted.length === 0 ? [] : await listOtherSessions(transaction, counted, worker, nowMs);
+  const others = byName(counted.length === 0 ? [] : await listOtherSessions(transaction, counted, worker, nowMs));
   const warming = reports.filter(({ warmUp }) => warmUp !== undefined);
   const plans = await readPlans(transaction, warming, nowMs);
+  const planned = byName(plans);
   const steps = pairs.map(({ pace, report }) => {
-    const other = others.find((other) => nameOf(other) === nameOf(pace)) ?? { sessions: 0, granted: 0, workers: 0 };
-    const plan = plans.find((plan) => nameOf(plan) === nameOf(pace));
+    const other = others.get(paceName(pace)) ?? { sessions: 0, granted: 0, workers: 0 };
+    const plan = planned.get(paceName(pace));
     return step(pace, report, { ...exchange, other, plan });
   });
   await storePaces(transaction, {
@@ -145,6 +148,10 @@ async function exchangeLimited(
     steps.flatMap(({ day }) => day ?? []),
   );
   return steps.map(({ grant }) => grant);
+}
+
+function byName<Keyed extends PaceKey>(all: readonly Keyed[]): ReadonlyMap<string, Keyed> {
+  return new Map(all.map((one) => [paceName(one), one]));
 }
 
 /** Whether it matters what other workers have. */
@@ -270,8 +277,4 @@ function unlimited({ source, provider }: PaceKey): PaceGrant {
     warmUp: undefined,
   };
   return { source, provider, waitMs: 0, nextMs: 0, ...unlimited };
-}
-
-function nameOf({ source, provider }: PaceKey): string {
-  return `${source} ${provider}`;
 }

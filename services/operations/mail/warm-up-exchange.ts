@@ -11,7 +11,7 @@ import {
   type WarmUpRoom,
 } from "../../core/mail/pace/warm-up.ts";
 import type { Transaction } from "../../platform/postgres/db.ts";
-import type { PaceKey } from "../../store/mail/pace/source-paces.ts";
+import { type PaceKey, paceName } from "../../store/mail/pace/source-paces.ts";
 import { findLastDays, type KeptDay, storeDays } from "../../store/mail/pace/warm-up-days.ts";
 import { findWarmUps, prolongWarmUps, type WarmUp } from "../../store/mail/pace/warm-ups.ts";
 
@@ -64,9 +64,9 @@ export async function readPlans(
     const number = dayNumber(warmUp.startedAtMs, warmUp.pausedAtMs ?? nowMs);
     return [{ source, provider, warmUp, number, since: number + 1 - warmUp.plan.pause.complaints.days }];
   });
-  const pasts = await findLastDays(transaction, running);
+  const pasts = new Map((await findLastDays(transaction, running)).map((past) => [paceName(past), past]));
   return running.flatMap(({ source, provider, warmUp, number }) => {
-    const past = pasts.find((one) => one.source === source && one.provider === provider) ?? NO_PAST;
+    const past = pasts.get(paceName({ source, provider })) ?? NO_PAST;
     const day = dayAt(warmUp.plan, provider, number, past.last);
     return day === undefined ? [] : [{ source, provider, warmUp, day, past }];
   });
@@ -125,8 +125,9 @@ export async function storePlans(
   days: readonly KeptDay[],
 ): Promise<void> {
   await storeDays(transaction, days);
+  const before = new Map(states.map((state) => [paceName(state), state]));
   const later = days.flatMap((day) => {
-    const state = states.find(({ source, provider }) => source === day.source && provider === day.provider)!;
+    const state = before.get(paceName(day))!;
     if (!day.isRepeated || state.day.isRepeated) return [];
     const { plan, startedAtMs } = state.warmUp;
     const days = plannedFor(plan, day.provider).length + day.number - day.step + 1;

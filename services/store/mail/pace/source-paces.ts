@@ -8,6 +8,11 @@ export interface PaceKey {
   readonly provider: string;
 }
 
+/** Equal for equal keys: what maps and sets know them by. */
+export function paceName({ source, provider }: PaceKey): string {
+  return `${source} ${provider}`;
+}
+
 /** What is kept of it. Times are milliseconds since the epoch. */
 export interface SourcePace extends PaceKey {
   readonly memory: PaceMemory;
