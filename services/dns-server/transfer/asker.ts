@@ -1,4 +1,4 @@
-import { nameFromStoredWire } from "../../core/dns/name.ts";
+import { formatDomainName, nameFromStoredWire } from "../../core/dns/name.ts";
 import { type TsigKey, TsigSigner, type TsigVerdict, tsigRecordLength } from "../../core/dns/tsig.ts";
 import type { Authority } from "../answer/authority.ts";
 import type { Client } from "../message/client.ts";
@@ -25,6 +25,11 @@ export class Asker {
     if (verdict.kind === "unsigned") return;
     this.#key = verdict.key;
     this.#signer = new TsigSigner(verdict.key, verdict.record.mac);
+  }
+
+  /** Of the key that the request is signed with. */
+  get keyName(): string | undefined {
+    return this.#key && formatDomainName(this.#key.name);
   }
 
   /** Octets that the signature adds to each message. */

@@ -100,7 +100,8 @@ export class AuthorisedResponder {
     if (typeof messages === "number") return answerWith(messages);
     const isWhole = await this.#sendAll(messages, asker, send);
     const asked = request.serial === undefined ? "AXFR" : `IXFR from ${request.serial}`;
-    this.#options.observe({ kind: "transfer-sent", zone: formatDomainName(request.name), asked, isWhole });
+    const taker = { client: asker.client.addressText, ...(asker.keyName && { keyName: asker.keyName }) };
+    this.#options.observe({ kind: "transfer-sent", zone: formatDomainName(request.name), ...taker, asked, isWhole });
     return isWhole;
   }
 

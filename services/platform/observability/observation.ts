@@ -223,7 +223,14 @@ export interface ObservationDetails {
   "updates-not-queued": Failure;
   "update-failed": Failure;
   "update-refused": { readonly client: string; readonly rcode: number; readonly refusal: string };
-  "transfer-sent": { readonly zone: string; readonly asked: string; readonly isWhole: boolean };
+  "transfer-sent": {
+    readonly zone: string;
+    readonly client: string;
+    /** Of the TSIG key; absent where the request was not signed. */
+    readonly keyName?: string;
+    readonly asked: string;
+    readonly isWhole: boolean;
+  };
   "transfer-failed": Failure;
   "transfer-access-read": { readonly version: number };
   "transfer-access-unreadable": Failure;
