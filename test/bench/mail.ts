@@ -1,7 +1,7 @@
 /**
- * `npm run bench:mail -- [recipients] [--only batch|submission|queue|postfix] [--messages n] [--queued n]`: from one API
- * call to the last message that a sink accepted, and submission with AUTH; then what a message costs with 1,000 and with
- * 1,000,000 recipients queued. Every message has 10 KB, is DKIM-signed (RSA-2048), personalised where it is a template,
+ * `npm run bench:mail -- [recipients] [--only batch|submission|limits|queue|postfix] [--messages n] [--queued n]`: from one API
+ * call to the last message that a sink accepted, and submission with AUTH; what sending limits cost it; then what a message
+ * costs with 1,000 and with 1,000,000 recipients queued. Every message has 10 KB, is DKIM-signed (RSA-2048), personalised where it is a template,
  * and stored with its events in PostgreSQL with fsync on; each service runs in a process of its own, as in production. The sink is Postfix's `smtp-sink`.
  * Postfix with OpenDKIM relays as many messages of that size in the same run, where both are installed: figures are
  * this machine's, the ratios are what counts. The last line is JSON, for a history.
@@ -31,6 +31,7 @@ import { addCampaign } from "../../services/store/mail/campaigns/campaigns.ts";
 import { addInstance, findInstanceByName } from "../../services/store/mail/instances/instances.ts";
 import { start as startSubmission } from "../../services/submission/main.ts";
 import { cpuSeconds, cpuSecondsWithChildren } from "./cpu-time.ts";
+import { type LimitsCost, measureLimits } from "./mail-limits.ts";
 import { BATCH_HTML, type BatchResult, measureBatch, measureSubmission } from "./mail-load.ts";
 import { measurePostfix, type PostfixResult, whyNoPostfix } from "./mail-postfix.ts";
 import { type ProcessorTime, reportProcessorTime } from "./mail-processor-time.ts";
@@ -156,6 +157,12 @@ async function measure(): Promise<void> {
     return costs;
   };
 
+  const compareLimits = async (submit: () => Promise<unknown>) => {
+    const { id } = (await findInstanceByName(db, "bench"))!;
+    const parts = ["submission", "PostgreSQL"].map((name) => measured.get(name)!);
+    return measureLimits(db, id, { measured: parts, messages: SUBMISSION_MESSAGES }, submit);
+  };
+
   try {
     await migrate(db);
     const sender = { campaign: await prepare(db), key: KEY, domain: DOMAIN };
@@ -167,9 +174,13 @@ async function measure(): Promise<void> {
     const submittedPerSecond = await when("submission", SUBMISSION_MESSAGES, () =>
       measureSubmission(submission, sender, load),
     );
-    for (const name of ["submission", "mail-api", "delivery"]) await stop(name);
+    for (const name of ["mail-api", "delivery"]) await stop(name);
+    const limits = isWanted("limits")
+      ? await compareLimits(() => measureSubmission(submission, sender, load))
+      : undefined;
+    await stop("submission");
     const queue = isWanted("queue") ? await compareQueues() : undefined;
-    printComparison({ ...batch, submittedPerSecond, queue }, postfix);
+    printComparison({ ...batch, submittedPerSecond, limits, queue }, postfix);
   } finally {
     for (const name of [...processes.keys()]) await stop(name);
     sink.stop();
@@ -212,6 +223,7 @@ async function queueLoad(db: Db): Promise<QueueLoad> {
 
 interface PalomarResult extends Partial<BatchResult> {
   readonly submittedPerSecond: number | undefined;
+  readonly limits: LimitsCost | undefined;
   readonly queue: readonly QueueCost[] | undefined;
 }
 
@@ -227,6 +239,13 @@ function printComparison(palomar: PalomarResult, postfix: PostfixResult | undefi
     print("| messages a second | Palomar | Postfix with OpenDKIM | ratio |\n|---|---|---|---|");
     line("batch to the sink; relayed", palomar.deliveredPerSecond, postfix.relayedPerSecond, ratios.delivery);
     line("submission; accepted", palomar.submittedPerSecond, postfix.acceptedPerSecond, ratios.submission);
+  }
+  if (palomar.limits) {
+    const { withoutMs, withMs } = palomar.limits;
+    const costs = `${withoutMs.toFixed(2)} ms of processor time without, ${withMs.toFixed(2)} with`;
+    print(
+      `sending limits, a submitted message: ${costs}, ${((withMs / withoutMs - 1) * 100).toFixed(1)} % more (bar: 3)`,
+    );
   }
   if (palomar.queue) {
     print("| recipients queued | worker, ms a message | PostgreSQL, ms a message | worker, MiB |\n|---|---|---|---|");

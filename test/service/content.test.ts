@@ -5,7 +5,9 @@ import { endHeldContent } from "../../services/operations/mail/held-content.ts";
 import { guardPolicy } from "../../services/platform/config/guard-policy.ts";
 import { listHeldContent } from "../../services/store/mail/guard/content-verdicts.ts";
 import { start as startSubmission } from "../../services/submission/main.ts";
+import { isClamavInstalled, startClamd, TEST_VIRUS } from "../support/clamav.ts";
 import { MAIL_SERVICES, type MailStack, startMailStack, TEST_DOMAIN } from "../support/mail-stack.ts";
+import type { Peer } from "../support/peers-processes.ts";
 import { GTUBE, isRspamdInstalled, startRspamd, type TestRspamd } from "../support/rspamd.ts";
 import { eventually, makeDataDir, removeDataDir } from "../support/stack.ts";
 import { submitMessage } from "../support/submit.ts";
@@ -14,6 +16,7 @@ if (!isRspamdInstalled) process.stdout.write("skipped: rspamd is not installed\n
 
 describe.skipIf(!isRspamdInstalled)("with the real rspamd", () => {
   const dataDir = makeDataDir();
+  let clamd: Peer | undefined;
   let rspamd: TestRspamd;
   let stack: MailStack;
   let submissions: string;
@@ -21,7 +24,8 @@ describe.skipIf(!isRspamdInstalled)("with the real rspamd", () => {
   let key: string;
 
   beforeAll(async () => {
-    rspamd = await startRspamd();
+    if (isClamavInstalled) clamd = await startClamd();
+    rspamd = await startRspamd(clamd?.address);
     const environment = { PALOMAR_DATA_DIR: dataDir, PALOMAR_RSPAMD: rspamd.url };
     stack = await startMailStack(Object.values(MAIL_SERVICES), environment);
     submissions = (await stack.run(startSubmission)).addresses.submissions!;
@@ -31,6 +35,7 @@ describe.skipIf(!isRspamdInstalled)("with the real rspamd", () => {
   afterAll(async () => {
     await stack?.stop();
     await rspamd?.stop();
+    await clamd?.stop();
     removeDataDir(dataDir);
   });
 
@@ -42,8 +47,10 @@ describe.skipIf(!isRspamdInstalled)("with the real rspamd", () => {
         ...{ from: `info@${TEST_DOMAIN}`, recipients: [recipient], text: `Subject: ${subject}\r\n\r\n${body}\r\n` },
       },
     );
-  const send = (email: string, asunto: string, html = "<p>Hi</p>") =>
-    stack.call("POST", "/envio/send_one_inline", { campana_id: numid, email: true, contacto: { email }, html, asunto });
+  const send = (email: string, asunto: string, html = "<p>Hi</p>", adjuntos: readonly object[] = []) =>
+    stack.call("POST", "/envio/send_one_inline", {
+      ...{ campana_id: numid, email: true, contacto: { email }, html, asunto, adjuntos },
+    });
   const arrived = (email: string) =>
     eventually(
       () => stack.inbox(email),
@@ -89,6 +96,34 @@ describe.skipIf(!isRspamdInstalled)("with the real rspamd", () => {
       { action: "content.discard", actor: "ana", object: gtube.body.eeid },
     ]);
   });
+
+  const noClamav = isClamavInstalled ? "" : " (skipped: clamd is not installed)";
+  it.skipIf(!isClamavInstalled)(
+    `what ClamAV finds in an attachment, by way of rspamd, is refused, and held back in API sends${noClamav}`,
+    async () => {
+      const attachment = Buffer.from(`%PDF-1.4 ${TEST_VIRUS}`).toString("base64");
+      const mixed = [
+        "Subject: papers\r\nMIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=b\r\n",
+        "--b\r\nContent-Type: text/plain\r\n\r\nsee there",
+        `--b\r\nContent-Type: application/pdf\r\nContent-Transfer-Encoding: base64\r\n\r\n${attachment}`,
+        "--b--\r\n",
+      ].join("\r\n");
+      const credentials = { user: `test-${numid}`, key };
+      const from = `info@${TEST_DOMAIN}`;
+      const carrier = { from, recipients: ["virus@example.net"], text: mixed };
+      expect(await submitMessage(submissions, credentials, carrier)).toMatch(/^550 5\.7\.1 /);
+      const clean = { ...carrier, text: mixed.replace(attachment, Buffer.from("%PDF-1.4").toString("base64")) };
+      expect(await submitMessage(submissions, credentials, clean)).toMatch(/^250 /);
+      const sent = await send("api-virus@example.net", "papers", "<p>Hi</p>", [
+        { filename: "papers.pdf", content: [attachment] },
+      ]);
+      expect(sent.status).toBe(200);
+      expect((await held()).map(({ eeid }) => eeid)).toEqual([sent.body.eeid]);
+      const [verdict] = await stack.context.db("content_verdicts").where({ action: "refuse" }).select("symbols");
+      expect(verdict.symbols).toHaveProperty("CLAM_VIRUS");
+      expect(await endHeldContent(stack.context.db, sent.body.eeid, "discard", change())).toBe(true);
+    },
+  );
 });
 
 it.each(["accept", "hold", "refuse"] as const)(

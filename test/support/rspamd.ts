@@ -18,6 +18,11 @@ rspamd_config:register_symbol({
 })
 `;
 
+const antivirus = (clamd: string) => `
+modules { path = "/usr/share/rspamd/plugins/antivirus.lua"; }
+antivirus { clamav { type = "clamav"; servers = "${clamd}"; symbol = "CLAM_VIRUS"; action = "reject"; } }
+`;
+
 export const isRspamdInstalled = existsSync("/usr/bin/rspamd");
 /** Refused whatever else is in it: https://spamassassin.apache.org/gtube/ */
 export const GTUBE = "XJS*C4JDBQADN1.NSBN3*2IDNEN*GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X";
@@ -27,8 +32,11 @@ export interface TestRspamd {
   stop(): Promise<void>;
 }
 
-/** The real rspamd with the sandbox's rules alone: it looks nothing up. */
-export async function startRspamd(): Promise<TestRspamd> {
+/**
+ * The real rspamd with the sandbox's rules alone: it looks nothing up.
+ * @param clamd address of the scanner for viruses that it asks in its turn; without it, it asks none
+ */
+export async function startRspamd(clamd?: string): Promise<TestRspamd> {
   const folder = mkdtempSync(join(tmpdir(), "palomar-rspamd-"));
   const port = await freePort();
   writeFileSync(join(folder, "rules.lua"), SANDBOX_RULES);
@@ -40,7 +48,7 @@ export async function startRspamd(): Promise<TestRspamd> {
      logging { type = "console"; level = "error"; }
      worker "normal" { bind_socket = "127.0.0.1:${port}"; count = 1; }
      actions { reject = 15; add_header = 6; greylist = 4; }
-     lua = "${folder}/rules.lua";\n`,
+     lua = "${folder}/rules.lua";\n${clamd === undefined ? "" : antivirus(clamd)}`,
   );
   // As root it asks to be told that it may stay so.
   const child = spawn("rspamd", ["-f", "-i", "-c", join(folder, "rspamd.conf")], { stdio: "ignore" });
