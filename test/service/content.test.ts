@@ -119,7 +119,7 @@ describe.skipIf(!isRspamdInstalled)("with the real rspamd", () => {
       ]);
       expect(sent.status).toBe(200);
       expect((await held()).map(({ eeid }) => eeid)).toEqual([sent.body.eeid]);
-      const [verdict] = await stack.context.db("content_verdicts").where({ action: "refuse" }).select("symbols");
+      const [verdict] = await stack.context.db("content_verdicts").where({ eeid: sent.body.eeid }).select("symbols");
       expect(verdict.symbols).toHaveProperty("CLAM_VIRUS");
       expect(await endHeldContent(stack.context.db, sent.body.eeid, "discard", change())).toBe(true);
     },
