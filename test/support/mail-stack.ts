@@ -31,8 +31,8 @@ export interface MailStack {
   readonly failures: readonly Observation[];
   /** Calls the API as the instance. */
   call(method: string, path: string, body?: unknown, headers?: Readonly<Record<string, string>>): Promise<ApiAnswer>;
-  /** Creates an `api` campaign. @returns its numid */
-  addCampaign(changes?: Readonly<Record<string, unknown>>): Promise<number>;
+  /** Creates an `api` campaign. @param headers of another instance @returns its numid */
+  addCampaign(changes?: Readonly<Record<string, unknown>>, headers?: Readonly<Record<string, string>>): Promise<number>;
   /** Starts one more service. */
   run(start: StartService): Promise<RunningService>;
   /** Where a service that the stack does not run listens. */
@@ -113,8 +113,8 @@ export async function startMailStack(
     },
     run,
     setAddress: (name, address) => addresses.set(name, address),
-    addCampaign: async (changes = {}) => {
-      const answer = await call("POST", "/campania/", { ...CAMPAIGN, ...changes });
+    addCampaign: async (changes = {}, headers = {}) => {
+      const answer = await call("POST", "/campania/", { ...CAMPAIGN, ...changes }, headers);
       if (answer.status !== 200) throw new Error(JSON.stringify(answer.body));
       return answer.body.numid;
     },
