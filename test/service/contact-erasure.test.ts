@@ -88,8 +88,9 @@ test("an erasure and the outcomes of the same messages at the same time end well
       .select("id", "recipient");
     const refuse = (order: typeof deliveries) =>
       api.db.transaction((transaction) =>
-        recordOutcomes(
+        storeOutcomes(
           transaction,
+          api.north.id,
           order.map(({ id, recipient }) => ({
             instanceId: api.north.id,
             deliveryId: id,
@@ -136,8 +137,9 @@ async function leaveTracesEverywhere(): Promise<void> {
   const deliveryId = alone.deliveries.get(SUBJECT)!;
   const at = new Date();
   await db.transaction(async (transaction) => {
-    await recordOutcomes(
+    await storeOutcomes(
       transaction,
+      api.north.id,
       [...alone.deliveries, ...withCopy.deliveries].map(([recipient, id]) => ({
         instanceId: north.id,
         deliveryId: id,
@@ -152,6 +154,7 @@ async function leaveTracesEverywhere(): Promise<void> {
     );
     await recordBounces(
       transaction,
+      api.north.id,
       [
         {
           instanceId: north.id,
@@ -165,7 +168,7 @@ async function leaveTracesEverywhere(): Promise<void> {
         hardBouncesToInvalidate: 1,
       },
     );
-    await recordComplaint(transaction, { deliveryId, at, detail: {} });
+    await recordComplaint(transaction, { instanceId: api.north.id, deliveryId, at, detail: {} });
   });
   const contactId = await db("contacts").where({ email: SUBJECT }).first("id");
   await db("conversions").insert({

@@ -1,6 +1,8 @@
 import type { Detector, DetectorAction } from "../../../core/mail/guard/behaviour.ts";
 import type { Sentence } from "../../../core/sentences.ts";
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+import { haveLookedAt } from "../queue/mail-work.ts";
+import { moveAges } from "../queue/queue-ages.ts";
 import { ensureGuard } from "./sending-limits.ts";
 
 /** What becomes of sends by API while an instance is held; submission is told to come again in either case. */
@@ -49,6 +51,7 @@ export async function markInstanceHeld(
  */
 export async function endInstanceHold(transaction: Transaction, instanceId: number): Promise<boolean> {
   // As text: a Date would cut off its microseconds.
+  await haveLookedAt(transaction, [instanceId]);
   const [held] = await queryRows<{ since: string }>(
     transaction,
     `update instance_guards g set held_at = null, held_reason = null, held_by = null, judged_from = now(), told = '{}'
@@ -57,16 +60,8 @@ export async function endInstanceHold(transaction: Transaction, instanceId: numb
     [instanceId],
   );
   if (held === undefined) return false;
-  await queryRows(
-    transaction,
-    `with tried as (
-       select id from partitions where instance_id = $1 and taken_at is not null
-         and state in ('ready', 'leased', 'deferred', 'held') order by id for no key update
-     )
-     update partitions p set taken_at = p.taken_at + (now() - greatest($2::timestamptz, p.taken_at))
-     from tried where p.id = tried.id`,
-    [instanceId, held.since],
-  );
+  const which = "state in ('ready', 'leased', 'deferred', 'held')";
+  await moveAges(transaction, instanceId, { which, by: "now() - greatest($2::timestamptz, taken_at)" }, [held.since]);
   return true;
 }
 

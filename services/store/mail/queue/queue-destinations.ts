@@ -1,5 +1,7 @@
-import { type Db, queryRows } from "../../../platform/postgres/db.ts";
+import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+import { beginWork, wakeInstances } from "./mail-work.ts";
 import { announceMail, announceStop } from "./queue.ts";
+import { moveAges } from "./queue-ages.ts";
 import { lockPartitions } from "./queue-leases.ts";
 
 /** What is queued for one destination, on all of the deployment. */
@@ -54,6 +56,10 @@ export async function listDestinationQueues(db: Db, limit: number): Promise<Dest
 
 const UNFINISHED_STATES = ["ready", "leased", "deferred", "held"] as const;
 
+export async function listHeldDestinations(db: Db): Promise<string[]> {
+  return db("destination_holds").pluck("destination");
+}
+
 /** No worker turns to the destination until it is released; lanes that are at it finish their message and stop. */
 export async function holdDestination(db: Db, destination: string, login: string): Promise<void> {
   await db("destination_holds").insert({ destination, login }).onConflict("destination").ignore();
@@ -66,22 +72,16 @@ export async function holdDestination(db: Db, destination: string, login: string
  */
 export async function releaseDestination(db: Db, destination: string): Promise<boolean> {
   const released = await db.transaction(async (transaction) => {
-    const [hold] = await queryRows<{ held_at: Date }>(
+    const [hold] = await queryRows<{ since: string }>(
       transaction,
-      "delete from destination_holds where destination = $1 returning held_at",
+      "delete from destination_holds where destination = $1 returning held_at::text as since",
       [destination],
     );
     if (hold === undefined) return false;
-    await queryRows(
-      transaction,
-      `with tried as (
-         select id from partitions where taken_at is not null and id in (
-           ${UNFINISHED_STATES.map((state) => `select id from partitions where state = '${state}' and destination = $1`).join(" union all ")}
-         ) order by id for no key update
-       )
-       update partitions p set taken_at = p.taken_at + (now() - greatest($2, p.taken_at)) from tried where p.id = tried.id`,
-      [destination, hold.held_at],
-    );
+    for (const instanceId of await listInstancesOf(transaction, destination)) {
+      const by = "now() - greatest($3::timestamptz, taken_at)";
+      await moveAges(transaction, instanceId, { which: UNFINISHED_OF, by }, [destination, hold.since]);
+    }
     return true;
   });
   if (released) await announceMail(db);
@@ -93,33 +93,58 @@ export async function releaseDestination(db: Db, destination: string): Promise<b
  * @returns how many recipients
  */
 export async function retryDestination(db: Db, destination: string): Promise<number> {
-  const rows = await db.transaction(async (transaction) => {
+  const woken = await db.transaction(async (transaction) => {
     await transaction("destination_backoffs").where({ destination }).delete();
-    const partitions = await queryRows<{ id: number }>(
-      transaction,
-      // What waits for a window of the instance's limits was never tried.
-      "select id from partitions where state = 'deferred' and destination = $1 and taken_at is not null",
-      [destination],
-    );
-    const ids = partitions.map(({ id }) => id);
-    const woken = await queryRows(
-      transaction,
-      `with chosen as (
-         select id from deliveries where partition_id = any($1) and state = 'queued' and due_at > now()
-         order by id for no key update
-       )
-       update deliveries set due_at = now() from chosen where deliveries.id = chosen.id returning 1`,
-      [ids],
-    );
-    await lockPartitions(transaction, ids);
-    await queryRows(
-      transaction,
-      `update partitions set state = 'ready', due_at = now(), modified_at = now()
-       where id = any($1) and state = 'deferred'`,
-      [ids],
-    );
-    return woken;
+    let recipients = 0;
+    for (const instanceId of await listInstancesOf(transaction, destination)) {
+      recipients += await retryOf(transaction, instanceId, destination);
+    }
+    return recipients;
   });
   await announceMail(db);
-  return rows.length;
+  return woken;
+}
+
+/** What waits for a window of the instance's limits was never tried. */
+async function retryOf(transaction: Transaction, instanceId: number, destination: string): Promise<number> {
+  await beginWork(transaction, [instanceId]);
+  const partitions = await queryRows<{ id: number }>(
+    transaction,
+    `select id from partitions
+     where instance_id = $1 and state = 'deferred' and destination = $2 and taken_at is not null`,
+    [instanceId, destination],
+  );
+  const ids = partitions.map(({ id }) => id);
+  const woken = await queryRows(
+    transaction,
+    `with chosen as (
+       select id from deliveries
+       where instance_id = $1 and partition_id = any($2::bigint[]) and state = 'queued' and due_at > now()
+       order by id for no key update
+     )
+     update deliveries d set due_at = now() from chosen where d.instance_id = $1 and d.id = chosen.id returning 1`,
+    [instanceId, ids],
+  );
+  await lockPartitions(transaction, instanceId, ids);
+  await queryRows(
+    transaction,
+    `update partitions set state = 'ready', due_at = now(), modified_at = now()
+     where instance_id = $1 and id = any($2::bigint[]) and state = 'deferred'`,
+    [instanceId, ids],
+  );
+  await wakeInstances(transaction, [instanceId]);
+  return woken.length;
+}
+
+const UNFINISHED_OF = "destination = $2 and state in ('ready', 'leased', 'deferred', 'held')";
+
+/** Instances that have something unfinished for a destination. */
+async function listInstancesOf(db: Db, destination: string): Promise<number[]> {
+  const rows = await queryRows<{ instance_id: number }>(
+    db,
+    `select distinct instance_id from partitions
+     where destination = $1 and state in ('ready', 'leased', 'deferred', 'held') order by instance_id`,
+    [destination],
+  );
+  return rows.map(({ instance_id }) => instance_id);
 }
