@@ -129,7 +129,8 @@ export class QueueTurns {
     );
     const wanted = asked.flatMap((id, index) => (shares[index]! > 0 ? [{ id, share: shares[index]! }] : []));
     const lots = Math.max(LOTS_PER_INSTANCE, Math.floor(LOTS_PER_LOOK / Math.max(1, wanted.length)));
-    const left = new Set(ids.length > asked.length ? ids.filter((id) => !asked.includes(id)) : []);
+    const given = new Set(wanted.map(({ id }) => id));
+    const left = new Set(ids.filter((id) => !given.has(id) && look.busyOf(id) < most));
     await this.#forEach(
       wanted.map(({ id, share }) => [id, this.#turns.get(id)!, share] as const),
       look,

@@ -3,7 +3,7 @@ import { type EmailAddress, validateAddress } from "../../services/core/mail/add
 import { acceptSend, type Send } from "../../services/operations/mail/accept-sends.ts";
 import { eraseAddress } from "../../services/operations/mail/contact-erasure.ts";
 import { readAddressRecords } from "../../services/operations/mail/contact-export.ts";
-import { recordBounces, recordComplaint, recordOutcomes } from "../../services/operations/mail/outcomes.ts";
+import { recordBounces, recordComplaint } from "../../services/operations/mail/outcomes.ts";
 import { beginAudit } from "../../services/store/console/audit.ts";
 import { addFilter } from "../../services/store/mail/contacts/filters.ts";
 import { addInboundMessages } from "../../services/store/mail/inbound/inbound.ts";
@@ -13,6 +13,7 @@ import { nextWebhookBatch, setWebhook } from "../../services/store/mail/tracking
 import { accepted } from "../support/accepted.ts";
 import { attemptFacts } from "../support/attempts.ts";
 import { startMailApi, type TestMailApi } from "../support/mail-api.ts";
+import { storeOutcomes } from "../support/store-outcomes.ts";
 
 const SUBJECT = "josé.subject@bücher.example.net";
 const SPELLINGS = [SUBJECT, "josé.subject@xn--bcher-kva.example.net"];

@@ -5,6 +5,7 @@ import {
   accept,
   database,
   eventually,
+  instanceId,
   makeWorker,
   numbered,
   recipientsOf,
