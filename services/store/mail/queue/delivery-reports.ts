@@ -32,7 +32,8 @@ export async function addReports(transaction: Transaction, reports: readonly New
      select * from unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[],
        $8::jsonb[], $9::text[])
      on conflict (delivery_id, kind, instance_id) do update
-       set state = excluded.state, action = excluded.action, words = excluded.words, created_at = now(), due_at = now()
+       set state = excluded.state, action = excluded.action, words = excluded.words,
+         created_at = excluded.created_at, due_at = excluded.due_at
        where kept.state = 'watching' and excluded.state = 'due'`,
     [
       reports.map(({ instanceId }) => instanceId),
@@ -158,7 +159,7 @@ export async function takeDueGroup(
            order by due_at limit 100) due
      join messages m on m.instance_id = due.instance_id and m.id = due.message_id
      join instances i on i.id = m.instance_id
-     where m.dsn is not null
+     where m.instance_id = $2 and m.dsn is not null
      order by due.due_at limit 1 for no key update of m skip locked`,
     [gatherSeconds, instanceId],
   );

@@ -22,35 +22,53 @@ export interface DestinationQueue {
 
 /** Destinations with something queued, and held ones, those with the most first. */
 export async function listDestinationQueues(db: Db, limit: number): Promise<DestinationQueue[]> {
-  return queryRows<DestinationQueue>(
+  const queues = new Map((await readQueues(db)).map((queue) => [queue.destination, queue]));
+  const held = new Set(await listHeldDestinations(db));
+  const listed = [...new Set([...queues.keys(), ...held])]
+    .map((destination) => ({ destination, waiting: queues.get(destination)?.waiting ?? 0 }))
+    .sort((one, other) => other.waiting - one.waiting || (one.destination < other.destination ? -1 : 1))
+    .slice(0, limit);
+  const backOffs = await queryRows<{ destination: string; reason: string }>(
     db,
-    // Each state has an index of its own; together they hold what is unfinished, however long the history.
-    `with unfinished as materialized (
-       ${UNFINISHED_STATES.map((state) => `select * from partitions where state = '${state}'`).join(" union all ")}
-     ), queues as (
-       select destination, count(*) as partitions, min(message_id) as oldest_message,
-         sum(case when taken_at is null then recipients else d.queued end) as waiting,
-         sum(case when state <> 'ready' and state <> 'leased' then 0 when taken_at is null then recipients else d.due end) as due,
-         max(d.reply) as reply
-       from unfinished p left join lateral (
-         select count(*) filter (where state = 'queued') as queued,
-           count(*) filter (where state = 'queued' and due_at <= now()) as due,
-           max(reply) filter (where state = 'queued') as reply
-         from deliveries where deliveries.partition_id = p.id and p.taken_at is not null
-       ) d on true
-       group by destination
-     )
-     select destination, coalesce(queues.waiting, 0)::int as waiting, coalesce(queues.due, 0)::int as due,
-       holds.destination is not null as held,
-       (select created_at from messages where id = queues.oldest_message) as oldest,
-       coalesce(backoff.reason, queues.reply) as "lastError"
-     from queues full join destination_holds holds using (destination)
-     left join lateral (
-       select reason from destination_backoffs b where b.destination = coalesce(queues.destination, holds.destination)
-       order by until desc limit 1
-     ) backoff on true
-     order by waiting desc, destination limit $1`,
-    [limit],
+    `select distinct on (destination) destination, reason from destination_backoffs where destination = any($1::text[])
+     order by destination, until desc`,
+    [listed.map(({ destination }) => destination)],
+  );
+  const reasons = new Map(backOffs.map(({ destination, reason }) => [destination, reason]));
+  return listed.map(({ destination, waiting }) => {
+    const { due = 0, oldest = null, reply = null } = queues.get(destination) ?? {};
+    const lastError = reasons.get(destination) ?? reply;
+    return { destination, waiting, due, held: held.has(destination), oldest, lastError };
+  });
+}
+
+interface QueuedFor {
+  destination: string;
+  waiting: number;
+  due: number;
+  oldest: Date;
+  reply: string | null;
+}
+
+/** All that is queued, by destination. */
+function readQueues(db: Db): Promise<QueuedFor[]> {
+  // Each state has an index of its own; together they hold what is unfinished, however long the history.
+  const unfinished = UNFINISHED_STATES.map((state) => `select * from partitions where state = '${state}'`);
+  return queryRows<QueuedFor>(
+    db,
+    `select p.destination, coalesce(sum(case when p.taken_at is null then p.recipients else d.queued end), 0)::int as waiting,
+       coalesce(sum(case when p.state not in ('ready', 'leased') then 0 when p.taken_at is null then p.recipients else d.due end), 0)::int as due,
+       min(m.created_at) as oldest, max(d.reply) as reply
+     from (${unfinished.join(" union all ")}) p
+     join messages m on m.instance_id = p.instance_id and m.id = p.message_id
+     left join (
+       select q.instance_id, q.partition_id, count(*) as queued, count(*) filter (where q.due_at <= now()) as due,
+         max(q.reply) as reply
+       from deliveries q join partitions tried on tried.instance_id = q.instance_id and tried.id = q.partition_id
+       where q.state = 'queued' and tried.taken_at is not null and tried.state in ('ready', 'leased', 'deferred', 'held')
+       group by q.instance_id, q.partition_id
+     ) d on d.instance_id = p.instance_id and d.partition_id = p.id
+     group by p.destination`,
   );
 }
 
