@@ -1,5 +1,5 @@
 /**
- * `npm run bench:mail -- [recipients] [--only batch|submission|queue|postfix] [--messages n] [--queued n]`: from one API
+ * `npm run bench:mail -- [recipients] [--only batch|instances|submission|queue|postfix] [--messages n] [--queued n]`: from one API
  * call to the last message that a sink accepted, and submission with AUTH; then what a message costs with 1,000 and with
  * 1,000,000 recipients queued. Every message has 10 KB, is DKIM-signed (RSA-2048), personalised where it is a template,
  * and stored with its events in PostgreSQL with fsync on; each service runs in a process of its own, as in production. The sink is Postfix's `smtp-sink`.
@@ -31,6 +31,7 @@ import { addCampaign } from "../../services/store/mail/campaigns/campaigns.ts";
 import { addInstance, findInstanceByName } from "../../services/store/mail/instances/instances.ts";
 import { start as startSubmission } from "../../services/submission/main.ts";
 import { cpuSeconds, cpuSecondsWithChildren } from "./cpu-time.ts";
+import { measureInstances } from "./mail-instances.ts";
 import { BATCH_HTML, type BatchResult, measureBatch, measureSubmission } from "./mail-load.ts";
 import { measurePostfix, type PostfixResult, whyNoPostfix } from "./mail-postfix.ts";
 import { type ProcessorTime, reportProcessorTime } from "./mail-processor-time.ts";
@@ -162,6 +163,8 @@ async function measure(): Promise<void> {
     const { mail_api } = await run("mail-api");
     await run("delivery");
     const batch = await when("batch", RECIPIENTS, () => measureBatch(db, mail_api, sender, RECIPIENTS));
+    const many = { instances: 1_000, recipients: 5, html: BATCH_HTML };
+    const manyPerSecond = await when("instances", many.instances * many.recipients, () => measureInstances(db, many));
     const { submission } = await run("submission");
     const load = { messages: SUBMISSION_MESSAGES, connections: CONNECTIONS };
     const submittedPerSecond = await when("submission", SUBMISSION_MESSAGES, () =>
@@ -169,7 +172,7 @@ async function measure(): Promise<void> {
     );
     for (const name of ["submission", "mail-api", "delivery"]) await stop(name);
     const queue = isWanted("queue") ? await compareQueues() : undefined;
-    printComparison({ ...batch, submittedPerSecond, queue }, postfix);
+    printComparison({ ...batch, manyPerSecond, submittedPerSecond, queue }, postfix);
   } finally {
     for (const name of [...processes.keys()]) await stop(name);
     sink.stop();
@@ -211,6 +214,8 @@ async function queueLoad(db: Db): Promise<QueueLoad> {
 }
 
 interface PalomarResult extends Partial<BatchResult> {
+  /** Messages of a thousand instances. */
+  readonly manyPerSecond: number | undefined;
   readonly submittedPerSecond: number | undefined;
   readonly queue: readonly QueueCost[] | undefined;
 }

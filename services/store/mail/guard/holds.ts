@@ -1,7 +1,7 @@
 import type { Detector, DetectorAction } from "../../../core/mail/guard/behaviour.ts";
 import type { Sentence } from "../../../core/sentences.ts";
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
-import { haveLookedAt } from "../queue/mail-work.ts";
+import { beginWork, wakeInstances } from "../queue/mail-work.ts";
 import { moveAges } from "../queue/queue-ages.ts";
 import { ensureGuard } from "./sending-limits.ts";
 
@@ -51,7 +51,7 @@ export async function markInstanceHeld(
  */
 export async function endInstanceHold(transaction: Transaction, instanceId: number): Promise<boolean> {
   // As text: a Date would cut off its microseconds.
-  await haveLookedAt(transaction, [instanceId]);
+  await beginWork(transaction, [instanceId]);
   const [held] = await queryRows<{ since: string }>(
     transaction,
     "select held_at::text as since from instance_guards where instance_id = $1 and held_at is not null for update",
@@ -66,6 +66,7 @@ export async function endInstanceHold(transaction: Transaction, instanceId: numb
   );
   const which = "state in ('ready', 'leased', 'deferred', 'held')";
   await moveAges(transaction, instanceId, { which, by: "now() - greatest($2::timestamptz, taken_at)" }, [held.since]);
+  await wakeInstances(transaction, [instanceId]);
   return true;
 }
 

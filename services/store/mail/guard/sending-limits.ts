@@ -1,6 +1,6 @@
 import type { SendingLimit } from "../../../core/mail/guard/sending-limits.ts";
 import { type Db, queryRows } from "../../../platform/postgres/db.ts";
-import { haveLookedAt } from "../queue/mail-work.ts";
+import { beginWork, wakeInstances } from "../queue/mail-work.ts";
 
 /** Sets a limit of an instance in place of the one that it has. What waits for a window is due at its time all the same. */
 export async function setSendingLimit(db: Db, instanceId: number, limit: SendingLimit): Promise<void> {
@@ -71,7 +71,7 @@ export async function countWaiting(db: Db, instanceId: number): Promise<WaitingR
 /** Lets what waits for a window go at once; it stays counted where it was. @returns how many recipients */
 export async function releaseWaiting(db: Db, instanceId: number): Promise<number> {
   return db.transaction(async (transaction) => {
-    await haveLookedAt(transaction, [instanceId]);
+    await beginWork(transaction, [instanceId]);
     const [row] = await queryRows<{ recipients: number }>(
       transaction,
       `with waiting as (
@@ -83,6 +83,7 @@ export async function releaseWaiting(db: Db, instanceId: number): Promise<number
        select coalesce(sum(recipients), 0)::int as recipients from released`,
       [instanceId],
     );
+    await wakeInstances(transaction, [instanceId]);
     return row!.recipients;
   });
 }

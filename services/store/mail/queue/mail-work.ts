@@ -62,7 +62,7 @@ function keyOf(instanceId: string): string {
 
 /**
  * Has instances be looked at from a moment on, unless they are earlier anyway: then nothing is written. For the end of a
- * transaction that locked their work by a statement before.
+ * transaction that locked their work by a statement before: its lock of the row comes after those of deliveries and partitions.
  * @param at as text; at once unless given
  */
 export async function wakeInstances(
@@ -82,7 +82,7 @@ export async function wakeInstances(
   );
 }
 
-/** Locks and wakes instances, for whoever has nothing else to ask of the database before. */
+/** Locks and wakes instances at the end of a transaction. */
 export async function haveLookedAt(transaction: Transaction, instanceIds: readonly number[]): Promise<void> {
   if (instanceIds.length === 0) return;
   await beginWork(transaction, instanceIds);

@@ -1,6 +1,6 @@
 import type { RecipientDsn } from "../../../core/mail/dsn-parameters.ts";
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
-import { haveLookedAt, wakeInstances } from "./mail-work.ts";
+import { beginWork, wakeInstances } from "./mail-work.ts";
 import type { PersonalData } from "./queue.ts";
 import { moveAges } from "./queue-ages.ts";
 
@@ -236,7 +236,7 @@ export async function wakePaced(db: Db, pacedBy: Partial<PacedBy>): Promise<void
   );
   for (const { instance_id: instanceId } of waiting) {
     await db.transaction(async (transaction) => {
-      await haveLookedAt(transaction, [instanceId]);
+      await beginWork(transaction, [instanceId]);
       const planned = { which: `${WAITS_FOR_LEAVE} and (paced_by->>'isPlanned')::boolean`, by: "now() - due_at" };
       await moveAges(transaction, instanceId, planned, [JSON.stringify(pacedBy)]);
       await queryRows(
@@ -245,6 +245,7 @@ export async function wakePaced(db: Db, pacedBy: Partial<PacedBy>): Promise<void
          update partitions p set due_at = now() from waiting where p.instance_id = $1 and p.id = waiting.id`,
         [instanceId, JSON.stringify(pacedBy)],
       );
+      await wakeInstances(transaction, [instanceId]);
     });
   }
 }
