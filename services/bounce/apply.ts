@@ -107,11 +107,11 @@ export async function applyFinding(
   switch (consequence.kind) {
     case "bounce": {
       const { hard, detail } = consequence;
-      await recordBounces(transaction, [{ instanceId, deliveryId, hard, detail, at: about.at }], about);
+      await recordBounces(transaction, instanceId, [{ instanceId, deliveryId, hard, detail, at: about.at }], about);
       break;
     }
     case "complaint":
-      await recordComplaint(transaction, { deliveryId, detail: consequence.detail, at: about.at });
+      await recordComplaint(transaction, { instanceId, deliveryId, detail: consequence.detail, at: about.at });
       break;
     case "unsubscribe":
       await unsubscribe(transaction, owner, about.at);
@@ -120,7 +120,7 @@ export async function applyFinding(
   }
   // Last: contacts are locked before what hangs on deliveries.
   if (about.delivery!.by === "return-path")
-    await noteFinding(transaction, { deliveryId, finding, octets: about.octets });
+    await noteFinding(transaction, { instanceId, deliveryId, finding, octets: about.octets });
   return consequence.kind;
 }
 

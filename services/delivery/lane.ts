@@ -96,7 +96,7 @@ export class Lane {
     const { writer, mayLeave, giveWay } = this.#tools;
     try {
       for (const delivery of deliveries) {
-        await writer.waitForRoom();
+        await writer.waitForRoom(this.#partition.instanceId);
         if (this.#trouble === undefined && this.#mustWait()) {
           this.#comeBack();
           break;
@@ -112,7 +112,7 @@ export class Lane {
       this.#source?.leave();
       const { instanceId, id: partitionId } = this.#partition;
       const pacedBy = this.#pacedBy;
-      writer.release({ instanceId, partitionId, putOffSeconds: this.#putOffSeconds, pacedBy });
+      writer.release(instanceId, { partitionId, putOffSeconds: this.#putOffSeconds, pacedBy });
     }
   }
 

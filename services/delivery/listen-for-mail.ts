@@ -1,13 +1,13 @@
 import type { ServiceContext } from "../platform/service.ts";
-import { QUEUE_CHANNEL, STOP_NOTICE } from "../store/mail/queue/queue.ts";
+import { QUEUE_CHANNEL, readNotice } from "../store/mail/queue/queue.ts";
 import { WakeUp } from "./wake-up.ts";
 
 const RECONNECT_MS = 2_000;
 
 /** What the notices of the queue call for. */
 export interface QueueListener {
-  /** There may be new mail. */
-  onMail(): void;
+  /** There may be new mail of these instances. */
+  onMail(instanceIds: "all" | readonly number[]): void;
   /** A batch or a destination may have been stopped. */
   onStop(): void;
 }
@@ -48,10 +48,14 @@ export function listenForMail(
     };
     try {
       client.once("end", lose);
-      client.on("notification", ({ payload }) => (payload === STOP_NOTICE ? onStop() : onMail()));
+      client.on("notification", ({ payload = "" }) => {
+        const notice = readNotice(payload);
+        if (notice.kind === "stop") onStop();
+        else onMail(notice.instanceIds);
+      });
       await client.query(`listen ${QUEUE_CHANNEL}`);
       onStop();
-      onMail();
+      onMail("all");
       while (!stopping && !isLost) await wakeUp.wait(60_000);
     } finally {
       client.off("end", lose);

@@ -49,7 +49,7 @@ export const start: StartService = async (context) => {
   worker.start();
   campaigns.start();
   const listening = listenForMail(context, {
-    onMail: () => worker.wake(),
+    onMail: (instanceIds) => worker.wake(instanceIds),
     onStop: () => worker.heedStops(),
   });
   const { db, clock, observe, config } = context;

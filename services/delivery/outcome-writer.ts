@@ -5,8 +5,10 @@ import type { Observe } from "../platform/observability/observation.ts";
 import type { Db } from "../platform/postgres/db.ts";
 import { noteWarmUpDeliveries } from "../store/mail/pace/warm-up-days.ts";
 import type { DeliveryOutcome } from "../store/mail/queue/deliveries.ts";
+import { beginWork } from "../store/mail/queue/mail-work.ts";
 import { type PartitionRelease, releasePartitions } from "../store/mail/queue/queue-leases.ts";
 import { addTlsSessions } from "../store/mail/reports/sent-tls-reports.ts";
+import { fewAtOnce } from "./queue-look.ts";
 import { WakeUp } from "./wake-up.ts";
 
 export interface OutcomeWriterOptions {
@@ -23,24 +25,41 @@ export interface OutcomeWriterOptions {
 }
 
 const RETRY_MS = 500;
+/** Transactions at a time. */
+const AT_ONCE = 4;
+
+/** What came of one instance within a window. */
+class Window {
+  readonly outcomes: DeliveryOutcome[] = [];
+  readonly releases: PartitionRelease[] = [];
+  /** Called once it is stored. */
+  readonly onStored: (() => void)[] = [];
+  /** It could not be stored, while what came of another instance could. */
+  isAlone = false;
+
+  append({ outcomes, releases, onStored }: Window): void {
+    this.outcomes.push(...outcomes);
+    this.releases.push(...releases);
+    this.onStored.push(...onStored);
+  }
+}
 
 /**
- * Writes outcomes in batches, one commit for all that came within a window. Nothing is dropped: while the database is
- * away they are kept and tried again, and partitions are given back only after their outcomes. With a window being
- * written and another one full the lanes wait, so that little is forgotten should this process die.
+ * Writes outcomes in batches: of all that came within a window each instance's in one commit. Nothing is dropped: what
+ * cannot be stored is kept and tried again, and partitions are given back only after their outcomes. With a window being
+ * written and another one full the lanes wait, so that little is forgotten should this process die. An instance that alone
+ * cannot be stored has its own lanes wait, and no others.
  */
 export class OutcomeWriter {
   readonly #options: OutcomeWriterOptions;
-  #outcomes: DeliveryOutcome[] = [];
-  #releases: PartitionRelease[] = [];
-  /** Called once what was added so far is stored. */
-  #onStored: (() => void)[] = [];
-  /** Those in the transaction that is under way. */
-  #beingReleased: readonly PartitionRelease[] = [];
-  /** Outcomes in the transaction that is under way. */
-  #beingWritten = 0;
+  #gathering = new Map<number, Window>();
+  /** In transactions that are under way. */
+  readonly #writing = new Map<number, Window>();
+  /** What could not be stored, and what came since. */
+  readonly #failing = new Map<number, Window>();
+  readonly #retries = new Set<Promise<void>>();
   readonly #windowFull = new WakeUp();
-  #writing: Promise<void> | undefined;
+  #running: Promise<void> | undefined;
   #room: (() => void)[] = [];
 
   constructor(options: OutcomeWriterOptions) {
@@ -49,88 +68,157 @@ export class OutcomeWriter {
 
   /** @param onStored what is to follow once it is stored */
   add(outcome: DeliveryOutcome, onStored?: () => void): void {
-    this.#outcomes.push(outcome);
-    if (onStored) this.#onStored.push(onStored);
-    if (this.#outcomes.length === this.#options.flushOutcomes) this.#windowFull.ring();
+    const window = this.#windowOf(outcome.instanceId);
+    window.outcomes.push(outcome);
+    if (onStored) window.onStored.push(onStored);
+    if (countOf(this.#gathering) === this.#options.flushOutcomes) this.#windowFull.ring();
     this.#start();
   }
 
-  /** Gives a partition back once everything added so far is stored. */
-  release(release: PartitionRelease): void {
-    this.#releases.push(release);
+  /** Gives a partition back once everything added so far of its instance is stored. */
+  release(instanceId: number, release: PartitionRelease): void {
+    this.#windowOf(instanceId).releases.push(release);
     this.#start();
   }
 
-  /** Partitions that are still to be given back. */
-  get unreleased(): number[] {
-    return [...this.#beingReleased, ...this.#releases].map(({ partitionId }) => partitionId);
+  #windowOf(instanceId: number): Window {
+    const failing = this.#failing.get(instanceId);
+    if (failing !== undefined) return failing;
+    const window = this.#gathering.get(instanceId) ?? new Window();
+    this.#gathering.set(instanceId, window);
+    return window;
   }
 
-  /** Resolves when there is room for more outcomes. */
-  async waitForRoom(): Promise<void> {
-    while (!this.#hasRoom()) await new Promise<void>((resolve) => this.#room.push(resolve));
+  /** Partitions that are still to be given back, with their instances. */
+  get unreleased(): ReadonlyMap<number, number> {
+    const windows = [...this.#gathering, ...this.#writing, ...this.#failing];
+    return new Map(
+      windows.flatMap(([instanceId, { releases }]) =>
+        releases.map(({ partitionId }) => [partitionId, instanceId] as const),
+      ),
+    );
   }
 
-  #hasRoom(): boolean {
-    return this.#outcomes.length + this.#beingWritten < 2 * this.#options.flushOutcomes;
+  /** Resolves when there is room for more outcomes of an instance. */
+  async waitForRoom(instanceId: number): Promise<void> {
+    while (!this.#hasRoom(instanceId)) await new Promise<void>((resolve) => this.#room.push(resolve));
+  }
+
+  #hasRoom(instanceId: number): boolean {
+    if (this.#failing.get(instanceId)?.isAlone) return false;
+    const unstored = [this.#gathering, this.#writing, this.#failing].reduce(
+      (sum, windows) => sum + countOf(windows),
+      0,
+    );
+    return unstored < 2 * this.#options.flushOutcomes;
   }
 
   /** Resolves when everything added so far is stored. */
   async drain(): Promise<void> {
-    while (this.#writing !== undefined) await this.#writing;
+    while (this.#running !== undefined || this.#retries.size > 0) await Promise.all([this.#running, ...this.#retries]);
   }
 
   #start(): void {
-    this.#writing ??= this.#writeAll().finally(() => {
-      this.#writing = undefined;
+    if (this.#gathering.size === 0) return;
+    this.#running ??= this.#writeAll().finally(() => {
+      this.#running = undefined;
+      this.#start();
     });
   }
 
   async #writeAll(): Promise<void> {
     const { flushMs, flushOutcomes } = this.#options;
-    while (this.#outcomes.length > 0 || this.#releases.length > 0) {
-      await this.#windowFull.wait(this.#outcomes.length < flushOutcomes ? flushMs : 0);
-      const outcomes = this.#outcomes.splice(0);
-      this.#beingWritten = outcomes.length;
-      this.#beingReleased = this.#releases.splice(0);
-      const stored = this.#onStored.splice(0);
-      await this.#write(outcomes, this.#beingReleased);
-      this.#beingReleased = [];
-      this.#beingWritten = 0;
-      for (const proceed of [...stored, ...this.#room.splice(0)]) proceed();
+    while (this.#gathering.size > 0) {
+      await this.#windowFull.wait(countOf(this.#gathering) < flushOutcomes ? flushMs : 0);
+      const windows = [...this.#gathering].map(([instanceId, window]) => ({ instanceId, window, share: 0 }));
+      this.#gathering = new Map();
+      for (const { instanceId, window } of windows) this.#writing.set(instanceId, window);
+      await fewAtOnce(windows, { pieces: AT_ONCE, shares: () => 1 }, async ({ instanceId, window }) => {
+        const isStored = await this.#write(instanceId, window);
+        this.#writing.delete(instanceId);
+        if (!isStored) this.#keep(instanceId, window);
+      });
+      this.#callAll(this.#room.splice(0));
     }
   }
 
-  async #write(outcomes: readonly DeliveryOutcome[], releases: readonly PartitionRelease[]): Promise<void> {
-    const { db, workerId, rule, attempts, observe } = this.#options;
+  /** Has what could not be stored be tried again, together with what comes of its instance meanwhile. */
+  #keep(instanceId: number, window: Window): void {
+    const since = this.#gathering.get(instanceId);
+    this.#gathering.delete(instanceId);
+    if (since !== undefined) window.append(since);
+    this.#failing.set(instanceId, window);
+    const retry = this.#writeAgain(instanceId).finally(() => this.#retries.delete(retry));
+    this.#retries.add(retry);
+  }
+
+  async #writeAgain(instanceId: number): Promise<void> {
     for (;;) {
-      try {
-        const tried = await attempts?.prepare(db, outcomes);
-        await db.transaction(async (transaction) => {
-          const settled = await recordOutcomes(
-            transaction,
-            outcomes,
-            rule,
-            releases.map(({ partitionId }) => partitionId),
-          );
-          await addTlsSessions(
-            transaction,
-            outcomes.flatMap(({ tlsSessions = [] }) => tlsSessions),
-          );
-          await noteWarmUpDeliveries(
-            transaction,
-            outcomes.flatMap(({ instanceId, deliveryId, warmUp }) =>
-              warmUp ? [{ instanceId, deliveryId, ...warmUp }] : [],
-            ),
-          );
-          if (tried !== undefined) await attempts?.store(transaction, tried, settled);
-          if (releases.length > 0) await releasePartitions(transaction, workerId, releases);
-        });
-        return;
-      } catch (error) {
-        observe({ kind: "outcomes-not-stored", level: "error", outcomes: outcomes.length, err: error });
-        await sleep(RETRY_MS);
+      await sleep(RETRY_MS);
+      const window = this.#failing.get(instanceId)!;
+      const { isAlone } = window;
+      const since = Object.assign(new Window(), { isAlone });
+      this.#writing.set(instanceId, window);
+      this.#failing.set(instanceId, since);
+      const isStored = await this.#write(instanceId, window);
+      this.#writing.delete(instanceId);
+      this.#failing.delete(instanceId);
+      if (!isStored) {
+        window.append(since);
+        window.isAlone ||= since.isAlone;
+        this.#failing.set(instanceId, window);
+        continue;
       }
+      since.isAlone = false;
+      if (since.outcomes.length + since.releases.length > 0) this.#gathering.set(instanceId, since);
+      this.#start();
+      this.#callAll(this.#room.splice(0));
+      return;
     }
   }
+
+  async #write(instanceId: number, window: Window): Promise<boolean> {
+    const { outcomes } = window;
+    try {
+      await this.#store(instanceId, window);
+    } catch (error) {
+      this.#options.observe({ kind: "outcomes-not-stored", level: "error", outcomes: outcomes.length, err: error });
+      return false;
+    }
+    // The database is there: who cannot be stored is alone with it.
+    for (const failing of this.#failing.values()) failing.isAlone = true;
+    this.#callAll(window.onStored);
+    return true;
+  }
+
+  async #store(instanceId: number, { outcomes, releases }: Window): Promise<void> {
+    const { db, workerId, rule, attempts } = this.#options;
+    const tried = outcomes.length > 0 ? await attempts?.prepare(db, outcomes) : undefined;
+    const alsoChanged = releases.map(({ partitionId }) => partitionId);
+    await db.transaction(async (transaction) => {
+      const now = await beginWork(transaction, [instanceId]);
+      const settled = await recordOutcomes(transaction, { instanceId, now, alsoChanged }, outcomes, rule);
+      await addTlsSessions(
+        transaction,
+        outcomes.flatMap(({ tlsSessions = [] }) => tlsSessions),
+      );
+      await noteWarmUpDeliveries(
+        transaction,
+        outcomes.flatMap(({ deliveryId, warmUp }) => (warmUp ? [{ instanceId, deliveryId, ...warmUp }] : [])),
+      );
+      if (tried !== undefined) await attempts?.store(transaction, tried, settled);
+      await releasePartitions(transaction, { instanceId, workerId }, releases, now);
+    });
+  }
+
+  #callAll(calls: readonly (() => void)[]): void {
+    for (const call of calls) call();
+  }
+}
+
+/** Outcomes in windows; not those that an instance alone cannot have stored. */
+function countOf(windows: ReadonlyMap<number, Window>): number {
+  let count = 0;
+  for (const { outcomes, isAlone } of windows.values()) if (!isAlone) count += outcomes.length;
+  return count;
 }

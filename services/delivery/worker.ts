@@ -5,15 +5,15 @@ import { recentMap } from "../core/recent-map.ts";
 import type { AttemptLog } from "../operations/mail/attempt-log.ts";
 import type { Observe } from "../platform/observability/observation.ts";
 import type { Db } from "../platform/postgres/db.ts";
-import { ANY_SOURCE, type InstanceShare, leasePartitions, lotOf } from "../store/mail/queue/lease-partitions.ts";
+import { ANY_SOURCE, lotOf } from "../store/mail/queue/lease-partitions.ts";
 import { assignPools, movePartitions } from "../store/mail/queue/pool-assignments.ts";
 import { backOffDestination, endBackOff } from "../store/mail/queue/queue-backoffs.ts";
+import { listHeldDestinations } from "../store/mail/queue/queue-destinations.ts";
 import {
   type DueDelivery,
   extendLeases,
   type LeasedPartition,
   loadDueDeliveries,
-  wakePartitions,
 } from "../store/mail/queue/queue-leases.ts";
 import { acknowledgeStops, findStops } from "../store/mail/queue/queue-stops.ts";
 import { Lane, type LaneTools } from "./lane.ts";
@@ -21,6 +21,8 @@ import { OutcomeWriter } from "./outcome-writer.ts";
 import { rankByEngagement } from "./pace/engagement.ts";
 import type { PaceKeeper } from "./pace/pace-keeper.ts";
 import { type DeliveryPolicy, mostUnnoted } from "./policy.ts";
+import { fewAtOnce, type QueueLook } from "./queue-look.ts";
+import { QueueTurns } from "./queue-turns.ts";
 import { PARTITIONS_AT_ONCE, type TrafficShaping } from "./shaping.ts";
 import { WakeUp } from "./wake-up.ts";
 
@@ -46,7 +48,6 @@ const AFTER_FAILURE_MS = 1_000;
  * else does is looked for at once.
  */
 const BETWEEN_LOOKS_MS = 40;
-const WAKE_LIMIT = 1_000;
 /** Destinations in back-off that are remembered; of a forgotten one the back-off ends by itself. */
 const MOST_TROUBLED = 10_000;
 /** A lane whose far side lets it wait for longer makes room for another one. */
@@ -57,6 +58,8 @@ const WAITING_FOR_ONE = 1 / 2;
 const LEFT_TO_OTHERS = 1 / 16;
 /** As many lanes above those that there should be are let finish, as a part of `lanes`. */
 const TOLERATED_EXCESS = 1 / 4;
+/** Statements at a time, each about one instance. */
+const AT_ONCE = 4;
 /** A lane stops this long before its lease ends: what it has just begun must end within it. */
 const LEASE_MARGIN_MS = 5_000;
 
@@ -74,29 +77,26 @@ export class DeliveryWorker {
     number,
     { readonly instanceId: number; readonly lane: Lane; readonly done: Promise<void> }
   >();
-  /** Partitions that were leased, and whose recipients are being loaded. */
-  #starting: readonly number[] = [];
-  /** Partitions whose lease ended before it could be prolonged. */
-  readonly #lost = new Set<number>();
+  /** Partitions that were leased, until their lanes are done: until when that is certain, by `performance.now()`. */
+  readonly #leases = new Map<number, { readonly instanceId: number; untilMs: number }>();
   /** Partitions of which no further message may begin. */
   readonly #stopped = new Set<number>();
   /** Sources in back-off, with their destinations, as far as this worker knows. */
   readonly #troubled = recentMap<string, true>(MOST_TROUBLED);
   /** Lanes that are to end after their message: their far sides answer again, and new mail waits for its turn. */
   #excess = 0;
-  /** Where the next look goes on: after this instance, and of each instance after this lot. */
-  #after = 0;
-  #destinations: ReadonlyMap<number, string> = new Map();
+  readonly #turns: QueueTurns;
+  /** Notices of stops that have come: what was leased meanwhile is asked for as well. */
+  #stopNotices = 0;
   /** The last look left something behind, for want of a lane or of room at a destination. */
   #wasShort = false;
-  #wokenAtMs = Number.NEGATIVE_INFINITY;
-  #leasesEndAtMs = 0;
   #stopping = false;
   #running: Promise<unknown> | undefined;
 
   constructor(options: WorkerOptions) {
     const { db, policy, hardBouncesToInvalidate, attempts, observe } = options;
     this.#options = options;
+    this.#turns = new QueueTurns(db, options.tools.sources.sources);
     const rule = { hardBouncesToInvalidate };
     const { flushMs, flushOutcomes } = policy;
     this.#writer = new OutcomeWriter({ db, workerId: this.#id, flushMs, flushOutcomes, rule, attempts, observe });
@@ -107,21 +107,39 @@ export class DeliveryWorker {
     this.#running = Promise.all([this.#fillLanes(), this.#keepLeases()]);
   }
 
-  /** There may be new mail. */
-  wake(): void {
+  /** There may be new mail of these instances. */
+  wake(instanceIds: "all" | readonly number[] = "all"): void {
+    this.#turns.notice(instanceIds);
     this.#wakeUp.ring();
   }
 
   /** A batch or a destination may have been stopped: its lanes begin no further message, and the database is told so. */
   async heedStops(): Promise<void> {
     const { db, observe } = this.#options;
+    this.#stopNotices += 1;
     try {
-      const stopped = await findStops(db, this.#id);
-      for (const id of stopped) this.#stopped.add(id);
-      if (stopped.length > 0) await acknowledgeStops(db, this.#id, stopped);
+      const instances = new Set([...this.#leases.values()].map(({ instanceId }) => instanceId));
+      if (instances.size === 0) return;
+      const held = await listHeldDestinations(db);
+      await this.#forInstances(instances, async (instanceId) => {
+        const holder = { instanceId, workerId: this.#id };
+        const stopped = await findStops(db, holder, held);
+        for (const id of stopped) this.#stopped.add(id);
+        if (stopped.length > 0) await acknowledgeStops(db, holder, stopped);
+      });
     } catch (error) {
       observe({ kind: "stops-not-read", level: "warn", err: error }); // asked again with the next lease
     }
+  }
+
+  /** Each by itself: what one machine of the database does not answer holds up no other's. @throws the first failure, at the end */
+  async #forInstances(instanceIds: Iterable<number>, work: (instanceId: number) => Promise<void>): Promise<void> {
+    const failures: unknown[] = [];
+    const pieces = [...instanceIds].map((instanceId) => ({ instanceId, share: 0 }));
+    await fewAtOnce(pieces, { pieces: AT_ONCE, shares: () => 1 }, async ({ instanceId }) => {
+      await work(instanceId).catch((error: unknown) => failures.push(error));
+    });
+    if (failures.length > 0) throw failures[0];
   }
 
   /** Finishes the messages that are on their way, stores what became of them, gives the rest back. */
@@ -172,55 +190,60 @@ export class DeliveryWorker {
 
   /** @returns how many partitions were taken; a free lane, new mail or time lead to the next look */
   async #leaseSome(): Promise<number> {
-    const { db, policy, shaping, tools } = this.#options;
-    await this.#wakeDue();
+    const { policy, shaping } = this.#options;
     const free = this.#freeLanes();
     this.#excess = Math.max(0, -free - Math.floor(policy.lanes * TOLERATED_EXCESS));
     const limit = Math.max(0, free);
     const room = shaping.room();
     this.#wasShort = limit === 0 || [...room.values()].includes(0);
-    if (limit === 0) return 0;
     const askedAtMs = performance.now();
-    const { partitions, after, destinations } = await leasePartitions(db, {
+    const stopNotices = this.#stopNotices;
+    const look = await this.#turns.look({
       workerId: this.#id,
       limit,
       leaseSeconds: policy.leaseSeconds,
-      after: this.#after,
-      instances: this.#shares(),
+      busy: this.#busy(),
       partitionsPerInstance: policy.lanes - Math.floor(policy.lanes * LEFT_TO_OTHERS),
-      sources: tools.sources.sources,
       room,
       partitionsPerDestination: Math.min(PARTITIONS_AT_ONCE, policy.groups.default.connections),
-      unfinished: [...this.#lanes.keys(), ...this.#writer.unreleased],
+      unfinished: [...this.#lanes.keys(), ...this.#writer.unreleased.keys()],
     });
-    const roundGoesOn = after !== this.#after || this.#isInTheMidst(destinations);
-    this.#after = after;
-    const next = new Map([...this.#destinations, ...destinations]);
-    this.#destinations = new Map([...next].filter(([, destination]) => destination !== ""));
-    if (partitions.length === 0) return roundGoesOn ? 1 : 0;
-    await this.#startLanes(await this.#putRight(partitions), askedAtMs + this.#heldMs);
-    return partitions.length;
+    this.#tell(look);
+    if (look.taken.length === 0) {
+      if (look.failures.length > 0) throw look.failures[0];
+      return look.goesOn ? 1 : 0;
+    }
+    for (const { id, instanceId } of look.taken) {
+      this.#leases.set(id, { instanceId, untilMs: askedAtMs + this.#heldMs });
+    }
+    if (this.#stopNotices > stopNotices) await this.heedStops();
+    await this.#startLanes(look.taken);
+    return look.taken.length;
+  }
+
+  #tell({ abandoned, failures, taken }: QueueLook): void {
+    const { policy, observe } = this.#options;
+    for (const { workerId, partitions, recipients } of abandoned) {
+      const mostRepeated = Math.min(recipients, mostUnnoted(policy, partitions));
+      observe({ kind: "leases-taken-over", level: "warn", worker: workerId, partitions, recipients, mostRepeated });
+    }
+    if (taken.length > 0) for (const err of failures) observe({ kind: "queue-not-read", level: "error", err });
   }
 
   /** Partitions that were queued while pools were assigned anew may have the pool of before. */
-  async #putRight(partitions: readonly LeasedPartition[]): Promise<readonly LeasedPartition[]> {
+  async #putRight(instanceId: number, partitions: readonly LeasedPartition[]): Promise<readonly LeasedPartition[]> {
     const { db, tools } = this.#options;
     const right = partitions.map((partition) => {
       const { instanceName, campaignNumid } = partition.message;
       return { ...partition, pool: tools.sources.poolOf(instanceName, campaignNumid) };
     });
     const moved = right.filter(({ pool }, index) => pool !== partitions[index]!.pool);
-    await movePartitions(db, moved);
+    await movePartitions(db, instanceId, moved);
     return right;
   }
 
-  /** Whether instances have destinations that come only with the next look: some began in the midst, or were not all visited. */
-  #isInTheMidst(destinations: ReadonlyMap<number, string>): boolean {
-    return [...destinations].some(([instance, next]) => next !== (this.#destinations.get(instance) ?? ""));
-  }
-
   /** What each instance has of the lanes; those that wait for their far sides count from a number on only. */
-  #shares(): ReadonlyMap<number, InstanceShare> {
+  #busy(): ReadonlyMap<number, number> {
     const { waitingLanes } = this.#options.policy;
     const mostWaiting = waitingLanes - Math.floor(waitingLanes * LEFT_TO_OTHERS);
     const counts = new Map<number, { busy: number; waiting: number }>();
@@ -230,14 +253,7 @@ export class DeliveryWorker {
       else count.busy += 1;
       counts.set(instanceId, count);
     }
-    const ids = new Set([...counts.keys(), ...this.#destinations.keys()]);
-    return new Map(
-      [...ids].map((id) => {
-        const { busy, waiting } = counts.get(id) ?? { busy: 0, waiting: 0 };
-        const partitions = busy + Math.max(0, waiting - mostWaiting);
-        return [id, { partitions, after: this.#destinations.get(id) ?? "" }];
-      }),
-    );
+    return new Map([...counts].map(([id, { busy, waiting }]) => [id, busy + Math.max(0, waiting - mostWaiting)]));
   }
 
   /**
@@ -262,30 +278,28 @@ export class DeliveryWorker {
     return true;
   }
 
-  async #wakeDue(): Promise<void> {
-    if (performance.now() - this.#wokenAtMs < POLL_MS) return;
-    this.#wokenAtMs = performance.now();
-    const { db, policy, observe } = this.#options;
-    for (const { workerId, partitions, recipients } of await wakePartitions(db, WAKE_LIMIT)) {
-      const mostRepeated = Math.min(recipients, mostUnnoted(policy, partitions));
-      observe({ kind: "leases-taken-over", level: "warn", worker: workerId, partitions, recipients, mostRepeated });
-    }
+  async #startLanes(taken: readonly LeasedPartition[]): Promise<void> {
+    const instances = new Set(taken.map(({ instanceId }) => instanceId));
+    await this.#forInstances(instances, async (instanceId) => {
+      const own = taken.filter((partition) => partition.instanceId === instanceId);
+      try {
+        await this.#startLanesOf(instanceId, own);
+      } finally {
+        // What was not begun goes to others when its lease ends.
+        for (const { id } of own) if (!this.#lanes.has(id)) this.#leases.delete(id);
+      }
+    });
   }
 
-  /** @param untilMs when they count as lost: the answer may have been long on its way */
-  async #startLanes(partitions: readonly LeasedPartition[], untilMs: number): Promise<void> {
+  async #startLanesOf(instanceId: number, taken: readonly LeasedPartition[]): Promise<void> {
+    const { db, shaping } = this.#options;
+    const partitions = await this.#putRight(instanceId, taken);
     const due = new Map<number, DueDelivery[]>(partitions.map(({ id }) => [id, []]));
-    this.#starting = [...due.keys()];
-    try {
-      for (const delivery of await loadDueDeliveries(this.#options.db, this.#starting)) {
-        due.get(delivery.partitionId)?.push(delivery);
-      }
-      await rankByEngagement(this.#options.db, this.#options.shaping, partitions, due);
-      if (performance.now() >= untilMs) for (const { id } of partitions) this.#lost.add(id);
-      for (const partition of partitions) this.#startLane(partition, due.get(partition.id) ?? []);
-    } finally {
-      this.#starting = [];
+    for (const delivery of await loadDueDeliveries(db, instanceId, [...due.keys()])) {
+      due.get(delivery.partitionId)?.push(delivery);
     }
+    await rankByEngagement(db, shaping, partitions, due);
+    for (const partition of partitions) this.#startLane(partition, due.get(partition.id) ?? []);
   }
 
   #startLane(partition: LeasedPartition, deliveries: readonly DueDelivery[]): void {
@@ -299,7 +313,7 @@ export class DeliveryWorker {
       .finally(() => {
         shaping.end(lot);
         this.#lanes.delete(partition.id);
-        this.#lost.delete(partition.id);
+        this.#leases.delete(partition.id);
         this.#stopped.delete(partition.id);
         if (this.#wasShort) this.#wakeUp.ring();
       });
@@ -319,7 +333,7 @@ export class DeliveryWorker {
   }
 
   #mayLeave(partitionId: number): boolean {
-    const isHeld = !this.#lost.has(partitionId) && performance.now() < this.#leasesEndAtMs;
+    const isHeld = performance.now() < (this.#leases.get(partitionId)?.untilMs ?? 0);
     return isHeld && !this.#stopping && !this.#stopped.has(partitionId);
   }
 
@@ -327,10 +341,8 @@ export class DeliveryWorker {
   async #keepLeases(): Promise<void> {
     const { policy, observe } = this.#options;
     while (!this.#stopping) {
-      const startedAtMs = performance.now();
       try {
         await this.#prolong();
-        this.#leasesEndAtMs = startedAtMs + this.#heldMs;
       } catch (error) {
         observe({ kind: "leases-not-prolonged", level: "warn", err: error });
       }
@@ -339,12 +351,21 @@ export class DeliveryWorker {
   }
 
   async #prolong(): Promise<void> {
-    const lanes = [...this.#lanes.keys()];
-    const known = [...lanes, ...this.#starting, ...this.#writer.unreleased];
-    if (known.length === 0) return;
     const { db, policy } = this.#options;
-    const held = new Set(await extendLeases(db, this.#id, policy.leaseSeconds, known));
-    for (const id of lanes) if (!held.has(id) && this.#lanes.has(id)) this.#lost.add(id);
+    const known = new Map<number, Set<number>>();
+    const add = (instanceId: number, id: number) => known.set(instanceId, (known.get(instanceId) ?? new Set()).add(id));
+    for (const [id, { instanceId }] of this.#leases) add(instanceId, id);
+    for (const [id, instanceId] of this.#writer.unreleased) add(instanceId, id);
+    const untilMs = performance.now() + this.#heldMs;
+    await this.#forInstances(known.keys(), async (instanceId) => {
+      const ids = [...known.get(instanceId)!];
+      const holder = { instanceId, workerId: this.#id };
+      const held = new Set(await extendLeases(db, holder, policy.leaseSeconds, ids));
+      for (const id of ids) {
+        const lease = this.#leases.get(id);
+        if (lease !== undefined) lease.untilMs = held.has(id) ? untilMs : 0;
+      }
+    });
     await this.heedStops();
   }
 

@@ -3,6 +3,7 @@ import { readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Db } from "../../services/platform/postgres/db.ts";
 import { ensureEventMonths } from "../../services/store/mail/events/event-partitions.ts";
+import { haveLookedAt } from "../../services/store/mail/queue/mail-work.ts";
 import { announceMail } from "../../services/store/mail/queue/queue.ts";
 import { addMessages, type StoredTemplate } from "../../services/store/mail/sends/messages.ts";
 import type { ProcessorTime } from "./mail-processor-time.ts";
@@ -138,5 +139,6 @@ async function fillQueue(db: Db, load: QueueLoad, recipients: number): Promise<v
        select ?, now(), 1, contact_id, ?, id, ? from queued`,
       [instanceId, instanceId, campaignNumid, eeid],
     );
+    await haveLookedAt(transaction, [instanceId]);
   });
 }

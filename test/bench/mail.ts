@@ -1,7 +1,7 @@
 /**
- * `npm run bench:mail -- [recipients] [--only batch|submission|limits|queue|postfix] [--messages n] [--queued n]`: from one API
- * call to the last message that a sink accepted, and submission with AUTH; what sending limits cost it; then what a message
- * costs with 1,000 and with 1,000,000 recipients queued. Every message has 10 KB, is DKIM-signed (RSA-2048), personalised where it is a template,
+ * `npm run bench:mail -- [recipients] [--only batch|instances|submission|limits|queue|postfix] [--messages n] [--queued n]`:
+ * from one API call to the last message that a sink accepted, and submission with AUTH; what sending limits cost it; then what a
+ * message costs with 1,000 and with 1,000,000 recipients queued. Every message has 10 KB, is DKIM-signed (RSA-2048), personalised where it is a template,
  * and stored with its events in PostgreSQL with fsync on; each service runs in a process of its own, as in production. The sink is Postfix's `smtp-sink`.
  * Postfix with OpenDKIM relays as many messages of that size in the same run, where both are installed: figures are
  * this machine's, the ratios are what counts. The last line is JSON, for a history.
@@ -31,6 +31,7 @@ import { addCampaign } from "../../services/store/mail/campaigns/campaigns.ts";
 import { addInstance, findInstanceByName } from "../../services/store/mail/instances/instances.ts";
 import { start as startSubmission } from "../../services/submission/main.ts";
 import { cpuSeconds, cpuSecondsWithChildren } from "./cpu-time.ts";
+import { measureInstances } from "./mail-instances.ts";
 import { type LimitsCost, measureLimits } from "./mail-limits.ts";
 import { BATCH_HTML, type BatchResult, measureBatch, measureSubmission } from "./mail-load.ts";
 import { measurePostfix, type PostfixResult, whyNoPostfix } from "./mail-postfix.ts";
@@ -169,6 +170,8 @@ async function measure(): Promise<void> {
     const { mail_api } = await run("mail-api");
     await run("delivery");
     const batch = await when("batch", RECIPIENTS, () => measureBatch(db, mail_api, sender, RECIPIENTS));
+    const many = { instances: 1_000, recipients: 5, html: BATCH_HTML };
+    const manyPerSecond = await when("instances", many.instances * many.recipients, () => measureInstances(db, many));
     const { submission } = await run("submission");
     const load = { messages: SUBMISSION_MESSAGES, connections: CONNECTIONS };
     const submittedPerSecond = await when("submission", SUBMISSION_MESSAGES, () =>
@@ -180,7 +183,7 @@ async function measure(): Promise<void> {
       : undefined;
     await stop("submission");
     const queue = isWanted("queue") ? await compareQueues() : undefined;
-    printComparison({ ...batch, submittedPerSecond, limits, queue }, postfix);
+    printComparison({ ...batch, manyPerSecond, submittedPerSecond, limits, queue }, postfix);
   } finally {
     for (const name of [...processes.keys()]) await stop(name);
     sink.stop();
@@ -222,6 +225,8 @@ async function queueLoad(db: Db): Promise<QueueLoad> {
 }
 
 interface PalomarResult extends Partial<BatchResult> {
+  /** Messages of a thousand instances. */
+  readonly manyPerSecond: number | undefined;
   readonly submittedPerSecond: number | undefined;
   readonly limits: LimitsCost | undefined;
   readonly queue: readonly QueueCost[] | undefined;

@@ -18,6 +18,7 @@ import { loadConfig } from "../../services/platform/config/config.ts";
 import { guardPolicy } from "../../services/platform/config/guard-policy.ts";
 import { makeResolver } from "../../services/platform/lookups/resolver.ts";
 import type { Observation } from "../../services/platform/observability/observation.ts";
+import type { Transaction } from "../../services/platform/postgres/db.ts";
 import {
   claimDueCampaign,
   continueResumed,
@@ -31,6 +32,7 @@ import {
 import { addCampaign } from "../../services/store/mail/campaigns/campaigns.ts";
 import { addInstance, findInstanceByName } from "../../services/store/mail/instances/instances.ts";
 import { leasePartitions } from "../../services/store/mail/queue/lease-partitions.ts";
+import { beginWork } from "../../services/store/mail/queue/mail-work.ts";
 import {
   extendLeases,
   loadDueDeliveries,
@@ -278,40 +280,41 @@ describe("stopping", () => {
   const worker = randomUUID();
   const lease = (limit = 1) =>
     leasePartitions(database.db, {
+      instanceId,
       workerId: worker,
       limit,
       leaseSeconds: 30,
-      after: 0,
-      instances: new Map(),
-      partitionsPerInstance: 100,
-      sources: new Map(),
-      room: new Map(),
+      now: new Date().toISOString(),
+      ...{ after: "", mostLots: 100, barred: [], before: "", room: new Map(), unfinished: [] },
       partitionsPerDestination: limit,
-      unfinished: [],
     });
+  const release = (transaction: Transaction, partitionId: number, now: string) =>
+    releasePartitions(transaction, { instanceId, workerId: worker }, [{ partitionId, putOffSeconds: 0 }], now);
+  const giveBack = (partitionId: number) =>
+    database.db.transaction(async (transaction) =>
+      release(transaction, partitionId, await beginWork(transaction, [instanceId])),
+    );
 
   test("a cancellation waits for the worker's word, and what is on the wire is counted", async () => {
     const { db } = database;
     await db("partitions").update({ state: "finished" });
     const { numid, eeid } = await sendCampaign();
     const { partitions } = await lease();
-    const due = await loadDueDeliveries(db, [partitions[0]!.id]);
+    const due = await loadDueDeliveries(db, instanceId, [partitions[0]!.id]);
     expect(due.length).toBeGreaterThan(10);
 
     expect(await requestCancellation(db, numid)).toBe(true);
     expect(await completeCancellation(db, numid)).toBe(false);
-    expect(await findStops(db, worker)).toEqual([partitions[0]!.id]);
+    expect(await findStops(db, { instanceId, workerId: worker }, [])).toEqual([partitions[0]!.id]);
     expect((await findBatch(db, instanceId, eeid))!.state).toBe("sending");
-    await acknowledgeStops(db, worker, [partitions[0]!.id]);
-    expect(await isQuiet(db, eeid)).toBe(true);
+    await acknowledgeStops(db, { instanceId, workerId: worker }, [partitions[0]!.id]);
+    expect(await isQuiet(db, { instanceId, eeid })).toBe(true);
     expect(await completeCancellation(db, numid)).toBe(true);
     expect((await findBatch(db, instanceId, eeid))!.state).toBe("cancelled");
 
     // The message that was on the wire.
     await db("deliveries").where({ id: due[0]!.id, state: "queued" }).update({ state: "delivered" });
-    await db.transaction((transaction) =>
-      releasePartitions(transaction, worker, [{ instanceId, partitionId: partitions[0]!.id, putOffSeconds: 0 }]),
-    );
+    await giveBack(partitions[0]!.id);
     await withdrawCancelled(db); // as the runner does every second
     expect(await readBatchProgress(db, eeid)).toMatchObject({
       recipients: CONTACTS,
@@ -328,10 +331,8 @@ describe("stopping", () => {
     const { numid, eeid } = await sendCampaign();
     const { partitions } = await lease();
     await pauseCampaign(db, numid, PAUSED);
-    expect(await loadDueDeliveries(db, [partitions[0]!.id])).toEqual([]);
-    await db.transaction((transaction) =>
-      releasePartitions(transaction, worker, [{ instanceId, partitionId: partitions[0]!.id, putOffSeconds: 0 }]),
-    );
+    expect(await loadDueDeliveries(db, instanceId, [partitions[0]!.id])).toEqual([]);
+    await giveBack(partitions[0]!.id);
     expect(await db("partitions").where({ eeid }).distinct("state")).toEqual([{ state: "held" }]);
     expect((await lease()).partitions).toEqual([]);
     await resumeCampaign(db, numid, { tried: 0, bounced: 0 });
@@ -346,7 +347,7 @@ describe("stopping", () => {
     const { id } = await db("partitions").where({ eeid }).first("id");
     // As a report does that a message of it has bounced.
     await db.transaction(async (report) => {
-      await lockPartitions(report, [id]);
+      await lockPartitions(report, instanceId, [id]);
       await resumeCampaign(db, numid, { tried: 0, bounced: 0 });
     });
     expect(await db("partitions").where({ eeid, state: "held" }).pluck("id")).toEqual([id]);
@@ -367,12 +368,14 @@ describe("stopping", () => {
     await db("partitions")
       .where({ state: "leased" })
       .update({ lease_until: db.raw("now()") });
-    const [gone, ...others] = await wakePartitions(db, 1_000);
+    const {
+      abandoned: [gone, ...others],
+    } = await wakePartitions(db, instanceId, 1_000);
     expect(others).toEqual([]);
     expect(gone).toMatchObject({ workerId: worker });
     expect(gone!.partitions).toBeGreaterThanOrEqual(1);
     expect(gone!.recipients).toBeGreaterThanOrEqual(held.recipients);
-    expect(await wakePartitions(db, 1_000)).toEqual([]);
+    expect(await wakePartitions(db, instanceId, 1_000)).toEqual({ woken: 0, abandoned: [] });
     expect(await db("partitions").where({ id: partition!.id }).first("state")).toEqual({ state: "ready" });
   });
 
@@ -380,10 +383,10 @@ describe("stopping", () => {
     const { db } = database;
     const { partitions } = await lease(2);
     const [low, high] = partitions.map(({ id }) => id).sort((a, b) => a - b) as [number, number];
-    const [refused] = await loadDueDeliveries(db, [high]);
+    const [refused] = await loadDueDeliveries(db, instanceId, [high]);
     const blocker = await db.transaction();
     await blocker("partitions").where({ id: low }).forUpdate();
-    const prolonged = extendLeases(db, worker, 30, [high, low]);
+    const prolonged = extendLeases(db, { instanceId, workerId: worker }, 30, [high, low]);
     await waitingForLocks(1);
     const stored = db.transaction(async (transaction) => {
       const outcome = {
@@ -395,8 +398,11 @@ describe("stopping", () => {
         reply: "550 5.1.1 no",
         attempt: attemptFacts({ code: 550, status: "5.1.1" }),
       };
-      await recordOutcomes(transaction, [outcome], { hardBouncesToInvalidate: 2 }, [low]);
-      await releasePartitions(transaction, worker, [{ instanceId, partitionId: low, putOffSeconds: 0 }]);
+      const now = await beginWork(transaction, [instanceId]);
+      await recordOutcomes(transaction, { instanceId, now, alsoChanged: [low] }, [outcome], {
+        hardBouncesToInvalidate: 2,
+      });
+      await release(transaction, low, now);
     });
     await waitingForLocks(2);
     await blocker.commit();

@@ -3,7 +3,7 @@ import { type EmailAddress, validateAddress } from "../../services/core/mail/add
 import { acceptSend, type Send } from "../../services/operations/mail/accept-sends.ts";
 import { eraseAddress } from "../../services/operations/mail/contact-erasure.ts";
 import { readAddressRecords } from "../../services/operations/mail/contact-export.ts";
-import { recordBounces, recordComplaint, recordOutcomes } from "../../services/operations/mail/outcomes.ts";
+import { recordBounces, recordComplaint } from "../../services/operations/mail/outcomes.ts";
 import { beginAudit } from "../../services/store/console/audit.ts";
 import { addFilter } from "../../services/store/mail/contacts/filters.ts";
 import { addInboundMessages } from "../../services/store/mail/inbound/inbound.ts";
@@ -13,6 +13,7 @@ import { nextWebhookBatch, setWebhook } from "../../services/store/mail/tracking
 import { accepted } from "../support/accepted.ts";
 import { attemptFacts } from "../support/attempts.ts";
 import { startMailApi, type TestMailApi } from "../support/mail-api.ts";
+import { storeOutcomes } from "../support/store-outcomes.ts";
 
 const SUBJECT = "josé.subject@bücher.example.net";
 const SPELLINGS = [SUBJECT, "josé.subject@xn--bcher-kva.example.net"];
@@ -88,8 +89,9 @@ test("an erasure and the outcomes of the same messages at the same time end well
       .select("id", "recipient");
     const refuse = (order: typeof deliveries) =>
       api.db.transaction((transaction) =>
-        recordOutcomes(
+        storeOutcomes(
           transaction,
+          api.north.id,
           order.map(({ id, recipient }) => ({
             instanceId: api.north.id,
             deliveryId: id,
@@ -136,8 +138,9 @@ async function leaveTracesEverywhere(): Promise<void> {
   const deliveryId = alone.deliveries.get(SUBJECT)!;
   const at = new Date();
   await db.transaction(async (transaction) => {
-    await recordOutcomes(
+    await storeOutcomes(
       transaction,
+      api.north.id,
       [...alone.deliveries, ...withCopy.deliveries].map(([recipient, id]) => ({
         instanceId: north.id,
         deliveryId: id,
@@ -152,6 +155,7 @@ async function leaveTracesEverywhere(): Promise<void> {
     );
     await recordBounces(
       transaction,
+      api.north.id,
       [
         {
           instanceId: north.id,
@@ -165,7 +169,7 @@ async function leaveTracesEverywhere(): Promise<void> {
         hardBouncesToInvalidate: 1,
       },
     );
-    await recordComplaint(transaction, { deliveryId, at, detail: {} });
+    await recordComplaint(transaction, { instanceId: api.north.id, deliveryId, at, detail: {} });
   });
   const contactId = await db("contacts").where({ email: SUBJECT }).first("id");
   await db("conversions").insert({

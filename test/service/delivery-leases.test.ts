@@ -8,6 +8,7 @@ import {
   answeringOnDemand,
   database,
   eventually,
+  instanceId,
   jumpingTime,
   makeWorker,
   numbered,
@@ -30,16 +31,13 @@ describe("faults", () => {
     const far = await sink();
     const eeid = await accept(numbered(10, "a.example.net"));
     const taken = await leasePartitions(database.db, {
+      instanceId,
       workerId: randomUUID(),
       limit: 10,
       leaseSeconds: 2,
-      after: 0,
-      instances: new Map(),
-      partitionsPerInstance: 100,
-      sources: new Map(),
-      room: new Map(),
+      now: new Date().toISOString(),
+      ...{ after: "", mostLots: 100, barred: [], before: "", room: new Map(), unfinished: [] },
       partitionsPerDestination: 10,
-      unfinished: [],
     });
     expect(taken.partitions).toHaveLength(1);
     run(makeWorker(routes({ "a.example.net": far.port })));

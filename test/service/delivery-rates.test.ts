@@ -5,6 +5,7 @@ import {
   accept,
   database,
   eventually,
+  instanceId,
   makeWorker,
   numbered,
   recipientsOf,
@@ -73,7 +74,7 @@ describe("a provider's messages a minute", () => {
       () => database.db("deliveries").min("attempts as least").first(),
       (found) => found!.least > 0,
     );
-    await holdBatch(database.db, eeid);
+    await holdBatch(database.db, { instanceId, eeid });
     await expectAllOfTheRate(far);
   });
 

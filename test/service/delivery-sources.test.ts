@@ -1,12 +1,11 @@
 import type { SMTPServerSession } from "smtp-server";
 import { describe, expect, test } from "vitest";
-import { leasePartitions } from "../../services/store/mail/queue/lease-partitions.ts";
+import { QueueTurns } from "../../services/delivery/queue-turns.ts";
 import { assignPools } from "../../services/store/mail/queue/pool-assignments.ts";
 import {
   accept,
   database,
   eventually,
-  instanceId,
   makeWorker,
   numbered,
   recipientsOf,
@@ -98,14 +97,12 @@ test("one that is dead, or has no way to it, is left alone by every address of t
 
 describe("the lease statement", () => {
   const lease = (sources: Record<string, string[]>) =>
-    leasePartitions(database.db, {
+    new QueueTurns(database.db, new Map(Object.entries(sources))).look({
       workerId: "00000000-0000-0000-0000-000000000001",
       limit: 48,
       leaseSeconds: 30,
-      after: 0,
-      instances: new Map(),
+      busy: new Map(),
       partitionsPerInstance: 42,
-      sources: new Map(Object.entries(sources)),
       room: new Map(),
       partitionsPerDestination: 4,
       unfinished: [],
@@ -125,13 +122,13 @@ describe("the lease statement", () => {
     await backOff("192.0.2.1");
     await backOff("192.0.2.3");
     const sources = { "": ["192.0.2.1"], other: ["192.0.2.2", "192.0.2.3"] };
-    const { partitions } = await lease(sources);
-    expect(partitions.map(({ pool, resting }) => [pool, [...resting.keys()].sort()])).toEqual([
+    const { taken } = await lease(sources);
+    expect(taken.map(({ pool, resting }) => [pool, [...resting.keys()].sort()])).toEqual([
       ["other", ["192.0.2.1", "192.0.2.3"]],
     ]);
     await backOff("*");
     await database.db("partitions").update({ state: "ready", lease_owner: null });
-    expect((await lease(sources)).partitions).toEqual([]);
+    expect((await lease(sources)).taken).toEqual([]);
   });
 
   test("gives every pool of a destination its turn, and goes on after the last", async () => {
@@ -140,10 +137,9 @@ describe("the lease statement", () => {
       await accept(["a@big.example.net"]);
       await accept(["b@big.example.net"], "<p>Hi</p>", false, [], 2);
     }
-    const { partitions, destinations } = await lease({ "": ["system"], other: ["192.0.2.2"] });
-    expect(partitions.filter(({ pool }) => pool === "other")).toHaveLength(4);
-    expect(partitions).toHaveLength(8);
-    expect(destinations.get(instanceId)).toBe("");
+    const { taken } = await lease({ "": ["system"], other: ["192.0.2.2"] });
+    expect(taken.filter(({ pool }) => pool === "other")).toHaveLength(4);
+    expect(taken).toHaveLength(8);
   });
 });
 

@@ -216,7 +216,7 @@ describe("an address that is new", () => {
     const ids = await database.db("deliveries").pluck("id");
     for (const deliveryId of ids) {
       await database.db.transaction((transaction) =>
-        recordComplaint(transaction, { deliveryId, at: new Date(), detail: {} }),
+        recordComplaint(transaction, { instanceId, deliveryId, at: new Date(), detail: {} }),
       );
     }
     expect(await database.db("warm_up_days")).toMatchObject([{ sent: 2, complained: 2 }]);

@@ -107,8 +107,8 @@ test("time for which mail was paused or its destination held is no time in the q
   const held = await accept(["one@held.example.net"]);
   const untried = await accept(["one@untried.example.net"]);
   const both = await accept(["one@both.example.net"]);
-  await holdBatch(db, paused);
-  await holdBatch(db, both);
+  await holdBatch(db, { instanceId, eeid: paused });
+  await holdBatch(db, { instanceId, eeid: both });
   await holdDestination(db, "held.example.net", "operator");
   // Age goes by the database's clock: as if it had been 100 hours ago, an hour before the pause.
   await db.raw("update messages set created_at = created_at - interval '100 hours' where eeid = any(?)", [
@@ -122,12 +122,12 @@ test("time for which mail was paused or its destination held is no time in the q
   await db.raw("update batches set held_at = held_at - interval '99 hours' where held_at is not null");
   // The one after the other: 99 hours more pass, for which the destination is held.
   await holdDestination(db, "both.example.net", "operator");
-  await resumeBatch(db, both);
+  await resumeBatch(db, { instanceId, eeid: both });
   await db.raw("update messages set created_at = created_at - interval '99 hours' where eeid = ?", [both]);
   await db.raw("update partitions set taken_at = taken_at - interval '99 hours' where eeid = ?", [both]);
   await db.raw("update destination_holds set held_at = held_at - interval '99 hours'");
   await releaseDestination(db, "both.example.net");
-  await resumeBatch(db, paused);
+  await resumeBatch(db, { instanceId, eeid: paused });
   const names = ["paused", "forgotten", "held", "untried", "both"].map((name) => `${name}.example.net`);
   run(makeWorker(routes(Object.fromEntries(names.map((name) => [name, greylisting.port])))));
   const batches = [paused, forgotten, held, untried, both];

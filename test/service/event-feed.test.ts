@@ -1,5 +1,4 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { recordOutcomes } from "../../services/operations/mail/outcomes.ts";
 import { FullEvents } from "../../services/operations/mail/told-events.ts";
 import { TOLD_KINDS } from "../../services/store/mail/events/event-kinds.ts";
 import { recordEvents } from "../../services/store/mail/events/events.ts";
@@ -23,6 +22,7 @@ import {
 } from "../../services/store/mail/tracking/webhooks.ts";
 import { attemptFacts } from "../support/attempts.ts";
 import { startMailApi, type TestMailApi } from "../support/mail-api.ts";
+import { storeOutcomes } from "../support/store-outcomes.ts";
 
 let api: TestMailApi;
 let campaign: number;
@@ -71,7 +71,9 @@ function outcome(deliveryId: number, state: "delivered" | "queued" | "refused", 
 }
 
 const store = (...outcomes: readonly ReturnType<typeof outcome>[]) =>
-  api.db.transaction((transaction) => recordOutcomes(transaction, outcomes, { hardBouncesToInvalidate: 9 }));
+  api.db.transaction((transaction) =>
+    storeOutcomes(transaction, api.north.id, outcomes, { hardBouncesToInvalidate: 9 }),
+  );
 
 const read = (after: number, most = 100) => readFeed(api.db, api.north.id, ALL, { after, most, now: new Date() });
 
@@ -130,7 +132,7 @@ describe("the feed", () => {
     await store(outcome(ids[0]!, "delivered", 2));
     // What is settled stays settled, and is not told again.
     await store(outcome(ids[0]!, "delivered", 3));
-    await withdrawBatch(api.db, eeid);
+    await withdrawBatch(api.db, { instanceId: api.north.id, eeid });
     await placeEvents(api.db, api.north.id, 0);
     const told = await json(from);
     expect(told.map(({ evento, email }) => `${email[0]} ${evento}`)).toEqual([

@@ -4,13 +4,13 @@ import { KeyRing } from "../../services/core/key-ring.ts";
 import { validateAddress } from "../../services/core/mail/address.ts";
 import type { RecipientDsn } from "../../services/core/mail/dsn-parameters.ts";
 import { acceptSend } from "../../services/operations/mail/accept-sends.ts";
-import { recordOutcomes } from "../../services/operations/mail/outcomes.ts";
 import { TOLD_KINDS } from "../../services/store/mail/events/event-kinds.ts";
 import { addInstance, findInstanceByName } from "../../services/store/mail/instances/instances.ts";
 import { addWebhook, removeWebhook } from "../../services/store/mail/tracking/webhooks.ts";
 import { accepted } from "../support/accepted.ts";
 import { attemptFacts } from "../support/attempts.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { storeOutcomes } from "../support/store-outcomes.ts";
 
 // What nobody asks for costs no statement, and no row.
 const KEY_RING = KeyRing.ofSecret("a secret for tests only");
@@ -66,7 +66,9 @@ async function settle(recipients: readonly string[], dsn?: RecipientDsn): Promis
         }
       : {}),
   }));
-  await database.db.transaction((transaction) => recordOutcomes(transaction, outcomes, { hardBouncesToInvalidate: 2 }));
+  await database.db.transaction((transaction) =>
+    storeOutcomes(transaction, instanceId, outcomes, { hardBouncesToInvalidate: 2 }),
+  );
 }
 
 /** @returns the statements of a piece of work, without their transaction's */

@@ -1,12 +1,10 @@
 import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { KeyRing } from "../../services/core/key-ring.ts";
+import type { LookRequest, QueueLook } from "../../services/delivery/queue-look.ts";
+import { QueueTurns } from "../../services/delivery/queue-turns.ts";
 import { addInstance, findInstanceByName } from "../../services/store/mail/instances/instances.ts";
-import {
-  type InstanceShare,
-  type LeaseRequest,
-  leasePartitions,
-} from "../../services/store/mail/queue/lease-partitions.ts";
+import { haveLookedAt } from "../../services/store/mail/queue/mail-work.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 
 const KEY_RING = KeyRing.ofSecret("a secret for tests only");
@@ -16,7 +14,8 @@ beforeAll(async () => {
 });
 afterAll(() => database.drop());
 beforeEach(async () => {
-  for (const table of ["deliveries", "partitions", "messages", "batches"]) await database.db(table).delete();
+  for (const table of ["mail_work", "deliveries", "partitions", "messages", "batches"])
+    await database.db(table).delete();
 });
 
 /** A queue of one recipient for each of these destinations, in this order. */
@@ -45,111 +44,118 @@ async function queueFor(name: string, destinations: readonly string[]): Promise<
      from message cross join unnest(:destinations::text[]) as destination`,
     { id, destinations: [...destinations] },
   );
+  await db.transaction((transaction) => haveLookedAt(transaction, [id]));
   return id;
 }
 
-const lease = (changes: Partial<LeaseRequest> = {}) =>
-  leasePartitions(database.db, {
-    workerId: randomUUID(),
-    limit: 48,
-    leaseSeconds: 30,
-    after: 0,
-    instances: new Map(),
-    partitionsPerInstance: 42,
-    sources: new Map(),
-    room: new Map(),
-    partitionsPerDestination: 4,
-    unfinished: [],
-    ...changes,
-  });
+/** A worker's turns; it looks when it is told. */
+function makeTurns(): (changes?: Partial<LookRequest>) => Promise<QueueLook> {
+  const turns = new QueueTurns(database.db, new Map([["", ["system"]]]));
+  const workerId = randomUUID();
+  return (changes = {}) => turns.look({ ...REQUEST, workerId, ...changes });
+}
 
+const REQUEST: Omit<LookRequest, "workerId"> = {
+  limit: 48,
+  leaseSeconds: 30,
+  busy: new Map(),
+  partitionsPerInstance: 42,
+  room: new Map(),
+  partitionsPerDestination: 4,
+  unfinished: [],
+};
 const numbered = (count: number) =>
   Array.from({ length: count }, (_, index) => `d${String(index).padStart(5, "0")}.test`);
-const busy = (partitions: number, after = ""): InstanceShare => ({ partitions, after });
 
 describe("instances take turns", () => {
   test("who has nothing under way comes before who has much, however long that queue is", async () => {
     const large = await queueFor("large", numbered(5_000));
     const small = await queueFor("small", ["readers.test"]);
-    const { partitions } = await lease({ limit: 2, instances: new Map([[large, busy(40)]]) });
-    expect(partitions.map(({ instanceId }) => instanceId).sort()).toEqual([large, small].sort());
-    const again = await lease({ limit: 1, instances: new Map([[large, busy(41)]]) });
-    expect(again.partitions.map(({ instanceId }) => instanceId)).toEqual([large]);
+    const look = makeTurns();
+    const { taken } = await look({ limit: 2, busy: new Map([[large, 40]]) });
+    expect(taken.map(({ instanceId }) => instanceId).sort()).toEqual([large, small].sort());
+    const again = await look({ limit: 1, busy: new Map([[large, 41]]) });
+    expect(again.taken.map(({ instanceId }) => instanceId)).toEqual([large]);
   });
 
   test("one instance leaves lanes to others", async () => {
     const large = await queueFor("large", numbered(500));
-    expect((await lease()).partitions).toHaveLength(42);
+    expect((await makeTurns()()).taken).toHaveLength(42);
     for (const partitions of [42, 60]) {
-      expect((await lease({ instances: new Map([[large, busy(partitions)]]) })).partitions).toEqual([]);
+      expect((await makeTurns()({ busy: new Map([[large, partitions]]) })).taken).toEqual([]);
     }
   });
 
   test("equals get equal shares", async () => {
     const ids = [];
     for (const name of ["one", "two", "three", "four"]) ids.push(await queueFor(name, numbered(200)));
-    const { partitions } = await lease();
-    for (const id of ids) expect(partitions.filter(({ instanceId }) => instanceId === id)).toHaveLength(12);
+    const { taken } = await makeTurns()();
+    for (const id of ids) expect(taken.filter(({ instanceId }) => instanceId === id)).toHaveLength(12);
   });
 
   test("of more instances than one look visits all are served in one round", async () => {
     const ids = new Set<number>();
     for (let index = 0; index < 130; index += 1) ids.add(await queueFor(`many${index}`, ["readers.test"]));
-    const served = new Set<number>();
-    let after = 0;
-    do {
-      const look = await lease({ limit: 200, after, partitionsPerDestination: 200 });
-      for (const { instanceId } of look.partitions) served.add(instanceId);
-      after = look.after;
-    } while (after !== 0);
-    expect(served).toEqual(ids);
+    const served: number[] = [];
+    const look = makeTurns();
+    for (let looks = 0; looks < 13; looks += 1) {
+      const { taken } = await look({ limit: 10, partitionsPerDestination: 200 });
+      served.push(...taken.map(({ instanceId }) => instanceId));
+    }
+    expect(served).toHaveLength(130);
+    expect(new Set(served)).toEqual(ids);
+  });
+
+  test("of equals none waits for another one's second turn, with one lane as well", async () => {
+    const ids = new Set<number>();
+    for (const name of ["one", "two", "three"]) ids.add(await queueFor(name, numbered(9)));
+    const look = makeTurns();
+    const served = [];
+    for (let looks = 0; looks < 6; looks += 1) served.push((await look({ limit: 1 })).taken[0]!.instanceId);
+    expect(new Set(served.slice(0, 3))).toEqual(ids);
+    expect(new Set(served.slice(3))).toEqual(ids);
   });
 
   test("together they have no more of a destination than there is room for", async () => {
     for (const name of ["one", "two", "three"]) await queueFor(name, ["full.test", "full.test", "other.test"]);
-    const { partitions } = await lease({ room: new Map([["full.test", 2]]) });
-    expect(partitions.map(({ destination }) => destination).sort()).toEqual([
+    const { taken } = await makeTurns()({ room: new Map([["full.test", 2]]) });
+    expect(taken.map(({ destination }) => destination).sort()).toEqual([
       "full.test",
       "full.test",
       "other.test",
       "other.test",
       "other.test",
     ]);
-    expect(new Set(partitions.map(({ instanceId }) => instanceId)).size).toBe(3);
+    expect(new Set(taken.map(({ instanceId }) => instanceId)).size).toBe(3);
   });
 });
 
 describe("destinations of an instance take turns", () => {
   test("all of them are served before the first comes again", async () => {
     const names = numbered(90);
-    const id = await queueFor("large", [...names, ...names]);
+    await queueFor("large", [...names, ...names]);
     const seen: string[] = [];
-    let after = "";
+    const look = makeTurns();
     while (seen.length < 90) {
-      const instances = new Map([[id, busy(0, after)]]);
-      const look = await lease({ limit: 10, partitionsPerDestination: 1, instances });
-      seen.push(...look.partitions.map(({ destination }) => destination).sort());
-      after = look.destinations.get(id)!;
+      const { taken } = await look({ limit: 10, partitionsPerDestination: 1 });
+      seen.push(...taken.map(({ destination }) => destination).sort());
     }
     expect(seen).toEqual(names);
   });
 
   test("those in back-off are passed over, also where they are more than one look visits", async () => {
     const names = numbered(1_200);
-    const id = await queueFor("large", names);
+    await queueFor("large", names);
     await database.db.raw(
       `insert into destination_backoffs (destination, until, reason)
        select name, now() + interval '1 hour', 'away' from unnest(?::text[]) as name`,
       [names.slice(0, 1_199)],
     );
-    let after = "";
+    const look = makeTurns();
     const found: string[] = [];
     for (let looks = 0; looks < 3; looks += 1) {
-      const look = await lease({ instances: new Map([[id, busy(0, after)]]) });
-      found.push(...look.partitions.map(({ destination }) => destination));
-      after = look.destinations.get(id)!;
+      found.push(...(await look()).taken.map(({ destination }) => destination));
     }
     expect(found).toEqual([names[1_199]]);
-    expect(after).toBe("");
   });
 });

@@ -2,7 +2,6 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { KeyRing } from "../../services/core/key-ring.ts";
 import { validateAddress } from "../../services/core/mail/address.ts";
 import { acceptSends, type Send, type SendOutcome } from "../../services/operations/mail/accept-sends.ts";
-import { recordOutcomes } from "../../services/operations/mail/outcomes.ts";
 import { SendQueue } from "../../services/operations/mail/send-queue.ts";
 import { saveContacts } from "../../services/store/mail/contacts/contact-profiles.ts";
 import { resolveRecipients } from "../../services/store/mail/contacts/recipients.ts";
@@ -11,6 +10,7 @@ import { findBatch } from "../../services/store/mail/sends/batches.ts";
 import { accepted } from "../support/accepted.ts";
 import { attemptFacts } from "../support/attempts.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { storeOutcomes } from "../support/store-outcomes.ts";
 
 const DOMAIN = "sender.example.org";
 let database: TestDatabase;
@@ -138,7 +138,9 @@ test("archived messages that are large together go to the database in portions",
     if (sql.startsWith('insert into "archived_messages"')) inserts.push(sql);
   };
   db.on("query", listen);
-  await db.transaction((transaction) => recordOutcomes(transaction, outcomes, { hardBouncesToInvalidate: 2 }));
+  await db.transaction((transaction) =>
+    storeOutcomes(transaction, instanceId, outcomes, { hardBouncesToInvalidate: 2 }),
+  );
   db.removeListener("query", listen);
   expect(inserts).toHaveLength(3);
   const kept = await db("archived_messages").select(db.raw("length(octets) as length"));

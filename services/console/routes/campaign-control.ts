@@ -55,7 +55,7 @@ export const makeCampaignControlEndpoints: MakeConsoleEndpoints = ({ db }) => {
           return problem("campaign-not-under-way");
         // Read now: before the pause it may have been about to start.
         const send = await findCampaignSend(db, instance.id, campaign.numid);
-        if (send?.eeid) await awaitQuiet(db, send.eeid, QUIET_DEADLINE_MS);
+        if (send?.eeid) await awaitQuiet(db, { instanceId: instance.id, eeid: send.eeid }, QUIET_DEADLINE_MS);
         return undefined;
       },
     ),

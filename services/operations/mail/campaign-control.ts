@@ -2,6 +2,7 @@ import type { Sentence } from "../../core/sentences.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import {
   type CampaignMessage,
+  type ChangedCampaign,
   endPause,
   findCancelling,
   setCancelled,
@@ -11,6 +12,7 @@ import {
 import type { Campaign } from "../../store/mail/campaigns/campaigns.ts";
 import { announceStop } from "../../store/mail/queue/queue.ts";
 import {
+  type BatchKey,
   continueBatch,
   endHold,
   isQuiet,
@@ -28,10 +30,10 @@ import type { StoredTemplate } from "../../store/mail/sends/messages.ts";
 export async function pauseCampaign(db: Db, campaignNumid: number, reason: Sentence): Promise<boolean> {
   const paused = await db.transaction(async (transaction) => {
     const campaign = await setPaused(transaction, campaignNumid, reason);
-    if (campaign?.eeid) await markHeld(transaction, campaign.eeid);
+    if (hasBatch(campaign)) await markHeld(transaction, campaign);
     return campaign;
   });
-  if (paused?.eeid) await stopHeld(db, paused.eeid);
+  if (hasBatch(paused)) await stopHeld(db, paused);
   return paused !== undefined;
 }
 
@@ -43,10 +45,10 @@ export async function resumeCampaign(
 ): Promise<boolean> {
   const resumed = await db.transaction(async (transaction) => {
     const campaign = await endPause(transaction, campaignNumid, judged);
-    if (campaign?.eeid) await endHold(transaction, campaign.eeid);
+    if (hasBatch(campaign)) await endHold(transaction, campaign);
     return campaign;
   });
-  if (resumed?.eeid) await continueBatch(db, resumed.eeid);
+  if (hasBatch(resumed)) await continueBatch(db, resumed);
   return resumed !== undefined;
 }
 
@@ -58,7 +60,7 @@ export async function resumeCampaign(
 export async function requestCancellation(db: Db, campaignNumid: number): Promise<boolean> {
   const cancelling = await db.transaction(async (transaction) => {
     const campaign = await setCancelling(transaction, campaignNumid);
-    if (campaign?.eeid) await markHeld(transaction, campaign.eeid);
+    if (hasBatch(campaign)) await markHeld(transaction, campaign);
     return campaign;
   });
   if (cancelling?.eeid) await announceStop(db);
@@ -73,13 +75,17 @@ export async function requestCancellation(db: Db, campaignNumid: number): Promis
 export async function completeCancellation(db: Db, campaignNumid: number): Promise<boolean> {
   const campaign = await findCancelling(db, campaignNumid);
   if (campaign === undefined) return true;
-  if (campaign.eeid !== null) {
-    if (!(await isQuiet(db, campaign.eeid))) return false;
+  if (hasBatch(campaign)) {
+    if (!(await isQuiet(db, campaign))) return false;
     await setBatchCancelled(db, campaign.eeid);
-    await withdrawBatch(db, campaign.eeid);
+    await withdrawBatch(db, campaign);
   }
   await db.transaction((transaction) => setCancelled(transaction, campaignNumid));
   return true;
+}
+
+function hasBatch(campaign: ChangedCampaign | undefined): campaign is BatchKey {
+  return campaign !== undefined && campaign.eeid !== null;
 }
 
 /**

@@ -31,6 +31,6 @@ export async function endHeldContent(
     }
     return true;
   });
-  if (settled) await (end === "release" ? resumeBatch(db, eeid) : withdrawBatch(db, eeid));
+  if (settled) await (end === "release" ? resumeBatch : withdrawBatch)(db, { instanceId: instance.id, eeid });
   return settled;
 }

@@ -37,7 +37,7 @@ export async function releaseInstance(db: Db, change: HoldChange): Promise<boole
     if (change.audited) await writeAudit(transaction, "instance.release", change);
     return true;
   });
-  if (released) await announceMail(db);
+  if (released) await announceMail(db, [change.instance.id]);
   return released;
 }
 

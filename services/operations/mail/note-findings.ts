@@ -20,6 +20,7 @@ const MOST_CHARACTERS = 1_000;
 
 /** A report that came back to a return path, and which delivery that names. */
 export interface ReturnedReport {
+  readonly instanceId: number;
   readonly deliveryId: number;
   readonly finding: Finding;
   readonly octets: Uint8Array;
@@ -29,7 +30,7 @@ export interface ReturnedReport {
 export async function noteFinding(transaction: Transaction, report: ReturnedReport): Promise<void> {
   const { finding, deliveryId } = report;
   if (finding.kind !== "dsn" || finding.results.length === 0) return;
-  const reporting = await findReporting(transaction, deliveryId);
+  const reporting = await findReporting(transaction, report);
   if (reporting === undefined) return;
   const words = await wordsByRecipient(report.octets);
   const told = new Map<Notification, NewReport>();

@@ -8,10 +8,10 @@ import {
   archiveMessages,
   countRefusals,
   type DeliveryBounce,
+  type DeliveryKey,
   type DeliveryOutcome,
   type DeliveryOwner,
   findDeliveries,
-  findDelivery,
   listContactsOf,
   markBounced,
   markComplained,
@@ -28,45 +28,53 @@ export interface InvalidationRule {
   readonly hardBouncesToInvalidate: number;
 }
 
+/** Of what a transaction stores outcomes, and when. */
+export interface OutcomesOf {
+  readonly instanceId: number;
+  /** The transaction's moment, of `beginWork`. */
+  readonly now: string;
+  /** Partitions that the transaction goes on to change: they are locked together with those of refused recipients. */
+  readonly alsoChanged?: readonly number[];
+}
+
 /**
- * Stores outcomes, with everything that follows from them. What is settled stays settled: an outcome for a delivery
- * that another worker has finished in the meantime changes nothing.
- * @param alsoChanged partitions that the transaction goes on to change: they are locked together with those of refused
- *   recipients
+ * Stores outcomes of one instance, with everything that follows from them. What is settled stays settled: an outcome for a
+ * delivery that another worker has finished in the meantime changes nothing.
  * @returns the deliveries whose outcomes were stored now
  */
 export async function recordOutcomes(
   transaction: Transaction,
+  { instanceId, now, alsoChanged = [] }: OutcomesOf,
   outcomes: readonly DeliveryOutcome[],
   rule: InvalidationRule,
-  alsoChanged: readonly number[] = [],
 ): Promise<ReadonlySet<number>> {
   if (outcomes.length === 0) {
-    await lockPartitions(transaction, alsoChanged);
+    await lockPartitions(transaction, instanceId, alsoChanged);
     return new Set();
   }
   await lockRecipients(
     transaction,
+    instanceId,
     outcomes.filter(({ bounce }) => bounce?.hard).map(({ deliveryId }) => deliveryId),
   );
-  const rows = await settleDeliveries(transaction, outcomes);
+  const rows = await settleDeliveries(transaction, instanceId, outcomes, now);
   const settledAt = new Map(rows.map(({ id, at }) => [id, at]));
   const settled = outcomes.filter(({ deliveryId }) => settledAt.has(deliveryId));
   const refused = rows.filter(({ state }) => state === "refused");
-  await lockPartitions(transaction, [...refused.map(({ partition_id }) => partition_id), ...alsoChanged]);
-  await countRefusals(transaction, refused);
+  await lockPartitions(transaction, instanceId, [...refused.map(({ partition_id }) => partition_id), ...alsoChanged]);
+  await countRefusals(transaction, instanceId, refused);
   await archiveMessages(transaction, settled);
   await addReports(
     transaction,
     settled.flatMap(({ report }) => report ?? []),
   );
   await tellOutcomes(transaction, settled, rows);
-  const bounces = settled.flatMap(({ instanceId, deliveryId, bounce, attempts, attempt }) => {
+  const bounces = settled.flatMap(({ deliveryId, bounce, attempts, attempt }) => {
     if (bounce === undefined) return [];
     const detail = { ...bounce.detail, ...describeAttempt(attempts, attempt) };
     return [{ ...bounce, detail, instanceId, deliveryId, at: settledAt.get(deliveryId)! }];
   });
-  await storeBounces(transaction, bounces, rule);
+  await storeBounces(transaction, instanceId, bounces, rule);
   return new Set(settledAt.keys());
 }
 
@@ -95,31 +103,35 @@ function describeAttempt(attempt: number, { status, path }: AttemptFacts): Reado
 }
 
 /**
- * Records bounces: the event, and after enough hard ones of different deliveries the contact's invalidation
+ * Records bounces of one instance: the event, and after enough hard ones of different deliveries the contact's invalidation
  * (never of a whitelisted one). A delivery bounces once, whoever tells first; a later telling changes nothing.
  * @returns the deliveries that were recorded now
  */
 export async function recordBounces(
   transaction: Transaction,
+  instanceId: number,
   bounces: readonly DeliveryBounce[],
   rule: InvalidationRule,
 ): Promise<number[]> {
   await lockRecipients(
     transaction,
+    instanceId,
     bounces.filter(({ hard }) => hard).map(({ deliveryId }) => deliveryId),
   );
-  return storeBounces(transaction, bounces, rule);
+  return storeBounces(transaction, instanceId, bounces, rule);
 }
 
 /** With the contacts of hard bounces locked already. */
 async function storeBounces(
   transaction: Transaction,
+  instanceId: number,
   bounces: readonly DeliveryBounce[],
   rule: InvalidationRule,
 ): Promise<number[]> {
   if (bounces.length === 0) return [];
-  const recorded = await markBounced(transaction, bounces);
-  const owners = new Map((await findDeliveries(transaction, recorded)).map((owner) => [owner.deliveryId, owner]));
+  const recorded = await markBounced(transaction, instanceId, bounces);
+  const known = await findDeliveries(transaction, instanceId, recorded);
+  const owners = new Map(known.map((owner) => [owner.deliveryId, owner]));
   const fresh = bounces.flatMap((bounce) => {
     const owner = owners.get(bounce.deliveryId);
     return owner === undefined ? [] : [{ bounce, owner }];
@@ -147,12 +159,12 @@ async function storeBounces(
  */
 export async function recordComplaint(
   transaction: Transaction,
-  complaint: { readonly deliveryId: number; readonly at: Date; readonly detail: Readonly<Record<string, unknown>> },
+  complaint: DeliveryKey & { readonly at: Date; readonly detail: Readonly<Record<string, unknown>> },
 ): Promise<boolean> {
-  const { deliveryId, at, detail } = complaint;
-  await lockRecipients(transaction, [deliveryId]);
-  const isNew = await markComplained(transaction, deliveryId, at);
-  const owner = isNew ? await findDelivery(transaction, deliveryId) : undefined;
+  const { instanceId, deliveryId, at, detail } = complaint;
+  await lockRecipients(transaction, instanceId, [deliveryId]);
+  if (!(await markComplained(transaction, complaint, at))) return false;
+  const [owner] = await findDeliveries(transaction, instanceId, [deliveryId]);
   if (owner === undefined) return false;
   await recordEvents(transaction, [{ ...eventBase(owner), kind: "complained", at, detail }]);
   if (owner.contactId !== null) {
@@ -169,9 +181,13 @@ export async function recordComplaint(
  * Counting bounces and judging by the count must not run beside another that does the same for the contact.
  * All locks are taken first, and in one order: addresses, contacts, and then deliveries and their partitions.
  */
-async function lockRecipients(transaction: Transaction, deliveryIds: readonly number[]): Promise<void> {
+async function lockRecipients(
+  transaction: Transaction,
+  instanceId: number,
+  deliveryIds: readonly number[],
+): Promise<void> {
   if (deliveryIds.length === 0) return;
-  const contacts = await listContactsOf(transaction, deliveryIds);
+  const contacts = await listContactsOf(transaction, instanceId, deliveryIds);
   await lockAddresses(transaction, contacts);
   await lockContacts(
     transaction,

@@ -23,7 +23,7 @@ export async function changeSubscription(
   await choose(transaction, { ...owner, contactId }, choice, at);
   // After the contact: who erases it locks its deliveries after it as well.
   if (owner.contactId === null) {
-    await assignContact(transaction, deliveryId, contactId);
+    await assignContact(transaction, owner, contactId);
   }
 }
 

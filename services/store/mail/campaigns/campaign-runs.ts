@@ -1,7 +1,7 @@
 import type { FilterCondition } from "../../../core/mail/filter-condition.ts";
 import { type Db, queryRows, StatementValues, type Transaction } from "../../../platform/postgres/db.ts";
 import { compileCondition } from "../contacts/filter-conditions.ts";
-import { continueBatch, withdrawBatch } from "../queue/queue-stops.ts";
+import { type BatchKey, continueBatch, withdrawBatch } from "../queue/queue-stops.ts";
 import { type CampaignSend, type CampaignSendRow, toCampaignSend } from "./campaign-sends.ts";
 import type { Campaign } from "./campaigns.ts";
 
@@ -179,13 +179,14 @@ export async function finishCampaigns(db: Db): Promise<void> {
  * have been changing one, just as they were; or whoever resumed them died half-way.
  */
 export async function continueResumed(db: Db): Promise<void> {
-  const rows = await queryRows<{ eeid: string }>(
+  const rows = await queryRows<BatchKey>(
     db,
     // From the side of what is held, which has an index of its own: mostly there is nothing.
-    `select eeid from batches
-     where eeid in (select eeid from partitions where state = 'held') and held_at is null and cancelled_at is null`,
+    `select instance_id as "instanceId", eeid from batches
+     where (instance_id, eeid) in (select instance_id, eeid from partitions where state = 'held')
+       and held_at is null and cancelled_at is null`,
   );
-  for (const { eeid } of rows) await continueBatch(db, eeid);
+  for (const batch of rows) await continueBatch(db, batch);
 }
 
 /** Campaigns whose cancellation was asked for and is not complete. */
@@ -198,11 +199,11 @@ export async function listCancellations(db: Db): Promise<number[]> {
  * cancellation became known. It is looked for until the last one is finished.
  */
 export async function withdrawCancelled(db: Db): Promise<void> {
-  const sends: { campaign_numid: number; eeid: string | null }[] = await db("campaign_sends")
+  const sends: { campaign_numid: number; instance_id: number; eeid: string | null }[] = await db("campaign_sends")
     .where({ state: "cancelled", withdrawn: false })
-    .select("campaign_numid", "eeid");
-  for (const { campaign_numid, eeid } of sends) {
-    if (eeid !== null) await withdrawBatch(db, eeid);
+    .select("campaign_numid", "instance_id", "eeid");
+  for (const { campaign_numid, instance_id: instanceId, eeid } of sends) {
+    if (eeid !== null) await withdrawBatch(db, { instanceId, eeid });
     await queryRows(
       db,
       `update campaign_sends set withdrawn = true where campaign_numid = $1

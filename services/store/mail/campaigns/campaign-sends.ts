@@ -116,6 +116,7 @@ export async function scheduleCampaign(
 
 /** A campaign whose state was changed; `eeid` is its batch's, null before its start. */
 export interface ChangedCampaign {
+  readonly instanceId: number;
   readonly eeid: string | null;
 }
 
@@ -128,7 +129,8 @@ export async function setPaused(
   const [row] = await queryRows<ChangedCampaign>(
     transaction,
     `update campaign_sends set paused_at = now(), pause_reason = $1::jsonb, modified_at = now()
-     where campaign_numid = $2 and paused_at is null and state in ('scheduled', 'gathering', 'sending') returning eeid`,
+     where campaign_numid = $2 and paused_at is null and state in ('scheduled', 'gathering', 'sending')
+     returning instance_id as "instanceId", eeid`,
     [JSON.stringify(reason), campaignNumid],
   );
   return row;
@@ -145,7 +147,7 @@ export async function endPause(
     `update campaign_sends set paused_at = null, pause_reason = null, claimed_until = null, judged_tried = $1,
        judged_bounced = $2, modified_at = now()
      where campaign_numid = $3 and paused_at is not null and state in ('scheduled', 'gathering', 'sending')
-     returning eeid`,
+     returning instance_id as "instanceId", eeid`,
     [judged.tried, judged.bounced, campaignNumid],
   );
   return row;
@@ -159,7 +161,8 @@ export async function setCancelling(
   const [row] = await queryRows<ChangedCampaign>(
     transaction,
     `update campaign_sends set state = 'cancelling', modified_at = now()
-     where campaign_numid = $1 and state in ('draft', 'scheduled', 'gathering', 'sending') returning eeid`,
+     where campaign_numid = $1 and state in ('draft', 'scheduled', 'gathering', 'sending')
+     returning instance_id as "instanceId", eeid`,
     [campaignNumid],
   );
   return row;
@@ -167,7 +170,9 @@ export async function setCancelling(
 
 /** @returns undefined when it is not being cancelled */
 export async function findCancelling(db: Db, campaignNumid: number): Promise<ChangedCampaign | undefined> {
-  return db("campaign_sends").where({ campaign_numid: campaignNumid, state: "cancelling" }).first("eeid");
+  return db("campaign_sends")
+    .where({ campaign_numid: campaignNumid, state: "cancelling" })
+    .first({ instanceId: "instance_id" }, "eeid");
 }
 
 /** The last step of a cancellation: what the start had noted of its recipients goes. */

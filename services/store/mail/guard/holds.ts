@@ -1,6 +1,8 @@
 import type { Detector, DetectorAction } from "../../../core/mail/guard/behaviour.ts";
 import type { Sentence } from "../../../core/sentences.ts";
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+import { beginWork, wakeInstances } from "../queue/mail-work.ts";
+import { moveAges } from "../queue/queue-ages.ts";
 import { ensureGuard } from "./sending-limits.ts";
 
 /** What becomes of sends by API while an instance is held; submission is told to come again in either case. */
@@ -49,24 +51,22 @@ export async function markInstanceHeld(
  */
 export async function endInstanceHold(transaction: Transaction, instanceId: number): Promise<boolean> {
   // As text: a Date would cut off its microseconds.
+  await beginWork(transaction, [instanceId]);
   const [held] = await queryRows<{ since: string }>(
     transaction,
-    `update instance_guards g set held_at = null, held_reason = null, held_by = null, judged_from = now(), told = '{}'
-     from (select held_at from instance_guards where instance_id = $1 for update) as earlier
-     where g.instance_id = $1 and earlier.held_at is not null returning earlier.held_at::text as since`,
+    "select held_at::text as since from instance_guards where instance_id = $1 and held_at is not null for update",
     [instanceId],
   );
   if (held === undefined) return false;
   await queryRows(
     transaction,
-    `with tried as (
-       select id from partitions where instance_id = $1 and taken_at is not null
-         and state in ('ready', 'leased', 'deferred', 'held') order by id for no key update
-     )
-     update partitions p set taken_at = p.taken_at + (now() - greatest($2::timestamptz, p.taken_at))
-     from tried where p.id = tried.id`,
-    [instanceId, held.since],
+    `update instance_guards set held_at = null, held_reason = null, held_by = null, judged_from = now(), told = '{}'
+     where instance_id = $1`,
+    [instanceId],
   );
+  const which = "state in ('ready', 'leased', 'deferred', 'held')";
+  await moveAges(transaction, instanceId, { which, by: "now() - greatest($2::timestamptz, taken_at)" }, [held.since]);
+  await wakeInstances(transaction, [instanceId]);
   return true;
 }
 

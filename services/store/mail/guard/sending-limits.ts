@@ -1,5 +1,6 @@
 import type { SendingLimit } from "../../../core/mail/guard/sending-limits.ts";
 import { type Db, queryRows } from "../../../platform/postgres/db.ts";
+import { beginWork, wakeInstances } from "../queue/mail-work.ts";
 
 /** Sets a limit of an instance in place of the one that it has. What waits for a window is due at its time all the same. */
 export async function setSendingLimit(db: Db, instanceId: number, limit: SendingLimit): Promise<void> {
@@ -69,16 +70,20 @@ export async function countWaiting(db: Db, instanceId: number): Promise<WaitingR
 
 /** Lets what waits for a window go at once; it stays counted where it was. @returns how many recipients */
 export async function releaseWaiting(db: Db, instanceId: number): Promise<number> {
-  const [row] = await queryRows<{ recipients: number }>(
-    db,
-    `with waiting as (
-       select id from partitions where ${WAITING} order by id for no key update
-     ), released as (
-       update partitions p set state = 'ready', due_at = now(), modified_at = now() from waiting
-       where p.id = waiting.id and p.state = 'deferred' returning p.recipients
-     )
-     select coalesce(sum(recipients), 0)::int as recipients from released`,
-    [instanceId],
-  );
-  return row!.recipients;
+  return db.transaction(async (transaction) => {
+    await beginWork(transaction, [instanceId]);
+    const [row] = await queryRows<{ recipients: number }>(
+      transaction,
+      `with waiting as (
+         select id from partitions where ${WAITING} order by id for no key update
+       ), released as (
+         update partitions p set state = 'ready', due_at = now(), modified_at = now() from waiting
+         where p.instance_id = $1 and p.id = waiting.id and p.state = 'deferred' returning p.recipients
+       )
+       select coalesce(sum(recipients), 0)::int as recipients from released`,
+      [instanceId],
+    );
+    await wakeInstances(transaction, [instanceId]);
+    return row!.recipients;
+  });
 }

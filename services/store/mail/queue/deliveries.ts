@@ -5,10 +5,14 @@ import type { PaceKey } from "../pace/source-paces.ts";
 import { hearsOfDeliveries } from "../tracking/event-feed.ts";
 import type { NewReport } from "./delivery-reports.ts";
 
-/** What a return path's token stands for. */
-export interface DeliveryOwner {
-  readonly deliveryId: number;
+/** A delivery, with the instance whose it is. */
+export interface DeliveryKey {
   readonly instanceId: number;
+  readonly deliveryId: number;
+}
+
+/** What a return path's token stands for. */
+export interface DeliveryOwner extends DeliveryKey {
   /** Null for a copy to an address that is no contact. */
   readonly contactId: number | null;
   readonly eeid: string;
@@ -19,11 +23,21 @@ export interface DeliveryOwner {
 
 /** @returns undefined when there is no such delivery, or no more */
 export async function findDelivery(db: Db, deliveryId: number): Promise<DeliveryOwner | undefined> {
-  return (await findDeliveries(db, [deliveryId]))[0];
+  const [place] = await queryRows<{ instanceId: number }>(
+    db,
+    `select instance_id as "instanceId" from deliveries where id = $1`,
+    [deliveryId],
+    { name: "find-delivery-instance" },
+  );
+  return place && (await findDeliveries(db, place.instanceId, [deliveryId]))[0];
 }
 
-/** @returns those that there are, in no order */
-export async function findDeliveries(db: Db, deliveryIds: readonly number[]): Promise<DeliveryOwner[]> {
+/** @returns those of an instance that there are, in no order */
+export async function findDeliveries(
+  db: Db,
+  instanceId: number,
+  deliveryIds: readonly number[],
+): Promise<DeliveryOwner[]> {
   return queryRows<DeliveryOwner>(
     db,
     `select d.id as "deliveryId", d.instance_id as "instanceId", d.contact_id as "contactId", m.eeid,
@@ -31,8 +45,8 @@ export async function findDeliveries(db: Db, deliveryIds: readonly number[]): Pr
      from deliveries d
      join partitions p on p.instance_id = d.instance_id and p.id = d.partition_id
      join messages m on m.instance_id = p.instance_id and m.id = p.message_id
-     where d.id = any($1::bigint[])`,
-    [deliveryIds],
+     where d.instance_id = $1 and d.id = any($2::bigint[])`,
+    [instanceId, deliveryIds],
   );
 }
 
@@ -66,7 +80,6 @@ export interface DeliveryOutcome {
 
 /** A delivery whose outcome was stored. */
 export interface SettledDelivery {
-  readonly instance_id: number;
   readonly id: number;
   readonly partition_id: number;
   readonly state: DeliveryOutcome["state"];
@@ -75,52 +88,69 @@ export interface SettledDelivery {
   readonly isHeard: boolean;
 }
 
-/** Stores outcomes of deliveries that are not settled yet, and counts the last ones. @returns those that were stored */
+/**
+ * Stores outcomes of deliveries of an instance that are not settled yet, and counts the last ones.
+ * @param now the transaction's moment, of `beginWork`
+ * @returns those that were stored
+ */
 export async function settleDeliveries(
   transaction: Transaction,
+  instanceId: number,
   outcomes: readonly DeliveryOutcome[],
+  now: string,
 ): Promise<SettledDelivery[]> {
   const inOrder = outcomes.toSorted((a, b) => a.deliveryId - b.deliveryId);
-  return queryRows<SettledDelivery>(
+  const nowMs = Date.parse(now);
+  const rows = await queryRows<Omit<SettledDelivery, "at">>(
     transaction,
     `with settled as (
      update deliveries d
-     set state = o.state, attempts = o.attempts, due_at = coalesce(now() + make_interval(secs => o.retry_in), d.due_at), reply = o.reply,
-         finished_at = case when o.state <> 'queued' then now() end,
+     set state = o.state, attempts = o.attempts, due_at = coalesce(o.due_at, d.due_at), reply = o.reply,
+         finished_at = case when o.state <> 'queued' then $7::timestamptz end,
          personal = case when o.state = 'queued' then d.personal end
-     from unnest($1::bigint[], $2::bigint[], $3::text[], $4::integer[], $5::float8[], $6::text[], $7::boolean[])
-       as o (instance_id, id, state, attempts, retry_in, reply, is_report)
-     where d.instance_id = o.instance_id and d.id = o.id and d.state = 'queued'
-     returning d.instance_id, d.id, d.partition_id, d.state, now() as at, o.is_report,
-       not o.is_report and ${hearsOfDeliveries("d.instance_id")} as "isHeard"
+     from unnest($2::bigint[], $3::text[], $4::integer[], $5::timestamptz[], $6::text[], $8::boolean[])
+       as o (id, state, attempts, due_at, reply, is_report)
+     where d.instance_id = $1 and d.id = o.id and d.state = 'queued'
+     returning d.id, d.partition_id, d.state, o.is_report
      ), counted as (
        insert into outcome_deltas (instance_id, minute, tried)
-       select instance_id, date_trunc('minute', now(), 'UTC'), count(*) from settled
-       where state <> 'queued' and not is_report group by 1
+       select $1::bigint, $9::timestamptz, count(*) from settled where state <> 'queued' and not is_report having count(*) > 0
      )
-     select * from settled`,
+     select id, partition_id, state, not is_report and ${hearsOfDeliveries("$1")} as "isHeard" from settled`,
     [
-      inOrder.map(({ instanceId }) => instanceId),
+      instanceId,
       inOrder.map(({ deliveryId }) => deliveryId),
       inOrder.map(({ state }) => state),
       inOrder.map(({ attempts }) => attempts),
-      inOrder.map(({ retryInSeconds }) => retryInSeconds ?? null),
+      inOrder.map(({ retryInSeconds }) =>
+        retryInSeconds === undefined ? null : new Date(nowMs + retryInSeconds * 1000).toISOString(),
+      ),
       inOrder.map(({ reply }) => reply),
+      now,
       inOrder.map(({ isReport = false }) => String(isReport)),
+      new Date(nowMs - (nowMs % MINUTE_MS)).toISOString(),
     ],
+    { name: "settle-deliveries" },
   );
+  const at = new Date(nowMs);
+  return rows.map((row) => ({ ...row, at }));
 }
 
-/** Adds to the counts of partitions. @param refused recipients whose partitions are locked already */
-export async function countRefusals(transaction: Transaction, refused: readonly SettledDelivery[]): Promise<void> {
+const MINUTE_MS = 60_000;
+
+/** Adds to the counts of partitions of an instance. @param refused recipients whose partitions are locked already */
+export async function countRefusals(
+  transaction: Transaction,
+  instanceId: number,
+  refused: readonly SettledDelivery[],
+): Promise<void> {
   if (refused.length === 0) return;
   await queryRows(
     transaction,
     `update partitions p set refused = p.refused + refusals.refused, modified_at = now()
-     from (select instance_id, id, count(*) as refused
-           from unnest($1::bigint[], $2::bigint[]) as given (instance_id, id) group by 1, 2) refusals
-     where p.instance_id = refusals.instance_id and p.id = refusals.id`,
-    [refused.map((row) => row.instance_id), refused.map((row) => row.partition_id)],
+     from (select id, count(*) as refused from unnest($2::bigint[]) as given (id) group by 1) refusals
+     where p.instance_id = $1 and p.id = refusals.id`,
+    [instanceId, refused.map((row) => row.partition_id)],
   );
 }
 
@@ -135,29 +165,32 @@ export interface DeliveryBounce {
 }
 
 /**
- * Marks deliveries that have not bounced yet, and counts the hard ones in their partitions.
+ * Marks deliveries of an instance that have not bounced yet, and counts the hard ones in their partitions.
  * @returns the ids of those that were marked
  */
-export async function markBounced(transaction: Transaction, bounces: readonly DeliveryBounce[]): Promise<number[]> {
+export async function markBounced(
+  transaction: Transaction,
+  instanceId: number,
+  bounces: readonly DeliveryBounce[],
+): Promise<number[]> {
   // Partitions are locked in one order, as by lockPartitions: reports come while they are being delivered.
   const rows = await queryRows<{ id: number }>(
     transaction,
     `with changed as (
        update deliveries d set bounce = b.bounce, bounced_at = b.at
-       from unnest($1::bigint[], $2::bigint[], $3::text[], $4::timestamptz[]) as b (instance_id, id, bounce, at)
-       where d.instance_id = b.instance_id and d.id = b.id and d.bounce is null returning d.instance_id, d.id, d.partition_id, d.bounce
+       from unnest($2::bigint[], $3::text[], $4::timestamptz[]) as b (id, bounce, at)
+       where d.instance_id = $1 and d.id = b.id and d.bounce is null returning d.id, d.partition_id, d.bounce
      ), hard as (
-       select instance_id, partition_id as id, count(*) as bounces from changed where bounce = 'hard' group by 1, 2
+       select partition_id as id, count(*) as bounces from changed where bounce = 'hard' group by 1
      ), locked as (
-       select instance_id, id from partitions where (instance_id, id) in (select instance_id, id from hard)
-       order by id for no key update
+       select id from partitions where instance_id = $1 and id in (select id from hard) order by id for no key update
      ), counted as (
        update partitions p set hard_bounces = p.hard_bounces + hard.bounces
-       from locked join hard using (instance_id, id) where p.instance_id = locked.instance_id and p.id = locked.id
+       from locked join hard using (id) where p.instance_id = $1 and p.id = locked.id
      )
      select id from changed`,
     [
-      bounces.map(({ instanceId }) => instanceId),
+      instanceId,
       bounces.map(({ deliveryId }) => deliveryId),
       bounces.map(({ hard }) => (hard ? "hard" : "soft")),
       bounces.map(({ at }) => at.toISOString()),
@@ -167,16 +200,24 @@ export async function markBounced(transaction: Transaction, bounces: readonly De
 }
 
 /** Notes a spam complaint. @returns false where there was one before, or there is no such delivery */
-export async function markComplained(transaction: Transaction, deliveryId: number, at: Date): Promise<boolean> {
+export async function markComplained(
+  transaction: Transaction,
+  { instanceId, deliveryId }: DeliveryKey,
+  at: Date,
+): Promise<boolean> {
   const marked = await transaction("deliveries")
-    .where({ id: deliveryId, complained_at: null })
+    .where({ instance_id: instanceId, id: deliveryId, complained_at: null })
     .update({ complained_at: at });
   return marked > 0;
 }
 
 /** A copy's address has become a contact. */
-export async function assignContact(transaction: Transaction, deliveryId: number, contactId: number): Promise<void> {
-  await transaction("deliveries").where({ id: deliveryId }).update({ contact_id: contactId });
+export async function assignContact(
+  transaction: Transaction,
+  { instanceId, deliveryId }: DeliveryKey,
+  contactId: number,
+): Promise<void> {
+  await transaction("deliveries").where({ instance_id: instanceId, id: deliveryId }).update({ contact_id: contactId });
 }
 
 /** A contact with the address by which it is locked. */
@@ -187,14 +228,18 @@ export interface AddressedContact {
 }
 
 /** Contacts that deliveries went to, in the order in which everything locks them. */
-export async function listContactsOf(db: Db, deliveryIds: readonly number[]): Promise<AddressedContact[]> {
+export async function listContactsOf(
+  db: Db,
+  instanceId: number,
+  deliveryIds: readonly number[],
+): Promise<AddressedContact[]> {
   return queryRows<AddressedContact>(
     db,
     `select distinct contacts.id, contacts.instance_id as "instanceId", contacts.email_key as "emailKey"
      from deliveries
      join contacts on contacts.instance_id = deliveries.instance_id and contacts.id = deliveries.contact_id
-     where deliveries.id = any($1::bigint[]) order by "instanceId", "emailKey"`,
-    [deliveryIds],
+     where deliveries.instance_id = $1 and deliveries.id = any($2::bigint[]) order by "instanceId", "emailKey"`,
+    [instanceId, deliveryIds],
   );
 }
 

@@ -3,6 +3,7 @@ import type { Notification, RecipientDsn } from "../../../core/mail/dsn-paramete
 import type { MessageTracking } from "../../../core/mail/message-places.ts";
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
 import type { ReportRequest } from "../sends/messages.ts";
+import type { DeliveryKey } from "./deliveries.ts";
 
 /** What a sender is to be told of a recipient. */
 export interface NewReport {
@@ -31,7 +32,8 @@ export async function addReports(transaction: Transaction, reports: readonly New
      select * from unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[],
        $8::jsonb[], $9::text[])
      on conflict (delivery_id, kind, instance_id) do update
-       set state = excluded.state, action = excluded.action, words = excluded.words, created_at = now(), due_at = now()
+       set state = excluded.state, action = excluded.action, words = excluded.words,
+         created_at = excluded.created_at, due_at = excluded.due_at
        where kept.state = 'watching' and excluded.state = 'due'`,
     [
       reports.map(({ instanceId }) => instanceId),
@@ -55,14 +57,17 @@ export interface DeliveryReporting {
   readonly dsn: RecipientDsn | null;
 }
 
-export async function findReporting(db: Db, deliveryId: number): Promise<DeliveryReporting | undefined> {
+export async function findReporting(
+  db: Db,
+  { instanceId, deliveryId }: DeliveryKey,
+): Promise<DeliveryReporting | undefined> {
   const [row] = await queryRows<DeliveryReporting>(
     db,
     `select d.instance_id as "instanceId", p.message_id as "messageId", d.recipient, d.dsn from deliveries d
      join partitions p on p.instance_id = d.instance_id and p.id = d.partition_id
      join messages m on m.instance_id = p.instance_id and m.id = p.message_id
-     where d.id = $1 and m.dsn is not null`,
-    [deliveryId],
+     where d.instance_id = $1 and d.id = $2 and m.dsn is not null`,
+    [instanceId, deliveryId],
   );
   return row;
 }
@@ -72,22 +77,32 @@ const WATCHED_AT_ONCE = 1_000;
 
 /** Makes reports of delay due for what is still queued after so many hours, and forgets those of what is not. */
 export async function endWatches(db: Db, hours: number): Promise<void> {
+  const over = await queryRows<{ instance_id: number }>(
+    db,
+    `select distinct instance_id from delivery_reports
+     where state = 'watching' and created_at <= now() - make_interval(secs => 3600 * $1)`,
+    [hours],
+  );
+  for (const { instance_id } of over) await endWatchesOf(db, instance_id, hours);
+}
+
+async function endWatchesOf(db: Db, instanceId: number, hours: number): Promise<void> {
   await queryRows(
     db,
     `with over as (
-       select instance_id, id, delivery_id from delivery_reports
-       where state = 'watching' and created_at <= now() - make_interval(secs => 3600 * $1)
+       select id, delivery_id from delivery_reports
+       where instance_id = $1 and state = 'watching' and created_at <= now() - make_interval(secs => 3600 * $2)
        order by created_at limit ${WATCHED_AT_ONCE} for update skip locked
      ), late as (
-       select over.instance_id, over.id, coalesce(d.reply, '') as words from over
-       join deliveries d on d.instance_id = over.instance_id and d.id = over.delivery_id and d.state = 'queued'
+       select over.id, coalesce(d.reply, '') as words from over
+       join deliveries d on d.instance_id = $1 and d.id = over.delivery_id and d.state = 'queued'
      ), told as (
        update delivery_reports r set state = 'due', words = late.words, created_at = now(), due_at = now()
-       from late where r.instance_id = late.instance_id and r.id = late.id
+       from late where r.instance_id = $1 and r.id = late.id
      )
      delete from delivery_reports r using over
-     where r.instance_id = over.instance_id and r.id = over.id and not exists (select from late where late.id = over.id)`,
-    [hours],
+     where r.instance_id = $1 and r.id = over.id and not exists (select from late where late.id = over.id)`,
+    [instanceId, hours],
   );
 }
 
@@ -144,7 +159,7 @@ export async function takeDueGroup(
            order by due_at limit 100) due
      join messages m on m.instance_id = due.instance_id and m.id = due.message_id
      join instances i on i.id = m.instance_id
-     where m.dsn is not null
+     where m.instance_id = $2 and m.dsn is not null
      order by due.due_at limit 1 for no key update of m skip locked`,
     [gatherSeconds, instanceId],
   );

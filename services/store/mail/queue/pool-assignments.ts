@@ -1,5 +1,6 @@
 import { type CampaignPool, poolFor } from "../../../core/mail/pools.ts";
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+import { listQueues } from "./mail-work.ts";
 import { lockPartitions } from "./queue-leases.ts";
 
 /** A row of config/delivery.json's `poolOf`. */
@@ -36,17 +37,21 @@ export async function assignPools(db: Db, assignments: readonly PoolAssignment[]
   await relabelQueue(db, assignments); // what was accepted meanwhile, by the old rows
 }
 
-/** Has partitions leave through another pool. A worker that finds one with a wrong pool says so by this as well. */
-export async function movePartitions(db: Db, moves: readonly { id: number; pool: string }[]): Promise<void> {
+/** Has partitions of an instance leave through another pool. A worker that finds one with a wrong pool says so by this as well. */
+export async function movePartitions(
+  db: Db,
+  instanceId: number,
+  moves: readonly { id: number; pool: string }[],
+): Promise<void> {
   if (moves.length === 0) return;
   await db.transaction(async (transaction) => {
     const ids = moves.map(({ id }) => id);
-    await lockPartitions(transaction, ids);
+    await lockPartitions(transaction, instanceId, ids);
     await queryRows(
       transaction,
-      `update partitions p set pool = moved.pool from unnest($1::bigint[], $2::text[]) as moved (id, pool)
-       where p.id = moved.id and p.pool <> moved.pool`,
-      [ids, moves.map(({ pool }) => pool)],
+      `update partitions p set pool = moved.pool from unnest($2::bigint[], $3::text[]) as moved (id, pool)
+       where p.instance_id = $1 and p.id = moved.id and p.pool <> moved.pool`,
+      [instanceId, ids, moves.map(({ pool }) => pool)],
     );
   });
 }
@@ -61,22 +66,26 @@ async function hasChanged(db: Db | Transaction, assignments: readonly PoolAssign
 }
 
 async function relabelQueue(db: Db, assignments: readonly PoolAssignment[]): Promise<void> {
+  for (const instanceId of await listQueues(db)) await relabel(db, instanceId, assignments);
+}
+
+async function relabel(db: Db, instanceId: number, assignments: readonly PoolAssignment[]): Promise<void> {
   for (let last = 0; ; ) {
     const rows = await queryRows<{ id: number; pool: string; instance: string; campaignNumid: number }>(
       db,
       `select p.id, p.pool, i.name as instance, m.campaign_numid as "campaignNumid"
        from (select id, instance_id, message_id, pool from partitions
-             where id > $1 and state in ('ready', 'leased', 'deferred', 'held') order by id limit $2) p
+             where instance_id = $1 and id > $2 and state in ('ready', 'leased', 'deferred', 'held') order by id limit $3) p
        join messages m on m.instance_id = p.instance_id and m.id = p.message_id
        join instances i on i.id = p.instance_id order by p.id`,
-      [last, PARTITIONS_AT_ONCE],
+      [instanceId, last, PARTITIONS_AT_ONCE],
     );
     const moves = rows.flatMap((row) => {
       const own = assignments.filter(({ instance }) => instance === row.instance);
       const pool = poolFor(own, row.campaignNumid);
       return pool === row.pool ? [] : [{ id: row.id, pool }];
     });
-    await movePartitions(db, moves);
+    await movePartitions(db, instanceId, moves);
     if (rows.length < PARTITIONS_AT_ONCE) return;
     last = rows.at(-1)!.id;
   }

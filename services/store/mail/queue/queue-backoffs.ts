@@ -1,6 +1,24 @@
 import { type Db, queryRows } from "../../../platform/postgres/db.ts";
 import { ANY_SOURCE } from "./lease-partitions.ts";
 
+/** A source that leaves a destination alone, or `ANY_SOURCE`. */
+export interface BackOff {
+  readonly destination: string;
+  readonly source: string;
+  /** From when it was read. */
+  readonly seconds: number;
+}
+
+export async function readBackOffs(db: Db): Promise<BackOff[]> {
+  return queryRows<BackOff>(
+    db,
+    `select destination, source, extract(epoch from until - now())::float8 as seconds from destination_backoffs
+     where until > now()`,
+    [],
+    { name: "read-back-offs" },
+  );
+}
+
 /** Has sources leave a destination alone for a while, whichever worker they are of. */
 export async function backOffDestination(
   db: Db,

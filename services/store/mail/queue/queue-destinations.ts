@@ -1,5 +1,7 @@
-import { type Db, queryRows } from "../../../platform/postgres/db.ts";
+import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+import { beginWork, wakeInstances } from "./mail-work.ts";
 import { announceMail, announceStop } from "./queue.ts";
+import { moveAges } from "./queue-ages.ts";
 import { lockPartitions } from "./queue-leases.ts";
 
 /** What is queued for one destination, on all of the deployment. */
@@ -20,39 +22,61 @@ export interface DestinationQueue {
 
 /** Destinations with something queued, and held ones, those with the most first. */
 export async function listDestinationQueues(db: Db, limit: number): Promise<DestinationQueue[]> {
-  return queryRows<DestinationQueue>(
+  const queues = new Map((await readQueues(db)).map((queue) => [queue.destination, queue]));
+  const held = new Set(await listHeldDestinations(db));
+  const listed = [...new Set([...queues.keys(), ...held])]
+    .map((destination) => ({ destination, waiting: queues.get(destination)?.waiting ?? 0 }))
+    .sort((one, other) => other.waiting - one.waiting || (one.destination < other.destination ? -1 : 1))
+    .slice(0, limit);
+  const backOffs = await queryRows<{ destination: string; reason: string }>(
     db,
-    // Each state has an index of its own; together they hold what is unfinished, however long the history.
-    `with unfinished as materialized (
-       ${UNFINISHED_STATES.map((state) => `select * from partitions where state = '${state}'`).join(" union all ")}
-     ), queues as (
-       select destination, count(*) as partitions, min(message_id) as oldest_message,
-         sum(case when taken_at is null then recipients else d.queued end) as waiting,
-         sum(case when state <> 'ready' and state <> 'leased' then 0 when taken_at is null then recipients else d.due end) as due,
-         max(d.reply) as reply
-       from unfinished p left join lateral (
-         select count(*) filter (where state = 'queued') as queued,
-           count(*) filter (where state = 'queued' and due_at <= now()) as due,
-           max(reply) filter (where state = 'queued') as reply
-         from deliveries where deliveries.partition_id = p.id and p.taken_at is not null
-       ) d on true
-       group by destination
-     )
-     select destination, coalesce(queues.waiting, 0)::int as waiting, coalesce(queues.due, 0)::int as due,
-       holds.destination is not null as held,
-       (select created_at from messages where id = queues.oldest_message) as oldest,
-       coalesce(backoff.reason, queues.reply) as "lastError"
-     from queues full join destination_holds holds using (destination)
-     left join lateral (
-       select reason from destination_backoffs b where b.destination = coalesce(queues.destination, holds.destination)
-       order by until desc limit 1
-     ) backoff on true
-     order by waiting desc, destination limit $1`,
-    [limit],
+    `select distinct on (destination) destination, reason from destination_backoffs where destination = any($1::text[])
+     order by destination, until desc`,
+    [listed.map(({ destination }) => destination)],
+  );
+  const reasons = new Map(backOffs.map(({ destination, reason }) => [destination, reason]));
+  return listed.map(({ destination, waiting }) => {
+    const { due = 0, oldest = null, reply = null } = queues.get(destination) ?? {};
+    const lastError = reasons.get(destination) ?? reply;
+    return { destination, waiting, due, held: held.has(destination), oldest, lastError };
+  });
+}
+
+interface QueuedFor {
+  destination: string;
+  waiting: number;
+  due: number;
+  oldest: Date;
+  reply: string | null;
+}
+
+/** All that is queued, by destination. */
+function readQueues(db: Db): Promise<QueuedFor[]> {
+  // Each state has an index of its own; together they hold what is unfinished, however long the history.
+  const unfinished = UNFINISHED_STATES.map((state) => `select * from partitions where state = '${state}'`);
+  return queryRows<QueuedFor>(
+    db,
+    `select p.destination, coalesce(sum(case when p.taken_at is null then p.recipients else d.queued end), 0)::int as waiting,
+       coalesce(sum(case when p.state not in ('ready', 'leased') then 0 when p.taken_at is null then p.recipients else d.due end), 0)::int as due,
+       min(m.created_at) as oldest, max(d.reply) as reply
+     from (${unfinished.join(" union all ")}) p
+     join messages m on m.instance_id = p.instance_id and m.id = p.message_id
+     left join (
+       select q.instance_id, q.partition_id, count(*) as queued, count(*) filter (where q.due_at <= now()) as due,
+         max(q.reply) as reply
+       from deliveries q join partitions tried on tried.instance_id = q.instance_id and tried.id = q.partition_id
+       where q.state = 'queued' and tried.taken_at is not null and tried.state in ('ready', 'leased', 'deferred', 'held')
+       group by q.instance_id, q.partition_id
+     ) d on d.instance_id = p.instance_id and d.partition_id = p.id
+     group by p.destination`,
   );
 }
 
 const UNFINISHED_STATES = ["ready", "leased", "deferred", "held"] as const;
+
+export async function listHeldDestinations(db: Db): Promise<string[]> {
+  return db("destination_holds").pluck("destination");
+}
 
 /** No worker turns to the destination until it is released; lanes that are at it finish their message and stop. */
 export async function holdDestination(db: Db, destination: string, login: string): Promise<void> {
@@ -66,22 +90,16 @@ export async function holdDestination(db: Db, destination: string, login: string
  */
 export async function releaseDestination(db: Db, destination: string): Promise<boolean> {
   const released = await db.transaction(async (transaction) => {
-    const [hold] = await queryRows<{ held_at: Date }>(
+    const [hold] = await queryRows<{ since: string }>(
       transaction,
-      "delete from destination_holds where destination = $1 returning held_at",
+      "delete from destination_holds where destination = $1 returning held_at::text as since",
       [destination],
     );
     if (hold === undefined) return false;
-    await queryRows(
-      transaction,
-      `with tried as (
-         select id from partitions where taken_at is not null and id in (
-           ${UNFINISHED_STATES.map((state) => `select id from partitions where state = '${state}' and destination = $1`).join(" union all ")}
-         ) order by id for no key update
-       )
-       update partitions p set taken_at = p.taken_at + (now() - greatest($2, p.taken_at)) from tried where p.id = tried.id`,
-      [destination, hold.held_at],
-    );
+    for (const instanceId of await listInstancesOf(transaction, destination)) {
+      const by = "now() - greatest($3::timestamptz, taken_at)";
+      await moveAges(transaction, instanceId, { which: UNFINISHED_OF, by }, [destination, hold.since]);
+    }
     return true;
   });
   if (released) await announceMail(db);
@@ -93,33 +111,58 @@ export async function releaseDestination(db: Db, destination: string): Promise<b
  * @returns how many recipients
  */
 export async function retryDestination(db: Db, destination: string): Promise<number> {
-  const rows = await db.transaction(async (transaction) => {
+  const woken = await db.transaction(async (transaction) => {
     await transaction("destination_backoffs").where({ destination }).delete();
-    const partitions = await queryRows<{ id: number }>(
-      transaction,
-      // What waits for a window of the instance's limits was never tried.
-      "select id from partitions where state = 'deferred' and destination = $1 and taken_at is not null",
-      [destination],
-    );
-    const ids = partitions.map(({ id }) => id);
-    const woken = await queryRows(
-      transaction,
-      `with chosen as (
-         select id from deliveries where partition_id = any($1) and state = 'queued' and due_at > now()
-         order by id for no key update
-       )
-       update deliveries set due_at = now() from chosen where deliveries.id = chosen.id returning 1`,
-      [ids],
-    );
-    await lockPartitions(transaction, ids);
-    await queryRows(
-      transaction,
-      `update partitions set state = 'ready', due_at = now(), modified_at = now()
-       where id = any($1) and state = 'deferred'`,
-      [ids],
-    );
-    return woken;
+    let recipients = 0;
+    for (const instanceId of await listInstancesOf(transaction, destination)) {
+      recipients += await retryOf(transaction, instanceId, destination);
+    }
+    return recipients;
   });
   await announceMail(db);
-  return rows.length;
+  return woken;
+}
+
+/** What waits for a window of the instance's limits was never tried. */
+async function retryOf(transaction: Transaction, instanceId: number, destination: string): Promise<number> {
+  await beginWork(transaction, [instanceId]);
+  const partitions = await queryRows<{ id: number }>(
+    transaction,
+    `select id from partitions
+     where instance_id = $1 and state = 'deferred' and destination = $2 and taken_at is not null`,
+    [instanceId, destination],
+  );
+  const ids = partitions.map(({ id }) => id);
+  const woken = await queryRows(
+    transaction,
+    `with chosen as (
+       select id from deliveries
+       where instance_id = $1 and partition_id = any($2::bigint[]) and state = 'queued' and due_at > now()
+       order by id for no key update
+     )
+     update deliveries d set due_at = now() from chosen where d.instance_id = $1 and d.id = chosen.id returning 1`,
+    [instanceId, ids],
+  );
+  await lockPartitions(transaction, instanceId, ids);
+  await queryRows(
+    transaction,
+    `update partitions set state = 'ready', due_at = now(), modified_at = now()
+     where instance_id = $1 and id = any($2::bigint[]) and state = 'deferred'`,
+    [instanceId, ids],
+  );
+  await wakeInstances(transaction, [instanceId]);
+  return woken.length;
+}
+
+const UNFINISHED_OF = "destination = $2 and state in ('ready', 'leased', 'deferred', 'held')";
+
+/** Instances that have something unfinished for a destination. */
+async function listInstancesOf(db: Db, destination: string): Promise<number[]> {
+  const rows = await queryRows<{ instance_id: number }>(
+    db,
+    `select distinct instance_id from partitions
+     where destination = $1 and state in ('ready', 'leased', 'deferred', 'held') order by instance_id`,
+    [destination],
+  );
+  return rows.map(({ instance_id }) => instance_id);
 }

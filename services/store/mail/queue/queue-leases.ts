@@ -1,6 +1,8 @@
 import type { RecipientDsn } from "../../../core/mail/dsn-parameters.ts";
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+import { beginWork, wakeInstances } from "./mail-work.ts";
 import type { PersonalData } from "./queue.ts";
+import { moveAges } from "./queue-ages.ts";
 
 /** A share of a message's recipients, all of one domain, that one worker holds until its lease runs out. */
 export interface LeasedPartition {
@@ -56,22 +58,26 @@ export interface DueDelivery {
 }
 
 /**
- * The recipients of leased partitions that are due, in the order in which they were accepted. A batch that was paused
- * or cancelled while its partitions were being leased has none, nor has an instance that was held: they are given back.
+ * The recipients of an instance's leased partitions that are due, in the order in which they were accepted. A batch that was
+ * paused or cancelled while its partitions were being leased has none, nor has an instance that was held: they are given back.
  */
-export async function loadDueDeliveries(db: Db, partitionIds: readonly number[]): Promise<DueDelivery[]> {
+export async function loadDueDeliveries(
+  db: Db,
+  instanceId: number,
+  partitionIds: readonly number[],
+): Promise<DueDelivery[]> {
   const rows = await queryRows<DeliveryRow>(
     db,
     // Step by step through the primary keys: its plan is kept, and serves however much the tables have grown since.
-    `select d.* from unnest($1::bigint[]) as given (id),
-     lateral (select id, eeid from partitions where id = given.id offset 0) p,
-     lateral (select instance_id from batches where eeid = p.eeid and held_at is null and cancelled_at is null offset 0) b,
+    `select d.* from unnest($2::bigint[]) as given (id),
+     lateral (select id, eeid from partitions where instance_id = $1 and id = given.id offset 0) p,
+     lateral (select eeid from batches where instance_id = $1 and eeid = p.eeid and held_at is null and cancelled_at is null offset 0) b,
      lateral (
        select id, partition_id, contact_id, role, recipient, personal, dsn, attempts from deliveries
-       where partition_id = p.id and state = 'queued' and due_at <= now()
-         and not exists (select from instance_guards g where g.instance_id = b.instance_id and g.held_at is not null) offset 0
+       where instance_id = $1 and partition_id = p.id and state = 'queued' and due_at <= now()
+         and not exists (select from instance_guards g where g.instance_id = $1 and g.held_at is not null) offset 0
      ) d order by d.id`,
-    [partitionIds],
+    [instanceId, partitionIds],
     { name: "load-due-deliveries" },
   );
   return rows.map((row) => ({
@@ -97,14 +103,20 @@ interface DeliveryRow {
   attempts: number;
 }
 
+/** Who holds partitions of an instance. */
+export interface LeaseHolder {
+  readonly instanceId: number;
+  readonly workerId: string;
+}
+
 /**
- * Prolongs a worker's leases of the partitions that it knows it has: one that it took and never came to know of, as the
- * connection was lost over it, has to go to others.
+ * Prolongs a worker's leases of those partitions of an instance that it knows it has: one that it took and never came to know of,
+ * as the connection was lost over it, has to go to others.
  * @returns those that it still holds
  */
 export async function extendLeases(
   db: Db,
-  workerId: string,
+  { instanceId, workerId }: LeaseHolder,
   leaseSeconds: number,
   partitionIds: readonly number[],
 ): Promise<number[]> {
@@ -112,31 +124,39 @@ export async function extendLeases(
     db,
     `with locked as (
        select id from partitions
-       where id = any($1::bigint[]) and state = 'leased' and lease_owner = $2 and lease_until > now()
+       where instance_id = $1 and id = any($2::bigint[]) and state = 'leased' and lease_owner = $3 and lease_until > now()
        order by id for no key update
      )
-     update partitions p set lease_until = now() + make_interval(secs => $3) from locked where p.id = locked.id
+     update partitions p set lease_until = now() + make_interval(secs => $4) from locked
+     where p.instance_id = $1 and p.id = locked.id
      returning p.id`,
-    [partitionIds, workerId, leaseSeconds],
+    [instanceId, partitionIds, workerId, leaseSeconds],
+    { name: "extend-leases" },
   );
   return rows.map(({ id }) => id);
 }
 
 /**
- * Locks partitions in the order of their ids, in which everything locks them that changes several and does not skip
- * those that are locked. A transaction that changes them by several statements locks all of them first, and after the
+ * Locks partitions of an instance in the order of their ids, in which everything locks them that changes several and does not
+ * skip those that are locked. A transaction that changes them by several statements locks all of them first, and after the
  * deliveries that it changes.
  */
-export async function lockPartitions(transaction: Transaction, partitionIds: readonly number[]): Promise<void> {
+export async function lockPartitions(
+  transaction: Transaction,
+  instanceId: number,
+  partitionIds: readonly number[],
+): Promise<void> {
   if (partitionIds.length === 0) return;
-  await queryRows(transaction, "select from partitions where id = any($1::bigint[]) order by id for no key update", [
-    partitionIds,
-  ]);
+  await queryRows(
+    transaction,
+    "select from partitions where instance_id = $1 and id = any($2::bigint[]) order by id for no key update",
+    [instanceId, partitionIds],
+    { name: "lock-partitions" },
+  );
 }
 
 /** A partition that a worker has done with for now. */
 export interface PartitionRelease {
-  readonly instanceId: number;
   readonly partitionId: number;
   /** Leave it alone for so long, although it has recipients that are due; 0 unless a limit was reached. */
   readonly putOffSeconds: number;
@@ -154,59 +174,83 @@ export interface PacedBy {
 }
 
 /**
- * Gives partitions back: finished when no recipient is left; held while the batch is paused, or until what a cancelled
- * one still has queued is withdrawn; else until the first recipient is due again.
+ * Gives partitions of an instance back: finished when no recipient is left; held while the batch is paused, or until what a
+ * cancelled one still has queued is withdrawn; else until the first recipient is due again, and the instance is looked at then.
  * To be called after their outcomes are stored, in the same transaction, and with the partitions locked.
+ * @param now the transaction's moment, of `beginWork`
  */
 export async function releasePartitions(
   transaction: Transaction,
-  workerId: string,
+  { instanceId, workerId }: LeaseHolder,
   releases: readonly PartitionRelease[],
+  now: string,
 ): Promise<void> {
+  if (releases.length === 0) return;
+  const untilOf = ({ putOffSeconds }: PartitionRelease) =>
+    putOffSeconds > 0 ? new Date(Date.parse(now) + putOffSeconds * 1000).toISOString() : null;
   // An owner is one of a leased partition only; to ask for the state as well would bring in the index of the leases,
   // which holds what was leased before and is not vacuumed yet.
-  await queryRows(
+  const rows = await queryRows<{ id: number; state: string; due_at: Date }>(
     transaction,
     `update partitions p
      set state = case when rest.due_at is null then 'finished'
                       when b.held_at is not null or b.cancelled_at is not null then 'held'
-                      when rest.due_at <= now() then 'ready' else 'deferred' end,
-         due_at = coalesce(rest.due_at, p.due_at), paced_by = rest.paced_by,
-         taken_at = case when (rest.paced_by->>'isPlanned')::boolean then p.taken_at + (greatest(rest.due_at, now()) - now()) else p.taken_at end, lease_owner = null, lease_until = null, stopping = false,
-         modified_at = now()
-     from (select given.instance_id, given.id, given.paced_by,
-             (select case when count(*) > 0
-                          then greatest(min(d.due_at), now() + make_interval(secs => nullif(given.put_off, 0))) end
-              from deliveries d where d.partition_id = given.id and d.state = 'queued') as due_at
-           from unnest(cast($1 as bigint[]), cast($2 as bigint[]), cast($3 as float8[]), cast($5 as jsonb[]))
-             as given (instance_id, id, put_off, paced_by)
-           offset 0) rest join batches b using (instance_id)
-     where p.instance_id = rest.instance_id and p.id = rest.id and p.lease_owner = $4 and b.eeid = p.eeid`,
+                      when rest.due_at <= $6::timestamptz then 'ready' else 'deferred' end,
+         due_at = coalesce(rest.due_at, p.due_at), paced_by = rest.paced_by, lease_owner = null, lease_until = null,
+         stopping = false, modified_at = now()
+     from (select given.id, given.paced_by,
+             (select case when count(*) > 0 then greatest(min(d.due_at), given.put_off_until) end
+              from deliveries d where d.instance_id = $1 and d.partition_id = given.id and d.state = 'queued') as due_at
+           from unnest($3::bigint[], $4::timestamptz[], $5::jsonb[]) as given (id, put_off_until, paced_by)
+           offset 0) rest, batches b
+     where p.instance_id = $1 and p.id = rest.id and p.lease_owner = $2 and b.instance_id = $1 and b.eeid = p.eeid
+     returning p.id, p.state, p.due_at`,
     [
-      releases.map(({ instanceId }) => instanceId),
-      releases.map(({ partitionId }) => partitionId),
-      releases.map(({ putOffSeconds }) => putOffSeconds),
+      instanceId,
       workerId,
+      releases.map(({ partitionId }) => partitionId),
+      releases.map(untilOf),
       releases.map(({ pacedBy }) => (pacedBy === undefined ? null : JSON.stringify(pacedBy))),
+      now,
     ],
+    { name: "release-partitions" },
   );
+  const planned = releases.flatMap(({ partitionId, pacedBy }) => (pacedBy?.isPlanned ? [partitionId] : []));
+  if (planned.length > 0) {
+    const by = "greatest(due_at, now()) - now()";
+    await moveAges(transaction, instanceId, { which: "id = any($2::bigint[]) and state <> 'finished'", by }, [planned]);
+  }
+  const comes = rows
+    .filter(({ state }) => state === "ready" || state === "deferred")
+    .map(({ due_at }) => due_at.getTime());
+  if (comes.length > 0) await wakeInstances(transaction, [instanceId], new Date(Math.min(...comes)).toISOString());
 }
 
 /** Has what waits for leave look for it at once. @param pacedBy what it waits for; of the sources one is enough */
 export async function wakePaced(db: Db, pacedBy: Partial<PacedBy>): Promise<void> {
-  await queryRows(
+  const waiting = await queryRows<{ instance_id: number }>(
     db,
-    `with waiting as (
-       select instance_id, id from partitions where state = 'deferred' and due_at > now() and paced_by @> $1::jsonb
-       order by id for no key update
-     )
-     update partitions p
-     set due_at = now(),
-         taken_at = case when (p.paced_by->>'isPlanned')::boolean then p.taken_at - (p.due_at - now()) else p.taken_at end
-     from waiting w where p.instance_id = w.instance_id and p.id = w.id`,
+    `select distinct instance_id from partitions where state = 'deferred' and due_at > now() and paced_by @> $1::jsonb
+     order by instance_id`,
     [JSON.stringify(pacedBy)],
   );
+  for (const { instance_id: instanceId } of waiting) {
+    await db.transaction(async (transaction) => {
+      await beginWork(transaction, [instanceId]);
+      const planned = { which: `${WAITS_FOR_LEAVE} and (paced_by->>'isPlanned')::boolean`, by: "now() - due_at" };
+      await moveAges(transaction, instanceId, planned, [JSON.stringify(pacedBy)]);
+      await queryRows(
+        transaction,
+        `with waiting as (select id from partitions where ${WAITS_FOR_LEAVE} order by id for no key update)
+         update partitions p set due_at = now() from waiting where p.instance_id = $1 and p.id = waiting.id`,
+        [instanceId, JSON.stringify(pacedBy)],
+      );
+      await wakeInstances(transaction, [instanceId]);
+    });
+  }
 }
+
+const WAITS_FOR_LEAVE = "instance_id = $1 and state = 'deferred' and due_at > now() and paced_by @> $2::jsonb";
 
 /** What a worker held that let its leases run out: it died, or was cut off. */
 export interface AbandonedLeases {
@@ -217,25 +261,37 @@ export interface AbandonedLeases {
 }
 
 /**
- * Makes ready what has become due, and what a worker that is gone still held; at most `limit` partitions of each kind.
- * @returns the latter, by worker
+ * Makes ready what has become due of an instance, and what a worker that is gone still held; at most `limit` partitions of each
+ * kind.
+ * @returns how many, and the latter by worker
  */
-export async function wakePartitions(db: Db, limit: number): Promise<AbandonedLeases[]> {
-  return queryRows<AbandonedLeases>(
+export async function wakePartitions(
+  db: Db,
+  instanceId: number,
+  limit: number,
+): Promise<{ readonly woken: number; readonly abandoned: readonly AbandonedLeases[] }> {
+  const rows = await queryRows<{ woken: number; abandoned: AbandonedLeases[] | null }>(
     db,
     `with due as (
-       select id from partitions where state = 'deferred' and due_at <= now() order by due_at limit $1 for update skip locked
+       select id from partitions where instance_id = $1 and state = 'deferred' and due_at <= now()
+       order by due_at limit $2 for update skip locked
      ), abandoned as (
-       select id, lease_owner from partitions where state = 'leased' and lease_until <= now()
+       select id, lease_owner from partitions where instance_id = $1 and state = 'leased' and lease_until <= now()
        order by lease_until limit $2 for update skip locked
      ), woken as (
        update partitions p set state = 'ready', lease_owner = null, lease_until = null, modified_at = now()
-       where p.id in (select id from due union all select id from abandoned)
+       where p.instance_id = $1 and p.id in (select id from due union all select id from abandoned) returning 1
+     ), held as (
+       select lease_owner as "workerId", count(*)::int as partitions, sum(queued)::int as recipients
+       from abandoned cross join lateral (
+         select count(*) as queued from deliveries
+         where instance_id = $1 and partition_id = abandoned.id and state = 'queued' offset 0
+       ) deliveries group by lease_owner
      )
-     select lease_owner as "workerId", count(*)::int as partitions, sum(queued)::int as recipients
-     from abandoned cross join lateral (
-       select count(*) as queued from deliveries where partition_id = abandoned.id and state = 'queued' offset 0
-     ) deliveries group by lease_owner`,
-    [limit, limit],
+     select (select count(*)::int from woken) as woken, (select json_agg(held) from held) as abandoned`,
+    [instanceId, limit],
+    { name: "wake-partitions" },
   );
+  const { woken, abandoned } = rows[0]!;
+  return { woken, abandoned: abandoned ?? [] };
 }

@@ -2,17 +2,31 @@ import type { RecipientDsn } from "../../../core/mail/dsn-parameters.ts";
 import type { Booking } from "../../../core/mail/guard/sending-limits.ts";
 import { type CampaignPool, poolFor } from "../../../core/mail/pools.ts";
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+import { lockShared, wakeInstances } from "./mail-work.ts";
 
-/** Where `announceMail` tells of new mail, with an empty payload, and `announceStop` of something stopped. */
+/** Where `announceMail` tells of new mail, with the ids of its instances, and `announceStop` of something stopped. */
 export const QUEUE_CHANNEL = "palomar_queue";
-export const STOP_NOTICE = "stop";
+const STOP_NOTICE = "stop";
+/** With more instances a notice is for all of them. */
+const MOST_NOTICED = 200;
 
 /**
  * Tells the workers that there is new mail, so that they need not wait for their next look. To be called after the
  * commit that made it visible, never within: a transaction that notifies holds back the commits of all others.
+ * @param instanceIds whose it is; all of them unless given
  */
-export async function announceMail(db: Db): Promise<void> {
-  await announce(db, "");
+export async function announceMail(db: Db, instanceIds: readonly number[] = []): Promise<void> {
+  await announce(db, instanceIds.length > MOST_NOTICED ? "" : instanceIds.join(" "));
+}
+
+/** What a notice tells: that something was stopped, or of whom there is new mail. */
+export type QueueNotice =
+  | { readonly kind: "stop" }
+  | { readonly kind: "mail"; readonly instanceIds: "all" | readonly number[] };
+
+export function readNotice(payload: string): QueueNotice {
+  if (payload === STOP_NOTICE) return { kind: "stop" };
+  return { kind: "mail", instanceIds: payload === "" ? "all" : payload.split(" ").map(Number) };
 }
 
 /** Tells the workers that a batch or a destination was stopped. To be called after the commit as well. */
@@ -109,8 +123,11 @@ export async function enqueue(transaction: Transaction, messages: readonly Messa
   );
   await putOff(
     transaction,
-    chunks.flatMap(({ dueAt }, index) => (dueAt === null ? [] : [{ partitionId: partitionIds[index]!, dueAt }])),
+    chunks.flatMap(({ dueAt, instanceId }, index) =>
+      dueAt === null ? [] : [{ instanceId, partitionId: partitionIds[index]!, dueAt }],
+    ),
   );
+  await wakeInstances(transaction, instanceIds);
   const ids = deliveryIds.values();
   return messages.map(({ deliveries }) => deliveries.map(() => ids.next().value!));
 }
@@ -139,16 +156,18 @@ export function waitsForLimit(row: string): string {
 /** Has partitions that were just queued wait. */
 async function putOff(
   transaction: Transaction,
-  waiting: readonly { readonly partitionId: number; readonly dueAt: Date }[],
+  waiting: readonly { readonly instanceId: number; readonly partitionId: number; readonly dueAt: Date }[],
 ): Promise<void> {
-  if (waiting.length === 0) return;
-  await queryRows(
-    transaction,
-    `update partitions p set state = 'deferred', due_at = given.due_at
-     from unnest($1::bigint[], $2::timestamptz[]) as given (id, due_at) where p.id = given.id`,
-    [waiting.map(({ partitionId }) => partitionId), waiting.map(({ dueAt }) => dueAt.toISOString())],
-    { name: "put-off-partitions" },
-  );
+  for (const instanceId of new Set(waiting.map((one) => one.instanceId))) {
+    const own = waiting.filter((one) => one.instanceId === instanceId);
+    await queryRows(
+      transaction,
+      `update partitions p set state = 'deferred', due_at = given.due_at
+       from unnest($2::bigint[], $3::timestamptz[]) as given (id, due_at) where p.instance_id = $1 and p.id = given.id`,
+      [instanceId, own.map(({ partitionId }) => partitionId), own.map(({ dueAt }) => dueAt.toISOString())],
+      { name: "put-off-partitions" },
+    );
+  }
 }
 
 function partition(deliveries: readonly NewDelivery[]): { destination: string; deliveries: NewDelivery[] }[] {
@@ -189,8 +208,9 @@ async function prepareRows(
             (select json_agg(json_build_object('instance', i.id, 'campaignNumid', a.campaign_numid, 'pool', a.pool)
                              order by a.position)
              from unnest($3::bigint[]) as given (id), lateral (select id, name from instances where id = given.id offset 0) i,
-             lateral (select * from pool_assignments where instance = i.name offset 0) a) as pools`,
-    [partitions, deliveries, instanceIds],
+             lateral (select * from pool_assignments where instance = i.name offset 0) a) as pools,
+            (select count(${lockShared("id")}) from unnest($3::bigint[]) as own (id)) as locked`,
+    [partitions, deliveries, instanceIds.toSorted((one, other) => one - other)],
     { name: "prepare-queue-rows" },
   );
   const pools = new Map<number, CampaignPool[]>();

@@ -1,5 +1,6 @@
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
 import { tellCancelled } from "../tracking/event-feed.ts";
+import { beginWork, wakeInstances } from "./mail-work.ts";
 import { announceMail, waitsForLimit } from "./queue.ts";
 
 /** What became of a wish for one delivery; `leased`: somebody is sending it, or what goes with it, at this moment. */
@@ -16,6 +17,7 @@ export interface WaitsForLimit {
  */
 export async function retryDelivery(db: Db, instanceId: number, deliveryId: number): Promise<Wish> {
   const wish = await db.transaction(async (transaction) => {
+    await beginWork(transaction, [instanceId]);
     const partition = await lockQueued(transaction, instanceId, deliveryId);
     if (partition === undefined) return "settled";
     if (partition.goesOnAt !== null) return { goesOnAt: partition.goesOnAt };
@@ -30,9 +32,10 @@ export async function retryDelivery(db: Db, instanceId: number, deliveryId: numb
        where id = $1 and instance_id = $2 and state = 'deferred'`,
       [partition.id, instanceId],
     );
+    await wakeInstances(transaction, [instanceId]);
     return partition.state === "leased" ? "leased" : "done";
   });
-  if (wish === "done") await announceMail(db);
+  if (wish === "done") await announceMail(db, [instanceId]);
   return wish;
 }
 

@@ -1,0 +1,129 @@
+import type { Db } from "../platform/postgres/db.ts";
+import { type LeaseResult, leasePartitions, lotOf } from "../store/mail/queue/lease-partitions.ts";
+import type { AbandonedLeases, LeasedPartition } from "../store/mail/queue/queue-leases.ts";
+import type { KnownBackOffs } from "./known-back-offs.ts";
+
+/** What a look at the queue may take. */
+export interface LookRequest {
+  readonly workerId: string;
+  /** Partitions. */
+  readonly limit: number;
+  readonly leaseSeconds: number;
+  /** Partitions under way of instances that have some. */
+  readonly busy: ReadonlyMap<number, number>;
+  /** Partitions that one instance may have. */
+  readonly partitionsPerInstance: number;
+  /** How many more partitions the lots may have that are near their limits; 0 passes them over. */
+  readonly room: ReadonlyMap<string, number>;
+  /** The same for all other lots. */
+  readonly partitionsPerDestination: number;
+  /** Partitions that the worker is not done with, although it may have lost them: their outcomes are not all stored. */
+  readonly unfinished: readonly number[];
+}
+
+/** What an instance is asked for. */
+export interface Ask {
+  readonly instanceId: number;
+  /** Partitions. */
+  readonly share: number;
+  /** Lots to visit, */
+  readonly lots: number;
+  /** after this one. */
+  readonly after: string;
+}
+
+/** What came of it. */
+export interface AskResult extends LeaseResult {
+  /** All lots after the one that was served last were visited. */
+  readonly isRoundOver: boolean;
+  /** The last one that was visited, or passed over. */
+  readonly last: string;
+}
+
+/** One look at the queue: what it has taken so far, and what there is room for yet. */
+export class QueueLook {
+  readonly request: LookRequest;
+  readonly atMs = performance.now();
+  readonly taken: LeasedPartition[] = [];
+  readonly abandoned: AbandonedLeases[] = [];
+  readonly failures: unknown[] = [];
+  /** More can be had at once by another look. */
+  goesOn = false;
+  readonly #db: Db;
+  readonly #backOffs: KnownBackOffs;
+  readonly #now: string;
+  readonly #room: Map<string, number>;
+  readonly #takenOf = new Map<number, number>();
+
+  /** @param now the database's */
+  constructor(db: Db, backOffs: KnownBackOffs, now: string, request: LookRequest) {
+    this.#db = db;
+    this.#backOffs = backOffs;
+    this.#now = now;
+    this.request = request;
+    this.#room = new Map(request.room);
+  }
+
+  /** Partitions that may be taken yet. */
+  get free(): number {
+    return this.request.limit - this.taken.length;
+  }
+
+  busyOf(instanceId: number): number {
+    return (this.request.busy.get(instanceId) ?? 0) + (this.#takenOf.get(instanceId) ?? 0);
+  }
+
+  /** Whether something of a lot could be taken. */
+  mayTake(lot: string): boolean {
+    return (this.#room.get(lot) ?? this.request.partitionsPerDestination) > 0 && !this.#backOffs.isBarred(lot);
+  }
+
+  /** So many partitions may be asked for at the same time, and no lot gets too many. */
+  get askedAtOnce(): number {
+    const open = [...this.#room.values()].filter((room) => room > 0);
+    return Math.min(this.request.partitionsPerDestination, ...open);
+  }
+
+  async ask({ instanceId, share, lots, after }: Ask): Promise<AskResult> {
+    const { workerId, leaseSeconds, partitionsPerDestination, unfinished } = this.request;
+    const passedOver = this.#backOffs.barredFrom(after);
+    const result = await leasePartitions(this.#db, {
+      ...{ instanceId, workerId, leaseSeconds, after, partitionsPerDestination, unfinished, ...passedOver },
+      ...{ limit: share, now: this.#now, mostLots: lots, room: this.#room },
+    });
+    for (const partition of result.partitions) {
+      const lot = lotOf(partition.destination, partition.pool);
+      this.#room.set(lot, (this.#room.get(lot) ?? partitionsPerDestination) - 1);
+      this.taken.push({ ...partition, resting: this.#backOffs.resting(partition.destination) });
+    }
+    this.#takenOf.set(instanceId, (this.#takenOf.get(instanceId) ?? 0) + result.partitions.length);
+    const visitedAll = result.lots.length < lots;
+    const last = visitedAll && passedOver.before !== "" ? passedOver.barred.at(-1)! : (result.lots.at(-1) ?? after);
+    return { ...result, isRoundOver: visitedAll && passedOver.before === "", last };
+  }
+}
+
+/**
+ * Does pieces of work a few at a time, in their order, with so many of what they ask for under way at once; one alone may
+ * ask for more.
+ */
+export async function fewAtOnce<T extends { readonly share: number }>(
+  pieces: readonly T[],
+  most: { readonly pieces: number; shares(): number },
+  work: (piece: T) => Promise<void>,
+): Promise<void> {
+  const underWay = new Set<Promise<void>>();
+  let shares = 0;
+  for (const piece of pieces) {
+    while (underWay.size >= most.pieces || (underWay.size > 0 && shares + piece.share > most.shares())) {
+      await Promise.race(underWay);
+    }
+    shares += piece.share;
+    const done = work(piece).finally(() => {
+      shares -= piece.share;
+      underWay.delete(done);
+    });
+    underWay.add(done);
+  }
+  await Promise.all(underWay);
+}

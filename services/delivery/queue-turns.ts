@@ -1,0 +1,202 @@
+import { fairShares } from "../core/mail/lane-shares.ts";
+import type { Db } from "../platform/postgres/db.ts";
+import { lotOf } from "../store/mail/queue/lease-partitions.ts";
+import { listWork, putOffWork } from "../store/mail/queue/mail-work.ts";
+import { wakePartitions } from "../store/mail/queue/queue-leases.ts";
+import { KnownBackOffs } from "./known-back-offs.ts";
+import { type AskResult, fewAtOnce, type LookRequest, QueueLook } from "./queue-look.ts";
+
+/** Instances that one look asks; the next one goes on with those after them. */
+const INSTANCES_PER_LOOK = 100;
+/** Lots that it visits, shared by these instances, */
+const LOTS_PER_LOOK = 500;
+/** but so many of each at least. */
+const LOTS_PER_INSTANCE = 10;
+/** An instance that left some of its share to others is asked no more often; the next look goes on. */
+const ROUNDS = 3;
+/** Partitions of each kind that are made ready at once. */
+const WAKE_LIMIT = 1_000;
+/** Statements at a time. */
+const AT_ONCE = 4;
+/** An instance of which nothing could be taken is looked at again after so long, or when there is notice of mail. */
+const IDLE_MS = 500;
+/** One that could not be looked at: its machine is away, say. */
+const AFTER_FAILURE_MS = 2_000;
+/** What is due, and what others let run out, is made ready so often. */
+const WAKE_MS = 500;
+/** The same where nothing could be taken; then there may also be other lots. */
+const BLOCKED_MS = 2_000;
+
+/** What is remembered of an instance while it is to be looked at. */
+class InstanceTurn {
+  /** Its lots take turns: after this one. */
+  after = "";
+  /** It is left alone until then, by `performance.now()`. */
+  idleUntilMs = 0;
+  /** Nothing of it was ready: after its idle time its next look is put off. */
+  isEmpty = false;
+  /** It has these lots alone, and nothing could be taken of them; undefined: there may be others. */
+  blocked: readonly string[] | undefined;
+  /** When what is due was made ready, or this began. */
+  wokenAtMs: number;
+
+  constructor(atMs: number) {
+    this.wokenAtMs = atMs;
+  }
+
+  /** There may be something new. */
+  notice(): void {
+    Object.assign(this, { idleUntilMs: 0, isEmpty: false, blocked: undefined });
+  }
+}
+
+/**
+ * Takes partitions of the queue for one worker: of the instances that have work those first that have the fewest under way,
+ * and equal ones in turn; of each a few from each lot in turn. Each statement is about one instance.
+ */
+export class QueueTurns {
+  readonly #db: Db;
+  readonly #backOffs: KnownBackOffs;
+  readonly #turns = new Map<number, InstanceTurn>();
+  /** Instances take turns in the order of their ids, after this one. */
+  #after = 0;
+
+  /** @param sources where the mail of each pool leaves from; '' is the default pool */
+  constructor(db: Db, sources: ReadonlyMap<string, readonly string[]>) {
+    this.#db = db;
+    this.#backOffs = new KnownBackOffs(sources);
+  }
+
+  /** There may be new mail of these instances. */
+  notice(instanceIds: "all" | readonly number[]): void {
+    if (instanceIds === "all") this.#backOffs.forget();
+    const noticed = instanceIds === "all" ? [...this.#turns.keys()] : instanceIds;
+    for (const id of noticed) this.#turns.get(id)?.notice();
+  }
+
+  /** Looks at the queue once. With a limit of 0 only what is due is made ready. */
+  async look(request: LookRequest): Promise<QueueLook> {
+    const { instanceIds, now, held } = await listWork(this.#db);
+    await this.#backOffs.read(this.#db, held);
+    const look = new QueueLook(this.#db, this.#backOffs, now, request);
+    const known = new Set(instanceIds);
+    for (const id of this.#turns.keys()) if (!known.has(id)) this.#turns.delete(id);
+    for (const id of instanceIds) if (!this.#turns.has(id)) this.#turns.set(id, new InstanceTurn(look.atMs));
+    await this.#makeReady(look);
+    let open = instanceIds.filter((id) => this.#mayHave(id, look));
+    open = [...open.filter((id) => id > this.#after), ...open.filter((id) => id <= this.#after)];
+    for (let round = 0; round < ROUNDS && look.free > 0 && open.length > 0; round += 1) {
+      open = await this.#askAll(open, look);
+    }
+    look.goesOn ||= look.free > 0 && open.length > 0;
+    await this.#putOff(look);
+    return look;
+  }
+
+  #mayHave(id: number, look: QueueLook): boolean {
+    const turn = this.#turns.get(id)!;
+    if (turn.isEmpty || turn.idleUntilMs > look.atMs) return false;
+    return turn.blocked === undefined || turn.blocked.some((lot) => look.mayTake(lot));
+  }
+
+  /** Makes ready what has become due of those that have much else. */
+  async #makeReady(look: QueueLook): Promise<void> {
+    const waiting = [...this.#turns].filter(([, turn]) => {
+      const waitMs = turn.blocked === undefined ? WAKE_MS : BLOCKED_MS;
+      return !turn.isEmpty && turn.wokenAtMs + waitMs <= look.atMs && turn.idleUntilMs <= look.atMs;
+    });
+    await this.#forEach(waiting.slice(0, INSTANCES_PER_LOOK), look, async ([id, turn]) => {
+      await this.#wake(id, turn, look);
+      turn.blocked = undefined;
+    });
+  }
+
+  /** @returns whether something was made ready */
+  async #wake(id: number, turn: InstanceTurn, look: QueueLook): Promise<boolean> {
+    const { woken, abandoned } = await wakePartitions(this.#db, id, WAKE_LIMIT);
+    turn.wokenAtMs = look.atMs;
+    look.abandoned.push(...abandoned);
+    return woken > 0;
+  }
+
+  /** @returns those that may have more */
+  async #askAll(ids: readonly number[], look: QueueLook): Promise<number[]> {
+    const most = look.request.partitionsPerInstance;
+    const asked = ids.toSorted((one, other) => look.busyOf(one) - look.busyOf(other)).slice(0, INSTANCES_PER_LOOK);
+    const shares = fairShares(
+      asked.map((id) => ({ has: look.busyOf(id), most })),
+      look.free,
+    );
+    const wanted = asked.flatMap((id, index) => (shares[index]! > 0 ? [{ id, share: shares[index]! }] : []));
+    const lots = Math.max(LOTS_PER_INSTANCE, Math.floor(LOTS_PER_LOOK / Math.max(1, wanted.length)));
+    const given = new Set(wanted.map(({ id }) => id));
+    const left = new Set(ids.filter((id) => !given.has(id) && look.busyOf(id) < most));
+    await this.#forEach(
+      wanted.map(({ id, share }) => [id, this.#turns.get(id)!, share] as const),
+      look,
+      async ([instanceId, turn, share]) => {
+        const result = await look.ask({ instanceId, share, lots, after: turn.after });
+        if (goOn(turn, result, share)) left.add(instanceId);
+        else if (turn.isEmpty && result.partitions.length === 0 && (await this.#wake(instanceId, turn, look))) {
+          turn.notice();
+          left.add(instanceId);
+        }
+      },
+    );
+    const positions = wanted.map(({ id }) => ids.indexOf(id));
+    if (positions.length > 0) this.#after = ids[Math.max(...positions)]!;
+    return ids.filter((id) => left.has(id));
+  }
+
+  /** Puts off the looks at those that had nothing for a while. */
+  async #putOff(look: QueueLook): Promise<void> {
+    const idle = [...this.#turns].filter(([, turn]) => turn.isEmpty && turn.idleUntilMs <= look.atMs);
+    await this.#forEach(idle.slice(0, INSTANCES_PER_LOOK), look, async ([id, turn]) => {
+      if (await putOffWork(this.#db, id)) {
+        this.#turns.delete(id);
+        return;
+      }
+      turn.notice();
+      look.goesOn = true;
+    });
+  }
+
+  async #forEach<T extends readonly [number, InstanceTurn, number?]>(
+    turns: readonly T[],
+    look: QueueLook,
+    work: (turn: T) => Promise<void>,
+  ): Promise<void> {
+    const pieces = turns.map((turn) => ({ turn, share: turn[2] ?? 0 }));
+    await fewAtOnce(pieces, { pieces: AT_ONCE, shares: () => look.askedAtOnce }, async ({ turn }) => {
+      try {
+        await work(turn);
+      } catch (error) {
+        look.failures.push(error);
+        turn[1].idleUntilMs = performance.now() + AFTER_FAILURE_MS;
+      }
+    });
+  }
+}
+
+/**
+ * Notes where the next look at an instance goes on: after the lot that was served last, or after those that were visited.
+ * @returns whether it may have more now
+ */
+function goOn(turn: InstanceTurn, { partitions, lots, hasMore, isRoundOver, last }: AskResult, share: number): boolean {
+  const before = turn.after;
+  const isCut = partitions.length >= share;
+  const served = partitions.map(({ destination, pool }) => lotOf(destination, pool)).sort();
+  turn.after = isCut ? served.at(-1)! : isRoundOver ? "" : last;
+  turn.blocked = undefined;
+  if (!hasMore) {
+    turn.isEmpty = true;
+    turn.idleUntilMs = performance.now() + IDLE_MS;
+    return false;
+  }
+  if (isCut || before !== "" || turn.after !== "") return true;
+  // The whole round was visited.
+  if (partitions.length > 0) return true;
+  turn.blocked = lots;
+  turn.idleUntilMs = lots.length === 0 ? performance.now() + IDLE_MS : 0; // the instance is held
+  return false;
+}
