@@ -3,6 +3,10 @@
 
 begin;
 
+-- A table that a reference table refers to, or is referred to by, would be made one of Citus's own before its turn comes, and
+-- then cannot be distributed where its ids are numbered.
+set local citus.enable_local_reference_table_foreign_keys to off;
+
 -- From here on whoever deletes a row of instances deletes its users as well: their scope is the instance's name.
 drop trigger instances_users_deleted on instances;
 drop function users_follow_instance();
