@@ -8,6 +8,7 @@ import {
 } from "../../../core/mail/guard/sending-limits.ts";
 import type { Sentence } from "../../../core/sentences.ts";
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+import { byInstance } from "../by-instance.ts";
 import type { HeldSends } from "./holds.ts";
 
 /** What an instance may send, as far as some of its sends are concerned, and what is counted of it. */
@@ -36,26 +37,30 @@ export async function readSendingStates(
     ...campaigns.map((subject) => keyOf("campaign", subject)),
     ...senders.map((subject) => keyOf("sender", subject)),
   ];
-  const rows = await queryRows<Omit<SendingState, "limits" | "counts"> & { limits: LimitRow[]; counts: CountRow[] }>(
-    db,
-    `select i.id as "instanceId", i.created_at as "createdAt", g.ramp_from as "rampFrom",
+  type Row = Omit<SendingState, "limits" | "counts"> & { limits: LimitRow[]; counts: CountRow[] };
+  const rows = await byInstance(db, sources, (_, instanceIds) =>
+    queryRows<Row>(
+      db,
+      `select i.id as "instanceId", i.created_at as "createdAt", g.ramp_from as "rampFrom",
        g.held_reason as "heldReason", g.held_sends as "heldSends",
        array(select json_build_array(l.scope, l.subject, l.per_hour, l.per_day, l.over) from sending_limits l
-             where l.instance_id = i.id and (l.subject = '' or l.scope = 'campaign' and l.subject = any($2)
+             where l.instance_id = any($1) and l.instance_id = i.id and (l.subject = '' or l.scope = 'campaign' and l.subject = any($2)
                or l.scope = 'sender' and l.subject = any($3))) as limits,
        array(select json_build_array(c.key, c.grain, extract(epoch from c.starts_at), c.used) from sending_counts c
-             where c.instance_id = i.id and c.key = any($4)
+             where c.instance_id = any($1) and c.instance_id = i.id and c.key = any($4)
                and c.starts_at >= case c.grain when 'hour' then $5::timestamptz else $6::timestamptz end) as counts
-     from instances i left join instance_guards g on g.instance_id = i.id where i.id = any($1::bigint[])`,
-    [
-      [...new Set(sources.map(({ instanceId }) => instanceId))],
-      campaigns,
-      senders,
-      keys,
-      windowStart("hour", now).toISOString(),
-      windowStart("day", now).toISOString(),
-    ],
-    { name: "read-sending-states" },
+     from instances i left join instance_guards g on g.instance_id = i.id and g.instance_id = any($1)
+     where i.id = any($1::bigint[])`,
+      [
+        instanceIds,
+        campaigns,
+        senders,
+        keys,
+        windowStart("hour", now).toISOString(),
+        windowStart("day", now).toISOString(),
+      ],
+      { name: "read-sending-states" },
+    ),
   );
   return rows.map((row) => ({ ...row, limits: row.limits.map(toLimit), counts: row.counts.map(toCount) }));
 }
@@ -102,12 +107,12 @@ export async function readSending(
     db,
     `select i.created_at as "createdAt", g.ramp_from as "rampFrom",
        array(select json_build_array(l.scope, l.subject, l.per_hour, l.per_day, l.over) from sending_limits l
-             where l.instance_id = i.id order by l.scope, l.subject) as limits,
+             where l.instance_id = $1 order by l.scope, l.subject) as limits,
        array(select json_build_array(c.key, c.grain, extract(epoch from c.starts_at), c.used) from sending_counts c
-             where c.instance_id = i.id
+             where c.instance_id = $1
                and c.starts_at >= case c.grain when 'hour' then $2::timestamptz else $3::timestamptz end
              order by c.starts_at, c.key) as counts
-     from instances i left join instance_guards g on g.instance_id = i.id where i.id = $1`,
+     from instances i left join instance_guards g on g.instance_id = $1 where i.id = $1`,
     [instanceId, windowStart("hour", now).toISOString(), windowStart("day", now).toISOString()],
   );
   return { ...row!, limits: row!.limits.map(toLimit), counts: row!.counts.map(toCount) };
