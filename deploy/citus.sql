@@ -1,5 +1,5 @@
 -- Spreads the tables of a deployment over a Citus cluster, by instance (docs/scaling.md). For psql, on the coordinator, as
--- the owner of the tables, once `palomar migrate` has run. Tables that are not named here stay on the coordinator. test/service/citus-layout.test.ts holds this file to Citus's rules.
+-- the owner of the tables, once `palomar migrate` has run. Tables that are not named here stay on the coordinator. test/service/citus-layout.test.ts runs this file on a Citus.
 
 begin;
 
