@@ -26,8 +26,10 @@ export function makeSubmission(context: ServiceContext): SmtpHandlers<Submitter>
   const content = new ContentScanner(config.rspamd, guardPolicy.content, observe);
   const places = new CredentialPlaces(db, openPlaces(config.placeDatabase), observe);
   const lookups = new SharedLookups<SubmissionRules | undefined>();
-  const rulesOf = ({ campaign: { numid }, apikeyHash }: Submitter) =>
-    lookups.find(`${numid} ${apikeyHash.toString("base64")}`, () => readSubmissionRules(db, { numid, apikeyHash }));
+  const rulesOf = ({ campaign: { instanceId, numid }, apikeyHash }: Submitter) =>
+    lookups.find(`${numid} ${apikeyHash.toString("base64")}`, () =>
+      readSubmissionRules(db, { instanceId, numid, apikeyHash }),
+    );
 
   return {
     async authenticate(credentials, session) {

@@ -77,7 +77,7 @@ export async function completeCancellation(db: Db, campaignNumid: number): Promi
   if (campaign === undefined) return true;
   if (hasBatch(campaign)) {
     if (!(await isQuiet(db, campaign))) return false;
-    await setBatchCancelled(db, campaign.eeid);
+    await setBatchCancelled(db, campaign.instanceId, campaign.eeid);
     await withdrawBatch(db, campaign);
   }
   await db.transaction((transaction) => setCancelled(transaction, campaignNumid));

@@ -76,7 +76,7 @@ export async function saveCampaignMessage(
      on conflict (campaign_numid, instance_id) do update
      set sender = excluded.sender, sender_name = excluded.sender_name, subject = excluded.subject, html = excluded.html,
        url = excluded.url, groups = excluded.groups, filters = excluded.filters, claimed_until = null,
-       modified_at = now()
+       modified_at = excluded.modified_at
      where s.eeid is null and s.state in ('draft', 'scheduled')
      returning 1`,
     [
@@ -101,15 +101,16 @@ export async function saveCampaignMessage(
  */
 export async function scheduleCampaign(
   db: Db,
-  campaignNumid: number,
+  campaign: { readonly instanceId: number; readonly numid: number },
   start: { readonly at: Date | null; readonly login: string },
 ): Promise<boolean> {
   const rows = await queryRows(
     db,
-    `update campaign_sends set state = 'scheduled', starts_at = coalesce($1::timestamptz, now()), creator = $2,
-       paused_at = null, pause_reason = null, claimed_until = null, modified_at = now()
-     where campaign_numid = $3 and eeid is null and state in ('draft', 'scheduled') returning 1`,
-    [start.at, start.login, campaignNumid],
+    `update campaign_sends set state = 'scheduled', starts_at = coalesce($1::timestamptz, clock.at), creator = $2,
+       paused_at = null, pause_reason = null, claimed_until = null, modified_at = clock.at
+     from (select now() as at) as clock
+     where instance_id = $4 and campaign_numid = $3 and eeid is null and state in ('draft', 'scheduled') returning 1`,
+    [start.at, start.login, campaign.numid, campaign.instanceId],
   );
   return rows.length > 0;
 }

@@ -54,16 +54,12 @@ export async function endInstanceHold(transaction: Transaction, instanceId: numb
   await beginWork(transaction, [instanceId]);
   const [held] = await queryRows<{ since: string }>(
     transaction,
-    "select held_at::text as since from instance_guards where instance_id = $1 and held_at is not null for update",
+    `update instance_guards g set held_at = null, held_reason = null, held_by = null, judged_from = now(), told = '{}'
+     from (select held_at, held_at::text as since from instance_guards where instance_id = $1 for update) as earlier
+     where g.instance_id = $1 and earlier.held_at is not null returning earlier.since`,
     [instanceId],
   );
   if (held === undefined) return false;
-  await queryRows(
-    transaction,
-    `update instance_guards set held_at = null, held_reason = null, held_by = null, judged_from = now(), told = '{}'
-     where instance_id = $1`,
-    [instanceId],
-  );
   const which = "state in ('ready', 'leased', 'deferred', 'held')";
   await moveAges(transaction, instanceId, { which, by: "now() - greatest($2::timestamptz, taken_at)" }, [held.since]);
   await wakeInstances(transaction, [instanceId]);

@@ -22,6 +22,7 @@ export interface SubmissionRules extends SubmissionSettings, SubmissionReporting
 
 /** A campaign as a program has logged in to it: its key is compared by its HMAC. */
 export interface CampaignLogin {
+  readonly instanceId: number;
   readonly numid: number;
   readonly apikeyHash: Buffer;
 }
@@ -35,9 +36,10 @@ export async function readSubmissionRules(db: Db, login: CampaignLogin): Promise
     db,
     `select submission_archive and instances.archive as archive, submission_tracking as tracking,
        instances.failure_reports as "failureReports",
-       array(select domain from instance_domains where instance_id = instances.id) as "senderDomains"
-     from campaigns join instances on instances.id = campaigns.instance_id where numid = $1 and apikey_hash = $2`,
-    [login.numid, login.apikeyHash],
+       array(select domain from instance_domains where instance_id = $3) as "senderDomains"
+     from campaigns join instances on instances.id = campaigns.instance_id
+     where campaigns.instance_id = $3 and numid = $1 and apikey_hash = $2`,
+    [login.numid, login.apikeyHash, login.instanceId],
     { name: "read-submission-rules" },
   );
   return row;
@@ -45,10 +47,10 @@ export async function readSubmissionRules(db: Db, login: CampaignLogin): Promise
 
 export async function setSubmissionSettings(
   db: Db,
-  campaignNumid: number,
+  campaign: { readonly instanceId: number; readonly numid: number },
   { archive, tracking }: SubmissionSettings,
 ): Promise<void> {
   await db("campaigns")
-    .where({ numid: campaignNumid })
+    .where({ instance_id: campaign.instanceId, numid: campaign.numid })
     .update({ submission_archive: archive, submission_tracking: tracking });
 }
