@@ -123,7 +123,7 @@ async function listenPlainly(
         config,
         observe,
         portable: { pipeline, authorised, nowSeconds },
-        batch: { zoneDatabase: writer.memory.buffer, settings, authorised, statistics, onFailure: endProcess },
+        batch: { zoneDatabase: writer.memory.buffers, settings, authorised, statistics, onFailure: endProcess },
       }),
   });
   lifecycle.onStop("DNS", () => dns.stop());

@@ -65,7 +65,7 @@ class Pair {
   /** @param hashKey what places in the tables, and with them the moments at which there is no room, follow from */
   constructor(hashKey: number) {
     const memory = ZoneDatabaseMemory.create(OCTETS);
-    memory.words.fill(hashKey, HEADER.HASH_KEY_0, HEADER.HASH_KEY_1 + 1);
+    memory.first.words.fill(hashKey, HEADER.HASH_KEY_0, HEADER.HASH_KEY_1 + 1);
     this.tight = new ZoneDatabaseWriter(memory);
     this.tight.setReady();
     this.roomy.setReady();

@@ -218,7 +218,7 @@ export class ZoneDatabaseSnapshot {
     const name = nameFromStoredWire(apex);
     const request = { id: 0, recursionDesired: false, name, type: TYPE.AXFR, serial: undefined, edns: undefined };
     let failure: unknown;
-    const messages = untilFailure(wholeZone(writer, zone, new TransferMessage(request, writer.memory)), (error) => {
+    const messages = untilFailure(wholeZone(writer, zone, new TransferMessage(request)), (error) => {
       failure = error;
     });
     const restricted = new ZoneDatabaseReader(writer.memory).isRestricted(zone);

@@ -114,7 +114,7 @@ export class ZonePublisher {
    * @returns the ids of those that fit now and are not there
    */
   makeRoomForSmaller(octets: ReadonlyMap<ZoneState, number>): ReadonlySet<number> {
-    let room = this.#writer.leftOctets({ zoneOctets: Number.POSITIVE_INFINITY });
+    let room = this.#writer.leftOctetsForMany({ zoneOctets: Number.POSITIVE_INFINITY });
     for (const [{ id }, needed] of octets) if (this.#published.has(id)) room += needed;
     const kept = smallestThatFit(new Map([...octets].map(([{ id }, needed]) => [id, needed])), room);
     const smaller = new Set([...kept].filter((id) => !this.#published.has(id)));
@@ -265,7 +265,10 @@ export class ZonePublisher {
     return whole.filter(({ id }) => large.has(id));
   }
 
-  /** @returns false for a zone that has to be loaded whole all the same: its signing begins, ends or changes its kind */
+  /**
+   * @returns false for a zone that has to be loaded whole all the same: its signing begins, ends or changes its kind, or
+   * there is room for it in another segment alone
+   */
   #putNames(zone: ZoneState, names: readonly NameContent[]): boolean {
     const writer = this.#writer;
     const reference = writer.publishedZone(zone.apex);
@@ -281,6 +284,7 @@ export class ZonePublisher {
     } catch (error) {
       const takenOctets = Math.max(0, writer.octetsOf(reference) - octetsBefore);
       writer.discardZone(reference);
+      if (error instanceof ZoneDatabaseFullError && writer.hasRoomElsewhere(reference)) return false;
       this.#takeFailure(zone, error, { takenOctets, ms: performance.now() - startedMs });
       return true;
     }
