@@ -78,7 +78,10 @@ export const ZONE = {
   RESELLER: 8,
   /** Octets of the nodes that it has, or is going to have; for the writer. */
   OCTETS: 9,
-  APEX: 10,
+  /** Of the database, a number of 64 bits; for whoever publishes zones. */
+  VERSION_HIGH: 10,
+  VERSION_LOW: 11,
+  APEX: 12,
 } as const;
 
 /** A zone's denial of existence, where it is no reference; it stays the same as long as the zone does. */

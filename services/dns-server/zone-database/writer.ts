@@ -203,6 +203,24 @@ export class ZoneDatabaseWriter {
     return isSameDenial(this.#denialFinder.denial, this.#denialAt(zone));
   }
 
+  /** What `setVersion` has said last of a published zone; 0 before. */
+  versionOf(zone: number): number {
+    const segment = this.#segmentOf(zone);
+    return segment.field(zone, ZONE.VERSION_HIGH) * 2 ** 32 + (segment.field(zone, ZONE.VERSION_LOW) >>> 0);
+  }
+
+  /** Keeps a number with a zone, for whoever publishes it. */
+  setVersion(zone: number, version: number): void {
+    const segment = this.#segmentOf(zone);
+    segment.setField(zone, ZONE.VERSION_HIGH, Math.floor(version / 2 ** 32));
+    segment.setField(zone, ZONE.VERSION_LOW, version | 0);
+  }
+
+  /** The apex of a zone, in wire form and lower case. */
+  apexOf(zone: number): Uint8Array {
+    return this.#segmentOf(zone).apexOf(zone);
+  }
+
   setNegativeTtl(zone: number, seconds: number): void {
     this.#segmentOf(zone).setField(zone, ZONE.NEGATIVE_TTL, seconds);
   }

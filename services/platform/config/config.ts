@@ -235,7 +235,7 @@ export const VARIABLES = {
   PALOMAR_DNS_MEMORY: variable(
     zoneDatabaseOctets,
     "2047MiB",
-    "what the zones of dns-server may take of memory, 8MiB to 2047MiB; a zone that does not fit is left out alone",
+    "what the zones of dns-server may take of memory, 8MiB to 16376MiB; a zone that does not fit is left out alone",
   ),
   PALOMAR_DNS_JOURNAL_DAYS: variable(
     wholeNumber(0, 36_500),
