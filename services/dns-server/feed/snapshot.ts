@@ -101,11 +101,13 @@ export class ZoneDatabaseSnapshot {
 
   /** @param only the zones to load; all where it is not given */
   async #loadZones(zones: Iterable<SnapshotZone>, ageSeconds: number, only?: ReadonlySet<number>): Promise<void> {
+    const { writer, publisher } = this.#options;
     const pause = makePause();
     const records = new TransferredRecords();
-    const filler = new ZoneFiller(this.#options.writer, true);
+    const filler = new ZoneFiller(writer, true);
     for (const zone of zones) {
-      if (only === undefined || only.has(zone.id)) await this.#loadZone(zone, { records, filler, ageSeconds, pause });
+      const isWanted = publisher.isInScope(zone.resellerId) && (only === undefined || only.has(zone.id));
+      if (isWanted) await this.#loadZone(zone, { records, filler, ageSeconds, pause });
       if (pause.isDue()) await pause.take();
     }
   }
@@ -116,6 +118,7 @@ export class ZoneDatabaseSnapshot {
     const records = new TransferredRecords();
     const sizes = new Map<ZoneState, number>();
     for (const zone of readSnapshot(file).zones) {
+      if (!publisher.isInScope(zone.resellerId)) continue;
       const [first] = zone.messages;
       if (first === undefined) throw new Error(NO_SOA);
       records.begin(first);

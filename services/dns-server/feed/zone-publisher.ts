@@ -8,6 +8,7 @@ import {
   readZones,
   streamRecords,
   streamZoneIds,
+  type ZoneScope,
   type ZoneSelection,
   type ZoneState,
 } from "../../store/dns/published-zones.ts";
@@ -52,13 +53,18 @@ export class ZonePublisher {
   /** Zones that `publish` leaves to `publishHeldBack`, and whether they have been withdrawn since they were held back. */
   readonly #heldBack = new Map<number, { withdrawn: boolean }>();
   readonly #leftOut: LeftOutZones;
+  readonly #scope: ZoneScope;
+  readonly #resellerIds: ReadonlySet<string> | undefined;
   /** Whether nobody is answered yet, so that nobody minds being held up. */
   #isFirst = false;
   #changes = 0;
   /** Of the database that the versions are of. */
   #incarnation = "";
 
-  constructor(writer: ZoneDatabaseWriter, observe: Observe, nowMs: () => number = Date.now) {
+  /** @param scope whose zones the zone database is to hold */
+  constructor(writer: ZoneDatabaseWriter, observe: Observe, nowMs: () => number = Date.now, scope: ZoneScope = null) {
+    this.#scope = scope;
+    this.#resellerIds = scope === null ? undefined : new Set(scope);
     this.#writer = writer;
     this.#observe = observe;
     this.#held = new HeldZones(writer);
@@ -83,6 +89,11 @@ export class ZonePublisher {
   /** The zones of the zone database by id. */
   get published(): Pick<HeldZones, "has" | "get" | "ids"> {
     return this.#held;
+  }
+
+  /** Whether the zone database is to hold zones of a reseller, or, null, of nobody. */
+  isInScope(resellerId: string | null): boolean {
+    return resellerId === null || this.#resellerIds === undefined || this.#resellerIds.has(resellerId);
   }
 
   /** Counts what happens to the zone database. */
@@ -152,10 +163,10 @@ export class ZonePublisher {
     }
   }
 
-  /** Takes all zones out of the zone database that the database does not have. */
+  /** Takes all zones out of the zone database that the database does not have, or not in scope. */
   async #withdrawOthers(client: pg.Client): Promise<void> {
     const others = new Set([...this.#held.ids(), ...this.leftOut.map(({ zone }) => zone.id)]);
-    if (others.size > 0) await streamZoneIds(client, (id) => others.delete(id));
+    if (others.size > 0) await streamZoneIds(client, this.#scope, (id) => others.delete(id));
     this.withdraw(others);
   }
 
@@ -166,7 +177,7 @@ export class ZonePublisher {
    * @param holdsLargeBack whether zones that take long to load are held back, beside those that are already
    */
   async publish(client: pg.Client, zones: readonly ZoneState[], holdsLargeBack = false): Promise<Publication> {
-    this.withdraw(zones.filter(({ published }) => !published).map(({ id }) => id));
+    this.withdraw(zones.filter((zone) => !this.#isWanted(zone)).map(({ id }) => id));
     const changed = zones.filter((zone) => this.#isNews(zone));
     // Whether there is room for them now is not for here: see `takeDue`.
     for (const zone of changed) this.#leftOut.note(zone);
@@ -177,14 +188,14 @@ export class ZonePublisher {
   }
 
   /**
-   * As `publish`, of all zones, some at a time, and withdraws those that are not there any more.
+   * As `publish`, of all zones in scope, some at a time, and withdraws all others.
    * @param isFirst whether the zone database is one that nobody is answered from yet: where not all fit, the smallest do
    */
   async publishAll(client: pg.Client, isFirst: boolean): Promise<void> {
     this.#isFirst = isFirst;
     try {
       await this.#withdrawOthers(client);
-      for await (const zones of readAllZones(client, ZONES_A_STEP)) await this.publish(client, zones);
+      for await (const zones of readAllZones(client, this.#scope, ZONES_A_STEP)) await this.publish(client, zones);
       if (isFirst && this.#leftOut.size > 0) await this.#preferSmaller(client);
     } finally {
       this.#isFirst = false;
@@ -193,7 +204,7 @@ export class ZonePublisher {
 
   /** The zones that are published as the database has them, some at a time. */
   async *publishedOf(client: pg.Client): AsyncGenerator<readonly ZoneState[]> {
-    for await (const zones of readAllZones(client, ZONES_A_STEP)) {
+    for await (const zones of readAllZones(client, this.#scope, ZONES_A_STEP)) {
       yield zones.filter((zone) => zone.published && this.#isPublished(zone));
     }
   }
@@ -247,8 +258,12 @@ export class ZonePublisher {
     return zones.filter((zone) => this.#isPublished(zone));
   }
 
-  #isNews({ id, published, version }: ZoneState): boolean {
-    return published && this.#held.versionOf(id) !== version;
+  #isWanted({ published, resellerId }: ZoneState): boolean {
+    return published && this.isInScope(resellerId);
+  }
+
+  #isNews(zone: ZoneState): boolean {
+    return this.#isWanted(zone) && this.#held.versionOf(zone.id) !== zone.version;
   }
 
   #isPublished({ id, version }: ZoneState): boolean {

@@ -93,6 +93,12 @@ export const secretList: Parse<readonly string[]> = (value) => {
     : refuse("must be secrets of at least 16 characters, parted by commas");
 };
 
+/** Resellers' ids parted by commas. */
+export const resellerList: Parse<readonly string[]> = (value) => {
+  const ids = (value ?? "").split(",").map((item) => item.trim());
+  return ids.every((id) => /^[^\s,\p{Cc}]+$/u.test(id)) ? ok(ids) : refuse("must be ids of resellers parted by commas");
+};
+
 /** The text of a key file. */
 export const keyFile: Parse<KeyRing> = (value) => KeyRing.parse(value ?? "");
 

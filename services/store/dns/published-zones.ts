@@ -83,11 +83,18 @@ export async function readChangedZones(client: pg.Client, sinceXid: string): Pro
   return rows.map(zoneStateOf);
 }
 
-/** All zones by ascending id, at most `limit` at a time. */
-export async function* readAllZones(client: pg.Client, limit: number): AsyncGenerator<readonly ZoneState[]> {
+/** Whose zones are meant, beside those that are nobody's; null: everybody's. */
+export type ZoneScope = readonly string[] | null;
+
+/** All zones of a scope by ascending id, at most `limit` at a time. */
+export async function* readAllZones(
+  client: pg.Client,
+  scope: ZoneScope,
+  limit: number,
+): AsyncGenerator<readonly ZoneState[]> {
   for (let after = 0; ; ) {
     const { rows } = await client.query<ZoneStateRow>(
-      `select ${ZONE_STATE_COLUMNS} from zones where id > $1 order by id limit $2`,
+      `select ${ZONE_STATE_COLUMNS} from zones where id > $1 and ${isInScope(client, scope)} order by id limit $2`,
       [after, limit],
     );
     if (rows.length > 0) yield rows.map(zoneStateOf);
@@ -96,9 +103,16 @@ export async function* readAllZones(client: pg.Client, limit: number): AsyncGene
   }
 }
 
-/** Streams the ids of all zones. */
-export function streamZoneIds(client: pg.Client, onId: (id: number) => void): Promise<void> {
-  return copyOut(client, "select id from zones", (row) => onId(row.int8(0)));
+/** Streams the ids of all zones of a scope. */
+export function streamZoneIds(client: pg.Client, scope: ZoneScope, onId: (id: number) => void): Promise<void> {
+  return copyOut(client, `select id from zones where ${isInScope(client, scope)}`, (row) => onId(row.int8(0)));
+}
+
+/** A condition with its values in it: COPY takes no parameters. */
+function isInScope(client: pg.Client, scope: ZoneScope): string {
+  if (scope === null) return "true";
+  const ids = ["null", ...scope.map((id) => client.escapeLiteral(id))];
+  return `(reseller_id is null or reseller_id in (${ids.join(", ")}))`;
 }
 
 /** These zones, as far as they are still there. */
