@@ -43,8 +43,8 @@ export async function measureInstances(db: Db, { instances, recipients, html }: 
     );
     await transaction.raw(
       `insert into partitions (instance_id, eeid, message_id, destination, recipients)
-       select m.instance_id, m.eeid, m.id, 'd' || n || '.example.net', 1
-       from messages m join many using (eeid), generate_series(1, :recipients) as n`,
+       select m.instance_id, m.eeid, m.id, 'd' || place || '.example.net', 1
+       from messages m join many using (eeid), generate_series(1, :recipients) as place`,
       { recipients },
     );
     await transaction.raw(

@@ -8,7 +8,6 @@ import {
   archiveMessages,
   countRefusals,
   type DeliveryBounce,
-  type DeliveryKey,
   type DeliveryOutcome,
   type DeliveryOwner,
   findDeliveries,
@@ -19,6 +18,7 @@ import {
   settleDeliveries,
 } from "../../store/mail/queue/deliveries.ts";
 import { addReports } from "../../store/mail/queue/delivery-reports.ts";
+import type { DeliveryKey } from "../../store/mail/queue/queue.ts";
 import { lockPartitions } from "../../store/mail/queue/queue-leases.ts";
 import { tellDeliveries } from "../../store/mail/tracking/event-feed.ts";
 import { invalidateContact } from "./contact-changes.ts";

@@ -4,12 +4,7 @@ import { type Db, queryRows, type Transaction } from "../../../platform/postgres
 import type { PaceKey } from "../pace/source-paces.ts";
 import { hearsOfDeliveries } from "../tracking/event-feed.ts";
 import type { NewReport } from "./delivery-reports.ts";
-
-/** A delivery, with the instance whose it is. */
-export interface DeliveryKey {
-  readonly instanceId: number;
-  readonly deliveryId: number;
-}
+import type { DeliveryKey } from "./queue.ts";
 
 /** What a return path's token stands for. */
 export interface DeliveryOwner extends DeliveryKey {

@@ -3,7 +3,7 @@ import type { Notification, RecipientDsn } from "../../../core/mail/dsn-paramete
 import type { MessageTracking } from "../../../core/mail/message-places.ts";
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
 import type { ReportRequest } from "../sends/messages.ts";
-import type { DeliveryKey } from "./deliveries.ts";
+import type { DeliveryKey } from "./queue.ts";
 
 /** What a sender is to be told of a recipient. */
 export interface NewReport {

@@ -39,6 +39,12 @@ async function announce(db: Db, notice: string): Promise<void> {
   await db.raw("select set_config('synchronous_commit', 'off', true), pg_notify(?, ?)", [QUEUE_CHANNEL, notice]);
 }
 
+/** A delivery, with the instance whose it is. */
+export interface DeliveryKey {
+  readonly instanceId: number;
+  readonly deliveryId: number;
+}
+
 /** A recipient about to be queued. */
 export interface NewDelivery {
   readonly contactId: number | null;
