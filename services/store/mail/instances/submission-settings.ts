@@ -22,8 +22,7 @@ export interface SubmissionRules extends SubmissionSettings, SubmissionReporting
 
 /** A campaign as a program has logged in to it: its key is compared by its HMAC. */
 export interface CampaignLogin {
-  readonly instanceId: number;
-  readonly numid: number;
+  readonly campaign: { readonly instanceId: number; readonly numid: number };
   readonly apikeyHash: Buffer;
 }
 
@@ -31,7 +30,10 @@ export interface CampaignLogin {
  * Nothing is archived for an instance that has lost its licence since.
  * @returns undefined where the login holds no longer: the campaign has another key, or is gone
  */
-export async function readSubmissionRules(db: Db, login: CampaignLogin): Promise<SubmissionRules | undefined> {
+export async function readSubmissionRules(
+  db: Db,
+  { campaign, apikeyHash }: CampaignLogin,
+): Promise<SubmissionRules | undefined> {
   const [row] = await queryRows<SubmissionRules>(
     db,
     `select submission_archive and instances.archive as archive, submission_tracking as tracking,
@@ -39,7 +41,7 @@ export async function readSubmissionRules(db: Db, login: CampaignLogin): Promise
        array(select domain from instance_domains where instance_id = $3) as "senderDomains"
      from campaigns join instances on instances.id = campaigns.instance_id
      where campaigns.instance_id = $3 and numid = $1 and apikey_hash = $2`,
-    [login.numid, login.apikeyHash, login.instanceId],
+    [campaign.numid, apikeyHash, campaign.instanceId],
     { name: "read-submission-rules" },
   );
   return row;
