@@ -80,9 +80,8 @@ export class WholeZones {
       return;
     }
     // The apex is the first name in canonical order, and its SOA is no row.
-    const { type, ttl, rdata } = soaOf(zone);
     this.#filler.begin(this.#reference, zone.apex);
-    this.#filler.addHere(type, ttl, rdata, 0, rdata.length);
+    this.#filler.addHere(soaOf(zone));
   }
 
   #publish(): void {

@@ -1,5 +1,6 @@
 import { LOWER_CASE } from "../zone-database/layout.ts";
 import { NameDraft } from "../zone-database/name-draft.ts";
+import type { CompiledRecord } from "../zone-database/stored-rrset.ts";
 import type { ZoneDatabaseWriter } from "../zone-database/writer.ts";
 
 /** A record in place, among octets that are valid only while it is handled. */
@@ -38,9 +39,9 @@ export class ZoneFiller {
     this.#writer.beginName(zone, this.#draft);
   }
 
-  /** Adds a record at the name at hand, its RDATA in [start, end) of the octets. */
-  addHere(type: number, ttl: number, octets: Uint8Array, start: number, end: number): void {
-    this.#draft.add(type, ttl, octets, start, end);
+  /** Adds a record at the name at hand. */
+  addHere({ type, ttl, rdata }: CompiledRecord): void {
+    this.#draft.add(type, ttl, rdata, 0, rdata.length);
   }
 
   add({ octets, ownerStart, ownerOctets, type, ttl, rdataStart, rdataOctets }: RecordInPlace): void {
