@@ -10,44 +10,50 @@ const SCOPES: readonly LimitScope[] = ["instance", "campaign", "sender"];
 const ROUNDS = 30;
 const UNREACHED = 1_000_000_000;
 
-/** What a submitted message costs, without and with sending limits. */
+/** Milliseconds of a process for a submitted message, without and with sending limits: the middle of the rounds. */
 export interface LimitsCost {
+  readonly process: string;
   readonly withoutMs: number;
   readonly withMs: number;
-  /** Of each round. */
-  readonly rounds: Readonly<Record<"without" | "with", readonly number[]>>;
 }
 
 /**
  * What limits by hour and day of the instance, its campaigns and its senders cost submission: rounds without and with them
- * by turns, in processor time of submission and PostgreSQL for a message. No worker is to run beside.
+ * by turns, in processor time. No worker is to run beside. PostgreSQL's scatters by what it clears up meanwhile.
+ * @param measured processes by what they are
  * @param submit submits so many messages
  */
 export async function measureLimits(
   db: Db,
   instanceId: number,
-  { measured, messages }: { readonly measured: readonly ProcessorTime[]; readonly messages: number },
+  { measured, messages }: { readonly measured: ReadonlyMap<string, ProcessorTime>; readonly messages: number },
   submit: () => Promise<unknown>,
-): Promise<LimitsCost> {
-  const costs: Record<"without" | "with", number[]> = { without: [], with: [] };
-  const seconds = () => measured.reduce((sum, read) => sum + (read() ?? 0), 0);
-  const round = async (kind: "without" | "with") => {
+): Promise<LimitsCost[]> {
+  /** Seconds of each process. */
+  const round = async (isLimited: boolean) => {
     for (const scope of SCOPES) {
       const limit = { scope, subject: "" };
-      if (kind === "without") await removeSendingLimit(db, instanceId, limit);
-      else await setSendingLimit(db, instanceId, { ...limit, perHour: UNREACHED, perDay: UNREACHED, over: "refuse" });
+      if (isLimited)
+        await setSendingLimit(db, instanceId, { ...limit, perHour: UNREACHED, perDay: UNREACHED, over: "refuse" });
+      else await removeSendingLimit(db, instanceId, limit);
     }
-    const before = seconds();
+    const before = [...measured.values()].map((secondsOf) => secondsOf() ?? 0);
     await submit();
     // What is written behind the answers counts as well.
     await sleep(200);
-    costs[kind].push(((seconds() - before) * 1_000) / messages);
+    return [...measured.values()].map((secondsOf, index) => (secondsOf() ?? 0) - before[index]!);
   };
-  await round("without");
-  costs.without.length = 0;
+  await round(false);
+  const rounds: { readonly isLimited: boolean; readonly seconds: readonly number[] }[] = [];
   for (let pair = 0; pair < ROUNDS; pair++) {
-    const order = pair % 2 === 0 ? (["without", "with"] as const) : (["with", "without"] as const);
-    for (const kind of order) await round(kind);
+    for (const isLimited of [pair % 2 === 1, pair % 2 === 0])
+      rounds.push({ isLimited, seconds: await round(isLimited) });
   }
-  return { withoutMs: percentile(costs.without, 50), withMs: percentile(costs.with, 50), rounds: costs };
+  return [...measured.keys()].map((process, index) => {
+    const middleMs = (limited: boolean) => {
+      const own = rounds.filter(({ isLimited }) => isLimited === limited).map(({ seconds }) => seconds[index]!);
+      return (percentile(own, 50) * 1_000) / messages;
+    };
+    return { process, withoutMs: middleMs(false), withMs: middleMs(true) };
+  });
 }

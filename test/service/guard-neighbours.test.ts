@@ -34,7 +34,7 @@ afterAll(async () => {
   removeDataDir(dataDir);
 });
 
-it("an instance that writes to nobody is held within a minute, and its neighbour's throughput stays", async () => {
+it("an instance that writes to nobody is held, and its neighbour's mail goes on", async () => {
   const before = await sendEvenly(async () => void (await sleep(10_000)));
   const begunAtMs = performance.now();
   let heldAfterMs = Number.POSITIVE_INFINITY;
@@ -50,7 +50,7 @@ it("an instance that writes to nobody is held within a minute, and its neighbour
   });
   process.stdout.write(
     `held after ${(heldAfterMs / 1_000).toFixed(1)} s, where 60 are to be enough; the neighbour's mail: ` +
-      `${before.deliveredPerSecond.toFixed(2)} a second before and ${meanwhile.deliveredPerSecond.toFixed(2)} meanwhile, where a twentieth less is to be the most\n`,
+      `${before.toFixed(2)} a second before and ${meanwhile.toFixed(2)} meanwhile, where a twentieth less is to be the most\n`,
   );
   // How fast is for a quiet machine to say; nothing of the neighbour's stays behind on any.
   const undelivered = () =>
@@ -67,7 +67,7 @@ const isHeld = (instanceId: number) => async () =>
   (await readInstanceGuard(stack.context.db, instanceId)).hold !== null;
 
 /** The neighbour sends a message now and then while something goes on. @returns how many were delivered a second */
-async function sendEvenly(meanwhile: () => Promise<void>): Promise<{ readonly deliveredPerSecond: number }> {
+async function sendEvenly(meanwhile: () => Promise<void>): Promise<number> {
   const from = performance.now();
   let isOver = false;
   const over = meanwhile().finally(() => {
@@ -92,5 +92,5 @@ async function sendEvenly(meanwhile: () => Promise<void>): Promise<{ readonly de
   const delivered = (await countDelivered()) - before;
   const seconds = (performance.now() - from) / 1_000;
   for (const { status } of await Promise.all(calls)) expect(status).toBe(200);
-  return { deliveredPerSecond: delivered / seconds };
+  return delivered / seconds;
 }

@@ -2,6 +2,7 @@ import { type Bucket, draw, holdToPins, rateInForce } from "../../core/mail/pace
 import { isUntaught, learn, type PaceEvidence } from "../../core/mail/pace/controller.ts";
 import type { Db, Transaction } from "../../platform/postgres/db.ts";
 import {
+  byPaceName,
   databaseNowMs,
   findPaces,
   listOtherSessions,
@@ -106,7 +107,7 @@ export async function exchangePace(
           if (fresh.length > 0) await makePaces(transaction, fresh, nowMs);
           return exchangeLimited(transaction, limited, { ...exchange, nowMs });
         });
-  const granted = byName(grants);
+  const granted = byPaceName(grants);
   return reports.map((report) => granted.get(paceName(report)) ?? unlimited(report));
 }
 
@@ -117,13 +118,13 @@ async function exchangeLimited(
 ): Promise<PaceGrant[]> {
   const { worker, nowMs } = exchange;
   const paces = await lockPaces(transaction, reports);
-  const reported = byName(reports);
+  const reported = byPaceName(reports);
   const pairs = paces.map((pace) => ({ pace, report: reported.get(paceName(pace))! }));
   const counted = pairs.filter(({ pace, report }) => areSessionsLimited(pace, report)).map(({ pace }) => pace);
-  const others = byName(counted.length === 0 ? [] : await listOtherSessions(transaction, counted, worker, nowMs));
+  const others = byPaceName(counted.length === 0 ? [] : await listOtherSessions(transaction, counted, worker, nowMs));
   const warming = reports.filter(({ warmUp }) => warmUp !== undefined);
   const plans = await readPlans(transaction, warming, nowMs);
-  const planned = byName(plans);
+  const planned = byPaceName(plans);
   const steps = pairs.map(({ pace, report }) => {
     const other = others.get(paceName(pace)) ?? { sessions: 0, granted: 0, workers: 0 };
     const plan = planned.get(paceName(pace));
@@ -148,10 +149,6 @@ async function exchangeLimited(
     steps.flatMap(({ day }) => day ?? []),
   );
   return steps.map(({ grant }) => grant);
-}
-
-function byName<Keyed extends PaceKey>(all: readonly Keyed[]): ReadonlyMap<string, Keyed> {
-  return new Map(all.map((one) => [paceName(one), one]));
 }
 
 /** Whether it matters what other workers have. */

@@ -11,7 +11,7 @@ import {
   type WarmUpRoom,
 } from "../../core/mail/pace/warm-up.ts";
 import type { Transaction } from "../../platform/postgres/db.ts";
-import { type PaceKey, paceName } from "../../store/mail/pace/source-paces.ts";
+import { byPaceName, type PaceKey, paceName } from "../../store/mail/pace/source-paces.ts";
 import { findLastDays, type KeptDay, storeDays } from "../../store/mail/pace/warm-up-days.ts";
 import { findWarmUps, prolongWarmUps, type WarmUp } from "../../store/mail/pace/warm-ups.ts";
 
@@ -64,7 +64,7 @@ export async function readPlans(
     const number = dayNumber(warmUp.startedAtMs, warmUp.pausedAtMs ?? nowMs);
     return [{ source, provider, warmUp, number, since: number + 1 - warmUp.plan.pause.complaints.days }];
   });
-  const pasts = new Map((await findLastDays(transaction, running)).map((past) => [paceName(past), past]));
+  const pasts = byPaceName(await findLastDays(transaction, running));
   return running.flatMap(({ source, provider, warmUp, number }) => {
     const past = pasts.get(paceName({ source, provider })) ?? NO_PAST;
     const day = dayAt(warmUp.plan, provider, number, past.last);
@@ -125,7 +125,7 @@ export async function storePlans(
   days: readonly KeptDay[],
 ): Promise<void> {
   await storeDays(transaction, days);
-  const before = new Map(states.map((state) => [paceName(state), state]));
+  const before = byPaceName(states);
   const later = days.flatMap((day) => {
     const state = before.get(paceName(day))!;
     if (!day.isRepeated || state.day.isRepeated) return [];

@@ -79,7 +79,7 @@ export const UNTAUGHT: PaceMemory = {
 const JOIN_MS = 30_000;
 /** Where a reply does not say how long. */
 const WAIT_MS = 15_000;
-/** and where it was asked for more than goes well, on purpose: what goes well goes on soon. */
+/** and where more was tried than is known to go well: that goes on soon. */
 const PROBE_WAIT_MS = 5_000;
 /** Replies to what had begun by so long after the first tell nothing new: it was on its way, or leave for it was. */
 const SETTLE_MS = 10_000;
@@ -150,7 +150,8 @@ export function isUntaught(
 
 function heed(memory: PaceMemory, signal: PaceEvidence["signals"][number], evidence: PaceEvidence): PaceMemory {
   const { nowMs } = evidence;
-  const ownWaitMs = memory.probes > 0 ? PROBE_WAIT_MS : WAIT_MS;
+  const isOnTrial = signal.concerns === "rate" && memory.probes > 0;
+  const ownWaitMs = isOnTrial ? PROBE_WAIT_MS : WAIT_MS;
   const waitMs = signal.waitSeconds === undefined ? ownWaitMs : signal.waitSeconds * 1000;
   const waiting = { ...memory, waitsUntilMs: Math.max(memory.waitsUntilMs, nowMs + waitMs) };
   switch (signal.concerns) {

@@ -13,6 +13,10 @@ export function paceName({ source, provider }: PaceKey): string {
   return `${source} ${provider}`;
 }
 
+export function byPaceName<Keyed extends PaceKey>(all: readonly Keyed[]): ReadonlyMap<string, Keyed> {
+  return new Map(all.map((one) => [paceName(one), one]));
+}
+
 /** What is kept of it. Times are milliseconds since the epoch. */
 export interface SourcePace extends PaceKey {
   readonly memory: PaceMemory;

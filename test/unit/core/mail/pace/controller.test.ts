@@ -59,6 +59,17 @@ describe("a reply that wants less", () => {
     });
   });
 
+  test("has it wait for a while, a short one where more was tried than is known to go well", () => {
+    const sending: PaceMemory = { ...UNTAUGHT, ratePerHour: 500, rateReducedAtMs: 1 };
+    const onTrial: PaceMemory = { ...sending, probes: 1 };
+    const waitMs = (memory: PaceMemory, signal: Parameters<typeof refused>[1]) =>
+      learn(memory, refused(1_000_000, signal)).waitsUntilMs - 1_000_000;
+    expect(waitMs(sending, { waitSeconds: undefined })).toBe(15_000);
+    expect(waitMs(onTrial, { waitSeconds: undefined })).toBe(5_000);
+    expect(waitMs(onTrial, { waitSeconds: undefined, concerns: "connections" })).toBe(15_000);
+    expect(waitMs(onTrial, { waitSeconds: 60 })).toBe(60_000);
+  });
+
   test("never stops a source altogether", () => {
     let memory: PaceMemory = UNTAUGHT;
     for (let i = 0; i < 50; i += 1) {
