@@ -4,12 +4,11 @@
  */
 import { randomFillSync } from "node:crypto";
 import { parseArgs } from "node:util";
-import { setFlagsFromString } from "node:v8";
-import { runInNewContext } from "node:vm";
 import * as dnsPacket from "dns-packet";
 import { Client } from "../../services/dns-server/message/client.ts";
 import { UDP_PAYLOAD_OCTETS } from "../../services/dns-server/message/edns.ts";
 import { DEFER, DROP } from "../../services/dns-server/pipeline.ts";
+import { settledMemory } from "../support/settled-memory.ts";
 import { pipelineOn, zoneDatabaseOf } from "../unit/dns-server/test-zone-database.ts";
 import { benchQueries, benchZone } from "./dns-data.ts";
 
@@ -53,13 +52,6 @@ process.stdout.write(
   `${packets} packets, ${answered} answered; heap ${inMegabytes(heapGrowth)}, resident ${inMegabytes(residentGrowth)} MB more than before\n`,
 );
 if (heapGrowth > MAX_HEAP_GROWTH_OCTETS || residentGrowth > MAX_RESIDENT_GROWTH_OCTETS) throw new Error("memory grew");
-
-/** What is in use once all garbage is gone. */
-function settledMemory(): NodeJS.MemoryUsage {
-  setFlagsFromString("--expose-gc");
-  runInNewContext("gc")();
-  return process.memoryUsage();
-}
 
 function inMegabytes(octets: number): string {
   return (octets / 1e6).toFixed(1);

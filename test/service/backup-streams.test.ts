@@ -9,6 +9,7 @@ import { migrateTo } from "../../services/platform/postgres/migrations.ts";
 import { restoreBackup, writeBackup } from "../../services/store/backup.ts";
 import { openBackup } from "../../services/store/backup-content.ts";
 import { createEmptyDatabase, createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { mostHeldDuring } from "../support/settled-memory.ts";
 
 const ABOUT = { version: "1", keyRing: KeyRing.ofSecret("a secret"), now: new Date() };
 
@@ -77,20 +78,6 @@ test("a backup holds little of a table in memory at a time, and so does a restor
 });
 
 const isLittle = (octets: number) => octets < 40 * 1024 * 1024;
-
-/** The most memory that was held at a time, beyond what was held before. */
-async function mostHeldDuring(work: () => Promise<unknown>): Promise<number> {
-  const held = () => {
-    const { heapUsed, external } = process.memoryUsage();
-    return heapUsed + external;
-  };
-  const before = held();
-  let most = 0;
-  const timer = setInterval(() => (most = Math.max(most, held() - before)), 5);
-  await work();
-  clearInterval(timer);
-  return most;
-}
 
 test("a backup into what is gone already fails at once", async () => {
   const gone = ending(0);
