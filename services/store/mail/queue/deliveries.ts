@@ -125,7 +125,6 @@ export async function settleDeliveries(
       inOrder.map(({ isReport = false }) => String(isReport)),
       new Date(nowMs - (nowMs % MINUTE_MS)).toISOString(),
     ],
-    { name: "settle-deliveries" },
   );
   const at = new Date(nowMs);
   return rows.map((row) => ({ ...row, at }));

@@ -131,7 +131,6 @@ export async function extendLeases(
      where p.instance_id = $1 and p.id = locked.id
      returning p.id`,
     [instanceId, partitionIds, workerId, leaseSeconds],
-    { name: "extend-leases" },
   );
   return rows.map(({ id }) => id);
 }
@@ -151,7 +150,6 @@ export async function lockPartitions(
     transaction,
     "select from partitions where instance_id = $1 and id = any($2::bigint[]) order by id for no key update",
     [instanceId, partitionIds],
-    { name: "lock-partitions" },
   );
 }
 
@@ -213,7 +211,6 @@ export async function releasePartitions(
       releases.map(({ pacedBy }) => (pacedBy === undefined ? null : JSON.stringify(pacedBy))),
       now,
     ],
-    { name: "release-partitions" },
   );
   const planned = releases.flatMap(({ partitionId, pacedBy }) => (pacedBy?.isPlanned ? [partitionId] : []));
   if (planned.length > 0) {
@@ -290,7 +287,6 @@ export async function wakePartitions(
      )
      select (select count(*)::int from woken) as woken, (select json_agg(held) from held) as abandoned`,
     [instanceId, limit],
-    { name: "wake-partitions" },
   );
   const { woken, abandoned } = rows[0]!;
   return { woken, abandoned: abandoned ?? [] };
