@@ -1,7 +1,11 @@
 -- Spreads the tables of a deployment over a Citus cluster, by instance (docs/scaling.md). For psql, on the coordinator, as
--- the owner of the tables, once `palomar migrate` has run. Tables that are not named here stay on the coordinator. test/service/citus-layout.test.ts holds this file to Citus's rules.
+-- the owner of the tables, once `palomar migrate` has run. Tables that are not named here stay on the coordinator. test/service/citus-layout.test.ts runs this file on a Citus.
 
 begin;
+
+-- A table that a reference table refers to, or is referred to by, would be made one of Citus's own before its turn comes, and
+-- then cannot be distributed where its ids are numbered.
+set local citus.enable_local_reference_table_foreign_keys to off;
 
 -- From here on whoever deletes a row of instances deletes its users as well: their scope is the instance's name.
 drop trigger instances_users_deleted on instances;

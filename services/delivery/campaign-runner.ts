@@ -154,9 +154,9 @@ export class CampaignRunner {
     return ok({ any });
   }
 
-  async #watchBounces({ campaignNumid, eeid, judged }: CampaignUnderWay): Promise<void> {
+  async #watchBounces({ instanceId, campaignNumid, eeid, judged }: CampaignUnderWay): Promise<void> {
     const { db, bounceSpike, observe } = this.#options;
-    const { recipients, queued, hardBounces } = await readBatchProgress(db, eeid);
+    const { recipients, queued, hardBounces } = await readBatchProgress(db, instanceId, eeid);
     const verdict = judgeBounces({ tried: recipients - queued, bounced: hardBounces }, judged, bounceSpike);
     if (verdict === undefined || !(await pauseCampaign(db, campaignNumid, verdict))) return;
     observe({ kind: "campaign-paused", level: "warn", campaign: campaignNumid, reason: verdict.message });

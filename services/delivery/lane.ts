@@ -246,7 +246,9 @@ export class Lane {
   }
 
   #prepare(delivery: DueDelivery): Promise<Result<PreparedMessage, AttemptResult>> {
-    return this.#unlessBroken(delivery, () => this.#tools.messages.find(this.#partition.message.id));
+    return this.#unlessBroken(delivery, () =>
+      this.#tools.messages.find({ ...this.#partition.message, instanceId: this.#partition.instanceId }),
+    );
   }
 
   #compose(prepared: PreparedMessage, delivery: DueDelivery): Promise<Result<ComposedMessage, AttemptResult>> {

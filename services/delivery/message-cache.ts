@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { KeyRing } from "../core/key-ring.ts";
 import type { Db } from "../platform/postgres/db.ts";
-import { loadMessages, type StoredMessage, sizeOf } from "../store/mail/sends/messages.ts";
+import { loadMessages, type MessageKey, type StoredMessage, sizeOf } from "../store/mail/sends/messages.ts";
 import { type PreparedMessage, prepareMessage } from "./compose.ts";
 import { Signers } from "./signers.ts";
 
@@ -22,7 +22,7 @@ export class MessageCache {
   readonly #sizes = new Map<number, number>();
   #octets = 0;
   /** Asked for in this turn of the event loop; the lanes of one look begin together. */
-  #asked: { readonly ids: number[]; readonly loaded: Promise<ReadonlyMap<number, StoredMessage>> } | undefined;
+  #asked: { readonly keys: MessageKey[]; readonly loaded: Promise<ReadonlyMap<number, StoredMessage>> } | undefined;
 
   /** @param bounceDomain signs as well where messages name an address of it */
   constructor(db: Db, keyRing: KeyRing, bounceDomain: string) {
@@ -30,21 +30,23 @@ export class MessageCache {
     this.#signers = new Signers(db, keyRing, bounceDomain);
   }
 
-  find(messageId: number): Promise<PreparedMessage> {
+  find(key: MessageKey): Promise<PreparedMessage> {
+    const messageId = key.id;
     const known = this.#prepared.get(messageId);
     if (known !== undefined) {
       this.#prepared.delete(messageId);
       this.#prepared.set(messageId, known);
       return known;
     }
-    const prepared = this.#prepare(messageId);
+    const prepared = this.#prepare(key);
     this.#prepared.set(messageId, prepared);
     prepared.catch(() => this.#prepared.delete(messageId));
     return prepared;
   }
 
-  async #prepare(messageId: number): Promise<PreparedMessage> {
-    const prepared = await prepareMessage(this.#db, this.#signers, await this.#load(messageId));
+  async #prepare(key: MessageKey): Promise<PreparedMessage> {
+    const prepared = await prepareMessage(this.#db, this.#signers, await this.#load(key));
+    const messageId = key.id;
     const size = BASE_OCTETS + PREPARED_FACTOR * sizeOf(prepared.message.content);
     this.#sizes.set(messageId, size);
     this.#octets += size;
@@ -53,21 +55,21 @@ export class MessageCache {
   }
 
   /** One statement loads what is asked for at the same time: submitted messages have a recipient each. */
-  async #load(messageId: number): Promise<StoredMessage> {
+  async #load(key: MessageKey): Promise<StoredMessage> {
     const asked = this.#asked ?? this.#ask();
-    asked.ids.push(messageId);
-    const message = (await asked.loaded).get(messageId);
-    if (message === undefined) throw new Error(`message ${messageId} is gone`);
+    asked.keys.push(key);
+    const message = (await asked.loaded).get(key.id);
+    if (message === undefined) throw new Error(`message ${key.id} is gone`);
     return message;
   }
 
   #ask() {
-    const ids: number[] = [];
+    const keys: MessageKey[] = [];
     const loaded = nextTurn().then(() => {
       this.#asked = undefined;
-      return loadMessages(this.#db, ids);
+      return loadMessages(this.#db, keys);
     });
-    this.#asked = { ids, loaded };
+    this.#asked = { keys, loaded };
     return this.#asked;
   }
 

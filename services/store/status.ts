@@ -111,16 +111,17 @@ export async function readQueueStatus(db: Db): Promise<QueueStatus> {
       db,
       `select coalesce(sum(waiting), 0)::int as count, coalesce(extract(epoch from now() - min(created_at)), 0)::int as oldest
        from (select messages.created_at, count(*) as waiting from partitions
-             join deliveries on deliveries.partition_id = partitions.id and deliveries.state = 'queued'
+             join deliveries on deliveries.instance_id = partitions.instance_id and deliveries.partition_id = partitions.id
+               and deliveries.state = 'queued'
              join messages on messages.instance_id = partitions.instance_id and messages.id = partitions.message_id
              where partitions.state <> 'finished' group by messages.id, messages.created_at) as unfinished`,
     ),
     queryRows<{ seconds: number }>(
       db,
       `select coalesce(extract(epoch from now() - min(greatest(due_at, modified_at))), 0)::int as seconds
-         from partitions p where state = 'ready'
-          and not exists (select from destination_backoffs b where b.destination = p.destination and b.until > now())
-          and not exists (select from destination_holds h where h.destination = p.destination)`,
+         from partitions where state = 'ready'
+          and destination not in (select destination from destination_backoffs where until > now())
+          and destination not in (select destination from destination_holds)`,
     ),
     queryRows<{ count: number }>(
       db,
@@ -160,7 +161,7 @@ async function readWarmUpStatus(db: Db) {
     db,
     `select count(distinct w.source)::int as sources, coalesce(sum(planned), 0)::int as planned, coalesce(sum(sent), 0)::int as sent,
          count(*) filter (where w.paused_at is null and exists (
-           select from warm_up_days l where l.source = d.source and l.provider = d.provider and l.paused_until > now()))::int as paused
+           select 1 from warm_up_days l where l.source = d.source and l.provider = d.provider and l.paused_until > now()))::int as paused
        from warm_ups w left join warm_up_days d on d.source = w.source
          and d.number = floor(extract(epoch from coalesce(w.paused_at, now()) - w.started_at) / 86400)
        where w.stopped_at is null and (w.paused_at is not null or w.ends_at > now())`,

@@ -26,8 +26,8 @@ export function makeSubmission(context: ServiceContext): SmtpHandlers<Submitter>
   const content = new ContentScanner(config.rspamd, guardPolicy.content, observe);
   const places = new CredentialPlaces(db, openPlaces(config.placeDatabase), observe);
   const lookups = new SharedLookups<SubmissionRules | undefined>();
-  const rulesOf = ({ campaign: { numid }, apikeyHash }: Submitter) =>
-    lookups.find(`${numid} ${apikeyHash.toString("base64")}`, () => readSubmissionRules(db, { numid, apikeyHash }));
+  const rulesOf = (user: Submitter) =>
+    lookups.find(`${user.campaign.numid} ${user.apikeyHash.toString("base64")}`, () => readSubmissionRules(db, user));
 
   return {
     async authenticate(credentials, session) {

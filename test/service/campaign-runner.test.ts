@@ -132,7 +132,7 @@ describe("gathering a campaign's recipients", () => {
     const runners = await Promise.all([makeRunner(), makeRunner(), makeRunner()]);
     for (const runner of runners) runner.start();
     const numid = await addSend();
-    await scheduleCampaign(db, numid, { at: null, login: "ana" });
+    await scheduleCampaign(db, { instanceId, numid }, { at: null, login: "ana" });
     for (let broken = 0; broken < 6; broken += 1) {
       await new Promise((resolve) => setTimeout(resolve, 150));
       await db
@@ -154,13 +154,16 @@ describe("gathering a campaign's recipients", () => {
     expect(row).toEqual({ all: CONTACTS, different: CONTACTS });
     expect(await db("events").where({ eeid: send!.eeid }).count()).toEqual([{ count: CONTACTS }]);
     expect(await db("campaign_recipients").count()).toEqual([{ count: 0 }]);
-    expect(await readBatchProgress(db, send!.eeid!)).toMatchObject({ recipients: CONTACTS, queued: CONTACTS });
+    expect(await readBatchProgress(db, instanceId, send!.eeid!)).toMatchObject({
+      recipients: CONTACTS,
+      queued: CONTACTS,
+    });
   });
 
   test("the batch is not sent while recipients are still to come, and a contact of later is none of them", async () => {
     const { db } = database;
     const numid = await addSend();
-    await scheduleCampaign(db, numid, { at: null, login: "ana" });
+    await scheduleCampaign(db, { instanceId, numid }, { at: null, login: "ana" });
     let due = (await claimDueCampaign(db))!;
     expect(await claimDueCampaign(db)).toBeUndefined();
     // Written anew while it is being prepared: what was prepared is not sent.
@@ -196,7 +199,7 @@ describe("gathering a campaign's recipients", () => {
     const runner = await makeRunner();
     runner.start();
     const numid = await addSend({ groups: ["nobody"] });
-    await scheduleCampaign(database.db, numid, { at: null, login: "ana" });
+    await scheduleCampaign(database.db, { instanceId, numid }, { at: null, login: "ana" });
     expect(await until(numid, "sent")).toMatchObject({ recipients: 0 });
     await runner.stop();
   });
@@ -207,7 +210,7 @@ async function sendCampaign(): Promise<{ numid: number; eeid: string }> {
   const runner = await makeRunner();
   runner.start();
   const numid = await addSend();
-  await scheduleCampaign(database.db, numid, { at: null, login: "ana" });
+  await scheduleCampaign(database.db, { instanceId, numid }, { at: null, login: "ana" });
   const { eeid } = (await until(numid, "sending"))!;
   await runner.stop();
   return { numid, eeid: eeid! };
@@ -218,7 +221,7 @@ describe("a spike of bounces", () => {
   async function addBouncing(): Promise<{ numid: number; eeid: string }> {
     const { db } = database;
     const numid = await addSend();
-    await scheduleCampaign(db, numid, { at: null, login: "ana" });
+    await scheduleCampaign(db, { instanceId, numid }, { at: null, login: "ana" });
     const due = (await claimDueCampaign(db))!;
     const template = campaignTemplate(due, due, { subject: "Hi", html: "<p>XYZNOMBREXYZ</p>" });
     const audience = { any: [{ group: "all" }] };
@@ -238,7 +241,7 @@ describe("a spike of bounces", () => {
     const { state } = await untilPaused(numid);
     await runner.stop();
     expect(state).toBe("gathering");
-    const { recipients } = await readBatchProgress(database.db, eeid);
+    const { recipients } = await readBatchProgress(database.db, instanceId, eeid);
     expect(recipients).toBeLessThan(CONTACTS);
     await requestCancellation(database.db, numid);
     await completeCancellation(database.db, numid);
@@ -248,7 +251,7 @@ describe("a spike of bounces", () => {
     const { db } = database;
     const { numid } = await addBouncing();
     const slow = await addSend();
-    await scheduleCampaign(db, slow, { at: null, login: "ana" });
+    await scheduleCampaign(db, { instanceId, numid: slow }, { at: null, login: "ana" });
     const blocker = await db.transaction();
     await blocker.raw("lock table instance_domains in access exclusive mode");
     const runner = await makeRunner();
@@ -313,7 +316,7 @@ describe("stopping", () => {
       releasePartitions(transaction, worker, [{ instanceId, partitionId: partitions[0]!.id, putOffSeconds: 0 }]),
     );
     await withdrawCancelled(db); // as the runner does every second
-    expect(await readBatchProgress(db, eeid)).toMatchObject({
+    expect(await readBatchProgress(db, instanceId, eeid)).toMatchObject({
       recipients: CONTACTS,
       delivered: 1,
       queued: 0,

@@ -265,11 +265,11 @@ describe("what delivery and bounces call", () => {
       ]);
     await bounce(1);
     await bounce(1);
-    expect(await countHardBouncedMessages(api.db, [id])).toEqual(new Map([[id, 1]]));
+    expect(await countHardBouncedMessages(api.db, [{ instanceId: api.north.id, id }])).toEqual(new Map([[id, 1]]));
     await bounce(2);
-    expect(await countHardBouncedMessages(api.db, [id])).toEqual(new Map([[id, 2]]));
+    expect(await countHardBouncedMessages(api.db, [{ instanceId: api.north.id, id }])).toEqual(new Map([[id, 2]]));
     await api.north.call("GET", `/v1/revalidar/${email}`);
-    expect(await countHardBouncedMessages(api.db, [id])).toEqual(new Map());
+    expect(await countHardBouncedMessages(api.db, [{ instanceId: api.north.id, id }])).toEqual(new Map());
   });
 
   test("recipients of a send become contacts; names update, flags are told, order and duplicates are kept straight", async () => {

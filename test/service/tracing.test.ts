@@ -134,10 +134,10 @@ test("a message knows the span that it was accepted in, and so does whatever com
 
   const rows = await untraced("deliveries")
     .join("partitions", "partitions.id", "deliveries.partition_id")
-    .select("deliveries.id", "partitions.message_id", "partitions.eeid");
+    .select("deliveries.id", "partitions.message_id", "partitions.eeid", "partitions.instance_id");
   const messages = await loadMessages(
     untraced,
-    rows.map((row) => row.message_id),
+    rows.map((row) => ({ id: row.message_id, instanceId: row.instance_id })),
   );
   for (const [n, eeid] of eeids.entries()) {
     const { id, message_id } = rows.find((row) => row.eeid === eeid);

@@ -1,17 +1,20 @@
+import { randomBytes } from "node:crypto";
 import { chmodSync, mkdtempSync, readFileSync, rmSync, statfsSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { TestProject } from "vitest/node";
 import { makeLogger } from "../../services/platform/observability/logger.ts";
-import { openDb } from "../../services/platform/postgres/db.ts";
 import { openEmbeddedPostgres } from "../../services/platform/postgres/embedded-postgres.ts";
-import { migrate } from "../../services/platform/postgres/migrations.ts";
-import { withDatabase } from "./database.ts";
+import { dropDatabase, lookAtServer, makeTemplate, type TestServer } from "./named-server.ts";
 
 declare module "vitest" {
   interface ProvidedContext {
     /** The PostgreSQL of this run; `createTestDatabase` clones its template. */
     postgresUrl: string;
+    /** Where that is a coordinator of Citus: its workers, by their URLs. */
+    citusWorkers: string[];
+    /** The database that is cloned for each test file. */
+    template: string;
   }
 }
 
@@ -28,18 +31,29 @@ export default async function setUp(project: TestProject): Promise<() => Promise
   chmodSync(folder, 0o755);
   // Workers take it over.
   process.env.TMPDIR = folder;
-  const postgres = await openEmbeddedPostgres({ dataDir: folder, logger: makeLogger("test", "warn") });
-  const server = openDb(postgres.url, { connections: 1, name: "test set-up" });
-  await server.raw("create database palomar_template");
-  await server.destroy();
-  const template = openDb(withDatabase(postgres.url, "palomar_template"), { connections: 1, name: "test set-up" });
-  await migrate(template);
-  await template.destroy();
-  project.provide("postgresUrl", postgres.url);
+  const { server, release } = await findServer(folder);
+  // On a server that is not ours other runs may be under way.
+  const template = `palomar_template_${randomBytes(6).toString("hex")}`;
+  await makeTemplate(server, template);
+  project.provide("postgresUrl", server.url);
+  project.provide("citusWorkers", [...server.workers]);
+  project.provide("template", template);
   return async () => {
-    await postgres.release();
+    await dropDatabase(server, template);
+    await release();
     rmSync(folder, { recursive: true, force: true });
   };
+}
+
+/** The server that the environment names, or one that is made for the run. */
+async function findServer(folder: string): Promise<{ server: TestServer; release: () => Promise<void> }> {
+  const url = process.env.PALOMAR_TEST_DATABASE_URL;
+  if (url !== undefined) return { server: await lookAtServer(url), release: async () => {} };
+  process.stderr.write(
+    "PALOMAR_TEST_DATABASE_URL names no server: the tests run on a PostgreSQL of their own, and not on Citus\n",
+  );
+  const postgres = await openEmbeddedPostgres({ dataDir: folder, logger: makeLogger("test", "warn") });
+  return { server: { url: postgres.url, workers: [] }, release: () => postgres.release() };
 }
 
 /**

@@ -71,7 +71,7 @@ export const makeBatchEndpoints: MakeConsoleEndpoints = ({ db }) => [
     act: async ({ caller, params }) => {
       const batch = await visibleBatch(db, caller, params);
       if (!batch.ok) return batch;
-      const progress = await readBatchProgress(db, batch.value.eeid);
+      const progress = await readBatchProgress(db, batch.value.instanceId, batch.value.eeid);
       return ok({
         ...toBatchJson(batch.value),
         destinatarios: progress.recipients,
@@ -94,7 +94,7 @@ export const makeBatchEndpoints: MakeConsoleEndpoints = ({ db }) => [
       const batch = await visibleBatch(db, caller, params);
       if (!batch.ok) return batch;
       const address = validateAddress(params.email, { allowSmtputf8: true });
-      const octets = address.ok ? await readArchivedMessage(db, batch.value.eeid, address.value.key) : undefined;
+      const octets = address.ok ? await readArchivedMessage(db, batch.value, address.value.key) : undefined;
       return octets ? ok(new RawReply("message/rfc822", octets)) : refuse(problem("no-such-message"));
     },
   }),

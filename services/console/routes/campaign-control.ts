@@ -60,7 +60,9 @@ export const makeCampaignControlEndpoints: MakeConsoleEndpoints = ({ db }) => {
       },
     ),
     control("resume", "Let a paused campaign go on", async ({ campaign, send }) => {
-      const { recipients, queued, hardBounces } = send?.eeid ? await readBatchProgress(db, send.eeid) : NOTHING_YET;
+      const { recipients, queued, hardBounces } = send?.eeid
+        ? await readBatchProgress(db, send.instanceId, send.eeid)
+        : NOTHING_YET;
       const judged = { tried: recipients - queued, bounced: hardBounces };
       return (await resumeCampaign(db, campaign.numid, judged)) ? undefined : problem("campaign-not-paused");
     }),
@@ -93,7 +95,7 @@ function startEndpoint(db: Db): ConsoleEndpoint {
         if (send === undefined) return problem("campaign-not-written");
         if (send.groups.length + send.filters.length === 0) return missingField("grupos");
         const start = { at: at === undefined ? null : new Date(at), login: caller.login };
-        return (await scheduleCampaign(db, campaign.numid, start)) ? undefined : problem("campaign-started");
+        return (await scheduleCampaign(db, campaign, start)) ? undefined : problem("campaign-started");
       }),
   });
 }

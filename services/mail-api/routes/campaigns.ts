@@ -101,7 +101,7 @@ function definitionEndpoints(services: MailServices): AnyEndpoint<MailCaller>[] 
           const made = await addCampaign(transaction, keyRing, campaign.value);
           if (fields.tipo === "api") {
             const settings = { archive: fields.archive, tracking: fields.seguimiento === "si" };
-            await setSubmissionSettings(transaction, made.numid, settings);
+            await setSubmissionSettings(transaction, { instanceId: caller.instance.id, numid: made.numid }, settings);
           }
           return made;
         });

@@ -71,9 +71,9 @@ export function batchEndpoints({ db }: MailServices): AnyEndpoint<MailCaller>[] 
         if (batch.value.archive === undefined) return refuse(NOT_ARCHIVED);
         const address = validateAddress(params.email, { allowSmtputf8: true }); // submission takes them (RFC 6531)
         if (!address.ok) return refuse(unacceptable("email-invalid", { reason: address.error }));
-        const octets = await readArchivedMessage(db, batch.value.eeid, address.value.key);
+        const octets = await readArchivedMessage(db, batch.value, address.value.key);
         if (octets !== undefined) return ok({ status: "ok" as const, msg: octets.toString("utf8") });
-        const archived = await isArchivedFor(db, batch.value.eeid, address.value);
+        const archived = await isArchivedFor(db, batch.value, address.value);
         if (archived === undefined) return refuse(unacceptable("recipient-of-another-send"));
         return refuse(archived ? notFound("not-sent-yet") : NOT_ARCHIVED);
       },

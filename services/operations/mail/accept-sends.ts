@@ -75,8 +75,8 @@ export async function acceptSends(transaction: Transaction, sends: readonly Send
   }
   await removeEmptyBatches(
     transaction,
-    sends.flatMap(({ reuseEeid }, index) =>
-      reuseEeid === undefined && isRefused(admissions[index]) ? [eeids[index]!] : [],
+    sends.flatMap(({ instanceId, reuseEeid }, index) =>
+      reuseEeid === undefined && isRefused(admissions[index]) ? [{ instanceId, eeid: eeids[index]! }] : [],
     ),
   );
   const sent = await storeSends(transaction, admitted, at);

@@ -75,7 +75,7 @@ export async function completeCancellation(db: Db, campaignNumid: number): Promi
   if (campaign === undefined) return true;
   if (campaign.eeid !== null) {
     if (!(await isQuiet(db, campaign.eeid))) return false;
-    await setBatchCancelled(db, campaign.eeid);
+    await setBatchCancelled(db, campaign.instanceId, campaign.eeid);
     await withdrawBatch(db, campaign.eeid);
   }
   await db.transaction((transaction) => setCancelled(transaction, campaignNumid));

@@ -40,9 +40,9 @@ export interface CampaignStart {
  * @returns false when it was paused, cancelled, started or written anew in the meantime
  */
 export async function beginCampaign(db: Db, send: DueCampaign, start: CampaignStart): Promise<boolean> {
-  const { campaignNumid, instanceId, creator, claim } = send;
+  const { campaignNumid, instanceId, creator } = send;
   return db.transaction(async (transaction) => {
-    if (!(await lockClaimedCampaign(transaction, campaignNumid, claim))) return false;
+    if (!(await lockClaimedCampaign(transaction, send))) return false;
     const eeid = randomUUID();
     await addGatheringBatch(transaction, { eeid, instanceId, campaignNumid, creator });
     const [messageId] = await addMessages(transaction, [
@@ -56,7 +56,7 @@ export async function beginCampaign(db: Db, send: DueCampaign, start: CampaignSt
       },
     ]);
     const recipients = await noteCampaignRecipients(transaction, send, start);
-    await beginGathering(transaction, campaignNumid, { eeid, messageId: messageId!, recipients });
+    await beginGathering(transaction, send, { eeid, messageId: messageId!, recipients });
     return true;
   });
 }
@@ -75,16 +75,16 @@ export async function gatherPortion(db: Db): Promise<number | undefined> {
     const most = Math.min(CONTACTS_PER_PORTION, allowance?.room ?? Number.POSITIVE_INFINITY);
     const contactIds = await listNextRecipients(transaction, row, Math.max(1, most));
     if (most === 0 && contactIds.length > 0) {
-      await noteWaiting(transaction, row.campaign_numid, allowance!.goesOnAt);
+      await noteWaiting(transaction, row, allowance!.goesOnAt);
       return 0;
     }
     const queued = await queueContacts(transaction, row, contactIds);
     await allowance?.charge(queued);
     if (contactIds.length === most) {
-      await noteGathered(transaction, row.campaign_numid, contactIds.at(-1)!);
+      await noteGathered(transaction, row, contactIds.at(-1)!);
     } else {
-      await endGathering(transaction, row.eeid!);
-      await noteAllGathered(transaction, row.campaign_numid);
+      await endGathering(transaction, row.instance_id, row.eeid!);
+      await noteAllGathered(transaction, row);
     }
     return contactIds.length;
   });
@@ -96,7 +96,7 @@ async function queueContacts(
   contactIds: readonly number[],
 ): Promise<number> {
   if (contactIds.length === 0) return 0;
-  const { content } = await loadMessage(transaction, row.message_id!);
+  const { content } = await loadMessage(transaction, { id: row.message_id!, instanceId: row.instance_id });
   const source = { instanceId: row.instance_id, campaignNumid: row.campaign_numid, content };
   const audience = await gatherContacts(transaction, source, contactIds);
   const messageId = audience.addressees.length > 0 ? row.message_id! : undefined;

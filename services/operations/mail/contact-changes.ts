@@ -35,7 +35,7 @@ export async function invalidateContact(
     const contact = await lockUnlistedContact(transaction, instanceId, contactId);
     if (typeof contact === "string") return contact;
     if (contact.invalid && reason !== "request") return "already-invalid";
-    await setInvalid(transaction, contactId);
+    await setInvalid(transaction, { instanceId, id: contactId });
     const event = { ...cause, at: contact.at, instanceId, contactId, detail: { reason } };
     await recordEvents(transaction, [{ ...event, kind: "invalidated" }]);
     return "done";
@@ -54,7 +54,7 @@ export async function revalidateContact(
   return db.transaction(async (transaction) => {
     const contact = await lockUnlistedContact(transaction, instanceId, contactId);
     if (typeof contact === "string") return contact;
-    await setValid(transaction, contactId, contact.at);
+    await setValid(transaction, { instanceId, id: contactId }, contact.at);
     // Brought in from elsewhere before it was a contact: now it is said to be valid.
     await removeValidityRows(transaction, instanceId, contactId);
     await recordEvents(transaction, [{ instanceId, contactId, at: contact.at, kind: "revalidated" }]);
@@ -82,7 +82,7 @@ export async function unsubscribeFromAll(db: Db, instanceId: number, contactId: 
   return db.transaction(async (transaction) => {
     const at = await lockSubscribed(transaction, instanceId, contactId);
     if (at === undefined) return false;
-    await unsubscribeFromInstance(transaction, contactId, at);
+    await unsubscribeFromInstance(transaction, { instanceId, id: contactId }, at);
     await recordEvents(transaction, [
       { instanceId, contactId, at, kind: "unsubscribed", detail: { reason: "brought-in" } },
     ]);

@@ -74,7 +74,7 @@ export async function eraseAddress(
     const events = await removeEvents(transaction, subject);
     await removeFromWebhooks(transaction, subject);
     await redactConsole(transaction, subject);
-    if (subject.contactId !== null) await removeConversions(transaction, subject.contactId);
+    if (subject.contactId !== null) await removeConversions(transaction, instanceId, subject.contactId);
     const removed = await removeContact(transaction, instanceId, address.key);
     if (suppressed || objected || options.keepOut) await keepErased(transaction, instanceId, address.key);
     return { ...removed, events, messages, suppressed };
@@ -95,10 +95,11 @@ async function eraseFromMessages(transaction: Transaction, subject: ErasureSubje
   const reports = await findReportsNaming(transaction, subject);
   const removed = await removeDeliveries(transaction, subject);
   const messageIds = [...new Set(removed.map(({ messageId }) => messageId))].sort((a, b) => a - b);
-  const shared = await removeAbandonedMessages(transaction, messageIds);
+  const shared = await removeAbandonedMessages(transaction, subject.instanceId, messageIds);
   const addressed = new Set(removed.filter(({ role }) => role === "to").map(({ messageId }) => messageId));
   await cancelCopies(
     transaction,
+    subject.instanceId,
     shared.filter((id) => addressed.has(id)),
   );
   const naming = await findNaming(transaction, shared, subject);
@@ -110,10 +111,10 @@ async function eraseFromMessages(transaction: Transaction, subject: ErasureSubje
 }
 
 async function redactMessage(transaction: Transaction, id: number, subject: ErasureSubject): Promise<void> {
-  const content = await lockContent(transaction, id);
+  const own = { id, instanceId: subject.instanceId };
+  const content = await lockContent(transaction, own);
   if (content === undefined) return;
   const { template, octets, tracking, isSettled } = content;
-  const own = { id, instanceId: subject.instanceId };
   const description = redactDescription(content.description, subject);
   if (template !== null) {
     const without = redactTemplate(template, subject);

@@ -22,7 +22,7 @@ export async function endHeldContent(
 ): Promise<boolean> {
   const settled = await db.transaction(async (transaction) => {
     if (!(await settleHeldContent(transaction, instance.id, eeid, by))) return false;
-    if (end === "discard") await setBatchCancelled(transaction, eeid);
+    if (end === "discard") await setBatchCancelled(transaction, instance.id, eeid);
     if (audited) {
       const about = { role: "instance" as const, scope: instance.name };
       const detail = { reason: sentence("guard-by-hand", { reason: reason.message }) };

@@ -173,10 +173,7 @@ async function lockRecipients(transaction: Transaction, deliveryIds: readonly nu
   if (deliveryIds.length === 0) return;
   const contacts = await listContactsOf(transaction, deliveryIds);
   await lockAddresses(transaction, contacts);
-  await lockContacts(
-    transaction,
-    contacts.map(({ id }) => id),
-  );
+  await lockContacts(transaction, contacts);
 }
 
 /** Invalidates the contacts that have bounced hard often enough, these bounces included. */
@@ -185,8 +182,10 @@ async function invalidateWhereDue(
   hardBounces: readonly { readonly owner: DeliveryOwner }[],
   rule: InvalidationRule,
 ): Promise<void> {
-  const contactIds = hardBounces.flatMap(({ owner: { contactId } }) => (contactId === null ? [] : [contactId]));
-  const bounced = await countHardBouncedMessages(transaction, contactIds);
+  const contacts = hardBounces.flatMap(({ owner: { instanceId, contactId } }) =>
+    contactId === null ? [] : [{ instanceId, id: contactId }],
+  );
+  const bounced = await countHardBouncedMessages(transaction, contacts);
   for (const { owner } of hardBounces) {
     if (owner.contactId === null || (bounced.get(owner.contactId) ?? 0) < rule.hardBouncesToInvalidate) continue;
     const cause = { ...causeOf(owner), reason: "hard-bounces" as const };

@@ -193,8 +193,11 @@ async function lockSubscribers(
   owners: ReadonlyMap<number, TouchOwner>,
 ): Promise<void> {
   if (!touches.some(({ kind }) => kind === "subscription")) return;
-  const contactIds = touches.flatMap(({ deliveryId }) => owners.get(deliveryId)?.contactId ?? []);
-  await lockContacts(transaction, contactIds);
+  const contacts = touches.flatMap(({ deliveryId }) => {
+    const { instanceId, contactId } = owners.get(deliveryId) ?? { contactId: null };
+    return contactId === null ? [] : [{ instanceId: instanceId!, id: contactId }];
+  });
+  await lockContacts(transaction, contacts);
 }
 
 /**

@@ -34,11 +34,11 @@ async function choose(
   at: Date,
 ): Promise<void> {
   if (choice === "untracked" || choice === "tracked") {
-    await setUntracked(transaction, contactId, choice === "untracked");
+    await setUntracked(transaction, { instanceId, id: contactId }, choice === "untracked");
     return;
   }
   await unsubscribeContact(transaction, { instanceId, contactId, campaignNumid, eeid, deliveryId, at });
-  if (choice === "instance") await unsubscribeFromInstance(transaction, contactId, at);
+  if (choice === "instance") await unsubscribeFromInstance(transaction, { instanceId, id: contactId }, at);
 }
 
 /** An address that only got a copy is no contact; with a choice it becomes one, which is where choices are kept. */

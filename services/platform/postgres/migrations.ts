@@ -78,6 +78,7 @@ async function applyNext(
     const done = migration.steps.length > 1 ? await countSteps(transaction, migration) : 0;
     const { sql, isOutsideTransaction } = migration.steps[done]!;
     if (!isOutsideTransaction) {
+      await keepToCoordinator(transaction);
       await transaction.raw(`set local lock_timeout = ${LOCK_TIMEOUT_MS}`);
       await transaction.raw(withoutPlaceholders(sql));
       await transaction.raw(composeNote(migration, done + 1));
@@ -133,6 +134,18 @@ export async function migrateTo(transaction: Transaction, names: readonly string
     await transaction.raw(composeNote(migration, migration.steps.length));
   }
   return [];
+}
+
+/**
+ * On Citus the schema stays on the coordinator until `deploy/citus.sql` spreads its tables, and then takes along what they
+ * need: of functions that keep the search path of the moment, Citus sends none to other machines as they are made.
+ */
+async function keepToCoordinator(transaction: Transaction): Promise<void> {
+  const { rows } = await transaction.raw("select from pg_extension where extname = 'citus'");
+  if (rows.length === 0) return;
+  await transaction.raw(
+    "select set_config('citus.enable_ddl_propagation', 'off', true) where not exists (select from pg_dist_partition)",
+  );
 }
 
 async function begin(transaction: Transaction): Promise<void> {

@@ -36,7 +36,7 @@ export async function findPathIds(db: Db, instanceId: number, paths: readonly At
        insert into attempt_paths (instance_id, exchanger, address, source, tls, cipher, certificate, policy)
        select $1, exchanger, address, source, tls, cipher, certificate, policy from given
        order by exchanger, address, source, tls, cipher, certificate, policy
-       on conflict (instance_id, exchanger, address, source, tls, cipher, certificate, policy) do update set seen_at = now()
+       on conflict (instance_id, exchanger, address, source, tls, cipher, certificate, policy) do update set seen_at = excluded.seen_at
        returning *
      )
      select stored.id from given join stored using (exchanger, address, source, tls, cipher, certificate, policy)
@@ -70,7 +70,7 @@ export async function findResultIds(
        insert into attempt_results (instance_id, outcome, stage, code, status, reason, words)
        select $1, outcome, stage, code, status, reason, words from given
        order by outcome, stage, code, status, reason, words
-       on conflict (instance_id, outcome, stage, code, status, reason, words) do update set seen_at = now()
+       on conflict (instance_id, outcome, stage, code, status, reason, words) do update set seen_at = excluded.seen_at
        returning *
      )
      select stored.id from given join stored using (outcome, stage, code, status, reason, words) order by position`,
@@ -114,6 +114,14 @@ export async function storeAttempts(transaction: Transaction, attempts: readonly
 }
 
 /** Forgets the attempts of deliveries that are removed. */
-export async function removeAttempts(transaction: Transaction, deliveryIds: readonly number[]): Promise<void> {
-  await queryRows(transaction, "delete from delivery_attempts where delivery_id = any($1::bigint[])", [deliveryIds]);
+export async function removeAttempts(
+  transaction: Transaction,
+  instanceId: number,
+  deliveryIds: readonly number[],
+): Promise<void> {
+  await queryRows(
+    transaction,
+    "delete from delivery_attempts where instance_id = $2 and delivery_id = any($1::bigint[])",
+    [deliveryIds, instanceId],
+  );
 }

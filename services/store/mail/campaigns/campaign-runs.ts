@@ -15,44 +15,55 @@ export interface DueCampaign extends CampaignSend, Pick<Campaign, "subjectUri" |
 
 /** Claims a campaign that is to start now, so that no other node fetches for it; undefined when there is none. */
 export async function claimDueCampaign(db: Db): Promise<DueCampaign | undefined> {
-  const [row] = await queryRows<
-    CampaignSendRow & { subject_uri: string; reply_to: string; unsubscribe: Campaign["unsubscribe"]; claim: string }
-  >(
-    db,
-    `update campaign_sends s set claimed_until = now() + make_interval(secs => $1)
-     from campaigns c
-     where c.instance_id = s.instance_id and c.numid = s.campaign_numid and s.campaign_numid = (
-       select campaign_numid from campaign_sends
-       where state = 'scheduled' and paused_at is null and starts_at <= now()
-         and (claimed_until is null or claimed_until < now())
-         and instance_id not in (select instance_id from instance_guards where held_at is not null)
-       order by starts_at limit 1 for update skip locked)
-     returning s.*, c.subject_uri, c.reply_to, c.unsubscribe, s.claimed_until::text as claim`,
-    [CLAIM_SECONDS],
-  );
-  return (
-    row && {
-      ...toCampaignSend(row),
-      subjectUri: row.subject_uri,
-      replyTo: row.reply_to,
-      unsubscribe: row.unsubscribe,
-      claim: row.claim,
+  for (const { campaign_numid, instance_id, claim } of await findCampaigns(db, IS_DUE, "starts_at")) {
+    const [row] = await queryRows<
+      CampaignSendRow & { subject_uri: string; reply_to: string; unsubscribe: Campaign["unsubscribe"] }
+    >(
+      db,
+      `update campaign_sends s set claimed_until = $1::timestamptz
+       from campaigns c
+       where s.instance_id = $2 and c.instance_id = $2 and c.numid = $3 and s.campaign_numid = (
+         select campaign_numid from campaign_sends
+         where instance_id = $2 and campaign_numid = $3 and ${IS_DUE} for update skip locked)
+       returning s.*, c.subject_uri, c.reply_to, c.unsubscribe`,
+      [claim, instance_id, campaign_numid],
+    );
+    if (row !== undefined) {
+      const { subject_uri: subjectUri, reply_to: replyTo, unsubscribe } = row;
+      return { ...toCampaignSend(row), subjectUri, replyTo, unsubscribe, claim };
     }
+  }
+  return undefined;
+}
+
+const IS_DUE = `state = 'scheduled' and paused_at is null and starts_at <= now()
+         and (claimed_until is null or claimed_until < now())`;
+
+/** Looked at together: others may take some of them meanwhile. */
+const CAMPAIGNS_AT_ONCE = 20;
+
+/** Campaigns of instances that are not held, whoever works on them, and until when one may be claimed. @param which, order SQL of our own making */
+function findCampaigns(db: Db, which: string, order: string): Promise<(CampaignKey & { readonly claim: string })[]> {
+  return queryRows(
+    db,
+    `select campaign_numid, instance_id, (now() + make_interval(secs => $1))::text as claim from campaign_sends
+     where ${which} and instance_id not in (select instance_id from instance_guards where held_at is not null)
+     order by ${order} limit ${CAMPAIGNS_AT_ONCE}`,
+    [CLAIM_SECONDS],
   );
 }
 
 /** Locks a campaign that was claimed. @returns false when it was paused, cancelled, started or written anew meanwhile */
 export async function lockClaimedCampaign(
   transaction: Transaction,
-  campaignNumid: number,
-  claim: string,
+  { instanceId, campaignNumid, claim }: DueCampaign,
 ): Promise<boolean> {
   const rows = await queryRows(
     transaction,
     `select 1 from campaign_sends
-     where campaign_numid = $1 and state = 'scheduled' and paused_at is null and starts_at <= now()
+     where instance_id = $3 and campaign_numid = $1 and state = 'scheduled' and paused_at is null and starts_at <= now()
        and claimed_until = $2::timestamptz for update`,
-    [campaignNumid, claim],
+    [campaignNumid, claim, instanceId],
   );
   return rows.length > 0;
 }
@@ -68,7 +79,7 @@ export async function noteCampaignRecipients(
     transaction,
     `with noted as (
        insert into campaign_recipients (instance_id, campaign_numid, contact_id)
-       select contact.instance_id, $1::bigint, contact.id from contacts as contact
+       select $2::bigint, $1::bigint, contact.id from contacts as contact
         where contact.instance_id = $2 and ${compileCondition(audience, now, values)}
        returning 1
      )
@@ -81,11 +92,11 @@ export async function noteCampaignRecipients(
 /** Notes that a campaign's recipients stand, and are to be queued. */
 export async function beginGathering(
   transaction: Transaction,
-  campaignNumid: number,
+  { instanceId, campaignNumid }: CampaignSend,
   { eeid, messageId, recipients }: { readonly eeid: string; readonly messageId: number; readonly recipients: number },
 ): Promise<void> {
   await transaction("campaign_sends")
-    .where({ campaign_numid: campaignNumid })
+    .where({ instance_id: instanceId, campaign_numid: campaignNumid })
     .update({ state: "gathering", eeid, message_id: messageId, recipients, modified_at: transaction.fn.now() });
 }
 
@@ -97,55 +108,73 @@ export type GatheringCampaign = CampaignSendRow & { readonly at: Date; readonly 
  * what their instances may send, or are held.
  */
 export async function lockGatheringCampaign(transaction: Transaction): Promise<GatheringCampaign | undefined> {
-  const [row] = await queryRows<GatheringCampaign>(
-    transaction,
-    `select *, now() as at, instance_id in (select instance_id from instance_guards) as guarded
-     from campaign_sends where state = 'gathering' and paused_at is null and (waits_until is null or waits_until <= now())
-       and instance_id not in (select instance_id from instance_guards where held_at is not null)
-     order by modified_at limit 1 for update skip locked`,
-  );
-  return row;
+  for (const { campaign_numid, instance_id } of await findCampaigns(transaction, IS_GATHERING, "modified_at")) {
+    const [row] = await queryRows<GatheringCampaign>(
+      transaction,
+      `select *, now() as at, exists (select 1 from instance_guards where instance_id = $1) as guarded
+       from campaign_sends where instance_id = $1 and campaign_numid = $2 and ${IS_GATHERING} for update skip locked`,
+      [instance_id, campaign_numid],
+    );
+    if (row !== undefined) return row;
+  }
+  return undefined;
 }
+
+const IS_GATHERING = "state = 'gathering' and paused_at is null and (waits_until is null or waits_until <= now())";
 
 /** The next of a campaign's recipients that are not queued yet. @returns ids of contacts, ascending */
 export async function listNextRecipients(
   transaction: Transaction,
-  { campaign_numid, gathered_through }: CampaignSendRow,
+  { instance_id, campaign_numid, gathered_through }: CampaignSendRow,
   limit: number,
 ): Promise<number[]> {
   const rows = await queryRows<{ id: number }>(
     transaction,
-    `select contact_id as id from campaign_recipients where campaign_numid = $1 and contact_id > $2
+    `select contact_id as id from campaign_recipients where instance_id = $4 and campaign_numid = $1 and contact_id > $2
      order by contact_id limit $3`,
-    [campaign_numid, gathered_through, limit],
+    [campaign_numid, gathered_through, limit, instance_id],
   );
   return rows.map(({ id }) => id);
 }
 
+type CampaignKey = Pick<CampaignSendRow, "instance_id" | "campaign_numid">;
+
 /** Notes that nothing more of a campaign can be queued until then. */
-export async function noteWaiting(transaction: Transaction, campaign_numid: number, until: Date): Promise<void> {
+export async function noteWaiting(
+  transaction: Transaction,
+  { instance_id, campaign_numid }: CampaignKey,
+  until: Date,
+): Promise<void> {
   await transaction("campaign_sends")
-    .where({ campaign_numid })
+    .where({ instance_id, campaign_numid })
     .update({ waits_until: until, modified_at: transaction.fn.now() });
 }
 
 /** Notes up to which contact a campaign's recipients are queued. */
-export async function noteGathered(transaction: Transaction, campaign_numid: number, through: number): Promise<void> {
+export async function noteGathered(
+  transaction: Transaction,
+  { instance_id, campaign_numid }: CampaignKey,
+  through: number,
+): Promise<void> {
   await transaction("campaign_sends")
-    .where({ campaign_numid })
+    .where({ instance_id, campaign_numid })
     .update({ gathered_through: through, waits_until: null, modified_at: transaction.fn.now() });
 }
 
 /** Notes that all of a campaign's recipients are queued; who they were is in the deliveries now. */
-export async function noteAllGathered(transaction: Transaction, campaign_numid: number): Promise<void> {
+export async function noteAllGathered(
+  transaction: Transaction,
+  { instance_id, campaign_numid }: CampaignKey,
+): Promise<void> {
   await transaction("campaign_sends")
-    .where({ campaign_numid })
+    .where({ instance_id, campaign_numid })
     .update({ state: "sending", waits_until: null, modified_at: transaction.fn.now() });
-  await transaction("campaign_recipients").where({ campaign_numid }).delete();
+  await transaction("campaign_recipients").where({ instance_id, campaign_numid }).delete();
 }
 
 /** A campaign that is under way, and what had happened when a person last let it go on. */
 export interface CampaignUnderWay {
+  readonly instanceId: number;
   readonly campaignNumid: number;
   readonly eeid: string;
   readonly judged: { readonly tried: number; readonly bounced: number };
@@ -158,6 +187,7 @@ export async function listCampaignsUnderWay(db: Db): Promise<CampaignUnderWay[]>
     "select * from campaign_sends where state in ('gathering', 'sending') and paused_at is null",
   );
   return rows.map((row) => ({
+    instanceId: row.instance_id,
     campaignNumid: row.campaign_numid,
     eeid: row.eeid!,
     judged: { tried: row.judged_tried, bounced: row.judged_bounced },
@@ -166,13 +196,23 @@ export async function listCampaignsUnderWay(db: Db): Promise<CampaignUnderWay[]>
 
 /** Notes which campaigns have come to their end: the last recipient has a last outcome. */
 export async function finishCampaigns(db: Db): Promise<void> {
-  await queryRows(
+  const sends = await queryRows<CampaignKey>(
     db,
-    `update campaign_sends s set state = 'sent', finished_at = now(), modified_at = now()
-     where state = 'sending' and paused_at is null
-       and not exists (select from partitions p where p.eeid = s.eeid and p.state <> 'finished')`,
+    `select instance_id, campaign_numid from campaign_sends s where ${IS_THROUGH}`,
   );
+  for (const { instance_id, campaign_numid } of sends) {
+    await queryRows(
+      db,
+      `update campaign_sends s set state = 'sent', finished_at = now(), modified_at = now()
+       where instance_id = $1 and campaign_numid = $2 and ${IS_THROUGH}`,
+      [instance_id, campaign_numid],
+    );
+  }
 }
+
+const UNFINISHED = `select 1 from partitions p
+  where p.instance_id = s.instance_id and p.eeid = s.eeid and p.state <> 'finished'`;
+const IS_THROUGH = `s.state = 'sending' and s.paused_at is null and not exists (${UNFINISHED})`;
 
 /**
  * Lets go on what is still held of campaigns that were resumed: a worker may have put a partition back, or somebody
@@ -183,7 +223,8 @@ export async function continueResumed(db: Db): Promise<void> {
     db,
     // From the side of what is held, which has an index of its own: mostly there is nothing.
     `select eeid from batches
-     where eeid in (select eeid from partitions where state = 'held') and held_at is null and cancelled_at is null`,
+     where (instance_id, eeid) in (select instance_id, eeid from partitions where state = 'held')
+       and held_at is null and cancelled_at is null`,
   );
   for (const { eeid } of rows) await continueBatch(db, eeid);
 }
@@ -198,16 +239,16 @@ export async function listCancellations(db: Db): Promise<number[]> {
  * cancellation became known. It is looked for until the last one is finished.
  */
 export async function withdrawCancelled(db: Db): Promise<void> {
-  const sends: { campaign_numid: number; eeid: string | null }[] = await db("campaign_sends")
+  const sends: (CampaignKey & { eeid: string | null })[] = await db("campaign_sends")
     .where({ state: "cancelled", withdrawn: false })
-    .select("campaign_numid", "eeid");
-  for (const { campaign_numid, eeid } of sends) {
+    .select("instance_id", "campaign_numid", "eeid");
+  for (const { instance_id, campaign_numid, eeid } of sends) {
     if (eeid !== null) await withdrawBatch(db, eeid);
     await queryRows(
       db,
-      `update campaign_sends set withdrawn = true where campaign_numid = $1
-         and not exists (select from partitions where partitions.eeid = campaign_sends.eeid and state <> 'finished')`,
-      [campaign_numid],
+      `update campaign_sends s set withdrawn = true
+       where instance_id = $1 and campaign_numid = $2 and not exists (${UNFINISHED})`,
+      [instance_id, campaign_numid],
     );
   }
 }

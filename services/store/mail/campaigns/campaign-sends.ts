@@ -76,7 +76,7 @@ export async function saveCampaignMessage(
      on conflict (campaign_numid, instance_id) do update
      set sender = excluded.sender, sender_name = excluded.sender_name, subject = excluded.subject, html = excluded.html,
        url = excluded.url, groups = excluded.groups, filters = excluded.filters, claimed_until = null,
-       modified_at = now()
+       modified_at = excluded.modified_at
      where s.eeid is null and s.state in ('draft', 'scheduled')
      returning 1`,
     [
@@ -101,21 +101,23 @@ export async function saveCampaignMessage(
  */
 export async function scheduleCampaign(
   db: Db,
-  campaignNumid: number,
+  campaign: { readonly instanceId: number; readonly numid: number },
   start: { readonly at: Date | null; readonly login: string },
 ): Promise<boolean> {
   const rows = await queryRows(
     db,
-    `update campaign_sends set state = 'scheduled', starts_at = coalesce($1::timestamptz, now()), creator = $2,
-       paused_at = null, pause_reason = null, claimed_until = null, modified_at = now()
-     where campaign_numid = $3 and eeid is null and state in ('draft', 'scheduled') returning 1`,
-    [start.at, start.login, campaignNumid],
+    `update campaign_sends set state = 'scheduled', starts_at = coalesce($1::timestamptz, clock.at), creator = $2,
+       paused_at = null, pause_reason = null, claimed_until = null, modified_at = clock.at
+     from (select now() as at) as clock
+     where instance_id = $4 and campaign_numid = $3 and eeid is null and state in ('draft', 'scheduled') returning 1`,
+    [start.at, start.login, campaign.numid, campaign.instanceId],
   );
   return rows.length > 0;
 }
 
 /** A campaign whose state was changed; `eeid` is its batch's, null before its start. */
 export interface ChangedCampaign {
+  readonly instanceId: number;
   readonly eeid: string | null;
 }
 
@@ -128,7 +130,8 @@ export async function setPaused(
   const [row] = await queryRows<ChangedCampaign>(
     transaction,
     `update campaign_sends set paused_at = now(), pause_reason = $1::jsonb, modified_at = now()
-     where campaign_numid = $2 and paused_at is null and state in ('scheduled', 'gathering', 'sending') returning eeid`,
+     where campaign_numid = $2 and paused_at is null and state in ('scheduled', 'gathering', 'sending')
+     returning instance_id as "instanceId", eeid`,
     [JSON.stringify(reason), campaignNumid],
   );
   return row;
@@ -145,7 +148,7 @@ export async function endPause(
     `update campaign_sends set paused_at = null, pause_reason = null, claimed_until = null, judged_tried = $1,
        judged_bounced = $2, modified_at = now()
      where campaign_numid = $3 and paused_at is not null and state in ('scheduled', 'gathering', 'sending')
-     returning eeid`,
+     returning instance_id as "instanceId", eeid`,
     [judged.tried, judged.bounced, campaignNumid],
   );
   return row;
@@ -159,7 +162,8 @@ export async function setCancelling(
   const [row] = await queryRows<ChangedCampaign>(
     transaction,
     `update campaign_sends set state = 'cancelling', modified_at = now()
-     where campaign_numid = $1 and state in ('draft', 'scheduled', 'gathering', 'sending') returning eeid`,
+     where campaign_numid = $1 and state in ('draft', 'scheduled', 'gathering', 'sending')
+     returning instance_id as "instanceId", eeid`,
     [campaignNumid],
   );
   return row;
@@ -167,7 +171,9 @@ export async function setCancelling(
 
 /** @returns undefined when it is not being cancelled */
 export async function findCancelling(db: Db, campaignNumid: number): Promise<ChangedCampaign | undefined> {
-  return db("campaign_sends").where({ campaign_numid: campaignNumid, state: "cancelling" }).first("eeid");
+  return db("campaign_sends")
+    .where({ campaign_numid: campaignNumid, state: "cancelling" })
+    .first({ instanceId: "instance_id" }, "eeid");
 }
 
 /** The last step of a cancellation: what the start had noted of its recipients goes. */

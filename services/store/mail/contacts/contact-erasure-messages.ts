@@ -2,6 +2,7 @@ import type { EmailAddress } from "../../../core/mail/address.ts";
 import { type MessageDescription, messageTerms } from "../../../core/mail/message-terms.ts";
 import { queryRows, type Transaction } from "../../../platform/postgres/db.ts";
 import { removeAttempts } from "../attempts/attempts.ts";
+import { allowedDomains } from "../instances/instances.ts";
 import type { StoredTemplate } from "../sends/messages.ts";
 import { forgetDeliveries, tellCancelled } from "../tracking/event-feed.ts";
 
@@ -49,10 +50,10 @@ export async function removeDeliveries(transaction: Transaction, { instanceId, c
     [instanceId, contactId, address.asciiDomain, address.local],
   );
   const ids = removed.map(({ id }) => id);
-  await removeAttempts(transaction, ids);
-  await forgetDeliveries(transaction, ids);
+  await removeAttempts(transaction, instanceId, ids);
+  await forgetDeliveries(transaction, instanceId, ids);
   await transaction("inbound_messages").whereIn("delivery_id", ids).orWhereIn("about_delivery_id", ids).delete();
-  await transaction("conversions").whereIn("delivery_id", ids).delete();
+  await transaction("conversions").where({ instance_id: instanceId }).whereIn("delivery_id", ids).delete();
   return removed;
 }
 
@@ -62,36 +63,41 @@ export async function removeDeliveries(transaction: Transaction, { instanceId, c
  */
 export async function removeAbandonedMessages(
   transaction: Transaction,
+  instanceId: number,
   messageIds: readonly number[],
 ): Promise<number[]> {
   const gone = await queryRows<{ id: number }>(
     transaction,
     `delete from messages using batches
-     where messages.id = any($1::bigint[]) and batches.instance_id = messages.instance_id
+     where messages.instance_id = $2 and messages.id = any($1::bigint[]) and batches.instance_id = $2
        and batches.eeid = messages.eeid and not batches.gathering and not exists
-       (select from partitions
+       (select 1 from partitions
         join deliveries on deliveries.instance_id = partitions.instance_id and deliveries.partition_id = partitions.id
-        where partitions.message_id = messages.id)
+        where partitions.instance_id = $2 and partitions.message_id = messages.id)
      returning messages.id`,
-    [messageIds],
+    [messageIds, instanceId],
   );
   const goneIds = new Set(gone.map(({ id }) => id));
   return messageIds.filter((id) => !goneIds.has(id));
 }
 
 /** A copy shows what its addressee got, in the addressee's own words: without the one there is not the other. */
-export async function cancelCopies(transaction: Transaction, messageIds: readonly number[]): Promise<void> {
+export async function cancelCopies(
+  transaction: Transaction,
+  instanceId: number,
+  messageIds: readonly number[],
+): Promise<void> {
   await queryRows(
     transaction,
     `with cancelled as (
      update deliveries set state = 'cancelled', personal = null, finished_at = now() from partitions, messages
-     where partitions.instance_id = deliveries.instance_id and partitions.id = deliveries.partition_id
+     where deliveries.instance_id = $2 and partitions.instance_id = deliveries.instance_id and partitions.id = deliveries.partition_id
        and messages.instance_id = partitions.instance_id and messages.id = partitions.message_id
        and messages.id = any($1::bigint[]) and messages.template -> 'to' is not null
        and deliveries.role <> 'to' and deliveries.state = 'queued'
      returning deliveries.instance_id, deliveries.id)
      ${tellCancelled("cancelled")}`,
-    [messageIds],
+    [messageIds, instanceId],
   );
 }
 
@@ -99,15 +105,16 @@ export async function cancelCopies(transaction: Transaction, messageIds: readonl
 export async function findNaming(
   transaction: Transaction,
   messageIds: readonly number[],
-  { spellings }: ErasureSubject,
+  { instanceId, spellings }: ErasureSubject,
 ): Promise<number[]> {
   const rows = await queryRows<{ id: number }>(
     transaction,
     `select id from messages
-     where id = any($1::bigint[]) and (octets is not null or template -> 'to' is not null or template -> 'cc' is not null
-       or exists (select from unnest($2::text[]) as name where strpos(template::text, name) > 0))
+     where instance_id = $3 and id = any($1::bigint[])
+       and (octets is not null or template -> 'to' is not null or template -> 'cc' is not null
+       or exists (select 1 from unnest($2::text[]) as name where strpos(template::text, name) > 0))
      order by id`,
-    [messageIds, spellings],
+    [messageIds, spellings, instanceId],
   );
   return rows.map(({ id }) => id);
 }
@@ -116,25 +123,48 @@ export async function findNaming(
 export async function removeMentions(
   transaction: Transaction,
   messageIds: readonly number[],
-  { spellings }: ErasureSubject,
+  { instanceId, spellings }: ErasureSubject,
 ): Promise<void> {
   const names = spellings.map((name) => Buffer.from(name, "utf8"));
-  for (const table of ["archived_messages", "inbound_messages"]) {
+  await queryRows(
+    transaction,
+    `delete from archived_messages as kept using deliveries, partitions
+     where kept.instance_id = $3 and deliveries.instance_id = kept.instance_id and deliveries.id = kept.delivery_id
+       and partitions.instance_id = deliveries.instance_id and partitions.id = deliveries.partition_id
+       and partitions.message_id = any($1::bigint[]) and ${namesSomebody("kept")}`,
+    [messageIds, names, instanceId],
+  );
+  // What came back lies elsewhere than what was sent, and may be about a million deliveries.
+  const partitions = await transaction("partitions")
+    .where({ instance_id: instanceId })
+    .whereIn("message_id", messageIds)
+    .orderBy("id")
+    .pluck("id");
+  for (let start = 0; start < partitions.length; start += PARTITIONS_AT_ONCE) {
+    const some = partitions.slice(start, start + PARTITIONS_AT_ONCE);
+    const ids = await transaction("deliveries")
+      .where({ instance_id: instanceId })
+      .whereIn("partition_id", some)
+      .pluck("id");
     await queryRows(
       transaction,
-      `delete from ${table} as kept using deliveries, partitions
-       where deliveries.id = kept.delivery_id and partitions.id = deliveries.partition_id
-         and partitions.message_id = any($1::bigint[])
-         and exists (select from unnest($2::bytea[]) as name where position(name in kept.octets) > 0)`,
-      [messageIds, names],
+      `delete from inbound_messages as kept where delivery_id = any($1::bigint[]) and ${namesSomebody("kept")}`,
+      [ids, names],
     );
   }
   await queryRows(
     transaction,
-    `delete from tracked_links where message_id = any($1::bigint[])
-       and exists (select from unnest($2::text[]) as name where strpos(target, name) > 0)`,
-    [messageIds, spellings],
+    `delete from tracked_links where instance_id = $3 and message_id = any($1::bigint[])
+       and exists (select 1 from unnest($2::text[]) as name where strpos(target, name) > 0)`,
+    [messageIds, spellings, instanceId],
   );
+}
+
+const PARTITIONS_AT_ONCE = 50;
+
+/** Whether a row's octets name one of the values of $2. */
+function namesSomebody(table: string): string {
+  return `exists (select 1 from unnest($2::bytea[]) as name where position(name in ${table}.octets) > 0)`;
 }
 
 /** The content of a message that names somebody. */
@@ -149,14 +179,18 @@ export interface NamingContent {
 }
 
 /** Locks a message and gives its content; undefined when it is gone. */
-export async function lockContent(transaction: Transaction, messageId: number): Promise<NamingContent | undefined> {
+export async function lockContent(
+  transaction: Transaction,
+  { id, instanceId }: { readonly id: number; readonly instanceId: number },
+): Promise<NamingContent | undefined> {
   const [row] = await queryRows<Omit<NamingContent, "description"> & MessageDescription>(
     transaction,
     `select subject, sender, message_id as "messageId", template, octets, tracking::text, not exists
-       (select from partitions join deliveries on deliveries.partition_id = partitions.id
-        where partitions.message_id = messages.id and deliveries.state = 'queued') as "isSettled"
-     from messages where id = $1 for update`,
-    [messageId],
+       (select 1 from partitions
+        join deliveries on deliveries.instance_id = partitions.instance_id and deliveries.partition_id = partitions.id
+        where partitions.instance_id = $2 and partitions.message_id = messages.id and deliveries.state = 'queued') as "isSettled"
+     from messages where instance_id = $2 and id = $1 for update`,
+    [id, instanceId],
   );
   if (row === undefined) return undefined;
   const { subject, sender, messageId: name, ...content } = row;
@@ -172,7 +206,7 @@ export async function replaceContent(
   const { template, description, ...others } = content;
   const { subject, sender, messageId } = description;
   await transaction("messages")
-    .where({ id })
+    .where({ instance_id: instanceId, id })
     .update({
       ...others,
       ...(template === undefined ? {} : { template: JSON.stringify(template) }),
@@ -189,7 +223,7 @@ export async function removeFeedback(transaction: Transaction, { spellings }: Er
     transaction,
     `delete from inbound_messages
      where feedback_address is not null and about_delivery_id is null and exists (
-       select from unnest($1::text[], $2::bytea[]) as given (name, octets)
+       select 1 from unnest($1::text[], $2::bytea[]) as given (name, octets)
        where strpos(inbound_messages.finding::text, given.name) > 0
          or position(given.octets in inbound_messages.octets) > 0)`,
     [spellings, spellings.map((name) => Buffer.from(name, "utf8"))],
@@ -205,13 +239,13 @@ export async function removeFromSandbox(
     transaction,
     `with gone as (
        delete from sandbox_messages
-       where split_part(sender, '@', 2) in (select domain from instance_domains where instance_id = $1)
+       where split_part(sender, '@', 2) = any($1::text[])
          and (rcpt_to = any($2) or exists (
-           select from unnest($3::bytea[]) as name where position(name in sandbox_messages.octets) > 0))
+           select 1 from unnest($3::bytea[]) as name where position(name in sandbox_messages.octets) > 0))
        returning mail_from, rcpt_to
      )
      delete from sandbox_deferrals using gone
      where sandbox_deferrals.mail_from = gone.mail_from and sandbox_deferrals.rcpt_to = gone.rcpt_to`,
-    [instanceId, spellings, spellings.map((name) => Buffer.from(name, "utf8"))],
+    [await allowedDomains(transaction, instanceId), spellings, spellings.map((name) => Buffer.from(name, "utf8"))],
   );
 }

@@ -29,14 +29,14 @@ export async function removeFromWebhooks(transaction: Transaction, subject: Eras
   const batches = await queryRows<{ id: number; body: string }>(
     transaction,
     `select id, body from webhook_batches
-     where instance_id = $1 and exists (select from unnest($2::text[]) as name where strpos(body, name) > 0)
+     where instance_id = $1 and exists (select 1 from unnest($2::text[]) as name where strpos(body, name) > 0)
      order by id for update`,
     [subject.instanceId, subject.spellings],
   );
   for (const { id, body } of batches) {
     const told = JSON.parse(body) as { readonly eventos: readonly { readonly email: string }[] };
     const eventos = told.eventos.filter(({ email }) => addressKeyOf(email) !== subject.address.key);
-    const whole = transaction("webhook_batches").where({ id });
+    const whole = transaction("webhook_batches").where({ instance_id: subject.instanceId, id });
     if (eventos.length === 0) await whole.delete();
     else await whole.update({ body: JSON.stringify({ ...told, eventos }), events: eventos.length });
   }
@@ -52,7 +52,7 @@ export async function removeCalls(
     transaction,
     `delete from idempotency_keys
      where instance_id = $1 and exists (
-       select from unnest($2::text[]) as name where strpos(key, name) > 0 or strpos(answer::text, name) > 0)`,
+       select 1 from unnest($2::text[]) as name where strpos(key, name) > 0 or strpos(answer::text, name) > 0)`,
     [instanceId, spellings],
   );
 }
@@ -62,14 +62,15 @@ export async function redactConsole(
   transaction: Transaction,
   { instanceId, spellings }: ErasureSubject,
 ): Promise<void> {
+  const instance = await transaction("instances").where({ id: instanceId }).first("name");
   for (const name of spellings) {
     for (const [table, column] of CONSOLE_TEXTS) {
       await queryRows(
         transaction,
         `update ${table} set ${column} = replace(${column}::text, $1, $2)::${column === "object" ? "text" : "jsonb"}
-         where scope_role = 'instance' and scope = (select name from instances where id = $3)
+         where scope_role = 'instance' and scope = $3
            and strpos(${column}::text, $1) > 0`,
-        [name, redacted(name), instanceId],
+        [name, redacted(name), instance.name],
       );
     }
   }
@@ -84,8 +85,12 @@ const CONSOLE_TEXTS = [
 ] as const;
 
 /** Forgets what was ordered after a contact's clicks. */
-export async function removeConversions(transaction: Transaction, contactId: number): Promise<void> {
-  await transaction("conversions").where({ contact_id: contactId }).delete();
+export async function removeConversions(
+  transaction: Transaction,
+  instanceId: number,
+  contactId: number,
+): Promise<void> {
+  await transaction("conversions").where({ instance_id: instanceId, contact_id: contactId }).delete();
 }
 
 /** How a contact's address was given; undefined where the address is no contact's. */

@@ -127,7 +127,7 @@ async function applyChanges(
   await queryRows(
     db,
     `with given as materialized (
-       select contact.instance_id, contact.id as contact_id, given.*
+       select contact.id as contact_id, now() as at, given.*
        from jsonb_to_recordset($1::jsonb) as given (email text, "emailKey" text, "firstName" text, "lastName" text,
          age smallint, sex text, profession text, locality text, "countryCode" text, "regionCode" text, city text,
          device text, "deviceSubtypeId" integer, invalid boolean, fields jsonb)
@@ -150,10 +150,10 @@ async function applyChanges(
        fields = jsonb_strip_nulls(contact.fields || coalesce(given.fields, '{}')),
        invalid = coalesce(given.invalid, contact.invalid),
        bounces_count_from =
-         case when contact.invalid and not given.invalid then now() else contact.bounces_count_from end,
+         case when contact.invalid and not given.invalid then given.at else contact.bounces_count_from end,
        last_operation = case when contact.id = any($3::bigint[]) and $4 = 'modified' then 'created' else $5 end,
        updated_at = now()
-     from given where contact.instance_id = given.instance_id and contact.id = given.contact_id`,
+     from given where contact.instance_id = $2 and contact.id = given.contact_id`,
     [JSON.stringify(given), instanceId, created, operation, operation],
   );
 }

@@ -1,4 +1,5 @@
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+import { byInstance } from "../by-instance.ts";
 import { EVENT_KINDS } from "../events/event-kinds.ts";
 
 /**
@@ -8,16 +9,17 @@ import { EVENT_KINDS } from "../events/event-kinds.ts";
  */
 export async function countHardBouncedMessages(
   db: Db,
-  contactIds: readonly number[],
+  contacts: readonly ContactOfInstance[],
 ): Promise<ReadonlyMap<number, number>> {
-  if (contactIds.length === 0) return new Map();
+  if (contacts.length === 0) return new Map();
   const rows = await queryRows<{ contactId: number; messages: number }>(
     db,
     `select contacts.id as "contactId", count(distinct coalesce(events.delivery_id, -events.id))::int as messages
      from events join contacts on contacts.instance_id = events.instance_id and contacts.id = events.contact_id
-     where events.contact_id = any($1::bigint[]) and events.kind = $2 and events.at >= contacts.bounces_count_from
+     where events.instance_id = any($3::bigint[]) and contacts.instance_id = any($3::bigint[])
+       and events.contact_id = any($1::bigint[]) and events.kind = $2 and events.at >= contacts.bounces_count_from
      group by contacts.id`,
-    [contactIds, EVENT_KINDS["hard-bounce"]],
+    [contacts.map(({ id }) => id), EVENT_KINDS["hard-bounce"], [...new Set(contacts.map(instanceOf))]],
   );
   return new Map(rows.map(({ contactId, messages }) => [contactId, messages]));
 }
@@ -44,13 +46,24 @@ export async function lockAddresses(
 }
 
 /** Locks contacts, in the order in which everything does. */
-export async function lockContacts(transaction: Transaction, ids: readonly number[]): Promise<void> {
-  await queryRows(
-    transaction,
-    "select from contacts where id = any($1::bigint[]) order by instance_id, email_key for no key update",
-    [ids],
+export async function lockContacts(transaction: Transaction, contacts: readonly ContactOfInstance[]): Promise<void> {
+  await byInstance(transaction, contacts, (own, instanceIds) =>
+    queryRows(
+      transaction,
+      `select 1 from contacts where instance_id = any($2::bigint[]) and id = any($1::bigint[])
+       order by instance_id, email_key for no key update`,
+      [own.map(({ id }) => id), instanceIds],
+    ),
   );
 }
+
+/** A contact, and whose it is. */
+export interface ContactOfInstance {
+  readonly instanceId: number;
+  readonly id: number;
+}
+
+const instanceOf = ({ instanceId }: ContactOfInstance) => instanceId;
 
 /** A contact that may be made valid or invalid, whose address and row the transaction has locked. */
 export interface UnlistedContact {
@@ -73,21 +86,25 @@ export async function lockUnlistedContact(
     .first("email_key");
   if (listed !== undefined) return "whitelisted";
   const contact = await transaction("contacts")
-    .where({ id: contactId })
+    .where({ instance_id: instanceId, id: contactId })
     .forNoKeyUpdate()
     .first("invalid", transaction.raw("clock_timestamp() as at"));
   return contact ?? "unknown";
 }
 
-export async function setInvalid(transaction: Transaction, contactId: number): Promise<void> {
+export async function setInvalid(transaction: Transaction, { instanceId, id }: ContactOfInstance): Promise<void> {
   await transaction("contacts")
-    .where({ id: contactId })
+    .where({ instance_id: instanceId, id })
     .update({ invalid: true, last_operation: "invalidated", updated_at: transaction.fn.now() });
 }
 
 /** Makes a contact valid, and starts the count of its hard bounces anew. */
-export async function setValid(transaction: Transaction, contactId: number, at: Date): Promise<void> {
-  await transaction("contacts").where({ id: contactId }).update({
+export async function setValid(
+  transaction: Transaction,
+  { instanceId, id }: ContactOfInstance,
+  at: Date,
+): Promise<void> {
+  await transaction("contacts").where({ instance_id: instanceId, id }).update({
     invalid: false,
     bounces_count_from: at,
     last_operation: "revalidated",
@@ -103,14 +120,14 @@ export async function addUnsubscription(
   const rows = await queryRows(
     transaction,
     `insert into campaign_unsubscriptions (instance_id, contact_id, campaign_numid, at)
-     select instance_id, contacts.id, campaigns.numid, $1 from contacts join campaigns using (instance_id)
-     where instance_id = $2 and contacts.id = $3 and campaigns.numid = $4
+     select $2, contacts.id, campaigns.numid, $1 from contacts join campaigns on campaigns.instance_id = $2
+     where contacts.instance_id = $2 and contacts.id = $3 and campaigns.numid = $4
      on conflict do nothing returning 1`,
     [at, instanceId, contactId, campaignNumid],
   );
   if (rows.length === 0) return false;
   await transaction("contacts")
-    .where({ id: contactId })
+    .where({ instance_id: instanceId, id: contactId })
     .update({ last_operation: "unsubscribed", updated_at: transaction.fn.now() });
   return true;
 }

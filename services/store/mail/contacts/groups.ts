@@ -7,9 +7,9 @@ export async function addGroups(db: Db, instanceId: number, names: readonly stri
     db,
     `insert into groups (instance_id, name)
      select $1, given.name from unnest($2::text[]) as given (name)
-     where not exists (select 1 from groups as known where known.instance_id = $3 and known.name = given.name)
+     where given.name not in (select name from groups where instance_id = $1 and name = any($2::text[]))
      order by given.name on conflict do nothing`,
-    [instanceId, [...new Set(names)], instanceId],
+    [instanceId, [...new Set(names)]],
   );
 }
 

@@ -158,8 +158,7 @@ export async function addMissingContacts(
     db,
     `insert into contacts (instance_id, email, email_key, domain_group_id, first_name, last_name)
      select $1, email, email_key, domain_group_id, first_name, last_name from ${GIVEN_ADDRESSES}
-     where not exists
-       (select 1 from contacts as known where known.instance_id = $1 and known.email_key = given.email_key)
+     where email_key not in (select email_key from contacts where instance_id = $1 and email_key = any($2::text[]))
      order by email_key
      on conflict (instance_id, email_key) do nothing
      returning id`,
@@ -199,7 +198,7 @@ async function updateNames(
   await queryRows(
     db,
     `with given as materialized (
-       select contact.instance_id, contact.id, coalesce(given.first_name, contact.first_name) as first_name,
+       select contact.id, coalesce(given.first_name, contact.first_name) as first_name,
          coalesce(given.last_name, contact.last_name) as last_name
        from unnest($1::text[], $2::text[], $3::text[]) as given (email_key, first_name, last_name)
        join contacts as contact on contact.instance_id = $4 and contact.email_key = given.email_key
@@ -208,7 +207,7 @@ async function updateNames(
      )
      update contacts set first_name = given.first_name, last_name = given.last_name, updated_at = now(),
        last_operation = 'modified'
-     from given where contacts.instance_id = given.instance_id and contacts.id = given.id`,
+     from given where contacts.instance_id = $4 and contacts.id = given.id`,
     [
       named.map(({ address }) => address.key),
       named.map(({ firstName }) => firstName ?? null),

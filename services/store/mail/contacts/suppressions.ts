@@ -33,11 +33,11 @@ function keysOf(emailKey: string): string {
  * @param emailKey SQL of the address's key
  */
 export function isSuppressed(emailKey: string): string {
-  return `case when (select exists (select from suppressions where instance_id = $1::bigint)
-        or exists (select from global_suppressions))
-      then exists (select from suppressions as listed where listed.instance_id = $1::bigint
+  return `case when (select exists (select 1 from suppressions where instance_id = $1::bigint)
+        or exists (select 1 from global_suppressions))
+      then exists (select 1 from suppressions as listed where listed.instance_id = $1::bigint
           and listed.key = any(array[${keysOf(emailKey)}, ${erasedKey(emailKey, "$1::bigint")}]))
-        or exists (select from global_suppressions as listed where listed.key = any(array[${keysOf(emailKey)}]))
+        or exists (select 1 from global_suppressions as listed where listed.key = any(array[${keysOf(emailKey)}]))
       else false end`;
 }
 
@@ -154,7 +154,7 @@ export async function hasObjected(db: Db, instanceId: number, contactId: number)
   const [row] = await queryRows<{ objected: boolean }>(
     db,
     `select unsubscribed_at is not null
-       or exists (select from events e where e.contact_id = contacts.id and e.instance_id = $1 and e.kind = $3) as objected
+       or exists (select 1 from events e where e.contact_id = contacts.id and e.instance_id = $1 and e.kind = $3) as objected
      from contacts where instance_id = $1 and id = $2`,
     [instanceId, contactId, EVENT_KINDS.complained],
   );

@@ -175,8 +175,8 @@ const BOUNCED = `select delivery_id as delivery, at::text as a, delivery_id as b
 /** Attempts by result or way; but the latest of each delivery that fits, they name none: it has been shown. */
 function attemptsBy(column: "result_id" | "path_id"): string {
   return `select case when not exists (
-      select from delivery_attempts later
-      where later.delivery_id = a.delivery_id and later.at > a.at and later.${column} = any($3::bigint[])
+      select 1 from delivery_attempts later
+      where later.instance_id = $1 and later.delivery_id = a.delivery_id and later.at > a.at and later.${column} = any($3::bigint[])
     ) then a.delivery_id end as delivery, a.at, a.delivery_id
   from (
     select one.at, one.delivery_id from unnest($3::bigint[]) as given (id), lateral (
@@ -190,7 +190,7 @@ function attemptsBy(column: "result_id" | "path_id"): string {
 const MOMENTS_IN_ORDER = `select delivery, at::text as a, delivery_id as b`;
 
 const REASON = `${MOMENTS_IN_ORDER} from (
-    (select case when not exists (select from deliveries d where d.id = tried.delivery and d.bounce is not null)
+    (select case when not exists (select 1 from deliveries d where d.instance_id = $1 and d.id = tried.delivery and d.bounce is not null)
        then delivery end as delivery, at, delivery_id from (${attemptsBy("result_id")}) tried)
     union all
     (select delivery_id, at, delivery_id from events

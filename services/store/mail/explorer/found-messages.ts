@@ -118,15 +118,15 @@ function compile(conditions: MessageConditions, values: StatementValues): string
 }
 
 function someAttempt(condition: string): string {
-  return `exists (select from delivery_attempts a where a.delivery_id = d.id and a.instance_id = $1 and ${condition})`;
+  return `exists (select 1 from delivery_attempts a where a.delivery_id = d.id and a.instance_id = $1 and ${condition})`;
 }
 
 /** Of what has bounced the bounce's reason, else that of some attempt. */
 function hasReason(value: string): string {
   return `case when d.bounce is not null
-    then exists (select from events e where e.instance_id = $1 and e.kind in (4, 5) and e.detail ->> 'reason' = ${value}
+    then exists (select 1 from events e where e.instance_id = $1 and e.kind in (4, 5) and e.detail ->> 'reason' = ${value}
       and e.at = d.bounced_at and e.delivery_id = d.id)
-    else exists (select from delivery_attempts a join attempt_results r on r.id = a.result_id and r.instance_id = $1
+    else exists (select 1 from delivery_attempts a join attempt_results r on r.id = a.result_id and r.instance_id = $1
       where a.delivery_id = d.id and a.instance_id = $1 and r.reason = ${value}) end`;
 }
 

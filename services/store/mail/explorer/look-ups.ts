@@ -30,7 +30,7 @@ async function withoutCommon(db: Db, terms: readonly string[]): Promise<string[]
   const rows = await queryRows<{ term: string }>(
     db,
     `select term::text from unnest($1::bigint[]) as given (term) where not exists (
-       select from pg_stats s cross join lateral
+       select 1 from pg_stats s cross join lateral
          unnest(s.most_common_elems::text::bigint[], s.most_common_elem_freqs) as common (term, frequency)
        where s.schemaname = current_schema() and s.tablename = 'messages' and s.attname = 'terms'
          and common.term = given.term

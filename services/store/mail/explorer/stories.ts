@@ -56,10 +56,11 @@ export async function listDeliveryEvents(db: Db, instanceId: number, deliveryId:
          join partitions p on p.id = d.partition_id and p.instance_id = $1
        where d.id = $2 and d.instance_id = $1) own
        cross join lateral (
-         select * from events where contact_id = own.contact_id and delivery_id = own.id
+         select * from events where instance_id = $1 and contact_id = own.contact_id and delivery_id = own.id
          union all
-         select * from events where own.contact_id is null and contact_id is null and eeid = own.eeid and delivery_id = own.id
-       ) e where e.instance_id = $1 order by e.at, e.id`,
+         select * from events where instance_id = $1
+           and own.contact_id is null and contact_id is null and eeid = own.eeid and delivery_id = own.id
+       ) e order by e.at, e.id`,
     [instanceId, deliveryId],
   );
   return rows.map(({ kind, ...event }) => ({ ...event, kind: eventKindOf(kind) }));
@@ -85,14 +86,16 @@ export interface Waiting {
 }
 
 export async function readWaiting(db: Db, instanceId: number, deliveryId: number): Promise<Waiting | undefined> {
-  const [row] = await queryRows<Waiting>(
+  const [row] = await queryRows<OwnWaiting>(
     db,
     `select p.state = 'leased' as "isLeased", coalesce(b.held_at, g.held_at) as "pausedAt",
        coalesce((select s.pause_reason from campaign_sends s
          where s.instance_id = $1 and s.eeid = p.eeid and s.paused_at is not null limit 1), g.held_reason) as "pauseReason",
-       h.held_at as "heldAt", o.until as "backedOffUntil", o.reason as "backOffReason",
        paced.due_at as "pacedUntil", paced.paced_by as "pacedBy",
-       exists (select from archived_messages a where a.delivery_id = d.id and a.instance_id = $1) as "isArchived"
+       exists (select 1 from archived_messages a where a.delivery_id = d.id and a.instance_id = $1) as "isArchived",
+       p.destination, (select w.source from delivery_attempts a
+         join attempt_paths w on w.id = a.path_id and w.instance_id = $1
+         where a.delivery_id = d.id and a.instance_id = $1 order by a.at desc limit 1) as source
      from deliveries d
        join partitions p on p.id = d.partition_id and p.instance_id = $1
        join batches b on b.eeid = p.eeid and b.instance_id = $1
@@ -100,17 +103,32 @@ export async function readWaiting(db: Db, instanceId: number, deliveryId: number
        left join lateral (
          select p.due_at, p.paced_by where p.state = 'deferred' and p.due_at > now() and p.paced_by is not null
        ) paced on true
-       left join destination_holds h on h.destination = p.destination
+     where d.id = $2 and d.instance_id = $1`,
+    [instanceId, deliveryId],
+  );
+  if (row === undefined) return undefined;
+  const { destination, source, ...waiting } = row;
+  return { ...waiting, ...(await readDestination(db, destination, source || SYSTEM_SOURCE)) };
+}
+
+type DestinationWaiting = Pick<Waiting, "heldAt" | "backedOffUntil" | "backOffReason">;
+type OwnWaiting = Omit<Waiting, keyof DestinationWaiting> & {
+  readonly destination: string;
+  /** That it was tried from last; empty: the system's choice. */
+  readonly source: string | null;
+};
+
+async function readDestination(db: Db, destination: string, source: string): Promise<DestinationWaiting> {
+  const [row] = await queryRows<DestinationWaiting>(
+    db,
+    `select h.held_at as "heldAt", o.until as "backedOffUntil", o.reason as "backOffReason"
+     from (values ($1::text)) as of (destination)
+       left join destination_holds h on h.destination = of.destination
        left join lateral (
          select until, reason from destination_backoffs
-         where destination = p.destination and until > now() and source in ($3, coalesce((
-           select coalesce(nullif(w.source, ''), $4) from delivery_attempts a
-             join attempt_paths w on w.id = a.path_id and w.instance_id = $1
-           where a.delivery_id = d.id and a.instance_id = $1 order by a.at desc limit 1), $4))
-         order by until desc limit 1
-       ) o on true
-     where d.id = $2 and d.instance_id = $1`,
-    [instanceId, deliveryId, ANY_SOURCE, SYSTEM_SOURCE],
+         where destination = of.destination and until > now() and source in ($2, $3) order by until desc limit 1
+       ) o on true`,
+    [destination, ANY_SOURCE, source],
   );
-  return row;
+  return row!;
 }

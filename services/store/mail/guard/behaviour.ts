@@ -156,7 +156,7 @@ export async function notePlace(
   await queryRows(
     db,
     `insert into credential_places (instance_id, credential, country) values ($1, $2, $3)
-     on conflict (instance_id, credential, country) do update set last_seen_at = now()`,
+     on conflict (instance_id, credential, country) do update set last_seen_at = excluded.last_seen_at`,
     [instanceId, credential, country],
   );
 }

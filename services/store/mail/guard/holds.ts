@@ -52,8 +52,8 @@ export async function endInstanceHold(transaction: Transaction, instanceId: numb
   const [held] = await queryRows<{ since: string }>(
     transaction,
     `update instance_guards g set held_at = null, held_reason = null, held_by = null, judged_from = now(), told = '{}'
-     from (select held_at from instance_guards where instance_id = $1 for update) as earlier
-     where g.instance_id = $1 and earlier.held_at is not null returning earlier.held_at::text as since`,
+     from (select held_at, held_at::text as since from instance_guards where instance_id = $1 for update) as earlier
+     where g.instance_id = $1 and earlier.held_at is not null returning earlier.since`,
     [instanceId],
   );
   if (held === undefined) return false;

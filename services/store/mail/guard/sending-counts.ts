@@ -57,12 +57,12 @@ async function readSendingState(
     `select i.id as "instanceId", i.created_at as "createdAt", g.ramp_from as "rampFrom",
        g.held_reason as "heldReason", g.held_sends as "heldSends",
        array(select json_build_array(l.scope, l.subject, l.per_hour, l.per_day, l.over) from sending_limits l
-             where l.instance_id = i.id and (l.subject = '' or l.scope = 'campaign' and l.subject = any($2)
+             where l.instance_id = $1 and (l.subject = '' or l.scope = 'campaign' and l.subject = any($2)
                or l.scope = 'sender' and l.subject = any($3))) as limits,
        array(select json_build_array(c.key, c.grain, extract(epoch from c.starts_at), c.used) from sending_counts c
-             where c.instance_id = i.id and c.key = any($4)
+             where c.instance_id = $1 and c.key = any($4)
                and c.starts_at >= case c.grain when 'hour' then $5::timestamptz else $6::timestamptz end) as counts
-     from instances i left join instance_guards g on g.instance_id = i.id where i.id = $1`,
+     from instances i left join instance_guards g on g.instance_id = $1 where i.id = $1`,
     [
       instanceId,
       campaigns,
@@ -118,12 +118,12 @@ export async function readSending(
     db,
     `select i.created_at as "createdAt", g.ramp_from as "rampFrom",
        array(select json_build_array(l.scope, l.subject, l.per_hour, l.per_day, l.over) from sending_limits l
-             where l.instance_id = i.id order by l.scope, l.subject) as limits,
+             where l.instance_id = $1 order by l.scope, l.subject) as limits,
        array(select json_build_array(c.key, c.grain, extract(epoch from c.starts_at), c.used) from sending_counts c
-             where c.instance_id = i.id
+             where c.instance_id = $1
                and c.starts_at >= case c.grain when 'hour' then $2::timestamptz else $3::timestamptz end
              order by c.starts_at, c.key) as counts
-     from instances i left join instance_guards g on g.instance_id = i.id where i.id = $1`,
+     from instances i left join instance_guards g on g.instance_id = $1 where i.id = $1`,
     [instanceId, windowStart("hour", now).toISOString(), windowStart("day", now).toISOString()],
   );
   return { ...row!, limits: row!.limits.map(toLimit), counts: row!.counts.map(toCount) };

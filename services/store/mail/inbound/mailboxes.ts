@@ -86,7 +86,7 @@ export async function hastenMailbox(db: Db, name: string): Promise<boolean> {
     `with hastened as (
        update mailboxes set next_poll_at = least(next_poll_at, now())
        where name = $1 and (lease_until is null or lease_until < now()) returning name)
-     select name from mailboxes where name = $2 and not exists (select from hastened)`,
+     select name from mailboxes where name = $2 and not exists (select 1 from hastened)`,
     [name, name],
   );
   return leased === undefined;

@@ -159,8 +159,8 @@ async function insertKey(db: Db, of: DomainOfInstance, key: NewKey): Promise<boo
         db,
         `insert into dkim_keys (instance_id, domain, selector, algorithm, key_sealed, record, state, made_at)
          select $1, $2, $3, $4, $5, $6, 'new', $7
-         where exists (select from instance_domains where instance_id = $8 and domain = $9 for update)
-           and not exists (select from dkim_keys
+         where exists (select 1 from instance_domains where instance_id = $8 and domain = $9 for update)
+           and not exists (select 1 from dkim_keys
              where instance_id = $10 and domain = $11 and algorithm = $12 and state = 'new') returning id`,
         [
           ...[instanceId, domain, tried === 0 ? base : `${base}${tried + 1}`, key.algorithm, key.sealed, key.record],

@@ -1,6 +1,7 @@
 import type { SetupItem } from "../../../core/mail/domain-setup/domain-setup.ts";
 import type { StsMode, StsPolicy } from "../../../core/mail/domain-setup/mta-sts.ts";
 import { type Db, queryRows } from "../../../platform/postgres/db.ts";
+import { byInstance } from "../by-instance.ts";
 import type { DomainOfInstance } from "./dkim-keys.ts";
 
 /** How a sender domain is to be set up, and what the last look found. */
@@ -52,20 +53,29 @@ export async function leaseDueDomains(
   { now, seconds, limit }: { readonly now: Date; readonly seconds: number; readonly limit: number },
 ): Promise<DomainUpkeep[]> {
   const until = new Date(now.getTime() + seconds * 1000).toISOString();
-  const rows = await queryRows<UpkeepRow>(
+  const due = await queryRows<DomainOfInstance>(
     db,
-    `with due as (
-       select instance_id, domain from domain_upkeep
-       where due_at <= $1 and (lease_until is null or lease_until <= $2) order by due_at limit $3 for update skip locked
-     )
-     update domain_upkeep u set lease_owner = $4, lease_until = $5 from due
-     where u.instance_id = due.instance_id and u.domain = due.domain
-     returning u.instance_id, u.domain, zone_id, agreed_by, by_operator, sts_mode, sts_exchangers, tls_reports,
-       tracking_host, rotate_days, rotated_at, checks, checked_at`,
-    [now.toISOString(), now.toISOString(), limit, workerId, until],
+    `select instance_id as "instanceId", domain from domain_upkeep where ${IS_DUE} order by due_at limit $2`,
+    [now.toISOString(), limit],
+  );
+  const rows = await byInstance(db, due, (own, instanceIds) =>
+    queryRows<UpkeepRow>(
+      db,
+      `with due as (
+         select instance_id, domain from domain_upkeep
+         where instance_id = any($2) and domain = any($3::text[]) and ${IS_DUE} order by due_at limit $6 for update skip locked
+       )
+       update domain_upkeep u set lease_owner = $4, lease_until = $5 from due
+       where u.instance_id = any($2) and u.instance_id = due.instance_id and u.domain = due.domain
+       returning u.instance_id, u.domain, zone_id, agreed_by, by_operator, sts_mode, sts_exchangers, tls_reports,
+         tracking_host, rotate_days, rotated_at, checks, checked_at`,
+      [now.toISOString(), instanceIds, own.map(({ domain }) => domain), workerId, until, limit],
+    ),
   );
   return rows.map(toUpkeep);
 }
+
+const IS_DUE = "due_at <= $1 and (lease_until is null or lease_until <= $1)";
 
 /** Notes what a look found, and when the next is due. */
 export async function noteChecks(

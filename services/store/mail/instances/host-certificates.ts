@@ -72,11 +72,11 @@ export async function takeDueCertificate(
   await queryRows(transaction, "delete from certificate_orders where ordered_at < now() - interval '1 day'");
   const [row] = await queryRows<HostCertificate>(
     transaction,
-    `select ${COLUMNS} from host_certificates c
+    `select ${COLUMNS} from host_certificates
      where try_at <= now() and (renew_at is null or renew_at <= now())
        and (select count(*) from certificate_orders) < $1
-       and (select count(*) from certificate_orders o where o.instance_id = c.instance_id) < $2
-     order by try_at limit 1 for update of c skip locked`,
+       and instance_id not in (select instance_id from certificate_orders group by 1 having count(*) >= $2)
+     order by try_at limit 1`,
     [perDay, perInstanceAndDay],
   );
   if (row === undefined) return undefined;
@@ -87,9 +87,9 @@ export async function takeDueCertificate(
   ]);
   await queryRows(
     transaction,
-    `update host_certificates set try_at = now() + make_interval(secs => least($1 * 2 ^ least(failures, 20), $2))
+    `update host_certificates set try_at = now() + make_interval(secs => least($1::float8 * 2 ^ least($6::integer, 20), $2))
      where instance_id = $3 and domain = $4 and host = $5`,
-    [retrySeconds, mostRetrySeconds, instanceId, domain, host],
+    [retrySeconds, mostRetrySeconds, instanceId, domain, host, row.failures],
   );
   return row;
 }

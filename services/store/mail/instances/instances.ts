@@ -3,7 +3,7 @@ import type { KeyRing } from "../../../core/key-ring.ts";
 import { generateDkimKey } from "../../../core/mail/dkim.ts";
 import type { ReportLanguage } from "../../../core/mail/report-words.ts";
 import { seal } from "../../../core/secret-box.ts";
-import { type Db, isUniqueViolation, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
 import { DKIM_KEY_PURPOSE } from "./dkim-keys.ts";
 import { addDomainUpkeep } from "./domain-upkeep.ts";
 
@@ -69,27 +69,28 @@ export async function addInstance(
   keyRing: KeyRing,
   instance: NewInstance,
 ): Promise<InstanceConflict | undefined> {
-  try {
-    await db.transaction(async (transaction) => {
-      const [{ id }] = await transaction("instances").insert(
-        {
-          name: instance.name,
-          host: instance.host,
-          key_hash: hashApiKey(keyRing, "instance", instance.key),
-          archive: instance.archive,
-          time_zone: instance.timeZone,
-        },
-        ["id"],
-      );
-      for (const domain of instance.domains.toSorted()) await addInstanceDomain(transaction, keyRing, id, domain);
-    });
+  return db.transaction(async (transaction) => {
+    const [added] = await transaction("instances")
+      .insert({
+        name: instance.name,
+        host: instance.host,
+        key_hash: hashApiKey(keyRing, "instance", instance.key),
+        archive: instance.archive,
+        time_zone: instance.timeZone,
+      })
+      .onConflict()
+      .ignore()
+      .returning("id");
+    if (added === undefined) return findConflict(transaction, instance);
+    for (const domain of instance.domains.toSorted()) await addInstanceDomain(transaction, keyRing, added.id, domain);
     return undefined;
-  } catch (error) {
-    if (isUniqueViolation(error, "instances_name_key")) return "name-taken";
-    if (isUniqueViolation(error, "instances_host_key")) return "host-taken";
-    if (isUniqueViolation(error, "instances_key_hash_key")) return "key-taken";
-    throw error;
-  }
+  });
+}
+
+async function findConflict(db: Db, { name, host }: NewInstance): Promise<InstanceConflict> {
+  const isTaken = async (column: object) => (await db("instances").where(column).first("id")) !== undefined;
+  if (await isTaken({ name })) return "name-taken";
+  return (await isTaken({ host })) ? "host-taken" : "key-taken";
 }
 
 /**
@@ -123,8 +124,11 @@ export async function findInstanceByName(db: Db, name: string): Promise<Instance
 export async function listInstances(db: Db): Promise<(Instance & { readonly domains: readonly string[] })[]> {
   const rows = await queryRows<InstanceRow & { domains: string[] }>(
     db,
-    `select instances.*, array(select domain from instance_domains where instance_id = instances.id order by domain)
-       as domains from instances order by name`,
+    `select instances.*, coalesce(own.domains, '{}') as domains
+     from instances left join (
+       select instance_id, array_agg(domain order by domain) as domains from instance_domains group by instance_id
+     ) as own on own.instance_id = instances.id
+     order by name`,
   );
   return rows.map((row) => ({ ...toInstance(row), domains: row.domains }));
 }

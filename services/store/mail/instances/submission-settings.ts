@@ -22,7 +22,7 @@ export interface SubmissionRules extends SubmissionSettings, SubmissionReporting
 
 /** A campaign as a program has logged in to it: its key is compared by its HMAC. */
 export interface CampaignLogin {
-  readonly numid: number;
+  readonly campaign: { readonly instanceId: number; readonly numid: number };
   readonly apikeyHash: Buffer;
 }
 
@@ -30,14 +30,18 @@ export interface CampaignLogin {
  * Nothing is archived for an instance that has lost its licence since.
  * @returns undefined where the login holds no longer: the campaign has another key, or is gone
  */
-export async function readSubmissionRules(db: Db, login: CampaignLogin): Promise<SubmissionRules | undefined> {
+export async function readSubmissionRules(
+  db: Db,
+  { campaign, apikeyHash }: CampaignLogin,
+): Promise<SubmissionRules | undefined> {
   const [row] = await queryRows<SubmissionRules>(
     db,
     `select submission_archive and instances.archive as archive, submission_tracking as tracking,
        instances.failure_reports as "failureReports",
-       array(select domain from instance_domains where instance_id = instances.id) as "senderDomains"
-     from campaigns join instances on instances.id = campaigns.instance_id where numid = $1 and apikey_hash = $2`,
-    [login.numid, login.apikeyHash],
+       array(select domain from instance_domains where instance_id = $3) as "senderDomains"
+     from campaigns join instances on instances.id = campaigns.instance_id
+     where campaigns.instance_id = $3 and numid = $1 and apikey_hash = $2`,
+    [campaign.numid, apikeyHash, campaign.instanceId],
     { name: "read-submission-rules" },
   );
   return row;
@@ -45,10 +49,10 @@ export async function readSubmissionRules(db: Db, login: CampaignLogin): Promise
 
 export async function setSubmissionSettings(
   db: Db,
-  campaignNumid: number,
+  campaign: { readonly instanceId: number; readonly numid: number },
   { archive, tracking }: SubmissionSettings,
 ): Promise<void> {
   await db("campaigns")
-    .where({ numid: campaignNumid })
+    .where({ instance_id: campaign.instanceId, numid: campaign.numid })
     .update({ submission_archive: archive, submission_tracking: tracking });
 }

@@ -1,5 +1,6 @@
 import type { WarmUpDay, WarmUpPast } from "../../../core/mail/pace/warm-up.ts";
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+import { byInstance } from "../by-instance.ts";
 import type { PaceKey } from "./source-paces.ts";
 
 /** A day of a source's plan at a provider. */
@@ -93,20 +94,22 @@ export async function noteWarmUpDeliveries(
   transaction: Transaction,
   deliveries: readonly WarmUpDelivery[],
 ): Promise<void> {
-  if (deliveries.length === 0) return;
-  await queryRows(
-    transaction,
-    `insert into warm_up_deliveries (delivery_id, instance_id, source, provider)
+  await byInstance(transaction, deliveries, (own, instanceIds) =>
+    queryRows(
+      transaction,
+      `insert into warm_up_deliveries (delivery_id, instance_id, source, provider)
      select given.* from unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[]) as given (delivery_id, instance_id, source, provider)
-     where exists (select from deliveries d where d.id = given.delivery_id and d.instance_id = given.instance_id)
+     where given.delivery_id in (select id from deliveries where id = any($1) and instance_id = any($5))
      on conflict (delivery_id, instance_id) do update set source = excluded.source, provider = excluded.provider`,
-    [
-      deliveries.map(({ deliveryId }) => deliveryId),
-      deliveries.map(({ instanceId }) => instanceId),
-      deliveries.map(({ source }) => source),
-      deliveries.map(({ provider }) => provider),
-    ],
-    { name: "note-warm-up-deliveries" },
+      [
+        own.map(({ deliveryId }) => deliveryId),
+        own.map(({ instanceId }) => instanceId),
+        own.map(({ source }) => source),
+        own.map(({ provider }) => provider),
+        instanceIds,
+      ],
+      { name: "note-warm-up-deliveries" },
+    ),
   );
 }
 

@@ -8,9 +8,9 @@ export interface ArchiveSummary {
   readonly lastAt: Date | null;
 }
 
-export async function summariseArchive(db: Db, eeid: string): Promise<ArchiveSummary> {
+export async function summariseArchive(db: Db, instanceId: number, eeid: string): Promise<ArchiveSummary> {
   const row = await db("archived_messages")
-    .where({ eeid })
+    .where({ instance_id: instanceId, eeid })
     .first(
       db.raw("count(*)::int as messages"),
       db.raw("coalesce(sum(length(octets)), 0)::bigint as octets"),
@@ -20,9 +20,13 @@ export async function summariseArchive(db: Db, eeid: string): Promise<ArchiveSum
 }
 
 /** The exact octets that a recipient of a batch got, the latest when there are several; undefined when there are none. */
-export async function readArchivedMessage(db: Db, eeid: string, recipientKey: string): Promise<Buffer | undefined> {
+export async function readArchivedMessage(
+  db: Db,
+  batch: { readonly instanceId: number; readonly eeid: string },
+  recipientKey: string,
+): Promise<Buffer | undefined> {
   const row = await db("archived_messages")
-    .where({ eeid, recipient_key: recipientKey })
+    .where({ instance_id: batch.instanceId, eeid: batch.eeid, recipient_key: recipientKey })
     .orderBy("delivery_id", "desc")
     .first("octets");
   return row?.octets;
@@ -32,15 +36,20 @@ export async function readArchivedMessage(db: Db, eeid: string, recipientKey: st
  * Whether some message of a batch to an address is kept, once it leaves; sends that join a batch decide each for itself.
  * @returns undefined for an address that the batch does not go to
  */
-export async function isArchivedFor(db: Db, eeid: string, address: EmailAddress): Promise<boolean | undefined> {
+export async function isArchivedFor(
+  db: Db,
+  batch: { readonly instanceId: number; readonly eeid: string },
+  address: EmailAddress,
+): Promise<boolean | undefined> {
   const [row] = await queryRows<{ archive: boolean | null }>(
     db,
     `select bool_or(messages.archive) as archive
      from partitions
        join messages on messages.instance_id = partitions.instance_id and messages.id = partitions.message_id
        join deliveries on deliveries.instance_id = partitions.instance_id and deliveries.partition_id = partitions.id
-     where partitions.eeid = $1 and partitions.destination = $2 and split_part(deliveries.recipient, '@', 1) = $3`,
-    [eeid, address.asciiDomain, address.local],
+     where partitions.instance_id = $4 and partitions.eeid = $1 and partitions.destination = $2
+       and split_part(deliveries.recipient, '@', 1) = $3`,
+    [batch.eeid, address.asciiDomain, address.local, batch.instanceId],
   );
   return row!.archive ?? undefined;
 }

@@ -5,6 +5,7 @@ import { type ArchiveSummary, summariseArchive } from "./archive.ts";
 
 /** A batch as `eeid_info` shows it. */
 export interface Batch {
+  readonly instanceId: number;
   readonly eeid: string;
   readonly campaignNumid: number;
   readonly creator: string;
@@ -29,13 +30,15 @@ export interface Batch {
 export async function findBatch(db: Db, instanceId: number, eeid: string): Promise<Batch | undefined> {
   const rows = await queryRows<BatchRow>(
     db,
-    `select b.*, p.*, (select bool_or(m.archive) from messages m where m.eeid = b.eeid) as archive
-     from batches b cross join lateral (${PARTITION_COUNTS}) p
+    `select b.*, p.*, (select bool_or(m.archive) from messages m where m.instance_id = $2 and m.eeid = b.eeid) as archive
+     from batches b cross join lateral (${partitionCounts("$2")}) p
      where b.eeid = $1 and b.instance_id = $2 and b.expired_at is null and not b.is_report`,
     [eeid, instanceId],
   );
   const [row] = rows;
-  return row && { ...toBatch(row), ...(row.archive ? { archive: await summariseArchive(db, row.eeid) } : {}) };
+  return (
+    row && { ...toBatch(row), ...(row.archive ? { archive: await summariseArchive(db, instanceId, row.eeid) } : {}) }
+  );
 }
 
 /** Which batches, and how many of them. */
@@ -57,18 +60,19 @@ export async function listBatches(
     `select b.*, p.*, null::boolean as archive from (
        select * from batches
        where instance_id = $1 and expired_at is null and not is_report and ($2::bigint is null or campaign_numid = $3)
-         and ($4::uuid is null or (created_at, eeid) < (select created_at, eeid from batches where eeid = $5))
+         and ($4::uuid is null or (created_at, eeid) < (select created_at, eeid from batches where instance_id = $1 and eeid = $5))
        order by created_at desc, eeid desc limit $6
-     ) b cross join lateral (${PARTITION_COUNTS}) p order by b.created_at desc, b.eeid desc`,
+     ) b cross join lateral (${partitionCounts("$1")}) p order by b.created_at desc, b.eeid desc`,
     [instanceId, campaignNumid ?? null, campaignNumid ?? null, before ?? null, before ?? null, limit],
   );
   return rows.map(toBatch);
 }
 
-const PARTITION_COUNTS = `select count(*)::int as partitions, count(taken_at)::int as taken,
+/** Of a batch `b`. @param instanceId what stands for its instance in the statement */
+const partitionCounts = (instanceId: string) => `select count(*)::int as partitions, count(taken_at)::int as taken,
        (count(*) filter (where state = 'finished'))::int as finished, coalesce(sum(recipients), 0)::int as recipients,
        coalesce(sum(refused), 0)::int as refused, max(modified_at) as partitions_modified_at
-     from partitions where partitions.eeid = b.eeid`;
+     from partitions where partitions.instance_id = ${instanceId} and partitions.eeid = b.eeid`;
 
 /** How far a batch has come, by recipients. */
 export interface BatchProgress {
@@ -84,7 +88,7 @@ export interface BatchProgress {
 }
 
 /** Counts recipients where they are under way; of untouched and finished partitions, however many, the row is enough. */
-export async function readBatchProgress(db: Db, eeid: string): Promise<BatchProgress> {
+export async function readBatchProgress(db: Db, instanceId: number, eeid: string): Promise<BatchProgress> {
   const [row] = await queryRows<Omit<BatchProgress, "delivered" | "hardBounces"> & { hard_bounces: number }>(
     db,
     `select coalesce(sum(p.recipients), 0)::int as recipients, coalesce(sum(p.refused), 0)::int as refused,
@@ -94,13 +98,13 @@ export async function readBatchProgress(db: Db, eeid: string): Promise<BatchProg
        case when b.cancelled_at is null then 0 else (
          select count(*) from deliveries
          join partitions on partitions.instance_id = deliveries.instance_id and partitions.id = deliveries.partition_id
-         where partitions.eeid = b.eeid and deliveries.state = 'cancelled')::int end as cancelled
-     from batches b left join partitions p using (instance_id, eeid) left join lateral (
+         where deliveries.instance_id = $2 and partitions.eeid = $1 and deliveries.state = 'cancelled')::int end as cancelled
+     from batches b left join partitions p on p.instance_id = $2 and p.eeid = b.eeid left join lateral (
        select count(*) filter (where deliveries.state = 'queued') as queued from deliveries
-       where deliveries.partition_id = p.id and p.state <> 'finished' and p.taken_at is not null
+       where deliveries.instance_id = $2 and deliveries.partition_id = p.id and p.state <> 'finished' and p.taken_at is not null
      ) d on true
-     where b.eeid = $1 group by b.eeid, b.cancelled_at`,
-    [eeid],
+     where b.instance_id = $2 and b.eeid = $1 group by b.eeid, b.cancelled_at`,
+    [eeid, instanceId],
   );
   const { recipients = 0, refused = 0, queued = 0, cancelled = 0, hard_bounces: hardBounces = 0 } = row ?? {};
   return { recipients, refused, queued, cancelled, hardBounces, delivered: recipients - refused - queued - cancelled };
@@ -131,6 +135,7 @@ export async function listBatchContacts(db: Db, instanceId: number, eeid: string
 }
 
 interface BatchRow {
+  instance_id: number;
   eeid: string;
   campaign_numid: number;
   creator: string;
@@ -150,6 +155,7 @@ interface BatchRow {
 
 function toBatch(row: BatchRow): Batch {
   return {
+    instanceId: row.instance_id,
     eeid: row.eeid,
     campaignNumid: row.campaign_numid,
     creator: row.creator,
@@ -188,15 +194,20 @@ export interface OpenedBatch {
   readonly guarded: boolean;
 }
 
-/** @returns one for each */
+const WITH_GUARD = `select opened.instance_id as "instanceId", opened.at, guard.instance_id is not null as guarded
+     from opened left join instance_guards guard on guard.instance_id = opened.instance_id`;
+
+/** @returns one for each, in no order */
 export async function addBatches(transaction: Transaction, batches: readonly NewBatch[]): Promise<OpenedBatch[]> {
   if (batches.length === 0) return [];
   return queryRows<OpenedBatch>(
     transaction,
-    `insert into batches (eeid, instance_id, campaign_numid, creator, is_report)
-     select * from unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::text[], $5::boolean[])
-     returning instance_id as "instanceId", created_at as at,
-       instance_id in (select instance_id from instance_guards) as guarded`,
+    `with opened as (
+       insert into batches (eeid, instance_id, campaign_numid, creator, is_report)
+       select * from unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::text[], $5::boolean[])
+       returning instance_id, created_at as at
+     )
+     ${WITH_GUARD} and guard.instance_id = any($2::bigint[])`,
     [
       batches.map(({ eeid }) => eeid),
       batches.map(({ instanceId }) => instanceId),
@@ -209,9 +220,15 @@ export async function addBatches(transaction: Transaction, batches: readonly New
 }
 
 /** Takes back batches that were opened in the same transaction, of which nothing is accepted. */
-export async function removeEmptyBatches(transaction: Transaction, eeids: readonly string[]): Promise<void> {
-  if (eeids.length === 0) return;
-  await queryRows(transaction, "delete from batches where eeid = any($1::uuid[])", [eeids]);
+export async function removeEmptyBatches(
+  transaction: Transaction,
+  batches: readonly Pick<NewBatch, "instanceId" | "eeid">[],
+): Promise<void> {
+  if (batches.length === 0) return;
+  await queryRows(transaction, "delete from batches where eeid = any($1::uuid[]) and instance_id = any($2::bigint[])", [
+    batches.map(({ eeid }) => eeid),
+    batches.map(({ instanceId }) => instanceId),
+  ]);
 }
 
 /** Opens a batch whose recipients come portion by portion. */
@@ -221,8 +238,9 @@ export async function addGatheringBatch(transaction: Transaction, batch: NewBatc
 }
 
 /** Notes that the last portion has come. */
-export async function endGathering(transaction: Transaction, eeid: string): Promise<void> {
-  await transaction("batches").where({ eeid }).update({ gathering: false, modified_at: transaction.fn.now() });
+export async function endGathering(transaction: Transaction, instanceId: number, eeid: string): Promise<void> {
+  const batch = transaction("batches").where({ instance_id: instanceId, eeid });
+  await batch.update({ gathering: false, modified_at: transaction.fn.now() });
 }
 
 /** Locks a batch that a send joins. @returns undefined where it is not kept any more */
@@ -233,20 +251,22 @@ export async function touchBatch(
 ): Promise<OpenedBatch | undefined> {
   const [row] = await queryRows<OpenedBatch>(
     transaction,
-    `update batches set modified_at = now() where eeid = $1 and instance_id = $2 and expired_at is null
-     returning instance_id as "instanceId", modified_at as at,
-       instance_id in (select instance_id from instance_guards) as guarded`,
+    `with opened as (
+       update batches set modified_at = now() where eeid = $1 and instance_id = $2 and expired_at is null
+       returning instance_id, modified_at as at
+     )
+     ${WITH_GUARD} and guard.instance_id = $2`,
     [eeid, instanceId],
   );
   return row;
 }
 
 /** From the commit on nothing of the batch leaves any more. */
-export async function setBatchCancelled(db: Db, eeid: string): Promise<void> {
+export async function setBatchCancelled(db: Db, instanceId: number, eeid: string): Promise<void> {
   await queryRows(
     db,
-    `update batches set cancelled_at = coalesce(cancelled_at, now()), held_at = null, gathering = false,
-       modified_at = now() where eeid = $1`,
-    [eeid],
+    `update batches set cancelled_at = coalesce(cancelled_at, clock.at), held_at = null, gathering = false,
+       modified_at = clock.at from (select now() as at) as clock where instance_id = $2 and eeid = $1`,
+    [eeid, instanceId],
   );
 }

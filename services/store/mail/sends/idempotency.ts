@@ -25,8 +25,8 @@ export async function claimCall<Answer>(transaction: Transaction, call: Idempote
     transaction,
     `insert into idempotency_keys as known (instance_id, key, body_hash, answer) values ($1, $2, $3, '{}')
      on conflict (instance_id, key) do update
-       set body_hash = excluded.body_hash, answer = excluded.answer, created_at = now()
-       where known.created_at < now() - make_interval(hours => $4)
+       set body_hash = excluded.body_hash, answer = excluded.answer, created_at = excluded.created_at
+       where excluded.created_at - known.created_at > make_interval(hours => $4)
      returning key`,
     [call.instanceId, call.key, call.bodyHash, KEPT_HOURS],
   );

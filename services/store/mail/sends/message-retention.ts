@@ -66,30 +66,30 @@ async function expireAmong(
   const rows = await queryRows<{ campaign: number }>(
     transaction,
     `with over as (
-       select b.instance_id, b.eeid from batches b
+       select b.eeid from batches b
        where b.instance_id = $1 and b.eeid = any($2::uuid[]) and b.expired_at is null and b.modified_at < $3
          and not b.gathering and b.held_at is null
-         and not exists (select from campaign_sends s
-           where s.instance_id = b.instance_id and s.campaign_numid = b.campaign_numid and s.eeid = b.eeid
+         and not exists (select 1 from campaign_sends s
+           where s.instance_id = $1 and s.campaign_numid = b.campaign_numid and s.eeid = b.eeid
              and s.state not in ('sent', 'cancelled'))
-         and not exists (select from partitions p
-           where p.instance_id = b.instance_id and p.eeid = b.eeid and (p.state <> 'finished' or p.modified_at >= $4) offset 0)
-         and not exists (select from archived_messages a
-           where a.instance_id = b.instance_id and a.eeid = b.eeid offset 0)
+         and not exists (select 1 from partitions p
+           where p.instance_id = $1 and p.eeid = b.eeid and (p.state <> 'finished' or p.modified_at >= $4) offset 0)
+         and not exists (select 1 from archived_messages a
+           where a.instance_id = $1 and a.eeid = b.eeid offset 0)
        order by b.eeid for update skip locked
      )
-     update batches b set expired_at = now() from over where b.instance_id = over.instance_id and b.eeid = over.eeid
+     update batches b set expired_at = now() from over where b.instance_id = $1 and b.eeid = over.eeid
      returning b.campaign_numid as campaign`,
     [instanceId, eeids, before, before],
   );
   await queryRows(
     transaction,
     `with losing as (
-       select instance_id, numid from campaigns where instance_id = $1 and numid = any($2::bigint[]) and not lost_batches
+       select numid from campaigns where instance_id = $1 and numid = any($2::bigint[]) and not lost_batches
        order by numid for no key update
      )
      update campaigns c set lost_batches = true
-     from losing where c.instance_id = losing.instance_id and c.numid = losing.numid`,
+     from losing where c.instance_id = $1 and c.numid = losing.numid`,
     [instanceId, rows.map(({ campaign }) => campaign)],
   );
 }
@@ -130,15 +130,18 @@ interface OwnedBatches {
 
 /** A delivery waits for the report that somebody is working on, as the report names the recipient. */
 async function removeDeliveries(transaction: Transaction, { instanceId, eeids }: OwnedBatches): Promise<number> {
+  const awaited = await queryRows<{ id: number }>(
+    transaction,
+    "select distinct delivery_id as id from inbound_messages where state in ('waiting', 'leased') and delivery_id is not null",
+  );
   const rows = await queryRows<{ id: number }>(
     transaction,
     `select own.id from partitions p cross join lateral (
        select d.id from deliveries d
-       where d.instance_id = p.instance_id and d.partition_id = p.id and not exists
-         (select from inbound_messages i where i.delivery_id = d.id and i.state in ('waiting', 'leased') offset 0)
+       where d.instance_id = $1 and d.partition_id = p.id and d.id <> all($4::bigint[])
        for update skip locked
      ) own where p.instance_id = $1 and p.eeid = any($2::uuid[]) limit $3`,
-    [instanceId, eeids, DELIVERIES_AT_ONCE],
+    [instanceId, eeids, DELIVERIES_AT_ONCE, awaited.map(({ id }) => id)],
   );
   const ids = rows.map(({ id }) => id);
   await queryRows(
@@ -149,13 +152,17 @@ async function removeDeliveries(transaction: Transaction, { instanceId, eeids }:
        for update skip locked)`,
     [ids, ids],
   );
-  await removeAttempts(transaction, ids);
+  await removeAttempts(transaction, instanceId, ids);
+  const named = await queryRows<{ id: number }>(
+    transaction,
+    `select delivery_id as id from inbound_messages where delivery_id = any($1::bigint[])
+     union select about_delivery_id from inbound_messages where about_delivery_id = any($1::bigint[])`,
+    [ids],
+  );
   return countRemoved(
     transaction,
-    `delete from deliveries d where d.instance_id = $1 and d.id = any($2::bigint[])
-       and not exists (select from inbound_messages i where i.delivery_id = d.id offset 0)
-       and not exists (select from inbound_messages i where i.about_delivery_id = d.id offset 0)`,
-    [instanceId, ids],
+    "delete from deliveries where instance_id = $1 and id = any($2::bigint[]) and id <> all($3::bigint[])",
+    [instanceId, ids, named.map(({ id }) => id)],
   );
 }
 
@@ -165,7 +172,7 @@ async function removePartitions(transaction: Transaction, { instanceId, eeids }:
     `delete from partitions where instance_id = $1 and id in (
        select p.id from partitions p
        where p.instance_id = $1 and p.eeid = any($2::uuid[]) and not exists
-         (select from deliveries d where d.instance_id = p.instance_id and d.partition_id = p.id offset 0)
+         (select 1 from deliveries d where d.instance_id = $1 and d.partition_id = p.id offset 0)
        limit $3 for update skip locked)`,
     [instanceId, eeids, PARTITIONS_AT_ONCE],
   );
@@ -178,7 +185,7 @@ async function removeContents(transaction: Transaction, { instanceId, eeids }: O
     `delete from messages where instance_id = $1 and id in (
        select m.id from messages m
        where m.instance_id = $1 and m.eeid = any($2::uuid[]) and not exists
-         (select from partitions p where p.instance_id = m.instance_id and p.message_id = m.id offset 0)
+         (select 1 from partitions p where p.instance_id = $1 and p.message_id = m.id offset 0)
        limit $3 for update skip locked)`,
     [instanceId, eeids, MESSAGES_AT_ONCE],
   );
@@ -188,8 +195,8 @@ async function removeBatches(transaction: Transaction, { instanceId, eeids }: Ow
   return countRemoved(
     transaction,
     `delete from batches b where b.instance_id = $1 and b.eeid = any($2::uuid[])
-       and not exists (select from messages m where m.instance_id = b.instance_id and m.eeid = b.eeid offset 0)
-       and not exists (select from partitions p where p.instance_id = b.instance_id and p.eeid = b.eeid offset 0)`,
+       and not exists (select 1 from messages m where m.instance_id = $1 and m.eeid = b.eeid offset 0)
+       and not exists (select 1 from partitions p where p.instance_id = $1 and p.eeid = b.eeid offset 0)`,
     [instanceId, eeids],
   );
 }

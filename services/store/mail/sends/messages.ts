@@ -4,6 +4,7 @@ import type { MessageTracking } from "../../../core/mail/message-places.ts";
 import { type MessageDescription, messageTerms } from "../../../core/mail/message-terms.ts";
 import type { Attachment } from "../../../core/mail/mime.ts";
 import { type Binding, type Db, queryRows, StatementValues, type Transaction } from "../../../platform/postgres/db.ts";
+import { byInstance } from "../by-instance.ts";
 
 /** A display name, possibly empty, and an address as it was given: a `Mailbox` in a form that JSON can hold. */
 export interface StoredMailbox {
@@ -80,7 +81,17 @@ const MOST_PREPARED_ROWS = 50;
 
 /** Stores the content of calls. @returns their ids, in the given order */
 export async function addMessages(transaction: Transaction, messages: readonly NewMessage[]): Promise<number[]> {
-  if (messages.length === 0) return [];
+  const ids = new Map<NewMessage, number>();
+  // Rows come back in their order from one machine, and in no order from several.
+  await byInstance(transaction, messages, async (own) => {
+    const added = await insertMessages(transaction, own);
+    for (const [index, message] of own.entries()) ids.set(message, added[index]!);
+    return added;
+  });
+  return messages.map((message) => ids.get(message)!);
+}
+
+async function insertMessages(transaction: Transaction, messages: readonly NewMessage[]): Promise<number[]> {
   const values = new StatementValues();
   const written = messages.map(
     (message) =>
@@ -142,25 +153,35 @@ function toAttachment(message_id: number, { filename, contentType, content }: At
   return { message_id, position, filename, content_type: contentType ?? null, octets: content };
 }
 
-export async function loadMessage(db: Db, id: number): Promise<StoredMessage> {
-  return (await loadMessages(db, [id])).get(id)!;
+/** A message, and whose it is. */
+export type MessageKey = Pick<StoredMessage, "id" | "instanceId">;
+
+export async function loadMessage(db: Db, message: MessageKey): Promise<StoredMessage> {
+  return (await loadMessages(db, [message])).get(message.id)!;
 }
 
 /** Several at once, by their ids. */
-export async function loadMessages(db: Db, ids: readonly number[]): Promise<ReadonlyMap<number, StoredMessage>> {
-  const rows = await queryRows<MessageRow>(
-    db,
-    // Step by step through the primary keys: its plan is kept, and serves however much the tables have grown since.
-    // Every column has its name: a prepared `m.*` would fail once a migration adds one.
-    `select m.id, m.eeid, m.campaign_numid, m.sender_domain, m.archive, m.created_at, m.template, m.octets,
+export async function loadMessages(
+  db: Db,
+  messages: readonly MessageKey[],
+): Promise<ReadonlyMap<number, StoredMessage>> {
+  const rows = await byInstance(db, messages, (own, instanceIds) =>
+    queryRows<MessageRow>(
+      db,
+      // Step by step through the primary keys: its plan is kept, and serves however much the tables have grown since.
+      // Every column has its name: a prepared `m.*` would fail once a migration adds one.
+      `select m.id, m.eeid, m.campaign_numid, m.sender_domain, m.archive, m.created_at, m.template, m.octets,
        m.unsubscribe, m.tracking, m.trace_parent, m.instance_id, m.dsn, m.is_report
-     from unnest($1::bigint[]) as given (id), lateral (select * from messages where id = given.id offset 0) m`,
-    [ids],
-    { name: "load-messages" },
+     from unnest($1::bigint[]) as given (id), lateral (
+       select * from messages where id = given.id and instance_id = any($2::bigint[]) offset 0
+     ) m`,
+      [own.map(({ id }) => id), instanceIds],
+      { name: "load-messages" },
+    ),
   );
   const attachments = await loadAttachments(
     db,
-    rows.flatMap(({ id, template }) => (template === null ? [] : [id])),
+    rows.filter(({ template }) => template !== null).map(({ id, instance_id: instanceId }) => ({ id, instanceId })),
   );
   return new Map(rows.map((row) => [row.id, toMessage(row, attachments.get(row.id) ?? [])]));
 }
@@ -204,14 +225,15 @@ function toMessage(row: MessageRow, attachments: readonly Attachment[]): StoredM
 }
 
 /** By message, in the order in which they were given. */
-async function loadAttachments(db: Db, messageIds: readonly number[]): Promise<ReadonlyMap<number, Attachment[]>> {
+async function loadAttachments(db: Db, messages: readonly MessageKey[]): Promise<ReadonlyMap<number, Attachment[]>> {
   const attachments = new Map<number, Attachment[]>();
-  if (messageIds.length === 0) return attachments;
-  const rows = await queryRows<AttachmentRow>(
-    db,
-    `select message_id, filename, content_type, octets from message_attachments
-     where message_id = any($1) order by message_id, position`,
-    [messageIds],
+  const rows = await byInstance(db, messages, (own, instanceIds) =>
+    queryRows<AttachmentRow>(
+      db,
+      `select message_id, filename, content_type, octets from message_attachments
+       where message_id = any($1) and instance_id = any($2) order by message_id, position`,
+      [own.map(({ id }) => id), instanceIds],
+    ),
   );
   for (const { message_id, filename, content_type, octets } of rows) {
     const files = attachments.get(message_id) ?? [];

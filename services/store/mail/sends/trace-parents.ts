@@ -10,8 +10,8 @@ export async function findTraceParent(db: Db, deliveryId: number | undefined): P
     db,
     `select m.trace_parent as "traceParent"
      from deliveries d
-     join partitions p on p.id = d.partition_id
-     join messages m on m.id = p.message_id
+     join partitions p on p.instance_id = d.instance_id and p.id = d.partition_id
+     join messages m on m.instance_id = p.instance_id and m.id = p.message_id
      where d.id = $1`,
     [deliveryId],
   );

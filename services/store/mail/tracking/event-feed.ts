@@ -56,7 +56,7 @@ export async function closeUnheardFeed(transaction: Transaction, instanceId: num
   await queryRows(
     transaction,
     `delete from webhook_events where instance_id = $1
-       and not exists (select from webhook_instances where instance_id = $1)`,
+       and not exists (select 1 from webhook_instances where instance_id = $1)`,
     [instanceId],
   );
 }
@@ -254,8 +254,16 @@ export function hearsOfDeliveries(instanceId: string): string {
 }
 
 /** Forgets deliveries that are erased. */
-export async function forgetDeliveries(transaction: Transaction, deliveryIds: readonly number[]): Promise<void> {
-  await queryRows(transaction, "delete from webhook_events where delivery_id = any($1::bigint[])", [deliveryIds]);
+export async function forgetDeliveries(
+  transaction: Transaction,
+  instanceId: number,
+  deliveryIds: readonly number[],
+): Promise<void> {
+  await queryRows(
+    transaction,
+    "delete from webhook_events where instance_id = $2 and delivery_id = any($1::bigint[])",
+    [deliveryIds, instanceId],
+  );
 }
 
 /** Removes what all webhooks of an instance have in their batches, and streams need no longer. */

@@ -1,4 +1,5 @@
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+import type { ContactOfInstance } from "../contacts/contacts.ts";
 
 /** What the recipient of a delivery may see and change. */
 export interface Subscription {
@@ -33,22 +34,32 @@ export async function findSubscription(db: Db, deliveryId: number): Promise<Subs
 }
 
 /** Whether a contact's openings and clicks are stored from now on. */
-export async function setUntracked(transaction: Transaction, contactId: number, untracked: boolean): Promise<void> {
-  await transaction("contacts").where({ id: contactId }).update({ untracked });
+export async function setUntracked(
+  transaction: Transaction,
+  { instanceId, id }: ContactOfInstance,
+  untracked: boolean,
+): Promise<void> {
+  await transaction("contacts").where({ instance_id: instanceId, id }).update({ untracked });
 }
 
 /** Unsubscribes a contact from all campaigns. Those that are made later are covered by the contact's own mark. */
-export async function unsubscribeFromInstance(transaction: Transaction, contactId: number, at: Date): Promise<void> {
+export async function unsubscribeFromInstance(
+  transaction: Transaction,
+  { instanceId, id }: ContactOfInstance,
+  at: Date,
+): Promise<void> {
+  const marked = await queryRows(
+    transaction,
+    `update contacts set unsubscribed_at = coalesce(unsubscribed_at, $1), last_operation = 'unsubscribed', updated_at = now()
+     where instance_id = $2 and id = $3 returning 1`,
+    [at, instanceId, id],
+  );
+  if (marked.length === 0) return;
   await queryRows(
     transaction,
-    `with marked as (
-       update contacts set unsubscribed_at = coalesce(unsubscribed_at, $1), last_operation = 'unsubscribed',
-         updated_at = now()
-       where id = $2 returning id, instance_id
-     )
-     insert into campaign_unsubscriptions (instance_id, contact_id, campaign_numid, at)
-     select instance_id, marked.id, campaigns.numid, $3 from marked join campaigns using (instance_id) on conflict do nothing`,
-    [at, contactId, at],
+    `insert into campaign_unsubscriptions (instance_id, contact_id, campaign_numid, at)
+     select $2, $3, numid, $1 from campaigns where instance_id = $2 on conflict do nothing`,
+    [at, instanceId, id],
   );
 }
 

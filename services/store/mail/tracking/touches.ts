@@ -1,4 +1,5 @@
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+import { byInstance } from "../by-instance.ts";
 import { COUNT_COLUMNS, EVENT_KINDS, MACHINE_CORRECTIONS } from "../events/event-kinds.ts";
 
 /** A conversion belongs to the last click of so many days. */
@@ -76,22 +77,26 @@ export async function findAllLinkClicks(
   suspects: readonly (SuspectTouch & { readonly links: number })[],
   withinSeconds: number,
 ): Promise<MachineStretch[]> {
-  if (suspects.length === 0) return [];
   // Laterally, contact by contact: joined otherwise, a large batch could cost its square.
-  return queryRows<MachineStretch>(
-    transaction,
-    `select suspect.instance_id as "instanceId", suspect.contact_id as "contactId", suspect.delivery_id as "deliveryId",
+  return byInstance(transaction, suspects, (own, instanceIds) =>
+    queryRows<MachineStretch>(
+      transaction,
+      `select suspect.instance_id as "instanceId", suspect.contact_id as "contactId", suspect.delivery_id as "deliveryId",
        suspect.at - make_interval(secs => $1) as since, suspect.at as until
      from unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::timestamptz[], $6::integer[])
        as suspect (instance_id, contact_id, delivery_id, at, links)
      cross join lateral (
        select e.detail ->> 'link' as link from events e
-       where e.contact_id = suspect.contact_id and e.delivery_id = suspect.delivery_id and e.kind = $7
+       where e.instance_id = any($9::bigint[]) and e.contact_id = suspect.contact_id and e.delivery_id = suspect.delivery_id and e.kind = $7
          and e.at between suspect.at - make_interval(secs => $8) and suspect.at
        offset 0
      ) as clicks
      group by 1, 2, 3, 4, 5, suspect.links having count(distinct link) >= suspect.links`,
-    [withinSeconds, ...columnsOf(suspects), suspects.map(({ links }) => links), EVENT_KINDS.clicked, withinSeconds],
+      [
+        ...[withinSeconds, ...columnsOf(own), own.map(({ links }) => links), EVENT_KINDS.clicked, withinSeconds],
+        instanceIds,
+      ],
+    ),
   );
 }
 
@@ -101,18 +106,19 @@ export async function findClicksBeforeOpening(
   openings: readonly SuspectTouch[],
   withinSeconds: number,
 ): Promise<MachineStretch[]> {
-  if (openings.length === 0) return [];
-  return queryRows<MachineStretch>(
-    transaction,
-    `select opening.instance_id as "instanceId", opening.contact_id as "contactId", opening.delivery_id as "deliveryId",
+  return byInstance(transaction, openings, (own, instanceIds) =>
+    queryRows<MachineStretch>(
+      transaction,
+      `select opening.instance_id as "instanceId", opening.contact_id as "contactId", opening.delivery_id as "deliveryId",
        first.click as since, opening.at as until
      from unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::timestamptz[]) as opening (instance_id, contact_id, delivery_id, at)
      cross join lateral (
        select min(e.at) filter (where e.kind = $5) as click, min(e.at) filter (where e.kind = $6) as opening from events e
-       where e.contact_id = opening.contact_id and e.delivery_id = opening.delivery_id and e.at <= opening.at
+       where e.instance_id = any($8::bigint[]) and e.contact_id = opening.contact_id and e.delivery_id = opening.delivery_id and e.at <= opening.at
      ) as first
      where first.opening = opening.at and first.click >= opening.at - make_interval(secs => $7)`,
-    [...columnsOf(openings), EVENT_KINDS.clicked, EVENT_KINDS.viewed, withinSeconds],
+      [...columnsOf(own), EVENT_KINDS.clicked, EVENT_KINDS.viewed, withinSeconds, instanceIds],
+    ),
   );
 }
 
@@ -130,36 +136,38 @@ export async function markMachineTouches(
   transaction: Transaction,
   caught: readonly (MachineStretch & { readonly machine: string; readonly opens: boolean })[],
 ): Promise<void> {
-  if (caught.length === 0) return;
-  await queryRows(
-    transaction,
-    `with recent as (
+  await byInstance(transaction, caught, (own, instanceIds) =>
+    queryRows(
+      transaction,
+      `with recent as (
        select touches.*, caught.machine from unnest($1::bigint[], $2::bigint[], $3::timestamptz[], $4::timestamptz[], $5::text[], $6::boolean[])
          as caught (contact_id, delivery_id, since, until, machine, opens)
        cross join lateral (
          select e.instance_id, e.at, e.id from events e
-         where e.contact_id = caught.contact_id and e.delivery_id = caught.delivery_id
+         where e.instance_id = any($9::bigint[]) and e.contact_id = caught.contact_id and e.delivery_id = caught.delivery_id
            and (e.kind = $7 or e.kind = $8 and caught.opens) and e.at between caught.since and caught.until
          offset 0
        ) as touches
      ), marked as (
        update events e set machine = true, detail = e.detail || jsonb_build_object('machine', recent.machine)
        from recent
-       where e.instance_id = recent.instance_id and e.at = recent.at and e.id = recent.id and not e.machine
+       where e.instance_id = any($9::bigint[]) and e.instance_id = recent.instance_id and e.at = recent.at and e.id = recent.id and not e.machine
        returning e.instance_id, e.at, e.kind
      )
      insert into event_count_deltas (instance_id, minute, ${COUNT_COLUMNS.join(", ")})
      select instance_id, date_trunc('minute', at, 'UTC'), ${MACHINE_CORRECTIONS} from marked group by 1, 2`,
-    [
-      caught.map(({ contactId }) => contactId),
-      caught.map(({ deliveryId }) => deliveryId),
-      caught.map(({ since }) => since.toISOString()),
-      caught.map(({ until }) => until.toISOString()),
-      caught.map(({ machine }) => machine),
-      caught.map(({ opens }) => opens),
-      EVENT_KINDS.clicked,
-      EVENT_KINDS.viewed,
-    ],
+      [
+        own.map(({ contactId }) => contactId),
+        own.map(({ deliveryId }) => deliveryId),
+        own.map(({ since }) => since.toISOString()),
+        own.map(({ until }) => until.toISOString()),
+        own.map(({ machine }) => machine),
+        own.map(({ opens }) => opens),
+        EVENT_KINDS.clicked,
+        EVENT_KINDS.viewed,
+        instanceIds,
+      ],
+    ),
   );
 }
 
@@ -173,17 +181,17 @@ export interface AttributedClick {
 /** The last click before a moment; one that may be a machine's counts where there is no other. */
 export async function findLastClick(
   transaction: Transaction,
-  owner: Pick<TouchOwner, "contactId" | "eeid" | "deliveryId">,
+  owner: Pick<TouchOwner, "instanceId" | "contactId" | "eeid" | "deliveryId">,
   at: Date,
 ): Promise<AttributedClick | undefined> {
   const [click] = await queryRows<AttributedClick>(
     transaction,
     `select eeid, campaign_numid as "campaignNumid", delivery_id as "deliveryId" from events
-     where ${owner.contactId === null ? "eeid = $4 and delivery_id = $5" : "contact_id = $4"} and kind = $1
+     where instance_id = $4 and ${owner.contactId === null ? "eeid = $5 and delivery_id = $6" : "contact_id = $5"} and kind = $1
        and at between $2::timestamptz - make_interval(days => $3) and $2
      order by machine, at desc, id desc limit 1`,
     [
-      ...[EVENT_KINDS.clicked, at, ATTRIBUTION_DAYS],
+      ...[EVENT_KINDS.clicked, at, ATTRIBUTION_DAYS, owner.instanceId],
       ...(owner.contactId === null ? [owner.eeid, owner.deliveryId] : [owner.contactId]),
     ],
   );

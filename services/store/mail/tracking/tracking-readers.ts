@@ -1,5 +1,6 @@
 import type { Place } from "../../../platform/lookups/places.ts";
 import { queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+import { byInstance } from "../by-instance.ts";
 import { EVENT_KINDS } from "../events/event-kinds.ts";
 import type { MachineStretch } from "./touches.ts";
 
@@ -50,10 +51,10 @@ export async function recallReaders(
   caught: readonly CaughtMachine[],
   recall: RecallReader,
 ): Promise<LastSeen[]> {
-  if (caught.length === 0) return [];
-  const rows = await queryRows<{ contactId: number; detail: KeptOfRequest | null }>(
-    transaction,
-    `with caught as materialized (
+  const rows = await byInstance(transaction, caught, (own, instanceIds) =>
+    queryRows<{ contactId: number; detail: KeptOfRequest | null }>(
+      transaction,
+      `with caught as materialized (
        select * from unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::timestamptz[], $5::timestamptz[], $6::boolean[])
          as given (instance_id, contact_id, delivery_id, since, until, opens)
      )
@@ -61,22 +62,24 @@ export async function recallReaders(
      from (select distinct instance_id, contact_id from caught) as whose
      cross join lateral (
        select e.detail from events e
-       where e.instance_id = whose.instance_id and e.contact_id = whose.contact_id and e.kind in ($7, $8) and not e.machine
-         and not exists (select from caught where caught.delivery_id = e.delivery_id and (e.kind = $9 or caught.opens)
+       where e.instance_id = any($10::bigint[]) and e.instance_id = whose.instance_id and e.contact_id = whose.contact_id and e.kind in ($7, $8) and not e.machine
+         and not exists (select 1 from caught where caught.delivery_id = e.delivery_id and (e.kind = $9 or caught.opens)
            and e.at between caught.since and caught.until)
        order by e.at desc, e.id desc limit 1
      ) as last`,
-    [
-      caught.map(({ instanceId }) => instanceId),
-      caught.map(({ contactId }) => contactId),
-      caught.map(({ deliveryId }) => deliveryId),
-      caught.map(({ since }) => since.toISOString()),
-      caught.map(({ until }) => until.toISOString()),
-      caught.map(({ opens }) => opens),
-      EVENT_KINDS.viewed,
-      EVENT_KINDS.clicked,
-      EVENT_KINDS.clicked,
-    ],
+      [
+        own.map(({ instanceId }) => instanceId),
+        own.map(({ contactId }) => contactId),
+        own.map(({ deliveryId }) => deliveryId),
+        own.map(({ since }) => since.toISOString()),
+        own.map(({ until }) => until.toISOString()),
+        own.map(({ opens }) => opens),
+        EVENT_KINDS.viewed,
+        EVENT_KINDS.clicked,
+        EVENT_KINDS.clicked,
+        instanceIds,
+      ],
+    ),
   );
   const kept = new Map(rows.map(({ contactId, detail }) => [contactId, detail ?? UNKNOWN]));
   const readers = new Map<number, LastSeen>();
@@ -95,33 +98,35 @@ export async function recallReaders(
 
 /** Writes with what and where contacts were last seen. @param seen each contact at most once */
 export async function updateReaders(transaction: Transaction, seen: readonly LastSeen[]): Promise<void> {
-  if (seen.length === 0) return;
-  await queryRows(
-    transaction,
-    `with seen as (
+  await byInstance(transaction, seen, (own, instanceIds) =>
+    queryRows(
+      transaction,
+      `with seen as (
        select contacts.id, given.*
        from unnest($1::bigint[], $2::bigint[], $3::text[], $4::integer[], $5::text[], $6::text[], $7::text[])
          as given (instance_id, contact_id, device, subtype, country, region, city)
        join contacts on contacts.instance_id = given.instance_id and contacts.id = given.contact_id
-       where (given.device is not null
+       where contacts.instance_id = any($8::bigint[]) and ((given.device is not null
            and (contacts.device, contacts.device_subtype_id) is distinct from (given.device, given.subtype))
          or (given.country is not null and (country_code, region_code, contacts.city)
-           is distinct from (given.country, given.region, given.city))
+           is distinct from (given.country, given.region, given.city)))
        order by contacts.instance_id, contacts.email_key for no key update of contacts
      )
      update contacts set device = coalesce(seen.device, contacts.device),
        device_subtype_id = case when seen.device is null then device_subtype_id else seen.subtype end,
        country_code = coalesce(seen.country, country_code), region_code = coalesce(seen.region, region_code),
        city = coalesce(seen.city, contacts.city)
-     from seen where contacts.instance_id = seen.instance_id and contacts.id = seen.id`,
-    [
-      seen.map(({ instanceId }) => instanceId),
-      seen.map(({ contactId }) => contactId),
-      seen.map(({ device }) => device),
-      seen.map(({ deviceSubtypeId }) => deviceSubtypeId),
-      seen.map(({ place }) => place?.countryCode ?? null),
-      seen.map(({ place }) => place?.regionCode ?? null),
-      seen.map(({ place }) => place?.city ?? null),
-    ],
+     from seen where contacts.instance_id = any($8::bigint[]) and contacts.instance_id = seen.instance_id and contacts.id = seen.id`,
+      [
+        own.map(({ instanceId }) => instanceId),
+        own.map(({ contactId }) => contactId),
+        own.map(({ device }) => device),
+        own.map(({ deviceSubtypeId }) => deviceSubtypeId),
+        own.map(({ place }) => place?.countryCode ?? null),
+        own.map(({ place }) => place?.regionCode ?? null),
+        own.map(({ place }) => place?.city ?? null),
+        instanceIds,
+      ],
+    ),
   );
 }

@@ -64,20 +64,25 @@ export async function listConversionInstances(db: Db): Promise<Set<number>> {
  * Of a contact that is gone nothing is known.
  */
 export async function findPersonalValues(db: Db, deliveryId: number): Promise<PersonalValues> {
-  const [row] = await queryRows<ProfileRow>(
-    db,
-    `select contacts.* from deliveries own
-     join partitions on partitions.instance_id = own.instance_id and partitions.id = own.partition_id
+  const [own] = await queryRows<{ instance_id: number }>(db, "select instance_id from deliveries where id = $1", [
+    deliveryId,
+  ]);
+  const [row] =
+    own === undefined
+      ? []
+      : await queryRows<ProfileRow>(
+          db,
+          `select contacts.* from deliveries own
+     join partitions on partitions.instance_id = $2 and partitions.id = own.partition_id
      left join lateral (
        select d.contact_id from partitions p
-       join deliveries d on d.instance_id = p.instance_id and d.partition_id = p.id
-       where p.message_id = partitions.message_id and d.role = 'to' and own.role <> 'to' limit 1
+       join deliveries d on d.instance_id = $2 and d.partition_id = p.id
+       where p.instance_id = $2 and p.message_id = partitions.message_id and d.role = 'to' and own.role <> 'to' limit 1
      ) as addressee on true
-     join contacts on contacts.instance_id = own.instance_id
-       and contacts.id = coalesce(addressee.contact_id, own.contact_id)
-     where own.id = $1`,
-    [deliveryId],
-  );
+     join contacts on contacts.instance_id = $2 and contacts.id = coalesce(addressee.contact_id, own.contact_id)
+     where own.instance_id = $2 and own.id = $1`,
+          [deliveryId, own.instance_id],
+        );
   const nothing: ReadonlyMap<string, string> = new Map();
   if (row === undefined) return { system: nothing, customFields: nothing, builtIns: nothing, globals: nothing };
   return {

@@ -81,7 +81,7 @@ export async function addWebhook(
      where instance_id = $1 and (select count(*) from webhooks where instance_id = $1 and name <> $2) < $9
      on conflict (instance_id, name) do update set url = excluded.url, kinds = excluded.kinds,
        campaigns = excluded.campaigns, condition = excluded.condition, is_full = excluded.is_full, failures = 0,
-       next_attempt_at = now()
+       next_attempt_at = excluded.next_attempt_at
      returning secret_sealed`,
     [
       ...[instanceId, name, url, seal(keyRing, SECRET_PURPOSE, signingSecret), kinds, campaigns],
@@ -140,7 +140,7 @@ export async function replayWebhookBatch(
       transaction,
       `update webhooks set failures = 0, next_attempt_at = now()
        where instance_id = $1 and name = $2
-         and exists (select from webhook_batches b where b.instance_id = $1 and b.webhook = $2 and b.id = $3) returning 1`,
+         and exists (select 1 from webhook_batches b where b.instance_id = $1 and b.webhook = $2 and b.id = $3) returning 1`,
       [instanceId, name, batchId],
     );
     if (rows.length === 0) return false;
@@ -202,34 +202,40 @@ export async function leaseWebhook(
 ): Promise<LeasedWebhook | undefined> {
   const { workerId, leaseSeconds, settleSeconds = 0 } = lease;
   const { fullInstances, troubled, slow } = lease.places ?? { fullInstances: [], troubled: true, slow: [] };
-  const [row] = await queryRows<Omit<LeasedWebhook, "signingSecret"> & { sealed: string }>(
+  const found = await queryRows<{ instance_id: number; name: string }>(
     db,
-    `update webhooks set lease_owner = $1, lease_until = now() + make_interval(secs => $2)
-     from instances i
-     where i.id = webhooks.instance_id and (webhooks.instance_id, webhooks.name) = (
-       select w.instance_id, w.name from webhooks w
-       where (w.lease_until is null or w.lease_until < now()) and w.next_attempt_at <= now()
-         and w.instance_id <> all($5::bigint[])
-         and ($4 or w.failures = 0 and not exists (
-           select from unnest($6::bigint[], $7::text[]) as slow (instance_id, name)
-           where slow.instance_id = w.instance_id and slow.name = w.name))
-         and (exists (select from webhook_batches b
-             where b.instance_id = w.instance_id and b.webhook = w.name and b.state = 'waiting')
-           or exists (select from webhook_events e where e.instance_id = w.instance_id and e.position > w.position)
-           or exists (select from webhook_events e
-             where e.instance_id = w.instance_id and e.position is null and ${hasSettled("e", "$3")}))
-       order by w.next_attempt_at limit 1 for update skip locked)
-     returning i.id as "instanceId", i.name as "instanceName", i.time_zone as "timeZone", webhooks.name, url, failures,
-       kinds, ${CAMPAIGNS}, condition, is_full as "isFull", secret_sealed as sealed`,
-    [
-      ...[workerId, leaseSeconds, settleSeconds, troubled, fullInstances],
-      ...[slow.map(({ instanceId }) => instanceId), slow.map(({ name }) => name)],
-    ],
+    `select w.instance_id, w.name from webhooks w
+     where ${IS_DUE} and w.instance_id <> all($3::bigint[])
+       and ($2 or w.failures = 0 and w.instance_id || ' ' || w.name <> all($4::text[]))
+       and (exists (select 1 from webhook_batches b
+           where b.instance_id = w.instance_id and b.webhook = w.name and b.state = 'waiting')
+         or exists (select 1 from webhook_events e where e.instance_id = w.instance_id and e.position > w.position)
+         or exists (select 1 from webhook_events e
+           where e.instance_id = w.instance_id and e.position is null and ${hasSettled("e", "$1")}))
+     order by w.next_attempt_at limit ${WEBHOOKS_AT_ONCE}`,
+    [settleSeconds, troubled, fullInstances, slow.map(({ instanceId, name }) => `${instanceId} ${name}`)],
   );
-  if (row === undefined) return undefined;
-  const { sealed, ...webhook } = row;
-  return { ...webhook, signingSecret: unseal(keyRing, sealed) };
+  for (const { instance_id, name } of found) {
+    const [row] = await queryRows<Omit<LeasedWebhook, "signingSecret"> & { sealed: string }>(
+      db,
+      `update webhooks set lease_owner = $1, lease_until = now() + make_interval(secs => $2)
+       from instances i
+       where i.id = $3 and webhooks.instance_id = $3 and webhooks.name = (
+         select w.name from webhooks w where w.instance_id = $3 and w.name = $4 and ${IS_DUE} for update skip locked)
+       returning i.id as "instanceId", i.name as "instanceName", i.time_zone as "timeZone", webhooks.name, url, failures,
+         kinds, ${CAMPAIGNS}, condition, is_full as "isFull", secret_sealed as sealed`,
+      [workerId, leaseSeconds, instance_id, name],
+    );
+    if (row === undefined) continue;
+    const { sealed, ...webhook } = row;
+    return { ...webhook, signingSecret: unseal(keyRing, sealed) };
+  }
+  return undefined;
 }
+
+const IS_DUE = "(w.lease_until is null or w.lease_until < now()) and w.next_attempt_at <= now()";
+/** Looked at together: others may take some of them meanwhile. */
+const WEBHOOKS_AT_ONCE = 20;
 
 /** What is sent in one request. */
 export interface WaitingBatch {
@@ -288,9 +294,11 @@ export async function nextWebhookBatch(
     // Counted from the event: behind a server that never answers, what waits would otherwise grow without end.
     const [row] = await queryRows<WaitingBatch>(
       transaction,
-      `insert into webhook_batches (instance_id, webhook, body, events, give_up_at)
-       values ($1, $2, $3, $4, $5::timestamptz + make_interval(hours => $6))
-       returning id, body, give_up_at < now() as "isPastTime"`,
+      `with added as (
+         insert into webhook_batches (instance_id, webhook, body, events, give_up_at)
+         values ($1, $2, $3, $4, $5::timestamptz + make_interval(hours => $6)) returning id, body, give_up_at
+       )
+       select id, body, give_up_at < now() as "isPastTime" from added`,
       [instanceId, name, await writeBody(events, transaction), events.length, new Date(newest), GIVE_UP_HOURS],
     );
     return row;
@@ -328,9 +336,9 @@ export async function settleWebhookBatch(
     await queryRows(
       transaction,
       `update webhook_batches set state = $1, outcome = $2::jsonb, attempts = attempts + 1,
-         finished_at = case when $3 then null else now() end
-       where id = $4 and instance_id = $5`,
-      [state, JSON.stringify(outcome), state === "waiting", batchId, instanceId],
+         finished_at = ${state === "waiting" ? "null" : "now()"}
+       where id = $3 and instance_id = $4`,
+      [state, JSON.stringify(outcome), batchId, instanceId],
     );
   });
 }
