@@ -73,7 +73,7 @@ async function openZones(lifecycle: Lifecycle, context: ServiceContext): Promise
   const accessFeed = new AccessFeed(db, context.keyRing, observe);
   lifecycle.onStop("transfer access", () => accessFeed.stop());
   const nowMs = () => clock.nowMs();
-  const publisher = new ZonePublisher(writer, observe, nowMs);
+  const publisher = new ZonePublisher(writer, observe, nowMs, config.dns.resellers);
   const feed = new ZoneFeed({ writer, publisher, openConnection: context.openListenConnection, nowMs, observe });
   return { writer, publisher, accessFeed, feed };
 }
@@ -102,6 +102,7 @@ function prepareAnswers(
   const authorised = new AuthorisedResponder({
     ...{ pipeline, writer, db, updates, nowSeconds, observe, isDatabaseAway },
     isLeftOut: (zoneId) => publisher.isLeftOut(zoneId),
+    isInScope: (resellerId) => publisher.isInScope(resellerId),
     access: () => accessFeed.table,
   });
   const limits = { ...DEFAULT_TCP_LIMITS, limitLoopback: config.limitLoopback };
@@ -123,7 +124,7 @@ async function listenPlainly(
         config,
         observe,
         portable: { pipeline, authorised, nowSeconds },
-        batch: { zoneDatabase: writer.memory.buffer, settings, authorised, statistics, onFailure: endProcess },
+        batch: { zoneDatabase: writer.memory.buffers, settings, authorised, statistics, onFailure: endProcess },
       }),
   });
   lifecycle.onStop("DNS", () => dns.stop());

@@ -79,7 +79,7 @@ describe("a signed zone that changes", { timeout: 120_000 }, () => {
         const old = pipelineOn(zoneDatabaseWith(before));
         const wanted = pipelineOn(zoneDatabaseWith(after));
         // A reader that stays inside keeps both versions of the names in the tables.
-        const reader = new ZoneDatabaseReader(new ZoneDatabaseMemory(writer.memory.buffer), 1);
+        const reader = new ZoneDatabaseReader(new ZoneDatabaseMemory(writer.memory.buffers), 1);
         if (isHeld) reader.enter();
         const zone = writer.publishedZone(apexWire);
         for (const [owner, records] of differenceBetween(before, after)) {

@@ -32,6 +32,7 @@ const MANY_PARAMETERS: Readonly<Record<string, string>> = {
   "dns-server/zone-database/reader.ts ZoneDatabaseReader.findEntry": HOT_PATH,
   "dns-server/zone-database/reader.ts ZoneDatabaseReader.findNode": HOT_PATH,
   "dns-server/zone-database/reader.ts ZoneDatabaseReader.findWildcard": HOT_PATH,
+  "dns-server/zone-database/reader.ts sameOctets": HOT_PATH,
   "dns-server/zone-database/stored-rrset.ts RrsetEncoder.add": HOT_PATH,
   "dns-server/zone-database/stored-rrset.ts RrsetEncoder.#addRecord": HOT_PATH,
   "dns-server/zone-database/stored-rrset.ts RrsetEncoder.#encodeRecord": HOT_PATH,

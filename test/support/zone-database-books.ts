@@ -7,11 +7,14 @@ import {
   NODE,
   NODE_SHARD_BITS,
   NSEC3_PARAMETERS,
+  SEGMENT_MASK,
   TABLE,
   TOMBSTONE,
   ZONE,
   ZONE_SHARD_BITS,
+  zoneOctet,
 } from "../../services/dns-server/zone-database/layout.ts";
+import type { MemorySegment } from "../../services/dns-server/zone-database/memory.ts";
 import type { ZoneDatabaseWriter } from "../../services/dns-server/zone-database/writer.ts";
 
 const INDEX_BLOCK_OCTETS = (INDEX.ENTRIES + INDEX.ENTRY_WORDS) * 4;
@@ -23,10 +26,25 @@ const INDEX_BLOCK_OCTETS = (INDEX.ENTRIES + INDEX.ENTRY_WORDS) * 4;
  */
 export function findBookErrors(writer: ZoneDatabaseWriter): string[] {
   while (writer.collect());
-  const { words } = writer.memory;
+  const zones = entriesOf(writer.memory.first, HEADER.ZONE_SHARDS, ZONE_SHARD_BITS);
+  const books = writer.memory.segments.map((segment) => segmentBooks(writer, segment, zones));
+  const errors = books.flatMap((book) => book.errors);
+  const reached = books.reduce((sum, book) => sum + book.reached, writer.spareOctets);
+  if (writer.waitingOctets !== 0) errors.push(`${writer.waitingOctets} octets still wait`);
+  if (reached !== writer.usedOctets) errors.push(`${reached} octets are reached, and ${writer.usedOctets} in use`);
+  return errors;
+}
+
+interface Entries {
+  readonly shards: readonly { readonly table: number; readonly octets: number }[];
+  readonly entries: readonly number[];
+}
+
+function segmentBooks(writer: ZoneDatabaseWriter, segment: MemorySegment, zones: Entries) {
+  const { words, number } = segment;
   const errors: string[] = [];
   const blocks: { readonly from: number; readonly to: number; readonly what: string }[] = [];
-  let reached = writer.spareOctets;
+  let reached = 0;
   const own = (from: number, octets: number, what: string) => {
     reached += octets;
     blocks.push({ from, to: from + octets, what });
@@ -34,7 +52,9 @@ export function findBookErrors(writer: ZoneDatabaseWriter): string[] {
   const at = (reference: number, field: number) => words[(reference >> 2) + field]!;
 
   const listed = new Set<number>();
-  for (const zone of entriesOf(HEADER.ZONE_SHARDS, ZONE_SHARD_BITS)) {
+  if (number === 0) for (const { table, octets } of zones.shards) own(table, octets, "shard");
+  for (const reference of zones.entries.filter((entry) => (entry & SEGMENT_MASK) === number)) {
+    const zone = zoneOctet(reference);
     own(zone, at(zone, ZONE.SIZE), "zone");
     const denial = at(zone, ZONE.DENIAL);
     if (denial > DENIAL.NSEC) own(denial, at(denial, NSEC3_PARAMETERS.SIZE), "parameters");
@@ -45,16 +65,17 @@ export function findBookErrors(writer: ZoneDatabaseWriter): string[] {
       octets += at(node, NODE.SIZE);
       if (node !== apex && (at(node, NODE.FLAGS) & FLAG.NSEC3) === 0) listed.add(node);
     }
-    if (octets !== writer.octetsOf(zone)) errors.push(`a zone has ${octets} octets, not ${writer.octetsOf(zone)}`);
+    const told = writer.octetsOf(reference);
+    if (octets !== told) errors.push(`a zone has ${octets} octets, not ${told}`);
     ownIndex(words[((apex + at(apex, NODE.SIZE)) >> 2) - APEX_TAIL.INDEX]!);
   }
-  for (const node of entriesOf(HEADER.NODE_SHARDS, NODE_SHARD_BITS)) {
+  const nodes = entriesOf(segment, HEADER.NODE_SHARDS, NODE_SHARD_BITS);
+  for (const { table, octets } of nodes.shards) own(table, octets, "shard");
+  for (const node of nodes.entries) {
     if (!listed.delete(node)) errors.push(`the table has ${node}, which is in no zone's list`);
   }
   if (listed.size > 0) errors.push(`${listed.size} nodes are in no table`);
-  if (writer.waitingOctets !== 0) errors.push(`${writer.waitingOctets} octets still wait`);
-  if (reached !== writer.usedOctets) errors.push(`${reached} octets are reached, and ${writer.usedOctets} in use`);
-  for (const { reference, octets } of writer.freeBlocks()) {
+  for (const { reference, octets } of writer.freeBlocks(number)) {
     blocks.push({ from: reference, to: reference + octets, what: "free block" });
   }
   blocks.sort((a, b) => a.from - b.from);
@@ -62,20 +83,7 @@ export function findBookErrors(writer: ZoneDatabaseWriter): string[] {
     const [before, next] = [blocks[index - 1]!, blocks[index]!];
     if (before.to > next.from) errors.push(`a ${before.what} lies across a ${next.what} at ${next.from}`);
   }
-  return errors;
-
-  function entriesOf(shards: number, bits: number): number[] {
-    const entries: number[] = [];
-    for (let shard = 0; shard < 1 << bits; shard += 1) {
-      const table = words[shards + shard]!;
-      own(table, at(table, TABLE.SIZE), "shard");
-      for (let slot = 0; slot <= at(table, TABLE.MASK); slot += 1) {
-        const entry = at(table, TABLE.SLOTS + slot * TABLE.SLOT_WORDS);
-        if (entry > TOMBSTONE) entries.push(entry);
-      }
-    }
-    return entries;
-  }
+  return { errors, reached };
 
   function ownIndex(block: number): void {
     if (block === 0) return;
@@ -85,4 +93,19 @@ export function findBookErrors(writer: ZoneDatabaseWriter): string[] {
     for (let index = 0; index < (countAndLevel & 0xffff); index += 1)
       ownIndex(at(block, INDEX.ENTRIES + index * 2 + 1));
   }
+}
+
+/** The shards of a table, and what is in them. */
+function entriesOf({ words }: MemorySegment, firstShard: number, bits: number): Entries {
+  const entries: number[] = [];
+  const shards: { table: number; octets: number }[] = [];
+  for (let shard = 0; shard < 1 << bits; shard += 1) {
+    const table = words[firstShard + shard]!;
+    shards.push({ table, octets: words[(table >> 2) + TABLE.SIZE]! });
+    for (let slot = 0; slot <= words[(table >> 2) + TABLE.MASK]!; slot += 1) {
+      const entry = words[(table >> 2) + TABLE.SLOTS + slot * TABLE.SLOT_WORDS]!;
+      if (entry > TOMBSTONE) entries.push(entry);
+    }
+  }
+  return { shards, entries };
 }

@@ -1,7 +1,7 @@
 import { RCODE, TYPE } from "../../core/dns/rr-types.ts";
 import { HEADER_OCTETS, type Query } from "../message/query.ts";
 import { EXTENDED_ERROR, MAX_POINTER, type Response, SECTION } from "../message/response.ts";
-import { EXCEPTION, FLAG, RECORD_FIXED_OCTETS, ZONE } from "../zone-database/layout.ts";
+import { EXCEPTION, FLAG, RECORD_FIXED_OCTETS } from "../zone-database/layout.ts";
 import { LookupName } from "../zone-database/lookup-name.ts";
 import type { ZoneDatabaseReader } from "../zone-database/reader.ts";
 import { AdditionalData } from "./additional.ts";
@@ -172,7 +172,7 @@ export class Answerer {
     const reader = this.#reader;
     const { type } = this.#query;
     const response = this.#response;
-    this.origin = node;
+    this.origin = reader.identityOf(node);
     if (type === TYPE.ANY) return this.#answerAny(node, owner);
     if (type === TYPE.RRSIG) return this.#answerSignatures(node, owner);
     const start = response.position;
@@ -266,7 +266,7 @@ export class Answerer {
     const start = response.position;
     response.section = SECTION.AUTHORITY;
     if (soa === 0 || !response.writeSigned(soa, reader.apex, 0)) return OVERFLOW;
-    const ttl = reader.memory.words[(this.#zone >> 2) + ZONE.NEGATIVE_TTL]!;
+    const ttl = reader.negativeTtlOf(this.#zone);
     for (let record = start; record < response.position; ) {
       const fields = response.skipName(record);
       response.setUint32At(fields + 4, ttl);
@@ -277,7 +277,7 @@ export class Answerer {
 
   /** A DNAME above the name (RFC 6672 §3.2): the answer goes on with the name that it stands for. */
   #redirect(node: number, name: LookupName, dnameLabel: number, owner: number): number {
-    this.origin = node;
+    this.origin = this.#reader.identityOf(node);
     const redirection = this.#dnames.write(node, name, dnameLabel, owner);
     if (redirection === REDIRECTION.OVERFLOW) return OVERFLOW;
     if (redirection === REDIRECTION.TOO_LONG) {
@@ -291,7 +291,7 @@ export class Answerer {
   /** A zone cut at or above the name: its NS, and the glue without which they cannot be reached. */
   #refer(node: number, name: LookupName, label: number): number {
     const response = this.#response;
-    this.origin = node;
+    this.origin = this.#reader.identityOf(node);
     if (response.counts[SECTION.ANSWER] === 0) response.authoritative = false;
     if (!this.#proofs.writeExpansions()) return OVERFLOW;
     response.section = SECTION.AUTHORITY;

@@ -42,7 +42,7 @@ export class DenialProofs {
   /** Wildcards that stood for names of the chain: what proves them comes behind the whole answer section. */
   readonly #expansions = Array.from({ length: MAX_EXPANSIONS }, () => new DeniedName());
   #expansionCount = 0;
-  /** Nodes whose proofs are written. */
+  /** Nodes whose proofs are written, by `identityOf`. */
   readonly #written = new Int32Array(MAX_PROOFS);
   #writtenCount = 0;
   #encloser = 0;
@@ -91,7 +91,7 @@ export class DenialProofs {
       if (encloser < 0) return true;
       this.#wildcard.readWildcard(denied.name, encloser);
       if (!this.#writeEncloser(denied, encloser)) return false;
-      this.#hash.hashKnown(this.#reader.memory, denied.zone, this.#wildcard, 0);
+      this.#hash.hashKnown(this.#reader.segment, denied.zone, this.#wildcard, 0);
       return this.#writeCovering();
     }
     this.#wildcard.readWildcard(denied.name, denied.encloserLabel);
@@ -141,7 +141,7 @@ export class DenialProofs {
   }
 
   #enter(zone: number, apex: number): void {
-    this.#reader.apex = apex;
+    this.#reader.reopen(zone, apex);
     this.#response.enterZone(zone, 0);
   }
 
@@ -176,14 +176,14 @@ export class DenialProofs {
 
   /** That no name exists which is one label longer than the encloser at a label. */
   #writeNextCloser({ zone, name }: DeniedName, label: number): boolean {
-    this.#hash.hash(this.#reader.memory, zone, name, label - 1);
+    this.#hash.hash(this.#reader.segment, zone, name, label - 1);
     return this.#writeCovering();
   }
 
   /** The node whose owner is the hash of a name; 0 for none. */
   #matching({ zone }: DeniedName, name: LookupName, label: number): number {
     const { name: hashed } = this.#hash;
-    this.#hash.hashKnown(this.#reader.memory, zone, name, label);
+    this.#hash.hashKnown(this.#reader.segment, zone, name, label);
     const node = this.#index.find(hashed, 1);
     return node !== 0 && this.#index.compareName(node, hashed, 1) === 0 ? node : 0;
   }
@@ -195,8 +195,9 @@ export class DenialProofs {
   }
 
   #write(node: number, type: number): boolean {
-    for (let index = 0; index < this.#writtenCount; index += 1) if (this.#written[index] === node) return true;
-    this.#written[this.#writtenCount++] = node;
+    const written = this.#reader.identityOf(node);
+    for (let index = 0; index < this.#writtenCount; index += 1) if (this.#written[index] === written) return true;
+    this.#written[this.#writtenCount++] = written;
     const rrset = this.#reader.findRrset(node, type);
     this.#response.section = SECTION.AUTHORITY;
     return rrset === 0 || this.#response.writeSigned(rrset, node, 0);

@@ -22,7 +22,7 @@ export const REDIRECTION = {
 export class DnameAnswers {
   readonly #reader: ZoneDatabaseReader;
   readonly #synthesised = new Uint8Array(MAX_NAME_OCTETS);
-  /** DNAMEs in the answer, and where their fields are. */
+  /** DNAMEs in the answer, by `identityOf`, and where their fields are. */
   readonly #nodes: Int32Array;
   readonly #fieldsAt: Int32Array;
   #count = 0;
@@ -73,14 +73,15 @@ export class DnameAnswers {
    * @returns offset of its fields behind the owner; 0 when it does not fit
    */
   #writeDname(node: number, owner: number): number {
+    const dname = this.#reader.identityOf(node);
     for (let index = 0; index < this.#count; index += 1) {
-      if (this.#nodes[index] === node) return this.#fieldsAt[index]!;
+      if (this.#nodes[index] === dname) return this.#fieldsAt[index]!;
     }
     const response = this.#response;
     const start = response.position;
     if (!response.writeSigned(this.#reader.findRrset(node, TYPE.DNAME), node, owner)) return 0;
     const fields = response.skipName(start);
-    this.#nodes[this.#count] = node;
+    this.#nodes[this.#count] = dname;
     this.#fieldsAt[this.#count] = fields;
     this.#count += 1;
     return fields;

@@ -1,6 +1,6 @@
-import { NSEC3_PARAMETERS, ZONE } from "../zone-database/layout.ts";
+import { NSEC3_PARAMETERS, ZONE, zoneWord } from "../zone-database/layout.ts";
 import { LookupName } from "../zone-database/lookup-name.ts";
-import type { ZoneDatabaseMemory } from "../zone-database/memory.ts";
+import type { MemorySegment } from "../zone-database/memory.ts";
 
 const BLOCK_OCTETS = 64;
 const DIGEST_OCTETS = 20;
@@ -31,8 +31,8 @@ export class Nsec3Hash {
   }
 
   /** Hashes the name that begins at a label, as a zone does that has NSEC3 records. */
-  hash({ words, octets }: ZoneDatabaseMemory, zone: number, name: LookupName, label: number): void {
-    const parameters = words[(zone >> 2) + ZONE.DENIAL]!;
+  hash({ words, octets }: MemorySegment, zone: number, name: LookupName, label: number): void {
+    const parameters = words[zoneWord(zone) + ZONE.DENIAL]!;
     const input = this.#input;
     const salt = parameters + NSEC3_PARAMETERS.SALT * 4;
     const saltOctets = words[(parameters >> 2) + NSEC3_PARAMETERS.SALT_OCTETS]!;
@@ -51,11 +51,11 @@ export class Nsec3Hash {
   }
 
   /** As `hash`, for a name that is likely to be asked for again: one that exists, or a wildcard below it. */
-  hashKnown(memory: ZoneDatabaseMemory, zone: number, name: LookupName, label: number): void {
+  hashKnown(segment: MemorySegment, zone: number, name: LookupName, label: number): void {
     this.#known ??= new KnownHashes();
-    const seed = memory.words[(zone >> 2) + ZONE.SEED]!;
+    const seed = segment.words[zoneWord(zone) + ZONE.SEED]!;
     if (this.#known.read(seed, name, label, this.name.octets)) return;
-    this.hash(memory, zone, name, label);
+    this.hash(segment, zone, name, label);
     this.#known.keep(this.name.octets);
   }
 

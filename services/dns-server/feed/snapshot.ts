@@ -1,5 +1,4 @@
 import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
-import { decodeMessage, type MessageRecord } from "../../core/dns/message.ts";
 import { formatDomainName, nameFromStoredWire } from "../../core/dns/name.ts";
 import { TYPE } from "../../core/dns/rr-types.ts";
 import { decodeSoaRdata } from "../../core/dns/soa.ts";
@@ -8,12 +7,16 @@ import type { ZoneState } from "../../store/dns/published-zones.ts";
 import type { AccessFeed } from "../transfer/access-feed.ts";
 import { TransferMessage } from "../transfer/transfer-message.ts";
 import { wholeZone } from "../transfer/transfer-streams.ts";
+import { LOWER_CASE } from "../zone-database/layout.ts";
 import { ZoneDatabaseFullError } from "../zone-database/memory.ts";
 import { ZoneDatabaseReader } from "../zone-database/reader.ts";
 import type { ZoneDatabaseWriter } from "../zone-database/writer.ts";
+import type { HeldZone } from "./held-zones.ts";
 import { readSnapshot, SnapshotWriter, type SnapshotZone } from "./snapshot-file.ts";
+import { TransferredRecords } from "./transferred-records.ts";
 import { servedZoneOf } from "./whole-zones.ts";
-import type { PublishedZone, ZonePublisher } from "./zone-publisher.ts";
+import { ZoneFiller } from "./zone-filler.ts";
+import type { ZonePublisher } from "./zone-publisher.ts";
 
 /** Between two files, while zones change. */
 const INTERVAL_MS = 5 * 60_000;
@@ -79,9 +82,9 @@ export class ZoneDatabaseSnapshot {
       const { head, zones } = readSnapshot(file);
       const ageSeconds = Math.max(0, Math.round((nowMs() - head.writtenAtMs) / 1000));
       publisher.follow(head.incarnation);
-      const sizes = await this.#loadZones(zones, ageSeconds);
+      await this.#loadZones(zones, ageSeconds);
       if (publisher.leftOut.length > 0) {
-        const smaller = publisher.makeRoomForSmaller(sizes);
+        const smaller = publisher.makeRoomForSmaller(this.#measure(ageSeconds));
         if (smaller.size > 0) await this.#loadZones(readSnapshot(file).zones, ageSeconds, smaller);
       }
       if (head.access !== undefined) access.restore(head.access);
@@ -96,60 +99,68 @@ export class ZoneDatabaseSnapshot {
     }
   }
 
-  /**
-   * @param only the zones to load; all where it is not given
-   * @returns what each zone needs in the zone database, or about that where it does not fit
-   */
-  async #loadZones(
-    zones: Iterable<SnapshotZone>,
-    ageSeconds: number,
-    only?: ReadonlySet<number>,
-  ): Promise<Map<ZoneState, number>> {
-    const { publisher, writer } = this.#options;
-    const sizes = new Map<ZoneState, number>();
+  /** @param only the zones to load; all where it is not given */
+  async #loadZones(zones: Iterable<SnapshotZone>, ageSeconds: number, only?: ReadonlySet<number>): Promise<void> {
+    const { writer, publisher } = this.#options;
     const pause = makePause();
+    const records = new TransferredRecords();
+    const filler = new ZoneFiller(writer, true);
     for (const zone of zones) {
-      if (only === undefined || only.has(zone.id)) {
-        const state = await this.#loadZone(zone, ageSeconds, pause);
-        const isThere = publisher.published.has(zone.id);
-        const octets = isThere ? writer.octetsOf(writer.publishedZone(state!.apex)) : estimateOctets(zone);
-        if (state) sizes.set(state, octets);
-      }
-      await pause();
+      const isWanted = publisher.isInScope(zone.resellerId) && (only === undefined || only.has(zone.id));
+      if (isWanted) await this.#loadZone(zone, { records, filler, ageSeconds, pause });
+      if (pause.isDue()) await pause.take();
+    }
+  }
+
+  /** What each zone of the file needs in the zone database, or about that where it does not fit. */
+  #measure(ageSeconds: number): Map<ZoneState, number> {
+    const { file, publisher, writer } = this.#options;
+    const records = new TransferredRecords();
+    const sizes = new Map<ZoneState, number>();
+    for (const zone of readSnapshot(file).zones) {
+      if (!publisher.isInScope(zone.resellerId)) continue;
+      const [first] = zone.messages;
+      if (first === undefined) throw new Error(NO_SOA);
+      records.begin(first);
+      records.next();
+      const state = stateOf(zone, records, ageSeconds);
+      if (state === undefined) continue;
+      const isThere = publisher.published.has(zone.id);
+      sizes.set(state, isThere ? writer.octetsOf(writer.publishedZone(state.apex)) : estimateOctets(zone));
     }
     return sizes;
   }
 
-  /** @returns what the zone is, whether it fits or not; undefined when it is too old */
-  async #loadZone(kept: SnapshotZone, ageSeconds: number, pause: () => Promise<void>): Promise<ZoneState | undefined> {
+  /** Loads a zone, unless it is too old; notes that it does not fit where that is so. */
+  async #loadZone(kept: SnapshotZone, { records, filler, ageSeconds, pause }: Loading): Promise<void> {
     const { writer, publisher } = this.#options;
-    const portions = recordPortions(kept.messages);
-    const first = portions.next();
-    const soa = first.value?.[0];
-    if (soa?.type !== TYPE.SOA) throw new Error("a zone of the snapshot does not begin with its SOA");
-    const { expire, minimum } = decodeSoaRdata(soa.rdata);
-    if (ageSeconds > expire) return undefined;
-    const { id, version, restricted, resellerId } = kept;
-    const apex = Uint8Array.from(Buffer.from(soa.owner.key, "latin1"));
-    const given = { id, apex, version, restricted, resellerId, published: true };
-    const state = { ...given, soaTtlSeconds: soa.ttl, minimumSeconds: minimum, soaRdata: soa.rdata };
+    let state: ZoneState | undefined;
     let zone = 0;
     try {
-      zone = writer.createZone(servedZoneOf(state));
-      for (let portion = first; !portion.done; portion = portions.next()) {
-        for (const ofName of byOwner(portion.value)) writer.addName(zone, ofName[0]!.owner.wire, ofName);
-        await pause();
+      for (const message of kept.messages) {
+        records.begin(message);
+        while (records.next()) {
+          if (state === undefined) {
+            state = stateOf(kept, records, ageSeconds);
+            if (state === undefined) return;
+            zone = writer.createZone(servedZoneOf(state));
+            filler.begin(zone, state.apex);
+          } else if (records.isSoa) break; // RFC 5936 §2.2: the last record is the SOA again.
+          filler.add(records);
+        }
+        if (pause.isDue()) await pause.take();
       }
+      if (state === undefined) throw new Error(NO_SOA);
+      filler.end();
       writer.publishZone(zone);
     } catch (error) {
       const takenOctets = zone === 0 ? 0 : writer.octetsOf(zone);
       if (zone !== 0) writer.discardZone(zone);
-      if (!(error instanceof ZoneDatabaseFullError)) throw error;
+      if (!(error instanceof ZoneDatabaseFullError) || state === undefined) throw error;
       publisher.leaveOut(state, takenOctets);
-      return state;
+      return;
     }
-    publisher.adopt(id, { apex, version });
-    return state;
+    publisher.adopt(kept.id, state);
   }
 
   async #keep(): Promise<void> {
@@ -183,11 +194,11 @@ export class ZoneDatabaseSnapshot {
     const draft = new SnapshotWriter(file, { writtenAtMs: nowMs(), incarnation, access: access.sealed() });
     const pause = makePause();
     const goOn = async () => {
-      await pause();
+      if (pause.isDue()) await pause.take();
       return !isTooLate();
     };
     try {
-      for (const id of [...publisher.published.keys()]) {
+      for (const id of [...publisher.published.ids()]) {
         // It may have changed or gone since the list was made: what counts is now.
         const published = publisher.published.get(id);
         if (published === undefined || (await this.#saveZone(draft, { id, ...published }, goOn))) continue;
@@ -210,7 +221,7 @@ export class ZoneDatabaseSnapshot {
    */
   async #saveZone(
     draft: SnapshotWriter,
-    { id, apex, version }: PublishedZone & { readonly id: number },
+    { id, apex, version }: HeldZone & { readonly id: number },
     goOn: () => Promise<boolean>,
   ): Promise<boolean> {
     const { writer, observe } = this.#options;
@@ -218,7 +229,7 @@ export class ZoneDatabaseSnapshot {
     const name = nameFromStoredWire(apex);
     const request = { id: 0, recursionDesired: false, name, type: TYPE.AXFR, serial: undefined, edns: undefined };
     let failure: unknown;
-    const messages = untilFailure(wholeZone(writer, zone, new TransferMessage(request, writer.memory)), (error) => {
+    const messages = untilFailure(wholeZone(writer, zone, new TransferMessage(request)), (error) => {
       failure = error;
     });
     const restricted = new ZoneDatabaseReader(writer.memory).isRestricted(zone);
@@ -254,57 +265,42 @@ function* untilFailure<T>(values: Iterable<T>, onFailure: (error: unknown) => vo
   }
 }
 
-/** To be awaited now and then in long work: lets the thread's other work go on when its turn has lasted long enough. */
-function makePause(): () => Promise<void> {
+/** What the zones of a file are loaded with, one after another. */
+interface Loading {
+  readonly records: TransferredRecords;
+  readonly filler: ZoneFiller;
+  /** Since the file was written. */
+  readonly ageSeconds: number;
+  readonly pause: Pause;
+}
+
+const NO_SOA = "a zone of the snapshot does not begin with its SOA";
+
+/** What a zone is whose first record is at hand; undefined when it is too old. */
+function stateOf(kept: SnapshotZone, soa: TransferredRecords, ageSeconds: number): ZoneState | undefined {
+  if (!soa.isSoa) throw new Error(NO_SOA);
+  const soaRdata = soa.octets.slice(soa.rdataStart, soa.rdataStart + soa.rdataOctets);
+  const { expire, minimum } = decodeSoaRdata(soaRdata);
+  if (ageSeconds > expire) return undefined;
+  const { id, version, restricted, resellerId } = kept;
+  const apex = soa.octets.slice(0, soa.ownerOctets).map((octet) => LOWER_CASE[octet]!);
+  const given = { id, apex, version, restricted, resellerId, published: true };
+  return { ...given, soaTtlSeconds: soa.ttl, minimumSeconds: minimum, soaRdata };
+}
+
+/** To be looked at now and then in long work: lets the thread's other work go on when its turn has lasted long enough. */
+interface Pause {
+  readonly isDue: () => boolean;
+  readonly take: () => Promise<void>;
+}
+
+function makePause(): Pause {
   let turnEnds = performance.now() + TURN_MS;
-  return async () => {
-    if (performance.now() < turnEnds) return;
-    await nextTurn();
-    turnEnds = performance.now() + TURN_MS;
+  return {
+    isDue: () => performance.now() >= turnEnds,
+    take: async () => {
+      await nextTurn();
+      turnEnds = performance.now() + TURN_MS;
+    },
   };
-}
-
-/**
- * The records of a zone's messages, some at a time so that a large zone never stands in memory decoded: those of a
- * name come together, as they do in the file, or all in one portion.
- */
-function* recordPortions(messages: Iterable<Uint8Array>): Generator<readonly MessageRecord[]> {
-  let portion: MessageRecord[] = [];
-  let octets = 0;
-  for (const message of messages) {
-    for (const record of answersOf(message)) portion.push(record);
-    octets += message.length;
-    if (octets < PORTION_OCTETS) continue;
-    const last = portion.at(-1)?.owner.key;
-    const start = portion.findLastIndex(({ owner }) => owner.key !== last) + 1;
-    // A name that goes on in the next message waits for the rest of it.
-    if (start === 0) continue;
-    const rest = portion.splice(start);
-    yield portion;
-    portion = rest;
-    octets = 0;
-  }
-  // RFC 5936 §2.2: the last record is the SOA again.
-  portion.pop();
-  if (portion.length > 0) yield portion;
-}
-
-/** Messages that are decoded at a time; their records take some 20 times that. */
-const PORTION_OCTETS = 2 ** 20;
-
-/** Records by owner, in the order in which owners come: an NSEC3 stands apart from what else its owner has. */
-function byOwner(records: readonly MessageRecord[]): Iterable<MessageRecord[]> {
-  const groups = new Map<string, MessageRecord[]>();
-  for (const record of records) {
-    const group = groups.get(record.owner.key);
-    if (group) group.push(record);
-    else groups.set(record.owner.key, [record]);
-  }
-  return groups.values();
-}
-
-function answersOf(octets: Uint8Array): readonly MessageRecord[] {
-  const message = decodeMessage(octets);
-  if (!message.ok) throw new Error(`a message of the snapshot is malformed: ${message.error.message}`);
-  return message.value.answers;
 }

@@ -1,9 +1,8 @@
 import { TYPE } from "../../core/dns/rr-types.ts";
 import type { StreamedRecord, ZoneState } from "../../store/dns/published-zones.ts";
-import { LOWER_CASE } from "../zone-database/layout.ts";
-import { NameDraft } from "../zone-database/name-draft.ts";
 import type { CompiledRecord } from "../zone-database/stored-rrset.ts";
 import type { ServedZone, ZoneDatabaseWriter } from "../zone-database/writer.ts";
+import { ZoneFiller } from "./zone-filler.ts";
 
 /** What becomes of the zones that `WholeZones` builds. */
 export interface WholeZoneEvents {
@@ -23,19 +22,18 @@ export interface WholeZoneEvents {
  */
 export class WholeZones {
   readonly #writer: ZoneDatabaseWriter;
-  readonly #draft = new NameDraft();
+  readonly #filler: ZoneFiller;
   readonly #zones: readonly ZoneState[];
   readonly #events: WholeZoneEvents;
   /** Index of the zone being loaded. */
   #index = 0;
   /** Its reference in the zone database; 0 before its first record. */
   #reference = 0;
-  /** The name at hand. */
-  #owner: Uint8Array = new Uint8Array(0);
 
   /** @param zones by ascending id */
   constructor(writer: ZoneDatabaseWriter, zones: readonly ZoneState[], events: WholeZoneEvents) {
     this.#writer = writer;
+    this.#filler = new ZoneFiller(writer, false);
     this.#zones = zones;
     this.#events = events;
     this.#begin();
@@ -46,20 +44,10 @@ export class WholeZones {
     // All zones are streamed when many are wanted: this may be none of them. Of one that failed the rest is passed over.
     if (this.#zones[this.#index]?.id !== record.zoneId) return;
     try {
-      this.#put(record);
+      this.#filler.add(record);
     } catch (error) {
       this.#giveUp(error);
     }
-  }
-
-  #put({ octets, ownerStart, ownerOctets, type, ttl, rdataStart, rdataOctets }: StreamedRecord): void {
-    if (!isSameName(this.#owner, octets, ownerStart, ownerOctets)) {
-      this.#writer.endName(this.#reference, this.#owner, this.#draft);
-      // A copy: `slice` of the Buffer that this is would be a view of octets that are about to change.
-      this.#owner = Uint8Array.prototype.slice.call(octets, ownerStart, ownerStart + ownerOctets);
-      this.#writer.beginName(this.#reference, this.#draft);
-    }
-    this.#draft.add(type, ttl, octets, rdataStart, rdataStart + rdataOctets);
   }
 
   /** Goes on with the next zone. */
@@ -92,17 +80,15 @@ export class WholeZones {
       return;
     }
     // The apex is the first name in canonical order, and its SOA is no row.
-    const { type, ttl, rdata } = soaOf(zone);
-    this.#owner = zone.apex;
-    this.#writer.beginName(this.#reference, this.#draft);
-    this.#draft.add(type, ttl, rdata, 0, rdata.length);
+    this.#filler.begin(this.#reference, zone.apex);
+    this.#filler.addHere(soaOf(zone));
   }
 
   #publish(): void {
     const zone = this.#zones[this.#index]!;
     const isWanted = this.#events.isWanted(zone);
     try {
-      this.#writer.endName(this.#reference, this.#owner, this.#draft);
+      this.#filler.end();
       if (isWanted) this.#writer.publishZone(this.#reference);
     } catch (error) {
       this.#giveUp(error);
@@ -130,13 +116,4 @@ export function soaOf(zone: ZoneState): CompiledRecord {
 /** TTL of negative answers (RFC 2308 §5). */
 export function negativeTtlSeconds(zone: ZoneState): number {
   return Math.min(zone.soaTtlSeconds, zone.minimumSeconds);
-}
-
-/** Whether a name is the one that stands among other octets, ASCII case aside (RFC 4343). */
-function isSameName(name: Uint8Array, octets: Uint8Array, start: number, length: number): boolean {
-  if (name.length !== length) return false;
-  for (let index = 0; index < length; index += 1) {
-    if (LOWER_CASE[name[index]!] !== LOWER_CASE[octets[start + index]!]) return false;
-  }
-  return true;
 }

@@ -125,7 +125,7 @@ export class ZoneFeed {
       publisher,
       openConnection,
       onPublished: (zones, startedMs) => {
-        this.#tell(zones, startedMs, "debug");
+        this.#tell(zones, startedMs);
         this.#collectSoon();
         this.#wakeUp();
       },
@@ -155,33 +155,47 @@ export class ZoneFeed {
     const started = performance.now();
     const since = this.#sinceXid;
     const { publisher } = this.#options;
+    if (since === null) return this.#readAll(client, started);
     const { xmin, published, heldBack } = await inSnapshot(client, async (xmin) => {
-      if (since === null) publisher.follow(await readIncarnation(client));
       const zones = await readChangedZones(client, since);
-      if (since === null) publisher.withdrawAllBut(zones);
-      else publisher.withdraw(await readDeletedZones(client, since));
-      const publication = this.#isLoaded
-        ? await publisher.publish(client, zones, since !== null)
-        : await publisher.publishFirst(client, zones);
-      return { xmin, ...publication };
+      publisher.withdraw(await readDeletedZones(client, since));
+      return { xmin, ...(await publisher.publish(client, zones, true)) };
     });
     publisher.expireOutdated(this.#options.nowMs());
-    if (since !== null) loads.add([...heldBack, ...publisher.takeDue()]);
+    loads.add([...heldBack, ...publisher.takeDue()]);
     this.#sinceXid = xmin;
     if (!loads.isBusy) this.#confirmedAtMs = started;
-    this.#isLoaded = true;
-    this.#options.writer.setReady();
-    this.#tell(published, started, since === null ? "info" : "debug");
+    this.#tell(published, started);
   }
 
-  #tell(changed: readonly ZoneState[], startedMs: number, level: "info" | "debug"): void {
-    const { writer, observe } = this.#options;
+  /** As `#read`, the first time over a connection: of all zones. */
+  async #readAll(client: pg.Client, started: number): Promise<void> {
+    const { publisher, writer } = this.#options;
+    await inSnapshot(client, async (xmin) => {
+      publisher.follow(await readIncarnation(client));
+      await publisher.publishAll(client, !this.#isLoaded);
+      publisher.expireOutdated(this.#options.nowMs());
+      this.#sinceXid = xmin;
+      this.#confirmedAtMs = started;
+      this.#isLoaded = true;
+      writer.setReady();
+      this.#observePublished(writer.zoneCount, started, "info");
+      // Who is told of a zone may ask for it at once.
+      for await (const zones of publisher.publishedOf(client)) this.#uses.onPublished(zones);
+    });
+  }
+
+  #tell(changed: readonly ZoneState[], startedMs: number): void {
     this.#uses.onPublished(changed);
-    if (level === "debug" && changed.length === 0) return;
+    if (changed.length > 0) this.#observePublished(changed.length, startedMs, "debug");
+  }
+
+  #observePublished(changed: number, startedMs: number, level: "info" | "debug"): void {
+    const { writer, observe } = this.#options;
     observe({
       kind: "zones-published",
       level,
-      changed: changed.length,
+      changed,
       zones: writer.zoneCount,
       octets: writer.usedOctets,
       ms: Math.round(performance.now() - startedMs),

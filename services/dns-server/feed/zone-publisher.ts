@@ -3,18 +3,31 @@ import { formatDomainName, nameFromStoredWire } from "../../core/dns/name.ts";
 import { decodeSoaRdata } from "../../core/dns/soa.ts";
 import type { Observe } from "../../platform/observability/observation.ts";
 import { findLargeZones, measureZones } from "../../store/dns/large-zones.ts";
-import { readZones, streamRecords, type ZoneState } from "../../store/dns/published-zones.ts";
+import {
+  readAllZones,
+  readZones,
+  streamRecords,
+  streamZoneIds,
+  type ZoneScope,
+  type ZoneSelection,
+  type ZoneState,
+} from "../../store/dns/published-zones.ts";
 import { ZoneDatabaseFullError } from "../zone-database/memory.ts";
 import { CorruptRecordError } from "../zone-database/stored-rrset.ts";
 import type { ZoneDatabaseWriter } from "../zone-database/writer.ts";
 import { type NameContent, readChangedNames } from "./changed-names.ts";
+import { type HeldZone, HeldZones } from "./held-zones.ts";
 import { type LeftOutZone, LeftOutZones, smallestThatFit } from "./left-out-zones.ts";
 import { negativeTtlSeconds, servedZoneOf, soaOf, WholeZones } from "./whole-zones.ts";
 
 /** Nodes of a zone that was given up that are taken apart at once. */
 const COLLECT_NODES = 2_000;
-/** From so many zones on, all published ones are streamed rather than those that are named. */
+/** From so many zones on, all between the first and the last are streamed rather than those that are named. */
 const MAX_NAMED_ZONES = 20_000;
+/** As many as this, where no more than as many others lie between them. */
+const MAX_NAMED_NEIGHBOURS = 100;
+/** Zones whose state is in memory at a time when all are read. */
+const ZONES_A_STEP = 10_000;
 
 /** From so many records on a zone takes so long that others should not have to wait for it. */
 const LARGE_ZONE_RECORDS = 5_000;
@@ -23,12 +36,6 @@ const MANY_ZONES = 1_000;
 
 /** Below every version. */
 const UNKNOWN_VERSION = -1;
-
-/** A zone that the zone database holds. */
-export interface PublishedZone {
-  readonly apex: Uint8Array;
-  readonly version: number;
-}
 
 /** What came of an attempt to publish zones. */
 export interface Publication {
@@ -42,19 +49,25 @@ export interface Publication {
 export class ZonePublisher {
   readonly #writer: ZoneDatabaseWriter;
   readonly #observe: Observe;
-  readonly #published = new Map<number, PublishedZone>();
+  readonly #held: HeldZones;
   /** Zones that `publish` leaves to `publishHeldBack`, and whether they have been withdrawn since they were held back. */
   readonly #heldBack = new Map<number, { withdrawn: boolean }>();
   readonly #leftOut: LeftOutZones;
+  readonly #scope: ZoneScope;
+  readonly #resellerIds: ReadonlySet<string> | undefined;
   /** Whether nobody is answered yet, so that nobody minds being held up. */
   #isFirst = false;
   #changes = 0;
   /** Of the database that the versions are of. */
   #incarnation = "";
 
-  constructor(writer: ZoneDatabaseWriter, observe: Observe, nowMs: () => number = Date.now) {
+  /** @param scope whose zones the zone database is to hold */
+  constructor(writer: ZoneDatabaseWriter, observe: Observe, nowMs: () => number = Date.now, scope: ZoneScope = null) {
+    this.#scope = scope;
+    this.#resellerIds = scope === null ? undefined : new Set(scope);
     this.#writer = writer;
     this.#observe = observe;
+    this.#held = new HeldZones(writer);
     this.#leftOut = new LeftOutZones(nowMs);
   }
 
@@ -65,7 +78,7 @@ export class ZonePublisher {
 
   /** Zones that ought to be answered for, as far as the database has been read. */
   get expectedCount(): number {
-    return this.#published.size + this.leftOut.filter(({ servedVersion }) => servedVersion === undefined).length;
+    return this.#held.size + this.leftOut.filter(({ servedVersion }) => servedVersion === undefined).length;
   }
 
   /** Whether there is no room for a zone, or for its latest version. */
@@ -74,8 +87,13 @@ export class ZonePublisher {
   }
 
   /** The zones of the zone database by id. */
-  get published(): ReadonlyMap<number, PublishedZone> {
-    return this.#published;
+  get published(): Pick<HeldZones, "has" | "get" | "ids"> {
+    return this.#held;
+  }
+
+  /** Whether the zone database is to hold zones of a reseller, or, null, of nobody. */
+  isInScope(resellerId: string | null): boolean {
+    return resellerId === null || this.#resellerIds === undefined || this.#resellerIds.has(resellerId);
   }
 
   /** Counts what happens to the zone database. */
@@ -93,12 +111,12 @@ export class ZonePublisher {
     if (incarnation === this.#incarnation) return;
     this.#incarnation = incarnation;
     this.withdraw(this.leftOut.filter((one) => one.servedVersion === undefined).map(({ zone }) => zone.id));
-    for (const [id, { apex }] of this.#published) this.#published.set(id, { apex, version: UNKNOWN_VERSION });
+    this.#held.setAll(UNKNOWN_VERSION);
   }
 
   /** Takes over a zone that somebody else has put into the zone database. */
-  adopt(id: number, zone: PublishedZone): void {
-    this.#published.set(id, zone);
+  adopt(id: number, zone: HeldZone): void {
+    this.#held.set(id, zone);
     this.#leftOut.remove(id);
   }
 
@@ -114,13 +132,13 @@ export class ZonePublisher {
    * @returns the ids of those that fit now and are not there
    */
   makeRoomForSmaller(octets: ReadonlyMap<ZoneState, number>): ReadonlySet<number> {
-    let room = this.#writer.leftOctets({ zoneOctets: Number.POSITIVE_INFINITY });
-    for (const [{ id }, needed] of octets) if (this.#published.has(id)) room += needed;
+    let room = this.#writer.leftOctetsForMany({ zoneOctets: Number.POSITIVE_INFINITY });
+    for (const [{ id }, needed] of octets) if (this.#held.has(id)) room += needed;
     const kept = smallestThatFit(new Map([...octets].map(([{ id }, needed]) => [id, needed])), room);
-    const smaller = new Set([...kept].filter((id) => !this.#published.has(id)));
+    const smaller = new Set([...kept].filter((id) => !this.#held.has(id)));
     if (smaller.size === 0) return smaller;
     for (const [zone, needed] of octets) {
-      if (kept.has(zone.id) || !this.#published.delete(zone.id)) continue;
+      if (kept.has(zone.id) || !this.#held.delete(zone.id)) continue;
       this.#leaveOut(zone, needed, 0);
     }
     this.#collectAll();
@@ -136,20 +154,20 @@ export class ZonePublisher {
     for (const id of zoneIds) {
       const heldBack = this.#heldBack.get(id);
       if (heldBack) heldBack.withdrawn = true;
-      const zone = this.#published.get(id) ?? this.#leftOut.get(id)?.zone;
+      const zone = this.#held.get(id) ?? this.#leftOut.get(id)?.zone;
       if (!zone) continue;
       this.#changes += 1;
       this.#writer.withdrawZone(zone.apex);
-      this.#published.delete(id);
+      this.#held.delete(id);
       this.#leftOut.remove(id);
     }
   }
 
-  /** Takes all zones out of the zone database that are not among these. */
-  withdrawAllBut(zones: readonly ZoneState[]): void {
-    const kept = new Set(zones.map(({ id }) => id));
-    const known = [...this.#published.keys(), ...this.leftOut.map(({ zone }) => zone.id)];
-    this.withdraw(known.filter((id) => !kept.has(id)));
+  /** Takes all zones out of the zone database that the database does not have, or not in scope. */
+  async #withdrawOthers(client: pg.Client): Promise<void> {
+    const others = new Set([...this.#held.ids(), ...this.leftOut.map(({ zone }) => zone.id)]);
+    if (others.size > 0) await streamZoneIds(client, this.#scope, (id) => others.delete(id));
+    this.withdraw(others);
   }
 
   /**
@@ -159,7 +177,7 @@ export class ZonePublisher {
    * @param holdsLargeBack whether zones that take long to load are held back, beside those that are already
    */
   async publish(client: pg.Client, zones: readonly ZoneState[], holdsLargeBack = false): Promise<Publication> {
-    this.withdraw(zones.filter(({ published }) => !published).map(({ id }) => id));
+    this.withdraw(zones.filter((zone) => !this.#isWanted(zone)).map(({ id }) => id));
     const changed = zones.filter((zone) => this.#isNews(zone));
     // Whether there is room for them now is not for here: see `takeDue`.
     for (const zone of changed) this.#leftOut.note(zone);
@@ -170,18 +188,25 @@ export class ZonePublisher {
   }
 
   /**
-   * As `publish`, of all zones, into a zone database that nobody is answered from yet. Where not all fit, the smallest do.
-   * @returns those that are published
+   * As `publish`, of all zones in scope, some at a time, and withdraws all others.
+   * @param isFirst whether the zone database is one that nobody is answered from yet: where not all fit, the smallest do
    */
-  async publishFirst(client: pg.Client, zones: readonly ZoneState[]): Promise<Publication> {
-    this.#isFirst = true;
+  async publishAll(client: pg.Client, isFirst: boolean): Promise<void> {
+    this.#isFirst = isFirst;
     try {
-      await this.publish(client, zones);
-      if (this.#leftOut.size > 0) await this.#preferSmaller(client);
+      await this.#withdrawOthers(client);
+      for await (const zones of readAllZones(client, this.#scope, ZONES_A_STEP)) await this.publish(client, zones);
+      if (isFirst && this.#leftOut.size > 0) await this.#preferSmaller(client);
     } finally {
       this.#isFirst = false;
     }
-    return { published: zones.filter((zone) => zone.published && this.#isPublished(zone)), heldBack: [] };
+  }
+
+  /** The zones that are published as the database has them, some at a time. */
+  async *publishedOf(client: pg.Client): AsyncGenerator<readonly ZoneState[]> {
+    for await (const zones of readAllZones(client, this.#scope, ZONES_A_STEP)) {
+      yield zones.filter((zone) => zone.published && this.#isPublished(zone));
+    }
   }
 
   /** Zones that were left out and may fit now, those that need least first; to be tried by `publishHeldBack`. */
@@ -203,7 +228,7 @@ export class ZonePublisher {
     for (const { zone, servedVersion, since, takenOctets } of this.leftOut) {
       if (servedVersion === undefined) continue;
       if (nowMs - since.getTime() <= decodeSoaRdata(zone.soaRdata).expire * 1_000) continue;
-      this.#published.delete(zone.id);
+      this.#held.delete(zone.id);
       this.#leaveOut(zone, takenOctets, 0);
     }
   }
@@ -233,12 +258,16 @@ export class ZonePublisher {
     return zones.filter((zone) => this.#isPublished(zone));
   }
 
-  #isNews({ id, published, version }: ZoneState): boolean {
-    return published && this.#published.get(id)?.version !== version;
+  #isWanted({ published, resellerId }: ZoneState): boolean {
+    return published && this.isInScope(resellerId);
+  }
+
+  #isNews(zone: ZoneState): boolean {
+    return this.#isWanted(zone) && this.#held.versionOf(zone.id) !== zone.version;
   }
 
   #isPublished({ id, version }: ZoneState): boolean {
-    return this.#published.get(id)?.version === version;
+    return this.#held.versionOf(id) === version;
   }
 
   /** @returns the zones that are not published, because they take long and the caller wants such held back */
@@ -248,13 +277,13 @@ export class ZonePublisher {
     holdsLargeBack: boolean,
   ): Promise<readonly ZoneState[]> {
     this.#changes += changed.length;
-    const known = changed.filter(({ id }) => (this.#published.get(id)?.version ?? UNKNOWN_VERSION) > UNKNOWN_VERSION);
+    const known = changed.filter(({ id }) => (this.#held.versionOf(id) ?? UNKNOWN_VERSION) > UNKNOWN_VERSION);
     const done = new Set<ZoneState>();
-    const versions = new Map(known.map(({ id }) => [id, this.#published.get(id)!.version]));
+    const versions = new Map(known.map(({ id }) => [id, this.#held.versionOf(id)!]));
     const versionOf = ({ id }: ZoneState) => versions.get(id)!;
     for await (const [zone, names] of readChangedNames(client, known, versionOf)) {
       // It may have been withdrawn while its records were read.
-      if (!this.#published.has(zone.id) || this.#putNames(zone, names)) done.add(zone);
+      if (!this.#held.has(zone.id) || this.#putNames(zone, names)) done.add(zone);
     }
     const whole = changed.filter((zone) => !done.has(zone));
     const large = holdsLargeBack ? await largeAmong(client, whole) : new Set();
@@ -265,7 +294,10 @@ export class ZonePublisher {
     return whole.filter(({ id }) => large.has(id));
   }
 
-  /** @returns false for a zone that has to be loaded whole all the same: its signing begins, ends or changes its kind */
+  /**
+   * @returns false for a zone that has to be loaded whole all the same: its signing begins, ends or changes its kind, or
+   * there is room for it in another segment alone
+   */
   #putNames(zone: ZoneState, names: readonly NameContent[]): boolean {
     const writer = this.#writer;
     const reference = writer.publishedZone(zone.apex);
@@ -281,6 +313,7 @@ export class ZonePublisher {
     } catch (error) {
       const takenOctets = Math.max(0, writer.octetsOf(reference) - octetsBefore);
       writer.discardZone(reference);
+      if (error instanceof ZoneDatabaseFullError && writer.hasRoomElsewhere(reference)) return false;
       this.#takeFailure(zone, error, { takenOctets, ms: performance.now() - startedMs });
       return true;
     }
@@ -299,9 +332,8 @@ export class ZonePublisher {
       onFailed: (zone, error, takenOctets) =>
         this.#takeFailure(zone, error, { takenOctets, ms: performance.now() - startedMs }),
     });
-    const named = zones.length > MAX_NAMED_ZONES ? null : zones.map(({ id }) => id);
     try {
-      await streamRecords(client, named, (record) => loading.add(record));
+      await streamRecords(client, selectionOf(zones), (record) => loading.add(record));
       loading.finish();
     } catch (error) {
       loading.discard();
@@ -310,7 +342,7 @@ export class ZonePublisher {
   }
 
   #notePublished(zone: ZoneState): void {
-    this.#published.set(zone.id, { apex: zone.apex, version: zone.version });
+    this.#held.set(zone.id, { apex: zone.apex, version: zone.version });
     if (this.#leftOut.remove(zone.id)) this.#observe({ kind: "zone-fits-again", level: "info", ...nameOf(zone) });
   }
 
@@ -327,7 +359,7 @@ export class ZonePublisher {
   /** Leaves a zone as it is answered, or all of it SERVFAIL where it is not: it does not fit. */
   #leaveOut(zone: ZoneState, takenOctets: number, ms: number): void {
     const writer = this.#writer;
-    const servedVersion = this.#published.get(zone.id)?.version;
+    const servedVersion = this.#held.versionOf(zone.id);
     if (servedVersion === undefined) this.#withhold(zone);
     if (this.#leftOut.add(zone, { servedVersion, takenOctets, ms })) {
       const { usedOctets, totalOctets } = writer;
@@ -361,7 +393,7 @@ export class ZonePublisher {
       waiting.map(({ id }) => id),
     );
     const octets = new Map(waiting.map((zone) => [zone, measured.get(zone.id)!]));
-    for (const zone of await readZones(client, [...this.#published.keys()])) {
+    for (const zone of await readZones(client, [...this.#held.ids()])) {
       octets.set(zone, writer.octetsOf(writer.publishedZone(zone.apex)));
     }
     const smaller = this.makeRoomForSmaller(octets);
@@ -370,6 +402,14 @@ export class ZonePublisher {
       waiting.filter(({ id }) => smaller.has(id)),
     );
   }
+}
+
+/** How the records of zones, by ascending id, are asked for: between many there may be others, which are passed over. */
+function selectionOf(zones: readonly ZoneState[]): ZoneSelection {
+  const ids = zones.map(({ id }) => id);
+  const [from, to] = [ids[0]!, ids.at(-1)!];
+  const areNeighbours = ids.length > MAX_NAMED_NEIGHBOURS && to - from < 2 * ids.length;
+  return areNeighbours || ids.length > MAX_NAMED_ZONES ? { from, to } : { ids };
 }
 
 /** A zone as observations name it. */

@@ -12,7 +12,7 @@ import { CONTROL_WORD, type UdpWorkerData, type UdpWorkerMessage } from "./udp-w
 export interface UdpWorkersOptions {
   /** How many threads; each has sockets of its own for all addresses. */
   readonly workers: number;
-  readonly zoneDatabase: SharedArrayBuffer;
+  readonly zoneDatabase: readonly SharedArrayBuffer[];
   readonly settings: PipelineSettings;
   /** Answers what the workers' pipelines defer. */
   readonly authorised: Pick<AuthorisedResponder, "answer">;

@@ -4,7 +4,7 @@ import type { BindAddress } from "./linux-sockets.ts";
 
 /** What a UDP worker is given at its start. */
 export interface UdpWorkerData {
-  readonly zoneDatabase: SharedArrayBuffer;
+  readonly zoneDatabase: readonly SharedArrayBuffer[];
   /** This thread's number among the zone database's readers and in the statistics. */
   readonly index: number;
   readonly addresses: readonly BindAddress[];

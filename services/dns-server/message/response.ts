@@ -1,5 +1,13 @@
-import { EMBEDDED_NAMES, NODE, RECORD_FIXED_OCTETS, RRSET, ZONE } from "../zone-database/layout.ts";
-import type { ZoneDatabaseMemory } from "../zone-database/memory.ts";
+import {
+  EMBEDDED_NAMES,
+  NODE,
+  RECORD_FIXED_OCTETS,
+  RRSET,
+  ZONE,
+  zoneOctet,
+  zoneWord,
+} from "../zone-database/layout.ts";
+import type { MemorySegment, ZoneDatabaseMemory } from "../zone-database/memory.ts";
 import { HEADER_OCTETS, type Query } from "./query.ts";
 
 /** Sections of a message that hold records, as indices of `Response.counts`. */
@@ -33,9 +41,12 @@ export class Response {
   #zone = 0;
   #apexAt = 0;
   readonly #memory: ZoneDatabaseMemory;
+  /** Of the zone: what the references of RRsets and nodes are of. */
+  #segment: MemorySegment;
 
   constructor(memory: ZoneDatabaseMemory) {
     this.#memory = memory;
+    this.#segment = memory.first;
   }
 
   /** Starts the response with the query's question, octet for octet. */
@@ -72,6 +83,7 @@ export class Response {
   enterZone(zone: number, apexAt: number): void {
     if (zone === this.#zone && apexAt === 0) return;
     this.#zone = zone;
+    this.#segment = this.#memory.segmentOf(zone);
     this.#apexAt = apexAt;
   }
 
@@ -81,7 +93,7 @@ export class Response {
    * @returns whether it fitted; if not, nothing is written
    */
   writeRrset(rrset: number, node: number, owner: number): boolean {
-    const { words, octets: stored } = this.#memory;
+    const { words, octets: stored } = this.#segment;
     const header = rrset >> 2;
     const length = words[header + RRSET.LENGTH]!;
     const typeAndCount = words[header + RRSET.TYPE_AND_COUNT]!;
@@ -111,7 +123,7 @@ export class Response {
   /** Writes the signatures of an RRset, when it has any and the client takes them; parameters as for `writeRrset`. */
   writeSignatures(rrset: number, node: number, owner: number): boolean {
     if (!this.dnssecOk) return true;
-    const { words } = this.#memory;
+    const { words } = this.#segment;
     if ((words[(rrset >> 2) + RRSET.TYPE_AND_COUNT]! & RRSET.SIGNED) === 0) return true;
     const signatures = (rrset + RRSET.RECORDS * 4 + words[(rrset >> 2) + RRSET.LENGTH]! + 3) & ~3;
     return this.writeRrset(signatures, node, owner);
@@ -174,7 +186,7 @@ export class Response {
 
   /** Writes stored records one by one, each owner and each embedded name as it must stand in this message. */
   #writeRecords(start: number, end: number, node: number, owner: number, embedded: number): boolean {
-    const { octets: stored } = this.#memory;
+    const { octets: stored } = this.#segment;
     const before = this.position;
     const apexBefore = this.#apexAt;
     let ownerAt = owner;
@@ -206,15 +218,15 @@ export class Response {
   }
 
   #growth(node: number, ownerAt: number, embedded: number): number {
-    const { words, octets } = this.#memory;
-    const apex = words[(this.#zone >> 2) + ZONE.APEX_LENGTH]!;
+    const { words, octets } = this.#segment;
+    const apex = words[zoneWord(this.#zone) + ZONE.APEX_LENGTH]!;
     const owner = ownerAt === 0 ? octets[node + NODE.NAME * 4]! + apex : 0;
     return owner + (this.#apexAt === 0 ? (embedded >> 8) * apex : 0);
   }
 
   /** Copies the RDATA up to the end of its last name; returns where in the zone database the rest begins. */
   #writeEmbeddedNames(rdata: number, embedded: number): number {
-    const { octets: stored } = this.#memory;
+    const { octets: stored } = this.#segment;
     let source = rdata;
     for (const fixedEnd = rdata + (embedded & 0xff) - 1; source < fixedEnd; source += 1) {
       this.octets[this.position++] = stored[source]!;
@@ -235,7 +247,7 @@ export class Response {
   }
 
   #writeNodeName(node: number): void {
-    const { octets: stored } = this.#memory;
+    const { octets: stored } = this.#segment;
     const start = node + NODE.NAME * 4 + 1;
     const end = start + stored[start - 1]!;
     for (let index = start; index < end; index += 1) this.octets[this.position++] = stored[index]!;
@@ -249,9 +261,9 @@ export class Response {
       return;
     }
     if (this.position <= MAX_POINTER) this.#apexAt = this.position;
-    const { words, octets: stored } = this.#memory;
-    const start = this.#zone + ZONE.APEX * 4;
-    const end = start + words[(this.#zone >> 2) + ZONE.APEX_LENGTH]!;
+    const { words, octets: stored } = this.#segment;
+    const start = zoneOctet(this.#zone) + ZONE.APEX * 4;
+    const end = start + words[zoneWord(this.#zone) + ZONE.APEX_LENGTH]!;
     for (let index = start; index < end; index += 1) this.octets[this.position++] = stored[index]!;
   }
 }

@@ -30,6 +30,8 @@ export interface AuthorisedResponderOptions {
   readonly isDatabaseAway: () => boolean;
   /** Whether the zone database has no room for a zone, or for its latest version: what it has of it is sent then. */
   readonly isLeftOut: (zoneId: number) => boolean;
+  /** Whether the zone database is to hold zones of a reseller, or, null, of nobody. */
+  readonly isInScope: (resellerId: string | null) => boolean;
   /** Undefined until it was read for the first time. */
   readonly access: () => AccessTable | undefined;
   readonly nowSeconds: () => number;
@@ -114,7 +116,7 @@ export class AuthorisedResponder {
     const apex = Buffer.from(request.name.key, "latin1");
     if (isDatabaseAway()) return this.#transferOfZoneDatabase(request, asker, apex);
     const zone = await findTransferableZone(db, apex);
-    if (!zone) return RCODE.NOTAUTH;
+    if (!zone || !this.#options.isInScope(zone.resellerId)) return RCODE.NOTAUTH;
     if (!zone.published || !mayTransfer(asker, request, zone.resellerId)) return RCODE.REFUSED;
     // What is not answered, or as it was, is not handed on as it is.
     if (this.#options.isLeftOut(zone.id)) return this.#transferOfZoneDatabase(request, asker, apex);
@@ -144,7 +146,7 @@ export class AuthorisedResponder {
   }
 
   #newMessage(request: TransferRequest, asker: Asker): TransferMessage {
-    return new TransferMessage(request, this.#options.writer.memory, messageOctets(request, asker));
+    return new TransferMessage(request, messageOctets(request, asker));
   }
 
   async #sendAll(messages: Iterable<Uint8Array>, asker: Asker, send: Send): Promise<boolean> {

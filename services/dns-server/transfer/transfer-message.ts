@@ -3,8 +3,8 @@ import type { ResourceRecord } from "../../core/dns/record.ts";
 import { CLASS, TYPE } from "../../core/dns/rr-types.ts";
 import { UDP_PAYLOAD_OCTETS } from "../message/edns.ts";
 import { HEADER_OCTETS } from "../message/query.ts";
-import { EMBEDDED_NAMES, NODE, RECORD_FIXED_OCTETS, ZONE } from "../zone-database/layout.ts";
-import type { ZoneDatabaseMemory } from "../zone-database/memory.ts";
+import { EMBEDDED_NAMES, NODE, RECORD_FIXED_OCTETS, ZONE, zoneWord } from "../zone-database/layout.ts";
+import type { MemorySegment } from "../zone-database/memory.ts";
 import type { TransferRequest } from "./transfer-request.ts";
 
 const MAX_MESSAGE_OCTETS = 65_535;
@@ -20,9 +20,10 @@ const LONG_OCTETS = 96;
  * before, names in RDATA of the zone database's records against the apex; each message is compressed by itself.
  */
 export class TransferMessage {
+  /** Of the zone database, where the records lie that `addStored` is given. */
+  segment!: MemorySegment;
   readonly #request: TransferRequest;
   readonly #apex: Uint8Array;
-  readonly #memory: ZoneDatabaseMemory;
   readonly #limit: number;
   readonly #octets = Buffer.allocUnsafe(MAX_MESSAGE_OCTETS);
   #position = 0;
@@ -34,10 +35,9 @@ export class TransferMessage {
   #nodeAt = 0;
 
   /** @param limitOctets what a message may have, space for a signature taken off */
-  constructor(request: TransferRequest, memory: ZoneDatabaseMemory, limitOctets: number = MAX_MESSAGE_OCTETS) {
+  constructor(request: TransferRequest, limitOctets: number = MAX_MESSAGE_OCTETS) {
     this.#request = request;
     this.#apex = Buffer.from(request.name.key, "latin1");
-    this.#memory = memory;
     this.#limit = limitOctets - (request.edns ? OPT_OCTETS : 0);
     this.#begin();
   }
@@ -52,10 +52,10 @@ export class TransferMessage {
    * @returns whether it fitted; if not, nothing is written
    */
   addStored(node: number, record: number, next: number): boolean {
-    const { octets: stored, words } = this.#memory;
+    const { octets: stored, words } = this.segment;
     const embedded = EMBEDDED_NAMES[(stored[record + 2]! << 8) | stored[record + 3]!]!;
     const relativeOctets = stored[node + NODE.NAME * 4]!;
-    const apexOctets = words[(words[(node >> 2) + NODE.ZONE]! >> 2) + ZONE.APEX_LENGTH]!;
+    const apexOctets = words[zoneWord(words[(node >> 2) + NODE.ZONE]!) + ZONE.APEX_LENGTH]!;
     const mostOctets = next - record + relativeOctets + apexOctets * (1 + (embedded >> 8));
     if (this.#position + mostOctets > this.#limit) return false;
     this.#writeNodeName(node, relativeOctets);
@@ -140,13 +140,13 @@ export class TransferMessage {
     this.#node = isReachable ? node : 0;
     this.#nodeAt = this.#position;
     const start = node + NODE.NAME * 4 + 1;
-    this.#copy(this.#memory.octets, start, start + relativeOctets);
+    this.#copy(this.segment.octets, start, start + relativeOctets);
     this.#writeApex();
   }
 
   /** Copies the RDATA up to the end of its last name; returns where in the zone database the rest begins. */
   #writeEmbeddedNames(rdata: number, embedded: number): number {
-    const { octets: stored } = this.#memory;
+    const { octets: stored } = this.segment;
     let source = rdata + (embedded & 0xff) - 1;
     this.#copy(stored, rdata, source);
     for (let names = embedded >> 8; names > 0; names -= 1) {

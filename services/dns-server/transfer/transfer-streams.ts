@@ -12,7 +12,8 @@ import type { TransferMessage } from "./transfer-message.ts";
  */
 export function* wholeZone(writer: ZoneDatabaseWriter, zone: number, message: TransferMessage): Generator<Uint8Array> {
   const reader = new ZoneDatabaseReader(writer.memory);
-  const apex = reader.apexNode(zone);
+  const apex = reader.open(zone);
+  message.segment = reader.segment;
   const { nodes, release } = writer.snapshot(zone);
   try {
     yield* nodeRecords(reader, [apex], 0, message);
@@ -46,7 +47,8 @@ export function* soaOnly(soa: ResourceRecord, message: TransferMessage): Generat
 /** As `soaOnly`, of a published zone as the zone database has it. */
 export function* servedSoa(writer: ZoneDatabaseWriter, zone: number, message: TransferMessage): Generator<Uint8Array> {
   const reader = new ZoneDatabaseReader(writer.memory);
-  const apex = reader.apexNode(zone);
+  const apex = reader.open(zone);
+  message.segment = reader.segment;
   if (addRrset(reader, apex, reader.firstRrset(apex), 0, message) !== ALL) throw doesNotFit();
   yield message.take();
 }
@@ -54,8 +56,8 @@ export function* servedSoa(writer: ZoneDatabaseWriter, zone: number, message: Tr
 /** The serial of a published zone as the zone database has it. */
 export function servedSerial(writer: ZoneDatabaseWriter, zone: number): number {
   const reader = new ZoneDatabaseReader(writer.memory);
-  const soa = reader.firstRrset(reader.apexNode(zone)) + RRSET.RECORDS * 4;
-  const { octets } = writer.memory;
+  const soa = reader.firstRrset(reader.open(zone)) + RRSET.RECORDS * 4;
+  const { octets } = reader.segment;
   const end = soa + RECORD_FIXED_OCTETS + ((octets[soa + 10]! << 8) | octets[soa + 11]!);
   // Of five numbers at the end the serial is the first.
   return Buffer.from(octets.buffer, end - 20, 4).readUInt32BE();
@@ -103,7 +105,7 @@ const ALL = -1;
  * @returns as many as are in the message now, or ALL
  */
 function addRrset(
-  { memory: { octets, words } }: ZoneDatabaseReader,
+  { segment: { octets, words } }: ZoneDatabaseReader,
   node: number,
   rrset: number,
   from: number,

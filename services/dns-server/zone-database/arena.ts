@@ -1,6 +1,7 @@
+import { type Epochs, isBefore } from "./epochs.ts";
 import { FreeBlocks } from "./free-blocks.ts";
-import { ARENA_START, HEADER, MAX_READERS, READER_STRIDE } from "./layout.ts";
-import { ZoneDatabaseFullError, type ZoneDatabaseMemory } from "./memory.ts";
+import { ARENA_START } from "./layout.ts";
+import { type MemorySegment, ZoneDatabaseFullError } from "./memory.ts";
 import { classSize, sizeClass } from "./size-class.ts";
 
 /** Free blocks looked at in one step of joining neighbours: some 10 ms at the worst. */
@@ -11,32 +12,30 @@ const STEPS_IN_NEED = 2;
 const NEARLY_ALL = 7 / 8;
 
 /**
- * Hands out blocks of the zone database's memory and takes them back once no reader can still be looking at them.
+ * Hands out blocks of a segment of the zone database's memory and takes them back once no reader can still be looking at them.
  * Only the writer's thread uses it. `allocate` is the only thing that fails, and then nothing has changed.
  *
  * Every octet between the arena's start and its end is of one block: one that is in use, that waits for readers, or
  * that is free. Free blocks are split only when there is no other way, and neighbours joined only when the memory is used
  * nearly to its end: a step at a time, so that the thread is held up for some milliseconds only.
  *
- * Reclamation is by epochs: a block that is out of every table is retired under the current epoch; readers publish the
- * epoch at which they entered; a block is free when every reader that is inside entered later than its retirement.
+ * A block that is out of every table is retired under the current epoch, and free when no reader can see it (epochs.ts).
  */
 export class Arena {
-  readonly #memory: ZoneDatabaseMemory;
+  readonly #memory: MemorySegment;
+  readonly #epochs: Epochs;
   #end = ARENA_START;
   readonly #free: FreeBlocks;
   #retired: Retired[] = [];
-  readonly #pins = new Map<symbol, number>();
   #waitingOctets = 0;
-  /** The epoch of the oldest reader that was inside when the last step ended. */
-  #oldestInside = 0;
   /** Former ends of the mapped memory, which no block lies across. */
   readonly #boundaries = new Set<number>();
   /** Octets that blocks may take, for what is written now; at most `totalOctets`. */
   allowance: number;
 
-  constructor(memory: ZoneDatabaseMemory) {
+  constructor(memory: MemorySegment, epochs: Epochs) {
     this.#memory = memory;
+    this.#epochs = epochs;
     this.#free = new FreeBlocks(memory);
     this.allowance = this.totalOctets;
   }
@@ -86,43 +85,20 @@ export class Arena {
 
   /** Gives a block back that no table refers to any more. */
   retire(reference: number, octets: number): void {
-    this.#retired.push({ reference, octets, epoch: this.epoch });
+    this.#retired.push({ reference, octets, epoch: this.#epochs.current });
     this.#waitingOctets += this.blockSize(octets);
   }
 
-  /** Ends the writer's current step and frees what no reader can see. */
-  advance(): void {
-    // 0 stands for a reader that is outside, so the count leaves it out when it wraps.
-    if (Atomics.add(this.#memory.words, HEADER.EPOCH, 1) === -1) Atomics.add(this.#memory.words, HEADER.EPOCH, 1);
-    this.#oldestInside = this.#oldestReader();
+  /** Frees what no reader can see any more. */
+  free(): void {
     if (this.#retired.length === 0) return;
-    const oldest = this.#oldestHolder();
+    const oldest = this.#epochs.oldestHolder;
     const waiting: Retired[] = [];
     for (const block of this.#retired) {
       if (isBefore(block.epoch, oldest)) this.#release(block);
       else waiting.push(block);
     }
     this.#retired = waiting;
-  }
-
-  /** The writer's current step. */
-  get epoch(): number {
-    return this.#memory.words[HEADER.EPOCH]!;
-  }
-
-  /**
-   * Whether all readers that were inside when the last step ended had entered after a step. Readers that leave
-   * meanwhile change nothing, so that what is done in one step sees one state of them.
-   */
-  hasPassed(epoch: number): boolean {
-    return isBefore(epoch, this.#oldestInside);
-  }
-
-  /** Keeps everything that is visible now from being freed, until the returned function is called. */
-  pin(): () => void {
-    const pin = Symbol("pin");
-    this.#pins.set(pin, this.#memory.words[HEADER.EPOCH]!);
-    return () => this.#pins.delete(pin);
   }
 
   /**
@@ -189,31 +165,10 @@ export class Arena {
       start += classSize(index);
     }
   }
-
-  #oldestReader(): number {
-    let oldest = this.#memory.words[HEADER.EPOCH]!;
-    for (let reader = 0; reader < MAX_READERS; reader += 1) {
-      const entered = Atomics.load(this.#memory.words, HEADER.READERS + reader * READER_STRIDE);
-      if (entered !== 0 && isBefore(entered, oldest)) oldest = entered;
-    }
-    return oldest;
-  }
-
-  /** As `#oldestReader`, pins included. */
-  #oldestHolder(): number {
-    let oldest = this.#oldestInside;
-    for (const pinned of this.#pins.values()) if (isBefore(pinned, oldest)) oldest = pinned;
-    return oldest;
-  }
 }
 
 interface Retired {
   readonly reference: number;
   readonly octets: number;
   readonly epoch: number;
-}
-
-/** Order of epochs, which wrap at 2^32. */
-function isBefore(a: number, b: number): boolean {
-  return ((a - b) | 0) < 0;
 }

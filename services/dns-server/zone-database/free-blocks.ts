@@ -1,4 +1,4 @@
-import type { ZoneDatabaseMemory } from "./memory.ts";
+import type { MemorySegment } from "./memory.ts";
 import { classSize } from "./size-class.ts";
 
 /** Words of a free block: the next and the previous one in the list of its size class, and that class. */
@@ -29,7 +29,7 @@ export interface Joining {
  * time, and any block can be taken in between.
  */
 export class FreeBlocks {
-  readonly #memory: ZoneDatabaseMemory;
+  readonly #memory: MemorySegment;
   /** First block of each size class. */
   readonly #first: number[] = [];
   /** Maps of regions in which there have been free blocks, and how many there are. */
@@ -39,7 +39,7 @@ export class FreeBlocks {
   readonly #unjoined = new Set<number>();
   #octets = 0;
 
-  constructor(memory: ZoneDatabaseMemory) {
+  constructor(memory: MemorySegment) {
     this.#memory = memory;
   }
 

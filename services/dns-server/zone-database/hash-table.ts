@@ -1,6 +1,6 @@
 import type { Arena } from "./arena.ts";
 import { TABLE, TOMBSTONE } from "./layout.ts";
-import type { ZoneDatabaseMemory } from "./memory.ts";
+import type { MemorySegment } from "./memory.ts";
 
 /** Slots of a shard that holds its first entry. */
 const FIRST_SLOTS = 8;
@@ -12,7 +12,7 @@ const MAX_FILL = 0.7;
  * Entries are references with the whole hash beside; which entry is meant is for the caller's references to say.
  */
 export class HashTable {
-  readonly #memory: ZoneDatabaseMemory;
+  readonly #memory: MemorySegment;
   readonly #arena: Arena;
   /** Word index of the first shard's reference. */
   readonly #shards: number;
@@ -21,11 +21,7 @@ export class HashTable {
   readonly #entries: Uint32Array;
   readonly #tombstones: Uint32Array;
 
-  constructor(
-    memory: ZoneDatabaseMemory,
-    arena: Arena,
-    place: { readonly shards: number; readonly shardBits: number },
-  ) {
+  constructor(memory: MemorySegment, arena: Arena, place: { readonly shards: number; readonly shardBits: number }) {
     this.#memory = memory;
     this.#arena = arena;
     this.#shards = place.shards;

@@ -1,4 +1,4 @@
-import { MAX_ZONE_DATABASE_OCTETS, type ZoneDatabaseMemory } from "./memory.ts";
+import type { ZoneDatabaseMemory } from "./memory.ts";
 
 const MADV_HUGEPAGE = 14;
 
@@ -12,8 +12,10 @@ export async function useHugePages(memory: ZoneDatabaseMemory): Promise<boolean>
   try {
     const { default: koffi } = await import("koffi");
     const madvise = koffi.load(null).func("int madvise(uintptr_t, size_t, int)");
-    // All of the address space that the buffer has reserved, so that what it grows by is advised already.
-    return madvise(koffi.address(memory.octets), MAX_ZONE_DATABASE_OCTETS, MADV_HUGEPAGE) === 0;
+    // All of the address space that a buffer has reserved, so that what it grows by is advised already.
+    return memory.segments.every(
+      ({ octets, maxOctets }) => madvise(koffi.address(octets), maxOctets, MADV_HUGEPAGE) === 0,
+    );
   } catch {
     return false; // no build of koffi for this system
   }

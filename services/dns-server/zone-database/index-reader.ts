@@ -1,18 +1,15 @@
 import { INDEX, LOWER_CASE, NODE } from "./layout.ts";
 import type { LookupName } from "./lookup-name.ts";
-import type { ZoneDatabaseMemory } from "./memory.ts";
 import type { ZoneDatabaseReader } from "./reader.ts";
 
 /** A reader's side of a zone's index (layout.ts, `INDEX`): look-ups in canonical order, as one thread makes them. */
 export class IndexReader {
   readonly #reader: ZoneDatabaseReader;
-  readonly #memory: ZoneDatabaseMemory;
   /** Where the labels of the name begin that `compareName` has at hand. */
   readonly #labels = new Int32Array(128);
 
   constructor(reader: ZoneDatabaseReader) {
     this.#reader = reader;
-    this.#memory = reader.memory;
   }
 
   /**
@@ -30,15 +27,15 @@ export class IndexReader {
       let high = header & 0xffff;
       while (low < high) {
         const middle = (low + high) >> 1;
-        const node = this.#memory.words[entries + (isInner ? middle * 2 : middle)]!;
+        const node = this.#reader.segment.words[entries + (isInner ? middle * 2 : middle)]!;
         const order = this.compareName(node, name, apexLabel);
         if (order === 0) return node;
         if (order < 0) low = middle + 1;
         else high = middle;
       }
       if (low === 0) return 0;
-      if (!isInner) return this.#memory.words[entries + low - 1]!;
-      block = this.#memory.words[entries + low * 2 - 1]!;
+      if (!isInner) return this.#reader.segment.words[entries + low - 1]!;
+      block = this.#reader.segment.words[entries + low * 2 - 1]!;
     }
     return 0;
   }
@@ -50,11 +47,11 @@ export class IndexReader {
       const header = this.#wordAt(block);
       const last = (block >> 2) + INDEX.ENTRIES + (header & 0xffff) - 1;
       if (header >>> 16 === 0) {
-        block = this.#memory.words[last]!;
-        this.#memory.follow(block);
+        block = this.#reader.segment.words[last]!;
+        this.#reader.segment.follow(block);
         return block;
       }
-      block = this.#memory.words[last + (header & 0xffff)]!;
+      block = this.#reader.segment.words[last + (header & 0xffff)]!;
     }
     return 0;
   }
@@ -65,8 +62,8 @@ export class IndexReader {
    * @param apexLabel where in the name the zone's apex begins
    */
   compareName(node: number, name: LookupName, apexLabel: number): number {
-    this.#memory.follow(node);
-    const { octets } = this.#memory;
+    this.#reader.segment.follow(node);
+    const { octets } = this.#reader.segment;
     const start = node + NODE.NAME * 4 + 1;
     const end = start + octets[start - 1]!;
     let labels = 0;
@@ -82,7 +79,7 @@ export class IndexReader {
   }
 
   #compareLabels(stored: number, lowerCase: Uint8Array, wanted: number): number {
-    const { octets } = this.#memory;
+    const { octets } = this.#reader.segment;
     const storedOctets = octets[stored]!;
     const wantedOctets = lowerCase[wanted]!;
     const shared = Math.min(storedOctets, wantedOctets);
@@ -94,7 +91,7 @@ export class IndexReader {
   }
 
   #wordAt(reference: number): number {
-    this.#memory.follow(reference);
-    return this.#memory.words[reference >> 2]!;
+    this.#reader.segment.follow(reference);
+    return this.#reader.segment.words[reference >> 2]!;
   }
 }

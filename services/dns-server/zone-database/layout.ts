@@ -1,11 +1,26 @@
 import { TYPE } from "../../core/dns/rr-types.ts";
 
 /**
- * Where things stand in the zone database's memory. A reference is an octet offset, a multiple of 8 and below 2^31;
- * 0 means none. Fields are 32-bit words, addressed as `words[(reference >> 2) + FIELD]`.
+ * Where things stand in the zone database's memory, which has one segment or several. A reference is an octet offset in its
+ * segment, a multiple of 8 and below 2^31; 0 means none. Fields are 32-bit words, addressed as
+ * `words[(reference >> 2) + FIELD]`. All of a zone lies in one segment, which the low bits of the zone's own reference tell.
  */
 
-/** Words of the header at offset 0. */
+/** The bits of a zone's reference that are the number of its segment. */
+export const SEGMENT_MASK = 7;
+export const MAX_SEGMENTS = SEGMENT_MASK + 1;
+
+/** Octet offset of a zone in its segment. */
+export function zoneOctet(zone: number): number {
+  return zone & ~SEGMENT_MASK;
+}
+
+/** Word index of a zone in its segment. */
+export function zoneWord(zone: number): number {
+  return (zone >> 3) << 1;
+}
+
+/** Words of the header at offset 0. Beside the first segment's, those of others have CAPACITY and NODE_SHARDS alone. */
 export const HEADER = {
   /** Octets of the buffer in use by views; readers that see it grow map again. */
   CAPACITY: 0,
@@ -43,7 +58,7 @@ export const TABLE = { MASK: 0, SIZE: 1, SLOTS: 2, SLOT_WORDS: 2 } as const;
 /** A slot whose entry is gone but which searches must pass. */
 export const TOMBSTONE = 4;
 
-/** A zone: these words, then the apex in wire form, lower case. */
+/** A zone, of which the zone table has the reference with its segment: these words, then the apex in wire form, lower case. */
 export const ZONE = {
   /** Parent hash of the names right below the apex; random, so that a zone's replacement shares no hash with it. */
   SEED: 0,
@@ -61,7 +76,12 @@ export const ZONE = {
   DENIAL: 7,
   /** Whose it is: a number of the writer's. */
   RESELLER: 8,
-  APEX: 9,
+  /** Octets of the nodes that it has, or is going to have; for the writer. */
+  OCTETS: 9,
+  /** Of the database, a number of 64 bits; for whoever publishes zones. */
+  VERSION_HIGH: 10,
+  VERSION_LOW: 11,
+  APEX: 12,
 } as const;
 
 /** A zone's denial of existence, where it is no reference; it stays the same as long as the zone does. */
@@ -78,6 +98,7 @@ export const NSEC3_PARAMETERS = { ITERATIONS: 0, SALT_OCTETS: 1, SIZE: 2, SALT: 
  * no root octet), padding to a word, and the RRsets. Immutable but for the list, the child count and the flags.
  */
 export const NODE = {
+  /** With its segment. */
   ZONE: 0,
   NEXT: 1,
   PREVIOUS: 2,

@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { ARENA_START, HEADER } from "./layout.ts";
+import { ARENA_START, HEADER, MAX_SEGMENTS, SEGMENT_MASK } from "./layout.ts";
 
 /** There is no room in the zone database for what is being written. Nobody has seen anything of it. */
 export class ZoneDatabaseFullError extends RangeError {
@@ -12,9 +12,9 @@ export class ZoneDatabaseFullError extends RangeError {
   }
 }
 
-/** Largest zone database: references are octet offsets below 2^31. */
-export const MAX_ZONE_DATABASE_OCTETS = 2 ** 31 - 65_536;
-/** What the buffer grows by, at least. Pages that nobody touched cost address space only. */
+/** Largest segment: references are octet offsets below 2^31. */
+export const MAX_SEGMENT_OCTETS = 2 ** 31 - 65_536;
+/** What a segment grows by, at least. Pages that nobody touched cost address space only. */
 const GROWTH_OCTETS = 32 * 1024 * 1024;
 
 /** ES2024's growable buffer: Node 20 has it, TypeScript's ES2023 library does not. */
@@ -25,35 +25,22 @@ interface GrowableSharedArrayBuffer extends SharedArrayBuffer {
 type GrowableConstructor = new (octets: number, options: { maxByteLength: number }) => GrowableSharedArrayBuffer;
 
 /**
- * The zone database's memory as one thread sees it: one growable buffer that all threads share, and this thread's views.
- * The views have a fixed length, which keeps access as fast as in an ordinary array; `follow` maps what it has grown by.
+ * A segment of the zone database's memory as one thread sees it: one growable buffer that all threads share, and this
+ * thread's views. The views have a fixed length, which keeps access as fast as in an ordinary array; `follow` maps what it
+ * has grown by.
  */
-export class ZoneDatabaseMemory {
+export class MemorySegment {
   readonly buffer: SharedArrayBuffer;
+  /** Its place among the segments. */
+  readonly number: number;
   octets: Uint8Array;
   words: Int32Array;
 
-  /** The views of another thread's zone database, whose buffer came in a message. */
-  constructor(buffer: SharedArrayBuffer) {
+  constructor(buffer: SharedArrayBuffer, number: number) {
     this.buffer = buffer;
+    this.number = number;
     this.octets = new Uint8Array(buffer, 0, buffer.byteLength);
     this.words = new Int32Array(buffer, 0, buffer.byteLength >> 2);
-  }
-
-  /** An empty zone database with hash keys of its own. */
-  static create(maxOctets: number = MAX_ZONE_DATABASE_OCTETS): ZoneDatabaseMemory {
-    if (maxOctets % 8 !== 0 || maxOctets > MAX_ZONE_DATABASE_OCTETS)
-      throw new RangeError(`no zone database has ${maxOctets} octets`);
-    const buffer = new (SharedArrayBuffer as unknown as GrowableConstructor)(Math.min(GROWTH_OCTETS, maxOctets), {
-      maxByteLength: maxOctets,
-    });
-    const memory = new ZoneDatabaseMemory(buffer);
-    const keys = randomBytes(8);
-    memory.words[HEADER.HASH_KEY_0] = keys.readInt32LE(0);
-    memory.words[HEADER.HASH_KEY_1] = keys.readInt32LE(4);
-    memory.words[HEADER.EPOCH] = 1;
-    memory.words[HEADER.CAPACITY] = buffer.byteLength;
-    return memory;
   }
 
   /** Maps again when a reference lies where the writer has grown the buffer meanwhile; a comparison otherwise. */
@@ -88,6 +75,53 @@ export class ZoneDatabaseMemory {
     this.octets = new Uint8Array(this.buffer, 0, capacity);
     this.words = new Int32Array(this.buffer, 0, capacity >> 2);
   }
+}
+
+/** The zone database's memory as one thread sees it: segments, each with the whole of some zones. */
+export class ZoneDatabaseMemory {
+  readonly segments: readonly MemorySegment[];
+  /** The segment with what is there once: the header's epochs and keys, and the zone table. */
+  readonly first: MemorySegment;
+
+  /** The views of another thread's zone database, whose buffers came in a message. */
+  constructor(buffers: readonly SharedArrayBuffer[]) {
+    this.segments = buffers.map((buffer, number) => new MemorySegment(buffer, number));
+    this.first = this.segments[0]!;
+  }
+
+  /**
+   * An empty zone database with hash keys of its own.
+   * @param maxOctets what all segments may have together
+   * @param segmentOctets what one of them may have
+   */
+  static create(maxOctets = MAX_SEGMENT_OCTETS, segmentOctets = MAX_SEGMENT_OCTETS): ZoneDatabaseMemory {
+    const count = Math.ceil(maxOctets / segmentOctets);
+    if (maxOctets % 8 !== 0 || segmentOctets > MAX_SEGMENT_OCTETS || count > MAX_SEGMENTS)
+      throw new RangeError(`no zone database has ${maxOctets} octets`);
+    const maxByteLength = Math.floor(maxOctets / count / 8) * 8;
+    const memory = new ZoneDatabaseMemory(Array.from({ length: count }, () => newBuffer(maxByteLength)));
+    for (const { words, buffer } of memory.segments) words[HEADER.CAPACITY] = buffer.byteLength;
+    const keys = randomBytes(8);
+    memory.first.words[HEADER.HASH_KEY_0] = keys.readInt32LE(0);
+    memory.first.words[HEADER.HASH_KEY_1] = keys.readInt32LE(4);
+    memory.first.words[HEADER.EPOCH] = 1;
+    return memory;
+  }
+
+  /** The segment that a zone lies in. */
+  segmentOf(zone: number): MemorySegment {
+    return this.segments[zone & SEGMENT_MASK]!;
+  }
+
+  /** What other threads need for views of their own. */
+  get buffers(): readonly SharedArrayBuffer[] {
+    return this.segments.map(({ buffer }) => buffer);
+  }
+}
+
+function newBuffer(maxByteLength: number): SharedArrayBuffer {
+  const octets = Math.min(GROWTH_OCTETS, maxByteLength);
+  return new (SharedArrayBuffer as unknown as GrowableConstructor)(octets, { maxByteLength });
 }
 
 if (ARENA_START % 8 !== 0) throw new Error("the arena must start at a multiple of 8");

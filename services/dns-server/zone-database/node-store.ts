@@ -1,7 +1,7 @@
 import type { Arena } from "./arena.ts";
-import { APEX_TAIL, CHANGE, FLAG, FLAG_BITS, NODE, ZONE } from "./layout.ts";
+import { APEX_TAIL, CHANGE, FLAG, FLAG_BITS, NODE, ZONE, zoneWord } from "./layout.ts";
 import type { LookupName } from "./lookup-name.ts";
-import type { ZoneDatabaseMemory } from "./memory.ts";
+import type { MemorySegment } from "./memory.ts";
 import type { RrsetEncoder } from "./stored-rrset.ts";
 
 export type EncodedRrsets = Pick<RrsetEncoder, "octets" | "length" | "count">;
@@ -24,10 +24,10 @@ export interface NameSpan {
 
 /** Writes nodes and table entries into the zone database's memory, and gives it back (layout.ts, `NODE` and `CHANGE`). */
 export class NodeStore {
-  readonly #memory: ZoneDatabaseMemory;
+  readonly #memory: MemorySegment;
   readonly #arena: Arena;
 
-  constructor(memory: ZoneDatabaseMemory, arena: Arena) {
+  constructor(memory: MemorySegment, arena: Arena) {
     this.#memory = memory;
     this.#arena = arena;
   }
@@ -93,11 +93,11 @@ export class NodeStore {
   /** Puts a node first in its zone's list. */
   link(zone: number, node: number): void {
     const { words } = this.#memory;
-    const next = words[(zone >> 2) + ZONE.FIRST_NODE]!;
+    const next = words[zoneWord(zone) + ZONE.FIRST_NODE]!;
     words[(node >> 2) + NODE.NEXT] = next;
     words[(node >> 2) + NODE.PREVIOUS] = 0;
     if (next !== 0) words[(next >> 2) + NODE.PREVIOUS] = node;
-    words[(zone >> 2) + ZONE.FIRST_NODE] = node;
+    words[zoneWord(zone) + ZONE.FIRST_NODE] = node;
   }
 
   /** Takes a node out of its zone's list. */
@@ -106,7 +106,7 @@ export class NodeStore {
     const next = words[(node >> 2) + NODE.NEXT]!;
     const previous = words[(node >> 2) + NODE.PREVIOUS]!;
     if (next !== 0) words[(next >> 2) + NODE.PREVIOUS] = previous;
-    words[previous === 0 ? (zone >> 2) + ZONE.FIRST_NODE : (previous >> 2) + NODE.NEXT] = next;
+    words[previous === 0 ? zoneWord(zone) + ZONE.FIRST_NODE : (previous >> 2) + NODE.NEXT] = next;
   }
 
   /** Gives the memory of a node or an entry back. */

@@ -21,7 +21,7 @@ export class NodeTable {
     this.#reader = reader;
     this.#store = store;
     const place = { shards: HEADER.NODE_SHARDS, shardBits: NODE_SHARD_BITS };
-    this.#table = new HashTable(reader.memory, arena, place);
+    this.#table = new HashTable(reader.segment, arena, place);
   }
 
   /**
@@ -49,7 +49,7 @@ export class NodeTable {
     const current = located.findEntry(label);
     const known = this.#changedNames.get(current);
     if (known?.version === version) {
-      this.#reader.memory.words[(current >> 2) + CHANGE.AFTER] = node;
+      this.#reader.segment.words[(current >> 2) + CHANGE.AFTER] = node;
       return;
     }
     if (current === 0) this.#table.makeRoom(hash);
@@ -65,7 +65,7 @@ export class NodeTable {
 
   /** Leaves a name the node alone that a published change has given it. @returns that node; 0 for none */
   settle({ hash, entry, successor }: ChangedName): number {
-    const { words } = this.#reader.memory;
+    const { words } = this.#reader.segment;
     const after = words[(entry >> 2) + CHANGE.AFTER]!;
     if (successor !== 0) words[(successor >> 2) + CHANGE.BEFORE] = after;
     else if (after !== 0) this.#table.replace(hash, entry, after);
@@ -76,7 +76,7 @@ export class NodeTable {
 
   /** Leaves the names of a change that is given up what they had before. */
   abandon(change: ZoneChange): void {
-    const { words } = this.#reader.memory;
+    const { words } = this.#reader.segment;
     for (const { hash, entry } of change.names) {
       const before = words[(entry >> 2) + CHANGE.BEFORE]!;
       const earlier = this.#changedNames.get(before);

@@ -15,9 +15,11 @@ import {
   TOMBSTONE,
   ZONE,
   ZONE_SHARD_BITS,
+  zoneOctet,
+  zoneWord,
 } from "./layout.ts";
 import type { LookupName } from "./lookup-name.ts";
-import type { ZoneDatabaseMemory } from "./memory.ts";
+import type { MemorySegment, ZoneDatabaseMemory } from "./memory.ts";
 import { hashLabel } from "./name-hash.ts";
 
 /** The label `*` in wire form, for hashing. */
@@ -29,6 +31,10 @@ const WILDCARD_LABEL = Uint8Array.of(1, 0x2a);
  */
 export class ZoneDatabaseReader {
   readonly memory: ZoneDatabaseMemory;
+  /** What references are of that are no zone's: the segment of the zone that is open. */
+  segment: MemorySegment;
+  /** Has the header and the zone table. */
+  readonly #first: MemorySegment;
   readonly #epochWord: number;
   #key0: number;
   #key1: number;
@@ -40,24 +46,26 @@ export class ZoneDatabaseReader {
   /** @param index this thread's number among the readers, for `enter` and `leave` */
   constructor(memory: ZoneDatabaseMemory, index = 0) {
     this.memory = memory;
+    this.#first = memory.first;
+    this.segment = memory.first;
     this.#epochWord = HEADER.READERS + index * READER_STRIDE;
-    this.#key0 = memory.words[HEADER.HASH_KEY_0]!;
-    this.#key1 = memory.words[HEADER.HASH_KEY_1]!;
+    this.#key0 = memory.first.words[HEADER.HASH_KEY_0]!;
+    this.#key1 = memory.first.words[HEADER.HASH_KEY_1]!;
   }
 
   /** Before the first look-up of a batch: nothing that is visible now is freed until `leave`. */
   enter(): void {
-    const { words } = this.memory;
+    const { words } = this.#first;
     Atomics.store(words, this.#epochWord, Atomics.load(words, HEADER.EPOCH));
   }
 
   leave(): void {
-    Atomics.store(this.memory.words, this.#epochWord, 0);
+    Atomics.store(this.#first.words, this.#epochWord, 0);
   }
 
   /** Whether a first zone database stands. */
   get isReady(): boolean {
-    return Atomics.load(this.memory.words, HEADER.READY) === 1;
+    return Atomics.load(this.#first.words, HEADER.READY) === 1;
   }
 
   /**
@@ -69,7 +77,7 @@ export class ZoneDatabaseReader {
     let hash = this.rootHash;
     let found = this.#zoneAt(hash, name, name.labelCount);
     if (found !== 0) this.zoneLabel = name.labelCount;
-    const deepest = Math.max(firstLabel, name.labelCount - this.memory.words[HEADER.DEEPEST_APEX]!);
+    const deepest = Math.max(firstLabel, name.labelCount - this.#first.words[HEADER.DEEPEST_APEX]!);
     for (let label = name.labelCount - 1; label >= deepest; label -= 1) {
       hash = hashLabel(this.#key0, this.#key1, hash, name.octets, name.labelStarts[label]!);
       const zone = this.#zoneAt(hash, name, label);
@@ -87,23 +95,48 @@ export class ZoneDatabaseReader {
    * @returns the apex's node
    */
   open(zone: number): number {
-    this.apex = this.apexNode(zone);
+    this.segment = this.memory.segmentOf(zone);
+    this.apex = this.#load(zoneWord(zone) + ZONE.APEX_NODE);
     return this.apex;
+  }
+
+  /** Opens a version of a zone again that was open since `enter`. */
+  reopen(zone: number, apex: number): void {
+    this.segment = this.memory.segmentOf(zone);
+    this.apex = apex;
+  }
+
+  /** What tells a node of the open zone from all nodes of all zones. */
+  identityOf(node: number): number {
+    return node | this.segment.number;
   }
 
   /** The label of a name at which the zone's apex begins; −1 when the name is not at or below it. */
   apexLabelIn(zone: number, name: LookupName): number {
-    const apexOctets = this.memory.words[(zone >> 2) + ZONE.APEX_LENGTH]!;
+    const { octets, words } = this.memory.segmentOf(zone);
+    const apexOctets = words[zoneWord(zone) + ZONE.APEX_LENGTH]!;
     const start = name.length - apexOctets;
     let label = 0;
     while (label < name.labelCount && name.labelStarts[label]! < start) label += 1;
     const isLabel = name.startOf(label) === start;
-    return isLabel && this.#sameOctets(zone + ZONE.APEX * 4, name.octets, start, apexOctets) ? label : -1;
+    return isLabel && sameOctets(octets, zoneOctet(zone) + ZONE.APEX * 4, name.octets, start, apexOctets) ? label : -1;
   }
 
   /** Hash of the root, from which those of the apexes come. */
   get rootHash(): number {
     return this.#key1;
+  }
+
+  /** Hash by which the zone table has a zone with this apex. */
+  apexHash(apex: LookupName): number {
+    let hash = this.rootHash;
+    for (let label = apex.labelCount - 1; label >= 0; label -= 1) hash = this.childHash(hash, apex, label);
+    return hash;
+  }
+
+  /** The zone with this apex and its hash; 0 when there is none. */
+  findApex(hash: number, apex: LookupName): number {
+    return this.#zoneAt(hash, apex, 0);
   }
 
   /** Hash of the name that begins at `label`, under its parent's hash. */
@@ -128,14 +161,14 @@ export class ZoneDatabaseReader {
   findEntry(zone: number, hash: number, name: LookupName, label: number, apexLabel: number): number {
     const start = name.labelStarts[label]!;
     const length = name.startOf(apexLabel) - start;
-    let slot = this.#firstSlot(hash, HEADER.NODE_SHARDS, NODE_SHARD_BITS);
+    let slot = this.#firstSlot(this.segment, hash, HEADER.NODE_SHARDS, NODE_SHARD_BITS);
     for (;;) {
       const node = this.#load(slot);
       if (node === 0) return 0;
-      const { words, octets } = this.memory;
+      const { words, octets } = this.segment;
       if (node !== TOMBSTONE && words[slot + 1] === hash && words[(node >> 2) + NODE.ZONE] === zone) {
         const stored = node + NODE.NAME * 4;
-        if (octets[stored] === length && this.#sameOctets(stored + 1, name.octets, start, length)) return node;
+        if (octets[stored] === length && sameOctets(octets, stored + 1, name.octets, start, length)) return node;
       }
       slot = this.#nextSlot(slot);
     }
@@ -145,18 +178,18 @@ export class ZoneDatabaseReader {
   findWildcard(zone: number, hash: number, name: LookupName, parentLabel: number, apexLabel: number): number {
     const start = name.startOf(parentLabel);
     const length = name.startOf(apexLabel) - start;
-    let slot = this.#firstSlot(hash, HEADER.NODE_SHARDS, NODE_SHARD_BITS);
+    let slot = this.#firstSlot(this.segment, hash, HEADER.NODE_SHARDS, NODE_SHARD_BITS);
     for (;;) {
       const node = this.#load(slot);
       if (node === 0) return 0;
-      const { words, octets } = this.memory;
+      const { words, octets } = this.segment;
       if (node !== TOMBSTONE && words[slot + 1] === hash && words[(node >> 2) + NODE.ZONE] === zone) {
         const stored = node + NODE.NAME * 4;
         if (
           octets[stored] === length + 2 &&
           octets[stored + 1] === 1 &&
           octets[stored + 2] === WILDCARD_LABEL[1] &&
-          this.#sameOctets(stored + 3, name.octets, start, length)
+          sameOctets(octets, stored + 3, name.octets, start, length)
         ) {
           return this.#settled(node);
         }
@@ -167,7 +200,7 @@ export class ZoneDatabaseReader {
 
   /** Why the zone is not simply answered: bits of `EXCEPTION`, 0 for most zones. */
   exceptionsOf(zone: number): number {
-    return this.memory.words[(zone >> 2) + ZONE.EXCEPTIONS]!;
+    return this.#zoneField(zone, ZONE.EXCEPTIONS);
   }
 
   /** Whether the zone answers only those whom an ACL lets ask. */
@@ -177,39 +210,40 @@ export class ZoneDatabaseReader {
 
   /** The zone's apex in wire form and lower case, a copy. */
   apexOf(zone: number): Uint8Array {
-    const start = zone + ZONE.APEX * 4;
-    return this.memory.octets.slice(start, start + this.memory.words[(zone >> 2) + ZONE.APEX_LENGTH]!);
+    const start = zoneOctet(zone) + ZONE.APEX * 4;
+    return this.memory.segmentOf(zone).octets.slice(start, start + this.#zoneField(zone, ZONE.APEX_LENGTH));
   }
 
-  apexNode(zone: number): number {
-    return this.#load((zone >> 2) + ZONE.APEX_NODE);
+  /** TTL of the zone's negative answers, in seconds. */
+  negativeTtlOf(zone: number): number {
+    return this.#zoneField(zone, ZONE.NEGATIVE_TTL);
   }
 
   /** Parent hash of the names right below the zone's apex. */
   zoneSeed(zone: number): number {
-    return this.memory.words[(zone >> 2) + ZONE.SEED]!;
+    return this.#zoneField(zone, ZONE.SEED);
   }
 
   flags(node: number): number {
-    return this.memory.words[(node >> 2) + NODE.FLAGS]!;
+    return this.segment.words[(node >> 2) + NODE.FLAGS]!;
   }
 
   rrsetCount(node: number): number {
-    return this.memory.words[(node >> 2) + NODE.FLAGS]! >>> FLAG_BITS;
+    return this.segment.words[(node >> 2) + NODE.FLAGS]! >>> FLAG_BITS;
   }
 
   /** Reference of the node's first RRset, valid when it has one. */
   firstRrset(node: number): number {
     const name = node + NODE.NAME * 4;
-    return (name + 1 + this.memory.octets[name]! + 3) & ~3;
+    return (name + 1 + this.segment.octets[name]! + 3) & ~3;
   }
 
   nextRrset(rrset: number): number {
-    return (rrset + RRSET.RECORDS * 4 + this.memory.words[(rrset >> 2) + RRSET.LENGTH]! + 3) & ~3;
+    return (rrset + RRSET.RECORDS * 4 + this.segment.words[(rrset >> 2) + RRSET.LENGTH]! + 3) & ~3;
   }
 
   rrsetType(rrset: number): number {
-    return this.memory.words[(rrset >> 2) + RRSET.TYPE_AND_COUNT]! >>> 16;
+    return this.segment.words[(rrset >> 2) + RRSET.TYPE_AND_COUNT]! >>> 16;
   }
 
   /** The node's RRset of a type; 0 when it has none. */
@@ -224,7 +258,7 @@ export class ZoneDatabaseReader {
 
   /** How the zone proves that something is not there; see `ZONE.DENIAL`. */
   denialOf(zone: number): number {
-    return this.memory.words[(zone >> 2) + ZONE.DENIAL]!;
+    return this.#zoneField(zone, ZONE.DENIAL);
   }
 
   isSigned(zone: number): boolean {
@@ -238,34 +272,42 @@ export class ZoneDatabaseReader {
 
   /** A word of the tail of the apex that is open. */
   #apexWord(word: number): number {
-    const { words } = this.memory;
+    const { words } = this.segment;
     return words[((this.apex + words[(this.apex >> 2) + NODE.SIZE]!) >> 2) - word]!;
   }
 
   /** The node that an entry of the table stands for in the version that is open. */
   #settled(entry: number): number {
     let node = entry;
-    while (node !== 0 && (this.memory.words[(node >> 2) + NODE.FLAGS]! & FLAG.CHANGE) !== 0) {
-      const { words } = this.memory;
+    while (node !== 0 && (this.segment.words[(node >> 2) + NODE.FLAGS]! & FLAG.CHANGE) !== 0) {
+      const { words } = this.segment;
       const change = node >> 2;
       const isPublished =
         this.apex === 0 || ((this.#apexWord(APEX_TAIL.VERSION) - words[change + CHANGE.VERSION]!) | 0) >= 0;
       node = words[change + (isPublished ? CHANGE.AFTER : CHANGE.BEFORE)]!;
-      this.memory.follow(node);
+      this.segment.follow(node);
     }
     return node;
+  }
+
+  #zoneField(zone: number, field: number): number {
+    return this.memory.segmentOf(zone).words[zoneWord(zone) + field]!;
   }
 
   #zoneAt(hash: number, name: LookupName, label: number): number {
     const start = name.startOf(label);
     const length = name.length - start;
-    let slot = this.#firstSlot(hash, HEADER.ZONE_SHARDS, ZONE_SHARD_BITS);
+    const first = this.#first;
+    let slot = this.#firstSlot(first, hash, HEADER.ZONE_SHARDS, ZONE_SHARD_BITS);
     for (;;) {
-      const zone = this.#load(slot);
+      const zone = Atomics.load(first.words, slot);
       if (zone === 0) return 0;
-      const { words } = this.memory;
-      if (zone !== TOMBSTONE && words[slot + 1] === hash && words[(zone >> 2) + ZONE.APEX_LENGTH] === length) {
-        if (this.#sameOctets(zone + ZONE.APEX * 4, name.octets, start, length)) return zone;
+      if (zone !== TOMBSTONE && first.words[slot + 1] === hash) {
+        const segment = this.memory.segmentOf(zone);
+        segment.follow(zone);
+        const { octets, words } = segment;
+        const isLong = words[zoneWord(zone) + ZONE.APEX_LENGTH] === length;
+        if (isLong && sameOctets(octets, zoneOctet(zone) + ZONE.APEX * 4, name.octets, start, length)) return zone;
       }
       slot = this.#nextSlot(slot);
     }
@@ -275,9 +317,11 @@ export class ZoneDatabaseReader {
   #slots = 0;
   #mask = 0;
 
-  #firstSlot(hash: number, shards: number, shardBits: number): number {
-    const table = this.#load(shards + (hash >>> (32 - shardBits))) >> 2;
-    this.#mask = this.memory.words[table + TABLE.MASK]!;
+  #firstSlot(segment: MemorySegment, hash: number, shards: number, shardBits: number): number {
+    const reference = Atomics.load(segment.words, shards + (hash >>> (32 - shardBits)));
+    segment.follow(reference);
+    const table = reference >> 2;
+    this.#mask = segment.words[table + TABLE.MASK]!;
     this.#slots = table + TABLE.SLOTS;
     return this.#slots + (hash & this.#mask) * TABLE.SLOT_WORDS;
   }
@@ -289,17 +333,16 @@ export class ZoneDatabaseReader {
 
   /** A reference out of a table; what it refers to is mapped. */
   #load(word: number): number {
-    const reference = Atomics.load(this.memory.words, word);
-    this.memory.follow(reference);
+    const reference = Atomics.load(this.segment.words, word);
+    this.segment.follow(reference);
     return reference;
   }
+}
 
-  /** Whether octets of the zone database equal those of a name in lower case, ASCII case aside. */
-  #sameOctets(stored: number, lowerCase: Uint8Array, start: number, length: number): boolean {
-    const { octets } = this.memory;
-    for (let index = 0; index < length; index += 1) {
-      if (LOWER_CASE[octets[stored + index]!] !== lowerCase[start + index]) return false;
-    }
-    return true;
+/** Whether stored octets equal those of a name in lower case, ASCII case aside. */
+function sameOctets(octets: Uint8Array, stored: number, lowerCase: Uint8Array, start: number, length: number): boolean {
+  for (let index = 0; index < length; index += 1) {
+    if (LOWER_CASE[octets[stored + index]!] !== lowerCase[start + index]) return false;
   }
+  return true;
 }

@@ -1,5 +1,5 @@
 /**
- * What of the zone database's memory whom is kept for, as shares of all of it. A zone that grows without end thus leaves room
+ * What of a segment of the zone database's memory whom is kept for, as shares of all of it. A zone that grows without end thus leaves room
  * for the changes of its neighbours, and for place-holders (`ZoneDatabaseWriter.withholdZone`) there is always some.
  */
 const KEPT = { forPlaceHolders: 1 / 32, forSmallZones: 1 / 32, forSmallChanges: 1 / 32 } as const;
@@ -7,6 +7,14 @@ const KEPT = { forPlaceHolders: 1 / 32, forSmallZones: 1 / 32, forSmallChanges: 
 const SMALL_ZONE = 1 / 256;
 /** A change of a zone that is answered for is small while the zone has grown by no more than this share. */
 const SMALL_CHANGE = 1 / 4_096;
+
+/** Of several segments the first has this share of itself for the zone table, which has the zones of all: 20 million of them. */
+const KEPT_FOR_ZONE_TABLE = 1 / 8;
+
+/** Octets of a segment that there may be of zones. */
+export function octetsForZones(totalOctets: number, hasTableOfOthers: boolean): number {
+  return hasTableOfOthers ? totalOctets * (1 - KEPT_FOR_ZONE_TABLE) : totalOctets;
+}
 
 /** What is being written, as far as it decides how much memory may be taken for it. */
 export interface Writing {
@@ -20,7 +28,7 @@ export interface Writing {
 
 /**
  * Octets of the memory that may be in use while something is written.
- * @param totalOctets all that there is
+ * @param totalOctets all that there is for zones
  */
 export function allowanceFor(totalOctets: number, { zoneOctets, grownBy, isNecessary = false }: Writing): number {
   const forSmallZones = 1 - KEPT.forPlaceHolders;

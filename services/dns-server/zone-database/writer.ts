@@ -1,14 +1,15 @@
-import { Arena } from "./arena.ts";
 import { type Denial, DenialFinder, isSameDenial } from "./denial.ts";
+import { Epochs } from "./epochs.ts";
 import { HashTable } from "./hash-table.ts";
-import { DENIAL, EXCEPTION, HEADER, NODE, NSEC3_PARAMETERS, ZONE, ZONE_SHARD_BITS } from "./layout.ts";
+import { DENIAL, EXCEPTION, HEADER, SEGMENT_MASK, ZONE, ZONE_SHARD_BITS } from "./layout.ts";
 import { LookupName } from "./lookup-name.ts";
 import { ZoneDatabaseMemory } from "./memory.ts";
 import { NameDraft } from "./name-draft.ts";
 import { ZoneDatabaseReader } from "./reader.ts";
-import { allowanceFor, type Writing } from "./room.ts";
+import type { Writing } from "./room.ts";
 import { type CompiledRecord, inEncodingOrder } from "./stored-rrset.ts";
-import { ZoneNodes } from "./zone-nodes.ts";
+import type { ZoneNodes } from "./zone-nodes.ts";
+import { ZoneSegment } from "./zone-segment.ts";
 
 /** What the zone database needs to know of a zone beside its records. */
 export interface ServedZone {
@@ -20,15 +21,6 @@ export interface ServedZone {
   readonly restricted?: boolean;
   /** Whose it is; null for nobody's. */
   readonly resellerId?: string | null;
-}
-
-/** References of a published zone and its apex's hash. */
-interface ZoneEntry {
-  readonly reference: number;
-  readonly hash: number;
-  readonly labelCount: number;
-  /** Whether it is a place-holder. */
-  readonly isWithheld: boolean;
 }
 
 /** A zone out of sight whose nodes are still to be taken apart, once the readers of this epoch have left. */
@@ -46,17 +38,16 @@ interface DiscardedZone {
  */
 export class ZoneDatabaseWriter {
   readonly memory: ZoneDatabaseMemory;
-  readonly #arena: Arena;
+  readonly #epochs: Epochs;
+  readonly #segments: readonly ZoneSegment[];
   readonly #zones: HashTable;
-  readonly #nodes: ZoneNodes;
   readonly #reader: ZoneDatabaseReader;
   /** For names whose records come all at once. */
   readonly #draft = new NameDraft();
   readonly #denialFinder = new DenialFinder();
   readonly #denials = new Map<number, Denial>();
   readonly #apexName = new LookupName();
-  readonly #published = new Map<string, ZoneEntry>();
-  #withheldCount = 0;
+  #zoneCount = 0;
   /** The hash is keyed, so it is enough that no two zones share a seed. */
   #nextSeed = 1;
   /** The zone that `#apex` belongs to. */
@@ -69,40 +60,54 @@ export class ZoneDatabaseWriter {
 
   constructor(memory: ZoneDatabaseMemory = ZoneDatabaseMemory.create()) {
     this.memory = memory;
-    this.#arena = new Arena(memory);
-    this.#zones = new HashTable(memory, this.#arena, { shards: HEADER.ZONE_SHARDS, shardBits: ZONE_SHARD_BITS });
+    this.#epochs = new Epochs(memory.first);
+    this.#segments = memory.segments.map(({ number }) => new ZoneSegment(memory, number, this.#epochs));
+    const place = { shards: HEADER.ZONE_SHARDS, shardBits: ZONE_SHARD_BITS };
+    this.#zones = new HashTable(memory.first, this.#segments[0]!.arena, place);
     this.#reader = new ZoneDatabaseReader(memory);
-    this.#nodes = new ZoneNodes(this.#reader, this.#arena);
   }
 
   /** Octets that the zones take. */
   get usedOctets(): number {
-    return this.#arena.usedOctets;
+    return this.#sum(({ arena }) => arena.usedOctets);
   }
 
   /** Octets that there could be in use. */
   get totalOctets(): number {
-    return this.#arena.totalOctets;
+    return this.#sum(({ arena }) => arena.totalOctets);
   }
 
   /** Octets of those in use that are on their way to be free: what was replaced or withdrawn, as far as it is counted. */
   get waitingOctets(): number {
-    return this.#arena.waitingOctets;
+    return this.#sum(({ arena }) => arena.waitingOctets);
   }
 
   /** Octets of blocks that are kept for the next change of an index. */
   get spareOctets(): number {
-    return this.#nodes.spareOctets;
+    return this.#sum(({ nodes }) => nodes.spareOctets);
   }
 
-  /** Free blocks of the memory, for whoever checks the books. */
-  freeBlocks(): Iterable<{ readonly reference: number; readonly octets: number }> {
-    return this.#arena.freeBlocks();
+  /** Free blocks of a segment, for whoever checks the books. */
+  freeBlocks(segment = 0): Iterable<{ readonly reference: number; readonly octets: number }> {
+    return this.#segments[segment]!.arena.freeBlocks();
   }
 
-  /** Octets that could be taken for something: a part of what is free is kept for small zones and changes (room.ts). */
+  /** Octets that could be taken for one zone or change: a part of what is free is kept for small ones (room.ts). */
   leftOctets(writing: Writing): number {
-    return allowanceFor(this.totalOctets, writing) - this.usedOctets;
+    return Math.max(...this.#segments.map((segment) => segment.leftOctets(writing)));
+  }
+
+  /** As `leftOctets`, for many zones. */
+  leftOctetsForMany(writing: Writing): number {
+    return this.#sum((segment) => Math.max(0, segment.leftOctets(writing)));
+  }
+
+  /** Whether a zone could be built anew in another segment than its own, where there is more room. */
+  hasRoomElsewhere(zone: number): boolean {
+    const writing = { zoneOctets: this.octetsOf(zone) };
+    const own = this.#segmentOf(zone);
+    const left = own.leftOctets(writing) + writing.zoneOctets;
+    return this.#segments.some((other) => other !== own && other.leftOctets(writing) > left);
   }
 
   /** Whether zones that are out of sight wait to be taken apart. */
@@ -112,17 +117,17 @@ export class ZoneDatabaseWriter {
 
   /** Zones that are answered for, place-holders left out. */
   get zoneCount(): number {
-    return this.#published.size - this.#withheldCount;
+    return this.#zoneCount;
   }
 
   /** Octets of the names of a zone. */
   octetsOf(zone: number): number {
-    return this.#nodes.octetsOf(zone);
+    return zone === 0 ? 0 : this.#nodesOf(zone).octetsOf(zone);
   }
 
   /** From now on queries are answered; before they get SERVFAIL. */
   setReady(): void {
-    Atomics.store(this.memory.words, HEADER.READY, 1);
+    Atomics.store(this.memory.first.words, HEADER.READY, 1);
   }
 
   /**
@@ -131,8 +136,9 @@ export class ZoneDatabaseWriter {
    * @returns its reference
    */
   createZone(zone: ServedZone): number {
-    this.#admit({ zoneOctets: 0 });
-    return this.#create(zone, zone.restricted ? EXCEPTION.RESTRICTED : 0);
+    const segment = this.#roomiest();
+    segment.admit({ zoneOctets: 0 });
+    return this.#create(segment, zone, zone.restricted ? EXCEPTION.RESTRICTED : 0);
   }
 
   /**
@@ -140,11 +146,12 @@ export class ZoneDatabaseWriter {
    * below its apex is then SERVFAIL. There is room for it when there is none for zones.
    */
   withholdZone(zone: ServedZone): void {
-    this.#arena.allowance = this.#arena.totalOctets;
+    const segment = this.#roomiest();
+    segment.admitPlaceHolder();
     const exceptions = EXCEPTION.WITHHELD | (zone.restricted ? EXCEPTION.RESTRICTED : 0);
-    const reference = this.#create(zone, exceptions);
+    const reference = this.#create(segment, zone, exceptions);
     try {
-      this.#show(reference, true);
+      this.#show(reference);
     } catch (error) {
       this.#discard(reference);
       throw error;
@@ -156,35 +163,33 @@ export class ZoneDatabaseWriter {
    * zone since it was published last.
    */
   publishZone(zone: number): void {
-    this.#admit({ ...this.#writingTo(zone), isNecessary: true });
-    this.#show(zone, false);
+    this.#segmentOf(zone).admit({ ...this.#writingTo(zone), isNecessary: true });
+    this.#show(zone);
   }
 
   /** The published zone of this apex (wire form, lower case); 0 when there is none. */
   publishedZone(apex: Uint8Array): number {
-    const entry = this.#published.get(apexKey(apex));
-    return entry === undefined || entry.isWithheld ? 0 : entry.reference;
+    const { zone } = this.#find(apex);
+    return zone !== 0 && this.#isWithheld(zone) ? 0 : zone;
   }
 
   /** Whose a zone is; null for nobody's. */
   resellerOf(zone: number): string | null {
-    return this.#resellers[this.memory.words[(zone >> 2) + ZONE.RESELLER]!]!;
+    return this.#resellers[this.#segmentOf(zone).field(zone, ZONE.RESELLER)]!;
   }
 
   /** Takes a zone out of sight; does nothing when it is not there. */
   withdrawZone(apex: Uint8Array): void {
-    const key = apexKey(apex);
-    const entry = this.#published.get(key);
-    if (!entry) return;
-    this.#zones.remove(entry.hash, entry.reference);
-    this.#published.delete(key);
-    if (entry.isWithheld) this.#withheldCount -= 1;
-    this.#discard(entry.reference);
+    const { zone, hash } = this.#find(apex);
+    if (zone === 0) return;
+    this.#zones.remove(hash, zone);
+    this.#zoneCount -= this.#isWithheld(zone) ? 0 : 1;
+    this.#discard(zone);
   }
 
   /** Gives up what was not published: a new zone, or what was done to one that is visible. */
   discardZone(zone: number): void {
-    if (this.publishedZone(this.#apexOf(zone)) === zone) this.#nodes.abandon(zone);
+    if (this.publishedZone(this.#apexOf(zone)) === zone) this.#nodesOf(zone).abandon(zone);
     else this.#discard(zone);
   }
 
@@ -198,8 +203,26 @@ export class ZoneDatabaseWriter {
     return isSameDenial(this.#denialFinder.denial, this.#denialAt(zone));
   }
 
+  /** What `setVersion` has said last of a published zone; 0 before. */
+  versionOf(zone: number): number {
+    const segment = this.#segmentOf(zone);
+    return segment.field(zone, ZONE.VERSION_HIGH) * 2 ** 32 + (segment.field(zone, ZONE.VERSION_LOW) >>> 0);
+  }
+
+  /** Keeps a number with a zone, for whoever publishes it. */
+  setVersion(zone: number, version: number): void {
+    const segment = this.#segmentOf(zone);
+    segment.setField(zone, ZONE.VERSION_HIGH, Math.floor(version / 2 ** 32));
+    segment.setField(zone, ZONE.VERSION_LOW, version | 0);
+  }
+
+  /** The apex of a zone, in wire form and lower case. */
+  apexOf(zone: number): Uint8Array {
+    return this.#segmentOf(zone).apexOf(zone);
+  }
+
   setNegativeTtl(zone: number, seconds: number): void {
-    Atomics.store(this.memory.words, (zone >> 2) + ZONE.NEGATIVE_TTL, seconds);
+    this.#segmentOf(zone).setField(zone, ZONE.NEGATIVE_TTL, seconds);
   }
 
   /**
@@ -224,7 +247,7 @@ export class ZoneDatabaseWriter {
 
   /** As `setName`, for records that come one by one, into a draft; then `endName`. */
   beginName(zone: number, draft: NameDraft): void {
-    const hasNsec3Chain = this.memory.words[(zone >> 2) + ZONE.DENIAL]! > DENIAL.NSEC;
+    const hasNsec3Chain = this.#segmentOf(zone).field(zone, ZONE.DENIAL) > DENIAL.NSEC;
     draft.begin({ apex: this.#apexOf(zone), hasNsec3Chain });
   }
 
@@ -235,14 +258,15 @@ export class ZoneDatabaseWriter {
   endName(zone: number, owner: Uint8Array, draft: NameDraft, keepsOther = false): void {
     const nameLength = owner.length - this.#apexOf(zone).length;
     const isRemoval = draft.rrsets.count === 0 && draft.nsec3Rrsets.count === 0;
-    this.#admit({ ...this.#writingTo(zone), isNecessary: nameLength === 0 || isRemoval });
+    this.#segmentOf(zone).admit({ ...this.#writingTo(zone), isNecessary: nameLength === 0 || isRemoval });
     if (nameLength === 0) this.#setDenial(zone, draft.denial);
     draft.finish();
+    const nodes = this.#nodesOf(zone);
     const hasRrsets = draft.rrsets.count > 0 || !keepsOther;
-    if (hasRrsets) this.#nodes.setRrsets(zone, owner, nameLength, draft.rrsets, draft.flags);
+    if (hasRrsets) nodes.setRrsets(zone, owner, nameLength, draft.rrsets, draft.flags);
     if (!draft.hasNsec3Chain || nameLength === 0) return;
     const hasNsec3 = draft.nsec3Rrsets.count > 0 || !keepsOther;
-    if (hasNsec3) this.#nodes.setNsec3(zone, owner, nameLength, draft.nsec3Rrsets);
+    if (hasNsec3) nodes.setNsec3(zone, owner, nameLength, draft.nsec3Rrsets);
   }
 
   /**
@@ -251,18 +275,22 @@ export class ZoneDatabaseWriter {
    * @returns whether discarded nodes are left for another call
    */
   collect(limitNodes = Number.POSITIVE_INFINITY): boolean {
-    this.#arena.advance();
-    this.#nodes.settle();
+    this.#advance();
+    for (const { nodes } of this.#segments) nodes.settle();
     let left = limitNodes;
-    while (left > 0 && this.#discarded.length > 0 && this.#arena.hasPassed(this.#discarded[0]!.epoch)) {
+    while (left > 0 && this.#discarded.length > 0 && this.#epochs.hasPassed(this.#discarded[0]!.epoch)) {
       const { zone } = this.#discarded[0]!;
-      left -= this.#nodes.takeApart(zone, this.#apexOf(zone), left);
-      if (this.memory.words[(zone >> 2) + ZONE.FIRST_NODE] !== 0) break;
-      this.#freeZone(zone);
+      const segment = this.#segmentOf(zone);
+      left -= segment.nodes.takeApart(zone, this.#apexOf(zone), left);
+      if (segment.field(zone, ZONE.FIRST_NODE) !== 0) break;
+      segment.freeZone(zone);
+      this.#denials.delete(zone);
       this.#discarded.shift();
     }
-    this.#arena.advance();
-    return this.#arena.joinAhead() || this.#discarded.length > 0;
+    this.#advance();
+    let isJoining = false;
+    for (const { arena } of this.#segments) isJoining = arena.joinAhead() || isJoining;
+    return isJoining || this.#discarded.length > 0;
   }
 
   /**
@@ -270,42 +298,56 @@ export class ZoneDatabaseWriter {
    * what a transfer reads while changes go on.
    */
   snapshot(zone: number): { readonly nodes: Int32Array; readonly release: () => void } {
-    const { words } = this.memory;
-    const nodes: number[] = [];
-    for (let node = words[(zone >> 2) + ZONE.FIRST_NODE]!; node !== 0; node = words[(node >> 2) + NODE.NEXT]!) {
-      nodes.push(node);
-    }
-    return { nodes: Int32Array.from(nodes), release: this.#arena.pin() };
+    return { nodes: this.#segmentOf(zone).nodesOf(zone), release: this.#epochs.pin() };
   }
 
-  /** Says how much memory may be in use while something is written. */
-  #admit(writing: Writing): void {
-    this.#arena.allowance = allowanceFor(this.#arena.totalOctets, writing);
+  #segmentOf(zone: number): ZoneSegment {
+    return this.#segments[zone & SEGMENT_MASK]!;
+  }
+
+  #nodesOf(zone: number): ZoneNodes {
+    return this.#segmentOf(zone).nodes;
+  }
+
+  #sum(of: (segment: ZoneSegment) => number): number {
+    return this.#segments.reduce((sum, segment) => sum + of(segment), 0);
+  }
+
+  /** The segment for the next zone: zones stay where they are, so that all segments fill alike. */
+  #roomiest(): ZoneSegment {
+    const writing = { zoneOctets: 0 };
+    return this.#segments.reduce((a, b) => (b.leftOctets(writing) > a.leftOctets(writing) ? b : a));
+  }
+
+  #advance(): void {
+    this.#epochs.advance();
+    for (const { arena } of this.#segments) arena.free();
+  }
+
+  /** The zone with an apex, a place-holder as well; 0 for none. */
+  #find(apex: Uint8Array): { readonly zone: number; readonly hash: number } {
+    this.#apexName.read(apex, 0, apex.length);
+    const hash = this.#reader.apexHash(this.#apexName);
+    return { zone: this.#reader.findApex(hash, this.#apexName), hash };
+  }
+
+  #isWithheld(zone: number): boolean {
+    return (this.#reader.exceptionsOf(zone) & EXCEPTION.WITHHELD) !== 0;
   }
 
   #writingTo(zone: number): Writing {
-    return { zoneOctets: this.#nodes.octetsOf(zone), grownBy: this.#nodes.grownBy(zone) };
+    const nodes = this.#nodesOf(zone);
+    return { zoneOctets: nodes.octetsOf(zone), grownBy: nodes.grownBy(zone) };
   }
 
-  #create({ apex, negativeTtlSeconds, resellerId = null }: ServedZone, exceptions: number): number {
-    const size = this.#arena.blockSize(ZONE.APEX * 4 + apex.length);
-    const zone = this.#arena.allocate(size);
+  #create(segment: ZoneSegment, served: ServedZone, exceptions: number): number {
+    const { apex, negativeTtlSeconds, resellerId = null } = served;
+    const reseller = this.#numberOf(resellerId);
+    const zone = segment.createZone({ apex, seed: this.#nextSeed++, negativeTtlSeconds, exceptions, reseller });
     // The block may have been another zone's before.
     this.#apexZone = 0;
-    const { words, octets } = this.memory;
-    const word = zone >> 2;
-    words[word + ZONE.SEED] = this.#nextSeed++;
-    words[word + ZONE.APEX_NODE] = 0;
-    words[word + ZONE.NEGATIVE_TTL] = negativeTtlSeconds;
-    words[word + ZONE.APEX_LENGTH] = apex.length;
-    words[word + ZONE.FIRST_NODE] = 0;
-    words[word + ZONE.SIZE] = size;
-    words[word + ZONE.EXCEPTIONS] = exceptions;
-    words[word + ZONE.DENIAL] = DENIAL.NONE;
-    words[word + ZONE.RESELLER] = this.#numberOf(resellerId);
-    octets.set(apex, zone + ZONE.APEX * 4);
     try {
-      this.#nodes.createApex(zone, apex);
+      segment.nodes.createApex(zone, apex);
     } catch (error) {
       this.#discard(zone);
       throw error;
@@ -313,25 +355,22 @@ export class ZoneDatabaseWriter {
     return zone;
   }
 
-  #show(zone: number, isWithheld: boolean): void {
-    const apex = this.#apexOf(zone);
-    const key = apexKey(apex);
-    const previous = this.#published.get(key);
-    const hash = previous?.hash ?? this.#apexHash(apex);
-    if (!previous) this.#zones.makeRoom(hash);
-    this.#nodes.publish(zone);
-    if (previous?.reference === zone) return;
-    const labelCount = previous?.labelCount ?? this.#apexName.labelCount;
-    if (previous) {
-      this.#zones.replace(hash, previous.reference, zone);
-      this.#discard(previous.reference);
+  #show(zone: number): void {
+    const { zone: previous, hash } = this.#find(this.#apexOf(zone));
+    if (previous === 0) this.#segments[0]!.withTableAllowance(() => this.#zones.makeRoom(hash));
+    this.#nodesOf(zone).publish(zone);
+    if (previous === zone) return;
+    if (previous !== 0) {
+      this.#zones.replace(hash, previous, zone);
+      this.#zoneCount -= this.#isWithheld(previous) ? 0 : 1;
+      this.#discard(previous);
     } else {
       this.#zones.insert(hash, zone);
-      const { words } = this.memory;
+      const { words } = this.memory.first;
+      const { labelCount } = this.#apexName;
       if (labelCount > words[HEADER.DEEPEST_APEX]!) Atomics.store(words, HEADER.DEEPEST_APEX, labelCount);
     }
-    this.#withheldCount += Number(isWithheld) - Number(previous?.isWithheld ?? false);
-    this.#published.set(key, { reference: zone, hash, labelCount, isWithheld });
+    this.#zoneCount += this.#isWithheld(zone) ? 0 : 1;
   }
 
   #numberOf(resellerId: string | null): number {
@@ -342,15 +381,7 @@ export class ZoneDatabaseWriter {
   }
 
   #discard(zone: number): void {
-    this.#discarded.push({ zone, epoch: this.#arena.epoch });
-  }
-
-  #freeZone(zone: number): void {
-    const { words } = this.memory;
-    const parameters = words[(zone >> 2) + ZONE.DENIAL]!;
-    if (parameters > DENIAL.NSEC) this.#arena.retire(parameters, words[(parameters >> 2) + NSEC3_PARAMETERS.SIZE]!);
-    this.#denials.delete(zone);
-    this.#arena.retire(zone, words[(zone >> 2) + ZONE.SIZE]!);
+    this.#discarded.push({ zone, epoch: this.#epochs.current });
   }
 
   #denialAt(zone: number): Denial {
@@ -362,41 +393,14 @@ export class ZoneDatabaseWriter {
     if (isSameDenial(denial, this.#denialAt(zone))) return;
     if (this.publishedZone(this.#apexOf(zone)) === zone) throw new Error("a zone's denial changes with the zone only");
     this.#denials.set(zone, denial);
-    const plain = denial.kind === "nsec" ? DENIAL.NSEC : DENIAL.NONE;
-    const stored = denial.kind === "nsec3" ? this.#writeParameters(denial) : plain;
-    this.memory.words[(zone >> 2) + ZONE.DENIAL] = stored;
-  }
-
-  #writeParameters({ iterations, salt }: Extract<Denial, { kind: "nsec3" }>): number {
-    const size = this.#arena.blockSize(NSEC3_PARAMETERS.SALT * 4 + salt.length);
-    const parameters = this.#arena.allocate(size);
-    const { words, octets } = this.memory;
-    words[(parameters >> 2) + NSEC3_PARAMETERS.ITERATIONS] = iterations;
-    words[(parameters >> 2) + NSEC3_PARAMETERS.SALT_OCTETS] = salt.length;
-    words[(parameters >> 2) + NSEC3_PARAMETERS.SIZE] = size;
-    octets.set(salt, parameters + NSEC3_PARAMETERS.SALT * 4);
-    return parameters;
+    this.#segmentOf(zone).writeDenial(zone, denial);
   }
 
   #apexOf(zone: number): Uint8Array {
     if (zone !== this.#apexZone) {
-      const start = zone + ZONE.APEX * 4;
-      this.#apex = this.memory.octets.slice(start, start + this.memory.words[(zone >> 2) + ZONE.APEX_LENGTH]!);
+      this.#apex = this.#segmentOf(zone).apexOf(zone);
       this.#apexZone = zone;
     }
     return this.#apex;
   }
-
-  #apexHash(apex: Uint8Array): number {
-    this.#apexName.read(apex, 0, apex.length);
-    let hash = this.#reader.rootHash;
-    for (let label = this.#apexName.labelCount - 1; label >= 0; label -= 1) {
-      hash = this.#reader.childHash(hash, this.#apexName, label);
-    }
-    return hash;
-  }
-}
-
-function apexKey(apex: Uint8Array): string {
-  return Buffer.from(apex.buffer, apex.byteOffset, apex.length).toString("latin1");
 }

@@ -318,6 +318,6 @@ export class ZoneIndex {
   }
 
   get #words(): Int32Array {
-    return this.#reader.memory.words;
+    return this.#reader.segment.words;
   }
 }

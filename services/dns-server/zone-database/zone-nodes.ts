@@ -1,5 +1,6 @@
 import type { Arena } from "./arena.ts";
-import { APEX_TAIL, DENIAL, FLAG, FLAG_BITS, NODE, ZONE } from "./layout.ts";
+import type { Epochs } from "./epochs.ts";
+import { APEX_TAIL, DENIAL, FLAG, FLAG_BITS, NODE, ZONE, zoneOctet, zoneWord } from "./layout.ts";
 import { LocatedName } from "./located-name.ts";
 import { type EncodedRrsets, NO_RRSETS, NodeStore, type Place } from "./node-store.ts";
 import { NodeTable } from "./node-table.ts";
@@ -8,20 +9,18 @@ import type { ChangedName, UnsettledChange, ZoneChange } from "./zone-change.ts"
 import { ZoneIndex } from "./zone-index.ts";
 
 /**
- * The names of all zones, as the writer changes them: nodes, their table, and of each zone its list of nodes and its
+ * The names of all zones of a segment, as the writer changes them: nodes, their table, and of each zone its list of nodes and its
  * index. What is done to a zone is seen when it is published, and then all at once: until no reader is left that has
  * the version before open, the table has both versions of a name (layout.ts, `CHANGE`).
  */
 export class ZoneNodes {
   readonly #reader: ZoneDatabaseReader;
-  readonly #arena: Arena;
+  readonly #epochs: Epochs;
   readonly #table: NodeTable;
   readonly #index: ZoneIndex;
   readonly #store: NodeStore;
   /** By zone, what is not published yet. */
   readonly #changes = new Map<number, ZoneChange>();
-  /** By zone, the octets of the nodes that it has, or will have. */
-  readonly #octets = new Map<number, number>();
   /** Published changes, the oldest first. */
   #unsettled: UnsettledChange[] = [];
   #nextVersion = 1;
@@ -30,11 +29,11 @@ export class ZoneNodes {
   /** The change at hand. */
   #change!: ZoneChange;
 
-  constructor(reader: ZoneDatabaseReader, arena: Arena) {
+  constructor(reader: ZoneDatabaseReader, arena: Arena, epochs: Epochs) {
     this.#reader = reader;
-    this.#arena = arena;
+    this.#epochs = epochs;
     this.#index = new ZoneIndex(reader, arena);
-    this.#store = new NodeStore(reader.memory, arena);
+    this.#store = new NodeStore(reader.segment, arena);
     this.#table = new NodeTable(reader, arena, this.#store);
     this.#name = new LocatedName(reader);
   }
@@ -46,7 +45,7 @@ export class ZoneNodes {
 
   /** Octets of a zone's nodes, as they are going to be published. */
   octetsOf(zone: number): number {
-    return this.#octets.get(zone) ?? 0;
+    return this.#reader.segment.words[zoneWord(zone) + ZONE.OCTETS]!;
   }
 
   /** Octets by which a zone that readers see has grown since it was published; of another zone undefined. */
@@ -111,25 +110,25 @@ export class ZoneNodes {
     const change = this.#changes.get(zone);
     if (!change) return;
     this.#change = change;
-    const { words } = this.#reader.memory;
-    const before = words[(zone >> 2) + ZONE.APEX_NODE]!;
+    const { words } = this.#reader.segment;
+    const before = words[zoneWord(zone) + ZONE.APEX_NODE]!;
     if (change.apex === before && change.isVisible) this.#copyApex(before);
     this.#store.writeApexTail(change.apex, change);
     for (const node of change.removed) this.#store.unlink(zone, node);
     for (const node of change.added) this.#store.link(zone, node);
-    Atomics.store(words, (zone >> 2) + ZONE.APEX_NODE, change.apex);
+    Atomics.store(words, zoneWord(zone) + ZONE.APEX_NODE, change.apex);
     this.#changes.delete(zone);
     this.#index.freeReplaced(change);
-    if (change.isVisible) this.#unsettled.push({ change, epoch: this.#arena.epoch });
+    if (change.isVisible) this.#unsettled.push({ change, epoch: this.#epochs.current });
   }
 
   /** Gives up what was done to a zone that readers see since it was published; of another zone see `takeApart`. */
   abandon(zone: number): void {
     const change = this.#changes.get(zone);
     if (!change?.isVisible) return;
-    const { words } = this.#reader.memory;
+    const { words } = this.#reader.segment;
     this.#changes.delete(zone);
-    this.#octets.set(zone, change.octetsBefore);
+    this.#setOctets(zone, change.octetsBefore);
     for (const [node, difference] of change.counted) words[(node >> 2) + NODE.CHILDREN]! -= difference;
     this.#table.abandon(change);
     for (const node of change.added) this.#store.retire(node);
@@ -140,7 +139,7 @@ export class ZoneNodes {
   settle(): void {
     let settled = 0;
     for (const { change, epoch } of this.#unsettled) {
-      if (!this.#arena.hasPassed(epoch)) break;
+      if (!this.#epochs.hasPassed(epoch)) break;
       for (const name of change.names) this.#settleName(change.zone, name);
       for (const node of change.removed) this.#store.retire(node);
       settled += 1;
@@ -151,13 +150,13 @@ export class ZoneNodes {
   /** Removes up to `limit` nodes of a zone out of sight; returns how many it removed. */
   takeApart(zone: number, apex: Uint8Array, limit: number): number {
     this.abandon(zone);
-    this.#octets.delete(zone);
+    this.#setOctets(zone, 0);
     this.#freeIndex(zone);
-    const { words, octets } = this.#reader.memory;
+    const { words, octets } = this.#reader.segment;
     const owner = new Uint8Array(255);
     let removed = 0;
     for (; removed < limit; removed += 1) {
-      const node = words[(zone >> 2) + ZONE.FIRST_NODE]!;
+      const node = words[zoneWord(zone) + ZONE.FIRST_NODE]!;
       if (node === 0) break;
       const stored = node + NODE.NAME * 4;
       const nameLength = octets[stored]!;
@@ -175,17 +174,21 @@ export class ZoneNodes {
 
   /** Of a zone that is being taken apart, the first time. */
   #freeIndex(zone: number): void {
-    const { words } = this.#reader.memory;
+    const { words } = this.#reader.segment;
     const unpublished = this.#changes.get(zone);
     if (unpublished) {
       this.#index.free(unpublished.root);
       this.#changes.delete(zone);
       return;
     }
-    const apex = words[(zone >> 2) + ZONE.APEX_NODE]!;
+    const apex = words[zoneWord(zone) + ZONE.APEX_NODE]!;
     if (apex === 0) return;
     this.#index.free(this.#store.indexRootOf(apex));
-    words[(zone >> 2) + ZONE.APEX_NODE] = 0;
+    words[zoneWord(zone) + ZONE.APEX_NODE] = 0;
+  }
+
+  #setOctets(zone: number, octets: number): void {
+    this.#reader.segment.words[zoneWord(zone) + ZONE.OCTETS] = octets;
   }
 
   #changeOf(zone: number): ZoneChange {
@@ -193,8 +196,8 @@ export class ZoneNodes {
   }
 
   #newChange(zone: number, isVisible: boolean): ZoneChange {
-    const { words } = this.#reader.memory;
-    const apex = isVisible ? words[(zone >> 2) + ZONE.APEX_NODE]! : 0;
+    const { words } = this.#reader.segment;
+    const apex = isVisible ? words[zoneWord(zone) + ZONE.APEX_NODE]! : 0;
     const change: ZoneChange = {
       zone,
       isVisible,
@@ -238,7 +241,7 @@ export class ZoneNodes {
   }
 
   #removeName(node: number, place: Place): void {
-    const { words } = this.#reader.memory;
+    const { words } = this.#reader.segment;
     if (words[(node >> 2) + NODE.CHILDREN]! > 0) {
       this.#putNode(0, node, place, NO_RRSETS);
       return;
@@ -265,12 +268,12 @@ export class ZoneNodes {
 
   #setFlag(node: number, flag: number, on: boolean): void {
     const word = (node >> 2) + NODE.FLAGS;
-    if (on) Atomics.or(this.#reader.memory.words, word, flag);
-    else Atomics.and(this.#reader.memory.words, word, ~flag);
+    if (on) Atomics.or(this.#reader.segment.words, word, flag);
+    else Atomics.and(this.#reader.segment.words, word, ~flag);
   }
 
   #countChild(node: number, difference: number): void {
-    this.#reader.memory.words[(node >> 2) + NODE.CHILDREN]! += difference;
+    this.#reader.segment.words[(node >> 2) + NODE.CHILDREN]! += difference;
     if (this.#change.isVisible) this.#change.counted.push([node, difference]);
   }
 
@@ -286,7 +289,7 @@ export class ZoneNodes {
 
   /** What a node keeps from its predecessor: what its children have brought about. */
   #inherit(node: number, former: number): void {
-    const { words } = this.#reader.memory;
+    const { words } = this.#reader.segment;
     words[(node >> 2) + NODE.CHILDREN] = words[(former >> 2) + NODE.CHILDREN]!;
     words[(node >> 2) + NODE.FLAGS]! |= words[(former >> 2) + NODE.FLAGS]! & FLAG.WILDCARD_CHILD;
   }
@@ -302,13 +305,13 @@ export class ZoneNodes {
 
   /** Writes the apex of the version that is published once more, for the next one. */
   #copyApex(apex: number): void {
-    const { octets, words } = this.#reader.memory;
+    const { octets, words } = this.#reader.segment;
     const start = this.#reader.firstRrset(apex);
     const flags = words[(apex >> 2) + NODE.FLAGS]!;
     const length = apex + words[(apex >> 2) + NODE.SIZE]! - APEX_TAIL.WORDS * 4 - start;
     const rrsets = { octets: octets.slice(start, start + length), length, count: flags >>> FLAG_BITS };
-    const zone = this.#change.zone + ZONE.APEX * 4;
-    const name = octets.slice(zone, zone + words[(this.#change.zone >> 2) + ZONE.APEX_LENGTH]!);
+    const zone = zoneOctet(this.#change.zone) + ZONE.APEX * 4;
+    const name = octets.slice(zone, zone + words[zoneWord(this.#change.zone) + ZONE.APEX_LENGTH]!);
     this.#name.read(this.#change.zone, name, 0);
     this.#setApex({ nameLength: 0, octets: name, flags: flags & ((1 << FLAG_BITS) - 1) }, rrsets);
   }
@@ -317,7 +320,7 @@ export class ZoneNodes {
   #writeNode(place: Place, rrsets: EncodedRrsets): number {
     const { zone, isVisible, added } = this.#change;
     const node = this.#store.writeNode(zone, place, rrsets);
-    this.#octets.set(zone, this.octetsOf(zone) + this.#store.octetsOf(node));
+    this.#setOctets(zone, this.octetsOf(zone) + this.#store.octetsOf(node));
     if (isVisible) added.add(node);
     else this.#store.link(zone, node);
     return node;
@@ -341,18 +344,18 @@ export class ZoneNodes {
 
   /** Takes the mark from the parent of a wildcard that has gone. */
   #unmarkWildcard(zone: number, entry: number): void {
-    const { words, octets } = this.#reader.memory;
+    const { words, octets } = this.#reader.segment;
     const name = entry + NODE.NAME * 4;
     if (octets[name + 1] !== 1 || octets[name + 2] !== ASTERISK) return;
     const nameLength = octets[name]!;
-    const apex = zone + ZONE.APEX * 4;
-    const owner = new Uint8Array(nameLength + words[(zone >> 2) + ZONE.APEX_LENGTH]!);
+    const apex = zoneOctet(zone) + ZONE.APEX * 4;
+    const owner = new Uint8Array(nameLength + words[zoneWord(zone) + ZONE.APEX_LENGTH]!);
     owner.set(octets.subarray(name + 1, name + 1 + nameLength));
     owner.set(octets.subarray(apex, apex + owner.length - nameLength), nameLength);
     this.#name.read(zone, owner, nameLength);
     if (this.#name.findNode(0) !== 0) return;
     const isBelowApex = this.#name.apexLabel === 1;
-    const apexNode = () => this.#changes.get(zone)?.apex ?? this.#reader.apexNode(zone);
+    const apexNode = () => this.#changes.get(zone)?.apex ?? words[zoneWord(zone) + ZONE.APEX_NODE]!;
     const parent = isBelowApex ? apexNode() : this.#name.findNode(1);
     if (parent !== 0) this.#setFlag(parent, FLAG.WILDCARD_CHILD, false);
   }
@@ -369,7 +372,7 @@ export class ZoneNodes {
   /** Does without a node: at once when nobody has seen it, else when the change is published. */
   #giveUp(node: number): void {
     const { zone, isVisible, added, removed } = this.#change;
-    this.#octets.set(zone, this.octetsOf(zone) - this.#store.octetsOf(node));
+    this.#setOctets(zone, this.octetsOf(zone) - this.#store.octetsOf(node));
     if (isVisible && !added.delete(node)) {
       removed.add(node);
       return;

@@ -51,21 +51,28 @@ export function wholeNumber(least: number, most: number): Parse<number> {
 }
 
 /** `25MiB`, `50MB`, `1000`; octets. */
-export const octets: Parse<number> = (value) => {
-  const match = /^(\d+)\s*(B|kB|KiB|MB|MiB|GB|GiB)?$/.exec(value ?? "");
-  if (!match) return refuse("must be a size such as 25MiB or 1000000");
-  const units = { B: 1, kB: 1e3, KiB: 2 ** 10, MB: 1e6, MiB: 2 ** 20, GB: 1e9, GiB: 2 ** 30 } as const;
-  const size = Number(match[1]) * units[(match[2] ?? "B") as keyof typeof units];
-  return size >= 1024 && size <= 2 ** 31 ? ok(size) : refuse("must lie between 1KiB and 2GiB");
+export const octets: Parse<number> = octetsBetween("1KiB", "2GiB");
+
+/** As `octets`, for the memory of the zones: eight segments of at most 2 GiB each. */
+export const zoneDatabaseOctets: Parse<number> = (value) => {
+  const size = octetsBetween("8MiB", "16376MiB")(value);
+  return size.ok ? ok(Math.floor(size.value / 8) * 8) : size;
 };
 
-/** As `octets`, for the memory of the zones: whole words, and no more than references of 31 bits reach. */
-export const zoneDatabaseOctets: Parse<number> = (value) => {
-  const size = octets(value);
-  if (!size.ok) return size;
-  const isPossible = size.value >= 8 * 2 ** 20 && size.value <= 2047 * 2 ** 20;
-  return isPossible ? ok(Math.floor(size.value / 8) * 8) : refuse("must lie between 8MiB and 2047MiB");
-};
+function octetsBetween(least: string, most: string): Parse<number> {
+  return (value) => {
+    const size = sizeOf(value ?? "");
+    if (size === undefined) return refuse("must be a size such as 25MiB or 1000000");
+    const isPossible = size >= sizeOf(least)! && size <= sizeOf(most)!;
+    return isPossible ? ok(size) : refuse(`must lie between ${least} and ${most}`);
+  };
+}
+
+function sizeOf(text: string): number | undefined {
+  const match = /^(\d+)\s*(B|kB|KiB|MB|MiB|GB|GiB)?$/.exec(text);
+  const units = { B: 1, kB: 1e3, KiB: 2 ** 10, MB: 1e6, MiB: 2 ** 20, GB: 1e9, GiB: 2 ** 30 } as const;
+  return match ? Number(match[1]) * units[(match[2] ?? "B") as keyof typeof units] : undefined;
+}
 
 /** Positive whole seconds, parted by commas. */
 export const secondsList: Parse<readonly number[]> = (value) => {
@@ -84,6 +91,12 @@ export const secretList: Parse<readonly string[]> = (value) => {
   return secrets.every((secret) => secret.length >= 16)
     ? ok(secrets)
     : refuse("must be secrets of at least 16 characters, parted by commas");
+};
+
+/** Resellers' ids parted by commas. */
+export const resellerList: Parse<readonly string[]> = (value) => {
+  const ids = (value ?? "").split(",").map((item) => item.trim());
+  return ids.every((id) => /^[^\s,\p{Cc}]+$/u.test(id)) ? ok(ids) : refuse("must be ids of resellers parted by commas");
 };
 
 /** The text of a key file. */

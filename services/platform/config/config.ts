@@ -21,6 +21,7 @@ import {
   type Parse,
   path,
   postgresUrl,
+  resellerList,
   secondsList,
   secretList,
   share,
@@ -235,7 +236,12 @@ export const VARIABLES = {
   PALOMAR_DNS_MEMORY: variable(
     zoneDatabaseOctets,
     "2047MiB",
-    "what the zones of dns-server may take of memory, 8MiB to 2047MiB; a zone that does not fit is left out alone",
+    "what the zones of dns-server may take of memory, 8MiB to 16376MiB; a zone that does not fit is left out alone",
+  ),
+  PALOMAR_DNS_RESELLERS: variable(
+    optional(resellerList),
+    null,
+    "ids of the resellers whose zones dns-server holds, beside feeds; those of all when unset",
   ),
   PALOMAR_DNS_JOURNAL_DAYS: variable(
     wholeNumber(0, 36_500),
@@ -395,6 +401,8 @@ export interface Config {
     /** UDP workers; 0: one per core. */
     readonly workers: number;
     readonly notifyNs: boolean;
+    /** Whose zones the DNS server holds; null: those of all. */
+    readonly resellers: readonly string[] | null;
     /** Whether the DNS API speaks PowerDNS's API as well. */
     readonly powerdnsApi: boolean;
     /** What the zones may take of memory; a multiple of 8. */
@@ -568,6 +576,7 @@ function arrange(v: Values): Config {
       udp: v.PALOMAR_DNS_UDP,
       workers: v.PALOMAR_DNS_WORKERS,
       notifyNs: v.PALOMAR_DNS_NOTIFY_NS === "true",
+      resellers: v.PALOMAR_DNS_RESELLERS,
       powerdnsApi: v.PALOMAR_POWERDNS_API === "true",
       memoryOctets: v.PALOMAR_DNS_MEMORY,
       journalDays: v.PALOMAR_DNS_JOURNAL_DAYS,

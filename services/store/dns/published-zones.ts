@@ -73,17 +73,46 @@ export async function inSnapshot<T>(client: pg.Client, work: (xmin: string) => P
 
 /**
  * The zones that changed since an earlier snapshot, some of them perhaps seen before; their versions tell.
- * @param sinceXid that snapshot's xmin; null for all zones
+ * @param sinceXid that snapshot's xmin
  */
-export async function readChangedZones(client: pg.Client, sinceXid: string | null): Promise<ZoneState[]> {
-  const { rows } =
-    sinceXid === null
-      ? await client.query<ZoneStateRow>(`select ${ZONE_STATE_COLUMNS} from zones order by id`)
-      : await client.query<ZoneStateRow>(
-          `select ${ZONE_STATE_COLUMNS} from zones where changed_xid >= $1::xid8 order by id`,
-          [sinceXid],
-        );
+export async function readChangedZones(client: pg.Client, sinceXid: string): Promise<ZoneState[]> {
+  const { rows } = await client.query<ZoneStateRow>(
+    `select ${ZONE_STATE_COLUMNS} from zones where changed_xid >= $1::xid8 order by id`,
+    [sinceXid],
+  );
   return rows.map(zoneStateOf);
+}
+
+/** Whose zones are meant, beside those that are nobody's; null: everybody's. */
+export type ZoneScope = readonly string[] | null;
+
+/** All zones of a scope by ascending id, at most `limit` at a time. */
+export async function* readAllZones(
+  client: pg.Client,
+  scope: ZoneScope,
+  limit: number,
+): AsyncGenerator<readonly ZoneState[]> {
+  for (let after = 0; ; ) {
+    const { rows } = await client.query<ZoneStateRow>(
+      `select ${ZONE_STATE_COLUMNS} from zones where id > $1 and ${isInScope(client, scope)} order by id limit $2`,
+      [after, limit],
+    );
+    if (rows.length > 0) yield rows.map(zoneStateOf);
+    if (rows.length < limit) return;
+    after = rows.at(-1)!.id;
+  }
+}
+
+/** Streams the ids of all zones of a scope. */
+export function streamZoneIds(client: pg.Client, scope: ZoneScope, onId: (id: number) => void): Promise<void> {
+  return copyOut(client, `select id from zones where ${isInScope(client, scope)}`, (row) => onId(row.int8(0)));
+}
+
+/** A condition with its values in it: COPY takes no parameters. */
+function isInScope(client: pg.Client, scope: ZoneScope): string {
+  if (scope === null) return "true";
+  const ids = ["null", ...scope.map((id) => client.escapeLiteral(id))];
+  return `(reseller_id is null or reseller_id in (${ids.join(", ")}))`;
 }
 
 /** These zones, as far as they are still there. */
@@ -201,20 +230,20 @@ function portionOf<R extends PlacedRow, T>(placed: readonly R[], read: (row: R) 
   return { rows, tooLarge, later };
 }
 
-/**
- * Streams all records of zones: the zones by ascending id, the names of each in canonical order, their records by type.
- * @param zoneIds null for all published zones
- */
+/** Zones by their ids, or all from one id to another. */
+export type ZoneSelection = { readonly ids: readonly number[] } | { readonly from: number; readonly to: number };
+
+/** Streams all records of zones: the zones by ascending id, the names of each in canonical order, their records by type. */
 export async function streamRecords(
   client: pg.Client,
-  zoneIds: readonly number[] | null,
+  zones: ZoneSelection,
   onRecord: (record: StreamedRecord) => void,
 ): Promise<void> {
+  // COPY takes no parameters; these are numbers.
   const condition =
-    zoneIds === null
-      ? "zone_id in (select id from zones where not suspended and not company_suspended)"
-      : // COPY takes no parameters; these are numbers.
-        `zone_id = any ('{${zoneIds.map(Number).join(",")}}'::bigint[])`;
+    "ids" in zones
+      ? `zone_id = any ('{${zones.ids.map(Number).join(",")}}'::bigint[])`
+      : `zone_id between ${Number(zones.from)} and ${Number(zones.to)}`;
   // Ordered by itself, each table is read along its index, and the two are merged.
   const order = "order by zone_id, owner_key, type, id";
   const query = `

@@ -5,6 +5,7 @@ import { parseZoneFile } from "../../../services/core/dns/zone-file/zone-file.ts
 import { Pipeline, type PipelineSettings } from "../../../services/dns-server/pipeline.ts";
 import { createRateLimitTable } from "../../../services/dns-server/rate-limit.ts";
 import { Statistics } from "../../../services/dns-server/reports/statistics.ts";
+import { ZoneDatabaseMemory } from "../../../services/dns-server/zone-database/memory.ts";
 import { ZoneDatabaseReader } from "../../../services/dns-server/zone-database/reader.ts";
 import { ZoneDatabaseWriter } from "../../../services/dns-server/zone-database/writer.ts";
 
@@ -14,9 +15,9 @@ export interface ZoneText {
   readonly text: string;
 }
 
-/** A zone database of these zones, ready to be asked. */
+/** A zone database of these zones, ready to be asked. Its zones lie in several segments, in turn. */
 export function zoneDatabaseOf(...zones: readonly ZoneText[]): ZoneDatabaseWriter {
-  const writer = new ZoneDatabaseWriter();
+  const writer = new ZoneDatabaseWriter(ZoneDatabaseMemory.create(2 ** 28, 2 ** 26));
   for (const zone of zones) publishZoneText(writer, zone);
   writer.setReady();
   return writer;

@@ -149,7 +149,7 @@ describe("memory", () => {
 
   it("is not given back while a reader is inside", () => {
     const writer = zoneDatabaseOf(zone("a A 192.0.2.1"));
-    const reader = new ZoneDatabaseReader(new ZoneDatabaseMemory(writer.memory.buffer), 1);
+    const reader = new ZoneDatabaseReader(new ZoneDatabaseMemory(writer.memory.buffers), 1);
     const reference = writer.publishedZone(wire("example.org"));
     reader.enter();
     const before = writer.usedOctets;
@@ -170,7 +170,7 @@ describe("memory", () => {
     const { nodes, release } = writer.snapshot(reference);
     const reader = new ZoneDatabaseReader(writer.memory);
     const addresses = () => [...nodes].map((node) => reader.findRrset(node, TYPE.A)).filter((rrset) => rrset !== 0);
-    const octetsOf = (rrset: number) => [...writer.memory.octets.subarray(rrset + 8, rrset + 8 + 16)].join();
+    const octetsOf = (rrset: number) => [...writer.memory.first.octets.subarray(rrset + 8, rrset + 8 + 16)].join();
     const before = addresses().map(octetsOf);
     for (let round = 0; round < 50; round += 1) {
       changeName(writer, reference, "a.example.org", [address(round)]);
@@ -185,7 +185,7 @@ describe("memory", () => {
     const writer = new ZoneDatabaseWriter(ZoneDatabaseMemory.create());
     writer.setReady();
     const pipeline = pipelineOn(writer);
-    const other = pipelineOn({ memory: new ZoneDatabaseMemory(writer.memory.buffer) } as ZoneDatabaseWriter);
+    const other = pipelineOn({ memory: new ZoneDatabaseMemory(writer.memory.buffers) } as ZoneDatabaseWriter);
     publishZoneText(writer, zone("a A 192.0.2.1"));
     const reference = writer.publishedZone(wire("example.org"));
     const text = { type: TYPE.TXT, ttl: 60, rdata: new Uint8Array(50_000) };
@@ -194,7 +194,7 @@ describe("memory", () => {
       changeName(writer, reference, `a${index}.example.org`, [address(1)]);
       for (const asked of [pipeline, other]) expect(ask(asked, `a${index}.example.org`, "A")!.answers).toHaveLength(1);
     }
-    expect(writer.memory.octets.length).toBeGreaterThan(32 * 1024 * 1024);
+    expect(writer.memory.first.octets.length).toBeGreaterThan(32 * 1024 * 1024);
   });
 
   it("gives a new zone back wherever its room ends", () => {

@@ -1,0 +1,60 @@
+import type { ZoneDatabaseWriter } from "../zone-database/writer.ts";
+
+/** A zone that the zone database holds. */
+export interface HeldZone {
+  readonly apex: Uint8Array;
+  readonly version: number;
+}
+
+/**
+ * The zones that the zone database holds, by their ids in the database. There may be ten millions: all that is kept of
+ * each here is its reference, and the rest is in the zone database.
+ */
+export class HeldZones {
+  readonly #writer: ZoneDatabaseWriter;
+  readonly #references = new Map<number, number>();
+
+  constructor(writer: ZoneDatabaseWriter) {
+    this.#writer = writer;
+  }
+
+  get size(): number {
+    return this.#references.size;
+  }
+
+  has(id: number): boolean {
+    return this.#references.has(id);
+  }
+
+  get(id: number): HeldZone | undefined {
+    const reference = this.#references.get(id);
+    if (reference === undefined) return undefined;
+    return { apex: this.#writer.apexOf(reference), version: this.#writer.versionOf(reference) };
+  }
+
+  versionOf(id: number): number | undefined {
+    const reference = this.#references.get(id);
+    return reference === undefined ? undefined : this.#writer.versionOf(reference);
+  }
+
+  ids(): Iterable<number> {
+    return this.#references.keys();
+  }
+
+  /** Notes that a zone has been published, as a version. */
+  set(id: number, { apex, version }: HeldZone): void {
+    const reference = this.#writer.publishedZone(apex);
+    this.#references.set(id, reference);
+    this.#writer.setVersion(reference, version);
+  }
+
+  /** Notes that all zones are of a version. */
+  setAll(version: number): void {
+    for (const reference of this.#references.values()) this.#writer.setVersion(reference, version);
+  }
+
+  /** @returns whether it was there */
+  delete(id: number): boolean {
+    return this.#references.delete(id);
+  }
+}

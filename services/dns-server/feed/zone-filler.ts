@@ -1,0 +1,70 @@
+import { LOWER_CASE } from "../zone-database/layout.ts";
+import { NameDraft } from "../zone-database/name-draft.ts";
+import type { CompiledRecord } from "../zone-database/stored-rrset.ts";
+import type { ZoneDatabaseWriter } from "../zone-database/writer.ts";
+
+/** A record in place, among octets that are valid only while it is handled. */
+export interface RecordInPlace {
+  readonly octets: Uint8Array;
+  readonly ownerStart: number;
+  readonly ownerOctets: number;
+  readonly type: number;
+  readonly ttl: number;
+  readonly rdataStart: number;
+  readonly rdataOctets: number;
+}
+
+/**
+ * Fills a zone of the zone database that nobody sees yet with records that come one by one, those of a name together: the SOA
+ * first, the others of a name by ascending type.
+ */
+export class ZoneFiller {
+  readonly #writer: ZoneDatabaseWriter;
+  readonly #draft = new NameDraft();
+  readonly #keepsOther: boolean;
+  #zone = 0;
+  /** The name at hand. */
+  #owner: Uint8Array = new Uint8Array(0);
+
+  /** @param keepsOther whether the NSEC3 of a name may come apart from what else its owner has */
+  constructor(writer: ZoneDatabaseWriter, keepsOther: boolean) {
+    this.#writer = writer;
+    this.#keepsOther = keepsOther;
+  }
+
+  /** Begins with a zone's apex, whose records come first. */
+  begin(zone: number, apex: Uint8Array): void {
+    this.#zone = zone;
+    this.#owner = apex;
+    this.#writer.beginName(zone, this.#draft);
+  }
+
+  /** Adds a record at the name at hand. */
+  addHere({ type, ttl, rdata }: CompiledRecord): void {
+    this.#draft.add(type, ttl, rdata, 0, rdata.length);
+  }
+
+  add({ octets, ownerStart, ownerOctets, type, ttl, rdataStart, rdataOctets }: RecordInPlace): void {
+    if (!isSameName(this.#owner, octets, ownerStart, ownerOctets)) {
+      this.end();
+      // A copy: `slice` of a Buffer would be a view of octets that are about to change.
+      this.#owner = Uint8Array.prototype.slice.call(octets, ownerStart, ownerStart + ownerOctets);
+      this.#writer.beginName(this.#zone, this.#draft);
+    }
+    this.#draft.add(type, ttl, octets, rdataStart, rdataStart + rdataOctets);
+  }
+
+  /** Ends the name at hand, to be called behind the zone's last record. */
+  end(): void {
+    this.#writer.endName(this.#zone, this.#owner, this.#draft, this.#keepsOther);
+  }
+}
+
+/** Whether a name is the one that stands among other octets, ASCII case aside (RFC 4343). */
+function isSameName(name: Uint8Array, octets: Uint8Array, start: number, length: number): boolean {
+  if (name.length !== length) return false;
+  for (let index = 0; index < length; index += 1) {
+    if (LOWER_CASE[name[index]!] !== LOWER_CASE[octets[start + index]!]) return false;
+  }
+  return true;
+}
