@@ -112,7 +112,7 @@ export async function readWaiting(db: Db, instanceId: number, deliveryId: number
 }
 
 type DestinationWaiting = Pick<Waiting, "heldAt" | "backedOffUntil" | "backOffReason">;
-type OwnWaiting = Omit<Waiting, keyof DestinationWaiting> & {
+type OwnWaiting = Omit<Waiting, "heldAt" | "backedOffUntil" | "backOffReason"> & {
   readonly destination: string;
   /** That it was tried from last; empty: the system's choice. */
   readonly source: string | null;

@@ -55,7 +55,9 @@ export interface HeldContent {
 
 /** Batches that wait for somebody to look at them, newest first. @param instanceId null: of all instances */
 export async function listHeldContent(db: Db, instanceId: number | null, limit: number): Promise<HeldContent[]> {
-  const verdicts = await queryRows<Omit<HeldContent, keyof HeldBatch> & { readonly instanceId: number }>(
+  const verdicts = await queryRows<
+    Omit<HeldContent, "sender" | "subject" | "recipients"> & { readonly instanceId: number }
+  >(
     db,
     `select v.instance_id as "instanceId", v.eeid, i.name as instance, v.scanned_at as at, v.score, v.symbols
      from content_verdicts v join instances i on i.id = v.instance_id
