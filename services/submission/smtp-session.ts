@@ -18,6 +18,9 @@ import { type MessageRefusal, MOST_AUTHORS, prepareMessage } from "./prepare-mes
 
 type Session = SmtpSession<Submitter>;
 
+/** A message that ends so soon after its MAIL FROM is judged by the same rules. */
+const RULES_HOLD_MS = 1_000;
+
 /** Submission, a method for each verb. `MAIL` is reached with a user only: the server asks for AUTH first. */
 export function makeSubmission(context: ServiceContext): SmtpHandlers<Submitter> {
   const { db, keyRing, config, clock, observe } = context;
@@ -28,6 +31,8 @@ export function makeSubmission(context: ServiceContext): SmtpHandlers<Submitter>
   const lookups = new SharedLookups<SubmissionRules | undefined>();
   const rulesOf = (user: Submitter) =>
     lookups.find(`${user.campaign.numid} ${user.apikeyHash.toString("base64")}`, () => readSubmissionRules(db, user));
+  /** What the last MAIL FROM of a session was judged by. */
+  const judgedBy = new WeakMap<Submitter, { readonly rules: SubmissionRules; readonly atMs: number }>();
 
   return {
     async authenticate(credentials, session) {
@@ -44,6 +49,7 @@ export function makeSubmission(context: ServiceContext): SmtpHandlers<Submitter>
       if (sender.value.needsSmtputf8 && !smtpUtf8) return NEEDS_SMTPUTF8;
       const rules = await rulesOf(user);
       if (!rules) return LOGIN_ENDED;
+      judgedBy.set(user, { rules, atMs: performance.now() });
       return rules.senderDomains.includes(sender.value.asciiDomain) ? undefined : FOREIGN_DOMAIN;
     },
 
@@ -55,7 +61,9 @@ export function makeSubmission(context: ServiceContext): SmtpHandlers<Submitter>
 
     async message(octets, session) {
       if (!session.user) return AUTHENTICATION_REQUIRED;
-      const rules = await rulesOf(session.user);
+      const judged = judgedBy.get(session.user);
+      const isFresh = judged !== undefined && performance.now() - judged.atMs < RULES_HOLD_MS;
+      const rules = isFresh ? judged.rules : await rulesOf(session.user);
       if (!rules) return LOGIN_ENDED;
       const { senderDomains, ...settings } = rules;
       const prepared = prepareMessage(octets, new Set(senderDomains), {
