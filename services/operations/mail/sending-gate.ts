@@ -64,7 +64,7 @@ export class SendingGate {
     this.#states = new Map(
       states.map((state) => {
         const limits = limitsInForce(state, policy);
-        const inForce = { limits, ramp: rampInForce(state, policy, now), rules: new Map() };
+        const inForce = { limits, ramp: rampInForce(state, policy, now) };
         return [state.instanceId, { ...state, inForce, windows: new WindowCounts(state.counts) }];
       }),
     );
@@ -81,11 +81,8 @@ export class SendingGate {
   }
 
   rulesOf(source: GuardedSource): readonly LimitRule[] {
-    const { limits, ramp, rules } = this.#states.get(source.instanceId)!.inForce;
-    const who = JSON.stringify([source.campaignNumid, source.sender, ...(source.otherSenders ?? [])]);
-    const known = rules.get(who) ?? rulesFor(source, limits, ramp);
-    rules.set(who, known);
-    return known;
+    const { limits, ramp } = this.#states.get(source.instanceId)!.inForce;
+    return rulesFor(source, limits, ramp);
   }
 
   /**
@@ -121,30 +118,24 @@ export class SendingGate {
    * @throws Overtaken when others counted so much meanwhile that a limit would be exceeded: the transaction is to run anew
    */
   async charge(transaction: Transaction, admissions: readonly Admission[]): Promise<void> {
-    const counts = new Map<number, { readonly added: WindowCounts; readonly rules: Set<LimitRule> }>();
+    const counts = new Map<number, { readonly added: WindowCounts; readonly rules: LimitRule[] }>();
     for (const { instanceId, rules, bookings } of admissions) {
-      const own = counts.get(instanceId) ?? { added: new WindowCounts(), rules: new Set() };
+      const own = counts.get(instanceId) ?? { added: new WindowCounts(), rules: [] };
       counts.set(instanceId, own);
       for (const charge of chargesOf(rules, bookings, this.#now)) own.added.add(charge);
-      for (const rule of rules) own.rules.add(rule);
+      own.rules.push(...rules);
     }
     const charges: Charge[] = [];
     for (const [instanceId, { added }] of counts) {
       for (const charge of added.added) if (charge.count > 0) charges.push({ ...charge, instanceId });
     }
     const counted = await chargeWindows(transaction, charges);
-    const rulesOf = (instanceId: number) => [...(counts.get(instanceId)?.rules ?? [])];
-    if (counted.some((window) => isExceeded(rulesOf(window.instanceId), window))) throw new Overtaken();
+    if (counted.some((window) => isExceeded(counts.get(window.instanceId)!.rules, window))) throw new Overtaken();
   }
 }
 
 interface GuardedState extends SendingState {
-  readonly inForce: {
-    readonly limits: readonly SendingLimit[];
-    readonly ramp: LimitRule | undefined;
-    /** For each who sent, put together once. */
-    readonly rules: Map<string, readonly LimitRule[]>;
-  };
+  readonly inForce: { readonly limits: readonly SendingLimit[]; readonly ramp: LimitRule | undefined };
   /** With what the sends add that are admitted. */
   readonly windows: WindowCounts;
 }

@@ -140,12 +140,11 @@ export class WindowCounts {
 
   add(window: WindowCount): void {
     const name = nameOf(window);
-    const count = (this.#added.get(name)?.count ?? 0) + window.count;
-    this.#added.set(name, count === window.count ? window : countIn(window, count));
+    this.#added.set(name, { ...window, count: window.count + (this.#added.get(name)?.count ?? 0) });
   }
 
   /** What was added, a count for each window. */
-  get added(): readonly WindowCount[] {
+  get added(): WindowCount[] {
     return [...this.#added.values()];
   }
 
@@ -158,24 +157,8 @@ export class WindowCounts {
   }
 }
 
-/** The names of windows: to put one together takes longer than all else that is done with it. */
-const names = new WeakMap<object, string>();
-
-function nameOf(window: Omit<WindowCount, "count">): string {
-  let name = names.get(window);
-  if (name === undefined) {
-    name = `${window.grain} ${window.startsAt.getTime()} ${window.key}`;
-    names.set(window, name);
-  }
-  return name;
-}
-
-/** So much in a window. */
-function countIn(window: Omit<WindowCount, "count">, count: number): WindowCount {
-  const { key, grain, startsAt } = window;
-  const counted = { key, grain, startsAt, count };
-  names.set(counted, nameOf(window));
-  return counted;
+function nameOf({ key, grain, startsAt }: Omit<WindowCount, "count">): string {
+  return `${grain} ${startsAt.getTime()} ${key}`;
 }
 
 /** How many recipients of a send go in the hour that begins at a moment; null: at once. */
@@ -254,15 +237,16 @@ export function chargesOf(rules: readonly LimitRule[], bookings: readonly Bookin
     // Two rules of one key, such as a limit and the ramp's, count once.
     const counted = new Set<string>();
     for (const rule of rules) {
-      for (const window of windowsOf(rule, at ?? now)) {
+      for (const { key, grain, startsAt } of windowsOf(rule, at ?? now)) {
+        const window = { key, grain, startsAt, count };
         const name = nameOf(window);
         if (counted.has(name)) continue;
         counted.add(name);
-        counts.add(countIn(window, count));
+        counts.add(window);
       }
     }
   }
-  return [...counts.added];
+  return counts.added;
 }
 
 /** The rules that a window's count has gone beyond, by what it is now. */
@@ -289,20 +273,12 @@ function findReached(
 
 type RuleWindow = Omit<WindowCount, "count"> & { readonly allowed: number };
 
-/** The windows of rules in the hour that was asked for last. */
-const lastWindows = new WeakMap<LimitRule, { readonly hour: number; readonly windows: readonly RuleWindow[] }>();
-
-function windowsOf(rule: LimitRule, moment: Date): readonly RuleWindow[] {
-  const { key, perHour, perDay } = rule;
-  const hour = Math.floor(moment.getTime() / HOUR_MS);
-  const last = lastWindows.get(rule);
-  if (last?.hour === hour) return last.windows;
+function windowsOf({ key, perHour, perDay }: LimitRule, moment: Date): RuleWindow[] {
   const windows: RuleWindow[] = [];
   if (perHour !== null) {
     windows.push({ key, grain: "hour", startsAt: windowStart("hour", moment), allowed: perHour });
   }
   if (perDay !== null) windows.push({ key, grain: "day", startsAt: windowStart("day", moment), allowed: perDay });
-  lastWindows.set(rule, { hour, windows });
   return windows;
 }
 
