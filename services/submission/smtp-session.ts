@@ -9,6 +9,7 @@ import type { GateRefusal } from "../operations/mail/sending-gate.ts";
 import { guardPolicy } from "../platform/config/guard-policy.ts";
 import { openPlaces } from "../platform/lookups/places.ts";
 import { SharedLookups } from "../platform/lookups/shared-lookups.ts";
+import type { Db } from "../platform/postgres/db.ts";
 import type { ServiceContext } from "../platform/service.ts";
 import type { SmtpHandlers, SmtpSession } from "../platform/smtp/handlers.ts";
 import { readSubmissionRules, type SubmissionRules } from "../store/mail/instances/submission-settings.ts";
@@ -18,6 +19,38 @@ import { type MessageRefusal, MOST_AUTHORS, prepareMessage } from "./prepare-mes
 
 type Session = SmtpSession<Submitter>;
 
+/** A message that ends so soon after its MAIL FROM is judged by the same rules. */
+const RULES_HOLD_MS = 1_000;
+
+/** The rules that sessions are judged by, as they are when somebody asks. */
+class RulesInForce {
+  readonly #db: Db;
+  readonly #lookups = new SharedLookups<SubmissionRules | undefined>();
+  /** Of the last MAIL FROM of each session. */
+  readonly #last = new WeakMap<Submitter, { readonly rules: SubmissionRules; readonly atMs: number }>();
+
+  constructor(db: Db) {
+    this.#db = db;
+  }
+
+  /** @returns undefined where the login has ended */
+  async atMailFrom(user: Submitter): Promise<SubmissionRules | undefined> {
+    const rules = await this.#find(user);
+    if (rules) this.#last.set(user, { rules, atMs: performance.now() });
+    return rules;
+  }
+
+  async atEndOfData(user: Submitter): Promise<SubmissionRules | undefined> {
+    const last = this.#last.get(user);
+    return last && performance.now() - last.atMs < RULES_HOLD_MS ? last.rules : this.#find(user);
+  }
+
+  #find(user: Submitter): Promise<SubmissionRules | undefined> {
+    const login = `${user.campaign.numid} ${user.apikeyHash.toString("base64")}`;
+    return this.#lookups.find(login, () => readSubmissionRules(this.#db, user));
+  }
+}
+
 /** Submission, a method for each verb. `MAIL` is reached with a user only: the server asks for AUTH first. */
 export function makeSubmission(context: ServiceContext): SmtpHandlers<Submitter> {
   const { db, keyRing, config, clock, observe } = context;
@@ -25,9 +58,7 @@ export function makeSubmission(context: ServiceContext): SmtpHandlers<Submitter>
   const sends = new SendQueue(db);
   const content = new ContentScanner(config.rspamd, guardPolicy.content, observe);
   const places = new CredentialPlaces(db, openPlaces(config.placeDatabase), observe);
-  const lookups = new SharedLookups<SubmissionRules | undefined>();
-  const rulesOf = (user: Submitter) =>
-    lookups.find(`${user.campaign.numid} ${user.apikeyHash.toString("base64")}`, () => readSubmissionRules(db, user));
+  const rulesInForce = new RulesInForce(db);
 
   return {
     async authenticate(credentials, session) {
@@ -42,7 +73,7 @@ export function makeSubmission(context: ServiceContext): SmtpHandlers<Submitter>
       const sender = validateAddress(address, { allowSmtputf8: true });
       if (!sender.ok) return reply(550, "5.1.7", "the sender must be a full address");
       if (sender.value.needsSmtputf8 && !smtpUtf8) return NEEDS_SMTPUTF8;
-      const rules = await rulesOf(user);
+      const rules = await rulesInForce.atMailFrom(user);
       if (!rules) return LOGIN_ENDED;
       return rules.senderDomains.includes(sender.value.asciiDomain) ? undefined : FOREIGN_DOMAIN;
     },
@@ -55,7 +86,7 @@ export function makeSubmission(context: ServiceContext): SmtpHandlers<Submitter>
 
     async message(octets, session) {
       if (!session.user) return AUTHENTICATION_REQUIRED;
-      const rules = await rulesOf(session.user);
+      const rules = await rulesInForce.atEndOfData(session.user);
       if (!rules) return LOGIN_ENDED;
       const { senderDomains, ...settings } = rules;
       const prepared = prepareMessage(octets, new Set(senderDomains), {

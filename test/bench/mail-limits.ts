@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { LimitScope } from "../../services/core/mail/guard/sending-limits.ts";
 import type { Db } from "../../services/platform/postgres/db.ts";
-import { removeSendingLimit, setSendingLimit } from "../../services/store/mail/guard/sending-limits.ts";
+import { setSendingLimit } from "../../services/store/mail/guard/sending-limits.ts";
 import type { ProcessorTime } from "./mail-processor-time.ts";
 import { percentile } from "./percentile.ts";
 
@@ -18,32 +18,32 @@ export interface LimitsCost {
 }
 
 /**
- * What limits by hour and day of the instance, its campaigns and its senders cost submission: rounds without and with them
- * by turns, in processor time. No worker is to run beside. PostgreSQL's scatters by what it clears up meanwhile.
+ * What limits by hour and day of the instance, its campaigns and its senders cost submission: rounds of an instance that has
+ * none and of one that has all of them by turns, in processor time. No worker is to run beside. PostgreSQL's scatters by what
+ * it clears up meanwhile.
+ * @param limitedId the instance that is given the limits
  * @param measured processes by what they are
- * @param submit submits so many messages
+ * @param submit submits so many messages for one of the two
  */
 export async function measureLimits(
   db: Db,
-  instanceId: number,
+  limitedId: number,
   { measured, messages }: { readonly measured: ReadonlyMap<string, ProcessorTime>; readonly messages: number },
-  submit: () => Promise<unknown>,
+  submit: (isLimited: boolean) => Promise<unknown>,
 ): Promise<LimitsCost[]> {
+  for (const scope of SCOPES) {
+    const limit = { scope, subject: "", perHour: UNREACHED, perDay: UNREACHED, over: "refuse" as const };
+    await setSendingLimit(db, limitedId, limit);
+  }
   /** Seconds of each process. */
   const round = async (isLimited: boolean) => {
-    for (const scope of SCOPES) {
-      const limit = { scope, subject: "" };
-      if (isLimited)
-        await setSendingLimit(db, instanceId, { ...limit, perHour: UNREACHED, perDay: UNREACHED, over: "refuse" });
-      else await removeSendingLimit(db, instanceId, limit);
-    }
     const before = [...measured.values()].map((secondsOf) => secondsOf() ?? 0);
-    await submit();
+    await submit(isLimited);
     // What is written behind the answers counts as well.
     await sleep(200);
     return [...measured.values()].map((secondsOf, index) => (secondsOf() ?? 0) - before[index]!);
   };
-  await round(false);
+  for (const isLimited of [false, true]) await round(isLimited);
   const rounds: { readonly isLimited: boolean; readonly seconds: readonly number[] }[] = [];
   for (let pair = 0; pair < ROUNDS; pair++) {
     for (const isLimited of [pair % 2 === 1, pair % 2 === 0])

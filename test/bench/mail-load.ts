@@ -4,6 +4,8 @@ import type { Db } from "../../services/platform/postgres/db.ts";
 
 /** Whose mail is sent. */
 export interface Sender {
+  /** Name of the instance. */
+  readonly instance: string;
   readonly campaign: { readonly numid: number; readonly apikey: string };
   /** Key of the instance. */
   readonly key: string;
@@ -51,7 +53,7 @@ export async function measureBatch(db: Db, api: string, sender: Sender, recipien
 /** Submission with AUTH over so many connections. @returns messages accepted a second */
 export async function measureSubmission(
   address: string,
-  { campaign, domain }: Sender,
+  { instance, campaign, domain }: Sender,
   { messages, connections }: { readonly messages: number; readonly connections: number },
 ): Promise<number> {
   const [host, port] = address.split(":");
@@ -62,7 +64,7 @@ export async function measureSubmission(
     const connection = new SMTPConnection({ host, port: Number(port), tls: { rejectUnauthorized: false } });
     connection.on("error", (error) => print(`submission: ${error.message}`));
     await new Promise<void>((resolve) => connection.connect(() => resolve()));
-    const credentials = { user: `bench-${campaign.numid}`, pass: campaign.apikey };
+    const credentials = { user: `${instance}-${campaign.numid}`, pass: campaign.apikey };
     await new Promise<void>((resolve, reject) =>
       connection.login({ credentials }, (error) => (error ? reject(error) : resolve())),
     );

@@ -33,7 +33,7 @@ import { start as startSubmission } from "../../services/submission/main.ts";
 import { cpuSeconds, cpuSecondsWithChildren } from "./cpu-time.ts";
 import { measureInstances } from "./mail-instances.ts";
 import { type LimitsCost, measureLimits } from "./mail-limits.ts";
-import { BATCH_HTML, type BatchResult, measureBatch, measureSubmission } from "./mail-load.ts";
+import { BATCH_HTML, type BatchResult, measureBatch, measureSubmission, type Sender } from "./mail-load.ts";
 import { measurePostfix, type PostfixResult, whyNoPostfix } from "./mail-postfix.ts";
 import { type ProcessorTime, reportProcessorTime } from "./mail-processor-time.ts";
 import { measureQueue, type QueueCost, type QueueLoad } from "./mail-queue.ts";
@@ -58,7 +58,6 @@ const SUBMISSION_MESSAGES = Number(options.messages ?? Math.round(RECIPIENTS / 4
 const QUEUED = Number(options.queued);
 const CONNECTIONS = 20;
 const MESSAGE_OCTETS = 10_240;
-const KEY = "key-of-the-benchmark";
 const SECRET = "the secret of the benchmark";
 const KEY_RING = KeyRing.ofSecret(SECRET);
 const DOMAIN = "sender.example.org";
@@ -158,15 +157,17 @@ async function measure(): Promise<void> {
     return costs;
   };
 
-  const compareLimits = async (submit: () => Promise<unknown>) => {
-    const { id } = (await findInstanceByName(db, "bench"))!;
+  const compareLimits = async (submitFor: (sender: Sender) => Promise<unknown>, free: Sender) => {
+    const limited = await prepare(db, "limited", "limited.example.org");
+    const { id } = (await findInstanceByName(db, "limited"))!;
     const parts = new Map(["submission", "PostgreSQL"].map((name) => [name, measured.get(name)!]));
-    return measureLimits(db, id, { measured: parts, messages: SUBMISSION_MESSAGES }, submit);
+    const load = { measured: parts, messages: SUBMISSION_MESSAGES };
+    return measureLimits(db, id, load, (isLimited) => submitFor(isLimited ? limited : free));
   };
 
   try {
     await migrate(db);
-    const sender = { campaign: await prepare(db), key: KEY, domain: DOMAIN };
+    const sender = await prepare(db, "bench", DOMAIN);
     const { mail_api } = await run("mail-api");
     await run("delivery");
     const batch = await when("batch", RECIPIENTS, () => measureBatch(db, mail_api, sender, RECIPIENTS));
@@ -179,7 +180,7 @@ async function measure(): Promise<void> {
     );
     for (const name of ["mail-api", "delivery"]) await stop(name);
     const limits = isWanted("limits")
-      ? await compareLimits(() => measureSubmission(submission, sender, load))
+      ? await compareLimits((from) => measureSubmission(submission, from, load), sender)
       : undefined;
     await stop("submission");
     const queue = isWanted("queue") ? await compareQueues() : undefined;
@@ -197,14 +198,15 @@ function isWanted(part: string): boolean {
   return options.only === undefined || options.only.includes(part);
 }
 
-async function prepare(db: Db): Promise<{ numid: number; apikey: string }> {
-  await addInstance(db, KEY_RING, { name: "bench", host: "bench.test", key: KEY, archive: false, domains: [DOMAIN] });
-  const { id } = (await findInstanceByName(db, "bench"))!;
+async function prepare(db: Db, name: string, domain: string): Promise<Sender> {
+  const key = `key-of-${name}`;
+  await addInstance(db, KEY_RING, { name, host: `${name}.test`, key, archive: false, domains: [domain] });
+  const { id } = (await findInstanceByName(db, name))!;
   const { numid, apikey } = await addCampaign(db, KEY_RING, {
     instanceId: id,
     type: "api",
     name: "bench",
-    sender: `info@${DOMAIN}`,
+    sender: `info@${domain}`,
     senderName: "Bench",
     subject: "For XYZNOMBREXYZ",
     subjectUri: "",
@@ -213,7 +215,7 @@ async function prepare(db: Db): Promise<{ numid: number; apikey: string }> {
     charset: "utf8",
     unsubscribe: true,
   });
-  return { numid, apikey: apikey! };
+  return { instance: name, campaign: { numid, apikey: apikey! }, key, domain };
 }
 
 async function queueLoad(db: Db): Promise<QueueLoad> {

@@ -9,6 +9,7 @@ import {
   rampRule,
   roomIn,
   rulesFor,
+  type SendingLimit,
   type SendSource,
   WindowCounts,
   windowAfter,
@@ -55,13 +56,17 @@ export interface Admission {
 export class SendingGate {
   readonly #now: Date;
   readonly #policy: SendingPolicy;
-  readonly #states: ReadonlyMap<number, SendingState & { readonly windows: WindowCounts }>;
+  readonly #states: ReadonlyMap<number, GuardedState>;
 
   private constructor(states: readonly SendingState[], now: Date, policy: SendingPolicy) {
     this.#now = now;
     this.#policy = policy;
     this.#states = new Map(
-      states.map((state) => [state.instanceId, { ...state, windows: new WindowCounts(state.counts) }]),
+      states.map((state) => {
+        const limits = limitsInForce(state, policy);
+        const inForce = { limits, ramp: rampInForce(state, policy, now) };
+        return [state.instanceId, { ...state, inForce, windows: new WindowCounts(state.counts) }];
+      }),
     );
   }
 
@@ -76,12 +81,8 @@ export class SendingGate {
   }
 
   rulesOf(source: GuardedSource): readonly LimitRule[] {
-    const { limits, rampFrom, createdAt } = this.#states.get(source.instanceId)!;
-    const { default: defaults, ramp } = this.#policy;
-    const from = rampFrom ?? (ramp.newInstances ? createdAt : null);
-    const own = new Set(limits.map(({ scope }) => scope));
-    const inForce = [...limits, ...defaults.filter(({ scope }) => !own.has(scope))];
-    return rulesFor(source, inForce, from === null ? undefined : rampRule(ramp, from, this.#now));
+    const { limits, ramp } = this.#states.get(source.instanceId)!.inForce;
+    return rulesFor(source, limits, ramp);
   }
 
   /**
@@ -117,23 +118,37 @@ export class SendingGate {
    * @throws Overtaken when others counted so much meanwhile that a limit would be exceeded: the transaction is to run anew
    */
   async charge(transaction: Transaction, admissions: readonly Admission[]): Promise<void> {
-    const charges = new Map<string, Charge>();
+    const counts = new Map<number, { readonly added: WindowCounts; readonly rules: LimitRule[] }>();
     for (const { instanceId, rules, bookings } of admissions) {
-      for (const charge of chargesOf(rules, bookings, this.#now)) {
-        const name = `${instanceId} ${charge.grain} ${charge.startsAt.getTime()} ${charge.key}`;
-        charges.set(name, { ...charge, instanceId, count: charge.count + (charges.get(name)?.count ?? 0) });
-      }
+      const own = counts.get(instanceId) ?? { added: new WindowCounts(), rules: [] };
+      counts.set(instanceId, own);
+      for (const charge of chargesOf(rules, bookings, this.#now)) own.added.add(charge);
+      own.rules.push(...rules);
     }
-    const counted = await chargeWindows(
-      transaction,
-      [...charges.values()].filter(({ count }) => count > 0),
-    );
-    const rules = new Map<number, LimitRule[]>();
-    for (const admission of admissions) {
-      rules.set(admission.instanceId, [...(rules.get(admission.instanceId) ?? []), ...admission.rules]);
+    const charges: Charge[] = [];
+    for (const [instanceId, { added }] of counts) {
+      for (const charge of added.added) if (charge.count > 0) charges.push({ ...charge, instanceId });
     }
-    if (counted.some((window) => isExceeded(rules.get(window.instanceId) ?? [], window))) throw new Overtaken();
+    const counted = await chargeWindows(transaction, charges);
+    if (counted.some((window) => isExceeded(counts.get(window.instanceId)!.rules, window))) throw new Overtaken();
   }
+}
+
+interface GuardedState extends SendingState {
+  readonly inForce: { readonly limits: readonly SendingLimit[]; readonly ramp: LimitRule | undefined };
+  /** With what the sends add that are admitted. */
+  readonly windows: WindowCounts;
+}
+
+/** An instance's own limits, and those for everybody of scopes that it has none of. */
+function limitsInForce({ limits }: SendingState, { default: defaults }: SendingPolicy): SendingLimit[] {
+  const own = new Set(limits.map(({ scope }) => scope));
+  return [...limits, ...defaults.filter(({ scope }) => !own.has(scope))];
+}
+
+function rampInForce({ rampFrom, createdAt }: SendingState, { ramp }: SendingPolicy, now: Date): LimitRule | undefined {
+  const from = rampFrom ?? (ramp.newInstances ? createdAt : null);
+  return from === null ? undefined : rampRule(ramp, from, now);
 }
 
 /** The bookings of a send for the recipients that it has in the end. */

@@ -86,19 +86,27 @@ export function rulesFor(
   limits: readonly SendingLimit[],
   ramp: LimitRule | undefined,
 ): LimitRule[] {
-  const subjects: Readonly<Record<LimitScope, readonly string[]>> = {
-    instance: [""],
-    campaign: [`${source.campaignNumid}`],
-    sender: sendersOf(source),
+  const rules: LimitRule[] = [];
+  const add = (scope: LimitScope, subject: string) => {
+    const found = limitOf(limits, scope, subject);
+    if (found !== undefined) rules.push({ ...found, key: keyOf(scope, subject) });
   };
-  const rules = LIMIT_SCOPES.flatMap((scope) => {
-    const ofScope = limits.filter((limit) => limit.scope === scope);
-    return subjects[scope].flatMap((subject) => {
-      const found = ofScope.find((limit) => limit.subject === subject) ?? ofScope.find((limit) => limit.subject === "");
-      return found === undefined ? [] : [{ ...found, key: keyOf(scope, subject) }];
-    });
-  });
-  return [...rules, ...(ramp === undefined ? [] : [ramp])];
+  add("instance", "");
+  add("campaign", `${source.campaignNumid}`);
+  for (const sender of sendersOf(source)) add("sender", sender);
+  if (ramp !== undefined) rules.push(ramp);
+  return rules;
+}
+
+/** A subject's own limit, else the one for each of its scope. */
+function limitOf(limits: readonly SendingLimit[], scope: LimitScope, subject: string): SendingLimit | undefined {
+  let forEach: SendingLimit | undefined;
+  for (const limit of limits) {
+    if (limit.scope !== scope) continue;
+    if (limit.subject === subject) return limit;
+    if (limit.subject === "") forEach = limit;
+  }
+  return forEach;
 }
 
 /** What a ramp allows at an age. @param from when the instance began @returns undefined when it is over */
@@ -119,7 +127,7 @@ export interface WindowCount {
 /** What is counted already, by key and window, and what is added while sends are judged one after the other. */
 export class WindowCounts {
   readonly #used = new Map<string, number>();
-  readonly #added = new Map<string, number>();
+  readonly #added = new Map<string, WindowCount>();
 
   constructor(used: readonly WindowCount[] = []) {
     for (const window of used) this.#used.set(nameOf(window), window.count);
@@ -127,19 +135,24 @@ export class WindowCounts {
 
   of(window: Omit<WindowCount, "count">): number {
     const name = nameOf(window);
-    return (this.#used.get(name) ?? 0) + (this.#added.get(name) ?? 0);
+    return (this.#used.get(name) ?? 0) + (this.#added.get(name)?.count ?? 0);
   }
 
   add(window: WindowCount): void {
     const name = nameOf(window);
-    this.#added.set(name, (this.#added.get(name) ?? 0) + window.count);
+    this.#added.set(name, { ...window, count: window.count + (this.#added.get(name)?.count ?? 0) });
+  }
+
+  /** What was added, a count for each window. */
+  get added(): WindowCount[] {
+    return [...this.#added.values()];
   }
 
   /** The same counts, to which something may be added for trial. */
   copy(): WindowCounts {
     const copy = new WindowCounts();
     for (const [name, count] of this.#used) copy.#used.set(name, count);
-    for (const [name, count] of this.#added) copy.#added.set(name, count);
+    for (const [name, window] of this.#added) copy.#added.set(name, window);
     return copy;
   }
 }
@@ -177,6 +190,8 @@ export interface BookingRequest {
  */
 export function bookSend(counts: WindowCounts, request: BookingRequest): readonly Booking[] | LimitReached {
   const { rules, recipients, now } = request;
+  const full = findReached(counts, rules, now, recipients);
+  if (full === undefined) return recipients === 0 ? [] : [{ at: null, count: recipients }];
   const refusing = rules.filter(({ over }) => over === "refuse");
   const reached = findReached(counts, refusing, now, recipients);
   if (reached !== undefined) return { ...reached, goesOnAt: findWindow(counts, { ...request, rules: refusing }) };
@@ -194,16 +209,18 @@ export function bookSend(counts: WindowCounts, request: BookingRequest): readonl
   }
   if (left === 0) return bookings;
   // More waits than is let wait: whoever sends it is told, and when that is over.
-  const full = findReached(counts, rules, now, recipients)!;
   return { ...full, goesOnAt: windowAfter("day", now) };
 }
 
 /** How many recipients may go in the hour that a moment lies in. */
 export function roomIn(counts: WindowCounts, rules: readonly LimitRule[], moment: Date): number {
-  const rooms = rules.flatMap((rule) =>
-    windowsOf(rule, moment).map(({ allowed, ...window }) => Math.max(0, allowed - counts.of(window))),
-  );
-  return Math.min(Number.POSITIVE_INFINITY, ...rooms);
+  let room = Number.POSITIVE_INFINITY;
+  for (const rule of rules) {
+    for (const window of windowsOf(rule, moment)) {
+      room = Math.min(room, Math.max(0, window.allowed - counts.of(window)));
+    }
+  }
+  return room;
 }
 
 /** The first hour from now on with room for so many; null when there is none that far ahead. */
@@ -215,21 +232,21 @@ export function findWindow(counts: WindowCounts, request: BookingRequest): Date 
 
 /** What a booking adds to the counts, under each of its rules. */
 export function chargesOf(rules: readonly LimitRule[], bookings: readonly Booking[], now: Date): WindowCount[] {
-  // Two rules of one key, such as a limit and the ramp's, count once.
-  const windows = new Map<string, WindowCount>();
+  const counts = new WindowCounts();
   for (const { at, count } of bookings) {
-    const ofBooking = new Map<string, WindowCount>();
+    // Two rules of one key, such as a limit and the ramp's, count once.
+    const counted = new Set<string>();
     for (const rule of rules) {
       for (const { key, grain, startsAt } of windowsOf(rule, at ?? now)) {
         const window = { key, grain, startsAt, count };
-        ofBooking.set(nameOf(window), window);
+        const name = nameOf(window);
+        if (counted.has(name)) continue;
+        counted.add(name);
+        counts.add(window);
       }
     }
-    for (const [name, window] of ofBooking) {
-      windows.set(name, { ...window, count: window.count + (windows.get(name)?.count ?? 0) });
-    }
   }
-  return [...windows.values()];
+  return counts.added;
 }
 
 /** The rules that a window's count has gone beyond, by what it is now. */
@@ -246,23 +263,23 @@ function findReached(
   recipients: number,
 ): Omit<LimitReached, "goesOnAt"> | undefined {
   for (const rule of rules) {
-    for (const { allowed, ...window } of windowsOf(rule, now)) {
-      if (counts.of(window) + recipients > allowed) return { rule, grain: window.grain, allowed };
+    for (const window of windowsOf(rule, now)) {
+      const { grain, allowed } = window;
+      if (counts.of(window) + recipients > allowed) return { rule, grain, allowed };
     }
   }
   return undefined;
 }
 
-function windowsOf(
-  { key, perHour, perDay }: LimitRule,
-  moment: Date,
-): (Omit<WindowCount, "count"> & { readonly allowed: number })[] {
-  return [
-    ...(perHour === null
-      ? []
-      : [{ key, grain: "hour" as const, startsAt: windowStart("hour", moment), allowed: perHour }]),
-    ...(perDay === null ? [] : [{ key, grain: "day" as const, startsAt: windowStart("day", moment), allowed: perDay }]),
-  ];
+type RuleWindow = Omit<WindowCount, "count"> & { readonly allowed: number };
+
+function windowsOf({ key, perHour, perDay }: LimitRule, moment: Date): RuleWindow[] {
+  const windows: RuleWindow[] = [];
+  if (perHour !== null) {
+    windows.push({ key, grain: "hour", startsAt: windowStart("hour", moment), allowed: perHour });
+  }
+  if (perDay !== null) windows.push({ key, grain: "day", startsAt: windowStart("day", moment), allowed: perDay });
+  return windows;
 }
 
 function* hoursAhead({ now, mostDaysAhead }: Pick<BookingRequest, "now" | "mostDaysAhead">): Generator<Date> {

@@ -125,9 +125,13 @@ async function findOrAddContacts(
      select ${RECIPIENT_COLUMNS} from (select * from known union all select * from added) as contact
      ${RECIPIENT_JOINS} ($7::bigint[])`,
     [instanceId, keysOf(recipients), ...givenAddresses(recipients), campaignNumids],
+    recipients.length <= MOST_PREPARED_RECIPIENTS ? { name: "find-or-add-contacts" } : {},
   );
   return toSubscribers(rows);
 }
+
+/** To plan the statement for so many costs more than it does; for more of them another plan may be better. */
+const MOST_PREPARED_RECIPIENTS = 100;
 
 /**
  * By all keys at once, and not joined to them: an instance that came after the last statistics is taken for empty, and a
