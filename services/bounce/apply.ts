@@ -107,7 +107,7 @@ export async function applyFinding(
   switch (consequence.kind) {
     case "bounce": {
       const { hard, detail } = consequence;
-      await recordBounces(transaction, instanceId, [{ instanceId, deliveryId, hard, detail, at: about.at }], about);
+      await recordBounces(transaction, [{ instanceId, deliveryId, hard, detail, at: about.at }], about);
       break;
     }
     case "complaint":

@@ -112,7 +112,7 @@ export class Lane {
       this.#source?.leave();
       const { instanceId, id: partitionId } = this.#partition;
       const pacedBy = this.#pacedBy;
-      writer.release(instanceId, { partitionId, putOffSeconds: this.#putOffSeconds, pacedBy });
+      writer.release({ instanceId, partitionId, putOffSeconds: this.#putOffSeconds, pacedBy });
     }
   }
 

@@ -14,6 +14,8 @@ import { WakeUp } from "./wake-up.ts";
 export interface OutcomeWriterOptions {
   readonly db: Db;
   readonly workerId: string;
+  /** A number for the machine that has an instance, as far as what is stored together goes. */
+  readonly placeOf: (instanceId: number) => number;
   /** A window is stored after so long, */
   readonly flushMs: number;
   /** or with so many outcomes, whichever comes first. */
@@ -28,13 +30,13 @@ const RETRY_MS = 500;
 /** Transactions at a time. */
 const AT_ONCE = 4;
 
-/** What came of one instance within a window. */
+/** What came of the instances of one place within a window. */
 class Window {
   readonly outcomes: DeliveryOutcome[] = [];
   readonly releases: PartitionRelease[] = [];
   /** Called once it is stored. */
   readonly onStored: (() => void)[] = [];
-  /** It could not be stored, while what came of another instance could. */
+  /** It could not be stored, while what is of another place could. */
   isAlone = false;
 
   append({ outcomes, releases, onStored }: Window): void {
@@ -45,10 +47,10 @@ class Window {
 }
 
 /**
- * Writes outcomes in batches: of all that came within a window each instance's in one commit. Nothing is dropped: what
+ * Writes outcomes in batches: of all that came within a window each place's in one commit. Nothing is dropped: what
  * cannot be stored is kept and tried again, and partitions are given back only after their outcomes. With a window being
- * written and another one full the lanes wait, so that little is forgotten should this process die. An instance that alone
- * cannot be stored has its own lanes wait, and no others.
+ * written and another one full the lanes wait, so that little is forgotten should this process die. A place that alone
+ * cannot store has its own lanes wait, and no others.
  */
 export class OutcomeWriter {
   readonly #options: OutcomeWriterOptions;
@@ -76,27 +78,25 @@ export class OutcomeWriter {
   }
 
   /** Gives a partition back once everything added so far of its instance is stored. */
-  release(instanceId: number, release: PartitionRelease): void {
-    this.#windowOf(instanceId).releases.push(release);
+  release(release: PartitionRelease): void {
+    this.#windowOf(release.instanceId).releases.push(release);
     this.#start();
   }
 
   #windowOf(instanceId: number): Window {
-    const failing = this.#failing.get(instanceId);
+    const place = this.#options.placeOf(instanceId);
+    const failing = this.#failing.get(place);
     if (failing !== undefined) return failing;
-    const window = this.#gathering.get(instanceId) ?? new Window();
-    this.#gathering.set(instanceId, window);
+    const window = this.#gathering.get(place) ?? new Window();
+    this.#gathering.set(place, window);
     return window;
   }
 
   /** Partitions that are still to be given back, with their instances. */
   get unreleased(): ReadonlyMap<number, number> {
-    const windows = [...this.#gathering, ...this.#writing, ...this.#failing];
-    return new Map(
-      windows.flatMap(([instanceId, { releases }]) =>
-        releases.map(({ partitionId }) => [partitionId, instanceId] as const),
-      ),
-    );
+    const windows = [this.#gathering, this.#writing, this.#failing].flatMap((map) => [...map.values()]);
+    const releases = windows.flatMap((window) => window.releases);
+    return new Map(releases.map(({ instanceId, partitionId }) => [partitionId, instanceId]));
   }
 
   /** Resolves when there is room for more outcomes of an instance. */
@@ -105,7 +105,7 @@ export class OutcomeWriter {
   }
 
   #hasRoom(instanceId: number): boolean {
-    if (this.#failing.get(instanceId)?.isAlone) return false;
+    if (this.#failing.get(this.#options.placeOf(instanceId))?.isAlone) return false;
     const unstored = [this.#gathering, this.#writing, this.#failing].reduce(
       (sum, windows) => sum + countOf(windows),
       0,
@@ -130,57 +130,57 @@ export class OutcomeWriter {
     const { flushMs, flushOutcomes } = this.#options;
     while (this.#gathering.size > 0) {
       await this.#windowFull.wait(countOf(this.#gathering) < flushOutcomes ? flushMs : 0);
-      const windows = [...this.#gathering].map(([instanceId, window]) => ({ instanceId, window, share: 0 }));
+      const windows = [...this.#gathering].map(([place, window]) => ({ place, window, share: 0 }));
       this.#gathering = new Map();
-      for (const { instanceId, window } of windows) this.#writing.set(instanceId, window);
-      await fewAtOnce(windows, { pieces: AT_ONCE, shares: () => 1 }, async ({ instanceId, window }) => {
-        const isStored = await this.#write(instanceId, window);
-        this.#writing.delete(instanceId);
-        if (!isStored) this.#keep(instanceId, window);
+      for (const { place, window } of windows) this.#writing.set(place, window);
+      await fewAtOnce(windows, { pieces: AT_ONCE, shares: () => 1 }, async ({ place, window }) => {
+        const isStored = await this.#write(window);
+        this.#writing.delete(place);
+        if (!isStored) this.#keep(place, window);
       });
       this.#callAll(this.#room.splice(0));
     }
   }
 
-  /** Has what could not be stored be tried again, together with what comes of its instance meanwhile. */
-  #keep(instanceId: number, window: Window): void {
-    const since = this.#gathering.get(instanceId);
-    this.#gathering.delete(instanceId);
+  /** Has what could not be stored be tried again, together with what comes of its place meanwhile. */
+  #keep(place: number, window: Window): void {
+    const since = this.#gathering.get(place);
+    this.#gathering.delete(place);
     if (since !== undefined) window.append(since);
-    this.#failing.set(instanceId, window);
-    const retry = this.#writeAgain(instanceId).finally(() => this.#retries.delete(retry));
+    this.#failing.set(place, window);
+    const retry = this.#writeAgain(place).finally(() => this.#retries.delete(retry));
     this.#retries.add(retry);
   }
 
-  async #writeAgain(instanceId: number): Promise<void> {
+  async #writeAgain(place: number): Promise<void> {
     for (;;) {
       await sleep(RETRY_MS);
-      const window = this.#failing.get(instanceId)!;
+      const window = this.#failing.get(place)!;
       const { isAlone } = window;
       const since = Object.assign(new Window(), { isAlone });
-      this.#writing.set(instanceId, window);
-      this.#failing.set(instanceId, since);
-      const isStored = await this.#write(instanceId, window);
-      this.#writing.delete(instanceId);
-      this.#failing.delete(instanceId);
+      this.#writing.set(place, window);
+      this.#failing.set(place, since);
+      const isStored = await this.#write(window);
+      this.#writing.delete(place);
+      this.#failing.delete(place);
       if (!isStored) {
         window.append(since);
         window.isAlone ||= since.isAlone;
-        this.#failing.set(instanceId, window);
+        this.#failing.set(place, window);
         continue;
       }
       since.isAlone = false;
-      if (since.outcomes.length + since.releases.length > 0) this.#gathering.set(instanceId, since);
+      if (since.outcomes.length + since.releases.length > 0) this.#gathering.set(place, since);
       this.#start();
       this.#callAll(this.#room.splice(0));
       return;
     }
   }
 
-  async #write(instanceId: number, window: Window): Promise<boolean> {
+  async #write(window: Window): Promise<boolean> {
     const { outcomes } = window;
     try {
-      await this.#store(instanceId, window);
+      await this.#store(window);
     } catch (error) {
       this.#options.observe({ kind: "outcomes-not-stored", level: "error", outcomes: outcomes.length, err: error });
       return false;
@@ -191,23 +191,26 @@ export class OutcomeWriter {
     return true;
   }
 
-  async #store(instanceId: number, { outcomes, releases }: Window): Promise<void> {
+  async #store({ outcomes, releases }: Window): Promise<void> {
     const { db, workerId, rule, attempts } = this.#options;
     const tried = outcomes.length > 0 ? await attempts?.prepare(db, outcomes) : undefined;
-    const alsoChanged = releases.map(({ partitionId }) => partitionId);
+    const alsoChanged = releases.map(({ instanceId, partitionId }) => ({ instanceId, id: partitionId }));
+    const instanceIds = [...new Set([...outcomes, ...releases].map(({ instanceId }) => instanceId))];
     await db.transaction(async (transaction) => {
-      const now = await beginWork(transaction, [instanceId]);
-      const settled = await recordOutcomes(transaction, { instanceId, now, alsoChanged }, outcomes, rule);
+      const now = await beginWork(transaction, instanceIds);
+      const settled = await recordOutcomes(transaction, { now, alsoChanged }, outcomes, rule);
       await addTlsSessions(
         transaction,
         outcomes.flatMap(({ tlsSessions = [] }) => tlsSessions),
       );
       await noteWarmUpDeliveries(
         transaction,
-        outcomes.flatMap(({ deliveryId, warmUp }) => (warmUp ? [{ instanceId, deliveryId, ...warmUp }] : [])),
+        outcomes.flatMap(({ instanceId, deliveryId, warmUp }) =>
+          warmUp ? [{ instanceId, deliveryId, ...warmUp }] : [],
+        ),
       );
       if (tried !== undefined) await attempts?.store(transaction, tried, settled);
-      await releasePartitions(transaction, { instanceId, workerId }, releases, now);
+      await releasePartitions(transaction, workerId, releases, now);
     });
   }
 
@@ -216,7 +219,7 @@ export class OutcomeWriter {
   }
 }
 
-/** Outcomes in windows; not those that an instance alone cannot have stored. */
+/** Outcomes in windows; not those that a place alone cannot store. */
 function countOf(windows: ReadonlyMap<number, Window>): number {
   let count = 0;
   for (const { outcomes, isAlone } of windows.values()) if (!isAlone) count += outcomes.length;

@@ -1,7 +1,7 @@
 import type { Db } from "../platform/postgres/db.ts";
-import { type LeaseResult, leasePartitions, lotOf } from "../store/mail/queue/lease-partitions.ts";
+import { type Ask, type LeaseResult, leasePartitions, lotOf } from "../store/mail/queue/lease-partitions.ts";
 import type { AbandonedLeases, LeasedPartition } from "../store/mail/queue/queue-leases.ts";
-import type { KnownBackOffs } from "./known-back-offs.ts";
+import type { BarredLots, KnownBackOffs } from "./known-back-offs.ts";
 
 /** What a look at the queue may take. */
 export interface LookRequest {
@@ -21,19 +21,9 @@ export interface LookRequest {
   readonly unfinished: readonly number[];
 }
 
-/** What an instance is asked for. */
-export interface Ask {
-  readonly instanceId: number;
-  /** Partitions. */
-  readonly share: number;
-  /** Lots to visit, */
-  readonly lots: number;
-  /** after this one. */
-  readonly after: string;
-}
-
 /** What came of it. */
 export interface AskResult extends LeaseResult {
+  readonly ask: Ask;
   /** All lots after the one that was served last were visited. */
   readonly isRoundOver: boolean;
   /** The last one that was visited, or passed over. */
@@ -84,22 +74,32 @@ export class QueueLook {
     return Math.min(this.request.partitionsPerDestination, ...open);
   }
 
-  async ask({ instanceId, share, lots, after }: Ask): Promise<AskResult> {
+  async ask(asks: readonly Ask[]): Promise<AskResult[]> {
     const { workerId, leaseSeconds, partitionsPerDestination, unfinished } = this.request;
-    const passedOver = this.#backOffs.barredFrom(after);
-    const result = await leasePartitions(this.#db, {
-      ...{ instanceId, workerId, leaseSeconds, after, partitionsPerDestination, unfinished, ...passedOver },
-      ...{ limit: share, now: this.#now, mostLots: lots, room: this.#room },
-    });
-    for (const partition of result.partitions) {
+    const first = asks.reduce((least, { after }) => (after < least ? after : least), asks[0]!.after);
+    const passedOver = this.#backOffs.barredFrom(first);
+    if (passedOver.before !== "" && asks.length > 1) {
+      const results: AskResult[] = [];
+      for (const ask of asks) results.push(...(await this.ask([ask])));
+      return results;
+    }
+    const request = { workerId, asks, leaseSeconds, partitionsPerDestination, unfinished, ...passedOver };
+    const results = await leasePartitions(this.#db, { ...request, now: this.#now, room: this.#room });
+    const askOf = new Map(asks.map((ask) => [ask.instanceId, ask]));
+    return results.map((result) => this.#take(askOf.get(result.instanceId)!, result, passedOver));
+  }
+
+  #take(ask: Ask, result: LeaseResult, { barred, before }: BarredLots): AskResult {
+    const { instanceId, partitions, lots } = result;
+    for (const partition of partitions) {
       const lot = lotOf(partition.destination, partition.pool);
-      this.#room.set(lot, (this.#room.get(lot) ?? partitionsPerDestination) - 1);
+      this.#room.set(lot, (this.#room.get(lot) ?? this.request.partitionsPerDestination) - 1);
       this.taken.push({ ...partition, resting: this.#backOffs.resting(partition.destination) });
     }
-    this.#takenOf.set(instanceId, (this.#takenOf.get(instanceId) ?? 0) + result.partitions.length);
-    const visitedAll = result.lots.length < lots;
-    const last = visitedAll && passedOver.before !== "" ? passedOver.barred.at(-1)! : (result.lots.at(-1) ?? after);
-    return { ...result, isRoundOver: visitedAll && passedOver.before === "", last };
+    this.#takenOf.set(instanceId, (this.#takenOf.get(instanceId) ?? 0) + partitions.length);
+    const visitedAll = lots.length < ask.lots;
+    const last = visitedAll && before !== "" ? barred.at(-1)! : (lots.at(-1) ?? ask.after);
+    return { ...result, ask, isRoundOver: visitedAll && before === "", last };
   }
 }
 

@@ -1,5 +1,6 @@
 import { fairShares } from "../core/mail/lane-shares.ts";
 import type { Db } from "../platform/postgres/db.ts";
+import { byPlace } from "../store/mail/by-instance.ts";
 import { lotOf } from "../store/mail/queue/lease-partitions.ts";
 import { listWork, putOffWork } from "../store/mail/queue/mail-work.ts";
 import { wakePartitions } from "../store/mail/queue/queue-leases.ts";
@@ -16,7 +17,7 @@ const LOTS_PER_INSTANCE = 10;
 const ROUNDS = 3;
 /** Partitions of each kind that are made ready at once. */
 const WAKE_LIMIT = 1_000;
-/** Statements at a time. */
+/** Statements at a time, of different places. */
 const AT_ONCE = 4;
 /** An instance of which nothing could be taken is looked at again after so long, or when there is notice of mail. */
 const IDLE_MS = 500;
@@ -29,6 +30,7 @@ const BLOCKED_MS = 2_000;
 
 /** What is remembered of an instance while it is to be looked at. */
 class InstanceTurn {
+  readonly instanceId: number;
   /** Its lots take turns: after this one. */
   after = "";
   /** It is left alone until then, by `performance.now()`. */
@@ -40,7 +42,8 @@ class InstanceTurn {
   /** When what is due was made ready, or this began. */
   wokenAtMs: number;
 
-  constructor(atMs: number) {
+  constructor(instanceId: number, atMs: number) {
+    this.instanceId = instanceId;
     this.wokenAtMs = atMs;
   }
 
@@ -52,7 +55,7 @@ class InstanceTurn {
 
 /**
  * Takes partitions of the queue for one worker: of the instances that have work those first that have the fewest under way,
- * and equal ones in turn; of each a few from each lot in turn. Each statement is about one instance.
+ * and equal ones in turn; of each a few from each lot in turn. A statement is about all that one machine has.
  */
 export class QueueTurns {
   readonly #db: Db;
@@ -81,10 +84,13 @@ export class QueueTurns {
     const look = new QueueLook(this.#db, this.#backOffs, now, request);
     const known = new Set(instanceIds);
     for (const id of this.#turns.keys()) if (!known.has(id)) this.#turns.delete(id);
-    for (const id of instanceIds) if (!this.#turns.has(id)) this.#turns.set(id, new InstanceTurn(look.atMs));
+    for (const id of instanceIds) if (!this.#turns.has(id)) this.#turns.set(id, new InstanceTurn(id, look.atMs));
     await this.#makeReady(look);
-    let open = instanceIds.filter((id) => this.#mayHave(id, look));
-    open = [...open.filter((id) => id > this.#after), ...open.filter((id) => id <= this.#after)];
+    const turns = instanceIds.map((id) => this.#turns.get(id)!).filter((turn) => mayHave(turn, look));
+    let open = [
+      ...turns.filter(({ instanceId }) => instanceId > this.#after),
+      ...turns.filter(({ instanceId }) => instanceId <= this.#after),
+    ];
     for (let round = 0; round < ROUNDS && look.free > 0 && open.length > 0; round += 1) {
       open = await this.#askAll(open, look);
     }
@@ -93,98 +99,121 @@ export class QueueTurns {
     return look;
   }
 
-  #mayHave(id: number, look: QueueLook): boolean {
-    const turn = this.#turns.get(id)!;
-    if (turn.isEmpty || turn.idleUntilMs > look.atMs) return false;
-    return turn.blocked === undefined || turn.blocked.some((lot) => look.mayTake(lot));
-  }
-
   /** Makes ready what has become due of those that have much else. */
   async #makeReady(look: QueueLook): Promise<void> {
-    const waiting = [...this.#turns].filter(([, turn]) => {
+    const waiting = [...this.#turns.values()].filter((turn) => {
       const waitMs = turn.blocked === undefined ? WAKE_MS : BLOCKED_MS;
       return !turn.isEmpty && turn.wokenAtMs + waitMs <= look.atMs && turn.idleUntilMs <= look.atMs;
     });
-    await this.#forEach(waiting.slice(0, INSTANCES_PER_LOOK), look, async ([id, turn]) => {
-      await this.#wake(id, turn, look);
-      turn.blocked = undefined;
+    await this.#byPlace(waiting.slice(0, INSTANCES_PER_LOOK), look, async (turns) => {
+      await this.#wake(turns, look);
+      for (const turn of turns) turn.blocked = undefined;
     });
   }
 
-  /** @returns whether something was made ready */
-  async #wake(id: number, turn: InstanceTurn, look: QueueLook): Promise<boolean> {
-    const { woken, abandoned } = await wakePartitions(this.#db, id, WAKE_LIMIT);
-    turn.wokenAtMs = look.atMs;
+  /** @returns those of which something was made ready */
+  async #wake(turns: readonly InstanceTurn[], look: QueueLook): Promise<InstanceTurn[]> {
+    if (turns.length === 0) return [];
+    const ids = turns.map(({ instanceId }) => instanceId);
+    const { woken, abandoned } = await wakePartitions(this.#db, ids, WAKE_LIMIT);
+    for (const turn of turns) turn.wokenAtMs = look.atMs;
     look.abandoned.push(...abandoned);
-    return woken > 0;
+    const isWoken = new Set(woken);
+    return turns.filter(({ instanceId }) => isWoken.has(instanceId));
   }
 
   /** @returns those that may have more */
-  async #askAll(ids: readonly number[], look: QueueLook): Promise<number[]> {
+  async #askAll(turns: readonly InstanceTurn[], look: QueueLook): Promise<InstanceTurn[]> {
     const most = look.request.partitionsPerInstance;
-    const asked = ids.toSorted((one, other) => look.busyOf(one) - look.busyOf(other)).slice(0, INSTANCES_PER_LOOK);
+    const asked = turns
+      .toSorted((one, other) => look.busyOf(one.instanceId) - look.busyOf(other.instanceId))
+      .slice(0, INSTANCES_PER_LOOK);
     const shares = fairShares(
-      asked.map((id) => ({ has: look.busyOf(id), most })),
+      asked.map(({ instanceId }) => ({ has: look.busyOf(instanceId), most })),
       look.free,
     );
-    const wanted = asked.flatMap((id, index) => (shares[index]! > 0 ? [{ id, share: shares[index]! }] : []));
+    const wanted = asked.flatMap((turn, index) => (shares[index]! > 0 ? [{ turn, share: shares[index]! }] : []));
     const lots = Math.max(LOTS_PER_INSTANCE, Math.floor(LOTS_PER_LOOK / Math.max(1, wanted.length)));
-    const given = new Set(wanted.map(({ id }) => id));
-    const left = new Set(ids.filter((id) => !given.has(id) && look.busyOf(id) < most));
-    await this.#forEach(
-      wanted.map(({ id, share }) => [id, this.#turns.get(id)!, share] as const),
+    const shareOf = new Map(wanted.map(({ turn, share }) => [turn, share]));
+    const left = new Set(turns.filter((turn) => !shareOf.has(turn) && look.busyOf(turn.instanceId) < most));
+    const chosen = [...shareOf.keys()];
+    await this.#byPlace(
+      chosen,
       look,
-      async ([instanceId, turn, share]) => {
-        const result = await look.ask({ instanceId, share, lots, after: turn.after });
-        if (goOn(turn, result, share)) left.add(instanceId);
-        else if (turn.isEmpty && result.partitions.length === 0 && (await this.#wake(instanceId, turn, look))) {
+      async (own) => {
+        const asks = own.map((turn) => ({
+          instanceId: turn.instanceId,
+          share: shareOf.get(turn)!,
+          lots,
+          after: turn.after,
+        }));
+        const empty: InstanceTurn[] = [];
+        for (const result of await look.ask(asks)) {
+          const turn = this.#turns.get(result.instanceId)!;
+          if (goOn(turn, result)) left.add(turn);
+          else if (turn.isEmpty && result.partitions.length === 0) empty.push(turn);
+        }
+        for (const turn of await this.#wake(empty, look)) {
           turn.notice();
-          left.add(instanceId);
+          left.add(turn);
         }
       },
+      shareOf,
     );
-    const positions = wanted.map(({ id }) => ids.indexOf(id));
-    if (positions.length > 0) this.#after = ids[Math.max(...positions)]!;
-    return ids.filter((id) => left.has(id));
+    const last = Math.max(...chosen.map((turn) => turns.indexOf(turn)));
+    if (chosen.length > 0) this.#after = turns[last]!.instanceId;
+    return turns.filter((turn) => left.has(turn));
   }
 
   /** Puts off the looks at those that had nothing for a while. */
   async #putOff(look: QueueLook): Promise<void> {
-    const idle = [...this.#turns].filter(([, turn]) => turn.isEmpty && turn.idleUntilMs <= look.atMs);
-    await this.#forEach(idle.slice(0, INSTANCES_PER_LOOK), look, async ([id, turn]) => {
-      if (await putOffWork(this.#db, id)) {
-        this.#turns.delete(id);
-        return;
+    const idle = [...this.#turns.values()].filter((turn) => turn.isEmpty && turn.idleUntilMs <= look.atMs);
+    await this.#byPlace(idle.slice(0, INSTANCES_PER_LOOK), look, async (turns) => {
+      const ids = turns.map(({ instanceId }) => instanceId);
+      const toLookAt = new Set(await putOffWork(this.#db, ids));
+      for (const turn of turns) {
+        if (toLookAt.has(turn.instanceId)) turn.notice();
+        else this.#turns.delete(turn.instanceId);
       }
-      turn.notice();
-      look.goesOn = true;
+      look.goesOn ||= toLookAt.size > 0;
     });
   }
 
-  async #forEach<T extends readonly [number, InstanceTurn, number?]>(
-    turns: readonly T[],
+  /** Each place by itself: one that does not answer holds up no other. @param shareOf what is asked of each */
+  async #byPlace(
+    turns: readonly InstanceTurn[],
     look: QueueLook,
-    work: (turn: T) => Promise<void>,
+    work: (turns: readonly InstanceTurn[]) => Promise<void>,
+    shareOf?: ReadonlyMap<InstanceTurn, number>,
   ): Promise<void> {
-    const pieces = turns.map((turn) => ({ turn, share: turn[2] ?? 0 }));
-    await fewAtOnce(pieces, { pieces: AT_ONCE, shares: () => look.askedAtOnce }, async ({ turn }) => {
+    const places = await byPlace(this.#db, turns);
+    const pieces = places.map((own) => ({
+      own,
+      share: own.reduce((sum, turn) => sum + (shareOf?.get(turn) ?? 0), 0),
+    }));
+    await fewAtOnce(pieces, { pieces: AT_ONCE, shares: () => look.askedAtOnce }, async ({ own }) => {
       try {
-        await work(turn);
+        await work(own);
       } catch (error) {
         look.failures.push(error);
-        turn[1].idleUntilMs = performance.now() + AFTER_FAILURE_MS;
+        for (const turn of own) turn.idleUntilMs = performance.now() + AFTER_FAILURE_MS;
       }
     });
   }
+}
+
+function mayHave(turn: InstanceTurn, look: QueueLook): boolean {
+  if (turn.isEmpty || turn.idleUntilMs > look.atMs) return false;
+  return turn.blocked === undefined || turn.blocked.some((lot) => look.mayTake(lot));
 }
 
 /**
  * Notes where the next look at an instance goes on: after the lot that was served last, or after those that were visited.
  * @returns whether it may have more now
  */
-function goOn(turn: InstanceTurn, { partitions, lots, hasMore, isRoundOver, last }: AskResult, share: number): boolean {
+function goOn(turn: InstanceTurn, { ask, partitions, lots, hasMore, isRoundOver, last }: AskResult): boolean {
   const before = turn.after;
-  const isCut = partitions.length >= share;
+  const isCut = partitions.length >= ask.share;
   const served = partitions.map(({ destination, pool }) => lotOf(destination, pool)).sort();
   turn.after = isCut ? served.at(-1)! : isRoundOver ? "" : last;
   turn.blocked = undefined;

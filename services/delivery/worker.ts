@@ -5,6 +5,7 @@ import { recentMap } from "../core/recent-map.ts";
 import type { AttemptLog } from "../operations/mail/attempt-log.ts";
 import type { Observe } from "../platform/observability/observation.ts";
 import type { Db } from "../platform/postgres/db.ts";
+import { byPlace, isSpread } from "../store/mail/by-instance.ts";
 import { ANY_SOURCE, lotOf } from "../store/mail/queue/lease-partitions.ts";
 import { assignPools, movePartitions } from "../store/mail/queue/pool-assignments.ts";
 import { backOffDestination, endBackOff } from "../store/mail/queue/queue-backoffs.ts";
@@ -58,8 +59,10 @@ const WAITING_FOR_ONE = 1 / 2;
 const LEFT_TO_OTHERS = 1 / 16;
 /** As many lanes above those that there should be are let finish, as a part of `lanes`. */
 const TOLERATED_EXCESS = 1 / 4;
-/** Statements at a time, each about one instance. */
+/** Statements at a time, of different places. */
 const AT_ONCE = 4;
+/** Of all instances, where one machine has them all. */
+const ONE_PLACE = 0;
 /** A lane stops this long before its lease ends: what it has just begun must end within it. */
 const LEASE_MARGIN_MS = 5_000;
 
@@ -90,6 +93,8 @@ export class DeliveryWorker {
   #stopNotices = 0;
   /** The last look left something behind, for want of a lane or of room at a destination. */
   #wasShort = false;
+  /** Each instance may be on another machine of the database; known before any lane begins. */
+  #isSpread = false;
   #stopping = false;
   #running: Promise<unknown> | undefined;
 
@@ -99,7 +104,9 @@ export class DeliveryWorker {
     this.#turns = new QueueTurns(db, options.tools.sources.sources);
     const rule = { hardBouncesToInvalidate };
     const { flushMs, flushOutcomes } = policy;
-    this.#writer = new OutcomeWriter({ db, workerId: this.#id, flushMs, flushOutcomes, rule, attempts, observe });
+    const placeOf = (instanceId: number) => (this.#isSpread ? instanceId : ONE_PLACE);
+    const writer = { db, workerId: this.#id, placeOf, flushMs, flushOutcomes, rule, attempts, observe };
+    this.#writer = new OutcomeWriter(writer);
   }
 
   start(): void {
@@ -118,26 +125,30 @@ export class DeliveryWorker {
     const { db, observe } = this.#options;
     this.#stopNotices += 1;
     try {
-      const instances = new Set([...this.#leases.values()].map(({ instanceId }) => instanceId));
-      if (instances.size === 0) return;
+      const instances = [...new Set([...this.#leases.values()].map(({ instanceId }) => instanceId))];
+      if (instances.length === 0) return;
       const held = await listHeldDestinations(db);
-      await this.#forInstances(instances, async (instanceId) => {
-        const holder = { instanceId, workerId: this.#id };
-        const stopped = await findStops(db, holder, held);
-        for (const id of stopped) this.#stopped.add(id);
-        if (stopped.length > 0) await acknowledgeStops(db, holder, stopped);
+      const keys = instances.map((instanceId) => ({ instanceId }));
+      await this.#byPlace(keys, async (own) => {
+        const ids = own.map(({ instanceId }) => instanceId);
+        const stopped = await findStops(db, this.#id, ids, held);
+        for (const { id } of stopped) this.#stopped.add(id);
+        if (stopped.length > 0) await acknowledgeStops(db, this.#id, stopped);
       });
     } catch (error) {
       observe({ kind: "stops-not-read", level: "warn", err: error }); // asked again with the next lease
     }
   }
 
-  /** Each by itself: what one machine of the database does not answer holds up no other's. @throws the first failure, at the end */
-  async #forInstances(instanceIds: Iterable<number>, work: (instanceId: number) => Promise<void>): Promise<void> {
+  /** Each place by itself: one that does not answer holds up no other. @throws the first failure, at the end */
+  async #byPlace<Row extends { readonly instanceId: number }>(
+    rows: readonly Row[],
+    work: (own: readonly Row[]) => Promise<void>,
+  ): Promise<void> {
     const failures: unknown[] = [];
-    const pieces = [...instanceIds].map((instanceId) => ({ instanceId, share: 0 }));
-    await fewAtOnce(pieces, { pieces: AT_ONCE, shares: () => 1 }, async ({ instanceId }) => {
-      await work(instanceId).catch((error: unknown) => failures.push(error));
+    const pieces = (await byPlace(this.#options.db, rows)).map((own) => ({ own, share: 0 }));
+    await fewAtOnce(pieces, { pieces: AT_ONCE, shares: () => 1 }, async ({ own }) => {
+      await work(own).catch((error: unknown) => failures.push(error));
     });
     if (failures.length > 0) throw failures[0];
   }
@@ -165,6 +176,7 @@ export class DeliveryWorker {
     while (!this.#stopping) {
       try {
         await pace?.read();
+        this.#isSpread = await isSpread(db);
         return await assignPools(db, tools.sources.assignments);
       } catch (error) {
         observe({ kind: "queue-not-read", level: "error", err: error });
@@ -231,14 +243,14 @@ export class DeliveryWorker {
   }
 
   /** Partitions that were queued while pools were assigned anew may have the pool of before. */
-  async #putRight(instanceId: number, partitions: readonly LeasedPartition[]): Promise<readonly LeasedPartition[]> {
+  async #putRight(partitions: readonly LeasedPartition[]): Promise<readonly LeasedPartition[]> {
     const { db, tools } = this.#options;
     const right = partitions.map((partition) => {
       const { instanceName, campaignNumid } = partition.message;
       return { ...partition, pool: tools.sources.poolOf(instanceName, campaignNumid) };
     });
     const moved = right.filter(({ pool }, index) => pool !== partitions[index]!.pool);
-    await movePartitions(db, instanceId, moved);
+    await movePartitions(db, moved);
     return right;
   }
 
@@ -279,11 +291,9 @@ export class DeliveryWorker {
   }
 
   async #startLanes(taken: readonly LeasedPartition[]): Promise<void> {
-    const instances = new Set(taken.map(({ instanceId }) => instanceId));
-    await this.#forInstances(instances, async (instanceId) => {
-      const own = taken.filter((partition) => partition.instanceId === instanceId);
+    await this.#byPlace(taken, async (own) => {
       try {
-        await this.#startLanesOf(instanceId, own);
+        await this.#startLanesOf(own);
       } finally {
         // What was not begun goes to others when its lease ends.
         for (const { id } of own) if (!this.#lanes.has(id)) this.#leases.delete(id);
@@ -291,13 +301,11 @@ export class DeliveryWorker {
     });
   }
 
-  async #startLanesOf(instanceId: number, taken: readonly LeasedPartition[]): Promise<void> {
+  async #startLanesOf(taken: readonly LeasedPartition[]): Promise<void> {
     const { db, shaping } = this.#options;
-    const partitions = await this.#putRight(instanceId, taken);
+    const partitions = await this.#putRight(taken);
     const due = new Map<number, DueDelivery[]>(partitions.map(({ id }) => [id, []]));
-    for (const delivery of await loadDueDeliveries(db, instanceId, [...due.keys()])) {
-      due.get(delivery.partitionId)?.push(delivery);
-    }
+    for (const delivery of await loadDueDeliveries(db, partitions)) due.get(delivery.partitionId)?.push(delivery);
     await rankByEngagement(db, shaping, partitions, due);
     for (const partition of partitions) this.#startLane(partition, due.get(partition.id) ?? []);
   }
@@ -352,16 +360,13 @@ export class DeliveryWorker {
 
   async #prolong(): Promise<void> {
     const { db, policy } = this.#options;
-    const known = new Map<number, Set<number>>();
-    const add = (instanceId: number, id: number) => known.set(instanceId, (known.get(instanceId) ?? new Set()).add(id));
-    for (const [id, { instanceId }] of this.#leases) add(instanceId, id);
-    for (const [id, instanceId] of this.#writer.unreleased) add(instanceId, id);
+    const known = new Map([...this.#leases].map(([id, { instanceId }]) => [id, instanceId] as const));
+    for (const [id, instanceId] of this.#writer.unreleased) known.set(id, instanceId);
     const untilMs = performance.now() + this.#heldMs;
-    await this.#forInstances(known.keys(), async (instanceId) => {
-      const ids = [...known.get(instanceId)!];
-      const holder = { instanceId, workerId: this.#id };
-      const held = new Set(await extendLeases(db, holder, policy.leaseSeconds, ids));
-      for (const id of ids) {
+    const partitions = [...known].map(([id, instanceId]) => ({ instanceId, id }));
+    await this.#byPlace(partitions, async (own) => {
+      const held = new Set(await extendLeases(db, this.#id, policy.leaseSeconds, own));
+      for (const { id } of own) {
         const lease = this.#leases.get(id);
         if (lease !== undefined) lease.untilMs = held.has(id) ? untilMs : 0;
       }

@@ -19,7 +19,7 @@ import {
 } from "../../store/mail/queue/deliveries.ts";
 import { addReports } from "../../store/mail/queue/delivery-reports.ts";
 import type { DeliveryKey } from "../../store/mail/queue/queue.ts";
-import { lockPartitions } from "../../store/mail/queue/queue-leases.ts";
+import { lockPartitions, type PartitionKey } from "../../store/mail/queue/queue-leases.ts";
 import { tellDeliveries } from "../../store/mail/tracking/event-feed.ts";
 import { invalidateContact } from "./contact-changes.ts";
 
@@ -28,53 +28,52 @@ export interface InvalidationRule {
   readonly hardBouncesToInvalidate: number;
 }
 
-/** Of what a transaction stores outcomes, and when. */
-export interface OutcomesOf {
-  readonly instanceId: number;
-  /** The transaction's moment, of `beginWork`. */
+/** The transaction that outcomes are stored in. */
+export interface OutcomesAt {
+  /** Its moment, of `beginWork` for their instances. */
   readonly now: string;
-  /** Partitions that the transaction goes on to change: they are locked together with those of refused recipients. */
-  readonly alsoChanged?: readonly number[];
+  /** Partitions that it goes on to change: they are locked together with those of refused recipients. */
+  readonly alsoChanged?: readonly PartitionKey[];
 }
 
 /**
- * Stores outcomes of one instance, with everything that follows from them. What is settled stays settled: an outcome for a
- * delivery that another worker has finished in the meantime changes nothing.
+ * Stores outcomes, with everything that follows from them. What is settled stays settled: an outcome for a delivery
+ * that another worker has finished in the meantime changes nothing.
  * @returns the deliveries whose outcomes were stored now
  */
 export async function recordOutcomes(
   transaction: Transaction,
-  { instanceId, now, alsoChanged = [] }: OutcomesOf,
+  { now, alsoChanged = [] }: OutcomesAt,
   outcomes: readonly DeliveryOutcome[],
   rule: InvalidationRule,
 ): Promise<ReadonlySet<number>> {
   if (outcomes.length === 0) {
-    await lockPartitions(transaction, instanceId, alsoChanged);
+    await lockPartitions(transaction, alsoChanged);
     return new Set();
   }
   await lockRecipients(
     transaction,
-    instanceId,
-    outcomes.filter(({ bounce }) => bounce?.hard).map(({ deliveryId }) => deliveryId),
+    outcomes.filter(({ bounce }) => bounce?.hard),
   );
-  const rows = await settleDeliveries(transaction, instanceId, outcomes, now);
+  const rows = await settleDeliveries(transaction, outcomes, now);
   const settledAt = new Map(rows.map(({ id, at }) => [id, at]));
   const settled = outcomes.filter(({ deliveryId }) => settledAt.has(deliveryId));
   const refused = rows.filter(({ state }) => state === "refused");
-  await lockPartitions(transaction, instanceId, [...refused.map(({ partition_id }) => partition_id), ...alsoChanged]);
-  await countRefusals(transaction, instanceId, refused);
+  const refusedOf = refused.map((row) => ({ instanceId: row.instance_id, id: row.partition_id }));
+  await lockPartitions(transaction, [...refusedOf, ...alsoChanged]);
+  await countRefusals(transaction, refused);
   await archiveMessages(transaction, settled);
   await addReports(
     transaction,
     settled.flatMap(({ report }) => report ?? []),
   );
   await tellOutcomes(transaction, settled, rows);
-  const bounces = settled.flatMap(({ deliveryId, bounce, attempts, attempt }) => {
+  const bounces = settled.flatMap(({ instanceId, deliveryId, bounce, attempts, attempt }) => {
     if (bounce === undefined) return [];
     const detail = { ...bounce.detail, ...describeAttempt(attempts, attempt) };
     return [{ ...bounce, detail, instanceId, deliveryId, at: settledAt.get(deliveryId)! }];
   });
-  await storeBounces(transaction, instanceId, bounces, rule);
+  await storeBounces(transaction, bounces, rule);
   return new Set(settledAt.keys());
 }
 
@@ -103,34 +102,34 @@ function describeAttempt(attempt: number, { status, path }: AttemptFacts): Reado
 }
 
 /**
- * Records bounces of one instance: the event, and after enough hard ones of different deliveries the contact's invalidation
- * (never of a whitelisted one). A delivery bounces once, whoever tells first; a later telling changes nothing.
+ * Records bounces: the event, and after enough hard ones of different deliveries the contact's invalidation (never of a whitelisted one). A delivery bounces once, whoever tells first; a later telling changes nothing.
  * @returns the deliveries that were recorded now
  */
 export async function recordBounces(
   transaction: Transaction,
-  instanceId: number,
   bounces: readonly DeliveryBounce[],
   rule: InvalidationRule,
 ): Promise<number[]> {
   await lockRecipients(
     transaction,
-    instanceId,
-    bounces.filter(({ hard }) => hard).map(({ deliveryId }) => deliveryId),
+    bounces.filter(({ hard }) => hard),
   );
-  return storeBounces(transaction, instanceId, bounces, rule);
+  return storeBounces(transaction, bounces, rule);
 }
 
 /** With the contacts of hard bounces locked already. */
 async function storeBounces(
   transaction: Transaction,
-  instanceId: number,
   bounces: readonly DeliveryBounce[],
   rule: InvalidationRule,
 ): Promise<number[]> {
   if (bounces.length === 0) return [];
-  const recorded = await markBounced(transaction, instanceId, bounces);
-  const known = await findDeliveries(transaction, instanceId, recorded);
+  const recorded = await markBounced(transaction, bounces);
+  const marked = new Set(recorded);
+  const known = await findDeliveries(
+    transaction,
+    bounces.filter(({ deliveryId }) => marked.has(deliveryId)),
+  );
   const owners = new Map(known.map((owner) => [owner.deliveryId, owner]));
   const fresh = bounces.flatMap((bounce) => {
     const owner = owners.get(bounce.deliveryId);
@@ -161,10 +160,10 @@ export async function recordComplaint(
   transaction: Transaction,
   complaint: DeliveryKey & { readonly at: Date; readonly detail: Readonly<Record<string, unknown>> },
 ): Promise<boolean> {
-  const { instanceId, deliveryId, at, detail } = complaint;
-  await lockRecipients(transaction, instanceId, [deliveryId]);
+  const { at, detail } = complaint;
+  await lockRecipients(transaction, [complaint]);
   if (!(await markComplained(transaction, complaint, at))) return false;
-  const [owner] = await findDeliveries(transaction, instanceId, [deliveryId]);
+  const [owner] = await findDeliveries(transaction, [complaint]);
   if (owner === undefined) return false;
   await recordEvents(transaction, [{ ...eventBase(owner), kind: "complained", at, detail }]);
   if (owner.contactId !== null) {
@@ -181,13 +180,9 @@ export async function recordComplaint(
  * Counting bounces and judging by the count must not run beside another that does the same for the contact.
  * All locks are taken first, and in one order: addresses, contacts, and then deliveries and their partitions.
  */
-async function lockRecipients(
-  transaction: Transaction,
-  instanceId: number,
-  deliveryIds: readonly number[],
-): Promise<void> {
-  if (deliveryIds.length === 0) return;
-  const contacts = await listContactsOf(transaction, instanceId, deliveryIds);
+async function lockRecipients(transaction: Transaction, deliveries: readonly DeliveryKey[]): Promise<void> {
+  if (deliveries.length === 0) return;
+  const contacts = await listContactsOf(transaction, deliveries);
   await lockAddresses(transaction, contacts);
   await lockContacts(transaction, contacts);
 }

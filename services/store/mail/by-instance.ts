@@ -19,9 +19,34 @@ export async function isSpread(db: Db): Promise<boolean> {
 }
 
 /**
+ * The condition on a table in a statement about the instances of `$1`: a machine of several is found by it. One that has all
+ * tables looks by keys alone, as such a condition has the planner read all that an instance has.
+ */
+export type Own = (table: string) => string;
+
+export async function ownRows(db: Db): Promise<Own> {
+  const isOf = (await isSpread(db)) ? "instance_id = any($1::bigint[])" : undefined;
+  return (table) => (isOf === undefined ? "$1::bigint[] is not null" : `${table}.${isOf}`);
+}
+
+/**
+ * What a statement or a transaction may be about: all where one machine has all tables, one instance's each where every
+ * instance may be on another machine, in ascending order of the instances.
+ */
+export async function byPlace<Row extends { readonly instanceId: number }>(
+  db: Db,
+  rows: readonly Row[],
+): Promise<(readonly Row[])[]> {
+  if (rows.length === 0) return [];
+  if (!(await isSpread(db))) return [rows];
+  const instanceIds = [...new Set(rows.map(({ instanceId }) => instanceId))].sort((a, b) => a - b);
+  return instanceIds.map((one) => rows.filter(({ instanceId }) => instanceId === one));
+}
+
+/**
  * Runs a statement about rows of several instances: once where one machine has them all, an instance at a time where each
  * may be on another, as a machine runs such a statement only for what it has itself. The statement says of each table
- * `instance_id = any(…)` with the instances of the rows that it is given.
+ * `instance_id = any(…)` with the instances of the rows that it is given, or is `Own`.
  * @returns what it gives, of instances in ascending order
  */
 export async function byInstance<Row extends { readonly instanceId: number }, Result>(
@@ -29,13 +54,10 @@ export async function byInstance<Row extends { readonly instanceId: number }, Re
   rows: readonly Row[],
   run: (rows: readonly Row[], instanceIds: readonly number[]) => Promise<readonly Result[]>,
 ): Promise<Result[]> {
-  const instanceIds = [...new Set(rows.map(({ instanceId }) => instanceId))].sort((a, b) => a - b);
-  if (instanceIds.length === 0) return [];
-  if (instanceIds.length === 1 || !(await isSpread(db))) return [...(await run(rows, instanceIds))];
   const results: Result[] = [];
-  for (const one of instanceIds) {
-    const own = rows.filter(({ instanceId }) => instanceId === one);
-    results.push(...(await run(own, [one])));
+  for (const own of await byPlace(db, rows)) {
+    const instanceIds = [...new Set(own.map(({ instanceId }) => instanceId))].sort((a, b) => a - b);
+    results.push(...(await run(own, instanceIds)));
   }
   return results;
 }

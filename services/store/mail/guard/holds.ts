@@ -62,7 +62,7 @@ export async function endInstanceHold(transaction: Transaction, instanceId: numb
   if (held === undefined) return false;
   const which = "state in ('ready', 'leased', 'deferred', 'held')";
   await moveAges(transaction, instanceId, { which, by: "now() - greatest($2::timestamptz, taken_at)" }, [held.since]);
-  await wakeInstances(transaction, [instanceId]);
+  await wakeInstances(transaction, [{ instanceId }]);
   return true;
 }
 

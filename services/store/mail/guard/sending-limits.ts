@@ -83,7 +83,7 @@ export async function releaseWaiting(db: Db, instanceId: number): Promise<number
        select coalesce(sum(recipients), 0)::int as recipients from released`,
       [instanceId],
     );
-    await wakeInstances(transaction, [instanceId]);
+    await wakeInstances(transaction, [{ instanceId }]);
     return row!.recipients;
   });
 }

@@ -1,6 +1,7 @@
 import type { AttemptFacts } from "../../../core/mail/delivery-attempt.ts";
 import type { TlsSession } from "../../../core/mail/reports/tls-session.ts";
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+import { byInstance, ownRows } from "../by-instance.ts";
 import type { PaceKey } from "../pace/source-paces.ts";
 import { hearsOfDeliveries } from "../tracking/event-feed.ts";
 import type { NewReport } from "./delivery-reports.ts";
@@ -24,24 +25,23 @@ export async function findDelivery(db: Db, deliveryId: number): Promise<Delivery
     [deliveryId],
     { name: "find-delivery-instance" },
   );
-  return place && (await findDeliveries(db, place.instanceId, [deliveryId]))[0];
+  return place && (await findDeliveries(db, [{ ...place, deliveryId }]))[0];
 }
 
-/** @returns those of an instance that there are, in no order */
-export async function findDeliveries(
-  db: Db,
-  instanceId: number,
-  deliveryIds: readonly number[],
-): Promise<DeliveryOwner[]> {
-  return queryRows<DeliveryOwner>(
-    db,
-    `select d.id as "deliveryId", d.instance_id as "instanceId", d.contact_id as "contactId", m.eeid,
-            m.campaign_numid as "campaignNumid", d.recipient
-     from deliveries d
-     join partitions p on p.instance_id = d.instance_id and p.id = d.partition_id
-     join messages m on m.instance_id = p.instance_id and m.id = p.message_id
-     where d.instance_id = $1 and d.id = any($2::bigint[])`,
-    [instanceId, deliveryIds],
+/** @returns those that there are, in no order */
+export async function findDeliveries(db: Db, deliveries: readonly DeliveryKey[]): Promise<DeliveryOwner[]> {
+  const own = await ownRows(db);
+  return byInstance(db, deliveries, (keys, instanceIds) =>
+    queryRows<DeliveryOwner>(
+      db,
+      `select d.id as "deliveryId", d.instance_id as "instanceId", d.contact_id as "contactId", m.eeid,
+              m.campaign_numid as "campaignNumid", d.recipient
+       from deliveries d
+       join partitions p on p.instance_id = d.instance_id and p.id = d.partition_id
+       join messages m on m.instance_id = p.instance_id and m.id = p.message_id
+       where ${own("d")} and d.id = any($2::bigint[])`,
+      [instanceIds, keys.map(({ deliveryId }) => deliveryId)],
+    ),
   );
 }
 
@@ -75,6 +75,7 @@ export interface DeliveryOutcome {
 
 /** A delivery whose outcome was stored. */
 export interface SettledDelivery {
+  readonly instance_id: number;
   readonly id: number;
   readonly partition_id: number;
   readonly state: DeliveryOutcome["state"];
@@ -84,47 +85,53 @@ export interface SettledDelivery {
 }
 
 /**
- * Stores outcomes of deliveries of an instance that are not settled yet, and counts the last ones.
+ * Stores outcomes of deliveries that are not settled yet, and counts the last ones.
  * @param now the transaction's moment, of `beginWork`
  * @returns those that were stored
  */
 export async function settleDeliveries(
   transaction: Transaction,
-  instanceId: number,
   outcomes: readonly DeliveryOutcome[],
   now: string,
 ): Promise<SettledDelivery[]> {
-  const inOrder = outcomes.toSorted((a, b) => a.deliveryId - b.deliveryId);
+  const own = await ownRows(transaction);
   const nowMs = Date.parse(now);
-  const rows = await queryRows<Omit<SettledDelivery, "at">>(
-    transaction,
-    `with settled as (
-     update deliveries d
-     set state = o.state, attempts = o.attempts, due_at = coalesce(o.due_at, d.due_at), reply = o.reply,
-         finished_at = case when o.state <> 'queued' then $7::timestamptz end,
-         personal = case when o.state = 'queued' then d.personal end
-     from unnest($2::bigint[], $3::text[], $4::integer[], $5::timestamptz[], $6::text[], $8::boolean[])
-       as o (id, state, attempts, due_at, reply, is_report)
-     where d.instance_id = $1 and d.id = o.id and d.state = 'queued'
-     returning d.id, d.partition_id, d.state, o.is_report
-     ), counted as (
-       insert into outcome_deltas (instance_id, minute, tried)
-       select $1::bigint, $9::timestamptz, count(*) from settled where state <> 'queued' and not is_report having count(*) > 0
-     )
-     select id, partition_id, state, not is_report and ${hearsOfDeliveries("$1")} as "isHeard" from settled`,
-    [
-      instanceId,
-      inOrder.map(({ deliveryId }) => deliveryId),
-      inOrder.map(({ state }) => state),
-      inOrder.map(({ attempts }) => attempts),
-      inOrder.map(({ retryInSeconds }) =>
-        retryInSeconds === undefined ? null : new Date(nowMs + retryInSeconds * 1000).toISOString(),
-      ),
-      inOrder.map(({ reply }) => reply),
-      now,
-      inOrder.map(({ isReport = false }) => String(isReport)),
-      new Date(nowMs - (nowMs % MINUTE_MS)).toISOString(),
-    ],
+  const minute = new Date(nowMs - (nowMs % MINUTE_MS)).toISOString();
+  const inOrder = outcomes.toSorted((a, b) => a.deliveryId - b.deliveryId);
+  const rows = await byInstance(transaction, inOrder, (given) =>
+    queryRows<Omit<SettledDelivery, "at">>(
+      transaction,
+      `with settled as (
+         update deliveries d
+         set state = o.state, attempts = o.attempts, due_at = coalesce(o.due_at, d.due_at), reply = o.reply,
+             finished_at = case when o.state <> 'queued' then $7::timestamptz end,
+             personal = case when o.state = 'queued' then d.personal end
+         from unnest($1::bigint[], $2::bigint[], $3::text[], $4::integer[], $5::timestamptz[], $6::text[], $8::boolean[])
+           as o (instance_id, id, state, attempts, due_at, reply, is_report)
+         where ${own("d")} and d.id = any($2::bigint[]) and d.instance_id = o.instance_id and d.id = o.id
+           and d.state = 'queued'
+         returning d.instance_id, d.id, d.partition_id, d.state, o.is_report
+       ), counted as (
+         insert into outcome_deltas (instance_id, minute, tried)
+         select instance_id, $9::timestamptz, count(*) from settled
+         where state <> 'queued' and not is_report group by instance_id
+       )
+       select instance_id, id, partition_id, state,
+         not is_report and ${hearsOfDeliveries("settled.instance_id")} as "isHeard" from settled`,
+      [
+        given.map(({ instanceId }) => instanceId),
+        given.map(({ deliveryId }) => deliveryId),
+        given.map(({ state }) => state),
+        given.map(({ attempts }) => attempts),
+        given.map(({ retryInSeconds }) =>
+          retryInSeconds === undefined ? null : new Date(nowMs + retryInSeconds * 1000).toISOString(),
+        ),
+        given.map(({ reply }) => reply),
+        now,
+        given.map(({ isReport = false }) => String(isReport)),
+        minute,
+      ],
+    ),
   );
   const at = new Date(nowMs);
   return rows.map((row) => ({ ...row, at }));
@@ -132,19 +139,19 @@ export async function settleDeliveries(
 
 const MINUTE_MS = 60_000;
 
-/** Adds to the counts of partitions of an instance. @param refused recipients whose partitions are locked already */
-export async function countRefusals(
-  transaction: Transaction,
-  instanceId: number,
-  refused: readonly SettledDelivery[],
-): Promise<void> {
-  if (refused.length === 0) return;
-  await queryRows(
-    transaction,
-    `update partitions p set refused = p.refused + refusals.refused, modified_at = now()
-     from (select id, count(*) as refused from unnest($2::bigint[]) as given (id) group by 1) refusals
-     where p.instance_id = $1 and p.id = refusals.id`,
-    [instanceId, refused.map((row) => row.partition_id)],
+/** Adds to the counts of partitions. @param refused recipients whose partitions are locked already */
+export async function countRefusals(transaction: Transaction, refused: readonly SettledDelivery[]): Promise<void> {
+  const own = await ownRows(transaction);
+  const keys = refused.map((row) => ({ instanceId: row.instance_id, id: row.partition_id }));
+  await byInstance(transaction, keys, (given) =>
+    queryRows(
+      transaction,
+      `update partitions p set refused = p.refused + refusals.refused, modified_at = now()
+       from (select instance_id, id, count(*) as refused
+             from unnest($1::bigint[], $2::bigint[]) as given (instance_id, id) group by 1, 2) refusals
+       where ${own("p")} and p.id = any($2::bigint[]) and p.instance_id = refusals.instance_id and p.id = refusals.id`,
+      [given.map(({ instanceId }) => instanceId), given.map(({ id }) => id)],
+    ),
   );
 }
 
@@ -159,36 +166,38 @@ export interface DeliveryBounce {
 }
 
 /**
- * Marks deliveries of an instance that have not bounced yet, and counts the hard ones in their partitions.
+ * Marks deliveries that have not bounced yet, and counts the hard ones in their partitions.
  * @returns the ids of those that were marked
  */
-export async function markBounced(
-  transaction: Transaction,
-  instanceId: number,
-  bounces: readonly DeliveryBounce[],
-): Promise<number[]> {
-  // Partitions are locked in one order, as by lockPartitions: reports come while they are being delivered.
-  const rows = await queryRows<{ id: number }>(
-    transaction,
-    `with changed as (
-       update deliveries d set bounce = b.bounce, bounced_at = b.at
-       from unnest($2::bigint[], $3::text[], $4::timestamptz[]) as b (id, bounce, at)
-       where d.instance_id = $1 and d.id = b.id and d.bounce is null returning d.id, d.partition_id, d.bounce
-     ), hard as (
-       select partition_id as id, count(*) as bounces from changed where bounce = 'hard' group by 1
-     ), locked as (
-       select id from partitions where instance_id = $1 and id in (select id from hard) order by id for no key update
-     ), counted as (
-       update partitions p set hard_bounces = p.hard_bounces + hard.bounces
-       from locked join hard using (id) where p.instance_id = $1 and p.id = locked.id
-     )
-     select id from changed`,
-    [
-      instanceId,
-      bounces.map(({ deliveryId }) => deliveryId),
-      bounces.map(({ hard }) => (hard ? "hard" : "soft")),
-      bounces.map(({ at }) => at.toISOString()),
-    ],
+export async function markBounced(transaction: Transaction, bounces: readonly DeliveryBounce[]): Promise<number[]> {
+  const own = await ownRows(transaction);
+  const rows = await byInstance(transaction, bounces, (given) =>
+    // Partitions are locked in one order, as by lockPartitions: reports come while they are being delivered.
+    queryRows<{ id: number }>(
+      transaction,
+      `with changed as (
+         update deliveries d set bounce = b.bounce, bounced_at = b.at
+         from unnest($1::bigint[], $2::bigint[], $3::text[], $4::timestamptz[]) as b (instance_id, id, bounce, at)
+         where ${own("d")} and d.id = any($2::bigint[]) and d.instance_id = b.instance_id and d.id = b.id
+           and d.bounce is null
+         returning d.id, d.partition_id, d.bounce
+       ), hard as (
+         select partition_id as id, count(*) as bounces from changed where bounce = 'hard' group by 1
+       ), locked as (
+         select p.id from partitions p where ${own("p")} and p.id = any(array(select id from hard))
+         order by p.id for no key update
+       ), counted as (
+         update partitions p set hard_bounces = p.hard_bounces + hard.bounces
+         from locked join hard using (id) where ${own("p")} and p.id = locked.id
+       )
+       select id from changed`,
+      [
+        given.map(({ instanceId }) => instanceId),
+        given.map(({ deliveryId }) => deliveryId),
+        given.map(({ hard }) => (hard ? "hard" : "soft")),
+        given.map(({ at }) => at.toISOString()),
+      ],
+    ),
   );
   return rows.map(({ id }) => id);
 }
@@ -222,18 +231,17 @@ export interface AddressedContact {
 }
 
 /** Contacts that deliveries went to, in the order in which everything locks them. */
-export async function listContactsOf(
-  db: Db,
-  instanceId: number,
-  deliveryIds: readonly number[],
-): Promise<AddressedContact[]> {
-  return queryRows<AddressedContact>(
-    db,
-    `select distinct contacts.id, contacts.instance_id as "instanceId", contacts.email_key as "emailKey"
-     from deliveries
-     join contacts on contacts.instance_id = deliveries.instance_id and contacts.id = deliveries.contact_id
-     where deliveries.instance_id = $1 and deliveries.id = any($2::bigint[]) order by "instanceId", "emailKey"`,
-    [instanceId, deliveryIds],
+export async function listContactsOf(db: Db, deliveries: readonly DeliveryKey[]): Promise<AddressedContact[]> {
+  const own = await ownRows(db);
+  return byInstance(db, deliveries, (keys, instanceIds) =>
+    queryRows<AddressedContact>(
+      db,
+      `select distinct contacts.id, contacts.instance_id as "instanceId", contacts.email_key as "emailKey"
+       from deliveries d
+       join contacts on contacts.instance_id = d.instance_id and contacts.id = d.contact_id
+       where ${own("d")} and d.id = any($2::bigint[]) order by "instanceId", "emailKey"`,
+      [instanceIds, keys.map(({ deliveryId }) => deliveryId)],
+    ),
   );
 }
 

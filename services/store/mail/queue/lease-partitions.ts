@@ -1,18 +1,15 @@
 import { type Db, queryRows } from "../../../platform/postgres/db.ts";
+import { byInstance, ownRows } from "../by-instance.ts";
 import type { LeasedPartition } from "./queue-leases.ts";
 
-/** What a worker takes of one instance. */
+/** What a worker takes. */
 export interface LeaseRequest {
-  readonly instanceId: number;
   readonly workerId: string;
-  readonly limit: number;
+  /** What it asks of each instance; nobody is asked for twice. */
+  readonly asks: readonly Ask[];
   readonly leaseSeconds: number;
   /** The database's, of the look that this is part of, as text. */
   readonly now: string;
-  /** The instance's lot that was served last: lots take turns in the order of their names. '' starts from the first. */
-  readonly after: string;
-  /** Lots that are visited. */
-  readonly mostLots: number;
   /** Lots to pass over, and with the pool `*` destinations; see `before`. */
   readonly barred: readonly string[];
   /** Destinations from this one on are not visited: what is barred of them is not given. '' for no end. */
@@ -25,10 +22,23 @@ export interface LeaseRequest {
   readonly unfinished: readonly number[];
 }
 
+/** What an instance is asked for. */
+export interface Ask {
+  readonly instanceId: number;
+  /** Partitions. */
+  readonly share: number;
+  /** Lots to visit, */
+  readonly lots: number;
+  /** after this one: lots take turns in the order of their names. '' starts from the first. */
+  readonly after: string;
+}
+
 /** What is not known of it by the lease: whoever asked for it knows which sources are in back-off. */
 export type TakenPartition = Omit<LeasedPartition, "resting">;
 
+/** What came of an ask. */
 export interface LeaseResult {
+  readonly instanceId: number;
   readonly partitions: readonly TakenPartition[];
   /** Lots that were visited, in their order, whether or not something was taken of them. */
   readonly lots: readonly string[];
@@ -58,79 +68,113 @@ export const ANY_SOURCE = "*";
 export const SYSTEM_SOURCE = "system";
 
 /**
- * Leases partitions of an instance that are ready, a few from each lot in turn. It hops from lot to lot through the index, so
- * that its cost does not depend on the length of the queue. An instance that is held has none.
+ * Leases partitions that are ready, of each instance a few from each lot in turn. It hops from lot to lot through the index,
+ * so that its cost does not depend on the length of the queue. An instance that is held has none. Where several instances
+ * want more of a lot than there is room for, those that are asked first have it.
+ * @returns what came of each ask, in no order
  */
-export async function leasePartitions(db: Db, request: LeaseRequest): Promise<LeaseResult> {
-  const { instanceId, after } = request;
-  const last = splitLot(after);
-  // Lists travel as JSON: of an array's length PostgreSQL makes a plan anew for each statement.
-  const [row] = await queryRows<{ taken: TakenRow[] | null; lots: string[] | null; ready: number }>(
-    db,
-    `with recursive hops (destination, pool, number) as (
-       (select p.destination, p.pool, 1 from partitions p
-        where p.instance_id = $1 and p.state = 'ready' and (p.destination, p.pool) > ($2, $3)
-          and not exists (select from instance_guards g where g.instance_id = $1 and g.held_at is not null)
-        order by p.destination, p.pool limit 1)
-       union all
-       select next.destination, next.pool, hops.number + 1 from hops cross join lateral (
-         select p.destination, p.pool from partitions p
-         where p.instance_id = $1 and p.state = 'ready' and (p.destination, p.pool) > (hops.destination, hops.pool)
-         order by p.destination, p.pool limit 1
-       ) next where hops.number < $4
-     ), lots as (
-       select destination, pool, lot, case
-         when lot in (select json_array_elements_text($5::json))
-           or destination || ' ${ANY_POOL}' in (select json_array_elements_text($5::json)) then 0
-         else coalesce((select value::integer from json_each_text($6::json) where key = lot), $7) end as most
-       from (select *, rtrim(destination || ' ' || pool) collate "C" as lot from hops where $8 = '' or destination < $8) named
-     ), picked as (
-       select candidate.id from lots cross join lateral (
-         select p.id from partitions p
-         where p.instance_id = $1 and p.state = 'ready' and p.destination = lots.destination and p.pool = lots.pool
-           and p.id not in (select value::bigint from json_array_elements_text($9::json))
-         order by p.id limit lots.most for update skip locked
-       ) candidate
-       limit $10
-     ), taken as (
-       update partitions p
-       set state = 'leased', lease_owner = $11, lease_until = now() + make_interval(secs => $12),
-           stopping = false, taken_at = coalesce(p.taken_at, $13::timestamptz), modified_at = now()
-       from picked where p.instance_id = $1 and p.id = picked.id
-       returning p.id, p.message_id, p.destination, p.pool, p.taken_at
-     ), described as (
-       select taken.id, taken.message_id, taken.destination, taken.pool, m.campaign_numid, m.archive, m.trace_parent,
-         m.content_octets, m.dsn is not null as is_reported_on, m.is_report,
-         (select name from instances where id = $1) as instance_name,
-         extract(epoch from m.created_at)::float8 as accepted_at,
-         extract(epoch from least(now() - m.created_at - m.held_for, now() - taken.taken_at))::float8 as age_seconds
-       from taken cross join lateral (select * from messages where instance_id = $1 and id = taken.message_id offset 0) m
-     )
-     select (select json_agg(described) from described) as taken, (select json_agg(lot order by lot) from lots) as lots,
-       (select count(*)::int from (select from partitions where instance_id = $1 and state = 'ready' limit $10 + 1) p) as ready`,
-    [
-      instanceId,
-      last.destination,
-      last.pool,
-      request.mostLots,
-      JSON.stringify(request.barred),
-      JSON.stringify(Object.fromEntries(request.room)),
-      request.partitionsPerDestination,
-      request.before,
-      JSON.stringify(request.unfinished),
-      request.limit,
-      request.workerId,
-      request.leaseSeconds,
-      request.now,
-    ],
-    { name: "lease-partitions" },
-  );
-  const { taken, lots, ready } = row!;
-  const partitions = (taken ?? []).map((one) => toLeasedPartition(instanceId, one));
-  return { partitions, lots: lots ?? [], hasMore: ready > partitions.length };
+export async function leasePartitions(db: Db, request: LeaseRequest): Promise<LeaseResult[]> {
+  const own = await ownRows(db);
+  return byInstance(db, request.asks, async (asks, instanceIds) => {
+    const wanted = asks.map(({ after, ...ask }) => ({ ...ask, ...splitLot(after) }));
+    // Lists travel as JSON: of an array's length PostgreSQL makes a plan anew for each statement.
+    const [row] = await queryRows<{ taken: TakenRow[] | null; looked: LookedRow[] }>(
+      db,
+      `with asked as (
+         select ordinality as turn, (ask->>'instanceId')::bigint as instance_id, (ask->>'share')::integer as share,
+           (ask->>'lots')::integer as lots, ask->>'destination' as destination, ask->>'pool' as pool
+         from json_array_elements($2::json) with ordinality as each (ask)
+       ), looked as (
+         select asked.turn, asked.instance_id, look.* from asked cross join lateral (
+           with recursive hops (destination, pool, number) as (
+             (select p.destination, p.pool, 1 from partitions p
+              where ${own("p")} and p.instance_id = asked.instance_id and p.state = 'ready'
+                and (p.destination, p.pool) > (asked.destination, asked.pool)
+                and not exists (select from instance_guards g
+                                where ${own("g")} and g.instance_id = asked.instance_id and g.held_at is not null)
+              order by p.destination, p.pool limit 1)
+             union all
+             select next.destination, next.pool, hops.number + 1 from hops cross join lateral (
+               select p.destination, p.pool from partitions p
+               where ${own("p")} and p.instance_id = asked.instance_id and p.state = 'ready'
+                 and (p.destination, p.pool) > (hops.destination, hops.pool)
+               order by p.destination, p.pool limit 1
+             ) next where hops.number < asked.lots
+           ), lots as (
+             select destination, pool, lot, case
+               when lot in (select json_array_elements_text($3::json))
+                 or destination || ' ${ANY_POOL}' in (select json_array_elements_text($3::json)) then 0
+               else coalesce((select value::integer from json_each_text($4::json) where key = lot), $5) end as most
+             from (select *, rtrim(destination || ' ' || pool) collate "C" as lot from hops
+                   where $6 = '' or destination < $6) named
+           ), picked as (
+             select candidate.id, lots.lot, lots.most from lots cross join lateral (
+               select p.id from partitions p
+               where ${own("p")} and p.instance_id = asked.instance_id and p.state = 'ready'
+                 and p.destination = lots.destination and p.pool = lots.pool
+                 and p.id not in (select value::bigint from json_array_elements_text($7::json))
+               order by p.id limit lots.most for update skip locked
+             ) candidate
+             limit asked.share
+           )
+           select (select json_agg(picked) from picked) as picked, (select json_agg(lot order by lot) from lots) as lots,
+             (select count(*)::int from (select from partitions p
+                where ${own("p")} and p.instance_id = asked.instance_id and p.state = 'ready' limit asked.share + 1) p) as ready
+         ) look
+       ), within_room as (
+         select (pick->>'id')::bigint as id, (pick->>'most')::integer as most,
+           row_number() over (partition by pick->>'lot' order by nth, turn) as number
+         from looked, json_array_elements(looked.picked) with ordinality as each (pick, nth)
+       ), taken as (
+         update partitions p
+         set state = 'leased', lease_owner = $8, lease_until = now() + make_interval(secs => $9),
+             stopping = false, taken_at = coalesce(p.taken_at, $10::timestamptz), modified_at = now()
+         where ${own("p")} and p.id = any(array(select id from within_room where number <= most))
+         returning p.instance_id, p.id, p.message_id, p.destination, p.pool, p.taken_at
+       ), described as (
+         select taken.instance_id, taken.id, taken.message_id, taken.destination, taken.pool, m.campaign_numid, m.archive,
+           m.trace_parent, m.content_octets, m.dsn is not null as is_reported_on, m.is_report,
+           (select name from instances where id = taken.instance_id) as instance_name,
+           extract(epoch from m.created_at)::float8 as accepted_at,
+           extract(epoch from least(now() - m.created_at - m.held_for, now() - taken.taken_at))::float8 as age_seconds
+         from taken cross join lateral (
+           select * from messages m where ${own("m")} and m.instance_id = taken.instance_id and m.id = taken.message_id offset 0
+         ) m
+       )
+       select (select json_agg(described) from described) as taken,
+         (select json_agg(json_build_object('instance_id', instance_id, 'lots', lots, 'ready', ready)) from looked) as looked`,
+      [
+        instanceIds,
+        JSON.stringify(wanted),
+        JSON.stringify(request.barred),
+        JSON.stringify(Object.fromEntries(request.room)),
+        request.partitionsPerDestination,
+        request.before,
+        JSON.stringify(request.unfinished),
+        request.workerId,
+        request.leaseSeconds,
+        request.now,
+      ],
+      { name: "lease-partitions" },
+    );
+    const taken = (row!.taken ?? []).map(toLeasedPartition);
+    return row!.looked.map(({ instance_id: instanceId, lots, ready }) => {
+      const partitions = taken.filter((partition) => partition.instanceId === instanceId);
+      return { instanceId, partitions, lots: lots ?? [], hasMore: ready > partitions.length };
+    });
+  });
+}
+
+/** An instance that was asked. */
+interface LookedRow {
+  instance_id: number;
+  lots: string[] | null;
+  /** At most one more than it was asked for. */
+  ready: number;
 }
 
 interface TakenRow {
+  instance_id: number;
   id: number;
   message_id: number;
   instance_name: string;
@@ -147,9 +191,9 @@ interface TakenRow {
   age_seconds: number;
 }
 
-function toLeasedPartition(instanceId: number, row: TakenRow): TakenPartition {
+function toLeasedPartition(row: TakenRow): TakenPartition {
   return {
-    instanceId,
+    instanceId: row.instance_id,
     id: row.id,
     message: {
       id: row.message_id,

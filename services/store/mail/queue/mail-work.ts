@@ -1,4 +1,5 @@
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+import { byInstance, ownRows } from "../by-instance.ts";
 
 /**
  * Which instances have mail that somebody is to look at, and from when on. A row says too early a moment at most, never
@@ -60,24 +61,30 @@ function keyOf(instanceId: string): string {
   return `hashtextextended('mail work', ${instanceId})`;
 }
 
+/** An instance that is to be looked at. */
+export interface Look {
+  readonly instanceId: number;
+  /** From then on; at once unless given. */
+  readonly at?: Date;
+}
+
 /**
  * Has instances be looked at from a moment on, unless they are earlier anyway: then nothing is written. For the end of a
  * transaction that locked their work by a statement before: its lock of the row comes after those of deliveries and partitions.
- * @param at as text; at once unless given
+ * @param looks the first of an instance counts
  */
-export async function wakeInstances(
-  transaction: Transaction,
-  instanceIds: readonly number[],
-  at: string | null = null,
-): Promise<void> {
+export async function wakeInstances(transaction: Transaction, looks: readonly Look[]): Promise<void> {
+  if (looks.length === 0) return;
   await queryRows(
     transaction,
     `insert into mail_work as w (instance_id, next_at)
-     select given.id, given.at from (select id, coalesce($2::timestamptz, now()) as at from unnest($1::bigint[]) as id) given
+     select given.id, given.at from (
+       select id, min(coalesce(at, now())) as at from unnest($1::bigint[], $2::timestamptz[]) as look (id, at) group by id
+     ) given
      where not exists (select from mail_work known where known.instance_id = given.id and known.next_at <= given.at offset 0)
      order by given.id
      on conflict (instance_id) do update set next_at = excluded.next_at where w.next_at > excluded.next_at`,
-    [instanceIds, at],
+    [looks.map(({ instanceId }) => instanceId), looks.map(({ at }) => at?.toISOString() ?? null)],
     { name: "wake-instances" },
   );
 }
@@ -86,45 +93,64 @@ export async function wakeInstances(
 export async function haveLookedAt(transaction: Transaction, instanceIds: readonly number[]): Promise<void> {
   if (instanceIds.length === 0) return;
   await beginWork(transaction, instanceIds);
-  await wakeInstances(transaction, instanceIds);
+  await wakeInstances(
+    transaction,
+    instanceIds.map((instanceId) => ({ instanceId })),
+  );
 }
 
 /**
- * Puts the next look at an instance off until something of it is due, where nothing is due now and nobody is about to
+ * Puts the next look at instances off until something of them is due, where nothing is due now and nobody is about to
  * queue something.
- * @returns false where it is to be looked at now
+ * @returns those that are to be looked at now
  */
-export async function putOffWork(db: Db, instanceId: number): Promise<boolean> {
+export async function putOffWork(db: Db, instanceIds: readonly number[]): Promise<number[]> {
+  const own = await ownRows(db);
   return db.transaction(async (transaction) => {
-    const [lock] = await queryRows<{ got: boolean }>(
+    const locks = await queryRows<{ id: number; got: boolean }>(
       transaction,
-      `select pg_try_advisory_xact_lock(${keyOf("$1")}) as got`,
-      [instanceId],
+      `select id, pg_try_advisory_xact_lock(${keyOf("id")}) as got from unnest($1::bigint[]) as instance (id)`,
+      [instanceIds],
       { name: "lock-mail-work" },
     );
-    if (!lock!.got) return false;
+    const locked = locks.flatMap(({ id, got }) => (got ? [{ instanceId: id }] : []));
     // A statement of its own: it sees what was committed before the lock was to be had.
-    const [next] = await queryRows<{ at: string | null; isReady: boolean; isThere: boolean }>(
-      transaction,
-      `select least((select min(due_at) from partitions where instance_id = $1 and state = 'deferred'),
-                    (select min(lease_until) from partitions where instance_id = $1 and state = 'leased'))::text as at,
-              exists (select from partitions where instance_id = $1 and state = 'ready') as "isReady",
-              exists (select from instances where id = $1) as "isThere"`,
-      [instanceId],
-      { name: "find-next-mail-work" },
+    const next = await byInstance(transaction, locked, (_, ids) =>
+      queryRows<NextRow>(
+        transaction,
+        `select given.id,
+           least((select min(p.due_at) from partitions p
+                  where ${own("p")} and p.instance_id = given.id and p.state = 'deferred'),
+                 (select min(p.lease_until) from partitions p
+                  where ${own("p")} and p.instance_id = given.id and p.state = 'leased'))::text as at,
+           exists (select from partitions p
+                   where ${own("p")} and p.instance_id = given.id and p.state = 'ready') as "isReady",
+           exists (select from instances where id = given.id) as "isThere"
+         from unnest($1::bigint[]) as given (id)`,
+        [ids],
+        { name: "find-next-mail-work" },
+      ),
     );
-    if (next!.isReady) return false;
-    if (!next!.isThere) {
-      await queryRows(transaction, "delete from mail_work where instance_id = $1", [instanceId]);
-      return true;
-    }
-    const [put] = await queryRows<{ is_due: boolean }>(
+    const idle = next.filter(({ isReady }) => !isReady);
+    const gone = idle.flatMap(({ id, isThere }) => (isThere ? [] : [id]));
+    if (gone.length > 0) await transaction("mail_work").whereIn("instance_id", gone).delete();
+    const put = await queryRows<{ id: number; is_due: boolean }>(
       transaction,
-      `update mail_work set next_at = least($2::timestamptz, now() + interval '${MOST_IDLE_SECONDS} seconds')
-       where instance_id = $1 returning next_at <= now() as is_due`,
-      [instanceId, next!.at],
+      `update mail_work w set next_at = least(given.at, now() + interval '${MOST_IDLE_SECONDS} seconds')
+       from unnest($1::bigint[], $2::timestamptz[]) as given (id, at) where w.instance_id = given.id
+       returning w.instance_id as id, w.next_at <= now() as is_due`,
+      [idle.map(({ id }) => id), idle.map(({ at }) => at)],
       { name: "put-off-mail-work" },
     );
-    return put?.is_due !== true;
+    const isOff = new Set(idle.map(({ id }) => id));
+    for (const { id, is_due } of put) if (is_due) isOff.delete(id);
+    return instanceIds.filter((id) => !isOff.has(id));
   });
+}
+
+interface NextRow {
+  id: number;
+  at: string | null;
+  isReady: boolean;
+  isThere: boolean;
 }

@@ -1,7 +1,8 @@
 import { type CampaignPool, poolFor } from "../../../core/mail/pools.ts";
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+import { byInstance, ownRows } from "../by-instance.ts";
 import { listQueues } from "./mail-work.ts";
-import { lockPartitions } from "./queue-leases.ts";
+import { lockPartitions, type PartitionKey } from "./queue-leases.ts";
 
 /** A row of config/delivery.json's `poolOf`. */
 export interface PoolAssignment extends CampaignPool {
@@ -37,21 +38,20 @@ export async function assignPools(db: Db, assignments: readonly PoolAssignment[]
   await relabelQueue(db, assignments); // what was accepted meanwhile, by the old rows
 }
 
-/** Has partitions of an instance leave through another pool. A worker that finds one with a wrong pool says so by this as well. */
-export async function movePartitions(
-  db: Db,
-  instanceId: number,
-  moves: readonly { id: number; pool: string }[],
-): Promise<void> {
+/** Has partitions leave through another pool. A worker that finds one with a wrong pool says so by this as well. */
+export async function movePartitions(db: Db, moves: readonly (PartitionKey & { pool: string })[]): Promise<void> {
   if (moves.length === 0) return;
+  const own = await ownRows(db);
   await db.transaction(async (transaction) => {
-    const ids = moves.map(({ id }) => id);
-    await lockPartitions(transaction, instanceId, ids);
-    await queryRows(
-      transaction,
-      `update partitions p set pool = moved.pool from unnest($2::bigint[], $3::text[]) as moved (id, pool)
-       where p.instance_id = $1 and p.id = moved.id and p.pool <> moved.pool`,
-      [instanceId, ids, moves.map(({ pool }) => pool)],
+    await lockPartitions(transaction, moves);
+    await byInstance(transaction, moves, (moved) =>
+      queryRows(
+        transaction,
+        `update partitions p set pool = moved.pool
+         from unnest($1::bigint[], $2::bigint[], $3::text[]) as moved (instance_id, id, pool)
+         where ${own("p")} and p.instance_id = moved.instance_id and p.id = moved.id and p.pool <> moved.pool`,
+        [moved.map(({ instanceId }) => instanceId), moved.map(({ id }) => id), moved.map(({ pool }) => pool)],
+      ),
     );
   });
 }
@@ -83,9 +83,9 @@ async function relabel(db: Db, instanceId: number, assignments: readonly PoolAss
     const moves = rows.flatMap((row) => {
       const own = assignments.filter(({ instance }) => instance === row.instance);
       const pool = poolFor(own, row.campaignNumid);
-      return pool === row.pool ? [] : [{ id: row.id, pool }];
+      return pool === row.pool ? [] : [{ instanceId, id: row.id, pool }];
     });
-    await movePartitions(db, instanceId, moves);
+    await movePartitions(db, moves);
     if (rows.length < PARTITIONS_AT_ONCE) return;
     last = rows.at(-1)!.id;
   }

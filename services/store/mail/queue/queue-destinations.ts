@@ -143,14 +143,17 @@ async function retryOf(transaction: Transaction, instanceId: number, destination
      update deliveries d set due_at = now() from chosen where d.instance_id = $1 and d.id = chosen.id returning 1`,
     [instanceId, ids],
   );
-  await lockPartitions(transaction, instanceId, ids);
+  await lockPartitions(
+    transaction,
+    ids.map((id) => ({ instanceId, id })),
+  );
   await queryRows(
     transaction,
     `update partitions set state = 'ready', due_at = now(), modified_at = now()
      where instance_id = $1 and id = any($2::bigint[]) and state = 'deferred'`,
     [instanceId, ids],
   );
-  await wakeInstances(transaction, [instanceId]);
+  await wakeInstances(transaction, [{ instanceId }]);
   return woken.length;
 }
 

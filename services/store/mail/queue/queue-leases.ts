@@ -1,5 +1,6 @@
 import type { RecipientDsn } from "../../../core/mail/dsn-parameters.ts";
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+import { byInstance, ownRows } from "../by-instance.ts";
 import { beginWork, wakeInstances } from "./mail-work.ts";
 import type { PersonalData } from "./queue.ts";
 import { moveAges } from "./queue-ages.ts";
@@ -57,39 +58,53 @@ export interface DueDelivery {
   readonly touchedDaysAgo?: number | undefined;
 }
 
+/** A partition, with the instance whose it is. */
+export interface PartitionKey {
+  readonly instanceId: number;
+  readonly id: number;
+}
+
 /**
- * The recipients of an instance's leased partitions that are due, in the order in which they were accepted. A batch that was
- * paused or cancelled while its partitions were being leased has none, nor has an instance that was held: they are given back.
+ * The recipients of leased partitions that are due, in the order in which they were accepted. A batch that was paused
+ * or cancelled while its partitions were being leased has none, nor has an instance that was held: they are given back.
  */
-export async function loadDueDeliveries(
-  db: Db,
-  instanceId: number,
-  partitionIds: readonly number[],
-): Promise<DueDelivery[]> {
-  const rows = await queryRows<DeliveryRow>(
-    db,
-    // Step by step through the primary keys: its plan is kept, and serves however much the tables have grown since.
-    `select d.* from unnest($2::bigint[]) as given (id),
-     lateral (select id, eeid from partitions where instance_id = $1 and id = given.id offset 0) p,
-     lateral (select eeid from batches where instance_id = $1 and eeid = p.eeid and held_at is null and cancelled_at is null offset 0) b,
-     lateral (
-       select id, partition_id, contact_id, role, recipient, personal, dsn, attempts from deliveries
-       where instance_id = $1 and partition_id = p.id and state = 'queued' and due_at <= now()
-         and not exists (select from instance_guards g where g.instance_id = $1 and g.held_at is not null) offset 0
-     ) d order by d.id`,
-    [instanceId, partitionIds],
-    { name: "load-due-deliveries" },
-  );
-  return rows.map((row) => ({
-    id: row.id,
-    partitionId: row.partition_id,
-    contactId: row.contact_id,
-    role: row.role,
-    recipient: row.recipient,
-    personal: row.personal ?? {},
-    dsn: row.dsn ?? {},
-    attempts: row.attempts,
-  }));
+export async function loadDueDeliveries(db: Db, partitions: readonly PartitionKey[]): Promise<DueDelivery[]> {
+  const own = await ownRows(db);
+  return byInstance(db, partitions, async (keys) => {
+    const rows = await queryRows<DeliveryRow>(
+      db,
+      // Step by step through the primary keys: its plan is kept, and serves however much the tables have grown since.
+      `select d.* from unnest($1::bigint[], $2::bigint[]) as given (instance_id, id),
+       lateral (
+         select p.eeid from partitions p
+         where ${own("p")} and p.instance_id = given.instance_id and p.id = given.id offset 0
+       ) p,
+       lateral (
+         select b.eeid from batches b
+         where ${own("b")} and b.instance_id = given.instance_id and b.eeid = p.eeid
+           and b.held_at is null and b.cancelled_at is null offset 0
+       ) b,
+       lateral (
+         select d.id, d.partition_id, d.contact_id, d.role, d.recipient, d.personal, d.dsn, d.attempts from deliveries d
+         where ${own("d")} and d.instance_id = given.instance_id and d.partition_id = given.id
+           and d.state = 'queued' and d.due_at <= now() and not exists (
+             select from instance_guards g
+             where ${own("g")} and g.instance_id = given.instance_id and g.held_at is not null) offset 0
+       ) d order by d.id`,
+      [keys.map(({ instanceId }) => instanceId), keys.map(({ id }) => id)],
+      { name: "load-due-deliveries" },
+    );
+    return rows.map((row) => ({
+      id: row.id,
+      partitionId: row.partition_id,
+      contactId: row.contact_id,
+      role: row.role,
+      recipient: row.recipient,
+      personal: row.personal ?? {},
+      dsn: row.dsn ?? {},
+      attempts: row.attempts,
+    }));
+  });
 }
 
 interface DeliveryRow {
@@ -103,58 +118,55 @@ interface DeliveryRow {
   attempts: number;
 }
 
-/** Who holds partitions of an instance. */
-export interface LeaseHolder {
-  readonly instanceId: number;
-  readonly workerId: string;
-}
-
 /**
- * Prolongs a worker's leases of those partitions of an instance that it knows it has: one that it took and never came to know of,
- * as the connection was lost over it, has to go to others.
+ * Prolongs a worker's leases of the partitions that it knows it has: one that it took and never came to know of, as the
+ * connection was lost over it, has to go to others.
  * @returns those that it still holds
  */
 export async function extendLeases(
   db: Db,
-  { instanceId, workerId }: LeaseHolder,
+  workerId: string,
   leaseSeconds: number,
-  partitionIds: readonly number[],
+  partitions: readonly PartitionKey[],
 ): Promise<number[]> {
-  const rows = await queryRows<{ id: number }>(
-    db,
-    `with locked as (
-       select id from partitions
-       where instance_id = $1 and id = any($2::bigint[]) and state = 'leased' and lease_owner = $3 and lease_until > now()
-       order by id for no key update
-     )
-     update partitions p set lease_until = now() + make_interval(secs => $4) from locked
-     where p.instance_id = $1 and p.id = locked.id
-     returning p.id`,
-    [instanceId, partitionIds, workerId, leaseSeconds],
-  );
-  return rows.map(({ id }) => id);
+  const own = await ownRows(db);
+  return byInstance(db, partitions, async (keys, instanceIds) => {
+    const rows = await queryRows<{ id: number }>(
+      db,
+      `with locked as (
+         select p.instance_id, p.id from partitions p
+         where ${own("p")} and p.id = any($2::bigint[]) and p.state = 'leased' and p.lease_owner = $3
+           and p.lease_until > now()
+         order by p.id for no key update
+       )
+       update partitions p set lease_until = now() + make_interval(secs => $4) from locked
+       where ${own("p")} and p.instance_id = locked.instance_id and p.id = locked.id
+       returning p.id`,
+      [instanceIds, keys.map(({ id }) => id), workerId, leaseSeconds],
+    );
+    return rows.map(({ id }) => id);
+  });
 }
 
 /**
- * Locks partitions of an instance in the order of their ids, in which everything locks them that changes several and does not
- * skip those that are locked. A transaction that changes them by several statements locks all of them first, and after the
+ * Locks partitions in the order of their ids, in which everything locks them that changes several and does not skip
+ * those that are locked. A transaction that changes them by several statements locks all of them first, and after the
  * deliveries that it changes.
  */
-export async function lockPartitions(
-  transaction: Transaction,
-  instanceId: number,
-  partitionIds: readonly number[],
-): Promise<void> {
-  if (partitionIds.length === 0) return;
-  await queryRows(
-    transaction,
-    "select from partitions where instance_id = $1 and id = any($2::bigint[]) order by id for no key update",
-    [instanceId, partitionIds],
+export async function lockPartitions(transaction: Transaction, partitions: readonly PartitionKey[]): Promise<void> {
+  const own = await ownRows(transaction);
+  await byInstance(transaction, partitions, (keys, instanceIds) =>
+    queryRows(
+      transaction,
+      `select from partitions p where ${own("p")} and p.id = any($2::bigint[]) order by p.id for no key update`,
+      [instanceIds, keys.map(({ id }) => id)],
+    ),
   );
 }
 
 /** A partition that a worker has done with for now. */
 export interface PartitionRelease {
+  readonly instanceId: number;
   readonly partitionId: number;
   /** Leave it alone for so long, although it has recipients that are due; 0 unless a limit was reached. */
   readonly putOffSeconds: number;
@@ -172,55 +184,77 @@ export interface PacedBy {
 }
 
 /**
- * Gives partitions of an instance back: finished when no recipient is left; held while the batch is paused, or until what a
- * cancelled one still has queued is withdrawn; else until the first recipient is due again, and the instance is looked at then.
+ * Gives partitions back: finished when no recipient is left; held while the batch is paused, or until what a cancelled
+ * one still has queued is withdrawn; else until the first recipient is due again, and their instances are looked at then.
  * To be called after their outcomes are stored, in the same transaction, and with the partitions locked.
  * @param now the transaction's moment, of `beginWork`
  */
 export async function releasePartitions(
   transaction: Transaction,
-  { instanceId, workerId }: LeaseHolder,
+  workerId: string,
   releases: readonly PartitionRelease[],
   now: string,
 ): Promise<void> {
-  if (releases.length === 0) return;
+  const own = await ownRows(transaction);
   const untilOf = ({ putOffSeconds }: PartitionRelease) =>
     putOffSeconds > 0 ? new Date(Date.parse(now) + putOffSeconds * 1000).toISOString() : null;
-  // An owner is one of a leased partition only; to ask for the state as well would bring in the index of the leases,
-  // which holds what was leased before and is not vacuumed yet.
-  const rows = await queryRows<{ id: number; state: string; due_at: Date }>(
-    transaction,
-    `update partitions p
-     set state = case when rest.due_at is null then 'finished'
-                      when b.held_at is not null or b.cancelled_at is not null then 'held'
-                      when rest.due_at <= $6::timestamptz then 'ready' else 'deferred' end,
-         due_at = coalesce(rest.due_at, p.due_at), paced_by = rest.paced_by, lease_owner = null, lease_until = null,
-         stopping = false, modified_at = now()
-     from (select given.id, given.paced_by,
-             (select case when count(*) > 0 then greatest(min(d.due_at), given.put_off_until) end
-              from deliveries d where d.instance_id = $1 and d.partition_id = given.id and d.state = 'queued') as due_at
-           from unnest($3::bigint[], $4::timestamptz[], $5::jsonb[]) as given (id, put_off_until, paced_by)
-           offset 0) rest, batches b
-     where p.instance_id = $1 and p.id = rest.id and p.lease_owner = $2 and b.instance_id = $1 and b.eeid = p.eeid
-     returning p.id, p.state, p.due_at`,
-    [
-      instanceId,
-      workerId,
-      releases.map(({ partitionId }) => partitionId),
-      releases.map(untilOf),
-      releases.map(({ pacedBy }) => (pacedBy === undefined ? null : JSON.stringify(pacedBy))),
-      now,
-    ],
+  const rows = await byInstance(transaction, releases, (given) =>
+    // An owner is one of a leased partition only; to ask for the state as well would bring in the index of the leases,
+    // which holds what was leased before and is not vacuumed yet.
+    queryRows<ReleasedRow>(
+      transaction,
+      `update partitions p
+       set state = case when rest.due_at is null then 'finished'
+                        when b.held_at is not null or b.cancelled_at is not null then 'held'
+                        when rest.due_at <= $6::timestamptz then 'ready' else 'deferred' end,
+           due_at = coalesce(rest.due_at, p.due_at), paced_by = rest.paced_by, lease_owner = null, lease_until = null,
+           stopping = false, modified_at = now()
+       from (select given.instance_id, given.id, given.paced_by,
+               (select case when count(*) > 0 then greatest(min(d.due_at), given.put_off_until) end
+                from deliveries d
+                where ${own("d")} and d.instance_id = given.instance_id and d.partition_id = given.id and d.state = 'queued'
+               ) as due_at
+             from unnest($1::bigint[], $3::bigint[], $4::timestamptz[], $5::jsonb[])
+               as given (instance_id, id, put_off_until, paced_by)
+             offset 0) rest, batches b
+       where ${own("p")} and p.id = any($3::bigint[]) and p.instance_id = rest.instance_id and p.id = rest.id
+         and p.lease_owner = $2 and ${own("b")} and b.instance_id = rest.instance_id and b.eeid = p.eeid
+       returning p.instance_id, p.state, p.due_at`,
+      [
+        given.map(({ instanceId }) => instanceId),
+        workerId,
+        given.map(({ partitionId }) => partitionId),
+        given.map(untilOf),
+        given.map(({ pacedBy }) => (pacedBy === undefined ? null : JSON.stringify(pacedBy))),
+        now,
+      ],
+    ),
   );
-  const planned = releases.flatMap(({ partitionId, pacedBy }) => (pacedBy?.isPlanned ? [partitionId] : []));
-  if (planned.length > 0) {
+  await ageNoFurther(
+    transaction,
+    releases.filter(({ pacedBy }) => pacedBy?.isPlanned),
+  );
+  await wakeInstances(
+    transaction,
+    rows
+      .filter(({ state }) => state === "ready" || state === "deferred")
+      .map(({ instance_id, due_at }) => ({ instanceId: instance_id, at: due_at })),
+  );
+}
+
+interface ReleasedRow {
+  instance_id: number;
+  state: string;
+  due_at: Date;
+}
+
+/** What a plan has wait until it is due is no older then. */
+async function ageNoFurther(transaction: Transaction, planned: readonly PartitionRelease[]): Promise<void> {
+  for (const instanceId of new Set(planned.map((release) => release.instanceId))) {
+    const ids = planned.flatMap((release) => (release.instanceId === instanceId ? [release.partitionId] : []));
     const by = "greatest(due_at, now()) - now()";
-    await moveAges(transaction, instanceId, { which: "id = any($2::bigint[]) and state <> 'finished'", by }, [planned]);
+    await moveAges(transaction, instanceId, { which: "id = any($2::bigint[]) and state <> 'finished'", by }, [ids]);
   }
-  const comes = rows
-    .filter(({ state }) => state === "ready" || state === "deferred")
-    .map(({ due_at }) => due_at.getTime());
-  if (comes.length > 0) await wakeInstances(transaction, [instanceId], new Date(Math.min(...comes)).toISOString());
 }
 
 /** Has what waits for leave look for it at once. @param pacedBy what it waits for; of the sources one is enough */
@@ -242,7 +276,7 @@ export async function wakePaced(db: Db, pacedBy: Partial<PacedBy>): Promise<void
          update partitions p set due_at = now() from waiting where p.instance_id = $1 and p.id = waiting.id`,
         [instanceId, JSON.stringify(pacedBy)],
       );
-      await wakeInstances(transaction, [instanceId]);
+      await wakeInstances(transaction, [{ instanceId }]);
     });
   }
 }
@@ -258,36 +292,53 @@ export interface AbandonedLeases {
 }
 
 /**
- * Makes ready what has become due of an instance, and what a worker that is gone still held; at most `limit` partitions of each
- * kind.
- * @returns how many, and the latter by worker
+ * Makes ready what has become due of instances, and what a worker that is gone still held; at most `limit` partitions of
+ * an instance and kind.
+ * @returns of which instances there was something, and the latter by worker
  */
 export async function wakePartitions(
   db: Db,
-  instanceId: number,
+  instanceIds: readonly number[],
   limit: number,
-): Promise<{ readonly woken: number; readonly abandoned: readonly AbandonedLeases[] }> {
-  const rows = await queryRows<{ woken: number; abandoned: AbandonedLeases[] | null }>(
+): Promise<{ readonly woken: readonly number[]; readonly abandoned: readonly AbandonedLeases[] }> {
+  const own = await ownRows(db);
+  const rows = await byInstance(
     db,
-    `with due as (
-       select id from partitions where instance_id = $1 and state = 'deferred' and due_at <= now()
-       order by due_at limit $2 for update skip locked
-     ), abandoned as (
-       select id, lease_owner from partitions where instance_id = $1 and state = 'leased' and lease_until <= now()
-       order by lease_until limit $2 for update skip locked
-     ), woken as (
-       update partitions p set state = 'ready', lease_owner = null, lease_until = null, modified_at = now()
-       where p.instance_id = $1 and p.id in (select id from due union all select id from abandoned) returning 1
-     ), held as (
-       select lease_owner as "workerId", count(*)::int as partitions, sum(queued)::int as recipients
-       from abandoned cross join lateral (
-         select count(*) as queued from deliveries
-         where instance_id = $1 and partition_id = abandoned.id and state = 'queued' offset 0
-       ) deliveries group by lease_owner
-     )
-     select (select count(*)::int from woken) as woken, (select json_agg(held) from held) as abandoned`,
-    [instanceId, limit],
+    instanceIds.map((instanceId) => ({ instanceId })),
+    (_, ids) =>
+      queryRows<{ woken: number[] | null; abandoned: AbandonedLeases[] | null }>(
+        db,
+        `with due as (
+           select p.* from unnest($1::bigint[]) as given (instance_id), lateral (
+             select p.id from partitions p
+             where ${own("p")} and p.instance_id = given.instance_id and p.state = 'deferred' and p.due_at <= now()
+             order by p.due_at limit $2 for update skip locked
+           ) p
+         ), abandoned as (
+           select given.instance_id, p.* from unnest($1::bigint[]) as given (instance_id), lateral (
+             select p.id, p.lease_owner from partitions p
+             where ${own("p")} and p.instance_id = given.instance_id and p.state = 'leased' and p.lease_until <= now()
+             order by p.lease_until limit $2 for update skip locked
+           ) p
+         ), woken as (
+           update partitions p set state = 'ready', lease_owner = null, lease_until = null, modified_at = now()
+           where ${own("p")} and p.id = any(array(select id from due union all select id from abandoned))
+           returning p.instance_id
+         ), held as (
+           select lease_owner as "workerId", count(*)::int as partitions, sum(queued)::int as recipients
+           from abandoned cross join lateral (
+             select count(*) as queued from deliveries d
+             where ${own("d")} and d.instance_id = abandoned.instance_id and d.partition_id = abandoned.id
+               and d.state = 'queued' offset 0
+           ) deliveries group by lease_owner
+         )
+         select (select json_agg(distinct instance_id) from woken) as woken,
+                (select json_agg(held) from held) as abandoned`,
+        [ids, limit],
+      ),
   );
-  const { woken, abandoned } = rows[0]!;
-  return { woken, abandoned: abandoned ?? [] };
+  return {
+    woken: rows.flatMap(({ woken }) => woken ?? []),
+    abandoned: rows.flatMap(({ abandoned }) => abandoned ?? []),
+  };
 }

@@ -1,10 +1,11 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+import { byInstance, ownRows } from "../by-instance.ts";
 import { tellCancelled } from "../tracking/event-feed.ts";
 import { haveLookedAt } from "./mail-work.ts";
 import { announceMail, announceStop } from "./queue.ts";
 import { moveAges } from "./queue-ages.ts";
-import { type LeaseHolder, lockPartitions } from "./queue-leases.ts";
+import { lockPartitions, type PartitionKey } from "./queue-leases.ts";
 
 /**
  * How a batch is stopped. Who stops it marks it (`held_at`), and tells the workers; each worker sees to it that its
@@ -99,7 +100,10 @@ export async function withdrawBatch(db: Db, { instanceId, eeid }: BatchKey): Pro
       );
       const ids = rows.map(({ id }) => id);
       await cancelDeliveries(transaction, instanceId, ids);
-      await lockPartitions(transaction, instanceId, ids);
+      await lockPartitions(
+        transaction,
+        ids.map((id) => ({ instanceId, id })),
+      );
       // One that a worker has leased meanwhile is held when it is given back, and withdrawn then.
       await queryRows(
         transaction,
@@ -153,43 +157,55 @@ export async function awaitQuiet(db: Db, batch: BatchKey, deadlineMs: number): P
 }
 
 /**
- * Partitions of an instance that a worker is to stop: their batch is paused or cancelled, or the destination or the instance is
+ * Partitions of instances that a worker is to stop: their batch is paused or cancelled, or the destination or the instance is
  * held.
  * @param held destinations
  */
 export async function findStops(
   db: Db,
-  { instanceId, workerId }: LeaseHolder,
+  workerId: string,
+  instanceIds: readonly number[],
   held: readonly string[],
-): Promise<number[]> {
-  const rows = await queryRows<{ id: number }>(
+): Promise<PartitionKey[]> {
+  const own = await ownRows(db);
+  return byInstance(
     db,
-    `select p.id from partitions p, lateral (
-       select held_at, cancelled_at from batches where instance_id = $1 and eeid = p.eeid offset 0
-     ) b
-     where p.instance_id = $1 and p.state = 'leased' and p.lease_owner = $2 and not p.stopping
-       and (b.held_at is not null or b.cancelled_at is not null or p.destination = any($3::text[])
-         or exists (select from instance_guards g where g.instance_id = $1 and g.held_at is not null))`,
-    [instanceId, workerId, held],
-    { name: "find-stops" },
+    instanceIds.map((instanceId) => ({ instanceId })),
+    (_, ids) =>
+      queryRows<PartitionKey>(
+        db,
+        `select p.instance_id as "instanceId", p.id from unnest($1::bigint[]) as given (instance_id), lateral (
+           select p.instance_id, p.id, p.eeid, p.destination from partitions p
+           where ${own("p")} and p.instance_id = given.instance_id and p.state = 'leased' and p.lease_owner = $2
+             and not p.stopping offset 0
+         ) p, lateral (
+           select b.held_at, b.cancelled_at from batches b
+           where ${own("b")} and b.instance_id = p.instance_id and b.eeid = p.eeid offset 0
+         ) b
+         where b.held_at is not null or b.cancelled_at is not null or p.destination = any($3::text[])
+           or exists (select from instance_guards g
+                      where ${own("g")} and g.instance_id = p.instance_id and g.held_at is not null)`,
+        [ids, workerId, held],
+        { name: "find-stops" },
+      ),
   );
-  return rows.map(({ id }) => id);
 }
 
-/** A worker's word that it begins no further message of these partitions of an instance. */
-export async function acknowledgeStops(
-  db: Db,
-  { instanceId, workerId }: LeaseHolder,
-  partitionIds: readonly number[],
-): Promise<void> {
-  await queryRows(
-    db,
-    `with locked as (
-       select id from partitions where instance_id = $1 and id = any($2::bigint[]) and state = 'leased' and lease_owner = $3
-       order by id for no key update
-     )
-     update partitions p set stopping = true from locked where p.instance_id = $1 and p.id = locked.id`,
-    [instanceId, partitionIds, workerId],
+/** A worker's word that it begins no further message of these partitions. */
+export async function acknowledgeStops(db: Db, workerId: string, partitions: readonly PartitionKey[]): Promise<void> {
+  const own = await ownRows(db);
+  await byInstance(db, partitions, (keys, instanceIds) =>
+    queryRows(
+      db,
+      `with locked as (
+         select p.instance_id, p.id from partitions p
+         where ${own("p")} and p.id = any($2::bigint[]) and p.state = 'leased' and p.lease_owner = $3
+         order by p.id for no key update
+       )
+       update partitions p set stopping = true from locked
+       where ${own("p")} and p.instance_id = locked.instance_id and p.id = locked.id`,
+      [instanceIds, keys.map(({ id }) => id), workerId],
+    ),
   );
 }
 

@@ -133,7 +133,10 @@ export async function enqueue(transaction: Transaction, messages: readonly Messa
       dueAt === null ? [] : [{ instanceId, partitionId: partitionIds[index]!, dueAt }],
     ),
   );
-  await wakeInstances(transaction, instanceIds);
+  await wakeInstances(
+    transaction,
+    instanceIds.map((instanceId) => ({ instanceId })),
+  );
   const ids = deliveryIds.values();
   return messages.map(({ deliveries }) => deliveries.map(() => ids.next().value!));
 }

@@ -32,7 +32,7 @@ export async function retryDelivery(db: Db, instanceId: number, deliveryId: numb
        where id = $1 and instance_id = $2 and state = 'deferred'`,
       [partition.id, instanceId],
     );
-    await wakeInstances(transaction, [instanceId]);
+    await wakeInstances(transaction, [{ instanceId }]);
     return partition.state === "leased" ? "leased" : "done";
   });
   if (wish === "done") await announceMail(db, [instanceId]);
