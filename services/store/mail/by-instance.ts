@@ -21,12 +21,16 @@ export async function isSpread(db: Db): Promise<boolean> {
 /**
  * The condition on a table in a statement about the instances of `$1`: a machine of several is found by it. One that has all
  * tables looks by keys alone, as such a condition has the planner read all that an instance has.
+ * @param ids the parameter that has the ids of the table's rows, where the statement joins them
  */
-export type Own = (table: string) => string;
+export type Own = (table: string, ids?: string) => string;
 
 export async function ownRows(db: Db): Promise<Own> {
-  const isOf = (await isSpread(db)) ? "instance_id = any($1::bigint[])" : undefined;
-  return (table) => (isOf === undefined ? "$1::bigint[] is not null" : `${table}.${isOf}`);
+  if (!(await isSpread(db))) return () => "$1::bigint[] is not null";
+  return (table, ids) => {
+    const isOf = `${table}.instance_id = any($1::bigint[])`;
+    return ids === undefined ? isOf : `${isOf} and ${table}.id = any(${ids}::bigint[])`;
+  };
 }
 
 /**

@@ -108,7 +108,7 @@ export async function settleDeliveries(
              personal = case when o.state = 'queued' then d.personal end
          from unnest($1::bigint[], $2::bigint[], $3::text[], $4::integer[], $5::timestamptz[], $6::text[], $8::boolean[])
            as o (instance_id, id, state, attempts, due_at, reply, is_report)
-         where ${own("d")} and d.id = any($2::bigint[]) and d.instance_id = o.instance_id and d.id = o.id
+         where ${own("d", "$2")} and d.instance_id = o.instance_id and d.id = o.id
            and d.state = 'queued'
          returning d.instance_id, d.id, d.partition_id, d.state, o.is_report
        ), counted as (
@@ -149,7 +149,7 @@ export async function countRefusals(transaction: Transaction, refused: readonly 
       `update partitions p set refused = p.refused + refusals.refused, modified_at = now()
        from (select instance_id, id, count(*) as refused
              from unnest($1::bigint[], $2::bigint[]) as given (instance_id, id) group by 1, 2) refusals
-       where ${own("p")} and p.id = any($2::bigint[]) and p.instance_id = refusals.instance_id and p.id = refusals.id`,
+       where ${own("p", "$2")} and p.instance_id = refusals.instance_id and p.id = refusals.id`,
       [given.map(({ instanceId }) => instanceId), given.map(({ id }) => id)],
     ),
   );
@@ -178,7 +178,7 @@ export async function markBounced(transaction: Transaction, bounces: readonly De
       `with changed as (
          update deliveries d set bounce = b.bounce, bounced_at = b.at
          from unnest($1::bigint[], $2::bigint[], $3::text[], $4::timestamptz[]) as b (instance_id, id, bounce, at)
-         where ${own("d")} and d.id = any($2::bigint[]) and d.instance_id = b.instance_id and d.id = b.id
+         where ${own("d", "$2")} and d.instance_id = b.instance_id and d.id = b.id
            and d.bounce is null
          returning d.id, d.partition_id, d.bounce
        ), hard as (

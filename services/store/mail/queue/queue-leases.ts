@@ -86,7 +86,7 @@ export async function loadDueDeliveries(db: Db, partitions: readonly PartitionKe
        ) b,
        lateral (
          select d.id, d.partition_id, d.contact_id, d.role, d.recipient, d.personal, d.dsn, d.attempts from deliveries d
-         where ${own("d")} and d.instance_id = given.instance_id and d.partition_id = given.id
+         where ${own("d")} and d.partition_id = given.id
            and d.state = 'queued' and d.due_at <= now() and not exists (
              select from instance_guards g
              where ${own("g")} and g.instance_id = given.instance_id and g.held_at is not null) offset 0
@@ -212,12 +212,12 @@ export async function releasePartitions(
        from (select given.instance_id, given.id, given.paced_by,
                (select case when count(*) > 0 then greatest(min(d.due_at), given.put_off_until) end
                 from deliveries d
-                where ${own("d")} and d.instance_id = given.instance_id and d.partition_id = given.id and d.state = 'queued'
+                where ${own("d")} and d.partition_id = given.id and d.state = 'queued'
                ) as due_at
              from unnest($1::bigint[], $3::bigint[], $4::timestamptz[], $5::jsonb[])
                as given (instance_id, id, put_off_until, paced_by)
              offset 0) rest, batches b
-       where ${own("p")} and p.id = any($3::bigint[]) and p.instance_id = rest.instance_id and p.id = rest.id
+       where ${own("p", "$3")} and p.instance_id = rest.instance_id and p.id = rest.id
          and p.lease_owner = $2 and ${own("b")} and b.instance_id = rest.instance_id and b.eeid = p.eeid
        returning p.instance_id, p.state, p.due_at`,
       [
@@ -328,8 +328,7 @@ export async function wakePartitions(
            select lease_owner as "workerId", count(*)::int as partitions, sum(queued)::int as recipients
            from abandoned cross join lateral (
              select count(*) as queued from deliveries d
-             where ${own("d")} and d.instance_id = abandoned.instance_id and d.partition_id = abandoned.id
-               and d.state = 'queued' offset 0
+             where ${own("d")} and d.partition_id = abandoned.id and d.state = 'queued' offset 0
            ) deliveries group by lease_owner
          )
          select (select json_agg(distinct instance_id) from woken) as woken,
