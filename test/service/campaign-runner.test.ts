@@ -281,18 +281,19 @@ describe("a spike of bounces", () => {
 
 describe("stopping", () => {
   const worker = randomUUID();
-  const lease = (limit = 1) =>
-    leasePartitions(database.db, {
-      instanceId,
+  const lease = async (limit = 1) => {
+    const [result] = await leasePartitions(database.db, {
       workerId: worker,
-      limit,
+      asks: [{ instanceId, share: limit, lots: 100, after: "" }],
       leaseSeconds: 30,
       now: new Date().toISOString(),
-      ...{ after: "", mostLots: 100, barred: [], before: "", room: new Map(), unfinished: [] },
+      ...{ barred: [], before: "", room: new Map(), unfinished: [] },
       partitionsPerDestination: limit,
     });
+    return result!;
+  };
   const release = (transaction: Transaction, partitionId: number, now: string) =>
-    releasePartitions(transaction, { instanceId, workerId: worker }, [{ partitionId, putOffSeconds: 0 }], now);
+    releasePartitions(transaction, worker, [{ instanceId, partitionId, putOffSeconds: 0 }], now);
   const giveBack = (partitionId: number) =>
     database.db.transaction(async (transaction) =>
       release(transaction, partitionId, await beginWork(transaction, [instanceId])),
@@ -303,14 +304,14 @@ describe("stopping", () => {
     await db("partitions").update({ state: "finished" });
     const { numid, eeid } = await sendCampaign();
     const { partitions } = await lease();
-    const due = await loadDueDeliveries(db, instanceId, [partitions[0]!.id]);
+    const due = await loadDueDeliveries(db, partitions);
     expect(due.length).toBeGreaterThan(10);
 
     expect(await requestCancellation(db, numid)).toBe(true);
     expect(await completeCancellation(db, numid)).toBe(false);
-    expect(await findStops(db, { instanceId, workerId: worker }, [])).toEqual([partitions[0]!.id]);
+    expect(await findStops(db, worker, [instanceId], [])).toEqual([{ instanceId, id: partitions[0]!.id }]);
     expect((await findBatch(db, instanceId, eeid))!.state).toBe("sending");
-    await acknowledgeStops(db, { instanceId, workerId: worker }, [partitions[0]!.id]);
+    await acknowledgeStops(db, worker, partitions);
     expect(await isQuiet(db, { instanceId, eeid })).toBe(true);
     expect(await completeCancellation(db, numid)).toBe(true);
     expect((await findBatch(db, instanceId, eeid))!.state).toBe("cancelled");
@@ -334,7 +335,7 @@ describe("stopping", () => {
     const { numid, eeid } = await sendCampaign();
     const { partitions } = await lease();
     await pauseCampaign(db, numid, PAUSED);
-    expect(await loadDueDeliveries(db, instanceId, [partitions[0]!.id])).toEqual([]);
+    expect(await loadDueDeliveries(db, partitions)).toEqual([]);
     await giveBack(partitions[0]!.id);
     expect(await db("partitions").where({ eeid }).distinct("state")).toEqual([{ state: "held" }]);
     expect((await lease()).partitions).toEqual([]);
@@ -350,7 +351,7 @@ describe("stopping", () => {
     const { id } = await db("partitions").where({ eeid }).first("id");
     // As a report does that a message of it has bounced.
     await db.transaction(async (report) => {
-      await lockPartitions(report, instanceId, [id]);
+      await lockPartitions(report, [{ instanceId, id }]);
       await resumeCampaign(db, numid, { tried: 0, bounced: 0 });
     });
     expect(await db("partitions").where({ eeid, state: "held" }).pluck("id")).toEqual([id]);
@@ -373,12 +374,12 @@ describe("stopping", () => {
       .update({ lease_until: db.raw("now()") });
     const {
       abandoned: [gone, ...others],
-    } = await wakePartitions(db, instanceId, 1_000);
+    } = await wakePartitions(db, [instanceId], 1_000);
     expect(others).toEqual([]);
     expect(gone).toMatchObject({ workerId: worker });
     expect(gone!.partitions).toBeGreaterThanOrEqual(1);
     expect(gone!.recipients).toBeGreaterThanOrEqual(held.recipients);
-    expect(await wakePartitions(db, instanceId, 1_000)).toEqual({ woken: 0, abandoned: [] });
+    expect(await wakePartitions(db, [instanceId], 1_000)).toEqual({ woken: [], abandoned: [] });
     expect(await db("partitions").where({ id: partition!.id }).first("state")).toEqual({ state: "ready" });
   });
 
@@ -386,10 +387,13 @@ describe("stopping", () => {
     const { db } = database;
     const { partitions } = await lease(2);
     const [low, high] = partitions.map(({ id }) => id).sort((a, b) => a - b) as [number, number];
-    const [refused] = await loadDueDeliveries(db, instanceId, [high]);
+    const [refused] = await loadDueDeliveries(db, [{ instanceId, id: high }]);
     const blocker = await db.transaction();
     await blocker("partitions").where({ id: low }).forUpdate();
-    const prolonged = extendLeases(db, { instanceId, workerId: worker }, 30, [high, low]);
+    const prolonged = extendLeases(db, worker, 30, [
+      { instanceId, id: high },
+      { instanceId, id: low },
+    ]);
     await waitingForLocks(1);
     const stored = db.transaction(async (transaction) => {
       const outcome = {
@@ -402,7 +406,7 @@ describe("stopping", () => {
         attempt: attemptFacts({ code: 550, status: "5.1.1" }),
       };
       const now = await beginWork(transaction, [instanceId]);
-      await recordOutcomes(transaction, { instanceId, now, alsoChanged: [low] }, [outcome], {
+      await recordOutcomes(transaction, { now, alsoChanged: [{ instanceId, id: low }] }, [outcome], {
         hardBouncesToInvalidate: 2,
       });
       await release(transaction, low, now);

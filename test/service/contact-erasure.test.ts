@@ -91,7 +91,6 @@ test("an erasure and the outcomes of the same messages at the same time end well
       api.db.transaction((transaction) =>
         storeOutcomes(
           transaction,
-          api.north.id,
           order.map(({ id, recipient }) => ({
             instanceId: api.north.id,
             deliveryId: id,
@@ -140,7 +139,6 @@ async function leaveTracesEverywhere(): Promise<void> {
   await db.transaction(async (transaction) => {
     await storeOutcomes(
       transaction,
-      api.north.id,
       [...alone.deliveries, ...withCopy.deliveries].map(([recipient, id]) => ({
         instanceId: north.id,
         deliveryId: id,
@@ -155,7 +153,6 @@ async function leaveTracesEverywhere(): Promise<void> {
     );
     await recordBounces(
       transaction,
-      api.north.id,
       [
         {
           instanceId: north.id,

@@ -30,16 +30,15 @@ describe("faults", () => {
   test("what a dead worker held goes to another when its lease ends", async () => {
     const far = await sink();
     const eeid = await accept(numbered(10, "a.example.net"));
-    const taken = await leasePartitions(database.db, {
-      instanceId,
+    const [taken] = await leasePartitions(database.db, {
       workerId: randomUUID(),
-      limit: 10,
+      asks: [{ instanceId, share: 10, lots: 100, after: "" }],
       leaseSeconds: 2,
       now: new Date().toISOString(),
-      ...{ after: "", mostLots: 100, barred: [], before: "", room: new Map(), unfinished: [] },
+      ...{ barred: [], before: "", room: new Map(), unfinished: [] },
       partitionsPerDestination: 10,
     });
-    expect(taken.partitions).toHaveLength(1);
+    expect(taken!.partitions).toHaveLength(1);
     run(makeWorker(routes({ "a.example.net": far.port })));
     await untilSent(eeid);
     expect(far.messages).toHaveLength(10);

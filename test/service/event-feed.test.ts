@@ -71,9 +71,7 @@ function outcome(deliveryId: number, state: "delivered" | "queued" | "refused", 
 }
 
 const store = (...outcomes: readonly ReturnType<typeof outcome>[]) =>
-  api.db.transaction((transaction) =>
-    storeOutcomes(transaction, api.north.id, outcomes, { hardBouncesToInvalidate: 9 }),
-  );
+  api.db.transaction((transaction) => storeOutcomes(transaction, outcomes, { hardBouncesToInvalidate: 9 }));
 
 const read = (after: number, most = 100) => readFeed(api.db, api.north.id, ALL, { after, most, now: new Date() });
 

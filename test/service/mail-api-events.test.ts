@@ -436,7 +436,7 @@ describe("retention of messages", () => {
     await api.db.transaction(async (transaction) => {
       const at = new Date();
       const bounce = { instanceId: api.north.id, deliveryId: deliveryId!, hard: true, at, detail: {} };
-      expect(await recordBounces(transaction, api.north.id, [bounce], RULE)).toEqual([]);
+      expect(await recordBounces(transaction, [bounce], RULE)).toEqual([]);
       expect(
         await recordComplaint(transaction, { instanceId: api.north.id, deliveryId: deliveryId!, at, detail: {} }),
       ).toBe(false);

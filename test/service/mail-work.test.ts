@@ -56,7 +56,7 @@ test("an instance without mail is not looked at, and one with new mail is from i
     expect(await isDue()).toBe(false);
   });
   expect(await isDue()).toBe(true);
-  expect(await putOffWork(database.db, instanceId)).toBe(false);
+  expect(await putOffWork(database.db, [instanceId])).toEqual([instanceId]);
 });
 
 test("new mail of an instance that is to be looked at anyway writes nothing, and waits for nobody", async () => {
@@ -74,11 +74,11 @@ test("mail that is not committed yet is not put off", async () => {
   await beDue();
   await database.db.transaction(async (transaction) => {
     await send(transaction);
-    expect(await putOffWork(database.db, instanceId)).toBe(false);
+    expect(await putOffWork(database.db, [instanceId])).toEqual([instanceId]);
   });
   expect(await isDue()).toBe(true);
   await database.db("partitions").update({ state: "finished" });
-  expect(await putOffWork(database.db, instanceId)).toBe(true);
+  expect(await putOffWork(database.db, [instanceId])).toEqual([]);
   expect(await isDue()).toBe(false);
 });
 
@@ -88,7 +88,7 @@ test("mail that is queued while somebody puts the next look off is looked at", a
   const db = openDb(gate.url, { connections: 1, name: "gate" });
   try {
     const looking = gate.stopNext("find-next-mail-work");
-    const putting = putOffWork(db, instanceId);
+    const putting = putOffWork(db, [instanceId]);
     await eventually(
       async () => looking.hasCome(),
       (hasCome) => hasCome,
@@ -99,7 +99,7 @@ test("mail that is queued while somebody puts the next look off is looked at", a
       (waiting) => waiting.length > 0,
     );
     looking.letGo();
-    expect(await putting).toBe(true);
+    expect(await putting).toEqual([]);
     await sending;
     expect(await isDue()).toBe(true);
   } finally {
@@ -113,21 +113,21 @@ test("the next look is when something is due, or a lease ends, and once an hour"
   await db.transaction(send);
   const at = new Date(Date.now() + 60_000);
   await db("partitions").update({ state: "deferred", due_at: at });
-  expect(await putOffWork(db, instanceId)).toBe(true);
+  expect(await putOffWork(db, [instanceId])).toEqual([]);
   expect(await nextAt()).toEqual(at);
   await db("partitions").update({ state: "leased", lease_until: new Date(at.getTime() + 1_000) });
-  expect(await putOffWork(db, instanceId)).toBe(true);
+  expect(await putOffWork(db, [instanceId])).toEqual([]);
   expect(await nextAt()).toEqual(new Date(at.getTime() + 1_000));
   await db("partitions").update({ state: "finished" });
-  expect(await putOffWork(db, instanceId)).toBe(true);
+  expect(await putOffWork(db, [instanceId])).toEqual([]);
   const idleMs = (await nextAt())!.getTime() - Date.now();
   expect(idleMs).toBeGreaterThan(3_500_000);
   expect(idleMs).toBeLessThan(3_700_000);
   // What is due by then is due for whoever wakes it, and no later.
   await db.transaction(async (transaction) => {
     await beginWork(transaction, [instanceId]);
-    await wakeInstances(transaction, [instanceId], at.toISOString());
-    await wakeInstances(transaction, [instanceId], new Date(at.getTime() + 5_000).toISOString());
+    await wakeInstances(transaction, [{ instanceId, at }]);
+    await wakeInstances(transaction, [{ instanceId, at: new Date(at.getTime() + 5_000) }]);
   });
   expect(await nextAt()).toEqual(at);
 });
@@ -135,6 +135,6 @@ test("the next look is when something is due, or a lease ends, and once an hour"
 test("an instance that was removed is forgotten", async () => {
   const { db } = database;
   await db.transaction((transaction) => haveLookedAt(transaction, [instanceId + 1]));
-  expect(await putOffWork(db, instanceId + 1)).toBe(true);
+  expect(await putOffWork(db, [instanceId + 1])).toEqual([]);
   expect(await db("mail_work").where({ instance_id: instanceId + 1 })).toEqual([]);
 });

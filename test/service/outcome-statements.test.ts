@@ -66,9 +66,7 @@ async function settle(recipients: readonly string[], dsn?: RecipientDsn): Promis
         }
       : {}),
   }));
-  await database.db.transaction((transaction) =>
-    storeOutcomes(transaction, instanceId, outcomes, { hardBouncesToInvalidate: 2 }),
-  );
+  await database.db.transaction((transaction) => storeOutcomes(transaction, outcomes, { hardBouncesToInvalidate: 2 }));
 }
 
 /** @returns the statements of a piece of work, without their transaction's */

@@ -138,9 +138,7 @@ test("archived messages that are large together go to the database in portions",
     if (sql.startsWith('insert into "archived_messages"')) inserts.push(sql);
   };
   db.on("query", listen);
-  await db.transaction((transaction) =>
-    storeOutcomes(transaction, instanceId, outcomes, { hardBouncesToInvalidate: 2 }),
-  );
+  await db.transaction((transaction) => storeOutcomes(transaction, outcomes, { hardBouncesToInvalidate: 2 }));
   db.removeListener("query", listen);
   expect(inserts).toHaveLength(3);
   const kept = await db("archived_messages").select(db.raw("length(octets) as length"));

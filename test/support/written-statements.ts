@@ -108,6 +108,8 @@ class Module {
         const place = this.valueNamed(node.name);
         return place ? place.module.#textsOf(place.node, []) : undefined;
       }
+      case "CallExpression":
+        return isNamed(node.callee, "own") ? [ownRowsOf(node.arguments)] : undefined;
       default:
         return undefined;
     }
@@ -150,6 +152,13 @@ class Module {
     }
     return undefined;
   }
+}
+
+/** What `ownRows` of store/mail has a statement say where tables are spread over machines. */
+function ownRowsOf(args: readonly Node[]): string {
+  const [table, ids] = args.map((arg) => (arg.type === "Literal" ? arg.value : undefined));
+  const isOf = `${table}.instance_id = any($1::bigint[])`;
+  return ids === undefined ? isOf : `${isOf} and ${table}.id = any(${ids}::bigint[])`;
 }
 
 /** The members of a row's type. */
