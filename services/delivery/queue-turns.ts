@@ -13,7 +13,7 @@ const INSTANCES_PER_LOOK = 100;
 const LOTS_PER_LOOK = 500;
 /** but so many of each at least. */
 const LOTS_PER_INSTANCE = 10;
-/** An instance that left some of its share to others is asked no more often; the next look goes on. */
+/** An instance that left some of its share to others is asked no more often, nor once nothing was had; the next look goes on. */
 const ROUNDS = 3;
 /** Partitions of each kind that are made ready at once. */
 const WAKE_LIMIT = 1_000;
@@ -91,7 +91,9 @@ export class QueueTurns {
       ...turns.filter(({ instanceId }) => instanceId > this.#after),
       ...turns.filter(({ instanceId }) => instanceId <= this.#after),
     ];
-    for (let round = 0; round < ROUNDS && look.free > 0 && open.length > 0; round += 1) {
+    for (let round = 0, free = Number.POSITIVE_INFINITY; round < ROUNDS && open.length > 0; round += 1) {
+      if (look.free === 0 || look.free === free) break;
+      free = look.free;
       open = await this.#askAll(open, look);
     }
     look.goesOn ||= look.free > 0 && open.length > 0;
@@ -136,9 +138,8 @@ export class QueueTurns {
     const lots = Math.max(LOTS_PER_INSTANCE, Math.floor(LOTS_PER_LOOK / Math.max(1, wanted.length)));
     const shareOf = new Map(wanted.map(({ turn, share }) => [turn, share]));
     const left = new Set(turns.filter((turn) => !shareOf.has(turn) && look.busyOf(turn.instanceId) < most));
-    const chosen = [...shareOf.keys()];
     await this.#byPlace(
-      chosen,
+      [...shareOf.keys()],
       look,
       async (own) => {
         const asks = own.map((turn) => ({
@@ -160,8 +161,7 @@ export class QueueTurns {
       },
       shareOf,
     );
-    const last = Math.max(...chosen.map((turn) => turns.indexOf(turn)));
-    if (chosen.length > 0) this.#after = turns[last]!.instanceId;
+    this.#after = turns.findLast((turn) => shareOf.has(turn))?.instanceId ?? this.#after;
     return turns.filter((turn) => left.has(turn));
   }
 
