@@ -1,6 +1,6 @@
 import { fairShares } from "../core/mail/lane-shares.ts";
 import type { Db } from "../platform/postgres/db.ts";
-import { byPlace } from "../store/mail/by-instance.ts";
+import { byPlace, isSpread } from "../store/mail/by-instance.ts";
 import { lotOf } from "../store/mail/queue/lease-partitions.ts";
 import { listWork, putOffWork } from "../store/mail/queue/mail-work.ts";
 import { wakePartitions } from "../store/mail/queue/queue-leases.ts";
@@ -9,6 +9,8 @@ import { type AskResult, fewAtOnce, type LookRequest, QueueLook } from "./queue-
 
 /** Instances that one look asks; the next one goes on with those after them. */
 const INSTANCES_PER_LOOK = 100;
+/** Where each instance costs a statement of its own, here and for what becomes of its mail, one has so many partitions. */
+const PARTITIONS_PER_PLACE = 8;
 /** Lots that it visits, shared by these instances, */
 const LOTS_PER_LOOK = 500;
 /** but so many of each at least. */
@@ -25,8 +27,8 @@ const IDLE_MS = 500;
 const AFTER_FAILURE_MS = 2_000;
 /** What is due, and what others let run out, is made ready so often. */
 const WAKE_MS = 500;
-/** The same where nothing could be taken; then there may also be other lots. */
-const BLOCKED_MS = 2_000;
+/** The same where nothing could be taken, as then there may also be other lots; or where each instance costs a statement. */
+const RARE_WAKE_MS = 2_000;
 
 /** What is remembered of an instance while it is to be looked at. */
 class InstanceTurn {
@@ -103,8 +105,9 @@ export class QueueTurns {
 
   /** Makes ready what has become due of those that have much else. */
   async #makeReady(look: QueueLook): Promise<void> {
+    const isSpreadOut = await isSpread(this.#db);
     const waiting = [...this.#turns.values()].filter((turn) => {
-      const waitMs = turn.blocked === undefined ? WAKE_MS : BLOCKED_MS;
+      const waitMs = turn.blocked === undefined && !isSpreadOut ? WAKE_MS : RARE_WAKE_MS;
       return !turn.isEmpty && turn.wokenAtMs + waitMs <= look.atMs && turn.idleUntilMs <= look.atMs;
     });
     await this.#byPlace(waiting.slice(0, INSTANCES_PER_LOOK), look, async (turns) => {
@@ -127,9 +130,12 @@ export class QueueTurns {
   /** @returns those that may have more */
   async #askAll(turns: readonly InstanceTurn[], look: QueueLook): Promise<InstanceTurn[]> {
     const most = look.request.partitionsPerInstance;
+    const mostAsked = (await isSpread(this.#db))
+      ? Math.max(1, Math.floor(look.free / PARTITIONS_PER_PLACE))
+      : INSTANCES_PER_LOOK;
     const asked = turns
       .toSorted((one, other) => look.busyOf(one.instanceId) - look.busyOf(other.instanceId))
-      .slice(0, INSTANCES_PER_LOOK);
+      .slice(0, mostAsked);
     const shares = fairShares(
       asked.map(({ instanceId }) => ({ has: look.busyOf(instanceId), most })),
       look.free,

@@ -51,6 +51,12 @@ const { positionals, values: options } = parseArgs({
     /** Submitted ones. */
     messages: { type: "string" },
     queued: { type: "string", default: "1000000" },
+    /** Of the part with many instances, */
+    instances: { type: "string", default: "1000" },
+    /** each with so many recipients. */
+    each: { type: "string", default: "5" },
+    /** Of an empty database that is migrated, in place of one of its own; its processor time is not counted. */
+    database: { type: "string" },
   },
 });
 const RECIPIENTS = Number(positionals[0] ?? 20_000) || 20_000;
@@ -91,7 +97,10 @@ async function serve(name: string): Promise<void> {
 
 async function measure(): Promise<void> {
   const folder = mkdtempSync(join(tmpdir(), "palomar-bench-"));
-  const postgres = await openEmbeddedPostgres({ dataDir: folder, logger: makeLogger("bench", "error") });
+  const postgres =
+    options.database === undefined
+      ? await openEmbeddedPostgres({ dataDir: folder, logger: makeLogger("bench", "error") })
+      : { url: options.database, release: async () => {} };
   const db = openDb(postgres.url, { connections: 4, name: "bench set-up" });
   const sink = await startSink();
   const obstacle = whyNoPostfix();
@@ -108,9 +117,9 @@ async function measure(): Promise<void> {
       : undefined;
   if (obstacle !== undefined) print(`no comparison: ${obstacle}`);
   const processes = new Map<string, ChildProcess>();
-  const postmaster = postmasterOf(folder);
+  const postmaster = options.database === undefined ? postmasterOf(folder) : undefined;
   const measured = new Map<string, ProcessorTime>([
-    ["PostgreSQL", () => cpuSecondsWithChildren(postmaster)],
+    ["PostgreSQL", () => (postmaster === undefined ? 0 : cpuSecondsWithChildren(postmaster))],
     ["sink", () => cpuSeconds(sink.pid)],
     ["client", () => cpuSeconds(process.pid)],
   ]);
@@ -171,7 +180,7 @@ async function measure(): Promise<void> {
     const { mail_api } = await run("mail-api");
     await run("delivery");
     const batch = await when("batch", RECIPIENTS, () => measureBatch(db, mail_api, sender, RECIPIENTS));
-    const many = { instances: 1_000, recipients: 5, html: BATCH_HTML };
+    const many = { instances: Number(options.instances), recipients: Number(options.each), html: BATCH_HTML };
     const manyPerSecond = await when("instances", many.instances * many.recipients, () => measureInstances(db, many));
     const { submission } = await run("submission");
     const load = { messages: SUBMISSION_MESSAGES, connections: CONNECTIONS };
