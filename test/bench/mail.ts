@@ -1,5 +1,5 @@
 /**
- * `npm run bench:mail -- [recipients] [--only batch|submission|limits|queue|postfix] [--messages n] [--queued n]`: from
+ * `npm run bench:mail -- [recipients] [--only batch|submission|limits|queue|postfix] [--messages n] [--rounds n] [--queued n]`: from
  * one API call to the last message that a sink accepted, and submission with AUTH; what sending limits cost it (bar: 3 %);
  * then what a message costs with 1,000 and with 1,000,000 recipients queued. Every message has 10 KB, is DKIM-signed (RSA-2048), personalised where it is a template,
  * and stored with its events in PostgreSQL with fsync on; each service runs in a process of its own, as in production. The sink is Postfix's `smtp-sink`.
@@ -31,7 +31,7 @@ import { addCampaign } from "../../services/store/mail/campaigns/campaigns.ts";
 import { addInstance, findInstanceByName } from "../../services/store/mail/instances/instances.ts";
 import { start as startSubmission } from "../../services/submission/main.ts";
 import { cpuSeconds, cpuSecondsWithChildren } from "./cpu-time.ts";
-import { type LimitsCost, measureLimits } from "./mail-limits.ts";
+import { type LimitsCost, type LimitsKind, measureLimits } from "./mail-limits.ts";
 import { BATCH_HTML, type BatchResult, measureBatch, measureSubmission, type Sender } from "./mail-load.ts";
 import { measurePostfix, type PostfixResult, whyNoPostfix } from "./mail-postfix.ts";
 import { type ProcessorTime, reportProcessorTime } from "./mail-processor-time.ts";
@@ -49,6 +49,8 @@ const { positionals, values: options } = parseArgs({
     only: { type: "string", multiple: true },
     /** Submitted ones. */
     messages: { type: "string" },
+    /** Of messages with sending limits and without. */
+    rounds: { type: "string" },
     queued: { type: "string", default: "1000000" },
   },
 });
@@ -157,11 +159,17 @@ async function measure(): Promise<void> {
   };
 
   const compareLimits = async (submitFor: (sender: Sender) => Promise<unknown>, free: Sender) => {
-    const limited = await prepare(db, "limited", "limited.example.org");
+    const senders: Record<LimitsKind, Sender> = {
+      without: free,
+      control: await prepare(db, "control", "control.example.org"),
+      with: await prepare(db, "limited", "limited.example.org"),
+    };
     const { id } = (await findInstanceByName(db, "limited"))!;
     const parts = new Map(["submission", "PostgreSQL"].map((name) => [name, measured.get(name)!]));
-    const load = { measured: parts, messages: SUBMISSION_MESSAGES };
-    return measureLimits(db, id, load, (isLimited) => submitFor(isLimited ? limited : free));
+    const rounds = options.rounds === undefined ? {} : { rounds: Number(options.rounds) };
+    return measureLimits(db, id, { measured: parts, messages: SUBMISSION_MESSAGES, ...rounds }, (kind) =>
+      submitFor(senders[kind]),
+    );
   };
 
   try {
@@ -242,9 +250,11 @@ function printComparison(palomar: PalomarResult, postfix: PostfixResult | undefi
     line("batch to the sink; relayed", palomar.deliveredPerSecond, postfix.relayedPerSecond, ratios.delivery);
     line("submission; accepted", palomar.submittedPerSecond, postfix.acceptedPerSecond, ratios.submission);
   }
-  for (const { process, withoutMs, withMs } of palomar.limits ?? []) {
+  for (const { process, withoutMs, addedMs, chanceMs } of palomar.limits ?? []) {
+    const share = (ms: number) => `${ms.toFixed(3)} ms (${((100 * ms) / withoutMs).toFixed(1)} %)`;
     print(
-      `sending limits, a submitted message: ${process} ${withoutMs.toFixed(2)} ms without, ${withMs.toFixed(2)} with`,
+      `sending limits, a submitted message: ${process} ${withoutMs.toFixed(3)} ms without, with ${share(addedMs)} more; ` +
+        `an instance without, beside another: ${share(chanceMs)}`,
     );
   }
   if (palomar.queue) {
