@@ -10,25 +10,19 @@ import {
   roomIn,
   rulesFor,
   type SendingLimit,
-  type SendSource,
   WindowCounts,
   windowAfter,
 } from "../../core/mail/guard/sending-limits.ts";
 import type { Sentence } from "../../core/sentences.ts";
 import { type SendingPolicy, sendingPolicy } from "../../platform/config/sending-limits.ts";
-import type { Db, Transaction } from "../../platform/postgres/db.ts";
+import type { Db } from "../../platform/postgres/db.ts";
 import {
   type Charge,
-  chargeWindows,
-  readSendingStates,
+  type JudgedSource,
+  readSendingState,
   type SendingState,
 } from "../../store/mail/guard/sending-counts.ts";
 import { Overtaken } from "../../store/transactions.ts";
-
-/** Who sends, from the gate's point of view. */
-export interface GuardedSource extends SendSource {
-  readonly instanceId: number;
-}
 
 /** Whether every instance is looked at, with a row of its own or without. */
 export const guardsEverybody = sendingPolicy.default.length > 0 || sendingPolicy.ramp.newInstances;
@@ -49,16 +43,20 @@ export interface Admission {
   readonly bookings: readonly Booking[];
 }
 
+/** Queues what was admitted, and counts it as the last thing in that. @returns the windows as they count now */
+export type QueueCharged = (charges: readonly Charge[]) => Promise<readonly Charge[]>;
+
 /**
  * Judges sends by the limits of their instances, in the order given, within the transaction that accepts them. What is
- * read here is locked by nobody: what is counted by `charge`, at the end, tells whether somebody else was quicker.
+ * read for it is locked by nobody: what is counted by `charge`, at the end, tells whether somebody else was quicker.
  */
 export class SendingGate {
   readonly #now: Date;
   readonly #policy: SendingPolicy;
   readonly #states: ReadonlyMap<number, GuardedState>;
 
-  private constructor(states: readonly SendingState[], now: Date, policy: SendingPolicy) {
+  /** @param states of the instances that it judges @param now by the database's clock */
+  constructor(states: readonly SendingState[], now: Date, policy = sendingPolicy) {
     this.#now = now;
     this.#policy = policy;
     this.#states = new Map(
@@ -70,26 +68,22 @@ export class SendingGate {
     );
   }
 
-  /** @param sources of the instances that have a guard @param now by the database's clock */
-  static async open(
-    db: Db,
-    sources: readonly GuardedSource[],
-    now: Date,
-    policy = sendingPolicy,
-  ): Promise<SendingGate> {
-    return new SendingGate(await readSendingStates(db, sources, now), now, policy);
+  /** Of one source, by what its instance may send now. */
+  static async read(db: Db, source: JudgedSource, now: Date): Promise<SendingGate> {
+    const state = await readSendingState(db, source);
+    return new SendingGate(state === undefined ? [] : [state], now);
   }
 
-  rulesOf(source: GuardedSource): readonly LimitRule[] {
+  rulesOf(source: JudgedSource): readonly LimitRule[] {
     const { limits, ramp } = this.#states.get(source.instanceId)!.inForce;
     return rulesFor(source, limits, ramp);
   }
 
   /**
    * @param recipients that the send names: what is counted in the end may be less
-   * @returns undefined for an instance that the gate was not opened for
+   * @returns undefined for an instance that the gate does not judge
    */
-  admit(source: GuardedSource & { readonly creator: string }, recipients: number): Admission | GateRefusal | undefined {
+  admit(source: JudgedSource & { readonly creator: string }, recipients: number): Admission | GateRefusal | undefined {
     const state = this.#states.get(source.instanceId);
     if (state === undefined) return undefined;
     const { windows, heldReason, heldSends } = state;
@@ -105,7 +99,7 @@ export class SendingGate {
   }
 
   /** How many recipients a source may send to in the present hour, and when there is room for some again. */
-  roomFor(source: GuardedSource): { readonly room: number; readonly goesOnAt: Date } {
+  roomFor(source: JudgedSource): { readonly room: number; readonly goesOnAt: Date } {
     const { windows } = this.#states.get(source.instanceId)!;
     const rules = this.rulesOf(source);
     const { mostDaysAhead } = this.#policy;
@@ -114,10 +108,11 @@ export class SendingGate {
   }
 
   /**
-   * Counts what was admitted, in the accepting transaction and as the last thing in it: its rows are locked from here on.
+   * Queues what was admitted and counts it, as the last thing in the accepting transaction: what is counted is locked from
+   * then on.
    * @throws Overtaken when others counted so much meanwhile that a limit would be exceeded: the transaction is to run anew
    */
-  async charge(transaction: Transaction, admissions: readonly Admission[]): Promise<void> {
+  async charge(admissions: readonly Admission[], queue: QueueCharged): Promise<void> {
     const counts = new Map<number, { readonly added: WindowCounts; readonly rules: LimitRule[] }>();
     for (const { instanceId, rules, bookings } of admissions) {
       const own = counts.get(instanceId) ?? { added: new WindowCounts(), rules: [] };
@@ -129,7 +124,7 @@ export class SendingGate {
     for (const [instanceId, { added }] of counts) {
       for (const charge of added.added) if (charge.count > 0) charges.push({ ...charge, instanceId });
     }
-    const counted = await chargeWindows(transaction, charges);
+    const counted = await queue(charges);
     if (counted.some((window) => isExceeded(counts.get(window.instanceId)!.rules, window))) throw new Overtaken();
   }
 }

@@ -1,6 +1,15 @@
 import type { ContactEvent } from "../../../core/mail/contact.ts";
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+import { byInstance } from "../by-instance.ts";
 import { eventKindOf } from "../events/event-kinds.ts";
+import {
+  type JudgedSource,
+  SENDING_STATES,
+  type SendingState,
+  type SendingStateRow,
+  sourceValues,
+  toSendingState,
+} from "../guard/sending-counts.ts";
 import { type ArchiveSummary, summariseArchive } from "./archive.ts";
 
 /** A batch as `eeid_info` shows it. */
@@ -187,36 +196,66 @@ export interface NewBatch {
   readonly isReport?: boolean;
 }
 
-/** When something of an instance was accepted, by the database's clock, and whether the instance has a guard. */
-export interface OpenedBatch {
+/** When something of an instance was accepted, by the database's clock. */
+export interface OpenedBatches {
   readonly instanceId: number;
   readonly at: Date;
-  readonly guarded: boolean;
+  /** What its sends are judged by; undefined where it may send without bounds. */
+  readonly state: SendingState | undefined;
 }
 
-const WITH_GUARD = `select opened.instance_id as "instanceId", opened.at, guard.instance_id is not null as guarded
-     from opened left join instance_guards guard on guard.instance_id = opened.instance_id`;
+/** Who is judged by what their instances may send. */
+export interface Judging {
+  readonly sources: readonly JudgedSource[];
+  /** Instances without a guard of their own are judged as well. */
+  readonly everybody: boolean;
+}
 
-/** @returns one for each, in no order */
-export async function addBatches(transaction: Transaction, batches: readonly NewBatch[]): Promise<OpenedBatch[]> {
-  if (batches.length === 0) return [];
-  return queryRows<OpenedBatch>(
-    transaction,
-    `with opened as (
-       insert into batches (eeid, instance_id, campaign_numid, creator, is_report)
-       select * from unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::text[], $5::boolean[])
-       returning instance_id, created_at as at
-     )
-     ${WITH_GUARD} and guard.instance_id = any($2::bigint[])`,
-    [
-      batches.map(({ eeid }) => eeid),
-      batches.map(({ instanceId }) => instanceId),
-      batches.map(({ campaignNumid }) => campaignNumid),
-      batches.map(({ creator }) => creator),
-      batches.map(({ isReport = false }) => String(isReport)),
-    ],
-    { name: "open-batches" },
+const NOBODY: Judging = { sources: [], everybody: false };
+
+/** Nothing of the state is there where nothing is judged. */
+type OpenedRow = SendingStateRow & { readonly at: Date; readonly judged: boolean };
+
+/** After `opened`: its instances, with what their sends are judged by where $5 or their guards say that they are. */
+const WITH_STATE = `select opened."instanceId", opened.at, state."createdAt", state."rampFrom", state."heldReason",
+       state."heldSends", state.limits, state.counts, state."instanceId" is not null as judged
+     from (select distinct instance_id as "instanceId", at from opened) as opened
+     left join (${SENDING_STATES} and (g.instance_id is not null or $5)) as state on state."instanceId" = opened."instanceId"`;
+
+/** @returns one for each instance, in no order */
+export async function addBatches(
+  transaction: Transaction,
+  batches: readonly NewBatch[],
+  { sources, everybody }: Judging = NOBODY,
+): Promise<OpenedBatches[]> {
+  const rows = await byInstance(transaction, batches, (own, instanceIds) =>
+    queryRows<OpenedRow>(
+      transaction,
+      `with opened as (
+         insert into batches (eeid, instance_id, campaign_numid, creator, is_report)
+         select * from unnest($6::uuid[], $7::bigint[], $8::bigint[], $9::text[], $10::boolean[])
+         returning instance_id, created_at as at
+       )
+       ${WITH_STATE}`,
+      [
+        instanceIds,
+        ...sourceValues(sources),
+        everybody,
+        own.map(({ eeid }) => eeid),
+        own.map(({ instanceId }) => instanceId),
+        own.map(({ campaignNumid }) => campaignNumid),
+        own.map(({ creator }) => creator),
+        own.map(({ isReport = false }) => String(isReport)),
+      ],
+      { name: "open-batches" },
+    ),
   );
+  return rows.map(toOpened);
+}
+
+function toOpened(row: OpenedRow): OpenedBatches {
+  const { at, judged, ...state } = row;
+  return { instanceId: row.instanceId, at, state: judged ? toSendingState(state) : undefined };
 }
 
 /** Takes back batches that were opened in the same transaction, of which nothing is accepted. */
@@ -246,19 +285,19 @@ export async function endGathering(transaction: Transaction, instanceId: number,
 /** Locks a batch that a send joins. @returns undefined where it is not kept any more */
 export async function touchBatch(
   transaction: Transaction,
-  instanceId: number,
-  eeid: string,
-): Promise<OpenedBatch | undefined> {
-  const [row] = await queryRows<OpenedBatch>(
+  { eeid, instanceId }: Pick<NewBatch, "eeid" | "instanceId">,
+  { sources, everybody }: Judging,
+): Promise<OpenedBatches | undefined> {
+  const [row] = await queryRows<OpenedRow>(
     transaction,
     `with opened as (
-       update batches set modified_at = now() where eeid = $1 and instance_id = $2 and expired_at is null
+       update batches set modified_at = now() where eeid = $6 and instance_id = $7 and expired_at is null
        returning instance_id, modified_at as at
      )
-     ${WITH_GUARD} and guard.instance_id = $2`,
-    [eeid, instanceId],
+     ${WITH_STATE}`,
+    [[instanceId], ...sourceValues(sources), everybody, eeid, instanceId],
   );
-  return row;
+  return row && toOpened(row);
 }
 
 /** From the commit on nothing of the batch leaves any more. */
