@@ -13,7 +13,7 @@ import {
 } from "../../store/mail/contacts/recipients.ts";
 import { findSuppressed } from "../../store/mail/contacts/suppressions.ts";
 import { type NewEvent, recordEvents } from "../../store/mail/events/events.ts";
-import type { Charge } from "../../store/mail/guard/sending-counts.ts";
+import type { Charge, ChargedWindow } from "../../store/mail/guard/sending-counts.ts";
 import { globalValues } from "../../store/mail/instances/globals.ts";
 import { enqueue, type NewDelivery, type PersonalData } from "../../store/mail/queue/queue.ts";
 import type { MessageContent, ReportRequest, StoredTemplate } from "../../store/mail/sends/messages.ts";
@@ -130,7 +130,7 @@ export async function queueAudiences(
   messages: readonly AddressedMessage[],
   at: Date,
   charges: readonly Charge[],
-): Promise<readonly Charge[]> {
+): Promise<readonly ChargedWindow[]> {
   const sent = messages.flatMap((message) =>
     message.messageId === undefined ? [] : [{ ...message, messageId: message.messageId }],
   );

@@ -6,6 +6,7 @@ import {
   isExceeded,
   type LimitReached,
   type LimitRule,
+  PresentWindows,
   rampRule,
   roomIn,
   rulesFor,
@@ -18,6 +19,7 @@ import { type SendingPolicy, sendingPolicy } from "../../platform/config/sending
 import type { Db } from "../../platform/postgres/db.ts";
 import {
   type Charge,
+  type ChargedWindow,
   type JudgedSource,
   readSendingState,
   type SendingState,
@@ -44,7 +46,7 @@ export interface Admission {
 }
 
 /** Queues what was admitted, and counts it as the last thing in that. @returns the windows as they count now */
-export type QueueCharged = (charges: readonly Charge[]) => Promise<readonly Charge[]>;
+export type QueueCharged = (charges: readonly Charge[]) => Promise<readonly ChargedWindow[]>;
 
 /**
  * Judges sends by the limits of their instances, in the order given, within the transaction that accepts them. What is
@@ -61,9 +63,9 @@ export class SendingGate {
     this.#policy = policy;
     this.#states = new Map(
       states.map((state) => {
-        const limits = limitsInForce(state, policy);
-        const inForce = { limits, ramp: rampInForce(state, policy, now) };
-        return [state.instanceId, { ...state, inForce, windows: new WindowCounts(state.counts) }];
+        const inForce = { limits: limitsInForce(state, policy), ramp: rampInForce(state, policy, now) };
+        const windows = new WindowCounts(state.counts);
+        return [state.instanceId, { ...state, inForce, windows, sources: new Map() }];
       }),
     );
   }
@@ -75,8 +77,19 @@ export class SendingGate {
   }
 
   rulesOf(source: JudgedSource): readonly LimitRule[] {
-    const { limits, ramp } = this.#states.get(source.instanceId)!.inForce;
-    return rulesFor(source, limits, ramp);
+    return this.#bounds(source, this.#states.get(source.instanceId)!).rules;
+  }
+
+  /** What goes for a source is put together once, as many sends at a time are of the same. */
+  #bounds(source: JudgedSource, { inForce, windows, sources }: GuardedState): SourceBounds {
+    const name = [source.campaignNumid, source.sender, ...(source.otherSenders ?? [])].join(" ");
+    let bounds = sources.get(name);
+    if (bounds === undefined) {
+      const rules = rulesFor(source, inForce.limits, inForce.ramp);
+      bounds = { rules, present: new PresentWindows(windows, rules, this.#now) };
+      sources.set(name, bounds);
+    }
+    return bounds;
   }
 
   /**
@@ -90,7 +103,15 @@ export class SendingGate {
     // A program that submits keeps its mail and comes again; whoever calls the API may not.
     if (heldReason && (heldSends === "refuse" || source.creator === SUBMITTED))
       return { kind: "held", reason: heldReason };
-    const rules = this.rulesOf(source);
+    const { rules, present } = this.#bounds(source, state);
+    if (present.fit(recipients)) {
+      present.add(recipients);
+      return {
+        instanceId: source.instanceId,
+        rules,
+        bookings: recipients === 0 ? [] : [{ at: null, count: recipients }],
+      };
+    }
     const { mostDaysAhead } = this.#policy;
     const bookings = bookSend(windows, { rules, recipients, now: this.#now, mostDaysAhead });
     if ("rule" in bookings) return { kind: "limit-reached", ...bookings };
@@ -113,26 +134,40 @@ export class SendingGate {
    * @throws Overtaken when others counted so much meanwhile that a limit would be exceeded: the transaction is to run anew
    */
   async charge(admissions: readonly Admission[], queue: QueueCharged): Promise<void> {
-    const counts = new Map<number, { readonly added: WindowCounts; readonly rules: LimitRule[] }>();
+    const counts = new Map<number, { readonly windows: WindowCounts; readonly sources: Map<unknown, SourceBounds> }>();
     for (const { instanceId, rules, bookings } of admissions) {
-      const own = counts.get(instanceId) ?? { added: new WindowCounts(), rules: [] };
-      counts.set(instanceId, own);
-      for (const charge of chargesOf(rules, bookings, this.#now)) own.added.add(charge);
-      own.rules.push(...rules);
+      const { windows, sources } = counts.get(instanceId) ?? { windows: new WindowCounts(), sources: new Map() };
+      counts.set(instanceId, { windows, sources });
+      const { present } = sources.get(rules) ?? { present: new PresentWindows(windows, rules, this.#now) };
+      sources.set(rules, { rules, present });
+      for (const booking of bookings) {
+        if (booking.at === null) present.add(booking.count);
+        else for (const charge of chargesOf(rules, [booking], this.#now)) windows.add(charge);
+      }
     }
-    const charges: Charge[] = [];
-    for (const [instanceId, { added }] of counts) {
-      for (const charge of added.added) if (charge.count > 0) charges.push({ ...charge, instanceId });
+    const charges = [...counts].flatMap(([instanceId, { windows }]) =>
+      windows.added.map((window) => ({ ...window, instanceId })),
+    );
+    for (const window of await queue(charges)) {
+      for (const { rules } of counts.get(window.instanceId)!.sources.values()) {
+        if (isExceeded(rules, window)) throw new Overtaken();
+      }
     }
-    const counted = await queue(charges);
-    if (counted.some((window) => isExceeded(counts.get(window.instanceId)!.rules, window))) throw new Overtaken();
   }
+}
+
+/** What goes for the sends of a source. */
+interface SourceBounds {
+  readonly rules: readonly LimitRule[];
+  readonly present: PresentWindows;
 }
 
 interface GuardedState extends SendingState {
   readonly inForce: { readonly limits: readonly SendingLimit[]; readonly ramp: LimitRule | undefined };
   /** With what the sends add that are admitted. */
   readonly windows: WindowCounts;
+  /** By campaign and senders. */
+  readonly sources: Map<string, SourceBounds>;
 }
 
 /** An instance's own limits, and those for everybody of scopes that it has none of. */

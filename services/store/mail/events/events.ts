@@ -1,5 +1,5 @@
 import { type Db, queryRows } from "../../../platform/postgres/db.ts";
-import { CHARGE_WINDOWS, type Charge, chargeValues } from "../guard/sending-counts.ts";
+import { CHARGE_WINDOWS, type Charge, type ChargedWindow, chargeValues } from "../guard/sending-counts.ts";
 import { COUNT_AGGREGATES, COUNT_COLUMNS, EVENT_KINDS, type EventKind } from "./event-kinds.ts";
 import { ensureEventMonths } from "./event-partitions.ts";
 
@@ -34,7 +34,7 @@ export async function recordEvents(
   db: Db,
   events: readonly NewEvent[],
   charges: readonly Charge[] = [],
-): Promise<readonly Charge[]> {
+): Promise<readonly ChargedWindow[]> {
   if (events.length === 0 && charges.length > 0) throw new Error("something is charged, and nothing was sent");
   if (events.length === 0) return [];
   await ensureEventMonths(db, new Set(events.map((event) => event.at)));
@@ -58,9 +58,9 @@ const INSERT_EVENTS = `with inserted as (
 const COUNT_EVENTS = `insert into event_count_deltas (instance_id, minute, ${COUNT_COLUMNS.join(", ")})
   select instance_id, date_trunc('minute', at, 'UTC'), ${COUNT_AGGREGATES} from inserted group by 1, 2`;
 
-function insertEvents(db: Db, events: readonly NewEvent[], charges: readonly Charge[]): Promise<Charge[]> {
+function insertEvents(db: Db, events: readonly NewEvent[], charges: readonly Charge[]): Promise<ChargedWindow[]> {
   const charging = charges.length > 0;
-  return queryRows<Charge>(
+  return queryRows<ChargedWindow>(
     db,
     charging ? `${INSERT_EVENTS}, counted as (${COUNT_EVENTS}) ${CHARGE_WINDOWS}` : `${INSERT_EVENTS} ${COUNT_EVENTS}`,
     [

@@ -34,11 +34,11 @@ export interface JudgedSource extends SendSource {
  */
 export const SENDING_STATES = `select i.id as "instanceId", i.created_at as "createdAt", g.ramp_from as "rampFrom",
     g.held_reason as "heldReason", g.held_sends as "heldSends",
-    array(select json_build_array(l.scope, l.subject, l.per_hour, l.per_day, l.over) from sending_limits l
+    (select json_agg(json_build_array(l.scope, l.subject, l.per_hour, l.per_day, l.over)) from sending_limits l
           where l.instance_id = any($1::bigint[]) and l.instance_id = i.id and (l.subject = ''
             or l.scope = 'campaign' and l.subject = any($2::text[]) or l.scope = 'sender' and l.subject = any($3::text[]))
     ) as limits,
-    array(select json_build_array(c.key, c.grain, extract(epoch from c.starts_at), c.used)
+    (select json_agg(json_build_array(c.key, c.grain, extract(epoch from c.starts_at), c.used))
           from (values ('hour', date_trunc('hour', now(), 'UTC')), ('day', date_trunc('day', now(), 'UTC'))) as present (grain, at),
             lateral (
               select * from sending_counts where instance_id = any($1::bigint[]) and instance_id = i.id and key = any($4::text[])
@@ -63,12 +63,12 @@ export function sourceValues(sources: readonly SendSource[]): [campaigns: string
 
 /** A row of {@link SENDING_STATES}. */
 export type SendingStateRow = Omit<SendingState, "limits" | "counts"> & {
-  readonly limits: LimitRow[];
-  readonly counts: CountRow[];
+  readonly limits: LimitRow[] | null;
+  readonly counts: CountRow[] | null;
 };
 
 export function toSendingState(row: SendingStateRow): SendingState {
-  return { ...row, limits: row.limits.map(toLimit), counts: row.counts.map(toCount) };
+  return { ...row, limits: (row.limits ?? []).map(toLimit), counts: (row.counts ?? []).map(toCount) };
 }
 
 /** Of one source. @returns undefined where its instance is gone */
@@ -85,12 +85,15 @@ export interface Charge extends WindowCount {
 
 /**
  * Adds to what is counted, as the last part of a statement; `chargeValues` are $11 to $15. Others that add to the same wait
- * until the transaction ends, so that statement comes last in it. Its rows are {@link Charge}s: the windows as they count now.
+ * until the transaction ends, so that statement comes last in it. Its rows are {@link ChargedWindow}s.
  */
 export const CHARGE_WINDOWS = `insert into sending_counts as c (instance_id, key, grain, starts_at, used)
   select * from unnest($11::bigint[], $12::text[], $13::text[], $14::timestamptz[], $15::bigint[])
   on conflict (instance_id, key, grain, starts_at) do update set used = c.used + excluded.used
-  returning instance_id as "instanceId", key, grain, starts_at as "startsAt", used as count`;
+  returning instance_id as "instanceId", key, grain, used as count`;
+
+/** How much is counted in a window that something was added to, with that. */
+export type ChargedWindow = Pick<Charge, "instanceId" | "key" | "grain" | "count">;
 
 export function chargeValues(charges: readonly Charge[]): unknown[] {
   // In one order, as all who lock several rows do.
