@@ -72,7 +72,7 @@ export class SendingGate {
 
   /** Of one source, by what its instance may send now. */
   static async read(db: Db, source: JudgedSource, now: Date): Promise<SendingGate> {
-    const state = await readSendingState(db, source);
+    const state = await readSendingState(db, source.instanceId, [source]);
     return new SendingGate(state === undefined ? [] : [state], now);
   }
 

@@ -32,7 +32,7 @@ export interface JudgedSource extends SendSource {
  * What sends of instances $1 are judged by, from the present windows on; $2 to $4 are `sourceValues`. It locks nothing: see
  * {@link CHARGE_WINDOWS}. Windows that are over are many, and passed by: each key and grain is looked up from now on.
  */
-export const SENDING_STATES = `select i.id as "instanceId", i.created_at as "createdAt", g.ramp_from as "rampFrom",
+export const SENDING_STATES = `select i.id as "instanceId", now() as at, g.instance_id is not null as guarded, i.created_at as "createdAt", g.ramp_from as "rampFrom",
     g.held_reason as "heldReason", g.held_sends as "heldSends",
     (select json_agg(json_build_array(l.scope, l.subject, l.per_hour, l.per_day, l.over)) from sending_limits l
           where l.instance_id = any($1::bigint[]) and l.instance_id = i.id and (l.subject = ''
@@ -63,17 +63,31 @@ export function sourceValues(sources: readonly SendSource[]): [campaigns: string
 
 /** A row of {@link SENDING_STATES}. */
 export type SendingStateRow = Omit<SendingState, "limits" | "counts"> & {
+  /** When it was read, by the database's clock: the time that its transaction began. */
+  readonly at: Date;
+  /** It has a guard of its own. */
+  readonly guarded: boolean;
   readonly limits: LimitRow[] | null;
   readonly counts: CountRow[] | null;
 };
 
-export function toSendingState(row: SendingStateRow): SendingState {
-  return { ...row, limits: (row.limits ?? []).map(toLimit), counts: (row.counts ?? []).map(toCount) };
+export function toSendingState({
+  at: _at,
+  guarded: _guarded,
+  limits,
+  counts,
+  ...state
+}: SendingStateRow): SendingState {
+  return { ...state, limits: (limits ?? []).map(toLimit), counts: (counts ?? []).map(toCount) };
 }
 
-/** Of one source. @returns undefined where its instance is gone */
-export async function readSendingState(db: Db, source: JudgedSource): Promise<SendingState | undefined> {
-  const values = [[source.instanceId], ...sourceValues([source])];
+/** Of one instance. @returns undefined where it is gone */
+export async function readSendingState(
+  db: Db,
+  instanceId: number,
+  sources: readonly SendSource[],
+): Promise<SendingState | undefined> {
+  const values = [[instanceId], ...sourceValues(sources)];
   const [row] = await queryRows<SendingStateRow>(db, SENDING_STATES, values, { name: "read-sending-state" });
   return row && toSendingState(row);
 }

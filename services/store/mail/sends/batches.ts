@@ -4,6 +4,7 @@ import { byInstance } from "../by-instance.ts";
 import { eventKindOf } from "../events/event-kinds.ts";
 import {
   type JudgedSource,
+  readSendingState,
   SENDING_STATES,
   type SendingState,
   type SendingStateRow,
@@ -211,51 +212,102 @@ export interface Judging {
   readonly everybody: boolean;
 }
 
-const NOBODY: Judging = { sources: [], everybody: false };
+type OpenedRow = Pick<OpenedBatches, "instanceId" | "at"> & { readonly guarded: boolean };
 
-/** Nothing of the state is there where nothing is judged. */
-type OpenedRow = SendingStateRow & { readonly at: Date; readonly judged: boolean };
+const WITH_GUARD = `select opened.instance_id as "instanceId", opened.at, guard.instance_id is not null as guarded
+     from opened left join instance_guards guard on guard.instance_id = opened.instance_id`;
 
-/** After `opened`: its instances, with what their sends are judged by where $5 or their guards say that they are. */
-const WITH_STATE = `select opened."instanceId", opened.at, state."createdAt", state."rampFrom", state."heldReason",
-       state."heldSends", state.limits, state.counts, state."instanceId" is not null as judged
-     from (select distinct instance_id as "instanceId", at from opened) as opened
-     left join (${SENDING_STATES} and (g.instance_id is not null or $5)) as state on state."instanceId" = opened."instanceId"`;
-
-/** @returns one for each instance, in no order */
+/** @returns one for each at least, in no order */
 export async function addBatches(
   transaction: Transaction,
   batches: readonly NewBatch[],
-  { sources, everybody }: Judging = NOBODY,
+  judging: Judging = { sources: [], everybody: false },
+): Promise<OpenedBatches[]> {
+  const guesses = guessesOf(transaction);
+  const isLikely = judging.everybody || batches.some(({ instanceId }) => guesses.has(instanceId));
+  const opened = isLikely
+    ? await addJudgedBatches(transaction, batches, judging)
+    : await readStates(transaction, await addFreeBatches(transaction, batches), judging);
+  for (const { instanceId, state } of opened) {
+    if (state === undefined) guesses.delete(instanceId);
+    else guesses.add(instanceId);
+  }
+  return opened;
+}
+
+/** Instances that were judged when batches of theirs were opened last, by what all handles to one pool share. */
+const judgedLast = new WeakMap<object, Set<number>>();
+
+/** Only a guess: where it is wrong, it costs a statement more, or a longer one. */
+function guessesOf(db: Db): Set<number> {
+  const { config } = db.client;
+  const guesses = judgedLast.get(config) ?? new Set();
+  judgedLast.set(config, guesses);
+  return guesses;
+}
+
+function addFreeBatches(transaction: Transaction, batches: readonly NewBatch[]): Promise<OpenedRow[]> {
+  if (batches.length === 0) return Promise.resolve([]);
+  return queryRows<OpenedRow>(
+    transaction,
+    `with opened as (
+       insert into batches (eeid, instance_id, campaign_numid, creator, is_report)
+       select * from unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::text[], $5::boolean[])
+       returning instance_id, created_at as at
+     )
+     ${WITH_GUARD} and guard.instance_id = any($2::bigint[])`,
+    batchValues(batches),
+    { name: "open-batches" },
+  );
+}
+
+/** With what sends are judged by in the same statement, of which a transaction has few. */
+async function addJudgedBatches(
+  transaction: Transaction,
+  batches: readonly NewBatch[],
+  { sources, everybody }: Judging,
 ): Promise<OpenedBatches[]> {
   const rows = await byInstance(transaction, batches, (own, instanceIds) =>
-    queryRows<OpenedRow>(
+    queryRows<SendingStateRow>(
       transaction,
       `with opened as (
          insert into batches (eeid, instance_id, campaign_numid, creator, is_report)
-         select * from unnest($6::uuid[], $7::bigint[], $8::bigint[], $9::text[], $10::boolean[])
-         returning instance_id, created_at as at
+         select * from unnest($5::uuid[], $6::bigint[], $7::bigint[], $8::text[], $9::boolean[])
        )
-       ${WITH_STATE}`,
-      [
-        instanceIds,
-        ...sourceValues(sources),
-        everybody,
-        own.map(({ eeid }) => eeid),
-        own.map(({ instanceId }) => instanceId),
-        own.map(({ campaignNumid }) => campaignNumid),
-        own.map(({ creator }) => creator),
-        own.map(({ isReport = false }) => String(isReport)),
-      ],
-      { name: "open-batches" },
+       ${SENDING_STATES}`,
+      [instanceIds, ...sourceValues(sources), ...batchValues(own)],
+      { name: "open-judged-batches" },
     ),
   );
-  return rows.map(toOpened);
+  return rows.map((row) => {
+    const { instanceId, at } = row;
+    return { instanceId, at, state: everybody || row.guarded ? toSendingState(row) : undefined };
+  });
 }
 
-function toOpened(row: OpenedRow): OpenedBatches {
-  const { at, judged, ...state } = row;
-  return { instanceId: row.instanceId, at, state: judged ? toSendingState(state) : undefined };
+function batchValues(batches: readonly NewBatch[]): unknown[] {
+  return [
+    batches.map(({ eeid }) => eeid),
+    batches.map(({ instanceId }) => instanceId),
+    batches.map(({ campaignNumid }) => campaignNumid),
+    batches.map(({ creator }) => creator),
+    batches.map(({ isReport = false }) => String(isReport)),
+  ];
+}
+
+/** Once for each instance that is judged. */
+async function readStates(
+  transaction: Transaction,
+  opened: readonly OpenedRow[],
+  { sources, everybody }: Judging,
+): Promise<OpenedBatches[]> {
+  const states = new Map<number, SendingState | undefined>();
+  for (const { instanceId, guarded } of opened) {
+    if (states.has(instanceId) || !(guarded || everybody)) continue;
+    const own = sources.filter((source) => source.instanceId === instanceId);
+    states.set(instanceId, await readSendingState(transaction, instanceId, own));
+  }
+  return opened.map(({ instanceId, at }) => ({ instanceId, at, state: states.get(instanceId) }));
 }
 
 /** Takes back batches that were opened in the same transaction, of which nothing is accepted. */
@@ -286,18 +338,18 @@ export async function endGathering(transaction: Transaction, instanceId: number,
 export async function touchBatch(
   transaction: Transaction,
   { eeid, instanceId }: Pick<NewBatch, "eeid" | "instanceId">,
-  { sources, everybody }: Judging,
+  judging: Judging,
 ): Promise<OpenedBatches | undefined> {
-  const [row] = await queryRows<OpenedRow>(
+  const touched = await queryRows<OpenedRow>(
     transaction,
     `with opened as (
-       update batches set modified_at = now() where eeid = $6 and instance_id = $7 and expired_at is null
+       update batches set modified_at = now() where eeid = $1 and instance_id = $2 and expired_at is null
        returning instance_id, modified_at as at
      )
-     ${WITH_STATE}`,
-    [[instanceId], ...sourceValues(sources), everybody, eeid, instanceId],
+     ${WITH_GUARD} and guard.instance_id = $2`,
+    [eeid, instanceId],
   );
-  return row && toOpened(row);
+  return (await readStates(transaction, touched, judging))[0];
 }
 
 /** From the commit on nothing of the batch leaves any more. */
