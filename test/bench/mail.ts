@@ -1,10 +1,11 @@
 /**
- * `npm run bench:mail -- [recipients] [--only batch|submission|limits|queue|postfix] [--messages n] [--rounds n] [--queued n]`: from
+ * `npm run bench:mail -- [recipients] [--only batch|submission|limits|queue|postfix] [--messages n] [--queued n]`: from
  * one API call to the last message that a sink accepted, and submission with AUTH; what sending limits cost it (bar: 3 %);
  * then what a message costs with 1,000 and with 1,000,000 recipients queued. Every message has 10 KB, is DKIM-signed (RSA-2048), personalised where it is a template,
  * and stored with its events in PostgreSQL with fsync on; each service runs in a process of its own, as in production. The sink is Postfix's `smtp-sink`.
  * Postfix with OpenDKIM relays as many messages of that size in the same run, where both are installed: figures are
  * this machine's, the ratios are what counts. The last line is JSON, for a history.
+ * `--rounds n`: how often messages without limits and with them are compared.
  */
 
 import { type ChildProcess, fork, spawn } from "node:child_process";
@@ -31,7 +32,7 @@ import { addCampaign } from "../../services/store/mail/campaigns/campaigns.ts";
 import { addInstance, findInstanceByName } from "../../services/store/mail/instances/instances.ts";
 import { start as startSubmission } from "../../services/submission/main.ts";
 import { cpuSeconds, cpuSecondsWithChildren } from "./cpu-time.ts";
-import { type LimitsCost, type LimitsKind, measureLimits } from "./mail-limits.ts";
+import { type LimitsCost, measureLimits } from "./mail-limits.ts";
 import { BATCH_HTML, type BatchResult, measureBatch, measureSubmission, type Sender } from "./mail-load.ts";
 import { measurePostfix, type PostfixResult, whyNoPostfix } from "./mail-postfix.ts";
 import { type ProcessorTime, reportProcessorTime } from "./mail-processor-time.ts";
@@ -159,7 +160,7 @@ async function measure(): Promise<void> {
   };
 
   const compareLimits = async (submitFor: (sender: Sender) => Promise<unknown>, free: Sender) => {
-    const senders: Record<LimitsKind, Sender> = {
+    const senders = {
       without: free,
       control: await prepare(db, "control", "control.example.org"),
       with: await prepare(db, "limited", "limited.example.org"),

@@ -5,8 +5,9 @@ import { traced } from "../../platform/observability/tracing.ts";
 import type { Transaction } from "../../platform/postgres/db.ts";
 import type { RecipientAddress } from "../../store/mail/contacts/recipients.ts";
 import { type StoredVerdict, storeVerdicts } from "../../store/mail/guard/content-verdicts.ts";
-import { addBatches, type OpenedBatches, removeEmptyBatches, touchBatch } from "../../store/mail/sends/batches.ts";
+import { removeEmptyBatches } from "../../store/mail/sends/batches.ts";
 import { addMessages, type MessageContent, type ReportRequest } from "../../store/mail/sends/messages.ts";
+import { addBatches, type OpenedBatches, touchBatch } from "../../store/mail/sends/open-batches.ts";
 import { gatherAudiences, queueAudiences, type SendCopy } from "./audience.ts";
 import {
   type Admission,

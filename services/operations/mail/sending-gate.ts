@@ -82,7 +82,7 @@ export class SendingGate {
 
   /** What goes for a source is put together once, as many sends at a time are of the same. */
   #bounds(source: JudgedSource, { inForce, windows, sources }: GuardedState): SourceBounds {
-    const name = [source.campaignNumid, source.sender, ...(source.otherSenders ?? [])].join(" ");
+    const name = [source.campaignNumid, source.sender, ...(source.otherSenders ?? [])].join("\n");
     let bounds = sources.get(name);
     if (bounds === undefined) {
       const rules = rulesFor(source, inForce.limits, inForce.ramp);

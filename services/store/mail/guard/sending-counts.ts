@@ -32,17 +32,18 @@ export interface JudgedSource extends SendSource {
  * What sends of instances $1 are judged by, from the present windows on; $2 to $4 are `sourceValues`. It locks nothing: see
  * {@link CHARGE_WINDOWS}. Windows that are over are many, and passed by: each key and grain is looked up from now on.
  */
-export const SENDING_STATES = `select i.id as "instanceId", now() as at, g.instance_id is not null as guarded, i.created_at as "createdAt", g.ramp_from as "rampFrom",
-    g.held_reason as "heldReason", g.held_sends as "heldSends",
+export const SENDING_STATES = `select i.id as "instanceId", now() as at, g.instance_id is not null as guarded,
+    i.created_at as "createdAt", g.ramp_from as "rampFrom", g.held_reason as "heldReason", g.held_sends as "heldSends",
     (select json_agg(json_build_array(l.scope, l.subject, l.per_hour, l.per_day, l.over)) from sending_limits l
           where l.instance_id = any($1::bigint[]) and l.instance_id = i.id and (l.subject = ''
             or l.scope = 'campaign' and l.subject = any($2::text[]) or l.scope = 'sender' and l.subject = any($3::text[]))
     ) as limits,
     (select json_agg(json_build_array(c.key, c.grain, extract(epoch from c.starts_at), c.used))
-          from (values ('hour', date_trunc('hour', now(), 'UTC')), ('day', date_trunc('day', now(), 'UTC'))) as present (grain, at),
+          from (values ('hour', date_trunc('hour', now(), 'UTC')), ('day', date_trunc('day', now(), 'UTC')))
+              as present (grain, at),
             lateral (
-              select * from sending_counts where instance_id = any($1::bigint[]) and instance_id = i.id and key = any($4::text[])
-                and grain = present.grain and starts_at >= present.at offset 0
+              select * from sending_counts
+              where instance_id = any($1::bigint[]) and instance_id = i.id and key = any($4::text[]) and grain = present.grain and starts_at >= present.at offset 0
             ) c
     ) as counts
   from instances i left join instance_guards g on g.instance_id = i.id and g.instance_id = any($1::bigint[])
