@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 
 /** Clock ticks in a second, as /proc counts them on every Linux that Node runs on. */
 const TICKS_A_SECOND = 100;
@@ -6,14 +6,30 @@ const TICKS_A_SECOND = 100;
 /** CPU time in seconds that a process has had; undefined where there is no /proc. */
 export function cpuSeconds(pid: number): number | undefined {
   const process = readTicks(pid);
-  return process && process.ticks / TICKS_A_SECOND;
+  return process && (threadSeconds(pid) ?? process.ticks / TICKS_A_SECOND);
+}
+
+/** Whether the kernel counts the time of each thread, to the nanosecond. */
+const COUNTS_THREADS = existsSync("/proc/self/schedstat");
+
+/** The time that the threads of a process have had, but for those that ended. */
+function threadSeconds(pid: number): number | undefined {
+  if (!COUNTS_THREADS) return undefined;
+  const threads = readdirSync(`/proc/${pid}/task`).map((thread) => {
+    try {
+      return Number(readFileSync(`/proc/${pid}/task/${thread}/schedstat`, "utf8").split(" ")[0]);
+    } catch {
+      return 0;
+    }
+  });
+  return threads.reduce((sum, own) => sum + own, 0) / 1e9;
 }
 
 /** CPU time in seconds that a process and its children have had, those that it has seen end included. */
 export function cpuSecondsWithChildren(pid: number): number | undefined {
   const children = readdirSync("/proc").filter((name) => /^\d+$/.test(name) && readTicks(Number(name))?.parent === pid);
   const own = readTicks(pid);
-  const seen = own && (own.ticks + own.ofEndedChildren) / TICKS_A_SECOND;
+  const seen = own && cpuSeconds(pid)! + own.ofEndedChildren / TICKS_A_SECOND;
   return seen && children.reduce((seconds, child) => seconds + (cpuSeconds(Number(child)) ?? 0), seen);
 }
 

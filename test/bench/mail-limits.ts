@@ -10,50 +10,67 @@ const SCOPES: readonly LimitScope[] = ["instance", "campaign", "sender"];
 const ROUNDS = 30;
 const UNREACHED = 1_000_000_000;
 
-/** Milliseconds of a process for a submitted message, without and with sending limits: the middle of the rounds. */
+/** Whose mail is submitted: two instances without limits, one to compare by and one to tell what chance makes, and one with them. */
+export const LIMITS_KINDS = ["without", "control", "with"] as const;
+export type LimitsKind = (typeof LIMITS_KINDS)[number];
+
+/** Milliseconds of a process for a submitted message. */
 export interface LimitsCost {
   readonly process: string;
+  /** The middle of the rounds without limits. */
   readonly withoutMs: number;
-  readonly withMs: number;
+  /** The middle of what the rounds with limits took more than the ones beside them without. */
+  readonly addedMs: number;
+  /** The same of another instance without limits: what is no more than this is chance. */
+  readonly chanceMs: number;
 }
 
 /**
- * What limits by hour and day of the instance, its campaigns and its senders cost submission: rounds of an instance that has
+ * What limits by hour and day of the instance, its campaigns and its senders cost submission: rounds of instances that have
  * none and of one that has all of them by turns, in processor time. No worker is to run beside. PostgreSQL's scatters by what
  * it clears up meanwhile.
  * @param limitedId the instance that is given the limits
  * @param measured processes by what they are
- * @param submit submits so many messages for one of the two
+ * @param submit submits so many messages for one of the instances
  */
 export async function measureLimits(
   db: Db,
   limitedId: number,
-  { measured, messages }: { readonly measured: ReadonlyMap<string, ProcessorTime>; readonly messages: number },
-  submit: (isLimited: boolean) => Promise<unknown>,
+  load: { readonly measured: ReadonlyMap<string, ProcessorTime>; readonly messages: number; readonly rounds?: number },
+  submit: (kind: LimitsKind) => Promise<unknown>,
 ): Promise<LimitsCost[]> {
+  const { measured, messages, rounds = ROUNDS } = load;
   for (const scope of SCOPES) {
     const limit = { scope, subject: "", perHour: UNREACHED, perDay: UNREACHED, over: "refuse" as const };
     await setSendingLimit(db, limitedId, limit);
   }
-  /** Seconds of each process. */
-  const round = async (isLimited: boolean) => {
+  /** Milliseconds of each process for a message. */
+  const round = async (kind: LimitsKind) => {
     const before = [...measured.values()].map((secondsOf) => secondsOf() ?? 0);
-    await submit(isLimited);
+    await submit(kind);
     // What is written behind the answers counts as well.
     await sleep(200);
-    return [...measured.values()].map((secondsOf, index) => (secondsOf() ?? 0) - before[index]!);
+    return [...measured.values()].map((secondsOf, index) => (((secondsOf() ?? 0) - before[index]!) * 1_000) / messages);
   };
-  for (const isLimited of [false, true]) await round(isLimited);
-  const rounds: { readonly isLimited: boolean; readonly seconds: readonly number[] }[] = [];
-  for (let pair = 0; pair < ROUNDS; pair++) {
-    for (const isLimited of [pair % 2 === 1, pair % 2 === 0])
-      rounds.push({ isLimited, seconds: await round(isLimited) });
+  for (const kind of LIMITS_KINDS) await round(kind);
+  const taken: Record<LimitsKind, number[]>[] = [];
+  for (let count = 0; count < rounds; count++) {
+    const own: Record<LimitsKind, number[]> = { without: [], control: [], with: [] };
+    for (let place = 0; place < LIMITS_KINDS.length; place++) {
+      // Each comes first, second and last as often.
+      const kind =
+        LIMITS_KINDS[(count + (count % 2 === 0 ? place : LIMITS_KINDS.length - place)) % LIMITS_KINDS.length]!;
+      own[kind] = await round(kind);
+    }
+    taken.push(own);
   }
   return [...measured.keys()].map((process, index) => {
-    const middleMs = (limited: boolean) => {
-      const own = rounds.filter(({ isLimited }) => isLimited === limited).map(({ seconds }) => seconds[index]!);
-      return (percentile(own, 50) * 1_000) / messages;
+    const middle = (of: (own: Record<LimitsKind, number[]>) => number) => percentile(taken.map(of), 50);
+    return {
+      process,
+      withoutMs: middle((own) => own.without[index]!),
+      addedMs: middle((own) => own.with[index]! - own.without[index]!),
+      chanceMs: middle((own) => own.control[index]! - own.without[index]!),
     };
-    return { process, withoutMs: middleMs(false), withMs: middleMs(true) };
   });
 }

@@ -5,6 +5,7 @@
  * and stored with its events in PostgreSQL with fsync on; each service runs in a process of its own, as in production. The sink is Postfix's `smtp-sink`.
  * Postfix with OpenDKIM relays as many messages of that size in the same run, where both are installed: figures are
  * this machine's, the ratios are what counts. The last line is JSON, for a history.
+ * `--rounds n`: how often messages without limits and with them are compared.
  */
 
 import { type ChildProcess, fork, spawn } from "node:child_process";
@@ -50,6 +51,8 @@ const { positionals, values: options } = parseArgs({
     only: { type: "string", multiple: true },
     /** Submitted ones. */
     messages: { type: "string" },
+    /** Of messages with sending limits and without. */
+    rounds: { type: "string" },
     queued: { type: "string", default: "1000000" },
     /** Of the part with many instances, */
     instances: { type: "string", default: "1000" },
@@ -167,11 +170,17 @@ async function measure(): Promise<void> {
   };
 
   const compareLimits = async (submitFor: (sender: Sender) => Promise<unknown>, free: Sender) => {
-    const limited = await prepare(db, "limited", "limited.example.org");
+    const senders = {
+      without: free,
+      control: await prepare(db, "control", "control.example.org"),
+      with: await prepare(db, "limited", "limited.example.org"),
+    };
     const { id } = (await findInstanceByName(db, "limited"))!;
     const parts = new Map(["submission", "PostgreSQL"].map((name) => [name, measured.get(name)!]));
-    const load = { measured: parts, messages: SUBMISSION_MESSAGES };
-    return measureLimits(db, id, load, (isLimited) => submitFor(isLimited ? limited : free));
+    const rounds = options.rounds === undefined ? {} : { rounds: Number(options.rounds) };
+    return measureLimits(db, id, { measured: parts, messages: SUBMISSION_MESSAGES, ...rounds }, (kind) =>
+      submitFor(senders[kind]),
+    );
   };
 
   try {
@@ -256,9 +265,11 @@ function printComparison(palomar: PalomarResult, postfix: PostfixResult | undefi
     line("batch to the sink; relayed", palomar.deliveredPerSecond, postfix.relayedPerSecond, ratios.delivery);
     line("submission; accepted", palomar.submittedPerSecond, postfix.acceptedPerSecond, ratios.submission);
   }
-  for (const { process, withoutMs, withMs } of palomar.limits ?? []) {
+  for (const { process, withoutMs, addedMs, chanceMs } of palomar.limits ?? []) {
+    const share = (ms: number) => `${ms.toFixed(3)} ms (${((100 * ms) / withoutMs).toFixed(1)} %)`;
     print(
-      `sending limits, a submitted message: ${process} ${withoutMs.toFixed(2)} ms without, ${withMs.toFixed(2)} with`,
+      `sending limits, a submitted message: ${process} ${withoutMs.toFixed(3)} ms without, with ${share(addedMs)} more; ` +
+        `an instance without, beside another: ${share(chanceMs)}`,
     );
   }
   if (palomar.queue) {

@@ -127,6 +127,53 @@ describe("however many processes accept mail", () => {
     await pool.destroy();
   });
 
+  it("a limit that another process sets, changes or removes goes for the next send of one that has sent before", async () => {
+    const pool = openDb(databaseUrl, { connections: 2, name: "sends before" });
+    const queue = new SendQueue(pool);
+    const send = async (count: number, name: string) => (await queue.accept(makeSend(emails(count, name)))).ok;
+    const sent: boolean[] = [await send(3, "free")];
+    await setLimit({ perHour: 2 });
+    sent.push(await send(3, "above"), await send(2, "within"), await send(1, "full"));
+    await setLimit({ perHour: 3 });
+    sent.push(await send(2, "above"), await send(1, "more"));
+    expect((await countedHours()).reduce((sum, { used }) => sum + Number(used), 0)).toBe(3);
+    await removeSendingLimit(db, stack.instanceId, { scope: "instance", subject: "" });
+    sent.push(await send(3, "guarded"));
+    await db("instance_guards").delete();
+    sent.push(await send(3, "free-again"), await send(3, "free-still"));
+    await setLimit({ perDay: 0 });
+    sent.push(await send(1, "none"));
+    expect(sent).toEqual([true, false, true, false, false, true, true, true, true, false]);
+    await pool.destroy();
+  });
+
+  it("goes by the present windows alone, and by those to come where mail waits", async () => {
+    const hour = windowStart("hour", new Date()).getTime();
+    const count = (grain: "hour" | "day", startsAt: number, used: number) => ({
+      instance_id: stack.instanceId,
+      key: "instance",
+      grain,
+      starts_at: new Date(startsAt),
+      used,
+    });
+    const day = windowStart("day", new Date()).getTime();
+    await db("sending_counts").insert([
+      count("hour", hour - 3_600_000, 100),
+      count("day", day - 86_400_000, 100),
+      count("hour", hour + 3_600_000, 9),
+    ]);
+    await setLimit({ perHour: 10, perDay: 1_000, over: "wait" });
+    const queue = new SendQueue(db);
+    expect((await queue.accept(makeSend(emails(12, "present")))).ok).toBe(true);
+    const used = (await countedHours()).map((row) => [row.starts_at.getTime() - hour, Number(row.used)]);
+    expect(used).toEqual([
+      [-3_600_000, 100],
+      [0, 10],
+      [3_600_000, 10],
+      [7_200_000, 1],
+    ]);
+  });
+
   it("others are not touched by what one may not send", async () => {
     const name = { name: `other-${Date.now()}`, host: "other.test", key: "other", archive: false, domains: [] };
     await addInstance(db, stack.context.keyRing, name);

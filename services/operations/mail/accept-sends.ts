@@ -5,10 +5,18 @@ import { traced } from "../../platform/observability/tracing.ts";
 import type { Transaction } from "../../platform/postgres/db.ts";
 import type { RecipientAddress } from "../../store/mail/contacts/recipients.ts";
 import { type StoredVerdict, storeVerdicts } from "../../store/mail/guard/content-verdicts.ts";
-import { addBatches, type OpenedBatch, removeEmptyBatches, touchBatch } from "../../store/mail/sends/batches.ts";
+import { removeEmptyBatches } from "../../store/mail/sends/batches.ts";
 import { addMessages, type MessageContent, type ReportRequest } from "../../store/mail/sends/messages.ts";
+import { addBatches, type OpenedBatches, touchBatch } from "../../store/mail/sends/open-batches.ts";
 import { gatherAudiences, queueAudiences, type SendCopy } from "./audience.ts";
-import { type Admission, type GateRefusal, guardsEverybody, SendingGate, trimBookings } from "./sending-gate.ts";
+import {
+  type Admission,
+  type GateRefusal,
+  guardsEverybody,
+  type QueueCharged,
+  SendingGate,
+  trimBookings,
+} from "./sending-gate.ts";
 
 /** One call that sends: an operation of the API, or a message submitted by SMTP. */
 export interface Send {
@@ -64,9 +72,7 @@ export class UnknownBatch extends Error {}
 
 /** As `acceptSend`, several at once, in as many statements as one takes. */
 export async function acceptSends(transaction: Transaction, sends: readonly Send[]): Promise<SendOutcome[]> {
-  const { eeids, at, guarded } = await openBatches(transaction, sends);
-  const judged = guardsEverybody ? sends : sends.filter(({ instanceId }) => guarded.has(instanceId));
-  const gate = judged.length === 0 ? undefined : await SendingGate.open(transaction, judged, at);
+  const { eeids, at, gate } = await openBatches(transaction, sends);
   const admissions = sends.map((send) => gate?.admit(send, countRecipients(send)));
   const admitted: (Send & { eeid: string; admission: Admission | undefined })[] = [];
   for (const [index, send] of sends.entries()) {
@@ -79,11 +85,7 @@ export async function acceptSends(transaction: Transaction, sends: readonly Send
       reuseEeid === undefined && isRefused(admissions[index]) ? [{ instanceId, eeid: eeids[index]! }] : [],
     ),
   );
-  const sent = await storeSends(transaction, admitted, at);
-  await gate?.charge(
-    transaction,
-    sent.flatMap(({ admission }) => admission ?? []),
-  );
+  const sent = await storeSends(transaction, admitted, { at, gate });
   const accepted = sent.values();
   return admissions.map((admission) => {
     if (isRefused(admission)) return refuse(admission);
@@ -96,11 +98,11 @@ function isRefused(admission: Admission | GateRefusal | undefined): admission is
   return admission !== undefined && !("bookings" in admission);
 }
 
-/** Stores sends that nothing speaks against. @returns them with their audiences, and the windows that these go in */
+/** Stores sends that nothing speaks against, and counts them. @returns them with their audiences */
 async function storeSends<S extends Send & { eeid: string; admission: Admission | undefined }>(
   transaction: Transaction,
   sends: readonly S[],
-  at: Date,
+  { at, gate }: Pick<OpenedSends, "at" | "gate">,
 ) {
   const audiences = await gatherAudiences(transaction, sends);
   const addressed = sends.map((send, index) => {
@@ -115,12 +117,12 @@ async function storeSends<S extends Send & { eeid: string; admission: Admission 
   );
   const ids = await addMessages(transaction, going);
   const messageIds = new Map(going.map((message, index) => [message, ids[index]!]));
-  await queueAudiences(
-    transaction,
-    addressed.map((message) => ({ ...message, messageId: messageIds.get(message) })),
-    at,
-  );
   await storeVerdicts(transaction, addressed.flatMap(storedVerdict));
+  const messages = addressed.map((message) => ({ ...message, messageId: messageIds.get(message) }));
+  const queue: QueueCharged = (charges) => queueAudiences(transaction, messages, at, charges);
+  const admissions = addressed.flatMap(({ admission }) => admission ?? []);
+  if (gate) await gate.charge(admissions, queue);
+  else await queue([]);
   return addressed;
 }
 
@@ -135,25 +137,32 @@ function countRecipients({ recipients, copies }: Send): number {
   return new Set([...recipients, ...copies].map(({ address }) => address.key)).size;
 }
 
-/** @returns the batches of the sends, the moment of acceptance by the database's clock, and the instances with a guard */
-async function openBatches(
-  transaction: Transaction,
-  sends: readonly Send[],
-): Promise<{ readonly eeids: readonly string[]; readonly at: Date; readonly guarded: ReadonlySet<number> }> {
+interface OpenedSends {
+  readonly eeids: readonly string[];
+  /** The moment of acceptance, by the database's clock. */
+  readonly at: Date;
+  /** Undefined where none of the instances has bounds. */
+  readonly gate: SendingGate | undefined;
+}
+
+/** Opens the batches of the sends; what these are judged by comes with it. */
+async function openBatches(transaction: Transaction, sends: readonly Send[]): Promise<OpenedSends> {
+  const judging = { sources: sends, everybody: guardsEverybody };
   const eeids = sends.map(({ reuseEeid }) => reuseEeid ?? randomUUID());
   const fresh = sends.flatMap((send, index) =>
     send.reuseEeid === undefined ? [{ ...send, eeid: eeids[index]! }] : [],
   );
-  const opened: OpenedBatch[] = await addBatches(transaction, fresh);
+  const opened: OpenedBatches[] = await addBatches(transaction, fresh, judging);
   const joined = sends.flatMap(({ reuseEeid, instanceId }) =>
     reuseEeid === undefined ? [] : { reuseEeid, instanceId },
   );
   // In one order, as all who lock several rows do.
   for (const { reuseEeid, instanceId } of joined.sort((a, b) => (a.reuseEeid < b.reuseEeid ? -1 : 1))) {
-    const batch = await touchBatch(transaction, instanceId, reuseEeid);
+    const batch = await touchBatch(transaction, { eeid: reuseEeid, instanceId }, judging);
     if (batch === undefined) throw new UnknownBatch(`${reuseEeid} is no batch of instance ${instanceId}`);
     opened.push(batch);
   }
-  const guarded = new Set(opened.filter((batch) => batch.guarded).map(({ instanceId }) => instanceId));
-  return { eeids, at: opened[0]!.at, guarded };
+  const { at } = opened[0]!;
+  const states = opened.flatMap(({ state }) => state ?? []);
+  return { eeids, at, gate: states.length === 0 ? undefined : new SendingGate(states, at) };
 }

@@ -13,6 +13,7 @@ import {
 } from "../../store/mail/contacts/recipients.ts";
 import { findSuppressed } from "../../store/mail/contacts/suppressions.ts";
 import { type NewEvent, recordEvents } from "../../store/mail/events/events.ts";
+import type { Charge, ChargedWindow } from "../../store/mail/guard/sending-counts.ts";
 import { globalValues } from "../../store/mail/instances/globals.ts";
 import { enqueue, type NewDelivery, type PersonalData } from "../../store/mail/queue/queue.ts";
 import type { MessageContent, ReportRequest, StoredTemplate } from "../../store/mail/sends/messages.ts";
@@ -119,12 +120,17 @@ export interface AddressedMessage extends Omit<AudienceSource, "content"> {
   readonly dsn?: ReportRequest | undefined;
 }
 
-/** Queues messages for their audiences and stores the events, `sent` or `not-sent`, as of a moment. */
+/**
+ * Queues messages for their audiences and stores the events, `sent` or `not-sent`, as of a moment; as the last thing it
+ * counts what is charged for them.
+ * @returns the windows of the charges, as they count now
+ */
 export async function queueAudiences(
   transaction: Transaction,
   messages: readonly AddressedMessage[],
   at: Date,
-): Promise<void> {
+  charges: readonly Charge[],
+): Promise<readonly ChargedWindow[]> {
   const sent = messages.flatMap((message) =>
     message.messageId === undefined ? [] : [{ ...message, messageId: message.messageId }],
   );
@@ -140,7 +146,7 @@ export async function queueAudiences(
     })),
   );
   await noteReportRequests(transaction, sent, ids);
-  await recordEvents(transaction, [
+  const events = [
     ...sent.flatMap((message, index) =>
       message.audience.addressees.map((who, position) => ({
         ...eventOf("sent", message, who),
@@ -153,7 +159,8 @@ export async function queueAudiences(
         ...(who.suppressed ? { detail: { reason: "suppressed" } } : {}),
       })),
     ),
-  ]);
+  ];
+  return recordEvents(transaction, events, charges);
 
   function eventOf(
     kind: "sent" | "not-sent",

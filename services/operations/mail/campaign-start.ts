@@ -19,7 +19,7 @@ import { addGatheringBatch, endGathering } from "../../store/mail/sends/batches.
 import { addMessages, loadMessage, type StoredTemplate } from "../../store/mail/sends/messages.ts";
 import { inTransaction } from "../../store/transactions.ts";
 import { gatherContacts, queueAudiences } from "./audience.ts";
-import { type Admission, guardsEverybody, SendingGate } from "./sending-gate.ts";
+import { type Admission, guardsEverybody, type QueueCharged, SendingGate } from "./sending-gate.ts";
 
 /** Contacts of one transaction: little enough to be done in a second, and to be done again after a crash. */
 const CONTACTS_PER_PORTION = 5_000;
@@ -78,8 +78,7 @@ export async function gatherPortion(db: Db): Promise<number | undefined> {
       await noteWaiting(transaction, row, allowance!.goesOnAt);
       return 0;
     }
-    const queued = await queueContacts(transaction, row, contactIds);
-    await allowance?.charge(queued);
+    await queueContacts(transaction, { row, contactIds }, allowance);
     if (contactIds.length === most) {
       await noteGathered(transaction, row, contactIds.at(-1)!);
     } else {
@@ -92,16 +91,18 @@ export async function gatherPortion(db: Db): Promise<number | undefined> {
 
 async function queueContacts(
   transaction: Transaction,
-  row: GatheringCampaign,
-  contactIds: readonly number[],
-): Promise<number> {
-  if (contactIds.length === 0) return 0;
+  { row, contactIds }: { readonly row: GatheringCampaign; readonly contactIds: readonly number[] },
+  allowance: Allowance | undefined,
+): Promise<void> {
+  if (contactIds.length === 0) return;
   const { content } = await loadMessage(transaction, { id: row.message_id!, instanceId: row.instance_id });
   const source = { instanceId: row.instance_id, campaignNumid: row.campaign_numid, content };
   const audience = await gatherContacts(transaction, source, contactIds);
   const messageId = audience.addressees.length > 0 ? row.message_id! : undefined;
-  await queueAudiences(transaction, [{ ...source, eeid: row.eeid!, messageId, audience }], row.at);
-  return audience.addressees.length;
+  const queue: QueueCharged = (charges) =>
+    queueAudiences(transaction, [{ ...source, eeid: row.eeid!, messageId, audience }], row.at, charges);
+  if (allowance) await allowance.charge(audience.addressees.length, queue);
+  else await queue([]);
 }
 
 /** What an instance may send in the present hour. */
@@ -109,8 +110,8 @@ interface Allowance {
   readonly room: number;
   /** When there is room again. */
   readonly goesOnAt: Date;
-  /** Counts recipients that were queued. @throws Overtaken when others took the room meanwhile */
-  charge(recipients: number): Promise<void>;
+  /** Queues recipients, and counts them. @throws Overtaken when others took the room meanwhile */
+  charge(recipients: number, queue: QueueCharged): Promise<void>;
 }
 
 /** @returns undefined where there are no bounds */
@@ -119,16 +120,16 @@ async function findAllowance(transaction: Transaction, row: GatheringCampaign): 
   const sender = validateAddress(row.sender, { allowSmtputf8: false });
   if (!sender.ok) throw new Error(`campaign ${row.campaign_numid} was started with a sender that is no address`);
   const source = { instanceId: row.instance_id, campaignNumid: row.campaign_numid, sender: senderKey(sender.value) };
-  const gate = await SendingGate.open(transaction, [source], row.at);
+  const gate = await SendingGate.read(transaction, source, row.at);
   return {
     ...gate.roomFor(source),
-    charge: (recipients) => {
+    charge: (recipients, queue) => {
       const admission: Admission = {
         instanceId: row.instance_id,
         rules: gate.rulesOf(source),
         bookings: [{ at: null, count: recipients }],
       };
-      return gate.charge(transaction, [admission]);
+      return gate.charge([admission], queue);
     },
   };
 }

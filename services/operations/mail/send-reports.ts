@@ -15,8 +15,8 @@ import {
   takeDueGroup,
 } from "../../store/mail/queue/delivery-reports.ts";
 import { enqueue } from "../../store/mail/queue/queue.ts";
-import { addBatches } from "../../store/mail/sends/batches.ts";
 import { addMessages } from "../../store/mail/sends/messages.ts";
+import { addBatches } from "../../store/mail/sends/open-batches.ts";
 import { inTransaction } from "../../store/transactions.ts";
 
 /** How senders are told (config/delivery.json). */

@@ -5,6 +5,7 @@ import {
   chargesOf,
   isExceeded,
   type LimitRule,
+  PresentWindows,
   rampRule,
   readLimitSubject,
   roomIn,
@@ -125,6 +126,41 @@ it("knows by what is counted whether somebody was quicker", () => {
   expect(isExceeded(rules, { ...HOUR, count: 11 })).toBe(true);
   expect(isExceeded(rules, { ...DAY, count: 11 })).toBe(false);
   expect(isExceeded(rules, { ...DAY, key: "campaign 7", count: 6 })).toBe(true);
+});
+
+describe("the present windows of a source", () => {
+  const rules = [rule({ perHour: 10, perDay: 20 }), rule({ perDay: 5 }), rule({ key: "campaign 7", perHour: 8 })];
+
+  it.each([
+    ["within all", 0, 0, 5, true],
+    ["above the stricter of two rules of one window", 0, 0, 6, false],
+    ["above the hour", 10, 0, 1, false],
+    ["nobody, in a window that is full", 10, 5, 0, true],
+    ["nobody, in a window that is beyond a limit of later", 11, 5, 0, false],
+  ])("%s: with %i in the hour and %i in the day, room for %i is %s", (_, hour, day, recipients, fit) => {
+    const counts = new WindowCounts([
+      { ...HOUR, count: hour },
+      { ...DAY, count: day },
+    ]);
+    expect(new PresentWindows(counts, rules, NOW).fit(recipients)).toBe(fit);
+    // Whoever looks closer finds the same.
+    expect(Array.isArray(bookSend(counts, request(recipients, ...rules)))).toBe(fit);
+  });
+
+  it("share their counts with those of other sources, and count once for two rules of one window", () => {
+    const counts = new WindowCounts([{ ...DAY, count: 1 }]);
+    const other = new PresentWindows(counts, [rule({ perDay: 5 })], NOW);
+    new PresentWindows(counts, rules, NOW).add(3);
+    expect([other.fit(1), other.fit(2)]).toEqual([true, false]);
+    expect(counts.added).toEqual([
+      { ...DAY, count: 3 },
+      { ...HOUR, count: 3 },
+      { ...HOUR, key: "campaign 7", count: 3 },
+    ]);
+    const trial = counts.copy();
+    trial.add({ ...DAY, count: 1 });
+    expect([counts.of(DAY), trial.of(DAY)]).toEqual([4, 5]);
+  });
 });
 
 it("counts sends that are judged together one after the other", () => {

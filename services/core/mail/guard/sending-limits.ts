@@ -124,36 +124,82 @@ export interface WindowCount {
   readonly count: number;
 }
 
+interface CountedWindow extends WindowCount {
+  count: number;
+  /** Of the count, what was added. */
+  added: number;
+}
+
 /** What is counted already, by key and window, and what is added while sends are judged one after the other. */
 export class WindowCounts {
-  readonly #used = new Map<string, number>();
-  readonly #added = new Map<string, WindowCount>();
+  readonly #windows = new Map<string, CountedWindow>();
 
   constructor(used: readonly WindowCount[] = []) {
-    for (const window of used) this.#used.set(nameOf(window), window.count);
+    for (const window of used) this.at(window).count = window.count;
+  }
+
+  /** The window itself: whoever adds to it often need not look for it each time. */
+  at(window: Omit<WindowCount, "count">): CountedWindow {
+    const name = nameOf(window);
+    let found = this.#windows.get(name);
+    if (found === undefined) {
+      const { key, grain, startsAt } = window;
+      found = { key, grain, startsAt, count: 0, added: 0 };
+      this.#windows.set(name, found);
+    }
+    return found;
   }
 
   of(window: Omit<WindowCount, "count">): number {
-    const name = nameOf(window);
-    return (this.#used.get(name) ?? 0) + (this.#added.get(name)?.count ?? 0);
+    return this.#windows.get(nameOf(window))?.count ?? 0;
   }
 
   add(window: WindowCount): void {
-    const name = nameOf(window);
-    this.#added.set(name, { ...window, count: window.count + (this.#added.get(name)?.count ?? 0) });
+    addTo(this.at(window), window.count);
   }
 
   /** What was added, a count for each window. */
   get added(): WindowCount[] {
-    return [...this.#added.values()];
+    return [...this.#windows.values()].flatMap(({ key, grain, startsAt, added }) =>
+      added === 0 ? [] : [{ key, grain, startsAt, count: added }],
+    );
   }
 
   /** The same counts, to which something may be added for trial. */
   copy(): WindowCounts {
     const copy = new WindowCounts();
-    for (const [name, count] of this.#used) copy.#used.set(name, count);
-    for (const [name, window] of this.#added) copy.#added.set(name, window);
+    for (const [name, window] of this.#windows) copy.#windows.set(name, { ...window });
     return copy;
+  }
+}
+
+function addTo(window: CountedWindow, count: number): void {
+  window.count += count;
+  window.added += count;
+}
+
+/** The present windows of rules, each once: most sends are within all of them, and of one source there are many. */
+export class PresentWindows {
+  /** With what the strictest of the rules allows. */
+  readonly #windows = new Map<CountedWindow, number>();
+
+  constructor(counts: WindowCounts, rules: readonly LimitRule[], now: Date) {
+    for (const rule of rules) {
+      for (const { allowed, ...window } of windowsOf(rule, now)) {
+        const counted = counts.at(window);
+        this.#windows.set(counted, Math.min(allowed, this.#windows.get(counted) ?? Number.POSITIVE_INFINITY));
+      }
+    }
+  }
+
+  /** Whether there is room for so many. */
+  fit(recipients: number): boolean {
+    for (const [{ count }, allowed] of this.#windows) if (count + recipients > allowed) return false;
+    return true;
+  }
+
+  add(recipients: number): void {
+    for (const window of this.#windows.keys()) addTo(window, recipients);
   }
 }
 
@@ -250,7 +296,7 @@ export function chargesOf(rules: readonly LimitRule[], bookings: readonly Bookin
 }
 
 /** The rules that a window's count has gone beyond, by what it is now. */
-export function isExceeded(rules: readonly LimitRule[], { key, grain, count }: WindowCount): boolean {
+export function isExceeded(rules: readonly LimitRule[], { key, grain, count }: Omit<WindowCount, "startsAt">): boolean {
   return rules.some(
     (rule) => rule.key === key && count > ((grain === "hour" ? rule.perHour : rule.perDay) ?? Infinity),
   );

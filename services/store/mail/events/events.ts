@@ -1,4 +1,5 @@
 import { type Db, queryRows } from "../../../platform/postgres/db.ts";
+import { CHARGE_WINDOWS, type Charge, type ChargedWindow, chargeValues } from "../guard/sending-counts.ts";
 import { COUNT_AGGREGATES, COUNT_COLUMNS, EVENT_KINDS, type EventKind } from "./event-kinds.ts";
 import { ensureEventMonths } from "./event-partitions.ts";
 
@@ -24,32 +25,44 @@ const ROWS_PER_STATEMENT = 10_000;
 
 /**
  * Stores events and what they add to the counts, in the caller's transaction or, on the pool, a statement each
- * `ROWS_PER_STATEMENT`, and queues those that a webhook is to be told. Takes no locks that another writer could wait for.
+ * `ROWS_PER_STATEMENT`, and queues those that a webhook is to be told. Takes no locks that another writer could wait for,
+ * but for the windows that what was sent is counted in.
+ * @param charges of sends among the events, counted by the last statement
+ * @returns the windows of the charges, as they count now
  */
-export async function recordEvents(db: Db, events: readonly NewEvent[]): Promise<void> {
-  if (events.length === 0) return;
+export async function recordEvents(
+  db: Db,
+  events: readonly NewEvent[],
+  charges: readonly Charge[] = [],
+): Promise<readonly ChargedWindow[]> {
+  if (events.length === 0 && charges.length > 0) throw new Error("something is charged, and nothing was sent");
+  if (events.length === 0) return [];
   await ensureEventMonths(db, new Set(events.map((event) => event.at)));
-  for (let start = 0; start < events.length; start += ROWS_PER_STATEMENT) {
-    await insertEvents(db, events.slice(start, start + ROWS_PER_STATEMENT));
+  let start = 0;
+  for (; start + ROWS_PER_STATEMENT < events.length; start += ROWS_PER_STATEMENT) {
+    await insertEvents(db, events.slice(start, start + ROWS_PER_STATEMENT), []);
   }
+  return insertEvents(db, events.slice(start), charges);
 }
 
-async function insertEvents(db: Db, events: readonly NewEvent[]): Promise<void> {
-  await queryRows(
+const INSERT_EVENTS = `with inserted as (
+    insert into events (instance_id, at, kind, machine, contact_id, campaign_numid, delivery_id, eeid, email, detail)
+    select given.* from unnest($1::bigint[], $2::timestamptz[], $3::smallint[], $4::boolean[], $5::bigint[], $6::bigint[],
+      $7::bigint[], $8::uuid[], $9::text[], $10::jsonb[]) as given
+    returning instance_id, at, id, kind, machine
+  ), told as (
+    insert into webhook_events (instance_id, at, event_id, kind)
+    select instance_id, at, id, kind from inserted where instance_id in (select instance_id from webhook_instances)
+    order by at, id
+  )`;
+const COUNT_EVENTS = `insert into event_count_deltas (instance_id, minute, ${COUNT_COLUMNS.join(", ")})
+  select instance_id, date_trunc('minute', at, 'UTC'), ${COUNT_AGGREGATES} from inserted group by 1, 2`;
+
+function insertEvents(db: Db, events: readonly NewEvent[], charges: readonly Charge[]): Promise<ChargedWindow[]> {
+  const charging = charges.length > 0;
+  return queryRows<ChargedWindow>(
     db,
-    `with inserted as (
-       insert into events
-         (instance_id, at, kind, machine, contact_id, campaign_numid, delivery_id, eeid, email, detail)
-       select given.* from unnest($1::bigint[], $2::timestamptz[], $3::smallint[], $4::boolean[], $5::bigint[], $6::bigint[],
-         $7::bigint[], $8::uuid[], $9::text[], $10::jsonb[]) as given
-       returning instance_id, at, id, kind, machine
-     ), told as (
-       insert into webhook_events (instance_id, at, event_id, kind)
-       select instance_id, at, id, kind from inserted where instance_id in (select instance_id from webhook_instances)
-       order by at, id
-     )
-     insert into event_count_deltas (instance_id, minute, ${COUNT_COLUMNS.join(", ")})
-     select instance_id, date_trunc('minute', at, 'UTC'), ${COUNT_AGGREGATES} from inserted group by 1, 2`,
+    charging ? `${INSERT_EVENTS}, counted as (${COUNT_EVENTS}) ${CHARGE_WINDOWS}` : `${INSERT_EVENTS} ${COUNT_EVENTS}`,
     [
       events.map((event) => event.instanceId),
       events.map((event) => event.at.toISOString()),
@@ -61,7 +74,8 @@ async function insertEvents(db: Db, events: readonly NewEvent[]): Promise<void> 
       events.map((event) => event.eeid ?? null),
       events.map((event) => (event.contactId === null ? (event.email ?? "") : null)),
       events.map((event) => (event.detail === undefined ? null : JSON.stringify(event.detail))),
+      ...(charging ? chargeValues(charges) : []),
     ],
-    { name: "insert-events" },
+    { name: charging ? "insert-events-and-charge" : "insert-events" },
   );
 }

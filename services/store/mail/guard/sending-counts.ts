@@ -7,7 +7,7 @@ import {
   windowStart,
 } from "../../../core/mail/guard/sending-limits.ts";
 import type { Sentence } from "../../../core/sentences.ts";
-import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+import { type Db, queryRows } from "../../../platform/postgres/db.ts";
 import type { HeldSends } from "./holds.ts";
 
 /** What an instance may send, as far as some of its sends are concerned, and what is counted of it. */
@@ -23,28 +23,35 @@ export interface SendingState {
   readonly counts: readonly WindowCount[];
 }
 
-/** Reads what sends of instances are judged by, from the present windows on. It locks nothing: see `chargeWindows`. */
-export async function readSendingStates(
-  db: Db,
-  sources: readonly (SendSource & { readonly instanceId: number })[],
-  now: Date,
-): Promise<SendingState[]> {
-  const states: SendingState[] = [];
-  for (const instanceId of new Set(sources.map((source) => source.instanceId))) {
-    const own = sources.filter((source) => source.instanceId === instanceId);
-    const state = await readSendingState(db, instanceId, own, now);
-    if (state !== undefined) states.push(state);
-  }
-  return states;
+/** Whose sends are judged. */
+export interface JudgedSource extends SendSource {
+  readonly instanceId: number;
 }
 
-/** Of one instance, if it is still there: the plan of this is kept, and to plan it takes thrice as long as to run it. */
-async function readSendingState(
-  db: Db,
-  instanceId: number,
-  sources: readonly SendSource[],
-  now: Date,
-): Promise<SendingState | undefined> {
+/**
+ * What sends of instances $1 are judged by, from the present windows on; $2 to $4 are `sourceValues`. It locks nothing: see
+ * {@link CHARGE_WINDOWS}. Windows that are over are many, and passed by: each key and grain is looked up from now on.
+ */
+export const SENDING_STATES = `select i.id as "instanceId", now() as at, g.instance_id is not null as guarded,
+    i.created_at as "createdAt", g.ramp_from as "rampFrom", g.held_reason as "heldReason", g.held_sends as "heldSends",
+    (select json_agg(json_build_array(l.scope, l.subject, l.per_hour, l.per_day, l.over)) from sending_limits l
+          where l.instance_id = any($1::bigint[]) and l.instance_id = i.id and (l.subject = ''
+            or l.scope = 'campaign' and l.subject = any($2::text[]) or l.scope = 'sender' and l.subject = any($3::text[]))
+    ) as limits,
+    (select json_agg(json_build_array(c.key, c.grain, extract(epoch from c.starts_at), c.used))
+          from (values ('hour', date_trunc('hour', now(), 'UTC')), ('day', date_trunc('day', now(), 'UTC')))
+              as present (grain, at),
+            lateral (
+              select * from sending_counts
+              where instance_id = any($1::bigint[]) and instance_id = i.id and key = any($4::text[]) and grain = present.grain and starts_at >= present.at offset 0
+            ) c
+    ) as counts
+  from instances i left join instance_guards g on g.instance_id = i.id and g.instance_id = any($1::bigint[])
+  where i.id = any($1::bigint[])`;
+
+/** The values of {@link SENDING_STATES} that follow the instances. */
+export function sourceValues(sources: readonly SendSource[]): [campaigns: string[], senders: string[], keys: string[]] {
+  if (sources.length === 0) return [[], [], []];
   const campaigns = [...new Set(sources.map(({ campaignNumid }) => `${campaignNumid}`))];
   const senders = [...new Set(sources.flatMap(sendersOf))];
   const keys = [
@@ -52,28 +59,38 @@ async function readSendingState(
     ...campaigns.map((subject) => keyOf("campaign", subject)),
     ...senders.map((subject) => keyOf("sender", subject)),
   ];
-  const [row] = await queryRows<Omit<SendingState, "limits" | "counts"> & { limits: LimitRow[]; counts: CountRow[] }>(
-    db,
-    `select i.id as "instanceId", i.created_at as "createdAt", g.ramp_from as "rampFrom",
-       g.held_reason as "heldReason", g.held_sends as "heldSends",
-       array(select json_build_array(l.scope, l.subject, l.per_hour, l.per_day, l.over) from sending_limits l
-             where l.instance_id = $1 and (l.subject = '' or l.scope = 'campaign' and l.subject = any($2)
-               or l.scope = 'sender' and l.subject = any($3))) as limits,
-       array(select json_build_array(c.key, c.grain, extract(epoch from c.starts_at), c.used) from sending_counts c
-             where c.instance_id = $1 and c.key = any($4)
-               and c.starts_at >= case c.grain when 'hour' then $5::timestamptz else $6::timestamptz end) as counts
-     from instances i left join instance_guards g on g.instance_id = $1 where i.id = $1`,
-    [
-      instanceId,
-      campaigns,
-      senders,
-      keys,
-      windowStart("hour", now).toISOString(),
-      windowStart("day", now).toISOString(),
-    ],
-    { name: "read-sending-state" },
-  );
-  return row && { ...row, limits: row.limits.map(toLimit), counts: row.counts.map(toCount) };
+  return [campaigns, senders, keys];
+}
+
+/** A row of {@link SENDING_STATES}. */
+export type SendingStateRow = Omit<SendingState, "limits" | "counts"> & {
+  /** When it was read, by the database's clock: the time that its transaction began. */
+  readonly at: Date;
+  /** It has a guard of its own. */
+  readonly guarded: boolean;
+  readonly limits: LimitRow[] | null;
+  readonly counts: CountRow[] | null;
+};
+
+export function toSendingState({
+  at: _at,
+  guarded: _guarded,
+  limits,
+  counts,
+  ...state
+}: SendingStateRow): SendingState {
+  return { ...state, limits: (limits ?? []).map(toLimit), counts: (counts ?? []).map(toCount) };
+}
+
+/** Of one instance. @returns undefined where it is gone */
+export async function readSendingState(
+  db: Db,
+  instanceId: number,
+  sources: readonly SendSource[],
+): Promise<SendingState | undefined> {
+  const values = [[instanceId], ...sourceValues(sources)];
+  const [row] = await queryRows<SendingStateRow>(db, SENDING_STATES, values, { name: "read-sending-state" });
+  return row && toSendingState(row);
 }
 
 /** What an instance adds to a window. */
@@ -82,28 +99,27 @@ export interface Charge extends WindowCount {
 }
 
 /**
- * Adds to what is counted; others that add to the same wait until this transaction ends, so this comes last in it.
- * @returns the windows as they count now
+ * Adds to what is counted, as the last part of a statement; `chargeValues` are $11 to $15. Others that add to the same wait
+ * until the transaction ends, so that statement comes last in it. Its rows are {@link ChargedWindow}s.
  */
-export async function chargeWindows(transaction: Transaction, charges: readonly Charge[]): Promise<Charge[]> {
-  if (charges.length === 0) return [];
+export const CHARGE_WINDOWS = `insert into sending_counts as c (instance_id, key, grain, starts_at, used)
+  select * from unnest($11::bigint[], $12::text[], $13::text[], $14::timestamptz[], $15::bigint[])
+  on conflict (instance_id, key, grain, starts_at) do update set used = c.used + excluded.used
+  returning instance_id as "instanceId", key, grain, used as count`;
+
+/** How much is counted in a window that something was added to, with that. */
+export type ChargedWindow = Pick<Charge, "instanceId" | "key" | "grain" | "count">;
+
+export function chargeValues(charges: readonly Charge[]): unknown[] {
   // In one order, as all who lock several rows do.
   const inOrder = charges.toSorted((a, b) => a.instanceId - b.instanceId || compareWindows(a, b));
-  return queryRows<Charge>(
-    transaction,
-    `insert into sending_counts as c (instance_id, key, grain, starts_at, used)
-     select * from unnest($1::bigint[], $2::text[], $3::text[], $4::timestamptz[], $5::bigint[])
-     on conflict (instance_id, key, grain, starts_at) do update set used = c.used + excluded.used
-     returning instance_id as "instanceId", key, grain, starts_at as "startsAt", used as count`,
-    [
-      inOrder.map(({ instanceId }) => instanceId),
-      inOrder.map(({ key }) => key),
-      inOrder.map(({ grain }) => grain),
-      inOrder.map(({ startsAt }) => startsAt.toISOString()),
-      inOrder.map(({ count }) => count),
-    ],
-    { name: "charge-windows" },
-  );
+  return [
+    inOrder.map(({ instanceId }) => instanceId),
+    inOrder.map(({ key }) => key),
+    inOrder.map(({ grain }) => grain),
+    inOrder.map(({ startsAt }) => startsAt.toISOString()),
+    inOrder.map(({ count }) => count),
+  ];
 }
 
 /** What an instance has sent and may send: its limits, and what is counted in the present windows and in those to come. */

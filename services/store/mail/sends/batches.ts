@@ -187,38 +187,6 @@ export interface NewBatch {
   readonly isReport?: boolean;
 }
 
-/** When something of an instance was accepted, by the database's clock, and whether the instance has a guard. */
-export interface OpenedBatch {
-  readonly instanceId: number;
-  readonly at: Date;
-  readonly guarded: boolean;
-}
-
-const WITH_GUARD = `select opened.instance_id as "instanceId", opened.at, guard.instance_id is not null as guarded
-     from opened left join instance_guards guard on guard.instance_id = opened.instance_id`;
-
-/** @returns one for each, in no order */
-export async function addBatches(transaction: Transaction, batches: readonly NewBatch[]): Promise<OpenedBatch[]> {
-  if (batches.length === 0) return [];
-  return queryRows<OpenedBatch>(
-    transaction,
-    `with opened as (
-       insert into batches (eeid, instance_id, campaign_numid, creator, is_report)
-       select * from unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::text[], $5::boolean[])
-       returning instance_id, created_at as at
-     )
-     ${WITH_GUARD} and guard.instance_id = any($2::bigint[])`,
-    [
-      batches.map(({ eeid }) => eeid),
-      batches.map(({ instanceId }) => instanceId),
-      batches.map(({ campaignNumid }) => campaignNumid),
-      batches.map(({ creator }) => creator),
-      batches.map(({ isReport = false }) => String(isReport)),
-    ],
-    { name: "open-batches" },
-  );
-}
-
 /** Takes back batches that were opened in the same transaction, of which nothing is accepted. */
 export async function removeEmptyBatches(
   transaction: Transaction,
@@ -241,24 +209,6 @@ export async function addGatheringBatch(transaction: Transaction, batch: NewBatc
 export async function endGathering(transaction: Transaction, instanceId: number, eeid: string): Promise<void> {
   const batch = transaction("batches").where({ instance_id: instanceId, eeid });
   await batch.update({ gathering: false, modified_at: transaction.fn.now() });
-}
-
-/** Locks a batch that a send joins. @returns undefined where it is not kept any more */
-export async function touchBatch(
-  transaction: Transaction,
-  instanceId: number,
-  eeid: string,
-): Promise<OpenedBatch | undefined> {
-  const [row] = await queryRows<OpenedBatch>(
-    transaction,
-    `with opened as (
-       update batches set modified_at = now() where eeid = $1 and instance_id = $2 and expired_at is null
-       returning instance_id, modified_at as at
-     )
-     ${WITH_GUARD} and guard.instance_id = $2`,
-    [eeid, instanceId],
-  );
-  return row;
 }
 
 /** From the commit on nothing of the batch leaves any more. */
