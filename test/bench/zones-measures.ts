@@ -178,7 +178,7 @@ async function measureNotify({ db, going }: SizeToMeasure, secondary: BenchSecon
 }
 
 const SOA = (serial: string) => `(apex || '\\x0006000100000e10'::bytea || int2send((length(mname) + length(rname) + 20)::int2)
-  || mname || rname || int4send(${serial}::int) || int4send(refresh::int) || int4send(retry::int) || int4send(expire::int)
+  || mname || rname || int4send((${serial})::int) || int4send(refresh::int) || int4send(retry::int) || int4send(expire::int)
   || int4send(minimum::int))`;
 const CHANGE_SQL = `
   with changed as (
