@@ -1,7 +1,16 @@
 import { Client } from "undici";
 import type { Db } from "../../services/platform/postgres/db.ts";
 import { percentile } from "./percentile.ts";
-import { API_KEY, checkLayout, companyOf, LARGE_RESELLER, OTHER_RESELLER, PASSWORD, ZONE_FILE, zoneNameOf } from "./zones-data.ts";
+import {
+  API_KEY,
+  checkLayout,
+  companyOf,
+  LARGE_RESELLER,
+  OTHER_RESELLER,
+  PASSWORD,
+  ZONE_FILE,
+  zoneNameOf,
+} from "./zones-data.ts";
 
 const CHANGES = 300;
 const ROUNDS = 25;

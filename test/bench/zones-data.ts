@@ -1,12 +1,12 @@
 import { hashApiKey } from "../../services/core/api-key.ts";
-import type { KeyRing } from "../../services/core/key-ring.ts";
 import { parseDomainName } from "../../services/core/dns/name.ts";
 import { decodeSoaRdata } from "../../services/core/dns/soa.ts";
-import { zoneOctets } from "../../services/core/dns/zone-octets.ts";
 import { parseZoneFile } from "../../services/core/dns/zone-file/zone-file.ts";
+import { zoneOctets } from "../../services/core/dns/zone-octets.ts";
+import type { KeyRing } from "../../services/core/key-ring.ts";
 import { hashPassword } from "../../services/core/password.ts";
-import { octetsOfRecords } from "../../services/operations/dns/zone-changes.ts";
 import { addCompany } from "../../services/operations/dns/companies.ts";
+import { octetsOfRecords } from "../../services/operations/dns/zone-changes.ts";
 import { type Db, queryRows } from "../../services/platform/postgres/db.ts";
 import { addUser } from "../../services/store/console/users.ts";
 import { addReseller } from "../../services/store/dns/resellers.ts";

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import type { KeyRing } from "../../services/core/key-ring.ts";
 import { parseDomainName } from "../../services/core/dns/name.ts";
+import type { KeyRing } from "../../services/core/key-ring.ts";
 import { addCatalog } from "../../services/operations/dns/catalogs.ts";
 import { deleteReseller } from "../../services/operations/dns/resellers.ts";
 import { systemClock } from "../../services/platform/clock.ts";
@@ -169,7 +169,10 @@ async function measureNotify({ db, going }: SizeToMeasure, secondary: BenchSecon
   const at = performance.now();
   await queryRows(db, CHANGE_SQL, [GOING_RESELLER]);
   const changeMs = performance.now() - at;
-  await notifyZones(db, Array.from({ length: going }, (_, index) => index));
+  await notifyZones(
+    db,
+    Array.from({ length: going }, (_, index) => index),
+  );
   return {
     "change of the zones that are notified, in PostgreSQL, s": changeMs / 1_000,
     "all NOTIFYs of them, s": (await secondary.untilTold(going)) / 1_000,
@@ -177,7 +180,9 @@ async function measureNotify({ db, going }: SizeToMeasure, secondary: BenchSecon
   };
 }
 
-const SOA = (serial: string) => `(apex || '\\x0006000100000e10'::bytea || int2send((length(mname) + length(rname) + 20)::int2)
+const SOA = (
+  serial: string,
+) => `(apex || '\\x0006000100000e10'::bytea || int2send((length(mname) + length(rname) + 20)::int2)
   || mname || rname || int4send((${serial})::int) || int4send(refresh::int) || int4send(retry::int) || int4send(expire::int)
   || int4send(minimum::int))`;
 const CHANGE_SQL = `
@@ -219,4 +224,3 @@ async function measureDeletion({ db, keyRing, zones, going }: SizeToMeasure, url
     "others' creations meanwhile, most ms": Math.max(...waits),
   };
 }
-

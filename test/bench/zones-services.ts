@@ -47,7 +47,14 @@ export async function startService(
   const child = fork(PROCESS_FILE, [name], {
     execArgv: [...(NODE_OPTIONS_OF[name] ?? [])],
     stdio: ["ignore", log, log, "ipc"],
-    env: { ...process.env, ...LISTEN, DATABASE_URL: databaseUrl, PALOMAR_SECRET: SECRET, PALOMAR_DATA_DIR: folder, ...environment },
+    env: {
+      ...process.env,
+      ...LISTEN,
+      DATABASE_URL: databaseUrl,
+      PALOMAR_SECRET: SECRET,
+      PALOMAR_DATA_DIR: folder,
+      ...environment,
+    },
   });
   const observations: Observed[] = [];
   let addresses: Addresses | undefined;

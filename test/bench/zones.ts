@@ -36,7 +36,10 @@ print(JSON.stringify({ going, sizes: measured }));
 
 async function runSize(zones: number): Promise<Figures> {
   const folder = mkdtempSync(join(tmpdir(), "palomar-bench-"));
-  const postgres = await openEmbeddedPostgres({ dataDir: join(folder, "postgres"), logger: makeLogger("bench", "warn") });
+  const postgres = await openEmbeddedPostgres({
+    dataDir: join(folder, "postgres"),
+    logger: makeLogger("bench", "warn"),
+  });
   const db = openDb(postgres.url, { connections: 4, name: "bench" });
   try {
     await migrate(db);

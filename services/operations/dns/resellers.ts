@@ -22,7 +22,10 @@ export async function deleteReseller(db: Db, id: string, signer: ZoneSigner): Pr
   for (;;) {
     const zoneIds = await listZonesOfReseller(db, id, ZONES_A_STEP);
     if (zoneIds.length > 0) {
-      zones += await announced(db, await inTransaction(db, (transaction) => deleteZonesById(transaction, zoneIds, signer)));
+      zones += await announced(
+        db,
+        await inTransaction(db, (transaction) => deleteZonesById(transaction, zoneIds, signer)),
+      );
     }
     if (zoneIds.length === ZONES_A_STEP) continue;
     const last = await inTransaction(db, async (transaction) => {

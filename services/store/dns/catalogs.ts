@@ -138,9 +138,6 @@ export async function lookForZoneChanges(
 
 /** Where a look for changed zones begins that is to find what changes from now on. */
 export async function startOfLooks(db: Db): Promise<string> {
-  const [row] = await queryRows<{ xmin: string }>(
-    db,
-    "select pg_snapshot_xmin(pg_current_snapshot())::text as xmin",
-  );
+  const [row] = await queryRows<{ xmin: string }>(db, "select pg_snapshot_xmin(pg_current_snapshot())::text as xmin");
   return row!.xmin;
 }

@@ -351,10 +351,14 @@ function soaRdataIn(row: CopyRow): Uint8Array {
   const numbers = lengths[COLUMN.MNAME]! + lengths[COLUMN.RNAME]!;
   const rdata = new Uint8Array(numbers + 20);
   rdata.set(octets.subarray(starts[COLUMN.MNAME], starts[COLUMN.MNAME]! + lengths[COLUMN.MNAME]!));
-  rdata.set(octets.subarray(starts[COLUMN.RNAME], starts[COLUMN.RNAME]! + lengths[COLUMN.RNAME]!), lengths[COLUMN.MNAME]);
+  rdata.set(
+    octets.subarray(starts[COLUMN.RNAME], starts[COLUMN.RNAME]! + lengths[COLUMN.RNAME]!),
+    lengths[COLUMN.MNAME],
+  );
   for (const [index, column] of SOA_NUMBERS.entries()) {
     // The lower half of a bigint.
-    for (let octet = 0; octet < 4; octet += 1) rdata[numbers + 4 * index + octet] = octets[starts[column]! + 4 + octet]!;
+    for (let octet = 0; octet < 4; octet += 1)
+      rdata[numbers + 4 * index + octet] = octets[starts[column]! + 4 + octet]!;
   }
   return rdata;
 }
