@@ -54,6 +54,11 @@ export async function layOutZones(db: Db, keyRing: KeyRing, zones: number, going
   await db.raw("vacuum analyze");
 }
 
+/** Whether a database has zones already. */
+export async function isLaidOut(db: Db): Promise<boolean> {
+  return (await queryRows(db, "select from resellers limit 1")).length > 0;
+}
+
 async function layOutReseller(
   db: Db,
   keyRing: KeyRing,
@@ -124,8 +129,9 @@ const OCTETS = octetsOfZone();
 
 function octetsOfZone(): number {
   const apex = parseDomainName(`${zoneNameOf(0)}.`);
-  const file = apex.ok && parseZoneFile(ZONE_FILE, { origin: apex.value });
-  if (!apex.ok || !file || !file.ok || !file.value.soa) throw new Error("the zone of the benchmark is none");
+  if (!apex.ok) throw new Error(apex.error.message);
+  const file = parseZoneFile(ZONE_FILE, { origin: apex.value });
+  if (!file.ok || !file.value.soa) throw new Error("the zone of the benchmark is none");
   return (
     zoneOctets(apex.value, decodeSoaRdata(file.value.soa.rdata)) +
     octetsOfRecords(file.value.records, apex.value.wire.length)

@@ -56,8 +56,12 @@ export function decodeSoaRdata(rdata: Uint8Array): SoaRdata {
  */
 export function timesOfSoa(rdata: Uint8Array): { readonly expire: number; readonly minimum: number } {
   if (rdata.length < MIN_SOA_OCTETS) throw new Error(`not the RDATA of a SOA record: ${rdata.length} octets`);
-  const view = new DataView(rdata.buffer, rdata.byteOffset + rdata.length - 8, 8);
-  return { expire: view.getUint32(0), minimum: view.getUint32(4) };
+  return { expire: uint32At(rdata, rdata.length - 8), minimum: uint32At(rdata, rdata.length - 4) };
+}
+
+/** A DataView for each of millions would cost more. */
+function uint32At(octets: Uint8Array, at: number): number {
+  return ((octets[at]! << 24) | (octets[at + 1]! << 16) | (octets[at + 2]! << 8) | octets[at + 3]!) >>> 0;
 }
 
 /** Two names of one octet, five numbers. */

@@ -287,8 +287,18 @@ function stateOf(kept: SnapshotZone, soa: TransferredRecords, ageSeconds: number
   const { id, version, restricted, resellerId } = kept;
   const apex = soa.octets.slice(0, soa.ownerOctets);
   for (let place = 0; place < apex.length; place += 1) apex[place] = LOWER_CASE[apex[place]!]!;
-  const given = { id, apex, version, restricted, resellerId, published: true };
-  return { ...given, soaTtlSeconds: soa.ttl, minimumSeconds: minimum, soaRdata };
+  const { ttl: soaTtlSeconds } = soa;
+  return {
+    id,
+    apex,
+    version,
+    restricted,
+    resellerId,
+    published: true,
+    soaTtlSeconds,
+    minimumSeconds: minimum,
+    soaRdata,
+  };
 }
 
 /** To be looked at now and then in long work: lets the thread's other work go on when its turn has lasted long enough. */
