@@ -29,7 +29,8 @@ export async function deleteReseller(db: Db, id: string, signer: ZoneSigner): Pr
     }
     if (zoneIds.length === ZONES_A_STEP) continue;
     const last = await inTransaction(db, async (transaction) => {
-      if (!(await lockReseller(transaction, id))) return NOTHING;
+      const state = await lockReseller(transaction, id);
+      if (state !== "locked") return state === "gone" ? NOTHING : undefined;
       const left = await listZonesOfReseller(transaction, id, ZONES_A_STEP + 1);
       // More have been made meanwhile than a step may take.
       if (left.length > ZONES_A_STEP) return undefined;

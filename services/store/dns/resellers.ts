@@ -55,9 +55,16 @@ export async function listZonesOfReseller(db: Db, id: string, limit: number): Pr
   return rows.map((row) => row.id);
 }
 
-/** Keeps a reseller from getting zones and companies until the transaction ends. @returns whether it is there */
-export async function lockReseller(transaction: Transaction, id: string): Promise<boolean> {
-  return (await transaction("resellers").where({ id }).forUpdate().first("id")) !== undefined;
+/**
+ * Keeps a reseller from getting zones and companies until the transaction ends. Its companies are locked first, as who
+ * makes a zone has one before it looks the reseller up.
+ * @returns `gone` where there is none, `overtaken` where it got a company meanwhile: then the transaction is to end
+ */
+export async function lockReseller(transaction: Transaction, id: string): Promise<"locked" | "gone" | "overtaken"> {
+  const companies = () => transaction("companies").where({ reseller_id: id }).orderBy("id").select("id");
+  const locked = await companies().forNoKeyUpdate();
+  if (!(await transaction("resellers").where({ id }).forUpdate().first("id"))) return "gone";
+  return (await companies()).length === locked.length ? "locked" : "overtaken";
 }
 
 /** Deletes a reseller that has no zones, with its companies and all else that it has. */

@@ -31,8 +31,8 @@ type Found = z.input<typeof found>;
 
 interface Search {
   readonly kinds: readonly Kind[];
-  /** What the names of zones are like that are wanted, where zones alone are. */
-  readonly like: string | undefined;
+  /** Where zones alone are wanted: what their names are like, and how many are enough. */
+  readonly ofZones: { readonly like: string; readonly most: number } | undefined;
   /** Texts that all that is wanted has. */
   readonly pieces: readonly string[];
   readonly isMatch: (text: string) => boolean;
@@ -53,8 +53,8 @@ export const makePowerdnsSearchEndpoints: MakeEndpoints = ({ db }) => [
     act: async ({ caller, fields: { q, max, object_type } }) => {
       const kinds = object_type === "all" ? KINDS : [object_type];
       const results: Found[] = [];
-      const like = object_type === "zone" ? likeOf(q) : undefined;
-      for await (const one of findAll(db, caller, { kinds, like, pieces: piecesOf(q), isMatch: matcherOf(q) })) {
+      const ofZones = object_type === "zone" ? { like: likeOf(q), most: max } : undefined;
+      for await (const one of findAll(db, caller, { kinds, ofZones, pieces: piecesOf(q), isMatch: matcherOf(q) })) {
         if (one === "too-much") return refuse(unacceptable("pdns-search", { most: MOST_SEARCHED }));
         results.push(one);
         if (results.length === max) break;
@@ -69,7 +69,7 @@ async function* findAll(db: Db, caller: DnsCaller, search: Search): AsyncGenerat
   const budget = { records: MOST_LOOKED_AT };
   for (let after: ListPosition; ; ) {
     const page: Awaited<ReturnType<typeof listPowerdnsZones>> = await listPowerdnsZones(db, scopeOf(caller), {
-      ...{ after, limit: MOST_SEARCHED, like: search.like },
+      ...{ after, limit: search.ofZones?.most ?? MOST_SEARCHED, like: search.ofZones?.like },
     });
     for (const zone of page.zones) {
       if (caller.token && !coversZone(caller.token.policy, zone.zone.apex)) continue;
