@@ -47,7 +47,7 @@ test("goes with all that it has, step by step, and takes nothing of anybody else
   const { json } = await palomar("reseller", "remove", "going", "--confirm", "going");
   expect(json).toEqual({ reseller_id: "going", zones: ZONES + 1 });
 
-  for (const table of ["zones", "companies", "acls", "tokens", "quotas"]) {
+  for (const table of ["zones", "companies", "acls", "dns_tokens", "quotas"]) {
     expect(await countOf(table, "going"), table).toBe(0);
   }
   expect(await countOf("zones", "staying")).toBe(2);

@@ -1,6 +1,7 @@
 import { type DomainName, nameFromStoredWire } from "../../core/dns/name.ts";
 import { type Db, queryRows, StatementValues, type Transaction } from "../../platform/postgres/db.ts";
 import { inTransaction } from "../transactions.ts";
+import { isInScope, searchZoneNames } from "./zone-search.ts";
 import { type ListPosition, ZONE_COLUMNS, type Zone, type ZoneRow, type ZoneScope, zoneName, zoneOf } from "./zones.ts";
 
 /** What PowerDNS's API keeps with a zone beside its records. */
@@ -57,23 +58,16 @@ export async function listPowerdnsZones(
   { after, limit, like }: PowerdnsSelection,
 ): Promise<{ readonly zones: PowerdnsZone[]; readonly next: ListPosition }> {
   const values = new StatementValues();
-  const named = like === undefined ? "" : `and z.name like ${values.add(like)}`;
-  const place = `${isInScope(scope, values)} and z.name_key > ${values.add(after ?? Buffer.alloc(0))}`;
+  const place =
+    like === undefined
+      ? `${isInScope(scope, values)} and z.name_key > ${values.add(after ?? Buffer.alloc(0))}`
+      : `z.id = any(${values.add(await searchZoneNames(db, { scope, like, after, limit }))}::bigint[])`;
   const rows = await queryRows<PowerdnsRow & { readonly name_key: Buffer }>(
     db,
-    `select z.name_key, ${COLUMNS} where ${place} ${named} order by z.name_key limit ${values.add(limit)}`,
+    `select z.name_key, ${COLUMNS} where ${place} order by z.name_key limit ${values.add(limit)}`,
     values.all,
   );
   return { zones: rows.map(powerdnsZone), next: rows.length < limit ? undefined : rows.at(-1)?.name_key };
-}
-
-/** What stands in an index as it is, so that others' zones are not passed over one by one. */
-function isInScope({ resellerId, companyId }: ZoneScope, values: StatementValues): string {
-  const parts = [
-    ...(resellerId === undefined ? [] : [`z.reseller_id = ${values.add(resellerId)}`]),
-    ...(companyId === undefined ? [] : [`z.company_id = ${values.add(companyId)}`]),
-  ];
-  return parts.length === 0 ? "true" : parts.join(" and ");
 }
 
 function powerdnsZone(row: PowerdnsRow): PowerdnsZone {
