@@ -359,6 +359,20 @@ describe("PowerDNS's API", () => {
     expect(await find(`findme.${zone}`)).toEqual([`record findme.${zone}`]);
   });
 
+  test("finds zones by patterns whose other signs stand for themselves", async () => {
+    const [zone, other] = [await newZone({ rrsets: [] }), await newZone({ rrsets: [] })];
+    const find = async (q: string) =>
+      (await pdns("GET", `/localhost/search-data?q=${encodeURIComponent(q)}&object_type=zone&max=1000`)).body.map(
+        ({ name }: { name: string }) => name,
+      );
+    expect(await find(zone.toUpperCase())).toEqual([zone]);
+    expect(await find(`?${zone.slice(1)}`)).toContain(zone);
+    expect(await find(`*${zone.slice(1, -1)}`)).toContain(zone);
+    expect(await find("*")).toEqual(expect.arrayContaining([zone, other]));
+    for (const q of [`_${zone.slice(1)}`, `%${zone.slice(1)}`, `\\${zone}`, `${zone}?`])
+      expect(await find(q), q).toEqual([]);
+  });
+
   test("holds tokens to their policy", async () => {
     const zone = await newZone();
     const fields = { name: "lego", access: "write", zones: [zone], names: ["_acme-challenge.**"], types: ["TXT"] };

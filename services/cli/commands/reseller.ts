@@ -1,6 +1,8 @@
 import { type Command, Option } from "commander";
 import { hashApiKey, makeApiKey } from "../../core/api-key.ts";
 import { readChosenKey, readResellerId } from "../../core/customer-input.ts";
+import { deleteReseller } from "../../operations/dns/resellers.ts";
+import { systemClock } from "../../platform/clock.ts";
 import { addReseller, listResellers, setRpzLicence } from "../../store/dns/resellers.ts";
 import { rotateResellerKey } from "../../store/key-rotation.ts";
 import { orRefuse, readGrace } from "../input.ts";
@@ -14,6 +16,7 @@ export function registerResellerCommand(program: Command, runtime: CommandRuntim
   registerList(reseller, runtime);
   registerKeyRotate(reseller, runtime);
   registerLicence(reseller, runtime);
+  registerRemove(reseller, runtime);
   registerResellerQuota(reseller, runtime);
 }
 
@@ -77,5 +80,23 @@ function registerLicence(reseller: Command, runtime: CommandRuntime): void {
       const known = await runtime.withDatabase(({ db }) => setRpzLicence(db, id, rpz));
       if (!known) runtime.refuse(`reseller ${id} does not exist`);
       runtime.print({ reseller_id: id, rpz }, `${id} rpz ${options.rpz}`);
+    });
+}
+
+function registerRemove(reseller: Command, runtime: CommandRuntime): void {
+  reseller
+    .command("remove")
+    .argument("<reseller_id>")
+    .requiredOption("--confirm <reseller_id>", "the id once more: nothing brings its zones back but a backup")
+    .description(
+      "delete a reseller with its companies and zones, some zones at a time; stopped halfway, it goes on when run again",
+    )
+    .action(async (id: string, options: { readonly confirm: string }) => {
+      if (options.confirm !== id) runtime.refuse(`--confirm says ${options.confirm}, not ${id}`);
+      const zones = orRefuse(
+        runtime,
+        await runtime.withDatabase(({ db, keyRing }) => deleteReseller(db, id, { keyRing, clock: systemClock })),
+      );
+      runtime.print({ reseller_id: id, zones }, `${id} removed, with ${zones} zones`);
     });
 }

@@ -4,7 +4,7 @@ import type { Clock } from "../../platform/clock.ts";
 import type { Observe } from "../../platform/observability/observation.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { repeatTasks } from "../../platform/repeated-work.ts";
-import { listCatalogIds, lookForZoneChanges } from "../../store/dns/catalogs.ts";
+import { listCatalogIds, lookForZoneChanges, startOfLooks } from "../../store/dns/catalogs.ts";
 import { notifyZones } from "../../store/dns/zone-notices.ts";
 
 /** Who is named in the journal. */
@@ -25,7 +25,10 @@ export interface UpkeepOptions {
  * time has come. Any number of servers may do it at once: each change is made under its zone's lock, by whoever is first.
  */
 export function startUpkeep({ db, clock, observe }: UpkeepOptions): { stop(): Promise<void> } {
-  let sinceXid: string | null = null;
+  /** Where the next look for changed zones begins. */
+  let sinceXid = "";
+  /** Catalogs that have listed what they should at some look: from then on it is enough to look at what changes. */
+  const followed = new Set<number>();
   const tasks = [
     { name: "catalogs", everyMs: CATALOGS_EVERY_MS, run: refreshCatalogs },
     { name: "expiries", everyMs: EXPIRIES_EVERY_MS, run: removeExpired },
@@ -34,13 +37,26 @@ export function startUpkeep({ db, clock, observe }: UpkeepOptions): { stop(): Pr
 
   async function refreshCatalogs(): Promise<void> {
     const catalogs = await listCatalogIds(db);
-    if (catalogs.length === 0) return;
-    const look = await lookForZoneChanges(db, sinceXid);
     const refreshed: number[] = [];
-    if (look.changed) {
-      for (const id of catalogs) if (await refreshCatalog(db, id, ACTOR)) refreshed.push(id);
+    const refresh = async (id: number, since: string | null) => {
+      if (await refreshCatalog(db, id, ACTOR, since)) refreshed.push(id);
+    };
+    try {
+      if (followed.size === 0 && catalogs.length > 0) sinceXid = await startOfLooks(db);
+      if (followed.size > 0) {
+        const look = await lookForZoneChanges(db, sinceXid);
+        for (const id of look.catalogIds) if (followed.has(id)) await refresh(id, sinceXid);
+        sinceXid = look.sinceXid;
+      }
+      // What a catalog lists that has just been made is of a moment before any look at it.
+      for (const id of catalogs) if (!followed.has(id)) await refresh(id, null);
+    } catch (error) {
+      // The database may be away for longer than it remembers what was deleted.
+      followed.clear();
+      throw error;
     }
-    sinceXid = look.sinceXid;
+    followed.clear();
+    for (const id of catalogs) followed.add(id);
     await announce(refreshed);
   }
 

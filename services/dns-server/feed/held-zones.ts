@@ -41,9 +41,11 @@ export class HeldZones {
     return this.#references.keys();
   }
 
-  /** Notes that a zone has been published, as a version. */
-  set(id: number, { apex, version }: HeldZone): void {
-    const reference = this.#writer.publishedZone(apex);
+  /**
+   * Notes that a zone has been published, as a version.
+   * @param reference its own, where the caller knows it
+   */
+  set(id: number, { apex, version }: HeldZone, reference: number = this.#writer.publishedZone(apex)): void {
     this.#references.set(id, reference);
     this.#writer.setVersion(reference, version);
   }

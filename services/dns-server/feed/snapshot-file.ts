@@ -259,7 +259,10 @@ class Source {
   }
 
   number(octets: 1 | 2 | 4 | 6): number {
-    return this.take(octets).readUIntBE(0, octets);
+    if (this.#end - this.#start < octets) this.#fill(octets);
+    let number = 0;
+    for (let left = octets; left > 0; left -= 1) number = number * 256 + this.#chunk[this.#start++]!;
+    return number;
   }
 
   text(): string {

@@ -1,11 +1,11 @@
 import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
 import { formatDomainName, nameFromStoredWire } from "../../core/dns/name.ts";
 import { TYPE } from "../../core/dns/rr-types.ts";
-import { decodeSoaRdata } from "../../core/dns/soa.ts";
+import { timesOfSoa } from "../../core/dns/soa.ts";
 import type { Observe } from "../../platform/observability/observation.ts";
 import type { ZoneState } from "../../store/dns/published-zones.ts";
 import type { AccessFeed } from "../transfer/access-feed.ts";
-import { TransferMessage } from "../transfer/transfer-message.ts";
+import { MAX_MESSAGE_OCTETS, TransferMessage } from "../transfer/transfer-message.ts";
 import { wholeZone } from "../transfer/transfer-streams.ts";
 import { LOWER_CASE } from "../zone-database/layout.ts";
 import { ZoneDatabaseFullError } from "../zone-database/memory.ts";
@@ -160,7 +160,7 @@ export class ZoneDatabaseSnapshot {
       publisher.leaveOut(state, takenOctets);
       return;
     }
-    publisher.adopt(kept.id, state);
+    publisher.adopt(kept.id, state, zone);
   }
 
   async #keep(): Promise<void> {
@@ -191,6 +191,8 @@ export class ZoneDatabaseSnapshot {
     const { file, writer, publisher, access, nowMs, observe } = this.#options;
     const started = performance.now();
     const { incarnation } = publisher;
+    // One for all zones: they may be millions, and most of them small.
+    const scratch = Buffer.allocUnsafe(MAX_MESSAGE_OCTETS);
     const draft = new SnapshotWriter(file, { writtenAtMs: nowMs(), incarnation, access: access.sealed() });
     const pause = makePause();
     const goOn = async () => {
@@ -201,7 +203,7 @@ export class ZoneDatabaseSnapshot {
       for (const id of [...publisher.published.ids()]) {
         // It may have changed or gone since the list was made: what counts is now.
         const published = publisher.published.get(id);
-        if (published === undefined || (await this.#saveZone(draft, { id, ...published }, goOn))) continue;
+        if (published === undefined || (await this.#saveZone({ draft, scratch }, { id, ...published }, goOn))) continue;
         draft.discard();
         return false;
       }
@@ -220,7 +222,7 @@ export class ZoneDatabaseSnapshot {
    * @param goOn asked after each message; false when it says so
    */
   async #saveZone(
-    draft: SnapshotWriter,
+    { draft, scratch }: { readonly draft: SnapshotWriter; readonly scratch: Buffer },
     { id, apex, version }: HeldZone & { readonly id: number },
     goOn: () => Promise<boolean>,
   ): Promise<boolean> {
@@ -229,7 +231,7 @@ export class ZoneDatabaseSnapshot {
     const name = nameFromStoredWire(apex);
     const request = { id: 0, recursionDesired: false, name, type: TYPE.AXFR, serial: undefined, edns: undefined };
     let failure: unknown;
-    const messages = untilFailure(wholeZone(writer, zone, new TransferMessage(request)), (error) => {
+    const messages = untilFailure(wholeZone(writer, zone, new TransferMessage(request, { scratch })), (error) => {
       failure = error;
     });
     const restricted = new ZoneDatabaseReader(writer.memory).isRestricted(zone);
@@ -280,12 +282,23 @@ const NO_SOA = "a zone of the snapshot does not begin with its SOA";
 function stateOf(kept: SnapshotZone, soa: TransferredRecords, ageSeconds: number): ZoneState | undefined {
   if (!soa.isSoa) throw new Error(NO_SOA);
   const soaRdata = soa.octets.slice(soa.rdataStart, soa.rdataStart + soa.rdataOctets);
-  const { expire, minimum } = decodeSoaRdata(soaRdata);
+  const { expire, minimum } = timesOfSoa(soaRdata);
   if (ageSeconds > expire) return undefined;
   const { id, version, restricted, resellerId } = kept;
-  const apex = soa.octets.slice(0, soa.ownerOctets).map((octet) => LOWER_CASE[octet]!);
-  const given = { id, apex, version, restricted, resellerId, published: true };
-  return { ...given, soaTtlSeconds: soa.ttl, minimumSeconds: minimum, soaRdata };
+  const apex = soa.octets.slice(0, soa.ownerOctets);
+  for (let place = 0; place < apex.length; place += 1) apex[place] = LOWER_CASE[apex[place]!]!;
+  const { ttl: soaTtlSeconds } = soa;
+  return {
+    id,
+    apex,
+    version,
+    restricted,
+    resellerId,
+    published: true,
+    soaTtlSeconds,
+    minimumSeconds: minimum,
+    soaRdata,
+  };
 }
 
 /** To be looked at now and then in long work: lets the thread's other work go on when its turn has lasted long enough. */

@@ -8,7 +8,7 @@ import { ZoneFiller } from "./zone-filler.ts";
 export interface WholeZoneEvents {
   /** Asked before a zone that is whole is shown. */
   readonly isWanted: (zone: ZoneState) => boolean;
-  readonly onPublished: (zone: ZoneState) => void;
+  readonly onPublished: (zone: ZoneState, reference: number) => void;
   /**
    * Told why a zone could not be built, when it has been given up; to go on with the next one it returns.
    * @param takenOctets what its names took by then
@@ -94,7 +94,7 @@ export class WholeZones {
       this.#giveUp(error);
       return;
     }
-    if (isWanted) this.#events.onPublished(zone);
+    if (isWanted) this.#events.onPublished(zone, this.#reference);
     else this.#writer.discardZone(this.#reference);
     this.#reference = 0;
     this.#index += 1;

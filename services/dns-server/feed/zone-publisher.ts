@@ -115,8 +115,8 @@ export class ZonePublisher {
   }
 
   /** Takes over a zone that somebody else has put into the zone database. */
-  adopt(id: number, zone: HeldZone): void {
-    this.#held.set(id, zone);
+  adopt(id: number, zone: HeldZone, reference?: number): void {
+    this.#held.set(id, zone, reference);
     this.#leftOut.remove(id);
   }
 
@@ -328,7 +328,7 @@ export class ZonePublisher {
     const startedMs = performance.now();
     const loading = new WholeZones(this.#writer, zones, {
       isWanted: ({ id }) => this.#heldBack.get(id)?.withdrawn !== true,
-      onPublished: (zone) => this.#notePublished(zone),
+      onPublished: (zone, reference) => this.#notePublished(zone, reference),
       onFailed: (zone, error, takenOctets) =>
         this.#takeFailure(zone, error, { takenOctets, ms: performance.now() - startedMs }),
     });
@@ -341,8 +341,8 @@ export class ZonePublisher {
     }
   }
 
-  #notePublished(zone: ZoneState): void {
-    this.#held.set(zone.id, { apex: zone.apex, version: zone.version });
+  #notePublished(zone: ZoneState, reference?: number): void {
+    this.#held.set(zone.id, zone, reference);
     if (this.#leftOut.remove(zone.id)) this.#observe({ kind: "zone-fits-again", level: "info", ...nameOf(zone) });
   }
 

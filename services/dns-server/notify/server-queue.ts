@@ -32,8 +32,11 @@ export class ServerQueue {
   readonly #tell: Tell;
   readonly #policy: NotifyPolicy;
   readonly #events: ServerQueueEvents;
-  /** By zone, oldest first. */
+  /** By zone. */
   readonly #waiting = new Map<string, ZoneNews>();
+  /** Zones that wait and are not being told of, oldest first from `#head` on: there may be millions after a start. */
+  #turns: string[] = [];
+  #head = 0;
   /** Zones being told of; the controller ends the waiting for an acknowledgement. */
   readonly #busy = new Map<string, AbortController>();
   /** Of those, the ones that are not resting. */
@@ -47,28 +50,43 @@ export class ServerQueue {
   }
 
   add(news: ZoneNews): void {
+    const isKnown = this.#waiting.has(news.zone);
     this.#waiting.set(news.zone, news);
+    const busy = this.#busy.get(news.zone);
     // Whoever has not answered yet need not hear of the older version again.
-    this.#busy.get(news.zone)?.abort();
+    if (busy) busy.abort();
+    else if (!isKnown) this.#turns.push(news.zone);
     this.#next();
   }
 
   stop(): void {
     this.#stopped = true;
     this.#waiting.clear();
+    this.#turns = [];
+    this.#head = 0;
     for (const controller of this.#busy.values()) controller.abort();
   }
 
   #next(): void {
-    for (const [zone, news] of this.#waiting) {
-      if (this.#stopped || this.#inFlight >= this.#policy.inFlightPerServer) return;
-      if (this.#busy.has(zone)) continue;
+    while (!this.#stopped && this.#inFlight < this.#policy.inFlightPerServer && this.#head < this.#turns.length) {
+      const zone = this.#takeTurn();
+      const news = this.#waiting.get(zone)!;
       this.#waiting.delete(zone);
       const controller = new AbortController();
       this.#busy.set(zone, controller);
       this.#inFlight += 1;
       void this.#deliver(news, controller.signal);
     }
+  }
+
+  #takeTurn(): string {
+    const zone = this.#turns[this.#head++]!;
+    // What has been taken is let go of now and then, so that a turn costs the same however many wait.
+    if (this.#head * 2 >= this.#turns.length) {
+      this.#turns = this.#turns.slice(this.#head);
+      this.#head = 0;
+    }
+    return zone;
   }
 
   async #deliver(news: ZoneNews, signal: AbortSignal): Promise<void> {
@@ -78,6 +96,7 @@ export class ServerQueue {
     if (!acknowledged && !signal.aborted) this.#events.givenUp(news);
     if (!this.#stopped) await sleep(this.#policy.restMs, undefined, { ref: false });
     this.#busy.delete(news.zone);
+    if (this.#waiting.has(news.zone)) this.#turns.push(news.zone);
     this.#next();
     if (this.#busy.size === 0) this.#events.idle();
   }

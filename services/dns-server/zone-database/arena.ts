@@ -89,6 +89,12 @@ export class Arena {
     this.#waitingOctets += this.blockSize(octets);
   }
 
+  /** Takes a block back at once that no reader can have seen. */
+  freeUnseen(reference: number, octets: number): void {
+    this.#free.put(sizeClass(octets), reference);
+    this.#free.noteReleased(reference);
+  }
+
   /** Frees what no reader can see any more. */
   free(): void {
     if (this.#retired.length === 0) return;

@@ -114,6 +114,11 @@ export class NodeStore {
     this.#arena.retire(reference, this.octetsOf(reference));
   }
 
+  /** As `retire`, of a node that no reader can have seen. */
+  free(reference: number): void {
+    this.#arena.freeUnseen(reference, this.octetsOf(reference));
+  }
+
   /** Octets of the block of a node or an entry. */
   octetsOf(reference: number): number {
     return this.#memory.words[(reference >> 2) + NODE.SIZE]!;

@@ -16,6 +16,11 @@ export function octetsForZones(totalOctets: number, hasTableOfOthers: boolean): 
   return hasTableOfOthers ? totalOctets * (1 - KEPT_FOR_ZONE_TABLE) : totalOctets;
 }
 
+/** Octets that the names of a zone may take for it to be small, and all that is done to it with it. */
+export function smallZoneOctets(totalOctets: number): number {
+  return totalOctets * SMALL_ZONE;
+}
+
 /** What is being written, as far as it decides how much memory may be taken for it. */
 export interface Writing {
   /** Octets of the zone's names. */
@@ -34,7 +39,7 @@ export function allowanceFor(totalOctets: number, { zoneOctets, grownBy, isNeces
   const forSmallZones = 1 - KEPT.forPlaceHolders;
   const forSmallChanges = forSmallZones - KEPT.forSmallZones;
   const isChange = grownBy !== undefined;
-  if (zoneOctets <= totalOctets * SMALL_ZONE || (isChange && isNecessary)) return totalOctets * forSmallZones;
+  if (zoneOctets <= smallZoneOctets(totalOctets) || (isChange && isNecessary)) return totalOctets * forSmallZones;
   if (isChange && grownBy <= totalOctets * SMALL_CHANGE) return totalOctets * forSmallChanges;
   return totalOctets * (forSmallChanges - KEPT.forSmallChanges);
 }

@@ -163,7 +163,7 @@ export class ZoneDatabaseWriter {
    * zone since it was published last.
    */
   publishZone(zone: number): void {
-    this.#segmentOf(zone).admit({ ...this.#writingTo(zone), isNecessary: true });
+    this.#segmentOf(zone).admitName(zone, true);
     this.#show(zone);
   }
 
@@ -258,7 +258,7 @@ export class ZoneDatabaseWriter {
   endName(zone: number, owner: Uint8Array, draft: NameDraft, keepsOther = false): void {
     const nameLength = owner.length - this.#apexOf(zone).length;
     const isRemoval = draft.rrsets.count === 0 && draft.nsec3Rrsets.count === 0;
-    this.#segmentOf(zone).admit({ ...this.#writingTo(zone), isNecessary: nameLength === 0 || isRemoval });
+    this.#segmentOf(zone).admitName(zone, nameLength === 0 || isRemoval);
     if (nameLength === 0) this.#setDenial(zone, draft.denial);
     draft.finish();
     const nodes = this.#nodesOf(zone);
@@ -333,11 +333,6 @@ export class ZoneDatabaseWriter {
 
   #isWithheld(zone: number): boolean {
     return (this.#reader.exceptionsOf(zone) & EXCEPTION.WITHHELD) !== 0;
-  }
-
-  #writingTo(zone: number): Writing {
-    const nodes = this.#nodesOf(zone);
-    return { zoneOctets: nodes.octetsOf(zone), grownBy: nodes.grownBy(zone) };
   }
 
   #create(segment: ZoneSegment, served: ServedZone, exceptions: number): number {

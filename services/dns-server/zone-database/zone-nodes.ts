@@ -207,8 +207,8 @@ export class ZoneNodes {
       root: apex === 0 ? 0 : this.#store.indexRootOf(apex),
       replaced: [],
       names: [],
-      added: new Set(),
-      removed: new Set(),
+      added: isVisible ? new Set() : NO_NODES,
+      removed: isVisible ? new Set() : NO_NODES,
       counted: [],
     };
     this.#nextVersion = (this.#nextVersion + 1) | 0;
@@ -300,7 +300,17 @@ export class ZoneNodes {
     if (former !== 0) this.#inherit(node, former);
     this.#change.apex = node;
     this.#updateIndex(former, node);
-    if (former !== 0) this.#giveUp(former);
+    if (former === 0) return;
+    if (this.#change.isVisible) this.#giveUp(former);
+    else this.#forgetApex(former);
+  }
+
+  /** Does without the former apex of a zone that nobody sees: no table had it, so that its memory is free at once. */
+  #forgetApex(node: number): void {
+    const { zone } = this.#change;
+    this.#setOctets(zone, this.octetsOf(zone) - this.#store.octetsOf(node));
+    this.#store.unlink(zone, node);
+    this.#store.free(node);
   }
 
   /** Writes the apex of the version that is published once more, for the next one. */
@@ -381,6 +391,9 @@ export class ZoneNodes {
     this.#store.retire(node);
   }
 }
+
+/** Of a zone that nobody sees: its list of nodes has them. */
+const NO_NODES = new Set<number>();
 
 /** The label `*` as the octets of a name. */
 const ASTERISK = 0x2a;

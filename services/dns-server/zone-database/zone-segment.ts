@@ -4,7 +4,7 @@ import type { Epochs } from "./epochs.ts";
 import { DENIAL, NODE, NSEC3_PARAMETERS, ZONE, zoneOctet, zoneWord } from "./layout.ts";
 import type { MemorySegment, ZoneDatabaseMemory } from "./memory.ts";
 import { ZoneDatabaseReader } from "./reader.ts";
-import { allowanceFor, octetsForZones, type Writing } from "./room.ts";
+import { allowanceFor, octetsForZones, smallZoneOctets, type Writing } from "./room.ts";
 import { ZoneNodes } from "./zone-nodes.ts";
 
 /** The fields of a zone's block that its maker says. */
@@ -25,6 +25,8 @@ export class ZoneSegment {
   readonly nodes: ZoneNodes;
   readonly #memory: MemorySegment;
   readonly #hasTableOfOthers: boolean;
+  readonly #smallZoneOctets: number;
+  readonly #smallZoneAllowance: number;
 
   constructor(memory: ZoneDatabaseMemory, number: number, epochs: Epochs) {
     this.#memory = memory.segments[number]!;
@@ -33,6 +35,9 @@ export class ZoneSegment {
     const reader = new ZoneDatabaseReader(memory);
     reader.segment = this.#memory;
     this.nodes = new ZoneNodes(reader, this.arena, epochs);
+    const octets = octetsForZones(this.arena.totalOctets, this.#hasTableOfOthers);
+    this.#smallZoneOctets = smallZoneOctets(octets);
+    this.#smallZoneAllowance = allowanceFor(octets, { zoneOctets: 0 });
   }
 
   /** Octets that could be taken for something: a part of what is free is kept for small zones and changes (room.ts). */
@@ -43,6 +48,14 @@ export class ZoneSegment {
   /** Says how much memory may be in use while something is written. */
   admit(writing: Writing): void {
     this.arena.allowance = this.#allowanceFor(writing);
+  }
+
+  /** As `admit`, for a name of a zone. */
+  admitName(zone: number, isNecessary: boolean): void {
+    const zoneOctets = this.nodes.octetsOf(zone);
+    // Most zones are small, and names many.
+    if (zoneOctets <= this.#smallZoneOctets) this.arena.allowance = this.#smallZoneAllowance;
+    else this.admit({ zoneOctets, grownBy: this.nodes.grownBy(zone), isNecessary });
   }
 
   /** What there is may all be used, for a place-holder. */

@@ -67,13 +67,23 @@ export async function removeCatalog(db: Db, resellerId: string, apex: DomainName
   return id === undefined ? refuse(unacceptable("catalog-unknown", { zone: zoneName(apex) })) : ok(id);
 }
 
-/** Brings a catalog to list just the reseller's active zones, as one change. @returns whether that changed anything */
-export async function refreshCatalog(db: Db, catalogId: number, actor: string): Promise<boolean> {
+/**
+ * Brings a catalog to list just the reseller's active zones, as one change.
+ * @param sinceXid looks at zones alone that have changed since (`lookForZoneChanges`), where the catalog was right then; else
+ *   null
+ * @returns whether that changed anything
+ */
+export async function refreshCatalog(
+  db: Db,
+  catalogId: number,
+  actor: string,
+  sinceXid: string | null = null,
+): Promise<boolean> {
   return inTransaction(db, async (transaction) => {
     const catalog = await lockCatalog(transaction, catalogId);
     if (!catalog) return false;
-    const appeared = await listUnlistedZones(transaction, catalogId);
-    const gone = await readFormerMembers(transaction, catalogId);
+    const appeared = await listUnlistedZones(transaction, catalogId, sinceXid);
+    const gone = await readFormerMembers(transaction, catalogId, sinceXid);
     if (appeared.length + gone.length === 0) return false;
     await writeDifference(transaction, catalog, { appeared, gone }, actor);
     return true;

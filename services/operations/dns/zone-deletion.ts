@@ -43,6 +43,15 @@ export function deleteCompanyZones(
   return deleteZones(transaction, "company_id = $1", [companyId], signer);
 }
 
+/** Deletes some zones of a reseller, its catalogs and those of all of its companies alike, as {@link deleteZone} does. */
+export function deleteZonesById(
+  transaction: Transaction,
+  zoneIds: readonly number[],
+  signer: ZoneSigner,
+): Promise<ZonesDeleted> {
+  return deleteZones(transaction, "id = any($1::bigint[])", [zoneIds], signer);
+}
+
 async function deleteZones(
   transaction: Transaction,
   condition: string,

@@ -47,27 +47,47 @@ export async function lockCatalog(transaction: Transaction, catalogId: number): 
   return row && findAnyZone(transaction, nameFromStoredWire(row.apex));
 }
 
-/** The active zones of the catalog's reseller that it does not list. */
-export function listUnlistedZones(transaction: Transaction, catalogId: number): Promise<UnlistedZone[]> {
+/**
+ * The active zones of the catalog's reseller that it does not list.
+ * @param sinceXid only those that have changed since a look (`lookForZoneChanges`); null: all
+ */
+export function listUnlistedZones(
+  transaction: Transaction,
+  catalogId: number,
+  sinceXid: string | null,
+): Promise<UnlistedZone[]> {
   return queryRows(
     transaction,
     `select z.id, z.apex from zones z
       where z.reseller_id = (select reseller_id from zones where id = $1) and z.kind = 'primary'
-        and not z.suspended and not z.company_suspended
+        and not z.suspended and not z.company_suspended ${sinceXid === null ? "" : "and z.changed_xid >= $3::xid8"}
         and not exists (select 1 from catalog_members m where m.catalog_id = $2 and m.zone_id = z.id)
       order by z.id`,
-    [catalogId, catalogId],
+    [catalogId, catalogId, ...(sinceXid === null ? [] : [sinceXid])],
   );
 }
 
-/** The catalog's records of zones that are gone or suspended. */
-export async function readFormerMembers(transaction: Transaction, catalogId: number): Promise<StoredRecord[]> {
+/**
+ * The catalog's records of zones that are gone or suspended.
+ * @param sinceXid only of those that have gone or changed since a look (`lookForZoneChanges`); null: of all
+ */
+export async function readFormerMembers(
+  transaction: Transaction,
+  catalogId: number,
+  sinceXid: string | null,
+): Promise<StoredRecord[]> {
+  const members =
+    sinceXid === null
+      ? "catalog_members m"
+      : `(select zone_id from zone_deletions where changed_xid >= $2::xid8
+          union select id from zones where changed_xid >= $3::xid8) recent
+         join catalog_members m on m.zone_id = recent.zone_id`;
   const rows = await queryRows<RecordRow>(
     transaction,
     `select r.id, r.owner, r.type, r.ttl, r.rdata
-       from catalog_members m join records r on r.id = m.record_id left join zones z on z.id = m.zone_id
+       from ${members} join records r on r.id = m.record_id left join zones z on z.id = m.zone_id
       where m.catalog_id = $1 and (z.id is null or z.suspended or z.company_suspended) order by r.id`,
-    [catalogId],
+    [catalogId, ...(sinceXid === null ? [] : [sinceXid, sinceXid])],
     { rowMode: "array" },
   );
   return rows.map(recordOf);
@@ -89,20 +109,35 @@ export async function insertMembers(
 }
 
 /**
- * Where a look for changed zones begins next, and whether anything changed since the last one.
- * @param sinceXid what the last look gave; null for the first
+ * Which catalogs do not list what they should since an earlier look, and where the next look begins. What it costs depends on
+ * how many zones have changed, not on how many there are.
+ * @param sinceXid what the last look gave
  */
 export async function lookForZoneChanges(
   db: Db,
-  sinceXid: string | null,
-): Promise<{ readonly sinceXid: string; readonly changed: boolean }> {
-  const [row] = await queryRows<{ xmin: string; changed: boolean }>(
+  sinceXid: string,
+): Promise<{ readonly sinceXid: string; readonly catalogIds: readonly number[] }> {
+  const [row] = await queryRows<{ xmin: string; ids: string[] }>(
     db,
-    `select pg_snapshot_xmin(pg_current_snapshot())::text as xmin,
-            exists (select 1 from zones where changed_xid >= $1::xid8)
-            or exists (select 1 from zone_deletions where changed_xid >= $2::xid8) as changed`,
-    [sinceXid ?? "0", sinceXid ?? "0"],
+    `select pg_snapshot_xmin(pg_current_snapshot())::text as xmin, array(
+       select c.id
+         from zones z join zones c on c.reseller_id = z.reseller_id and c.kind = 'catalog'
+        where z.changed_xid >= $1::xid8 and z.kind = 'primary'
+          and (z.suspended or z.company_suspended)
+            = exists (select 1 from catalog_members m where m.catalog_id = c.id and m.zone_id = z.id)
+       union
+       select m.catalog_id
+         from zone_deletions d join catalog_members m on m.zone_id = d.zone_id
+        where d.changed_xid >= $2::xid8) as ids`,
+    [sinceXid, sinceXid],
     { name: "look-for-zone-changes" },
   );
-  return { sinceXid: row!.xmin, changed: row!.changed };
+  // An array of bigint arrives as texts.
+  return { sinceXid: row!.xmin, catalogIds: row!.ids.map(Number) };
+}
+
+/** Where a look for changed zones begins that is to find what changes from now on. */
+export async function startOfLooks(db: Db): Promise<string> {
+  const [row] = await queryRows<{ xmin: string }>(db, "select pg_snapshot_xmin(pg_current_snapshot())::text as xmin");
+  return row!.xmin;
 }

@@ -1,6 +1,7 @@
 import { type DomainName, nameSortKey, parentOf } from "../../core/dns/name.ts";
 import { TYPE } from "../../core/dns/rr-types.ts";
 import { type Db, queryRows } from "../../platform/postgres/db.ts";
+import { searchZoneNames } from "./zone-search.ts";
 import { findZone, type Zone, type ZoneScope } from "./zones.ts";
 import { LEFT_OUT, type LeftOut } from "./zones-left-out.ts";
 
@@ -32,6 +33,13 @@ export interface ZoneSearch {
 
 /** Zones of a reseller, suspended ones included, in canonical order of names. */
 export async function searchZones(db: Db, search: ZoneSearch): Promise<FoundZone[]> {
+  const { resellerId, crmId, limit } = search;
+  const companyId = crmId === undefined ? undefined : await findCompanyId(db, resellerId, crmId);
+  if (crmId !== undefined && companyId === undefined) return [];
+  const scope = { resellerId, ...(companyId !== undefined && { companyId }) };
+  const after = search.after && Buffer.from(nameSortKey(search.after.wire));
+  const like = `%${escapeLike(search.text.toLowerCase())}%`;
+  const ids = await searchZoneNames(db, { scope, like, after, limit });
   const rows = await queryRows<{
     name: string;
     crm_id: string;
@@ -46,16 +54,9 @@ export async function searchZones(db: Db, search: ZoneSearch): Promise<FoundZone
             (select count(*) from records r where r.zone_id = z.id) as records,
             z.signed or exists (select 1 from records r where r.zone_id = z.id and r.owner_key = z.name_key and r.type = $1) as signed,
             ${LEFT_OUT} as left_out
-       from (select * from zones
-              where reseller_id = $2 and kind = 'primary' and name like $3 and name_key > $4
-                and ($5::text is null or company_id = (select id from companies where reseller_id = $6 and crm_id = $7))
-              order by name_key limit $8) z
-       join companies c on c.id = z.company_id order by z.name_key`,
-    [
-      ...[TYPE.DNSKEY, search.resellerId, `%${escapeLike(search.text.toLowerCase())}%`],
-      search.after ? nameSortKey(search.after.wire) : Buffer.alloc(0),
-      ...[search.crmId ?? null, search.resellerId, search.crmId ?? null, search.limit],
-    ],
+       from zones z join companies c on c.id = z.company_id
+      where z.id = any($2::bigint[]) order by z.name_key`,
+    [TYPE.DNSKEY, ids],
   );
   return rows.map(({ crm_id, left_out, ...row }) => ({ ...row, crmId: crm_id, leftOut: left_out }));
 }

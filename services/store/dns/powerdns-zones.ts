@@ -1,7 +1,8 @@
 import { type DomainName, nameFromStoredWire } from "../../core/dns/name.ts";
-import { type Db, queryRows, type Transaction } from "../../platform/postgres/db.ts";
+import { type Db, queryRows, StatementValues, type Transaction } from "../../platform/postgres/db.ts";
 import { inTransaction } from "../transactions.ts";
-import { ZONE_COLUMNS, type Zone, type ZoneRow, type ZoneScope, zoneName, zoneOf } from "./zones.ts";
+import { isInScope, searchZoneNames } from "./zone-search.ts";
+import { type ListPosition, ZONE_COLUMNS, type Zone, type ZoneRow, type ZoneScope, zoneName, zoneOf } from "./zones.ts";
 
 /** What PowerDNS's API keeps with a zone beside its records. */
 export interface PowerdnsSettings {
@@ -34,30 +35,39 @@ interface PowerdnsRow extends ZoneRow {
 const COLUMNS = `${ZONE_COLUMNS}, p.kind as pdns_kind, p.soa_edit_api, p.metadata
   from zones z join companies c on c.id = z.company_id left join powerdns_zones p on p.zone_id = z.id`;
 
-const IN_SCOPE = "z.reseller_id = coalesce($1, z.reseller_id) and z.company_id = coalesce($2, z.company_id)";
-
 export async function findPowerdnsZone(db: Db, scope: ZoneScope, apex: DomainName): Promise<PowerdnsZone | undefined> {
-  const [row] = await queryRows<PowerdnsRow>(db, `select ${COLUMNS} where ${IN_SCOPE} and z.name = $3`, [
-    scope.resellerId ?? null,
-    scope.companyId ?? null,
-    zoneName(apex),
-  ]);
+  const values = new StatementValues();
+  const where = `${isInScope(scope, values)} and z.name = ${values.add(zoneName(apex))}`;
+  const [row] = await queryRows<PowerdnsRow>(db, `select ${COLUMNS} where ${where}`, values.all);
   return row && powerdnsZone(row);
 }
 
-/** Zones of a scope by id, `limit` of them behind one. */
+/** Which zones of a scope are listed. */
+export interface PowerdnsSelection {
+  /** Where the list goes on; undefined: from the beginning. */
+  readonly after: ListPosition;
+  readonly limit: number;
+  /** A pattern of LIKE that their names are like; all where it is left out. */
+  readonly like?: string | undefined;
+}
+
+/** Zones of a scope in canonical order, and where the list goes on: undefined after the last. */
 export async function listPowerdnsZones(
   db: Db,
   scope: ZoneScope,
-  after: number,
-  limit: number,
-): Promise<PowerdnsZone[]> {
-  const rows = await queryRows<PowerdnsRow>(
+  { after, limit, like }: PowerdnsSelection,
+): Promise<{ readonly zones: PowerdnsZone[]; readonly next: ListPosition }> {
+  const values = new StatementValues();
+  const place =
+    like === undefined
+      ? `${isInScope(scope, values)} and z.name_key > ${values.add(after ?? Buffer.alloc(0))}`
+      : `z.id = any(${values.add(await searchZoneNames(db, { scope, like, after, limit }))}::bigint[])`;
+  const rows = await queryRows<PowerdnsRow & { readonly name_key: Buffer }>(
     db,
-    `select ${COLUMNS} where ${IN_SCOPE} and z.id > $3 order by z.id limit $4`,
-    [scope.resellerId ?? null, scope.companyId ?? null, after, limit],
+    `select z.name_key, ${COLUMNS} where ${place} order by z.name_key limit ${values.add(limit)}`,
+    values.all,
   );
-  return rows.map(powerdnsZone);
+  return { zones: rows.map(powerdnsZone), next: rows.length < limit ? undefined : rows.at(-1)?.name_key };
 }
 
 function powerdnsZone(row: PowerdnsRow): PowerdnsZone {

@@ -1,6 +1,6 @@
 import type pg from "pg";
 import { encodeSoaRdata } from "../../core/dns/soa.ts";
-import { copyOut } from "../copy-out.ts";
+import { type CopyRow, copyOut } from "../copy-out.ts";
 import { type SoaRow, soaOf } from "./zones.ts";
 
 /** A zone as a server needs it: whether it is to be seen, and its SOA. */
@@ -93,13 +93,14 @@ export async function* readAllZones(
   limit: number,
 ): AsyncGenerator<readonly ZoneState[]> {
   for (let after = 0; ; ) {
-    const { rows } = await client.query<ZoneStateRow>(
-      `select ${ZONE_STATE_COLUMNS} from zones where id > $1 and ${isInScope(client, scope)} order by id limit $2`,
-      [after, limit],
-    );
-    if (rows.length > 0) yield rows.map(zoneStateOf);
-    if (rows.length < limit) return;
-    after = rows.at(-1)!.id;
+    // COPY takes no parameters; these are numbers, and names that are escaped.
+    const place = `id > ${Number(after)} and ${isInScope(client, scope)} order by id limit ${Number(limit)}`;
+    const zones: ZoneState[] = [];
+    const makeZone = zoneStateMaker();
+    await copyOut(client, `select ${ZONE_STATE_COLUMNS} from zones where ${place}`, (row) => zones.push(makeZone(row)));
+    if (zones.length > 0) yield zones;
+    if (zones.length < limit) return;
+    after = zones.at(-1)!.id;
   }
 }
 
@@ -246,29 +247,56 @@ export async function streamRecords(
       : `zone_id between ${Number(zones.from)} and ${Number(zones.to)}`;
   // Ordered by itself, each table is read along its index, and the two are merged.
   const order = "order by zone_id, owner_key, type, id";
-  const query = `
-    select zone_id, owner, type, ttl, rdata from (
-      (select ${RECORD_COLUMNS} from records r where ${condition} ${order})
-      union all
-      (select ${RECORD_COLUMNS} from derived_records r where ${condition} ${order})
-    ) published ${order}`;
+  const { rows } = await client.query<{ derived: boolean }>(
+    `select exists (select from derived_records r where ${condition}) as derived`,
+  );
+  const query = rows[0]!.derived
+    ? `select zone_id, owner, type, ttl, rdata from (
+         (select ${RECORD_COLUMNS} from records r where ${condition} ${order})
+         union all
+         (select ${RECORD_COLUMNS} from derived_records r where ${condition} ${order})
+       ) published ${order}`
+    : `select zone_id, owner, type, ttl, rdata from records where ${condition} ${order}`;
+  const record = new RecordOfRow();
   await copyOut(client, query, (row) => {
-    const { octets, starts, lengths } = row;
-    onRecord({
-      zoneId: row.int8(0),
-      octets,
-      ownerStart: starts[1]!,
-      ownerOctets: lengths[1]!,
-      type: row.int4(2),
-      ttl: row.int8(3),
-      rdataStart: starts[4]!,
-      rdataOctets: lengths[4]!,
-    });
+    record.take(row);
+    onRecord(record);
   });
+}
+
+/** One object for all rows: they are many. */
+class RecordOfRow implements StreamedRecord {
+  zoneId = 0;
+  octets: Uint8Array = new Uint8Array(0);
+  ownerStart = 0;
+  ownerOctets = 0;
+  type = 0;
+  ttl = 0;
+  rdataStart = 0;
+  rdataOctets = 0;
+
+  /** Takes zone_id, owner, type, ttl and rdata. */
+  take(row: CopyRow): void {
+    this.octets = row.octets;
+    this.zoneId = row.int8(0);
+    this.ownerStart = row.starts[1]!;
+    this.ownerOctets = row.lengths[1]!;
+    this.type = row.int4(2);
+    this.ttl = row.int8(3);
+    this.rdataStart = row.starts[4]!;
+    this.rdataOctets = row.lengths[4]!;
+  }
 }
 
 const ZONE_STATE_COLUMNS = `id, apex, not suspended and not company_suspended as published, version, serial, ttl,
   mname, rname, refresh, retry, expire, minimum, reseller_id, kind <> 'primary' as restricted`;
+
+/** Places in `ZONE_STATE_COLUMNS`. */
+const COLUMN = {
+  ...{ ID: 0, APEX: 1, PUBLISHED: 2, VERSION: 3, SERIAL: 4, TTL: 5, MNAME: 6, RNAME: 7, REFRESH: 8, RETRY: 9 },
+  ...{ EXPIRE: 10, MINIMUM: 11, RESELLER: 12, RESTRICTED: 13 },
+} as const;
+const SOA_NUMBERS = [COLUMN.SERIAL, COLUMN.REFRESH, COLUMN.RETRY, COLUMN.EXPIRE, COLUMN.MINIMUM] as const;
 
 /** What customers' records and those that signing makes have in common. */
 const RECORD_COLUMNS = "r.id, r.zone_id, r.owner, r.owner_key, r.type, r.ttl, r.rdata";
@@ -289,6 +317,50 @@ interface ZoneRecordRow {
   readonly type: number;
   readonly ttl: number;
   readonly rdata: Buffer;
+}
+
+/** Makes zones of rows of `ZONE_STATE_COLUMNS`; those of one reseller have one text of its id. */
+function zoneStateMaker(): (row: CopyRow) => ZoneState {
+  let resellerOctets: Uint8Array = new Uint8Array(0);
+  let resellerId = "";
+  const readReseller = (row: CopyRow): string | null => {
+    if (row.lengths[COLUMN.RESELLER]! < 0) return null;
+    const octets = row.bytes(COLUMN.RESELLER);
+    if (Buffer.compare(octets, resellerOctets) !== 0) {
+      resellerOctets = octets;
+      resellerId = Buffer.from(octets).toString("utf8");
+    }
+    return resellerId;
+  };
+  return (row) => ({
+    id: row.int8(COLUMN.ID),
+    apex: row.bytes(COLUMN.APEX),
+    published: row.bool(COLUMN.PUBLISHED),
+    version: row.int8(COLUMN.VERSION),
+    soaTtlSeconds: row.int8(COLUMN.TTL),
+    minimumSeconds: row.int8(COLUMN.MINIMUM),
+    resellerId: readReseller(row),
+    restricted: row.bool(COLUMN.RESTRICTED),
+    soaRdata: soaRdataIn(row),
+  });
+}
+
+/** The SOA's RDATA: MNAME, RNAME, then SERIAL, REFRESH, RETRY, EXPIRE and MINIMUM, 32 bits each (RFC 1035 §3.3.13). */
+function soaRdataIn(row: CopyRow): Uint8Array {
+  const { octets, starts, lengths } = row;
+  const numbers = lengths[COLUMN.MNAME]! + lengths[COLUMN.RNAME]!;
+  const rdata = new Uint8Array(numbers + 20);
+  rdata.set(octets.subarray(starts[COLUMN.MNAME], starts[COLUMN.MNAME]! + lengths[COLUMN.MNAME]!));
+  rdata.set(
+    octets.subarray(starts[COLUMN.RNAME], starts[COLUMN.RNAME]! + lengths[COLUMN.RNAME]!),
+    lengths[COLUMN.MNAME],
+  );
+  for (const [index, column] of SOA_NUMBERS.entries()) {
+    // The lower half of a bigint.
+    for (let octet = 0; octet < 4; octet += 1)
+      rdata[numbers + 4 * index + octet] = octets[starts[column]! + 4 + octet]!;
+  }
+  return rdata;
 }
 
 function zoneStateOf(row: ZoneStateRow): ZoneState {

@@ -1,5 +1,4 @@
-import type { Db } from "../../platform/postgres/db.ts";
-import { isUniqueViolation } from "../../platform/postgres/db.ts";
+import { type Db, isUniqueViolation, queryRows, type Transaction } from "../../platform/postgres/db.ts";
 
 export interface Reseller {
   readonly id: string;
@@ -41,4 +40,34 @@ export async function renameReseller(db: Db, id: string, name: string): Promise<
 /** @returns false when there is no such reseller */
 export async function setRpzLicence(db: Db, id: string, rpzLicence: boolean): Promise<boolean> {
   return (await db("resellers").where({ id }).update({ rpz_licence: rpzLicence })) > 0;
+}
+
+/** Some of a reseller's zones, its catalogs first, which would otherwise follow the others as they go. */
+export async function listZonesOfReseller(db: Db, id: string, limit: number): Promise<number[]> {
+  const rows = await queryRows<{ id: number }>(
+    db,
+    `(select id from zones where reseller_id = $1 and kind = 'catalog' limit $2)
+     union all
+     (select id from zones where reseller_id = $3 and kind = 'primary' order by name_key limit $4)
+     limit $5`,
+    [id, limit, id, limit, limit],
+  );
+  return rows.map((row) => row.id);
+}
+
+/**
+ * Keeps a reseller from getting zones and companies until the transaction ends. Its companies are locked first, as who
+ * makes a zone has one before it looks the reseller up.
+ * @returns `gone` where there is none, `overtaken` where it got a company meanwhile: then the transaction is to end
+ */
+export async function lockReseller(transaction: Transaction, id: string): Promise<"locked" | "gone" | "overtaken"> {
+  const companies = () => transaction("companies").where({ reseller_id: id }).orderBy("id").select("id");
+  const locked = await companies().forNoKeyUpdate();
+  if (!(await transaction("resellers").where({ id }).forUpdate().first("id"))) return "gone";
+  return (await companies()).length === locked.length ? "locked" : "overtaken";
+}
+
+/** Deletes a reseller that has no zones, with its companies and all else that it has. */
+export async function deleteResellerRow(transaction: Transaction, id: string): Promise<void> {
+  await transaction("resellers").where({ id }).delete();
 }

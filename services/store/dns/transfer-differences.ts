@@ -6,7 +6,7 @@ import { encodeSoaRdata } from "../../core/dns/soa.ts";
 import { exactKey } from "../../core/dns/zone-edit.ts";
 import { type Db, queryRows } from "../../platform/postgres/db.ts";
 import { inSnapshot } from "../transactions.ts";
-import { type SoaRow, soaOf } from "./zones.ts";
+import { type SoaRow, soaOf, zoneName } from "./zones.ts";
 
 /** A zone as whoever asks for a transfer names it. */
 export interface TransferableZone {
@@ -42,8 +42,9 @@ export async function findTransferableZone(db: Db, apex: Uint8Array): Promise<Tr
   const [row] = await queryRows<{ id: number; name: string; reseller_id: string | null; published: boolean }>(
     db,
     `select id, name, reseller_id, not suspended and not company_suspended as published
-       from zones where apex = $1`,
-    [apex],
+       from zones where name = $1`,
+    // The name has an index, as it is looked up at each transfer.
+    [zoneName(nameFromStoredWire(apex))],
     { name: "find-transferable-zone" },
   );
   return row && { id: row.id, name: row.name, resellerId: row.reseller_id, published: row.published };

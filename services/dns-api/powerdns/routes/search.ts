@@ -5,8 +5,10 @@ import { unacceptable } from "../../../core/refusal.ts";
 import { ok, refuse } from "../../../core/result.ts";
 import type { Db } from "../../../platform/postgres/db.ts";
 import { type FoundRecords, searchRecords } from "../../../store/dns/console-records.ts";
+import { escapeLike } from "../../../store/dns/console-zones.ts";
 import type { DnsCaller } from "../../../store/dns/dns-callers.ts";
 import { listPowerdnsZones, type PowerdnsZone, readComments } from "../../../store/dns/powerdns-zones.ts";
+import type { ListPosition } from "../../../store/dns/zones.ts";
 import { scopeOf } from "../../caller.ts";
 import { dnsEndpoint, type MakeEndpoints } from "../../context.ts";
 import { canonical, contentOf, soaOfZone, zoneId } from "../zone-json.ts";
@@ -29,6 +31,8 @@ type Found = z.input<typeof found>;
 
 interface Search {
   readonly kinds: readonly Kind[];
+  /** Where zones alone are wanted: what their names are like, and how many are enough. */
+  readonly ofZones: { readonly like: string; readonly most: number } | undefined;
   /** Texts that all that is wanted has. */
   readonly pieces: readonly string[];
   readonly isMatch: (text: string) => boolean;
@@ -49,7 +53,8 @@ export const makePowerdnsSearchEndpoints: MakeEndpoints = ({ db }) => [
     act: async ({ caller, fields: { q, max, object_type } }) => {
       const kinds = object_type === "all" ? KINDS : [object_type];
       const results: Found[] = [];
-      for await (const one of findAll(db, caller, { kinds, pieces: piecesOf(q), isMatch: matcherOf(q) })) {
+      const ofZones = object_type === "zone" ? { like: likeOf(q), most: max } : undefined;
+      for await (const one of findAll(db, caller, { kinds, ofZones, pieces: piecesOf(q), isMatch: matcherOf(q) })) {
         if (one === "too-much") return refuse(unacceptable("pdns-search", { most: MOST_SEARCHED }));
         results.push(one);
         if (results.length === max) break;
@@ -62,9 +67,11 @@ export const makePowerdnsSearchEndpoints: MakeEndpoints = ({ db }) => [
 async function* findAll(db: Db, caller: DnsCaller, search: Search): AsyncGenerator<Found | "too-much"> {
   let searched = 0;
   const budget = { records: MOST_LOOKED_AT };
-  for (let after = 0; ; ) {
-    const page = await listPowerdnsZones(db, scopeOf(caller), after, MOST_SEARCHED);
-    for (const zone of page) {
+  for (let after: ListPosition; ; ) {
+    const page: Awaited<ReturnType<typeof listPowerdnsZones>> = await listPowerdnsZones(db, scopeOf(caller), {
+      ...{ after, limit: search.ofZones?.most ?? MOST_SEARCHED, like: search.ofZones?.like },
+    });
+    for (const zone of page.zones) {
       if (caller.token && !coversZone(caller.token.policy, zone.zone.apex)) continue;
       const name = canonical(zone.zone.apex);
       if (search.kinds.includes("zone") && search.isMatch(name)) {
@@ -75,9 +82,8 @@ async function* findAll(db: Db, caller: DnsCaller, search: Search): AsyncGenerat
       yield* findInZone(db, caller, zone, { ...search, budget });
       if (searched > MOST_SEARCHED || budget.records <= 0) return yield "too-much";
     }
-    const last = page.at(-1);
-    if (!last || page.length < MOST_SEARCHED) return;
-    after = last.zone.id;
+    if (page.next === undefined) return;
+    after = page.next;
   }
 }
 
@@ -115,6 +121,11 @@ async function* findInZone(
 function matcherOf(pattern: string): (text: string) => boolean {
   const wanted = folded(pattern);
   return (text) => isWholeMatch(wanted, folded(text));
+}
+
+/** The pattern as LIKE has it, for names as they are stored. */
+function likeOf(pattern: string): string {
+  return escapeLike(folded(pattern)).replaceAll("*", "%").replaceAll("?", "_");
 }
 
 function folded(text: string): string {

@@ -24,7 +24,7 @@ import {
   setSerialType,
 } from "../../../store/dns/powerdns-zones.ts";
 import { readRecordsAt, recordPages, wholeNames } from "../../../store/dns/records.ts";
-import { findZone, type Zone, zoneDoesNotExist } from "../../../store/dns/zones.ts";
+import { findZone, type ListPosition, type Zone, zoneDoesNotExist } from "../../../store/dns/zones.ts";
 import { streamInSnapshot } from "../../../store/transactions.ts";
 import { scopeOf } from "../../caller.ts";
 import { type DnsApiContext, dnsEndpoint, type MakeEndpoints } from "../../context.ts";
@@ -89,16 +89,17 @@ const listing: MakeEndpoints = ({ db }) => [
 
 async function* listPieces(db: Db, caller: DnsCaller, withDnssec: boolean): AsyncGenerator<string> {
   let separator = "[";
-  for (let after = 0; ; ) {
-    const page = await listPowerdnsZones(db, scopeOf(caller), after, LIST_PAGE);
-    const seen = page.filter(({ zone }) => !caller.token || coversZone(caller.token.policy, zone.apex));
+  for (let after: ListPosition; ; ) {
+    const page: Awaited<ReturnType<typeof listPowerdnsZones>> = await listPowerdnsZones(db, scopeOf(caller), {
+      ...{ after, limit: LIST_PAGE },
+    });
+    const seen = page.zones.filter(({ zone }) => !caller.token || coversZone(caller.token.policy, zone.apex));
     if (seen.length > 0) {
       yield separator + seen.map((zone) => JSON.stringify(showListedZone(zone, withDnssec))).join(",");
       separator = ",";
     }
-    const last = page.at(-1);
-    if (!last || page.length < LIST_PAGE) break;
-    after = last.zone.id;
+    if (page.next === undefined) break;
+    after = page.next;
   }
   yield separator === "[" ? "[]" : "]";
 }

@@ -1,0 +1,85 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { addCompany } from "../../services/operations/dns/companies.ts";
+import { queryRows } from "../../services/platform/postgres/db.ts";
+import { searchZones } from "../../services/store/dns/console-zones.ts";
+import { listPowerdnsZones } from "../../services/store/dns/powerdns-zones.ts";
+import { addReseller } from "../../services/store/dns/resellers.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { nameOf, SIGNER } from "../support/dns-server.ts";
+
+/** More than are gone over one by one. */
+const ZONES = 12_000;
+
+let database: TestDatabase;
+
+beforeAll(async () => {
+  database = await createTestDatabase();
+  for (const id of ["one", "two"]) await addZones(id, id === "one" ? ZONES : 50);
+});
+
+afterAll(async () => {
+  await database?.drop();
+});
+
+test("the console finds what many have, what few have at the end, and what nobody has", async () => {
+  const search = async (text: string, more: { limit?: number; after?: string; crmId?: string } = {}) => {
+    const after = more.after === undefined ? undefined : nameOf(more.after);
+    const found = await searchZones(database.db, { resellerId: "one", text, limit: 3, ...more, after });
+    return found.map(({ name }) => name);
+  };
+  expect(await search("")).toEqual(["one-00000.test", "one-00001.test", "one-00002.test"]);
+  expect(await search("ONE-", { after: "one-00500.test" })).toEqual([
+    "one-00501.test",
+    "one-00502.test",
+    "one-00503.test",
+  ]);
+  expect(await search("99.te")).toEqual(["one-00099.test", "one-00199.test", "one-00299.test"]);
+  // Within the second walk, behind it, and on both sides of its end.
+  expect(await search("-0520")).toEqual(["one-05200.test", "one-05201.test", "one-05202.test"]);
+  expect(await search("-1190", { limit: 2 })).toEqual(["one-11900.test", "one-11901.test"]);
+  expect(await search("9999", { limit: 50 })).toEqual(["one-09999.test"]);
+  expect(await search("0000.", { limit: 50 })).toEqual(["one-00000.test", "one-10000.test"]);
+  expect(await search("11999", { after: "one-11998.test", limit: 50 })).toEqual(["one-11999.test"]);
+  expect(await search("nowhere")).toEqual([]);
+  expect(await search("_")).toEqual([]);
+  // Neither another reseller's, nor by a company that is not there.
+  expect(await search("two")).toEqual([]);
+  expect(await search("one", { crmId: "two" })).toEqual([]);
+  expect(await search("11999", { crmId: "one", limit: 50 })).toEqual(["one-11999.test"]);
+});
+
+test("PowerDNS's API goes on where a page has ended, within one's own zones", async () => {
+  const found: string[] = [];
+  for (let after: Buffer | undefined; ; ) {
+    const page = await listPowerdnsZones(database.db, { resellerId: "one" }, { after, limit: 40, like: "%7_.test" });
+    found.push(...page.zones.map(({ zone }) => zone.name));
+    if (page.next === undefined) break;
+    after = page.next;
+  }
+  expect(found).toHaveLength(ZONES / 10);
+  expect(found).toEqual(found.toSorted());
+  const others = await listPowerdnsZones(
+    database.db,
+    { resellerId: "two" },
+    { after: undefined, limit: 100, like: "%" },
+  );
+  expect(others.zones).toHaveLength(50);
+});
+
+async function addZones(id: string, count: number): Promise<void> {
+  const { db } = database;
+  await addReseller(db, { id, name: id, rpzLicence: false, keyHash: Buffer.from(id) });
+  await addCompany(db, SIGNER.keyRing, { resellerId: id, crmId: id, name: id, apikey: `key-of-${id}` });
+  await queryRows(
+    db,
+    String.raw`
+    insert into zones (reseller_id, company_id, name, name_key, apex, serial_type, serial, mname, rname, refresh, retry,
+                       expire, minimum, ttl)
+    select $1, c.id, label || '.test', 'test\000'::bytea || convert_to(label, 'utf8') || '\000'::bytea,
+           '\011'::bytea || convert_to(label, 'utf8') || '\004test\000'::bytea, 'numeric', 1, '\000', '\000', 1, 1, 1, 1, 1
+      from generate_series(0, $2::int - 1) n, lateral (select $1 || '-' || lpad(n::text, 5, '0') as label) l
+      join companies c on c.reseller_id = $1`,
+    [id, count],
+  );
+  await db.raw("analyze zones");
+}
