@@ -1,5 +1,6 @@
 import { GatheredWork } from "../../platform/gathered-work.ts";
 import { type Db, isDatabaseAway } from "../../platform/postgres/db.ts";
+import { holdGrowthTogether } from "../../store/dns/held-growth.ts";
 import { type Addition, writeAdditions } from "../../store/dns/zone-additions.ts";
 import { type WrittenChange, writeZoneChange } from "../../store/dns/zone-changes.ts";
 import { type ExcerptAsk, readExcerpt, readExcerpts, type ZoneExcerpt } from "../../store/dns/zone-excerpts.ts";
@@ -10,6 +11,12 @@ const MOST_NAMES = 16;
 /** While one run commits, another may be prepared. */
 const LIMITS = { atOnce: 2, most: 64 } as const;
 
+/** One at a time: they wait for the same rows of quotas. */
+const GROWING = { ...LIMITS, atOnce: 1 } as const;
+
+/** Undefined when it was not written. */
+type Written = WrittenChange | undefined;
+
 /**
  * The statements of small changes that come at the same time, made together: a few statements and commits for all of
  * them. Each is written or refused by itself, exactly as it would be alone.
@@ -17,12 +24,14 @@ const LIMITS = { atOnce: 2, most: 64 } as const;
 export class TogetherChanges {
   readonly #db: Db;
   readonly #reads: GatheredWork<ExcerptAsk, ZoneExcerpt | undefined>;
-  readonly #writes: GatheredWork<Addition, WrittenChange | undefined>;
+  readonly #writes: GatheredWork<Addition, Written>;
+  readonly #growing: GatheredWork<Addition, Written>;
 
   constructor(db: Db) {
     this.#db = db;
     this.#reads = new GatheredWork({ ...LIMITS, run: (asks) => this.#read(asks) });
     this.#writes = new GatheredWork({ ...LIMITS, run: (additions) => this.#write(additions) });
+    this.#growing = new GatheredWork({ ...GROWING, run: (additions) => this.#grow(additions) });
   }
 
   read(ask: ExcerptAsk): Promise<ZoneExcerpt | undefined> {
@@ -30,8 +39,8 @@ export class TogetherChanges {
   }
 
   /** @returns undefined when it was not written, and has to be tried by itself */
-  write(addition: Addition): Promise<WrittenChange | undefined> {
-    return this.#writes.ask(addition);
+  async write(addition: Addition): Promise<WrittenChange | undefined> {
+    return (await this.#writes.ask(addition)) ?? (await this.#growing.ask(addition));
   }
 
   async #read(asks: readonly ExcerptAsk[]): Promise<(ZoneExcerpt | undefined)[]> {
@@ -39,19 +48,32 @@ export class TogetherChanges {
     return others.length === 0 ? [await readExcerpt(this.#db, only, only.names, [])] : readExcerpts(this.#db, asks);
   }
 
-  async #write(additions: readonly Addition[]): Promise<(WrittenChange | undefined)[]> {
+  async #write(additions: readonly Addition[]): Promise<Written[]> {
     const [only, ...others] = additions as [Addition, ...Addition[]];
-    if (others.length === 0) {
-      const { zone, change, actor, growth } = only;
-      return [await writeZoneChange(this.#db, zone, change, { actor, growth, withinHeld: true })];
-    }
-    try {
-      return await writeAdditions(this.#db, additions);
-    } catch (error) {
-      // What PostgreSQL refuses of one must not befall the others: each is tried by itself.
-      if (isDatabaseAway(error) || !isRefused(error)) throw error;
-      return additions.map(() => undefined);
-    }
+    if (others.length > 0) return unlessRefused(additions, () => writeAdditions(this.#db, additions));
+    const { zone, change, actor, growth } = only;
+    return [await writeZoneChange(this.#db, zone, change, { actor, growth, withinHeld: true })];
+  }
+
+  /** Writes those whose zones did not hold what they grow by, once they do. */
+  async #grow(additions: readonly Addition[]): Promise<Written[]> {
+    const none = additions.map(() => undefined);
+    if (additions.length === 1) return none;
+    return unlessRefused(additions, async () => {
+      const growing = additions.map(({ zone, growth }) => ({ zoneId: zone.id, growth }));
+      const held = await holdGrowthTogether(this.#db, growing);
+      return held.size > 0 ? writeAdditions(this.#db, additions) : none;
+    });
+  }
+}
+
+/** What PostgreSQL refuses of one must not befall the others: nothing is written then, and each is tried by itself. */
+async function unlessRefused(additions: readonly Addition[], write: () => Promise<Written[]>): Promise<Written[]> {
+  try {
+    return await write();
+  } catch (error) {
+    if (isDatabaseAway(error) || !isRefused(error)) throw error;
+    return additions.map(() => undefined);
   }
 }
 

@@ -205,7 +205,7 @@ async function writeChange(
   const isSmall = created.length + derived.length <= RECORDS_A_STATEMENT;
   if (isSmall) {
     const grows = growth.records > 0 || growth.octets > 0;
-    const isTogether = together && !db.isTransaction && isAddition(zone, change, growth);
+    const isTogether = together && !quotas && !db.isTransaction && isAddition(zone, change, growth);
     const written = isTogether
       ? await together.write({ zone, change, actor, growth })
       : await writeZoneChange(db, zone, change, { actor, growth, withinHeld: grows });
