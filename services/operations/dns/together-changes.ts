@@ -2,17 +2,14 @@ import { GatheredWork } from "../../platform/gathered-work.ts";
 import { type Db, isDatabaseAway } from "../../platform/postgres/db.ts";
 import { holdGrowthTogether } from "../../store/dns/held-growth.ts";
 import { type Addition, writeAdditions } from "../../store/dns/zone-additions.ts";
-import { type WrittenChange, writeZoneChange } from "../../store/dns/zone-changes.ts";
+import type { WrittenChange } from "../../store/dns/zone-changes.ts";
 import { type ExcerptAsk, readExcerpt, readExcerpts, type ZoneExcerpt } from "../../store/dns/zone-excerpts.ts";
 
 /** Of whoever reads more names, an excerpt is read by itself. */
 const MOST_NAMES = 16;
 
-/** While one run commits, another may be prepared. */
-const LIMITS = { atOnce: 2, most: 64 } as const;
-
-/** One at a time: they wait for the same rows of quotas. */
-const GROWING = { ...LIMITS, atOnce: 1 } as const;
+/** One at a time of each kind: what comes while it is under way has its statement in common. */
+const LIMITS = { atOnce: 1, most: 64 } as const;
 
 /** Undefined when it was not written. */
 type Written = WrittenChange | undefined;
@@ -31,7 +28,7 @@ export class TogetherChanges {
     this.#db = db;
     this.#reads = new GatheredWork({ ...LIMITS, run: (asks) => this.#read(asks) });
     this.#writes = new GatheredWork({ ...LIMITS, run: (additions) => this.#write(additions) });
-    this.#growing = new GatheredWork({ ...GROWING, run: (additions) => this.#grow(additions) });
+    this.#growing = new GatheredWork({ ...LIMITS, run: (additions) => this.#grow(additions) });
   }
 
   read(ask: ExcerptAsk): Promise<ZoneExcerpt | undefined> {
@@ -48,11 +45,8 @@ export class TogetherChanges {
     return others.length === 0 ? [await readExcerpt(this.#db, only, only.names, [])] : readExcerpts(this.#db, asks);
   }
 
-  async #write(additions: readonly Addition[]): Promise<Written[]> {
-    const [only, ...others] = additions as [Addition, ...Addition[]];
-    if (others.length > 0) return unlessRefused(additions, () => writeAdditions(this.#db, additions));
-    const { zone, change, actor, growth } = only;
-    return [await writeZoneChange(this.#db, zone, change, { actor, growth, withinHeld: true })];
+  #write(additions: readonly Addition[]): Promise<Written[]> {
+    return unlessRefused(additions, () => writeAdditions(this.#db, additions));
   }
 
   /** Writes those whose zones did not hold what they grow by, once they do. */

@@ -1,6 +1,6 @@
-import { nameSortKey } from "../../core/dns/name.ts";
 import type { ZoneChange } from "../../core/dns/zone-edit.ts";
-import { type Db, queryRows } from "../../platform/postgres/db.ts";
+import { type Binding, type Db, queryRows, rowsTable, StatementValues } from "../../platform/postgres/db.ts";
+import { RECORD_TYPES, recordColumns } from "./zone-change-sql.ts";
 import { type Growth, journalRow, type WrittenChange } from "./zone-changes.ts";
 import type { Zone } from "./zones.ts";
 
@@ -42,30 +42,18 @@ export function isAddition(zone: Zone, change: ZoneChange, growth: Growth): bool
  * @returns in the order of the additions; undefined for those that were not written
  */
 export async function writeAdditions(db: Db, additions: readonly Addition[]): Promise<(WrittenChange | undefined)[]> {
-  const journal = additions.map(({ zone, change, actor }) => journalRow(zone, change, actor)!);
+  const values = new StatementValues();
+  const wanted = rowsTable(ADDITION_TYPES, additions.map(additionColumns), values);
   const records = additions.flatMap(({ change }, index) =>
-    change.rows.created.map((record) => ({ ...record, addition: index + 1 })),
+    change.rows.created.map((record) => [index + 1, ...recordColumns(record)]),
   );
-  const values = [
-    additions.map(({ zone }) => zone.id),
-    additions.map(({ zone }) => zone.version),
-    additions.map(({ change }) => change.soa.serial),
-    additions.map(({ growth }) => growth.records),
-    additions.map(({ growth }) => growth.octets),
-    journal.map(({ serial_before }) => serial_before),
-    journal.map(({ actor }) => actor),
-    journal.map(({ deleted }) => deleted),
-    journal.map(({ added }) => added),
-    records.map(({ addition }) => addition),
-    records.map(({ owner }) => owner.wire),
-    records.map(({ owner }) => nameSortKey(owner.wire)),
-    records.map(({ type }) => type),
-    records.map(({ ttl }) => ttl),
-    records.map(({ rdata }) => rdata),
-  ];
-  const rows = await queryRows<{ addition: number; id: number }>(db, WRITE_ADDITIONS, values, {
-    name: "write-additions",
-  });
+  const created = rowsTable(["bigint", ...RECORD_TYPES], records, values);
+  const rows = await queryRows<{ addition: number; id: number }>(
+    db,
+    writeAdditionsSql(wanted.sql, created.sql),
+    values.all,
+    { name: `write-additions ${wanted.shape} ${created.shape}` },
+  );
   const written: (number[] | undefined)[] = additions.map(() => undefined);
   for (const { addition, id } of rows) {
     written[addition - 1] ??= [];
@@ -74,16 +62,28 @@ export async function writeAdditions(db: Db, additions: readonly Addition[]): Pr
   return written.map((createdIds) => createdIds && { createdIds: createdIds.sort((a, b) => a - b), followerIds: [] });
 }
 
-const WRITE_ADDITIONS = `
+/** zone_id, version, serial, records, octets, serial_before, actor, deleted, added */
+const ADDITION_TYPES = [...Array.from({ length: 6 }, () => "bigint"), "text", "bytea", "bytea"];
+
+function additionColumns({ zone, change, actor, growth }: Addition): readonly Binding[] {
+  // An addition is small, so the journal has room for it.
+  const { serial_before, deleted, added } = journalRow(zone, change, actor)!;
+  const numbers = [zone.id, zone.version, change.soa.serial, growth.records, growth.octets, serial_before];
+  return [...numbers, actor, deleted, added];
+}
+
+function writeAdditionsSql(additions: string, records: string): string {
+  return `
   with wanted as (
-    select * from unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[],
-                         $8::bytea[], $9::bytea[]) with ordinality
+    select * from ${additions}
       as w (zone_id, version, serial, records, octets, serial_before, actor, deleted, added, addition)
   ), free as (
-    select w.* from wanted w join zones z on z.id = w.zone_id
-     where z.version = w.version
-       and (z.company_id is null or z.records + w.records <= z.records_held and z.octets + w.octets <= z.octets_held)
-       for no key update of z skip locked
+    select w.* from wanted w cross join lateral (
+      select 1 from zones z
+       where z.id = w.zone_id and z.version = w.version
+         and (z.company_id is null or z.records + w.records <= z.records_held and z.octets + w.octets <= z.octets_held)
+         for no key update skip locked
+    ) held
   ), zone as (
     update zones
        set serial = free.serial, records = zones.records + free.records, octets = zones.octets + free.octets,
@@ -93,8 +93,7 @@ const WRITE_ADDITIONS = `
   ), created as (
     insert into records (zone_id, owner, owner_key, type, ttl, rdata)
     select zone.id, r.owner, r.owner_key, r.type, r.ttl, r.rdata
-      from unnest($10::bigint[], $11::bytea[], $12::bytea[], $13::integer[], $14::bigint[], $15::bytea[]) with ordinality
-        as r (addition, owner, owner_key, type, ttl, rdata, place)
+      from ${records} as r (addition, owner, owner_key, type, ttl, rdata, place)
       join zone on zone.addition = r.addition
      order by r.place returning id, zone_id
   ), journal as (
@@ -103,3 +102,4 @@ const WRITE_ADDITIONS = `
       from zone join wanted w on w.addition = zone.addition
   )
   select zone.addition::int, created.id from zone join created on created.zone_id = zone.id`;
+}

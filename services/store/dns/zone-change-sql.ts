@@ -52,9 +52,9 @@ export function writeChangeSql(parts: readonly StatementPart[], options: { reado
 const WITHIN_HELD = " and (company_id is null or records + $10 <= records_held and octets + $11 <= octets_held)";
 
 /** owner, owner_key, type, ttl, rdata */
-const RECORD_TYPES = ["bytea", "bytea", "integer", "bigint", "bytea"];
+export const RECORD_TYPES = ["bytea", "bytea", "integer", "bigint", "bytea"];
 
-function recordColumns({ owner, type, ttl, rdata }: ResourceRecord): readonly Binding[] {
+export function recordColumns({ owner, type, ttl, rdata }: ResourceRecord): readonly Binding[] {
   return [owner.wire, nameSortKey(owner.wire), type, ttl, rdata];
 }
 

@@ -43,16 +43,20 @@ export interface ExcerptAsk {
 
 /** Reads several excerpts, as {@link readExcerpt} does, by one statement. @returns them in the order of the asks */
 export async function readExcerpts(db: Db, asks: readonly ExcerptAsk[]): Promise<(ZoneExcerpt | undefined)[]> {
-  const keys = asks.flatMap(({ names }, ask) => names.map(({ wire }) => [ask + 1, nameSortKey(wire)] as const));
-  const values = [
-    asks.map(({ apex }) => zoneName(apex)),
-    asks.map(({ scope }) => scope.resellerId ?? null),
-    asks.map(({ scope }) => scope.companyId ?? null),
-    keys.map(([ask]) => ask),
-    keys.map(([, key]) => key),
-  ];
-  const rows = await queryRows<ExcerptRow & { readonly ask: number }>(db, READ_EXCERPTS, values, {
-    name: "read-zone-excerpts",
+  const values = new StatementValues();
+  const asked = rowsTable(
+    ["text", "text", "bigint"],
+    asks.map(({ apex, scope }) => [zoneName(apex), scope.resellerId ?? null, scope.companyId ?? null]),
+    values,
+  );
+  const keys = rowsTable(
+    ["bigint", "bytea"],
+    asks.flatMap(({ names }, index) => names.map(({ wire }) => [index + 1, nameSortKey(wire)])),
+    values,
+  );
+  const sql = readExcerptsSql(asked.sql, keys.sql);
+  const rows = await queryRows<ExcerptRow & { readonly ask: number }>(db, sql, values.all, {
+    name: `read-zone-excerpts ${asked.shape} ${keys.shape}`,
   });
   const byAsk: ExcerptRow[][] = asks.map(() => []);
   for (const row of rows) byAsk[row.ask - 1]!.push(row);
@@ -84,9 +88,10 @@ const EXCERPT_COLUMNS = `${ZONE_COLUMNS}, ${LEFT_OUT_COUNTS} as left_out,
          r.id as record_id, r.owner, r.type, r.ttl as record_ttl, r.rdata`;
 
 /** As {@link readExcerptSql}: zones by their names, records by zone and name. */
-const READ_EXCERPTS = `
+function readExcerptsSql(asks: string, keys: string): string {
+  return `
   select a.ask::int, ${EXCERPT_COLUMNS}
-    from unnest($1::text[], $2::text[], $3::bigint[]) with ordinality as a (name, reseller_id, company_id, ask)
+    from ${asks} as a (name, reseller_id, company_id, ask)
    cross join lateral (
      select * from zones
       where zones.name = a.name and zones.reseller_id = coalesce(a.reseller_id, zones.reseller_id)
@@ -94,10 +99,11 @@ const READ_EXCERPTS = `
    ) z
     join companies c on c.id = z.company_id
     left join lateral (
-      select found.* from unnest($4::bigint[], $5::bytea[]) as wanted (ask, owner_key) cross join lateral (
+      select found.* from ${keys} as wanted (ask, owner_key, place) cross join lateral (
         select * from records where records.zone_id = z.id and records.owner_key = wanted.owner_key offset 0
       ) found where wanted.ask = a.ask
     ) r on true`;
+}
 
 /**
  * Whatever the planner believes of the size of zones, this must never walk through one: `offset 0` keeps both columns of
