@@ -100,8 +100,9 @@ export async function lookForZoneChanges(
     db,
     `select pg_snapshot_xmin(pg_current_snapshot())::text as xmin,
             exists (select 1 from zones where changed_xid >= $1::xid8)
-            or exists (select 1 from zone_deletions where changed_xid >= $2::xid8) as changed`,
-    [sinceXid ?? "0", sinceXid ?? "0"],
+            or exists (select 1 from zone_journal where changed_xid >= $2::xid8)
+            or exists (select 1 from zone_deletions where changed_xid >= $3::xid8) as changed`,
+    [sinceXid ?? "0", sinceXid ?? "0", sinceXid ?? "0"],
     { name: "look-for-zone-changes" },
   );
   return { sinceXid: row!.xmin, changed: row!.changed };

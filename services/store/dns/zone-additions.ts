@@ -87,7 +87,7 @@ function writeAdditionsSql(additions: string, records: string): string {
   ), zone as (
     update zones
        set serial = free.serial, records = zones.records + free.records, octets = zones.octets + free.octets,
-           version = zones.version + 1, changed_xid = pg_current_xact_id()
+           version = zones.version + 1
       from free where zones.id = free.zone_id and zones.version = free.version
     returning zones.id, zones.version, free.addition
   ), created as (
