@@ -7,6 +7,7 @@ import type { Addresses, AddressName } from "../platform/service.ts";
 export const LISTENERS = {
   mail_api: { setting: "mailApi", variable: "PALOMAR_MAIL_API_LISTEN", http: true },
   dns_api: { setting: "dnsApi", variable: "PALOMAR_DNS_API_LISTEN", http: true },
+  dns_api_tls: { setting: "dnsApiTls", variable: "PALOMAR_DNS_API_TLS_LISTEN", http: false },
   console: { setting: "console", variable: "PALOMAR_CONSOLE_LISTEN", http: true },
   tracking: { setting: "tracking", variable: "PALOMAR_TRACKING_LISTEN", http: true },
   tracking_tls: { setting: "trackingTls", variable: "PALOMAR_TRACKING_TLS_LISTEN", http: false },

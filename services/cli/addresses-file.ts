@@ -6,6 +6,7 @@ import type { Addresses, AddressName } from "../platform/service.ts";
 const LISTED = [
   "mail_api",
   "dns_api",
+  "dns_api_tls",
   "console",
   "tracking",
   "tracking_tls",
@@ -19,7 +20,7 @@ const LISTED = [
 ] as const satisfies readonly AddressName[];
 
 /** Named only while they are on. */
-const OPTIONAL: ReadonlySet<AddressName> = new Set(["tracking_tls", "dns_https"]);
+const OPTIONAL: ReadonlySet<AddressName> = new Set(["dns_api_tls", "tracking_tls", "dns_https"]);
 
 /** `<data dir>/addresses.json`: there while a stack is ready. Stacks of single services share one data folder and file. */
 export class AddressesFile {

@@ -34,6 +34,7 @@ function listAddresses(addresses: Addresses): string[] {
   const names: [keyof Addresses, string][] = [
     ["mail_api", "mail API"],
     ["dns_api", "DNS API"],
+    ["dns_api_tls", "DNS API (HTTPS)"],
     ["console", "console"],
     ["tracking", "tracking"],
     ["tracking_tls", "tracking (HTTPS)"],

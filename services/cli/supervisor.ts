@@ -53,7 +53,7 @@ const WITHOUT_SECRETS = { PALOMAR_SECRET: "", PALOMAR_SECRET_PREVIOUS: "", PALOM
 
 const LISTENERS_OF: { readonly [name in ServiceName]: readonly AddressName[] } = {
   "mail-api": ["mail_api"],
-  "dns-api": ["dns_api"],
+  "dns-api": ["dns_api", "dns_api_tls"],
   "dns-server": ["dns", "dns_tls", "dns_https"],
   submission: ["submission", "submissions"],
   delivery: [],

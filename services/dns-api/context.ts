@@ -1,5 +1,6 @@
 import type { ZodRawShape, ZodType } from "zod";
 import type { KeyRing } from "../core/key-ring.ts";
+import { TogetherChanges } from "../operations/dns/together-changes.ts";
 import type { Clock } from "../platform/clock.ts";
 import { FairTurns } from "../platform/fair-turns.ts";
 import type { AnyEndpoint, Endpoint } from "../platform/http/endpoint.ts";
@@ -27,6 +28,8 @@ export interface DnsApiContext {
   readonly followAllow: readonly string[];
   /** By zone: who waits for a change of the same zone holds no connection to the database meanwhile. */
   readonly zoneTurns: FairTurns;
+  /** Small changes of many callers, made by a few statements. */
+  readonly together: TogetherChanges;
 }
 
 /** What the operations of one thread work with. @param largeWork where work whose memory matters waits for its place */
@@ -40,6 +43,7 @@ export async function openContext(
     lookUpDs: await makeDsLookup(config.resolver),
     tokens: new TokenCallers({ db, keyRing, clock, observe }),
     quotas: new CallerQuotas({ db, clock, limitLoopback: config.limitLoopback }),
+    together: new TogetherChanges(db),
     zoneTurns: new FairTurns({ atOnce: Number.POSITIVE_INFINITY, perClient: 1 }),
   };
 }

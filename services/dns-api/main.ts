@@ -1,5 +1,5 @@
 import { LargeRequests } from "../platform/http/large-requests.ts";
-import { listenHttp } from "../platform/http/listen.ts";
+import { listenHttp, listenHttps } from "../platform/http/listen.ts";
 import type { StartService } from "../platform/service.ts";
 import { makeDnsApi } from "./app.ts";
 import { openContext } from "./context.ts";
@@ -17,14 +17,18 @@ export const start: StartService = async (surroundings) => {
   const largeRequests = openLargeRequests && new LargeRequests(openLargeRequests, observe);
   const app = makeDnsApi(context, config, observe, largeRequests);
   const listener = await listenHttp(app, config.listen.dnsApi);
+  const secure = await listenHttps(app, config.listen.dnsApiTls, { config, observe });
   const journalUpkeep = startJournalUpkeep({ db, clock, observe, keep: config.dns });
   const signingUpkeep = startSigningUpkeep({ db, signer: { keyRing, clock }, lookUpDs, announcer, observe });
   const updates = startUpdateWorker(context, surroundings);
   const following = await startFollowing(context, surroundings);
   return {
-    addresses: listener ? { dns_api: listener.url } : {},
+    addresses: {
+      ...(listener ? { dns_api: listener.url } : {}),
+      ...(secure ? { dns_api_tls: secure.url.slice("https://".length) } : {}),
+    },
     stop: async () => {
-      await listener?.close();
+      await Promise.all([listener?.close(), secure?.close()]);
       await Promise.all([largeRequests?.stop(), updates.stop(), following.stop()]);
       await Promise.all([announcer.drained(), journalUpkeep.stop(), signingUpkeep.stop()]);
     },

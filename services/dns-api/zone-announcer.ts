@@ -4,7 +4,7 @@ import type { Db } from "../platform/postgres/db.ts";
 import { notifyZones } from "../store/dns/zone-notices.ts";
 
 /** Between two notices, in ms: each is a transaction of its own, which costs a tenth of a change and more. */
-const GATHER_MS = 10;
+const GATHER_MS = 20;
 
 /**
  * Hastens the readers of zones after a change is committed: at once when all is quiet, else what has gathered since the

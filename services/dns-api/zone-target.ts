@@ -40,9 +40,9 @@ export async function changeAndAnnounce<Changed extends Pick<ZoneChanged, "zone"
 ): Promise<Result<Changed, Refusal>> {
   const target = zoneTarget(caller, domain);
   if (!target.ok) return target;
-  const { keyRing, clock } = context;
+  const { keyRing, clock, together } = context;
   const changed = await context.zoneTurns.run(target.value.apex.key, () =>
-    change({ ...target.value, signer: { keyRing, clock } }, new Date(clock.nowMs())),
+    change({ ...target.value, together, signer: { keyRing, clock } }, new Date(clock.nowMs())),
   );
   if (changed.ok) context.announcer.announce([changed.value.zone.id]);
   return changed;

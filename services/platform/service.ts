@@ -26,6 +26,7 @@ export type ServiceName = (typeof SERVICE_NAMES)[number];
 export type AddressName =
   | "mail_api"
   | "dns_api"
+  | "dns_api_tls"
   | "console"
   | "tracking"
   | "tracking_tls"

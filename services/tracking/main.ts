@@ -2,14 +2,13 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { recentMap } from "../core/recent-map.ts";
 import type { Touch } from "../operations/mail/tracking-events.ts";
-import { openCertificate, type ServerCertificate } from "../platform/certificate.ts";
 import { LOOPBACK_PROXIES, makeClientAddress } from "../platform/http/client-address.ts";
 import { makeRateLimits } from "../platform/http/limits.ts";
-import { HTTP_TIMEOUTS, type HttpApp, type HttpListener, listenHttp } from "../platform/http/listen.ts";
+import { listenHttp, listenHttps } from "../platform/http/listen.ts";
 import { openPlaces } from "../platform/lookups/places.ts";
 import { makeResolver } from "../platform/lookups/resolver.ts";
 import { packageFolder } from "../platform/package-folder.ts";
-import type { ServiceContext, StartService } from "../platform/service.ts";
+import type { StartService } from "../platform/service.ts";
 import { makeTrackingApp } from "./app.ts";
 import { EventWriter } from "./event-writer.ts";
 import { HostCertificates } from "./host-certificates.ts";
@@ -50,31 +49,18 @@ export const start: StartService = async ({ config, keyRing, db, clock, observe 
   links.start();
   webhooks.start();
   const listener = await listenHttp(app, config.listen.tracking);
-  const secure = await listenSecurely(app, { config, keyRing, db, observe });
+  const hosts = new HostCertificates(db, keyRing, observe);
+  const find = (name: string) => hosts.find(name);
+  const secure = await listenHttps(app, config.listen.trackingTls, { config, observe, find });
   return {
     addresses: {
       ...(listener ? { tracking: listener.url } : {}),
-      ...(secure ? { tracking_tls: secure.listener.url.slice("https://".length) } : {}),
+      ...(secure ? { tracking_tls: secure.url.slice("https://".length) } : {}),
     },
     stop: async () => {
-      await Promise.all([listener?.close(), secure?.listener.close()]);
-      secure?.certificate.close();
+      await Promise.all([listener?.close(), secure?.close()]);
       await Promise.all([links.stop(), webhooks.stop(), writer.stop()]);
       await spool.close();
     },
   };
 };
-
-/** The same over HTTPS; undefined where it is off. */
-async function listenSecurely(
-  app: HttpApp,
-  { config, keyRing, db, observe }: Pick<ServiceContext, "config" | "keyRing" | "db" | "observe">,
-): Promise<{ readonly listener: HttpListener; readonly certificate: ServerCertificate } | undefined> {
-  const { trackingTls } = config.listen;
-  if (trackingTls.length === 0) return undefined;
-  const certificate = await openCertificate(config, observe);
-  const hosts = new HostCertificates(db, keyRing, observe);
-  const identity = { certificate, find: (name: string) => hosts.find(name) };
-  const listener = await listenHttp(app, trackingTls, HTTP_TIMEOUTS, identity);
-  return listener && { listener, certificate };
-}

@@ -4,14 +4,7 @@ import { readFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { openDb } from "../../services/platform/postgres/db.ts";
-
-/** One request, as it goes out. */
-export interface BenchRequest {
-  readonly method: "GET" | "POST" | "PUT" | "PATCH";
-  readonly path: string;
-  readonly headers: Record<string, string>;
-  readonly body?: string;
-}
+import type { BenchRequest } from "./api-load.ts";
 
 /** PowerDNS with its HTTP API over PostgreSQL. */
 export interface PowerDns {

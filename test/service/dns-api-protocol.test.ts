@@ -5,6 +5,7 @@ import { CallerQuotas } from "../../services/dns-api/caller-quotas.ts";
 import { LargeWork } from "../../services/dns-api/large-work.ts";
 import { TokenCallers } from "../../services/dns-api/token-callers.ts";
 import { ZoneAnnouncer } from "../../services/dns-api/zone-announcer.ts";
+import { TogetherChanges } from "../../services/operations/dns/together-changes.ts";
 import { FairTurns } from "../../services/platform/fair-turns.ts";
 import { openListenConnection } from "../../services/platform/postgres/db.ts";
 import { addAcl } from "../../services/store/dns/acls.ts";
@@ -200,6 +201,7 @@ describe("the OpenAPI document", () => {
       largeWork: new LargeWork(),
       followAllow: [],
       zoneTurns: new FairTurns({ atOnce: 1, perClient: 1 }),
+      together: new TogetherChanges(db),
     };
     const doors = [
       ["/api/v1", makeDnsEndpoints(context)],

@@ -29,6 +29,8 @@ export interface Answer {
 /** The API on a database of its own, with two resellers, and a clock that the test sets. */
 export interface RunningApi {
   readonly url: string;
+  /** Where it listens for HTTPS, host:port, if it does. */
+  readonly tls: string | undefined;
   readonly database: TestDatabase;
   readonly clock: { nowMs(): number; set(at: string): void };
   readonly observations: Observation[];
@@ -63,6 +65,7 @@ export async function startApi(environment: Record<string, string> = {}): Promis
   const url = service.addresses.dns_api as string;
   return {
     url,
+    tls: service.addresses.dns_api_tls,
     database,
     clock,
     observations,

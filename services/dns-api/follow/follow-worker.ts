@@ -37,8 +37,7 @@ export async function startFollowing(
   const checker = node === null ? undefined : new HealthChecker({ db, clock, observe, allowed, node, onVerdicts });
   const stirring = new ZoneNotices({
     stir: async (zoneIds) => {
-      await stirFollowersInZones(db, zoneIds, new Date(clock.nowMs()));
-      deriver.wake();
+      if (await stirFollowersInZones(db, zoneIds, new Date(clock.nowMs()))) deriver.wake();
     },
     failed,
   });

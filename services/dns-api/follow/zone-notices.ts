@@ -4,6 +4,8 @@ import { RepeatedWork } from "../../platform/repeated-work.ts";
 const LEAST_REST_MS = 500;
 const RESTS = 20;
 const RETRY_MS = 1_000;
+/** Between two looks, of whatever zones: many zones that change one after the other are looked after together. */
+const PAUSE_MS = 50;
 /** Until somebody wakes it. */
 const IDLE_MS = 60_000;
 
@@ -23,6 +25,9 @@ export class ZoneNotices {
   /** By zone, 0 for any, when it may be looked after; those without have not changed since. */
   readonly #waiting = new Map<number, number>();
   readonly #resting = new Map<number, number>();
+  #pauseUntil = 0;
+  /** Whether a look is to come that will see what is noted now. */
+  #isAwake = false;
 
   constructor(options: ZoneNoticesOptions) {
     this.#options = options;
@@ -39,6 +44,8 @@ export class ZoneNotices {
   note(payload: string | undefined): void {
     const zoneId = Number(payload || ANY);
     if (!this.#waiting.has(zoneId)) this.#waiting.set(zoneId, this.#resting.get(zoneId) ?? 0);
+    if (this.#isAwake) return;
+    this.#isAwake = true;
     this.#work.wake();
   }
 
@@ -49,6 +56,8 @@ export class ZoneNotices {
   /** Looks after the zones whose rest is over. @returns how long to rest, in ms */
   async #stir(): Promise<number> {
     const from = performance.now();
+    if (from < this.#pauseUntil) return this.#pauseUntil - from;
+    this.#isAwake = false;
     for (const [zoneId, until] of this.#resting) if (until <= from) this.#resting.delete(zoneId);
     const due = [...this.#waiting].filter(([, at]) => at <= from).map(([zoneId]) => zoneId);
     if (due.length > 0) {
@@ -60,6 +69,7 @@ export class ZoneNotices {
         throw error;
       }
       const now = performance.now();
+      this.#pauseUntil = now + PAUSE_MS;
       for (const zoneId of due) this.#resting.set(zoneId, now + LEAST_REST_MS + RESTS * (now - from));
     }
     return Math.max(0, Math.min(IDLE_MS, ...[...this.#waiting.values()].map((at) => at - performance.now())));

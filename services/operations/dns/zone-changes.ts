@@ -19,6 +19,7 @@ import {
   settleZone,
   withinQuotas,
 } from "../../store/dns/quotas.ts";
+import { isAddition } from "../../store/dns/zone-additions.ts";
 import {
   differenceOf,
   type Growth,
@@ -32,8 +33,9 @@ import {
 import { boundJournal } from "../../store/dns/zone-journal.ts";
 import type { ZoneSize } from "../../store/dns/zone-usage.ts";
 import type { Zone, ZoneScope } from "../../store/dns/zones.ts";
-import { leftOutWarnings } from "../../store/dns/zones-left-out.ts";
+import { countLeftOut, type LeftOutCounts, leftOutWarnings } from "../../store/dns/zones-left-out.ts";
 import { inSnapshot, inTransaction } from "../../store/transactions.ts";
+import type { TogetherChanges } from "./together-changes.ts";
 import { guardDerived } from "./zone-followers.ts";
 import { deriveChange, type ZoneSigner } from "./zone-signing.ts";
 
@@ -51,6 +53,8 @@ export interface ZoneTarget {
   readonly signer?: ZoneSigner;
   /** How the change is judged by the quotas of the zone's company and reseller; enforced unless said. */
   readonly quotas?: QuotaMode;
+  /** Reads and writes small changes together with others that come at the same time; each by itself when absent. */
+  readonly together?: TogetherChanges;
   /** Asked under the zone's lock, before all of the zone is gone over. Throws where that is not to happen here. */
   readonly admitWhole?: (zone: ZoneSize) => void;
 }
@@ -62,6 +66,8 @@ export interface ZonePlan {
   /** Whether the SOA itself was asked to be set. */
   readonly touchesSoa?: boolean;
   readonly warnings: readonly Sentence[];
+  /** Where the zone does not fit, when that was read with it. */
+  readonly leftOut?: LeftOutCounts;
 }
 
 export interface ZoneChanged {
@@ -104,7 +110,7 @@ async function changeWithinQuotas(
   const attempt = async (on: Db): Promise<Attempt> => {
     const planned = withoutNothing(await plan(on));
     if (!planned.ok) return planned;
-    const { zone, change, touchesSoa, warnings } = planned.value;
+    const { zone, change, touchesSoa, warnings, leftOut } = planned.value;
     if (!change) return ok({ zone, createdIds: [], followerIds: [], warnings, changed: false });
     const judged = { ...change, touchesSoa, difference: withFollowed(change) };
     const barred = target.token && judgeChange(target.token, zone, judged);
@@ -117,7 +123,7 @@ async function changeWithinQuotas(
     const tooMany = await checkRecords(on, target, zone, signed.value);
     if (tooMany) return refuse(tooMany);
     const { soa, ttl } = change;
-    const said = [...(await leftOutWarnings(on, zone.id)), ...warnings];
+    const said = [...leftOutWarnings(leftOut ?? (await countLeftOut(on, zone.id))), ...warnings];
     const changed = { zone: { ...zone, soa, ttl, version: zone.version + 1 }, warnings: said, changed: true };
     if (target.quotas === "look") {
       await lookForRoom(on, zone.id, growthOf(zone, signed.value));
@@ -191,7 +197,7 @@ async function writeChange(
   db: Db,
   zone: Zone,
   change: ZoneChange,
-  { actor, quotas }: ZoneTarget,
+  { actor, quotas, together }: ZoneTarget,
 ): Promise<WrittenChange | undefined> {
   const { created } = change.rows;
   const derived = change.derived?.added ?? [];
@@ -199,7 +205,10 @@ async function writeChange(
   const isSmall = created.length + derived.length <= RECORDS_A_STATEMENT;
   if (isSmall) {
     const grows = growth.records > 0 || growth.octets > 0;
-    const written = await writeZoneChange(db, zone, change, { actor, growth, withinHeld: grows });
+    const isTogether = together && !quotas && !db.isTransaction && isAddition(zone, change, growth);
+    const written = isTogether
+      ? await together.write({ zone, change, actor, growth })
+      : await writeZoneChange(db, zone, change, { actor, growth, withinHeld: grows });
     if (written || !grows) {
       if (written && isLarge(change)) await boundJournal(db, zone.id);
       return written;

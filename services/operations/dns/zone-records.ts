@@ -44,7 +44,7 @@ export function changeRecords(
   const names = knownNames(target.apex, edits.creations, edits.modifications);
   const ids = [...edits.deletionIds, ...edits.modifications.map(({ id }) => id)];
   return changeZone(db, target, async (on): Promise<Result<ZonePlan, Refusal>> => {
-    const excerpt = await readExcerpt(on, target, names, ids);
+    const excerpt = await excerptFor(on, target, names, ids);
     if (!excerpt) return refuse(zoneDoesNotExist(target.domain));
     if (edits.atSerial !== undefined && edits.atSerial !== excerpt.zone.soa.serial) {
       return refuse(conflict("zone-changed", { domain: target.domain, serial: excerpt.zone.soa.serial }));
@@ -56,7 +56,7 @@ export function changeRecords(
     const all = [...new Map([...excerpt.records, ...records].map((record) => [record.id, record])).values()];
     const withDerived = { ...edits, deletionIds: [...edits.deletionIds, ...deletionIds] };
     const derived = { change, deletions: deletionIds.length };
-    return planEdits(on, { zone: excerpt.zone, records: all, names }, { edits: withDerived, now, derived });
+    return planEdits(on, { ...excerpt, records: all, names }, { edits: withDerived, now, derived });
   });
 }
 
@@ -81,17 +81,28 @@ export function changeRrsets(
   const owners = changes.map(({ owner }) => owner);
   const all = [...new Map([...names, ...owners].map((name) => [name.key, name])).values()];
   return changeZone(db, target, async (on): Promise<Result<ZonePlan, Refusal>> => {
-    const excerpt = await readExcerpt(on, target, all, []);
+    const excerpt = await excerptFor(on, target, all, []);
     if (!excerpt) return refuse(zoneDoesNotExist(target.domain));
     const edits = editsOfRrsets(excerpt.records, changes);
     return edits.ok ? planEdits(on, { ...excerpt, names: all }, { edits: edits.value, now, soa }) : edits;
   });
 }
 
+/** Outside of a transaction it is read together with others. */
+function excerptFor(
+  on: Db,
+  { apex, scope, together }: ZoneTarget,
+  names: readonly DomainName[],
+  ids: readonly number[],
+): Promise<ZoneExcerpt | undefined> {
+  const isTogether = together && !on.isTransaction && ids.length === 0;
+  return isTogether ? together.read({ apex, scope, names }) : readExcerpt(on, { apex, scope }, names, ids);
+}
+
 /** What edits of a zone come to, by what it has at the names that they are about. */
 async function planEdits(
   on: Db,
-  { zone, records, names }: ZoneExcerpt & { readonly names: readonly DomainName[] },
+  { zone, records, leftOut, names }: ZoneExcerpt & { readonly names: readonly DomainName[] },
   {
     edits,
     now,
@@ -127,7 +138,7 @@ async function planEdits(
   const warnings = await warningsOf(on, zone, { changed: looked, known, targets, rewritten, mname });
   const soa = { ...(wanted?.soa ?? zone.soa), serial: serial.value };
   const change = { soa, ttl: wanted?.ttl ?? zone.ttl, rows, difference, followers };
-  return ok({ zone, change, touchesSoa: wanted !== undefined, warnings });
+  return ok({ zone, change, touchesSoa: wanted !== undefined, warnings, leftOut });
 }
 
 function isEmpty(change: FollowerChange): boolean {

@@ -60,6 +60,7 @@ const TRACE_SAMPLERS = [
 export const VARIABLES = {
   PALOMAR_MAIL_API_LISTEN: variable(listenList, "127.0.0.1:8025", "mail API"),
   PALOMAR_DNS_API_LISTEN: variable(listenList, "127.0.0.1:8053", "DNS API"),
+  PALOMAR_DNS_API_TLS_LISTEN: variable(listenList, "off", "the DNS API over HTTPS"),
   PALOMAR_CONSOLE_LISTEN: variable(listenList, "127.0.0.1:8080", "console and operator API"),
   PALOMAR_TRACKING_LISTEN: variable(listenList, "127.0.0.1:8026", "opens, clicks, unsubscriptions, conversions"),
   PALOMAR_TRACKING_TLS_LISTEN: variable(
@@ -269,7 +270,7 @@ export const VARIABLES = {
   PALOMAR_TLS_CERT: variable(
     optional(path),
     null,
-    "PEM certificate of SMTP, of DNS over TLS and HTTPS and of tracking over HTTPS; self-signed into the data folder when unset",
+    "PEM certificate of SMTP, of DNS over TLS and HTTPS, of the DNS API and of tracking over HTTPS; self-signed into the data folder when unset",
   ),
   PALOMAR_TLS_KEY: variable(optional(path), null, "PEM private key of that certificate"),
   PALOMAR_ACME_DIRECTORY: variable(
@@ -331,6 +332,7 @@ export interface Config {
   readonly listen: {
     readonly mailApi: readonly HostPort[];
     readonly dnsApi: readonly HostPort[];
+    readonly dnsApiTls: readonly HostPort[];
     readonly console: readonly HostPort[];
     readonly tracking: readonly HostPort[];
     readonly trackingTls: readonly HostPort[];
@@ -520,6 +522,7 @@ function arrange(v: Values): Config {
     listen: {
       mailApi: v.PALOMAR_MAIL_API_LISTEN,
       dnsApi: v.PALOMAR_DNS_API_LISTEN,
+      dnsApiTls: v.PALOMAR_DNS_API_TLS_LISTEN,
       console: v.PALOMAR_CONSOLE_LISTEN,
       tracking: v.PALOMAR_TRACKING_LISTEN,
       trackingTls: v.PALOMAR_TRACKING_TLS_LISTEN,

@@ -48,7 +48,7 @@ LOOPBACK.addAddress("::1", "ipv6");
 /** IPv4 and IPv6 loopback, IPv4-mapped addresses included. Asked for every request: a parser would cost more than all else. */
 export function isLoopback(address: string): boolean {
   const family = isIP(address);
-  return family !== 0 && LOOPBACK.check(address, family === 4 ? "ipv4" : "ipv6");
+  return family === 4 ? address.startsWith("127.") : family === 6 && LOOPBACK.check(address, "ipv6");
 }
 
 function rateLimited(state: RateLimiterRes): Refusal {

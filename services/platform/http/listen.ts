@@ -4,8 +4,10 @@ import type { AddressInfo } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { SecureContext, TlsOptions } from "node:tls";
 import type Koa from "koa";
-import { MODERN_CIPHERS, type ServerCertificate } from "../certificate.ts";
+import { MODERN_CIPHERS, openCertificate, type ServerCertificate } from "../certificate.ts";
+import type { Config } from "../config/config.ts";
 import type { HostPort } from "../config/config-values.ts";
+import type { Observe } from "../observability/observation.ts";
 import { answerBrokenHost, answerBrokenRequests, type DescribeRefusal } from "./broken-requests.ts";
 
 export interface HttpListener {
@@ -68,6 +70,36 @@ export async function listenHttp(
       await Promise.all(servers.map((server) => closeServer(server, graceMs)));
     },
   };
+}
+
+/**
+ * Serves an app over HTTPS, with the server's certificate (`openCertificate`); undefined when it is `off`.
+ * @param options.find certificates of other hosts, where there are any
+ */
+export async function listenHttps(
+  app: HttpApp,
+  addresses: readonly HostPort[],
+  {
+    config,
+    observe,
+    find = () => Promise.resolve(undefined),
+  }: { readonly config: Config; readonly observe: Observe; readonly find?: HttpsIdentity["find"] },
+): Promise<HttpListener | undefined> {
+  if (addresses.length === 0) return undefined;
+  const certificate = await openCertificate(config, observe);
+  try {
+    const { url, close } = (await listenHttp(app, addresses, HTTP_TIMEOUTS, { certificate, find }))!;
+    return {
+      url,
+      close: async (graceMs) => {
+        await close(graceMs);
+        certificate.close();
+      },
+    };
+  } catch (error) {
+    certificate.close();
+    throw error;
+  }
 }
 
 async function listenOn(

@@ -211,8 +211,13 @@ export async function stirFollowersOfTargets(db: Db, targetKeys: readonly Uint8A
 /**
  * Has the followers derived anew whose way goes through changed zones of their own company.
  * @param zoneIds undefined for those whose way goes through any
+ * @returns whether there may be followers that are due: those, or some of the zones' own
  */
-export async function stirFollowersInZones(db: Db, zoneIds: readonly number[] | undefined, now: Date): Promise<void> {
+export async function stirFollowersInZones(
+  db: Db,
+  zoneIds: readonly number[] | undefined,
+  now: Date,
+): Promise<boolean> {
   if (zoneIds === undefined) {
     await queryRows(
       db,
@@ -220,19 +225,31 @@ export async function stirFollowersInZones(db: Db, zoneIds: readonly number[] | 
         where id in (select follower_id from follower_names)`,
       [now],
     );
-    return;
+    return true;
   }
-  await queryRows(
+  const [row] = await queryRows<{ due: boolean }>(
     db,
-    `update followers f set due_at = least(f.due_at, $2), stirred = f.stirred + 1
-       from zones changed
-       join follower_names n
-         on n.name_key >= changed.name_key
-        and n.name_key < substr(changed.name_key, 1, octet_length(changed.name_key) - 1) || '\\x01'::bytea, zones own
-      where changed.id = any($1::bigint[]) and f.id = n.follower_id and own.id = f.zone_id
-        and own.company_id = changed.company_id`,
+    // From the zones to the names that lie in them, whatever the planner believes: a company may have many zones.
+    `with stirred_now as (
+       update followers f set due_at = least(f.due_at, $2), stirred = f.stirred + 1
+        where f.id = any(array(
+          select n.follower_id
+            from zones changed cross join lateral (
+              select follower_id from follower_names
+               where name_key >= changed.name_key
+                 and name_key < substr(changed.name_key, 1, octet_length(changed.name_key) - 1) || '\\x01'::bytea offset 0
+            ) n cross join lateral (
+              select own.company_id from followers t join zones own on own.id = t.zone_id where t.id = n.follower_id offset 0
+            ) owner
+           where changed.id = any($1::bigint[]) and owner.company_id = changed.company_id))
+       returning f.id
+     )
+     select exists (select from stirred_now)
+            or exists (select from followers where zone_id = any($1::bigint[]) and due_at <= $2) as due`,
     [zoneIds, now],
+    { name: "stir-followers" },
   );
+  return row!.due;
 }
 
 /** Notes by what names some followers come to their addresses. */

@@ -72,12 +72,15 @@ export async function inSnapshot<T>(client: pg.Client, work: (xmin: string) => P
 }
 
 /**
- * The zones that changed since an earlier snapshot, some of them perhaps seen before; their versions tell.
+ * The zones that changed since an earlier snapshot, some of them perhaps seen before; their versions tell. A change stands
+ * in the journal, or where it has no row there in the zone's own `changed_xid`.
  * @param sinceXid that snapshot's xmin
  */
 export async function readChangedZones(client: pg.Client, sinceXid: string): Promise<ZoneState[]> {
   const { rows } = await client.query<ZoneStateRow>(
-    `select ${ZONE_STATE_COLUMNS} from zones where changed_xid >= $1::xid8 order by id`,
+    `select ${ZONE_STATE_COLUMNS} from zones where id in (
+       select id from zones where changed_xid >= $1::xid8
+        union select zone_id from zone_journal where changed_xid >= $1::xid8) order by id`,
     [sinceXid],
   );
   return rows.map(zoneStateOf);

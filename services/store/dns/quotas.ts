@@ -76,15 +76,15 @@ interface QuotaRow {
 /**
  * Charges a company and its reseller with what a change adds, or gives it back. Their rows are locked in one order, and
  * after all other rows of a transaction: so nobody waits in a circle, and for no longer than a commit takes.
- * @param options.reserve charges a little more for a zone to hold, where there is room
- * @returns that little more
+ * @param options.reserve charges a little more for each of so many zones to hold, where there is room
+ * @returns that little more, for each of them
  * @throws QuotaExceeded
  */
 export async function charge(
   db: Db,
   owner: ChargedOwner,
   added: Usage,
-  { mode = "enforce", reserve = false }: { readonly mode?: QuotaMode | undefined; readonly reserve?: boolean } = {},
+  { mode = "enforce", reserve = 0 }: { readonly mode?: QuotaMode | undefined; readonly reserve?: number } = {},
 ): Promise<Reserve> {
   const rows = await readRows(db, owner, mode !== "look");
   for (const row of mode === "count" ? [] : rows) {
@@ -92,14 +92,19 @@ export async function charge(
     if (exceeded) throw new QuotaExceeded(refusalOf(row, exceeded, added[exceeded]), reservesOf(rows, owner));
   }
   if (mode === "look") return NO_RESERVE;
-  const reserved = reserve && mode !== "count" ? reserveFor(rows, added) : NO_RESERVE;
+  const reserved = reserve > 0 && mode !== "count" ? reserveFor(rows, added) : NO_RESERVE;
   await queryRows(
     db,
     `update quotas set zones = zones + $1, signed_zones = signed_zones + $2, records = records + $3, octets = octets + $4,
             has_reserves = has_reserves or $5
       where id = any($6::bigint[])`,
     [
-      ...[added.zones, added.signed_zones, added.records + reserved.records, added.octets + reserved.octets],
+      ...[
+        added.zones,
+        added.signed_zones,
+        added.records + reserve * reserved.records,
+        added.octets + reserve * reserved.octets,
+      ],
       ...[reserved.records + reserved.octets > 0, rows.map(({ id }) => id)],
     ],
     { name: "charge-quotas" },
@@ -138,7 +143,7 @@ export async function settleZone(
   const need = await readNeed(db, zoneId, growth);
   if (!need) return;
   const { owner, records, octets } = need;
-  const reserve = await charge(db, owner, { ...NO_USAGE, records, octets }, { mode, reserve: true });
+  const reserve = await charge(db, owner, { ...NO_USAGE, records, octets }, { mode, reserve: 1 });
   await queryRows(
     db,
     "update zones set records_held = records_held + $1, octets_held = octets_held + $2 where id = $3",

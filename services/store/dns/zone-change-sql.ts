@@ -32,6 +32,9 @@ export interface StatementPart {
  */
 export function writeChangeSql(parts: readonly StatementPart[], options: { readonly withinHeld: boolean }): string {
   const steps = parts.map(({ step, sql }) => `, ${step} as (${sql})`);
+  // A row of the journal tells readers of the change by itself (published-zones.ts). The zone's row then changes in no
+  // indexed column, and PostgreSQL writes no index of zones anew.
+  const told = parts.some(({ step }) => step === "journal") ? "" : ", changed_xid = pg_current_xact_id()";
   const hasCreated = parts.some(({ step }) => step === "created");
   const hasFollowers = parts.some(({ step }) => step === "followers_created");
   const idsOf = (step: string, has: boolean) => (has ? `array(select id from ${step} order by id)` : "'{}'::bigint[]");
@@ -40,7 +43,7 @@ export function writeChangeSql(parts: readonly StatementPart[], options: { reado
       update zones
          set serial = $1, mname = $2, rname = $3, refresh = $4, retry = $5, expire = $6, minimum = $7, ttl = $8,
              cached_until = greatest(cached_until, $9), records = records + $10, octets = octets + $11,
-             version = version + 1, changed_xid = pg_current_xact_id()
+             version = version + 1${told}
        where id = $12 and version = $13${options.withinHeld ? WITHIN_HELD : ""}
       returning id, version, serial, reseller_id, company_id
     )${steps.join("")}
@@ -52,9 +55,9 @@ export function writeChangeSql(parts: readonly StatementPart[], options: { reado
 const WITHIN_HELD = " and (company_id is null or records + $10 <= records_held and octets + $11 <= octets_held)";
 
 /** owner, owner_key, type, ttl, rdata */
-const RECORD_TYPES = ["bytea", "bytea", "integer", "bigint", "bytea"];
+export const RECORD_TYPES = ["bytea", "bytea", "integer", "bigint", "bytea"];
 
-function recordColumns({ owner, type, ttl, rdata }: ResourceRecord): readonly Binding[] {
+export function recordColumns({ owner, type, ttl, rdata }: ResourceRecord): readonly Binding[] {
   return [owner.wire, nameSortKey(owner.wire), type, ttl, rdata];
 }
 

@@ -3,10 +3,13 @@ import type { StoredRecord } from "../../core/dns/zone-edit.ts";
 import { type Db, queryRows, rowsTable, StatementValues } from "../../platform/postgres/db.ts";
 import { recordOf } from "./records.ts";
 import { ZONE_COLUMNS, type Zone, type ZoneRow, type ZoneScope, zoneName, zoneOf } from "./zones.ts";
+import { LEFT_OUT_COUNTS, type LeftOutCounts, leftOutOf } from "./zones-left-out.ts";
 
 /** A zone, and all records at some of its names. */
 export interface ZoneExcerpt {
   readonly zone: Zone;
+  /** On how many servers the zone does not fit. */
+  readonly leftOut: LeftOutCounts;
   readonly records: readonly StoredRecord[];
 }
 
@@ -28,10 +31,44 @@ export async function readExcerpt(
   const rows = await queryRows<ExcerptRow>(db, readExcerptSql(keys.sql, wanted?.sql), values.all, {
     name: `read-zone-excerpt ${keys.shape} ${wanted?.shape ?? 0}`,
   });
+  return excerptOf(rows);
+}
+
+/** What an excerpt is asked for by. */
+export interface ExcerptAsk {
+  readonly apex: DomainName;
+  readonly scope: ZoneScope;
+  readonly names: readonly DomainName[];
+}
+
+/** Reads several excerpts, as {@link readExcerpt} does, by one statement. @returns them in the order of the asks */
+export async function readExcerpts(db: Db, asks: readonly ExcerptAsk[]): Promise<(ZoneExcerpt | undefined)[]> {
+  const values = new StatementValues();
+  const asked = rowsTable(
+    ["text", "text", "bigint"],
+    asks.map(({ apex, scope }) => [zoneName(apex), scope.resellerId ?? null, scope.companyId ?? null]),
+    values,
+  );
+  const keys = rowsTable(
+    ["bigint", "bytea"],
+    asks.flatMap(({ names }, index) => names.map(({ wire }) => [index + 1, nameSortKey(wire)])),
+    values,
+  );
+  const sql = readExcerptsSql(asked.sql, keys.sql);
+  const rows = await queryRows<ExcerptRow & { readonly ask: number }>(db, sql, values.all, {
+    name: `read-zone-excerpts ${asked.shape} ${keys.shape}`,
+  });
+  const byAsk: ExcerptRow[][] = asks.map(() => []);
+  for (const row of rows) byAsk[row.ask - 1]!.push(row);
+  return byAsk.map(excerptOf);
+}
+
+function excerptOf(rows: readonly ExcerptRow[]): ZoneExcerpt | undefined {
   const [first] = rows;
   if (!first) return undefined;
   return {
     zone: zoneOf(first),
+    leftOut: leftOutOf(first.left_out),
     records: rows.flatMap(({ record_id, owner, type, record_ttl, rdata }) =>
       record_id === null ? [] : recordOf([record_id, owner, type, record_ttl, rdata]),
     ),
@@ -39,11 +76,33 @@ export async function readExcerpt(
 }
 
 interface ExcerptRow extends ZoneRow {
+  readonly left_out: readonly number[] | null;
   readonly record_id: number | null;
   readonly owner: Buffer;
   readonly type: number;
   readonly record_ttl: number;
   readonly rdata: Buffer;
+}
+
+const EXCERPT_COLUMNS = `${ZONE_COLUMNS}, ${LEFT_OUT_COUNTS} as left_out,
+         r.id as record_id, r.owner, r.type, r.ttl as record_ttl, r.rdata`;
+
+/** As {@link readExcerptSql}: zones by their names, records by zone and name. */
+function readExcerptsSql(asks: string, keys: string): string {
+  return `
+  select a.ask::int, ${EXCERPT_COLUMNS}
+    from ${asks} as a (name, reseller_id, company_id, ask)
+   cross join lateral (
+     select * from zones
+      where zones.name = a.name and zones.reseller_id = coalesce(a.reseller_id, zones.reseller_id)
+        and zones.company_id = coalesce(a.company_id, zones.company_id) offset 0
+   ) z
+    join companies c on c.id = z.company_id
+    left join lateral (
+      select found.* from ${keys} as wanted (ask, owner_key, place) cross join lateral (
+        select * from records where records.zone_id = z.id and records.owner_key = wanted.owner_key offset 0
+      ) found where wanted.ask = a.ask
+    ) r on true`;
 }
 
 /**
@@ -56,7 +115,7 @@ function readExcerptSql(keys: string, ids: string | undefined): string {
         select (select records.owner_key from records where records.id = wanted.id and records.zone_id + 0 = z.id)
           from ${ids} as wanted (id, place)`;
   return `
-  select ${ZONE_COLUMNS}, r.id as record_id, r.owner, r.type, r.ttl as record_ttl, r.rdata
+  select ${EXCERPT_COLUMNS}
     from (select * from zones
            where name = $1 and reseller_id = coalesce($2, reseller_id) and company_id = coalesce($3, company_id)) z
     join companies c on c.id = z.company_id

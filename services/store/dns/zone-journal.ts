@@ -84,7 +84,7 @@ async function pruneStep(transaction: Db, keep: JournalRetention, afterZone: num
           gone as (
             delete from zone_journal where (zone_id, version) in (
               select j.zone_id, j.version
-                from step join zone_journal j on j.zone_id = step.id and j.version <= step.version - $3 and j.at < $4
+                from step join zone_journal j on j.zone_id = step.id and j.version <= step.version - greatest($3, 1) and j.at < $4
                limit $5)
             returning 1)
      select (select max(id) from step) as last_zone, (select count(*) from gone) as removed,

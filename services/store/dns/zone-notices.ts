@@ -17,5 +17,6 @@ export async function notifyZones(db: Db, zoneIds: readonly number[]): Promise<v
     db,
     `select set_config('synchronous_commit', 'off', true), pg_notify($1, payload) from unnest($2::text[]) payload`,
     [ZONES_CHANNEL, payloads],
+    { name: "notify-zones" },
   );
 }

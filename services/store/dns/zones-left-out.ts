@@ -67,9 +67,19 @@ export async function countLeftOut(db: Db, zoneId: number): Promise<LeftOutCount
   return row!;
 }
 
+/** The counts of the zone `z`, as SQL: null where all servers answer for it as it is. */
+export const LEFT_OUT_COUNTS = `(select nullif(array[count(*) filter (where l.served_version is null),
+    count(*) filter (where l.served_version is not null)]::int[], '{0,0}')
+  from zones_left_out l where l.zone_id = z.id and l.seen > now() - make_interval(secs => ${BELIEVED_SECONDS}))`;
+
+/** Reads a column of {@link LEFT_OUT_COUNTS}. */
+export function leftOutOf(counts: readonly number[] | null): LeftOutCounts {
+  const [withheld = 0, outdated = 0] = counts ?? [];
+  return { withheld, outdated };
+}
+
 /** What tells a zone's owner; empty where the zone is answered everywhere as it ought to be. */
-export async function leftOutWarnings(db: Db, zoneId: number): Promise<Sentence[]> {
-  const { withheld, outdated } = await countLeftOut(db, zoneId);
+export function leftOutWarnings({ withheld, outdated }: LeftOutCounts): Sentence[] {
   return [
     ...(withheld > 0 ? [sentence(withheld > 1 ? "zone-left-out" : "zone-left-out-of-one", { count: withheld })] : []),
     ...(outdated > 0 ? [sentence(outdated > 1 ? "zone-outdated" : "zone-outdated-on-one", { count: outdated })] : []),

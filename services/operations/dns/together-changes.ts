@@ -1,0 +1,77 @@
+import { GatheredWork } from "../../platform/gathered-work.ts";
+import { type Db, isDatabaseAway } from "../../platform/postgres/db.ts";
+import { holdGrowthTogether } from "../../store/dns/held-growth.ts";
+import { type Addition, writeAdditions } from "../../store/dns/zone-additions.ts";
+import type { WrittenChange } from "../../store/dns/zone-changes.ts";
+import { type ExcerptAsk, readExcerpt, readExcerpts, type ZoneExcerpt } from "../../store/dns/zone-excerpts.ts";
+
+/** Of whoever reads more names, an excerpt is read by itself. */
+const MOST_NAMES = 16;
+
+/** One at a time of each kind: what comes while it is under way has its statement in common. */
+const LIMITS = { atOnce: 1, most: 64 } as const;
+
+/** Undefined when it was not written. */
+type Written = WrittenChange | undefined;
+
+/**
+ * The statements of small changes that come at the same time, made together: a few statements and commits for all of
+ * them. Each is written or refused by itself, exactly as it would be alone.
+ */
+export class TogetherChanges {
+  readonly #db: Db;
+  readonly #reads: GatheredWork<ExcerptAsk, ZoneExcerpt | undefined>;
+  readonly #writes: GatheredWork<Addition, Written>;
+  readonly #growing: GatheredWork<Addition, Written>;
+
+  constructor(db: Db) {
+    this.#db = db;
+    this.#reads = new GatheredWork({ ...LIMITS, run: (asks) => this.#read(asks) });
+    this.#writes = new GatheredWork({ ...LIMITS, run: (additions) => this.#write(additions) });
+    this.#growing = new GatheredWork({ ...LIMITS, run: (additions) => this.#grow(additions) });
+  }
+
+  read(ask: ExcerptAsk): Promise<ZoneExcerpt | undefined> {
+    return ask.names.length <= MOST_NAMES ? this.#reads.ask(ask) : readExcerpt(this.#db, ask, ask.names, []);
+  }
+
+  /** @returns undefined when it was not written, and has to be tried by itself */
+  async write(addition: Addition): Promise<WrittenChange | undefined> {
+    return (await this.#writes.ask(addition)) ?? (await this.#growing.ask(addition));
+  }
+
+  async #read(asks: readonly ExcerptAsk[]): Promise<(ZoneExcerpt | undefined)[]> {
+    const [only, ...others] = asks as [ExcerptAsk, ...ExcerptAsk[]];
+    return others.length === 0 ? [await readExcerpt(this.#db, only, only.names, [])] : readExcerpts(this.#db, asks);
+  }
+
+  #write(additions: readonly Addition[]): Promise<Written[]> {
+    return unlessRefused(additions, () => writeAdditions(this.#db, additions));
+  }
+
+  /** Writes those whose zones did not hold what they grow by, once they do. */
+  async #grow(additions: readonly Addition[]): Promise<Written[]> {
+    const none = additions.map(() => undefined);
+    if (additions.length === 1) return none;
+    return unlessRefused(additions, async () => {
+      const growing = additions.map(({ zone, growth }) => ({ zoneId: zone.id, growth }));
+      const held = await holdGrowthTogether(this.#db, growing);
+      return held.size > 0 ? writeAdditions(this.#db, additions) : none;
+    });
+  }
+}
+
+/** What PostgreSQL refuses of one must not befall the others: nothing is written then, and each is tried by itself. */
+async function unlessRefused(additions: readonly Addition[], write: () => Promise<Written[]>): Promise<Written[]> {
+  try {
+    return await write();
+  } catch (error) {
+    if (isDatabaseAway(error) || !isRefused(error)) throw error;
+    return additions.map(() => undefined);
+  }
+}
+
+/** Whether PostgreSQL has answered with an error: then nothing was written. */
+function isRefused(error: unknown): boolean {
+  return typeof (error as { code?: unknown }).code === "string" && "severity" in (error as object);
+}
