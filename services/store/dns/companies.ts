@@ -1,7 +1,7 @@
 import { hashApiKey } from "../../core/api-key.ts";
 import type { KeyRing } from "../../core/key-ring.ts";
 import { open, seal } from "../../core/secret-box.ts";
-import { type Db, isUniqueViolation, type Transaction } from "../../platform/postgres/db.ts";
+import { type Db, isUniqueViolation, queryRows, type Transaction } from "../../platform/postgres/db.ts";
 import { lockZones } from "./zones.ts";
 
 /** A company as lists show it. */
@@ -114,15 +114,20 @@ export async function lockCompany(
   return row && { id: row.id, apikeyHash: row.apikey_hash };
 }
 
+/** The lock of those who make zones of a reseller, and of who would have them make none. @see lockReseller */
+export const MAKERS_LOCK = "hashtextextended('zones of ' || $1, 0)";
+
 /**
  * The company, kept from being suspended or deleted until the transaction ends.
  * @param name.companyId the only one that it may be, when there is one
  */
-export function holdCompany(
+export async function holdCompany(
   transaction: Transaction,
   { resellerId, crmId, companyId }: CompanyName & { readonly companyId?: number },
 ): Promise<{ readonly id: number; readonly suspended: boolean } | undefined> {
   const mine = companyId === undefined ? {} : { id: companyId };
+  // Locks of rows that are shared let others in before whoever waits to have one alone; these stand in a queue.
+  await queryRows(transaction, `select pg_advisory_xact_lock_shared(${MAKERS_LOCK})`, [resellerId]);
   return transaction("companies")
     .where({ reseller_id: resellerId, crm_id: crmId.toLowerCase(), ...mine })
     .forShare()

@@ -1,4 +1,5 @@
 import { type Db, isUniqueViolation, queryRows, type Transaction } from "../../platform/postgres/db.ts";
+import { MAKERS_LOCK } from "./companies.ts";
 
 export interface Reseller {
   readonly id: string;
@@ -61,6 +62,7 @@ export async function listZonesOfReseller(db: Db, id: string, limit: number): Pr
  * @returns `gone` where there is none, `overtaken` where it got a company meanwhile: then the transaction is to end
  */
 export async function lockReseller(transaction: Transaction, id: string): Promise<"locked" | "gone" | "overtaken"> {
+  await queryRows(transaction, `select pg_advisory_xact_lock(${MAKERS_LOCK})`, [id]);
   const companies = () => transaction("companies").where({ reseller_id: id }).orderBy("id").select("id");
   const locked = await companies().forNoKeyUpdate();
   if (!(await transaction("resellers").where({ id }).forUpdate().first("id"))) return "gone";
