@@ -252,7 +252,7 @@ export const VARIABLES = {
   PALOMAR_DNS_JOURNAL_VERSIONS: variable(
     wholeNumber(0, 1_000_000),
     "1000",
-    "versions of a zone that stay in its history however old they are",
+    "versions of a zone that stay in its history however old they are; the latest stays with 0 as well",
   ),
   PALOMAR_DNS_RRL: variable(
     wholeNumber(0, 1_000_000),
