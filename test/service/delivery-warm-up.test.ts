@@ -5,6 +5,7 @@ import { recordComplaint } from "../../services/operations/mail/outcomes.ts";
 import { changeWarmUp, startWarmUp } from "../../services/operations/mail/warm-ups.ts";
 import { warmUpPlan } from "../../services/platform/config/warm-up-policy.ts";
 import { ensureEventMonths } from "../../services/store/mail/events/event-partitions.ts";
+import { haveLookedAt } from "../../services/store/mail/queue/mail-work.ts";
 import {
   accept,
   database,
@@ -52,6 +53,11 @@ async function warmUp(plan: WarmUpPlan, source = FRESH): Promise<void> {
 const from = (far: SmtpSink, client: string) => far.messages.filter((message) => message.client === client);
 const start = (far: SmtpSink, pools: ReturnType<typeof poolOf>) =>
   makeWorker(routes({ [DOMAIN]: far.port }), pools, [1], { paced: true });
+/** What waits is due now, as if its time had come for the workers as well. */
+async function beDue(): Promise<void> {
+  await database.db("partitions").where({ state: "deferred" }).update({ due_at: new Date() });
+  await database.db.transaction((transaction) => haveLookedAt(transaction, [instanceId]));
+}
 /** As if it had begun a day earlier. */
 const passDay = () =>
   database.db("warm_ups").update({
@@ -108,7 +114,7 @@ describe("an address that is new", () => {
         if (day === 0) expect(taken_at.getTime()).toBeGreaterThan(Date.now() + 600_000);
       }
       await passDay();
-      await partitions().where({ state: "deferred" }).update({ due_at: new Date() });
+      await beDue();
     }
     // The plan is over.
     run(start(far, poolOf(FRESH)));
@@ -146,7 +152,7 @@ describe("an address that is new", () => {
     );
     expect(far.messages).toHaveLength(3);
     expect(await changeWarmUp(database.db, { source: FRESH, by: "ops", audited: false }, "stop")).toBe(true);
-    await database.db("partitions").where({ state: "deferred" }).update({ due_at: new Date() });
+    await beDue();
     await untilSent(eeid);
     expect(far.messages).toHaveLength(20);
   });
@@ -183,7 +189,7 @@ describe("an address that is new", () => {
       await ended;
     }
     await passDay();
-    await database.db("partitions").where({ state: "deferred" }).update({ due_at: new Date() });
+    await beDue();
     run(start(far, poolOf(FRESH)));
     await untilSent(eeid);
     expect(new Set(recipientsOf(far)).size).toBe(300);

@@ -67,7 +67,7 @@ function lockNeeds(
   { companyId }: ChargedOwner,
   growing: readonly GrowingZone[],
 ): Promise<Need[]> {
-  return queryRows<Need>(
+  return queryRows<Need & { readonly set_config: string }>(
     transaction,
     `select z.id, greatest(0, z.records + g.records - z.records_held) as records,
             greatest(0, z.octets + g.octets - z.octets_held) as octets, set_config('synchronous_commit', 'off', true)
