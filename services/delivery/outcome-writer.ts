@@ -130,10 +130,10 @@ export class OutcomeWriter {
     const { flushMs, flushOutcomes } = this.#options;
     while (this.#gathering.size > 0) {
       await this.#windowFull.wait(countOf(this.#gathering) < flushOutcomes ? flushMs : 0);
-      const windows = [...this.#gathering].map(([place, window]) => ({ place, window, share: 0 }));
+      const windows = [...this.#gathering];
       this.#gathering = new Map();
-      for (const { place, window } of windows) this.#writing.set(place, window);
-      await fewAtOnce(windows, { pieces: AT_ONCE, shares: () => 1 }, async ({ place, window }) => {
+      for (const [place, window] of windows) this.#writing.set(place, window);
+      await fewAtOnce(windows, { pieces: AT_ONCE }, async ([place, window]) => {
         const isStored = await this.#write(window);
         this.#writing.delete(place);
         if (!isStored) this.#keep(place, window);

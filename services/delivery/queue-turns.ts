@@ -192,12 +192,9 @@ export class QueueTurns {
     work: (turns: readonly InstanceTurn[]) => Promise<void>,
     shareOf?: ReadonlyMap<InstanceTurn, number>,
   ): Promise<void> {
-    const places = await byPlace(this.#db, turns);
-    const pieces = places.map((own) => ({
-      own,
-      share: own.reduce((sum, turn) => sum + (shareOf?.get(turn) ?? 0), 0),
-    }));
-    await fewAtOnce(pieces, { pieces: AT_ONCE, shares: () => look.askedAtOnce }, async ({ own }) => {
+    const of = (own: readonly InstanceTurn[]) => own.reduce((sum, turn) => sum + (shareOf?.get(turn) ?? 0), 0);
+    const shares = { of, most: () => look.askedAtOnce };
+    await fewAtOnce(await byPlace(this.#db, turns), { pieces: AT_ONCE, shares }, async (own) => {
       try {
         await work(own);
       } catch (error) {

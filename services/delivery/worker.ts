@@ -146,8 +146,7 @@ export class DeliveryWorker {
     work: (own: readonly Row[]) => Promise<void>,
   ): Promise<void> {
     const failures: unknown[] = [];
-    const pieces = (await byPlace(this.#options.db, rows)).map((own) => ({ own, share: 0 }));
-    await fewAtOnce(pieces, { pieces: AT_ONCE, shares: () => 1 }, async ({ own }) => {
+    await fewAtOnce(await byPlace(this.#options.db, rows), { pieces: AT_ONCE }, async (own) => {
       await work(own).catch((error: unknown) => failures.push(error));
     });
     if (failures.length > 0) throw failures[0];

@@ -15,6 +15,7 @@ import {
   sink,
   untilSent,
 } from "../support/delivery.ts";
+import { LOOK_REQUEST } from "../support/look-request.ts";
 
 setUpDelivery();
 
@@ -98,14 +99,8 @@ test("one that is dead, or has no way to it, is left alone by every address of t
 describe("the lease statement", () => {
   const lease = (sources: Record<string, string[]>) =>
     new QueueTurns(database.db, new Map(Object.entries(sources))).look({
+      ...LOOK_REQUEST,
       workerId: "00000000-0000-0000-0000-000000000001",
-      limit: 48,
-      leaseSeconds: 30,
-      busy: new Map(),
-      partitionsPerInstance: 42,
-      room: new Map(),
-      partitionsPerDestination: 4,
-      unfinished: [],
     });
   const backOff = (source: string, destination = "big.example.net") =>
     database.db("destination_backoffs").insert({

@@ -6,6 +6,7 @@ import { QueueTurns } from "../../services/delivery/queue-turns.ts";
 import { addInstance, findInstanceByName } from "../../services/store/mail/instances/instances.ts";
 import { haveLookedAt } from "../../services/store/mail/queue/mail-work.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { LOOK_REQUEST } from "../support/look-request.ts";
 
 const KEY_RING = KeyRing.ofSecret("a secret for tests only");
 let database: TestDatabase;
@@ -52,18 +53,9 @@ async function queueFor(name: string, destinations: readonly string[]): Promise<
 function makeTurns(): (changes?: Partial<LookRequest>) => Promise<QueueLook> {
   const turns = new QueueTurns(database.db, new Map([["", ["system"]]]));
   const workerId = randomUUID();
-  return (changes = {}) => turns.look({ ...REQUEST, workerId, ...changes });
+  return (changes = {}) => turns.look({ ...LOOK_REQUEST, workerId, ...changes });
 }
 
-const REQUEST: Omit<LookRequest, "workerId"> = {
-  limit: 48,
-  leaseSeconds: 30,
-  busy: new Map(),
-  partitionsPerInstance: 42,
-  room: new Map(),
-  partitionsPerDestination: 4,
-  unfinished: [],
-};
 const numbered = (count: number) =>
   Array.from({ length: count }, (_, index) => `d${String(index).padStart(5, "0")}.test`);
 

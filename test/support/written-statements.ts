@@ -2,6 +2,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { dirname, join, relative, resolve } from "node:path";
 import { type ESTree, parseSync } from "vite";
 import { packageFolder } from "../../services/platform/package-folder.ts";
+import { ofInstances } from "../../services/store/mail/by-instance.ts";
 
 /** A statement that a service writes out, with the type that it gives its rows. */
 export interface WrittenStatement {
@@ -156,9 +157,8 @@ class Module {
 
 /** What `ownRows` of store/mail has a statement say where tables are spread over machines. */
 function ownRowsOf(args: readonly Node[]): string {
-  const [table, ids] = args.map((arg) => (arg.type === "Literal" ? arg.value : undefined));
-  const isOf = `${table}.instance_id = any($1::bigint[])`;
-  return ids === undefined ? isOf : `${isOf} and ${table}.id = any(${ids}::bigint[])`;
+  const [table, ids] = args.map((arg) => (arg.type === "Literal" ? String(arg.value) : undefined));
+  return ofInstances(table!, ids);
 }
 
 /** The members of a row's type. */

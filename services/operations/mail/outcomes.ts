@@ -102,7 +102,8 @@ function describeAttempt(attempt: number, { status, path }: AttemptFacts): Reado
 }
 
 /**
- * Records bounces: the event, and after enough hard ones of different deliveries the contact's invalidation (never of a whitelisted one). A delivery bounces once, whoever tells first; a later telling changes nothing.
+ * Records bounces: the event, and after enough hard ones of different deliveries the contact's invalidation
+ * (never of a whitelisted one). A delivery bounces once, whoever tells first; a later telling changes nothing.
  * @returns the deliveries that were recorded now
  */
 export async function recordBounces(

@@ -25,12 +25,14 @@ export async function isSpread(db: Db): Promise<boolean> {
  */
 export type Own = (table: string, ids?: string) => string;
 
+/** What `Own` says where tables are spread. */
+export function ofInstances(table: string, ids?: string): string {
+  const isOf = `${table}.instance_id = any($1::bigint[])`;
+  return ids === undefined ? isOf : `${isOf} and ${table}.id = any(${ids}::bigint[])`;
+}
+
 export async function ownRows(db: Db): Promise<Own> {
-  if (!(await isSpread(db))) return () => "$1::bigint[] is not null";
-  return (table, ids) => {
-    const isOf = `${table}.instance_id = any($1::bigint[])`;
-    return ids === undefined ? isOf : `${isOf} and ${table}.id = any(${ids}::bigint[])`;
-  };
+  return (await isSpread(db)) ? ofInstances : () => "$1::bigint[] is not null";
 }
 
 /**
