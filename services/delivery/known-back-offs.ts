@@ -18,14 +18,24 @@ export interface BarredLots {
 /** Sources in back-off at destinations, of all workers: what one look at the queue passes over. */
 export class KnownBackOffs {
   readonly #sources: ReadonlyMap<string, readonly string[]>;
-  /** By destination and source, until when by `performance.now()`. */
+  readonly #nowMs: () => number;
+  /** By destination and source, until when. */
   #until = new Map<string, Map<string, number>>();
   #readAtMs = Number.NEGATIVE_INFINITY;
   #barred: readonly string[] = [];
+  #isBarred: ReadonlySet<string> = new Set();
+  /** What is said here was looked at then. */
+  atMs = Number.NEGATIVE_INFINITY;
+  /** When something was found to be barred no longer. */
+  freedAtMs = Number.NEGATIVE_INFINITY;
 
-  /** @param sources where the mail of each pool leaves from; '' is the default pool */
-  constructor(sources: ReadonlyMap<string, readonly string[]>) {
+  /**
+   * @param sources where the mail of each pool leaves from; '' is the default pool
+   * @param nowMs a monotonic clock; it is that of all times here
+   */
+  constructor(sources: ReadonlyMap<string, readonly string[]>, nowMs: () => number) {
     this.#sources = sources;
+    this.#nowMs = nowMs;
   }
 
   /** They may have changed. */
@@ -35,7 +45,8 @@ export class KnownBackOffs {
 
   /** Has what is known be of now. @param held destinations that nobody turns to */
   async read(db: Db, held: readonly string[]): Promise<void> {
-    const nowMs = performance.now();
+    const nowMs = this.#nowMs();
+    this.atMs = nowMs;
     if (nowMs - this.#readAtMs >= READ_AGAIN_MS) {
       const rows = await readBackOffs(db);
       this.#readAtMs = nowMs;
@@ -46,7 +57,10 @@ export class KnownBackOffs {
       }
     }
     const lots = [...this.#until.keys()].flatMap((destination) => this.#barredOf(destination, nowMs));
-    this.#barred = [...new Set([...lots, ...held.map((destination) => lotOf(destination, ANY_POOL))])].sort();
+    const isBarred = new Set([...lots, ...held.map((destination) => lotOf(destination, ANY_POOL))]);
+    if (this.#barred.some((lot) => !isBarred.has(lot))) this.freedAtMs = nowMs;
+    this.#isBarred = isBarred;
+    this.#barred = [...isBarred].sort();
   }
 
   #barredOf(destination: string, nowMs: number): string[] {
@@ -58,7 +72,7 @@ export class KnownBackOffs {
 
   /** Whether nothing of a lot is to leave now. */
   isBarred(lot: string): boolean {
-    return this.#barred.includes(lot) || this.#barred.includes(lotOf(splitLot(lot).destination, ANY_POOL));
+    return this.#isBarred.has(lot) || this.#isBarred.has(lotOf(splitLot(lot).destination, ANY_POOL));
   }
 
   /** Those from a lot on, as many as one statement takes. */
@@ -74,7 +88,7 @@ export class KnownBackOffs {
   }
 
   /** Sources in back-off at a destination, with the seconds for which they stay so. */
-  resting(destination: string, nowMs = performance.now()): ReadonlyMap<string, number> {
+  resting(destination: string, nowMs = this.#nowMs()): ReadonlyMap<string, number> {
     const own = [...(this.#until.get(destination) ?? [])].filter(([, untilMs]) => untilMs > nowMs);
     return new Map(own.map(([source, untilMs]) => [source, (untilMs - nowMs) / 1000]));
   }

@@ -33,14 +33,15 @@ export interface AskResult extends LeaseResult {
 /** One look at the queue: what it has taken so far, and what there is room for yet. */
 export class QueueLook {
   readonly request: LookRequest;
-  readonly atMs = performance.now();
+  /** By the worker's monotonic clock. */
+  readonly atMs: number;
   readonly taken: LeasedPartition[] = [];
   readonly abandoned: AbandonedLeases[] = [];
   readonly failures: unknown[] = [];
   /** More can be had at once by another look. */
   goesOn = false;
+  readonly backOffs: KnownBackOffs;
   readonly #db: Db;
-  readonly #backOffs: KnownBackOffs;
   readonly #now: string;
   readonly #room: Map<string, number>;
   readonly #takenOf = new Map<number, number>();
@@ -48,7 +49,8 @@ export class QueueLook {
   /** @param now the database's */
   constructor(db: Db, backOffs: KnownBackOffs, now: string, request: LookRequest) {
     this.#db = db;
-    this.#backOffs = backOffs;
+    this.backOffs = backOffs;
+    this.atMs = backOffs.atMs;
     this.#now = now;
     this.request = request;
     this.#room = new Map(request.room);
@@ -65,7 +67,7 @@ export class QueueLook {
 
   /** Whether something of a lot could be taken. */
   mayTake(lot: string): boolean {
-    return (this.#room.get(lot) ?? this.request.partitionsPerDestination) > 0 && !this.#backOffs.isBarred(lot);
+    return (this.#room.get(lot) ?? this.request.partitionsPerDestination) > 0 && !this.backOffs.isBarred(lot);
   }
 
   /** So many partitions may be asked for at the same time, and no lot gets too many. */
@@ -77,7 +79,7 @@ export class QueueLook {
   async ask(asks: readonly Ask[]): Promise<AskResult[]> {
     const { workerId, leaseSeconds, partitionsPerDestination, unfinished } = this.request;
     const first = asks.reduce((least, { after }) => (after < least ? after : least), asks[0]!.after);
-    const passedOver = this.#backOffs.barredFrom(first);
+    const passedOver = this.backOffs.barredFrom(first);
     if (passedOver.before !== "" && asks.length > 1) {
       const results: AskResult[] = [];
       for (const ask of asks) results.push(...(await this.ask([ask])));
@@ -94,7 +96,7 @@ export class QueueLook {
     for (const partition of partitions) {
       const lot = lotOf(partition.destination, partition.pool);
       this.#room.set(lot, (this.#room.get(lot) ?? this.request.partitionsPerDestination) - 1);
-      this.taken.push({ ...partition, resting: this.#backOffs.resting(partition.destination) });
+      this.taken.push({ ...partition, resting: this.backOffs.resting(partition.destination) });
     }
     this.#takenOf.set(instanceId, (this.#takenOf.get(instanceId) ?? 0) + partitions.length);
     const visitedAll = lots.length < ask.lots;

@@ -11,11 +11,11 @@ import { type AskResult, fewAtOnce, type LookRequest, QueueLook } from "./queue-
 const INSTANCES_PER_LOOK = 100;
 /** Where each instance costs a statement of its own, here and for what becomes of its mail, one has so many partitions. */
 const PARTITIONS_PER_PLACE = 8;
-/** Lots that it visits, shared by these instances, */
+/** Lots that one look visits, shared by the instances that it asks. */
 const LOTS_PER_LOOK = 500;
-/** but so many of each at least. */
+/** Lots that one look visits of each instance at least. */
 const LOTS_PER_INSTANCE = 10;
-/** An instance that left some of its share to others is asked no more often, nor once nothing was had; the next look goes on. */
+/** A look asks so often: what some instances leave of their shares goes to the others. It ends when nothing was had. */
 const ROUNDS = 3;
 /** Partitions of each kind that are made ready at once. */
 const WAKE_LIMIT = 1_000;
@@ -30,17 +30,19 @@ const WAKE_MS = 500;
 /** The same where nothing could be taken, as then there may also be other lots; or where each instance costs a statement. */
 const RARE_WAKE_MS = 2_000;
 
-/** What is remembered of an instance while it is to be looked at. */
+/** What is remembered of an instance while it is to be looked at; times are those of the worker's monotonic clock. */
 class InstanceTurn {
   readonly instanceId: number;
   /** Its lots take turns: after this one. */
   after = "";
-  /** It is left alone until then, by `performance.now()`. */
+  /** It is left alone until then. */
   idleUntilMs = 0;
   /** Nothing of it was ready: after its idle time its next look is put off. */
   isEmpty = false;
-  /** It has these lots alone, and nothing could be taken of them; undefined: there may be others. */
-  blocked: readonly string[] | undefined;
+  /** What is ready of it, where nothing could be taken; undefined: there may be more. */
+  blocked: BlockedLots | undefined;
+  /** What the visits found since they began with its first lot, while nothing was taken; undefined once something was. */
+  fruitless: BlockedLots | undefined;
   /** When what is due was made ready, or this began. */
   wokenAtMs: number;
 
@@ -51,8 +53,18 @@ class InstanceTurn {
 
   /** There may be something new. */
   notice(): void {
-    Object.assign(this, { idleUntilMs: 0, isEmpty: false, blocked: undefined });
+    Object.assign(this, { idleUntilMs: 0, isEmpty: false, blocked: undefined, fruitless: undefined });
   }
+}
+
+/** Lots of an instance of which nothing could be taken. */
+interface BlockedLots {
+  /** These have no room: there may be some at any moment. */
+  readonly full: string[];
+  /** Others are barred. */
+  someAreBarred: boolean;
+  /** When the first of them was visited. */
+  readonly sinceMs: number;
 }
 
 /**
@@ -62,14 +74,19 @@ class InstanceTurn {
 export class QueueTurns {
   readonly #db: Db;
   readonly #backOffs: KnownBackOffs;
+  readonly #nowMs: () => number;
   readonly #turns = new Map<number, InstanceTurn>();
   /** Instances take turns in the order of their ids, after this one. */
   #after = 0;
 
-  /** @param sources where the mail of each pool leaves from; '' is the default pool */
-  constructor(db: Db, sources: ReadonlyMap<string, readonly string[]>) {
+  /**
+   * @param sources where the mail of each pool leaves from; '' is the default pool
+   * @param nowMs a monotonic clock
+   */
+  constructor(db: Db, sources: ReadonlyMap<string, readonly string[]>, nowMs = () => performance.now()) {
     this.#db = db;
-    this.#backOffs = new KnownBackOffs(sources);
+    this.#nowMs = nowMs;
+    this.#backOffs = new KnownBackOffs(sources, nowMs);
   }
 
   /** There may be new mail of these instances. */
@@ -110,7 +127,8 @@ export class QueueTurns {
       const waitMs = turn.blocked === undefined && !isSpreadOut ? WAKE_MS : RARE_WAKE_MS;
       return !turn.isEmpty && turn.wokenAtMs + waitMs <= look.atMs && turn.idleUntilMs <= look.atMs;
     });
-    await this.#byPlace(waiting.slice(0, INSTANCES_PER_LOOK), look, async (turns) => {
+    const longest = waiting.toSorted((one, other) => one.wokenAtMs - other.wokenAtMs).slice(0, INSTANCES_PER_LOOK);
+    await this.#byPlace(longest, look, async (turns) => {
       await this.#wake(turns, look);
       for (const turn of turns) turn.blocked = undefined;
     });
@@ -157,7 +175,7 @@ export class QueueTurns {
         const empty: InstanceTurn[] = [];
         for (const result of await look.ask(asks)) {
           const turn = this.#turns.get(result.instanceId)!;
-          if (goOn(turn, result)) left.add(turn);
+          if (goOn(turn, result, look)) left.add(turn);
           else if (turn.isEmpty && result.partitions.length === 0) empty.push(turn);
         }
         for (const turn of await this.#wake(empty, look)) {
@@ -199,7 +217,7 @@ export class QueueTurns {
         await work(own);
       } catch (error) {
         look.failures.push(error);
-        for (const turn of own) turn.idleUntilMs = performance.now() + AFTER_FAILURE_MS;
+        for (const turn of own) turn.idleUntilMs = this.#nowMs() + AFTER_FAILURE_MS;
       }
     });
   }
@@ -207,28 +225,36 @@ export class QueueTurns {
 
 function mayHave(turn: InstanceTurn, look: QueueLook): boolean {
   if (turn.isEmpty || turn.idleUntilMs > look.atMs) return false;
-  return turn.blocked === undefined || turn.blocked.some((lot) => look.mayTake(lot));
+  const { blocked } = turn;
+  if (blocked === undefined || blocked.full.some((lot) => look.mayTake(lot))) return true;
+  return blocked.someAreBarred && look.backOffs.freedAtMs > blocked.sinceMs;
 }
 
 /**
  * Notes where the next look at an instance goes on: after the lot that was served last, or after those that were visited.
  * @returns whether it may have more now
  */
-function goOn(turn: InstanceTurn, { ask, partitions, lots, hasMore, isRoundOver, last }: AskResult): boolean {
-  const before = turn.after;
+function goOn(turn: InstanceTurn, result: AskResult, look: QueueLook): boolean {
+  const { ask, partitions, lots, hasMore, isRoundOver, last } = result;
+  if (ask.after === "") turn.fruitless = { full: [], someAreBarred: false, sinceMs: look.atMs };
+  if (partitions.length > 0) turn.fruitless = undefined;
   const isCut = partitions.length >= ask.share;
   const served = partitions.map(({ destination, pool }) => lotOf(destination, pool)).sort();
   turn.after = isCut ? served.at(-1)! : isRoundOver ? "" : last;
   turn.blocked = undefined;
   if (!hasMore) {
     turn.isEmpty = true;
-    turn.idleUntilMs = performance.now() + IDLE_MS;
+    turn.idleUntilMs = look.atMs + IDLE_MS;
     return false;
   }
-  if (isCut || before !== "" || turn.after !== "") return true;
-  // The whole round was visited.
-  if (partitions.length > 0) return true;
-  turn.blocked = lots;
-  turn.idleUntilMs = lots.length === 0 ? performance.now() + IDLE_MS : 0; // the instance is held
+  if (turn.fruitless === undefined) return true;
+  for (const lot of lots) {
+    if (look.backOffs.isBarred(lot)) turn.fruitless.someAreBarred = true;
+    else turn.fruitless.full.push(lot);
+  }
+  if (!isRoundOver) return true;
+  turn.blocked = turn.fruitless;
+  const isHeld = turn.blocked.full.length === 0 && !turn.blocked.someAreBarred;
+  turn.idleUntilMs = isHeld ? look.atMs + IDLE_MS : 0;
   return false;
 }

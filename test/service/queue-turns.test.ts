@@ -15,7 +15,7 @@ beforeAll(async () => {
 });
 afterAll(() => database.drop());
 beforeEach(async () => {
-  for (const table of ["mail_work", "deliveries", "partitions", "messages", "batches"])
+  for (const table of ["destination_backoffs", "mail_work", "deliveries", "partitions", "messages", "batches"])
     await database.db(table).delete();
 });
 
@@ -49,11 +49,19 @@ async function queueFor(name: string, destinations: readonly string[]): Promise<
   return id;
 }
 
-/** A worker's turns; it looks when it is told. */
-function makeTurns(): (changes?: Partial<LookRequest>) => Promise<QueueLook> {
-  const turns = new QueueTurns(database.db, new Map([["", ["system"]]]));
+/** A worker's turns; it looks when it is told. @param nowMs its clock */
+function makeTurns(nowMs = () => performance.now()): (changes?: Partial<LookRequest>) => Promise<QueueLook> {
+  const turns = new QueueTurns(database.db, new Map([["", ["system"]]]), nowMs);
   const workerId = randomUUID();
   return (changes = {}) => turns.look({ ...LOOK_REQUEST, workerId, ...changes });
+}
+
+async function backOff(destinations: readonly string[]): Promise<void> {
+  await database.db.raw(
+    `insert into destination_backoffs (destination, until, reason)
+     select name, now() + interval '1 hour', 'away' from unnest(?::text[]) as name`,
+    [[...destinations]],
+  );
 }
 
 const numbered = (count: number) =>
@@ -122,6 +130,42 @@ describe("instances take turns", () => {
   });
 });
 
+describe("instances of which nothing can be taken", () => {
+  test("wait, also where they have more destinations than one look visits, until one is free again", async () => {
+    const names = numbered(1_200);
+    await queueFor("blocked", names);
+    await backOff(names);
+    let nowMs = 0;
+    const look = makeTurns(() => nowMs);
+    const goOn = [];
+    for (let looks = 0; looks < 4; looks += 1) goOn.push((await look()).goesOn);
+    expect(goOn).toEqual([true, true, false, false]);
+    await database.db("destination_backoffs").where({ destination: names[700]! }).delete();
+    nowMs += 1_000;
+    const found: string[] = [];
+    for (let looks = 0; looks < 3; looks += 1) {
+      found.push(...(await look()).taken.map(({ destination }) => destination));
+    }
+    expect(found).toEqual([names[700]]);
+  });
+
+  test("keep no place from others whose mail becomes due, however many they are", async () => {
+    for (let index = 0; index < 110; index += 1) await queueFor(`blocked${index}`, ["away.test"]);
+    const late = await queueFor("late", ["away.test", "readers.test"]);
+    await database.db("partitions").where({ destination: "readers.test" }).update({ state: "deferred" });
+    await backOff(["away.test"]);
+    let nowMs = 0;
+    const look = makeTurns(() => nowMs);
+    await look();
+    const served = [];
+    for (let looks = 0; looks < 4; looks += 1) {
+      nowMs += 2_000; // each look finds all of them waiting
+      served.push(...(await look()).taken.map(({ instanceId }) => instanceId));
+    }
+    expect(served).toEqual([late]);
+  });
+});
+
 describe("destinations of an instance take turns", () => {
   test("all of them are served before the first comes again", async () => {
     const names = numbered(90);
@@ -138,11 +182,7 @@ describe("destinations of an instance take turns", () => {
   test("those in back-off are passed over, also where they are more than one look visits", async () => {
     const names = numbered(1_200);
     await queueFor("large", names);
-    await database.db.raw(
-      `insert into destination_backoffs (destination, until, reason)
-       select name, now() + interval '1 hour', 'away' from unnest(?::text[]) as name`,
-      [names.slice(0, 1_199)],
-    );
+    await backOff(names.slice(0, 1_199));
     const look = makeTurns();
     const found: string[] = [];
     for (let looks = 0; looks < 3; looks += 1) {
