@@ -40,6 +40,8 @@ export class QueueLook {
   readonly failures: unknown[] = [];
   /** More can be had at once by another look. */
   goesOn = false;
+  /** There was no room for an instance that has nothing under way. */
+  isKeptOut = false;
   readonly backOffs: KnownBackOffs;
   readonly #db: Db;
   readonly #now: string;

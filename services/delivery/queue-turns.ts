@@ -110,6 +110,7 @@ export class QueueTurns {
       ...turns.filter(({ instanceId }) => instanceId > this.#after),
       ...turns.filter(({ instanceId }) => instanceId <= this.#after),
     ];
+    look.isKeptOut = look.free === 0 && open.some(({ instanceId }) => look.busyOf(instanceId) === 0);
     for (let round = 0, free = Number.POSITIVE_INFINITY; round < ROUNDS && open.length > 0; round += 1) {
       if (look.free === 0 || look.free === free) break;
       free = look.free;

@@ -203,8 +203,9 @@ export class DeliveryWorker {
   async #leaseSome(): Promise<number> {
     const { policy, shaping } = this.#options;
     const free = this.#freeLanes();
-    this.#excess = Math.max(0, -free - Math.floor(policy.lanes * TOLERATED_EXCESS));
     const limit = Math.max(0, free);
+    const busy = this.#busy();
+    const partitionsPerInstance = policy.lanes - Math.floor(policy.lanes * LEFT_TO_OTHERS);
     const room = shaping.room();
     this.#wasShort = limit === 0 || [...room.values()].includes(0);
     const askedAtMs = performance.now();
@@ -213,13 +214,15 @@ export class DeliveryWorker {
       workerId: this.#id,
       limit,
       leaseSeconds: policy.leaseSeconds,
-      busy: this.#busy(),
-      partitionsPerInstance: policy.lanes - Math.floor(policy.lanes * LEFT_TO_OTHERS),
+      busy,
+      partitionsPerInstance,
       room,
       partitionsPerDestination: Math.min(PARTITIONS_AT_ONCE, policy.groups.default.connections),
       unfinished: [...this.#lanes.keys(), ...this.#writer.unreleased.keys()],
     });
     this.#tell(look);
+    const keptFromOthers = look.isKeptOut ? Math.max(0, ...busy.values()) - partitionsPerInstance : 0;
+    this.#excess = Math.max(0, keptFromOthers, -free - Math.floor(policy.lanes * TOLERATED_EXCESS));
     if (look.taken.length === 0) {
       if (look.failures.length > 0) throw look.failures[0];
       return look.goesOn ? 1 : 0;

@@ -7,6 +7,7 @@ import { ok } from "../../services/core/result.ts";
 import type { FindRoute } from "../../services/delivery/routing/route.ts";
 import {
   accept,
+  beInstance,
   database,
   eventually,
   failures,
@@ -125,6 +126,43 @@ describe("a far side that misbehaves", () => {
     expect(far.messages.length).toBeLessThan(names.length * 40);
     await untilSent(waited);
     expect(far.messages).toHaveLength(names.length * 40 + 1);
+  });
+
+  test("that answers again, slowly, after a stall leaves lanes to another instance at once", async () => {
+    let taken = 0;
+    const slow = await sink({
+      onData: (stream, _session, done) => {
+        stream.resume();
+        stream.on("end", () => {
+          taken += 1;
+          setTimeout(done, 200);
+        });
+      },
+    });
+    const good = await sink();
+    let isStalled = true;
+    const findRoute: FindRoute = async (destination) => {
+      while (isStalled && destination !== "good.example.net") await sleep(50);
+      const port = destination === "good.example.net" ? good.port : slow.port;
+      return ok({ key: destination, peers: [{ host: "127.0.0.1", port, name: "localhost", tls: "never" }] });
+    };
+    const names = Array.from({ length: 40 }, (_, index) => `d${index}.example.net`);
+    await accept(names.flatMap((name) => numbered(40, name)));
+    run(makeWorker(findRoute, { lanes: 16 }));
+    await eventually(
+      () => database.db("partitions").where({ state: "leased" }),
+      (leased) => leased.length >= 20,
+    );
+    isStalled = false;
+    await eventually(
+      async () => taken,
+      (count) => count >= 20,
+    );
+    await beInstance("other");
+    const before = taken;
+    await untilSent(await accept(["one@good.example.net"]));
+    // Without giving way, those that are under way end first: 40 messages each.
+    expect(taken - before).toBeLessThan(16 * 20);
   });
 
   test("that takes the message and never answers is tried again, and holds up nobody else", async () => {

@@ -38,19 +38,19 @@ export function setUpDelivery(): void {
     stops = [];
     failures.length = 0;
     database = await createTestDatabase(20);
-    await addInstance(database.db, KEY_RING, {
-      name: "test",
-      host: "mail.test",
-      key: "key-of-test",
-      archive: false,
-      domains: [DOMAIN],
-    });
-    instanceId = (await findInstanceByName(database.db, "test"))!.id;
+    await beInstance("test");
   });
   afterEach(async () => {
     for (const stop of stops.reverse()) await stop();
     await database.drop();
   });
+}
+
+/** From now on mail is that of another instance, which is made. */
+export async function beInstance(name: string): Promise<void> {
+  const instance = { name, host: `${name}.mail.test`, key: `key-of-${name}`, archive: false, domains: [DOMAIN] };
+  await addInstance(database.db, KEY_RING, instance);
+  instanceId = (await findInstanceByName(database.db, name))!.id;
 }
 
 export const eventually = <T>(ask: () => Promise<T>, pleases: (answer: T) => boolean) =>
