@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import { Counter } from "prom-client";
 import type { Clock } from "../platform/clock.ts";
 import { registry } from "../platform/observability/metrics.ts";
@@ -8,6 +9,9 @@ import { pruneJournals, pruneZoneDeletions } from "../store/dns/zone-journal.ts"
 
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
+
+/** Between two steps it rests for so many times as long as a step took: changes come first, however many zones there are. */
+const RESTS = 9;
 
 const rowsRemoved = new Counter({
   name: "palomar_zone_journal_rows_removed_total",
@@ -28,7 +32,10 @@ export function startJournalUpkeep(options: JournalUpkeepOptions): { stop(): Pro
   const { observe, everyMs = HOUR_MS } = options;
   return new RepeatedWork({
     take: async (signal) => {
-      const removed = await tidy(options, () => signal.aborted);
+      const removed = await tidy(options, async (tookMs) => {
+        await sleep(RESTS * tookMs, undefined, { signal }).catch(() => {});
+        return signal.aborted;
+      });
       rowsRemoved.inc(removed);
       if (removed > 0) observe({ kind: "zone-journal-pruned", level: "info", removed });
       return everyMs;
@@ -40,7 +47,10 @@ export function startJournalUpkeep(options: JournalUpkeepOptions): { stop(): Pro
   });
 }
 
-async function tidy({ db, clock, keep }: JournalUpkeepOptions, isStopping: () => boolean): Promise<number> {
+async function tidy(
+  { db, clock, keep }: JournalUpkeepOptions,
+  isStopping: (tookMs: number) => Promise<boolean>,
+): Promise<number> {
   const nowMs = clock.nowMs();
   await pruneZoneDeletions(db, new Date(nowMs - DAY_MS));
   const before = new Date(nowMs - keep.journalDays * DAY_MS);

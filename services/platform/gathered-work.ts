@@ -5,6 +5,11 @@ export interface GatheredWorkOptions<Ask, Answer> {
   readonly atOnce: number;
   /** Asks that one run serves. */
   readonly most: number;
+  /**
+   * How long a run waits for more where fewer ask than half of those that the last one served: these come back soon, and
+   * two runs cost more than one. 0, which is assumed: it does not wait.
+   */
+  readonly patienceMs?: number;
 }
 
 interface Waiting<Ask, Answer> {
@@ -23,6 +28,9 @@ export class GatheredWork<Ask, Answer> {
   #waiting: Waiting<Ask, Answer>[] = [];
   #running = 0;
   #isScheduled = false;
+  /** So many are worth a run at once. */
+  #enough = 1;
+  #patience: NodeJS.Timeout | undefined;
 
   constructor(options: GatheredWorkOptions<Ask, Answer>) {
     this.#options = options;
@@ -38,13 +46,27 @@ export class GatheredWork<Ask, Answer> {
 
   /** After what has arrived in this turn of the event loop, so that all of it comes together. */
   #schedule(): void {
-    if (this.#isScheduled || this.#running === this.#options.atOnce || this.#waiting.length === 0) return;
+    const { atOnce, patienceMs = 0 } = this.#options;
+    if (this.#isScheduled || this.#running === atOnce || this.#waiting.length === 0) return;
+    if (this.#waiting.length < this.#enough && patienceMs > 0) {
+      this.#patience ??= setTimeout(() => this.#begin(), patienceMs);
+      return;
+    }
     this.#isScheduled = true;
     setImmediate(() => {
       this.#isScheduled = false;
-      void this.#run(this.#waiting.splice(0, this.#options.most));
-      this.#schedule();
+      this.#begin();
     });
+  }
+
+  #begin(): void {
+    clearTimeout(this.#patience);
+    this.#patience = undefined;
+    if (this.#running === this.#options.atOnce || this.#waiting.length === 0) return;
+    const served = this.#waiting.splice(0, this.#options.most);
+    this.#enough = Math.ceil(served.length / 2);
+    void this.#run(served);
+    this.#schedule();
   }
 
   async #run(served: readonly Waiting<Ask, Answer>[]): Promise<void> {

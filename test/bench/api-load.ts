@@ -1,3 +1,5 @@
+import { connect, type Socket } from "node:net";
+import { connect as connectTls } from "node:tls";
 import { Client } from "undici";
 import { percentile } from "./percentile.ts";
 
@@ -34,13 +36,13 @@ export function load(url: string, seconds: number, kinds: readonly Clients[]): P
       let count = 0;
       const times: number[] = [];
       const run = async () => {
-        const client = openClient(url);
+        const client = new SparingClient(url);
         while (performance.now() < end) {
           const sentAt = performance.now();
-          await send(client, make(count++));
+          await client.send(make(count++));
           if (sentAt >= warmUntil) times.push(performance.now() - sentAt);
         }
-        await client.close();
+        client.close();
       };
       await Promise.all(Array.from({ length: clients }, run));
       return {
@@ -51,6 +53,64 @@ export function load(url: string, seconds: number, kinds: readonly Clients[]): P
       };
     }),
   );
+}
+
+const END_OF_HEAD = "\r\n\r\n";
+const END_OF_CHUNKS = "\r\n0\r\n\r\n";
+
+/**
+ * A connection that asks for one thing after the other and looks at the status alone. The clients are on the machine that is
+ * measured: what they take, the API and its database have not.
+ */
+class SparingClient {
+  readonly #host: string;
+  readonly #socket: Socket;
+  #received = "";
+  #waiting: { resolve(): void; reject(error: Error): void } | undefined;
+
+  constructor(url: string) {
+    const { protocol, hostname, port, host } = new URL(url);
+    const where = { host: hostname, port: Number(port), rejectUnauthorized: false };
+    this.#host = host;
+    this.#socket = protocol === "https:" ? connectTls(where) : connect(where);
+    this.#socket.setNoDelay();
+    this.#socket.setEncoding("latin1");
+    this.#socket.on("data", (text: string) => this.#receive(text));
+    this.#socket.on("error", (error) => this.#waiting?.reject(error));
+    this.#socket.on("close", () => this.#waiting?.reject(new Error("the connection was closed")));
+  }
+
+  /** Rejects with an answer that is no success. */
+  send({ method, path, headers, body = "" }: BenchRequest): Promise<void> {
+    const fields = Object.entries({ ...headers, Host: this.#host, "Content-Length": String(Buffer.byteLength(body)) });
+    const head = fields.map(([name, value]) => `${name}: ${value}\r\n`).join("");
+    return new Promise((resolve, reject) => {
+      this.#waiting = { resolve, reject };
+      this.#socket.write(`${method} ${path} HTTP/1.1\r\n${head}\r\n${body}`);
+    });
+  }
+
+  close(): void {
+    this.#waiting = undefined;
+    this.#socket.destroy();
+  }
+
+  #receive(text: string): void {
+    this.#received += text;
+    const headEnd = this.#received.indexOf(END_OF_HEAD);
+    if (headEnd < 0) return;
+    const head = this.#received.slice(0, headEnd);
+    const length = /^content-length: (\d+)/im.exec(head)?.[1];
+    const isWhole =
+      length === undefined
+        ? this.#received.endsWith(END_OF_CHUNKS)
+        : this.#received.length >= headEnd + END_OF_HEAD.length + Number(length);
+    if (!isWhole) return;
+    const answer = this.#received;
+    this.#received = "";
+    if (/^HTTP\/1\.1 2/.test(answer)) this.#waiting?.resolve();
+    else this.#waiting?.reject(new Error(answer));
+  }
 }
 
 /** A connection to an API; over HTTPS its certificate is self-signed. */

@@ -79,6 +79,7 @@ async function layOutReseller(
       ]);
       await queryRows(transaction, RECORDS_SQL, [ids!.from, ids!.to]);
       await queryRows(transaction, JOURNAL_SQL, [ids!.from, ids!.to]);
+      await queryRows(transaction, BUCKETS_SQL, [ids!.from, ids!.to]);
     });
   }
   await queryRows(db, QUOTAS_SQL, [id, JSON.stringify(LIMITS)]);
@@ -177,6 +178,12 @@ const JOURNAL_SQL = String.raw`
          lateral (select z.mname || z.rname || int4send(1) || int4send(7200) || int4send(3600) || int4send(1209600)
                          || int4send(300) as soa) s
    where z.id between $1 and $2 group by z.id, soa`;
+
+const BUCKETS_SQL = `
+  insert into zone_name_buckets as b (reseller_id, bucket, parts)
+  select reseller_id, zone_name_bucket(name_key), bit_or(zone_name_parts(name)) from zones where id between $1 and $2
+   group by 1, 2
+  on conflict (reseller_id, bucket) do update set parts = b.parts | excluded.parts`;
 
 const QUOTAS_SQL = `
   insert into quotas (reseller_id, company_id, limits, zones, records, octets)

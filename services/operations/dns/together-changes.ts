@@ -9,7 +9,7 @@ import { type ExcerptAsk, readExcerpt, readExcerpts, type ZoneExcerpt } from "..
 const MOST_NAMES = 16;
 
 /** One at a time of each kind: what comes while it is under way has its statement in common. */
-const LIMITS = { atOnce: 1, most: 64 } as const;
+const LIMITS = { atOnce: 1, most: 64, patienceMs: 2 } as const;
 
 /** Undefined when it was not written. */
 type Written = WrittenChange | undefined;

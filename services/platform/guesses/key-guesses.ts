@@ -50,12 +50,17 @@ export class KeyGuesses {
     this.#lanes = new TargetLanes(options.policy.target, this.#nowMs);
   }
 
+  /** Whether attempts from there are judged at all: those of this machine are not unless that is wanted. */
+  judges(address: string): boolean {
+    return this.#options.limitLoopback || !isLoopback(address);
+  }
+
   /**
    * Looks at a key, or refuses to.
    * @param look says whether the key is right: `unauthenticated` when it is wrong
    */
   async judge<T>(attempt: KeyAttempt, look: () => Promise<Result<T, Refusal>>): Promise<Result<T, Refusal>> {
-    if (!this.#options.limitLoopback && isLoopback(attempt.address)) return look();
+    if (!this.judges(attempt.address)) return look();
     const source = sourceOf(attempt.address);
     const { digest } = attempt;
     if (this.#known.has(source, digest, this.#nowMs())) return this.#lookAtKnown(attempt, source, look);

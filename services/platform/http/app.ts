@@ -1,10 +1,8 @@
-import { Router } from "@koa/router";
 import Koa, { type Context, type Next } from "koa";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { KeyGuesses } from "../guesses/key-guesses.ts";
 import type { Observe } from "../observability/observation.ts";
-import { allowedMethods } from "./allowed-methods.ts";
 import { carryOut, failureOf } from "./carry-out.ts";
 import { makeClientAddress } from "./client-address.ts";
 import type { Dialect } from "./dialect.ts";
@@ -16,6 +14,7 @@ import type { HttpApp } from "./listen.ts";
 import { PROBLEM_TYPE, problemOf, wantsProblems } from "./problem.ts";
 import { readBody } from "./request-body.ts";
 import { requestIdOf } from "./request-id.ts";
+import { Routes } from "./routes.ts";
 import { traceRequest } from "./trace-request.ts";
 
 /** Operations, and how they are spoken to. */
@@ -56,25 +55,25 @@ export interface AppOptions<Caller> extends Door<Caller> {
  */
 export function makeApp<Caller>(options: AppOptions<Caller>): HttpApp {
   const { dialect, otherDoor, observe } = options;
-  const router = new Router({ sensitive: true });
+  const routes = new Routes(dialect.base);
   for (const door of [options, ...(otherDoor ? [otherDoor] : [])]) {
     const run = makeRunner({ ...options, ...door });
     for (const declared of door.endpoints) {
       const path = door.dialect.base + declared.path;
-      router.register(path, [declared.method], (ctx) => answer(ctx, path, () => run(declared, ctx, ctx.params)));
+      routes.register(path, declared.method, (ctx) => answer(ctx, path, () => run(declared, ctx, ctx.params)));
     }
   }
-  addOpenapi(router, options, answer);
-  if (options.home) router.get("/", (ctx) => answer(ctx, "/", async () => ctx.redirect(options.home!)));
+  addOpenapi(routes, options, answer);
+  if (options.home) routes.register("/", "GET", (ctx) => answer(ctx, "/", async () => ctx.redirect(options.home!)));
 
   const app: HttpApp = Object.assign(new Koa(), { describeRefusal: dialect.toHttp });
   app.silent = true;
   app.on("error", (error: Error) => observe({ kind: "http-response-failed", level: "debug", err: error }));
   app.use((ctx, next) => observeRequest(ctx, next, observe));
-  app.use(router.routes());
+  app.use(routes.middleware());
   app.use((ctx) =>
     answer(ctx, undefined, async () => {
-      const allowed = allowedMethods(router, ctx.path);
+      const allowed = routes.allowedMethods(ctx.path);
       const isRead = ctx.method === "GET" || ctx.method === "HEAD";
       if (allowed.length > 0) send(ctx, spokenAt(ctx.path), { kind: "wrong-method", allowed });
       else if (!isRead || !(await options.fallback?.(ctx))) send(ctx, spokenAt(ctx.path), { kind: "unknown-path" });
@@ -108,7 +107,7 @@ interface OpenapiPages {
 
 /** The pages by which an API describes itself. */
 function addOpenapi<Caller>(
-  router: Router,
+  routes: Routes,
   { dialect, endpoints, otherDoor }: AppOptions<Caller>,
   answer: Answer,
 ): void {
@@ -121,12 +120,12 @@ function addOpenapi<Caller>(
     });
     return openapi;
   };
-  router.get("/openapi.json", (ctx) =>
+  routes.register("/openapi.json", "GET", (ctx) =>
     answer(ctx, "/openapi.json", async () => {
       ctx.body = (await pages()).document;
     }),
   );
-  router.get("/docs", (ctx) =>
+  routes.register("/docs", "GET", (ctx) =>
     answer(ctx, "/docs", async () => {
       ctx.type = "html";
       ctx.set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'");
@@ -201,9 +200,9 @@ function makeRunner<Caller>(options: AppOptions<Caller>) {
     if (declared.open) return ok(undefined as Caller);
     const address = addressOf(ctx.req);
     const look = () => dialect.authenticate(ctx.headers, address);
-    const key = guesses && dialect.keyOf?.(ctx.headers);
+    const key = guesses?.judges(address) ? dialect.keyOf?.(ctx.headers) : undefined;
     const isGone = () => ctx.req.socket.destroyed;
-    const caller = key ? await guesses.judge({ ...key, address, isGone }, look) : await look();
+    const caller = guesses && key ? await guesses.judge({ ...key, address, isGone }, look) : await look();
     if (!caller.ok) return caller;
     const limited =
       (await limits.countRequest(dialect.callerKey(caller.value), address)) ??

@@ -47,6 +47,7 @@ LOOPBACK.addAddress("::1", "ipv6");
 
 /** IPv4 and IPv6 loopback, IPv4-mapped addresses included. Asked for every request: a parser would cost more than all else. */
 export function isLoopback(address: string): boolean {
+  if (address === "::1" || address === "::ffff:127.0.0.1") return true;
   const family = isIP(address);
   return family === 4 ? address.startsWith("127.") : family === 6 && LOOPBACK.check(address, "ipv6");
 }

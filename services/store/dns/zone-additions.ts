@@ -82,7 +82,7 @@ function writeAdditionsSql(additions: string, records: string): string {
       select 1 from zones z
        where z.id = w.zone_id and z.version = w.version
          and (z.company_id is null or z.records + w.records <= z.records_held and z.octets + w.octets <= z.octets_held)
-         for no key update skip locked
+         offset 0 for no key update skip locked
     ) held
   ), zone as (
     update zones

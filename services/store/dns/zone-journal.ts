@@ -23,18 +23,24 @@ const PRUNING_LOCK = 0x6a6f7572;
 /**
  * Removes what of the zones' journals need not stay, in small transactions. Histories end where it begins; servers and
  * secondaries that are further behind take the whole zone.
- * @param isStopping asked between two steps
+ * @param isStopping asked between two steps, with the milliseconds that the last one took; it may take its time
  * @returns rows removed; what another node removes at the same time is its affair
  */
-export async function pruneJournals(db: Db, keep: JournalRetention, isStopping: () => boolean): Promise<number> {
+export async function pruneJournals(
+  db: Db,
+  keep: JournalRetention,
+  isStopping: (tookMs: number) => boolean | Promise<boolean>,
+): Promise<number> {
   let removed = 0;
   let afterZone = 0;
-  while (!isStopping()) {
+  for (let tookMs = 0; !(await isStopping(tookMs)); ) {
+    const from = performance.now();
     const step = await inTransaction(db, (transaction) => pruneStep(transaction, keep, afterZone));
     if (!step) break;
     removed += step.removed;
     for (const zoneId of step.manyVersions) removed += await boundJournal(db, zoneId);
     if (step.removed < ROWS_A_STEP) afterZone = step.lastZone;
+    tookMs = performance.now() - from;
   }
   return removed;
 }
@@ -81,15 +87,17 @@ async function pruneStep(transaction: Db, keep: JournalRetention, afterZone: num
   const [step] = await queryRows<{ last_zone: number | null; removed: number; many_versions: string[] | null }>(
     transaction,
     `with step as (select id, version from zones where id > $1 order by id limit $2),
+          grown as (select id, version from step where version > greatest($3, 1)),
           gone as (
             delete from zone_journal where (zone_id, version) in (
               select j.zone_id, j.version
-                from step join zone_journal j on j.zone_id = step.id and j.version <= step.version - greatest($3, 1) and j.at < $4
-               limit $5)
+                from grown join zone_journal j on j.zone_id = grown.id
+                                              and j.version <= grown.version - greatest($4, 1) and j.at < $5
+               limit $6)
             returning 1)
      select (select max(id) from step) as last_zone, (select count(*) from gone) as removed,
-            (select array_agg(id) from step where version > $6) as many_versions`,
-    [afterZone, ZONES_A_STEP, keep.versions, keep.before, ROWS_A_STEP, MANY_VERSIONS],
+            (select array_agg(id) from step where version > $7) as many_versions`,
+    [afterZone, ZONES_A_STEP, keep.versions, keep.versions, keep.before, ROWS_A_STEP, MANY_VERSIONS],
   );
   if (step?.last_zone == null) return undefined;
   // An array of bigint arrives as texts.

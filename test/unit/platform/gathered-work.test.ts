@@ -2,11 +2,12 @@ import { expect, test } from "vitest";
 import { GatheredWork } from "../../../services/platform/gathered-work.ts";
 
 /** Work that ends when the test says so. */
-function workbench({ atOnce = 1, most = 100 } = {}) {
+function workbench({ atOnce = 1, most = 100, patienceMs = 0 } = {}) {
   const runs: { readonly asks: readonly number[]; end(): void; fail(error: Error): void }[] = [];
   const work = new GatheredWork<number, string>({
     atOnce,
     most,
+    patienceMs,
     run: (asks) =>
       new Promise((resolve, reject) => {
         runs.push({ asks, end: () => resolve(asks.map((ask) => `answer ${ask}`)), fail: reject });
@@ -67,4 +68,40 @@ test("a run that fails fails for those that it serves, and the next goes on", as
   await nextTurn();
   runs[1]!.end();
   expect(await served).toBe("answer 2");
+});
+
+test("a run that few ask for waits a moment where the last one served many", async () => {
+  const { work, runs, askedFor } = workbench({ patienceMs: 60_000 });
+  for (const ask of [1, 2, 3, 4]) void work.ask(ask);
+  await nextTurn();
+  runs[0]!.end();
+  await nextTurn();
+  // One of two waits for the other, and goes with it at once.
+  void work.ask(5);
+  for (let turn = 0; turn < 3; turn += 1) await nextTurn();
+  expect(askedFor()).toHaveLength(1);
+  void work.ask(6);
+  for (let turn = 0; turn < 3; turn += 1) await nextTurn();
+  expect(askedFor()).toEqual([
+    [1, 2, 3, 4],
+    [5, 6],
+  ]);
+  runs[1]!.end();
+  // Nobody else comes after a run of two: one alone is enough.
+  await nextTurn();
+  void work.ask(7);
+  for (let turn = 0; turn < 3; turn += 1) await nextTurn();
+  expect(askedFor().at(-1)).toEqual([7]);
+});
+
+test("nobody waits for others who do not come", async () => {
+  const { work, runs } = workbench({ patienceMs: 5 });
+  for (const ask of [1, 2, 3, 4]) void work.ask(ask);
+  await nextTurn();
+  runs[0]!.end();
+  await nextTurn();
+  const alone = work.ask(5);
+  while (runs.length < 2) await nextTurn();
+  runs[1]!.end();
+  expect(await alone).toBe("answer 5");
 });

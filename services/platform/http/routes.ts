@@ -1,0 +1,64 @@
+import { Router, type RouterContext } from "@koa/router";
+import type { Context, Middleware, Next } from "koa";
+import { allowedMethods } from "./allowed-methods.ts";
+
+/** What in a declared path stands for more than itself. */
+const PATTERN = /[:*?(){}[\]+!]/;
+
+/**
+ * Finds the operation that a path is of. A router tries one declared path after the other; here it tries those alone that
+ * begin as the path does, of which there are few.
+ */
+export class Routes {
+  readonly #segments: number;
+  readonly #byHead = new Map<string, { readonly router: Router; readonly handle: Middleware }>();
+  readonly #others = new Router({ sensitive: true });
+
+  /** @param base what most declared paths begin with; they are told apart by the segment after it */
+  constructor(base: string) {
+    this.#segments = base.split("/").length;
+  }
+
+  register(path: string, method: string, handle: (ctx: RouterContext) => Promise<void>): void {
+    const head = this.#headOf(path);
+    const isPlain = head.split("/").length > this.#segments && !head.endsWith("/") && !PATTERN.test(head);
+    const router = isPlain ? this.#routerOf(head) : this.#others;
+    router.register(path, [method], handle);
+  }
+
+  /** Runs the operation, or goes on where there is none. */
+  middleware(): Middleware {
+    const others = this.#others.routes() as unknown as Middleware;
+    return (ctx: Context, next: Next) => {
+      const group = this.#byHead.get(this.#headOf(ctx.path));
+      return group ? group.handle(ctx, () => others(ctx, next)) : others(ctx, next);
+    };
+  }
+
+  /** The methods that a path has; empty where nothing is there. */
+  allowedMethods(path: string): string[] {
+    const group = this.#byHead.get(this.#headOf(path));
+    const routers = group ? [group.router, this.#others] : [this.#others];
+    return [...new Set(routers.flatMap((router) => allowedMethods(router, path)))];
+  }
+
+  #routerOf(head: string): Router {
+    let group = this.#byHead.get(head);
+    if (!group) {
+      const router = new Router({ sensitive: true });
+      group = { router, handle: router.routes() as unknown as Middleware };
+      this.#byHead.set(head, group);
+    }
+    return group.router;
+  }
+
+  /** The base's segments and one more, as far as the path has them. */
+  #headOf(path: string): string {
+    let end = 0;
+    for (let segment = 0; segment < this.#segments; segment += 1) {
+      end = path.indexOf("/", end + 1);
+      if (end < 0) return path;
+    }
+    return path.slice(0, end);
+  }
+}
