@@ -1,5 +1,6 @@
 import type { FilterCondition } from "../../../core/mail/filter-condition.ts";
 import { type Db, queryRows, StatementValues, type Transaction } from "../../../platform/postgres/db.ts";
+import type { Own } from "../by-instance.ts";
 import { compileCondition } from "../contacts/filter-conditions.ts";
 import { TOLD_KINDS } from "../events/event-kinds.ts";
 
@@ -251,6 +252,14 @@ export function tellCancelled(cancelled: string): string {
 /** A condition in SQL: whether an instance wants to know what becomes of its deliveries. */
 export function hearsOfDeliveries(instanceId: string): string {
   return `${instanceId} in (select instance_id from webhook_instances where deliveries)`;
+}
+
+/** The instances among those of a statement that do, as a query in SQL: by tables, as of a view Citus asks every machine. */
+export function hearersOfDeliveries(own: Own): string {
+  const { delivered, deferred, cancelled } = TOLD_KINDS;
+  return `select f.instance_id from event_feeds f where ${own("f")} and (f.streamed_until > now() or exists (
+    select from webhooks w where ${own("w")} and w.instance_id = f.instance_id
+      and w.kinds && array[${delivered}, ${deferred}, ${cancelled}]::smallint[]))`;
 }
 
 /** Forgets deliveries that are erased. */
