@@ -70,7 +70,7 @@ describe.skipIf(!hasCitus)(`Citus${why}`, () => {
 
   test("queueing asks one shard", async () => {
     await accept(["a@d1.example.net", "b@d2.example.net"]);
-    const queueing = saying("insert into messages", "insert into partitions", "insert into deliveries", "mail_work");
+    const queueing = saying("insert into messages", "insert into partitions", "insert into deliveries", "mail_work", "insert into event");
     expect(queueing.length).toBeGreaterThanOrEqual(4);
     expect(await wide(queueing)).toEqual([]);
   });
