@@ -43,6 +43,8 @@ export interface WorkerOptions {
 
 /** How often the queue is looked at when nobody tells of new mail. */
 const POLL_MS = 500;
+/** The same where instances are spread over machines: what each costs more is saved while nothing happens. */
+const RARE_POLL_MS = 2_000;
 const AFTER_FAILURE_MS = 1_000;
 /**
  * Looks begin this far apart: when much arrives at once, one look takes for many notices. Mail that comes while nothing
@@ -200,7 +202,7 @@ export class DeliveryWorker {
         return undefined;
       });
       if (found === undefined) await this.#wakeUp.wait(AFTER_FAILURE_MS);
-      else if (found === 0) await this.#wakeUp.wait(POLL_MS);
+      else if (found === 0) await this.#wakeUp.wait(this.#isSpread ? RARE_POLL_MS : POLL_MS);
       await this.#rest(lookedAtMs);
     }
   }
