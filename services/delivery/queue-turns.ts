@@ -30,7 +30,7 @@ const WAKE_MS = 500;
 /** The same where nothing could be taken, as then there may also be other lots. */
 const RARE_WAKE_MS = 2_000;
 /** The same where leases tell when something is due, as somebody may have changed that. */
-const RAREST_WAKE_MS = 10_000;
+const RAREST_WAKE_MS = 60_000;
 
 /** What is remembered of an instance while it is to be looked at. */
 class InstanceTurn {
