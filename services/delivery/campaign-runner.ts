@@ -11,6 +11,7 @@ import { readCampaignText } from "../platform/lookups/campaign-text.ts";
 import type { FetchSurroundings } from "../platform/lookups/pinned-agent.ts";
 import type { Observe } from "../platform/observability/observation.ts";
 import type { Db } from "../platform/postgres/db.ts";
+import { isSpread } from "../store/mail/by-instance.ts";
 import {
   type CampaignUnderWay,
   claimDueCampaign,
@@ -38,7 +39,11 @@ export interface CampaignRunnerOptions {
 }
 
 const POLL_MS = 1_000;
+/** The same where such a look asks every machine, and found nothing the last time. */
+const RARE_POLL_MS = 10_000;
 const AFTER_FAILURE_MS = 5_000;
+
+type Found = "more" | "some" | "nothing";
 
 /**
  * Starts campaigns when their time has come, queues their recipients, pauses them when too much bounces, and completes
@@ -64,12 +69,12 @@ export class CampaignRunner {
     await this.#running;
   }
 
-  /** @param work whether there is more to do at once */
-  async #repeat(work: () => Promise<boolean>): Promise<void> {
+  /** @param work what it found: more to do at once, something under way, or nothing */
+  async #repeat(work: () => Promise<Found>): Promise<void> {
     const { signal } = this.#stop;
     while (!signal.aborted) {
       const restMs = await work().then(
-        (goesOn) => (goesOn ? 0 : POLL_MS), // with 0 the lanes of this process have their turn
+        (found) => this.#restMs(found),
         (error: unknown) => {
           this.#options.observe({ kind: "campaigns-not-run", level: "error", err: error });
           return AFTER_FAILURE_MS;
@@ -79,23 +84,32 @@ export class CampaignRunner {
     }
   }
 
-  async #startDue(): Promise<boolean> {
+  /** With 0 the lanes of this process have their turn. */
+  async #restMs(found: Found): Promise<number> {
+    if (found === "more") return 0;
+    return found === "nothing" && (await isSpread(this.#options.db)) ? RARE_POLL_MS : POLL_MS;
+  }
+
+  async #startDue(): Promise<Found> {
     const due = await claimDueCampaign(this.#options.db);
-    if (due !== undefined) await this.#startCampaign(due);
-    return due !== undefined;
+    if (due === undefined) return "nothing";
+    await this.#startCampaign(due);
+    return "more";
   }
 
   /** One portion of recipients a look: what they bounce is judged before the next ones follow. */
-  async #look(): Promise<boolean> {
+  async #look(): Promise<Found> {
     const { db } = this.#options;
     const gathered = await gatherPortion(db);
     if (gathered !== undefined) await announceMail(db);
-    for (const campaign of await listCampaignsUnderWay(db)) await this.#watchBounces(campaign);
+    const underWay = await listCampaignsUnderWay(db);
+    for (const campaign of underWay) await this.#watchBounces(campaign);
     await continueResumed(db);
     await finishCampaigns(db);
     for (const campaignNumid of await listCancellations(db)) await completeCancellation(db, campaignNumid);
     await withdrawCancelled(db);
-    return gathered !== undefined;
+    if (gathered !== undefined) return "more";
+    return underWay.length > 0 ? "some" : "nothing";
   }
 
   async #startCampaign(due: DueCampaign): Promise<void> {

@@ -5,6 +5,7 @@ import type { GuardPolicy } from "../platform/config/guard-policy.ts";
 import type { Observe } from "../platform/observability/observation.ts";
 import type { Db } from "../platform/postgres/db.ts";
 import { repeatTasks } from "../platform/repeated-work.ts";
+import { isSpread } from "../store/mail/by-instance.ts";
 import {
   foldOutcomes,
   listWatched,
@@ -24,15 +25,21 @@ export interface GuardWatchOptions {
   readonly judges: boolean;
 }
 
+/** Where a look asks every machine, one in so many is made. */
+const TURNS_WHERE_SPREAD = 6;
+
 /**
  * Looks at what instances do, and holds those that do what they should not, or tells of them. Any number of processes run
  * one; one at a time looks.
  */
 export function startGuardWatch(options: GuardWatchOptions): { stop(): Promise<void> } {
-  const { policy, observe } = options;
-  return repeatTasks(
-    [{ name: "guard", everyMs: policy.everySeconds * 1_000, run: () => watchInstances(options) }],
-    (_, err) => observe({ kind: "guard-failed", level: "error", err }),
+  const { db, policy, observe } = options;
+  let turns = 0;
+  const run = async () => {
+    if (turns++ % TURNS_WHERE_SPREAD === 0 || !(await isSpread(db))) await watchInstances(options);
+  };
+  return repeatTasks([{ name: "guard", everyMs: policy.everySeconds * 1_000, run }], (_, err) =>
+    observe({ kind: "guard-failed", level: "error", err }),
   );
 }
 

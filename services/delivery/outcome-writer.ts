@@ -17,7 +17,7 @@ export interface OutcomeWriterOptions {
   /** A number for the machine that has an instance, as far as what is stored together goes. */
   readonly placeOf: (instanceId: number) => number;
   /** A window is stored after so long, */
-  readonly flushMs: number;
+  readonly flushMs: () => number;
   /** or with so many outcomes, whichever comes first. */
   readonly flushOutcomes: number;
   readonly rule: InvalidationRule;
@@ -129,7 +129,7 @@ export class OutcomeWriter {
   async #writeAll(): Promise<void> {
     const { flushMs, flushOutcomes } = this.#options;
     while (this.#gathering.size > 0) {
-      await this.#windowFull.wait(countOf(this.#gathering) < flushOutcomes ? flushMs : 0);
+      await this.#windowFull.wait(countOf(this.#gathering) < flushOutcomes ? flushMs() : 0);
       const windows = [...this.#gathering];
       this.#gathering = new Map();
       for (const [place, window] of windows) this.#writing.set(place, window);

@@ -10,7 +10,7 @@ import { type AskResult, fewAtOnce, type LookRequest, QueueLook } from "./queue-
 /** Instances that one look asks; the next one goes on with those after them. */
 const INSTANCES_PER_LOOK = 100;
 /** Where each instance costs a statement of its own, here and for what becomes of its mail, one has so many partitions. */
-const PARTITIONS_PER_PLACE = 8;
+const PARTITIONS_PER_PLACE = 24;
 /** Lots that one look visits, shared by the instances that it asks. */
 const LOTS_PER_LOOK = 500;
 /** Lots that one look visits of each instance at least. */
@@ -27,8 +27,10 @@ const IDLE_MS = 500;
 const AFTER_FAILURE_MS = 2_000;
 /** What is due, and what others let run out, is made ready so often. */
 const WAKE_MS = 500;
-/** The same where nothing could be taken, as then there may also be other lots; or where each instance costs a statement. */
+/** The same where nothing could be taken, as then there may also be other lots. */
 const RARE_WAKE_MS = 2_000;
+/** The same where leases tell when something is due, as somebody may have changed that. */
+const RAREST_WAKE_MS = 60_000;
 
 /** What is remembered of an instance while it is to be looked at; times are those of the worker's monotonic clock. */
 class InstanceTurn {
@@ -45,10 +47,26 @@ class InstanceTurn {
   fruitless: BlockedLots | undefined;
   /** When what is due was made ready, or this began. */
   wokenAtMs: number;
+  /** From then on something is due, as far as what is leased of it told; undefined where that does not tell. */
+  dueAtMs: number | undefined;
 
-  constructor(instanceId: number, atMs: number) {
+  constructor(instanceId: number, atMs: number, tellsDue: boolean) {
     this.instanceId = instanceId;
     this.wokenAtMs = atMs;
+    this.dueAtMs = tellsDue ? Number.POSITIVE_INFINITY : undefined;
+  }
+
+  /** Whether what is due is to be made ready. */
+  isToWake(atMs: number): boolean {
+    if (this.dueAtMs !== undefined && this.dueAtMs <= atMs) return true;
+    const usualMs = this.dueAtMs === undefined ? WAKE_MS : RAREST_WAKE_MS;
+    return this.wokenAtMs + (this.blocked === undefined ? usualMs : RARE_WAKE_MS) <= atMs;
+  }
+
+  /** What is due was made ready: the next lease tells of more. */
+  woken(atMs: number): void {
+    this.wokenAtMs = atMs;
+    if (this.dueAtMs !== undefined) this.dueAtMs = Number.POSITIVE_INFINITY;
   }
 
   /** There may be something new. */
@@ -103,7 +121,10 @@ export class QueueTurns {
     const look = new QueueLook(this.#db, this.#backOffs, now, request);
     const known = new Set(instanceIds);
     for (const id of this.#turns.keys()) if (!known.has(id)) this.#turns.delete(id);
-    for (const id of instanceIds) if (!this.#turns.has(id)) this.#turns.set(id, new InstanceTurn(id, look.atMs));
+    const tellsDue = await isSpread(this.#db);
+    for (const id of instanceIds) {
+      if (!this.#turns.has(id)) this.#turns.set(id, new InstanceTurn(id, look.atMs, tellsDue));
+    }
     await this.#makeReady(look);
     const turns = instanceIds.map((id) => this.#turns.get(id)!).filter((turn) => mayHave(turn, look));
     let open = [
@@ -123,14 +144,13 @@ export class QueueTurns {
 
   /** Makes ready what has become due of those that have much else. */
   async #makeReady(look: QueueLook): Promise<void> {
-    const isSpreadOut = await isSpread(this.#db);
-    const waiting = [...this.#turns.values()].filter((turn) => {
-      const waitMs = turn.blocked === undefined && !isSpreadOut ? WAKE_MS : RARE_WAKE_MS;
-      return !turn.isEmpty && turn.wokenAtMs + waitMs <= look.atMs && turn.idleUntilMs <= look.atMs;
-    });
+    const waiting = [...this.#turns.values()].filter(
+      (turn) => !turn.isEmpty && turn.isToWake(look.atMs) && turn.idleUntilMs <= look.atMs,
+    );
     const longest = waiting.toSorted((one, other) => one.wokenAtMs - other.wokenAtMs).slice(0, INSTANCES_PER_LOOK);
     await this.#byPlace(longest, look, async (turns) => {
-      await this.#wake(turns, look);
+      const woken = await this.#wake(turns, look);
+      for (const turn of woken) turn.fruitless = undefined;
       for (const turn of turns) turn.blocked = undefined;
     });
   }
@@ -140,7 +160,7 @@ export class QueueTurns {
     if (turns.length === 0) return [];
     const ids = turns.map(({ instanceId }) => instanceId);
     const { woken, abandoned } = await wakePartitions(this.#db, ids, WAKE_LIMIT);
-    for (const turn of turns) turn.wokenAtMs = look.atMs;
+    for (const turn of turns) turn.woken(look.atMs);
     look.abandoned.push(...abandoned);
     const isWoken = new Set(woken);
     return turns.filter(({ instanceId }) => isWoken.has(instanceId));
@@ -177,7 +197,7 @@ export class QueueTurns {
         for (const result of await look.ask(asks)) {
           const turn = this.#turns.get(result.instanceId)!;
           if (goOn(turn, result, look)) left.add(turn);
-          else if (turn.isEmpty && result.partitions.length === 0) empty.push(turn);
+          else if (turn.isEmpty && result.partitions.length === 0 && mayBeDue(result)) empty.push(turn);
         }
         for (const turn of await this.#wake(empty, look)) {
           turn.notice();
@@ -224,6 +244,10 @@ export class QueueTurns {
   }
 }
 
+function mayBeDue({ dueInMs }: AskResult): boolean {
+  return dueInMs === undefined || dueInMs <= 0;
+}
+
 function mayHave(turn: InstanceTurn, look: QueueLook): boolean {
   if (turn.isEmpty || turn.idleUntilMs > look.atMs) return false;
   const { blocked } = turn;
@@ -236,13 +260,14 @@ function mayHave(turn: InstanceTurn, look: QueueLook): boolean {
  * @returns whether it may have more now
  */
 function goOn(turn: InstanceTurn, result: AskResult, look: QueueLook): boolean {
-  const { ask, partitions, lots, hasMore, isRoundOver, last } = result;
+  const { ask, partitions, lots, hasMore, isRoundOver, last, dueInMs } = result;
   if (ask.after === "") turn.fruitless = { full: [], someAreBarred: false, sinceMs: look.atMs };
   if (partitions.length > 0) turn.fruitless = undefined;
   const isCut = partitions.length >= ask.share;
   const served = partitions.map(({ destination, pool }) => lotOf(destination, pool)).sort();
   turn.after = isCut ? served.at(-1)! : isRoundOver ? "" : last;
   turn.blocked = undefined;
+  if (dueInMs !== undefined) turn.dueAtMs = look.atMs + dueInMs;
   if (!hasMore) {
     turn.isEmpty = true;
     turn.idleUntilMs = look.atMs + IDLE_MS;

@@ -3,6 +3,7 @@ import type { Clock } from "../platform/clock.ts";
 import type { Observe } from "../platform/observability/observation.ts";
 import type { Db } from "../platform/postgres/db.ts";
 import { RepeatedWork } from "../platform/repeated-work.ts";
+import { isSpread } from "../store/mail/by-instance.ts";
 import { endWatches, listReportingInstances } from "../store/mail/queue/delivery-reports.ts";
 import { announceMail } from "../store/mail/queue/queue.ts";
 
@@ -19,6 +20,8 @@ export interface ReporterOptions {
 /** Then it is the next instance's turn: whoever has much to be told holds up nobody else. */
 const REPORTS_PER_TURN = 10;
 const POLL_MS = 1_000;
+/** The same where such a look asks every machine, and found nothing the last time. */
+const RARE_POLL_MS = 10_000;
 const AFTER_FAILURE_MS = 5_000;
 const WATCH_MS = 30_000;
 
@@ -54,6 +57,7 @@ export function startReporter(options: ReporterOptions): RepeatedWork {
       for (const instanceId of instances) told.push(await tellOf(instanceId, signal));
       // It only hastens: workers look by themselves.
       if (told.some(({ isTold }) => isTold)) await announceMail(db).catch(() => {});
+      if (instances.length === 0 && (await isSpread(db))) return RARE_POLL_MS;
       return told.every(({ isOver }) => isOver) ? POLL_MS : 0;
     },
     failed: (err) => {

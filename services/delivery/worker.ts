@@ -43,12 +43,18 @@ export interface WorkerOptions {
 
 /** How often the queue is looked at when nobody tells of new mail. */
 const POLL_MS = 500;
+/** The same where instances are spread over machines: what each costs more is saved while nothing happens. */
+const RARE_POLL_MS = 2_000;
 const AFTER_FAILURE_MS = 1_000;
 /**
  * Looks begin this far apart: when much arrives at once, one look takes for many notices. Mail that comes while nothing
  * else does is looked for at once.
  */
 const BETWEEN_LOOKS_MS = 40;
+/** Where instances are spread over machines, looks begin at most so far apart until so many lanes are free, as a part of `lanes`. */
+const MOST_BETWEEN_LOOKS_MS = 160;
+const FREE_FOR_SPREAD = 1 / 2;
+const FEW_MS = 10;
 /** Destinations in back-off that are remembered; of a forgotten one the back-off ends by itself. */
 const MOST_TROUBLED = 10_000;
 /** A lane whose far side lets it wait for longer makes room for another one. */
@@ -59,6 +65,8 @@ const WAITING_FOR_ONE = 1 / 2;
 const LEFT_TO_OTHERS = 1 / 16;
 /** As many lanes above those that there should be are let finish, as a part of `lanes`. */
 const TOLERATED_EXCESS = 1 / 4;
+/** Where each instance's outcomes are a transaction of their own, they are gathered for so many times `flushMs`. */
+const SPREAD_FLUSHES = 3;
 /** Statements at a time, of different places. */
 const AT_ONCE = 4;
 /** Of all instances, where one machine has them all. */
@@ -103,7 +111,8 @@ export class DeliveryWorker {
     this.#options = options;
     this.#turns = new QueueTurns(db, options.tools.sources.sources);
     const rule = { hardBouncesToInvalidate };
-    const { flushMs, flushOutcomes } = policy;
+    const { flushOutcomes } = policy;
+    const flushMs = () => policy.flushMs * (this.#isSpread ? SPREAD_FLUSHES : 1);
     const placeOf = (instanceId: number) => (this.#isSpread ? instanceId : ONE_PLACE);
     const writer = { db, workerId: this.#id, placeOf, flushMs, flushOutcomes, rule, attempts, observe };
     this.#writer = new OutcomeWriter(writer);
@@ -193,9 +202,19 @@ export class DeliveryWorker {
         return undefined;
       });
       if (found === undefined) await this.#wakeUp.wait(AFTER_FAILURE_MS);
-      else if (found === 0) await this.#wakeUp.wait(POLL_MS);
-      const restMs = lookedAtMs + BETWEEN_LOOKS_MS - performance.now();
-      if (restMs > 0) await sleep(restMs);
+      else if (found === 0) await this.#wakeUp.wait(this.#isSpread ? RARE_POLL_MS : POLL_MS);
+      await this.#rest(lookedAtMs);
+    }
+  }
+
+  /** Until the next look may begin. Where each instance costs statements of its own, it is to have many lanes to fill. */
+  async #rest(lookedAtMs: number): Promise<void> {
+    const restMs = lookedAtMs + BETWEEN_LOOKS_MS - performance.now();
+    if (restMs > 0) await sleep(restMs);
+    const { lanes } = this.#options.policy;
+    while (this.#isSpread && !this.#stopping && this.#freeLanes() < lanes * FREE_FOR_SPREAD) {
+      if (performance.now() >= lookedAtMs + MOST_BETWEEN_LOOKS_MS) return;
+      await sleep(FEW_MS);
     }
   }
 

@@ -1,4 +1,4 @@
-import { type Db, queryRows } from "../platform/postgres/db.ts";
+import { type Db, queryRows, type Transaction } from "../platform/postgres/db.ts";
 
 /** A table in parts by time (UTC), each of which begins at midnight of its first day. Parts are named after that. */
 export interface TimePartitions {
@@ -33,6 +33,7 @@ export async function ensureParts(db: Db, partitions: TimePartitions, moments: I
   for (const day of unknown) if (!missing.includes(day)) seen.set(day, performance.now() + SEEN_MS);
   if (missing.length === 0) return;
   await db.transaction(async (transaction) => {
+    await oneShardAfterTheOther(transaction);
     await transaction.raw("select pg_advisory_xact_lock(?)", [partitions.lock]);
     for (const day of await findMissing(transaction, partitions, missing)) {
       await transaction.raw(`select ${partitions.make}(?::date)`, [day]);
@@ -55,6 +56,7 @@ export async function listParts(db: Db, { table, firstDayOfSuffix }: TimePartiti
 export async function dropPart(db: Db, partitions: TimePartitions, firstDay: string): Promise<void> {
   try {
     await db.transaction(async (transaction) => {
+      await oneShardAfterTheOther(transaction);
       await transaction.raw("set local lock_timeout = '1s'");
       await transaction.raw(`select ${partitions.drop}(?::date)`, [firstDay]);
     });
@@ -65,6 +67,15 @@ export async function dropPart(db: Db, partitions: TimePartitions, firstDay: str
 }
 
 const LOCK_NOT_AVAILABLE = "55P03";
+
+/**
+ * For the tables' parts on Citus: it changes all shards of a table at the same time unless told otherwise, and then the
+ * connections of the one transaction lock each other out, until it is cancelled as a deadlock. One PostgreSQL knows no
+ * such setting, and keeps it without heeding it.
+ */
+async function oneShardAfterTheOther(transaction: Transaction): Promise<void> {
+  await transaction.raw("select set_config('citus.multi_shard_modify_mode', 'sequential', true)");
+}
 
 /**
  * How long a part that was there is not looked for again: every writer asks, and only parts of the past are ever

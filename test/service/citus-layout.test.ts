@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
 import { listTables } from "../../services/store/database-roles.ts";
+import { ensureAttemptWeeks } from "../../services/store/mail/attempts/attempt-weeks.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 
 /** What deploy/citus.sql spreads, as it stands there; whether Citus takes it is for the tests below that need one. */
@@ -90,7 +91,7 @@ describe.skipIf(!hasCitus)(`on Citus${why}`, () => {
       "id",
     ]);
     const at = new Date();
-    await db.raw("select make_attempts_week(date_trunc('week', now() at time zone 'UTC')::date)");
+    await ensureAttemptWeeks(db, [at]);
     await db("event_feeds").insert({ instance_id: id });
     await db("webhook_events").insert({ instance_id: id, at, kind: 1, delivery_id: 1, detail: "{}" });
     await db("delivery_attempts").insert({

@@ -1,6 +1,7 @@
 import { type AttemptPath, generalWords } from "../../core/mail/delivery-attempt.ts";
 import { type RecentMap, recentMap } from "../../core/recent-map.ts";
 import type { Db, Transaction } from "../../platform/postgres/db.ts";
+import { ensureAttemptWeeks } from "../../store/mail/attempts/attempt-weeks.ts";
 import {
   type AttemptResultRow,
   findPathIds,
@@ -42,8 +43,15 @@ export class AttemptLog {
   readonly #paths: Kind<AttemptPath> = { known: recentMap(MOST_REMEMBERED), find: findPathIds };
   readonly #results: Kind<AttemptResultRow> = { known: recentMap(MOST_REMEMBERED), find: findResultIds };
 
-  /** Prepares the rows of attempts. @param db outside of the transaction that is to store them */
+  /**
+   * Prepares the rows of attempts, and the weeks that they fall into.
+   * @param db outside of the transaction that is to store them
+   */
   async prepare(db: Db, outcomes: readonly DeliveryOutcome[]): Promise<NewAttempt[]> {
+    await ensureAttemptWeeks(
+      db,
+      outcomes.map(({ attempt }) => attempt.endedAt),
+    );
     const identified = outcomes.map((outcome): Identified => ({ outcome, result: resultOf(outcome) }));
     const pathIds = await idsOf(
       db,

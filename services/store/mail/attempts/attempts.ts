@@ -1,6 +1,5 @@
 import type { AttemptPath } from "../../../core/mail/delivery-attempt.ts";
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
-import { ensureAttemptWeeks } from "./attempt-weeks.ts";
 
 /** How an attempt ended, in words that hold for many. */
 export interface AttemptResultRow {
@@ -87,12 +86,8 @@ export async function findResultIds(
   return rows.map(({ id }) => id);
 }
 
-/** Stores attempts; one that is there already, to the millisecond, stays as it is. */
+/** Stores attempts, whose weeks there are; one that is there already, to the millisecond, stays as it is. */
 export async function storeAttempts(transaction: Transaction, attempts: readonly NewAttempt[]): Promise<void> {
-  await ensureAttemptWeeks(
-    transaction,
-    attempts.map(({ at }) => at),
-  );
   await queryRows(
     transaction,
     `insert into delivery_attempts (instance_id, at, delivery_id, path_id, result_id, attempt, duration_ms, reply)

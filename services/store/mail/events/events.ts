@@ -1,5 +1,7 @@
 import { type Db, queryRows } from "../../../platform/postgres/db.ts";
-import { CHARGE_WINDOWS, type Charge, type ChargedWindow, chargeValues } from "../guard/sending-counts.ts";
+import { byInstance, isSpread } from "../by-instance.ts";
+import { type Charge, type ChargedWindow, chargeValues, chargeWindows } from "../guard/sending-counts.ts";
+import { isHeard, tellEvents } from "../tracking/event-feed.ts";
 import { COUNT_AGGREGATES, COUNT_COLUMNS, EVENT_KINDS, type EventKind } from "./event-kinds.ts";
 import { ensureEventMonths } from "./event-partitions.ts";
 
@@ -45,11 +47,12 @@ export async function recordEvents(
   return insertEvents(db, events.slice(start), charges);
 }
 
+const EVENT_ROWS = `insert into events
+    (instance_id, at, kind, machine, contact_id, campaign_numid, delivery_id, eeid, email, detail)
+  select given.* from unnest($1::bigint[], $2::timestamptz[], $3::smallint[], $4::boolean[], $5::bigint[], $6::bigint[],
+    $7::bigint[], $8::uuid[], $9::text[], $10::jsonb[]) as given`;
 const INSERT_EVENTS = `with inserted as (
-    insert into events (instance_id, at, kind, machine, contact_id, campaign_numid, delivery_id, eeid, email, detail)
-    select given.* from unnest($1::bigint[], $2::timestamptz[], $3::smallint[], $4::boolean[], $5::bigint[], $6::bigint[],
-      $7::bigint[], $8::uuid[], $9::text[], $10::jsonb[]) as given
-    returning instance_id, at, id, kind, machine
+    ${EVENT_ROWS} returning instance_id, at, id, kind, machine
   ), told as (
     insert into webhook_events (instance_id, at, event_id, kind)
     select instance_id, at, id, kind from inserted where instance_id in (select instance_id from webhook_instances)
@@ -58,24 +61,66 @@ const INSERT_EVENTS = `with inserted as (
 const COUNT_EVENTS = `insert into event_count_deltas (instance_id, minute, ${COUNT_COLUMNS.join(", ")})
   select instance_id, date_trunc('minute', at, 'UTC'), ${COUNT_AGGREGATES} from inserted group by 1, 2`;
 
-function insertEvents(db: Db, events: readonly NewEvent[], charges: readonly Charge[]): Promise<ChargedWindow[]> {
+async function insertEvents(
+  db: Db,
+  events: readonly NewEvent[],
+  charges: readonly Charge[],
+): Promise<readonly ChargedWindow[]> {
+  if (await isSpread(db)) {
+    if (!db.isTransaction) return db.transaction((transaction) => insertSpread(transaction, events, charges));
+    return insertSpread(db, events, charges);
+  }
   const charging = charges.length > 0;
   return queryRows<ChargedWindow>(
     db,
-    charging ? `${INSERT_EVENTS}, counted as (${COUNT_EVENTS}) ${CHARGE_WINDOWS}` : `${INSERT_EVENTS} ${COUNT_EVENTS}`,
-    [
-      events.map((event) => event.instanceId),
-      events.map((event) => event.at.toISOString()),
-      events.map((event) => EVENT_KINDS[event.kind]),
-      events.map((event) => event.machine ?? false),
-      events.map((event) => event.contactId),
-      events.map((event) => event.campaignNumid ?? null),
-      events.map((event) => event.deliveryId ?? null),
-      events.map((event) => event.eeid ?? null),
-      events.map((event) => (event.contactId === null ? (event.email ?? "") : null)),
-      events.map((event) => (event.detail === undefined ? null : JSON.stringify(event.detail))),
-      ...(charging ? chargeValues(charges) : []),
-    ],
+    charging
+      ? `${INSERT_EVENTS}, counted as (${COUNT_EVENTS}) ${chargeWindows(11)}`
+      : `${INSERT_EVENTS} ${COUNT_EVENTS}`,
+    [...valuesOf(events), ...(charging ? chargeValues(charges) : [])],
     { name: charging ? "insert-events-and-charge" : "insert-events" },
   );
+}
+
+/**
+ * The same in statements of one table each, which Citus copies to the shard of an instance; of several tables in one it
+ * keeps results on every machine.
+ */
+async function insertSpread(
+  db: Db,
+  events: readonly NewEvent[],
+  charges: readonly Charge[],
+): Promise<readonly ChargedWindow[]> {
+  await byInstance(db, events, async (own, [instanceId]) => {
+    const values = valuesOf(own);
+    if (await isHeard(db, instanceId!)) {
+      const told = await queryRows<{ id: number; at: Date; kind: number }>(
+        db,
+        `${EVENT_ROWS} returning id, at, kind`,
+        values,
+      );
+      await tellEvents(db, instanceId!, told);
+    } else {
+      await queryRows(db, EVENT_ROWS, values, { name: "insert-events-of-instance" });
+    }
+    const counted = `with inserted as (
+      select * from unnest($1::bigint[], $2::timestamptz[], $3::smallint[], $4::boolean[]) as given (instance_id, at, kind, machine)
+    ) ${COUNT_EVENTS}`;
+    return queryRows(db, counted, values.slice(0, 4), { name: "count-events-of-instance" });
+  });
+  return byInstance(db, charges, (own) => queryRows<ChargedWindow>(db, chargeWindows(1), chargeValues(own)));
+}
+
+function valuesOf(events: readonly NewEvent[]): unknown[] {
+  return [
+    events.map((event) => event.instanceId),
+    events.map((event) => event.at.toISOString()),
+    events.map((event) => EVENT_KINDS[event.kind]),
+    events.map((event) => event.machine ?? false),
+    events.map((event) => event.contactId),
+    events.map((event) => event.campaignNumid ?? null),
+    events.map((event) => event.deliveryId ?? null),
+    events.map((event) => event.eeid ?? null),
+    events.map((event) => (event.contactId === null ? (event.email ?? "") : null)),
+    events.map((event) => (event.detail === undefined ? null : JSON.stringify(event.detail))),
+  ];
 }

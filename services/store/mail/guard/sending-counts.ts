@@ -30,7 +30,7 @@ export interface JudgedSource extends SendSource {
 
 /**
  * What sends of instances $1 are judged by, from the present windows on; $2 to $4 are `sourceValues`. It locks nothing: see
- * {@link CHARGE_WINDOWS}. Windows that are over are many, and passed by: each key and grain is looked up from now on.
+ * {@link chargeWindows}. Windows that are over are many, and passed by: each key and grain is looked up from now on.
  */
 export const SENDING_STATES = `select i.id as "instanceId", now() as at, g.instance_id is not null as guarded,
     i.created_at as "createdAt", g.ramp_from as "rampFrom", g.held_reason as "heldReason", g.held_sends as "heldSends",
@@ -99,13 +99,17 @@ export interface Charge extends WindowCount {
 }
 
 /**
- * Adds to what is counted, as the last part of a statement; `chargeValues` are $11 to $15. Others that add to the same wait
- * until the transaction ends, so that statement comes last in it. Its rows are {@link ChargedWindow}s.
+ * Adds to what is counted, as the last part of a statement. Others that add to the same wait until the transaction ends, so
+ * that statement comes last in it. Its rows are {@link ChargedWindow}s.
+ * @param first number of the first parameter of `chargeValues`
  */
-export const CHARGE_WINDOWS = `insert into sending_counts as c (instance_id, key, grain, starts_at, used)
-  select * from unnest($11::bigint[], $12::text[], $13::text[], $14::timestamptz[], $15::bigint[])
-  on conflict (instance_id, key, grain, starts_at) do update set used = c.used + excluded.used
-  returning instance_id as "instanceId", key, grain, used as count`;
+export function chargeWindows(first: number): string {
+  const types = ["bigint", "text", "text", "timestamptz", "bigint"];
+  return `insert into sending_counts as c (instance_id, key, grain, starts_at, used)
+    select * from unnest(${types.map((type, n) => `$${first + n}::${type}[]`).join(", ")})
+    on conflict (instance_id, key, grain, starts_at) do update set used = c.used + excluded.used
+    returning instance_id as "instanceId", key, grain, used as count`;
+}
 
 /** How much is counted in a window that something was added to, with that. */
 export type ChargedWindow = Pick<Charge, "instanceId" | "key" | "grain" | "count">;

@@ -3,7 +3,7 @@ import type { TlsSession } from "../../../core/mail/reports/tls-session.ts";
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
 import { byInstance, ownRows } from "../by-instance.ts";
 import type { PaceKey } from "../pace/source-paces.ts";
-import { hearsOfDeliveries } from "../tracking/event-feed.ts";
+import { hearersOfDeliveries } from "../tracking/event-feed.ts";
 import type { NewReport } from "./delivery-reports.ts";
 import type { DeliveryKey } from "./queue.ts";
 
@@ -96,10 +96,9 @@ export async function settleDeliveries(
 ): Promise<SettledDelivery[]> {
   const own = await ownRows(transaction);
   const nowMs = Date.parse(now);
-  const minute = new Date(nowMs - (nowMs % MINUTE_MS)).toISOString();
   const inOrder = outcomes.toSorted((a, b) => a.deliveryId - b.deliveryId);
   const rows = await byInstance(transaction, inOrder, (given) =>
-    queryRows<Omit<SettledDelivery, "at">>(
+    queryRows<SettledRow>(
       transaction,
       `with settled as (
          update deliveries d
@@ -111,13 +110,9 @@ export async function settleDeliveries(
          where ${own("d", "$2")} and d.instance_id = o.instance_id and d.id = o.id
            and d.state = 'queued'
          returning d.instance_id, d.id, d.partition_id, d.state, o.is_report
-       ), counted as (
-         insert into outcome_deltas (instance_id, minute, tried)
-         select instance_id, $9::timestamptz, count(*) from settled
-         where state <> 'queued' and not is_report group by instance_id
        )
-       select instance_id, id, partition_id, state,
-         not is_report and ${hearsOfDeliveries("settled.instance_id")} as "isHeard" from settled`,
+       select instance_id, id, partition_id, state, is_report,
+         not is_report and instance_id in (${hearersOfDeliveries(own)}) as "isHeard" from settled`,
       [
         given.map(({ instanceId }) => instanceId),
         given.map(({ deliveryId }) => deliveryId),
@@ -129,15 +124,35 @@ export async function settleDeliveries(
         given.map(({ reply }) => reply),
         now,
         given.map(({ isReport = false }) => String(isReport)),
-        minute,
       ],
     ),
   );
+  await countTried(transaction, rows, nowMs);
   const at = new Date(nowMs);
-  return rows.map((row) => ({ ...row, at }));
+  return rows.map(({ is_report: _isReport, ...row }) => ({ ...row, at }));
+}
+
+interface SettledRow extends Omit<SettledDelivery, "at"> {
+  readonly is_report: boolean;
 }
 
 const MINUTE_MS = 60_000;
+
+/** Adds last outcomes to what each instance has tried. Citus copies the rows to where they belong, which it plans nothing for. */
+async function countTried(transaction: Transaction, settled: readonly SettledRow[], nowMs: number): Promise<void> {
+  const tried = new Map<number, number>();
+  for (const { instance_id: instanceId, state, is_report: isReport } of settled) {
+    if (state !== "queued" && !isReport) tried.set(instanceId, (tried.get(instanceId) ?? 0) + 1);
+  }
+  if (tried.size === 0) return;
+  await queryRows(
+    transaction,
+    `insert into outcome_deltas (instance_id, minute, tried)
+     select instance_id, $3::timestamptz, tried from unnest($1::bigint[], $2::integer[]) as counted (instance_id, tried)`,
+    [[...tried.keys()], [...tried.values()], new Date(nowMs - (nowMs % MINUTE_MS)).toISOString()],
+    { name: "count-tried" },
+  );
+}
 
 /** Adds to the counts of partitions. @param refused recipients whose partitions are locked already */
 export async function countRefusals(transaction: Transaction, refused: readonly SettledDelivery[]): Promise<void> {

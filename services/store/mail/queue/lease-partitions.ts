@@ -1,5 +1,5 @@
 import { type Db, queryRows } from "../../../platform/postgres/db.ts";
-import { byInstance, ownRows } from "../by-instance.ts";
+import { byInstance, isSpread, type Own, ownRows } from "../by-instance.ts";
 import type { LeasedPartition } from "./queue-leases.ts";
 
 /** What a worker takes. */
@@ -44,6 +44,11 @@ export interface LeaseResult {
   readonly lots: readonly string[];
   /** More is ready than was taken, of these lots or of others. */
   readonly hasMore: boolean;
+  /**
+   * After so long something that waits is due, or a lease that others had is over, unless that is changed; infinite where
+   * nothing waits. Told only where an instance costs a statement of its own to find out.
+   */
+  readonly dueInMs: number | undefined;
 }
 
 /**
@@ -75,6 +80,7 @@ export const SYSTEM_SOURCE = "system";
  */
 export async function leasePartitions(db: Db, request: LeaseRequest): Promise<LeaseResult[]> {
   const own = await ownRows(db);
+  const due = (await isSpread(db)) ? secondsUntilDue(own) : NOT_ASKED;
   return byInstance(db, request.asks, async (asks, instanceIds) => {
     const wanted = asks.map(({ after, ...ask }) => ({ ...ask, ...splitLot(after) }));
     // Lists travel as JSON: of an array's length PostgreSQL makes a plan anew for each statement.
@@ -119,7 +125,8 @@ export async function leasePartitions(db: Db, request: LeaseRequest): Promise<Le
            )
            select (select json_agg(picked) from picked) as picked, (select json_agg(lot order by lot) from lots) as lots,
              (select count(*)::int from (select from partitions p
-                where ${own("p")} and p.instance_id = asked.instance_id and p.state = 'ready' limit asked.share + 1) p) as ready
+                where ${own("p")} and p.instance_id = asked.instance_id and p.state = 'ready' limit asked.share + 1) p) as ready,
+             ${due} as due_in
          ) look
        ), within_room as (
          select (pick->>'id')::bigint as id, (pick->>'most')::integer as most,
@@ -142,7 +149,8 @@ export async function leasePartitions(db: Db, request: LeaseRequest): Promise<Le
          ) m
        )
        select (select json_agg(described) from described) as taken,
-         (select json_agg(json_build_object('instance_id', instance_id, 'lots', lots, 'ready', ready)) from looked) as looked`,
+         (select json_agg(json_build_object('instance_id', instance_id, 'lots', lots, 'ready', ready,
+           'dueIn', due_in)) from looked) as looked`,
       [
         instanceIds,
         JSON.stringify(wanted),
@@ -158,11 +166,20 @@ export async function leasePartitions(db: Db, request: LeaseRequest): Promise<Le
       { name: "lease-partitions" },
     );
     const taken = (row!.taken ?? []).map(toLeasedPartition);
-    return row!.looked.map(({ instance_id: instanceId, lots, ready }) => {
+    return row!.looked.map(({ instance_id: instanceId, lots, ready, dueIn }) => {
       const partitions = taken.filter((partition) => partition.instanceId === instanceId);
-      return { instanceId, partitions, lots: lots ?? [], hasMore: ready > partitions.length };
+      const dueInMs = due === NOT_ASKED ? undefined : (dueIn ?? Number.POSITIVE_INFINITY) * 1000;
+      return { instanceId, partitions, lots: lots ?? [], hasMore: ready > partitions.length, dueInMs };
     });
   });
+}
+
+const NOT_ASKED = "null::float8";
+
+function secondsUntilDue(own: Own): string {
+  const first = (column: string, state: string) => `(select min(p.${column}) from partitions p
+    where ${own("p")} and p.instance_id = asked.instance_id and p.state = '${state}')`;
+  return `extract(epoch from least(${first("due_at", "deferred")}, ${first("lease_until", "leased")}) - now())::float8`;
 }
 
 /** An instance that was asked. */
@@ -171,6 +188,8 @@ interface LookedRow {
   lots: string[] | null;
   /** At most one more than it was asked for. */
   ready: number;
+  /** Seconds. */
+  dueIn: number | null;
 }
 
 interface TakenRow {

@@ -2,6 +2,7 @@ import type { RecipientDsn } from "../../../core/mail/dsn-parameters.ts";
 import type { Booking } from "../../../core/mail/guard/sending-limits.ts";
 import { type CampaignPool, poolFor } from "../../../core/mail/pools.ts";
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+import { isSpread } from "../by-instance.ts";
 import { lockShared, wakeInstances } from "./mail-work.ts";
 
 /** Where `announceMail` tells of new mail, with the ids of its instances, and `announceStop` of something stopped. */
@@ -99,34 +100,33 @@ export async function enqueue(transaction: Transaction, messages: readonly Messa
       deliveries.map((delivery) => [delivery, { partitionId: partitionIds[index]!, instanceId }] as const),
     ),
   );
-  await queryRows(
-    transaction,
-    `with cut as (
-       insert into partitions (id, instance_id, eeid, message_id, destination, recipients, pool) overriding system value
-       select * from unnest($1::bigint[], $2::bigint[], $3::uuid[], $4::bigint[], $5::text[], $6::integer[], $7::text[])
-     )
-     insert into deliveries (id, instance_id, partition_id, contact_id, role, recipient, personal, dsn) overriding system value
-     select * from unnest($8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::text[], $13::text[], $14::jsonb[],
-       $15::jsonb[])`,
-    [
-      partitionIds,
-      chunks.map(({ instanceId }) => instanceId),
-      chunks.map(({ eeid }) => eeid),
-      chunks.map(({ messageId }) => messageId),
-      chunks.map(({ destination }) => destination),
-      chunks.map(({ deliveries }) => deliveries.length),
-      chunks.map(({ instanceId, campaignNumid }) => poolFor(pools.get(instanceId) ?? [], campaignNumid)),
-      deliveryIds,
-      all.map((delivery) => placeOf.get(delivery)!.instanceId),
-      all.map((delivery) => placeOf.get(delivery)!.partitionId),
-      all.map(({ contactId }) => contactId),
-      all.map(({ role }) => role),
-      all.map(({ recipient }) => recipient),
-      all.map(({ personal }) => personal && JSON.stringify(personal)),
-      all.map(({ dsn }) => (dsn === undefined ? null : JSON.stringify(dsn))),
-    ],
-    { name: "enqueue" },
-  );
+  const partitions = [
+    partitionIds,
+    chunks.map(({ instanceId }) => instanceId),
+    chunks.map(({ eeid }) => eeid),
+    chunks.map(({ messageId }) => messageId),
+    chunks.map(({ destination }) => destination),
+    chunks.map(({ deliveries }) => deliveries.length),
+    chunks.map(({ instanceId, campaignNumid }) => poolFor(pools.get(instanceId) ?? [], campaignNumid)),
+  ];
+  const queued = [
+    deliveryIds,
+    all.map((delivery) => placeOf.get(delivery)!.instanceId),
+    all.map((delivery) => placeOf.get(delivery)!.partitionId),
+    all.map(({ contactId }) => contactId),
+    all.map(({ role }) => role),
+    all.map(({ recipient }) => recipient),
+    all.map(({ personal }) => personal && JSON.stringify(personal)),
+    all.map(({ dsn }) => (dsn === undefined ? null : JSON.stringify(dsn))),
+  ];
+  if (await isSpread(transaction)) {
+    // Each by itself Citus copies to where it belongs; of both in one it keeps results on every machine.
+    await queryRows(transaction, insertPartitions(), partitions, { name: "enqueue-partitions" });
+    await queryRows(transaction, insertDeliveries(1), queued, { name: "enqueue-deliveries" });
+  } else {
+    const both = `with cut as (${insertPartitions()}) ${insertDeliveries(partitions.length + 1)}`;
+    await queryRows(transaction, both, [...partitions, ...queued], { name: "enqueue" });
+  }
   await putOff(
     transaction,
     chunks.flatMap(({ dueAt, instanceId }, index) =>
@@ -139,6 +139,18 @@ export async function enqueue(transaction: Transaction, messages: readonly Messa
   );
   const ids = deliveryIds.values();
   return messages.map(({ deliveries }) => deliveries.map(() => ids.next().value!));
+}
+
+function insertPartitions(): string {
+  return `insert into partitions (id, instance_id, eeid, message_id, destination, recipients, pool) overriding system value
+    select * from unnest($1::bigint[], $2::bigint[], $3::uuid[], $4::bigint[], $5::text[], $6::integer[], $7::text[])`;
+}
+
+/** @param first number of the parameter that has their ids */
+function insertDeliveries(first: number): string {
+  const types = ["bigint", "bigint", "bigint", "bigint", "text", "text", "jsonb", "jsonb"];
+  return `insert into deliveries (id, instance_id, partition_id, contact_id, role, recipient, personal, dsn)
+    overriding system value select * from unnest(${types.map((type, n) => `$${first + n}::${type}[]`).join(", ")})`;
 }
 
 /** Cuts recipients into those that go at once and those that wait for windows. */

@@ -1,5 +1,6 @@
 import type { FilterCondition } from "../../../core/mail/filter-condition.ts";
 import { type Db, queryRows, StatementValues, type Transaction } from "../../../platform/postgres/db.ts";
+import { type Own, ofInstances } from "../by-instance.ts";
 import { compileCondition } from "../contacts/filter-conditions.ts";
 import { TOLD_KINDS } from "../events/event-kinds.ts";
 
@@ -251,6 +252,38 @@ export function tellCancelled(cancelled: string): string {
 /** A condition in SQL: whether an instance wants to know what becomes of its deliveries. */
 export function hearsOfDeliveries(instanceId: string): string {
   return `${instanceId} in (select instance_id from webhook_instances where deliveries)`;
+}
+
+/** The instances among those of a statement that do, as a query in SQL: by tables, as of a view Citus asks every machine. */
+export function hearersOfDeliveries(own: Own): string {
+  const { delivered, deferred, cancelled } = TOLD_KINDS;
+  return hearers(own, `and w.kinds && array[${delivered}, ${deferred}, ${cancelled}]::smallint[]`);
+}
+
+function hearers(own: Own, wanting: string): string {
+  return `select f.instance_id from event_feeds f where ${own("f")} and (f.streamed_until > now() or exists (
+    select from webhooks w where ${own("w")} and w.instance_id = f.instance_id ${wanting}))`;
+}
+
+/** Whether somebody wants to know what happens to contacts of an instance, as a statement about it alone. */
+export async function isHeard(db: Db, instanceId: number): Promise<boolean> {
+  const rows = await queryRows(db, hearers(ofInstances, ""), [[instanceId]], { name: "is-heard" });
+  return rows.length > 0;
+}
+
+/** Puts events of an instance, just stored, into its feed. */
+export async function tellEvents(
+  db: Db,
+  instanceId: number,
+  events: readonly { readonly id: number; readonly at: Date; readonly kind: number }[],
+): Promise<void> {
+  await queryRows(
+    db,
+    `insert into webhook_events (instance_id, at, event_id, kind)
+     select $1::bigint, at, id, kind from unnest($2::timestamptz[], $3::bigint[], $4::smallint[]) as told (at, id, kind)
+     order by at, id`,
+    [instanceId, events.map(({ at }) => at.toISOString()), events.map(({ id }) => id), events.map(({ kind }) => kind)],
+  );
 }
 
 /** Forgets deliveries that are erased. */
