@@ -23,7 +23,7 @@ export function createEmptyDatabase(connections = 10): Promise<TestDatabase> {
 }
 
 async function createDatabase(template: string, connections: number): Promise<TestDatabase> {
-  const server = { url: inject("postgresUrl"), workers: inject("citusWorkers") };
+  const server = { url: inject("postgresUrl"), workers: inject("citusWorkers"), inMemory: inject("inMemory") };
   const name = `test_${randomBytes(6).toString("hex")}`;
   await makeDatabase(server, name, template);
   const url = withDatabase(server.url, name);

@@ -13,10 +13,14 @@ declare module "vitest" {
     postgresUrl: string;
     /** Where that is a coordinator of Citus: its workers, by their URLs. */
     citusWorkers: string[];
+    /** Whether its files are in memory. */
+    inMemory: boolean;
     /** The database that is cloned for each test file. */
     template: string;
   }
 }
+
+const IN_MEMORY = "/dev/shm";
 
 /** What all folders of a run come to at the same time, and the programs beside them. */
 const MEMORY_OCTETS = 8 * 2 ** 30;
@@ -37,6 +41,7 @@ export default async function setUp(project: TestProject): Promise<() => Promise
   await makeTemplate(server, template);
   project.provide("postgresUrl", server.url);
   project.provide("citusWorkers", [...server.workers]);
+  project.provide("inMemory", server.inMemory ?? false);
   project.provide("template", template);
   return async () => {
     await dropDatabase(server, template);
@@ -53,7 +58,8 @@ async function findServer(folder: string): Promise<{ server: TestServer; release
     "PALOMAR_TEST_DATABASE_URL names no server: the tests run on a PostgreSQL of their own, and not on Citus\n",
   );
   const postgres = await openEmbeddedPostgres({ dataDir: folder, logger: makeLogger("test", "warn") });
-  return { server: { url: postgres.url, workers: [] }, release: () => postgres.release() };
+  const server = { url: postgres.url, workers: [], inMemory: folder.startsWith(IN_MEMORY) };
+  return { server, release: () => postgres.release() };
 }
 
 /**
@@ -63,7 +69,7 @@ async function findServer(folder: string): Promise<{ server: TestServer; release
 function chooseFolder(): string {
   if (process.platform !== "linux" || process.availableMemory() < MEMORY_OCTETS) return tmpdir();
   const mount = /^\S+ \/dev\/shm tmpfs (\S+)/m.exec(readFileSync("/proc/mounts", "utf8"));
-  return mount === null || /\bnoexec\b/.test(mount[1]!) || roomIn("/dev/shm") < MEMORY_OCTETS ? tmpdir() : "/dev/shm";
+  return mount === null || /\bnoexec\b/.test(mount[1]!) || roomIn(IN_MEMORY) < MEMORY_OCTETS ? tmpdir() : IN_MEMORY;
 }
 
 function roomIn(folder: string): number {

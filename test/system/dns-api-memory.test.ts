@@ -14,8 +14,8 @@ const MOST_GROWTH_OCTETS = 512 * 2 ** 20;
 
 /** A neighbour's change goes on: it does not wait for all that large work to end. */
 const LONGEST_CHANGE_MS = 10_000;
-/** Between two changes of the neighbour, who is not there to keep the processors busy. */
-const CHANGE_PAUSE_MS = 100;
+/** Between two changes of the neighbour: what holds one up for too long cannot pass between them, and few keep the processors free. */
+const CHANGE_PAUSE_MS = 500;
 
 const COMPANIES = 6;
 

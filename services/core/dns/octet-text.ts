@@ -21,10 +21,21 @@ export function octetsOfText(text: string): Uint8Array | undefined {
 
 /** The octets as a quoted string, with escapes where they are needed. */
 export function quotedText(octets: Uint8Array): string {
+  if (octets.length > FEW_OCTETS) {
+    // Octet by octet a long text would be a rope of as many strings.
+    const text = Buffer.from(octets.buffer, octets.byteOffset, octets.length).toString("latin1");
+    if (PLAIN_TEXT.test(text)) return `"${text}"`;
+  }
   let text = '"';
   for (const octet of octets) text += QUOTED_OCTET_TEXT[octet];
   return `${text}"`;
 }
+
+/** So many octets are told one by one sooner than all at once. */
+const FEW_OCTETS = 32;
+
+/** Printable ASCII without what ends a quoted string or begins an escape. */
+const PLAIN_TEXT = /^[ !#-[\]-~]*$/;
 
 const QUOTED_OCTET_TEXT: readonly string[] = Array.from({ length: 256 }, (_, octet) => {
   const character = String.fromCharCode(octet);

@@ -1,7 +1,7 @@
-import { mkdtempSync } from "node:fs";
+import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { expect, test } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
 import { checkSurroundings } from "../../../services/cli/stack.ts";
 import { loadConfig } from "../../../services/platform/config/config.ts";
 import { SERVICE_NAMES, type ServiceName } from "../../../services/platform/service.ts";
@@ -24,6 +24,7 @@ test.each<[Record<string, string>, readonly ServiceName[], string[]]>([
   [{ ...NO_TRACKING, ...NO_SANDBOX }, ["dns-server", "dns-api"], []],
 ])("%j for %j", async (environment, services, problems) => {
   const dataDir = mkdtempSync(join(tmpdir(), "palomar-surroundings-"));
+  onTestFinished(() => rmSync(dataDir, { recursive: true }));
   const config = loadConfig({ PALOMAR_DATA_DIR: dataDir, ...environment });
   if (!config.ok) throw new Error(config.error.join());
   expect(await checkSurroundings(config.value, services)).toEqual(problems);

@@ -160,7 +160,9 @@ export class MasterFileReader {
   }
 
   #readGenerated(templates: readonly Token[], number: number): Result<PlacedRecord, MasterFileError> {
-    const generated = templates.map((token) => ({ ...token, text: substituteNumber(token.text, number) }));
+    const generated = templates.map((token) =>
+      token.text.includes("$") ? { ...token, text: substituteNumber(token.text, number) } : token,
+    );
     return this.#readRecord({ tokens: generated, startsWithBlank: false });
   }
 
