@@ -18,6 +18,11 @@ drop trigger instances_webhook_events_deleted on instances;
 drop function webhook_events_follow_instance();
 alter table webhook_events add foreign key (instance_id) references event_feeds on delete cascade;
 
+-- While an instance moves to another machine, what is changed or deleted meanwhile is told to that one by its key.
+alter table webhook_events add primary key (instance_id, serial);
+alter table outcome_deltas replica identity full;
+alter table event_count_deltas replica identity full;
+
 -- Small, read everywhere, and referred to: a copy on every machine.
 select create_reference_table('instances');
 select create_reference_table('global_suppressions');
