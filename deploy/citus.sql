@@ -3,6 +3,18 @@
 
 begin;
 
+-- Who writes meanwhile waits from here until the end: later on each would hold what the other needs. Should PostgreSQL find here
+-- that they do already ("deadlock detected"), nothing has happened: run the script again.
+lock table
+  instances, global_suppressions, instance_domains, instance_guards, sending_limits, sending_counts, dkim_keys,
+  domain_upkeep, instance_companies, outcome_deltas, outcome_counts, credential_places, contacts, groups,
+  contact_groups, whitelist, suppressions, globals, filters, campaigns, campaign_unsubscriptions, campaign_sends,
+  campaign_recipients, batches, content_verdicts, messages, message_attachments, tracked_links, partitions,
+  deliveries, warm_up_deliveries, archived_messages, delivery_reports, report_counts, idempotency_keys, conversions,
+  events, delivery_attempts, attempt_paths, attempt_results, event_count_deltas, event_counts, event_feeds, webhooks,
+  webhook_events, webhook_batches, dmarc_reports, dmarc_rows, dmarc_days, dmarc_sources, tls_reports, tls_days,
+  host_certificates, certificate_orders in access exclusive mode;
+
 -- A table that a reference table refers to, or is referred to by, would be made one of Citus's own before its turn comes, and
 -- then cannot be distributed where its ids are numbered.
 set local citus.enable_local_reference_table_foreign_keys to off;
@@ -17,6 +29,11 @@ drop function attempts_follow_instance();
 drop trigger instances_webhook_events_deleted on instances;
 drop function webhook_events_follow_instance();
 alter table webhook_events add foreign key (instance_id) references event_feeds on delete cascade;
+
+-- While an instance moves to another machine, what is changed or deleted meanwhile is told to that one by its key.
+alter table webhook_events add primary key (instance_id, serial);
+alter table outcome_deltas replica identity full;
+alter table event_count_deltas replica identity full;
 
 -- Small, read everywhere, and referred to: a copy on every machine.
 select create_reference_table('instances');

@@ -104,13 +104,16 @@ export class OutcomeWriter {
     while (!this.#hasRoom(instanceId)) await new Promise<void>((resolve) => this.#room.push(resolve));
   }
 
+  /**
+   * What is known to fail alone leaves room to others. Whether it does is known once an outcome of another place is stored: one
+   * from which nothing waits is never kept from bringing it.
+   */
   #hasRoom(instanceId: number): boolean {
-    if (this.#failing.get(this.#options.placeOf(instanceId))?.isAlone) return false;
-    const unstored = [this.#gathering, this.#writing, this.#failing].reduce(
-      (sum, windows) => sum + countOf(windows),
-      0,
-    );
-    return unstored < 2 * this.#options.flushOutcomes;
+    const place = this.#options.placeOf(instanceId);
+    if (this.#failing.get(place)?.isAlone) return false;
+    const maps = [this.#gathering, this.#writing, this.#failing];
+    const unstored = maps.reduce((sum, windows) => sum + countOf(windows), 0);
+    return unstored < 2 * this.#options.flushOutcomes || !maps.some((windows) => windows.has(place));
   }
 
   /** Resolves when everything added so far is stored. */

@@ -4,6 +4,7 @@ import { registry } from "../../services/platform/observability/metrics.ts";
 import { addInboundMessages } from "../../services/store/mail/inbound/inbound.ts";
 import { dropQuarantined, listQuarantine, retryQuarantined } from "../../services/store/mail/inbound/quarantine.ts";
 import { MAIL_SERVICES, type MailStack, startMailStack } from "../support/mail-stack.ts";
+import { changeTriggers } from "../support/spread-tables.ts";
 import { eventually, makeDataDir, removeDataDir } from "../support/stack.ts";
 
 const dataDir = makeDataDir();
@@ -20,13 +21,15 @@ afterAll(async () => {
 test("what no worker copes with is put aside with its reason, holds up nobody, and may be tried again", async () => {
   const { db } = stack.context;
   const [poison, sound] = [await acceptMessage("poison@example.net"), await acceptMessage("sound@example.net")];
-  await db.raw(`
-    create function refuse_poison() returns trigger language plpgsql as $$
-    begin
-      if new.id = ${poison} then raise exception 'this delivery is poison'; end if;
-      return new;
-    end $$;
-    create trigger poison before update on deliveries for each row execute function refuse_poison()`);
+  await changeTriggers(
+    db,
+    `create function refuse_poison() returns trigger language plpgsql as $$
+     begin
+       if new.id = ${poison} then raise exception 'this delivery is poison'; end if;
+       return new;
+     end $$`,
+    "create trigger poison before update on deliveries for each row execute function refuse_poison()",
+  );
   await addInboundMessages(db, [reportOf(poison, "poison@example.net"), reportOf(sound, "sound@example.net")]);
   await stack.run(startBounce);
 
@@ -45,7 +48,7 @@ test("what no worker copes with is put aside with its reason, holds up nobody, a
   expect(exposition).toContain('palomar_inbound_messages{state="quarantined"} 1');
   expect(exposition).toContain('palomar_inbound_messages{state="waiting"} 0');
 
-  await db.raw("drop trigger poison on deliveries");
+  await changeTriggers(db, "drop trigger poison on deliveries");
   expect(await retryQuarantined(db, aside!.id)).toBe(true);
   expect(await retryQuarantined(db, aside!.id)).toBe(false);
   await eventually(
@@ -59,12 +62,14 @@ test("what no worker copes with is put aside with its reason, holds up nobody, a
 test("a database without room is no fault of the message, however often it says so", async () => {
   const { db } = stack.context;
   const unlucky = await acceptMessage("unlucky@example.net");
-  await db.raw(`
-    create function refuse_all() returns trigger language plpgsql as $$
-    begin
-      raise exception 'could not extend file' using errcode = 'disk_full';
-    end $$;
-    create trigger no_room before update on deliveries for each row execute function refuse_all()`);
+  await changeTriggers(
+    db,
+    `create function refuse_all() returns trigger language plpgsql as $$
+     begin
+       raise exception 'could not extend file' using errcode = 'disk_full';
+     end $$`,
+    "create trigger no_room before update on deliveries for each row execute function refuse_all()",
+  );
   const failed = () => stack.failures.filter(({ kind }) => kind === "bounce-worker-failed").length;
   const before = failed();
   await addInboundMessages(db, [reportOf(unlucky, "unlucky@example.net")]);
@@ -72,7 +77,7 @@ test("a database without room is no fault of the message, however often it says 
     async () => failed() - before,
     (times) => times > 5,
   );
-  await db.raw("drop trigger no_room on deliveries");
+  await changeTriggers(db, "drop trigger no_room on deliveries");
   await eventually(
     () => stack.call("GET", "/contacto/unlucky@example.net"),
     ({ body }) => body.contacto.eventos.some(({ evento }: { evento: string }) => evento === "rebote_hard"),

@@ -10,6 +10,7 @@ import type { SmtpSession } from "../../services/platform/smtp/handlers.ts";
 import { lockAddress } from "../../services/store/mail/contacts/contacts.ts";
 import { MAIL_SERVICES, type MailStack, startMailStack } from "../support/mail-stack.ts";
 import { playDialogue, readDialogue } from "../support/smtp-dialogue.ts";
+import { listWaiting } from "../support/spread-tables.ts";
 import { eventually, makeDataDir, removeDataDir } from "../support/stack.ts";
 
 const dataDir = makeDataDir();
@@ -208,14 +209,13 @@ describe("delivery reports", () => {
     const { db } = stack.context;
     const email = "erased@example.net";
     const token = await deliver(email);
-    const about = db("deliveries").where({ recipient: email }).select("id");
+    const about = await db("deliveries").where({ recipient: email }).pluck("id");
     await db.transaction(async (erasure) => {
       await lockAddress(erasure, stack.instanceId, email);
       await sendBack(`${token}@bounces.localhost`, hardReport(email));
-      const waits = { datname: db.raw("current_database()"), wait_event_type: "Lock", wait_event: "advisory" };
       await eventually(
-        async () => (await db("pg_stat_activity").where(waits)).length,
-        (waiting) => waiting > 0,
+        () => listWaiting(db),
+        (waiting) => waiting.some(({ wait_event }) => wait_event === "advisory"),
       );
       // Were the report's row held meanwhile, the two would wait for each other.
       expect(await erasure("inbound_messages").whereIn("delivery_id", about).forUpdate().noWait()).toHaveLength(1);

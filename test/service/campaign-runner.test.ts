@@ -44,6 +44,7 @@ import { acknowledgeStops, findStops, isQuiet } from "../../services/store/mail/
 import { findBatch, readBatchProgress } from "../../services/store/mail/sends/batches.ts";
 import { attemptFacts } from "../support/attempts.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { listWaiting, queuedDeliveries } from "../support/spread-tables.ts";
 import { eventually } from "../support/stack.ts";
 
 const PAUSED = sentence("paused-by", { login: "ana" });
@@ -149,8 +150,7 @@ describe("gathering a campaign's recipients", () => {
     const send = await until(numid, "sending");
     await Promise.all(runners.map((runner) => runner.stop()));
     expect(await db("batches").where({ campaign_numid: numid }).count()).toEqual([{ count: 1 }]);
-    const [row] = await db("deliveries")
-      .join("partitions", "partitions.id", "deliveries.partition_id")
+    const [row] = await queuedDeliveries(db)
       .where({ eeid: send!.eeid })
       .select(db.raw("count(*)::int as all"), db.raw("count(distinct contact_id)::int as different"));
     expect(row).toEqual({ all: CONTACTS, different: CONTACTS });
@@ -389,7 +389,7 @@ describe("stopping", () => {
     const [low, high] = partitions.map(({ id }) => id).sort((a, b) => a - b) as [number, number];
     const [refused] = await loadDueDeliveries(db, [{ instanceId, id: high }]);
     const blocker = await db.transaction();
-    await blocker("partitions").where({ id: low }).forUpdate();
+    await blocker("partitions").where({ instance_id: instanceId, id: low }).forUpdate();
     const prolonged = extendLeases(db, worker, 30, [
       { instanceId, id: high },
       { instanceId, id: low },
@@ -421,7 +421,7 @@ describe("stopping", () => {
 
   const waitingForLocks = (expected: number) =>
     eventually(
-      () => database.db("pg_stat_activity").where({ wait_event_type: "Lock" }).whereRaw("datname = current_database()"),
+      () => listWaiting(database.db),
       (waiting) => waiting.length >= expected,
     );
 });

@@ -34,6 +34,11 @@ test("every table with an instance is spread, and no other", async () => {
   expect(DISTRIBUTED.toSorted()).toEqual(owned);
 });
 
+test("all tables are locked before the first is touched", () => {
+  const [, locked = ""] = /^lock table([^;]+) in access exclusive mode;/m.exec(SCRIPT) ?? [];
+  expect(locked.split(",").map((name) => name.trim())).toEqual([...COPIED, ...DISTRIBUTED]);
+});
+
 test("what stays on the coordinator refers to nothing that is distributed, and is known", async () => {
   const references = await namesOf(
     `select conname as name from pg_constraint

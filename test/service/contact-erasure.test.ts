@@ -13,6 +13,7 @@ import { nextWebhookBatch, setWebhook } from "../../services/store/mail/tracking
 import { accepted } from "../support/accepted.ts";
 import { attemptFacts } from "../support/attempts.ts";
 import { startMailApi, type TestMailApi } from "../support/mail-api.ts";
+import { queuedDeliveries } from "../support/spread-tables.ts";
 import { storeOutcomes } from "../support/store-outcomes.ts";
 
 const SUBJECT = "josé.subject@bücher.example.net";
@@ -261,9 +262,7 @@ async function send({ recipients, copies = [], template, octets }: TestSend) {
     }),
   );
   const { eeid } = accepted(outcome);
-  const rows = await api
-    .db("deliveries")
-    .join("partitions", "partitions.id", "deliveries.partition_id")
+  const rows = await queuedDeliveries(api.db)
     .where({ eeid })
     .select("deliveries.id", "deliveries.recipient", "message_id");
   return {

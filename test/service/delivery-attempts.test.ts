@@ -21,6 +21,7 @@ import {
   sink,
   untilSent,
 } from "../support/delivery.ts";
+import { hoursBefore, sameInstance } from "../support/spread-tables.ts";
 
 setUpDelivery();
 
@@ -28,9 +29,9 @@ setUpDelivery();
 const attempts = () =>
   database
     .db("delivery_attempts as a")
-    .join("deliveries as d", "d.id", "a.delivery_id")
-    .join("attempt_results as r", "r.id", "a.result_id")
-    .leftJoin("attempt_paths as p", "p.id", "a.path_id")
+    .join("deliveries as d", sameInstance("d.id", "a.delivery_id"))
+    .join("attempt_results as r", sameInstance("r.id", "a.result_id"))
+    .leftJoin("attempt_paths as p", sameInstance("p.id", "a.path_id"))
     .orderBy(["d.recipient", "a.attempt"])
     .select("p.*", "r.*", "a.*", "d.recipient");
 
@@ -117,7 +118,7 @@ test("attempts go with their contact, their week and their instance", async () =
   expect(before).not.toEqual(await listAttemptWeeks(db));
   expect(await attempts()).toHaveLength(2);
   // Two months on, nothing is left of these.
-  await db.raw("update attempt_results set seen_at = seen_at - interval '60 days'");
+  await db.raw(`update attempt_results set seen_at = ${hoursBefore("seen_at", 60 * 24)}`);
   await tidyAttempts(db, new Date(), 30);
   expect(await db("attempt_results")).toEqual([]);
   await db("instances").where({ id: instanceId }).delete();

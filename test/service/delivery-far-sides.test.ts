@@ -21,14 +21,13 @@ import {
   TIMEOUTS,
   untilSent,
 } from "../support/delivery.ts";
+import { queuedDeliveries } from "../support/spread-tables.ts";
 
 setUpDelivery();
 
 describe("a far side that misbehaves", () => {
   const queued = async (eeid: string) =>
-    database
-      .db("deliveries")
-      .join("partitions", "partitions.id", "deliveries.partition_id")
+    queuedDeliveries(database.db)
       .where({ eeid, "deliveries.state": "queued" })
       .select("deliveries.attempts", "deliveries.reply", "deliveries.bounce");
 

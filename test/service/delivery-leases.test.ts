@@ -79,7 +79,10 @@ describe("faults", () => {
 
     const blocker = await db.transaction();
     stops.push(() => blocker.isCompleted() || blocker.commit());
-    await blocker("deliveries").where({ recipient: "one@slow.example.net" }).forUpdate().select("id");
+    await blocker("deliveries")
+      .where({ instance_id: instanceId, recipient: "one@slow.example.net" })
+      .forUpdate()
+      .select("id");
     answers[0]!();
     await untilLocked();
     await accept(["two@a.example.net"]);

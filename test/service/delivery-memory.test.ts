@@ -7,6 +7,7 @@ import {
   answeringOnDemand,
   database,
   eventually,
+  instanceId,
   makeWorker,
   numbered,
   recipientsOf,
@@ -58,7 +59,7 @@ describe("faults", () => {
     stops.push(() => taking.mockRestore());
     const eeid = await accept(["one@a.example.net"], "<p>Hi</p>", true);
     const blocker = await db.transaction();
-    await blocker("deliveries").forUpdate().select("id");
+    await blocker("deliveries").where({ instance_id: instanceId }).forUpdate().select("id");
     run(makeWorker(routes({ "a.example.net": far.port })));
     stops.push(() => blocker.isCompleted() || blocker.commit());
     await untilLocked();

@@ -13,6 +13,7 @@ import {
   sink,
   untilSent,
 } from "../support/delivery.ts";
+import { changeTriggers } from "../support/spread-tables.ts";
 
 setUpDelivery();
 
@@ -20,15 +21,19 @@ const SLOW = { id: 1, name: "slow", domains: ["slow.example.net"], mxDomains: []
 const UNLIMITED = { connections: 9, messagesPerConnection: 100, messagesPerMinute: null };
 const groups = (perMinute: number) => ({ default: UNLIMITED, slow: { ...UNLIMITED, messagesPerMinute: perMinute } });
 
-/** Counts from now on how often a partition of a destination is leased. */
+/** Counts from now on how often partitions of a destination are leased. */
 async function countLeases(): Promise<(destination: string) => Promise<number>> {
-  await database.db.raw(`
-    create table leases (destination text);
-    create function note_lease() returns trigger language plpgsql as
-      $$ begin insert into leases values (new.destination); return null; end $$;
-    create trigger note_lease after update on partitions for each row
-      when (new.state = 'leased' and old.state <> 'leased') execute function note_lease()`);
-  return async (destination) => (await database.db("leases").where({ destination })).length;
+  const { db } = database;
+  await db.raw("alter table partitions add column leases int not null default 0");
+  await changeTriggers(
+    db,
+    `create function note_lease() returns trigger language plpgsql as
+       $$ begin new.leases := old.leases + 1; return new; end $$`,
+    `create trigger note_lease before update on partitions for each row
+       when (new.state = 'leased' and old.state <> 'leased') execute function note_lease()`,
+  );
+  return async (destination) =>
+    Number((await db("partitions").where({ destination }).sum({ leases: "leases" }))[0]!.leases);
 }
 
 test("a message waits for leave where it is: its partition is leased once, over one session", async () => {

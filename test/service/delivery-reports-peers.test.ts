@@ -21,6 +21,7 @@ import {
 import { MAIL_SERVICES, type MailStack, startMailStack, TEST_DOMAIN } from "../support/mail-stack.ts";
 import { freePort, isInstalled } from "../support/peers-processes.ts";
 import { startSmtpSink } from "../support/smtp-sink.ts";
+import { queuedDeliveries, sameInstance } from "../support/spread-tables.ts";
 import { eventually } from "../support/stack.ts";
 
 const run = promisify(execFile);
@@ -58,10 +59,8 @@ const requestOf = async (of: MailStack, recipient: string) =>
   (
     await eventually(
       () =>
-        of.context
-          .db("deliveries")
-          .join("partitions", "partitions.id", "deliveries.partition_id")
-          .join("messages", "messages.id", "partitions.message_id")
+        queuedDeliveries(of.context.db)
+          .join("messages", sameInstance("messages.id", "partitions.message_id"))
           .where({ recipient })
           .select("messages.dsn as message", "deliveries.dsn as recipient"),
       (rows) => rows.length > 0,

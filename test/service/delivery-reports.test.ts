@@ -7,6 +7,7 @@ import { listInstanceDomains, setInstanceSettings } from "../../services/store/m
 import { listBatches } from "../../services/store/mail/sends/batches.ts";
 import { start as startSubmission } from "../../services/submission/main.ts";
 import { MAIL_SERVICES, type MailStack, startMailStack, TEST_DOMAIN } from "../support/mail-stack.ts";
+import { queuedDeliveries, sameInstance } from "../support/spread-tables.ts";
 import { eventually } from "../support/stack.ts";
 
 // Submission, queue, delivery, sandbox, its reports, bounce worker, and the reports that follow from all of it.
@@ -62,7 +63,7 @@ const reportsTo = (address: string, count = 1) =>
 const statesOf = (eeid: string) =>
   stack.context
     .db("delivery_reports")
-    .join("messages", "messages.id", "delivery_reports.message_id")
+    .join("messages", sameInstance("messages.id", "delivery_reports.message_id"))
     .where({ eeid })
     .orderBy("delivery_reports.id")
     .pluck("state");
@@ -203,9 +204,8 @@ describe("a report", () => {
     const { db } = stack.context;
     const ended = await eventually(
       async () =>
-        db("deliveries")
-          .join("partitions", "partitions.id", "deliveries.partition_id")
-          .join("messages", "messages.id", "partitions.message_id")
+        queuedDeliveries(db)
+          .join("messages", sameInstance("messages.id", "partitions.message_id"))
           .where({ is_report: true, recipient: from })
           .select("deliveries.state", "bounce", "messages.eeid"),
       ([row]) => row?.state === "refused",

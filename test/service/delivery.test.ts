@@ -19,6 +19,7 @@ import {
   sink,
   untilSent,
 } from "../support/delivery.ts";
+import { hoursBefore } from "../support/spread-tables.ts";
 
 setUpDelivery();
 
@@ -111,7 +112,7 @@ test("time for which mail was paused or its destination held is no time in the q
   await holdBatch(db, { instanceId, eeid: both });
   await holdDestination(db, "held.example.net", "operator");
   // Age goes by the database's clock: as if it had been 100 hours ago, an hour before the pause.
-  await db.raw("update messages set created_at = created_at - interval '100 hours' where eeid = any(?)", [
+  await db.raw(`update messages set created_at = ${hoursBefore("created_at", 100)} where eeid = any(?)`, [
     [paused, forgotten, held, untried, both],
   ]);
   await db.raw("update partitions set taken_at = now() - interval '100 hours' where eeid = any(?)", [
@@ -119,12 +120,12 @@ test("time for which mail was paused or its destination held is no time in the q
   ]);
   await db.raw("update destination_holds set held_at = held_at - interval '99 hours'");
   await releaseDestination(db, "held.example.net");
-  await db.raw("update batches set held_at = held_at - interval '99 hours' where held_at is not null");
+  await db.raw(`update batches set held_at = ${hoursBefore("held_at", 99)} where held_at is not null`);
   // The one after the other: 99 hours more pass, for which the destination is held.
   await holdDestination(db, "both.example.net", "operator");
   await resumeBatch(db, { instanceId, eeid: both });
-  await db.raw("update messages set created_at = created_at - interval '99 hours' where eeid = ?", [both]);
-  await db.raw("update partitions set taken_at = taken_at - interval '99 hours' where eeid = ?", [both]);
+  await db.raw(`update messages set created_at = ${hoursBefore("created_at", 99)} where eeid = ?`, [both]);
+  await db.raw(`update partitions set taken_at = ${hoursBefore("taken_at", 99)} where eeid = ?`, [both]);
   await db.raw("update destination_holds set held_at = held_at - interval '99 hours'");
   await releaseDestination(db, "both.example.net");
   await resumeBatch(db, { instanceId, eeid: paused });

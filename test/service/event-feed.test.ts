@@ -22,6 +22,7 @@ import {
 } from "../../services/store/mail/tracking/webhooks.ts";
 import { attemptFacts } from "../support/attempts.ts";
 import { startMailApi, type TestMailApi } from "../support/mail-api.ts";
+import { queuedDeliveries } from "../support/spread-tables.ts";
 import { storeOutcomes } from "../support/store-outcomes.ts";
 
 let api: TestMailApi;
@@ -51,9 +52,7 @@ async function send(...to: readonly string[]): Promise<{ eeid: string; ids: numb
     ...{ campana_id: campaign, email: true, html: "x", contactos: to.map((email) => ({ email })) },
   });
   expect(answer.status).toBe(200);
-  const rows = await api
-    .db("deliveries")
-    .join("partitions", "partitions.id", "deliveries.partition_id")
+  const rows = await queuedDeliveries(api.db)
     .where({ eeid: answer.body.eeid })
     .orderBy("deliveries.recipient")
     .select("deliveries.id");

@@ -12,6 +12,7 @@ import { findInstanceByName, setInstanceSettings } from "../../services/store/ma
 import { findDelivery } from "../../services/store/mail/queue/deliveries.ts";
 import { removeMessages } from "../../services/store/mail/sends/message-retention.ts";
 import { startMailApi, type TestMailApi } from "../support/mail-api.ts";
+import { listWaiting, queuedDeliveries } from "../support/spread-tables.ts";
 import { eventually } from "../support/stack.ts";
 
 let api: TestMailApi;
@@ -370,11 +371,7 @@ describe("retention of messages", () => {
   }
 
   async function deliveriesOf(eeid: string): Promise<number[]> {
-    const { rows } = await api.db.raw(
-      "select d.id from deliveries d join partitions p on p.id = d.partition_id where p.eeid = ? order by d.id",
-      [eeid],
-    );
-    return rows.map(({ id }: { id: number }) => id);
+    return queuedDeliveries(api.db).where({ eeid }).orderBy("deliveries.id").pluck("deliveries.id");
   }
 
   const report = (deliveryId: number, state: string) => ({
@@ -528,7 +525,7 @@ describe("retention of messages", () => {
     await api.db("inbound_messages").insert(report(reported, "waiting"));
     const holder = await api.db.transaction();
     try {
-      await holder("deliveries").where({ id: held }).forUpdate();
+      await holder("deliveries").where({ instance_id: api.north.id, id: held }).forUpdate();
       await applyNow();
     } finally {
       await holder.rollback();
@@ -560,7 +557,7 @@ describe("retention of messages", () => {
 
   const waitForLock = () =>
     eventually(
-      () => api.db("pg_stat_activity").where({ wait_event_type: "Lock" }).whereRaw("datname = current_database()"),
+      () => listWaiting(api.db),
       (waiting) => waiting.length > 0,
     );
 });

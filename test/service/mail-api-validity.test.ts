@@ -6,11 +6,11 @@ import {
   revalidateContact,
   unsubscribeContact,
 } from "../../services/operations/mail/contact-changes.ts";
-import { queryRows } from "../../services/platform/postgres/db.ts";
 import { countHardBouncedMessages, lockAddress } from "../../services/store/mail/contacts/contacts.ts";
 import { findContacts, resolveRecipients } from "../../services/store/mail/contacts/recipients.ts";
 import { recordEvents } from "../../services/store/mail/events/events.ts";
 import { startMailApi, type TestMailApi } from "../support/mail-api.ts";
+import { listWaiting } from "../support/spread-tables.ts";
 import { eventually } from "../support/stack.ts";
 
 let api: TestMailApi;
@@ -219,16 +219,13 @@ describe("races", () => {
 
   test("who had to wait comes last in the history as well", async () => {
     const { email, id } = await makeContact();
-    const waits = () =>
-      queryRows(
-        api.db,
-        `select from pg_locks where locktype = 'advisory' and not granted
-           and database = (select oid from pg_database where datname = current_database())`,
-      );
     const { answer } = await api.db.transaction(async (transaction) => {
       await lockAddress(transaction, api.north.id, email);
       const answer = api.north.call("GET", `/v1/invalidar/${email}`);
-      await eventually(waits, ({ length }) => length === 1);
+      await eventually(
+        () => listWaiting(api.db),
+        (waiting) => waiting.some(({ wait_event }) => wait_event === "advisory"),
+      );
       await revalidateContact(transaction, api.north.id, id);
       return { answer };
     });

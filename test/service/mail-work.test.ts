@@ -13,6 +13,7 @@ import {
 } from "../../services/store/mail/queue/mail-work.ts";
 import { accepted } from "../support/accepted.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { listWaiting } from "../support/spread-tables.ts";
 import { eventually } from "../support/stack.ts";
 import { openStatementGate } from "../support/statement-gate.ts";
 
@@ -95,8 +96,8 @@ test("mail that is queued while somebody puts the next look off is looked at", a
     );
     const sending = database.db.transaction(send);
     await eventually(
-      () => database.db("pg_stat_activity").where({ wait_event: "advisory" }).whereRaw("datname = current_database()"),
-      (waiting) => waiting.length > 0,
+      () => listWaiting(database.db),
+      (waiting) => waiting.some(({ wait_event }) => wait_event === "advisory"),
     );
     looking.letGo();
     expect(await putting).toEqual([]);

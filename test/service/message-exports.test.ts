@@ -8,6 +8,7 @@ import { addInstance } from "../../services/store/mail/instances/instances.ts";
 import { holdDestination } from "../../services/store/mail/queue/queue-destinations.ts";
 import { callApi } from "../support/api-client.ts";
 import { type MailStack, startMailStack } from "../support/mail-stack.ts";
+import { listWaiting } from "../support/spread-tables.ts";
 
 let stack: MailStack;
 let base: string;
@@ -69,11 +70,8 @@ async function whileSlow<T>(act: (release: () => Promise<void>) => Promise<T>): 
 
 /** Searches that wait, in the database. */
 async function waitingForDeliveries(): Promise<number> {
-  const { rows } = await stack.context.db.raw(
-    `select count(*)::int as waiting from pg_stat_activity
-     where datname = current_database() and wait_event_type = 'Lock' and query like 'select id as delivery%'`,
-  );
-  return rows[0].waiting;
+  const waiting = await listWaiting(stack.context.db);
+  return waiting.filter(({ query }) => query.startsWith("select id as delivery")).length;
 }
 
 describe("exports of messages", () => {

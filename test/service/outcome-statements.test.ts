@@ -10,6 +10,7 @@ import { addWebhook, removeWebhook } from "../../services/store/mail/tracking/we
 import { accepted } from "../support/accepted.ts";
 import { attemptFacts } from "../support/attempts.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { queuedDeliveries } from "../support/spread-tables.ts";
 import { storeOutcomes } from "../support/store-outcomes.ts";
 
 // What nobody asks for costs no statement, and no row.
@@ -49,9 +50,7 @@ async function send(dsn: RecipientDsn | undefined): Promise<string[]> {
 /** Both are taken; the second one says so in a way that a sender may want to hear of. */
 async function settle(recipients: readonly string[], dsn?: RecipientDsn): Promise<void> {
   const rows = await database.db("deliveries").whereIn("recipient", recipients).orderBy("id").select("id", "recipient");
-  const [{ message_id: messageId }] = await database
-    .db("partitions")
-    .join("deliveries", "deliveries.partition_id", "partitions.id")
+  const [{ message_id: messageId }] = await queuedDeliveries(database.db)
     .whereIn("recipient", recipients)
     .select("message_id");
   const outcomes = rows.map(({ id: deliveryId, recipient }, index) => ({

@@ -10,6 +10,7 @@ import { findBatch } from "../../services/store/mail/sends/batches.ts";
 import { accepted } from "../support/accepted.ts";
 import { attemptFacts } from "../support/attempts.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { queuedDeliveries, sameInstance } from "../support/spread-tables.ts";
 import { storeOutcomes } from "../support/store-outcomes.ts";
 
 const DOMAIN = "sender.example.org";
@@ -55,10 +56,8 @@ test("sends that come together share transactions, and each has its own batch, m
   const sent = outcomes.map(accepted);
   expect(sent.map(({ sent }) => sent)).toEqual(emails.map(() => 1));
   expect(new Set(sent.map(({ eeid }) => eeid)).size).toBe(60);
-  const rows = await database
-    .db("deliveries")
-    .join("partitions", "partitions.id", "deliveries.partition_id")
-    .join("messages", "messages.id", "partitions.message_id")
+  const rows = await queuedDeliveries(database.db)
+    .join("messages", sameInstance("messages.id", "partitions.message_id"))
     .select("messages.eeid", "deliveries.recipient", "messages.octets", "messages.campaign_numid");
   for (const [n, { eeid }] of sent.entries()) {
     const [row, ...more] = rows.filter((row) => row.eeid === eeid);

@@ -11,6 +11,7 @@ import { start as startSubmission } from "../../services/submission/main.ts";
 import { callApi } from "../support/api-client.ts";
 import { runCommand } from "../support/command.ts";
 import { type MailStack, startMailStack, TEST_DOMAIN } from "../support/mail-stack.ts";
+import { sameInstance } from "../support/spread-tables.ts";
 import { eventually } from "../support/stack.ts";
 import { submitMessage } from "../support/submit.ts";
 
@@ -120,7 +121,7 @@ const deliveriesTo = (recipient: string) => stack.context.db("deliveries").where
 const refusalsOf = async (email: string) => {
   const { db } = stack.context;
   const rows = await db("events")
-    .leftJoin("contacts", "contacts.id", "events.contact_id")
+    .leftJoin("contacts", sameInstance("contacts.id", "events.contact_id"))
     .where({ kind: 9 })
     .whereRaw("coalesce(contacts.email, events.email) = ?", [email])
     .select("detail");

@@ -12,6 +12,7 @@ import { findTraceParent } from "../../services/store/mail/sends/trace-parents.t
 import { inTransaction } from "../../services/store/transactions.ts";
 import { accepted } from "../support/accepted.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { queuedDeliveries } from "../support/spread-tables.ts";
 import { type CollectedSpan, startTraceCollector, type TraceCollector } from "../support/trace-collector.ts";
 
 let database: TestDatabase;
@@ -132,9 +133,12 @@ test("a message knows the span that it was accepted in, and so does whatever com
   );
   eeids.push(accepted(await accept(contents[0]!)).eeid);
 
-  const rows = await untraced("deliveries")
-    .join("partitions", "partitions.id", "deliveries.partition_id")
-    .select("deliveries.id", "partitions.message_id", "partitions.eeid", "partitions.instance_id");
+  const rows = await queuedDeliveries(untraced).select(
+    "deliveries.id",
+    "partitions.message_id",
+    "partitions.eeid",
+    "partitions.instance_id",
+  );
   const messages = await loadMessages(
     untraced,
     rows.map((row) => ({ id: row.message_id, instanceId: row.instance_id })),

@@ -16,6 +16,7 @@ import { accepted } from "./accepted.ts";
 import { assembleWorker } from "./assemble-worker.ts";
 import { createTestDatabase, type TestDatabase } from "./database.ts";
 import { type SmtpSink, startSmtpSink } from "./smtp-sink.ts";
+import { listWaiting } from "./spread-tables.ts";
 import { eventually as eventuallyWithin } from "./stack.ts";
 
 const KEY_RING = KeyRing.ofSecret("a secret for tests only");
@@ -38,7 +39,7 @@ export function setUpDelivery(): void {
     stops = [];
     failures.length = 0;
     database = await createTestDatabase(20);
-    await beInstance("test");
+    instanceId = await addSender("test", DOMAIN);
   });
   afterEach(async () => {
     for (const stop of stops.reverse()) await stop();
@@ -46,11 +47,16 @@ export function setUpDelivery(): void {
   });
 }
 
+/** @param domain of this instance alone @returns its id */
+export async function addSender(name: string, domain: string): Promise<number> {
+  const host = name === "test" ? "mail.test" : `${name}.mail.test`;
+  await addInstance(database.db, KEY_RING, { name, host, key: `key-of-${name}`, archive: false, domains: [domain] });
+  return (await findInstanceByName(database.db, name))!.id;
+}
+
 /** From now on mail is that of another instance, which is made. */
 export async function beInstance(name: string): Promise<void> {
-  const instance = { name, host: `${name}.mail.test`, key: `key-of-${name}`, archive: false, domains: [DOMAIN] };
-  await addInstance(database.db, KEY_RING, instance);
-  instanceId = (await findInstanceByName(database.db, name))!.id;
+  instanceId = await addSender(name, DOMAIN);
 }
 
 export const eventually = <T>(ask: () => Promise<T>, pleases: (answer: T) => boolean) =>
@@ -107,6 +113,7 @@ export async function accept(
   archive = false,
   attachments: Attachment[] = [],
   campaignNumid = 1,
+  of = instanceId,
 ): Promise<string> {
   const recipients = emails.map((email) => {
     const address = validateAddress(email, { allowSmtputf8: true });
@@ -115,7 +122,7 @@ export async function accept(
   });
   const outcome = await database.db.transaction((transaction) =>
     acceptSend(transaction, {
-      instanceId,
+      instanceId: of,
       campaignNumid,
       creator: "api",
       senderDomain: DOMAIN,
@@ -165,15 +172,16 @@ export const untilOnTheWire = (answers: readonly unknown[]) =>
 /** Some statement waits for what another transaction has locked. */
 export const untilLocked = () =>
   eventually(
-    () => database.db("pg_stat_activity").where({ wait_event_type: "Lock" }).whereRaw("datname = current_database()"),
+    () => listWaiting(database.db),
     (waiting) => waiting.length > 0,
   );
 
 export const numbered = (count: number, domain: string) => Array.from({ length: count }, (_, i) => `r${i}@${domain}`);
-export const untilSent = (eeid: string) =>
+export const untilSentBy = (id: number, eeid: string) =>
   eventually(
-    () => findBatch(database.db, instanceId, eeid),
+    () => findBatch(database.db, id, eeid),
     (batch) => batch?.state === "sent",
   );
+export const untilSent = (eeid: string) => untilSentBy(instanceId, eeid);
 export const recipientsOf = (...sinks: SmtpSink[]) =>
   sinks.flatMap(({ messages }) => messages.flatMap(({ rcptTo }) => rcptTo));

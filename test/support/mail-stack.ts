@@ -14,6 +14,7 @@ import { listSandboxMessages, readSandboxMessage } from "../../services/store/ma
 import { addInstance, findInstanceByName } from "../../services/store/mail/instances/instances.ts";
 import { type ApiAnswer, callApi } from "./api-client.ts";
 import { createTestDatabase } from "./database.ts";
+import { queuedDeliveries } from "./spread-tables.ts";
 
 /** The services of the mail side that a test starts, each the real one. */
 export const MAIL_SERVICES = { api: startMailApi, delivery: startDelivery, sandbox: startSandbox } as const;
@@ -102,10 +103,7 @@ export async function startMailStack(
     call,
     inbox,
     newestOf: async (eeid, rcptTo) => {
-      const deliveries: number[] = await db("deliveries")
-        .join("partitions", "partitions.id", "deliveries.partition_id")
-        .where({ eeid })
-        .pluck("deliveries.id");
+      const deliveries: number[] = await queuedDeliveries(db).where({ eeid }).pluck("deliveries.id");
       const ofBatch = (await inbox(rcptTo)).filter(({ octets }) => deliveries.includes(deliveryOf(octets)));
       const newest = ofBatch.at(-1);
       if (!newest) throw new Error(`no message of ${eeid} came for ${rcptTo}`);

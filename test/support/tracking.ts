@@ -20,6 +20,7 @@ import { saveTrackedLinks } from "../../services/store/mail/tracking/tracking.ts
 import { start } from "../../services/tracking/main.ts";
 import { accepted } from "./accepted.ts";
 import { createTestDatabase } from "./database.ts";
+import { queuedDeliveries } from "./spread-tables.ts";
 import { eventually } from "./stack.ts";
 import { openTcpGate, type TcpGate } from "./tcp-gate.ts";
 
@@ -184,10 +185,7 @@ async function deliver(
     }),
   );
   const { eeid } = accepted(outcome);
-  const row = await db("deliveries")
-    .join("partitions", "partitions.id", "deliveries.partition_id")
-    .where({ eeid })
-    .first("deliveries.id", "message_id", "contact_id");
+  const row = await queuedDeliveries(db).where({ eeid }).first("deliveries.id", "message_id", "contact_id");
   await db("deliveries")
     .where({ id: row.id })
     .update({ state: "delivered", finished_at: new Date(Date.now() - (given.deliveredSecondsAgo ?? 60) * 1000) });

@@ -26,20 +26,15 @@ export interface NewAttempt {
 
 /** @returns the ids of an instance's ways, in the order given; those that are new are stored. No two may be equal. */
 export async function findPathIds(db: Db, instanceId: number, paths: readonly AttemptPath[]): Promise<number[]> {
-  const rows = await queryRows<{ id: number }>(
+  const rows = await queryRows<AttemptPath & { readonly id: number }>(
     db,
-    `with given as (
-       select * from unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[])
-         with ordinality as given (exchanger, address, source, tls, cipher, certificate, policy, position)
-     ), stored as (
-       insert into attempt_paths (instance_id, exchanger, address, source, tls, cipher, certificate, policy)
-       select $1, exchanger, address, source, tls, cipher, certificate, policy from given
-       order by exchanger, address, source, tls, cipher, certificate, policy
-       on conflict (instance_id, exchanger, address, source, tls, cipher, certificate, policy) do update set seen_at = excluded.seen_at
-       returning *
-     )
-     select stored.id from given join stored using (exchanger, address, source, tls, cipher, certificate, policy)
-     order by position`,
+    `insert into attempt_paths (instance_id, exchanger, address, source, tls, cipher, certificate, policy)
+     select $1, exchanger, address, source, tls, cipher, certificate, policy
+     from unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[])
+       as given (exchanger, address, source, tls, cipher, certificate, policy)
+     order by exchanger, address, source, tls, cipher, certificate, policy
+     on conflict (instance_id, exchanger, address, source, tls, cipher, certificate, policy) do update set seen_at = excluded.seen_at
+     returning id, exchanger, address, source, tls, cipher, certificate, policy`,
     [
       instanceId,
       paths.map(({ exchanger }) => exchanger),
@@ -51,7 +46,15 @@ export async function findPathIds(db: Db, instanceId: number, paths: readonly At
       paths.map(({ policy }) => policy),
     ],
   );
-  return rows.map(({ id }) => id);
+  return inOrder(paths, rows, (path) => [
+    path.exchanger,
+    path.address,
+    path.source,
+    path.tls,
+    path.cipher,
+    path.certificate,
+    path.policy,
+  ]);
 }
 
 /** As {@link findPathIds}, of results. */
@@ -60,19 +63,15 @@ export async function findResultIds(
   instanceId: number,
   results: readonly AttemptResultRow[],
 ): Promise<number[]> {
-  const rows = await queryRows<{ id: number }>(
+  const rows = await queryRows<AttemptResultRow & { readonly id: number }>(
     db,
-    `with given as (
-       select * from unnest($2::text[], $3::text[], $4::smallint[], $5::text[], $6::text[], $7::text[])
-         with ordinality as given (outcome, stage, code, status, reason, words, position)
-     ), stored as (
-       insert into attempt_results (instance_id, outcome, stage, code, status, reason, words)
-       select $1, outcome, stage, code, status, reason, words from given
-       order by outcome, stage, code, status, reason, words
-       on conflict (instance_id, outcome, stage, code, status, reason, words) do update set seen_at = excluded.seen_at
-       returning *
-     )
-     select stored.id from given join stored using (outcome, stage, code, status, reason, words) order by position`,
+    `insert into attempt_results (instance_id, outcome, stage, code, status, reason, words)
+     select $1, outcome, stage, code, status, reason, words
+     from unnest($2::text[], $3::text[], $4::smallint[], $5::text[], $6::text[], $7::text[])
+       as given (outcome, stage, code, status, reason, words)
+     order by outcome, stage, code, status, reason, words
+     on conflict (instance_id, outcome, stage, code, status, reason, words) do update set seen_at = excluded.seen_at
+     returning id, outcome, stage, code, status, reason, words`,
     [
       instanceId,
       results.map(({ outcome }) => outcome),
@@ -83,7 +82,25 @@ export async function findResultIds(
       results.map(({ words }) => words),
     ],
   );
-  return rows.map(({ id }) => id);
+  return inOrder(results, rows, (result) => [
+    result.outcome,
+    result.stage,
+    result.code,
+    result.status,
+    result.reason,
+    result.words,
+  ]);
+}
+
+/** A statement that put them into order itself would be sent to any machine of a Citus, one that is away as well. */
+function inOrder<T>(
+  things: readonly T[],
+  rows: readonly (T & { readonly id: number })[],
+  keyOf: (thing: T) => unknown[],
+) {
+  const key = (thing: T) => JSON.stringify(keyOf(thing));
+  const ids = new Map(rows.map((row) => [key(row), row.id]));
+  return things.map((thing) => ids.get(key(thing))!);
 }
 
 /** Stores attempts, whose weeks there are; one that is there already, to the millisecond, stays as it is. */

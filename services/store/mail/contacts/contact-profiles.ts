@@ -7,16 +7,16 @@ import { type Db, queryRows } from "../../../platform/postgres/db.ts";
 import { joinGroups } from "./groups.ts";
 import { addMissingContacts } from "./recipients.ts";
 
-/** What of a `contact` is read from its own row and its links: a `ContactRow`, see `readContacts`. */
+/** What of a `contact` of the instance `$1` is read from its own row and its links: a `ContactRow`, see `readContacts`. */
 export const CONTACT_COLUMNS = `
   contact.*,
   array(select groups.name from contact_groups join groups
       on groups.instance_id = contact_groups.instance_id and groups.id = contact_groups.group_id
-    where contact_groups.instance_id = contact.instance_id and contact_groups.contact_id = contact.id order by groups.name) as groups,
+    where contact_groups.instance_id = $1 and contact_groups.contact_id = contact.id order by groups.name) as groups,
   to_json(array(select distinct campaign_numid from events
-    where events.instance_id = contact.instance_id and events.contact_id = contact.id and campaign_numid is not null)) as campaign_numids,
+    where events.instance_id = $1 and events.contact_id = contact.id and campaign_numid is not null)) as campaign_numids,
   to_json(array(select campaign_numid from campaign_unsubscriptions as unsubscription
-    where unsubscription.instance_id = contact.instance_id and unsubscription.contact_id = contact.id)) as unsubscribed_numids`;
+    where unsubscription.instance_id = $1 and unsubscription.contact_id = contact.id)) as unsubscribed_numids`;
 
 export async function findContact(db: Db, instanceId: number, emailKey: string): Promise<Contact | undefined> {
   const [row] = await queryRows<ContactRow>(

@@ -3,6 +3,7 @@ import type { RecipientDsn } from "../../../core/mail/dsn-parameters.ts";
 import type { ContactProfile } from "../../../core/mail/personalise.ts";
 import { domainGroups } from "../../../platform/config/domain-groups.ts";
 import { type Db, queryRows } from "../../../platform/postgres/db.ts";
+import { isSpread } from "../by-instance.ts";
 import { isSuppressed } from "./suppressions.ts";
 
 /** Somebody to send to; names, when given, update the contact. */
@@ -110,6 +111,7 @@ async function findOrAddContacts(
   campaignNumids: readonly number[],
   recipients: readonly RecipientAddress[],
 ): Promise<ReadonlyMap<string, Subscriber>> {
+  if (await isSpread(db)) return addAbsentContacts(db, instanceId, campaignNumids, recipients);
   const rows = await queryRows<RecipientRow>(
     db,
     `with given as materialized (select * from ${GIVEN_ADDRESSES}), known as materialized (
@@ -130,6 +132,20 @@ async function findOrAddContacts(
   return toSubscribers(rows);
 }
 
+/** The same where each part of a statement would be sent about: most recipients are contacts already, which one statement finds. */
+async function addAbsentContacts(
+  db: Db,
+  instanceId: number,
+  campaignNumids: readonly number[],
+  recipients: readonly RecipientAddress[],
+): Promise<ReadonlyMap<string, Subscriber>> {
+  const found = await selectContacts(db, instanceId, campaignNumids, keysOf(recipients));
+  const absent = recipients.filter(({ address }) => !found.has(address.key));
+  if (absent.length === 0) return found;
+  await addMissingContacts(db, instanceId, absent);
+  return selectContacts(db, instanceId, campaignNumids, keysOf(recipients));
+}
+
 /** To plan the statement for so many costs more than it does; for more of them another plan may be better. */
 const MOST_PREPARED_RECIPIENTS = 100;
 
@@ -144,9 +160,9 @@ const RECIPIENT_COLUMNS = `contact.id, contact.email, contact.email_key, first_n
   whitelist.email_key is not null as whitelisted,
   contact.unsubscribed_at is not null as unsubscribed, unsubscription.campaign_numid as unsubscribed_from`;
 const RECIPIENT_JOINS = `left join whitelist
-    on whitelist.instance_id = contact.instance_id and whitelist.email_key = contact.email_key
+    on whitelist.instance_id = $1 and whitelist.email_key = contact.email_key
   left join campaign_unsubscriptions as unsubscription
-    on unsubscription.instance_id = contact.instance_id and unsubscription.contact_id = contact.id
+    on unsubscription.instance_id = $1 and unsubscription.contact_id = contact.id
       and unsubscription.campaign_numid = any`;
 
 /**

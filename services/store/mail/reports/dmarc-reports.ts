@@ -122,7 +122,11 @@ export interface SourceNews extends Pick<SourceSeen, "source" | "dkimDomain" | "
   readonly firstFail: boolean;
 }
 
-/** Notes who sent. @returns the sources that passed, or failed, for the first time */
+/**
+ * Notes who sent. What was there before is read by a part of its own: Citus runs parts one after another, each of which sees
+ * what the last one has changed.
+ * @returns the sources that passed, or failed, for the first time
+ */
 export async function noteSources(
   transaction: Transaction,
   { instanceId, domain }: ReportedDomain,
@@ -133,7 +137,7 @@ export async function noteSources(
     transaction,
     `with given as (
        select * from unnest($4::inet[], $5::bool[], $6::bool[], $7::text[], $8::text[]) as g (source, passes, fails, dkim_domain, spf_domain)
-     ), before as (
+     ), before as materialized (
        select s.source, s.last_pass, s.last_fail from dmarc_sources s join given using (source) where s.instance_id = $1 and s.domain = $2
      ), noted as (
        insert into dmarc_sources as known (instance_id, domain, source, first_day, last_day, last_pass, last_fail, dkim_domain, spf_domain)

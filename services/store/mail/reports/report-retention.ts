@@ -1,4 +1,5 @@
 import { type Db, queryRows } from "../../../platform/postgres/db.ts";
+import { isSpread } from "../by-instance.ts";
 
 /** How long reports with their rows are kept, and how long what they add up to by day. */
 export interface ReportRetention {
@@ -23,10 +24,22 @@ export async function purgeReports(db: Db, { reportDays, dayDays }: ReportRetent
 }
 
 async function purge(db: Db, table: string, isOld: string, days: number): Promise<number> {
+  if (!(await isSpread(db))) return purgeRows(db, table, isOld, [days]);
+  const instances = await queryRows<{ id: number }>(
+    db,
+    `select distinct instance_id as id from ${table} where ${isOld}`,
+    [days],
+  );
+  let gone = 0;
+  for (const { id } of instances) gone += await purgeRows(db, table, `instance_id = $2 and ${isOld}`, [days, id]);
+  return gone;
+}
+
+async function purgeRows(db: Db, table: string, where: string, values: readonly number[]): Promise<number> {
   const rows = await queryRows(
     db,
-    `delete from ${table} where ctid = any (array(select ctid from ${table} where ${isOld} limit 1000)) returning 1`,
-    [days],
+    `delete from ${table} where ctid = any (array(select ctid from ${table} where ${where} limit 1000)) returning 1`,
+    values,
   );
   return rows.length;
 }
