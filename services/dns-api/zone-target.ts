@@ -40,9 +40,13 @@ export async function changeAndAnnounce<Changed extends Pick<ZoneChanged, "zone"
 ): Promise<Result<Changed, Refusal>> {
   const target = zoneTarget(caller, domain);
   if (!target.ok) return target;
-  const { keyRing, clock, together } = context;
-  const changed = await context.zoneTurns.run(target.value.apex.key, () =>
-    change({ ...target.value, together, signer: { keyRing, clock } }, new Date(clock.nowMs())),
+  const { keyRing, clock, together, largeWork } = context;
+  const { apex, scope } = target.value;
+  // Whose the zone is is not known yet: nobody waits behind strangers who name it.
+  const turn = `${scope.resellerId ?? ""}/${scope.companyId ?? ""}/${apex.key}`;
+  const admitWhole = (zone: ZoneSize) => largeWork.admit(weightOfZone(zone));
+  const changed = await context.zoneTurns.run(turn, () =>
+    change({ ...target.value, together, admitWhole, signer: { keyRing, clock } }, new Date(clock.nowMs())),
   );
   if (changed.ok) context.announcer.announce([changed.value.zone.id]);
   return changed;
@@ -60,9 +64,7 @@ export async function changeWholeZone<Changed extends Pick<ZoneChanged, "zone">>
   const usage = await readZoneUsage(context.db, named.value.scope, named.value.apex);
   if (!usage) return refuse(zoneDoesNotExist(domain));
   const { largeWork } = context;
-  // A change that came before may have made the zone larger while this one waited for it.
-  const admitWhole = (zone: ZoneSize) => largeWork.admit(weightOfZone(zone));
   return largeWork.run(await context.quotas.workerOf(caller), weightOfZone(usage), () =>
-    changeAndAnnounce(context, caller, domain, (target, now) => change({ ...target, admitWhole }, now)),
+    changeAndAnnounce(context, caller, domain, change),
   );
 }

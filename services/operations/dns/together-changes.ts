@@ -3,9 +3,9 @@ import { type Db, isDatabaseAway } from "../../platform/postgres/db.ts";
 import { holdGrowthTogether } from "../../store/dns/held-growth.ts";
 import { type Addition, writeAdditions } from "../../store/dns/zone-additions.ts";
 import type { WrittenChange } from "../../store/dns/zone-changes.ts";
-import { type ExcerptAsk, readExcerpt, readExcerpts, type ZoneExcerpt } from "../../store/dns/zone-excerpts.ts";
+import { type ExcerptAsk, readExcerpts, type ZoneExcerpt } from "../../store/dns/zone-excerpts.ts";
 
-/** Of whoever reads more names, an excerpt is read by itself. */
+/** More names are not read together with others'. */
 const MOST_NAMES = 16;
 
 /** One at a time of each kind: what comes while it is under way has its statement in common. */
@@ -16,33 +16,29 @@ type Written = WrittenChange | undefined;
 
 /**
  * The statements of small changes that come at the same time, made together: a few statements and commits for all of
- * them. Each is written or refused by itself, exactly as it would be alone.
+ * them. Each is written or refused by itself, as it would be alone.
  */
 export class TogetherChanges {
   readonly #db: Db;
-  readonly #reads: GatheredWork<ExcerptAsk, ZoneExcerpt | undefined>;
+  readonly #reads: GatheredWork<ExcerptAsk, ZoneExcerpt | "large" | undefined>;
   readonly #writes: GatheredWork<Addition, Written>;
   readonly #growing: GatheredWork<Addition, Written>;
 
   constructor(db: Db) {
     this.#db = db;
-    this.#reads = new GatheredWork({ ...LIMITS, run: (asks) => this.#read(asks) });
+    this.#reads = new GatheredWork({ ...LIMITS, run: (asks) => readExcerpts(db, asks) });
     this.#writes = new GatheredWork({ ...LIMITS, run: (additions) => this.#write(additions) });
     this.#growing = new GatheredWork({ ...LIMITS, run: (additions) => this.#grow(additions) });
   }
 
-  read(ask: ExcerptAsk): Promise<ZoneExcerpt | undefined> {
-    return ask.names.length <= MOST_NAMES ? this.#reads.ask(ask) : readExcerpt(this.#db, ask, ask.names, []);
+  /** @returns "large" for what is to be read by itself */
+  async read(ask: ExcerptAsk): Promise<ZoneExcerpt | "large" | undefined> {
+    return ask.names.length <= MOST_NAMES ? this.#reads.ask(ask) : "large";
   }
 
   /** @returns undefined when it was not written, and has to be tried by itself */
   async write(addition: Addition): Promise<WrittenChange | undefined> {
     return (await this.#writes.ask(addition)) ?? (await this.#growing.ask(addition));
-  }
-
-  async #read(asks: readonly ExcerptAsk[]): Promise<(ZoneExcerpt | undefined)[]> {
-    const [only, ...others] = asks as [ExcerptAsk, ...ExcerptAsk[]];
-    return others.length === 0 ? [await readExcerpt(this.#db, only, only.names, [])] : readExcerpts(this.#db, asks);
   }
 
   #write(additions: readonly Addition[]): Promise<Written[]> {

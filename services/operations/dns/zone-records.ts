@@ -20,6 +20,7 @@ import { readRecordsAt, readRecordsBelow, readRecordsPointingTo } from "../../st
 import { readExcerpt, type ZoneExcerpt } from "../../store/dns/zone-excerpts.ts";
 import { type Zone, zoneDoesNotExist } from "../../store/dns/zones.ts";
 import { changeZone, type ZoneChanged, type ZonePlan, type ZoneTarget } from "./zone-changes.ts";
+import { admitWhole } from "./zone-file-size.ts";
 import { checkPlaces, planFollowers } from "./zone-followers.ts";
 
 /** So many records below a new zone cut are enough to warn of them. */
@@ -88,15 +89,20 @@ export function changeRrsets(
   });
 }
 
-/** Outside of a transaction it is read together with others. */
-function excerptFor(
+/** Outside of a transaction it is read together with others, unless there is much at the names. */
+async function excerptFor(
   on: Db,
-  { apex, scope, together }: ZoneTarget,
+  target: ZoneTarget,
   names: readonly DomainName[],
   ids: readonly number[],
 ): Promise<ZoneExcerpt | undefined> {
-  const isTogether = together && !on.isTransaction && ids.length === 0;
-  return isTogether ? together.read({ apex, scope, names }) : readExcerpt(on, { apex, scope }, names, ids);
+  const { together } = target;
+  if (together && !on.isTransaction && ids.length === 0) {
+    const excerpt = await together.read({ ...target, names });
+    if (excerpt !== "large") return excerpt;
+    await admitWhole(on, target);
+  }
+  return readExcerpt(on, target, names, ids);
 }
 
 /** What edits of a zone come to, by what it has at the names that they are about. */

@@ -159,6 +159,11 @@ export function isTransient(error: unknown): boolean {
   return code === "40001" || code === "40P01";
 }
 
+/** SQLSTATE 55P03: somebody has locked what is wanted for longer than `lock_timeout`. */
+export function isLockedLong(error: unknown): boolean {
+  return ((error ?? {}) as { code?: string }).code === "55P03";
+}
+
 /** SQLSTATE 42501: the role may not do this. */
 export function isForbidden(error: unknown): boolean {
   return ((error ?? {}) as { code?: string }).code === "42501";

@@ -1,5 +1,5 @@
 import { NO_USAGE } from "../../core/dns/quotas.ts";
-import { type Db, queryRows, type Transaction } from "../../platform/postgres/db.ts";
+import { type Db, isLockedLong, queryRows, type Transaction } from "../../platform/postgres/db.ts";
 import { inTransaction } from "../transactions.ts";
 import { type ChargedOwner, charge, QuotaExceeded } from "./quotas.ts";
 import type { Growth } from "./zone-changes.ts";
@@ -13,7 +13,8 @@ export interface GrowingZone {
 /**
  * Has zones hold what they are about to take, and a little more, as a change by itself does (quotas.ts): those of a company
  * in one transaction. Of a company that has not the room for all of them none does. Zones that somebody has locked are
- * passed over: nobody is waited for.
+ * passed over, and so are all of a company whose quotas somebody has locked for longer than a commit takes.
+ * @param growing of each zone all that comes to it counts
  * @returns the ids of zones that hold now what they did not before
  */
 export async function holdGrowthTogether(db: Db, growing: readonly GrowingZone[]): Promise<ReadonlySet<number>> {
@@ -23,7 +24,7 @@ export async function holdGrowthTogether(db: Db, growing: readonly GrowingZone[]
       const ids = await inTransaction(db, (transaction) => holdOfOwner(transaction, owner, growing));
       for (const id of ids) held.add(id);
     } catch (error) {
-      if (!(error instanceof QuotaExceeded)) throw error;
+      if (!(error instanceof QuotaExceeded || isLockedLong(error))) throw error;
     }
   }
   return held;
@@ -61,17 +62,22 @@ interface Need {
   readonly octets: number;
 }
 
+/** Others wait behind these zones. */
+const MOST_WAIT_MS = 20;
+
 /** The commit need not wait for the disk: that of the change, which comes after it, does. */
 function lockNeeds(
   transaction: Transaction,
   { companyId }: ChargedOwner,
   growing: readonly GrowingZone[],
 ): Promise<Need[]> {
-  return queryRows<Need & { readonly set_config: string }>(
+  return queryRows<Need & { readonly set_config: string; readonly lock_timeout: string }>(
     transaction,
-    `select z.id, greatest(0, z.records + g.records - z.records_held) as records,
-            greatest(0, z.octets + g.octets - z.octets_held) as octets, set_config('synchronous_commit', 'off', true)
-       from unnest($1::bigint[], $2::bigint[], $3::bigint[]) as g (id, records, octets)
+    `select z.id, greatest(0, z.records + g.records - z.records_held)::bigint as records,
+            greatest(0, z.octets + g.octets - z.octets_held)::bigint as octets, set_config('synchronous_commit', 'off', true),
+            set_config('lock_timeout', '${MOST_WAIT_MS}', true) as lock_timeout
+       from (select id, sum(records) as records, sum(octets) as octets
+               from unnest($1::bigint[], $2::bigint[], $3::bigint[]) as each (id, records, octets) group by id) g
        join zones z on z.id = g.id
       where z.company_id = $4 and (z.records + g.records > z.records_held or z.octets + g.octets > z.octets_held)
         for no key update of z skip locked`,

@@ -41,8 +41,17 @@ export interface ExcerptAsk {
   readonly names: readonly DomainName[];
 }
 
-/** Reads several excerpts, as {@link readExcerpt} does, by one statement. @returns them in the order of the asks */
-export async function readExcerpts(db: Db, asks: readonly ExcerptAsk[]): Promise<(ZoneExcerpt | undefined)[]> {
+/** Of one ask among several; who asks for more keeps the others waiting. */
+const MOST_RECORDS = 256;
+
+/**
+ * Reads several excerpts, as {@link readExcerpt} does, by one statement.
+ * @returns them in the order of the asks; "large" where there are more records than go together with others'
+ */
+export async function readExcerpts(
+  db: Db,
+  asks: readonly ExcerptAsk[],
+): Promise<(ZoneExcerpt | "large" | undefined)[]> {
   const values = new StatementValues();
   const asked = rowsTable(
     ["text", "text", "bigint"],
@@ -60,7 +69,7 @@ export async function readExcerpts(db: Db, asks: readonly ExcerptAsk[]): Promise
   });
   const byAsk: ExcerptRow[][] = asks.map(() => []);
   for (const row of rows) byAsk[row.ask - 1]!.push(row);
-  return byAsk.map(excerptOf);
+  return byAsk.map((own) => (own.length > MOST_RECORDS ? "large" : excerptOf(own)));
 }
 
 function excerptOf(rows: readonly ExcerptRow[]): ZoneExcerpt | undefined {
@@ -101,7 +110,7 @@ function readExcerptsSql(asks: string, keys: string): string {
     left join lateral (
       select found.* from ${keys} as wanted (ask, owner_key, place) cross join lateral (
         select * from records where records.zone_id = z.id and records.owner_key = wanted.owner_key offset 0
-      ) found where wanted.ask = a.ask
+      ) found where wanted.ask = a.ask limit ${MOST_RECORDS + 1}
     ) r on true`;
 }
 
