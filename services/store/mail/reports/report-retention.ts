@@ -24,21 +24,27 @@ export async function purgeReports(db: Db, { reportDays, dayDays }: ReportRetent
 }
 
 async function purge(db: Db, table: string, isOld: string, days: number): Promise<number> {
-  if (!(await isSpread(db))) return purgeRows(db, table, isOld, [days]);
+  if (!(await isSpread(db))) return purgeRows(db, table, ["true", isOld], [days]);
   const instances = await queryRows<{ id: number }>(
     db,
     `select distinct instance_id as id from ${table} where ${isOld}`,
     [days],
   );
   let gone = 0;
-  for (const { id } of instances) gone += await purgeRows(db, table, `instance_id = $2 and ${isOld}`, [days, id]);
+  for (const { id } of instances) gone += await purgeRows(db, table, ["instance_id = $2", isOld], [days, id]);
   return gone;
 }
 
-async function purgeRows(db: Db, table: string, where: string, values: readonly number[]): Promise<number> {
+async function purgeRows(
+  db: Db,
+  table: string,
+  [isOwn, isOld]: readonly [string, string],
+  values: readonly number[],
+): Promise<number> {
   const rows = await queryRows(
     db,
-    `delete from ${table} where ctid = any (array(select ctid from ${table} where ${where} limit 1000)) returning 1`,
+    `delete from ${table} where ${isOwn}
+       and ctid = any (array(select ctid from ${table} where ${isOwn} and ${isOld} limit 1000)) returning 1`,
     values,
   );
   return rows.length;
