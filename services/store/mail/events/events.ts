@@ -58,6 +58,17 @@ const INSERT_EVENTS = `with inserted as (
 const COUNT_EVENTS = `insert into event_count_deltas (instance_id, minute, ${COUNT_COLUMNS.join(", ")})
   select instance_id, date_trunc('minute', at, 'UTC'), ${COUNT_AGGREGATES} from inserted group by 1, 2`;
 
+/** As text, of which most are the same. */
+function moments(events: readonly NewEvent[]): string[] {
+  let last: Date | undefined;
+  let text = "";
+  return events.map(({ at }) => {
+    if (at !== last) text = at.toISOString();
+    last = at;
+    return text;
+  });
+}
+
 function insertEvents(db: Db, events: readonly NewEvent[], charges: readonly Charge[]): Promise<ChargedWindow[]> {
   const charging = charges.length > 0;
   return queryRows<ChargedWindow>(
@@ -65,7 +76,7 @@ function insertEvents(db: Db, events: readonly NewEvent[], charges: readonly Cha
     charging ? `${INSERT_EVENTS}, counted as (${COUNT_EVENTS}) ${CHARGE_WINDOWS}` : `${INSERT_EVENTS} ${COUNT_EVENTS}`,
     [
       events.map((event) => event.instanceId),
-      events.map((event) => event.at.toISOString()),
+      moments(events),
       events.map((event) => EVENT_KINDS[event.kind]),
       events.map((event) => event.machine ?? false),
       events.map((event) => event.contactId),
