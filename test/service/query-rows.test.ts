@@ -23,6 +23,40 @@ describe("queryRows", () => {
     ]);
   });
 
+  test("gives arrays back as they were, whatever their texts hold", async () => {
+    const texts = [
+      "",
+      "NULL",
+      "null",
+      'a "word"',
+      "back\\slash",
+      '\\"',
+      "{a,b}",
+      " blank ",
+      "two\nlines",
+      "ñ 漢 🙂",
+      null,
+    ];
+    expect(
+      await queryRows(database.db, "select $1::text[] as texts, $2::integer[] as numbers, $3::text[] as none", [
+        texts,
+        [1, -2, null, "3"],
+        [],
+      ]),
+    ).toEqual([{ texts, numbers: [1, -2, null, 3], none: [] }]);
+    const octets = Buffer.from([0, 92, 255]);
+    const [row] = await queryRows(
+      database.db,
+      "select $1::bytea[] as octets, $2::boolean[] as flags, $3::jsonb[] as json",
+      [
+        [octets, null],
+        [true, false],
+        ['{"a":"\\"\\\\"}', null],
+      ],
+    );
+    expect(row).toEqual({ octets: [octets, null], flags: [true, false], json: [{ a: '"\\' }, null] });
+  });
+
   test("gives the rows of prepared statements, and tuples where asked", async () => {
     for (const wanted of [1, 2, 3]) {
       const options = { name: "count to", rowMode: "array" } as const;

@@ -146,29 +146,33 @@ export async function queueAudiences(
     })),
   );
   await noteReportRequests(transaction, sent, ids);
-  const events = [
+  const events: NewEvent[] = [
     ...sent.flatMap((message, index) =>
-      message.audience.addressees.map((who, position) => ({
-        ...eventOf("sent", message, who),
+      message.audience.addressees.map(({ contactId, recipient }, position) => ({
+        kind: "sent" as const,
+        at,
+        eeid: message.eeid,
+        instanceId: message.instanceId,
+        campaignNumid: message.campaignNumid,
+        contactId,
+        email: recipient,
         deliveryId: ids[index]![position]!,
       })),
     ),
     ...messages.flatMap((message) =>
-      message.audience.barred.map((who) => ({
-        ...eventOf("not-sent", message, who),
-        ...(who.suppressed ? { detail: { reason: "suppressed" } } : {}),
+      message.audience.barred.map(({ contactId, recipient, suppressed }) => ({
+        kind: "not-sent" as const,
+        at,
+        eeid: message.eeid,
+        instanceId: message.instanceId,
+        campaignNumid: message.campaignNumid,
+        contactId,
+        email: recipient,
+        ...(suppressed ? { detail: { reason: "suppressed" } } : {}),
       })),
     ),
   ];
   return recordEvents(transaction, events, charges);
-
-  function eventOf(
-    kind: "sent" | "not-sent",
-    { eeid, instanceId, campaignNumid }: AddressedMessage,
-    { contactId, recipient }: { readonly contactId: number | null; readonly recipient: string },
-  ): NewEvent {
-    return { kind, at, eeid, instanceId, campaignNumid, contactId, email: recipient };
-  }
 }
 
 /** What a template's tags become for a contact, as it is now; an empty value is as good as none, and left out. */
@@ -260,7 +264,15 @@ function tagValues(
   contact: KnownContact,
   globals: readonly (readonly [name: string, value: string])[],
 ): Record<string, string> {
+  if (tags.size === 0) return {};
+  const values = new Map<string, string>();
   // In the order of rank (see `tagValue`): what comes later counts.
-  const known = new Map([...globals, ...builtInValues(contact), ...Object.entries(contact.customFields)]);
-  return Object.fromEntries([...known].filter(([name, value]) => value !== "" && tags.has(name)));
+  for (const known of [globals, builtInValues(contact), Object.entries(contact.customFields)]) {
+    for (const [name, value] of known) {
+      if (!tags.has(name)) continue;
+      if (value === "") values.delete(name);
+      else values.set(name, value);
+    }
+  }
+  return Object.fromEntries(values);
 }

@@ -12,6 +12,8 @@ const MOST_VALUES = 1_000_000;
 
 /** PostgreSQL has no place for NUL, and half a surrogate pair is no character of UTF-8. */
 const UNSTORABLE = /\0|\p{Surrogate}/u;
+/** Text that is surely none of it, told without a look at every code point. */
+const PLAIN = /^[\x01-\x7f]*$/;
 
 /**
  * Makes raw input ready for validation: nulls count as missing, unstorable text is refused, nesting and the number of
@@ -29,21 +31,28 @@ export function cleanFields(
   const clean = (value: unknown): unknown => {
     if (problem) return undefined;
     if (path.length > MOST_LEVELS) problem = { kind: "malformed-json" };
-    else if (typeof value === "string" && UNSTORABLE.test(value) && !judgedFields.has(fieldName(path))) {
-      problem = invalidField(fieldName(path), "no-nul");
+    else if (typeof value === "string") {
+      if (!PLAIN.test(value) && UNSTORABLE.test(value) && !judgedFields.has(fieldName(path))) {
+        problem = invalidField(fieldName(path), "no-nul");
+      }
     } else if (value !== null && typeof value === "object") {
-      const entries = Array.isArray(value) ? value : Object.entries(value);
-      values += entries.length;
+      const keys = Array.isArray(value) ? value : Object.keys(value);
+      values += keys.length;
       if (values > MOST_VALUES) problem = { kind: "too-large" };
       else if (Array.isArray(value)) return value.map((item, index) => cleanAt(index, item));
       // Whoever copies the object would take it for the prototype.
       else if (Object.hasOwn(value, "__proto__")) problem = { kind: "malformed-json" };
-      else {
-        const kept = entries.filter(([key, inner]) => inner !== null || keepsNull([...path, key]));
-        return Object.fromEntries(kept.map(([key, inner]) => [key, cleanAt(key, inner)]));
-      }
+      else return cleanObject(value as Readonly<Record<string, unknown>>, keys);
     }
     return value;
+  };
+  const cleanObject = (value: Readonly<Record<string, unknown>>, keys: readonly string[]) => {
+    const kept: Record<string, unknown> = {};
+    for (const key of keys) {
+      const inner = value[key];
+      if (inner !== null || keepsNull([...path, key])) kept[key] = cleanAt(key, inner);
+    }
+    return kept;
   };
   const cleanAt = (key: string | number, value: unknown): unknown => {
     path.push(key);

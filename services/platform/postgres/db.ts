@@ -73,11 +73,31 @@ export async function queryRows<Row>(
   if (isCompleted(db)) throw new Error("the transaction is completed");
   const connection: pg.Client = await db.client.acquireConnection();
   try {
-    const statement = { text: sql, values: values as unknown[], ...lawfulOptions(db, options) };
+    const statement = { text: sql, values: values.map(toParameter), ...lawfulOptions(db, options) };
     return (await connection.query(statement)).rows as Row[];
   } finally {
     await db.client.releaseConnection(connection);
   }
+}
+
+/** Arrays of texts, numbers and nulls as PostgreSQL reads them: to pg, each of their elements costs several times as much. */
+function toParameter(value: unknown): unknown {
+  if (!Array.isArray(value)) return value;
+  const elements: string[] = [];
+  for (const element of value) {
+    if (element === null) elements.push("NULL");
+    else if (typeof element === "number") elements.push(`${element}`);
+    else if (typeof element === "string")
+      elements.push(`"${ESCAPED.test(element) ? escapeElement(element) : element}"`);
+    else return value;
+  }
+  return `{${elements.join(",")}}`;
+}
+
+const ESCAPED = /["\\]/;
+
+function escapeElement(text: string): string {
+  return text.replaceAll("\\", "\\\\").replaceAll('"', '\\"');
 }
 
 /** The values of a statement that is put together of pieces: each piece adds its own, and has `$n` for them. */

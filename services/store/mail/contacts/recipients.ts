@@ -50,7 +50,8 @@ export async function resolveRecipients(
   instanceId: number,
   sends: readonly CampaignRecipients[],
 ): Promise<Recipient[][]> {
-  const recipients = [...byAddress(sends.flatMap((send) => send.recipients)).values()];
+  const all = byAddress(sends.flatMap((send) => send.recipients));
+  const recipients = [...all.values()];
   const campaignNumids = [...new Set(sends.map(({ campaignNumid }) => campaignNumid))];
   const found = new Map(await findOrAddContacts(db, instanceId, campaignNumids, recipients));
   // What somebody else added just now was not to be seen by the statement that could not add it.
@@ -59,21 +60,22 @@ export async function resolveRecipients(
     for (const [key, contact] of await selectContacts(db, instanceId, campaignNumids, missed)) found.set(key, contact);
   }
   await updateNames(db, instanceId, recipients, found);
-  return sends.map(({ campaignNumid, recipients }) =>
-    [...byAddress(recipients)].flatMap(([key, { firstName, lastName, dsn }]) => {
+  return sends.map((send) => {
+    const resolved: Recipient[] = [];
+    for (const [key, given] of sends.length === 1 ? all : byAddress(send.recipients)) {
       const contact = found.get(key);
-      if (contact === undefined) return [];
-      const recipient = asRecipient(contact, campaignNumid);
-      return [{ ...recipient, ...definedOnly({ firstName, lastName, dsn }) }];
-    }),
-  );
+      if (contact !== undefined) resolved.push(asRecipient(contact, send.campaignNumid, given));
+    }
+    return resolved;
+  });
 }
 
 function byAddress(recipients: readonly RecipientAddress[]): ReadonlyMap<string, RecipientAddress> {
   const distinct = new Map<string, RecipientAddress>();
   for (const recipient of recipients) {
     const { address } = recipient;
-    distinct.set(address.key, { ...distinct.get(address.key), ...definedOnly(recipient), address });
+    const earlier = distinct.get(address.key);
+    distinct.set(address.key, earlier ? { ...earlier, ...definedOnly(recipient), address } : recipient);
   }
   return distinct;
 }
@@ -100,6 +102,7 @@ async function selectContacts(
     `select ${RECIPIENT_COLUMNS}
      from (${FIND_CONTACTS}) as contact ${RECIPIENT_JOINS} ($3::bigint[])`,
     [instanceId, emailKeys, campaignNumids],
+    { rowMode: "array" },
   );
   return toSubscribers(rows);
 }
@@ -127,7 +130,7 @@ async function findOrAddContacts(
      select ${RECIPIENT_COLUMNS} from (select * from known union all select * from added) as contact
      ${RECIPIENT_JOINS} ($7::bigint[])`,
     [instanceId, keysOf(recipients), ...givenAddresses(recipients), campaignNumids],
-    recipients.length <= MOST_PREPARED_RECIPIENTS ? { name: "find-or-add-contacts" } : {},
+    { rowMode: "array", ...(recipients.length <= MOST_PREPARED_RECIPIENTS ? { name: "find-or-add-contacts" } : {}) },
   );
   return toSubscribers(rows);
 }
@@ -245,61 +248,103 @@ function definedOnly({ firstName, lastName, dsn }: Omit<RecipientAddress, "addre
   };
 }
 
-interface RecipientRow {
-  id: number;
-  email: string;
-  email_key: string;
-  first_name: string;
-  last_name: string;
-  age: number | null;
-  sex: string;
-  profession: string;
-  locality: string;
-  fields: Record<string, string>;
-  invalid: boolean;
-  suppressed: boolean;
-  whitelisted: boolean;
-  unsubscribed: boolean;
-  unsubscribed_from: number | null;
-}
+/** As in RECIPIENT_COLUMNS: of many rows, tuples cost much less. */
+type RecipientRow = [
+  id: number,
+  email: string,
+  emailKey: string,
+  firstName: string,
+  lastName: string,
+  age: number | null,
+  sex: string,
+  profession: string,
+  locality: string,
+  fields: Record<string, string>,
+  invalid: boolean,
+  suppressed: boolean,
+  whitelisted: boolean,
+  unsubscribed: boolean,
+  unsubscribedFrom: number | null,
+];
 
 /** A contact, and what it unsubscribed from: everything, or some of the campaigns that were asked about. */
 interface Subscriber extends KnownContact {
   readonly unsubscribed: boolean;
-  readonly unsubscribedFrom: Set<number>;
+  readonly unsubscribedFrom: readonly number[];
 }
 
 function toSubscribers(rows: readonly RecipientRow[]): ReadonlyMap<string, Subscriber> {
   const contacts = new Map<string, Subscriber>();
   for (const row of rows) {
-    const contact = contacts.get(row.email_key) ?? toSubscriber(row);
-    if (row.unsubscribed_from !== null) contact.unsubscribedFrom.add(row.unsubscribed_from);
-    contacts.set(row.email_key, contact);
+    const contact = toSubscriber(row);
+    const { emailKey } = contact;
+    const others = contacts.get(emailKey)?.unsubscribedFrom ?? NOTHING;
+    const unsubscribedFrom = others.length > 0 ? [...others, ...contact.unsubscribedFrom] : contact.unsubscribedFrom;
+    contacts.set(emailKey, others.length > 0 ? { ...contact, unsubscribedFrom } : contact);
   }
   return contacts;
 }
 
-function asRecipient({ unsubscribed, unsubscribedFrom, ...contact }: Subscriber, campaignNumid: number): Recipient {
-  return { ...contact, unsubscribedFromCampaign: unsubscribed || unsubscribedFrom.has(campaignNumid) };
+/** Field by field, as lists of recipients are long. @param given the names that it was given, and what is to be told of it */
+function asRecipient(
+  contact: Subscriber,
+  campaignNumid: number,
+  given: Omit<RecipientAddress, "address"> = {},
+): Recipient {
+  const recipient: Recipient = {
+    contactId: contact.contactId,
+    email: contact.email,
+    emailKey: contact.emailKey,
+    firstName: given.firstName ?? contact.firstName,
+    lastName: given.lastName ?? contact.lastName,
+    age: contact.age,
+    sex: contact.sex,
+    profession: contact.profession,
+    locality: contact.locality,
+    customFields: contact.customFields,
+    invalid: contact.invalid,
+    suppressed: contact.suppressed,
+    whitelisted: contact.whitelisted,
+    unsubscribedFromCampaign: contact.unsubscribed || contact.unsubscribedFrom.includes(campaignNumid),
+  };
+  return given.dsn === undefined ? recipient : { ...recipient, dsn: given.dsn };
 }
 
-function toSubscriber(row: RecipientRow): Subscriber {
+const NOTHING: readonly number[] = [];
+
+function toSubscriber([
+  contactId,
+  email,
+  emailKey,
+  firstName,
+  lastName,
+  age,
+  sex,
+  profession,
+  locality,
+  customFields,
+  invalid,
+  suppressed,
+  whitelisted,
+  unsubscribed,
+  unsubscribedFrom,
+]: RecipientRow): Subscriber {
   return {
-    contactId: row.id,
-    email: row.email,
-    emailKey: row.email_key,
-    firstName: row.first_name,
-    lastName: row.last_name,
-    age: row.age,
-    sex: row.sex,
-    profession: row.profession,
-    locality: row.locality,
-    customFields: row.fields,
-    invalid: row.invalid,
-    suppressed: row.suppressed,
-    whitelisted: row.whitelisted,
-    unsubscribed: row.unsubscribed,
-    unsubscribedFrom: new Set(),
+    contactId,
+    email,
+    emailKey,
+    firstName,
+    lastName,
+    age,
+    sex,
+    profession,
+    locality,
+    customFields,
+    invalid,
+    suppressed,
+    whitelisted,
+    unsubscribed,
+    unsubscribedFrom: unsubscribedFrom === null ? NOTHING : [unsubscribedFrom],
   };
 }
 

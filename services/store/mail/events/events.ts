@@ -61,6 +61,17 @@ const INSERT_EVENTS = `with inserted as (
 const COUNT_EVENTS = `insert into event_count_deltas (instance_id, minute, ${COUNT_COLUMNS.join(", ")})
   select instance_id, date_trunc('minute', at, 'UTC'), ${COUNT_AGGREGATES} from inserted group by 1, 2`;
 
+/** As text, of which most are the same. */
+function moments(events: readonly NewEvent[]): string[] {
+  let last: Date | undefined;
+  let text = "";
+  return events.map(({ at }) => {
+    if (at !== last) text = at.toISOString();
+    last = at;
+    return text;
+  });
+}
+
 async function insertEvents(
   db: Db,
   events: readonly NewEvent[],
@@ -113,7 +124,7 @@ async function insertSpread(
 function valuesOf(events: readonly NewEvent[]): unknown[] {
   return [
     events.map((event) => event.instanceId),
-    events.map((event) => event.at.toISOString()),
+    moments(events),
     events.map((event) => EVENT_KINDS[event.kind]),
     events.map((event) => event.machine ?? false),
     events.map((event) => event.contactId),
