@@ -2,27 +2,28 @@ import { createHash, type Hash } from "node:crypto";
 import { closeSync, fsync, openSync, readSync, renameSync, rmSync, statSync, writeSync } from "node:fs";
 import { dirname } from "node:path";
 import { promisify } from "node:util";
+import type { ZoneSummary } from "../../store/dns/zone-states.ts";
 
 const synchronise = promisify(fsync);
 
 /**
- * The snapshot file: a head, zones, an end. Numbers are big-endian.
+ * The snapshot file: a head, zones, an end. Numbers are big-endian, but for those of images that say otherwise.
  *
- *     head   "PALOMAR ZONES" 0A, format u32, written at (ms) u48, incarnation: text, transfer access, sealed: text
- *     zone   01, id u48, version u48, restricted u8, reseller: text, the zone's AXFR messages (RFC 5936): each length
- *            u32, octets; then 00000000, or FFFFFFFF where the zone could not be written to its end and is to be passed over
+ *     head   "PALOMAR ZONES" 0A, format u32, 01020304 as this machine writes it, written at (ms) u48, incarnation: text,
+ *            transfer access, sealed: text
+ *     zone   01, id u48, version u48, restricted u8, TTL of negative answers u32, EXPIRE u32, octets that its names take
+ *            u32, reseller: text, apex: text, the parts of its image (zone-database/zone-image.ts): each length u32,
+ *            octets; then 00000000
  *     end    00, number of zones u32, SHA-256 of all octets before
  *
- * A text is its length u32 and UTF-8; an empty one stands for none. Formats 1 and 2 had the length of the incarnation
- * in u16, no access and no resellers, format 1 no FFFFFFFF either.
+ * A text is its length u32 and its octets; an empty one stands for none. Formats 1 to 3 had AXFR messages in the place of
+ * images.
  */
 const MAGIC = Buffer.from("PALOMAR ZONES\n", "latin1");
-const FORMAT = 3;
-/** The first one that says who may transfer. */
-const ACCESS_FORMAT = 3;
-const OLDEST_FORMAT = 1;
+/** To be counted up with every change of images as well (zone-database/layout.ts, `FLAG` and `RRSET`). */
+const FORMAT = 4;
+const BYTE_ORDER = Buffer.from(Uint32Array.of(0x01020304).buffer);
 const MARK = { END: 0, ZONE: 1 } as const;
-const ZONE_END = { WHOLE: 0, ABANDONED: 0xffffffff } as const;
 const DIGEST_OCTETS = 32;
 const CHUNK_OCTETS = 1 << 20;
 
@@ -35,25 +36,20 @@ export interface SnapshotHead {
 }
 
 /** What the file says of a zone beside its content. */
-export interface SnapshotZoneHead {
-  readonly id: number;
-  readonly version: number;
-  readonly restricted: boolean;
-  /** Null for a feed, which is no reseller's, and in old files. */
-  readonly resellerId: string | null;
+export interface SnapshotZoneHead extends ZoneSummary {
+  /** What its names take in the zone database. */
+  readonly octets: number;
 }
 
 /** A zone of the file. */
 export interface SnapshotZone extends SnapshotZoneHead {
-  /** Octets of all messages. */
-  readonly octets: number;
-  /** Read from the file as they are taken, which has to be before the next zone is: each is valid until the next one. */
-  readonly messages: Iterable<Uint8Array>;
+  /** Of its image, read from the file as they are taken, before the next zone is: each is valid until the next one. */
+  readonly parts: Iterable<Uint8Array>;
 }
 
 /**
  * Writes a file beside the one in use and puts it in its place when it is whole and on the disk. A zone is begun, gets
- * its messages one by one, so that it never stands in memory a second time, and is ended or abandoned.
+ * the parts of its image one by one, so that it never stands in memory a second time, and is ended.
  */
 export class SnapshotWriter {
   readonly #file: string;
@@ -71,33 +67,32 @@ export class SnapshotWriter {
     this.#descriptor = openSync(this.#draft, "w", 0o600);
     this.#bytes(MAGIC);
     this.#number(FORMAT, 4);
+    this.#bytes(BYTE_ORDER);
     this.#number(writtenAtMs, 6);
     this.#text(incarnation);
     this.#text(access);
   }
 
-  beginZone({ id, version, restricted, resellerId }: SnapshotZoneHead): void {
+  beginZone(zone: SnapshotZoneHead): void {
     this.#number(MARK.ZONE, 1);
-    this.#number(id, 6);
-    this.#number(version, 6);
-    this.#number(restricted ? 1 : 0, 1);
-    this.#text(resellerId ?? "");
+    this.#number(zone.id, 6);
+    this.#number(zone.version, 6);
+    this.#number(zone.restricted ? 1 : 0, 1);
+    this.#number(zone.negativeTtlSeconds, 4);
+    this.#number(zone.expireSeconds, 4);
+    this.#number(zone.octets, 4);
+    this.#text(zone.resellerId ?? "");
+    this.#octets(zone.apex);
     this.#zones += 1;
   }
 
-  /** Adds the next message of the zone that was begun last. */
-  addMessage(message: Uint8Array): void {
-    this.#number(message.length, 4);
-    this.#bytes(message);
+  /** Adds the next part of the image of the zone that was begun last. */
+  addPart(part: Uint8Array): void {
+    this.#octets(part);
   }
 
   endZone(): void {
-    this.#number(ZONE_END.WHOLE, 4);
-  }
-
-  /** Says that the zone begun last is not whole: nobody will read it. */
-  abandonZone(): void {
-    this.#number(ZONE_END.ABANDONED, 4);
+    this.#number(0, 4);
   }
 
   /** Ends the file and puts it in the place of the one before. */
@@ -127,13 +122,16 @@ export class SnapshotWriter {
     closeSync(this.#descriptor);
   }
 
-  #number(value: number, octets: 1 | 2 | 4 | 6): void {
+  #number(value: number, octets: 1 | 4 | 6): void {
     if (this.#length + octets > CHUNK_OCTETS) this.#flush();
     this.#length = this.#chunk.writeUIntBE(value, this.#length, octets);
   }
 
   #text(text: string): void {
-    const octets = Buffer.from(text, "utf8");
+    this.#octets(Buffer.from(text, "utf8"));
+  }
+
+  #octets(octets: Uint8Array): void {
     this.#number(octets.length, 4);
     this.#bytes(octets);
   }
@@ -170,47 +168,45 @@ export function readSnapshot(file: string): { readonly head: SnapshotHead; reado
     verify(descriptor, file);
     const source = new Source(descriptor);
     const isSnapshot = source.take(MAGIC.length).equals(MAGIC);
+    if (!isSnapshot) throw new Error(`${file} is no snapshot`);
     const format = source.number(4);
-    if (!isSnapshot || format < OLDEST_FORMAT || format > FORMAT) {
-      throw new Error(`${file} is no snapshot of this format`);
-    }
+    if (format !== FORMAT) throw new Error(`${file} has format ${format}, and this version reads format ${FORMAT}`);
+    if (!source.take(BYTE_ORDER.length).equals(BYTE_ORDER)) throw new Error(`${file} is of a machine of another kind`);
     const writtenAtMs = source.number(6);
-    const hasAccess = format >= ACCESS_FORMAT;
-    const incarnation = hasAccess ? source.text() : source.take(source.number(2)).toString("utf8");
-    const access = (hasAccess && source.text()) || undefined;
-    return { head: { writtenAtMs, incarnation, access }, zones: zonesOf(source, descriptor, hasAccess) };
+    const incarnation = source.text();
+    const access = source.text() || undefined;
+    return { head: { writtenAtMs, incarnation, access }, zones: zonesOf(source, descriptor) };
   } catch (error) {
     closeSync(descriptor);
     throw error;
   }
 }
 
-function* zonesOf(source: Source, descriptor: number, hasResellers: boolean): Generator<SnapshotZone> {
+function* zonesOf(source: Source, descriptor: number): Generator<SnapshotZone> {
   try {
     while (source.number(1) === MARK.ZONE) {
-      const head = { id: source.number(6), version: source.number(6), restricted: source.number(1) === 1 };
-      const zone = { ...head, resellerId: (hasResellers && source.text()) || null };
-      const start = source.position;
-      let octets = 0;
-      let length = source.number(4);
-      for (; length !== ZONE_END.WHOLE && length !== ZONE_END.ABANDONED; length = source.number(4)) {
-        source.seek(source.position + length);
-        octets += length;
-      }
-      const end = source.position;
-      if (length !== ZONE_END.WHOLE) continue;
-      yield { ...zone, octets, messages: messagesOf(source, start) };
-      source.seek(end);
+      const head: SnapshotZoneHead = {
+        id: source.number(6),
+        version: source.number(6),
+        restricted: source.number(1) === 1,
+        negativeTtlSeconds: source.number(4),
+        expireSeconds: source.number(4),
+        octets: source.number(4),
+        resellerId: source.text() || null,
+        apex: source.copy(source.number(4)),
+      };
+      const parts = partsOf(source);
+      // No iterator that a loop left early would end: the rest is passed over then.
+      yield { ...head, parts: { [Symbol.iterator]: () => ({ next: () => parts.next() }) } };
+      for (let next = parts.next(); !next.done; ) next = parts.next();
     }
   } finally {
     closeSync(descriptor);
   }
 }
 
-/** The messages that begin at a place of the file. */
-function* messagesOf(source: Source, start: number): Generator<Uint8Array> {
-  source.seek(start);
-  for (let length = source.number(4); length !== ZONE_END.WHOLE; length = source.number(4)) yield source.take(length);
+function* partsOf(source: Source): Generator<Uint8Array, undefined> {
+  for (let length = source.number(4); length > 0; length = source.number(4)) yield source.take(length);
 }
 
 function verify(descriptor: number, file: string): void {
@@ -241,24 +237,7 @@ class Source {
     this.#descriptor = descriptor;
   }
 
-  /** Where the next octet stands in the file. */
-  get position(): number {
-    return this.#position - (this.#end - this.#start);
-  }
-
-  /** Goes on elsewhere. */
-  seek(position: number): void {
-    const chunkStart = this.#position - this.#end;
-    if (position >= chunkStart && position <= this.#position) {
-      this.#start = position - chunkStart;
-      return;
-    }
-    this.#position = position;
-    this.#start = 0;
-    this.#end = 0;
-  }
-
-  number(octets: 1 | 2 | 4 | 6): number {
+  number(octets: 1 | 4 | 6): number {
     if (this.#end - this.#start < octets) this.#fill(octets);
     let number = 0;
     for (let left = octets; left > 0; left -= 1) number = number * 256 + this.#chunk[this.#start++]!;
@@ -275,6 +254,10 @@ class Source {
     const taken = this.#chunk.subarray(this.#start, this.#start + octets);
     this.#start += octets;
     return taken;
+  }
+
+  copy(octets: number): Uint8Array {
+    return new Uint8Array(this.take(octets));
   }
 
   #fill(octets: number): void {

@@ -4,9 +4,10 @@ import type { LookupName } from "./lookup-name.ts";
 import type { MemorySegment } from "./memory.ts";
 import type { RrsetEncoder } from "./stored-rrset.ts";
 
-export type EncodedRrsets = Pick<RrsetEncoder, "octets" | "length" | "count">;
+/** RRsets as a node has them (layout.ts, `RRSET`): so many octets from `start` on. */
+export type EncodedRrsets = Pick<RrsetEncoder, "octets" | "start" | "length" | "count">;
 
-export const NO_RRSETS: EncodedRrsets = { octets: new Uint8Array(0), length: 0, count: 0 };
+export const NO_RRSETS: EncodedRrsets = { octets: new Uint8Array(0), start: 0, length: 0, count: 0 };
 
 /** A node to write: its flags, and its name relative to the apex, the first `nameLength` of the octets. */
 export interface Place {
@@ -52,7 +53,7 @@ export class NodeStore {
       octets[node + nameStart + 1 + index] = place.octets[index]!;
     }
     for (let index = 0; index < rrsets.length; index += 1) {
-      octets[node + rrsetsStart + index] = rrsets.octets[index]!;
+      octets[node + rrsetsStart + index] = rrsets.octets[rrsets.start + index]!;
     }
     return node;
   }

@@ -319,7 +319,7 @@ export class ZoneNodes {
     const start = this.#reader.firstRrset(apex);
     const flags = words[(apex >> 2) + NODE.FLAGS]!;
     const length = apex + words[(apex >> 2) + NODE.SIZE]! - APEX_TAIL.WORDS * 4 - start;
-    const rrsets = { octets: octets.slice(start, start + length), length, count: flags >>> FLAG_BITS };
+    const rrsets = { octets: octets.slice(start, start + length), start: 0, length, count: flags >>> FLAG_BITS };
     const zone = zoneOctet(this.#change.zone) + ZONE.APEX * 4;
     const name = octets.slice(zone, zone + words[zoneWord(this.#change.zone) + ZONE.APEX_LENGTH]!);
     this.#name.read(this.#change.zone, name, 0);
