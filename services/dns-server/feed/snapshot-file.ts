@@ -36,15 +36,9 @@ export interface SnapshotHead {
 }
 
 /** What the file says of a zone beside its content. */
-export interface SnapshotZoneHead extends ZoneSummary {
+export interface SnapshotZone extends ZoneSummary {
   /** What its names take in the zone database. */
   readonly octets: number;
-}
-
-/** A zone of the file. */
-export interface SnapshotZone extends SnapshotZoneHead {
-  /** Of its image, read from the file as they are taken, before the next zone is: each is valid until the next one. */
-  readonly parts: Iterable<Uint8Array>;
 }
 
 /**
@@ -73,7 +67,7 @@ export class SnapshotWriter {
     this.#text(access);
   }
 
-  beginZone(zone: SnapshotZoneHead): void {
+  beginZone(zone: SnapshotZone): void {
     this.#number(MARK.ZONE, 1);
     this.#number(zone.id, 6);
     this.#number(zone.version, 6);
@@ -158,55 +152,79 @@ export class SnapshotWriter {
 }
 
 /**
- * Reads a file, its checksum first, so that nothing of a damaged one is believed.
- * @returns the head and the zones, to be taken once, in order; the descriptor is closed behind the last
- * @throws ENOENT when there is none; an Error that says so when it is damaged or of another format
+ * Reads a file, its checksum first, so that nothing of a damaged one is believed. There may be millions of zones, so that
+ * little is made for each.
  */
-export function readSnapshot(file: string): { readonly head: SnapshotHead; readonly zones: Iterable<SnapshotZone> } {
-  const descriptor = openSync(file, "r");
-  try {
-    verify(descriptor, file);
-    const source = new Source(descriptor);
-    const isSnapshot = source.take(MAGIC.length).equals(MAGIC);
-    if (!isSnapshot) throw new Error(`${file} is no snapshot`);
+export class SnapshotReader {
+  readonly head: SnapshotHead;
+  readonly #descriptor: number;
+  readonly #source: Source;
+  #isInZone = false;
+  /** The text that the last zone's reseller had; most zones have that of the zone before. */
+  #resellerId = "";
+  #resellerOctets: Uint8Array = new Uint8Array(0);
+
+  /** @throws ENOENT when there is none; an Error that says so when it is damaged or of another format */
+  constructor(file: string) {
+    this.#descriptor = openSync(file, "r");
+    try {
+      verify(this.#descriptor, file);
+      this.#source = new Source(this.#descriptor);
+      this.head = this.#readHead(file);
+    } catch (error) {
+      this.close();
+      throw error;
+    }
+  }
+
+  close(): void {
+    closeSync(this.#descriptor);
+  }
+
+  /** Goes on to the next zone, over what is left of the one at hand; undefined behind the last. */
+  nextZone(): SnapshotZone | undefined {
+    const source = this.#source;
+    while (this.#isInZone) this.nextPart();
+    if (source.number(1) !== MARK.ZONE) return undefined;
+    this.#isInZone = true;
+    return {
+      id: source.number(6),
+      version: source.number(6),
+      restricted: source.number(1) === 1,
+      negativeTtlSeconds: source.number(4),
+      expireSeconds: source.number(4),
+      octets: source.number(4),
+      resellerId: this.#readReseller(),
+      apex: new Uint8Array(source.take(source.number(4))),
+    };
+  }
+
+  /** The next part of the image of the zone at hand, valid until the next one; undefined behind the last. */
+  nextPart(): Uint8Array | undefined {
+    const length = this.#source.number(4);
+    if (length > 0) return this.#source.take(length);
+    this.#isInZone = false;
+    return undefined;
+  }
+
+  #readHead(file: string): SnapshotHead {
+    const source = this.#source;
+    if (!source.take(MAGIC.length).equals(MAGIC)) throw new Error(`${file} is no snapshot`);
     const format = source.number(4);
     if (format !== FORMAT) throw new Error(`${file} has format ${format}, and this version reads format ${FORMAT}`);
     if (!source.take(BYTE_ORDER.length).equals(BYTE_ORDER)) throw new Error(`${file} is of a machine of another kind`);
-    const writtenAtMs = source.number(6);
-    const incarnation = source.text();
-    const access = source.text() || undefined;
-    return { head: { writtenAtMs, incarnation, access }, zones: zonesOf(source, descriptor) };
-  } catch (error) {
-    closeSync(descriptor);
-    throw error;
+    return { writtenAtMs: source.number(6), incarnation: source.text(), access: source.text() || undefined };
   }
-}
 
-function* zonesOf(source: Source, descriptor: number): Generator<SnapshotZone> {
-  try {
-    while (source.number(1) === MARK.ZONE) {
-      const head: SnapshotZoneHead = {
-        id: source.number(6),
-        version: source.number(6),
-        restricted: source.number(1) === 1,
-        negativeTtlSeconds: source.number(4),
-        expireSeconds: source.number(4),
-        octets: source.number(4),
-        resellerId: source.text() || null,
-        apex: source.copy(source.number(4)),
-      };
-      const parts = partsOf(source);
-      // No iterator that a loop left early would end: the rest is passed over then.
-      yield { ...head, parts: { [Symbol.iterator]: () => ({ next: () => parts.next() }) } };
-      for (let next = parts.next(); !next.done; ) next = parts.next();
+  #readReseller(): string | null {
+    const octets = this.#source.take(this.#source.number(4));
+    if (octets.length === 0) return null;
+    if (!octets.equals(this.#resellerOctets)) {
+      this.#resellerOctets = new Uint8Array(octets);
+      this.#resellerId = octets.toString("utf8");
     }
-  } finally {
-    closeSync(descriptor);
+    return this.#resellerId;
   }
-}
-
-function* partsOf(source: Source): Generator<Uint8Array, undefined> {
-  for (let length = source.number(4); length > 0; length = source.number(4)) yield source.take(length);
 }
 
 function verify(descriptor: number, file: string): void {
@@ -254,10 +272,6 @@ class Source {
     const taken = this.#chunk.subarray(this.#start, this.#start + octets);
     this.#start += octets;
     return taken;
-  }
-
-  copy(octets: number): Uint8Array {
-    return new Uint8Array(this.take(octets));
   }
 
   #fill(octets: number): void {

@@ -6,7 +6,7 @@ import { ZoneDatabaseFullError } from "../zone-database/memory.ts";
 import { ZoneDatabaseReader } from "../zone-database/reader.ts";
 import type { ZoneDatabaseWriter } from "../zone-database/writer.ts";
 import { ZoneImageMaker, ZoneImageTaker } from "../zone-database/zone-image.ts";
-import { readSnapshot, SnapshotWriter, type SnapshotZone } from "./snapshot-file.ts";
+import { type SnapshotHead, SnapshotReader, SnapshotWriter } from "./snapshot-file.ts";
 import type { ZonePublisher } from "./zone-publisher.ts";
 
 /** Between two files, while zones change. */
@@ -67,17 +67,12 @@ export class ZoneDatabaseSnapshot {
    * @returns whether there is a zone database now
    */
   async load(): Promise<boolean> {
-    const { file, publisher, writer, access, nowMs, observe } = this.#options;
+    const { publisher, writer, access, observe } = this.#options;
     const started = performance.now();
     try {
-      const { head, zones } = readSnapshot(file);
-      const ageSeconds = Math.max(0, Math.round((nowMs() - head.writtenAtMs) / 1000));
-      publisher.follow(head.incarnation);
-      await this.#loadZones(zones, ageSeconds);
-      if (publisher.leftOut.length > 0) {
-        const smaller = publisher.makeRoomForSmaller(this.#measure(ageSeconds));
-        if (smaller.size > 0) await this.#loadZones(readSnapshot(file).zones, ageSeconds, smaller);
-      }
+      const { head } = await this.#loadZones();
+      if (publisher.leftOut.length > 0) await this.#loadZones(publisher.makeRoomForSmaller(this.#measure()));
+      const ageSeconds = this.#ageSecondsOf(head);
       if (head.access !== undefined) access.restore(head.access);
       writer.setReady();
       const ms = Math.round(performance.now() - started);
@@ -90,14 +85,49 @@ export class ZoneDatabaseSnapshot {
     }
   }
 
+  #ageSecondsOf({ writtenAtMs }: SnapshotHead): number {
+    return Math.max(0, Math.round((this.#options.nowMs() - writtenAtMs) / 1000));
+  }
+
   /** @param only the zones to load; all where it is not given */
-  async #loadZones(zones: Iterable<SnapshotZone>, ageSeconds: number, only?: ReadonlySet<number>): Promise<void> {
-    const { writer } = this.#options;
-    const loading = { images: new ZoneImageTaker(writer), pause: makePause() };
-    for (const zone of zones) {
-      const isWanted = this.#isUsable(zone, ageSeconds) && (only === undefined || only.has(zone.id));
-      if (isWanted) await this.#loadZone(zone, loading);
-      if (loading.pause.isDue()) await loading.pause.take();
+  async #loadZones(only?: ReadonlySet<number>): Promise<SnapshotReader> {
+    const snapshot = new SnapshotReader(this.#options.file);
+    const pause = makePause();
+    try {
+      this.#options.publisher.follow(snapshot.head.incarnation);
+      for (const _part of this.#loading(snapshot, only)) if (pause.isDue()) await pause.take();
+    } finally {
+      snapshot.close();
+    }
+    return snapshot;
+  }
+
+  /** Loads zones, and notes those that do not fit. Yields after each part of one. */
+  *#loading(snapshot: SnapshotReader, only?: ReadonlySet<number>): Generator<void> {
+    const { writer, publisher } = this.#options;
+    const ageSeconds = this.#ageSecondsOf(snapshot.head);
+    const images = new ZoneImageTaker(writer);
+    for (let kept = snapshot.nextZone(); kept !== undefined; kept = snapshot.nextZone()) {
+      if (!this.#isUsable(kept, ageSeconds) || only?.has(kept.id) === false) {
+        yield;
+        continue;
+      }
+      let zone = 0;
+      try {
+        zone = writer.createZone(kept);
+        images.begin(zone, kept.apex);
+        for (let part = snapshot.nextPart(); part !== undefined; part = snapshot.nextPart()) {
+          images.take(part);
+          yield;
+        }
+        writer.publishZone(zone);
+        publisher.adopt(kept.id, kept, zone);
+      } catch (error) {
+        const takenOctets = zone === 0 ? 0 : writer.octetsOf(zone);
+        if (zone !== 0) writer.discardZone(zone);
+        if (!(error instanceof ZoneDatabaseFullError)) throw error;
+        publisher.leaveOut(kept, takenOctets);
+      }
     }
   }
 
@@ -106,33 +136,14 @@ export class ZoneDatabaseSnapshot {
   }
 
   /** What each zone of the file needs in the zone database. */
-  #measure(ageSeconds: number): Map<ZoneSummary, number> {
+  #measure(): Map<ZoneSummary, number> {
     const sizes = new Map<ZoneSummary, number>();
-    for (const { parts: _parts, octets, ...zone } of readSnapshot(this.#options.file).zones)
-      if (this.#isUsable(zone, ageSeconds)) sizes.set(zone, octets);
+    const snapshot = new SnapshotReader(this.#options.file);
+    const ageSeconds = this.#ageSecondsOf(snapshot.head);
+    for (let zone = snapshot.nextZone(); zone !== undefined; zone = snapshot.nextZone())
+      if (this.#isUsable(zone, ageSeconds)) sizes.set(zone, zone.octets);
+    snapshot.close();
     return sizes;
-  }
-
-  /** Loads a zone; notes that it does not fit where that is so. */
-  async #loadZone({ parts, octets: _octets, ...kept }: SnapshotZone, { images, pause }: Loading): Promise<void> {
-    const { writer, publisher } = this.#options;
-    let zone = 0;
-    try {
-      zone = writer.createZone(kept);
-      images.begin(zone, kept.apex);
-      for (const part of parts) {
-        images.take(part);
-        if (pause.isDue()) await pause.take();
-      }
-      writer.publishZone(zone);
-    } catch (error) {
-      const takenOctets = zone === 0 ? 0 : writer.octetsOf(zone);
-      if (zone !== 0) writer.discardZone(zone);
-      if (!(error instanceof ZoneDatabaseFullError)) throw error;
-      publisher.leaveOut(kept, takenOctets);
-      return;
-    }
-    publisher.adopt(kept.id, kept, zone);
   }
 
   async #keep(): Promise<void> {
@@ -211,12 +222,6 @@ export class ZoneDatabaseSnapshot {
     draft.endZone();
     return true;
   }
-}
-
-/** What zones are loaded with, one after another. */
-interface Loading {
-  readonly images: ZoneImageTaker;
-  readonly pause: Pause;
 }
 
 /** What zones are written with, one after another. */

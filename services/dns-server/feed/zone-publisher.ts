@@ -26,7 +26,7 @@ const MAX_NAMED_ZONES = 20_000;
 /** As many as this, where no more than as many others lie between them. */
 const MAX_NAMED_NEIGHBOURS = 100;
 /** Zones whose state is in memory at a time when all are read. */
-const ZONES_A_STEP = 10_000;
+const ZONES_A_STEP = 4_000;
 
 /** From so many records on a zone takes so long that others should not have to wait for it. */
 const LARGE_ZONE_RECORDS = 5_000;

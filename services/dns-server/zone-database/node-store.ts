@@ -16,6 +16,9 @@ export interface Place {
   readonly flags: number;
 }
 
+/** From so many octets on a block copy pays for itself. */
+const LONG_OCTETS = 96;
+
 /** Where a name in a zone begins and where the zone's apex does, as labels of a longer one. */
 export interface NameSpan {
   readonly name: LookupName;
@@ -52,10 +55,15 @@ export class NodeStore {
     for (let index = 0; index < place.nameLength; index += 1) {
       octets[node + nameStart + 1 + index] = place.octets[index]!;
     }
-    for (let index = 0; index < rrsets.length; index += 1) {
-      octets[node + rrsetsStart + index] = rrsets.octets[rrsets.start + index]!;
-    }
+    this.#copyRrsets(rrsets, node + rrsetsStart);
     return node;
+  }
+
+  /** Octet by octet where they are few: a view of the source for `set` would cost more. */
+  #copyRrsets({ octets: source, start, length }: EncodedRrsets, to: number): void {
+    const { octets } = this.#memory;
+    if (length > LONG_OCTETS) octets.set(source.subarray(start, start + length), to);
+    else for (let index = 0; index < length; index += 1) octets[to + index] = source[start + index]!;
   }
 
   /** Writes a `CHANGE` of a name from one node to another, from a version on. */

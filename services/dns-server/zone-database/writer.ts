@@ -137,7 +137,7 @@ export class ZoneDatabaseWriter {
    */
   createZone(zone: ServedZone): number {
     const segment = this.#roomiest();
-    segment.admit({ zoneOctets: 0 });
+    segment.admitSmallZone();
     return this.#create(segment, zone, zone.restricted ? EXCEPTION.RESTRICTED : 0);
   }
 
@@ -319,8 +319,9 @@ export class ZoneDatabaseWriter {
 
   /** The segment for the next zone: zones stay where they are, so that all segments fill alike. */
   #roomiest(): ZoneSegment {
-    const writing = { zoneOctets: 0 };
-    return this.#segments.reduce((a, b) => (b.leftOctets(writing) > a.leftOctets(writing) ? b : a));
+    let roomiest = this.#segments[0]!;
+    for (const segment of this.#segments) if (segment.leftForSmallZone > roomiest.leftForSmallZone) roomiest = segment;
+    return roomiest;
   }
 
   #advance(): void {
@@ -345,12 +346,7 @@ export class ZoneDatabaseWriter {
     const zone = segment.createZone({ apex, seed: this.#nextSeed++, negativeTtlSeconds, exceptions, reseller });
     // The block may have been another zone's before.
     this.#apexZone = 0;
-    try {
-      segment.nodes.createApex(zone, apex);
-    } catch (error) {
-      this.#discard(zone);
-      throw error;
-    }
+    segment.nodes.begin(zone);
     return zone;
   }
 

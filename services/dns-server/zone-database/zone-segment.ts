@@ -49,6 +49,16 @@ export class ZoneSegment {
     return this.#allowanceFor(writing) - this.arena.usedOctets;
   }
 
+  /** As `leftOctets`, for a small zone that nobody sees yet. */
+  get leftForSmallZone(): number {
+    return this.#smallZoneAllowance - this.arena.usedOctets;
+  }
+
+  /** As `admit`, for such a zone. */
+  admitSmallZone(): void {
+    this.arena.allowance = this.#smallZoneAllowance;
+  }
+
   /** Says how much memory may be in use while something is written. */
   admit(writing: Writing): void {
     this.arena.allowance = this.#allowanceFor(writing);
@@ -58,7 +68,7 @@ export class ZoneSegment {
   admitName(zone: number, isNecessary: boolean): void {
     const zoneOctets = this.nodes.octetsOf(zone);
     // Most zones are small, and names many.
-    if (zoneOctets <= this.#smallZoneOctets) this.arena.allowance = this.#smallZoneAllowance;
+    if (zoneOctets <= this.#smallZoneOctets) this.admitSmallZone();
     else this.admit({ zoneOctets, grownBy: this.nodes.grownBy(zone), isNecessary });
   }
 
