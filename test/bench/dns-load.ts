@@ -21,6 +21,8 @@ export interface LoadResult {
   readonly queriesPerSecond: number;
   readonly cpuMicrosecondsPerQuery: number;
   readonly lost: number;
+  /** Of those lost, what the server's sockets had no room for; the others the load generator had none for. */
+  readonly droppedByServer: number;
   readonly averageLatencyMs: number;
 }
 
@@ -63,6 +65,7 @@ const TICK_MICROSECONDS = 10_000;
 export async function measureLoad(contender: Contender, options: LoadOptions): Promise<LoadResult> {
   const pids = processTree(contender.pids);
   const before = cpuMicroseconds(pids);
+  const droppedBefore = droppedAt(contender.port);
   const { stdout } = await run("taskset", [
     "-c",
     String(options.core),
@@ -78,8 +81,26 @@ export async function measureLoad(contender: Contender, options: LoadOptions): P
     queriesPerSecond: numberIn(stdout, /Queries per second:\s+([\d.]+)/),
     cpuMicrosecondsPerQuery: used / completed,
     lost: numberIn(stdout, /Queries lost:\s+(\d+)/),
+    droppedByServer: droppedAt(contender.port) - droppedBefore,
     averageLatencyMs: numberIn(stdout, /Average Latency \(s\):\s+([\d.]+)/) * 1000,
   };
+}
+
+/** Datagrams that the IPv4 sockets of a port had no room for so far: the last column of /proc/net/udp. */
+function droppedAt(port: number): number {
+  return socketsOf(port).reduce((sum, columns) => sum + Number(columns.at(-1)), 0);
+}
+
+/** Whether somebody has an IPv4 socket for UDP at a port. */
+export function isBound(port: number): boolean {
+  return socketsOf(port).length > 0;
+}
+
+/** The columns of /proc/net/udp for a local port. */
+function socketsOf(port: number): string[][] {
+  const place = `:${port.toString(16).toUpperCase().padStart(4, "0")}`;
+  const lines = readFileSync("/proc/net/udp", "utf8").split("\n");
+  return lines.map((line) => line.trim().split(/\s+/)).filter(([, local]) => local?.endsWith(place));
 }
 
 /** Resident memory of a server's processes, pages that they share counted once for each (PSS), in octets. */

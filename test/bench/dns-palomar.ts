@@ -1,10 +1,12 @@
-import { spawn } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { openSync } from "node:fs";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { NODE_OPTIONS_OF } from "../../services/cli/node-options.ts";
-import type { Contender } from "./dns-load.ts";
+import { type Contender, isBound } from "./dns-load.ts";
 import { stopChild, untilAnswering } from "./dns-peers.ts";
+import { FLOOR } from "./dns-report.ts";
 
 export interface PalomarOptions {
   /** The database, already filled; none for an idle process whose memory is compared with. */
@@ -42,4 +44,22 @@ export async function startPalomar(options: PalomarOptions): Promise<Contender> 
   };
 }
 
+/** Starts our socket loop that only echoes: what any server pays at least. */
+export async function startFloor(port: number, core: number): Promise<Contender> {
+  const child = spawn("taskset", ["-c", String(core), process.execPath, FLOOR_FILE, String(port)], {
+    stdio: "inherit",
+  });
+  await untilBound(port, child);
+  return { name: FLOOR, port, pids: [child.pid!], startMs: 0, stop: () => stopChild(child) };
+}
+
+/** Waits for a UDP socket on a port of loopback. */
+async function untilBound(port: number, child: ChildProcess): Promise<void> {
+  for (const deadline = performance.now() + FLOOR_DEADLINE_MS; !isBound(port); await sleep(10)) {
+    if (child.exitCode !== null || performance.now() > deadline) throw new Error("the floor does not start");
+  }
+}
+
+const FLOOR_DEADLINE_MS = 60_000;
+const FLOOR_FILE = fileURLToPath(new URL("./dns-floor-process.js", import.meta.url));
 const PROCESS_FILE = fileURLToPath(new URL("./dns-palomar-process.js", import.meta.url));

@@ -6,6 +6,7 @@ export interface Row {
   readonly queriesPerSecond: number;
   readonly cpuMicroseconds: number;
   readonly lost: number;
+  readonly droppedByServer: number;
   readonly startMs?: number;
   readonly octetsPerRecord?: number;
 }
@@ -16,8 +17,10 @@ export function printRows(title: string, rows: readonly Row[]): void {
     ...rows.filter(({ name }) => name === "NSD" || name === "Knot").map((row) => row.cpuMicroseconds),
   );
   print(`${title}\n`);
-  print("| server | queries/s | CPU µs/query | to the better of NSD and Knot | lost | start, s | octets/record |");
-  print("|---|---|---|---|---|---|---|");
+  print(
+    "| server | queries/s | CPU µs/query | to the better of NSD and Knot | lost | of them at its socket | start, s | octets/record |",
+  );
+  print("|---|---|---|---|---|---|---|---|");
   for (const row of rows) {
     const cells = [
       row.name,
@@ -25,6 +28,7 @@ export function printRows(title: string, rows: readonly Row[]): void {
       row.cpuMicroseconds.toFixed(2),
       Number.isFinite(best) ? (row.cpuMicroseconds / best).toFixed(2) : "–",
       row.lost,
+      row.droppedByServer,
       row.startMs === undefined ? "–" : (row.startMs / 1000).toFixed(2),
       row.octetsPerRecord?.toFixed(0) ?? "–",
     ];
@@ -32,6 +36,28 @@ export function printRows(title: string, rows: readonly Row[]): void {
   }
   print("");
 }
+
+/**
+ * Prints how much of what a query costs us is the sockets', whatever server it is, and how much ours: the floor is our own
+ * socket loop without an answer in it.
+ */
+export function printFloor(rows: readonly Row[]): void {
+  const [floor, own] = [FLOOR, "Palomar"].map((name) => rows.find((row) => row.name === name)?.cpuMicroseconds);
+  if (floor === undefined || own === undefined) return;
+  const ours = own - floor;
+  const share = (100 * ours) / own;
+  print(
+    `Of ${own.toFixed(2)} µs a query ${floor.toFixed(2)} are the sockets' and ${ours.toFixed(2)} ours: ${share.toFixed(0)} %.`,
+  );
+  for (const { name, cpuMicroseconds } of rows) {
+    if (name === FLOOR || name === "Palomar") continue;
+    print(`${name} takes ${(cpuMicroseconds - floor).toFixed(2)} µs more than the floor, Palomar ${ours.toFixed(2)}.`);
+  }
+  print("");
+}
+
+/** The name of the socket loop that only echoes, among the servers. */
+export const FLOOR = "floor";
 
 /** Prints how soon changes were on the wire. */
 export function printChanges(changes: readonly ChangeResult[]): void {

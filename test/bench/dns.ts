@@ -19,9 +19,9 @@ import { type ChangeResult, measureChanges } from "./dns-changes.ts";
 import { type BenchZone, benchQueries, benchZone, benchZoneName, RECORDS_PER_ZONE } from "./dns-data.ts";
 import { fillDatabase, fillPowerDnsDatabase } from "./dns-database.ts";
 import { type Contender, freePort, type LoadResult, measureLoad, memoryOctets } from "./dns-load.ts";
-import { startPalomar } from "./dns-palomar.ts";
+import { startFloor, startPalomar } from "./dns-palomar.ts";
 import { FILE_PEERS, isInstalled, startPowerDns } from "./dns-peers.ts";
-import { print, printChanges, printRows, type Row } from "./dns-report.ts";
+import { print, printChanges, printFloor, printRows, type Row } from "./dns-report.ts";
 
 const QUERIES = 200_000;
 const OUTSTANDING = 200;
@@ -110,9 +110,10 @@ async function measureSmall(bench: Bench, count: number): Promise<Row[]> {
       core: SERVER_CORE,
       lastZone: benchZoneName(count - 1),
     };
-    contenders.push(await startPalomar(own));
+    contenders.push(await startPalomar(own), await startFloor(await freePort(), SERVER_CORE));
     const rows = await compete(bench, contenders, queries);
     printRows(`${count} zones of ${RECORDS_PER_ZONE} records`, rows);
+    printFloor(rows);
     await printHeldLoad(bench, contenders, rows, queries);
     return rows;
   } finally {
@@ -235,7 +236,8 @@ async function compete(bench: Bench, contenders: readonly Contender[], queries: 
     name,
     queriesPerSecond: median(results[index]!.map((result) => result.queriesPerSecond)),
     cpuMicroseconds: median(results[index]!.map((result) => result.cpuMicrosecondsPerQuery)),
-    lost: results[index]!.reduce((sum, { lost }) => sum + lost, 0),
+    lost: sumOf(results[index]!.map(({ lost }) => lost)),
+    droppedByServer: sumOf(results[index]!.map(({ droppedByServer }) => droppedByServer)),
   }));
 }
 
@@ -299,6 +301,10 @@ function obstacleToMeasuring(): string | undefined {
     return "needs dnsperf (Debian: apt-get install dnsperf; nsd knot bind9 pdns-backend-pgsql to compare with)";
   if (availableParallelism() < 2) return "needs two cores, one for the server and one for the load";
   return undefined;
+}
+
+function sumOf(numbers: readonly number[]): number {
+  return numbers.reduce((sum, number) => sum + number, 0);
 }
 
 function median(numbers: readonly number[]): number {

@@ -1,13 +1,8 @@
 import type pg from "pg";
 import { nameSortKey } from "../../core/dns/name.ts";
 import { decodeRecords } from "../../core/dns/record.ts";
-import {
-  type JournalEntry,
-  readJournal,
-  readRecordsAt,
-  type ZoneRecord,
-  type ZoneState,
-} from "../../store/dns/published-zones.ts";
+import { type JournalEntry, readJournal, readRecordsAt, type ZoneRecord } from "../../store/dns/published-zones.ts";
+import type { ZoneState } from "../../store/dns/zone-states.ts";
 
 /** From so many changed names on, a zone is loaded whole. */
 const MAX_NAMES_ONE_BY_ONE = 20_000;

@@ -1,6 +1,7 @@
 import type pg from "pg";
 import { measureZones } from "../../store/dns/large-zones.ts";
-import { inSnapshot, readZones, type ZoneState } from "../../store/dns/published-zones.ts";
+import { inSnapshot } from "../../store/dns/published-zones.ts";
+import { readZones, type ZoneState, type ZoneSummary } from "../../store/dns/zone-states.ts";
 import type { ZonePublisher } from "./zone-publisher.ts";
 
 /** More zones than that are small ones, and are loaded together. */
@@ -40,7 +41,7 @@ export class LargeZoneLoads {
   }
 
   /** Takes on zones, which are held back until they are published. */
-  add(zones: readonly ZoneState[]): void {
+  add(zones: readonly ZoneSummary[]): void {
     if (zones.length === 0 || this.#stopped) return;
     const ids = zones.map(({ id }) => id);
     this.#options.publisher.holdBack(ids);

@@ -1,4 +1,4 @@
-import type { ZoneState } from "../../store/dns/published-zones.ts";
+import type { ZoneSummary } from "../../store/dns/zone-states.ts";
 
 /** Waits between attempts to take a zone in, as long as nothing speaks for it. */
 const FIRST_WAIT_MS = 2_000;
@@ -11,7 +11,7 @@ const MORE_ROOM = { factor: 1.02, octets: 4_096 } as const;
 /** A zone, or a version of one, that there is no room for. */
 export interface LeftOutZone {
   /** What it ought to be. */
-  readonly zone: ZoneState;
+  readonly zone: ZoneSummary;
   /** The version that is answered meanwhile; undefined where all of the zone is SERVFAIL. */
   readonly servedVersion: number | undefined;
   /** Since when it is not answered as it ought to be. */
@@ -70,7 +70,7 @@ export class LeftOutZones {
   }
 
   /** Notes that a zone did not fit. @returns whether that is new: it fitted before, or was answered until now */
-  add(zone: ZoneState, { servedVersion, takenOctets, ms }: FailedAttempt): boolean {
+  add(zone: ZoneSummary, { servedVersion, takenOctets, ms }: FailedAttempt): boolean {
     const known = this.#entries.get(zone.id);
     const waitMs = known ? Math.min(known.waitMs * 2, MAX_WAIT_MS) : FIRST_WAIT_MS;
     const nowMs = this.#nowMs();
@@ -89,7 +89,7 @@ export class LeftOutZones {
   }
 
   /** Notes what a zone has become meanwhile. */
-  note(zone: ZoneState): void {
+  note(zone: ZoneSummary): void {
     const entry = this.#entries.get(zone.id);
     if (!entry || entry.zone.version === zone.version) return;
     this.#entries.set(zone.id, { ...entry, zone, isPromising: true, nextTryMs: this.#turnOf(entry) });
@@ -105,7 +105,7 @@ export class LeftOutZones {
    * @param roomFor octets that could be taken for a zone
    * @param isSettled whether all that was given up is free by now
    */
-  takeDue(roomFor: (zone: LeftOutZone) => number, isSettled: boolean): ZoneState[] {
+  takeDue(roomFor: (zone: LeftOutZone) => number, isSettled: boolean): ZoneSummary[] {
     const nowMs = this.#nowMs();
     const due: Entry[] = [];
     for (const entry of this.#entries.values()) {

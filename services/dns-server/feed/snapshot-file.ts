@@ -2,27 +2,28 @@ import { createHash, type Hash } from "node:crypto";
 import { closeSync, fsync, openSync, readSync, renameSync, rmSync, statSync, writeSync } from "node:fs";
 import { dirname } from "node:path";
 import { promisify } from "node:util";
+import type { ZoneSummary } from "../../store/dns/zone-states.ts";
 
 const synchronise = promisify(fsync);
 
 /**
- * The snapshot file: a head, zones, an end. Numbers are big-endian.
+ * The snapshot file: a head, zones, an end. Numbers are big-endian, but for those of images that say otherwise.
  *
- *     head   "PALOMAR ZONES" 0A, format u32, written at (ms) u48, incarnation: text, transfer access, sealed: text
- *     zone   01, id u48, version u48, restricted u8, reseller: text, the zone's AXFR messages (RFC 5936): each length
- *            u32, octets; then 00000000, or FFFFFFFF where the zone could not be written to its end and is to be passed over
+ *     head   "PALOMAR ZONES" 0A, format u32, 01020304 as this machine writes it, written at (ms) u48, incarnation: text,
+ *            transfer access, sealed: text
+ *     zone   01, id u48, version u48, restricted u8, TTL of negative answers u32, EXPIRE u32, octets that its names take
+ *            u32, reseller: text, apex: text, the parts of its image (zone-database/zone-image.ts): each length u32,
+ *            octets; then 00000000
  *     end    00, number of zones u32, SHA-256 of all octets before
  *
- * A text is its length u32 and UTF-8; an empty one stands for none. Formats 1 and 2 had the length of the incarnation
- * in u16, no access and no resellers, format 1 no FFFFFFFF either.
+ * A text is its length u32 and its octets; an empty one stands for none. Formats 1 to 3 had AXFR messages in the place of
+ * images.
  */
 const MAGIC = Buffer.from("PALOMAR ZONES\n", "latin1");
-const FORMAT = 3;
-/** The first one that says who may transfer. */
-const ACCESS_FORMAT = 3;
-const OLDEST_FORMAT = 1;
+/** To be counted up with every change of images as well (zone-database/layout.ts, `FLAG` and `RRSET`). */
+const FORMAT = 4;
+const BYTE_ORDER = Buffer.from(Uint32Array.of(0x01020304).buffer);
 const MARK = { END: 0, ZONE: 1 } as const;
-const ZONE_END = { WHOLE: 0, ABANDONED: 0xffffffff } as const;
 const DIGEST_OCTETS = 32;
 const CHUNK_OCTETS = 1 << 20;
 
@@ -35,25 +36,14 @@ export interface SnapshotHead {
 }
 
 /** What the file says of a zone beside its content. */
-export interface SnapshotZoneHead {
-  readonly id: number;
-  readonly version: number;
-  readonly restricted: boolean;
-  /** Null for a feed, which is no reseller's, and in old files. */
-  readonly resellerId: string | null;
-}
-
-/** A zone of the file. */
-export interface SnapshotZone extends SnapshotZoneHead {
-  /** Octets of all messages. */
+export interface SnapshotZone extends ZoneSummary {
+  /** What its names take in the zone database. */
   readonly octets: number;
-  /** Read from the file as they are taken, which has to be before the next zone is: each is valid until the next one. */
-  readonly messages: Iterable<Uint8Array>;
 }
 
 /**
  * Writes a file beside the one in use and puts it in its place when it is whole and on the disk. A zone is begun, gets
- * its messages one by one, so that it never stands in memory a second time, and is ended or abandoned.
+ * the parts of its image one by one, so that it never stands in memory a second time, and is ended.
  */
 export class SnapshotWriter {
   readonly #file: string;
@@ -71,33 +61,32 @@ export class SnapshotWriter {
     this.#descriptor = openSync(this.#draft, "w", 0o600);
     this.#bytes(MAGIC);
     this.#number(FORMAT, 4);
+    this.#bytes(BYTE_ORDER);
     this.#number(writtenAtMs, 6);
     this.#text(incarnation);
     this.#text(access);
   }
 
-  beginZone({ id, version, restricted, resellerId }: SnapshotZoneHead): void {
+  beginZone(zone: SnapshotZone): void {
     this.#number(MARK.ZONE, 1);
-    this.#number(id, 6);
-    this.#number(version, 6);
-    this.#number(restricted ? 1 : 0, 1);
-    this.#text(resellerId ?? "");
+    this.#number(zone.id, 6);
+    this.#number(zone.version, 6);
+    this.#number(zone.restricted ? 1 : 0, 1);
+    this.#number(zone.negativeTtlSeconds, 4);
+    this.#number(zone.expireSeconds, 4);
+    this.#number(zone.octets, 4);
+    this.#text(zone.resellerId ?? "");
+    this.#octets(zone.apex);
     this.#zones += 1;
   }
 
-  /** Adds the next message of the zone that was begun last. */
-  addMessage(message: Uint8Array): void {
-    this.#number(message.length, 4);
-    this.#bytes(message);
+  /** Adds the next part of the image of the zone that was begun last. */
+  addPart(part: Uint8Array): void {
+    this.#octets(part);
   }
 
   endZone(): void {
-    this.#number(ZONE_END.WHOLE, 4);
-  }
-
-  /** Says that the zone begun last is not whole: nobody will read it. */
-  abandonZone(): void {
-    this.#number(ZONE_END.ABANDONED, 4);
+    this.#number(0, 4);
   }
 
   /** Ends the file and puts it in the place of the one before. */
@@ -127,13 +116,16 @@ export class SnapshotWriter {
     closeSync(this.#descriptor);
   }
 
-  #number(value: number, octets: 1 | 2 | 4 | 6): void {
+  #number(value: number, octets: 1 | 4 | 6): void {
     if (this.#length + octets > CHUNK_OCTETS) this.#flush();
     this.#length = this.#chunk.writeUIntBE(value, this.#length, octets);
   }
 
   #text(text: string): void {
-    const octets = Buffer.from(text, "utf8");
+    this.#octets(Buffer.from(text, "utf8"));
+  }
+
+  #octets(octets: Uint8Array): void {
     this.#number(octets.length, 4);
     this.#bytes(octets);
   }
@@ -160,57 +152,79 @@ export class SnapshotWriter {
 }
 
 /**
- * Reads a file, its checksum first, so that nothing of a damaged one is believed.
- * @returns the head and the zones, to be taken once, in order; the descriptor is closed behind the last
- * @throws ENOENT when there is none; an Error that says so when it is damaged or of another format
+ * Reads a file, its checksum first, so that nothing of a damaged one is believed. There may be millions of zones, so that
+ * little is made for each.
  */
-export function readSnapshot(file: string): { readonly head: SnapshotHead; readonly zones: Iterable<SnapshotZone> } {
-  const descriptor = openSync(file, "r");
-  try {
-    verify(descriptor, file);
-    const source = new Source(descriptor);
-    const isSnapshot = source.take(MAGIC.length).equals(MAGIC);
+export class SnapshotReader {
+  readonly head: SnapshotHead;
+  readonly #descriptor: number;
+  readonly #source: Source;
+  #isInZone = false;
+  /** The text that the last zone's reseller had; most zones have that of the zone before. */
+  #resellerId = "";
+  #resellerOctets: Uint8Array = new Uint8Array(0);
+
+  /** @throws ENOENT when there is none; an Error that says so when it is damaged or of another format */
+  constructor(file: string) {
+    this.#descriptor = openSync(file, "r");
+    try {
+      verify(this.#descriptor, file);
+      this.#source = new Source(this.#descriptor);
+      this.head = this.#readHead(file);
+    } catch (error) {
+      this.close();
+      throw error;
+    }
+  }
+
+  close(): void {
+    closeSync(this.#descriptor);
+  }
+
+  /** Goes on to the next zone, over what is left of the one at hand; undefined behind the last. */
+  nextZone(): SnapshotZone | undefined {
+    const source = this.#source;
+    while (this.#isInZone) this.nextPart();
+    if (source.number(1) !== MARK.ZONE) return undefined;
+    this.#isInZone = true;
+    return {
+      id: source.number(6),
+      version: source.number(6),
+      restricted: source.number(1) === 1,
+      negativeTtlSeconds: source.number(4),
+      expireSeconds: source.number(4),
+      octets: source.number(4),
+      resellerId: this.#readReseller(),
+      apex: new Uint8Array(source.take(source.number(4))),
+    };
+  }
+
+  /** The next part of the image of the zone at hand, valid until the next one; undefined behind the last. */
+  nextPart(): Uint8Array | undefined {
+    const length = this.#source.number(4);
+    if (length > 0) return this.#source.take(length);
+    this.#isInZone = false;
+    return undefined;
+  }
+
+  #readHead(file: string): SnapshotHead {
+    const source = this.#source;
+    if (!source.take(MAGIC.length).equals(MAGIC)) throw new Error(`${file} is no snapshot`);
     const format = source.number(4);
-    if (!isSnapshot || format < OLDEST_FORMAT || format > FORMAT) {
-      throw new Error(`${file} is no snapshot of this format`);
-    }
-    const writtenAtMs = source.number(6);
-    const hasAccess = format >= ACCESS_FORMAT;
-    const incarnation = hasAccess ? source.text() : source.take(source.number(2)).toString("utf8");
-    const access = (hasAccess && source.text()) || undefined;
-    return { head: { writtenAtMs, incarnation, access }, zones: zonesOf(source, descriptor, hasAccess) };
-  } catch (error) {
-    closeSync(descriptor);
-    throw error;
+    if (format !== FORMAT) throw new Error(`${file} has format ${format}, and this version reads format ${FORMAT}`);
+    if (!source.take(BYTE_ORDER.length).equals(BYTE_ORDER)) throw new Error(`${file} is of a machine of another kind`);
+    return { writtenAtMs: source.number(6), incarnation: source.text(), access: source.text() || undefined };
   }
-}
 
-function* zonesOf(source: Source, descriptor: number, hasResellers: boolean): Generator<SnapshotZone> {
-  try {
-    while (source.number(1) === MARK.ZONE) {
-      const head = { id: source.number(6), version: source.number(6), restricted: source.number(1) === 1 };
-      const zone = { ...head, resellerId: (hasResellers && source.text()) || null };
-      const start = source.position;
-      let octets = 0;
-      let length = source.number(4);
-      for (; length !== ZONE_END.WHOLE && length !== ZONE_END.ABANDONED; length = source.number(4)) {
-        source.seek(source.position + length);
-        octets += length;
-      }
-      const end = source.position;
-      if (length !== ZONE_END.WHOLE) continue;
-      yield { ...zone, octets, messages: messagesOf(source, start) };
-      source.seek(end);
+  #readReseller(): string | null {
+    const octets = this.#source.take(this.#source.number(4));
+    if (octets.length === 0) return null;
+    if (!octets.equals(this.#resellerOctets)) {
+      this.#resellerOctets = new Uint8Array(octets);
+      this.#resellerId = octets.toString("utf8");
     }
-  } finally {
-    closeSync(descriptor);
+    return this.#resellerId;
   }
-}
-
-/** The messages that begin at a place of the file. */
-function* messagesOf(source: Source, start: number): Generator<Uint8Array> {
-  source.seek(start);
-  for (let length = source.number(4); length !== ZONE_END.WHOLE; length = source.number(4)) yield source.take(length);
 }
 
 function verify(descriptor: number, file: string): void {
@@ -241,24 +255,7 @@ class Source {
     this.#descriptor = descriptor;
   }
 
-  /** Where the next octet stands in the file. */
-  get position(): number {
-    return this.#position - (this.#end - this.#start);
-  }
-
-  /** Goes on elsewhere. */
-  seek(position: number): void {
-    const chunkStart = this.#position - this.#end;
-    if (position >= chunkStart && position <= this.#position) {
-      this.#start = position - chunkStart;
-      return;
-    }
-    this.#position = position;
-    this.#start = 0;
-    this.#end = 0;
-  }
-
-  number(octets: 1 | 2 | 4 | 6): number {
+  number(octets: 1 | 4 | 6): number {
     if (this.#end - this.#start < octets) this.#fill(octets);
     let number = 0;
     for (let left = octets; left > 0; left -= 1) number = number * 256 + this.#chunk[this.#start++]!;

@@ -1,21 +1,12 @@
 import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
-import { formatDomainName, nameFromStoredWire } from "../../core/dns/name.ts";
-import { TYPE } from "../../core/dns/rr-types.ts";
-import { timesOfSoa } from "../../core/dns/soa.ts";
 import type { Observe } from "../../platform/observability/observation.ts";
-import type { ZoneState } from "../../store/dns/published-zones.ts";
+import type { ZoneSummary } from "../../store/dns/zone-states.ts";
 import type { AccessFeed } from "../transfer/access-feed.ts";
-import { MAX_MESSAGE_OCTETS, TransferMessage } from "../transfer/transfer-message.ts";
-import { wholeZone } from "../transfer/transfer-streams.ts";
-import { LOWER_CASE } from "../zone-database/layout.ts";
 import { ZoneDatabaseFullError } from "../zone-database/memory.ts";
 import { ZoneDatabaseReader } from "../zone-database/reader.ts";
 import type { ZoneDatabaseWriter } from "../zone-database/writer.ts";
-import type { HeldZone } from "./held-zones.ts";
-import { readSnapshot, SnapshotWriter, type SnapshotZone } from "./snapshot-file.ts";
-import { TransferredRecords } from "./transferred-records.ts";
-import { servedZoneOf } from "./whole-zones.ts";
-import { ZoneFiller } from "./zone-filler.ts";
+import { ZoneImageMaker, ZoneImageTaker } from "../zone-database/zone-image.ts";
+import { type SnapshotHead, SnapshotReader, SnapshotWriter } from "./snapshot-file.ts";
 import type { ZonePublisher } from "./zone-publisher.ts";
 
 /** Between two files, while zones change. */
@@ -44,7 +35,7 @@ export interface ZoneDatabaseSnapshotOptions {
 /**
  * Keeps the zone database in a file, and who may transfer its zones, so that a node whose database is away when it starts
  * answers as it last did.
- * A zone is kept as its own AXFR: what a secondary would have been sent.
+ * A zone is kept as the zone database has it (zone-database/zone-image.ts), so that it is there again in no time.
  */
 export class ZoneDatabaseSnapshot {
   readonly #options: ZoneDatabaseSnapshotOptions;
@@ -76,17 +67,12 @@ export class ZoneDatabaseSnapshot {
    * @returns whether there is a zone database now
    */
   async load(): Promise<boolean> {
-    const { file, publisher, writer, access, nowMs, observe } = this.#options;
+    const { publisher, writer, access, observe } = this.#options;
     const started = performance.now();
     try {
-      const { head, zones } = readSnapshot(file);
-      const ageSeconds = Math.max(0, Math.round((nowMs() - head.writtenAtMs) / 1000));
-      publisher.follow(head.incarnation);
-      await this.#loadZones(zones, ageSeconds);
-      if (publisher.leftOut.length > 0) {
-        const smaller = publisher.makeRoomForSmaller(this.#measure(ageSeconds));
-        if (smaller.size > 0) await this.#loadZones(readSnapshot(file).zones, ageSeconds, smaller);
-      }
+      const { head } = await this.#loadZones();
+      if (publisher.leftOut.length > 0) await this.#loadZones(publisher.makeRoomForSmaller(this.#measure()));
+      const ageSeconds = this.#ageSecondsOf(head);
       if (head.access !== undefined) access.restore(head.access);
       writer.setReady();
       const ms = Math.round(performance.now() - started);
@@ -99,68 +85,65 @@ export class ZoneDatabaseSnapshot {
     }
   }
 
+  #ageSecondsOf({ writtenAtMs }: SnapshotHead): number {
+    return Math.max(0, Math.round((this.#options.nowMs() - writtenAtMs) / 1000));
+  }
+
   /** @param only the zones to load; all where it is not given */
-  async #loadZones(zones: Iterable<SnapshotZone>, ageSeconds: number, only?: ReadonlySet<number>): Promise<void> {
-    const { writer, publisher } = this.#options;
+  async #loadZones(only?: ReadonlySet<number>): Promise<SnapshotReader> {
+    const snapshot = new SnapshotReader(this.#options.file);
     const pause = makePause();
-    const records = new TransferredRecords();
-    const filler = new ZoneFiller(writer, true);
-    for (const zone of zones) {
-      const isWanted = publisher.isInScope(zone.resellerId) && (only === undefined || only.has(zone.id));
-      if (isWanted) await this.#loadZone(zone, { records, filler, ageSeconds, pause });
-      if (pause.isDue()) await pause.take();
-    }
-  }
-
-  /** What each zone of the file needs in the zone database, or about that where it does not fit. */
-  #measure(ageSeconds: number): Map<ZoneState, number> {
-    const { file, publisher, writer } = this.#options;
-    const records = new TransferredRecords();
-    const sizes = new Map<ZoneState, number>();
-    for (const zone of readSnapshot(file).zones) {
-      if (!publisher.isInScope(zone.resellerId)) continue;
-      const [first] = zone.messages;
-      if (first === undefined) throw new Error(NO_SOA);
-      records.begin(first);
-      records.next();
-      const state = stateOf(zone, records, ageSeconds);
-      if (state === undefined) continue;
-      const isThere = publisher.published.has(zone.id);
-      sizes.set(state, isThere ? writer.octetsOf(writer.publishedZone(state.apex)) : estimateOctets(zone));
-    }
-    return sizes;
-  }
-
-  /** Loads a zone, unless it is too old; notes that it does not fit where that is so. */
-  async #loadZone(kept: SnapshotZone, { records, filler, ageSeconds, pause }: Loading): Promise<void> {
-    const { writer, publisher } = this.#options;
-    let state: ZoneState | undefined;
-    let zone = 0;
     try {
-      for (const message of kept.messages) {
-        records.begin(message);
-        while (records.next()) {
-          if (state === undefined) {
-            state = stateOf(kept, records, ageSeconds);
-            if (state === undefined) return;
-            zone = writer.createZone(servedZoneOf(state));
-            filler.begin(zone, state.apex);
-          } else if (records.isSoa) break; // RFC 5936 §2.2: the last record is the SOA again.
-          filler.add(records);
-        }
-        if (pause.isDue()) await pause.take();
-      }
-      if (state === undefined) throw new Error(NO_SOA);
-      filler.end();
-      writer.publishZone(zone);
-    } catch (error) {
-      const takenOctets = zone === 0 ? 0 : writer.octetsOf(zone);
-      if (zone !== 0) writer.discardZone(zone);
-      if (!(error instanceof ZoneDatabaseFullError) || state === undefined) throw error;
-      publisher.leaveOut(state, takenOctets);
-      return;
+      this.#options.publisher.follow(snapshot.head.incarnation);
+      for (const _part of this.#loading(snapshot, only)) if (pause.isDue()) await pause.take();
+    } finally {
+      snapshot.close();
     }
-    publisher.adopt(kept.id, state, zone);
+    return snapshot;
+  }
+
+  /** Loads zones, and notes those that do not fit. Yields after each part of one. */
+  *#loading(snapshot: SnapshotReader, only?: ReadonlySet<number>): Generator<void> {
+    const { writer, publisher } = this.#options;
+    const ageSeconds = this.#ageSecondsOf(snapshot.head);
+    const images = new ZoneImageTaker(writer);
+    for (let kept = snapshot.nextZone(); kept !== undefined; kept = snapshot.nextZone()) {
+      if (!this.#isUsable(kept, ageSeconds) || only?.has(kept.id) === false) {
+        yield;
+        continue;
+      }
+      let zone = 0;
+      try {
+        zone = writer.createZone(kept);
+        images.begin(zone, kept.apex);
+        for (let part = snapshot.nextPart(); part !== undefined; part = snapshot.nextPart()) {
+          images.take(part);
+          yield;
+        }
+        writer.publishZone(zone);
+        publisher.adopt(kept.id, kept, zone);
+      } catch (error) {
+        const takenOctets = zone === 0 ? 0 : writer.octetsOf(zone);
+        if (zone !== 0) writer.discardZone(zone);
+        if (!(error instanceof ZoneDatabaseFullError)) throw error;
+        publisher.leaveOut(kept, takenOctets);
+      }
+    }
+  }
+
+  #isUsable({ resellerId, expireSeconds }: ZoneSummary, ageSeconds: number): boolean {
+    return this.#options.publisher.isInScope(resellerId) && ageSeconds <= expireSeconds;
+  }
+
+  /** What each zone of the file needs in the zone database. */
+  #measure(): Map<ZoneSummary, number> {
+    const sizes = new Map<ZoneSummary, number>();
+    const snapshot = new SnapshotReader(this.#options.file);
+    const ageSeconds = this.#ageSecondsOf(snapshot.head);
+    for (let zone = snapshot.nextZone(); zone !== undefined; zone = snapshot.nextZone())
+      if (this.#isUsable(zone, ageSeconds)) sizes.set(zone, zone.octets);
+    snapshot.close();
+    return sizes;
   }
 
   async #keep(): Promise<void> {
@@ -191,8 +174,7 @@ export class ZoneDatabaseSnapshot {
     const { file, writer, publisher, access, nowMs, observe } = this.#options;
     const started = performance.now();
     const { incarnation } = publisher;
-    // One for all zones: they may be millions, and most of them small.
-    const scratch = Buffer.allocUnsafe(MAX_MESSAGE_OCTETS);
+    const images = new ZoneImageMaker(writer);
     const draft = new SnapshotWriter(file, { writtenAtMs: nowMs(), incarnation, access: access.sealed() });
     const pause = makePause();
     const goOn = async () => {
@@ -202,8 +184,8 @@ export class ZoneDatabaseSnapshot {
     try {
       for (const id of [...publisher.published.ids()]) {
         // It may have changed or gone since the list was made: what counts is now.
-        const published = publisher.published.get(id);
-        if (published === undefined || (await this.#saveZone({ draft, scratch }, { id, ...published }, goOn))) continue;
+        const isThere = publisher.published.has(id);
+        if (!isThere || (await this.#saveZone(id, { draft, images }, goOn))) continue;
         draft.discard();
         return false;
       }
@@ -217,88 +199,35 @@ export class ZoneDatabaseSnapshot {
   }
 
   /**
-   * Writes a zone as it is at this moment, whatever changes meanwhile; one that has a record which fits into no message
-   * is left out.
-   * @param goOn asked after each message; false when it says so
+   * Writes a zone as it is at this moment, whatever changes meanwhile.
+   * @param goOn asked after each part of it; false when it says so
    */
-  async #saveZone(
-    { draft, scratch }: { readonly draft: SnapshotWriter; readonly scratch: Buffer },
-    { id, apex, version }: HeldZone & { readonly id: number },
-    goOn: () => Promise<boolean>,
-  ): Promise<boolean> {
-    const { writer, observe } = this.#options;
+  async #saveZone(id: number, { draft, images }: Saving, goOn: () => Promise<boolean>): Promise<boolean> {
+    const { writer, publisher } = this.#options;
+    const { apex, version } = publisher.published.get(id)!;
     const zone = writer.publishedZone(apex);
-    const name = nameFromStoredWire(apex);
-    const request = { id: 0, recursionDesired: false, name, type: TYPE.AXFR, serial: undefined, edns: undefined };
-    let failure: unknown;
-    const messages = untilFailure(wholeZone(writer, zone, new TransferMessage(request, { scratch })), (error) => {
-      failure = error;
+    const reader = new ZoneDatabaseReader(writer.memory);
+    draft.beginZone({
+      ...{ id, apex, version },
+      restricted: reader.isRestricted(zone),
+      negativeTtlSeconds: reader.negativeTtlOf(zone),
+      expireSeconds: images.expireSecondsOf(zone),
+      octets: writer.octetsOf(zone),
+      resellerId: writer.resellerOf(zone),
     });
-    const restricted = new ZoneDatabaseReader(writer.memory).isRestricted(zone);
-    draft.beginZone({ id, version, restricted, resellerId: writer.resellerOf(zone) });
-    for (const message of messages) {
-      draft.addMessage(message);
+    for (const part of images.partsOf(zone)) {
+      draft.addPart(part);
       if (!(await goOn())) return false;
     }
-    if (failure === undefined) {
-      draft.endZone();
-    } else {
-      draft.abandonZone();
-      observe({ kind: "zone-not-kept", level: "warn", zone: formatDomainName(name), err: failure });
-    }
+    draft.endZone();
     return true;
   }
 }
 
-/** What a zone needs in the zone database, where every record has a name to itself: messages have its name once or not at all. */
-function estimateOctets({ octets }: SnapshotZone): number {
-  return octets * ZONE_DATABASE_OF_MESSAGES;
-}
-
-/** Octets of the zone database for one of an AXFR. */
-const ZONE_DATABASE_OF_MESSAGES = 3;
-
-/** Values as far as they can be made; what their maker throws is told, what their taker throws is not touched. */
-function* untilFailure<T>(values: Iterable<T>, onFailure: (error: unknown) => void): Generator<T> {
-  try {
-    yield* values;
-  } catch (error) {
-    onFailure(error);
-  }
-}
-
-/** What the zones of a file are loaded with, one after another. */
-interface Loading {
-  readonly records: TransferredRecords;
-  readonly filler: ZoneFiller;
-  /** Since the file was written. */
-  readonly ageSeconds: number;
-  readonly pause: Pause;
-}
-
-const NO_SOA = "a zone of the snapshot does not begin with its SOA";
-
-/** What a zone is whose first record is at hand; undefined when it is too old. */
-function stateOf(kept: SnapshotZone, soa: TransferredRecords, ageSeconds: number): ZoneState | undefined {
-  if (!soa.isSoa) throw new Error(NO_SOA);
-  const soaRdata = soa.octets.slice(soa.rdataStart, soa.rdataStart + soa.rdataOctets);
-  const { expire, minimum } = timesOfSoa(soaRdata);
-  if (ageSeconds > expire) return undefined;
-  const { id, version, restricted, resellerId } = kept;
-  const apex = soa.octets.slice(0, soa.ownerOctets);
-  for (let place = 0; place < apex.length; place += 1) apex[place] = LOWER_CASE[apex[place]!]!;
-  const { ttl: soaTtlSeconds } = soa;
-  return {
-    id,
-    apex,
-    version,
-    restricted,
-    resellerId,
-    published: true,
-    soaTtlSeconds,
-    minimumSeconds: minimum,
-    soaRdata,
-  };
+/** What zones are written with, one after another. */
+interface Saving {
+  readonly draft: SnapshotWriter;
+  readonly images: ZoneImageMaker;
 }
 
 /** To be looked at now and then in long work: lets the thread's other work go on when its turn has lasted long enough. */

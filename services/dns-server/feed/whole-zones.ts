@@ -1,7 +1,8 @@
 import { TYPE } from "../../core/dns/rr-types.ts";
-import type { StreamedRecord, ZoneState } from "../../store/dns/published-zones.ts";
+import type { StreamedRecord } from "../../store/dns/published-zones.ts";
+import type { ZoneState } from "../../store/dns/zone-states.ts";
 import type { CompiledRecord } from "../zone-database/stored-rrset.ts";
-import type { ServedZone, ZoneDatabaseWriter } from "../zone-database/writer.ts";
+import type { ZoneDatabaseWriter } from "../zone-database/writer.ts";
 import { ZoneFiller } from "./zone-filler.ts";
 
 /** What becomes of the zones that `WholeZones` builds. */
@@ -33,7 +34,7 @@ export class WholeZones {
   /** @param zones by ascending id */
   constructor(writer: ZoneDatabaseWriter, zones: readonly ZoneState[], events: WholeZoneEvents) {
     this.#writer = writer;
-    this.#filler = new ZoneFiller(writer, false);
+    this.#filler = new ZoneFiller(writer);
     this.#zones = zones;
     this.#events = events;
     this.#begin();
@@ -74,7 +75,7 @@ export class WholeZones {
     const zone = this.#zones[this.#index];
     if (!zone) return;
     try {
-      this.#reference = this.#writer.createZone(servedZoneOf(zone));
+      this.#reference = this.#writer.createZone(zone);
     } catch (error) {
       this.#giveUp(error);
       return;
@@ -102,18 +103,7 @@ export class WholeZones {
   }
 }
 
-/** What the zone database knows of a zone beside its records. */
-export function servedZoneOf(zone: ZoneState): ServedZone {
-  const { apex, restricted, resellerId } = zone;
-  return { apex, negativeTtlSeconds: negativeTtlSeconds(zone), restricted, resellerId };
-}
-
 /** A zone's SOA, which is no row of the records. */
 export function soaOf(zone: ZoneState): CompiledRecord {
   return { type: TYPE.SOA, ttl: zone.soaTtlSeconds, rdata: zone.soaRdata };
-}
-
-/** TTL of negative answers (RFC 2308 §5). */
-export function negativeTtlSeconds(zone: ZoneState): number {
-  return Math.min(zone.soaTtlSeconds, zone.minimumSeconds);
 }

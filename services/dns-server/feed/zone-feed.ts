@@ -1,8 +1,9 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type pg from "pg";
 import type { Observe } from "../../platform/observability/observation.ts";
-import { inSnapshot, readChangedZones, readDeletedZones, type ZoneState } from "../../store/dns/published-zones.ts";
+import { inSnapshot } from "../../store/dns/published-zones.ts";
 import { ZONES_CHANNEL } from "../../store/dns/zone-notices.ts";
+import { readChangedZones, readDeletedZones, type ZoneState } from "../../store/dns/zone-states.ts";
 import { readIncarnation } from "../../store/incarnation.ts";
 import type { ZoneDatabaseWriter } from "../zone-database/writer.ts";
 import { LargeZoneLoads } from "./large-zone-loads.ts";

@@ -21,15 +21,12 @@ export interface RecordInPlace {
 export class ZoneFiller {
   readonly #writer: ZoneDatabaseWriter;
   readonly #draft = new NameDraft();
-  readonly #keepsOther: boolean;
   #zone = 0;
   /** The name at hand. */
   #owner: Uint8Array = new Uint8Array(0);
 
-  /** @param keepsOther whether the NSEC3 of a name may come apart from what else its owner has */
-  constructor(writer: ZoneDatabaseWriter, keepsOther: boolean) {
+  constructor(writer: ZoneDatabaseWriter) {
     this.#writer = writer;
-    this.#keepsOther = keepsOther;
   }
 
   /** Begins with a zone's apex, whose records come first. */
@@ -56,7 +53,7 @@ export class ZoneFiller {
 
   /** Ends the name at hand, to be called behind the zone's last record. */
   end(): void {
-    this.#writer.endName(this.#zone, this.#owner, this.#draft, this.#keepsOther);
+    this.#writer.endName(this.#zone, this.#owner, this.#draft);
   }
 }
 

@@ -1,24 +1,23 @@
 import type pg from "pg";
 import { formatDomainName, nameFromStoredWire } from "../../core/dns/name.ts";
-import { decodeSoaRdata } from "../../core/dns/soa.ts";
 import type { Observe } from "../../platform/observability/observation.ts";
 import { findLargeZones, measureZones } from "../../store/dns/large-zones.ts";
+import { streamRecords, type ZoneSelection } from "../../store/dns/published-zones.ts";
 import {
   readAllZones,
   readZones,
-  streamRecords,
   streamZoneIds,
   type ZoneScope,
-  type ZoneSelection,
   type ZoneState,
-} from "../../store/dns/published-zones.ts";
+  type ZoneSummary,
+} from "../../store/dns/zone-states.ts";
 import { ZoneDatabaseFullError } from "../zone-database/memory.ts";
 import { CorruptRecordError } from "../zone-database/stored-rrset.ts";
 import type { ZoneDatabaseWriter } from "../zone-database/writer.ts";
 import { type NameContent, readChangedNames } from "./changed-names.ts";
 import { type HeldZone, HeldZones } from "./held-zones.ts";
 import { type LeftOutZone, LeftOutZones, smallestThatFit } from "./left-out-zones.ts";
-import { negativeTtlSeconds, servedZoneOf, soaOf, WholeZones } from "./whole-zones.ts";
+import { soaOf, WholeZones } from "./whole-zones.ts";
 
 /** Nodes of a zone that was given up that are taken apart at once. */
 const COLLECT_NODES = 2_000;
@@ -27,7 +26,7 @@ const MAX_NAMED_ZONES = 20_000;
 /** As many as this, where no more than as many others lie between them. */
 const MAX_NAMED_NEIGHBOURS = 100;
 /** Zones whose state is in memory at a time when all are read. */
-const ZONES_A_STEP = 10_000;
+const ZONES_A_STEP = 4_000;
 
 /** From so many records on a zone takes so long that others should not have to wait for it. */
 const LARGE_ZONE_RECORDS = 5_000;
@@ -121,7 +120,7 @@ export class ZonePublisher {
   }
 
   /** Notes that a zone that somebody else would have put into a zone database that nobody is answered from does not fit. */
-  leaveOut(zone: ZoneState, takenOctets: number): void {
+  leaveOut(zone: ZoneSummary, takenOctets: number): void {
     this.#leaveOut(zone, takenOctets, 0);
     this.#collectAll();
   }
@@ -131,7 +130,7 @@ export class ZonePublisher {
    * @param octets what each zone needs, those that are there and those that are not
    * @returns the ids of those that fit now and are not there
    */
-  makeRoomForSmaller(octets: ReadonlyMap<ZoneState, number>): ReadonlySet<number> {
+  makeRoomForSmaller(octets: ReadonlyMap<ZoneSummary, number>): ReadonlySet<number> {
     let room = this.#writer.leftOctetsForMany({ zoneOctets: Number.POSITIVE_INFINITY });
     for (const [{ id }, needed] of octets) if (this.#held.has(id)) room += needed;
     const kept = smallestThatFit(new Map([...octets].map(([{ id }, needed]) => [id, needed])), room);
@@ -210,7 +209,7 @@ export class ZonePublisher {
   }
 
   /** Zones that were left out and may fit now, those that need least first; to be tried by `publishHeldBack`. */
-  takeDue(): readonly ZoneState[] {
+  takeDue(): readonly ZoneSummary[] {
     const { isCollecting, waitingOctets } = this.#writer;
     const roomFor = ({ zone, servedVersion, takenOctets }: LeftOutZone) => {
       const isChange = servedVersion !== undefined;
@@ -227,7 +226,7 @@ export class ZonePublisher {
   expireOutdated(nowMs: number): void {
     for (const { zone, servedVersion, since, takenOctets } of this.leftOut) {
       if (servedVersion === undefined) continue;
-      if (nowMs - since.getTime() <= decodeSoaRdata(zone.soaRdata).expire * 1_000) continue;
+      if (nowMs - since.getTime() <= zone.expireSeconds * 1_000) continue;
       this.#held.delete(zone.id);
       this.#leaveOut(zone, takenOctets, 0);
     }
@@ -317,7 +316,7 @@ export class ZonePublisher {
       this.#takeFailure(zone, error, { takenOctets, ms: performance.now() - startedMs });
       return true;
     }
-    writer.setNegativeTtl(reference, negativeTtlSeconds(zone));
+    writer.setNegativeTtl(reference, zone.negativeTtlSeconds);
     this.#notePublished(zone);
     return true;
   }
@@ -357,7 +356,7 @@ export class ZonePublisher {
   }
 
   /** Leaves a zone as it is answered, or all of it SERVFAIL where it is not: it does not fit. */
-  #leaveOut(zone: ZoneState, takenOctets: number, ms: number): void {
+  #leaveOut(zone: ZoneSummary, takenOctets: number, ms: number): void {
     const writer = this.#writer;
     const servedVersion = this.#held.versionOf(zone.id);
     if (servedVersion === undefined) this.#withhold(zone);
@@ -372,10 +371,10 @@ export class ZonePublisher {
   }
 
   /** All of a zone is SERVFAIL from now on: even for that there is room only after what was given up is taken apart. */
-  #withhold(zone: ZoneState): void {
+  #withhold(zone: ZoneSummary): void {
     do {
       try {
-        this.#writer.withholdZone(servedZoneOf(zone));
+        this.#writer.withholdZone(zone);
         return;
       } catch (error) {
         if (!(error instanceof ZoneDatabaseFullError)) throw error;
@@ -392,15 +391,12 @@ export class ZonePublisher {
       client,
       waiting.map(({ id }) => id),
     );
-    const octets = new Map(waiting.map((zone) => [zone, measured.get(zone.id)!]));
+    const octets = new Map<ZoneSummary, number>(waiting.map((zone) => [zone, measured.get(zone.id)!]));
     for (const zone of await readZones(client, [...this.#held.ids()])) {
       octets.set(zone, writer.octetsOf(writer.publishedZone(zone.apex)));
     }
     const smaller = this.makeRoomForSmaller(octets);
-    await this.#publishWhole(
-      client,
-      waiting.filter(({ id }) => smaller.has(id)),
-    );
+    await this.#publishWhole(client, await readZones(client, [...smaller]));
   }
 }
 
@@ -413,7 +409,7 @@ function selectionOf(zones: readonly ZoneState[]): ZoneSelection {
 }
 
 /** A zone as observations name it. */
-function nameOf({ id, apex }: ZoneState): { readonly zone: string; readonly zoneId: number } {
+function nameOf({ id, apex }: ZoneSummary): { readonly zone: string; readonly zoneId: number } {
   return { zone: formatDomainName(nameFromStoredWire(apex)), zoneId: id };
 }
 

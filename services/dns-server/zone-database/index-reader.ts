@@ -40,6 +40,19 @@ export class IndexReader {
     return 0;
   }
 
+  /** The nodes at and below a block, in order. */
+  *nodesIn(block: number): Generator<number> {
+    if (block === 0) return;
+    const header = this.#wordAt(block);
+    const isInner = header >>> 16 > 0;
+    for (let index = 0; index < (header & 0xffff); index += 1) {
+      const entry = (block >> 2) + INDEX.ENTRIES + (isInner ? 2 * index : index);
+      const { words } = this.#reader.segment;
+      if (isInner) yield* this.nodesIn(words[entry + 1]!);
+      else yield words[entry]!;
+    }
+  }
+
   /** The last node of the open zone's index; 0 for none. */
   last(): number {
     let block = this.#reader.indexRoot;

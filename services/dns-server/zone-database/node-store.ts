@@ -4,9 +4,10 @@ import type { LookupName } from "./lookup-name.ts";
 import type { MemorySegment } from "./memory.ts";
 import type { RrsetEncoder } from "./stored-rrset.ts";
 
-export type EncodedRrsets = Pick<RrsetEncoder, "octets" | "length" | "count">;
+/** RRsets as a node has them (layout.ts, `RRSET`): so many octets from `start` on. */
+export type EncodedRrsets = Pick<RrsetEncoder, "octets" | "start" | "length" | "count">;
 
-export const NO_RRSETS: EncodedRrsets = { octets: new Uint8Array(0), length: 0, count: 0 };
+export const NO_RRSETS: EncodedRrsets = { octets: new Uint8Array(0), start: 0, length: 0, count: 0 };
 
 /** A node to write: its flags, and its name relative to the apex, the first `nameLength` of the octets. */
 export interface Place {
@@ -14,6 +15,9 @@ export interface Place {
   readonly octets: Uint8Array;
   readonly flags: number;
 }
+
+/** From so many octets on a block copy pays for itself. */
+const LONG_OCTETS = 96;
 
 /** Where a name in a zone begins and where the zone's apex does, as labels of a longer one. */
 export interface NameSpan {
@@ -51,10 +55,15 @@ export class NodeStore {
     for (let index = 0; index < place.nameLength; index += 1) {
       octets[node + nameStart + 1 + index] = place.octets[index]!;
     }
-    for (let index = 0; index < rrsets.length; index += 1) {
-      octets[node + rrsetsStart + index] = rrsets.octets[index]!;
-    }
+    this.#copyRrsets(rrsets, node + rrsetsStart);
     return node;
+  }
+
+  /** Octet by octet where they are few: a view of the source for `set` would cost more. */
+  #copyRrsets({ octets: source, start, length }: EncodedRrsets, to: number): void {
+    const { octets } = this.#memory;
+    if (length > LONG_OCTETS) octets.set(source.subarray(start, start + length), to);
+    else for (let index = 0; index < length; index += 1) octets[to + index] = source[start + index]!;
   }
 
   /** Writes a `CHANGE` of a name from one node to another, from a version on. */

@@ -22,6 +22,7 @@ export class RrsetEncoder {
   #view = new DataView(this.octets.buffer);
   #words = new Int32Array(this.octets.buffer);
   #apex: Uint8Array = new Uint8Array(0);
+  readonly start: number = 0;
   /** Octets in use. */
   length = 0;
   /** RRsets encoded. */

@@ -1,13 +1,14 @@
 import { type Denial, DenialFinder, isSameDenial } from "./denial.ts";
 import { Epochs } from "./epochs.ts";
 import { HashTable } from "./hash-table.ts";
-import { DENIAL, EXCEPTION, HEADER, SEGMENT_MASK, ZONE, ZONE_SHARD_BITS } from "./layout.ts";
+import { DENIAL, EXCEPTION, FLAG, HEADER, SEGMENT_MASK, ZONE, ZONE_SHARD_BITS } from "./layout.ts";
 import { LookupName } from "./lookup-name.ts";
 import { ZoneDatabaseMemory } from "./memory.ts";
 import { NameDraft } from "./name-draft.ts";
 import { ZoneDatabaseReader } from "./reader.ts";
 import type { Writing } from "./room.ts";
 import { type CompiledRecord, inEncodingOrder } from "./stored-rrset.ts";
+import type { StoredName } from "./zone-image.ts";
 import type { ZoneNodes } from "./zone-nodes.ts";
 import { ZoneSegment } from "./zone-segment.ts";
 
@@ -45,7 +46,6 @@ export class ZoneDatabaseWriter {
   /** For names whose records come all at once. */
   readonly #draft = new NameDraft();
   readonly #denialFinder = new DenialFinder();
-  readonly #denials = new Map<number, Denial>();
   readonly #apexName = new LookupName();
   #zoneCount = 0;
   /** The hash is keyed, so it is enough that no two zones share a seed. */
@@ -137,7 +137,7 @@ export class ZoneDatabaseWriter {
    */
   createZone(zone: ServedZone): number {
     const segment = this.#roomiest();
-    segment.admit({ zoneOctets: 0 });
+    segment.admitSmallZone();
     return this.#create(segment, zone, zone.restricted ? EXCEPTION.RESTRICTED : 0);
   }
 
@@ -200,7 +200,12 @@ export class ZoneDatabaseWriter {
   takesApex(zone: number, records: readonly CompiledRecord[]): boolean {
     this.#denialFinder.begin();
     for (const { type, rdata } of records) this.#denialFinder.add(type, rdata, 0, rdata.length);
-    return isSameDenial(this.#denialFinder.denial, this.#denialAt(zone));
+    return isSameDenial(this.#denialFinder.denial, this.denialOf(zone));
+  }
+
+  /** How a zone denies existence. */
+  denialOf(zone: number): Denial {
+    return this.#segmentOf(zone).denialOf(zone);
   }
 
   /** What `setVersion` has said last of a published zone; 0 before. */
@@ -235,38 +240,38 @@ export class ZoneDatabaseWriter {
     this.endName(zone, owner, this.#draft);
   }
 
-  /**
-   * Adds records to a zone that nobody sees yet: all that a name has, but that of an NSEC3 chain may come apart from
-   * what else its owner has.
-   */
-  addName(zone: number, owner: Uint8Array, records: readonly CompiledRecord[]): void {
-    this.beginName(zone, this.#draft);
-    for (const { type, ttl, rdata } of inEncodingOrder(records)) this.#draft.add(type, ttl, rdata, 0, rdata.length);
-    this.endName(zone, owner, this.#draft, true);
-  }
-
   /** As `setName`, for records that come one by one, into a draft; then `endName`. */
   beginName(zone: number, draft: NameDraft): void {
     const hasNsec3Chain = this.#segmentOf(zone).field(zone, ZONE.DENIAL) > DENIAL.NSEC;
     draft.begin({ apex: this.#apexOf(zone), hasNsec3Chain });
   }
 
-  /**
-   * @param keepsOther whether a part of the name that the draft says nothing of stays: its NSEC3, or all else
-   * @throws when a published zone does not take the apex (`takesApex`)
-   */
-  endName(zone: number, owner: Uint8Array, draft: NameDraft, keepsOther = false): void {
+  /** @throws when a published zone does not take the apex (`takesApex`) */
+  endName(zone: number, owner: Uint8Array, draft: NameDraft): void {
     const nameLength = owner.length - this.#apexOf(zone).length;
     const isRemoval = draft.rrsets.count === 0 && draft.nsec3Rrsets.count === 0;
     this.#segmentOf(zone).admitName(zone, nameLength === 0 || isRemoval);
-    if (nameLength === 0) this.#setDenial(zone, draft.denial);
+    if (nameLength === 0) this.setDenial(zone, draft.denial);
     draft.finish();
     const nodes = this.#nodesOf(zone);
-    const hasRrsets = draft.rrsets.count > 0 || !keepsOther;
-    if (hasRrsets) nodes.setRrsets(zone, owner, nameLength, draft.rrsets, draft.flags);
-    if (!draft.hasNsec3Chain || nameLength === 0) return;
-    const hasNsec3 = draft.nsec3Rrsets.count > 0 || !keepsOther;
-    if (hasNsec3) nodes.setNsec3(zone, owner, nameLength, draft.nsec3Rrsets);
+    nodes.setRrsets(zone, owner, nameLength, draft.rrsets, draft.flags);
+    if (draft.hasNsec3Chain && nameLength > 0) nodes.setNsec3(zone, owner, nameLength, draft.nsec3Rrsets);
+  }
+
+  /** Puts a name into a zone that nobody sees yet, as a zone database has had it: the apex first, after its denial. */
+  putStored(zone: number, name: StoredName): void {
+    const { owner, nameLength, flags } = name;
+    this.#segmentOf(zone).admitName(zone, nameLength === 0);
+    const nodes = this.#nodesOf(zone);
+    if ((flags & FLAG.NSEC3) === 0) nodes.setRrsets(zone, owner, nameLength, name, flags);
+    else nodes.setNsec3(zone, owner, nameLength, name);
+  }
+
+  /** Takes down how a new zone denies, before any name but its apex is there. */
+  setDenial(zone: number, denial: Denial): void {
+    if (isSameDenial(denial, this.denialOf(zone))) return;
+    if (this.publishedZone(this.#apexOf(zone)) === zone) throw new Error("a zone's denial changes with the zone only");
+    this.#segmentOf(zone).writeDenial(zone, denial);
   }
 
   /**
@@ -284,7 +289,6 @@ export class ZoneDatabaseWriter {
       left -= segment.nodes.takeApart(zone, this.#apexOf(zone), left);
       if (segment.field(zone, ZONE.FIRST_NODE) !== 0) break;
       segment.freeZone(zone);
-      this.#denials.delete(zone);
       this.#discarded.shift();
     }
     this.#advance();
@@ -315,8 +319,9 @@ export class ZoneDatabaseWriter {
 
   /** The segment for the next zone: zones stay where they are, so that all segments fill alike. */
   #roomiest(): ZoneSegment {
-    const writing = { zoneOctets: 0 };
-    return this.#segments.reduce((a, b) => (b.leftOctets(writing) > a.leftOctets(writing) ? b : a));
+    let roomiest = this.#segments[0]!;
+    for (const segment of this.#segments) if (segment.leftForSmallZone > roomiest.leftForSmallZone) roomiest = segment;
+    return roomiest;
   }
 
   #advance(): void {
@@ -341,12 +346,7 @@ export class ZoneDatabaseWriter {
     const zone = segment.createZone({ apex, seed: this.#nextSeed++, negativeTtlSeconds, exceptions, reseller });
     // The block may have been another zone's before.
     this.#apexZone = 0;
-    try {
-      segment.nodes.createApex(zone, apex);
-    } catch (error) {
-      this.#discard(zone);
-      throw error;
-    }
+    segment.nodes.begin(zone);
     return zone;
   }
 
@@ -377,18 +377,6 @@ export class ZoneDatabaseWriter {
 
   #discard(zone: number): void {
     this.#discarded.push({ zone, epoch: this.#epochs.current });
-  }
-
-  #denialAt(zone: number): Denial {
-    return this.#denials.get(zone) ?? { kind: "none" };
-  }
-
-  /** Takes down how a new zone denies, before any name but its apex is there. */
-  #setDenial(zone: number, denial: Denial): void {
-    if (isSameDenial(denial, this.#denialAt(zone))) return;
-    if (this.publishedZone(this.#apexOf(zone)) === zone) throw new Error("a zone's denial changes with the zone only");
-    this.#denials.set(zone, denial);
-    this.#segmentOf(zone).writeDenial(zone, denial);
   }
 
   #apexOf(zone: number): Uint8Array {

@@ -195,6 +195,8 @@ export class ZoneIndex {
   #lastAtOrBefore(block: number): number {
     let low = 0;
     let high = this.#countOf(block);
+    // Names that come in order go to the end.
+    if (high > 0 && this.#compare(this.#nodeAt(block, high - 1)) <= 0) return high - 1;
     while (low < high) {
       const middle = (low + high) >> 1;
       if (this.#compare(this.#nodeAt(block, middle)) <= 0) low = middle + 1;

@@ -55,10 +55,9 @@ export class ZoneNodes {
     return change.isVisible ? this.octetsOf(zone) - change.octetsBefore : undefined;
   }
 
-  /** Gives a new zone its apex, without records. */
-  createApex(zone: number, apex: Uint8Array): void {
-    this.#change = this.#newChange(zone, false);
-    this.#setApex({ nameLength: 0, octets: apex, flags: 0 }, NO_RRSETS);
+  /** Begins with a new zone. */
+  begin(zone: number): void {
+    this.#newChange(zone, false);
   }
 
   /**
@@ -75,6 +74,7 @@ export class ZoneNodes {
       this.#setApex({ nameLength, octets: owner, flags: kept & ~FLAG.CUT }, rrsets);
       return;
     }
+    this.#makeSureOfApex();
     const node = this.#findNode(0);
     const place = { nameLength, octets: owner, flags: kept };
     if (rrsets.count === 0) {
@@ -110,6 +110,7 @@ export class ZoneNodes {
     const change = this.#changes.get(zone);
     if (!change) return;
     this.#change = change;
+    this.#makeSureOfApex();
     const { words } = this.#reader.segment;
     const before = words[zoneWord(zone) + ZONE.APEX_NODE]!;
     if (change.apex === before && change.isVisible) this.#copyApex(before);
@@ -205,11 +206,7 @@ export class ZoneNodes {
       version: this.#nextVersion,
       apex,
       root: apex === 0 ? 0 : this.#store.indexRootOf(apex),
-      replaced: [],
-      names: [],
-      added: isVisible ? new Set() : NO_NODES,
-      removed: isVisible ? new Set() : NO_NODES,
-      counted: [],
+      ...(isVisible ? emptyChange() : UNSEEN),
     };
     this.#nextVersion = (this.#nextVersion + 1) | 0;
     this.#changes.set(zone, change);
@@ -219,6 +216,11 @@ export class ZoneNodes {
   /** The node to be of the name at a label. */
   #findNode(label: number): number {
     return label === this.#name.apexLabel ? this.#change.apex : this.#name.findNode(label);
+  }
+
+  /** A zone has an apex, if without records. */
+  #makeSureOfApex(): void {
+    if (this.#change.apex === 0) this.#setApex({ nameLength: 0, octets: NO_RRSETS.octets, flags: 0 }, NO_RRSETS);
   }
 
   /** Makes the empty non-terminals that are missing above the name, and counts the new child. */
@@ -319,7 +321,7 @@ export class ZoneNodes {
     const start = this.#reader.firstRrset(apex);
     const flags = words[(apex >> 2) + NODE.FLAGS]!;
     const length = apex + words[(apex >> 2) + NODE.SIZE]! - APEX_TAIL.WORDS * 4 - start;
-    const rrsets = { octets: octets.slice(start, start + length), length, count: flags >>> FLAG_BITS };
+    const rrsets = { octets: octets.slice(start, start + length), start: 0, length, count: flags >>> FLAG_BITS };
     const zone = zoneOctet(this.#change.zone) + ZONE.APEX * 4;
     const name = octets.slice(zone, zone + words[zoneWord(this.#change.zone) + ZONE.APEX_LENGTH]!);
     this.#name.read(this.#change.zone, name, 0);
@@ -392,8 +394,14 @@ export class ZoneNodes {
   }
 }
 
-/** Of a zone that nobody sees: its list of nodes has them. */
-const NO_NODES = new Set<number>();
+type Differences = Pick<ZoneChange, "replaced" | "names" | "added" | "removed" | "counted">;
+
+function emptyChange(): Differences {
+  return { replaced: [], names: [], added: new Set(), removed: new Set(), counted: [] };
+}
+
+/** Of a zone that nobody sees: there is nothing that it differs from. */
+const UNSEEN = emptyChange();
 
 /** The label `*` as the octets of a name. */
 const ASTERISK = 0x2a;

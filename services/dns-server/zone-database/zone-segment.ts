@@ -7,6 +7,10 @@ import { ZoneDatabaseReader } from "./reader.ts";
 import { allowanceFor, octetsForZones, smallZoneOctets, type Writing } from "./room.ts";
 import { ZoneNodes } from "./zone-nodes.ts";
 
+/** What most zones have. */
+const NO_DENIAL: Denial = { kind: "none" };
+const NSEC_DENIAL: Denial = { kind: "nsec" };
+
 /** The fields of a zone's block that its maker says. */
 export interface ZoneFields {
   /** Wire form, lower case. */
@@ -45,6 +49,16 @@ export class ZoneSegment {
     return this.#allowanceFor(writing) - this.arena.usedOctets;
   }
 
+  /** As `leftOctets`, for a small zone that nobody sees yet. */
+  get leftForSmallZone(): number {
+    return this.#smallZoneAllowance - this.arena.usedOctets;
+  }
+
+  /** As `admit`, for such a zone. */
+  admitSmallZone(): void {
+    this.arena.allowance = this.#smallZoneAllowance;
+  }
+
   /** Says how much memory may be in use while something is written. */
   admit(writing: Writing): void {
     this.arena.allowance = this.#allowanceFor(writing);
@@ -54,7 +68,7 @@ export class ZoneSegment {
   admitName(zone: number, isNecessary: boolean): void {
     const zoneOctets = this.nodes.octetsOf(zone);
     // Most zones are small, and names many.
-    if (zoneOctets <= this.#smallZoneOctets) this.arena.allowance = this.#smallZoneAllowance;
+    if (zoneOctets <= this.#smallZoneOctets) this.admitSmallZone();
     else this.admit({ zoneOctets, grownBy: this.nodes.grownBy(zone), isNecessary });
   }
 
@@ -127,6 +141,17 @@ export class ZoneSegment {
     const plain = denial.kind === "nsec" ? DENIAL.NSEC : DENIAL.NONE;
     const stored = denial.kind === "nsec3" ? this.#writeParameters(denial) : plain;
     this.setField(zone, ZONE.DENIAL, stored);
+  }
+
+  /** How a zone denies existence. */
+  denialOf(zone: number): Denial {
+    const stored = this.field(zone, ZONE.DENIAL);
+    if (stored <= DENIAL.NSEC) return stored === DENIAL.NSEC ? NSEC_DENIAL : NO_DENIAL;
+    const { words, octets } = this.#memory;
+    const salt = stored + NSEC3_PARAMETERS.SALT * 4;
+    const saltOctets = words[(stored >> 2) + NSEC3_PARAMETERS.SALT_OCTETS]!;
+    const iterations = words[(stored >> 2) + NSEC3_PARAMETERS.ITERATIONS]!;
+    return { kind: "nsec3", iterations, salt: octets.slice(salt, salt + saltOctets) };
   }
 
   /** The nodes of a zone, in no order. */

@@ -192,7 +192,6 @@ export interface ObservationDetails {
     readonly totalOctets: number;
   };
   "zone-not-withheld": PublishedZone;
-  "zone-not-kept": Failure & { readonly zone: string };
   "zone-notice-failed": Failure;
   "zone-journal-pruned": { readonly removed: number };
   "zone-journal-pruning-failed": Failure;

@@ -32,7 +32,7 @@ export interface StatementPart {
  */
 export function writeChangeSql(parts: readonly StatementPart[], options: { readonly withinHeld: boolean }): string {
   const steps = parts.map(({ step, sql }) => `, ${step} as (${sql})`);
-  // A row of the journal tells readers of the change by itself (published-zones.ts). The zone's row then changes in no
+  // A row of the journal tells readers of the change by itself (zone-states.ts). The zone's row then changes in no
   // indexed column, and PostgreSQL writes no index of zones anew.
   const told = parts.some(({ step }) => step === "journal") ? "" : ", changed_xid = pg_current_xact_id()";
   const hasCreated = parts.some(({ step }) => step === "created");

@@ -1,15 +1,13 @@
 import { expect, it } from "vitest";
 import { LeftOutZones, smallestThatFit } from "../../../../services/dns-server/feed/left-out-zones.ts";
-import type { ZoneState } from "../../../../services/store/dns/published-zones.ts";
+import type { ZoneSummary } from "../../../../services/store/dns/zone-states.ts";
 
-const zone = (id: number, version = 1): ZoneState => ({
+const zone = (id: number, version = 1): ZoneSummary => ({
   id,
   apex: new Uint8Array([1, 96 + id, 0]),
-  published: true,
   version,
-  soaTtlSeconds: 60,
-  minimumSeconds: 60,
-  soaRdata: new Uint8Array(22),
+  negativeTtlSeconds: 60,
+  expireSeconds: 600,
   resellerId: "r",
   restricted: false,
 });

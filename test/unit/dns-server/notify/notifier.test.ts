@@ -4,7 +4,7 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import { type TsigKey, verifyRequest } from "../../../../services/core/dns/tsig.ts";
 import { Notifier } from "../../../../services/dns-server/notify/notifier.ts";
 import { AccessTable } from "../../../../services/dns-server/transfer/access-table.ts";
-import type { ZoneState } from "../../../../services/store/dns/published-zones.ts";
+import type { ZoneState } from "../../../../services/store/dns/zone-states.ts";
 import { nameOf } from "../../../support/dns-server.ts";
 
 const NOW_SECONDS = 1_800_000_000;
@@ -38,7 +38,7 @@ function publish(zone: string): void {
   const apex = Buffer.from(nameOf(zone).key, "latin1");
   const soaRdata = Buffer.concat([apex, apex, Buffer.alloc(20, 1)]);
   const state: ZoneState = {
-    ...{ id: 1, apex, published: true, version: 1, soaTtlSeconds: 300, minimumSeconds: 300 },
+    ...{ id: 1, apex, published: true, version: 1, soaTtlSeconds: 300, negativeTtlSeconds: 300, expireSeconds: 300 },
     ...{ soaRdata, resellerId: "1", restricted: false },
   };
   notifier.zonesPublished([state]);
