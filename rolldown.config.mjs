@@ -11,8 +11,15 @@ const PROGRAMS = ["cli/service-process", "cli/service-thread"];
 const UDP_WORKER = ["dns-server/listeners/udp-worker"];
 /** What a program in another place may start by itself. */
 const MODULES = ["platform/postgres/embedded-postgres"];
-/** Native code, and the drivers of databases that knex knows and nobody has installed. */
-const EXTERNAL = /^(koffi|better-sqlite3|sqlite3|tedious|mysql2?|mariadb\/callback|oracledb|pg-native)$/;
+/** Native code. */
+const EXTERNAL = /^(koffi|pg-native)$/;
+/** What libraries know of databases other than PostgreSQL, and of stores other than memory: every process would hold it. */
+const OTHER_DATABASES =
+  /\/node_modules\/(knex\/lib\/dialects\/(?!index|postgres\/)|rate-limiter-flexible\/lib\/RateLimiter(?!Abstract|Memory|Res)\w+\.js$)/;
+const withoutOtherDatabases = {
+  name: "without-other-databases",
+  load: (id) => (OTHER_DATABASES.test(id.replaceAll("\\", "/")) ? "module.exports = {};" : null),
+};
 
 const mains = readdirSync("services", { recursive: true })
   .filter((file) => /^[^/]+\/main\.ts$/.test(file))
@@ -25,6 +32,7 @@ const build = (input, output) => ({
   platform: "node",
   logLevel: "warn",
   external: EXTERNAL,
+  plugins: [withoutOtherDatabases],
   // A package's own use of eval is its author's to answer for.
   checks: { eval: false },
   output: {
@@ -33,6 +41,9 @@ const build = (input, output) => ({
     dynamicImportInCjs: false,
     entryFileNames: "[name].cjs",
     sourcemap: true,
+    // A process holds the text of what it runs: an octet a character where all are ASCII, two where one is not. Names
+    // stay as they are, for what is logged of errors.
+    minify: { compress: false, mangle: false, codegen: { removeWhitespace: true, asciiOnly: true } },
     ...output,
   },
 });

@@ -80,6 +80,8 @@ function digestOf(...contents) {
   return hash.digest();
 }
 
+// As Node has it from release 21 on: to find out where it runs, pg would otherwise have Node load all of its fetch.
+globalThis.navigator ??= { userAgent: `Node.js/${process.versions.node.split(".")[0]}` };
 setTimeout(keep, KEEP_AFTER_MS).unref();
 process.once("exit", keep);
 // A program of its own, or of a thread; `palomar.mjs` loads one itself.

@@ -1,5 +1,5 @@
 import type { LookupFunction } from "node:net";
-import { ImapFlow, type ImapFlowOptions } from "imapflow";
+import type { ImapFlow, ImapFlowOptions } from "imapflow";
 import type { LeasedMailbox } from "../store/mail/inbound/mailboxes.ts";
 
 /** A message as the mailbox has it. */
@@ -41,7 +41,7 @@ export async function takeMessages(
   store: (message: MailboxMessage) => Promise<boolean>,
 ): Promise<number> {
   const { lookup, signal } = options;
-  const client = connectTo(mailbox, lookup);
+  const client = await openClient(mailbox, { lookup, signal });
   // Without a listener an error of the connection would end the process; it reaches the command that waits as well.
   client.on("error", () => {});
   const giveUp = () => client.close();
@@ -84,11 +84,15 @@ export async function watchMailbox(
   { lookup, signal }: MailboxSession,
   onNews: () => void,
 ): Promise<boolean> {
-  const client = connectTo(mailbox, lookup, {
-    socketTimeout: KEEP_ALIVE_MS,
-    disableAutoIdle: false,
-    autoIdleDelay: IDLE_AFTER_MS,
-  });
+  const client = await openClient(
+    mailbox,
+    { lookup, signal },
+    {
+      socketTimeout: KEEP_ALIVE_MS,
+      disableAutoIdle: false,
+      autoIdleDelay: IDLE_AFTER_MS,
+    },
+  );
   client.on("error", () => {});
   client.on("exists", ({ count, prevCount }) => {
     if (count > prevCount) onNews();
@@ -109,11 +113,14 @@ export async function watchMailbox(
   }
 }
 
-function connectTo(
+/** The library is loaded by who has a mailbox. */
+async function openClient(
   { host, port, security, username, password }: LeasedMailbox,
-  lookup: LookupFunction,
+  { lookup, signal }: MailboxSession,
   options: Partial<ImapFlowOptions> = {},
-): ImapFlow {
+): Promise<ImapFlow> {
+  const { ImapFlow } = await import("imapflow");
+  signal.throwIfAborted();
   return new ImapFlow({
     host,
     port,

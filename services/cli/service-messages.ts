@@ -1,10 +1,11 @@
 import type { MetricFamilies } from "../platform/observability/metrics.ts";
 import type { Addresses, AddressName } from "../platform/service.ts";
+import type { ServiceSecrets } from "./config-with-keys.ts";
 
 /** What the supervisor says to a service's process. */
 export type ToService =
-  /** The text of its key file, before everything else. */
-  | { readonly kind: "keys"; readonly keys: string }
+  /** As soon as the database is up to date: what it has waited for, its modules loaded meanwhile. */
+  | ({ readonly kind: "secrets" } & ServiceSecrets)
   /** Where everybody listens so far, and which listeners are still to come. */
   | { readonly kind: "addresses"; readonly addresses: Addresses; readonly expected: readonly AddressName[] }
   | { readonly kind: "collect-metrics" }

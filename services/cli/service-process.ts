@@ -2,6 +2,7 @@ import { Worker } from "node:worker_threads";
 import type { KeyRing } from "../core/key-ring.ts";
 import { systemClock } from "../platform/clock.ts";
 import type { Config } from "../platform/config/config.ts";
+import { giveBackMemorySoon } from "../platform/give-back-memory.ts";
 import { Lifecycle } from "../platform/lifecycle.ts";
 import { type Logger, makeLogger } from "../platform/observability/logger.ts";
 import { collectMetrics } from "../platform/observability/metrics.ts";
@@ -11,7 +12,7 @@ import { programFile, programRunner } from "../platform/package-folder.ts";
 import { openDb, openListenConnection } from "../platform/postgres/db.ts";
 import type { Addresses, ServiceName, StartService } from "../platform/service.ts";
 import { AddressBook } from "./address-book.ts";
-import { configWith } from "./config-with-keys.ts";
+import { configWith, type ServiceSecrets } from "./config-with-keys.ts";
 import type { FromService, ToService } from "./service-messages.ts";
 import type { ThreadData } from "./service-thread.ts";
 
@@ -39,11 +40,11 @@ async function runService(name: ServiceName): Promise<void> {
     await lifecycle?.stop(STOP_DEADLINE_MS);
     process.exit(status);
   };
-  const begun = keysOfSupervisor().then((keys) => {
-    const config = configWith(keys);
+  const begun = secretsOfSupervisor().then((secrets) => {
+    const config = configWith(secrets);
     const logger = makeLogger(name, config.logLevel);
     lifecycle = new Lifecycle(logger);
-    return { config, keys, logger, lifecycle, addressBook: new AddressBook(config) };
+    return { config, secrets, logger, lifecycle, addressBook: new AddressBook(config) };
   });
 
   process.on("message", async (message: ToService) => {
@@ -64,9 +65,13 @@ async function runService(name: ServiceName): Promise<void> {
     await end(1);
   });
 
+  // It is loaded while the supervisor sees to the database.
+  const main = SERVICES[name]();
+  main.catch(() => {});
   const surroundings = await begun;
   try {
-    tell({ kind: "ready", addresses: await startService(name, surroundings) });
+    tell({ kind: "ready", addresses: await startService(name, main, surroundings) });
+    giveBackMemorySoon();
   } catch (error) {
     surroundings.logger.error({ err: error }, "failed to start");
     tell({ kind: "failed", text: (error as Error).message });
@@ -77,7 +82,7 @@ async function runService(name: ServiceName): Promise<void> {
 /** What a service stands on, in its own process. */
 interface Surroundings {
   readonly config: Config;
-  readonly keys: string;
+  readonly secrets: ServiceSecrets;
   readonly logger: Logger;
   readonly lifecycle: Lifecycle;
   readonly addressBook: AddressBook;
@@ -85,7 +90,8 @@ interface Surroundings {
 
 async function startService(
   name: ServiceName,
-  { config, keys, logger, lifecycle, addressBook }: Surroundings,
+  main: Promise<{ start: StartService }>,
+  { config, secrets, logger, lifecycle, addressBook }: Surroundings,
 ): Promise<Addresses> {
   const databaseUrl = config.databaseUrl as string;
   const pooled = config.listenDatabaseUrl !== null;
@@ -94,7 +100,7 @@ async function startService(
   if (stopTracing) lifecycle.onStop("traces", stopTracing);
   const db = openDb(databaseUrl, { connections: config.databaseConnections, name, pooled });
   lifecycle.onStop("database", () => db.destroy());
-  const { start } = await SERVICES[name]();
+  const { start } = await main;
   const service = await start({
     config,
     keyRing: config.keys as KeyRing,
@@ -102,7 +108,7 @@ async function startService(
     clock: systemClock,
     logger,
     observe,
-    openLargeRequests: () => openThread({ name, keys }),
+    openLargeRequests: () => openThread({ name, secrets }),
     openListenConnection: () => openListenConnection(config.listenDatabaseUrl ?? databaseUrl, name),
     addressOf: (address) => addressBook.addressOf(address),
   });
@@ -110,11 +116,11 @@ async function startService(
   return service.addresses;
 }
 
-/** The supervisor's first message: what of its keys this service is to have. */
-function keysOfSupervisor(): Promise<string> {
+/** What this service is to have, as soon as the supervisor says it. */
+function secretsOfSupervisor(): Promise<ServiceSecrets> {
   return new Promise((resolve) => {
     process.on("message", (message: ToService) => {
-      if (message.kind === "keys") resolve(message.keys);
+      if (message.kind === "secrets") resolve(message);
     });
   });
 }

@@ -6,13 +6,13 @@ import { serveLargeRequests } from "../platform/http/large-requests.ts";
 import { startTracing } from "../platform/observability/tracing.ts";
 import { openDb } from "../platform/postgres/db.ts";
 import type { ServiceName, StartLargeRequests } from "../platform/service.ts";
-import { configWith } from "./config-with-keys.ts";
+import { configWith, type ServiceSecrets } from "./config-with-keys.ts";
 
 /** What such a thread is begun with. */
 export interface ThreadData {
   readonly name: ServiceName;
-  /** The service's keys, as the supervisor gave them. */
-  readonly keys: string;
+  /** As the supervisor gave them. */
+  readonly secrets: ServiceSecrets;
 }
 
 /** The services that have a thread for large requests; imported only there. */
@@ -28,9 +28,9 @@ const CONNECTIONS = 4;
 /** Work that takes long waits for work that takes long. */
 const PATIENCE_MS = 120_000;
 
-const { name, keys } = workerData as ThreadData;
+const { name, secrets } = workerData as ThreadData;
 if (process.platform === "linux") setPriority(NICENESS);
-const config = configWith(keys);
+const config = configWith(secrets);
 const pooled = config.listenDatabaseUrl !== null;
 void run();
 

@@ -6,6 +6,7 @@ import { purposesOf } from "../core/key-purposes.ts";
 import type { KeyRing } from "../core/key-ring.ts";
 import type { Config } from "../platform/config/config.ts";
 import { findKeys } from "../platform/config/secret.ts";
+import { giveBackMemorySoon } from "../platform/give-back-memory.ts";
 import { Lifecycle } from "../platform/lifecycle.ts";
 import type { Logger } from "../platform/observability/logger.ts";
 import { type Db, isDatabaseAway, isForbidden, openDb } from "../platform/postgres/db.ts";
@@ -18,11 +19,19 @@ import { completeKeyRing } from "../store/deployment-keys.ts";
 import { AddressesFile } from "./addresses-file.ts";
 import { composeBanner } from "./banner.ts";
 import { CommandRefused } from "./command-errors.ts";
-import { makeDemoOnce, noteDemoShown } from "./demo.ts";
+import { type Credentials, makeDemoOnce, noteDemoShown } from "./demo.ts";
 import { exportDeployment } from "./deployment-metrics.ts";
 import { listenForMonitoring } from "./health.ts";
 import { startNodeReports } from "./node-reports.ts";
-import { Supervisor } from "./supervisor.ts";
+import { type Foundation, Supervisor } from "./supervisor.ts";
+
+/** What the services stand on, and what the supervisor needs of it itself. */
+interface StackFoundation extends Foundation {
+  readonly databaseUrl: string;
+  readonly db: Db;
+  /** As long as they were not printed. */
+  readonly credentials?: Credentials | undefined;
+}
 
 /** All services, or some, with the database that they stand on. */
 export class Stack {
@@ -42,7 +51,7 @@ export class Stack {
   }
 
   /**
-   * Brings up the database, migrations, first-run accounts, and the services, in this order.
+   * Brings up the database, migrations, first-run accounts, and the services, which load their modules meanwhile.
    * Whatever was begun is undone when a later step fails, and when `stop` is called meanwhile.
    * @returns what is printed once everything is ready; undefined when it was stopped before
    */
@@ -74,22 +83,16 @@ export class Stack {
   async #start(): Promise<string | undefined> {
     const config = this.#config;
     await lockDataFolder(config, this.#services, this.#lifecycle);
-    const databaseUrl = await openDatabase(config, this.#lifecycle, this.#logger);
-    const db = openDb(config.listenDatabaseUrl ?? databaseUrl, { connections: 2, name: "supervisor" });
-    this.#lifecycle.onStop("database connections", () => db.destroy());
-    const keyRing = await this.#prepareDatabase(db);
-    const credentials = config.databaseUrl === null ? await makeDemoOnce(db, keyRing, config.dataDir) : undefined;
-    if (this.#stopping) return undefined;
-
-    // The embedded server is ours: there each service has its own role without anybody's doing.
-    if (config.databaseUrl === null) await applyRoles(db);
-    const databaseUrlOf = (name: ServiceName) =>
-      config.databaseUrl === null ? inRole(databaseUrl, name) : databaseUrl;
-    const options = { config, databaseUrlOf, keyRing, services: this.#services, logger: this.#logger };
-    const supervisor = new Supervisor(options);
+    const foundation = this.#layFoundation();
+    const supervisor = new Supervisor({ config, foundation, services: this.#services, logger: this.#logger });
     this.#supervisor = supervisor;
     this.#lifecycle.onStop("services", () => supervisor.stop());
-    await supervisor.start();
+    const started = supervisor.start();
+    started.catch(() => {});
+    const { databaseUrl, db, credentials } = await foundation;
+    // Again, as it goes before the database.
+    this.#lifecycle.onStop("services", () => supervisor.stop());
+    await started;
     const countingDb = openDb(config.listenDatabaseUrl ?? databaseUrl, { connections: 1, name: "monitoring" });
     this.#lifecycle.onStop("monitoring connection", () => countingDb.destroy());
     this.#lifecycle.onStop("metrics of the deployment", exportDeployment({ supervisor, db, countingDb }));
@@ -106,7 +109,21 @@ export class Stack {
     this.#lifecycle.onStop("addresses.json", () => file.remove());
     const banner = await composeBanner({ config, addresses, credentials, db });
     if (credentials) await noteDemoShown(db);
+    giveBackMemorySoon();
     return banner;
+  }
+
+  async #layFoundation(): Promise<StackFoundation> {
+    const config = this.#config;
+    const databaseUrl = await openDatabase(config, this.#lifecycle, this.#logger);
+    const db = openDb(config.listenDatabaseUrl ?? databaseUrl, { connections: 2, name: "supervisor" });
+    this.#lifecycle.onStop("database connections", () => db.destroy());
+    const keyRing = await this.#prepareDatabase(db);
+    if (config.databaseUrl !== null) return { databaseUrl, db, keyRing, databaseUrlOf: () => databaseUrl };
+    const credentials = await makeDemoOnce(db, keyRing, config.dataDir);
+    // The embedded server is ours: there each service has its own role without anybody's doing.
+    await applyRoles(db);
+    return { databaseUrl, db, keyRing, credentials, databaseUrlOf: (name) => inRole(databaseUrl, name) };
   }
 
   /**

@@ -14,11 +14,17 @@ import type { FromService, ToService } from "./service-messages.ts";
 
 export interface SupervisorOptions {
   readonly config: Config;
+  /** Services load what they consist of until it is there. */
+  readonly foundation: Promise<Foundation>;
+  readonly services: readonly ServiceName[];
+  readonly logger: Logger;
+}
+
+/** What services stand on, once the database is up to date. */
+export interface Foundation {
   /** What a service connects with. */
   readonly databaseUrlOf: (name: ServiceName) => string;
   readonly keyRing: KeyRing;
-  readonly services: readonly ServiceName[];
-  readonly logger: Logger;
 }
 
 /** A service's process, and what it last said. */
@@ -48,8 +54,13 @@ const STEADY_AFTER_MS = 10_000;
 const STOP_DEADLINE_MS = 10_000;
 const METRICS_DEADLINE_MS = 2_000;
 
-/** A service is told its own keys, by message: an environment is open to every process of the same user. */
-const WITHOUT_SECRETS = { PALOMAR_SECRET: "", PALOMAR_SECRET_PREVIOUS: "", PALOMAR_KEYS: "" } as const;
+/** A service is told its own, by message: an environment is open to every process of the same user. */
+const WITHOUT_SECRETS = {
+  DATABASE_URL: "",
+  PALOMAR_SECRET: "",
+  PALOMAR_SECRET_PREVIOUS: "",
+  PALOMAR_KEYS: "",
+} as const;
 
 const LISTENERS_OF: { readonly [name in ServiceName]: readonly AddressName[] } = {
   "mail-api": ["mail_api"],
@@ -95,10 +106,13 @@ export class Supervisor {
     return [...this.#services.values()].filter(({ ready }) => !ready).map(({ name }) => name);
   }
 
-  /** Starts all services. Rejects, with all of them ended, when one of them cannot start. */
+  /** Starts all services. Rejects, with all of them ended, when one of them cannot start, or has nothing to stand on. */
   async start(): Promise<void> {
+    const { foundation, services } = this.#options;
+    // Nobody has begun anything yet.
+    foundation.catch(() => this.kill());
     try {
-      await Promise.all(this.#options.services.map((name) => this.#startFirst(name)));
+      await Promise.all([foundation, ...services.map((name) => this.#startFirst(name))]);
     } catch (error) {
       await this.stop();
       throw error;
@@ -187,15 +201,22 @@ export class Supervisor {
         for (const other of this.#children()) send(other, this.#addressMessage());
         onReady();
       });
-      send(child, { kind: "keys", keys: formatKeyFile(this.#options.keyRing, service.name, { withDigestKeys: true }) });
-      send(child, this.#addressMessage());
+      void this.#tell(child, service.name);
     });
   }
 
+  /** Tells a new process what it needs to begin. */
+  async #tell(child: ChildProcess, name: ServiceName): Promise<void> {
+    const foundation = await this.#options.foundation.catch(() => undefined);
+    if (foundation === undefined) return;
+    const keys = formatKeyFile(foundation.keyRing, name, { withDigestKeys: true });
+    send(child, { kind: "secrets", keys, databaseUrl: foundation.databaseUrlOf(name) });
+    send(child, this.#addressMessage());
+  }
+
   #fork(name: ServiceName): ChildProcess {
-    const databaseUrl = this.#options.databaseUrlOf(name);
     return fork(programRunner, [programFile("cli/service-process"), name], {
-      env: environmentWith({ ...WITHOUT_SECRETS, DATABASE_URL: databaseUrl, ...this.#chosenPorts(name) }),
+      env: environmentWith({ ...WITHOUT_SECRETS, ...this.#chosenPorts(name) }),
       stdio: ["ignore", "inherit", "inherit", "ipc"],
       execArgv: [...process.execArgv, ...(NODE_OPTIONS_OF[name] ?? [])],
     });

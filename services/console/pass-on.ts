@@ -1,6 +1,5 @@
 import type { IncomingMessage } from "node:http";
 import { PassThrough, type Readable } from "node:stream";
-import { request as send } from "undici";
 import { DELEGATION_SCHEME, type Delegation, makeDelegationToken } from "../core/delegation-token.ts";
 import type { Refusal } from "../core/refusal.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
@@ -51,6 +50,7 @@ export async function passOn(
     if (!incoming.complete) given.abort();
   });
   try {
+    const { request: send } = await import("undici");
     const answer = await send(url, {
       method,
       headers: {

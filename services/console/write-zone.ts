@@ -1,4 +1,3 @@
-import { request as send } from "undici";
 import { DELEGATION_SCHEME, makeDelegationToken } from "../core/delegation-token.ts";
 import { type Refusal, unacceptable } from "../core/refusal.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
@@ -26,6 +25,7 @@ export function makeWriteZone(
       value: type === "TXT" ? value : `${value}.`,
     }));
     try {
+      const { request: send } = await import("undici");
       const { statusCode, body } = await send(`${await addressOf("dns_api")}/api/v1/rr/${zone.name}/batch`, {
         method: "POST",
         headers: {

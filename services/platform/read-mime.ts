@@ -1,5 +1,5 @@
 import { finished } from "node:stream/promises";
-import mailsplit, { type MessageChunk, type MimeNode } from "@zone-eu/mailsplit";
+import type { MessageChunk, MimeNode, Splitter } from "@zone-eu/mailsplit";
 import { decodeCharset, decodeQuotedPrintable } from "../core/mail/bounce/decode.ts";
 import { headerValue, MIME_LIMITS, type MimePart, parseHeaders } from "../core/mail/bounce/mime.ts";
 
@@ -20,7 +20,7 @@ export async function readMimeMessage(octets: Uint8Array): Promise<MimePart> {
  * @param contentType of the body, with its boundary
  */
 export async function readPartHeaders(body: Buffer, contentType: string, mostParts: number): Promise<string[]> {
-  const splitter = makeSplitter(mostParts);
+  const splitter = await makeSplitter(mostParts);
   const nodes: MimeNode[] = [];
   splitter.on("data", (chunk: MimeNode | MessageChunk) => {
     if (chunk.type === "node") nodes.push(chunk);
@@ -67,7 +67,8 @@ export async function readMimeContents(octets: Buffer, depth = 0): Promise<MimeC
   return contents;
 }
 
-function makeSplitter(mostParts: number): mailsplit.Splitter {
+async function makeSplitter(mostParts: number): Promise<Splitter> {
+  const { default: mailsplit } = await import("@zone-eu/mailsplit");
   return new mailsplit.Splitter({
     ignoreEmbedded: true,
     maxHeadSize: MIME_LIMITS.headOctets,
@@ -94,7 +95,7 @@ async function readMessage(source: Buffer, position: Position): Promise<MimePart
 
 /** @returns the root; undefined when not even its header is within bounds */
 async function split(source: Buffer, mostParts: number): Promise<SplitPart | undefined> {
-  const splitter = makeSplitter(mostParts);
+  const splitter = await makeSplitter(mostParts);
   const parts = new Map<MimeNode | false, SplitPart>();
   splitter.on("data", (chunk: MimeNode | MessageChunk) => {
     if (chunk.type !== "node") {

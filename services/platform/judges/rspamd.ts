@@ -4,7 +4,6 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { type AddressInfo, createServer } from "node:net";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { request } from "undici";
 import { findResolverAddress } from "../lookups/resolver-server.ts";
 import { askRspamd, type RspamdAnswer } from "../lookups/rspamd.ts";
 import { type JudgedMail, type JudgeSurroundings, objectionsOf, type Verdict } from "./judge.ts";
@@ -94,6 +93,7 @@ ${OFF.map((name) => `${name} { enabled = false; }\n`).join("")}`;
 
 async function answers(url: string): Promise<boolean> {
   try {
+    const { request } = await import("undici");
     const { statusCode, body } = await request(`${url}/ping`, { headersTimeout: 2_000 });
     await body.dump();
     return statusCode === 200;

@@ -1,4 +1,3 @@
-import { dkimVerify } from "mailauth/lib/dkim/verify.js";
 import type { HostPort } from "../config/config-values.ts";
 import { makeDnsResolver } from "./resolver-server.ts";
 
@@ -13,6 +12,7 @@ export type IsSignedBy = (
 /** @param server resolver to ask for keys; null: the system's */
 export function makeSignatureCheck(server: HostPort | null): IsSignedBy {
   return async (message, { address, domain }) => {
+    const { dkimVerify } = await import("mailauth/lib/dkim/verify.js");
     const resolver = await makeDnsResolver(server);
     const overdue = setTimeout(() => resolver.cancel(), DEADLINE_MS);
     try {

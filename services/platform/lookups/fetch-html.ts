@@ -1,4 +1,3 @@
-import { request } from "undici";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { type Sentence, sentence } from "../../core/sentences.ts";
 import { parseHttpUrl, parseUrl } from "../../core/url.ts";
@@ -65,6 +64,7 @@ async function fetchHop(target: URL, hop: Hop): Promise<Result<{ text: string } 
   const agent = await openPinnedAgent(target, hop, Math.max(1, Math.ceil(hop.endsAtMs - performance.now())));
   if (!agent.ok) return agent;
   try {
+    const { request } = await import("undici");
     const { statusCode, headers, body } = await request(target, {
       dispatcher: agent.value,
       signal: hop.signal,

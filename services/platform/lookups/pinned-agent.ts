@@ -1,6 +1,6 @@
 import { isIP } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
-import { Agent } from "undici";
+import type { Agent } from "undici";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { type Sentence, sentence } from "../../core/sentences.ts";
 import type { Config } from "../config/config.ts";
@@ -28,8 +28,9 @@ export async function openPinnedAgent(
   const found = await within(timeoutMs, findAddress(host, surroundings));
   if (!found.ok) return found;
   const pinned = { address: found.value, family: isIP(found.value) };
+  const undici = await import("undici");
   return ok(
-    new Agent({
+    new undici.Agent({
       connect: {
         timeout: timeoutMs,
         // Only names come here: undici connects to literals as they stand, and those were judged above.

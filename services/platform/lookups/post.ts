@@ -1,4 +1,3 @@
-import { request } from "undici";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { type Sentence, sentence } from "../../core/sentences.ts";
 import { describeError } from "./fetch-html.ts";
@@ -21,6 +20,7 @@ export async function postTo(
   if (!agent.ok) return agent;
   const signal = AbortSignal.timeout(DEADLINE_MS);
   try {
+    const { request } = await import("undici");
     const answer = await request(target, {
       method: "POST",
       dispatcher: agent.value,

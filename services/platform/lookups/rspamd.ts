@@ -1,4 +1,3 @@
-import { request } from "undici";
 import { z } from "zod";
 import type { ContentScan } from "../../core/mail/guard/content.ts";
 
@@ -66,6 +65,7 @@ export async function askRspamd(
   },
 ): Promise<RspamdAnswer> {
   const known = Object.entries(options.headers).filter(([, value]) => value !== "");
+  const { request } = await import("undici");
   const { statusCode, body } = await request(`${url}/checkv2`, {
     method: "POST",
     headers: Object.fromEntries(known.map(([name, value]) => [name, headerValues(value)])),

@@ -1,9 +1,9 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { CommandRefused } from "../../../services/cli/command-errors.ts";
-import { Supervisor } from "../../../services/cli/supervisor.ts";
+import { type Foundation, Supervisor } from "../../../services/cli/supervisor.ts";
 import { KeyRing } from "../../../services/core/key-ring.ts";
 import { loadConfig } from "../../../services/platform/config/config.ts";
 import { makeLogger } from "../../../services/platform/observability/logger.ts";
@@ -33,13 +33,17 @@ afterEach(() => {
   rmSync(folder, { recursive: true });
 });
 
-function makeSupervisor(): Supervisor {
+const FOUNDATION = Promise.resolve<Foundation>({
+  databaseUrlOf: () => "postgres://127.0.0.1:9/none",
+  keyRing: KeyRing.ofSecret("a secret for tests only"),
+});
+
+function makeSupervisor(foundation = FOUNDATION): Supervisor {
   const config = loadConfig({});
   if (!config.ok) throw new Error(config.error.join("\n"));
   return new Supervisor({
     config: config.value,
-    databaseUrlOf: () => "postgres://127.0.0.1:9/none",
-    keyRing: KeyRing.ofSecret("a secret for tests only"),
+    foundation,
     services: ["tracking"],
     logger: makeLogger("test", "silent"),
   });
@@ -78,4 +82,18 @@ describe.each<readonly [how: string, impossible: () => string, text: RegExp]>([
       await supervisor.stop();
     }
   });
+});
+
+test("processes load before the database is there, and end when it does not come up", async () => {
+  process.execPath = standIn;
+  let refuse = (_: Error) => {};
+  const foundation = new Promise<Foundation>((_, reject) => {
+    refuse = reject;
+  });
+  const start = makeSupervisor(foundation).start();
+  start.catch(() => {});
+  const pid = await eventually(async () => existsSync(pidFile) && Number(readFileSync(pidFile, "utf8")), Boolean);
+  refuse(new Error("no database"));
+  await expect(start).rejects.toThrow("no database");
+  expect(() => process.kill(Number(pid), 0)).toThrow("ESRCH");
 });

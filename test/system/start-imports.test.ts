@@ -1,0 +1,43 @@
+import { execFileSync } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, it } from "vitest";
+import { packageFolder, programFile, programRunner } from "../../services/platform/package-folder.ts";
+import { SERVICE_NAMES, type ServiceName } from "../../services/platform/service.ts";
+
+/** What nobody needs before somebody asks for it: a request elsewhere, a mailbox, a trace, a certificate. */
+const LATER =
+  /\/node_modules\/(undici|imapflow|mailauth|joi|@zone-eu\/mailsplit|@opentelemetry\/(?!api\/)[\w-]+|acme-client|selfsigned|@peculiar\/[\w-]+)\//;
+/** The driver of a database that knex knows and the build leaves out. */
+const OTHER_DRIVER = /require\(["'`]tedious["'`]\)/;
+
+/** What the text of a service's files may come to. A process holds it, and reads all of it before it can begin. */
+const MOST_OCTETS = 4_600_000;
+
+interface LoadedFile {
+  readonly file: string;
+  readonly octets: number;
+}
+
+function loadAtStart(name: ServiceName): LoadedFile[] {
+  const programs = [programFile(`${name}/main`), programFile("cli/service-process")];
+  const script = join(packageFolder, "test", "support", "loaded-files.cjs");
+  return JSON.parse(execFileSync(process.execPath, [script, programRunner, ...programs], { encoding: "utf8" }));
+}
+
+const sourcesOf = ({ file }: LoadedFile): string[] => JSON.parse(readFileSync(`${file}.map`, "utf8")).sources;
+
+it.each(SERVICE_NAMES)("%s loads at its start what it needs then", (name) => {
+  const loaded = loadAtStart(name);
+  const sources = loaded.flatMap(sourcesOf);
+  // Else nothing would be found for want of looking.
+  expect(sources).toContainEqual(expect.stringContaining("/node_modules/knex/"));
+  expect(sources.filter((source) => LATER.test(source))).toEqual([]);
+  expect(loaded.filter(({ file }) => OTHER_DRIVER.test(readFileSync(file, "utf8")))).toEqual([]);
+  expect(loaded.reduce((sum, { octets }) => sum + octets, 0)).toBeLessThan(MOST_OCTETS);
+});
+
+it.each(SERVICE_NAMES)("%s holds an octet a character of its code", (name) => {
+  const beyondAscii = loadAtStart(name).filter(({ file }) => /[^\x00-\x7f]/.test(readFileSync(file, "utf8")));
+  expect(beyondAscii).toEqual([]);
+});
