@@ -15,7 +15,7 @@ const MODULES = ["platform/postgres/embedded-postgres"];
 const EXTERNAL = /^(koffi|pg-native)$/;
 /** What libraries know of databases other than PostgreSQL, and of stores other than memory: every process would hold it. */
 const OTHER_DATABASES =
-  /\/node_modules\/(knex\/lib\/dialects\/(?!index|postgres\/)|rate-limiter-flexible\/lib\/RateLimiter(?!Abstract|Memory|Res)\w+\.js$)/;
+  /\/node_modules\/(knex\/lib\/dialects\/(?!index|postgres\/)|rate-limiter-flexible\/lib\/RateLimiter(?!\w*Abstract|Memory|Res)\w+\.js$)/;
 const withoutOtherDatabases = {
   name: "without-other-databases",
   load: (id) => (OTHER_DATABASES.test(id.replaceAll("\\", "/")) ? "module.exports = {};" : null),

@@ -1,7 +1,7 @@
 import type { Denial } from "./denial.ts";
 import { IndexReader } from "./index-reader.ts";
 import { FLAG, FLAG_BITS, NODE, RECORD_FIXED_OCTETS, RRSET } from "./layout.ts";
-import type { EncodedRrsets } from "./node-store.ts";
+import type { StoredName } from "./node-store.ts";
 import { ZoneDatabaseReader } from "./reader.ts";
 import type { ZoneDatabaseWriter } from "./writer.ts";
 
@@ -24,15 +24,6 @@ const DENIAL_KINDS = ["none", "nsec", "nsec3"] as const;
 const PART_OCTETS = 2 ** 16;
 /** Flags that come by themselves. */
 const FOUND_ANEW = FLAG.WILDCARD_CHILD | FLAG.CHANGE;
-
-/** A name of an image, valid only while it is handled. */
-export interface StoredName extends EncodedRrsets {
-  /** Wire form; may be followed by other octets. */
-  readonly owner: Uint8Array;
-  /** Octets of the owner in front of the apex. */
-  readonly nameLength: number;
-  readonly flags: number;
-}
 
 /** Makes images, one after another. */
 export class ZoneImageMaker {
