@@ -9,6 +9,15 @@ export type EncodedRrsets = Pick<RrsetEncoder, "octets" | "start" | "length" | "
 
 export const NO_RRSETS: EncodedRrsets = { octets: new Uint8Array(0), start: 0, length: 0, count: 0 };
 
+/** A name as an image of a zone has it, valid only while it is handled. */
+export interface StoredName extends EncodedRrsets {
+  /** Wire form; may be followed by other octets. */
+  readonly owner: Uint8Array;
+  /** Octets of the owner in front of the apex. */
+  readonly nameLength: number;
+  readonly flags: number;
+}
+
 /** A node to write: its flags, and its name relative to the apex, the first `nameLength` of the octets. */
 export interface Place {
   readonly nameLength: number;

@@ -5,10 +5,10 @@ import { DENIAL, EXCEPTION, FLAG, HEADER, SEGMENT_MASK, ZONE, ZONE_SHARD_BITS } 
 import { LookupName } from "./lookup-name.ts";
 import { ZoneDatabaseMemory } from "./memory.ts";
 import { NameDraft } from "./name-draft.ts";
+import type { StoredName } from "./node-store.ts";
 import { ZoneDatabaseReader } from "./reader.ts";
 import type { Writing } from "./room.ts";
 import { type CompiledRecord, inEncodingOrder } from "./stored-rrset.ts";
-import type { StoredName } from "./zone-image.ts";
 import type { ZoneNodes } from "./zone-nodes.ts";
 import { ZoneSegment } from "./zone-segment.ts";
 
