@@ -3,7 +3,7 @@
 
 begin;
 
--- Who writes meanwhile waits from here until the end: later on each would hold what the other needs. Should PostgreSQL find here
+-- All tables are locked at once: taken one by one, this script and a writer could wait for each other. Should PostgreSQL find here
 -- that they do already ("deadlock detected"), nothing has happened: run the script again.
 lock table
   instances, global_suppressions, instance_domains, instance_guards, sending_limits, sending_counts, dkim_keys,

@@ -73,13 +73,12 @@ export class CampaignRunner {
   async #repeat(work: () => Promise<Found>): Promise<void> {
     const { signal } = this.#stop;
     while (!signal.aborted) {
-      const restMs = await work().then(
-        (found) => this.#restMs(found),
-        (error: unknown) => {
+      const restMs = await work()
+        .then((found) => this.#restMs(found))
+        .catch((error: unknown) => {
           this.#options.observe({ kind: "campaigns-not-run", level: "error", err: error });
           return AFTER_FAILURE_MS;
-        },
-      );
+        });
       await sleep(restMs, undefined, { signal }).catch(() => {});
     }
   }
@@ -106,10 +105,11 @@ export class CampaignRunner {
     for (const campaign of underWay) await this.#watchBounces(campaign);
     await continueResumed(db);
     await finishCampaigns(db);
-    for (const campaignNumid of await listCancellations(db)) await completeCancellation(db, campaignNumid);
+    const cancellations = await listCancellations(db);
+    for (const campaignNumid of cancellations) await completeCancellation(db, campaignNumid);
     await withdrawCancelled(db);
     if (gathered !== undefined) return "more";
-    return underWay.length > 0 ? "some" : "nothing";
+    return underWay.length + cancellations.length > 0 ? "some" : "nothing";
   }
 
   async #startCampaign(due: DueCampaign): Promise<void> {

@@ -25,8 +25,8 @@ export interface GuardWatchOptions {
   readonly judges: boolean;
 }
 
-/** Where a look asks every machine, one in so many is made. */
-const TURNS_WHERE_SPREAD = 6;
+/** Where a look asks every machine, so many are left out after one that found nobody to watch. */
+const LEFT_OUT_WHERE_SPREAD = 5;
 
 /**
  * Looks at what instances do, and holds those that do what they should not, or tells of them. Any number of processes run
@@ -34,30 +34,34 @@ const TURNS_WHERE_SPREAD = 6;
  */
 export function startGuardWatch(options: GuardWatchOptions): { stop(): Promise<void> } {
   const { db, policy, observe } = options;
-  let turns = 0;
+  let leftOut = 0;
   const run = async () => {
-    if (turns++ % TURNS_WHERE_SPREAD === 0 || !(await isSpread(db))) await watchInstances(options);
+    leftOut -= 1;
+    if (leftOut > 0) return;
+    const isQuiet = !(await watchInstances(options));
+    leftOut = isQuiet && (await isSpread(db)) ? LEFT_OUT_WHERE_SPREAD + 1 : 0;
   };
   return repeatTasks([{ name: "guard", everyMs: policy.everySeconds * 1_000, run }], (_, err) =>
     observe({ kind: "guard-failed", level: "error", err }),
   );
 }
 
-/** One look at all of them. */
-export async function watchInstances(options: GuardWatchOptions): Promise<void> {
+/** One look at all of them. @returns whether there was somebody to watch */
+export async function watchInstances(options: GuardWatchOptions): Promise<boolean> {
   const { db, policy } = options;
   const { complaints, hardBounces, unknownAddresses, rise } = policy;
-  await db.transaction(async (transaction) => {
-    if (!(await takeWatch(transaction))) return;
+  return db.transaction(async (transaction) => {
+    if (!(await takeWatch(transaction))) return false;
     // By itself: who counts outcomes waits for nobody who looks.
     await db.transaction(foldOutcomes);
-    if (!options.judges) return;
+    if (!options.judges) return false;
     const watched = await listWatched(db, {
       sentInAnHour: rise.leastSent,
       bouncesInADay: Math.min(hardBounces.leastWrong, unknownAddresses.leastWrong),
       complaintsInADay: complaints.leastWrong,
     });
     for (const instance of watched) await watchInstance(options, instance);
+    return watched.length > 0;
   });
 }
 

@@ -24,7 +24,7 @@ export class KnownBackOffs {
   #readAtMs = Number.NEGATIVE_INFINITY;
   #barred: readonly string[] = [];
   #isBarred: ReadonlySet<string> = new Set();
-  /** What is said here was looked at then. */
+  /** When `read` was last called. */
   atMs = Number.NEGATIVE_INFINITY;
   /** When something was found to be barred no longer. */
   freedAtMs = Number.NEGATIVE_INFINITY;

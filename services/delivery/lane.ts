@@ -38,7 +38,7 @@ export interface LaneTools extends WayTools {
   /** False when the lease is no longer certain, or the partition's batch, its destination or the worker stops. */
   mayLeave(partition: LeasedPartition): boolean;
   /** Ends a lane where there are too many. @returns whether the one that asks is to end */
-  giveWay(): boolean;
+  giveWay(partition: LeasedPartition): boolean;
   /** The destination took mail of a source, or these sources are in trouble there. */
   noteDestination(destination: string, sources: readonly string[], trouble: string | undefined): void;
 }
@@ -101,7 +101,7 @@ export class Lane {
           this.#comeBack();
           break;
         }
-        if (!mayLeave(this.#partition) || giveWay()) break;
+        if (!mayLeave(this.#partition) || giveWay(this.#partition)) break;
         if (!(await this.#deliverTraced(delivery))) break;
       }
     } catch (error) {

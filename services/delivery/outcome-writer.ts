@@ -105,8 +105,8 @@ export class OutcomeWriter {
   }
 
   /**
-   * What is known to fail alone leaves room to others. Whether it does is known once an outcome of another place is stored: one
-   * from which nothing waits is never kept from bringing it.
+   * What is known to fail alone leaves room to others. A place without unstored outcomes may always begin a message: when its
+   * outcome is stored, places that still fail are known to fail alone.
    */
   #hasRoom(instanceId: number): boolean {
     const place = this.#options.placeOf(instanceId);

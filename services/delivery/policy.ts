@@ -74,7 +74,7 @@ export type BounceSpikeRule = DeliveryPolicy["bounceSpike"];
  * The content of config/delivery.json.
  * `lanes`: partitions that a worker delivers at once. `waitingLanes`: how many more it has under way while far sides let
  * it wait, for a connection or a reply. `leaseSeconds`: after which a dead worker's partitions go to others. `flushMs`,
- * `flushOutcomes`: outcomes are gathered for that long, or until there are so many, and then stored (see `mostUnnoted`).
+ * `flushOutcomes`: outcomes are gathered for that long, on Citus three times as long, or until there are so many, and then stored (see `mostUnnoted`).
  * `mostBackOffSeconds`: the longest that a destination in trouble is left alone. `composingOctets`: memory for the
  * messages that are on their way at once; above it lanes wait for each other. `poolOf`: the pool of an instance, or of
  * one of its campaigns; the first row that fits decides, `default` goes for all others. `reports`: how senders are told

@@ -40,7 +40,7 @@ export class QueueLook {
   readonly failures: unknown[] = [];
   /** More can be had at once by another look. */
   goesOn = false;
-  /** There was no room for an instance that has nothing under way. */
+  /** There was no room for an instance that has nothing under way and may have mail. */
   isKeptOut = false;
   readonly backOffs: KnownBackOffs;
   readonly #db: Db;

@@ -96,6 +96,8 @@ export class DeliveryWorker {
   readonly #troubled = recentMap<string, true>(MOST_TROUBLED);
   /** Lanes that are to end after their message: their far sides answer again, and new mail waits for its turn. */
   #excess = 0;
+  /** The same of instances that have more than their share, while others that may have mail have none. */
+  #keptFromOthers = new Map<number, number>();
   readonly #turns: QueueTurns;
   /** Notices of stops that have come: what was leased meanwhile is asked for as well. */
   #stopNotices = 0;
@@ -240,8 +242,9 @@ export class DeliveryWorker {
       unfinished: [...this.#lanes.keys(), ...this.#writer.unreleased.keys()],
     });
     this.#tell(look);
-    const keptFromOthers = look.isKeptOut ? Math.max(0, ...busy.values()) - partitionsPerInstance : 0;
-    this.#excess = Math.max(0, keptFromOthers, -free - Math.floor(policy.lanes * TOLERATED_EXCESS));
+    this.#excess = Math.max(0, -free - Math.floor(policy.lanes * TOLERATED_EXCESS));
+    const beyond = [...busy].map(([id, lanes]) => [id, look.isKeptOut ? lanes - partitionsPerInstance : 0] as const);
+    this.#keptFromOthers = new Map(beyond.filter(([, lanes]) => lanes > 0));
     if (look.taken.length === 0) {
       if (look.failures.length > 0) throw look.failures[0];
       return look.goesOn ? 1 : 0;
@@ -305,9 +308,11 @@ export class DeliveryWorker {
   }
 
   /** Has one lane end where there are more than there should be. @returns whether the one that asks is it */
-  #giveWay(): boolean {
-    if (this.#excess === 0) return false;
-    this.#excess -= 1;
+  #giveWay(instanceId: number): boolean {
+    const kept = Math.max(0, this.#keptFromOthers.get(instanceId) ?? 0);
+    if (this.#excess === 0 && kept === 0) return false;
+    this.#excess = Math.max(0, this.#excess - 1);
+    this.#keptFromOthers.set(instanceId, kept - 1);
     return true;
   }
 
@@ -356,7 +361,7 @@ export class DeliveryWorker {
       writer: this.#writer,
       shaping,
       mayLeave: ({ id }) => this.#mayLeave(id),
-      giveWay: () => this.#giveWay(),
+      giveWay: ({ instanceId }) => this.#giveWay(instanceId),
       noteDestination: (...note) => this.#noteDestination(...note),
     };
   }

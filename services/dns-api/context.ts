@@ -26,7 +26,7 @@ export interface DnsApiContext {
   readonly largeWork: LargeWork;
   /** Blocks that are not public and that aliases and pools may publish all the same. */
   readonly followAllow: readonly string[];
-  /** By zone: who waits for a change of the same zone holds no connection to the database meanwhile. */
+  /** By zone and caller's scope: who waits for a change of the same zone holds no connection to the database meanwhile. */
   readonly zoneTurns: FairTurns;
   /** Small changes of many callers, made by a few statements. */
   readonly together: TogetherChanges;

@@ -6,6 +6,7 @@ import type { Observe } from "../platform/observability/observation.ts";
 import type { Db } from "../platform/postgres/db.ts";
 import { RepeatedWork } from "../platform/repeated-work.ts";
 import { pruneJournals, pruneZoneDeletions } from "../store/dns/zone-journal.ts";
+import { pruneZoneNameBuckets } from "../store/dns/zone-search.ts";
 
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
@@ -27,7 +28,7 @@ export interface JournalUpkeepOptions {
   readonly everyMs?: number;
 }
 
-/** Keeps the journal of zones from growing for ever: at the start and then each hour. Any number of nodes may do it. */
+/** Keeps the journal of zones, and what their names are searched by, from growing for ever: at the start and then each hour. Any number of nodes may do it. */
 export function startJournalUpkeep(options: JournalUpkeepOptions): { stop(): Promise<void> } {
   const { observe, everyMs = HOUR_MS } = options;
   return new RepeatedWork({
@@ -53,6 +54,7 @@ async function tidy(
 ): Promise<number> {
   const nowMs = clock.nowMs();
   await pruneZoneDeletions(db, new Date(nowMs - DAY_MS));
+  await pruneZoneNameBuckets(db, isStopping);
   const before = new Date(nowMs - keep.journalDays * DAY_MS);
   return pruneJournals(db, { before, versions: keep.journalVersions }, isStopping);
 }

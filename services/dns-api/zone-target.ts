@@ -31,6 +31,11 @@ export function absoluteName(field: string, text: string): Result<DomainName, Re
   return name.ok ? name : refuse(invalidField(field, name.error));
 }
 
+/** In whose turn a zone is changed. Before it is known whose it is, nobody is to wait behind strangers who name it. */
+export function turnOf({ scope, apex }: Pick<ZoneTarget, "scope" | "apex">): string {
+  return `${scope.resellerId ?? ""}/${scope.companyId ?? ""}/${apex.key}`;
+}
+
 /** Runs a change of the zone that a path names, and announces it. */
 export async function changeAndAnnounce<Changed extends Pick<ZoneChanged, "zone">>(
   context: DnsApiContext,
@@ -41,15 +46,23 @@ export async function changeAndAnnounce<Changed extends Pick<ZoneChanged, "zone"
   const target = zoneTarget(caller, domain);
   if (!target.ok) return target;
   const { keyRing, clock, together, largeWork } = context;
-  const { apex, scope } = target.value;
-  // Whose the zone is is not known yet: nobody waits behind strangers who name it.
-  const turn = `${scope.resellerId ?? ""}/${scope.companyId ?? ""}/${apex.key}`;
-  const admitWhole = (zone: ZoneSize) => largeWork.admit(weightOfZone(zone));
-  const changed = await context.zoneTurns.run(turn, () =>
-    change({ ...target.value, together, admitWhole, signer: { keyRing, clock } }, new Date(clock.nowMs())),
-  );
-  if (changed.ok) context.announcer.announce([changed.value.zone.id]);
-  return changed;
+  let leave: (() => void) | undefined;
+  const admitMuch = async (size: ZoneSize) => {
+    if (leave) return undefined;
+    const place = await largeWork.enter(await context.quotas.workerOf(caller), weightOfZone(size));
+    if (!place.ok) return place.error;
+    leave = place.value;
+    return undefined;
+  };
+  try {
+    const changed = await context.zoneTurns.run(turnOf(target.value), () =>
+      change({ ...target.value, together, admitMuch, signer: { keyRing, clock } }, new Date(clock.nowMs())),
+    );
+    if (changed.ok) context.announcer.announce([changed.value.zone.id]);
+    return changed;
+  } finally {
+    leave?.();
+  }
 }
 
 /** As {@link changeAndAnnounce}, of what goes over the whole zone. */
@@ -64,7 +77,9 @@ export async function changeWholeZone<Changed extends Pick<ZoneChanged, "zone">>
   const usage = await readZoneUsage(context.db, named.value.scope, named.value.apex);
   if (!usage) return refuse(zoneDoesNotExist(domain));
   const { largeWork } = context;
+  // A change that came before may have made the zone larger while this one waited for it.
+  const admitWhole = (zone: ZoneSize) => largeWork.admit(weightOfZone(zone));
   return largeWork.run(await context.quotas.workerOf(caller), weightOfZone(usage), () =>
-    changeAndAnnounce(context, caller, domain, change),
+    changeAndAnnounce(context, caller, domain, (target, now) => change({ ...target, admitWhole }, now)),
   );
 }

@@ -20,7 +20,7 @@ interface Waiting<Ask, Answer> {
 
 /**
  * Does together what is asked for at the same time, as a group commit does: who asks while there is nothing to do is
- * served at once, who asks meanwhile waits for the next run, which serves all that wait. No run begins before what it
+ * served at once, or after `patienceMs`, who asks meanwhile waits for the next run, which serves all that wait. No run begins before what it
  * serves was asked for.
  */
 export class GatheredWork<Ask, Answer> {

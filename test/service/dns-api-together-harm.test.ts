@@ -1,5 +1,6 @@
 import { request } from "node:http";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { nameSortKey } from "../../services/core/dns/name.ts";
 import { queryRows } from "../../services/platform/postgres/db.ts";
 import {
   type Answer,
@@ -9,6 +10,7 @@ import {
   startApiWithCompany,
   zoneFields,
 } from "../support/dns-api.ts";
+import { nameOf } from "../support/dns-server.ts";
 
 // What one tenant with a valid key does to creations that are written together with its own: nothing.
 let api: RunningApi;
@@ -95,6 +97,24 @@ test("who asks for very many records, or very many times, keeps nobody from bein
   expect((await large).status).toBe(200);
   expect(isAnswered).toBe(true);
   await expectWhole([busy], flood.length);
+  await expectWhole(zones, 1);
+});
+
+test("who has very much at one name changes it in a place of its own", async () => {
+  const [full] = theirs as [string];
+  const { wire } = nameOf(full);
+  await queryRows(
+    api.database.db,
+    `insert into records (zone_id, owner, owner_key, type, ttl, rdata)
+     select z.id, $1, $2, 300 + n, 300, '\\x00'::bytea from zones z, generate_series(1, 6000) n where z.name = $3`,
+    [wire, nameSortKey(wire), full].map((value) => (typeof value === "string" ? value : Buffer.from(value))),
+  );
+  const answers = await Promise.all([
+    createTheirs(full, "www"),
+    createTheirs(full, "ftp"),
+    ...zones.map((zone) => create(zone, "www")),
+  ]);
+  expect(statuses(answers)).toEqual(all200(zones.length + 2));
   await expectWhole(zones, 1);
 });
 

@@ -99,6 +99,8 @@ test("finds what going over all names finds, whatever these begin with", async (
     [200, undefined],
     [5, ordered[1_200]],
     [50, ordered[2_500]],
+    [7, ordered[ordered.findIndex((name) => name.endsWith(".abc.com")) + 300]],
+    [7, ordered[ordered.findIndex((name) => name.endsWith(".co.uk")) + 300]],
   ] as const) {
     for (const like of patterns) {
       const isLike = new RegExp(`^${like.replace(/[.]/g, "\\.").replace(/%/g, ".*").replace(/_/g, ".")}$`);
@@ -125,7 +127,7 @@ test("PostgreSQL takes names apart as patterns are", async () => {
 
 /** Names of all shapes below several ends, more than are gone over at first. */
 function manyNames(): string[] {
-  const ends = ["uk", "co.uk", "a.uk", "com", "info", "in-addr.arpa"];
+  const ends = ["uk", "co.uk", "a.uk", "com", "abc.com", "info", "in-addr.arpa"];
   const shapes = (number: number) => {
     const word = ["mail", "shop", "zx", "q", "a-b", "xn--caf-dma"][number % 6]!;
     return [`${word}${number}`, `web.${word}${number}`, `n${number.toString(36)}${word}`][number % 3]!;
@@ -134,7 +136,21 @@ function manyNames(): string[] {
     Array.from({ length: 600 }, (_, number) => `${shapes(number * 7 + place)}.${end}`),
   );
   return [
-    ...new Set([...made, ...ends, "ab.com", "www.ab.com", "a.com", "w.a.com", "!.com", "\\225.com", "w.b.co.uk"]),
+    ...new Set([
+      ...made,
+      ...ends,
+      "abc.com",
+      "abcq.com",
+      "co.uk",
+      "couq.uk",
+      "ab.com",
+      "www.ab.com",
+      "a.com",
+      "w.a.com",
+      "!.com",
+      "\\225.com",
+      "w.b.co.uk",
+    ]),
   ];
 }
 

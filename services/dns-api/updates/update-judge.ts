@@ -19,6 +19,7 @@ import { findTsigKey, type StoredTsigKey } from "../../store/dns/tsig-keys.ts";
 import { zoneName } from "../../store/dns/zones.ts";
 import { actorOf, scopeOf } from "../caller.ts";
 import type { DnsApiContext } from "../context.ts";
+import { turnOf } from "../zone-target.ts";
 
 /** Connections to the database that updates take at a time: the API needs some too. */
 const AT_ONCE = 4;
@@ -51,7 +52,7 @@ export class UpdateJudge {
       (caller.token && judgeZone(caller.token, request.apex)) ??
       (await this.#context.quotas.countChange(caller, waiting.client));
     if (barred) return this.#finish(waiting, refusedFor(barred));
-    const { key } = request.apex;
+    const key = turnOf({ scope: scopeOf(caller), apex: request.apex });
     const make = () => this.#make(waiting, caller, request);
     return this.#context.zoneTurns.run(key, () => this.#turns.run(key, make));
   }

@@ -16,11 +16,10 @@ const synchronise = promisify(fsync);
  *            octets; then 00000000
  *     end    00, number of zones u32, SHA-256 of all octets before
  *
- * A text is its length u32 and its octets; an empty one stands for none. Formats 1 to 3 had AXFR messages in the place of
- * images.
+ * A text is its length u32 and its octets; an empty one stands for none.
  */
 const MAGIC = Buffer.from("PALOMAR ZONES\n", "latin1");
-/** To be counted up with every change of images as well (zone-database/layout.ts, `FLAG` and `RRSET`). */
+/** To be counted up with every change of images as well (zone-database/layout.ts, `FLAG`, `RRSET` and `EMBEDDED_NAMES`). */
 const FORMAT = 4;
 const BYTE_ORDER = Buffer.from(Uint32Array.of(0x01020304).buffer);
 const MARK = { END: 0, ZONE: 1 } as const;

@@ -71,7 +71,8 @@ export class ZoneDatabaseSnapshot {
     const started = performance.now();
     try {
       const { head } = await this.#loadZones();
-      if (publisher.leftOut.length > 0) await this.#loadZones(publisher.makeRoomForSmaller(this.#measure()));
+      const smaller = publisher.leftOut.length > 0 ? publisher.makeRoomForSmaller(this.#measure()) : undefined;
+      if (smaller !== undefined && smaller.size > 0) await this.#loadZones(smaller);
       const ageSeconds = this.#ageSecondsOf(head);
       if (head.access !== undefined) access.restore(head.access);
       writer.setReady();
@@ -140,9 +141,12 @@ export class ZoneDatabaseSnapshot {
     const sizes = new Map<ZoneSummary, number>();
     const snapshot = new SnapshotReader(this.#options.file);
     const ageSeconds = this.#ageSecondsOf(snapshot.head);
-    for (let zone = snapshot.nextZone(); zone !== undefined; zone = snapshot.nextZone())
-      if (this.#isUsable(zone, ageSeconds)) sizes.set(zone, zone.octets);
-    snapshot.close();
+    try {
+      for (let zone = snapshot.nextZone(); zone !== undefined; zone = snapshot.nextZone())
+        if (this.#isUsable(zone, ageSeconds)) sizes.set(zone, zone.octets);
+    } finally {
+      snapshot.close();
+    }
     return sizes;
   }
 

@@ -31,9 +31,14 @@ export class TogetherChanges {
     this.#growing = new GatheredWork({ ...LIMITS, run: (additions) => this.#grow(additions) });
   }
 
+  /** Whether an excerpt is small enough, as far as its ask tells. */
+  takes({ names, ids = [] }: ExcerptAsk): boolean {
+    return names.length <= MOST_NAMES && ids.length === 0;
+  }
+
   /** @returns "large" for what is to be read by itself */
-  async read(ask: ExcerptAsk): Promise<ZoneExcerpt | "large" | undefined> {
-    return ask.names.length <= MOST_NAMES ? this.#reads.ask(ask) : "large";
+  read(ask: ExcerptAsk): Promise<ZoneExcerpt | "large" | undefined> {
+    return this.#reads.ask(ask);
   }
 
   /** @returns undefined when it was not written, and has to be tried by itself */

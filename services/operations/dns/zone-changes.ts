@@ -55,7 +55,9 @@ export interface ZoneTarget {
   readonly quotas?: QuotaMode;
   /** Reads and writes small changes together with others that come at the same time; each by itself when absent. */
   readonly together?: TogetherChanges;
-  /** Asked before all of the zone, or much at one name, is gone over. Throws where that is not to happen here. */
+  /** Asked before much is read at the names of a change: waits for the turn of so much. Throws where that is not to happen here. */
+  readonly admitMuch?: (size: ZoneSize) => Promise<Refusal | undefined>;
+  /** Asked under the zone's lock, before all of the zone is gone over. Throws where that is not to happen here. */
   readonly admitWhole?: (zone: ZoneSize) => void;
 }
 

@@ -17,10 +17,9 @@ import { ok, type Result, refuse } from "../../core/result.ts";
 import type { Sentence } from "../../core/sentences.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { readRecordsAt, readRecordsBelow, readRecordsPointingTo } from "../../store/dns/records.ts";
-import { readExcerpt, type ZoneExcerpt } from "../../store/dns/zone-excerpts.ts";
+import { measureExcerpt, readExcerpt, readLargeExcerpt, type ZoneExcerpt } from "../../store/dns/zone-excerpts.ts";
 import { type Zone, zoneDoesNotExist } from "../../store/dns/zones.ts";
 import { changeZone, type ZoneChanged, type ZonePlan, type ZoneTarget } from "./zone-changes.ts";
-import { admitWhole } from "./zone-file-size.ts";
 import { checkPlaces, planFollowers } from "./zone-followers.ts";
 
 /** So many records below a new zone cut are enough to warn of them. */
@@ -45,7 +44,9 @@ export function changeRecords(
   const names = knownNames(target.apex, edits.creations, edits.modifications);
   const ids = [...edits.deletionIds, ...edits.modifications.map(({ id }) => id)];
   return changeZone(db, target, async (on): Promise<Result<ZonePlan, Refusal>> => {
-    const excerpt = await excerptFor(on, target, names, ids);
+    const read = await excerptFor(on, target, names, ids);
+    if (!read.ok) return read;
+    const excerpt = read.value;
     if (!excerpt) return refuse(zoneDoesNotExist(target.domain));
     if (edits.atSerial !== undefined && edits.atSerial !== excerpt.zone.soa.serial) {
       return refuse(conflict("zone-changed", { domain: target.domain, serial: excerpt.zone.soa.serial }));
@@ -82,27 +83,30 @@ export function changeRrsets(
   const owners = changes.map(({ owner }) => owner);
   const all = [...new Map([...names, ...owners].map((name) => [name.key, name])).values()];
   return changeZone(db, target, async (on): Promise<Result<ZonePlan, Refusal>> => {
-    const excerpt = await excerptFor(on, target, all, []);
+    const read = await excerptFor(on, target, all, []);
+    if (!read.ok) return read;
+    const excerpt = read.value;
     if (!excerpt) return refuse(zoneDoesNotExist(target.domain));
     const edits = editsOfRrsets(excerpt.records, changes);
     return edits.ok ? planEdits(on, { ...excerpt, names: all }, { edits: edits.value, now, soa }) : edits;
   });
 }
 
-/** Outside of a transaction it is read together with others, unless there is much at the names. */
+/** Outside of a transaction a small one is read together with others; a large one waits for its turn. */
 async function excerptFor(
   on: Db,
   target: ZoneTarget,
   names: readonly DomainName[],
   ids: readonly number[],
-): Promise<ZoneExcerpt | undefined> {
-  const { together } = target;
-  if (together && !on.isTransaction && ids.length === 0) {
-    const excerpt = await together.read({ ...target, names });
-    if (excerpt !== "large") return excerpt;
-    await admitWhole(on, target);
-  }
-  return readExcerpt(on, target, names, ids);
+): Promise<Result<ZoneExcerpt | undefined, Refusal>> {
+  const ask = { ...target, names, ids };
+  const isTogether = target.together?.takes(ask) && !on.isTransaction;
+  const together = isTogether ? await target.together?.read(ask) : "large";
+  if (together !== "large") return ok(together);
+  const excerpt = await readExcerpt(on, ask);
+  if (excerpt !== "large") return ok(excerpt);
+  const refusal = await target.admitMuch?.(await measureExcerpt(on, ask));
+  return refusal ? refuse(refusal) : ok(await readLargeExcerpt(on, ask));
 }
 
 /** What edits of a zone come to, by what it has at the names that they are about. */

@@ -8,7 +8,7 @@ import { editRecords } from "../../core/dns/zone-edit.ts";
 import { invalidField, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { Db } from "../../platform/postgres/db.ts";
-import { readExcerpt } from "../../store/dns/zone-excerpts.ts";
+import { readLargeExcerpt } from "../../store/dns/zone-excerpts.ts";
 import { type Zone, zoneDoesNotExist } from "../../store/dns/zones.ts";
 import { changeZone, type ZonePlan, type ZoneTarget } from "./zone-changes.ts";
 import { checkSoaNames, MOST_SECONDS } from "./zone-soa.ts";
@@ -39,7 +39,7 @@ export async function updateZone(
   const names = namesOf(request);
   let rcode: number = RCODE.NOERROR;
   const changed = await changeZone(db, target, async (on): Promise<Result<ZonePlan, Refusal>> => {
-    const excerpt = await readExcerpt(on, target, names, []);
+    const excerpt = await readLargeExcerpt(on, { ...target, names });
     if (!excerpt) return refuse(zoneDoesNotExist(target.domain));
     const { zone, records } = excerpt;
     const effect = applyUpdate(zone, records, request);

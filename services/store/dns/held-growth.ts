@@ -13,18 +13,21 @@ export interface GrowingZone {
 /**
  * Has zones hold what they are about to take, and a little more, as a change by itself does (quotas.ts): those of a company
  * in one transaction. Of a company that has not the room for all of them none does. Zones that somebody has locked are
- * passed over, and so are all of a company whose quotas somebody has locked for longer than a commit takes.
- * @param growing of each zone all that comes to it counts
+ * passed over, and so are all of a company or reseller whose quotas somebody has locked for longer than a commit takes.
+ * @param growing a zone may occur several times; its growths are added up
  * @returns the ids of zones that hold now what they did not before
  */
 export async function holdGrowthTogether(db: Db, growing: readonly GrowingZone[]): Promise<ReadonlySet<number>> {
   const held = new Set<number>();
+  const locked = new Set<string>();
   for (const owner of await ownersOf(db, growing)) {
+    if (locked.has(owner.resellerId)) continue;
     try {
       const ids = await inTransaction(db, (transaction) => holdOfOwner(transaction, owner, growing));
       for (const id of ids) held.add(id);
     } catch (error) {
-      if (!(error instanceof QuotaExceeded || isLockedLong(error))) throw error;
+      if (isLockedLong(error)) locked.add(owner.resellerId);
+      else if (!(error instanceof QuotaExceeded)) throw error;
     }
   }
   return held;

@@ -36,7 +36,7 @@ export function isAddition(zone: Zone, change: ZoneChange, growth: Growth): bool
 }
 
 /**
- * Writes additions to different zones by one statement, which is one transaction: of each records, serial and journal,
+ * Writes additions, at most one of each zone, by one statement, which is one transaction: of each records, serial and journal,
  * or nothing where the zone has changed since it was read, does not hold what it grows by (quotas.ts), or is locked by
  * somebody. It waits for nobody's lock, so nobody waits in a circle with it.
  * @returns in the order of the additions; undefined for those that were not written

@@ -2,6 +2,7 @@ import { type DomainName, nameSortKey } from "../../core/dns/name.ts";
 import type { StoredRecord } from "../../core/dns/zone-edit.ts";
 import { type Db, queryRows, rowsTable, StatementValues } from "../../platform/postgres/db.ts";
 import { recordOf } from "./records.ts";
+import type { ZoneSize } from "./zone-usage.ts";
 import { ZONE_COLUMNS, type Zone, type ZoneRow, type ZoneScope, zoneName, zoneOf } from "./zones.ts";
 import { LEFT_OUT_COUNTS, type LeftOutCounts, leftOutOf } from "./zones-left-out.ts";
 
@@ -13,36 +14,73 @@ export interface ZoneExcerpt {
   readonly records: readonly StoredRecord[];
 }
 
-/** Reads the zone and, in the same snapshot, all records at the names and at the owners of the ids. */
-export async function readExcerpt(
-  db: Db,
-  { apex, scope }: { readonly apex: DomainName; readonly scope: ZoneScope },
-  names: readonly DomainName[],
-  ids: readonly number[],
-): Promise<ZoneExcerpt | undefined> {
-  const values = new StatementValues(zoneName(apex), scope.resellerId ?? null, scope.companyId ?? null);
-  const keys = rowsTable(
-    ["bytea"],
-    names.map(({ wire }) => [nameSortKey(wire)]),
-    values,
-  );
-  const rowsOfIds = ids.map((id) => [id]);
-  const wanted = ids.length > 0 ? rowsTable(["bigint"], rowsOfIds, values) : undefined;
-  const rows = await queryRows<ExcerptRow>(db, readExcerptSql(keys.sql, wanted?.sql), values.all, {
-    name: `read-zone-excerpt ${keys.shape} ${wanted?.shape ?? 0}`,
-  });
-  return excerptOf(rows);
-}
-
-/** What an excerpt is asked for by. */
+/** What an excerpt is of: a zone, names, and the owners of the ids. */
 export interface ExcerptAsk {
   readonly apex: DomainName;
   readonly scope: ZoneScope;
   readonly names: readonly DomainName[];
+  readonly ids?: readonly number[];
 }
 
+/** Records that are read at once, and octets of the data of one of them: beyond, what is asked for is "large". */
+const MOST_RECORDS = 4_096;
+const MOST_RDATA_OCTETS = 2_048;
 /** Of one ask among several; who asks for more keeps the others waiting. */
-const MOST_RECORDS = 256;
+const MOST_RECORDS_TOGETHER = 256;
+
+/** Reads the zone and, in the same snapshot, all records at the names and at the owners of the ids. */
+export function readExcerpt(db: Db, ask: ExcerptAsk): Promise<ZoneExcerpt | "large" | undefined> {
+  return readUpTo(db, ask, MOST_RECORDS);
+}
+
+/** The same, however much it is. */
+export async function readLargeExcerpt(db: Db, ask: ExcerptAsk): Promise<ZoneExcerpt | undefined> {
+  const excerpt = await readUpTo(db, ask, undefined);
+  if (excerpt === "large") throw new Error("an excerpt without a bound is none too large");
+  return excerpt;
+}
+
+async function readUpTo(
+  db: Db,
+  { apex, scope, names, ids = [] }: ExcerptAsk,
+  most: number | undefined,
+): Promise<ZoneExcerpt | "large" | undefined> {
+  const values = new StatementValues(zoneName(apex), scope.resellerId ?? null, scope.companyId ?? null);
+  const keys = namesTable(names, values);
+  const wanted = ids.length > 0 ? idsTable(ids, values) : undefined;
+  const sql = readExcerptSql(keys.sql, wanted?.sql, most);
+  const rows = await queryRows<ExcerptRow>(db, sql, values.all, {
+    name: `read-zone-excerpt ${keys.shape} ${wanted?.shape ?? 0} ${most ?? "all"}`,
+  });
+  return excerptOf(rows, most);
+}
+
+const namesTable = (names: readonly DomainName[], values: StatementValues) =>
+  rowsTable(
+    ["bytea"],
+    names.map(({ wire }) => [nameSortKey(wire)]),
+    values,
+  );
+
+const idsTable = (ids: readonly number[], values: StatementValues) =>
+  rowsTable(
+    ["bigint"],
+    ids.map((id) => [id]),
+    values,
+  );
+
+/** What an excerpt comes to. */
+export async function measureExcerpt(db: Db, { apex, scope, names, ids = [] }: ExcerptAsk): Promise<ZoneSize> {
+  const values = new StatementValues(zoneName(apex), scope.resellerId ?? null, scope.companyId ?? null);
+  const found = foundSql(namesTable(names, values).sql, ids.length > 0 ? idsTable(ids, values).sql : undefined);
+  const [row] = await queryRows<{ records: number; octets: number }>(
+    db,
+    `select count(*) as records, coalesce(sum(octet_length(r.rdata)), 0)::bigint as octets
+       from ${ZONE_OF_NAME} z cross join lateral (${found}) r`,
+    values.all,
+  );
+  return { records: Number(row!.records), octets: Number(row!.octets) };
+}
 
 /**
  * Reads several excerpts, as {@link readExcerpt} does, by one statement.
@@ -69,19 +107,20 @@ export async function readExcerpts(
   });
   const byAsk: ExcerptRow[][] = asks.map(() => []);
   for (const row of rows) byAsk[row.ask - 1]!.push(row);
-  return byAsk.map((own) => (own.length > MOST_RECORDS ? "large" : excerptOf(own)));
+  return byAsk.map((own) => excerptOf(own, MOST_RECORDS_TOGETHER));
 }
 
-function excerptOf(rows: readonly ExcerptRow[]): ZoneExcerpt | undefined {
+function excerptOf(rows: readonly ExcerptRow[], most: number | undefined): ZoneExcerpt | "large" | undefined {
   const [first] = rows;
   if (!first) return undefined;
-  return {
-    zone: zoneOf(first),
-    leftOut: leftOutOf(first.left_out),
-    records: rows.flatMap(({ record_id, owner, type, record_ttl, rdata }) =>
-      record_id === null ? [] : recordOf([record_id, owner, type, record_ttl, rdata]),
-    ),
-  };
+  if (most !== undefined && rows.length > most) return "large";
+  const records: StoredRecord[] = [];
+  for (const { record_id, owner, type, record_ttl, rdata } of rows) {
+    if (record_id === null) continue;
+    if (rdata === null) return "large";
+    records.push(recordOf([record_id, owner, type, record_ttl, rdata]));
+  }
+  return { zone: zoneOf(first), leftOut: leftOutOf(first.left_out), records };
 }
 
 interface ExcerptRow extends ZoneRow {
@@ -90,16 +129,21 @@ interface ExcerptRow extends ZoneRow {
   readonly owner: Buffer;
   readonly type: number;
   readonly record_ttl: number;
-  readonly rdata: Buffer;
+  /** Null where it is longer than what is read at once. */
+  readonly rdata: Buffer | null;
 }
 
 const EXCERPT_COLUMNS = `${ZONE_COLUMNS}, ${LEFT_OUT_COUNTS} as left_out,
-         r.id as record_id, r.owner, r.type, r.ttl as record_ttl, r.rdata`;
+         r.id as record_id, r.owner, r.type, r.ttl as record_ttl`;
+const SHORT_RDATA = `case when octet_length(r.rdata) <= ${MOST_RDATA_OCTETS} then r.rdata end as rdata`;
+
+const ZONE_OF_NAME = `(select * from zones
+           where name = $1 and reseller_id = coalesce($2, reseller_id) and company_id = coalesce($3, company_id))`;
 
 /** As {@link readExcerptSql}: zones by their names, records by zone and name. */
 function readExcerptsSql(asks: string, keys: string): string {
   return `
-  select a.ask::int, ${EXCERPT_COLUMNS}
+  select a.ask::int, ${EXCERPT_COLUMNS}, ${SHORT_RDATA}
     from ${asks} as a (name, reseller_id, company_id, ask)
    cross join lateral (
      select * from zones
@@ -110,29 +154,33 @@ function readExcerptsSql(asks: string, keys: string): string {
     left join lateral (
       select found.* from ${keys} as wanted (ask, owner_key, place) cross join lateral (
         select * from records where records.zone_id = z.id and records.owner_key = wanted.owner_key offset 0
-      ) found where wanted.ask = a.ask limit ${MOST_RECORDS + 1}
+      ) found where wanted.ask = a.ask limit ${MOST_RECORDS_TOGETHER + 1}
     ) r on true`;
 }
 
+function readExcerptSql(keys: string, ids: string | undefined, most: number | undefined): string {
+  const limit = most === undefined ? "" : `limit ${most + 1}`;
+  return `
+  select ${EXCERPT_COLUMNS}, ${most === undefined ? "r.rdata" : SHORT_RDATA}
+    from ${ZONE_OF_NAME} z
+    join companies c on c.id = z.company_id
+    left join lateral (${foundSql(keys, ids)} ${limit}) r on true`;
+}
+
 /**
- * Whatever the planner believes of the size of zones, this must never walk through one: `offset 0` keeps both columns of
- * the index in use for each name, and `+ 0` keeps the look-up of ids to the primary key.
+ * The records of the zone `z` at names and at the owners of ids. Whatever the planner believes of the size of zones, this must
+ * never walk through one: `offset 0` keeps both columns of the index in use for each name, and `+ 0` keeps the look-up of ids
+ * to the primary key.
  */
-function readExcerptSql(keys: string, ids: string | undefined): string {
+function foundSql(keys: string, ids: string | undefined): string {
   const namesOfIds = `
         union
         select (select records.owner_key from records where records.id = wanted.id and records.zone_id + 0 = z.id)
           from ${ids} as wanted (id, place)`;
   return `
-  select ${EXCERPT_COLUMNS}
-    from (select * from zones
-           where name = $1 and reseller_id = coalesce($2, reseller_id) and company_id = coalesce($3, company_id)) z
-    join companies c on c.id = z.company_id
-    left join lateral (
       select found.* from (
         select wanted.owner_key from ${keys} as wanted (owner_key, place)${ids === undefined ? "" : namesOfIds}
       ) names cross join lateral (
         select * from records where records.zone_id = z.id and records.owner_key = names.owner_key offset 0
-      ) found
-    ) r on true`;
+      ) found`;
 }

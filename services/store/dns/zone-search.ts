@@ -1,4 +1,5 @@
 import { type Db, queryRows, StatementValues } from "../../platform/postgres/db.ts";
+import { inTransaction } from "../transactions.ts";
 import { isIndexed, partsOfPattern } from "./zone-name-parts.ts";
 import type { ListPosition, ZoneScope } from "./zones.ts";
 
@@ -148,4 +149,50 @@ function placeOf({ scope, after }: ZoneNameSearch, values: StatementValues): str
 export function isInScope({ resellerId, companyId }: ZoneScope, values: StatementValues): string {
   if (companyId !== undefined) return `z.company_id = ${values.add(companyId)}`;
   return resellerId === undefined ? "true" : `z.reseller_id = ${values.add(resellerId)}`;
+}
+
+/** Buckets that are looked at in one step: zones that are made in them wait so long. */
+const BUCKETS_A_STEP = 200;
+
+/**
+ * Forgets buckets in which no zone is left, in small transactions.
+ * @param isStopping asked between two steps, with the milliseconds that the last one took; it may take its time
+ */
+export async function pruneZoneNameBuckets(
+  db: Db,
+  isStopping: (tookMs: number) => boolean | Promise<boolean>,
+): Promise<void> {
+  let last: BucketKey | undefined = { reseller_id: "", bucket: NOTHING };
+  for (let tookMs = 0; last !== undefined && !(await isStopping(tookMs)); ) {
+    const from = performance.now();
+    const after: BucketKey = last;
+    last = await inTransaction(db, (transaction) => pruneBucketsAfter(transaction, after));
+    tookMs = performance.now() - from;
+  }
+}
+
+interface BucketKey {
+  readonly reseller_id: string;
+  readonly bucket: Buffer;
+}
+
+/** @returns the last one that was looked at; undefined when none is left */
+async function pruneBucketsAfter(transaction: Db, after: BucketKey): Promise<BucketKey | undefined> {
+  const looked = await queryRows<BucketKey>(
+    transaction,
+    `select reseller_id, bucket from zone_name_buckets where (reseller_id, bucket) > ($1, $2)
+      order by reseller_id, bucket limit $3 for update skip locked`,
+    [after.reseller_id, after.bucket, BUCKETS_A_STEP],
+  );
+  // A statement of its own: it sees the zones of all who had locked the buckets before.
+  await queryRows(
+    transaction,
+    `delete from zone_name_buckets b using unnest($1::text[], $2::bytea[]) as looked (reseller_id, bucket)
+      where b.reseller_id = looked.reseller_id and b.bucket = looked.bucket
+        and zone_name_bucket((select z.name_key from zones z
+                               where z.reseller_id = b.reseller_id and z.kind = 'primary' and z.name_key >= b.bucket
+                               order by z.name_key limit 1)) is distinct from b.bucket`,
+    [looked.map(({ reseller_id }) => reseller_id), looked.map(({ bucket }) => bucket)],
+  );
+  return looked.at(-1);
 }

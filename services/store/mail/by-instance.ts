@@ -1,9 +1,12 @@
 import { type Db, queryRows } from "../../platform/postgres/db.ts";
 
-/** By what all handles to one pool share: whether its tables are spread over several machines. */
+/** By what all handles to one pool share: whether Citus is there. */
 const known = new WeakMap<object, boolean>();
 
-/** Whether the tables are spread over machines by instance (deploy/citus.sql). It is asked once for each pool. */
+/**
+ * Whether the tables may be spread over machines by instance (deploy/citus.sql): whether the database has Citus. It is asked
+ * once for each pool.
+ */
 export async function isSpread(db: Db): Promise<boolean> {
   const { config } = db.client;
   let spread = known.get(config);

@@ -135,7 +135,7 @@ async function findOrAddContacts(
   return toSubscribers(rows);
 }
 
-/** The same where each part of a statement would be sent about: most recipients are contacts already, which one statement finds. */
+/** The same on Citus, which would send each part of that statement to every machine: most recipients are contacts already. */
 async function addAbsentContacts(
   db: Db,
   instanceId: number,

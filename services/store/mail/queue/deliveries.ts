@@ -138,7 +138,7 @@ interface SettledRow extends Omit<SettledDelivery, "at"> {
 
 const MINUTE_MS = 60_000;
 
-/** Adds last outcomes to what each instance has tried. Citus copies the rows to where they belong, which it plans nothing for. */
+/** Adds last outcomes to what each instance has tried. Of rows that are given Citus copies each to where it belongs. */
 async function countTried(transaction: Transaction, settled: readonly SettledRow[], nowMs: number): Promise<void> {
   const tried = new Map<number, number>();
   for (const { instance_id: instanceId, state, is_report: isReport } of settled) {

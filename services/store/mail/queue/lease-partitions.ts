@@ -46,7 +46,7 @@ export interface LeaseResult {
   readonly hasMore: boolean;
   /**
    * After so long something that waits is due, or a lease that others had is over, unless that is changed; infinite where
-   * nothing waits. Told only where an instance costs a statement of its own to find out.
+   * nothing waits. Told on Citus alone, where to find it out costs a statement for each instance.
    */
   readonly dueInMs: number | undefined;
 }

@@ -254,8 +254,9 @@ export function hearsOfDeliveries(instanceId: string): string {
   return `${instanceId} in (select instance_id from webhook_instances where deliveries)`;
 }
 
-/** The instances among those of a statement that do, as a query in SQL: by tables, as of a view Citus asks every machine. */
+/** The instances among those of a statement that do, as a query in SQL: on Citus by tables, as it asks every machine for a view. */
 export function hearersOfDeliveries(own: Own): string {
+  if (own !== ofInstances) return "select instance_id from webhook_instances where deliveries";
   const { delivered, deferred, cancelled } = TOLD_KINDS;
   return hearers(own, `and w.kinds && array[${delivered}, ${deferred}, ${cancelled}]::smallint[]`);
 }

@@ -127,7 +127,7 @@ it("keeps records that are too long for any message", async () => {
   expect(Buffer.compare(kept!, stored!)).toBe(0);
 });
 
-it("goes on with a zone as it was when its first message was written, whatever changes meanwhile", async () => {
+it("goes on with a zone as it was when its first part was written, whatever changes meanwhile", async () => {
   const writer = zoneDatabaseOf(SIGNED_ZONE);
   const zone = writer.publishedZone(ZONE_WIRE);
   const name = (index: number) => Buffer.from(`\x07${String(index).padStart(7, "0")}\x07example\x03org\0`, "latin1");
