@@ -13,12 +13,15 @@ const UDP_WORKER = ["dns-server/listeners/udp-worker"];
 const MODULES = ["platform/postgres/embedded-postgres"];
 /** Native code. */
 const EXTERNAL = /^(koffi|pg-native)$/;
-/** What libraries know of databases other than PostgreSQL, and of stores other than memory: every process would hold it. */
-const OTHER_DATABASES =
+/**
+ * What knex knows of databases other than PostgreSQL, and the stores of rate-limiter-flexible other than memory: every
+ * process would hold them. Who imports such a part gets an empty module in the build.
+ */
+const UNUSED_PARTS =
   /\/node_modules\/(knex\/lib\/dialects\/(?!index|postgres\/)|rate-limiter-flexible\/lib\/RateLimiter(?!\w*Abstract|Memory|Res)\w+\.js$)/;
-const withoutOtherDatabases = {
-  name: "without-other-databases",
-  load: (id) => (OTHER_DATABASES.test(id.replaceAll("\\", "/")) ? "module.exports = {};" : null),
+const withoutUnusedParts = {
+  name: "without-unused-parts",
+  load: (id) => (UNUSED_PARTS.test(id.replaceAll("\\", "/")) ? "module.exports = {};" : null),
 };
 
 const mains = readdirSync("services", { recursive: true })
@@ -32,7 +35,7 @@ const build = (input, output) => ({
   platform: "node",
   logLevel: "warn",
   external: EXTERNAL,
-  plugins: [withoutOtherDatabases],
+  plugins: [withoutUnusedParts],
   // A package's own use of eval is its author's to answer for.
   checks: { eval: false },
   output: {
@@ -42,8 +45,8 @@ const build = (input, output) => ({
     entryFileNames: "[name].cjs",
     sourcemap: true,
     // A process holds the text of what it runs: an octet a character where all are ASCII, two where one is not. Names
-    // stay as they are, for what is logged of errors.
-    minify: { compress: false, mangle: false, codegen: { removeWhitespace: true, asciiOnly: true } },
+    // and line breaks stay: traces in logs say where.
+    minify: { compress: false, mangle: false, codegen: { removeWhitespace: false, asciiOnly: true } },
     ...output,
   },
 });

@@ -16,7 +16,7 @@ const { threadId } = require("node:worker_threads");
 
 const CACHE = join(__dirname, "..", "dist", "services", ".cache");
 const COMPILER = [process.version, process.arch, ...process.execArgv, process.env.NODE_OPTIONS].join(" ");
-/** What a process compiles at its start has been compiled by then. */
+/** What a process compiles at its start, and for the first requests, has been compiled this long after it. */
 const KEEP_AFTER_MS = 5_000;
 const DIGEST_OCTETS = 20;
 
@@ -82,8 +82,12 @@ function digestOf(...contents) {
 
 // As Node has it from release 21 on: to find out where it runs, pg would otherwise have Node load all of its fetch.
 globalThis.navigator ??= { userAgent: `Node.js/${process.versions.node.split(".")[0]}` };
-setTimeout(keep, KEEP_AFTER_MS).unref();
-process.once("exit", keep);
 // A program of its own, or of a thread; `palomar.mjs` loads one itself.
-if (process.argv[1] === __filename) load(resolve(process.argv.splice(2, 1)[0]));
+const isProgram = process.argv[1] === __filename;
+const keepSoon = () => setTimeout(keep, KEEP_AFTER_MS).unref();
+// A service waits for the database first, and says when it has started: code that has not run is not compiled yet.
+if (isProgram && process.send) process.once("started", keepSoon);
+else keepSoon();
+process.once("exit", keep);
+if (isProgram) load(resolve(process.argv.splice(2, 1)[0]));
 module.exports = { load };

@@ -1,10 +1,13 @@
 import type { MetricFamilies } from "../platform/observability/metrics.ts";
 import type { Addresses, AddressName } from "../platform/service.ts";
-import type { ServiceSecrets } from "./config-with-keys.ts";
+import type { ServiceSecrets } from "./service-config.ts";
 
 /** What the supervisor says to a service's process. */
 export type ToService =
-  /** As soon as the database is up to date: what it has waited for, its modules loaded meanwhile. */
+  /**
+   * What a service waits for: its keys, and what it connects with. Sent when the database is up to date, or when it is
+   * away and the service can start without it.
+   */
   | ({ readonly kind: "secrets" } & ServiceSecrets)
   /** Where everybody listens so far, and which listeners are still to come. */
   | { readonly kind: "addresses"; readonly addresses: Addresses; readonly expected: readonly AddressName[] }

@@ -1,3 +1,4 @@
+import type { EventEmitter } from "node:events";
 import { Worker } from "node:worker_threads";
 import type { KeyRing } from "../core/key-ring.ts";
 import { systemClock } from "../platform/clock.ts";
@@ -12,7 +13,7 @@ import { programFile, programRunner } from "../platform/package-folder.ts";
 import { openDb, openListenConnection } from "../platform/postgres/db.ts";
 import type { Addresses, ServiceName, StartService } from "../platform/service.ts";
 import { AddressBook } from "./address-book.ts";
-import { configWith, type ServiceSecrets } from "./config-with-keys.ts";
+import { configWith, type ServiceSecrets } from "./service-config.ts";
 import type { FromService, ToService } from "./service-messages.ts";
 import type { ThreadData } from "./service-thread.ts";
 
@@ -36,16 +37,25 @@ void runService(process.argv[2] as ServiceName);
 
 async function runService(name: ServiceName): Promise<void> {
   let lifecycle: Lifecycle | undefined;
-  const end = async (status: number) => {
+  // Until the configuration says how much is logged.
+  let logger = makeLogger(name, "info");
+  const end = async (status: number): Promise<never> => {
     await lifecycle?.stop(STOP_DEADLINE_MS);
     process.exit(status);
   };
-  const begun = secretsOfSupervisor().then((secrets) => {
-    const config = configWith(secrets);
-    const logger = makeLogger(name, config.logLevel);
-    lifecycle = new Lifecycle(logger);
-    return { config, secrets, logger, lifecycle, addressBook: new AddressBook(config) };
-  });
+  const failToStart = (error: Error): Promise<never> => {
+    logger.error({ err: error }, "failed to start");
+    tell({ kind: "failed", text: error.message });
+    return end(1);
+  };
+  const begun = secretsOfSupervisor()
+    .then((secrets) => {
+      const config = configWith(secrets);
+      logger = makeLogger(name, config.logLevel);
+      lifecycle = new Lifecycle(logger);
+      return { config, secrets, logger, lifecycle, addressBook: new AddressBook(config) };
+    })
+    .catch(failToStart);
 
   process.on("message", async (message: ToService) => {
     if (message.kind === "stop") return end(0);
@@ -60,7 +70,7 @@ async function runService(name: ServiceName): Promise<void> {
   // Ctrl-C reaches the whole process group; the supervisor stops its services in order.
   process.on("SIGINT", () => {});
   process.on("uncaughtException", async (error) => {
-    (await begun).logger.fatal({ err: error }, "uncaught exception");
+    logger.fatal({ err: error }, "uncaught exception");
     tell({ kind: "failed", text: error.message });
     await end(1);
   });
@@ -71,12 +81,13 @@ async function runService(name: ServiceName): Promise<void> {
   const surroundings = await begun;
   try {
     tell({ kind: "ready", addresses: await startService(name, main, surroundings) });
-    giveBackMemorySoon();
   } catch (error) {
-    surroundings.logger.error({ err: error }, "failed to start");
-    tell({ kind: "failed", text: (error as Error).message });
-    await end(1);
+    return failToStart(error as Error);
   }
+  // To `bin/run.cjs`.
+  const events: EventEmitter = process;
+  events.emit("started");
+  giveBackMemorySoon();
 }
 
 /** What a service stands on, in its own process. */

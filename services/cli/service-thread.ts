@@ -6,7 +6,7 @@ import { serveLargeRequests } from "../platform/http/large-requests.ts";
 import { startTracing } from "../platform/observability/tracing.ts";
 import { openDb } from "../platform/postgres/db.ts";
 import type { ServiceName, StartLargeRequests } from "../platform/service.ts";
-import { configWith, type ServiceSecrets } from "./config-with-keys.ts";
+import { configWith, type ServiceSecrets } from "./service-config.ts";
 
 /** What such a thread is begun with. */
 export interface ThreadData {

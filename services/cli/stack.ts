@@ -83,14 +83,22 @@ export class Stack {
   async #start(): Promise<string | undefined> {
     const config = this.#config;
     await lockDataFolder(config, this.#services, this.#lifecycle);
+    if (this.#stopping) return undefined;
     const foundation = this.#layFoundation();
+    let foundationFailed = false;
+    foundation.catch(() => {
+      foundationFailed = true;
+    });
     const supervisor = new Supervisor({ config, foundation, services: this.#services, logger: this.#logger });
     this.#supervisor = supervisor;
     this.#lifecycle.onStop("services", () => supervisor.stop());
     const started = supervisor.start();
-    started.catch(() => {});
+    // Said at once: nobody looks at it before the database is up to date, which may take minutes.
+    started.catch((err) => {
+      if (!foundationFailed && !this.#stopping) this.#logger.error({ err }, "a service does not start");
+    });
     const { databaseUrl, db, credentials } = await foundation;
-    // Again, as it goes before the database.
+    // Registered again, after the database's closers: the services stop before their connections and the server do.
     this.#lifecycle.onStop("services", () => supervisor.stop());
     await started;
     const countingDb = openDb(config.listenDatabaseUrl ?? databaseUrl, { connections: 1, name: "monitoring" });
@@ -107,6 +115,7 @@ export class Stack {
     const file = new AddressesFile(config.dataDir);
     file.write(addresses, isWhole);
     this.#lifecycle.onStop("addresses.json", () => file.remove());
+    if (this.#stopping) return undefined;
     const banner = await composeBanner({ config, addresses, credentials, db });
     if (credentials) await noteDemoShown(db);
     giveBackMemorySoon();

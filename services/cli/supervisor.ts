@@ -20,7 +20,10 @@ export interface SupervisorOptions {
   readonly logger: Logger;
 }
 
-/** What services stand on, once the database is up to date. */
+/**
+ * What services wait for: their keys, and what they connect with. It is there when the database is up to date, or when it
+ * is away and they can start without it.
+ */
 export interface Foundation {
   /** What a service connects with. */
   readonly databaseUrlOf: (name: ServiceName) => string;
@@ -33,6 +36,8 @@ interface Supervised {
   /** The last one; undefined while there was none yet. */
   child: ChildProcess | undefined;
   ready: boolean;
+  /** When the last one was told its secrets, or was to be made; as of performance.now(). */
+  startedAt: number;
   /** Ends in a row without having run for long. */
   failures: number;
   /** Ends that were not asked for, ever. */
@@ -54,7 +59,10 @@ const STEADY_AFTER_MS = 10_000;
 const STOP_DEADLINE_MS = 10_000;
 const METRICS_DEADLINE_MS = 2_000;
 
-/** A service is told its own, by message: an environment is open to every process of the same user. */
+/**
+ * Told by message instead: the embedded server's URL is not known when the process is made, and an environment, where keys
+ * would be, is open to every process of the same user.
+ */
 const WITHOUT_SECRETS = {
   DATABASE_URL: "",
   PALOMAR_SECRET: "",
@@ -109,7 +117,7 @@ export class Supervisor {
   /** Starts all services. Rejects, with all of them ended, when one of them cannot start, or has nothing to stand on. */
   async start(): Promise<void> {
     const { foundation, services } = this.#options;
-    // Nobody has begun anything yet.
+    // They wait for it and have nothing to undo.
     foundation.catch(() => this.kill());
     try {
       await Promise.all([foundation, ...services.map((name) => this.#startFirst(name))]);
@@ -147,7 +155,7 @@ export class Supervisor {
 
   #startFirst(name: ServiceName): Promise<void> {
     return new Promise((resolve, reject) => {
-      const service: Supervised = { name, child: undefined, ready: false, failures: 0, restarts: 0 };
+      const service: Supervised = { name, child: undefined, ready: false, startedAt: 0, failures: 0, restarts: 0 };
       this.#services.set(name, service);
       void this.#supervise(service, { onReady: resolve, onFailed: reject });
     });
@@ -159,7 +167,7 @@ export class Supervisor {
   ): Promise<void> {
     const { name } = service;
     for (;;) {
-      const startedAt = performance.now();
+      service.startedAt = performance.now();
       const { code, signal, failure } = await this.#run(service, first.onReady);
       const wasReady = service.ready;
       service.ready = false;
@@ -167,7 +175,7 @@ export class Supervisor {
       if (service.restarts === 0 && !wasReady) {
         return first.onFailed(new CommandRefused(`${name}: ${failure || `ended with ${signal ?? `status ${code}`}`}`));
       }
-      service.failures = performance.now() - startedAt > STEADY_AFTER_MS ? 0 : service.failures + 1;
+      service.failures = performance.now() - service.startedAt > STEADY_AFTER_MS ? 0 : service.failures + 1;
       this.#options.logger.error({ name, code, signal, failure }, "a service ended and is started again");
       await sleep(Math.min(RESTART_FIRST_MS * 2 ** service.failures, RESTART_MOST_MS));
       if (this.#stopping) return;
@@ -201,15 +209,17 @@ export class Supervisor {
         for (const other of this.#children()) send(other, this.#addressMessage());
         onReady();
       });
-      void this.#tell(child, service.name);
+      void this.#tell(child, service);
     });
   }
 
   /** Tells a new process what it needs to begin. */
-  async #tell(child: ChildProcess, name: ServiceName): Promise<void> {
+  async #tell(child: ChildProcess, service: Supervised): Promise<void> {
+    const { name } = service;
     const foundation = await this.#options.foundation.catch(() => undefined);
     if (foundation === undefined) return;
     const keys = formatKeyFile(foundation.keyRing, name, { withDigestKeys: true });
+    service.startedAt = performance.now();
     send(child, { kind: "secrets", keys, databaseUrl: foundation.databaseUrlOf(name) });
     send(child, this.#addressMessage());
   }

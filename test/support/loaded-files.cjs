@@ -11,7 +11,10 @@ vm.Script = class extends vm.Script {
     loaded.push({ file: options.filename, octets: source.length });
   }
 };
-process.once("exit", () => process.stdout.write(JSON.stringify(loaded)));
 
 const [runner, ...programs] = process.argv.splice(2);
-for (const program of programs) require(runner).load(program);
+const { load } = require(runner);
+// The runner would keep code of which nothing has run, and no start compiles more of what is kept.
+process.removeAllListeners("exit");
+process.once("exit", () => process.stdout.write(JSON.stringify(loaded)));
+for (const program of programs) load(program);

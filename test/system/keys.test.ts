@@ -119,6 +119,7 @@ it.skipIf(process.platform !== "linux")(
         expect(environment).not.toContain(PREVIOUS);
         expect(environment).not.toContain(keys);
         expect(environment).toContain("PALOMAR_KEYS=\0");
+        expect(environment).not.toMatch(/(^|\0)DATABASE_URL=[^\0]/);
       }
     } finally {
       await stack.stop();

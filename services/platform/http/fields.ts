@@ -12,7 +12,7 @@ const MOST_VALUES = 1_000_000;
 
 /** PostgreSQL has no place for NUL, and half a surrogate pair is no character of UTF-8. */
 const UNSTORABLE = /\0|\p{Surrogate}/u;
-/** Text that is surely none of it, told without a look at every code point. */
+/** Storable for sure: ASCII without NUL. Spares most texts the slower expression. */
 const PLAIN = /^[\x01-\x7f]*$/;
 
 /**
