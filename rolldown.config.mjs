@@ -47,6 +47,7 @@ const build = (input, output) => ({
     // A process holds the text of what it runs: an octet a character where all are ASCII, two where one is not. Names
     // and line breaks stay: traces in logs say where.
     minify: { compress: false, mangle: false, codegen: { removeWhitespace: false, asciiOnly: true } },
+    comments: false,
     ...output,
   },
 });

@@ -12,7 +12,7 @@ const LATER =
 const OTHER_DRIVER = /require\(["'`]tedious["'`]\)/;
 
 /** What the text of a service's files may come to. A process holds it, and reads all of it before it can begin. */
-const MOST_OCTETS = 6_000_000;
+const MOST_OCTETS = 5_200_000;
 
 interface LoadedFile {
   readonly file: string;
