@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { AttemptLog } from "../operations/mail/attempt-log.ts";
 import { type InvalidationRule, recordOutcomes } from "../operations/mail/outcomes.ts";
+import { fewAtOnce } from "../platform/few-at-once.ts";
 import type { Observe } from "../platform/observability/observation.ts";
 import type { Db } from "../platform/postgres/db.ts";
 import { noteWarmUpDeliveries } from "../store/mail/pace/warm-up-days.ts";
@@ -8,7 +9,6 @@ import type { DeliveryOutcome } from "../store/mail/queue/deliveries.ts";
 import { beginWork } from "../store/mail/queue/mail-work.ts";
 import { type PartitionRelease, releasePartitions } from "../store/mail/queue/queue-leases.ts";
 import { addTlsSessions } from "../store/mail/reports/sent-tls-reports.ts";
-import { fewAtOnce } from "./queue-look.ts";
 import { WakeUp } from "./wake-up.ts";
 
 export interface OutcomeWriterOptions {

@@ -1,11 +1,12 @@
 import { fairShares } from "../core/mail/lane-shares.ts";
+import { fewAtOnce } from "../platform/few-at-once.ts";
 import type { Db } from "../platform/postgres/db.ts";
 import { byPlace, isSpread } from "../store/mail/by-instance.ts";
 import { lotOf } from "../store/mail/queue/lease-partitions.ts";
 import { listWork, putOffWork } from "../store/mail/queue/mail-work.ts";
 import { wakePartitions } from "../store/mail/queue/queue-leases.ts";
 import { KnownBackOffs } from "./known-back-offs.ts";
-import { type AskResult, fewAtOnce, type LookRequest, QueueLook } from "./queue-look.ts";
+import { type AskResult, type LookRequest, QueueLook } from "./queue-look.ts";
 
 /** Instances that one look asks; the next one goes on with those after them. */
 const INSTANCES_PER_LOOK = 100;

@@ -246,7 +246,8 @@ function readBound(runtime: CommandRuntime, given: string | undefined): number |
 }
 
 function printOverview(runtime: CommandRuntime, name: string, overview: SendingOverview): void {
-  const waiting = overview.waiting === 0 ? [] : [`waiting\t${overview.waiting}\tthe first until ${overview.goes_on_at}`];
+  const waiting =
+    overview.waiting === 0 ? [] : [`waiting\t${overview.waiting}\tthe first until ${overview.goes_on_at}`];
   const lines = [...overview.limits.map(describeLimit), ...waiting];
   runtime.print({ name, ...overview }, lines.length === 0 ? "no limits" : lines.join("\n"));
 }

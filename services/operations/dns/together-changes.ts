@@ -1,5 +1,5 @@
 import { GatheredWork } from "../../platform/gathered-work.ts";
-import { type Db, isDatabaseAway } from "../../platform/postgres/db.ts";
+import { type Db, isDatabaseAway, isRefused } from "../../platform/postgres/db.ts";
 import { holdGrowthTogether } from "../../store/dns/held-growth.ts";
 import { type Addition, writeAdditions } from "../../store/dns/zone-additions.ts";
 import type { WrittenChange } from "../../store/dns/zone-changes.ts";
@@ -70,9 +70,4 @@ async function unlessRefused(additions: readonly Addition[], write: () => Promis
     if (isDatabaseAway(error) || !isRefused(error)) throw error;
     return additions.map(() => undefined);
   }
-}
-
-/** Whether PostgreSQL has answered with an error: then nothing was written. */
-function isRefused(error: unknown): boolean {
-  return typeof (error as { code?: unknown }).code === "string" && "severity" in (error as object);
 }

@@ -179,6 +179,11 @@ export function isTransient(error: unknown): boolean {
   return code === "40001" || code === "40P01";
 }
 
+/** Whether PostgreSQL has answered with an error: then the statement has changed nothing. */
+export function isRefused(error: unknown): boolean {
+  return typeof (error as { code?: unknown }).code === "string" && "severity" in (error as object);
+}
+
 /** SQLSTATE 55P03: somebody has locked what is wanted for longer than `lock_timeout`. */
 export function isLockedLong(error: unknown): boolean {
   return ((error ?? {}) as { code?: string }).code === "55P03";
