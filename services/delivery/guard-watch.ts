@@ -36,10 +36,12 @@ export function startGuardWatch(options: GuardWatchOptions): { stop(): Promise<v
   const { db, policy, observe } = options;
   let leftOut = 0;
   const run = async () => {
-    leftOut -= 1;
-    if (leftOut > 0) return;
+    if (leftOut > 0) {
+      leftOut -= 1;
+      return;
+    }
     const isQuiet = !(await watchInstances(options));
-    leftOut = isQuiet && (await isSpread(db)) ? LEFT_OUT_WHERE_SPREAD + 1 : 0;
+    if (isQuiet && (await isSpread(db))) leftOut = LEFT_OUT_WHERE_SPREAD;
   };
   return repeatTasks([{ name: "guard", everyMs: policy.everySeconds * 1_000, run }], (_, err) =>
     observe({ kind: "guard-failed", level: "error", err }),

@@ -310,11 +310,11 @@ export class DeliveryWorker {
 
   /** Has one lane end where there are more than there should be. @returns whether the one that asks is it */
   #giveWay(instanceId: number): boolean {
-    const kept = Math.max(0, this.#keptFromOthers.get(instanceId) ?? 0);
-    if (this.#excess === 0 && kept === 0) return false;
-    this.#excess = Math.max(0, this.#excess - 1);
-    this.#keptFromOthers.set(instanceId, kept - 1);
-    return true;
+    const kept = this.#keptFromOthers.get(instanceId) ?? 0;
+    if (kept > 0) this.#keptFromOthers.set(instanceId, kept - 1);
+    const isTooMuch = this.#excess > 0 || kept > 0;
+    if (this.#excess > 0) this.#excess -= 1;
+    return isTooMuch;
   }
 
   async #startLanes(taken: readonly LeasedPartition[]): Promise<void> {

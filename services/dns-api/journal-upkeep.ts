@@ -28,7 +28,10 @@ export interface JournalUpkeepOptions {
   readonly everyMs?: number;
 }
 
-/** Keeps the journal of zones, and what their names are searched by, from growing for ever: at the start and then each hour. Any number of nodes may do it. */
+/**
+ * Keeps the journal of zones, and what their names are searched by, from growing for ever: at the start and then each hour.
+ * Any number of nodes may do it.
+ */
 export function startJournalUpkeep(options: JournalUpkeepOptions): { stop(): Promise<void> } {
   const { observe, everyMs = HOUR_MS } = options;
   return new RepeatedWork({

@@ -249,14 +249,16 @@ export function tellCancelled(cancelled: string): string {
      where ${hearsOfDeliveries("instance_id")}`;
 }
 
+const HEARERS_OF_DELIVERIES = "select instance_id from webhook_instances where deliveries";
+
 /** A condition in SQL: whether an instance wants to know what becomes of its deliveries. */
-export function hearsOfDeliveries(instanceId: string): string {
-  return `${instanceId} in (select instance_id from webhook_instances where deliveries)`;
+function hearsOfDeliveries(instanceId: string): string {
+  return `${instanceId} in (${HEARERS_OF_DELIVERIES})`;
 }
 
 /** The instances among those of a statement that do, as a query in SQL: on Citus by tables, as it asks every machine for a view. */
 export function hearersOfDeliveries(own: Own): string {
-  if (own !== ofInstances) return "select instance_id from webhook_instances where deliveries";
+  if (own !== ofInstances) return HEARERS_OF_DELIVERIES;
   const { delivered, deferred, cancelled } = TOLD_KINDS;
   return hearers(own, `and w.kinds && array[${delivered}, ${deferred}, ${cancelled}]::smallint[]`);
 }
