@@ -12,11 +12,14 @@ pg.types.setTypeParser(pg.types.builtins.INT8, Number);
 /** What knex keeps of a pool, for its transactions too. */
 type PoolConfig = Knex.Config & { readonly pooled: boolean };
 
-/** How long the server may take to accept a connection. */
+/** How long a connection may take to be made, where nothing else is said. */
 const CONNECT_TIMEOUT_MS = 10_000;
 
 /** How long who wants a connection waits for one to be free. */
 const PATIENCE_MS = 15_000;
+
+/** By so much the pool waits longer for a connection than the driver does, which says what went wrong. */
+const POOL_LAG_MS = 5_000;
 
 /** Keep-alives notice a peer that has gone without a word, where the system's own wait is hours. */
 const LIVELINESS = {
@@ -29,7 +32,8 @@ const LIVELINESS = {
  * Opens a pool. Connections are made on first use, so this never fails by itself.
  * @param options.pooled whether a pooler in transaction mode stands between, where a prepared statement is another's
  *   the next moment: then none has a name
- * @param options.patienceMs how long who wants a connection waits for one to be free
+ * @param options.patienceMs how long who wants a connection waits for one to be free, or to be made: a thread that works
+ *   for seconds without a pause hears late what the server says
  */
 export function openDb(
   url: string,
@@ -40,10 +44,13 @@ export function openDb(
     readonly patienceMs?: number;
   },
 ): Db {
+  const connectionTimeoutMillis = options.patienceMs ?? CONNECT_TIMEOUT_MS;
+  const liveliness = { ...LIVELINESS, connectionTimeoutMillis };
+  const createTimeoutMillis = connectionTimeoutMillis + POOL_LAG_MS;
   const config: PoolConfig = {
     client: "pg",
-    connection: { connectionString: url, application_name: `palomar ${options.name}`, ...LIVELINESS },
-    pool: { min: 0, max: options.connections, ...tracedConnections() },
+    connection: { connectionString: url, application_name: `palomar ${options.name}`, ...liveliness },
+    pool: { min: 0, max: options.connections, createTimeoutMillis, ...tracedConnections() },
     acquireConnectionTimeout: options.patienceMs ?? PATIENCE_MS,
     pooled: options.pooled ?? false,
     // What it would print is no more than what its promises say, and they say it to the caller.
