@@ -10,14 +10,19 @@ const BLOCKS_A_STEP = 4_096;
 const STEPS_IN_NEED = 2;
 /** From this share of the memory on, neighbours are joined before there is need. */
 const NEARLY_ALL = 7 / 8;
+/** While no more of the memory is used, large free blocks are split at once; beyond, large ones may be hard to come by. */
+const PLENTY_LEFT = 1 / 2;
+/** Large is a block of which the wanted one takes no more than this part: what is left stays of use. */
+const SMALL_PART = 1 / 4;
 
 /**
  * Hands out blocks of a segment of the zone database's memory and takes them back once no reader can still be looking at them.
  * Only the writer's thread uses it. `allocate` is the only thing that fails, and then nothing has changed.
  *
  * Every octet between the arena's start and its end is of one block: one that is in use, that waits for readers, or
- * that is free. Free blocks are split only when there is no other way, and neighbours joined only when the memory is used
- * nearly to its end: a step at a time, so that the thread is held up for some milliseconds only.
+ * that is free. Large free blocks, such as a hash table leaves that has grown, are split for small ones while there is
+ * plenty of memory; after that only when there is no other way. Neighbours are joined only when it is used nearly to its
+ * end: a step at a time, so that the thread is held up for some milliseconds only.
  *
  * A block that is out of every table is retired under the current epoch, and free when no reader can see it (epochs.ts).
  */
@@ -43,6 +48,10 @@ export class Arena {
   /** Octets that there could be of blocks. */
   get totalOctets(): number {
     return this.#memory.maxOctets - ARENA_START;
+  }
+
+  get #hasPlenty(): boolean {
+    return this.#end < this.totalOctets * PLENTY_LEFT;
   }
 
   /** Octets that blocks take, with those that wait for readers. */
@@ -74,7 +83,11 @@ export class Arena {
     const size = classSize(index);
     if (this.usedOctets + size <= this.allowance) {
       for (let steps = 0; ; steps += 1) {
-        const block = this.#free.take(index) || this.#takeEnd(size) || this.#takeLarger(index);
+        const block =
+          this.#free.take(index) ||
+          (this.#hasPlenty && this.#takeLarger(index, sizeClass(size / SMALL_PART))) ||
+          this.#takeEnd(size) ||
+          this.#takeLarger(index, index + 1);
         if (block !== 0) return block;
         if (steps === STEPS_IN_NEED || !this.#free.isJoinable) break;
         this.#joinSome();
@@ -140,15 +153,13 @@ export class Arena {
     return block;
   }
 
-  /** The beginning of a larger free block, the smallest that there is; 0 for none. */
-  #takeLarger(index: number): number {
-    for (let larger = index + 1; larger < this.#free.classes; larger += 1) {
-      const block = this.#free.take(larger);
-      if (block === 0) continue;
-      this.#giveBack(block + classSize(index), block + classSize(larger));
-      return block;
-    }
-    return 0;
+  /** The beginning of the smallest free block that is of the class `least` or a larger one; 0 for none. */
+  #takeLarger(index: number, least: number): number {
+    const larger = this.#free.classFrom(least);
+    if (larger < 0) return 0;
+    const block = this.#free.take(larger);
+    this.#giveBack(block + classSize(index), block + classSize(larger));
+    return block;
   }
 
   #joinSome(): void {

@@ -1,5 +1,5 @@
 import type { MemorySegment } from "./memory.ts";
-import { classSize } from "./size-class.ts";
+import { CLASSES, classSize } from "./size-class.ts";
 
 /** Words of a free block: the next and the previous one in the list of its size class, and that class. */
 const FREE = { NEXT: 0, CLASS: 1, PREVIOUS: 2 } as const;
@@ -30,8 +30,10 @@ export interface Joining {
  */
 export class FreeBlocks {
   readonly #memory: MemorySegment;
-  /** First block of each size class. */
-  readonly #first: number[] = [];
+  /** First block of each size class; 0 for none. */
+  readonly #first = new Int32Array(CLASSES);
+  /** A bit for each class that has one. */
+  readonly #filled = new Int32Array(Math.ceil(CLASSES / 32));
   /** Maps of regions in which there have been free blocks, and how many there are. */
   readonly #maps: (Int32Array | undefined)[] = [];
   readonly #counts: number[] = [];
@@ -45,11 +47,6 @@ export class FreeBlocks {
 
   get octets(): number {
     return this.#octets;
-  }
-
-  /** Size classes that there may be blocks of: all below this one. */
-  get classes(): number {
-    return this.#first.length;
   }
 
   /** Whether there may be neighbours that could be joined. */
@@ -66,9 +63,19 @@ export class FreeBlocks {
 
   /** A block of a class; 0 for none. */
   take(index: number): number {
-    const block = this.#first[index] ?? 0;
+    const block = this.#first[index]!;
     if (block !== 0) this.#remove(block);
     return block;
+  }
+
+  /** The smallest class from `least` on that has a block; -1 for none. */
+  classFrom(least: number): number {
+    let bits = -1 << (least & 31);
+    for (let word = least >> 5; word < this.#filled.length; word += 1, bits = -1) {
+      bits &= this.#filled[word]!;
+      if (bits !== 0) return word * 32 + 31 - Math.clz32(bits & -bits);
+    }
+    return -1;
   }
 
   put(index: number, block: number): void {
@@ -77,12 +84,11 @@ export class FreeBlocks {
     this.#mark(block);
     this.#octets += classSize(index);
     if (index === CRUMB) return;
-    const next = this.#first[index] ?? 0;
+    const next = this.#first[index]!;
     words[(block >> 2) + FREE.NEXT] = next;
     words[(block >> 2) + FREE.PREVIOUS] = 0;
     if (next !== 0) words[(next >> 2) + FREE.PREVIOUS] = block;
-    for (let known = this.#first.length; known < index; known += 1) this.#first[known] = 0;
-    this.#first[index] = block;
+    this.#setFirst(index, block);
   }
 
   /** Notes that a block that was in use is free, and may have free neighbours. */
@@ -140,7 +146,14 @@ export class FreeBlocks {
     const previous = words[(block >> 2) + FREE.PREVIOUS]!;
     if (next !== 0) words[(next >> 2) + FREE.PREVIOUS] = previous;
     if (previous !== 0) words[(previous >> 2) + FREE.NEXT] = next;
-    else this.#first[index] = next;
+    else this.#setFirst(index, next);
+  }
+
+  #setFirst(index: number, block: number): void {
+    this.#first[index] = block;
+    const bit = 1 << (index & 31);
+    if (block === 0) this.#filled[index >> 5]! &= ~bit;
+    else this.#filled[index >> 5]! |= bit;
   }
 
   #endOf(block: number): number {

@@ -4,6 +4,9 @@ const SMALL_CLASSES = SMALL_OCTETS / 8;
 /** Larger blocks are rounded up to an eighth of a power of two: at most 12.5 % waste. */
 const LARGE_STEPS = 8;
 
+/** How many there are: none is larger than a segment. */
+export const CLASSES = SMALL_CLASSES + (31 - Math.log2(SMALL_OCTETS)) * LARGE_STEPS;
+
 /** The smallest class whose blocks have at least so many octets. */
 export function sizeClass(octets: number): number {
   if (octets <= SMALL_OCTETS) return Math.max(0, Math.ceil(octets / 8) - 1);

@@ -7,7 +7,7 @@ import type { CompiledRecord } from "../../../../services/dns-server/zone-databa
 import { ZoneDatabaseWriter } from "../../../../services/dns-server/zone-database/writer.ts";
 import { findBookErrors } from "../../../support/zone-database-books.ts";
 import { ask } from "../ask.ts";
-import { pipelineOn, publishZoneText, zoneDatabaseOf } from "../test-zone-database.ts";
+import { pipelineOn, publishZoneText, recordsOf, zoneDatabaseOf } from "../test-zone-database.ts";
 
 const HEAD = "$TTL 60\n@ SOA ns hostmaster 1 2 3 4 5\n@ NS ns\n";
 const zone = (records: string) => ({ origin: "example.org.", text: `${HEAD}${records}\n` });
@@ -145,6 +145,20 @@ describe("memory", () => {
     const before = writer.usedOctets;
     for (let round = 0; round < 10; round += 1) churn();
     expect(writer.usedOctets).toBeLessThan(before * 1.2);
+  });
+
+  it("that tables leave when they grow is of use for names", () => {
+    const writer = zoneDatabaseOf(zone(""));
+    const reference = writer.createZone({ apex: wire("example.net"), negativeTtlSeconds: 60 });
+    writer.setName(reference, wire("example.net"), recordsOf(zone("")));
+    for (let index = 0; index < 100_000; index += 1) {
+      writer.setName(reference, wire(`n${index}.example.net`), [address(1)]);
+      if (index % 1_000 === 0) writer.collect();
+    }
+    writer.publishZone(reference);
+    const free = [...writer.freeBlocks()].reduce((sum, { octets }) => sum + octets, 0);
+    expect(free / writer.usedOctets).toBeLessThan(0.05);
+    expect(findBookErrors(writer)).toEqual([]);
   });
 
   it("is not given back while a reader is inside", () => {
