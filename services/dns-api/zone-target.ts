@@ -46,6 +46,7 @@ export async function changeAndAnnounce<Changed extends Pick<ZoneChanged, "zone"
   const target = zoneTarget(caller, domain);
   if (!target.ok) return target;
   const { keyRing, clock, together, largeWork } = context;
+  const { scope, apex, actor, token } = target.value;
   let leave: (() => void) | undefined;
   const admitMuch = async (size: ZoneSize) => {
     if (leave) return undefined;
@@ -56,7 +57,10 @@ export async function changeAndAnnounce<Changed extends Pick<ZoneChanged, "zone"
   };
   try {
     const changed = await context.zoneTurns.run(turnOf(target.value), () =>
-      change({ ...target.value, together, admitMuch, signer: { keyRing, clock } }, new Date(clock.nowMs())),
+      change(
+        { scope, apex, domain, actor, token, together, admitMuch, signer: { keyRing, clock } },
+        new Date(clock.nowMs()),
+      ),
     );
     if (changed.ok) context.announcer.announce([changed.value.zone.id]);
     return changed;

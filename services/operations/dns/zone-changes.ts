@@ -114,8 +114,8 @@ async function changeWithinQuotas(
     if (!planned.ok) return planned;
     const { zone, change, touchesSoa, warnings, leftOut } = planned.value;
     if (!change) return ok({ zone, createdIds: [], followerIds: [], warnings, changed: false });
-    const judged = { ...change, touchesSoa, difference: withFollowed(change) };
-    const barred = target.token && judgeChange(target.token, zone, judged);
+    const judged = () => ({ ...change, touchesSoa, difference: withFollowed(change) });
+    const barred = target.token && judgeChange(target.token, zone, judged());
     if (barred) return refuse(barred);
     const derived = await guardDerived(on, zone, change);
     if (derived) return refuse(derived);
@@ -126,14 +126,17 @@ async function changeWithinQuotas(
     if (tooMany) return refuse(tooMany);
     const { soa, ttl } = change;
     const said = [...leftOutWarnings(leftOut ?? (await countLeftOut(on, zone.id))), ...warnings];
-    const changed = { zone: { ...zone, soa, ttl, version: zone.version + 1 }, warnings: said, changed: true };
+    const after = { ...zone, soa, ttl, version: zone.version + 1 };
     if (target.quotas === "look") {
       await lookForRoom(on, zone.id, growthOf(zone, signed.value));
       const difference = differenceOf(zone, change);
-      return ok({ ...changed, createdIds: [], followerIds: [], difference, followers: change.followers });
+      const none = { createdIds: [], followerIds: [] };
+      return ok({ zone: after, ...none, warnings: said, changed: true, difference, followers: change.followers });
     }
     const written = await writeChange(on, zone, signed.value, target);
-    return written ? ok({ ...changed, ...written }) : "overtaken";
+    if (!written) return "overtaken";
+    const { createdIds, followerIds } = written;
+    return ok({ zone: after, createdIds, followerIds, warnings: said, changed: true });
   };
   const attemptLocked = async (transaction: Db) => {
     await lockZoneNamed(transaction, target.apex);
@@ -268,7 +271,8 @@ async function signChange(
   given: ZoneChange,
   { signer, domain }: ZoneTarget,
 ): Promise<Result<ZoneChange, Refusal> | undefined> {
-  const change = signer ? { ...given, cachedUntil: cachedUntil(zone, given, signer.clock) } : given;
+  const until = signer && cachedUntil(zone, given, signer.clock);
+  const change = until ? { ...given, cachedUntil: until } : given;
   if (!zone.signed || change.derived) return ok(change);
   if (!signer) throw new Error(`the signed zone ${domain} is changed without a signer`);
   const derived = await deriveChange(db, zone, change, { signer });

@@ -99,7 +99,8 @@ async function excerptFor(
   names: readonly DomainName[],
   ids: readonly number[],
 ): Promise<Result<ZoneExcerpt | undefined, Refusal>> {
-  const ask = { ...target, names, ids };
+  const { apex, scope } = target;
+  const ask = { apex, scope, names, ids };
   const isTogether = target.together?.takes(ask) && !on.isTransaction;
   const together = isTogether ? await target.together?.read(ask) : "large";
   if (together !== "large") return ok(together);

@@ -47,8 +47,9 @@ export async function carryOut<Caller>(
   try {
     const input = judgeInput(declared, dialect, asked);
     if (!input.ok) return input;
+    const { params, fields, text } = input.value;
     const whose = { caller, callerKey, headers, clientAddress, incoming: incoming as IncomingMessage };
-    return await declared.act({ ...whose, ...input.value });
+    return await declared.act({ ...whose, params, fields, text });
   } finally {
     place?.value();
   }

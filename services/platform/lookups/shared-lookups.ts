@@ -1,7 +1,10 @@
+import { setImmediate } from "node:timers/promises";
+
 /**
  * Lets many who look for the same thing at the same time share the look. Nobody gets what was found before he asked:
  * who comes while one is under way waits for the next, which serves all that wait. So what a change has put in force
- * is found by whoever asks after it.
+ * is found by whoever asks after it. A look begins after what has arrived in this turn of the event loop, so that all of
+ * it shares one.
  */
 export class SharedLookups<T> {
   readonly #running = new Map<string, Promise<T>>();
@@ -9,15 +12,13 @@ export class SharedLookups<T> {
 
   /** @param look looks once; what it rejects with, all who share it get */
   find(key: string, look: () => Promise<T>): Promise<T> {
-    const running = this.#running.get(key);
-    if (!running) return this.#start(key, look);
     let next = this.#next.get(key);
     if (!next) {
       const start = () => {
         this.#next.delete(key);
         return this.#start(key, look);
       };
-      next = running.then(start, start);
+      next = (this.#running.get(key) ?? setImmediate()).then(start, start);
       this.#next.set(key, next);
     }
     return next;

@@ -122,7 +122,7 @@ export class StatementValues {
 }
 
 /** So many rows are written out; beyond them the planning that this saves is little beside the work. */
-const MOST_WRITTEN_ROWS = 8;
+export const MOST_WRITTEN_ROWS = 8;
 
 /**
  * Rows as a table for a statement's `from`: a few are written out as `values`, many come by `unnest`. Of an array
@@ -130,14 +130,16 @@ const MOST_WRITTEN_ROWS = 8;
  * it plans once for every connection that prepares it.
  * @param types of the columns, such as `["bigint", "bytea"]`
  * @param values of the statement, to which those of the rows are added
+ * @param mostWritten so many rows are written out; 0 beside a table that comes by `unnest`, for which all is planned anew
  * @returns the table's SQL, without a name; its last column numbers the rows from 1
  */
 export function rowsTable(
   types: readonly string[],
   rows: readonly (readonly Binding[])[],
   values: StatementValues,
+  mostWritten = MOST_WRITTEN_ROWS,
 ): { readonly sql: string; readonly shape: string } {
-  if (rows.length === 0 || rows.length > MOST_WRITTEN_ROWS) {
+  if (rows.length === 0 || rows.length > mostWritten) {
     const arrays = types.map((type, column) => `${values.add(rows.map((row) => row[column]))}::${type}[]`);
     return { sql: `unnest(${arrays.join(", ")}) with ordinality`, shape: "many" };
   }

@@ -1,7 +1,8 @@
+import type { SoaRdata } from "../../core/dns/soa.ts";
 import type { ZoneChange } from "../../core/dns/zone-edit.ts";
 import { type Binding, type Db, queryRows, rowsTable, StatementValues } from "../../platform/postgres/db.ts";
 import { RECORD_TYPES, recordColumns } from "./zone-change-sql.ts";
-import { type Growth, journalRow, type WrittenChange } from "./zone-changes.ts";
+import { differenceOf, type Growth, type WrittenChange } from "./zone-changes.ts";
 import type { Zone } from "./zones.ts";
 
 /** A change that only adds records. */
@@ -16,10 +17,12 @@ export interface Addition {
 const MOST_RECORDS = 8;
 const MOST_OCTETS = 8_192;
 
+/** All but the serial. */
+const SOA_FIELDS = ["mname", "rname", "refresh", "retry", "expire", "minimum"] as const satisfies (keyof SoaRdata)[];
+
 /** Whether a change only adds a few records, and alters nothing of the SOA but its serial. */
 export function isAddition(zone: Zone, change: ZoneChange, growth: Growth): boolean {
   const { rows, difference, soa, ttl, derived, followers, cachedUntil } = change;
-  const { serial: _, ...others } = soa;
   const { created } = rows;
   return (
     created.length > 0 &&
@@ -29,7 +32,7 @@ export function isAddition(zone: Zone, change: ZoneChange, growth: Growth): bool
     !followers &&
     cachedUntil === undefined &&
     ttl === zone.ttl &&
-    Object.entries(others).every(([field, value]) => zone.soa[field as keyof typeof soa] === value) &&
+    SOA_FIELDS.every((field) => zone.soa[field] === soa[field]) &&
     growth.octets >= 0 &&
     growth.octets <= MOST_OCTETS
   );
@@ -66,10 +69,9 @@ export async function writeAdditions(db: Db, additions: readonly Addition[]): Pr
 const ADDITION_TYPES = [...Array.from({ length: 6 }, () => "bigint"), "text", "bytea", "bytea"];
 
 function additionColumns({ zone, change, actor, growth }: Addition): readonly Binding[] {
+  const numbers = [zone.id, zone.version, change.soa.serial, growth.records, growth.octets, zone.soa.serial];
   // An addition is small, so the journal has room for it.
-  const { serial_before, deleted, added } = journalRow(zone, change, actor)!;
-  const numbers = [zone.id, zone.version, change.soa.serial, growth.records, growth.octets, serial_before];
-  return [...numbers, actor, deleted, added];
+  return [...numbers, actor, ...differenceOf(zone, change)];
 }
 
 function writeAdditionsSql(additions: string, records: string): string {

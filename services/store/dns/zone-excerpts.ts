@@ -1,6 +1,6 @@
 import { type DomainName, nameSortKey } from "../../core/dns/name.ts";
 import type { StoredRecord } from "../../core/dns/zone-edit.ts";
-import { type Db, queryRows, rowsTable, StatementValues } from "../../platform/postgres/db.ts";
+import { type Db, MOST_WRITTEN_ROWS, queryRows, rowsTable, StatementValues } from "../../platform/postgres/db.ts";
 import { recordOf } from "./records.ts";
 import type { ZoneSize } from "./zone-usage.ts";
 import { ZONE_COLUMNS, type Zone, type ZoneRow, type ZoneScope, zoneName, zoneOf } from "./zones.ts";
@@ -91,16 +91,15 @@ export async function readExcerpts(
   asks: readonly ExcerptAsk[],
 ): Promise<(ZoneExcerpt | "large" | undefined)[]> {
   const values = new StatementValues();
+  const wanted = asks.flatMap(({ names }, index) => names.map(({ wire }) => [index + 1, nameSortKey(wire)]));
+  const mostWritten = wanted.length > MOST_WRITTEN_ROWS ? 0 : MOST_WRITTEN_ROWS;
   const asked = rowsTable(
     ["text", "text", "bigint"],
     asks.map(({ apex, scope }) => [zoneName(apex), scope.resellerId ?? null, scope.companyId ?? null]),
     values,
+    mostWritten,
   );
-  const keys = rowsTable(
-    ["bigint", "bytea"],
-    asks.flatMap(({ names }, index) => names.map(({ wire }) => [index + 1, nameSortKey(wire)])),
-    values,
-  );
+  const keys = rowsTable(["bigint", "bytea"], wanted, values);
   const sql = readExcerptsSql(asked.sql, keys.sql);
   const rows = await queryRows<ExcerptRow & { readonly ask: number }>(db, sql, values.all, {
     name: `read-zone-excerpts ${asked.shape} ${keys.shape}`,

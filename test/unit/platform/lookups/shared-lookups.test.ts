@@ -13,7 +13,7 @@ function makeLook() {
     },
     letGo: async () => {
       pending.shift()?.();
-      await new Promise((resolve) => setImmediate(resolve));
+      await nextTurn();
     },
     get begun() {
       return begun;
@@ -21,11 +21,14 @@ function makeLook() {
   };
 }
 
+const nextTurn = () => new Promise((resolve) => setImmediate(resolve));
+
 describe("SharedLookups", () => {
   it("lets those who come meanwhile share the next look, never the one under way", async () => {
     const lookups = new SharedLookups<number>();
     const { look, letGo } = makeLook();
     const first = lookups.find("a", look);
+    await nextTurn();
     const second = lookups.find("a", look);
     const third = lookups.find("a", look);
     await letGo();
@@ -33,8 +36,18 @@ describe("SharedLookups", () => {
     await letGo();
     expect(await Promise.all([second, third])).toEqual([2, 2]);
     const fourth = lookups.find("a", look);
+    await nextTurn();
     await letGo();
     expect(await fourth).toBe(3);
+  });
+
+  it("looks once for all who come in one turn of the event loop", async () => {
+    const lookups = new SharedLookups<number>();
+    const { look, letGo } = makeLook();
+    const both = [lookups.find("a", look), lookups.find("a", look)];
+    await nextTurn();
+    await letGo();
+    expect(await Promise.all(both)).toEqual([1, 1]);
   });
 
   it("keeps keys apart", async () => {
@@ -42,6 +55,7 @@ describe("SharedLookups", () => {
     const a = makeLook();
     const b = makeLook();
     const answers = [lookups.find("a", a.look), lookups.find("b", b.look)];
+    await nextTurn();
     await a.letGo();
     await b.letGo();
     expect(await Promise.all(answers)).toEqual([1, 1]);
