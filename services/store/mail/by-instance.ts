@@ -21,6 +21,13 @@ export async function isSpread(db: Db): Promise<boolean> {
   return spread;
 }
 
+/** Whether tables lie on several machines by now: Citus is there before its script has run. */
+export async function hasSpreadTables(db: Db): Promise<boolean> {
+  if (!(await isSpread(db))) return false;
+  const [row] = await queryRows<{ spread: boolean }>(db, "select exists (select from pg_dist_partition) as spread");
+  return row!.spread;
+}
+
 /**
  * The condition on a table in a statement about the instances of `$1`: a machine of several is found by it. One that has all
  * tables looks by keys alone, as such a condition has the planner read all that an instance has.
