@@ -23,9 +23,7 @@ export async function isSpread(db: Db): Promise<boolean> {
 
 /** Whether tables lie on several machines by now: Citus is there before its script has run. */
 export async function hasSpreadTables(db: Db): Promise<boolean> {
-  if (!(await isSpread(db))) return false;
-  const [row] = await queryRows<{ spread: boolean }>(db, "select exists (select from pg_dist_partition) as spread");
-  return row!.spread;
+  return (await isSpread(db)) && (await db("pg_dist_partition").first("logicalrelid")) !== undefined;
 }
 
 /**
