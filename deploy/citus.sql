@@ -31,7 +31,7 @@ drop function webhook_events_follow_instance();
 alter table webhook_events add foreign key (instance_id) references event_feeds on delete cascade;
 
 -- While an instance moves to another machine, what is changed or deleted meanwhile is told to that one by its key.
-alter table webhook_events add primary key (instance_id, serial);
+alter table webhook_events add primary key (serial, instance_id);
 alter table outcome_deltas replica identity full;
 alter table event_count_deltas replica identity full;
 

@@ -63,8 +63,9 @@ export interface BackupContent {
   readonly readTail: () => Promise<BackupTail>;
 }
 
-/** Why a backup is not taken; nothing has changed then. */
+/** Why a backup is not written, or not taken; nothing has changed then. */
 export type BackupRefusal =
+  | { readonly kind: "spread" }
   | { readonly kind: "no-backup" }
   | { readonly kind: "other-format"; readonly version: number }
   | { readonly kind: "other-secret" }

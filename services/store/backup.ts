@@ -17,6 +17,7 @@ import { readCatalogue, readSequences } from "./backup-catalogue.ts";
 import { MAX_PIECE_OCTETS, PIECE_HEAD_OCTETS } from "./backup-content.ts";
 import { beginIncarnation, readIncarnation } from "./incarnation.ts";
 import { listAttemptWeeks } from "./mail/attempts/attempt-weeks.ts";
+import { hasSpreadTables } from "./mail/by-instance.ts";
 import { listEventMonths } from "./mail/events/event-partitions.ts";
 
 /** Rows by table. */
@@ -42,6 +43,7 @@ const SETTINGS = `set local datestyle = 'ISO'; set local intervalstyle = 'postgr
  * Writes the whole content of the database as it is at one moment, while everything goes on (`core/backup-format.ts` has
  * the form), and ends `out`. Holds some hundred KiB at a time, or the largest row.
  * @param about.keyRing has the key "backup", of which the one in force authenticates the file
+ * @throws BackupRefused where Citus spreads tables: its machines have no moment in common
  */
 export async function writeBackup(
   db: Db,
@@ -52,6 +54,7 @@ export async function writeBackup(
   const failed = new Promise<never>((_, reject) => (fail = reject));
   const written = db.transaction(
     async (transaction) => {
+      if (await hasSpreadTables(transaction)) throw new BackupRefused({ kind: "spread" });
       await transaction.raw(SETTINGS);
       const { tables, foreign } = await readCatalogue(transaction);
       const head = await describe(transaction, tables, about);

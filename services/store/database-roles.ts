@@ -32,12 +32,14 @@ export const rolePolicy: RolePolicy = JSON.parse(
   readFileSync(join(packageFolder, "config", "database-roles.json"), "utf8"),
 );
 
-/** Every table and view of the schema but the parts of partitioned ones, whose rights are those of the whole. */
+/** Every table and view of the schema but the parts of partitioned ones, whose rights are those of the whole, and an extension's. */
 export async function listTables(db: Db): Promise<string[]> {
   const rows = await queryRows<{ name: string }>(
     db,
     `select relname as name from pg_class
-      where relnamespace = current_schema()::regnamespace and relkind in ('r', 'p', 'v') and not relispartition order by 1`,
+      where relnamespace = current_schema()::regnamespace and relkind in ('r', 'p', 'v') and not relispartition
+        and not exists (select from pg_depend where classid = 'pg_class'::regclass and objid = pg_class.oid and deptype = 'e')
+      order by 1`,
   );
   return rows.map(({ name }) => name);
 }

@@ -11,12 +11,14 @@ export class Overtaken extends Error {}
  * contact, delivery, partition, what is counted of an instance.
  */
 export async function inTransaction<T>(db: Db, run: (transaction: Transaction) => Promise<T>): Promise<T> {
-  for (let attempt = 1; ; attempt += 1) {
+  for (let failures = 0; ; ) {
     try {
       return await db.transaction(run);
     } catch (error) {
-      const mayRunAnew = error instanceof Overtaken || isTransient(error);
-      if (!mayRunAnew || attempt === MOST_TRIES) throw error;
+      // As often as it happens somebody else has got through, of whom there are only so many.
+      if (error instanceof Overtaken) continue;
+      failures += 1;
+      if (!isTransient(error) || failures === MOST_TRIES) throw error;
     }
   }
 }

@@ -8,7 +8,7 @@ import { migrate } from "../../services/platform/postgres/migrations.ts";
 import { readCatalogue, readSequences } from "../../services/store/backup-catalogue.ts";
 import { verifyBackup } from "../../services/store/backup-content.ts";
 import { backUp, restoreFrom, streamOf } from "../support/backups.ts";
-import { createEmptyDatabase, createTestDatabase, type TestDatabase, withDatabase } from "../support/database.ts";
+import { createEmptyDatabase, createLocalDatabase, type TestDatabase, withDatabase } from "../support/database.ts";
 import { hasOlderPostgres, startOlderPostgres } from "../support/older-postgres.ts";
 
 const KEY_RING = KeyRing.ofSecret("the deployment's own secret");
@@ -32,7 +32,7 @@ const HOSTILE = [
 let source: TestDatabase;
 
 beforeAll(async () => {
-  source = await createTestDatabase(2);
+  source = await createLocalDatabase(2);
   await fill(source.db);
 });
 afterAll(() => source.drop());
@@ -174,7 +174,7 @@ test.skipIf(!hasOlderPostgres)(
 );
 
 it("leaves out tables that are not ours", async () => {
-  const database = await createTestDatabase(2);
+  const database = await createLocalDatabase(2);
   try {
     await database.db.raw("create table somebodys_own (note text)");
     const { head } = await verifyBackup(streamOf(await backUp(database.db, KEY_RING)), KEY_RING);

@@ -8,7 +8,7 @@ import { queryRows } from "../../services/platform/postgres/db.ts";
 import { migrateTo } from "../../services/platform/postgres/migrations.ts";
 import { restoreBackup, writeBackup } from "../../services/store/backup.ts";
 import { openBackup } from "../../services/store/backup-content.ts";
-import { createEmptyDatabase, createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { createEmptyDatabase, createLocalDatabase, type TestDatabase } from "../support/database.ts";
 import { mostHeldDuring } from "../support/settled-memory.ts";
 
 const ABOUT = { version: "1", keyRing: KeyRing.ofSecret("a secret"), now: new Date() };
@@ -16,7 +16,7 @@ const ABOUT = { version: "1", keyRing: KeyRing.ofSecret("a secret"), now: new Da
 let database: TestDatabase;
 
 beforeAll(async () => {
-  database = await createTestDatabase(1);
+  database = await createLocalDatabase(1);
   // More than any buffer between holds, compressed as well.
   await queryRows(
     database.db,

@@ -6,7 +6,7 @@ import { KeyRing } from "../../services/core/key-ring.ts";
 import { queryRows } from "../../services/platform/postgres/db.ts";
 import { verifyBackup } from "../../services/store/backup-content.ts";
 import { backUp, cutFrames, restoreFrom, streamOf } from "../support/backups.ts";
-import { createEmptyDatabase, createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { createEmptyDatabase, createLocalDatabase, type TestDatabase } from "../support/database.ts";
 import { fc } from "../support/property.ts";
 
 const SECRET = "the deployment's own secret";
@@ -19,7 +19,7 @@ let later: Buffer;
 let ofOthers: Buffer;
 
 beforeAll(async () => {
-  source = await createTestDatabase(2);
+  source = await createLocalDatabase(2);
   // Octets that do not compress, so that there are frames to take apart.
   for (let row = 0; row < 10; row += 1) {
     const value = randomBytes(100_000).toString("hex");

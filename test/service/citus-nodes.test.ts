@@ -1,5 +1,8 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import { beforeEach, describe, expect, inject, test } from "vitest";
 import { queryRows } from "../../services/platform/postgres/db.ts";
+import { ensureAttemptWeeks } from "../../services/store/mail/attempts/attempt-weeks.ts";
+import { prepareEventMonths } from "../../services/store/mail/events/event-partitions.ts";
 import { MortalNode, moveInstance, nodeOf } from "../support/citus-nodes.ts";
 import {
   accept,
@@ -32,6 +35,9 @@ const whyNotKilled = canDie ? "" : ` (${needsCitus} on this machine, and PALOMAR
 let [here, there]: [number[], number[]] = [[], []];
 
 async function addSenders(): Promise<void> {
+  // A part that is made just then has Citus refuse to move anything.
+  await prepareEventMonths(database.db, new Date());
+  await ensureAttemptWeeks(database.db, [new Date()]);
   [here, there] = [[], []];
   let first: number | undefined;
   for (let n = 0; here.length < 2 || there.length < 2; n += 1) {
@@ -97,7 +103,11 @@ describe.skipIf(!canMove)(`an instance that moves to another machine${whyNotMove
   );
 });
 
-describe.skipIf(!canDie)(`a machine that dies${whyNotKilled}`, () => {
+/** What hangs holds up all until somebody ends it, as docs/scaling.md says. */
+describe.skipIf(!canDie).each([
+  ["dies", 0],
+  ["hangs and is ended then", 5_000],
+])(`a machine that %s${whyNotKilled}`, (_, hangsMs) => {
   beforeEach(addSenders);
 
   test("stops its instances only, loses nothing that was acknowledged, and goes on when it is back", async () => {
@@ -117,6 +127,8 @@ describe.skipIf(!canDie)(`a machine that dies${whyNotKilled}`, () => {
       (instances) => instances === here.length + there.length,
     );
     const node = await MortalNode.find(url, await nodeOf(db, there[0]!));
+    if (hangsMs > 0) node.hang();
+    await sleep(hangsMs);
     node.kill();
     try {
       const refused = await acceptOf(there[0]!, ["refused@a.example.net"]).catch((error) => error);

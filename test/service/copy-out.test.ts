@@ -70,7 +70,7 @@ test("rejects when the connection is lost", async () => {
     other,
     "select n, pg_sleep(case when n > 2000 then 0.01 else 0 end) from generate_series(1, 100000) n",
     () => {
-      isKilled ??= client.query("select pg_terminate_backend($1)", [pid]);
+      isKilled ??= client.query("select pg_terminate_backend($1::int)", [pid]);
     },
   );
   await expect(lost).rejects.toThrow();

@@ -69,8 +69,8 @@ async function touched(recipient: string, daysAgo: number, machine = false): Pro
   const { db } = database;
   const at = new Date(Date.now() - daysAgo * 86_400_000);
   await ensureEventMonths(db, [at]);
-  const contact = db("deliveries").where({ recipient }).select("contact_id").limit(1);
-  await db("events").insert({ instance_id: instanceId, at, kind: 2, machine, contact_id: contact });
+  const { contact_id } = await db("deliveries").where({ recipient }).first("contact_id");
+  await db("events").insert({ instance_id: instanceId, at, kind: 2, machine, contact_id });
 }
 
 describe("an address that is new", () => {

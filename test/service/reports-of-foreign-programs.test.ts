@@ -24,6 +24,7 @@ import { type MailRelay, postfixMissing, startPostfixRelay } from "../support/ma
 import { MAIL_SERVICES, type MailStack, startMailStack, TEST_DOMAIN } from "../support/mail-stack.ts";
 import { freePort, ownResolverMissing, type Peer } from "../support/peers-processes.ts";
 import { type SmtpSink, type SunkMessage, startSmtpSink } from "../support/smtp-sink.ts";
+import { sameInstance } from "../support/spread-tables.ts";
 import { eventually, makeDataDir, removeDataDir } from "../support/stack.ts";
 
 // What receivers' own programs report of mail that we sent, and of mail that others sent in our name, is what was sent.
@@ -129,7 +130,7 @@ describe.skipIf(because !== "")(`mail that a receiver of foreign programs takes$
   const sumsOf = (reporter: string) =>
     stack.context
       .db("dmarc_rows")
-      .join("dmarc_reports", "dmarc_reports.id", "dmarc_rows.dmarc_report")
+      .join("dmarc_reports", sameInstance("dmarc_reports.id", "dmarc_rows.dmarc_report"))
       .whereILike("reporter", `%${reporter}%`)
       .groupBy("dkim", "disposition", "source")
       .orderBy("dkim")

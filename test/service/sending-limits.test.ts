@@ -13,6 +13,7 @@ import {
   setSendingLimit,
 } from "../../services/store/mail/guard/sending-limits.ts";
 import { addInstance, findInstanceByName } from "../../services/store/mail/instances/instances.ts";
+import { inTransaction, Overtaken } from "../../services/store/transactions.ts";
 import { start as startSubmission } from "../../services/submission/main.ts";
 import { MAIL_SERVICES, type MailStack, startMailStack, TEST_DOMAIN } from "../support/mail-stack.ts";
 import { eventually, makeDataDir, removeDataDir } from "../support/stack.ts";
@@ -102,6 +103,16 @@ describe("however many processes accept mail", () => {
     // Of a refused send nothing is left.
     expect(Number((await db("batches").count())[0]!.count)).toBe(outcomes.filter(({ ok }) => ok).length);
     for (const pool of pools) await pool.destroy();
+  });
+
+  it("who is overtaken by one after the other gets through when they have", async () => {
+    let others = 20;
+    const left = await inTransaction(db, async () => {
+      if (others === 0) return others;
+      others -= 1;
+      throw new Overtaken();
+    });
+    expect(left).toBe(0);
   });
 
   it("what a process did not commit when it was killed counts for nobody", async () => {

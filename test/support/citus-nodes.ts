@@ -70,7 +70,18 @@ export class MortalNode {
 
   /** Ends it as a machine ends that loses its power: nothing is said to anybody. */
   kill(): void {
-    process.kill(this.#facts.pid, "SIGKILL");
+    this.#signal("SIGKILL");
+  }
+
+  /** Has it stand still while its kernel goes on: connections are taken, and nothing answers. */
+  hang(): void {
+    this.#signal("SIGSTOP");
+  }
+
+  #signal(signal: "SIGKILL" | "SIGSTOP"): void {
+    const { pid } = this.#facts;
+    const children = execFileSync("ps", ["-o", "pid=", "--ppid", String(pid)], { encoding: "utf8" });
+    for (const each of [pid, ...children.trim().split(/\s+/).map(Number)]) process.kill(each, signal);
   }
 
   /** Starts it again, which waits until what it left behind has ended and what it had promised is there again. */

@@ -1,6 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { inject } from "vitest";
 import { type Db, openDb } from "../../services/platform/postgres/db.ts";
+import { migrate } from "../../services/platform/postgres/migrations.ts";
 import { dropDatabase, makeDatabase, withDatabase } from "./named-server.ts";
 
 export { withDatabase };
@@ -20,6 +21,14 @@ export function createTestDatabase(connections = 10): Promise<TestDatabase> {
 /** A database with nothing in it, not even tables. */
 export function createEmptyDatabase(connections = 10): Promise<TestDatabase> {
   return createDatabase("template0", connections);
+}
+
+/** As `createTestDatabase`, and all on the machine that is asked: what backups are made of. */
+export async function createLocalDatabase(connections = 10): Promise<TestDatabase> {
+  if (inject("citusWorkers").length === 0) return createTestDatabase(connections);
+  const database = await createEmptyDatabase(connections);
+  await migrate(database.db);
+  return database;
 }
 
 async function createDatabase(template: string, connections: number): Promise<TestDatabase> {

@@ -49,11 +49,10 @@ function atNode(url: string, { nodename, nodeport }: Node): string {
  */
 export async function makeTemplate(server: TestServer, name: string): Promise<void> {
   await makeDatabase(server, name, "template0");
-  for (const url of server.workers) await withDb(withDatabase(url, name), (db) => db.raw("create extension citus"));
+  await joinWorkers(server, name);
   await withDb(withDatabase(server.url, name), async (db) => {
-    if (server.workers.length > 0) await joinWorkers(db, server);
     await migrate(db);
-    if (server.workers.length > 0) await db.raw(readFileSync("deploy/citus.sql", "utf8"));
+    if (server.workers.length > 0) await spreadTables(db);
   });
   // Nobody may be connected to what is cloned: what Citus leaves running comes back with the next connection only.
   await onEveryMachine(server, async (db) => {
@@ -61,14 +60,24 @@ export async function makeTemplate(server: TestServer, name: string): Promise<vo
   });
 }
 
-async function joinWorkers(db: Db, { url, workers }: TestServer): Promise<void> {
-  await db.raw("create extension citus");
-  const { hostname, port } = new URL(url);
-  await db.raw("select citus_set_coordinator_host(?, ?)", [hostname, Number(port || 5432)]);
-  for (const worker of workers) {
-    const { hostname: host, port: workerPort } = new URL(worker);
-    await db.raw("select citus_add_node(?, ?)", [host, Number(workerPort || 5432)]);
-  }
+/** Makes a cluster of the databases of one name, where there are several machines. */
+export async function joinWorkers({ url, workers }: TestServer, name: string): Promise<void> {
+  if (workers.length === 0) return;
+  for (const worker of workers) await withDb(withDatabase(worker, name), (db) => db.raw("create extension citus"));
+  await withDb(withDatabase(url, name), async (db) => {
+    await db.raw("create extension citus");
+    const { hostname, port } = new URL(url);
+    await db.raw("select citus_set_coordinator_host(?, ?)", [hostname, Number(port || 5432)]);
+    for (const worker of workers) {
+      const { hostname: host, port: workerPort } = new URL(worker);
+      await db.raw("select citus_add_node(?, ?)", [host, Number(workerPort || 5432)]);
+    }
+  });
+}
+
+/** Does what an operator does to spread a migrated deployment. */
+export async function spreadTables(db: Db): Promise<void> {
+  await db.raw(readFileSync("deploy/citus.sql", "utf8"));
 }
 
 /** @param template of another name than `template0` is a template of `makeTemplate` */

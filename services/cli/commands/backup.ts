@@ -26,7 +26,9 @@ export function registerBackupCommand(program: Command, runtime: CommandRuntime)
     .description("write the whole content of the database as it is now, while everything goes on")
     .action(async (file: string) => {
       refuseFolder(runtime, file);
-      const { rows, leftOut } = await runtime.withDatabase(({ db, keyRing }) => backUp(db, keyRing, file, runtime));
+      const { rows, leftOut } = await runtime
+        .withDatabase(({ db, keyRing }) => backUp(db, keyRing, file, runtime))
+        .catch(inWords(runtime, file));
       if (leftOut.length > 0) runtime.note(`left out, as they are not of this product: ${leftOut.join(", ")}`);
       const text = `${sum(rows)} rows in ${file}; without the secret, which belongs elsewhere`;
       if (file === STANDARD_STREAM) runtime.note(text);
@@ -120,7 +122,7 @@ async function withSource<T>(file: string, use: (source: Readable) => Promise<T>
   }
 }
 
-/** Ends the command where a backup is not taken: with why, and what became of it. */
+/** Ends the command where a backup is not written or not taken: with why, and what became of it. */
 function inWords(runtime: CommandRuntime, file: string, consequence = ""): (error: unknown) => never {
   return (error) => {
     if (error instanceof BackupRefused) runtime.refuse(explain(error.refusal, file) + consequence);
@@ -147,6 +149,8 @@ const WHERE_SECRETS_GO = "set PALOMAR_SECRET, or put the secret file into the da
 
 function explain(refusal: BackupRefusal, file: string): string {
   switch (refusal.kind) {
+    case "spread":
+      return "Citus spreads the tables over machines that have no moment in common: archive the WAL of each and call citus_create_restore_point on the coordinator instead, as docs/scaling.md says under Backups";
     case "no-backup":
       return `${file} is no backup`;
     case "other-format":

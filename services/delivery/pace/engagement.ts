@@ -20,8 +20,10 @@ export async function rankByEngagement(
 ): Promise<void> {
   const ranked = partitions.filter(({ destination, pool }) => shaping.warming(lotOf(destination, pool)).length > 0);
   if (ranked.length === 0) return;
-  const contacts = ranked.flatMap(({ id }) => due.get(id) ?? []).flatMap(({ contactId }) => contactId ?? []);
-  const touches = await listLastTouches(db, [...new Set(contacts)], WITHIN_DAYS);
+  const contacts = ranked.flatMap(({ id, instanceId }) =>
+    (due.get(id) ?? []).flatMap(({ contactId }) => (contactId === null ? [] : [{ instanceId, id: contactId }])),
+  );
+  const touches = await listLastTouches(db, contacts, WITHIN_DAYS);
   const daysAgo = ({ contactId }: DueDelivery) => (contactId === null ? undefined : touches.get(contactId));
   for (const { id } of ranked) {
     const deliveries = (due.get(id) ?? []).map((delivery) => ({ ...delivery, touchedDaysAgo: daysAgo(delivery) }));

@@ -5,7 +5,9 @@ import { senderKey } from "../../core/mail/guard/sending-limits.ts";
 import type { Db, Transaction } from "../../platform/postgres/db.ts";
 import {
   beginGathering,
+  type CampaignKey,
   type DueCampaign,
+  findGatheringCampaigns,
   type GatheringCampaign,
   listNextRecipients,
   lockClaimedCampaign,
@@ -68,8 +70,17 @@ export async function beginCampaign(db: Db, send: DueCampaign, start: CampaignSt
  * @returns how many contacts; undefined when no campaign has any left
  */
 export async function gatherPortion(db: Db): Promise<number | undefined> {
+  for (const key of await findGatheringCampaigns(db)) {
+    const count = await gatherPortionOf(db, key);
+    if (count !== undefined) return count;
+  }
+  return undefined;
+}
+
+/** @returns undefined when another node has the campaign */
+function gatherPortionOf(db: Db, key: CampaignKey): Promise<number | undefined> {
   return inTransaction(db, async (transaction) => {
-    const row = await lockGatheringCampaign(transaction);
+    const row = await lockGatheringCampaign(transaction, key);
     if (row === undefined) return undefined;
     const allowance = await findAllowance(transaction, row);
     const most = Math.min(CONTACTS_PER_PORTION, allowance?.room ?? Number.POSITIVE_INFINITY);

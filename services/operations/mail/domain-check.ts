@@ -135,6 +135,7 @@ async function removeKeys(surroundings: CheckSurroundings, to: DomainToSetUp, lo
   }
   await removeDoneKeys(
     surroundings.db,
+    to.upkeep.instanceId,
     gone.map(({ id }) => id),
   );
   return gone.map(({ selector }) => selector);

@@ -21,6 +21,11 @@ export async function isSpread(db: Db): Promise<boolean> {
   return spread;
 }
 
+/** Whether tables lie on several machines by now: Citus is there before its script has run. */
+export async function hasSpreadTables(db: Db): Promise<boolean> {
+  return (await isSpread(db)) && (await db("pg_dist_partition").first("logicalrelid")) !== undefined;
+}
+
 /**
  * The condition on a table in a statement about the instances of `$1`: a machine of several is found by it. One that has all
  * tables looks by keys alone, as such a condition has the planner read all that an instance has.

@@ -103,21 +103,23 @@ export async function beginGathering(
 /** A campaign that is being gathered, now, by the database's clock, and whether its instance has a guard. */
 export type GatheringCampaign = CampaignSendRow & { readonly at: Date; readonly guarded: boolean };
 
-/**
- * Locks one of those that are being gathered, the longest untouched first; undefined when there is none, or all wait for
- * what their instances may send, or are held.
- */
-export async function lockGatheringCampaign(transaction: Transaction): Promise<GatheringCampaign | undefined> {
-  for (const { campaign_numid, instance_id } of await findCampaigns(transaction, IS_GATHERING, "modified_at")) {
-    const [row] = await queryRows<GatheringCampaign>(
-      transaction,
-      `select *, now() as at, exists (select 1 from instance_guards where instance_id = $1) as guarded
-       from campaign_sends where instance_id = $1 and campaign_numid = $2 and ${IS_GATHERING} for update skip locked`,
-      [instance_id, campaign_numid],
-    );
-    if (row !== undefined) return row;
-  }
-  return undefined;
+/** Those that are being gathered, the longest untouched first, but for those that wait for what their instances may send, or are held. */
+export function findGatheringCampaigns(db: Db): Promise<CampaignKey[]> {
+  return findCampaigns(db, IS_GATHERING, "modified_at");
+}
+
+/** Locks one that is being gathered; undefined when somebody else has it, or it is no longer. */
+export async function lockGatheringCampaign(
+  transaction: Transaction,
+  { instance_id, campaign_numid }: CampaignKey,
+): Promise<GatheringCampaign | undefined> {
+  const [row] = await queryRows<GatheringCampaign>(
+    transaction,
+    `select *, now() as at, exists (select 1 from instance_guards where instance_id = $1) as guarded
+     from campaign_sends where instance_id = $1 and campaign_numid = $2 and ${IS_GATHERING} for update skip locked`,
+    [instance_id, campaign_numid],
+  );
+  return row;
 }
 
 const IS_GATHERING = "state = 'gathering' and paused_at is null and (waits_until is null or waits_until <= now())";
@@ -137,7 +139,7 @@ export async function listNextRecipients(
   return rows.map(({ id }) => id);
 }
 
-type CampaignKey = Pick<CampaignSendRow, "instance_id" | "campaign_numid">;
+export type CampaignKey = Pick<CampaignSendRow, "instance_id" | "campaign_numid">;
 
 /** Notes that nothing more of a campaign can be queued until then. */
 export async function noteWaiting(

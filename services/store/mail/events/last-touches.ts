@@ -1,4 +1,5 @@
 import { type Db, queryRows } from "../../../platform/postgres/db.ts";
+import { byInstance, ownRows } from "../by-instance.ts";
 import { EVENT_KINDS } from "./event-kinds.ts";
 
 /** What people do with a message, and no machine. */
@@ -10,17 +11,21 @@ const TOUCHES = [EVENT_KINDS.viewed, EVENT_KINDS.clicked, EVENT_KINDS.converted]
  */
 export async function listLastTouches(
   db: Db,
-  contactIds: readonly number[],
+  contacts: readonly { readonly instanceId: number; readonly id: number }[],
   withinDays: number,
 ): Promise<Map<number, number>> {
-  const rows = await queryRows<{ id: number; days: number }>(
-    db,
-    `select given.id, extract(epoch from now() - touch.at)::float8 / 86400 as days
-     from unnest($1::bigint[]) as given (id),
-     lateral (select at from events where contact_id = given.id and kind in (${TOUCHES.join(", ")}) and not machine
-                and at > now() - make_interval(days => $2::integer) order by at desc limit 1) touch`,
-    [contactIds, withinDays],
-    { name: "list-last-touches" },
+  const own = await ownRows(db);
+  const rows = await byInstance(db, contacts, (asked, instanceIds) =>
+    queryRows<{ id: number; days: number }>(
+      db,
+      `select given.id, extract(epoch from now() - touch.at)::float8 / 86400 as days
+       from unnest($2::bigint[]) as given (id),
+       lateral (select at from events where ${own("events")} and contact_id = given.id
+                  and kind in (${TOUCHES.join(", ")}) and not machine
+                  and at > now() - make_interval(days => $3::integer) order by at desc limit 1) touch`,
+      [instanceIds, [...new Set(asked.map(({ id }) => id))], withinDays],
+      { name: "list-last-touches" },
+    ),
   );
   return new Map(rows.map(({ id, days }) => [id, days]));
 }

@@ -169,7 +169,7 @@ async function insertKey(db: Db, of: DomainOfInstance, key: NewKey): Promise<boo
       );
       return rows.length > 0;
     } catch (error) {
-      if (!isUniqueViolation(error, "dkim_keys_instance_id_domain_selector_key")) throw error;
+      if (!isUniqueViolation(error)) throw error;
     }
   }
   throw new Error(`no selector is free for ${domain}`);
@@ -180,15 +180,18 @@ export async function takeRotationStep(db: Db, of: DomainOfInstance, step: Rotat
   await inTransaction(db, async (transaction) => {
     await lockDomain(transaction, of);
     for (const [id, since] of step.seenSince) {
-      await queryRows(transaction, "update dkim_keys set seen_since = $1 where id = $2 and state = 'new'", [
-        since?.toISOString() ?? null,
-        id,
-      ]);
+      await queryRows(
+        transaction,
+        "update dkim_keys set seen_since = $1 where instance_id = $2 and id = $3 and state = 'new'",
+        [since?.toISOString() ?? null, of.instanceId, id],
+      );
     }
     for (const id of step.takeOver) await takeOver(transaction, of, { id, now });
-    await queryRows(transaction, "update dkim_keys set state = 'done' where id = any($1::bigint[]) and state = 'old'", [
-      [...step.finish],
-    ]);
+    await queryRows(
+      transaction,
+      "update dkim_keys set state = 'done' where instance_id = $1 and id = any($2::bigint[]) and state = 'old'",
+      [of.instanceId, [...step.finish]],
+    );
   });
 }
 
@@ -209,24 +212,27 @@ async function takeOver(
   await queryRows(
     db,
     `update dkim_keys old set state = 'old', retired_at = $1 from dkim_keys fresh
-     where fresh.id = $2 and fresh.state = 'new' and old.instance_id = fresh.instance_id and old.domain = fresh.domain
-       and old.algorithm = fresh.algorithm and old.state = 'signing'`,
-    [at, id],
+     where fresh.instance_id = $2 and fresh.id = $3 and fresh.state = 'new' and old.instance_id = $2
+       and old.domain = fresh.domain and old.algorithm = fresh.algorithm and old.state = 'signing'`,
+    [at, instanceId, id],
   );
   // The two change places: what signed until now stays known as an old one.
   await queryRows(
     db,
-    `with fresh as (select * from dkim_keys where id = $1 and state = 'new' and algorithm = 'rsa'),
+    `with fresh as (select * from dkim_keys where instance_id = $2 and id = $1 and state = 'new' and algorithm = 'rsa'),
        before as (select d.* from instance_domains d, fresh where d.instance_id = $2 and d.domain = $3),
        swapped as (
          update instance_domains d set dkim_selector = fresh.selector, dkim_key_sealed = fresh.key_sealed, dkim_record = fresh.record
-         from fresh where d.instance_id = fresh.instance_id and d.domain = fresh.domain)
+         from fresh where d.instance_id = $2 and d.domain = fresh.domain)
      update dkim_keys k set selector = before.dkim_selector, key_sealed = before.dkim_key_sealed,
        record = before.dkim_record, state = 'old', retired_at = $4, seen_since = null
-     from before where k.id = $5`,
-    [id, instanceId, domain, at, id],
+     from before where k.instance_id = $2 and k.id = $1`,
+    [id, instanceId, domain, at],
   );
-  await queryRows(db, "update dkim_keys set state = 'signing' where id = $1 and state = 'new'", [id]);
+  await queryRows(db, "update dkim_keys set state = 'signing' where instance_id = $1 and id = $2 and state = 'new'", [
+    instanceId,
+    id,
+  ]);
   await queryRows(db, "update domain_upkeep set rotated_at = $1 where instance_id = $2 and domain = $3", [
     at,
     instanceId,
@@ -235,6 +241,9 @@ async function takeOver(
 }
 
 /** Forgets keys that are out of the zone. */
-export async function removeDoneKeys(db: Db, ids: readonly number[]): Promise<void> {
-  await queryRows(db, "delete from dkim_keys where id = any($1::bigint[]) and state = 'done'", [[...ids]]);
+export async function removeDoneKeys(db: Db, instanceId: number, ids: readonly number[]): Promise<void> {
+  await queryRows(db, "delete from dkim_keys where instance_id = $1 and id = any($2::bigint[]) and state = 'done'", [
+    instanceId,
+    [...ids],
+  ]);
 }

@@ -140,8 +140,8 @@ export async function markMachineTouches(
     queryRows(
       transaction,
       `with recent as (
-       select touches.*, caught.machine from unnest($1::bigint[], $2::bigint[], $3::timestamptz[], $4::timestamptz[], $5::text[], $6::boolean[])
-         as caught (contact_id, delivery_id, since, until, machine, opens)
+       select touches.*, caught.found from unnest($1::bigint[], $2::bigint[], $3::timestamptz[], $4::timestamptz[], $5::jsonb[], $6::boolean[])
+         as caught (contact_id, delivery_id, since, until, found, opens)
        cross join lateral (
          select e.instance_id, e.at, e.id from events e
          where e.instance_id = any($9::bigint[]) and e.contact_id = caught.contact_id and e.delivery_id = caught.delivery_id
@@ -149,7 +149,7 @@ export async function markMachineTouches(
          offset 0
        ) as touches
      ), marked as (
-       update events e set machine = true, detail = e.detail || jsonb_build_object('machine', recent.machine)
+       update events e set machine = true, detail = e.detail || recent.found
        from recent
        where e.instance_id = any($9::bigint[]) and e.instance_id = recent.instance_id and e.at = recent.at and e.id = recent.id and not e.machine
        returning e.instance_id, e.at, e.kind
@@ -161,7 +161,7 @@ export async function markMachineTouches(
         own.map(({ deliveryId }) => deliveryId),
         own.map(({ since }) => since.toISOString()),
         own.map(({ until }) => until.toISOString()),
-        own.map(({ machine }) => machine),
+        own.map(({ machine }) => JSON.stringify({ machine })),
         own.map(({ opens }) => opens),
         EVENT_KINDS.clicked,
         EVENT_KINDS.viewed,
