@@ -59,40 +59,50 @@ const END_OF_HEAD = "\r\n\r\n";
 const END_OF_CHUNKS = "\r\n0\r\n\r\n";
 
 /**
- * A connection that asks for one thing after the other and looks at the status alone. The clients are on the machine that is
- * measured: what they take, the API and its database have not.
+ * Asks for one thing after the other, over one connection as long as the server keeps it, and looks at the status alone. The
+ * clients are on the machine that is measured: what they take, the API and its database have not.
  */
 class SparingClient {
-  readonly #host: string;
-  readonly #socket: Socket;
+  readonly #url: URL;
+  #socket: Socket | undefined;
   #received = "";
   #waiting: { resolve(): void; reject(error: Error): void } | undefined;
 
   constructor(url: string) {
-    const { protocol, hostname, port, host } = new URL(url);
-    const where = { host: hostname, port: Number(port), rejectUnauthorized: false };
-    this.#host = host;
-    this.#socket = protocol === "https:" ? connectTls(where) : connect(where);
-    this.#socket.setNoDelay();
-    this.#socket.setEncoding("latin1");
-    this.#socket.on("data", (text: string) => this.#receive(text));
-    this.#socket.on("error", (error) => this.#waiting?.reject(error));
-    this.#socket.on("close", () => this.#waiting?.reject(new Error("the connection was closed")));
+    this.#url = new URL(url);
   }
 
   /** Rejects with an answer that is no success. */
   send({ method, path, headers, body = "" }: BenchRequest): Promise<void> {
-    const fields = Object.entries({ ...headers, Host: this.#host, "Content-Length": String(Buffer.byteLength(body)) });
+    const own = { Host: this.#url.host, "Content-Length": String(Buffer.byteLength(body)) };
+    const fields = Object.entries({ ...headers, ...own });
     const head = fields.map(([name, value]) => `${name}: ${value}\r\n`).join("");
     return new Promise((resolve, reject) => {
       this.#waiting = { resolve, reject };
+      this.#socket ??= this.#connect();
       this.#socket.write(`${method} ${path} HTTP/1.1\r\n${head}\r\n${body}`);
     });
   }
 
   close(): void {
     this.#waiting = undefined;
-    this.#socket.destroy();
+    this.#socket?.destroy();
+    this.#socket = undefined;
+  }
+
+  #connect(): Socket {
+    const { protocol, hostname, port } = this.#url;
+    const where = { host: hostname, port: Number(port), rejectUnauthorized: false };
+    const socket = protocol === "https:" ? connectTls(where) : connect(where);
+    const fail = (error: Error) => {
+      if (socket === this.#socket) this.#waiting?.reject(error);
+    };
+    socket.setNoDelay();
+    socket.setEncoding("latin1");
+    socket.on("data", (text: string) => this.#receive(text));
+    socket.on("error", fail);
+    socket.on("close", () => fail(new Error("the connection was closed")));
+    return socket;
   }
 
   #receive(text: string): void {
@@ -100,7 +110,7 @@ class SparingClient {
     const headEnd = this.#received.indexOf(END_OF_HEAD);
     if (headEnd < 0) return;
     const head = this.#received.slice(0, headEnd);
-    const length = /^content-length: (\d+)/im.exec(head)?.[1];
+    const length = /^HTTP\/1\.1 204/.test(head) ? "0" : /^content-length: (\d+)/im.exec(head)?.[1];
     const isWhole =
       length === undefined
         ? this.#received.endsWith(END_OF_CHUNKS)
@@ -108,8 +118,10 @@ class SparingClient {
     if (!isWhole) return;
     const answer = this.#received;
     this.#received = "";
-    if (/^HTTP\/1\.1 2/.test(answer)) this.#waiting?.resolve();
-    else this.#waiting?.reject(new Error(answer));
+    const asked = this.#waiting;
+    if (/^connection: close/im.test(head)) this.close();
+    if (/^HTTP\/1\.1 2/.test(answer)) asked?.resolve();
+    else asked?.reject(new Error(answer));
   }
 }
 

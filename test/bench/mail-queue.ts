@@ -51,15 +51,16 @@ export async function measureQueue(
   { load, queued }: { readonly load: QueueLoad; readonly queued: number },
 ): Promise<QueueCost> {
   let left = 0;
+  let batch = "";
   const spent = { worker: 0, postgres: 0, messages: 0 };
   for (let delivered = 0; delivered < WARM_UP + MEASURED; ) {
     if (left === 0) {
-      await fillQueue(db, load, queued);
+      batch = await fillQueue(db, load, queued);
       left = queued;
     }
     const before = { worker: worker.seconds() ?? 0, postgres: worker.postgresSeconds() ?? 0 };
     const isWarm = delivered >= WARM_UP;
-    const stretch = await untilFinished(db, Math.min(left, isWarm ? MEASURED : WARM_UP));
+    const stretch = await untilFinished(db, batch, Math.min(left, isWarm ? MEASURED : WARM_UP));
     left = Math.max(0, left - stretch);
     delivered += stretch;
     if (!isWarm) continue;
@@ -77,20 +78,21 @@ export async function measureQueue(
 }
 
 /** @returns how many were delivered, at least as many as asked for */
-async function untilFinished(db: Db, recipients: number): Promise<number> {
-  const before = await countFinished(db);
+async function untilFinished(db: Db, batch: string, recipients: number): Promise<number> {
+  const before = await countFinished(db, batch);
   await announceMail(db);
   for (;;) {
     await sleep(POLL_MS);
-    const finished = (await countFinished(db)) - before;
+    const finished = (await countFinished(db, batch)) - before;
     if (finished >= recipients) return finished;
   }
 }
 
-/** By partition: to count deliveries would cost more than to deliver them. */
-async function countFinished(db: Db): Promise<number> {
+/** By partition, and of the batch alone: to count more would cost more than to deliver it. */
+async function countFinished(db: Db, batch: string): Promise<number> {
   const { rows } = await db.raw(
-    "select coalesce(sum(recipients), 0)::int as sum from partitions where state = 'finished'",
+    "select coalesce(sum(recipients), 0)::int as sum from partitions where eeid = ? and state = 'finished'",
+    [batch],
   );
   return rows[0].sum;
 }
@@ -98,8 +100,9 @@ async function countFinished(db: Db): Promise<number> {
 /**
  * Queues recipients as one batch: the rows that a `send_many` or a campaign would write, by few statements, since what
  * is measured here is the taking out and not the putting in.
+ * @returns the batch
  */
-async function fillQueue(db: Db, load: QueueLoad, recipients: number): Promise<void> {
+async function fillQueue(db: Db, load: QueueLoad, recipients: number): Promise<string> {
   const eeid = randomUUID();
   const { instanceId, campaignNumid, senderDomain, template } = load;
   const numbered = `generate_series(0, ${recipients - 1}) as n`;
@@ -141,4 +144,5 @@ async function fillQueue(db: Db, load: QueueLoad, recipients: number): Promise<v
     );
     await haveLookedAt(transaction, [instanceId]);
   });
+  return eeid;
 }

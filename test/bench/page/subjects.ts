@@ -141,8 +141,10 @@ function formatQueries(what: string, queries: Results["events"]["queries"]): str
 
 function answers(title: string, file: string, measured: readonly ServerRow[]): Subject {
   const comparison = serverRows(measured);
-  const text =
-    "A query for a name that is there, over UDP, the server on one core. Lost are queries without an answer.";
+  const floor = measured.some(({ name }) => name === "floor")
+    ? " The floor is what Palomar's sockets take alone, in a program that sends each query back."
+    : "";
+  const text = `A query for a name that is there, over UDP, the server on one core. Lost are queries without an answer.${floor}`;
   return { title, text, table: formatComparison(comparison), chart: chartOf(file, comparison) };
 }
 
