@@ -63,7 +63,7 @@ export interface BackupContent {
   readonly readTail: () => Promise<BackupTail>;
 }
 
-/** Why a backup is not written, or not taken; nothing has changed then. */
+/** Why a backup is not written, or not restored; nothing has changed then. */
 export type BackupRefusal =
   | { readonly kind: "spread" }
   | { readonly kind: "no-backup" }

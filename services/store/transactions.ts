@@ -2,8 +2,8 @@ import { type Db, isTransient, queryRows, type Transaction } from "../platform/p
 
 const MOST_TRIES = 5;
 
-/** More often nobody is overtaken by others: it overtakes itself, which is a bug. */
-const MOST_OVERTAKEN = 1_000;
+/** For so long, in ms, a transaction that others overtake is run anew. */
+const OVERTAKEN_MS = 10_000;
 
 /** What a transaction went by was changed by another before it could end: it is to run anew. */
 export class Overtaken extends Error {}
@@ -14,15 +14,15 @@ export class Overtaken extends Error {}
  * contact, delivery, partition, what is counted of an instance.
  */
 export async function inTransaction<T>(db: Db, run: (transaction: Transaction) => Promise<T>): Promise<T> {
-  for (let failures = 0, overtaken = 0; ; ) {
+  const startedMs = performance.now();
+  for (let failures = 0; ; ) {
     try {
       return await db.transaction(run);
     } catch (error) {
-      // As often as it happens somebody else has got through, of whom there are only so many.
-      if (error instanceof Overtaken) overtaken += 1;
-      else failures += 1;
-      const mayRunAnew = error instanceof Overtaken || isTransient(error);
-      if (!mayRunAnew || failures === MOST_TRIES || overtaken === MOST_OVERTAKEN) throw error;
+      // Each time another transaction has got through, so many may run long beside each other.
+      if (error instanceof Overtaken && performance.now() - startedMs < OVERTAKEN_MS) continue;
+      failures += 1;
+      if (!isTransient(error) || failures === MOST_TRIES) throw error;
     }
   }
 }

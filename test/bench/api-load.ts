@@ -95,7 +95,9 @@ class SparingClient {
     const where = { host: hostname, port: Number(port), rejectUnauthorized: false };
     const socket = protocol === "https:" ? connectTls(where) : connect(where);
     const fail = (error: Error) => {
-      if (socket === this.#socket) this.#waiting?.reject(error);
+      if (socket !== this.#socket) return;
+      this.#socket = undefined;
+      this.#waiting?.reject(error);
     };
     socket.setNoDelay();
     socket.setEncoding("latin1");

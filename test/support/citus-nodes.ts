@@ -1,4 +1,4 @@
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawnSync } from "node:child_process";
 import { statSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type Db, openDb, queryRows } from "../../services/platform/postgres/db.ts";
@@ -80,8 +80,20 @@ export class MortalNode {
 
   #signal(signal: "SIGKILL" | "SIGSTOP"): void {
     const { pid } = this.#facts;
-    const children = execFileSync("ps", ["-o", "pid=", "--ppid", String(pid)], { encoding: "utf8" });
-    for (const each of [pid, ...children.trim().split(/\s+/).map(Number)]) process.kill(each, signal);
+    const children = () =>
+      (spawnSync("ps", ["-o", "pid=", "--ppid", String(pid)], { encoding: "utf8" }).stdout.match(/\d+/g) ?? []).map(
+        Number,
+      );
+    const before = children();
+    process.kill(pid, signal);
+    // Who was made meanwhile is found now; who ended with it no longer takes the signal.
+    for (const child of new Set([...before, ...children()])) {
+      try {
+        process.kill(child, signal);
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code !== "ESRCH") throw error;
+      }
+    }
   }
 
   /** Starts it again, which waits until what it left behind has ended and what it had promised is there again. */

@@ -122,7 +122,7 @@ async function withSource<T>(file: string, use: (source: Readable) => Promise<T>
   }
 }
 
-/** Ends the command where a backup is not written or not taken: with why, and what became of it. */
+/** Ends the command where a backup is not written or not restored: with why, and what became of it. */
 function inWords(runtime: CommandRuntime, file: string, consequence = ""): (error: unknown) => never {
   return (error) => {
     if (error instanceof BackupRefused) runtime.refuse(explain(error.refusal, file) + consequence);

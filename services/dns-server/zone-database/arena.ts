@@ -10,8 +10,8 @@ const BLOCKS_A_STEP = 4_096;
 const STEPS_IN_NEED = 2;
 /** From this share of the memory on, neighbours are joined before there is need. */
 const NEARLY_ALL = 7 / 8;
-/** While no more of the memory is used, large free blocks are split at once; beyond, large ones may be hard to come by. */
-const PLENTY_LEFT = 1 / 2;
+/** Up to this share of the memory large free blocks are split at once; beyond, large ones may be hard to come by. */
+const PLENTY_UNTIL = 1 / 2;
 /** Large is a block of which the wanted one takes no more than this part: what is left stays of use. */
 const SMALL_PART = 1 / 4;
 
@@ -35,6 +35,7 @@ export class Arena {
   #waitingOctets = 0;
   /** Former ends of the mapped memory, which no block lies across. */
   readonly #boundaries = new Set<number>();
+  #lastBoundary = 0;
   /** Octets that blocks may take, for what is written now; at most `totalOctets`. */
   allowance: number;
 
@@ -51,7 +52,7 @@ export class Arena {
   }
 
   get #hasPlenty(): boolean {
-    return this.#end < this.totalOctets * PLENTY_LEFT;
+    return this.#end < this.totalOctets * PLENTY_UNTIL;
   }
 
   /** Octets that blocks take, with those that wait for readers. */
@@ -145,6 +146,7 @@ export class Arena {
       // No block lies across a former end: a reader that has not mapped the growth yet can tell by the reference.
       if (!this.#memory.reserve(mapped + size)) return 0;
       this.#boundaries.add(mapped);
+      this.#lastBoundary = mapped;
       this.#end = mapped;
       this.#giveBack(block, mapped);
       block = mapped;
@@ -167,7 +169,8 @@ export class Arena {
       isBoundary: (place) => this.#boundaries.has(place),
       end: () => this.#end,
       onJoined: (from, to) => {
-        if (to === this.#end) this.#end = from;
+        // The end stays behind the last boundary: a block across it would begin where a reader needs no growth to look.
+        if (to === this.#end && from >= this.#lastBoundary) this.#end = from;
         else this.#giveBack(from, to);
       },
     });

@@ -114,8 +114,8 @@ async function changeWithinQuotas(
     if (!planned.ok) return planned;
     const { zone, change, touchesSoa, warnings, leftOut } = planned.value;
     if (!change) return ok({ zone, createdIds: [], followerIds: [], warnings, changed: false });
-    const judged = () => ({ ...change, touchesSoa, difference: withFollowed(change) });
-    const barred = target.token && judgeChange(target.token, zone, judged());
+    const barred =
+      target.token && judgeChange(target.token, zone, { ...change, touchesSoa, difference: withFollowed(change) });
     if (barred) return refuse(barred);
     const derived = await guardDerived(on, zone, change);
     if (derived) return refuse(derived);

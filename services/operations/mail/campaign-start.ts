@@ -77,7 +77,7 @@ export async function gatherPortion(db: Db): Promise<number | undefined> {
   return undefined;
 }
 
-/** @returns undefined when another node has the campaign */
+/** @returns undefined when another node has the campaign, or it is not being gathered any more */
 function gatherPortionOf(db: Db, key: CampaignKey): Promise<number | undefined> {
   return inTransaction(db, async (transaction) => {
     const row = await lockGatheringCampaign(transaction, key);

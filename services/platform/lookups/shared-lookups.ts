@@ -3,8 +3,8 @@ import { setImmediate } from "node:timers/promises";
 /**
  * Lets many who look for the same thing at the same time share the look. Nobody gets what was found before he asked:
  * who comes while one is under way waits for the next, which serves all that wait. So what a change has put in force
- * is found by whoever asks after it. A look begins after what has arrived in this turn of the event loop, so that all of
- * it shares one.
+ * is found by whoever asks after it. Where none is under way, a look begins after what has arrived in this turn of the
+ * event loop, so that all of it shares one.
  */
 export class SharedLookups<T> {
   readonly #running = new Map<string, Promise<T>>();

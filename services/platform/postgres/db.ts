@@ -15,10 +15,7 @@ type PoolConfig = Knex.Config & { readonly pooled: boolean };
 /** How long a connection may take to be made, where nothing else is said. */
 const CONNECT_TIMEOUT_MS = 10_000;
 
-/** How long who wants a connection waits for one to be free. */
-const PATIENCE_MS = 15_000;
-
-/** By so much the pool waits longer for a connection than the driver does, which says what went wrong. */
+/** By so much the pool waits longer for a connection, made or free, than the driver does, which says what went wrong. */
 const POOL_LAG_MS = 5_000;
 
 /** Keep-alives notice a peer that has gone without a word, where the system's own wait is hours. */
@@ -46,12 +43,12 @@ export function openDb(
 ): Db {
   const connectionTimeoutMillis = options.patienceMs ?? CONNECT_TIMEOUT_MS;
   const liveliness = { ...LIVELINESS, connectionTimeoutMillis };
-  const createTimeoutMillis = connectionTimeoutMillis + POOL_LAG_MS;
+  const poolTimeoutMs = connectionTimeoutMillis + POOL_LAG_MS;
   const config: PoolConfig = {
     client: "pg",
     connection: { connectionString: url, application_name: `palomar ${options.name}`, ...liveliness },
-    pool: { min: 0, max: options.connections, createTimeoutMillis, ...tracedConnections() },
-    acquireConnectionTimeout: options.patienceMs ?? PATIENCE_MS,
+    pool: { min: 0, max: options.connections, createTimeoutMillis: poolTimeoutMs, ...tracedConnections() },
+    acquireConnectionTimeout: poolTimeoutMs,
     pooled: options.pooled ?? false,
     // What it would print is no more than what its promises say, and they say it to the caller.
     log: { warn: silent, error: silent, deprecate: silent, debug: silent },

@@ -21,9 +21,13 @@ export async function isSpread(db: Db): Promise<boolean> {
   return spread;
 }
 
-/** Whether tables lie on several machines by now: Citus is there before its script has run. */
+/** Whether tables of ours lie on several machines by now: Citus is there before its script has run. */
 export async function hasSpreadTables(db: Db): Promise<boolean> {
-  return (await isSpread(db)) && (await db("pg_dist_partition").first("logicalrelid")) !== undefined;
+  if (!(await isSpread(db))) return false;
+  const ours = db("pg_dist_partition")
+    .join("pg_class", "oid", "logicalrelid")
+    .whereRaw("relnamespace = current_schema()::regnamespace");
+  return (await ours.first("relname")) !== undefined;
 }
 
 /**
