@@ -19,7 +19,7 @@ export async function inTransaction<T>(db: Db, run: (transaction: Transaction) =
     try {
       return await db.transaction(run);
     } catch (error) {
-      // Each time another transaction has got through, so many may run long beside each other.
+      // Each time another transaction has committed: of many that run beside each other each has its turn.
       if (error instanceof Overtaken && performance.now() - startedMs < OVERTAKEN_MS) continue;
       failures += 1;
       if (!isTransient(error) || failures === MOST_TRIES) throw error;
