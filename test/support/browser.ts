@@ -72,6 +72,7 @@ export interface Credentials {
 
 /** Signs in, in English or Spanish, and waits for the page that follows. */
 export async function signIn(page: Page, { login, password }: Credentials): Promise<void> {
+  await shown(page, "input[name=login]");
   await page.locator("input[name=login]").fill(login);
   await page.locator("input[name=password]").fill(password);
   await page.locator("button[type=submit]").click();
@@ -83,21 +84,27 @@ export async function expectToast(page: Page, text: string | RegExp): Promise<vo
   await page.locator(".toast").filter({ hasText: text }).first().waitFor();
 }
 
-/**
- * Waits until the page has drawn what it asked for.
- * @throws Error with what it shows instead
- */
+/** Waits until the page has drawn what it asked for. */
 export async function settled(page: Page): Promise<void> {
-  await page
-    .locator("main h1")
-    .first()
-    .waitFor()
-    .catch(async (cause) => {
-      const shown = await page.evaluate<string>("document.body.innerText");
-      throw new Error(`${page.url()} has no heading; it shows: ${shown.slice(0, 1_000)}`, { cause });
-    });
+  await shown(page, "main h1");
   await page.locator(".skeleton").first().waitFor({ state: "detached" });
 }
+
+/**
+ * Waits for an element.
+ * @throws Error with what the page shows instead, and what it loaded for that
+ */
+async function shown(page: Page, selector: string): Promise<void> {
+  try {
+    await page.locator(selector).first().waitFor();
+  } catch (cause) {
+    const found = await page.evaluate<string>(PAGE_SO_FAR);
+    throw new Error(`${page.url()} has no ${selector}; it shows: ${found.slice(0, 4_000)}`, { cause });
+  }
+}
+
+const PAGE_SO_FAR = `document.body.innerText + performance.getEntriesByType("resource")
+  .map(({ name, responseStatus, duration }) => "\\n" + name + " " + responseStatus + " " + Math.round(duration) + " ms").join("")`;
 
 const axeSource = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 

@@ -66,6 +66,24 @@ describe.skipIf(!hasBrowser)(`the console's frame${browserNote}`, () => {
     return { login, password: body.password };
   };
 
+  it.each([
+    ["session", "**/admin/v1/session"],
+    ["texts", "**/assets/en-*.js"],
+    ["script", "**/assets/index-*.js"],
+  ])("comes by itself once the server that did not answer is back: for its %s", async (_, address) => {
+    const context = await browser.newContext();
+    const { page } = await openPage(context);
+    let unanswered = 0;
+    await page.route(address, (route) => {
+      unanswered += 1;
+      return unanswered > 2 ? route.fallback() : route.abort();
+    });
+    await page.goto(stack.addresses.console);
+    await page.locator("input[name=login]").waitFor({ timeout: 60_000 });
+    expect(unanswered).toBeGreaterThan(2);
+    await context.close();
+  });
+
   it("says that login or password is wrong, and what to do", async () => {
     const { page, context } = await arrive();
     await expectAccessible(page);

@@ -1,3 +1,4 @@
+import { useEffect } from "preact/hooks";
 import { LocationProvider } from "preact-iso";
 import { ProblemNote } from "./components/problem.tsx";
 import { Toasts } from "./components/toasts.tsx";
@@ -18,7 +19,17 @@ export function App() {
 
 function Content() {
   if (session.value) return <Shell session={session.value} />;
-  if (session.value === null) return <SignIn />;
+  return session.value === null ? <SignIn /> : <Away />;
+}
+
+const ASK_AGAIN_MS = 5_000;
+
+/** The server could not say who is signed in: it is asked until it can. */
+function Away() {
+  useEffect(() => {
+    const asking = setInterval(() => void findSession(), ASK_AGAIN_MS);
+    return () => clearInterval(asking);
+  }, []);
   return (
     <main class="alone">
       <ProblemNote problem={sessionProblem.value} retry={() => void findSession()} />
