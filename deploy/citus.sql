@@ -29,6 +29,13 @@ drop function attempts_follow_instance();
 drop trigger instances_webhook_events_deleted on instances;
 drop function webhook_events_follow_instance();
 alter table webhook_events add foreign key (instance_id) references event_feeds on delete cascade;
+-- Contacts go with their instance, and deliveries with their partition, by foreign keys.
+drop trigger contacts_owned on contacts;
+drop trigger instances_contacts_deleted on instances;
+drop trigger partitions_deliveries_deleted on partitions;
+drop function contacts_have_instances(), contacts_follow_instance(), deliveries_follow_partitions();
+alter table contacts add foreign key (instance_id) references instances on delete cascade;
+alter table deliveries add foreign key (partition_id, instance_id) references partitions (id, instance_id) on delete cascade;
 
 -- While an instance moves to another machine, what is changed or deleted meanwhile is told to that one by its key.
 alter table webhook_events add primary key (serial, instance_id);

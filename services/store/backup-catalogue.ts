@@ -32,7 +32,9 @@ export async function readCatalogue(db: Db): Promise<BackupCatalogue> {
   const known = new Set(Object.values(rolePolicy.areas).flat());
   const references = await queryRows<Reference>(
     db,
-    "select conrelid::int as referrer, confrelid::int as referred from pg_constraint where contype = 'f' and conrelid <> confrelid",
+    // What belongs to an instance refers to it, be it without a foreign key.
+    `select conrelid::int as referrer, confrelid::int as referred from pg_constraint where contype = 'f' and conrelid <> confrelid
+     union select attrelid::int, 'instances'::regclass::int from pg_attribute where attname = 'instance_id'`,
   );
   const ours = tables.filter(({ name }) => known.has(name));
   return {
