@@ -164,7 +164,7 @@ export async function countRefusals(transaction: Transaction, refused: readonly 
       `update partitions p set refused = p.refused + refusals.refused, modified_at = now()
        from (select instance_id, id, count(*) as refused
              from unnest($1::bigint[], $2::bigint[]) as given (instance_id, id) group by 1, 2) refusals
-       where ${own("p", "$2")} and p.instance_id = refusals.instance_id and p.id = refusals.id`,
+       where ${own("p", "$2")} and p.id = refusals.id`,
       [given.map(({ instanceId }) => instanceId), given.map(({ id }) => id)],
     ),
   );

@@ -49,7 +49,7 @@ export async function movePartitions(db: Db, moves: readonly (PartitionKey & { p
         transaction,
         `update partitions p set pool = moved.pool
          from unnest($1::bigint[], $2::bigint[], $3::text[]) as moved (instance_id, id, pool)
-         where ${own("p", "$2")} and p.instance_id = moved.instance_id and p.id = moved.id and p.pool <> moved.pool`,
+         where ${own("p", "$2")} and p.id = moved.id and p.pool <> moved.pool`,
         [moved.map(({ instanceId }) => instanceId), moved.map(({ id }) => id), moved.map(({ pool }) => pool)],
       ),
     );

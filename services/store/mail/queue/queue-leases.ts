@@ -77,11 +77,11 @@ export async function loadDueDeliveries(db: Db, partitions: readonly PartitionKe
       `select d.* from unnest($1::bigint[], $2::bigint[]) as given (instance_id, id),
        lateral (
          select p.eeid from partitions p
-         where ${own("p")} and p.instance_id = given.instance_id and p.id = given.id offset 0
+         where ${own("p")} and p.id = given.id offset 0
        ) p,
        lateral (
          select b.eeid from batches b
-         where ${own("b")} and b.instance_id = given.instance_id and b.eeid = p.eeid
+         where ${own("b")} and b.eeid = p.eeid
            and b.held_at is null and b.cancelled_at is null offset 0
        ) b,
        lateral (
@@ -140,7 +140,7 @@ export async function extendLeases(
          order by p.id for no key update
        )
        update partitions p set lease_until = now() + make_interval(secs => $4) from locked
-       where ${own("p")} and p.instance_id = locked.instance_id and p.id = locked.id
+       where ${own("p")} and p.id = locked.id
        returning p.id`,
       [instanceIds, keys.map(({ id }) => id), workerId, leaseSeconds],
     );
@@ -217,8 +217,7 @@ export async function releasePartitions(
              from unnest($1::bigint[], $3::bigint[], $4::timestamptz[], $5::jsonb[])
                as given (instance_id, id, put_off_until, paced_by)
              offset 0) rest, batches b
-       where ${own("p", "$3")} and p.instance_id = rest.instance_id and p.id = rest.id
-         and p.lease_owner = $2 and ${own("b")} and b.instance_id = rest.instance_id and b.eeid = p.eeid
+       where ${own("p", "$3")} and p.id = rest.id and p.lease_owner = $2 and ${own("b")} and b.eeid = p.eeid
        returning p.instance_id, p.state, p.due_at`,
       [
         given.map(({ instanceId }) => instanceId),

@@ -180,7 +180,7 @@ export async function findStops(
              and not p.stopping offset 0
          ) p, lateral (
            select b.held_at, b.cancelled_at from batches b
-           where ${own("b")} and b.instance_id = p.instance_id and b.eeid = p.eeid offset 0
+           where ${own("b")} and b.eeid = p.eeid offset 0
          ) b
          where b.held_at is not null or b.cancelled_at is not null or p.destination = any($3::text[])
            or exists (select from instance_guards g
@@ -203,7 +203,7 @@ export async function acknowledgeStops(db: Db, workerId: string, partitions: rea
          order by p.id for no key update
        )
        update partitions p set stopping = true from locked
-       where ${own("p")} and p.instance_id = locked.instance_id and p.id = locked.id`,
+       where ${own("p")} and p.id = locked.id`,
       [instanceIds, keys.map(({ id }) => id), workerId],
     ),
   );

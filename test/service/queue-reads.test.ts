@@ -1,0 +1,99 @@
+import { randomUUID } from "node:crypto";
+import { afterAll, beforeAll, expect, inject, test } from "vitest";
+import { KeyRing } from "../../services/core/key-ring.ts";
+import { validateAddress } from "../../services/core/mail/address.ts";
+import { acceptSends, type Send } from "../../services/operations/mail/accept-sends.ts";
+import { recordOutcomes } from "../../services/operations/mail/outcomes.ts";
+import type { Transaction } from "../../services/platform/postgres/db.ts";
+import { addInstance, findInstanceByName } from "../../services/store/mail/instances/instances.ts";
+import { beginWork } from "../../services/store/mail/queue/mail-work.ts";
+import { extendLeases, loadDueDeliveries, releasePartitions } from "../../services/store/mail/queue/queue-leases.ts";
+import { acknowledgeStops, findStops } from "../../services/store/mail/queue/queue-stops.ts";
+import { attemptFacts } from "../support/attempts.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+
+// What is done for a few messages reads a few rows, or at most a table once, on a deployment without statistics too, where
+// the planner takes an instance for small.
+
+/** What statistics know of, */
+const FEW = 1;
+/** and what came after them. */
+const BATCHES = 1_000;
+const WORKER = randomUUID();
+const spread = inject("citusWorkers").length > 0;
+const why = spread ? " (skipped: the coordinator of a Citus does not count what its machines read)" : "";
+
+let database: TestDatabase;
+let instanceId: number;
+beforeAll(async () => {
+  database = await createTestDatabase();
+  const { db } = database;
+  for (const table of ["batches", "messages", "partitions", "deliveries"])
+    await db.raw("alter table ?? set (autovacuum_enabled = false)", [table]);
+  const instance = { name: "t", host: "t.test", key: "k", archive: false, domains: ["example.org"] };
+  await addInstance(db, KeyRing.ofSecret("a secret for tests only"), instance);
+  instanceId = (await findInstanceByName(db, "t"))!.id;
+  for (const count of [FEW, BATCHES]) {
+    await db.transaction((transaction) =>
+      acceptSends(
+        transaction,
+        Array.from({ length: count }, (_, n) => toOne(n)),
+      ),
+    );
+    if (count === FEW) await db.raw("analyze");
+  }
+});
+afterAll(() => database.drop());
+
+function toOne(number: number): Send {
+  const address = validateAddress(`r${number}@d${number % 20}.example.net`, { allowSmtputf8: false });
+  if (!address.ok) throw new Error(address.error.message);
+  return {
+    ...{ instanceId, campaignNumid: 1, creator: "smtp", archive: false, copies: [] },
+    ...{ senderDomain: "example.org", sender: "info@example.org", recipients: [{ address: address.value }] },
+    content: { kind: "finished", octets: Buffer.from("Subject: hello\r\n\r\n") },
+  };
+}
+
+/** Rows of the queue that a step reads. */
+async function reads(transaction: Transaction, step: () => Promise<unknown>): Promise<number> {
+  const look = async () => {
+    const { rows } = await transaction.raw(
+      `select sum(seq_tup_read + coalesce(idx_tup_fetch, 0))::bigint as read from pg_stat_xact_user_tables
+       where relname in ('batches', 'messages', 'partitions', 'deliveries')`,
+    );
+    return Number(rows[0].read);
+  };
+  const before = await look();
+  await step();
+  return (await look()) - before;
+}
+
+test.skipIf(spread)(`steps of a worker that has five partitions of a thousand${why}`, async () => {
+  await database.db.transaction(async (transaction) => {
+    const rows: { id: number }[] = await transaction("partitions").orderBy("id").limit(5).select("id");
+    const keys = rows.map(({ id }) => ({ instanceId, id }));
+    const lease = { state: "leased", lease_owner: WORKER, lease_until: transaction.raw("now() + interval '1 minute'") };
+    const leased = keys.map(({ id }) => id);
+    await transaction("partitions").whereIn("id", leased).update(lease);
+    const counted = new Map<string, number>();
+    const count = async (name: string, step: () => Promise<unknown>) =>
+      counted.set(name, await reads(transaction, step));
+    let due: Awaited<ReturnType<typeof loadDueDeliveries>> = [];
+    await count("load", async () => (due = await loadDueDeliveries(transaction, keys)));
+    expect(due).toHaveLength(5);
+    await count("prolong", () => extendLeases(transaction, WORKER, 60, keys));
+    await count("find stops", () => findStops(transaction, WORKER, [instanceId], []));
+    await count("stop", () => acknowledgeStops(transaction, WORKER, keys));
+    const now = await beginWork(transaction, [instanceId]);
+    const outcomes = due.map(({ id: deliveryId, recipient }) => ({
+      ...{ instanceId, deliveryId, recipient, state: "delivered" as const, attempts: 1, reply: "250 ok" },
+      attempt: attemptFacts(),
+    }));
+    await count("store", () => recordOutcomes(transaction, { now }, outcomes, { hardBouncesToInvalidate: 2 }));
+    const releases = leased.map((partitionId) => ({ instanceId, partitionId, putOffSeconds: 0 }));
+    await count("give back", () => releasePartitions(transaction, WORKER, releases, now));
+    expect(await transaction("partitions").where({ state: "finished" })).toHaveLength(5);
+    for (const [name, read] of counted) expect(read, name).toBeLessThan(4 * BATCHES);
+  });
+});
