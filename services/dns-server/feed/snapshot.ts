@@ -96,11 +96,18 @@ export class ZoneDatabaseSnapshot {
     const pause = makePause();
     try {
       this.#options.publisher.follow(snapshot.head.incarnation);
+      if (only === undefined) this.#makeTables(snapshot);
       for (const _part of this.#loading(snapshot, only)) if (pause.isDue()) await pause.take();
     } finally {
       snapshot.close();
     }
     return snapshot;
+  }
+
+  /** The tables in the size that they will need, where that does not take the room of zones. */
+  #makeTables({ size }: SnapshotReader): void {
+    const { writer } = this.#options;
+    if (size.octets * 2 < writer.leftOctetsForMany({ zoneOctets: Number.POSITIVE_INFINITY })) writer.expect(size);
   }
 
   /** Loads zones, and notes those that do not fit. Yields after each part of one. */
@@ -116,7 +123,7 @@ export class ZoneDatabaseSnapshot {
       let zone = 0;
       try {
         zone = writer.createZone(kept);
-        images.begin(zone, kept.apex);
+        images.begin(zone);
         for (let part = snapshot.nextPart(); part !== undefined; part = snapshot.nextPart()) {
           images.take(part);
           yield;
@@ -193,7 +200,7 @@ export class ZoneDatabaseSnapshot {
         draft.discard();
         return false;
       }
-      await draft.finish();
+      await draft.finish(images.nodes);
     } catch (error) {
       draft.discard();
       throw error;
