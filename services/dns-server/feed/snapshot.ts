@@ -186,6 +186,7 @@ export class ZoneDatabaseSnapshot {
     const started = performance.now();
     const { incarnation } = publisher;
     const images = new ZoneImageMaker(writer);
+    const reader = new ZoneDatabaseReader(writer.memory);
     const draft = new SnapshotWriter(file, { writtenAtMs: nowMs(), incarnation, access: access.sealed() });
     const pause = makePause();
     const goOn = async () => {
@@ -196,7 +197,7 @@ export class ZoneDatabaseSnapshot {
       for (const id of [...publisher.published.ids()]) {
         // It may have changed or gone since the list was made: what counts is now.
         const isThere = publisher.published.has(id);
-        if (!isThere || (await this.#saveZone(id, { draft, images }, goOn))) continue;
+        if (!isThere || (await this.#saveZone(id, { draft, images, reader }, goOn))) continue;
         draft.discard();
         return false;
       }
@@ -213,11 +214,10 @@ export class ZoneDatabaseSnapshot {
    * Writes a zone as it is at this moment, whatever changes meanwhile.
    * @param goOn asked after each part of it; false when it says so
    */
-  async #saveZone(id: number, { draft, images }: Saving, goOn: () => Promise<boolean>): Promise<boolean> {
+  async #saveZone(id: number, { draft, images, reader }: Saving, goOn: () => Promise<boolean>): Promise<boolean> {
     const { writer, publisher } = this.#options;
     const { apex, version } = publisher.published.get(id)!;
     const zone = writer.publishedZone(apex);
-    const reader = new ZoneDatabaseReader(writer.memory);
     draft.beginZone({
       ...{ id, apex, version },
       restricted: reader.isRestricted(zone),
@@ -239,6 +239,7 @@ export class ZoneDatabaseSnapshot {
 interface Saving {
   readonly draft: SnapshotWriter;
   readonly images: ZoneImageMaker;
+  readonly reader: ZoneDatabaseReader;
 }
 
 /** To be looked at now and then in long work: lets the thread's other work go on when its turn has lasted long enough. */
