@@ -7,6 +7,7 @@ import { Lifecycle } from "../platform/lifecycle.ts";
 import { makeResolver } from "../platform/lookups/resolver.ts";
 import type { RunningService, ServiceContext } from "../platform/service.ts";
 import { startUpkeep } from "./feed/catalog-upkeep.ts";
+import { giveBackLoad } from "./feed/give-back-load.ts";
 import { ZoneDatabaseSnapshot } from "./feed/snapshot.ts";
 import { ZoneFeed } from "./feed/zone-feed.ts";
 import { ZonePublisher } from "./feed/zone-publisher.ts";
@@ -32,6 +33,8 @@ import { ZoneDatabaseReader } from "./zone-database/reader.ts";
 import { ZoneDatabaseWriter } from "./zone-database/writer.ts";
 
 const ACCESS_PATIENCE_MS = 2_000;
+/** To load so many leaves megabytes behind. */
+const MANY_ZONES = 1_000;
 
 /** Starts the authoritative server: the listeners first, which say SERVFAIL until the zones are loaded. */
 export async function start(context: ServiceContext): Promise<RunningService> {
@@ -191,6 +194,8 @@ async function follow(
     // A slow database may have said what the zones are before it says whom to tell of them.
     onPublished: (published) => void accessFeed.known.then(() => notifier.zonesPublished(published)),
   });
+  // What so many zones leave behind as they stream past is more than all else that the process needs.
+  if (writer.zoneCount >= MANY_ZONES) await giveBackLoad();
   lifecycle.onStop(
     "lag",
     exportLag(() => feed.confirmedAtMs),

@@ -4,12 +4,20 @@ import { runInNewContext } from "node:vm";
 /** By then what a start leaves to be done in its own time is done. */
 const AFTER_MS = 10_000;
 
-/**
- * Has this process give back, a while after its start, what the start needed and nothing needs any more: V8 collects
- * that only when there is work again, and keeps the room for it. Gives nothing back where V8 does not let it.
- */
+/** As `giveBackMemory`, a while after this process's start, of what the start needed. */
 export function giveBackMemorySoon(): void {
-  setTimeout(() => findCollector()?.(), AFTER_MS).unref();
+  setTimeout(giveBackMemory, AFTER_MS).unref();
+}
+
+/**
+ * Has this process give back what nothing needs any more: V8 collects that only when there is work again, and keeps the
+ * room for it. Holds the thread up for some tens of milliseconds. Gives nothing back where V8 does not let it.
+ */
+export function giveBackMemory(): void {
+  const collect = findCollector();
+  collect?.();
+  // Pages that the first one has emptied are given back when the second one finds them so.
+  collect?.();
 }
 
 function findCollector(): (() => void) | undefined {

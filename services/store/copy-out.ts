@@ -12,6 +12,8 @@ const COPY_DATA = 0x64;
 /** No message is longer: what seems to be is none. */
 const MOST_MESSAGE_OCTETS = 2 ** 30;
 
+const NO_OCTETS: Uint8Array = new Uint8Array(0);
+
 /** A row of `copy … to stdout (format binary)`, valid only while it is handled. */
 export class CopyRow {
   octets: Uint8Array = new Uint8Array(0);
@@ -32,10 +34,29 @@ export class CopyRow {
     return this.octets[this.starts[field]!] !== 0;
   }
 
+  /** Whether a field has these octets. */
+  has(field: number, octets: Uint8Array): boolean {
+    const start = this.starts[field]!;
+    if (this.lengths[field] !== octets.length) return false;
+    for (let index = 0; index < octets.length; index += 1) {
+      if (this.octets[start + index] !== octets[index]) return false;
+    }
+    return true;
+  }
+
+  /** Copies a field's octets to a place in others: octet by octet, as they are few. @returns where they end there */
+  copyTo(target: Uint8Array, at: number, field: number): number {
+    const start = this.starts[field]!;
+    const length = this.lengths[field]!;
+    for (let index = 0; index < length; index += 1) target[at + index] = this.octets[start + index]!;
+    return at + length;
+  }
+
   /** A copy of a field's octets. */
   bytes(field: number): Uint8Array {
-    const start = this.starts[field]!;
-    return this.octets.slice(start, start + this.lengths[field]!);
+    const copy = new Uint8Array(this.lengths[field]!);
+    this.copyTo(copy, 0, field);
+    return copy;
   }
 }
 
@@ -100,7 +121,7 @@ class CopyData {
   /** Those of pg. */
   #listeners: readonly Listener[] = [];
   /** The beginning of a message. */
-  #rest: Uint8Array = new Uint8Array(0);
+  #rest: Uint8Array = NO_OCTETS;
 
   constructor(onRow: (row: CopyRow) => void) {
     this.#onRow = onRow;
@@ -125,10 +146,35 @@ class CopyData {
 
   readonly #take = (chunk: Buffer): void => {
     const stream = this.#stream!;
-    const octets = this.#withRest(chunk);
-    let position = 0;
+    // No Buffer: the same code has octets of other origin as well, and is faster where all are of one kind.
+    const octets = new Uint8Array(chunk.buffer, chunk.byteOffset, chunk.length);
+    let start = 0;
+    while (this.#rest.length > 0 && start < octets.length) start = this.#extendRest(octets, start);
+    if (start < octets.length && !stream.destroyed) this.#takeMessages(stream, octets, start);
+  };
+
+  /** Adds what belongs to the message that is half there, and no more, so that those behind it stay where they are. */
+  #extendRest(octets: Uint8Array, start: number): number {
+    const rest = this.#rest;
+    const wanted = rest.length < HEAD_OCTETS ? HEAD_OCTETS : endOfMessage(rest, 0);
+    const end = Math.min(octets.length, start + wanted - rest.length);
+    const longer = new Uint8Array(rest.length + end - start);
+    longer.set(rest);
+    longer.set(octets.subarray(start, end), rest.length);
+    this.#rest = NO_OCTETS;
+    this.#takeMessages(this.#stream!, longer, 0);
+    return end;
+  }
+
+  #takeMessages(stream: Duplex, octets: Uint8Array, start: number): void {
+    // The last message of a query has been: another one may have begun, to which these belong.
+    if (this.#stream === undefined) {
+      stream.emit("data", asBuffer(octets.subarray(start)));
+      return;
+    }
+    let position = start;
     while (position + HEAD_OCTETS <= octets.length) {
-      const end = position + 1 + int4At(octets, position + 1);
+      const end = endOfMessage(octets, position);
       if (end < position + HEAD_OCTETS || end - position > MOST_MESSAGE_OCTETS) {
         stream.destroy(new Error("the database sends what is no message"));
         return;
@@ -137,23 +183,12 @@ class CopyData {
       if (octets[position] === COPY_DATA) this.#takeRow(octets, position + HEAD_OCTETS, end);
       else this.#pass(octets.subarray(position, end));
       position = end;
-      // The last message of a query: another one may have begun, to which the rest belongs.
       if (this.#stream === undefined) {
         if (position < octets.length) stream.emit("data", asBuffer(octets.subarray(position)));
         return;
       }
     }
     this.#rest = octets.subarray(position);
-  };
-
-  #withRest(chunk: Buffer): Uint8Array {
-    // No Buffer: the same code has octets of other origin as well, and is faster where all are of one kind.
-    const octets = new Uint8Array(chunk.buffer, chunk.byteOffset, chunk.length);
-    if (this.#rest.length === 0) return octets;
-    const joined = new Uint8Array(this.#rest.length + octets.length);
-    joined.set(this.#rest);
-    joined.set(octets, this.#rest.length);
-    return joined;
   }
 
   /** The server sends whole rows, one a message (PostgreSQL's protocol, COPY operations). */
@@ -191,6 +226,11 @@ function readRow(octets: Uint8Array, start: number, end: number, row: CopyRow): 
   }
   if (position !== end) throw new Error("the database sends a row that is none");
   return true;
+}
+
+/** Where a message ends that begins at `start`: behind its type come the octets of all the rest. */
+function endOfMessage(octets: Uint8Array, start: number): number {
+  return start + 1 + int4At(octets, start + 1);
 }
 
 function int4At(octets: Uint8Array, at: number): number {

@@ -3,26 +3,31 @@ import { closeSync, fsync, openSync, readSync, renameSync, rmSync, statSync, wri
 import { dirname } from "node:path";
 import { promisify } from "node:util";
 import type { ZoneSummary } from "../../store/dns/zone-states.ts";
+import type { StoredNodes } from "../zone-database/node-store.ts";
 
 const synchronise = promisify(fsync);
 
 /**
- * The snapshot file: a head, zones, an end. Numbers are big-endian, but for those of images that say otherwise.
+ * The snapshot file: a head, zones, an end. All but the magic and the format is of 32-bit words in the machine's own order,
+ * so that images lie as they do in memory.
  *
- *     head   "PALOMAR ZONES" 0A, format u32, 01020304 as this machine writes it, written at (ms) u48, incarnation: text,
- *            transfer access, sealed: text
- *     zone   01, id u48, version u48, restricted u8, TTL of negative answers u32, EXPIRE u32, octets that its names take
- *            u32, reseller: text, apex: text, the parts of its image (zone-database/zone-image.ts): each length u32,
- *            octets; then 00000000
- *     end    00, number of zones u32, SHA-256 of all octets before
+ *     head   "PALOMAR ZONES" 0A, format (big-endian, in 4 octets), 01020304 as this machine writes it, 0000, written at
+ *            (ms): number, incarnation: text, transfer access, sealed: text
+ *     zone   1, id: number, version: number, restricted, TTL of negative answers, EXPIRE, octets that its names take,
+ *            reseller: -1 for that of the zone before, or text; apex: text, the parts of its image
+ *            (zone-database/zone-image.ts): how many words each has, then these; then 0
+ *     end    0, number of zones, nodes of all images, SHA-256 of all octets before
  *
- * A text is its length u32 and its octets; an empty one stands for none.
+ * A number is two words, the higher one first. A text is its length and its octets, padded to a word; an empty one stands for none.
  */
 const MAGIC = Buffer.from("PALOMAR ZONES\n", "latin1");
-/** To be counted up with every change of images as well (zone-database/layout.ts, `FLAG`, `RRSET` and `EMBEDDED_NAMES`). */
-const FORMAT = 4;
+/** To be counted up with every change of what images have (zone-database/layout.ts, size-class.ts). */
+const FORMAT = 5;
 const BYTE_ORDER = Buffer.from(Uint32Array.of(0x01020304).buffer);
+/** Octets of the magic, the format and the order of octets, padded to a word. */
+const KIND_OCTETS = 24;
 const MARK = { END: 0, ZONE: 1 } as const;
+const SAME_RESELLER = -1;
 const DIGEST_OCTETS = 32;
 const CHUNK_OCTETS = 1 << 20;
 
@@ -50,48 +55,64 @@ export class SnapshotWriter {
   readonly #descriptor: number;
   #isOpen = true;
   readonly #hash: Hash = createHash("sha256");
-  readonly #chunk = Buffer.allocUnsafe(CHUNK_OCTETS);
+  readonly #words = new Int32Array(CHUNK_OCTETS / 4);
+  readonly #octets = new Uint8Array(this.#words.buffer);
+  /** Words in use. */
   #length = 0;
   #zones = 0;
+  /** Of the zone before. */
+  #resellerId: string | null = null;
 
   constructor(file: string, { writtenAtMs, incarnation, access = "" }: SnapshotHead) {
     this.#file = file;
     this.#draft = `${file}.new`;
     this.#descriptor = openSync(this.#draft, "w", 0o600);
-    this.#bytes(MAGIC);
-    this.#number(FORMAT, 4);
-    this.#bytes(BYTE_ORDER);
-    this.#number(writtenAtMs, 6);
-    this.#text(incarnation);
-    this.#text(access);
+    const kind = Buffer.alloc(KIND_OCTETS);
+    MAGIC.copy(kind);
+    kind.writeUInt32BE(FORMAT, MAGIC.length);
+    BYTE_ORDER.copy(kind, MAGIC.length + 4);
+    this.#octets.set(kind);
+    this.#length = KIND_OCTETS / 4;
+    this.#number(writtenAtMs);
+    this.#text(Buffer.from(incarnation, "utf8"));
+    this.#text(Buffer.from(access, "utf8"));
   }
 
   beginZone(zone: SnapshotZone): void {
-    this.#number(MARK.ZONE, 1);
-    this.#number(zone.id, 6);
-    this.#number(zone.version, 6);
-    this.#number(zone.restricted ? 1 : 0, 1);
-    this.#number(zone.negativeTtlSeconds, 4);
-    this.#number(zone.expireSeconds, 4);
-    this.#number(zone.octets, 4);
-    this.#text(zone.resellerId ?? "");
-    this.#octets(zone.apex);
+    this.#word(MARK.ZONE);
+    this.#number(zone.id);
+    this.#number(zone.version);
+    this.#word(zone.restricted ? 1 : 0);
+    this.#word(zone.negativeTtlSeconds);
+    this.#word(zone.expireSeconds);
+    this.#word(zone.octets);
+    if (zone.resellerId === this.#resellerId) this.#word(SAME_RESELLER);
+    else this.#text(Buffer.from(zone.resellerId ?? "", "utf8"));
+    this.#resellerId = zone.resellerId;
+    this.#text(zone.apex);
     this.#zones += 1;
   }
 
   /** Adds the next part of the image of the zone that was begun last. */
-  addPart(part: Uint8Array): void {
-    this.#octets(part);
+  addPart(part: Int32Array): void {
+    this.#word(part.length);
+    if (this.#length + part.length > this.#words.length) this.#flush();
+    if (part.length > this.#words.length) this.#put(new Uint8Array(part.buffer, part.byteOffset, part.byteLength));
+    else {
+      this.#words.set(part, this.#length);
+      this.#length += part.length;
+    }
   }
 
   endZone(): void {
-    this.#number(0, 4);
+    this.#word(0);
   }
 
-  /** Ends the file and puts it in the place of the one before. */
-  async finish(): Promise<void> {
-    this.#number(MARK.END, 1);
-    this.#number(this.#zones, 4);
+  /** Ends the file and puts it in the place of the one before. @param nodes that all images have */
+  async finish(nodes: number): Promise<void> {
+    this.#word(MARK.END);
+    this.#word(this.#zones);
+    this.#word(nodes);
     this.#flush();
     writeSync(this.#descriptor, this.#hash.digest());
     await synchronise(this.#descriptor);
@@ -115,32 +136,32 @@ export class SnapshotWriter {
     closeSync(this.#descriptor);
   }
 
-  #number(value: number, octets: 1 | 4 | 6): void {
-    if (this.#length + octets > CHUNK_OCTETS) this.#flush();
-    this.#length = this.#chunk.writeUIntBE(value, this.#length, octets);
+  #word(value: number): void {
+    if (this.#length === this.#words.length) this.#flush();
+    this.#words[this.#length++] = value;
   }
 
-  #text(text: string): void {
-    this.#octets(Buffer.from(text, "utf8"));
+  #number(value: number): void {
+    this.#word(Math.floor(value / 2 ** 32));
+    this.#word(value);
   }
 
-  #octets(octets: Uint8Array): void {
-    this.#number(octets.length, 4);
-    this.#bytes(octets);
-  }
-
-  #bytes(octets: Uint8Array): void {
-    if (this.#length + octets.length > CHUNK_OCTETS) this.#flush();
-    if (octets.length > CHUNK_OCTETS) {
+  #text(octets: Uint8Array): void {
+    this.#word(octets.length);
+    const words = wordsOf(octets.length);
+    if (this.#length + words > this.#words.length) this.#flush();
+    if (words > this.#words.length) {
       this.#put(octets);
+      this.#put(new Uint8Array(4 * words - octets.length));
       return;
     }
-    this.#chunk.set(octets, this.#length);
-    this.#length += octets.length;
+    if (words > 0) this.#words[this.#length + words - 1] = 0;
+    this.#octets.set(octets, this.#length * 4);
+    this.#length += words;
   }
 
   #flush(): void {
-    this.#put(this.#chunk.subarray(0, this.#length));
+    this.#put(this.#octets.subarray(0, this.#length * 4));
     this.#length = 0;
   }
 
@@ -156,20 +177,25 @@ export class SnapshotWriter {
  */
 export class SnapshotReader {
   readonly head: SnapshotHead;
+  /** How much there is: octets of the file, zones, and nodes of their images. */
+  readonly size: { readonly octets: number; readonly zones: number; readonly nodes: number };
   readonly #descriptor: number;
   readonly #source: Source;
+  readonly #part: { words: Int32Array; start: number; end: number } = { words: new Int32Array(0), start: 0, end: 0 };
   #isInZone = false;
-  /** The text that the last zone's reseller had; most zones have that of the zone before. */
-  #resellerId = "";
-  #resellerOctets: Uint8Array = new Uint8Array(0);
+  /** Of the zone before. */
+  #resellerId: string | null = null;
 
   /** @throws ENOENT when there is none; an Error that says so when it is damaged or of another format */
   constructor(file: string) {
     this.#descriptor = openSync(file, "r");
     try {
-      verify(this.#descriptor, file);
+      const octets = verify(this.#descriptor, file);
+      const counts = new Int32Array(2);
       this.#source = new Source(this.#descriptor);
       this.head = this.#readHead(file);
+      readSync(this.#descriptor, counts, 0, counts.byteLength, octets - counts.byteLength);
+      this.size = { octets, zones: counts[0]!, nodes: counts[1]! };
     } catch (error) {
       this.close();
       throw error;
@@ -184,49 +210,56 @@ export class SnapshotReader {
   nextZone(): SnapshotZone | undefined {
     const source = this.#source;
     while (this.#isInZone) this.nextPart();
-    if (source.number(1) !== MARK.ZONE) return undefined;
+    if (source.word() !== MARK.ZONE) return undefined;
     this.#isInZone = true;
     return {
-      id: source.number(6),
-      version: source.number(6),
-      restricted: source.number(1) === 1,
-      negativeTtlSeconds: source.number(4),
-      expireSeconds: source.number(4),
-      octets: source.number(4),
+      id: source.number(),
+      version: source.number(),
+      restricted: source.word() === 1,
+      negativeTtlSeconds: source.word() >>> 0,
+      expireSeconds: source.word() >>> 0,
+      octets: source.word() >>> 0,
       resellerId: this.#readReseller(),
-      apex: new Uint8Array(source.take(source.number(4))),
+      apex: new Uint8Array(source.text()),
     };
   }
 
   /** The next part of the image of the zone at hand, valid until the next one; undefined behind the last. */
-  nextPart(): Uint8Array | undefined {
-    const length = this.#source.number(4);
-    if (length > 0) return this.#source.take(length);
-    this.#isInZone = false;
-    return undefined;
+  nextPart(): StoredNodes | undefined {
+    const source = this.#source;
+    const length = source.word();
+    if (length === 0) {
+      this.#isInZone = false;
+      return undefined;
+    }
+    const start = source.take(length);
+    this.#part.words = source.words;
+    this.#part.start = start;
+    this.#part.end = start + length;
+    return this.#part;
   }
 
   #readHead(file: string): SnapshotHead {
     const source = this.#source;
-    if (!source.take(MAGIC.length).equals(MAGIC)) throw new Error(`${file} is no snapshot`);
-    const format = source.number(4);
+    const kind = Buffer.from(source.octets(KIND_OCTETS));
+    if (!kind.subarray(0, MAGIC.length).equals(MAGIC)) throw new Error(`${file} is no snapshot`);
+    const format = kind.readUInt32BE(MAGIC.length);
     if (format !== FORMAT) throw new Error(`${file} has format ${format}, and this version reads format ${FORMAT}`);
-    if (!source.take(BYTE_ORDER.length).equals(BYTE_ORDER)) throw new Error(`${file} is of a machine of another kind`);
-    return { writtenAtMs: source.number(6), incarnation: source.text(), access: source.text() || undefined };
+    const order = kind.subarray(MAGIC.length + 4, MAGIC.length + 4 + BYTE_ORDER.length);
+    if (!order.equals(BYTE_ORDER)) throw new Error(`${file} is of a machine of another kind`);
+    const text = () => Buffer.from(source.text()).toString("utf8");
+    return { writtenAtMs: source.number(), incarnation: text(), access: text() || undefined };
   }
 
   #readReseller(): string | null {
-    const octets = this.#source.take(this.#source.number(4));
-    if (octets.length === 0) return null;
-    if (!octets.equals(this.#resellerOctets)) {
-      this.#resellerOctets = new Uint8Array(octets);
-      this.#resellerId = octets.toString("utf8");
-    }
+    const length = this.#source.word();
+    if (length !== SAME_RESELLER) this.#resellerId = Buffer.from(this.#source.octets(length)).toString("utf8") || null;
     return this.#resellerId;
   }
 }
 
-function verify(descriptor: number, file: string): void {
+/** @returns how many octets the checksum is of */
+function verify(descriptor: number, file: string): number {
   const size = statSync(file).size;
   const hash = createHash("sha256");
   const chunk = Buffer.allocUnsafe(CHUNK_OCTETS);
@@ -240,51 +273,70 @@ function verify(descriptor: number, file: string): void {
   const stored = Buffer.alloc(DIGEST_OCTETS);
   readSync(descriptor, stored, 0, DIGEST_OCTETS, position);
   if (!hash.digest().equals(stored)) throw new Error(`${file} is damaged: its checksum does not match`);
+  return position;
 }
 
-/** Octets of a file, in order. */
+/** Words of a file, in order. */
 class Source {
+  words = new Int32Array(CHUNK_OCTETS / 4);
   readonly #descriptor: number;
-  #chunk = Buffer.allocUnsafe(CHUNK_OCTETS);
+  #octets = new Uint8Array(this.words.buffer);
+  /** Words of the chunk that are read, and that are there. */
   #start = 0;
   #end = 0;
+  /** In the file, in octets. */
   #position = 0;
 
   constructor(descriptor: number) {
     this.#descriptor = descriptor;
   }
 
-  number(octets: 1 | 4 | 6): number {
-    if (this.#end - this.#start < octets) this.#fill(octets);
-    let number = 0;
-    for (let left = octets; left > 0; left -= 1) number = number * 256 + this.#chunk[this.#start++]!;
-    return number;
+  word(): number {
+    return this.words[this.take(1)]!;
   }
 
-  text(): string {
-    return this.take(this.number(4)).toString("utf8");
+  number(): number {
+    return this.word() * 2 ** 32 + (this.word() >>> 0);
   }
 
-  /** The next octets, valid until the next call. */
-  take(octets: number): Buffer {
-    if (this.#end - this.#start < octets) this.#fill(octets);
-    const taken = this.#chunk.subarray(this.#start, this.#start + octets);
-    this.#start += octets;
-    return taken;
+  /** The octets of a text, valid until the next call. */
+  text(): Uint8Array {
+    return this.octets(this.word());
   }
 
-  #fill(octets: number): void {
-    const left = this.#chunk.subarray(this.#start, this.#end);
-    const larger = octets > this.#chunk.length ? Buffer.allocUnsafe(octets) : this.#chunk;
-    left.copy(larger);
-    this.#chunk = larger;
-    this.#end = left.length;
+  octets(length: number): Uint8Array {
+    const start = 4 * this.take(wordsOf(length));
+    return this.#octets.subarray(start, start + length);
+  }
+
+  /** Takes the next words. @returns where they are in `words`, until the next call */
+  take(count: number): number {
+    if (this.#end - this.#start < count) this.#fill(count);
+    const start = this.#start;
+    this.#start += count;
+    return start;
+  }
+
+  #fill(count: number): void {
+    const left = this.words.subarray(this.#start, this.#end);
+    const larger = count > this.words.length ? new Int32Array(count) : this.words;
+    larger.set(left);
+    this.words = larger;
+    this.#octets = new Uint8Array(larger.buffer);
+    let octets = left.length * 4;
     this.#start = 0;
-    while (this.#end < octets) {
-      const read = readSync(this.#descriptor, larger, this.#end, larger.length - this.#end, this.#position);
+    while (octets < count * 4) {
+      const read = readSync(this.#descriptor, this.#octets, octets, this.#octets.length - octets, this.#position);
       if (read === 0) throw new Error("the snapshot ends early");
-      this.#end += read;
+      octets += read;
       this.#position += read;
     }
+    // Where only a part of a word has come it is read again.
+    this.#position -= octets & 3;
+    this.#end = octets >> 2;
   }
+}
+
+function wordsOf(octets: number): number {
+  return (octets + 3) >> 2;
 }

@@ -96,11 +96,18 @@ export class ZoneDatabaseSnapshot {
     const pause = makePause();
     try {
       this.#options.publisher.follow(snapshot.head.incarnation);
+      if (only === undefined) this.#makeTables(snapshot);
       for (const _part of this.#loading(snapshot, only)) if (pause.isDue()) await pause.take();
     } finally {
       snapshot.close();
     }
     return snapshot;
+  }
+
+  /** The tables in the size that they will need, where that does not take the room of zones. */
+  #makeTables({ size }: SnapshotReader): void {
+    const { writer } = this.#options;
+    if (size.octets * 2 < writer.leftOctetsForMany({ zoneOctets: Number.POSITIVE_INFINITY })) writer.expect(size);
   }
 
   /** Loads zones, and notes those that do not fit. Yields after each part of one. */
@@ -116,7 +123,7 @@ export class ZoneDatabaseSnapshot {
       let zone = 0;
       try {
         zone = writer.createZone(kept);
-        images.begin(zone, kept.apex);
+        images.begin(zone);
         for (let part = snapshot.nextPart(); part !== undefined; part = snapshot.nextPart()) {
           images.take(part);
           yield;
@@ -179,6 +186,7 @@ export class ZoneDatabaseSnapshot {
     const started = performance.now();
     const { incarnation } = publisher;
     const images = new ZoneImageMaker(writer);
+    const reader = new ZoneDatabaseReader(writer.memory);
     const draft = new SnapshotWriter(file, { writtenAtMs: nowMs(), incarnation, access: access.sealed() });
     const pause = makePause();
     const goOn = async () => {
@@ -189,11 +197,11 @@ export class ZoneDatabaseSnapshot {
       for (const id of [...publisher.published.ids()]) {
         // It may have changed or gone since the list was made: what counts is now.
         const isThere = publisher.published.has(id);
-        if (!isThere || (await this.#saveZone(id, { draft, images }, goOn))) continue;
+        if (!isThere || (await this.#saveZone(id, { draft, images, reader }, goOn))) continue;
         draft.discard();
         return false;
       }
-      await draft.finish();
+      await draft.finish(images.nodes);
     } catch (error) {
       draft.discard();
       throw error;
@@ -206,11 +214,10 @@ export class ZoneDatabaseSnapshot {
    * Writes a zone as it is at this moment, whatever changes meanwhile.
    * @param goOn asked after each part of it; false when it says so
    */
-  async #saveZone(id: number, { draft, images }: Saving, goOn: () => Promise<boolean>): Promise<boolean> {
+  async #saveZone(id: number, { draft, images, reader }: Saving, goOn: () => Promise<boolean>): Promise<boolean> {
     const { writer, publisher } = this.#options;
     const { apex, version } = publisher.published.get(id)!;
     const zone = writer.publishedZone(apex);
-    const reader = new ZoneDatabaseReader(writer.memory);
     draft.beginZone({
       ...{ id, apex, version },
       restricted: reader.isRestricted(zone),
@@ -232,6 +239,7 @@ export class ZoneDatabaseSnapshot {
 interface Saving {
   readonly draft: SnapshotWriter;
   readonly images: ZoneImageMaker;
+  readonly reader: ZoneDatabaseReader;
 }
 
 /** To be looked at now and then in long work: lets the thread's other work go on when its turn has lasted long enough. */

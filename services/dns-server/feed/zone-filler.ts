@@ -3,6 +3,9 @@ import { NameDraft } from "../zone-database/name-draft.ts";
 import type { CompiledRecord } from "../zone-database/stored-rrset.ts";
 import type { ZoneDatabaseWriter } from "../zone-database/writer.ts";
 
+/** RFC 1035 §2.3.4. */
+const MAX_NAME_OCTETS = 255;
+
 /** A record in place, among octets that are valid only while it is handled. */
 export interface RecordInPlace {
   readonly octets: Uint8Array;
@@ -22,8 +25,10 @@ export class ZoneFiller {
   readonly #writer: ZoneDatabaseWriter;
   readonly #draft = new NameDraft();
   #zone = 0;
-  /** The name at hand. */
-  #owner: Uint8Array = new Uint8Array(0);
+  /** The name at hand: so many octets, of which those in front of the apex are the name relative to it. */
+  readonly #owner = new Uint8Array(MAX_NAME_OCTETS);
+  #ownerOctets = 0;
+  #apexOctets = 0;
 
   constructor(writer: ZoneDatabaseWriter) {
     this.#writer = writer;
@@ -32,7 +37,8 @@ export class ZoneFiller {
   /** Begins with a zone's apex, whose records come first. */
   begin(zone: number, apex: Uint8Array): void {
     this.#zone = zone;
-    this.#owner = apex;
+    this.#setOwner(apex, 0, apex.length);
+    this.#apexOctets = apex.length;
     this.#writer.beginName(zone, this.#draft);
   }
 
@@ -42,10 +48,9 @@ export class ZoneFiller {
   }
 
   add({ octets, ownerStart, ownerOctets, type, ttl, rdataStart, rdataOctets }: RecordInPlace): void {
-    if (!isSameName(this.#owner, octets, ownerStart, ownerOctets)) {
+    if (ownerOctets !== this.#ownerOctets || !isSameName(this.#owner, octets, ownerStart, ownerOctets)) {
       this.end();
-      // A copy: `slice` of a Buffer would be a view of octets that are about to change.
-      this.#owner = Uint8Array.prototype.slice.call(octets, ownerStart, ownerStart + ownerOctets);
+      this.#setOwner(octets, ownerStart, ownerOctets);
       this.#writer.beginName(this.#zone, this.#draft);
     }
     this.#draft.add(type, ttl, octets, rdataStart, rdataStart + rdataOctets);
@@ -53,13 +58,17 @@ export class ZoneFiller {
 
   /** Ends the name at hand, to be called behind the zone's last record. */
   end(): void {
-    this.#writer.endName(this.#zone, this.#owner, this.#draft);
+    this.#writer.endName(this.#zone, this.#owner, this.#ownerOctets - this.#apexOctets, this.#draft);
+  }
+
+  #setOwner(octets: Uint8Array, start: number, length: number): void {
+    for (let index = 0; index < length; index += 1) this.#owner[index] = octets[start + index]!;
+    this.#ownerOctets = length;
   }
 }
 
-/** Whether a name is the one that stands among other octets, ASCII case aside (RFC 4343). */
+/** Whether a name is the one of its length that stands among other octets, ASCII case aside (RFC 4343). */
 function isSameName(name: Uint8Array, octets: Uint8Array, start: number, length: number): boolean {
-  if (name.length !== length) return false;
   for (let index = 0; index < length; index += 1) {
     if (LOWER_CASE[name[index]!] !== LOWER_CASE[octets[start + index]!]) return false;
   }

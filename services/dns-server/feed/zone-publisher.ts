@@ -26,7 +26,7 @@ const MAX_NAMED_ZONES = 20_000;
 /** As many as this, where no more than as many others lie between them. */
 const MAX_NAMED_NEIGHBOURS = 100;
 /** Zones whose state is in memory at a time when all are read. */
-const ZONES_A_STEP = 4_000;
+const ZONES_A_STEP = 1_000;
 
 /** From so many records on a zone takes so long that others should not have to wait for it. */
 const LARGE_ZONE_RECORDS = 5_000;
@@ -176,6 +176,12 @@ export class ZonePublisher {
    * @param holdsLargeBack whether zones that take long to load are held back, beside those that are already
    */
   async publish(client: pg.Client, zones: readonly ZoneState[], holdsLargeBack = false): Promise<Publication> {
+    const { free, heldBack } = await this.#publishNews(client, zones, holdsLargeBack);
+    return { published: free.filter((zone) => this.#isPublished(zone)), heldBack };
+  }
+
+  /** @returns what was tried, and what was not */
+  async #publishNews(client: pg.Client, zones: readonly ZoneState[], holdsLargeBack: boolean) {
     this.withdraw(zones.filter((zone) => !this.#isWanted(zone)).map(({ id }) => id));
     const changed = zones.filter((zone) => this.#isNews(zone));
     // Whether there is room for them now is not for here: see `takeDue`.
@@ -183,7 +189,7 @@ export class ZonePublisher {
     const free = changed.filter(({ id }) => !this.#heldBack.has(id) && !this.#leftOut.has(id));
     const heldBack = changed.filter(({ id }) => this.#heldBack.has(id));
     const large = await this.#publishChanged(client, free, holdsLargeBack);
-    return { published: free.filter((zone) => this.#isPublished(zone)), heldBack: [...heldBack, ...large] };
+    return { free, heldBack: [...heldBack, ...large] };
   }
 
   /**
@@ -194,7 +200,11 @@ export class ZonePublisher {
     this.#isFirst = isFirst;
     try {
       await this.#withdrawOthers(client);
-      for await (const zones of readAllZones(client, this.#scope, ZONES_A_STEP)) await this.publish(client, zones);
+      for await (const zones of readAllZones(client, this.#scope, ZONES_A_STEP)) {
+        await this.#publishNews(client, zones, false);
+        // What tables leave when they grow is of use for the next zones.
+        if (isFirst) this.#collectAll();
+      }
       if (isFirst && this.#leftOut.size > 0) await this.#preferSmaller(client);
     } finally {
       this.#isFirst = false;

@@ -97,6 +97,14 @@ export class Arena {
     throw new ZoneDatabaseFullError(this.#memory.maxOctets, this.allowance - this.usedOctets);
   }
 
+  /**
+   * So many octets behind all blocks, of which the caller makes blocks; a multiple of 8.
+   * @returns 0 where there is no room there, or what there is is kept for others
+   */
+  allocateRun(octets: number): number {
+    return this.usedOctets + octets <= this.allowance ? this.#takeEnd(octets) : 0;
+  }
+
   /** Gives a block back that no table refers to any more. */
   retire(reference: number, octets: number): void {
     this.#retired.push({ reference, octets, epoch: this.#epochs.current });

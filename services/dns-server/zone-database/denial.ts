@@ -7,6 +7,9 @@ export type Denial =
   | { readonly kind: "nsec" }
   | { readonly kind: "nsec3"; readonly iterations: number; readonly salt: Uint8Array };
 
+/** What most zones have. */
+export const NO_DENIAL: Denial = { kind: "none" };
+
 /** SHA-1, the only algorithm that there is (RFC 5155 §11). */
 const NSEC3_SHA1 = 1;
 /** RFC 5155 §10.3: validators need not look at more, whatever the key; hashing more often would only cost us. */
@@ -39,7 +42,7 @@ export class DenialFinder {
   }
 
   get denial(): Denial {
-    if (!this.#hasKeys || !this.#hasSignedSoa) return { kind: "none" };
+    if (!this.#hasKeys || !this.#hasSignedSoa) return NO_DENIAL;
     return this.#nsec3 ?? { kind: this.#hasNsec ? "nsec" : "none" };
   }
 }

@@ -40,7 +40,22 @@ export class HashTable {
   makeRoom(hash: number): void {
     const shard = hash >>> (32 - this.#shardBits);
     const slots = this.#memory.words[(this.#table(shard) >> 2) + TABLE.MASK]! + 1;
-    if (this.#entries[shard]! + this.#tombstones[shard]! + 1 > slots * MAX_FILL) this.#remake(shard);
+    if (this.#entries[shard]! + this.#tombstones[shard]! + 1 <= slots * MAX_FILL) return;
+    // Twice the size when it is more than half full of entries.
+    this.#remake(shard, this.#entries[shard]! > (slots * MAX_FILL) / 2 ? slots * 2 : slots);
+  }
+
+  /**
+   * Makes room for so many entries in all, so that the table need not be made anew as they come, and leaves no former shards behind.
+   * @throws ZoneDatabaseFullError
+   */
+  expect(entries: number): void {
+    const most = entries / (1 << this.#shardBits);
+    // Shards differ by the root of what they have: for nearly all of them three times that is enough.
+    const slots = 2 ** Math.ceil(Math.log2((most + 3 * Math.sqrt(most)) / MAX_FILL));
+    for (let shard = 0; shard < 1 << this.#shardBits; shard += 1) {
+      if (this.#memory.words[(this.#table(shard) >> 2) + TABLE.MASK]! + 1 < slots) this.#remake(shard, slots);
+    }
   }
 
   /** Adds an entry that is not there yet, after `makeRoom`. */
@@ -78,11 +93,11 @@ export class HashTable {
     return table;
   }
 
-  /** Copies a shard without its tombstones, to twice the size when it is more than half full of entries. */
-  #remake(shard: number): void {
+  /** Copies a shard without its tombstones to one of so many slots. */
+  #remake(shard: number, newSlots: number): void {
     const old = this.#table(shard);
     const slots = this.#memory.words[(old >> 2) + TABLE.MASK]! + 1;
-    const table = this.#newShard(this.#entries[shard]! > (slots * MAX_FILL) / 2 ? slots * 2 : slots);
+    const table = this.#newShard(newSlots);
     const words = this.#memory.words;
     const firstSlot = (old >> 2) + TABLE.SLOTS;
     for (let slot = firstSlot; slot < firstSlot + slots * TABLE.SLOT_WORDS; slot += TABLE.SLOT_WORDS) {

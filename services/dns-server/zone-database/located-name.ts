@@ -1,7 +1,10 @@
 import { LookupName } from "./lookup-name.ts";
 import type { ZoneDatabaseReader } from "./reader.ts";
 
-/** A name of a zone with the hashes by which the node table has it and its ancestors. One object, filled anew for each. */
+/**
+ * A name of a zone, relative to the apex, with the hashes by which the node table has it and its ancestors. One object,
+ * filled anew for each.
+ */
 export class LocatedName {
   readonly lookup = new LookupName();
   /** The label at which the zone's apex begins. */
@@ -16,14 +19,13 @@ export class LocatedName {
   }
 
   /**
-   * @param owner wire form
-   * @param nameLength octets of the owner in front of the apex
+   * @param octets have the name from `start` on
+   * @param nameLength octets of it in front of the apex
    */
-  read(zone: number, owner: Uint8Array, nameLength: number): void {
+  read(zone: number, octets: Uint8Array, start: number, nameLength: number): void {
     this.#zone = zone;
-    this.lookup.read(owner, 0, owner.length);
-    this.apexLabel = 0;
-    while (this.lookup.startOf(this.apexLabel) < nameLength) this.apexLabel += 1;
+    this.lookup.readRelative(octets, start, nameLength);
+    this.apexLabel = this.lookup.labelCount;
     this.#hashes[this.apexLabel] = this.#reader.zoneSeed(zone);
     for (let label = this.apexLabel - 1; label >= 0; label -= 1) {
       this.#hashes[label] = this.#reader.childHash(this.#hashes[label + 1]!, this.lookup, label);

@@ -64,6 +64,24 @@ export class LookupName {
     return after < 0 ? position + 1 : after;
   }
 
+  /** Fills it from the first `length` octets of an uncompressed name, which end with a label: a name relative to an apex. */
+  readRelative(name: Uint8Array, start: number, length: number): void {
+    const { octets, labelStarts } = this;
+    let labels = 0;
+    let nextLabel = 0;
+    for (let index = 0; index < length; index += 1) {
+      const octet = name[start + index]!;
+      if (index === nextLabel) {
+        labelStarts[labels++] = index;
+        nextLabel += octet + 1;
+        octets[index] = octet;
+      } else octets[index] = LOWER_CASE[octet]!;
+    }
+    octets[length] = 0;
+    this.length = length + 1;
+    this.labelCount = labels;
+  }
+
   /** Becomes the name `*` right below the one that begins at a label of another. */
   readWildcard(other: LookupName, parentLabel: number): void {
     const parent = other.startOf(parentLabel);

@@ -9,24 +9,26 @@ export type EncodedRrsets = Pick<RrsetEncoder, "octets" | "start" | "length" | "
 
 export const NO_RRSETS: EncodedRrsets = { octets: new Uint8Array(0), start: 0, length: 0, count: 0 };
 
-/** A name as an image of a zone has it, valid only while it is handled. */
-export interface StoredName extends EncodedRrsets {
-  /** Wire form; may be followed by other octets. */
-  readonly owner: Uint8Array;
-  /** Octets of the owner in front of the apex. */
-  readonly nameLength: number;
-  readonly flags: number;
+/** Nodes side by side, as an image of a zone has them: the words from `start` to `end`. */
+export interface StoredNodes {
+  readonly words: Int32Array;
+  readonly start: number;
+  readonly end: number;
 }
 
-/** A node to write: its flags, and its name relative to the apex, the first `nameLength` of the octets. */
+/** A node to write: its flags, and its name relative to the apex, `nameLength` of the octets from `start` on. */
 export interface Place {
-  readonly nameLength: number;
   readonly octets: Uint8Array;
+  readonly start: number;
+  readonly nameLength: number;
   readonly flags: number;
 }
 
-/** From so many octets on a block copy pays for itself. */
+/** From so many octets, and so many words, on a block copy pays for itself. */
 const LONG_OCTETS = 96;
+const LONG_WORDS = 192;
+
+type Span = Pick<StoredNodes, "start" | "end">;
 
 /** Where a name in a zone begins and where the zone's apex does, as labels of a longer one. */
 export interface NameSpan {
@@ -62,10 +64,43 @@ export class NodeStore {
     words[word + NODE.SIZE] = size;
     octets[node + nameStart] = place.nameLength;
     for (let index = 0; index < place.nameLength; index += 1) {
-      octets[node + nameStart + 1 + index] = place.octets[index]!;
+      octets[node + nameStart + 1 + index] = place.octets[place.start + index]!;
     }
     this.#copyRrsets(rrsets, node + rrsetsStart);
     return node;
+  }
+
+  /**
+   * Copies nodes that lie side by side, to a place where they do so as well.
+   * @returns where; 0 where there is no such place
+   */
+  copyRun({ words, start, end }: StoredNodes): number {
+    const run = this.#arena.allocateRun((end - start) * 4);
+    if (run !== 0) this.#copyWords(words, { start, end }, run >> 2);
+    return run;
+  }
+
+  /** Copies one of them. @param start its first word */
+  copyNode(words: Int32Array, start: number): number {
+    const size = words[start + NODE.SIZE]!;
+    const node = this.#arena.allocate(size);
+    this.#copyWords(words, { start, end: start + (size >> 2) }, node >> 2);
+    return node;
+  }
+
+  #copyWords(source: Int32Array, { start, end }: Span, to: number): void {
+    const { words } = this.#memory;
+    if (end - start > LONG_WORDS) words.set(source.subarray(start, end), to);
+    else for (let index = start; index < end; index += 1) words[to + index - start] = source[index]!;
+  }
+
+  /** Gives nodes back that lie side by side and that no reader can have seen. */
+  freeRun(from: number, to: number): void {
+    for (let node = from; node < to; ) {
+      const next = node + this.octetsOf(node);
+      this.free(node);
+      node = next;
+    }
   }
 
   /** Octet by octet where they are few: a view of the source for `set` would cost more. */

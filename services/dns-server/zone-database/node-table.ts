@@ -32,6 +32,11 @@ export class NodeTable {
     this.#table.makeRoom(hash);
   }
 
+  /** As `HashTable.expect`. */
+  expect(nodes: number): void {
+    this.#table.expect(nodes);
+  }
+
   /** In a zone that nobody sees: puts a name's node in the place of its former one; 0 stands for none. */
   exchange(hash: number, former: number, node: number): void {
     if (former === 0) this.#table.insert(hash, node);

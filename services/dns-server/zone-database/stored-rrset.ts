@@ -19,7 +19,6 @@ const APEX_MARK = 0xc000;
  */
 export class RrsetEncoder {
   octets: Uint8Array = new Uint8Array(4096);
-  #view = new DataView(this.octets.buffer);
   #words = new Int32Array(this.octets.buffer);
   #apex: Uint8Array = new Uint8Array(0);
   readonly start: number = 0;
@@ -117,10 +116,17 @@ export class RrsetEncoder {
   #encodeRecord(type: number, ttl: number, rdata: Uint8Array, rdataStart: number, rdataEnd: number): void {
     this.#reserve(RECORD_FIXED_OCTETS + rdataEnd - rdataStart);
     const start = this.length;
-    this.#view.setUint16(start, 0xc00c);
-    this.#view.setUint16(start + 2, type);
-    this.#view.setUint16(start + 4, CLASS.IN);
-    this.#view.setUint32(start + 6, ttl);
+    const { octets } = this;
+    octets[start] = 0xc0;
+    octets[start + 1] = 0x0c;
+    octets[start + 2] = type >>> 8;
+    octets[start + 3] = type;
+    octets[start + 4] = 0;
+    octets[start + 5] = CLASS.IN;
+    octets[start + 6] = ttl >>> 24;
+    octets[start + 7] = ttl >>> 16;
+    octets[start + 8] = ttl >>> 8;
+    octets[start + 9] = ttl;
     this.length = start + RECORD_FIXED_OCTETS;
     const embedded = EMBEDDED_NAMES[type]!;
     let position = rdataStart;
@@ -130,7 +136,9 @@ export class RrsetEncoder {
       for (let names = embedded >> 8; names > 0; names -= 1) position = this.#encodeName(rdata, position, rdataEnd);
     }
     this.#copy(rdata, position, rdataEnd);
-    this.#view.setUint16(start + 10, this.length - start - RECORD_FIXED_OCTETS);
+    const rdataOctets = this.length - start - RECORD_FIXED_OCTETS;
+    octets[start + 10] = rdataOctets >>> 8;
+    octets[start + 11] = rdataOctets;
   }
 
   /** Copies a name, its end replaced by the mark where that is the apex, octet for octet; returns where it ended. */
@@ -148,14 +156,17 @@ export class RrsetEncoder {
     }
     this.#copy(rdata, start, apexAt < 0 ? end : apexAt);
     if (apexAt >= 0) {
-      this.#view.setUint16(this.length, APEX_MARK);
+      this.octets[this.length] = APEX_MARK >>> 8;
+      this.octets[this.length + 1] = APEX_MARK & 0xff;
       this.length += 2;
     }
     return end;
   }
 
   #copy(source: Uint8Array, start: number, end: number): void {
-    for (let position = start; position < end; position += 1) this.octets[this.length++] = source[position]!;
+    const { octets, length } = this;
+    for (let index = start; index < end; index += 1) octets[length + index - start] = source[index]!;
+    this.length = length + end - start;
   }
 
   #reserve(octets: number): void {
@@ -163,7 +174,6 @@ export class RrsetEncoder {
     const larger = new Uint8Array((Math.max(this.octets.length * 2, this.length + octets) + 3) & ~3);
     larger.set(this.octets.subarray(0, this.length));
     this.octets = larger;
-    this.#view = new DataView(larger.buffer);
     this.#words = new Int32Array(larger.buffer);
   }
 }

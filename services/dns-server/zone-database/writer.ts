@@ -1,11 +1,11 @@
 import { type Denial, DenialFinder, isSameDenial } from "./denial.ts";
 import { Epochs } from "./epochs.ts";
 import { HashTable } from "./hash-table.ts";
-import { DENIAL, EXCEPTION, FLAG, HEADER, SEGMENT_MASK, ZONE, ZONE_SHARD_BITS } from "./layout.ts";
+import { DENIAL, EXCEPTION, HEADER, SEGMENT_MASK, ZONE, ZONE_SHARD_BITS } from "./layout.ts";
 import { LookupName } from "./lookup-name.ts";
 import { ZoneDatabaseMemory } from "./memory.ts";
 import { NameDraft } from "./name-draft.ts";
-import type { StoredName } from "./node-store.ts";
+import type { StoredNodes } from "./node-store.ts";
 import { ZoneDatabaseReader } from "./reader.ts";
 import type { Writing } from "./room.ts";
 import { type CompiledRecord, inEncodingOrder } from "./stored-rrset.ts";
@@ -125,6 +125,18 @@ export class ZoneDatabaseWriter {
     return zone === 0 ? 0 : this.#nodesOf(zone).octetsOf(zone);
   }
 
+  /**
+   * Makes room in the tables of an empty zone database for what is about to come, so that they need not be made anew as it does.
+   * @throws ZoneDatabaseFullError
+   */
+  expect({ zones, nodes }: { readonly zones: number; readonly nodes: number }): void {
+    for (const segment of this.#segments) {
+      segment.admitSmallZone();
+      segment.nodes.expect(nodes / this.#segments.length);
+    }
+    this.#segments[0]!.withTableAllowance(() => this.#zones.expect(zones));
+  }
+
   /** From now on queries are answered; before they get SERVFAIL. */
   setReady(): void {
     Atomics.store(this.memory.first.words, HEADER.READY, 1);
@@ -237,7 +249,7 @@ export class ZoneDatabaseWriter {
   setName(zone: number, owner: Uint8Array, records: readonly CompiledRecord[]): void {
     this.beginName(zone, this.#draft);
     for (const { type, ttl, rdata } of inEncodingOrder(records)) this.#draft.add(type, ttl, rdata, 0, rdata.length);
-    this.endName(zone, owner, this.#draft);
+    this.endName(zone, owner, owner.length - this.#apexOf(zone).length, this.#draft);
   }
 
   /** As `setName`, for records that come one by one, into a draft; then `endName`. */
@@ -246,9 +258,11 @@ export class ZoneDatabaseWriter {
     draft.begin({ apex: this.#apexOf(zone), hasNsec3Chain });
   }
 
-  /** @throws when a published zone does not take the apex (`takesApex`) */
-  endName(zone: number, owner: Uint8Array, draft: NameDraft): void {
-    const nameLength = owner.length - this.#apexOf(zone).length;
+  /**
+   * @param nameLength octets of the owner in front of the apex, which need not follow
+   * @throws when a published zone does not take the apex (`takesApex`)
+   */
+  endName(zone: number, owner: Uint8Array, nameLength: number, draft: NameDraft): void {
     const isRemoval = draft.rrsets.count === 0 && draft.nsec3Rrsets.count === 0;
     this.#segmentOf(zone).admitName(zone, nameLength === 0 || isRemoval);
     if (nameLength === 0) this.setDenial(zone, draft.denial);
@@ -258,13 +272,10 @@ export class ZoneDatabaseWriter {
     if (draft.hasNsec3Chain && nameLength > 0) nodes.setNsec3(zone, owner, nameLength, draft.nsec3Rrsets);
   }
 
-  /** Puts a name into a zone that nobody sees yet, as a zone database has had it: the apex first, after its denial. */
-  putStored(zone: number, name: StoredName): void {
-    const { owner, nameLength, flags } = name;
-    this.#segmentOf(zone).admitName(zone, nameLength === 0);
-    const nodes = this.#nodesOf(zone);
-    if ((flags & FLAG.NSEC3) === 0) nodes.setRrsets(zone, owner, nameLength, name, flags);
-    else nodes.setNsec3(zone, owner, nameLength, name);
+  /** Puts names into a zone that nobody sees yet, as a zone database has had them: the apex first, after its denial. */
+  putNodes(zone: number, nodes: StoredNodes): void {
+    this.#segmentOf(zone).admitName(zone, false);
+    this.#nodesOf(zone).putNodes(zone, nodes);
   }
 
   /** Takes down how a new zone denies, before any name but its apex is there. */
@@ -286,7 +297,7 @@ export class ZoneDatabaseWriter {
     while (left > 0 && this.#discarded.length > 0 && this.#epochs.hasPassed(this.#discarded[0]!.epoch)) {
       const { zone } = this.#discarded[0]!;
       const segment = this.#segmentOf(zone);
-      left -= segment.nodes.takeApart(zone, this.#apexOf(zone), left);
+      left -= segment.nodes.takeApart(zone, left);
       if (segment.field(zone, ZONE.FIRST_NODE) !== 0) break;
       segment.freeZone(zone);
       this.#discarded.shift();
@@ -345,13 +356,16 @@ export class ZoneDatabaseWriter {
     const reseller = this.#numberOf(resellerId);
     const zone = segment.createZone({ apex, seed: this.#nextSeed++, negativeTtlSeconds, exceptions, reseller });
     // The block may have been another zone's before.
-    this.#apexZone = 0;
+    this.#apexZone = zone;
+    this.#apex = apex;
     segment.nodes.begin(zone);
     return zone;
   }
 
   #show(zone: number): void {
-    const { zone: previous, hash } = this.#find(this.#apexOf(zone));
+    this.#segmentOf(zone).readApex(zone, this.#apexName);
+    const hash = this.#reader.apexHash(this.#apexName);
+    const previous = this.#reader.findApex(hash, this.#apexName);
     if (previous === 0) this.#segments[0]!.withTableAllowance(() => this.#zones.makeRoom(hash));
     this.#nodesOf(zone).publish(zone);
     if (previous === zone) return;

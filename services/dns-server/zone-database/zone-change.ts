@@ -19,6 +19,8 @@ export interface ZoneChange extends IndexDraft {
   readonly octetsBefore: number;
   /** The apex's node to be. */
   apex: number;
+  /** Whether empty non-terminals have been made. */
+  hasAncestors: boolean;
   readonly names: ChangedName[];
   /** Nodes that come into the zone's list, and that go out of it, when the change is published. */
   readonly added: Set<number>;

@@ -1,37 +1,35 @@
 import type { Denial } from "./denial.ts";
 import { IndexReader } from "./index-reader.ts";
-import { FLAG, FLAG_BITS, NODE, RECORD_FIXED_OCTETS, RRSET } from "./layout.ts";
-import type { StoredName } from "./node-store.ts";
+import { APEX_TAIL, FLAG, NODE, RECORD_FIXED_OCTETS, RRSET } from "./layout.ts";
+import type { StoredNodes } from "./node-store.ts";
 import { ZoneDatabaseReader } from "./reader.ts";
 import type { ZoneDatabaseWriter } from "./writer.ts";
 
 /**
- * The image of a zone: its names with their RRsets as the zone database stores them, to be put into another zone database
- * without a look at any record. It comes in parts, none of which ends within a name. Numbers are big-endian but for those
- * of stored RRsets, which are in the machine's own order; there are neither references nor hashes.
+ * The image of a zone: its nodes as the zone database has them, to be put into another zone database without a look at any
+ * record. It comes in parts of whole words in the machine's own order, none of which ends within a node.
  *
- *     first part    how the zone denies: kind u8, octets of the salt u8, iterations u16, salt
- *     name          flags and number of RRsets u32 (layout.ts, `NODE.FLAGS`), octets of the RRsets u32, octets of the name
- *                   u8, the name relative to the apex, the RRsets
+ *     first part    how the zone denies: kind, octets of the salt, iterations, the salt, padding to a word
+ *     node          layout.ts, `NODE`; what refers to other places of the memory, or comes by itself, is 0
  *
- * The apex is the first name; those of the index come next, in its order, so that it is made anew without a search. Names
+ * The apex is the first node; those of the index come next, in its order, so that it is made anew without a search. Nodes
  * without records are left out: they come by themselves.
  */
-const NAME_HEAD_OCTETS = 9;
-const DENIAL_HEAD_OCTETS = 4;
+const DENIAL_HEAD = { KIND: 0, SALT_OCTETS: 1, ITERATIONS: 2, SALT: 3 } as const;
 const DENIAL_KINDS = ["none", "nsec", "nsec3"] as const;
-/** Octets of a part, unless one name has more. */
+/** Octets of a part, unless one node has more. */
 const PART_OCTETS = 2 ** 16;
 /** Flags that come by themselves. */
 const FOUND_ANEW = FLAG.WILDCARD_CHILD | FLAG.CHANGE;
 
 /** Makes images, one after another. */
 export class ZoneImageMaker {
+  /** Nodes of all images so far. */
+  nodes = 0;
   readonly #writer: ZoneDatabaseWriter;
   readonly #reader: ZoneDatabaseReader;
   readonly #index: IndexReader;
-  #part = new Uint8Array(PART_OCTETS);
-  #view = new DataView(this.#part.buffer);
+  #part = new Int32Array(PART_OCTETS / 4);
   #length = 0;
 
   constructor(writer: ZoneDatabaseWriter) {
@@ -50,20 +48,20 @@ export class ZoneImageMaker {
   }
 
   /** The parts of a published zone's image as it stands now, whatever changes while they are taken; each valid until the next. */
-  *partsOf(zone: number): Generator<Uint8Array> {
+  *partsOf(zone: number): Generator<Int32Array> {
     const apex = this.#reader.open(zone);
     const { indexRoot } = this.#reader;
     const { nodes, release } = this.#writer.snapshot(zone);
     try {
       this.#length = 0;
       this.#putDenial(this.#writer.denialOf(zone));
-      for (const node of namesInOrder(apex, nodes, this.#index.nodesIn(indexRoot), this.#reader)) {
-        const end = this.#endOf(node);
-        if (this.#length > 0 && this.#length + NAME_HEAD_OCTETS + end - node > PART_OCTETS) {
+      for (const node of nodesInOrder(apex, nodes, this.#index.nodesIn(indexRoot), this.#reader)) {
+        const size = this.#reader.segment.words[(node >> 2) + NODE.SIZE]! >> 2;
+        if (this.#length > 0 && this.#length + size > PART_OCTETS / 4) {
           yield this.#part.subarray(0, this.#length);
           this.#length = 0;
         }
-        this.#putName(node, end);
+        this.#putNode(node, size, node === apex);
       }
       yield this.#part.subarray(0, this.#length);
     } finally {
@@ -73,56 +71,39 @@ export class ZoneImageMaker {
 
   #putDenial(denial: Denial): void {
     const [iterations, salt] = denial.kind === "nsec3" ? [denial.iterations, denial.salt] : [0, NO_OCTETS];
-    this.#part[0] = DENIAL_KINDS.indexOf(denial.kind);
-    this.#part[1] = salt.length;
-    this.#view.setUint16(2, iterations);
-    this.#part.set(salt, DENIAL_HEAD_OCTETS);
-    this.#length = DENIAL_HEAD_OCTETS + salt.length;
+    this.#part[DENIAL_HEAD.KIND] = DENIAL_KINDS.indexOf(denial.kind);
+    this.#part[DENIAL_HEAD.SALT_OCTETS] = salt.length;
+    this.#part[DENIAL_HEAD.ITERATIONS] = iterations;
+    this.#length = DENIAL_HEAD.SALT + wordsOf(salt.length);
+    new Uint8Array(this.#part.buffer).set(salt, DENIAL_HEAD.SALT * 4);
   }
 
-  #putName(node: number, end: number): void {
-    const reader = this.#reader;
-    const { octets, words } = reader.segment;
-    const nameStart = node + NODE.NAME * 4;
-    const nameLength = octets[nameStart]!;
-    const start = reader.firstRrset(node);
-    this.#reserve(NAME_HEAD_OCTETS + nameLength + end - start);
-    this.#view.setUint32(this.#length, words[(node >> 2) + NODE.FLAGS]! & ~FOUND_ANEW);
-    this.#view.setUint32(this.#length + 4, end - start);
-    this.#length += 8;
-    this.#copy(octets, nameStart, nameStart + 1 + nameLength);
-    this.#copy(octets, start, end);
-  }
-
-  /** Where the last record of a node ends. */
-  #endOf(node: number): number {
-    const reader = this.#reader;
-    let end = reader.firstRrset(node);
-    for (let left = reader.rrsetCount(node); left > 0; left -= 1) {
-      const rrset = (end + 3) & ~3;
-      end = rrset + RRSET.RECORDS * 4 + reader.segment.words[(rrset >> 2) + RRSET.LENGTH]!;
-    }
-    return end;
-  }
-
-  #copy(source: Uint8Array, start: number, end: number): void {
+  #putNode(node: number, size: number, isApex: boolean): void {
+    const { words } = this.#reader.segment;
+    this.#reserve(size);
     const part = this.#part;
-    let position = this.#length;
-    for (let index = start; index < end; index += 1) part[position++] = source[index]!;
-    this.#length = position;
+    const start = this.#length;
+    for (let word = 0; word < size; word += 1) part[start + word] = words[(node >> 2) + word]!;
+    part[start + NODE.ZONE] = 0;
+    part[start + NODE.NEXT] = 0;
+    part[start + NODE.PREVIOUS] = 0;
+    part[start + NODE.FLAGS]! &= ~FOUND_ANEW;
+    part[start + NODE.CHILDREN] = 0;
+    this.#length += size;
+    if (isApex) part.fill(0, this.#length - APEX_TAIL.WORDS, this.#length);
+    this.nodes += 1;
   }
 
-  #reserve(octets: number): void {
-    if (this.#length + octets <= this.#part.length) return;
-    const larger = new Uint8Array(this.#length + octets);
+  #reserve(words: number): void {
+    if (this.#length + words <= this.#part.length) return;
+    const larger = new Int32Array(this.#length + words);
     larger.set(this.#part.subarray(0, this.#length));
     this.#part = larger;
-    this.#view = new DataView(larger.buffer);
   }
 }
 
-/** The apex, the names of the index in its order, and all others with records. */
-function* namesInOrder(
+/** The apex, the nodes of the index in its order, and all others with records: as a rule parents before their children. */
+function* nodesInOrder(
   apex: number,
   nodes: Int32Array,
   indexed: Iterable<number>,
@@ -130,7 +111,8 @@ function* namesInOrder(
 ): Generator<number> {
   yield apex;
   for (const node of indexed) if (node !== apex) yield node;
-  for (let index = 0; index < nodes.length; index += 1) {
+  // The list has the youngest first.
+  for (let index = nodes.length - 1; index >= 0; index -= 1) {
     const node = nodes[index]!;
     if (node === apex || reader.rrsetCount(node) === 0) continue;
     if ((reader.flags(node) & (FLAG.NSEC | FLAG.NSEC3)) === 0) yield node;
@@ -138,69 +120,43 @@ function* namesInOrder(
 }
 
 /** Fills zones that nobody sees yet with images. */
-export class ZoneImageTaker implements StoredName {
-  /** The part at hand. */
-  octets: Uint8Array = NO_OCTETS;
-  readonly owner = new Uint8Array(2 * 255);
-  nameLength = 0;
-  flags = 0;
-  start = 0;
-  length = 0;
-  count = 0;
+export class ZoneImageTaker {
   readonly #writer: ZoneDatabaseWriter;
   #zone = 0;
-  #apex: Uint8Array = NO_OCTETS;
   #isFirst = true;
 
   constructor(writer: ZoneDatabaseWriter) {
     this.#writer = writer;
   }
 
-  /** Begins with a new zone. @param apex its own, in wire form */
-  begin(zone: number, apex: Uint8Array): void {
+  /** Begins with a new zone. */
+  begin(zone: number): void {
     this.#zone = zone;
-    this.#apex = apex;
     this.#isFirst = true;
   }
 
   /** Takes the next part of its image. @throws ZoneDatabaseFullError */
-  take(part: Uint8Array): void {
-    this.octets = part;
-    let position = this.#isFirst ? this.#takeDenial(part) : 0;
+  take({ words, start, end }: StoredNodes): void {
+    const first = this.#isFirst ? this.#takeDenial(words, start) : start;
     this.#isFirst = false;
-    while (position < part.length) position = this.#takeName(position);
+    this.#writer.putNodes(this.#zone, { words, start: first, end });
   }
 
-  #takeDenial(part: Uint8Array): number {
-    const kind = DENIAL_KINDS[part[0]!]!;
-    const end = DENIAL_HEAD_OCTETS + part[1]!;
-    const iterations = (part[2]! << 8) | part[3]!;
+  /** @returns where the first node begins */
+  #takeDenial(words: Int32Array, start: number): number {
+    const kind = DENIAL_KINDS[words[start + DENIAL_HEAD.KIND]!]!;
+    const saltOctets = words[start + DENIAL_HEAD.SALT_OCTETS]!;
     if (kind === "nsec3") {
-      this.#writer.setDenial(this.#zone, { kind, iterations, salt: part.slice(DENIAL_HEAD_OCTETS, end) });
+      const iterations = words[start + DENIAL_HEAD.ITERATIONS]!;
+      const salt = new Uint8Array(words.buffer, words.byteOffset + (start + DENIAL_HEAD.SALT) * 4, saltOctets).slice();
+      this.#writer.setDenial(this.#zone, { kind, iterations, salt });
     } else if (kind === "nsec") this.#writer.setDenial(this.#zone, { kind });
-    return end;
+    return start + DENIAL_HEAD.SALT + wordsOf(saltOctets);
   }
+}
 
-  /** @returns where the next name begins */
-  #takeName(head: number): number {
-    const { octets, owner } = this;
-    const flags = this.#uint32(head);
-    this.flags = flags & ((1 << FLAG_BITS) - 1);
-    this.count = flags >>> FLAG_BITS;
-    this.length = this.#uint32(head + 4);
-    this.nameLength = octets[head + 8]!;
-    this.start = head + NAME_HEAD_OCTETS + this.nameLength;
-    let position = 0;
-    for (let index = head + NAME_HEAD_OCTETS; index < this.start; index += 1) owner[position++] = octets[index]!;
-    for (let index = 0; index < this.#apex.length; index += 1) owner[position++] = this.#apex[index]!;
-    this.#writer.putStored(this.#zone, this);
-    return this.start + this.length;
-  }
-
-  #uint32(at: number): number {
-    const { octets } = this;
-    return ((octets[at]! << 24) | (octets[at + 1]! << 16) | (octets[at + 2]! << 8) | octets[at + 3]!) >>> 0;
-  }
+function wordsOf(octets: number): number {
+  return (octets + 3) >> 2;
 }
 
 const NO_OCTETS: Uint8Array = new Uint8Array(0);

@@ -54,8 +54,7 @@ export class ZoneIndex {
    */
   put(draft: IndexDraft, name: LookupName, apexLabel: number, node: number): void {
     this.#begin(draft, name, apexLabel);
-    // Of each level a copy and what is split off, and a new root.
-    this.#makeRoom(2 * this.#levels(draft.root) + 1);
+    this.makeRoomFor(draft);
     this.#node = node;
     if (draft.root === 0) draft.root = this.#newBlock(0);
     const root = this.#putInto(draft.root);
@@ -66,6 +65,15 @@ export class ZoneIndex {
     draft.root = this.#newBlock(level + 1);
     this.#insertEntry(draft.root, 0, this.#firstNode(root), root);
     this.#insertEntry(draft.root, 1, this.#firstNode(this.#split), this.#split);
+  }
+
+  /**
+   * To be called where the next `put` must not fail.
+   * @throws ZoneDatabaseFullError
+   */
+  makeRoomFor({ root }: IndexDraft): void {
+    // Of each level a copy and what is split off, and a new root.
+    this.#makeRoom(2 * this.#levels(root) + 1);
   }
 
   /** The node of a name; 0 when it is not there. */

@@ -1,8 +1,8 @@
 import type { Arena } from "./arena.ts";
 import type { Epochs } from "./epochs.ts";
-import { APEX_TAIL, DENIAL, FLAG, FLAG_BITS, NODE, ZONE, zoneOctet, zoneWord } from "./layout.ts";
+import { APEX_TAIL, DENIAL, FLAG, FLAG_BITS, NODE, ZONE, zoneWord } from "./layout.ts";
 import { LocatedName } from "./located-name.ts";
-import { type EncodedRrsets, NO_RRSETS, NodeStore, type Place } from "./node-store.ts";
+import { type EncodedRrsets, NO_RRSETS, NodeStore, type Place, type StoredNodes } from "./node-store.ts";
 import { NodeTable } from "./node-table.ts";
 import type { ZoneDatabaseReader } from "./reader.ts";
 import type { ChangedName, UnsettledChange, ZoneChange } from "./zone-change.ts";
@@ -43,6 +43,11 @@ export class ZoneNodes {
     return this.#index.spareOctets;
   }
 
+  /** Makes room in the table for so many nodes in all. @throws ZoneDatabaseFullError */
+  expect(nodes: number): void {
+    this.#table.expect(nodes);
+  }
+
   /** Octets of a zone's nodes, as they are going to be published. */
   octetsOf(zone: number): number {
     return this.#reader.segment.words[zoneWord(zone) + ZONE.OCTETS]!;
@@ -62,27 +67,27 @@ export class ZoneNodes {
 
   /**
    * Replaces all RRsets at one name, those of `setNsec3` aside; none removes the name.
-   * @param owner wire form, case kept
+   * @param owner wire form, case kept; what follows the name relative to the apex is not looked at
    * @param nameLength octets of the owner in front of the apex
    */
   setRrsets(zone: number, owner: Uint8Array, nameLength: number, rrsets: EncodedRrsets, flags: number): void {
     this.#change = this.#changeOf(zone);
-    this.#name.read(zone, owner, nameLength);
+    this.#name.read(zone, owner, 0, nameLength);
     const kept = this.#reader.denialOf(zone) === DENIAL.NSEC ? flags : flags & ~FLAG.NSEC;
     if (nameLength === 0) {
       // NS at the apex is no cut.
-      this.#setApex({ nameLength, octets: owner, flags: kept & ~FLAG.CUT }, rrsets);
+      this.#setApex({ octets: owner, start: 0, nameLength, flags: kept & ~FLAG.CUT }, rrsets);
       return;
     }
     this.#makeSureOfApex();
     const node = this.#findNode(0);
-    const place = { nameLength, octets: owner, flags: kept };
+    const place = { octets: owner, start: 0, nameLength, flags: kept };
     if (rrsets.count === 0) {
       if (node !== 0) this.#removeName(node, place);
     } else if (node !== 0) {
       this.#putNode(0, node, place, rrsets);
     } else {
-      this.#addAncestors(owner);
+      this.#addAncestors(place);
       this.#putNode(0, 0, place, rrsets);
       this.#markWildcard(0);
     }
@@ -91,15 +96,68 @@ export class ZoneNodes {
   /** Replaces the NSEC3 record at one name, with its signatures; none takes it away. Parameters as for `setRrsets`. */
   setNsec3(zone: number, owner: Uint8Array, nameLength: number, rrsets: EncodedRrsets): void {
     this.#change = this.#changeOf(zone);
-    this.#name.read(zone, owner, nameLength);
+    this.#name.read(zone, owner, 0, nameLength);
     const node = this.#index.find(this.#change, this.#name.lookup, this.#name.apexLabel);
     if (rrsets.count > 0) {
-      const place = { nameLength, octets: owner, flags: FLAG.NSEC3 };
+      const place = { octets: owner, start: 0, nameLength, flags: FLAG.NSEC3 };
       this.#index.put(this.#change, this.#name.lookup, this.#name.apexLabel, this.#writeNode(place, rrsets));
     } else if (node !== 0) {
       this.#index.remove(this.#change, this.#name.lookup, this.#name.apexLabel);
     }
     if (node !== 0) this.#giveUp(node);
+  }
+
+  /**
+   * Puts nodes into a zone that nobody sees yet, as an image of it has them: the apex is the zone's first one.
+   * @throws ZoneDatabaseFullError, and then some of them are there
+   */
+  putNodes(zone: number, nodes: StoredNodes): void {
+    this.#change = this.#changeOf(zone);
+    const { words, start, end } = nodes;
+    const run = this.#store.copyRun(nodes);
+    let node = 0;
+    try {
+      for (let word = start; word < end; word += words[word + NODE.SIZE]! >> 2) {
+        node = 0;
+        node = run === 0 ? this.#store.copyNode(words, word) : run + (word - start) * 4;
+        this.#putStored(node);
+      }
+    } catch (error) {
+      // What has not been put in is in no list and no table.
+      if (run !== 0) this.#store.freeRun(node, run + (end - start) * 4);
+      else if (node !== 0) this.#store.free(node);
+      throw error;
+    }
+  }
+
+  /** Puts in a node that is in its place already. @throws ZoneDatabaseFullError, and then it is not put in */
+  #putStored(node: number): void {
+    const { words, octets } = this.#reader.segment;
+    const { zone } = this.#change;
+    const start = node + NODE.NAME * 4 + 1;
+    const nameLength = octets[start - 1]!;
+    const flags = words[(node >> 2) + NODE.FLAGS]!;
+    this.#name.read(zone, octets, start, nameLength);
+    if ((flags & (FLAG.NSEC | FLAG.NSEC3)) !== 0) this.#index.makeRoomFor(this.#change);
+    const isInTable = nameLength > 0 && (flags & FLAG.NSEC3) === 0;
+    // A name comes once: it can only be there where one below it came before.
+    const former = isInTable && this.#change.hasAncestors ? this.#name.findNode(0) : 0;
+    if (isInTable && former === 0) {
+      this.#addAncestors({ octets, start, nameLength, flags });
+      this.#table.makeRoom(this.#name.hashAt(0));
+    }
+    words[(node >> 2) + NODE.ZONE] = zone;
+    this.#setOctets(zone, this.octetsOf(zone) + this.#store.octetsOf(node));
+    this.#store.link(zone, node);
+    if (nameLength === 0) this.#change.apex = node;
+    if (!isInTable) {
+      if (flags & (FLAG.NSEC | FLAG.NSEC3))
+        this.#index.put(this.#change, this.#name.lookup, this.#name.apexLabel, node);
+      return;
+    }
+    if (former !== 0) this.#inherit(node, former);
+    this.#exchange(0, former, node);
+    if (former === 0) this.#markWildcard(0);
   }
 
   /**
@@ -115,12 +173,15 @@ export class ZoneNodes {
     const before = words[zoneWord(zone) + ZONE.APEX_NODE]!;
     if (change.apex === before && change.isVisible) this.#copyApex(before);
     this.#store.writeApexTail(change.apex, change);
-    for (const node of change.removed) this.#store.unlink(zone, node);
-    for (const node of change.added) this.#store.link(zone, node);
+    if (change.isVisible) {
+      for (const node of change.removed) this.#store.unlink(zone, node);
+      for (const node of change.added) this.#store.link(zone, node);
+    }
     Atomics.store(words, zoneWord(zone) + ZONE.APEX_NODE, change.apex);
     this.#changes.delete(zone);
+    if (!change.isVisible) return;
     this.#index.freeReplaced(change);
-    if (change.isVisible) this.#unsettled.push({ change, epoch: this.#epochs.current });
+    this.#unsettled.push({ change, epoch: this.#epochs.current });
   }
 
   /** Gives up what was done to a zone that readers see since it was published; of another zone see `takeApart`. */
@@ -149,12 +210,11 @@ export class ZoneNodes {
   }
 
   /** Removes up to `limit` nodes of a zone out of sight; returns how many it removed. */
-  takeApart(zone: number, apex: Uint8Array, limit: number): number {
+  takeApart(zone: number, limit: number): number {
     this.abandon(zone);
     this.#setOctets(zone, 0);
     this.#freeIndex(zone);
     const { words, octets } = this.#reader.segment;
-    const owner = new Uint8Array(255);
     let removed = 0;
     for (; removed < limit; removed += 1) {
       const node = words[zoneWord(zone) + ZONE.FIRST_NODE]!;
@@ -162,9 +222,7 @@ export class ZoneNodes {
       const stored = node + NODE.NAME * 4;
       const nameLength = octets[stored]!;
       if (nameLength > 0 && (this.#reader.flags(node) & FLAG.NSEC3) === 0) {
-        owner.set(octets.subarray(stored + 1, stored + 1 + nameLength));
-        owner.set(apex, nameLength);
-        this.#name.read(zone, owner, nameLength);
+        this.#name.read(zone, octets, stored + 1, nameLength);
         this.#table.exchange(this.#name.hashAt(0), node, 0);
       }
       this.#store.unlink(zone, node);
@@ -199,6 +257,7 @@ export class ZoneNodes {
   #newChange(zone: number, isVisible: boolean): ZoneChange {
     const { words } = this.#reader.segment;
     const apex = isVisible ? words[zoneWord(zone) + ZONE.APEX_NODE]! : 0;
+    const differences = isVisible ? emptyChange() : UNSEEN;
     const change: ZoneChange = {
       zone,
       isVisible,
@@ -206,7 +265,12 @@ export class ZoneNodes {
       version: this.#nextVersion,
       apex,
       root: apex === 0 ? 0 : this.#store.indexRootOf(apex),
-      ...(isVisible ? emptyChange() : UNSEEN),
+      hasAncestors: false,
+      replaced: differences.replaced,
+      names: differences.names,
+      added: differences.added,
+      removed: differences.removed,
+      counted: differences.counted,
     };
     this.#nextVersion = (this.#nextVersion + 1) | 0;
     this.#changes.set(zone, change);
@@ -220,11 +284,11 @@ export class ZoneNodes {
 
   /** A zone has an apex, if without records. */
   #makeSureOfApex(): void {
-    if (this.#change.apex === 0) this.#setApex({ nameLength: 0, octets: NO_RRSETS.octets, flags: 0 }, NO_RRSETS);
+    if (this.#change.apex === 0) this.#setApex(NO_PLACE, NO_RRSETS);
   }
 
   /** Makes the empty non-terminals that are missing above the name, and counts the new child. */
-  #addAncestors(owner: Uint8Array): void {
+  #addAncestors({ octets, start: nameStart }: Place): void {
     let label = 1;
     let ancestor = this.#findNode(label);
     while (ancestor === 0) {
@@ -232,11 +296,12 @@ export class ZoneNodes {
       ancestor = this.#findNode(label);
     }
     this.#countChild(ancestor, 1);
+    if (label > 1) this.#change.hasAncestors = true;
     // From the top, so that a reader of a zone that is being built never finds a name whose parent is missing.
     for (label -= 1; label > 0; label -= 1) {
       const start = this.#name.lookup.startOf(label);
       const nameLength = this.#name.lookup.startOf(this.#name.apexLabel) - start;
-      const place = { nameLength, octets: owner.subarray(start), flags: 0 };
+      const place = { octets, start: nameStart + start, nameLength, flags: 0 };
       this.#countChild(this.#putNode(label, 0, place, NO_RRSETS), 1);
       this.#markWildcard(label);
     }
@@ -322,10 +387,8 @@ export class ZoneNodes {
     const flags = words[(apex >> 2) + NODE.FLAGS]!;
     const length = apex + words[(apex >> 2) + NODE.SIZE]! - APEX_TAIL.WORDS * 4 - start;
     const rrsets = { octets: octets.slice(start, start + length), start: 0, length, count: flags >>> FLAG_BITS };
-    const zone = zoneOctet(this.#change.zone) + ZONE.APEX * 4;
-    const name = octets.slice(zone, zone + words[zoneWord(this.#change.zone) + ZONE.APEX_LENGTH]!);
-    this.#name.read(this.#change.zone, name, 0);
-    this.#setApex({ nameLength: 0, octets: name, flags: flags & ((1 << FLAG_BITS) - 1) }, rrsets);
+    this.#name.read(this.#change.zone, octets, apex, 0);
+    this.#setApex({ ...NO_PLACE, flags: flags & ((1 << FLAG_BITS) - 1) }, rrsets);
   }
 
   /** Writes a node that the zone will have. */
@@ -359,12 +422,7 @@ export class ZoneNodes {
     const { words, octets } = this.#reader.segment;
     const name = entry + NODE.NAME * 4;
     if (octets[name + 1] !== 1 || octets[name + 2] !== ASTERISK) return;
-    const nameLength = octets[name]!;
-    const apex = zoneOctet(zone) + ZONE.APEX * 4;
-    const owner = new Uint8Array(nameLength + words[zoneWord(zone) + ZONE.APEX_LENGTH]!);
-    owner.set(octets.subarray(name + 1, name + 1 + nameLength));
-    owner.set(octets.subarray(apex, apex + owner.length - nameLength), nameLength);
-    this.#name.read(zone, owner, nameLength);
+    this.#name.read(zone, octets, name + 1, octets[name]!);
     if (this.#name.findNode(0) !== 0) return;
     const isBelowApex = this.#name.apexLabel === 1;
     const apexNode = () => this.#changes.get(zone)?.apex ?? words[zoneWord(zone) + ZONE.APEX_NODE]!;
@@ -402,6 +460,9 @@ function emptyChange(): Differences {
 
 /** Of a zone that nobody sees: there is nothing that it differs from. */
 const UNSEEN = emptyChange();
+
+/** Of an apex without flags. */
+const NO_PLACE: Place = { octets: NO_RRSETS.octets, start: 0, nameLength: 0, flags: 0 };
 
 /** The label `*` as the octets of a name. */
 const ASTERISK = 0x2a;

@@ -1,14 +1,13 @@
 import { Arena } from "./arena.ts";
-import type { Denial } from "./denial.ts";
+import { type Denial, NO_DENIAL } from "./denial.ts";
 import type { Epochs } from "./epochs.ts";
 import { DENIAL, NODE, NSEC3_PARAMETERS, ZONE, zoneOctet, zoneWord } from "./layout.ts";
+import type { LookupName } from "./lookup-name.ts";
 import type { MemorySegment, ZoneDatabaseMemory } from "./memory.ts";
 import { ZoneDatabaseReader } from "./reader.ts";
 import { allowanceFor, octetsForZones, smallZoneOctets, type Writing } from "./room.ts";
 import { ZoneNodes } from "./zone-nodes.ts";
 
-/** What most zones have. */
-const NO_DENIAL: Denial = { kind: "none" };
 const NSEC_DENIAL: Denial = { kind: "nsec" };
 
 /** The fields of a zone's block that its maker says. */
@@ -129,6 +128,12 @@ export class ZoneSegment {
   /** Writes a word of a zone's block, which readers may be looking at. */
   setField(zone: number, field: number, value: number): void {
     Atomics.store(this.#memory.words, zoneWord(zone) + field, value);
+  }
+
+  /** Fills a name with a zone's apex. */
+  readApex(zone: number, name: LookupName): void {
+    const start = zoneOctet(zone) + ZONE.APEX * 4;
+    name.read(this.#memory.octets, start, start + this.field(zone, ZONE.APEX_LENGTH));
   }
 
   apexOf(zone: number): Uint8Array {

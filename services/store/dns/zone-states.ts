@@ -120,10 +120,9 @@ function zoneStateMaker(): (row: CopyRow) => ZoneState {
   let resellerId = "";
   const readReseller = (row: CopyRow): string | null => {
     if (row.lengths[COLUMN.RESELLER]! < 0) return null;
-    const octets = row.bytes(COLUMN.RESELLER);
-    if (Buffer.compare(octets, resellerOctets) !== 0) {
-      resellerOctets = octets;
-      resellerId = Buffer.from(octets).toString("utf8");
+    if (!row.has(COLUMN.RESELLER, resellerOctets)) {
+      resellerOctets = row.bytes(COLUMN.RESELLER);
+      resellerId = Buffer.from(resellerOctets).toString("utf8");
     }
     return resellerId;
   };
@@ -144,17 +143,11 @@ function zoneStateMaker(): (row: CopyRow) => ZoneState {
 /** The SOA's RDATA: MNAME, RNAME, then SERIAL, REFRESH, RETRY, EXPIRE and MINIMUM, 32 bits each (RFC 1035 §3.3.13). */
 function soaRdataIn(row: CopyRow): Uint8Array {
   const { octets, starts, lengths } = row;
-  const numbers = lengths[COLUMN.MNAME]! + lengths[COLUMN.RNAME]!;
-  const rdata = new Uint8Array(numbers + 20);
-  rdata.set(octets.subarray(starts[COLUMN.MNAME], starts[COLUMN.MNAME]! + lengths[COLUMN.MNAME]!));
-  rdata.set(
-    octets.subarray(starts[COLUMN.RNAME], starts[COLUMN.RNAME]! + lengths[COLUMN.RNAME]!),
-    lengths[COLUMN.MNAME],
-  );
-  for (const [index, column] of SOA_NUMBERS.entries()) {
+  const rdata = new Uint8Array(lengths[COLUMN.MNAME]! + lengths[COLUMN.RNAME]! + 4 * SOA_NUMBERS.length);
+  let position = row.copyTo(rdata, row.copyTo(rdata, 0, COLUMN.MNAME), COLUMN.RNAME);
+  for (const column of SOA_NUMBERS) {
     // The lower half of a bigint.
-    for (let octet = 0; octet < 4; octet += 1)
-      rdata[numbers + 4 * index + octet] = octets[starts[column]! + 4 + octet]!;
+    for (let octet = 4; octet < 8; octet += 1) rdata[position++] = octets[starts[column]! + octet]!;
   }
   return rdata;
 }

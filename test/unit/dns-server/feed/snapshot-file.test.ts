@@ -1,4 +1,6 @@
+import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
+import { once } from "node:events";
 import {
   closeSync,
   existsSync,
@@ -7,11 +9,15 @@ import {
   openSync,
   readFileSync,
   rmSync,
+  statSync,
   truncateSync,
   writeFileSync,
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { build } from "rolldown";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import {
   SnapshotReader,
@@ -32,7 +38,10 @@ afterEach(() => rmSync(folder, { recursive: true, force: true }));
 const HEAD = { writtenAtMs: 1_790_000_000_123, incarnation: "first life", access: undefined };
 
 /** A zone with all parts of its image at hand. */
-type KeptZone = SnapshotZone & { readonly parts: readonly Uint8Array[] };
+type KeptZone = SnapshotZone & { readonly parts: readonly Int32Array[] };
+
+/** What a file says that its images have. */
+const NODES = 123_456_789;
 
 /** Zones that take more than one chunk of the file. */
 const ZONES: readonly KeptZone[] = Array.from({ length: 40 }, (_, index) => ({
@@ -44,13 +53,13 @@ const ZONES: readonly KeptZone[] = Array.from({ length: 40 }, (_, index) => ({
   negativeTtlSeconds: 300 + index,
   expireSeconds: 2 ** 32 - 1 - index,
   octets: 2 ** 31 - index,
-  parts: Array.from({ length: index % 5 }, (_none, part) => new Uint8Array(65_535 - part).fill(index)),
+  parts: Array.from({ length: index % 5 }, (_none, part) => new Int32Array(65_535 - part).fill(index)),
 }));
 
 async function write(zones: readonly KeptZone[] = ZONES): Promise<void> {
   const writer = new SnapshotWriter(file, HEAD);
   for (const zone of zones) addZone(writer, zone);
-  await writer.finish();
+  await writer.finish(NODES);
 }
 
 function addZone(writer: SnapshotWriter, zone: KeptZone): void {
@@ -70,22 +79,23 @@ function read(takesPart: (zone: SnapshotZone) => boolean = () => true) {
   const reader = new SnapshotReader(file);
   const zones: KeptZone[] = [];
   for (let zone = reader.nextZone(); zone; zone = reader.nextZone()) {
-    const parts: Uint8Array[] = [];
+    const parts: Int32Array[] = [];
     while (takesPart(zone)) {
       const part = reader.nextPart();
       if (!part) break;
-      parts.push(new Uint8Array(part));
+      parts.push(part.words.slice(part.start, part.end));
     }
     zones.push({ ...zone, parts });
   }
   reader.close();
-  return { head: reader.head, zones };
+  return { head: reader.head, size: reader.size, zones };
 }
 
 it("gives back what was written", async () => {
   await write();
-  const { head, zones } = read();
+  const { head, size, zones } = read();
   expect(head).toEqual(HEAD);
+  expect(size).toEqual({ octets: statSync(file).size - 32, zones: ZONES.length, nodes: NODES });
   expect(zones.map(summary)).toEqual(ZONES.map(summary));
 });
 
@@ -93,16 +103,16 @@ it("keeps who may transfer, however long the list is", async () => {
   const access = "x".repeat(3 << 20);
   const writer = new SnapshotWriter(file, { ...HEAD, access });
   addZone(writer, ZONES[1]!);
-  await writer.finish();
+  await writer.finish(NODES);
   expect(read().head).toEqual({ ...HEAD, access });
   expect(read().zones.map(summary)).toEqual([summary(ZONES[1]!)]);
 });
 
 it.each([
-  ["no snapshot", "PALOMAR BONES\n\0\0\0\x04\x04\x03\x02\x01"],
-  ["has format 3, and this version reads format 4", "PALOMAR ZONES\n\0\0\0\x03\0\0\0\0\0\0"],
-  ["has format 5, and this version reads format 4", "PALOMAR ZONES\n\0\0\0\x05\0\0\0\0\0\0"],
-  ["is of a machine of another kind", "PALOMAR ZONES\n\0\0\0\x04\x02\x01\x04\x03"],
+  ["no snapshot", "PALOMAR BONES\n\0\0\0\x05\x04\x03\x02\x01"],
+  ["has format 4, and this version reads format 5", "PALOMAR ZONES\n\0\0\0\x04\0\0\0\0\0\0"],
+  ["has format 6, and this version reads format 5", "PALOMAR ZONES\n\0\0\0\x06\0\0\0\0\0\0"],
+  ["is of a machine of another kind", "PALOMAR ZONES\n\0\0\0\x05\x02\x01\x04\x03"],
 ])("takes nothing of a file that %s, and says so", (why, head) => {
   const octets = Buffer.from(head, "latin1");
   writeFileSync(file, Buffer.concat([octets, createHash("sha256").update(octets).digest()]));
@@ -129,7 +139,7 @@ it("is whole or not at all: a draft that is given up leaves the file before", as
 it("gives up a draft that cannot be put in its place, and closes nobody else's file", async () => {
   mkdirSync(file);
   const writer = new SnapshotWriter(file, HEAD);
-  await expect(writer.finish()).rejects.toThrow(/EISDIR|ENOTEMPTY|EEXIST/);
+  await expect(writer.finish(NODES)).rejects.toThrow(/EISDIR|ENOTEMPTY|EEXIST/);
   // It gets the number that the draft had.
   const other = openSync(join(folder, "other"), "w");
   writer.discard();
@@ -156,4 +166,35 @@ it.each([0, 5, 31, 33, 100])("believes nothing of a file cut off after %d octets
 
 it("says that there is none", () => {
   expect(() => read()).toThrow(/ENOENT/);
+});
+
+it("is the last whole one when its writer is killed, however far it was with the next", async () => {
+  // The writer as it is, in a process of its own: one file after another, each of zones of its own version.
+  const input = fileURLToPath(new URL("../../../../services/dns-server/feed/snapshot-file.ts", import.meta.url));
+  await build({ input, platform: "node", output: { file: join(folder, "snapshot-file.mjs") } });
+  const program = `
+    import { SnapshotWriter } from "./snapshot-file.mjs";
+    for (let version = 1; ; version += 1) {
+      const writer = new SnapshotWriter(${JSON.stringify(file)}, ${JSON.stringify(HEAD)});
+      for (let id = 1; id <= 40; id += 1) {
+        writer.beginZone({ id, version, restricted: false, resellerId: null, apex: Uint8Array.of(0), negativeTtlSeconds: 1, expireSeconds: 1, octets: 1 });
+        writer.addPart(new Int32Array(16_384).fill(version));
+        writer.endZone();
+      }
+      await writer.finish(version);
+      console.log(version);
+    }
+  `;
+  writeFileSync(join(folder, "write.mjs"), program);
+  for (let round = 0; round < 5; round += 1) {
+    const child = spawn(process.execPath, [join(folder, "write.mjs")], { stdio: ["ignore", "pipe", "inherit"] });
+    await once(child.stdout, "data");
+    await sleep(7 * round);
+    child.kill("SIGKILL");
+    await once(child, "exit");
+    const { size, zones } = read();
+    expect(zones).toHaveLength(40);
+    for (const { version, parts } of zones)
+      expect([version, parts[0]![0], parts[0]!.at(-1)]).toEqual(Array(3).fill(size.nodes));
+  }
 });

@@ -10,6 +10,7 @@ import { ZoneDatabaseReader } from "../../../../services/dns-server/zone-databas
 import type { CompiledRecord } from "../../../../services/dns-server/zone-database/stored-rrset.ts";
 import { ZoneDatabaseWriter } from "../../../../services/dns-server/zone-database/writer.ts";
 import { type Question, queryOctets, readSections } from "../../../support/dnssec-questions.ts";
+import { findBookErrors } from "../../../support/zone-database-books.ts";
 import { respond } from "../ask.ts";
 import { pipelineOn, type ZoneText, zoneDatabaseOf } from "../test-zone-database.ts";
 
@@ -90,6 +91,14 @@ function expectSameAnswers(reloaded: ZoneDatabaseWriter, writer: ZoneDatabaseWri
   expect(answer(reloaded, questions[2]!).authorities.filter((text) => text.includes(" NSEC3 "))).toHaveLength(2);
 }
 
+const ADDRESS: CompiledRecord = { type: 1, ttl: 60, rdata: Uint8Array.of(192, 0, 2, 1) };
+
+/** A name of `SIGNED_ZONE` in wire form. */
+function nameInZone(name: string): Uint8Array {
+  const labels = name.split(".").map((label) => `${String.fromCharCode(label.length)}${label}`);
+  return Buffer.concat([Buffer.from(labels.join(""), "latin1"), ZONE_WIRE]);
+}
+
 function answer(writer: ZoneDatabaseWriter, question: Question) {
   return readSections(respond(pipelineOn(writer), queryOctets(question))!);
 }
@@ -143,6 +152,48 @@ it("goes on with a zone as it was when its first part was written, whatever chan
   const reloaded = await reload();
   expect(answer(reloaded, { name: "0000000.example.org", type: "TXT" }).rcode).toBe(0);
   expect(answer(reloaded, { name: "0007999.example.org", type: "TXT" }).rcode).toBe(0);
+});
+
+/** Names below others, wildcards among them, that were put in in an order in which none comes after what it is below. */
+const DEEP_NAMES = ["a.b.c", "b.c", "*.c", "c", "*.d.e", "x.*.d.e", "d.e", "*", "B.F", "b.f.g"];
+
+it("keeps which names are above others, in whatever order they came", async () => {
+  const writer = zoneDatabaseOf(SIGNED_ZONE);
+  const zone = writer.publishedZone(ZONE_WIRE);
+  for (const name of DEEP_NAMES) writer.setName(zone, nameInZone(name), [ADDRESS]);
+  writer.publishZone(zone);
+  await snapshotOf(writer, [ZONE_WIRE]).stop(PATIENCE_MS);
+  const reloaded = await reload();
+  expect(findBookErrors(reloaded)).toEqual([]);
+  const asked = [...DEEP_NAMES, "e", "any.c", "any.d.e", "any.e", "any", "f", "any.x.*.d.e", "a.any.c"];
+  const answers = (of: ZoneDatabaseWriter) =>
+    asked.map((name) => answer(of, { name: `${name}.example.org`, type: "A" }));
+  expect(answers(reloaded)).toEqual(answers(writer));
+  // What is above others goes with the last of them.
+  for (const one of [writer, reloaded]) {
+    const changed = one.publishedZone(ZONE_WIRE);
+    for (const name of ["d.e", "*.d.e", "x.*.d.e", "a.b.c", "*"]) one.setName(changed, nameInZone(name), []);
+    one.publishZone(changed);
+    expect(findBookErrors(one)).toEqual([]);
+  }
+  expect(answers(reloaded)).toEqual(answers(writer));
+  expect(answer(reloaded, { name: "e.example.org", type: "A" }).rcode).toBe(3);
+});
+
+it("gives all of a zone back wherever its room ends", async () => {
+  const writer = zoneDatabaseOf(SIGNED_ZONE);
+  const zone = writer.publishedZone(ZONE_WIRE);
+  for (let index = 0; index < 700; index += 1) writer.setName(zone, nameInZone(`a.n${index}`), [ADDRESS]);
+  writer.publishZone(zone);
+  await snapshotOf(writer, [ZONE_WIRE]).stop(PATIENCE_MS);
+  const counts = new Set<number>();
+  for (let octets = 100_000; octets < 400_000; octets += 4_104) {
+    const smaller = new ZoneDatabaseWriter(ZoneDatabaseMemory.create(octets));
+    expect(await snapshotOf(smaller, []).load()).toBe(true);
+    expect(findBookErrors(smaller), `${octets} octets`).toEqual([]);
+    counts.add(smaller.zoneCount);
+  }
+  expect(counts).toEqual(new Set([0, 1]));
 });
 
 it("loads the smaller zones of a file that was written with more memory", async () => {
