@@ -19,7 +19,7 @@ import {
   statSync,
   writeFileSync,
 } from "node:fs";
-import { basename, join, relative } from "node:path";
+import { basename, join, relative, sep } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const packageFolder = fileURLToPath(new URL("..", import.meta.url));
@@ -28,6 +28,8 @@ const inPackage = (...names) => join(packageFolder, ...names);
 const OLDEST_NODE = [20, 19];
 const INSTALL_STAMP = inPackage("node_modules", ".palomar-set-up");
 const BUILD_STAMP = inPackage("dist", ".palomar-set-up");
+/** The sources' sizes and times of change when they last were what dist/ was built from. */
+const SEEN = inPackage("dist", "services", ".set-up-seen");
 /** The console's pages, which a browser runs: vite builds them into dist/console-web. */
 const CONSOLE_WEB = inPackage("services", "console", "web");
 const LOCK = inPackage("dist", ".set-up.lock");
@@ -118,16 +120,39 @@ function requireOwnPackages() {
   );
 }
 
+/** Sources that nobody touched since are not read again: all of them take a command longer than what it does. */
 function isBuilt() {
-  return readText(BUILD_STAMP) === buildStamp();
+  const stamp = readText(BUILD_STAMP);
+  if (stamp === undefined) return false;
+  const look = stamp + lookAt(sources());
+  if (readText(SEEN) === look) return true;
+  if (stamp !== buildStamp()) return false;
+  try {
+    writeAtomically(SEEN, look);
+  } catch {
+    // Nobody may write there: they are read again each time.
+  }
+  return true;
 }
 
 /** The contents, not the times: git gives every file it writes a new one. */
 function buildStamp() {
-  const settings = ["package-lock.json", "tsconfig.json", "tsconfig.build.json", "rolldown.config.mjs"].map((name) =>
-    inPackage(name),
-  );
-  return `${digestOf([...settings, ...filesBelow(inPackage("services"))])}\n`;
+  return `${digestOf(sources())}\n`;
+}
+
+/** What dist/ is built from. */
+function sources() {
+  const settings = ["package-lock.json", "tsconfig.json", "tsconfig.build.json", "rolldown.config.mjs"];
+  return [...settings.map((name) => inPackage(name)), ...filesBelow(inPackage("services"))];
+}
+
+/** The time of change (ctime) tells every write, and no program can set it back. */
+function lookAt(files) {
+  const seen = files.map((file) => {
+    const { size, ctimeMs } = statSync(file);
+    return `${file} ${size} ${ctimeMs}\n`;
+  });
+  return createHash("sha256").update(seen.join("")).digest("hex");
 }
 
 function build() {
@@ -218,7 +243,7 @@ function digestOf(files) {
 function filesBelow(folder) {
   return readdirSync(folder, { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile())
-    .map((entry) => join(entry.parentPath, entry.name))
+    .map((entry) => `${entry.parentPath}${sep}${entry.name}`)
     .sort();
 }
 

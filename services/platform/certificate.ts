@@ -84,7 +84,7 @@ async function selfSignedFiles({ dataDir, hostname }: Config): Promise<Certifica
   const { generate } = await import("selfsigned");
   const made = await generate([{ name: "commonName", value: hostname }], {
     algorithm: "sha256",
-    keySize: 2048,
+    keyType: "ec",
     notAfterDate: new Date(Date.now() + SELF_SIGNED_DAYS * 86_400_000),
     extensions: [
       {

@@ -8,7 +8,9 @@ import {
   readdirSync,
   readFileSync,
   rmSync,
+  statSync,
   symlinkSync,
+  utimesSync,
   writeFileSync,
 } from "node:fs";
 import { tmpdir } from "node:os";
@@ -137,6 +139,19 @@ test("the second time there is nothing to do", () => {
   const outcome = palomar();
   expect(outcome).toMatchObject({ status: 0, stderr: "" });
   expect(readdirSync(join(clone, "dist")).sort()).toEqual([".palomar-set-up", "services"]);
+});
+
+test("a source that changed is built again, though its size and its time are what they were", () => {
+  copy(ready, clone);
+  expect(palomar().stdout).toContain("42");
+  expect(readdirSync(join(clone, "dist/services"))).toContain(".set-up-seen");
+  const source = join(clone, "services/core/answer.ts");
+  const { atime, mtime } = statSync(source);
+  write("services/core/answer.ts", readFileSync(source, "utf8").replace("42", "43"));
+  utimesSync(source, atime, mtime);
+  const outcome = palomar();
+  expect(outcome.stderr).toContain(BUILDS);
+  expect(outcome.stdout).toContain("43");
 });
 
 test("a changed source is built again, and what was built before leaves nothing behind", () => {

@@ -1,6 +1,6 @@
 import type { Browser, Locator, Page } from "playwright-core";
 import { settled, signIn, startBrowser, visit } from "./browser.ts";
-import { makeDataDir, removeDataDir, type StartedStack, startStack } from "./stack.ts";
+import { makeDataDir, removeDataDir, type StartedStack, startUsedStack } from "./stack.ts";
 
 /** The operator at the pages of a running stack of its own. */
 export interface ConsoleVisit {
@@ -20,7 +20,7 @@ export interface ConsoleVisit {
 /** Starts a stack and a browser, and signs the operator in. */
 export async function visitConsole(): Promise<ConsoleVisit> {
   const dataDir = makeDataDir();
-  const stack = await startStack(dataDir);
+  const stack = await startUsedStack(dataDir);
   const browser = await startBrowser();
   const { page, complaints } = await visit(browser, stack.addresses.console);
   await signIn(page, stack.credentials.operator);

@@ -1,10 +1,12 @@
-import { type ChildProcess, spawn } from "node:child_process";
-import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { type ChildProcess, execFile, spawn } from "node:child_process";
+import { existsSync, mkdtempSync, readFileSync, renameSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import { promisify } from "node:util";
 import type { Credentials } from "../../services/cli/demo.ts";
 import { packageFolder } from "../../services/platform/package-folder.ts";
+import { acquireProcessLock } from "../../services/platform/process-lock.ts";
 import { atExit } from "./at-exit.ts";
 
 /** `addresses.json` of a running stack. */
@@ -69,6 +71,41 @@ export function removeDataDir(dataDir: string): void {
   const forbidden = existsSync(log) ? (readFileSync(log, "utf8").match(/^.*permission denied.*$/gm) ?? []) : [];
   rmSync(dataDir, { recursive: true, force: true });
   if (forbidden.length > 0) throw new Error(`beyond the role of a service:\n${[...new Set(forbidden)].join("\n")}`);
+}
+
+/**
+ * As `startStack` on a folder that nobody has used, without what only a first start does: it is filled with what a stack leaves
+ * that was started once and stopped. The credentials have been printed then, and the services' secrets are those of all
+ * such folders of a run. For what is not about a first start.
+ */
+export async function startUsedStack(
+  dataDir: string,
+  environment: Readonly<Record<string, string>> = {},
+): Promise<StartedStack> {
+  const used = join(tmpdir(), "palomar-used-stack");
+  await makeOnce(used, async (draft) => {
+    const stack = await startStack(draft);
+    await stack.stop();
+  });
+  // PostgreSQL's files are its own user's.
+  await promisify(execFile)("cp", ["-a", `${used}/.`, dataDir]);
+  return startStack(dataDir, environment);
+}
+
+/** Has a folder of the run made by whoever of its workers needs it first. */
+async function makeOnce(folder: string, make: (draft: string) => Promise<void>): Promise<void> {
+  while (!existsSync(folder)) {
+    const lock = await acquireProcessLock(`${folder}.lock`);
+    try {
+      if (!lock.ok || existsSync(folder)) continue;
+      const draft = makeDataDir();
+      await make(draft);
+      renameSync(draft, folder);
+    } finally {
+      if (lock.ok) await lock.value.release();
+      else await sleep(50);
+    }
+  }
 }
 
 /** Starts the built product as an operator does, on free ports, and waits until it is ready. */

@@ -17,7 +17,7 @@ import {
 } from "../support/browser.ts";
 import { freePort } from "../support/peers-processes.ts";
 import { aggregateXml, type TestAggregate, tlsReportJson } from "../support/sender-reports.ts";
-import { makeDataDir, removeDataDir, type StartedStack, startStack } from "../support/stack.ts";
+import { makeDataDir, removeDataDir, type StartedStack, startUsedStack } from "../support/stack.ts";
 import { withStackDatabase } from "../support/stack-database.ts";
 
 const DOMAIN = "demo.example";
@@ -32,7 +32,7 @@ describe.skipIf(!hasBrowser)(`sender domains in the console${browserNote}`, () =
 
   beforeAll(async () => {
     const dns = `127.0.0.1:${await freePort()}`;
-    stack = await startStack(dataDir, {
+    stack = await startUsedStack(dataDir, {
       ...{ PALOMAR_DNS_LISTEN: dns, PALOMAR_RESOLVER: dns, PALOMAR_DOMAIN_CHECK: "resolver" },
       PALOMAR_BOUNCE_DOMAIN: "bounces.example.net",
     });

@@ -17,7 +17,7 @@ import {
   type Visitor,
   visit,
 } from "../support/browser.ts";
-import { makeDataDir, removeDataDir, type StartedStack, startStack } from "../support/stack.ts";
+import { makeDataDir, removeDataDir, type StartedStack, startUsedStack } from "../support/stack.ts";
 
 /** No page may ask for more script than this, as it travels. */
 const MOST_SCRIPT_OCTETS = 150_000;
@@ -35,7 +35,7 @@ describe.skipIf(!hasBrowser)(`the console's frame${browserNote}`, () => {
   let operator: Credentials;
 
   beforeAll(async () => {
-    stack = await startStack(dataDir);
+    stack = await startUsedStack(dataDir);
     operator = stack.credentials.operator;
     browser = await startBrowser();
   });

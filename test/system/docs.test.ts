@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { packageFolder } from "../../services/platform/package-folder.ts";
 import { isInstalled } from "../support/peers-processes.ts";
-import { makeDataDir, removeDataDir, type StartedStack, startStack } from "../support/stack.ts";
+import { makeDataDir, removeDataDir, type StartedStack, startUsedStack } from "../support/stack.ts";
 
 // Every command that the documents show is run, in the order in which a reader would, against a running stack.
 const documents = [
@@ -42,7 +42,7 @@ let stack: StartedStack;
 
 beforeAll(async () => {
   if (missing.length > 0) return;
-  stack = await startStack(dataDir);
+  stack = await startUsedStack(dataDir);
   mkdirSync(join(folder, "bin"));
   writeFileSync(
     join(folder, "bin/palomar"),

@@ -10,7 +10,7 @@ import {
   removeDataDir,
   type StackAddresses,
   type StartedStack,
-  startStack,
+  startUsedStack,
 } from "../support/stack.ts";
 
 // What strangers may do to a listener: send slowly, in floods, too much, or over a broken TLS. None of it may keep
@@ -32,7 +32,7 @@ const SMTP = ["submission", "mx"] as const satisfies readonly (keyof StackAddres
 beforeAll(async () => {
   dnsTls = `127.0.0.1:${await freePort()}`;
   dnsHttps = `127.0.0.1:${await freePort()}`;
-  stack = await startStack(dataDir, {
+  stack = await startUsedStack(dataDir, {
     PALOMAR_DNS_TLS_LISTEN: dnsTls,
     PALOMAR_DNS_HTTPS_LISTEN: dnsHttps,
     PALOMAR_API_BODY_LIMIT: "1MiB",

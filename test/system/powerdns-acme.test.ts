@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type AcmeAuthority, isReady, startAcme } from "../support/acme.ts";
 import { callApi } from "../support/api-client.ts";
 import { isInstalled } from "../support/peers-processes.ts";
-import { eventually, makeDataDir, removeDataDir, type StartedStack, startStack } from "../support/stack.ts";
+import { eventually, makeDataDir, removeDataDir, type StartedStack, startUsedStack } from "../support/stack.ts";
 
 const missing = ["pebble", "openssl", "lego"].filter((program) => !isInstalled(program));
 const why = missing.length > 0 ? ` (skipped: ${missing.join(", ")} not installed)` : "";
@@ -20,7 +20,7 @@ describe.skipIf(why !== "")(`certificates by PowerDNS's API and a token for _acm
   let token: string;
 
   beforeAll(async () => {
-    stack = await startStack(dataDir);
+    stack = await startUsedStack(dataDir);
     const { id, key } = stack.credentials.reseller;
     const company = { crm_id: "acme", name: "Acme", apikey: COMPANY_KEY };
     await call("POST", "/api/v1/company", { Authorization: key, Reseller: id }, company);

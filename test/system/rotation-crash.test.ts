@@ -12,7 +12,7 @@ import {
   makeDataDir,
   removeDataDir,
   type StartedStack,
-  startStack,
+  startUsedStack,
 } from "../support/stack.ts";
 import { withStackDatabase } from "../support/stack-database.ts";
 
@@ -35,7 +35,7 @@ beforeAll(async () => {
   sink = await startSmtpSink();
   dnsPort = await freePort();
   const dns = `127.0.0.1:${dnsPort}`;
-  stack = await startStack(dataDir, {
+  stack = await startUsedStack(dataDir, {
     ...{ PALOMAR_DELIVERY: `smtp://${sink.address}`, PALOMAR_RETRY_SECONDS: "1,2,4" },
     ...{ PALOMAR_DNS_LISTEN: dns, PALOMAR_RESOLVER: dns, PALOMAR_DOMAIN_CHECK: "resolver" },
     ...{ PALOMAR_BOUNCE_DOMAIN: "bounces.example.net", PALOMAR_SENDER_DOMAIN_CHECK: "false" },

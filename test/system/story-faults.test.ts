@@ -13,7 +13,7 @@ import {
   makeDataDir,
   removeDataDir,
   type StartedStack,
-  startStack,
+  startUsedStack,
 } from "../support/stack.ts";
 
 // Whatever is killed with `kill -9` while messages leave: what is told of them, to senders, by webhook and as a stream, is whole.
@@ -61,7 +61,7 @@ beforeAll(async () => {
     else response.end();
   }).listen(0, "127.0.0.1");
   await once(hook, "listening");
-  stack = await startStack(dataDir, {
+  stack = await startUsedStack(dataDir, {
     PALOMAR_DELIVERY: `smtp://${sink.address}`,
     PALOMAR_RETRY_SECONDS: "1",
     PALOMAR_SENDER_DOMAIN_CHECK: "false",
