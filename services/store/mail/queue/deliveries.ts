@@ -2,6 +2,7 @@ import type { AttemptFacts } from "../../../core/mail/delivery-attempt.ts";
 import type { TlsSession } from "../../../core/mail/reports/tls-session.ts";
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
 import { byInstance, ownRows } from "../by-instance.ts";
+import { foundOnPresent, isWhole, onPresent } from "../machines.ts";
 import type { PaceKey } from "../pace/source-paces.ts";
 import { hearersOfDeliveries } from "../tracking/event-feed.ts";
 import type { NewReport } from "./delivery-reports.ts";
@@ -17,15 +18,16 @@ export interface DeliveryOwner extends DeliveryKey {
   readonly recipient: string;
 }
 
-/** @returns undefined when there is no such delivery, or no more */
+/** @returns undefined when there is no such delivery, or no more @throws MachineAway */
 export async function findDelivery(db: Db, deliveryId: number): Promise<DeliveryOwner | undefined> {
   const [place] = await queryRows<{ instanceId: number }>(
     db,
-    `select instance_id as "instanceId" from deliveries where id = $1`,
+    `select instance_id as "instanceId" from deliveries where id = $1 and ${onPresent(db)}`,
     [deliveryId],
-    { name: "find-delivery-instance" },
+    isWhole(db) ? { name: "find-delivery-instance" } : {},
   );
-  return place && (await findDeliveries(db, [{ ...place, deliveryId }]))[0];
+  const { instanceId } = foundOnPresent(db, place) ?? {};
+  return instanceId === undefined ? undefined : (await findDeliveries(db, [{ instanceId, deliveryId }]))[0];
 }
 
 /** @returns those that there are, in no order */
