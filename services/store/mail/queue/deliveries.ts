@@ -140,19 +140,30 @@ interface SettledRow extends Omit<SettledDelivery, "at"> {
 
 const MINUTE_MS = 60_000;
 
-/** Adds last outcomes to what each instance has tried. Of rows that are given Citus copies each to where it belongs. */
+/** Adds last outcomes to what each instance has tried. */
 async function countTried(transaction: Transaction, settled: readonly SettledRow[], nowMs: number): Promise<void> {
   const tried = new Map<number, number>();
   for (const { instance_id: instanceId, state, is_report: isReport } of settled) {
     if (state !== "queued" && !isReport) tried.set(instanceId, (tried.get(instanceId) ?? 0) + 1);
   }
   if (tried.size === 0) return;
-  await queryRows(
-    transaction,
-    `insert into outcome_deltas (instance_id, minute, tried)
-     select instance_id, $3::timestamptz, tried from unnest($1::bigint[], $2::integer[]) as counted (instance_id, tried)`,
-    [[...tried.keys()], [...tried.values()], new Date(nowMs - (nowMs % MINUTE_MS)).toISOString()],
-    { name: "count-tried" },
+  const minute = new Date(nowMs - (nowMs % MINUTE_MS)).toISOString();
+  const counts = [...tried].map(([instanceId, count]) => ({ instanceId, count }));
+  await byInstance(transaction, counts, ([first, ...others]) =>
+    others.length === 0
+      ? queryRows(
+          transaction,
+          "insert into outcome_deltas (instance_id, minute, tried) values ($1, $2, $3)",
+          [first!.instanceId, minute, first!.count],
+          { name: "count-tried-of-instance" },
+        )
+      : queryRows(
+          transaction,
+          `insert into outcome_deltas (instance_id, minute, tried)
+           select instance_id, $3::timestamptz, tried from unnest($1::bigint[], $2::integer[]) as counted (instance_id, tried)`,
+          [[...tried.keys()], [...tried.values()], minute],
+          { name: "count-tried" },
+        ),
   );
 }
 
