@@ -10,10 +10,10 @@ import { collectMetrics } from "../platform/observability/metrics.ts";
 import { makeObserve } from "../platform/observability/observe.ts";
 import { startTracing } from "../platform/observability/tracing.ts";
 import { programFile, programRunner } from "../platform/package-folder.ts";
-import { openDb, openListenConnection } from "../platform/postgres/db.ts";
 import type { Addresses, ServiceName, StartService } from "../platform/service.ts";
 import { AddressBook } from "./address-book.ts";
 import { configWith, type ServiceSecrets } from "./service-config.ts";
+import { openServiceDatabase } from "./service-database.ts";
 import type { FromService, ToService } from "./service-messages.ts";
 import type { ThreadData } from "./service-thread.ts";
 
@@ -104,13 +104,12 @@ async function startService(
   main: Promise<{ start: StartService }>,
   { config, secrets, logger, lifecycle, addressBook }: Surroundings,
 ): Promise<Addresses> {
-  const databaseUrl = config.databaseUrl as string;
-  const pooled = config.listenDatabaseUrl !== null;
   const observe = makeObserve(logger, name);
   const stopTracing = await startTracing(config, name, observe);
   if (stopTracing) lifecycle.onStop("traces", stopTracing);
-  const db = openDb(databaseUrl, { connections: config.databaseConnections, name, pooled });
-  lifecycle.onStop("database", () => db.destroy());
+  const options = { name, connections: config.databaseConnections, observe };
+  const { db, openConnection, stop } = openServiceDatabase(config, name, options);
+  lifecycle.onStop("database", stop);
   const { start } = await main;
   const service = await start({
     config,
@@ -120,7 +119,7 @@ async function startService(
     logger,
     observe,
     openLargeRequests: () => openThread({ name, secrets }),
-    openListenConnection: () => openListenConnection(config.listenDatabaseUrl ?? databaseUrl, name),
+    openListenConnection: openConnection,
     addressOf: (address) => addressBook.addressOf(address),
   });
   lifecycle.onStop(name, () => service.stop());

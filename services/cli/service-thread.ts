@@ -4,9 +4,9 @@ import type { KeyRing } from "../core/key-ring.ts";
 import { systemClock } from "../platform/clock.ts";
 import { serveLargeRequests } from "../platform/http/large-requests.ts";
 import { startTracing } from "../platform/observability/tracing.ts";
-import { openDb } from "../platform/postgres/db.ts";
 import type { ServiceName, StartLargeRequests } from "../platform/service.ts";
 import { configWith, type ServiceSecrets } from "./service-config.ts";
+import { openServiceDatabase } from "./service-database.ts";
 
 /** What such a thread is begun with. */
 export interface ThreadData {
@@ -31,20 +31,20 @@ const PATIENCE_MS = 120_000;
 const { name, secrets } = workerData as ThreadData;
 if (process.platform === "linux") setPriority(NICENESS);
 const config = configWith(secrets);
-const pooled = config.listenDatabaseUrl !== null;
 void run();
 
 async function run(): Promise<void> {
   await serveLargeRequests(parentPort!, async (observe) => {
     const stopTracing = await startTracing(config, name, observe);
-    const options = { connections: CONNECTIONS, name: `${name} large`, pooled, patienceMs: PATIENCE_MS };
-    const db = openDb(config.databaseUrl as string, options);
+    const options = { name: `${name} large`, connections: CONNECTIONS, patienceMs: PATIENCE_MS, observe };
+    const database = openServiceDatabase(config, name, options);
+    const { db } = database;
     const { start } = await THREADS[name]!();
     const service = await start({ config, keyRing: config.keys as KeyRing, db, clock: systemClock, observe });
     const stop = async () => {
       await service.stop();
       await stopTracing?.();
-      await db.destroy();
+      await database.stop();
     };
     return { ...service, stop };
   });

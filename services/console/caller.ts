@@ -8,6 +8,7 @@ import { findCompanyId } from "../store/dns/console-zones.ts";
 import { findReseller, type Reseller } from "../store/dns/resellers.ts";
 import type { ZoneScope } from "../store/dns/zones.ts";
 import { findInstanceByName, type Instance } from "../store/mail/instances/instances.ts";
+import { refuseAway } from "../store/mail/machines.ts";
 import { problem } from "./problems.ts";
 
 /** Who calls the console's API, and how it is known. */
@@ -42,7 +43,9 @@ export async function visibleReseller(db: Db, caller: User, id: string): Promise
 export async function visibleInstance(db: Db, caller: User, name: string): Promise<Result<Instance, Refusal>> {
   const may = caller.role === "operator" || (caller.role === "instance" && caller.scope === name);
   const instance = may ? await findInstanceByName(db, name) : undefined;
-  return instance ? ok(instance) : refuse(problem("no-such-instance"));
+  if (!instance) return refuse(problem("no-such-instance"));
+  refuseAway(db, [instance.id]);
+  return ok(instance);
 }
 
 /** Who heavy work about an instance is shared out by: all of its own users are one, and each operator is one. */

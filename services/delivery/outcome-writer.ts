@@ -4,6 +4,7 @@ import { type InvalidationRule, recordOutcomes } from "../operations/mail/outcom
 import { fewAtOnce } from "../platform/few-at-once.ts";
 import type { Observe } from "../platform/observability/observation.ts";
 import type { Db } from "../platform/postgres/db.ts";
+import { refuseAway } from "../store/mail/machines.ts";
 import { noteWarmUpDeliveries } from "../store/mail/pace/warm-up-days.ts";
 import type { DeliveryOutcome } from "../store/mail/queue/deliveries.ts";
 import { beginWork } from "../store/mail/queue/mail-work.ts";
@@ -196,9 +197,10 @@ export class OutcomeWriter {
 
   async #store({ outcomes, releases }: Window): Promise<void> {
     const { db, workerId, rule, attempts } = this.#options;
+    const instanceIds = [...new Set([...outcomes, ...releases].map(({ instanceId }) => instanceId))];
+    refuseAway(db, instanceIds);
     const tried = outcomes.length > 0 ? await attempts?.prepare(db, outcomes) : undefined;
     const alsoChanged = releases.map(({ instanceId, partitionId }) => ({ instanceId, id: partitionId }));
-    const instanceIds = [...new Set([...outcomes, ...releases].map(({ instanceId }) => instanceId))];
     await db.transaction(async (transaction) => {
       const now = await beginWork(transaction, instanceIds);
       const settled = await recordOutcomes(transaction, { now, alsoChanged }, outcomes, rule);

@@ -391,14 +391,17 @@ export class DeliveryWorker {
     for (const [id, instanceId] of this.#writer.unreleased) known.set(id, instanceId);
     const untilMs = performance.now() + this.#heldMs;
     const partitions = [...known].map(([id, instanceId]) => ({ instanceId, id }));
-    await this.#byPlace(partitions, async (own) => {
-      const held = new Set(await extendLeases(db, this.#id, policy.leaseSeconds, own));
-      for (const { id } of own) {
-        const lease = this.#leases.get(id);
-        if (lease !== undefined) lease.untilMs = held.has(id) ? untilMs : 0;
-      }
-    });
-    await this.heedStops();
+    try {
+      await this.#byPlace(partitions, async (own) => {
+        const held = new Set(await extendLeases(db, this.#id, policy.leaseSeconds, own));
+        for (const { id } of own) {
+          const lease = this.#leases.get(id);
+          if (lease !== undefined) lease.untilMs = held.has(id) ? untilMs : 0;
+        }
+      });
+    } finally {
+      await this.heedStops();
+    }
   }
 
   #noteDestination(destination: string, sources: readonly string[], trouble: string | undefined): void {

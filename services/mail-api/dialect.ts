@@ -12,6 +12,7 @@ import {
   type Instance,
   isInstanceHost,
 } from "../store/mail/instances/instances.ts";
+import { refuseAway } from "../store/mail/machines.ts";
 
 /** Who calls: an instance, known by its key or through the console. */
 export interface MailCaller {
@@ -42,7 +43,9 @@ export function makeMailDialect(db: Db, keyRing: KeyRing): Dialect<MailCaller> {
       const key = readAuthorization(headers);
       if (key === undefined) return refuse({ kind: "unauthenticated" });
       const instance = await findInstanceByKey(db, hashApiKey(keyRing, "instance", key), readHost(headers));
-      return instance === undefined ? refuse({ kind: "unauthenticated" }) : ok({ instance });
+      if (instance === undefined) return refuse({ kind: "unauthenticated" });
+      refuseAway(db, [instance.id]);
+      return ok({ instance });
     },
     keyOf: (headers) => {
       if (delegationTokenOf(headers.authorization) !== undefined) return undefined;
@@ -63,9 +66,9 @@ export function makeMailDialect(db: Db, keyRing: KeyRing): Dialect<MailCaller> {
 async function authenticateDelegation(db: Db, keyRing: KeyRing, token: string): Promise<Result<MailCaller, Refusal>> {
   const delegation = readDelegationToken(keyRing, "mail", token, Date.now());
   const instance = delegation.ok ? await findInstanceByName(db, delegation.value.instance) : undefined;
-  return delegation.ok && instance
-    ? ok({ instance, login: delegation.value.login })
-    : refuse({ kind: "unauthenticated" });
+  if (!delegation.ok || !instance) return refuse({ kind: "unauthenticated" });
+  refuseAway(db, [instance.id]);
+  return ok({ instance, login: delegation.value.login });
 }
 
 /** The host a request came to: lower case, without the port and a last dot. */

@@ -3,6 +3,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { packageFolder } from "../platform/package-folder.ts";
 import { type Db, queryRows, type Transaction } from "../platform/postgres/db.ts";
+import { hasSpreadTables } from "./mail/by-instance.ts";
 
 /** Which service may read and write what (config/database-roles.json). */
 export interface RolePolicy {
@@ -26,6 +27,8 @@ export interface ServiceRole {
   readonly service: string;
   readonly role: string;
   readonly grants: readonly string[];
+  /** For each machine of a Citus that spreads the tables, once these are there: undefined where none does. */
+  readonly onMachines: string | undefined;
 }
 
 export const rolePolicy: RolePolicy = JSON.parse(
@@ -48,12 +51,18 @@ export async function listTables(db: Db): Promise<string[]> {
 export async function composeRoles(db: Db, policy: RolePolicy = rolePolicy): Promise<ServiceRole[]> {
   const tables = new Set(await listTables(db));
   const [place] = await queryRows<{ schema: string }>(db, "select current_schema() as schema");
+  const isSpread = await hasSpreadTables(db);
+  const behind = isSpread ? await listTablesBehind(db) : new Map<string, readonly string[]>();
   const namesOf = (areas: readonly string[]) =>
     areas.flatMap((area) => policy.areas[area] ?? []).filter((table) => tables.has(table));
   return Object.entries(policy.services).map(([service, { read, write, insert = [], columns = {} }]) => {
     const role = roleOf(service);
     const on = (names: readonly string[]) => names.map((name) => `${place!.schema}.${name}`).join(", ");
+    const written = namesOf(["nodes", ...write]);
     const readable = namesOf(["deployment", ...read]);
+    readable.push(...[...readable, ...written].flatMap((name) => behind.get(name) ?? []));
+    // Numbers alone; what they number is guarded otherwise. Citus passes on no rights on those that number rows.
+    const numbers = `grant usage on all sequences in schema ${place!.schema} to ${role}`;
     return {
       service,
       role,
@@ -62,16 +71,28 @@ export async function composeRoles(db: Db, policy: RolePolicy = rolePolicy): Pro
         `revoke all on all sequences in schema ${place!.schema} from ${role}`,
         `grant usage on schema ${place!.schema} to ${role}`,
         `grant select on ${on(readable)} to ${role}`,
-        `grant select, insert, update, delete on ${on(namesOf(["nodes", ...write]))} to ${role}`,
+        `grant select, insert, update, delete on ${on(written)} to ${role}`,
         ...(insert.length > 0 ? [`grant select, insert on ${on(namesOf(insert))} to ${role}`] : []),
         ...Object.entries(columns).map(
           ([table, names]) => `grant select (${names.join(", ")}) on ${on([table])} to ${role}`,
         ),
-        // Numbers alone; what they number is guarded above.
-        `grant usage on all sequences in schema ${place!.schema} to ${role}`,
+        numbers,
       ],
+      onMachines: isSpread
+        ? `do $$ begin set local citus.enable_ddl_propagation to off; ${numbers}; end $$`
+        : undefined,
     };
   });
+}
+
+/** What views read, by view: Citus asks tables in the place of a view, in the name of whoever asks it. */
+async function listTablesBehind(db: Db): Promise<Map<string, readonly string[]>> {
+  const rows = await queryRows<{ view: string; tables: string[] }>(
+    db,
+    `select view_name::text as view, array_agg(table_name::text) as tables from information_schema.view_table_usage
+     where view_schema = current_schema() and table_schema = current_schema() group by 1`,
+  );
+  return new Map(rows.map(({ view, tables }) => [view, tables]));
 }
 
 /** A role that was made, or had its rights brought up to date. */
@@ -88,15 +109,25 @@ export interface AppliedRole {
  * @param chosen passwords by role: those roles have them from now on, new or not, and they are not told again
  */
 export async function applyRoles(db: Db, chosen: ReadonlyMap<string, string> = new Map()): Promise<AppliedRole[]> {
-  return db.transaction(async (transaction) => {
-    const applied: AppliedRole[] = [];
-    for (const { service, role, grants } of await composeRoles(transaction)) {
+  const roles = await composeRoles(db);
+  const applied = await db.transaction(async (transaction) => {
+    const made: AppliedRole[] = [];
+    for (const { service, role, grants } of roles) {
       const password = await makeRole(transaction, role, chosen.get(role));
       for (const grant of grants) await transaction.raw(grant);
-      applied.push({ service, role, password });
+      made.push({ service, role, password });
     }
-    return applied;
+    return made;
   });
+  // Other machines know the roles from here on.
+  for (const { onMachines } of roles) await grantOnMachines(db, onMachines);
+  return applied;
+}
+
+async function grantOnMachines(db: Db, grant: string | undefined): Promise<void> {
+  if (grant === undefined) return;
+  const { rows } = await db.raw("select * from run_command_on_workers(?) where not success", [grant]);
+  for (const { nodename, nodeport, result } of rows) throw new Error(`${nodename}:${nodeport}: ${result}`);
 }
 
 /** Whether whoever asks may read all tables of these areas: what is not allowed leaves an error in the server's log. */

@@ -47,7 +47,7 @@ describe.skipIf(!hasCitus)(`Citus${why}`, () => {
   afterEach(() => void vi.restoreAllMocks());
 
   /** Those of the statements that ask several shards, or have one part wait for another, or cannot be explained for that. */
-  async function wide(statements: readonly Asked[]): Promise<string[]> {
+  async function wide(statements: readonly Asked[], sign = WIDE): Promise<string[]> {
     vi.restoreAllMocks();
     const client = new pg.Client({ connectionString: database.url });
     await client.connect();
@@ -58,7 +58,7 @@ describe.skipIf(!hasCitus)(`Citus${why}`, () => {
           ({ rows }) => rows.map(([line]) => String(line)),
           (error: Error) => [`Distributed Subplan: ${error.message}`],
         );
-        if (explained.some((line) => WIDE.test(line))) found.add(text);
+        if (explained.some((line) => sign.test(line))) found.add(text);
       }
       return [...found];
     } finally {
@@ -101,6 +101,9 @@ describe.skipIf(!hasCitus)(`Citus${why}`, () => {
       ).toBe(true);
     }
     expect(await wide(own)).toEqual([]);
+    const stored = saying("into delivery_attempts", "into outcome_deltas");
+    expect(stored.length).toBeGreaterThanOrEqual(2);
+    expect(await wide(stored, COPIED)).toEqual([]);
   });
 
   test("prolonging leases, making ready what is due and putting looks off ask one shard", async () => {
@@ -128,4 +131,6 @@ describe.skipIf(!hasCitus)(`Citus${why}`, () => {
 });
 
 const EXPLAINED = /^\s*(?:select|with|insert|update|delete)\b/i;
+/** The coordinator copies rows to where they belong, and commits that in two phases. */
+const COPIED = /pull to coordinator/;
 const WIDE = /Task Count: (?!1$)|Distributed Subplan/;

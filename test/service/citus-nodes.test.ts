@@ -1,7 +1,17 @@
-import { setTimeout as sleep } from "node:timers/promises";
 import { beforeEach, describe, expect, inject, test } from "vitest";
-import { queryRows } from "../../services/platform/postgres/db.ts";
+import { KeyRing } from "../../services/core/key-ring.ts";
+import { CampaignRunner } from "../../services/delivery/campaign-runner.ts";
+import { ContentScanner } from "../../services/operations/mail/content-scan.ts";
+import { watchMachines } from "../../services/operations/mail/machine-watch.ts";
+import { systemClock } from "../../services/platform/clock.ts";
+import { loadConfig } from "../../services/platform/config/config.ts";
+import { guardPolicy } from "../../services/platform/config/guard-policy.ts";
+import { makeResolver } from "../../services/platform/lookups/resolver.ts";
+import { type Db, openDb, openListenConnection, queryRows } from "../../services/platform/postgres/db.ts";
+import { StatementsUnderWay } from "../../services/platform/postgres/statements-under-way.ts";
 import { ensureAttemptWeeks } from "../../services/store/mail/attempts/attempt-weeks.ts";
+import { saveCampaignMessage, scheduleCampaign } from "../../services/store/mail/campaigns/campaign-sends.ts";
+import { addCampaign } from "../../services/store/mail/campaigns/campaigns.ts";
 import { prepareEventMonths } from "../../services/store/mail/events/event-partitions.ts";
 import { MortalNode, moveInstance, nodeOf } from "../support/citus-nodes.ts";
 import {
@@ -9,6 +19,7 @@ import {
   addSender,
   database,
   eventually,
+  failures,
   makeWorker,
   numbered,
   recipientsOf,
@@ -16,6 +27,7 @@ import {
   run,
   setUpDelivery,
   sink,
+  stops,
   untilSentBy,
 } from "../support/delivery.ts";
 import type { SmtpSink } from "../support/smtp-sink.ts";
@@ -30,6 +42,8 @@ const canDie = canMove && process.env.PALOMAR_TEST_CITUS_MAY_DIE === "1";
 const needsCitus = "needs PALOMAR_TEST_DATABASE_URL to name a coordinator of Citus with two workers";
 const whyNotMoved = canMove ? "" : ` (${needsCitus})`;
 const whyNotKilled = canDie ? "" : ` (${needsCitus} on this machine, and PALOMAR_TEST_CITUS_MAY_DIE=1)`;
+
+const KEY_RING = KeyRing.ofSecret("a secret for tests only");
 
 /** Instances of one machine, and of another. */
 let [here, there]: [number[], number[]] = [[], []];
@@ -103,18 +117,69 @@ describe.skipIf(!canMove)(`an instance that moves to another machine${whyNotMove
   );
 });
 
-/** What hangs holds up all until somebody ends it, as docs/scaling.md says. */
-describe.skipIf(!canDie).each([
-  ["dies", 0],
-  ["hangs and is ended then", 5_000],
-])(`a machine that %s${whyNotKilled}`, (_, hangsMs) => {
+/** A worker's way to the database, as its service has it: a machine that does not answer is noticed. */
+function openWatched(): Db {
+  const statements = new StatementsUnderWay();
+  const db = openDb(database.url, { connections: 10, name: "test", statements });
+  const openConnection = () => openListenConnection(database.url, "test");
+  const watch = watchMachines({ db, statements, openConnection, observe: (observation) => failures.push(observation) });
+  stops.push(
+    () => db.destroy(),
+    () => watch.stop(),
+  );
+  return db;
+}
+
+/** A campaign of an instance to one contact, which is to start at once. */
+async function scheduleCampaignOf(instanceId: number, email: string): Promise<number> {
+  const { db } = database;
+  const of = { instance_id: instanceId };
+  const [contact] = await db("contacts")
+    .insert({ ...of, email, email_key: email })
+    .returning("id");
+  const [group] = await db("groups")
+    .insert({ ...of, name: "all" })
+    .returning("id");
+  await db("contact_groups").insert({ ...of, contact_id: contact.id, group_id: group.id });
+  const unsaid = { sender: "", senderName: "", subject: "", subjectUri: "", replyTo: "", url: "", charset: "" };
+  const campaign = { instanceId, type: "normal", name: "all", unsubscribe: null, ...unsaid } as const;
+  const { numid } = await addCampaign(db, KEY_RING, campaign);
+  const sender = `news@${await db("instance_domains")
+    .where(of)
+    .first("domain")
+    .then((row) => row.domain)}`;
+  const message = { sender, senderName: "", subject: "Hi", body: { html: "<p>Hi</p>" }, groups: ["all"], filters: [] };
+  await saveCampaignMessage(db, { instanceId, numid }, message, "ana");
+  await scheduleCampaign(db, { instanceId, numid }, { at: null, login: "ana" });
+  return numid;
+}
+
+async function runCampaigns(db: Db): Promise<void> {
+  const config = loadConfig({});
+  if (!config.ok) throw new Error(config.error.join());
+  const runner = new CampaignRunner({
+    db,
+    clock: systemClock,
+    observe: (observation) => failures.push(observation),
+    fetch: { config: config.value, resolver: await makeResolver(null) },
+    bounceSpike: { leastTried: 100, hardBouncePercent: 10 },
+    content: new ContentScanner(null, guardPolicy.content, () => {}),
+  });
+  runner.start();
+  stops.push(() => runner.stop());
+}
+
+describe.skipIf(!canDie).each(["dies", "hangs"])(`a machine that %s${whyNotKilled}`, (fate) => {
   beforeEach(addSenders);
 
   test("stops its instances only, loses nothing that was acknowledged, and goes on when it is back", async () => {
     const { db, url } = database;
     const far = await unhurried();
     const pass = routes({ "a.example.net": far.port });
-    for (let worker = 0; worker < 2; worker += 1) run(makeWorker(pass));
+    // They outlast its absence: what was sent and not noted when they end others would send again.
+    const leaseSeconds = 300;
+    for (let worker = 0; worker < 2; worker += 1) run(makeWorker(pass, { leaseSeconds }, [1], { db: openWatched() }));
+    await runCampaigns(openWatched());
     const emails = new Map<number, string[]>();
     const batches: (readonly [string, number])[] = [];
     for (const id of [...here, ...there]) {
@@ -127,23 +192,33 @@ describe.skipIf(!canDie).each([
       (instances) => instances === here.length + there.length,
     );
     const node = await MortalNode.find(url, await nodeOf(db, there[0]!));
-    if (hangsMs > 0) node.hang();
-    await sleep(hangsMs);
-    node.kill();
+    if (fate === "dies") node.kill();
+    else node.hang();
+    const sinceMs = performance.now();
     try {
-      const refused = await acceptOf(there[0]!, ["refused@a.example.net"]).catch((error) => error);
-      expect(refused).toBeInstanceOf(Error);
-      // Others are accepted and sent meanwhile.
+      // What is asked of it waits, or fails; others are accepted and sent meanwhile.
       for (const id of here) batches.push([await acceptOf(id, [`meanwhile${id}@a.example.net`]), id]);
+      await scheduleCampaignOf(here[0]!, "campaign@a.example.net");
       for (const [eeid, id] of batches) if (here.includes(id)) await untilSentBy(id, eeid);
+      await eventually(
+        async () => recipientsOf(far),
+        (got) => got.includes("campaign@a.example.net"),
+      );
+      process.stdout.write(`sent to the others ${Math.round(performance.now() - sinceMs)} ms after it ${fate}\n`);
     } finally {
-      await node.restart();
+      if (fate === "dies") await node.restart();
+      else node.goOn();
     }
     for (const [eeid, id] of batches) await untilSentBy(id, eeid);
     const expected = [...emails.values()].flat().concat(here.map((id) => `meanwhile${id}@a.example.net`));
+    expected.push("campaign@a.example.net");
     expect([...new Set(recipientsOf(far))].sort()).toEqual(expected.sort());
     // A crash of the database is none of a worker: it knows what it has sent.
     expect(far.messages.length).toBe(expected.length);
-    expect(await queryRows(db, "select from pg_prepared_xacts where database = current_database()")).toEqual([]);
+    expect(failures.map(({ kind }) => kind)).toContain("machines-away");
+    await eventually(
+      () => queryRows(db, "select from pg_prepared_xacts where database = current_database()"),
+      (prepared) => prepared.length === 0,
+    );
   });
 });

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { start as startBounce } from "../../services/bounce/main.ts";
 import { start as startConsole } from "../../services/console/main.ts";
 import { hashApiKey } from "../../services/core/api-key.ts";
@@ -65,10 +65,6 @@ const SERVICES: readonly (readonly [service: string, start: StartService])[] = [
   ["submission", startSubmission],
   ["console", startConsole],
 ];
-
-/** Citus tells its machines of rights on whole tables only: not on columns, nor on the sequences that number rows. */
-const isSpread = inject("citusWorkers").length > 0;
-const whyNotSpread = isSpread ? " (skipped on Citus: it passes on no rights on columns and numbers)" : "";
 
 let database: TestDatabase;
 let urls: Map<string, string>;
@@ -203,7 +199,7 @@ describe("with a role for each service", () => {
     expect(failures).toEqual([]);
   });
 
-  it.skipIf(isSpread)(`mail goes out, bounces, complaints and touches come back${whyNotSpread}`, async () => {
+  it(`mail goes out, bounces, complaints and touches come back`, async () => {
     const mailApi = mailApiOf(addresses.get("mail_api")!, ACCOUNTS);
     const numid = await addCampaign(mailApi, "news@acme.test");
     const emails = ["a@example.net", "bounce+b@example.net", "reject+c@example.net", "complaint+d@example.net"];

@@ -78,7 +78,11 @@ export class MortalNode {
     this.#signal("SIGSTOP");
   }
 
-  #signal(signal: "SIGKILL" | "SIGSTOP"): void {
+  goOn(): void {
+    this.#signal("SIGCONT");
+  }
+
+  #signal(signal: "SIGKILL" | "SIGSTOP" | "SIGCONT"): void {
     const { pid } = this.#facts;
     const children = () =>
       (spawnSync("ps", ["-o", "pid=", "--ppid", String(pid)], { encoding: "utf8" }).stdout.match(/\d+/g) ?? []).map(

@@ -86,10 +86,13 @@ export async function makeDatabase(server: TestServer, name: string, template: s
   await onEveryMachine(server, (db) => db.raw(`create database ${name} template ${template} ${strategy}`));
 }
 
-export async function dropDatabase(server: TestServer, name: string): Promise<void> {
-  await onEveryMachine(server, async (db) => {
+export async function dropDatabase({ url, workers }: TestServer, name: string): Promise<void> {
+  const drop = async (db: Db) => {
     await db.raw(`drop database if exists ${name} with (force)`);
-  });
+  };
+  // First where Citus has a process for it that connects to the other machines now and then: none could drop it meanwhile.
+  await withDb(url, drop);
+  await Promise.all(workers.map((worker) => withDb(worker, drop)));
 }
 
 async function onEveryMachine(server: TestServer, use: (db: Db) => Promise<unknown>): Promise<void> {

@@ -3,6 +3,7 @@ import { dirname, join, relative, resolve } from "node:path";
 import { type ESTree, parseSync } from "vite";
 import { packageFolder } from "../../services/platform/package-folder.ts";
 import { ofInstances } from "../../services/store/mail/by-instance.ts";
+import { ofPresent } from "../../services/store/mail/machines.ts";
 
 /** A statement that a service writes out, with the type that it gives its rows. */
 export interface WrittenStatement {
@@ -110,6 +111,7 @@ class Module {
         return place ? place.module.#textsOf(place.node, []) : undefined;
       }
       case "CallExpression":
+        if (isNamed(node.callee, "onPresent")) return ["true", ofPresent(columnOf(node.arguments[1]), [1])];
         return isNamed(node.callee, "own") ? [ownRowsOf(node.arguments)] : undefined;
       default:
         return undefined;
@@ -160,6 +162,8 @@ function ownRowsOf(args: readonly Node[]): string {
   const [table, ids] = args.map((arg) => (arg.type === "Literal" ? String(arg.value) : undefined));
   return ofInstances(table!, ids);
 }
+
+const columnOf = (arg: Node | undefined) => (arg?.type === "Literal" ? String(arg.value) : undefined);
 
 /** The members of a row's type. */
 function rowOf({ node, module }: Place): RowType | undefined {

@@ -15,6 +15,10 @@ export function registerDatabaseCommand(program: Command, runtime: CommandRuntim
         return;
       }
       const roles = await runtime.withDatabase(({ db }) => composeRoles(db));
-      runtime.print(roles, roles.flatMap(({ grants }) => grants.map((grant) => `${grant};`)).join("\n"));
+      const statements = roles.flatMap(({ grants, onMachines }) => [
+        ...grants,
+        ...(onMachines === undefined ? [] : [`select run_command_on_workers('${onMachines}')`]),
+      ]);
+      runtime.print(roles, statements.map((statement) => `${statement};`).join("\n"));
     });
 }

@@ -80,7 +80,8 @@ export async function completeCancellation(db: Db, campaignNumid: number): Promi
     await setBatchCancelled(db, campaign.instanceId, campaign.eeid);
     await withdrawBatch(db, campaign);
   }
-  await db.transaction((transaction) => setCancelled(transaction, campaignNumid));
+  const { instanceId } = campaign;
+  await db.transaction((transaction) => setCancelled(transaction, { instanceId, campaignNumid }));
   return true;
 }
 

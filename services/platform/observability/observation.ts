@@ -72,6 +72,8 @@ export interface ObservationDetails {
   "queue-notices-lost": Failure;
   "stops-not-read": Failure;
   "leases-not-prolonged": Failure;
+  "machines-away": { readonly machines: readonly string[] };
+  "machines-not-asked": Failure;
   "leases-taken-over": {
     readonly worker: string;
     readonly partitions: number;

@@ -50,17 +50,11 @@ export function keepSpan(): WithinSpan {
 
 const AS_IT_IS: WithinSpan = (run) => run();
 
-/** What a pool has to do with its connections for its statements to be traced. */
-export function tracedConnections(): { afterCreate?(connection: pg.Client, done: (error?: Error) => void): void } {
-  if (tracer === undefined) return {};
-  return {
-    afterCreate: (connection, done) => {
-      import("../postgres/traced-statements.ts").then(({ traceStatements }) => {
-        traceStatements(connection, (name, attributes) => tracer?.openChild(name, attributes));
-        done();
-      }, done);
-    },
-  };
+/** What a pool has to do with a new connection for its statements to be traced. */
+export async function traceConnection(connection: pg.Client): Promise<void> {
+  if (tracer === undefined) return;
+  const { traceStatements } = await import("../postgres/traced-statements.ts");
+  traceStatements(connection, (name, attributes) => tracer?.openChild(name, attributes));
 }
 
 /** What an observation says of the span under way. */

@@ -1,6 +1,7 @@
 import knexFactory, { type Knex } from "knex";
 import pg from "pg";
-import { tracedConnections } from "../observability/tracing.ts";
+import { traceConnection } from "../observability/tracing.ts";
+import type { StatementsUnderWay } from "./statements-under-way.ts";
 
 /** A handle to PostgreSQL: the pool, or a transaction on it. Every function of `store/` takes one. */
 export type Db = Knex;
@@ -31,6 +32,7 @@ const LIVELINESS = {
  *   the next moment: then none has a name
  * @param options.patienceMs how long who wants a connection waits for one to be free, or to be made: a thread that works
  *   for seconds without a pause hears late what the server says
+ * @param options.statements is to know of every statement of the pool
  */
 export function openDb(
   url: string,
@@ -39,6 +41,7 @@ export function openDb(
     readonly name: string;
     readonly pooled?: boolean;
     readonly patienceMs?: number;
+    readonly statements?: StatementsUnderWay;
   },
 ): Db {
   const connectionTimeoutMillis = options.patienceMs ?? CONNECT_TIMEOUT_MS;
@@ -47,7 +50,15 @@ export function openDb(
   const config: PoolConfig = {
     client: "pg",
     connection: { connectionString: url, application_name: `palomar ${options.name}`, ...liveliness },
-    pool: { min: 0, max: options.connections, createTimeoutMillis: poolTimeoutMs, ...tracedConnections() },
+    pool: {
+      min: 0,
+      max: options.connections,
+      createTimeoutMillis: poolTimeoutMs,
+      afterCreate: (connection: pg.Client, done: (error?: Error) => void) => {
+        options.statements?.follow(connection);
+        traceConnection(connection).then(() => done(), done);
+      },
+    },
     acquireConnectionTimeout: poolTimeoutMs,
     pooled: options.pooled ?? false,
     // What it would print is no more than what its promises say, and they say it to the caller.

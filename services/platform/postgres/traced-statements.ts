@@ -2,7 +2,8 @@ import type pg from "pg";
 import { errorType, type OpenSpan, type SpanAttributes } from "../observability/tracer.ts";
 
 type OpenChild = (name: string, attributes: SpanAttributes) => OpenSpan | undefined;
-type Query = (statement: unknown, ...rest: unknown[]) => unknown;
+/** How a connection is asked; its caller waits by a promise, by a callback, or reads or writes a stream. */
+export type Query = (...given: unknown[]) => unknown;
 
 const DATABASE: SpanAttributes = { "db.system.name": "postgresql" };
 const BEGINS = /^\s*(?:begin|start transaction)\b/i;
@@ -45,22 +46,24 @@ export function traceStatements(connection: pg.Client, openChild: OpenChild): vo
   connection.query = traced as typeof connection.query;
 }
 
-/** Runs a statement, and tells when it has ended, however its caller waits for that: by a callback or a promise. */
-function watch(query: Query, given: readonly unknown[], onEnd: (attributes: SpanAttributes) => void): unknown {
-  const [statement, ...rest] = given;
-  const end = (error?: unknown) => onEnd(error ? { "error.type": errorType(error) } : {});
-  const callback = rest.at(-1);
+/** Runs a statement, and tells when it has ended, however its caller waits for that. */
+export function watchStatement(query: Query, given: readonly unknown[], onEnd: (error?: unknown) => void): unknown {
+  const callback = given.at(-1);
   if (typeof callback === "function") {
-    return query(statement, ...rest.slice(0, -1), (error: unknown, result: unknown) => {
-      end(error);
+    return query(...given.slice(0, -1), (error: unknown, result: unknown) => {
+      onEnd(error ?? undefined);
       callback(error, result);
     });
   }
-  const answer = query(statement, ...rest);
-  if (answer instanceof Promise) answer.then(() => end(), end);
+  const answer = query(...given);
+  if (answer instanceof Promise) answer.then(() => onEnd(), onEnd);
   // A COPY, which is a stream.
-  else (answer as NodeJS.EventEmitter).once("close", () => end());
+  else (answer as NodeJS.EventEmitter).once("close", () => onEnd());
   return answer;
+}
+
+function watch(query: Query, given: readonly unknown[], onEnd: (attributes: SpanAttributes) => void): unknown {
+  return watchStatement(query, given, (error) => onEnd(error ? { "error.type": errorType(error) } : {}));
 }
 
 function describe(statement: unknown): { readonly name?: string; readonly text: string } {

@@ -1,4 +1,5 @@
 import { type Db, queryRows } from "../../platform/postgres/db.ts";
+import { refuseAway } from "./machines.ts";
 
 /** By what all handles to one pool share: whether Citus is there. */
 const known = new WeakMap<object, boolean>();
@@ -66,6 +67,7 @@ export async function byPlace<Row extends { readonly instanceId: number }>(
  * may be on another, as a machine runs such a statement only for what it has itself. The statement says of each table
  * `instance_id = any(…)` with the instances of the rows that it is given, or is `Own`.
  * @returns what it gives, of instances in ascending order
+ * @throws MachineAway before the first of an instance whose machine does not answer
  */
 export async function byInstance<Row extends { readonly instanceId: number }, Result>(
   db: Db,
@@ -75,6 +77,7 @@ export async function byInstance<Row extends { readonly instanceId: number }, Re
   const results: Result[] = [];
   for (const own of await byPlace(db, rows)) {
     const instanceIds = [...new Set(own.map(({ instanceId }) => instanceId))].sort((a, b) => a - b);
+    refuseAway(db, instanceIds);
     results.push(...(await run(own, instanceIds)));
   }
   return results;

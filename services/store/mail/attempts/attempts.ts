@@ -1,5 +1,6 @@
 import type { AttemptPath } from "../../../core/mail/delivery-attempt.ts";
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+import { byInstance, isSpread } from "../by-instance.ts";
 
 /** How an attempt ended, in words that hold for many. */
 export interface AttemptResultRow {
@@ -103,27 +104,38 @@ function inOrder<T>(
   return things.map((thing) => ids.get(key(thing))!);
 }
 
-/** Stores attempts, whose weeks there are; one that is there already, to the millisecond, stays as it is. */
+/**
+ * Stores attempts, whose weeks there are; one that is there already, to the millisecond, stays as it is. Citus copies rows that are
+ * given to where they belong, and commits that in two phases; what is read of a table of theirs it inserts where it is.
+ */
 export async function storeAttempts(transaction: Transaction, attempts: readonly NewAttempt[]): Promise<void> {
-  await queryRows(
-    transaction,
-    `insert into delivery_attempts (instance_id, at, delivery_id, path_id, result_id, attempt, duration_ms, reply)
-     select * from unnest($1::bigint[], $2::timestamptz[], $3::bigint[], $4::bigint[], $5::bigint[], $6::integer[],
-       $7::integer[], $8::text[])
-     on conflict do nothing`,
-    [
-      attempts.map(({ instanceId }) => instanceId),
-      attempts.map(({ at }) => at.toISOString()),
-      attempts.map(({ deliveryId }) => deliveryId),
-      attempts.map(({ pathId }) => pathId),
-      attempts.map(({ resultId }) => resultId),
-      attempts.map(({ attempt }) => attempt),
-      attempts.map(({ durationMs }) => durationMs),
-      attempts.map(({ reply }) => reply),
-    ],
-    { name: "store-attempts" },
+  const [own, known] = (await isSpread(transaction)) ? ["r", OF_KNOWN_RESULTS] : ["given", ""];
+  await byInstance(transaction, attempts, (stored) =>
+    queryRows(
+      transaction,
+      `insert into delivery_attempts (instance_id, at, delivery_id, path_id, result_id, attempt, duration_ms, reply)
+       select ${own}.instance_id, given.at, given.delivery_id, given.path_id, given.result_id, given.attempt,
+         given.duration_ms, given.reply
+       from unnest($1::bigint[], $2::timestamptz[], $3::bigint[], $4::bigint[], $5::bigint[], $6::integer[],
+         $7::integer[], $8::text[]) as given (instance_id, at, delivery_id, path_id, result_id, attempt, duration_ms, reply)
+       ${known} on conflict do nothing`,
+      [
+        stored.map(({ instanceId }) => instanceId),
+        stored.map(({ at }) => at.toISOString()),
+        stored.map(({ deliveryId }) => deliveryId),
+        stored.map(({ pathId }) => pathId),
+        stored.map(({ resultId }) => resultId),
+        stored.map(({ attempt }) => attempt),
+        stored.map(({ durationMs }) => durationMs),
+        stored.map(({ reply }) => reply),
+      ],
+      { name: "store-attempts" },
+    ),
   );
 }
+
+const OF_KNOWN_RESULTS = `join attempt_results r
+  on r.instance_id = any($1::bigint[]) and r.instance_id = given.instance_id and r.id = given.result_id`;
 
 /** Forgets the attempts of deliveries that are removed. */
 export async function removeAttempts(

@@ -1,6 +1,7 @@
 import type { FilterCondition } from "../../../core/mail/filter-condition.ts";
 import { type Db, queryRows, StatementValues, type Transaction } from "../../../platform/postgres/db.ts";
 import { compileCondition } from "../contacts/filter-conditions.ts";
+import { onPresent } from "../machines.ts";
 import { type BatchKey, continueBatch, withdrawBatch } from "../queue/queue-stops.ts";
 import { type CampaignSend, type CampaignSendRow, toCampaignSend } from "./campaign-sends.ts";
 import type { Campaign } from "./campaigns.ts";
@@ -42,12 +43,13 @@ const IS_DUE = `state = 'scheduled' and paused_at is null and starts_at <= now()
 /** Looked at together: others may take some of them meanwhile. */
 const CAMPAIGNS_AT_ONCE = 20;
 
-/** Campaigns of instances that are not held, whoever works on them, and until when one may be claimed. @param which, order SQL of our own making */
+/** Campaigns of instances that are there and not held, whoever works on them, and until when one may be claimed. @param which, order SQL of our own making */
 function findCampaigns(db: Db, which: string, order: string): Promise<(CampaignKey & { readonly claim: string })[]> {
   return queryRows(
     db,
     `select campaign_numid, instance_id, (now() + make_interval(secs => $1))::text as claim from campaign_sends
-     where ${which} and instance_id not in (select instance_id from instance_guards where held_at is not null)
+     where ${which} and ${onPresent(db)} and instance_id not in (
+       select instance_id from instance_guards where held_at is not null and ${onPresent(db)})
      order by ${order} limit ${CAMPAIGNS_AT_ONCE}`,
     [CLAIM_SECONDS],
   );
@@ -186,7 +188,7 @@ export interface CampaignUnderWay {
 export async function listCampaignsUnderWay(db: Db): Promise<CampaignUnderWay[]> {
   const rows = await queryRows<CampaignSendRow>(
     db,
-    "select * from campaign_sends where state in ('gathering', 'sending') and paused_at is null",
+    `select * from campaign_sends where state in ('gathering', 'sending') and paused_at is null and ${onPresent(db)}`,
   );
   return rows.map((row) => ({
     instanceId: row.instance_id,
@@ -200,7 +202,7 @@ export async function listCampaignsUnderWay(db: Db): Promise<CampaignUnderWay[]>
 export async function finishCampaigns(db: Db): Promise<void> {
   const sends = await queryRows<CampaignKey>(
     db,
-    `select instance_id, campaign_numid from campaign_sends s where ${IS_THROUGH}`,
+    `select instance_id, campaign_numid from campaign_sends s where ${IS_THROUGH} and ${onPresent(db, "s.instance_id")}`,
   );
   for (const { instance_id, campaign_numid } of sends) {
     await queryRows(
@@ -225,15 +227,15 @@ export async function continueResumed(db: Db): Promise<void> {
     db,
     // From the side of what is held, which has an index of its own: mostly there is nothing.
     `select instance_id as "instanceId", eeid from batches
-     where (instance_id, eeid) in (select instance_id, eeid from partitions where state = 'held')
-       and held_at is null and cancelled_at is null`,
+     where (instance_id, eeid) in (select instance_id, eeid from partitions where state = 'held' and ${onPresent(db)})
+       and held_at is null and cancelled_at is null and ${onPresent(db)}`,
   );
   for (const batch of rows) await continueBatch(db, batch);
 }
 
 /** Campaigns whose cancellation was asked for and is not complete. */
 export async function listCancellations(db: Db): Promise<number[]> {
-  return db("campaign_sends").where({ state: "cancelling" }).pluck("campaign_numid");
+  return db("campaign_sends").where({ state: "cancelling" }).whereRaw(onPresent(db)).pluck("campaign_numid");
 }
 
 /**
@@ -243,6 +245,7 @@ export async function listCancellations(db: Db): Promise<number[]> {
 export async function withdrawCancelled(db: Db): Promise<void> {
   const sends: (CampaignKey & { eeid: string | null })[] = await db("campaign_sends")
     .where({ state: "cancelled", withdrawn: false })
+    .whereRaw(onPresent(db))
     .select("instance_id", "campaign_numid", "eeid");
   for (const { instance_id, campaign_numid, eeid } of sends) {
     if (eeid !== null) await withdrawBatch(db, { instanceId: instance_id, eeid });

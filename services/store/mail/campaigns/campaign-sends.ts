@@ -1,5 +1,6 @@
 import type { Sentence } from "../../../core/sentences.ts";
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+import { foundOnPresent, onPresent } from "../machines.ts";
 
 /**
  * `draft` until it is started; `scheduled` until its time; `gathering` while the recipients of its snapshot are being
@@ -130,11 +131,11 @@ export async function setPaused(
   const [row] = await queryRows<ChangedCampaign>(
     transaction,
     `update campaign_sends set paused_at = now(), pause_reason = $1::jsonb, modified_at = now()
-     where campaign_numid = $2 and paused_at is null and state in ('scheduled', 'gathering', 'sending')
+     where campaign_numid = $2 and paused_at is null and state in ('scheduled', 'gathering', 'sending') and ${onPresent(transaction)}
      returning instance_id as "instanceId", eeid`,
     [JSON.stringify(reason), campaignNumid],
   );
-  return row;
+  return foundOnPresent(transaction, row);
 }
 
 /** @param judged what its bounces are judged without from here on @returns undefined when it is not paused */
@@ -147,11 +148,11 @@ export async function endPause(
     transaction,
     `update campaign_sends set paused_at = null, pause_reason = null, claimed_until = null, judged_tried = $1,
        judged_bounced = $2, modified_at = now()
-     where campaign_numid = $3 and paused_at is not null and state in ('scheduled', 'gathering', 'sending')
+     where campaign_numid = $3 and paused_at is not null and state in ('scheduled', 'gathering', 'sending') and ${onPresent(transaction)}
      returning instance_id as "instanceId", eeid`,
     [judged.tried, judged.bounced, campaignNumid],
   );
-  return row;
+  return foundOnPresent(transaction, row);
 }
 
 /** @returns undefined when it is over already, or was never written */
@@ -162,29 +163,34 @@ export async function setCancelling(
   const [row] = await queryRows<ChangedCampaign>(
     transaction,
     `update campaign_sends set state = 'cancelling', modified_at = now()
-     where campaign_numid = $1 and state in ('draft', 'scheduled', 'gathering', 'sending')
+     where campaign_numid = $1 and state in ('draft', 'scheduled', 'gathering', 'sending') and ${onPresent(transaction)}
      returning instance_id as "instanceId", eeid`,
     [campaignNumid],
   );
-  return row;
+  return foundOnPresent(transaction, row);
 }
 
 /** @returns undefined when it is not being cancelled */
 export async function findCancelling(db: Db, campaignNumid: number): Promise<ChangedCampaign | undefined> {
-  return db("campaign_sends")
+  const found = await db("campaign_sends")
     .where({ campaign_numid: campaignNumid, state: "cancelling" })
+    .whereRaw(onPresent(db))
     .first({ instanceId: "instance_id" }, "eeid");
+  return foundOnPresent(db, found);
 }
 
 /** The last step of a cancellation: what the start had noted of its recipients goes. */
-export async function setCancelled(transaction: Transaction, campaignNumid: number): Promise<void> {
+export async function setCancelled(
+  transaction: Transaction,
+  { instanceId, campaignNumid }: { readonly instanceId: number; readonly campaignNumid: number },
+): Promise<void> {
   await queryRows(
     transaction,
     `update campaign_sends set state = 'cancelled', paused_at = null, pause_reason = null, finished_at = now(),
-       modified_at = now() where campaign_numid = $1 and state = 'cancelling'`,
-    [campaignNumid],
+       modified_at = now() where instance_id = $1 and campaign_numid = $2 and state = 'cancelling'`,
+    [instanceId, campaignNumid],
   );
-  await transaction("campaign_recipients").where({ campaign_numid: campaignNumid }).delete();
+  await transaction("campaign_recipients").where({ instance_id: instanceId, campaign_numid: campaignNumid }).delete();
 }
 
 export interface CampaignSendRow {

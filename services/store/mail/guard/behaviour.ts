@@ -1,6 +1,7 @@
 import type { Behaviour, Detector, DetectorAction, NewPlace } from "../../../core/mail/guard/behaviour.ts";
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
 import { EVENT_KINDS } from "../events/event-kinds.ts";
+import { onPresent } from "../machines.ts";
 
 /** Any number, the same in every release: one process watches at a time. */
 const WATCH_LOCK = 7_262_010;
@@ -17,12 +18,15 @@ export async function takeWatch(transaction: Transaction): Promise<boolean> {
 export async function foldOutcomes(transaction: Transaction): Promise<void> {
   await queryRows(
     transaction,
-    `with taken as (delete from outcome_deltas returning *)
+    `with taken as (delete from outcome_deltas where ${onPresent(transaction)} returning *)
      insert into outcome_counts as counts (instance_id, minute, tried)
      select instance_id, minute, sum(tried) from taken group by 1, 2
      on conflict (instance_id, minute) do update set tried = counts.tried + excluded.tried`,
   );
-  await queryRows(transaction, "delete from outcome_counts where minute < now() - interval '25 hours'");
+  await queryRows(
+    transaction,
+    `delete from outcome_counts where minute < now() - interval '25 hours' and ${onPresent(transaction)}`,
+  );
 }
 
 /** How much has to have happened for an instance to be looked at. */
@@ -51,14 +55,16 @@ export async function listWatched(db: Db, floors: Floors): Promise<WatchedInstan
     `with recent as (
        select instance_id, sum(sent) filter (where bucket >= date_trunc('hour', now(), 'UTC') - interval '1 hour') as sent,
          sum(hard_bounce) as bounced, sum(complained) as complained
-       from event_totals where grain = 'hour' and bucket >= date_trunc('hour', now(), 'UTC') - interval '24 hours' group by 1
+       from event_totals where grain = 'hour' and bucket >= date_trunc('hour', now(), 'UTC') - interval '24 hours'
+         and ${onPresent(db)} group by 1
      )
      select i.id as "instanceId", i.name, i.created_at as "createdAt",
        coalesce(g.judged_from, '1970-01-01') as "judgedFrom", coalesce(g.detectors, '{}') as detectors,
        coalesce(g.told, '{}') as told
-     from instances i left join recent on recent.instance_id = i.id left join instance_guards g on g.instance_id = i.id
-     where g.held_at is null and (recent.sent >= $1 or recent.bounced >= $2 or recent.complained >= $3
-       or i.id in (select instance_id from credential_places where judged_at is null))
+     from instances i left join recent on recent.instance_id = i.id
+     left join instance_guards g on g.instance_id = i.id and ${onPresent(db, "g.instance_id")}
+     where ${onPresent(db, "i.id")} and g.held_at is null and (recent.sent >= $1 or recent.bounced >= $2 or recent.complained >= $3
+       or i.id in (select instance_id from credential_places where judged_at is null and ${onPresent(db)}))
      order by i.id`,
     [floors.sentInAnHour, floors.bouncesInADay, floors.complaintsInADay],
   );

@@ -2,6 +2,7 @@ import type { AttemptFacts } from "../../../core/mail/delivery-attempt.ts";
 import type { TlsSession } from "../../../core/mail/reports/tls-session.ts";
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
 import { byInstance, ownRows } from "../by-instance.ts";
+import { foundOnPresent, isWhole, onPresent } from "../machines.ts";
 import type { PaceKey } from "../pace/source-paces.ts";
 import { hearersOfDeliveries } from "../tracking/event-feed.ts";
 import type { NewReport } from "./delivery-reports.ts";
@@ -17,15 +18,16 @@ export interface DeliveryOwner extends DeliveryKey {
   readonly recipient: string;
 }
 
-/** @returns undefined when there is no such delivery, or no more */
+/** @returns undefined when there is no such delivery, or no more @throws MachineAway */
 export async function findDelivery(db: Db, deliveryId: number): Promise<DeliveryOwner | undefined> {
   const [place] = await queryRows<{ instanceId: number }>(
     db,
-    `select instance_id as "instanceId" from deliveries where id = $1`,
+    `select instance_id as "instanceId" from deliveries where id = $1 and ${onPresent(db)}`,
     [deliveryId],
-    { name: "find-delivery-instance" },
+    isWhole(db) ? { name: "find-delivery-instance" } : {},
   );
-  return place && (await findDeliveries(db, [{ ...place, deliveryId }]))[0];
+  const { instanceId } = foundOnPresent(db, place) ?? {};
+  return instanceId === undefined ? undefined : (await findDeliveries(db, [{ instanceId, deliveryId }]))[0];
 }
 
 /** @returns those that there are, in no order */
@@ -138,19 +140,30 @@ interface SettledRow extends Omit<SettledDelivery, "at"> {
 
 const MINUTE_MS = 60_000;
 
-/** Adds last outcomes to what each instance has tried. Of rows that are given Citus copies each to where it belongs. */
+/** Adds last outcomes to what each instance has tried. */
 async function countTried(transaction: Transaction, settled: readonly SettledRow[], nowMs: number): Promise<void> {
   const tried = new Map<number, number>();
   for (const { instance_id: instanceId, state, is_report: isReport } of settled) {
     if (state !== "queued" && !isReport) tried.set(instanceId, (tried.get(instanceId) ?? 0) + 1);
   }
   if (tried.size === 0) return;
-  await queryRows(
-    transaction,
-    `insert into outcome_deltas (instance_id, minute, tried)
-     select instance_id, $3::timestamptz, tried from unnest($1::bigint[], $2::integer[]) as counted (instance_id, tried)`,
-    [[...tried.keys()], [...tried.values()], new Date(nowMs - (nowMs % MINUTE_MS)).toISOString()],
-    { name: "count-tried" },
+  const minute = new Date(nowMs - (nowMs % MINUTE_MS)).toISOString();
+  const counts = [...tried].map(([instanceId, count]) => ({ instanceId, count }));
+  await byInstance(transaction, counts, ([first, ...others]) =>
+    others.length === 0
+      ? queryRows(
+          transaction,
+          "insert into outcome_deltas (instance_id, minute, tried) values ($1, $2, $3)",
+          [first!.instanceId, minute, first!.count],
+          { name: "count-tried-of-instance" },
+        )
+      : queryRows(
+          transaction,
+          `insert into outcome_deltas (instance_id, minute, tried)
+           select instance_id, $3::timestamptz, tried from unnest($1::bigint[], $2::integer[]) as counted (instance_id, tried)`,
+          [[...tried.keys()], [...tried.values()], minute],
+          { name: "count-tried" },
+        ),
   );
 }
 

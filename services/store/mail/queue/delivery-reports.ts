@@ -2,6 +2,7 @@ import type { DsnAction } from "../../../core/mail/bounce/dsn.ts";
 import type { Notification, RecipientDsn } from "../../../core/mail/dsn-parameters.ts";
 import type { MessageTracking } from "../../../core/mail/message-places.ts";
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+import { onPresent } from "../machines.ts";
 import type { ReportRequest } from "../sends/messages.ts";
 import type { DeliveryKey } from "./queue.ts";
 
@@ -80,7 +81,7 @@ export async function endWatches(db: Db, hours: number): Promise<void> {
   const over = await queryRows<{ instance_id: number }>(
     db,
     `select distinct instance_id from delivery_reports
-     where state = 'watching' and created_at <= now() - make_interval(secs => 3600 * $1)`,
+     where state = 'watching' and created_at <= now() - make_interval(secs => 3600 * $1) and ${onPresent(db)}`,
     [hours],
   );
   for (const { instance_id } of over) await endWatchesOf(db, instance_id, hours);
@@ -135,7 +136,7 @@ export async function listReportingInstances(db: Db, gatherSeconds: number): Pro
   const rows = await queryRows<{ instanceId: number }>(
     db,
     `select instance_id as "instanceId" from delivery_reports
-     where state = 'due' and due_at <= now() - make_interval(secs => $1) group by instance_id order by min(due_at)`,
+     where state = 'due' and due_at <= now() - make_interval(secs => $1) and ${onPresent(db)} group by instance_id order by min(due_at)`,
     [gatherSeconds],
   );
   return rows.map(({ instanceId }) => instanceId);

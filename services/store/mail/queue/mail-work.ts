@@ -1,5 +1,6 @@
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
 import { byInstance, ownRows } from "../by-instance.ts";
+import { isAway, refuseAway } from "../machines.ts";
 
 /**
  * Which instances have mail that somebody is to look at, and from when on. A row says too early a moment at most, never
@@ -12,7 +13,7 @@ const MOST_IDLE_SECONDS = 3_600;
 
 /** What a look at the queue begins with. */
 export interface WorkToDo {
-  /** Instances that are to be looked at now, in the order of their ids. */
+  /** Instances that are to be looked at now and whose machines are there, in the order of their ids. */
   readonly instanceIds: readonly number[];
   /** By the database's clock, as text: a Date would cut off its microseconds. */
   readonly now: string;
@@ -32,7 +33,8 @@ export async function listWork(db: Db): Promise<WorkToDo> {
     [],
     { name: "list-mail-work" },
   );
-  return { instanceIds: row!.ids ?? [], now: row!.now, held: row!.held ?? [] };
+  const instanceIds = (row!.ids ?? []).filter((id) => !isAway(db, id));
+  return { instanceIds, now: row!.now, held: row!.held ?? [] };
 }
 
 /** Instances that have, or had, mail in their queues. */
@@ -41,8 +43,9 @@ export async function listQueues(db: Db): Promise<number[]> {
   return rows.map(({ instance_id }) => instance_id);
 }
 
-/** A transaction that is about to change the queue of an instance. @returns its moment, as text */
+/** A transaction that is about to change the queue of an instance. @returns its moment, as text @throws MachineAway */
 export async function beginWork(transaction: Transaction, instanceIds: readonly number[]): Promise<string> {
+  refuseAway(transaction, instanceIds);
   const [row] = await queryRows<{ now: string }>(
     transaction,
     `select now()::text as now, count(${lockShared("id")}) from unnest($1::bigint[]) as instance (id)`,

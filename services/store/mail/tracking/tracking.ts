@@ -3,6 +3,7 @@ import { builtInValues } from "../../../core/mail/personalise.ts";
 import type { TrackedHtml } from "../../../core/mail/tracking-html.ts";
 import { type Db, queryRows } from "../../../platform/postgres/db.ts";
 import { globalValues } from "../instances/globals.ts";
+import { foundOnPresent, onPresent } from "../machines.ts";
 
 /** A link of a message and where it leads. */
 export interface TrackedLink {
@@ -31,18 +32,26 @@ export async function saveTrackedLinks(
   );
 }
 
+/** @throws MachineAway where none is found and a machine is away */
 export async function loadTrackedLinks(db: Db, messageId: number): Promise<TrackedLink[]> {
-  return selectLinks(db, "where l.message_id = $1", [messageId]);
+  const links = await selectLinks(db, `where l.message_id = $1 and ${onPresent(db, "l.instance_id")}`, [messageId]);
+  foundOnPresent(db, links[0]);
+  return links;
 }
 
 /** Links that became known after one of them, in that order. */
 export async function listTrackedLinks(db: Db, after: number, limit: number): Promise<TrackedLink[]> {
-  return selectLinks(db, "where l.serial > $1 order by l.serial limit $2", [after, limit]);
+  return selectLinks(db, `where l.serial > $1 and ${onPresent(db, "l.instance_id")} order by l.serial limit $2`, [
+    after,
+    limit,
+  ]);
 }
 
 /** The links that became known last, in that order. */
 export async function listLatestLinks(db: Db, limit: number): Promise<TrackedLink[]> {
-  return (await selectLinks(db, "order by l.serial desc limit $1", [limit])).reverse();
+  return (
+    await selectLinks(db, `where ${onPresent(db, "l.instance_id")} order by l.serial desc limit $1`, [limit])
+  ).reverse();
 }
 
 async function selectLinks(db: Db, rest: string, values: readonly unknown[]): Promise<TrackedLink[]> {
@@ -64,9 +73,12 @@ export async function listConversionInstances(db: Db): Promise<Set<number>> {
  * Of a contact that is gone nothing is known.
  */
 export async function findPersonalValues(db: Db, deliveryId: number): Promise<PersonalValues> {
-  const [own] = await queryRows<{ instance_id: number }>(db, "select instance_id from deliveries where id = $1", [
-    deliveryId,
-  ]);
+  const [found] = await queryRows<{ instance_id: number }>(
+    db,
+    `select instance_id from deliveries where id = $1 and ${onPresent(db)}`,
+    [deliveryId],
+  );
+  const own = foundOnPresent(db, found);
   const [row] =
     own === undefined
       ? []
