@@ -36,6 +36,8 @@ const LOCK = inPackage("dist", ".set-up.lock");
 /** No installation takes this long: such a lock belongs to a set-up that was killed. */
 const LOCK_LIFETIME_MS = 15 * 60_000;
 const LOCK_POLL_MS = 100;
+/** Longer than any file system's clock stands still. */
+const MOMENT_MS = 2_000;
 
 /** Ends the process with status 2 on a Node that is too old. */
 export function requireNodeVersion() {
@@ -124,9 +126,12 @@ function requireOwnPackages() {
 function isBuilt() {
   const stamp = readText(BUILD_STAMP);
   if (stamp === undefined) return false;
-  const look = stamp + lookAt(sources());
+  const { digest, newestMs } = lookAt(sources());
+  const look = stamp + digest;
   if (readText(SEEN) === look) return true;
   if (stamp !== buildStamp()) return false;
+  // What is written just now may be written once more within the same moment of the clock.
+  if (Date.now() - newestMs < MOMENT_MS) return true;
   try {
     writeAtomically(SEEN, look);
   } catch {
@@ -146,13 +151,15 @@ function sources() {
   return [...settings.map((name) => inPackage(name)), ...filesBelow(inPackage("services"))];
 }
 
-/** The time of change (ctime) tells every write, and no program can set it back. */
+/** By the time of change (ctime), which no program can set back. */
 function lookAt(files) {
+  let newestMs = 0;
   const seen = files.map((file) => {
     const { size, ctimeMs } = statSync(file);
+    newestMs = Math.max(newestMs, ctimeMs);
     return `${file} ${size} ${ctimeMs}\n`;
   });
-  return createHash("sha256").update(seen.join("")).digest("hex");
+  return { digest: createHash("sha256").update(seen.join("")).digest("hex"), newestMs };
 }
 
 function build() {

@@ -21,13 +21,12 @@ export function openServiceDatabase(
   { observe, ...options }: { name: string; connections: number; patienceMs?: number; observe: Observe },
 ): ServiceDatabase {
   const url = databaseUrl as string;
-  const statements = new StatementsUnderWay();
-  const db = openDb(url, { ...options, pooled: listenDatabaseUrl !== null, statements });
+  const statements = service.startsWith("dns-") ? undefined : new StatementsUnderWay();
+  const db = openDb(url, { ...options, pooled: listenDatabaseUrl !== null, ...(statements && { statements }) });
   const openConnection = () => openListenConnection(listenDatabaseUrl ?? url, options.name);
-  const watch = service.startsWith("dns-") ? undefined : watchMachines({ db, statements, openConnection, observe });
+  const watch = statements && watchMachines({ db, statements, openConnection, observe });
   const stop = async () => {
-    await watch?.stop();
-    await db.destroy();
+    await Promise.all([watch?.stop(), db.destroy()]);
   };
   return { db, openConnection, stop };
 }

@@ -16,7 +16,7 @@ export function readResellerId(text: string): Result<string, Refusal> {
  * @param field the field that a refusal names
  */
 export function readChosenKey(field: string, text: string): Result<string, Refusal> {
-  if (!/^[\x21-\x7e]*$/.test(text)) return refuse(invalidField(field, "visible-ascii"));
+  if (/[^\x21-\x7e]/.test(text)) return refuse(invalidField(field, "visible-ascii"));
   if (text.length > LONGEST_KEY) return refuse(invalidField(field, "at-most-characters", { most: LONGEST_KEY }));
   return judgeChosenKey(field, text);
 }

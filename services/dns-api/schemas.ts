@@ -14,7 +14,8 @@ export const nameText = z.string().min(1, "not-empty").max(1020, "too-long-for-a
 /** Letters, digits, `-` and `_`; upper and lower case are the same. */
 export const crmId = z
   .string()
-  .max(128, "not-longer-than-characters")
+  // What is too long is not judged further: on megabytes an expression may have no room for its steps back.
+  .max(128, { error: "not-longer-than-characters", abort: true })
   .regex(/^[A-Za-z0-9_-]+$/, "company-id-form");
 
 /** A crm_id of a body that only has to be found: any text may be asked for. */

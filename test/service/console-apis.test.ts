@@ -14,8 +14,8 @@ beforeAll(async () => {
   palomar = await startConsole([startDnsApi, startMailApi]);
 });
 afterAll(async () => {
-  expect(palomar.failures).toEqual([]);
   await palomar.stop();
+  expect(palomar.failures).toEqual([]);
 });
 
 const ZONE = {

@@ -32,7 +32,7 @@ const MAX_LIST_ITEMS = 1_000;
 /** Text that may end up in a header field: no line breaks. */
 export const lineOfText = z
   .string()
-  .max(MAX_TEXT_CHARACTERS)
+  .max(MAX_TEXT_CHARACTERS, { abort: true })
   .regex(/^[^\r\n]*$/);
 
 /** Name of a group. */

@@ -5,6 +5,7 @@ import { LocatedName } from "./located-name.ts";
 import { type EncodedRrsets, NO_RRSETS, NodeStore, type Place, type StoredNodes } from "./node-store.ts";
 import { NodeTable } from "./node-table.ts";
 import type { ZoneDatabaseReader } from "./reader.ts";
+import { classSize, sizeClass } from "./size-class.ts";
 import type { ChangedName, UnsettledChange, ZoneChange } from "./zone-change.ts";
 import { ZoneIndex } from "./zone-index.ts";
 
@@ -114,6 +115,9 @@ export class ZoneNodes {
   putNodes(zone: number, nodes: StoredNodes): void {
     this.#change = this.#changeOf(zone);
     const { words, start, end } = nodes;
+    for (let word = start; word < end; word += words[word + NODE.SIZE]! >> 2) {
+      if (!isNode(nodes, word)) throw new Error("an image has what is no node");
+    }
     const run = this.#store.copyRun(nodes);
     let node = 0;
     try {
@@ -137,6 +141,7 @@ export class ZoneNodes {
     const start = node + NODE.NAME * 4 + 1;
     const nameLength = octets[start - 1]!;
     const flags = words[(node >> 2) + NODE.FLAGS]!;
+    if (nameLength > 0 && this.#change.apex === 0) throw new Error("an image does not begin with its apex");
     this.#name.read(zone, octets, start, nameLength);
     if ((flags & (FLAG.NSEC | FLAG.NSEC3)) !== 0) this.#index.makeRoomFor(this.#change);
     const isInTable = nameLength > 0 && (flags & FLAG.NSEC3) === 0;
@@ -466,3 +471,9 @@ const NO_PLACE: Place = { octets: NO_RRSETS.octets, start: 0, nameLength: 0, fla
 
 /** The label `*` as the octets of a name. */
 const ASTERISK = 0x2a;
+
+/** Whether what begins at a word may be a node: it has the size of a block, and ends where the nodes do at the latest. */
+function isNode({ words, end }: StoredNodes, word: number): boolean {
+  const size = words[word + NODE.SIZE]!;
+  return size > 0 && word + (size >> 2) <= end && classSize(sizeClass(size)) === size;
+}

@@ -16,12 +16,16 @@ export interface MachineWatchOptions {
 }
 
 const LOOK_MS = 500;
-/** A statement that takes this long is a reason to ask whether the machines are there, */
+/** A statement that takes this long is a reason to ask whether the machines are there. */
 const SLOW_MS = 2_000;
-/** and while one is not, waiting for longer than this is given up. */
+/** Once a machine is away, what was begun before that was known waits no longer than this, */
 const GIVE_UP_MS = 3_000;
-/** So long a machine may take to answer. */
+/** and what was begun later no longer than this: most of it is about machines that are there. */
+const GIVE_UP_LATER_MS = 10_000;
+/** So long a machine may take to answer, */
 const ANSWER_MS = 2_000;
+/** and the coordinator to say what there is. */
+const LIST_MS = 10_000;
 /** They are asked again after this, while one is away or statements are slow. */
 const AGAIN_MS = 2_000;
 /** The same where there are none. */
@@ -29,60 +33,81 @@ const RARELY_MS = 60_000;
 
 /**
  * Keeps a machine of a Citus that is dead, or hangs, from holding up the instances of the others: as soon as a statement has
- * failed for a machine, or waits for long, all are asked whether they are there. While one is not, what waits for long is given
- * up, and what is about its instances refused at once. On one PostgreSQL it finds no machines, and that is all.
+ * failed for a machine, or waits for long, all are asked whether they are there. One that does not answer twice is away: then
+ * what waits for long is given up, and what is about its instances refused at once. On one PostgreSQL it finds no machines, and
+ * that is all.
  */
 export function watchMachines(options: MachineWatchOptions): RepeatedWork {
-  const { statements, observe } = options;
-  let known: readonly Machine[] = [];
+  const { db, statements, openConnection, observe } = options;
+  let away: readonly Machine[] = [];
+  let awaySince = 0;
+  let areThere = false;
+  const note = (now: readonly Machine[]) => {
+    const names = now.map(({ name, port }) => `${name}:${port}`);
+    if (names.join() === away.map(({ name, port }) => `${name}:${port}`).join()) return;
+    if (away.length === 0) awaySince = performance.now();
+    away = now;
+    observe({ kind: "machines-away", level: names.length > 0 ? "error" : "info", machines: names });
+  };
+  const giveUp = () => {
+    if (away.length === 0) return;
+    statements.giveUp(GIVE_UP_MS, awaySince);
+    statements.giveUp(GIVE_UP_LATER_MS);
+  };
   return new RepeatedWork({
     take: async () => {
-      if (known.length === 0 && !statements.isInTrouble(SLOW_MS)) return LOOK_MS;
-      const { machines, away } = await ask(options);
-      if (machines.length === 0) return RARELY_MS;
-      if (away.length !== known.length) {
-        const level = away.length > 0 ? "error" : "info";
-        observe({ kind: "machines-away", level, machines: away.map(({ name, port }) => `${name}:${port}`) });
+      if (away.length === 0 && !statements.isInTrouble(SLOW_MS)) return LOOK_MS;
+      const client = await openConnection();
+      try {
+        const machines = await within(listMachines(client), LIST_MS);
+        areThere = machines.length > 0;
+        note(await silentOf(openConnection, await silentOf(openConnection, machines)));
+        await within(setAway(db, client, away), LIST_MS);
+      } finally {
+        // A server that hangs does not end it either.
+        void client.end().catch(() => {});
+        giveUp();
       }
-      known = away;
-      if (away.length > 0) statements.giveUp(GIVE_UP_MS);
-      return AGAIN_MS;
+      return areThere ? AGAIN_MS : RARELY_MS;
     },
     failed: (err) => {
-      observe({ kind: "machines-not-asked", level: "warn", err });
+      giveUp();
+      if (areThere) observe({ kind: "machines-not-asked", level: "warn", err });
       return AGAIN_MS;
     },
   });
 }
 
-/** Asks all machines at once, and notes which are away. */
-async function ask({ db, openConnection }: MachineWatchOptions): Promise<Asked> {
-  const client = await openConnection();
-  try {
-    const machines = await listMachines(client);
-    const there = await Promise.all(machines.map((machine) => isThere(openConnection, machine)));
-    const away = machines.filter((_, index) => !there[index]);
-    await setAway(db, client, away);
-    return { machines, away };
-  } finally {
-    await client.end();
-  }
-}
-
-interface Asked {
-  readonly machines: readonly Machine[];
-  readonly away: readonly Machine[];
+/** Those that do not answer, all asked at the same time. */
+async function silentOf(
+  openConnection: MachineWatchOptions["openConnection"],
+  machines: readonly Machine[],
+): Promise<Machine[]> {
+  const there = await Promise.all(machines.map((machine) => isThere(openConnection, machine)));
+  return machines.filter((_, index) => !there[index]);
 }
 
 /** Over a connection of its own: one that had asked before would ask, and wait for, a connection of before. */
 async function isThere(openConnection: MachineWatchOptions["openConnection"], machine: Machine): Promise<boolean> {
   const client = await openConnection();
-  const late = new AbortController();
   try {
-    const none = sleep(2 * ANSWER_MS, false, { signal: late.signal });
-    return await Promise.race([canBeReached(client, machine, ANSWER_MS), none]);
+    return await within(canBeReached(client, machine, ANSWER_MS), 2 * ANSWER_MS).catch(() => false);
   } finally {
-    late.abort();
-    await client.end();
+    void client.end().catch(() => {});
+  }
+}
+
+/** @throws Error when it takes longer */
+async function within<T>(work: Promise<T>, limitMs: number): Promise<T> {
+  const inTime = new AbortController();
+  const late = sleep(limitMs, undefined, { signal: inTime.signal }).then(() => {
+    throw new Error(`no answer within ${limitMs} ms`);
+  });
+  try {
+    return await Promise.race([work, late]);
+  } finally {
+    inTime.abort();
+    late.catch(() => {});
+    work.catch(() => {});
   }
 }

@@ -33,9 +33,14 @@ export class StatementsUnderWay {
     return isUnreached || this.#waitingFor(longerThanMs).length > 0;
   }
 
-  /** Ends connections whose statements have waited for longer than this; they fail as those of a server that is gone. */
-  giveUp(longerThanMs: number): void {
-    for (const { connection } of this.#waitingFor(longerThanMs)) connection.end().catch(() => {});
+  /**
+   * Ends connections whose statements have waited for longer than this; they fail as those of a server that is gone.
+   * @param begunBefore only those of before this moment, of `performance.now`
+   */
+  giveUp(longerThanMs: number, begunBefore = Number.POSITIVE_INFINITY): void {
+    for (const { connection, sinceMs } of this.#waitingFor(longerThanMs)) {
+      if (sinceMs < begunBefore) connection.end().catch(() => {});
+    }
   }
 
   #waitingFor(longerThanMs: number) {

@@ -57,8 +57,8 @@ export function watchStatement(query: Query, given: readonly unknown[], onEnd: (
   }
   const answer = query(...given);
   if (answer instanceof Promise) answer.then(() => onEnd(), onEnd);
-  // A COPY, which is a stream.
-  else (answer as NodeJS.EventEmitter).once("close", () => onEnd());
+  // A COPY, which is a stream; one that is refused tells no more than that.
+  else (answer as NodeJS.EventEmitter).once("close", () => onEnd()).once("error", onEnd);
   return answer;
 }
 

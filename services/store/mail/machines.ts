@@ -1,9 +1,7 @@
 import type pg from "pg";
 import type { Db } from "../../platform/postgres/db.ts";
 
-/** Machines over which Citus spreads instances, and which of them do not answer at the moment. */
-
-/** A machine, as the coordinator names it. */
+/** A machine over which Citus spreads instances, as the coordinator names it. */
 export interface Machine {
   readonly name: string;
   readonly port: number;
@@ -23,7 +21,7 @@ export async function listMachines(client: pg.Client): Promise<Machine[]> {
   const { rows } = await client.query("select from pg_extension where extname = 'citus'");
   if (rows.length === 0) return [];
   const listed = await client.query<Machine>(
-    "select nodename as name, nodeport as port from pg_dist_node where isactive and shouldhaveshards order by nodename, nodeport",
+    "select nodename as name, nodeport as port from pg_dist_node where isactive and shouldhaveshards and noderole = 'primary' order by nodename, nodeport",
   );
   return listed.rows;
 }

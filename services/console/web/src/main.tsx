@@ -4,12 +4,13 @@ import { findSession } from "./session.ts";
 import { loadTexts } from "./texts.ts";
 import "./style/index.css";
 
-const LOAD_AGAIN_MS = 3_000;
-
 const root = document.getElementById("app");
 if (!root) throw new Error("index.html has no #app");
 await Promise.all([loadTexts(), findSession()]).then(
-  () => render(<App />, root),
+  () => {
+    dispatchEvent(new Event("loaded"));
+    render(<App />, root);
+  },
   // The server went away, or has a newer release whose files have other names; without texts there is nothing to say.
-  () => setTimeout(() => location.reload(), LOAD_AGAIN_MS),
+  () => dispatchEvent(new Event("load-again")),
 );

@@ -22,7 +22,8 @@ const timing = z.object({
 });
 
 const LINE = /^[\x20-\x7e]+$/;
-const line = (most: number) => z.string().max(most, "not-longer-than-characters").regex(LINE, "printable-ascii");
+const line = (most: number) =>
+  z.string().max(most, { error: "not-longer-than-characters", abort: true }).regex(LINE, "printable-ascii");
 const statuses = z
   .array(z.string().regex(/^[1-5]\d\d(-[1-5]\d\d)?$/, "http-status-form"))
   .min(1, "not-empty")
@@ -31,12 +32,12 @@ const statuses = z
 const http = timing.extend({
   path: z
     .string()
-    .max(1_024, "not-longer-than-characters")
+    .max(1_024, { error: "not-longer-than-characters", abort: true })
     .regex(/^\/[\x21-\x7e]*$/, "http-path-form")
     .default("/"),
   host: z
     .string()
-    .max(255, "not-longer-than-characters")
+    .max(255, { error: "not-longer-than-characters", abort: true })
     .regex(/^[A-Za-z0-9._-]+(:\d{1,5})?$/, "http-host-form")
     .optional()
     .meta({ description: "for Host and SNI; the pool's own name unless given" }),

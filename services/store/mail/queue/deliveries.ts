@@ -149,19 +149,19 @@ async function countTried(transaction: Transaction, settled: readonly SettledRow
   if (tried.size === 0) return;
   const minute = new Date(nowMs - (nowMs % MINUTE_MS)).toISOString();
   const counts = [...tried].map(([instanceId, count]) => ({ instanceId, count }));
-  await byInstance(transaction, counts, ([first, ...others]) =>
-    others.length === 0
+  await byInstance(transaction, counts, (own) =>
+    own.length === 1
       ? queryRows(
           transaction,
           "insert into outcome_deltas (instance_id, minute, tried) values ($1, $2, $3)",
-          [first!.instanceId, minute, first!.count],
+          [own[0]!.instanceId, minute, own[0]!.count],
           { name: "count-tried-of-instance" },
         )
       : queryRows(
           transaction,
           `insert into outcome_deltas (instance_id, minute, tried)
            select instance_id, $3::timestamptz, tried from unnest($1::bigint[], $2::integer[]) as counted (instance_id, tried)`,
-          [[...tried.keys()], [...tried.values()], minute],
+          [own.map(({ instanceId }) => instanceId), own.map(({ count }) => count), minute],
           { name: "count-tried" },
         ),
   );

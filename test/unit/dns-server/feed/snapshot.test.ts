@@ -2,9 +2,11 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { afterEach, beforeEach, expect, it } from "vitest";
+import { afterEach, beforeEach, expect, it, vi } from "vitest";
 import { ZoneDatabaseSnapshot } from "../../../../services/dns-server/feed/snapshot.ts";
+import { SnapshotWriter } from "../../../../services/dns-server/feed/snapshot-file.ts";
 import { ZonePublisher } from "../../../../services/dns-server/feed/zone-publisher.ts";
+import { NODE } from "../../../../services/dns-server/zone-database/layout.ts";
 import { ZoneDatabaseMemory } from "../../../../services/dns-server/zone-database/memory.ts";
 import { ZoneDatabaseReader } from "../../../../services/dns-server/zone-database/reader.ts";
 import type { CompiledRecord } from "../../../../services/dns-server/zone-database/stored-rrset.ts";
@@ -15,6 +17,8 @@ import { respond } from "../ask.ts";
 import { pipelineOn, type ZoneText, zoneDatabaseOf } from "../test-zone-database.ts";
 
 const NOW_MS = 1_790_000_000_000;
+/** The word at which the first node begins in the image of a zone without a salt. */
+const FIRST_NODE = 3;
 /** A last file is waited for, however busy the machine. */
 const PATIENCE_MS = 240_000;
 
@@ -212,4 +216,23 @@ it("loads the smaller zones of a file that was written with more memory", async 
   );
   expect(rcodes).toEqual([2, 0, 0]);
   expect(smaller.zoneCount).toBe(2);
+});
+
+it.each([
+  { title: "a node without a size", word: NODE.SIZE, value: 0 },
+  { title: "a node beyond the end", word: NODE.SIZE, value: 1 << 20 },
+  { title: "no apex in front", word: NODE.NAME, value: -1 },
+])("does not take a file in by its checksum alone: $title", async ({ word, value }) => {
+  const writer = zoneDatabaseOf(SIGNED_ZONE);
+  const addPart = vi.spyOn(SnapshotWriter.prototype, "addPart");
+  addPart.mockImplementationOnce(function (this: SnapshotWriter, part) {
+    const harmed = part.slice();
+    harmed[FIRST_NODE + word] = value;
+    addPart.mockRestore();
+    this.addPart(harmed);
+  });
+  await snapshotOf(writer, [ZONE_WIRE]).stop(PATIENCE_MS);
+  const loaded = new ZoneDatabaseWriter(ZoneDatabaseMemory.create(1 << 20));
+  expect(await snapshotOf(loaded, []).load()).toBe(false);
+  expect(observed).toContain("snapshot-unreadable");
 });
