@@ -25,8 +25,8 @@ beforeAll(async () => {
   at = "/instances/north";
 });
 afterAll(async () => {
-  expect(palomar.failures).toEqual([]);
   await palomar.stop();
+  expect(palomar.failures).toEqual([]);
 });
 
 const north: TestConsole["users"]["north"]["call"] = (...args) => palomar.users.north.call(...args);

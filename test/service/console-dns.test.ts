@@ -19,8 +19,8 @@ beforeAll(async () => {
   ({ operator, one, two, acme } = palomar.users);
 });
 afterAll(async () => {
-  expect(palomar.failures).toEqual([]);
   await palomar.stop();
+  expect(palomar.failures).toEqual([]);
 });
 
 const SOA = { mname: "ns1.example.net", rname: "hostmaster.example.net", serial_type: "numeric" };

@@ -26,8 +26,8 @@ beforeAll(async () => {
   ({ operator, north, south } = palomar.users);
 });
 afterAll(async () => {
-  expect(palomar.failures).toEqual([]);
   await palomar.stop();
+  expect(palomar.failures).toEqual([]);
 });
 
 describe("instances", () => {

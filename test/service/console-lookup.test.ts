@@ -32,8 +32,8 @@ beforeAll(async () => {
   );
 });
 afterAll(async () => {
-  expect(palomar.failures).toEqual([]);
   await palomar.stop();
+  expect(palomar.failures).toEqual([]);
 });
 
 /** A look-up; again where the server was too slow for the console's patience. */

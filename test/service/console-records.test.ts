@@ -12,8 +12,8 @@ beforeAll(async () => {
   one = palomar.users.one;
 });
 afterAll(async () => {
-  expect(palomar.failures).toEqual([]);
   await palomar.stop();
+  expect(palomar.failures).toEqual([]);
 });
 
 const SOA = { mname: "ns1.example.net", rname: "hostmaster.example.net", serial_type: "numeric" };

@@ -13,8 +13,8 @@ beforeAll(async () => {
   palomar.clock.stand();
 });
 afterAll(async () => {
-  expect(palomar.failures).toEqual([]);
   await palomar.stop();
+  expect(palomar.failures).toEqual([]);
 });
 
 const basic = (login: string, password: string) => ({

@@ -25,8 +25,8 @@ beforeAll(async () => {
   api = await startMailApi();
 });
 afterAll(async () => {
-  expect(api.failures).toEqual([]);
   await api.stop();
+  expect(api.failures).toEqual([]);
 });
 
 test("erase leaves nothing of an address in the whole database, and everything of the others", async () => {

@@ -36,8 +36,8 @@ beforeAll(async () => {
   login = await loginOf(stack);
 });
 afterAll(async () => {
-  expect(stack.failures).toEqual([]);
   await stack.stop();
+  expect(stack.failures).toEqual([]);
   rmSync(folder, { recursive: true });
 });
 

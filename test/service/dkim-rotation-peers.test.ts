@@ -42,8 +42,8 @@ beforeAll(async () => {
   });
 });
 afterAll(async () => {
-  expect(palomar.failures).toEqual([]);
   await palomar.stop();
+  expect(palomar.failures).toEqual([]);
   rmSync(folder, { recursive: true });
 });
 

@@ -68,8 +68,8 @@ beforeAll(async () => {
   );
 });
 afterAll(async () => {
-  expect(palomar.failures).toEqual([]);
   await palomar.stop();
+  expect(palomar.failures).toEqual([]);
 });
 
 const look = async (who: SignedIn, path = SETUP) => (await who.call("GET", path)).body;

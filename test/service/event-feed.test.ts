@@ -43,8 +43,8 @@ afterEach(async () => {
   await api.db("webhook_events").delete();
 });
 afterAll(async () => {
-  expect(api.failures).toEqual([]);
   await api.stop();
+  expect(api.failures).toEqual([]);
 });
 
 async function send(...to: readonly string[]): Promise<{ eeid: string; ids: number[] }> {

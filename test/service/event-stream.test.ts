@@ -36,8 +36,8 @@ afterEach(() => {
   for (const stream of open.splice(0)) stream.close();
 });
 afterAll(async () => {
-  expect(api.failures).toEqual([]);
   await api.stop();
+  expect(api.failures).toEqual([]);
 });
 
 function connect(query = "", headers: Record<string, string> = {}, instance: TestInstance = api.north) {

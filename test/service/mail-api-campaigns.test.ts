@@ -8,8 +8,8 @@ beforeAll(async () => {
   api = await startMailApi();
 });
 afterAll(async () => {
-  expect(api.failures).toEqual([]);
   await api.stop();
+  expect(api.failures).toEqual([]);
 });
 
 const whole = {

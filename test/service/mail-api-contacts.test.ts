@@ -7,8 +7,8 @@ beforeAll(async () => {
   api = await startMailApi();
 });
 afterAll(async () => {
-  expect(api.failures).toEqual([]);
   await api.stop();
+  expect(api.failures).toEqual([]);
 });
 
 const refusal = (on: string) => ({ status: "err", on });

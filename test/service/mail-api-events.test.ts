@@ -24,8 +24,8 @@ beforeAll(async () => {
   campaign = (await api.north.call("POST", "/v1/campania", { tipo: "normal", nombre: "Campaña" })).body;
 });
 afterAll(async () => {
-  expect(api.failures).toEqual([]);
   await api.stop();
+  expect(api.failures).toEqual([]);
 });
 
 const event = (at: string | Date, kind: EventKind = "sent", more: Partial<NewEvent> = {}): NewEvent => ({

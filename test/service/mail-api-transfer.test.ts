@@ -16,8 +16,8 @@ beforeAll(async () => {
   api = await startMailApi();
 });
 afterAll(async () => {
-  expect(api.failures).toEqual([]);
   await api.stop();
+  expect(api.failures).toEqual([]);
 });
 
 /** The report with its reasons in words. */

@@ -18,8 +18,8 @@ beforeAll(async () => {
   api = await startMailApi();
 });
 afterAll(async () => {
-  expect(api.failures).toEqual([]);
   await api.stop();
+  expect(api.failures).toEqual([]);
 });
 
 let made = 0;

@@ -28,8 +28,8 @@ beforeAll(async () => {
   );
 });
 afterAll(async () => {
-  expect(stack.failures).toEqual([]);
   await stack.stop();
+  expect(stack.failures).toEqual([]);
 });
 
 const palomar = (...words: string[]) => runCommand(registerMessageCommand, stack.context, words);

@@ -12,8 +12,8 @@ beforeAll(async () => {
   campaign = await stack.addCampaign();
 });
 afterAll(async () => {
-  expect(stack.failures).toEqual([]);
   await stack.stop();
+  expect(stack.failures).toEqual([]);
 });
 
 const send = async (email: string): Promise<number> => {

@@ -18,8 +18,8 @@ beforeAll(async () => {
   campaign = await stack.addCampaign();
 });
 afterAll(async () => {
-  expect(stack.failures).toEqual([]);
   await stack.stop();
+  expect(stack.failures).toEqual([]);
   await mx.close();
 });
 

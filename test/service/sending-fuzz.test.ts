@@ -10,8 +10,8 @@ beforeAll(async () => {
   campaign = await stack.addCampaign();
 });
 afterAll(async () => {
-  expect(stack.failures).toEqual([]);
   await stack.stop();
+  expect(stack.failures).toEqual([]);
 });
 
 const OPERATIONS = ["send_one_inline", "send_one_uri", "send_many_inline", "send_many_uri", "send_one_form"];

@@ -16,8 +16,8 @@ beforeAll(async () => {
   campaign = await stack.addCampaign();
 });
 afterAll(async () => {
-  expect(stack.failures).toEqual([]);
   await stack.stop();
+  expect(stack.failures).toEqual([]);
 });
 
 type Fields = Readonly<Record<string, unknown>>;

@@ -41,8 +41,8 @@ beforeAll(async () => {
   apikey = (await stack.call("GET", `/campania_apikey?numid=${numid}`)).body.camp_apikey;
 });
 afterAll(async () => {
-  expect(stack.failures).toEqual([]);
   await stack.stop();
+  expect(stack.failures).toEqual([]);
   rmSync(folder, { recursive: true });
 });
 

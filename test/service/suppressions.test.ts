@@ -24,8 +24,8 @@ beforeAll(async () => {
   campaign = await makeCampaign(api.north);
 });
 afterAll(async () => {
-  expect(api.failures).toEqual([]);
   await api.stop();
+  expect(api.failures).toEqual([]);
 });
 
 async function makeCampaign(instance: TestInstance): Promise<number> {

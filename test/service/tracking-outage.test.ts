@@ -14,8 +14,8 @@ beforeAll(async () => {
   tracking = await startTestTracking();
 });
 afterAll(async () => {
-  expect(tracking.failures).toEqual([]);
   await tracking.stop();
+  expect(tracking.failures).toEqual([]);
 });
 
 test(

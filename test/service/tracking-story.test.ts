@@ -19,8 +19,8 @@ beforeAll(async () => {
   });
 });
 afterAll(async () => {
-  expect(stack.failures).toEqual([]);
   await stack.stop();
+  expect(stack.failures).toEqual([]);
   rmSync(dataDir, { recursive: true });
 });
 

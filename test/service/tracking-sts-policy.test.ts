@@ -17,8 +17,8 @@ beforeAll(async () => {
   url = `${await palomar.context.addressOf("tracking")}/.well-known/mta-sts.txt`;
 });
 afterAll(async () => {
-  expect(palomar.failures).toEqual([]);
   await palomar.stop();
+  expect(palomar.failures).toEqual([]);
 });
 
 test("a domain's policy is served at its policy host", async () => {

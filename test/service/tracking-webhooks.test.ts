@@ -49,8 +49,8 @@ afterEach(async () => {
 });
 afterAll(async () => {
   await new Promise((resolve) => server.close(resolve));
-  expect(tracking.failures).toEqual([]);
   await tracking.stop();
+  expect(tracking.failures).toEqual([]);
 });
 
 const setTestWebhook = () =>

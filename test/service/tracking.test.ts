@@ -15,8 +15,8 @@ beforeAll(async () => {
   tracking = await startTestTracking({ PALOMAR_MACHINE_SECONDS: "40" });
 });
 afterAll(async () => {
-  expect(tracking.failures).toEqual([]);
   await tracking.stop();
+  expect(tracking.failures).toEqual([]);
 });
 
 const NO_READER = { device: "", deviceSubtypeId: null, userAgent: "test", network: "192.0.2.0" };
