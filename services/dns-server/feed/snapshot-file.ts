@@ -3,6 +3,7 @@ import { closeSync, fsync, openSync, readSync, renameSync, rmSync, statSync, wri
 import { dirname } from "node:path";
 import { promisify } from "node:util";
 import type { ZoneSummary } from "../../store/dns/zone-states.ts";
+import { wordsOf } from "../zone-database/layout.ts";
 import type { StoredNodes } from "../zone-database/node-store.ts";
 
 const synchronise = promisify(fsync);
@@ -335,8 +336,4 @@ class Source {
     this.#position -= octets & 3;
     this.#end = octets >> 2;
   }
-}
-
-function wordsOf(octets: number): number {
-  return (octets + 3) >> 2;
 }

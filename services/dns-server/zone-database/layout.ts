@@ -20,6 +20,11 @@ export function zoneWord(zone: number): number {
   return (zone >> 3) << 1;
 }
 
+/** How many words it takes to hold so many octets. */
+export function wordsOf(octets: number): number {
+  return (octets + 3) >> 2;
+}
+
 /** Words of the header at offset 0. Beside the first segment's, those of others have CAPACITY and NODE_SHARDS alone. */
 export const HEADER = {
   /** Octets of the buffer in use by views; readers that see it grow map again. */

@@ -1,6 +1,6 @@
 import type { Denial } from "./denial.ts";
 import { IndexReader } from "./index-reader.ts";
-import { APEX_TAIL, FLAG, NODE, RECORD_FIXED_OCTETS, RRSET } from "./layout.ts";
+import { APEX_TAIL, FLAG, NODE, RECORD_FIXED_OCTETS, RRSET, wordsOf } from "./layout.ts";
 import type { StoredNodes } from "./node-store.ts";
 import { ZoneDatabaseReader } from "./reader.ts";
 import type { ZoneDatabaseWriter } from "./writer.ts";
@@ -153,10 +153,6 @@ export class ZoneImageTaker {
     } else if (kind === "nsec") this.#writer.setDenial(this.#zone, { kind });
     return start + DENIAL_HEAD.SALT + wordsOf(saltOctets);
   }
-}
-
-function wordsOf(octets: number): number {
-  return (octets + 3) >> 2;
 }
 
 const NO_OCTETS: Uint8Array = new Uint8Array(0);

@@ -43,8 +43,8 @@ export function watchMachines(options: MachineWatchOptions): RepeatedWork {
   let awaySince = 0;
   let areThere = false;
   const note = (now: readonly Machine[]) => {
-    const names = now.map(({ name, port }) => `${name}:${port}`);
-    if (names.join() === away.map(({ name, port }) => `${name}:${port}`).join()) return;
+    const names = now.map(nameOf);
+    if (names.join() === away.map(nameOf).join()) return;
     if (away.length === 0) awaySince = performance.now();
     away = now;
     observe({ kind: "machines-away", level: names.length > 0 ? "error" : "info", machines: names });
@@ -77,6 +77,8 @@ export function watchMachines(options: MachineWatchOptions): RepeatedWork {
     },
   });
 }
+
+const nameOf = ({ name, port }: Machine) => `${name}:${port}`;
 
 /** Those that do not answer, all asked at the same time. */
 async function silentOf(
