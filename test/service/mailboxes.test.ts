@@ -122,7 +122,8 @@ describe.skipIf(dovecotMissing !== undefined)(title, () => {
     });
     const bounceDomain = stack.context.config.bounceDomain;
     await imap.append("Forged", report(`${forged}@${bounceDomain}`, "", "safe@example.net"));
-    await imap.append("Forged", report(`${token.slice(0, -1)}x@${bounceDomain}`, forged, "safe@example.net"));
+    const altered = token.slice(0, -1) + (token.endsWith("x") ? "y" : "x");
+    await imap.append("Forged", report(`${altered}@${bounceDomain}`, forged, "safe@example.net"));
     await palomar("mailbox", "add", "forged", ...server(), "--folder", "Forged", "--processed", "Taken");
     await polled("forged", new Date(0));
     await eventually(
