@@ -10,6 +10,7 @@ import type { DeliveryOutcome } from "../store/mail/queue/deliveries.ts";
 import { beginWork } from "../store/mail/queue/mail-work.ts";
 import { type PartitionRelease, releasePartitions } from "../store/mail/queue/queue-leases.ts";
 import { addTlsSessions } from "../store/mail/reports/sent-tls-reports.ts";
+import type { OutcomeWindow } from "./policy.ts";
 import { WakeUp } from "./wake-up.ts";
 
 export interface OutcomeWriterOptions {
@@ -17,10 +18,8 @@ export interface OutcomeWriterOptions {
   readonly workerId: string;
   /** A number for the machine that has an instance, as far as what is stored together goes. */
   readonly placeOf: (instanceId: number) => number;
-  /** A window is stored after so long, */
-  readonly flushMs: () => number;
-  /** or with so many outcomes, whichever comes first. */
-  readonly flushOutcomes: number;
+  /** A window is stored after so long, or with so many outcomes, whichever comes first. */
+  readonly window: () => OutcomeWindow;
   readonly rule: InvalidationRule;
   /** Undefined where attempts are not kept. */
   readonly attempts: AttemptLog | undefined;
@@ -74,7 +73,7 @@ export class OutcomeWriter {
     const window = this.#windowOf(outcome.instanceId);
     window.outcomes.push(outcome);
     if (onStored) window.onStored.push(onStored);
-    if (countOf(this.#gathering) === this.#options.flushOutcomes) this.#windowFull.ring();
+    if (countOf(this.#gathering) === this.#options.window().flushOutcomes) this.#windowFull.ring();
     this.#start();
   }
 
@@ -114,7 +113,7 @@ export class OutcomeWriter {
     if (this.#failing.get(place)?.isAlone) return false;
     const maps = [this.#gathering, this.#writing, this.#failing];
     const unstored = maps.reduce((sum, windows) => sum + countOf(windows), 0);
-    return unstored < 2 * this.#options.flushOutcomes || !maps.some((windows) => windows.has(place));
+    return unstored < 2 * this.#options.window().flushOutcomes || !maps.some((windows) => windows.has(place));
   }
 
   /** Resolves when everything added so far is stored. */
@@ -131,9 +130,9 @@ export class OutcomeWriter {
   }
 
   async #writeAll(): Promise<void> {
-    const { flushMs, flushOutcomes } = this.#options;
+    const { flushMs, flushOutcomes } = this.#options.window();
     while (this.#gathering.size > 0) {
-      await this.#windowFull.wait(countOf(this.#gathering) < flushOutcomes ? flushMs() : 0);
+      await this.#windowFull.wait(countOf(this.#gathering) < flushOutcomes ? flushMs : 0);
       const windows = [...this.#gathering];
       this.#gathering = new Map();
       for (const [place, window] of windows) this.#writing.set(place, window);

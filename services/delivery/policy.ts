@@ -74,7 +74,8 @@ export type BounceSpikeRule = DeliveryPolicy["bounceSpike"];
  * The content of config/delivery.json.
  * `lanes`: partitions that a worker delivers at once. `waitingLanes`: how many more it has under way while far sides let
  * it wait, for a connection or a reply. `leaseSeconds`: after which a dead worker's partitions go to others. `flushMs`,
- * `flushOutcomes`: outcomes are gathered for that long, on Citus three times as long, or until there are so many, and then stored (see `mostUnnoted`).
+ * `flushOutcomes`: outcomes are gathered for that long or until there are so many, on Citus three times as long and as many, and
+ * then stored (see `mostUnnoted`).
  * `mostBackOffSeconds`: the longest that a destination in trouble is left alone. `composingOctets`: memory for the
  * messages that are on their way at once; above it lanes wait for each other. `poolOf`: the pool of an instance, or of
  * one of its campaigns; the first row that fits decides, `default` goes for all others. `reports`: how senders are told
@@ -85,11 +86,23 @@ export type BounceSpikeRule = DeliveryPolicy["bounceSpike"];
  */
 export type DeliveryPolicy = z.output<typeof deliveryPolicy>;
 
+/** Where each instance's outcomes are a transaction of their own, a window is so many times as long and as large. */
+const SPREAD_WINDOW = 3;
+
+/** What of outcomes is stored together. */
+export type OutcomeWindow = Pick<DeliveryPolicy, "flushMs" | "flushOutcomes">;
+
+/** @param isSpread whether instances may be on several machines of the database */
+export function outcomeWindow({ flushMs, flushOutcomes }: OutcomeWindow, isSpread: boolean): OutcomeWindow {
+  const times = isSpread ? SPREAD_WINDOW : 1;
+  return { flushMs: flushMs * times, flushOutcomes: flushOutcomes * times };
+}
+
 /**
  * What a worker that dies may have sent without a note of it, at most, and what is then sent again: a window of outcomes
  * that is being stored, the next one, and a message on the wire for each partition that it held.
  */
-export function mostUnnoted({ flushOutcomes }: Pick<DeliveryPolicy, "flushOutcomes">, partitions: number): number {
+export function mostUnnoted({ flushOutcomes }: Pick<OutcomeWindow, "flushOutcomes">, partitions: number): number {
   return 2 * flushOutcomes + partitions;
 }
 

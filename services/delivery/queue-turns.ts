@@ -2,7 +2,7 @@ import { fairShares } from "../core/mail/lane-shares.ts";
 import { fewAtOnce } from "../platform/few-at-once.ts";
 import type { Db } from "../platform/postgres/db.ts";
 import { byPlace, isSpread } from "../store/mail/by-instance.ts";
-import { lotOf } from "../store/mail/queue/lease-partitions.ts";
+import { type Ask, lotOf } from "../store/mail/queue/lease-partitions.ts";
 import { listWork, putOffWork } from "../store/mail/queue/mail-work.ts";
 import { wakePartitions } from "../store/mail/queue/queue-leases.ts";
 import { KnownBackOffs } from "./known-back-offs.ts";
@@ -12,8 +12,10 @@ import { type AskResult, type LookRequest, QueueLook } from "./queue-look.ts";
 const INSTANCES_PER_LOOK = 100;
 /** Where each instance costs a statement of its own, here and for what becomes of its mail, one has so many partitions. */
 const PARTITIONS_PER_PLACE = 24;
-/** Lots that one look visits, shared by the instances that it asks. */
+/** Lots that one look visits at most, shared by the instances that it asks. */
 const LOTS_PER_LOOK = 500;
+/** Where the last visit gave all that was wanted, so many lots are visited for each partition, and for one more. */
+const LOTS_PER_PARTITION = 2;
 /** Lots that one look visits of each instance at least. */
 const LOTS_PER_INSTANCE = 10;
 /** A look asks so often: what some instances leave of their shares goes to the others. It ends when nothing was had. */
@@ -40,6 +42,8 @@ class InstanceTurn {
   after = "";
   /** It is left alone until then. */
   idleUntilMs = 0;
+  /** The last visit gave all that was wanted of it. */
+  isRich = false;
   /** Nothing of it was ready: after its idle time its next look is put off. */
   isEmpty = false;
   /** What is ready of it, where nothing could be taken; undefined: there may be more. */
@@ -181,19 +185,14 @@ export class QueueTurns {
       look.free,
     );
     const wanted = asked.flatMap((turn, index) => (shares[index]! > 0 ? [{ turn, share: shares[index]! }] : []));
-    const lots = Math.max(LOTS_PER_INSTANCE, Math.floor(LOTS_PER_LOOK / Math.max(1, wanted.length)));
+    const mostLots = Math.max(LOTS_PER_INSTANCE, Math.floor(LOTS_PER_LOOK / Math.max(1, wanted.length)));
     const shareOf = new Map(wanted.map(({ turn, share }) => [turn, share]));
     const left = new Set(turns.filter((turn) => !shareOf.has(turn) && look.busyOf(turn.instanceId) < most));
     await this.#byPlace(
       [...shareOf.keys()],
       look,
       async (own) => {
-        const asks = own.map((turn) => ({
-          instanceId: turn.instanceId,
-          share: shareOf.get(turn)!,
-          lots,
-          after: turn.after,
-        }));
+        const asks = own.map((turn) => toAsk(turn, shareOf.get(turn)!, mostLots));
         const empty: InstanceTurn[] = [];
         for (const result of await look.ask(asks)) {
           const turn = this.#turns.get(result.instanceId)!;
@@ -245,6 +244,11 @@ export class QueueTurns {
   }
 }
 
+function toAsk({ instanceId, after, isRich }: InstanceTurn, share: number, mostLots: number): Ask {
+  const lots = isRich ? Math.min(mostLots, LOTS_PER_PARTITION * (share + 1)) : mostLots;
+  return { instanceId, share, lots, after };
+}
+
 function mayBeDue({ dueInMs }: AskResult): boolean {
   return dueInMs === undefined || dueInMs <= 0;
 }
@@ -264,9 +268,9 @@ function goOn(turn: InstanceTurn, result: AskResult, look: QueueLook): boolean {
   const { ask, partitions, lots, hasMore, isRoundOver, last, dueInMs } = result;
   if (ask.after === "") turn.fruitless = { full: [], someAreBarred: false, sinceMs: look.atMs };
   if (partitions.length > 0) turn.fruitless = undefined;
-  const isCut = partitions.length >= ask.share;
+  turn.isRich = partitions.length >= ask.share;
   const served = partitions.map(({ destination, pool }) => lotOf(destination, pool)).sort();
-  turn.after = isCut ? served.at(-1)! : isRoundOver ? "" : last;
+  turn.after = turn.isRich ? served.at(-1)! : isRoundOver ? "" : last;
   turn.blocked = undefined;
   if (dueInMs !== undefined) turn.dueAtMs = look.atMs + dueInMs;
   if (!hasMore) {

@@ -22,7 +22,7 @@ import { Lane, type LaneTools } from "./lane.ts";
 import { OutcomeWriter } from "./outcome-writer.ts";
 import { rankByEngagement } from "./pace/engagement.ts";
 import type { PaceKeeper } from "./pace/pace-keeper.ts";
-import { type DeliveryPolicy, mostUnnoted } from "./policy.ts";
+import { type DeliveryPolicy, mostUnnoted, type OutcomeWindow, outcomeWindow } from "./policy.ts";
 import type { QueueLook } from "./queue-look.ts";
 import { QueueTurns } from "./queue-turns.ts";
 import { PARTITIONS_AT_ONCE, type TrafficShaping } from "./shaping.ts";
@@ -66,8 +66,6 @@ const WAITING_FOR_ONE = 1 / 2;
 const LEFT_TO_OTHERS = 1 / 16;
 /** As many lanes above those that there should be are let finish, as a part of `lanes`. */
 const TOLERATED_EXCESS = 1 / 4;
-/** Where each instance's outcomes are a transaction of their own, they are gathered for so many times `flushMs`. */
-const SPREAD_FLUSHES = 3;
 /** Statements at a time, of different places. */
 const AT_ONCE = 4;
 /** Of all instances, where one machine has them all. */
@@ -110,15 +108,17 @@ export class DeliveryWorker {
   #running: Promise<unknown> | undefined;
 
   constructor(options: WorkerOptions) {
-    const { db, policy, hardBouncesToInvalidate, attempts, observe } = options;
+    const { db, hardBouncesToInvalidate, attempts, observe } = options;
     this.#options = options;
     this.#turns = new QueueTurns(db, options.tools.sources.sources);
     const rule = { hardBouncesToInvalidate };
-    const { flushOutcomes } = policy;
-    const flushMs = () => policy.flushMs * (this.#isSpread ? SPREAD_FLUSHES : 1);
     const placeOf = (instanceId: number) => (this.#isSpread ? instanceId : ONE_PLACE);
-    const writer = { db, workerId: this.#id, placeOf, flushMs, flushOutcomes, rule, attempts, observe };
+    const writer = { db, workerId: this.#id, placeOf, window: () => this.#window, rule, attempts, observe };
     this.#writer = new OutcomeWriter(writer);
+  }
+
+  get #window(): OutcomeWindow {
+    return outcomeWindow(this.#options.policy, this.#isSpread);
   }
 
   start(): void {
@@ -259,9 +259,9 @@ export class DeliveryWorker {
   }
 
   #tell({ abandoned, failures, taken }: QueueLook): void {
-    const { policy, observe } = this.#options;
+    const { observe } = this.#options;
     for (const { workerId, partitions, recipients } of abandoned) {
-      const mostRepeated = Math.min(recipients, mostUnnoted(policy, partitions));
+      const mostRepeated = Math.min(recipients, mostUnnoted(this.#window, partitions));
       observe({ kind: "leases-taken-over", level: "warn", worker: workerId, partitions, recipients, mostRepeated });
     }
     if (taken.length > 0) for (const err of failures) observe({ kind: "queue-not-read", level: "error", err });

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
-import { mostUnnoted } from "../../services/delivery/policy.ts";
+import { mostUnnoted, outcomeWindow } from "../../services/delivery/policy.ts";
+import { isSpread } from "../../services/store/mail/by-instance.ts";
 import { holdDestination, releaseDestination } from "../../services/store/mail/queue/queue-destinations.ts";
 import { holdBatch, resumeBatch } from "../../services/store/mail/queue/queue-stops.ts";
 import { findBatch } from "../../services/store/mail/sends/batches.ts";
@@ -146,7 +147,8 @@ test("time for which mail was paused or its destination held is no time in the q
 test("no more leaves without a note of it than a crash may repeat", async () => {
   const { db } = database;
   const far = await sink();
-  const bounds = { lanes: 4, flushOutcomes: 5 };
+  const bounds = { lanes: 4, flushMs: 40, flushOutcomes: 5 };
+  const window = outcomeWindow(bounds, await isSpread(db));
   await accept(numbered(300, "unnoted.example.net"));
   const worker = makeWorker(routes({ "unnoted.example.net": far.port }), bounds);
   await db.transaction(async (transaction) => {
@@ -155,10 +157,10 @@ test("no more leaves without a note of it than a crash may repeat", async () => 
     run(worker);
     await eventually(
       async () => far.messages.length,
-      (count) => count >= 2 * bounds.flushOutcomes,
+      (count) => count >= 2 * window.flushOutcomes,
     );
     await sleep(300);
-    expect(far.messages.length).toBeLessThanOrEqual(mostUnnoted(bounds, bounds.lanes));
+    expect(far.messages.length).toBeLessThanOrEqual(mostUnnoted(window, bounds.lanes));
   });
   await eventually(
     async () => far.messages.length,

@@ -38,9 +38,12 @@ export async function hasSpreadTables(db: Db): Promise<boolean> {
  */
 export type Own = (table: string, ids?: string) => string;
 
-/** What `Own` says where tables are spread. */
+/**
+ * What `Own` says where tables are spread: a statement is about one instance there, the first that it is given. Of a list
+ * the planner expects as many instances as it is long, and reads a table from its beginning.
+ */
 export function ofInstances(table: string, ids?: string): string {
-  const isOf = `${table}.instance_id = any($1::bigint[])`;
+  const isOf = `${table}.instance_id = ($1::bigint[])[1]`;
   return ids === undefined ? isOf : `${isOf} and ${table}.id = any(${ids}::bigint[])`;
 }
 

@@ -73,8 +73,9 @@ export const ANY_SOURCE = "*";
 export const SYSTEM_SOURCE = "system";
 
 /**
- * Leases partitions that are ready, of each instance a few from each lot in turn. It hops from lot to lot through the index,
- * so that its cost does not depend on the length of the queue. An instance that is held has none. Where several instances
+ * Leases partitions that are ready, of each instance a few from each lot in turn. It hops from lot to lot through the index
+ * of ready ones, and reads a lot in that order, so that its cost does not depend on the length of the queue. (Of a lot's
+ * equal columns the planner would take any index that is in the order of ids.) An instance that is held has none. Where several instances
  * want more of a lot than there is room for, those that are asked first have it.
  * @returns what came of each ask, in no order
  */
@@ -117,9 +118,10 @@ export async function leasePartitions(db: Db, request: LeaseRequest): Promise<Le
              select candidate.id, lots.lot, lots.most from lots cross join lateral (
                select p.id from partitions p
                where ${own("p")} and p.instance_id = asked.instance_id and p.state = 'ready'
-                 and p.destination = lots.destination and p.pool = lots.pool
+                 and (p.destination, p.pool) >= (lots.destination, lots.pool)
+                 and (p.destination, p.pool) <= (lots.destination, lots.pool)
                  and p.id not in (select value::bigint from json_array_elements_text($7::json))
-               order by p.id limit lots.most for update skip locked
+               order by p.destination, p.pool, p.id limit lots.most for update skip locked
              ) candidate
              limit asked.share
            )

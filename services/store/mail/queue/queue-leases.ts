@@ -203,21 +203,30 @@ export async function releasePartitions(
     // which holds what was leased before and is not vacuumed yet.
     queryRows<ReleasedRow>(
       transaction,
-      `update partitions p
-       set state = case when rest.due_at is null then 'finished'
-                        when b.held_at is not null or b.cancelled_at is not null then 'held'
+      // Step by step through keys, as `loadDueDeliveries` does.
+      `with rest as materialized (
+         select given.*, b.is_stopped,
+           case when d.first_at is not null then greatest(d.first_at, given.put_off_until) end as due_at
+         from unnest($1::bigint[], $3::bigint[], $4::timestamptz[], $5::jsonb[])
+           as given (instance_id, id, put_off_until, paced_by),
+         lateral (
+           select p.eeid from partitions p where ${own("p")} and p.id = given.id offset 0
+         ) p,
+         lateral (
+           select b.held_at is not null or b.cancelled_at is not null as is_stopped from batches b
+           where ${own("b")} and b.eeid = p.eeid offset 0
+         ) b,
+         lateral (
+           select min(d.due_at) as first_at from deliveries d
+           where ${own("d")} and d.partition_id = given.id and d.state = 'queued' offset 0
+         ) d
+       )
+       update partitions p
+       set state = case when rest.due_at is null then 'finished' when rest.is_stopped then 'held'
                         when rest.due_at <= $6::timestamptz then 'ready' else 'deferred' end,
            due_at = coalesce(rest.due_at, p.due_at), paced_by = rest.paced_by, lease_owner = null, lease_until = null,
            stopping = false, modified_at = now()
-       from (select given.instance_id, given.id, given.paced_by,
-               (select case when count(*) > 0 then greatest(min(d.due_at), given.put_off_until) end
-                from deliveries d
-                where ${own("d")} and d.partition_id = given.id and d.state = 'queued'
-               ) as due_at
-             from unnest($1::bigint[], $3::bigint[], $4::timestamptz[], $5::jsonb[])
-               as given (instance_id, id, put_off_until, paced_by)
-             offset 0) rest, batches b
-       where ${own("p", "$3")} and p.id = rest.id and p.lease_owner = $2 and ${own("b")} and b.eeid = p.eeid
+       from rest where ${own("p", "$3")} and p.id = rest.id and p.lease_owner = $2
        returning p.instance_id, p.state, p.due_at`,
       [
         given.map(({ instanceId }) => instanceId),
