@@ -7,7 +7,7 @@
 create index concurrently if not exists deliveries_of_partition on deliveries (partition_id, instance_id);
 
 -- step, outside a transaction
-create index concurrently if not exists partitions_to on partitions (instance_id, destination, id) where destination is not null;
+create index concurrently if not exists partitions_by_destination on partitions (instance_id, destination, id) where destination is not null;
 
 -- step, outside a transaction
 create index concurrently if not exists batches_of_campaign on batches (instance_id, campaign_numid, created_at)
@@ -16,12 +16,16 @@ create index concurrently if not exists batches_of_campaign on batches (instance
 -- step, outside a transaction
 create index concurrently if not exists batches_by_age on batches (instance_id, created_at, eeid) where created_at is not null;
 
+-- Citus takes one command at a time.
+
 -- step
 drop index deliveries_partition;
+
+-- step
 drop index partitions_destination;
+
+-- step
 drop index batches_campaign;
+
+-- step
 drop index batches_age;
-alter index deliveries_of_partition rename to deliveries_partition;
-alter index partitions_to rename to partitions_destination;
-alter index batches_of_campaign rename to batches_campaign;
-alter index batches_by_age rename to batches_age;
