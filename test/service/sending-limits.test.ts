@@ -15,6 +15,7 @@ import {
 import { addInstance, findInstanceByName } from "../../services/store/mail/instances/instances.ts";
 import { inTransaction, Overtaken } from "../../services/store/transactions.ts";
 import { start as startSubmission } from "../../services/submission/main.ts";
+import { hourLeft } from "../support/hour-left.ts";
 import { MAIL_SERVICES, type MailStack, startMailStack, TEST_DOMAIN } from "../support/mail-stack.ts";
 import { eventually, makeDataDir, removeDataDir } from "../support/stack.ts";
 import { submitMessage } from "../support/submit.ts";
@@ -37,7 +38,11 @@ afterAll(async () => {
   await stack?.stop();
   removeDataDir(dataDir);
 });
+/** Ten times what the longest of these tests takes on a quiet machine. */
+const TEST_MS = 30_000;
+
 beforeEach(async () => {
+  await hourLeft(TEST_MS);
   for (const table of ["sending_limits", "sending_counts", "instance_guards", "deliveries", "partitions", "batches"]) {
     await db(table).delete();
   }
