@@ -31,7 +31,7 @@ const wireOf = (text: string): Uint8Array => {
 const record = (type: number, rdata: ArrayLike<number>): CompiledRecord => ({
   type,
   ttl: 60,
-  rdata: Uint8Array.from(rdata),
+  rdata: new Uint8Array(rdata),
 });
 /** RFC 4034 §3.1: what covers a type, its signature a few octets that nobody checks. */
 const signature = (covered: number) => record(TYPE.RRSIG, [covered >> 8, covered & 255, ...new Array(30).fill(1)]);
@@ -45,10 +45,13 @@ function apexRecords(kind: Kind, serial: number): CompiledRecord[] {
   return [soa, record(TYPE.DNSKEY, [1, 1, 3, 13, 9, 9]), signature(TYPE.SOA), chain];
 }
 
+/** One of 200 octets for each letter. */
+const TEXTS = Array.from({ length: 26 }, (_, letter) => record(TYPE.TXT, [200, ...new Array(200).fill(65 + letter)]));
+
 /** Some records of a name, of a length that differs. */
 function contentOf(kind: Kind, seed: number): CompiledRecord[] {
   const address = record(TYPE.A, [192, 0, 2, seed & 255]);
-  const text = record(TYPE.TXT, [200, ...new Array(200).fill(65 + (seed % 26))]);
+  const text = TEXTS[seed % TEXTS.length]!;
   const records = seed % 3 === 0 ? new Array<CompiledRecord>(1 + (seed % 11)).fill(text) : [address];
   if (kind === "plain") return records;
   const next = kind === "nsec" ? record(TYPE.NSEC, [...wireOf("z.test"), 0, 1, 64]) : undefined;
@@ -179,8 +182,8 @@ describe("a zone database with hardly any room", () => {
       pair.tight.collect(draw % 500);
       pair.roomy.collect();
       for (const name of [apex, `${names[0]}.${apex}`, `nothing.${apex}`, `${names.at(-1)}.${APEXES[0]}`]) {
-        const expected = ask(onRoomy, name, "A")!.octets;
-        expect(ask(onTight, name, "A")!.octets, `step ${step}: ${name}`).toEqual(expected);
+        const [answer, expected] = [onTight, onRoomy].map((pipeline) => hexOf(ask(pipeline, name, "A")!.octets));
+        expect(answer, `step ${step}: ${name}`).toBe(expected);
       }
       if (step % 20 === 19) {
         straggler.leave();
@@ -199,6 +202,9 @@ describe("a zone database with hardly any room", () => {
     expect(empty).toBeLessThan(octets / 2);
   });
 });
+
+/** Texts are compared in a fraction of the time that lists of octets take. */
+const hexOf = (octets: Uint8Array): string => Buffer.from(octets).toString("hex");
 
 function namesFrom(seed: number, count: number): string[] {
   return Array.from({ length: count }, (_, index) => {
