@@ -18,7 +18,7 @@ export async function purgeReports(db: Db, { reportDays, dayDays }: ReportRetent
     ["tls_days", "day"],
     ["dmarc_sources", "last_day"],
   ]) {
-    gone += await purge(db, table!, `${column} < current_date - $1::int`, dayDays);
+    gone += await purge(db, table!, `${column} < (now() at time zone 'UTC')::date - $1::int`, dayDays);
   }
   return gone;
 }

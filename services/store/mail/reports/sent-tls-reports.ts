@@ -193,6 +193,10 @@ const SESSION_DAYS = 4;
 
 /** Forgets what is older; what says that a report was planned goes after the sessions that it would be planned for again. */
 export async function purgeTlsSessions(db: Db): Promise<void> {
-  await queryRows(db, "delete from tls_sessions where day < current_date - $1::int", [SESSION_DAYS]);
-  await queryRows(db, "delete from tls_report_sendings where day < current_date - $1::int", [2 * SESSION_DAYS]);
+  await queryRows(db, "delete from tls_sessions where day < (now() at time zone 'UTC')::date - $1::int", [
+    SESSION_DAYS,
+  ]);
+  await queryRows(db, "delete from tls_report_sendings where day < (now() at time zone 'UTC')::date - $1::int", [
+    2 * SESSION_DAYS,
+  ]);
 }
