@@ -7,8 +7,11 @@ import { readdirSync } from "node:fs";
 
 /** What runs in a process or a thread of its own, beside each service's main. */
 const PROGRAMS = ["cli/service-process", "cli/service-thread"];
-/** Answers DNS queries by itself, and shares nothing: calls from one chunk to another would cost its hot path time. */
-const UDP_WORKER = ["dns-server/listeners/udp-worker"];
+/**
+ * What answers DNS queries, and what makes zones of millions of rows: each by itself, sharing nothing. Calls from one chunk to
+ * another would cost their hot paths time.
+ */
+const DNS_THREADS = ["dns-server/listeners/udp-worker", "dns-server/feed/zone-image-thread"];
 /** What a program in another place may start by itself. */
 const MODULES = ["platform/postgres/embedded-postgres"];
 /** Native code. */
@@ -54,5 +57,5 @@ const build = (input, output) => ({
 
 export default [
   build([...mains, ...PROGRAMS, ...MODULES], { cleanDir: true, chunkFileNames: "chunks/[name].cjs" }),
-  build(UDP_WORKER, { chunkFileNames: "dns-server/chunks/[name].cjs" }),
+  ...DNS_THREADS.map((thread) => build([thread], { chunkFileNames: `${thread}-chunks/[name].cjs` })),
 ];

@@ -67,9 +67,42 @@ export class CopyRow {
  * @param onRow called for each row, synchronously
  */
 export function copyOut(client: pg.Client, query: string, onRow: (row: CopyRow) => void): Promise<void> {
-  return new Promise((resolve, reject) => {
-    client.query(new CopyOutQuery(`copy (${query}) to stdout (format binary)`, onRow, { resolve, reject }));
+  const row = new CopyRow();
+  return copyMessages(client, query, (messages, start, end) => {
+    readRows(messages, { start, end }, row, onRow);
+    return undefined;
   });
+}
+
+/**
+ * Takes whole messages that lie side by side, of which each has a row; valid only while they are handled. Where it returns a
+ * promise the database has to wait with what comes behind until that resolves.
+ */
+export type TakeMessages = (octets: Uint8Array, start: number, end: number) => Promise<void> | undefined;
+
+/** As `copyOut`, for rows that are read elsewhere, by `readRows`. */
+export function copyMessages(client: pg.Client, query: string, onMessages: TakeMessages): Promise<void> {
+  return new Promise((resolve, reject) => {
+    client.query(new CopyOutQuery(`copy (${query}) to stdout (format binary)`, onMessages, { resolve, reject }));
+  });
+}
+
+/**
+ * Reads the rows of what `copyMessages` has brought.
+ * @param row is filled anew for each
+ */
+export function readRows(
+  octets: Uint8Array,
+  { start, end }: { readonly start: number; readonly end: number },
+  row: CopyRow,
+  onRow: (row: CopyRow) => void,
+): void {
+  // The server sends whole rows, one a message (PostgreSQL's protocol, COPY operations).
+  for (let position = start; position < end; ) {
+    const next = endOfMessage(octets, position);
+    if (readRow(octets, position + HEAD_OCTETS, next, row)) onRow(row);
+    position = next;
+  }
 }
 
 interface Settle {
@@ -83,9 +116,9 @@ class CopyOutQuery {
   readonly #settle: Settle;
   readonly #data: CopyData;
 
-  constructor(text: string, onRow: (row: CopyRow) => void, settle: Settle) {
+  constructor(text: string, onMessages: TakeMessages, settle: Settle) {
     this.#text = text;
-    this.#data = new CopyData(onRow);
+    this.#data = new CopyData(onMessages);
     this.#settle = settle;
   }
 
@@ -113,18 +146,17 @@ class CopyOutQuery {
  * several objects of each row, which costs more than all else that is done with it.
  */
 class CopyData {
-  /** What `onRow` has thrown, or what is wrong with the data: the rest of it is let pass. */
+  /** What whoever takes the rows has thrown, or what is wrong with the data: the rest of it is let pass. */
   failure: unknown;
-  readonly #onRow: (row: CopyRow) => void;
-  readonly #row = new CopyRow();
+  readonly #onMessages: TakeMessages;
   #stream: Duplex | undefined;
   /** Those of pg. */
   #listeners: readonly Listener[] = [];
   /** The beginning of a message. */
   #rest: Uint8Array = NO_OCTETS;
 
-  constructor(onRow: (row: CopyRow) => void) {
-    this.#onRow = onRow;
+  constructor(onMessages: TakeMessages) {
+    this.#onMessages = onMessages;
   }
 
   /** Begins before the query is sent, when no message is half read. */
@@ -173,6 +205,8 @@ class CopyData {
       return;
     }
     let position = start;
+    /** Where the data begins that has not been taken yet. */
+    let data = start;
     while (position + HEAD_OCTETS <= octets.length) {
       const end = endOfMessage(octets, position);
       if (end < position + HEAD_OCTETS || end - position > MOST_MESSAGE_OCTETS) {
@@ -180,22 +214,29 @@ class CopyData {
         return;
       }
       if (end > octets.length) break;
-      if (octets[position] === COPY_DATA) this.#takeRow(octets, position + HEAD_OCTETS, end);
-      else this.#pass(octets.subarray(position, end));
+      if (octets[position] !== COPY_DATA) {
+        this.#takeData(octets, data, position);
+        data = end;
+        this.#pass(octets.subarray(position, end));
+      }
       position = end;
       if (this.#stream === undefined) {
         if (position < octets.length) stream.emit("data", asBuffer(octets.subarray(position)));
         return;
       }
     }
+    this.#takeData(octets, data, position);
     this.#rest = octets.subarray(position);
   }
 
-  /** The server sends whole rows, one a message (PostgreSQL's protocol, COPY operations). */
-  #takeRow(octets: Uint8Array, start: number, end: number): void {
-    if (this.failure !== undefined) return;
+  #takeData(octets: Uint8Array, start: number, end: number): void {
+    if (start === end || this.failure !== undefined) return;
     try {
-      if (readRow(octets, start, end, this.#row)) this.#onRow(this.#row);
+      const pause = this.#onMessages(octets, start, end);
+      if (pause === undefined) return;
+      const stream = this.#stream!;
+      stream.pause();
+      void pause.then(() => stream.resume());
     } catch (error) {
       // Thrown from here it would end the process.
       this.failure = error;

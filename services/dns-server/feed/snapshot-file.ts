@@ -2,9 +2,8 @@ import { createHash, type Hash } from "node:crypto";
 import { closeSync, fsync, openSync, readSync, renameSync, rmSync, statSync, writeSync } from "node:fs";
 import { dirname } from "node:path";
 import { promisify } from "node:util";
-import type { ZoneSummary } from "../../store/dns/zone-states.ts";
-import { wordsOf } from "../zone-database/layout.ts";
 import type { StoredNodes } from "../zone-database/node-store.ts";
+import { type SnapshotZone, WordSource, ZoneStreamReader, ZoneStreamWriter } from "./zone-stream.ts";
 
 const synchronise = promisify(fsync);
 
@@ -14,9 +13,7 @@ const synchronise = promisify(fsync);
  *
  *     head   "PALOMAR ZONES" 0A, format (big-endian, in 4 octets), 01020304 as this machine writes it, 0000, written at
  *            (ms): number, incarnation: text, transfer access, sealed: text
- *     zone   1, id: number, version: number, restricted, TTL of negative answers, EXPIRE, octets that its names take,
- *            reseller: -1 for that of the zone before, or text; apex: text, the parts of its image
- *            (zone-database/zone-image.ts): how many words each has, then these; then 0
+ *     zone   as zone-stream.ts has it
  *     end    0, number of zones, nodes of all images, SHA-256 of all octets before
  *
  * A number is two words, the higher one first. A text is its length and its octets, padded to a word; an empty one stands for none.
@@ -27,8 +24,8 @@ const FORMAT = 5;
 const BYTE_ORDER = Buffer.from(Uint32Array.of(0x01020304).buffer);
 /** Octets of the magic, the format and the order of octets, padded to a word. */
 const KIND_OCTETS = 24;
-const MARK = { END: 0, ZONE: 1 } as const;
-const SAME_RESELLER = -1;
+/** Where a zone would begin. */
+const END = 0;
 const DIGEST_OCTETS = 32;
 const CHUNK_OCTETS = 1 << 20;
 
@@ -38,12 +35,6 @@ export interface SnapshotHead {
   readonly incarnation: string;
   /** Who may transfer, as `sealAccess` has it; undefined where that was not known. */
   readonly access: string | undefined;
-}
-
-/** What the file says of a zone beside its content. */
-export interface SnapshotZone extends ZoneSummary {
-  /** What its names take in the zone database. */
-  readonly octets: number;
 }
 
 /**
@@ -56,13 +47,7 @@ export class SnapshotWriter {
   readonly #descriptor: number;
   #isOpen = true;
   readonly #hash: Hash = createHash("sha256");
-  readonly #words = new Int32Array(CHUNK_OCTETS / 4);
-  readonly #octets = new Uint8Array(this.#words.buffer);
-  /** Words in use. */
-  #length = 0;
-  #zones = 0;
-  /** Of the zone before. */
-  #resellerId: string | null = null;
+  readonly #zones = new ZoneStreamWriter((octets) => this.#put(octets));
 
   constructor(file: string, { writtenAtMs, incarnation, access = "" }: SnapshotHead) {
     this.#file = file;
@@ -72,49 +57,31 @@ export class SnapshotWriter {
     MAGIC.copy(kind);
     kind.writeUInt32BE(FORMAT, MAGIC.length);
     BYTE_ORDER.copy(kind, MAGIC.length + 4);
-    this.#octets.set(kind);
-    this.#length = KIND_OCTETS / 4;
-    this.#number(writtenAtMs);
-    this.#text(Buffer.from(incarnation, "utf8"));
-    this.#text(Buffer.from(access, "utf8"));
+    this.#zones.octets(kind);
+    this.#zones.number(writtenAtMs);
+    this.#zones.text(Buffer.from(incarnation, "utf8"));
+    this.#zones.text(Buffer.from(access, "utf8"));
   }
 
   beginZone(zone: SnapshotZone): void {
-    this.#word(MARK.ZONE);
-    this.#number(zone.id);
-    this.#number(zone.version);
-    this.#word(zone.restricted ? 1 : 0);
-    this.#word(zone.negativeTtlSeconds);
-    this.#word(zone.expireSeconds);
-    this.#word(zone.octets);
-    if (zone.resellerId === this.#resellerId) this.#word(SAME_RESELLER);
-    else this.#text(Buffer.from(zone.resellerId ?? "", "utf8"));
-    this.#resellerId = zone.resellerId;
-    this.#text(zone.apex);
-    this.#zones += 1;
+    this.#zones.beginZone(zone, zone.octets);
   }
 
   /** Adds the next part of the image of the zone that was begun last. */
   addPart(part: Int32Array): void {
-    this.#word(part.length);
-    if (this.#length + part.length > this.#words.length) this.#flush();
-    if (part.length > this.#words.length) this.#put(new Uint8Array(part.buffer, part.byteOffset, part.byteLength));
-    else {
-      this.#words.set(part, this.#length);
-      this.#length += part.length;
-    }
+    this.#zones.addPart(part);
   }
 
   endZone(): void {
-    this.#word(0);
+    this.#zones.endZone();
   }
 
   /** Ends the file and puts it in the place of the one before. @param nodes that all images have */
   async finish(nodes: number): Promise<void> {
-    this.#word(MARK.END);
-    this.#word(this.#zones);
-    this.#word(nodes);
-    this.#flush();
+    this.#zones.word(END);
+    this.#zones.word(this.#zones.zones);
+    this.#zones.word(nodes);
+    this.#put(this.#zones.take());
     writeSync(this.#descriptor, this.#hash.digest());
     await synchronise(this.#descriptor);
     this.#close();
@@ -137,35 +104,6 @@ export class SnapshotWriter {
     closeSync(this.#descriptor);
   }
 
-  #word(value: number): void {
-    if (this.#length === this.#words.length) this.#flush();
-    this.#words[this.#length++] = value;
-  }
-
-  #number(value: number): void {
-    this.#word(Math.floor(value / 2 ** 32));
-    this.#word(value);
-  }
-
-  #text(octets: Uint8Array): void {
-    this.#word(octets.length);
-    const words = wordsOf(octets.length);
-    if (this.#length + words > this.#words.length) this.#flush();
-    if (words > this.#words.length) {
-      this.#put(octets);
-      this.#put(new Uint8Array(4 * words - octets.length));
-      return;
-    }
-    if (words > 0) this.#words[this.#length + words - 1] = 0;
-    this.#octets.set(octets, this.#length * 4);
-    this.#length += words;
-  }
-
-  #flush(): void {
-    this.#put(this.#octets.subarray(0, this.#length * 4));
-    this.#length = 0;
-  }
-
   #put(octets: Uint8Array): void {
     this.#hash.update(octets);
     for (let from = 0; from < octets.length; ) from += writeSync(this.#descriptor, octets, from);
@@ -181,11 +119,8 @@ export class SnapshotReader {
   /** How much there is: octets of the file, zones, and nodes of their images. */
   readonly size: { readonly octets: number; readonly zones: number; readonly nodes: number };
   readonly #descriptor: number;
-  readonly #source: Source;
-  readonly #part: { words: Int32Array; start: number; end: number } = { words: new Int32Array(0), start: 0, end: 0 };
-  #isInZone = false;
-  /** Of the zone before. */
-  #resellerId: string | null = null;
+  readonly #source: FileSource;
+  readonly #zones: ZoneStreamReader;
 
   /** @throws ENOENT when there is none; an Error that says so when it is damaged or of another format */
   constructor(file: string) {
@@ -193,7 +128,8 @@ export class SnapshotReader {
     try {
       const octets = verify(this.#descriptor, file);
       const counts = new Int32Array(2);
-      this.#source = new Source(this.#descriptor);
+      this.#source = new FileSource(this.#descriptor);
+      this.#zones = new ZoneStreamReader(this.#source);
       this.head = this.#readHead(file);
       readSync(this.#descriptor, counts, 0, counts.byteLength, octets - counts.byteLength);
       this.size = { octets, zones: counts[0]!, nodes: counts[1]! };
@@ -209,35 +145,12 @@ export class SnapshotReader {
 
   /** Goes on to the next zone, over what is left of the one at hand; undefined behind the last. */
   nextZone(): SnapshotZone | undefined {
-    const source = this.#source;
-    while (this.#isInZone) this.nextPart();
-    if (source.word() !== MARK.ZONE) return undefined;
-    this.#isInZone = true;
-    return {
-      id: source.number(),
-      version: source.number(),
-      restricted: source.word() === 1,
-      negativeTtlSeconds: source.word() >>> 0,
-      expireSeconds: source.word() >>> 0,
-      octets: source.word() >>> 0,
-      resellerId: this.#readReseller(),
-      apex: new Uint8Array(source.text()),
-    };
+    return this.#zones.nextZone();
   }
 
   /** The next part of the image of the zone at hand, valid until the next one; undefined behind the last. */
   nextPart(): StoredNodes | undefined {
-    const source = this.#source;
-    const length = source.word();
-    if (length === 0) {
-      this.#isInZone = false;
-      return undefined;
-    }
-    const start = source.take(length);
-    this.#part.words = source.words;
-    this.#part.start = start;
-    this.#part.end = start + length;
-    return this.#part;
+    return this.#zones.nextPart();
   }
 
   #readHead(file: string): SnapshotHead {
@@ -250,12 +163,6 @@ export class SnapshotReader {
     if (!order.equals(BYTE_ORDER)) throw new Error(`${file} is of a machine of another kind`);
     const text = () => Buffer.from(source.text()).toString("utf8");
     return { writtenAtMs: source.number(), incarnation: text(), access: text() || undefined };
-  }
-
-  #readReseller(): string | null {
-    const length = this.#source.word();
-    if (length !== SAME_RESELLER) this.#resellerId = Buffer.from(this.#source.octets(length)).toString("utf8") || null;
-    return this.#resellerId;
   }
 }
 
@@ -278,62 +185,30 @@ function verify(descriptor: number, file: string): number {
 }
 
 /** Words of a file, in order. */
-class Source {
-  words = new Int32Array(CHUNK_OCTETS / 4);
+class FileSource extends WordSource {
   readonly #descriptor: number;
-  #octets = new Uint8Array(this.words.buffer);
-  /** Words of the chunk that are read, and that are there. */
-  #start = 0;
-  #end = 0;
   /** In the file, in octets. */
   #position = 0;
 
   constructor(descriptor: number) {
+    super(new Int32Array(CHUNK_OCTETS / 4), 0);
     this.#descriptor = descriptor;
   }
 
-  word(): number {
-    return this.words[this.take(1)]!;
-  }
-
-  number(): number {
-    return this.word() * 2 ** 32 + (this.word() >>> 0);
-  }
-
-  /** The octets of a text, valid until the next call. */
-  text(): Uint8Array {
-    return this.octets(this.word());
-  }
-
-  octets(length: number): Uint8Array {
-    const start = 4 * this.take(wordsOf(length));
-    return this.#octets.subarray(start, start + length);
-  }
-
-  /** Takes the next words. @returns where they are in `words`, until the next call */
-  take(count: number): number {
-    if (this.#end - this.#start < count) this.#fill(count);
-    const start = this.#start;
-    this.#start += count;
-    return start;
-  }
-
-  #fill(count: number): void {
-    const left = this.words.subarray(this.#start, this.#end);
-    const larger = count > this.words.length ? new Int32Array(count) : this.words;
-    larger.set(left);
-    this.words = larger;
-    this.#octets = new Uint8Array(larger.buffer);
+  protected override fill(count: number): void {
+    const left = this.words.subarray(this.start, this.end);
+    const words = count > this.words.length ? new Int32Array(count) : this.words;
+    words.set(left);
+    const target = new Uint8Array(words.buffer);
     let octets = left.length * 4;
-    this.#start = 0;
     while (octets < count * 4) {
-      const read = readSync(this.#descriptor, this.#octets, octets, this.#octets.length - octets, this.#position);
+      const read = readSync(this.#descriptor, target, octets, target.length - octets, this.#position);
       if (read === 0) throw new Error("the snapshot ends early");
       octets += read;
       this.#position += read;
     }
     // Where only a part of a word has come it is read again.
     this.#position -= octets & 3;
-    this.#end = octets >> 2;
+    this.begin(words, octets >> 2);
   }
 }

@@ -2,12 +2,12 @@ import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promi
 import type { Observe } from "../../platform/observability/observation.ts";
 import type { ZoneSummary } from "../../store/dns/zone-states.ts";
 import type { AccessFeed } from "../transfer/access-feed.ts";
-import { ZoneDatabaseFullError } from "../zone-database/memory.ts";
 import { ZoneDatabaseReader } from "../zone-database/reader.ts";
 import type { ZoneDatabaseWriter } from "../zone-database/writer.ts";
-import { ZoneImageMaker, ZoneImageTaker } from "../zone-database/zone-image.ts";
+import { ZoneImageMaker } from "../zone-database/zone-image.ts";
 import { type SnapshotHead, SnapshotReader, SnapshotWriter } from "./snapshot-file.ts";
 import type { ZonePublisher } from "./zone-publisher.ts";
+import { ZoneTakes } from "./zone-takes.ts";
 
 /** Between two files, while zones change. */
 const INTERVAL_MS = 5 * 60_000;
@@ -19,6 +19,8 @@ const FIRST_MS = 10_000;
 const STOP_PATIENCE_MS = 4_000;
 /** How long this thread is held up at a time. */
 const TURN_MS = 5;
+/** Between two looks at the clock, each of which costs as much as a name. */
+const LOOKS_A_TIME = 16;
 
 export interface ZoneDatabaseSnapshotOptions {
   readonly file: string;
@@ -114,28 +116,18 @@ export class ZoneDatabaseSnapshot {
   *#loading(snapshot: SnapshotReader, only?: ReadonlySet<number>): Generator<void> {
     const { writer, publisher } = this.#options;
     const ageSeconds = this.#ageSecondsOf(snapshot.head);
-    const images = new ZoneImageTaker(writer);
+    const takes = new ZoneTakes(writer, publisher);
     for (let kept = snapshot.nextZone(); kept !== undefined; kept = snapshot.nextZone()) {
       if (!this.#isUsable(kept, ageSeconds) || only?.has(kept.id) === false) {
         yield;
         continue;
       }
-      let zone = 0;
-      try {
-        zone = writer.createZone(kept);
-        images.begin(zone);
-        for (let part = snapshot.nextPart(); part !== undefined; part = snapshot.nextPart()) {
-          images.take(part);
-          yield;
-        }
-        writer.publishZone(zone);
-        publisher.adopt(kept.id, kept, zone);
-      } catch (error) {
-        const takenOctets = zone === 0 ? 0 : writer.octetsOf(zone);
-        if (zone !== 0) writer.discardZone(zone);
-        if (!(error instanceof ZoneDatabaseFullError)) throw error;
-        publisher.leaveOut(kept, takenOctets);
+      takes.begin(kept);
+      for (let part = snapshot.nextPart(); part !== undefined; part = snapshot.nextPart()) {
+        takes.take(part);
+        yield;
       }
+      takes.end();
     }
   }
 
@@ -250,8 +242,12 @@ interface Pause {
 
 function makePause(): Pause {
   let turnEnds = performance.now() + TURN_MS;
+  let looks = 0;
   return {
-    isDue: () => performance.now() >= turnEnds,
+    isDue: () => {
+      looks += 1;
+      return looks % LOOKS_A_TIME === 0 && performance.now() >= turnEnds;
+    },
     take: async () => {
       await nextTurn();
       turnEnds = performance.now() + TURN_MS;

@@ -2,8 +2,15 @@ import { TYPE } from "../../core/dns/rr-types.ts";
 import type { StreamedRecord } from "../../store/dns/published-zones.ts";
 import type { ZoneState } from "../../store/dns/zone-states.ts";
 import type { CompiledRecord } from "../zone-database/stored-rrset.ts";
-import type { ZoneDatabaseWriter } from "../zone-database/writer.ts";
-import { ZoneFiller } from "./zone-filler.ts";
+import { type NameBuilder, ZoneFiller } from "./zone-filler.ts";
+
+/** What builds zones, which a zone database does, or a thread that makes images for it. */
+export interface ZoneBuilder extends NameBuilder {
+  createZone(zone: ZoneState): number;
+  publishZone(zone: number): void;
+  discardZone(zone: number): void;
+  octetsOf(zone: number): number;
+}
 
 /** What becomes of the zones that `WholeZones` builds. */
 export interface WholeZoneEvents {
@@ -22,7 +29,7 @@ export interface WholeZoneEvents {
  * records others may change the zone database.
  */
 export class WholeZones {
-  readonly #writer: ZoneDatabaseWriter;
+  readonly #builder: ZoneBuilder;
   readonly #filler: ZoneFiller;
   readonly #zones: readonly ZoneState[];
   readonly #events: WholeZoneEvents;
@@ -32,9 +39,9 @@ export class WholeZones {
   #reference = 0;
 
   /** @param zones by ascending id */
-  constructor(writer: ZoneDatabaseWriter, zones: readonly ZoneState[], events: WholeZoneEvents) {
-    this.#writer = writer;
-    this.#filler = new ZoneFiller(writer);
+  constructor(builder: ZoneBuilder, zones: readonly ZoneState[], events: WholeZoneEvents) {
+    this.#builder = builder;
+    this.#filler = new ZoneFiller(builder);
     this.#zones = zones;
     this.#events = events;
     this.#begin();
@@ -54,8 +61,8 @@ export class WholeZones {
   /** Goes on with the next zone. */
   #giveUp(error: unknown): void {
     const zone = this.#zones[this.#index]!;
-    const takenOctets = this.#reference === 0 ? 0 : this.#writer.octetsOf(this.#reference);
-    if (this.#reference !== 0) this.#writer.discardZone(this.#reference);
+    const takenOctets = this.#reference === 0 ? 0 : this.#builder.octetsOf(this.#reference);
+    if (this.#reference !== 0) this.#builder.discardZone(this.#reference);
     this.#reference = 0;
     this.#index += 1;
     this.#events.onFailed(zone, error, takenOctets);
@@ -67,7 +74,7 @@ export class WholeZones {
   }
 
   discard(): void {
-    if (this.#reference !== 0) this.#writer.discardZone(this.#reference);
+    if (this.#reference !== 0) this.#builder.discardZone(this.#reference);
     this.#reference = 0;
   }
 
@@ -75,7 +82,7 @@ export class WholeZones {
     const zone = this.#zones[this.#index];
     if (!zone) return;
     try {
-      this.#reference = this.#writer.createZone(zone);
+      this.#reference = this.#builder.createZone(zone);
     } catch (error) {
       this.#giveUp(error);
       return;
@@ -90,13 +97,13 @@ export class WholeZones {
     const isWanted = this.#events.isWanted(zone);
     try {
       this.#filler.end();
-      if (isWanted) this.#writer.publishZone(this.#reference);
+      if (isWanted) this.#builder.publishZone(this.#reference);
     } catch (error) {
       this.#giveUp(error);
       return;
     }
     if (isWanted) this.#events.onPublished(zone, this.#reference);
-    else this.#writer.discardZone(this.#reference);
+    else this.#builder.discardZone(this.#reference);
     this.#reference = 0;
     this.#index += 1;
     this.#begin();

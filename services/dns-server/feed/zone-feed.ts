@@ -3,9 +3,10 @@ import type pg from "pg";
 import type { Observe } from "../../platform/observability/observation.ts";
 import { inSnapshot } from "../../store/dns/published-zones.ts";
 import { ZONES_CHANNEL } from "../../store/dns/zone-notices.ts";
-import { readChangedZones, readDeletedZones, type ZoneState } from "../../store/dns/zone-states.ts";
+import { readChangedZones, readDeletedZones, streamZoneIds, type ZoneState } from "../../store/dns/zone-states.ts";
 import { readIncarnation } from "../../store/incarnation.ts";
 import type { ZoneDatabaseWriter } from "../zone-database/writer.ts";
+import { loadFirst } from "./first-load.ts";
 import { LargeZoneLoads } from "./large-zone-loads.ts";
 import type { ZonePublisher } from "./zone-publisher.ts";
 
@@ -16,6 +17,9 @@ const FIRST_RETRY_MS = 100;
 const MAX_RETRY_MS = 5_000;
 /** Nodes taken apart at a time, so that TCP clients on this thread hardly notice. */
 const COLLECT_NODES = 2_000;
+
+/** From so many zones on the first load has a thread beside it. */
+const MANY_ZONES = 10_000;
 
 export interface ZoneFeedOptions {
   readonly writer: ZoneDatabaseWriter;
@@ -174,7 +178,7 @@ export class ZoneFeed {
     const { publisher, writer } = this.#options;
     await inSnapshot(client, async (xmin) => {
       publisher.follow(await readIncarnation(client));
-      await publisher.publishAll(client, !this.#isLoaded);
+      if (!(await this.#loadMany(client))) await publisher.publishAll(client, !this.#isLoaded);
       publisher.expireOutdated(this.#options.nowMs());
       this.#sinceXid = xmin;
       this.#confirmedAtMs = started;
@@ -184,6 +188,18 @@ export class ZoneFeed {
       // Who is told of a zone may ask for it at once.
       for await (const zones of publisher.publishedOf(client)) this.#uses.onPublished(zones);
     });
+  }
+
+  /** Fills a zone database that has nothing with all zones, where they are many. @returns whether it is done */
+  async #loadMany(client: pg.Client): Promise<boolean> {
+    const { publisher, writer } = this.#options;
+    if (this.#isLoaded || publisher.expectedCount > 0) return false;
+    const { scope } = publisher;
+    const ids: number[] = [];
+    await streamZoneIds(client, scope, (id) => ids.push(id));
+    if (ids.length < MANY_ZONES) return false;
+    await publisher.publishFirst(client, () => loadFirst(ids, { client, writer, publisher, scope }));
+    return true;
   }
 
   #tell(changed: readonly ZoneState[], startedMs: number): void {

@@ -1,10 +1,15 @@
 import { LOWER_CASE } from "../zone-database/layout.ts";
 import { NameDraft } from "../zone-database/name-draft.ts";
 import type { CompiledRecord } from "../zone-database/stored-rrset.ts";
-import type { ZoneDatabaseWriter } from "../zone-database/writer.ts";
 
 /** RFC 1035 §2.3.4. */
 const MAX_NAME_OCTETS = 255;
+
+/** What takes the names of a zone, as `ZoneDatabaseWriter` does. */
+export interface NameBuilder {
+  beginName(zone: number, draft: NameDraft): void;
+  endName(zone: number, owner: Uint8Array, nameLength: number, draft: NameDraft): void;
+}
 
 /** A record in place, among octets that are valid only while it is handled. */
 export interface RecordInPlace {
@@ -18,11 +23,11 @@ export interface RecordInPlace {
 }
 
 /**
- * Fills a zone of the zone database that nobody sees yet with records that come one by one, those of a name together: the SOA
+ * Fills a zone that nobody sees yet with records that come one by one, those of a name together: the SOA
  * first, the others of a name by ascending type.
  */
 export class ZoneFiller {
-  readonly #writer: ZoneDatabaseWriter;
+  readonly #builder: NameBuilder;
   readonly #draft = new NameDraft();
   #zone = 0;
   /** The name at hand: so many octets, of which those in front of the apex are the name relative to it. */
@@ -30,8 +35,8 @@ export class ZoneFiller {
   #ownerOctets = 0;
   #apexOctets = 0;
 
-  constructor(writer: ZoneDatabaseWriter) {
-    this.#writer = writer;
+  constructor(builder: NameBuilder) {
+    this.#builder = builder;
   }
 
   /** Begins with a zone's apex, whose records come first. */
@@ -39,7 +44,7 @@ export class ZoneFiller {
     this.#zone = zone;
     this.#setOwner(apex, 0, apex.length);
     this.#apexOctets = apex.length;
-    this.#writer.beginName(zone, this.#draft);
+    this.#builder.beginName(zone, this.#draft);
   }
 
   /** Adds a record at the name at hand. */
@@ -51,14 +56,14 @@ export class ZoneFiller {
     if (ownerOctets !== this.#ownerOctets || !isSameName(this.#owner, octets, ownerStart, ownerOctets)) {
       this.end();
       this.#setOwner(octets, ownerStart, ownerOctets);
-      this.#writer.beginName(this.#zone, this.#draft);
+      this.#builder.beginName(this.#zone, this.#draft);
     }
     this.#draft.add(type, ttl, octets, rdataStart, rdataStart + rdataOctets);
   }
 
   /** Ends the name at hand, to be called behind the zone's last record. */
   end(): void {
-    this.#writer.endName(this.#zone, this.#owner, this.#ownerOctets - this.#apexOctets, this.#draft);
+    this.#builder.endName(this.#zone, this.#owner, this.#ownerOctets - this.#apexOctets, this.#draft);
   }
 
   #setOwner(octets: Uint8Array, start: number, length: number): void {
@@ -70,7 +75,9 @@ export class ZoneFiller {
 /** Whether a name is the one of its length that stands among other octets, ASCII case aside (RFC 4343). */
 function isSameName(name: Uint8Array, octets: Uint8Array, start: number, length: number): boolean {
   for (let index = 0; index < length; index += 1) {
-    if (LOWER_CASE[name[index]!] !== LOWER_CASE[octets[start + index]!]) return false;
+    const own = name[index]!;
+    const other = octets[start + index]!;
+    if (own !== other && LOWER_CASE[own] !== LOWER_CASE[other]) return false;
   }
   return true;
 }

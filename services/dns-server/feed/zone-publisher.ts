@@ -2,7 +2,8 @@ import type pg from "pg";
 import { formatDomainName, nameFromStoredWire } from "../../core/dns/name.ts";
 import type { Observe } from "../../platform/observability/observation.ts";
 import { findLargeZones, measureZones } from "../../store/dns/large-zones.ts";
-import { streamRecords, type ZoneSelection } from "../../store/dns/published-zones.ts";
+import { streamRecords } from "../../store/dns/published-zones.ts";
+import { selectionOf } from "../../store/dns/zone-selection.ts";
 import {
   readAllZones,
   readZones,
@@ -21,10 +22,6 @@ import { soaOf, WholeZones } from "./whole-zones.ts";
 
 /** Nodes of a zone that was given up that are taken apart at once. */
 const COLLECT_NODES = 2_000;
-/** From so many zones on, all between the first and the last are streamed rather than those that are named. */
-const MAX_NAMED_ZONES = 20_000;
-/** As many as this, where no more than as many others lie between them. */
-const MAX_NAMED_NEIGHBOURS = 100;
 /** Zones whose state is in memory at a time when all are read. */
 const ZONES_A_STEP = 1_000;
 
@@ -52,7 +49,8 @@ export class ZonePublisher {
   /** Zones that `publish` leaves to `publishHeldBack`, and whether they have been withdrawn since they were held back. */
   readonly #heldBack = new Map<number, { withdrawn: boolean }>();
   readonly #leftOut: LeftOutZones;
-  readonly #scope: ZoneScope;
+  /** Whose zones the zone database is to hold. */
+  readonly scope: ZoneScope;
   readonly #resellerIds: ReadonlySet<string> | undefined;
   /** Whether nobody is answered yet, so that nobody minds being held up. */
   #isFirst = false;
@@ -62,7 +60,7 @@ export class ZonePublisher {
 
   /** @param scope whose zones the zone database is to hold */
   constructor(writer: ZoneDatabaseWriter, observe: Observe, nowMs: () => number = Date.now, scope: ZoneScope = null) {
-    this.#scope = scope;
+    this.scope = scope;
     this.#resellerIds = scope === null ? undefined : new Set(scope);
     this.#writer = writer;
     this.#observe = observe;
@@ -125,6 +123,11 @@ export class ZonePublisher {
     this.#collectAll();
   }
 
+  /** Notes that a zone cannot be taken in as the database has it. */
+  noteCorrupt(zone: ZoneSummary, err: CorruptRecordError): void {
+    this.#observe({ kind: "zone-corrupt", level: "error", ...nameOf(zone), err });
+  }
+
   /**
    * Takes larger zones out of a zone database that nobody is answered from, for smaller ones that did not fit.
    * @param octets what each zone needs, those that are there and those that are not
@@ -165,7 +168,7 @@ export class ZonePublisher {
   /** Takes all zones out of the zone database that the database does not have, or not in scope. */
   async #withdrawOthers(client: pg.Client): Promise<void> {
     const others = new Set([...this.#held.ids(), ...this.leftOut.map(({ zone }) => zone.id)]);
-    if (others.size > 0) await streamZoneIds(client, this.#scope, (id) => others.delete(id));
+    if (others.size > 0) await streamZoneIds(client, this.scope, (id) => others.delete(id));
     this.withdraw(others);
   }
 
@@ -200,7 +203,7 @@ export class ZonePublisher {
     this.#isFirst = isFirst;
     try {
       await this.#withdrawOthers(client);
-      for await (const zones of readAllZones(client, this.#scope, ZONES_A_STEP)) {
+      for await (const zones of readAllZones(client, this.scope, ZONES_A_STEP)) {
         await this.#publishNews(client, zones, false);
         // What tables leave when they grow is of use for the next zones.
         if (isFirst) this.#collectAll();
@@ -211,9 +214,23 @@ export class ZonePublisher {
     }
   }
 
+  /**
+   * As `publishAll`, for a zone database that nobody is answered from and that has nothing yet.
+   * @param fill puts all zones into it, by `adopt`, `leaveOut` and `noteCorrupt`
+   */
+  async publishFirst(client: pg.Client, fill: () => Promise<void>): Promise<void> {
+    this.#isFirst = true;
+    try {
+      await fill();
+      if (this.#leftOut.size > 0) await this.#preferSmaller(client);
+    } finally {
+      this.#isFirst = false;
+    }
+  }
+
   /** The zones that are published as the database has them, some at a time. */
   async *publishedOf(client: pg.Client): AsyncGenerator<readonly ZoneState[]> {
-    for await (const zones of readAllZones(client, this.#scope, ZONES_A_STEP)) {
+    for await (const zones of readAllZones(client, this.scope, ZONES_A_STEP)) {
       yield zones.filter((zone) => zone.published && this.#isPublished(zone));
     }
   }
@@ -342,7 +359,7 @@ export class ZonePublisher {
         this.#takeFailure(zone, error, { takenOctets, ms: performance.now() - startedMs }),
     });
     try {
-      await streamRecords(client, selectionOf(zones), (record) => loading.add(record));
+      await streamRecords(client, selectionOf(zones.map(({ id }) => id)), (record) => loading.add(record));
       loading.finish();
     } catch (error) {
       loading.discard();
@@ -360,9 +377,8 @@ export class ZonePublisher {
     if (error instanceof ZoneDatabaseFullError) {
       // Gone while it was loaded: nobody misses it.
       if (this.#heldBack.get(zone.id)?.withdrawn !== true) this.#leaveOut(zone, attempt.takenOctets, attempt.ms);
-    } else if (error instanceof CorruptRecordError) {
-      this.#observe({ kind: "zone-corrupt", level: "error", ...nameOf(zone), err: error });
-    } else throw error;
+    } else if (error instanceof CorruptRecordError) this.noteCorrupt(zone, error);
+    else throw error;
   }
 
   /** Leaves a zone as it is answered, or all of it SERVFAIL where it is not: it does not fit. */
@@ -408,14 +424,6 @@ export class ZonePublisher {
     const smaller = this.makeRoomForSmaller(octets);
     await this.#publishWhole(client, await readZones(client, [...smaller]));
   }
-}
-
-/** How the records of zones, by ascending id, are asked for: between many there may be others, which are passed over. */
-function selectionOf(zones: readonly ZoneState[]): ZoneSelection {
-  const ids = zones.map(({ id }) => id);
-  const [from, to] = [ids[0]!, ids.at(-1)!];
-  const areNeighbours = ids.length > MAX_NAMED_NEIGHBOURS && to - from < 2 * ids.length;
-  return areNeighbours || ids.length > MAX_NAMED_ZONES ? { from, to } : { ids };
 }
 
 /** A zone as observations name it. */

@@ -2,7 +2,8 @@
 const SMALL_OCTETS = 512;
 const SMALL_CLASSES = SMALL_OCTETS / 8;
 /** Larger blocks are rounded up to an eighth of a power of two: at most 12.5 % waste. */
-const LARGE_STEPS = 8;
+const LARGE_STEP_BITS = 3;
+const LARGE_STEPS = 1 << LARGE_STEP_BITS;
 
 /** How many there are: none is larger than a segment. */
 export const CLASSES = SMALL_CLASSES + (31 - Math.log2(SMALL_OCTETS)) * LARGE_STEPS;
@@ -11,7 +12,7 @@ export const CLASSES = SMALL_CLASSES + (31 - Math.log2(SMALL_OCTETS)) * LARGE_ST
 export function sizeClass(octets: number): number {
   if (octets <= SMALL_OCTETS) return Math.max(0, Math.ceil(octets / 8) - 1);
   const exponent = 31 - Math.clz32(octets - 1);
-  const step = Math.floor((octets - 1 - 2 ** exponent) / (2 ** exponent / LARGE_STEPS));
+  const step = (octets - 1 - (1 << exponent)) >> (exponent - LARGE_STEP_BITS);
   return SMALL_CLASSES + (exponent - Math.log2(SMALL_OCTETS)) * LARGE_STEPS + step;
 }
 
@@ -20,5 +21,5 @@ export function classSize(index: number): number {
   if (index < SMALL_CLASSES) return (index + 1) * 8;
   const exponent = Math.log2(SMALL_OCTETS) + Math.floor((index - SMALL_CLASSES) / LARGE_STEPS);
   const step = (index - SMALL_CLASSES) % LARGE_STEPS;
-  return 2 ** exponent + (step + 1) * (2 ** exponent / LARGE_STEPS);
+  return (1 << exponent) + (step + 1) * (1 << (exponent - LARGE_STEP_BITS));
 }

@@ -29,6 +29,30 @@ export interface ZoneChange extends IndexDraft {
   readonly counted: (readonly [node: number, difference: number])[];
 }
 
+/**
+ * What is not published yet, by zone. A load makes, fills and publishes one zone after another, millions of them: the one that
+ * was begun last stands beside the table.
+ */
+export class PendingChanges {
+  #last: ZoneChange | undefined;
+  readonly #others = new Map<number, ZoneChange>();
+
+  get(zone: number): ZoneChange | undefined {
+    return this.#last?.zone === zone ? this.#last : this.#others.get(zone);
+  }
+
+  /** Adds the change of a zone that has none. */
+  add(change: ZoneChange): void {
+    if (this.#last !== undefined) this.#others.set(this.#last.zone, this.#last);
+    this.#last = change;
+  }
+
+  delete(zone: number): void {
+    if (this.#last?.zone === zone) this.#last = undefined;
+    else this.#others.delete(zone);
+  }
+}
+
 /** A published change whose former nodes may still be looked at by readers that entered up to an epoch. */
 export interface UnsettledChange {
   readonly change: ZoneChange;

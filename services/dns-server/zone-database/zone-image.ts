@@ -1,8 +1,10 @@
-import type { Denial } from "./denial.ts";
+import { type Denial, NO_DENIAL } from "./denial.ts";
 import { IndexReader } from "./index-reader.ts";
-import { APEX_TAIL, FLAG, NODE, RECORD_FIXED_OCTETS, RRSET, wordsOf } from "./layout.ts";
-import type { StoredNodes } from "./node-store.ts";
+import { APEX_TAIL, FLAG, FLAG_BITS, NODE, RECORD_FIXED_OCTETS, RRSET, wordsOf } from "./layout.ts";
+import type { NameDraft } from "./name-draft.ts";
+import type { EncodedRrsets, StoredNodes } from "./node-store.ts";
 import { ZoneDatabaseReader } from "./reader.ts";
+import { classSize, sizeClass } from "./size-class.ts";
 import type { ZoneDatabaseWriter } from "./writer.ts";
 
 /**
@@ -19,8 +21,53 @@ const DENIAL_HEAD = { KIND: 0, SALT_OCTETS: 1, ITERATIONS: 2, SALT: 3 } as const
 const DENIAL_KINDS = ["none", "nsec", "nsec3"] as const;
 /** Octets of a part, unless one node has more. */
 const PART_OCTETS = 2 ** 16;
+/** From so many octets on a block copy pays for itself. */
+const LONG_OCTETS = 96;
 /** Flags that come by themselves. */
 const FOUND_ANEW = FLAG.WILDCARD_CHILD | FLAG.CHANGE;
+
+/** The part of an image that is being made. */
+class Part {
+  words = new Int32Array(PART_OCTETS / 4);
+  octets = new Uint8Array(this.words.buffer);
+  /** Words in use. */
+  length = 0;
+
+  /** Begins an image. */
+  begin(denial: Denial): void {
+    const [iterations, salt] = denial.kind === "nsec3" ? [denial.iterations, denial.salt] : [0, NO_OCTETS];
+    this.words[DENIAL_HEAD.KIND] = DENIAL_KINDS.indexOf(denial.kind);
+    this.words[DENIAL_HEAD.SALT_OCTETS] = salt.length;
+    this.words[DENIAL_HEAD.ITERATIONS] = iterations;
+    this.length = DENIAL_HEAD.SALT + wordsOf(salt.length);
+    this.octets.set(salt, DENIAL_HEAD.SALT * 4);
+  }
+
+  /** Whether it ends before a node of so many words. */
+  isFullFor(words: number): boolean {
+    return this.length > 0 && this.length + words > PART_OCTETS / 4;
+  }
+
+  /** What there is, which is valid until the next node; another one begins. */
+  take(): Int32Array {
+    const taken = this.words.subarray(0, this.length);
+    this.length = 0;
+    return taken;
+  }
+
+  /** @returns where the words of another node begin, whose content is undefined */
+  add(words: number): number {
+    const start = this.length;
+    this.length += words;
+    if (this.length > this.words.length) {
+      const larger = new Int32Array(this.length);
+      larger.set(this.words.subarray(0, start));
+      this.words = larger;
+      this.octets = new Uint8Array(larger.buffer);
+    }
+    return start;
+  }
+}
 
 /** Makes images, one after another. */
 export class ZoneImageMaker {
@@ -29,8 +76,7 @@ export class ZoneImageMaker {
   readonly #writer: ZoneDatabaseWriter;
   readonly #reader: ZoneDatabaseReader;
   readonly #index: IndexReader;
-  #part = new Int32Array(PART_OCTETS / 4);
-  #length = 0;
+  readonly #part = new Part();
 
   constructor(writer: ZoneDatabaseWriter) {
     this.#writer = writer;
@@ -53,52 +99,102 @@ export class ZoneImageMaker {
     const { indexRoot } = this.#reader;
     const { nodes, release } = this.#writer.snapshot(zone);
     try {
-      this.#length = 0;
-      this.#putDenial(this.#writer.denialOf(zone));
+      this.#part.begin(this.#writer.denialOf(zone));
       for (const node of nodesInOrder(apex, nodes, this.#index.nodesIn(indexRoot), this.#reader)) {
         const size = this.#reader.segment.words[(node >> 2) + NODE.SIZE]! >> 2;
-        if (this.#length > 0 && this.#length + size > PART_OCTETS / 4) {
-          yield this.#part.subarray(0, this.#length);
-          this.#length = 0;
-        }
+        if (this.#part.isFullFor(size)) yield this.#part.take();
         this.#putNode(node, size, node === apex);
       }
-      yield this.#part.subarray(0, this.#length);
+      yield this.#part.take();
     } finally {
       release();
     }
   }
 
-  #putDenial(denial: Denial): void {
-    const [iterations, salt] = denial.kind === "nsec3" ? [denial.iterations, denial.salt] : [0, NO_OCTETS];
-    this.#part[DENIAL_HEAD.KIND] = DENIAL_KINDS.indexOf(denial.kind);
-    this.#part[DENIAL_HEAD.SALT_OCTETS] = salt.length;
-    this.#part[DENIAL_HEAD.ITERATIONS] = iterations;
-    this.#length = DENIAL_HEAD.SALT + wordsOf(salt.length);
-    new Uint8Array(this.#part.buffer).set(salt, DENIAL_HEAD.SALT * 4);
-  }
-
   #putNode(node: number, size: number, isApex: boolean): void {
     const { words } = this.#reader.segment;
-    this.#reserve(size);
-    const part = this.#part;
-    const start = this.#length;
+    const start = this.#part.add(size);
+    const part = this.#part.words;
     for (let word = 0; word < size; word += 1) part[start + word] = words[(node >> 2) + word]!;
     part[start + NODE.ZONE] = 0;
     part[start + NODE.NEXT] = 0;
     part[start + NODE.PREVIOUS] = 0;
     part[start + NODE.FLAGS]! &= ~FOUND_ANEW;
     part[start + NODE.CHILDREN] = 0;
-    this.#length += size;
-    if (isApex) part.fill(0, this.#length - APEX_TAIL.WORDS, this.#length);
+    if (isApex) part.fill(0, start + size - APEX_TAIL.WORDS, start + size);
     this.nodes += 1;
   }
+}
 
-  #reserve(words: number): void {
-    if (this.#length + words <= this.#part.length) return;
-    const larger = new Int32Array(this.#length + words);
-    larger.set(this.#part.subarray(0, this.#length));
-    this.#part = larger;
+/** A name of a zone that is in no zone database: so many octets of the owner are in front of the apex. */
+export interface DraftedName {
+  readonly owner: Uint8Array;
+  readonly nameLength: number;
+}
+
+/**
+ * Makes images of zones that are in no zone database, of one after another, from names in canonical order. A node without
+ * records comes by itself, as everywhere in images.
+ */
+export class ZoneImageDraft {
+  readonly #part = new Part();
+  readonly #onPart: (part: Int32Array) => void;
+  #denial: Denial = NO_DENIAL;
+
+  /** @param onPart takes each part, which is valid while it is handled */
+  constructor(onPart: (part: Int32Array) => void) {
+    this.#onPart = onPart;
+  }
+
+  /** How the zone at hand denies existence, as its apex has said. */
+  get denial(): Denial {
+    return this.#denial;
+  }
+
+  /** Begins with another zone, whose apex comes next. */
+  begin(): void {
+    this.#denial = NO_DENIAL;
+  }
+
+  /** Puts in the records of a name, which are finished. */
+  putName(name: DraftedName, draft: NameDraft): void {
+    const isApex = name.nameLength === 0;
+    if (isApex) {
+      this.#denial = draft.denial;
+      this.#part.begin(draft.denial);
+    }
+    if (draft.rrsets.count > 0) {
+      const kept = this.#denial.kind === "nsec" ? draft.flags : draft.flags & ~FLAG.NSEC;
+      // NS at the apex is no cut.
+      this.#putNode(name, draft.rrsets, isApex ? kept & ~FLAG.CUT : kept);
+    }
+    if (draft.nsec3Rrsets.count > 0 && !isApex) this.#putNode(name, draft.nsec3Rrsets, FLAG.NSEC3);
+  }
+
+  /** Ends the zone. */
+  end(): void {
+    this.#onPart(this.#part.take());
+  }
+
+  #putNode({ owner, nameLength }: DraftedName, rrsets: EncodedRrsets, flags: number): void {
+    const nameWords = wordsOf(1 + nameLength);
+    const tailWords = nameLength === 0 ? APEX_TAIL.WORDS : 0;
+    const octetsInUse = (NODE.NAME + nameWords + wordsOf(rrsets.length) + tailWords) * 4;
+    const size = classSize(sizeClass(octetsInUse));
+    if (this.#part.isFullFor(size >> 2)) this.#onPart(this.#part.take());
+    const start = this.#part.add(size >> 2);
+    const { words, octets } = this.#part;
+    // Padding is 0, as are the words that come by themselves.
+    words.fill(0, start, start + NODE.NAME + nameWords);
+    words.fill(0, start + (octetsInUse >> 2) - tailWords - 1, start + (size >> 2));
+    words[start + NODE.FLAGS] = flags | (rrsets.count << FLAG_BITS);
+    words[start + NODE.SIZE] = size;
+    const nameAt = (start + NODE.NAME) * 4;
+    octets[nameAt] = nameLength;
+    for (let index = 0; index < nameLength; index += 1) octets[nameAt + 1 + index] = owner[index]!;
+    const rrsetsAt = (start + NODE.NAME + nameWords) * 4;
+    if (rrsets.length > LONG_OCTETS) octets.set(rrsets.octets.subarray(0, rrsets.length), rrsetsAt);
+    else for (let index = 0; index < rrsets.length; index += 1) octets[rrsetsAt + index] = rrsets.octets[index]!;
   }
 }
 

@@ -6,7 +6,7 @@ import { type EncodedRrsets, NO_RRSETS, NodeStore, type Place, type StoredNodes 
 import { NodeTable } from "./node-table.ts";
 import type { ZoneDatabaseReader } from "./reader.ts";
 import { classSize, sizeClass } from "./size-class.ts";
-import type { ChangedName, UnsettledChange, ZoneChange } from "./zone-change.ts";
+import { type ChangedName, PendingChanges, type UnsettledChange, type ZoneChange } from "./zone-change.ts";
 import { ZoneIndex } from "./zone-index.ts";
 
 /**
@@ -21,7 +21,7 @@ export class ZoneNodes {
   readonly #index: ZoneIndex;
   readonly #store: NodeStore;
   /** By zone, what is not published yet. */
-  readonly #changes = new Map<number, ZoneChange>();
+  readonly #changes = new PendingChanges();
   /** Published changes, the oldest first. */
   #unsettled: UnsettledChange[] = [];
   #nextVersion = 1;
@@ -278,7 +278,7 @@ export class ZoneNodes {
       counted: differences.counted,
     };
     this.#nextVersion = (this.#nextVersion + 1) | 0;
-    this.#changes.set(zone, change);
+    this.#changes.add(change);
     return change;
   }
 

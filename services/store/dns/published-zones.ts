@@ -1,5 +1,6 @@
 import type pg from "pg";
-import { type CopyRow, copyOut } from "../copy-out.ts";
+import { type CopyRow, copyMessages, copyOut, type TakeMessages } from "../copy-out.ts";
+import { isSelected, type ZoneSelection } from "./zone-selection.ts";
 
 /** A record of a zone, with its owner in wire form, case kept. */
 export interface ZoneRecord {
@@ -148,37 +149,43 @@ function portionOf<R extends PlacedRow, T>(placed: readonly R[], read: (row: R) 
   return { rows, tooLarge, later };
 }
 
-/** Zones by their ids, or all from one id to another. */
-export type ZoneSelection = { readonly ids: readonly number[] } | { readonly from: number; readonly to: number };
-
 /** Streams all records of zones: the zones by ascending id, the names of each in canonical order, their records by type. */
 export async function streamRecords(
   client: pg.Client,
   zones: ZoneSelection,
   onRecord: (record: StreamedRecord) => void,
 ): Promise<void> {
-  // COPY takes no parameters; these are numbers.
-  const condition =
-    "ids" in zones
-      ? `zone_id = any ('{${zones.ids.map(Number).join(",")}}'::bigint[])`
-      : `zone_id between ${Number(zones.from)} and ${Number(zones.to)}`;
+  await copyOut(client, await queryOfRecords(client, zones), recordReader(onRecord));
+}
+
+/** As `streamRecords`, for rows that are read elsewhere, by `recordReader`. */
+export async function copyRecords(client: pg.Client, zones: ZoneSelection, onMessages: TakeMessages): Promise<void> {
+  await copyMessages(client, await queryOfRecords(client, zones), onMessages);
+}
+
+/** Makes records of rows. */
+export function recordReader(onRecord: (record: StreamedRecord) => void): (row: CopyRow) => void {
+  const record = new RecordOfRow();
+  return (row) => {
+    record.take(row);
+    onRecord(record);
+  };
+}
+
+async function queryOfRecords(client: pg.Client, zones: ZoneSelection): Promise<string> {
+  const condition = isSelected("zone_id", zones);
   // Ordered by itself, each table is read along its index, and the two are merged.
   const order = "order by zone_id, owner_key, type, id";
   const { rows } = await client.query<{ derived: boolean }>(
     `select exists (select from derived_records r where ${condition}) as derived`,
   );
-  const query = rows[0]!.derived
+  return rows[0]!.derived
     ? `select zone_id, owner, type, ttl, rdata from (
          (select ${RECORD_COLUMNS} from records r where ${condition} ${order})
          union all
          (select ${RECORD_COLUMNS} from derived_records r where ${condition} ${order})
        ) published ${order}`
     : `select zone_id, owner, type, ttl, rdata from records where ${condition} ${order}`;
-  const record = new RecordOfRow();
-  await copyOut(client, query, (row) => {
-    record.take(row);
-    onRecord(record);
-  });
 }
 
 /** One object for all rows: they are many. */

@@ -19,11 +19,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { build } from "rolldown";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import {
-  SnapshotReader,
-  SnapshotWriter,
-  type SnapshotZone,
-} from "../../../../services/dns-server/feed/snapshot-file.ts";
+import { SnapshotReader, SnapshotWriter } from "../../../../services/dns-server/feed/snapshot-file.ts";
+import type { SnapshotZone } from "../../../../services/dns-server/feed/zone-stream.ts";
 
 let folder: string;
 let file: string;
