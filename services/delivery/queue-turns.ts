@@ -14,7 +14,7 @@ const INSTANCES_PER_LOOK = 100;
 const PARTITIONS_PER_PLACE = 24;
 /** Lots that one look visits at most, shared by the instances that it asks. */
 const LOTS_PER_LOOK = 500;
-/** Where the last visit gave all that was wanted, so many lots are visited for each partition, and for one more. */
+/** After a visit that gave all that was wanted the next one visits so many lots for each partition, and for one more. */
 const LOTS_PER_PARTITION = 2;
 /** Lots that one look visits of each instance at least. */
 const LOTS_PER_INSTANCE = 10;

@@ -1,5 +1,6 @@
+import { Socket } from "node:net";
 import type pg from "pg";
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { afterAll, beforeAll, expect, it, onTestFinished, vi } from "vitest";
 import { loadFirst } from "../../services/dns-server/feed/first-load.ts";
 import { ZonePublisher } from "../../services/dns-server/feed/zone-publisher.ts";
 import { NODE, RRSET } from "../../services/dns-server/zone-database/layout.ts";
@@ -67,7 +68,11 @@ interface Loaded {
 }
 
 /** A zone database that the database's zones are loaded into, by a thread beside or by this one alone. */
-async function load(way: "thread" | "alone", scope: ZoneScope = null, octets = 2 ** 26): Promise<Loaded> {
+async function load(
+  way: "thread" | "alone",
+  scope: ZoneScope = null,
+  { octets = 2 ** 26, ...options }: { octets?: number; mostWaitingOctets?: number } = {},
+): Promise<Loaded> {
   const writer = new ZoneDatabaseWriter(ZoneDatabaseMemory.create(octets));
   const observed: string[] = [];
   const publisher = new ZonePublisher(
@@ -80,7 +85,7 @@ async function load(way: "thread" | "alone", scope: ZoneScope = null, octets = 2
     const ids: number[] = [];
     await streamZoneIds(client, scope, (id) => ids.push(id));
     if (way === "alone") await publisher.publishAll(client, true);
-    else await publisher.publishFirst(client, () => loadFirst(ids, { client, writer, publisher, scope }));
+    else await publisher.publishFirst(client, () => loadFirst(ids, { client, writer, publisher, scope, ...options }));
   });
   return { writer, publisher, observed };
 }
@@ -127,6 +132,14 @@ it(`loads with a thread what it loads alone: large zones, signed ones, none of c
   expect(findBookErrors(thread.writer)).toEqual([]);
 });
 
+it("has the database wait while the thread is behind", async () => {
+  const pause = vi.spyOn(Socket.prototype, "pause");
+  onTestFinished(() => pause.mockRestore());
+  const thread = await load("thread", null, { mostWaitingOctets: 1 });
+  expect(pause.mock.calls.length).toBeGreaterThan(2);
+  expect(thread.writer.zoneCount).toBe((await load("alone")).writer.zoneCount);
+});
+
 it("loads the zones of some resellers alone", async () => {
   expect((await load("thread", ["nobody"])).writer.zoneCount).toBe(0);
   const { rows } = await client.query<{ reseller_id: string }>("select distinct reseller_id from zones");
@@ -136,7 +149,7 @@ it("loads the zones of some resellers alone", async () => {
 
 it("leaves out the largest where not all fit, and says so", async () => {
   const { writer } = await load("alone");
-  const full = await load("thread", null, Math.ceil(writer.usedOctets / 8) * 8);
+  const full = await load("thread", null, { octets: Math.ceil(writer.usedOctets / 8) * 8 });
   const { publisher } = full;
   expect(publisher.leftOut.at(-1)!.zone.apex.subarray(1, 6)).toEqual(Buffer.from("large"));
   expect(full.writer.zoneCount + publisher.leftOut.length).toBe(writer.zoneCount);

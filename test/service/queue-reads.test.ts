@@ -10,6 +10,7 @@ import { leasePartitions } from "../../services/store/mail/queue/lease-partition
 import { beginWork } from "../../services/store/mail/queue/mail-work.ts";
 import { extendLeases, loadDueDeliveries, releasePartitions } from "../../services/store/mail/queue/queue-leases.ts";
 import { acknowledgeStops, findStops } from "../../services/store/mail/queue/queue-stops.ts";
+import { listBatches } from "../../services/store/mail/sends/batches.ts";
 import { attemptFacts } from "../support/attempts.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 
@@ -107,5 +108,17 @@ test("steps of a worker that takes five partitions of a thousand", async () => {
     await count("give back", () => releasePartitions(transaction, WORKER, releases, now));
     expect(await transaction("partitions").where({ state: "finished" })).toHaveLength(5);
     for (const [name, read] of counted) expect(read, name).toBeLessThan(2 * BATCHES);
+  });
+});
+
+test("a page of an instance's batches, once statistics know them", async () => {
+  await database.db.raw("analyze");
+  await database.db.transaction(async (transaction) => {
+    let page: Awaited<ReturnType<typeof listBatches>> = [];
+    const list = (before?: string) => listBatches(transaction, instanceId, { limit: 5, ...(before && { before }) });
+    expect(await reads(transaction, async () => (page = await list()))).toBeLessThan(100);
+    expect(page).toHaveLength(5);
+    expect(await reads(transaction, async () => (page = await list(page.at(-1)!.eeid)))).toBeLessThan(100);
+    expect(page).toHaveLength(5);
   });
 });

@@ -5,6 +5,7 @@ import type { TakeMessages } from "../../store/copy-out.ts";
 import { copyRecords } from "../../store/dns/published-zones.ts";
 import { selectionOf } from "../../store/dns/zone-selection.ts";
 import { copyPublishedZones, type ZoneScope } from "../../store/dns/zone-states.ts";
+import type { StoredNodes } from "../zone-database/node-store.ts";
 import type { ZoneDatabaseWriter } from "../zone-database/writer.ts";
 import type { FromImageThread, ToImageThread } from "./zone-image-messages.ts";
 import type { ZonePublisher } from "./zone-publisher.ts";
@@ -15,7 +16,7 @@ import { ZoneTakes } from "./zone-takes.ts";
 const ZONES_A_STEP = 1_000;
 /** Rows are gathered to so many octets before they go to the thread: each message costs both sides the same. */
 const GATHERED_OCTETS = 1 << 17;
-/** So much the thread may be behind with before the database has to wait. */
+/** What `mostWaitingOctets` is unless given. */
 const MOST_WAITING_OCTETS = 1 << 22;
 
 /** Of the thread's heap: what is made of the zones of a step is garbage again before it is full. */
@@ -26,6 +27,8 @@ export interface FirstLoadOptions {
   readonly writer: ZoneDatabaseWriter;
   readonly publisher: ZonePublisher;
   readonly scope: ZoneScope;
+  /** Octets of rows that the thread may be behind with before the database has to wait. */
+  readonly mostWaitingOctets?: number;
 }
 
 /**
@@ -40,11 +43,15 @@ export async function loadFirst(ids: readonly number[], options: FirstLoadOption
   const load = new FirstLoad(worker, options);
   worker.on("message", (message: FromImageThread) => load.take(message));
   worker.on("error", (error) => load.fail(error));
+  worker.on("exit", () => load.fail(new Error("the thread that makes images of zones has ended")));
   try {
     await load.run(ids);
+  } catch (error) {
+    load.fail(error);
+    throw error;
   } finally {
-    load.end();
     await worker.terminate();
+    load.end();
   }
 }
 
@@ -56,6 +63,7 @@ class FirstLoad {
   readonly #takes: ZoneTakes;
   #gathered: Uint8Array = Buffer.allocUnsafeSlow(GATHERED_OCTETS);
   #gatheredOctets = 0;
+  readonly #mostWaitingOctets: number;
   /** Octets of rows that the thread has, and messages. */
   #waitingOctets = 0;
   #waitingMessages = 0;
@@ -66,6 +74,7 @@ class FirstLoad {
   constructor(worker: Worker, options: FirstLoadOptions) {
     this.#worker = worker;
     this.#options = options;
+    this.#mostWaitingOctets = options.mostWaitingOctets ?? MOST_WAITING_OCTETS;
     this.#takes = new ZoneTakes(options.writer, options.publisher);
   }
 
@@ -103,7 +112,7 @@ class FirstLoad {
     this.#goOn();
   }
 
-  /** To be called when no more is going to be taken. */
+  /** Discards the zone at hand; to be called when the thread has ended. */
   end(): void {
     this.#takes.discard();
   }
@@ -126,13 +135,15 @@ class FirstLoad {
 
   /** The next part of the zone at hand, or what is behind its last. */
   #takeRest(): void {
+    let part: StoredNodes | undefined;
     try {
-      const part = this.#zones.nextPart();
-      if (part === undefined) this.#takes.end();
-      else this.#takes.take(part);
+      part = this.#zones.nextPart();
     } catch (error) {
       this.#takes.giveUp(error);
+      return;
     }
+    if (part === undefined) this.#takes.end();
+    else this.#takes.take(part);
   }
 
   #gatherer(kind: RowKind): TakeMessages {
@@ -142,21 +153,21 @@ class FirstLoad {
       if (end - start > this.#gathered.length) this.#gathered = new Uint8Array(end - start);
       this.#gathered.set(octets.subarray(start, end), this.#gatheredOctets);
       this.#gatheredOctets += end - start;
-      return this.#waitingOctets > MOST_WAITING_OCTETS ? this.#untilLess() : undefined;
+      return this.#waitingOctets > this.#mostWaitingOctets ? this.#untilLess() : undefined;
     };
   }
 
   async #untilLess(): Promise<void> {
-    while (this.#waitingOctets > MOST_WAITING_OCTETS / 2 && this.#failure === undefined) await this.#untilTaken();
+    while (this.#waitingOctets > this.#mostWaitingOctets / 2 && this.#failure === undefined) await this.#untilTaken();
   }
 
   /** Sends what has been gathered. */
   #send(kind: RowKind): void {
     const rows = this.#gathered.subarray(0, this.#gatheredOctets);
     if (rows.length === 0 && kind !== "end") return;
+    this.#waitingOctets += rows.length;
     const message: ToImageThread = { kind, rows };
     this.#worker.postMessage(message, [rows.buffer as ArrayBuffer]);
-    this.#waitingOctets += rows.length;
     this.#waitingMessages += 1;
     this.#gathered = Buffer.allocUnsafeSlow(GATHERED_OCTETS);
     this.#gatheredOctets = 0;

@@ -1,5 +1,4 @@
 import type { ZoneDatabaseWriter } from "../zone-database/writer.ts";
-import { ZoneReferences } from "./zone-references.ts";
 
 /** A zone that the zone database holds. */
 export interface HeldZone {
@@ -13,7 +12,7 @@ export interface HeldZone {
  */
 export class HeldZones {
   readonly #writer: ZoneDatabaseWriter;
-  readonly #references = new ZoneReferences();
+  readonly #references = new Map<number, number>();
 
   constructor(writer: ZoneDatabaseWriter) {
     this.#writer = writer;
@@ -24,22 +23,22 @@ export class HeldZones {
   }
 
   has(id: number): boolean {
-    return this.#references.get(id) !== 0;
+    return this.#references.has(id);
   }
 
   get(id: number): HeldZone | undefined {
     const reference = this.#references.get(id);
-    if (reference === 0) return undefined;
+    if (reference === undefined) return undefined;
     return { apex: this.#writer.apexOf(reference), version: this.#writer.versionOf(reference) };
   }
 
   versionOf(id: number): number | undefined {
     const reference = this.#references.get(id);
-    return reference === 0 ? undefined : this.#writer.versionOf(reference);
+    return reference === undefined ? undefined : this.#writer.versionOf(reference);
   }
 
   ids(): Iterable<number> {
-    return this.#references.ids();
+    return this.#references.keys();
   }
 
   /**
@@ -53,7 +52,7 @@ export class HeldZones {
 
   /** Notes that all zones are of a version. */
   setAll(version: number): void {
-    for (const id of this.#references.ids()) this.#writer.setVersion(this.#references.get(id), version);
+    for (const reference of this.#references.values()) this.#writer.setVersion(reference, version);
   }
 
   /** @returns whether it was there */

@@ -2,7 +2,6 @@ import { parentPort } from "node:worker_threads";
 import { CopyRow, readRows } from "../../store/copy-out.ts";
 import { recordReader } from "../../store/dns/published-zones.ts";
 import { type ZoneState, zoneStateMaker } from "../../store/dns/zone-state-rows.ts";
-
 import type { NameDraft } from "../zone-database/name-draft.ts";
 import { CorruptRecordError } from "../zone-database/stored-rrset.ts";
 import { ZoneImageDraft } from "../zone-database/zone-image.ts";
@@ -42,7 +41,7 @@ class ImageBuilder implements ZoneBuilder {
     this.#out.endZone();
   }
 
-  /** What there is of it is passed over by whoever reads that the zone has failed. */
+  /** What there is of it is passed over by whoever reads that the zone has failed; the next zone begins a new image. */
   discardZone(): void {
     this.#image.begin();
   }

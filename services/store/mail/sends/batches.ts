@@ -59,7 +59,7 @@ export async function listBatches(
     db,
     `select b.*, p.*, null::boolean as archive from (
        select * from batches
-       where instance_id = $1 and created_at is not null and expired_at is null and not is_report
+       where instance_id = $1 and created_at > '-infinity' and expired_at is null and not is_report
          and ($2::bigint is null or campaign_numid = $3)
          and ($4::uuid is null or (created_at, eeid) < (select created_at, eeid from batches where instance_id = $1 and eeid = $5))
        order by created_at desc, eeid desc limit $6
