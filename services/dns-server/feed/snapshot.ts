@@ -117,17 +117,21 @@ export class ZoneDatabaseSnapshot {
     const { writer, publisher } = this.#options;
     const ageSeconds = this.#ageSecondsOf(snapshot.head);
     const takes = new ZoneTakes(writer, publisher);
-    for (let kept = snapshot.nextZone(); kept !== undefined; kept = snapshot.nextZone()) {
-      if (!this.#isUsable(kept, ageSeconds) || only?.has(kept.id) === false) {
-        yield;
-        continue;
+    try {
+      for (let kept = snapshot.nextZone(); kept !== undefined; kept = snapshot.nextZone()) {
+        if (!this.#isUsable(kept, ageSeconds) || only?.has(kept.id) === false) {
+          yield;
+          continue;
+        }
+        takes.begin(kept);
+        for (let part = snapshot.nextPart(); part !== undefined; part = snapshot.nextPart()) {
+          takes.take(part);
+          yield;
+        }
+        takes.end();
       }
-      takes.begin(kept);
-      for (let part = snapshot.nextPart(); part !== undefined; part = snapshot.nextPart()) {
-        takes.take(part);
-        yield;
-      }
-      takes.end();
+    } finally {
+      takes.discard();
     }
   }
 

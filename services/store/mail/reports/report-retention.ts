@@ -1,5 +1,6 @@
 import { type Db, queryRows } from "../../../platform/postgres/db.ts";
 import { isSpread } from "../by-instance.ts";
+import { TODAY } from "./utc-day.ts";
 
 /** How long reports with their rows are kept, and how long what they add up to by day. */
 export interface ReportRetention {
@@ -18,7 +19,7 @@ export async function purgeReports(db: Db, { reportDays, dayDays }: ReportRetent
     ["tls_days", "day"],
     ["dmarc_sources", "last_day"],
   ]) {
-    gone += await purge(db, table!, `${column} < (now() at time zone 'UTC')::date - $1::int`, dayDays);
+    gone += await purge(db, table!, `${column} < ${TODAY} - $1::int`, dayDays);
   }
   return gone;
 }

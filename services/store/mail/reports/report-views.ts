@@ -1,5 +1,6 @@
 import { type Db, queryRows } from "../../../platform/postgres/db.ts";
 import type { ReportedDomain, ReportWeight } from "./dmarc-reports.ts";
+import { TODAY } from "./utc-day.ts";
 
 /** The last so many days of reports about a domain. */
 export interface ReportPeriod extends ReportedDomain {
@@ -49,7 +50,7 @@ export async function readSources(db: Db, { instanceId, domain, days }: ReportPe
                     coalesce(sum(messages) filter (where counts and not (dkim or spf or overridden)), 0)::float8 as "countedFailing",
                     coalesce(sum(messages) filter (where disposition = 'quarantine'), 0)::float8 as quarantined,
                     coalesce(sum(messages) filter (where disposition = 'reject'), 0)::float8 as rejected
-               from dmarc_days where instance_id = $1 and domain = $2 and day > (now() at time zone 'UTC')::date - $3::int group by source) d
+               from dmarc_days where instance_id = $1 and domain = $2 and day > ${TODAY} - $3::int group by source) d
        join dmarc_sources s on s.instance_id = $1 and s.domain = $2 and s.source = d.source
       order by d.counted = 0, d.messages desc, d.source limit $4`,
     [instanceId, domain, days, MOST_SOURCES],
@@ -72,7 +73,7 @@ export async function countReports(
   const [row] = await queryRows<ReportCounts>(
     db,
     `select count(*)::int as reports, count(distinct reporter)::int as reporters, count(distinct day)::int as days
-       from ${table} where instance_id = $1 and domain = $2 and day > (now() at time zone 'UTC')::date - $3::int`,
+       from ${table} where instance_id = $1 and domain = $2 and day > ${TODAY} - $3::int`,
     [instanceId, domain, days],
   );
   return row!;
@@ -86,7 +87,7 @@ export async function countCountedReports(
   const [row] = await queryRows<Pick<ReportCounts, "reports" | "days">>(
     db,
     `select count(*)::int as reports, count(distinct day)::int as days from dmarc_reports
-      where instance_id = $1 and domain = $2 and counts and day > (now() at time zone 'UTC')::date - $3::int`,
+      where instance_id = $1 and domain = $2 and counts and day > ${TODAY} - $3::int`,
     [instanceId, domain, days],
   );
   return row!;
@@ -108,7 +109,7 @@ export async function listDmarcReports(db: Db, { instanceId, domain, days }: Rep
   return queryRows<ReceivedReport>(
     db,
     `select reporter, day::text as day, received_at as "receivedAt", messages::float8 as messages, signed_by as "signedBy", counts
-       from dmarc_reports where instance_id = $1 and domain = $2 and day > (now() at time zone 'UTC')::date - $3::int
+       from dmarc_reports where instance_id = $1 and domain = $2 and day > ${TODAY} - $3::int
       order by received_at desc, id desc limit $4`,
     [instanceId, domain, days, MOST_REPORTS],
   );
@@ -139,7 +140,7 @@ export async function readTlsCounts(db: Db, { instanceId, domain, days }: Report
   return queryRows<TlsCounts>(
     db,
     `select policy_type as "policyType", exchanger, result, sum(sessions)::float8 as sessions
-       from tls_days where instance_id = $1 and domain = $2 and day > (now() at time zone 'UTC')::date - $3::int
+       from tls_days where instance_id = $1 and domain = $2 and day > ${TODAY} - $3::int
       group by 1, 2, 3 order by 4 desc, 2, 3 limit $4`,
     [instanceId, domain, days, MOST_TLS_ROWS],
   );

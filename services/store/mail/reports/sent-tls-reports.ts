@@ -1,5 +1,6 @@
 import type { TlsSession } from "../../../core/mail/reports/tls-session.ts";
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+import { TODAY } from "./utc-day.ts";
 
 /** Notes sessions that were opened, or were not to be had; together with what became of the messages. */
 export async function addTlsSessions(transaction: Transaction, sessions: readonly TlsSession[]): Promise<void> {
@@ -193,10 +194,6 @@ const SESSION_DAYS = 4;
 
 /** Forgets what is older; what says that a report was planned goes after the sessions that it would be planned for again. */
 export async function purgeTlsSessions(db: Db): Promise<void> {
-  await queryRows(db, "delete from tls_sessions where day < (now() at time zone 'UTC')::date - $1::int", [
-    SESSION_DAYS,
-  ]);
-  await queryRows(db, "delete from tls_report_sendings where day < (now() at time zone 'UTC')::date - $1::int", [
-    2 * SESSION_DAYS,
-  ]);
+  await queryRows(db, `delete from tls_sessions where day < ${TODAY} - $1::int`, [SESSION_DAYS]);
+  await queryRows(db, `delete from tls_report_sendings where day < ${TODAY} - $1::int`, [2 * SESSION_DAYS]);
 }
