@@ -7,7 +7,7 @@
  * by Node's version and options, as V8 takes it from the same alone, and by the source's digest. A folder that cannot be
  * written has none. Node's own modules only.
  */
-const { createHash } = require("node:crypto");
+const { hash } = require("node:crypto");
 const { mkdirSync, readFileSync, renameSync, writeFileSync } = require("node:fs");
 const { createRequire } = require("node:module");
 const { dirname, join, resolve } = require("node:path");
@@ -16,6 +16,9 @@ const { threadId } = require("node:worker_threads");
 
 const CACHE = join(__dirname, "..", "dist", "services", ".cache");
 const COMPILER = [process.version, process.arch, ...process.execArgv, process.env.NODE_OPTIONS].join(" ");
+const COMPILER_DIGEST = hash("sha1", COMPILER);
+/** Node's own modules and native packages, wherever in the build they are asked for. */
+const requireOther = createRequire(__filename);
 /** What a process compiles at its start, and for the first requests, has been compiled this long after it. */
 const KEEP_AFTER_MS = 5_000;
 const DIGEST_OCTETS = 20;
@@ -30,16 +33,15 @@ function load(file) {
   if (known !== undefined) return known.exports;
   const module = { exports: {} };
   modules.set(file, module);
-  const requireOther = createRequire(file);
   const require = (id) => (id.startsWith(".") ? load(resolve(dirname(file), id)) : requireOther(id));
   compile(file).call(module.exports, module.exports, Object.assign(require, requireOther), module, file, dirname(file));
   return module.exports;
 }
 
 function compile(filename) {
-  const source = readFileSync(filename, "utf8");
-  const kept = join(CACHE, digestOf(COMPILER, source).toString("hex"));
-  const script = new Script(`(function (exports, require, module, __filename, __dirname) {${source}\n})`, {
+  const source = readFileSync(filename);
+  const kept = join(CACHE, `${hash("sha1", source)}-${COMPILER_DIGEST}`);
+  const script = new Script(`(function (exports, require, module, __filename, __dirname) {${source.toString()}\n})`, {
     filename,
     cachedData: readKept(kept),
   });
@@ -74,10 +76,8 @@ function keep() {
   compiled.clear();
 }
 
-function digestOf(...contents) {
-  const hash = createHash("sha1");
-  for (const content of contents) hash.update(content);
-  return hash.digest();
+function digestOf(code) {
+  return hash("sha1", code, "buffer");
 }
 
 // As Node has it from release 21 on: to find out where it runs, pg would otherwise have Node load all of its fetch.

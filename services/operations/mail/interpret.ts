@@ -143,7 +143,7 @@ function deliveryReport(root: MimePart): Report | undefined {
 /** Only its words tell a refusal from a receipt for a message that was deleted unread. */
 function refusalByRecipient(root: MimePart): DeliveryReport | undefined {
   const report = findDispositionReport(root);
-  return report && bounceRules.refusals.test(comparable(readNotice(root).text)) ? report : undefined;
+  return report && bounceRules().refusals.test(comparable(readNotice(root).text)) ? report : undefined;
 }
 
 function jsonReport({ type, recipients }: JsonNotification): Report {
@@ -191,7 +191,7 @@ function judgeReport(report: Report | undefined, phrases: Phrases): Finding | un
   const judged = recipients.map((recipient) => judge(recipient, phrases));
   const results = judged.map(({ result }) => result);
   if (fromOwnFilter && results.every(({ reason }) => reason === "undefined")) return undefined;
-  const asks = around && bounceRules.challenges.test(comparable(around.notice.text.slice(0, 4000)));
+  const asks = around && bounceRules().challenges.test(comparable(around.notice.text.slice(0, 4000)));
   const isChallenge =
     (asks && results.every(({ hard }) => !hard)) || results.every(({ reason }) => reason === "vacation");
   if (isChallenge && around) return { kind: "vacation", results: [] };
@@ -263,7 +263,7 @@ function judge(reported: ReportedRecipient, phrases: Phrases): Judged {
 const MOST_UNKNOWN_CHARACTERS = 500;
 
 function namedAction(action: string): DsnAction | undefined {
-  return bounceRules.actions.find((rule) => rule.pattern.test(action.toLowerCase()))?.action;
+  return bounceRules().actions.find((rule) => rule.pattern.test(action.toLowerCase()))?.action;
 }
 
 /** RFC 3464 §2.3.3 requires the Action field; for reports without it the class of the status stands in. */

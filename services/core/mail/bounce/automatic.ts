@@ -14,9 +14,9 @@ export function isAutomaticReply(message: MimePart, notice: BounceNotice): boole
     /^auto-(?:replied|notified)/i.test(headerValue(message, "auto-submitted")) ||
     RESPONDER_FIELDS.some((name) => headerValue(message, name) !== "") ||
     /^auto[-_ ]?reply/i.test(headerValue(message, "precedence")) ||
-    bounceRules.automaticSubjects.test(subject) ||
-    (isUnasked(message) && bounceRules.automaticTexts.test(`${subject} ${text}`)) ||
-    bounceRules.challenges.test(text)
+    bounceRules().automaticSubjects.test(subject) ||
+    (isUnasked(message) && bounceRules().automaticTexts.test(`${subject} ${text}`)) ||
+    bounceRules().challenges.test(text)
   );
 }
 

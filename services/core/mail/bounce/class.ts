@@ -63,7 +63,7 @@ export function explainBounce(
   const status = mostSpecificStatus(evidence.status, evidence.text);
   const replycode = Number(evidence.replycode ?? findReplyCode(evidence.text) ?? 0);
   const command = evidence.command ?? findCommand(text) ?? findCommand(context);
-  const gaveUp = bounceRules.givenUp.test(text) || bounceRules.givenUp.test(context);
+  const gaveUp = bounceRules().givenUp.test(text) || bounceRules().givenUp.test(context);
   const read = { text, context, status, replycode, command, gaveUp, phrases };
   const found = findReason(read);
   const reason = settleConflict(found.reason, read);
@@ -172,12 +172,12 @@ function reasonInWords(words: string, evidence: ReadEvidence): BounceReason | un
   const phrase = evidence.phrases.longestIn(words, evidence.command);
   return (
     (phrase && phrase.weight >= CERTAIN_WEIGHT ? phrase.reason : undefined) ??
-    reasonIn(bounceRules.wordings, words, evidence)
+    reasonIn(bounceRules().wordings, words, evidence)
   );
 }
 
 function reasonInHints(words: string, evidence: ReadEvidence): BounceReason | undefined {
-  return evidence.phrases.longestIn(words, evidence.command)?.reason ?? reasonIn(bounceRules.hints, words, evidence);
+  return evidence.phrases.longestIn(words, evidence.command)?.reason ?? reasonIn(bounceRules().hints, words, evidence);
 }
 
 function reasonIn(rules: readonly WordingRule[], words: string, evidence: ReadEvidence): BounceReason | undefined {
@@ -198,7 +198,7 @@ function appliesTo(rule: WordingRule, { status, command }: ReadEvidence): boolea
 }
 
 function findCommand(text: string): SmtpCommand | undefined {
-  return bounceRules.commands.find((rule) => rule.pattern.test(text))?.command;
+  return bounceRules().commands.find((rule) => rule.pattern.test(text))?.command;
 }
 
 /** X.0.0 repeats the class; X.4.7 and X.5.0 are what relays write over the remote system's own code. */

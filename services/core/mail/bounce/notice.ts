@@ -52,10 +52,10 @@ export function readNotice(message: MimePart): BounceNotice {
 export function isBounceNotice(message: MimePart, notice: BounceNotice): boolean {
   if (headerValue(message, "x-failed-recipients") !== "") return true;
   const title = comparable(headerValue(message, "subject")).trim();
-  if (bounceRules.automaticSubjects.test(title)) return false;
+  if (bounceRules().automaticSubjects.test(title)) return false;
   if (message.children.some((part) => part.type === "message/disposition-notification")) return false;
-  const opening = bounceRules.openings.test(comparable(notice.text.slice(0, 2000)));
-  const subject = bounceRules.subjects.test(title) || bounceRules.delays.test(title);
+  const opening = bounceRules().openings.test(comparable(notice.text.slice(0, 2000)));
+  const subject = bounceRules().subjects.test(title) || bounceRules().delays.test(title);
   if (!opening && !subject) return false;
   const fromMailSystem = isFromMailSystem(message);
   const signs: readonly (readonly [boolean, number])[] = [
@@ -81,14 +81,14 @@ function isReply(subject: string): boolean {
 
 /** Whether a message claims to come from a mail system and not from a person. */
 export function isFromMailSystem(message: MimePart): boolean {
-  const isMailSystem = (name: string) => bounceRules.senders.test(comparable(headerValue(message, name)).trim());
+  const isMailSystem = (name: string) => bounceRules().senders.test(comparable(headerValue(message, name)).trim());
   return isMailSystem("from") || /mailer-daemon/i.test(headerValue(message, "return-path"));
 }
 
 /** Whether a notice announces further attempts instead of giving up. */
 export function isDelayNotice(subject: string, text: string): boolean {
   const words = comparable(`${subject}\n${text}`);
-  return bounceRules.delays.test(words) && !bounceRules.finalities.test(words);
+  return bounceRules().delays.test(words) && !bounceRules().finalities.test(words);
 }
 
 /** Mailboxes in a header field, in lower case for comparison. */
@@ -123,7 +123,7 @@ function cutReturnedMessage(text: string): string {
   const normalized = text.slice(0, MAX_NOTICE_CHARACTERS).replace(/\r\n?/g, "\n");
   // A separator at the very beginning would leave nothing of the notice: then it is a heading.
   const beginning = normalized.search(/\S/) + 1;
-  const index = normalized.slice(beginning).search(bounceRules.returned);
+  const index = normalized.slice(beginning).search(bounceRules().returned);
   return index === -1 ? normalized : normalized.slice(0, beginning + index);
 }
 
@@ -139,7 +139,7 @@ function findAddresses(text: string, message: MimePart): string[] {
     { others: new Set(from), contacts: STAFF_MAILBOX },
   ];
   for (const { others, contacts } of passes) {
-    for (const { pattern, loose, domainOfSender } of bounceRules.recipients) {
+    for (const { pattern, loose, domainOfSender } of bounceRules().recipients) {
       const addresses = [...text.matchAll(pattern)]
         .slice(0, MAX_NOTICE_RECIPIENTS)
         .map((match) => (domainOfSender ? `${match[1]}@${senderDomain}` : (match[1] ?? "")))
@@ -199,7 +199,7 @@ const MAX_ORNAMENTS = 40;
 
 /** The words of the failing system in a text, where the reporting system marks them; else the text. */
 export function remoteWords(text: string): string {
-  for (const pattern of bounceRules.diagnostics) {
+  for (const pattern of bounceRules().diagnostics) {
     const words = pattern.exec(text)?.[1];
     if (words) return words;
   }

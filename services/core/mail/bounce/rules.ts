@@ -74,10 +74,6 @@ interface SystemTable {
 /** Policy is a module like any other; `import` of JSON still warns on Node 20. */
 const load = createRequire(import.meta.url);
 const table = (name: string): unknown => load(`#config/bounces/${name}.json`);
-const layouts = table("layouts") as Layouts;
-const words = table("wordings") as Wordings;
-const codes = table("codes") as Codes;
-const { systems } = table("systems") as { systems: readonly string[] };
 
 /**
  * `onlyAtRcpt`: the words count only in a reply to RCPT TO, or beside a status 5.1.x or, before the message, 5.7.1.
@@ -107,43 +103,57 @@ export interface RecipientLayout {
  */
 const MAILBOX = String.raw`(?:"[^"@\s]{1,64}"|[^\s<>()\[\]"':;,@|\u0300-\uffff][^\s<>()\[\]":;,@|\u0300-\uffff]{0,127})@[a-z0-9#](?:[a-z0-9_.#-]{0,252}[a-z0-9])?`;
 
-/** Separators are drawn with these; the words of {@link bounceRules.returned} follow them. */
+/** Separators are drawn with these; the words of "returned" follow them. */
 const RULER = String.raw`^[ \t>|*=#_-]{0,100}`;
 
-/** The tables of `config/bounces/`, which say what each is for, compiled once. */
-export const bounceRules = {
-  actions: layouts.actions.rules.map((rule) => ({ action: rule.action as DsnAction, pattern: anyOf(rule.patterns) })),
-  delays: anyOf(layouts.delays.patterns),
-  finalities: anyOf(layouts.finalities.patterns),
-  givenUp: anyOf(layouts.givenUp.patterns),
-  senders: anyOf(layouts.senders.patterns),
-  subjects: anyOf(layouts.subjects.patterns),
-  openings: anyOf(layouts.openings.patterns),
-  refusals: anyOf(layouts.refusals.patterns),
-  returned: new RegExp(`${RULER}(?:${layouts.returned.patterns.join("|")})`, "im"),
-  recipients: layouts.recipients.rules.map(recipientLayout),
-  diagnostics: layouts.diagnostics.rules.map(({ pattern }) => new RegExp(pattern, "im")),
-  commands: layouts.commands.rules.map((rule) => ({
-    command: rule.command as SmtpCommand,
-    pattern: anyOf(rule.patterns),
-  })),
-  automaticSubjects: anyOf(layouts.automaticSubjects.patterns),
-  automaticTexts: anyOf(layouts.automaticTexts.patterns),
-  challenges: anyOf(layouts.challenges.patterns),
-  wordings: words.wordings.rules.map(wordingRule),
-  statuses: Object.entries(codes.statuses.reasons).map(codeRange),
-  hints: words.hints.rules.map(wordingRule),
-  replycodes: Object.entries(codes.replycodes.reasons).map(codeRange),
-  conflicts: codes.conflicts.rules.map((rule) => ({
-    ...rule,
-    of: new Set(rule.of as BounceReason[]),
-    statuses: rule.statuses?.map((range) => codeRange([range, rule.is])),
-    is: rule.is as BounceReason,
-  })),
-};
+/** The tables of `config/bounces/`, which say what each is for, compiled for the first text: most processes read none. */
+export function bounceRules(): BounceRules {
+  compiled ??= compileRules();
+  return compiled;
+}
+
+type BounceRules = ReturnType<typeof compileRules>;
+let compiled: BounceRules | undefined;
+
+function compileRules() {
+  const layouts = table("layouts") as Layouts;
+  const words = table("wordings") as Wordings;
+  const codes = table("codes") as Codes;
+  return {
+    actions: layouts.actions.rules.map((rule) => ({ action: rule.action as DsnAction, pattern: anyOf(rule.patterns) })),
+    delays: anyOf(layouts.delays.patterns),
+    finalities: anyOf(layouts.finalities.patterns),
+    givenUp: anyOf(layouts.givenUp.patterns),
+    senders: anyOf(layouts.senders.patterns),
+    subjects: anyOf(layouts.subjects.patterns),
+    openings: anyOf(layouts.openings.patterns),
+    refusals: anyOf(layouts.refusals.patterns),
+    returned: new RegExp(`${RULER}(?:${layouts.returned.patterns.join("|")})`, "im"),
+    recipients: layouts.recipients.rules.map(recipientLayout),
+    diagnostics: layouts.diagnostics.rules.map(({ pattern }) => new RegExp(pattern, "im")),
+    commands: layouts.commands.rules.map((rule) => ({
+      command: rule.command as SmtpCommand,
+      pattern: anyOf(rule.patterns),
+    })),
+    automaticSubjects: anyOf(layouts.automaticSubjects.patterns),
+    automaticTexts: anyOf(layouts.automaticTexts.patterns),
+    challenges: anyOf(layouts.challenges.patterns),
+    wordings: words.wordings.rules.map(wordingRule),
+    statuses: Object.entries(codes.statuses.reasons).map(codeRange),
+    hints: words.hints.rules.map(wordingRule),
+    replycodes: Object.entries(codes.replycodes.reasons).map(codeRange),
+    conflicts: codes.conflicts.rules.map((rule) => ({
+      ...rule,
+      of: new Set(rule.of as BounceReason[]),
+      statuses: rule.statuses?.map((range) => codeRange([range, rule.is])),
+      is: rule.is as BounceReason,
+    })),
+  };
+}
 
 /** What single systems say, by the name of their table. */
 export function readSystemPhrases(): ReadonlyMap<string, readonly Phrase[]> {
+  const { systems } = table("systems") as { systems: readonly string[] };
   return new Map(
     systems.map((name) => {
       const { rules } = table(`systems/${name}`) as SystemTable;
@@ -159,12 +169,12 @@ export function comparable(text: string): string {
 
 /** The reason that the table of enhanced statuses has for a code. */
 export function reasonOfStatus(status: EnhancedStatus): BounceReason | undefined {
-  return reasonInRanges(bounceRules.statuses, status);
+  return reasonInRanges(bounceRules().statuses, status);
 }
 
 /** The reason that the table has for the subject of a code: what an unregistered detail means. @see RFC 3463 §2 */
 export function reasonOfSubject(status: EnhancedStatus): BounceReason | undefined {
-  return reasonInRanges(bounceRules.statuses, status.replace(/\d+$/, "0"));
+  return reasonInRanges(bounceRules().statuses, status.replace(/\d+$/, "0"));
 }
 
 /** What counts where a reason, however it was found, meets evidence that it cannot stand beside. */
@@ -176,7 +186,7 @@ export function settleConflict(
     readonly replycode: number;
   },
 ): BounceReason {
-  const rule = bounceRules.conflicts.find(
+  const rule = bounceRules().conflicts.find(
     ({ of, command, statuses, replycodes }) =>
       of.has(reason) &&
       (!command || command === evidence.command) &&
@@ -188,7 +198,7 @@ export function settleConflict(
 
 /** The reason that the table of reply codes has for a code. */
 export function reasonOfReplyCode(code: number): BounceReason | undefined {
-  return reasonInRanges(bounceRules.replycodes, String(code));
+  return reasonInRanges(bounceRules().replycodes, String(code));
 }
 
 interface CodeRange {
