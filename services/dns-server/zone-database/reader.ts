@@ -25,8 +25,13 @@ import { hashLabel } from "./name-hash.ts";
 /** The label `*` in wire form, for hashing. */
 const WILDCARD_LABEL = Uint8Array.of(1, 0x2a);
 
+/** Labels of the longest name, its root left out (RFC 1035 §3.1: 255 octets). */
+const MAX_LABELS = 127;
+
 /**
  * Look-ups in the zone database, as one thread makes them. References that it returns stay valid until `leave`.
+ * Tables, and what their entries refer to, are read by plain loads: what the writer has stored atomically is whole for whoever
+ * comes to it by the reference, on every processor that Node runs on, and an atomic load is a call in V8.
  * On the writer's own thread neither `enter` nor `leave` is needed as long as the caller does not await.
  */
 export class ZoneDatabaseReader {
@@ -38,6 +43,9 @@ export class ZoneDatabaseReader {
   readonly #epochWord: number;
   #key0: number;
   #key1: number;
+  #isReady = false;
+  /** Of the name looked up last: the hash of each of its labels, by which the zone table has a zone that begins there. */
+  readonly #hashes = new Int32Array(MAX_LABELS + 1);
   /** Label of the name at which the zone found last begins. */
   zoneLabel = 0;
   /** Node of the apex of the zone that is open: the version of the zone that look-ups are made in. */
@@ -57,15 +65,18 @@ export class ZoneDatabaseReader {
   enter(): void {
     const { words } = this.#first;
     Atomics.store(words, this.#epochWord, Atomics.load(words, HEADER.EPOCH));
+    // No processor makes a look-up before this, nor this before the store.
+    Atomics.load(words, this.#epochWord);
   }
 
   leave(): void {
     Atomics.store(this.#first.words, this.#epochWord, 0);
   }
 
-  /** Whether a first zone database stands. */
+  /** Whether a first zone database stands: once it does, one always does. */
   get isReady(): boolean {
-    return Atomics.load(this.#first.words, HEADER.READY) === 1;
+    this.#isReady ||= Atomics.load(this.#first.words, HEADER.READY) === 1;
+    return this.#isReady;
   }
 
   /**
@@ -74,19 +85,22 @@ export class ZoneDatabaseReader {
    * @returns 0 when there is none
    */
   findZone(name: LookupName, firstLabel = 0): number {
+    const hashes = this.#hashes;
+    const { labelCount } = name;
+    const deepest = Math.max(firstLabel, labelCount - this.#first.words[HEADER.DEEPEST_APEX]!);
     let hash = this.rootHash;
-    let found = this.#zoneAt(hash, name, name.labelCount);
-    if (found !== 0) this.zoneLabel = name.labelCount;
-    const deepest = Math.max(firstLabel, name.labelCount - this.#first.words[HEADER.DEEPEST_APEX]!);
-    for (let label = name.labelCount - 1; label >= deepest; label -= 1) {
+    hashes[labelCount] = hash;
+    for (let label = labelCount - 1; label >= deepest; label -= 1) {
       hash = hashLabel(this.#key0, this.#key1, hash, name.octets, name.labelStarts[label]!);
-      const zone = this.#zoneAt(hash, name, label);
-      if (zone !== 0) {
-        found = zone;
-        this.zoneLabel = label;
-      }
+      hashes[label] = hash;
     }
-    return found;
+    for (let label = deepest; label <= labelCount; label += 1) {
+      const zone = this.#zoneAt(hashes[label]!, name, label);
+      if (zone === 0) continue;
+      this.zoneLabel = label;
+      return zone;
+    }
+    return 0;
   }
 
   /**
@@ -96,7 +110,9 @@ export class ZoneDatabaseReader {
    */
   open(zone: number): number {
     this.segment = this.memory.segmentOf(zone);
-    this.apex = this.#load(zoneWord(zone) + ZONE.APEX_NODE);
+    // Atomic: what the tables have is read after it, so that it is of this version or a later one.
+    this.apex = Atomics.load(this.segment.words, zoneWord(zone) + ZONE.APEX_NODE);
+    this.segment.follow(this.apex);
     return this.apex;
   }
 
@@ -300,7 +316,7 @@ export class ZoneDatabaseReader {
     const first = this.#first;
     let slot = this.#firstSlot(first, hash, HEADER.ZONE_SHARDS, ZONE_SHARD_BITS);
     for (;;) {
-      const zone = Atomics.load(first.words, slot);
+      const zone = first.words[slot]!;
       if (zone === 0) return 0;
       if (zone !== TOMBSTONE && first.words[slot + 1] === hash) {
         const segment = this.memory.segmentOf(zone);
@@ -318,7 +334,7 @@ export class ZoneDatabaseReader {
   #mask = 0;
 
   #firstSlot(segment: MemorySegment, hash: number, shards: number, shardBits: number): number {
-    const reference = Atomics.load(segment.words, shards + (hash >>> (32 - shardBits)));
+    const reference = segment.words[shards + (hash >>> (32 - shardBits))]!;
     segment.follow(reference);
     const table = reference >> 2;
     this.#mask = segment.words[table + TABLE.MASK]!;
@@ -333,7 +349,7 @@ export class ZoneDatabaseReader {
 
   /** A reference out of a table; what it refers to is mapped. */
   #load(word: number): number {
-    const reference = Atomics.load(this.segment.words, word);
+    const reference = this.segment.words[word]!;
     this.segment.follow(reference);
     return reference;
   }
