@@ -56,7 +56,7 @@ export class Query {
     this.wantsPadding = false;
     this.cookieOctets = 0;
     this.hasTsig = false;
-    this.questionCount = this.#uint16(4);
+    this.questionCount = uint16(octets, 4);
     if (this.questionCount === 1 && !this.#readQuestion(length)) return false;
     const records = this.questionCount > 1 ? this.#skipQuestions(length) : this.questionEnd;
     if (records < 0) return false;
@@ -80,28 +80,30 @@ export class Query {
   }
 
   #readQuestion(length: number): boolean {
-    const end = this.name.read(this.octets, HEADER_OCTETS, length);
+    const { octets } = this;
+    const end = this.name.read(octets, HEADER_OCTETS, length);
     // Nothing stands before the question that its name could point to.
     if (end !== HEADER_OCTETS + this.name.length || end + 4 > length) return false;
-    this.type = this.#uint16(end);
-    this.class = this.#uint16(end + 2);
+    this.type = uint16(octets, end);
+    this.class = uint16(octets, end + 2);
     this.questionEnd = end + 4;
     return true;
   }
 
   /** Steps over answer and authority and reads the additional records, of which EDNS and TSIG matter. */
   #readRecords(start: number, length: number): boolean {
-    const unread = this.#uint16(6) + this.#uint16(8);
-    const count = unread + this.#uint16(10);
+    const { octets } = this;
+    const unread = uint16(octets, 6) + uint16(octets, 8);
+    const count = unread + uint16(octets, 10);
     let position = start;
     let isInOrder = true;
     for (let index = 0; index < count; index += 1) {
       const owner = position;
       position = this.#skipName(position, length);
       if (position < 0 || position + RECORD_FIELDS_OCTETS > length) return false;
-      const type = this.#uint16(position);
+      const type = uint16(octets, position);
       const rdata = position + RECORD_FIELDS_OCTETS;
-      const next = rdata + this.#uint16(position + 8);
+      const next = rdata + uint16(octets, position + 8);
       if (next > length) return false;
       if (type === TYPE.OPT) {
         // RFC 6891 §6.1.1: one OPT, in the additional section, owned by the root.
@@ -118,15 +120,16 @@ export class Query {
   }
 
   #readEdns(fields: number, start: number, end: number): boolean {
+    const { octets } = this;
     this.hasEdns = true;
-    this.udpPayloadOctets = this.#uint16(fields + 2);
-    this.ednsVersion = this.octets[fields + 5]!;
-    this.dnssecOk = (this.octets[fields + 6]! & 0x80) !== 0;
+    this.udpPayloadOctets = uint16(octets, fields + 2);
+    this.ednsVersion = octets[fields + 5]!;
+    this.dnssecOk = (octets[fields + 6]! & 0x80) !== 0;
     let position = start;
     while (position < end) {
       if (position + 4 > end) return false;
-      const code = this.#uint16(position);
-      const length = this.#uint16(position + 2);
+      const code = uint16(octets, position);
+      const length = uint16(octets, position + 2);
       const data = position + 4;
       if (data + length > end) return false;
       if (code === EDNS_OPTION.NSID) {
@@ -160,8 +163,8 @@ export class Query {
     }
     return -1;
   }
+}
 
-  #uint16(offset: number): number {
-    return (this.octets[offset]! << 8) | this.octets[offset + 1]!;
-  }
+function uint16(octets: Uint8Array, offset: number): number {
+  return (octets[offset]! << 8) | octets[offset + 1]!;
 }

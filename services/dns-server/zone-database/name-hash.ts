@@ -14,29 +14,10 @@ export function hashLabel(key0: number, key1: number, parentHash: number, octets
   let v2 = 0x6c796765 ^ key0;
   let v3 = 0x74656462 ^ key1;
   let position = start + 1;
-  const whole = length >> 2;
+  const tail = position + (length & ~3);
+  let word = parentHash;
   // The parent's hash, the label's whole words, the rest of it with the length, then three rounds to finish.
-  const rounds = whole + 5;
-  for (let round = 0; round < rounds; round += 1) {
-    let word = 0;
-    if (round === 0) {
-      word = parentHash;
-    } else if (round <= whole) {
-      word =
-        octets[position]! |
-        (octets[position + 1]! << 8) |
-        (octets[position + 2]! << 16) |
-        (octets[position + 3]! << 24);
-      position += 4;
-    } else if (round === whole + 1) {
-      word = length << 24;
-      const rest = length & 3;
-      if (rest > 0) word |= octets[position]!;
-      if (rest > 1) word |= octets[position + 1]! << 8;
-      if (rest > 2) word |= octets[position + 2]! << 16;
-    } else if (round === whole + 2) {
-      v2 ^= 0xff;
-    }
+  for (let left = 5; left > 0; ) {
     v3 ^= word;
     v0 = (v0 + v1) | 0;
     v1 = (v1 << 5) | (v1 >>> 27);
@@ -53,6 +34,31 @@ export function hashLabel(key0: number, key1: number, parentHash: number, octets
     v1 ^= v2;
     v2 = (v2 << 16) | (v2 >>> 16);
     v0 ^= word;
+    if (position < tail) {
+      word =
+        octets[position]! |
+        (octets[position + 1]! << 8) |
+        (octets[position + 2]! << 16) |
+        (octets[position + 3]! << 24);
+      position += 4;
+      continue;
+    }
+    left -= 1;
+    if (left === 4) word = lastWord(octets, position, length);
+    else {
+      word = 0;
+      if (left === 3) v2 ^= 0xff;
+    }
   }
   return v1 ^ v3;
+}
+
+/** What a label's whole words leave, with its length in the high octet. */
+function lastWord(octets: Uint8Array, position: number, length: number): number {
+  const rest = length & 3;
+  let word = length << 24;
+  if (rest > 0) word |= octets[position]!;
+  if (rest > 1) word |= octets[position + 1]! << 8;
+  if (rest > 2) word |= octets[position + 2]! << 16;
+  return word;
 }

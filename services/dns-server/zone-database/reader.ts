@@ -175,16 +175,19 @@ export class ZoneDatabaseReader {
 
   /** As `findNode`, but what the table has for the name, which may be a `CHANGE`. */
   findEntry(zone: number, hash: number, name: LookupName, label: number, apexLabel: number): number {
+    const { segment } = this;
     const start = name.labelStarts[label]!;
     const length = name.startOf(apexLabel) - start;
-    let slot = this.#firstSlot(this.segment, hash, HEADER.NODE_SHARDS, NODE_SHARD_BITS);
+    let slot = this.#firstSlot(segment, hash, HEADER.NODE_SHARDS, NODE_SHARD_BITS);
     for (;;) {
-      const node = this.#load(slot);
+      const node = segment.words[slot]!;
       if (node === 0) return 0;
-      const { words, octets } = this.segment;
-      if (node !== TOMBSTONE && words[slot + 1] === hash && words[(node >> 2) + NODE.ZONE] === zone) {
+      if (segment.words[slot + 1] === hash && node !== TOMBSTONE) {
+        segment.follow(node);
+        const { words, octets } = segment;
         const stored = node + NODE.NAME * 4;
-        if (octets[stored] === length && sameOctets(octets, stored + 1, name.octets, start, length)) return node;
+        const isLong = words[(node >> 2) + NODE.ZONE] === zone && octets[stored] === length;
+        if (isLong && sameOctets(octets, stored + 1, name.octets, start, length)) return node;
       }
       slot = this.#nextSlot(slot);
     }
@@ -358,7 +361,9 @@ export class ZoneDatabaseReader {
 /** Whether stored octets equal those of a name in lower case, ASCII case aside. */
 function sameOctets(octets: Uint8Array, stored: number, lowerCase: Uint8Array, start: number, length: number): boolean {
   for (let index = 0; index < length; index += 1) {
-    if (LOWER_CASE[octets[stored + index]!] !== lowerCase[start + index]) return false;
+    const octet = octets[stored + index]!;
+    const expected = lowerCase[start + index];
+    if (octet !== expected && LOWER_CASE[octet] !== expected) return false;
   }
   return true;
 }
