@@ -3,8 +3,9 @@ import { KeyRing } from "../../services/core/key-ring.ts";
 import { type Db, openDb } from "../../services/platform/postgres/db.ts";
 import { ensureEventMonths } from "../../services/store/mail/events/event-partitions.ts";
 import { groupBounces } from "../../services/store/mail/events/statistics.ts";
-import { addInstance, findInstanceByName } from "../../services/store/mail/instances/instances.ts";
+import { findInstanceByName } from "../../services/store/mail/instances/instances.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { addTestInstance } from "../support/instances.ts";
 import { onEachMachine } from "../support/spread-tables.ts";
 
 // Bounces are few among events: who asks for them must not pay for the others.
@@ -19,7 +20,7 @@ let instanceId: number;
 beforeAll(async () => {
   database = await createTestDatabase();
   db = openDb(database.url, { connections: 1, name: "test" });
-  await addInstance(db, KeyRing.ofSecret("a secret for tests only"), {
+  await addTestInstance(db, KeyRing.ofSecret("a secret for tests only"), {
     name: "t",
     host: "t.test",
     key: "k",

@@ -30,7 +30,7 @@ import {
   scheduleCampaign,
 } from "../../services/store/mail/campaigns/campaign-sends.ts";
 import { addCampaign } from "../../services/store/mail/campaigns/campaigns.ts";
-import { addInstance, findInstanceByName } from "../../services/store/mail/instances/instances.ts";
+import { findInstanceByName } from "../../services/store/mail/instances/instances.ts";
 import { leasePartitions } from "../../services/store/mail/queue/lease-partitions.ts";
 import { beginWork } from "../../services/store/mail/queue/mail-work.ts";
 import {
@@ -44,6 +44,7 @@ import { acknowledgeStops, findStops, isQuiet } from "../../services/store/mail/
 import { findBatch, readBatchProgress } from "../../services/store/mail/sends/batches.ts";
 import { attemptFacts } from "../support/attempts.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { addTestInstance } from "../support/instances.ts";
 import { listWaiting, queuedDeliveries } from "../support/spread-tables.ts";
 import { eventually } from "../support/stack.ts";
 
@@ -61,7 +62,7 @@ let instanceId: number;
 beforeAll(async () => {
   database = await createTestDatabase(20);
   const { db } = database;
-  await addInstance(db, KEY_RING, {
+  await addTestInstance(db, KEY_RING, {
     name: "test",
     host: "m.test",
     key: "key-of-test",

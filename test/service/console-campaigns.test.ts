@@ -2,8 +2,8 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { start as startConsole } from "../../services/console/main.ts";
 import { hashPassword } from "../../services/core/password.ts";
 import { addUser } from "../../services/store/console/users.ts";
-import { addInstance } from "../../services/store/mail/instances/instances.ts";
 import { callApi } from "../support/api-client.ts";
+import { addTestInstance } from "../support/instances.ts";
 import { type MailStack, startMailStack, TEST_DOMAIN } from "../support/mail-stack.ts";
 import { eventually } from "../support/stack.ts";
 
@@ -15,7 +15,7 @@ const PASSWORD = "a password for tests";
 beforeAll(async () => {
   stack = await startMailStack(undefined, { PALOMAR_CONSOLE_LISTEN: "127.0.0.1:0" });
   const { db, keyRing } = stack.context;
-  await addInstance(db, keyRing, {
+  await addTestInstance(db, keyRing, {
     name: "other",
     host: "other.test",
     key: "key-of-other",

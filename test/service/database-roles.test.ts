@@ -22,7 +22,6 @@ import { applyRoles, listTables, rolePolicy } from "../../services/store/databas
 import { completeKeyRing } from "../../services/store/deployment-keys.ts";
 import { addReseller } from "../../services/store/dns/resellers.ts";
 import { applyRetention } from "../../services/store/mail/events/event-retention.ts";
-import { addInstance } from "../../services/store/mail/instances/instances.ts";
 import { start as startSubmission } from "../../services/submission/main.ts";
 import { start as startTracking } from "../../services/tracking/main.ts";
 import { callApi } from "../support/api-client.ts";
@@ -39,6 +38,7 @@ import {
 } from "../support/deployment.ts";
 import { askDns, dataOf } from "../support/dns-client.ts";
 import { addition, signUpdate } from "../support/dns-updates.ts";
+import { addTestInstance } from "../support/instances.ts";
 import { keyRingOfFile, makeRoles } from "../support/service-roles.ts";
 import { eventually, makeDataDir, removeDataDir } from "../support/stack.ts";
 
@@ -79,7 +79,12 @@ beforeAll(async () => {
   urls = await makeRoles(database);
   const { db } = database;
   await completeKeyRing(db, KEY_RING);
-  await addInstance(db, KEY_RING, { ...ACCOUNTS.instance, host: "mail.test", archive: true, domains: ["acme.test"] });
+  await addTestInstance(db, KEY_RING, {
+    ...ACCOUNTS.instance,
+    host: "mail.test",
+    archive: true,
+    domains: ["acme.test"],
+  });
   const { reseller_id: id, key } = ACCOUNTS.reseller;
   await addReseller(db, { id, name: id, rpzLicence: true, keyHash: hashApiKey(KEY_RING, "dns", key) });
 });

@@ -1,8 +1,9 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { readInstanceGuard } from "../../services/store/mail/guard/holds.ts";
-import { addInstance, findInstanceByName } from "../../services/store/mail/instances/instances.ts";
+import { findInstanceByName } from "../../services/store/mail/instances/instances.ts";
 import type { ApiAnswer } from "../support/api-client.ts";
+import { addTestInstance } from "../support/instances.ts";
 import { MAIL_SERVICES, type MailStack, startMailStack, TEST_DOMAIN } from "../support/mail-stack.ts";
 import { eventually, makeDataDir, removeDataDir } from "../support/stack.ts";
 
@@ -25,7 +26,7 @@ beforeAll(async () => {
   stack = await startMailStack(Object.values(MAIL_SERVICES), { PALOMAR_DATA_DIR: dataDir, PALOMAR_GUARD: "on" });
   numid = await stack.addCampaign();
   const bad = { name: "bad", host: "bad.test", key: "key-of-bad", archive: false, domains: [TEST_DOMAIN] };
-  await addInstance(stack.context.db, stack.context.keyRing, bad);
+  await addTestInstance(stack.context.db, stack.context.keyRing, bad);
   badId = (await findInstanceByName(stack.context.db, "bad"))!.id;
   badNumid = await stack.addCampaign({}, BAD_KEY);
 }, 120_000);

@@ -10,8 +10,9 @@ import { listAudit } from "../../services/store/console/audit.ts";
 import { foldEventCounts } from "../../services/store/mail/events/event-counts.ts";
 import { type NewEvent, recordEvents } from "../../services/store/mail/events/events.ts";
 import { readInstanceGuard, setGuardSettings } from "../../services/store/mail/guard/holds.ts";
-import { addInstance, findInstanceByName } from "../../services/store/mail/instances/instances.ts";
+import { findInstanceByName } from "../../services/store/mail/instances/instances.ts";
 import { start as startSubmission } from "../../services/submission/main.ts";
+import { addTestInstance } from "../support/instances.ts";
 import { MAIL_SERVICES, type MailStack, startMailStack, TEST_DOMAIN } from "../support/mail-stack.ts";
 import { eventually, makeDataDir, removeDataDir } from "../support/stack.ts";
 import { submitMessage } from "../support/submit.ts";
@@ -45,9 +46,9 @@ beforeAll(async () => {
   numid = await stack.addCampaign();
   apikey = (await stack.call("GET", `/campania_apikey?numid=${numid}`)).body.camp_apikey;
   const other = { name: "other", host: "other.test", key: "key-of-other", archive: false, domains: [TEST_DOMAIN] };
-  await addInstance(db, stack.context.keyRing, other);
+  await addTestInstance(db, stack.context.keyRing, other);
   otherId = (await findInstanceByName(db, "other"))!.id;
-  await addInstance(db, stack.context.keyRing, {
+  await addTestInstance(db, stack.context.keyRing, {
     ...other,
     name: "watched",
     host: "watched.test",

@@ -4,10 +4,11 @@ import { validateAddress } from "../../services/core/mail/address.ts";
 import { acceptSend } from "../../services/operations/mail/accept-sends.ts";
 import type { Db } from "../../services/platform/postgres/db.ts";
 import { addMissingContacts, type RecipientAddress } from "../../services/store/mail/contacts/recipients.ts";
-import { addInstance, findInstanceByName } from "../../services/store/mail/instances/instances.ts";
+import { findInstanceByName } from "../../services/store/mail/instances/instances.ts";
 import { inTransaction } from "../../services/store/transactions.ts";
 import { accepted } from "../support/accepted.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { addTestInstance } from "../support/instances.ts";
 
 // What belongs to an instance is there as long as it is, and no longer.
 
@@ -21,7 +22,13 @@ afterAll(() => database.drop());
 
 async function makeInstance(name: string): Promise<number> {
   const keyRing = KeyRing.ofSecret("a secret for tests only");
-  await addInstance(db, keyRing, { name, host: `${name}.test`, key: `key-of-${name}`, archive: false, domains: [] });
+  await addTestInstance(db, keyRing, {
+    name,
+    host: `${name}.test`,
+    key: `key-of-${name}`,
+    archive: false,
+    domains: [],
+  });
   return (await findInstanceByName(db, name))!.id;
 }
 

@@ -3,7 +3,7 @@ import { KeyRing } from "../../services/core/key-ring.ts";
 import { validateAddress } from "../../services/core/mail/address.ts";
 import { acceptSend } from "../../services/operations/mail/accept-sends.ts";
 import { openDb, type Transaction } from "../../services/platform/postgres/db.ts";
-import { addInstance, findInstanceByName } from "../../services/store/mail/instances/instances.ts";
+import { findInstanceByName } from "../../services/store/mail/instances/instances.ts";
 import {
   beginWork,
   haveLookedAt,
@@ -13,6 +13,7 @@ import {
 } from "../../services/store/mail/queue/mail-work.ts";
 import { accepted } from "../support/accepted.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { addTestInstance } from "../support/instances.ts";
 import { listWaiting } from "../support/spread-tables.ts";
 import { eventually } from "../support/stack.ts";
 import { openStatementGate } from "../support/statement-gate.ts";
@@ -24,7 +25,7 @@ let instanceId: number;
 beforeAll(async () => {
   database = await createTestDatabase(4);
   const instance = { name: "test", host: "mail.test", key: "k", archive: false, domains: ["example.org"] };
-  await addInstance(database.db, KEY_RING, instance);
+  await addTestInstance(database.db, KEY_RING, instance);
   instanceId = (await findInstanceByName(database.db, "test"))!.id;
 });
 afterAll(() => database.drop());

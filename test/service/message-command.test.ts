@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { CommandMisused, CommandRefused } from "../../services/cli/command-errors.ts";
 import { registerMessageCommand } from "../../services/cli/commands/message.ts";
-import { addInstance } from "../../services/store/mail/instances/instances.ts";
 import { runCommand } from "../support/command.ts";
+import { addTestInstance } from "../support/instances.ts";
 import { type MailStack, startMailStack } from "../support/mail-stack.ts";
 import { eventually } from "../support/stack.ts";
 
@@ -12,7 +12,7 @@ let eeid: string;
 beforeAll(async () => {
   stack = await startMailStack();
   const other = { name: "other", host: "other.test", key: "key-of-other", archive: false, domains: [] };
-  await addInstance(stack.context.db, stack.context.keyRing, other);
+  await addTestInstance(stack.context.db, stack.context.keyRing, other);
   const answer = await stack.call("POST", "/envio/send_many_inline/", {
     ...{ campana_id: await stack.addCampaign({ asunto: "Order 4711" }), email: true, html: "<p>Hi</p>" },
     contactos: [{ email: "reject+1@example.net" }, { email: "taken@example.net" }],

@@ -6,7 +6,6 @@ import { acceptSend } from "../../services/operations/mail/accept-sends.ts";
 import { eraseAddress } from "../../services/operations/mail/contact-erasure.ts";
 import { addUser } from "../../services/store/console/users.ts";
 import { removeSendingLimit, setSendingLimit } from "../../services/store/mail/guard/sending-limits.ts";
-import { addInstance } from "../../services/store/mail/instances/instances.ts";
 import {
   holdDestination,
   releaseDestination,
@@ -14,6 +13,7 @@ import {
 } from "../../services/store/mail/queue/queue-destinations.ts";
 import { accepted } from "../support/accepted.ts";
 import { callApi } from "../support/api-client.ts";
+import { addTestInstance } from "../support/instances.ts";
 import { type MailStack, startMailStack, TEST_DOMAIN } from "../support/mail-stack.ts";
 import { eventually } from "../support/stack.ts";
 
@@ -26,7 +26,7 @@ beforeAll(async () => {
   stack = await startMailStack(undefined, { PALOMAR_CONSOLE_LISTEN: "127.0.0.1:0" });
   const { db, keyRing } = stack.context;
   const other = { name: "other", host: "other.test", key: "key-of-other", archive: false, domains: [] };
-  await addInstance(db, keyRing, other);
+  await addTestInstance(db, keyRing, other);
   const passwordHash = await hashPassword(PASSWORD);
   await addUser(db, { login: "ana", role: "instance", scope: "test", passwordHash });
   await addUser(db, { login: "eve", role: "instance", scope: "other", passwordHash });

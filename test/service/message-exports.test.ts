@@ -4,9 +4,9 @@ import { start as startConsole } from "../../services/console/main.ts";
 import { hashPassword } from "../../services/core/password.ts";
 import type { Transaction } from "../../services/platform/postgres/db.ts";
 import { addUser } from "../../services/store/console/users.ts";
-import { addInstance } from "../../services/store/mail/instances/instances.ts";
 import { holdDestination } from "../../services/store/mail/queue/queue-destinations.ts";
 import { callApi } from "../support/api-client.ts";
+import { addTestInstance } from "../support/instances.ts";
 import { type MailStack, startMailStack } from "../support/mail-stack.ts";
 import { listWaiting } from "../support/spread-tables.ts";
 
@@ -18,7 +18,7 @@ const PASSWORD = "a password for tests";
 beforeAll(async () => {
   stack = await startMailStack(undefined, { PALOMAR_CONSOLE_LISTEN: "127.0.0.1:0" });
   const { db, keyRing } = stack.context;
-  await addInstance(db, keyRing, {
+  await addTestInstance(db, keyRing, {
     ...{ name: "other", host: "other.test", key: "key-of-other", archive: false, domains: [] },
   });
   const passwordHash = await hashPassword(PASSWORD);

@@ -5,11 +5,12 @@ import { validateAddress } from "../../services/core/mail/address.ts";
 import type { RecipientDsn } from "../../services/core/mail/dsn-parameters.ts";
 import { acceptSend } from "../../services/operations/mail/accept-sends.ts";
 import { TOLD_KINDS } from "../../services/store/mail/events/event-kinds.ts";
-import { addInstance, findInstanceByName } from "../../services/store/mail/instances/instances.ts";
+import { findInstanceByName } from "../../services/store/mail/instances/instances.ts";
 import { addWebhook, removeWebhook } from "../../services/store/mail/tracking/webhooks.ts";
 import { accepted } from "../support/accepted.ts";
 import { attemptFacts } from "../support/attempts.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { addTestInstance } from "../support/instances.ts";
 import { queuedDeliveries } from "../support/spread-tables.ts";
 import { storeOutcomes } from "../support/store-outcomes.ts";
 
@@ -23,7 +24,7 @@ let sent = 0;
 beforeAll(async () => {
   database = await createTestDatabase();
   const instance = { name: "test", host: "mail.test", key: "k", archive: false, domains: ["example.org"] };
-  await addInstance(database.db, KEY_RING, instance);
+  await addTestInstance(database.db, KEY_RING, instance);
   instanceId = (await findInstanceByName(database.db, "test"))!.id;
   // What is looked up once a process has been.
   await settle(await send(undefined));

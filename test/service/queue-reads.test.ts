@@ -5,7 +5,7 @@ import { validateAddress } from "../../services/core/mail/address.ts";
 import { acceptSends, type Send } from "../../services/operations/mail/accept-sends.ts";
 import { recordOutcomes } from "../../services/operations/mail/outcomes.ts";
 import { queryRows, type Transaction } from "../../services/platform/postgres/db.ts";
-import { addInstance, findInstanceByName } from "../../services/store/mail/instances/instances.ts";
+import { findInstanceByName } from "../../services/store/mail/instances/instances.ts";
 import { leasePartitions } from "../../services/store/mail/queue/lease-partitions.ts";
 import { beginWork } from "../../services/store/mail/queue/mail-work.ts";
 import { extendLeases, loadDueDeliveries, releasePartitions } from "../../services/store/mail/queue/queue-leases.ts";
@@ -13,6 +13,7 @@ import { acknowledgeStops, findStops } from "../../services/store/mail/queue/que
 import { listBatches } from "../../services/store/mail/sends/batches.ts";
 import { attemptFacts } from "../support/attempts.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { addTestInstance } from "../support/instances.ts";
 
 // What is done for a few messages reads a few rows, or at most a table once, on a deployment without statistics too, where
 // the planner takes an instance for small.
@@ -36,7 +37,7 @@ beforeAll(async () => {
   for (const table of ["batches", "messages", "partitions", "deliveries"])
     await db.raw("alter table ?? set (autovacuum_enabled = false)", [table]);
   const instance = { name: "t", host: "t.test", key: "k", archive: false, domains: ["example.org"] };
-  await addInstance(db, KeyRing.ofSecret("a secret for tests only"), instance);
+  await addTestInstance(db, KeyRing.ofSecret("a secret for tests only"), instance);
   instanceId = (await findInstanceByName(db, "t"))!.id;
   for (const count of [FEW, BATCHES]) {
     await db.transaction((transaction) =>

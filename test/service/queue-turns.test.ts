@@ -3,9 +3,10 @@ import { afterAll, beforeAll, beforeEach, describe, expect, inject, test } from 
 import { KeyRing } from "../../services/core/key-ring.ts";
 import type { LookRequest, QueueLook } from "../../services/delivery/queue-look.ts";
 import { QueueTurns } from "../../services/delivery/queue-turns.ts";
-import { addInstance, findInstanceByName } from "../../services/store/mail/instances/instances.ts";
+import { findInstanceByName } from "../../services/store/mail/instances/instances.ts";
 import { haveLookedAt } from "../../services/store/mail/queue/mail-work.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { addTestInstance } from "../support/instances.ts";
 import { LOOK_REQUEST } from "../support/look-request.ts";
 
 const KEY_RING = KeyRing.ofSecret("a secret for tests only");
@@ -25,7 +26,7 @@ beforeEach(async () => {
 async function queueFor(name: string, destinations: readonly string[]): Promise<number> {
   const { db } = database;
   if (!(await findInstanceByName(db, name))) {
-    await addInstance(db, KEY_RING, {
+    await addTestInstance(db, KEY_RING, {
       name,
       host: `${name}.mail.test`,
       key: randomUUID(),

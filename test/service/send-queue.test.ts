@@ -5,11 +5,12 @@ import { acceptSends, type Send, type SendOutcome } from "../../services/operati
 import { SendQueue } from "../../services/operations/mail/send-queue.ts";
 import { saveContacts } from "../../services/store/mail/contacts/contact-profiles.ts";
 import { resolveRecipients } from "../../services/store/mail/contacts/recipients.ts";
-import { addInstance, findInstanceByName } from "../../services/store/mail/instances/instances.ts";
+import { findInstanceByName } from "../../services/store/mail/instances/instances.ts";
 import { findBatch } from "../../services/store/mail/sends/batches.ts";
 import { accepted } from "../support/accepted.ts";
 import { attemptFacts } from "../support/attempts.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { addTestInstance } from "../support/instances.ts";
 import { queuedDeliveries, sameInstance } from "../support/spread-tables.ts";
 import { storeOutcomes } from "../support/store-outcomes.ts";
 
@@ -19,7 +20,7 @@ let instanceId: number;
 beforeAll(async () => {
   database = await createTestDatabase();
   const { db } = database;
-  await addInstance(db, KeyRing.ofSecret("a secret for tests only"), {
+  await addTestInstance(db, KeyRing.ofSecret("a secret for tests only"), {
     name: "t",
     host: "t.test",
     key: "k",
@@ -91,7 +92,7 @@ test("the contacts of an instance that came after the last statistics are found 
   const recipients = Array.from({ length: 500 }, (_, n) => makeSend(`late${n}@example.net`).recipients[0]!);
   await db.raw("analyze contacts");
   const name = { name: "late", host: "late.test", key: "k3", archive: false, domains: [] };
-  await addInstance(db, KeyRing.ofSecret("a secret for tests only"), name);
+  await addTestInstance(db, KeyRing.ofSecret("a secret for tests only"), name);
   const late = (await findInstanceByName(db, "late"))!.id;
   const resolve = (handle: typeof db, firstName: string) =>
     resolveRecipients(handle, late, [
@@ -148,7 +149,7 @@ test("archived messages that are large together go to the database in portions",
 test("who writes the same contacts and batches does not wait for another in a circle", async () => {
   const { db } = database;
   const name = { name: "u", host: "u.test", key: "k2", archive: false, domains: [] };
-  await addInstance(db, KeyRing.ofSecret("a secret for tests only"), name);
+  await addTestInstance(db, KeyRing.ofSecret("a secret for tests only"), name);
   const otherId = (await findInstanceByName(db, "u"))!.id;
   const accept = (sends: readonly Send[]) => db.transaction((transaction) => acceptSends(transaction, sends));
   const batches = (await accept([makeSend("first@example.net"), makeSend("second@example.net")])).map(accepted);

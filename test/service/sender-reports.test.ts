@@ -11,15 +11,12 @@ import { TAKEN_WITHIN_A_DAY } from "../../services/operations/mail/reports/count
 import { readSenderReports } from "../../services/operations/mail/reports/show-reports.ts";
 import { readToldKinds } from "../../services/operations/mail/told-events.ts";
 import type { Observation } from "../../services/platform/observability/observation.ts";
-import {
-  addInstance,
-  findInstanceByName,
-  removeInstanceDomain,
-} from "../../services/store/mail/instances/instances.ts";
+import { findInstanceByName, removeInstanceDomain } from "../../services/store/mail/instances/instances.ts";
 import { purgeReports } from "../../services/store/mail/reports/report-retention.ts";
 import { addWebhook, listWebhookBatches, replayWebhookBatch } from "../../services/store/mail/tracking/webhooks.ts";
 import { start as startTracking } from "../../services/tracking/main.ts";
 import { type AnsweringResolver, startAnsweringResolver } from "../support/answering-resolver.ts";
+import { addTestInstance } from "../support/instances.ts";
 import { type MailStack, startMailStack, TEST_DOMAIN } from "../support/mail-stack.ts";
 import { aggregateXml, gzipped, reportMessage, tlsReportJson } from "../support/sender-reports.ts";
 import { eventually, makeDataDir, removeDataDir } from "../support/stack.ts";
@@ -66,7 +63,7 @@ beforeAll(async () => {
   });
   const { db, keyRing } = stack.context;
   const others = { name: "others", host: "others.test", key: "key-of-the-others", archive: false };
-  await addInstance(db, keyRing, { ...others, domains: [OTHERS_DOMAIN] });
+  await addTestInstance(db, keyRing, { ...others, domains: [OTHERS_DOMAIN] });
   othersId = (await findInstanceByName(db, "others"))!.id;
   hookServer = createServer(async (asked, answer) => {
     const chunks: Buffer[] = [];

@@ -12,10 +12,11 @@ import {
   setRamp,
   setSendingLimit,
 } from "../../services/store/mail/guard/sending-limits.ts";
-import { addInstance, findInstanceByName } from "../../services/store/mail/instances/instances.ts";
+import { findInstanceByName } from "../../services/store/mail/instances/instances.ts";
 import { inTransaction, Overtaken } from "../../services/store/transactions.ts";
 import { start as startSubmission } from "../../services/submission/main.ts";
 import { hourLeft } from "../support/hour-left.ts";
+import { addTestInstance } from "../support/instances.ts";
 import { MAIL_SERVICES, type MailStack, startMailStack, TEST_DOMAIN } from "../support/mail-stack.ts";
 import { eventually, makeDataDir, removeDataDir } from "../support/stack.ts";
 import { submitMessage } from "../support/submit.ts";
@@ -192,7 +193,7 @@ describe("however many processes accept mail", () => {
 
   it("others are not touched by what one may not send", async () => {
     const name = { name: `other-${Date.now()}`, host: "other.test", key: "other", archive: false, domains: [] };
-    await addInstance(db, stack.context.keyRing, name);
+    await addTestInstance(db, stack.context.keyRing, name);
     const otherId = (await findInstanceByName(db, name.name))!.id;
     await setLimit({ perHour: 0 });
     const queue = new SendQueue(db);

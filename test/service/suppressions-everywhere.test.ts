@@ -6,10 +6,10 @@ import { registerSuppressionCommand } from "../../services/cli/commands/suppress
 import { start as startConsole } from "../../services/console/main.ts";
 import { hashPassword } from "../../services/core/password.ts";
 import { addUser } from "../../services/store/console/users.ts";
-import { addInstance } from "../../services/store/mail/instances/instances.ts";
 import { start as startSubmission } from "../../services/submission/main.ts";
 import { callApi } from "../support/api-client.ts";
 import { runCommand } from "../support/command.ts";
+import { addTestInstance } from "../support/instances.ts";
 import { type MailStack, startMailStack, TEST_DOMAIN } from "../support/mail-stack.ts";
 import { sameInstance } from "../support/spread-tables.ts";
 import { eventually } from "../support/stack.ts";
@@ -28,7 +28,7 @@ let apikey: string;
 beforeAll(async () => {
   stack = await startMailStack(undefined, { PALOMAR_CONSOLE_LISTEN: "127.0.0.1:0" });
   const { db, keyRing } = stack.context;
-  await addInstance(db, keyRing, {
+  await addTestInstance(db, keyRing, {
     ...{ name: "other", host: "other.test", key: OTHER_KEY, archive: false, domains: ["other.example.org"] },
   });
   const passwordHash = await hashPassword(PASSWORD);

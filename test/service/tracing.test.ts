@@ -6,12 +6,13 @@ import { SendQueue } from "../../services/operations/mail/send-queue.ts";
 import { loadConfig } from "../../services/platform/config/config.ts";
 import { inSpan, startTracing } from "../../services/platform/observability/tracing.ts";
 import { type Db, openDb, queryRows } from "../../services/platform/postgres/db.ts";
-import { addInstance, findInstanceByName } from "../../services/store/mail/instances/instances.ts";
+import { findInstanceByName } from "../../services/store/mail/instances/instances.ts";
 import { loadMessages } from "../../services/store/mail/sends/messages.ts";
 import { findTraceParent } from "../../services/store/mail/sends/trace-parents.ts";
 import { inTransaction } from "../../services/store/transactions.ts";
 import { accepted } from "../support/accepted.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { addTestInstance } from "../support/instances.ts";
 import { queuedDeliveries } from "../support/spread-tables.ts";
 import { type CollectedSpan, startTraceCollector, type TraceCollector } from "../support/trace-collector.ts";
 
@@ -104,7 +105,7 @@ test("statements of nobody's span, and of one that has ended, are in no trace", 
 
 test("a message knows the span that it was accepted in, and so does whatever comes back for it", async () => {
   const { db: untraced } = database;
-  await addInstance(untraced, KeyRing.ofSecret("a secret for tests only"), {
+  await addTestInstance(untraced, KeyRing.ofSecret("a secret for tests only"), {
     ...{ name: "t", host: "t.test", key: "k", archive: false, domains: [] },
   });
   const instanceId = (await findInstanceByName(untraced, "t"))!.id;

@@ -5,15 +5,15 @@ import { registerWebhookCommand } from "../../services/cli/commands/webhook.ts";
 import type { CommandRuntime } from "../../services/cli/runtime.ts";
 import { KeyRing } from "../../services/core/key-ring.ts";
 import { loadConfig } from "../../services/platform/config/config.ts";
-import { addInstance } from "../../services/store/mail/instances/instances.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { addTestInstance } from "../support/instances.ts";
 
 const KEY_RING = KeyRing.ofSecret("a secret for tests only");
 let database: TestDatabase;
 
 beforeAll(async () => {
   database = await createTestDatabase();
-  await addInstance(database.db, KEY_RING, {
+  await addTestInstance(database.db, KEY_RING, {
     name: "north",
     host: "north.test",
     key: "k",

@@ -3,7 +3,7 @@ import { createServer, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { KeyRing } from "../../services/core/key-ring.ts";
-import { addInstance, findInstanceByName } from "../../services/store/mail/instances/instances.ts";
+import { findInstanceByName } from "../../services/store/mail/instances/instances.ts";
 import {
   addWebhook,
   findWebhook,
@@ -13,6 +13,7 @@ import {
   setWebhook,
 } from "../../services/store/mail/tracking/webhooks.ts";
 import { webhookWaitSeconds } from "../../services/tracking/webhooks/worker.ts";
+import { addTestInstance } from "../support/instances.ts";
 import { eventually } from "../support/stack.ts";
 import { startTestTracking, type TestTracking } from "../support/tracking.ts";
 
@@ -144,7 +145,7 @@ test("servers that answer late have few places at once, and others are told mean
   const url = `http://127.0.0.1:${(slow.address() as AddressInfo).port}/`;
   const { db } = tracking;
   const other = { name: "slow", host: "slow.test", key: "key-of-slow", archive: false, domains: [] };
-  await addInstance(db, KEY_RING, other);
+  await addTestInstance(db, KEY_RING, other);
   const { id } = (await findInstanceByName(db, "slow"))!;
   const all = { kinds: null, campaigns: null, condition: null, isFull: false };
   for (let n = 0; n < 10; n++) await addWebhook(db, KEY_RING, id, { ...all, name: `slow${n}`, url });

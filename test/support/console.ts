@@ -10,9 +10,9 @@ import { openListenConnection } from "../../services/platform/postgres/db.ts";
 import type { AddressName, RunningService, ServiceContext, StartService } from "../../services/platform/service.ts";
 import { addUser, type User } from "../../services/store/console/users.ts";
 import { addReseller } from "../../services/store/dns/resellers.ts";
-import { addInstance } from "../../services/store/mail/instances/instances.ts";
 import { type ApiAnswer, callApi } from "./api-client.ts";
 import { createTestDatabase, type TestDatabase } from "./database.ts";
+import { addTestInstance } from "./instances.ts";
 import { makeDataDir, removeDataDir } from "./stack.ts";
 
 const SECRET = "a secret for tests only";
@@ -158,7 +158,7 @@ async function addCustomers({ db }: TestDatabase): Promise<void> {
       archive: false,
       domains: [`${name}.example.org`],
     };
-    await addInstance(db, KEY_RING, instance);
+    await addTestInstance(db, KEY_RING, instance);
   }
   for (const user of Object.values(USERS)) await addUser(db, { ...user, passwordHash: PASSWORD_HASH });
 }

@@ -10,11 +10,12 @@ import { acceptSend } from "../../services/operations/mail/accept-sends.ts";
 import type { Clock } from "../../services/platform/clock.ts";
 import type { Observation } from "../../services/platform/observability/observation.ts";
 import type { Db } from "../../services/platform/postgres/db.ts";
-import { addInstance, findInstanceByName } from "../../services/store/mail/instances/instances.ts";
+import { findInstanceByName } from "../../services/store/mail/instances/instances.ts";
 import { findBatch } from "../../services/store/mail/sends/batches.ts";
 import { accepted } from "./accepted.ts";
 import { assembleWorker } from "./assemble-worker.ts";
 import { createTestDatabase, type TestDatabase } from "./database.ts";
+import { addTestInstance } from "./instances.ts";
 import { type SmtpSink, startSmtpSink } from "./smtp-sink.ts";
 import { listWaiting } from "./spread-tables.ts";
 import { eventually as eventuallyWithin } from "./stack.ts";
@@ -50,7 +51,13 @@ export function setUpDelivery(): void {
 /** @param domain of this instance alone @returns its id */
 export async function addSender(name: string, domain: string): Promise<number> {
   const host = name === "test" ? "mail.test" : `${name}.mail.test`;
-  await addInstance(database.db, KEY_RING, { name, host, key: `key-of-${name}`, archive: false, domains: [domain] });
+  await addTestInstance(database.db, KEY_RING, {
+    name,
+    host,
+    key: `key-of-${name}`,
+    archive: false,
+    domains: [domain],
+  });
   return (await findInstanceByName(database.db, name))!.id;
 }
 

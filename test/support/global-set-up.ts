@@ -3,6 +3,7 @@ import { chmodSync, mkdtempSync, readFileSync, rmSync, statfsSync } from "node:f
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { TestProject } from "vitest/node";
+import { generateDkimKey, type NewDkimKey } from "../../services/core/mail/dkim.ts";
 import { makeLogger } from "../../services/platform/observability/logger.ts";
 import { openEmbeddedPostgres } from "../../services/platform/postgres/embedded-postgres.ts";
 import { dropDatabase, lookAtServer, makeTemplate, type TestServer } from "./named-server.ts";
@@ -17,6 +18,8 @@ declare module "vitest" {
     inMemory: boolean;
     /** The database that is cloned for each test file. */
     template: string;
+    /** Of DKIM, for the domains of `addTestInstance`: to generate one takes a quarter of a second of processor time. */
+    dkimKeys: NewDkimKey[];
   }
 }
 
@@ -24,6 +27,9 @@ const IN_MEMORY = "/dev/shm";
 
 /** What all folders of a run come to at the same time, and the programs beside them. */
 const MEMORY_OCTETS = 8 * 2 ** 30;
+
+/** As many domains as a test gives an instance. */
+const DKIM_KEYS = 4;
 
 /**
  * One real PostgreSQL for the whole run, with a migrated template that every test file clones. Its folder holds those of
@@ -35,6 +41,7 @@ export default async function setUp(project: TestProject): Promise<() => Promise
   chmodSync(folder, 0o755);
   // Workers take it over.
   process.env.TMPDIR = folder;
+  const dkimKeys = Promise.all(Array.from({ length: DKIM_KEYS }, () => generateDkimKey("rsa")));
   const { server, release } = await findServer(folder);
   // On a server that is not ours other runs may be under way.
   const template = `palomar_template_${randomBytes(6).toString("hex")}`;
@@ -43,6 +50,7 @@ export default async function setUp(project: TestProject): Promise<() => Promise
   project.provide("citusWorkers", [...server.workers]);
   project.provide("inMemory", server.inMemory ?? false);
   project.provide("template", template);
+  project.provide("dkimKeys", await dkimKeys);
   return async () => {
     await dropDatabase(server, template);
     await release();

@@ -7,9 +7,10 @@ import { guardPolicy } from "../../services/platform/config/guard-policy.ts";
 import { listenHttp } from "../../services/platform/http/listen.ts";
 import type { Lookup, Resolver } from "../../services/platform/lookups/resolver.ts";
 import type { Db } from "../../services/platform/postgres/db.ts";
-import { addInstance, findInstanceByName, type Instance } from "../../services/store/mail/instances/instances.ts";
+import { findInstanceByName, type Instance } from "../../services/store/mail/instances/instances.ts";
 import { type ApiAnswer, callApi } from "./api-client.ts";
 import { createTestDatabase } from "./database.ts";
+import { addTestInstance } from "./instances.ts";
 
 export interface TestInstance extends Instance {
   readonly key: string;
@@ -60,10 +61,10 @@ export async function startMailApi(env: Readonly<Record<string, string>> = {}): 
   );
   const listener = await listenHttp(app, [{ host: "127.0.0.1", port: 0 }]);
   const url = listener!.url;
-  const addTestInstance = async (name: string): Promise<TestInstance> => {
+  const makeInstance = async (name: string): Promise<TestInstance> => {
     const key = `api-key-of-${name}`;
     const domains = ["example.org", `${name}.example.net`, "missing.example.net", "slow.example.net"];
-    await addInstance(db, KEY_RING, { name, host: `${name}.test`, key, archive: false, domains });
+    await addTestInstance(db, KEY_RING, { name, host: `${name}.test`, key, archive: false, domains });
     const instance = (await findInstanceByName(db, name)) as Instance;
     return {
       ...instance,
@@ -76,8 +77,8 @@ export async function startMailApi(env: Readonly<Record<string, string>> = {}): 
     url,
     db,
     keyRing: KEY_RING,
-    north: await addTestInstance("north"),
-    south: await addTestInstance("south"),
+    north: await makeInstance("north"),
+    south: await makeInstance("south"),
     dns,
     failures,
     stop: async () => {

@@ -11,9 +11,10 @@ import { openListenConnection } from "../../services/platform/postgres/db.ts";
 import type { AddressName, RunningService, ServiceContext, StartService } from "../../services/platform/service.ts";
 import { start as startSandbox } from "../../services/sandbox/main.ts";
 import { listSandboxMessages, readSandboxMessage } from "../../services/store/mail/inbound/sandbox-messages.ts";
-import { addInstance, findInstanceByName } from "../../services/store/mail/instances/instances.ts";
+import { findInstanceByName } from "../../services/store/mail/instances/instances.ts";
 import { type ApiAnswer, callApi } from "./api-client.ts";
 import { createTestDatabase } from "./database.ts";
+import { addTestInstance } from "./instances.ts";
 import { queuedDeliveries } from "./spread-tables.ts";
 
 /** The services of the mail side that a test starts, each the real one. */
@@ -75,7 +76,7 @@ export async function startMailStack(
     },
   };
   const key = "key-of-the-instance";
-  await addInstance(db, KEY_RING, { name: "test", host: "mail.test", key, archive: true, domains: [TEST_DOMAIN] });
+  await addTestInstance(db, KEY_RING, { name: "test", host: "mail.test", key, archive: true, domains: [TEST_DOMAIN] });
   const instanceId = (await findInstanceByName(db, "test"))!.id;
   const running: RunningService[] = [];
   const run = async (start: StartService) => {

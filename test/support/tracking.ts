@@ -15,11 +15,12 @@ import { type Db, openDb } from "../../services/platform/postgres/db.ts";
 import type { RunningService, ServiceContext } from "../../services/platform/service.ts";
 import { type AddedCampaign, addCampaign } from "../../services/store/mail/campaigns/campaigns.ts";
 import { eventKindOf } from "../../services/store/mail/events/event-kinds.ts";
-import { addInstance, findInstanceByName, type Instance } from "../../services/store/mail/instances/instances.ts";
+import { findInstanceByName, type Instance } from "../../services/store/mail/instances/instances.ts";
 import { saveTrackedLinks } from "../../services/store/mail/tracking/tracking.ts";
 import { start } from "../../services/tracking/main.ts";
 import { accepted } from "./accepted.ts";
 import { createTestDatabase } from "./database.ts";
+import { addTestInstance } from "./instances.ts";
 import { queuedDeliveries } from "./spread-tables.ts";
 import { eventually } from "./stack.ts";
 import { openTcpGate, type TcpGate } from "./tcp-gate.ts";
@@ -98,7 +99,7 @@ export async function startTestTracking(environment: Readonly<Record<string, str
   const gatedUrl = new URL(url);
   gatedUrl.host = `127.0.0.1:${gate.port}`;
 
-  await addInstance(db, KEY_RING, {
+  await addTestInstance(db, KEY_RING, {
     name: "north",
     host: "north.test",
     key: "key-of-north",

@@ -82,8 +82,16 @@ export function dkimRecord(publicKey: KeyObject): string {
   return `v=DKIM1; k=rsa; p=${publicKey.export({ type: "spki", format: "der" }).toString("base64")}`;
 }
 
-/** Make a key pair. @returns the private key as PKCS #8 PEM, to be sealed before it is stored, and its TXT record */
-export async function generateDkimKey(type: "rsa" | "ed25519"): Promise<{ privateKeyPem: string; record: string }> {
+/** A key pair that was made for a domain. */
+export interface NewDkimKey {
+  /** PKCS #8, to be sealed before it is stored. */
+  readonly privateKeyPem: string;
+  /** Value of the TXT record that publishes it. */
+  readonly record: string;
+}
+
+/** Make a key pair. An RSA key takes a quarter of a second of processor time. */
+export async function generateDkimKey(type: "rsa" | "ed25519"): Promise<NewDkimKey> {
   const { privateKey } =
     type === "rsa"
       ? await generateKeyPairInPool("rsa", { modulusLength: RSA_BITS })

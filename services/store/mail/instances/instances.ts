@@ -1,6 +1,6 @@
 import { hashApiKey } from "../../../core/api-key.ts";
 import type { KeyRing } from "../../../core/key-ring.ts";
-import { generateDkimKey } from "../../../core/mail/dkim.ts";
+import { generateDkimKey, type NewDkimKey } from "../../../core/mail/dkim.ts";
 import type { ReportLanguage } from "../../../core/mail/report-words.ts";
 import { seal } from "../../../core/secret-box.ts";
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
@@ -54,6 +54,8 @@ export interface NewInstance {
   readonly timeZone?: string;
   /** Sender domains, as A-labels in lower case; each gets a DKIM key. */
   readonly domains: readonly string[];
+  /** Where their keys come from; each is generated unless given. */
+  readonly makeDkimKey?: () => Promise<NewDkimKey>;
 }
 
 export type InstanceConflict = "name-taken" | "host-taken" | "key-taken";
@@ -82,7 +84,9 @@ export async function addInstance(
       .ignore()
       .returning("id");
     if (added === undefined) return findConflict(transaction, instance);
-    for (const domain of instance.domains.toSorted()) await addInstanceDomain(transaction, keyRing, added.id, domain);
+    const makeKey = instance.makeDkimKey ?? makeDkimKey;
+    for (const domain of instance.domains.toSorted())
+      await insertDomain(transaction, keyRing, { instanceId: added.id, domain, key: await makeKey() });
     return undefined;
   });
 }
@@ -182,6 +186,8 @@ export async function listInstanceDomains(db: Db, instanceId: number): Promise<I
   }));
 }
 
+const makeDkimKey = () => generateDkimKey("rsa");
+
 /** Adds a sender domain with a new DKIM key. @returns false when the instance has it already; its key is then kept */
 export async function addInstanceDomain(
   db: Db,
@@ -189,22 +195,34 @@ export async function addInstanceDomain(
   instanceId: number,
   domain: string,
 ): Promise<boolean> {
-  const { privateKeyPem, record } = await generateDkimKey("rsa");
-  return db.transaction(async (transaction) => {
-    const added = await transaction("instance_domains")
-      .insert({
-        instance_id: instanceId,
-        domain,
-        dkim_selector: await freeSelector(transaction, instanceId, domain),
-        dkim_key_sealed: seal(keyRing, DKIM_KEY_PURPOSE, privateKeyPem),
-        dkim_record: record,
-      })
-      .onConflict(["instance_id", "domain"])
-      .ignore()
-      .returning("domain");
-    if (added.length > 0) await addDomainUpkeep(transaction, instanceId, domain);
-    return added.length > 0;
-  });
+  const key = await makeDkimKey();
+  return db.transaction((transaction) => insertDomain(transaction, keyRing, { instanceId, domain, key }));
+}
+
+interface NewDomain {
+  readonly instanceId: number;
+  readonly domain: string;
+  readonly key: NewDkimKey;
+}
+
+async function insertDomain(
+  transaction: Transaction,
+  keyRing: KeyRing,
+  { instanceId, domain, key }: NewDomain,
+): Promise<boolean> {
+  const added = await transaction("instance_domains")
+    .insert({
+      instance_id: instanceId,
+      domain,
+      dkim_selector: await freeSelector(transaction, instanceId, domain),
+      dkim_key_sealed: seal(keyRing, DKIM_KEY_PURPOSE, key.privateKeyPem),
+      dkim_record: key.record,
+    })
+    .onConflict(["instance_id", "domain"])
+    .ignore()
+    .returning("domain");
+  if (added.length > 0) await addDomainUpkeep(transaction, instanceId, domain);
+  return added.length > 0;
 }
 
 /** Instances with one domain have a key each: under one name only one of them could be published. */
