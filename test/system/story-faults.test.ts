@@ -206,6 +206,8 @@ test("the worker is killed, twice: no outcome is lost, attempts are those of the
   killService(stack.process, "delivery");
   recipients = await sending;
   await cutting;
+  // One in three is asked twice: before that nobody needs to look, and a look reads all of them.
+  await answered((recipients.length * 4) / 3);
   const found = await eventually(
     findAll,
     (messages) => messages.length === recipients.length && messages.every(({ state }) => /^(deliv|bounc)/.test(state)),
