@@ -2,18 +2,22 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { type MachineRule, storeTouches, type Touch } from "../operations/mail/tracking-events.ts";
 import type { Observe } from "../platform/observability/observation.ts";
 import type { Db, Transaction } from "../platform/postgres/db.ts";
+import { isWhole } from "../store/mail/machines.ts";
+import { keepTouches, takeKeptTouches } from "../store/mail/tracking/kept-touches.ts";
 import { findSpoolPosition, saveSpoolPosition } from "../store/mail/tracking/tracking-positions.ts";
-import type { Spool, SpoolBatch, SpoolPosition } from "./spool.ts";
+import type { Spool, SpoolPosition } from "./spool.ts";
 
 const BACK_OFF_MS = [100, 250, 500, 1_000, 2_000] as const;
 /** Between two transactions: what comes meanwhile shares the next one. */
 const GATHER_MS = 20;
 /** Without a word that there is something new, the spool is looked at so often. */
 const IDLE_MS = 1_000;
+const KEPT_AT_ONCE = 1_000;
 
 /**
  * Stores what is in the spool as events: in order, whole batches in one transaction together with the position, so
- * that each record is stored once, whatever ends this process or the database in between.
+ * that each record is stored once, whatever ends this process or the database in between. While a machine does not
+ * answer, what may be of its instances is kept, and holds up nobody else's.
  */
 export class EventWriter {
   readonly #db: Db;
@@ -22,6 +26,8 @@ export class EventWriter {
   readonly #observe: Observe;
   #position: SpoolPosition | undefined;
   #isWoken = false;
+  /** Also from before a start. */
+  #mayHaveKept = true;
   #endRest: () => void = () => {};
   readonly #stopping = new AbortController();
   #running: Promise<void> = Promise.resolve();
@@ -76,43 +82,61 @@ export class EventWriter {
   /** @returns whether there was anything */
   async #storeNext(): Promise<boolean> {
     this.#isWoken = false;
+    if (await this.#storeKept()) return true;
     this.#position ??= (await findSpoolPosition(this.#db, this.#spool.id)) ?? { segment: 0, offset: 0 };
     const batch = await this.#spool.read(this.#position);
     if (batch === undefined) return false;
-    await this.#store(batch);
+    await this.#store(async (transaction) => {
+      await saveSpoolPosition(transaction, this.#spool.id, batch.next);
+      return batch.records;
+    });
     const isNewFile = batch.next.segment !== this.#position.segment;
     this.#position = batch.next;
     if (isNewFile) await this.#spool.discardBefore(batch.next);
     return true;
   }
 
-  async #store({ records: touches, next }: SpoolBatch<Touch>): Promise<void> {
-    try {
-      await this.#db.transaction(async (transaction) => {
-        await storeTouches(transaction, touches, this.#rule);
-        await saveSpoolPosition(transaction, this.#spool.id, next);
+  /** What was kept while a machine was away goes first, once all are there. @returns whether there was anything */
+  async #storeKept(): Promise<boolean> {
+    if (!this.#mayHaveKept || !isWhole(this.#db)) return false;
+    const taken = await this.#store((transaction) => takeKeptTouches(transaction, KEPT_AT_ONCE));
+    this.#mayHaveKept = taken > 0;
+    return this.#mayHaveKept;
+  }
+
+  /** @param take takes out what is to be stored, in the transaction that stores it. @returns how many that was */
+  async #store(take: (transaction: Transaction) => Promise<readonly Touch[]>): Promise<number> {
+    const storeBy = (store: (transaction: Transaction, touches: readonly Touch[]) => Promise<readonly Touch[]>) =>
+      this.#db.transaction(async (transaction) => {
+        const touches = await take(transaction);
+        const kept = await store(transaction, touches);
+        await keepTouches(transaction, kept);
+        this.#mayHaveKept ||= kept.length > 0;
+        return touches.length;
       });
+    try {
+      return await storeBy((transaction, touches) => storeTouches(transaction, touches, this.#rule));
     } catch (error) {
       if (!isDataError(error)) throw error;
-      await this.#storeOneByOne(touches, next);
+      return storeBy((transaction, touches) => this.#storeOneByOne(transaction, touches));
     }
   }
 
   /** A record that the database can never take must not hold up those behind it. */
-  async #storeOneByOne(touches: readonly Touch[], next: SpoolPosition): Promise<void> {
-    await this.#db.transaction(async (transaction) => {
-      for (const touch of touches) await this.#storeOrDrop(transaction, touch);
-      await saveSpoolPosition(transaction, this.#spool.id, next);
-    });
+  async #storeOneByOne(transaction: Transaction, touches: readonly Touch[]): Promise<Touch[]> {
+    const kept: Touch[] = [];
+    for (const touch of touches) kept.push(...(await this.#storeOrDrop(transaction, touch)));
+    return kept;
   }
 
-  async #storeOrDrop(transaction: Transaction, touch: Touch): Promise<void> {
+  async #storeOrDrop(transaction: Transaction, touch: Touch): Promise<Touch[]> {
     try {
-      await transaction.transaction((savepoint) => storeTouches(savepoint, [touch], this.#rule));
+      return await transaction.transaction((savepoint) => storeTouches(savepoint, [touch], this.#rule));
     } catch (error) {
       if (!isDataError(error)) throw error;
       const { kind: touchKind, deliveryId } = touch;
       this.#observe({ kind: "tracking-event-dropped", level: "error", touchKind, deliveryId, err: error });
+      return [];
     }
   }
 

@@ -1,8 +1,12 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { beforeEach, describe, expect, inject, test } from "vitest";
 import { KeyRing } from "../../services/core/key-ring.ts";
 import { CampaignRunner } from "../../services/delivery/campaign-runner.ts";
 import { ContentScanner } from "../../services/operations/mail/content-scan.ts";
 import { watchMachines } from "../../services/operations/mail/machine-watch.ts";
+import type { Touch } from "../../services/operations/mail/tracking-events.ts";
 import { systemClock } from "../../services/platform/clock.ts";
 import { loadConfig } from "../../services/platform/config/config.ts";
 import { guardPolicy } from "../../services/platform/config/guard-policy.ts";
@@ -12,7 +16,10 @@ import { StatementsUnderWay } from "../../services/platform/postgres/statements-
 import { ensureAttemptWeeks } from "../../services/store/mail/attempts/attempt-weeks.ts";
 import { saveCampaignMessage, scheduleCampaign } from "../../services/store/mail/campaigns/campaign-sends.ts";
 import { addCampaign } from "../../services/store/mail/campaigns/campaigns.ts";
+import { EVENT_KINDS } from "../../services/store/mail/events/event-kinds.ts";
 import { prepareEventMonths } from "../../services/store/mail/events/event-partitions.ts";
+import { EventWriter } from "../../services/tracking/event-writer.ts";
+import { Spool } from "../../services/tracking/spool.ts";
 import { MortalNode, moveInstance, nodeOf } from "../support/citus-nodes.ts";
 import {
   accept,
@@ -169,6 +176,38 @@ async function runCampaigns(db: Db): Promise<void> {
   stops.push(() => runner.stop());
 }
 
+/** What recipients do is stored as by the tracking service. @returns tells it of an opening */
+async function runTracking(db: Db): Promise<(deliveryId: number) => Promise<void>> {
+  const folder = mkdtempSync(join(tmpdir(), "palomar-touches-"));
+  const spool = await Spool.open<Touch>(folder);
+  const rule = { machineSeconds: 0, allLinks: [], recall: () => ({ device: "", deviceSubtypeId: null }) };
+  const writer = new EventWriter({ db, spool, rule, observe: (observation) => failures.push(observation) });
+  writer.start();
+  stops.push(async () => {
+    await writer.stop();
+    await spool.close();
+    rmSync(folder, { recursive: true });
+  });
+  const visitor = { device: "", deviceSubtypeId: null, userAgent: "", network: "" };
+  return async (deliveryId) => {
+    await spool.append({ kind: "open", deliveryId, atMs: Date.now(), visitor });
+    writer.wake();
+  };
+}
+
+async function deliveryOf(instanceId: number): Promise<number> {
+  return (await database.db("deliveries").where({ instance_id: instanceId }).first("id")).id;
+}
+
+/** Waits until an instance has so many openings. */
+async function untilOpened(instanceId: number, openings: number): Promise<void> {
+  const opened = { instance_id: instanceId, kind: EVENT_KINDS.viewed };
+  await eventually(
+    () => database.db("events").where(opened).pluck("id"),
+    (ids) => ids.length === openings,
+  );
+}
+
 describe.skipIf(!canDie).each(["dies", "hangs"])(`a machine that %s${whyNotKilled}`, (fate) => {
   beforeEach(addSenders);
 
@@ -180,6 +219,7 @@ describe.skipIf(!canDie).each(["dies", "hangs"])(`a machine that %s${whyNotKille
     const leaseSeconds = 300;
     for (let worker = 0; worker < 2; worker += 1) run(makeWorker(pass, { leaseSeconds }, [1], { db: openWatched() }));
     await runCampaigns(openWatched());
+    const open = await runTracking(openWatched());
     const emails = new Map<number, string[]>();
     const batches: (readonly [string, number])[] = [];
     for (const id of [...here, ...there]) {
@@ -191,6 +231,7 @@ describe.skipIf(!canDie).each(["dies", "hangs"])(`a machine that %s${whyNotKille
       async () => new Set(recipientsOf(far).map((email) => email.split("-")[0])).size,
       (instances) => instances === here.length + there.length,
     );
+    const [ofHere, ofThere] = [await deliveryOf(here[0]!), await deliveryOf(there[0]!)];
     const node = await MortalNode.find(url, await nodeOf(db, there[0]!));
     if (fate === "dies") node.kill();
     else node.hang();
@@ -204,12 +245,16 @@ describe.skipIf(!canDie).each(["dies", "hangs"])(`a machine that %s${whyNotKille
         async () => recipientsOf(far),
         (got) => got.includes("campaign@a.example.net"),
       );
+      // One is away, and holds up nobody behind it.
+      for (const delivery of [ofThere, ofHere, ofThere]) await open(delivery);
+      await untilOpened(here[0]!, 1);
       process.stdout.write(`sent to the others ${Math.round(performance.now() - sinceMs)} ms after it ${fate}\n`);
     } finally {
       if (fate === "dies") await node.restart();
       else node.goOn();
     }
     for (const [eeid, id] of batches) await untilSentBy(id, eeid);
+    await untilOpened(there[0]!, 2);
     const expected = [...emails.values()].flat().concat(here.map((id) => `meanwhile${id}@a.example.net`));
     expected.push("campaign@a.example.net");
     expect([...new Set(recipientsOf(far))].sort()).toEqual(expected.sort());

@@ -39,6 +39,16 @@ interface Place {
 const services = join(packageFolder, "services");
 const MOST_VARIANTS = 64;
 
+const INSERTED_COLUMNS = /insert into \w+ \(([^)]*)\)\s+values $/;
+
+/** What `StatementValues.addRows` adds for one row, behind the columns that it is inserted into. */
+function oneRowOf(expression: Node, before: readonly string[] | undefined): string[] | undefined {
+  if (expression.type !== "CallExpression" || expression.callee.type !== "MemberExpression") return undefined;
+  const columns = INSERTED_COLUMNS.exec(before?.[0] ?? "")?.[1]?.split(",");
+  if (columns === undefined || !isNamed(expression.callee.property, "addRows")) return undefined;
+  return [`(${columns.map((_, index) => `$${index + 1}`).join(", ")})`];
+}
+
 /** Finds every call of `queryRows` below `services/`. */
 export function findWrittenStatements(): WrittenStatement[] {
   const files = readdirSync(services, { recursive: true, encoding: "utf8" });
@@ -91,7 +101,8 @@ class Module {
         return node.quasis.reduce<string[] | undefined>(
           (texts, quasi, index) => {
             const expression = node.expressions[index - 1];
-            const between = expression === undefined ? [""] : this.#textsOf(expression, ancestors);
+            const between =
+              expression === undefined ? [""] : (oneRowOf(expression, texts) ?? this.#textsOf(expression, ancestors));
             const joined = texts && between?.flatMap((part) => texts.map((text) => text + part + quasi.value.cooked));
             return joined && joined.length <= MOST_VARIANTS ? joined : undefined;
           },

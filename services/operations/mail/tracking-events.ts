@@ -1,6 +1,7 @@
 import type { Transaction } from "../../platform/postgres/db.ts";
 import { lockContacts } from "../../store/mail/contacts/contacts.ts";
 import { type NewEvent, recordEvents } from "../../store/mail/events/events.ts";
+import { isWhole } from "../../store/mail/machines.ts";
 import {
   addConversion,
   countLinks,
@@ -52,12 +53,14 @@ export interface MachineRule {
 /**
  * Stores touches in the order of their happening. What belongs to a delivery that is gone, or to a contact that wants
  * no tracking, is dropped.
+ * @returns those that are to be kept: a machine does not answer, and may have their deliveries
  */
 export async function storeTouches(
   transaction: Transaction,
   touches: readonly Touch[],
   rule: MachineRule,
-): Promise<void> {
+): Promise<Touch[]> {
+  const isComplete = isWhole(transaction);
   const owners = await findTouchOwners(
     transaction,
     touches.map(({ deliveryId }) => deliveryId),
@@ -87,6 +90,7 @@ export async function storeTouches(
   });
   // In one order: another process may be about to store the same ones.
   for (const { touch, owner } of conversions.sort(byOrder)) await storeConversion(transaction, touch, owner);
+  return isComplete ? [] : touches.filter(({ deliveryId }) => !owners.has(deliveryId));
 }
 
 interface OwnedConversion {

@@ -127,6 +127,11 @@ export class StatementValues {
   add(value: unknown): string {
     return `$${this.all.push(value)}`;
   }
+
+  /** @returns what stands for rows of values behind `insert into … values`. A statement has 65,535 values at most. */
+  addRows(rows: readonly (readonly unknown[])[]): string {
+    return rows.map((row) => `(${row.map((value) => this.add(value)).join(", ")})`).join(", ");
+  }
 }
 
 /** So many rows are written out; beyond them the planning that this saves is little beside the work. */

@@ -1,5 +1,5 @@
 import type { AttemptPath } from "../../../core/mail/delivery-attempt.ts";
-import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+import { type Db, queryRows, StatementValues, type Transaction } from "../../../platform/postgres/db.ts";
 import { byInstance, isSpread } from "../by-instance.ts";
 
 /** How an attempt ended, in words that hold for many. */
@@ -25,37 +25,12 @@ export interface NewAttempt {
   readonly reply: string | null;
 }
 
-/** @returns the ids of an instance's ways, in the order given; those that are new are stored. No two may be equal. */
+const PATH_COLUMNS = ["exchanger", "address", "source", "tls", "cipher", "certificate", "policy"] as const;
+const RESULT_COLUMNS = ["outcome", "stage", "code", "status", "reason", "words"] as const;
+
+/** @returns the ids of an instance's ways, in the order given; those that are new are stored. */
 export async function findPathIds(db: Db, instanceId: number, paths: readonly AttemptPath[]): Promise<number[]> {
-  const rows = await queryRows<AttemptPath & { readonly id: number }>(
-    db,
-    `insert into attempt_paths (instance_id, exchanger, address, source, tls, cipher, certificate, policy)
-     select $1, exchanger, address, source, tls, cipher, certificate, policy
-     from unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[])
-       as given (exchanger, address, source, tls, cipher, certificate, policy)
-     order by exchanger, address, source, tls, cipher, certificate, policy
-     on conflict (instance_id, exchanger, address, source, tls, cipher, certificate, policy) do update set seen_at = excluded.seen_at
-     returning id, exchanger, address, source, tls, cipher, certificate, policy`,
-    [
-      instanceId,
-      paths.map(({ exchanger }) => exchanger),
-      paths.map(({ address }) => address),
-      paths.map(({ source }) => source),
-      paths.map(({ tls }) => tls),
-      paths.map(({ cipher }) => cipher),
-      paths.map(({ certificate }) => certificate),
-      paths.map(({ policy }) => policy),
-    ],
-  );
-  return inOrder(paths, rows, (path) => [
-    path.exchanger,
-    path.address,
-    path.source,
-    path.tls,
-    path.cipher,
-    path.certificate,
-    path.policy,
-  ]);
+  return findIds(db, { table: "attempt_paths", columns: PATH_COLUMNS }, instanceId, paths);
 }
 
 /** As {@link findPathIds}, of results. */
@@ -64,44 +39,39 @@ export async function findResultIds(
   instanceId: number,
   results: readonly AttemptResultRow[],
 ): Promise<number[]> {
-  const rows = await queryRows<AttemptResultRow & { readonly id: number }>(
-    db,
-    `insert into attempt_results (instance_id, outcome, stage, code, status, reason, words)
-     select $1, outcome, stage, code, status, reason, words
-     from unnest($2::text[], $3::text[], $4::smallint[], $5::text[], $6::text[], $7::text[])
-       as given (outcome, stage, code, status, reason, words)
-     order by outcome, stage, code, status, reason, words
-     on conflict (instance_id, outcome, stage, code, status, reason, words) do update set seen_at = excluded.seen_at
-     returning id, outcome, stage, code, status, reason, words`,
-    [
-      instanceId,
-      results.map(({ outcome }) => outcome),
-      results.map(({ stage }) => stage),
-      results.map(({ code }) => code),
-      results.map(({ status }) => status),
-      results.map(({ reason }) => reason),
-      results.map(({ words }) => words),
-    ],
-  );
-  return inOrder(results, rows, (result) => [
-    result.outcome,
-    result.stage,
-    result.code,
-    result.status,
-    result.reason,
-    result.words,
-  ]);
+  return findIds(db, { table: "attempt_results", columns: RESULT_COLUMNS }, instanceId, results);
 }
 
-/** A statement that put them into order itself would be sent to any machine of a Citus, one that is away as well. */
-function inOrder<T>(
-  things: readonly T[],
-  rows: readonly (T & { readonly id: number })[],
-  keyOf: (thing: T) => unknown[],
-) {
-  const key = (thing: T) => JSON.stringify(keyOf(thing));
-  const ids = new Map(rows.map((row) => [key(row), row.id]));
-  return things.map((thing) => ids.get(key(thing))!);
+/** Things are told apart by columns. */
+interface Kind<Column extends string> {
+  readonly table: string;
+  readonly columns: readonly Column[];
+}
+
+/**
+ * Everybody stores things in one order, so that nobody waits for somebody who waits for them. They are written out: rows of
+ * `unnest` a Citus brings to its coordinator first, and stores in two phases.
+ */
+async function findIds<Column extends string>(
+  db: Db,
+  { table, columns }: Kind<Column>,
+  instanceId: number,
+  things: readonly Readonly<Record<Column, string | number>>[],
+): Promise<number[]> {
+  const keys = things.map((thing) => columns.map((column) => thing[column]));
+  const keyed = new Map(keys.map((key) => [JSON.stringify(key), key]));
+  const values = new StatementValues();
+  const written = values.addRows([...keyed.keys()].sort().map((key) => [instanceId, ...keyed.get(key)!]));
+  const names = columns.join(", ");
+  const rows = await queryRows<Readonly<Record<Column, string | number>> & { readonly id: number }>(
+    db,
+    `insert into ${table} (instance_id, ${names}) values ${written}
+     on conflict (instance_id, ${names}) do update set seen_at = excluded.seen_at returning id, ${names}`,
+    values.all,
+  );
+  // A statement that put them into order itself would be sent to any machine of a Citus, one that is away as well.
+  const ids = new Map(rows.map((row) => [JSON.stringify(columns.map((column) => row[column])), row.id]));
+  return keys.map((key) => ids.get(JSON.stringify(key))!);
 }
 
 /**

@@ -108,19 +108,17 @@ export async function leasePartitions(db: Db, request: LeaseRequest): Promise<Le
                order by p.destination, p.pool limit 1
              ) next where hops.number < asked.lots
            ), lots as (
-             select destination, pool, lot, case
-               when lot in (select json_array_elements_text($3::json))
-                 or destination || ' ${ANY_POOL}' in (select json_array_elements_text($3::json)) then 0
-               else coalesce((select value::integer from json_each_text($4::json) where key = lot), $5) end as most
-             from (select *, rtrim(destination || ' ' || pool) collate "C" as lot from hops
-                   where $6 = '' or destination < $6) named
+             select destination, pool, lot,
+               coalesce(($3::jsonb->>(destination || ' ${ANY_POOL}'))::integer, ($3::jsonb->>lot)::integer, $4) as most
+             from (select destination, pool, rtrim(destination || ' ' || pool) collate "C" as lot from hops
+                   where $5 = '' or destination < $5) named
            ), picked as (
              select candidate.id, lots.lot, lots.most from lots cross join lateral (
                select p.id from partitions p
                where ${own("p")} and p.instance_id = asked.instance_id and p.state = 'ready'
                  and (p.destination, p.pool) >= (lots.destination, lots.pool)
                  and (p.destination, p.pool) <= (lots.destination, lots.pool)
-                 and p.id not in (select value::bigint from json_array_elements_text($7::json))
+                 and not jsonb_exists($6::jsonb, p.id::text)
                order by p.destination, p.pool, p.id limit lots.most for update skip locked
              ) candidate
              limit asked.share
@@ -136,8 +134,8 @@ export async function leasePartitions(db: Db, request: LeaseRequest): Promise<Le
          from looked, json_array_elements(looked.picked) with ordinality as each (pick, nth)
        ), taken as (
          update partitions p
-         set state = 'leased', lease_owner = $8, lease_until = now() + make_interval(secs => $9),
-             stopping = false, taken_at = coalesce(p.taken_at, $10::timestamptz), modified_at = now()
+         set state = 'leased', lease_owner = $7, lease_until = now() + make_interval(secs => $8),
+             stopping = false, taken_at = coalesce(p.taken_at, $9::timestamptz), modified_at = now()
          where ${own("p")} and p.id = any(array(select id from within_room where number <= most))
          returning p.instance_id, p.id, p.message_id, p.destination, p.pool, p.taken_at
        ), described as (
@@ -147,7 +145,8 @@ export async function leasePartitions(db: Db, request: LeaseRequest): Promise<Le
            extract(epoch from m.created_at)::float8 as accepted_at,
            extract(epoch from least(now() - m.created_at - m.held_for, now() - taken.taken_at))::float8 as age_seconds
          from taken cross join lateral (
-           select * from messages m where ${own("m")} and m.instance_id = taken.instance_id and m.id = taken.message_id offset 0
+           select m.campaign_numid, m.archive, m.trace_parent, m.content_octets, m.dsn, m.is_report, m.created_at, m.held_for
+           from messages m where ${own("m")} and m.instance_id = taken.instance_id and m.id = taken.message_id offset 0
          ) m
        )
        select (select json_agg(described) from described) as taken,
@@ -156,11 +155,13 @@ export async function leasePartitions(db: Db, request: LeaseRequest): Promise<Le
       [
         instanceIds,
         JSON.stringify(wanted),
-        JSON.stringify(request.barred),
-        JSON.stringify(Object.fromEntries(request.room)),
+        JSON.stringify({
+          ...Object.fromEntries(request.room),
+          ...Object.fromEntries(request.barred.map((lot) => [lot, 0])),
+        }),
         request.partitionsPerDestination,
         request.before,
-        JSON.stringify(request.unfinished),
+        JSON.stringify(request.unfinished.map(String)),
         request.workerId,
         request.leaseSeconds,
         request.now,
@@ -179,8 +180,8 @@ export async function leasePartitions(db: Db, request: LeaseRequest): Promise<Le
 const NOT_ASKED = "null::float8";
 
 function secondsUntilDue(own: Own): string {
-  const first = (column: string, state: string) => `(select min(p.${column}) from partitions p
-    where ${own("p")} and p.instance_id = asked.instance_id and p.state = '${state}')`;
+  const first = (column: string, state: string) => `(select p.${column} from partitions p
+    where ${own("p")} and p.instance_id = asked.instance_id and p.state = '${state}' order by p.${column} limit 1)`;
   return `extract(epoch from least(${first("due_at", "deferred")}, ${first("lease_until", "leased")}) - now())::float8`;
 }
 

@@ -93,17 +93,11 @@ export async function addMessages(transaction: Transaction, messages: readonly N
 
 async function insertMessages(transaction: Transaction, messages: readonly NewMessage[]): Promise<number[]> {
   const values = new StatementValues();
-  const written = messages.map(
-    (message) =>
-      `(${toColumns(message)
-        .map((value) => values.add(value))
-        .join(", ")})`,
-  );
   const rows = await queryRows<{ id: number }>(
     transaction,
     `insert into messages (instance_id, eeid, campaign_numid, sender_domain, archive, trace_parent, content_octets,
        subject, sender, message_id, terms, dsn, is_report, template, octets, unsubscribe, tracking)
-     values ${written.join(", ")} returning id`,
+     values ${values.addRows(messages.map(toColumns))} returning id`,
     values.all,
     messages.length <= MOST_PREPARED_ROWS ? { name: `add-${messages.length}-messages` } : {},
   );

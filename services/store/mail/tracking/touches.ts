@@ -1,6 +1,7 @@
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
 import { byInstance } from "../by-instance.ts";
 import { COUNT_COLUMNS, EVENT_KINDS, MACHINE_CORRECTIONS } from "../events/event-kinds.ts";
+import { onPresent } from "../machines.ts";
 
 /** A conversion belongs to the last click of so many days. */
 const ATTRIBUTION_DAYS = 30;
@@ -19,7 +20,10 @@ export interface TouchOwner {
   readonly untracked: boolean;
 }
 
-/** @returns by delivery, without those that are gone */
+/**
+ * Every table says whose rows it has: with an outer join a Citus asks all machines otherwise.
+ * @returns by delivery, without those that are gone, or on a machine that does not answer
+ */
 export async function findTouchOwners(db: Db, deliveryIds: readonly number[]): Promise<Map<number, TouchOwner>> {
   const rows = await queryRows<TouchOwner>(
     db,
@@ -30,8 +34,9 @@ export async function findTouchOwners(db: Db, deliveryIds: readonly number[]): P
      join partitions p on p.instance_id = d.instance_id and p.id = d.partition_id
      join messages m on m.instance_id = p.instance_id and m.id = p.message_id
      join instances i on i.id = d.instance_id
-     left join contacts c on c.instance_id = d.instance_id and c.id = d.contact_id
-     where d.id = any($1::bigint[])`,
+     left join contacts c on c.instance_id = d.instance_id and c.id = d.contact_id and ${onPresent(db, "c.instance_id")}
+     where d.id = any($1::bigint[]) and ${onPresent(db, "d.instance_id")} and ${onPresent(db, "p.instance_id")}
+       and ${onPresent(db, "m.instance_id")}`,
     [[...new Set(deliveryIds)]],
   );
   return new Map(rows.map((owner) => [owner.deliveryId, owner]));
@@ -51,7 +56,7 @@ export async function countLinks(db: Db, messageIds: readonly number[]): Promise
     db,
     `select message_id as "messageId", (count(*) filter (where not hidden))::int as visible,
        coalesce(array_agg(link) filter (where hidden), '{}') as hidden
-     from tracked_links where message_id = any($1::bigint[]) group by message_id`,
+     from tracked_links where message_id = any($1::bigint[]) and ${onPresent(db)} group by message_id`,
     [[...new Set(messageIds)]],
   );
   return new Map(rows.map(({ messageId, ...links }) => [messageId, links]));

@@ -1,7 +1,7 @@
 import type { PersonalValues } from "../../../core/mail/personalise.ts";
 import { builtInValues } from "../../../core/mail/personalise.ts";
 import type { TrackedHtml } from "../../../core/mail/tracking-html.ts";
-import { type Db, queryRows } from "../../../platform/postgres/db.ts";
+import { type Db, queryRows, StatementValues } from "../../../platform/postgres/db.ts";
 import { globalValues } from "../instances/globals.ts";
 import { foundOnPresent, onPresent } from "../machines.ts";
 
@@ -22,15 +22,19 @@ export async function saveTrackedLinks(
   message: { readonly id: number; readonly instanceId: number },
   { links, hidden }: Pick<TrackedHtml, "links" | "hidden">,
 ): Promise<void> {
-  if (links.size === 0) return;
-  const names = [...links.keys()];
-  await queryRows(
-    db,
-    `insert into tracked_links (instance_id, message_id, link, target, hidden)
-     select $1, $2, * from unnest($3::text[], $4::text[], $5::boolean[]) on conflict do nothing`,
-    [message.instanceId, message.id, names, [...links.values()], names.map((link) => hidden.has(link))],
-  );
+  const rows = [...links].map(([link, target]) => [message.instanceId, message.id, link, target, hidden.has(link)]);
+  for (let from = 0; from < rows.length; from += LINKS_A_STATEMENT) {
+    const values = new StatementValues();
+    await queryRows(
+      db,
+      `insert into tracked_links (instance_id, message_id, link, target, hidden)
+       values ${values.addRows(rows.slice(from, from + LINKS_A_STATEMENT))} on conflict do nothing`,
+      values.all,
+    );
+  }
 }
+
+const LINKS_A_STATEMENT = 1_000;
 
 /** @throws MachineAway where none is found and a machine is away */
 export async function loadTrackedLinks(db: Db, messageId: number): Promise<TrackedLink[]> {
