@@ -436,7 +436,7 @@ describe("a pool", () => {
     await expect
       .poll(async () => (await state()).states.every(({ up }: { up: boolean }) => !up), { timeout: 20_000 })
       .toBe(true);
-    expect(await addresses(zone)).toEqual(["127.0.0.2", "127.0.0.3"]);
+    await becomes(zone, "@", ["127.0.0.2", "127.0.0.3"]);
     expect(await api.call("PUT", `/api/v1/pool/${zone}/${id}`, { minimum: 0 })).toMatchObject({ status: 200 });
     await becomes(zone, "@", []);
     expect(await api.call("DELETE", `/api/v1/pool/${zone}/${id}`)).toMatchObject({ body: { msg: "deleted" } });
