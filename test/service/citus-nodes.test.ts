@@ -245,10 +245,10 @@ describe.skipIf(!canDie).each(["dies", "hangs"])(`a machine that %s${whyNotKille
         async () => recipientsOf(far),
         (got) => got.includes("campaign@a.example.net"),
       );
+      process.stdout.write(`sent to the others ${Math.round(performance.now() - sinceMs)} ms after it ${fate}\n`);
       // One is away, and holds up nobody behind it.
       for (const delivery of [ofThere, ofHere, ofThere]) await open(delivery);
       await untilOpened(here[0]!, 1);
-      process.stdout.write(`sent to the others ${Math.round(performance.now() - sinceMs)} ms after it ${fate}\n`);
     } finally {
       if (fate === "dies") await node.restart();
       else node.goOn();

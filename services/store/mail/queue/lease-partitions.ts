@@ -155,13 +155,10 @@ export async function leasePartitions(db: Db, request: LeaseRequest): Promise<Le
       [
         instanceIds,
         JSON.stringify(wanted),
-        JSON.stringify({
-          ...Object.fromEntries(request.room),
-          ...Object.fromEntries(request.barred.map((lot) => [lot, 0])),
-        }),
+        JSON.stringify({ ...Object.fromEntries(request.room), ...none(request.barred) }),
         request.partitionsPerDestination,
         request.before,
-        JSON.stringify(request.unfinished.map(String)),
+        JSON.stringify(none(request.unfinished)),
         request.workerId,
         request.leaseSeconds,
         request.now,
@@ -175,6 +172,11 @@ export async function leasePartitions(db: Db, request: LeaseRequest): Promise<Le
       return { instanceId, partitions, lots: lots ?? [], hasMore: ready > partitions.length, dueInMs };
     });
   });
+}
+
+/** Nothing of these. A key of an object is found by halves, an element of an array one by one. */
+function none(keys: readonly (string | number)[]): Record<string, 0> {
+  return Object.fromEntries(keys.map((key) => [key, 0]));
 }
 
 const NOT_ASKED = "null::float8";
