@@ -28,12 +28,12 @@ const AT_ONCE = 4;
 const IDLE_MS = 500;
 /** One that could not be looked at: its machine is away, say. */
 const AFTER_FAILURE_MS = 2_000;
-/** What is due, and what others let run out, is made ready so often. */
-const WAKE_MS = 500;
-/** The same where nothing could be taken, as then there may also be other lots. */
-const RARE_WAKE_MS = 2_000;
-/** The same where leases tell when something is due, as somebody may have changed that. */
-const RAREST_WAKE_MS = 60_000;
+/** What is due, and what others let run out, is made ready when leases told that it is, and so often: it may have changed. */
+const WAKE_MS = 60_000;
+/** The same where nothing could be taken: no lease tells of other lots then. */
+const BLOCKED_WAKE_MS = 2_000;
+/** Looks at those that had nothing are put off together, so often. */
+const PUT_OFF_MS = 500;
 
 /** What is remembered of an instance while it is to be looked at; times are those of the worker's monotonic clock. */
 class InstanceTurn {
@@ -46,44 +46,41 @@ class InstanceTurn {
   isRich = false;
   /** Nothing of it was ready: after its idle time its next look is put off. */
   isEmpty = false;
-  /** What is ready of it, where nothing could be taken; undefined: there may be more. */
+  /** What is ready of it, where nothing can be taken; undefined: there may be more. */
   blocked: BlockedLots | undefined;
-  /** What the visits found since they began with its first lot, while nothing was taken; undefined once something was. */
-  fruitless: BlockedLots | undefined;
+  /** What the visits found since they began with its first lot; undefined where something may have come to it meanwhile. */
+  seen: (BlockedLots & { hasGiven: boolean }) | undefined;
   /** When what is due was made ready, or this began. */
   wokenAtMs: number;
-  /** From then on something is due, as far as what is leased of it told; undefined where that does not tell. */
-  dueAtMs: number | undefined;
+  /** From then on something is due, as far as its last lease told. */
+  dueAtMs = Number.POSITIVE_INFINITY;
 
-  constructor(instanceId: number, atMs: number, tellsDue: boolean) {
+  constructor(instanceId: number, atMs: number) {
     this.instanceId = instanceId;
     this.wokenAtMs = atMs;
-    this.dueAtMs = tellsDue ? Number.POSITIVE_INFINITY : undefined;
   }
 
   /** Whether what is due is to be made ready. */
   isToWake(atMs: number): boolean {
-    if (this.dueAtMs !== undefined && this.dueAtMs <= atMs) return true;
-    const usualMs = this.dueAtMs === undefined ? WAKE_MS : RAREST_WAKE_MS;
-    return this.wokenAtMs + (this.blocked === undefined ? usualMs : RARE_WAKE_MS) <= atMs;
+    return this.dueAtMs <= atMs || this.wokenAtMs + (this.blocked === undefined ? WAKE_MS : BLOCKED_WAKE_MS) <= atMs;
   }
 
   /** What is due was made ready: the next lease tells of more. */
   woken(atMs: number): void {
     this.wokenAtMs = atMs;
-    if (this.dueAtMs !== undefined) this.dueAtMs = Number.POSITIVE_INFINITY;
+    this.dueAtMs = Number.POSITIVE_INFINITY;
   }
 
   /** There may be something new. */
   notice(): void {
-    Object.assign(this, { idleUntilMs: 0, isEmpty: false, blocked: undefined, fruitless: undefined });
+    Object.assign(this, { idleUntilMs: 0, isEmpty: false, blocked: undefined, seen: undefined });
   }
 }
 
-/** Lots of an instance of which nothing could be taken. */
+/** Lots of an instance of which nothing can be taken. */
 interface BlockedLots {
   /** These have no room: there may be some at any moment. */
-  readonly full: string[];
+  readonly full: Set<string>;
   /** Others are barred. */
   someAreBarred: boolean;
   /** When the first of them was visited. */
@@ -101,6 +98,7 @@ export class QueueTurns {
   readonly #turns = new Map<number, InstanceTurn>();
   /** Instances take turns in the order of their ids, after this one. */
   #after = 0;
+  #putOffAtMs = 0;
 
   /**
    * @param sources where the mail of each pool leaves from; '' is the default pool
@@ -126,9 +124,8 @@ export class QueueTurns {
     const look = new QueueLook(this.#db, this.#backOffs, now, request);
     const known = new Set(instanceIds);
     for (const id of this.#turns.keys()) if (!known.has(id)) this.#turns.delete(id);
-    const tellsDue = await isSpread(this.#db);
     for (const id of instanceIds) {
-      if (!this.#turns.has(id)) this.#turns.set(id, new InstanceTurn(id, look.atMs, tellsDue));
+      if (!this.#turns.has(id)) this.#turns.set(id, new InstanceTurn(id, look.atMs));
     }
     await this.#makeReady(look);
     const turns = instanceIds.map((id) => this.#turns.get(id)!).filter((turn) => mayHave(turn, look));
@@ -155,7 +152,7 @@ export class QueueTurns {
     const longest = waiting.toSorted((one, other) => one.wokenAtMs - other.wokenAtMs).slice(0, INSTANCES_PER_LOOK);
     await this.#byPlace(longest, look, async (turns) => {
       const woken = await this.#wake(turns, look);
-      for (const turn of woken) turn.fruitless = undefined;
+      for (const turn of woken) turn.seen = undefined;
       for (const turn of turns) turn.blocked = undefined;
     });
   }
@@ -177,9 +174,7 @@ export class QueueTurns {
     const mostAsked = (await isSpread(this.#db))
       ? Math.max(1, Math.floor(look.free / PARTITIONS_PER_PLACE))
       : INSTANCES_PER_LOOK;
-    const asked = turns
-      .toSorted((one, other) => look.busyOf(one.instanceId) - look.busyOf(other.instanceId))
-      .slice(0, mostAsked);
+    const asked = leastBusy(turns, look).slice(0, mostAsked);
     const shares = fairShares(
       asked.map(({ instanceId }) => ({ has: look.busyOf(instanceId), most })),
       look.free,
@@ -197,7 +192,7 @@ export class QueueTurns {
         for (const result of await look.ask(asks)) {
           const turn = this.#turns.get(result.instanceId)!;
           if (goOn(turn, result, look)) left.add(turn);
-          else if (turn.isEmpty && result.partitions.length === 0 && mayBeDue(result)) empty.push(turn);
+          else if (turn.isEmpty && result.partitions.length === 0 && result.dueInMs <= 0) empty.push(turn);
         }
         for (const turn of await this.#wake(empty, look)) {
           turn.notice();
@@ -212,7 +207,9 @@ export class QueueTurns {
 
   /** Puts off the looks at those that had nothing for a while. */
   async #putOff(look: QueueLook): Promise<void> {
+    if (look.atMs < this.#putOffAtMs) return;
     const idle = [...this.#turns.values()].filter((turn) => turn.isEmpty && turn.idleUntilMs <= look.atMs);
+    if (idle.length <= INSTANCES_PER_LOOK) this.#putOffAtMs = look.atMs + PUT_OFF_MS;
     await this.#byPlace(idle.slice(0, INSTANCES_PER_LOOK), look, async (turns) => {
       const ids = turns.map(({ instanceId }) => instanceId);
       const toLookAt = new Set(await putOffWork(this.#db, ids));
@@ -249,14 +246,17 @@ function toAsk({ instanceId, after, isRich }: InstanceTurn, share: number, mostL
   return { instanceId, share, lots, after };
 }
 
-function mayBeDue({ dueInMs }: AskResult): boolean {
-  return dueInMs === undefined || dueInMs <= 0;
+/** Those that have nothing under way first, in the order given. */
+function leastBusy(turns: readonly InstanceTurn[], look: QueueLook): InstanceTurn[] {
+  const isBusy = (turn: InstanceTurn) => look.busyOf(turn.instanceId) > 0;
+  const busy = turns.filter(isBusy).sort((one, other) => look.busyOf(one.instanceId) - look.busyOf(other.instanceId));
+  return [...turns.filter((turn) => !isBusy(turn)), ...busy];
 }
 
 function mayHave(turn: InstanceTurn, look: QueueLook): boolean {
   if (turn.isEmpty || turn.idleUntilMs > look.atMs) return false;
   const { blocked } = turn;
-  if (blocked === undefined || blocked.full.some((lot) => look.mayTake(lot))) return true;
+  if (blocked === undefined || mayTakeOf(blocked, look)) return true;
   return blocked.someAreBarred && look.backOffs.freedAtMs > blocked.sinceMs;
 }
 
@@ -266,26 +266,33 @@ function mayHave(turn: InstanceTurn, look: QueueLook): boolean {
  */
 function goOn(turn: InstanceTurn, result: AskResult, look: QueueLook): boolean {
   const { ask, partitions, lots, hasMore, isRoundOver, last, dueInMs } = result;
-  if (ask.after === "") turn.fruitless = { full: [], someAreBarred: false, sinceMs: look.atMs };
-  if (partitions.length > 0) turn.fruitless = undefined;
+  if (ask.after === "") turn.seen = { full: new Set(), someAreBarred: false, sinceMs: look.atMs, hasGiven: false };
   turn.isRich = partitions.length >= ask.share;
   const served = partitions.map(({ destination, pool }) => lotOf(destination, pool)).sort();
-  turn.after = turn.isRich ? served.at(-1)! : isRoundOver ? "" : last;
+  const wasLast = isRoundOver && (!turn.isRich || served.at(-1) === lots.at(-1));
+  turn.after = wasLast ? "" : turn.isRich ? served.at(-1)! : last;
   turn.blocked = undefined;
-  if (dueInMs !== undefined) turn.dueAtMs = look.atMs + dueInMs;
+  turn.dueAtMs = look.atMs + dueInMs;
   if (!hasMore) {
     turn.isEmpty = true;
     turn.idleUntilMs = look.atMs + IDLE_MS;
     return false;
   }
-  if (turn.fruitless === undefined) return true;
+  const { seen } = turn;
+  if (seen === undefined) return true;
   for (const lot of lots) {
-    if (look.backOffs.isBarred(lot)) turn.fruitless.someAreBarred = true;
-    else turn.fruitless.full.push(lot);
+    if (look.backOffs.isBarred(lot)) seen.someAreBarred = true;
+    else seen.full.add(lot);
   }
-  if (!isRoundOver) return true;
-  turn.blocked = turn.fruitless;
-  const isHeld = turn.blocked.full.length === 0 && !turn.blocked.someAreBarred;
+  seen.hasGiven ||= partitions.length > 0;
+  if (!isRoundOver || (seen.hasGiven && mayTakeOf(seen, look))) return true;
+  turn.blocked = seen;
+  const isHeld = seen.full.size === 0 && !seen.someAreBarred;
   turn.idleUntilMs = isHeld ? look.atMs + IDLE_MS : 0;
+  return false;
+}
+
+function mayTakeOf({ full }: BlockedLots, look: QueueLook): boolean {
+  for (const lot of full) if (look.mayTake(lot)) return true;
   return false;
 }

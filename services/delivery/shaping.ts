@@ -8,8 +8,8 @@ import type { DeliveryPolicy, GroupPolicy } from "./policy.ts";
 import { RateLimit } from "./rate-limit.ts";
 import { sourcesByPool } from "./routing/source-pools.ts";
 
-/** Of one destination in one look: it fills its sessions soon, and yet leaves lanes to others. */
-export const PARTITIONS_AT_ONCE = 4;
+/** Of one destination in one look: it fills its sessions soon, and yet leaves lanes to others. Looks are 40 ms apart. */
+export const PARTITIONS_AT_ONCE = 8;
 /** Hosted domains that are remembered; the next delivery learns a forgotten one again. */
 const MOST_LEARNT = 10_000;
 

@@ -136,6 +136,31 @@ describe("instances take turns", () => {
   });
 });
 
+describe("instances with the same destinations", () => {
+  test("share the room of all of them in one look, not of the first ones alone", async () => {
+    const names = numbered(8);
+    for (let index = 0; index < 16; index += 1) await queueFor(`like${index}`, names);
+    const look = makeTurns();
+    const taken = [];
+    for (let looks = isSpread ? 8 : 1; looks > 0; looks -= 1) {
+      taken.push(...(await look({ limit: isSpread ? 2 : 16, partitionsPerDestination: 2 })).taken);
+    }
+    expect(taken).toHaveLength(16);
+    if (isSpread) return; // an instance a statement: each has what it asks for
+    expect(new Set(taken.map(({ destination }) => destination)).size).toBe(8);
+    expect(new Set(taken.map(({ instanceId }) => instanceId)).size).toBe(16);
+  });
+
+  test("go on as soon as there is room again", async () => {
+    await queueFor("one", Array(5).fill("readers.test"));
+    await queueFor("two", Array(5).fill("readers.test"));
+    const look = makeTurns();
+    const counts = [];
+    for (let looks = 0; looks < 5; looks += 1) counts.push((await look({ partitionsPerDestination: 2 })).taken.length);
+    expect(counts).toEqual([2, 2, 2, 2, 2]);
+  });
+});
+
 describe("instances of which nothing can be taken", () => {
   test("wait, also where they have more destinations than one look visits, until one is free again", async () => {
     const names = numbered(1_200);

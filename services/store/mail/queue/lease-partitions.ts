@@ -1,5 +1,5 @@
 import { type Db, queryRows } from "../../../platform/postgres/db.ts";
-import { byInstance, isSpread, type Own, ownRows } from "../by-instance.ts";
+import { byInstance, ownRows } from "../by-instance.ts";
 import type { LeasedPartition } from "./queue-leases.ts";
 
 /** What a worker takes. */
@@ -45,10 +45,9 @@ export interface LeaseResult {
   /** More is ready than was taken, of these lots or of others. */
   readonly hasMore: boolean;
   /**
-   * After so long something that waits is due, or a lease that others had is over, unless that is changed; infinite where
-   * nothing waits. Told on Citus alone, where to find it out costs a statement for each instance.
+   * After so long something that waits is due, or a lease is over, unless that is changed; infinite where nothing waits.
    */
-  readonly dueInMs: number | undefined;
+  readonly dueInMs: number;
 }
 
 /**
@@ -81,7 +80,8 @@ export const SYSTEM_SOURCE = "system";
  */
 export async function leasePartitions(db: Db, request: LeaseRequest): Promise<LeaseResult[]> {
   const own = await ownRows(db);
-  const due = (await isSpread(db)) ? secondsUntilDue(own) : NOT_ASKED;
+  const first = (column: string, state: string) => `(select p.${column} from partitions p
+    where ${own("p")} and p.instance_id = asked.instance_id and p.state = '${state}' order by p.${column} limit 1)`;
   return byInstance(db, request.asks, async (asks, instanceIds) => {
     const wanted = asks.map(({ after, ...ask }) => ({ ...ask, ...splitLot(after) }));
     // Lists travel as JSON: of an array's length PostgreSQL makes a plan anew for each statement.
@@ -89,6 +89,7 @@ export async function leasePartitions(db: Db, request: LeaseRequest): Promise<Le
       db,
       `with asked as (
          select ordinality as turn, (ask->>'instanceId')::bigint as instance_id, (ask->>'share')::integer as share,
+           sum((ask->>'share')::integer) over (order by ordinality) - (ask->>'share')::integer as before,
            (ask->>'lots')::integer as lots, ask->>'destination' as destination, ask->>'pool' as pool
          from json_array_elements($2::json) with ordinality as each (ask)
        ), looked as (
@@ -108,12 +109,15 @@ export async function leasePartitions(db: Db, request: LeaseRequest): Promise<Le
                order by p.destination, p.pool limit 1
              ) next where hops.number < asked.lots
            ), lots as (
-             select destination, pool, lot,
+             select *, sum(most) over (order by number) as upto from (select destination, pool, number, lot,
                coalesce(($3::jsonb->>(destination || ' ${ANY_POOL}'))::integer, ($3::jsonb->>lot)::integer, $4) as most
-             from (select destination, pool, rtrim(destination || ' ' || pool) collate "C" as lot from hops
-                   where $5 = '' or destination < $5) named
+             from (select destination, pool, rtrim(destination || ' ' || pool) collate "C" as lot, number from hops
+                   where $5 = '' or destination < $5) named) roomy
            ), picked as (
-             select candidate.id, lots.lot, lots.most from lots cross join lateral (
+             select candidate.id, lots.lot, lots.most from (
+               select * from lots where most > 0
+               order by upto <= asked.before % (select max(upto) from lots), number
+             ) lots cross join lateral (
                select p.id from partitions p
                where ${own("p")} and p.instance_id = asked.instance_id and p.state = 'ready'
                  and (p.destination, p.pool) >= (lots.destination, lots.pool)
@@ -126,7 +130,8 @@ export async function leasePartitions(db: Db, request: LeaseRequest): Promise<Le
            select (select json_agg(picked) from picked) as picked, (select json_agg(lot order by lot) from lots) as lots,
              (select count(*)::int from (select from partitions p
                 where ${own("p")} and p.instance_id = asked.instance_id and p.state = 'ready' limit asked.share + 1) p) as ready,
-             ${due} as due_in
+             extract(epoch from least(${first("due_at", "deferred")}, ${first("lease_until", "leased")}) - now())::float8
+               as due_in
          ) look
        ), within_room as (
          select (pick->>'id')::bigint as id, (pick->>'most')::integer as most,
@@ -168,7 +173,7 @@ export async function leasePartitions(db: Db, request: LeaseRequest): Promise<Le
     const taken = (row!.taken ?? []).map(toLeasedPartition);
     return row!.looked.map(({ instance_id: instanceId, lots, ready, dueIn }) => {
       const partitions = taken.filter((partition) => partition.instanceId === instanceId);
-      const dueInMs = due === NOT_ASKED ? undefined : (dueIn ?? Number.POSITIVE_INFINITY) * 1000;
+      const dueInMs = (dueIn ?? Number.POSITIVE_INFINITY) * 1000;
       return { instanceId, partitions, lots: lots ?? [], hasMore: ready > partitions.length, dueInMs };
     });
   });
@@ -177,14 +182,6 @@ export async function leasePartitions(db: Db, request: LeaseRequest): Promise<Le
 /** Nothing of these. A key of an object is found by halves, an element of an array one by one. */
 function none(keys: readonly (string | number)[]): Record<string, 0> {
   return Object.fromEntries(keys.map((key) => [key, 0]));
-}
-
-const NOT_ASKED = "null::float8";
-
-function secondsUntilDue(own: Own): string {
-  const first = (column: string, state: string) => `(select p.${column} from partitions p
-    where ${own("p")} and p.instance_id = asked.instance_id and p.state = '${state}' order by p.${column} limit 1)`;
-  return `extract(epoch from least(${first("due_at", "deferred")}, ${first("lease_until", "leased")}) - now())::float8`;
 }
 
 /** An instance that was asked. */
