@@ -20,6 +20,7 @@ import {
   finishCampaigns,
   listCampaignsUnderWay,
   listCancellations,
+  listOpenStates,
   withdrawCancelled,
 } from "../store/mail/campaigns/campaign-runs.ts";
 import { findFilter } from "../store/mail/contacts/filters.ts";
@@ -99,15 +100,16 @@ export class CampaignRunner {
   /** One portion of recipients a look: what they bounce is judged before the next ones follow. */
   async #look(): Promise<Found> {
     const { db } = this.#options;
-    const gathered = await gatherPortion(db);
-    if (gathered !== undefined) await announceMail(db);
-    const underWay = await listCampaignsUnderWay(db);
-    for (const campaign of underWay) await this.#watchBounces(campaign);
     await continueResumed(db);
-    await finishCampaigns(db);
-    const cancellations = await listCancellations(db);
+    const open = await listOpenStates(db);
+    if (open.has("cancelled")) await withdrawCancelled(db);
+    const cancellations = open.has("cancelling") ? await listCancellations(db) : [];
     for (const campaignNumid of cancellations) await completeCancellation(db, campaignNumid);
-    await withdrawCancelled(db);
+    const gathered = open.has("gathering") ? await gatherPortion(db) : undefined;
+    if (gathered !== undefined) await announceMail(db);
+    const underWay = open.has("gathering") || open.has("sending") ? await listCampaignsUnderWay(db) : [];
+    for (const campaign of underWay) await this.#watchBounces(campaign);
+    if (open.has("sending")) await finishCampaigns(db);
     if (gathered !== undefined) return "more";
     return underWay.length + cancellations.length > 0 ? "some" : "nothing";
   }

@@ -177,6 +177,19 @@ export async function noteAllGathered(
 }
 
 /** A campaign that is under way, and what had happened when a person last let it go on. */
+/** What is to be done for campaigns that have begun, and that somebody cancelled. */
+export type OpenState = "gathering" | "sending" | "cancelling" | "cancelled";
+
+/** The states of those campaigns that have something left to do: one look for all steps, as mostly there is nothing. */
+export async function listOpenStates(db: Db): Promise<ReadonlySet<OpenState>> {
+  const rows = await queryRows<{ state: OpenState }>(
+    db,
+    `select distinct state from campaign_sends
+     where (state in ('gathering', 'sending', 'cancelling') or state = 'cancelled' and not withdrawn) and ${onPresent(db)}`,
+  );
+  return new Set(rows.map(({ state }) => state));
+}
+
 export interface CampaignUnderWay {
   readonly instanceId: number;
   readonly campaignNumid: number;
