@@ -1,3 +1,4 @@
+import { bounceRules } from "../core/mail/bounce/rules.ts";
 import { openCertificate } from "../platform/certificate.ts";
 import { Lifecycle } from "../platform/lifecycle.ts";
 import { makeSocketLookup } from "../platform/lookups/host-addresses.ts";
@@ -23,6 +24,7 @@ export function startWith(policy: InboundPolicy): StartService {
 
 async function startBounce(context: ServiceContext, policy: InboundPolicy): Promise<RunningService> {
   const { config, logger, observe } = context;
+  bounceRules(); // what is wrong with them ends the start
   const lifecycle = new Lifecycle(logger);
   try {
     const certificate = await openCertificate(config, observe);

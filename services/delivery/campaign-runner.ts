@@ -102,9 +102,9 @@ export class CampaignRunner {
     const { db } = this.#options;
     await continueResumed(db);
     const open = await listOpenStates(db);
-    if (open.has("cancelled")) await withdrawCancelled(db);
     const cancellations = open.has("cancelling") ? await listCancellations(db) : [];
     for (const campaignNumid of cancellations) await completeCancellation(db, campaignNumid);
+    if (open.has("cancelled") || cancellations.length > 0) await withdrawCancelled(db);
     const gathered = open.has("gathering") ? await gatherPortion(db) : undefined;
     if (gathered !== undefined) await announceMail(db);
     const underWay = open.has("gathering") || open.has("sending") ? await listCampaignsUnderWay(db) : [];

@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import { bounceRules } from "../core/mail/bounce/rules.ts";
 import { readPaceReplies } from "../core/mail/pace/replies.ts";
 import { readRetrySchedule } from "../core/mail/retry.ts";
 import type { Result } from "../core/result.ts";
@@ -36,6 +37,7 @@ import { DeliveryWorker } from "./worker.ts";
 
 /** Takes mail from the queue to where it goes. */
 export const start: StartService = async (context) => {
+  bounceRules(); // what is wrong with them ends the start
   const policy = readConfigFile("delivery.json", readDeliveryPolicy);
   const resolver = await makeResolver(context.config.resolver);
   const wordings = new WordingsInForce(context);

@@ -40,6 +40,8 @@ class InstanceTurn {
   readonly instanceId: number;
   /** Its lots take turns: after this one. */
   after = "";
+  /** Not visited yet. */
+  isNew = true;
   /** It is left alone until then. */
   idleUntilMs = 0;
   /** The last visit gave all that was wanted of it. */
@@ -47,9 +49,9 @@ class InstanceTurn {
   /** Nothing of it was ready: after its idle time its next look is put off. */
   isEmpty = false;
   /** What is ready of it, where nothing can be taken; undefined: there may be more. */
-  blocked: BlockedLots | undefined;
+  blocked: SeenLots | undefined;
   /** What the visits found since they began with its first lot; undefined where something may have come to it meanwhile. */
-  seen: (BlockedLots & { hasGiven: boolean }) | undefined;
+  seen: SeenLots | undefined;
   /** When what is due was made ready, or this began. */
   wokenAtMs: number;
   /** From then on something is due, as far as its last lease told. */
@@ -77,12 +79,14 @@ class InstanceTurn {
   }
 }
 
-/** Lots of an instance of which nothing can be taken. */
-interface BlockedLots {
-  /** These have no room: there may be some at any moment. */
-  readonly full: Set<string>;
+/** Lots of an instance that are ready. */
+interface SeenLots {
+  /** There may be room for these at any moment. */
+  readonly open: Set<string>;
   /** Others are barred. */
   someAreBarred: boolean;
+  /** Something was taken. */
+  hasGiven: boolean;
   /** When the first of them was visited. */
   readonly sinceMs: number;
 }
@@ -192,7 +196,7 @@ export class QueueTurns {
         for (const result of await look.ask(asks)) {
           const turn = this.#turns.get(result.instanceId)!;
           if (goOn(turn, result, look)) left.add(turn);
-          else if (turn.isEmpty && result.partitions.length === 0 && result.dueInMs <= 0) empty.push(turn);
+          else if (turn.isEmpty && result.dueInMs <= 0) empty.push(turn);
         }
         for (const turn of await this.#wake(empty, look)) {
           turn.notice();
@@ -209,7 +213,7 @@ export class QueueTurns {
   async #putOff(look: QueueLook): Promise<void> {
     if (look.atMs < this.#putOffAtMs) return;
     const idle = [...this.#turns.values()].filter((turn) => turn.isEmpty && turn.idleUntilMs <= look.atMs);
-    if (idle.length <= INSTANCES_PER_LOOK) this.#putOffAtMs = look.atMs + PUT_OFF_MS;
+    if (idle.length > 0 && idle.length <= INSTANCES_PER_LOOK) this.#putOffAtMs = look.atMs + PUT_OFF_MS;
     await this.#byPlace(idle.slice(0, INSTANCES_PER_LOOK), look, async (turns) => {
       const ids = turns.map(({ instanceId }) => instanceId);
       const toLookAt = new Set(await putOffWork(this.#db, ids));
@@ -241,9 +245,9 @@ export class QueueTurns {
   }
 }
 
-function toAsk({ instanceId, after, isRich }: InstanceTurn, share: number, mostLots: number): Ask {
+function toAsk({ instanceId, after, isNew, isRich }: InstanceTurn, share: number, mostLots: number): Ask {
   const lots = isRich ? Math.min(mostLots, LOTS_PER_PARTITION * (share + 1)) : mostLots;
-  return { instanceId, share, lots, after };
+  return { instanceId, share, lots, after, isNew };
 }
 
 /** Those that have nothing under way first, in the order given. */
@@ -266,9 +270,10 @@ function mayHave(turn: InstanceTurn, look: QueueLook): boolean {
  */
 function goOn(turn: InstanceTurn, result: AskResult, look: QueueLook): boolean {
   const { ask, partitions, lots, hasMore, isRoundOver, last, dueInMs } = result;
-  if (ask.after === "") turn.seen = { full: new Set(), someAreBarred: false, sinceMs: look.atMs, hasGiven: false };
+  if (ask.after === "") turn.seen = { open: new Set(), someAreBarred: false, hasGiven: false, sinceMs: look.atMs };
   turn.isRich = partitions.length >= ask.share;
   const served = partitions.map(({ destination, pool }) => lotOf(destination, pool)).sort();
+  turn.isNew = false;
   const wasLast = isRoundOver && (!turn.isRich || served.at(-1) === lots.at(-1));
   turn.after = wasLast ? "" : turn.isRich ? served.at(-1)! : last;
   turn.blocked = undefined;
@@ -282,17 +287,17 @@ function goOn(turn: InstanceTurn, result: AskResult, look: QueueLook): boolean {
   if (seen === undefined) return true;
   for (const lot of lots) {
     if (look.backOffs.isBarred(lot)) seen.someAreBarred = true;
-    else seen.full.add(lot);
+    else seen.open.add(lot);
   }
   seen.hasGiven ||= partitions.length > 0;
   if (!isRoundOver || (seen.hasGiven && mayTakeOf(seen, look))) return true;
   turn.blocked = seen;
-  const isHeld = seen.full.size === 0 && !seen.someAreBarred;
+  const isHeld = seen.open.size === 0 && !seen.someAreBarred;
   turn.idleUntilMs = isHeld ? look.atMs + IDLE_MS : 0;
   return false;
 }
 
-function mayTakeOf({ full }: BlockedLots, look: QueueLook): boolean {
-  for (const lot of full) if (look.mayTake(lot)) return true;
+function mayTakeOf({ open }: SeenLots, look: QueueLook): boolean {
+  for (const lot of open) if (look.mayTake(lot)) return true;
   return false;
 }

@@ -13,6 +13,8 @@ const GATHER_MS = 20;
 /** Without a word that there is something new, the spool is looked at so often. */
 const IDLE_MS = 1_000;
 const KEPT_AT_ONCE = 1_000;
+/** While all machines answer, what another process may have kept is looked for so often. */
+const LOOK_FOR_KEPT_MS = 60_000;
 
 /**
  * Stores what is in the spool as events: in order, whole batches in one transaction together with the position, so
@@ -26,8 +28,8 @@ export class EventWriter {
   readonly #observe: Observe;
   #position: SpoolPosition | undefined;
   #isWoken = false;
-  /** Also from before a start. */
-  #mayHaveKept = true;
+  /** By the monotonic clock; at once where there may be some. */
+  #lookForKeptAtMs = 0;
   #endRest: () => void = () => {};
   readonly #stopping = new AbortController();
   #running: Promise<void> = Promise.resolve();
@@ -82,11 +84,12 @@ export class EventWriter {
   /** @returns whether there was anything */
   async #storeNext(): Promise<boolean> {
     this.#isWoken = false;
-    if (await this.#storeKept()) return true;
+    const allAnswer = isWhole(this.#db);
+    if (await this.#storeKept(allAnswer)) return true;
     this.#position ??= (await findSpoolPosition(this.#db, this.#spool.id)) ?? { segment: 0, offset: 0 };
     const batch = await this.#spool.read(this.#position);
     if (batch === undefined) return false;
-    await this.#store(async (transaction) => {
+    await this.#store(allAnswer, async (transaction) => {
       await saveSpoolPosition(transaction, this.#spool.id, batch.next);
       return batch.records;
     });
@@ -97,21 +100,27 @@ export class EventWriter {
   }
 
   /** What was kept while a machine was away goes first, once all are there. @returns whether there was anything */
-  async #storeKept(): Promise<boolean> {
-    if (!this.#mayHaveKept || !isWhole(this.#db)) return false;
-    const taken = await this.#store((transaction) => takeKeptTouches(transaction, KEPT_AT_ONCE));
-    this.#mayHaveKept = taken > 0;
-    return this.#mayHaveKept;
+  async #storeKept(allAnswer: boolean): Promise<boolean> {
+    if (!allAnswer) this.#lookForKeptAtMs = 0;
+    if (!allAnswer || performance.now() < this.#lookForKeptAtMs) return false;
+    const taken = await this.#store(allAnswer, (transaction) => takeKeptTouches(transaction, KEPT_AT_ONCE));
+    if (taken === 0) this.#lookForKeptAtMs = performance.now() + LOOK_FOR_KEPT_MS;
+    return taken > 0;
   }
 
-  /** @param take takes out what is to be stored, in the transaction that stores it. @returns how many that was */
-  async #store(take: (transaction: Transaction) => Promise<readonly Touch[]>): Promise<number> {
+  /**
+   * @param allAnswer as when it was decided what comes next: what was kept has to come before what happened since
+   * @param take takes out what is to be stored, in the transaction that stores it
+   * @returns how many that was
+   */
+  async #store(allAnswer: boolean, take: (transaction: Transaction) => Promise<readonly Touch[]>): Promise<number> {
     const storeBy = (store: (transaction: Transaction, touches: readonly Touch[]) => Promise<readonly Touch[]>) =>
       this.#db.transaction(async (transaction) => {
         const touches = await take(transaction);
         const kept = await store(transaction, touches);
         await keepTouches(transaction, kept);
-        this.#mayHaveKept ||= kept.length > 0;
+        if (isWhole(this.#db) !== allAnswer) throw new Error("a machine of the database came or went");
+        if (kept.length > 0) this.#lookForKeptAtMs = 0;
         return touches.length;
       });
     try {

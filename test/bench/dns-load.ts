@@ -32,8 +32,10 @@ export interface LoadOptions {
   readonly seconds: number;
   /** Queries under way at once. */
   readonly outstanding: number;
-  /** Core for dnsperf. */
-  readonly core: number;
+  /** For dnsperf, as taskset takes them. */
+  readonly cores: string;
+  /** Of dnsperf; one unless given. */
+  readonly threads?: number;
   /** Whether the queries have DO set. */
   readonly dnssecOk?: boolean;
   /** Offered load; as much as it takes when left out. */
@@ -68,10 +70,10 @@ export async function measureLoad(contender: Contender, options: LoadOptions): P
   const droppedBefore = droppedAt(contender.port);
   const { stdout } = await run("taskset", [
     "-c",
-    String(options.core),
+    options.cores,
     "dnsperf",
     ...["-s", "127.0.0.1", "-p", String(contender.port), "-d", options.queries, "-l", String(options.seconds)],
-    ...["-e", "-c", "8", "-T", "1", "-q", String(options.outstanding), "-t", "2"],
+    ...["-e", "-c", "8", "-T", String(options.threads ?? 1), "-q", String(options.outstanding), "-t", "2"],
     ...(options.dnssecOk ? ["-D"] : []),
     ...(options.queriesPerSecond ? ["-Q", String(options.queriesPerSecond)] : []),
   ]);

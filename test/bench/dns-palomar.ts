@@ -13,7 +13,10 @@ export interface PalomarOptions {
   readonly databaseUrl: string;
   readonly folder: string;
   readonly port: number;
-  readonly core: number;
+  /** Those that it may use, as taskset takes them. */
+  readonly cores: string;
+  /** That answer over UDP; one unless given. */
+  readonly threads?: number;
   /** The zone that is asked for to see whether it answers. */
   readonly lastZone: string;
 }
@@ -24,14 +27,14 @@ const SECRET = "the benchmark's secret";
 export async function startPalomar(options: PalomarOptions): Promise<Contender> {
   const log = openSync(join(options.folder, "output.log"), "a");
   const nodeOptions = NODE_OPTIONS_OF["dns-server"] ?? [];
-  const child = spawn("taskset", ["-c", String(options.core), process.execPath, ...nodeOptions, PROCESS_FILE], {
+  const child = spawn("taskset", ["-c", options.cores, process.execPath, ...nodeOptions, PROCESS_FILE], {
     stdio: ["ignore", log, log, "ipc"],
     env: {
       ...process.env,
       DATABASE_URL: options.databaseUrl,
       PALOMAR_SECRET: SECRET,
       PALOMAR_DNS_LISTEN: `127.0.0.1:${options.port}`,
-      PALOMAR_DNS_WORKERS: "1",
+      PALOMAR_DNS_WORKERS: String(options.threads ?? 1),
     },
   });
   const startMs = await untilAnswering(options.port, options.lastZone, child, options.folder);
@@ -45,8 +48,8 @@ export async function startPalomar(options: PalomarOptions): Promise<Contender> 
 }
 
 /** Starts our socket loop that only echoes: what any server pays at least. */
-export async function startFloor(port: number, core: number): Promise<Contender> {
-  const child = spawn("taskset", ["-c", String(core), process.execPath, FLOOR_FILE, String(port)], {
+export async function startFloor(port: number, cores: string): Promise<Contender> {
+  const child = spawn("taskset", ["-c", cores, process.execPath, FLOOR_FILE, String(port)], {
     stdio: "inherit",
   });
   await untilBound(port, child);

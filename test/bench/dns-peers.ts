@@ -12,8 +12,8 @@ export interface PeerOptions {
   readonly folder: string;
   readonly zones: readonly BenchZone[];
   readonly port: number;
-  /** The core that it may use. */
-  readonly core: number;
+  /** Those that it may use, as taskset takes them. */
+  readonly cores: string;
 }
 
 /** How another server is set up with the same zones. */
@@ -39,7 +39,7 @@ export function isInstalled(program: string): boolean {
 /** Debian keeps the servers where an ordinary user's PATH does not look. */
 const PEER_ENVIRONMENT = { ...process.env, PATH: `${process.env.PATH}:/usr/sbin:/usr/local/sbin` };
 
-async function startNsd({ folder, zones, port, core }: PeerOptions): Promise<Contender> {
+async function startNsd({ folder, zones, port, cores }: PeerOptions): Promise<Contender> {
   writeZoneFiles(folder, zones);
   const configuration = join(folder, "nsd.conf");
   writeFileSync(
@@ -59,10 +59,10 @@ remote-control:
   control-enable: no
 ${zones.map(({ name }) => `zone:\n  name: ${name}\n  zonefile: ${name}.zone\n  provide-xfr: 127.0.0.1 NOKEY\n`).join("")}`,
   );
-  return startPeer("NSD", ["nsd", "-d", "-c", configuration], { folder, port, core, zones });
+  return startPeer("NSD", ["nsd", "-d", "-c", configuration], { folder, port, cores, zones });
 }
 
-async function startKnot({ folder, zones, port, core }: PeerOptions): Promise<Contender> {
+async function startKnot({ folder, zones, port, cores }: PeerOptions): Promise<Contender> {
   writeZoneFiles(folder, zones);
   const configuration = join(folder, "knot.conf");
   writeFileSync(
@@ -89,10 +89,10 @@ template:
 zone:
 ${zones.map(({ name }) => `  - domain: ${name}\n`).join("")}`,
   );
-  return startPeer("Knot", ["knotd", "-c", configuration], { folder, port, core, zones });
+  return startPeer("Knot", ["knotd", "-c", configuration], { folder, port, cores, zones });
 }
 
-async function startBind({ folder, zones, port, core }: PeerOptions): Promise<Contender> {
+async function startBind({ folder, zones, port, cores }: PeerOptions): Promise<Contender> {
   writeZoneFiles(folder, zones);
   const configuration = join(folder, "named.conf");
   writeFileSync(
@@ -111,12 +111,12 @@ async function startBind({ folder, zones, port, core }: PeerOptions): Promise<Co
 controls { };
 ${zones.map(({ name }) => `zone "${name}" { type primary; file "${name}.zone"; };\n`).join("")}`,
   );
-  return startPeer("BIND", ["named", "-f", "-n", "1", "-c", configuration], { folder, port, core, zones });
+  return startPeer("BIND", ["named", "-f", "-n", "1", "-c", configuration], { folder, port, cores, zones });
 }
 
 /** PowerDNS with PostgreSQL: the zones come from the database that `databaseUrl` names, in PowerDNS' own schema. */
 export async function startPowerDns(
-  { folder, zones, port, core }: PeerOptions,
+  { folder, zones, port, cores }: PeerOptions,
   databaseUrl: string,
   postgresPids: readonly number[],
 ): Promise<Contender> {
@@ -143,7 +143,7 @@ disable-syslog=yes
   const contender = await startPeer("PowerDNS", ["pdns_server", `--config-dir=${folder}`], {
     folder,
     port,
-    core,
+    cores,
     zones,
   });
   return { ...contender, pids: [...contender.pids, ...postgresPids] };
@@ -152,10 +152,10 @@ disable-syslog=yes
 async function startPeer(
   name: string,
   command: readonly string[],
-  { folder, port, core, zones }: PeerOptions,
+  { folder, port, cores, zones }: PeerOptions,
 ): Promise<Contender> {
   const log = openSync(join(folder, "output.log"), "a");
-  const child = spawn("taskset", ["-c", String(core), ...command], {
+  const child = spawn("taskset", ["-c", cores, ...command], {
     stdio: ["ignore", log, log],
     env: PEER_ENVIRONMENT,
   });

@@ -59,6 +59,24 @@ export function printFloor(rows: readonly Row[]): void {
 /** The name of the socket loop that only echoes, among the servers. */
 export const FLOOR = "floor";
 
+/** What so many threads answer to so many threads that ask. */
+export interface ThreadsResult {
+  readonly serverThreads: number;
+  readonly clientThreads: number;
+  readonly queriesPerSecond: number;
+  readonly cpuMicroseconds: number;
+}
+
+/** Prints what threads of the server and of the load make of the cores that they share. */
+export function printThreads(cores: number, results: readonly ThreadsResult[]): void {
+  print(`Threads that answer beside threads that ask, ${cores} cores for both\n`);
+  print("| server | clients | queries/s | CPU µs/query |\n|---|---|---|---|");
+  for (const { serverThreads, clientThreads, queriesPerSecond, cpuMicroseconds } of results) {
+    print(`| ${serverThreads} | ${clientThreads} | ${queriesPerSecond.toFixed(0)} | ${cpuMicroseconds.toFixed(2)} |`);
+  }
+  print("");
+}
+
 /** Prints how soon changes were on the wire. */
 export function printChanges(changes: readonly ChangeResult[]): void {
   print("| changes/s | commit to wire p50, ms | p99, ms | answer p99.9 meanwhile, ms | Knot's, ms | unanswered |");

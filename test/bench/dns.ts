@@ -19,15 +19,25 @@ import { type ChangeResult, measureChanges } from "./dns-changes.ts";
 import { type BenchZone, benchQueries, benchZone, benchZoneName, RECORDS_PER_ZONE } from "./dns-data.ts";
 import { fillDatabase, fillPowerDnsDatabase } from "./dns-database.ts";
 import { type Contender, freePort, type LoadResult, measureLoad, memoryOctets } from "./dns-load.ts";
-import { startFloor, startPalomar } from "./dns-palomar.ts";
+import { type PalomarOptions, startFloor, startPalomar } from "./dns-palomar.ts";
 import { FILE_PEERS, isInstalled, startPowerDns } from "./dns-peers.ts";
-import { print, printChanges, printFloor, printRows, type Row } from "./dns-report.ts";
+import {
+  print,
+  printChanges,
+  printFloor,
+  printRows,
+  printThreads,
+  type Row,
+  type ThreadsResult,
+} from "./dns-report.ts";
 
 const QUERIES = 200_000;
 const OUTSTANDING = 200;
 const RECORDS_PER_LARGE_ZONE = 100;
-const SERVER_CORE = 0;
-const LOAD_CORE = 1;
+const SERVER_CORE = "0";
+const LOAD_CORE = "1";
+/** Of the server, and of the load. */
+const THREADS = [1, 2, 4];
 const POWERDNS_SCHEMA = "/usr/share/doc/pdns-backend-pgsql/schema.pgsql.sql";
 
 interface Bench {
@@ -71,7 +81,9 @@ async function main(): Promise<void> {
     const small = Number(values.small) > 0 ? await measureSmall(bench, Number(values.small)) : undefined;
     const large = Number(values.large) > 0 ? await measureLarge(bench, Number(values.large)) : undefined;
     const machine = `${cpus()[0]?.model ?? "?"}, node ${process.version}`;
-    print(JSON.stringify({ at: new Date().toISOString(), machine, small, large }));
+    print(
+      JSON.stringify({ at: new Date().toISOString(), machine, small: small?.rows, threads: small?.threads, large }),
+    );
   } finally {
     await postgres.release();
   }
@@ -80,14 +92,14 @@ async function main(): Promise<void> {
 }
 
 /** Many small customers' zones: speed beside that of every other server. */
-async function measureSmall(bench: Bench, count: number): Promise<Row[]> {
+async function measureSmall(bench: Bench, count: number): Promise<{ rows: Row[]; threads: ThreadsResult[] }> {
   const zones = Array.from({ length: count }, (_, index) => benchZone(index));
   const queries = writeQueries(bench, "small", count);
   const contenders: Contender[] = [];
   try {
     for (const peer of FILE_PEERS.filter(({ program }) => isInstalled(program))) {
       const folder = join(bench.folder, `small-${peer.name}`);
-      contenders.push(await peer.start({ folder, zones, port: await freePort(), core: SERVER_CORE }));
+      contenders.push(await peer.start({ folder, zones, port: await freePort(), cores: SERVER_CORE }));
     }
     if (isInstalled("pdns_server")) {
       const { url, db } = await bench.createDatabase("powerdns");
@@ -97,7 +109,7 @@ async function measureSmall(bench: Bench, count: number): Promise<Row[]> {
         folder: join(bench.folder, "small-PowerDNS"),
         zones,
         port: await freePort(),
-        core: SERVER_CORE,
+        cores: SERVER_CORE,
       };
       contenders.push(await startPowerDns(options, url, bench.postgresPids));
     }
@@ -107,7 +119,7 @@ async function measureSmall(bench: Bench, count: number): Promise<Row[]> {
       databaseUrl: url,
       folder: bench.folder,
       port: await freePort(),
-      core: SERVER_CORE,
+      cores: SERVER_CORE,
       lastZone: benchZoneName(count - 1),
     };
     contenders.push(await startPalomar(own), await startFloor(await freePort(), SERVER_CORE));
@@ -115,87 +127,99 @@ async function measureSmall(bench: Bench, count: number): Promise<Row[]> {
     printRows(`${count} zones of ${RECORDS_PER_ZONE} records`, rows);
     printFloor(rows);
     await printHeldLoad(bench, contenders, rows, queries);
-    return rows;
+    for (const contender of contenders.splice(0)) await contender.stop();
+    const threads = await measureThreads(bench, own, queries);
+    return { rows, threads };
   } finally {
     for (const contender of contenders) await contender.stop();
   }
+}
+
+/** Our server alone, with the load on the same cores: what more threads bring, and where they end. */
+async function measureThreads(bench: Bench, own: PalomarOptions, queries: string): Promise<ThreadsResult[]> {
+  const cores = `0-${availableParallelism() - 1}`;
+  const results: ThreadsResult[] = [];
+  for (const serverThreads of THREADS) {
+    const palomar = await startPalomar({ ...own, cores, threads: serverThreads });
+    try {
+      for (const clientThreads of THREADS) {
+        const load = { queries, seconds: bench.seconds, outstanding: OUTSTANDING, cores, threads: clientThreads };
+        const { queriesPerSecond, cpuMicrosecondsPerQuery } = await measureLoad(palomar, load);
+        results.push({ serverThreads, clientThreads, queriesPerSecond, cpuMicroseconds: cpuMicrosecondsPerQuery });
+      }
+    } finally {
+      await palomar.stop();
+    }
+  }
+  printThreads(availableParallelism(), results);
+  return results;
 }
 
 /** A million records in ten thousand zones: start, memory, speed, and changes. */
 async function measureLarge(bench: Bench, count: number): Promise<{ rows: Row[]; changes: ChangeResult[] }> {
   const extraHosts = RECORDS_PER_LARGE_ZONE - RECORDS_PER_ZONE;
   const zones = Array.from({ length: count }, (_, index) => benchZone(index, extraHosts));
-  const large = { zones, records: count * RECORDS_PER_LARGE_ZONE, queries: writeQueries(bench, "large", count) };
-  const rows: Row[] = [];
-  for (const peer of FILE_PEERS) {
+  const contenders: Contender[] = [];
+  const { url, db } = await filledDatabase(bench, "large", zones);
+  try {
+    const idleOctets: number[] = [];
     // BIND takes minutes to load so many zones, and is no measure here.
-    if (peer.name !== "BIND" && isInstalled(peer.program)) rows.push(await measureLargePeer(bench, peer, large));
-  }
-  const { row, changes } = await measureLargePalomar(bench, large);
-  printRows(`${count} zones of ${RECORDS_PER_LARGE_ZONE} records`, [...rows, row]);
-  printChanges(changes);
-  return { rows: [...rows, row], changes };
-}
-
-interface LargeSet {
-  readonly zones: readonly BenchZone[];
-  readonly records: number;
-  /** File of queries. */
-  readonly queries: string;
-}
-
-async function measureLargePeer(bench: Bench, peer: (typeof FILE_PEERS)[number], large: LargeSet): Promise<Row> {
-  const place = async (name: string) => ({
-    folder: join(bench.folder, `${name}-${peer.name}`),
-    port: await freePort(),
-    core: SERVER_CORE,
-  });
-  const idle = await peer.start({ ...(await place("idle")), zones: large.zones.slice(0, 1) });
-  const idleOctets = memoryOctets(idle);
-  await idle.stop();
-  const contender = await peer.start({ ...(await place("large")), zones: large.zones });
-  try {
-    return await measureAlone(bench, contender, large, idleOctets);
-  } finally {
-    await contender.stop();
-  }
-}
-
-async function measureLargePalomar(bench: Bench, large: LargeSet): Promise<{ row: Row; changes: ChangeResult[] }> {
-  const start = async (databaseUrl: string, lastZone: BenchZone) =>
-    startPalomar({
-      folder: bench.folder,
-      port: await freePort(),
-      core: SERVER_CORE,
-      databaseUrl,
-      lastZone: lastZone.name,
+    for (const peer of FILE_PEERS.filter(({ name, program }) => name !== "BIND" && isInstalled(program))) {
+      idleOctets.push(
+        await idleMemory(
+          await peer.start({ ...(await placeOf(bench, `idle-${peer.name}`)), zones: zones.slice(0, 1) }),
+        ),
+      );
+      contenders.push(await peer.start({ ...(await placeOf(bench, `large-${peer.name}`)), zones }));
+    }
+    idleOctets.push(await idleMemory(await startIdlePalomar(bench, zones[0]!)));
+    const place = { folder: bench.folder, port: await freePort(), cores: SERVER_CORE };
+    const palomar = await startPalomar({ ...place, databaseUrl: url, lastZone: zones.at(-1)!.name });
+    contenders.push(palomar);
+    // What loading left behind is given back within moments, where it is given back at all.
+    await sleep(2_000);
+    const records = count * RECORDS_PER_LARGE_ZONE;
+    const memory = contenders.map((contender, index) => (memoryOctets(contender) - idleOctets[index]!) / records);
+    const measured = await compete(bench, contenders, writeQueries(bench, "large", count));
+    const rows = measured.map((row, index) => {
+      return { ...row, startMs: contenders[index]!.startMs, octetsPerRecord: memory[index]! };
     });
-  const oneZone = large.zones.slice(0, 1);
-  const empty = await filledDatabase(bench, "idle", oneZone);
-  await empty.db.destroy();
-  const idle = await start(empty.url, oneZone[0]!);
-  const idleOctets = memoryOctets(idle);
-  await idle.stop();
-  const { url, db } = await filledDatabase(bench, "large", large.zones);
-  const palomar = await start(url, large.zones.at(-1)!);
-  try {
-    const row = await measureAlone(bench, palomar, large, idleOctets);
-    return { row, changes: await measureChangesBesideKnot(bench, palomar, db, large) };
+    for (const peer of contenders.splice(0, contenders.length - 1)) await peer.stop();
+    const changes = await measureChangesBesideKnot(bench, palomar, db, zones);
+    printRows(`${count} zones of ${RECORDS_PER_LARGE_ZONE} records`, rows);
+    printChanges(changes);
+    return { rows, changes };
   } finally {
-    await palomar.stop();
+    for (const contender of contenders) await contender.stop();
     await db.destroy();
   }
+}
+
+async function placeOf(bench: Bench, name: string) {
+  return { folder: join(bench.folder, name), port: await freePort(), cores: SERVER_CORE };
+}
+
+async function startIdlePalomar(bench: Bench, zone: BenchZone): Promise<Contender> {
+  const { url, db } = await filledDatabase(bench, "idle", [zone]);
+  await db.destroy();
+  const place = { folder: bench.folder, port: await freePort(), cores: SERVER_CORE };
+  return startPalomar({ ...place, databaseUrl: url, lastZone: zone.name });
+}
+
+async function idleMemory(contender: Contender): Promise<number> {
+  const octets = memoryOctets(contender);
+  await contender.stop();
+  return octets;
 }
 
 async function measureChangesBesideKnot(
   bench: Bench,
   palomar: Contender,
   db: Db,
-  { zones }: LargeSet,
+  zones: readonly BenchZone[],
 ): Promise<ChangeResult[]> {
   const peer = FILE_PEERS.find(({ name, program }) => name === "Knot" && isInstalled(program));
-  const place = { folder: join(bench.folder, "beside-Knot"), port: await freePort(), core: SERVER_CORE };
-  const knot = await peer?.start({ ...place, zones });
+  const knot = await peer?.start({ ...(await placeOf(bench, "beside-Knot")), zones });
   try {
     const ports = { port: palomar.port, knotPort: knot?.port };
     for (const server of [palomar, knot]) if (server) releaseFromCore(server);
@@ -215,20 +239,12 @@ function releaseFromCore({ pids }: Contender): void {
   for (const pid of pids) execFileSync("taskset", ["-acp", `0-${availableParallelism() - 1}`, String(pid)]);
 }
 
-async function measureAlone(bench: Bench, contender: Contender, large: LargeSet, idleOctets: number): Promise<Row> {
-  // What loading left behind is given back within moments, where it is given back at all.
-  await sleep(2_000);
-  const octetsPerRecord = (memoryOctets(contender) - idleOctets) / large.records;
-  const [row] = await compete(bench, [contender], large.queries);
-  return { ...row!, startMs: contender.startMs, octetsPerRecord };
-}
-
 /** Each in turn, several rounds: what slows the machine down for a while hits them alike. */
 async function compete(bench: Bench, contenders: readonly Contender[], queries: string): Promise<Row[]> {
   const results = contenders.map((): LoadResult[] => []);
   for (let round = 0; round < bench.rounds; round += 1) {
     for (const [index, contender] of contenders.entries()) {
-      const options = { queries, seconds: bench.seconds, outstanding: OUTSTANDING, core: LOAD_CORE };
+      const options = { queries, seconds: bench.seconds, outstanding: OUTSTANDING, cores: LOAD_CORE };
       results[index]!.push(await measureLoad(contender, options));
     }
   }
@@ -252,7 +268,7 @@ async function printHeldLoad(
   const palomar = contenders.find(({ name }) => name === "Palomar");
   if (peers.length === 0 || !palomar) return;
   const queriesPerSecond = Math.round(0.8 * Math.min(...peers.map((row) => row.queriesPerSecond)));
-  const options = { queries, seconds: bench.seconds, outstanding: OUTSTANDING, core: LOAD_CORE, queriesPerSecond };
+  const options = { queries, seconds: bench.seconds, outstanding: OUTSTANDING, cores: LOAD_CORE, queriesPerSecond };
   const { lost, averageLatencyMs } = await measureLoad(palomar, options);
   print(
     `At ${queriesPerSecond} queries a second Palomar lost ${lost}; ${averageLatencyMs.toFixed(2)} ms on average.\n`,

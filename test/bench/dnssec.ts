@@ -46,8 +46,8 @@ const { values } = parseArgs({
 });
 const NAMES = Number(values.names);
 const ZONE = "signed.example.org";
-const SERVER_CORE = 0;
-const LOAD_CORE = 1;
+const SERVER_CORE = "0";
+const LOAD_CORE = "1";
 const QUERIES = 100_000;
 
 const apex = parseDomainName(`${ZONE}.`);
@@ -133,7 +133,7 @@ async function measureChanges(db: Db, databaseUrl: string) {
     databaseUrl,
     folder,
     port: await freePort(),
-    core: SERVER_CORE,
+    cores: SERVER_CORE,
     lastZone: ZONE,
   });
   const commitMs: number[] = [];
@@ -201,7 +201,11 @@ async function measureServing(db: Db, databaseUrl: string): Promise<ServingRow[]
   try {
     const knot = FILE_PEERS.find(({ program }) => program === "knotd" && isInstalled(program));
     if (knot) {
-      const place = async (name: string) => ({ folder: join(folder, name), port: await freePort(), core: SERVER_CORE });
+      const place = async (name: string) => ({
+        folder: join(folder, name),
+        port: await freePort(),
+        cores: SERVER_CORE,
+      });
       const tiny: BenchZone = { name: ZONE, text: zoneText().split("\n").slice(0, 6).join("\n") };
       const idle = await knot.start({ ...(await place("idle-knot")), zones: [tiny] });
       const idleOctets = memoryOctets(idle);
@@ -209,7 +213,7 @@ async function measureServing(db: Db, databaseUrl: string): Promise<ServingRow[]
       contenders.push({ contender: await knot.start({ ...(await place("knot")), zones: [signed] }), idleOctets });
     }
     const palomar = async (url: string) =>
-      startPalomar({ databaseUrl: url, folder, port: await freePort(), core: SERVER_CORE, lastZone: ZONE });
+      startPalomar({ databaseUrl: url, folder, port: await freePort(), cores: SERVER_CORE, lastZone: ZONE });
     const idleOctets = await idlePalomarOctets(db, databaseUrl, palomar);
     contenders.push({ contender: await palomar(databaseUrl), idleOctets });
     return await compete(contenders, queries, records);
@@ -247,7 +251,7 @@ async function compete(
   const results = new Map<Contender, LoadResult[]>(contenders.map(({ contender }) => [contender, []]));
   for (let round = 0; round < Number(values.rounds); round += 1) {
     for (const { contender } of contenders) {
-      const load = { queries, seconds: Number(values.seconds), outstanding: 200, core: LOAD_CORE, dnssecOk: true };
+      const load = { queries, seconds: Number(values.seconds), outstanding: 200, cores: LOAD_CORE, dnssecOk: true };
       results.get(contender)!.push(await measureLoad(contender, load));
     }
   }

@@ -25,7 +25,7 @@ import { startPalomar } from "./dns-palomar.ts";
 import { FILE_PEERS, isInstalled } from "./dns-peers.ts";
 import { print } from "./dns-report.ts";
 
-const SERVER_CORE = 0;
+const SERVER_CORE = "0";
 const KEY_RING = KeyRing.ofSecret("the benchmark's secret");
 const TIMEOUT_MS = 60_000;
 
@@ -53,7 +53,7 @@ async function main(): Promise<void> {
         print(`${name}: not installed`);
         continue;
       }
-      const options = { folder: join(folder, name), zones: [zone], port: await freePort(), core: SERVER_CORE };
+      const options = { folder: join(folder, name), zones: [zone], port: await freePort(), cores: SERVER_CORE };
       results[name] = await measure(await start(options), zone);
     }
     print(JSON.stringify({ records, results }));
@@ -75,7 +75,7 @@ async function measurePalomar(folder: string, zone: BenchZone): Promise<Transfer
     await addAcl(db, KEY_RING, { resellerId: "bench", name: "bench", blocks, tsig: null, zones: null, notify: [] });
     const own = join(folder, "palomar");
     mkdirSync(own);
-    const options = { folder: own, databaseUrl: postgres.url, port: await freePort(), core: SERVER_CORE };
+    const options = { folder: own, databaseUrl: postgres.url, port: await freePort(), cores: SERVER_CORE };
     return await measure(await startPalomar({ ...options, lastZone: zone.name }), zone);
   } finally {
     await db.destroy();

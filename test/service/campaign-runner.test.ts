@@ -285,7 +285,7 @@ describe("stopping", () => {
   const lease = async (limit = 1) => {
     const [result] = await leasePartitions(database.db, {
       workerId: worker,
-      asks: [{ instanceId, share: limit, lots: 100, after: "" }],
+      asks: [{ instanceId, share: limit, lots: 100, after: "", isNew: false }],
       leaseSeconds: 30,
       now: new Date().toISOString(),
       ...{ barred: [], before: "", room: new Map(), unfinished: [] },

@@ -32,7 +32,7 @@ describe("faults", () => {
     const eeid = await accept(numbered(10, "a.example.net"));
     const [taken] = await leasePartitions(database.db, {
       workerId: randomUUID(),
-      asks: [{ instanceId, share: 10, lots: 100, after: "" }],
+      asks: [{ instanceId, share: 10, lots: 100, after: "", isNew: false }],
       leaseSeconds: 2,
       now: new Date().toISOString(),
       ...{ barred: [], before: "", room: new Map(), unfinished: [] },

@@ -84,7 +84,7 @@ test("steps of a worker that takes five partitions of a thousand", async () => {
     const request = {
       ...{ workerId: WORKER, leaseSeconds: 60, now: new Date().toISOString(), barred: [], before: "" },
       ...{ room: new Map(), partitionsPerDestination: 1, unfinished: [] },
-      asks: [{ instanceId, share: 5, lots: 12, after: "" }],
+      asks: [{ instanceId, share: 5, lots: 12, after: "", isNew: false }],
     };
     const leased: number[] = [];
     await count("lease", async () => {

@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, beforeEach, describe, expect, inject, test } from "vitest";
 import { KeyRing } from "../../services/core/key-ring.ts";
 import type { LookRequest, QueueLook } from "../../services/delivery/queue-look.ts";
@@ -151,6 +152,19 @@ describe("instances with the same destinations", () => {
     expect(new Set(taken.map(({ instanceId }) => instanceId)).size).toBe(16);
   });
 
+  test("come to each of them in turn, whoever is asked first", async () => {
+    const names = numbered(8);
+    const ids: number[] = [];
+    for (const name of ["one", "two"]) ids.push(await queueFor(name, Array(4).fill(names).flat()));
+    const look = makeTurns();
+    const taken = [];
+    while (taken.length < 32) taken.push(...(await look({ limit: 2, partitionsPerDestination: 1 })).taken);
+    for (const id of ids) {
+      const served = taken.filter(({ instanceId }) => instanceId === id).map(({ destination }) => destination);
+      for (const name of names) expect(served.filter((one) => one === name).length).toBeGreaterThan(0);
+    }
+  });
+
   test("go on as soon as there is room again", async () => {
     await queueFor("one", Array(5).fill("readers.test"));
     await queueFor("two", Array(5).fill("readers.test"));
@@ -158,6 +172,24 @@ describe("instances with the same destinations", () => {
     const counts = [];
     for (let looks = 0; looks < 5; looks += 1) counts.push((await look({ partitionsPerDestination: 2 })).taken.length);
     expect(counts).toEqual([2, 2, 2, 2, 2]);
+  });
+});
+
+describe("mail that becomes due", () => {
+  test("goes on at its time, while there is much else", async () => {
+    const id = await queueFor("busy", numbered(40));
+    const { db } = database;
+    await db("partitions")
+      .where({ instance_id: id, destination: "d00000.test" })
+      .update({ state: "deferred", due_at: db.raw("now() + interval '300 ms'") });
+    let nowMs = 0;
+    const look = makeTurns(() => nowMs);
+    const first = await look({ limit: 2 });
+    expect(first.taken.map(({ destination }) => destination)).not.toContain("d00000.test");
+    await sleep(400);
+    nowMs += 400;
+    await look({ limit: 2 });
+    expect(await db("partitions").where({ instance_id: id, state: "deferred" })).toEqual([]);
   });
 });
 

@@ -43,9 +43,12 @@ export class MemorySegment {
     this.words = new Int32Array(buffer, 0, buffer.byteLength >> 2);
   }
 
-  /** Maps again when a reference lies where the writer has grown the buffer meanwhile; a comparison otherwise. */
+  /**
+   * Maps again when a reference lies where the writer has grown the buffer meanwhile; a comparison otherwise. The capacity is
+   * stored before the reference, but a processor may show it later.
+   */
   follow(reference: number): void {
-    if (reference >= this.octets.length) this.#map(Atomics.load(this.words, HEADER.CAPACITY));
+    while (reference >= this.octets.length) this.#map(Atomics.load(this.words, HEADER.CAPACITY));
   }
 
   /** Octets that the buffer can grow to. */

@@ -176,8 +176,7 @@ export async function noteAllGathered(
   await transaction("campaign_recipients").where({ instance_id, campaign_numid }).delete();
 }
 
-/** A campaign that is under way, and what had happened when a person last let it go on. */
-/** What is to be done for campaigns that have begun, and that somebody cancelled. */
+/** States in which something is left to do, starts aside; `cancelled` until all is withdrawn. */
 export type OpenState = "gathering" | "sending" | "cancelling" | "cancelled";
 
 /** The states of those campaigns that have something left to do: one look for all steps, as mostly there is nothing. */
@@ -190,6 +189,7 @@ export async function listOpenStates(db: Db): Promise<ReadonlySet<OpenState>> {
   return new Set(rows.map(({ state }) => state));
 }
 
+/** A campaign that is under way, and what had happened when a person last let it go on. */
 export interface CampaignUnderWay {
   readonly instanceId: number;
   readonly campaignNumid: number;

@@ -31,6 +31,8 @@ export interface Ask {
   readonly lots: number;
   /** after this one: lots take turns in the order of their names. '' starts from the first. */
   readonly after: string;
+  /** It is visited for the first time: of instances that are asked together such ones begin with different lots. */
+  readonly isNew: boolean;
 }
 
 /** What is not known of it by the lease: whoever asked for it knows which sources are in back-off. */
@@ -83,14 +85,19 @@ export async function leasePartitions(db: Db, request: LeaseRequest): Promise<Le
   const first = (column: string, state: string) => `(select p.${column} from partitions p
     where ${own("p")} and p.instance_id = asked.instance_id and p.state = '${state}' order by p.${column} limit 1)`;
   return byInstance(db, request.asks, async (asks, instanceIds) => {
-    const wanted = asks.map(({ after, ...ask }) => ({ ...ask, ...splitLot(after) }));
+    // Where a new one begins those before it have taken the room, as if all had the same lots.
+    let asked = 0;
+    const wanted = asks.map(({ after, isNew, ...ask }) => {
+      const begin = isNew ? asked : 0;
+      asked += ask.share;
+      return { ...ask, ...splitLot(after), begin };
+    });
     // Lists travel as JSON: of an array's length PostgreSQL makes a plan anew for each statement.
     const [row] = await queryRows<{ taken: TakenRow[] | null; looked: LookedRow[] }>(
       db,
       `with asked as (
          select ordinality as turn, (ask->>'instanceId')::bigint as instance_id, (ask->>'share')::integer as share,
-           sum((ask->>'share')::integer) over (order by ordinality) - (ask->>'share')::integer as before,
-           (ask->>'lots')::integer as lots, ask->>'destination' as destination, ask->>'pool' as pool
+           (ask->>'lots')::integer as lots, (ask->>'begin')::integer as begin, ask->>'destination' as destination, ask->>'pool' as pool
          from json_array_elements($2::json) with ordinality as each (ask)
        ), looked as (
          select asked.turn, asked.instance_id, look.* from asked cross join lateral (
@@ -109,14 +116,14 @@ export async function leasePartitions(db: Db, request: LeaseRequest): Promise<Le
                order by p.destination, p.pool limit 1
              ) next where hops.number < asked.lots
            ), lots as (
-             select *, sum(most) over (order by number) as upto from (select destination, pool, number, lot,
-               coalesce(($3::jsonb->>(destination || ' ${ANY_POOL}'))::integer, ($3::jsonb->>lot)::integer, $4) as most
+             select *, sum(most) over (order by number) as room from (select destination, pool, number, lot,
+               greatest(0, coalesce(($3::jsonb->>(destination || ' ${ANY_POOL}'))::integer, ($3::jsonb->>lot)::integer, $4)) as most
              from (select destination, pool, rtrim(destination || ' ' || pool) collate "C" as lot, number from hops
-                   where $5 = '' or destination < $5) named) roomy
+                   where $5 = '' or destination < $5) named) each
            ), picked as (
              select candidate.id, lots.lot, lots.most from (
                select * from lots where most > 0
-               order by upto <= asked.before % (select max(upto) from lots), number
+               order by room <= asked.begin % (select max(room) from lots), number
              ) lots cross join lateral (
                select p.id from partitions p
                where ${own("p")} and p.instance_id = asked.instance_id and p.state = 'ready'

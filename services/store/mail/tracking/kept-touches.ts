@@ -10,12 +10,13 @@ export async function keepTouches(transaction: Transaction, touches: readonly ob
   );
 }
 
-/** Takes out what was kept first. @returns in that order */
+/** Takes out what was kept first, after whoever is taking some: they are stored in their order. @returns in that order */
 export async function takeKeptTouches<Kept>(transaction: Transaction, most: number): Promise<Kept[]> {
+  await queryRows(transaction, "select pg_advisory_xact_lock(hashtextextended('kept touches', 0))");
   const rows = await queryRows<{ touch: Kept }>(
     transaction,
     `with taken as (
-       delete from kept_touches where id in (select id from kept_touches order by id limit $1 for update skip locked)
+       delete from kept_touches where id in (select id from kept_touches order by id limit $1)
        returning id, touch
      )
      select touch from taken order by id`,

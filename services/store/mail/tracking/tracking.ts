@@ -34,6 +34,7 @@ export async function saveTrackedLinks(
   }
 }
 
+/** A statement has at most 65,535 values. */
 const LINKS_A_STATEMENT = 1_000;
 
 /** @throws MachineAway where none is found and a machine is away */
