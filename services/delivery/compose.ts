@@ -7,7 +7,13 @@ import { type Mailbox, plainField } from "../core/mail/headers.ts";
 import { splitMessage } from "../core/mail/message.ts";
 import { fillPlaces } from "../core/mail/message-places.ts";
 import { textFromHtmlSteps } from "../core/mail/message-text.ts";
-import { type CompiledMessage, compileTemplate, renderMessage, withUnsubscribeLink } from "../core/mail/template.ts";
+import {
+  type CompiledMessage,
+  compileTemplate,
+  mostPersonalOctets,
+  renderMessage,
+  withUnsubscribeLink,
+} from "../core/mail/template.ts";
 import { bounceTokenExpiry, makeBounceToken, makeMessageId } from "../core/mail/tokens.ts";
 import { type LinkId, trackHtmlSteps } from "../core/mail/tracking-html.ts";
 import { makeUnsubscribeUrl, type TrackedDelivery, trackingValues } from "../core/mail/tracking-tokens.ts";
@@ -27,6 +33,11 @@ const COMPOSING_FACTOR = 4;
 /** About what the composing of one copy takes. */
 export function composingOctets(contentOctets: number): number {
   return COMPOSING_FACTOR * contentOctets;
+}
+
+/** What a recipient's values take at most. */
+export function personalOctets({ compiled }: PreparedMessage, { personal }: DueDelivery): number {
+  return compiled === undefined ? 0 : mostPersonalOctets(compiled, personal.tags ?? {});
 }
 
 export interface ComposeOptions {

@@ -15,6 +15,7 @@ import {
   composeMessage,
   composingOctets,
   type PreparedMessage,
+  personalOctets,
 } from "./compose.ts";
 import { type AttemptResult, concernsDestination, decide } from "./decide.ts";
 import { LaneWay, type WayTools } from "./lane-way.ts";
@@ -58,6 +59,16 @@ interface Attempt {
 const PUT_OFF_SECONDS = 1;
 /** A session that nothing was sent over for so long may have ended unnoticed. */
 const STALE_AFTER_MS = 1_000;
+/** A template of some kilobytes has room for a long value thousands of times: nobody takes what comes of it. */
+const MOST_PERSONAL_OCTETS = 64 * 2 ** 20;
+/** RFC 3463 §3.4: X.3.4. */
+const TOO_LARGE: AttemptResult = {
+  kind: "failed",
+  failure: {
+    kind: "unsuited",
+    reply: { code: 552, enhancedStatus: "5.3.4", lines: ["with the recipient's values the message is too large"] },
+  },
+};
 
 /** Delivers the due recipients of one partition, one after another over one session, and gives the partition back. */
 export class Lane {
@@ -168,20 +179,30 @@ export class Lane {
     }
     if (!reached.ok) return reached.error;
     if (this.#mustWait()) return this.#comeBack(); // others were quicker
-    const giveBack = await this.#tools.budget.take(this.#composingOctets);
+    let giveBack = await this.#tools.budget.take(this.#composingOctets);
     let attempt: Attempt | undefined;
     try {
-      attempt = await this.#composeAndAttempt(delivery, source);
+      const prepared = await this.#prepare(delivery);
+      const personal = prepared.ok ? personalOctets(prepared.value, delivery) : 0;
+      if (personal > this.#partition.message.contentOctets && personal <= MOST_PERSONAL_OCTETS) {
+        giveBack();
+        giveBack = await this.#tools.budget.take(this.#composingOctets + personal);
+      }
+      if (!prepared.ok) attempt = { result: prepared.error };
+      else if (personal > MOST_PERSONAL_OCTETS) attempt = { result: TOO_LARGE };
+      else attempt = await this.#composeAndAttempt(prepared.value, delivery, source);
     } finally {
       if (attempt?.archived === undefined) giveBack();
     }
     return attempt && { ...attempt, giveBack };
   }
 
-  async #composeAndAttempt(delivery: DueDelivery, source: SourcePlace): Promise<Attempt | undefined> {
-    const prepared = await this.#prepare(delivery);
-    if (!prepared.ok) return { result: prepared.error };
-    const composed = await this.#compose(prepared.value, delivery);
+  async #composeAndAttempt(
+    prepared: PreparedMessage,
+    delivery: DueDelivery,
+    source: SourcePlace,
+  ): Promise<Attempt | undefined> {
+    const composed = await this.#compose(prepared, delivery);
     if (!composed.ok) return { result: composed.error };
     const attempt = await this.#attempt(composed.value, source);
     return attempt && { ...attempt, archived: composed.value.archived };

@@ -58,6 +58,8 @@ const FREE_FOR_SPREAD = 1 / 2;
 const FEW_MS = 10;
 /** Destinations in back-off that are remembered; of a forgotten one the back-off ends by itself. */
 const MOST_TROUBLED = 10_000;
+/** Workers that died and are remembered. */
+const MOST_DEAD = 1_000;
 /** A lane whose far side lets it wait for longer makes room for another one. */
 const LONG_WAIT_MS = 2_000;
 /** Of the lanes that wait for the same servers so many make room, as a part of `lanes`: a slow smart host gets no more. */
@@ -93,6 +95,8 @@ export class DeliveryWorker {
   readonly #stopped = new Set<number>();
   /** Sources in back-off, with their destinations, as far as this worker knows. */
   readonly #troubled = recentMap<string, true>(MOST_TROUBLED);
+  /** Workers whose leases ran out. */
+  readonly #takenFrom = recentMap<string, true>(MOST_DEAD);
   /** Lanes that are to end after their message: their far sides answer again, and new mail waits for its turn. */
   #excess = 0;
   /** The same of instances that have more than their share, while others that may have mail have none. */
@@ -261,7 +265,10 @@ export class DeliveryWorker {
   #tell({ abandoned, failures, taken }: QueueLook): void {
     const { observe } = this.#options;
     for (const { workerId, partitions, recipients } of abandoned) {
-      const mostRepeated = Math.min(recipients, mostUnnoted(this.#window, partitions));
+      // Its windows are counted once, however often something of it is taken over.
+      const { flushOutcomes } = this.#takenFrom.has(workerId) ? { flushOutcomes: 0 } : this.#window;
+      this.#takenFrom.set(workerId, true);
+      const mostRepeated = Math.min(recipients, mostUnnoted({ flushOutcomes }, partitions));
       observe({ kind: "leases-taken-over", level: "warn", worker: workerId, partitions, recipients, mostRepeated });
     }
     if (taken.length > 0) for (const err of failures) observe({ kind: "queue-not-read", level: "error", err });

@@ -70,6 +70,40 @@ describe("faults", () => {
   });
 });
 
+describe("a short template with room for a long value many times", () => {
+  test("is refused for who has such a value, and at once", async () => {
+    const { db } = database;
+    const far = await sink();
+    const [long, short] = ["long@a.example.net", "short@a.example.net"];
+    const eeid = await accept([long, short], "XYZBIGXYZ".repeat(3_000));
+    for (const [recipient, length] of [[long, 50_000] as const, [short, 5] as const]) {
+      const personal = JSON.stringify({ tags: { BIG: "<".repeat(length) } });
+      await db("deliveries").where({ instance_id: instanceId, recipient }).update({ personal });
+    }
+    run(makeWorker(routes({ "a.example.net": far.port })));
+    await untilSent(eeid);
+    expect(recipientsOf(far)).toEqual([short]);
+    const settled = await db("deliveries").where({ instance_id: instanceId, recipient: long }).first("state", "reply");
+    expect(settled).toEqual({
+      state: "refused",
+      reply: "552 5.3.4 with the recipient's values the message is too large",
+    });
+  });
+
+  test("takes its part of the memory where it can be composed", async () => {
+    const taking = vi.spyOn(OctetBudget.prototype, "take");
+    stops.push(() => taking.mockRestore());
+    const far = await sink();
+    const eeid = await accept(["one@a.example.net"], "XYZBIGXYZ".repeat(30));
+    const personal = JSON.stringify({ tags: { BIG: "<".repeat(50_000) } });
+    await database.db("deliveries").where({ instance_id: instanceId }).update({ personal });
+    run(makeWorker(routes({ "a.example.net": far.port })));
+    await untilSent(eeid);
+    expect(recipientsOf(far)).toHaveLength(1);
+    expect(Math.max(...taking.mock.calls.map(([octets]) => octets))).toBeGreaterThan(far.messages[0]!.octets.length);
+  });
+});
+
 /** Composing it takes 40,000 octets and some. */
 const LARGE = `<p>${"x".repeat(10_000)}</p>`;
 

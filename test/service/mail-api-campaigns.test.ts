@@ -51,6 +51,7 @@ describe("POST campania", () => {
     [{ ...whole, desusc: "yes" }, "desusc invalido"],
     [{ ...whole, url: "ftp://example.org/" }, "url invalido"],
     [{ ...whole, url: "" }, "url invalido"],
+    [{ ...whole, url: "https://www.example.org/\r\nX: y" }, "url invalido"],
     [{ ...whole, asunto: "a\nb" }, "asunto invalido"],
     [{ ...whole, replyto: "nobody" }, "replyto invalido"],
     [{ ...whole, asunto: "XYZTAG-CURLXYZ" }, "falta asunto_uri"],

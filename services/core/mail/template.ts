@@ -60,7 +60,12 @@ export interface CompiledMessage {
   readonly subject: TextTemplate;
   readonly unsubscribe: boolean;
   readonly body: readonly MessageChunk[];
+  /** How often each tag stands in it. */
+  readonly places: ReadonlyMap<string, number>;
 }
+
+/** A character takes three octets of UTF-8 at most, and each of them three in quoted-printable. */
+const MOST_OCTETS_OF_CHARACTER = 9;
 
 const OWN_FIELDS = new Set(
   [
@@ -78,14 +83,37 @@ export function compileTemplate(template: MessageTemplate): Result<CompiledMessa
   if (fault !== null) return refuse(fault);
 
   const html = template.unsubscribe === true ? withUnsubscribeLink(template.html) : template.html;
-  const text = template.text ?? textFromHtml(html);
+  const text = parseTemplate(template.text ?? textFromHtml(html));
+  const subject = parseTemplate(template.subject);
+  const parts = { text, html: parseTemplate(html) };
   const attachments = template.attachments ?? [];
   return ok({
     sharedHeader: sharedHeader(template, attachments.length > 0 ? "mixed" : "alternative"),
-    subject: parseTemplate(template.subject),
+    subject,
     unsubscribe: template.unsubscribe === true,
-    body: attachments.length > 0 ? mixedBody(text, html, attachments) : alternativeBody(text, html),
+    body: attachments.length > 0 ? mixedBody(parts, attachments) : alternativeBody(parts),
+    places: countPlaces([subject, parts.text, parts.html]),
   });
+}
+
+/** At most so many octets take these values of tags in one copy: a short template has room for a long value many times. */
+export function mostPersonalOctets({ places }: CompiledMessage, values: Readonly<Record<string, string>>): number {
+  let characters = 0;
+  for (const [tag, value] of Object.entries(values)) characters += (places.get(tag) ?? 0) * value.length;
+  return MOST_OCTETS_OF_CHARACTER * characters;
+}
+
+function countPlaces(templates: readonly TextTemplate[]): ReadonlyMap<string, number> {
+  const places = new Map<string, number>();
+  for (const part of templates.flat()) {
+    if (typeof part !== "string") places.set(part.tag, (places.get(part.tag) ?? 0) + 1);
+  }
+  return places;
+}
+
+interface BodyParts {
+  readonly text: TextTemplate;
+  readonly html: TextTemplate;
 }
 
 /**
@@ -152,22 +180,22 @@ function withHeaderName({ name, address }: Mailbox): Mailbox {
   return { name: toHeaderText(name), address };
 }
 
-function alternativeBody(text: string, html: string): MessageChunk[] {
+function alternativeBody({ text, html }: BodyParts): MessageChunk[] {
   const delimiter = `--${ALTERNATIVE_BOUNDARY}`;
   return mergeConstants([
     octets(`${delimiter}\r\n`),
-    ...compileTextPart("plain", parseTemplate(text)),
+    ...compileTextPart("plain", text),
     octets(`\r\n${delimiter}\r\n`),
-    ...compileTextPart("html", parseTemplate(html), escapeHtml),
+    ...compileTextPart("html", html, escapeHtml),
     octets(`\r\n${delimiter}--\r\n`),
   ]);
 }
 
-function mixedBody(text: string, html: string, attachments: readonly Attachment[]): MessageChunk[] {
+function mixedBody(parts: BodyParts, attachments: readonly Attachment[]): MessageChunk[] {
   const delimiter = `--${MIXED_BOUNDARY}\r\n`;
   return mergeConstants([
     octets(`${delimiter}Content-Type: multipart/alternative; boundary="${ALTERNATIVE_BOUNDARY}"\r\n\r\n`),
-    ...alternativeBody(text, html),
+    ...alternativeBody(parts),
     ...attachments.flatMap((attachment) => [octets(delimiter), attachmentPart(attachment)]),
     octets(`--${MIXED_BOUNDARY}--\r\n`),
   ]);

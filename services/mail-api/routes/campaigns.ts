@@ -4,9 +4,9 @@ import { lineOfText } from "../../core/mail/contact-input.ts";
 import { DYNAMIC_SUBJECT } from "../../core/mail/personalise.ts";
 import { forbidden, invalidField, missingField, notFound, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import { parseUrl } from "../../core/url.ts";
 import { judgeSender } from "../../operations/mail/senders.ts";
 import { type AnyEndpoint, endpoint } from "../../platform/http/endpoint.ts";
+import { isHttpUrl } from "../../platform/lookups/fetch-html.ts";
 import {
   addCampaign,
   type Campaign,
@@ -23,7 +23,7 @@ import type { MailServices } from "../services.ts";
 const httpUrl = z
   .string()
   .max(2_000)
-  .refine((text) => isHttpUrl(text));
+  .refine((text) => text.trim() === text && isHttpUrl(text));
 const charset = z.string().regex(/^[A-Za-z0-9._:-]{0,40}$/);
 const name = lineOfText.regex(/\S/);
 
@@ -192,10 +192,6 @@ function readReplyTo(given: string | undefined): Result<string, Refusal> {
   if (given === undefined || given === "") return ok("");
   const address = validateAddress(given, { allowSmtputf8: false });
   return address.ok ? ok(address.value.asGiven) : refuse(invalidField("replyto", address.error));
-}
-
-function isHttpUrl(text: string): boolean {
-  return /^https?:/i.test(text) && parseUrl(text) !== undefined;
 }
 
 function toCampaignJson(campaign: Campaign): z.infer<typeof campaignJson> {

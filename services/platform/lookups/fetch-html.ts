@@ -49,9 +49,9 @@ export async function fetchText(
   }
 }
 
-/** Whether text is a URL that may be fetched. */
+/** Whether text is a URL that may be fetched. One with controls is none, although a parser does without them. */
 export function isHttpUrl(text: string): boolean {
-  return parseHttpUrl(text) !== undefined;
+  return !/[\x00-\x1f\x7f]/.test(text) && parseHttpUrl(text) !== undefined;
 }
 
 interface Hop extends FetchSurroundings {
