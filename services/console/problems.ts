@@ -57,6 +57,7 @@ export const PROBLEMS = {
   "rotation-begun": "conflict",
   "instance-held-already": "conflict",
   "instance-not-held": "conflict",
+  "values-too-long": "unacceptable",
   "no-limit": "unacceptable",
   "no-source": "unacceptable",
   "no-such-day": "unacceptable",

@@ -303,6 +303,7 @@ export const SENTENCES = {
   "wording-command": "unknown command {command}, use one of {commands}",
   "wording-known": "these words have a meaning already: remove it first",
   "no-such-contact": "no such contact",
+  "values-too-long": "with the contact's values the message is too large",
   "no-such-member": "no such contact in this group",
   "no-such-group": "no such group",
   "no-such-filter": "no such filter",

@@ -10,7 +10,7 @@ import { textFromHtmlSteps } from "../core/mail/message-text.ts";
 import {
   type CompiledMessage,
   compileTemplate,
-  mostPersonalOctets,
+  personalOctets,
   renderMessage,
   withUnsubscribeLink,
 } from "../core/mail/template.ts";
@@ -35,9 +35,9 @@ export function composingOctets(contentOctets: number): number {
   return COMPOSING_FACTOR * contentOctets;
 }
 
-/** What a recipient's values take at most. */
-export function personalOctets({ compiled }: PreparedMessage, { personal }: DueDelivery): number {
-  return compiled === undefined ? 0 : mostPersonalOctets(compiled, personal.tags ?? {});
+/** What a recipient's values add to the content. */
+export function octetsOfValues({ compiled }: PreparedMessage, { personal }: DueDelivery): number {
+  return compiled === undefined ? 0 : personalOctets(compiled, personal.tags ?? {});
 }
 
 export interface ComposeOptions {

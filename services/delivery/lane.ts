@@ -1,4 +1,5 @@
 import type { Phrases } from "../core/mail/bounce/phrases.ts";
+import { MOST_PERSONAL_OCTETS } from "../core/mail/personalise.ts";
 import type { RetrySchedule } from "../core/mail/retry.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
 import type { Clock } from "../platform/clock.ts";
@@ -14,8 +15,8 @@ import {
   type ComposeOptions,
   composeMessage,
   composingOctets,
+  octetsOfValues,
   type PreparedMessage,
-  personalOctets,
 } from "./compose.ts";
 import { type AttemptResult, concernsDestination, decide } from "./decide.ts";
 import { LaneWay, type WayTools } from "./lane-way.ts";
@@ -59,8 +60,6 @@ interface Attempt {
 const PUT_OFF_SECONDS = 1;
 /** A session that nothing was sent over for so long may have ended unnoticed. */
 const STALE_AFTER_MS = 1_000;
-/** A template of some kilobytes has room for a long value thousands of times: nobody takes what comes of it. */
-const MOST_PERSONAL_OCTETS = 64 * 2 ** 20;
 /** RFC 3463 §3.4: X.3.4. */
 const TOO_LARGE: AttemptResult = {
   kind: "failed",
@@ -183,18 +182,25 @@ export class Lane {
     let attempt: Attempt | undefined;
     try {
       const prepared = await this.#prepare(delivery);
-      const personal = prepared.ok ? personalOctets(prepared.value, delivery) : 0;
+      const personal = prepared.ok ? octetsOfValues(prepared.value, delivery) : 0;
       if (personal > this.#partition.message.contentOctets && personal <= MOST_PERSONAL_OCTETS) {
+        const all = this.#composingOctets + composingOctets(personal);
+        if (this.#tools.budget.isCrowdedFor(all)) return this.#putOff(this.#tools.budget.secondsUntilTurn());
         giveBack();
-        giveBack = await this.#tools.budget.take(this.#composingOctets + personal);
+        giveBack = await this.#tools.budget.take(all);
       }
       if (!prepared.ok) attempt = { result: prepared.error };
-      else if (personal > MOST_PERSONAL_OCTETS) attempt = { result: TOO_LARGE };
+      else if (personal > MOST_PERSONAL_OCTETS) attempt = this.#tooLarge();
       else attempt = await this.#composeAndAttempt(prepared.value, delivery, source);
     } finally {
       if (attempt?.archived === undefined) giveBack();
     }
     return attempt && { ...attempt, giveBack };
+  }
+
+  #tooLarge(): Attempt {
+    this.#way.forgetPath();
+    return { result: TOO_LARGE };
   }
 
   async #composeAndAttempt(

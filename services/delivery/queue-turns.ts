@@ -205,7 +205,9 @@ export class QueueTurns {
       },
       shareOf,
     );
-    this.#after = turns.findLast((turn) => shareOf.has(turn))?.instanceId ?? this.#after;
+    // Where all are asked another one is the first the next time.
+    const last = shareOf.size === turns.length ? turns[0] : turns.findLast((turn) => shareOf.has(turn));
+    this.#after = last?.instanceId ?? this.#after;
     return turns.filter((turn) => left.has(turn));
   }
 

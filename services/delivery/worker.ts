@@ -95,8 +95,8 @@ export class DeliveryWorker {
   readonly #stopped = new Set<number>();
   /** Sources in back-off, with their destinations, as far as this worker knows. */
   readonly #troubled = recentMap<string, true>(MOST_TROUBLED);
-  /** Workers whose leases ran out. */
-  readonly #takenFrom = recentMap<string, true>(MOST_DEAD);
+  /** Workers whose leases ran out, for a lease's time: messages of their windows that were not told of yet. */
+  readonly #takenFrom = recentMap<string, { readonly windows: number; readonly untilMs: number }>(MOST_DEAD);
   /** Lanes that are to end after their message: their far sides answer again, and new mail waits for its turn. */
   #excess = 0;
   /** The same of instances that have more than their share, while others that may have mail have none. */
@@ -265,13 +265,21 @@ export class DeliveryWorker {
   #tell({ abandoned, failures, taken }: QueueLook): void {
     const { observe } = this.#options;
     for (const { workerId, partitions, recipients } of abandoned) {
-      // Its windows are counted once, however often something of it is taken over.
-      const { flushOutcomes } = this.#takenFrom.has(workerId) ? { flushOutcomes: 0 } : this.#window;
-      this.#takenFrom.set(workerId, true);
-      const mostRepeated = Math.min(recipients, mostUnnoted({ flushOutcomes }, partitions));
+      const mostRepeated = this.#takeUnnoted(workerId, { partitions, recipients });
       observe({ kind: "leases-taken-over", level: "warn", worker: workerId, partitions, recipients, mostRepeated });
     }
     if (taken.length > 0) for (const err of failures) observe({ kind: "queue-not-read", level: "error", err });
+  }
+
+  /** What is taken over in parts was in the windows of one worker: what was told is left out. */
+  #takeUnnoted(workerId: string, { partitions, recipients }: { partitions: number; recipients: number }): number {
+    const known = this.#takenFrom.get(workerId);
+    const isOver = known === undefined || known.untilMs < performance.now();
+    const windows = isOver ? mostUnnoted(this.#window, 0) : known.windows;
+    const told = Math.min(recipients, windows + partitions);
+    const untilMs = performance.now() + 1_000 * this.#options.policy.leaseSeconds;
+    this.#takenFrom.set(workerId, { windows: windows - Math.max(0, told - partitions), untilMs });
+    return told;
   }
 
   /** Partitions that were queued while pools were assigned anew may have the pool of before. */

@@ -103,8 +103,13 @@ export class EventWriter {
   async #storeKept(allAnswer: boolean): Promise<boolean> {
     if (!allAnswer) this.#lookForKeptAtMs = 0;
     if (!allAnswer || performance.now() < this.#lookForKeptAtMs) return false;
-    const taken = await this.#store(allAnswer, (transaction) => takeKeptTouches(transaction, KEPT_AT_ONCE));
-    if (taken === 0) this.#lookForKeptAtMs = performance.now() + LOOK_FOR_KEPT_MS;
+    let isOthers = false;
+    const taken = await this.#store(allAnswer, async (transaction) => {
+      const touches = await takeKeptTouches<Touch>(transaction, KEPT_AT_ONCE);
+      isOthers = touches === undefined;
+      return touches ?? [];
+    });
+    if (taken === 0) this.#lookForKeptAtMs = performance.now() + (isOthers ? IDLE_MS : LOOK_FOR_KEPT_MS);
     return taken > 0;
   }
 

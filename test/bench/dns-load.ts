@@ -73,7 +73,17 @@ export async function measureLoad(contender: Contender, options: LoadOptions): P
     options.cores,
     "dnsperf",
     ...["-s", "127.0.0.1", "-p", String(contender.port), "-d", options.queries, "-l", String(options.seconds)],
-    ...["-e", "-c", "8", "-T", String(options.threads ?? 1), "-q", String(options.outstanding), "-t", "2"],
+    ...[
+      "-e",
+      "-c",
+      String(8 * (options.threads ?? 1)),
+      "-T",
+      String(options.threads ?? 1),
+      "-q",
+      String(options.outstanding),
+      "-t",
+      "2",
+    ],
     ...(options.dnssecOk ? ["-D"] : []),
     ...(options.queriesPerSecond ? ["-Q", String(options.queriesPerSecond)] : []),
   ]);

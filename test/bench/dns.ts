@@ -207,6 +207,7 @@ async function startIdlePalomar(bench: Bench, zone: BenchZone): Promise<Contende
 }
 
 async function idleMemory(contender: Contender): Promise<number> {
+  await sleep(2_000);
   const octets = memoryOctets(contender);
   await contender.stop();
   return octets;

@@ -63,6 +63,16 @@ const until = (numid: number, estado: string) =>
   );
 
 describe("a campaign of type normal", () => {
+  test("is not shown with values that would make it larger than any message", async () => {
+    const numid = await addNormal("long");
+    await addContacts("long", ["long@example.net"], { campos: [{ nombre: "BIG", valor: "<".repeat(50_000) }] });
+    const html = "XYZBIGXYZ".repeat(1_000);
+    await ana("PUT", `/campaigns/${numid}/message`, { ...MESSAGE, html, grupos: ["long"] });
+    const shown = await ana("POST", `/campaigns/${numid}/preview`, { email: "long@example.net" });
+    expect(shown).toMatchObject({ status: 400, body: { code: "values-too-long" } });
+    expect((await ana("POST", `/campaigns/${numid}/preview`, {})).status).toBe(200);
+  });
+
   test("goes to whoever is in one of its groups or filters, once; left out are the invalid and the unsubscribed", async () => {
     const numid = await addNormal("both");
     await addContacts("g1", ["a@example.net", "b@example.net", "gone@example.net", "out@example.net"], {

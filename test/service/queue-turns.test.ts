@@ -165,6 +165,18 @@ describe("instances with the same destinations", () => {
     }
   });
 
+  test("share them alike where they ask for more than there is room for", async () => {
+    const names = numbered(4);
+    const ids: number[] = [];
+    for (const name of ["one", "two"]) ids.push(await queueFor(name, Array(10).fill(names).flat()));
+    const look = makeTurns();
+    const taken = [];
+    for (let looks = 0; looks < 10; looks += 1) taken.push(...(await look({ partitionsPerDestination: 1 })).taken);
+    for (const id of ids) {
+      expect(taken.filter(({ instanceId }) => instanceId === id).length).toBeGreaterThan(taken.length / 3);
+    }
+  });
+
   test("go on as soon as there is room again", async () => {
     await queueFor("one", Array(5).fill("readers.test"));
     await queueFor("two", Array(5).fill("readers.test"));

@@ -3,7 +3,16 @@ import { validateAddress } from "../../core/mail/address.ts";
 import { lineOfText } from "../../core/mail/contact-input.ts";
 import { senderKey } from "../../core/mail/guard/sending-limits.ts";
 import { textFromHtml } from "../../core/mail/message-text.ts";
-import { escapeHtml, parseTemplate, renderTemplate, UNSUBSCRIBE_TAG } from "../../core/mail/personalise.ts";
+import {
+  countPlaces,
+  escapeHtml,
+  MOST_PERSONAL_OCTETS,
+  octetsInPlaces,
+  parseTemplate,
+  renderTemplate,
+  tagValue,
+  UNSUBSCRIBE_TAG,
+} from "../../core/mail/personalise.ts";
 import { withUnsubscribeLink } from "../../core/mail/template.ts";
 import { invalidField, missingField, type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
@@ -333,9 +342,14 @@ async function preview(
     globals: new Map<string, string>(),
   };
   const html = template.unsubscribe ? withUnsubscribeLink(template.html) : template.html;
+  const subject = parseTemplate(template.subject);
+  const parts = { html: parseTemplate(html), text: parseTemplate(textFromHtml(html)) };
+  const places = countPlaces([subject, parts.html, parts.text]);
+  if (octetsInPlaces(places, (tag) => tagValue(tag, values), escapeHtml) > MOST_PERSONAL_OCTETS)
+    return refuse(problem("values-too-long"));
   return ok({
-    asunto: renderTemplate(parseTemplate(template.subject), values),
-    html: renderTemplate(parseTemplate(html), values, escapeHtml),
-    text: renderTemplate(parseTemplate(textFromHtml(html)), values),
+    asunto: renderTemplate(subject, values),
+    html: renderTemplate(parts.html, values, escapeHtml),
+    text: renderTemplate(parts.text, values),
   });
 }

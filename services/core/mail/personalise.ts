@@ -68,6 +68,35 @@ export function renderTemplate(
   return template.map((part) => (typeof part === "string" ? part : escapeValue(tagValue(part.tag, values)))).join("");
 }
 
+/** A recipient's values may take so many octets in one copy: a short template has room for a long value thousands of times. */
+export const MOST_PERSONAL_OCTETS = 64 * 2 ** 20;
+
+/** How often each tag stands in templates. */
+export function countPlaces(templates: readonly TextTemplate[]): ReadonlyMap<string, number> {
+  const places = new Map<string, number>();
+  for (const part of templates.flat()) {
+    if (typeof part !== "string") places.set(part.tag, (places.get(part.tag) ?? 0) + 1);
+  }
+  return places;
+}
+
+/** What values take in their places, in the encodings of mail: counted, as it may be too much to be made. */
+export function octetsInPlaces(
+  places: ReadonlyMap<string, number>,
+  valueFor: (tag: string) => string,
+  escapeValue: (value: string) => string = (value) => value,
+): number {
+  let octets = 0;
+  for (const [tag, count] of places) octets += count * encodedOctets(escapeValue(valueFor(tag)));
+  return octets;
+}
+
+/** What is not ASCII becomes three characters an octet in quoted-printable. */
+function encodedOctets(text: string): number {
+  const octets = Buffer.byteLength(text);
+  return octets === text.length ? octets : 3 * octets;
+}
+
 /** Value of one tag: system, custom field, built-in, global variable; an unknown tag is empty. */
 export function tagValue(tag: string, { system, customFields, builtIns, globals }: PersonalValues): string {
   return system.get(tag) ?? customFields.get(tag) ?? builtIns.get(tag) ?? globals.get(tag) ?? "";

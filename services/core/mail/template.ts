@@ -17,7 +17,9 @@ import { textFromHtml } from "./message-text.ts";
 import { ALTERNATIVE_BOUNDARY, type Attachment, attachmentPart, isAttachmentSafe, MIXED_BOUNDARY } from "./mime.ts";
 import { compileTextPart, type MessageChunk } from "./mime-template.ts";
 import {
+  countPlaces,
   escapeHtml,
+  octetsInPlaces,
   type PersonalValues,
   parseTemplate,
   renderTemplate,
@@ -60,12 +62,9 @@ export interface CompiledMessage {
   readonly subject: TextTemplate;
   readonly unsubscribe: boolean;
   readonly body: readonly MessageChunk[];
-  /** How often each tag stands in it. */
-  readonly places: ReadonlyMap<string, number>;
+  /** How often each tag stands in it: in the HTML, where values are escaped, and elsewhere. */
+  readonly places: { readonly html: ReadonlyMap<string, number>; readonly plain: ReadonlyMap<string, number> };
 }
-
-/** A character takes three octets of UTF-8 at most, and each of them three in quoted-printable. */
-const MOST_OCTETS_OF_CHARACTER = 9;
 
 const OWN_FIELDS = new Set(
   [
@@ -92,23 +91,14 @@ export function compileTemplate(template: MessageTemplate): Result<CompiledMessa
     subject,
     unsubscribe: template.unsubscribe === true,
     body: attachments.length > 0 ? mixedBody(parts, attachments) : alternativeBody(parts),
-    places: countPlaces([subject, parts.text, parts.html]),
+    places: { html: countPlaces([parts.html]), plain: countPlaces([subject, parts.text]) },
   });
 }
 
-/** At most so many octets take these values of tags in one copy: a short template has room for a long value many times. */
-export function mostPersonalOctets({ places }: CompiledMessage, values: Readonly<Record<string, string>>): number {
-  let characters = 0;
-  for (const [tag, value] of Object.entries(values)) characters += (places.get(tag) ?? 0) * value.length;
-  return MOST_OCTETS_OF_CHARACTER * characters;
-}
-
-function countPlaces(templates: readonly TextTemplate[]): ReadonlyMap<string, number> {
-  const places = new Map<string, number>();
-  for (const part of templates.flat()) {
-    if (typeof part !== "string") places.set(part.tag, (places.get(part.tag) ?? 0) + 1);
-  }
-  return places;
+/** What these values of tags take in one copy. */
+export function personalOctets({ places }: CompiledMessage, values: Readonly<Record<string, string>>): number {
+  const valueFor = (tag: string) => (Object.hasOwn(values, tag) ? values[tag]! : "");
+  return octetsInPlaces(places.html, valueFor, escapeHtml) + octetsInPlaces(places.plain, valueFor);
 }
 
 interface BodyParts {

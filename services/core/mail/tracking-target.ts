@@ -1,10 +1,20 @@
 /** Where a click leads: the stored target, with what belongs to the recipient. */
 import { ok, type Result, refuse } from "../result.ts";
 import { parseHttpUrl } from "../url.ts";
-import { type PersonalValues, parseTemplate, renderTemplate } from "./personalise.ts";
+import {
+  countPlaces,
+  octetsInPlaces,
+  type PersonalValues,
+  parseTemplate,
+  renderTemplate,
+  tagValue,
+} from "./personalise.ts";
 
 /** The query parameter that carries the conversion token on to the customer's site. */
 export const CONVERSION_PARAMETER = "pmt";
+
+/** Of values in a URL: no server takes one that is longer. */
+const MOST_VALUES_OCTETS = 2 ** 18;
 
 /** Whether a target needs the recipient's values. */
 export function isPersonalTarget(target: string): boolean {
@@ -14,10 +24,16 @@ export function isPersonalTarget(target: string): boolean {
 /**
  * The address that a click is sent to, fit for a Location field: as it was written where that is plain ASCII, else
  * as browsers would write it. Personal values stand in it as they would have without tracking.
- * @returns refused when the values made something of it that is no http or https URL
+ * @returns refused when the values make something of it that is no http or https URL, or that is too long for one
  */
 export function resolveTarget(target: string, values: PersonalValues | undefined): Result<string, "not-a-url"> {
-  const text = values === undefined ? target : renderTemplate(parseTemplate(target), values);
+  const template = parseTemplate(target);
+  if (
+    values !== undefined &&
+    octetsInPlaces(countPlaces([template]), (tag) => tagValue(tag, values)) > MOST_VALUES_OCTETS
+  )
+    return refuse("not-a-url");
+  const text = values === undefined ? target : renderTemplate(template, values);
   const url = parseHttpUrl(text);
   if (url === undefined) return refuse("not-a-url");
   return ok(/^[!-~]+$/.test(text) && !/["<>\\^`{|}]/.test(text) ? text : url.href);

@@ -16,6 +16,8 @@ export class ZoneDatabaseFullError extends RangeError {
 export const MAX_SEGMENT_OCTETS = 2 ** 31 - 65_536;
 /** What a segment grows by, at least. Pages that nobody touched cost address space only. */
 const GROWTH_OCTETS = 32 * 1024 * 1024;
+/** A capacity that was stored is seen long before so many turns. */
+const MOST_TURNS = 10_000;
 
 /** ES2024's growable buffer: Node 20 has it, TypeScript's ES2023 library does not. */
 interface GrowableSharedArrayBuffer extends SharedArrayBuffer {
@@ -48,7 +50,8 @@ export class MemorySegment {
    * stored before the reference, but a processor may show it later.
    */
   follow(reference: number): void {
-    while (reference >= this.octets.length) this.#map(Atomics.load(this.words, HEADER.CAPACITY));
+    for (let turns = 0; reference >= this.octets.length && turns < MOST_TURNS; turns += 1)
+      this.#map(Atomics.load(this.words, HEADER.CAPACITY));
   }
 
   /** Octets that the buffer can grow to. */

@@ -10,9 +10,16 @@ export async function keepTouches(transaction: Transaction, touches: readonly ob
   );
 }
 
-/** Takes out what was kept first, after whoever is taking some: they are stored in their order. @returns in that order */
-export async function takeKeptTouches<Kept>(transaction: Transaction, most: number): Promise<Kept[]> {
-  await queryRows(transaction, "select pg_advisory_xact_lock(hashtextextended('kept touches', 0))");
+/**
+ * Takes out what was kept first, unless somebody else is taking some: they are stored in their order.
+ * @returns in that order; undefined where somebody else does
+ */
+export async function takeKeptTouches<Kept>(transaction: Transaction, most: number): Promise<Kept[] | undefined> {
+  const [lock] = await queryRows<{ got: boolean }>(
+    transaction,
+    "select pg_try_advisory_xact_lock(hashtextextended('kept touches', 0)) as got",
+  );
+  if (!lock!.got) return undefined;
   const rows = await queryRows<{ touch: Kept }>(
     transaction,
     `with taken as (

@@ -42,3 +42,9 @@ it.each([
 ])("adds a parameter to %s", (url, expected) => {
   expect(addQueryParameter(url, "pmt", "T")).toBe(expected);
 });
+
+it("refuses what values make longer than any server takes", () => {
+  const target = `https://www.example.org/?q=${"XYZCOLORXYZ".repeat(100)}`;
+  expect(resolveTarget(target, values({ COLOR: "x".repeat(50) })).ok).toBe(true);
+  expect(resolveTarget(target, values({ COLOR: "x".repeat(50_000) }))).toEqual({ ok: false, error: "not-a-url" });
+});

@@ -37,6 +37,7 @@ export const problems = {
     "no-such-quarantined": "This message is in quarantine no longer. Reload the list.",
     "no-such-wording": "This wording is gone already. Reload the list.",
     "no-such-contact": "There is no such contact. Perhaps somebody erased it; search the contacts.",
+    "values-too-long": "With the values of this contact the message is too large.",
     "no-such-member": "This contact is no longer in the group. Load the page again.",
     "no-such-group": "There is no such group. Somebody may have deleted it; reload the list.",
     "no-such-filter": "There is no such filter. Somebody may have deleted it; reload the list.",

@@ -37,6 +37,7 @@ export const problems: Texts["problems"] = {
     "wording-command": "Comando desconocido {command}; use uno de {commands}.",
     "wording-known": "Estas palabras ya tienen significado: quítelo antes.",
     "no-such-contact": "No existe ese contacto. Quizás alguien lo borró; búsquelo entre los contactos.",
+    "values-too-long": "Con los valores de este contacto el mensaje es demasiado grande.",
     "no-such-member": "Este contacto ya no está en el grupo. Recargue la página.",
     "no-such-group": "No existe ese grupo. Quizás alguien lo borró; recargue la lista.",
     "no-such-filter": "No existe ese filtro. Quizás alguien lo borró; recargue la lista.",
