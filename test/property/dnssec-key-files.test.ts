@@ -77,7 +77,7 @@ describe("key files that hold no key", () => {
       "has 33 octets, not 32",
     ],
     ["a P-256 scalar of 960 octets", withField(P256, "PrivateKey", Buffer.alloc(960, 7)), "has 960 octets, not 32"],
-    ["a P-256 scalar of 31 octets", withField(P256, "PrivateKey", d.subarray(1)), "does not go with"],
+    ["a P-256 scalar of 31 octets", withField(P256, "PrivateKey", d.subarray(0, 31)), "does not go with"],
     ["a P-256 scalar of 0", withField(P256, "PrivateKey", Buffer.alloc(32)), "order of the curve"],
     ["a P-256 scalar of the order", withField(P256, "PrivateKey", octetsOf(P256_ORDER)), "order of the curve"],
     ["a P-256 scalar above the order", withField(P256, "PrivateKey", Buffer.alloc(32, 0xff)), "order of the curve"],
