@@ -227,16 +227,21 @@ export class QueueTurns {
     });
   }
 
-  /** Each place by itself: one that does not answer holds up no other. @param shareOf what is asked of each */
+  /**
+   * Each place by itself, in the order of the turns: one that does not answer holds up no other.
+   * @param shareOf what is asked of each
+   */
   async #byPlace(
     turns: readonly InstanceTurn[],
     look: QueueLook,
     work: (turns: readonly InstanceTurn[]) => Promise<void>,
     shareOf?: ReadonlyMap<InstanceTurn, number>,
   ): Promise<void> {
+    const rank = new Map(turns.map((turn, index) => [turn, index]));
+    const places = (await byPlace(this.#db, turns)).toSorted((one, other) => rank.get(one[0]!)! - rank.get(other[0]!)!);
     const of = (own: readonly InstanceTurn[]) => own.reduce((sum, turn) => sum + (shareOf?.get(turn) ?? 0), 0);
     const shares = { of, most: () => look.askedAtOnce };
-    await fewAtOnce(await byPlace(this.#db, turns), { pieces: AT_ONCE, shares }, async (own) => {
+    await fewAtOnce(places, { pieces: AT_ONCE, shares }, async (own) => {
       try {
         await work(own);
       } catch (error) {
