@@ -7,13 +7,8 @@ import { type Mailbox, plainField } from "../core/mail/headers.ts";
 import { splitMessage } from "../core/mail/message.ts";
 import { fillPlaces } from "../core/mail/message-places.ts";
 import { textFromHtmlSteps } from "../core/mail/message-text.ts";
-import {
-  type CompiledMessage,
-  compileTemplate,
-  personalOctets,
-  renderMessage,
-  withUnsubscribeLink,
-} from "../core/mail/template.ts";
+import { personalOctets } from "../core/mail/personalise.ts";
+import { type CompiledMessage, compileTemplate, renderMessage, withUnsubscribeLink } from "../core/mail/template.ts";
 import { bounceTokenExpiry, makeBounceToken, makeMessageId } from "../core/mail/tokens.ts";
 import { type LinkId, trackHtmlSteps } from "../core/mail/tracking-html.ts";
 import { makeUnsubscribeUrl, type TrackedDelivery, trackingValues } from "../core/mail/tracking-tokens.ts";
@@ -37,7 +32,8 @@ export function composingOctets(contentOctets: number): number {
 
 /** What a recipient's values add to the content. */
 export function octetsOfValues({ compiled }: PreparedMessage, { personal }: DueDelivery): number {
-  return compiled === undefined ? 0 : personalOctets(compiled, personal.tags ?? {});
+  const tags = new Map(Object.entries(personal.tags ?? {}));
+  return compiled === undefined ? 0 : personalOctets(compiled.places, (tag) => tags.get(tag) ?? "");
 }
 
 export interface ComposeOptions {

@@ -53,6 +53,10 @@ async function queueFor(name: string, destinations: readonly string[]): Promise<
   return id;
 }
 
+async function queueForTwo(destinations: readonly string[]): Promise<number[]> {
+  return [await queueFor("one", destinations), await queueFor("two", destinations)];
+}
+
 /** A worker's turns; it looks when it is told. @param nowMs its clock */
 function makeTurns(nowMs = () => performance.now()): (changes?: Partial<LookRequest>) => Promise<QueueLook> {
   const turns = new QueueTurns(database.db, new Map([["", ["system"]]]), nowMs);
@@ -154,8 +158,7 @@ describe("instances with the same destinations", () => {
 
   test("come to each of them in turn, whoever is asked first", async () => {
     const names = numbered(8);
-    const ids: number[] = [];
-    for (const name of ["one", "two"]) ids.push(await queueFor(name, Array(4).fill(names).flat()));
+    const ids = await queueForTwo(Array(4).fill(names).flat());
     const look = makeTurns();
     const taken = [];
     while (taken.length < 32) taken.push(...(await look({ limit: 2, partitionsPerDestination: 1 })).taken);
@@ -167,8 +170,7 @@ describe("instances with the same destinations", () => {
 
   test("share them alike where they ask for more than there is room for", async () => {
     const names = numbered(4);
-    const ids: number[] = [];
-    for (const name of ["one", "two"]) ids.push(await queueFor(name, Array(10).fill(names).flat()));
+    const ids = await queueForTwo(Array(10).fill(names).flat());
     const look = makeTurns();
     const taken = [];
     for (let looks = 0; looks < 10; looks += 1) taken.push(...(await look({ partitionsPerDestination: 1 })).taken);
@@ -178,8 +180,7 @@ describe("instances with the same destinations", () => {
   });
 
   test("go on as soon as there is room again", async () => {
-    await queueFor("one", Array(5).fill("readers.test"));
-    await queueFor("two", Array(5).fill("readers.test"));
+    await queueForTwo(Array(5).fill("readers.test"));
     const look = makeTurns();
     const counts = [];
     for (let looks = 0; looks < 5; looks += 1) counts.push((await look({ partitionsPerDestination: 2 })).taken.length);

@@ -4,11 +4,11 @@ import { lineOfText } from "../../core/mail/contact-input.ts";
 import { senderKey } from "../../core/mail/guard/sending-limits.ts";
 import { textFromHtml } from "../../core/mail/message-text.ts";
 import {
-  countPlaces,
   escapeHtml,
   MOST_PERSONAL_OCTETS,
-  octetsInPlaces,
   parseTemplate,
+  personalOctets,
+  placesInMessage,
   renderTemplate,
   tagValue,
   UNSUBSCRIBE_TAG,
@@ -342,13 +342,15 @@ async function preview(
     globals: new Map<string, string>(),
   };
   const html = template.unsubscribe ? withUnsubscribeLink(template.html) : template.html;
-  const subject = parseTemplate(template.subject);
-  const parts = { html: parseTemplate(html), text: parseTemplate(textFromHtml(html)) };
-  const places = countPlaces([subject, parts.html, parts.text]);
-  if (octetsInPlaces(places, (tag) => tagValue(tag, values), escapeHtml) > MOST_PERSONAL_OCTETS)
-    return refuse(problem("values-too-long"));
+  const parts = {
+    subject: parseTemplate(template.subject),
+    html: parseTemplate(html),
+    text: parseTemplate(textFromHtml(html)),
+  };
+  const octets = personalOctets(placesInMessage(parts), (tag) => tagValue(tag, values));
+  if (octets > MOST_PERSONAL_OCTETS) return refuse(problem("values-too-long"));
   return ok({
-    asunto: renderTemplate(subject, values),
+    asunto: renderTemplate(parts.subject, values),
     html: renderTemplate(parts.html, values, escapeHtml),
     text: renderTemplate(parts.text, values),
   });

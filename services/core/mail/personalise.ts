@@ -80,6 +80,21 @@ export function countPlaces(templates: readonly TextTemplate[]): ReadonlyMap<str
   return places;
 }
 
+/** How often each tag stands in a message: in the HTML, where values are escaped, and elsewhere. */
+export interface MessagePlaces {
+  readonly html: ReadonlyMap<string, number>;
+  readonly plain: ReadonlyMap<string, number>;
+}
+
+export function placesInMessage(parts: Record<"subject" | "html" | "text", TextTemplate>): MessagePlaces {
+  return { html: countPlaces([parts.html]), plain: countPlaces([parts.subject, parts.text]) };
+}
+
+/** What values take in one copy of a message. */
+export function personalOctets({ html, plain }: MessagePlaces, valueFor: (tag: string) => string): number {
+  return octetsInPlaces(html, valueFor, escapeHtml) + octetsInPlaces(plain, valueFor);
+}
+
 /** What values take in their places, in the encodings of mail: counted, as it may be too much to be made. */
 export function octetsInPlaces(
   places: ReadonlyMap<string, number>,

@@ -17,11 +17,11 @@ import { textFromHtml } from "./message-text.ts";
 import { ALTERNATIVE_BOUNDARY, type Attachment, attachmentPart, isAttachmentSafe, MIXED_BOUNDARY } from "./mime.ts";
 import { compileTextPart, type MessageChunk } from "./mime-template.ts";
 import {
-  countPlaces,
   escapeHtml,
-  octetsInPlaces,
+  type MessagePlaces,
   type PersonalValues,
   parseTemplate,
+  placesInMessage,
   renderTemplate,
   type TextTemplate,
   UNSUBSCRIBE_TAG,
@@ -62,8 +62,7 @@ export interface CompiledMessage {
   readonly subject: TextTemplate;
   readonly unsubscribe: boolean;
   readonly body: readonly MessageChunk[];
-  /** How often each tag stands in it: in the HTML, where values are escaped, and elsewhere. */
-  readonly places: { readonly html: ReadonlyMap<string, number>; readonly plain: ReadonlyMap<string, number> };
+  readonly places: MessagePlaces;
 }
 
 const OWN_FIELDS = new Set(
@@ -91,14 +90,8 @@ export function compileTemplate(template: MessageTemplate): Result<CompiledMessa
     subject,
     unsubscribe: template.unsubscribe === true,
     body: attachments.length > 0 ? mixedBody(parts, attachments) : alternativeBody(parts),
-    places: { html: countPlaces([parts.html]), plain: countPlaces([subject, parts.text]) },
+    places: placesInMessage({ subject, ...parts }),
   });
-}
-
-/** What these values of tags take in one copy. */
-export function personalOctets({ places }: CompiledMessage, values: Readonly<Record<string, string>>): number {
-  const valueFor = (tag: string) => (Object.hasOwn(values, tag) ? values[tag]! : "");
-  return octetsInPlaces(places.html, valueFor, escapeHtml) + octetsInPlaces(places.plain, valueFor);
 }
 
 interface BodyParts {

@@ -27,16 +27,17 @@ export function isPersonalTarget(target: string): boolean {
  * @returns refused when the values make something of it that is no http or https URL, or that is too long for one
  */
 export function resolveTarget(target: string, values: PersonalValues | undefined): Result<string, "not-a-url"> {
-  const template = parseTemplate(target);
-  if (
-    values !== undefined &&
-    octetsInPlaces(countPlaces([template]), (tag) => tagValue(tag, values)) > MOST_VALUES_OCTETS
-  )
-    return refuse("not-a-url");
-  const text = values === undefined ? target : renderTemplate(template, values);
+  const text = values === undefined ? target : withValues(target, values);
   const url = parseHttpUrl(text);
   if (url === undefined) return refuse("not-a-url");
   return ok(/^[!-~]+$/.test(text) && !/["<>\\^`{|}]/.test(text) ? text : url.href);
+}
+
+/** @returns '' where it would be too long */
+function withValues(target: string, values: PersonalValues): string {
+  const template = parseTemplate(target);
+  const octets = octetsInPlaces(countPlaces([template]), (tag) => tagValue(tag, values));
+  return octets > MOST_VALUES_OCTETS ? "" : renderTemplate(template, values);
 }
 
 /** Adds a parameter to a URL and leaves the rest as it is, fragment included. @param value needs no escaping */

@@ -23,7 +23,8 @@ import type { MailServices } from "../services.ts";
 const httpUrl = z
   .string()
   .max(2_000)
-  .refine((text) => text.trim() === text && isHttpUrl(text));
+  .regex(/^https?:/i)
+  .refine(isHttpUrl);
 const charset = z.string().regex(/^[A-Za-z0-9._:-]{0,40}$/);
 const name = lineOfText.regex(/\S/);
 
