@@ -144,8 +144,14 @@ async function measureThreads(bench: Bench, own: PalomarOptions, queries: string
     try {
       for (const clientThreads of THREADS) {
         const load = { queries, seconds: bench.seconds, outstanding: OUTSTANDING, cores, threads: clientThreads };
-        const { queriesPerSecond, cpuMicrosecondsPerQuery } = await measureLoad(palomar, load);
-        results.push({ serverThreads, clientThreads, queriesPerSecond, cpuMicroseconds: cpuMicrosecondsPerQuery });
+        const rounds: LoadResult[] = [];
+        while (rounds.length < bench.rounds) rounds.push(await measureLoad(palomar, load));
+        results.push({
+          serverThreads,
+          clientThreads,
+          queriesPerSecond: median(rounds.map((round) => round.queriesPerSecond)),
+          cpuMicroseconds: median(rounds.map((round) => round.cpuMicrosecondsPerQuery)),
+        });
       }
     } finally {
       await palomar.stop();

@@ -1,10 +1,11 @@
 import type { ChangeResult } from "../dns-changes.ts";
-import type { Row } from "../dns-report.ts";
+import type { Row, ThreadsResult } from "../dns-report.ts";
 
 /** What each benchmark prints as its last line, in JSON. */
 export interface Results {
   readonly dns: {
     readonly small?: readonly Row[];
+    readonly threads?: readonly ThreadsResult[];
     readonly large?: { readonly rows: readonly Row[]; readonly changes: readonly ChangeResult[] };
   };
   readonly dnssec: {

@@ -17,8 +17,9 @@ const FAST_PEERS = ["NSD", "Knot"];
 
 /** The subjects that a benchmark's result is shown under. */
 export const SUBJECTS: { readonly [Name in BenchmarkName]: (result: Results[Name]) => Subject[] } = {
-  dns: ({ small, large }) => [
+  dns: ({ small, threads, large }) => [
     ...(small ? [answers("Answers from small zones", "dns-small", small)] : []),
+    ...(threads ? [allCores(threads)] : []),
     ...(large ? [answers("Answers from a million records", "dns-large", large.rows), changes(large.changes)] : []),
   ],
   dnssec: ({ names, signing, changes: signed, serving }) => {
@@ -165,6 +166,21 @@ function serverRows(measured: readonly ServerRow[]): Comparison {
   ];
   const rows = all.filter(({ figures }) => figures.some((figure) => figure !== undefined));
   return { programs: sorted.map(({ name }) => name), rows };
+}
+
+/** What one process makes of cores that it shares with those who ask it. */
+function allCores(results: NonNullable<Results["dns"]["threads"]>): Subject {
+  const lines = results.map(({ serverThreads, clientThreads, queriesPerSecond, cpuMicroseconds }) => [
+    ...[serverThreads, clientThreads, queriesPerSecond, cpuMicroseconds].map(formatFigure),
+  ]);
+  return {
+    title: "Answers with all cores",
+    text: "The small zones again. Threads that answer and threads that ask share the machine's cores: where both have too few, a thread of either kind takes from the other.",
+    table: formatTable(
+      ["threads that answer", "threads that ask", "answers, a second", "processor time a query, µs"],
+      lines,
+    ),
+  };
 }
 
 function changes(measured: NonNullable<Results["dns"]["large"]>["changes"]): Subject {
