@@ -168,10 +168,10 @@ it("ends with the database's error, and leaves nothing half done, when its conne
   const adopt = publisher.adopt.bind(publisher);
   let ended: Promise<unknown> | undefined;
   publisher.adopt = (...zone) => {
-    ended ??= client.query("select pg_terminate_backend($1)", [rows[0]!.pid]);
+    ended ??= client.query("select pg_terminate_backend($1::integer)", [rows[0]!.pid]);
     adopt(...zone);
   };
-  const many = Array.from({ length: 2_000 }, () => ids).flat();
+  const many = Array.from({ length: 200 }, () => ids).flat();
   await expect(loadFirst(many, { client: own, writer, publisher, scope: null })).rejects.toThrow(/terminat|connection/);
   await ended;
   expect(findBookErrors(writer)).toEqual([]);
