@@ -52,7 +52,10 @@ const AFTER_FAILURE_MS = 1_000;
  * else does is looked for at once.
  */
 const BETWEEN_LOOKS_MS = 40;
-/** Where instances are spread over machines, looks begin at most so far apart until so many lanes are free, as a part of `lanes`. */
+/**
+ * Where instances are spread over machines, looks begin at most so far apart until so many lanes are free, or will be when
+ * the look ends, as a part of `lanes`.
+ */
 const MOST_BETWEEN_LOOKS_MS = 160;
 const FREE_FOR_SPREAD = 1 / 2;
 const FEW_MS = 10;
@@ -106,6 +109,10 @@ export class DeliveryWorker {
   #stopNotices = 0;
   /** The last look left something behind, for want of a lane or of room at a destination. */
   #wasShort = false;
+  /** Lanes that have ended. */
+  #ended = 0;
+  /** So many ended during the last look. */
+  #endInALook = 0;
   /** Each instance may be on another machine of the database; known before any lane begins. */
   #isSpread = false;
   #stopping = false;
@@ -204,10 +211,12 @@ export class DeliveryWorker {
     await this.#assignPools();
     while (!this.#stopping) {
       const lookedAtMs = performance.now();
+      const endedBefore = this.#ended;
       const found = await this.#leaseSome().catch((error: unknown) => {
         this.#options.observe({ kind: "queue-not-read", level: "error", err: error });
         return undefined;
       });
+      this.#endInALook = this.#ended - endedBefore;
       if (found === undefined) await this.#wakeUp.wait(AFTER_FAILURE_MS);
       else if (found === 0) await this.#wakeUp.wait(this.#isSpread ? RARE_POLL_MS : POLL_MS);
       await this.#rest(lookedAtMs);
@@ -219,7 +228,7 @@ export class DeliveryWorker {
     const restMs = lookedAtMs + BETWEEN_LOOKS_MS - performance.now();
     if (restMs > 0) await sleep(restMs);
     const { lanes } = this.#options.policy;
-    while (this.#isSpread && !this.#stopping && this.#freeLanes() < lanes * FREE_FOR_SPREAD) {
+    while (this.#isSpread && !this.#stopping && this.#freeLanes() + this.#soonFree < lanes * FREE_FOR_SPREAD) {
       if (performance.now() >= lookedAtMs + MOST_BETWEEN_LOOKS_MS) return;
       await sleep(FEW_MS);
     }
@@ -229,7 +238,7 @@ export class DeliveryWorker {
   async #leaseSome(): Promise<number> {
     const { policy, shaping } = this.#options;
     const free = this.#freeLanes();
-    const limit = Math.max(0, free);
+    const limit = Math.max(0, free + this.#soonFree);
     const busy = this.#busy();
     const partitionsPerInstance = policy.lanes - Math.floor(policy.lanes * LEFT_TO_OTHERS);
     const room = shaping.room();
@@ -323,6 +332,14 @@ export class DeliveryWorker {
     return lanes + Math.min(makeRoom, waitingLanes) - this.#lanes.size;
   }
 
+  /**
+   * Lanes that will have ended when a look ends that begins now, as during the last one: where a look takes long it fills
+   * these too. Those of slow far sides do not end, and nothing is taken ahead for them.
+   */
+  get #soonFree(): number {
+    return this.#isSpread ? Math.min(this.#endInALook, Math.floor(this.#options.policy.lanes * TOLERATED_EXCESS)) : 0;
+  }
+
   /** Has one lane end where there are more than there should be. @returns whether the one that asks is it */
   #giveWay(instanceId: number): boolean {
     const kept = this.#keptFromOthers.get(instanceId) ?? 0;
@@ -363,6 +380,7 @@ export class DeliveryWorker {
       .finally(() => {
         shaping.end(lot);
         this.#lanes.delete(partition.id);
+        this.#ended += 1;
         this.#leases.delete(partition.id);
         this.#stopped.delete(partition.id);
         if (this.#wasShort) this.#wakeUp.ring();
