@@ -65,6 +65,7 @@ const TICK_MICROSECONDS = 10_000;
 
 /** Drives a server with dnsperf and measures what it gets out of it and what that costs. */
 export async function measureLoad(contender: Contender, options: LoadOptions): Promise<LoadResult> {
+  const { threads = 1 } = options;
   const pids = processTree(contender.pids);
   const before = cpuMicroseconds(pids);
   const droppedBefore = droppedAt(contender.port);
@@ -73,17 +74,7 @@ export async function measureLoad(contender: Contender, options: LoadOptions): P
     options.cores,
     "dnsperf",
     ...["-s", "127.0.0.1", "-p", String(contender.port), "-d", options.queries, "-l", String(options.seconds)],
-    ...[
-      "-e",
-      "-c",
-      String(8 * (options.threads ?? 1)),
-      "-T",
-      String(options.threads ?? 1),
-      "-q",
-      String(options.outstanding),
-      "-t",
-      "2",
-    ],
+    ...["-e", "-c", String(8 * threads), "-T", String(threads), "-q", String(options.outstanding), "-t", "2"],
     ...(options.dnssecOk ? ["-D"] : []),
     ...(options.queriesPerSecond ? ["-Q", String(options.queriesPerSecond)] : []),
   ]);

@@ -146,12 +146,7 @@ async function measureThreads(bench: Bench, own: PalomarOptions, queries: string
         const load = { queries, seconds: bench.seconds, outstanding: OUTSTANDING, cores, threads: clientThreads };
         const rounds: LoadResult[] = [];
         while (rounds.length < bench.rounds) rounds.push(await measureLoad(palomar, load));
-        results.push({
-          serverThreads,
-          clientThreads,
-          queriesPerSecond: median(rounds.map((round) => round.queriesPerSecond)),
-          cpuMicroseconds: median(rounds.map((round) => round.cpuMicrosecondsPerQuery)),
-        });
+        results.push({ serverThreads, clientThreads, ...mediansOf(rounds) });
       }
     } finally {
       await palomar.stop();
@@ -246,6 +241,13 @@ function releaseFromCore({ pids }: Contender): void {
   for (const pid of pids) execFileSync("taskset", ["-acp", `0-${availableParallelism() - 1}`, String(pid)]);
 }
 
+function mediansOf(rounds: readonly LoadResult[]) {
+  return {
+    queriesPerSecond: median(rounds.map(({ queriesPerSecond }) => queriesPerSecond)),
+    cpuMicroseconds: median(rounds.map(({ cpuMicrosecondsPerQuery }) => cpuMicrosecondsPerQuery)),
+  };
+}
+
 /** Each in turn, several rounds: what slows the machine down for a while hits them alike. */
 async function compete(bench: Bench, contenders: readonly Contender[], queries: string): Promise<Row[]> {
   const results = contenders.map((): LoadResult[] => []);
@@ -257,8 +259,7 @@ async function compete(bench: Bench, contenders: readonly Contender[], queries: 
   }
   return contenders.map(({ name }, index) => ({
     name,
-    queriesPerSecond: median(results[index]!.map((result) => result.queriesPerSecond)),
-    cpuMicroseconds: median(results[index]!.map((result) => result.cpuMicrosecondsPerQuery)),
+    ...mediansOf(results[index]!),
     lost: sumOf(results[index]!.map(({ lost }) => lost)),
     droppedByServer: sumOf(results[index]!.map(({ droppedByServer }) => droppedByServer)),
   }));

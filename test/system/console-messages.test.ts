@@ -43,7 +43,9 @@ describe.skipIf(!hasBrowser)(`messages in the console${browserNote}`, () => {
     await page.getByRole("link", { name: "fine@example.org" }).waitFor({ state: "detached" });
     await page.getByRole("link", { name: "reject+never@example.org" }).click();
     await page.getByText("Attempt 1: given up").waitFor();
-    await visited.open("/mail/demo/messages");
+    await visited.open("/mail/demo/messages?q=reject%2Bnever%40example.org");
+    await page.getByRole("link", { name: "reject+never@example.org" }).waitFor();
+    await page.getByRole("searchbox").fill("");
     await page.getByRole("link", { name: "fine@example.org" }).waitFor();
     await page.getByLabel("State", { exact: true }).selectOption("bounced");
     await page.getByRole("link", { name: "fine@example.org" }).waitFor({ state: "detached" });
