@@ -72,7 +72,7 @@ export type BounceSpikeRule = DeliveryPolicy["bounceSpike"];
 
 /**
  * The content of config/delivery.json.
- * `lanes`: partitions that a worker delivers at once. `waitingLanes`: how many more it has under way while far sides let
+ * `lanes`: partitions that a worker delivers at once, on Citus twice as many. `waitingLanes`: how many more it has under way while far sides let
  * it wait, for a connection or a reply. `leaseSeconds`: after which a dead worker's partitions go to others. `flushMs`,
  * `flushOutcomes`: outcomes are gathered for that long or until there are so many, on Citus three times as long and as many, and
  * then stored (see `mostUnnoted`).
@@ -86,23 +86,29 @@ export type BounceSpikeRule = DeliveryPolicy["bounceSpike"];
  */
 export type DeliveryPolicy = z.output<typeof deliveryPolicy>;
 
-/** Where each instance's outcomes are a transaction of their own, a window is so many times as long and as large. */
+/** Where each instance's outcomes are a transaction of their own, a window is so many times as long and as large, */
 const SPREAD_WINDOW = 3;
+/** and where each instance's partitions are leased by a statement of their own, they are so many times as many. */
+const SPREAD_LANES = 2;
 
-/** What of outcomes is stored together. */
-export type OutcomeWindow = Pick<DeliveryPolicy, "flushMs" | "flushOutcomes">;
+/** How much is done at a time. */
+export type Portions = Pick<DeliveryPolicy, "lanes" | "flushMs" | "flushOutcomes">;
 
 /** @param isSpread whether instances may be on several machines of the database */
-export function outcomeWindow({ flushMs, flushOutcomes }: OutcomeWindow, isSpread: boolean): OutcomeWindow {
-  const times = isSpread ? SPREAD_WINDOW : 1;
-  return { flushMs: flushMs * times, flushOutcomes: flushOutcomes * times };
+export function portions({ lanes, flushMs, flushOutcomes }: Portions, isSpread: boolean): Portions {
+  if (!isSpread) return { lanes, flushMs, flushOutcomes };
+  return {
+    lanes: lanes * SPREAD_LANES,
+    flushMs: flushMs * SPREAD_WINDOW,
+    flushOutcomes: flushOutcomes * SPREAD_WINDOW,
+  };
 }
 
 /**
  * What a worker that dies may have sent without a note of it, at most, and what is then sent again: a window of outcomes
  * that is being stored, the next one, and a message on the wire for each partition that it held.
  */
-export function mostUnnoted({ flushOutcomes }: Pick<OutcomeWindow, "flushOutcomes">, partitions: number): number {
+export function mostUnnoted({ flushOutcomes }: Pick<Portions, "flushOutcomes">, partitions: number): number {
   return 2 * flushOutcomes + partitions;
 }
 

@@ -11,7 +11,7 @@ import { type AskResult, type LookRequest, QueueLook } from "./queue-look.ts";
 /** Instances that one look asks; the next one goes on with those after them. */
 const INSTANCES_PER_LOOK = 100;
 /** Where each instance costs a statement of its own, here and for what becomes of its mail, one has so many partitions. */
-const PARTITIONS_PER_PLACE = 24;
+const PARTITIONS_PER_PLACE = 48;
 /** Lots that one look visits at most, shared by the instances that it asks. */
 const LOTS_PER_LOOK = 500;
 /** After a visit that gave all that was wanted the next one visits so many lots for each partition, and for one more. */

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
-import { mostUnnoted, outcomeWindow } from "../../services/delivery/policy.ts";
+import { mostUnnoted, portions } from "../../services/delivery/policy.ts";
 import { isSpread } from "../../services/store/mail/by-instance.ts";
 import { holdDestination, releaseDestination } from "../../services/store/mail/queue/queue-destinations.ts";
 import { holdBatch, resumeBatch } from "../../services/store/mail/queue/queue-stops.ts";
@@ -148,7 +148,7 @@ test("no more leaves without a note of it than a crash may repeat", async () => 
   const { db } = database;
   const far = await sink();
   const bounds = { lanes: 4, flushMs: 40, flushOutcomes: 5 };
-  const window = outcomeWindow(bounds, await isSpread(db));
+  const atOnce = portions(bounds, await isSpread(db));
   await accept(numbered(300, "unnoted.example.net"));
   const worker = makeWorker(routes({ "unnoted.example.net": far.port }), bounds);
   await db.transaction(async (transaction) => {
@@ -157,10 +157,10 @@ test("no more leaves without a note of it than a crash may repeat", async () => 
     run(worker);
     await eventually(
       async () => far.messages.length,
-      (count) => count >= 2 * window.flushOutcomes,
+      (count) => count >= 2 * atOnce.flushOutcomes,
     );
     await sleep(300);
-    expect(far.messages.length).toBeLessThanOrEqual(mostUnnoted(window, bounds.lanes));
+    expect(far.messages.length).toBeLessThanOrEqual(mostUnnoted(atOnce, atOnce.lanes));
   });
   await eventually(
     async () => far.messages.length,
