@@ -18,7 +18,7 @@ const LOTS_PER_LOOK = 500;
 const LOTS_PER_PARTITION = 2;
 /** Lots that one look visits of each instance at least. */
 const LOTS_PER_INSTANCE = 10;
-/** A look asks so often: what some instances leave of their shares goes to the others. It ends when nothing was had. */
+/** A look asks so often: what some instances leave of their shares goes to the others. It ends when none of them had anything. */
 const ROUNDS = 3;
 /** Partitions of each kind that are made ready at once. */
 const WAKE_LIMIT = 1_000;
@@ -138,10 +138,11 @@ export class QueueTurns {
       ...turns.filter(({ instanceId }) => instanceId <= this.#after),
     ];
     look.isKeptOut = look.free === 0 && open.some(({ instanceId }) => look.busyOf(instanceId) === 0);
-    for (let round = 0, free = Number.POSITIVE_INFINITY; round < ROUNDS && open.length > 0; round += 1) {
-      if (look.free === 0 || look.free === free) break;
-      free = look.free;
-      open = await this.#askAll(open, look);
+    for (let round = 0; round < ROUNDS && open.length > 0 && look.free > 0; round += 1) {
+      const { free } = look;
+      const { left, wereAllAsked } = await this.#askAll(open, look);
+      open = left;
+      if (look.free === free && wereAllAsked) break;
     }
     look.goesOn ||= look.free > 0 && open.length > 0;
     await this.#putOff(look);
@@ -172,8 +173,12 @@ export class QueueTurns {
     return turns.filter(({ instanceId }) => isWoken.has(instanceId));
   }
 
-  /** @returns those that may have more */
-  async #askAll(turns: readonly InstanceTurn[], look: QueueLook): Promise<InstanceTurn[]> {
+  /** @returns those that may have more, and whether no other ones are left out */
+  async #askAll(
+    turns: readonly InstanceTurn[],
+    look: QueueLook,
+  ): Promise<{ readonly left: InstanceTurn[]; readonly wereAllAsked: boolean }> {
+    const isFirst = look.taken.length === 0;
     const most = look.request.partitionsPerInstance;
     const mostAsked = (await isSpread(this.#db))
       ? Math.max(1, Math.floor(look.free / PARTITIONS_PER_PLACE))
@@ -205,10 +210,11 @@ export class QueueTurns {
       },
       shareOf,
     );
-    // Where all are asked another one is the first the next time.
-    const last = shareOf.size === turns.length ? turns[0] : turns.findLast((turn) => shareOf.has(turn));
-    this.#after = last?.instanceId ?? this.#after;
-    return turns.filter((turn) => left.has(turn));
+    // Where all are asked another one is the first the next time. Who is asked for what others left has no turn by that.
+    const wereAllAsked = shareOf.size === turns.length;
+    const last = wereAllAsked ? turns[0] : turns.findLast((turn) => shareOf.has(turn));
+    if (isFirst) this.#after = last?.instanceId ?? this.#after;
+    return { left: turns.filter((turn) => left.has(turn)), wereAllAsked };
   }
 
   /** Puts off the looks at those that had nothing for a while. */

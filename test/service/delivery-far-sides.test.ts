@@ -4,7 +4,9 @@ import { createServer, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { ok } from "../../services/core/result.ts";
+import { portions } from "../../services/delivery/policy.ts";
 import type { FindRoute } from "../../services/delivery/routing/route.ts";
+import { isSpread } from "../../services/store/mail/by-instance.ts";
 import {
   accept,
   beInstance,
@@ -93,16 +95,18 @@ describe("a far side that misbehaves", () => {
   test("that never answers gets no more sessions for that, however many destinations are behind it", async () => {
     const { port, connections, end } = await silentServer();
     const names = Array.from({ length: 40 }, (_, index) => `dead${index}.example.net`);
-    const worker = makeWorker(routes(Object.fromEntries(names.map((name) => [name, port]))), { lanes: 4 });
+    const bounds = { lanes: 4, flushMs: 40, flushOutcomes: 64 };
+    const { lanes } = portions(bounds, await isSpread(database.db));
+    const worker = makeWorker(routes(Object.fromEntries(names.map((name) => [name, port]))), bounds);
     await accept(names.map((name) => `one@${name}`));
     run(worker);
     stops.push(end);
     await eventually(
       async () => connections.size,
-      (count) => count >= 6,
+      (count) => count >= 1.5 * lanes,
     );
     await sleep(4_000);
-    expect(connections.size).toBe(6);
+    expect(connections.size).toBe(1.5 * lanes);
   });
 
   test("that answers again after a stall lets new mail through before all that had waited", async () => {

@@ -97,10 +97,10 @@ describe("instances take turns", () => {
   test("equals get equal shares", async () => {
     const ids = [];
     for (const name of ["one", "two", "three", "four"]) ids.push(await queueFor(name, numbered(200)));
-    const [looks, share] = isSpread ? [2, 24] : [1, 12];
+    const [looks, share, request] = isSpread ? [2, 48, { limit: 96, partitionsPerInstance: 90 }] : [1, 12, {}];
     const look = makeTurns();
     const taken = [];
-    for (let looked = 0; looked < looks; looked += 1) taken.push(...(await look()).taken);
+    for (let looked = 0; looked < looks; looked += 1) taken.push(...(await look(request)).taken);
     for (const id of ids) expect(taken.filter(({ instanceId }) => instanceId === id)).toHaveLength(share);
   });
 
