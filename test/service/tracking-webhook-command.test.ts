@@ -78,6 +78,7 @@ test.each([
   [["set", "south", "https://hooks.example.org/"], "there is no instance south"],
   [["show", "north"], "north has no webhook"],
   [["remove", "north"], "north has no webhook"],
+  [["set", "north", "https://hooks.example.org/", "--campaign", "4711"], "north has no campaign 4711"],
   [["replay", "north", "1"], "north has no batch 1"],
 ])("refuses %j", async (words, text) => {
   await expect(palomar("webhook", ...words)).rejects.toThrow(new CommandRefused(text));

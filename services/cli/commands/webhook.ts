@@ -4,6 +4,7 @@ import { toConditionJson } from "../../core/mail/filter-json.ts";
 import { parseHttpUrl } from "../../core/url.ts";
 import { readToldKinds, toldNames } from "../../operations/mail/told-events.ts";
 import type { Db } from "../../platform/postgres/db.ts";
+import { findCampaign } from "../../store/mail/campaigns/campaigns.ts";
 import { listFilters } from "../../store/mail/contacts/filters.ts";
 import {
   addWebhook,
@@ -100,14 +101,17 @@ function registerSet(webhook: Command, runtime: CommandRuntime): void {
       );
       const kinds = readToldKinds(options.event);
       if (!kinds.ok) return runtime.misused(`${kinds.error} is no event`);
-      const secret = await withInstance(runtime, name, async ({ db, keyRing }, { id }) =>
-        addWebhook(db, keyRing, id, {
+      const secret = await withInstance(runtime, name, async ({ db, keyRing }, { id }) => {
+        for (const numid of campaigns) {
+          if ((await findCampaign(db, id, numid)) === undefined) runtime.refuse(`${name} has no campaign ${numid}`);
+        }
+        return addWebhook(db, keyRing, id, {
           ...{ name: which, url, isFull: options.full },
           kinds: kinds.value.length === 0 ? null : kinds.value,
           campaigns: campaigns.length === 0 ? null : campaigns,
           condition: await findCondition(runtime, db, id, options.filter),
-        }),
-      );
+        });
+      });
       if (secret === undefined) return runtime.refuse(`${name} has ${MOST_WEBHOOKS} webhooks already`);
       runtime.print({ name, ...ofName(which), url, secret }, secret);
     });
