@@ -10,7 +10,7 @@ import type { DeliveryOutcome } from "../store/mail/queue/deliveries.ts";
 import { beginWork } from "../store/mail/queue/mail-work.ts";
 import { type PartitionRelease, releasePartitions } from "../store/mail/queue/queue-leases.ts";
 import { addTlsSessions } from "../store/mail/reports/sent-tls-reports.ts";
-import type { Portions } from "./policy.ts";
+import type { Scale } from "./policy.ts";
 import { WakeUp } from "./wake-up.ts";
 
 export interface OutcomeWriterOptions {
@@ -19,7 +19,7 @@ export interface OutcomeWriterOptions {
   /** A number for the machine that has an instance, as far as what is stored together goes. */
   readonly placeOf: (instanceId: number) => number;
   /** A window is stored after so long, or with so many outcomes, whichever comes first. */
-  readonly window: () => Pick<Portions, "flushMs" | "flushOutcomes">;
+  readonly window: () => Pick<Scale, "flushMs" | "flushOutcomes">;
   readonly rule: InvalidationRule;
   /** Undefined where attempts are not kept. */
   readonly attempts: AttemptLog | undefined;

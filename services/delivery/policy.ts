@@ -86,16 +86,16 @@ export type BounceSpikeRule = DeliveryPolicy["bounceSpike"];
  */
 export type DeliveryPolicy = z.output<typeof deliveryPolicy>;
 
-/** Where each instance's outcomes are a transaction of their own, a window is so many times as long and as large, */
+/** Where each instance's outcomes are a transaction of their own, a window is so many times as long and as large. */
 const SPREAD_WINDOW = 3;
-/** and where each instance's partitions are leased by a statement of their own, they are so many times as many. */
+/** Where each instance's partitions are leased by a statement of their own, there are so many times as many lanes. */
 const SPREAD_LANES = 2;
 
-/** How much is done at a time. */
-export type Portions = Pick<DeliveryPolicy, "lanes" | "flushMs" | "flushOutcomes">;
+/** How much a worker has under way, and stores together. */
+export type Scale = Pick<DeliveryPolicy, "lanes" | "flushMs" | "flushOutcomes">;
 
 /** @param isSpread whether instances may be on several machines of the database */
-export function portions({ lanes, flushMs, flushOutcomes }: Portions, isSpread: boolean): Portions {
+export function scaleOf({ lanes, flushMs, flushOutcomes }: Scale, isSpread: boolean): Scale {
   if (!isSpread) return { lanes, flushMs, flushOutcomes };
   return {
     lanes: lanes * SPREAD_LANES,
@@ -108,7 +108,7 @@ export function portions({ lanes, flushMs, flushOutcomes }: Portions, isSpread: 
  * What a worker that dies may have sent without a note of it, at most, and what is then sent again: a window of outcomes
  * that is being stored, the next one, and a message on the wire for each partition that it held.
  */
-export function mostUnnoted({ flushOutcomes }: Pick<Portions, "flushOutcomes">, partitions: number): number {
+export function mostUnnoted({ flushOutcomes }: Pick<Scale, "flushOutcomes">, partitions: number): number {
   return 2 * flushOutcomes + partitions;
 }
 

@@ -8,9 +8,12 @@ import { wakePartitions } from "../store/mail/queue/queue-leases.ts";
 import { KnownBackOffs } from "./known-back-offs.ts";
 import { type AskResult, type LookRequest, QueueLook } from "./queue-look.ts";
 
-/** Instances that one look asks; the next one goes on with those after them. */
+/** Instances that are asked at once. */
 const INSTANCES_PER_LOOK = 100;
-/** Where each instance costs a statement of its own, here and for what becomes of its mail, one has so many partitions. */
+/**
+ * Where each instance costs a statement of its own, here and for what becomes of its mail, one is asked at once for each so
+ * many partitions that there is room for, and one at least.
+ */
 const PARTITIONS_PER_PLACE = 48;
 /** Lots that one look visits at most, shared by the instances that it asks. */
 const LOTS_PER_LOOK = 500;
@@ -18,7 +21,7 @@ const LOTS_PER_LOOK = 500;
 const LOTS_PER_PARTITION = 2;
 /** Lots that one look visits of each instance at least. */
 const LOTS_PER_INSTANCE = 10;
-/** A look asks so often: what some instances leave of their shares goes to the others. It ends when none of them had anything. */
+/** A look asks so often: what some instances leave of their shares goes to others. It ends when all were asked in vain. */
 const ROUNDS = 3;
 /** Partitions of each kind that are made ready at once. */
 const WAKE_LIMIT = 1_000;
@@ -173,12 +176,12 @@ export class QueueTurns {
     return turns.filter(({ instanceId }) => isWoken.has(instanceId));
   }
 
-  /** @returns those that may have more, and whether no other ones are left out */
+  /** Asks some of the instances, or all. @returns those that may have more, and whether all were asked */
   async #askAll(
     turns: readonly InstanceTurn[],
     look: QueueLook,
   ): Promise<{ readonly left: InstanceTurn[]; readonly wereAllAsked: boolean }> {
-    const isFirst = look.taken.length === 0;
+    const hasNothingYet = look.taken.length === 0;
     const most = look.request.partitionsPerInstance;
     const mostAsked = (await isSpread(this.#db))
       ? Math.max(1, Math.floor(look.free / PARTITIONS_PER_PLACE))
@@ -210,10 +213,12 @@ export class QueueTurns {
       },
       shareOf,
     );
-    // Where all are asked another one is the first the next time. Who is asked for what others left has no turn by that.
     const wereAllAsked = shareOf.size === turns.length;
-    const last = wereAllAsked ? turns[0] : turns.findLast((turn) => shareOf.has(turn));
-    if (isFirst) this.#after = last?.instanceId ?? this.#after;
+    // Who is asked for what others left keeps its turn.
+    if (hasNothingYet) {
+      const hadTurns = turns.filter((turn) => shareOf.has(turn));
+      this.#after = lastWithItsTurn(hadTurns, wereAllAsked)?.instanceId ?? this.#after;
+    }
     return { left: turns.filter((turn) => left.has(turn)), wereAllAsked };
   }
 
@@ -268,6 +273,17 @@ function leastBusy(turns: readonly InstanceTurn[], look: QueueLook): InstanceTur
   const isBusy = (turn: InstanceTurn) => look.busyOf(turn.instanceId) > 0;
   const busy = turns.filter(isBusy).sort((one, other) => look.busyOf(one.instanceId) - look.busyOf(other.instanceId));
   return [...turns.filter((turn) => !isBusy(turn)), ...busy];
+}
+
+/**
+ * After whom the next look begins: before the first that got less than was asked of it, which is the first then and finds room;
+ * where nobody did after all of them, or, where there are no others, with another one.
+ * @param asked in the order of their turns
+ */
+function lastWithItsTurn(asked: readonly InstanceTurn[], wereAllAsked: boolean): InstanceTurn | undefined {
+  const short = asked.findIndex(({ isRich, isEmpty }, index) => index > 0 && !isRich && !isEmpty);
+  if (short > 0) return asked[short - 1];
+  return wereAllAsked ? asked[0] : asked.at(-1);
 }
 
 function mayHave(turn: InstanceTurn, look: QueueLook): boolean {

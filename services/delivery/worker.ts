@@ -22,7 +22,7 @@ import { Lane, type LaneTools } from "./lane.ts";
 import { OutcomeWriter } from "./outcome-writer.ts";
 import { rankByEngagement } from "./pace/engagement.ts";
 import type { PaceKeeper } from "./pace/pace-keeper.ts";
-import { type DeliveryPolicy, mostUnnoted, type Portions, portions } from "./policy.ts";
+import { type DeliveryPolicy, mostUnnoted, type Scale, scaleOf } from "./policy.ts";
 import type { QueueLook } from "./queue-look.ts";
 import { QueueTurns } from "./queue-turns.ts";
 import { PARTITIONS_AT_ONCE, type TrafficShaping } from "./shaping.ts";
@@ -107,7 +107,7 @@ export class DeliveryWorker {
   readonly #turns: QueueTurns;
   /** Notices of stops that have come: what was leased meanwhile is asked for as well. */
   #stopNotices = 0;
-  /** The last look left something behind, for want of a lane, of an instance's share of them, or of room at a destination. */
+  /** The last look may have left something behind, for want of a lane, of more of them for one instance, or of room at a destination. */
   #wasShort = false;
   /** Lanes that have ended. */
   #ended = 0;
@@ -124,12 +124,12 @@ export class DeliveryWorker {
     this.#turns = new QueueTurns(db, options.tools.sources.sources);
     const rule = { hardBouncesToInvalidate };
     const placeOf = (instanceId: number) => (this.#isSpread ? instanceId : ONE_PLACE);
-    const writer = { db, workerId: this.#id, placeOf, window: () => this.#portions, rule, attempts, observe };
+    const writer = { db, workerId: this.#id, placeOf, window: () => this.#scale, rule, attempts, observe };
     this.#writer = new OutcomeWriter(writer);
   }
 
-  get #portions(): Portions {
-    return portions(this.#options.policy, this.#isSpread);
+  get #scale(): Scale {
+    return scaleOf(this.#options.policy, this.#isSpread);
   }
 
   start(): void {
@@ -227,7 +227,7 @@ export class DeliveryWorker {
   async #rest(lookedAtMs: number): Promise<void> {
     const restMs = lookedAtMs + BETWEEN_LOOKS_MS - performance.now();
     if (restMs > 0) await sleep(restMs);
-    const { lanes } = this.#portions;
+    const { lanes } = this.#scale;
     while (this.#isSpread && !this.#stopping && this.#freeLanes() + this.#soonFree < lanes * FREE_FOR_SPREAD) {
       if (performance.now() >= lookedAtMs + MOST_BETWEEN_LOOKS_MS) return;
       await sleep(FEW_MS);
@@ -237,7 +237,7 @@ export class DeliveryWorker {
   /** @returns how many partitions were taken; a free lane, new mail or time lead to the next look */
   async #leaseSome(): Promise<number> {
     const { policy, shaping } = this.#options;
-    const { lanes } = this.#portions;
+    const { lanes } = this.#scale;
     const free = this.#freeLanes();
     const limit = Math.max(0, free + this.#soonFree);
     const busy = this.#busy();
@@ -259,8 +259,8 @@ export class DeliveryWorker {
     });
     this.#tell(look);
     this.#excess = Math.max(0, -free - Math.floor(lanes * TOLERATED_EXCESS));
-    const beyond = [...busy].map(([id, lanes]) => [id, look.isKeptOut ? lanes - partitionsPerInstance : 0] as const);
-    this.#keptFromOthers = new Map(beyond.filter(([, lanes]) => lanes > 0));
+    const beyond = [...busy].map(([id, count]) => [id, look.isKeptOut ? count - partitionsPerInstance : 0] as const);
+    this.#keptFromOthers = new Map(beyond.filter(([, count]) => count > 0));
     if (look.taken.length === 0) {
       if (look.failures.length > 0) throw look.failures[0];
       return look.goesOn ? 1 : 0;
@@ -286,7 +286,7 @@ export class DeliveryWorker {
   #takeUnnoted(workerId: string, { partitions, recipients }: { partitions: number; recipients: number }): number {
     const known = this.#takenFrom.get(workerId);
     const isOver = known === undefined || known.untilMs < performance.now();
-    const windows = isOver ? mostUnnoted(this.#portions, 0) : known.windows;
+    const windows = isOver ? mostUnnoted(this.#scale, 0) : known.windows;
     const told = Math.min(recipients, windows + partitions);
     const untilMs = performance.now() + 1_000 * this.#options.policy.leaseSeconds;
     this.#takenFrom.set(workerId, { windows: windows - Math.max(0, told - partitions), untilMs });
@@ -324,7 +324,7 @@ export class DeliveryWorker {
    * half a minute and a stalled one for longer, holds up no other destination.
    */
   #freeLanes(): number {
-    const { lanes } = this.#portions;
+    const { lanes } = this.#scale;
     const { waitingLanes } = this.#options.policy;
     const waiting = new Map<string, number>();
     for (const { lane } of this.#lanes.values()) {
@@ -340,7 +340,7 @@ export class DeliveryWorker {
    * these too. Those of slow far sides do not end, and nothing is taken ahead for them.
    */
   get #soonFree(): number {
-    return this.#isSpread ? Math.min(this.#endInALook, Math.floor(this.#portions.lanes * TOLERATED_EXCESS)) : 0;
+    return this.#isSpread ? Math.min(this.#endInALook, Math.floor(this.#scale.lanes * TOLERATED_EXCESS)) : 0;
   }
 
   /** Has one lane end where there are more than there should be. @returns whether the one that asks is it */

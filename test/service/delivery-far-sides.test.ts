@@ -4,7 +4,7 @@ import { createServer, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { ok } from "../../services/core/result.ts";
-import { portions } from "../../services/delivery/policy.ts";
+import { scaleOf } from "../../services/delivery/policy.ts";
 import type { FindRoute } from "../../services/delivery/routing/route.ts";
 import { isSpread } from "../../services/store/mail/by-instance.ts";
 import {
@@ -96,7 +96,7 @@ describe("a far side that misbehaves", () => {
     const { port, connections, end } = await silentServer();
     const names = Array.from({ length: 40 }, (_, index) => `dead${index}.example.net`);
     const bounds = { lanes: 4, flushMs: 40, flushOutcomes: 64 };
-    const { lanes } = portions(bounds, await isSpread(database.db));
+    const { lanes } = scaleOf(bounds, await isSpread(database.db));
     const worker = makeWorker(routes(Object.fromEntries(names.map((name) => [name, port]))), bounds);
     await accept(names.map((name) => `one@${name}`));
     run(worker);

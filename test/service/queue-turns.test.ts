@@ -179,6 +179,25 @@ describe("instances with the same destinations", () => {
     }
   });
 
+  test.each([
+    [4, 96],
+    [6, 144],
+    [8, 192],
+  ])("leave none of %d behind, where one look takes %d partitions", async (count, limit) => {
+    const ids: number[] = [];
+    for (let index = 0; index < count; index += 1) {
+      ids.push(await queueFor(`equal${index}`, Array(30).fill(numbered(4)).flat()));
+    }
+    const look = makeTurns();
+    const request = { limit, partitionsPerInstance: limit, partitionsPerDestination: 1 };
+    const taken: number[] = [];
+    for (let looks = 0; looks < 3 * count; looks += 1) {
+      taken.push(...(await look(request)).taken.map(({ instanceId }) => instanceId));
+    }
+    expect(taken).toHaveLength(12 * count);
+    for (const id of ids) expect(taken.filter((one) => one === id).length).toBeGreaterThanOrEqual(6);
+  });
+
   test("go on as soon as there is room again", async () => {
     await queueForTwo(Array(5).fill("readers.test"));
     const look = makeTurns();
