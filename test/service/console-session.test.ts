@@ -93,6 +93,20 @@ describe("signing in", () => {
     expect(answer.status).toBe(403);
   });
 
+  test("nor by a form, where the browser does not say that it comes from another site", async () => {
+    const signIn = (type: string) =>
+      palomar.call(
+        "POST",
+        "/session",
+        { login: "one", password: PASSWORD },
+        { Origin: "http://evil.example.net", "Content-Type": type },
+      );
+    for (const type of ["text/plain", "application/x-www-form-urlencoded", "text/plain; application/json"]) {
+      expect((await signIn(type)).status).toBe(403);
+    }
+    expect((await signIn("application/json; charset=utf-8")).status).toBe(200);
+  });
+
   test("signing out ends the session and takes the cookie back", async () => {
     const session = await palomar.signIn("two");
     const out = await session.call("DELETE", "/session");

@@ -1,4 +1,5 @@
 import { randomBytes } from "node:crypto";
+import type { IncomingHttpHeaders } from "node:http";
 import { z } from "zod";
 import { hashPassword } from "../../core/password.ts";
 
@@ -59,10 +60,7 @@ const signingIn: MakeConsoleEndpoints = (context) => {
       reply: sessionReply,
       act: async (request) => {
         const { fields, clientAddress: address } = request;
-        // A page of somebody else's must not sign a visitor in as somebody else.
-        if (request.headers["sec-fetch-site"] === "cross-site") {
-          return refuse(problem("cross-site"));
-        }
+        if (mayBeOfAnotherPage(request.headers)) return refuse(problem("cross-site"));
         const checked = await signIn.withCode({ ...fields, address });
         if (checked.ok) return ok(await beginSession(context, checked.value, request));
         if (checked.error.kind === "code-required") {
@@ -199,4 +197,13 @@ function showCaller({ login, role, scope, session, hasTotp }: AdminCaller): z.in
 
 function jsonReply(status: number, body: object, headers: Readonly<Record<string, string>> = {}): RawReply {
   return new RawReply("application/json", JSON.stringify(body), status, headers);
+}
+
+/**
+ * A page of somebody else's must not sign a visitor in as somebody else. Not every browser says where a request comes from:
+ * but a form of another page cannot send JSON, and its script only where CORS allows it.
+ */
+function mayBeOfAnotherPage(headers: IncomingHttpHeaders): boolean {
+  const isJson = /^application\/json\b/i.test(headers["content-type"] ?? "");
+  return headers["sec-fetch-site"] === "cross-site" || (headers.origin !== undefined && !isJson);
 }
