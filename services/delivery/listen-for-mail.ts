@@ -8,7 +8,7 @@ const RECONNECT_MS = 2_000;
 export interface QueueListener {
   /** There may be new mail of these instances. */
   onMail(instanceIds: "all" | readonly number[]): void;
-  /** A batch or a destination may have been stopped. */
+  /** A batch or a destination may have been stopped, or a message changed. */
   onStop(): void;
 }
 

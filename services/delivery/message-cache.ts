@@ -12,7 +12,7 @@ const PREPARED_FACTOR = 3;
 const BASE_OCTETS = 16 * 2 ** 10;
 
 /**
- * The messages that are being sent, prepared. The ones used longest ago make room for others; one that would not fit by
+ * The messages that are being sent, prepared, until some of them may have changed. The ones used longest ago make room for others; one that would not fit by
  * itself stays until the next comes.
  */
 export class MessageCache {
@@ -40,18 +40,30 @@ export class MessageCache {
     }
     const prepared = this.#prepare(key);
     this.#prepared.set(messageId, prepared);
-    prepared.catch(() => this.#prepared.delete(messageId));
+    const isKept = () => this.#prepared.get(messageId) === prepared;
+    prepared.then(
+      ({ message }) => isKept() && this.#count(messageId, sizeOf(message.content)),
+      () => isKept() && this.#prepared.delete(messageId),
+    );
     return prepared;
   }
 
+  /** Messages may have changed: each is loaded anew when it is asked for. */
+  forget(): void {
+    this.#prepared.clear();
+    this.#sizes.clear();
+    this.#octets = 0;
+  }
+
   async #prepare(key: MessageKey): Promise<PreparedMessage> {
-    const prepared = await prepareMessage(this.#db, this.#signers, await this.#load(key));
-    const messageId = key.id;
-    const size = BASE_OCTETS + PREPARED_FACTOR * sizeOf(prepared.message.content);
+    return prepareMessage(this.#db, this.#signers, await this.#load(key));
+  }
+
+  #count(messageId: number, contentOctets: number): void {
+    const size = BASE_OCTETS + PREPARED_FACTOR * contentOctets;
     this.#sizes.set(messageId, size);
     this.#octets += size;
     this.#makeRoom(messageId);
-    return prepared;
   }
 
   /** One statement loads what is asked for at the same time: submitted messages have a recipient each. */

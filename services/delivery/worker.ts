@@ -143,10 +143,14 @@ export class DeliveryWorker {
     this.#wakeUp.ring();
   }
 
-  /** A batch or a destination may have been stopped: its lanes begin no further message, and the database is told so. */
+  /**
+   * A batch or a destination may have been stopped: its lanes begin no further message, and the database is told so. Or what
+   * messages say may have changed.
+   */
   async heedStops(): Promise<void> {
-    const { db, observe } = this.#options;
+    const { db, tools, observe } = this.#options;
     this.#stopNotices += 1;
+    tools.messages.forget();
     try {
       const instances = [...new Set([...this.#leases.values()].map(({ instanceId }) => instanceId))];
       if (instances.length === 0) return;

@@ -1,6 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
+import { validateAddress } from "../../services/core/mail/address.ts";
 import { mostUnnoted, scaleOf } from "../../services/delivery/policy.ts";
+import { eraseAddress } from "../../services/operations/mail/contact-erasure.ts";
 import { isSpread } from "../../services/store/mail/by-instance.ts";
 import { holdDestination, releaseDestination } from "../../services/store/mail/queue/queue-destinations.ts";
 import { holdBatch, resumeBatch } from "../../services/store/mail/queue/queue-stops.ts";
@@ -20,6 +22,7 @@ import {
   sink,
   untilSent,
 } from "../support/delivery.ts";
+import type { SmtpSink } from "../support/smtp-sink.ts";
 import { hoursBefore } from "../support/spread-tables.ts";
 
 setUpDelivery();
@@ -142,6 +145,35 @@ test("time for which mail was paused or its destination held is no time in the q
   ]);
   const refusals = await Promise.all(batches.map(async (eeid) => (await findBatch(db, instanceId, eeid))!.refused));
   expect(refusals).toEqual([0, 1, 0, 0, 0]);
+});
+
+test("an address that is erased between two attempts is in no later one", async () => {
+  const { db } = database;
+  const gone = validateAddress("gone@b.example.net", { allowSmtputf8: true });
+  if (!gone.ok) throw new Error(gone.error.message);
+  const attempts: string[] = [];
+  const far: SmtpSink = await sink({
+    onData: (stream, _session, done) => {
+      const octets: Buffer[] = [];
+      stream.on("data", (chunk: Buffer) => octets.push(chunk));
+      stream.on("end", async () => {
+        attempts.push(Buffer.concat(octets).toString("latin1"));
+        if (attempts.length > 1) return done(null);
+        await eraseAddress(db, instanceId, gone.value);
+        await worker.heedStops(); // as the notice has it do
+        done(Object.assign(new Error("4.2.0 later"), { responseCode: 451 }));
+      });
+    },
+  });
+  const worker = makeWorker(routes({ "a.example.net": far.port }));
+  await accept(["stays@a.example.net", "gone@b.example.net"], "<p>Or ask gone@b.example.net</p>");
+  run(worker);
+  await eventually(
+    async () => attempts.length,
+    (count) => count === 2,
+  );
+  expect(attempts[0]).toContain("gone@b.example.net");
+  expect(attempts[1]).not.toContain("gone@b.example.net");
 });
 
 test("no more leaves without a note of it than a crash may repeat", async () => {

@@ -28,6 +28,7 @@ import {
 import { lockAddress } from "../../store/mail/contacts/contacts.ts";
 import { hasObjected, keepErased, removeSuppression } from "../../store/mail/contacts/suppressions.ts";
 import { addressKeyOf } from "../../store/mail/events/event-copies.ts";
+import { announceStop } from "../../store/mail/queue/queue.ts";
 import type { StoredMailbox, StoredTemplate } from "../../store/mail/sends/messages.ts";
 import { inTransaction } from "../../store/transactions.ts";
 
@@ -58,7 +59,7 @@ export async function eraseAddress(
   address: EmailAddress,
   options: { readonly keepOut?: boolean } = {},
 ): Promise<Erasure> {
-  return inTransaction(db, async (transaction) => {
+  const erased = await inTransaction(db, async (transaction) => {
     await lockAddress(transaction, instanceId, address.key);
     const given = await findGivenEmail(transaction, instanceId, address.key);
     const spellings = [
@@ -79,6 +80,8 @@ export async function eraseAddress(
     if (suppressed || objected || options.keepOut) await keepErased(transaction, instanceId, address.key);
     return { ...removed, events, messages, suppressed };
   });
+  await announceStop(db);
+  return erased;
 }
 
 /** Whether an instance held nothing on the address. */

@@ -5,7 +5,7 @@ import { type Db, queryRows, type Transaction } from "../../../platform/postgres
 import { isSpread } from "../by-instance.ts";
 import { lockShared, wakeInstances } from "./mail-work.ts";
 
-/** Where `announceMail` tells of new mail, with the ids of its instances, and `announceStop` of something stopped. */
+/** Where `announceMail` tells of new mail, with the ids of its instances, and `announceStop` of something stopped or changed. */
 export const QUEUE_CHANNEL = "palomar_queue";
 const STOP_NOTICE = "stop";
 /** With more instances a notice is for all of them. */
@@ -20,7 +20,7 @@ export async function announceMail(db: Db, instanceIds: readonly number[] = []):
   await announce(db, instanceIds.length > MOST_NOTICED ? "" : instanceIds.join(" "));
 }
 
-/** What a notice tells: that something was stopped, or of whom there is new mail. */
+/** What a notice tells: that something was stopped or changed, or of whom there is new mail. */
 export type QueueNotice =
   | { readonly kind: "stop" }
   | { readonly kind: "mail"; readonly instanceIds: "all" | readonly number[] };
@@ -30,7 +30,7 @@ export function readNotice(payload: string): QueueNotice {
   return { kind: "mail", instanceIds: payload === "" ? "all" : payload.split(" ").map(Number) };
 }
 
-/** Tells the workers that a batch or a destination was stopped. To be called after the commit as well. */
+/** Tells the workers that a batch or a destination was stopped, or a message changed. To be called after the commit as well. */
 export async function announceStop(db: Db): Promise<void> {
   await announce(db, STOP_NOTICE);
 }
