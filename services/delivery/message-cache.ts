@@ -12,8 +12,8 @@ const PREPARED_FACTOR = 3;
 const BASE_OCTETS = 16 * 2 ** 10;
 
 /**
- * The messages that are being sent, prepared, until some of them may have changed. The ones used longest ago make room for others; one that would not fit by
- * itself stays until the next comes.
+ * The messages that are being sent, prepared, until some of them may have changed. The ones used longest ago make room for
+ * others; one that would not fit by itself stays until the next comes.
  */
 export class MessageCache {
   readonly #db: Db;

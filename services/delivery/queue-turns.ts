@@ -276,8 +276,9 @@ function leastBusy(turns: readonly InstanceTurn[], look: QueueLook): InstanceTur
 }
 
 /**
- * After whom the next look begins: before the first that got less than was asked of it, which is the first then and finds room;
- * where nobody did after all of them, or, where there are no others, with another one.
+ * The next look begins after this one: with the first that got less than was asked of it, so that it finds room then. Who
+ * came first now is not that one. Where all got what was asked the next look begins with others, or, where there are none,
+ * with the second one.
  * @param asked in the order of their turns
  */
 function lastWithItsTurn(asked: readonly InstanceTurn[], wereAllAsked: boolean): InstanceTurn | undefined {

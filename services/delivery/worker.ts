@@ -3,6 +3,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { nextAttempt, type RetrySchedule } from "../core/mail/retry.ts";
 import { recentMap } from "../core/recent-map.ts";
 import type { AttemptLog } from "../operations/mail/attempt-log.ts";
+import { withoutBarred } from "../operations/mail/late-withdrawals.ts";
 import { fewAtOnce } from "../platform/few-at-once.ts";
 import type { Observe } from "../platform/observability/observation.ts";
 import type { Db } from "../platform/postgres/db.ts";
@@ -107,7 +108,7 @@ export class DeliveryWorker {
   readonly #turns: QueueTurns;
   /** Notices of stops that have come: what was leased meanwhile is asked for as well. */
   #stopNotices = 0;
-  /** The last look may have left something behind, for want of a lane, of more of them for one instance, or of room at a destination. */
+  /** The last look may have left something behind: for want of a lane, of more of them for one instance, or of room. */
   #wasShort = false;
   /** Lanes that have ended. */
   #ended = 0;
@@ -371,7 +372,8 @@ export class DeliveryWorker {
     const { db, shaping } = this.#options;
     const partitions = await this.#putRight(taken);
     const due = new Map<number, DueDelivery[]>(partitions.map(({ id }) => [id, []]));
-    for (const delivery of await loadDueDeliveries(db, partitions)) due.get(delivery.partitionId)?.push(delivery);
+    const loaded = await withoutBarred(db, partitions, await loadDueDeliveries(db, partitions));
+    for (const delivery of loaded) due.get(delivery.partitionId)?.push(delivery);
     await rankByEngagement(db, shaping, partitions, due);
     for (const partition of partitions) this.#startLane(partition, due.get(partition.id) ?? []);
   }

@@ -83,7 +83,10 @@ describe.skipIf(!hasCitus)(`Citus${why}`, () => {
 
   test("leasing, loading, storing what became of it and giving back ask one shard", async () => {
     const far = await sink();
-    await accept(["a@d1.example.net", "b@d1.example.net"]);
+    await accept(["a@d1.example.net", "b@d1.example.net", "gone@d1.example.net"]);
+    const { db } = database;
+    await db("contacts").where({ email: "gone@d1.example.net" }).update({ invalid: true });
+    await db("batches").update({ created_at: new Date(Date.now() - 60_000) }); // it waited, and is judged once more
     asked.length = 0;
     const worker = run(makeWorker(routes({ "d1.example.net": far.port })));
     await eventually(
@@ -93,8 +96,14 @@ describe.skipIf(!hasCitus)(`Citus${why}`, () => {
     await worker.stop();
     // Ways and results of attempts have ids that are found once and remembered.
     const own = asked.filter(({ text }) => !/insert into attempt_(?:paths|results)/.test(text));
-    const parts = ["with asked as", "d.* from unnest", "update deliveries", "outcome_deltas", "delivery_attempts"];
-    for (const part of [...parts, "update partitions"]) {
+    const parts = [
+      "with asked as",
+      "as has_waited from unnest",
+      "update deliveries",
+      "outcome_deltas",
+      "delivery_attempts",
+    ];
+    for (const part of [...parts, "update partitions", "campaign_unsubscriptions", "with withdrawn as"]) {
       expect(
         own.some(({ text }) => text.includes(part)),
         part,

@@ -27,6 +27,7 @@ const DELIVERY = {
   personal: {},
   dsn: {},
   attempts: 0,
+  hasWaited: false,
 } as const;
 const OPTIONS = {
   keyRing: KeyRing.ofSecret("a secret for tests only"),

@@ -348,6 +348,34 @@ function toSubscriber([
   };
 }
 
+/** A contact that is to get no mail of a campaign. */
+export interface BarredContact {
+  readonly id: number;
+  readonly invalid: boolean;
+  readonly suppressed: boolean;
+}
+
+/** Those of these contacts that are: invalid, suppressed, or unsubscribed from the campaign or from everything. */
+export async function findBarred(
+  db: Db,
+  instanceId: number,
+  campaignNumid: number,
+  contactIds: readonly number[],
+): Promise<BarredContact[]> {
+  return queryRows<BarredContact>(
+    db,
+    `select * from (
+       select contact.id, contact.invalid, ${isSuppressed("contact.email_key")} as suppressed,
+         contact.unsubscribed_at is not null or exists (
+           select from campaign_unsubscriptions as unsubscription where unsubscription.instance_id = $1
+             and unsubscription.contact_id = contact.id and unsubscription.campaign_numid = $3) as unsubscribed
+       from contacts as contact where contact.instance_id = $1 and contact.id = any($2::bigint[]) offset 0
+     ) contact where invalid or suppressed or unsubscribed`,
+    [instanceId, contactIds, campaignNumid],
+    { name: "find-barred-contacts" },
+  );
+}
+
 /** The keys of contacts' addresses, in no order; of those that are gone there is none. */
 export async function listEmailKeys(db: Db, instanceId: number, contactIds: readonly number[]): Promise<string[]> {
   const rows = await queryRows<{ email_key: string }>(

@@ -54,9 +54,14 @@ export interface DueDelivery {
   readonly dsn: RecipientDsn;
   /** Completed attempts. */
   readonly attempts: number;
+  /** For long enough that its recipient may want no mail any more. */
+  readonly hasWaited: boolean;
   /** When the contact last opened or clicked; looked up only while an address of the pool is new. */
   readonly touchedDaysAgo?: number | undefined;
 }
+
+/** What is younger goes to those who wanted it just now. */
+const WAITED_SECONDS = 5;
 
 /** A partition, with the instance whose it is. */
 export interface PartitionKey {
@@ -74,13 +79,13 @@ export async function loadDueDeliveries(db: Db, partitions: readonly PartitionKe
     const rows = await queryRows<DeliveryRow>(
       db,
       // Step by step through the primary keys: its plan is kept, and serves however much the tables have grown since.
-      `select d.* from unnest($1::bigint[], $2::bigint[]) as given (instance_id, id),
+      `select d.*, b.is_old or d.attempts > 0 as has_waited from unnest($1::bigint[], $2::bigint[]) as given (instance_id, id),
        lateral (
          select p.eeid from partitions p
          where ${own("p")} and p.id = given.id offset 0
        ) p,
        lateral (
-         select b.eeid from batches b
+         select b.eeid, b.created_at < now() - interval '${WAITED_SECONDS} seconds' as is_old from batches b
          where ${own("b")} and b.eeid = p.eeid
            and b.held_at is null and b.cancelled_at is null offset 0
        ) b,
@@ -103,6 +108,7 @@ export async function loadDueDeliveries(db: Db, partitions: readonly PartitionKe
       personal: row.personal ?? {},
       dsn: row.dsn ?? {},
       attempts: row.attempts,
+      hasWaited: row.has_waited,
     }));
   });
 }
@@ -116,6 +122,7 @@ interface DeliveryRow {
   personal: PersonalData | null;
   dsn: RecipientDsn | null;
   attempts: number;
+  has_waited: boolean;
 }
 
 /**

@@ -1,5 +1,6 @@
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
-import { tellCancelled } from "../tracking/event-feed.ts";
+import { ownRows } from "../by-instance.ts";
+import { hearersOfDeliveries, tellCancelled } from "../tracking/event-feed.ts";
 import { beginWork, wakeInstances } from "./mail-work.ts";
 import { announceMail, waitsForLimit } from "./queue.ts";
 
@@ -62,6 +63,54 @@ export async function cancelDelivery(db: Db, instanceId: number, deliveryId: num
     );
     return "done";
   });
+}
+
+/** A delivery that is not sent any more, and whose it was. */
+export interface WithdrawnDelivery {
+  readonly deliveryId: number;
+  readonly eeid: string;
+  readonly contactId: number;
+  /** Address as it was given. */
+  readonly email: string;
+  /** Its instance wants to know what becomes of its deliveries. */
+  readonly isHeard: boolean;
+}
+
+/**
+ * Takes back queued deliveries of contacts, in partitions that who asks has leased and not begun. Each partition has so
+ * many recipients less, as with `cancelDelivery`.
+ * @returns those that were queued still
+ */
+export async function withdrawDeliveries(
+  transaction: Transaction,
+  instanceId: number,
+  deliveryIds: readonly number[],
+): Promise<WithdrawnDelivery[]> {
+  const rows = await queryRows<WithdrawnDelivery & { readonly partitionId: number }>(
+    transaction,
+    `with withdrawn as (
+       update deliveries d set state = 'cancelled', personal = null, finished_at = now() from partitions p
+       where d.instance_id = ($1::bigint[])[1] and d.id = any($2::bigint[]) and d.state = 'queued'
+         and p.instance_id = ($1::bigint[])[1] and p.id = d.partition_id
+       returning d.instance_id, d.id, d.partition_id, p.eeid, d.contact_id, d.recipient
+     )
+     select id as "deliveryId", partition_id as "partitionId", eeid, contact_id as "contactId", recipient as email,
+       instance_id in (${hearersOfDeliveries(await ownRows(transaction))}) as "isHeard"
+     from withdrawn`,
+    [[instanceId], deliveryIds],
+  );
+  await queryRows(
+    transaction,
+    `with fewer as (
+       select id, count(*) as recipients from unnest($2::bigint[]) as given (id) group by id
+     ), locked as (
+       select p.id from partitions p where p.instance_id = $1 and p.id = any($2::bigint[]) order by p.id for no key update
+     )
+     update partitions p set recipients = p.recipients - fewer.recipients, modified_at = now()
+     from fewer join locked using (id) where p.instance_id = $1 and p.id = fewer.id`,
+    [instanceId, rows.map(({ partitionId }) => partitionId)],
+  );
+  return rows.map(({ partitionId: _partitionId, ...withdrawn }) => withdrawn);
 }
 
 /** Locks a delivery that is queued, and then its partition, in the order of all who do. */

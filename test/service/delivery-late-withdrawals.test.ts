@@ -1,0 +1,101 @@
+import { expect, test } from "vitest";
+import { KeyRing } from "../../services/core/key-ring.ts";
+import type { Db } from "../../services/platform/postgres/db.ts";
+import { addCampaign } from "../../services/store/mail/campaigns/campaigns.ts";
+import { addUnsubscription } from "../../services/store/mail/contacts/contacts.ts";
+import { addSuppressions } from "../../services/store/mail/contacts/suppressions.ts";
+import { EVENT_KINDS } from "../../services/store/mail/events/event-kinds.ts";
+import { findBatch } from "../../services/store/mail/sends/batches.ts";
+import {
+  accept,
+  DOMAIN,
+  database,
+  eventually,
+  failures,
+  instanceId,
+  makeWorker,
+  recipientsOf,
+  routes,
+  run,
+  setUpDelivery,
+  sink,
+  untilSent,
+} from "../support/delivery.ts";
+
+setUpDelivery();
+
+interface Gone {
+  readonly id: number;
+  readonly key: string;
+  readonly campaignNumid: number;
+}
+type Bar = (db: Db, gone: Gone) => Promise<unknown>;
+
+const contact = (db: Db, { id }: Gone) => db("contacts").where({ instance_id: instanceId, id });
+const suppress = (db: Db, key: string) =>
+  addSuppressions(db, { instanceId }, [{ key, text: key, kind: "by-hand", note: "", creator: "" }]);
+const WAYS: readonly [what: string, bar: Bar, events: number][] = [
+  [
+    "unsubscribed from its campaign",
+    (db, { id, campaignNumid }) =>
+      db.transaction((transaction) =>
+        addUnsubscription(transaction, { instanceId, contactId: id, campaignNumid, at: new Date() }),
+      ),
+    0,
+  ],
+  ["unsubscribed from all", (db, gone) => contact(db, gone).update({ unsubscribed_at: new Date() }), 0],
+  ["became invalid", (db, gone) => contact(db, gone).update({ invalid: true }), 1],
+  ["was suppressed", (db, { key }) => suppress(db, key), 1],
+  ["had its domain suppressed", (db) => suppress(db, "@a.example.net"), 1],
+];
+
+test.each(WAYS)("what waited for another attempt is not sent to who %s", async (_what, bar, notSent) => {
+  const { db } = database;
+  let isBusy = true;
+  const far = await sink({
+    onRcptTo: (_address, _session, done) =>
+      done(isBusy ? Object.assign(new Error("4.2.0 later"), { responseCode: 450 }) : null),
+  });
+  const campaignNumid = await addedCampaign(db);
+  const emails = ["gone@a.example.net", "stays@b.example.net"];
+  const eeid = await accept(emails, "<p>Hi</p>", false, [], campaignNumid);
+  const worker = run(makeWorker(routes({ "a.example.net": far.port, "b.example.net": far.port })));
+  await eventually(
+    () => db("deliveries").where({ instance_id: instanceId }).where("attempts", ">", 0),
+    (tried) => tried.length === 2,
+  );
+  await worker.stop();
+
+  const gone = await db("contacts").where({ instance_id: instanceId, email: emails[0]! }).first("id", "email_key");
+  await bar(db, { id: gone.id, key: gone.email_key, campaignNumid });
+  isBusy = false;
+  run(makeWorker(routes({ "a.example.net": far.port, "b.example.net": far.port })));
+  await untilSent(eeid);
+
+  expect(recipientsOf(far)).toEqual([emails[1]]);
+  const deliveries = await db("deliveries").where({ instance_id: instanceId }).orderBy("recipient").select("state");
+  expect(deliveries.map(({ state }) => state)).toEqual(["cancelled", "delivered"]);
+  const events = await db("events")
+    .where({ instance_id: instanceId, kind: EVENT_KINDS["not-sent"] })
+    .select("eeid", "contact_id");
+  expect(events).toEqual(Array(notSent).fill({ eeid, contact_id: gone.id }));
+  expect(await findBatch(db, instanceId, eeid)).toMatchObject({ recipients: 1, refused: 0 });
+  expect(failures).toEqual([]);
+});
+
+async function addedCampaign(db: Db): Promise<number> {
+  const { numid } = await addCampaign(db, KeyRing.ofSecret("a secret for tests only"), {
+    instanceId,
+    type: "api",
+    name: "late",
+    sender: `info@${DOMAIN}`,
+    senderName: "Late",
+    subject: "Hi",
+    subjectUri: "",
+    replyTo: "",
+    url: "",
+    charset: "utf8",
+    unsubscribe: true,
+  });
+  return numid;
+}
