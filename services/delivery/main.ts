@@ -52,7 +52,7 @@ export const start: StartService = async (context) => {
   campaigns.start();
   const listening = listenForMail(context, {
     onMail: (instanceIds) => worker.wake(instanceIds),
-    onStop: () => worker.heedStops(),
+    onStop: () => worker.heedNotice(),
   });
   const { db, clock, observe, config } = context;
   const { hostname, giveUpHours } = config;

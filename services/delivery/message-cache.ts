@@ -8,6 +8,8 @@ import { Signers } from "./signers.ts";
 const MOST_OCTETS = 64 * 2 ** 20;
 /** The encoded form is about twice the given one, and both are kept. */
 const PREPARED_FACTOR = 3;
+/** Where nobody is told of changes, messages are loaded anew so often. */
+const MOST_AGE_MS = 60_000;
 /** What a prepared message takes apart from its content. */
 const BASE_OCTETS = 16 * 2 ** 10;
 
@@ -21,6 +23,8 @@ export class MessageCache {
   readonly #prepared = new Map<number, Promise<PreparedMessage>>();
   readonly #sizes = new Map<number, number>();
   #octets = 0;
+  /** By the monotonic clock. */
+  #forgetAtMs = performance.now() + MOST_AGE_MS;
   /** Asked for in this turn of the event loop; the lanes of one look begin together. */
   #asked: { readonly keys: MessageKey[]; readonly loaded: Promise<ReadonlyMap<number, StoredMessage>> } | undefined;
 
@@ -31,6 +35,7 @@ export class MessageCache {
   }
 
   find(key: MessageKey): Promise<PreparedMessage> {
+    if (performance.now() >= this.#forgetAtMs) this.forget();
     const messageId = key.id;
     const known = this.#prepared.get(messageId);
     if (known !== undefined) {
@@ -53,6 +58,7 @@ export class MessageCache {
     this.#prepared.clear();
     this.#sizes.clear();
     this.#octets = 0;
+    this.#forgetAtMs = performance.now() + MOST_AGE_MS;
   }
 
   async #prepare(key: MessageKey): Promise<PreparedMessage> {

@@ -144,14 +144,16 @@ export class DeliveryWorker {
     this.#wakeUp.ring();
   }
 
-  /**
-   * A batch or a destination may have been stopped: its lanes begin no further message, and the database is told so. Or what
-   * messages say may have changed.
-   */
-  async heedStops(): Promise<void> {
-    const { db, tools, observe } = this.#options;
+  /** A batch or a destination may have been stopped, or what messages say have changed. */
+  async heedNotice(): Promise<void> {
+    this.#options.tools.messages.forget();
+    await this.#heedStops();
+  }
+
+  /** A batch or a destination may have been stopped: its lanes begin no further message, and the database is told so. */
+  async #heedStops(): Promise<void> {
+    const { db, observe } = this.#options;
     this.#stopNotices += 1;
-    tools.messages.forget();
     try {
       const instances = [...new Set([...this.#leases.values()].map(({ instanceId }) => instanceId))];
       if (instances.length === 0) return;
@@ -273,7 +275,7 @@ export class DeliveryWorker {
     for (const { id, instanceId } of look.taken) {
       this.#leases.set(id, { instanceId, untilMs: askedAtMs + this.#heldMs });
     }
-    if (this.#stopNotices > stopNotices) await this.heedStops();
+    if (this.#stopNotices > stopNotices) await this.#heedStops();
     await this.#startLanes(look.taken);
     return look.taken.length;
   }
@@ -442,7 +444,7 @@ export class DeliveryWorker {
         }
       });
     } finally {
-      await this.heedStops();
+      await this.#heedStops();
     }
   }
 

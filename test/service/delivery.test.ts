@@ -160,7 +160,7 @@ test("an address that is erased between two attempts is in no later one", async 
         attempts.push(Buffer.concat(octets).toString("latin1"));
         if (attempts.length > 1) return done(null);
         await eraseAddress(db, instanceId, gone.value);
-        await worker.heedStops(); // as the notice has it do
+        await worker.heedNotice(); // as the notice has it do
         done(Object.assign(new Error("4.2.0 later"), { responseCode: 451 }));
       });
     },

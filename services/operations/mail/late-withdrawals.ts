@@ -1,5 +1,5 @@
 import type { Db } from "../../platform/postgres/db.ts";
-import { type BarredContact, findBarred } from "../../store/mail/contacts/recipients.ts";
+import { type BarredDelivery, findBarred } from "../../store/mail/contacts/recipients.ts";
 import { TOLD_KINDS } from "../../store/mail/events/event-kinds.ts";
 import { recordEvents } from "../../store/mail/events/events.ts";
 import { beginWork } from "../../store/mail/queue/mail-work.ts";
@@ -7,15 +7,6 @@ import type { DueDelivery, LeasedPartition } from "../../store/mail/queue/queue-
 import { withdrawDeliveries } from "../../store/mail/queue/single-deliveries.ts";
 import { tellDeliveries } from "../../store/mail/tracking/event-feed.ts";
 import { inTransaction } from "../../store/transactions.ts";
-
-/** A delivery that is about to begin, after it waited. */
-interface LateDelivery {
-  readonly instanceId: number;
-  readonly campaignNumid: number;
-  readonly id: number;
-  /** Null for a copy to an address that is no contact. */
-  readonly contactId: number | null;
-}
 
 /**
  * Takes back what waited, for a limit, a hold or another attempt, while its recipient unsubscribed, was suppressed or became
@@ -29,58 +20,36 @@ export async function withoutBarred(
   partitions: readonly LeasedPartition[],
   deliveries: readonly DueDelivery[],
 ): Promise<readonly DueDelivery[]> {
-  const late = deliveries.filter(({ hasWaited }) => hasWaited);
-  if (late.length === 0) return deliveries;
   const partitionOf = new Map(partitions.map((partition) => [partition.id, partition]));
-  const withdrawn = new Set<number>();
-  const all = late.map(({ id, contactId, partitionId }) => {
+  const late = deliveries.flatMap(({ id, contactId, partitionId, hasWaited }) => {
     const { instanceId, message } = partitionOf.get(partitionId)!;
-    return { id, contactId, instanceId, campaignNumid: message.campaignNumid };
+    return hasWaited && contactId !== null ? [{ id, contactId, instanceId, campaignNumid: message.campaignNumid }] : [];
   });
-  for (const own of byCampaign(all)) for (const id of await withdrawBarred(db, own)) withdrawn.add(id);
+  if (late.length === 0) return deliveries;
+  const barred = await findBarred(db, late);
+  for (const instanceId of new Set(barred.map((one) => one.instanceId))) {
+    await withdraw(
+      db,
+      instanceId,
+      barred.filter((one) => one.instanceId === instanceId),
+    );
+  }
+  const withdrawn = new Set(barred.map(({ id }) => id));
   return deliveries.filter(({ id }) => !withdrawn.has(id));
 }
 
-/** @param deliveries of one instance and campaign @returns those that are not sent any more */
-async function withdrawBarred(db: Db, deliveries: readonly LateDelivery[]): Promise<readonly number[]> {
-  const { instanceId, campaignNumid } = deliveries[0]!;
-  const contactIds = deliveries.flatMap(({ contactId }) => contactId ?? []);
-  const barred = await findBarred(db, instanceId, campaignNumid, contactIds);
-  const contacts = new Map(barred.map((contact) => [contact.id, contact]));
-  const late = deliveries.filter(({ contactId }) => contactId !== null && contacts.has(contactId));
-  if (late.length > 0) await withdraw(db, late, contacts);
-  return late.map(({ id }) => id);
-}
-
-function byCampaign(deliveries: readonly LateDelivery[]): Iterable<readonly LateDelivery[]> {
-  const groups = new Map<string, LateDelivery[]>();
-  for (const delivery of deliveries) {
-    const key = `${delivery.instanceId} ${delivery.campaignNumid}`;
-    const group = groups.get(key) ?? [];
-    groups.set(key, group);
-    group.push(delivery);
-  }
-  return groups.values();
-}
-
-/** @param deliveries of one instance and campaign */
-async function withdraw(
-  db: Db,
-  deliveries: readonly LateDelivery[],
-  contacts: ReadonlyMap<number, BarredContact>,
-): Promise<void> {
-  const { instanceId, campaignNumid } = deliveries[0]!;
+async function withdraw(db: Db, instanceId: number, deliveries: readonly BarredDelivery[]): Promise<void> {
+  const barred = new Map(deliveries.map((delivery) => [delivery.id, delivery]));
   await inTransaction(db, async (transaction) => {
     const at = new Date(await beginWork(transaction, [instanceId]));
-    const ids = deliveries.map(({ id }) => id);
-    const gone = await withdrawDeliveries(transaction, instanceId, ids);
+    const gone = await withdrawDeliveries(transaction, instanceId, [...barred.keys()]);
     const kind = TOLD_KINDS.cancelled;
     await tellDeliveries(
       transaction,
       gone.flatMap(({ deliveryId, isHeard }) => (isHeard ? [{ instanceId, deliveryId, at, kind, detail: {} }] : [])),
     );
     const events = gone.flatMap(({ isHeard: _isHeard, ...withdrawn }) => {
-      const { invalid, suppressed } = contacts.get(withdrawn.contactId)!;
+      const { invalid, suppressed, campaignNumid } = barred.get(withdrawn.deliveryId)!;
       if (!invalid && !suppressed) return [];
       const detail = suppressed ? { detail: { reason: "suppressed" } } : {};
       return [{ kind: "not-sent" as const, at, instanceId, campaignNumid, ...withdrawn, ...detail }];

@@ -3,7 +3,7 @@ import type { RecipientDsn } from "../../../core/mail/dsn-parameters.ts";
 import type { ContactProfile } from "../../../core/mail/personalise.ts";
 import { domainGroups } from "../../../platform/config/domain-groups.ts";
 import { type Db, queryRows } from "../../../platform/postgres/db.ts";
-import { isSpread } from "../by-instance.ts";
+import { byInstance, isSpread, ownRows } from "../by-instance.ts";
 import { isSuppressed } from "./suppressions.ts";
 
 /** Somebody to send to; names, when given, update the contact. */
@@ -348,31 +348,51 @@ function toSubscriber([
   };
 }
 
-/** A contact that is to get no mail of a campaign. */
-export interface BarredContact {
+/** A delivery whose recipient is to get no mail of its campaign. */
+export interface BarredDelivery {
   readonly id: number;
+  readonly instanceId: number;
+  readonly campaignNumid: number;
   readonly invalid: boolean;
   readonly suppressed: boolean;
 }
 
-/** Those of these contacts that are: invalid, suppressed, or unsubscribed from the campaign or from everything. */
-export async function findBarred(
-  db: Db,
-  instanceId: number,
-  campaignNumid: number,
-  contactIds: readonly number[],
-): Promise<BarredContact[]> {
-  return queryRows<BarredContact>(
-    db,
-    `select * from (
-       select contact.id, contact.invalid, ${isSuppressed("contact.email_key")} as suppressed,
-         contact.unsubscribed_at is not null or exists (
-           select from campaign_unsubscriptions as unsubscription where unsubscription.instance_id = $1
-             and unsubscription.contact_id = contact.id and unsubscription.campaign_numid = $3) as unsubscribed
-       from contacts as contact where contact.instance_id = $1 and contact.id = any($2::bigint[]) offset 0
-     ) contact where invalid or suppressed or unsubscribed`,
-    [instanceId, contactIds, campaignNumid],
-    { name: "find-barred-contacts" },
+/** A delivery to a contact. */
+export interface ContactDelivery {
+  readonly id: number;
+  readonly instanceId: number;
+  readonly campaignNumid: number;
+  readonly contactId: number;
+}
+
+/** Those of these deliveries whose contacts are invalid, suppressed, or unsubscribed from the campaign or from everything. */
+export async function findBarred(db: Db, deliveries: readonly ContactDelivery[]): Promise<BarredDelivery[]> {
+  const own = await ownRows(db);
+  const instance = {
+    id: "given.instance_id",
+    owns: (table: string) => `${own(table)} and ${table}.instance_id = given.instance_id`,
+  };
+  return byInstance(db, deliveries, (given) =>
+    queryRows<BarredDelivery>(
+      db,
+      // Step by step through keys, as `loadDueDeliveries` does.
+      `select given.id, given.instance_id as "instanceId", given.campaign_numid as "campaignNumid", invalid, suppressed
+       from unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[]) as given (instance_id, id, campaign_numid, contact_id),
+       lateral (
+         select contact.invalid, ${isSuppressed("contact.email_key", instance)} as suppressed,
+           contact.unsubscribed_at is not null or exists (
+             select from campaign_unsubscriptions as gone where ${own("gone")}
+               and gone.contact_id = given.contact_id and gone.campaign_numid = given.campaign_numid) as unsubscribed
+         from contacts as contact where ${own("contact")} and contact.id = given.contact_id offset 0
+       ) contact where invalid or suppressed or unsubscribed`,
+      [
+        given.map(({ instanceId }) => instanceId),
+        given.map(({ id }) => id),
+        given.map(({ campaignNumid }) => campaignNumid),
+        given.map(({ contactId }) => contactId),
+      ],
+      { name: "find-barred-contacts" },
+    ),
   );
 }
 

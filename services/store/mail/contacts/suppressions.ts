@@ -27,16 +27,28 @@ function keysOf(emailKey: string): string {
   return `${emailKey}, '@' || split_part(${emailKey}, '@', 2)`;
 }
 
+/** In SQL, whose list an address may be on. */
+export interface SuppressingInstance {
+  readonly id: string;
+  /** The condition on a table that its rows are of that instance. */
+  readonly owns: (table: string) => string;
+}
+
+const FIRST_PARAMETER: SuppressingInstance = {
+  id: "$1::bigint",
+  owns: (table) => `${table}.instance_id = $1::bigint`,
+};
+
 /**
- * A condition in SQL: an address of instance $1 is not to be mailed, itself or its domain. Where nobody is listed it costs two
- * probes a statement, else two a recipient.
+ * A condition in SQL: an address of an instance, $1 unless given, is not to be mailed, itself or its domain. Where nobody is
+ * listed it costs two probes, a statement or, of instances that are given by rows, a recipient, else two a recipient more.
  * @param emailKey SQL of the address's key
  */
-export function isSuppressed(emailKey: string): string {
-  return `case when (select exists (select 1 from suppressions where instance_id = $1::bigint)
+export function isSuppressed(emailKey: string, { id, owns }: SuppressingInstance = FIRST_PARAMETER): string {
+  return `case when (select exists (select 1 from suppressions as any_row where ${owns("any_row")})
         or exists (select 1 from global_suppressions))
-      then exists (select 1 from suppressions as listed where listed.instance_id = $1::bigint
-          and listed.key = any(array[${keysOf(emailKey)}, ${erasedKey(emailKey, "$1::bigint")}]))
+      then exists (select 1 from suppressions as listed where ${owns("listed")}
+          and listed.key = any(array[${keysOf(emailKey)}, ${erasedKey(emailKey, id)}]))
         or exists (select 1 from global_suppressions as listed where listed.key = any(array[${keysOf(emailKey)}]))
       else false end`;
 }
