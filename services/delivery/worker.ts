@@ -53,12 +53,10 @@ const AFTER_FAILURE_MS = 1_000;
  * else does is looked for at once.
  */
 const BETWEEN_LOOKS_MS = 40;
-/**
- * Where instances are spread over machines, looks begin at most so far apart until so many lanes are free, or will be when
- * the look ends, as a part of `lanes`.
- */
+/** Where instances are spread over machines, looks begin at most so far apart while few lanes are free. */
 const MOST_BETWEEN_LOOKS_MS = 160;
-const FREE_FOR_SPREAD = 1 / 2;
+/** Many lanes, free or so when a look ends, as a part of `lanes`. */
+const MANY_FREE = 1 / 2;
 const FEW_MS = 10;
 /** Destinations in back-off that are remembered; of a forgotten one the back-off ends by itself. */
 const MOST_TROUBLED = 10_000;
@@ -108,8 +106,10 @@ export class DeliveryWorker {
   readonly #turns: QueueTurns;
   /** Notices of stops that have come: what was leased meanwhile is asked for as well. */
   #stopNotices = 0;
-  /** The last look may have left something behind: for want of a lane, of more of them for one instance, or of room. */
+  /** The last look may have left something behind, for want of a lane or of room at a destination, */
   #wasShort = false;
+  /** or as an instance had its share of the lanes. */
+  #wasFull = false;
   /** Lanes that have ended. */
   #ended = 0;
   /** So many ended during the last look. */
@@ -234,8 +234,7 @@ export class DeliveryWorker {
   async #rest(lookedAtMs: number): Promise<void> {
     const restMs = lookedAtMs + BETWEEN_LOOKS_MS - performance.now();
     if (restMs > 0) await sleep(restMs);
-    const { lanes } = this.#scale;
-    while (this.#isSpread && !this.#stopping && this.#freeLanes() + this.#soonFree < lanes * FREE_FOR_SPREAD) {
+    while (this.#isSpread && !this.#stopping && !this.#hasManyFree) {
       if (performance.now() >= lookedAtMs + MOST_BETWEEN_LOOKS_MS) return;
       await sleep(FEW_MS);
     }
@@ -250,8 +249,8 @@ export class DeliveryWorker {
     const busy = this.#busy();
     const partitionsPerInstance = lanes - Math.floor(lanes * LEFT_TO_OTHERS);
     const room = shaping.room();
-    const isFull = [...busy.values()].some((count) => count >= partitionsPerInstance);
-    this.#wasShort = limit === 0 || isFull || [...room.values()].includes(0);
+    this.#wasFull = [...busy.values()].some((count) => count >= partitionsPerInstance);
+    this.#wasShort = limit === 0 || [...room.values()].includes(0);
     const askedAtMs = performance.now();
     const stopNotices = this.#stopNotices;
     const look = await this.#turns.look({
@@ -342,6 +341,11 @@ export class DeliveryWorker {
     return lanes + Math.min(makeRoom, waitingLanes) - this.#lanes.size;
   }
 
+  /** Enough for a look to be worth its cost. */
+  get #hasManyFree(): boolean {
+    return this.#freeLanes() + this.#soonFree >= this.#scale.lanes * MANY_FREE;
+  }
+
   /**
    * Lanes that will have ended when a look ends that begins now, as during the last one: where a look takes long it fills
    * these too. Those of slow far sides do not end, and nothing is taken ahead for them.
@@ -394,7 +398,7 @@ export class DeliveryWorker {
         this.#ended += 1;
         this.#leases.delete(partition.id);
         this.#stopped.delete(partition.id);
-        if (this.#wasShort) this.#wakeUp.ring();
+        if (this.#wasShort || (this.#wasFull && this.#hasManyFree)) this.#wakeUp.ring();
       });
     this.#lanes.set(partition.id, { instanceId: partition.instanceId, lane, done });
   }
