@@ -72,8 +72,8 @@ export type BounceSpikeRule = DeliveryPolicy["bounceSpike"];
 
 /**
  * The content of config/delivery.json.
- * `lanes`: partitions that a worker delivers at once, on Citus twice as many. `waitingLanes`: how many more it has under way while far sides let
- * it wait, for a connection or a reply. `leaseSeconds`: after which a dead worker's partitions go to others. `flushMs`,
+ * `lanes`: partitions that a worker delivers at once, on Citus twice as many. `waitingLanes`: how many more it has under
+ * way while far sides let it wait, for a connection or a reply. `leaseSeconds`: after which a dead worker's partitions go to others. `flushMs`,
  * `flushOutcomes`: outcomes are gathered for that long or until there are so many, on Citus three times as long and as many, and
  * then stored (see `mostUnnoted`).
  * `mostBackOffSeconds`: the longest that a destination in trouble is left alone. `composingOctets`: memory for the

@@ -55,7 +55,7 @@ const AFTER_FAILURE_MS = 1_000;
 const BETWEEN_LOOKS_MS = 40;
 /** Where instances are spread over machines, looks begin at most so far apart while few lanes are free. */
 const MOST_BETWEEN_LOOKS_MS = 160;
-/** Many lanes, free or so when a look ends, as a part of `lanes`. */
+/** With so many that are free, or will be when a look ends, many lanes are: a part of `lanes`. */
 const MANY_FREE = 1 / 2;
 const FEW_MS = 10;
 /** Destinations in back-off that are remembered; of a forgotten one the back-off ends by itself. */
@@ -106,9 +106,9 @@ export class DeliveryWorker {
   readonly #turns: QueueTurns;
   /** Notices of stops that have come: what was leased meanwhile is asked for as well. */
   #stopNotices = 0;
-  /** The last look may have left something behind, for want of a lane or of room at a destination, */
+  /** The last look left something behind, for want of a lane or of room at a destination. */
   #wasShort = false;
-  /** or as an instance had its share of the lanes. */
+  /** An instance had its share of the lanes when the last look began, and may have more mail. */
   #wasFull = false;
   /** Lanes that have ended. */
   #ended = 0;

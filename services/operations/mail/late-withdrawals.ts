@@ -20,12 +20,12 @@ export async function withoutBarred(
   partitions: readonly LeasedPartition[],
   deliveries: readonly DueDelivery[],
 ): Promise<readonly DueDelivery[]> {
+  if (!deliveries.some(({ hasWaited }) => hasWaited)) return deliveries;
   const partitionOf = new Map(partitions.map((partition) => [partition.id, partition]));
   const late = deliveries.flatMap(({ id, contactId, partitionId, hasWaited }) => {
     const { instanceId, message } = partitionOf.get(partitionId)!;
     return hasWaited && contactId !== null ? [{ id, contactId, instanceId, campaignNumid: message.campaignNumid }] : [];
   });
-  if (late.length === 0) return deliveries;
   const barred = await findBarred(db, late);
   for (const instanceId of new Set(barred.map((one) => one.instanceId))) {
     await withdraw(

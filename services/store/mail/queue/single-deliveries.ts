@@ -3,6 +3,7 @@ import { ownRows } from "../by-instance.ts";
 import { hearersOfDeliveries, tellCancelled } from "../tracking/event-feed.ts";
 import { beginWork, wakeInstances } from "./mail-work.ts";
 import { announceMail, waitsForLimit } from "./queue.ts";
+import { lockPartitions } from "./queue-leases.ts";
 
 /** What became of a wish for one delivery; `leased`: somebody is sending it, or what goes with it, at this moment. */
 export type Wish = "done" | "settled" | "leased" | WaitsForLimit;
@@ -99,16 +100,14 @@ export async function withdrawDeliveries(
      from withdrawn`,
     [[instanceId], deliveryIds],
   );
+  const partitions = rows.map(({ partitionId: id }) => ({ instanceId, id }));
+  await lockPartitions(transaction, partitions);
   await queryRows(
     transaction,
-    `with fewer as (
-       select id, count(*) as recipients from unnest($2::bigint[]) as given (id) group by id
-     ), locked as (
-       select p.id from partitions p where p.instance_id = $1 and p.id = any($2::bigint[]) order by p.id for no key update
-     )
-     update partitions p set recipients = p.recipients - fewer.recipients, modified_at = now()
-     from fewer join locked using (id) where p.instance_id = $1 and p.id = fewer.id`,
-    [instanceId, rows.map(({ partitionId }) => partitionId)],
+    `update partitions p set recipients = p.recipients - fewer.recipients, modified_at = now()
+     from (select id, count(*) as recipients from unnest($2::bigint[]) as given (id) group by id) fewer
+     where p.instance_id = $1 and p.id = fewer.id`,
+    [instanceId, partitions.map(({ id }) => id)],
   );
   return rows.map(({ partitionId: _partitionId, ...withdrawn }) => withdrawn);
 }
