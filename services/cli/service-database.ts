@@ -22,7 +22,9 @@ export function openServiceDatabase(
 ): ServiceDatabase {
   const url = databaseUrl as string;
   const statements = service.startsWith("dns-") ? undefined : new StatementsUnderWay();
-  const db = openDb(url, { ...options, pooled: listenDatabaseUrl !== null, ...(statements && { statements }) });
+  const pooled = listenDatabaseUrl !== null;
+  const byIndex = service === "delivery";
+  const db = openDb(url, { ...options, pooled, byIndex, ...(statements && { statements }) });
   const openConnection = () => openListenConnection(listenDatabaseUrl ?? url, options.name);
   const watch = statements && watchMachines({ db, statements, openConnection, observe });
   const stop = async () => {

@@ -79,7 +79,8 @@ async function serve(name: string): Promise<void> {
   const config = loadConfig(process.env);
   if (!config.ok) throw new Error(config.error.join("\n"));
   const url = config.value.databaseUrl as string;
-  const db = openDb(url, { connections: config.value.databaseConnections, name });
+  const connections = config.value.databaseConnections;
+  const db = openDb(url, { connections, name, byIndex: name === "delivery" });
   const service = await SERVICES[name]!({
     config: config.value,
     keyRing: KEY_RING,

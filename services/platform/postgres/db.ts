@@ -26,6 +26,9 @@ const LIVELINESS = {
   connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
 } as const;
 
+/** To PostgreSQL such a plan costs so much that it would compile it. */
+const BY_INDEX = "set enable_seqscan = off; set jit = off";
+
 /**
  * Opens a pool. Connections are made on first use, so this never fails by itself.
  * @param options.pooled whether a pooler in transaction mode stands between, where a prepared statement is another's
@@ -33,6 +36,9 @@ const LIVELINESS = {
  * @param options.patienceMs how long who wants a connection waits for one to be free, or to be made: a thread that works
  *   for seconds without a pause hears late what the server says
  * @param options.statements is to know of every statement of the pool
+ * @param options.byIndex no plan reads a table whole where an index serves. For who works on a queue: it grows by many
+ *   thousand rows between two statistics, and a plan that is kept was made by the older ones. Nothing changes behind a
+ *   pooler in transaction mode, where a setting is another's the next moment
  */
 export function openDb(
   url: string,
@@ -42,6 +48,7 @@ export function openDb(
     readonly pooled?: boolean;
     readonly patienceMs?: number;
     readonly statements?: StatementsUnderWay;
+    readonly byIndex?: boolean;
   },
 ): Db {
   const connectionTimeoutMillis = options.patienceMs ?? CONNECT_TIMEOUT_MS;
@@ -56,7 +63,8 @@ export function openDb(
       createTimeoutMillis: poolTimeoutMs,
       afterCreate: (connection: pg.Client, done: (error?: Error) => void) => {
         options.statements?.follow(connection);
-        traceConnection(connection).then(() => done(), done);
+        const planned = options.byIndex && !options.pooled ? connection.query(BY_INDEX) : Promise.resolve();
+        planned.then(() => traceConnection(connection)).then(() => done(), done);
       },
     },
     acquireConnectionTimeout: poolTimeoutMs,

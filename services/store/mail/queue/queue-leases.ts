@@ -210,18 +210,18 @@ export async function releasePartitions(
     // which holds what was leased before and is not vacuumed yet.
     queryRows<ReleasedRow>(
       transaction,
-      // Step by step through keys, as `loadDueDeliveries` does.
+      // Step by step through keys, as `loadDueDeliveries` does; of each one row, so that the update goes by keys as well.
       `with rest as materialized (
          select given.*, b.is_stopped,
            case when d.first_at is not null then greatest(d.first_at, given.put_off_until) end as due_at
          from unnest($1::bigint[], $3::bigint[], $4::timestamptz[], $5::jsonb[])
            as given (instance_id, id, put_off_until, paced_by),
          lateral (
-           select p.eeid from partitions p where ${own("p")} and p.id = given.id offset 0
+           select p.eeid from partitions p where ${own("p")} and p.id = given.id limit 1
          ) p,
          lateral (
            select b.held_at is not null or b.cancelled_at is not null as is_stopped from batches b
-           where ${own("b")} and b.eeid = p.eeid offset 0
+           where ${own("b")} and b.eeid = p.eeid limit 1
          ) b,
          lateral (
            select min(d.due_at) as first_at from deliveries d
