@@ -632,6 +632,7 @@ export const SENTENCES = {
   "bounces-above": "rebotes: {bounced} de {tried} destinatarios (limite {limit} %)",
   "subject-uri-missing": "falta asunto_uri",
   "filter-gone": "filtro {filter} no existe",
+  "group-gone": "grupo {group} no existe",
 
   // Name servers without room for a zone
   "zone-left-out": "the zone is not published on {count} name servers: it does not fit into their memory",

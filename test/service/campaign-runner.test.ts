@@ -30,6 +30,8 @@ import {
   scheduleCampaign,
 } from "../../services/store/mail/campaigns/campaign-sends.ts";
 import { addCampaign } from "../../services/store/mail/campaigns/campaigns.ts";
+import { addFilter } from "../../services/store/mail/contacts/filters.ts";
+import { addGroups } from "../../services/store/mail/contacts/groups.ts";
 import { findInstanceByName } from "../../services/store/mail/instances/instances.ts";
 import { leasePartitions } from "../../services/store/mail/queue/lease-partitions.ts";
 import { beginWork } from "../../services/store/mail/queue/mail-work.ts";
@@ -101,7 +103,7 @@ function makeRunner(failures: Observation[] = []): Promise<CampaignRunner> {
   );
 }
 
-async function addSend(changes: { groups?: string[]; html?: string } = {}): Promise<number> {
+async function addSend(changes: { groups?: string[]; filters?: number[]; html?: string } = {}): Promise<number> {
   const { db } = database;
   const { numid } = await addCampaign(db, KEY_RING, {
     instanceId,
@@ -117,8 +119,9 @@ async function addSend(changes: { groups?: string[]; html?: string } = {}): Prom
     unsubscribe: null,
   });
   const body = { html: changes.html ?? "<p>XYZNOMBREXYZ</p>" };
-  const message = { sender: `news@${DOMAIN}`, senderName: "", subject: "Hi", body, filters: [] };
-  await saveCampaignMessage(db, { instanceId, numid }, { ...message, groups: changes.groups ?? ["all"] }, "ana");
+  const message = { sender: `news@${DOMAIN}`, senderName: "", subject: "Hi", body };
+  const audience = { groups: changes.groups ?? ["all"], filters: changes.filters ?? [] };
+  await saveCampaignMessage(db, { instanceId, numid }, { ...message, ...audience }, "ana");
   return numid;
 }
 
@@ -425,4 +428,30 @@ describe("stopping", () => {
       () => listWaiting(database.db),
       (waiting) => waiting.length >= expected,
     );
+});
+
+describe("an audience of which a part is gone", () => {
+  test("a campaign waits for somebody to look at it, and goes on when the group is there again", async () => {
+    const { db } = database;
+    const but = await addFilter(db, instanceId, { name: "but", condition: { not: { group: "removed" } } });
+    const sends = [await addSend({ groups: ["removed"] }), await addSend({ groups: [], filters: [but!] })];
+    const runner = await makeRunner();
+    runner.start();
+    for (const numid of sends) await scheduleCampaign(db, { instanceId, numid }, { at: null, login: "ana" });
+    for (const numid of sends) {
+      const isPaused = eventually(
+        () => sendOf(numid),
+        (send) => send?.paused?.reason.code === "group-gone",
+        PATIENCE_MS,
+      );
+      expect(await isPaused).toMatchObject({
+        eeid: null,
+        paused: { reason: sentence("group-gone", { group: "removed" }) },
+      });
+    }
+    await addGroups(db, instanceId, ["removed"]);
+    await resumeCampaign(db, sends[1]!, { tried: 0, bounced: 0 });
+    await until(sends[1]!, "sending");
+    await runner.stop();
+  });
 });

@@ -80,6 +80,19 @@ test("a message whose recipients are still being gathered stays, for those who a
   expect(await api.db("messages").where({ id: messageId })).toHaveLength(1);
 });
 
+test("mail that waits is counted without those who were erased, and without what went with theirs", async () => {
+  const [first, other, copy] = ["first@waits.example.org", "other@waits.example.org", "copy@waits.example.org"];
+  await send({ recipients: [first, other], template: { html: "x" } });
+  await send({ recipients: [first], copies: [copy], template: { html: "x", to: first, cc: [copy] } });
+  const counted = async () => {
+    const partitions = await api.db("partitions").where({ destination: "waits.example.org" }).pluck("recipients");
+    return partitions.reduce((sum, recipients) => sum + recipients, 0);
+  };
+  expect(await counted()).toBe(4);
+  await eraseAddress(api.db, api.north.id, address(first));
+  expect(await counted()).toBe(1);
+});
+
 test("an erasure and the outcomes of the same messages at the same time end well", async () => {
   for (let round = 0; round < 3; round++) {
     const people = Array.from({ length: 20 }, (_, index) => `p${index}.${round}@example.org`);

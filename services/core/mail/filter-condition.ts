@@ -71,6 +71,14 @@ export const filterCondition: z.ZodType<FilterCondition> = condition.refine(
   (given) => countParts(given) <= MAX_CONDITIONS,
 );
 
+/** The groups that a condition names, members or not. */
+export function groupsOf(given: FilterCondition): string[] {
+  if ("all" in given) return given.all.flatMap(groupsOf);
+  if ("any" in given) return given.any.flatMap(groupsOf);
+  if ("not" in given) return groupsOf(given.not);
+  return "group" in given ? [given.group] : [];
+}
+
 function countParts(given: FilterCondition): number {
   if ("all" in given) return given.all.reduce((sum, part) => sum + countParts(part), 1);
   if ("any" in given) return given.any.reduce((sum, part) => sum + countParts(part), 1);

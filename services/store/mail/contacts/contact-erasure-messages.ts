@@ -3,6 +3,7 @@ import { type MessageDescription, messageTerms } from "../../../core/mail/messag
 import { queryRows, type Transaction } from "../../../platform/postgres/db.ts";
 import { removeAttempts } from "../attempts/attempts.ts";
 import { allowedDomains } from "../instances/instances.ts";
+import { takeRecipientsOff } from "../queue/single-deliveries.ts";
 import type { StoredTemplate } from "../sends/messages.ts";
 import { forgetDeliveries, tellCancelled } from "../tracking/event-feed.ts";
 
@@ -39,15 +40,22 @@ export async function findReportsNaming(transaction: Transaction, subject: Erasu
 
 /** What was sent to it, with the reports and orders that came of it. @returns the deliveries removed */
 export async function removeDeliveries(transaction: Transaction, { instanceId, contactId, address }: ErasureSubject) {
-  const removed = await queryRows<{ id: number; messageId: number; role: string }>(
+  const removed = await queryRows<{ id: number; messageId: number; role: string; state: string; partitionId: number }>(
     transaction,
     `delete from deliveries using partitions
      where deliveries.instance_id = $1
        and partitions.instance_id = deliveries.instance_id and partitions.id = deliveries.partition_id
        and (deliveries.contact_id = $2 or deliveries.contact_id is null
          and partitions.destination = $3 and split_part(deliveries.recipient, '@', 1) = $4)
-     returning deliveries.id, partitions.message_id as "messageId", deliveries.role`,
+     returning deliveries.id, partitions.message_id as "messageId", deliveries.role, deliveries.state,
+       deliveries.partition_id as "partitionId"`,
     [instanceId, contactId, address.asciiDomain, address.local],
+  );
+  const unsent = removed.filter(({ state }) => state === "queued");
+  await takeRecipientsOff(
+    transaction,
+    instanceId,
+    unsent.map(({ partitionId }) => partitionId),
   );
   const ids = removed.map(({ id }) => id);
   await removeAttempts(transaction, instanceId, ids);
@@ -87,7 +95,7 @@ export async function cancelCopies(
   instanceId: number,
   messageIds: readonly number[],
 ): Promise<void> {
-  await queryRows(
+  const cancelled = await queryRows<{ partitionId: number }>(
     transaction,
     `with cancelled as (
      update deliveries set state = 'cancelled', personal = null, finished_at = now() from partitions, messages
@@ -95,9 +103,14 @@ export async function cancelCopies(
        and messages.instance_id = partitions.instance_id and messages.id = partitions.message_id
        and messages.id = any($1::bigint[]) and messages.template -> 'to' is not null
        and deliveries.role <> 'to' and deliveries.state = 'queued'
-     returning deliveries.instance_id, deliveries.id)
-     ${tellCancelled("cancelled")}`,
+     returning deliveries.instance_id, deliveries.id, deliveries.partition_id), told as (${tellCancelled("cancelled")})
+     select partition_id as "partitionId" from cancelled`,
     [messageIds, instanceId],
+  );
+  await takeRecipientsOff(
+    transaction,
+    instanceId,
+    cancelled.map(({ partitionId }) => partitionId),
   );
 }
 

@@ -57,11 +57,7 @@ export async function cancelDelivery(db: Db, instanceId: number, deliveryId: num
        ${tellCancelled("cancelled")}`,
       [deliveryId, instanceId],
     );
-    await queryRows(
-      transaction,
-      "update partitions set recipients = recipients - 1, modified_at = now() where id = $1 and instance_id = $2",
-      [partition.id, instanceId],
-    );
+    await takeRecipientsOff(transaction, instanceId, [partition.id]);
     return "done";
   });
 }
@@ -100,16 +96,31 @@ export async function withdrawDeliveries(
      from withdrawn`,
     [[instanceId], deliveryIds],
   );
-  const partitions = rows.map(({ partitionId: id }) => ({ instanceId, id }));
+  const partitionIds = rows.map(({ partitionId }) => partitionId);
+  await takeRecipientsOff(transaction, instanceId, partitionIds);
+  return rows.map(({ partitionId: _partitionId, ...withdrawn }) => withdrawn);
+}
+
+/**
+ * Has partitions have recipients less, of which nothing was sent, as if they had never had them. After what is changed of
+ * the deliveries themselves.
+ * @param partitionIds each as often as it has recipients less
+ */
+export async function takeRecipientsOff(
+  transaction: Transaction,
+  instanceId: number,
+  partitionIds: readonly number[],
+): Promise<void> {
+  if (partitionIds.length === 0) return;
+  const partitions = partitionIds.map((id) => ({ instanceId, id }));
   await lockPartitions(transaction, partitions);
   await queryRows(
     transaction,
     `update partitions p set recipients = p.recipients - fewer.recipients, modified_at = now()
      from (select id, count(*) as recipients from unnest($2::bigint[]) as given (id) group by id) fewer
      where p.instance_id = $1 and p.id = fewer.id`,
-    [instanceId, partitions.map(({ id }) => id)],
+    [instanceId, partitionIds],
   );
-  return rows.map(({ partitionId: _partitionId, ...withdrawn }) => withdrawn);
 }
 
 /** Locks a delivery that is queued, and then its partition, in the order of all who do. */

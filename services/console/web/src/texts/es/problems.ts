@@ -260,6 +260,7 @@ export const problems: Texts["problems"] = {
     "ttl-above": "El TTL {ttl} es mayor que {most}.",
     "subject-uri-missing": "Falta la dirección del asunto.",
     "filter-gone": "El filtro {filter} ya no existe.",
+    "group-gone": "El grupo {group} ya no existe.",
     "paused-by": "{login} la puso en pausa.",
     "bounces-above": "Rebotes: {bounced} de {tried} destinatarios (límite: {limit} %).",
     "zone-left-out-of-one": "Un servidor de nombres sin lugar para esta zona no responde por ella.",
